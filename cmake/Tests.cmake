@@ -1,0 +1,32 @@
+# One test program per folder of tests/unit/.
+find_package(GTest QUIET)
+if(NOT GTest_FOUND)
+  include(FetchContent)
+  FetchContent_Declare(googletest URL https://github.com/google/googletest/archive/refs/tags/v1.14.0.tar.gz)
+  FetchContent_MakeAvailable(googletest)
+  add_library(GTest::gtest_main ALIAS gtest_main)
+endif()
+include(GoogleTest)
+
+# folder, embeds Python?
+foreach(folder base sym graph passes loop schedule codegen toolchain plan compile)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*_test.cpp)
+  if(sources)
+    add_executable(braze_${folder}_test ${sources})
+    target_link_libraries(braze_${folder}_test PRIVATE braze_${folder} GTest::gtest_main)
+    if(folder STREQUAL codegen OR folder STREQUAL compile OR folder STREQUAL schedule)
+      target_link_libraries(braze_${folder}_test PRIVATE braze_codegen braze_toolchain)
+    endif()
+    target_include_directories(braze_${folder}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
+    gtest_discover_tests(braze_${folder}_test DISCOVERY_TIMEOUT 60)
+  endif()
+endforeach()
+
+# What touches CPython's internals, without PyTorch: programs that embed an interpreter.
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/cpython/*_test.cpp)
+if(sources)
+  find_package(Python 3.11 COMPONENTS Interpreter Development.Embed REQUIRED)
+  add_executable(braze_cpython_test ${sources})
+  target_link_libraries(braze_cpython_test PRIVATE braze_cpython GTest::gtest Python::Python)
+  add_test(NAME cpython COMMAND braze_cpython_test)
+endif()

@@ -1,0 +1,13 @@
+# PyTorch as found by the Python interpreter, without find_package(Torch): that one asks for CUDA
+# where the wheel was built with it.
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c
+          "import importlib.util, os; print(os.path.dirname(importlib.util.find_spec('torch').origin))"
+  OUTPUT_VARIABLE BRAZE_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+add_library(braze_torch INTERFACE)
+target_include_directories(braze_torch SYSTEM INTERFACE
+  ${BRAZE_TORCH_DIR}/include ${BRAZE_TORCH_DIR}/include/torch/csrc/api/include ${Python_INCLUDE_DIRS})
+target_compile_definitions(braze_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
+foreach(library torch_python torch_cpu torch c10)
+  target_link_libraries(braze_torch INTERFACE ${BRAZE_TORCH_DIR}/lib/lib${library}.so)
+endforeach()

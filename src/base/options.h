@@ -1,0 +1,31 @@
+// The one table of settings that come from the environment. No other getenv in the code base.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace braze {
+
+// member, environment variable, type, default, help
+#define BRAZE_OPTIONS(X)                                                                           \
+  X(log, "BRAZE_LOG", std::string, "", "comma-separated: graph, guards, breaks, recompiles, code, timing, schedule, all") \
+  X(cache_dir, "BRAZE_CACHE_DIR", std::string, "", "where compiled kernels are kept; empty: the user's cache folder") \
+  X(cache, "BRAZE_CACHE", bool, true, "0 turns the disk cache off")                                \
+  X(cache_limit_mb, "BRAZE_CACHE_LIMIT_MB", int64_t, 2048, "size above which old entries are removed") \
+  X(disable, "BRAZE_DISABLE", bool, false, "1 makes compile() return its argument")                \
+  X(strict, "BRAZE_STRICT", bool, false, "1 raises internal errors instead of running in eager")   \
+  X(recompile_limit, "BRAZE_RECOMPILE_LIMIT", int64_t, 8, "entries kept per function before it stays in eager") \
+  X(isa, "BRAZE_ISA", std::string, "", "generic, avx2 or avx512; empty: what the CPU has")         \
+  X(verify, "BRAZE_VERIFY", bool, false, "1 checks every extern result against its traced metadata on every call")
+
+struct Options {
+#define X(member, env, type, value, help) type member = value;
+  BRAZE_OPTIONS(X)
+#undef X
+};
+
+// Read once at first use; `reload_options` reads the environment again (tests).
+const Options& options();
+void reload_options();
+
+}  // namespace braze

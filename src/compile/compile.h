@@ -1,0 +1,38 @@
+// The pipeline as straight-line code: graph in, plan out. A pure function of its arguments: no
+// torch, no Python, no globals.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "codegen/cpp/codegen.h"
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+namespace braze::compile {
+
+enum class Backend : uint8_t {
+  kKernels,  // the whole pipeline
+  kAten,     // passes, then every op an extern call
+  kEager,    // the graph as traced, every op an extern call, in-place ops as they are
+};
+
+struct Options {
+  Backend backend = Backend::kKernels;
+  codegen::cpp::Isa isa = codegen::cpp::Isa::kGeneric;
+  int64_t threads = 1;
+  // Called with ("graph", text), ("loops", text), ("schedule", text), ("code", text) when set.
+  std::function<void(const char* stage, const std::string& text)> dump;
+};
+
+struct Timings {  // seconds
+  double passes = 0, lower = 0, schedule = 0, codegen = 0;
+};
+
+plan::Plan compile(graph::Graph graph, const Options& options, Timings* timings = nullptr);
+
+// The key under which a cache keeps the plan of this graph: hash of the canonical form, the options
+// and the compiler's version.
+std::string cache_key(const graph::Graph& graph, const Options& options);
+
+}  // namespace braze::compile

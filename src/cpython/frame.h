@@ -1,0 +1,70 @@
+// Interpreter frames: reading one, entering one in the middle, and the evaluation hook.
+// One source for each CPython version implements this (frame_311.cpp, ...); no other file sees
+// CPython's internal structs.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cpython/ref.h"
+
+struct _PyInterpreterFrame;
+
+namespace braze::cpython {
+
+// A frame that is about to start (or generator about to resume), as a hook sees it. All borrowed.
+class FrameView {
+ public:
+  explicit FrameView(_PyInterpreterFrame* frame) : frame_(frame) {}
+  _PyInterpreterFrame* raw() const { return frame_; }
+  PyCodeObject* code() const;
+  PyObject* function() const;
+  PyObject* globals() const;
+  PyObject* builtins() const;
+  // localsplus, co_nlocalsplus entries, unset ones null.
+  std::span<PyObject* const> locals() const;
+  bool at_start() const;      // no instruction has run yet
+  bool is_generator() const;  // owned by a generator or coroutine
+
+ private:
+  _PyInterpreterFrame* frame_;
+};
+
+// The standing hook of a trace. While a scope lives, every Python frame that starts on any thread
+// of this interpreter comes to `hook`, which returns a new reference, null with an exception set,
+// or `run_natively()`. What was installed before is put back by the destructor, and other threads'
+// frames are passed on to it without a look.
+using Hook = PyObject* (*)(void* context, PyThreadState* thread, FrameView frame, bool throwing);
+class HookScope {
+ public:
+  HookScope(Hook hook, void* context);
+  ~HookScope();
+  HookScope(const HookScope&) = delete;
+};
+// From inside a hook: lets CPython evaluate the frame (nested frames come to the hook again).
+PyObject* evaluate_natively(PyThreadState* thread, FrameView frame, bool throwing);
+
+// What a frame needs to go on in the middle. References are new ones, taken over by the frame.
+struct FrameState {
+  int offset = 0;                   // code unit of the instruction to run next
+  std::vector<Ref> locals;          // co_nlocalsplus entries; empty Ref: unset
+  std::vector<Ref> stack;           // bottom to top; empty Ref: NULL
+  bool raise = false;               // the pending exception is raised at that instruction
+};
+// Calls `function` with these arguments (which must bind), but its frame starts in `state` instead
+// of at the beginning. Catches the frame with a one-shot hook: no other code runs hooked.
+PyObject* call_from(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
+                    FrameState state);
+
+// Runs `function(*args)` with no hook at all during the call, whatever is installed.
+PyObject* call_unhooked(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames);
+
+// Binds call arguments as CPython would, into `co_argcount + co_kwonlyargcount (+1 *args) (+1 **kwargs)`
+// entries (order of co_varnames). Defaults are taken from the function. Borrowed references; what
+// had to be made (*args tuple, **kwargs dict) is owned by `keep`. False, with no exception pending,
+// when the arguments do not fit: call the function, CPython raises its own message.
+bool bind_arguments(PyFunctionObject* function, PyObject* const* args, size_t nargsf,
+                    PyObject* kwnames, PyObject** bound, std::vector<Ref>& keep);
+int parameter_count(const PyCodeObject* code);
+
+}  // namespace braze::cpython

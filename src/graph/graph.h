@@ -1,0 +1,171 @@
+// The tensor-level IR: SSA over ATen ops in a mutable list.
+//
+// A graph is a list of nodes in execution order. A node applies an op to arguments in schema order
+// and defines its results as values. Until functionalisation, a node may write to argument values
+// (`Op::effects.mutates`), and a result may be the same tensor as an argument (`x.add_(1)` has
+// `x`'s storage): every value has a `storage` number, equal for all values that share memory.
+// After functionalisation no node mutates, and what must be written back to inputs stands in
+// `Graph::mutations`.
+//
+// Metadata (sizes, strides, dtype) of values is that of eager PyTorch, and the memory that a
+// compiled graph hands to extern calls and to the user has just those strides.
+//
+// Uses are kept in step by the functions that change operands; nothing else may.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/argument.h"
+#include "graph/op.h"
+#include "graph/types.h"
+
+namespace braze::graph {
+
+class Node;
+class Graph;
+class Value;
+using Argument = BasicArgument<Value*>;
+
+// Where a node comes from, for messages and generated code.
+struct Origin {
+  std::string file;         // the user's file
+  int line = 0;             // 1-based; 0 unknown
+  std::string function;     // qualified name
+  std::string module_path;  // "layers.3.attention", empty outside modules
+  std::string call;         // Python-level call: "torch.sin", "F.linear"
+  friend bool operator==(const Origin&, const Origin&) = default;
+};
+using OriginId = int32_t;  // index into Graph::origins(), -1: none
+
+class Value {
+ public:
+  int id() const { return id_; }
+  const TensorType& type() const { return type_; }
+  void set_type(TensorType type) { type_ = std::move(type); }
+  Node* producer() const { return producer_; }  // null for inputs
+  int result_index() const { return result_index_; }
+  int storage() const { return storage_; }
+  void set_storage(int storage) { storage_ = storage; }
+  // One entry for each occurrence as an operand; a node that uses the value twice is in it twice.
+  const std::vector<Node*>& users() const { return users_; }
+
+ private:
+  friend class Graph;
+  friend class Node;
+  int id_ = -1;
+  int result_index_ = 0;
+  int storage_ = -1;
+  TensorType type_;
+  Node* producer_ = nullptr;
+  std::vector<Node*> users_;
+};
+
+class Node {
+ public:
+  const Op& op() const { return *op_; }
+  const std::vector<Argument>& args() const { return args_; }
+  const std::vector<Value*>& results() const { return results_; }  // null: undefined tensor
+  Value* result(int i = 0) const { return results_.at(i); }
+  OriginId origin() const { return origin_; }
+
+  // Every tensor operand, in order, with absent ones left out.
+  std::vector<Value*> operands() const;
+  void set_arg(int i, Argument argument);
+  void replace_operand(Value* from, Value* to);
+
+ private:
+  friend class Graph;
+  const Op* op_ = nullptr;
+  std::vector<Argument> args_;
+  std::vector<Value*> results_;
+  OriginId origin_ = -1;
+  std::list<std::unique_ptr<Node>>::iterator place_;
+};
+
+enum class InputKind : uint8_t {
+  kUser,       // an argument of the call or reached from one
+  kParameter,  // bound by pointer: module parameters and buffers
+  kConstant,   // made while tracing (a literal); the tracer keeps the tensor
+};
+
+struct Input {
+  Value* value = nullptr;
+  InputKind kind = InputKind::kUser;
+  std::string name;  // "x", "encoder.weight"
+};
+
+// After the graph has run, `source` is copied into the memory of input `target`.
+struct Mutation {
+  Value* target = nullptr;
+  Value* source = nullptr;
+};
+
+// A list of nodes with stable addresses; iterate with range-for over `nodes()`.
+class Graph {
+ public:
+  Graph();
+  ~Graph();
+  Graph(Graph&&) noexcept;
+  Graph& operator=(Graph&&) noexcept;
+
+  Value* add_input(TensorType type, InputKind kind, std::string name, int storage = -1);
+  // Appends (or inserts before `before`) a node. Each result gets a value of the given type;
+  // `storages[i]` < 0 or missing: fresh storage.
+  Node* add_node(const Op& op, std::vector<Argument> args, std::vector<TensorType> result_types,
+                 OriginId origin = -1, Node* before = nullptr, std::vector<int> storages = {});
+  // A node whose result i is undefined (autograd's empty tensor) where `defined[i]` is false.
+  void set_result_undefined(Node* node, int i);
+
+  const std::list<std::unique_ptr<Node>>& nodes() const { return nodes_; }
+  const std::vector<Input>& inputs() const { return inputs_; }
+  const std::vector<Value*>& outputs() const { return outputs_; }
+  void set_outputs(std::vector<Value*> outputs);
+  const std::vector<Mutation>& mutations() const { return mutations_; }
+  void set_mutations(std::vector<Mutation> mutations);
+
+  // Rewires every use, graph outputs and mutation sources too.
+  void replace_all_uses(Value* from, Value* to);
+  bool has_uses(const Value* value) const;  // operands, outputs or mutations
+  void erase(Node* node);                   // its results must have no uses
+
+  OriginId add_origin(Origin origin);  // equal origins share one id
+  const Origin* origin(OriginId id) const { return id < 0 ? nullptr : &origins_[id]; }
+  const std::vector<Origin>& origins() const { return origins_; }
+  int new_storage() { return next_storage_++; }
+  int value_count() const { return static_cast<int>(values_.size()); }
+
+  Graph clone() const;
+
+ private:
+  std::list<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<Value>> values_;
+  std::vector<Input> inputs_;
+  std::vector<Value*> outputs_;
+  std::vector<Mutation> mutations_;
+  std::vector<Origin> origins_;
+  int next_storage_ = 0;
+};
+
+// Text form; `parse` accepts exactly what `to_string` prints (comments are skipped).
+//
+//   graph(%0 x: f32[8], %1 w: f32[8] parameter) {
+//     %2: f32[8] = aten.add.Tensor(%0, %1, 1)      // model.py:12 forward, layers.3, torch.add
+//     %3: f32[8], %4: i64[] = aten.max.dim(%2, 0, false)
+//     return %2, %3
+//     mutate %0 <- %4
+//   }
+// `storage` is printed as "#n" after the type where a value shares it with an earlier value.
+std::string to_string(const Graph& graph, bool with_origins = true);
+Graph parse(std::string_view text);
+
+// The name-free form that caches hash: values numbered in order of definition, no origins, no
+// input names.
+std::string canonical(const Graph& graph);
+
+// Checks every invariant of this page; throws InternalError that names the node.
+void verify(const Graph& graph);
+
+}  // namespace braze::graph

@@ -1,0 +1,87 @@
+// Guards: what must still hold for compiled code to be used, and their compiled check.
+//
+// A capture emits a flat list of (source, kind, expected). `GuardSet` compiles it: sources become a
+// tree; dicts, types and functions whose contents were relied on are watched (3.12+: watchers set
+// one flag; 3.11: version tags compared in one flat loop), so that an unchanged model costs no
+// walk; after a change only what lies under the changed node is checked again by the keys that were
+// read. Tensor sources are checked on every call and handed to the executable.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "guard/source.h"
+
+namespace c10 {
+struct TensorImpl;
+}
+
+namespace braze::guard {
+
+// id, text
+#define BRAZE_GUARDS(X)                                                                         \
+  X(Value, "==")        /* type and value equal `expected` (None, bool, int, float by bits, str, bytes, dtype, device, enum, tuples and frozensets of such) */ \
+  X(Identity, "is")     /* the very object */                                                   \
+  X(Type, "type is")    /* exact type is `expected` */                                          \
+  X(Length, "len ==")   /* of a list, tuple, dict, set, deque; expected: int */                 \
+  X(Keys, "keys ==")    /* keys of a dict in order; expected: tuple */                          \
+  X(Present, "has")     /* the source resolves */                                               \
+  X(Absent, "lacks")    /* the source does not resolve */                                       \
+  X(Tensor, "tensor")   /* like `expected`: Python type, key set, dtype, device, sizes, strides, requires_grad */ \
+  X(SameObject, "is same as") /* resolves to the same object as the other source; expected: null */ \
+  X(NotSameObject, "is not")  /* two sources that must differ */                                \
+  X(SetValue, "set ==") /* equal set, expected: a frozenset of atoms */                         \
+  X(DisjointStorage, "no overlap") /* tensor sources `source` and `other` share memory just as they did when captured: expected True (share) or False */
+
+enum class GuardKind : uint8_t {
+#define X(id, text) k##id,
+  BRAZE_GUARDS(X)
+#undef X
+};
+
+struct Guard {
+  GuardKind kind;
+  const Source* source;
+  cpython::Ref expected;
+  const Source* other = nullptr;  // kSameObject, kNotSameObject, kDisjointStorage
+};
+
+// The thread's torch state that compiled code depends on: grad mode, inference mode, autocast
+// (enabled, dtypes, cache), default dtype, deterministic algorithms, dispatch and function modes.
+// Taken at capture, compared in a few loads.
+struct GlobalState {
+  uint64_t included = 0, excluded = 0;  // dispatch key sets of the thread
+  uint8_t grad_mode = 0, inference_mode = 0, deterministic = 0, deterministic_warn = 0;
+  uint8_t default_dtype = 0, autocast_enabled = 0, autocast_dtype = 0, torch_function = 0;
+  int32_t torch_function_modes = 0, torch_dispatch_modes = 0;
+  int32_t default_device = 0;  // 1: a torch.set_default_device mode is on
+  int32_t threads = 0;
+  static GlobalState current();
+  friend bool operator==(const GlobalState&, const GlobalState&) = default;
+  // "grad mode was on, is off"
+  std::string difference(const GlobalState& now) const;
+};
+
+class GuardSet {
+ public:
+  // `function` is the compiled function (held). `inputs`: sources of the graph inputs, in order,
+  // each with a kTensor guard in `guards`; null for graph constants (their output stays untouched).
+  GuardSet(std::shared_ptr<SourceArena> sources, std::vector<Guard> guards,
+           std::vector<const Source*> inputs, PyObject* function, GlobalState state);
+  ~GuardSet();
+  GuardSet(const GuardSet&) = delete;
+
+  // Whether this entry fits the call. Runs no user code unless something watched has changed. On
+  // success inputs_out[i] is the tensor of input i (borrowed, valid for the call).
+  bool check(PyObject* const* args, c10::TensorImpl** inputs_out);
+
+  // The first guard that fails, as one line with old and new value; empty if all hold.
+  std::string why_not(PyObject* const* args, PyObject* parameter_names);
+  std::vector<std::string> describe(PyObject* parameter_names) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace braze::guard

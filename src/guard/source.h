@@ -1,0 +1,67 @@
+// Sources: where a value that the trace relied on was read from, as a path from the call.
+// Interned: one path, one Source. A tree by `base`; the roots are arguments, the function and
+// pinned objects.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cpython/ref.h"
+
+namespace braze::guard {
+
+// id, text, what `key` is
+#define BRAZE_SOURCES(X)                                                                        \
+  X(Argument, "argument")   /* bound parameter, key: int index; no base */                      \
+  X(Function, "function")   /* the compiled function object itself; no base, no key */          \
+  X(Pinned, "pinned")       /* key: an object held by the source (a module, a class); no base */ \
+  X(Builtins, "builtins")   /* the builtins dict of the compiled function */                    \
+  X(Global, "global")       /* base: function (a Python function object); key: name in its globals */ \
+  X(Builtin, "builtin")     /* base: function; key: name in its builtins */                     \
+  X(Cell, "cell")           /* base: function; key: int index of the closure cell: its contents */ \
+  X(CellObject, "cell object") /* base: function; key: int index: the cell itself */            \
+  X(Default, "default")     /* base: function; key: int index into __defaults__ */              \
+  X(KwDefault, "kwdefault") /* base: function; key: name in __kwdefaults__ */                   \
+  X(Code, "code")           /* base: function: its __code__ */                                  \
+  X(Attribute, "attribute") /* base: any; key: name: instance __dict__ entry, module attribute, or C data descriptor */ \
+  X(TypeAttribute, "type attribute") /* base: a type; key: name: what the look-up along the MRO finds, unbound */ \
+  X(Type, "type")           /* base: any: its type */                                           \
+  X(InstanceDict, "dict")   /* base: any: its __dict__ */                                       \
+  X(Item, "item")           /* base: dict, list, tuple or deque; key: the key or int index */   \
+  X(Native, "native")       /* result of a C function that depends on nothing else: key: the callable; re-called to check */
+
+enum class SourceKind : uint8_t {
+#define X(id, text) k##id,
+  BRAZE_SOURCES(X)
+#undef X
+};
+
+struct Source {
+  SourceKind kind;
+  const Source* base = nullptr;
+  cpython::Ref key;
+  int id = 0;
+};
+
+// Owns the sources of one capture (and then of its entry).
+class SourceArena {
+ public:
+  SourceArena();
+  ~SourceArena();
+  const Source* get(SourceKind kind, const Source* base = nullptr, PyObject* key = nullptr);
+  int size() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// As a person would write it: "self.encoder.layers[3].weight", "torch.nn.functional", "x".
+// `parameter_names`: names of the bound parameters, may be null (then "argument 0").
+std::string to_string(const Source* source, PyObject* parameter_names = nullptr);
+
+// Reads the value again. A new reference; empty, with no exception pending, when it is absent.
+// `args` are the bound parameters, `function` the compiled function.
+cpython::Ref resolve(const Source* source, PyObject* function, PyObject* const* args);
+
+}  // namespace braze::guard

@@ -1,0 +1,212 @@
+// The loop-level IR: what kernels compute, element by element.
+//
+// ## Expressions
+// Immutable, hash-consed in an `ExprPool`: equal expressions are the same pointer, so a code
+// generator that emits each pointer once has done common subexpression elimination. Every
+// expression has a dtype. Index arithmetic is ordinary expressions of dtype i64, exact (no
+// overflow: the lowering guarantees that indices fit).
+//
+// Semantics of values are those of one element of the eager op:
+//   * integer add, sub, mul wrap; shifts by >= width are as ATen's; integer division by zero does
+//     not reach a kernel (the lowering leaves it to ATen).
+//   * kFloorDiv and kMod round towards minus infinity (Python), kTruncDiv towards zero, kFmod has
+//     the sign of the dividend.
+//   * kMin and kMax propagate NaN.
+//   * Float arithmetic is IEEE, never reassociated or contracted inside one element, except in
+//     reductions, whose order of accumulation is free. f16 and bf16 are computed in f32 and rounded
+//     where eager would round: at each op's result, which the lowering says by casts.
+//   * kWhere evaluates both branches; kMasked(cond, value, other) evaluates `value` (its loads!)
+//     only where cond holds.
+//   * kCheckIndex(index, size): the index if 0 <= index < size; otherwise the kernel stops, returns
+//     non-zero, and the caller runs the whole call in eager, which raises the user's exception.
+//
+// ## Kernels
+// A kernel is a loop nest: `outer` axes (parallel) and `inner` axes (a reduction or a row that is
+// walked several times; may be empty). For each outer point the statements run in order; a
+// statement marked `inner` runs over all inner points before the next statement begins. Reductions
+// are inner statements whose result (kReduced) later statements may use at both levels.
+//
+//   softmax over the last axis of f32[512, 128]:
+//     kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < 512) inner(i0 < 128) {
+//       r0 = max(load(b0, o0*128 + i0))                               inner
+//       r1 = sum(exp(sub(load(b0, o0*128 + i0), reduced(r0))))        inner
+//       store(b1, o0*128 + i0, div(exp(...), reduced(r1)))            inner
+//     }
+//
+// A kernel may load from a buffer that an earlier statement stored to only at the very index that
+// was stored in the same (outer, inner) point.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/types.h"
+#include "sym/int.h"
+
+namespace braze::loop {
+
+using graph::DType;
+
+// id, text, arity, is_comparison (result bool)
+#define BRAZE_LOOP_OPS(X)             \
+  /* unary, result dtype = operand */ \
+  X(Neg, "neg", 1, false)             \
+  X(Abs, "abs", 1, false)             \
+  X(Exp, "exp", 1, false)             \
+  X(Exp2, "exp2", 1, false)           \
+  X(Expm1, "expm1", 1, false)         \
+  X(Log, "log", 1, false)             \
+  X(Log2, "log2", 1, false)           \
+  X(Log10, "log10", 1, false)         \
+  X(Log1p, "log1p", 1, false)         \
+  X(Sqrt, "sqrt", 1, false)           \
+  X(Rsqrt, "rsqrt", 1, false)         \
+  X(Sin, "sin", 1, false)             \
+  X(Cos, "cos", 1, false)             \
+  X(Tan, "tan", 1, false)             \
+  X(Asin, "asin", 1, false)           \
+  X(Acos, "acos", 1, false)           \
+  X(Atan, "atan", 1, false)           \
+  X(Sinh, "sinh", 1, false)           \
+  X(Cosh, "cosh", 1, false)           \
+  X(Tanh, "tanh", 1, false)           \
+  X(Erf, "erf", 1, false)             \
+  X(Sigmoid, "sigmoid", 1, false)     \
+  X(Floor, "floor", 1, false)         \
+  X(Ceil, "ceil", 1, false)           \
+  X(Trunc, "trunc", 1, false)         \
+  X(Round, "round", 1, false) /* half to even */ \
+  X(BitNot, "bitnot", 1, false)       \
+  X(Not, "not", 1, true) /* bool */   \
+  X(IsNan, "isnan", 1, true)          \
+  X(IsInf, "isinf", 1, true)          \
+  /* binary, operands of one dtype */ \
+  X(Add, "add", 2, false)             \
+  X(Sub, "sub", 2, false)             \
+  X(Mul, "mul", 2, false)             \
+  X(Div, "div", 2, false) /* floats */ \
+  X(FloorDiv, "floordiv", 2, false)   \
+  X(TruncDiv, "truncdiv", 2, false)   \
+  X(Mod, "mod", 2, false)             \
+  X(Fmod, "fmod", 2, false)           \
+  X(Pow, "pow", 2, false)             \
+  X(Atan2, "atan2", 2, false)         \
+  X(Min, "min", 2, false)             \
+  X(Max, "max", 2, false)             \
+  X(And, "and", 2, false) /* bitwise; logical on bool */ \
+  X(Or, "or", 2, false)               \
+  X(Xor, "xor", 2, false)             \
+  X(Shl, "shl", 2, false)             \
+  X(Shr, "shr", 2, false)             \
+  X(Eq, "eq", 2, true)                \
+  X(Ne, "ne", 2, true)                \
+  X(Lt, "lt", 2, true)                \
+  X(Le, "le", 2, true)                \
+  /* ternary */                       \
+  X(Where, "where", 3, false)         \
+  X(Masked, "masked", 3, false)       \
+  X(CheckIndex, "check_index", 2, false)
+
+enum class ExprKind : uint8_t {
+  kConst,    // number: `ival` for integers and bool, `fval` for floats
+  kAxis,     // loop variable: `ival` = axis number; i64
+  kLoad,     // args[0] = index in elements from element 0; `ival` = buffer parameter
+  kReduced,  // result of a reduction: `ival` = its number, `component` (Welford: 0 mean, 1 M2, 2 count; argmax: 0 index, 1 value)
+  kCast,     // args[0] converted to dtype as C++ static_cast does (float -> bool: != 0)
+  kBitcast,
+#define X(id, text, arity, cmp) k##id,
+  BRAZE_LOOP_OPS(X)
+#undef X
+};
+
+struct Expr {
+  ExprKind kind;
+  DType dtype;
+  int32_t component = 0;
+  int64_t ival = 0;
+  double fval = 0;
+  std::vector<const Expr*> args;
+  uint64_t hash = 0;
+  uint32_t id = 0;  // order of creation in the pool: operands have smaller ids
+};
+using ExprRef = const Expr*;
+
+// Owns expressions. `make` folds constants and applies the identities that are exact for the dtype
+// (x + 0 and x * 1 for integers; x * 1 for floats; index arithmetic in full: see simplify.h).
+// Not thread-safe: one pool per compile.
+class ExprPool {
+ public:
+  ExprPool();
+  ~ExprPool();
+  ExprPool(ExprPool&&) noexcept;
+  ExprPool& operator=(ExprPool&&) noexcept;
+
+  ExprRef make(ExprKind kind, DType dtype, std::vector<ExprRef> args);
+  ExprRef constant(DType dtype, double value);   // floats
+  ExprRef integer(int64_t value, DType dtype = DType::kInt64);
+  ExprRef axis(int number);
+  ExprRef load(int buffer, DType dtype, ExprRef index);
+  ExprRef reduced(int number, DType dtype, int component = 0);
+  ExprRef cast(ExprRef value, DType dtype);  // the value itself when the dtype is the same
+
+  // Unary and binary with the result dtype implied.
+  ExprRef unary(ExprKind kind, ExprRef a);
+  ExprRef binary(ExprKind kind, ExprRef a, ExprRef b);
+  ExprRef where(ExprRef cond, ExprRef a, ExprRef b);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kAll, kWelford };
+
+struct Axis {
+  sym::Int extent = 1;
+};
+
+struct Statement {
+  enum class Kind : uint8_t { kReduce, kStore };
+  Kind kind = Kind::kStore;
+  bool inner = false;          // reductions always are
+  // kReduce: `value` reduced over all inner axes with `op`. Ties of argmax/argmin: the first index
+  // in row-major order of the inner axes; NaN wins. An empty sum is 0, an empty product 1.
+  ReduceOp op = ReduceOp::kSum;
+  int reduced = -1;            // number that kReduced refers to
+  DType accumulate = DType::kFloat32;
+  // kStore
+  int buffer = -1;
+  ExprRef index = nullptr;
+  ExprRef value = nullptr;
+};
+
+struct BufferParam {
+  DType dtype = DType::kFloat32;
+  bool written = false;
+  // Buffer number in the surrounding program (program.h); not part of the kernel's identity.
+  int buffer = -1;
+};
+
+// Axis numbers: outer axes are 0 .. outer.size()-1, inner axes follow.
+struct Kernel {
+  std::string name;  // "fused_add_layer_norm", descriptive, not unique
+  std::vector<BufferParam> params;
+  std::vector<Axis> outer;
+  std::vector<Axis> inner;
+  std::vector<Statement> body;
+};
+
+// Text as in the example above; two kernels with the same text (names and program buffers left
+// out) are the same kernel. `parse_kernel` reads it back into `pool`.
+std::string to_string(ExprRef expr);
+std::string to_string(const Kernel& kernel, bool with_name = true);
+Kernel parse_kernel(std::string_view text, ExprPool& pool);
+
+// Invariants: dtypes of operands, axis and parameter numbers, reductions defined before use.
+void verify(const Kernel& kernel);
+
+}  // namespace braze::loop

@@ -1,0 +1,60 @@
+// A lowered graph before and after fusion: buffers, kernels and extern calls in execution order.
+#pragma once
+
+#include <variant>
+
+#include "graph/graph.h"
+#include "loop/ir.h"
+
+namespace braze::loop {
+
+struct Buffer {
+  enum class Kind : uint8_t { kInput, kComputed, kExtern, kView };
+  Kind kind = Kind::kComputed;
+  graph::TensorType type;     // eager's strides; offset only meaningful for kView (from base)
+  int input = -1;             // kInput: index of the graph input
+  int base = -1;              // kView: buffer whose memory it shares
+  sym::Int view_offset = 0;   // kView: elements from base's element 0
+  const graph::Value* value = nullptr;  // the graph value it holds, for names in dumps
+};
+
+struct ExternCall {
+  std::string op;
+  std::vector<graph::BasicArgument<int>> args;  // tensors as buffer numbers
+  std::vector<int> results;                     // buffer numbers, -1: undefined or unused
+  graph::OriginId origin = -1;
+  graph::Effects effects;
+};
+
+struct ScheduledKernel {
+  Kernel kernel;
+  graph::OriginId origin = -1;
+};
+
+using Item = std::variant<ScheduledKernel, ExternCall>;
+
+struct Program {
+  ExprPool pool;
+  std::vector<Buffer> buffers;
+  std::vector<Item> items;
+  std::vector<int> outputs;                    // buffer numbers
+  std::vector<std::pair<int, int>> mutations;  // (input buffer, source buffer), after all items
+  std::vector<graph::Origin> origins;
+};
+
+std::string to_string(const Program& program);
+
+// Lowers a functionalised graph (no op mutates). Define-by-run: each value is a function from index
+// expressions to an element expression; pointwise, view, indexing and concatenation ops compose
+// without being stored, a value is realised (gets a kernel that stores it) where it is a reduction,
+// a graph output, an operand of an extern call, or has several users. Kernels that come out store
+// one value each; fusing them is the scheduler's business. An op without a lowering, and any value
+// of a dtype or device outside the code generator's (f32, f64, integers and bool on the CPU; f16
+// and bf16 as storage), is an ExternCall.
+Program lower(const graph::Graph& graph);
+
+// Runs a program on plain memory, one element at a time: the reference for code generators and for
+// the scheduler. `buffers[i]` is the address of element 0 of buffer i; extern calls go to `call`.
+void interpret(const Kernel& kernel, std::span<void* const> params);
+
+}  // namespace braze::loop

@@ -1,0 +1,42 @@
+// Loads and runs plans: kernels of a shared library, ATen calls without Python, memory.
+//
+// An executable may run on several threads at once: what changes during a run (arena, prepared
+// tensors and argument lists) is a context taken from a free list for the length of the run.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace braze::runtime {
+
+// A kernel met an index out of range: nothing that the user sees has been changed; run the call in
+// eager, which raises the user's exception.
+class NeedsEager : public std::exception {};
+
+class Executable {
+ public:
+  // `constants`: tensors of the graph's constant inputs, by graph input (undefined for the others),
+  // bound here for good. Builds or loads the plan's kernels. `tag` names it in logs.
+  Executable(plan::Plan plan, std::vector<at::Tensor> constants, std::string tag);
+  ~Executable();
+  Executable(const Executable&) = delete;
+
+  // inputs[i]: the tensor of plan input i (ignored where it is a constant). outputs: appended, in
+  // the plan's order; an output that is an input is that very tensor, a view of one is a fresh view.
+  // Runs below autograd with the GIL held or not. Throws NeedsEager, c10::Error, InternalError.
+  void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs);
+
+  const plan::Plan& plan() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace braze::runtime
