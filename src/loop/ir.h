@@ -17,6 +17,7 @@
 //     where eager would round: at each op's result, which the lowering says by casts.
 //   * kWhere evaluates both branches; kMasked(cond, value, other) evaluates `value` (its loads!)
 //     only where cond holds.
+//   * f16 and bf16 values occur only as loads, constants and casts: arithmetic on them is in f32.
 //   * kCheckIndex(index, size): the index if 0 <= index < size; otherwise the kernel stops, returns
 //     non-zero, and the caller runs the whole call in eager, which raises the user's exception.
 //
@@ -38,10 +39,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/types.h"
@@ -123,17 +127,30 @@ enum class ExprKind : uint8_t {
 #undef X
 };
 
+// Values from lo to hi, both included.
+struct Range {
+  int64_t lo = INT64_MIN;
+  int64_t hi = INT64_MAX;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
 struct Expr {
-  ExprKind kind;
+  ExprKind kind = ExprKind::kConst;
   DType dtype;
   int32_t component = 0;
   int64_t ival = 0;
   double fval = 0;
-  std::vector<const Expr*> args;
-  uint64_t hash = 0;
+  std::span<const Expr* const> args;  // in the pool's arena
+  Range range;                        // integers and bool: every value lies in it
+  uint64_t hash = 0;                  // structural: the same in every pool
   uint32_t id = 0;  // order of creation in the pool: operands have smaller ids
+
+  int64_t extent() const { return range.hi + 1; }  // kAxis
+  bool is_constant() const { return kind == ExprKind::kConst; }
 };
 using ExprRef = const Expr*;
+
+constexpr int64_t kUnknownExtent = int64_t{1} << 48;
 
 // Owns expressions. `make` folds constants and applies the identities that are exact for the dtype
 // (x + 0 and x * 1 for integers; x * 1 for floats; index arithmetic in full: see simplify.h).
@@ -145,18 +162,35 @@ class ExprPool {
   ExprPool(ExprPool&&) noexcept;
   ExprPool& operator=(ExprPool&&) noexcept;
 
-  ExprRef make(ExprKind kind, DType dtype, std::vector<ExprRef> args);
-  ExprRef constant(DType dtype, double value);   // floats
-  ExprRef integer(int64_t value, DType dtype = DType::kInt64);
-  ExprRef axis(int number);
+  // Any kind with operands. For kLoad and kReduced use the functions below.
+  ExprRef make(ExprKind kind, DType dtype, std::span<const ExprRef> args);
+  ExprRef make(ExprKind kind, DType dtype, std::initializer_list<ExprRef> args) {
+    return make(kind, dtype, std::span<const ExprRef>(args.begin(), args.size()));
+  }
+  ExprRef constant(DType dtype, double value);   // floats, rounded to the dtype
+  ExprRef integer(int64_t value, DType dtype = DType::kInt64);  // wraps to the dtype
+  // A number of any dtype: constant() or integer() (a float is truncated).
+  ExprRef number(DType dtype, double value);
+  // The extent is part of the axis (equal numbers with different extents are different axes): the
+  // simplifier works with its range. An axis of extent 0 or 1 is the constant 0.
+  ExprRef axis(int number, int64_t extent = kUnknownExtent);
   ExprRef load(int buffer, DType dtype, ExprRef index);
   ExprRef reduced(int number, DType dtype, int component = 0);
   ExprRef cast(ExprRef value, DType dtype);  // the value itself when the dtype is the same
+  // The same expression over other operands (and the same pointer when they are the same).
+  ExprRef with_args(ExprRef expr, std::span<const ExprRef> args);
 
   // Unary and binary with the result dtype implied.
   ExprRef unary(ExprKind kind, ExprRef a);
   ExprRef binary(ExprKind kind, ExprRef a, ExprRef b);
   ExprRef where(ExprRef cond, ExprRef a, ExprRef b);
+  ExprRef masked(ExprRef cond, ExprRef value, ExprRef other);
+  // i64 index arithmetic.
+  ExprRef add(ExprRef a, ExprRef b) { return binary(ExprKind::kAdd, a, b); }
+  ExprRef mul(ExprRef a, ExprRef b) { return binary(ExprKind::kMul, a, b); }
+  ExprRef mul(ExprRef a, int64_t b) { return mul(a, integer(b)); }
+
+  int64_t size() const;  // number of expressions made
 
  private:
   struct Impl;
@@ -173,7 +207,7 @@ struct Statement {
   enum class Kind : uint8_t { kReduce, kStore };
   Kind kind = Kind::kStore;
   bool inner = false;          // reductions always are
-  // kReduce: `value` reduced over all inner axes with `op`. Ties of argmax/argmin: the first index
+  // kReduce: `value`, of dtype `accumulate` (kAny, kAll: bool), reduced over all inner axes with `op`. Ties of argmax/argmin: the first index
   // in row-major order of the inner axes; NaN wins. An empty sum is 0, an empty product 1.
   ReduceOp op = ReduceOp::kSum;
   int reduced = -1;            // number that kReduced refers to
@@ -200,7 +234,23 @@ struct Kernel {
   std::vector<Statement> body;
 };
 
-// Text as in the example above; two kernels with the same text (names and program buffers left
+std::string_view to_string(ExprKind kind);  // "add"; leaves: "const", "axis", ...
+int arity(ExprKind kind);                   // -1 for kConst, kAxis, kReduced
+bool is_comparison(ExprKind kind);          // result is bool whatever the operands are
+std::string_view to_string(ReduceOp op);
+// The dtype of kReduced for a reduction that accumulates in `accumulate`: the position of an argmax
+// (component 0) is i64.
+DType reduced_dtype(ReduceOp op, DType accumulate, int component);
+
+// Rebuilds an expression bottom-up: `replace` gives what stands for a node (its operands are
+// untouched then), or null to keep it over rebuilt operands. `memo` is filled and may be shared by
+// calls with the same `replace`.
+using Substitution = std::unordered_map<ExprRef, ExprRef>;
+ExprRef rewrite(ExprPool& pool, ExprRef expr, Substitution& memo,
+                const std::function<ExprRef(ExprRef)>& replace);
+
+// Text as in the example above, with shared subexpressions named: `t0 = exp(...)`. Constants are
+// i64 unless a dtype follows (`0.5:f32`); two kernels with the same text (names and program buffers left
 // out) are the same kernel. `parse_kernel` reads it back into `pool`.
 std::string to_string(ExprRef expr);
 std::string to_string(const Kernel& kernel, bool with_name = true);

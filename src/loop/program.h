@@ -53,8 +53,12 @@ std::string to_string(const Program& program);
 // and bf16 as storage), is an ExternCall.
 Program lower(const graph::Graph& graph);
 
-// Runs a program on plain memory, one element at a time: the reference for code generators and for
-// the scheduler. `buffers[i]` is the address of element 0 of buffer i; extern calls go to `call`.
-void interpret(const Kernel& kernel, std::span<void* const> params);
+// Runs a kernel on plain memory, one element at a time: the reference for code generators and for
+// the scheduler. `params[i]` is the address of element 0 of parameter i. False: a kCheckIndex
+// failed; what was stored until then stays. f32 sums are accumulated in double.
+[[nodiscard]] bool interpret(const Kernel& kernel, std::span<void* const> params);
+
+// Checks buffer numbers, that a buffer is defined before it is read, and every kernel.
+void verify(const Program& program);
 
 }  // namespace braze::loop
