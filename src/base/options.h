@@ -16,7 +16,10 @@ namespace braze {
   X(strict, "BRAZE_STRICT", bool, false, "1 raises internal errors instead of running in eager")   \
   X(recompile_limit, "BRAZE_RECOMPILE_LIMIT", int64_t, 8, "entries kept per function before it stays in eager") \
   X(isa, "BRAZE_ISA", std::string, "", "generic, avx2 or avx512; empty: what the CPU has")         \
-  X(verify, "BRAZE_VERIFY", bool, false, "1 checks every extern result against its traced metadata on every call")
+  X(verify, "BRAZE_VERIFY", bool, false, "1 checks every extern result against its traced metadata on every call") \
+  X(cxx, "CXX", std::string, "", "the host C++ compiler, arguments allowed; empty: g++, clang++ or c++ from the PATH") \
+  X(xdg_cache_home, "XDG_CACHE_HOME", std::string, "", "the user's cache folder; empty: ~/.cache") \
+  X(home, "HOME", std::string, "", "the user's home folder; empty: that of the user database")
 
 struct Options {
 #define X(member, env, type, value, help) type member = value;
@@ -24,8 +27,13 @@ struct Options {
 #undef X
 };
 
-// Read once at first use; `reload_options` reads the environment again (tests).
+// Read once at first use; `reload_options` reads the environment again (tests). A value that does not
+// fit (BRAZE_CACHE_LIMIT_MB=many) is named in one line on stderr and the default taken. References
+// stay valid for the whole process. Thread-safe.
 const Options& options();
 void reload_options();
+
+// Grows with every reload, so that what is derived from the options can be kept.
+uint64_t options_generation();
 
 }  // namespace braze
