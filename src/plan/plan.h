@@ -20,7 +20,7 @@ using Argument = graph::BasicArgument<SlotId>;
 
 enum class SlotKind : uint8_t {
   kInput,   // the caller's tensor
-  kArena,   // [offset, offset + bytes) of the executable's arena; reused by liveness
+  kArena,   // [byte_offset, byte_offset + bytes) of the executable's arena; reused by liveness
   kOutput,  // freshly allocated by the runtime on each call, handed to the user (steps write to it)
   kExtern,  // defined by an ExternStep that allocates its own result
   kView,    // shares the memory of `base`: type.strides, byte_offset relative to base's element 0
@@ -47,22 +47,29 @@ struct KernelStep {
   graph::OriginId origin = -1;
 };
 
-// A call through PyTorch's dispatcher, below autograd. With `out` the op is called through its
-// out= overload where it has one, else the results are copied into the slots.
+// A call through PyTorch's dispatcher, below autograd. What a result slot means:
+//   * kExtern: the tensor that the op returns is kept in the slot until its FreeStep. It may be a
+//     view of an argument (view ops): it shares the argument's memory, as in eager.
+//   * kArena, kOutput: the value lands in that memory, with the slot's sizes and strides: through the
+//     op's out= overload where it has one that keeps those strides, else by a copy.
+//   * a slot that is an argument of the same step (in-place and out= ops, Backend::kEager): the op
+//     wrote to that argument and returned it; the slot keeps its tensor.
+//   * -1: undefined or unused.
 struct ExternStep {
   std::string op;  // "aten.addmm"
   std::vector<Argument> args;
-  std::vector<SlotId> results;  // -1: undefined or unused
+  std::vector<SlotId> results;
   graph::OriginId origin = -1;
 };
 
-// Copies slot `source` into slot `target` (same sizes, any strides): input mutations.
+// Copies slot `source` into the memory of slot `target` (same sizes, any strides): input mutations.
+// `target` is an input or a view of one.
 struct CopyStep {
   SlotId target = -1;
   SlotId source = -1;
 };
 
-// The memory of an extern result or of an output candidate is no longer needed.
+// The tensor of a kExtern slot is no longer needed, nor are kView slots over it.
 struct FreeStep {
   SlotId slot = -1;
 };
@@ -70,7 +77,8 @@ struct FreeStep {
 using Step = std::variant<KernelStep, ExternStep, CopyStep, FreeStep>;
 
 struct Kernel {
-  std::string name;
+  std::string name;           // extern "C" symbol in Plan::source
+  std::vector<bool> written;  // by parameter: whether the kernel stores to it
 };
 
 struct Plan {
@@ -83,15 +91,40 @@ struct Plan {
   std::vector<SlotId> outputs;
   std::vector<Kernel> kernels;
   std::string source;       // one C++ translation unit with all kernels; empty: no kernels
+  std::vector<std::string> compiler_flags;  // for `source`
   std::vector<graph::Origin> origins;
 };
 
-std::string to_string(const Plan& plan);  // for people
-// Exact binary form with a version and a checksum; `deserialize` throws UserError on anything
-// damaged or from another version.
+// For people:
+//   plan(s0: f32[4, 8], s1: f32[8]) arena 128 bytes {
+//     s2: arena[0, 128) f32[4, 8]
+//     s3: output f32[4, 8]
+//     s2 = aten.mm(s0, s0)
+//     kernel fused_add(s2, s1, s3) extent 4 grain 1      // model.py:12 forward
+//     return s3
+//   }
+std::string to_string(const Plan& plan);
+
+// Exact binary form with a version and a checksum; sizes must be static. `deserialize` throws
+// UserError on anything damaged or from another version; what it returns has passed `verify`.
 std::string serialize(const Plan& plan);
 Plan deserialize(std::string_view bytes);
-// Checks slot numbers, definition before use, arena ranges of live slots not overlapping.
+
+// Bytes from element 0 to the end of the last element of a tensor of this type; 0 when it is empty.
+int64_t extent_bytes(const graph::TensorType& type);
+// The slot whose memory a kView slot shares; any other slot is its own root.
+SlotId root_of(const Plan& plan, SlotId slot);
+
+// Throws InternalError, naming the step, unless:
+//   * slot numbers are in range; inputs come first; a view's base has a smaller number, and the view
+//     lies inside a kArena or kOutput base;
+//   * arena slots are 64-byte aligned, inside the arena, and as large as their type;
+//   * every slot is defined before it is used and not used after its FreeStep; only kExtern slots
+//     are freed, and no output is;
+//   * arena slots that are live at the same time do not overlap. Slots of one kernel call may start
+//     at the same byte when one dies there and the other is born there (in-place reuse);
+//   * outputs are not in the arena, also not as views;
+//   * kernel calls have one argument per parameter, copies go to inputs, origins exist.
 void verify(const Plan& plan);
 
 }  // namespace braze::plan

@@ -1,0 +1,249 @@
+#include "runtime/extern_call.h"
+
+#include <ATen/ops/copy_ops.h>
+
+#include "runtime/memory.h"
+
+namespace braze::runtime {
+namespace {
+
+using plan::SlotId;
+
+c10::Device device_of(graph::Device device) {
+  switch (device.type) {
+    case graph::Device::Type::kCPU: return c10::Device(c10::kCPU, device.index);
+    case graph::Device::Type::kCUDA: return c10::Device(c10::kCUDA, device.index);
+    case graph::Device::Type::kMeta: return c10::Device(c10::kMeta, device.index);
+  }
+  BRAZE_UNREACHABLE("device");
+}
+
+int64_t memory_format_of(graph::MemoryFormat format) {
+  switch (format) {
+    case graph::MemoryFormat::kContiguous: return static_cast<int64_t>(at::MemoryFormat::Contiguous);
+    case graph::MemoryFormat::kPreserve: return static_cast<int64_t>(at::MemoryFormat::Preserve);
+    case graph::MemoryFormat::kChannelsLast:
+      return static_cast<int64_t>(at::MemoryFormat::ChannelsLast);
+    case graph::MemoryFormat::kChannelsLast3d:
+      return static_cast<int64_t>(at::MemoryFormat::ChannelsLast3d);
+  }
+  BRAZE_UNREACHABLE("memory format");
+}
+
+// "aten.add.Tensor" -> ("aten::add", "Tensor")
+std::pair<std::string, std::string> split_name(const std::string& name) {
+  size_t first = name.find('.');
+  BRAZE_CHECK(first != std::string::npos, name);
+  size_t second = name.find('.', first + 1);
+  std::string base = name.substr(0, first) + "::" +
+                     name.substr(first + 1, second == std::string::npos ? second : second - first - 1);
+  return {base, second == std::string::npos ? "" : name.substr(second + 1)};
+}
+
+// The out= overload that takes the same arguments and one more tensor, if there is one.
+std::optional<c10::OperatorHandle> find_out_overload(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  if (schema.returns().size() != 1) return std::nullopt;
+  const std::string& overload = schema.overload_name();
+  for (const std::string& candidate :
+       overload.empty() ? std::vector<std::string>{"out"}
+                        : std::vector<std::string>{"out", overload + "_out"}) {
+    auto found = c10::Dispatcher::singleton().findSchema({schema.name(), candidate});
+    if (!found) continue;
+    const auto& args = found->schema().arguments();
+    const auto& wanted = schema.arguments();
+    if (args.size() != wanted.size() + 1 || !args.back().is_out()) continue;
+    bool same = true;
+    for (size_t i = 0; i < wanted.size(); ++i)
+      same = same && args[i].name() == wanted[i].name() && *args[i].type() == *wanted[i].type();
+    if (same) return found;
+  }
+  return std::nullopt;
+}
+
+bool wants_list_of(const c10::Argument& argument, c10::TypeKind element) {
+  auto type = argument.type();
+  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  auto list = type->cast<c10::ListType>();
+  if (!list) return false;
+  auto kind = list->getElementType()->kind();
+  return kind == element || (element == c10::TypeKind::IntType && kind == c10::TypeKind::SymIntType);
+}
+
+c10::IValue scalar_list(const std::vector<sym::Int>& values, const c10::Argument& argument) {
+  if (wants_list_of(argument, c10::TypeKind::FloatType)) {  // an empty list has no type of its own
+    c10::List<double> list;
+    for (const sym::Int& value : values) list.push_back(static_cast<double>(value.constant()));
+    return list;
+  }
+  if (wants_list_of(argument, c10::TypeKind::BoolType) && values.empty()) return c10::List<bool>();
+  if (wants_list_of(argument, c10::TypeKind::TensorType) && values.empty())
+    return c10::List<at::Tensor>();
+  c10::List<int64_t> list;
+  for (const sym::Int& value : values) list.push_back(value.constant());
+  return list;
+}
+
+}  // namespace
+
+ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
+    : plan_(&plan), step_(&step), op_([&] {
+        auto [base, overload] = split_name(step.op);
+        auto found = c10::Dispatcher::singleton().findSchema({base, overload});
+        if (!found) throw UserError("this PyTorch has no operator " + step.op);
+        return *found;
+      }()) {
+  const auto& arguments = op_.schema().arguments();
+  BRAZE_CHECK(step.args.size() <= arguments.size(), step.op);
+  int position = 0;
+  for (const plan::Argument& argument : step.args) {
+    const c10::Argument& formal = arguments[position];
+    template_.push_back(std::visit(
+        [&](const auto& value) -> c10::IValue {
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, graph::None>) {
+            return {};
+          } else if constexpr (std::is_same_v<T, SlotId>) {
+            positions_.push_back({position, -1, value});
+            return {};
+          } else if constexpr (std::is_same_v<T, std::vector<SlotId>>) {
+            for (size_t i = 0; i < value.size(); ++i)
+              positions_.push_back({position, static_cast<int>(i), value[i]});
+            c10::List<at::Tensor> list;
+            list.resize(value.size());
+            return list;
+          } else if constexpr (std::is_same_v<T, graph::OptionalRefs<SlotId>>) {
+            c10::List<std::optional<at::Tensor>> list;
+            list.resize(value.refs.size());
+            for (size_t i = 0; i < value.refs.size(); ++i)
+              if (value.refs[i])
+                positions_.push_back({position, static_cast<int>(i), *value.refs[i]});
+            return list;
+          } else if constexpr (std::is_same_v<T, sym::Int>) {
+            return value.constant();
+          } else if constexpr (std::is_same_v<T, std::complex<double>>) {
+            return c10::complex<double>(value.real(), value.imag());
+          } else if constexpr (std::is_same_v<T, std::vector<sym::Int>>) {
+            return scalar_list(value, formal);
+          } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+            return c10::List<double>(value);
+          } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
+            c10::List<bool> list;
+            for (bool element : value) list.push_back(element);
+            return list;
+          } else if constexpr (std::is_same_v<T, graph::DType>) {
+            return static_cast<int64_t>(scalar_type(value));
+          } else if constexpr (std::is_same_v<T, graph::Device>) {
+            return device_of(value);
+          } else if constexpr (std::is_same_v<T, graph::MemoryFormat>) {
+            return memory_format_of(value);
+          } else if constexpr (std::is_same_v<T, graph::Layout>) {
+            return static_cast<int64_t>(at::kStrided);
+          } else {
+            return value;
+          }
+        },
+        argument));
+    if (formal.alias_info() && formal.alias_info()->isWrite())
+      for (const TensorPosition& written : positions_)
+        if (written.argument == position &&
+            plan.slots[written.slot].kind == plan::SlotKind::kInput)
+          written_inputs_.push_back(written.slot);
+    ++position;
+  }
+  for (size_t i = step.args.size(); i < arguments.size(); ++i) {
+    BRAZE_CHECK(arguments[i].default_value().has_value(), step.op, " lacks ", arguments[i].name());
+    template_.push_back(*arguments[i].default_value());
+  }
+  if (step.results.size() == 1 && step.results[0] >= 0) {
+    auto kind = plan.slots[step.results[0]].kind;
+    if (kind == plan::SlotKind::kArena || kind == plan::SlotKind::kOutput)
+      if (auto out = find_out_overload(op_)) {
+        op_ = *out;
+        uses_out_ = true;
+      }
+  }
+}
+
+void ExternCall::run(std::vector<at::Tensor>& tensors, bool check) const {
+  torch::jit::Stack stack;
+  stack.reserve(template_.size() + 1);
+  for (const c10::IValue& value : template_) {
+    // Lists are shared objects; those with tensors are filled anew for each call.
+    if (value.isTensorList())
+      stack.emplace_back(value.toTensorList().copy());
+    else if (value.isOptionalTensorList())
+      stack.emplace_back(value.toOptionalTensorList().copy());
+    else
+      stack.push_back(value);
+  }
+  for (const TensorPosition& position : positions_) {
+    const at::Tensor& tensor = tensors[position.slot];
+    c10::IValue& value = stack[position.argument];
+    if (position.element < 0)
+      value = tensor;
+    else if (value.isTensorList())
+      value.toTensorList().set(position.element, tensor);
+    else
+      value.toOptionalTensorList().set(position.element, tensor);
+  }
+  if (uses_out_) stack.emplace_back(tensors[step_->results[0]]);
+  op_.callBoxed(stack);
+  for (plan::SlotId slot : written_inputs_) {
+    auto* impl = tensors[slot].unsafeGetTensorImpl();
+    if (!impl->is_inference()) impl->bump_version();  // what ADInplaceOrView does in eager
+  }
+  if (uses_out_) {
+    if (check) store(stack[0].toTensor(), step_->results[0], tensors, true);
+    return;
+  }
+  size_t next = 0;
+  auto take = [&](const at::Tensor& result) {
+    if (next < step_->results.size()) {
+      plan::SlotId slot = step_->results[next];
+      if (slot >= 0) store(result, slot, tensors, check);
+    }
+    ++next;
+  };
+  for (const c10::IValue& value : stack) {
+    if (value.isTensor())
+      take(value.toTensor());
+    else if (value.isTensorList())
+      for (const at::Tensor& element : value.toTensorVector()) take(element);
+  }
+}
+
+void ExternCall::store(const at::Tensor& result, plan::SlotId slot,
+                       std::vector<at::Tensor>& tensors, bool check) const {
+  const plan::Slot& wanted = plan_->slots[slot];
+  if (check) {
+    bool same = result.defined() && result.scalar_type() == scalar_type(wanted.type.dtype) &&
+                result.dim() == wanted.type.rank();
+    for (int64_t i = 0; same && i < result.dim(); ++i)
+      same = result.size(i) == wanted.type.sizes[i].constant() &&
+             (result.size(i) <= 1 || result.numel() == 0 ||
+              result.stride(i) == wanted.type.strides[i].constant());
+    if (!same) {
+      std::string got = "undefined";
+      if (result.defined())
+        got = detail::concat(result.scalar_type(), result.sizes(), "{", result.strides(), "}");
+      throw InternalError(__FILE__, __LINE__,
+                          "extern call " + step_->op + " gave " + got + " where the trace expected " +
+                              graph::to_string(wanted.type));
+    }
+  }
+  switch (wanted.kind) {
+    case plan::SlotKind::kArena:
+    case plan::SlotKind::kOutput:
+      if (!tensors[slot].is_same(result)) at::_ops::copy_::call(tensors[slot], result, false);
+      break;
+    case plan::SlotKind::kInput:  // in-place ops return their argument
+      break;
+    case plan::SlotKind::kExtern:
+    case plan::SlotKind::kView:
+      tensors[slot] = result;
+      break;
+  }
+}
+
+}  // namespace braze::runtime

@@ -1,0 +1,44 @@
+// One ExternStep made ready to run: the operator looked up, the arguments converted once.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace braze::runtime {
+
+class ExternCall {
+ public:
+  // Throws UserError if the running PyTorch has no such operator.
+  ExternCall(const plan::Plan& plan, const plan::ExternStep& step);
+
+  // tensors: by slot; results are written there. Into a slot that has memory of its own (arena,
+  // output) the result is computed by the out= overload, or copied. With `check`, throws
+  // InternalError unless every result has the dtype, sizes and strides of its slot.
+  void run(std::vector<at::Tensor>& tensors, bool check) const;
+
+  const std::string& name() const { return step_->op; }
+  const std::vector<plan::SlotId>& results() const { return step_->results; }
+
+ private:
+  struct TensorPosition {
+    int argument;
+    int element;  // -1: the argument itself
+    plan::SlotId slot;
+  };
+  void store(const at::Tensor& result, plan::SlotId slot, std::vector<at::Tensor>& tensors,
+             bool check) const;
+
+  const plan::Plan* plan_;
+  const plan::ExternStep* step_;
+  c10::OperatorHandle op_;
+  bool uses_out_ = false;
+  std::vector<c10::IValue> template_;      // arguments in schema order, tensors missing
+  std::vector<TensorPosition> positions_;
+  std::vector<plan::SlotId> written_inputs_;  // caller's tensors that the op writes to
+};
+
+}  // namespace braze::runtime

@@ -1,0 +1,201 @@
+#include "runtime/memory.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/TensorImpl.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+namespace braze::runtime {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kHeader = 64;                   // keeps the payload aligned
+constexpr int64_t kSmallest = 64;
+constexpr int kSmallClasses = 15;                 // payloads of 64 B .. 1 MiB in powers of two
+constexpr int kSmallKept = 64;                    // blocks of one class that a thread keeps
+constexpr int64_t kLargeKeptBytes = 256ll << 20;  // idle large blocks kept in all
+
+struct Header {
+  int64_t payload;  // bytes behind the header
+  int size_class;   // -1: large
+  Header* next;
+};
+static_assert(sizeof(Header) <= kHeader);
+
+void* payload_of(Header* header) { return reinterpret_cast<char*>(header) + kHeader; }
+Header* header_of(void* payload) {
+  return reinterpret_cast<Header*>(static_cast<char*>(payload) - kHeader);
+}
+
+Header* new_block(int64_t payload, int size_class) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kAlignment, payload + kHeader) != 0) throw std::bad_alloc();
+  return new (memory) Header{payload, size_class, nullptr};
+}
+
+struct SmallBlocks {
+  std::array<Header*, kSmallClasses> head{};
+  std::array<int, kSmallClasses> count{};
+  bool alive = true;
+  ~SmallBlocks() {
+    alive = false;
+    for (Header*& list : head)
+      while (list) {
+        Header* next = list->next;
+        std::free(list);
+        list = next;
+      }
+  }
+};
+thread_local SmallBlocks small_blocks;
+
+// Large blocks are reused for exactly their size: the outputs of one compiled function.
+struct LargeBlocks {
+  std::mutex mutex;
+  std::unordered_map<int64_t, std::vector<Header*>> idle;
+  int64_t idle_bytes = 0;
+};
+LargeBlocks& large_blocks() {
+  static auto* blocks = new LargeBlocks;  // outlives tensors that die at exit
+  return *blocks;
+}
+
+int size_class_of(int64_t bytes) {
+  if (bytes <= kSmallest) return 0;
+  int size_class = 58 - __builtin_clzll(static_cast<uint64_t>(bytes) - 1);
+  return size_class < kSmallClasses ? size_class : -1;
+}
+
+void* allocate(int64_t bytes) {
+  int size_class = size_class_of(bytes);
+  if (size_class >= 0) {
+    SmallBlocks& blocks = small_blocks;
+    if (Header* header = blocks.head[size_class]) {
+      blocks.head[size_class] = header->next;
+      --blocks.count[size_class];
+      return payload_of(header);
+    }
+    return payload_of(new_block(kSmallest << size_class, size_class));
+  }
+  LargeBlocks& blocks = large_blocks();
+  {
+    std::lock_guard lock(blocks.mutex);
+    auto found = blocks.idle.find(bytes);
+    if (found != blocks.idle.end() && !found->second.empty()) {
+      Header* header = found->second.back();
+      found->second.pop_back();
+      blocks.idle_bytes -= header->payload;
+      return payload_of(header);
+    }
+  }
+  return payload_of(new_block(bytes, -1));
+}
+
+void release(void* payload) {
+  Header* header = header_of(payload);
+  if (header->size_class >= 0) {
+    SmallBlocks& blocks = small_blocks;
+    if (blocks.alive && blocks.count[header->size_class] < kSmallKept) {
+      header->next = blocks.head[header->size_class];
+      blocks.head[header->size_class] = header;
+      ++blocks.count[header->size_class];
+      return;
+    }
+  } else {
+    LargeBlocks& blocks = large_blocks();
+    std::lock_guard lock(blocks.mutex);
+    if (blocks.idle_bytes + header->payload <= kLargeKeptBytes) {
+      blocks.idle[header->payload].push_back(header);
+      blocks.idle_bytes += header->payload;
+      return;
+    }
+  }
+  std::free(header);
+}
+
+at::Tensor make_tensor(c10::DataPtr data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                       at::ScalarType dtype, int64_t bytes) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), c10::GetCPUAllocator(),
+      /*resizable=*/true);
+  auto tensor = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(dtype));
+  tensor->set_sizes_and_strides(sizes, strides);
+  return at::Tensor(std::move(tensor));
+}
+
+}  // namespace
+
+at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                           int64_t bytes) {
+  void* memory = allocate(bytes);
+  return make_tensor(c10::DataPtr(memory, memory, &release, c10::Device(c10::kCPU)), sizes, strides,
+                     dtype, bytes);
+}
+
+at::Tensor borrow_tensor(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                         at::ScalarType dtype, int64_t bytes) {
+  return make_tensor(c10::DataPtr(data, c10::Device(c10::kCPU)), sizes, strides, dtype, bytes);
+}
+
+Arena::Arena(int64_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  constexpr int64_t kHugePage = 2 << 20;
+  int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, bytes) != 0) throw std::bad_alloc();
+  data_ = static_cast<char*>(memory);
+  // A hint: without huge pages everything works the same.
+  if (bytes >= kHugePage) madvise(data_, bytes, MADV_HUGEPAGE);
+}
+Arena::Arena(Arena&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
+  other.data_ = nullptr;
+}
+Arena::~Arena() { std::free(data_); }
+
+int64_t release_pooled_memory() {
+  LargeBlocks& blocks = large_blocks();
+  std::lock_guard lock(blocks.mutex);
+  int64_t released = blocks.idle_bytes;
+  for (auto& [size, list] : blocks.idle)
+    for (Header* header : list) std::free(header);
+  blocks.idle.clear();
+  blocks.idle_bytes = 0;
+  return released;
+}
+
+at::ScalarType scalar_type(graph::DType dtype) {
+  using graph::DType;
+  switch (dtype) {
+    case DType::kBool: return at::kBool;
+    case DType::kUInt8: return at::kByte;
+    case DType::kInt8: return at::kChar;
+    case DType::kInt16: return at::kShort;
+    case DType::kInt32: return at::kInt;
+    case DType::kInt64: return at::kLong;
+    case DType::kFloat16: return at::kHalf;
+    case DType::kBFloat16: return at::kBFloat16;
+    case DType::kFloat32: return at::kFloat;
+    case DType::kFloat64: return at::kDouble;
+    case DType::kComplex64: return at::kComplexFloat;
+    case DType::kComplex128: return at::kComplexDouble;
+  }
+  BRAZE_UNREACHABLE("dtype");
+}
+
+std::optional<graph::DType> graph_dtype(at::ScalarType type) {
+  for (int i = 0; i <= static_cast<int>(graph::DType::kComplex128); ++i) {
+    auto dtype = static_cast<graph::DType>(i);
+    if (scalar_type(dtype) == type) return dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace braze::runtime

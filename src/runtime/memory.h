@@ -1,0 +1,44 @@
+// Memory of compiled code: output tensors from a pool of freed blocks, arenas for intermediates.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "graph/types.h"
+
+namespace braze::runtime {
+
+// A new CPU tensor, uninitialised, with these sizes and strides (elements) over `bytes` of memory.
+// Its memory comes from a list of freed blocks of the same size class where there is one (glibc maps
+// and faults in large blocks anew each time, which costs more than small kernels do), and goes back
+// there when the last tensor that uses it dies.
+at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                           int64_t bytes);
+
+// A tensor over memory that somebody else owns and keeps alive.
+at::Tensor borrow_tensor(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                         at::ScalarType dtype, int64_t bytes);
+
+// 64-byte aligned, backed by huge pages where the system has them. Null for 0 bytes.
+class Arena {
+ public:
+  explicit Arena(int64_t bytes);
+  ~Arena();
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&&) = delete;
+  char* data() const { return data_; }
+
+ private:
+  char* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Gives the pool's idle blocks back to the system; bytes released.
+int64_t release_pooled_memory();
+
+at::ScalarType scalar_type(graph::DType dtype);
+std::optional<graph::DType> graph_dtype(at::ScalarType type);
+
+}  // namespace braze::runtime
