@@ -31,14 +31,14 @@ struct Slot {
   graph::TensorType type;   // as eager would have it; strides in elements
   int64_t byte_offset = 0;  // kArena: place in the arena (64-byte aligned); kView: from base's data
   int64_t bytes = 0;        // kArena, kOutput: extent that must be backed by memory
-  SlotId base = -1;         // kView
+  SlotId base = -1;         // kView; kExtern: the slot whose memory the op's result is a view of
 };
 
 // One call of a compiled kernel:
 //   extern "C" int64_t name(void* const* args, const int64_t* sizes, int64_t begin, int64_t end);
 // args[i] is the address of element 0 of slot args[i]. The work [0, extent) is split among threads
-// in chunks of at least `grain`; begin..end is one chunk. A non-zero result means that the call must
-// be run in eager instead (an index out of range: eager raises the user's exception).
+// in chunks of at least `grain`; begin..end is one chunk. A non-zero result means that the call
+// must be run in eager instead (an index out of range: eager raises the user's exception).
 struct KernelStep {
   int32_t kernel = 0;  // index into Plan::kernels
   std::vector<SlotId> args;
@@ -50,7 +50,8 @@ struct KernelStep {
 // A call through PyTorch's dispatcher, below autograd. What a result slot means:
 //   * kExtern: the tensor that the op returns is kept in the slot until its FreeStep. It may be a
 //     view of an argument (view ops): it shares the argument's memory, as in eager.
-//   * kArena, kOutput: the value lands in that memory, with the slot's sizes and strides: through the
+//   * kArena, kOutput: the value lands in that memory, with the slot's sizes and strides: through
+//   the
 //     op's out= overload where it has one that keeps those strides, else by a copy.
 //   * a slot that is an argument of the same step (in-place and out= ops, Backend::kEager): the op
 //     wrote to that argument and returned it; the slot keeps its tensor.
@@ -90,7 +91,7 @@ struct Plan {
   // an input is a kView slot.
   std::vector<SlotId> outputs;
   std::vector<Kernel> kernels;
-  std::string source;       // one C++ translation unit with all kernels; empty: no kernels
+  std::string source;  // one C++ translation unit with all kernels; empty: no kernels
   std::vector<std::string> compiler_flags;  // for `source`
   std::vector<graph::Origin> origins;
 };
@@ -116,14 +117,15 @@ int64_t extent_bytes(const graph::TensorType& type);
 SlotId root_of(const Plan& plan, SlotId slot);
 
 // Throws InternalError, naming the step, unless:
-//   * slot numbers are in range; inputs come first; a view's base has a smaller number, and the view
-//     lies inside a kArena or kOutput base;
+//   * slot numbers are in range; inputs come first; a base has a smaller number, and a kView lies
+//     inside a kArena or kOutput base;
 //   * arena slots are 64-byte aligned, inside the arena, and as large as their type;
 //   * every slot is defined before it is used and not used after its FreeStep; only kExtern slots
 //     are freed, and no output is;
-//   * arena slots that are live at the same time do not overlap. Slots of one kernel call may start
+//   * arena slots that are live at the same time do not overlap (a view keeps its base alive).
+//   Slots of one kernel call may start
 //     at the same byte when one dies there and the other is born there (in-place reuse);
-//   * outputs are not in the arena, also not as views;
+//   * outputs are not in the arena, and neither is what they are views of;
 //   * kernel calls have one argument per parameter, copies go to inputs, origins exist.
 void verify(const Plan& plan);
 

@@ -1,0 +1,268 @@
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "plan/plan.h"
+
+// Layout: magic, version, body, 32 hexadecimal digits of the content hash of all before. Numbers
+// are eight bytes (tags and flags one), little-endian; sequences carry their length first. Reading
+// and writing go through one description of the fields of each struct (`fields`), so that they
+// cannot drift apart.
+namespace braze::plan {
+namespace {
+
+constexpr std::string_view kMagic = "BRAZEPLN";
+constexpr int64_t kVersion = 1;
+constexpr size_t kHashDigits = 32;
+
+[[noreturn]] void damaged(const std::string& what) {
+  throw UserError("a stored plan cannot be read: " + what +
+                  ". Remove the file or clear the cache; it will be made again.");
+}
+
+template <class T>
+struct IsVector : std::false_type {};
+template <class T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+class Writer {
+ public:
+  template <class... T>
+  void operator()(const T&... values) {
+    (put(values), ...);
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  void byte(uint8_t value) { bytes_.push_back(static_cast<char>(value)); }
+  void word(uint64_t value) {
+    for (int i = 0; i < 8; ++i) byte(static_cast<uint8_t>(value >> (8 * i)));
+  }
+
+  template <class T>
+  void put(const T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      byte(value);
+    } else if constexpr (std::is_enum_v<T>) {
+      byte(static_cast<uint8_t>(value));
+    } else if constexpr (std::is_integral_v<T>) {
+      word(static_cast<uint64_t>(static_cast<int64_t>(value)));
+    } else if constexpr (std::is_same_v<T, double>) {
+      word(std::bit_cast<uint64_t>(value));
+    } else if constexpr (IsVector<T>::value) {
+      word(value.size());
+      for (const typename T::value_type& element : value) put(element);
+    } else {
+      fields(*this, value);
+    }
+  }
+  void put(const std::string& value) {
+    word(value.size());
+    bytes_ += value;
+  }
+  void put(const sym::Int& value) { word(static_cast<uint64_t>(value.constant())); }
+  void put(const std::complex<double>& value) { (*this)(value.real(), value.imag()); }
+  void put(const std::optional<SlotId>& value) {
+    byte(value.has_value());
+    if (value) put(*value);
+  }
+  template <class... T>
+  void put(const std::variant<T...>& value) {
+    byte(static_cast<uint8_t>(value.index()));
+    std::visit([this](const auto& held) { put(held); }, value);
+  }
+
+  std::string bytes_;
+};
+
+// The number of enumerators; a tag at or above it is damage.
+constexpr int count_of(SlotKind) { return static_cast<int>(SlotKind::kView) + 1; }
+constexpr int count_of(graph::DType) { return static_cast<int>(graph::DType::kComplex128) + 1; }
+constexpr int count_of(graph::Device::Type) {
+  return static_cast<int>(graph::Device::Type::kMeta) + 1;
+}
+constexpr int count_of(graph::MemoryFormat) {
+  return static_cast<int>(graph::MemoryFormat::kChannelsLast3d) + 1;
+}
+constexpr int count_of(graph::Layout) { return 1; }
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  template <class... T>
+  void operator()(T&... values) {
+    (get(values), ...);
+  }
+  bool at_end() const { return bytes_.empty(); }
+
+ private:
+  std::string_view take(size_t count) {
+    if (count > bytes_.size()) damaged("it ends too early");
+    std::string_view front = bytes_.substr(0, count);
+    bytes_.remove_prefix(count);
+    return front;
+  }
+  uint8_t byte() { return static_cast<uint8_t>(take(1)[0]); }
+  uint64_t word() {
+    std::string_view raw = take(8);
+    uint64_t value = 0;
+    for (int i = 0; i < 8; ++i) value |= uint64_t{static_cast<uint8_t>(raw[i])} << (8 * i);
+    return value;
+  }
+  size_t length() {
+    uint64_t value = word();
+    // Every element takes at least one byte, but for empty structs, of which there are no
+    // sequences.
+    if (value > bytes_.size()) damaged("a sequence is longer than the file");
+    return static_cast<size_t>(value);
+  }
+
+  template <class T>
+  void get(T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      uint8_t raw = byte();
+      if (raw > 1) damaged("a flag is neither 0 nor 1");
+      value = raw != 0;
+    } else if constexpr (std::is_enum_v<T>) {
+      uint8_t raw = byte();
+      if (raw >= count_of(T{})) damaged("an unknown tag");
+      value = static_cast<T>(raw);
+    } else if constexpr (std::is_integral_v<T>) {
+      int64_t wide = static_cast<int64_t>(word());
+      value = static_cast<T>(wide);
+      if (static_cast<int64_t>(value) != wide) damaged("a number out of range");
+    } else if constexpr (std::is_same_v<T, double>) {
+      value = std::bit_cast<double>(word());
+    } else if constexpr (IsVector<T>::value) {
+      size_t count = length();
+      value.clear();
+      for (size_t i = 0; i < count; ++i) {
+        typename T::value_type element{};
+        get(element);
+        value.push_back(std::move(element));
+      }
+    } else {
+      fields(*this, value);
+    }
+  }
+  void get(std::string& value) { value = take(length()); }
+  void get(sym::Int& value) { value = sym::Int(static_cast<int64_t>(word())); }
+  void get(std::complex<double>& value) {
+    double real = 0, imag = 0;
+    (*this)(real, imag);
+    value = {real, imag};
+  }
+  void get(std::optional<SlotId>& value) {
+    bool present = false;
+    get(present);
+    if (present) get(value.emplace());
+  }
+  template <class... T>
+  void get(std::variant<T...>& value) {
+    alternative<0>(value, byte());
+  }
+  template <size_t I, class... T>
+  void alternative(std::variant<T...>& value, size_t tag) {
+    if constexpr (I < sizeof...(T)) {
+      if (tag == I) {
+        get(value.template emplace<I>());
+      } else {
+        alternative<I + 1>(value, tag);
+      }
+    } else {
+      damaged("an unknown alternative");
+    }
+  }
+
+  std::string_view bytes_;
+};
+
+// Matches both `T` and `const T`, for the reader and the writer.
+template <class Given, class T>
+concept Is = std::is_same_v<std::remove_const_t<Given>, T>;
+
+template <class A>
+void fields(A&, Is<graph::None> auto&) {}
+template <class A>
+void fields(A& a, Is<graph::OptionalRefs<SlotId>> auto& x) {
+  a(x.refs);
+}
+template <class A>
+void fields(A& a, Is<graph::Device> auto& x) {
+  a(x.type, x.index);
+}
+template <class A>
+void fields(A& a, Is<graph::TensorType> auto& x) {
+  a(x.dtype, x.device, x.sizes, x.strides, x.offset);
+}
+template <class A>
+void fields(A& a, Is<graph::Origin> auto& x) {
+  a(x.file, x.line, x.function, x.module_path, x.call);
+}
+template <class A>
+void fields(A& a, Is<Slot> auto& x) {
+  a(x.kind, x.type, x.byte_offset, x.bytes, x.base);
+}
+template <class A>
+void fields(A& a, Is<KernelStep> auto& x) {
+  a(x.kernel, x.args, x.extent, x.grain, x.origin);
+}
+template <class A>
+void fields(A& a, Is<ExternStep> auto& x) {
+  a(x.op, x.args, x.results, x.origin);
+}
+template <class A>
+void fields(A& a, Is<CopyStep> auto& x) {
+  a(x.target, x.source);
+}
+template <class A>
+void fields(A& a, Is<FreeStep> auto& x) {
+  a(x.slot);
+}
+template <class A>
+void fields(A& a, Is<Kernel> auto& x) {
+  a(x.name, x.written);
+}
+template <class A>
+void fields(A& a, Is<Plan> auto& x) {
+  a(x.slots, x.input_count, x.arena_bytes, x.steps, x.outputs, x.kernels, x.source, x.origins);
+}
+
+std::string header() {
+  Writer writer;
+  writer(kVersion);
+  return std::string(kMagic) + writer.take();
+}
+
+}  // namespace
+
+std::string serialize(const Plan& plan) {
+  Writer writer;
+  writer(plan);
+  std::string bytes = header() + writer.take();
+  bytes += content_hash(bytes);
+  return bytes;
+}
+
+Plan deserialize(std::string_view bytes) {
+  const std::string expected = header();
+  if (bytes.size() < expected.size() + kHashDigits) damaged("it is too short");
+  if (!bytes.starts_with(kMagic)) damaged("it is not a plan");
+  if (!bytes.starts_with(expected)) damaged("it is of another version of Braze");
+  std::string_view hashed = bytes.substr(0, bytes.size() - kHashDigits);
+  if (content_hash(hashed) != bytes.substr(hashed.size())) damaged("its checksum does not match");
+  Plan plan;
+  Reader reader(hashed.substr(expected.size()));
+  reader(plan);
+  if (!reader.at_end()) damaged("bytes are left over");
+  try {
+    verify(plan);
+  } catch (const InternalError& error) {
+    damaged(error.what());
+  }
+  return plan;
+}
+
+}  // namespace braze::plan

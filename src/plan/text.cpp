@@ -1,0 +1,148 @@
+#include <sstream>
+
+#include "plan/plan.h"
+
+namespace braze::plan {
+namespace {
+
+std::string slot_name(SlotId slot) { return slot < 0 ? "_" : "s" + std::to_string(slot); }
+
+template <class Range, class Print>
+std::string join(const Range& range, Print&& print) {
+  std::string text;
+  for (const auto& element : range) {
+    if (!text.empty()) text += ", ";
+    text += print(element);
+  }
+  return text;
+}
+
+std::string number(double value) {
+  std::ostringstream out;
+  out.precision(17);
+  out << value;
+  return out.str();
+}
+
+struct ArgumentText {
+  std::string operator()(graph::None) const { return "none"; }
+  std::string operator()(SlotId slot) const { return slot_name(slot); }
+  std::string operator()(const std::vector<SlotId>& slots) const {
+    return "[" + join(slots, slot_name) + "]";
+  }
+  std::string operator()(const graph::OptionalRefs<SlotId>& slots) const {
+    return "[" +
+           join(slots.refs,
+                [](const std::optional<SlotId>& slot) {
+                  return slot ? slot_name(*slot) : std::string("none");
+                }) +
+           "]";
+  }
+  std::string operator()(sym::Int value) const { return sym::to_string(value); }
+  std::string operator()(double value) const { return number(value); }
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(std::complex<double> value) const {
+    return "(" + number(value.real()) + ", " + number(value.imag()) + ")";
+  }
+  std::string operator()(const std::string& value) const { return "\"" + value + "\""; }
+  std::string operator()(const std::vector<sym::Int>& values) const {
+    return "[" + join(values, [](sym::Int value) { return sym::to_string(value); }) + "]";
+  }
+  std::string operator()(const std::vector<double>& values) const {
+    return "[" + join(values, number) + "]";
+  }
+  std::string operator()(const std::vector<bool>& values) const {
+    return "[" + join(values, [](bool value) { return std::string(value ? "true" : "false"); }) +
+           "]";
+  }
+  std::string operator()(graph::DType dtype) const { return std::string(graph::to_string(dtype)); }
+  std::string operator()(graph::Device device) const { return graph::to_string(device); }
+  std::string operator()(graph::MemoryFormat format) const {
+    switch (format) {
+      case graph::MemoryFormat::kContiguous:
+        return "contiguous";
+      case graph::MemoryFormat::kPreserve:
+        return "preserve";
+      case graph::MemoryFormat::kChannelsLast:
+        return "channels_last";
+      case graph::MemoryFormat::kChannelsLast3d:
+        return "channels_last_3d";
+    }
+    return "?";
+  }
+  std::string operator()(graph::Layout) const { return "strided"; }
+};
+
+struct StepText {
+  const Plan& plan;
+
+  std::string operator()(const KernelStep& step) const {
+    return "kernel " + plan.kernels.at(step.kernel).name + "(" + join(step.args, slot_name) +
+           ") extent " + std::to_string(step.extent) + " grain " + std::to_string(step.grain) +
+           origin(step.origin);
+  }
+  std::string operator()(const ExternStep& step) const {
+    std::string args = join(
+        step.args, [](const Argument& argument) { return std::visit(ArgumentText{}, argument); });
+    std::string results = join(step.results, slot_name);
+    return (results.empty() ? "" : results + " = ") + step.op + "(" + args + ")" +
+           origin(step.origin);
+  }
+  std::string operator()(const CopyStep& step) const {
+    return "copy " + slot_name(step.target) + " <- " + slot_name(step.source);
+  }
+  std::string operator()(const FreeStep& step) const { return "free " + slot_name(step.slot); }
+
+  std::string origin(graph::OriginId id) const {
+    if (id < 0) return "";
+    const graph::Origin& origin = plan.origins.at(id);
+    std::string text;
+    auto add = [&](const std::string& part) {
+      if (!part.empty()) text += (text.empty() ? "" : ", ") + part;
+    };
+    if (!origin.file.empty()) {
+      add(origin.file + ":" + std::to_string(origin.line) +
+          (origin.function.empty() ? "" : " " + origin.function));
+    }
+    add(origin.module_path);
+    add(origin.call);
+    return text.empty() ? "" : "      // " + text;
+  }
+};
+
+std::string slot_text(const Slot& slot) {
+  std::string type = graph::to_string(slot.type);
+  std::string begin = std::to_string(slot.byte_offset);
+  switch (slot.kind) {
+    case SlotKind::kInput:
+      return type;
+    case SlotKind::kArena:
+      return "arena[" + begin + ", " + std::to_string(slot.byte_offset + slot.bytes) + ") " + type;
+    case SlotKind::kOutput:
+      return "output " + type;
+    case SlotKind::kExtern:
+      return "extern " + type;
+    case SlotKind::kView:
+      return "view(" + slot_name(slot.base) + " + " + begin + ") " + type;
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string to_string(const Plan& plan) {
+  std::ostringstream out;
+  out << "plan(";
+  for (SlotId i = 0; i < plan.input_count; ++i) {
+    out << (i ? ", " : "") << slot_name(i) << ": " << slot_text(plan.slots.at(i));
+  }
+  out << ") arena " << plan.arena_bytes << " bytes {\n";
+  for (size_t i = plan.input_count; i < plan.slots.size(); ++i) {
+    out << "  " << slot_name(static_cast<SlotId>(i)) << ": " << slot_text(plan.slots[i]) << "\n";
+  }
+  for (const Step& step : plan.steps) out << "  " << std::visit(StepText{plan}, step) << "\n";
+  out << "  return " << join(plan.outputs, slot_name) << "\n}\n";
+  return out.str();
+}
+
+}  // namespace braze::plan

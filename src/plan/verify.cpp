@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "base/error.h"
+#include "plan/plan.h"
+
+namespace braze::plan {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int kNever = -1;
+
+int64_t checked_multiply(int64_t a, int64_t b) {
+  int64_t result = 0;
+  BRAZE_CHECK(!__builtin_mul_overflow(a, b, &result), "sizes overflow: ", a, " * ", b);
+  return result;
+}
+int64_t checked_add(int64_t a, int64_t b) {
+  int64_t result = 0;
+  BRAZE_CHECK(!__builtin_add_overflow(a, b, &result), "sizes overflow: ", a, " + ", b);
+  return result;
+}
+
+// Every slot that an argument names, in order.
+struct ArgumentSlots {
+  std::vector<SlotId>& slots;
+
+  void operator()(SlotId slot) const { slots.push_back(slot); }
+  void operator()(const std::vector<SlotId>& list) const {
+    slots.insert(slots.end(), list.begin(), list.end());
+  }
+  void operator()(const graph::OptionalRefs<SlotId>& list) const {
+    for (const std::optional<SlotId>& slot : list.refs) {
+      if (slot) slots.push_back(*slot);
+    }
+  }
+  template <class T>
+  void operator()(const T&) const {}
+};
+
+std::vector<SlotId> slots_of(const Argument& argument) {
+  std::vector<SlotId> slots;
+  std::visit(ArgumentSlots{slots}, argument);
+  return slots;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Plan& plan)
+      : plan_(plan),
+        born_(plan.slots.size(), kNever),
+        last_use_(plan.slots.size(), kNever),
+        freed_(plan.slots.size(), false) {}
+
+  void run() {
+    check_slots();
+    BRAZE_CHECK(plan_.kernels.empty() == plan_.source.empty(), "kernels and source come together");
+    for (step_ = 0; step_ < static_cast<int>(plan_.steps.size()); ++step_) {
+      std::visit([this](const auto& step) { check_step(step); }, plan_.steps[step_]);
+    }
+    check_outputs();
+    check_overlap();
+  }
+
+ private:
+  const Slot& slot(SlotId id) const { return plan_.slots[id]; }
+  SlotId root(SlotId id) const { return root_of(plan_, id); }
+
+  void check_number(SlotId id) const {
+    BRAZE_CHECK(id >= 0 && id < static_cast<SlotId>(plan_.slots.size()), where(), "slot s", id,
+                " does not exist");
+  }
+
+  std::string where() const {
+    return step_ < 0 ? "in the slots: " : "in step " + std::to_string(step_) + ": ";
+  }
+
+  void check_slots() {
+    int64_t count = static_cast<int64_t>(plan_.slots.size());
+    BRAZE_CHECK(plan_.input_count >= 0 && plan_.input_count <= count, "bad number of inputs");
+    BRAZE_CHECK(plan_.arena_bytes >= 0, "negative arena");
+    for (SlotId id = 0; id < count; ++id) {
+      const Slot& s = slot(id);
+      BRAZE_CHECK((s.kind == SlotKind::kInput) == (id < plan_.input_count), "slot s", id,
+                  ": inputs come first, and nothing else does");
+      BRAZE_CHECK(s.type.sizes.size() == s.type.strides.size(), "slot s", id,
+                  ": as many strides as sizes");
+      int64_t extent = extent_bytes(s.type);
+      switch (s.kind) {
+        case SlotKind::kInput:
+          BRAZE_CHECK(s.base == -1, "slot s", id, ": an input has no base");
+          break;
+        case SlotKind::kExtern:
+          BRAZE_CHECK(s.base >= -1 && s.base < id, "slot s", id, ": the base comes before it");
+          break;
+        case SlotKind::kArena:
+          BRAZE_CHECK(s.base == -1, "slot s", id, ": arena memory has no base");
+          BRAZE_CHECK(s.byte_offset >= 0 && s.byte_offset % kAlignment == 0, "slot s", id,
+                      ": place in the arena not aligned to 64 bytes: ", s.byte_offset);
+          BRAZE_CHECK(s.bytes >= extent, "slot s", id, ": ", s.bytes, " bytes for ", extent);
+          BRAZE_CHECK(checked_add(s.byte_offset, s.bytes) <= plan_.arena_bytes, "slot s", id,
+                      " ends behind the arena");
+          break;
+        case SlotKind::kOutput:
+          BRAZE_CHECK(s.base == -1, "slot s", id, ": output memory has no base");
+          BRAZE_CHECK(s.bytes >= extent, "slot s", id, ": ", s.bytes, " bytes for ", extent);
+          break;
+        case SlotKind::kView:
+          check_view(id, extent);
+          break;
+      }
+    }
+    for (SlotId id = 0; id < plan_.input_count; ++id) born_[id] = 0;
+  }
+
+  void check_view(SlotId id, int64_t extent) const {
+    const Slot& s = slot(id);
+    BRAZE_CHECK(s.base >= 0 && s.base < id, "slot s", id, ": the base of a view comes before it");
+    const Slot& base = slot(s.base);
+    if (base.kind != SlotKind::kArena && base.kind != SlotKind::kOutput) return;
+    BRAZE_CHECK(s.byte_offset >= 0 && checked_add(s.byte_offset, extent) <= base.bytes, "slot s",
+                id, ": the view leaves its base s", s.base);
+  }
+
+  void use(SlotId id) {
+    check_number(id);
+    SlotId memory = root(id);
+    BRAZE_CHECK(born_[memory] != kNever, where(), "slot s", id, " is used before it is defined");
+    BRAZE_CHECK(!freed_[memory], where(), "slot s", id, " is used after it was freed");
+    touch(memory);
+  }
+
+  void touch(SlotId id) {
+    for (; id >= 0; id = slot(id).base) last_use_[id] = step_;
+  }
+
+  void define(SlotId id) {
+    SlotId memory = root(id);
+    BRAZE_CHECK(!freed_[memory], where(), "slot s", id, " is written after it was freed");
+    if (born_[memory] == kNever) born_[memory] = step_;
+    touch(memory);
+  }
+
+  void check_origin(graph::OriginId origin) const {
+    BRAZE_CHECK(origin >= -1 && origin < static_cast<int64_t>(plan_.origins.size()), where(),
+                "origin ", origin, " does not exist");
+  }
+
+  void check_step(const KernelStep& step) {
+    BRAZE_CHECK(step.kernel >= 0 && step.kernel < static_cast<int64_t>(plan_.kernels.size()),
+                where(), "kernel ", step.kernel, " does not exist");
+    BRAZE_CHECK(step.extent >= 0 && step.grain >= 1, where(), "bad extent or grain");
+    check_origin(step.origin);
+    const Kernel& kernel = plan_.kernels[step.kernel];
+    BRAZE_CHECK(kernel.written.size() == step.args.size(), where(), "kernel ", kernel.name,
+                " takes ", kernel.written.size(), " arguments, not ", step.args.size());
+    for (size_t i = 0; i < step.args.size(); ++i) {
+      check_number(step.args[i]);
+      if (!kernel.written[i]) use(step.args[i]);
+    }
+    for (size_t i = 0; i < step.args.size(); ++i) {
+      if (!kernel.written[i]) continue;
+      BRAZE_CHECK(slot(root(step.args[i])).kind != SlotKind::kExtern, where(), "slot s",
+                  step.args[i], " belongs to an extern call; a kernel cannot write to it");
+      define(step.args[i]);
+    }
+  }
+
+  void check_step(const ExternStep& step) {
+    check_origin(step.origin);
+    std::vector<SlotId> arguments;
+    for (const Argument& argument : step.args) {
+      for (SlotId id : slots_of(argument)) {
+        use(id);
+        arguments.push_back(id);
+      }
+    }
+    std::set<SlotId> seen;
+    for (SlotId id : step.results) {
+      if (id == -1) continue;
+      check_number(id);
+      BRAZE_CHECK(seen.insert(id).second, where(), "slot s", id, " is two results");
+      if (std::find(arguments.begin(), arguments.end(), id) != arguments.end()) continue;
+      BRAZE_CHECK(slot(id).kind != SlotKind::kView && slot(id).kind != SlotKind::kInput, where(),
+                  "result s", id, " must be memory of its own or an argument");
+      BRAZE_CHECK(born_[id] == kNever, where(), "slot s", id, " is defined twice");
+      define(id);
+    }
+  }
+
+  void check_step(const CopyStep& step) {
+    use(step.source);
+    use(step.target);
+    BRAZE_CHECK(slot(root(step.target)).kind == SlotKind::kInput, where(), "the target s",
+                step.target, " of a copy is no input");
+    BRAZE_CHECK(slot(step.target).type.sizes == slot(step.source).type.sizes, where(),
+                "a copy between different sizes");
+  }
+
+  void check_step(const FreeStep& step) {
+    check_number(step.slot);
+    BRAZE_CHECK(slot(step.slot).kind == SlotKind::kExtern, where(), "slot s", step.slot,
+                " is freed but is no extern result");
+    BRAZE_CHECK(born_[step.slot] != kNever && !freed_[step.slot], where(), "slot s", step.slot,
+                " is freed before it is defined, or twice");
+    freed_[step.slot] = true;
+  }
+
+  void check_outputs() {
+    for (SlotId id : plan_.outputs) {
+      use(id);
+      for (SlotId memory = id; memory >= 0; memory = slot(memory).base) {
+        BRAZE_CHECK(slot(memory).kind != SlotKind::kArena, "output s", id, " lives in the arena");
+      }
+    }
+  }
+
+  // Slots sorted by birth; each is compared with those that are still live then.
+  void check_overlap() const {
+    std::vector<SlotId> order;
+    for (SlotId id = 0; id < static_cast<SlotId>(plan_.slots.size()); ++id) {
+      if (slot(id).kind == SlotKind::kArena && born_[id] != kNever && slot(id).bytes > 0) {
+        order.push_back(id);
+      }
+    }
+    std::sort(order.begin(), order.end(),
+              [this](SlotId a, SlotId b) { return born_[a] < born_[b]; });
+    std::vector<SlotId> live;
+    for (SlotId id : order) {
+      std::erase_if(live, [&](SlotId other) { return last_use_[other] < born_[id]; });
+      for (SlotId other : live) check_pair(other, id);
+      live.push_back(id);
+    }
+  }
+
+  void check_pair(SlotId a, SlotId b) const {
+    const Slot& x = slot(a);
+    const Slot& y = slot(b);
+    bool apart =
+        x.byte_offset + x.bytes <= y.byte_offset || y.byte_offset + y.bytes <= x.byte_offset;
+    bool in_place = last_use_[a] == born_[b] && born_[a] < born_[b] &&
+                    x.byte_offset == y.byte_offset &&
+                    std::holds_alternative<KernelStep>(plan_.steps[born_[b]]);
+    BRAZE_CHECK(apart || in_place, "slots s", a, " and s", b,
+                " share bytes of the arena while both are live");
+  }
+
+  const Plan& plan_;
+  int step_ = -1;
+  std::vector<int> born_;      // by root slot: step of definition
+  std::vector<int> last_use_;  // by root slot
+  std::vector<bool> freed_;
+};
+
+}  // namespace
+
+int64_t extent_bytes(const graph::TensorType& type) {
+  int64_t last = 0;
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    int64_t size = type.sizes[i].constant();
+    int64_t stride = type.strides[i].constant();
+    BRAZE_CHECK(size >= 0 && stride >= 0, "negative size or stride in ", graph::to_string(type));
+    if (size == 0) return 0;
+    last = checked_add(last, checked_multiply(size - 1, stride));
+  }
+  return checked_multiply(checked_add(last, 1), graph::size_of(type.dtype));
+}
+
+SlotId root_of(const Plan& plan, SlotId slot) {
+  while (plan.slots[slot].kind == SlotKind::kView) slot = plan.slots[slot].base;
+  return slot;
+}
+
+void verify(const Plan& plan) { Verifier(plan).run(); }
+
+}  // namespace braze::plan
