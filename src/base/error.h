@@ -36,13 +36,14 @@ std::string concat(const Parts&... parts) {
 }  // namespace braze
 
 // Always on, evaluated once; the message is built only on failure.
-#define BRAZE_CHECK(condition, ...)                                                          \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]]                                                           \
-      throw ::braze::InternalError(__FILE__, __LINE__,                                       \
-                                   ::braze::detail::concat("check failed: " #condition ". ", \
-                                                           ##__VA_ARGS__));                  \
+#define BRAZE_CHECK(condition, ...)                                                  \
+  do {                                                                               \
+    if (!(condition)) [[unlikely]]                                                   \
+      throw ::braze::InternalError(                                                  \
+          __FILE__, __LINE__,                                                        \
+          ::braze::detail::concat("check failed: " #condition ". ", ##__VA_ARGS__)); \
   } while (false)
 
-#define BRAZE_UNREACHABLE(...) \
-  throw ::braze::InternalError(__FILE__, __LINE__, ::braze::detail::concat("unreachable. ", ##__VA_ARGS__))
+#define BRAZE_UNREACHABLE(...)                     \
+  throw ::braze::InternalError(__FILE__, __LINE__, \
+                               ::braze::detail::concat("unreachable. ", ##__VA_ARGS__))

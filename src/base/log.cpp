@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <mutex>
@@ -90,9 +90,7 @@ void write_all(std::string_view text) {
 
 }  // namespace
 
-bool enabled(Component component) {
-  return current_mask() >> static_cast<unsigned>(component) & 1;
-}
+bool enabled(Component component) { return current_mask() >> static_cast<unsigned>(component) & 1; }
 
 void write(Component component, std::string_view text) {
   std::string prefix = "[braze:";

@@ -8,16 +8,22 @@ namespace braze {
 
 // member, environment variable, type, default, help
 #define BRAZE_OPTIONS(X)                                                                           \
-  X(log, "BRAZE_LOG", std::string, "", "comma-separated: graph, guards, breaks, recompiles, code, timing, schedule, all") \
-  X(cache_dir, "BRAZE_CACHE_DIR", std::string, "", "where compiled kernels are kept; empty: the user's cache folder") \
+  X(log, "BRAZE_LOG", std::string, "",                                                             \
+    "comma-separated: graph, guards, breaks, recompiles, code, timing, schedule, all")             \
+  X(cache_dir, "BRAZE_CACHE_DIR", std::string, "",                                                 \
+    "where compiled kernels are kept; empty: the user's cache folder")                             \
   X(cache, "BRAZE_CACHE", bool, true, "0 turns the disk cache off")                                \
-  X(cache_limit_mb, "BRAZE_CACHE_LIMIT_MB", int64_t, 2048, "size above which old entries are removed") \
+  X(cache_limit_mb, "BRAZE_CACHE_LIMIT_MB", int64_t, 2048,                                         \
+    "size above which old entries are removed")                                                    \
   X(disable, "BRAZE_DISABLE", bool, false, "1 makes compile() return its argument")                \
   X(strict, "BRAZE_STRICT", bool, false, "1 raises internal errors instead of running in eager")   \
-  X(recompile_limit, "BRAZE_RECOMPILE_LIMIT", int64_t, 8, "entries kept per function before it stays in eager") \
+  X(recompile_limit, "BRAZE_RECOMPILE_LIMIT", int64_t, 8,                                          \
+    "entries kept per function before it stays in eager")                                          \
   X(isa, "BRAZE_ISA", std::string, "", "generic, avx2 or avx512; empty: what the CPU has")         \
-  X(verify, "BRAZE_VERIFY", bool, false, "1 checks every extern result against its traced metadata on every call") \
-  X(cxx, "CXX", std::string, "", "the host C++ compiler, arguments allowed; empty: g++, clang++ or c++ from the PATH") \
+  X(verify, "BRAZE_VERIFY", bool, false,                                                           \
+    "1 checks every extern result against its traced metadata on every call")                      \
+  X(cxx, "CXX", std::string, "",                                                                   \
+    "the host C++ compiler, arguments allowed; empty: g++, clang++ or c++ from the PATH")          \
   X(xdg_cache_home, "XDG_CACHE_HOME", std::string, "", "the user's cache folder; empty: ~/.cache") \
   X(home, "HOME", std::string, "", "the user's home folder; empty: that of the user database")
 
@@ -27,9 +33,9 @@ struct Options {
 #undef X
 };
 
-// Read once at first use; `reload_options` reads the environment again (tests). A value that does not
-// fit (BRAZE_CACHE_LIMIT_MB=many) is named in one line on stderr and the default taken. References
-// stay valid for the whole process. Thread-safe.
+// Read once at first use; `reload_options` reads the environment again (tests). A value that does
+// not fit (BRAZE_CACHE_LIMIT_MB=many) is named in one line on stderr and the default taken.
+// References stay valid for the whole process. Thread-safe.
 const Options& options();
 void reload_options();
 

@@ -12,7 +12,8 @@ namespace braze::test {
 
 class ScopedEnvironment {
  public:
-  ScopedEnvironment(std::initializer_list<std::pair<std::string, std::optional<std::string>>> wanted) {
+  ScopedEnvironment(
+      std::initializer_list<std::pair<std::string, std::optional<std::string>>> wanted) {
     for (const auto& [name, value] : wanted) {
       const char* old = std::getenv(name.c_str());
       saved_.emplace_back(name, old ? std::optional<std::string>(old) : std::nullopt);

@@ -32,7 +32,8 @@ TEST(Hash, TextIsStable) {
 
 TEST(Hash, EveryLengthAndEveryBitCounts) {
   std::set<std::string> seen;
-  for (size_t length = 0; length < 100; ++length) seen.insert(content_hash(std::string(length, '\0')));
+  for (size_t length = 0; length < 100; ++length)
+    seen.insert(content_hash(std::string(length, '\0')));
   EXPECT_EQ(seen.size(), 100u);
   const std::string text = counting(37);
   for (size_t bit = 0; bit < text.size() * 8; ++bit) {
@@ -51,8 +52,8 @@ TEST(Hash, OneBitChangesHalfOfTheOutput) {
     std::string changed = text;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ 1 << bit % 8);
     const Hash128 other = siphash128(changed, 1, 2);
-    flipped += __builtin_popcountll(base.low ^ other.low) +
-               __builtin_popcountll(base.high ^ other.high);
+    flipped +=
+        __builtin_popcountll(base.low ^ other.low) + __builtin_popcountll(base.high ^ other.high);
   }
   EXPECT_NEAR(flipped / 512.0, 64, 2);
 }

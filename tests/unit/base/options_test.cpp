@@ -50,8 +50,9 @@ TEST(Options, BadValuesAreNamedAndTheDefaultTaken) {
     EXPECT_EQ(warning_for("BRAZE_CACHE_LIMIT_MB", bad),
               "[braze] warning: BRAZE_CACHE_LIMIT_MB='" + std::string(bad) +
                   "' is not a whole number from 0 up; the default is used\n");
-  EXPECT_EQ(warning_for("BRAZE_ISA", "neon"),
-            "[braze] warning: BRAZE_ISA='neon' is not generic, avx2 or avx512; the default is used\n");
+  EXPECT_EQ(
+      warning_for("BRAZE_ISA", "neon"),
+      "[braze] warning: BRAZE_ISA='neon' is not generic, avx2 or avx512; the default is used\n");
   CaptureStderr();
   ScopedEnvironment environment{{"BRAZE_CACHE_LIMIT_MB", "many"}, {"BRAZE_ISA", "neon"}};
   GetCapturedStderr();

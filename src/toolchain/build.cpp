@@ -1,0 +1,180 @@
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "toolchain/command.h"
+#include "toolchain/process.h"
+#include "toolchain/toolchain.h"
+
+namespace braze::toolchain {
+namespace {
+
+constexpr std::string_view kKind = "kernels";
+constexpr size_t kMaxCompilerOutput = 8000;  // characters of it that an error shows
+
+bool is_clang(const Compiler& compiler) {
+  return compiler.version.find("clang") != std::string::npos;
+}
+
+// Leaving out the standard libraries takes a third off the time of a g++ run. What the code may
+// still need is named: libm, and libgcc for the helpers that the compiler calls by itself.
+std::vector<std::string> command_line(const Compiler& compiler,
+                                      const std::vector<std::string>& flags,
+                                      const std::string& source, const std::string& output) {
+  std::vector<std::string> line = split_command(compiler.path);
+  for (const char* flag : {"-shared", "-fPIC", "-pipe", "-g0", "-std=c++20", "-fno-exceptions",
+                           "-fno-rtti", "-fno-stack-protector"})
+    line.push_back(flag);
+  if (!is_clang(compiler)) line.push_back("-nostdlib");
+  line.insert(line.end(), flags.begin(), flags.end());
+  line.insert(line.end(), {"-x", "c++", source, "-o", output, "-lm"});
+  if (!is_clang(compiler)) line.push_back("-lgcc");
+  return line;
+}
+
+// Every part with its length, so that no two lists of parts give the same text.
+std::string cache_key(const Compiler& compiler, const std::vector<std::string>& flags,
+                      const std::string& source) {
+  std::string key;
+  for (const std::string& part : command_line(compiler, flags, "", ""))
+    key += std::to_string(part.size()) + ":" + part;
+  key += std::to_string(compiler.version.size()) + ":" + compiler.version;
+  return key + source;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text.append(text.empty() ? "" : " ").append(word);
+  return text;
+}
+
+// The compiled library's path in `folder`.
+std::string compile(const std::string& source, const std::vector<std::string>& flags,
+                    const Compiler& compiler, const TemporaryFolder& folder) {
+  const std::string input = folder.file("kernels.cpp");
+  const std::string output = folder.file("kernels.so");
+  const std::string messages = folder.file("messages");
+  if (!write_file(input, source))
+    throw UserError("cannot write " + input + ": " + std::strerror(errno) +
+                    "; set TMPDIR to a folder with room");
+  const std::vector<std::string> line = command_line(compiler, flags, input, output);
+  const auto begin = std::chrono::steady_clock::now();
+  const RunResult result = run(line, messages);
+  struct stat status;
+  if (!result.ok() || ::stat(output.c_str(), &status) != 0) {
+    const std::string text = result.started ? read_file(messages).value_or("") : result.error;
+    throw InternalError(
+        __FILE__, __LINE__,
+        detail::concat("the host compiler failed (exit code ", result.exit_code,
+                       "): ", joined(line), "\n", text.substr(0, kMaxCompilerOutput)));
+  }
+  if (log::enabled(log::Component::kTiming)) {
+    const std::chrono::duration<double, std::milli> spent =
+        std::chrono::steady_clock::now() - begin;
+    log::write(log::Component::kTiming, detail::concat("host compiler ", spent.count(), " ms, ",
+                                                       source.size(), " bytes of source"));
+  }
+  return output;
+}
+
+// Null where the entry is not there, or has gone since, or lies where nothing may be executed.
+std::shared_ptr<Library> load_cached(DiskCache& cache, const std::string& key) {
+  const std::optional<std::string> path = cache.path(kKind, key);
+  if (!path) return nullptr;
+  try {
+    return load(*path);
+  } catch (const InternalError& error) {
+    if (log::enabled(log::Component::kTiming)) log::write(log::Component::kTiming, error.what());
+    return nullptr;
+  }
+}
+
+const Compiler& required_compiler() {
+  const std::optional<Compiler>& compiler = host_compiler();
+  if (!compiler)
+    throw UserError(
+        "no C++ compiler: $CXX, g++, clang++ and c++ were tried; install one or set CXX");
+  return *compiler;
+}
+
+}  // namespace
+
+Library::~Library() { ::dlclose(handle_); }
+
+void* Library::symbol(const std::string& name) const {
+  void* address = ::dlsym(handle_, name.c_str());
+  BRAZE_CHECK(address, "no symbol '", name, "' in a compiled library");
+  return address;
+}
+
+std::shared_ptr<Library> load(const std::string& path) {
+  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    const char* why = ::dlerror();
+    throw InternalError(__FILE__, __LINE__,
+                        detail::concat("cannot load ", path, ": ", why ? why : "unknown"));
+  }
+  return std::shared_ptr<Library>(new Library(handle));
+}
+
+std::shared_ptr<Library> build(const std::string& source, const std::vector<std::string>& flags,
+                               const Compiler& compiler, DiskCache& cache) {
+  const std::string key = cache_key(compiler, flags, source);
+  if (auto library = load_cached(cache, key)) return library;
+  TemporaryFolder folder;
+  const std::string path = compile(source, flags, compiler, folder);
+  if (const std::optional<std::string> bytes = read_file(path)) cache.put(kKind, key, *bytes);
+  if (auto library = load_cached(cache, key)) return library;
+  return load(path);
+}
+
+std::shared_ptr<Library> build(const std::string& source, const std::vector<std::string>& flags) {
+  return build(source, flags, required_compiler(), DiskCache::instance());
+}
+
+std::vector<std::shared_ptr<Library>> build_all(std::span<const std::string> sources,
+                                                const std::vector<std::string>& flags,
+                                                const Compiler& compiler, DiskCache& cache) {
+  std::vector<std::shared_ptr<Library>> libraries(sources.size());
+  std::vector<std::exception_ptr> errors(sources.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i; (i = next++) < sources.size();) {
+      try {
+        libraries[i] = build(sources[i], flags, compiler, cache);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    const size_t at_once = std::max(1u, std::thread::hardware_concurrency());
+    try {
+      while (helpers.size() + 1 < std::min(at_once, sources.size())) helpers.emplace_back(work);
+    } catch (const std::system_error&) {
+      // No more threads to be had: those that run do the work.
+    }
+    work();
+  }
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+  return libraries;
+}
+
+std::vector<std::shared_ptr<Library>> build_all(std::span<const std::string> sources,
+                                                const std::vector<std::string>& flags) {
+  return build_all(sources, flags, required_compiler(), DiskCache::instance());
+}
+
+}  // namespace braze::toolchain

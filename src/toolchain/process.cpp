@@ -1,0 +1,143 @@
+#include "toolchain/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+
+extern char** environ;
+
+namespace braze::toolchain {
+namespace {
+
+struct SpawnActions {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  SpawnActions() {
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+  }
+  ~SpawnActions() {
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnActions(const SpawnActions&) = delete;
+};
+
+int exit_code_of(pid_t child) {
+  int status = 0;
+  pid_t done;
+  do {
+    done = ::waitpid(child, &status, 0);
+  } while (done < 0 && errno == EINTR);
+  // A program that ignores SIGCHLD gets no status (ECHILD). What the child made is looked at
+  // anyway.
+  if (done < 0) return 0;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+File::~File() { close(); }
+
+bool File::close() {
+  const int descriptor = std::exchange(descriptor_, -1);
+  return descriptor < 0 || ::close(descriptor) == 0;
+}
+
+bool write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return true;
+}
+
+std::optional<std::string> read_all(int descriptor) {
+  std::string bytes;
+  for (size_t filled = 0;;) {
+    bytes.resize(filled + (filled ? filled : 65536));
+    const ssize_t count = ::read(descriptor, bytes.data() + filled, bytes.size() - filled);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return std::nullopt;
+    filled += static_cast<size_t>(count);
+    if (count == 0) {
+      bytes.resize(filled);
+      return bytes;
+    }
+  }
+}
+
+std::optional<std::string> read_file(const std::string& path) {
+  File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file ? read_all(file.get()) : std::nullopt;
+}
+
+bool write_file(const std::string& path, std::string_view bytes) {
+  File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  return file && write_all(file.get(), bytes) && file.close();
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::error_code ignored;
+  std::string place = std::filesystem::temp_directory_path(ignored).string();
+  if (place.empty()) place = "/tmp";
+  path_ = place + "/braze-XXXXXX";
+  if (!::mkdtemp(path_.data()))
+    throw UserError("cannot make a temporary folder in " + place + ": " + std::strerror(errno) +
+                    "; set TMPDIR to a folder that can be written to");
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string TemporaryFolder::file(std::string_view name) const {
+  return (path_ + "/").append(name);
+}
+
+RunResult run(const std::vector<std::string>& arguments, const std::string& output) {
+  std::vector<char*> pointers;
+  for (const std::string& argument : arguments)
+    pointers.push_back(const_cast<char*>(argument.c_str()));
+  pointers.push_back(nullptr);
+
+  SpawnActions actions;
+  posix_spawn_file_actions_addopen(&actions.files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions.files, STDOUT_FILENO, output.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions.files, STDOUT_FILENO, STDERR_FILENO);
+  sigset_t none, defaults;
+  sigemptyset(&none);
+  sigemptyset(&defaults);
+  for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD}) sigaddset(&defaults, signal);
+  posix_spawnattr_setsigmask(&actions.attributes, &none);
+  posix_spawnattr_setsigdefault(&actions.attributes, &defaults);
+  posix_spawnattr_setpgroup(&actions.attributes, 0);
+  posix_spawnattr_setflags(&actions.attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  RunResult result;
+  pid_t child = 0;
+  const int error = ::posix_spawnp(&child, pointers[0], &actions.files, &actions.attributes,
+                                   pointers.data(), environ);
+  if (error != 0) {
+    result.error = std::strerror(error);
+    return result;
+  }
+  result.started = true;
+  result.exit_code = exit_code_of(child);
+  return result;
+}
+
+}  // namespace braze::toolchain
