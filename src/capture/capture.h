@@ -36,6 +36,7 @@ struct Draft {
   // (callable, args tuple, kwargs dict, result, (file, line, function)) with the traced objects.
   cpython::Ref torch_calls;
   cpython::Ref result;  // with torch_calls: the traced result (holds fakes)
+  cpython::Ref outputs;  // with torch_calls: list of the traced tensors, by graph output
   struct Statistics {
     int64_t bytecodes = 0, inlined_calls = 0, guards = 0, nodes = 0;
     double trace_seconds = 0, total_seconds = 0;

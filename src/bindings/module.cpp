@@ -1,0 +1,34 @@
+// The extension module `braze._C`: creates the types of the rooms above and a few functions.
+#include <pybind11/pybind11.h>
+
+#include "base/options.h"
+#include "capture/capture.h"
+#include "codegen/cpp/codegen.h"
+#include "dispatch/compiled_function.h"
+#include "runtime/memory.h"
+#include "toolchain/toolchain.h"
+#include "trace/tracer.h"
+
+namespace py = pybind11;
+
+PYBIND11_MODULE(_C, module) {
+  module.doc() = "The native part of Braze.";
+  std::string trouble = braze::trace::initialize(module.ptr());
+  if (!trouble.empty()) throw py::import_error(trouble);
+  if (!braze::capture::initialize(module.ptr())) throw py::error_already_set();
+  if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();
+
+  module.def("reload_options", &braze::reload_options, "Reads the BRAZE_* environment again.");
+  module.def("host_compiler", []() -> py::object {
+    const auto& compiler = braze::toolchain::host_compiler();
+    if (!compiler) return py::none();
+    return py::make_tuple(compiler->path, compiler->version);
+  }, "(path, version) of the C++ compiler that builds kernels, or None.");
+  module.def("host_isa", [] {
+    return std::string(braze::codegen::cpp::to_string(braze::codegen::cpp::host_isa()));
+  }, "The vector instruction set that kernels are generated for.");
+  module.def("clear_cache", [] { braze::toolchain::DiskCache::instance().clear(); },
+             "Removes every entry of the disk cache.");
+  module.def("release_memory", &braze::runtime::release_pooled_memory,
+             "Gives idle pooled output memory back to the system; bytes.");
+}

@@ -1,0 +1,275 @@
+#include "dispatch/compiler.h"
+
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "dispatch/tensors.h"
+#include "toolchain/toolchain.h"
+
+namespace braze::dispatch {
+namespace {
+
+using cpython::Ref;
+using Clock = std::chrono::steady_clock;
+
+thread_local bool capturing_now = false;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Tells the user on stderr when a compile takes longer than two seconds.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string what)
+      : thread_([this, what = std::move(what)] {
+          std::unique_lock lock(mutex_);
+          if (!done_.wait_for(lock, std::chrono::seconds(2), [this] { return finished_; }))
+            std::fprintf(stderr, "braze: still compiling %s\n", what.c_str());
+        }) {}
+  ~ProgressLine() {
+    {
+      std::lock_guard lock(mutex_);
+      finished_ = true;
+    }
+    done_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool finished_ = false;
+  std::thread thread_;
+};
+
+compile::Options compile_options(const Settings& settings) {
+  compile::Options out;
+  out.backend = settings.backend;
+  out.threads = at::get_num_threads();
+  out.isa = codegen::cpp::host_isa();
+  for (auto isa : {codegen::cpp::Isa::kGeneric, codegen::cpp::Isa::kAvx2, codegen::cpp::Isa::kAvx512})
+    if (codegen::cpp::to_string(isa) == options().isa && isa <= out.isa) out.isa = isa;
+  if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {
+    static std::once_flag told;
+    std::call_once(told, [] {
+      std::fprintf(stderr,
+                   "braze: no C++ compiler found ($CXX, g++, clang++, c++): compiled functions run "
+                   "through ATen. Install g++ or clang++ for generated kernels.\n");
+    });
+    out.backend = compile::Backend::kAten;
+  }
+  return out;
+}
+
+plan::Plan make_plan(graph::Graph graph, compile::Options options, bool keep_report,
+                     Report& report) {
+  bool cacheable = options.backend == compile::Backend::kKernels && braze::options().cache;
+  std::string key;
+  if (cacheable && !keep_report && !log::enabled(log::Component::kSchedule)) {
+    key = compile::cache_key(graph, options);
+    if (auto bytes = toolchain::DiskCache::instance().get("plan", key)) {
+      try {
+        plan::Plan plan = plan::deserialize(*bytes);
+        report.from_cache = true;
+        return plan;
+      } catch (const UserError&) {
+        // Damaged or from another version: made again below.
+      }
+    }
+  }
+  options.dump = [&](const char* stage, const std::string& text) {
+    std::string_view name = stage;
+    if (name == "schedule") {
+      if (keep_report) report.schedule = text;
+      if (log::enabled(log::Component::kSchedule)) log::write(log::Component::kSchedule, text);
+    }
+  };
+  if (!keep_report && !log::enabled(log::Component::kSchedule)) options.dump = nullptr;
+  compile::Timings timings;
+  plan::Plan plan = compile::compile(std::move(graph), options, &timings);
+  report.passes = timings.passes;
+  report.lower = timings.lower;
+  report.schedule_time = timings.schedule;
+  report.codegen = timings.codegen;
+  if (!key.empty()) toolchain::DiskCache::instance().put("plan", key, plan::serialize(plan));
+  return plan;
+}
+
+bool is_plain_output(const capture::Draft& draft) {
+  const auto& recipe = draft.recipe;
+  return draft.exit == capture::ExitKind::kReturn && recipe.steps.size() == 1 &&
+         recipe.steps[0].kind == capture::Recipe::Kind::kOutput && recipe.steps[0].index == 0;
+}
+
+// Hands the torch-level graph to the user's backend; see braze/_fx.py.
+bool build_python_entry(const capture::Draft& draft, const Settings& settings, Entry& entry) {
+  Ref module = Ref::steal(PyImport_ImportModule("braze._fx"));
+  if (!module) return false;
+  Ref inputs = Ref::steal(PyList_New(0)), names = Ref::steal(PyList_New(0));
+  for (size_t i = 0; i < draft.inputs.size(); ++i) {
+    const auto& input = draft.inputs[i];
+    if (PyList_Append(inputs.get(), input.tensor.get())) return false;
+    Ref name = Ref::steal(PyUnicode_FromString(draft.graph.inputs()[i].name.c_str()));
+    if (!name || PyList_Append(names.get(), name.get())) return false;
+    entry.python_constants.push_back(input.source ? Ref() : input.tensor);
+  }
+  entry.python = Ref::steal(PyObject_CallMethod(
+      module.get(), "call_backend", "OOOOO", settings.custom_backend.get(), draft.torch_calls.get(),
+      inputs.get(), names.get(), draft.outputs.get()));
+  return bool(entry.python);
+}
+
+void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& entry,
+                      const std::string& name) {
+  std::vector<at::Tensor> constants;
+  for (const auto& input : draft.inputs)
+    constants.push_back(input.source ? at::Tensor() : unwrap(input.tensor.get()));
+  compile::Options options = compile_options(settings);
+  plan::Plan plan;
+  auto start = Clock::now();
+  for (;;) {
+    plan = make_plan(draft.graph.clone(), options, settings.keep_report, entry.report);
+    start = Clock::now();
+    try {
+      entry.executable = std::make_unique<runtime::Executable>(plan, constants, name);
+      break;
+    } catch (const InternalError& error) {
+      if (options.backend != compile::Backend::kKernels || braze::options().strict) throw;
+      std::fprintf(stderr, "braze: generated code of %s could not be built, running through ATen: %s\n",
+                   name.c_str(), error.what());
+      options.backend = compile::Backend::kAten;
+    }
+  }
+  entry.report.build = seconds_since(start);
+  int64_t work = 0;
+  for (const plan::Step& step : plan.steps) {
+    if (auto* kernel = std::get_if<plan::KernelStep>(&step))
+      work += kernel->extent / std::max<int64_t>(kernel->grain, 1);
+    else
+      work += 2;
+  }
+  entry.writes_inputs_early = settings.backend == compile::Backend::kEager;
+  entry.releases_gil = work > 1;
+  if (settings.keep_report) {
+    entry.report.plan = plan::to_string(plan);
+    entry.report.code = plan.source;
+  }
+  if (log::enabled(log::Component::kCode) && !plan.source.empty())
+    log::write(log::Component::kCode, plan.source);
+}
+
+void log_entry(const Entry& entry, const capture::Draft& draft, const std::string& name) {
+  if (log::enabled(log::Component::kGraph))
+    log::write(log::Component::kGraph, name + "\n" + graph::to_string(draft.graph));
+  if (log::enabled(log::Component::kBreaks) && entry.reason)
+    log::write(log::Component::kBreaks, name + "\n" + capture::to_string(*entry.reason));
+  if (log::enabled(log::Component::kTiming)) {
+    const Report& r = entry.report;
+    char line[400];
+    std::snprintf(line, sizeof line,
+                  "%s: total %.1f ms: capture %.1f (in torch %.1f; %lld bytecodes, %lld nodes, %lld "
+                  "guards), passes %.1f, lower %.1f, schedule %.1f, codegen %.1f, build %.1f%s",
+                  name.c_str(), r.total * 1e3, r.capture * 1e3, r.trace * 1e3,
+                  static_cast<long long>(r.bytecodes), static_cast<long long>(r.nodes),
+                  static_cast<long long>(r.guard_count), r.passes * 1e3, r.lower * 1e3,
+                  r.schedule_time * 1e3, r.codegen * 1e3, r.build * 1e3,
+                  r.from_cache ? " (plan from the cache)" : "");
+    log::write(log::Component::kTiming, line);
+  }
+}
+
+}  // namespace
+
+bool capturing() { return capturing_now; }
+
+std::string describe(PyFunctionObject* function) {
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  const char* name = PyUnicode_AsUTF8(function->func_qualname);
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  if (!name || !file) {
+    PyErr_Clear();
+    return "a function";
+  }
+  std::string path = file;
+  return std::string(name) + " (" + path.substr(path.find_last_of('/') + 1) + ":" +
+         std::to_string(code->co_firstlineno) + ")";
+}
+
+std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const* bound,
+                                     const Settings& settings) {
+  struct Capturing {
+    Capturing() { capturing_now = true; }
+    ~Capturing() { capturing_now = false; }
+  };
+  auto start = Clock::now();
+  auto entry = std::make_shared<Entry>();
+  std::string name = describe(function);
+  ProgressLine progress(name);
+  guard::GlobalState state = guard::GlobalState::current();
+  std::unique_ptr<capture::Draft> draft;
+  try {
+    {
+      Capturing scope;
+      draft = capture::capture(function, bound,
+                               {.record_torch_calls = bool(settings.custom_backend)});
+    }
+    if (!draft) return nullptr;
+    entry->report.capture = seconds_since(start);
+    entry->report.trace = draft->statistics.trace_seconds;
+    entry->report.bytecodes = draft->statistics.bytecodes;
+    entry->report.nodes = draft->statistics.nodes;
+    entry->report.guard_count = static_cast<int64_t>(draft->guards.size());
+    entry->exit = draft->exit;
+    entry->reason = draft->reason;
+    bool eager = draft->exit == capture::ExitKind::kGiveUp && draft->recipe.offset == 0;
+    if (!eager) {
+      entry->input_count = draft->inputs.size();
+      if (settings.custom_backend) {
+        entry->kind = EntryKind::kPython;
+        if (!build_python_entry(*draft, settings, *entry)) return nullptr;
+      } else {
+        entry->kind = EntryKind::kPlan;
+        build_plan_entry(*draft, settings, *entry, name);
+      }
+      entry->single_output = entry->kind == EntryKind::kPlan && is_plain_output(*draft);
+    }
+    if (settings.keep_report) entry->report.graph = graph::to_string(draft->graph);
+  } catch (const std::exception& error) {
+    if (braze::options().strict) {
+      PyErr_Format(PyExc_RuntimeError, "braze internal error while compiling %s: %s", name.c_str(),
+                   error.what());
+      return nullptr;
+    }
+    std::fprintf(stderr,
+                 "braze: internal error while compiling %s; it runs in eager. Please report this: %s\n",
+                 name.c_str(), error.what());
+    entry->kind = EntryKind::kEager;
+    entry->exit = capture::ExitKind::kGiveUp;
+    entry->reason = capture::BreakReason{capture::BreakKind::kUnsupported,
+                                         std::string("internal error: ") + error.what(), {}};
+    entry->guards = std::make_unique<guard::GuardSet>(
+        std::make_shared<guard::SourceArena>(), std::vector<guard::Guard>(),
+        std::vector<const guard::Source*>(), reinterpret_cast<PyObject*>(function), state);
+    entry->input_count = 0;
+    return entry;
+  }
+  std::vector<const guard::Source*> sources;
+  if (entry->kind != EntryKind::kEager)
+    for (const auto& input : draft->inputs) sources.push_back(input.source);
+  entry->guards = std::make_unique<guard::GuardSet>(draft->sources, std::move(draft->guards), sources,
+                                                    reinterpret_cast<PyObject*>(function), state);
+  entry->recipe = std::move(draft->recipe);
+  entry->report.total = seconds_since(start);
+  log_entry(*entry, *draft, name);
+  return entry;
+}
+
+}  // namespace braze::dispatch

@@ -1,0 +1,23 @@
+// What happens on a miss: capture, compile, and an entry that can be published.
+#pragma once
+
+#include <memory>
+
+#include "dispatch/entry.h"
+#include "dispatch/settings.h"
+
+namespace braze::dispatch {
+
+// Captures and compiles `function` for these bound parameters. Always gives an entry that is safe to
+// use (in the worst case one that runs eagerly and says why); null with a Python exception pending
+// for KeyboardInterrupt and its like, or for an internal error under BRAZE_STRICT=1.
+std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const* bound,
+                                     const Settings& settings);
+
+// Set while this thread captures: compiled functions that are called then run their original.
+bool capturing();
+
+// The user's word for a function in messages: "forward (model.py:12)".
+std::string describe(PyFunctionObject* function);
+
+}  // namespace braze::dispatch

@@ -1,0 +1,116 @@
+#include "dispatch/entry.h"
+
+#include "cpython/frame.h"
+#include "dispatch/tensors.h"
+
+namespace braze::dispatch {
+namespace {
+
+using cpython::Ref;
+
+class GilRelease {
+ public:
+  explicit GilRelease(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
+  ~GilRelease() {
+    if (state_) PyEval_RestoreThread(state_);
+  }
+  GilRelease(const GilRelease&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+at::Tensor borrow(c10::TensorImpl* impl) {
+  return at::Tensor(
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl));
+}
+
+}  // namespace
+
+Entry::Outcome Entry::run_plan(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
+                               std::string* why) {
+  std::vector<at::Tensor> held;  // another thread may drop its last reference once the GIL is free
+  if (releases_gil) {
+    held.reserve(input_count);
+    for (size_t i = 0; i < input_count; ++i)
+      if (inputs[i]) held.push_back(borrow(inputs[i]));
+  }
+  try {
+    GilRelease gil(releases_gil);
+    executable->run({inputs, input_count}, outputs);
+    return Outcome::kDone;
+  } catch (const runtime::NeedsEager&) {
+    return Outcome::kRunEager;
+  } catch (const InternalError& error) {
+    *why = error.what();
+    return Outcome::kBroken;
+  } catch (const c10::Error&) {
+    // The user's error (an index out of range, no memory): eager raises it where it belongs.
+    if (!writes_inputs_early) return Outcome::kRunEager;
+    throw;
+  }
+}
+
+PyObject* Entry::finish(PyFunctionObject* function, PyObject* const* bound,
+                        const CallArguments& call, std::span<PyObject* const> outputs) const {
+  std::vector<Ref> values;
+  if (!recipe.run(reinterpret_cast<PyObject*>(function), bound, outputs, values)) return nullptr;
+  if (exit == capture::ExitKind::kReturn) return values.at(recipe.result).release();
+  cpython::FrameState state;
+  state.offset = recipe.offset;
+  for (int step : recipe.locals) state.locals.push_back(step < 0 ? Ref() : values[step]);
+  for (int step : recipe.stack) state.stack.push_back(step < 0 ? Ref() : values[step]);
+  values.clear();
+  return cpython::call_from(reinterpret_cast<PyObject*>(function), call.args, call.nargsf,
+                            call.kwnames, std::move(state));
+}
+
+Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
+                          const CallArguments& call, c10::TensorImpl* const* inputs,
+                          PyObject** result, std::string* why) {
+  ++calls;
+  *result = nullptr;
+  if (kind == EntryKind::kEager) return Outcome::kRunEager;
+  std::vector<Ref> outputs;
+  if (kind == EntryKind::kPlan) {
+    std::vector<at::Tensor> tensors;
+    tensors.reserve(executable->plan().outputs.size());
+    Outcome outcome = Outcome::kDone;
+    if (!writes_inputs_early) {
+      outcome = run_plan(inputs, tensors, why);
+    } else if (!translate_exceptions([&] { outcome = run_plan(inputs, tensors, why); })) {
+      return Outcome::kDone;
+    }
+    if (outcome != Outcome::kDone) return outcome;
+    if (single_output) {
+      *result = wrap(std::move(tensors[0]));
+      return Outcome::kDone;
+    }
+    for (at::Tensor& tensor : tensors) {
+      outputs.push_back(Ref::steal(wrap(std::move(tensor))));
+      if (!outputs.back()) return Outcome::kDone;
+    }
+  } else {
+    std::vector<PyObject*> arguments;
+    std::vector<Ref> owned;
+    for (size_t i = 0; i < input_count; ++i) {
+      owned.push_back(inputs[i] ? Ref::steal(wrap(borrow(inputs[i]))) : python_constants[i]);
+      if (!owned.back()) return Outcome::kDone;
+      arguments.push_back(owned.back().get());
+    }
+    Ref returned = Ref::steal(
+        PyObject_Vectorcall(python.get(), arguments.data(), arguments.size(), nullptr));
+    if (!returned) return Outcome::kDone;
+    Ref sequence = Ref::steal(PySequence_Fast(returned.get(), "a backend's callable must return a tuple or list of tensors"));
+    if (!sequence) return Outcome::kDone;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i)
+      outputs.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(sequence.get(), i)));
+  }
+  std::vector<PyObject*> raw;
+  raw.reserve(outputs.size());
+  for (const Ref& output : outputs) raw.push_back(output.get());
+  *result = finish(function, bound, call, raw);
+  return Outcome::kDone;
+}
+
+}  // namespace braze::dispatch

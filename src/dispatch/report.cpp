@@ -1,0 +1,63 @@
+#include "dispatch/report.h"
+
+namespace braze::dispatch {
+namespace {
+
+using cpython::Ref;
+
+bool put(PyObject* dict, const char* key, PyObject* value) {  // takes `value` over
+  Ref owned = Ref::steal(value);
+  return owned && PyDict_SetItemString(dict, key, owned.get()) == 0;
+}
+PyObject* text(const std::string& value) {
+  return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
+}
+const char* name_of(EntryKind kind) {
+  switch (kind) {
+    case EntryKind::kEager: return "eager";
+    case EntryKind::kPlan: return "plan";
+    case EntryKind::kPython: return "backend";
+  }
+  return "";
+}
+
+}  // namespace
+
+PyObject* report_of(const Entry& entry, PyObject* parameter_names) {
+  Ref dict = Ref::steal(PyDict_New());
+  if (!dict) return nullptr;
+  PyObject* d = dict.get();
+  const Report& r = entry.report;
+  Ref guards = Ref::steal(PyList_New(0));
+  for (const std::string& guard : entry.guards->describe(parameter_names)) {
+    Ref line = Ref::steal(text(guard));
+    if (!line || PyList_Append(guards.get(), line.get())) return nullptr;
+  }
+  bool ok = put(d, "kind", text(name_of(entry.kind))) &&
+            put(d, "exit", text(entry.exit == capture::ExitKind::kReturn ? "return" : "give up")) &&
+            put(d, "offset", PyLong_FromLong(entry.recipe.offset)) &&
+            put(d, "guards", guards.release()) && put(d, "calls", PyLong_FromLongLong(entry.calls)) &&
+            put(d, "graph", text(r.graph)) && put(d, "schedule", text(r.schedule)) &&
+            put(d, "plan", text(r.plan)) && put(d, "code", text(r.code)) &&
+            put(d, "nodes", PyLong_FromLongLong(r.nodes)) &&
+            put(d, "bytecodes", PyLong_FromLongLong(r.bytecodes)) &&
+            put(d, "from_cache", PyBool_FromLong(r.from_cache));
+  if (ok && entry.reason) {
+    ok = put(d, "reason", text(capture::to_string(*entry.reason))) &&
+         put(d, "reason_what", text(entry.reason->what));
+    if (ok && !entry.reason->stack.empty())
+      ok = put(d, "reason_file", text(entry.reason->stack[0].file)) &&
+           put(d, "reason_line", PyLong_FromLong(entry.reason->stack[0].line));
+  } else if (ok) {
+    ok = put(d, "reason", Py_NewRef(Py_None));
+  }
+  Ref seconds = Ref::steal(PyDict_New());
+  for (auto [key, value] : {std::pair{"capture", r.capture}, {"trace", r.trace}, {"passes", r.passes},
+                            {"lower", r.lower}, {"schedule", r.schedule_time},
+                            {"codegen", r.codegen}, {"build", r.build}, {"total", r.total}})
+    ok = ok && put(seconds.get(), key, PyFloat_FromDouble(value));
+  ok = ok && put(d, "seconds", seconds.release());
+  return ok ? dict.release() : nullptr;
+}
+
+}  // namespace braze::dispatch

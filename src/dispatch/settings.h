@@ -1,0 +1,19 @@
+// What `braze.compile` was asked for: a snapshot per compiled function, no globals.
+#pragma once
+
+#include <cstdint>
+
+#include "compile/compile.h"
+#include "cpython/ref.h"
+
+namespace braze::dispatch {
+
+struct Settings {
+  bool fullgraph = false;
+  bool keep_report = false;                 // keep texts of every stage, for explain
+  compile::Backend backend = compile::Backend::kKernels;
+  cpython::Ref custom_backend;              // callable (gm, example_inputs) -> callable
+  int64_t recompile_limit = 8;
+};
+
+}  // namespace braze::dispatch

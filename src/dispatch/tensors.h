@@ -1,0 +1,21 @@
+// The one place where this folder crosses between torch.Tensor objects and at::Tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+#include "cpython/ref.h"
+
+namespace braze::dispatch {
+
+// A new reference; the tensor's existing Python object where it has one. Null with an exception set.
+PyObject* wrap(at::Tensor tensor);
+// Undefined if the object is no tensor.
+at::Tensor unwrap(PyObject* object);
+
+// Runs `body`, turning C++ exceptions into the Python exception that PyTorch's own bindings would
+// raise. False with an exception set.
+bool translate_exceptions(const std::function<void()>& body);
+
+}  // namespace braze::dispatch
