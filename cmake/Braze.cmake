@@ -33,6 +33,25 @@ function(braze_library name)
   endif()
 endfunction()
 
+# Adds to the target a generated source with the hash of the given folders' contents.
+function(braze_source_hash name)
+  cmake_parse_arguments(ARG "" "" "FOLDERS" ${ARGN})
+  set(globs "")
+  foreach(folder ${ARG_FOLDERS})
+    list(APPEND globs ${CMAKE_SOURCE_DIR}/src/${folder}/*)
+  endforeach()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${globs})
+  set(output ${CMAKE_BINARY_DIR}/generated/${name}_version.cpp)
+  string(REPLACE ";" "\\;" folders "${ARG_FOLDERS}")
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR}/src "-DFOLDERS=${folders}" -DOUTPUT=${output}
+            -P ${CMAKE_SOURCE_DIR}/cmake/SourceHash.cmake
+    DEPENDS ${sources} ${CMAKE_SOURCE_DIR}/cmake/SourceHash.cmake
+    VERBATIM)
+  target_sources(braze_${name} PRIVATE ${output})
+endfunction()
+
 function(braze_module name)
   cmake_parse_arguments(ARG "" "FOLDER" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${ARG_FOLDER}/*.cpp)

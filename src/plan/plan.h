@@ -50,9 +50,8 @@ struct KernelStep {
 // A call through PyTorch's dispatcher, below autograd. What a result slot means:
 //   * kExtern: the tensor that the op returns is kept in the slot until its FreeStep. It may be a
 //     view of an argument (view ops): it shares the argument's memory, as in eager.
-//   * kArena, kOutput: the value lands in that memory, with the slot's sizes and strides: through
-//   the
-//     op's out= overload where it has one that keeps those strides, else by a copy.
+//   * kArena, kOutput: the value lands in that memory, with the slot's sizes and strides, through
+//     the op's out= overload where it has one that keeps those strides, else by a copy.
 //   * a slot that is an argument of the same step (in-place and out= ops, Backend::kEager): the op
 //     wrote to that argument and returned it; the slot keeps its tensor.
 //   * -1: undefined or unused.

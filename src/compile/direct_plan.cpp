@@ -1,0 +1,93 @@
+#include "compile/direct_plan.h"
+
+#include <algorithm>
+
+#include "compile/slots.h"
+
+namespace braze::compile {
+namespace {
+
+using graph::Value;
+
+class Builder {
+ public:
+  explicit Builder(const graph::Graph& graph)
+      : graph_(graph), slot_of_(graph.value_count(), plan::SlotId{-1}) {}
+
+  plan::Plan build() {
+    plan_.input_count = static_cast<int32_t>(graph_.inputs().size());
+    for (const graph::Input& input : graph_.inputs()) {
+      add_slot(input.value, {.kind = plan::SlotKind::kInput, .type = input.value->type()});
+    }
+    plan_.origins = graph_.origins();
+    for (const auto& node : graph_.nodes()) add_call(*node);
+    for (const graph::Mutation& mutation : graph_.mutations()) {
+      plan_.steps.push_back(
+          plan::CopyStep{.target = slot(mutation.target), .source = slot(mutation.source)});
+    }
+    for (const Value* output : graph_.outputs()) plan_.outputs.push_back(slot(output));
+    add_free_steps(plan_);
+    return std::move(plan_);
+  }
+
+ private:
+  plan::SlotId slot(const Value* value) const { return slot_of_[value->id()]; }
+
+  plan::SlotId add_slot(const Value* value, plan::Slot slot) {
+    slot_of_[value->id()] = static_cast<plan::SlotId>(plan_.slots.size());
+    plan_.slots.push_back(std::move(slot));
+    return slot_of_[value->id()];
+  }
+
+  void add_call(const graph::Node& node) {
+    plan::ExternStep step{.op = node.op().name, .origin = node.origin()};
+    for (const graph::Argument& argument : node.args()) {
+      step.args.push_back(map_argument<plan::SlotId, Value*>(
+          argument, [this](const Value* value) { return slot(value); }));
+    }
+    for (size_t i = 0; i < node.results().size(); ++i) {
+      step.results.push_back(result_slot(node, static_cast<int>(i)));
+    }
+    plan_.steps.push_back(std::move(step));
+  }
+
+  plan::SlotId result_slot(const graph::Node& node, int i) {
+    const Value* result = node.results()[i];
+    if (result == nullptr) return -1;
+    const Value* aliased = aliased_value(node, i);
+    if (aliased != nullptr && is_written_argument(node, i)) {
+      slot_of_[result->id()] = slot(aliased);
+      return slot(aliased);
+    }
+    if (!graph_.has_uses(result)) return -1;
+    return add_slot(result, {.kind = plan::SlotKind::kExtern,
+                             .type = result->type(),
+                             .base = aliased == nullptr ? -1 : slot(aliased)});
+  }
+
+  const Value* aliased_value(const graph::Node& node, int i) const {
+    int position = node.op().effects.aliased_argument(i);
+    if (position < 0 || position >= static_cast<int>(node.args().size())) return nullptr;
+    const Value* const* value = std::get_if<Value*>(&node.args()[position]);
+    return value == nullptr ? nullptr : *value;
+  }
+
+  // The op wrote to the argument and returned it. What changes metadata (t_) gets a slot of its
+  // own, which has the type after the change.
+  static bool is_written_argument(const graph::Node& node, int i) {
+    const graph::Effects& effects = node.op().effects;
+    int position = effects.aliased_argument(i);
+    return !effects.inplace_view && std::find(effects.mutates.begin(), effects.mutates.end(),
+                                              position) != effects.mutates.end();
+  }
+
+  const graph::Graph& graph_;
+  plan::Plan plan_;
+  std::vector<plan::SlotId> slot_of_;  // by value id
+};
+
+}  // namespace
+
+plan::Plan direct_plan(const graph::Graph& graph) { return Builder(graph).build(); }
+
+}  // namespace braze::compile

@@ -1,0 +1,48 @@
+#include "compile/slots.h"
+
+namespace braze::compile {
+namespace {
+
+void collect(const plan::Step& step, std::vector<plan::SlotId>& slots) {
+  if (const auto* kernel = std::get_if<plan::KernelStep>(&step)) {
+    slots.insert(slots.end(), kernel->args.begin(), kernel->args.end());
+  } else if (const auto* call = std::get_if<plan::ExternStep>(&step)) {
+    for (const plan::Argument& argument : call->args) {
+      for_each_ref<plan::SlotId>(argument, [&](plan::SlotId slot) { slots.push_back(slot); });
+    }
+    for (plan::SlotId slot : call->results) {
+      if (slot >= 0) slots.push_back(slot);
+    }
+  } else if (const auto* copy = std::get_if<plan::CopyStep>(&step)) {
+    slots.insert(slots.end(), {copy->target, copy->source});
+  }
+}
+
+}  // namespace
+
+void add_free_steps(plan::Plan& plan) {
+  constexpr int kKept = -1;
+  std::vector<int> last_use(plan.slots.size(), kKept);
+  std::vector<plan::SlotId> slots;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    slots.clear();
+    collect(plan.steps[i], slots);
+    for (plan::SlotId slot : slots) last_use[plan::root_of(plan, slot)] = static_cast<int>(i);
+  }
+  for (plan::SlotId output : plan.outputs) last_use[plan::root_of(plan, output)] = kKept;
+
+  std::vector<std::vector<plan::SlotId>> dying(plan.steps.size());
+  for (size_t slot = 0; slot < plan.slots.size(); ++slot) {
+    if (plan.slots[slot].kind == plan::SlotKind::kExtern && last_use[slot] != kKept) {
+      dying[last_use[slot]].push_back(static_cast<plan::SlotId>(slot));
+    }
+  }
+  std::vector<plan::Step> steps;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    steps.push_back(std::move(plan.steps[i]));
+    for (plan::SlotId slot : dying[i]) steps.push_back(plan::FreeStep{slot});
+  }
+  plan.steps = std::move(steps);
+}
+
+}  // namespace braze::compile
