@@ -42,10 +42,10 @@ function(braze_source_hash name)
   endforeach()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${globs})
   set(output ${CMAKE_BINARY_DIR}/generated/${name}_version.cpp)
-  string(REPLACE ";" "\\;" folders "${ARG_FOLDERS}")
+  string(REPLACE ";" "," folders "${ARG_FOLDERS}")
   add_custom_command(
     OUTPUT ${output}
-    COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR}/src "-DFOLDERS=${folders}" -DOUTPUT=${output}
+    COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR}/src -DFOLDERS=${folders} -DOUTPUT=${output}
             -P ${CMAKE_SOURCE_DIR}/cmake/SourceHash.cmake
     DEPENDS ${sources} ${CMAKE_SOURCE_DIR}/cmake/SourceHash.cmake
     VERBATIM)

@@ -1,7 +1,8 @@
 # Writes OUTPUT, a C++ source that defines compiler_version(): the hash of the sources under FOLDERS
-# of ROOT. Run as a script when one of them changes, so that caches never outlive the compiler that
+# (separated by commas) of ROOT. Run as a script when one of them changes, so that caches never outlive the compiler that
 # filled them.
 set(digests "")
+string(REPLACE "," ";" FOLDERS "${FOLDERS}")
 foreach(folder ${FOLDERS})
   file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/${folder}/*)
   list(SORT sources)
