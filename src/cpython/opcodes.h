@@ -16,7 +16,7 @@ namespace braze::cpython {
   X(Copy)                /* copy of the arg-th from the top, 1-based */                           \
   X(Swap)                /* swap top with the arg-th from the top */                              \
   X(LoadConst)           /* co_consts[arg] */                                                     \
-  X(LoadFast)            /* locals[arg]; UnboundLocalError if unset */                            \
+  X(LoadFast)            /* locals[arg]; UnboundLocalError if unset; 3.13: also for cell objects */ \
   X(LoadFastAndClear)    /* locals[arg] or NULL, then unset (inlined comprehensions) */           \
   X(StoreFast)           /* (a -- ); NULL is stored as unset */                                   \
   X(DeleteFast)                                                                                   \
@@ -37,7 +37,7 @@ namespace braze::cpython {
   X(LoadFromDictOrGlobals)                                                                        \
   X(LoadLocals)                                                                                   \
   X(LoadAttr)            /* (o -- v), co_names[arg] */                                            \
-  X(LoadMethod)          /* (o -- method self | NULL v), co_names[arg] */                         \
+  X(LoadMethod)          /* (o -- method self | NULL v), co_names[arg]; 3.13: v NULL */           \
   X(LoadSuperAttr)       /* (super cls self -- v) co_names[arg >> 2]; bit 0: method form, bit 1: two-argument super */ \
   X(StoreAttr)           /* (v o -- ) co_names[arg] */                                            \
   X(DeleteAttr)                                                                                   \
@@ -59,7 +59,7 @@ namespace braze::cpython {
   X(ForIter)             /* (it -- it v); exhausted: on every version pops the iterator and jumps past END_FOR/POP_TOP */ \
   X(GetYieldFromIter)                                                                             \
   X(Send)                /* (receiver v -- receiver result); finished: replaces v by the result, jumps to target */ \
-  X(EndSend)             /* (receiver v -- v); 3.11: part of Send's target semantics, see code.h */ \
+  X(EndSend)             /* (receiver v -- v); on 3.11 put in front of Send's target */            \
   X(CleanupThrow)                                                                                 \
   X(ReturnGenerator)                                                                              \
   X(YieldValue)                                                                                   \
@@ -68,6 +68,7 @@ namespace braze::cpython {
   X(BuildTuple) X(BuildList) X(BuildSet) X(BuildMap) X(BuildConstKeyMap) X(BuildString)           \
   X(BuildSlice)                                                                                   \
   X(FormatValue)         /* arg as in 3.11: bits 0-1 conversion, bit 2: spec on the stack */      \
+  X(ConvertValue)        /* 3.13: (v -- text) arg 1: str, 2: repr, 3: ascii */                    \
   X(ListAppend) X(SetAdd) X(MapAdd) X(ListExtend) X(SetUpdate) X(DictUpdate) X(DictMerge)         \
   X(ListToTuple)                                                                                  \
   X(UnpackSequence) X(UnpackEx)                                                                   \

@@ -1,0 +1,169 @@
+#include "cpython/ref.h"
+
+#if PY_VERSION_HEX >= 0x030D0000
+#include <opcode.h>
+
+#include "cpython/decode.h"
+
+namespace braze::cpython::internal {
+
+const uint8_t kCache = CACHE, kExtendedArg = EXTENDED_ARG;
+
+namespace {
+
+constexpr bool kNullBelow = false;
+
+// Operands of CALL_INTRINSIC_1 and _2 (pycore_intrinsics.h).
+enum Intrinsic1 { kImportStar = 2, kStopIterationError = 3, kUnaryPositive = 5, kListToTuple = 6 };
+enum Intrinsic2 { kPrepReraiseStar = 1 };
+
+bool translate_jump(const RawInstruction& raw, Emitter& out) {
+  const int forward = raw.next + raw.arg;
+  switch (raw.op) {
+    case JUMP_FORWARD:
+      out.jump(Opcode::kJump, forward);
+      return true;
+    case JUMP_BACKWARD:
+    case JUMP_BACKWARD_NO_INTERRUPT:
+      out.jump(Opcode::kJump, raw.next - raw.arg);
+      return true;
+    case POP_JUMP_IF_FALSE:
+      out.jump(Opcode::kPopJumpIfFalse, forward);
+      return true;
+    case POP_JUMP_IF_TRUE:
+      out.jump(Opcode::kPopJumpIfTrue, forward);
+      return true;
+    case POP_JUMP_IF_NONE:
+      out.jump(Opcode::kPopJumpIfNone, forward);
+      return true;
+    case POP_JUMP_IF_NOT_NONE:
+      out.jump(Opcode::kPopJumpIfNotNone, forward);
+      return true;
+    // The operand leads to END_FOR and POP_TOP, which an exhausted iterator jumps over.
+    case FOR_ITER:
+      out.jump(Opcode::kForIter, forward + 2);
+      return true;
+    case SEND:
+      out.jump(Opcode::kSend, forward);
+      return true;
+  }
+  return false;
+}
+
+bool translate_intrinsic(const RawInstruction& raw, Emitter& out) {
+  if (raw.op == CALL_INTRINSIC_2) {
+    if (raw.arg != kPrepReraiseStar) return false;
+    out.emit(Opcode::kPrepReraiseStar);
+    return true;
+  }
+  switch (raw.arg) {
+    case kImportStar:
+      out.emit(Opcode::kImportStar);
+      out.skip_next_pop();  // of the None that the intrinsic leaves
+      return true;
+    case kStopIterationError:
+      out.emit(Opcode::kStopIterationError);
+      return true;
+    case kUnaryPositive:
+      out.emit(Opcode::kUnaryPositive);
+      return true;
+    case kListToTuple:
+      out.emit(Opcode::kListToTuple);
+      return true;
+  }
+  return false;
+}
+
+// COMPARE_OP: the operator from bit 5 on, bit 4 asks for a bool.
+int comparison(int arg) { return arg >> 5 | ((arg & 16) != 0 ? 256 : 0); }
+
+}  // namespace
+
+void translate(const RawInstruction& raw, Emitter& out) {
+  if (out.take_skip_pop() && raw.op == POP_TOP) return;
+  if (translate_jump(raw, out)) return;
+  const int arg = raw.arg;
+  switch (raw.op) {
+    case NOP:
+    case RESUME:
+      out.emit(Opcode::kNop);
+      return;
+    case LOAD_GLOBAL:
+      out.emit_call(Opcode::kLoadGlobal, arg, kNullBelow);
+      return;
+    case LOAD_SUPER_ATTR:
+      out.emit_call(Opcode::kLoadSuperAttr, arg, kNullBelow);
+      return;
+    case CALL:
+      out.emit_call(Opcode::kCall, arg, kNullBelow);
+      return;
+    case CALL_KW:
+      out.emit_call(Opcode::kCallKw, arg, kNullBelow);
+      return;
+    case CALL_FUNCTION_EX:
+      out.emit_call(Opcode::kCallFunctionEx, arg, kNullBelow);
+      return;
+    case LOAD_ATTR:
+      if ((arg & 1) != 0)
+        out.emit_call(Opcode::kLoadMethod, arg >> 1, kNullBelow);
+      else
+        out.emit(Opcode::kLoadAttr, arg >> 1);
+      return;
+    case COMPARE_OP:
+      out.emit(Opcode::kCompareOp, comparison(arg));
+      return;
+    case LOAD_FAST_LOAD_FAST:
+      out.emit(Opcode::kLoadFast, arg >> 4);
+      out.emit(Opcode::kLoadFast, arg & 15);
+      return;
+    case STORE_FAST_LOAD_FAST:
+      out.emit(Opcode::kStoreFast, arg >> 4);
+      out.emit(Opcode::kLoadFast, arg & 15);
+      return;
+    case STORE_FAST_STORE_FAST:
+      out.emit(Opcode::kStoreFast, arg >> 4);
+      out.emit(Opcode::kStoreFast, arg & 15);
+      return;
+    case END_FOR:
+      out.emit(Opcode::kPopTop);
+      return;  // no path leads here
+    case FORMAT_SIMPLE:
+      out.emit(Opcode::kFormatValue, 0);
+      return;
+    case FORMAT_WITH_SPEC:
+      out.emit(Opcode::kFormatValue, 4);
+      return;
+    case MAKE_FUNCTION:
+      out.emit(Opcode::kMakeFunction, 0);
+      return;
+    case CALL_INTRINSIC_1:
+    case CALL_INTRINSIC_2:
+      if (!translate_intrinsic(raw, out)) out.unsupported();
+      return;
+#define BRAZE_SAME(raw_name, name)  \
+  case raw_name:                    \
+    out.emit(Opcode::k##name, arg); \
+    return;
+#include "cpython/decode_same.inc"
+      BRAZE_SAME(LOAD_FAST_CHECK, LoadFast)
+      BRAZE_SAME(LOAD_FAST_AND_CLEAR, LoadFastAndClear)
+      BRAZE_SAME(LOAD_LOCALS, LoadLocals)
+      BRAZE_SAME(LOAD_FROM_DICT_OR_GLOBALS, LoadFromDictOrGlobals)
+      BRAZE_SAME(LOAD_FROM_DICT_OR_DEREF, LoadFromDictOrDeref)
+      BRAZE_SAME(BINARY_SLICE, BinarySlice)
+      BRAZE_SAME(STORE_SLICE, StoreSlice)
+      BRAZE_SAME(RETURN_CONST, ReturnConst)
+      BRAZE_SAME(END_SEND, EndSend)
+      BRAZE_SAME(CLEANUP_THROW, CleanupThrow)
+      BRAZE_SAME(TO_BOOL, ToBool)
+      BRAZE_SAME(CONVERT_VALUE, ConvertValue)
+      BRAZE_SAME(SET_FUNCTION_ATTRIBUTE, SetFunctionAttribute)
+#undef BRAZE_SAME
+    default:
+      out.unsupported();
+      return;
+  }
+}
+
+}  // namespace braze::cpython::internal
+#endif
