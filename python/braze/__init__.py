@@ -1,0 +1,29 @@
+"""Braze: a compiler for PyTorch programs.
+
+    import braze
+    fast = braze.compile(model)
+    y = fast(x)
+
+`compile` captures the Python of a function or module, compiles what it does with tensors, and keeps
+it under guards: when something that the code relied on has changed, it is captured anew. What cannot
+be captured runs in eager PyTorch; `explain` says why.
+"""
+
+import torch  # noqa: F401  (the extension links against its libraries)
+
+from . import _C
+from ._api import compile, disable, list_backends, reset
+from ._explain import Explanation, explain
+
+GraphBreakError = _C.GraphBreakError
+
+__version__ = "0.1.0"
+__all__ = [
+    "Explanation",
+    "GraphBreakError",
+    "compile",
+    "disable",
+    "explain",
+    "list_backends",
+    "reset",
+]

@@ -1,0 +1,42 @@
+"""`python -m braze doctor`: what Braze finds on this machine."""
+
+import sys
+
+import torch
+
+from . import _C, __version__
+
+
+def doctor():
+    compiler = _C.host_compiler()
+    lines = [
+        ("braze", __version__),
+        ("python", sys.version.split()[0]),
+        ("torch", torch.__version__),
+        ("threads", torch.get_num_threads()),
+        ("vector instructions", _C.host_isa()),
+        (
+            "C++ compiler",
+            f"{compiler[0]} ({compiler[1]})"
+            if compiler
+            else "none: compiled functions run through ATen; install g++ or clang++",
+        ),
+    ]
+    for name, value in lines:
+        print(f"{name:20} {value}")
+
+    import braze
+
+    def probe(x):
+        return torch.relu(x + 1) * 2
+
+    x = torch.randn(1000)
+    ok = torch.equal(braze.compile(probe, fullgraph=True)(x), probe(x))
+    print(f"{'compile and run':20} {'ok' if ok else 'WRONG RESULT, please report this'}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in ([], ["doctor"]):
+        sys.exit("usage: python -m braze doctor")
+    sys.exit(doctor())

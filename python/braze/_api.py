@@ -1,0 +1,253 @@
+"""`braze.compile` and its companions."""
+
+import functools
+import os
+import types
+import weakref
+
+import torch
+
+from . import _C
+
+BACKENDS = ("braze", "aten", "eager")
+MODES = (None, "default")
+
+_compiled = weakref.WeakSet()
+
+
+def compile(
+    model=None,
+    *,
+    fullgraph=False,
+    dynamic=None,
+    backend="braze",
+    mode=None,
+    options=None,
+    disable=False,
+    recompile_limit=None,
+):
+    """Compile a function or module; also a decorator.
+
+    Args:
+        model: a Python function, bound method, callable object or `torch.nn.Module`. Without it,
+            a decorator is returned.
+        fullgraph: raise `braze.GraphBreakError` where something cannot be captured, instead of
+            running it in eager.
+        dynamic: None or False. Sizes are specialised; a call with other sizes compiles again.
+        backend: "braze" (generated kernels), "aten" (the optimised graph through PyTorch's own
+            operators), "eager" (the captured graph as it is), or a callable
+            `(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> callable` that returns a
+            tuple of tensors.
+        mode: None or "default".
+        options: a dict; none are defined yet besides those named here: "recompile_limit".
+        disable: return `model` unchanged.
+        recompile_limit: entries kept per function (default 8, BRAZE_RECOMPILE_LIMIT); calls that fit
+            none of them then run in eager.
+
+    Returns:
+        For a function, a callable with the same signature. For a module, an object of a subclass of
+        the module's class that shares the module's state: attributes, parameters, `state_dict` keys,
+        `train()`, `to()` act on both, and only its calls are compiled.
+
+    Raises:
+        TypeError, ValueError: arguments that make no sense, with what is allowed.
+    """
+    settings = _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
+    if model is None:
+        return functools.partial(
+            compile,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            disable=disable,
+            recompile_limit=recompile_limit,
+        )
+    if disable or _disabled_by_environment():
+        return model
+    return _compile(model, settings)
+
+
+def _disabled_by_environment():
+    return os.environ.get("BRAZE_DISABLE", "0") not in ("", "0")
+
+
+def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit):
+    if not isinstance(fullgraph, bool):
+        raise TypeError(f"fullgraph must be True or False, not {fullgraph!r}")
+    if dynamic not in (None, False):
+        raise ValueError(
+            f"dynamic={dynamic!r} is not supported: sizes are specialised, and a call with other "
+            "sizes compiles again. Use dynamic=None or False."
+        )
+    if isinstance(backend, str):
+        if backend not in BACKENDS:
+            raise ValueError(
+                f"unknown backend {backend!r}: use one of {', '.join(map(repr, BACKENDS))} or a "
+                "callable (gm, example_inputs) -> callable"
+            )
+    elif not callable(backend):
+        raise TypeError(f"backend must be a string or a callable, not {type(backend).__name__}")
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}: use one of {', '.join(map(repr, MODES))}")
+    options = dict(options or {})
+    limit = options.pop("recompile_limit", None)
+    if options:
+        raise ValueError(
+            f"unknown option {next(iter(options))!r}: the options are 'recompile_limit'"
+        )
+    if recompile_limit is None:
+        recompile_limit = limit
+    if recompile_limit is None:
+        recompile_limit = int(os.environ.get("BRAZE_RECOMPILE_LIMIT") or 8)
+    if not isinstance(recompile_limit, int) or recompile_limit < 1:
+        raise ValueError(f"recompile_limit must be a positive integer, not {recompile_limit!r}")
+    return {"fullgraph": fullgraph, "backend": backend, "recompile_limit": recompile_limit}
+
+
+def _compile(target, settings):
+    if isinstance(target, _C.CompiledFunction):
+        target = target.__wrapped__
+    if isinstance(target, torch.nn.Module):
+        return _compile_module(target, settings)
+    made = _compile_callable(target, target, settings)
+    _compiled.add(made)
+    return made
+
+
+def _compile_callable(target, wrapped, settings):
+    if isinstance(target, types.FunctionType):
+        return _C.CompiledFunction(target, None, wrapped, settings)
+    if isinstance(target, types.MethodType) and isinstance(target.__func__, types.FunctionType):
+        return _C.CompiledFunction(target.__func__, target.__self__, wrapped, settings)
+    if isinstance(target, functools.partial):
+        function = target.func
+
+        def call(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        inner = _C.CompiledFunction(call, None, wrapped, settings)
+        return functools.partial(inner, *target.args, **target.keywords)
+    if isinstance(target, type):
+        raise TypeError(
+            f"cannot compile the class {target.__name__}: compile a function, a method or an instance"
+        )
+    method = getattr(type(target), "__call__", None)
+    if isinstance(method, types.FunctionType):
+        return _C.CompiledFunction(method, target, wrapped, settings)
+    if callable(target):
+        raise TypeError(
+            f"cannot compile {target!r}: it is not written in Python. Compile the Python function "
+            "that calls it"
+        )
+    raise TypeError(f"cannot compile {type(target).__name__}: it is not callable")
+
+
+def _compile_module(module, settings):
+    if is_compiled_module(module):
+        module = original_module(module)
+    base = type(module)
+    # `_call_impl` runs the hooks and then `forward`; a class with a `__call__` of its own keeps it.
+    call = base.__call__
+    if call is torch.nn.Module.__call__:
+        call = base._call_impl
+    compiled = _C.CompiledFunction(call, module, module, settings)
+    _compiled.add(compiled)
+    return _module_class(base, compiled, settings)(module)
+
+
+def _module_class(base, compiled, settings):
+    """A subclass of `base` whose instances share an original's state and call `compiled`."""
+
+    def __new__(cls, original):
+        return object.__new__(cls)
+
+    def __init__(self, original):
+        object.__setattr__(self, "__dict__", original.__dict__)
+
+    def __reduce_ex__(self, protocol):
+        return _restore_module, (compiled.__wrapped__, settings)
+
+    def __deepcopy__(self, memo):
+        import copy
+
+        return _compile_module(copy.deepcopy(compiled.__wrapped__, memo), settings)
+
+    def __copy__(self):
+        import copy
+
+        return _compile_module(copy.copy(compiled.__wrapped__), settings)
+
+    namespace = {
+        "__new__": __new__,
+        "__init__": __init__,
+        "__call__": staticmethod(compiled),
+        "__reduce_ex__": __reduce_ex__,
+        "__deepcopy__": __deepcopy__,
+        "__copy__": __copy__,
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "_braze_compiled": compiled,
+    }
+    return type(base)(base.__name__, (base,), namespace)
+
+
+def _restore_module(module, settings):
+    return _compile_module(module, settings)
+
+
+def is_compiled_module(module):
+    """Whether `module` is what `compile` returned for a module."""
+    return "_braze_compiled" in vars(type(module))
+
+
+def original_module(module):
+    """The module that `compile` was given."""
+    return vars(type(module))["_braze_compiled"].__wrapped__
+
+
+def compiled_function_of(target):
+    """The `CompiledFunction` behind what `compile` returned."""
+    if isinstance(target, torch.nn.Module) and is_compiled_module(target):
+        return vars(type(target))["_braze_compiled"]
+    if isinstance(target, functools.partial):
+        target = target.func
+    if isinstance(target, _C.CompiledFunction):
+        return target
+    raise TypeError(f"{target!r} was not made by braze.compile")
+
+
+def disable(fn=None, *, reason=None):
+    """Mark a function so that it always runs in eager, also when called from compiled code.
+
+    Returns a function with the same signature; a module or method is wrapped likewise. Also a
+    decorator. `reason` is shown by `explain`.
+    """
+    if fn is None:
+        return functools.partial(disable, reason=reason)
+    if not callable(fn):
+        raise TypeError(f"braze.disable needs a callable, not {type(fn).__name__}")
+    inner = fn.__wrapped__ if isinstance(fn, _C.CompiledFunction) else fn
+
+    @functools.wraps(inner)
+    def eager(*args, **kwargs):
+        return inner(*args, **kwargs)
+
+    eager._braze_disable = True
+    eager._braze_disable_reason = reason
+    return eager
+
+
+def reset():
+    """Forget all compiled entries of this process. The disk cache stays."""
+    for compiled in list(_compiled):
+        if isinstance(compiled, functools.partial):
+            compiled = compiled.func
+        compiled.reset()
+
+
+def list_backends():
+    """Names that `compile(backend=...)` takes."""
+    return list(BACKENDS)

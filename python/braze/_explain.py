@@ -1,0 +1,96 @@
+"""`braze.explain`: what a call was compiled to, as text."""
+
+import linecache
+
+import torch
+
+from . import _api
+
+
+class Explanation(str):
+    """The text, with the facts behind it as attributes.
+
+    Attributes:
+        entries: list of dicts, one per compiled entry (kind, graph, guards, schedule, code, reason).
+        result: what the call returned.
+    """
+
+    entries: list
+    result: object
+
+
+def explain(function, **options):
+    """`explain(f)(*args)` compiles `f` for these arguments afresh, runs it, and tells what happened.
+
+    Returns a callable; its result is an `Explanation`, a string. `function` may be compiled already
+    or not. What the call raises is raised.
+    """
+
+    def run(*args, **kwargs):
+        target = function
+        try:
+            compiled = _api.compiled_function_of(target)
+            target = compiled.__wrapped__
+        except TypeError:
+            pass
+        settings = _api._check_settings(
+            False, None, options.get("backend", "braze"), None, None, None
+        )
+        settings["keep_report"] = True
+        fresh = _api._compile(target, settings)
+        result = fresh(*args, **kwargs)
+        entries = _api.compiled_function_of(fresh)._entries()
+        text = Explanation(_text(target, entries))
+        text.entries = entries
+        text.result = result
+        return text
+
+    return run
+
+
+def _name(target):
+    if isinstance(target, torch.nn.Module):
+        return type(target).__name__
+    return getattr(target, "__qualname__", repr(target))
+
+
+def _text(target, entries):
+    lines = [f"braze.explain({_name(target)})"]
+    if not entries:
+        lines.append("  nothing was compiled: the call ran in eager")
+    for entry in entries:
+        lines += _entry_lines(entry)
+    return "\n".join(lines) + "\n"
+
+
+def _entry_lines(entry):
+    lines = []
+    if entry["kind"] == "eager":
+        lines.append("  runs in eager")
+    elif entry["exit"] == "return":
+        lines.append(f"  captured as a whole: {entry['nodes']} operators, {entry['bytecodes']} bytecodes")
+    else:
+        lines.append(f"  captured up to a break: {entry['nodes']} operators")
+    if entry["reason"]:
+        lines.append("  break:")
+        lines += ["    " + line for line in entry["reason"].splitlines()]
+    times = entry["seconds"]
+    lines.append(
+        "  compile time: "
+        + ", ".join(f"{name} {times[name] * 1e3:.1f} ms" for name in times if times[name] > 5e-5)
+    )
+    lines.append(f"  guards: {len(entry['guards'])}")
+    shown = entry["guards"][:20]
+    lines += ["    " + guard for guard in shown]
+    if len(entry["guards"]) > len(shown):
+        lines.append(f"    ... and {len(entry['guards']) - len(shown)} more")
+    for title in ("graph", "schedule", "plan"):
+        if entry[title]:
+            lines.append(f"  {title}:")
+            lines += ["    " + line for line in entry[title].splitlines()]
+    return lines
+
+
+def source_line(file, line):
+    """The user's line, without its indentation; empty where the source is not there."""
+    return linecache.getline(file, line).strip()

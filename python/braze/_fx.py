@@ -1,0 +1,107 @@
+"""A captured graph of torch-level calls as a `torch.fx.GraphModule`, for users' backends."""
+
+import torch
+import torch.fx
+
+
+def call_backend(backend, torch_calls, inputs, names, outputs):
+    """Build the graph module, hand it to `backend`, return what it returns.
+
+    Args:
+        backend: callable `(gm, example_inputs)`.
+        torch_calls: list of `(callable, args, kwargs, result, (file, line, function))`.
+        inputs: real tensors, by graph input.
+        names: their names, as a person would write them.
+        outputs: traced tensors, by graph output.
+    """
+    module = build(torch_calls, inputs, names, outputs)
+    compiled = backend(module, list(inputs))
+    if not callable(compiled):
+        raise TypeError(
+            f"the backend {getattr(backend, '__name__', backend)!r} returned "
+            f"{type(compiled).__name__}; it must return a callable"
+        )
+    return compiled
+
+
+def build(torch_calls, inputs, names, outputs):
+    graph = torch.fx.Graph()
+    nodes = {}  # id of a traced object -> node
+    keep = []  # ids stay valid
+    for tensor, name in zip(inputs, names):
+        node = graph.placeholder(_identifier(name))
+        node.meta["tensor_meta"] = {"shape": tuple(tensor.shape), "dtype": tensor.dtype}
+        nodes[id(tensor)] = node
+        keep.append(tensor)
+
+    def convert(value):
+        if id(value) in nodes:
+            return nodes[id(value)]
+        if isinstance(value, torch.Size):
+            return tuple(value)
+        if isinstance(value, tuple):
+            items = [convert(item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        if isinstance(value, list):
+            return [convert(item) for item in value]
+        if isinstance(value, dict):
+            return {key: convert(item) for key, item in value.items()}
+        if isinstance(value, slice):
+            return slice(convert(value.start), convert(value.stop), convert(value.step))
+        if isinstance(value, torch.Tensor):
+            raise RuntimeError("a tensor of the trace is used that no recorded call made")
+        return value
+
+    for function, args, kwargs, result, (file, line, where) in torch_calls:
+        target, kind = _target(function)
+        call_args = tuple(convert(item) for item in args)
+        call_kwargs = {key: convert(item) for key, item in (kwargs or {}).items()}
+        node = getattr(graph, kind)(target, call_args, call_kwargs)
+        node.meta["stack_trace"] = f'  File "{file}", line {line}, in {where}'
+        source = _source(file, line)
+        if source:
+            node.meta["stack_trace"] += "\n    " + source
+        keep.append(result)
+        _name_result(graph, result, node, nodes)
+    graph.output(tuple(convert(tensor) for tensor in outputs))
+    graph.lint()
+    return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+
+def _name_result(graph, result, node, nodes):
+    if isinstance(result, torch.Tensor):
+        nodes[id(result)] = node
+    elif isinstance(result, (tuple, list)):
+        nodes[id(result)] = node
+        for index, item in enumerate(result):
+            if isinstance(item, (torch.Tensor, tuple, list)):
+                part = graph.call_function(_getitem(), (node, index))
+                _name_result(graph, item, part, nodes)
+
+
+def _getitem():
+    import operator
+
+    return operator.getitem
+
+
+def _target(function):
+    """Methods of Tensor become `call_method`, so that the code reads `x.relu()`."""
+    name = getattr(function, "__name__", None)
+    if name and getattr(torch.Tensor, name, None) is function:
+        return name, "call_method"
+    owner = getattr(function, "__objclass__", None)
+    if owner is not None and issubclass(torch.Tensor, owner):
+        return name, "call_method"
+    return function, "call_function"
+
+
+def _identifier(name):
+    text = "".join(c if c.isalnum() else "_" for c in name).strip("_")
+    return text if text and not text[0].isdigit() else "arg_" + text
+
+
+def _source(file, line):
+    import linecache
+
+    return linecache.getline(file, line).strip()
