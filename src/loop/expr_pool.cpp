@@ -1,0 +1,402 @@
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <deque>
+
+#include "loop/ir.h"
+#include "loop/scalar.h"
+#include "loop/simplify.h"
+
+namespace braze::loop {
+namespace {
+
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ hash >> 32;
+}
+
+uint64_t hash_of(const Expr& e) {
+  uint64_t hash = mix(static_cast<uint64_t>(e.kind) << 8 | static_cast<uint64_t>(e.dtype), 0x5bd1);
+  hash = mix(hash, static_cast<uint64_t>(e.ival));
+  hash = mix(hash, std::bit_cast<uint64_t>(e.fval));
+  hash = mix(hash, static_cast<uint64_t>(e.component));
+  if (e.kind == ExprKind::kAxis) hash = mix(hash, static_cast<uint64_t>(e.range.hi));
+  for (ExprRef arg : e.args) hash = mix(hash, arg->hash);
+  return hash;
+}
+
+bool same(const Expr& a, const Expr& b) {
+  return a.hash == b.hash && a.kind == b.kind && a.dtype == b.dtype && a.ival == b.ival &&
+         a.component == b.component &&
+         std::bit_cast<uint64_t>(a.fval) == std::bit_cast<uint64_t>(b.fval) &&
+         (a.kind != ExprKind::kAxis || a.range == b.range) &&
+         std::ranges::equal(a.args, b.args);
+}
+
+bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+// Ops whose value for constants is the same everywhere: correctly rounded or integer.
+bool is_foldable(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
+  if (args.empty() || is_half(dtype)) return false;
+  for (ExprRef arg : args)
+    if (!arg->is_constant()) return false;
+  switch (kind) {
+    case ExprKind::kFloorDiv:
+    case ExprKind::kTruncDiv:
+    case ExprKind::kMod:
+    case ExprKind::kFmod: return !graph::is_float(dtype) && args[1]->ival != 0;
+    case ExprKind::kPow: return !graph::is_float(dtype);
+    case ExprKind::kNeg:
+    case ExprKind::kAbs:
+    case ExprKind::kSqrt:
+    case ExprKind::kFloor:
+    case ExprKind::kCeil:
+    case ExprKind::kTrunc:
+    case ExprKind::kRound:
+    case ExprKind::kBitNot:
+    case ExprKind::kNot:
+    case ExprKind::kIsNan:
+    case ExprKind::kIsInf:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kXor:
+    case ExprKind::kShl:
+    case ExprKind::kShr:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kLt:
+    case ExprKind::kLe: return true;
+    case ExprKind::kConst:
+    case ExprKind::kAxis:
+    case ExprKind::kLoad:
+    case ExprKind::kReduced:
+    case ExprKind::kCast:
+    case ExprKind::kBitcast:
+    case ExprKind::kExp:
+    case ExprKind::kExp2:
+    case ExprKind::kExpm1:
+    case ExprKind::kLog:
+    case ExprKind::kLog2:
+    case ExprKind::kLog10:
+    case ExprKind::kLog1p:
+    case ExprKind::kRsqrt:
+    case ExprKind::kSin:
+    case ExprKind::kCos:
+    case ExprKind::kTan:
+    case ExprKind::kAsin:
+    case ExprKind::kAcos:
+    case ExprKind::kAtan:
+    case ExprKind::kSinh:
+    case ExprKind::kCosh:
+    case ExprKind::kTanh:
+    case ExprKind::kErf:
+    case ExprKind::kSigmoid:
+    case ExprKind::kAtan2:
+    case ExprKind::kWhere:
+    case ExprKind::kMasked:
+    case ExprKind::kCheckIndex: return false;
+  }
+  return false;
+}
+
+// Whether every value of `inner` is exactly representable in `outer`.
+bool preserves(DType inner, DType outer) {
+  if (inner == outer) return true;
+  if (graph::is_float(inner)) {
+    if (!graph::is_float(outer)) return false;
+    if (outer == DType::kFloat64) return true;
+    return outer == DType::kFloat32 && graph::size_of(inner) == 2;
+  }
+  if (inner == DType::kBool) return true;
+  int64_t bits = 8 * graph::size_of(inner);
+  if (outer == DType::kFloat64) return bits <= 32;
+  if (outer == DType::kFloat32) return bits <= 16;
+  if (graph::is_float(outer) || outer == DType::kBool) return false;
+  bool widens = graph::size_of(outer) > graph::size_of(inner);
+  return widens && (outer != DType::kUInt8);
+}
+
+DType result_dtype(ExprKind kind, std::span<const ExprRef> args) {
+  if (is_comparison(kind)) return DType::kBool;
+  return kind == ExprKind::kWhere || kind == ExprKind::kMasked ? args[1]->dtype : args[0]->dtype;
+}
+
+void check_operands(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
+  BRAZE_CHECK(static_cast<int>(args.size()) == arity(kind), "operands of ", to_string(kind));
+  if (kind == ExprKind::kCast || kind == ExprKind::kBitcast || kind == ExprKind::kLoad) return;
+  BRAZE_CHECK(dtype == result_dtype(kind, args), to_string(kind), " gives ",
+              graph::to_string(result_dtype(kind, args)), ", not ", graph::to_string(dtype));
+  bool conditional = kind == ExprKind::kWhere || kind == ExprKind::kMasked;
+  if (conditional) BRAZE_CHECK(args[0]->dtype == DType::kBool, "condition of ", to_string(kind));
+  size_t first = conditional ? 1 : 0;
+  for (size_t i = first + 1; i < args.size(); ++i)
+    BRAZE_CHECK(args[i]->dtype == args[first]->dtype, "operands of ", to_string(kind), ": ",
+                graph::to_string(args[first]->dtype), " and ", graph::to_string(args[i]->dtype));
+}
+
+}  // namespace
+
+struct ExprPool::Impl {
+  std::deque<Expr> exprs;
+  std::deque<std::vector<ExprRef>> blocks;  // operand lists
+  std::vector<ExprRef> table;               // open addressing, a power of two
+
+  Impl() : table(1024, nullptr) {}
+
+  std::span<const ExprRef> keep(std::span<const ExprRef> args) {
+    if (args.empty()) return {};
+    if (blocks.empty() || blocks.back().capacity() - blocks.back().size() < args.size()) {
+      blocks.emplace_back();
+      blocks.back().reserve(std::max<size_t>(1024, args.size()));
+    }
+    auto& block = blocks.back();
+    size_t begin = block.size();
+    block.insert(block.end(), args.begin(), args.end());
+    return {block.data() + begin, args.size()};
+  }
+
+  void grow() {
+    std::vector<ExprRef> larger(table.size() * 2, nullptr);
+    for (ExprRef e : table) {
+      if (!e) continue;
+      size_t at = e->hash & (larger.size() - 1);
+      while (larger[at]) at = (at + 1) & (larger.size() - 1);
+      larger[at] = e;
+    }
+    table = std::move(larger);
+  }
+
+  // The one expression equal to `e`, whose `args` may be temporary.
+  ExprRef intern(Expr e) {
+    e.hash = hash_of(e);
+    size_t at = e.hash & (table.size() - 1);
+    for (; table[at]; at = (at + 1) & (table.size() - 1))
+      if (same(*table[at], e)) return table[at];
+    e.args = keep(e.args);
+    e.id = static_cast<uint32_t>(exprs.size());
+    exprs.push_back(e);
+    ExprRef made = &exprs.back();
+    table[at] = made;
+    if (exprs.size() * 2 > table.size()) grow();
+    return made;
+  }
+
+  static ExprRef raw(ExprPool& pool, ExprKind kind, DType dtype, std::span<const ExprRef> args) {
+    Expr e;
+    e.kind = kind;
+    e.dtype = dtype;
+    e.args = args;
+    e.range = simplify::range_of_op(kind, dtype, args);
+    return pool.impl_->intern(e);
+  }
+};
+
+ExprPool::ExprPool() : impl_(std::make_unique<Impl>()) {}
+ExprPool::~ExprPool() = default;
+ExprPool::ExprPool(ExprPool&&) noexcept = default;
+ExprPool& ExprPool::operator=(ExprPool&&) noexcept = default;
+
+int64_t ExprPool::size() const { return static_cast<int64_t>(impl_->exprs.size()); }
+
+ExprRef ExprPool::make(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
+  if (kind == ExprKind::kCast) return cast(args[0], dtype);
+  BRAZE_CHECK(kind != ExprKind::kLoad, "loads are made by load()");
+  check_operands(kind, dtype, args);
+  if (is_foldable(kind, args.empty() ? dtype : args[0]->dtype, args)) {
+    std::vector<Scalar> values;
+    for (ExprRef arg : args) values.push_back({arg->ival, arg->fval});
+    Scalar value = apply(kind, args[0]->dtype, values);
+    return graph::is_float(dtype) ? constant(dtype, value.f) : integer(value.i, dtype);
+  }
+  if (ExprRef same_value = simplify::identity(*this, kind, dtype, args)) return same_value;
+  if (!graph::is_float(args.back()->dtype))
+    if (ExprRef simpler = simplify::integer_op(*this, &Impl::raw, kind, dtype, args)) return simpler;
+  return Impl::raw(*this, kind, dtype, args);
+}
+
+ExprRef ExprPool::constant(DType dtype, double value) {
+  BRAZE_CHECK(graph::is_float(dtype), "a float constant of ", graph::to_string(dtype));
+  Expr e;
+  e.dtype = dtype;
+  e.fval = std::isnan(value) ? std::nan("") : round_to(dtype, value);
+  return impl_->intern(e);
+}
+
+ExprRef ExprPool::integer(int64_t value, DType dtype) {
+  Expr e;
+  e.dtype = dtype;
+  e.ival = wrap(dtype, value);
+  e.range = {e.ival, e.ival};
+  return impl_->intern(e);
+}
+
+ExprRef ExprPool::number(DType dtype, double value) {
+  return graph::is_float(dtype) ? constant(dtype, value)
+                                : integer(convert({0, value}, DType::kFloat64, dtype).i, dtype);
+}
+
+ExprRef ExprPool::axis(int number, int64_t extent) {
+  if (extent <= 1) return integer(0);
+  Expr e;
+  e.kind = ExprKind::kAxis;
+  e.dtype = DType::kInt64;
+  e.ival = number;
+  e.range = {0, extent - 1};
+  return impl_->intern(e);
+}
+
+ExprRef ExprPool::load(int buffer, DType dtype, ExprRef index) {
+  BRAZE_CHECK(index->dtype == DType::kInt64, "an index of ", graph::to_string(index->dtype));
+  Expr e;
+  e.kind = ExprKind::kLoad;
+  e.dtype = dtype;
+  e.ival = buffer;
+  e.args = {&index, 1};
+  e.range = range_of(dtype);
+  return impl_->intern(e);
+}
+
+ExprRef ExprPool::reduced(int number, DType dtype, int component) {
+  Expr e;
+  e.kind = ExprKind::kReduced;
+  e.dtype = dtype;
+  e.ival = number;
+  e.component = component;
+  e.range = range_of(dtype);
+  return impl_->intern(e);
+}
+
+ExprRef ExprPool::cast(ExprRef value, DType dtype) {
+  if (value->dtype == dtype) return value;
+  if (value->is_constant() && !is_half(value->dtype)) {
+    Scalar result = convert({value->ival, value->fval}, value->dtype, dtype);
+    return graph::is_float(dtype) ? constant(dtype, result.f) : integer(result.i, dtype);
+  }
+  // x -> wider -> y is x -> y.
+  if (value->kind == ExprKind::kCast && preserves(value->args[0]->dtype, value->dtype)) {
+    ExprRef inner = value->args[0];
+    if (inner->dtype == dtype) return inner;
+    bool through_float = graph::is_float(value->dtype) && !graph::is_float(dtype);
+    bool half = is_half(inner->dtype) || is_half(dtype);  // those are only cast to and from f32
+    if (!through_float && !half) return cast(inner, dtype);
+  }
+  return Impl::raw(*this, ExprKind::kCast, dtype, {&value, 1});
+}
+
+ExprRef ExprPool::with_args(ExprRef expr, std::span<const ExprRef> args) {
+  if (std::ranges::equal(expr->args, args)) return expr;
+  if (expr->kind == ExprKind::kLoad)
+    return load(static_cast<int>(expr->ival), expr->dtype, args[0]);
+  if (expr->kind == ExprKind::kBitcast) return make(ExprKind::kBitcast, expr->dtype, args);
+  return make(expr->kind, expr->dtype, args);
+}
+
+ExprRef ExprPool::unary(ExprKind kind, ExprRef a) {
+  return make(kind, is_comparison(kind) ? DType::kBool : a->dtype, {a});
+}
+
+ExprRef ExprPool::binary(ExprKind kind, ExprRef a, ExprRef b) {
+  return make(kind, is_comparison(kind) ? DType::kBool : a->dtype, {a, b});
+}
+
+ExprRef ExprPool::where(ExprRef cond, ExprRef a, ExprRef b) {
+  return make(ExprKind::kWhere, a->dtype, {cond, a, b});
+}
+
+ExprRef ExprPool::masked(ExprRef cond, ExprRef value, ExprRef other) {
+  return make(ExprKind::kMasked, value->dtype, {cond, value, other});
+}
+
+std::string_view to_string(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::kConst: return "const";
+    case ExprKind::kAxis: return "axis";
+    case ExprKind::kLoad: return "load";
+    case ExprKind::kReduced: return "reduced";
+    case ExprKind::kCast: return "cast";
+    case ExprKind::kBitcast: return "bitcast";
+#define X(id, text, arity, cmp) \
+  case ExprKind::k##id: return text;
+      BRAZE_LOOP_OPS(X)
+#undef X
+  }
+  BRAZE_UNREACHABLE("expression kind ", static_cast<int>(kind));
+}
+
+int arity(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::kConst:
+    case ExprKind::kAxis:
+    case ExprKind::kReduced: return -1;
+    case ExprKind::kLoad:
+    case ExprKind::kCast:
+    case ExprKind::kBitcast: return 1;
+#define X(id, text, arity, cmp) \
+  case ExprKind::k##id: return arity;
+      BRAZE_LOOP_OPS(X)
+#undef X
+  }
+  BRAZE_UNREACHABLE("expression kind ", static_cast<int>(kind));
+}
+
+bool is_comparison(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::kConst:
+    case ExprKind::kAxis:
+    case ExprKind::kReduced:
+    case ExprKind::kLoad:
+    case ExprKind::kCast:
+    case ExprKind::kBitcast: return false;
+#define X(id, text, arity, cmp) \
+  case ExprKind::k##id: return cmp;
+      BRAZE_LOOP_OPS(X)
+#undef X
+  }
+  BRAZE_UNREACHABLE("expression kind ", static_cast<int>(kind));
+}
+
+std::string_view to_string(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return "sum";
+    case ReduceOp::kProd: return "prod";
+    case ReduceOp::kMax: return "max";
+    case ReduceOp::kMin: return "min";
+    case ReduceOp::kArgMax: return "argmax";
+    case ReduceOp::kArgMin: return "argmin";
+    case ReduceOp::kAny: return "any";
+    case ReduceOp::kAll: return "all";
+    case ReduceOp::kWelford: return "welford";
+  }
+  BRAZE_UNREACHABLE("reduction ", static_cast<int>(op));
+}
+
+DType reduced_dtype(ReduceOp op, DType accumulate, int component) {
+  if (op == ReduceOp::kAny || op == ReduceOp::kAll) return DType::kBool;
+  bool position = (op == ReduceOp::kArgMax || op == ReduceOp::kArgMin) && component == 0;
+  return position ? DType::kInt64 : accumulate;
+}
+
+ExprRef rewrite(ExprPool& pool, ExprRef expr, Substitution& memo,
+                const std::function<ExprRef(ExprRef)>& replace) {
+  if (auto known = memo.find(expr); known != memo.end()) return known->second;
+  ExprRef result = replace(expr);
+  if (!result) {
+    result = expr;
+    if (!expr->args.empty()) {
+      std::vector<ExprRef> args;
+      args.reserve(expr->args.size());
+      for (ExprRef arg : expr->args) args.push_back(rewrite(pool, arg, memo, replace));
+      result = pool.with_args(expr, args);
+    }
+  }
+  memo.emplace(expr, result);
+  return result;
+}
+
+}  // namespace braze::loop

@@ -1,0 +1,115 @@
+#include <set>
+#include <unordered_set>
+
+#include "loop/program.h"
+
+namespace braze::loop {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& kernel) : kernel_(kernel) {}
+
+  void run() {
+    for (const BufferParam& param : kernel_.params)
+      BRAZE_CHECK(!graph::is_complex(param.dtype), where(), "complex parameter");
+    for (const Statement& s : kernel_.body) {
+      BRAZE_CHECK(s.value, where(), "statement without a value");
+      check(s.value, s.inner);
+      if (s.kind == Statement::Kind::kReduce) {
+        reduction(s);
+      } else {
+        store(s);
+      }
+    }
+  }
+
+ private:
+  std::string where() const { return "kernel " + kernel_.name + ": "; }
+
+  void reduction(const Statement& s) {
+    BRAZE_CHECK(s.inner, where(), "a reduction runs over the inner axes");
+    BRAZE_CHECK(s.value->dtype == s.accumulate, where(), "r", s.reduced, " accumulates ",
+                graph::to_string(s.value->dtype), " in ", graph::to_string(s.accumulate));
+    bool logical = s.op == ReduceOp::kAny || s.op == ReduceOp::kAll;
+    BRAZE_CHECK(logical == (s.accumulate == DType::kBool) || s.op == ReduceOp::kMax ||
+                    s.op == ReduceOp::kMin || s.op == ReduceOp::kArgMax ||
+                    s.op == ReduceOp::kArgMin,
+                where(), to_string(s.op), " of ", graph::to_string(s.accumulate));
+    BRAZE_CHECK(reductions_.emplace(s.reduced, &s).second, where(), "r", s.reduced,
+                " is defined twice");
+  }
+
+  void store(const Statement& s) {
+    BRAZE_CHECK(s.buffer >= 0 && s.buffer < static_cast<int>(kernel_.params.size()), where(),
+                "store to b", s.buffer);
+    const BufferParam& param = kernel_.params[s.buffer];
+    BRAZE_CHECK(param.written, where(), "store to the input b", s.buffer);
+    BRAZE_CHECK(s.index && s.index->dtype == DType::kInt64, where(), "index of a store");
+    BRAZE_CHECK(s.value->dtype == param.dtype, where(), "store of ",
+                graph::to_string(s.value->dtype), " to b", s.buffer, " of ",
+                graph::to_string(param.dtype));
+    check(s.index, s.inner);
+    stored_.emplace(s.buffer, s.index);
+  }
+
+  void check(ExprRef e, bool inner) {
+    if (!seen_[inner].insert(e).second) return;
+    for (ExprRef arg : e->args) check(arg, inner);
+    const bool half = e->dtype == DType::kFloat16 || e->dtype == DType::kBFloat16;
+    BRAZE_CHECK(!half || e->kind == ExprKind::kConst || e->kind == ExprKind::kLoad ||
+                    e->kind == ExprKind::kCast,
+                where(), to_string(e->kind), " computed in ", graph::to_string(e->dtype));
+    if (e->kind == ExprKind::kAxis) axis(*e, inner);
+    if (e->kind == ExprKind::kReduced) result(*e);
+    if (e->kind == ExprKind::kLoad) load(*e);
+  }
+
+  void axis(const Expr& e, bool inner) const {
+    const auto outer = static_cast<int64_t>(kernel_.outer.size());
+    const auto count = outer + static_cast<int64_t>(kernel_.inner.size());
+    BRAZE_CHECK(e.ival >= 0 && e.ival < count, where(), "no axis ", e.ival);
+    BRAZE_CHECK(inner || e.ival < outer, where(), "inner axis ", e.ival - outer,
+                " in an outer statement");
+    const sym::Int extent =
+        e.ival < outer ? kernel_.outer[e.ival].extent : kernel_.inner[e.ival - outer].extent;
+    BRAZE_CHECK(!extent.is_constant() || e.extent() == kUnknownExtent ||
+                    e.extent() == extent.constant(),
+                where(), "axis ", e.ival, " has extent ", sym::to_string(extent), ", not ",
+                e.extent());
+  }
+
+  void result(const Expr& e) const {
+    auto known = reductions_.find(static_cast<int>(e.ival));
+    BRAZE_CHECK(known != reductions_.end(), where(), "r", e.ival, " is used before its definition");
+    const Statement& s = *known->second;
+    BRAZE_CHECK(e.dtype == reduced_dtype(s.op, s.accumulate, e.component), where(), "r", e.ival,
+                " as ", graph::to_string(e.dtype));
+    int components = s.op == ReduceOp::kWelford                                      ? 3
+                     : s.op == ReduceOp::kArgMax || s.op == ReduceOp::kArgMin ? 2
+                                                                              : 1;
+    BRAZE_CHECK(e.component >= 0 && e.component < components, where(), "r", e.ival, ".",
+                e.component);
+  }
+
+  void load(const Expr& e) const {
+    BRAZE_CHECK(e.ival >= 0 && e.ival < static_cast<int64_t>(kernel_.params.size()), where(),
+                "load of b", e.ival);
+    const BufferParam& param = kernel_.params[e.ival];
+    BRAZE_CHECK(e.dtype == param.dtype, where(), "load of b", e.ival, " as ",
+                graph::to_string(e.dtype));
+    BRAZE_CHECK(!param.written || stored_.contains({static_cast<int>(e.ival), e.args[0]}), where(),
+                "load of b", e.ival, " at an index that was not stored before");
+  }
+
+  const Kernel& kernel_;
+  std::unordered_set<ExprRef> seen_[2];
+  std::unordered_map<int, const Statement*> reductions_;
+  std::set<std::pair<int, ExprRef>> stored_;
+};
+
+}  // namespace
+
+void verify(const Kernel& kernel) { Verifier(kernel).run(); }
+
+}  // namespace braze::loop
