@@ -55,6 +55,7 @@ class Value {
  private:
   friend class Graph;
   friend class Node;
+  friend class GraphBuilder;
   int id_ = -1;
   int result_index_ = 0;
   int storage_ = -1;
@@ -70,14 +71,19 @@ class Node {
   const std::vector<Value*>& results() const { return results_; }  // null: undefined tensor
   Value* result(int i = 0) const { return results_.at(i); }
   OriginId origin() const { return origin_; }
+  void set_origin(OriginId origin) { origin_ = origin; }
 
   // Every tensor operand, in order, with absent ones left out.
   std::vector<Value*> operands() const;
+  // Positions of the arguments that this node writes to: `Op::effects.mutates` less absent ones,
+  // and for batch norm only when it trains.
+  std::vector<int> mutated_arguments() const;
   void set_arg(int i, Argument argument);
   void replace_operand(Value* from, Value* to);
 
  private:
   friend class Graph;
+  friend class GraphBuilder;
   const Op* op_ = nullptr;
   std::vector<Argument> args_;
   std::vector<Value*> results_;
@@ -102,6 +108,20 @@ struct Mutation {
   Value* target = nullptr;
   Value* source = nullptr;
 };
+
+// Calls `f(Value*)` for each tensor in an argument, in order.
+template <class F>
+void for_each_value(const Argument& argument, F&& f) {
+  if (auto* value = std::get_if<Value*>(&argument)) {
+    f(*value);
+  } else if (auto* list = std::get_if<std::vector<Value*>>(&argument)) {
+    for (Value* value : *list) f(value);
+  } else if (auto* optional = std::get_if<OptionalRefs<Value*>>(&argument)) {
+    for (const std::optional<Value*>& value : optional->refs) {
+      if (value) f(*value);
+    }
+  }
+}
 
 // A list of nodes with stable addresses; iterate with range-for over `nodes()`.
 class Graph {
@@ -129,19 +149,25 @@ class Graph {
   // Rewires every use, graph outputs and mutation sources too.
   void replace_all_uses(Value* from, Value* to);
   bool has_uses(const Value* value) const;  // operands, outputs or mutations
-  void erase(Node* node);                   // its results must have no uses
+  void erase(Node* node);                   // its results must have no uses; they are destroyed
 
   OriginId add_origin(Origin origin);  // equal origins share one id
   const Origin* origin(OriginId id) const { return id < 0 ? nullptr : &origins_[id]; }
   const std::vector<Origin>& origins() const { return origins_; }
   int new_storage() { return next_storage_++; }
+  // Ids are below this number: the size of a table by value id.
   int value_count() const { return static_cast<int>(values_.size()); }
+  bool owns(const Value* value) const;
 
+  // A deep copy with the same ids, storages and origins.
   Graph clone() const;
 
  private:
+  friend class GraphBuilder;
+  Value* new_value(TensorType type, int storage);
+
   std::list<std::unique_ptr<Node>> nodes_;
-  std::vector<std::unique_ptr<Value>> values_;
+  std::vector<std::unique_ptr<Value>> values_;  // by id; null: erased
   std::vector<Input> inputs_;
   std::vector<Value*> outputs_;
   std::vector<Mutation> mutations_;
@@ -149,23 +175,37 @@ class Graph {
   int next_storage_ = 0;
 };
 
-// Text form; `parse` accepts exactly what `to_string` prints (comments are skipped).
+// Text form; `parse` accepts exactly what `to_string` prints (comments are skipped), so that
+// to_string(parse(text), false) == text for a printed text.
 //
 //   graph(%0 x: f32[8], %1 w: f32[8] parameter) {
 //     %2: f32[8] = aten.add.Tensor(%0, %1, 1)      // model.py:12 forward, layers.3, torch.add
-//     %3: f32[8], %4: i64[] = aten.max.dim(%2, 0, false)
+//     %3: f32[8] #%0, _ = my.op(%0, [1, 2], tensors[], ?[%1, None], 1.0, "text", cpu)
 //     return %2, %3
-//     mutate %0 <- %4
+//     mutate %0 <- %2
 //   }
-// `storage` is printed as "#n" after the type where a value shares it with an earlier value.
+//
+// "#%n" after a type: the memory is that of the earlier value %n (the first with this storage).
+// "_" is an undefined result. Numbers with a point, an exponent, inf and nan are doubles. Empty
+// lists other than of integers say what they hold: tensors[], ?[], floats[], bools[].
+// The parser takes constant sizes only. Its errors are InternalErrors with "line:column".
 std::string to_string(const Graph& graph, bool with_origins = true);
+std::string to_string(const Node& node);  // one line, without storages and origin
 Graph parse(std::string_view text);
 
 // The name-free form that caches hash: values numbered in order of definition, no origins, no
 // input names.
 std::string canonical(const Graph& graph);
 
-// Checks every invariant of this page; throws InternalError that names the node.
+// Checks every invariant of this page; throws InternalError that names the node:
+//   * operands and results belong to the graph, are defined before use, uses are in step;
+//   * sizes and strides have one length, sizes are not negative;
+//   * tensor positions that the op's effects name are there, and a result that aliases an argument
+//     has its storage; fresh results of known ops do not share storage with earlier values;
+//   * mutations write to inputs, at most once each, from a value of the same sizes and dtype that
+//     does not share memory with a mutated input.
 void verify(const Graph& graph);
+// The same, and that no node mutates.
+void verify_functional(const Graph& graph);
 
 }  // namespace braze::graph

@@ -2,9 +2,11 @@
 //
 // An `Int` is a 64-bit constant or a pointer to an expression interned in a `ShapeEnv`, which must
 // outlive it. Arithmetic on constants is plain arithmetic. Equality is structural: two Ints are
-// `==` if they are the same constant or the same interned expression.
+// `==` if they are the same constant or the same interned expression. Expressions are kept in a
+// canonical form (expr.h), so equal polynomials are the same expression.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,7 +21,8 @@ struct Expr;  // sym/expr.h
 class Int {
  public:
   Int() = default;
-  Int(int64_t value) : value_(value) {}  // NOLINT: implicit by design, a size is a number
+  template <std::integral T>
+  Int(T value) : value_(static_cast<int64_t>(value)) {}  // NOLINT: implicit, a size is a number
   explicit Int(const Expr* expr) : expr_(expr) {}
 
   bool is_constant() const { return expr_ == nullptr; }
@@ -41,13 +44,52 @@ class Int {
   int64_t value_ = 0;
 };
 
-Int operator+(Int a, Int b);
-Int operator-(Int a, Int b);
-Int operator*(Int a, Int b);
-Int floordiv(Int a, Int b);  // rounds towards minus infinity, b != 0
-Int mod(Int a, Int b);       // sign of b
+// Rounds towards minus infinity; b != 0.
+constexpr int64_t floordiv(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
+// Has the sign of b; b != 0.
+constexpr int64_t mod(int64_t a, int64_t b) { return a - floordiv(a, b) * b; }
+
+namespace detail {
+// At least one operand is an expression.
+Int add(Int a, Int b);
+Int multiply(Int a, Int b);
+Int floordiv(Int a, Int b);
+Int mod(Int a, Int b);
 Int min(Int a, Int b);
 Int max(Int a, Int b);
+
+inline bool constants(Int a, Int b) { return a.is_constant() && b.is_constant(); }
+}  // namespace detail
+
+inline Int operator+(Int a, Int b) {
+  return detail::constants(a, b) ? Int(a.constant() + b.constant()) : detail::add(a, b);
+}
+inline Int operator*(Int a, Int b) {
+  return detail::constants(a, b) ? Int(a.constant() * b.constant()) : detail::multiply(a, b);
+}
+inline Int operator-(Int a, Int b) {
+  return detail::constants(a, b) ? Int(a.constant() - b.constant())
+                                 : detail::add(a, Int(-1) * b);
+}
+// Rounds towards minus infinity, b != 0.
+inline Int floordiv(Int a, Int b) {
+  return detail::constants(a, b) ? Int(floordiv(a.constant(), b.constant()))
+                                 : detail::floordiv(a, b);
+}
+// Has the sign of b, b != 0.
+inline Int mod(Int a, Int b) {
+  return detail::constants(a, b) ? Int(mod(a.constant(), b.constant())) : detail::mod(a, b);
+}
+inline Int min(Int a, Int b) {
+  if (!detail::constants(a, b)) return detail::min(a, b);
+  return a.constant() < b.constant() ? a : b;
+}
+inline Int max(Int a, Int b) {
+  if (!detail::constants(a, b)) return detail::max(a, b);
+  return a.constant() < b.constant() ? b : a;
+}
 
 std::string to_string(Int a);
 

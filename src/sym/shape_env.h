@@ -16,7 +16,8 @@ class ShapeEnv {
   ShapeEnv(const ShapeEnv&) = delete;
 
   // A size with the value it had when traced. `specialise` binds it to that value at once, through
-  // an equality guard: what comes back is the constant.
+  // an equality guard: what comes back is the constant. Sizes 0 and 1 are always specialised
+  // (they change how tensors broadcast); other symbols are guarded to be at least 2.
   Int symbol(const std::string& name, int64_t hint, bool specialise);
 
   // The truth of `a op b` for all values that the guards so far allow, or, where that is not

@@ -1,0 +1,120 @@
+#include "graph/op.h"
+
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "base/error.h"
+
+namespace braze::graph {
+namespace {
+
+constexpr OpClass kPointwise = OpClass::kPointwise;
+constexpr OpClass kView = OpClass::kView;
+constexpr OpClass kFactory = OpClass::kFactory;
+constexpr OpClass kIndexing = OpClass::kIndexing;
+constexpr OpClass kReduction = OpClass::kReduction;
+constexpr OpClass kExtern = OpClass::kExtern;
+constexpr OpClass kRandom = OpClass::kRandom;
+
+Effects known_effects(OpKind kind, OpClass op_class) {
+  Effects effects;
+  effects.random = op_class == OpClass::kRandom;
+  if (op_class == OpClass::kView) effects.results_alias = {0};
+  // Running mean and variance, when training (Node::mutated_arguments); the schema of the first
+  // does not say so.
+  if (kind == OpKind::knative_batch_norm || kind == OpKind::k_native_batch_norm_legit)
+    effects.mutates = {3, 4};
+  return effects;
+}
+
+// "aten.add_.Tensor" is in place by the naming rule of ATen; "__and__" is not.
+bool named_in_place(std::string_view name) {
+  const size_t first = name.find('.');
+  if (first == std::string_view::npos) return false;
+  const std::string_view base = name.substr(first + 1, name.find('.', first + 1) - first - 1);
+  return base.size() > 1 && base.ends_with('_') && !base.ends_with("__");
+}
+
+class OpTable {
+ public:
+  OpTable() {
+    by_kind_.resize(static_cast<size_t>(OpKind::kCount));
+#define X(id, name, op_class) add_known(OpKind::k##id, name, k##op_class);
+#include "graph/op_list.inc"
+#undef X
+  }
+
+  const Op& known(OpKind kind) const { return *by_kind_.at(static_cast<size_t>(kind)); }
+
+  const Op* find(std::string_view name) const {
+    std::shared_lock lock(mutex_);
+    auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+
+  const Op& add(std::string_view name, std::vector<std::string> arg_names, Effects effects) {
+    std::unique_lock lock(mutex_);
+    auto found = by_name_.find(name);
+    if (found != by_name_.end()) {
+      const Op& op = *found->second;
+      const bool same = op.arg_names == arg_names && op.effects == effects;
+      if (op.kind != OpKind::kUnknown || same) return op;
+    }
+    Op op;
+    op.name = name;
+    op.arg_names = std::move(arg_names);
+    op.effects = std::move(effects);
+    return add_locked(std::move(op));
+  }
+
+ private:
+  void add_known(OpKind kind, std::string_view name, OpClass op_class) {
+    Op op;
+    op.kind = kind;
+    op.name = name;
+    op.effects = known_effects(kind, op_class);
+    op.op_class = op_class;
+    op.pointwise = op_class == OpClass::kPointwise;
+    op.view = op_class == OpClass::kView;
+    BRAZE_CHECK(!by_name_.contains(op.name), "two lines for ", name, " in op_list.inc");
+    by_kind_[static_cast<size_t>(kind)] = &add_locked(std::move(op));
+  }
+
+  const Op& add_locked(Op op) {
+    ops_.push_back(std::make_unique<Op>(std::move(op)));
+    const Op& added = *ops_.back();
+    by_name_.erase(added.name);  // the key of a replaced op lives in that op
+    by_name_.emplace(added.name, &added);
+    return added;
+  }
+
+  mutable std::shared_mutex mutex_;
+  std::vector<std::unique_ptr<Op>> ops_;
+  std::vector<const Op*> by_kind_;
+  std::unordered_map<std::string_view, const Op*> by_name_;
+};
+
+OpTable& table() {
+  static OpTable* instance = new OpTable;  // lives for the whole process, also during exit
+  return *instance;
+}
+
+}  // namespace
+
+const Op& find_or_add_op(std::string_view name) {
+  if (const Op* op = table().find(name)) return *op;
+  Effects effects;
+  if (named_in_place(name)) effects = {.mutates = {0}, .results_alias = {0}};
+  return table().add(name, {}, std::move(effects));
+}
+
+const Op& find_or_add_op(std::string_view name, std::vector<std::string> arg_names,
+                         Effects effects) {
+  return table().add(name, std::move(arg_names), std::move(effects));
+}
+
+const Op& op_of(OpKind kind) { return table().known(kind); }
+
+}  // namespace braze::graph

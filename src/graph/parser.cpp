@@ -1,0 +1,367 @@
+#include <charconv>
+#include <limits>
+#include <unordered_map>
+
+#include "graph/builder.h"
+#include "graph/graph.h"
+#include "graph/text.h"
+
+namespace braze::graph {
+namespace {
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Graph parse() {
+    expect("graph");
+    expect("(");
+    if (!accept(")")) {
+      do input();
+      while (accept(","));
+      expect(")");
+    }
+    expect("{");
+    while (!accept_word("return")) node();
+    std::vector<Value*> outputs;
+    if (peek() == '%') {
+      do outputs.push_back(use());
+      while (accept(","));
+    }
+    graph_.set_outputs(std::move(outputs));
+    std::vector<Mutation> mutations;
+    while (accept_word("mutate")) {
+      Value* target = use();
+      expect("<-");
+      mutations.push_back({target, use()});
+    }
+    graph_.set_mutations(std::move(mutations));
+    expect("}");
+    if (peek() != '\0') fail("text after the graph");
+    return std::move(graph_);
+  }
+
+ private:
+  // Lexing.
+  [[noreturn]] void fail(const std::string& message) const {
+    int line = 1, column = 1;
+    for (size_t i = 0; i < position_ && i < text_.size(); ++i) {
+      ++column;
+      if (text_[i] == '\n') ++line, column = 1;
+    }
+    throw InternalError(__FILE__, __LINE__,
+                        "graph text " + std::to_string(line) + ":" + std::to_string(column) +
+                            ": " + message);
+  }
+
+  void skip_space() {
+    while (position_ < text_.size()) {
+      const char c = text_[position_];
+      if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
+        ++position_;
+      } else if (text_.substr(position_, 2) == "//") {
+        const size_t end = text_.find('\n', position_);
+        position_ = end == std::string_view::npos ? text_.size() : end;
+      } else {
+        return;
+      }
+    }
+  }
+
+  // The next character that is not space; '\0' at the end.
+  char peek() {
+    skip_space();
+    return position_ < text_.size() ? text_[position_] : '\0';
+  }
+
+  bool accept(std::string_view token) {
+    skip_space();
+    if (!text_.substr(position_).starts_with(token)) return false;
+    position_ += token.size();
+    return true;
+  }
+
+  void expect(std::string_view token) {
+    if (!accept(token)) fail("expected '" + std::string(token) + "'");
+  }
+
+  std::string_view peek_name() {
+    skip_space();
+    size_t end = position_;
+    while (end < text_.size() && is_name_char(text_[end])) ++end;
+    return text_.substr(position_, end - position_);
+  }
+
+  std::string_view name(const char* what) {
+    const std::string_view found = peek_name();
+    if (found.empty()) fail(std::string("expected ") + what);
+    position_ += found.size();
+    return found;
+  }
+
+  bool accept_word(std::string_view word) {
+    if (peek_name() != word) return false;
+    position_ += word.size();
+    return true;
+  }
+
+  int64_t integer() {
+    skip_space();
+    int64_t value = 0;
+    const char* begin = text_.data() + position_;
+    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), value);
+    if (error != std::errc()) fail("expected an integer");
+    position_ += end - begin;
+    return value;
+  }
+
+  std::string string() {
+    expect("\"");
+    std::string value;
+    while (true) {
+      if (position_ >= text_.size()) fail("a string that does not end");
+      char c = text_[position_++];
+      if (c == '"') return value;
+      if (c == '\\') {
+        if (position_ >= text_.size()) fail("a string that does not end");
+        c = text_[position_++];
+        if (c == 'n') c = '\n';
+      }
+      value += c;
+    }
+  }
+
+  // "%7"
+  int number() {
+    expect("%");
+    const int64_t id = integer();
+    if (id < 0 || id > kLargestId) fail("value number out of range");
+    return static_cast<int>(id);
+  }
+
+  // Types and definitions.
+  sym::Dims dims(const char* close) {
+    sym::Dims result;
+    if (accept(close)) return result;
+    do result.push_back(integer());
+    while (accept(","));
+    expect(close);
+    return result;
+  }
+
+  Device device() {
+    const std::string_view type = name("a device");
+    Device result;
+    if (type == "cpu")
+      result.type = Device::Type::kCPU;
+    else if (type == "cuda")
+      result.type = Device::Type::kCUDA;
+    else if (type == "meta")
+      result.type = Device::Type::kMeta;
+    else
+      fail("unknown device '" + std::string(type) + "'");
+    if (accept(":")) result.index = static_cast<int8_t>(integer());
+    return result;
+  }
+
+  TensorType type() {
+    TensorType result;
+    const std::string_view dtype = name("a dtype");
+    const std::optional<DType> known = parse_dtype(dtype);
+    if (!known) fail("unknown dtype '" + std::string(dtype) + "'");
+    result.dtype = *known;
+    expect("[");
+    result.sizes = dims("]");
+    result.strides = sym::contiguous_strides(result.sizes);
+    if (accept("{")) {
+      result.strides = dims("}");
+      if (result.strides.size() != result.sizes.size()) fail("sizes and strides differ in length");
+    }
+    if (accept("+")) result.offset = integer();
+    if (accept("@")) result.device = device();
+    return result;
+  }
+
+  // ": f32[8] #%0" after a number.
+  Value* definition(int id) {
+    expect(":");
+    TensorType result_type = type();
+    int storage = -1;
+    if (accept("#")) storage = use()->storage();
+    GraphBuilder builder(graph_);
+    if (builder.has_value(id)) fail("%" + std::to_string(id) + " is defined twice");
+    return values_[id] = builder.value(id, std::move(result_type), storage);
+  }
+
+  void input() {
+    const int id = number();
+    std::string input_name;
+    if (peek() == '"')
+      input_name = string();
+    else if (peek() != ':')
+      input_name = name("a name");
+    Value* value = definition(id);
+    InputKind kind = InputKind::kUser;
+    if (accept_word("parameter")) kind = InputKind::kParameter;
+    if (accept_word("constant")) kind = InputKind::kConstant;
+    GraphBuilder(graph_).input(value, kind, std::move(input_name));
+  }
+
+  Value* use() {
+    const int id = number();
+    auto found = values_.find(id);
+    if (found == values_.end()) fail("%" + std::to_string(id) + " is not defined here");
+    return found->second;
+  }
+
+  void node() {
+    // Results come into scope after the arguments, but their storage may be that of each other.
+    std::vector<Value*> results;
+    const char first = peek();
+    if (first == '%' || (first == '_' && peek_name() == "_")) {
+      do {
+        if (accept_word("_")) {
+          results.push_back(nullptr);
+        } else {
+          const int id = number();
+          results.push_back(definition(id));
+        }
+      } while (accept(","));
+      expect("=");
+    }
+    if (peek() == '}' || peek() == '\0') fail("expected 'return'");
+    const Op& op = find_or_add_op(name("an operator"));
+    own_results_ = results;
+    expect("(");
+    std::vector<Argument> args;
+    if (!accept(")")) {
+      do args.push_back(argument());
+      while (accept(","));
+      expect(")");
+    }
+    own_results_.clear();
+    GraphBuilder(graph_).node(op, std::move(args), std::move(results), -1);
+  }
+
+  // Arguments.
+  Value* operand() {
+    const size_t begin = position_;
+    Value* value = use();
+    for (const Value* own : own_results_) {
+      if (own != value) continue;
+      position_ = begin;
+      fail("%" + std::to_string(value->id()) + " is used by the node that defines it");
+    }
+    return value;
+  }
+
+  template <class T, class F>
+  std::vector<T> list(F&& item) {
+    std::vector<T> items;
+    expect("[");
+    if (accept("]")) return items;
+    do items.push_back(item());
+    while (accept(","));
+    expect("]");
+    return items;
+  }
+
+  bool number_is_double() {
+    const std::string_view rest = text_.substr(position_);
+    const size_t end = rest.find_first_not_of("+-.0123456789einfa");
+    return rest.substr(0, end).find_first_of(".eina") != std::string_view::npos;
+  }
+
+  double real() {
+    skip_space();
+    for (auto [spelling, value] : {std::pair{"-inf", -std::numeric_limits<double>::infinity()},
+                                   {"inf", std::numeric_limits<double>::infinity()},
+                                   {"nan", std::numeric_limits<double>::quiet_NaN()}}) {
+      if (accept(spelling)) return value;
+    }
+    double value = 0;
+    const char* begin = text_.data() + position_;
+    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), value);
+    if (error != std::errc()) fail("expected a number");
+    position_ += end - begin;
+    return value;
+  }
+
+  bool boolean() {
+    if (accept_word("true")) return true;
+    if (accept_word("false")) return false;
+    fail("expected true or false");
+  }
+
+  Argument bracketed() {
+    const size_t begin = position_;
+    expect("[");
+    const char first = peek();
+    const bool is_double = first != ']' && first != '%' && number_is_double();
+    position_ = begin;
+    if (first == '%') return list<Value*>([&] { return operand(); });
+    if (first == 't' || first == 'f') return list<bool>([&] { return boolean(); });
+    if (is_double) return list<double>([&] { return real(); });
+    return list<sym::Int>([&] { return sym::Int(integer()); });
+  }
+
+  Argument argument() {
+    const char first = peek();
+    if (first == '%') return operand();
+    if (first == '"') return string();
+    if (first == '[') return bracketed();
+    if (accept("?")) {
+      return OptionalRefs<Value*>{list<std::optional<Value*>>([&]() -> std::optional<Value*> {
+        if (accept_word("None")) return std::nullopt;
+        return operand();
+      })};
+    }
+    if (first == '-' || (first >= '0' && first <= '9')) {
+      if (number_is_double()) return real();
+      return sym::Int(integer());
+    }
+    return word();
+  }
+
+  Argument word() {
+    const size_t begin = position_;
+    const std::string_view word = name("an argument");
+    if (word == "None") return None{};
+    if (word == "true") return true;
+    if (word == "false") return false;
+    if (word == "strided") return Layout::kStrided;
+    if (word == "tensors") return list<Value*>([&] { return operand(); });
+    if (word == "floats") return list<double>([&] { return real(); });
+    if (word == "bools") return list<bool>([&] { return boolean(); });
+    if (word == "complex") {
+      expect("(");
+      const double re = real();
+      expect(",");
+      const double im = real();
+      expect(")");
+      return std::complex<double>(re, im);
+    }
+    if (const std::optional<DType> dtype = parse_dtype(word)) return *dtype;
+    for (MemoryFormat format : {MemoryFormat::kContiguous, MemoryFormat::kPreserve,
+                                MemoryFormat::kChannelsLast, MemoryFormat::kChannelsLast3d}) {
+      if (word == to_string(format)) return format;
+    }
+    position_ = begin;
+    if (word == "inf" || word == "nan") return real();
+    if (word == "cpu" || word == "cuda" || word == "meta") return device();
+    fail("unknown argument '" + std::string(word) + "'");
+  }
+
+  static constexpr int64_t kLargestId = 1 << 24;
+  std::string_view text_;
+  size_t position_ = 0;
+  Graph graph_;
+  std::unordered_map<int, Value*> values_;
+  std::vector<Value*> own_results_;
+};
+
+}  // namespace
+
+Graph parse(std::string_view text) { return Parser(text).parse(); }
+
+}  // namespace braze::graph

@@ -1,0 +1,264 @@
+#include <charconv>
+#include <cmath>
+
+#include "graph/graph.h"
+#include "graph/text.h"
+
+namespace braze::graph {
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  char buffer[40];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  std::string text(buffer, end);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (char c : text) {
+    switch (c) {
+      case '"':
+      case '\\':
+        result += '\\';
+        result += c;
+        break;
+      case '\n':
+        result += "\\n";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result + "\"";
+}
+
+std::string_view to_string(MemoryFormat format) {
+  switch (format) {
+    case MemoryFormat::kContiguous:
+      return "contiguous_format";
+    case MemoryFormat::kPreserve:
+      return "preserve_format";
+    case MemoryFormat::kChannelsLast:
+      return "channels_last";
+    case MemoryFormat::kChannelsLast3d:
+      return "channels_last_3d";
+  }
+  BRAZE_UNREACHABLE("memory format");
+}
+
+namespace {
+
+// A name that needs no quotes: letters, digits, '_' and '.', not beginning with a digit.
+bool is_plain_name(std::string_view name) {
+  if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
+  for (char c : name) {
+    if (!is_name_char(c)) return false;
+  }
+  return true;
+}
+
+class Printer {
+ public:
+  Printer(const Graph* graph, bool canonical, bool with_origins)
+      : graph_(graph), canonical_(canonical), with_origins_(with_origins) {
+    if (graph) {
+      numbers_.resize(graph->value_count(), -1);
+      for (const Input& input : graph->inputs()) first_use(input.value);
+      for (const auto& node : graph->nodes()) {
+        for (const Value* result : node->results()) {
+          if (result) first_use(result);
+        }
+      }
+    }
+  }
+
+  std::string graph() {
+    text_ = "graph(";
+    for (size_t i = 0; i < graph_->inputs().size(); ++i) {
+      if (i) text_ += ", ";
+      input(graph_->inputs()[i]);
+    }
+    text_ += ") {\n";
+    for (const auto& n : graph_->nodes()) {
+      const size_t begin = text_.size();
+      text_ += "  ";
+      node(*n);
+      if (with_origins_) origin(graph_->origin(n->origin()), text_.size() - begin);
+      text_ += '\n';
+    }
+    text_ += "  return";
+    for (size_t i = 0; i < graph_->outputs().size(); ++i) {
+      text_ += i ? ", " : " ";
+      value(graph_->outputs()[i]);
+    }
+    text_ += '\n';
+    for (const Mutation& mutation : graph_->mutations()) {
+      text_ += "  mutate ";
+      value(mutation.target);
+      text_ += " <- ";
+      value(mutation.source);
+      text_ += '\n';
+    }
+    text_ += "}\n";
+    return std::move(text_);
+  }
+
+  std::string single(const Node& n) {
+    node(n);
+    return std::move(text_);
+  }
+
+ private:
+  void first_use(const Value* v) {
+    numbers_[v->id()] = next_number_++;
+    if (v->storage() >= static_cast<int>(first_in_storage_.size()))
+      first_in_storage_.resize(v->storage() + 1);
+    if (!first_in_storage_[v->storage()]) first_in_storage_[v->storage()] = v;
+  }
+
+  void value(const Value* v) {
+    text_ += '%';
+    text_ += std::to_string(canonical_ ? numbers_[v->id()] : v->id());
+  }
+
+  void definition(const Value* v) {
+    text_ += ": ";
+    text_ += to_string(v->type());
+    const Value* first =
+        v->storage() < static_cast<int>(first_in_storage_.size()) ? first_in_storage_[v->storage()]
+                                                                  : v;
+    if (graph_ && first != v) {
+      text_ += " #";
+      value(first);
+    }
+  }
+
+  void input(const Input& in) {
+    value(in.value);
+    if (!canonical_ && !in.name.empty())
+      text_ += ' ' + (is_plain_name(in.name) ? in.name : quoted(in.name));
+    definition(in.value);
+    switch (in.kind) {
+      case InputKind::kUser:
+        break;
+      case InputKind::kParameter:
+        text_ += " parameter";
+        break;
+      case InputKind::kConstant:
+        text_ += " constant";
+        break;
+    }
+  }
+
+  void node(const Node& n) {
+    for (size_t i = 0; i < n.results().size(); ++i) {
+      if (i) text_ += ", ";
+      if (const Value* result = n.results()[i]) {
+        value(result);
+        definition(result);
+      } else {
+        text_ += '_';
+      }
+    }
+    if (!n.results().empty()) text_ += " = ";
+    text_ += n.op().name;
+    text_ += '(';
+    for (size_t i = 0; i < n.args().size(); ++i) {
+      if (i) text_ += ", ";
+      argument(n.args()[i]);
+    }
+    text_ += ')';
+  }
+
+  template <class T, class F>
+  void list(const char* prefix, const T& items, F&& print) {
+    text_ += prefix;
+    text_ += '[';
+    bool first = true;
+    for (const auto& item : items) {
+      if (!first) text_ += ", ";
+      first = false;
+      print(item);
+    }
+    text_ += ']';
+  }
+
+  void argument(const Argument& arg) {
+    struct Visitor {
+      Printer& p;
+      void operator()(None) { p.text_ += "None"; }
+      void operator()(Value* v) { p.value(v); }
+      void operator()(const std::vector<Value*>& vs) {
+        p.list(vs.empty() ? "tensors" : "", vs, [&](const Value* v) { p.value(v); });
+      }
+      void operator()(const OptionalRefs<Value*>& vs) {
+        p.list("?", vs.refs, [&](const std::optional<Value*>& v) {
+          if (v)
+            p.value(*v);
+          else
+            p.text_ += "None";
+        });
+      }
+      void operator()(sym::Int i) { p.text_ += sym::to_string(i); }
+      void operator()(double d) { p.text_ += number_text(d); }
+      void operator()(bool b) { p.text_ += b ? "true" : "false"; }
+      void operator()(std::complex<double> c) {
+        p.text_ += "complex(" + number_text(c.real()) + ", " + number_text(c.imag()) + ")";
+      }
+      void operator()(const std::string& s) { p.text_ += quoted(s); }
+      void operator()(const std::vector<sym::Int>& is) {
+        p.list("", is, [&](sym::Int i) { p.text_ += sym::to_string(i); });
+      }
+      void operator()(const std::vector<double>& ds) {
+        p.list(ds.empty() ? "floats" : "", ds, [&](double d) { p.text_ += number_text(d); });
+      }
+      void operator()(const std::vector<bool>& bs) {
+        p.list(bs.empty() ? "bools" : "", bs,
+               [&](bool b) { p.text_ += b ? "true" : "false"; });
+      }
+      void operator()(DType d) { p.text_ += to_string(d); }
+      void operator()(Device d) { p.text_ += to_string(d); }
+      void operator()(MemoryFormat f) { p.text_ += to_string(f); }
+      void operator()(Layout) { p.text_ += "strided"; }
+    };
+    std::visit(Visitor{*this}, arg);
+  }
+
+  void origin(const Origin* from, size_t width) {
+    if (!from) return;
+    std::string note;
+    auto part = [&](const std::string& text, const char* separator) {
+      if (!text.empty()) note += (note.empty() ? "" : separator) + text;
+    };
+    if (!from->file.empty()) part(from->file + ":" + std::to_string(from->line), "");
+    part(from->function, " ");
+    part(from->module_path, ", ");
+    part(from->call, ", ");
+    if (note.empty()) return;
+    constexpr size_t kColumn = 60;
+    text_.append(width < kColumn ? kColumn - width : 1, ' ');
+    text_ += "// " + note;
+  }
+
+  const Graph* graph_;
+  bool canonical_, with_origins_;
+  std::vector<int> numbers_;  // by value id: order of definition
+  int next_number_ = 0;
+  std::vector<const Value*> first_in_storage_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_string(const Graph& graph, bool with_origins) {
+  return Printer(&graph, false, with_origins).graph();
+}
+
+std::string to_string(const Node& node) { return Printer(nullptr, false, false).single(node); }
+
+std::string canonical(const Graph& graph) { return Printer(&graph, true, false).graph(); }
+
+}  // namespace braze::graph

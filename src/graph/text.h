@@ -1,0 +1,21 @@
+// Pieces of the text form that the printer and the parser share.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "graph/types.h"
+
+namespace braze::graph {
+
+// The shortest text that reads back as the same double; always with '.', 'e', "inf" or "nan".
+std::string number_text(double value);
+std::string quoted(std::string_view text);
+std::string_view to_string(MemoryFormat format);
+
+constexpr bool is_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.';
+}
+
+}  // namespace braze::graph

@@ -1,0 +1,145 @@
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/graph.h"
+
+namespace braze::graph {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph) : graph_(graph) {}
+
+  void run() {
+    for (const Input& input : graph_.inputs()) {
+      BRAZE_CHECK(input.value && !input.value->producer(), "input '", input.name,
+                  "' is the result of a node");
+      define(input.value, "input");
+      storages_.insert(input.value->storage());
+    }
+    for (const auto& node : graph_.nodes()) check_node(*node);
+    check_uses();
+    for (const Value* output : graph_.outputs()) check_defined(output, "a graph output");
+    check_mutations();
+  }
+
+ private:
+  void define(const Value* value, const std::string& where) {
+    BRAZE_CHECK(value->id() >= 0 && value->id() < graph_.value_count(), "value number of ", where);
+    BRAZE_CHECK(defined_.insert(value).second, "%", value->id(), " is defined twice, by ", where);
+    const TensorType& type = value->type();
+    BRAZE_CHECK(type.sizes.size() == type.strides.size(), "%", value->id(),
+                " has sizes and strides of different length, in ", where);
+    for (const sym::Int& size : type.sizes)
+      BRAZE_CHECK(!size.is_constant() || size.constant() >= 0, "%", value->id(),
+                  " has a negative size, in ", where);
+  }
+
+  void check_defined(const Value* value, const std::string& where) {
+    BRAZE_CHECK(value, "no value for ", where);
+    BRAZE_CHECK(defined_.contains(value), "a value is used before its definition or is not of this graph, by ", where);
+  }
+
+  void check_node(const Node& node) {
+    const std::string where = "'" + node.op().name + "'";
+    for (const Argument& argument : node.args()) {
+      for_each_value(argument, [&](const Value* value) {
+        BRAZE_CHECK(value && defined_.contains(value),
+                    "an operand is not of this graph or used before its definition, by ",
+                    value && graph_.owns(value) ? to_string(node) : where);
+        ++uses_[value][&node];
+      });
+    }
+    for (size_t i = 0; i < node.results().size(); ++i) {
+      const Value* result = node.results()[i];
+      if (!result) continue;
+      BRAZE_CHECK(result->producer() == &node && result->result_index() == static_cast<int>(i),
+                  "producer of %", result->id(), " is out of step, in ", where);
+      define(result, where);
+    }
+    check_effects(node);
+    for (const Value* result : node.results()) {
+      if (result) storages_.insert(result->storage());
+    }
+  }
+
+  void check_effects(const Node& node) {
+    const Effects& effects = node.op().effects;
+    for (int position : node.mutated_arguments()) {
+      bool tensors = false;
+      for_each_value(node.args()[position], [&](const Value*) { tensors = true; });
+      BRAZE_CHECK(tensors, "argument ", position, " is written to but is no tensor, in ",
+                  to_string(node));
+    }
+    for (size_t i = 0; i < node.results().size(); ++i) {
+      const Value* result = node.results()[i];
+      if (!result) continue;
+      const int position = effects.aliased_argument(static_cast<int>(i));
+      if (position < 0) {
+        BRAZE_CHECK(node.op().kind == OpKind::kUnknown || !storages_.contains(result->storage()),
+                    "%", result->id(), " is fresh but shares storage with an earlier value, in ",
+                    to_string(node));
+        continue;
+      }
+      // The schema of _unsafe_view promises a fresh tensor, what it gives is a view.
+      if (node.op().kind == OpKind::k_unsafe_view) continue;
+      BRAZE_CHECK(position < static_cast<int>(node.args().size()), "no argument ", position,
+                  " for the result to alias, in ", to_string(node));
+      bool aliases = false;
+      for_each_value(node.args()[position], [&](const Value* value) {
+        aliases = aliases || value->storage() == result->storage();
+      });
+      BRAZE_CHECK(aliases, "%", result->id(), " does not share the storage of argument ", position,
+                  ", in ", to_string(node));
+    }
+  }
+
+  void check_uses() {
+    for (const Value* value : defined_) {
+      std::unordered_map<const Node*, int>& expected = uses_[value];
+      for (const Node* user : value->users()) --expected[user];
+      for (auto& [node, count] : expected)
+        BRAZE_CHECK(count == 0, "uses of %", value->id(), " are out of step");
+    }
+  }
+
+  void check_mutations() {
+    std::unordered_set<int> targets;
+    for (const Mutation& mutation : graph_.mutations()) {
+      check_defined(mutation.target, "a mutation's target");
+      check_defined(mutation.source, "a mutation's source");
+      const Value& target = *mutation.target;
+      bool is_input = false;
+      for (const Input& input : graph_.inputs()) is_input = is_input || input.value == &target;
+      BRAZE_CHECK(is_input, "mutated value %", target.id(), " is no input");
+      BRAZE_CHECK(targets.insert(target.storage()).second, "input %", target.id(),
+                  " is mutated twice");
+      BRAZE_CHECK(target.type().sizes == mutation.source->type().sizes &&
+                      target.type().dtype == mutation.source->type().dtype,
+                  "input %", target.id(), " is mutated by a value of another type, %",
+                  mutation.source->id(), ": ", to_string(mutation.source->type()));
+    }
+    for (const Mutation& mutation : graph_.mutations())
+      BRAZE_CHECK(!targets.contains(mutation.source->storage()), "input %",
+                  mutation.target->id(), " is mutated from %", mutation.source->id(),
+                  ", which shares memory with a mutated input");
+  }
+
+  const Graph& graph_;
+  std::unordered_set<const Value*> defined_;
+  std::unordered_set<int> storages_;
+  std::unordered_map<const Value*, std::unordered_map<const Node*, int>> uses_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph) { Verifier(graph).run(); }
+
+void verify_functional(const Graph& graph) {
+  verify(graph);
+  for (const auto& node : graph.nodes())
+    BRAZE_CHECK(node->mutated_arguments().empty(), "a node mutates in a functional graph: ",
+                to_string(*node));
+}
+
+}  // namespace braze::graph

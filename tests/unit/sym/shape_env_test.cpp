@@ -1,0 +1,84 @@
+#include "sym/shape_env.h"
+
+#include <gtest/gtest.h>
+
+namespace braze::sym {
+namespace {
+
+std::vector<std::string> texts(const ShapeEnv& env) {
+  std::vector<std::string> all;
+  for (const ShapeEnv::Guard& guard : env.guards()) all.push_back(guard.text);
+  return all;
+}
+
+bool holds(const ShapeEnv& env, std::vector<int64_t> values) { return env.holds(values); }
+
+TEST(ShapeEnv, SpecialisedSymbolIsItsConstant) {
+  ShapeEnv env;
+  EXPECT_EQ(env.symbol("s0", 128, true), Int(128));
+  EXPECT_EQ(texts(env), std::vector<std::string>{"s0 == 128"});
+  EXPECT_TRUE(holds(env, {128}));
+  EXPECT_FALSE(holds(env, {127}));
+}
+
+TEST(ShapeEnv, ZeroAndOneAreSpecialised) {
+  ShapeEnv env;
+  EXPECT_EQ(env.symbol("s0", 1, false), Int(1));
+  EXPECT_EQ(env.symbol("s1", 0, false), Int(0));
+  const Int s2 = env.symbol("s2", 7, false);
+  EXPECT_FALSE(s2.is_constant());
+  EXPECT_EQ(env.symbol_count(), 3);
+  EXPECT_EQ(texts(env), (std::vector<std::string>{"s0 == 1", "s1 == 0", "s2 >= 2"}));
+}
+
+TEST(ShapeEnv, DecidedQuestionsNeedNoGuard) {
+  ShapeEnv env;
+  const Int s0 = env.symbol("s0", 8, false);
+  EXPECT_FALSE(env.guard_eq(s0, 1));
+  EXPECT_TRUE(env.guard_lt(0, s0));
+  EXPECT_TRUE(env.guard_eq(s0 + 1, 1 + s0));
+  EXPECT_EQ(env.guards().size(), 1u);  // s0 >= 2
+}
+
+TEST(ShapeEnv, HintsDecideAndAreGuarded) {
+  ShapeEnv env;
+  const Int a = env.symbol("s0", 8, false), b = env.symbol("s1", 8, false);
+  EXPECT_TRUE(env.guard_eq(a, b));
+  EXPECT_TRUE(env.guard_lt(a, 10));
+  EXPECT_FALSE(env.guard_lt(5, 4 + a - a));
+  EXPECT_FALSE(env.guard_lt(a, 4));
+  EXPECT_EQ(texts(env), (std::vector<std::string>{"s0 >= 2", "s1 >= 2", "s0 == s1", "s0 < 10",
+                                                  "s0 >= 4"}));
+  EXPECT_TRUE(env.guard_eq(a, b));   // known
+  EXPECT_TRUE(env.guard_lt(a, 12));  // implied
+  EXPECT_EQ(env.guards().size(), 5u);
+  EXPECT_TRUE(holds(env, {4, 4}));
+  EXPECT_FALSE(holds(env, {4, 5}));
+  EXPECT_FALSE(holds(env, {10, 10}));
+  EXPECT_FALSE(holds(env, {3, 3}));
+}
+
+TEST(ShapeEnv, ConstantOnTheLeftIsTurnedRound) {
+  ShapeEnv env;
+  const Int s0 = env.symbol("s0", 8, false);
+  EXPECT_TRUE(env.guard_lt(3, s0));
+  EXPECT_EQ(env.guards().back().text, "s0 > 3");
+}
+
+TEST(ShapeEnv, GuardIntSpecialises) {
+  ShapeEnv env;
+  const Int s0 = env.symbol("s0", 8, false);
+  EXPECT_EQ(env.guard_int(s0 * 2), 16);
+  EXPECT_EQ(env.guards().back().text, "2*s0 == 16");
+  EXPECT_TRUE(env.guard_eq(s0 * 2, 16));
+  EXPECT_EQ(env.guards().size(), 2u);
+}
+
+TEST(ShapeEnv, TwoEnvironmentsDoNotMix) {
+  ShapeEnv first, second;
+  const Int a = first.symbol("a", 3, false), b = second.symbol("b", 3, false);
+  EXPECT_THROW(a + b, InternalError);
+}
+
+}  // namespace
+}  // namespace braze::sym
