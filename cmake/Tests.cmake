@@ -3,8 +3,8 @@ find_package(GTest QUIET)
 if(NOT GTest_FOUND)
   include(FetchContent)
   FetchContent_Declare(googletest URL https://github.com/google/googletest/archive/refs/tags/v1.14.0.tar.gz)
+  set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
   FetchContent_MakeAvailable(googletest)
-  add_library(GTest::gtest_main ALIAS gtest_main)
 endif()
 include(GoogleTest)
 
@@ -22,7 +22,7 @@ foreach(folder base sym graph passes loop schedule codegen toolchain plan compil
 endforeach()
 
 # What touches CPython's internals, without PyTorch: programs that embed an interpreter.
-file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/cpython/*_test.cpp)
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/cpython/*.cpp)
 if(sources)
   find_package(Python 3.11 COMPONENTS Interpreter Development.Embed REQUIRED)
   add_executable(braze_cpython_test ${sources})
@@ -32,7 +32,7 @@ endif()
 
 # What needs PyTorch: programs that embed an interpreter where the folder's main.cpp starts one.
 if(BRAZE_EXTENSION)
-  foreach(folder trace runtime guard capture)
+  foreach(folder trace runtime guard capture dispatch)
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*.cpp)
     if(sources)
       find_package(Python 3.11 COMPONENTS Interpreter Development.Embed REQUIRED)

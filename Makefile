@@ -1,0 +1,75 @@
+# Each target works alone in a fresh clone with Python 3.11 to 3.13 and a C++20 compiler; everything
+# else comes into .venv. Choose the interpreter with `make PYTHON=/path/to/python ...`.
+
+PYTHON ?= $(shell sh tools/find_python.sh)
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+RUN := $(BIN)/python
+# scikit-build-core names it by the wheel's tag.
+BUILD = $(firstword $(wildcard build/$(shell $(RUN) -c "import sys; print('cp%d%d' % sys.version_info[:2])")-*))
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CPP_SOURCES = $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'tests/unit/*.cpp' 'tests/unit/*.h')
+INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python -type f -not -name '*.py' -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
+
+export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+export PATH := $(BIN):$(PATH)
+
+.PHONY: help build demo test test-cpp test-python bench format lint check clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make build    the extension, installed in editable form into .venv"
+	@echo "make demo     four models, eager against Braze"
+	@echo "make test     C++ and Python tests, ruff, the checks of the house"
+	@echo "make bench    docs/benchmarks.md anew (half an hour)"
+	@echo "make format   clang-format and ruff"
+	@echo "make lint     formatting, ruff, the checks of the house, clang-tidy on the core"
+
+$(VENV)/.requirements: requirements-dev.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 to 3.13 with headers found; name one: make PYTHON=..." >&2; exit 1; }
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.requirements $(INSTALLED_FROM)
+	$(RUN) -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+build: $(VENV)/.installed
+
+demo: build
+	$(RUN) examples/demo.py
+
+test: test-cpp check
+	$(BIN)/ruff check .
+	$(RUN) -m pytest tests/python -q
+
+# The same build folder as the extension's: what both need is compiled once.
+test-cpp: build
+	sh tools/install_gtest.sh
+	$(BIN)/cmake -B $(BUILD) -DBRAZE_TESTS=ON > $(BUILD)/configure.log || { cat $(BUILD)/configure.log; exit 1; }
+	$(BIN)/cmake --build $(BUILD)
+	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --progress
+
+test-python: build
+	$(RUN) -m pytest tests/python -q
+
+bench: build
+	$(RUN) -m bench models overhead compile_time --markdown docs/benchmarks.md
+
+check: $(VENV)/.requirements
+	$(RUN) tools/check_house.py
+
+format: $(VENV)/.requirements
+	$(BIN)/clang-format -i $(CPP_SOURCES)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix-only --quiet .
+
+lint: check build
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(CPP_SOURCES)
+	$(RUN) tools/tidy.py $(BUILD)
+
+clean:
+	rm -rf build $(VENV)
