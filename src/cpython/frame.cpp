@@ -171,6 +171,17 @@ PyFunctionObject* function_of(PyObject* callable) {
   return reinterpret_cast<PyFunctionObject*>(callable);
 }
 
+// What every new function starts with (not exported by 3.13).
+vectorcallfunc plain_vectorcall(PyFunctionObject* like) {
+  static const vectorcallfunc plain = [&] {
+    const SavedException pending;
+    const Ref fresh = Ref::steal(PyFunction_New(like->func_code, like->func_globals));
+    BRAZE_CHECK(fresh, "out of memory");
+    return reinterpret_cast<PyFunctionObject*>(fresh.get())->vectorcall;
+  }();
+  return plain;
+}
+
 void check_state(const PyCodeObject* code, const FrameState& state) {
   BRAZE_CHECK(static_cast<int>(state.locals.size()) == code->co_nlocalsplus, state.locals.size(),
               " locals for ", code->co_nlocalsplus, " slots");
@@ -215,7 +226,7 @@ PyObject* call_from(PyObject* function, PyObject* const* args, size_t nargsf, Py
   constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
   BRAZE_CHECK((code->co_flags & kGenerators) == 0, "a generator's frame starts with its object");
   // Another call protocol would run the function from its beginning.
-  BRAZE_CHECK(target->vectorcall == _PyFunction_Vectorcall, "the function's call is replaced");
+  BRAZE_CHECK(target->vectorcall == internal::plain_vectorcall(target), "the function's call is replaced");
   internal::check_state(code, state);
   SavedException exception;
   internal::OneShot shot{PyThreadState_Get(), code, std::move(state), &exception};

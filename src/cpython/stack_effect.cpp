@@ -45,11 +45,15 @@ class DepthWalk {
     const int depth = depths_[index];
     if (const ExceptionHandler* handler = code_.handler(index))
       reach(handler->target, handler->depth + handler->push_lasti + 1);
-    if (instruction.target >= 0) reach(instruction.target, depth + stack_effect(instruction, true));
+    if (instruction.target >= 0)
+      reach(instruction.target, depth + stack_effect(instruction, true));
     switch (instruction.op) {
-      case Opcode::kJump:
       case Opcode::kReturnValue:
       case Opcode::kReturnConst:
+        BRAZE_CHECK(depth + (instruction.op == Opcode::kReturnConst) == 1, "returns from depth ",
+                    depth, " in ", name(), " at instruction ", index);
+        return;
+      case Opcode::kJump:
       case Opcode::kRaiseVarargs:
       case Opcode::kReraise:
         return;
