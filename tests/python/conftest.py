@@ -1,0 +1,20 @@
+import os
+import sys
+import tempfile
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+# Tests neither use nor fill the user's cache.
+os.environ.setdefault("BRAZE_CACHE_DIR", tempfile.mkdtemp(prefix="braze-test-cache-"))
+sys.path.insert(0, os.path.dirname(__file__))
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _inference():
+    """Tests run without gradients, as the compiled code of this version does."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
