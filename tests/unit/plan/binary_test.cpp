@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include "base/hash.h"
+#include "plan/helpers.h"
+
+namespace braze::plan {
+namespace {
+
+void expect_damaged(std::string_view bytes, const std::string& message) {
+  try {
+    deserialize(bytes);
+    ADD_FAILURE() << "accepted, but: " << message;
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+  }
+}
+
+TEST(PlanBinary, RoundTrip) {
+  Plan plan = small_plan();
+  std::string bytes = serialize(plan);
+  EXPECT_EQ(to_string(deserialize(bytes)), to_string(plan));
+  EXPECT_EQ(serialize(deserialize(bytes)), bytes);
+}
+
+TEST(PlanBinary, RandomPlansRoundTrip) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    Plan plan = RandomPlan(seed).make();
+    ASSERT_NO_THROW(verify(plan)) << "seed " << seed << "\n" << to_string(plan);
+    std::string bytes = serialize(plan);
+    Plan again = deserialize(bytes);
+    ASSERT_EQ(serialize(again), bytes) << "seed " << seed;
+    ASSERT_EQ(to_string(again), to_string(plan)) << "seed " << seed;
+  }
+}
+
+TEST(PlanBinary, RefusesWhatIsDamaged) {
+  std::string bytes = serialize(small_plan());
+  expect_damaged("", "it is too short");
+  expect_damaged(std::string(100, 'x'), "it is not a plan");
+  std::string other = bytes;
+  other[8] ^= 1;
+  expect_damaged(other, "another version of Braze");
+  other = bytes;
+  other[60] ^= 1;
+  expect_damaged(other, "its checksum does not match");
+  expect_damaged(std::string_view(bytes).substr(0, bytes.size() - 1), "checksum");
+}
+
+std::string with_new_checksum(std::string bytes) {
+  bytes.resize(bytes.size() - 32);
+  return bytes + content_hash(bytes);
+}
+
+TEST(PlanBinary, RandomDamageIsAnErrorEvenWithAGoodChecksum) {
+  std::mt19937 random(7);
+  int refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string bytes = serialize(RandomPlan(round % 50).make());
+    for (int flips = static_cast<int>(random() % 3) + 1; flips > 0; --flips) {
+      bytes[16 + random() % (bytes.size() - 48)] = static_cast<char>(random());
+    }
+    if (round % 3 == 0) bytes.erase(16 + random() % (bytes.size() - 48), random() % 9);
+    try {
+      deserialize(with_new_checksum(bytes));  // may be another valid plan
+    } catch (const UserError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 500);
+}
+
+TEST(PlanBinary, StaleBytesAtTheEnd) {
+  std::string bytes = serialize(small_plan());
+  bytes.insert(bytes.size() - 32, "x");
+  expect_damaged(with_new_checksum(bytes), "bytes are left over");
+}
+
+}  // namespace
+}  // namespace braze::plan

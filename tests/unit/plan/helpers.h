@@ -1,0 +1,168 @@
+// Plans for tests: small valid ones by hand, and random ones.
+#pragma once
+
+#include <random>
+
+#include "plan/plan.h"
+
+namespace braze::plan {
+
+inline graph::TensorType tensor(sym::Dims sizes, graph::DType dtype = graph::DType::kFloat32) {
+  graph::TensorType type;
+  type.dtype = dtype;
+  type.strides = sym::contiguous_strides(sizes);
+  type.sizes = std::move(sizes);
+  return type;
+}
+
+// s0, s1: inputs f32[4, 8]; s2: arena; s3: extern; s4: output; s5: view of s2; s6: view of s4.
+//   fused_add(s0, s1, s2); s3 = aten.mm(s5, s1); free after; fused_mul(s3, s2, s4)
+inline Plan small_plan() {
+  Plan plan;
+  graph::TensorType type = tensor({4, 8});
+  plan.input_count = 2;
+  plan.arena_bytes = 256;
+  plan.slots = {
+      {.kind = SlotKind::kInput, .type = type},
+      {.kind = SlotKind::kInput, .type = type},
+      {.kind = SlotKind::kArena, .type = type, .byte_offset = 64, .bytes = 128},
+      {.kind = SlotKind::kExtern, .type = type},
+      {.kind = SlotKind::kOutput, .type = type, .bytes = 128},
+      {.kind = SlotKind::kView, .type = tensor({2, 8}), .byte_offset = 64, .base = 2},
+      {.kind = SlotKind::kView, .type = tensor({8}), .byte_offset = 32, .base = 4},
+  };
+  plan.kernels = {{.name = "fused_add", .written = {false, false, true}},
+                  {.name = "fused_mul", .written = {false, false, true}}};
+  plan.source = "// kernels";
+  plan.origins = {{.file = "model.py", .line = 12, .function = "forward", .call = "torch.add"}};
+  plan.steps = {
+      KernelStep{.kernel = 0, .args = {0, 1, 2}, .extent = 4, .grain = 2, .origin = 0},
+      ExternStep{.op = "aten.mm", .args = {SlotId{5}, SlotId{1}}, .results = {3}},
+      KernelStep{.kernel = 1, .args = {3, 2, 4}, .extent = 4},
+      FreeStep{.slot = 3},
+      CopyStep{.target = 0, .source = 4},
+  };
+  plan.outputs = {4, 6};
+  return plan;
+}
+
+class RandomPlan {
+ public:
+  explicit RandomPlan(uint32_t seed) : random_(seed) {}
+
+  // Valid: every step uses what is defined; every argument alternative occurs.
+  Plan make() {
+    Plan plan;
+    plan.input_count = below(3) + 1;
+    for (int i = 0; i < plan.input_count; ++i) {
+      plan.slots.push_back({.kind = SlotKind::kInput, .type = type()});
+    }
+    for (int i = below(3); i > 0; --i) {
+      plan.origins.push_back({.file = word(), .line = below(100), .function = word()});
+    }
+    int kernels = below(3);
+    for (int i = 0; i < kernels; ++i) {
+      plan.kernels.push_back({.name = word(), .written = {false, true}});
+      plan.source += word() + "\n";
+    }
+    for (int i = below(8); i > 0; --i) add_step(plan);
+    for (int i = below(3); i > 0; --i) {
+      SlotId slot = below(static_cast<int>(plan.slots.size()));
+      if (plan.slots[root_of(plan, slot)].kind != SlotKind::kArena) plan.outputs.push_back(slot);
+    }
+    return plan;
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
+  std::string word() {
+    std::string text;
+    for (int i = below(6) + 1; i > 0; --i) text.push_back(static_cast<char>(below(256)));
+    return text;
+  }
+  graph::TensorType type() {
+    sym::Dims sizes;
+    for (int i = below(4); i > 0; --i) sizes.push_back(below(5));
+    return tensor(std::move(sizes), static_cast<graph::DType>(below(12)));
+  }
+  graph::OriginId origin(const Plan& plan) {
+    return below(static_cast<int>(plan.origins.size()) + 1) - 1;
+  }
+  SlotId any(const Plan& plan) { return below(static_cast<int>(plan.slots.size())); }
+
+  Argument argument(const Plan& plan) {
+    switch (below(16)) {
+      case 0:
+        return graph::None{};
+      case 1:
+        return any(plan);
+      case 2:
+        return std::vector<SlotId>{any(plan), any(plan)};
+      case 3:
+        return graph::OptionalRefs<SlotId>{{std::nullopt, any(plan)}};
+      case 4:
+        return sym::Int(int64_t{-1} * below(1000));
+      case 5:
+        return below(7) / 3.0;
+      case 6:
+        return below(2) == 1;
+      case 7:
+        return std::complex<double>(below(5), -0.0);
+      case 8:
+        return word();
+      case 9:
+        return std::vector<sym::Int>{below(5), below(9)};
+      case 10:
+        return std::vector<double>{0.1, -1e300};
+      case 11:
+        return std::vector<bool>{true, below(2) == 1};
+      case 12:
+        return static_cast<graph::DType>(below(12));
+      case 13:
+        return graph::Device{graph::Device::Type::kCUDA, static_cast<int8_t>(below(8))};
+      case 14:
+        return static_cast<graph::MemoryFormat>(below(4));
+      default:
+        return graph::Layout::kStrided;
+    }
+  }
+
+  SlotId add_slot(Plan& plan) {
+    Slot slot{.kind = SlotKind::kExtern, .type = type()};
+    int choice = below(3);
+    if (choice > 0) {
+      slot.kind = choice == 1 ? SlotKind::kArena : SlotKind::kOutput;
+      slot.bytes = extent_bytes(slot.type);
+    }
+    if (slot.kind == SlotKind::kArena) {
+      slot.byte_offset = plan.arena_bytes;
+      plan.arena_bytes += (slot.bytes + 63) / 64 * 64;
+    }
+    plan.slots.push_back(slot);
+    return static_cast<SlotId>(plan.slots.size()) - 1;
+  }
+
+  void add_step(Plan& plan) {
+    if (!plan.kernels.empty() && below(2) == 0) {
+      SlotId read = any(plan);
+      SlotId written = add_slot(plan);
+      if (plan.slots[written].kind == SlotKind::kExtern)
+        plan.slots[written].kind = SlotKind::kOutput;
+      plan.slots[written].bytes = extent_bytes(plan.slots[written].type);
+      plan.steps.push_back(KernelStep{.kernel = below(static_cast<int>(plan.kernels.size())),
+                                      .args = {read, written},
+                                      .extent = below(100),
+                                      .grain = below(9) + 1,
+                                      .origin = origin(plan)});
+      return;
+    }
+    ExternStep step{.op = "aten.test_" + std::to_string(below(5)), .origin = origin(plan)};
+    for (int i = below(5); i > 0; --i) step.args.push_back(argument(plan));
+    step.results = {-1, add_slot(plan)};
+    plan.steps.push_back(std::move(step));
+  }
+
+  std::mt19937 random_;
+};
+
+}  // namespace braze::plan

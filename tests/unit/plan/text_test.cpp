@@ -1,0 +1,45 @@
+#include <gtest/gtest.h>
+
+#include "plan/helpers.h"
+
+namespace braze::plan {
+namespace {
+
+TEST(PlanText, SmallPlan) {
+  EXPECT_EQ(
+      to_string(small_plan()),
+      "plan(s0: f32[4, 8], s1: f32[4, 8]) arena 256 bytes {\n"
+      "  s2: arena[64, 192) f32[4, 8]\n"
+      "  s3: extern f32[4, 8]\n"
+      "  s4: output f32[4, 8]\n"
+      "  s5: view(s2 + 64) f32[2, 8]\n"
+      "  s6: view(s4 + 32) f32[8]\n"
+      "  kernel fused_add(s0, s1, s2) extent 4 grain 2      // model.py:12 forward, torch.add\n"
+      "  s3 = aten.mm(s5, s1)\n"
+      "  kernel fused_mul(s3, s2, s4) extent 4 grain 1\n"
+      "  free s3\n"
+      "  copy s0 <- s4\n"
+      "  return s4, s6\n"
+      "}\n");
+}
+
+TEST(PlanText, Arguments) {
+  Plan plan = small_plan();
+  plan.steps = {ExternStep{
+      .op = "aten.test",
+      .args = {graph::None{}, std::vector<SlotId>{0, 1},
+               graph::OptionalRefs<SlotId>{{std::nullopt, 1}}, sym::Int(-3), 0.5, true,
+               std::complex<double>(1, 2), std::string("tanh"), std::vector<sym::Int>{1, 2},
+               std::vector<double>{0.25}, std::vector<bool>{true, false}, graph::DType::kInt64,
+               graph::Device{}, graph::MemoryFormat::kChannelsLast, graph::Layout::kStrided},
+      .results = {-1, 3}}};
+  EXPECT_NE(
+      to_string(plan).find("_, s3 = aten.test(none, [s0, s1], [none, s1], -3, 0.5, true, (1, 2), "
+                           "\"tanh\", [1, 2], [0.25], [true, false], i64, cpu, channels_last, "
+                           "strided)"),
+      std::string::npos)
+      << to_string(plan);
+}
+
+}  // namespace
+}  // namespace braze::plan
