@@ -227,7 +227,8 @@ void fields(A& a, Is<Kernel> auto& x) {
 }
 template <class A>
 void fields(A& a, Is<Plan> auto& x) {
-  a(x.slots, x.input_count, x.arena_bytes, x.steps, x.outputs, x.kernels, x.source, x.origins);
+  a(x.slots, x.input_count, x.arena_bytes, x.steps, x.outputs, x.kernels, x.source,
+    x.compiler_flags, x.origins);
 }
 
 std::string header() {

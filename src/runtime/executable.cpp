@@ -59,6 +59,7 @@ struct Executable::Impl {
   std::vector<SlotId> extern_inputs;   // inputs that steps need as tensors
   std::vector<SlotId> output_slots;    // kOutput, allocated on each call
   std::vector<SlotId> input_views;     // kView of something that only exists during a call
+  std::vector<std::vector<SlotId>> views_of;  // by slot: those of input_views with that root
   std::vector<uint8_t> survives;       // by slot: prepared once for all calls of a context
   std::vector<uint8_t> written;        // by input: some step writes to it
   bool has_externs = false;
@@ -83,10 +84,8 @@ struct Executable::Impl {
   void run_kernel(const PreparedKernel& kernel, Context& context);
   void run_copy(const PreparedCopy& copy, Context& context);
   void bind_view(SlotId slot, Context& context);
-  SlotId root_of(SlotId slot) const {
-    while (plan.slots[slot].kind == SlotKind::kView) slot = plan.slots[slot].base;
-    return slot;
-  }
+  at::Tensor make_output(SlotId slot, const Context& context) const;
+  SlotId root_of(SlotId slot) const { return plan::root_of(plan, slot); }
 };
 
 Executable::Impl::Context::Context(Impl& impl)
@@ -125,6 +124,8 @@ void Executable::Impl::prepare() {
     if (slot.kind == SlotKind::kOutput) output_slots.push_back(static_cast<SlotId>(i));
     if (slot.kind == SlotKind::kView && !survives[i]) input_views.push_back(static_cast<SlotId>(i));
   }
+  views_of.resize(plan.slots.size());
+  for (SlotId view : input_views) views_of[root_of(view)].push_back(view);
   if (!plan.kernels.empty())
     library = toolchain::build(plan.source, plan.compiler_flags);
   std::vector<KernelFunction> functions;
@@ -165,7 +166,8 @@ void Executable::Impl::prepare() {
   }
   for (SlotId slot : plan.outputs) {
     BRAZE_CHECK(plan.slots[root_of(slot)].kind != SlotKind::kArena, "output ", slot, " in the arena");
-    used[root_of(slot)] = 1;
+    while (plan.slots[slot].base >= 0) slot = plan.slots[slot].base;
+    used[slot] = 1;
   }
   for (SlotId slot = 0; slot < plan.input_count; ++slot)
     if (used[slot] && !survives[slot]) extern_inputs.push_back(slot);
@@ -267,33 +269,41 @@ void Executable::Impl::run(Context& context, std::span<c10::TensorImpl* const> i
             const at::Tensor& tensor = context.tensors[result];
             context.pointers[result] =
                 tensor.defined() ? tensor.unsafeGetTensorImpl()->mutable_data() : nullptr;
-            for (SlotId view : input_views)
-              if (root_of(view) == result) bind_view(view, context);
+            for (SlotId view : views_of[result]) bind_view(view, context);
           }
       } else if (auto* copy = std::get_if<PreparedCopy>(&step)) {
         run_copy(*copy, context);
       } else {
-        context.tensors[std::get<plan::FreeStep>(step).slot].reset();
+        SlotId freed = std::get<plan::FreeStep>(step).slot;
+        context.tensors[freed].reset();
+        for (SlotId view : views_of[freed]) context.tensors[view].reset();
       }
     }
   }
   if (check) checked = true;
-  for (SlotId slot : plan.outputs) {
-    SlotId root = root_of(slot);
-    if (root == slot || plan.slots[root].kind == SlotKind::kArena) {
-      outputs.push_back(context.tensors[slot]);
-      continue;
-    }
-    // A view of an input or of another output is made above autograd's keys, so that it knows its
-    // base and shares its version counter, as eager's does.
-    const at::Tensor& base = context.tensors[root];
-    const Geometry& shape = geometry[slot];
-    int64_t bytes = static_cast<char*>(context.pointers[slot]) -
-                    static_cast<char*>(context.pointers[root]);
-    outputs.push_back(at::_ops::as_strided::call(
-        base, c10::fromIntArrayRefSlow(shape.sizes), c10::fromIntArrayRefSlow(shape.strides),
-        base.storage_offset() + bytes / graph::size_of(plan.slots[slot].type.dtype)));
+  for (SlotId slot : plan.outputs) outputs.push_back(make_output(slot, context));
+}
+
+at::Tensor Executable::Impl::make_output(SlotId slot, const Context& context) const {
+  SlotId base = slot;
+  while (plan.slots[base].base >= 0) base = plan.slots[base].base;
+  if (base == slot) return context.tensors[slot];
+  // A view of an input or of another output is made above autograd's keys, so that it knows its
+  // base and shares its version counter, as eager's does.
+  const at::Tensor& origin = context.tensors[base];
+  if (plan.slots[slot].kind == SlotKind::kExtern) {
+    const at::Tensor& view = context.tensors[slot];
+    if (!origin.defined() || view.dtype() != origin.dtype()) return view;
+    return at::_ops::as_strided::call(origin, view.sym_sizes(), view.sym_strides(),
+                                      view.sym_storage_offset());
   }
+  const Geometry& shape = geometry[slot];
+  if (shape.dtype != origin.scalar_type()) return context.tensors[slot];
+  int64_t bytes =
+      static_cast<char*>(context.pointers[slot]) - static_cast<char*>(context.pointers[base]);
+  return at::_ops::as_strided::call(
+      origin, c10::fromIntArrayRefSlow(shape.sizes), c10::fromIntArrayRefSlow(shape.strides),
+      origin.storage_offset() + bytes / graph::size_of(plan.slots[slot].type.dtype));
 }
 
 Executable::Executable(plan::Plan plan, std::vector<at::Tensor> constants, std::string tag)
