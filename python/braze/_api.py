@@ -1,7 +1,6 @@
 """`braze.compile` and its companions."""
 
 import functools
-import os
 import types
 import weakref
 
@@ -64,13 +63,9 @@ def compile(
             disable=disable,
             recompile_limit=recompile_limit,
         )
-    if disable or _disabled_by_environment():
+    if disable or _C.options()["disable"]:
         return model
     return _compile(model, settings)
-
-
-def _disabled_by_environment():
-    return os.environ.get("BRAZE_DISABLE", "0") not in ("", "0")
 
 
 def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit):
@@ -100,7 +95,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
     if recompile_limit is None:
         recompile_limit = limit
     if recompile_limit is None:
-        recompile_limit = int(os.environ.get("BRAZE_RECOMPILE_LIMIT") or 8)
+        recompile_limit = _C.options()["recompile_limit"]
     if not isinstance(recompile_limit, int) or recompile_limit < 1:
         raise ValueError(f"recompile_limit must be a positive integer, not {recompile_limit!r}")
     return {"fullgraph": fullgraph, "backend": backend, "recompile_limit": recompile_limit}

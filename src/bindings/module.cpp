@@ -18,6 +18,13 @@ PYBIND11_MODULE(_C, module) {
   if (!braze::capture::initialize(module.ptr())) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();
 
+  module.def("options", [] {
+    py::dict out;
+#define X(member, env, type, value, help) out[#member] = braze::options().member;
+    BRAZE_OPTIONS(X)
+#undef X
+    return out;
+  }, "The settings taken from the environment.");
   module.def("reload_options", &braze::reload_options, "Reads the BRAZE_* environment again.");
   module.def("host_compiler", []() -> py::object {
     const auto& compiler = braze::toolchain::host_compiler();
