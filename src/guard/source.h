@@ -11,24 +11,27 @@
 namespace braze::guard {
 
 // id, text, what `key` is
-#define BRAZE_SOURCES(X)                                                                        \
-  X(Argument, "argument")   /* bound parameter, key: int index; no base */                      \
-  X(Function, "function")   /* the compiled function object itself; no base, no key */          \
-  X(Pinned, "pinned")       /* key: an object held by the source (a module, a class); no base */ \
-  X(Builtins, "builtins")   /* the builtins dict of the compiled function */                    \
-  X(Global, "global")       /* base: function (a Python function object); key: name in its globals */ \
-  X(Builtin, "builtin")     /* base: function; key: name in its builtins */                     \
-  X(Cell, "cell")           /* base: function; key: int index of the closure cell: its contents */ \
-  X(CellObject, "cell object") /* base: function; key: int index: the cell itself */            \
-  X(Default, "default")     /* base: function; key: int index into __defaults__ */              \
-  X(KwDefault, "kwdefault") /* base: function; key: name in __kwdefaults__ */                   \
-  X(Code, "code")           /* base: function: its __code__ */                                  \
-  X(Attribute, "attribute") /* base: any; key: name: instance __dict__ entry, module attribute, or C data descriptor */ \
-  X(TypeAttribute, "type attribute") /* base: a type; key: name: what the look-up along the MRO finds, unbound */ \
-  X(Type, "type")           /* base: any: its type */                                           \
-  X(InstanceDict, "dict")   /* base: any: its __dict__ */                                       \
-  X(Item, "item")           /* base: dict, list, tuple or deque; key: the key or int index */   \
-  X(Native, "native")       /* result of a C function that depends on nothing else: key: the callable; re-called to check */
+#define BRAZE_SOURCES(X)                                                                           \
+  X(Argument, "argument") /* bound parameter, key: int index; no base */                           \
+  X(Function, "function") /* the compiled function object itself; no base, no key */               \
+  X(Pinned, "pinned")     /* key: an object held by the source (a module, a class); no base */     \
+  X(Builtins, "builtins") /* the builtins dict of the compiled function */                         \
+  X(Global, "global")   /* base: function (a Python function object); key: name in its globals */  \
+  X(Builtin, "builtin") /* base: function; key: name in its builtins */                            \
+  X(Cell, "cell")       /* base: function; key: int index of the closure cell: its contents */     \
+  X(CellObject, "cell object") /* base: function; key: int index: the cell itself */               \
+  X(Default, "default")        /* base: function; key: int index into __defaults__ */              \
+  X(KwDefault, "kwdefault")    /* base: function; key: name in __kwdefaults__ */                   \
+  X(Code, "code")              /* base: function: its __code__ */                                  \
+  X(Attribute, "attribute") /* base: any; key: name: instance __dict__ entry, module attribute, or \
+                               C data descriptor */                                                \
+  X(TypeAttribute,                                                                                 \
+    "type attribute") /* base: a type; key: name: what the look-up along the MRO finds, unbound */ \
+  X(Type, "type")     /* base: any: its type */                                                    \
+  X(InstanceDict, "dict") /* base: any: its __dict__ */                                            \
+  X(Item, "item")         /* base: dict, list, tuple or deque; key: the key or int index */        \
+  X(Native, "native") /* result of a C function that depends on nothing else: key: the callable;   \
+                         re-called to check */
 
 enum class SourceKind : uint8_t {
 #define X(id, text) k##id,
@@ -57,8 +60,10 @@ class SourceArena {
 };
 
 // As a person would write it: "self.encoder.layers[3].weight", "torch.nn.functional", "x".
-// `parameter_names`: names of the bound parameters, may be null (then "argument 0").
-std::string to_string(const Source* source, PyObject* parameter_names = nullptr);
+// `parameter_names`: tuple of the bound parameters' names, may be null (then "argument 0").
+// `function`: the compiled function, for the names of closure variables; may be null.
+std::string to_string(const Source* source, PyObject* parameter_names = nullptr,
+                      PyObject* function = nullptr);
 
 // Reads the value again. A new reference; empty, with no exception pending, when it is absent.
 // `args` are the bound parameters, `function` the compiled function.

@@ -1,0 +1,40 @@
+// Reading Python objects without running Python code: types, instance dicts, cells, functions.
+// Nothing here leaves an exception pending or disturbs one that is.
+#pragma once
+
+#include <cstdint>
+
+#include "cpython/ref.h"
+
+namespace braze::cpython {
+
+// What the look-up along the MRO finds for `name` (a str), unbound; null if nothing. Borrowed.
+PyObject* type_lookup(PyTypeObject* type, PyObject* name);
+
+// The value of an exact str, int or other atom key in a dict or instance of a subclass, as
+// `dict.get` finds it; null if absent. Borrowed.
+PyObject* dict_get(PyObject* dict, PyObject* key);
+
+// The dict behind `o.__dict__` of an instance, module or class (a class's own dict, not its proxy);
+// empty if its type gives it none. An instance that keeps its attributes inline gets a dict made
+// of them: from then on all writes go through it.
+Ref instance_dict(PyObject* object);
+// The same without making one: null if there is none yet.
+PyObject* existing_dict(PyObject* object);
+
+// An attribute as stored: by a C data descriptor of the type (getset, member, slot), else in the
+// instance dict, else (for classes) along the MRO. Empty if absent, or if reading it would run
+// Python code (a property, `__getattr__`).
+Ref stored_attribute(PyObject* object, PyObject* name);
+
+// The contents of a cell, null if unset. Borrowed.
+inline PyObject* cell_contents(PyObject* cell) { return PyCell_GET(cell); }
+// The index-th cell of a function's closure, null if there is none. Borrowed.
+PyObject* closure_cell(PyFunctionObject* function, Py_ssize_t index);
+
+inline PyFunctionObject* as_function(PyObject* object) {
+  return object != nullptr && PyFunction_Check(object) ? reinterpret_cast<PyFunctionObject*>(object)
+                                                       : nullptr;
+}
+
+}  // namespace braze::cpython

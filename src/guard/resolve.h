@@ -1,0 +1,17 @@
+// Inside of guard/: one step of reading a source again. A new reference; empty, with no exception
+// pending, when it is absent.
+#pragma once
+
+#include "guard/source.h"
+
+namespace braze::guard {
+
+// Of a source without base.
+cpython::Ref resolve_root(const Source* source, PyObject* function, PyObject* const* args);
+// Of a source whose base is `base`.
+cpython::Ref resolve_step(const Source* source, PyObject* base);
+
+// Exactly collections.deque, which has no C API of its own.
+bool is_deque(PyObject* object);
+
+}  // namespace braze::guard

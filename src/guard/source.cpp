@@ -1,0 +1,96 @@
+#include "guard/source.h"
+
+#include <vector>
+
+#include "base/error.h"
+
+namespace braze::guard {
+
+namespace {
+
+// One step of a multiplicative mix, as in wyhash's final rounds.
+uint64_t mix(uint64_t a, uint64_t b) {
+  const auto product = static_cast<unsigned __int128>(a ^ 0x9E3779B97F4A7C15u) *
+                       static_cast<unsigned __int128>(b ^ 0xD1B54A32D192ED03u);
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+// Only str and int keys are compared by value: names and indices. Other keys are themselves.
+bool by_value(PyObject* key) { return PyUnicode_CheckExact(key) || PyLong_CheckExact(key); }
+
+uint64_t hash_key(PyObject* key) {
+  if (key == nullptr) return 0;
+  return by_value(key) ? static_cast<uint64_t>(PyObject_Hash(key))
+                       : reinterpret_cast<uintptr_t>(key) >> 4;
+}
+
+bool same_key(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (PyUnicode_CheckExact(a)) return PyUnicode_Compare(a, b) == 0;
+  return PyLong_CheckExact(a) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+}  // namespace
+
+struct SourceArena::Impl {
+  static constexpr size_t kChunk = 512;
+
+  struct Slot {
+    uint64_t hash = 0;
+    Source* source = nullptr;
+  };
+
+  std::vector<std::unique_ptr<Source[]>> chunks;
+  std::vector<Slot> slots = std::vector<Slot>(1024);  // a power of two, at most half full
+  int count = 0;
+
+  Source* add(SourceKind kind, const Source* base, PyObject* key) {
+    if (count % kChunk == 0) chunks.push_back(std::make_unique<Source[]>(kChunk));
+    Source* source = &chunks.back()[count % kChunk];
+    *source = {kind, base, cpython::Ref::borrow(key), count};
+    ++count;
+    return source;
+  }
+
+  Slot& find(uint64_t hash, SourceKind kind, const Source* base, PyObject* key) {
+    for (size_t i = hash;; ++i) {
+      Slot& slot = slots[i & (slots.size() - 1)];
+      if (slot.source == nullptr) return slot;
+      if (slot.hash == hash && slot.source->kind == kind && slot.source->base == base &&
+          same_key(slot.source->key.get(), key))
+        return slot;
+    }
+  }
+
+  void grow() {
+    std::vector<Slot> old(slots.size() * 2);
+    old.swap(slots);
+    for (const Slot& slot : old) {
+      if (slot.source == nullptr) continue;
+      size_t i = slot.hash;
+      while (slots[i & (slots.size() - 1)].source != nullptr) ++i;
+      slots[i & (slots.size() - 1)] = slot;
+    }
+  }
+};
+
+SourceArena::SourceArena() : impl_(std::make_unique<Impl>()) {}
+SourceArena::~SourceArena() = default;
+
+const Source* SourceArena::get(SourceKind kind, const Source* base, PyObject* key) {
+  const uint64_t hash =
+      mix(mix(static_cast<uint64_t>(kind), reinterpret_cast<uintptr_t>(base)), hash_key(key));
+  Impl::Slot* slot = &impl_->find(hash, kind, base, key);
+  if (slot->source != nullptr) return slot->source;
+  if (2 * static_cast<size_t>(impl_->count) >= impl_->slots.size()) {
+    impl_->grow();
+    slot = &impl_->find(hash, kind, base, key);
+  }
+  *slot = {hash, impl_->add(kind, base, key)};
+  return slot->source;
+}
+
+int SourceArena::size() const { return impl_->count; }
+
+}  // namespace braze::guard
