@@ -1,0 +1,67 @@
+"""What is compared: each compiler with its imports, its cache folder and its way to be called."""
+
+import functools
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Compiler:
+    name: str
+    title: str
+    # Imported before the clock starts; a first `torch.compile` imports most of these by itself.
+    modules: tuple[str, ...]
+    cache_variables: tuple[str, ...]
+    compile: Callable
+
+
+def _torch_compile(function):
+    import torch
+
+    return torch.compile(function, fullgraph=True)
+
+
+def _braze_compile(function):
+    import braze
+
+    return braze.compile(function, fullgraph=True)
+
+
+def _identity(function):
+    return function
+
+
+COMPILERS = {
+    compiler.name: compiler
+    for compiler in (
+        Compiler("eager", "eager", (), (), _identity),
+        Compiler(
+            "inductor",
+            "torch.compile",
+            ("torch._dynamo", "torch._inductor.compile_fx"),
+            ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
+            _torch_compile,
+        ),
+        Compiler("braze", "Braze", ("braze",), ("BRAZE_CACHE_DIR",), _braze_compile),
+    )
+}
+
+
+def load(name: str) -> Callable:
+    """Imports what the compiler needs and gives its compile function."""
+    compiler = COMPILERS[name]
+    for module in compiler.modules:
+        importlib.import_module(module)
+    return compiler.compile
+
+
+def guard_check(compiled, arguments) -> Callable[[], bool] | None:
+    """A call that binds arguments and checks guards without running anything, if Braze has one."""
+    from braze import _C, _api
+
+    function = _api.compiled_function_of(compiled)
+    for bound in (arguments, (compiled, *arguments)):
+        if _C.check_only(function, *bound):
+            return functools.partial(_C.check_only, function, *bound)
+    return None

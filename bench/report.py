@@ -1,0 +1,146 @@
+"""Records to Markdown."""
+
+from bench.compilers import COMPILERS
+from bench.models import MODELS
+
+# Timers of torch.compile that are shown beside ours; they nest, so they are not summed.
+TORCH_PHASES = {
+    "_compile.compile_inner": "all of it",
+    "backend_compile": "behind capture",
+    "compile_fx_inner": "TorchInductor",
+    "async_compile.wait": "waiting for g++",
+}
+
+
+def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
+    parts = [_introduction(machine)]
+    if "models" in results:
+        parts.append(_models(results["models"]))
+    if "overhead" in results:
+        parts.append(_overhead(results["overhead"]))
+    if "compile_time" in results:
+        parts.append(_compile_time(results["compile_time"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def number(value, digits: int = 2, unit: str = "") -> str:
+    return "-" if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def _introduction(machine: dict) -> str:
+    return (
+        "# Benchmarks\n\n"
+        "Made by `python -m bench` (`make bench`); not edited by hand.\n\n"
+        f"Machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
+        f"{machine['isa']}; {machine['threads']} threads. Python {machine['python']}, PyTorch "
+        f"{machine['torch']}. Load before the run: {machine['load']}."
+    )
+
+
+def _error_row(record: dict, name: str, width: int) -> list[str]:
+    reason = record["error"].strip().splitlines()[-1].replace("|", "\\|")[:160]
+    title = COMPILERS[record["compiler"]].title
+    return [name, title, f"failed: {reason}"] + [""] * (width - 3)
+
+
+def _models(records: list[dict]) -> str:
+    header = [
+        "model", "compiler", "eager ms", "compiled ms", "speed-up", "first call, cold",
+        "first call, warm", "eager's", "imports", "guards", "peak memory", "eager's", "accuracy",
+        "max difference",
+    ]  # fmt: skip
+    rows = []
+    for record in records:
+        title = MODELS[record["model"]].title
+        if "error" in record:
+            rows.append(_error_row(record, title, len(header)))
+            continue
+        accuracy, later = record["accuracy"], record["accuracy_later"]
+        rows.append(
+            [
+                title,
+                COMPILERS[record["compiler"]].title,
+                number(record["eager_ms"]),
+                number(record["compiled_ms"]),
+                number(record["speedup"], 2, "x"),
+                number(record["cold_first_call_s"], 2, " s"),
+                number(record["warm_first_call_s"], 2, " s"),
+                number(record["eager_first_call_s"], 2, " s"),
+                number(record["imports_s"], 2, " s"),
+                number(record["guard_check_us"], 2, " us"),
+                number(record["peak_rss_mb"], 0, " MB"),
+                number(record["eager_peak_rss_mb"], 0, " MB"),
+                "ok" if accuracy["ok"] and later["ok"] else "WRONG",
+                f"{max(accuracy['max_difference'], later['max_difference']):.1e}",
+            ]
+        )
+    return (
+        "## Models\n\n"
+        "Inference, fp32, random weights. Times are medians of interleaved runs with eager in the "
+        "same process. First call: compile and run, without the imports, which stand beside it; "
+        "cold with empty caches, warm in a new process with the caches that the cold one left. "
+        "Guards: the check of a call's guards with the binding of its arguments. Accuracy: "
+        "rmse(compiled, fp64) <= k rmse(eager, fp64) + 1e-5, k = 2 (3 below 1000 elements), for "
+        "the first call and a later one.\n\n" + table(header, rows)
+    )
+
+
+def _overhead(records: list[dict]) -> str:
+    header = ["floats", "compiler", "eager ns", "compiled ns", "guards ns"]
+    rows = []
+    for record in records:
+        if "error" in record:
+            rows.append(_error_row(record, str(record["size"]), len(header)))
+            continue
+        rows.append(
+            [
+                str(record["size"]),
+                COMPILERS[record["compiler"]].title,
+                number(record["eager_ns"], 0),
+                number(record["compiled_ns"], 0),
+                number(record.get("guard_check_ns"), 0),
+            ]
+        )
+    return (
+        "## Overhead of a call\n\n"
+        "`f(x) = relu(x + 1) * 2`: one call in nanoseconds, with its work and the allocation of "
+        "its output.\n\n" + table(header, rows)
+    )
+
+
+def _compile_time(records: list[dict]) -> str:
+    header = ["model", "compiler", "caches", "first call", "imports", "phases"]
+    rows = []
+    for record in records:
+        title = MODELS[record["model"]].title
+        if "error" in record:
+            rows.append(_error_row(record, title, len(header)))
+            continue
+        rows.append(
+            [
+                title,
+                COMPILERS[record["compiler"]].title,
+                record["cache"],
+                number(record["first_call_s"], 2, " s"),
+                number(record["imports_s"], 2, " s"),
+                _phases(record["compiler"], record["phases_s"]),
+            ]
+        )
+    return (
+        "## Where the first call's time goes\n\n"
+        "Phases in milliseconds. `in torch` is a part of `capture`; torch.compile's timers nest."
+        "\n\n" + table(header, rows)
+    )
+
+
+def _phases(compiler: str, phases: dict[str, float]) -> str:
+    if compiler == "inductor":
+        shown = {label: phases[key] for key, label in TORCH_PHASES.items() if key in phases}
+    else:
+        shown = {name: seconds for name, seconds in phases.items() if seconds >= 5e-5}
+    return ", ".join(f"{name} {seconds * 1e3:,.1f}" for name, seconds in shown.items()) or "-"

@@ -1,0 +1,114 @@
+"""The three suites. Each gives a list of records (dicts) that report.py turns into tables."""
+
+import re
+import sys
+
+from bench import measure, processes
+from bench.compilers import COMPILERS
+from bench.processes import ChildError, empty_caches
+
+SIZES = (8, 1024)  # of the overhead suite, in floats
+PHASE = re.compile(
+    r"\b(total|capture|in torch|passes|lower|schedule|codegen|build) (\d+(?:\.\d+)?)"
+)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def models(names: list[str], compilers: list[str], samples: int, quick: bool) -> list[dict]:
+    """One record for each (model, compiler)."""
+    records = []
+    for name in names:
+        eager = {} if quick else processes.run("eager_baseline", {}, model=name)
+        for compiler in compilers:
+            say(f"models: {name}, {COMPILERS[compiler].title}")
+            record = {"model": name, "compiler": compiler}
+            record["eager_first_call_s"] = eager.get("first_call_s")
+            record["eager_peak_rss_mb"] = eager.get("peak_rss_mb")
+            try:
+                record.update(_measure_model(name, compiler, samples, quick))
+            except ChildError as error:
+                record["error"] = str(error)
+            records.append(record)
+    return records
+
+
+def _measure_model(name: str, compiler: str, samples: int, quick: bool) -> dict:
+    with empty_caches() as caches:
+        cold = None if quick else processes.run("first_call", caches, model=name, compiler=compiler)
+        warm = processes.run("steady", caches, model=name, compiler=compiler, samples=samples)
+    first = cold or warm
+    eager, compiled = measure.median(warm["eager_ms"]), measure.median(warm["compiled_ms"])
+    return {
+        "imports_s": first["imports_s"],
+        "cold_first_call_s": first["first_call_s"],
+        "warm_first_call_s": warm["first_call_s"] if cold else None,
+        "samples": samples,
+        "eager_ms": eager,
+        "compiled_ms": compiled,
+        "speedup": eager / compiled,
+        "guard_check_us": warm.get("guard_check_us"),
+        "peak_rss_mb": first["peak_rss_mb"],
+        "accuracy": warm["accuracy"],
+        "accuracy_later": warm["accuracy_later"],
+        "eager_ms_all": warm["eager_ms"],
+        "compiled_ms_all": warm["compiled_ms"],
+    }
+
+
+def overhead(compilers: list[str], samples: int) -> list[dict]:
+    """One record for each (size, compiler), eager's time from the same process beside it."""
+    records = []
+    for size in SIZES:
+        for compiler in compilers:
+            say(f"overhead: {size} floats, {COMPILERS[compiler].title}")
+            record = {"size": size, "compiler": compiler}
+            try:
+                with empty_caches() as caches:
+                    times = processes.run(
+                        "overhead", caches, compiler=compiler, size=size, samples=samples
+                    )
+                times.pop("stderr")
+                record.update({f"{key}_ns": value * 1e9 for key, value in times.items()})
+            except ChildError as error:
+                record["error"] = str(error)
+            records.append(record)
+    return records
+
+
+def compile_time(names: list[str], compilers: list[str]) -> list[dict]:
+    """One record for each (model, compiler): where the first call's time goes, cold and warm."""
+    records = []
+    for name in names:
+        for compiler in compilers:
+            say(f"compile_time: {name}, {COMPILERS[compiler].title}")
+            with empty_caches() as caches:
+                for state in ("cold", "warm"):
+                    record = {"model": name, "compiler": compiler, "cache": state}
+                    try:
+                        result = processes.run(
+                            "first_call",
+                            {**caches, "BRAZE_LOG": "timing"},
+                            model=name,
+                            compiler=compiler,
+                        )
+                        record["first_call_s"] = result["first_call_s"]
+                        record["imports_s"] = result["imports_s"]
+                        phases = result["phases"] or braze_phases(result["stderr"])
+                        record["phases_s"] = phases
+                    except ChildError as error:
+                        record["error"] = str(error)
+                    records.append(record)
+    return records
+
+
+def braze_phases(log: str) -> dict[str, float]:
+    """Seconds by phase, summed over the lines that BRAZE_LOG=timing gives for each entry."""
+    phases: dict[str, float] = {}
+    for line in log.splitlines():
+        if line.startswith("[braze:timing] ") and " total " in line:
+            for phase, milliseconds in PHASE.findall(line):
+                phases[phase] = phases.get(phase, 0.0) + float(milliseconds) / 1e3
+    return phases

@@ -1,0 +1,112 @@
+"""What runs in a benchmark's processes: `python -m bench.tasks TASK PARAMETERS_AS_JSON`."""
+
+import copy
+import json
+import sys
+import time
+
+import torch
+
+from bench import compilers, measure, models
+from bench.processes import MARK
+
+
+def machine() -> dict:
+    from bench import machine
+
+    return machine.describe()
+
+
+def eager_baseline(model: str) -> dict:
+    module, arguments = models.build(model)
+    first = measure.seconds_of(module, arguments)
+    for _ in range(2):
+        module(*arguments)
+    return {"peak_rss_mb": measure.peak_rss_mb(), "first_call_s": first}
+
+
+def first_call(model: str, compiler: str) -> dict:
+    _, result = _compile_and_call(model, compiler)
+    return result
+
+
+def steady(model: str, compiler: str, samples: int, check: bool = True) -> dict:
+    """A first call, then interleaved timings against eager, the guard check alone, accuracy."""
+    (module, arguments, compiled, output), result = _compile_and_call(model, compiler)
+    times = measure.interleaved({"eager": module, "compiled": compiled}, arguments, samples)
+    result["eager_ms"] = [seconds * 1e3 for seconds in times["eager"]]
+    result["compiled_ms"] = [seconds * 1e3 for seconds in times["compiled"]]
+    guards = compilers.guard_check(compiled, arguments) if compiler == "braze" else None
+    if guards:
+        result["guard_check_us"] = _best(guards, ()) * 1e6
+    if check:
+        eager = [tensor.clone() for tensor in models.tensors(module(*arguments))]
+        exact_module = copy.deepcopy(module).double()
+        exact_arguments = [a.double() if a.is_floating_point() else a for a in arguments]
+        exact = models.tensors(exact_module(*exact_arguments))
+        result["accuracy"] = measure.accuracy(exact, eager, models.tensors(output))
+        later = models.tensors(compiled(*arguments))
+        result["accuracy_later"] = measure.accuracy(exact, eager, later)
+    return result
+
+
+def small_function(x):
+    return torch.relu(x + 1) * 2
+
+
+def overhead(compiler: str, size: int, samples: int) -> dict:
+    """Seconds a call of a function that does next to nothing."""
+    compiled = compilers.load(compiler)(small_function)
+    arguments = (torch.randn(size),)
+    for _ in range(5):
+        compiled(*arguments)
+    assert torch.equal(compiled(*arguments), small_function(*arguments))
+    functions = {"eager": small_function, "compiled": compiled}
+    times = measure.interleaved(functions, arguments, samples)
+    result = {name: measure.median(values) for name, values in times.items()}
+    guards = compilers.guard_check(compiled, arguments) if compiler == "braze" else None
+    if guards:
+        result["guard_check"] = _best(guards, ())
+    return result
+
+
+def _best(function, arguments) -> float:
+    return min(measure.seconds_of(function, arguments, 1000) for _ in range(20))
+
+
+def _compile_and_call(model: str, compiler: str):
+    module, arguments = models.build(model)
+    begin = time.perf_counter()
+    compile_with = compilers.load(compiler)
+    imported = time.perf_counter()
+    compiled = compile_with(module)
+    output = compiled(*arguments)
+    done = time.perf_counter()
+    result = {
+        "imports_s": imported - begin,
+        "first_call_s": done - imported,
+        "peak_rss_mb": measure.peak_rss_mb(),
+        "phases": _torch_phases() if compiler == "inductor" else {},
+    }
+    return (module, arguments, compiled, output), result
+
+
+def _torch_phases() -> dict[str, float]:
+    """Seconds by torch.compile's own timers; they nest."""
+    from torch._dynamo.utils import compilation_time_metrics
+
+    return {name: sum(values) for name, values in compilation_time_metrics.items()}
+
+
+TASKS = {task.__name__: task for task in (machine, eager_baseline, first_call, steady, overhead)}
+
+
+def main() -> None:
+    name, parameters = sys.argv[1], json.loads(sys.argv[2])
+    with torch.no_grad():
+        result = TASKS[name](**parameters)
+    print(MARK + json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()
