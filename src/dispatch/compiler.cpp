@@ -186,6 +186,17 @@ void log_entry(const Entry& entry, const capture::Draft& draft, const std::strin
   }
 }
 
+// An entry that runs the original whenever the thread's torch state is `state`.
+std::shared_ptr<Entry> eager_entry(PyFunctionObject* function, const guard::GlobalState& state,
+                                   std::string why) {
+  auto entry = std::make_shared<Entry>();
+  entry->reason = capture::BreakReason{capture::BreakKind::kUnsupported, std::move(why), {}};
+  entry->guards = std::make_unique<guard::GuardSet>(
+      std::make_shared<guard::SourceArena>(), std::vector<guard::Guard>(),
+      std::vector<const guard::Source*>(), reinterpret_cast<PyObject*>(function), state);
+  return entry;
+}
+
 }  // namespace
 
 bool capturing() { return capturing_now; }
@@ -214,6 +225,10 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
   std::string name = describe(function);
   ProgressLine progress(name);
   guard::GlobalState state = guard::GlobalState::current();
+  if (state.torch_function_modes || state.torch_dispatch_modes)
+    return eager_entry(function, state,
+                       "a torch function or dispatch mode is active (torch.set_default_device, "
+                       "`with torch.device(...)`, FakeTensorMode, ...)");
   std::unique_ptr<capture::Draft> draft;
   try {
     {
@@ -251,15 +266,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
     std::fprintf(stderr,
                  "braze: internal error while compiling %s; it runs in eager. Please report this: %s\n",
                  name.c_str(), error.what());
-    entry->kind = EntryKind::kEager;
-    entry->exit = capture::ExitKind::kGiveUp;
-    entry->reason = capture::BreakReason{capture::BreakKind::kUnsupported,
-                                         std::string("internal error: ") + error.what(), {}};
-    entry->guards = std::make_unique<guard::GuardSet>(
-        std::make_shared<guard::SourceArena>(), std::vector<guard::Guard>(),
-        std::vector<const guard::Source*>(), reinterpret_cast<PyObject*>(function), state);
-    entry->input_count = 0;
-    return entry;
+    return eager_entry(function, state, std::string("internal error: ") + error.what());
   }
   std::vector<const guard::Source*> sources;
   if (entry->kind != EntryKind::kEager)
