@@ -6,119 +6,123 @@
 namespace braze::graph {
 namespace {
 
-const Argument& argument(const Node& node, int i) {
-  static const Argument absent = None{};
-  return i < static_cast<int>(node.args().size()) ? node.args()[i] : absent;
-}
-
-[[noreturn]] void mismatch(const Node& node, int i, const char* wanted) {
-  BRAZE_UNREACHABLE("argument ", i, " is not ", wanted, ": ", to_string(node));
+[[noreturn]] void mismatch(ArgumentList list, int i, const char* wanted) {
+  BRAZE_UNREACHABLE("argument ", i, " is not ", wanted, ": ", list.where());
 }
 
 // The argument as a T; null when it is something else.
 template <class T>
-const T* as(const Node& node, int i) {
-  return std::get_if<T>(&argument(node, i));
+const T* as(ArgumentList list, int i) {
+  return std::get_if<T>(&list[i]);
 }
 
 template <class T>
-std::optional<T> optional_arg(const Node& node, int i, const char* wanted) {
-  if (is_none(node, i)) return std::nullopt;
-  if (const T* value = as<T>(node, i)) return *value;
-  mismatch(node, i, wanted);
+std::optional<T> optional_arg(ArgumentList list, int i, const char* wanted) {
+  if (is_none(list, i)) return std::nullopt;
+  if (const T* value = as<T>(list, i)) return *value;
+  mismatch(list, i, wanted);
 }
 
 }  // namespace
 
-bool is_none(const Node& node, int i) { return std::holds_alternative<None>(argument(node, i)); }
-
-Value* tensor_arg(const Node& node, int i) {
-  if (Value* const* value = as<Value*>(node, i)) return *value;
-  mismatch(node, i, "a tensor");
+const Argument& ArgumentList::operator[](int i) const {
+  static const Argument absent = None{};
+  return i < size() ? args_[i] : absent;
 }
 
-Value* optional_tensor_arg(const Node& node, int i) {
-  return is_none(node, i) ? nullptr : tensor_arg(node, i);
+std::string ArgumentList::where() const {
+  return node_ ? to_string(*node_) : "arguments of a new node";
 }
 
-std::vector<Value*> tensor_list_arg(const Node& node, int i) {
-  if (auto* list = as<std::vector<Value*>>(node, i)) return *list;
-  if (auto* optional = as<OptionalRefs<Value*>>(node, i)) {
-    std::vector<Value*> list;
+bool is_none(ArgumentList list, int i) { return std::holds_alternative<None>(list[i]); }
+
+Value* tensor_arg(ArgumentList list, int i) {
+  if (Value* const* value = as<Value*>(list, i)) return *value;
+  mismatch(list, i, "a tensor");
+}
+
+Value* optional_tensor_arg(ArgumentList list, int i) {
+  return is_none(list, i) ? nullptr : tensor_arg(list, i);
+}
+
+std::vector<Value*> tensor_list_arg(ArgumentList list, int i) {
+  if (auto* values = as<std::vector<Value*>>(list, i)) return *values;
+  if (auto* optional = as<OptionalRefs<Value*>>(list, i)) {
+    std::vector<Value*> values;
     for (const std::optional<Value*>& value : optional->refs)
-      list.push_back(value.value_or(nullptr));
-    return list;
+      values.push_back(value.value_or(nullptr));
+    return values;
   }
-  mismatch(node, i, "a list of tensors");
+  mismatch(list, i, "a list of tensors");
 }
 
-sym::Int sym_arg(const Node& node, int i) {
-  if (auto* value = as<sym::Int>(node, i)) return *value;
-  if (auto* value = as<bool>(node, i)) return sym::Int(*value ? 1 : 0);
-  mismatch(node, i, "an integer");
+sym::Int sym_arg(ArgumentList list, int i) {
+  if (auto* value = as<sym::Int>(list, i)) return *value;
+  if (auto* value = as<bool>(list, i)) return sym::Int(*value ? 1 : 0);
+  mismatch(list, i, "an integer");
 }
 
-sym::Int sym_arg_or(const Node& node, int i, sym::Int otherwise) {
-  return is_none(node, i) ? otherwise : sym_arg(node, i);
+sym::Int sym_arg_or(ArgumentList list, int i, sym::Int otherwise) {
+  return is_none(list, i) ? otherwise : sym_arg(list, i);
 }
 
-int64_t int_arg(const Node& node, int i) { return sym_arg(node, i).constant(); }
+int64_t int_arg(ArgumentList list, int i) { return sym_arg(list, i).constant(); }
 
-int64_t int_arg_or(const Node& node, int i, int64_t otherwise) {
-  return is_none(node, i) ? otherwise : int_arg(node, i);
+int64_t int_arg_or(ArgumentList list, int i, int64_t otherwise) {
+  return is_none(list, i) ? otherwise : int_arg(list, i);
 }
 
-std::optional<int64_t> optional_int_arg(const Node& node, int i) {
-  if (is_none(node, i)) return std::nullopt;
-  return int_arg(node, i);
+std::optional<int64_t> optional_int_arg(ArgumentList list, int i) {
+  if (is_none(list, i)) return std::nullopt;
+  return int_arg(list, i);
 }
 
-double double_arg(const Node& node, int i) {
-  if (!is_scalar(argument(node, i))) mismatch(node, i, "a number");
-  return scalar_to_double(argument(node, i));
+double double_arg(ArgumentList list, int i) {
+  if (!is_scalar(list[i])) mismatch(list, i, "a number");
+  return scalar_to_double(list[i]);
 }
 
-double double_arg_or(const Node& node, int i, double otherwise) {
-  return is_none(node, i) ? otherwise : double_arg(node, i);
+double double_arg_or(ArgumentList list, int i, double otherwise) {
+  return is_none(list, i) ? otherwise : double_arg(list, i);
 }
 
-std::optional<double> optional_double_arg(const Node& node, int i) {
-  if (is_none(node, i)) return std::nullopt;
-  return double_arg(node, i);
+std::optional<double> optional_double_arg(ArgumentList list, int i) {
+  if (is_none(list, i)) return std::nullopt;
+  return double_arg(list, i);
 }
 
-bool bool_arg(const Node& node, int i) {
-  if (auto* value = as<bool>(node, i)) return *value;
-  if (auto* value = as<sym::Int>(node, i)) return value->constant() != 0;
-  mismatch(node, i, "a bool");
+bool bool_arg(ArgumentList list, int i) {
+  if (auto* value = as<bool>(list, i)) return *value;
+  if (auto* value = as<sym::Int>(list, i)) return value->constant() != 0;
+  mismatch(list, i, "a bool");
 }
 
-bool bool_arg_or(const Node& node, int i, bool otherwise) {
-  return is_none(node, i) ? otherwise : bool_arg(node, i);
+bool bool_arg_or(ArgumentList list, int i, bool otherwise) {
+  return is_none(list, i) ? otherwise : bool_arg(list, i);
 }
 
-sym::Dims dims_arg(const Node& node, int i) {
-  if (auto* list = as<std::vector<sym::Int>>(node, i)) return *list;
-  if (auto* value = as<sym::Int>(node, i)) return {*value};
-  mismatch(node, i, "a list of integers");
+sym::Dims dims_arg(ArgumentList list, int i) {
+  if (auto* dims = as<std::vector<sym::Int>>(list, i)) return *dims;
+  if (auto* value = as<sym::Int>(list, i)) return {*value};
+  mismatch(list, i, "a list of integers");
 }
 
-std::vector<int64_t> ints_arg(const Node& node, int i) { return sym::constants(dims_arg(node, i)); }
+std::vector<int64_t> ints_arg(ArgumentList list, int i) { return sym::constants(dims_arg(list, i)); }
 
-std::optional<DType> optional_dtype_arg(const Node& node, int i) {
-  return optional_arg<DType>(node, i, "a dtype");
+std::optional<DType> optional_dtype_arg(ArgumentList list, int i) {
+  return optional_arg<DType>(list, i, "a dtype");
 }
 
-std::optional<Device> optional_device_arg(const Node& node, int i) {
-  return optional_arg<Device>(node, i, "a device");
+std::optional<Device> optional_device_arg(ArgumentList list, int i) {
+  return optional_arg<Device>(list, i, "a device");
 }
 
-std::optional<MemoryFormat> optional_memory_format_arg(const Node& node, int i) {
-  return optional_arg<MemoryFormat>(node, i, "a memory format");
+std::optional<MemoryFormat> optional_memory_format_arg(ArgumentList list, int i) {
+  return optional_arg<MemoryFormat>(list, i, "a memory format");
 }
 
-std::string string_arg_or(const Node& node, int i, std::string otherwise) {
-  return optional_arg<std::string>(node, i, "a string").value_or(std::move(otherwise));
+std::string string_arg_or(ArgumentList list, int i, std::string otherwise) {
+  return optional_arg<std::string>(list, i, "a string").value_or(std::move(otherwise));
 }
 
 bool is_scalar(const Argument& argument) {
@@ -154,9 +158,9 @@ int64_t normalize_dim(int64_t dim, int64_t rank) {
   return dim < 0 ? dim + range : dim;
 }
 
-std::vector<int64_t> reduction_dims_arg(const Node& node, int i, int64_t rank) {
+std::vector<int64_t> reduction_dims_arg(ArgumentList list, int i, int64_t rank) {
   std::vector<int64_t> dims;
-  if (!is_none(node, i)) dims = ints_arg(node, i);
+  if (!is_none(list, i)) dims = ints_arg(list, i);
   if (dims.empty()) {
     dims.resize(rank);
     std::iota(dims.begin(), dims.end(), 0);

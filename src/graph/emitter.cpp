@@ -1,0 +1,73 @@
+#include "graph/emitter.h"
+
+#include "graph/arguments.h"
+#include "graph/infer/infer.h"
+#include "graph/infer/strides.h"
+
+namespace braze::graph {
+
+using sym::Int;
+
+Emitter::Emitter(Graph& graph, Node* before)
+    : graph_(graph), before_(before), origin_(before ? before->origin() : -1) {}
+
+Node* Emitter::node(OpKind kind, std::vector<Argument> args) {
+  const Op& op = op_of(kind);
+  std::optional<std::vector<TensorType>> types = infer_types(op, args);
+  BRAZE_CHECK(types, "no types can be inferred for ", op.name);
+  std::vector<int> storages;
+  if (op.view) storages.assign(types->size(), std::get<Value*>(args[0])->storage());
+  return graph_.add_node(op, std::move(args), std::move(*types), origin_, before_,
+                         std::move(storages));
+}
+
+Value* Emitter::add(Argument a, Argument b) {
+  return (*this)(OpKind::kadd_Tensor, {std::move(a), std::move(b), Int(1)});
+}
+
+Value* Emitter::sub(Argument a, Argument b) {
+  return (*this)(OpKind::ksub_Tensor, {std::move(a), std::move(b), Int(1)});
+}
+
+Value* Emitter::mul(Argument a, Argument b) {
+  return (*this)(OpKind::kmul_Tensor, {std::move(a), std::move(b)});
+}
+
+Value* Emitter::div(Argument a, Argument b) {
+  return (*this)(OpKind::kdiv_Tensor, {std::move(a), std::move(b)});
+}
+
+Value* Emitter::where(Value* condition, Argument a, Argument b) {
+  return (*this)(OpKind::kwhere_self, {condition, std::move(a), std::move(b)});
+}
+
+Value* Emitter::permute(Value* a, std::vector<int64_t> order) {
+  return (*this)(OpKind::kpermute, {a, sym::Dims(order.begin(), order.end())});
+}
+
+Value* Emitter::expand(Value* a, sym::Dims sizes) {
+  if (a->type().sizes == sizes) return a;
+  return (*this)(OpKind::kexpand, {a, std::move(sizes), false});
+}
+
+Value* Emitter::reshape(Value* a, sym::Dims sizes) {
+  if (a->type().sizes == sizes) return a;
+  if (!view_strides(a->type(), sizes)) a = contiguous(a);
+  return (*this)(OpKind::kview, {a, std::move(sizes)});
+}
+
+Value* Emitter::cast(Value* a, DType dtype) {
+  if (a->type().dtype == dtype) return a;
+  return (*this)(OpKind::k_to_copy, {a, dtype, None{}, None{}, None{}, false, None{}});
+}
+
+Value* Emitter::contiguous(Value* a) {
+  if (a->type().is_contiguous()) return a;
+  return (*this)(OpKind::kclone, {a, MemoryFormat::kContiguous});
+}
+
+Value* Emitter::full(sym::Dims sizes, Argument value, DType dtype) {
+  return (*this)(OpKind::kfull, {std::move(sizes), std::move(value), dtype, None{}, None{}, None{}});
+}
+
+}  // namespace braze::graph

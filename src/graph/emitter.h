@@ -1,0 +1,42 @@
+// Making nodes with inferred types, in front of a node.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace braze::graph {
+
+class Emitter {
+ public:
+  // New nodes stand before `before` (null: at the end) and have its origin.
+  Emitter(Graph& graph, Node* before);
+
+  // The op must have a rule in infer/. Results of views share their argument's storage.
+  Node* node(OpKind kind, std::vector<Argument> args);
+  Value* operator()(OpKind kind, std::vector<Argument> args) {
+    return node(kind, std::move(args))->result();
+  }
+
+  // Shorthand. Scalars may stand for tensors.
+  Value* add(Argument a, Argument b);  // a + b
+  Value* sub(Argument a, Argument b);
+  Value* mul(Argument a, Argument b);
+  Value* div(Argument a, Argument b);
+  Value* unary(OpKind kind, Value* a) { return (*this)(kind, {a}); }
+  Value* where(Value* condition, Argument a, Argument b);
+  Value* permute(Value* a, std::vector<int64_t> order);
+  Value* expand(Value* a, sym::Dims sizes);
+  // `a` itself where it has these sizes already.
+  Value* reshape(Value* a, sym::Dims sizes);  // a view, of a contiguous copy where needed
+  Value* cast(Value* a, DType dtype);         // `a` itself where it has the dtype
+  Value* contiguous(Value* a);                // `a` itself where it is contiguous
+  Value* full(sym::Dims sizes, Argument value, DType dtype);
+
+  Graph& graph() { return graph_; }
+
+ private:
+  Graph& graph_;
+  Node* before_;
+  OriginId origin_;
+};
+
+}  // namespace braze::graph

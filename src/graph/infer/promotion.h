@@ -1,0 +1,20 @@
+// Type promotion as PyTorch does it (torch.result_type).
+#pragma once
+
+#include <span>
+
+#include "graph/graph.h"
+
+namespace braze::graph {
+
+DType promote_types(DType a, DType b);
+
+// What a Python number contributes by itself: bool, i64, f32 (the default dtype) or c64.
+DType dtype_of_scalar(const Argument& scalar);
+
+// The common dtype of tensors and numbers: tensors with dimensions outweigh 0-dim tensors, which
+// outweigh numbers, within one kind (bool < integers < floats < complex). Arguments that are
+// neither are skipped; at least one must count.
+DType result_type(std::span<const Argument> arguments);
+
+}  // namespace braze::graph
