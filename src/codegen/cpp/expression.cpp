@@ -1,0 +1,348 @@
+#include "codegen/cpp/expression.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <unordered_set>
+
+#include "base/error.h"
+
+namespace braze::codegen::cpp {
+
+using graph::DType;
+using loop::ExprKind;
+using loop::ExprRef;
+using loop::Statement;
+
+namespace {
+
+constexpr size_t kLongestInline = 60;
+
+bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+std::string paren(const Operand& value) { return value.atom ? value.text : "(" + value.text + ")"; }
+
+}  // namespace
+
+ExpressionWriter::ExpressionWriter(const Nest& nest, Prelude& prelude)
+    : nest_(nest),
+      prelude_(prelude),
+      axis_text_(nest.extent.size(), "0"),
+      axis_depth_(nest.extent.size(), 0),
+      reread_(nest.kernel->params.size()) {
+  BRAZE_CHECK(nest.extent.size() <= 64, "a kernel with ", nest.extent.size(), " axes");
+  std::unordered_set<ExprRef> seen;
+  std::vector<bool> loaded(reread_.size()), stored(reread_.size());
+  std::function<void(ExprRef)> visit = [&](ExprRef expr) {
+    ++uses_[expr];
+    if (!seen.insert(expr).second) return;
+    if (expr->kind == ExprKind::kLoad) loaded[expr->ival] = true;
+    for (ExprRef arg : expr->args) visit(arg);
+  };
+  for (const Statement& s : nest.kernel->body) {
+    visit(s.value);
+    if (s.index) visit(s.index);
+    if (s.kind == Statement::Kind::kStore) stored[s.buffer] = true;
+  }
+  for (size_t b = 0; b < reread_.size(); ++b) reread_[b] = loaded[b] && stored[b];
+  open();
+}
+
+void ExpressionWriter::open() { scopes_.emplace_back(); }
+
+std::vector<std::string> ExpressionWriter::close() {
+  std::vector<std::string> lines = std::move(scopes_.back().lines);
+  scopes_.pop_back();
+  return lines;
+}
+
+void ExpressionWriter::block(const std::string& header, const std::vector<std::string>& body) {
+  line(header.empty() ? "{" : header + " {");
+  for (const std::string& text : body) line("  " + text);
+  line("}");
+}
+
+void ExpressionWriter::bind_axis(int axis, std::string text) {
+  axis_text_[axis] = std::move(text);
+  axis_depth_[axis] = static_cast<int>(scopes_.size()) - 1;
+}
+
+void ExpressionWriter::bind_reduced(int number, int component, Operand value) {
+  reduced_[{number, component}] = {std::move(value), static_cast<int>(scopes_.size()) - 1};
+}
+
+std::string ExpressionWriter::fresh(const std::string& stem) {
+  const int count = names_[stem]++;
+  return count == 0 ? stem : stem + "_" + std::to_string(count);
+}
+
+std::string ExpressionWriter::mask_type() {
+  return prelude_.vector("i" + std::to_string(8 * nest_.mask_bytes), nest_.lanes);
+}
+
+std::string ExpressionWriter::type_of(DType dtype, bool vector) {
+  if (!vector) return scalar_type(dtype);
+  return dtype == DType::kBool ? mask_type() : prelude_.vector(scalar_type(dtype), nest_.lanes);
+}
+
+const ExpressionWriter::Facts& ExpressionWriter::facts(ExprRef expr) {
+  const auto known = facts_.find(expr);
+  if (known != facts_.end()) return known->second;
+  Facts result;
+  for (ExprRef arg : expr->args) {
+    const Facts& f = facts(arg);
+    result.axes |= f.axes;
+    result.reduced |= f.reduced;
+    result.reads |= f.reads;
+    result.rereads |= f.rereads;
+  }
+  if (expr->kind == ExprKind::kAxis && nest_.extent[expr->ival] > 1)
+    result.axes |= uint64_t{1} << expr->ival;
+  if (expr->kind == ExprKind::kReduced) {
+    BRAZE_CHECK(expr->ival < 64, "a kernel with more than 64 reductions");
+    result.reduced |= uint64_t{1} << expr->ival;
+  }
+  if (expr->kind == ExprKind::kLoad || expr->kind == ExprKind::kCheckIndex) result.reads = true;
+  if (expr->kind == ExprKind::kLoad && reread_[expr->ival]) result.rereads = true;
+  return facts_.emplace(expr, result).first->second;
+}
+
+int ExpressionWriter::depth_of(ExprRef expr) {
+  const Facts& f = facts(expr);
+  if (f.rereads) return static_cast<int>(scopes_.size()) - 1;
+  int depth = f.reads ? guard_depth_ : 0;
+  for (size_t a = 0; a < axis_depth_.size(); ++a)
+    if (f.axes >> a & 1) depth = std::max(depth, axis_depth_[a]);
+  if (f.reduced)
+    for (const auto& [key, value] : reduced_)
+      if (f.reduced >> key.first & 1) depth = std::max(depth, value.depth);
+  return depth;
+}
+
+bool ExpressionWriter::varies(ExprRef expr) {
+  if (lane_mode_) return false;
+  const Facts& f = facts(expr);
+  if (nest_.vector_axis >= 0 && f.axes >> nest_.vector_axis & 1) return true;
+  // Reductions have a value for each lane when the lanes are outer points.
+  return f.reduced != 0 && nest_.vector_is_outer();
+}
+
+void ExpressionWriter::at_depth(int depth, const std::function<void()>& body) {
+  std::vector<Scope> deeper;
+  while (static_cast<int>(scopes_.size()) > depth + 1) {
+    deeper.push_back(std::move(scopes_.back()));
+    scopes_.pop_back();
+  }
+  body();
+  while (!deeper.empty()) {
+    scopes_.push_back(std::move(deeper.back()));
+    deeper.pop_back();
+  }
+}
+
+std::string ExpressionWriter::lane_header() {
+  return "for (int l = 0; l < " + std::to_string(active_ ? active_ : nest_.lanes) + "; ++l)" +
+         (guard_mask_.empty() ? "" : " if (" + guard_mask_ + "[l])");
+}
+
+std::vector<std::string> ExpressionWriter::lane_loop(const std::function<void()>& body) {
+  const int axis = nest_.vector_axis;
+  const std::string axis_text = axis_text_[axis];
+  const int axis_depth = axis_depth_[axis];
+  const std::string mask = std::exchange(guard_mask_, "");
+  const int guard = guard_depth_;
+  open();
+  if (!mask.empty()) guard_depth_ = static_cast<int>(scopes_.size()) - 1;
+  const std::string name =
+      fresh(axis < nest_.outer_count ? "o" + std::to_string(axis) + "_lane"
+                                     : "i" + std::to_string(axis - nest_.outer_count) + "_lane");
+  line("const i64 " + name + " = " + axis_text + " + l;");
+  bind_axis(axis, name);
+  lane_mode_ = true;
+  body();
+  lane_mode_ = false;
+  std::vector<std::string> lines = close();
+  axis_text_[axis] = axis_text;
+  axis_depth_[axis] = axis_depth;
+  guard_mask_ = mask;
+  guard_depth_ = guard;
+  return lines;
+}
+
+void ExpressionWriter::forget_rereads() {
+  for (Scope& scope : scopes_)
+    std::erase_if(scope.values, [&](const auto& entry) { return facts(entry.first).rereads; });
+}
+
+Operand ExpressionWriter::emit(ExprRef expr) {
+  return emit(expr, static_cast<int>(scopes_.size()) - 1);
+}
+
+Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
+  if (expr->kind == ExprKind::kConst) return {constant(expr), false, true};
+  if (expr->kind == ExprKind::kReduced) {
+    const auto found = reduced_.find({expr->ival, expr->component});
+    BRAZE_CHECK(found != reduced_.end(), "reduction ", expr->ival, " is used before it is done");
+    const Operand& value = found->second.value;
+    if (!lane_mode_ || !value.vector) return value;
+    return call(value.text + "[l]" + (expr->dtype == DType::kBool ? " != 0" : ""), false);
+  }
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    const auto found = scope->values.find(expr);
+    if (found == scope->values.end()) continue;
+    const Operand& value = found->second;
+    if (!lane_mode_ || !value.vector) return value;
+    return {value.text + "[l]" + (expr->dtype == DType::kBool ? " != 0" : ""), false,
+            expr->dtype != DType::kBool};
+  }
+  if (expr->kind == ExprKind::kAxis && !varies(expr)) return {axis_text_[expr->ival], false, true};
+
+  const int depth = depth_of(expr);
+  Operand value = build(expr, depth);
+  if (uses_[expr] == 1 && depth == user_depth && value.text.size() <= kLongestInline) return value;
+  // Loads are named after their buffer, the rest after the op.
+  const std::string stem = expr->kind == ExprKind::kLoad ? "v" + std::to_string(expr->ival)
+                           : expr->kind == ExprKind::kAxis
+                               ? "position"
+                               : "x_" + std::string(loop::to_string(expr->kind));
+  const bool named = std::all_of(value.text.begin(), value.text.end(),
+                                 [](char c) { return std::isalnum(c) || c == '_'; });
+  if (!named) {
+    std::string name = fresh(stem);
+    scopes_[depth].lines.push_back("const " + type_of(expr->dtype, value.vector) + " " + name +
+                                   " = " + value.text + ";");
+    value = {std::move(name), value.vector, true};
+  }
+  scopes_[depth].values[expr] = value;
+  return value;
+}
+
+Operand ExpressionWriter::build(ExprRef expr, int depth) {
+  switch (expr->kind) {
+    case ExprKind::kConst:
+    case ExprKind::kReduced:
+      break;
+    case ExprKind::kAxis: {
+      std::string iota = prelude_.vector("i64", nest_.lanes) + "{";
+      for (int l = 0; l < nest_.lanes; ++l) iota += (l ? ", " : "") + std::to_string(l);
+      return {iota + "} + " + axis_text_[expr->ival], true, false};
+    }
+    case ExprKind::kLoad:
+      return build_load(expr, depth);
+    case ExprKind::kMasked:
+      return build_masked(expr, depth);
+    case ExprKind::kCheckIndex:
+      return build_check(expr, depth);
+    case ExprKind::kCast:
+      return cast(emit(expr->args[0], depth), expr->args[0]->dtype, expr->dtype);
+    case ExprKind::kBitcast: {
+      const DType from = expr->args[0]->dtype;
+      const Operand value = emit(expr->args[0], depth);
+      const std::string stored = to_storage(value, from);
+      if (from == DType::kBool || is_half(from) || is_half(expr->dtype) ||
+          expr->dtype == DType::kBool) {
+        const std::string type = value.vector
+                                     ? prelude_.vector(storage_type(expr->dtype), nest_.lanes)
+                                     : storage_type(expr->dtype);
+        prelude_.need("bits");
+        return from_storage("bits<" + type + ">(" + stored + ")", expr->dtype, value.vector);
+      }
+      prelude_.need("bits");
+      return call("bits<" + type_of(expr->dtype, value.vector) + ">(" + stored + ")", value.vector);
+    }
+    case ExprKind::kWhere: {
+      const bool vector = varies(expr);
+      const Operand c = emit(expr->args[0], depth);
+      const Operand a = emit(expr->args[1], depth);
+      const Operand b = emit(expr->args[2], depth);
+      if (!vector) return {paren(c) + " ? " + paren(a) + " : " + paren(b), false, false};
+      const std::string condition =
+          c.vector ? mask_as(paren(c), expr->dtype == DType::kBool ? nest_.mask_bytes
+                                                                   : compute_bytes(expr->dtype))
+                   : paren(c);
+      return {condition + " ? " + as_vector(a, expr->dtype) + " : " + as_vector(b, expr->dtype),
+              true, false};
+    }
+    default:
+      break;
+  }
+  if (expr->args.size() == 1) return build_unary(expr, emit(expr->args[0], depth));
+  BRAZE_CHECK(expr->args.size() == 2, "an expression of kind ", loop::to_string(expr->kind));
+  const Operand a = emit(expr->args[0], depth);
+  const Operand b = emit(expr->args[1], depth);
+  return build_binary(expr, a, b);
+}
+
+Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
+  const Operand condition = emit(expr->args[0], depth);
+  const Operand other = emit(expr->args[2], depth);
+  const bool vector = varies(expr);
+  const std::string name = fresh("x_masked");
+  const std::string outer_mask = guard_mask_;
+  const int outer_depth = guard_depth_;
+  at_depth(depth, [&] {
+    const auto as_result = [&](const Operand& value) {
+      return vector ? as_vector(value, expr->dtype) : value.text;
+    };
+    line(type_of(expr->dtype, vector) + " " + name + " = " + as_result(other) + ";");
+    open();
+    guard_depth_ = static_cast<int>(scopes_.size()) - 1;
+    if (condition.vector) {
+      const std::string mask = fresh("guard");
+      std::string text = "const " + mask_type() + " " + mask + " = " + condition.text;
+      if (!outer_mask.empty()) text = text + " & " + outer_mask;
+      if (active_) {
+        prelude_.need("first_lanes");
+        text += " & first_lanes<" + mask_type() + ">(" + std::to_string(active_) + ")";
+      }
+      line(text + ";");
+      guard_mask_ = mask;
+      const Operand value = emit(expr->args[1]);
+      line(name + " = " +
+           mask_as(mask,
+                   expr->dtype == DType::kBool ? nest_.mask_bytes : compute_bytes(expr->dtype)) +
+           " ? " + as_vector(value, expr->dtype) + " : " + name + ";");
+    } else {
+      const Operand value = emit(expr->args[1]);
+      line(name + " = " + as_result(value) + ";");
+    }
+    std::vector<std::string> body = close();
+    block(condition.vector ? "" : "if (" + condition.text + ")", body);
+    guard_mask_ = outer_mask;
+    guard_depth_ = outer_depth;
+  });
+  return {name, vector, true};
+}
+
+Operand ExpressionWriter::build_check(ExprRef expr, int depth) {
+  const Operand index = emit(expr->args[0], depth);
+  const Operand size = emit(expr->args[1], depth);
+  if (!varies(expr)) {
+    prelude_.need("check_index");
+    // Under a condition that differs by lane, one lane is enough to make the check count.
+    std::string text = "check_index(" + index.text + ", " + size.text + ", failed)";
+    if (!guard_mask_.empty()) {
+      prelude_.need("any");
+      text = "any(" + guard_mask_ + ") ? " + text + " : 0";
+    }
+    return {text, false, guard_mask_.empty()};
+  }
+  const std::string bad = fresh("bad");
+  const std::string type = prelude_.vector("i64", nest_.lanes);
+  const std::string vector_index = as_vector(index, DType::kInt64);
+  const std::string vector_size = as_vector(size, DType::kInt64);
+  std::string mask = "((" + vector_index + " < 0) | (" + vector_index + " >= " + vector_size + "))";
+  if (!guard_mask_.empty()) mask += " & " + mask_as(guard_mask_, 8);
+  if (active_) {
+    prelude_.need("first_lanes");
+    mask += " & first_lanes<" + type + ">(" + std::to_string(active_) + ")";
+  }
+  prelude_.need("any");
+  scopes_[depth].lines.push_back("const " + type + " " + bad + " = " + mask + ";");
+  scopes_[depth].lines.push_back("failed |= any(" + bad + ");");
+  return {bad + " ? " + type + "{} : " + vector_index, true, false};
+}
+
+}  // namespace braze::codegen::cpp

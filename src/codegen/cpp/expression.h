@@ -1,0 +1,122 @@
+// Writes the expressions of a kernel as C++ statements, each in the outermost scope where it can
+// stand, once.
+//
+// Scopes are the nested blocks of the generated function: the function itself, the loop over work
+// items, the loops over inner axes. What depends on no axis of an inner loop is written before that
+// loop begins. An expression that depends on the vector axis is a vector, anything else a scalar.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "codegen/cpp/nest.h"
+#include "codegen/cpp/prelude.h"
+
+namespace braze::codegen::cpp {
+
+struct Operand {
+  std::string text;
+  bool vector = false;
+  bool atom = true;  // needs no parentheses
+};
+
+class ExpressionWriter {
+ public:
+  ExpressionWriter(const Nest& nest, Prelude& prelude);
+
+  // Scopes. `close` gives the finished lines, to be wrapped and added to the scope around them.
+  void open();
+  std::vector<std::string> close();
+  void line(std::string text) { scopes_.back().lines.push_back(std::move(text)); }
+  // Adds `body`, one level deeper, between "{" after `header` and "}".
+  void block(const std::string& header, const std::vector<std::string>& body);
+
+  // The axis is `text` from here to the end of the current scope.
+  void bind_axis(int axis, std::string text);
+  void bind_reduced(int number, int component, Operand value);
+  // Lanes that hold elements of the kernel: all, or the first `count` at the end of the axis.
+  void set_active(int count) { active_ = count; }
+  int active() const { return active_; }
+
+  Operand emit(loop::ExprRef expr);
+  void store(const loop::Statement& statement);
+
+  // `value` as a vector (a mask for bool) and converted between dtypes.
+  std::string as_vector(const Operand& value, graph::DType dtype);
+  Operand cast(const Operand& value, graph::DType from, graph::DType to);
+  std::string type_of(graph::DType dtype, bool vector);
+  std::string mask_type();
+  std::string fresh(const std::string& stem);
+  std::string literal(graph::DType dtype, double value);
+  bool varies(loop::ExprRef expr);
+  const std::string& axis_position(int axis) const { return axis_text_[axis]; }
+  Prelude& prelude() { return prelude_; }
+
+ private:
+  struct Scope {
+    std::vector<std::string> lines;
+    std::unordered_map<loop::ExprRef, Operand> values;
+    std::unordered_map<std::string, std::string> pointers;  // by the text of the address
+  };
+  struct Facts {
+    uint64_t axes = 0;
+    uint64_t reduced = 0;
+    bool reads = false;    // loads, or checks an index: must not run where a guard forbids it
+    bool rereads = false;  // loads from a parameter that the kernel also stores to
+  };
+  struct Reduced {
+    Operand value;
+    int depth = 0;
+  };
+
+  const Facts& facts(loop::ExprRef expr);
+  int depth_of(loop::ExprRef expr);
+  Operand emit(loop::ExprRef expr, int user_depth);
+  Operand build(loop::ExprRef expr, int depth);
+  Operand build_unary(loop::ExprRef expr, const Operand& a);
+  Operand build_binary(loop::ExprRef expr, const Operand& a, const Operand& b);
+  Operand build_load(loop::ExprRef expr, int depth);
+  Operand build_masked(loop::ExprRef expr, int depth);
+  Operand build_check(loop::ExprRef expr, int depth);
+  Operand build_integer_division(loop::ExprRef expr, const Operand& a, const Operand& b);
+  Operand build_comparison(loop::ExprRef expr, const Operand& a, const Operand& b);
+  Operand round_half(Operand value, graph::DType dtype);
+  Operand from_storage(const std::string& text, graph::DType dtype, bool vector);
+  std::string to_storage(const Operand& value, graph::DType dtype);
+  std::string constant(loop::ExprRef expr);
+  std::string mask_as(const std::string& mask, int bytes);
+  std::string to_mask(const std::string& comparison, graph::DType dtype);
+  std::string mixed(const Operand& value, graph::DType dtype, bool vector);
+  std::string linear(const Affine& index, bool with_vector_axis, int& depth);
+  std::string address(int buffer, const Affine& index);
+  bool opaque_in_lanes(const Affine& index);
+  void forget_rereads();
+  Operand call(std::string text, bool vector) { return {std::move(text), vector, true}; }
+
+  // Runs `body` with the scopes deeper than `depth` set aside, so that what it writes lands there.
+  void at_depth(int depth, const std::function<void()>& body);
+  // Opens a loop over the lanes, with the vector axis a scalar; returns its lines, unwrapped.
+  std::vector<std::string> lane_loop(const std::function<void()>& body);
+  std::string lane_header();
+
+  const Nest& nest_;
+  Prelude& prelude_;
+  std::vector<Scope> scopes_;
+  std::vector<std::string> axis_text_;
+  std::vector<int> axis_depth_;
+  std::map<std::pair<int64_t, int>, Reduced> reduced_;
+  std::unordered_map<loop::ExprRef, Facts> facts_;
+  std::unordered_map<loop::ExprRef, int> uses_;
+  std::vector<bool> reread_;  // by parameter
+  std::map<std::string, int> names_;
+  bool lane_mode_ = false;
+  int guard_depth_ = 0;
+  std::string guard_mask_;  // vector condition under which loads may run; empty: all lanes
+  int active_ = 0;          // 0: all
+};
+
+}  // namespace braze::codegen::cpp

@@ -1,0 +1,210 @@
+// Loads and stores.
+#include <algorithm>
+
+#include "base/error.h"
+#include "codegen/cpp/expression.h"
+
+namespace braze::codegen::cpp {
+
+using graph::DType;
+using loop::ExprKind;
+using loop::ExprRef;
+using loop::Statement;
+
+namespace {
+
+std::string scaled(int64_t factor, const std::string& text) {
+  return factor == 1 ? text : text + "*" + std::to_string(factor);
+}
+
+}  // namespace
+
+Operand ExpressionWriter::from_storage(const std::string& text, DType dtype, bool vector) {
+  const auto half = [&](const std::string& function) {
+    prelude_.need(function);
+    if (!vector) return call(function + "(" + text + ")", false);
+    return call(function + "<" + prelude_.vector("f32", nest_.lanes) + ", " +
+                    prelude_.vector("u32", nest_.lanes) + ">(" + text + ")",
+                true);
+  };
+  switch (dtype) {
+    case DType::kBool:
+      if (!vector) return {text + " != 0", false, false};
+      return call(to_mask("(" + text + " != 0)", dtype), true);
+    case DType::kFloat16:
+      return half("f32_of_f16");
+    case DType::kBFloat16:
+      return half("f32_of_bf16");
+    default:
+      return call(text, vector);
+  }
+}
+
+std::string ExpressionWriter::to_storage(const Operand& value, DType dtype) {
+  const bool vector = value.vector;
+  const auto half = [&](const std::string& function) {
+    prelude_.need(function);
+    if (!vector) return function + "(" + value.text + ")";
+    return function + "<" + prelude_.vector("u16", nest_.lanes) + ", " +
+           prelude_.vector("u32", nest_.lanes) + ">(" + value.text + ")";
+  };
+  switch (dtype) {
+    case DType::kBool:
+      if (!vector) return "u8(" + value.text + ")";
+      prelude_.need("convert");
+      return "convert<" + prelude_.vector("u8", nest_.lanes) + ">((" + value.text + ") & 1)";
+    case DType::kFloat16:
+      return half("f16_of_f32");
+    case DType::kBFloat16:
+      return half("bf16_of_f32");
+    default:
+      return value.text;
+  }
+}
+
+bool ExpressionWriter::opaque_in_lanes(const Affine& index) {
+  return std::any_of(index.terms.begin(), index.terms.end(),
+                     [&](const auto& term) { return varies(term.first); });
+}
+
+std::string ExpressionWriter::linear(const Affine& index, bool with_vector_axis, int& depth) {
+  std::string text;
+  depth = 0;
+  const auto add = [&](const std::string& part, int part_depth) {
+    text += (text.empty() ? "" : " + ") + part;
+    depth = std::max(depth, part_depth);
+  };
+  for (size_t axis = 0; axis < index.coefficient.size(); ++axis) {
+    if (index.coefficient[axis] == 0) continue;
+    if (static_cast<int>(axis) == nest_.vector_axis && !with_vector_axis) continue;
+    add(scaled(index.coefficient[axis], axis_text_[axis]), axis_depth_[axis]);
+  }
+  for (const auto& [term, factor] : index.terms) {
+    const Operand value = emit(term);
+    add(scaled(factor, value.atom ? value.text : "(" + value.text + ")"), depth_of(term));
+  }
+  if (index.constant != 0) add(std::to_string(index.constant), 0);
+  return text;
+}
+
+std::string ExpressionWriter::address(int buffer, const Affine& index) {
+  const std::string base = "b" + std::to_string(buffer);
+  int depth = 0;
+  const std::string offset = linear(index, false, depth);
+  std::string pointer = base;
+  if (!offset.empty() && depth == static_cast<int>(scopes_.size()) - 1) {
+    pointer = base + " + " + offset;
+  } else if (!offset.empty()) {
+    const std::string key = base + " + " + offset;
+    std::string& name = scopes_[depth].pointers[key];
+    if (name.empty()) {
+      name = fresh(base + "_row");
+      const bool written = nest_.kernel->params[buffer].written;
+      scopes_[depth].lines.push_back(std::string(written ? "" : "const ") +
+                                     storage_type(nest_.kernel->params[buffer].dtype) + "* const " +
+                                     name + " = " + key + ";");
+    }
+    pointer = name;
+  }
+  const int axis = nest_.vector_axis;
+  if (axis >= 0 && index.stride(axis) != 0)
+    pointer += " + " + scaled(index.stride(axis), axis_text_[axis]);
+  return pointer;
+}
+
+Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
+  const int buffer = static_cast<int>(expr->ival);
+  const Affine index = affine_of(expr->args[0], nest_.extent);
+  const bool vector = varies(expr);
+  const auto element = [&] {
+    int unused = 0;
+    const std::string offset = linear(index, true, unused);
+    return "b" + std::to_string(buffer) + "[" + (offset.empty() ? "0" : offset) + "]";
+  };
+  if (!vector) {
+    if (guard_mask_.empty()) return from_storage(element(), expr->dtype, false);
+    prelude_.need("any");
+    const Operand guarded =
+        from_storage("(any(" + guard_mask_ + ") ? " + element() + " : 0)", expr->dtype, false);
+    return guarded;
+  }
+  const std::string storage = prelude_.vector(storage_type(expr->dtype), nest_.lanes);
+  const int lanes = active_ ? active_ : nest_.lanes;
+  if (opaque_in_lanes(index)) {
+    const std::string name = fresh("v" + std::to_string(buffer));
+    at_depth(depth, [&] {
+      const std::string header = lane_header();
+      line(storage + " " + name + "{};");
+      std::vector<std::string> body = lane_loop([&] { line(name + "[l] = " + element() + ";"); });
+      block(header, body);
+    });
+    return from_storage(name, expr->dtype, true);
+  }
+  const int64_t stride = index.stride(nest_.vector_axis);
+  const std::string pointer = address(buffer, index);
+  std::string text;
+  if (!guard_mask_.empty()) {
+    prelude_.need("load_masked");
+    text = "load_masked<" + storage + ">(" + pointer + ", " + guard_mask_ + ", " +
+           std::to_string(stride) + ")";
+  } else if (stride != 1) {
+    prelude_.need("load_strided");
+    text = "load_strided<" + storage + ">(" + pointer + ", " + std::to_string(stride) + ", " +
+           std::to_string(lanes) + ")";
+  } else if (active_) {
+    prelude_.need("load_part");
+    text = "load_part<" + storage + ">(" + pointer + ", " + std::to_string(active_) + ")";
+  } else {
+    prelude_.need("load");
+    text = "load<" + storage + ">(" + pointer + ")";
+  }
+  return from_storage(text, expr->dtype, true);
+}
+
+void ExpressionWriter::store(const Statement& statement) {
+  const int buffer = statement.buffer;
+  const DType dtype = nest_.kernel->params[buffer].dtype;
+  const Affine index = affine_of(statement.index, nest_.extent);
+  Operand value = cast(emit(statement.value), statement.value->dtype, dtype);
+  const bool lanes_differ = opaque_in_lanes(index);
+  const bool vector =
+      nest_.vector_axis >= 0 && (value.vector || lanes_differ ||
+                                 (index.stride(nest_.vector_axis) != 0 && varies(statement.index)));
+  const std::string base = "b" + std::to_string(buffer);
+  if (!vector) {
+    int unused = 0;
+    const std::string offset = linear(index, true, unused);
+    line(base + "[" + (offset.empty() ? "0" : offset) + "] = " + to_storage(value, dtype) + ";");
+  } else {
+    if (!value.vector) value = {as_vector(value, dtype), true, true};
+    const std::string stored = to_storage(value, dtype);
+    const std::string storage = prelude_.vector(storage_type(dtype), nest_.lanes);
+    const int lanes = active_ ? active_ : nest_.lanes;
+    const int64_t stride = index.stride(nest_.vector_axis);
+    if (lanes_differ || stride == 0) {
+      const std::string name = fresh("out");
+      line("const " + storage + " " + name + " = " + stored + ";");
+      const std::string header = lane_header();
+      std::vector<std::string> body = lane_loop([&] {
+        int unused = 0;
+        const std::string offset = linear(index, true, unused);
+        line(base + "[" + (offset.empty() ? "0" : offset) + "] = " + name + "[l];");
+      });
+      block(header, body);
+    } else if (stride != 1) {
+      prelude_.need("store_strided");
+      line("store_strided(" + address(buffer, index) + ", " + storage + "(" + stored + "), " +
+           std::to_string(stride) + ", " + std::to_string(lanes) + ");");
+    } else if (active_) {
+      prelude_.need("store_part");
+      line("store_part(" + address(buffer, index) + ", " + storage + "(" + stored + "), " +
+           std::to_string(active_) + ");");
+    } else {
+      prelude_.need("store");
+      line("store(" + address(buffer, index) + ", " + storage + "(" + stored + "));");
+    }
+  }
+  if (reread_[buffer]) forget_rereads();
+}
+
+}  // namespace braze::codegen::cpp

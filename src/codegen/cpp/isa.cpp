@@ -1,0 +1,79 @@
+#include <cpuid.h>
+
+#include "base/error.h"
+#include "codegen/cpp/codegen.h"
+
+namespace braze::codegen::cpp {
+
+namespace {
+
+// Register state that the operating system saves on a task switch (XCR0).
+uint64_t saved_state() {
+  uint32_t low, high;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return static_cast<uint64_t>(high) << 32 | low;
+}
+
+Isa detect() {
+  constexpr uint64_t kAvxState = 0x6;      // XMM, YMM
+  constexpr uint64_t kAvx512State = 0xe6;  // and opmask, upper halves, ZMM16-31
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return Isa::kGeneric;
+  const bool os_saves = c & bit_OSXSAVE;
+  const bool has_fma = (c & bit_FMA) && (c & bit_AVX) && (c & bit_F16C);
+  if (!os_saves || !has_fma || (saved_state() & kAvxState) != kAvxState) return Isa::kGeneric;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2)) return Isa::kGeneric;
+  constexpr uint32_t kAvx512 = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
+  const bool has_avx512 =
+      (b & kAvx512) == kAvx512 && (saved_state() & kAvx512State) == kAvx512State;
+  return has_avx512 ? Isa::kAvx512 : Isa::kAvx2;
+}
+
+}  // namespace
+
+std::string_view to_string(Isa isa) {
+  switch (isa) {
+    case Isa::kGeneric:
+      return "generic";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+  }
+  BRAZE_UNREACHABLE("isa ", static_cast<int>(isa));
+}
+
+Isa host_isa() {
+  static const Isa isa = detect();
+  return isa;
+}
+
+std::vector<std::string> compiler_flags(Isa isa) {
+  // Contraction is off because eager rounds after each op; the math helpers and the reductions ask
+  // for fused multiply-add themselves.
+  std::vector<std::string> flags = {"-std=c++17",
+                                    "-O2",
+                                    "-fPIC",
+                                    "-w",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-ffp-contract=off",
+                                    "-fno-exceptions",
+                                    "-fno-rtti",
+                                    "-fno-asynchronous-unwind-tables"};
+  switch (isa) {
+    case Isa::kGeneric:
+      break;
+    case Isa::kAvx2:
+      for (const char* f : {"-mavx2", "-mfma", "-mf16c"}) flags.emplace_back(f);
+      break;
+    case Isa::kAvx512:
+      for (const char* f : {"-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma",
+                            "-mf16c", "-mprefer-vector-width=512"})
+        flags.emplace_back(f);
+      break;
+  }
+  return flags;
+}
+
+}  // namespace braze::codegen::cpp

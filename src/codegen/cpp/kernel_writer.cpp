@@ -1,0 +1,298 @@
+#include "codegen/cpp/kernel_writer.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "codegen/cpp/expression.h"
+#include "codegen/cpp/reduction.h"
+
+namespace braze::codegen::cpp {
+
+using graph::DType;
+using loop::ExprRef;
+using loop::Kernel;
+using loop::Statement;
+
+namespace {
+
+std::string axis_name(const Nest& nest, int axis) {
+  return axis < nest.outer_count ? "o" + std::to_string(axis)
+                                 : "i" + std::to_string(axis - nest.outer_count);
+}
+
+// The kernel as text, as a comment; very long lines are cut.
+std::string description(const Kernel& kernel) {
+  constexpr size_t kWidth = 160;
+  constexpr int kLines = 16;
+  std::istringstream text(loop::to_string(kernel));
+  std::string result, line;
+  for (int n = 0; std::getline(text, line); ++n) {
+    if (n == kLines) return result + "// ...\n";
+    if (line.size() > kWidth) line = line.substr(0, kWidth) + " ...";
+    result += "// " + line + "\n";
+  }
+  return result;
+}
+
+class KernelWriter {
+ public:
+  KernelWriter(const Nest& nest, Prelude& prelude) : nest_(nest), writer_(nest, prelude) {}
+
+  std::string run(const std::string& symbol) {
+    const Kernel& kernel = *nest_.kernel;
+    writer_.line("i64 failed = 0;");
+    for (size_t b = 0; b < kernel.params.size(); ++b) {
+      const std::string type =
+          (kernel.params[b].written ? "" : "const ") + storage_type(kernel.params[b].dtype) + "*";
+      writer_.line(type + " const b" + std::to_string(b) + " = (" + type + ")args[" +
+                   std::to_string(b) + "];");
+    }
+    write_items();
+    writer_.line("return failed;");
+    std::string text = "\n" + description(kernel) + "extern \"C\" i64 " + symbol +
+                       "(void* const* args, const i64*, i64 begin, i64 end) {\n";
+    for (const std::string& line : writer_.close()) text += "  " + line + "\n";
+    return text + "}\n";
+  }
+
+ private:
+  // The loop over begin..end, and the counters of the outer axes that it stands for.
+  void write_items() {
+    struct Counter {
+      std::string name;
+      int64_t extent;
+    };
+    std::vector<Counter> counters;
+    for (int axis : nest_.parallel)
+      counters.push_back({axis_name(nest_, axis), nest_.extent[axis]});
+    if (nest_.blocks() > 1) counters.push_back({"block", nest_.blocks()});
+
+    const std::string one = counters.size() == 1 ? counters[0].name : "item";
+    if (counters.size() > 1) {
+      int64_t below = 1;
+      for (auto c = counters.rbegin(); c != counters.rend(); ++c) {
+        std::string start = "begin";
+        if (below > 1) start += " / " + std::to_string(below);
+        if (&*c != &counters.front()) start += " % " + std::to_string(c->extent);
+        writer_.line("i64 " + c->name + " = " + start + ";");
+        below *= c->extent;
+      }
+    }
+    writer_.open();
+    for (int axis : nest_.parallel) writer_.bind_axis(axis, axis_name(nest_, axis));
+    if (nest_.vector_is_outer())
+      write_outer_lanes();
+    else
+      write_levels();
+    if (counters.size() > 1) {
+      std::string step;
+      for (size_t c = 0; c + 1 < counters.size(); ++c)
+        step = (c == 0 ? "++" + counters[0].name + ";"
+                       : "if (++" + counters[c].name + " == " + std::to_string(counters[c].extent) +
+                             ") { " + counters[c].name + " = 0; " + step + " }");
+      const Counter& last = counters.back();
+      writer_.line("if (++" + last.name + " == " + std::to_string(last.extent) + ") { " +
+                   last.name + " = 0; " + step + " }");
+    }
+    const std::vector<std::string> body = writer_.close();
+    writer_.block("for (i64 " + one + " = begin; " + one + " < end; ++" + one + ")", body);
+  }
+
+  // Can the last vector of an axis start early and compute some elements a second time?
+  bool may_overlap(int64_t length) const { return !nest_.rereads_stores && length >= nest_.lanes; }
+
+  void write_outer_lanes() {
+    const int axis = nest_.vector_axis;
+    const int64_t length = nest_.extent[axis];
+    const std::string name = axis_name(nest_, axis);
+    const std::string lanes = std::to_string(nest_.lanes);
+    std::string first = "0", last = std::to_string(length);
+    if (nest_.blocks() > 1) {
+      first = "block * " + std::to_string(nest_.block);
+      last = writer_.fresh("last");
+      const std::string bound =
+          "block * " + std::to_string(nest_.block) + " + " + std::to_string(nest_.block);
+      writer_.line("const i64 " + last + " = " +
+                   (length % nest_.block == 0 ? bound
+                                              : bound + " < " + std::to_string(length) + " ? " +
+                                                    bound + " : " + std::to_string(length)) +
+                   ";");
+    }
+    const int64_t rest = length % nest_.lanes;
+    const auto body_at = [&](const std::string& header, const std::string& position) {
+      writer_.open();
+      std::string text = position;
+      if (position != name && position != "0") {
+        writer_.line("const i64 " + name + " = " + position + ";");
+        text = name;
+      }
+      writer_.bind_axis(axis, text);
+      write_levels();
+      const std::vector<std::string> lines = writer_.close();
+      writer_.block(header, lines);
+    };
+    if (rest == 0) {
+      body_at("for (i64 " + name + " = " + first + "; " + name + " < " + last + "; " + name +
+                  " += " + lanes + ")",
+              name);
+      return;
+    }
+    if (may_overlap(length)) {
+      const std::string at = writer_.fresh("at");
+      body_at("for (i64 " + at + " = " + first + "; " + at + " < " + last + "; " + at +
+                  " += " + lanes + ")",
+              at + " < " + std::to_string(length - nest_.lanes) + " ? " + at + " : " +
+                  std::to_string(length - nest_.lanes));
+      return;
+    }
+    if (length >= nest_.lanes)
+      body_at("for (i64 " + name + " = " + first + "; " + name + " + " + lanes + " <= " + last +
+                  "; " + name + " += " + lanes + ")",
+              name);
+    writer_.set_active(static_cast<int>(rest));
+    body_at(nest_.blocks() > 1 ? "if (" + last + " == " + std::to_string(length) + ")" : "",
+            std::to_string(length - rest));
+    writer_.set_active(0);
+  }
+
+  void write_levels() {
+    for (const Level& level : nest_.levels) {
+      if (!level.inner.empty()) write_inner(level);
+      for (const Step& step : level.outer) writer_.store(*step.statement);
+    }
+  }
+
+  void write_inner(const Level& level) {
+    std::vector<Reduction> reductions;
+    for (const Step& step : level.inner)
+      if (step.role != Step::Role::kStore) reductions.emplace_back(nest_, step, writer_);
+    int64_t points = 1;
+    for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
+      points *= nest_.extent[axis];
+    const int unroll = points > 0 ? unroll_of(level) : 1;
+    for (Reduction& r : reductions) r.declare(unroll);
+    if (points > 0) write_inner_loop(level, reductions, 0, unroll);
+    for (Reduction& r : reductions) r.finish();
+  }
+
+  // Independent accumulators hide the latency of the reduction; long bodies do that by themselves.
+  int unroll_of(const Level& level) const {
+    std::unordered_set<ExprRef> seen;
+    std::function<void(ExprRef)> visit = [&](ExprRef expr) {
+      if (seen.insert(expr).second)
+        for (ExprRef arg : expr->args) visit(arg);
+    };
+    bool reduces = false;
+    for (const Step& step : level.inner) {
+      if (step.role == Step::Role::kReduce && !Reduction::can_unroll(step)) return 1;
+      reduces |= step.role != Step::Role::kStore;
+      visit(step.statement->value);
+    }
+    if (!reduces || nest_.inner.empty()) return 1;
+    const int axis = nest_.inner.back();
+    const int64_t trips = nest_.extent[axis] / (axis == nest_.vector_axis ? nest_.lanes : 1);
+    for (int unroll : {4, 2})
+      if (trips >= unroll && seen.size() <= (unroll == 4 ? 24 : 48)) return unroll;
+    return 1;
+  }
+
+  void write_inner_loop(const Level& level, std::vector<Reduction>& reductions, size_t position,
+                        int unroll) {
+    if (position == nest_.inner.size()) return write_inner_body(level, reductions, 0);
+    const int axis = nest_.inner[position];
+    const int64_t length = nest_.extent[axis];
+    const std::string name = axis_name(nest_, axis);
+    if (position + 1 < nest_.inner.size()) {
+      writer_.open();
+      writer_.bind_axis(axis, name);
+      write_inner_loop(level, reductions, position + 1, unroll);
+      const std::vector<std::string> body = writer_.close();
+      writer_.block("for (i64 " + name + " = 0; " + name + " < " + std::to_string(length) + "; ++" +
+                        name + ")",
+                    body);
+      return;
+    }
+    const int step = axis == nest_.vector_axis ? nest_.lanes : 1;
+    if (reductions.empty() && length % step != 0 && may_overlap(length))
+      return write_overlapping(level, reductions, axis);
+    int64_t done = 0;
+    for (int copies : {unroll, 1}) {
+      const int64_t end = length / (step * copies) * (step * copies);
+      if (end <= done) continue;
+      write_copies(level, reductions, axis, done, end, step, copies);
+      done = end;
+    }
+    if (done == length) return;
+    writer_.set_active(static_cast<int>(length - done));
+    write_copies(level, reductions, axis, done, length, step, 1);
+    writer_.set_active(0);
+  }
+
+  // axis = first, first + step * copies, ... : `copies` points or vectors in one iteration.
+  void write_copies(const Level& level, std::vector<Reduction>& reductions, int axis, int64_t first,
+                    int64_t end, int step, int copies) {
+    const std::string name = axis_name(nest_, axis);
+    const bool once = end - first <= step * copies;
+    writer_.open();
+    for (int copy = 0; copy < copies; ++copy) {
+      const int64_t offset = static_cast<int64_t>(copy) * step;
+      std::string position = once     ? std::to_string(first + offset)
+                             : offset ? "(" + name + " + " + std::to_string(offset) + ")"
+                                      : name;
+      writer_.open();
+      writer_.bind_axis(axis, position);
+      write_inner_body(level, reductions, copy);
+      const std::vector<std::string> body = writer_.close();
+      if (copies > 1)
+        writer_.block("", body);
+      else
+        for (const std::string& text : body) writer_.line(text);
+    }
+    const std::vector<std::string> body = writer_.close();
+    writer_.block(once ? ""
+                       : "for (i64 " + name + " = " + std::to_string(first) + "; " + name + " < " +
+                             std::to_string(end) + "; " + name +
+                             " += " + std::to_string(step * copies) + ")",
+                  body);
+  }
+
+  void write_overlapping(const Level& level, std::vector<Reduction>& reductions, int axis) {
+    const std::string name = axis_name(nest_, axis);
+    const std::string at = writer_.fresh("at");
+    const std::string latest = std::to_string(nest_.extent[axis] - nest_.lanes);
+    writer_.open();
+    writer_.line("const i64 " + name + " = " + at + " < " + latest + " ? " + at + " : " + latest +
+                 ";");
+    writer_.bind_axis(axis, name);
+    write_inner_body(level, reductions, 0);
+    const std::vector<std::string> body = writer_.close();
+    writer_.block("for (i64 " + at + " = 0; " + at + " < " + std::to_string(nest_.extent[axis]) +
+                      "; " + at + " += " + std::to_string(nest_.lanes) + ")",
+                  body);
+  }
+
+  void write_inner_body(const Level& level, std::vector<Reduction>& reductions, int copy) {
+    size_t next = 0;
+    for (const Step& step : level.inner) {
+      if (step.role == Step::Role::kStore)
+        writer_.store(*step.statement);
+      else
+        reductions[next++].accumulate(copy);
+    }
+  }
+
+  const Nest& nest_;
+  ExpressionWriter writer_;
+};
+
+}  // namespace
+
+std::string write_kernel(const Nest& nest, const std::string& symbol, Prelude& prelude) {
+  return KernelWriter(nest, prelude).run(symbol);
+}
+
+}  // namespace braze::codegen::cpp

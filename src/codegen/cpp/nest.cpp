@@ -1,0 +1,413 @@
+#include "codegen/cpp/nest.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <unordered_set>
+
+#include "base/error.h"
+
+namespace braze::codegen::cpp {
+
+using graph::DType;
+using loop::ExprKind;
+using loop::ExprRef;
+using loop::Kernel;
+using loop::ReduceOp;
+using loop::Statement;
+
+namespace {
+
+constexpr int64_t kChunkNanoseconds = 15000;
+
+// One load or store of the kernel.
+struct Access {
+  int buffer = -1;
+  bool store = false;
+  bool inner = false;  // happens at inner points
+  bool guarded = false;
+  Affine index;
+};
+
+struct Survey {
+  std::vector<Access> accesses;
+  std::vector<ExprRef> values;      // distinct expressions outside of index position
+  std::vector<bool> used_as_value;  // by axis
+  int64_t operations = 0;           // weighted arithmetic for one inner point
+};
+
+int64_t cost_of(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::kConst:
+    case ExprKind::kAxis:
+    case ExprKind::kReduced:
+    case ExprKind::kLoad:
+      return 0;
+    case ExprKind::kDiv:
+    case ExprKind::kSqrt:
+    case ExprKind::kRsqrt:
+      return 4;
+    case ExprKind::kExp:
+    case ExprKind::kExp2:
+    case ExprKind::kLog:
+    case ExprKind::kLog2:
+    case ExprKind::kSigmoid:
+    case ExprKind::kTanh:
+    case ExprKind::kErf:
+    case ExprKind::kFloorDiv:
+    case ExprKind::kTruncDiv:
+    case ExprKind::kMod:
+      return 15;
+    case ExprKind::kExpm1:
+    case ExprKind::kLog10:
+    case ExprKind::kLog1p:
+    case ExprKind::kSin:
+    case ExprKind::kCos:
+    case ExprKind::kTan:
+    case ExprKind::kAsin:
+    case ExprKind::kAcos:
+    case ExprKind::kAtan:
+    case ExprKind::kSinh:
+    case ExprKind::kCosh:
+    case ExprKind::kFmod:
+    case ExprKind::kPow:
+    case ExprKind::kAtan2:
+      return 30;
+    default:
+      return 1;
+  }
+}
+
+// Axes that `expr` mentions; those inside the index of a load only where asked.
+void note_axes(ExprRef expr, bool through_loads, std::vector<bool>& axes) {
+  if (expr->kind == ExprKind::kAxis) axes[expr->ival] = true;
+  if (expr->kind == ExprKind::kLoad && !through_loads) return;
+  for (ExprRef arg : expr->args) note_axes(arg, through_loads, axes);
+}
+
+Survey survey(const Kernel& kernel, const std::vector<int64_t>& extent) {
+  Survey result;
+  result.used_as_value.resize(extent.size());
+  std::unordered_set<ExprRef> seen;
+  std::unordered_set<ExprRef> seen_index;
+  std::function<void(ExprRef, bool, bool, bool)> visit = [&](ExprRef expr, bool as_index,
+                                                             bool inner, bool guarded) {
+    if (!(as_index ? seen_index : seen).insert(expr).second) return;
+    if (expr->kind == ExprKind::kLoad) {
+      result.accesses.push_back(
+          {static_cast<int>(expr->ival), false, inner, guarded, affine_of(expr->args[0], extent)});
+      if (!as_index) result.values.push_back(expr);
+      visit(expr->args[0], true, inner, guarded);
+      return;
+    }
+    if (!as_index) {
+      result.values.push_back(expr);
+      if (expr->kind == ExprKind::kAxis) result.used_as_value[expr->ival] = true;
+      result.operations += cost_of(expr->kind);
+    }
+    for (ExprRef arg : expr->args)
+      visit(arg, as_index, inner, guarded || expr->kind == ExprKind::kMasked);
+  };
+  for (const Statement& s : kernel.body) {
+    if (s.kind == Statement::Kind::kStore) {
+      result.accesses.push_back({s.buffer, true, s.inner, false, affine_of(s.index, extent)});
+      visit(s.index, true, s.inner, false);
+    } else {
+      result.operations += s.op == ReduceOp::kWelford ? 3 : 1;
+    }
+    visit(s.value, false, s.inner, false);
+  }
+  return result;
+}
+
+std::vector<int64_t> extents_of(const Kernel& kernel) {
+  std::vector<int64_t> extent;
+  for (const loop::Axis& axis : kernel.outer) extent.push_back(axis.extent.constant());
+  for (const loop::Axis& axis : kernel.inner) extent.push_back(axis.extent.constant());
+  return extent;
+}
+
+bool can_merge(const Survey& facts, const std::vector<int64_t>& extent, int a, int b) {
+  if (facts.used_as_value[a] || facts.used_as_value[b]) return false;
+  for (const Access& access : facts.accesses) {
+    if (access.index.stride(a) != access.index.stride(b) * extent[b]) return false;
+    for (const auto& [term, factor] : access.index.terms) {
+      // A loaded index is itself an access, whose own index is compared; anything else of these
+      // axes in a term is not linear.
+      std::vector<bool> axes(extent.size());
+      note_axes(term, false, axes);
+      if (axes[a] || axes[b]) return false;
+    }
+  }
+  return true;
+}
+
+// Lanes are chosen so that the widest value fits one register.
+int widest_value(const Kernel& kernel, const Survey& facts, const std::vector<int64_t>& extent) {
+  int widest = 1;
+  for (ExprRef value : facts.values) {
+    if (value->kind == ExprKind::kConst) continue;
+    int bytes = compute_bytes(value->dtype);
+    if (value->kind == ExprKind::kAxis && extent[value->ival] <= 1) continue;
+    widest = std::max(widest, bytes);
+  }
+  for (const Statement& s : kernel.body)
+    if (s.kind == Statement::Kind::kReduce) widest = std::max(widest, compute_bytes(s.accumulate));
+  return widest;
+}
+
+bool opaque_along(const Affine& index, int axis, size_t axes) {
+  for (const auto& [term, factor] : index.terms) {
+    std::vector<bool> used(axes);
+    note_axes(term, true, used);
+    if (used[axis]) return true;
+  }
+  return false;
+}
+
+int64_t product(const std::vector<int64_t>& extent, int first, int last) {
+  int64_t result = 1;
+  for (int a = first; a < last; ++a) result *= extent[a];
+  return result;
+}
+
+// Rough time of the whole kernel, in vector operations, when `axis` becomes `lanes` lanes.
+double cost_with(const Kernel& kernel, const Survey& facts, const std::vector<int64_t>& extent,
+                 int axis, int lanes) {
+  const int axes = static_cast<int>(extent.size());
+  const int outer_count = static_cast<int>(kernel.outer.size());
+  const double outer_points = static_cast<double>(product(extent, 0, outer_count));
+  const double inner_points = static_cast<double>(product(extent, outer_count, axes));
+  const auto shrink = [&](double points) {
+    if (axis < 0) return points;
+    const double vectors = static_cast<double>((extent[axis] + lanes - 1) / lanes);
+    return points / static_cast<double>(extent[axis]) * vectors;
+  };
+  const bool inner_axis = axis >= outer_count;
+  const double at_inner = shrink(outer_points * inner_points);
+  const double at_outer = axis >= 0 && !inner_axis ? shrink(outer_points) : outer_points;
+  const bool has_inner = std::any_of(kernel.body.begin(), kernel.body.end(),
+                                     [](const Statement& s) { return s.inner; });
+  double cost = static_cast<double>(facts.operations) * 0.5 * (has_inner ? at_inner : at_outer);
+  for (const Access& access : facts.accesses) {
+    const double points = access.inner ? at_inner : at_outer;
+    const bool applies = access.inner || !inner_axis;
+    double each = 1;
+    if (axis >= 0 && applies) {
+      if (opaque_along(access.index, axis, extent.size()))
+        each = 2.0 * lanes;
+      else if (access.index.stride(axis) == 0)
+        each = 0.1;
+      else if (access.index.stride(axis) != 1)
+        each = (access.store ? 1.5 : 1.2) * lanes;
+    }
+    cost += each * points;
+  }
+  if (inner_axis)
+    for (const Statement& s : kernel.body)
+      if (s.kind == Statement::Kind::kReduce) cost += outer_points * 6;
+  return cost;
+}
+
+int lanes_for(int widest, int64_t extent, Isa isa) {
+  int lanes = vector_bytes(isa) / widest;
+  while (lanes > 4 && lanes > extent) lanes /= 2;
+  return lanes > extent && extent < 3 ? 1 : lanes;
+}
+
+void choose_vector_axis(Nest& nest, const Survey& facts, Isa isa) {
+  const Kernel& kernel = *nest.kernel;
+  const int widest = widest_value(kernel, facts, nest.extent);
+  nest.mask_bytes = widest;
+  double best = cost_with(kernel, facts, nest.extent, -1, 1);
+  for (int axis = static_cast<int>(nest.extent.size()) - 1; axis >= 0; --axis) {
+    if (nest.extent[axis] <= 1) continue;
+    const int lanes = lanes_for(widest, nest.extent[axis], isa);
+    if (lanes < 2) continue;
+    const double cost = cost_with(kernel, facts, nest.extent, axis, lanes);
+    if (cost >= best) continue;
+    best = cost;
+    nest.vector_axis = axis;
+    nest.lanes = lanes;
+  }
+}
+
+// Order of the steps: a step comes after the reductions that it uses, after stores to what it
+// loads, and after loads of what it stores; otherwise as early as possible, so that steps meet in
+// one loop.
+class Leveller {
+ public:
+  explicit Leveller(const Kernel& kernel) : kernel_(kernel) {}
+
+  std::vector<Level> run() {
+    for (const Statement& s : kernel_.body) {
+      if (s.kind == Statement::Kind::kStore) {
+        place({Step::Role::kStore, &s});
+      } else if (s.op == ReduceOp::kWelford) {
+        place({Step::Role::kMean, &s});
+        place({Step::Role::kSquares, &s});
+      } else {
+        place({Step::Role::kReduce, &s});
+      }
+    }
+    return std::move(levels_);
+  }
+
+ private:
+  // A position in time: level, and whether in its loop (0) or after it (1).
+  struct Time {
+    size_t level = 0;
+    int after = 0;
+    friend auto operator<=>(const Time&, const Time&) = default;
+  };
+  struct Buffer {
+    Time loaded, stored;
+    bool is_loaded = false, is_stored = false;
+  };
+
+  void place(Step step) {
+    const Statement& s = *step.statement;
+    std::unordered_set<ExprRef> seen;
+    std::vector<int> loads;
+    Time earliest{0, s.inner ? 0 : 1};
+    const auto not_before = [&](Time t) {
+      if (s.inner && t.after == 1) t = {t.level + 1, 0};
+      if (!s.inner) t.after = 1;
+      earliest = std::max(earliest, t);
+    };
+    std::function<void(ExprRef)> visit = [&](ExprRef expr) {
+      if (!seen.insert(expr).second) return;
+      if (expr->kind == ExprKind::kReduced) {
+        // Complete after its loop.
+        not_before({ready_.at(expr->ival), 1});
+      }
+      if (expr->kind == ExprKind::kLoad) loads.push_back(static_cast<int>(expr->ival));
+      for (ExprRef arg : expr->args) visit(arg);
+    };
+    visit(s.value);
+    if (s.index) visit(s.index);
+    if (step.role == Step::Role::kSquares) not_before({ready_.at(s.reduced), 1});
+    for (int buffer : loads)
+      if (buffers_[buffer].is_stored) not_before(buffers_[buffer].stored);
+    if (step.role == Step::Role::kStore) {
+      const Buffer& target = buffers_[s.buffer];
+      if (target.is_loaded) not_before(target.loaded);
+      if (target.is_stored) not_before(target.stored);
+    }
+    if (levels_.size() <= earliest.level) levels_.resize(earliest.level + 1);
+    Level& level = levels_[earliest.level];
+    (s.inner ? level.inner : level.outer).push_back(step);
+    if (step.role != Step::Role::kStore) ready_[s.reduced] = earliest.level;
+    for (int buffer : loads) note(buffers_[buffer].is_loaded, buffers_[buffer].loaded, earliest);
+    if (step.role == Step::Role::kStore)
+      note(buffers_[s.buffer].is_stored, buffers_[s.buffer].stored, earliest);
+  }
+
+  static void note(bool& known, Time& last, Time now) {
+    last = known ? std::max(last, now) : now;
+    known = true;
+  }
+
+  const Kernel& kernel_;
+  std::vector<Level> levels_;
+  std::unordered_map<int64_t, size_t> ready_;
+  std::unordered_map<int, Buffer> buffers_;
+};
+
+void plan_parallel(Nest& nest, const Survey& facts) {
+  for (int axis = 0; axis < nest.outer_count; ++axis)
+    if (nest.extent[axis] > 1 && axis != nest.vector_axis) nest.parallel.push_back(axis);
+  for (int axis = nest.outer_count; axis < static_cast<int>(nest.extent.size()); ++axis)
+    if (nest.extent[axis] > 1 && axis != nest.vector_axis) nest.inner.push_back(axis);
+  if (nest.vector_is_inner()) nest.inner.push_back(nest.vector_axis);
+
+  int64_t items = 1;
+  for (int axis : nest.parallel) items *= nest.extent[axis];
+  const int axes = static_cast<int>(nest.extent.size());
+  const int64_t inner_points = product(nest.extent, nest.outer_count, axes);
+  // Time of one outer point: memory at about 10 bytes a nanosecond, arithmetic in lanes.
+  double bytes = 0;
+  for (const Access& access : facts.accesses)
+    bytes += static_cast<double>(graph::size_of(nest.kernel->params[access.buffer].dtype)) *
+             static_cast<double>(access.inner ? inner_points : 1);
+  const double per_point =
+      bytes / 10 + static_cast<double>(facts.operations * inner_points) / nest.lanes * 0.5;
+  double per_item = per_point;
+  if (nest.vector_is_outer()) {
+    const int64_t length = nest.extent[nest.vector_axis];
+    // Blocks long enough that the loop around them costs nothing, short enough to share out.
+    const auto wanted = static_cast<int64_t>(2000 / std::max(per_point, 0.01));
+    int64_t block = std::max<int64_t>(4 * nest.lanes, wanted / nest.lanes * nest.lanes);
+    if (block * 2 > length) block = length;
+    nest.block = block;
+    per_item *= static_cast<double>(block);
+    items *= nest.blocks();
+  }
+  nest.code.extent = items;
+  nest.code.grain = std::clamp<int64_t>(
+      static_cast<int64_t>(static_cast<double>(kChunkNanoseconds) / std::max(per_item, 0.01)), 1,
+      std::max<int64_t>(items, 1));
+}
+
+}  // namespace
+
+int64_t Nest::blocks() const {
+  return vector_is_outer() ? (extent[vector_axis] + block - 1) / block : 1;
+}
+
+int vector_bytes(Isa isa) {
+  switch (isa) {
+    case Isa::kGeneric:
+      return 16;
+    case Isa::kAvx2:
+      return 32;
+    case Isa::kAvx512:
+      return 64;
+  }
+  BRAZE_UNREACHABLE("isa ", static_cast<int>(isa));
+}
+
+int compute_bytes(DType dtype) {
+  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) return 4;
+  return static_cast<int>(graph::size_of(dtype));
+}
+
+std::vector<int64_t> collapse_axes(const Kernel& kernel) {
+  std::vector<int64_t> extent = extents_of(kernel);
+  const int outer_count = static_cast<int>(kernel.outer.size());
+  const int axes = static_cast<int>(extent.size());
+  Survey facts = survey(kernel, extent);
+  for (int b = axes - 1; b > 0; --b) {
+    if (extent[b] == 1) continue;
+    // The nearest axis before b on the same side that is not trivial.
+    int a = b - 1;
+    const int first = b >= outer_count ? outer_count : 0;
+    while (a >= first && extent[a] == 1) --a;
+    if (a < first || !can_merge(facts, extent, a, b)) continue;
+    // `a` lives on as part of b; b must be seen again with its next neighbour.
+    extent[b] *= extent[a];
+    extent[a] = 1;
+    facts = survey(kernel, extent);
+    ++b;
+  }
+  return extent;
+}
+
+Nest plan_nest(const Kernel& kernel, Isa isa) {
+  Nest nest;
+  nest.kernel = &kernel;
+  nest.outer_count = static_cast<int>(kernel.outer.size());
+  nest.extent = collapse_axes(kernel);
+  const Survey facts = survey(kernel, nest.extent);
+  choose_vector_axis(nest, facts, isa);
+  plan_parallel(nest, facts);
+  nest.levels = Leveller(kernel).run();
+  std::vector<bool> stored(kernel.params.size());
+  for (const Access& access : facts.accesses)
+    if (access.store) stored[access.buffer] = true;
+  for (const Access& access : facts.accesses)
+    if (!access.store && stored[access.buffer]) nest.rereads_stores = true;
+  return nest;
+}
+
+}  // namespace braze::codegen::cpp

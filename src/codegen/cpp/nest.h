@@ -1,0 +1,58 @@
+// How a kernel is walked: which axes are merged, which one becomes vector lanes, what is split
+// among threads, and which statements share a loop. Decided here, before any text is written.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/cpp/affine.h"
+#include "codegen/cpp/codegen.h"
+#include "loop/ir.h"
+
+namespace braze::codegen::cpp {
+
+// One thing done at each point of a loop. Welford is two sweeps: the mean, then the sum of squares
+// around it, which is both more accurate and easier on the pipeline than the running form.
+struct Step {
+  enum class Role : uint8_t { kStore, kReduce, kMean, kSquares };
+  Role role = Role::kStore;
+  const loop::Statement* statement = nullptr;
+};
+
+// Inner statements that share one walk over the inner axes, then the statements after it.
+struct Level {
+  std::vector<Step> inner;
+  std::vector<Step> outer;
+};
+
+struct Nest {
+  const loop::Kernel* kernel = nullptr;
+  int outer_count = 0;
+  std::vector<int64_t> extent;  // by axis number; 1 where the axis was merged into another
+  int vector_axis = -1;         // -1: no lanes, all scalar
+  int lanes = 1;
+  int mask_bytes = 4;         // width of one lane of a condition
+  std::vector<int> parallel;  // outer axes split among threads, in order, vector axis left out
+  int64_t block = 0;          // outer vector axis: elements of it in one work item
+  std::vector<int> inner;     // inner axes in loop order, vector axis last
+  std::vector<Level> levels;
+  bool rereads_stores = false;  // some parameter is both loaded and stored
+  KernelCode code;              // extent and grain
+
+  bool vector_is_outer() const { return vector_axis >= 0 && vector_axis < outer_count; }
+  bool vector_is_inner() const { return vector_axis >= outer_count; }
+  int64_t blocks() const;  // work items along an outer vector axis
+};
+
+// Merges neighbouring axes (outer with outer, inner with inner) that every access walks as one:
+// returns the extent by axis, where the first axis of a merged pair gets extent 1.
+std::vector<int64_t> collapse_axes(const loop::Kernel& kernel);
+
+Nest plan_nest(const loop::Kernel& kernel, Isa isa);
+
+// Bytes of one vector register.
+int vector_bytes(Isa isa);
+// Bytes of an element while it is computed with (half floats are computed in float).
+int compute_bytes(graph::DType dtype);
+
+}  // namespace braze::codegen::cpp

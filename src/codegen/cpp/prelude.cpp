@@ -1,0 +1,460 @@
+#include "codegen/cpp/prelude.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "codegen/cpp/vector_math.h"
+
+namespace braze::codegen::cpp {
+
+using graph::DType;
+using loop::ExprKind;
+
+namespace {
+
+struct Helper {
+  std::string_view name;
+  std::vector<std::string_view> needs;
+  std::string_view text;
+};
+
+// The name in the text is the name that kernels use. Templates over V take scalars and vectors
+// alike where both make sense.
+const std::vector<Helper>& helper_table() {
+  static const std::vector<Helper> table = {
+      {"load", {}, R"(
+template <class V, class T> INLINE V load(const T* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+)"},
+      {"store", {}, R"(
+template <class T, class V> INLINE void store(T* p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+)"},
+      {"load_part", {}, R"(
+// The first n elements; the other lanes are 0.
+template <class V, class T> INLINE V load_part(const T* p, i64 n) {
+  V v{};
+  __builtin_memcpy(&v, p, n * sizeof(T));
+  return v;
+}
+)"},
+      {"store_part", {}, R"(
+template <class T, class V> INLINE void store_part(T* p, V v, i64 n) {
+  __builtin_memcpy(p, &v, n * sizeof(T));
+}
+)"},
+      {"load_strided", {}, R"(
+template <class V, class T> INLINE V load_strided(const T* p, i64 stride, int n) {
+  V v{};
+#pragma GCC unroll 64
+  for (int l = 0; l < n; ++l) v[l] = p[l * stride];
+  return v;
+}
+)"},
+      {"store_strided", {}, R"(
+template <class T, class V> INLINE void store_strided(T* p, V v, i64 stride, int n) {
+#pragma GCC unroll 64
+  for (int l = 0; l < n; ++l) p[l * stride] = v[l];
+}
+)"},
+      {"load_masked", {}, R"(
+// Lanes where the mask is set; the others are 0 and not touched in memory.
+template <class V, class T, class M> INLINE V load_masked(const T* p, M mask, i64 stride) {
+  V v{};
+  for (int l = 0; l < int(sizeof(V) / sizeof(T)); ++l)
+    if (mask[l]) v[l] = p[l * stride];
+  return v;
+}
+)"},
+      {"splat", {}, R"(
+template <class V, class T> INLINE V splat(T s) { return s - V{}; }
+)"},
+      {"convert", {}, R"(
+template <class V, class W> INLINE V convert(W v) { return __builtin_convertvector(v, V); }
+)"},
+      {"bits", {}, R"(
+template <class To, class From> INLINE To bits(From v) {
+  To r;
+  __builtin_memcpy(&r, &v, sizeof r);
+  return r;
+}
+)"},
+      {"first_lanes", {}, R"(
+// A mask of the first n lanes.
+template <class M> INLINE M first_lanes(int n) {
+  M m{};
+#pragma GCC unroll 64
+  for (int l = 0; l < int(sizeof(M) / sizeof(m[0])); ++l) m[l] = l < n ? -1 : 0;
+  return m;
+}
+)"},
+      {"any", {}, R"(
+template <class M> INLINE bool any(M mask) {
+  bool r = false;
+  for (int l = 0; l < int(sizeof(M) / sizeof(mask[0])); ++l) r |= mask[l] != 0;
+  return r;
+}
+)"},
+      {"half", {}, R"(
+template <class H, class V> INLINE H half(V v, int upper) {
+  H h;
+  __builtin_memcpy(&h, (const char*)&v + upper * sizeof h, sizeof h);
+  return h;
+}
+)"},
+      {"maximum", {}, R"(
+// NaN if either is.
+template <class V> INLINE V maximum(V a, V b) {
+  const V m = a > b ? a : b;
+  return a != a ? a : m;
+}
+)"},
+      {"minimum", {}, R"(
+template <class V> INLINE V minimum(V a, V b) {
+  const V m = a < b ? a : b;
+  return a != a ? a : m;
+}
+)"},
+      {"at_least", {}, R"(
+// max(v, bound) for a bound that is not NaN.
+template <class V, class T> INLINE V at_least(V v, T bound) { return bound > v ? bound - V{} : v; }
+)"},
+      {"at_most", {}, R"(
+template <class V, class T> INLINE V at_most(V v, T bound) { return bound < v ? bound - V{} : v; }
+)"},
+      {"magnitude", {}, R"(
+template <class V> INLINE V magnitude(V v) { return v < 0 ? 0 - v : v; }
+)"},
+      {"check_index", {}, R"(
+INLINE i64 check_index(i64 index, i64 size, i64& failed) {
+  if (__builtin_expect((u64)index < (u64)size, 1)) return index;
+  failed = 1;
+  return 0;
+}
+)"},
+      {"floordiv", {}, R"(
+template <class T> INLINE T floordiv(T a, T b) {
+  if (b == T(-1)) return T(0 - (u64)a);
+  if (b == 0) return 0;  // only in lanes that are not used
+  const T q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+)"},
+      {"truncdiv", {}, R"(
+template <class T> INLINE T truncdiv(T a, T b) {
+  if (b == T(-1)) return T(0 - (u64)a);
+  return b == 0 ? 0 : a / b;
+}
+)"},
+      {"mod", {}, R"(
+template <class T> INLINE T mod(T a, T b) {
+  if (b == 0 || b == T(-1)) return T(b == 0 || b < 0 ? 0 : a % b);
+  const T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+)"},
+      {"remainder_of", {}, R"(
+template <class T> INLINE T remainder_of(T a, T b) {
+  if (b == 0 || (b == T(-1) && b < 0)) return 0;
+  return a % b;
+}
+)"},
+      {"power", {}, R"(
+template <class T> INLINE T power(T base, T exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == T(-1) ? (exponent % 2 ? -1 : 1) : 0;
+  u64 result = 1, square = (u64)base;
+  for (; exponent > 0; exponent >>= 1, square *= square)
+    if (exponent & 1) result *= square;
+  return T(result);
+}
+)"},
+      {"shl", {}, R"(
+template <class T> INLINE T shl(T a, T b) {
+  return b < 0 || b >= T(8 * sizeof(T)) ? T(0) : T((u64)a << b);
+}
+)"},
+      {"shr", {}, R"(
+template <class T> INLINE T shr(T a, T b) {
+  return b < 0 || b >= T(8 * sizeof(T)) ? T(a < 0 ? -1 : 0) : T(a >> b);
+}
+)"},
+      {"fmod_float", {}, R"(
+extern "C" f32 fmodf(f32, f32) noexcept;
+extern "C" f64 fmod(f64, f64) noexcept;
+INLINE f32 fmod_float(f32 a, f32 b) { return fmodf(a, b); }
+INLINE f64 fmod_float(f64 a, f64 b) { return fmod(a, b); }
+)"},
+      {"mod_float", {"fmod_float"}, R"(
+template <class T> INLINE T mod_float(T a, T b) {
+  const T r = fmod_float(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+)"},
+      {"floordiv_float", {"fmod_float"}, R"(
+// As c10::div_floor_floating: right even where a / b rounds up to an integer.
+template <class T> INLINE T floordiv_float(T a, T b) {
+  if (b == 0) return a / b;
+  const T r = fmod_float(a, b);
+  T q = (a - r) / b;
+  if (r != 0 && (b < 0) != (r < 0)) q -= 1;
+  if (q == 0) return T(__builtin_copysign(0.0, a / b));
+  const T floor = T(__builtin_floor(q));
+  return q - floor > T(0.5) ? floor + 1 : floor;
+}
+)"},
+      {"f32_of_bf16", {"bits", "convert"}, R"(
+template <class F, class U, class H> INLINE F f32_of_bf16(H h) { return bits<F>(convert<U>(h) << 16); }
+INLINE f32 f32_of_bf16(u16 h) { return bits<f32>((u32)h << 16); }
+)"},
+      {"bf16_of_f32", {"bits", "convert"}, R"(
+// Half to even; NaN stays NaN.
+template <class H, class U, class F> INLINE H bf16_of_f32(F x) {
+  const U u = bits<U>(x);
+  const U rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+  return convert<H>(x != x ? U{} + 0x7fc0u : rounded);
+}
+INLINE u16 bf16_of_f32(f32 x) {
+  const u32 u = bits<u32>(x);
+  return x != x ? 0x7fc0 : (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+}
+)"},
+      {"f32_of_f16", {"bits", "convert"}, R"(
+// Shifts the fields in place and lets a float multiplication by 2^112 rebias (and normalise) them.
+template <class F, class U, class H> INLINE F f32_of_f16(H h) {
+  const U u = convert<U>(h);
+  const U magnitude = (u & 0x7fffu) << 13;
+  const F scaled = bits<F>(magnitude) * 0x1p112f;
+  const U special = bits<U>(scaled) | 0x7f800000u;
+  return bits<F>((scaled >= 65536.0f ? special : bits<U>(scaled)) | (u & 0x8000u) << 16);
+}
+INLINE f32 f32_of_f16(u16 h) {
+  const u32 u = h;
+  const f32 scaled = bits<f32>((u & 0x7fffu) << 13) * 0x1p112f;
+  const u32 special = scaled >= 65536.0f ? 0x7f800000u : 0;
+  return bits<f32>((bits<u32>(scaled) | special) | (u & 0x8000u) << 16);
+}
+)"},
+      {"f16_of_f32", {"bits", "convert"}, R"(
+// Half to even. Subnormal results come out of a float addition that aligns the mantissa.
+template <class H, class U, class F> INLINE H f16_of_f32(F x) {
+  const U u = bits<U>(x);
+  const U magnitude = u & 0x7fffffffu;
+  const U small = bits<U>(bits<F>(magnitude) + 0.5f) - 0x3f000000u;
+  const U normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  U h = magnitude < 0x38800000u ? small : normal;
+  h = magnitude >= 0x47800000u ? U{} + 0x7c00u : h;
+  h = magnitude > 0x7f800000u ? U{} + 0x7e00u : h;
+  return convert<H>(h | (u >> 16 & 0x8000u));
+}
+INLINE u16 f16_of_f32(f32 x) {
+  const u32 u = bits<u32>(x);
+  const u32 magnitude = u & 0x7fffffffu;
+  u32 h;
+  if (magnitude > 0x7f800000u) h = 0x7e00u;
+  else if (magnitude >= 0x47800000u) h = 0x7c00u;
+  else if (magnitude < 0x38800000u) h = bits<u32>(bits<f32>(magnitude) + 0.5f) - 0x3f000000u;
+  else h = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  return h | (u >> 16 & 0x8000u);
+}
+)"},
+      {"lanes", {}, R"(
+// A function of scalars, lane by lane.
+template <class V, class F> INLINE V lanes(F f, V a) {
+  V r;
+  for (int l = 0; l < int(sizeof(V) / sizeof(a[0])); ++l) r[l] = f(a[l]);
+  return r;
+}
+template <class V, class F> INLINE V lanes(F f, V a, V b) {
+  V r;
+  for (int l = 0; l < int(sizeof(V) / sizeof(a[0])); ++l) r[l] = f(a[l], b[l]);
+  return r;
+}
+)"},
+  };
+  return table;
+}
+
+std::string substitute(std::string_view text, std::string_view element, int lanes) {
+  const std::string count = std::to_string(lanes);
+  const std::string width(element.substr(1));
+  const std::string suffix = lanes == 1 ? "" : "x" + count;
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '$' || i + 1 == text.size()) {
+      result += text[i];
+      continue;
+    }
+    switch (text[++i]) {
+      case 'F':
+      case 'N':
+        result += std::string(element) + suffix;
+        break;
+      case 'I':
+        result += "i" + width + suffix;
+        break;
+      case 'U':
+        result += "u" + width + suffix;
+        break;
+      case 'L':
+        result += count;
+        break;
+      default:
+        BRAZE_UNREACHABLE("placeholder $", text[i]);
+    }
+  }
+  return result;
+}
+
+int bytes_of(std::string_view element) { return std::stoi(std::string(element.substr(1))) / 8; }
+
+bool is_builtin(ExprKind kind) {
+  return kind == ExprKind::kSqrt || kind == ExprKind::kFloor || kind == ExprKind::kCeil ||
+         kind == ExprKind::kTrunc || kind == ExprKind::kRound;
+}
+
+// Scalar functions: libm's, or a line of our own.
+std::string libm_name(ExprKind kind, DType dtype) {
+  const std::string suffix = dtype == DType::kFloat64 ? "" : "f";
+  if (kind == ExprKind::kRound) return "__builtin_rint" + suffix;
+  const std::string name{loop::to_string(kind)};
+  return is_builtin(kind) ? "__builtin_" + name + suffix : name + suffix;
+}
+
+}  // namespace
+
+std::string scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return "bool";
+    case DType::kUInt8:
+      return "u8";
+    case DType::kInt8:
+      return "i8";
+    case DType::kInt16:
+      return "i16";
+    case DType::kInt32:
+      return "i32";
+    case DType::kInt64:
+      return "i64";
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat32:
+      return "f32";
+    case DType::kFloat64:
+      return "f64";
+    case DType::kComplex64:
+    case DType::kComplex128:
+      break;
+  }
+  BRAZE_UNREACHABLE("a kernel of dtype ", graph::to_string(dtype));
+}
+
+std::string storage_type(DType dtype) {
+  if (dtype == DType::kBool) return "u8";
+  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) return "u16";
+  return scalar_type(dtype);
+}
+
+std::string Prelude::vector(std::string_view element, int lanes) {
+  if (lanes == 1) return std::string(element);
+  std::string name = std::string(element) + "x" + std::to_string(lanes);
+  if (known_.insert(name).second)
+    vectors_ += "typedef " + std::string(element) + " " + name + " __attribute__((vector_size(" +
+                std::to_string(bytes_of(element) * lanes) + ")));\n";
+  return name;
+}
+
+void Prelude::need(std::string_view helper) {
+  if (!known_.insert(std::string(helper)).second) return;
+  const auto& table = helper_table();
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const Helper& h) { return h.name == helper; });
+  BRAZE_CHECK(found != table.end(), "no helper ", helper);
+  for (std::string_view other : found->needs) need(other);
+  helpers_ += found->text;
+}
+
+std::string Prelude::fold(std::string_view name, std::string_view element, int lanes) {
+  const std::string type = vector(element, lanes);
+  if (!known_.insert(std::string(name) + " " + type).second) return std::string(name);
+  need("half");
+  std::string combine;
+  if (name == "sum_of" || name == "prod_of") {
+    combine = name == "sum_of" ? "a + b" : "a * b";
+  } else {
+    combine = name == "max_of" ? "maximum(a, b)" : "minimum(a, b)";
+    need(name == "max_of" ? "maximum" : "minimum");
+  }
+  std::string body;
+  if (lanes == 2) {
+    body = "  const " + std::string(element) + " a = v[0], b = v[1];\n  return " + combine + ";\n";
+  } else {
+    const std::string half = vector(element, lanes / 2);
+    fold(name, element, lanes / 2);
+    body = "  const " + half + " a = half<" + half + ">(v, 0), b = half<" + half +
+           ">(v, 1);\n  return " + std::string(name) + "(" + half + "(" + combine + "));\n";
+  }
+  helpers_ += "\nINLINE " + std::string(element) + " " + std::string(name) + "(" + type +
+              " v) {\n" + body + "}\n";
+  return std::string(name);
+}
+
+void Prelude::add_math(std::string_view name, std::string_view element, int lanes) {
+  const std::string full = std::string(name) + "_" + vector(element, lanes);
+  if (!known_.insert(full).second) return;
+  const MathFunction* function = find_math(name);
+  BRAZE_CHECK(function, "no vector function ", name);
+  vector("i" + std::string(element.substr(1)), lanes);
+  need("bits");
+  need("convert");
+  for (std::string_view other : function->needs) add_math(other, element, lanes);
+  helpers_ += substitute(function->text, element, lanes);
+}
+
+std::string Prelude::math(ExprKind kind, DType dtype, int lanes) {
+  const std::string element = scalar_type(dtype);
+  std::string name{loop::to_string(kind)};
+  const std::string full = name + "_" + vector(element, lanes);
+  if (lanes > 1 && element == "f32" && find_math(name)) {
+    add_math(name, element, lanes);
+    return full;
+  }
+  const bool own = kind == ExprKind::kRsqrt || kind == ExprKind::kSigmoid;
+  const bool binary = kind == ExprKind::kPow || kind == ExprKind::kAtan2;
+  const std::string scalar = own ? name + "_" + element : libm_name(kind, dtype);
+  if (known_.insert(scalar).second) {
+    if (kind == ExprKind::kRsqrt) {
+      helpers_ += "\nINLINE " + element + " " + scalar + "(" + element + " x) { return 1 / " +
+                  libm_name(ExprKind::kSqrt, dtype) + "(x); }\n";
+    } else if (kind == ExprKind::kSigmoid) {
+      const std::string exp = math(ExprKind::kExp, dtype, 1);
+      helpers_ += "\nINLINE " + element + " " + scalar + "(" + element + " x) { return 1 / (1 + " +
+                  exp + "(-x)); }\n";
+    } else if (!is_builtin(kind)) {
+      helpers_ += "\nextern \"C\" " + element + " " + scalar + "(" + element +
+                  (binary ? ", " + element : "") + ") noexcept;\n";
+    }
+  }
+  if (lanes == 1) return scalar;
+  if (known_.insert(full).second) {
+    need("lanes");
+    const std::string type = vector(element, lanes);
+    helpers_ += "\nINLINE " + type + " " + full + "(" + type + " a" +
+                (binary ? ", " + type + " b" : "") + ") {\n  return lanes([](" + element + " x" +
+                (binary ? ", " + element + " y" : "") + ") { return " + scalar + "(x" +
+                (binary ? ", y" : "") + "); }, a" + (binary ? ", b" : "") + ");\n}\n";
+  }
+  return full;
+}
+
+std::string Prelude::text() const {
+  return "#define INLINE static inline __attribute__((always_inline))\n"
+         "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n"
+         "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\n"
+         "typedef unsigned long long u64;\ntypedef float f32;\ntypedef double f64;\n" +
+         vectors_ + helpers_;
+}
+
+}  // namespace braze::codegen::cpp

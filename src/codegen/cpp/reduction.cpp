@@ -1,0 +1,290 @@
+#include "codegen/cpp/reduction.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+
+namespace braze::codegen::cpp {
+
+using graph::DType;
+using loop::ReduceOp;
+
+namespace {
+
+std::string lowest(DType dtype, bool highest, ExpressionWriter& writer) {
+  if (graph::is_float(dtype)) {
+    const double inf = std::numeric_limits<double>::infinity();
+    return writer.literal(dtype, highest ? inf : -inf);
+  }
+  switch (dtype) {
+    case DType::kUInt8:
+      return highest ? "255" : "0";
+    case DType::kInt8:
+      return highest ? "127" : "-128";
+    case DType::kInt16:
+      return highest ? "32767" : "-32768";
+    case DType::kInt32:
+      return highest ? "__INT_MAX__" : "(-__INT_MAX__ - 1)";
+    default:
+      return highest ? "__LONG_LONG_MAX__" : "(-__LONG_LONG_MAX__ - 1)";
+  }
+}
+
+}  // namespace
+
+Reduction::Reduction(const Nest& nest, Step step, ExpressionWriter& writer)
+    : nest_(nest), step_(step), statement_(*step.statement), writer_(writer) {
+  dtype_ = is_arg() ? statement_.value->dtype : statement_.accumulate;
+  if (statement_.op == ReduceOp::kAny || statement_.op == ReduceOp::kAll) dtype_ = DType::kBool;
+  int64_t points = 1;
+  for (size_t axis = nest.outer_count; axis < nest.extent.size(); ++axis)
+    points *= nest.extent[axis];
+  index_type_ = points < (int64_t{1} << 31) ? "i32" : "i64";
+  stem_ = "r" + std::to_string(statement_.reduced);
+  if (step.role == Step::Role::kMean) stem_ += "_mean";
+  if (step.role == Step::Role::kSquares) stem_ += "_squares";
+}
+
+bool Reduction::can_unroll(const Step& step) {
+  return step.statement->op != ReduceOp::kArgMax && step.statement->op != ReduceOp::kArgMin;
+}
+
+bool Reduction::is_arg() const {
+  return statement_.op == ReduceOp::kArgMax || statement_.op == ReduceOp::kArgMin;
+}
+
+std::string Reduction::name(int copy) const { return stem_ + "_acc" + std::to_string(copy); }
+
+std::string Reduction::identity() {
+  switch (statement_.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kWelford:
+      return graph::is_float(dtype_) ? writer_.literal(dtype_, 0) : "0";
+    case ReduceOp::kProd:
+      return graph::is_float(dtype_) ? writer_.literal(dtype_, 1) : "1";
+    case ReduceOp::kAny:
+      return "false";
+    case ReduceOp::kAll:
+      return "true";
+    case ReduceOp::kMax:
+    case ReduceOp::kArgMax:
+      return dtype_ == DType::kBool ? "false" : lowest(dtype_, false, writer_);
+    case ReduceOp::kMin:
+    case ReduceOp::kArgMin:
+      return dtype_ == DType::kBool ? "true" : lowest(dtype_, true, writer_);
+  }
+  BRAZE_UNREACHABLE("reduction ", static_cast<int>(statement_.op));
+}
+
+std::string Reduction::combine(const std::string& a, const std::string& b) {
+  const bool is_bool = dtype_ == DType::kBool;
+  switch (statement_.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kWelford:
+      return is_bool ? a + " | " + b : a + " + " + b;
+    case ReduceOp::kProd:
+      return is_bool ? a + " & " + b : a + " * " + b;
+    case ReduceOp::kAny:
+      return a + " | " + b;
+    case ReduceOp::kAll:
+      return a + " & " + b;
+    case ReduceOp::kMax:
+    case ReduceOp::kMin: {
+      const bool max = statement_.op == ReduceOp::kMax;
+      if (is_bool) return a + (max ? " | " : " & ") + b;
+      const std::string function = max ? "maximum" : "minimum";
+      writer_.prelude().need(function);
+      return function + "<" + writer_.type_of(dtype_, lanes()) + ">(" + a + ", " + b + ")";
+    }
+    case ReduceOp::kArgMax:
+    case ReduceOp::kArgMin:
+      break;
+  }
+  BRAZE_UNREACHABLE("reduction ", static_cast<int>(statement_.op));
+}
+
+void Reduction::declare(int copies) {
+  copies_ = copies;
+  const std::string type = writer_.type_of(dtype_, lanes());
+  Operand start{identity(), false, true};
+  const std::string text = lanes() ? writer_.as_vector(start, dtype_) : start.text;
+  for (int copy = 0; copy < copies; ++copy)
+    writer_.line(type + " " + name(copy) + " = " + text + ";");
+  if (!is_arg()) return;
+  // Positions start at the first element that a lane sees: if nothing beats the start value, that
+  // is the answer.
+  if (!lanes()) {
+    writer_.line(index_type_ + " " + stem_ + "_at = 0;");
+    return;
+  }
+  const std::string positions = writer_.prelude().vector(index_type_, nest_.lanes);
+  int64_t stride = 0;
+  if (folds_lanes()) {
+    stride = 1;
+    for (size_t axis = nest_.vector_axis + 1; axis < nest_.extent.size(); ++axis)
+      stride *= nest_.extent[axis];
+  }
+  std::string first = positions + "{";
+  for (int l = 0; l < nest_.lanes; ++l) first += (l ? ", " : "") + std::to_string(l * stride);
+  writer_.line(positions + " " + stem_ + "_at = " + first + "};");
+  if (folds_lanes()) writer_.line("const " + positions + " " + stem_ + "_lane = " + first + "};");
+}
+
+// Row-major number of the current inner point, of its first lane if there are lanes.
+std::string Reduction::position() {
+  std::string text;
+  int64_t stride = 1;
+  for (int axis = static_cast<int>(nest_.extent.size()) - 1; axis >= nest_.outer_count; --axis) {
+    if (nest_.extent[axis] > 1) {
+      const std::string part = writer_.axis_position(axis);
+      text += (text.empty() ? "" : " + ") + part + "*" + std::to_string(stride);
+    }
+    stride *= nest_.extent[axis];
+  }
+  return text.empty() ? "0" : text;
+}
+
+void Reduction::accumulate_arg(const Operand& operand) {
+  const bool max = statement_.op == ReduceOp::kArgMax;
+  const std::string type = writer_.type_of(dtype_, lanes());
+  const std::string best = name(0), at = stem_ + "_at";
+  const std::string value = writer_.fresh(stem_ + "_value");
+  const std::string wins = writer_.fresh(stem_ + "_wins");
+  writer_.line("const " + type + " " + value + " = " +
+               (lanes() ? writer_.as_vector(operand, dtype_) : operand.text) + ";");
+  std::string test;
+  if (lanes() && dtype_ == DType::kBool)
+    test = max ? value + " & ~" + best : "~" + value + " & " + best;
+  else
+    test = value + (max ? " > " : " < ") + best;
+  if (graph::is_float(dtype_)) {
+    const char* both = lanes() ? " & " : " && ";
+    test = "(" + test + (lanes() ? ") | ((" : ") || ((") + value + " != " + value + ")" + both +
+           "(" + best + " == " + best + "))";
+  }
+  if (!lanes()) {
+    writer_.block("if (" + test + ")", {best + " = " + value + ";", at + " = " + position() + ";"});
+    return;
+  }
+  const std::string width = "i" + std::to_string(8 * compute_bytes(dtype_));
+  const std::string mask = writer_.prelude().vector(
+      dtype_ == DType::kBool ? "i" + std::to_string(8 * nest_.mask_bytes) : width, nest_.lanes);
+  if (writer_.active() && folds_lanes()) {
+    writer_.prelude().need("first_lanes");
+    test = "(" + test + ") & first_lanes<" + mask + ">(" + std::to_string(writer_.active()) + ")";
+  }
+  writer_.line("const " + mask + " " + wins + " = " + test + ";");
+  writer_.line(best + " = " + wins + " ? " + value + " : " + best + ";");
+  const std::string positions = writer_.prelude().vector(index_type_, nest_.lanes);
+  writer_.prelude().need("convert");
+  writer_.prelude().need("splat");
+  const std::string here = "splat<" + positions + ">(" + index_type_ + "(" + position() + "))" +
+                           (folds_lanes() ? " + " + stem_ + "_lane" : "");
+  writer_.line(at + " = convert<" + positions + ">(" + wins + ") ? " + here + " : " + at + ";");
+}
+
+void Reduction::accumulate(int copy) {
+  Operand value = writer_.cast(writer_.emit(statement_.value), statement_.value->dtype, dtype_);
+  if (is_arg()) return accumulate_arg(value);
+  std::string text = lanes()      ? writer_.as_vector(value, dtype_)
+                     : value.atom ? value.text
+                                  : "(" + value.text + ")";
+  if (step_.role == Step::Role::kSquares) {
+    const std::string delta = writer_.fresh("delta");
+    const std::string mean = stem_.substr(0, stem_.find('_')) + "_mean";
+    writer_.line("const " + writer_.type_of(dtype_, lanes()) + " " + delta + " = " + text + " - " +
+                 mean + ";");
+    text = delta + " * " + delta;
+  }
+  if (writer_.active() && folds_lanes()) {
+    const std::string element = dtype_ == DType::kBool ? std::to_string(8 * nest_.mask_bytes)
+                                                       : std::to_string(8 * compute_bytes(dtype_));
+    const std::string mask = writer_.prelude().vector("i" + element, nest_.lanes);
+    writer_.prelude().need("first_lanes");
+    text = "(first_lanes<" + mask + ">(" + std::to_string(writer_.active()) + ") ? " + text +
+           " : " + writer_.as_vector({identity(), false, true}, dtype_) + ")";
+  }
+  writer_.line(name(copy) + " = " + combine(name(copy), text) + ";");
+}
+
+void Reduction::finish_arg() {
+  const std::string element = scalar_type(dtype_);
+  if (!lanes() || !folds_lanes()) {
+    Operand value{name(0), lanes(), true};
+    Operand at{stem_ + "_at", lanes(), true};
+    writer_.bind_reduced(statement_.reduced, 1, value);
+    writer_.bind_reduced(
+        statement_.reduced, 0,
+        writer_.cast(at, index_type_ == "i32" ? DType::kInt32 : DType::kInt64, DType::kInt64));
+    return;
+  }
+  const bool max = statement_.op == ReduceOp::kArgMax;
+  const std::string best = stem_ + "_best", index = stem_ + "_index";
+  const std::string lane_value =
+      name(0) + "[l]" + (dtype_ == DType::kBool ? std::string(" != 0") : std::string());
+  writer_.line(element + " " + best + " = " +
+               (dtype_ == DType::kBool ? name(0) + "[0] != 0" : name(0) + "[0]") + ";");
+  writer_.line("i64 " + index + " = " + stem_ + "_at[0];");
+  std::string better = std::string("x") + (max ? " > " : " < ") + best;
+  std::string same = "x == " + best;
+  if (graph::is_float(dtype_)) {
+    better = "(" + better + " || (x != x && " + best + " == " + best + "))";
+    same = "(" + same + " || (x != x && " + best + " != " + best + "))";
+  }
+  writer_.block("for (int l = 1; l < " + std::to_string(nest_.lanes) + "; ++l)",
+                {"const " + element + " x = " + lane_value + ";",
+                 "if (" + better + " || (" + same + " && " + stem_ + "_at[l] < " + index + ")) {",
+                 "  " + best + " = x;", "  " + index + " = " + stem_ + "_at[l];", "}"});
+  writer_.bind_reduced(statement_.reduced, 0, {index, false, true});
+  writer_.bind_reduced(statement_.reduced, 1, {best, false, true});
+}
+
+void Reduction::finish() {
+  if (is_arg()) return finish_arg();
+  // ((0 + 1) + (2 + 3)): neighbours first.
+  std::vector<std::string> parts;
+  for (int copy = 0; copy < copies_; ++copy) parts.push_back(name(copy));
+  while (parts.size() > 1) {
+    std::vector<std::string> merged;
+    for (size_t i = 0; i + 1 < parts.size(); i += 2)
+      merged.push_back("(" + combine(parts[i], parts[i + 1]) + ")");
+    if (parts.size() % 2) merged.push_back(parts.back());
+    parts = std::move(merged);
+  }
+  std::string text = parts[0];
+  const bool vector = lanes() && !folds_lanes();
+  if (folds_lanes()) {
+    const std::string type = writer_.type_of(dtype_, true);
+    if (dtype_ == DType::kBool) {
+      writer_.prelude().need("any");
+      const bool all = statement_.op == ReduceOp::kAll || statement_.op == ReduceOp::kMin ||
+                       statement_.op == ReduceOp::kProd;
+      text = all ? "!any(" + type + "(~" + text + "))" : "any(" + type + "(" + text + "))";
+    } else {
+      const char* fold = statement_.op == ReduceOp::kProd  ? "prod_of"
+                         : statement_.op == ReduceOp::kMax ? "max_of"
+                         : statement_.op == ReduceOp::kMin ? "min_of"
+                                                           : "sum_of";
+      writer_.prelude().fold(fold, scalar_type(dtype_), nest_.lanes);
+      text = std::string(fold) + "(" + type + "(" + text + "))";
+    }
+  }
+  int64_t points = 1;
+  for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
+    points *= nest_.extent[axis];
+  if (step_.role == Step::Role::kMean)
+    text = text + " / " + writer_.literal(dtype_, static_cast<double>(points));
+  const std::string type = writer_.type_of(dtype_, vector);
+  writer_.line("const " + type + " " + stem_ + " = " + text + ";");
+  const Operand result{stem_, vector, true};
+  if (step_.role == Step::Role::kReduce) {
+    writer_.bind_reduced(statement_.reduced, 0, result);
+    return;
+  }
+  writer_.bind_reduced(statement_.reduced, step_.role == Step::Role::kMean ? 0 : 1, result);
+  writer_.bind_reduced(statement_.reduced, 2,
+                       {writer_.literal(dtype_, static_cast<double>(points)), false, true});
+}
+
+}  // namespace braze::codegen::cpp

@@ -1,0 +1,162 @@
+#include "codegen/run_kernels.h"
+
+namespace braze::codegen::cpp {
+namespace {
+
+TEST(Pointwise, ContiguousOfOddLengths) {
+  std::vector<std::string> texts;
+  for (int n : {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 100, 1000, 4099})
+    texts.push_back("kernel add_relu(b0: f32 in, b1: f32 in, b2: f32 out) outer(o0 < " +
+                    std::to_string(n) +
+                    ") {\n store(b2, o0, max(add(load(b0, o0), load(b1, o0)), 0:f32))\n}");
+  check_kernels(texts);
+}
+
+TEST(Pointwise, BroadcastStridesAndOffsets) {
+  check_kernels({
+      "kernel bias(b0: f32 in, b1: f32 in, b2: f32 out) outer(o0 < 5, o1 < 37) {\n"
+      " store(b2, o0*37 + o1, add(load(b0, o0*37 + o1), load(b1, o1)))\n}",
+      "kernel channel_bias(b0: f32 in, b1: f32 in, b2: f32 out) outer(o0 < 2, o1 < 3, o2 < 49) {\n"
+      " store(b2, o0*147 + o1*49 + o2, mul(load(b0, o0*147 + o1*49 + o2), load(b1, o1)))\n}",
+      "kernel strided(b0: f32 in, b1: f32 out) outer(o0 < 9, o1 < 21) {\n"
+      " store(b1, o0*21 + o1, neg(load(b0, o0*64 + o1*3 + 5)))\n}",
+      "kernel transpose(b0: f32 in, b1: f32 out) outer(o0 < 19, o1 < 33) {\n"
+      " store(b1, o0*33 + o1, load(b0, o1*19 + o0))\n}",
+      "kernel flip(b0: f32 in, b1: f32 out) outer(o0 < 50) {\n"
+      " store(b1, o0, load(b0, o0*-1 + 49))\n}",
+      "kernel scatter(b0: f32 in, b1: f32 out) outer(o0 < 40) {\n"
+      " store(b1, o0*7 + 2, load(b0, o0))\n}",
+      "kernel scalar(b0: f32 in, b1: f32 out) {\n store(b1, 3, exp(load(b0, 1)))\n}",
+      "kernel division(b0: f32 in, b1: f32 out) outer(o0 < 210) {\n"
+      " store(b1, o0, load(b0, o0//7*100 + o0%7))\n}",
+      "kernel reread(b0: f32 out, b1: f32 in, b2: f32 out) outer(o0 < 21) {\n"
+      " store(b0, o0, add(load(b1, o0), 1:f32))\n"
+      " store(b2, o0, mul(load(b0, o0), 2:f32))\n}",
+  });
+}
+
+TEST(Pointwise, Dtypes) {
+  std::vector<std::string> texts;
+  const char* types[] = {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  for (const std::string from : types)
+    for (const std::string to : types)
+      texts.push_back("kernel cast(b0: " + from + " in, b1: " + to + " out) outer(o0 < 37) {\n" +
+                      " store(b1, o0 + 3, " +
+                      (from == to ? "load(b0, o0)" : to + "(load(b0, o0))") + ")\n}");
+  check_kernels(texts);
+}
+
+TEST(Pointwise, IntegerOps) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"u8", "i8", "i16", "i32", "i64"}) {
+    std::string stores;
+    int at = 0;
+    for (const std::string op : {"add", "sub", "mul", "floordiv", "truncdiv", "mod", "fmod", "pow",
+                                 "min", "max", "and", "or", "xor", "shl", "shr"})
+      stores += " store(b2, o0 + " + std::to_string(200 * at++) + ", " + op +
+                "(load(b0, o0), load(b1, o0)))\n";
+    for (const std::string op : {"neg", "abs", "bitnot"})
+      stores += " store(b2, o0 + " + std::to_string(200 * at++) + ", " + op + "(load(b0, o0)))\n";
+    int bools = 0;
+    for (const std::string op : {"eq", "ne", "lt", "le"})
+      stores += " store(b3, o0 + " + std::to_string(200 * bools++) + ", " + op +
+                "(load(b0, o0), load(b1, o0)))\n";
+    texts.push_back("kernel ints(b0: " + type + " in, b1: " + type + " in, b2: " + type +
+                    " out, b3: bool out) outer(o0 < 37) {\n" + stores + "}");
+  }
+  check_kernels(texts);
+}
+
+TEST(Pointwise, FloatOps) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"f32", "f64"}) {
+    std::string stores;
+    int at = 0;
+    for (const std::string op : {"add", "sub", "mul", "div", "floordiv", "truncdiv", "mod", "fmod",
+                                 "atan2", "min", "max", "pow"})
+      stores += " store(b2, o0 + " + std::to_string(300 * at++) + ", " + op +
+                "(load(b0, o0), load(b1, o0)))\n";
+    for (const std::string op :
+         {"neg",  "abs",   "exp", "exp2",    "expm1", "log",  "log2",  "log10", "log1p",
+          "sqrt", "rsqrt", "sin", "cos",     "tan",   "asin", "acos",  "atan",  "sinh",
+          "cosh", "tanh",  "erf", "sigmoid", "floor", "ceil", "trunc", "round"})
+      stores += " store(b2, o0 + " + std::to_string(300 * at++) + ", " + op + "(load(b0, o0)))\n";
+    int bools = 0;
+    for (const std::string op : {"eq", "ne", "lt", "le"})
+      stores += " store(b3, o0 + " + std::to_string(300 * bools++) + ", " + op +
+                "(load(b0, o0), load(b1, o0)))\n";
+    for (const std::string op : {"isnan", "isinf", "not"})
+      stores +=
+          " store(b3, o0 + " + std::to_string(300 * bools++) + ", " + op + "(load(b0, o0)))\n";
+    texts.push_back("kernel floats(b0: " + type + " in, b1: " + type + " in, b2: " + type +
+                    " out, b3: bool out) outer(o0 < 300) {\n" + stores + "}");
+  }
+  check_kernels(texts, {.special = true});
+}
+
+TEST(Pointwise, ConditionsAndMixedDtypes) {
+  check_kernels({
+      "kernel where(b0: bool in, b1: f32 in, b2: f32 out) outer(o0 < 45) {\n"
+      " store(b2, o0, where(load(b0, o0), load(b1, o0), -inf:f32))\n}",
+      "kernel mixed(b0: i64 in, b1: f32 in, b2: f64 out, b3: bool out, b4: f32 out) outer(o0 < 45) "
+      "{\n"
+      " store(b2, o0, add(f64(load(b0, o0)), f64(load(b1, o0))))\n"
+      " store(b3, o0, and(lt(load(b0, o0), 3), lt(load(b1, o0), 0.5:f32)))\n"
+      " store(b4, o0, where(lt(load(b0, o0), 3), load(b1, o0), f32(load(b0, o0))))\n}",
+      "kernel causal(b0: f32 in, b1: f32 out) outer(o0 < 20, o1 < 20) {\n"
+      " store(b1, o0*20 + o1, where(le(o1, o0), load(b0, o0*20 + o1), -inf:f32))\n}",
+      "kernel logic(b0: bool in, b1: bool in, b2: bool out) outer(o0 < 100) {\n"
+      " store(b2, o0, xor(and(load(b0, o0), not(load(b1, o0))), or(load(b0, o0), load(b1, "
+      "o0))))\n}",
+      "kernel arange(b0: i64 out) outer(o0 < 100) {\n store(b0, o0, o0*3 + 7)\n}",
+      "kernel bits(b0: f32 in, b1: i32 out) outer(o0 < 33) {\n"
+      " store(b1, o0, bitcast(i32, load(b0, o0)))\n}",
+      "kernel halves(b0: f16 in, b1: bf16 in, b2: f16 out) outer(o0 < 50) {\n"
+      " store(b2, o0, f16(add(f32(load(b0, o0)), f32(load(b1, o0)))))\n}",
+  });
+}
+
+TEST(Pointwise, MaskedAndGather) {
+  check_kernels({
+      "kernel pad(b0: f32 in, b1: f32 out) outer(o0 < 6, o1 < 40) {\n"
+      " store(b1, o0*40 + o1, masked(and(le(2, o1), lt(o1, 35)), load(b0, o0*33 + o1 + -2), "
+      "9:f32))\n}",
+      "kernel pad_rows(b0: f32 in, b1: f32 out) outer(o0 < 6, o1 < 40) {\n"
+      " store(b1, o0*40 + o1, masked(lt(o0, 4), load(b0, o0*40 + o1), 9:f32))\n}",
+      "kernel embedding(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 7, o1 < 64) {\n"
+      " store(b2, o0*64 + o1, load(b1, check_index(load(b0, o0), 10)*64 + o1))\n}",
+      "kernel gather(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 7, o1 < 45) {\n"
+      " store(b2, o0*45 + o1, load(b1, check_index(load(b0, o0*45 + o1), 10) + o0*10))\n}",
+      "kernel index_put(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 20) {\n"
+      " store(b2, o0*10 + load(b0, o0), load(b1, o0))\n}",
+      "kernel masked_gather(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 50) {\n"
+      " store(b2, o0, masked(lt(load(b0, o0), 5), load(b1, check_index(load(b0, o0), 5)), "
+      "0:f32))\n}",
+      "kernel checked_value(b0: i64 in, b1: i64 out) outer(o0 < 50) {\n"
+      " store(b1, o0, check_index(load(b0, o0), 10))\n}",
+  });
+}
+
+TEST(Pointwise, FailingIndexIsReported) {
+  loop::ExprPool pool;
+  const std::vector<loop::Kernel> kernels = {loop::parse_kernel(
+      "kernel embedding(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 4, o1 < 32) {\n"
+      " store(b2, o0*32 + o1, load(b1, check_index(load(b0, o0), 3)*32 + o1))\n}",
+      pool)};
+  for (Isa isa : host_isas()) {
+    const Source source = generate(kernels, isa);
+    const auto library = toolchain::build(source.text, compiler_flags(isa));
+    const auto run = reinterpret_cast<KernelFunction>(library->symbol(source.kernels[0].name));
+    std::vector<float> table(96, 1.0f), out(128);
+    std::vector<int64_t> ids = {0, 2, 1, 2};
+    void* args[] = {ids.data(), table.data(), out.data()};
+    EXPECT_EQ(run(args, nullptr, 0, source.kernels[0].extent), 0);
+    for (int64_t bad : {int64_t{3}, int64_t{-1}, int64_t{1} << 62}) {
+      ids[2] = bad;
+      EXPECT_NE(run(args, nullptr, 0, source.kernels[0].extent), 0) << to_string(isa);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace braze::codegen::cpp

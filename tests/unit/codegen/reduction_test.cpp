@@ -1,0 +1,104 @@
+#include "codegen/run_kernels.h"
+
+namespace braze::codegen::cpp {
+namespace {
+
+std::string number(int64_t n) { return std::to_string(n); }
+
+TEST(Reduction, AllOpsOverRowsAndColumns) {
+  std::vector<std::string> texts;
+  for (const std::string op : {"sum", "prod", "max", "min", "argmax", "argmin"})
+    for (const std::string type : {"f32", "i64", "i32", "f64"})
+      for (int n : {1, 5, 16, 70}) {
+        const std::string out = op.starts_with("arg") ? "i64" : type;
+        const std::string head = "kernel " + op + "(b0: " + type + " in, b1: " + out +
+                                 " out) outer(o0 < 21) inner(i0 < " + number(n) +
+                                 ") {\n r0 = " + op;
+        texts.push_back(head + "(load(b0, o0*" + number(n) +
+                        " + i0)) inner\n store(b1, o0, r0)\n}");
+        texts.push_back(head + "(load(b0, i0*21 + o0)) inner\n store(b1, o0, r0)\n}");
+      }
+  for (const std::string op : {"any", "all"})
+    for (int n : {1, 5, 16, 70}) {
+      const std::string head = "kernel " + op +
+                               "(b0: bool in, b1: bool out) outer(o0 < 21) inner(i0 < " +
+                               number(n) + ") {\n r0 = " + op;
+      texts.push_back(head + "(load(b0, o0*" + number(n) + " + i0)) inner\n store(b1, o0, r0)\n}");
+      texts.push_back(head + "(load(b0, i0*21 + o0)) inner\n store(b1, o0, r0)\n}");
+    }
+  check_kernels(texts, {.tolerance = 1e-4, .magnitude = 1e-2});
+}
+
+TEST(Reduction, SeveralInnerAxes) {
+  std::vector<std::string> texts;
+  for (const std::string op : {"sum", "max", "argmax", "argmin"}) {
+    const std::string out = op.starts_with("arg") ? "i64" : "f32";
+    const std::string head = "kernel pool(b0: f32 in, b1: " + out + " out) ";
+    const std::string tail = ")) inner\n store(b1, o0*5 + o1, r0)\n}";
+    // Two axes that merge, two that do not, and a column-like pair.
+    texts.push_back(head + "outer(o0 < 3, o1 < 5) inner(i0 < 7, i1 < 9) {\n r0 = " + op +
+                    "(load(b0, o0*315 + o1*63 + i0*9 + i1" + tail);
+    texts.push_back(head + "outer(o0 < 3, o1 < 5) inner(i0 < 7, i1 < 9) {\n r0 = " + op +
+                    "(load(b0, o0*500 + o1*100 + i0*14 + i1" + tail);
+    texts.push_back(head + "outer(o0 < 3, o1 < 5) inner(i0 < 7, i1 < 19) {\n r0 = " + op +
+                    "(load(b0, o0*5 + o1 + i0*15 + i1*105" + tail);
+    texts.push_back(head + "outer(o0 < 3, o1 < 5) inner(i0 < 17, i1 < 4) {\n r0 = " + op +
+                    "(load(b0, o0*5 + o1 + i0 + i1*200" + tail);
+  }
+  check_kernels(texts, {.tolerance = 1e-5, .magnitude = 1});
+  check_kernels(texts, {.tolerance = 1e-5, .magnitude = 1, .special = true});
+}
+
+TEST(Reduction, EmptyAndFull) {
+  check_kernels(
+      {
+          "kernel empty(b0: f32 in, b1: f32 out, b2: f32 out) outer(o0 < 9) inner(i0 < 0) {\n"
+          " r0 = sum(load(b0, i0)) inner\n r1 = prod(load(b0, i0)) inner\n"
+          " store(b1, o0, r0)\n store(b2, o0, r1)\n}",
+          "kernel full(b0: f32 in, b1: f32 out) inner(i0 < 10000) {\n"
+          " r0 = sum(load(b0, i0)) inner\n store(b1, 0, mul(r0, 0.5:f32))\n}",
+      },
+      {.tolerance = 1e-4, .magnitude = 1e-2});
+}
+
+std::string softmax(int rows, int n) {
+  const std::string at = "o0*" + number(n) + " + i0";
+  return "kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < " + number(rows) + ") inner(i0 < " +
+         number(n) + ") {\n r0 = max(load(b0, " + at + ")) inner\n t0 = exp(sub(load(b0, " + at +
+         "), r0))\n r1 = sum(t0) inner\n store(b1, " + at + ", div(t0, r1)) inner\n}";
+}
+
+std::string layer_norm(int rows, int n) {
+  const std::string at = "o0*" + number(n) + " + i0";
+  return "kernel layer_norm(b0: f32 in, b1: f32 in, b2: f32 in, b3: f32 in, b4: f32 out, b5: f32 "
+         "out) outer(o0 < " +
+         number(rows) + ") inner(i0 < " + number(n) + ") {\n t0 = add(load(b0, " + at +
+         "), load(b1, " + at + "))\n store(b5, " + at +
+         ", t0) inner\n r0 = welford(t0) inner\n t1 = rsqrt(add(div(r0.1, " + number(n) +
+         ":f32), 1e-05:f32))\n store(b4, " + at +
+         ", add(mul(mul(sub(t0, r0), t1), load(b2, i0)), load(b3, i0))) inner\n}";
+}
+
+TEST(Reduction, Cascades) {
+  std::vector<std::string> texts;
+  for (int n : {1, 3, 16, 24, 37, 64, 100, 128, 500}) {
+    texts.push_back(softmax(9, n));
+    texts.push_back(layer_norm(5, n));
+  }
+  texts.push_back(
+      "kernel column_softmax(b0: f32 in, b1: f32 out) outer(o0 < 3, o1 < 21) inner(i0 < 12) {\n"
+      " r0 = max(load(b0, o0*252 + o1 + i0*21)) inner\n"
+      " t0 = exp(sub(load(b0, o0*252 + o1 + i0*21), r0))\n"
+      " r1 = sum(t0) inner\n store(b1, o0*252 + o1 + i0*21, div(t0, r1)) inner\n}");
+  texts.push_back(
+      "kernel column_norm(b0: f32 in, b1: f32 out, b2: f32 out) outer(o0 < 37) inner(i0 < 40) {\n"
+      " r0 = welford(load(b0, o0 + i0*37)) inner\n"
+      " store(b1, o0, r0)\n store(b2, o0, div(r0.1, r0.2))\n}");
+  texts.push_back(
+      "kernel argmax_value(b0: f32 in, b1: i64 out, b2: f32 out) outer(o0 < 6) inner(i0 < 50) {\n"
+      " r0 = argmax(load(b0, o0*50 + i0)) inner\n store(b1, o0, r0)\n store(b2, o0, r0.1)\n}");
+  check_kernels(texts, {.tolerance = 1e-4, .magnitude = 1e-2});
+}
+
+}  // namespace
+}  // namespace braze::codegen::cpp
