@@ -16,8 +16,23 @@ struct Options {
 // one reads any more, merges axes, and orders items so that buffers die early.
 void fuse(loop::Program& program, const Options& options);
 
-// Where each computed buffer lives: offsets in one arena, by liveness over the item order.
+// Where a buffer's memory is.
+enum class Home : uint8_t {
+  kNone,    // nothing defines or uses it any more
+  kInput,   // the caller's tensor
+  kArena,   // `offset` of the arena
+  kOutput,  // memory of its own that is handed to the user
+  kExtern,  // the tensor that an extern call returned
+  kView,    // its base's memory
+};
+
+// Homes and offsets in one arena, by liveness over the item order. Results of extern calls of a few
+// ops that write into given memory well (mm, addmm, bmm, baddbmm) live where computed buffers do.
+// A buffer that a graph output shares memory with is never in the arena. A kernel's result may take
+// the place of an operand that dies there, where each point reads only what it overwrites.
 struct MemoryPlan {
+  static constexpr int64_t kAlignment = 64;
+  std::vector<Home> home;       // by buffer
   std::vector<int64_t> offset;  // by buffer; -1: not in the arena
   int64_t arena_bytes = 0;
 };

@@ -1,0 +1,189 @@
+// Order and merging of a kernel's axes.
+#include <algorithm>
+#include <numeric>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "loop/simplify.h"
+#include "schedule/kernel_edit.h"
+
+namespace braze::schedule {
+namespace {
+
+using loop::ExprKind;
+using loop::ExprRef;
+using loop::Statement;
+
+bool is_index_arithmetic(ExprRef expr) {
+  if (expr->dtype != graph::DType::kInt64) return false;
+  switch (expr->kind) {
+    case ExprKind::kAxis:
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kNeg:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Calls `visit(form)` for every maximal sum over axes in the kernel, also inside divisions, masks
+// and indices of indirect loads. Every occurrence of an axis is a term of one of these forms.
+template <class Visit>
+void for_each_linear_form(const loop::Kernel& kernel, Visit&& visit) {
+  std::unordered_set<ExprRef> seen;
+  std::vector<ExprRef> stack;
+  for (const Statement& statement : kernel.body) {
+    if (statement.index != nullptr) stack.push_back(statement.index);
+    stack.push_back(statement.value);
+  }
+  while (!stack.empty()) {
+    ExprRef expr = stack.back();
+    stack.pop_back();
+    if (!seen.insert(expr).second) continue;
+    if (!is_index_arithmetic(expr)) {
+      stack.insert(stack.end(), expr->args.begin(), expr->args.end());
+      continue;
+    }
+    loop::LinearForm form = loop::linear_form(expr);
+    visit(form);
+    for (const loop::LinearForm::Term& term : form.terms) {
+      if (term.atom->kind == ExprKind::kAxis) continue;
+      // An atom is not a sum, so its operands are new ground (a product of two atoms, a division).
+      stack.insert(stack.end(), term.atom->args.begin(), term.atom->args.end());
+    }
+  }
+}
+
+class AxisNormaliser {
+ public:
+  AxisNormaliser(loop::Kernel& kernel, loop::ExprPool& pool)
+      : kernel_(kernel),
+        pool_(pool),
+        outer_(extents(kernel.outer)),
+        inner_(extents(kernel.inner)),
+        outer_count_(static_cast<int>(outer_.size())) {}
+
+  void run() {
+    std::vector<int> order = sorted_axes();
+    std::vector<bool> joined = mergeable(order);
+    apply(order, joined);
+  }
+
+ private:
+  int axis_count() const { return outer_count_ + static_cast<int>(inner_.size()); }
+  int64_t extent(int axis) const {
+    return axis < outer_count_ ? outer_[axis] : inner_[axis - outer_count_];
+  }
+  bool is_inner(int axis) const { return axis >= outer_count_; }
+
+  // Axis numbers in the wanted order, outer ones first, those of extent 1 left out.
+  std::vector<int> sorted_axes() const {
+    std::vector<int> order;
+    for (int axis = 0; axis < axis_count(); ++axis) {
+      if (extent(axis) != 1) order.push_back(axis);
+    }
+    auto boundary = std::find_if(order.begin(), order.end(), [&](int a) { return is_inner(a); });
+    sort_by_stride(order.begin(), boundary, last_store_index(false));
+    if (!keeps_inner_order()) sort_by_stride(boundary, order.end(), last_store_index(true));
+    return order;
+  }
+
+  bool keeps_inner_order() const {
+    return std::any_of(kernel_.body.begin(), kernel_.body.end(), [](const Statement& statement) {
+      return statement.kind == Statement::Kind::kReduce &&
+             (statement.op == loop::ReduceOp::kArgMax || statement.op == loop::ReduceOp::kArgMin);
+    });
+  }
+
+  // The index of the last store, or of the last one that runs over inner points.
+  ExprRef last_store_index(bool inner_only) const {
+    for (auto statement = kernel_.body.rbegin(); statement != kernel_.body.rend(); ++statement) {
+      if (statement->kind != Statement::Kind::kStore) continue;
+      if (!inner_only || statement->inner) return statement->index;
+    }
+    return nullptr;
+  }
+
+  void sort_by_stride(std::vector<int>::iterator begin, std::vector<int>::iterator end,
+                      ExprRef index) const {
+    if (index == nullptr || end - begin < 2) return;
+    std::vector<int64_t> stride(axis_count(), 0);
+    for (const loop::LinearForm::Term& term : loop::linear_form(index).terms) {
+      if (term.atom->kind != ExprKind::kAxis) return;
+      stride[term.atom->ival] = term.coefficient;
+    }
+    if (std::any_of(begin, end, [&](int axis) { return stride[axis] <= 0; })) return;
+    std::stable_sort(begin, end, [&](int a, int b) { return stride[a] > stride[b]; });
+  }
+
+  // Whether order[i] and order[i + 1] are one axis as far as every index can tell.
+  std::vector<bool> mergeable(const std::vector<int>& order) const {
+    std::vector<bool> joined(order.size(), false);
+    for (size_t i = 0; i + 1 < order.size(); ++i) {
+      joined[i] = is_inner(order[i]) == is_inner(order[i + 1]);
+    }
+    std::vector<int64_t> coefficient(axis_count());
+    for_each_linear_form(kernel_, [&](const loop::LinearForm& form) {
+      std::fill(coefficient.begin(), coefficient.end(), 0);
+      for (const loop::LinearForm::Term& term : form.terms) {
+        if (term.atom->kind == ExprKind::kAxis) coefficient[term.atom->ival] = term.coefficient;
+      }
+      for (size_t i = 0; i + 1 < order.size(); ++i) {
+        if (coefficient[order[i]] != coefficient[order[i + 1]] * extent(order[i + 1])) {
+          joined[i] = false;
+        }
+      }
+    });
+    return joined;
+  }
+
+  void apply(const std::vector<int>& order, const std::vector<bool>& joined) {
+    std::vector<loop::Axis> outer, inner;
+    Rewriter rewriter(pool_);
+    rewriter.axes.assign(axis_count(), pool_.integer(0));
+    bool changed = false;
+    int number = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      int64_t size = extent(order[i]);
+      // The last axis of a run stands for the merged one; every index has it with the stride of the
+      // whole run, so that the others are 0.
+      while (i + 1 < order.size() && joined[i]) size *= extent(order[++i]);
+      (is_inner(order[i]) ? inner : outer).push_back({size});
+      changed |= number != order[i];
+      rewriter.axes[order[i]] = pool_.axis(number++, size);
+    }
+    changed |= number != axis_count();
+    if (inner.empty() && has_reduction()) {
+      changed |= kernel_.inner.size() != 1 || number + 1 != axis_count();
+      inner.push_back({1});
+    }
+    if (!changed) return;
+    kernel_.outer = std::move(outer);
+    kernel_.inner = std::move(inner);
+    for (Statement& statement : kernel_.body) {
+      statement = rewriter(statement);
+      if (kernel_.inner.empty()) statement.inner = false;
+    }
+  }
+
+  bool has_reduction() const {
+    return std::any_of(kernel_.body.begin(), kernel_.body.end(), [](const Statement& statement) {
+      return statement.kind == Statement::Kind::kReduce;
+    });
+  }
+
+  loop::Kernel& kernel_;
+  loop::ExprPool& pool_;
+  std::vector<int64_t> outer_, inner_;
+  int outer_count_;
+};
+
+}  // namespace
+
+void normalise_axes(loop::Kernel& kernel, loop::ExprPool& pool) {
+  AxisNormaliser(kernel, pool).run();
+}
+
+}  // namespace braze::schedule

@@ -1,0 +1,286 @@
+#include <algorithm>
+#include <queue>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "schedule/item_graph.h"
+#include "schedule/kernel_edit.h"
+#include "schedule/liveness.h"
+#include "schedule/merge.h"
+#include "schedule/schedule.h"
+
+namespace braze::schedule {
+namespace {
+
+// How far fusion may go; tried in this order until the peak of live bytes is no higher than
+// unfused.
+struct Effort {
+  bool horizontal;
+  int reach;  // positions between two items that may become one
+};
+constexpr int kAnyDistance = 1 << 30;
+constexpr Effort kEfforts[] = {{true, kAnyDistance}, {false, kAnyDistance}, {false, 4}};
+
+// What a call of a kernel costs besides its work, in bytes of memory traffic of the same time.
+constexpr int64_t kLaunchBytes = 4096;
+// Kernels that share an input are looked at when no more items than this lie between them.
+constexpr int kHorizontalReach = 64;
+// Readers of one buffer that are paired with a kernel, the nearest first.
+constexpr size_t kPairsPerBuffer = 6;
+// Points of a kernel from which on it should not lose its threads to a small outer loop.
+constexpr int64_t kParallelPoints = 32768;
+
+struct Candidate {
+  int64_t saved = 0;
+  int distance = 0;
+  int first = -1, second = -1;
+  int first_version = 0, second_version = 0;
+
+  // The largest gain, then the nearest, then the earliest: the same in every repeated layer.
+  bool operator<(const Candidate& other) const {
+    return std::tuple(saved, -distance, -first, -second) <
+           std::tuple(other.saved, -other.distance, -other.first, -other.second);
+  }
+};
+
+class Fuser {
+ public:
+  Fuser(loop::Program& program, const Aliases& aliases, const Options& options, Effort effort)
+      : program_(program),
+        aliases_(aliases),
+        options_(options),
+        effort_(effort),
+        accesses_(accesses_of(program, aliases)),
+        graph_(accesses_, program.buffers.size()),
+        needed_at_end_(needed_at_end(program, aliases)),
+        bytes_(program.buffers.size()),
+        users_(program.buffers.size()),
+        version_(program.items.size(), 0) {
+    for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = bytes_of(program.buffers[i]);
+    for (int item = 0; item < static_cast<int>(accesses_.size()); ++item) {
+      for (int root : accesses_[item].reads) users_[root].push_back(item);
+      for (int root : accesses_[item].writes) {
+        if (!contains(accesses_[item].reads, root)) users_[root].push_back(item);
+      }
+    }
+  }
+
+  void run() {
+    for (int item = 0; item < static_cast<int>(accesses_.size()); ++item) {
+      add_candidates(item, /*later_only=*/true);
+    }
+    while (!queue_.empty()) {
+      Candidate candidate = queue_.top();
+      queue_.pop();
+      if (is_current(candidate)) try_merge(candidate.first, candidate.second);
+    }
+    std::vector<loop::Item> items;
+    for (int item : graph_.order()) items.push_back(std::move(program_.items[item]));
+    program_.items = std::move(items);
+  }
+
+ private:
+  static std::vector<Access> accesses_of(const loop::Program& program, const Aliases& aliases) {
+    std::vector<Access> accesses;
+    for (const loop::Item& item : program.items) accesses.push_back(access_of(item, aliases));
+    return accesses;
+  }
+
+  loop::ScheduledKernel* kernel(int item) {
+    return std::get_if<loop::ScheduledKernel>(&program_.items[item]);
+  }
+
+  bool is_current(const Candidate& c) const {
+    return graph_.alive(c.first) && graph_.alive(c.second) &&
+           version_[c.first] == c.first_version && version_[c.second] == c.second_version;
+  }
+
+  // Bytes that one kernel moves less than two.
+  int64_t saved_bytes(int first, int second) {
+    int64_t saved = 0;
+    for (int root : accesses_[second].reads) {
+      if (!contains(accesses_[first].writes, root)) continue;
+      saved += bytes_[root];
+      bool others = std::any_of(users_[root].begin(), users_[root].end(), [&](int user) {
+        return user != first && user != second && graph_.alive(user);
+      });
+      if (!others && !needed_at_end_[root]) saved += bytes_[root];
+    }
+    if (saved > 0 || !effort_.horizontal) return saved;
+    // Horizontal: inputs that both load. Too little in common is not worth longer lives of buffers.
+    int64_t shared = shared_input_bytes(first, second);
+    int64_t smaller = std::min(traffic(first), traffic(second));
+    return shared * 8 >= smaller || smaller <= kLaunchBytes * 4 ? shared : 0;
+  }
+
+  int64_t shared_input_bytes(int first, int second) {
+    int64_t shared = 0;
+    for (const loop::BufferParam& a : kernel(first)->kernel.params) {
+      for (const loop::BufferParam& b : kernel(second)->kernel.params) {
+        if (a.buffer == b.buffer && !a.written && !b.written) shared += bytes_[a.buffer];
+      }
+    }
+    return shared;
+  }
+
+  int64_t traffic(int item) {
+    int64_t sum = 0;
+    for (const loop::BufferParam& param : kernel(item)->kernel.params) sum += bytes_[param.buffer];
+    return sum;
+  }
+
+  void add_candidate(int a, int b) {
+    if (graph_.position(a) > graph_.position(b)) std::swap(a, b);
+    int distance = graph_.position(b) - graph_.position(a);
+    if (distance > effort_.reach || !domains_match(kernel(a)->kernel, kernel(b)->kernel)) return;
+    int64_t saved = saved_bytes(a, b);
+    if (saved == 0 || starves_threads(kernel(a)->kernel, kernel(b)->kernel)) return;
+    queue_.push({.saved = saved + kLaunchBytes,
+                 .distance = distance,
+                 .first = a,
+                 .second = b,
+                 .first_version = version_[a],
+                 .second_version = version_[b]});
+  }
+
+  // Pairs `item` with the kernels that write what it reads, read what it writes, or read the same.
+  void add_candidates(int item, bool later_only) {
+    if (kernel(item) == nullptr) return;
+    std::vector<int> partners;
+    auto collect = [&](int root, bool written) {
+      size_t readers = 0;
+      for (int user : users_[root]) {
+        if (user == item || !graph_.alive(user) || kernel(user) == nullptr) continue;
+        int distance = graph_.position(user) - graph_.position(item);
+        if (later_only && distance < 0) continue;
+        bool vertical = written || contains(accesses_[user].writes, root);
+        if (!vertical && (std::abs(distance) > kHorizontalReach || readers == kPairsPerBuffer)) {
+          continue;
+        }
+        if (!vertical) ++readers;
+        partners.push_back(user);
+      }
+    };
+    for (int root : accesses_[item].reads) collect(root, false);
+    for (int root : accesses_[item].writes) collect(root, true);
+    std::sort(partners.begin(), partners.end());
+    partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
+    for (int partner : partners) add_candidate(item, partner);
+  }
+
+  // A long pointwise loop inside a reduction with few rows would run on few threads.
+  bool starves_threads(const loop::Kernel& a, const loop::Kernel& b) const {
+    if (options_.threads <= 1 || a.inner.empty() == b.inner.empty()) return false;
+    const loop::Kernel& rows = a.inner.empty() ? b : a;
+    const loop::Kernel& points = a.inner.empty() ? a : b;
+    return product(extents(rows.outer)) < options_.threads &&
+           product(extents(points.outer)) >= kParallelPoints;
+  }
+
+  void try_merge(int first, int second) {
+    if (!graph_.can_merge(first, second)) return;
+    std::optional<loop::Kernel> merged = merge_kernels(
+        program_.pool, kernel(first)->kernel, kernel(second)->kernel, aliases_, MergeLimits{});
+    if (!merged) return;
+    drop_private_stores(*merged, first, second);
+    normalise_axes(*merged, program_.pool);
+    kernel(first)->kernel = std::move(*merged);
+    graph_.merge(first, second);
+    adopt(first, second);
+    add_candidates(first, /*later_only=*/false);
+  }
+
+  // Stores that only `second` read are dead at once, so that later fusions do not count them.
+  void drop_private_stores(loop::Kernel& merged, int first, int second) {
+    auto is_private = [&](int root) {
+      return !needed_at_end_[root] &&
+             std::none_of(users_[root].begin(), users_[root].end(), [&](int user) {
+               return user != first && user != second && graph_.alive(user);
+             });
+    };
+    std::vector<bool> loaded(merged.params.size(), false);
+    for_each_expr(merged, [&](loop::ExprRef expr) {
+      if (expr->kind == loop::ExprKind::kLoad) loaded[expr->ival] = true;
+    });
+    size_t before = merged.body.size();
+    std::erase_if(merged.body, [&](const loop::Statement& statement) {
+      if (statement.kind != loop::Statement::Kind::kStore || loaded[statement.buffer]) return false;
+      return is_private(aliases_.root(merged.params[statement.buffer].buffer));
+    });
+    if (merged.body.size() != before) renumber(merged, program_.pool);
+  }
+
+  void adopt(int first, int second) {
+    accesses_[first] = access_of(kernel(first)->kernel, aliases_);
+    auto update = [&](const std::vector<int>& roots) {
+      for (int root : roots) {
+        if (std::find(users_[root].begin(), users_[root].end(), first) == users_[root].end()) {
+          users_[root].push_back(first);
+        }
+      }
+    };
+    update(accesses_[first].reads);
+    update(accesses_[first].writes);
+    for (int root : accesses_[second].reads) std::erase(users_[root], second);
+    for (int root : accesses_[second].writes) std::erase(users_[root], second);
+    ++version_[first];
+  }
+
+  loop::Program& program_;
+  const Aliases& aliases_;
+  const Options& options_;
+  Effort effort_;
+  std::vector<Access> accesses_;  // by item
+  ItemGraph graph_;
+  std::vector<bool> needed_at_end_;      // by root
+  std::vector<int64_t> bytes_;           // by buffer
+  std::vector<std::vector<int>> users_;  // by root: items that read or write it
+  std::vector<int> version_;             // by item; counts its merges
+  std::priority_queue<Candidate> queue_;
+};
+
+template <class Change>
+void for_each_kernel(loop::Program& program, Change&& change) {
+  for (loop::Item& item : program.items) {
+    if (auto* scheduled = std::get_if<loop::ScheduledKernel>(&item)) change(scheduled->kernel);
+  }
+}
+
+// The best fusion whose peak of live bytes is at most `limit`; the items as they are if there is
+// none.
+void fuse_within(loop::Program& program, const Aliases& aliases, const Options& options,
+                 int64_t limit) {
+  const std::vector<loop::Item> unfused = program.items;
+  for (const Effort& effort : kEfforts) {
+    Fuser(program, aliases, options, effort).run();
+    remove_dead_stores(program, aliases);
+    order_items(program, aliases);
+    if (peak_live_bytes(program, aliases) <= limit) return;
+    program.items = unfused;
+  }
+  remove_dead_stores(program, aliases);
+}
+
+}  // namespace
+
+void fuse(loop::Program& program, const Options& options) {
+  for_each_kernel(program, [&](loop::Kernel& kernel) {
+    resolve_views(kernel, program, program.pool);
+    normalise_axes(kernel, program.pool);
+  });
+  Aliases aliases(program);
+  size_t before = program.items.size();
+  if (options.fuse) {
+    fuse_within(program, aliases, options, peak_live_bytes(program, aliases));
+  } else {
+    remove_dead_stores(program, aliases);
+  }
+  for_each_kernel(program, [&](loop::Kernel& kernel) { renumber(kernel, program.pool); });
+  if (log::enabled(log::Component::kSchedule)) {
+    log::write(log::Component::kSchedule, std::to_string(before) + " items, " +
+                                              std::to_string(program.items.size()) +
+                                              " after fusion");
+  }
+}
+
+}  // namespace braze::schedule

@@ -1,0 +1,121 @@
+#include "schedule/item_graph.h"
+
+#include <algorithm>
+
+namespace braze::schedule {
+namespace {
+
+void insert_unique(std::vector<int>& list, int value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
+void replace(std::vector<int>& list, int from, int to) {
+  std::erase(list, from);
+  insert_unique(list, to);
+}
+
+}  // namespace
+
+ItemGraph::ItemGraph(const std::vector<Access>& accesses, size_t root_count)
+    : nodes_(accesses.size()), order_(accesses.size()) {
+  std::vector<std::vector<int>> writers(root_count), readers(root_count);
+  int last_ordered = -1;
+  for (int item = 0; item < static_cast<int>(accesses.size()); ++item) {
+    nodes_[item].position = item;
+    order_[item] = item;
+    const Access& access = accesses[item];
+    for (int root : access.reads) {
+      for (int writer : writers[root]) add_edge(writer, item);
+    }
+    for (int root : access.writes) {
+      for (int writer : writers[root]) add_edge(writer, item);
+      for (int reader : readers[root]) add_edge(reader, item);
+    }
+    for (int root : access.reads) readers[root].push_back(item);
+    for (int root : access.writes) {
+      // Earlier writers stay: a buffer may be written in parts, and this one need not read them.
+      writers[root].push_back(item);
+      readers[root].clear();
+    }
+    if (access.ordered) {
+      if (last_ordered >= 0) add_edge(last_ordered, item);
+      last_ordered = item;
+    }
+  }
+}
+
+void ItemGraph::add_edge(int from, int to) {
+  if (from == to) return;
+  insert_unique(nodes_[to].predecessors, from);
+  insert_unique(nodes_[from].successors, to);
+}
+
+std::vector<int> ItemGraph::order() const {
+  std::vector<int> result;
+  for (int node : order_) {
+    if (node >= 0) result.push_back(node);
+  }
+  return result;
+}
+
+std::vector<int> ItemGraph::descendants_before(int first, int second, bool* reaches_second) {
+  std::vector<int> found;
+  int limit = nodes_[second].position;
+  auto visit = [&](int node) {
+    if (nodes_[node].marked || nodes_[node].position > limit || node == second) return;
+    nodes_[node].marked = true;
+    found.push_back(node);
+  };
+  for (int next : nodes_[first].successors) visit(next);
+  for (size_t i = 0; i < found.size(); ++i) {
+    for (int next : nodes_[found[i]].successors) {
+      if (next == second && reaches_second != nullptr) *reaches_second = true;
+      visit(next);
+    }
+  }
+  return found;
+}
+
+bool ItemGraph::can_merge(int first, int second) {
+  bool reaches = false;
+  for (int node : descendants_before(first, second, &reaches)) nodes_[node].marked = false;
+  return !reaches;
+}
+
+void ItemGraph::merge(int first, int second) {
+  std::vector<int> later = descendants_before(first, second, nullptr);
+  int begin = nodes_[first].position, end = nodes_[second].position;
+  std::vector<int> before, after;
+  for (int position = begin; position <= end; ++position) {
+    int node = order_[position];
+    if (node < 0 || node == first || node == second) continue;
+    (nodes_[node].marked ? after : before).push_back(node);
+  }
+  for (int node : later) nodes_[node].marked = false;
+  int position = begin;
+  auto place = [&](int node) {
+    order_[position] = node;
+    nodes_[node].position = position++;
+  };
+  for (int node : before) place(node);
+  place(first);
+  for (int node : after) place(node);
+  while (position <= end) order_[position++] = -1;
+
+  Node& gone = nodes_[second];
+  gone.alive = false;
+  for (int node : gone.predecessors) {
+    if (node == first) continue;
+    replace(nodes_[node].successors, second, first);
+    insert_unique(nodes_[first].predecessors, node);
+  }
+  for (int node : gone.successors) {
+    replace(nodes_[node].predecessors, second, first);
+    insert_unique(nodes_[first].successors, node);
+  }
+  std::erase(nodes_[first].successors, second);
+  gone.predecessors.clear();
+  gone.successors.clear();
+}
+
+}  // namespace braze::schedule

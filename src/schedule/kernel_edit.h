@@ -1,0 +1,67 @@
+// Rewriting of single kernels: axes, parameters, reductions.
+#pragma once
+
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "loop/program.h"
+
+namespace braze::schedule {
+
+// Rebuilds expressions with axes, parameters and reductions replaced. Expressions are rebuilt once:
+// a rewriter is for one kernel and one set of replacements.
+class Rewriter {
+ public:
+  explicit Rewriter(loop::ExprPool& pool) : pool_(pool) {}
+
+  std::vector<loop::ExprRef> axes;  // by axis number; empty: as they are
+  std::vector<int> params;          // by parameter: the new number; empty: as they are
+  std::vector<int64_t> offsets;     // by parameter: elements added to the index; empty: none
+  std::vector<int> reduced;         // by reduction: the new number; empty: as they are
+  // Asked for each load after its index and parameter were replaced: what stands for it, or null.
+  std::function<loop::ExprRef(int param, graph::DType dtype, loop::ExprRef index)> forward;
+
+  loop::ExprRef operator()(loop::ExprRef expr);
+  // Index, value and buffer of a store; value of a reduction. `reduced` of a reduction is not
+  // touched.
+  loop::Statement operator()(const loop::Statement& statement);
+  // For replacements that depend on the statement (`forward`).
+  void forget() { memo_.clear(); }
+
+ private:
+  loop::ExprRef rebuild(loop::ExprRef expr);
+  int param(int64_t number) const {
+    return static_cast<int>(params.empty() ? number : params[number]);
+  }
+  loop::ExprRef moved(int64_t param, loop::ExprRef index) const {
+    return offsets.empty() ? index : pool_.add(index, pool_.integer(offsets[param]));
+  }
+
+  loop::ExprPool& pool_;
+  std::unordered_map<loop::ExprRef, loop::ExprRef> memo_;
+};
+
+// Extents of axes; static sizes.
+std::vector<int64_t> extents(const std::vector<loop::Axis>& axes);
+int64_t product(const std::vector<int64_t>& extents);
+
+// Expressions of the kernel, each once.
+int node_count(const loop::Kernel& kernel);
+// Calls `visit` for every expression of the kernel once, operands after the expression.
+void for_each_expr(const loop::Kernel& kernel, const std::function<void(loop::ExprRef)>& visit);
+
+// Orders the axes of each level by the strides of what is stored, largest first (inner axes of an
+// argmax keep their order, which breaks ties), and merges neighbours wherever every index of the
+// kernel allows it. Axes of extent 1 go. A kernel with reductions keeps at least one inner axis.
+void normalise_axes(loop::Kernel& kernel, loop::ExprPool& pool);
+
+// Parameters that are views of computed buffers become the base with an offset, parameters of one
+// buffer become one, so that equal elements have equal loads.
+void resolve_views(loop::Kernel& kernel, const loop::Program& program, loop::ExprPool& pool);
+
+// Drops parameters that nothing uses, and numbers parameters and reductions by first use, so that
+// kernels that do the same are the same.
+void renumber(loop::Kernel& kernel, loop::ExprPool& pool);
+
+}  // namespace braze::schedule

@@ -1,0 +1,27 @@
+// When the memory of a program is in use, and orders that use less of it.
+#pragma once
+
+#include "loop/program.h"
+#include "schedule/aliases.h"
+
+namespace braze::schedule {
+
+// By root: items [begin, end] use its memory; begin -1: nothing defines it here (an input, or
+// unused). What is needed at the end lives until one past the last item.
+struct LiveRange {
+  int begin = -1;
+  int end = -1;
+};
+std::vector<LiveRange> live_ranges(const loop::Program& program, const Aliases& aliases);
+
+// Most bytes of computed and extern results that are live at one time.
+int64_t peak_live_bytes(const loop::Program& program, const Aliases& aliases);
+
+// Reorders items so that buffers die early, where that lowers the peak: takes what frees at least
+// as much as it allocates first, else what stands first.
+void order_items(loop::Program& program, const Aliases& aliases);
+
+// Removes stores that no one reads, reductions that no one uses and kernels without stores.
+void remove_dead_stores(loop::Program& program, const Aliases& aliases);
+
+}  // namespace braze::schedule

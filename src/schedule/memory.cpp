@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+
+#include "base/error.h"
+#include "schedule/aliases.h"
+#include "schedule/kernel_edit.h"
+#include "schedule/liveness.h"
+#include "schedule/schedule.h"
+
+namespace braze::schedule {
+namespace {
+
+using loop::Statement;
+
+constexpr std::string_view kPlacedOps[] = {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm"};
+
+bool has_placed_result(const loop::ExternCall& call) {
+  return call.results.size() == 1 &&
+         std::find(std::begin(kPlacedOps), std::end(kPlacedOps), call.op) != std::end(kPlacedOps);
+}
+
+// Every byte of the extent belongs to one element.
+bool is_dense(const graph::TensorType& type) {
+  int64_t elements = 1;
+  for (const sym::Int& size : type.sizes) elements *= size.constant();
+  if (elements == 0) return true;
+  int64_t last = 0;
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    last += (type.sizes[i].constant() - 1) * type.strides[i].constant();
+  }
+  return last + 1 == elements;
+}
+
+// The index at which the kernel touches parameter `param`, if it is always the same one and no load
+// comes after statement `*store`; null otherwise. For the parameter that is stored, `*store`
+// becomes the first statement that does.
+loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, size_t* store) {
+  loop::ExprRef index = nullptr;
+  bool same = true;
+  auto touch = [&](loop::ExprRef at) {
+    if (index == nullptr) index = at;
+    same &= index == at;
+  };
+  for (size_t i = 0; i < kernel.body.size(); ++i) {
+    const Statement& statement = kernel.body[i];
+    loop::Kernel one;
+    one.body = {statement};
+    for_each_expr(one, [&](loop::ExprRef expr) {
+      if (expr->kind != loop::ExprKind::kLoad || expr->ival != param) return;
+      touch(expr->args[0]);
+      if (stored || i > *store) same = false;
+    });
+    if (statement.kind == Statement::Kind::kStore && statement.buffer == param) {
+      touch(statement.index);
+      *store = std::min(*store, i);
+    }
+  }
+  return same ? index : nullptr;
+}
+
+class MemoryPlanner {
+ public:
+  explicit MemoryPlanner(const loop::Program& program)
+      : program_(program),
+        aliases_(program),
+        ranges_(live_ranges(program, aliases_)),
+        block_(program.buffers.size()) {
+    plan_.home.assign(program.buffers.size(), Home::kNone);
+    plan_.offset.assign(program.buffers.size(), -1);
+    std::iota(block_.begin(), block_.end(), 0);
+  }
+
+  MemoryPlan run() {
+    find_homes();
+    join_in_place();
+    place_blocks();
+    return std::move(plan_);
+  }
+
+ private:
+  void find_homes() {
+    std::vector<bool> escapes(program_.buffers.size(), false);
+    for (int output : program_.outputs) escapes[aliases_.root(output)] = true;
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      const loop::Buffer& buffer = program_.buffers[i];
+      if (buffer.kind == loop::Buffer::Kind::kInput) plan_.home[i] = Home::kInput;
+      if (buffer.kind == loop::Buffer::Kind::kView) plan_.home[i] = Home::kView;
+    }
+    for (const loop::Item& item : program_.items) {
+      if (const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item)) {
+        for (const loop::BufferParam& param : scheduled->kernel.params) {
+          if (program_.buffers[param.buffer].kind != loop::Buffer::Kind::kComputed) continue;
+          plan_.home[param.buffer] = escapes[param.buffer] ? Home::kOutput : Home::kArena;
+        }
+        continue;
+      }
+      const auto& call = std::get<loop::ExternCall>(item);
+      for (int result : call.results) {
+        if (result < 0) continue;
+        bool placed = has_placed_result(call) && is_dense(program_.buffers[result].type) &&
+                      aliases_.root(result) == result;
+        plan_.home[result] =
+            !placed ? Home::kExtern : (escapes[result] ? Home::kOutput : Home::kArena);
+      }
+    }
+    // A computed buffer that kernels reach only through views.
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      if (program_.buffers[i].kind == loop::Buffer::Kind::kComputed && ranges_[i].begin >= 0) {
+        plan_.home[i] = escapes[i] ? Home::kOutput : Home::kArena;
+      }
+    }
+  }
+
+  int block(int buffer) const {
+    while (block_[buffer] != buffer) buffer = block_[buffer];
+    return buffer;
+  }
+
+  bool in_arena(int buffer) const { return plan_.home[buffer] == Home::kArena; }
+  int64_t bytes(int buffer) const { return bytes_of(program_.buffers[buffer]); }
+
+  void join_in_place() {
+    for (size_t i = 0; i < program_.items.size(); ++i) {
+      if (const auto* scheduled = std::get_if<loop::ScheduledKernel>(&program_.items[i])) {
+        join_in_place(scheduled->kernel, static_cast<int>(i));
+      }
+    }
+  }
+
+  // Pairs each operand that dies at item `at` with a result that is born there and takes its place.
+  void join_in_place(const loop::Kernel& kernel, int at) {
+    std::vector<bool> taken(kernel.params.size(), false);
+    for (size_t out = 0; out < kernel.params.size(); ++out) {
+      int result = kernel.params[out].buffer;
+      if (!kernel.params[out].written || !in_arena(result) || ranges_[result].begin != at) continue;
+      size_t store = kernel.body.size();
+      loop::ExprRef stored_at = only_index(kernel, static_cast<int>(out), true, &store);
+      if (stored_at == nullptr) continue;
+      for (size_t in = 0; in < kernel.params.size(); ++in) {
+        int operand = kernel.params[in].buffer;
+        if (kernel.params[in].written || taken[in] || !in_arena(operand)) continue;
+        if (ranges_[block(operand)].end != at || ranges_[operand].end != at) continue;
+        if (bytes(operand) != bytes(result) ||
+            kernel.params[in].dtype != kernel.params[out].dtype) {
+          continue;
+        }
+        if (has_other_way_to(kernel, operand, in)) continue;
+        if (only_index(kernel, static_cast<int>(in), false, &store) != stored_at) continue;
+        taken[in] = true;
+        int joined = block(operand);
+        block_[result] = joined;
+        ranges_[joined].end = ranges_[result].end;
+        break;
+      }
+    }
+  }
+
+  bool has_other_way_to(const loop::Kernel& kernel, int operand, size_t param) const {
+    for (size_t i = 0; i < kernel.params.size(); ++i) {
+      if (i != param && aliases_.root(kernel.params[i].buffer) == operand) return true;
+    }
+    return false;
+  }
+
+  // Largest blocks first, each at the lowest place that is free for as long as it lives.
+  void place_blocks() {
+    std::vector<int> blocks;
+    for (size_t i = 0; i < block_.size(); ++i) {
+      if (in_arena(static_cast<int>(i)) && block_[i] == static_cast<int>(i)) {
+        blocks.push_back(static_cast<int>(i));
+      }
+    }
+    std::stable_sort(blocks.begin(), blocks.end(),
+                     [&](int a, int b) { return bytes(a) > bytes(b); });
+    std::vector<int> placed;  // by offset
+    for (int buffer : blocks) {
+      int64_t size = bytes(buffer), offset = 0;
+      for (int other : placed) {
+        bool together = ranges_[other].begin <= ranges_[buffer].end &&
+                        ranges_[buffer].begin <= ranges_[other].end;
+        if (!together) continue;
+        if (plan_.offset[other] >= offset + size) break;
+        offset = std::max(offset, aligned(plan_.offset[other] + bytes(other)));
+      }
+      plan_.offset[buffer] = offset;
+      plan_.arena_bytes = std::max(plan_.arena_bytes, aligned(offset + size));
+      auto after = std::upper_bound(placed.begin(), placed.end(), offset,
+                                    [&](int64_t o, int other) { return o < plan_.offset[other]; });
+      placed.insert(after, buffer);
+    }
+    for (size_t i = 0; i < block_.size(); ++i) {
+      int buffer = static_cast<int>(i);
+      if (in_arena(buffer)) plan_.offset[i] = plan_.offset[block(buffer)];
+    }
+  }
+
+  static int64_t aligned(int64_t bytes) {
+    return (bytes + MemoryPlan::kAlignment - 1) / MemoryPlan::kAlignment * MemoryPlan::kAlignment;
+  }
+
+  const loop::Program& program_;
+  Aliases aliases_;
+  std::vector<LiveRange> ranges_;  // by root; of a joined block: by its first buffer
+  std::vector<int> block_;         // by buffer: the buffer whose place it takes, itself if none
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const loop::Program& program) { return MemoryPlanner(program).run(); }
+
+}  // namespace braze::schedule
