@@ -62,7 +62,11 @@ class Tracer {
   // device, ...).
   bool declare(const at::Tensor& real, graph::InputKind kind, std::string name, std::string* why);
 
-  // Asked once for each recorded node.
+  // For dynamic shapes: a graph input whose sizes of 2 and more are symbols. Python code is given
+  // the result, a fake, in place of `real`, so that it sees symbolic sizes. `real` is contiguous.
+  at::Tensor symbolic_input(const at::Tensor& real, std::string name);
+
+  // Asked once for each recorded node; the GIL may not be held.
   void set_origin_provider(std::function<graph::Origin()> provider);
 
   // A result of the trace: has no data.

@@ -1,0 +1,40 @@
+#include "trace/break.h"
+
+#include <torch/csrc/Exceptions.h>
+
+#include "trace/record.h"
+
+namespace braze::trace {
+namespace {
+
+PyObject* g_break_type = nullptr;
+
+// PyTorch's bindings turn any PyTorchError into its Python type.
+struct BreakException final : torch::PyTorchError {
+  using PyTorchError::PyTorchError;
+  PyObject* python_type() override { return g_break_type; }
+};
+
+}  // namespace
+
+void raise_break(TraceBreak reason) {
+  std::string message = reason.op + ": " + reason.what + "; " + reason.way_out;
+  if (Record* record = current_record(); record && !record->last_break)
+    record->last_break = std::move(reason);
+  throw BreakException(std::move(message));
+}
+
+bool create_break_type(PyObject* module) {
+  if (g_break_type == nullptr) {
+    // Not an Exception: the traced program's `except Exception` must not catch it.
+    g_break_type = PyErr_NewExceptionWithDoc(
+        "braze._C.TraceBreak", "Tracing met an operator that it cannot record.",
+        PyExc_BaseException, nullptr);
+  }
+  return g_break_type != nullptr &&
+         PyObject_SetAttrString(module, "TraceBreak", g_break_type) == 0;
+}
+
+PyObject* trace_break_type() { return g_break_type; }
+
+}  // namespace braze::trace

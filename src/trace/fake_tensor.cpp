@@ -1,0 +1,113 @@
+#include "trace/fake_tensor.h"
+
+#include <c10/core/Storage.h>
+
+namespace braze::trace {
+namespace {
+
+bool all_concrete(c10::SymIntArrayRef dims) {
+  for (const c10::SymInt& dim : dims)
+    if (dim.is_heap_allocated()) return false;
+  return true;
+}
+
+void set_layout(FakeTensorImpl& fake, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
+                const c10::SymInt& offset) {
+  c10::TensorImpl& impl = fake;
+  if (all_concrete(sizes) && all_concrete(strides) && !offset.is_heap_allocated())
+    impl.set_sizes_and_strides(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides),
+                               offset.as_int_unchecked());
+  else
+    impl.set_sizes_and_strides(sizes, strides, offset);
+}
+
+// Bytes that a tensor of these sizes and strides reaches, from its first element.
+c10::SymInt bytes_of(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at::ScalarType dtype) {
+  c10::SymInt reach = 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (!sizes[i].is_heap_allocated() && sizes[i].as_int_unchecked() == 0) return 0;
+    reach = reach + (sizes[i] - 1) * strides[i];
+  }
+  return reach * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+}  // namespace
+
+FakeTensorImpl::FakeTensorImpl(c10::Storage storage, caffe2::TypeMeta dtype, c10::Device device)
+    : TensorImpl(std::move(storage), c10::DispatchKeySet({c10::DispatchKey::CPU, kFakeKey}), dtype),
+      device_(device) {
+  set_custom_device(true);
+}
+
+void FakeTensorImpl::copy_layout_of(const c10::TensorImpl& source) {
+  if (source.has_symbolic_sizes_strides())
+    TensorImpl::set_sizes_and_strides(source.sym_sizes(), source.sym_strides(),
+                                      source.sym_storage_offset());
+  else
+    TensorImpl::set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
+}
+
+template <class Version>
+c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::copy(Version&& version,
+                                                         bool allow_change) const {
+  auto result = c10::make_intrusive<FakeTensorImpl>(c10::Storage(storage_), data_type_, device_);
+  copy_tensor_metadata(this, result.get(), std::forward<Version>(version), allow_change);
+  result->value = value;
+  result->serial = serial;
+  return result;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::shallow_copy_and_detach(
+    const c10::VariableVersion& version, bool allow_change) const {
+  return copy(version, allow_change);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::shallow_copy_and_detach(
+    c10::VariableVersion&& version, bool allow_change) const {
+  return copy(std::move(version), allow_change);
+}
+
+void FakeTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) {
+  TensorImpl::shallow_copy_from(impl);
+  if (typeid(*impl) == typeid(FakeTensorImpl)) {
+    const auto& source = static_cast<const FakeTensorImpl&>(*impl);
+    value = source.value;
+    serial = source.serial;
+  } else {
+    value = nullptr;
+  }
+}
+
+c10::Storage meta_storage(c10::SymInt bytes) {
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), std::move(bytes),
+      at::DataPtr(nullptr, c10::Device(c10::kMeta)), c10::GetAllocator(c10::kMeta),
+      /*resizable=*/true));
+}
+
+at::Tensor make_fake(c10::Storage storage, const c10::TensorImpl& like, c10::Device device) {
+  auto fake = c10::make_intrusive<FakeTensorImpl>(std::move(storage), like.dtype(), device);
+  fake->copy_layout_of(like);
+  if (like.is_wrapped_number()) fake->set_wrapped_number(true);
+  return at::Tensor(std::move(fake));
+}
+
+at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
+                     at::ScalarType dtype) {
+  auto fake = c10::make_intrusive<FakeTensorImpl>(meta_storage(bytes_of(sizes, strides, dtype)),
+                                                  c10::scalarTypeToTypeMeta(dtype),
+                                                  c10::Device(c10::kCPU));
+  set_layout(*fake, sizes, strides, 0);
+  return at::Tensor(std::move(fake));
+}
+
+at::Tensor make_fake_view(const at::Tensor& base, c10::SymIntArrayRef sizes,
+                          c10::SymIntArrayRef strides, const c10::SymInt& offset) {
+  auto fake = c10::make_intrusive<FakeTensorImpl>(
+      c10::Storage(base.unsafeGetTensorImpl()->unsafe_storage()), base.dtype(),
+      c10::Device(c10::kCPU));
+  set_layout(*fake, sizes, strides, offset);
+  return at::Tensor(std::move(fake));
+}
+
+}  // namespace braze::trace

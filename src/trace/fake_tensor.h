@@ -1,0 +1,79 @@
+// Fake tensors: real `torch.Tensor`s with sizes, strides, dtype and device, and no data.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+
+#include <typeinfo>
+
+#include "graph/graph.h"
+
+namespace braze::trace {
+
+// The dispatch key of the recording fallback, and its only mention. It must sit above the backends
+// and BackendSelect, and below Python, autograd, ADInplaceOrView and autocast; `Fake` is the only
+// key of PyTorch's fixed list that does and that PyTorch itself leaves without a fallback.
+inline constexpr c10::DispatchKey kFakeKey = c10::DispatchKey::Fake;
+
+// What is in force on this thread.
+struct ThreadState {
+  void* record = nullptr;          // the Record of the current Scope
+  bool in_kernel = false;          // a metadata kernel runs: fakes say that they are on "meta"
+  bool storage_visible = false;    // the fallback runs: fakes show their storage
+};
+inline thread_local ThreadState thread_state;
+
+// A fake holds a *meta* storage, shared by views as real storages are, and the key set of a real
+// tensor plus kFakeKey. `device()` is "cpu", or "meta" while a metadata kernel runs, so that the
+// fake itself can be handed to Meta kernels.
+//
+// Outside of the fallback a fake claims to have no storage, so that `data_ptr()`, `numpy()` and
+// `tolist()` raise instead of reading through a null pointer.
+class FakeTensorImpl final : public c10::TensorImpl {
+ public:
+  FakeTensorImpl(c10::Storage storage, caffe2::TypeMeta dtype, c10::Device device);
+
+  c10::Device device_custom() const override {
+    return thread_state.in_kernel ? c10::Device(c10::kMeta) : device_;
+  }
+  bool has_storage() const override { return thread_state.storage_visible; }
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                         bool allow_change) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                         bool allow_change) const override;
+  // `x.data = y`: from then on x is y.
+  void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
+
+  void copy_layout_of(const c10::TensorImpl& source);
+  c10::Device fake_device() const { return device_; }
+
+  graph::Value* value = nullptr;  // what it stands for in the graph of trace `serial`
+  uint32_t serial = 0;
+  c10::TensorImpl* outside = nullptr;  // stands for this real tensor below the dispatcher
+  c10::TensorImpl* specialised_from = nullptr;  // is that symbolic fake with its hints for sizes
+
+ private:
+  template <class Version>
+  c10::intrusive_ptr<TensorImpl> copy(Version&& version, bool allow_change) const;
+  c10::Device device_;
+};
+
+// Null for real tensors, and for the plain tensors that metadata kernels make of fakes.
+inline FakeTensorImpl* as_fake(const at::TensorBase& tensor) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  return typeid(*impl) == typeid(FakeTensorImpl) ? static_cast<FakeTensorImpl*>(impl) : nullptr;
+}
+
+// A storage without memory of that many bytes.
+c10::Storage meta_storage(c10::SymInt bytes);
+
+// A fake over `storage` with dtype, sizes, strides and offset of `like`.
+at::Tensor make_fake(c10::Storage storage, const c10::TensorImpl& like, c10::Device device);
+
+// A fresh fake on the CPU; `strides` in elements.
+at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at::ScalarType dtype);
+// A view of `base`, which is a fake.
+at::Tensor make_fake_view(const at::Tensor& base, c10::SymIntArrayRef sizes,
+                          c10::SymIntArrayRef strides, const c10::SymInt& offset);
+
+}  // namespace braze::trace

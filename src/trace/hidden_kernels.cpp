@@ -1,0 +1,60 @@
+// PyTorch registers about 640 Python functions for the Meta key over the C++ kernels that stand
+// there already; they cost 20 to 540 us a call where the C++ kernel costs about 1 us. The last
+// registration wins in the dispatch table, but the older ones stay listed in the operator's entry.
+// That list is a private member. Explicit template instantiation may name private members, which
+// is a legal way to a pointer to it; its type is deduced, so that the source does not depend on the
+// PyTorch version. The public alternatives are worse: destroying the Python library changes the
+// process for everybody, and calling at::meta::* needs one hand-written call per operator.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/dispatch/OperatorEntry.h>
+
+#include "trace/operator.h"
+
+namespace braze::trace {
+namespace {
+
+template <class Tag, auto Member>
+struct Expose {
+  friend constexpr auto member(Tag) { return Member; }
+};
+struct DefinitionTag {
+  friend constexpr auto member(DefinitionTag);
+};
+struct KernelsTag {
+  friend constexpr auto member(KernelsTag);
+};
+template struct Expose<DefinitionTag, &c10::OperatorHandle::operatorDef_>;
+template struct Expose<KernelsTag, &c10::impl::OperatorEntry::kernels_>;
+
+bool is_python(const std::string& debug) { return debug.find(".py") != std::string::npos; }
+
+}  // namespace
+
+// The C++ kernel that a Python one hides, if the Meta key is served by a Python one. Sets
+// `*python_kernel` where a Python kernel is all there is.
+const c10::KernelFunction* hidden_kernel(const c10::OperatorHandle& handle, bool* python_kernel) {
+  using c10::DispatchKey;
+  const auto& entry = (handle.*member(DefinitionTag{}))->op;
+  const auto& kernels = entry.*member(KernelsTag{});
+  *python_kernel = false;
+  bool first = true;
+  for (DispatchKey key : {DispatchKey::Meta, DispatchKey::CompositeExplicitAutogradNonFunctional,
+                          DispatchKey::CompositeExplicitAutograd}) {
+    auto found = kernels.find(key);
+    if (found == kernels.end()) continue;
+    for (const auto& registered : found->second) {
+      const bool python = is_python(registered.debug);
+      if (first && !python) return nullptr;  // the dispatcher's choice is C++
+      first = false;
+      if (python)
+        *python_kernel = true;
+      else {
+        *python_kernel = false;
+        return &registered.kernel;
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace braze::trace

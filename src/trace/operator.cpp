@@ -1,0 +1,231 @@
+#include "trace/operator.h"
+
+#include <mutex>
+#include <unordered_map>
+
+#include "trace/shapes/shapes.h"
+
+namespace braze::trace {
+namespace {
+
+using c10::DispatchKey;
+using c10::TypeKind;
+
+ArgumentKind kind_of_list(const c10::TypePtr& element) {
+  switch (element->kind()) {
+    case TypeKind::TensorType:
+      return ArgumentKind::kTensors;
+    case TypeKind::OptionalType:
+      return ArgumentKind::kOptionalTensors;
+    case TypeKind::IntType:
+    case TypeKind::SymIntType:
+      return ArgumentKind::kInts;
+    case TypeKind::FloatType:
+      return ArgumentKind::kFloats;
+    case TypeKind::BoolType:
+      return ArgumentKind::kBools;
+    case TypeKind::NumberType:
+      return ArgumentKind::kScalars;
+    default:
+      return ArgumentKind::kUnsupported;
+  }
+}
+
+ArgumentKind kind_of(c10::TypePtr type) {
+  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  switch (type->kind()) {
+    case TypeKind::TensorType:
+      return ArgumentKind::kTensor;
+    case TypeKind::ListType:
+      return kind_of_list(type->expectRef<c10::ListType>().getElementType());
+    case TypeKind::IntType:
+    case TypeKind::SymIntType:
+      return ArgumentKind::kInt;
+    case TypeKind::FloatType:
+      return ArgumentKind::kFloat;
+    case TypeKind::BoolType:
+      return ArgumentKind::kBool;
+    case TypeKind::NumberType:
+      return ArgumentKind::kScalar;
+    case TypeKind::StringType:
+      return ArgumentKind::kString;
+    case TypeKind::ScalarTypeType:
+      return ArgumentKind::kDType;
+    case TypeKind::DeviceObjType:
+      return ArgumentKind::kDevice;
+    case TypeKind::MemoryFormatType:
+      return ArgumentKind::kMemoryFormat;
+    case TypeKind::LayoutType:
+      return ArgumentKind::kLayout;
+    default:
+      return ArgumentKind::kUnsupported;
+  }
+}
+
+bool is_tensor(ArgumentKind kind) {
+  return kind == ArgumentKind::kTensor || kind == ArgumentKind::kTensors ||
+         kind == ArgumentKind::kOptionalTensors;
+}
+
+// Position of the argument that a result aliases by the schema's annotations; -1: none.
+int aliased_argument(const c10::FunctionSchema& schema, const c10::Argument& result) {
+  const c10::AliasInfo* alias = result.alias_info();
+  if (alias == nullptr) return -1;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::AliasInfo* argument = schema.arguments()[i].alias_info();
+    if (argument == nullptr) continue;
+    for (const auto& set : alias->beforeSets())
+      if (argument->beforeSets().count(set)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+graph::Effects effects_of(const c10::OperatorHandle& handle) {
+  const c10::FunctionSchema& schema = handle.schema();
+  graph::Effects effects;
+  effects.random = handle.hasTag(at::Tag::nondeterministic_seeded);
+  effects.inplace_view = handle.hasTag(at::Tag::inplace_view);
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    if (argument.alias_info() && argument.alias_info()->isWrite())
+      effects.mutates.push_back(static_cast<int>(i));
+  }
+  for (const c10::Argument& result : schema.returns())
+    effects.results_alias.push_back(aliased_argument(schema, result));
+  // It is called for something that its schema does not show.
+  effects.opaque = (schema.returns().empty() && effects.mutates.empty()) ||
+                   handle.operator_name().name.starts_with("c10d");
+  return effects;
+}
+
+std::vector<std::string> argument_names(const c10::FunctionSchema& schema) {
+  std::vector<std::string> names;
+  for (const c10::Argument& argument : schema.arguments()) names.push_back(argument.name());
+  return names;
+}
+
+const graph::Op* graph_op(const c10::OperatorHandle& handle) {
+  return &graph::find_or_add_op(graph_name(handle.operator_name()),
+                                argument_names(handle.schema()), effects_of(handle));
+}
+
+std::optional<c10::OperatorHandle> find_operator(std::string name, std::string overload) {
+  return c10::Dispatcher::singleton().findSchema({std::move(name), std::move(overload)});
+}
+
+// "aten::t_" is "aten::t" to the graph, with the tensor standing for the new view from then on.
+std::optional<c10::OperatorHandle> view_of_inplace_view(const c10::OperatorHandle& handle) {
+  const c10::OperatorName& name = handle.operator_name();
+  if (!name.name.ends_with("_")) return std::nullopt;
+  auto view = find_operator(name.name.substr(0, name.name.size() - 1), name.overload_name);
+  if (!view || view->schema().arguments().size() != handle.schema().arguments().size())
+    return std::nullopt;
+  const c10::AliasInfo* alias =
+      view->schema().returns().empty() ? nullptr : view->schema().returns()[0].alias_info();
+  return alias != nullptr ? view : std::nullopt;
+}
+
+// add.Tensor(x, <Python number>) is add.Scalar(x, number): PyTorch defines the latter as the former.
+std::optional<c10::OperatorHandle> overload_with_number(const c10::OperatorHandle& handle) {
+  const c10::OperatorName& name = handle.operator_name();
+  const c10::FunctionSchema& schema = handle.schema();
+  if (!name.name.starts_with("aten::") || schema.arguments().size() < 2) return std::nullopt;
+  static const std::unordered_map<std::string, std::string> overloads = {
+      {"Tensor", "Scalar"}, {"Tensor_mode", "Scalar_mode"}, {"", "Scalar"}};
+  auto overload = overloads.find(name.overload_name);
+  if (overload == overloads.end()) return std::nullopt;
+  auto found = find_operator(name.name, overload->second);
+  if (!found || found->schema().arguments().size() != schema.arguments().size())
+    return std::nullopt;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const ArgumentKind kind = kind_of(found->schema().arguments()[i].real_type());
+    const ArgumentKind wanted =
+        i == 1 ? ArgumentKind::kScalar : kind_of(schema.arguments()[i].real_type());
+    if (kind != wanted) return std::nullopt;
+  }
+  return found;
+}
+
+bool has_metadata_kernel(const c10::OperatorHandle& handle) {
+  return handle.hasKernelForDispatchKey(DispatchKey::Meta) ||
+         handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+         handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+std::string full_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+}  // namespace
+
+std::string graph_name(const c10::OperatorName& name) {
+  std::string result = full_name(name);
+  if (size_t colons = result.find("::"); colons != std::string::npos)
+    result.replace(colons, 2, ".");
+  return result;
+}
+
+OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(operator_handle) {
+  const c10::FunctionSchema& schema = handle.schema();
+  const std::string name = full_name(handle.operator_name());
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    arguments.push_back(kind_of(argument.real_type()));
+    takes_tensor |= is_tensor(arguments.back());
+    if (arguments.back() == ArgumentKind::kDevice)
+      device_arguments.push_back(static_cast<int>(i));
+    if (argument.name() == "dtype" && arguments.back() == ArgumentKind::kDType)
+      dtype_argument = static_cast<int>(i);
+  }
+  const graph::Effects effects = effects_of(handle);
+  mutates = effects.mutates;
+  random = effects.random;
+  inplace_view = effects.inplace_view;
+  result_count = static_cast<int>(schema.returns().size());
+  for (const c10::Argument& result : schema.returns())
+    returns_tensor |= is_tensor(kind_of(result.real_type()));
+
+  if (const RuleEntry* entry = find_rule(name)) {
+    rule = entry->rule;
+    what = entry->what;
+  } else if (!has_metadata_kernel(handle) &&
+             handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+    rule = Rule::kComposite;
+  } else if (handle.hasTag(at::Tag::data_dependent_output) ||
+             handle.hasTag(at::Tag::dynamic_output_shape)) {
+    rule = Rule::kEvaluate;
+  }
+
+  op = graph_op(handle);
+  if (inplace_view && rule == Rule::kRecord) {
+    if (auto view = view_of_inplace_view(handle)) {
+      op = graph_op(*view);
+    } else {
+      rule = Rule::kBreak;
+      what = "it changes the sizes or the memory of a tensor in place";
+    }
+  }
+  if (auto with_number = overload_with_number(handle)) op_with_number = graph_op(*with_number);
+
+  kernel = hidden_kernel(handle, &python_kernel);
+  if (const ShapeEntry* entry = find_shape_function(name)) {
+    shape = entry->function;
+    shape_for_symbols_only = entry->for_symbols_only;
+  }
+}
+
+const OperatorInfo& operator_info(const c10::OperatorHandle& handle) {
+  static std::mutex mutex;
+  static std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OperatorInfo>> table;
+  thread_local std::unordered_map<const c10::FunctionSchema*, const OperatorInfo*> seen;
+  const OperatorInfo*& info = seen[&handle.schema()];
+  if (info == nullptr) {
+    std::lock_guard lock(mutex);
+    auto& entry = table[&handle.schema()];
+    if (!entry) entry = std::make_unique<OperatorInfo>(handle);
+    info = entry.get();
+  }
+  return *info;
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,76 @@
+// What the recording needs to know of an ATen operator, worked out once per process.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <vector>
+
+#include "graph/op.h"
+
+namespace braze::trace {
+
+struct ShapeCall;
+
+// Works out the results' metadata and puts fakes on the stack in place of the arguments; false,
+// with the stack untouched, when it does not handle this case.
+using ShapeFunction = bool (*)(const ShapeCall& call);
+
+// How a call of the operator is treated.
+enum class Rule : uint8_t {
+  kRecord,      // metadata, fakes, a node
+  kComposite,   // decomposed by PyTorch's own kernel; what it calls comes back
+  kEvaluate,    // reads data: run for real on constants of the trace, else a break
+  kMetadata,    // reads metadata only: run as is, nothing recorded
+  kLiteral,     // lift_fresh: a tensor made from Python numbers
+  kBatchNorm,   // native_batch_norm: writes to arguments without saying so in its schema
+  kResize,      // resize_
+  kBreak,
+};
+
+enum class ArgumentKind : uint8_t {
+  kTensor, kTensors, kOptionalTensors, kInt, kFloat, kBool, kScalar, kString, kInts, kFloats,
+  kBools, kScalars, kDType, kDevice, kMemoryFormat, kLayout, kUnsupported,
+};
+
+struct OperatorInfo {
+  explicit OperatorInfo(const c10::OperatorHandle& handle);
+
+  c10::OperatorHandle handle;
+  Rule rule = Rule::kRecord;
+  const char* what = nullptr;       // kBreak: why
+  const graph::Op* op = nullptr;    // as recorded; an in-place view op is recorded as the view op
+  // The overload that takes a number where this one takes tensor argument 1; null: none.
+  const graph::Op* op_with_number = nullptr;
+  std::vector<ArgumentKind> arguments;
+  std::vector<int> device_arguments;
+  std::vector<int> mutates;          // positions of tensor arguments written to
+  int dtype_argument = -1;           // named "dtype"
+  int result_count = 0;
+  bool returns_tensor = false;
+  bool takes_tensor = false;
+  bool random = false;
+  bool inplace_view = false;
+  // Metadata: own shape function; else a C++ kernel; else what the dispatcher has for Meta.
+  ShapeFunction shape = nullptr;
+  bool shape_for_symbols_only = false;
+  const c10::KernelFunction* kernel = nullptr;
+  bool python_kernel = false;        // only a Python function serves Meta
+};
+
+const OperatorInfo& operator_info(const c10::OperatorHandle& handle);
+
+// "aten.add.Tensor"
+std::string graph_name(const c10::OperatorName& name);
+
+// rules/rules.cpp: the rule of operators that need one, by "aten::name" or "aten::name.overload".
+struct RuleEntry {
+  Rule rule;
+  const char* what;
+};
+const RuleEntry* find_rule(const std::string& name);
+
+// hidden_kernels.cpp
+const c10::KernelFunction* hidden_kernel(const c10::OperatorHandle& handle, bool* python_kernel);
+
+}  // namespace braze::trace

@@ -1,0 +1,213 @@
+#include "trace/record.h"
+
+#include <atomic>
+
+#include "trace/break.h"
+#include "trace/shapes/families.h"
+#include "trace/supported.h"
+#include "trace/sym_node.h"
+
+namespace braze::trace {
+namespace {
+
+uint32_t next_serial() {
+  static std::atomic<uint32_t> serial{0};
+  return ++serial;
+}
+
+c10::StorageImpl* storage_impl(const at::Tensor& real) {
+  return real.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+}  // namespace
+
+Record* current_record() { return static_cast<Record*>(thread_state.record); }
+
+Record::Record() : serial_(next_serial()) {}
+
+bool Record::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
+                     std::string* why) {
+  c10::TensorImpl* impl = real.unsafeGetTensorImpl();
+  if (outside_.count(impl)) return true;
+  if (std::string reason = why_unsupported(real, /*check_type=*/true); !reason.empty()) {
+    if (why) *why = std::move(reason);
+    return false;
+  }
+  outside_.emplace(impl, OutsideTensor{real, kind, std::move(name), {}});
+  declared_storages_.emplace(storage_impl(real), impl);
+  return true;
+}
+
+bool Record::is_declared(const at::Tensor& real) const {
+  auto found = outside_.find(real.unsafeGetTensorImpl());
+  return found != outside_.end() && found->second.kind != graph::InputKind::kConstant;
+}
+
+void Record::bind(FakeTensorImpl* fake, graph::Value* value) {
+  fake->value = value;
+  fake->serial = serial_;
+}
+
+int Record::storage_number(const c10::Storage& storage) {
+  auto [entry, fresh] = storage_numbers_.try_emplace(storage.unsafeGetStorageImpl(), -1);
+  if (fresh) {
+    entry->second = graph_.new_storage();
+    storages_.push_back(storage);
+  }
+  return entry->second;
+}
+
+int Record::renew_storage_number(const c10::Storage& storage) {
+  return storage_numbers_[storage.unsafeGetStorageImpl()] = graph_.new_storage();
+}
+
+bool Record::is_outside_storage(int storage) const {
+  return storage < static_cast<int>(outside_storages_.size()) && outside_storages_[storage];
+}
+
+c10::Storage Record::storage_of_real(const at::Tensor& real) {
+  c10::Storage& meta = meta_of_real_storage_[storage_impl(real)];
+  if (!meta) meta = meta_storage(static_cast<int64_t>(real.storage().nbytes()));
+  return meta;
+}
+
+void Record::add_input(OutsideTensor& tensor) {
+  c10::TensorImpl* impl = tensor.real.unsafeGetTensorImpl();
+  tensor.fake = make_fake(storage_of_real(tensor.real), *impl, tensor.real.device());
+  FakeTensorImpl* fake = as_fake(tensor.fake);
+  const int storage = storage_number(fake->unsafe_storage());
+  if (static_cast<int>(outside_storages_.size()) <= storage) outside_storages_.resize(storage + 1);
+  outside_storages_[storage] = true;
+  graph::TensorType type = type_of(tensor.real);
+  if (tensor.kind == graph::InputKind::kUser)
+    for (sym::Int& size : type.sizes)
+      size = shapes.symbol("s" + std::to_string(shapes.symbol_count()), size.constant(),
+                           /*specialise=*/true);
+  bind(fake, graph_.add_input(std::move(type), tensor.kind, tensor.name, storage));
+  fake->outside = impl;
+  inputs_.push_back({tensor.real, tensor.kind});
+  if (tensor.kind == graph::InputKind::kConstant) constants_.add_literal(fake->value, tensor.real);
+}
+
+at::Tensor Record::symbolic_input(const at::Tensor& real, std::string name) {
+  auto dynamic = [&](int64_t size) {
+    if (size < 2) return sym::Int(size);
+    return shapes.symbol("s" + std::to_string(shapes.symbol_count()), size, /*specialise=*/false);
+  };
+  BRAZE_CHECK(real.is_contiguous(), "a symbolic input must be contiguous");
+  graph::TensorType type = type_of(real);
+  for (sym::Int& size : type.sizes) size = dynamic(size.constant());
+  type.strides = sym::contiguous_strides(type.sizes);
+  std::vector<c10::SymInt> sizes, strides;
+  for (const sym::Int& size : type.sizes) sizes.push_back(to_symint(size, shapes));
+  for (const sym::Int& stride : type.strides) strides.push_back(to_symint(stride, shapes));
+  at::Tensor fake = make_fake(sizes, strides, real.scalar_type());
+  const int storage = storage_number(as_fake(fake)->unsafe_storage());
+  bind(as_fake(fake),
+       graph_.add_input(std::move(type), graph::InputKind::kUser, std::move(name), storage));
+  inputs_.push_back({real, graph::InputKind::kUser});
+  return fake;
+}
+
+FakeTensorImpl* Record::touch(const at::Tensor& real) {
+  c10::TensorImpl* impl = real.unsafeGetTensorImpl();
+  auto found = outside_.find(impl);
+  if (found != outside_.end()) {
+    if (!found->second.fake.defined()) add_input(found->second);
+    return as_fake(found->second.fake);
+  }
+  if (std::string reason = why_unsupported(real, /*check_type=*/false); !reason.empty())
+    raise_break({"tensor", "a tensor made while tracing is unsupported: " + reason, kMoveOut});
+  auto declared = declared_storages_.find(storage_impl(real));
+  if (declared != declared_storages_.end())
+    return touch_alias(real, outside_.at(declared->second));
+  const std::string name = "constant" + std::to_string(inputs_.size());
+  OutsideTensor& tensor =
+      outside_.emplace(impl, OutsideTensor{real, graph::InputKind::kConstant, name, {}})
+          .first->second;
+  add_input(tensor);
+  return as_fake(tensor.fake);
+}
+
+// `x.data` of a tensor from outside: a new real tensor over its memory.
+FakeTensorImpl* Record::touch_alias(const at::Tensor& real, const OutsideTensor& declared) {
+  if (real.scalar_type() != declared.real.scalar_type())
+    raise_break({"tensor", "a tensor made while tracing shares memory with one of another dtype",
+                 kMoveOut});
+  graph::Value* base = touch(declared.real)->value;
+  OutsideTensor alias{real, declared.kind, declared.name, make_fake(storage_of_real(real),
+                      *real.unsafeGetTensorImpl(), real.device())};
+  FakeTensorImpl* fake = as_fake(alias.fake);
+  graph::TensorType type = type_of(real);
+  std::vector<graph::Argument> arguments{base};
+  const bool same = type == base->type();
+  if (!same) arguments.insert(arguments.end(), {type.sizes, type.strides, type.offset});
+  static const graph::Op& detach =
+      *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "")).op;
+  static const graph::Op& as_strided =
+      *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "")).op;
+  graph::Node* node =
+      graph_.add_node(same ? detach : as_strided, std::move(arguments), {std::move(type)},
+                      origin(), nullptr, {storage_number(fake->unsafe_storage())});
+  bind(fake, node->result());
+  fake->outside = real.unsafeGetTensorImpl();
+  outside_.emplace(real.unsafeGetTensorImpl(), std::move(alias));
+  return fake;
+}
+
+FakeTensorImpl* Record::fake_of(const at::Tensor& tensor, const graph::Op& op) {
+  FakeTensorImpl* fake = as_fake(tensor);
+  if (!fake) return touch(tensor);
+  if (fake->serial != serial_ || fake->value == nullptr)
+    raise_break({op.name, "a result of an earlier trace is used", kMoveOut});
+  return fake;
+}
+
+at::Tensor Record::literal(const at::Tensor& real) {
+  graph::Value* constant = touch(real)->value;
+  at::Tensor result = fresh_like(real, real.scalar_type());
+  static const c10::OperatorHandle clone =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+  FakeTensorImpl* fake = as_fake(result);
+  graph::Node* node = graph_.add_node(*operator_info(clone).op, {constant, graph::None{}},
+                                      {type_of(result)}, origin(), nullptr,
+                                      {storage_number(fake->unsafe_storage())});
+  bind(fake, node->result());
+  constants_.add_call(clone, {real, c10::IValue()}, {{0, -1, constant}}, {node->result()});
+  return result;
+}
+
+graph::OriginId Record::origin() {
+  return origin_provider ? graph_.add_origin(origin_provider()) : -1;
+}
+
+void Record::watch_autograd(std::vector<at::Tensor> results) {
+  if (!needs_autograd_) autograd_candidates_ = std::move(results);
+}
+
+// Autograd marks the results after the fallback has returned them.
+void Record::settle_autograd() {
+  for (const at::Tensor& tensor : autograd_candidates_)
+    needs_autograd_ |= tensor.requires_grad();
+  autograd_candidates_.clear();
+}
+
+bool Record::needs_autograd() {
+  settle_autograd();
+  return needs_autograd_;
+}
+
+Trace Record::finish(const std::vector<at::Tensor>& outputs) {
+  settle_autograd();
+  std::vector<graph::Value*> values;
+  for (const at::Tensor& output : outputs) {
+    BRAZE_CHECK(output.defined(), "an undefined tensor as output");
+    FakeTensorImpl* fake = as_fake(output);
+    BRAZE_CHECK(!fake || (fake->serial == serial_ && fake->value), "a fake of another trace");
+    values.push_back((fake ? fake : touch(output))->value);
+  }
+  graph_.set_outputs(std::move(values));
+  return {std::move(graph_), std::move(inputs_)};
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,81 @@
+// The state of one trace: the graph so far, which fakes and real tensors stand for which of its
+// values, and which values are known constants.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include <unordered_map>
+#include <vector>
+
+#include "trace/constants.h"
+#include "trace/fake_tensor.h"
+#include "trace/operator.h"
+#include "trace/tracer.h"
+
+namespace braze::trace {
+
+// A real tensor that was there before the trace, or a literal made in it.
+struct OutsideTensor {
+  at::Tensor real;
+  graph::InputKind kind = graph::InputKind::kConstant;
+  std::string name;
+  at::Tensor fake;  // undefined until an op touches the tensor
+};
+
+class Record {
+ public:
+  Record();
+
+  bool declare(const at::Tensor& real, graph::InputKind kind, std::string name, std::string* why);
+  at::Tensor symbolic_input(const at::Tensor& real, std::string name);
+  bool needs_autograd();
+  // Notes whether autograd gave the last results a history.
+  void settle_autograd();
+  Trace finish(const std::vector<at::Tensor>& outputs);
+
+  sym::ShapeEnv shapes;
+  std::optional<TraceBreak> last_break;
+  std::function<graph::Origin()> origin_provider;
+
+ private:
+  friend class Recorder;
+
+  // The fake that stands for a real tensor; a graph input from the first call on.
+  FakeTensorImpl* touch(const at::Tensor& real);
+  FakeTensorImpl* touch_alias(const at::Tensor& real, const OutsideTensor& declared);
+  // The fake of this trace that `tensor` is or that stands for it.
+  FakeTensorImpl* fake_of(const at::Tensor& tensor, const graph::Op& op);
+  void add_input(OutsideTensor& tensor);
+  // A fresh fake with the contents of `real`, which was made while tracing.
+  at::Tensor literal(const at::Tensor& real);
+
+  bool is_declared(const at::Tensor& real) const;
+  int storage_number(const c10::Storage& storage);
+  // From here on the storage counts as another one: its memory has been allocated anew.
+  int renew_storage_number(const c10::Storage& storage);
+  bool is_outside_storage(int storage) const;
+  c10::Storage storage_of_real(const at::Tensor& real);
+
+  void bind(FakeTensorImpl* fake, graph::Value* value);
+  graph::OriginId origin();
+  // Results to which autograd is about to give a history, or not.
+  void watch_autograd(std::vector<at::Tensor> results);
+
+  graph::Graph graph_;
+  std::vector<GraphInput> inputs_;
+  Constants constants_;
+  uint32_t serial_;
+  std::unordered_map<c10::TensorImpl*, OutsideTensor> outside_;
+  // The declared tensor to which a real storage belongs.
+  std::unordered_map<c10::StorageImpl*, c10::TensorImpl*> declared_storages_;
+  std::unordered_map<c10::StorageImpl*, c10::Storage> meta_of_real_storage_;
+  std::unordered_map<c10::StorageImpl*, int> storage_numbers_;
+  std::vector<c10::Storage> storages_;  // keeps addresses unique
+  std::vector<bool> outside_storages_;  // by number
+  std::vector<at::Tensor> autograd_candidates_;
+  bool needs_autograd_ = false;
+};
+
+Record* current_record();
+
+}  // namespace braze::trace

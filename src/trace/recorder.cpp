@@ -1,0 +1,342 @@
+#include "trace/recorder.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/Exceptions.h>
+
+#include "trace/break.h"
+#include "trace/kernel_scope.h"
+#include "trace/sym_node.h"
+
+namespace braze::trace {
+namespace {
+
+bool has_concrete_numel_zero(const graph::TensorType& type) {
+  for (const sym::Int& size : type.sizes)
+    if (size == sym::Int(0)) return true;
+  return false;
+}
+
+}  // namespace
+
+void Recorder::fail(std::string what, const char* way_out) const {
+  raise_break({graph_name(info_.handle.operator_name()), std::move(what), way_out});
+}
+
+void Recorder::run() {
+  switch (info_.rule) {
+    case Rule::kComposite:
+      // What the kernel calls comes back to the fallback one by one.
+      return info_.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    case Rule::kMetadata: {
+      c10::impl::ExcludeDispatchKeyGuard below_autograd(kAboveFake);
+      return info_.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    }
+    case Rule::kBreak:
+      fail(info_.what, kMoveOut);
+    case Rule::kLiteral:
+      return literal();
+    case Rule::kResize:
+      if (resize()) return;
+      fail("it changes the size of a tensor in place", "create the tensor with its final size");
+    case Rule::kEvaluate:
+    case Rule::kRecord:
+    case Rule::kBatchNorm:
+      break;
+  }
+  take_arguments();
+  if (only_numbers()) return run_for_real();
+  if (info_.rule == Rule::kEvaluate && !(constant_ && operands_.empty())) {
+    const int size = info_.handle.schema().argumentIndexWithName("output_size").value_or(-1);
+    if (size < 0 || argument(size).isNone()) return evaluate();
+  }
+  take_devices();
+  check_writes();
+  use_overload_with_number();
+  compute_metadata();
+  take_results();
+  if (info_.rule == Rule::kBatchNorm) batch_norm();
+  complete_dtype();
+  append_node();
+}
+
+bool Recorder::only_numbers() {
+  if (!info_.takes_tensor || !operands_.empty()) return false;
+  for (size_t i = 0; i < info_.arguments.size(); ++i)
+    if (info_.arguments[i] == ArgumentKind::kTensor && argument(i).isTensor()) return true;
+  return false;
+}
+
+void Recorder::run_for_real() {
+  RealCallScope scope;
+  info_.handle.callBoxed(stack_);
+}
+
+void Recorder::check_writes() {
+  const bool autograd = requires_grad_ && at::GradMode::is_enabled();
+  for (int position : info_.mutates) {
+    for (const Operand& operand : operands_) {
+      if (operand.argument != position) continue;
+      const bool outside = record_.is_outside_storage(operand.value->storage());
+      const bool input = operand.value->producer() == nullptr;
+      if (!outside) continue;
+      if (record_.constants_.contains(operand.value))
+        fail("it changes a tensor that is not an input of the traced code",
+             "make the tensor in the compiled function or pass it as an argument");
+      if (autograd)
+        fail("autograd would record a change of a tensor from outside",
+             "run it under torch.no_grad() or torch.inference_mode()");
+      if (info_.inplace_view && input)
+        fail("it changes the sizes of a tensor from outside", "use the out-of-place operator");
+    }
+  }
+}
+
+void Recorder::use_overload_with_number() {
+  if (info_.op_with_number == nullptr || arguments_.size() < 2) return;
+  const graph::Argument& second = arguments_[1];
+  const bool is_number = std::holds_alternative<sym::Int>(second) ||
+                         std::holds_alternative<double>(second) ||
+                         std::holds_alternative<bool>(second) ||
+                         std::holds_alternative<std::complex<double>>(second);
+  if (is_number && std::holds_alternative<graph::Value*>(arguments_[0]))
+    op_ = info_.op_with_number;
+}
+
+void Recorder::call_kernel() { call_metadata_kernel(info_, stack_); }
+
+void Recorder::compute_metadata() {
+  KernelScope scope;
+  if (info_.shape && (symbolic_ || !info_.shape_for_symbols_only) &&
+      info_.shape(ShapeCall{info_, stack_, begin_}))
+    return;
+  if (symbolic_) {
+    // Some C++ kernels take symbolic sizes (view, expand, ...).
+    const torch::jit::Stack saved(stack_.begin() + begin_, stack_.end());
+    if (!info_.python_kernel) {
+      try {
+        return call_kernel();
+      } catch (const c10::Error&) {
+        stack_.resize(begin_);
+        stack_.insert(stack_.end(), saved.begin(), saved.end());
+      }
+    }
+    specialise_symbols();
+  }
+  try {
+    call_kernel();
+  } catch (const c10::NotImplementedError&) {
+    fail("PyTorch has no function for its result's shape", kMoveOut);
+  } catch (python_error& error) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    const bool missing = PyErr_GivenExceptionMatches(error.type, PyExc_NotImplementedError);
+    PyGILState_Release(gil);
+    if (missing) fail("PyTorch has no function for its result's shape", kMoveOut);
+    throw;
+  }
+}
+
+// Every symbol that the call sees becomes its hint, with a guard.
+void Recorder::specialise_symbols() {
+  for (size_t i = begin_; i < stack_.size(); ++i) {
+    c10::IValue& value = stack_[i];
+    if (value.isTensor()) {
+      value = specialised(value.toTensor());
+    } else if (value.isTensorList()) {
+      auto list = value.toTensorList();
+      for (size_t j = 0; j < list.size(); ++j) list.set(j, specialised(list.get(j)));
+    } else if (value.isSymInt()) {
+      value = value.toSymInt().guard_int(__FILE__, __LINE__);
+    } else if (value.isSymIntList()) {
+      c10::List<int64_t> list;
+      for (const c10::SymInt& dim : value.toSymIntVector())
+        list.push_back(dim.guard_int(__FILE__, __LINE__));
+      value = list;
+    } else if (value.isList()) {
+      auto list = value.toList();
+      for (size_t j = 0; j < list.size(); ++j)
+        if (c10::IValue element = list.get(j); element.isTensor())
+          list.set(j, specialised(element.toTensor()));
+    }
+  }
+}
+
+void Recorder::take_results() {
+  const size_t first = stack_.size() - info_.result_count;
+  for (size_t i = first; i < stack_.size(); ++i) {
+    c10::IValue& value = stack_[i];
+    if (value.isTensor()) {
+      value = take_result(value.toTensor());
+    } else if (value.isTensorList()) {
+      auto list = value.toTensorList();
+      for (size_t j = 0; j < list.size(); ++j) list.set(j, take_result(list.get(j)));
+    } else if (!info_.returns_tensor) {
+      fail("it returns a Python value", kMoveOut);
+    }
+  }
+}
+
+at::Tensor Recorder::take_result(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    results_.emplace_back();
+    return tensor;
+  }
+  c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  FakeTensorImpl* fake = as_fake(tensor);
+  if (fake && fake->value) return take_known_result(tensor, *fake);
+  if (tensor.layout() != at::kStrided) fail("its result is not a dense tensor", kMoveOut);
+  if (!try_dtype_of(tensor.scalar_type()))
+    fail(std::string("its result has dtype ") + c10::toString(tensor.scalar_type()) +
+             ", which is not supported",
+         kMoveOut);
+  if (tensor.is_conj() || tensor.is_neg())
+    fail("its result is lazily conjugated or negated", kMoveOut);
+  if (!fake && !impl.key_set().has(c10::DispatchKey::Meta) && !impl.key_set().has(kFakeKey))
+    fail("its result is on device " + tensor.device().str(), kMoveOut);
+
+  at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device_);
+  fake = as_fake(result);
+  results_.push_back({true, type_of(result),
+                      record_.storage_number(fake->unsafe_storage()), fake});
+  result_tensors_.push_back(result);
+  return result;
+}
+
+// An argument comes back: in-place ops and out=.
+at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl& fake) {
+  Result result{true, type_of(tensor), record_.storage_number(fake.unsafe_storage()), nullptr};
+  if (fake.specialised_from) {
+    result.type = fake.value->type();
+  } else if (result.type != fake.value->type()) {
+    if (fake.outside)
+      fail("it changes the sizes of a tensor from outside",
+           "give it an output tensor of the right size");
+    if (info_.inplace_view) {
+      result.bind = &fake;
+    } else if (has_concrete_numel_zero(fake.value->type())) {
+      // out=torch.empty(0): memory is allocated now; what was there is empty.
+      static const graph::Op& empty = *operator_info(
+          c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty_strided", "")).op;
+      result.storage = record_.renew_storage_number(fake.unsafe_storage());
+      graph::Node* node = record_.graph_.add_node(
+          empty,
+          {result.type.sizes, result.type.strides, result.type.dtype, graph::None{},
+           graph::Device{}, graph::None{}},
+          {result.type}, record_.origin(), nullptr, {result.storage});
+      for (graph::Argument& argument : arguments_)
+        if (auto* value = std::get_if<graph::Value*>(&argument); value && *value == fake.value)
+          *value = node->result();
+      for (Operand& operand : operands_)
+        if (operand.value == fake.value) operand.value = node->result();
+      record_.bind(&fake, node->result());
+      constant_ = false;
+    } else {
+      fail("it changes the size of its output tensor",
+           "give it an output tensor of the right size, or an empty one");
+    }
+  }
+  results_.push_back(std::move(result));
+  c10::TensorImpl* stands_for = fake.outside ? fake.outside : fake.specialised_from;
+  if (stands_for) return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(stands_for));
+  result_tensors_.push_back(tensor);
+  return tensor;
+}
+
+// The default dtype is part of the program as traced.
+void Recorder::complete_dtype() {
+  if (info_.dtype_argument < 0 || !operands_.empty() || results_.size() != 1) return;
+  graph::Argument& dtype = arguments_[info_.dtype_argument];
+  if (std::holds_alternative<graph::None>(dtype) && results_[0].defined)
+    dtype = results_[0].type.dtype;
+}
+
+void Recorder::append_node() {
+  const graph::Op& op = op_ ? *op_ : *info_.op;
+  std::vector<graph::TensorType> types;
+  std::vector<int> storages;
+  types.reserve(results_.size());
+  storages.reserve(results_.size());
+  for (Result& result : results_) {
+    types.push_back(std::move(result.type));
+    storages.push_back(result.storage);
+  }
+  graph::Node* node = record_.graph_.add_node(op, std::move(arguments_), std::move(types),
+                                              record_.origin(), nullptr, std::move(storages));
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!results_[i].defined)
+      record_.graph_.set_result_undefined(node, static_cast<int>(i));
+    else if (results_[i].bind)
+      record_.bind(results_[i].bind, node->result(static_cast<int>(i)));
+  }
+  note_constants(*node);
+  if (requires_grad_ && at::GradMode::is_enabled())
+    record_.watch_autograd(std::move(result_tensors_));
+}
+
+void Recorder::note_constants(const graph::Node& node) {
+  if (constant_ && !info_.random && info_.rule != Rule::kBatchNorm) {
+    std::vector<const graph::Value*> results(node.results().begin(), node.results().end());
+    record_.constants_.add_call(info_.handle, std::move(constant_call_), std::move(operands_),
+                                std::move(results));
+    return;
+  }
+  for (int position : node.op().effects.mutates)
+    for (const Operand& operand : operands_)
+      if (operand.argument == position) record_.constants_.invalidate(operand.value->storage());
+}
+
+void Recorder::evaluate() {
+  if (!constant_)
+    fail(info_.handle.hasTag(at::Tag::dynamic_output_shape)
+             ? "the size of its result depends on the data of a tensor"
+             : "it reads the data of a tensor",
+         kReadsData);
+  for (const Operand& operand : operands_)
+    put_operand(argument(operand.argument), operand.element,
+                record_.constants_.evaluate(operand.value));
+  run_for_real();
+  for (size_t i = stack_.size() - info_.result_count; i < stack_.size(); ++i)
+    if (stack_[i].isTensor()) stack_[i] = record_.literal(stack_[i].toTensor());
+}
+
+void Recorder::literal() {
+  const at::Tensor tensor = argument(0).toTensor();
+  if (as_fake(tensor) || record_.is_declared(tensor)) return;
+  argument(0) = record_.literal(tensor);
+}
+
+bool Recorder::resize() {
+  const at::Tensor tensor = argument(0).toTensor();
+  const c10::IValue& sizes = argument(1);
+  if (!sizes.isIntList() || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
+      tensor.sizes() != c10::IntArrayRef(sizes.toIntVector()))
+    return false;
+  stack_.resize(begin_);
+  stack_.emplace_back(tensor);
+  return true;
+}
+
+// native_batch_norm writes to running_mean and running_var in training without saying so. PyTorch
+// has the same kernel under names whose schemas say what happens.
+void Recorder::batch_norm() {
+  auto op_of = [](const char* name, const char* overload) {
+    return operator_info(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)).op;
+  };
+  static const graph::Op* const inference =
+      op_of("aten::_native_batch_norm_legit_no_training", "");
+  static const graph::Op* const with_statistics = op_of("aten::_native_batch_norm_legit", "");
+  static const graph::Op* const without = op_of("aten::_native_batch_norm_legit", "no_stats");
+  constexpr int kRunningMean = 3, kTraining = 5;
+  if (!std::get<bool>(arguments_[kTraining])) {
+    op_ = inference;
+    arguments_.erase(arguments_.begin() + kTraining);
+  } else if (std::holds_alternative<graph::Value*>(arguments_[kRunningMean])) {
+    op_ = with_statistics;
+  } else {
+    op_ = without;
+    arguments_.erase(arguments_.begin() + kRunningMean, arguments_.begin() + kRunningMean + 2);
+  }
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,79 @@
+// One call of an operator on its way into the graph: arguments, metadata, results.
+#pragma once
+
+#include "trace/record.h"
+#include "trace/shapes/shapes.h"
+
+namespace braze::trace {
+
+class Recorder {
+ public:
+  Recorder(Record& record, const OperatorInfo& info, torch::jit::Stack& stack)
+      : record_(record), info_(info), stack_(stack),
+        begin_(stack.size() - info.arguments.size()) {}
+
+  // Leaves the results on the stack.
+  void run();
+
+ private:
+  c10::IValue& argument(int i) { return stack_[begin_ + i]; }
+
+  // arguments.cpp: fills `arguments_` and `operands_`, replaces real tensors on the stack by fakes.
+  void take_arguments();
+  graph::Argument take_argument(int i);
+  graph::Argument take_tensor(int i);
+  graph::Argument take_tensors(int i);
+  graph::Argument take_optional_tensors(int i);
+  graph::Argument take_list(int i);
+  at::Tensor take_operand(const at::Tensor& tensor, int position, int element);
+  void take_devices();
+
+  // Whether only Python numbers stand in the tensor positions; then the call runs for real.
+  bool only_numbers();
+  void run_for_real();
+  void check_writes();
+  void use_overload_with_number();
+
+  void compute_metadata();
+  void call_kernel();
+  void specialise_symbols();
+
+  void take_results();
+  at::Tensor take_result(const at::Tensor& tensor);
+  at::Tensor take_known_result(const at::Tensor& tensor, FakeTensorImpl& fake);
+  void append_node();
+  void note_constants(const graph::Node& node);
+  void complete_dtype();
+
+  [[noreturn]] void fail(std::string what, const char* way_out) const;
+
+  // rules
+  void evaluate();
+  void literal();
+  void batch_norm();
+  bool resize();
+
+  struct Result {
+    bool defined = false;
+    graph::TensorType type;
+    int storage = -1;
+    FakeTensorImpl* bind = nullptr;  // the fake that stands for the new value
+  };
+
+  Record& record_;
+  const OperatorInfo& info_;
+  torch::jit::Stack& stack_;
+  const size_t begin_;
+  const graph::Op* op_ = nullptr;  // when not info_.op
+  std::vector<graph::Argument> arguments_;
+  std::vector<Operand> operands_;
+  std::vector<c10::IValue> constant_call_;  // the arguments, while all operands are constants
+  std::vector<Result> results_;
+  std::vector<at::Tensor> result_tensors_;  // for autograd
+  c10::Device device_{c10::kCPU};
+  bool constant_ = true;
+  bool symbolic_ = false;
+  bool requires_grad_ = false;
+};
+
+}  // namespace braze::trace

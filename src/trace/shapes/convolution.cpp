@@ -1,0 +1,127 @@
+// Convolution and pooling.
+#include <ATen/native/ConvUtils.h>
+
+#include "trace/fake_tensor.h"
+#include "trace/shapes/families.h"
+
+namespace braze::trace {
+namespace {
+
+c10::SymInt at_or_first(const Dims& dims, size_t i) { return dims[dims.size() == 1 ? 0 : i]; }
+
+struct Convolution {
+  at::Tensor input, weight, bias;
+  Dims stride, padding, dilation, output_padding;
+  bool transposed;
+  c10::SymInt groups;
+};
+
+Dims output_sizes(const Convolution& conv) {
+  Dims sizes{conv.input.sym_size(0), conv.weight.sym_size(0)};
+  for (int64_t i = 2; i < conv.input.dim(); ++i) {
+    const size_t k = i - 2;
+    const c10::SymInt kernel = at_or_first(conv.dilation, k) * (conv.weight.sym_size(i) - 1) + 1;
+    sizes.push_back((conv.input.sym_size(i) + at_or_first(conv.padding, k) * 2 - kernel) /
+                        at_or_first(conv.stride, k) +
+                    1);
+  }
+  return sizes;
+}
+
+// The memory format in which the backend that PyTorch picks on the CPU makes the output. It picks
+// by the device, so that the fakes must show theirs.
+at::MemoryFormat output_format(const Convolution& conv) {
+  struct OutsideKernel {
+    OutsideKernel() { thread_state.in_kernel = false; }
+    ~OutsideKernel() { thread_state.in_kernel = true; }
+  } outside;
+  const std::optional<at::Tensor> bias =
+      conv.bias.defined() ? std::optional<at::Tensor>(conv.bias) : std::nullopt;
+  const auto backend = at::native::select_conv_backend(
+      conv.input, conv.weight, bias, conv.stride, conv.padding, conv.dilation, conv.transposed,
+      conv.output_padding, conv.groups, std::nullopt);
+  return at::native::_determine_backend_memory_format(conv.input, conv.weight, backend);
+}
+
+at::Tensor with_extra_dim(const at::Tensor& tensor) {
+  Dims sizes = sizes_of(tensor), strides = strides_of(tensor);
+  strides.insert(strides.begin() + 2, sizes[2] * strides[2]);
+  sizes.insert(sizes.begin() + 2, 1);
+  return make_fake_view(tensor, sizes, strides, tensor.sym_storage_offset());
+}
+
+// One-dimensional convolution runs as a two-dimensional one.
+void add_dim(Convolution& conv) {
+  conv.input = with_extra_dim(conv.input);
+  conv.weight = with_extra_dim(conv.weight);
+  auto extend = [](Dims& dims, int64_t value) {
+    const c10::SymInt last = dims.back();
+    dims = Dims{value, last};
+  };
+  extend(conv.stride, 1);
+  extend(conv.padding, 0);
+  extend(conv.dilation, 1);
+  extend(conv.output_padding, 0);
+}
+
+// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+bool convolution(const ShapeCall& call) {
+  Convolution conv{call.tensor(0), call.tensor(1), call.tensor(2), dims_in(call[3]),
+                   dims_in(call[4]), dims_in(call[5]), dims_in(call[7]), call[6].toBool(),
+                   int_in(call[8])};
+  const auto& input = conv.input;
+  if (conv.transposed || input.dim() < 3 || input.dim() > 5 || conv.weight.dim() != input.dim() ||
+      input.unsafeGetTensorImpl()->has_symbolic_sizes_strides() || input.numel() == 0 ||
+      input.size(1) != conv.weight.size(1) * conv.groups || input.scalar_type() != conv.weight.scalar_type())
+    return false;
+  const size_t spatial = input.dim() - 2;
+  for (Dims* dims : {&conv.stride, &conv.padding, &conv.dilation, &conv.output_padding})
+    if (dims->size() == 1) dims->resize(spatial, (*dims)[0]);
+  const bool one_dimensional = input.dim() == 3;
+  if (one_dimensional) add_dim(conv);
+
+  Dims sizes = output_sizes(conv);
+  for (const c10::SymInt& size : sizes)
+    if (less(size, 1)) return false;  // an error or an empty result
+  Dims strides = contiguous_strides(sizes);
+  const at::MemoryFormat format = output_format(conv);
+  const auto concrete = C10_AS_INTARRAYREF_SLOW(sizes);
+  std::vector<int64_t> channels_last;
+  if (format == at::MemoryFormat::ChannelsLast)
+    channels_last = c10::get_channels_last_strides_2d(concrete);
+  else if (format == at::MemoryFormat::ChannelsLast3d)
+    channels_last = c10::get_channels_last_strides_3d(concrete);
+  if (!channels_last.empty()) strides.assign(channels_last.begin(), channels_last.end());
+  if (one_dimensional) {
+    sizes.erase(sizes.begin() + 2);
+    strides.erase(strides.begin() + 2);
+  }
+  return call.give(make_fake(sizes, strides, conv.input.scalar_type()));
+}
+
+// input, output_size
+bool adaptive_avg_pool2d(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  const Dims output = dims_in(call[1]);
+  if (input.unsafeGetTensorImpl()->has_symbolic_sizes_strides() || output.size() != 2 ||
+      (input.dim() != 3 && input.dim() != 4) || input.numel() == 0)
+    return false;
+  Dims sizes = sizes_of(input);
+  sizes[sizes.size() - 2] = output[0];
+  sizes[sizes.size() - 1] = output[1];
+  if (input.suggest_memory_format() != at::MemoryFormat::ChannelsLast)
+    return call.give(fresh(sizes, input.scalar_type()));
+  const auto strides = c10::get_channels_last_strides_2d(C10_AS_INTARRAYREF_SLOW(sizes));
+  return call.give(make_fake(sizes, c10::fromIntArrayRefSlow(strides), input.scalar_type()));
+}
+
+constexpr NamedShape kShapes[] = {
+    {"convolution", convolution, false},
+    {"_adaptive_avg_pool2d", adaptive_avg_pool2d, false},
+};
+
+}  // namespace
+
+std::span<const NamedShape> convolution_shapes() { return kShapes; }
+
+}  // namespace braze::trace

@@ -1,0 +1,62 @@
+// The own shape functions by operator family, and what they share.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <span>
+
+#include "trace/shapes/shapes.h"
+
+namespace braze::trace {
+
+struct NamedShape {
+  const char* name;  // "add.Tensor"
+  ShapeFunction function;
+  bool for_symbols_only;
+};
+
+std::span<const NamedShape> normalisation_shapes();
+std::span<const NamedShape> convolution_shapes();
+std::span<const NamedShape> attention_shapes();
+std::span<const NamedShape> indexing_shapes();
+std::span<const NamedShape> pointwise_shapes();
+std::span<const NamedShape> matrix_shapes();
+std::span<const NamedShape> view_shapes();
+std::span<const NamedShape> reduction_shapes();
+
+using Dims = c10::SmallVector<c10::SymInt, 6>;
+using DimsRef = c10::ArrayRef<c10::SymInt>;
+
+inline Dims sizes_of(const at::Tensor& tensor) {
+  return Dims(tensor.sym_sizes().begin(), tensor.sym_sizes().end());
+}
+inline Dims strides_of(const at::Tensor& tensor) {
+  return Dims(tensor.sym_strides().begin(), tensor.sym_strides().end());
+}
+
+// Guarded questions about sizes.
+bool equal(const c10::SymInt& a, const c10::SymInt& b);
+bool less(const c10::SymInt& a, const c10::SymInt& b);
+bool all_equal(DimsRef a, DimsRef b);
+inline bool is(const c10::SymInt& a, int64_t value) {
+  return !a.is_heap_allocated() && a.as_int_unchecked() == value;
+}
+
+// int[] or SymInt[] arguments.
+Dims dims_in(const c10::IValue& value);
+c10::SymInt int_in(const c10::IValue& value);
+at::ScalarType dtype_in(const c10::IValue& value, at::ScalarType otherwise);
+
+// Row-major strides; size-0 dims count as 1.
+Dims contiguous_strides(DimsRef sizes);
+// A fresh contiguous fake.
+at::Tensor fresh(DimsRef sizes, at::ScalarType dtype);
+// empty_like: dense tensors keep their strides, others get those that an elementwise op would give.
+at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype);
+// What an elementwise op over these tensors allocates (TensorIterator).
+at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype);
+// Broadcast sizes; raises PyTorch's error if they do not fit.
+Dims broadcast(c10::ArrayRef<at::Tensor> operands);
+
+}  // namespace braze::trace

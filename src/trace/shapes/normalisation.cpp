@@ -1,0 +1,82 @@
+// Layer, batch and group normalisation. PyTorch's metadata functions for them are Python.
+#include "trace/fake_tensor.h"
+#include "trace/shapes/families.h"
+
+namespace braze::trace {
+namespace {
+
+bool is_reduced(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
+
+// Statistics of half-precision inputs are kept in float when the parameters are float.
+at::ScalarType statistics_dtype(const at::Tensor& input, std::initializer_list<at::Tensor> params) {
+  if (is_reduced(input.scalar_type()))
+    for (const at::Tensor& param : params)
+      if (param.defined() && param.scalar_type() == at::kFloat) return at::kFloat;
+  return input.scalar_type();
+}
+
+at::Tensor fresh_in_format(const at::Tensor& like) {
+  const auto format = like.suggest_memory_format();
+  if (format == at::MemoryFormat::Contiguous) return fresh(like.sym_sizes(), like.scalar_type());
+  const std::vector<int64_t> strides = format == at::MemoryFormat::ChannelsLast
+                                           ? c10::get_channels_last_strides_2d(like.sizes())
+                                           : c10::get_channels_last_strides_3d(like.sizes());
+  return make_fake(like.sym_sizes(), c10::fromIntArrayRefSlow(strides), like.scalar_type());
+}
+
+bool is_symbolic(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+// input, normalized_shape, weight, bias, eps
+bool layer_norm(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0), weight = call.tensor(2), bias = call.tensor(3);
+  const Dims normalized = dims_in(call[1]);
+  Dims statistics = sizes_of(input);
+  if (normalized.empty() || normalized.size() > statistics.size()) return false;  // an error
+  const size_t first = statistics.size() - normalized.size();
+  for (size_t i = first; i < statistics.size(); ++i) {
+    if (!equal(statistics[i], normalized[i - first])) return false;
+    statistics[i] = 1;
+  }
+  for (const at::Tensor& param : {weight, bias})
+    if (param.defined() && !all_equal(param.sym_sizes(), normalized)) return false;
+  const at::ScalarType dtype = statistics_dtype(input, {weight, bias});
+  return call.give(fresh(input.sym_sizes(), input.scalar_type()), fresh(statistics, dtype),
+                   fresh(statistics, dtype));
+}
+
+// input, weight, bias, running_mean, running_var, training, momentum, eps
+bool batch_norm(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
+  if (is_symbolic(input) || input.dim() < 2) return false;
+  const at::Tensor running_mean = call.tensor(3), running_var = call.tensor(4);
+  for (const at::Tensor& param : {weight, bias, running_mean, running_var})
+    if (param.defined() && (param.dim() != 1 || param.size(0) != input.size(1))) return false;
+  const bool training = call[5].toBool();
+  const Dims channels{training ? input.sym_size(1) : c10::SymInt(0)};
+  const at::ScalarType dtype =
+      statistics_dtype(input, {weight, bias, running_mean, running_var});
+  return call.give(fresh_in_format(input), fresh(channels, dtype), fresh(channels, dtype));
+}
+
+// input, weight, bias, N, C, HxW, group, eps
+bool group_norm(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
+  if (is_symbolic(input)) return false;
+  const Dims statistics{int_in(call[3]), int_in(call[6])};
+  const at::ScalarType dtype = statistics_dtype(input, {weight, bias});
+  return call.give(fresh_in_format(input), fresh(statistics, dtype), fresh(statistics, dtype));
+}
+
+constexpr NamedShape kShapes[] = {
+    {"native_layer_norm", layer_norm, false},
+    {"native_batch_norm", batch_norm, false},
+    {"native_group_norm", group_norm, false},
+};
+
+}  // namespace
+
+std::span<const NamedShape> normalisation_shapes() { return kShapes; }
+
+}  // namespace braze::trace

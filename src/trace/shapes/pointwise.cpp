@@ -1,0 +1,177 @@
+// Elementwise operators.
+#include <ATen/native/TypeProperties.h>
+
+#include "trace/fake_tensor.h"
+#include "trace/shapes/families.h"
+
+namespace braze::trace {
+namespace {
+
+at::ScalarType promoted(const at::Tensor& a, const at::Tensor& b) {
+  return at::native::result_type({a, b});
+}
+
+at::ScalarType promoted(const at::Tensor& a, const c10::Scalar& b) {
+  at::native::ResultTypeState state = {};
+  state = at::native::update_result_type_state(a, state);
+  if (b.isComplex())
+    state.wrappedResult = c10::promoteTypes(state.wrappedResult,
+                                            c10::typeMetaToScalarType(c10::get_default_complex_dtype()));
+  else if (b.isFloatingPoint())
+    state.wrappedResult = c10::promoteTypes(state.wrappedResult,
+                                            c10::typeMetaToScalarType(c10::get_default_dtype()));
+  else
+    state.wrappedResult =
+        c10::promoteTypes(state.wrappedResult, b.isBoolean() ? at::kBool : at::kLong);
+  return at::native::result_type(state);
+}
+
+at::ScalarType floating(at::ScalarType dtype) {
+  return c10::isIntegralType(dtype, /*includeBool=*/true)
+             ? c10::typeMetaToScalarType(c10::get_default_dtype())
+             : dtype;
+}
+
+bool in_place(const ShapeCall& call) {
+  const at::Tensor self = call.tensor(0);
+  return call.give(self);
+}
+
+bool give_elementwise(const ShapeCall& call, std::initializer_list<at::Tensor> operands,
+                      at::ScalarType dtype) {
+  if (!call.info.mutates.empty()) return in_place(call);
+  return call.give(fresh_elementwise(operands, dtype));
+}
+
+bool unary(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  return give_elementwise(call, {input}, input.scalar_type());
+}
+
+bool relu(const ShapeCall& call) {
+  if (call.tensor(0).scalar_type() == at::kBool) return false;  // an error
+  return unary(call);
+}
+
+bool floating_unary(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  return give_elementwise(call, {input}, floating(input.scalar_type()));
+}
+
+bool binary(const ShapeCall& call) {
+  const at::Tensor a = call.tensor(0), b = call.tensor(1);
+  if (!call.info.mutates.empty()) {
+    broadcast({a, b});
+    return in_place(call);
+  }
+  return give_elementwise(call, {a, b}, promoted(a, b));
+}
+
+bool true_division(const ShapeCall& call) {
+  const at::Tensor a = call.tensor(0), b = call.tensor(1);
+  return give_elementwise(call, {a, b}, floating(promoted(a, b)));
+}
+
+bool comparison(const ShapeCall& call) {
+  return give_elementwise(call, {call.tensor(0), call.tensor(1)}, at::kBool);
+}
+
+bool with_number(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  return give_elementwise(call, {input}, promoted(input, call[1].toScalar()));
+}
+
+bool comparison_with_number(const ShapeCall& call) {
+  return give_elementwise(call, {call.tensor(0)}, at::kBool);
+}
+
+bool division_by_number(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  return give_elementwise(call, {input}, floating(promoted(input, call[1].toScalar())));
+}
+
+// condition, self, other
+bool where(const ShapeCall& call) {
+  const at::Tensor condition = call.tensor(0);
+  at::Tensor a = call.tensor(1), b = call.tensor(2);
+  if (condition.scalar_type() != at::kBool) return false;
+  const at::ScalarType dtype = promoted(a, b);
+  // The kernel converts an operand of another dtype first.
+  if (a.scalar_type() != dtype) a = call.is_number(1) ? a : fresh_like(a, dtype);
+  if (b.scalar_type() != dtype) b = call.is_number(2) ? b : fresh_like(b, dtype);
+  return call.give(fresh_elementwise({condition, a, b}, dtype));
+}
+
+// self, *, memory_format
+bool clone(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (!call[1].isNone() &&
+      static_cast<at::MemoryFormat>(call[1].toInt()) != at::MemoryFormat::Preserve) {
+    if (static_cast<at::MemoryFormat>(call[1].toInt()) != at::MemoryFormat::Contiguous)
+      return false;
+    return call.give(fresh(input.sym_sizes(), input.scalar_type()));
+  }
+  return call.give(fresh_like(input, input.scalar_type()));
+}
+
+// self, *, dtype, layout, device, pin_memory, memory_format
+bool like(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (!call[5].isNone()) return false;
+  return call.give(fresh_like(input, dtype_in(call[1], input.scalar_type())));
+}
+
+constexpr NamedShape kShapes[] = {
+    {"relu", relu, false},
+    {"where.self", where, false},
+    {"floor_divide", binary, false},
+    {"add.Tensor", binary, true},
+    {"sub.Tensor", binary, true},
+    {"mul.Tensor", binary, true},
+    {"div.Tensor", true_division, true},
+    {"add_.Tensor", binary, true},
+    {"sub_.Tensor", binary, true},
+    {"mul_.Tensor", binary, true},
+    {"div_.Tensor", binary, true},
+    {"maximum", binary, true},
+    {"minimum", binary, true},
+    {"eq.Tensor", comparison, true},
+    {"ne.Tensor", comparison, true},
+    {"lt.Tensor", comparison, true},
+    {"le.Tensor", comparison, true},
+    {"gt.Tensor", comparison, true},
+    {"ge.Tensor", comparison, true},
+    {"eq.Scalar", comparison_with_number, true},
+    {"ne.Scalar", comparison_with_number, true},
+    {"lt.Scalar", comparison_with_number, true},
+    {"le.Scalar", comparison_with_number, true},
+    {"gt.Scalar", comparison_with_number, true},
+    {"ge.Scalar", comparison_with_number, true},
+    {"pow.Tensor_Scalar", with_number, true},
+    {"mul.Scalar", with_number, true},
+    {"add.Scalar", with_number, true},
+    {"div.Scalar", division_by_number, true},
+    {"neg", unary, true},
+    {"gelu", unary, true},
+    {"silu", unary, true},
+    {"tanh", floating_unary, true},
+    {"sigmoid", floating_unary, true},
+    {"exp", floating_unary, true},
+    {"log", floating_unary, true},
+    {"sqrt", floating_unary, true},
+    {"rsqrt", floating_unary, true},
+    {"sin", floating_unary, true},
+    {"cos", floating_unary, true},
+    {"erf", floating_unary, true},
+    {"relu_", unary, true},
+    {"clone", clone, true},
+    {"empty_like", like, true},
+    {"zeros_like", like, true},
+    {"ones_like", like, true},
+};
+
+}  // namespace
+
+std::span<const NamedShape> pointwise_shapes() { return kShapes; }
+
+}  // namespace braze::trace

@@ -1,0 +1,51 @@
+#include "trace/supported.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "trace/fake_tensor.h"
+#include "trace/tracer.h"
+
+namespace braze::trace {
+namespace {
+
+// torch.Tensor itself or torch.nn.Parameter; buffers are plain tensors.
+bool is_plain_type(PyTypeObject* type) {
+  if (type == reinterpret_cast<PyTypeObject*>(THPVariableClass)) return true;
+  static PyObject* const parameter = [] {
+    PyObject* module = PyImport_ImportModule("torch.nn.parameter");
+    PyObject* found = module ? PyObject_GetAttrString(module, "Parameter") : nullptr;
+    Py_XDECREF(module);
+    if (!found) PyErr_Clear();
+    return found;
+  }();
+  return reinterpret_cast<PyObject*>(type) == parameter;
+}
+
+}  // namespace
+
+std::string why_unsupported(const at::Tensor& tensor, bool check_type) {
+  using c10::DispatchKey;
+  const c10::DispatchKeySet keys = tensor.key_set();
+  if (as_fake(tensor)) return "it is a result of a trace";
+  if (tensor.layout() != at::kStrided) return "its layout is not dense";
+  if (tensor.is_nested()) return "it is a nested tensor";
+  if (tensor.is_quantized()) return "it is quantised";
+  if (!tensor.device().is_cpu()) return "it is on device " + tensor.device().str();
+  if (!try_dtype_of(tensor.scalar_type()))
+    return std::string("its dtype is ") + c10::toString(tensor.scalar_type());
+  if (tensor.is_conj() || tensor.is_neg()) return "it is lazily conjugated or negated";
+  if (keys.has_any(c10::DispatchKeySet(
+          {DispatchKey::Python, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
+           DispatchKey::Functionalize, DispatchKey::ZeroTensor, kFakeKey})))
+    return "it is a tensor subclass or wrapper";
+  if (!tensor.unsafeGetTensorImpl()->has_storage()) return "it has no storage";
+  if (check_type) {
+    PyObject* object = THPVariable_Wrap(tensor);
+    PyTypeObject* type = Py_TYPE(object);
+    Py_DECREF(object);
+    if (!is_plain_type(type)) return std::string("it is of the tensor subclass ") + type->tp_name;
+  }
+  return "";
+}
+
+}  // namespace braze::trace

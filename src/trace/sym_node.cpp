@@ -1,0 +1,287 @@
+#include "trace/sym_node.h"
+
+#include <c10/core/SymNodeImpl.h>
+
+#include <algorithm>
+#include <numeric>
+#include <variant>
+
+#include "trace/fake_tensor.h"
+#include "trace/kernel_scope.h"
+
+namespace braze::trace {
+namespace {
+
+using sym::Int;
+using sym::ShapeEnv;
+using Nodes = at::ArrayRef<c10::SymNode>;
+
+// A truth value that has not been asked for yet.
+struct Condition {
+  enum class Kind : uint8_t { kConstant, kEqual, kLess, kNot, kAnd, kOr };
+  Kind kind = Kind::kConstant;
+  bool constant = false;
+  Int a, b;                                  // kEqual, kLess
+  std::shared_ptr<const Condition> left, right;  // kNot (left), kAnd, kOr
+
+  bool guard(ShapeEnv& shapes) const {
+    switch (kind) {
+      case Kind::kConstant:
+        return constant;
+      case Kind::kEqual:
+        return shapes.guard_eq(a, b);
+      case Kind::kLess:
+        return shapes.guard_lt(a, b);
+      case Kind::kNot:
+        return !left->guard(shapes);
+      case Kind::kAnd:
+        return left->guard(shapes) && right->guard(shapes);
+      case Kind::kOr:
+        return left->guard(shapes) || right->guard(shapes);
+    }
+    BRAZE_UNREACHABLE("condition");
+  }
+  std::string text() const {
+    switch (kind) {
+      case Kind::kConstant:
+        return constant ? "True" : "False";
+      case Kind::kEqual:
+        return sym::to_string(a) + " == " + sym::to_string(b);
+      case Kind::kLess:
+        return sym::to_string(a) + " < " + sym::to_string(b);
+      case Kind::kNot:
+        return "not (" + left->text() + ")";
+      case Kind::kAnd:
+        return "(" + left->text() + ") and (" + right->text() + ")";
+      case Kind::kOr:
+        return "(" + left->text() + ") or (" + right->text() + ")";
+    }
+    BRAZE_UNREACHABLE("condition");
+  }
+};
+
+Condition constant_condition(bool value) {
+  Condition condition;
+  condition.constant = value;
+  return condition;
+}
+
+Condition comparison(Condition::Kind kind, Int a, Int b) {
+  if (a.is_constant() && b.is_constant())
+    return constant_condition(kind == Condition::Kind::kEqual ? a.constant() == b.constant()
+                                                              : a.constant() < b.constant());
+  if (a == b) return constant_condition(kind == Condition::Kind::kEqual);
+  Condition condition;
+  condition.kind = kind;
+  condition.a = a;
+  condition.b = b;
+  return condition;
+}
+
+Condition combine(Condition::Kind kind, const Condition& left, const Condition& right = {}) {
+  if (kind == Condition::Kind::kNot && left.kind == Condition::Kind::kConstant)
+    return constant_condition(!left.constant);
+  Condition condition;
+  condition.kind = kind;
+  condition.left = std::make_shared<const Condition>(left);
+  condition.right = std::make_shared<const Condition>(right);
+  return condition;
+}
+
+class SymNode final : public c10::SymNodeImpl {
+ public:
+  SymNode(ShapeEnv& shapes, Int value) : shapes_(shapes), value_(value) {}
+  SymNode(ShapeEnv& shapes, Condition value) : shapes_(shapes), value_(std::move(value)) {}
+
+  Int integer() const { return std::get<Int>(value_); }
+  const Condition& condition() const { return std::get<Condition>(value_); }
+
+  bool is_int() override { return std::holds_alternative<Int>(value_); }
+  bool is_bool() override { return !is_int(); }
+  bool is_float() override { return false; }
+  bool has_hint() override { return true; }
+  bool is_symbolic() override { return true; }
+  bool is_constant() override {
+    return is_int() ? integer().is_constant() : condition().kind == Condition::Kind::kConstant;
+  }
+  std::optional<int64_t> constant_int() override {
+    if (!is_int() || !integer().is_constant()) return std::nullopt;
+    return integer().constant();
+  }
+  std::optional<bool> constant_bool() override {
+    if (is_int() || !is_constant()) return std::nullopt;
+    return condition().constant;
+  }
+  std::optional<int64_t> maybe_as_int() override { return constant_int(); }
+  std::string str() override {
+    return is_int() ? sym::to_string(integer()) : condition().text();
+  }
+  c10::SymNode clone() override {
+    return c10::make_intrusive<SymNode>(*this);
+  }
+  SymNode(const SymNode& other) : SymNodeImpl(), shapes_(other.shapes_), value_(other.value_) {}
+
+  c10::SymNode wrap_int(int64_t value) override { return make(Int(value)); }
+  c10::SymNode wrap_bool(bool value) override { return make(constant_condition(value)); }
+
+  c10::SymNode add(const c10::SymNode& other) override { return make(integer() + of(other)); }
+  c10::SymNode sub(const c10::SymNode& other) override { return make(integer() - of(other)); }
+  c10::SymNode mul(const c10::SymNode& other) override { return make(integer() * of(other)); }
+  c10::SymNode neg() override { return make(Int(0) - integer()); }
+  c10::SymNode floordiv(const c10::SymNode& other) override { return divide(of(other)); }
+  c10::SymNode int_floordiv(const c10::SymNode& other) override { return divide(of(other)); }
+  c10::SymNode mod(const c10::SymNode& other) override {
+    const Int divisor = of(other);
+    check_divisor(divisor);
+    return make(sym::mod(integer(), divisor));
+  }
+  c10::SymNode sym_min(const c10::SymNode& other) override {
+    return make(sym::min(integer(), of(other)));
+  }
+  c10::SymNode sym_max(const c10::SymNode& other) override {
+    return make(sym::max(integer(), of(other)));
+  }
+
+  c10::SymNode eq(const c10::SymNode& other) override { return make(equal(other)); }
+  c10::SymNode ne(const c10::SymNode& other) override {
+    return make(combine(Condition::Kind::kNot, equal(other)));
+  }
+  c10::SymNode lt(const c10::SymNode& other) override {
+    return make(comparison(Condition::Kind::kLess, integer(), of(other)));
+  }
+  c10::SymNode gt(const c10::SymNode& other) override {
+    return make(comparison(Condition::Kind::kLess, of(other), integer()));
+  }
+  c10::SymNode le(const c10::SymNode& other) override {
+    return make(combine(Condition::Kind::kNot,
+                        comparison(Condition::Kind::kLess, of(other), integer())));
+  }
+  c10::SymNode ge(const c10::SymNode& other) override {
+    return make(combine(Condition::Kind::kNot,
+                        comparison(Condition::Kind::kLess, integer(), of(other))));
+  }
+  c10::SymNode sym_and(const c10::SymNode& other) override {
+    return make(combine(Condition::Kind::kAnd, condition(), condition_of(other)));
+  }
+  c10::SymNode sym_or(const c10::SymNode& other) override {
+    return make(combine(Condition::Kind::kOr, condition(), condition_of(other)));
+  }
+  c10::SymNode sym_not() override { return make(combine(Condition::Kind::kNot, condition())); }
+
+  int64_t guard_int(const char*, int64_t) override { return shapes_.guard_int(integer()); }
+  int64_t int_() override { return shapes_.guard_int(integer()); }
+  bool guard_bool(const char*, int64_t) override { return condition().guard(shapes_); }
+  bool bool_() override { return condition().guard(shapes_); }
+
+  // Questions about the layout of a tensor with these sizes and strides.
+  c10::SymNode is_contiguous(Nodes sizes, Nodes strides) override {
+    std::vector<size_t> order(sizes.size());
+    std::iota(order.rbegin(), order.rend(), 0);
+    return wrap_bool(is_dense(sizes, strides, order));
+  }
+  c10::SymNode is_channels_last_contiguous_2d(Nodes sizes, Nodes strides) override {
+    return wrap_bool(sizes.size() == 4 && is_dense(sizes, strides, {1, 3, 2, 0}));
+  }
+  c10::SymNode is_channels_last_contiguous_3d(Nodes sizes, Nodes strides) override {
+    return wrap_bool(sizes.size() == 5 && is_dense(sizes, strides, {1, 4, 3, 2, 0}));
+  }
+  c10::SymNode is_channels_last_strides_2d(Nodes sizes, Nodes strides) override {
+    return is_channels_last_contiguous_2d(sizes, strides);
+  }
+  c10::SymNode is_channels_last_strides_3d(Nodes sizes, Nodes strides) override {
+    return is_channels_last_contiguous_3d(sizes, strides);
+  }
+  c10::SymNode is_non_overlapping_and_dense(Nodes sizes, Nodes strides) override {
+    std::vector<size_t> order(sizes.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) {
+      return of(strides[i]).hint() < of(strides[j]).hint();
+    });
+    return wrap_bool(is_dense(sizes, strides, order));
+  }
+
+ private:
+  template <class T>
+  c10::SymNode make(T value) {
+    return c10::make_intrusive<SymNode>(shapes_, std::move(value));
+  }
+  Int of(const c10::SymNode& node) const {
+    if (auto* ours = dynamic_cast<SymNode*>(node.get())) return ours->integer();
+    auto constant = node->constant_int();
+    BRAZE_CHECK(constant, "a symbolic size of another tracer: ", node->str());
+    return *constant;
+  }
+  Condition condition_of(const c10::SymNode& node) const {
+    if (auto* ours = dynamic_cast<SymNode*>(node.get())) return ours->condition();
+    auto constant = node->constant_bool();
+    BRAZE_CHECK(constant, "a symbolic condition of another tracer: ", node->str());
+    return constant_condition(*constant);
+  }
+  Condition equal(const c10::SymNode& other) {
+    if (is_int()) return comparison(Condition::Kind::kEqual, integer(), of(other));
+    return constant_condition(condition().guard(shapes_) == condition_of(other).guard(shapes_));
+  }
+  void check_divisor(Int divisor) {
+    TORCH_CHECK(!shapes_.guard_eq(divisor, 0), "division of a size by zero");
+  }
+  c10::SymNode divide(Int divisor) {
+    check_divisor(divisor);
+    return make(sym::floordiv(integer(), divisor));
+  }
+  // Whether the strides are dense when dimensions are walked from the innermost.
+  bool is_dense(Nodes sizes, Nodes strides, const std::vector<size_t>& order) {
+    Int expected = 1;
+    for (size_t i : order) {
+      const Int size = of(sizes[i]);
+      if (size == Int(1)) continue;
+      if (!shapes_.guard_eq(of(strides[i]), expected)) return false;
+      expected = expected * size;
+    }
+    return true;
+  }
+
+  ShapeEnv& shapes_;
+  std::variant<Int, Condition> value_;
+};
+
+}  // namespace
+
+c10::SymInt to_symint(Int value, ShapeEnv& shapes) {
+  if (value.is_constant()) return value.constant();
+  return c10::SymInt(c10::SymNode(c10::make_intrusive<SymNode>(shapes, value)));
+}
+
+Int from_symint(const c10::SymInt& value) {
+  if (!value.is_heap_allocated()) return value.as_int_unchecked();
+  if (auto* node = dynamic_cast<SymNode*>(value.toSymNodeImplUnowned())) return node->integer();
+  if (auto constant = value.toSymNodeImplUnowned()->constant_int()) return *constant;
+  return value.guard_int(__FILE__, __LINE__);
+}
+
+sym::Dims from_symints(c10::SymIntArrayRef values) {
+  sym::Dims dims;
+  dims.reserve(values.size());
+  for (const c10::SymInt& value : values) dims.push_back(from_symint(value));
+  return dims;
+}
+
+at::Tensor specialised(const at::Tensor& tensor) {
+  const FakeTensorImpl* fake = as_fake(tensor);
+  if (!fake || !fake->has_symbolic_sizes_strides()) return tensor;
+  auto guard_all = [](c10::SymIntArrayRef values) {
+    std::vector<int64_t> result;
+    for (const c10::SymInt& value : values) result.push_back(value.guard_int(__FILE__, __LINE__));
+    return result;
+  };
+  auto twin = c10::make_intrusive<FakeTensorImpl>(c10::Storage(fake->unsafe_storage()),
+                                                  fake->dtype(), fake->fake_device());
+  static_cast<c10::TensorImpl&>(*twin).set_sizes_and_strides(
+      guard_all(tensor.sym_sizes()), guard_all(tensor.sym_strides()),
+      tensor.sym_storage_offset().guard_int(__FILE__, __LINE__));
+  twin->value = fake->value;
+  twin->serial = fake->serial;
+  twin->specialised_from = tensor.unsafeGetTensorImpl();
+  return at::Tensor(std::move(twin));
+}
+
+}  // namespace braze::trace

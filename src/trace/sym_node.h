@@ -1,0 +1,17 @@
+// Symbolic sizes as PyTorch sees them: `torch.SymInt` over `sym::Int`, without a Python class.
+#pragma once
+
+#include <c10/core/SymInt.h>
+#include <c10/core/SymIntArrayRef.h>
+
+#include "sym/shape_env.h"
+
+namespace braze::trace {
+
+// A plain number for constants.
+c10::SymInt to_symint(sym::Int value, sym::ShapeEnv& shapes);
+// Internal error for a SymInt that another tracer made.
+sym::Int from_symint(const c10::SymInt& value);
+sym::Dims from_symints(c10::SymIntArrayRef values);
+
+}  // namespace braze::trace

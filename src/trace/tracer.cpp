@@ -1,0 +1,113 @@
+#include "trace/tracer.h"
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include "trace/break.h"
+#include "trace/kernel_scope.h"
+#include "trace/recorder.h"
+
+namespace braze::trace {
+namespace {
+
+struct StorageVisible {
+  StorageVisible() { thread_state.storage_visible = true; }
+  ~StorageVisible() { thread_state.storage_visible = previous; }
+  const bool previous = thread_state.storage_visible;
+};
+
+// A kernel for metadata calls another operator: metadata only.
+void nested_call(const OperatorInfo& info, torch::jit::Stack& stack) {
+  if (info.rule == Rule::kEvaluate)
+    raise_break({graph_name(info.handle.operator_name()),
+                 "a result's size or value depends on the data of a tensor", kReadsData});
+  const size_t begin = stack.size() - info.arguments.size();
+  if (info.shape && !info.shape_for_symbols_only && info.shape(ShapeCall{info, stack, begin}))
+    return;
+  call_metadata_kernel(info, stack);
+}
+
+void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const OperatorInfo& info = operator_info(handle);
+  if (thread_state.in_kernel) return nested_call(info, *stack);
+  Record* record = current_record();
+  TORCH_CHECK(record, handle.operator_name(),
+              ": a tensor without data, made while braze was tracing, is used outside of the trace");
+  StorageVisible visible;
+  record->settle_autograd();
+  Recorder(*record, info, *stack).run();
+}
+
+}  // namespace
+
+struct Tracer::Impl {
+  Record record;
+  bool autocast_cache = true;
+};
+
+Tracer::Tracer() : impl_(std::make_unique<Impl>()) {}
+Tracer::~Tracer() = default;
+
+Tracer::Scope::Scope(Tracer& tracer) : previous_(nullptr) {
+  BRAZE_CHECK(thread_state.record == nullptr, "scopes of tracers do not nest");
+  previous_ = &tracer;
+  thread_state.record = &tracer.impl_->record;
+  // The cache of casted weights would keep fakes beyond the trace.
+  tracer.impl_->autocast_cache = at::autocast::is_autocast_cache_enabled();
+  at::autocast::set_autocast_cache_enabled(false);
+  c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
+}
+
+Tracer::Scope::~Scope() {
+  c10::impl::tls_set_dispatch_key_included(kFakeKey, false);
+  at::autocast::set_autocast_cache_enabled(previous_->impl_->autocast_cache);
+  thread_state.record = nullptr;
+}
+
+bool Tracer::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
+                     std::string* why) {
+  return impl_->record.declare(real, kind, std::move(name), why);
+}
+
+at::Tensor Tracer::symbolic_input(const at::Tensor& real, std::string name) {
+  return impl_->record.symbolic_input(real, std::move(name));
+}
+
+void Tracer::set_origin_provider(std::function<graph::Origin()> provider) {
+  impl_->record.origin_provider = std::move(provider);
+}
+
+bool Tracer::is_fake(const at::Tensor& tensor) {
+  return tensor.defined() && as_fake(tensor) != nullptr;
+}
+
+const std::optional<TraceBreak>& Tracer::last_break() const { return impl_->record.last_break; }
+
+bool Tracer::needs_autograd() const { return impl_->record.needs_autograd(); }
+
+Trace Tracer::finish(const std::vector<at::Tensor>& outputs) {
+  return impl_->record.finish(outputs);
+}
+
+sym::ShapeEnv& Tracer::shapes() { return impl_->record.shapes; }
+
+std::string initialize(PyObject* module) {
+  if (!create_break_type(module)) {
+    PyErr_Clear();
+    return "the exception type TraceBreak could not be created";
+  }
+  static bool registered = false;
+  if (registered) return "";
+  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kFakeKey))
+    return "this PyTorch has its own fallback on the dispatch key " +
+           std::string(c10::toString(kFakeKey)) +
+           ", which tracing needs; use an older PyTorch or a newer Braze";
+  // Never destroyed: unregistering at exit would race with the interpreter's shutdown.
+  static auto& library = *new torch::Library(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  registered = true;
+  return "";
+}
+
+}  // namespace braze::trace
