@@ -42,7 +42,7 @@ demo: build
 
 test: test-cpp check
 	$(BIN)/ruff check .
-	$(RUN) -m pytest tests/python -q
+	$(RUN) -m pytest tests/tools tests/python -q
 
 # The same build folder as the extension's: what both need is compiled once.
 test-cpp: build

@@ -69,7 +69,7 @@ def accuracy(exact: list, eager: list, compiled: list, tolerance: float = 1e-4) 
             continue
         error, allowed = rmse(actual, reference), rmse(expected, reference)
         factor = 3.0 if expected.numel() < 1000 else 2.0
-        ok = ok and error <= factor * allowed + tolerance / 10
+        ok = ok and error <= factor * allowed + tolerance / 10  # false where the error is NaN
         worst_ratio = max(worst_ratio, error / allowed if allowed else 0.0)
         if expected.numel():
             largest = max(largest, (actual.double() - expected.double()).abs().max().item())

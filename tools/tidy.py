@@ -20,9 +20,17 @@ def core_files(build: Path) -> list[str]:
     )
 
 
+def compiler_headers() -> str:
+    """stddef.h and its like: the wheel of clang-tidy comes without its own."""
+    command = [os.environ.get("CXX") or "c++", "-print-file-name=include"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def tidy(build: Path, file: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        ["clang-tidy", "-p", str(build), "--quiet", file], capture_output=True, text=True
+        ["clang-tidy", "-p", build, "--quiet", f"--extra-arg=-idirafter{compiler_headers()}", file],
+        capture_output=True,
+        text=True,
     )
 
 

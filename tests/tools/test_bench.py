@@ -1,0 +1,80 @@
+"""The arithmetic of the benchmarks: what they report must be right before it can be believed."""
+
+import torch
+
+from bench import measure, models, report, suites
+
+
+def test_accuracy_allows_what_eager_allows_itself():
+    exact = torch.linspace(-1, 1, 2000, dtype=torch.float64)
+    eager = (exact + 1e-3).float()
+    assert measure.accuracy([exact], [eager], [(exact - 1.9e-3).float()])["ok"]
+    assert not measure.accuracy([exact], [eager], [(exact - 2.1e-3).float()])["ok"]
+
+
+def test_accuracy_is_laxer_for_small_tensors_and_tiny_errors():
+    exact = torch.zeros(10, dtype=torch.float64)
+    eager = torch.full((10,), 1e-3)
+    assert measure.accuracy([exact], [eager], [torch.full((10,), 2.9e-3)])["ok"]
+    assert not measure.accuracy([exact], [eager], [torch.full((10,), 3.1e-3)])["ok"]
+    assert measure.accuracy([exact], [torch.zeros(10)], [torch.full((10,), 9e-6)])["ok"]
+    assert not measure.accuracy([exact], [torch.zeros(10)], [torch.full((10,), 1.1e-5)])["ok"]
+
+
+def test_accuracy_wants_the_same_count_dtype_and_shape():
+    exact, eager = torch.zeros(4, dtype=torch.float64), torch.zeros(4)
+    assert not measure.accuracy([exact], [eager], [])["ok"]
+    assert not measure.accuracy([exact], [eager], [eager.double()])["ok"]
+    assert not measure.accuracy([exact], [eager], [eager.reshape(2, 2)])["ok"]
+    integers = torch.arange(4)
+    assert measure.accuracy([integers], [integers], [integers.clone()])["ok"]
+    assert not measure.accuracy([integers], [integers], [integers + 1])["ok"]
+
+
+def test_accuracy_does_not_pass_nan():
+    exact, eager = torch.zeros(4, dtype=torch.float64), torch.zeros(4)
+    assert not measure.accuracy([exact], [eager], [torch.full((4,), float("nan"))])["ok"]
+
+
+def test_interleaved_takes_turns():
+    calls = []
+    functions = {name: (lambda x, name=name: calls.append(name)) for name in ("a", "b")}
+    times = measure.interleaved(functions, (1,), samples=6)
+    assert [len(values) for values in times.values()] == [6, 6]
+    turns = [name for i, name in enumerate(calls) if i == 0 or calls[i - 1] != name]
+    assert len(turns) >= 6
+
+
+def test_phases_are_summed_over_entries():
+    log = (
+        "[braze:timing] f: total 12.5 ms: capture 5.0 (in torch 3.0; 10 bytecodes, 2 nodes, 1 "
+        "guards), passes 1.0, lower 2.0, schedule 0.5, codegen 1.5, build 2.5\n"
+        "[braze:timing] host compiler 31.1 ms, 4096 bytes of source\n"
+        "[braze:timing] g: total 1.5 ms: capture 1.0 (in torch 0.5; 1 bytecodes, 1 nodes, 1 "
+        "guards), passes 0.1, lower 0.1, schedule 0.1, codegen 0.1, build 0.1 (plan from the "
+        "cache)\n"
+    )
+    phases = suites.braze_phases(log)
+    assert round(phases["total"] * 1e3, 6) == 14.0
+    assert round(phases["capture"] * 1e3, 6) == 6.0
+    assert round(phases["in torch"] * 1e3, 6) == 3.5
+    assert round(phases["build"] * 1e3, 6) == 2.6
+    assert suites.braze_phases("nothing of ours\n") == {}
+
+
+def test_tensors_finds_them_all_in_order():
+    a, b, c = torch.zeros(1), torch.ones(1), torch.full((1,), 2.0)
+    found = models.tensors({"x": a, "y": (b, [None, c]), "z": 3})
+    assert [tensor.item() for tensor in found] == [0, 1, 2]
+
+
+def test_report_names_failures():
+    machine = {
+        "cpu": "x", "cores": 2, "memory_gib": 1.0, "isa": "AVX2", "threads": 2,
+        "python": "3.11", "torch": "2.13", "load": 0.1,
+    }  # fmt: skip
+    record = {"size": 8, "compiler": "braze", "error": "overhead: exit code 1\nit | broke"}
+    text = report.markdown(machine, {"overhead": [record]})
+    assert "failed: it \\| broke" in text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
