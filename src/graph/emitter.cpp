@@ -21,6 +21,13 @@ Node* Emitter::node(OpKind kind, std::vector<Argument> args) {
                          std::move(storages));
 }
 
+Value* Emitter::raw(const Op& op, std::vector<Argument> args, TensorType type, int storage) {
+  std::vector<TensorType> types;
+  types.push_back(std::move(type));
+  return graph_.add_node(op, std::move(args), std::move(types), origin_, before_, {storage})
+      ->result();
+}
+
 Value* Emitter::add(Argument a, Argument b) {
   return (*this)(OpKind::kadd_Tensor, {std::move(a), std::move(b), Int(1)});
 }

@@ -16,6 +16,9 @@ class Emitter {
     return node(kind, std::move(args))->result();
   }
 
+  // One result of a given type; `storage` < 0: fresh.
+  Value* raw(const Op& op, std::vector<Argument> args, TensorType type, int storage = -1);
+
   // Shorthand. Scalars may stand for tensors.
   Value* add(Argument a, Argument b);  // a + b
   Value* sub(Argument a, Argument b);

@@ -1,0 +1,18 @@
+// In-place ops and out= variants, and the functional ops that compute the same.
+#pragma once
+
+#include "graph/op.h"
+
+namespace braze::passes {
+
+// "aten.add_.Tensor" -> "aten.add.Tensor", "aten.add.out" -> "aten.add.Tensor", "aten.zero_" ->
+// "aten.zeros_like", "aten.t_" -> "aten.t". Null: there is none, or it is not known.
+const graph::Op* functional_twin(const graph::Op& op);
+
+// Writes its result to an argument that is not one of its inputs ("aten.add.out").
+bool is_out_variant(const graph::Op& op);
+
+// native_batch_norm and _native_batch_norm_legit.
+bool is_batch_norm(const graph::Op& op);
+
+}  // namespace braze::passes
