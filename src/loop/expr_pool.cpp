@@ -286,6 +286,9 @@ ExprRef ExprPool::cast(ExprRef value, DType dtype) {
     bool half = is_half(inner->dtype) || is_half(dtype);  // those are only cast to and from f32
     if (!through_float && !half) return cast(inner, dtype);
   }
+  bool via_single = (is_half(dtype) || is_half(value->dtype)) && dtype != DType::kFloat32 &&
+                    value->dtype != DType::kFloat32;
+  if (via_single) value = cast(value, DType::kFloat32);
   return Impl::raw(*this, ExprKind::kCast, dtype, {&value, 1});
 }
 

@@ -17,7 +17,8 @@
 //     where eager would round: at each op's result, which the lowering says by casts.
 //   * kWhere evaluates both branches; kMasked(cond, value, other) evaluates `value` (its loads!)
 //     only where cond holds.
-//   * f16 and bf16 values occur only as loads, constants and casts: arithmetic on them is in f32.
+//   * f16 and bf16 values occur only as loads, constants and casts to and from f32: arithmetic on
+//     them is in f32.
 //   * kCheckIndex(index, size): the index if 0 <= index < size; otherwise the kernel stops, returns
 //     non-zero, and the caller runs the whole call in eager, which raises the user's exception.
 //

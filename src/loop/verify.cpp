@@ -60,9 +60,18 @@ class Verifier {
     BRAZE_CHECK(!half || e->kind == ExprKind::kConst || e->kind == ExprKind::kLoad ||
                     e->kind == ExprKind::kCast,
                 where(), to_string(e->kind), " computed in ", graph::to_string(e->dtype));
+    if (e->kind == ExprKind::kCast && (half || graph::size_of(e->args[0]->dtype) == 2))
+      check_half_cast(e->dtype, e->args[0]->dtype);
     if (e->kind == ExprKind::kAxis) axis(*e, inner);
     if (e->kind == ExprKind::kReduced) result(*e);
     if (e->kind == ExprKind::kLoad) load(*e);
+  }
+
+  void check_half_cast(DType to, DType from) const {
+    auto is_half = [](DType d) { return d == DType::kFloat16 || d == DType::kBFloat16; };
+    BRAZE_CHECK((!is_half(to) || from == DType::kFloat32) &&
+                    (!is_half(from) || to == DType::kFloat32),
+                where(), "cast from ", graph::to_string(from), " to ", graph::to_string(to));
   }
 
   void axis(const Expr& e, bool inner) const {

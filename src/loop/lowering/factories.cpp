@@ -1,0 +1,143 @@
+// Constants, ranges and copies.
+#include <cmath>
+
+#include "loop/lowering/pointwise.h"
+
+namespace braze::loop::lowering {
+namespace {
+
+using graph::OpKind;
+using K = ExprKind;
+
+bool define_constant(Lowering& lowering, const Node& node, ExprRef value) {
+  lowering.define(node, 0, {.size = 1}, [value](IndexView) { return value; });
+  return true;
+}
+
+// A number in the result's dtype, as a fill writes it.
+bool define_fill(Lowering& lowering, const Node& node, const graph::Argument& number) {
+  const DType dtype = node.result()->type().dtype;
+  ExprPool& pool = lowering.pool();
+  if (!graph::is_scalar(number) || graph::scalar_kind(number) == graph::DTypeKind::kComplex)
+    return false;
+  if (graph::is_float(dtype)) {
+    ExprRef value = pool.constant(compute_dtype(dtype), graph::scalar_to_double(number));
+    return define_constant(lowering, node, pool.cast(value, dtype));
+  }
+  if (dtype == DType::kBool)
+    return define_constant(lowering, node,
+                           pool.integer(graph::scalar_to_double(number) != 0, dtype));
+  if (graph::scalar_kind(number) == graph::DTypeKind::kFloat) {
+    const double value = graph::scalar_to_double(number);
+    if (value != std::trunc(value) || std::abs(value) > 1e15) return false;
+    return define_fill(lowering, node, graph::Argument(sym::Int(static_cast<int64_t>(value))));
+  }
+  ExprRef value = number_as(pool, number, dtype);
+  return value && define_constant(lowering, node, value);
+}
+
+bool lower_zeros(Lowering& lowering, const Node& node) {
+  return define_fill(lowering, node, graph::Argument(sym::Int(0)));
+}
+bool lower_ones(Lowering& lowering, const Node& node) {
+  return define_fill(lowering, node, graph::Argument(sym::Int(1)));
+}
+template <int position>
+bool lower_full(Lowering& lowering, const Node& node) {
+  return define_fill(lowering, node, node.args().at(position));
+}
+
+bool lower_fill_tensor(Lowering& lowering, const Node& node) {
+  Value* value = graph::tensor_arg(node, 1);
+  Value* operands[] = {value};
+  const DType dtype = node.result()->type().dtype;
+  lowering.define(node, 0, lowering.traits_over(node, operands, 0),
+                  [&lowering, value, dtype](IndexView) {
+                    return lowering.pool().cast(lowering.element(value, {}), dtype);
+                  });
+  return true;
+}
+
+// start + i*step, where that is exact in the result's dtype.
+bool define_arange(Lowering& lowering, const Node& node, double start, double step) {
+  const DType dtype = node.result()->type().dtype;
+  const auto count = static_cast<double>(sizes_of(node.result()).at(0));
+  const double last = std::abs(start) + std::abs(step) * count;
+  if (start != std::trunc(start) || step != std::trunc(step)) return false;
+  const bool exact = graph::is_float(dtype) ? dtype == compute_dtype(dtype) && last < (1 << 24)
+                                            : dtype == DType::kInt64 && last < 1e15;
+  if (!exact && !(dtype == DType::kInt32 && last < 2e9)) return false;
+  const auto first = static_cast<int64_t>(start), stride = static_cast<int64_t>(step);
+  lowering.define(node, 0, {.size = 3}, [&lowering, first, stride, dtype](IndexView index) {
+    ExprPool& pool = lowering.pool();
+    return pool.cast(pool.add(pool.mul(index[0], stride), pool.integer(first)), dtype);
+  });
+  return true;
+}
+
+bool lower_arange(Lowering& lowering, const Node& node) {
+  return define_arange(lowering, node, 0, 1);
+}
+bool lower_arange_start(Lowering& lowering, const Node& node) {
+  return define_arange(lowering, node, graph::double_arg(node, 0), 1);
+}
+bool lower_arange_step(Lowering& lowering, const Node& node) {
+  return define_arange(lowering, node, graph::double_arg(node, 0), graph::double_arg_or(node, 2, 1));
+}
+
+bool lower_eye(Lowering& lowering, const Node& node) {
+  const DType dtype = node.result()->type().dtype;
+  lowering.define(node, 0, {.size = 3}, [&lowering, dtype](IndexView index) {
+    ExprPool& pool = lowering.pool();
+    ExprRef one = pool.binary(K::kEq, index[0], index[1]);
+    return pool.cast(pool.cast(one, compute_dtype(dtype)), dtype);
+  });
+  return true;
+}
+
+// Elements of argument `position`, broadcast and cast to the result.
+template <int position>
+bool lower_copy(Lowering& lowering, const Node& node) {
+  Value* value = graph::tensor_arg(node, position);
+  Value* operands[] = {value};
+  const DType dtype = node.result()->type().dtype;
+  lowering.define(node, 0, lowering.traits_over(node, operands, 0),
+                  [&lowering, value, dtype](IndexView index) {
+                    return lowering.pool().cast(lowering.broadcast_element(value, index), dtype);
+                  });
+  return true;
+}
+
+}  // namespace
+
+Handler factory_handler(OpKind kind) {
+  switch (kind) {
+    case OpKind::kzeros:
+    case OpKind::kzeros_like:
+    case OpKind::knew_zeros:
+    case OpKind::kempty_memory_format:  // any content will do
+    case OpKind::kempty_like:
+    case OpKind::kempty_strided:
+    case OpKind::knew_empty: return lower_zeros;
+    case OpKind::kones:
+    case OpKind::kones_like:
+    case OpKind::knew_ones: return lower_ones;
+    case OpKind::kscalar_tensor: return lower_full<0>;
+    case OpKind::kfull:
+    case OpKind::kfull_like:
+    case OpKind::kfill_Scalar: return lower_full<1>;
+    case OpKind::knew_full: return lower_full<2>;
+    case OpKind::kfill_Tensor: return lower_fill_tensor;
+    case OpKind::karange: return lower_arange;
+    case OpKind::karange_start: return lower_arange_start;
+    case OpKind::karange_start_step: return lower_arange_step;
+    case OpKind::keye: return lower_eye;
+    case OpKind::kclone:
+    case OpKind::k_to_copy:
+    case OpKind::klift_fresh_copy: return lower_copy<0>;
+    case OpKind::kcopy: return lower_copy<1>;
+    default: return nullptr;  // other families, or an extern call
+  }
+}
+
+}  // namespace braze::loop::lowering

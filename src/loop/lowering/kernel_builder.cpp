@@ -1,0 +1,91 @@
+#include "loop/lowering/lowering.h"
+
+namespace braze::loop::lowering {
+namespace {
+
+// What a reduction of `dtype` accumulates in.
+DType accumulator(ReduceOp op, DType dtype) {
+  if (op == ReduceOp::kAny || op == ReduceOp::kAll) return DType::kBool;
+  if (dtype == DType::kBool) return DType::kUInt8;
+  return compute_dtype(dtype);
+}
+
+}  // namespace
+
+KernelBuilder::KernelBuilder(Lowering& lowering, graph::OriginId origin, std::string name,
+                             std::span<const int64_t> outer, std::span<const int64_t> inner)
+    : lowering_(lowering), origin_(origin), outer_(outer.size()) {
+  kernel_.name = std::move(name);
+  ExprPool& pool = lowering.pool();
+  for (int64_t extent : outer) kernel_.outer.push_back({extent});
+  for (int64_t extent : inner) kernel_.inner.push_back({extent});
+  for (int64_t extent : outer) axes_.push_back(pool.axis(static_cast<int>(axes_.size()), extent));
+  for (int64_t extent : inner) axes_.push_back(pool.axis(static_cast<int>(axes_.size()), extent));
+}
+
+ExprRef KernelBuilder::reduce(ReduceOp op, ExprRef value) {
+  Statement s;
+  s.kind = Statement::Kind::kReduce;
+  s.inner = true;
+  s.op = op;
+  s.accumulate = accumulator(op, value->dtype);
+  s.value = lowering_.pool().cast(value, s.accumulate);
+  s.reduced = 0;
+  for (const Statement& other : kernel_.body)
+    if (other.kind == Statement::Kind::kReduce) ++s.reduced;
+  kernel_.body.push_back(s);
+  return lowering_.pool().reduced(s.reduced, reduced_dtype(op, s.accumulate, 0));
+}
+
+ExprRef KernelBuilder::component(ExprRef reduced, int number) {
+  for (const Statement& s : kernel_.body)
+    if (s.kind == Statement::Kind::kReduce && s.reduced == reduced->ival)
+      return lowering_.pool().reduced(s.reduced, reduced_dtype(s.op, s.accumulate, number), number);
+  BRAZE_UNREACHABLE("component of a value that is not a reduction");
+}
+
+void KernelBuilder::store(Value* result, IndexView index, ExprRef value, bool inner) {
+  auto& known = lowering_.known_[result->id()];
+  known.buffer = lowering_.add_buffer({.type = result->type(), .value = result});
+  lowering_.program_.buffers[known.buffer].type.offset = 0;
+  store(known.buffer, strides_of(result), index, value, inner);
+}
+
+void KernelBuilder::store(int buffer, std::span<const int64_t> strides, IndexView index,
+                          ExprRef value, bool inner) {
+  Statement s;
+  s.buffer = buffer;
+  s.inner = inner;
+  s.index = dot(lowering_.pool(), index, strides);
+  s.value = lowering_.pool().cast(value, lowering_.program_.buffers[buffer].type.dtype);
+  kernel_.body.push_back(s);
+}
+
+void KernelBuilder::finish() {
+  std::unordered_map<int, int> param_of;
+  auto param = [&](int buffer, DType dtype) {
+    auto [at, added] = param_of.emplace(buffer, static_cast<int>(kernel_.params.size()));
+    if (added) kernel_.params.push_back({.dtype = dtype, .buffer = buffer});
+    return at->second;
+  };
+  ExprPool& pool = lowering_.pool();
+  Substitution memo;
+  std::function<ExprRef(ExprRef)> renumber = [&](ExprRef e) -> ExprRef {
+    if (e->kind != ExprKind::kLoad) return nullptr;
+    ExprRef index = rewrite(pool, e->args[0], memo, renumber);
+    return pool.load(param(static_cast<int>(e->ival), e->dtype), e->dtype, index);
+  };
+  for (Statement& s : kernel_.body) {
+    if (s.index) s.index = rewrite(pool, s.index, memo, renumber);
+    s.value = rewrite(pool, s.value, memo, renumber);
+  }
+  for (Statement& s : kernel_.body) {
+    if (s.kind != Statement::Kind::kStore) continue;
+    s.buffer = param(s.buffer, s.value->dtype);
+    kernel_.params[s.buffer].written = true;
+  }
+  lowering_.program_.items.push_back(
+      ScheduledKernel{.kernel = std::move(kernel_), .origin = origin_});
+}
+
+}  // namespace braze::loop::lowering

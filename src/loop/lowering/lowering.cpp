@@ -1,0 +1,347 @@
+#include "loop/lowering/lowering.h"
+
+#include <algorithm>
+
+namespace braze::loop::lowering {
+namespace {
+
+constexpr int kMaxInlined = 64;       // nodes of an expression that is not stored
+constexpr int kMaxRepeated = 16;      // nodes evaluated by each pass of a kernel
+constexpr int64_t kMaxRecompute = 8;  // times that a transcendental function may be recomputed
+constexpr size_t kMaxLabel = 48;
+
+// Ops whose result has its operand's elements: a use of the result is a use of the operand.
+bool passes_through(const graph::Op& op) {
+  return op.view || op.kind == graph::OpKind::k_to_copy || op.kind == graph::OpKind::kclone ||
+         op.kind == graph::OpKind::klift_fresh || op.kind == graph::OpKind::klift_fresh_copy;
+}
+
+bool is_supported(const graph::TensorType& type) {
+  if (graph::is_complex(type.dtype) || type.device.type != graph::Device::Type::kCPU) return false;
+  auto constant = [](sym::Int i) { return i.is_constant(); };
+  return std::ranges::all_of(type.sizes, constant) && std::ranges::all_of(type.strides, constant) &&
+         type.offset.is_constant();
+}
+
+Handler handler_for(graph::OpKind kind) {
+  for (auto family : {pointwise_handler, activation_handler, factory_handler, view_handler,
+                      indexing_handler, concatenation_handler, reduction_handler,
+                      normalization_handler})
+    if (Handler handler = family(kind)) return handler;
+  return nullptr;
+}
+
+int64_t numel(const Value* value) { return count_of(sizes_of(value)); }
+
+}  // namespace
+
+DType compute_dtype(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
+}
+
+std::vector<int64_t> sizes_of(const Value* value) { return sym::constants(value->type().sizes); }
+std::vector<int64_t> strides_of(const Value* value) {
+  return sym::constants(value->type().strides);
+}
+
+std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes) {
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
+  return strides;
+}
+
+int64_t count_of(std::span<const int64_t> sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes) count *= size;
+  return count;
+}
+
+ExprRef dot(ExprPool& pool, IndexView index, std::span<const int64_t> strides) {
+  BRAZE_CHECK(index.size() == strides.size(), "an index of ", index.size(), " dims for ",
+              strides.size());
+  ExprRef sum = pool.integer(0);
+  for (size_t i = 0; i < index.size(); ++i) sum = pool.add(sum, pool.mul(index[i], strides[i]));
+  return sum;
+}
+
+std::string short_name(const graph::Op& op) {
+  size_t begin = op.name.find('.') + 1;  // 0 where there is no dot
+  size_t end = op.name.find('.', begin);
+  return op.name.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
+Lowering::Lowering(const graph::Graph& graph)
+    : graph_(graph), known_(graph.value_count()), uses_(graph.value_count()) {
+  program_.origins = graph.origins();
+}
+
+Program Lowering::run() {
+  count_uses();
+  add_inputs();
+  for (const auto& node : graph_.nodes()) lower(*node);
+  finish_outputs();
+  return std::move(program_);
+}
+
+void Lowering::count_uses() {
+  for (Value* value : graph_.outputs())
+    if (value) ++uses_[value->id()];
+  for (const graph::Mutation& mutation : graph_.mutations()) ++uses_[mutation.source->id()];
+  for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node) {
+    int count = 1;
+    if (passes_through((*node)->op())) {
+      count = 0;
+      for (const Value* result : (*node)->results())
+        if (result) count += uses_[result->id()];
+    }
+    std::vector<Value*> operands = (*node)->operands();
+    std::ranges::sort(operands, {}, &Value::id);
+    operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
+    for (const Value* operand : operands) uses_[operand->id()] += count;
+  }
+}
+
+int Lowering::add_buffer(Buffer buffer) {
+  program_.buffers.push_back(std::move(buffer));
+  return static_cast<int>(program_.buffers.size()) - 1;
+}
+
+void Lowering::add_inputs() {
+  int number = 0;
+  for (const graph::Input& input : graph_.inputs()) {
+    known_[input.value->id()].buffer = add_buffer({.kind = Buffer::Kind::kInput,
+                                                   .type = input.value->type(),
+                                                   .input = number++,
+                                                   .value = input.value});
+  }
+}
+
+bool Lowering::is_supported(const Node& node) const {
+  for (const Value* operand : node.operands())
+    if (!lowering::is_supported(operand->type())) return false;
+  for (const Value* result : node.results())
+    if (result && !lowering::is_supported(result->type())) return false;
+  return true;
+}
+
+void Lowering::lower(const Node& node) {
+  BRAZE_CHECK(node.mutated_arguments().empty(), "a node that mutates after functionalisation: ",
+              graph::to_string(node));
+  const bool used = std::ranges::any_of(
+      node.results(), [&](const Value* result) { return result && uses_[result->id()] > 0; });
+  if (!used && node.op().effects.pure()) return;
+  if (is_supported(node)) {
+    Handler handler = handler_for(node.op().kind);
+    if (handler && handler(*this, node)) return;
+  }
+  call_extern(node);
+}
+
+ExprRef Lowering::element(Value* value, IndexView index) {
+  Known& known = known_[value->id()];
+  if (known.last && std::ranges::equal(known.last_index, index)) return known.last;
+  ExprRef result;
+  if (known.buffer >= 0 && !known.base) {
+    result = pool().load(known.buffer, value->type().dtype, dot(pool(), index, strides_of(value)));
+  } else {
+    BRAZE_CHECK(known.at, "use of %", value->id(), " before its definition");
+    result = known.at(index);
+    BRAZE_CHECK(result->dtype == value->type().dtype, "%", value->id(), " lowered to ",
+                graph::to_string(result->dtype));
+  }
+  known.last_index.assign(index.begin(), index.end());
+  known.last = result;
+  return result;
+}
+
+ExprRef Lowering::broadcast_element(Value* value, IndexView index) {
+  const sym::Dims& sizes = value->type().sizes;
+  BRAZE_CHECK(sizes.size() <= index.size(), "%", value->id(), " does not broadcast");
+  IndexView tail = index.last(sizes.size());
+  Index own(tail.begin(), tail.end());
+  for (size_t i = 0; i < own.size(); ++i)
+    if (sizes[i].constant() == 1) own[i] = pool().integer(0);
+  return element(value, own);
+}
+
+Traits Lowering::traits(Value* value) const {
+  const Known& known = known_[value->id()];
+  if (known.base) return traits(known.base);
+  return known.buffer >= 0 ? Traits{.size = 1} : known.traits;
+}
+
+Traits Lowering::traits_over(const Node& node, std::span<Value* const> operands, int size,
+                             bool heavy) const {
+  Traits all{.size = size, .math = size > 0, .heavy = heavy};
+  for (Value* operand : operands) {
+    Traits own = traits(operand);
+    all.size += own.size;
+    all.math |= own.math;
+    all.heavy |= own.heavy;
+    all.checked |= own.checked;
+    if (!own.label.empty() && all.label.find(own.label) == std::string::npos &&
+        all.label.size() + own.label.size() < kMaxLabel)
+      all.label += (all.label.empty() ? "" : "_") + own.label;
+  }
+  if (size > 0) {
+    std::string name = short_name(node.op());
+    if (!all.label.ends_with(name) && all.label.size() < kMaxLabel)
+      all.label += (all.label.empty() ? "" : "_") + name;
+  }
+  return all;
+}
+
+void Lowering::define(const Node& node, int result, Traits traits, ElementFunction at) {
+  Value* value = node.result(result);
+  if (!value || uses_[value->id()] == 0) return;
+  Known& known = known_[value->id()];
+  known.at = std::move(at);
+  known.traits = std::move(traits);
+  known.node = &node;
+  const bool shared = known.traits.math && uses_[value->id()] > 1;
+  bool recomputed = false;
+  if (known.traits.heavy && !shared)
+    for (const Node* user : value->users())
+      for (const Value* other : user->results())
+        recomputed |= other && numel(other) >= kMaxRecompute * numel(value);
+  if (shared || recomputed || known.traits.size > kMaxInlined) realise(value);
+}
+
+void Lowering::define_view(const Node& node, int result, Value* base, int64_t offset,
+                           ElementFunction at) {
+  Value* value = node.result(result);
+  if (!value || uses_[value->id()] == 0) return;
+  Known& known = known_[value->id()];
+  known.at = std::move(at);
+  known.base = base;
+  known.view_offset = offset;
+  known.node = &node;
+}
+
+void Lowering::realise(Value* value) {
+  Known& known = known_[value->id()];
+  std::string label = known.traits.label.empty() ? short_name(known.node->op()) : known.traits.label;
+  std::vector<int64_t> sizes = sizes_of(value);
+  KernelBuilder kernel(*this, known.node->origin(), "fused_" + label, sizes);
+  ExprRef expr = element(value, kernel.outer());
+  kernel.store(value, kernel.outer(), expr);
+  kernel.finish();
+  known.at = nullptr;
+  known.base = nullptr;
+  known.last = nullptr;
+}
+
+int Lowering::view_buffer(Value* value) {
+  Known& known = known_[value->id()];
+  int base = buffer_of(known.base);
+  const Buffer& buffer = program_.buffers[base];
+  Buffer view{.kind = Buffer::Kind::kView, .type = value->type(), .base = base, .value = value};
+  view.view_offset = known.view_offset;
+  if (buffer.kind == Buffer::Kind::kView) {
+    view.base = buffer.base;
+    view.view_offset = view.view_offset + buffer.view_offset;
+  }
+  view.type.offset = view.view_offset;
+  return known.buffer = add_buffer(std::move(view));
+}
+
+int Lowering::buffer_of(Value* value) {
+  Known& known = known_[value->id()];
+  if (known.buffer >= 0) return known.buffer;
+  if (known.base) return view_buffer(value);
+  realise(value);
+  return known.buffer;
+}
+
+void Lowering::realise_math(Value* value) {
+  if (traits(value).math) buffer_of(value);
+}
+
+void Lowering::realise_checked(Value* value) {
+  if (!traits(value).checked) return;
+  while (known_[value->id()].base) value = known_[value->id()].base;
+  buffer_of(value);
+}
+
+void Lowering::realise_heavy(Value* value) {
+  Traits own = traits(value);
+  if (!own.heavy && own.size <= kMaxRepeated) return;
+  while (known_[value->id()].base) value = known_[value->id()].base;
+  buffer_of(value);
+}
+
+void Lowering::call_extern(const Node& node) {
+  ExternCall call;
+  call.op = node.op().name;
+  call.origin = node.origin();
+  call.effects = node.op().effects;
+  for (const graph::Argument& argument : node.args()) {
+    call.args.push_back(std::visit(
+        [&](const auto& arg) -> graph::BasicArgument<int> {
+          using T = std::decay_t<decltype(arg)>;
+          if constexpr (std::is_same_v<T, Value*>) {
+            return buffer_of(arg);
+          } else if constexpr (std::is_same_v<T, std::vector<Value*>>) {
+            std::vector<int> buffers;
+            for (Value* value : arg) buffers.push_back(buffer_of(value));
+            return buffers;
+          } else if constexpr (std::is_same_v<T, graph::OptionalRefs<Value*>>) {
+            graph::OptionalRefs<int> buffers;
+            for (const auto& value : arg.refs)
+              buffers.refs.push_back(value ? std::optional(buffer_of(*value)) : std::nullopt);
+            return buffers;
+          } else {
+            return arg;
+          }
+        },
+        argument));
+  }
+  for (Value* result : node.results()) {
+    if (!result || uses_[result->id()] == 0) {
+      call.results.push_back(-1);
+      continue;
+    }
+    Known& known = known_[result->id()];
+    known.buffer =
+        add_buffer({.kind = Buffer::Kind::kExtern, .type = result->type(), .value = result});
+    call.results.push_back(known.buffer);
+  }
+  program_.items.push_back(std::move(call));
+}
+
+void Lowering::finish_outputs() {
+  for (Value* value : graph_.outputs()) program_.outputs.push_back(buffer_of(value));
+  for (const graph::Mutation& mutation : graph_.mutations()) {
+    const int target = buffer_of(mutation.target);
+    program_.mutations.emplace_back(target, mutation_source(mutation.source, mutation.target));
+  }
+}
+
+// The copies at the end run one after another: what lies in the memory of an input that is itself
+// overwritten is saved first.
+int Lowering::mutation_source(Value* source, Value* target) {
+  const int buffer = buffer_of(source);
+  const Buffer& memory = program_.buffers[buffer];
+  const int root = memory.kind == Buffer::Kind::kView ? memory.base : buffer;
+  const bool overwritten =
+      std::ranges::any_of(graph_.mutations(), [&](const graph::Mutation& mutation) {
+        return known_[mutation.target->id()].buffer == root;
+      });
+  if (!overwritten || source == target) return buffer;
+  graph::TensorType type = source->type();
+  const std::vector<int64_t> sizes = sizes_of(source), strides = contiguous_strides(sizes);
+  type.strides.assign(strides.begin(), strides.end());
+  type.offset = 0;
+  const int copy = add_buffer({.type = type, .value = source});
+  KernelBuilder kernel(*this, -1, "fused_copy", sizes);
+  kernel.store(copy, strides, kernel.outer(), element(source, kernel.outer()));
+  kernel.finish();
+  return copy;
+}
+
+}  // namespace braze::loop::lowering
+
+namespace braze::loop {
+Program lower(const graph::Graph& graph) { return lowering::Lowering(graph).run(); }
+}  // namespace braze::loop

@@ -1,0 +1,147 @@
+// Lowering of graph ops to kernels, by operator family.
+//
+// A value is known in one of three ways: by a buffer that holds it, as a view of another value, or
+// only by a function from index to element expression. Handlers (one per op) define results from
+// operands; a handler that returns false has defined nothing, and the node becomes an extern call,
+// which is always right.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/arguments.h"
+#include "loop/program.h"
+
+namespace braze::loop::lowering {
+
+using graph::Node;
+using graph::Value;
+using Index = std::vector<ExprRef>;  // one i64 expression per dim
+using IndexView = std::span<const ExprRef>;
+using ElementFunction = std::function<ExprRef(IndexView)>;  // gives the value's dtype
+
+// What inlining an element expression costs and does.
+struct Traits {
+  int size = 0;          // upper bound of its nodes
+  bool math = false;     // more than loads, casts and constants
+  bool heavy = false;    // has transcendental functions
+  bool checked = false;  // has a kCheckIndex: every element must be evaluated
+  std::string label;     // ops inlined so far, for the kernel's name
+};
+
+// f16 and bf16 are computed in f32.
+DType compute_dtype(DType dtype);
+
+class Lowering {
+ public:
+  explicit Lowering(const graph::Graph& graph);
+  Program run();
+
+  ExprPool& pool() { return program_.pool; }
+  Program& program() { return program_; }
+
+  // The element at an index, an expression of the value's dtype.
+  ExprRef element(Value* value, IndexView index);
+  // The same for an index of a shape that the value broadcasts to.
+  ExprRef broadcast_element(Value* value, IndexView index);
+  Traits traits(Value* value) const;
+
+  // Defines a result by its elements; realised at once where it must be.
+  void define(const Node& node, int result, Traits traits, ElementFunction at);
+  // Traits of a pointwise result over these operands.
+  Traits traits_over(const Node& node, std::span<Value* const> operands, int size,
+                     bool heavy = false) const;
+  // Defines a result as a view: strides are those of its type, `offset` is added to the base's.
+  void define_view(const Node& node, int result, Value* base, int64_t offset, ElementFunction at);
+
+  // A buffer with just the value's sizes and strides.
+  int buffer_of(Value* value);
+  // Makes the value's memory the source of its elements unless they are single loads.
+  void realise_math(Value* value);
+  // Before an op that may leave elements unread: index checks must happen all the same.
+  void realise_checked(Value* value);
+  // Before an op that evaluates elements several times.
+  void realise_heavy(Value* value);
+
+  int uses(const Value* value) const { return uses_[value->id()]; }
+
+ private:
+  friend class KernelBuilder;
+
+  struct Known {
+    int buffer = -1;
+    ElementFunction at;
+    Traits traits;
+    Value* base = nullptr;  // of a view
+    int64_t view_offset = 0;
+    const Node* node = nullptr;
+    Index last_index;  // the elements asked for last: x * x asks twice
+    ExprRef last = nullptr;
+  };
+
+  void count_uses();
+  void add_inputs();
+  void lower(const Node& node);
+  void call_extern(const Node& node);
+  int add_buffer(Buffer buffer);
+  int view_buffer(Value* value);
+  void realise(Value* value);
+  bool is_supported(const Node& node) const;
+  void finish_outputs();
+  int mutation_source(Value* source, Value* target);
+
+  const graph::Graph& graph_;
+  Program program_;
+  std::vector<Known> known_;  // by value id
+  std::vector<int> uses_;     // by value id, counted through views and copies
+};
+
+// Puts one kernel together. Expressions name buffers of the program until `finish`.
+class KernelBuilder {
+ public:
+  KernelBuilder(Lowering& lowering, graph::OriginId origin, std::string name,
+                std::span<const int64_t> outer, std::span<const int64_t> inner = {});
+
+  IndexView outer() const { return std::span(axes_).first(outer_); }
+  IndexView inner() const { return std::span(axes_).subspan(outer_); }
+
+  // The value is cast to what `op` accumulates in; the result is component 0.
+  ExprRef reduce(ReduceOp op, ExprRef value);
+  ExprRef component(ExprRef reduced, int number);
+  // Stores the elements of a result, which is then realised. `value` is cast to its dtype.
+  void store(Value* result, IndexView index, ExprRef value, bool inner = false);
+  // The same into a buffer of the program with these strides.
+  void store(int buffer, std::span<const int64_t> strides, IndexView index, ExprRef value,
+             bool inner = false);
+  void finish();
+
+ private:
+  Lowering& lowering_;
+  graph::OriginId origin_;
+  Kernel kernel_;
+  size_t outer_;
+  Index axes_;
+};
+
+std::vector<int64_t> sizes_of(const Value* value);
+std::vector<int64_t> strides_of(const Value* value);
+std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes);
+int64_t count_of(std::span<const int64_t> sizes);
+// sum of index * stride
+ExprRef dot(ExprPool& pool, IndexView index, std::span<const int64_t> strides);
+// "add" for "aten.add.Tensor"
+std::string short_name(const graph::Op& op);
+
+using Handler = bool (*)(Lowering& lowering, const Node& node);
+Handler pointwise_handler(graph::OpKind kind);      // null where the family has no such op
+Handler activation_handler(graph::OpKind kind);
+Handler factory_handler(graph::OpKind kind);
+Handler view_handler(graph::OpKind kind);
+Handler indexing_handler(graph::OpKind kind);
+Handler concatenation_handler(graph::OpKind kind);
+Handler reduction_handler(graph::OpKind kind);
+Handler normalization_handler(graph::OpKind kind);
+
+}  // namespace braze::loop::lowering

@@ -1,0 +1,283 @@
+// Views: each is a map from its indices to those of its base.
+#include <algorithm>
+
+#include "loop/lowering/lowering.h"
+
+namespace braze::loop::lowering {
+namespace {
+
+using graph::OpKind;
+using K = ExprKind;
+
+using IndexMap = std::function<Index(ExprPool& pool, IndexView index)>;
+
+bool define_mapped(Lowering& lowering, const Node& node, int result, Value* base, int64_t offset,
+                   IndexMap map) {
+  lowering.define_view(node, result, base, offset,
+                       [&lowering, base, map = std::move(map)](IndexView index) {
+                         return lowering.element(base, map(lowering.pool(), index));
+                       });
+  return true;
+}
+
+bool lower_alias(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  lowering.define_view(node, 0, base, 0,
+                       [&lowering, base](IndexView index) { return lowering.element(base, index); });
+  return true;
+}
+
+// The same elements in row-major order.
+bool lower_view(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  std::vector<int64_t> from = sizes_of(base), to = sizes_of(node.result());
+  if (from == to) return lower_alias(lowering, node);
+  std::vector<int64_t> from_strides = contiguous_strides(from), to_strides = contiguous_strides(to);
+  const bool empty = count_of(from) == 0;
+  return define_mapped(
+      lowering, node, 0, base, 0,
+      [from, from_strides, to_strides, empty](ExprPool& pool, IndexView index) {
+        Index own(from.size(), pool.integer(0));
+        if (empty) return own;
+        ExprRef linear = dot(pool, index, to_strides);
+        for (size_t i = 0; i < from.size(); ++i) {
+          ExprRef outer = pool.binary(K::kFloorDiv, linear, pool.integer(from_strides[i]));
+          own[i] = i == 0 ? outer : pool.binary(K::kMod, outer, pool.integer(from[i]));
+          if (from[i] == 1) own[i] = pool.integer(0);
+        }
+        return own;
+      });
+}
+
+// Result dim i is base dim `dims[i]`.
+bool define_permuted(Lowering& lowering, const Node& node, std::vector<int64_t> dims) {
+  return define_mapped(lowering, node, 0, graph::tensor_arg(node, 0), 0,
+                       [dims = std::move(dims)](ExprPool&, IndexView index) {
+                         Index own(index.size());
+                         for (size_t i = 0; i < index.size(); ++i) own[dims[i]] = index[i];
+                         return own;
+                       });
+}
+
+bool lower_permute(Lowering& lowering, const Node& node) {
+  std::vector<int64_t> dims = graph::ints_arg(node, 1);
+  for (int64_t& dim : dims) dim = graph::normalize_dim(dim, static_cast<int64_t>(dims.size()));
+  return define_permuted(lowering, node, std::move(dims));
+}
+
+bool define_transposed(Lowering& lowering, const Node& node, int64_t a, int64_t b) {
+  const int64_t rank = node.result()->type().rank();
+  if (rank == 0) return lower_alias(lowering, node);
+  std::vector<int64_t> dims(rank);
+  for (int64_t i = 0; i < rank; ++i) dims[i] = i;
+  std::swap(dims[graph::normalize_dim(a, rank)], dims[graph::normalize_dim(b, rank)]);
+  return define_permuted(lowering, node, std::move(dims));
+}
+
+bool lower_transpose(Lowering& lowering, const Node& node) {
+  return define_transposed(lowering, node, graph::int_arg(node, 1), graph::int_arg(node, 2));
+}
+
+bool lower_t(Lowering& lowering, const Node& node) {
+  if (node.result()->type().rank() < 2) return lower_alias(lowering, node);
+  return define_transposed(lowering, node, 0, 1);
+}
+
+bool lower_expand(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  lowering.define_view(node, 0, base, 0, [&lowering, base](IndexView index) {
+    return lowering.broadcast_element(base, index);
+  });
+  return true;
+}
+
+// Part of dim `dim` from `start` in steps of `step`.
+bool define_slice(Lowering& lowering, const Node& node, int result, int64_t dim, int64_t start,
+                  int64_t step) {
+  Value* base = graph::tensor_arg(node, 0);
+  Value* value = node.result(result);
+  if (!value) return true;
+  if (sizes_of(value) != sizes_of(base)) lowering.realise_checked(base);
+  return define_mapped(lowering, node, result, base, start * strides_of(base)[dim],
+                       [dim, start, step](ExprPool& pool, IndexView index) {
+                         Index own(index.begin(), index.end());
+                         own[dim] = pool.add(pool.mul(own[dim], step), pool.integer(start));
+                         return own;
+                       });
+}
+
+bool lower_slice(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  const int64_t rank = base->type().rank();
+  if (rank == 0) return false;
+  const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 1, 0), rank);
+  const int64_t size = sizes_of(base)[dim];
+  int64_t start = graph::int_arg_or(node, 2, 0);
+  if (start < 0) start += size;
+  start = std::clamp<int64_t>(start, 0, size);
+  return define_slice(lowering, node, 0, dim, start, graph::int_arg_or(node, 4, 1));
+}
+
+bool define_selected(Lowering& lowering, const Node& node, int result, int64_t dim, int64_t at) {
+  Value* base = graph::tensor_arg(node, 0);
+  if (sizes_of(base)[dim] != 1) lowering.realise_checked(base);
+  return define_mapped(lowering, node, result, base, at * strides_of(base)[dim],
+                       [dim, at](ExprPool& pool, IndexView index) {
+                         Index own(index.begin(), index.end());
+                         own.insert(own.begin() + dim, pool.integer(at));
+                         return own;
+                       });
+}
+
+bool lower_select(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), base->type().rank());
+  const int64_t size = sizes_of(base)[dim];
+  int64_t at = graph::int_arg(node, 2);
+  if (at < 0) at += size;
+  if (at < 0 || at >= size) return false;
+  return define_selected(lowering, node, 0, dim, at);
+}
+
+bool lower_unbind(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 1, 0), base->type().rank());
+  for (size_t i = 0; i < node.results().size(); ++i)
+    if (node.result(static_cast<int>(i)))
+      define_selected(lowering, node, static_cast<int>(i), dim, static_cast<int64_t>(i));
+  return true;
+}
+
+bool lower_split(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  if (base->type().rank() == 0) return false;
+  const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 2, 0), base->type().rank());
+  // By size (the last part may be shorter) or by a list of sizes.
+  std::vector<int64_t> parts = graph::ints_arg(node, 1);
+  const bool listed = node.op().kind == OpKind::ksplit_with_sizes;
+  int64_t start = 0;
+  for (size_t i = 0; i < node.results().size(); ++i) {
+    define_slice(lowering, node, static_cast<int>(i), dim, start, 1);
+    start += listed ? parts.at(i) : parts.at(0);
+  }
+  return true;
+}
+
+bool lower_unsqueeze(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), base->type().rank() + 1);
+  return define_mapped(lowering, node, 0, base, 0, [dim](ExprPool&, IndexView index) {
+    Index own(index.begin(), index.end());
+    own.erase(own.begin() + dim);
+    return own;
+  });
+}
+
+// Dims of size 1 are dropped: all of them, or those listed.
+bool lower_squeeze(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  const std::vector<int64_t> sizes = sizes_of(base);
+  const auto rank = static_cast<int64_t>(sizes.size());
+  std::vector<bool> dropped(rank, node.op().kind == OpKind::ksqueeze);
+  if (node.op().kind != OpKind::ksqueeze && rank > 0)
+    for (int64_t dim : graph::ints_arg(node, 1)) dropped[graph::normalize_dim(dim, rank)] = true;
+  for (int64_t i = 0; i < rank; ++i) dropped[i] = dropped[i] && sizes[i] == 1;
+  return define_mapped(lowering, node, 0, base, 0, [dropped](ExprPool& pool, IndexView index) {
+    Index own;
+    size_t next = 0;
+    for (bool drop : dropped) own.push_back(drop ? pool.integer(0) : index[next++]);
+    return own;
+  });
+}
+
+// Memory by strides: only over what is in memory.
+bool lower_as_strided(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  const int64_t base_offset = base->type().offset.constant();
+  const int64_t offset = graph::int_arg_or(node, 3, base_offset) - base_offset;
+  const std::vector<int64_t> strides = strides_of(node.result());
+  const int buffer = lowering.buffer_of(base);
+  const Buffer& memory = lowering.program().buffers[buffer];
+  const bool view = memory.kind == Buffer::Kind::kView;
+  const int root = view ? memory.base : buffer;
+  const int64_t start = offset + (view ? memory.view_offset.constant() : 0);
+  const DType dtype = base->type().dtype;
+  lowering.define_view(node, 0, base, offset,
+                       [&lowering, root, start, strides, dtype](IndexView index) {
+                         ExprPool& pool = lowering.pool();
+                         ExprRef at = pool.add(dot(pool, index, strides), pool.integer(start));
+                         return pool.load(root, dtype, at);
+                       });
+  return true;
+}
+
+bool lower_diagonal(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  const int64_t rank = base->type().rank();
+  const int64_t shift = graph::int_arg_or(node, 1, 0);
+  const int64_t rows = graph::normalize_dim(graph::int_arg_or(node, 2, 0), rank);
+  const int64_t columns = graph::normalize_dim(graph::int_arg_or(node, 3, 1), rank);
+  const int64_t row = std::max<int64_t>(0, -shift), column = std::max<int64_t>(0, shift);
+  const std::vector<int64_t> strides = strides_of(base);
+  lowering.realise_checked(base);
+  const bool empty = count_of(sizes_of(node.result())) == 0;
+  const int64_t offset = empty ? 0 : row * strides[rows] + column * strides[columns];
+  return define_mapped(lowering, node, 0, base, offset, [=](ExprPool& pool, IndexView index) {
+    Index own;
+    size_t next = 0;
+    for (int64_t i = 0; i < rank; ++i) {
+      if (i == rows || i == columns) {
+        own.push_back(pool.add(index.back(), pool.integer(i == rows ? row : column)));
+      } else {
+        own.push_back(index[next++]);
+      }
+    }
+    return own;
+  });
+}
+
+// Windows of dim `dim`; the last dim walks inside a window.
+bool lower_unfold(Lowering& lowering, const Node& node) {
+  Value* base = graph::tensor_arg(node, 0);
+  if (base->type().rank() == 0) return false;
+  const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), base->type().rank());
+  const int64_t step = graph::int_arg(node, 3);
+  lowering.realise_checked(base);
+  return define_mapped(lowering, node, 0, base, 0, [dim, step](ExprPool& pool, IndexView index) {
+    Index own(index.begin(), index.end() - 1);
+    own[dim] = pool.add(pool.mul(own[dim], step), index.back());
+    return own;
+  });
+}
+
+}  // namespace
+
+Handler view_handler(OpKind kind) {
+  switch (kind) {
+    case OpKind::kalias:
+    case OpKind::kdetach:
+    case OpKind::klift_fresh: return lower_alias;
+    case OpKind::kview:
+    case OpKind::k_unsafe_view:
+    case OpKind::k_reshape_alias: return lower_view;
+    case OpKind::ktranspose_int: return lower_transpose;
+    case OpKind::kt: return lower_t;
+    case OpKind::kpermute: return lower_permute;
+    case OpKind::kexpand: return lower_expand;
+    case OpKind::kslice_Tensor: return lower_slice;
+    case OpKind::kselect_int: return lower_select;
+    case OpKind::kunsqueeze: return lower_unsqueeze;
+    case OpKind::ksqueeze:
+    case OpKind::ksqueeze_dim:
+    case OpKind::ksqueeze_dims: return lower_squeeze;
+    case OpKind::kas_strided: return lower_as_strided;
+    case OpKind::kdiagonal: return lower_diagonal;
+    case OpKind::kunfold: return lower_unfold;
+    case OpKind::ksplit_Tensor:
+    case OpKind::ksplit_with_sizes: return lower_split;
+    case OpKind::kunbind_int: return lower_unbind;
+    default: return nullptr;  // other families, or an extern call
+  }
+}
+
+}  // namespace braze::loop::lowering
