@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include "schedule/liveness.h"
+#include "schedule/programs.h"
+
+namespace braze::schedule {
+namespace {
+
+TEST(MemoryPlan, Homes) {
+  ProgramBuilder b;
+  int x = b.input({4, 4});
+  int m = b.call("aten.mm", {x, x}, {4, 4});
+  int other = b.call("aten.convolution", {m}, {4, 4});
+  int e = b.unary({4, 4}, other, ExprKind::kExp);
+  int half = b.view(e, {2, 4}, 8);
+  int out = b.call("aten.mm", {half, e}, {2, 4});
+  int dead = b.buffer(loop::Buffer::Kind::kComputed, {4});
+  b.program.outputs = {out, x};
+  MemoryPlan plan = plan_memory(b.program);
+  EXPECT_EQ(plan.home[x], Home::kInput);
+  EXPECT_EQ(plan.home[m], Home::kArena);
+  EXPECT_EQ(plan.home[other], Home::kExtern);
+  EXPECT_EQ(plan.home[e], Home::kArena);
+  EXPECT_EQ(plan.home[half], Home::kView);
+  EXPECT_EQ(plan.home[out], Home::kOutput);
+  EXPECT_EQ(plan.home[dead], Home::kNone);
+  EXPECT_EQ(plan.offset[out], -1);
+}
+
+TEST(MemoryPlan, AnOutputThatIsAViewKeepsItsBaseOutOfTheArena) {
+  ProgramBuilder b;
+  int e = b.unary({4, 4}, b.input({4, 4}), ExprKind::kExp);
+  int f = b.unary({4, 4}, e, ExprKind::kAbs);
+  int view = b.call("aten.detach", {f}, {4, 4}, {.results_alias = {0}});
+  b.program.outputs = {b.view(e, {2, 4}, 0), view};
+  MemoryPlan plan = plan_memory(b.program);
+  EXPECT_EQ(plan.home[e], Home::kOutput);
+  EXPECT_EQ(plan.home[f], Home::kOutput);
+  EXPECT_EQ(plan.home[view], Home::kExtern);
+}
+
+TEST(MemoryPlan, ExternViewKeepsTheArenaAlive) {
+  ProgramBuilder b;
+  int x = b.input({16});
+  int e = b.unary({16}, x, ExprKind::kExp);
+  int view = b.call("aten.detach", {e}, {16}, {.results_alias = {0}});
+  int f = b.unary({16}, x, ExprKind::kAbs);  // e itself is dead here, its view is not
+  int g = b.call("aten.mm", {f, view}, {16});
+  b.program.outputs = {b.call("aten.mm", {g, g}, {16})};
+  MemoryPlan plan = plan_memory(b.program);
+  EXPECT_NE(plan.offset[e], plan.offset[f]);
+  EXPECT_EQ(plan.arena_bytes, 3 * 64);
+}
+
+TEST(MemoryPlan, PointwiseTakesThePlaceOfADyingOperand) {
+  ProgramBuilder b;
+  int x = b.input({4, 8}), y = b.input({8, 4});
+  int m = b.call("aten.mm", {x, y}, {4, 8});
+  int e = b.unary({4, 8}, m, ExprKind::kExp);
+  b.program.outputs = {b.call("aten.mm", {e, e}, {4, 8})};
+  MemoryPlan plan = plan_memory(b.program);
+  EXPECT_EQ(plan.offset[m], plan.offset[e]);
+  EXPECT_EQ(plan.arena_bytes, 128);
+}
+
+TEST(MemoryPlan, NotInPlaceWhenAnotherPointIsRead) {
+  ProgramBuilder b;
+  int x = b.input({4, 4});
+  int m = b.call("aten.mm", {x, x}, {4, 4});
+  auto k = b.draft("transpose", {4, 4});
+  int t = b.buffer(loop::Buffer::Kind::kComputed, {4, 4});
+  k.store(t, k.all_axes(), k.load(m, {k.axis(1), k.axis(0)}), false);
+  k.finish();
+  b.program.outputs = {b.call("aten.mm", {t, t}, {4, 4})};
+  MemoryPlan plan = plan_memory(b.program);
+  EXPECT_NE(plan.offset[m], plan.offset[t]);
+}
+
+TEST(MemoryPlan, NotInPlaceWhenTheOperandIsReadAfterTheStore) {
+  ProgramBuilder b;
+  int x = b.input({4, 8});
+  int m = b.call("aten.mm", {x, x}, {4, 8});
+  auto k = b.draft("two", {4}, {8});
+  int first = b.buffer(loop::Buffer::Kind::kComputed, {4, 8});
+  int second = b.buffer(loop::Buffer::Kind::kComputed, {4, 8});
+  ExprRef value = k.load(m, k.all_axes());
+  k.store(first, k.all_axes(), b.pool().unary(ExprKind::kExp, value), true);
+  k.store(second, k.all_axes(), value, true);
+  k.finish();
+  b.program.outputs = {b.call("aten.mm", {first, second}, {4, 8})};
+  MemoryPlan plan = plan_memory(b.program);
+  EXPECT_NE(plan.offset[m], plan.offset[first]);
+  EXPECT_EQ(plan.offset[m], plan.offset[second]);
+}
+
+TEST(Order, LowersThePeakWhenItCan) {
+  // Three long-lived results made first, each consumed to a small one: better one after the other.
+  ProgramBuilder b;
+  int x = b.input({1024});
+  std::vector<int> wide, small;
+  for (int i = 0; i < 3; ++i) wide.push_back(b.call("aten.wide", {x}, {1024}));
+  for (int w : wide) small.push_back(b.call("aten.small", {w}, {1}));
+  b.program.outputs = {b.call("aten.end", small, {1})};
+  Aliases aliases(b.program);
+  int64_t before = peak_live_bytes(b.program, aliases);
+  order_items(b.program, aliases);
+  EXPECT_EQ(before, 3 * 4096 + 4);
+  EXPECT_EQ(peak_live_bytes(b.program, aliases), 4096 + 3 * 4);
+  loop::verify(b.program);
+}
+
+}  // namespace
+}  // namespace braze::schedule
