@@ -19,19 +19,23 @@ struct TensorImpl;
 namespace braze::guard {
 
 // id, text
-#define BRAZE_GUARDS(X)                                                                         \
-  X(Value, "==")        /* type and value equal `expected` (None, bool, int, float by bits, str, bytes, dtype, device, enum, tuples and frozensets of such) */ \
-  X(Identity, "is")     /* the very object */                                                   \
-  X(Type, "type is")    /* exact type is `expected` */                                          \
-  X(Length, "len ==")   /* of a list, tuple, dict, set, deque; expected: int */                 \
-  X(Keys, "keys ==")    /* keys of a dict in order; expected: tuple */                          \
-  X(Present, "has")     /* the source resolves */                                               \
-  X(Absent, "lacks")    /* the source does not resolve */                                       \
-  X(Tensor, "tensor")   /* like `expected`: Python type, key set, dtype, device, sizes, strides, requires_grad */ \
-  X(SameObject, "is same as") /* resolves to the same object as the other source; expected: null */ \
-  X(NotSameObject, "is not")  /* two sources that must differ */                                \
-  X(SetValue, "set ==") /* equal set, expected: a frozenset of atoms */                         \
-  X(DisjointStorage, "no overlap") /* tensor sources `source` and `other` share memory just as they did when captured: expected True (share) or False */
+#define BRAZE_GUARDS(X)                                                                            \
+  X(Value, "==") /* type and value equal `expected` (None, bool, int, float by bits, str, bytes,   \
+                    dtype, device, enum, tuples and frozensets of such) */                         \
+  X(Identity, "is")   /* the very object */                                                        \
+  X(Type, "type is")  /* exact type is `expected` */                                               \
+  X(Length, "len ==") /* of a list, tuple, dict, set, deque; expected: int */                      \
+  X(Keys, "keys ==")  /* keys of a dict in order; expected: tuple */                               \
+  X(Present, "has")   /* the source resolves */                                                    \
+  X(Absent, "lacks")  /* the source does not resolve */                                            \
+  X(Tensor, "tensor") /* like `expected`: Python type, key set, dtype, device, sizes, strides,     \
+                         requires_grad */                                                          \
+  X(SameObject,                                                                                    \
+    "is same as")            /* resolves to the same object as the other source; expected: null */ \
+  X(NotSameObject, "is not") /* two sources that must differ */                                    \
+  X(SetValue, "set ==")      /* equal set, expected: a frozenset of atoms */                       \
+  X(DisjointStorage, "no overlap") /* tensor sources `source` and `other` share memory just as     \
+                                      they did when captured: expected True (share) or False */
 
 enum class GuardKind : uint8_t {
 #define X(id, text) k##id,

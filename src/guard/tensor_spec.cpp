@@ -1,0 +1,168 @@
+#include "guard/tensor_spec.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace braze::guard {
+
+namespace {
+
+// Index of the device; -1 for the CPU and other devices that have one only.
+int16_t pack(c10::Device device) {
+  return static_cast<int16_t>(static_cast<int>(device.type()) << 8 | (device.index() & 0xFF));
+}
+
+bool is_plain(const c10::TensorImpl& impl) {
+  return impl.layout() == c10::kStrided && !impl.is_python_dispatch() &&
+         !impl.has_symbolic_sizes_strides() && !impl.key_set().has(c10::DispatchKey::NestedTensor);
+}
+
+// All AutogradMeta are torch's own, so no virtual call is needed.
+bool requires_grad(const c10::TensorImpl& impl) {
+  auto meta = static_cast<const torch::autograd::AutogradMeta*>(
+      const_cast<c10::TensorImpl&>(impl).autograd_meta());
+  return meta != nullptr && (meta->requires_grad_ || meta->grad_fn_.defined());
+}
+
+std::string list(const int64_t* values, int count) {
+  std::string text = "[";
+  for (int i = 0; i < count; ++i) text += (i ? ", " : "") + std::to_string(values[i]);
+  return text + "]";
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+std::string dtype_text(int16_t dtype) {
+  switch (static_cast<c10::ScalarType>(dtype)) {
+    case c10::ScalarType::Float:
+      return "float32";
+    case c10::ScalarType::Double:
+      return "float64";
+    case c10::ScalarType::Half:
+      return "float16";
+    case c10::ScalarType::Byte:
+      return "uint8";
+    case c10::ScalarType::Char:
+      return "int8";
+    case c10::ScalarType::Short:
+      return "int16";
+    case c10::ScalarType::Int:
+      return "int32";
+    case c10::ScalarType::Long:
+      return "int64";
+    default:
+      return lower(c10::toString(static_cast<c10::ScalarType>(dtype)));
+  }
+}
+
+std::string device_text(int16_t device) {
+  const auto index = static_cast<c10::DeviceIndex>(device & 0xFF);
+  return c10::Device(static_cast<c10::DeviceType>(device >> 8), index).str();
+}
+
+}  // namespace
+
+c10::TensorImpl* tensor_of(PyObject* object) {
+  if (object == nullptr || !THPVariable_Check(object)) return nullptr;
+  return THPVariable_Unpack(object).unsafeGetTensorImpl();
+}
+
+void prefetch_tensor(PyObject* object, c10::TensorImpl* impl) {
+  __builtin_prefetch(object);
+  auto at = reinterpret_cast<const char*>(impl);
+  for (int line = 0; line < 4; ++line) __builtin_prefetch(at + 64 * line);
+}
+
+bool share_storage(PyObject* a, PyObject* b) {
+  const c10::TensorImpl* x = tensor_of(a);
+  const c10::TensorImpl* y = tensor_of(b);
+  return x != nullptr && y != nullptr && x->has_storage() && y->has_storage() &&
+         x->storage().is_alias_of(y->storage());
+}
+
+TensorSpec::TensorSpec(PyObject* tensor) {
+  const c10::TensorImpl* impl = tensor_of(tensor);
+  BRAZE_CHECK(impl != nullptr, "a tensor guard expects a ", Py_TYPE(tensor)->tp_name);
+  type_ = Py_TYPE(tensor);
+  type_ref_ = cpython::Ref::borrow(reinterpret_cast<PyObject*>(type_));
+  keys_ = impl->key_set().raw_repr();
+  dtype_ = static_cast<int16_t>(c10::typeMetaToScalarType(impl->dtype()));
+  device_ = pack(impl->device());
+  requires_grad_ = requires_grad(*impl);
+  plain_ = is_plain(*impl);
+  dim_ = plain_ ? static_cast<int>(impl->dim()) : 0;
+  if (!plain_) return;
+  int64_t* out = inline_;
+  if (dim_ > kInline) {
+    more_.resize(2 * dim_);
+    out = more_.data();
+  }
+  std::copy_n(impl->sizes().data(), dim_, out);
+  std::copy_n(impl->strides().data(), dim_, out + dim_);
+}
+
+inline bool TensorSpec::matches(const c10::TensorImpl& impl) const {
+  // The keys say that sizes and strides are the plain ones, so nothing virtual is called.
+  if (impl.key_set().raw_repr() != keys_ || !plain_) return false;
+  if (static_cast<int16_t>(impl.dtype().toScalarType()) != dtype_) return false;
+  if (pack(impl.device()) != device_) return false;
+  const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
+  if (static_cast<int>(sizes.size()) != dim_) return false;
+  const int64_t* expected = shape();
+  bool same = true;
+  for (int i = 0; i < dim_; ++i)
+    same &= (sizes[i] == expected[i]) & (strides[i] == expected[dim_ + i]);
+  return same && requires_grad(impl) == requires_grad_;
+}
+
+bool TensorSpec::matches(PyObject* object, c10::TensorImpl** impl) const {
+  if (object == nullptr || Py_TYPE(object) != type_) return false;
+  *impl = THPVariable_Unpack(object).unsafeGetTensorImpl();
+  return matches(**impl);
+}
+
+std::string TensorSpec::text() const {
+  std::string text = dtype_text(dtype_) + list(shape(), dim_);
+  if (device_ != pack(c10::kCPU)) text += " on " + device_text(device_);
+  if (requires_grad_) text += " with requires_grad";
+  return text;
+}
+
+std::string TensorSpec::difference(PyObject* object) const {
+  if (object == nullptr) return "expected a tensor, is absent";
+  const c10::TensorImpl* impl = tensor_of(object);
+  if (impl == nullptr)
+    return std::string("expected a tensor, is a ") + Py_TYPE(object)->tp_name + " object";
+  if (Py_TYPE(object) != type_)
+    return std::string("expected a ") + type_->tp_name + ", is a " + Py_TYPE(object)->tp_name;
+  const auto changed = [](const std::string& what, const std::string& was, const std::string& is) {
+    return "expected " + what + " " + was + ", is " + is;
+  };
+  const auto dtype = static_cast<int16_t>(c10::typeMetaToScalarType(impl->dtype()));
+  if (dtype != dtype_) return changed("dtype", dtype_text(dtype_), dtype_text(dtype));
+  if (pack(impl->device()) != device_)
+    return changed("device", device_text(device_), impl->device().str());
+  if (!plain_ || !is_plain(*impl)) return "is no plain strided tensor";
+  const int dim = static_cast<int>(impl->dim());
+  const std::string sizes = list(impl->sizes().data(), dim);
+  if (sizes != list(shape(), dim_)) return changed("sizes", list(shape(), dim_), sizes);
+  const std::string strides = list(impl->strides().data(), dim);
+  if (strides != list(shape() + dim_, dim_))
+    return changed("strides", list(shape() + dim_, dim_), strides);
+  if (requires_grad(*impl) != requires_grad_)
+    return changed("requires_grad", requires_grad_ ? "True" : "False",
+                   requires_grad_ ? "False" : "True");
+  return "expected dispatch keys " + c10::toString(c10::DispatchKeySet::from_raw_repr(keys_)) +
+         ", are " + c10::toString(impl->key_set());
+}
+
+}  // namespace braze::guard

@@ -1,0 +1,55 @@
+// Inside of guard/: what a tensor must be like, compared in a few loads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cpython/ref.h"
+
+namespace c10 {
+struct TensorImpl;
+}
+
+namespace braze::guard {
+
+class TensorSpec {
+ public:
+  // As `tensor` (a torch.Tensor object) is now. Nothing of it is kept alive.
+  explicit TensorSpec(PyObject* tensor);
+
+  // Python type, key set, dtype, device, sizes, strides, requires_grad. No Python code runs. On
+  // success `impl` is the tensor.
+  bool matches(PyObject* object, c10::TensorImpl** impl) const;
+
+  // "float32[2, 3]" and what else tells this from `object`: "sizes [2, 3], are [2, 4]".
+  std::string difference(PyObject* object) const;
+  std::string text() const;
+
+ private:
+  bool matches(const c10::TensorImpl& impl) const;
+
+  PyTypeObject* type_;  // kept alive by `type_ref_`
+  uint64_t keys_;
+  int16_t dtype_;
+  int16_t device_;
+  bool requires_grad_;
+  bool plain_;  // strided, with the usual sizes and strides: anything else never matches
+  int dim_;
+  static constexpr int kInline = 5;
+  int64_t inline_[2 * kInline];
+  std::vector<int64_t> more_;  // sizes then strides, where they do not fit
+  cpython::Ref type_ref_;
+
+  const int64_t* shape() const { return dim_ <= kInline ? inline_ : more_.data(); }
+};
+
+// The tensor behind a torch.Tensor object; null for any other object.
+c10::TensorImpl* tensor_of(PyObject* object);
+
+// Hints the processor to load what `matches` will read. Never faults.
+void prefetch_tensor(PyObject* object, c10::TensorImpl* impl);
+
+// Whether two tensors are views of one storage.
+bool share_storage(PyObject* a, PyObject* b);
+
+}  // namespace braze::guard

@@ -1,0 +1,137 @@
+#include "guard/value.h"
+
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/Layout.h>
+#include <torch/csrc/MemoryFormat.h>
+
+#include <cstring>
+
+#include "cpython/exception.h"
+
+namespace braze::guard {
+
+using cpython::Ref;
+
+namespace {
+
+bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+bool same_tuple(PyObject* a, PyObject* b) {
+  if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i)
+    if (!same_value(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+  return true;
+}
+
+bool same_slice(PyObject* a, PyObject* b) {
+  auto x = reinterpret_cast<PySliceObject*>(a);
+  auto y = reinterpret_cast<PySliceObject*>(b);
+  return same_value(x->start, y->start) && same_value(x->stop, y->stop) &&
+         same_value(x->step, y->step);
+}
+
+// Compares by the objects' own `==`, which must be CPython's.
+bool equal(PyObject* a, PyObject* b) {
+  const cpython::SavedException pending;
+  return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+bool is_plain_scalar(PyObject* object) {
+  return object == Py_None || object == Py_Ellipsis || PyBool_Check(object) ||
+         PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyComplex_CheckExact(object) ||
+         PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
+}
+
+bool is_torch_constant(PyObject* object) {
+  return THPDtype_Check(object) || THPDevice_Check(object) || THPLayout_Check(object) ||
+         THPMemoryFormat_Check(object);
+}
+
+bool holds_atoms_only(PyObject* set) {
+  const Ref iterator = Ref::steal(PyObject_GetIter(set));
+  if (!iterator) return false;
+  while (Ref item = Ref::steal(PyIter_Next(iterator.get())))
+    if (!is_plain_scalar(item.get())) return false;
+  return PyErr_Occurred() == nullptr;
+}
+
+// The members' classes compare by CPython's code: enums of such members are looked up by identity.
+bool same_set(PyObject* a, PyObject* b) {
+  const cpython::SavedException pending;
+  return PySet_GET_SIZE(a) == PySet_GET_SIZE(b) && holds_atoms_only(a) && holds_atoms_only(b) &&
+         PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+bool shown_as_is(PyObject* object, int depth = 0) {
+  if (is_plain_scalar(object) || is_torch_constant(object)) return true;
+  const bool sequence = PyTuple_CheckExact(object) || PyList_CheckExact(object);
+  if (!sequence || depth > 3) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
+    if (!shown_as_is(PySequence_Fast_GET_ITEM(object, i), depth + 1)) return false;
+  return true;
+}
+
+std::string shortened(std::string text) {
+  constexpr size_t kLongest = 100;
+  if (text.size() > kLongest) text = text.substr(0, kLongest - 3) + "...";
+  return text;
+}
+
+std::string attribute_text(PyObject* object, const char* name) {
+  const Ref value = Ref::steal(PyObject_GetAttrString(object, name));
+  const char* text =
+      value && PyUnicode_Check(value.get()) ? PyUnicode_AsUTF8(value.get()) : nullptr;
+  return text != nullptr ? text : "";
+}
+
+}  // namespace
+
+bool same_value(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (PyUnicode_CheckExact(a) || PyLong_CheckExact(a) || PyBytes_CheckExact(a) || PyRange_Check(a))
+    return equal(a, b);
+  if (PyFloat_CheckExact(a)) return same_bits(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+  if (PyComplex_CheckExact(a)) {
+    const Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
+    return same_bits(x.real, y.real) && same_bits(x.imag, y.imag);
+  }
+  if (PyTuple_Check(a)) return same_tuple(a, b);
+  if (PySlice_Check(a)) return same_slice(a, b);
+  if (PyFrozenSet_CheckExact(a)) return same_set(a, b);
+  if (THPDevice_Check(a))
+    return reinterpret_cast<THPDevice*>(a)->device == reinterpret_cast<THPDevice*>(b)->device;
+  return false;
+}
+
+bool is_atom(PyObject* object) {
+  if (is_plain_scalar(object) || is_torch_constant(object)) return true;
+  if (!PyTuple_Check(object)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+    if (!is_atom(PyTuple_GET_ITEM(object, i))) return false;
+  return true;
+}
+
+std::string value_text(PyObject* object) {
+  if (object == nullptr) return "absent";
+  const cpython::SavedException pending;
+  if (PyType_Check(object) || PyFunction_Check(object) || PyCFunction_Check(object)) {
+    const std::string module = attribute_text(object, "__module__");
+    const std::string name = attribute_text(object, "__qualname__");
+    const char* kind = PyType_Check(object) ? "class " : "function ";
+    return kind + (module.empty() || module == "builtins" ? name : module + "." + name);
+  }
+  if (PyModule_Check(object)) return "module " + attribute_text(object, "__name__");
+  if (!shown_as_is(object)) {
+    if (PyTuple_Check(object) || PyList_Check(object))
+      return "a " + std::string(Py_TYPE(object)->tp_name) + " of " +
+             std::to_string(PySequence_Fast_GET_SIZE(object));
+    return std::string("a ") + Py_TYPE(object)->tp_name + " object";
+  }
+  const Ref text = Ref::steal(PyObject_Repr(object));
+  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  return shortened(utf8 != nullptr ? utf8 : "?");
+}
+
+}  // namespace braze::guard
