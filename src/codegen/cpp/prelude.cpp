@@ -259,6 +259,22 @@ INLINE u16 f16_of_f32(f32 x) {
   return h | (u >> 16 & 0x8000u);
 }
 )"},
+      {"in_double", {"half", "convert"}, R"(
+// A function of f64 vectors D on an f32 vector V of twice the lanes (two halves H).
+template <class V, class H> INLINE V join(H low, H high) {
+  V v;
+  __builtin_memcpy(&v, &low, sizeof low);
+  __builtin_memcpy((char*)&v + sizeof low, &high, sizeof high);
+  return v;
+}
+template <class V, class H, class D, class F> INLINE V in_double(F f, V x) {
+  return join<V>(convert<H>(f(convert<D>(half<H>(x, 0)))), convert<H>(f(convert<D>(half<H>(x, 1)))));
+}
+template <class V, class H, class D, class F> INLINE V in_double(F f, V x, V y) {
+  return join<V>(convert<H>(f(convert<D>(half<H>(x, 0)), convert<D>(half<H>(y, 0)))),
+                 convert<H>(f(convert<D>(half<H>(x, 1)), convert<D>(half<H>(y, 1)))));
+}
+)"},
       {"lanes", {}, R"(
 // A function of scalars, lane by lane.
 template <class V, class F> INLINE V lanes(F f, V a) {
@@ -276,10 +292,13 @@ template <class V, class F> INLINE V lanes(F f, V a, V b) {
   return table;
 }
 
+std::string suffix_of(std::string_view element, int lanes) {
+  return lanes == 1 ? std::string(element) : std::string(element) + "x" + std::to_string(lanes);
+}
+
+// Fills in the placeholders that MathFunction describes.
 std::string substitute(std::string_view text, std::string_view element, int lanes) {
-  const std::string count = std::to_string(lanes);
   const std::string width(element.substr(1));
-  const std::string suffix = lanes == 1 ? "" : "x" + count;
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '$' || i + 1 == text.size()) {
@@ -289,16 +308,23 @@ std::string substitute(std::string_view text, std::string_view element, int lane
     switch (text[++i]) {
       case 'F':
       case 'N':
-        result += std::string(element) + suffix;
+        result += suffix_of(element, lanes);
         break;
       case 'I':
-        result += "i" + width + suffix;
+        result += suffix_of("i" + width, lanes);
         break;
       case 'U':
-        result += "u" + width + suffix;
+        result += suffix_of("u" + width, lanes);
+        break;
+      case 'H':
+        result += suffix_of("f32", lanes / 2);
+        break;
+      case 'D':
+      case 'M':
+        result += suffix_of("f64", lanes / 2);
         break;
       case 'L':
-        result += count;
+        result += std::to_string(lanes);
         break;
       default:
         BRAZE_UNREACHABLE("placeholder $", text[i]);
@@ -404,12 +430,25 @@ std::string Prelude::fold(std::string_view name, std::string_view element, int l
 void Prelude::add_math(std::string_view name, std::string_view element, int lanes) {
   const std::string full = std::string(name) + "_" + vector(element, lanes);
   if (!known_.insert(full).second) return;
+  vector("i" + std::string(element.substr(1)), lanes);
+  vector("u" + std::string(element.substr(1)), lanes);
+  for (const char* helper : {"bits", "convert", "at_least", "at_most", "lanes", "any"})
+    need(helper);
+  if (is_primitive(name)) {
+    helpers_ += primitive(name, element, lanes, isa_);
+    return;
+  }
   const MathFunction* function = find_math(name);
   BRAZE_CHECK(function, "no vector function ", name);
-  vector("i" + std::string(element.substr(1)), lanes);
-  need("bits");
-  need("convert");
-  for (std::string_view other : function->needs) add_math(other, element, lanes);
+  for (std::string_view other : function->needs) {
+    if (element == "f32" && other.find("core") != std::string_view::npos) {
+      need("in_double");
+      vector("f32", lanes / 2);
+      add_math(other, "f64", lanes / 2);
+    } else {
+      add_math(other, element, lanes);
+    }
+  }
   helpers_ += substitute(function->text, element, lanes);
 }
 
@@ -417,7 +456,11 @@ std::string Prelude::math(ExprKind kind, DType dtype, int lanes) {
   const std::string element = scalar_type(dtype);
   std::string name{loop::to_string(kind)};
   const std::string full = name + "_" + vector(element, lanes);
-  if (lanes > 1 && element == "f32" && find_math(name)) {
+  if (lanes >= 4 && element == "f32" && find_math(name)) {
+    add_math(name, element, lanes);
+    return full;
+  }
+  if (lanes > 1 && is_primitive(name)) {
     add_math(name, element, lanes);
     return full;
   }
