@@ -34,7 +34,7 @@ class Emitter {
   Value* contiguous(Value* a);                // `a` itself where it is contiguous
   Value* full(sym::Dims sizes, Argument value, DType dtype);
 
-  Graph& graph() { return graph_; }
+  Graph& graph() const { return graph_; }
 
  private:
   Graph& graph_;

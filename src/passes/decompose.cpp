@@ -1,0 +1,96 @@
+#include "passes/decompose.h"
+
+#include "graph/infer/strides.h"
+#include "passes/aliasing.h"
+#include "passes/decompose_rules.h"
+
+namespace braze::passes {
+namespace {
+
+using graph::Emitter;
+using graph::Graph;
+using graph::MemoryFormat;
+using graph::Node;
+using graph::OpKind;
+using graph::TensorType;
+using graph::Value;
+
+Replacement apply_rules(Emitter& emit, const Node& node) {
+  for (auto rule : {decompose_activation, decompose_norm, decompose_shape}) {
+    Replacement replacement = rule(emit, node);
+    if (!replacement.empty()) return replacement;
+  }
+  return {};
+}
+
+// `value` with the dtype and strides of `wanted`; null where no op gives these strides.
+Value* with_type(Emitter& emit, Value* value, const TensorType& wanted) {
+  BRAZE_CHECK(value->type().sizes == wanted.sizes, "a decomposition gives ",
+              to_string(value->type()), " for ", to_string(wanted));
+  value = emit.cast(value, wanted.dtype);
+  if (value->type().strides == wanted.strides) return value;
+  for (MemoryFormat format : {MemoryFormat::kContiguous, MemoryFormat::kChannelsLast}) {
+    if (format == MemoryFormat::kChannelsLast && wanted.rank() != 4) continue;
+    if (like_strides(wanted, format) == wanted.strides)
+      return emit(OpKind::kclone, {value, format});
+  }
+  return nullptr;
+}
+
+// Takes out the nodes from `first` up to `end`, which nothing else uses.
+void erase_range(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterator first,
+                 std::list<std::unique_ptr<Node>>::const_iterator end) {
+  while (end != first) {
+    Node* node = std::prev(end)->get();
+    if (std::prev(end) == first) {
+      graph.erase(node);
+      return;
+    }
+    graph.erase(node);
+  }
+}
+
+bool decompose_node(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterator place) {
+  Node* node = place->get();
+  const bool is_first = place == graph.nodes().begin();
+  const auto before = is_first ? place : std::prev(place);
+  Emitter emit(graph, node);
+  Replacement replacement = apply_rules(emit, *node);
+  bool fits = !replacement.empty();
+  for (size_t i = 0; fits && i < node->results().size(); ++i) {
+    Value* result = node->results()[i];
+    if (!result || !graph.has_uses(result)) continue;
+    Value* made = replacement[i];
+    // A view must stay one, so that no copy can give it other strides.
+    const bool exact = made && made->type().strides == result->type().strides;
+    if (made && !(node->op().view && exact))
+      made = node->op().view ? nullptr : with_type(emit, made, result->type());
+    replacement[i] = made;
+    fits = made != nullptr;
+  }
+  if (!fits) {
+    erase_range(graph, is_first ? graph.nodes().begin() : std::next(before), place);
+    return false;
+  }
+  for (size_t i = 0; i < node->results().size(); ++i) {
+    Value* result = node->results()[i];
+    if (result && graph.has_uses(result)) graph.replace_all_uses(result, replacement[i]);
+  }
+  graph.erase(node);
+  return true;
+}
+
+}  // namespace
+
+bool decompose(Graph& graph) {
+  bool changed = false;
+  for (auto place = graph.nodes().begin(); place != graph.nodes().end();) {
+    const auto next = std::next(place);
+    changed |= decompose_node(graph, place);
+    place = next;
+  }
+  if (changed) recompute_storages(graph);
+  return changed;
+}
+
+}  // namespace braze::passes

@@ -1,0 +1,26 @@
+// Writes composite ops out in the core set that loop lowering knows.
+//
+// Needs and keeps a functional graph. Values keep their types: sizes, strides and dtype are those
+// of the op that is gone, and the numbers are eager's within rounding (each rule names eager's
+// formula). f16 and bf16 are computed in f32 and rounded once, as eager does.
+//
+//   before                                   after
+//   %1: f32[8] = aten.silu(%0)               %2: f32[8] = aten.neg(%0)
+//                                            %3: f32[8] = aten.exp(%2)
+//                                            %4: f32[8] = aten.add.Tensor(%3, 1, 1)
+//                                            %5: f32[8] = aten.div.Tensor(%0, %4)
+//
+// Written out: activations (gelu, silu, hardswish, ...), addcmul, addcdiv, lerp, rsub, square;
+// layer, group, RMS norm and batch norm at inference, std; linear; t, transpose (-> permute), split,
+// unbind (-> slice, select), stack (-> cat); full_like, zeros, ... (-> full), copy, fill.
+// Softmax, var_mean, matrix products, convolution, pooling and attention stay.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace braze::passes {
+
+// Whether the graph changed.
+bool decompose(graph::Graph& graph);
+
+}  // namespace braze::passes

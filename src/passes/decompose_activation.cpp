@@ -1,0 +1,191 @@
+#include <cmath>
+#include <numbers>
+
+#include "graph/arguments.h"
+#include "graph/infer/promotion.h"
+#include "passes/decompose_rules.h"
+
+namespace braze::passes {
+
+using graph::Argument;
+using graph::DType;
+using graph::Emitter;
+using graph::Node;
+using graph::OpKind;
+using graph::Value;
+using sym::Int;
+
+namespace {
+
+bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+// x in the dtype that eager computes in.
+Value* compute_type(Emitter& emit, Value* x) {
+  return is_half(x->type().dtype) ? emit.cast(x, DType::kFloat32) : x;
+}
+
+Value* compare(Emitter& emit, OpKind kind, Value* x, double y) { return emit(kind, {x, y}); }
+
+// x * min(max(x + 3, 0), 6) / 6, as eager groups it.
+Value* relu6_of_shifted(Emitter& emit, Value* x) {
+  return emit(OpKind::kclamp, {emit.add(x, 3.0), 0.0, 6.0});
+}
+
+// approximate="none": (x * 0.5) * (1 + erf(x / sqrt(2)))
+Value* gelu_erf(Emitter& emit, Value* x) {
+  Value* erf = emit.unary(OpKind::kerf, emit.mul(x, std::numbers::sqrt2 / 2));
+  return emit.mul(emit.mul(x, 0.5), emit.add(erf, 1.0));
+}
+
+// approximate="tanh": (0.5 * x) * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))
+Value* gelu_tanh(Emitter& emit, Value* x) {
+  const double beta = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  Value* cube = emit.mul(emit.mul(x, x), x);
+  Value* inner = emit.mul(emit.add(x, emit.mul(cube, 0.044715)), beta);
+  return emit.mul(emit.mul(x, 0.5), emit.add(emit.unary(OpKind::ktanh, inner), 1.0));
+}
+
+// x < 0 ? expm1(x * input_scale) * (alpha * scale) : x * scale
+Value* elu(Emitter& emit, const Node& node, Value* x) {
+  const double alpha = graph::double_arg_or(node, 1, 1), scale = graph::double_arg_or(node, 2, 1);
+  Value* scaled = emit.mul(x, graph::double_arg_or(node, 3, 1));
+  Value* negative = emit.mul(emit.unary(OpKind::kexpm1, scaled), alpha * scale);
+  return emit.where(compare(emit, OpKind::klt_Scalar, x, 0), negative, emit.mul(x, scale));
+}
+
+// beta * x > threshold ? x : log1p(exp(beta * x)) / beta
+Value* softplus(Emitter& emit, const Node& node, Value* x) {
+  const double beta = graph::double_arg_or(node, 1, 1);
+  Value* scaled = emit.mul(x, beta);
+  Value* soft = emit.unary(OpKind::klog1p, emit.unary(OpKind::kexp, scaled));
+  return emit.where(
+      compare(emit, OpKind::kgt_Scalar, scaled, graph::double_arg_or(node, 2, 20)), x,
+      emit.div(soft, beta));
+}
+
+Value* activation(Emitter& emit, const Node& node, Value* x) {
+  switch (node.op().kind) {
+    case OpKind::ksilu:  // x / (1 + exp(-x))
+      return emit.div(x, emit.add(emit.unary(OpKind::kexp, emit.unary(OpKind::kneg, x)), 1.0));
+    case OpKind::kgelu:
+      return graph::string_arg_or(node, 1, "none") == "tanh" ? gelu_tanh(emit, x)
+                                                             : gelu_erf(emit, x);
+    case OpKind::khardswish:
+      return emit.div(emit.mul(x, relu6_of_shifted(emit, x)), 6.0);
+    case OpKind::khardsigmoid:
+      return emit.div(relu6_of_shifted(emit, x), 6.0);
+    case OpKind::kleaky_relu:
+      return emit.where(compare(emit, OpKind::kgt_Scalar, x, 0), x,
+                        emit.mul(x, graph::double_arg_or(node, 1, 0.01)));
+    case OpKind::kelu:
+      return elu(emit, node, x);
+    case OpKind::ksoftplus:
+      return softplus(emit, node, x);
+    case OpKind::kmish:  // x * tanh(log1p(exp(x)))
+      return emit.mul(x, emit.unary(OpKind::ktanh,
+                                    emit.unary(OpKind::klog1p, emit.unary(OpKind::kexp, x))));
+    default:
+      return nullptr;
+  }
+}
+
+// min(x, 0) - log1p(exp(-|x|)); the second result is a work space of backward.
+Replacement log_sigmoid(Emitter& emit, const Node& node) {
+  if (node.results().size() > 1 && node.results()[1] && emit.graph().has_uses(node.results()[1]))
+    return {};
+  Value* x = compute_type(emit, graph::tensor_arg(node, 0));
+  Value* decay = emit.unary(OpKind::kexp, emit.unary(OpKind::kneg, emit.unary(OpKind::kabs, x)));
+  Value* low = emit(OpKind::kclamp_max, {x, 0.0});
+  return {emit.sub(low, emit.unary(OpKind::klog1p, decay)), nullptr};
+}
+
+// self + value * a * b, or / b; the products group as value * a first.
+Replacement addc(Emitter& emit, const Node& node, bool divide) {
+  const DType dtype = node.result()->type().dtype;
+  const DType compute = is_half(dtype) ? DType::kFloat32 : dtype;
+  auto operand = [&](int i) { return emit.cast(graph::tensor_arg(node, i), compute); };
+  Value* scaled = operand(1);
+  const Argument value = graph::is_none(node, 3) ? Argument(Int(1)) : node.args()[3];
+  if (!graph::is_number(value, 1)) scaled = emit.mul(scaled, value);
+  Value* product = divide ? emit.div(scaled, operand(2)) : emit.mul(scaled, operand(2));
+  return {emit.add(operand(0), product)};
+}
+
+// |weight| < 0.5 ? self + weight * (end - self) : end - (end - self) * (1 - weight)
+Replacement lerp(Emitter& emit, const Node& node) {
+  Value* self = compute_type(emit, graph::tensor_arg(node, 0));
+  Value* end = compute_type(emit, graph::tensor_arg(node, 1));
+  Value* difference = emit.sub(end, self);
+  if (node.op().kind == OpKind::klerp_Scalar) {
+    const double weight = graph::double_arg(node, 2);
+    if (std::abs(weight) < 0.5) return {emit.add(self, emit.mul(difference, weight))};
+    return {emit.sub(end, emit.mul(difference, 1 - weight))};
+  }
+  Value* weight = compute_type(emit, graph::tensor_arg(node, 2));
+  Value* from_self = emit.add(self, emit.mul(weight, difference));
+  Value* rest = emit.add(emit.unary(OpKind::kneg, weight), 1.0);
+  Value* from_end = emit.sub(end, emit.mul(difference, rest));
+  Value* small = emit(OpKind::klt_Scalar, {emit.unary(OpKind::kabs, weight), 0.5});
+  return {emit.where(small, from_self, from_end)};
+}
+
+// other - alpha * self
+Replacement rsub(Emitter& emit, const Node& node) {
+  const Argument alpha = graph::is_none(node, 2) ? Argument(Int(1)) : node.args()[2];
+  Value* self = graph::tensor_arg(node, 0);
+  if (auto* other = std::get_if<Value*>(&node.args()[1]))
+    return {emit(OpKind::ksub_Tensor, {*other, self, alpha})};
+  if (!graph::is_number(alpha, 1) || is_half(self->type().dtype)) return {};
+  return {emit.add(emit.unary(OpKind::kneg, self), node.args()[1])};
+}
+
+}  // namespace
+
+Replacement decompose_activation(Emitter& emit, const Node& node) {
+  switch (node.op().kind) {
+    case OpKind::klog_sigmoid_forward:
+      return log_sigmoid(emit, node);
+    case OpKind::kaddcmul:
+      return addc(emit, node, false);
+    case OpKind::kaddcdiv:
+      return addc(emit, node, true);
+    case OpKind::klerp_Scalar:
+    case OpKind::klerp_Tensor:
+      return lerp(emit, node);
+    case OpKind::krsub_Tensor:
+    case OpKind::krsub_Scalar:
+      return rsub(emit, node);
+    case OpKind::ksquare: {
+      Value* x = graph::tensor_arg(node, 0);
+      if (x->type().dtype == DType::kBool) return {};
+      return {emit.mul(x, x)};
+    }
+    case OpKind::khardtanh: {
+      const Argument low = graph::is_none(node, 1) ? Argument(Int(-1)) : node.args()[1];
+      const Argument high = graph::is_none(node, 2) ? Argument(Int(1)) : node.args()[2];
+      Value* x = graph::tensor_arg(node, 0);
+      if (!is_float(x->type().dtype)) return {};
+      return {emit(OpKind::kclamp, {x, low, high})};
+    }
+    case OpKind::kthreshold: {
+      Value* x = graph::tensor_arg(node, 0);
+      if (!is_float(x->type().dtype)) return {};
+      return {emit.where(emit(OpKind::kle_Scalar, {x, node.args()[1]}), node.args()[2], x)};
+    }
+    default: {
+      if (node.op().op_class != graph::OpClass::kPointwise) return {};
+      Value* const* x = node.args().empty() ? nullptr : std::get_if<Value*>(&node.args()[0]);
+      if (!x || !is_float((*x)->type().dtype)) return {};
+      switch (node.op().kind) {
+        case OpKind::ksilu: case OpKind::kgelu: case OpKind::khardswish:
+        case OpKind::khardsigmoid: case OpKind::kleaky_relu: case OpKind::kelu:
+        case OpKind::ksoftplus: case OpKind::kmish:
+          return {activation(emit, node, compute_type(emit, *x))};
+        default:
+          return {};
+      }
+    }
+  }
+}
+
+}  // namespace braze::passes

@@ -1,0 +1,177 @@
+#include <limits>
+
+#include "graph/arguments.h"
+#include "passes/decompose_rules.h"
+
+namespace braze::passes {
+
+using graph::Argument;
+using graph::DType;
+using graph::Emitter;
+using graph::Node;
+using graph::None;
+using graph::OpKind;
+using graph::Value;
+using sym::Dims;
+using sym::Int;
+
+namespace {
+
+bool used(const Emitter& emit, const Node& node, size_t i) {
+  return i < node.results().size() && node.results()[i] &&
+         emit.graph().has_uses(node.results()[i]);
+}
+
+// The dtype that eager computes norms of this dtype in.
+DType compute_dtype(DType dtype) {
+  return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+}
+
+struct Moments {
+  Value* mean;
+  Value* reciprocal_deviation;  // 1 / sqrt(variance + eps)
+};
+
+// Over `dims`, which are kept with size 1; the variance is biased and by Welford's method.
+Moments moments(Emitter& emit, Value* x, Dims dims, double eps) {
+  Node* node = emit.node(OpKind::kvar_mean_correction, {x, std::move(dims), Int(0), true});
+  Value* shifted = emit.add(node->result(0), eps);
+  return {node->result(1), emit.unary(OpKind::krsqrt, shifted)};
+}
+
+Value* affine(Emitter& emit, Value* x, Value* weight, Value* bias) {
+  if (weight) x = emit.mul(x, weight);
+  if (bias) x = emit.add(x, bias);
+  return x;
+}
+
+Value* cast_optional(Emitter& emit, Value* value, DType dtype) {
+  return value ? emit.cast(value, dtype) : nullptr;
+}
+
+// (x - mean) * rstd * weight + bias over the last dimensions.
+Replacement layer_norm(Emitter& emit, const Node& node) {
+  Value* input = graph::tensor_arg(node, 0);
+  if (!is_float(input->type().dtype)) return {};
+  const DType dtype = compute_dtype(input->type().dtype);
+  Value* x = emit.cast(input, dtype);
+  const auto normalized = static_cast<int64_t>(graph::dims_arg(node, 1).size());
+  Dims dims;
+  for (int64_t i = x->type().rank() - normalized; i < x->type().rank(); ++i) dims.push_back(i);
+  const auto [mean, rstd] = moments(emit, x, std::move(dims), graph::double_arg(node, 4));
+  Value* normal = emit.mul(emit.sub(x, mean), rstd);
+  Value* out = affine(emit, normal, cast_optional(emit, graph::optional_tensor_arg(node, 2), dtype),
+                      cast_optional(emit, graph::optional_tensor_arg(node, 3), dtype));
+  return {out, mean, rstd};
+}
+
+// [C] as [C, 1, 1, ...], to stand under [N, C, ...].
+Value* per_channel(Emitter& emit, Value* value, int64_t rank) {
+  Dims sizes(rank - 1, 1);
+  sizes[0] = value->type().numel();
+  return emit.reshape(value, std::move(sizes));
+}
+
+// x * scale + shift with scale = rstd * weight, shift = bias - mean * scale, by group.
+Replacement group_norm(Emitter& emit, const Node& node) {
+  Value* input = graph::tensor_arg(node, 0);
+  if (!is_float(input->type().dtype) || input->type().rank() < 2) return {};
+  const DType dtype = compute_dtype(input->type().dtype);
+  const Int batch = graph::sym_arg(node, 3), channels = graph::sym_arg(node, 4);
+  const Int area = graph::sym_arg(node, 5), groups = graph::sym_arg(node, 6);
+  const Int group_channels = sym::floordiv(channels, groups);
+  Value* x = emit.cast(input, dtype);
+  Value* rows = emit.reshape(emit.contiguous(x), {batch, groups, group_channels * area});
+  const auto [mean, rstd] = moments(emit, rows, {Int(2)}, graph::double_arg(node, 7));
+  auto by_group = [&](Value* parameter) {
+    return emit.reshape(emit.cast(parameter, dtype), {Int(1), groups, group_channels});
+  };
+  Value* weight = graph::optional_tensor_arg(node, 1);
+  Value* bias = graph::optional_tensor_arg(node, 2);
+  Value* scale = weight ? emit.mul(rstd, by_group(weight)) : rstd;
+  Value* shift = emit.unary(OpKind::kneg, emit.mul(mean, scale));
+  if (bias) shift = emit.add(shift, by_group(bias));
+  // [N, G, C/G] or [N, G, 1] under [N, G, C/G, area].
+  auto by_channel = [&](Value* value) { return emit(OpKind::kunsqueeze, {value, Int(-1)}); };
+  Value* split = emit.reshape(rows, {batch, groups, group_channels, area});
+  Value* out = emit.add(emit.mul(split, by_channel(scale)), by_channel(shift));
+  auto statistic = [&](Value* value) { return emit.reshape(value, {batch, groups}); };
+  return {emit.reshape(out, input->type().sizes), used(emit, node, 1) ? statistic(mean) : nullptr,
+          used(emit, node, 2) ? statistic(rstd) : nullptr};
+}
+
+// x * alpha + beta with alpha = weight / sqrt(var + eps), beta = bias - mean * alpha.
+Replacement batch_norm_inference(Emitter& emit, const Node& node, double eps) {
+  Value* input = graph::tensor_arg(node, 0);
+  Value* mean = graph::optional_tensor_arg(node, 3);
+  Value* variance = graph::optional_tensor_arg(node, 4);
+  const bool real = input->type().dtype == DType::kFloat32 || input->type().dtype == DType::kFloat64;
+  if (!real || !mean || !variance || mean->type().dtype != input->type().dtype ||
+      input->type().rank() < 2)
+    return {};
+  Value* weight = graph::optional_tensor_arg(node, 1);
+  Value* bias = graph::optional_tensor_arg(node, 2);
+  Value* alpha = emit.unary(OpKind::krsqrt, emit.add(variance, eps));
+  if (weight) alpha = emit.mul(alpha, weight);
+  Value* shift = emit.mul(mean, alpha);
+  Value* beta = bias ? emit.sub(bias, shift) : emit.unary(OpKind::kneg, shift);
+  const int64_t rank = input->type().rank();
+  Value* out = emit.add(emit.mul(input, per_channel(emit, alpha, rank)),
+                        per_channel(emit, beta, rank));
+  // The saved statistics are empty at inference.
+  auto empty = [&](size_t i) -> Value* {
+    if (!used(emit, node, i)) return nullptr;
+    const graph::TensorType& type = node.results()[i]->type();
+    return emit.full(type.sizes, 0.0, type.dtype);
+  };
+  return {out, empty(1), empty(2)};
+}
+
+// x * rsqrt(mean(x * x) + eps) * weight over the last dimensions; the second result is the factor.
+Replacement rms_norm(Emitter& emit, const Node& node) {
+  Value* input = graph::tensor_arg(node, 0);
+  const bool real = input->type().dtype == DType::kFloat32 || input->type().dtype == DType::kFloat64;
+  if (!real) return {};  // where f16 is rounded differs between versions of PyTorch
+  const double smallest = input->type().dtype == DType::kFloat64
+                              ? std::numeric_limits<double>::epsilon()
+                              : std::numeric_limits<float>::epsilon();
+  const double eps = graph::double_arg_or(node, 3, smallest);
+  const auto normalized = static_cast<int64_t>(graph::dims_arg(node, 1).size());
+  Dims dims;
+  for (int64_t i = input->type().rank() - normalized; i < input->type().rank(); ++i)
+    dims.push_back(i);
+  Value* mean = emit(OpKind::kmean_dim, {emit.mul(input, input), dims, true, None{}});
+  Value* factor = emit.unary(OpKind::krsqrt, emit.add(mean, eps));
+  Value* out = emit.mul(input, factor);
+  if (Value* weight = graph::optional_tensor_arg(node, 2)) out = emit.mul(out, weight);
+  if (node.results().size() == 1) return {out};
+  return {out, factor};
+}
+
+}  // namespace
+
+Replacement decompose_norm(Emitter& emit, const Node& node) {
+  switch (node.op().kind) {
+    case OpKind::knative_layer_norm:
+      return layer_norm(emit, node);
+    case OpKind::knative_group_norm:
+      return group_norm(emit, node);
+    case OpKind::knative_batch_norm:
+    case OpKind::k_native_batch_norm_legit:
+      if (graph::bool_arg(node, 5)) return {};
+      return batch_norm_inference(emit, node, graph::double_arg(node, 7));
+    case OpKind::k_native_batch_norm_legit_no_training:
+      return batch_norm_inference(emit, node, graph::double_arg(node, 6));
+    case OpKind::k_fused_rms_norm:
+    case OpKind::krms_norm:
+      return rms_norm(emit, node);
+    case OpKind::kstd_correction: {
+      if (!is_float(graph::tensor_arg(node, 0)->type().dtype)) return {};
+      return {emit.unary(OpKind::ksqrt, emit(OpKind::kvar_correction, node.args()))};
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace braze::passes

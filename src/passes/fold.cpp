@@ -1,0 +1,176 @@
+#include "passes/fold.h"
+
+#include <cmath>
+
+#include "graph/arguments.h"
+#include "graph/emitter.h"
+#include "graph/infer/strides.h"
+#include "passes/aliasing.h"
+#include "passes/uniform.h"
+
+namespace braze::passes {
+namespace {
+
+using graph::Argument;
+using graph::DType;
+using graph::Emitter;
+using graph::Graph;
+using graph::Node;
+using graph::OpKind;
+using graph::Value;
+
+// Whether argument i is the number `value`, or a tensor filled with it.
+bool is_uniform_number(const Node& node, int i, double value) {
+  const std::optional<double> number = uniform_value(graph::ArgumentList(node)[i]);
+  return number && *number == value && !std::signbit(*number);
+}
+
+// The operand that the node gives back unchanged, apart from its type; null: none.
+Value* identity_operand(const Node& node) {
+  auto tensor = [&](int i) -> Value* {
+    const Argument& argument = graph::ArgumentList(node)[i];
+    auto* value = std::get_if<Value*>(&argument);
+    return value ? *value : nullptr;
+  };
+  const bool is_exact_sum =
+      !node.results().empty() && node.result() && is_integral(node.result()->type().dtype, true);
+  switch (node.op().kind) {
+    case OpKind::kalias: case OpKind::kdetach: case OpKind::klift_fresh: case OpKind::kview:
+    case OpKind::k_unsafe_view: case OpKind::k_reshape_alias: case OpKind::kexpand:
+    case OpKind::kpermute: case OpKind::kslice_Tensor: case OpKind::ksqueeze:
+    case OpKind::ksqueeze_dim: case OpKind::ksqueeze_dims: case OpKind::kas_strided:
+    case OpKind::kclone: case OpKind::k_to_copy:
+      return tensor(0);
+    case OpKind::kmul_Tensor:
+    case OpKind::kmul_Scalar:
+      if (is_uniform_number(node, 1, 1)) return tensor(0);
+      return is_uniform_number(node, 0, 1) ? tensor(1) : nullptr;
+    case OpKind::kdiv_Tensor: case OpKind::kdiv_Scalar:
+    case OpKind::kpow_Tensor_Scalar: case OpKind::kpow_Tensor_Tensor:
+      return is_uniform_number(node, 1, 1) ? tensor(0) : nullptr;
+    case OpKind::ksub_Tensor:
+    case OpKind::ksub_Scalar:  // exact for floats too: -0.0 - 0 is -0.0
+      return is_uniform_number(node, 1, 0) && is_uniform_number(node, 2, 1) ? tensor(0) : nullptr;
+    case OpKind::kadd_Tensor:
+    case OpKind::kadd_Scalar:
+      if (!is_exact_sum || !is_uniform_number(node, 2, 1)) return nullptr;
+      if (is_uniform_number(node, 1, 0)) return tensor(0);
+      return is_uniform_number(node, 0, 0) ? tensor(1) : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+// A permutation keeps sizes where it swaps equal ones, and an expand or slice keeps everything only
+// when the type is the same: strides tell, except in dimensions without extent.
+bool is_identity(const Node& node, const Value* operand) {
+  if (!node.result() || node.result()->type() != operand->type()) {
+    // Fresh results begin at offset 0, whatever the operand's offset in its storage.
+    if (!node.result() || node.op().view) return false;
+    graph::TensorType type = operand->type();
+    type.offset = node.result()->type().offset;
+    if (type != node.result()->type()) return false;
+  }
+  if (node.op().kind == OpKind::kpermute) {
+    const std::vector<int64_t> order = graph::ints_arg(node, 1);
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (graph::normalize_dim(order[i], static_cast<int64_t>(order.size())) !=
+          static_cast<int64_t>(i))
+        return operand->type().numel().hint() <= 1;
+    }
+  }
+  return true;
+}
+
+class Folder {
+ public:
+  explicit Folder(Graph& graph) : graph_(graph), aliasing_(graph) {}
+
+  bool run() {
+    for (auto place = graph_.nodes().begin(); place != graph_.nodes().end();) {
+      Node* node = place->get();
+      ++place;
+      if (node->results().size() != 1 || !node->result()) continue;
+      if (!node->mutated_arguments().empty()) continue;
+      changed_ |= fold_identity(node) || fold_uniform(node) || fold_view_of_view(node);
+    }
+    if (changed_) recompute_storages(graph_);
+    return changed_;
+  }
+
+ private:
+  bool replace(Node* node, Value* with) {
+    if (!aliasing_.replaceable(node->result(), with)) return false;
+    aliasing_.replace(graph_, node->result(), with);
+    graph_.erase(node);
+    return true;
+  }
+
+  bool fold_identity(Node* node) {
+    Value* operand = identity_operand(*node);
+    return operand && is_identity(*node, operand) && replace(node, operand);
+  }
+
+  bool fold_uniform(Node* node) {
+    const graph::TensorType& type = node->result()->type();
+    if (node->op().kind == OpKind::kfull || !type.is_contiguous()) return false;
+    const std::optional<Argument> value = fold_to_uniform(*node);
+    if (!value) return false;
+    Emitter emit(graph_, node);
+    Value* full = emit.full(type.sizes, *value, type.dtype);
+    if (replace(node, full)) return true;
+    graph_.erase(full->producer());
+    return false;
+  }
+
+  // view(view(x)) -> view(x), permute(permute(x)) -> permute(x).
+  bool fold_view_of_view(Node* node) {
+    Value* middle = node->op().view ? graph::tensor_arg(*node, 0) : nullptr;
+    const Node* inner = middle ? middle->producer() : nullptr;
+    if (!inner) return false;
+    auto is_reshape = [](const Node& n) {
+      switch (n.op().kind) {
+        case OpKind::kview: case OpKind::k_unsafe_view: case OpKind::kunsqueeze:
+        case OpKind::ksqueeze: case OpKind::ksqueeze_dim: case OpKind::ksqueeze_dims:
+          return true;
+        default:
+          return false;
+      }
+    };
+    Emitter emit(graph_, node);
+    const graph::TensorType& type = node->result()->type();
+    if (node->op().kind == OpKind::kpermute && inner->op().kind == OpKind::kpermute) {
+      const std::vector<int64_t> outer = graph::ints_arg(*node, 1);
+      std::vector<int64_t> order;
+      for (int64_t dim : outer) {
+        const auto rank = static_cast<int64_t>(outer.size());
+        order.push_back(graph::normalize_dim(
+            graph::ints_arg(*inner, 1)[graph::normalize_dim(dim, rank)], rank));
+      }
+      return replace_view(node, emit.permute(graph::tensor_arg(*inner, 0), std::move(order)));
+    }
+    const bool reshapes = (node->op().kind == OpKind::kview ||
+                           node->op().kind == OpKind::k_unsafe_view) && is_reshape(*inner);
+    if (!reshapes) return false;
+    Value* base = graph::tensor_arg(*inner, 0);
+    const auto strides = graph::view_strides(base->type(), type.sizes);
+    if (!strides || *strides != type.strides) return false;
+    return replace_view(node, emit(OpKind::kview, {base, type.sizes}));
+  }
+
+  bool replace_view(Node* node, Value* with) {
+    if (with->type() == node->result()->type() && replace(node, with)) return true;
+    graph_.erase(with->producer());
+    return false;
+  }
+
+  Graph& graph_;
+  Aliasing aliasing_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool fold(Graph& graph) { return Folder(graph).run(); }
+
+}  // namespace braze::passes

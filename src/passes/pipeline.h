@@ -1,0 +1,17 @@
+// The passes of a graph without backward, in order.
+#pragma once
+
+#include "passes/pass_manager.h"
+#include "passes/unsupported.h"
+
+namespace braze::passes {
+
+struct PipelineOptions : PassOptions {};
+
+const std::vector<Pass>& inference_passes();
+
+// functionalise, decompose, fold, cse, dce. Throws Unsupported, the graph unchanged, when the graph
+// has to run in eager.
+void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options);
+
+}  // namespace braze::passes
