@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <deque>
@@ -190,10 +190,8 @@ bool DiskCache::make_folders(std::string_view kind) {
 void DiskCache::put(std::string_view kind, std::string_view key, std::string_view bytes) {
   const auto total = static_cast<int64_t>(bytes.size() + kTrailerSize);
   if (folder_.empty() || total > limit_ || !make_folders(kind) || !trusted(kind)) return;
-  static std::atomic<uint64_t> counter = 0;
-  const std::string temporary = folder_of(kind) + "/" + std::string(kTemporaryPrefix) +
-                                std::to_string(::getpid()) + "-" + std::to_string(counter++);
-  File output(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  std::string temporary = folder_of(kind) + "/" + std::string(kTemporaryPrefix) + "XXXXXX";
+  File output(::mkostemp(temporary.data(), O_CLOEXEC));  // mode 0600
   const bool written = output && write_all(output.get(), bytes) &&
                        write_all(output.get(), trailer_of(bytes)) && output.close() &&
                        ::rename(temporary.c_str(), file_of(kind, key).c_str()) == 0;
