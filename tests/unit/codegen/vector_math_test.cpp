@@ -37,7 +37,7 @@ const std::vector<Function>& functions() {
       {"erf", [](double x) { return std::erf(x); }},
       // As eager: 0 where e^-x overflows in f32.
       {"sigmoid",
-       [](double x) { return 1 / (1 + static_cast<double>(static_cast<float>(std::exp(-x)))); }},
+       [](double x) { return std::exp(-x) > 3.402823567e38 ? 0 : 1 / (1 + std::exp(-x)); }},
       {"floor", [](double x) { return std::floor(x); }, 0},
       {"ceil", [](double x) { return std::ceil(x); }, 0},
       {"trunc", [](double x) { return std::trunc(x); }, 0},
