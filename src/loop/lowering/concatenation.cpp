@@ -47,7 +47,8 @@ bool define_parts(Lowering& lowering, const Node& node, std::vector<Part> parts,
       }
       ExprRef inside = both(pool, at_least(pool, index[dim], part.begin),
                             below(pool, index[dim], part.end));
-      ExprRef value = pool.cast(lowering.element(part.value, own), compute);
+      ExprRef value = lowering.element_within(part.value, own, sizes_of(part.value));
+      value = pool.cast(value, compute);
       result = pool.masked(inside, value, result);
     }
     return pool.cast(result, dtype);
@@ -107,8 +108,8 @@ bool lower_constant_pad(Lowering& lowering, const Node& node) {
       inside = both(pool, inside, both(pool, at_least(pool, index[i], before[i]),
                                        below(pool, index[i], before[i] + sizes[i])));
     }
-    ExprRef value = pool.cast(lowering.element(self, own), compute_dtype(dtype));
-    return pool.cast(pool.masked(inside, value, fill), dtype);
+    ExprRef value = lowering.element_within(self, own, sizes);
+    return pool.cast(pool.masked(inside, pool.cast(value, compute_dtype(dtype)), fill), dtype);
   };
   lowering.define(node, 0, lowering.traits_over(node, operands, 6), at);
   return true;
@@ -126,7 +127,8 @@ bool define_scattered(Lowering& lowering, const Node& node,
              map = std::move(map)](IndexView index) {
     ExprPool& pool = lowering.pool();
     const DType dtype = self->type().dtype, compute = compute_dtype(dtype);
-    ExprRef put = pool.cast(lowering.element(source, map(pool, index)), compute);
+    ExprRef put = lowering.element_within(source, map(pool, index), sizes_of(source));
+    put = pool.cast(put, compute);
     ExprRef old = pool.cast(lowering.element(self, index), compute);
     return pool.cast(pool.masked(inside(pool, index), put, old), dtype);
   };

@@ -33,7 +33,7 @@ Traits gathered(Lowering& lowering, const Node& node, Value* source, std::span<V
   lowering.realise_math(source);
   lowering.realise_checked(source);
   Traits traits = lowering.traits_over(node, indices, 4);
-  traits.checked = true;
+  traits.math = traits.loads = traits.checked = true;
   return traits;
 }
 

@@ -8,6 +8,8 @@ namespace {
 constexpr int kMaxInlined = 64;       // nodes of an expression that is not stored
 constexpr int kMaxRepeated = 16;      // nodes evaluated by each pass of a kernel
 constexpr int64_t kMaxRecompute = 8;  // times that a transcendental function may be recomputed
+constexpr int kMaxIndexOnly = 16;     // nodes of an expression without loads that is never stored
+constexpr int kPlaceholder = 1 << 20; // axis numbers that no kernel has
 constexpr size_t kMaxLabel = 48;
 
 // Ops whose result has its operand's elements: a use of the result is a use of the operand.
@@ -165,10 +167,28 @@ ExprRef Lowering::broadcast_element(Value* value, IndexView index) {
   return element(value, own);
 }
 
+// Stand-ins with the narrow range let the simplifier undo flattened indices, then the index itself is
+// put in.
+ExprRef Lowering::element_within(Value* value, IndexView index, std::span<const int64_t> extents) {
+  Index narrow(index.begin(), index.end());
+  Substitution memo;
+  const int before = placeholders_;
+  for (size_t i = 0; i < narrow.size(); ++i) {
+    Range range = narrow[i]->range;
+    if (range.lo >= 0 && range.hi < extents[i]) continue;
+    narrow[i] = pool().axis(kPlaceholder + placeholders_++, extents[i]);
+    if (!narrow[i]->is_constant()) memo.emplace(narrow[i], index[i]);  // one place: it is there
+  }
+  ExprRef result = element(value, narrow);
+  placeholders_ = before;
+  if (memo.empty()) return result;
+  return rewrite(pool(), result, memo, [](ExprRef) { return nullptr; });
+}
+
 Traits Lowering::traits(Value* value) const {
   const Known& known = known_[value->id()];
   if (known.base) return traits(known.base);
-  return known.buffer >= 0 ? Traits{.size = 1} : known.traits;
+  return known.buffer >= 0 ? Traits{.size = 1, .loads = true} : known.traits;
 }
 
 Traits Lowering::traits_over(const Node& node, std::span<Value* const> operands, int size,
@@ -178,6 +198,7 @@ Traits Lowering::traits_over(const Node& node, std::span<Value* const> operands,
     Traits own = traits(operand);
     all.size += own.size;
     all.math |= own.math;
+    all.loads |= own.loads;
     all.heavy |= own.heavy;
     all.checked |= own.checked;
     if (!own.label.empty() && all.label.find(own.label) == std::string::npos &&
@@ -189,6 +210,7 @@ Traits Lowering::traits_over(const Node& node, std::span<Value* const> operands,
     if (!all.label.ends_with(name) && all.label.size() < kMaxLabel)
       all.label += (all.label.empty() ? "" : "_") + name;
   }
+  if (!all.loads && !all.heavy && all.size <= kMaxIndexOnly) all.math = false;
   return all;
 }
 

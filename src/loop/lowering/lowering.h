@@ -26,6 +26,7 @@ using ElementFunction = std::function<ExprRef(IndexView)>;  // gives the value's
 struct Traits {
   int size = 0;          // upper bound of its nodes
   bool math = false;     // more than loads, casts and constants
+  bool loads = false;    // reads memory: else it depends on the index alone
   bool heavy = false;    // has transcendental functions
   bool checked = false;  // has a kCheckIndex: every element must be evaluated
   std::string label;     // ops inlined so far, for the kernel's name
@@ -44,7 +45,10 @@ class Lowering {
 
   // The element at an index, an expression of the value's dtype.
   ExprRef element(Value* value, IndexView index);
-  // The same for an index of a shape that the value broadcasts to.
+  // The element at an index that is known to lie in [0, extents) wherever the element is needed, as
+  // under a mask, though its own range may be wider.
+  ExprRef element_within(Value* value, IndexView index, std::span<const int64_t> extents);
+  // The element at an index of a shape that the value broadcasts to.
   ExprRef broadcast_element(Value* value, IndexView index);
   Traits traits(Value* value) const;
 
@@ -96,6 +100,7 @@ class Lowering {
   Program program_;
   std::vector<Known> known_;  // by value id
   std::vector<int> uses_;     // by value id, counted through views and copies
+  int placeholders_ = 0;      // in use by element_within
 };
 
 // Puts one kernel together. Expressions name buffers of the program until `finish`.

@@ -328,9 +328,11 @@ bool lower_pow_number(Lowering& lowering, const Node& node) {
                               return integer_power(pool, x[0], power);
                             });
   }
-  const bool simple = exponent == 2 || exponent == 1 || exponent == 0.5 || exponent == -1;
-  if (dtype != compute_dtype(dtype) && !simple) return false;
-  const bool special = simple || exponent == 0 || exponent == -0.5 || exponent == 3 || exponent == -2;
+  // Where eager rounds between the steps of a half, one step only.
+  const bool one_step = exponent == 2 || exponent == 1 || exponent == -1;
+  if (dtype != compute_dtype(dtype) && !one_step) return false;
+  const bool special = one_step || exponent == 0 || std::abs(exponent) == 0.5 || exponent == 3 ||
+                       exponent == -2;
   return define_pointwise(lowering, node, {operand_arg(node, 0)}, dtype, {2, !special},
                           [exponent](ExprPool& pool, std::span<const ExprRef> x) {
                             return float_power(pool, x[0], exponent);

@@ -190,7 +190,8 @@ bool lower_squeeze(Lowering& lowering, const Node& node) {
   });
 }
 
-// Memory by strides: only over what is in memory.
+// Memory by strides: only over what is in memory. An offset counts from the start of the storage,
+// which for an input is known to the caller's tensor alone.
 bool lower_as_strided(Lowering& lowering, const Node& node) {
   Value* base = graph::tensor_arg(node, 0);
   const int64_t base_offset = base->type().offset.constant();
@@ -200,6 +201,8 @@ bool lower_as_strided(Lowering& lowering, const Node& node) {
   const Buffer& memory = lowering.program().buffers[buffer];
   const bool view = memory.kind == Buffer::Kind::kView;
   const int root = view ? memory.base : buffer;
+  const bool absolute = !graph::is_none(node, 3);
+  if (absolute && lowering.program().buffers[root].kind != Buffer::Kind::kComputed) return false;
   const int64_t start = offset + (view ? memory.view_offset.constant() : 0);
   const DType dtype = base->type().dtype;
   lowering.define_view(node, 0, base, offset,
