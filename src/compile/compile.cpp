@@ -3,6 +3,10 @@
 #include <chrono>
 
 #include "compile/direct_plan.h"
+#include "compile/kernel_plan.h"
+#include "loop/program.h"
+#include "passes/pipeline.h"
+#include "schedule/schedule.h"
 
 namespace braze::compile {
 namespace {
@@ -10,24 +14,72 @@ namespace {
 // Adds the time of a scope to `*seconds`.
 class StageTimer {
  public:
-  explicit StageTimer(double* seconds) : seconds_(seconds), start_(Clock::now()) {}
-  ~StageTimer() { *seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  explicit StageTimer(double& seconds) : seconds_(seconds), start_(Clock::now()) {}
+  ~StageTimer() { seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
   StageTimer(const StageTimer&) = delete;
 
  private:
   using Clock = std::chrono::steady_clock;
-  double* seconds_;
+  double& seconds_;
   Clock::time_point start_;
 };
+
+// Empty text functions are not called when nobody listens.
+template <class Text>
+void dump(const Options& options, const char* stage, Text&& text) {
+  if (options.dump) options.dump(stage, text());
+}
+
+// False, the graph unchanged, when the graph has to run as it was traced.
+bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
+  StageTimer timer(timings.passes);
+  passes::PipelineOptions pass_options;
+  pass_options.check_each = options.check_passes;
+  try {
+    passes::run_inference_pipeline(graph, pass_options);
+    return true;
+  } catch (const passes::Unsupported& reason) {
+    dump(options, "unsupported", [&] { return std::string(reason.what()); });
+    return false;
+  }
+}
+
+plan::Plan compile_kernels(const graph::Graph& graph, const Options& options, Timings& timings) {
+  loop::Program program = [&] {
+    StageTimer timer(timings.lower);
+    return loop::lower(graph);
+  }();
+  dump(options, "loops", [&] { return loop::to_string(program); });
+  schedule::MemoryPlan memory;
+  DistinctKernels kernels;
+  {
+    StageTimer timer(timings.schedule);
+    schedule::fuse(program, {.threads = options.threads});
+    memory = schedule::plan_memory(program);
+    kernels = distinct_kernels(program);
+  }
+  dump(options, "schedule", [&] { return loop::to_string(program); });
+  codegen::cpp::Source source;
+  {
+    StageTimer timer(timings.codegen);
+    if (!kernels.kernels.empty()) source = codegen::cpp::generate(kernels.kernels, options.isa);
+  }
+  dump(options, "code", [&] { return source.text; });
+  plan::Plan plan = kernel_plan(program, memory, kernels, std::move(source));
+  if (!plan.kernels.empty()) plan.compiler_flags = codegen::cpp::compiler_flags(options.isa);
+  return plan;
+}
 
 }  // namespace
 
 plan::Plan compile(graph::Graph graph, const Options& options, Timings* timings) {
   Timings unused;
   if (timings == nullptr) timings = &unused;
-  if (options.dump) options.dump("graph", graph::to_string(graph));
-  StageTimer timer(&timings->schedule);
-  plan::Plan plan = direct_plan(graph);
+  bool functional = options.backend != Backend::kEager && run_passes(graph, options, *timings);
+  dump(options, "graph", [&] { return graph::to_string(graph); });
+  plan::Plan plan = functional && options.backend == Backend::kKernels
+                        ? compile_kernels(graph, options, *timings)
+                        : direct_plan(graph);
   plan::verify(plan);
   return plan;
 }

@@ -21,7 +21,10 @@ struct Options {
   Backend backend = Backend::kKernels;
   codegen::cpp::Isa isa = codegen::cpp::Isa::kGeneric;
   int64_t threads = 1;
-  // Called with ("graph", text), ("loops", text), ("schedule", text), ("code", text) when set.
+  bool check_passes =
+      false;  // verify the graph after each pass, and each pass's claim of "changed"
+  // Called with ("graph", text) after the passes, ("loops", text), ("schedule", text), ("code",
+  // text) when set; with ("unsupported", reason) when the graph cannot be made functional.
   std::function<void(const char* stage, const std::string& text)> dump;
 };
 
@@ -29,6 +32,8 @@ struct Timings {  // seconds
   double passes = 0, lower = 0, schedule = 0, codegen = 0;
 };
 
+// A graph that the passes cannot make functional (random in-place ops, say) gets the plan of
+// kEager, whatever the backend.
 plan::Plan compile(graph::Graph graph, const Options& options, Timings* timings = nullptr);
 
 // The key under which a cache keeps the plan of this graph: hash of the canonical form, the options

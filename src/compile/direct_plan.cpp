@@ -22,7 +22,7 @@ class Builder {
     plan_.origins = graph_.origins();
     for (const auto& node : graph_.nodes()) add_call(*node);
     for (const graph::Mutation& mutation : graph_.mutations()) {
-      plan_.steps.push_back(
+      plan_.steps.emplace_back(
           plan::CopyStep{.target = slot(mutation.target), .source = slot(mutation.source)});
     }
     for (const Value* output : graph_.outputs()) plan_.outputs.push_back(slot(output));
@@ -48,7 +48,7 @@ class Builder {
     for (size_t i = 0; i < node.results().size(); ++i) {
       step.results.push_back(result_slot(node, static_cast<int>(i)));
     }
-    plan_.steps.push_back(std::move(step));
+    plan_.steps.emplace_back(std::move(step));
   }
 
   plan::SlotId result_slot(const graph::Node& node, int i) {

@@ -40,7 +40,7 @@ void add_free_steps(plan::Plan& plan) {
   std::vector<plan::Step> steps;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     steps.push_back(std::move(plan.steps[i]));
-    for (plan::SlotId slot : dying[i]) steps.push_back(plan::FreeStep{slot});
+    for (plan::SlotId slot : dying[i]) steps.emplace_back(plan::FreeStep{slot});
   }
   plan.steps = std::move(steps);
 }

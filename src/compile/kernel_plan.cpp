@@ -1,0 +1,211 @@
+#include "compile/kernel_plan.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "compile/slots.h"
+#include "schedule/aliases.h"
+
+namespace braze::compile {
+namespace {
+
+using loop::Kernel;
+using loop::Statement;
+
+// Expressions of one pool are the same exactly when their addresses are.
+struct KernelIdentity {
+  static size_t mix(size_t seed, size_t value) {
+    return (seed ^ value) * 0x9E3779B97F4A7C15u + (seed >> 29);
+  }
+
+  size_t operator()(const Kernel* kernel) const {
+    size_t hash = kernel->params.size();
+    for (const loop::Axis& axis : kernel->outer) hash = mix(hash, axis.extent.constant());
+    hash = mix(hash, kernel->outer.size());
+    for (const loop::Axis& axis : kernel->inner) hash = mix(hash, axis.extent.constant());
+    for (const Statement& statement : kernel->body) {
+      hash = mix(hash, statement.value->hash);
+      hash = mix(hash, static_cast<size_t>(statement.buffer));
+    }
+    return hash;
+  }
+
+  bool operator()(const Kernel* a, const Kernel* b) const {
+    auto same_axis = [](const loop::Axis& x, const loop::Axis& y) { return x.extent == y.extent; };
+    auto same_param = [](const loop::BufferParam& x, const loop::BufferParam& y) {
+      return x.dtype == y.dtype && x.written == y.written;
+    };
+    auto same_statement = [](const Statement& x, const Statement& y) {
+      return x.kind == y.kind && x.inner == y.inner && x.op == y.op && x.reduced == y.reduced &&
+             x.accumulate == y.accumulate && x.buffer == y.buffer && x.index == y.index &&
+             x.value == y.value;
+    };
+    return std::ranges::equal(a->outer, b->outer, same_axis) &&
+           std::ranges::equal(a->inner, b->inner, same_axis) &&
+           std::ranges::equal(a->params, b->params, same_param) &&
+           std::ranges::equal(a->body, b->body, same_statement);
+  }
+};
+
+class Builder {
+ public:
+  Builder(const loop::Program& program, const schedule::MemoryPlan& memory,
+          const DistinctKernels& kernels)
+      : program_(program),
+        memory_(memory),
+        kernels_(kernels),
+        slot_of_(program.buffers.size(), plan::SlotId{-1}) {}
+
+  plan::Plan build(codegen::cpp::Source source) {
+    plan_.arena_bytes = memory_.arena_bytes;
+    plan_.origins = program_.origins;
+    add_inputs();
+    for (size_t i = 0; i < kernels_.kernels.size(); ++i) {
+      plan::Kernel kernel{.name = source.kernels.at(i).name};
+      for (const loop::BufferParam& param : kernels_.kernels[i].params) {
+        kernel.written.push_back(param.written);
+      }
+      plan_.kernels.push_back(std::move(kernel));
+    }
+    if (!plan_.kernels.empty()) plan_.source = std::move(source.text);
+    for (size_t i = 0; i < program_.items.size(); ++i) {
+      if (const auto* scheduled = std::get_if<loop::ScheduledKernel>(&program_.items[i])) {
+        int number = kernels_.of_item[i];
+        add_kernel(*scheduled, number, source.kernels[number]);
+      } else {
+        add_call(std::get<loop::ExternCall>(program_.items[i]));
+      }
+    }
+    for (const auto& [target, source_buffer] : program_.mutations) {
+      plan_.steps.emplace_back(plan::CopyStep{.target = slot(target), .source = slot(source_buffer)});
+    }
+    for (int output : program_.outputs) plan_.outputs.push_back(slot(output));
+    add_free_steps(plan_);
+    return std::move(plan_);
+  }
+
+ private:
+  void add_inputs() {
+    std::vector<int> inputs;
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      if (program_.buffers[i].kind == loop::Buffer::Kind::kInput) {
+        inputs.push_back(static_cast<int>(i));
+      }
+    }
+    std::sort(inputs.begin(), inputs.end(),
+              [&](int a, int b) { return program_.buffers[a].input < program_.buffers[b].input; });
+    for (int buffer : inputs) {
+      BRAZE_CHECK(program_.buffers[buffer].input == static_cast<int>(plan_.slots.size()),
+                  "every graph input is one buffer");
+      add_slot(buffer, {.kind = plan::SlotKind::kInput});
+    }
+    plan_.input_count = static_cast<int32_t>(inputs.size());
+  }
+
+  plan::SlotId add_slot(int buffer, plan::Slot slot) {
+    slot.type = program_.buffers[buffer].type;
+    slot_of_[buffer] = static_cast<plan::SlotId>(plan_.slots.size());
+    plan_.slots.push_back(std::move(slot));
+    return slot_of_[buffer];
+  }
+
+  // The slot of a buffer; made when it is first met, its base before it.
+  plan::SlotId slot(int buffer) {
+    if (slot_of_[buffer] >= 0) return slot_of_[buffer];
+    int64_t bytes = schedule::bytes_of(program_.buffers[buffer]);
+    switch (memory_.home[buffer]) {
+      case schedule::Home::kArena:
+        return add_slot(buffer, {.kind = plan::SlotKind::kArena,
+                                 .byte_offset = memory_.offset[buffer],
+                                 .bytes = bytes});
+      case schedule::Home::kOutput:
+        return add_slot(buffer, {.kind = plan::SlotKind::kOutput, .bytes = bytes});
+      case schedule::Home::kExtern:
+        return add_slot(buffer, {.kind = plan::SlotKind::kExtern});
+      case schedule::Home::kView:
+        return add_view(buffer);
+      case schedule::Home::kInput:
+      case schedule::Home::kNone:
+        break;
+    }
+    BRAZE_UNREACHABLE("buffer ", buffer, " is used but has no memory");
+  }
+
+  plan::SlotId add_view(int buffer) {
+    const loop::Buffer& view = program_.buffers[buffer];
+    plan::SlotId base = slot(view.base);
+    int64_t element = graph::size_of(view.type.dtype);
+    return add_slot(buffer, {.kind = plan::SlotKind::kView,
+                             .byte_offset = view.view_offset.constant() * element,
+                             .base = base});
+  }
+
+  void add_kernel(const loop::ScheduledKernel& scheduled, int number,
+                  const codegen::cpp::KernelCode& code) {
+    plan::KernelStep step{
+        .kernel = number, .extent = code.extent, .grain = code.grain, .origin = scheduled.origin};
+    for (const loop::BufferParam& param : scheduled.kernel.params) {
+      step.args.push_back(slot(param.buffer));
+    }
+    plan_.steps.emplace_back(std::move(step));
+  }
+
+  void add_call(const loop::ExternCall& call) {
+    plan::ExternStep step{.op = call.op, .origin = call.origin};
+    for (const auto& argument : call.args) {
+      step.args.push_back(
+          map_argument<plan::SlotId, int>(argument, [this](int buffer) { return slot(buffer); }));
+    }
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      int result = call.results[i];
+      if (result < 0) {
+        step.results.push_back(-1);
+        continue;
+      }
+      step.results.push_back(slot(result));
+      int aliased = call.effects.aliased_argument(static_cast<int>(i));
+      if (aliased >= 0) plan_.slots[step.results.back()].base = first_slot(step.args.at(aliased));
+    }
+    plan_.steps.emplace_back(std::move(step));
+  }
+
+  static plan::SlotId first_slot(const plan::Argument& argument) {
+    plan::SlotId first = -1;
+    for_each_ref<plan::SlotId>(argument, [&](plan::SlotId slot) {
+      if (first < 0) first = slot;
+    });
+    return first;
+  }
+
+  const loop::Program& program_;
+  const schedule::MemoryPlan& memory_;
+  const DistinctKernels& kernels_;
+  plan::Plan plan_;
+  std::vector<plan::SlotId> slot_of_;  // by buffer
+};
+
+}  // namespace
+
+DistinctKernels distinct_kernels(const loop::Program& program) {
+  DistinctKernels result;
+  std::unordered_map<const Kernel*, int, KernelIdentity, KernelIdentity> numbers;
+  for (const loop::Item& item : program.items) {
+    const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
+    if (scheduled == nullptr) {
+      result.of_item.push_back(-1);
+      continue;
+    }
+    auto [found, fresh] = numbers.emplace(&scheduled->kernel, static_cast<int>(numbers.size()));
+    if (fresh) result.kernels.push_back(scheduled->kernel);
+    result.of_item.push_back(found->second);
+  }
+  return result;
+}
+
+plan::Plan kernel_plan(const loop::Program& program, const schedule::MemoryPlan& memory,
+                       const DistinctKernels& kernels, codegen::cpp::Source source) {
+  return Builder(program, memory, kernels).build(std::move(source));
+}
+
+}  // namespace braze::compile
