@@ -166,4 +166,13 @@ std::optional<Range> range_of(ExprRef expr, std::span<const int64_t> extent) {
   }
 }
 
+bool fits_int32(ExprRef expr, std::span<const int64_t> extent) {
+  if (expr->dtype != graph::DType::kInt64) return false;
+  const auto range = range_of(expr, extent);
+  constexpr int64_t kLimit = int64_t{1} << 31;
+  if (!range || range->low < -kLimit || range->high >= kLimit) return false;
+  return std::all_of(expr->args.begin(), expr->args.end(),
+                     [&](ExprRef arg) { return fits_int32(arg, extent); });
+}
+
 }  // namespace braze::codegen::cpp

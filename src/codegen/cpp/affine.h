@@ -33,4 +33,8 @@ struct Range {
 // Bounds of an integer expression over the axes; nothing where they are not known or do not fit.
 std::optional<Range> range_of(loop::ExprRef expr, std::span<const int64_t> extent);
 
+// An i64 expression over axes and constants alone, all of whose values and intermediate results fit
+// 32 bits: lanes of it can be half as wide.
+bool fits_int32(loop::ExprRef expr, std::span<const int64_t> extent);
+
 }  // namespace braze::codegen::cpp

@@ -118,6 +118,7 @@ int ExpressionWriter::depth_of(ExprRef expr) {
   if (f.reduced)
     for (const auto& [key, value] : reduced_)
       if (f.reduced >> key.first & 1) depth = std::max(depth, value.depth);
+  if (f.reduced && nest_.vector_is_outer()) depth = std::max(depth, axis_depth_[nest_.vector_axis]);
   return depth;
 }
 
@@ -127,6 +128,23 @@ bool ExpressionWriter::varies(ExprRef expr) {
   if (nest_.vector_axis >= 0 && f.axes >> nest_.vector_axis & 1) return true;
   // Reductions have a value for each lane when the lanes are outer points.
   return f.reduced != 0 && nest_.vector_is_outer();
+}
+
+DType ExpressionWriter::dtype_of(ExprRef expr) {
+  return varies(expr) && fits_int32(expr, nest_.extent) ? DType::kInt32 : expr->dtype;
+}
+
+Operand ExpressionWriter::emit_as(ExprRef expr, DType dtype, int user_depth) {
+  const DType from = dtype_of(expr);
+  const Operand value = emit(expr, user_depth);
+  return value.vector ? cast(value, from, dtype) : value;
+}
+
+Operand ExpressionWriter::lane_of(const Operand& value, DType dtype) {
+  const std::string text = value.text + "[l]";
+  if (dtype == DType::kBool) return {text + " != 0", false, false};
+  // Lanes of index arithmetic may be narrower than what is done with them.
+  return {dtype == DType::kInt64 ? "i64(" + text + ")" : text, false, true};
 }
 
 void ExpressionWriter::at_depth(int depth, const std::function<void()>& body) {
@@ -187,15 +205,14 @@ Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
     BRAZE_CHECK(found != reduced_.end(), "reduction ", expr->ival, " is used before it is done");
     const Operand& value = found->second.value;
     if (!lane_mode_ || !value.vector) return value;
-    return call(value.text + "[l]" + (expr->dtype == DType::kBool ? " != 0" : ""), false);
+    return lane_of(value, expr->dtype);
   }
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     const auto found = scope->values.find(expr);
     if (found == scope->values.end()) continue;
     const Operand& value = found->second;
     if (!lane_mode_ || !value.vector) return value;
-    return {value.text + "[l]" + (expr->dtype == DType::kBool ? " != 0" : ""), false,
-            expr->dtype != DType::kBool};
+    return lane_of(value, expr->dtype);
   }
   if (expr->kind == ExprKind::kAxis && !varies(expr)) return {axis_text_[expr->ival], false, true};
 
@@ -211,7 +228,7 @@ Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
                                  [](char c) { return std::isalnum(c) || c == '_'; });
   if (!named) {
     std::string name = fresh(stem);
-    scopes_[depth].lines.push_back("const " + type_of(expr->dtype, value.vector) + " " + name +
+    scopes_[depth].lines.push_back("const " + type_of(dtype_of(expr), value.vector) + " " + name +
                                    " = " + value.text + ";");
     value = {std::move(name), value.vector, true};
   }
@@ -225,9 +242,10 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
     case ExprKind::kReduced:
       break;
     case ExprKind::kAxis: {
-      std::string iota = prelude_.vector("i64", nest_.lanes) + "{";
+      const std::string element = scalar_type(dtype_of(expr));
+      std::string iota = prelude_.vector(element, nest_.lanes) + "{";
       for (int l = 0; l < nest_.lanes; ++l) iota += (l ? ", " : "") + std::to_string(l);
-      return {iota + "} + " + axis_text_[expr->ival], true, false};
+      return {iota + "} + " + element + "(" + axis_text_[expr->ival] + ")", true, false};
     }
     case ExprKind::kLoad:
       return build_load(expr, depth);
@@ -236,10 +254,10 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
     case ExprKind::kCheckIndex:
       return build_check(expr, depth);
     case ExprKind::kCast:
-      return cast(emit(expr->args[0], depth), expr->args[0]->dtype, expr->dtype);
+      return cast(emit(expr->args[0], depth), dtype_of(expr->args[0]), expr->dtype);
     case ExprKind::kBitcast: {
       const DType from = expr->args[0]->dtype;
-      const Operand value = emit(expr->args[0], depth);
+      const Operand value = emit_as(expr->args[0], from, depth);
       const std::string stored = to_storage(value, from);
       if (from == DType::kBool || is_half(from) || is_half(expr->dtype) ||
           expr->dtype == DType::kBool) {
@@ -255,8 +273,8 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
     case ExprKind::kWhere: {
       const bool vector = varies(expr);
       const Operand c = emit(expr->args[0], depth);
-      const Operand a = emit(expr->args[1], depth);
-      const Operand b = emit(expr->args[2], depth);
+      const Operand a = emit_as(expr->args[1], expr->dtype, depth);
+      const Operand b = emit_as(expr->args[2], expr->dtype, depth);
       if (!vector) return {paren(c) + " ? " + paren(a) + " : " + paren(b), false, false};
       const std::string condition =
           c.vector ? mask_as(paren(c), expr->dtype == DType::kBool ? nest_.mask_bytes
@@ -268,16 +286,21 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
     default:
       break;
   }
-  if (expr->args.size() == 1) return build_unary(expr, emit(expr->args[0], depth));
+  // Operands of one dtype: half as wide where both are small index arithmetic.
+  const ExprRef first = expr->args[0], last = expr->args.back();
+  const bool narrow = (varies(first) || varies(last)) && fits_int32(first, nest_.extent) &&
+                      fits_int32(last, nest_.extent) &&
+                      (loop::is_comparison(expr->kind) || fits_int32(expr, nest_.extent));
+  const DType dtype = narrow ? DType::kInt32 : first->dtype;
+  const Operand a = emit_as(first, dtype, depth);
+  if (expr->args.size() == 1) return build_unary(expr, a, dtype);
   BRAZE_CHECK(expr->args.size() == 2, "an expression of kind ", loop::to_string(expr->kind));
-  const Operand a = emit(expr->args[0], depth);
-  const Operand b = emit(expr->args[1], depth);
-  return build_binary(expr, a, b);
+  return build_binary(expr, a, emit_as(last, dtype, depth), dtype);
 }
 
 Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
   const Operand condition = emit(expr->args[0], depth);
-  const Operand other = emit(expr->args[2], depth);
+  const Operand other = emit_as(expr->args[2], expr->dtype, depth);
   const bool vector = varies(expr);
   const std::string name = fresh("x_masked");
   const std::string outer_mask = guard_mask_;
@@ -299,13 +322,15 @@ Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
       }
       line(text + ";");
       guard_mask_ = mask;
-      const Operand value = emit(expr->args[1]);
+      const Operand value =
+          emit_as(expr->args[1], expr->dtype, static_cast<int>(scopes_.size()) - 1);
       line(name + " = " +
            mask_as(mask,
                    expr->dtype == DType::kBool ? nest_.mask_bytes : compute_bytes(expr->dtype)) +
            " ? " + as_vector(value, expr->dtype) + " : " + name + ";");
     } else {
-      const Operand value = emit(expr->args[1]);
+      const Operand value =
+          emit_as(expr->args[1], expr->dtype, static_cast<int>(scopes_.size()) - 1);
       line(name + " = " + as_result(value) + ";");
     }
     std::vector<std::string> body = close();
@@ -317,8 +342,8 @@ Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
 }
 
 Operand ExpressionWriter::build_check(ExprRef expr, int depth) {
-  const Operand index = emit(expr->args[0], depth);
-  const Operand size = emit(expr->args[1], depth);
+  const Operand index = emit_as(expr->args[0], DType::kInt64, depth);
+  const Operand size = emit_as(expr->args[1], DType::kInt64, depth);
   if (!varies(expr)) {
     prelude_.need("check_index");
     // Under a condition that differs by lane, one lane is enough to make the check count.

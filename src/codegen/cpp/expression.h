@@ -53,6 +53,8 @@ class ExpressionWriter {
   std::string fresh(const std::string& stem);
   std::string literal(graph::DType dtype, double value);
   bool varies(loop::ExprRef expr);
+  // The dtype that `expr` is computed in: i32 for lanes of small index arithmetic.
+  graph::DType dtype_of(loop::ExprRef expr);
   const std::string& axis_position(int axis) const { return axis_text_[axis]; }
   Prelude& prelude() { return prelude_; }
 
@@ -76,14 +78,18 @@ class ExpressionWriter {
   const Facts& facts(loop::ExprRef expr);
   int depth_of(loop::ExprRef expr);
   Operand emit(loop::ExprRef expr, int user_depth);
+  Operand emit_as(loop::ExprRef expr, graph::DType dtype, int user_depth);
+  Operand lane_of(const Operand& value, graph::DType dtype);
   Operand build(loop::ExprRef expr, int depth);
-  Operand build_unary(loop::ExprRef expr, const Operand& a);
-  Operand build_binary(loop::ExprRef expr, const Operand& a, const Operand& b);
+  Operand build_unary(loop::ExprRef expr, const Operand& a, graph::DType dtype);
+  Operand build_binary(loop::ExprRef expr, const Operand& a, const Operand& b, graph::DType dtype);
   Operand build_load(loop::ExprRef expr, int depth);
   Operand build_masked(loop::ExprRef expr, int depth);
   Operand build_check(loop::ExprRef expr, int depth);
-  Operand build_integer_division(loop::ExprRef expr, const Operand& a, const Operand& b);
-  Operand build_comparison(loop::ExprRef expr, const Operand& a, const Operand& b);
+  Operand build_integer_division(loop::ExprRef expr, const Operand& a, const Operand& b,
+                                 graph::DType dtype);
+  Operand build_comparison(loop::ExprRef expr, const Operand& a, const Operand& b,
+                           graph::DType dtype);
   Operand round_half(Operand value, graph::DType dtype);
   Operand from_storage(const std::string& text, graph::DType dtype, bool vector);
   std::string to_storage(const Operand& value, graph::DType dtype);

@@ -144,9 +144,10 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
   const std::string pointer = address(buffer, index);
   std::string text;
   if (!guard_mask_.empty()) {
-    prelude_.need("load_masked");
-    text = "load_masked<" + storage + ">(" + pointer + ", " + guard_mask_ + ", " +
-           std::to_string(stride) + ")";
+    const std::string name = stride == 1 ? "load_masked" : "load_masked_strided";
+    prelude_.need(name);
+    text = name + "<" + storage + ">(" + pointer + ", " + guard_mask_ +
+           (stride == 1 ? "" : ", " + std::to_string(stride)) + ")";
   } else if (stride != 1) {
     prelude_.need("load_strided");
     text = "load_strided<" + storage + ">(" + pointer + ", " + std::to_string(stride) + ", " +
@@ -165,7 +166,7 @@ void ExpressionWriter::store(const Statement& statement) {
   const int buffer = statement.buffer;
   const DType dtype = nest_.kernel->params[buffer].dtype;
   const Affine index = affine_of(statement.index, nest_.extent);
-  Operand value = cast(emit(statement.value), statement.value->dtype, dtype);
+  Operand value = cast(emit(statement.value), dtype_of(statement.value), dtype);
   const bool lanes_differ = opaque_in_lanes(index);
   const bool vector =
       nest_.vector_axis >= 0 && (value.vector || lanes_differ ||

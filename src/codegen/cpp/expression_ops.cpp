@@ -149,8 +149,7 @@ Operand ExpressionWriter::cast(const Operand& value, DType from, DType to) {
   return call(convert(target, value.text), vector);
 }
 
-Operand ExpressionWriter::build_unary(ExprRef expr, const Operand& a) {
-  const DType dtype = expr->args[0]->dtype;
+Operand ExpressionWriter::build_unary(ExprRef expr, const Operand& a, DType dtype) {
   const bool vector = a.vector;
   const bool is_float = graph::is_float(dtype);
   // Small scalars: arithmetic happens in int.
@@ -215,8 +214,8 @@ Operand ExpressionWriter::build_unary(ExprRef expr, const Operand& a) {
   return is_half(dtype) ? round_half(result, dtype) : result;
 }
 
-Operand ExpressionWriter::build_comparison(ExprRef expr, const Operand& a, const Operand& b) {
-  const DType dtype = expr->args[0]->dtype;
+Operand ExpressionWriter::build_comparison(ExprRef expr, const Operand& a, const Operand& b,
+                                           DType dtype) {
   const bool vector = a.vector || b.vector;
   const std::string x = mixed(a, dtype, vector), y = mixed(b, dtype, vector);
   if (dtype == DType::kBool && vector) {
@@ -236,8 +235,8 @@ Operand ExpressionWriter::build_comparison(ExprRef expr, const Operand& a, const
   return call(to_mask("(" + text + ")", dtype), true);
 }
 
-Operand ExpressionWriter::build_integer_division(ExprRef expr, const Operand& a, const Operand& b) {
-  const DType dtype = expr->dtype;
+Operand ExpressionWriter::build_integer_division(ExprRef expr, const Operand& a, const Operand& b,
+                                                 DType dtype) {
   const bool vector = a.vector || b.vector;
   std::string name;
   switch (expr->kind) {
@@ -274,8 +273,8 @@ Operand ExpressionWriter::build_integer_division(ExprRef expr, const Operand& a,
               true);
 }
 
-Operand ExpressionWriter::build_binary(ExprRef expr, const Operand& a, const Operand& b) {
-  const DType dtype = expr->args[0]->dtype;
+Operand ExpressionWriter::build_binary(ExprRef expr, const Operand& a, const Operand& b,
+                                       DType dtype) {
   const bool vector = a.vector || b.vector;
   const bool is_float = graph::is_float(dtype);
   const auto finish = [&](Operand result) {
@@ -304,7 +303,7 @@ Operand ExpressionWriter::build_binary(ExprRef expr, const Operand& a, const Ope
     case ExprKind::kNe:
     case ExprKind::kLt:
     case ExprKind::kLe:
-      return build_comparison(expr, a, b);
+      return build_comparison(expr, a, b, dtype);
     case ExprKind::kMin:
     case ExprKind::kMax: {
       const bool max = expr->kind == ExprKind::kMax;
@@ -332,7 +331,7 @@ Operand ExpressionWriter::build_binary(ExprRef expr, const Operand& a, const Ope
     }
     case ExprKind::kShl:
     case ExprKind::kShr:
-      return build_integer_division(expr, a, b);
+      return build_integer_division(expr, a, b, dtype);
     case ExprKind::kFloorDiv:
     case ExprKind::kTruncDiv:
     case ExprKind::kMod:
@@ -343,7 +342,7 @@ Operand ExpressionWriter::build_binary(ExprRef expr, const Operand& a, const Ope
     default:
       BRAZE_UNREACHABLE("a binary op ", loop::to_string(expr->kind));
   }
-  if (!is_float) return build_integer_division(expr, a, b);
+  if (!is_float) return build_integer_division(expr, a, b, dtype);
   const int lanes = vector ? nest_.lanes : 1;
   const auto text = [&](const Operand& value) {
     return vector ? as_vector(value, dtype) : value.text;

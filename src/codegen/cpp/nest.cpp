@@ -147,9 +147,7 @@ int widest_value(const Kernel& kernel, const Survey& facts, const std::vector<in
   int widest = 1;
   for (ExprRef value : facts.values) {
     if (value->kind == ExprKind::kConst) continue;
-    int bytes = compute_bytes(value->dtype);
-    if (value->kind == ExprKind::kAxis && extent[value->ival] <= 1) continue;
-    widest = std::max(widest, bytes);
+    widest = std::max(widest, fits_int32(value, extent) ? 4 : compute_bytes(value->dtype));
   }
   for (const Statement& s : kernel.body)
     if (s.kind == Statement::Kind::kReduce) widest = std::max(widest, compute_bytes(s.accumulate));

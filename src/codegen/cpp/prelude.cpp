@@ -59,9 +59,20 @@ template <class T, class V> INLINE void store_strided(T* p, V v, i64 stride, int
   for (int l = 0; l < n; ++l) p[l * stride] = v[l];
 }
 )"},
-      {"load_masked", {}, R"(
-// Lanes where the mask is set; the others are 0 and not touched in memory.
-template <class V, class T, class M> INLINE V load_masked(const T* p, M mask, i64 stride) {
+      {"load_masked", {"any"}, R"(
+// Lanes where the mask is set; the others are 0 and not touched in memory. Mostly all are set.
+template <class V, class T, class M> INLINE V load_masked(const T* p, M mask) {
+  V v{};
+  if (!any(M(~mask)))
+    __builtin_memcpy(&v, p, sizeof v);
+  else if (any(mask))
+    for (int l = 0; l < int(sizeof(V) / sizeof(T)); ++l)
+      if (mask[l]) v[l] = p[l];
+  return v;
+}
+)"},
+      {"load_masked_strided", {}, R"(
+template <class V, class T, class M> INLINE V load_masked_strided(const T* p, M mask, i64 stride) {
   V v{};
   for (int l = 0; l < int(sizeof(V) / sizeof(T)); ++l)
     if (mask[l]) v[l] = p[l * stride];
@@ -96,6 +107,13 @@ template <class M> INLINE bool any(M mask) {
   for (int l = 0; l < int(sizeof(M) / sizeof(mask[0])); ++l) r |= mask[l] != 0;
   return r;
 }
+#if defined(__AVX__) && !defined(__clang__)
+typedef long long mask256 __attribute__((vector_size(32)));
+INLINE bool any(i32x8 m) { return !__builtin_ia32_ptestz256((mask256)m, (mask256)m); }
+#endif
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE bool any(i32x16 m) { return __builtin_ia32_ptestmd512(m, m, -1) != 0; }
+#endif
 )"},
       {"half", {}, R"(
 template <class H, class V> INLINE H half(V v, int upper) {
@@ -399,6 +417,7 @@ void Prelude::need(std::string_view helper) {
       std::find_if(table.begin(), table.end(), [&](const Helper& h) { return h.name == helper; });
   BRAZE_CHECK(found != table.end(), "no helper ", helper);
   for (std::string_view other : found->needs) need(other);
+  if (helper == "any") vector("i32", 8), vector("i32", 16);
   helpers_ += found->text;
 }
 

@@ -185,7 +185,8 @@ void Reduction::accumulate_arg(const Operand& operand) {
 }
 
 void Reduction::accumulate(int copy) {
-  Operand value = writer_.cast(writer_.emit(statement_.value), statement_.value->dtype, dtype_);
+  Operand value =
+      writer_.cast(writer_.emit(statement_.value), writer_.dtype_of(statement_.value), dtype_);
   if (is_arg()) return accumulate_arg(value);
   std::string text = lanes()      ? writer_.as_vector(value, dtype_)
                      : value.atom ? value.text
