@@ -1,0 +1,184 @@
+#include "guard/guard_check.h"
+
+#include "cpython/exception.h"
+#include "guard/resolve.h"
+#include "guard/value.h"
+
+namespace braze::guard {
+
+using cpython::Ref;
+
+namespace {
+
+// In the order that iteration gives, which an OrderedDict keeps beside the dict's own.
+bool same_keys(PyObject* dict, PyObject* expected) {
+  if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(expected)) return false;
+  Py_ssize_t index = 0;
+  if (!PyODict_Check(dict)) {
+    Py_ssize_t position = 0;
+    PyObject* key;
+    while (PyDict_Next(dict, &position, &key, nullptr))
+      if (!same_value(key, PyTuple_GET_ITEM(expected, index++))) return false;
+    return true;
+  }
+  const cpython::SavedException pending;
+  const Ref iterator = Ref::steal(PyODict_Type.tp_iter(dict));
+  if (!iterator) return false;
+  while (const Ref key = Ref::steal(PyIter_Next(iterator.get()))) {
+    if (index >= PyTuple_GET_SIZE(expected)) return false;
+    if (!same_value(key.get(), PyTuple_GET_ITEM(expected, index++))) return false;
+  }
+  return index == PyTuple_GET_SIZE(expected);
+}
+
+// Through frozensets of the same members, whose comparison runs no user code.
+bool same_members(PyObject* set, PyObject* expected) {
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(expected)) return false;
+  const cpython::SavedException pending;
+  const Ref members = Ref::steal(PyFrozenSet_New(set));
+  return members && same_value(members.get(), expected);
+}
+
+std::string expected_is(const std::string& what, const std::string& expected,
+                        const std::string& is) {
+  return what + ": expected " + expected + ", is " + (is == expected ? "another object" : is);
+}
+
+std::string type_text(PyObject* object) {
+  return object != nullptr ? value_text(reinterpret_cast<PyObject*>(Py_TYPE(object))) : "absent";
+}
+
+std::string keys_text(PyObject* object) {
+  if (object == nullptr || !PyDict_Check(object)) return value_text(object);
+  const Ref keys = Ref::steal(PyDict_Keys(object));
+  return value_text(keys.get());
+}
+
+}  // namespace
+
+Py_ssize_t length_of(PyObject* object) {
+  if (object == nullptr) return -1;
+  if (PyDict_Check(object)) return PyDict_GET_SIZE(object);
+  if (PyList_Check(object) || PyTuple_Check(object) || is_deque(object)) return Py_SIZE(object);
+  if (PyAnySet_Check(object)) return PySet_GET_SIZE(object);
+  if (PyUnicode_Check(object)) return PyUnicode_GET_LENGTH(object);
+  if (PyBytes_Check(object)) return PyBytes_GET_SIZE(object);
+  if (PyRange_Check(object)) {
+    const cpython::SavedException pending;
+    return PyObject_Size(object);
+  }
+  return -1;
+}
+
+bool holds(const Guard& guard, PyObject* object) {
+  PyObject* expected = guard.expected.get();
+  switch (guard.kind) {
+    case GuardKind::kValue:
+      return same_value(object, expected);
+    case GuardKind::kIdentity:
+      return object == expected;
+    case GuardKind::kType:
+      return object != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(object)) == expected;
+    case GuardKind::kLength:
+      return length_of(object) == PyLong_AsSsize_t(expected);
+    case GuardKind::kKeys:
+      return object != nullptr && same_keys(object, expected);
+    case GuardKind::kPresent:
+      return object != nullptr;
+    case GuardKind::kAbsent:
+      return object == nullptr;
+    case GuardKind::kSetValue:
+      return object != nullptr && same_members(object, expected);
+    case GuardKind::kTensor:
+    case GuardKind::kSameObject:
+    case GuardKind::kNotSameObject:
+    case GuardKind::kDisjointStorage:
+      return true;
+  }
+  return false;
+}
+
+bool pair_holds(const Guard& guard, PyObject* object, PyObject* other) {
+  switch (guard.kind) {
+    case GuardKind::kSameObject:
+      return object == other && object != nullptr;
+    case GuardKind::kNotSameObject:
+      return object != other;
+    case GuardKind::kDisjointStorage:
+      return share_storage(object, other) == (guard.expected.get() == Py_True);
+    default:
+      return true;
+  }
+}
+
+std::string guard_text(const Guard& guard, const std::string& source, const std::string& other,
+                       const TensorSpec* spec) {
+  PyObject* expected = guard.expected.get();
+  switch (guard.kind) {
+    case GuardKind::kValue:
+      return source + " == " + value_text(expected);
+    case GuardKind::kIdentity:
+      return source + " is " + value_text(expected);
+    case GuardKind::kType:
+      return "type(" + source + ") is " + value_text(expected);
+    case GuardKind::kLength:
+      return "len(" + source + ") == " + value_text(expected);
+    case GuardKind::kKeys:
+      return "keys of " + source + " == " + value_text(expected);
+    case GuardKind::kPresent:
+      return source + " exists";
+    case GuardKind::kAbsent:
+      return source + " does not exist";
+    case GuardKind::kSetValue:
+      return "members of " + source + " are those captured";
+    case GuardKind::kTensor:
+      return source + " is like " + spec->text();
+    case GuardKind::kSameObject:
+      return source + " is " + other;
+    case GuardKind::kNotSameObject:
+      return source + " is not " + other;
+    case GuardKind::kDisjointStorage:
+      return source + (expected == Py_True ? " shares memory with " : " shares no memory with ") +
+             other;
+  }
+  return "?";
+}
+
+std::string failure_text(const Guard& guard, const std::string& source, const std::string& other,
+                         const TensorSpec* spec, PyObject* object) {
+  PyObject* expected = guard.expected.get();
+  switch (guard.kind) {
+    case GuardKind::kValue:
+    case GuardKind::kIdentity:
+      return expected_is(source, value_text(expected), value_text(object));
+    case GuardKind::kType:
+      return expected_is("type(" + source + ")", value_text(expected), type_text(object));
+    case GuardKind::kLength: {
+      const Py_ssize_t length = length_of(object);
+      return expected_is("len(" + source + ")", value_text(expected),
+                         length < 0 ? value_text(object) : std::to_string(length));
+    }
+    case GuardKind::kKeys:
+      return expected_is("keys of " + source, value_text(expected), keys_text(object));
+    case GuardKind::kPresent:
+      return source + ": expected to exist, is absent";
+    case GuardKind::kAbsent:
+      return source + ": expected to be absent, is " + value_text(object);
+    case GuardKind::kSetValue:
+      return source + ": its members have changed";
+    case GuardKind::kTensor:
+      return source + ": " + spec->difference(object);
+    case GuardKind::kSameObject:
+      return source + ": expected the same object as " + other;
+    case GuardKind::kNotSameObject:
+      return source + ": expected another object than " + other;
+    case GuardKind::kDisjointStorage:
+      return source +
+             (expected == Py_True ? ": expected to share memory with "
+                                  : ": expected to share no memory with ") +
+             other;
+  }
+  return "?";
+}
+
+}  // namespace braze::guard

@@ -1,0 +1,133 @@
+#include "base/error.h"
+#include "cpython/exception.h"
+#include "guard/guard.h"
+#include "guard/guard_check.h"
+#include "guard/program.h"
+
+namespace braze::guard {
+
+using cpython::Ref;
+
+struct GuardSet::Impl {
+  std::shared_ptr<SourceArena> sources;
+  std::vector<Guard> guards;
+  Ref function;
+  GlobalState state;
+  Tree tree;
+  std::vector<Program> arguments;  // those that are one tensor or scalar first: cheap, tell most
+  Program everything_else;
+  bool busy = false;
+
+  Impl(std::shared_ptr<SourceArena> arena, std::vector<Guard> list,
+       const std::vector<const Source*>& inputs, PyObject* compiled, GlobalState captured)
+      : sources(std::move(arena)),
+        guards(std::move(list)),
+        function(Ref::borrow(compiled)),
+        state(captured),
+        tree(guards, inputs, sources->size()),
+        everything_else(tree, tree.ranges.front()) {
+    // The specs have what is to be known of the captured tensors: they may die.
+    for (Guard& guard : guards)
+      if (guard.kind == GuardKind::kTensor) guard.expected = Ref();
+    for (const bool single : {true, false})
+      for (const Range& range : tree.ranges)
+        if (range.argument >= 0 && (range.end - range.begin == 1) == single)
+          arguments.emplace_back(tree, range);
+  }
+
+  bool check_sources(PyObject* const* args, std::vector<Ref>& dropped) {
+    for (Program& program : arguments)
+      if (!program.check(function.get(), args, dropped)) return false;
+    return everything_else.check(function.get(), args, dropped);
+  }
+
+  bool check_pairs() const {
+    for (const PairGuard& pair : tree.pairs)
+      if (!pair_holds(*pair.guard, tree.nodes[pair.node].object, tree.nodes[pair.other].object))
+        return false;
+    return true;
+  }
+
+  bool check_tensors(c10::TensorImpl** inputs_out) {
+    constexpr size_t kPrefetchDistance = 6;
+    const size_t count = tree.tensors.size();
+    TensorNode* tensors = tree.tensors.data();
+    for (size_t i = 0; i < count; ++i) {
+      if (i + kPrefetchDistance < count) {
+        const TensorNode& ahead = tensors[i + kPrefetchDistance];
+        prefetch_tensor(ahead.object, ahead.impl);
+      }
+      if (!tensors[i].spec.matches(tensors[i].object, &tensors[i].impl)) return false;
+    }
+    for (size_t i = 0; i < tree.input_tensors.size(); ++i)
+      if (const int tensor = tree.input_tensors[i]; tensor >= 0)
+        inputs_out[i] = tensors[tensor].impl;
+    return true;
+  }
+
+  bool check(PyObject* const* args, c10::TensorImpl** inputs_out, std::vector<Ref>& dropped) {
+    return check_sources(args, dropped) && check_pairs() && check_tensors(inputs_out);
+  }
+
+  const TensorSpec* spec(const Guard& guard) const {
+    if (guard.kind != GuardKind::kTensor) return nullptr;
+    return &tree.tensors[tree.nodes[tree.node_of(guard.source)].tensor].spec;
+  }
+
+  std::string text(const Source* source, PyObject* names) const {
+    return source != nullptr ? to_string(source, names, function.get()) : std::string();
+  }
+};
+
+GuardSet::GuardSet(std::shared_ptr<SourceArena> sources, std::vector<Guard> guards,
+                   std::vector<const Source*> inputs, PyObject* function, GlobalState state)
+    : impl_(
+          std::make_unique<Impl>(std::move(sources), std::move(guards), inputs, function, state)) {}
+
+GuardSet::~GuardSet() = default;
+
+bool GuardSet::check(PyObject* const* args, c10::TensorImpl** inputs_out) {
+  Impl& impl = *impl_;
+  // A C function read as a source, or a finaliser, has called the compiled function again.
+  if (impl.busy) [[unlikely]]
+    return false;
+  if (!(GlobalState::current() == impl.state)) return false;
+  std::vector<Ref> dropped;  // finalisers run when all is consistent
+  impl.busy = true;
+  const bool holds = impl.check(args, inputs_out, dropped);
+  impl.busy = false;
+  return holds;
+}
+
+std::string GuardSet::why_not(PyObject* const* args, PyObject* parameter_names) {
+  const cpython::SavedException pending;
+  const Impl& impl = *impl_;
+  const GlobalState now = GlobalState::current();
+  if (!(now == impl.state)) return impl.state.difference(now);
+  std::vector<Ref> objects;
+  impl.tree.resolve(0, static_cast<int>(impl.tree.nodes.size()), impl.function.get(), args, false,
+                    objects);
+  for (const Guard& guard : impl.guards) {
+    PyObject* object = objects[impl.tree.node_of(guard.source)].get();
+    PyObject* other =
+        guard.other != nullptr ? objects[impl.tree.node_of(guard.other)].get() : nullptr;
+    const TensorSpec* spec = impl.spec(guard);
+    c10::TensorImpl* ignored;
+    const bool fits = spec != nullptr ? spec->matches(object, &ignored) : holds(guard, object);
+    if (fits && (guard.other == nullptr || pair_holds(guard, object, other))) continue;
+    return failure_text(guard, impl.text(guard.source, parameter_names),
+                        impl.text(guard.other, parameter_names), spec, object);
+  }
+  return "";
+}
+
+std::vector<std::string> GuardSet::describe(PyObject* parameter_names) const {
+  const cpython::SavedException pending;
+  std::vector<std::string> lines;
+  for (const Guard& guard : impl_->guards)
+    lines.push_back(guard_text(guard, impl_->text(guard.source, parameter_names),
+                               impl_->text(guard.other, parameter_names), impl_->spec(guard)));
+  return lines;
+}
+
+}  // namespace braze::guard

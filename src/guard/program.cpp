@@ -1,0 +1,193 @@
+#include "guard/program.h"
+
+#include "cpython/watch.h"
+#include "guard/guard_check.h"
+#include "guard/program_builder.h"
+#include "guard/resolve.h"
+
+namespace braze::guard {
+
+using cpython::Ref;
+
+namespace {
+
+constexpr size_t kPrefetchDistance = 12;
+
+// What the record will read, so that loads of several records are under way at once. Prefetching a
+// stale address is harmless.
+inline void prefetch(const DictRecord& record) {
+  __builtin_prefetch(record.object);
+  __builtin_prefetch(record.slot);
+  __builtin_prefetch(record.dict);
+}
+
+}  // namespace
+
+bool Program::check(PyObject* function, PyObject* const* args, std::vector<Ref>& dropped) {
+  if (range_.begin == range_.end) return true;
+  PyObject* root = range_.argument >= 0 ? args[range_.argument] : nullptr;
+  if (is_single() && root != nullptr) {
+    Node& node = tree_->nodes[range_.begin];
+    tree_->set_object(range_.begin, root);
+    return tree_->guards_hold(node, root);
+  }
+  if (built_ && root == root_) [[likely]] {
+    const Outcome outcome = check_records(dropped);
+    if (outcome == Outcome::kFails) return false;
+    if (outcome == Outcome::kHolds) {
+      passed_ = true;
+      return check_volatile(function, args, dropped);
+    }
+    return read_again(function, args, true, dropped);
+  }
+  // Records for a new argument pay where it comes again: where the last ones were of use, or the
+  // same object comes for the second time.
+  const bool build = passed_ || root == root_;
+  return read_again(function, args, build, dropped);
+}
+
+bool Program::read_again(PyObject* function, PyObject* const* args, bool build,
+                         std::vector<Ref>& dropped) {
+  if (!tree_->resolve(range_.begin, range_.end, function, args, true, fresh_)) {
+    for (Ref& ref : fresh_) dropped.push_back(std::move(ref));
+    fresh_.clear();
+    return false;
+  }
+  tree_->commit(range_.begin, fresh_, dropped);
+  root_ = range_.argument >= 0 ? args[range_.argument] : nullptr;
+  passed_ = false;
+  built_ = build && ProgramBuilder(*this).run();
+  for (Ref& ref : released_) dropped.push_back(std::move(ref));
+  released_.clear();
+  if (!built_) release(dropped);
+  return true;
+}
+
+// Only what a C function or descriptor made for us stays until the next call.
+void Program::release(std::vector<Ref>& dropped) {
+  for (int i = range_.begin; i < range_.end; ++i) {
+    Node& node = tree_->nodes[i];
+    if (!node.held || Py_REFCNT(node.held.get()) == 1) continue;
+    dropped.push_back(std::move(node.held));
+  }
+}
+
+Program::Outcome Program::check_records(std::vector<Ref>& dropped) {
+  for (Wave& wave : waves_) {
+    if (const Outcome outcome = check_dicts(wave.dicts, dropped); outcome != Outcome::kHolds)
+      return outcome;
+    if (const Outcome outcome = check_types(wave.types, dropped); outcome != Outcome::kHolds)
+      return outcome;
+    if (const Outcome outcome = check_pointers(wave.pointers, dropped); outcome != Outcome::kHolds)
+      return outcome;
+    if (const Outcome outcome = check_lists(wave.lists, dropped); outcome != Outcome::kHolds)
+      return outcome;
+  }
+  for (int index : recheck_)
+    if (!tree_->guards_hold(tree_->nodes[index], tree_->nodes[index].object))
+      return Outcome::kFails;
+  return Outcome::kHolds;
+}
+
+Program::Outcome Program::check_dicts(std::vector<DictRecord>& records, std::vector<Ref>& dropped) {
+  const size_t count = records.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kPrefetchDistance < count) prefetch(records[i + kPrefetchDistance]);
+    DictRecord& record = records[i];
+    if (Py_TYPE(record.object) != record.type || *record.slot != record.dict) [[unlikely]]
+      return Outcome::kReadAgain;
+    if (cpython::dict_version(record.dict) == record.version) [[likely]]
+      continue;
+    const Outcome outcome = repair(record.node, dropped);
+    if (outcome != Outcome::kHolds) return outcome;
+    record.version = cpython::dict_version(record.dict);
+  }
+  return Outcome::kHolds;
+}
+
+Program::Outcome Program::check_types(std::vector<TypeRecord>& records, std::vector<Ref>& dropped) {
+  for (TypeRecord& record : records) {
+    if (cpython::current_type_version(record.type) == record.version) [[likely]]
+      continue;
+    for (int index : record.nodes) {
+      const Outcome outcome = repair(index, dropped);
+      if (outcome != Outcome::kHolds) return outcome;
+    }
+    record.version = cpython::type_version(record.type);
+    if (record.version == 0) return Outcome::kReadAgain;
+  }
+  return Outcome::kHolds;
+}
+
+Program::Outcome Program::check_pointers(std::vector<PointerRecord>& records,
+                                         std::vector<Ref>& dropped) {
+  for (PointerRecord& record : records) {
+    if (*record.address == record.expected.get()) [[likely]]
+      continue;
+    const Outcome outcome = repair(record.node, dropped);
+    if (outcome != Outcome::kHolds) return outcome;
+    dropped.push_back(std::exchange(record.expected, Ref::borrow(*record.address)));
+  }
+  return Outcome::kHolds;
+}
+
+Program::Outcome Program::check_lists(const std::vector<ListRecord>& records,
+                                      std::vector<Ref>& dropped) {
+  for (const ListRecord& record : records) {
+    if (Py_TYPE(record.list) != record.type) return Outcome::kReadAgain;
+    if (record.length >= 0 && Py_SIZE(record.list) != record.length) return Outcome::kFails;
+    for (int child : tree_->nodes[record.node].children) {
+      const Node& node = tree_->nodes[child];
+      if (node.source->kind != SourceKind::kItem || is_volatile_[child - range_.begin]) continue;
+      const Ref now = resolve_step(node.source, record.list);
+      if (now.get() == node.object) continue;
+      const Outcome outcome = repair_child(child, now.get(), dropped);
+      if (outcome != Outcome::kHolds) return outcome;
+    }
+  }
+  return Outcome::kHolds;
+}
+
+bool Program::check_volatile(PyObject* function, PyObject* const* args, std::vector<Ref>& dropped) {
+  for (int index : volatile_) {
+    const bool holds = tree_->resolve(index, tree_->nodes[index].end, function, args, true, fresh_);
+    if (!holds) {
+      for (Ref& ref : fresh_) dropped.push_back(std::move(ref));
+      return false;
+    }
+    tree_->commit(index, fresh_, dropped);
+  }
+  return true;
+}
+
+Program::Outcome Program::repair(int index, std::vector<Ref>& dropped) {
+  const Node& node = tree_->nodes[index];
+  for (const Guard* guard : node.guards)
+    if (!holds(*guard, node.object)) return Outcome::kFails;
+  for (int child : node.children) {
+    if (is_volatile_[child - range_.begin]) continue;
+    const Ref now = resolve_step(tree_->nodes[child].source, node.object);
+    const Outcome outcome = repair_child(child, now.get(), dropped);
+    if (outcome != Outcome::kHolds) return outcome;
+  }
+  return Outcome::kHolds;
+}
+
+Program::Outcome Program::repair_child(int child, PyObject* object, std::vector<Ref>& dropped) {
+  Node& node = tree_->nodes[child];
+  if (object == node.object) {
+    // The same address: another object may have taken it.
+    if (object == nullptr || node.held || validated_[child - range_.begin]) return Outcome::kHolds;
+    if (!node.is_leaf()) return Outcome::kReadAgain;
+    return tree_->guards_hold(node, object) ? Outcome::kHolds : Outcome::kFails;
+  }
+  if (!node.is_leaf() || has_record_[child - range_.begin]) return Outcome::kReadAgain;
+  if (!tree_->guards_hold(node, object)) return Outcome::kFails;
+  tree_->set_object(child, object);
+  if (node.held) dropped.push_back(std::move(node.held));
+  node.held =
+      object != nullptr && may_hold(object, range_.argument < 0) ? Ref::borrow(object) : Ref();
+  return Outcome::kHolds;
+}
+
+}  // namespace braze::guard

@@ -1,0 +1,95 @@
+// Inside of guard/: one range of the tree compiled to flat records that an unchanged model passes
+// in a few loads each.
+//
+// A record says that the container of some nodes is as it was: an instance with its class and dict,
+// a dict with its version tag, a class with its version, a pointer in a function or cell, a list
+// with its items. What a node resolved to is not kept alive as a rule (the user's objects must be
+// free to die); its memory may be read because the record of its container was checked before:
+// records stand in *waves*, in each first the dicts, then classes, pointers, lists, each array in
+// the tree's preorder, and a record comes later than the one that vouches for its own object.
+//
+// Equal pointers alone prove nothing where an object may have died and another taken its place.
+// Version tags are unique, so an unchanged dict vouches for what it holds. Lists and cells have
+// none: what they hold is either kept alive (atoms, classes, code), or has a record of its own, or
+// is *volatile*: read again and checked on every call, as are the results of C descriptors.
+#pragma once
+
+#include "guard/tree.h"
+
+namespace braze::guard {
+
+struct DictRecord {
+  PyObject* object;
+  PyTypeObject* type;
+  PyObject** slot;  // where `object` keeps the dict; null while building: the dict is `object`
+  PyObject* dict;
+  uint64_t version;
+  int node;
+};
+struct TypeRecord {
+  PyTypeObject* type;
+  unsigned version;
+  std::vector<int> nodes;  // whose children were found by this class
+};
+struct PointerRecord {
+  PyObject** address;
+  cpython::Ref expected;
+  int node;
+};
+struct ListRecord {
+  PyObject* list;
+  PyTypeObject* type;
+  Py_ssize_t length;  // -1: not relied on
+  int node;
+};
+
+class Program {
+ public:
+  Program(Tree& tree, Range range) : tree_(&tree), range_(range) {}
+
+  const Range& range() const { return range_; }
+  bool is_single() const { return range_.end - range_.begin == 1; }
+
+  // Whether the range's guards (tensors apart) hold. The nodes' objects are then up to date.
+  bool check(PyObject* function, PyObject* const* args, std::vector<cpython::Ref>& dropped);
+
+ private:
+  enum class Outcome { kHolds, kFails, kReadAgain };
+  struct Wave {
+    std::vector<DictRecord> dicts;
+    std::vector<TypeRecord> types;
+    std::vector<PointerRecord> pointers;
+    std::vector<ListRecord> lists;
+  };
+  friend class ProgramBuilder;
+
+  bool read_again(PyObject* function, PyObject* const* args, bool build,
+                  std::vector<cpython::Ref>& dropped);
+  void release(std::vector<cpython::Ref>& dropped);
+  Outcome check_records(std::vector<cpython::Ref>& dropped);
+  Outcome check_dicts(std::vector<DictRecord>& records, std::vector<cpython::Ref>& dropped);
+  Outcome check_lists(const std::vector<ListRecord>& records, std::vector<cpython::Ref>& dropped);
+  Outcome check_pointers(std::vector<PointerRecord>& records, std::vector<cpython::Ref>& dropped);
+  Outcome check_types(std::vector<TypeRecord>& records, std::vector<cpython::Ref>& dropped);
+  bool check_volatile(PyObject* function, PyObject* const* args,
+                      std::vector<cpython::Ref>& dropped);
+  // The container of the node's children has changed: looks at them again.
+  Outcome repair(int node, std::vector<cpython::Ref>& dropped);
+  Outcome repair_child(int child, PyObject* object, std::vector<cpython::Ref>& dropped);
+
+  Tree* tree_;
+  Range range_;
+  bool built_ = false;
+  bool passed_ = true;        // since it was built, or never built
+  PyObject* root_ = nullptr;  // the argument that the records are about; only to compare with
+  std::vector<Wave> waves_;
+  std::vector<int> volatile_;       // roots of the subtrees that are read on every call
+  std::vector<int> recheck_;        // nodes whose guards are checked on every call
+  std::vector<uint8_t> validated_;  // by node: has a record that proves its own object
+  std::vector<uint8_t> has_record_;
+  std::vector<uint8_t> is_volatile_;    // roots of volatile subtrees
+  std::vector<cpython::Ref> released_;  // what building has let go of
+  std::vector<cpython::Ref> fresh_;
+};
+
+}  // namespace braze::guard
