@@ -35,7 +35,7 @@ struct Draft {
   // Torch-level calls in order, when asked for: a list of
   // (callable, args tuple, kwargs dict, result, (file, line, function)) with the traced objects.
   cpython::Ref torch_calls;
-  cpython::Ref result;  // with torch_calls: the traced result (holds fakes)
+  cpython::Ref result;   // with torch_calls: the traced result (holds fakes)
   cpython::Ref outputs;  // with torch_calls: list of the traced tensors, by graph output
   struct Statistics {
     int64_t bytecodes = 0, inlined_calls = 0, guards = 0, nodes = 0;

@@ -16,28 +16,32 @@ namespace braze::capture {
 
 struct Recipe {
   // id, operands
-#define BRAZE_RECIPE_STEPS(X)                                                                  \
-  X(Output)      /* value: tensor `index` of the plan's outputs */                             \
-  X(Constant)    /* value: `object` (immutable) */                                             \
-  X(Outside)     /* value: what `source` resolves to */                                        \
-  X(Tuple)       /* value: tuple of `items` */                                                 \
-  X(NewTuple)    /* value: instance of tuple subclass `object` from `items` (namedtuple, torch.Size) */ \
-  X(New)         /* value: an empty instance of type `object`, made by its base's __new__ */   \
-  X(ListFill)    /* effect: `target` (a new or outside list) gets exactly `items` */           \
-  X(DictFill)    /* effect: `target` dict gets exactly items[2i] -> items[2i+1], in order, by dict.__setitem__ (OrderedDict by its own) */ \
-  X(SetFill)     /* effect: `target` set gets exactly `items` */                               \
-  X(DequeFill)   /* effect */                                                                  \
-  X(SetAttr)     /* effect: object.__setattr__-like store of `items[0]` under name `object` on `target`, into its __dict__ or slot */ \
-  X(DelAttr)     /* effect */                                                                  \
-  X(SetGlobal)   /* effect: globals dict of function `target`: name `object` = items[0] */     \
-  X(SetCell)     /* value/effect: cell `target` gets items[0] (empty items: cleared) */        \
-  X(NewCell)     /* value: a new cell of items[0] */                                           \
-  X(Function)    /* value: function from code `object`, items: globals, closure, defaults, kwdefaults, annotations, dict (-1: none) */ \
-  X(Method)      /* value: bound method items[0] of items[1] */                                \
-  X(Slice)       /* value: slice(items[0..2]) */                                               \
-  X(Iterator)    /* value: by reduction: items[0](*items[1]) then __setstate__(items[2]) */    \
-  X(Call)        /* effect: items[0](*items[1], **items[2]): deferred calls (logging, warnings) */ \
-  X(Generic)     /* value: copyreg-style: items[0](*items[1]) */
+#define BRAZE_RECIPE_STEPS(X)                                                                      \
+  X(Output)    /* value: tensor `index` of the plan's outputs */                                   \
+  X(Constant)  /* value: `object` (immutable) */                                                   \
+  X(Outside)   /* value: what `source` resolves to */                                              \
+  X(Tuple)     /* value: tuple of `items` */                                                       \
+  X(NewTuple)  /* value: instance of tuple subclass `object` from `items` (namedtuple, torch.Size) \
+                */                                                                                 \
+  X(New)       /* value: an empty instance of type `object`, made by its base's __new__ */         \
+  X(ListFill)  /* effect: `target` (a new or outside list) gets exactly `items` */                 \
+  X(DictFill)  /* effect: `target` dict gets exactly items[2i] -> items[2i+1], in order, by        \
+                  dict.__setitem__ (OrderedDict by its own) */                                     \
+  X(SetFill)   /* effect: `target` set gets exactly `items` */                                     \
+  X(DequeFill) /* effect */                                                                        \
+  X(SetAttr)   /* effect: object.__setattr__-like store of `items[0]` under name `object` on       \
+                  `target`, into its __dict__ or slot */                                           \
+  X(DelAttr)   /* effect */                                                                        \
+  X(SetGlobal) /* effect: globals dict of function `target`: name `object` = items[0] */           \
+  X(SetCell)   /* value/effect: cell `target` gets items[0] (empty items: cleared) */              \
+  X(NewCell)   /* value: a new cell of items[0] */                                                 \
+  X(Function)  /* value: function from code `object`, items: globals, closure, defaults,           \
+                  kwdefaults, annotations, dict (-1: none) */                                      \
+  X(Method)    /* value: bound method items[0] of items[1] */                                      \
+  X(Slice)     /* value: slice(items[0..2]) */                                                     \
+  X(Iterator)  /* value: by reduction: items[0](*items[1]) then __setstate__(items[2]) */          \
+  X(Call)      /* effect: items[0](*items[1], **items[2]): deferred calls (logging, warnings) */   \
+  X(Generic)   /* value: copyreg-style: items[0](*items[1]) */
 
   enum class Kind : uint8_t {
 #define X(id) k##id,
@@ -46,18 +50,18 @@ struct Recipe {
   };
   struct Step {
     Kind kind;
-    int index = -1;                          // kOutput
-    int target = -1;                         // effects: number of the step whose value is changed
+    int index = -1;   // kOutput
+    int target = -1;  // effects: number of the step whose value is changed
     cpython::Ref object;
-    const guard::Source* source = nullptr;   // kOutside
-    std::vector<int> items;                  // numbers of earlier steps
+    const guard::Source* source = nullptr;  // kOutside
+    std::vector<int> items;                 // numbers of earlier steps
   };
   std::vector<Step> steps;
-  int result = -1;                           // kReturn: the step whose value is returned
+  int result = -1;  // kReturn: the step whose value is returned
   // kGiveUp: the frame's state; -1: unset (NULL)
   std::vector<int> locals;
   std::vector<int> stack;
-  int offset = 0;                            // code units
+  int offset = 0;  // code units
 
   // Runs the steps. `outputs`: the plan's tensors as Python objects (borrowed). All values, new
   // references, by step; empty with an exception pending on failure.

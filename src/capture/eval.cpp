@@ -1,0 +1,446 @@
+// Frames and the instructions that models run most; the others are in eval_instructions.cpp.
+#include <cstring>
+
+#include "base/error.h"
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+using cpython::FrameView;
+using cpython::Instruction;
+using cpython::Opcode;
+
+namespace {
+
+constexpr int64_t kBytecodeBudget = 20'000'000;
+constexpr double kSecondsBudget = 10;
+constexpr int kMaximalDepth = 900;
+constexpr size_t kStackBytes = 4 << 20;  // of the C stack, below which evaluation goes no deeper
+
+Evaluator* g_current = nullptr;
+
+}  // namespace
+
+Evaluator* Evaluator::current() { return g_current; }
+
+const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
+  static auto& memo = *new IdentityMap<CodeInfo*>;
+  CodeInfo*& info = memo[code];
+  if (!info) {
+    PyObject* module = globals ? PyDict_GetItem(globals, names().name) : nullptr;
+    info = new CodeInfo{&cpython::decode(code), frame_policy(globals),
+                        module && is_torch_module_name(module)};
+  }
+  return *info;
+}
+
+Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Options& options)
+    : breaks_([](void* self) { return static_cast<Evaluator*>(self)->stack(); }, this),
+      world_(breaks_, recording_, root, parameter_names),
+      options_(options),
+      root_(root),
+      thread_(PyThreadState_Get()),
+      started_(std::chrono::steady_clock::now()) {
+  BRAZE_CHECK(!g_current, "captures do not nest");
+  g_current = this;
+  char here;
+  stack_limit_ = &here - kStackBytes;
+  recording_.set_origin_provider([](void* self) { return static_cast<Evaluator*>(self)->origin(); },
+                                 this);
+  if (options.record_torch_calls) torch_calls_ = Ref::steal(PyList_New(0));
+}
+
+Evaluator::~Evaluator() {
+  release_frames();
+  g_current = nullptr;
+}
+
+void Evaluator::release_frames() {
+  stopped_frame_.reset();
+  spare_frames_.clear();
+}
+
+std::unique_ptr<Frame> Evaluator::new_frame(const CodeInfo& info) {
+  std::unique_ptr<Frame> frame;
+  if (spare_frames_.empty()) {
+    frame = std::make_unique<Frame>();
+  } else {
+    frame = std::move(spare_frames_.back());
+    spare_frames_.pop_back();
+  }
+  frame->info = &info;
+  frame->locals.resize(static_cast<size_t>(info.code()->co_nlocalsplus));
+  frame->stack.reserve(static_cast<size_t>(info.code()->co_stacksize));
+  return frame;
+}
+
+void Evaluator::recycle(std::unique_ptr<Frame> frame) {
+  // Finalisers of what the frame held may come back here: it is emptied before it is spare.
+  frame->stack.clear();
+  frame->locals.clear();
+  frame->function = frame->globals = frame->builtins = frame->kwnames = Ref();
+  frame->back = nullptr;
+  frame->pc = 0;
+  frame->executed = 0;
+  frame->outside_function = false;
+  spare_frames_.push_back(std::move(frame));
+}
+
+bool Evaluator::budget_left() {
+  char here;
+  if (depth_ > kMaximalDepth || &here < stack_limit_)
+    return breaks_.refuse(BreakKind::kUnsupported, "too many nested calls");
+  if (statistics_.bytecodes > kBytecodeBudget)
+    return breaks_.refuse(BreakKind::kUnsupported,
+                          "more than 20 million instructions in one trace");
+  return true;
+}
+
+Slot Evaluator::start(std::unique_ptr<Frame> frame) {
+  if (!budget_left()) return {};
+  ++statistics_.inlined_calls;
+  Slot result;
+  Status status = run(*frame, result, false);
+  if (status == Status::kStopped && depth_ == 0) {
+    stopped_frame_ = std::move(frame);
+    return {};
+  }
+  recycle(std::move(frame));
+  return status == Status::kReturn ? std::move(result) : Slot();
+}
+
+// --- Frames that native code makes ---------------------------------------------------------------
+
+PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, bool throwing) {
+  auto* self = static_cast<Evaluator*>(context);
+  try {
+    const CodeInfo& info = code_info(view.code(), view.globals());
+    constexpr int kFunction = CO_OPTIMIZED | CO_NEWLOCALS;
+    bool is_function = (view.code()->co_flags & kFunction) == kFunction;
+    if (self->importing_ || self->stopped_)
+      return cpython::evaluate_natively(thread, view, throwing);
+    if (!is_function) {
+      // A module body comes with an import; the body of a class reads what nobody guards.
+      if (self->native_depth_) return cpython::evaluate_natively(thread, view, throwing);
+      ++self->importing_;
+      PyObject* result = cpython::evaluate_natively(thread, view, throwing);
+      --self->importing_;
+      return result;
+    }
+    if (info.policy == FramePolicy::kNative) {
+      NativeScope scope(*self, true, view.function());
+      return cpython::evaluate_natively(thread, view, throwing);
+    }
+    if (self->native_depth_ && info.policy == FramePolicy::kLibrary)
+      return cpython::evaluate_natively(thread, view, throwing);
+    int outer_native = std::exchange(self->native_depth_, 0);
+    PyObject* result = view.is_generator() ? self->resume_hooked(thread, view, throwing)
+                                           : self->evaluate_hooked(thread, view);
+    self->native_depth_ = outer_native;
+    return result;
+  } catch (...) {
+    self->breaks_.keep_defect(std::current_exception());
+    return nullptr;
+  }
+}
+
+PyObject* Evaluator::evaluate_hooked(PyThreadState* thread, FrameView view) {
+  PyCodeObject* code = view.code();
+  if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
+    PyObject* made = cpython::evaluate_natively(thread, view, false);
+    if (made) mark_generator(made);
+    return made;
+  }
+  auto frame = new_frame(code_info(code, view.globals()));
+  fill_frame(*frame, view);
+  if (!rely_on_hooked(*frame)) return nullptr;
+  return start(std::move(frame)).object.release();
+}
+
+void Evaluator::fill_frame(Frame& frame, FrameView view) {
+  frame.function = Ref::borrow(view.function());
+  frame.globals = Ref::borrow(view.globals());
+  frame.builtins = Ref::borrow(view.builtins());
+  frame.outside_function = !world_.made_function(view.function());
+  auto locals = view.locals();
+  for (size_t i = 0; i < locals.size() && i < frame.locals.size(); ++i)
+    if (locals[i]) frame.locals[i] = world_.wrap(locals[i]);
+}
+
+// Native code found this function by itself, so nothing guards where it was found: if it is a
+// method of its first argument's class, that look-up is relied on.
+bool Evaluator::rely_on_hooked(Frame& frame) {
+  auto* function = frame.function_object();
+  if (!frame.outside_function || world_.source_of(frame.function.get())) return true;
+  if (frame.code()->co_argcount > 0 && frame.locals[0]) {
+    PyObject* self = frame.locals[0].get();
+    auto* type = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
+    if (_PyType_Lookup(type, function->func_name) == frame.function.get())
+      world_.type_lookup(type, function->func_name);
+  }
+  world_.rely_on(function);
+  return true;
+}
+
+// --- The loop
+// -------------------------------------------------------------------------------------
+
+Slot Evaluator::run_root(PyObject* const* args, int64_t stop_at) {
+  auto* code = reinterpret_cast<PyCodeObject*>(root_->func_code);
+  stop_at_ = stop_at;
+  auto frame = new_frame(code_info(code, root_->func_globals));
+  frame->function = Ref::borrow(reinterpret_cast<PyObject*>(root_));
+  frame->globals = Ref::borrow(root_->func_globals);
+  frame->builtins = Ref::borrow(root_->func_builtins);
+  frame->outside_function = true;
+  world_.set_origin(frame->function.get(), world_.source(SourceKind::kFunction));
+  world_.rely_on(root_);
+  int count = cpython::parameter_count(code);
+  for (int i = 0; i < count; ++i) {
+    Ref index = Ref::steal(PyLong_FromLong(i));
+    Slot value = world_.read(args[i], world_.source(SourceKind::kArgument, nullptr, index.get()));
+    if (!value) return {};
+    frame->locals[static_cast<size_t>(i)] = std::move(value);
+  }
+  return start(std::move(frame));
+}
+
+Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
+  std::vector<Slot>& stack = frame.stack;
+  const std::vector<Instruction>& instructions = frame.info->decoded->instructions;
+  PyCodeObject* code = frame.code();
+  frame.back = std::exchange(top_, &frame);
+  ++depth_;
+  struct Leave {
+    Evaluator& evaluator;
+    Frame* back;
+    ~Leave() {
+      evaluator.top_ = back;
+      --evaluator.depth_;
+    }
+  } leave{*this, frame.back};
+  const int64_t stop_at = depth_ == 1 ? stop_at_ : -1;
+
+  auto pop = [&] {
+    Slot slot = std::move(stack.back());
+    stack.pop_back();
+    return slot;
+  };
+  auto name = [&](int index) { return PyTuple_GET_ITEM(code->co_names, index); };
+
+  for (bool raised = throwing;;) {
+    if (raised) {
+      raised = false;
+      if (depth_ == 1) break_at_ = frame.executed;
+      if (!unwind(frame)) return stopped_ ? Status::kStopped : Status::kError;
+      if (depth_ == 1) break_at_ = -1;
+    }
+    const Instruction& in = instructions[static_cast<size_t>(frame.pc++)];
+    if (++frame.executed == stop_at) {
+      --frame.pc;
+      stopped_ = true;
+      return Status::kStopped;
+    }
+    if ((++statistics_.bytecodes & 0xFFFF) == 0) {
+      std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;
+      if (spent.count() > kSecondsBudget) {
+        raise_break(BreakKind::kUnsupported, "a trace that takes longer than 10 seconds");
+        raised = true;
+        continue;
+      }
+      if (!budget_left()) {
+        raised = true;
+        continue;
+      }
+      if (PyErr_CheckSignals() < 0) {
+        raised = true;
+        continue;
+      }
+    }
+    switch (in.op) {
+      case Opcode::kNop:
+        break;
+      case Opcode::kPopTop:
+        stack.pop_back();
+        break;
+      case Opcode::kPushNull:
+        stack.emplace_back();
+        break;
+      case Opcode::kCopy:
+        stack.push_back(stack[stack.size() - static_cast<size_t>(in.arg)]);
+        break;
+      case Opcode::kSwap:
+        std::swap(stack.back(), stack[stack.size() - static_cast<size_t>(in.arg)]);
+        break;
+      case Opcode::kLoadConst:
+        stack.push_back(Slot::borrow(PyTuple_GET_ITEM(code->co_consts, in.arg)));
+        break;
+      case Opcode::kLoadFast: {
+        const Slot& local = frame.locals[static_cast<size_t>(in.arg)];
+        if (!local) {
+          PyErr_Format(PyExc_UnboundLocalError,
+                       "cannot access local variable '%U' where it is not associated with a value",
+                       PyTuple_GET_ITEM(code->co_localsplusnames, in.arg));
+          raised = true;
+          break;
+        }
+        stack.push_back(local);
+        break;
+      }
+      case Opcode::kStoreFast: {
+        // What was there may have a finaliser that runs code: the slot is changed first.
+        Slot old = std::exchange(frame.locals[static_cast<size_t>(in.arg)], pop());
+        break;
+      }
+      case Opcode::kLoadGlobal: {
+        Slot value = load_global(frame, name(in.arg >> 1));
+        if (!value) {
+          raised = true;
+          break;
+        }
+        bool null = in.arg & 1;
+        if (null && in.null_below) stack.emplace_back();
+        stack.push_back(std::move(value));
+        if (null && !in.null_below) stack.emplace_back();
+        break;
+      }
+      case Opcode::kLoadDeref: {
+        Slot value = load_deref(frame, in.arg);
+        if (!value) {
+          raised = true;
+          break;
+        }
+        stack.push_back(std::move(value));
+        break;
+      }
+      case Opcode::kLoadAttr: {
+        Slot object = pop();
+        Slot value = getattr(object, name(in.arg));
+        if (!value) {
+          raised = true;
+          break;
+        }
+        stack.push_back(std::move(value));
+        break;
+      }
+      case Opcode::kLoadMethod: {
+        Slot object = pop(), self;
+        Slot value = getattr(object, name(in.arg), &self);
+        if (!value) {
+          raised = true;
+          break;
+        }
+        if (!self && in.null_below) stack.emplace_back();
+        stack.push_back(std::move(value));
+        if (self || !in.null_below) stack.push_back(std::move(self));
+        break;
+      }
+      case Opcode::kBinarySubscr: {
+        Slot key = pop(), object = pop();
+        Slot value = getitem(object, key);
+        if (!value) {
+          raised = true;
+          break;
+        }
+        stack.push_back(std::move(value));
+        break;
+      }
+      case Opcode::kContainsOp: {
+        Slot container = pop(), value = pop();
+        int found = contains(container, value);
+        if (found < 0) {
+          raised = true;
+          break;
+        }
+        stack.push_back(Slot::borrow((found ^ in.arg) ? Py_True : Py_False));
+        break;
+      }
+      case Opcode::kIsOp: {
+        Slot b = pop(), a = pop();
+        stack.push_back(is_same(a, b, in.arg != 0));
+        break;
+      }
+      case Opcode::kJump:
+        frame.pc = in.target;
+        break;
+      case Opcode::kPopJumpIfNone:
+        if (pop().get() == Py_None) frame.pc = in.target;
+        break;
+      case Opcode::kPopJumpIfNotNone:
+        if (pop().get() != Py_None) frame.pc = in.target;
+        break;
+      case Opcode::kPopJumpIfFalse:
+      case Opcode::kPopJumpIfTrue:
+      case Opcode::kJumpIfFalseOrPop:
+      case Opcode::kJumpIfTrueOrPop: {
+        bool wanted = in.op == Opcode::kPopJumpIfTrue || in.op == Opcode::kJumpIfTrueOrPop;
+        bool keeps = in.op == Opcode::kJumpIfFalseOrPop || in.op == Opcode::kJumpIfTrueOrPop;
+        int value = truth(stack.back());
+        if (value < 0) {
+          raised = true;
+          break;
+        }
+        bool jumps = (value != 0) == wanted;
+        if (jumps) frame.pc = in.target;
+        if (!jumps || !keeps) stack.pop_back();
+        break;
+      }
+      case Opcode::kForIter: {
+        bool exhausted = false;
+        Slot value = next(stack.back(), exhausted);
+        if (value) {
+          stack.push_back(std::move(value));
+          break;
+        }
+        if (!exhausted) {
+          raised = true;
+          break;
+        }
+        stack.pop_back();
+        frame.pc = in.target;
+        break;
+      }
+      case Opcode::kKwNames:
+        frame.kwnames = Ref::borrow(PyTuple_GET_ITEM(code->co_consts, in.arg));
+        break;
+      case Opcode::kCall:
+      case Opcode::kCallKw: {
+        if (in.op == Opcode::kCallKw) frame.kwnames = pop().object;
+        auto count = static_cast<size_t>(in.arg);
+        size_t base = stack.size() - count;
+        Ref kwnames = std::move(frame.kwnames);
+        Slot value;
+        bool has_self = stack[base - 2] && stack[base - 1];
+        if (has_self)
+          value = call(stack[base - 2], &stack[base - 1], count + 1, kwnames.get());
+        else if (Slot& callee = stack[base - 1] ? stack[base - 1] : stack[base - 2];
+                 count == 0 && callee.get() == reinterpret_cast<PyObject*>(&PySuper_Type))
+          value = bare_super(frame);
+        else
+          value = call(callee, stack.data() + base, count, kwnames.get());
+        if (!value) {
+          raised = true;
+          break;
+        }
+        stack.resize(base - 2);
+        stack.push_back(std::move(value));
+        break;
+      }
+      case Opcode::kReturnValue:
+        result = pop();
+        return Status::kReturn;
+      case Opcode::kReturnConst:
+        result = Slot::borrow(PyTuple_GET_ITEM(code->co_consts, in.arg));
+        return Status::kReturn;
+      case Opcode::kYieldValue:
+        result = pop();
+        return Status::kYield;
+      default:
+        raised = !run_instruction(frame, in);
+        break;
+    }
+  }
+}
+
+}  // namespace braze::capture

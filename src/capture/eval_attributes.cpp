@@ -1,0 +1,488 @@
+// Attribute reads and writes, as `object.__getattribute__` and the descriptors of classes do them.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
+
+PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+
+// The exception is an AttributeError; clears it then.
+bool clear_attribute_error() {
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+  PyErr_Clear();
+  return true;
+}
+
+}  // namespace
+
+// What a class attribute gives when it is read through an instance.
+Slot Evaluator::bind(PyObject* descriptor, const Source* source, const Slot& object, Slot* self) {
+  if (self && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
+    *self = object;
+    return Slot::borrow(descriptor, source);
+  }
+  if (PyFunction_Check(descriptor)) return Slot::steal(PyMethod_New(descriptor, object.get()));
+  auto get = Py_TYPE(descriptor)->tp_descr_get;
+  if (!get) {
+    if (!source) return world_.wrap(descriptor);
+    return world_.read(descriptor, source);
+  }
+  if (is_heap_type(Py_TYPE(descriptor)) && world_.is_outside(descriptor)) {
+    Slot value = Slot::borrow(descriptor, source);
+    if (source && !world_.read(descriptor, source)) return {};
+    return call_descriptor(value, object);
+  }
+  Ref value = Ref::steal(get(descriptor, object.get(), as_object(Py_TYPE(object.get()))));
+  if (!value) return {};
+  // staticmethod: what it holds is as fixed as the descriptor itself.
+  if (source && Py_IS_TYPE(descriptor, &PyStaticMethod_Type))
+    return world_.read(value.get(), world_.source(SourceKind::kAttribute, source, names().func));
+  return result_of_native(std::move(value));
+}
+
+// A descriptor written in Python: its __get__ is evaluated.
+Slot Evaluator::call_descriptor(const Slot& descriptor, const Slot& object) {
+  static PyObject* get_name = PyUnicode_InternFromString("__get__");
+  Slot get = special_method(descriptor, get_name);
+  if (!get) return {};
+  Slot args[2] = {object, Slot::borrow(as_object(Py_TYPE(object.get())))};
+  return call(get, args, 2, nullptr);
+}
+
+Slot Evaluator::generic_getattr(const Slot& object, PyObject* name, Slot* self, bool quiet) {
+  PyObject* obj = object.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  const Source* source = world_.source_of(object);
+  const Source* type_source = nullptr;
+  PyObject* found =
+      source ? world_.type_lookup(type, name, &type_source) : _PyType_Lookup(type, name);
+  Ref descriptor = Ref::borrow(found);
+  auto get = descriptor ? Py_TYPE(descriptor.get())->tp_descr_get : nullptr;
+
+  if (get && PyDescr_IsData(descriptor.get())) {
+    if (Py_IS_TYPE(descriptor.get(), &PyProperty_Type)) {
+      Ref getter = Ref::steal(PyObject_GetAttr(descriptor.get(), names().fget));
+      if (!getter) return {};
+      if (getter.get() == Py_None) {
+        PyErr_Format(PyExc_AttributeError, "property of '%.100s' object has no getter",
+                     type->tp_name);
+        return {};
+      }
+      Slot args[1] = {object};
+      return call(world_.wrap(getter), args, 1, nullptr);
+    }
+    if (is_heap_type(Py_TYPE(descriptor.get())) &&
+        PyFunction_Check(_PyType_Lookup(Py_TYPE(descriptor.get()), get_dunder())))
+      return call_descriptor(Slot::borrow(descriptor.get(), type_source), object);
+    if (const Write* write = source ? world_.written(obj, name) : nullptr) {
+      if (write->value) return world_.wrap(write->value.get());
+      PyErr_SetObject(PyExc_AttributeError, name);
+      return {};
+    }
+    Ref value = Ref::steal(get(descriptor.get(), obj, as_object(type)));
+    if (!value) {
+      if (source && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        Ref error = take_exception();
+        world_.guard(GuardKind::kAbsent, world_.source(SourceKind::kAttribute, source, name));
+        restore_exception(std::move(error));
+      }
+      return {};
+    }
+    if (!source)
+      return world_.is_created(obj) ? world_.wrap(std::move(value)) : result_of_native(value);
+    if (name == names().dict) {
+      world_.set_owner_of_dict(value.get(), obj);
+      if (world_.has_writes() && world_.written_attributes(obj)) {
+        Slot dict = world_.read(value.get(), world_.source(SourceKind::kInstanceDict, source));
+        return dict && world_.shadow(value.get()) ? dict : Slot();
+      }
+      return world_.read(value.get(), world_.source(SourceKind::kInstanceDict, source));
+    }
+    if (name == names().class_)
+      return world_.read(value.get(), world_.source(SourceKind::kType, source));
+    return world_.read(value.get(), world_.source(SourceKind::kAttribute, source, name));
+  }
+
+  if (source && world_.has_writes()) {
+    if (const Write* write = world_.written(obj, name)) {
+      if (write->value) return world_.wrap(write->value.get());
+      goto class_attribute;
+    }
+  }
+  if (PyObject* dict = instance_dict(obj)) {
+    PyObject* used = world_.effective(dict);
+    PyObject* value = PyDict_GetItemWithError(used, name);
+    if (value) {
+      if (!source || used != dict) return world_.wrap(value);
+      return world_.read(value, world_.source(SourceKind::kAttribute, source, name));
+    }
+    if (PyErr_Occurred()) return {};
+    if (source && used == dict)
+      world_.guard(GuardKind::kAbsent, world_.source(SourceKind::kAttribute, source, name));
+  }
+class_attribute:
+  if (descriptor) return bind(descriptor.get(), type_source, object, self);
+  if (!quiet) {
+    PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name,
+                 name);
+  }
+  return {};
+}
+
+PyObject* Evaluator::get_dunder() {
+  static PyObject* name = PyUnicode_InternFromString("__get__");
+  return name;
+}
+
+Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
+  PyObject* obj = object.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  if (!PyUnicode_Check(name)) {
+    PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
+                 Py_TYPE(name)->tp_name);
+    return {};
+  }
+  if (is_tensor(obj)) return tensor_attribute_of(object, name, self);
+  if (PyModule_Check(obj)) return module_attribute_of(object, name);
+  if (PyType_Check(obj)) return type_attribute_of(object, name);
+  PyObject* getattribute =
+      is_heap_type(type) ? _PyType_Lookup(type, names().getattribute) : nullptr;
+  if (type->tp_getattro != PyObject_GenericGetAttr &&
+      (!getattribute || !PyFunction_Check(getattribute)) &&
+      !(getattribute == known().object_getattribute))
+    return native_attribute_of(object, name);
+
+  const bool outside = world_.source_of(object) != nullptr;
+  // Looked up first: a look-up with an exception pending would clear it.
+  Ref fallback;
+  if (is_heap_type(type))
+    fallback = Ref::borrow(outside ? world_.type_lookup(type, names().getattr)
+                                   : _PyType_Lookup(type, names().getattr));
+  Slot value;
+  if (getattribute && PyFunction_Check(getattribute)) {
+    if (outside) world_.type_lookup(type, names().getattribute);
+    Slot args[2] = {object, Slot::borrow(name)};
+    value = call(Slot::borrow(getattribute), args, 2, nullptr);
+  } else {
+    value = generic_getattr(object, name, self, bool(fallback));
+  }
+  if (value || !fallback) return value;
+  if (PyErr_Occurred() && !clear_attribute_error()) return {};
+  if (fallback.get() == known().module_getattr && module_getattr(object, name, value)) return value;
+  Slot args[2] = {object, Slot::borrow(name)};
+  return call(Slot(fallback), args, 2, nullptr);
+}
+
+// super objects, C types with a look-up of their own.
+Slot Evaluator::native_attribute_of(const Slot& object, PyObject* name) {
+  PyObject* obj = object.get();
+  if (Py_IS_TYPE(obj, &PySuper_Type)) {
+    static PyObject *this_class = PyUnicode_InternFromString("__thisclass__"),
+                    *its_self = PyUnicode_InternFromString("__self__");
+    Ref cls = Ref::steal(PyObject_GenericGetAttr(obj, this_class));
+    Ref self = Ref::steal(PyObject_GenericGetAttr(obj, its_self));
+    if (!cls || !self) return {};
+    return super_attribute(world_.wrap(cls), world_.wrap(self), name, nullptr);
+  }
+  if (world_.source_of(object) && !PyMethod_Check(obj) && !is_immutable(obj) &&
+      world_.is_outside(obj) && !Py_IS_TYPE(obj, known().partial))
+    return refuse(BreakKind::kNativeCall, std::string("an attribute of a '") +
+                                              Py_TYPE(obj)->tp_name + "' object from outside");
+  Ref value = Ref::steal(PyObject_GetAttr(world_.effective(obj), name));
+  if (!value) return {};
+  if (PyMethod_Check(obj) && world_.source_of(object) && !PyMethod_Check(value.get()) &&
+      !PyCFunction_Check(value.get()) && !is_atom(value.get()))
+    return world_.read(value.get(),
+                       world_.source(SourceKind::kAttribute, world_.source_of(object), name));
+  return world_.wrap(std::move(value));
+}
+
+Slot Evaluator::module_attribute_of(const Slot& module, PyObject* name) {
+  PyObject* dict = PyModule_GetDict(module.get());
+  const Source* source = world_.source(SourceKind::kAttribute, world_.pinned(module.get()), name);
+  if (const Write* write = world_.written(dict, name)) {
+    if (write->value) return world_.wrap(write->value.get());
+    return refuse(BreakKind::kSideEffect, "a deleted module attribute is read");
+  }
+  if (PyObject* value = PyDict_GetItemWithError(dict, name)) return world_.read(value, source);
+  if (PyErr_Occurred()) return {};
+  NativeScope scope(*this, true, nullptr);  // lazy modules: their __getattr__ runs natively
+  ++importing_;
+  Ref value = Ref::steal(PyObject_GetAttr(module.get(), name));
+  --importing_;
+  if (!value) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+      Ref error = take_exception();
+      world_.guard(GuardKind::kAbsent, source);
+      restore_exception(std::move(error));
+    }
+    return {};
+  }
+  if (PyDict_GetItemWithError(dict, name) == value.get()) return world_.read(value.get(), source);
+  if (is_immutable(value.get()) && !is_atom(value.get())) {
+    world_.set_origin(value.get(), world_.pinned(value.get()));
+    world_.hold(value);
+    return world_.wrap(value);
+  }
+  if (PyType_CheckExact(as_object(Py_TYPE(module.get()))) &&
+      Py_TYPE(module.get()) != &PyModule_Type)
+    return world_.read(value.get(), source);
+  return result_of_native(std::move(value));
+}
+
+Slot Evaluator::type_attribute_of(const Slot& object, PyObject* name) {
+  auto* type = reinterpret_cast<PyTypeObject*>(object.get());
+  PyTypeObject* meta = Py_TYPE(object.get());
+  bool created = world_.made_function(object.get());
+  const Source* source = nullptr;
+  Ref meta_attribute =
+      Ref::borrow(is_heap_type(meta) ? world_.type_lookup(meta, name) : _PyType_Lookup(meta, name));
+  bool meta_data = meta_attribute && PyDescr_IsData(meta_attribute.get());
+  if (meta_data && Py_IS_TYPE(meta_attribute.get(), &PyProperty_Type)) {
+    Ref getter = Ref::steal(PyObject_GetAttr(meta_attribute.get(), names().fget));
+    Slot args[1] = {object};
+    return getter ? call(world_.wrap(getter), args, 1, nullptr) : Slot();
+  }
+  if (PyObject* found = meta_data ? nullptr : world_.type_lookup(type, name, &source)) {
+    Ref held = Ref::borrow(found);
+    if (PyFunction_Check(found)) return Slot::borrow(found, world_.source_of(found));
+    auto get = Py_TYPE(found)->tp_descr_get;
+    if (!get) return source ? world_.read(found, source) : known_class_value(held);
+    Ref value = Ref::steal(get(found, nullptr, object.get()));
+    if (!value) return {};
+    if (PyMethod_Check(value.get()) || value.get() == found) return world_.wrap(std::move(value));
+    if (source && Py_IS_TYPE(found, &PyStaticMethod_Type))
+      return world_.read(value.get(), world_.source(SourceKind::kAttribute, source, names().func));
+    return known_class_value(std::move(value));
+  }
+  NativeScope scope(*this, is_torch_module_name(module_of(type)), nullptr);
+  Ref value = Ref::steal(PyObject_GetAttr(object.get(), name));
+  if (!value) return {};
+  if (created || PyMethod_Check(value.get())) return world_.wrap(std::move(value));
+  return known_class_value(std::move(value));
+}
+
+// A value of a class that cannot change, or that a descriptor of the class made: __name__, __mro__.
+Slot Evaluator::known_class_value(Ref value) {
+  if (is_immutable(value.get())) {
+    if (!is_atom(value.get()) && !world_.source_of(value.get())) {
+      world_.set_origin(value.get(), world_.pinned(value.get()));
+      world_.hold(value);
+    }
+    return world_.wrap(std::move(value));
+  }
+  if (!world_.source_of(value.get()) && world_.is_outside(value.get())) {
+    const Source* pinned = world_.pinned(value.get());
+    return world_.read(value.get(), pinned);
+  }
+  return world_.wrap(std::move(value));
+}
+
+PyObject* Evaluator::module_of(PyTypeObject* type) {
+  PyObject* dict = type->tp_dict;
+  PyObject* module = dict ? PyDict_GetItemWithError(dict, names().module) : nullptr;
+  if (module && PyUnicode_Check(module)) return module;
+  PyErr_Clear();
+  static auto& memo = *new IdentityMap<PyObject*>;
+  PyObject*& text = memo[type];
+  if (!text) {
+    const char* dot = strrchr(type->tp_name, '.');
+    text = dot ? PyUnicode_FromStringAndSize(type->tp_name, dot - type->tp_name)
+               : PyUnicode_InternFromString("builtins");
+  }
+  return text;
+}
+
+Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* self) {
+  PyObject* obj = tensor.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  const char* text = PyUnicode_AsUTF8(name);
+  PyObject* descriptor = _PyType_Lookup(type, name);
+  if (descriptor && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
+    if (self) {
+      *self = tensor;
+      return Slot::borrow(descriptor);
+    }
+    return Slot::steal(PyObject_GetAttr(obj, name));
+  }
+  switch (tensor_attribute(text)) {
+    case TensorAttribute::kBreak:
+      return refuse(BreakKind::kUnsupportedTensor, std::string("Tensor.") + text + " is read");
+    case TensorAttribute::kMetadata:
+    case TensorAttribute::kTensor: {
+      NativeScope scope(*this, true, descriptor);
+      Ref value = Ref::steal(PyObject_GetAttr(obj, name));
+      if (!value) return torch_failed();
+      return world_.wrap(std::move(value));
+    }
+    case TensorAttribute::kOther:
+      break;
+  }
+  if (descriptor && PyDescr_IsData(descriptor))
+    return refuse(BreakKind::kUnsupportedTensor, std::string("Tensor.") + text + " is read");
+  if (world_.source_of(tensor)) return generic_getattr(tensor, name, self, false);
+  NativeScope scope(*this, true, nullptr);
+  Ref value = Ref::steal(PyObject_GetAttr(obj, name));
+  return value ? world_.wrap(std::move(value)) : Slot();
+}
+
+// --- super
+// ----------------------------------------------------------------------------------------
+
+Slot Evaluator::super_attribute(const Slot& cls, const Slot& self, PyObject* name,
+                                Slot* method_self) {
+  PyObject* obj = self.get();
+  bool through_type =
+      PyType_Check(obj) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(obj),
+                                            reinterpret_cast<PyTypeObject*>(cls.get()));
+  auto* start = through_type ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
+  PyObject* mro = start->tp_mro;
+  Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
+  while (i < n && PyTuple_GET_ITEM(mro, i) != cls.get()) ++i;
+  for (++i; i < n && name != names().class_; ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (!is_heap_type(type)) break;
+    PyObject* found = PyDict_GetItemWithError(type->tp_dict, name);
+    if (!found) {
+      if (PyErr_Occurred()) return {};
+      continue;
+    }
+    const Source* source = nullptr;
+    world_.type_lookup(type, name, &source);
+    Ref held = Ref::borrow(found);
+    if (PyFunction_Check(found)) {
+      if (through_type) return Slot::borrow(found, source);
+      return bind(found, source, self, method_self);
+    }
+    if (Py_IS_TYPE(found, &PyProperty_Type) && !through_type) {
+      Ref getter = Ref::steal(PyObject_GetAttr(found, names().fget));
+      Slot args[1] = {self};
+      return getter ? call(world_.wrap(getter), args, 1, nullptr) : Slot();
+    }
+    auto get = Py_TYPE(found)->tp_descr_get;
+    if (!get) return source ? world_.read(found, source) : world_.wrap(found);
+    Ref value = Ref::steal(get(found, through_type ? nullptr : obj, as_object(start)));
+    return value ? result_of_native(std::move(value)) : Slot();
+  }
+  // Only built-in classes are left.
+  PyObject* args[2] = {cls.get(), obj};
+  Ref super = Ref::steal(PyObject_Vectorcall(as_object(&PySuper_Type), args, 2, nullptr));
+  if (!super) return {};
+  Ref value = Ref::steal(PyObject_GetAttr(super.get(), name));
+  return value ? world_.wrap(std::move(value)) : Slot();
+}
+
+// super(): the class from the cell __class__, the object from local 0.
+Slot Evaluator::bare_super(Frame& frame) {
+  PyCodeObject* code = frame.code();
+  int first_free = code->co_nlocalsplus - code->co_nfreevars;
+  for (int i = first_free; i < code->co_nlocalsplus; ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i),
+                                         "__class__"))
+      continue;
+    Slot cls = load_deref(frame, i);
+    if (!cls) return {};
+    PyObject* self = frame.locals[0].get();
+    if (self && PyCell_Check(self)) self = PyCell_GET(self);
+    if (!self) break;
+    PyObject* args[2] = {cls.get(), self};
+    return Slot::steal(PyObject_Vectorcall(as_object(&PySuper_Type), args, 2, nullptr));
+  }
+  PyErr_SetString(PyExc_RuntimeError, "super(): no arguments");
+  return {};
+}
+
+Slot Evaluator::special_method(const Slot& object, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(object.get());
+  const Source* source = nullptr;
+  PyObject* found = world_.type_lookup(type, name, &source);
+  if (!found) {
+    PyErr_SetObject(PyExc_AttributeError, name);
+    return {};
+  }
+  if (PyFunction_Check(found)) return Slot::steal(PyMethod_New(found, object.get()));
+  auto get = Py_TYPE(found)->tp_descr_get;
+  if (!get) return Slot::borrow(found);
+  return Slot::steal(get(found, object.get(), as_object(type)));
+}
+
+// --- Writing
+// --------------------------------------------------------------------------------------
+
+bool Evaluator::setattr(const Slot& object, PyObject* name, const Slot& value) {
+  PyObject* obj = object.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  if (is_tensor(obj))
+    return breaks_.refuse(BreakKind::kSideEffect,
+                          std::string("Tensor.") + PyUnicode_AsUTF8(name) + " is set");
+  if (!world_.is_outside(obj) && !PyType_Check(obj) && !PyModule_Check(obj) &&
+      !PyFunction_Check(obj)) {
+    // Made by the trace: CPython's own way, its Python parts come back through the hook.
+    NativeScope scope(*this, false, nullptr);
+    int status = value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name);
+    return !breaks_.under_way() && status == 0;
+  }
+  if (PyFunction_Check(obj) && world_.made_function(obj))
+    return (value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name)) == 0;
+  if (PyType_Check(obj) || PyFunction_Check(obj))
+    return breaks_.refuse(BreakKind::kSideEffect,
+                          std::string("an attribute of a ") +
+                              (PyType_Check(obj) ? "class" : "function") +
+                              " from outside is set: " + PyUnicode_AsUTF8(name));
+  if (!PyModule_Check(obj) && !world_.source_of(object))
+    return breaks_.refuse(BreakKind::kSideEffect, std::string("an attribute is set on a '") +
+                                                      type->tp_name +
+                                                      "' object that native code gave");
+  PyObject* method_name = value ? names().setattr : names().delattr;
+  PyObject* method = world_.type_lookup(type, method_name);
+  if (method && PyFunction_Check(method)) {
+    Slot args[3] = {object, Slot::borrow(name), value};
+    return bool(call(Slot::borrow(method), args, value ? 3 : 2, nullptr));
+  }
+  return generic_setattr(object, name, value);
+}
+
+bool Evaluator::generic_setattr(const Slot& object, PyObject* name, const Slot& value) {
+  PyObject* obj = object.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  PyObject* descriptor = PyModule_Check(obj) ? nullptr : world_.type_lookup(type, name);
+  if (descriptor && Py_IS_TYPE(descriptor, &PyProperty_Type)) {
+    Ref setter = Ref::steal(PyObject_GetAttr(descriptor, value ? names().fset : names().fdel));
+    if (!setter) return false;
+    if (setter.get() == Py_None) {
+      PyErr_Format(PyExc_AttributeError, "property '%U' of '%.100s' object has no %s", name,
+                   type->tp_name, value ? "setter" : "deleter");
+      return false;
+    }
+    Slot args[2] = {object, value};
+    return bool(call(world_.wrap(setter), args, value ? 2 : 1, nullptr));
+  }
+  if (descriptor && Py_TYPE(descriptor)->tp_descr_set &&
+      !Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
+    return breaks_.refuse(BreakKind::kSideEffect,
+                          std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a '" +
+                              type->tp_name + "' object from outside is set by a descriptor");
+  if (!descriptor || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
+    if (!instance_dict(obj)) {
+      PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name,
+                   name);
+      return false;
+    }
+  }
+  if (!value) {
+    Slot there = generic_getattr(object, name, nullptr, true);
+    if (!there) {
+      if (!PyErr_Occurred())
+        PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name,
+                     name);
+      return false;
+    }
+  }
+  return world_.write_attribute(obj, name, value.get());
+}
+
+}  // namespace braze::capture

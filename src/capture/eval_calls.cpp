@@ -1,0 +1,530 @@
+// Calls: which kind of callable it is, and what native code may be given.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+
+bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
+
+// The module of a C function as text; empty if it says none.
+const char* module_text(PyObject* module) {
+  return module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
+}
+
+bool is_bound_to_object(PyObject* self) {
+  return self && !PyModule_Check(self) && !PyType_Check(self);
+}
+
+}  // namespace
+
+Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  PyObject* f = callable.get();
+  PyTypeObject* type = Py_TYPE(f);
+  if (PyFunction_Check(f)) return call_function(callable, args, count, kwnames);
+  if (PyMethod_Check(f)) {
+    const Source* source = world_.source_of(callable);
+    auto part = [&](PyObject* value, PyObject* name) {
+      if (!source || world_.source_of(value)) return world_.wrap(value);
+      return world_.read(value, world_.source(SourceKind::kAttribute, source, name));
+    };
+    Slot self = part(PyMethod_GET_SELF(f), names().self);
+    Slot function = part(PyMethod_GET_FUNCTION(f), names().func);
+    if (!self || !function) return {};
+    if (is_log_method(self.get(), function.get())) return defer(callable, args, count, kwnames);
+    std::vector<Slot> all;
+    all.reserve(count + 1);
+    all.push_back(std::move(self));
+    all.insert(all.end(), args, args + count);
+    return call(function, all.data(), count + 1, kwnames);
+  }
+  if (PyType_Check(f)) return call_type(callable, args, count, kwnames);
+  if (PyCFunction_Check(f)) return call_builtin(callable, args, count, kwnames);
+  size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+  if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) {
+    if (positional >= 1)
+      return call_method_of(f, PyUnicode_AsUTF8(reinterpret_cast<PyDescrObject*>(f)->d_name),
+                            args[0], args + 1, count - 1, kwnames, true);
+    return call_native(f, args, count, kwnames, false);
+  }
+  if (type == &_PyMethodWrapper_Type) {
+    Ref self = Ref::steal(PyObject_GetAttr(f, names().self));
+    Ref name = Ref::steal(PyObject_GetAttr(f, names().name));
+    if (!self || !name) return {};
+    return call_method_of(f, PyUnicode_AsUTF8(name.get()), world_.wrap(self), args, count, kwnames,
+                          false);
+  }
+  if (type == known().partial) return call_partial(callable, args, count, kwnames);
+  if (type == known().lru_cache || is_compiled_function(type)) {
+    Ref wrapped = Ref::steal(PyObject_GetAttr(f, names().wrapped));
+    if (!wrapped) return {};
+    if (type == known().lru_cache && is_logging_function(wrapped.get()))
+      return defer(callable, args, count, kwnames);
+    Slot inner = world_.wrap(wrapped);
+    if (const Source* source = world_.source_of(callable); source && !world_.source_of(inner)) {
+      world_.guard(GuardKind::kIdentity, source, f);
+      inner = world_.read(wrapped.get(), world_.pinned(wrapped.get()));
+    }
+    return inner ? call(inner, args, count, kwnames) : Slot();
+  }
+  return call_instance(callable, args, count, kwnames);
+}
+
+bool Evaluator::is_compiled_function(PyTypeObject* type) {
+  return std::string_view(type->tp_name) == "braze._C.CompiledFunction";
+}
+
+bool Evaluator::is_logging_function(PyObject* function) {
+  if (!PyFunction_Check(function)) return false;
+  PyObject* globals = reinterpret_cast<PyFunctionObject*>(function)->func_globals;
+  PyObject* module = PyDict_GetItemWithError(globals, names().name);
+  std::string_view text = module_text(module);
+  return text == "logging" || text.ends_with(".logging");
+}
+
+// logger.warning and so on; not what asks for the logger's level.
+bool Evaluator::is_log_method(PyObject* self, PyObject* function) {
+  if (!PyObject_TypeCheck(self, known().logger) || !PyFunction_Check(function)) return false;
+  std::string_view name =
+      PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(function)->func_name);
+  for (const char* method :
+       {"debug", "info", "warning", "warn", "error", "critical", "fatal", "exception", "log"})
+    if (name == method) return true;
+  return false;
+}
+
+// An object with __call__.
+Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  PyObject* f = callable.get();
+  PyTypeObject* type = Py_TYPE(f);
+  PyObject* method = world_.source_of(callable) ? world_.type_lookup(type, names().call)
+                                                : _PyType_Lookup(type, names().call);
+  if (method && PyFunction_Check(method)) {
+    std::vector<Slot> all;
+    all.reserve(count + 1);
+    all.push_back(callable);
+    all.insert(all.end(), args, args + count);
+    return call(world_.wrap(method), all.data(), count + 1, kwnames);
+  }
+  const char* module = module_text(module_of(type));
+  if (is_torch_module_name(module_of(type))) {
+    Ref name = Ref::steal(PyObject_GetAttr(f, names().name));
+    if (!name) PyErr_Clear();
+    return call_torch(callable, module,
+                      name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : "", args,
+                      count, kwnames);
+  }
+  if (type == &PyStaticMethod_Type || type == &PyClassMethod_Type) {
+    Ref function = Ref::steal(PyObject_GetAttr(f, names().func));
+    return function ? call(world_.wrap(function), args, count, kwnames) : Slot();
+  }
+  if (!type->tp_call) {
+    PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", type->tp_name);
+    return {};
+  }
+  if (world_.is_outside(f) && !is_immutable(f) && !is_pure_c_module(module))
+    return refuse(BreakKind::kNativeCall,
+                  std::string("a call of a '") + type->tp_name + "' object");
+  if (!check_native_arguments(type->tp_name, args, count, false)) return {};
+  return call_native(f, args, count, kwnames, false);
+}
+
+Slot Evaluator::call_partial(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  PyObject* f = callable.get();
+  const Source* source = world_.source_of(callable);
+  auto part = [&](PyObject* name) -> Slot {
+    Ref value = Ref::steal(PyObject_GetAttr(f, name));
+    if (!value) return {};
+    if (!source) return world_.wrap(std::move(value));
+    return world_.read(value.get(), world_.source(SourceKind::kAttribute, source, name));
+  };
+  Slot function = part(names().partial_func), first = part(names().partial_args),
+       keywords = part(names().partial_keywords);
+  if (!function || !first || !keywords) return {};
+  if (source && (!world_.read_all(first.get()) || !world_.read_all(keywords.get()))) return {};
+  size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+  Ref merged = Ref::steal(PyDict_Copy(keywords.get()));
+  Ref rest = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(positional)));
+  for (size_t i = 0; i < positional; ++i)
+    PyTuple_SET_ITEM(rest.get(), static_cast<Py_ssize_t>(i), Ref(args[i].object).release());
+  for (size_t i = positional; i < count; ++i)
+    PyDict_SetItem(merged.get(), PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - positional)),
+                   args[i].get());
+  Ref all = Ref::steal(PySequence_Concat(first.get(), rest.get()));
+  if (!all) return {};
+  return call_ex(function, all.get(), merged.get());
+}
+
+Slot Evaluator::call_ex(const Slot& callable, PyObject* args, PyObject* kwargs) {
+  std::vector<Slot> all;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
+    all.push_back(world_.wrap(PyTuple_GET_ITEM(args, i)));
+  Ref kwnames;
+  if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
+    kwnames = Ref::steal(PyTuple_New(PyDict_GET_SIZE(kwargs)));
+    Py_ssize_t position = 0, i = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(kwargs, &position, &key, &value)) {
+      if (!PyUnicode_Check(key)) {
+        PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+        return {};
+      }
+      all.push_back(world_.wrap(value));
+      Py_INCREF(key);
+      PyTuple_SET_ITEM(kwnames.get(), i++, key);
+    }
+  }
+  return call(callable, all.data(), all.size(), kwnames.get());
+}
+
+Slot Evaluator::call_unpacked(const Slot& callable, const Slot& args, const Slot& kwargs) {
+  Ref positional;
+  if (PyTuple_CheckExact(args.get())) {
+    if (world_.source_of(args) && !world_.read_all(args.get())) return {};
+    positional = args.object;
+  } else {
+    Ref list = to_list(args);
+    if (!list) {
+      if (PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(args.get())->tp_iter)
+        PyErr_Format(PyExc_TypeError, "argument after * must be an iterable, not %.200s",
+                     Py_TYPE(args.get())->tp_name);
+      return {};
+    }
+    positional = Ref::steal(PyList_AsTuple(list.get()));
+  }
+  Ref keywords;
+  if (kwargs) {
+    if (!PyDict_Check(kwargs.get()))
+      return refuse(BreakKind::kUnsupported, "** of a mapping that is not a dict");
+    if (world_.source_of(kwargs) && !world_.read_all(kwargs.get())) return {};
+    keywords = Ref::borrow(world_.effective(kwargs.get()));
+  }
+  return call_ex(callable, positional.get(), keywords.get());
+}
+
+// --- Native code
+// ----------------------------------------------------------------------------------
+
+Slot Evaluator::result_of_native(Ref result) {
+  if (breaks_.under_way() || !result) return {};
+  PyObject* object = result.get();
+  if (is_atom(object) || is_tensor(object) || is_immutable(object))
+    return world_.wrap(std::move(result));
+  Slot slot = world_.wrap(std::move(result));
+  object = slot.get();
+  if (slot.source || world_.made_function(object)) return slot;
+  if (Py_REFCNT(object) == 1) {
+    world_.mark_created(object);
+    return slot;
+  }
+  if (!world_.is_created(object))
+    return refuse(BreakKind::kNativeCall,
+                  std::string("native code gave a '") + Py_TYPE(object)->tp_name +
+                      "' object that existed before, from an unknown place");
+  return slot;
+}
+
+Slot Evaluator::torch_failed() {
+  if (breaks_.under_way()) return {};
+  if (Recording::OpBreak op; recording_.take_break(op))
+    return refuse(op.data_dependent ? BreakKind::kDataDependent : BreakKind::kUntraceableOp,
+                  op.what);
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) || PyErr_ExceptionMatches(PyExc_MemoryError))
+    return {};
+  Ref error = take_exception();
+  return refuse(BreakKind::kException,
+                "a tensor operation failed: " + describe_exception(error.get()));
+}
+
+Slot Evaluator::call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames,
+                            bool torch) {
+  PyObject* few[17];
+  std::vector<PyObject*> many;
+  PyObject** raw = few;
+  if (count + 1 > 17) {
+    many.resize(count + 1);
+    raw = many.data();
+  }
+  for (size_t i = 0; i < count; ++i) raw[i + 1] = world_.effective(args[i].get());
+  size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
+  NativeScope scope(*this, torch, callable);
+  return result_of_native(Ref::steal(PyObject_Vectorcall(
+      callable, raw + 1, (count - keywords) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)));
+}
+
+// Guards everything that native code can reach in a container, from outside or made by the trace.
+bool Evaluator::read_deeply(PyObject* container, int depth) {
+  if (depth > 8) return true;
+  if (PyAnySet_Check(container)) return world_.read_all(container);
+  if (!world_.read_all(container)) return false;
+  if (PyDict_Check(container)) {
+    PyObject* used = world_.effective(container);
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(used, &position, &key, &value))
+      if (is_container(value) && !read_deeply(value, depth + 1)) return false;
+  } else if (PyList_Check(container) || PyTuple_Check(container)) {
+    PyObject* used = world_.effective(container);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(used); ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(used, i);
+      if (is_container(item) && !read_deeply(item, depth + 1)) return false;
+    }
+  }
+  return true;
+}
+
+bool Evaluator::read_arguments(Slot* args, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (is_container(args[i].get()) && !read_deeply(args[i].get())) return false;
+  return true;
+}
+
+bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t count, bool read_only) {
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* arg = args[i].get();
+    if (is_atom(arg) || is_tensor(arg)) continue;
+    if (PyCFunction_Check(arg)) {
+      PyObject* self = PyCFunction_GET_SELF(arg);
+      if (is_bound_to_object(self) && world_.is_outside(self) &&
+          container_method(reinterpret_cast<PyCFunctionObject*>(arg)->m_ml->ml_name) !=
+              MethodEffect::kRead)
+        return breaks_.refuse(
+            BreakKind::kNativeCall,
+            std::string(what) + " is given a method that changes an object from outside");
+      continue;
+    }
+    bool outside = world_.is_outside(arg);
+    if (is_container(arg)) {
+      if (outside && !read_only && !PyTuple_Check(arg) && !PyFrozenSet_Check(arg))
+        return breaks_.refuse(BreakKind::kNativeCall,
+                              std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name +
+                                  "' object from outside, which it may change");
+      if (!read_deeply(arg)) return false;
+      continue;
+    }
+    if (!outside || is_immutable(arg)) continue;
+    bool is_iterator = Py_TYPE(arg)->tp_iternext && !is_heap_type(Py_TYPE(arg));
+    if (!read_only || is_iterator || Py_TYPE(arg) == known().ndarray)
+      return breaks_.refuse(
+          BreakKind::kNativeCall,
+          std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name + "' object from outside");
+  }
+  return true;
+}
+
+// --- Functions and methods of C
+// -------------------------------------------------------------------
+
+Slot Evaluator::call_builtin(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  auto* f = reinterpret_cast<PyCFunctionObject*>(callable.get());
+  const char* name = f->m_ml->ml_name;
+  PyObject* self = f->m_self;
+  if (const CalleeRule* rule = callee_rule(callable.get())) {
+    bool done = false;
+    Slot result = call_listed(*rule, callable, args, count, kwnames, done);
+    if (done) return result;
+  }
+  PyObject* module = f->m_module;
+  if (is_bound_to_object(self) && is_torch_module_name(module_of(Py_TYPE(self))) &&
+      !is_tensor(self))
+    return call_torch(callable, module_text(module_of(Py_TYPE(self))), name, args, count, kwnames);
+  if (is_bound_to_object(self) && !(module && PyUnicode_Check(module))) {
+    Slot owner = world_.wrap(self);
+    const Source* source = world_.source_of(callable);
+    if (!owner.source && source && world_.is_outside(self)) {
+      owner = world_.read(self, world_.source(SourceKind::kAttribute, source, names().self));
+      if (!owner) return {};
+    }
+    return call_method_of(callable.get(), name, owner, args, count, kwnames, false);
+  }
+  std::string_view module_name = module_text(module);
+  if (self && PyType_Check(self)) {
+    auto* type = reinterpret_cast<PyTypeObject*>(self);
+    if (std::string_view(name) == "__new__") return call_new(callable, args, count, kwnames);
+    if (module_name.empty()) module_name = module_text(module_of(type));
+    if (is_torch_module_name(module_of(type)))
+      return call_torch(callable, module_name.data(), name, args, count, kwnames);
+    if (is_class_method_of_builtin(type, name)) {
+      if (!check_native_arguments(name, args, count, true)) return {};
+      return call_native(callable.get(), args, count, kwnames, false);
+    }
+  }
+  if (module_name.starts_with("torch"))
+    return call_torch(callable, module_name.data(), name, args, count, kwnames);
+  if (is_numpy_module_name(module)) return call_numpy(callable, args, count, kwnames);
+  if (is_pure_c_module(std::string(module_name).c_str())) {
+    if (!check_native_arguments(name, args, count, true)) return {};
+    return call_native(callable.get(), args, count, kwnames, false);
+  }
+  return refuse(BreakKind::kNativeCall,
+                std::string(module_name) + (module_name.empty() ? "" : ".") + name +
+                    "(): native code that is not known to be safe to trace");
+}
+
+Slot Evaluator::call_numpy(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  for (size_t i = 0; i < count; ++i)
+    if (!is_atom(args[i].get()) && !PyTuple_Check(args[i].get()))
+      return refuse(BreakKind::kNativeCall, "a numpy function that is given more than numbers");
+  return call_native(callable.get(), args, count, kwnames, true);
+}
+
+// `cls.__new__(cls, ...)` of a class made in C.
+Slot Evaluator::call_new(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  if (count < 1 || !PyType_Check(args[0].get()))
+    return call_native(callable.get(), args, count, kwnames, false);
+  auto* type = reinterpret_cast<PyTypeObject*>(args[0].get());
+  if (PyType_IsSubtype(type, known().tensor))
+    return refuse(BreakKind::kUnsupportedTensor, "a tensor subclass is made");
+  auto* base =
+      reinterpret_cast<PyTypeObject*>(reinterpret_cast<PyCFunctionObject*>(callable.get())->m_self);
+  if (!may_instantiate(base) && !is_torch_module_name(module_of(base)))
+    return refuse(BreakKind::kNativeCall,
+                  std::string("an instance of '") + base->tp_name + "' is made");
+  if (!check_native_arguments("__new__", args + 1, count - 1, true)) return {};
+  return call_native(callable.get(), args, count, kwnames, false);
+}
+
+Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
+  if (type == &PyType_Type) {
+    if (count != 1) return refuse(BreakKind::kUnsupportedBytecode, "a class is made by type()");
+    PyObject* of = as_object(Py_TYPE(args[0].get()));
+    if (const Source* source = world_.source_of(args[0]);
+        source && !is_atom(args[0].get()) && !is_tensor(args[0].get()))
+      world_.guard(GuardKind::kType, source, of);
+    return world_.made_function(of) ? world_.wrap(of) : known_class_value(Ref::borrow(of));
+  }
+  if (const CalleeRule* rule = callee_rule(callable.get())) {
+    bool done = false;
+    Slot result = call_listed(*rule, callable, args, count, kwnames, done);
+    if (done) return result;
+  }
+  if (PyType_IsSubtype(type, known().tensor) && type != known().tensor) {
+    return refuse(BreakKind::kUnsupportedTensor,
+                  std::string("a '") + type->tp_name + "' tensor is made");
+  }
+  bool torch = is_torch_module_name(module_of(type));
+  bool own_call = Py_TYPE(callable.get())->tp_call != PyType_Type.tp_call;
+  if (!is_heap_type(type) || (torch && type->tp_init != PyBaseObject_Type.tp_init &&
+                              !PyFunction_Check(_PyType_Lookup(type, names().init)))) {
+    if (torch) return call_torch(callable, "torch", type->tp_name, args, count, kwnames);
+    if (!may_instantiate(type))
+      return refuse(BreakKind::kNativeCall,
+                    std::string("an instance of '") + type->tp_name + "' is made");
+    if (!prepare_iterables(type, args, count)) return {};
+    return call_native(callable.get(), args, count, kwnames, false);
+  }
+  PyObject* meta_call = _PyType_Lookup(Py_TYPE(callable.get()), names().call);
+  if (own_call && meta_call && PyFunction_Check(meta_call)) {
+    world_.type_lookup(Py_TYPE(callable.get()), names().call);
+    std::vector<Slot> all{callable};
+    all.insert(all.end(), args, args + count);
+    return call(world_.wrap(meta_call), all.data(), count + 1, kwnames);
+  }
+  if (is_numpy_module_name(module_of(type))) return call_numpy(callable, args, count, kwnames);
+  return instantiate(callable, args, count, kwnames);
+}
+
+// What `type.__call__` does: __new__, then __init__ of what came out.
+Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
+  PyObject* make = world_.type_lookup(type, names().new_);
+  PyObject* init = world_.type_lookup(type, names().init);
+  if (!init || !PyFunction_Check(init)) {
+    // Built-in __init__ (of an exception, a namedtuple, a dict subclass): all of it natively.
+    auto* base = type;
+    while (base && is_heap_type(base)) base = base->tp_base;
+    if (base && !may_instantiate(base))
+      return refuse(BreakKind::kNativeCall,
+                    std::string("an instance of '") + type->tp_name + "' is made");
+    if (PyType_IsSubtype(type, known().enum_type))
+      return enum_member(callable, args, count, kwnames);
+    if (!prepare_iterables(base ? base : type, args, count)) return {};
+    return call_native(callable.get(), args, count, kwnames, false);
+  }
+  Ref made;
+  if (make && Py_IS_TYPE(make, &PyStaticMethod_Type)) {
+    std::vector<Slot> all{callable};
+    all.insert(all.end(), args, args + count);
+    Ref function = Ref::steal(PyObject_GetAttr(make, names().func));
+    Slot result = function ? call(world_.wrap(function), all.data(), count + 1, kwnames) : Slot();
+    if (!result) return {};
+    made = result.object;
+  } else {
+    auto* base = type;
+    while (base && is_heap_type(base)) base = base->tp_base;
+    bool takes_arguments = type->tp_new != PyBaseObject_Type.tp_new;
+    if (base && !may_instantiate(base))
+      return refuse(BreakKind::kNativeCall,
+                    std::string("an instance of '") + type->tp_name + "' is made");
+    // An exception keeps the arguments that __new__ gets.
+    Ref positional = Ref::steal(PyTuple_New(0));
+    if (takes_arguments && PyExceptionClass_Check(callable.get())) {
+      size_t n = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+      positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(n)));
+      for (size_t i = 0; i < n; ++i)
+        PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i),
+                         Ref(args[i].object).release());
+    } else if (takes_arguments && !made_by_empty_new(base)) {
+      return call_native(callable.get(), args, count, kwnames, false);
+    }
+    made = Ref::steal(type->tp_new(type, positional.get(), nullptr));
+    if (breaks_.under_way() || !made) return {};
+    world_.mark_created(made.get());
+  }
+  if (!PyType_IsSubtype(Py_TYPE(made.get()), type)) return world_.wrap(made);
+  std::vector<Slot> all{world_.wrap(made)};
+  all.insert(all.end(), args, args + count);
+  Slot result = call(world_.wrap(init), all.data(), count + 1, kwnames);
+  if (!result) return {};
+  if (result.get() != Py_None) {
+    PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'",
+                 Py_TYPE(result.get())->tp_name);
+    return {};
+  }
+  return world_.wrap(made);
+}
+
+// Containers that take their contents in __init__: an empty tp_new is what type.__call__ does too.
+bool Evaluator::made_by_empty_new(PyTypeObject* base) {
+  return base == &PyDict_Type || base == &PyList_Type || base == &PySet_Type ||
+         base == known().ordered_dict || base == &PyBaseObject_Type;
+}
+
+// Color(2): the member that exists.
+Slot Evaluator::enum_member(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  if (count != 1 || !is_atom(args[0].get()))
+    return refuse(BreakKind::kUnsupported, "an enum is made");
+  Ref member;
+  {
+    NativeScope scope(*this, true, nullptr);
+    PyObject* raw[1] = {args[0].get()};
+    member = Ref::steal(PyObject_Vectorcall(callable.get(), raw, 1, kwnames));
+  }
+  return member ? known_class_value(std::move(member)) : Slot();
+}
+
+// Arguments of a built-in class that reads or iterates them.
+bool Evaluator::prepare_iterables(PyTypeObject* type, Slot* args, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* arg = args[i].get();
+    bool text = type == &PyUnicode_Type || type == &PyBytes_Type;
+    if (text && (is_tensor(arg) || (is_container(arg) && holds_tensor(arg))))
+      return breaks_.refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
+    if (!is_container(arg) || !world_.is_outside(arg)) continue;
+    bool keeps = type == known().partial || type == &PySuper_Type;
+    bool heap = is_heap_type(Py_TYPE(arg)) && Py_TYPE(arg) != known().ordered_dict &&
+                Py_TYPE(arg) != known().deque && Py_TYPE(arg) != known().defaultdict;
+    if (keeps || heap || PyTuple_Check(arg) || PyFrozenSet_Check(arg)) {
+      if (!read_deeply(arg)) return false;
+    } else if (!world_.shadow(arg)) {
+      return false;
+    }
+  }
+  return check_native_arguments(type->tp_name, args, count, true);
+}
+
+}  // namespace braze::capture

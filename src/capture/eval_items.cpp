@@ -1,0 +1,307 @@
+// Items of containers, globals, cells, imports and the instructions of `match`.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
+
+}  // namespace
+
+Slot Evaluator::getitem(const Slot& object, const Slot& key) {
+  PyObject* original = object.get();
+  PyObject* used = world_.effective(original);
+  const Source* source = used == original ? world_.source_of(object) : nullptr;
+  PyTypeObject* type = Py_TYPE(used);
+  if (source && (PyList_Check(used) || PyTuple_Check(used)) && PyLong_CheckExact(key.get()) &&
+      (!is_heap_type(type) || !PyFunction_Check(_PyType_Lookup(type, names().getitem)))) {
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(used);
+    Py_ssize_t i = PyLong_AsSsize_t(key.get());
+    if (i == -1 && PyErr_Occurred()) return {};
+    world_.guard_length(source, n);
+    if (i < 0) i += n;
+    if (i >= 0 && i < n) {
+      Ref index = Ref::steal(PyLong_FromSsize_t(i));
+      return world_.read(PySequence_Fast_GET_ITEM(used, i),
+                         world_.source(SourceKind::kItem, source, index.get()));
+    }
+  }
+  if (source && PyDict_Check(used) &&
+      type->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript) {
+    if (!read_operand(key, "a look-up")) return {};
+    if (PyObject* owner = world_.owner_of_dict(original))
+      if (const Write* write = world_.written(owner, key.get())) {
+        if (write->value) return world_.wrap(write->value.get());
+        PyErr_SetObject(PyExc_KeyError, key.get());
+        return {};
+      }
+    if (PyObject* value = PyDict_GetItemWithError(used, key.get()))
+      return world_.read(value, world_.item_source(original, source, key.get()));
+    if (PyErr_Occurred()) return {};
+    world_.guard(GuardKind::kAbsent, world_.item_source(original, source, key.get()));
+    if (!PyDict_CheckExact(used) && _PyType_Lookup(type, names().missing)) {
+      used = world_.shadow(original);
+      if (!used) return {};
+    } else {
+      PyErr_SetObject(PyExc_KeyError, key.get());
+      return {};
+    }
+  }
+  if (!is_tensor(used) && is_heap_type(type)) {
+    PyObject* method =
+        source ? world_.type_lookup(type, names().getitem) : _PyType_Lookup(type, names().getitem);
+    if (method && PyFunction_Check(method)) {
+      Slot args[2] = {object, key};
+      return call(Slot::borrow(method), args, 2, nullptr);
+    }
+  }
+  bool torch = is_tensor(used);
+  if (source && !torch && !PyType_Check(used)) {
+    if (is_container(used)) {
+      if (!world_.read_all(used)) return {};
+    } else if (!read_operand(object, "an item")) {
+      return {};
+    }
+  }
+  if (torch && is_container(key.get()) && !read_deeply(key.get())) return {};
+  PyObject* callee = torch ? operator_callable("getitem") : nullptr;
+  Ref value;
+  {
+    NativeScope scope(*this, torch, callee);
+    value = Ref::steal(PyObject_GetItem(used, world_.effective(key.get())));
+  }
+  if (!value) return torch ? torch_failed() : Slot();
+  if (torch) {
+    Slot args[2] = {object, key};
+    record_torch_call(callee, args, 2, nullptr, value.get());
+  }
+  return result_of_native(std::move(value));
+}
+
+bool Evaluator::setitem(const Slot& object, const Slot& key, const Slot& value) {
+  PyObject* obj = object.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  if (is_tensor(obj)) {
+    if (is_container(key.get()) && !read_deeply(key.get())) return false;
+    if (value && is_container(value.get()) && !read_deeply(value.get())) return false;
+    PyObject* callee = operator_callable("setitem");
+    int status;
+    {
+      NativeScope scope(*this, true, callee);
+      status =
+          value ? PyObject_SetItem(obj, key.get(), value.get()) : PyObject_DelItem(obj, key.get());
+    }
+    if (status < 0) return bool(torch_failed());
+    Slot args[3] = {object, key, value};
+    record_torch_call(callee, args, 3, nullptr, Py_None);
+    return true;
+  }
+  if (world_.is_outside(obj)) {
+    PyObject* name = value ? names().setitem : names().delitem;
+    PyObject* method = is_heap_type(type) ? world_.type_lookup(type, name) : nullptr;
+    if (method && PyFunction_Check(method)) {
+      Slot args[3] = {object, key, value};
+      return bool(call(Slot::borrow(method), args, value ? 3 : 2, nullptr));
+    }
+    if (PyObject* owner = world_.owner_of_dict(obj);
+        owner && PyUnicode_CheckExact(key.get()) && value && world_.effective(obj) == obj)
+      return world_.write_attribute(owner, key.get(), value.get());
+    if (!PyDict_Check(obj) && !PyList_Check(obj) && !PyByteArray_Check(obj) &&
+        !PyObject_TypeCheck(obj, known().deque))
+      return breaks_.refuse(BreakKind::kSideEffect, std::string("an item of a '") + type->tp_name +
+                                                        "' object from outside is set");
+    obj = world_.shadow(obj);
+    if (!obj) return false;
+  }
+  int status =
+      value ? PyObject_SetItem(obj, key.get(), value.get()) : PyObject_DelItem(obj, key.get());
+  return !breaks_.under_way() && status == 0;
+}
+
+// --- Globals and cells
+// ----------------------------------------------------------------------------
+
+Slot Evaluator::load_global(Frame& frame, PyObject* name) {
+  PyObject* globals = frame.globals.get();
+  const Source* base = world_.globals_base(frame.function_object());
+  if (const Write* write = world_.written(globals, name)) {
+    if (write->value) return world_.wrap(write->value.get());
+  } else if (PyObject* value = PyDict_GetItemWithError(globals, name)) {
+    return world_.read(value, world_.source(SourceKind::kGlobal, base, name));
+  }
+  if (PyErr_Occurred()) return {};
+  if (PyObject* value = PyDict_GetItemWithError(frame.builtins.get(), name)) {
+    world_.guard(GuardKind::kAbsent, world_.source(SourceKind::kGlobal, base, name));
+    return world_.read(value, world_.source(SourceKind::kBuiltin, base, name));
+  }
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
+  return {};
+}
+
+bool Evaluator::store_global(Frame& frame, PyObject* name, const Slot& value) {
+  if (!value) return breaks_.refuse(BreakKind::kSideEffect, "a global is deleted");
+  world_.globals_base(frame.function_object());
+  return world_.write_global(frame.function_object(), name, value.get());
+}
+
+bool Evaluator::copy_free_vars(Frame& frame, int count) {
+  PyFunctionObject* function = frame.function_object();
+  int first = frame.code()->co_nlocalsplus - count;
+  for (int i = 0; i < count; ++i) {
+    PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
+    if (frame.outside_function && !world_.made_function(cell) && !world_.source_of(cell)) {
+      Ref index = Ref::steal(PyLong_FromLong(i));
+      world_.set_origin(
+          cell, world_.source(SourceKind::kCell, world_.function_base(function), index.get()));
+      world_.hold(Ref::borrow(cell));
+    }
+    frame.locals[static_cast<size_t>(first + i)] = Slot::borrow(cell);
+  }
+  return true;
+}
+
+Slot Evaluator::load_deref(Frame& frame, int index) {
+  PyObject* cell = frame.locals[static_cast<size_t>(index)].get();
+  const Source* source = world_.source_of(cell);
+  PyObject* value = PyCell_GET(cell);
+  if (source) {
+    if (const Write* write = world_.written(cell, nullptr)) {
+      value = write->value.get();
+      source = nullptr;
+    }
+  }
+  if (value) return source ? world_.read(value, source) : world_.wrap(value);
+  if (source) world_.guard(GuardKind::kAbsent, source);
+  PyCodeObject* code = frame.code();
+  bool is_free = index >= code->co_nlocalsplus - code->co_nfreevars;
+  PyErr_Format(is_free ? PyExc_NameError : PyExc_UnboundLocalError,
+               is_free
+                   ? "cannot access free variable '%U' where it is not associated with a value in "
+                     "enclosing scope"
+                   : "cannot access local variable '%U' where it is not associated with a value",
+               PyTuple_GET_ITEM(code->co_localsplusnames, index));
+  return {};
+}
+
+bool Evaluator::store_deref(Frame& frame, int index, Slot value) {
+  PyObject* cell = frame.locals[static_cast<size_t>(index)].get();
+  if (!value && !load_deref(frame, index)) return false;
+  if (world_.source_of(cell))
+    world_.write_cell(cell, value.get());
+  else
+    PyCell_Set(cell, value.get());
+  return true;
+}
+
+// --- Imports
+// --------------------------------------------------------------------------------------
+
+Slot Evaluator::import_name(Frame& frame, PyObject* name, const Slot& from_list,
+                            const Slot& level) {
+  NativeScope scope(*this, true, nullptr);
+  ++importing_;
+  int64_t recorded = recorded_nodes_;
+  int depth = static_cast<int>(PyLong_AsLong(level.get()));
+  Ref module = Ref::steal(
+      PyImport_ImportModuleLevelObject(name, frame.globals.get(), Py_None, from_list.get(), depth));
+  --importing_;
+  if (!module) return {};
+  if (recorded_nodes_ != recorded)
+    return refuse(BreakKind::kUnsupported, "an import that runs tensor operations");
+  if (!PyModule_Check(module.get()))
+    return refuse(BreakKind::kUnsupported, "an import that gives no module");
+  world_.set_origin(module.get(), world_.pinned(module.get()));
+  world_.hold(module);
+  return Slot(module, world_.pinned(module.get()));
+}
+
+Slot Evaluator::import_from(const Slot& module, PyObject* name) {
+  Slot value = getattr(module, name);
+  if (value || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
+  PyErr_Clear();
+  // A submodule that is not an attribute of its package yet.
+  Ref package = Ref::steal(PyObject_GetAttr(module.get(), names().name));
+  Ref full = package ? Ref::steal(PyUnicode_FromFormat("%U.%U", package.get(), name)) : Ref();
+  if (!full) return {};
+  if (PyObject* found = PyDict_GetItemWithError(known().sys_modules, full.get())) {
+    world_.set_origin(found, world_.pinned(found));
+    world_.hold(Ref::borrow(found));
+    return Slot::borrow(found, world_.pinned(found));
+  }
+  PyErr_Format(PyExc_ImportError, "cannot import name '%U' from '%U'", name, package.get());
+  return {};
+}
+
+// --- match
+// ----------------------------------------------------------------------------------------
+
+// A tuple of the values of `keys`, or None if one is missing.
+Slot Evaluator::match_keys(const Slot& subject, const Slot& keys) {
+  Py_ssize_t n = PyTuple_GET_SIZE(keys.get());
+  Ref values = Ref::steal(PyTuple_New(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
+    int found = contains(subject, Slot::borrow(key));
+    if (found < 0) return {};
+    if (!found) return Slot::borrow(Py_None);
+    Slot value = getitem(subject, Slot::borrow(key));
+    if (!value) return {};
+    PyTuple_SET_ITEM(values.get(), i, value.object.release());
+  }
+  return Slot(values);
+}
+
+// A tuple of the matched attributes, or None.
+Slot Evaluator::match_class(const Slot& subject, const Slot& cls, const Slot& attribute_names,
+                            int count) {
+  if (!PyType_Check(cls.get())) {
+    PyErr_SetString(PyExc_TypeError, "called match pattern must be a class");
+    return {};
+  }
+  auto* type = reinterpret_cast<PyTypeObject*>(cls.get());
+  if (!PyType_HasFeature(Py_TYPE(cls.get()), Py_TPFLAGS_HEAPTYPE) ||
+      Py_TYPE(cls.get()) == &PyType_Type) {
+    if (!PyType_IsSubtype(Py_TYPE(subject.get()), type)) return Slot::borrow(Py_None);
+  } else {
+    return refuse(BreakKind::kUnsupportedBytecode, "match on a class with a metaclass");
+  }
+  Ref attributes = Ref::steal(PyList_New(0));
+  auto take = [&](PyObject* name) {
+    Slot value = getattr(subject, name);
+    if (!value) return false;
+    return PyList_Append(attributes.get(), value.get()) == 0;
+  };
+  if (count > 0) {
+    Slot positional = getattr(cls, names().match_args);
+    if (!positional) {
+      if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
+      PyErr_Clear();
+#ifdef _Py_TPFLAGS_MATCH_SELF
+      bool itself = PyType_HasFeature(type, _Py_TPFLAGS_MATCH_SELF);
+#else
+      bool itself = PyType_HasFeature(type, 1UL << 22);
+#endif
+      if (!itself || count > 1)
+        return refuse(BreakKind::kUnsupportedBytecode,
+                      "match on positional attributes of this class");
+      PyList_Append(attributes.get(), subject.get());
+    } else {
+      if (!PyTuple_CheckExact(positional.get()) || PyTuple_GET_SIZE(positional.get()) < count)
+        return refuse(BreakKind::kUnsupportedBytecode,
+                      "match on positional attributes of this class");
+      for (int i = 0; i < count; ++i)
+        if (!take(PyTuple_GET_ITEM(positional.get(), i))) goto failed;
+    }
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(attribute_names.get()); ++i)
+    if (!take(PyTuple_GET_ITEM(attribute_names.get(), i))) goto failed;
+  return Slot::steal(PyList_AsTuple(attributes.get()));
+failed:
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
+  PyErr_Clear();
+  return Slot::borrow(Py_None);
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,398 @@
+// Operators, truth, comparison, iteration, formatting.
+#include <opcode.h>
+
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+using cpython::Opcode;
+
+namespace {
+
+using BinaryFunction = PyObject* (*)(PyObject*, PyObject*);
+
+PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
+PyObject* in_place_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
+
+// By NB_... number.
+constexpr BinaryFunction kBinary[] = {PyNumber_Add,
+                                      PyNumber_And,
+                                      PyNumber_FloorDivide,
+                                      PyNumber_Lshift,
+                                      PyNumber_MatrixMultiply,
+                                      PyNumber_Multiply,
+                                      PyNumber_Remainder,
+                                      PyNumber_Or,
+                                      power,
+                                      PyNumber_Rshift,
+                                      PyNumber_Subtract,
+                                      PyNumber_TrueDivide,
+                                      PyNumber_Xor,
+                                      PyNumber_InPlaceAdd,
+                                      PyNumber_InPlaceAnd,
+                                      PyNumber_InPlaceFloorDivide,
+                                      PyNumber_InPlaceLshift,
+                                      PyNumber_InPlaceMatrixMultiply,
+                                      PyNumber_InPlaceMultiply,
+                                      PyNumber_InPlaceRemainder,
+                                      PyNumber_InPlaceOr,
+                                      in_place_power,
+                                      PyNumber_InPlaceRshift,
+                                      PyNumber_InPlaceSubtract,
+                                      PyNumber_InPlaceTrueDivide,
+                                      PyNumber_InPlaceXor};
+const char* const kBinaryNames[] = {
+    "add",    "and_", "floordiv", "lshift", "matmul",  "mul",  "mod",       "or_",     "pow",
+    "rshift", "sub",  "truediv",  "xor",    "iadd",    "iand", "ifloordiv", "ilshift", "imatmul",
+    "imul",   "imod", "ior",      "ipow",   "irshift", "isub", "itruediv",  "ixor"};
+const char* const kCompareNames[] = {"lt", "le", "eq", "ne", "gt", "ge"};
+
+bool is_library_container(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return type == known().ordered_dict || type == known().deque || type == known().defaultdict;
+}
+
+bool is_mutable_builtin(PyObject* object) {
+  return PyList_Check(object) || PyDict_Check(object) || PySet_Check(object) ||
+         PyObject_TypeCheck(object, known().deque) || PyByteArray_Check(object);
+}
+
+}  // namespace
+
+PyObject* Evaluator::operator_callable(const char* name) {
+  static PyObject* module = PyImport_ImportModule("operator");
+  static auto& memo = *new std::unordered_map<std::string, PyObject*>;
+  PyObject*& function = memo[name];
+  if (!function) function = PyObject_GetAttrString(module, name);
+  return function;
+}
+
+// An operand from outside that is not a tensor or atom: its contents are read; an instance of a
+// class made in C that nobody knows is refused.
+bool Evaluator::read_operand(const Slot& operand, const char* what) {
+  PyObject* object = operand.get();
+  if (is_atom(object) || is_tensor(object)) return true;
+  if (is_container(object)) return read_deeply(object);
+  if (!world_.is_outside(object) || is_immutable(object)) return true;
+  PyTypeObject* type = Py_TYPE(object);
+  if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type != known().ndarray) return true;
+  return breaks_.refuse(BreakKind::kNativeCall,
+                        std::string(what) + " on a '" + type->tp_name + "' object from outside");
+}
+
+Slot Evaluator::binary(int op, Slot a, Slot b) {
+  if (!read_operand(a, "an operator") || !read_operand(b, "an operator")) return {};
+  PyObject* x = a.get();
+  bool in_place = op >= NB_INPLACE_ADD;
+  if (in_place && is_mutable_builtin(x) && world_.is_outside(x)) {
+    x = world_.shadow(x);
+    if (!x) return {};
+  } else {
+    x = world_.effective(x);
+  }
+  PyObject* y = world_.effective(b.get());
+  bool torch = is_tensor(x) || is_tensor(y);
+  PyObject* callee = torch ? operator_callable(kBinaryNames[op]) : nullptr;
+  Ref result;
+  {
+    NativeScope scope(*this, torch, callee);
+    result = Ref::steal(kBinary[op](x, y));
+  }
+  if (!result) return torch ? torch_failed() : Slot();
+  if (torch) {
+    Slot args[2] = {a, b};
+    record_torch_call(callee, args, 2, nullptr, result.get());
+  }
+  return result_of_native(std::move(result));
+}
+
+Slot Evaluator::unary(Opcode op, const Slot& a) {
+  if (!read_operand(a, "an operator")) return {};
+  bool torch = is_tensor(a.get());
+  const char* name = op == Opcode::kUnaryNegative   ? "neg"
+                     : op == Opcode::kUnaryPositive ? "pos"
+                                                    : "invert";
+  PyObject* callee = torch ? operator_callable(name) : nullptr;
+  Ref result;
+  {
+    NativeScope scope(*this, torch, callee);
+    result = Ref::steal(op == Opcode::kUnaryNegative   ? PyNumber_Negative(a.get())
+                        : op == Opcode::kUnaryPositive ? PyNumber_Positive(a.get())
+                                                       : PyNumber_Invert(a.get()));
+  }
+  if (!result) return torch ? torch_failed() : Slot();
+  if (torch) record_torch_call(callee, &a, 1, nullptr, result.get());
+  return result_of_native(std::move(result));
+}
+
+Slot Evaluator::compare(const Slot& a, const Slot& b, int op, bool to_bool) {
+  if (!read_operand(a, "a comparison") || !read_operand(b, "a comparison")) return {};
+  bool torch = is_tensor(a.get()) || is_tensor(b.get());
+  PyObject* callee = torch ? operator_callable(kCompareNames[op]) : nullptr;
+  Ref result;
+  {
+    NativeScope scope(*this, torch, callee);
+    result =
+        Ref::steal(PyObject_RichCompare(world_.effective(a.get()), world_.effective(b.get()), op));
+  }
+  if (!result) return torch ? torch_failed() : Slot();
+  if (torch) {
+    Slot args[2] = {a, b};
+    record_torch_call(callee, args, 2, nullptr, result.get());
+  }
+  Slot value = result_of_native(std::move(result));
+  if (!to_bool || !value) return value;
+  int is_true = truth(value);
+  return is_true < 0 ? Slot() : Slot::borrow(is_true ? Py_True : Py_False);
+}
+
+int Evaluator::truth(const Slot& value) {
+  PyObject* object = value.get();
+  if (object == Py_True) return 1;
+  if (object == Py_False || object == Py_None) return 0;
+  if (is_atom(object)) return PyObject_IsTrue(object);
+  if (is_tensor(object)) {
+    int result;
+    {
+      NativeScope scope(*this, true, nullptr);
+      result = PyObject_IsTrue(object);
+    }
+    if (result < 0) torch_failed();
+    return result;
+  }
+  PyObject* used = world_.effective(object);
+  if (const Source* source = used == object ? world_.source_of(value) : nullptr) {
+    if (is_container(object)) {
+      world_.guard_length(source, PyObject_Size(object));
+    } else if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
+      if (!world_.type_lookup(Py_TYPE(object), names().bool_))
+        world_.type_lookup(Py_TYPE(object), names().len);
+    } else if (Py_TYPE(object)->tp_as_number && Py_TYPE(object)->tp_as_number->nb_bool) {
+      if (!read_operand(value, "the truth value")) return -1;
+    }
+  }
+  return PyObject_IsTrue(used);
+}
+
+Slot Evaluator::is_same(const Slot& a, const Slot& b, bool negate) {
+  world_.guard_identity_of_pair(a, b);
+  return Slot::borrow((a.get() == b.get()) != negate ? Py_True : Py_False);
+}
+
+int Evaluator::contains(const Slot& container, const Slot& value) {
+  PyObject* object = container.get();
+  PyObject* used = world_.effective(object);
+  const Source* source = used == object ? world_.source_of(container) : nullptr;
+  if (source && PyDict_Check(object) && !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
+    if (!is_atom(value.get()) && !is_immutable(value.get()) && world_.is_outside(value.get()) &&
+        !read_operand(value, "a look-up"))
+      return -1;
+    if (PyObject* owner = world_.owner_of_dict(object))
+      if (const Write* write = world_.written(owner, value.get())) return write->value ? 1 : 0;
+    int found = PyDict_Contains(object, value.get());
+    if (found >= 0)
+      world_.guard(found ? GuardKind::kPresent : GuardKind::kAbsent,
+                   world_.item_source(object, source, value.get()));
+    return found;
+  }
+  if (source && is_container(object)) {
+    if (!world_.read_all(object)) return -1;
+  } else if (source && !is_tensor(object) &&
+             PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
+    world_.type_lookup(Py_TYPE(object), names().contains);
+  } else if (source && !read_operand(container, "a membership test")) {
+    return -1;
+  }
+  bool torch = is_tensor(object);
+  int result;
+  {
+    NativeScope scope(*this, torch, nullptr);
+    result = PySequence_Contains(used, value.get());
+  }
+  if (result < 0 && torch) torch_failed();
+  return breaks_.under_way() ? -1 : result;
+}
+
+Slot Evaluator::length_of(const Slot& object) {
+  PyObject* used = world_.effective(object.get());
+  const Source* source = used == object.get() ? world_.source_of(object) : nullptr;
+  if (source && is_container(used)) {
+    Py_ssize_t n = PyObject_Size(used);
+    if (n < 0) return {};
+    if (!PyType_HasFeature(Py_TYPE(used), Py_TPFLAGS_HEAPTYPE) ||
+        !PyFunction_Check(world_.type_lookup(Py_TYPE(used), names().len)))
+      world_.guard_length(source, n);
+    return Slot::steal(PyLong_FromSsize_t(n));
+  }
+  if (source && PyType_HasFeature(Py_TYPE(used), Py_TPFLAGS_HEAPTYPE) && !is_tensor(used))
+    world_.type_lookup(Py_TYPE(used), names().len);
+  else if (source && !read_operand(object, "len()"))
+    return {};
+  NativeScope scope(*this, is_tensor(used), nullptr);
+  Py_ssize_t n = PyObject_Size(used);
+  if (n < 0) return {};
+  return Slot::steal(PyLong_FromSsize_t(n));
+}
+
+Slot Evaluator::format(const Slot& value, const Slot& spec, int conversion) {
+  if (is_tensor(value.get()))
+    return refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
+  if (!read_operand(value, "formatting")) return {};
+  if (is_container(value.get()) && holds_tensor(value.get()))
+    return refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
+  Ref text = Ref::borrow(world_.effective(value.get()));
+  if (conversion == 1) text = Ref::steal(PyObject_Str(text.get()));
+  if (conversion == 2) text = Ref::steal(PyObject_Repr(text.get()));
+  if (conversion == 3) text = Ref::steal(PyObject_ASCII(text.get()));
+  if (!text) return {};
+  return Slot::steal(PyObject_Format(text.get(), spec.get()));
+}
+
+bool Evaluator::holds_tensor(PyObject* container, int depth) {
+  if (depth > 20) return true;
+  if (is_tensor(container)) return true;
+  if (PyDict_Check(container)) {
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(container, &position, &key, &value))
+      if (holds_tensor(value, depth + 1)) return true;
+  } else if (PyList_Check(container) || PyTuple_Check(container)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i)
+      if (holds_tensor(PySequence_Fast_GET_ITEM(container, i), depth + 1)) return true;
+  }
+  return false;
+}
+
+// --- Iteration
+// ------------------------------------------------------------------------------------
+
+Slot Evaluator::get_iter(const Slot& iterable) {
+  PyObject* object = iterable.get();
+  if (world_.is_outside(object) && !is_tensor(object) && !PyTuple_Check(object)) {
+    if (is_container(object)) {
+      bool copied =
+          !PyFrozenSet_Check(object) && (!PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) ||
+                                         is_library_container(object));
+      if (!copied) {
+        if (!world_.read_all(object)) return {};
+      } else if (!world_.shadow(object)) {
+        // A copy is iterated, so that changes made meanwhile are seen as they would be.
+        return {};
+      }
+    } else if (Py_TYPE(object)->tp_iternext) {
+      return refuse(BreakKind::kSideEffect, "iteration over an iterator from outside");
+    } else if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
+      if (!world_.type_lookup(Py_TYPE(object), names().iter))
+        world_.type_lookup(Py_TYPE(object), names().getitem);
+    } else if (!read_operand(iterable, "iteration")) {
+      return {};
+    }
+  } else if (PyTuple_Check(object) && world_.source_of(iterable) && !world_.read_all(object)) {
+    return {};
+  }
+  bool torch = is_tensor(object);
+  Ref iterator;
+  {
+    NativeScope scope(*this, torch, nullptr);
+    iterator = Ref::steal(PyObject_GetIter(world_.effective(object)));
+  }
+  if (!iterator) return torch ? torch_failed() : Slot();
+  if (iterator.get() == object) return iterable;
+  return result_of_native(std::move(iterator));
+}
+
+Slot Evaluator::next(const Slot& iterator, bool& exhausted) {
+  PyObject* object = iterator.get();
+  exhausted = false;
+  if (Py_TYPE(object)->tp_iternext == nullptr) {
+    PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(object)->tp_name);
+    return {};
+  }
+  if (world_.source_of(iterator) && !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE))
+    return refuse(BreakKind::kSideEffect, "an iterator from outside is advanced");
+  Ref value = Ref::steal(Py_TYPE(object)->tp_iternext(object));
+  if (breaks_.under_way()) return {};
+  if (value) return world_.wrap(std::move(value));
+  if (PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_StopIteration)) return {};
+    PyErr_Clear();
+  }
+  exhausted = true;
+  return {};
+}
+
+Ref Evaluator::to_list(const Slot& iterable) {
+  PyObject* object = iterable.get();
+  if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
+    if (world_.source_of(iterable) && !world_.read_all(object)) return {};
+    return Ref::steal(PySequence_List(world_.effective(object)));
+  }
+  Slot iterator = get_iter(iterable);
+  if (!iterator) return {};
+  Ref list = Ref::steal(PyList_New(0));
+  for (;;) {
+    bool exhausted;
+    Slot value = next(iterator, exhausted);
+    if (!value) return exhausted ? list : Ref();
+    if (PyList_Append(list.get(), value.get()) < 0) return {};
+  }
+}
+
+bool Evaluator::unpack(Frame& frame, int before, int after, bool starred) {
+  Slot iterable = std::move(frame.stack.back());
+  frame.stack.pop_back();
+  PyTypeObject* type = Py_TYPE(iterable.get());
+  if (!type->tp_iter && !PySequence_Check(iterable.get())) {
+    PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", type->tp_name);
+    return false;
+  }
+  Ref list;
+  if (starred || PyList_CheckExact(iterable.get()) || PyTuple_CheckExact(iterable.get())) {
+    list = to_list(iterable);
+  } else {
+    list = take_from(iterable, before + 1);
+  }
+  if (!list) return false;
+  Py_ssize_t n = PyList_GET_SIZE(list.get());
+  if (!starred && n > before) {
+    PyErr_Format(PyExc_ValueError, "too many values to unpack (expected %d)", before);
+    return false;
+  }
+  if (n < before + after) {
+    if (starred)
+      PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %zd)",
+                   before + after, n);
+    else
+      PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected %d, got %zd)", before,
+                   n);
+    return false;
+  }
+  auto push_item = [&](Py_ssize_t i) {
+    frame.stack.push_back(world_.wrap(PyList_GET_ITEM(list.get(), i)));
+  };
+  for (Py_ssize_t i = n; i-- > n - after;) push_item(i);
+  if (starred) {
+    Ref rest = Ref::steal(PyList_GetSlice(list.get(), before, n - after));
+    world_.mark_created(rest.get());
+    frame.stack.push_back(Slot(rest));
+  }
+  for (Py_ssize_t i = before; i--;) push_item(i);
+  return true;
+}
+
+// At most `limit` items: an unpacking stops at the first one too many.
+Ref Evaluator::take_from(const Slot& iterable, int limit) {
+  Slot iterator = get_iter(iterable);
+  if (!iterator) return {};
+  Ref list = Ref::steal(PyList_New(0));
+  while (PyList_GET_SIZE(list.get()) < limit) {
+    bool exhausted;
+    Slot value = next(iterator, exhausted);
+    if (!value) return exhausted ? list : Ref();
+    if (PyList_Append(list.get(), value.get()) < 0) return {};
+  }
+  return list;
+}
+
+}  // namespace braze::capture

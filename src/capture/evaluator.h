@@ -1,0 +1,300 @@
+// The symbolic evaluator: CPython's instructions over real objects.
+//
+// One Evaluator carries out one trace. Tensors from outside stay the real objects; results of torch
+// ops are fakes. Every read of something that existed before is guarded and every write to it is
+// logged, through `World`. Python code that native code calls back into comes to `hook_frame`.
+// A break is a pending Python exception (`Breaks`).
+//
+// Conventions: an empty Slot, a false or a null means that an exception is pending.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "capture/capture.h"
+#include "capture/policy/policy.h"
+#include "capture/world.h"
+#include "cpython/code.h"
+#include "cpython/frame.h"
+
+namespace braze::capture {
+
+// What is known of a code object.
+struct CodeInfo {
+  const cpython::DecodedCode* decoded;
+  FramePolicy policy;
+  bool is_torch;
+  PyCodeObject* code() const { return decoded->code; }
+};
+const CodeInfo& code_info(PyCodeObject* code, PyObject* globals);
+
+struct Frame {
+  const CodeInfo* info = nullptr;
+  Ref function, globals, builtins;
+  std::vector<Slot> locals, stack;
+  Ref kwnames;
+  Frame* back = nullptr;
+  int pc = 0;
+  int64_t executed = 0;
+  bool outside_function = false;  // the function existed before the trace
+
+  PyFunctionObject* function_object() const {
+    return reinterpret_cast<PyFunctionObject*>(function.get());
+  }
+  PyCodeObject* code() const { return info->code(); }
+  int current() const { return pc > 0 ? pc - 1 : 0; }  // the instruction under way
+  int line() const { return info->decoded->line(current()); }
+};
+
+enum class Status : uint8_t { kReturn, kYield, kError, kStopped };
+
+class Evaluator {
+ public:
+  Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Options& options);
+  ~Evaluator();
+  Evaluator(const Evaluator&) = delete;
+
+  // Evaluates the root function on bound parameters. `stop_at`: the number of instructions of the
+  // root frame before which to stop (`stopped_frame` then holds its state), or -1.
+  Slot run_root(PyObject* const* args, int64_t stop_at);
+
+  static Evaluator* current();
+
+  World& world() { return world_; }
+  Breaks& breaks() { return breaks_; }
+  Recording& recording() { return recording_; }
+  Draft::Statistics& statistics() { return statistics_; }
+  const std::unique_ptr<Frame>& stopped_frame() const { return stopped_frame_; }
+  // Where in the root frame the break happened: instructions executed, the breaking one included.
+  int64_t break_at() const { return break_at_; }
+  struct DeferredCall {
+    Slot callable;
+    std::vector<Slot> args;
+    Ref kwnames;
+  };
+  const std::vector<DeferredCall>& deferred() const { return deferred_; }
+  Ref torch_calls() const { return torch_calls_; }
+  bool context_changed() const;
+  // Where the exception that left the root frame was raised.
+  const std::vector<StackEntry>& error_stack() const { return error_stack_; }
+  // KeyboardInterrupt or the like is pending: passed through.
+  bool interrupted() const { return interrupted_; }
+  void release_frames();
+  const std::vector<Ref>& addresses() const { return addresses_; }
+
+  // --- eval.cpp: frames
+  Slot start(std::unique_ptr<Frame> frame);
+  Status run(Frame& frame, Slot& result, bool throwing);
+  std::unique_ptr<Frame> new_frame(const CodeInfo& info);
+  void recycle(std::unique_ptr<Frame> frame);
+  Frame* top() { return top_; }
+  static PyObject* hook(void* context, PyThreadState* thread, cpython::FrameView view,
+                        bool throwing);
+
+  // --- eval_operators.cpp
+  Slot binary(int op, Slot a, Slot b);
+  Slot unary(cpython::Opcode op, const Slot& a);
+  Slot compare(const Slot& a, const Slot& b, int op, bool to_bool);
+  int truth(const Slot& value);  // -1: error
+  int contains(const Slot& container, const Slot& value);
+  Slot format(const Slot& value, const Slot& spec, int conversion);
+  Slot get_iter(const Slot& iterable);
+  Slot next(const Slot& iterator, bool& exhausted);
+  Slot is_same(const Slot& a, const Slot& b, bool negate);
+  bool unpack(Frame& frame, int before, int after, bool starred);
+  Ref take_from(const Slot& iterable, int limit);
+  bool read_operand(const Slot& operand, const char* what);
+  static PyObject* operator_callable(const char* name);  // from the module `operator`
+  static bool holds_tensor(PyObject* container, int depth = 0);
+  Slot length_of(const Slot& object);
+  // The contents of any iterable as a list.
+  Ref to_list(const Slot& iterable);
+
+  // --- eval_attributes.cpp
+  // With `self`: may give an unbound method and set *self, for a call.
+  Slot getattr(const Slot& object, PyObject* name, Slot* self = nullptr);
+  bool setattr(const Slot& object, PyObject* name, const Slot& value);  // empty value: delete
+  Slot super_attribute(const Slot& cls, const Slot& self, PyObject* name, Slot* method_self);
+  Slot special_method(const Slot& object, PyObject* name);
+  Slot generic_getattr(const Slot& object, PyObject* name, Slot* self, bool quiet);
+  bool generic_setattr(const Slot& object, PyObject* name, const Slot& value);
+
+  // --- eval_items.cpp
+  Slot getitem(const Slot& object, const Slot& key);
+  bool setitem(const Slot& object, const Slot& key, const Slot& value);  // empty value: delete
+  Slot load_global(Frame& frame, PyObject* name);
+  bool store_global(Frame& frame, PyObject* name, const Slot& value);
+  Slot load_deref(Frame& frame, int index);
+  bool store_deref(Frame& frame, int index, Slot value);
+  bool copy_free_vars(Frame& frame, int count);
+  Slot import_name(Frame& frame, PyObject* name, const Slot& from_list, const Slot& level);
+  Slot import_from(const Slot& module, PyObject* name);
+  Slot match_keys(const Slot& subject, const Slot& keys);
+  Slot match_class(const Slot& subject, const Slot& cls, const Slot& names, int count);
+
+  // --- eval_calls.cpp
+  Slot call(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot call_ex(const Slot& callable, PyObject* args, PyObject* kwargs);
+  // What a native callee gave: checked for a swallowed break and for things from nowhere.
+  Slot result_of_native(Ref result);
+  // An exception of a torch op is pending: it becomes a break.
+  Slot torch_failed();
+  Slot call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames, bool torch);
+
+  // --- eval_functions.cpp
+  Slot call_function(const Slot& function, Slot* args, size_t count, PyObject* kwnames);
+  Slot make_function(Frame& frame, int flags);
+
+  // --- eval_exceptions.cpp
+  void raise(int count, Frame& frame);
+  // Unwinds to a handler of the frame; false if there is none.
+  bool unwind(Frame& frame);
+  bool enter_with(Frame& frame);
+
+  // --- shortcuts.cpp: what often evaluated functions do, with the same reads. True if it applies;
+  // then `result` is the value or empty if there is none.
+  bool module_getattr(const Slot& module, PyObject* name, Slot& result);
+
+  // --- origin.cpp
+  std::vector<StackEntry> stack() const;
+  graph::Origin origin();
+  void record_torch_call(PyObject* callable, const Slot* args, size_t count, PyObject* kwnames,
+                         PyObject* result);
+
+  std::nullptr_t raise_break(BreakKind kind, std::string what) {
+    return breaks_.raise(kind, std::move(what));
+  }
+  Slot refuse(BreakKind kind, std::string what) {
+    breaks_.raise(kind, std::move(what));
+    return {};
+  }
+
+ private:
+  friend class NativeScope;
+  friend class TraceScope;
+  bool run_instruction(Frame& frame, const cpython::Instruction& in);
+  bool build(Frame& frame, const cpython::Instruction& in);
+  bool extend(Frame& frame, const cpython::Instruction& in);
+  bool unsupported_instruction(Frame& frame, const cpython::Instruction& in);
+  bool merge_keywords(const Slot& callable, PyObject* target, PyObject* from);
+  bool send(Frame& frame, const cpython::Instruction& in);
+  bool check_exception_match(Frame& frame);
+  bool cleanup_throw(Frame& frame);
+  bool set_function_attribute(Frame& frame, int flag);
+  Slot stop_iteration_error(const Slot& exception);
+  Slot call_unpacked(const Slot& callable, const Slot& args, const Slot& kwargs);
+  Slot call_builtin(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot call_type(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot call_partial(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot call_method_of(PyObject* callable, const char* name, const Slot& self, Slot* args,
+                      size_t count, PyObject* kwnames, bool unbound);
+  Slot call_instance(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot call_listed(const CalleeRule& rule, const Slot& callable, Slot* args, size_t count,
+                   PyObject* kwnames, bool& done);
+  Slot call_context_var(PyObject* var, const char* name, PyObject* callable, Slot* args,
+                        size_t count, PyObject* kwnames, bool unbound);
+  Slot call_container_method(PyObject* callable, const char* name, const Slot& self, Slot* args,
+                             size_t count, PyObject* kwnames, bool unbound);
+  Slot call_unbound(PyObject* callable, const Slot& self, Slot* args, size_t count,
+                    PyObject* kwnames, bool unbound);
+  Slot reduce(PyObject* callable, const Slot& self, Slot* args, size_t count, PyObject* kwnames,
+              bool unbound);
+  Slot dict_get(const Slot& self, Slot* args, size_t count);
+  Slot call_numpy(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot call_new(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot instantiate(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot enum_member(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  bool prepare_iterables(PyTypeObject* type, Slot* args, size_t count);
+  static bool made_by_empty_new(PyTypeObject* base);
+  static bool is_compiled_function(PyTypeObject* type);
+  static bool is_logging_function(PyObject* function);
+  static bool is_log_method(PyObject* self, PyObject* function);
+  static std::string module_path(const Source* module);
+  Slot call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
+                  size_t count, PyObject* kwnames);
+  Slot call_tensor_method(const Slot& callable, const char* name, const Slot& self, Slot* args,
+                          size_t count, PyObject* kwnames, bool unbound);
+  bool check_native_arguments(const char* what, Slot* args, size_t count, bool read_only);
+  bool read_arguments(Slot* args, size_t count);
+  bool read_deeply(PyObject* container, int depth = 0);
+  Slot bind(PyObject* descriptor, const Source* source, const Slot& object, Slot* self);
+  Slot tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* self);
+  Slot module_attribute_of(const Slot& module, PyObject* name);
+  Slot type_attribute_of(const Slot& type, PyObject* name);
+  Slot call_descriptor(const Slot& descriptor, const Slot& object);
+  Slot known_class_value(Ref value);
+  static PyObject* module_of(PyTypeObject* type);
+  static PyObject* get_dunder();
+  Slot native_attribute_of(const Slot& object, PyObject* name);
+  PyObject* evaluate_hooked(PyThreadState* thread, cpython::FrameView view);
+  PyObject* resume_hooked(PyThreadState* thread, cpython::FrameView view, bool throwing);
+  void fill_frame(Frame& frame, cpython::FrameView view);
+  bool rely_on_hooked(Frame& frame);
+  void mark_generator(PyObject* generator);
+  Slot bare_super(Frame& frame);
+  Slot bind_failure(PyFunctionObject* function, Slot* args, size_t count, PyObject* kwnames);
+  bool bind_defaults(Frame& frame, PyFunctionObject* function);
+  bool is_disabled(PyFunctionObject* function);
+  bool budget_left();
+
+  Breaks breaks_;
+  Recording recording_;
+  World world_;
+  Options options_;
+  PyFunctionObject* root_;
+  Draft::Statistics statistics_;
+  PyThreadState* thread_;
+  Frame* top_ = nullptr;
+  int depth_ = 0, native_depth_ = 0, importing_ = 0;
+  int64_t stop_at_ = -1, break_at_ = -1;
+  bool stopped_ = false;
+  std::unique_ptr<Frame> stopped_frame_;
+  std::vector<std::unique_ptr<Frame>> spare_frames_;
+  std::vector<DeferredCall> deferred_;
+  struct ContextWrite {
+    Ref var, value;  // the value before the first write
+  };
+  std::vector<ContextWrite> context_writes_;
+  IdentityMap<const Source*> context_sources_;
+  std::vector<Ref> addresses_;   // results of id() and hash(): must not leave the trace
+  IdentityMap<Ref> generators_;  // by the address of the frame inside
+  bool interrupted_ = false;
+  std::vector<StackEntry> error_stack_;
+  Ref torch_calls_;
+  PyObject* native_callee_ = nullptr;  // outermost torch callable under way, for origins
+  graph::Origin last_origin_;
+  std::string last_origin_call_;
+  const Frame* last_origin_frame_ = nullptr;
+  const Source* last_origin_module_ = nullptr;
+  PyObject* last_origin_callee_ = nullptr;
+  int last_origin_at_ = -1;
+  int64_t recorded_nodes_ = 0;
+  std::chrono::steady_clock::time_point started_;
+  char* stack_limit_ = nullptr;
+};
+
+// Native code of torch runs: frames that it makes are not the user's.
+class NativeScope {
+ public:
+  NativeScope(Evaluator& evaluator, bool torch, PyObject* callee = nullptr)
+      : evaluator_(evaluator), torch_(torch), callee_(evaluator.native_callee_) {
+    if (!torch_) return;
+    if (evaluator_.native_depth_++ == 0) evaluator_.native_callee_ = callee;
+  }
+  ~NativeScope() {
+    if (!torch_) return;
+    --evaluator_.native_depth_;
+    evaluator_.native_callee_ = callee_;
+  }
+  NativeScope(const NativeScope&) = delete;
+
+ private:
+  Evaluator& evaluator_;
+  bool torch_;
+  PyObject* callee_;
+};
+
+}  // namespace braze::capture

@@ -1,0 +1,72 @@
+#include "capture/known.h"
+
+namespace braze::capture {
+
+using cpython::Ref;
+
+namespace {
+
+Known& storage() {
+  static Known known{};
+  return known;
+}
+
+// A new reference that is never given back: it lives as long as the process.
+PyObject* look_up(const char* module, const char* attribute) {
+  Ref imported = Ref::steal(PyImport_ImportModule(module));
+  return imported ? PyObject_GetAttrString(imported.get(), attribute) : nullptr;
+}
+
+bool look_up_type(const char* module, const char* attribute, PyTypeObject*& into) {
+  PyObject* type = look_up(module, attribute);
+  if (type && !PyType_Check(type)) {
+    PyErr_Format(PyExc_TypeError, "%s.%s is not a type", module, attribute);
+    return false;
+  }
+  into = reinterpret_cast<PyTypeObject*>(type);
+  return type != nullptr;
+}
+
+}  // namespace
+
+const Known& known() { return storage(); }
+
+bool initialize_known() {
+  Known& k = storage();
+  if (k.break_type) return true;
+#define X(id, text) \
+  if (!(k.names.id = PyUnicode_InternFromString(text))) return false;
+  BRAZE_NAMES(X)
+#undef X
+  bool types = look_up_type("torch", "Tensor", k.tensor) &&
+               look_up_type("torch.nn", "Parameter", k.parameter) &&
+               look_up_type("torch.nn", "Module", k.module) &&
+               look_up_type("torch", "Size", k.size) &&
+               look_up_type("torch.overrides", "TorchFunctionMode", k.torch_function_mode) &&
+               look_up_type("logging", "Logger", k.logger) &&
+               look_up_type("functools", "_lru_cache_wrapper", k.lru_cache) &&
+               look_up_type("functools", "partial", k.partial) &&
+               look_up_type("collections", "OrderedDict", k.ordered_dict) &&
+               look_up_type("collections", "deque", k.deque) &&
+               look_up_type("collections", "defaultdict", k.defaultdict) &&
+               look_up_type("enum", "Enum", k.enum_type) &&
+               look_up_type("contextvars", "ContextVar", k.context_var) &&
+               look_up_type("types", "GeneratorType", k.generator);
+  if (!types) return false;
+  if (!look_up_type("numpy", "ndarray", k.ndarray)) PyErr_Clear();
+  const char* atoms[] = {"dtype", "device", "layout", "memory_format"};
+  for (int i = 0; i < 4; ++i)
+    if (!(k.atom_types[i] = look_up("torch", atoms[i]))) return false;
+  k.atom_types[4] = reinterpret_cast<PyObject*>(Py_TYPE(Py_NotImplemented));
+  k.atom_types[5] = reinterpret_cast<PyObject*>(&PyComplex_Type);
+  k.module_getattr = PyObject_GetAttr(reinterpret_cast<PyObject*>(k.module), k.names.getattr);
+  k.object_getattribute = _PyType_Lookup(&PyBaseObject_Type, k.names.getattribute);
+  k.gc_get_objects = look_up("gc", "get_objects");
+  k.gc_collect = look_up("gc", "collect");
+  k.sys_modules = look_up("sys", "modules");
+  if (!k.module_getattr || !k.gc_get_objects || !k.gc_collect || !k.sys_modules) return false;
+  k.break_type = PyErr_NewException("braze._C.Break", PyExc_BaseException, nullptr);
+  return k.break_type != nullptr;
+}
+
+}  // namespace braze::capture

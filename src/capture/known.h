@@ -1,0 +1,80 @@
+// Names, types and functions that the evaluator compares with, looked up once at import.
+#pragma once
+
+#include "cpython/ref.h"
+
+namespace braze::capture {
+
+// id, text
+#define BRAZE_NAMES(X)                    \
+  X(getattribute, "__getattribute__")     \
+  X(getattr, "__getattr__")               \
+  X(setattr, "__setattr__")               \
+  X(delattr, "__delattr__")               \
+  X(getitem, "__getitem__")               \
+  X(setitem, "__setitem__")               \
+  X(delitem, "__delitem__")               \
+  X(contains, "__contains__")             \
+  X(missing, "__missing__")               \
+  X(call, "__call__")                     \
+  X(dict, "__dict__")                     \
+  X(class_, "__class__")                  \
+  X(enter, "__enter__")                   \
+  X(exit, "__exit__")                     \
+  X(iter, "__iter__")                     \
+  X(next, "__next__")                     \
+  X(len, "__len__")                       \
+  X(bool_, "__bool__")                    \
+  X(new_, "__new__")                      \
+  X(init, "__init__")                     \
+  X(self, "__self__")                     \
+  X(func, "__func__")                     \
+  X(name, "__name__")                     \
+  X(module, "__module__")                 \
+  X(file, "__file__")                     \
+  X(wrapped, "__wrapped__")               \
+  X(torch_function, "__torch_function__") \
+  X(copy, "copy")                         \
+  X(fget, "fget")                         \
+  X(fset, "fset")                         \
+  X(fdel, "fdel")                         \
+  X(partial_func, "func")                 \
+  X(partial_args, "args")                 \
+  X(partial_keywords, "keywords")         \
+  X(parameters, "_parameters")            \
+  X(buffers, "_buffers")                  \
+  X(modules, "_modules")                  \
+  X(build_class, "__build_class__")       \
+  X(disable_mark, "_braze_disable")       \
+  X(match_args, "__match_args__")         \
+  X(setstate, "__setstate__")             \
+  X(reduce, "__reduce__")                 \
+  X(items, "items")
+
+struct Names {
+#define X(id, text) PyObject* id;
+  BRAZE_NAMES(X)
+#undef X
+};
+
+struct Known {
+  Names names;
+  PyTypeObject *tensor, *parameter, *module, *size, *logger, *lru_cache, *partial, *ordered_dict,
+      *deque, *defaultdict, *enum_type, *context_var, *generator, *ndarray, *torch_function_mode;
+  PyObject* module_getattr;  // torch.nn.Module.__getattr__
+  PyObject* object_getattribute;
+  PyObject* gc_get_objects;
+  PyObject* gc_collect;
+  PyObject* break_type;  // what a break travels as
+  PyObject*
+      atom_types[6];  // torch.dtype, device, layout, memory_format, NotImplementedType, complex
+  PyObject* sys_modules;
+};
+
+const Known& known();
+inline const Names& names() { return known().names; }
+
+// False with an exception pending if something expected of PyTorch is not there.
+bool initialize_known();
+
+}  // namespace braze::capture

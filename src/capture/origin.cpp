@@ -1,0 +1,138 @@
+// Where the trace is: for messages, for the graph's nodes, for the record of torch-level calls.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_user_frame(const Frame& frame) { return !frame.info->is_torch; }
+
+std::string text_of(PyObject* unicode) {
+  const char* text = unicode && PyUnicode_Check(unicode) ? PyUnicode_AsUTF8(unicode) : nullptr;
+  if (!text) PyErr_Clear();
+  return text ? text : "";
+}
+
+StackEntry entry_of(const Frame& frame) {
+  return {text_of(frame.code()->co_filename), frame.line(), text_of(frame.code()->co_qualname)};
+}
+
+// "torch.sin", "F.linear", "Tensor.relu"
+std::string name_of_callable(PyObject* callable) {
+  if (!callable) return {};
+  std::string name, owner;
+  if (PyCFunction_Check(callable)) {
+    name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+    owner = "torch";
+  } else if (PyFunction_Check(callable)) {
+    auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+    name = text_of(function->func_name);
+    owner = text_of(function->func_module);
+    if (owner == "torch.nn.functional") owner = "F";
+  } else if (Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
+             Py_IS_TYPE(callable, &PyWrapperDescr_Type) ||
+             Py_IS_TYPE(callable, &PyGetSetDescr_Type)) {
+    name = text_of(reinterpret_cast<PyDescrObject*>(callable)->d_name);
+    owner = "Tensor";
+  } else {
+    Ref attribute = Ref::steal(PyObject_GetAttr(callable, names().name));
+    if (!attribute) PyErr_Clear();
+    name = text_of(attribute.get());
+  }
+  if (name.empty()) return {};
+  return owner.empty() ? name : owner + "." + name;
+}
+
+}  // namespace
+
+std::vector<StackEntry> Evaluator::stack() const {
+  std::vector<StackEntry> entries;
+  bool user = false;
+  for (const Frame* frame = top_; frame; frame = frame->back) {
+    user = user || is_user_frame(*frame);
+    if (user) entries.push_back(entry_of(*frame));
+  }
+  if (entries.empty() && top_) entries.push_back(entry_of(*top_));
+  return entries;
+}
+
+graph::Origin Evaluator::origin() {
+  // PyTorch's bindings give the GIL up around an operator.
+  struct Gil {
+    PyGILState_STATE state = PyGILState_Ensure();
+    ~Gil() { PyGILState_Release(state); }
+  } gil;
+  ++recorded_nodes_;
+  const Frame* frame = top_;
+  while (frame && !is_user_frame(*frame) && frame->back) frame = frame->back;
+  if (!frame) return {};
+  const Frame* module_frame = top_;
+  const Source* module = nullptr;
+  for (; module_frame && !module; module_frame = module_frame->back) {
+    if (module_frame->locals.empty() || module_frame->code()->co_argcount == 0) continue;
+    PyObject* self = module_frame->locals[0].get();
+    if (self && PyObject_TypeCheck(self, known().module)) module = world_.source_of(self);
+    if (module) break;
+  }
+  if (frame != last_origin_frame_ || frame->current() != last_origin_at_ ||
+      module != last_origin_module_) {
+    last_origin_frame_ = frame;
+    last_origin_at_ = frame->current();
+    last_origin_module_ = module;
+    StackEntry entry = entry_of(*frame);
+    last_origin_ = {.file = entry.file, .line = entry.line, .function = entry.function};
+    last_origin_.module_path = module_path(module);
+  }
+  if (native_callee_ != last_origin_callee_) {
+    last_origin_callee_ = native_callee_;
+    last_origin_.call.clear();
+    last_origin_call_ = name_of_callable(native_callee_);
+  }
+  last_origin_.call = last_origin_call_;
+  return last_origin_;
+}
+
+// "encoder.layer.3.attention": the modules between the outermost one and this.
+std::string Evaluator::module_path(const Source* module) {
+  std::string path;
+  for (const Source* s = module; s && s->base; s = s->base) {
+    bool is_child = s->kind == SourceKind::kItem && s->base->kind == SourceKind::kAttribute &&
+                    s->base->key.get() == names().modules;
+    bool is_attribute = s->kind == SourceKind::kAttribute && s->key.get() != names().modules;
+    if (!is_child && !is_attribute) continue;
+    if (!PyUnicode_Check(s->key.get())) continue;
+    std::string part = text_of(s->key.get());
+    if (part == "__self__" || part == "__func__") continue;
+    path = path.empty() ? part : part + "." + path;
+  }
+  return path;
+}
+
+void Evaluator::record_torch_call(PyObject* callable, const Slot* args, size_t count,
+                                  PyObject* kwnames, PyObject* result) {
+  if (!torch_calls_ || native_depth_ != 0 || !callable) return;
+  bool about_tensors = holds_tensor(result);
+  for (size_t i = 0; i < count && !about_tensors; ++i)
+    about_tensors = args[i] && holds_tensor(args[i].get());
+  if (!about_tensors) return;
+  size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
+  Ref positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count - keywords)));
+  for (size_t i = 0; i + keywords < count; ++i) {
+    PyObject* arg = args[i] ? args[i].get() : Py_None;
+    Py_INCREF(arg);
+    PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), arg);
+  }
+  Ref named = Ref::steal(PyDict_New());
+  for (size_t i = 0; i < keywords; ++i)
+    PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i)),
+                   args[count - keywords + i].get());
+  std::vector<StackEntry> where = stack();
+  StackEntry entry = where.empty() ? StackEntry{} : where.front();
+  Ref record =
+      Ref::steal(Py_BuildValue("(OOOO(sis))", callable, positional.get(), named.get(), result,
+                               entry.file.c_str(), entry.line, entry.function.c_str()));
+  if (!record || PyList_Append(torch_calls_.get(), record.get()) < 0) PyErr_Clear();
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,59 @@
+// Which Python code is evaluated.
+#include <string_view>
+
+#include "capture/known.h"
+#include "capture/policy/policy.h"
+
+namespace braze::capture {
+
+namespace {
+
+std::string_view text(PyObject* globals, PyObject* key) {
+  PyObject* value = globals ? PyDict_GetItemWithError(globals, key) : nullptr;
+  if (!value || !PyUnicode_Check(value)) {
+    PyErr_Clear();
+    return {};
+  }
+  return PyUnicode_AsUTF8(value);
+}
+
+// Python code of torch that calls the user's or keeps state that the evaluator must see.
+constexpr std::string_view kInline[] = {"torch.nn.modules.", "torch.utils._contextlib",
+                                        "torch.autograd.grad_mode", "torch.nn.parameter",
+                                        "torch.nn.attention"};
+// Libraries whose functions run natively: they read what never changes.
+constexpr std::string_view kNative[] = {
+    "inspect",  "re",        "re._compiler",      "re._parser", "abc",
+    "_py_abc",  "typing",    "typing_extensions", "enum",       "importlib",
+    "warnings", "linecache", "tokenize",          "traceback"};
+
+}  // namespace
+
+bool is_torch_module_name(PyObject* name) {
+  if (!name || !PyUnicode_Check(name)) return false;
+  std::string_view s = PyUnicode_AsUTF8(name);
+  return s == "torch" || s.starts_with("torch.");
+}
+
+bool is_numpy_module_name(PyObject* name) {
+  if (!name || !PyUnicode_Check(name)) return false;
+  std::string_view s = PyUnicode_AsUTF8(name);
+  return s == "numpy" || s.starts_with("numpy.");
+}
+
+FramePolicy frame_policy(PyObject* globals) {
+  std::string_view module = text(globals, names().name);
+  for (std::string_view prefix : kInline)
+    if (module.starts_with(prefix)) return FramePolicy::kInline;
+  if (module == "torch" || module.starts_with("torch.") || module.starts_with("numpy") ||
+      module.starts_with("importlib"))
+    return FramePolicy::kNative;
+  for (std::string_view native : kNative)
+    if (module == native) return FramePolicy::kNative;
+  std::string_view file = text(globals, names().file);
+  bool standard = file.find("/lib/python3.") != std::string_view::npos &&
+                  file.find("site-packages") == std::string_view::npos;
+  return standard ? FramePolicy::kLibrary : FramePolicy::kInline;
+}
+
+}  // namespace braze::capture

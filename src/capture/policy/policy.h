@@ -1,0 +1,82 @@
+// What the evaluator may do with code that it does not evaluate itself.
+//
+// Frames: user code and torch.nn's modules are evaluated; the standard library and other libraries
+// too, unless torch calls them; torch's own functions run natively on fakes.
+// Native callees: each is listed by identity, type or name with what it does to its arguments. One
+// that is not listed and is given something mutable from outside is a break.
+#pragma once
+
+#include <string>
+
+#include "capture/break_reason.h"
+#include "cpython/ref.h"
+
+namespace braze::capture {
+
+enum class FramePolicy : uint8_t { kInline, kLibrary, kNative };
+FramePolicy frame_policy(PyObject* globals);
+
+// A module of torch's own Python code (also torch.nn.functional, not the user's).
+bool is_torch_module_name(PyObject* name);
+bool is_numpy_module_name(PyObject* name);
+
+enum class Callee : uint8_t {
+  kUnlisted,  // must not be given anything mutable from outside
+  kReadOnly,  // reads its arguments, calls back into Python at most
+  kBreak,
+  // Builtins that the evaluator carries out itself.
+  kGetattr,
+  kHasattr,
+  kSetattr,
+  kDelattr,
+  kIsinstance,
+  kLen,
+  kIter,
+  kNext,
+  kReadItem,   // operator.getitem
+  kWriteItem,  // operator.setitem
+  kDeleteItem,
+  kOperator,  // operator.add ...: `CalleeRule::op`
+  kVars,
+  kIdentity,  // id(), hash(): the result depends on addresses
+};
+
+struct CalleeRule {
+  Callee callee = Callee::kUnlisted;
+  BreakKind kind = BreakKind::kNativeCall;
+  int op = 0;        // NB_... of an operator function
+  std::string text;  // kBreak: "print(): writes output"
+};
+
+// The rule for a builtin function or type, by identity; null if it is not listed.
+const CalleeRule* callee_rule(PyObject* callable);
+void add_rule(PyObject* callable, CalleeRule rule);
+
+// C functions of these modules never keep or change what they are given, and depend on nothing
+// else.
+bool is_pure_c_module(const char* module);
+// Types made in C whose instances may be made by a trace.
+bool may_instantiate(PyTypeObject* type);
+// dict.fromkeys, str.maketrans, ...
+bool is_class_method_of_builtin(PyTypeObject* type, const char* name);
+
+// Methods of C types, by name.
+enum class MethodEffect : uint8_t { kRead, kMutate, kUnlisted };
+MethodEffect container_method(const char* name);
+// A method of a C type that is no container, called on an object from outside.
+bool is_reading_method(PyTypeObject* type, const char* name);
+
+// --- torch
+// Attributes of a tensor that are metadata: shape, dtype, ...; null if anything else.
+enum class TensorAttribute : uint8_t { kMetadata, kTensor, kBreak, kOther };
+TensorAttribute tensor_attribute(const char* name);
+// Why a tensor method bypasses the dispatcher; null if it does not.
+const char* tensor_method_break(const char* name);
+// Why a function of torch may not be called in a trace; null if it may.
+const char* torch_function_break(const char* module, const char* name);
+// Functions of torch written in Python that may be given modules and other outside objects.
+bool torch_function_takes_objects(const char* module, const char* name);
+
+bool initialize_builtin_rules();
+
+}  // namespace braze::capture

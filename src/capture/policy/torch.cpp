@@ -1,0 +1,218 @@
+// What of torch bypasses the dispatcher, changes state or reads data.
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "capture/policy/policy.h"
+
+namespace braze::capture {
+
+namespace {
+
+using Set = std::unordered_set<std::string_view>;
+using Reasons = std::unordered_map<std::string_view, const char*>;
+
+constexpr const char* kReadsData = "reads the tensor's data";
+constexpr const char* kStorage = "hands out the tensor's memory";
+constexpr const char* kAutograd = "changes what autograd records";
+constexpr const char* kMetadata = "changes the tensor in place behind the dispatcher";
+constexpr const char* kProcess = "changes state of the process";
+constexpr const char* kRandom = "reads or sets the state of a random generator";
+constexpr const char* kFile = "reads or writes a file";
+
+}  // namespace
+
+TensorAttribute tensor_attribute(const char* name) {
+  static const Set metadata = {"shape",
+                               "dtype",
+                               "device",
+                               "ndim",
+                               "layout",
+                               "requires_grad",
+                               "is_cuda",
+                               "is_cpu",
+                               "is_sparse",
+                               "is_sparse_csr",
+                               "is_quantized",
+                               "is_meta",
+                               "is_mkldnn",
+                               "is_mps",
+                               "is_xpu",
+                               "is_xla",
+                               "is_nested",
+                               "is_leaf",
+                               "itemsize",
+                               "nbytes",
+                               "is_ipu",
+                               "is_vulkan",
+                               "is_ort",
+                               "is_hpu",
+                               "is_mtia",
+                               "is_maia",
+                               "__class__",
+                               "__module__",
+                               "__doc__",
+                               "__hash__",
+                               "__torch_function__",
+                               "__torch_dispatch__",
+                               "__array_priority__"};
+  static const Set tensors = {"T", "mT", "H", "mH", "real", "imag"};
+  static const Set refused = {"data",
+                              "grad",
+                              "grad_fn",
+                              "_version",
+                              "_base",
+                              "_cdata",
+                              "names",
+                              "output_nr",
+                              "_grad",
+                              "_grad_fn",
+                              "_backward_hooks",
+                              "retains_grad",
+                              "volatile",
+                              "__cuda_array_interface__",
+                              "__dict__"};
+  if (metadata.contains(name)) return TensorAttribute::kMetadata;
+  if (tensors.contains(name)) return TensorAttribute::kTensor;
+  if (refused.contains(name)) return TensorAttribute::kBreak;
+  return TensorAttribute::kOther;
+}
+
+const char* tensor_method_break(const char* name) {
+  static const Reasons reasons = {
+      {"data_ptr", kStorage},
+      {"numpy", kReadsData},
+      {"__array__", kReadsData},
+      {"__array_wrap__", kReadsData},
+      {"tolist", kReadsData},
+      {"storage", kStorage},
+      {"untyped_storage", kStorage},
+      {"_typed_storage", kStorage},
+      {"_storage", kStorage},
+      {"__repr__", kReadsData},
+      {"__str__", kReadsData},
+      {"__format__", kReadsData},
+      {"__reduce_ex__", kReadsData},
+      {"__reduce__", kReadsData},
+      {"__deepcopy__", kStorage},
+      {"__setstate__", kMetadata},
+      {"__dlpack__", kStorage},
+      {"__dlpack_device__", kStorage},
+      {"requires_grad_", kAutograd},
+      {"retain_grad", kAutograd},
+      {"register_hook", kAutograd},
+      {"register_post_accumulate_grad_hook", kAutograd},
+      {"backward", kAutograd},
+      {"detach_", kAutograd},
+      {"set_", kMetadata},
+      {"resize_", kMetadata},
+      {"resize_as_", kMetadata},
+      {"resize", kMetadata},
+      {"share_memory_", kMetadata},
+      {"is_shared", kStorage},
+      {"pin_memory", kMetadata},
+      {"is_pinned", kStorage},
+      {"as_subclass", kMetadata},
+      {"_make_subclass", kMetadata},
+      {"_make_wrapper_subclass", kMetadata},
+      {"rename", kMetadata},
+      {"rename_", kMetadata},
+      {"refine_names", kMetadata},
+      {"align_to", kMetadata},
+      {"align_as", kMetadata},
+      {"unflatten_names", kMetadata},
+      {"module_load", kMetadata},
+      {"apply_", kReadsData},
+      {"map_", kReadsData},
+      {"map2_", kReadsData},
+      {"__setattr__", kMetadata},
+      {"__delattr__", kMetadata},
+      {"_set_grad", kAutograd},
+      {"_backward", kAutograd},
+      {"swap_tensors", kMetadata},
+      {"record_stream", kProcess},
+      {"_fix_weakref", kMetadata},
+      {"__init__", kMetadata},
+  };
+  auto it = reasons.find(name);
+  return it == reasons.end() ? nullptr : it->second;
+}
+
+const char* torch_function_break(const char* module, const char* name) {
+  static const Reasons reasons = {
+      {"manual_seed", kRandom},
+      {"seed", kRandom},
+      {"initial_seed", kRandom},
+      {"get_rng_state", kRandom},
+      {"set_rng_state", kRandom},
+      {"fork_rng", kRandom},
+      {"Generator", kRandom},
+      {"default_generator", kRandom},
+      {"set_default_dtype", kProcess},
+      {"set_default_device", kProcess},
+      {"set_default_tensor_type", kProcess},
+      {"_set_default_dtype", kProcess},
+      {"_set_default_tensor_type", kProcess},
+      {"_set_default_device", kProcess},
+      {"set_num_threads", kProcess},
+      {"set_num_interop_threads", kProcess},
+      {"use_deterministic_algorithms", kProcess},
+      {"set_deterministic_debug_mode", kProcess},
+      {"_set_deterministic_algorithms", kProcess},
+      {"set_flush_denormal", kProcess},
+      {"set_float32_matmul_precision", kProcess},
+      {"set_warn_always", kProcess},
+      {"set_printoptions", kProcess},
+      {"save", kFile},
+      {"load", kFile},
+      {"from_file", kFile},
+      {"compile", "compiles"},
+      {"from_numpy", kReadsData},
+      {"frombuffer", kReadsData},
+      {"from_dlpack", kStorage},
+      {"to_dlpack", kStorage},
+      {"is_storage", kStorage},
+      {"set_anomaly_enabled", kAutograd},
+      {"checkpoint", "recomputes in the backward pass"},
+      {"swap_tensors", kMetadata},
+      {"_make_subclass", kMetadata},
+      {"functional_call", "replaces parameters of a module"},
+      {"synchronize", kProcess},
+      {"load_state_dict", kMetadata},
+      {"vmap", "is not supported"},
+  };
+  std::string_view m = module, n = name;
+  if (m == "torch.random" || m == "torch.serialization" || m.starts_with("torch._dynamo") ||
+      m.starts_with("torch._inductor") || m.starts_with("torch._functorch") ||
+      m.starts_with("functorch") || m.starts_with("torch._higher_order_ops") ||
+      m.starts_with("torch.distributed") || m.starts_with("torch.optim") ||
+      m.starts_with("torch.multiprocessing") || m.starts_with("torch.utils.data") ||
+      m.starts_with("torch.profiler") || m.starts_with("torch.fx") ||
+      m.starts_with("torch.export") || m.starts_with("torch.func"))
+    return m == "torch.random" ? kRandom : "is not traced";
+  if (m == "torch.autograd" && (n == "backward" || n == "grad")) return kAutograd;
+  if (m.starts_with("torch.autograd.function") || m == "torch.autograd.graph" ||
+      m == "torch.autograd.functional")
+    return kAutograd;
+  if ((m.starts_with("torch._C") || m == "torch") &&
+      (n.starts_with("_set_") || n.starts_with("set_"))) {
+    static const Set undone = {"_set_grad_enabled",          "set_grad_enabled",
+                               "set_autocast_enabled",       "set_autocast_dtype",
+                               "set_autocast_cache_enabled", "set_autocast_cpu_enabled",
+                               "set_autocast_cpu_dtype"};
+    if (!undone.contains(n)) return kProcess;
+  }
+  auto it = reasons.find(n);
+  return it == reasons.end() ? nullptr : it->second;
+}
+
+bool torch_function_takes_objects(const char* module, const char* name) {
+  std::string_view m = module, n = name;
+  return (m == "torch.overrides" && (n == "has_torch_function" || n == "is_tensor_like")) ||
+         (m == "torch._C" && n.starts_with("_has_torch_function")) || n == "_has_torch_function" ||
+         n == "has_torch_function" || n == "has_torch_function_unary" ||
+         n == "has_torch_function_variadic" || n == "is_tensor" || n == "is_scripting" ||
+         n == "is_tracing" || n == "is_compiling";
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,432 @@
+#include "capture/recipe.h"
+
+#include "capture/known.h"
+#include "capture/recipe_builder.h"
+
+namespace braze::capture {
+
+using Kind = Recipe::Kind;
+using Step = Recipe::Step;
+
+namespace {
+
+bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
+
+PyTypeObject* built_in_base(PyTypeObject* type) {
+  while (type && is_heap_type(type)) type = type->tp_base;
+  return type;
+}
+
+// Built-in iterators whose __reduce__ neither advances them nor runs user code.
+bool is_plain_iterator(PyTypeObject* type) {
+  static PyTypeObject* const types[] = {
+      &PyListIter_Type,      &PyTupleIter_Type,    &PyRangeIter_Type, &PyDictIterKey_Type,
+      &PyDictIterValue_Type, &PyDictIterItem_Type, &PyEnum_Type,      &PyZip_Type,
+      &PyReversed_Type,      &PyUnicodeIter_Type,  &PyMap_Type,       &PyFilter_Type,
+      &PyListRevIter_Type};
+  for (PyTypeObject* known : types)
+    if (type == known) return true;
+  return false;
+}
+
+}  // namespace
+
+int RecipeBuilder::emit(Step step) {
+  recipe.steps.push_back(std::move(step));
+  return static_cast<int>(recipe.steps.size()) - 1;
+}
+
+int RecipeBuilder::refuse(PyObject* object, const char* why) {
+  world_.breaks().raise(BreakKind::kUnsupported,
+                        std::string("a '") + Py_TYPE(object)->tp_name +
+                            "' object would have to leave the trace: " + why);
+  return -1;
+}
+
+int RecipeBuilder::constant(PyObject* object) {
+  if (PyLong_CheckExact(object))
+    for (const Ref& address : evaluator_.addresses())
+      if (address.get() == object || PyObject_RichCompareBool(address.get(), object, Py_EQ) == 1)
+        return refuse(object, "it is the result of id() or hash()");
+  return emit({.kind = Kind::kConstant, .object = Ref::borrow(object)});
+}
+
+int RecipeBuilder::outside(PyObject* object, const Source* source) {
+  bool fixed = PyFunction_Check(object) || PyType_Check(object) || PyModule_Check(object) ||
+               PyCFunction_Check(object);
+  if (fixed) return constant(object);
+  return emit({.kind = Kind::kOutside, .source = source});
+}
+
+int RecipeBuilder::tensor(PyObject* object) {
+  if (Py_TYPE(object) != known().tensor) return refuse(object, "a tensor subclass");
+  if (requires_grad(object)) {
+    world_.breaks().raise(BreakKind::kAutograd, "a result requires grad");
+    return -1;
+  }
+  PyObject** dict = _PyObject_GetDictPtr(object);
+  if (dict && *dict && PyDict_GET_SIZE(*dict))
+    return refuse(object, "it carries Python attributes");
+  outputs.push_back(object);
+  return emit({.kind = Kind::kOutput, .index = static_cast<int>(outputs.size()) - 1});
+}
+
+bool RecipeBuilder::values(PyObject* sequence, std::vector<int>& items) {
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    int item = value(PySequence_Fast_GET_ITEM(sequence, i));
+    if (item < 0) return false;
+    items.push_back(item);
+  }
+  return true;
+}
+
+int RecipeBuilder::tuple(PyObject* object) {
+  if (under_way_.contains(object) && under_way_[object])
+    return refuse(object, "a tuple that holds itself");
+  under_way_[object] = true;
+  std::vector<int> items;
+  bool done = values(object, items);
+  under_way_[object] = false;
+  if (!done) return -1;
+  bool exact = PyTuple_CheckExact(object);
+  bool fixed = exact || Py_TYPE(object) == known().size;
+  for (int item : items) fixed = fixed && is_constant(item);
+  if (fixed) return emit({.kind = Kind::kConstant, .object = Ref::borrow(object)});
+  if (exact) return emit({.kind = Kind::kTuple, .items = std::move(items)});
+  int step = emit({.kind = Kind::kNewTuple,
+                   .object = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))),
+                   .items = std::move(items)});
+  return attributes(step, object) ? step : -1;
+}
+
+int RecipeBuilder::value(PyObject* given) {
+  Slot slot = world_.wrap(given);
+  PyObject* object = slot.get();
+  if (const int* known_step = index_.find(object); known_step && *known_step)
+    return *known_step - 1;
+  int step = -1;
+  if (is_atom(object)) {
+    step = constant(object);
+  } else if (slot.source) {
+    step = outside(object, slot.source);
+  } else if (is_tensor(object)) {
+    step = tensor(object);
+  } else if (PyTuple_Check(object)) {
+    step = tuple(object);
+  } else if (PyFunction_Check(object) && world_.made_function(object)) {
+    step = function(object);
+  } else if (PyMethod_Check(object)) {
+    int f = value(PyMethod_GET_FUNCTION(object));
+    int self = f < 0 ? -1 : value(PyMethod_GET_SELF(object));
+    if (self >= 0) step = emit({.kind = Kind::kMethod, .items = {f, self}});
+  } else if (PySlice_Check(object)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    int a = value(slice->start), b = a < 0 ? -1 : value(slice->stop),
+        c = b < 0 ? -1 : value(slice->step);
+    if (c >= 0) step = emit({.kind = Kind::kSlice, .items = {a, b, c}});
+  } else if (PyCell_Check(object)) {
+    return cell(object);
+  } else if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) &&
+             !PyModule_Check(PyCFunction_GET_SELF(object)) &&
+             !PyType_Check(PyCFunction_GET_SELF(object))) {
+    return refuse(object, "a bound method made in C");
+  } else if (PyType_Check(object) && world_.made_function(object)) {
+    return refuse(object, "a class that the traced code made");
+  } else if (is_immutable(object) && !Py_IS_TYPE(object, &PyFrozenSet_Type) &&
+             !Py_IS_TYPE(object, &PySuper_Type) && !Py_IS_TYPE(object, &PyDictProxy_Type)) {
+    step = constant(object);
+  } else if (is_plain_iterator(Py_TYPE(object))) {
+    step = iterator(object);
+  } else {
+    return instance(object);
+  }
+  if (step >= 0) index_[object] = step + 1;
+  return step;
+}
+
+int RecipeBuilder::cell(PyObject* object) {
+  int step = emit({.kind = Kind::kNewCell});
+  index_[object] = step + 1;
+  if (PyObject* contents = PyCell_GET(object)) {
+    int item = value(contents);
+    if (item < 0) return -1;
+    emit({.kind = Kind::kSetCell, .target = step, .items = {item}});
+  }
+  return step;
+}
+
+int RecipeBuilder::function(PyObject* object) {
+  auto* f = reinterpret_cast<PyFunctionObject*>(object);
+  std::vector<int> items{emit({.kind = Kind::kConstant, .object = Ref::borrow(f->func_globals)})};
+  for (PyObject* part :
+       {f->func_closure, f->func_defaults, f->func_kwdefaults, f->func_annotations, f->func_dict}) {
+    items.push_back(part && part != Py_None ? value(part) : -1);
+    if (part && part != Py_None && items.back() < 0) return -1;
+  }
+  return emit(
+      {.kind = Kind::kFunction, .object = Ref::borrow(f->func_code), .items = std::move(items)});
+}
+
+int RecipeBuilder::iterator(PyObject* object) {
+  Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(object, names().reduce));
+  if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
+    PyErr_Clear();
+    return refuse(object, "an iterator that cannot be copied");
+  }
+  // What __reduce__ made lives only as long as `reduced`; the index must not outlive it.
+  world_.hold(reduced);
+  std::vector<int> items;
+  return values(reduced.get(), items) ? emit({.kind = Kind::kIterator, .items = std::move(items)})
+                                      : -1;
+}
+
+// New instances of built-in containers and of classes written in Python.
+int RecipeBuilder::instance(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyTypeObject* base = built_in_base(type);
+  const Known& k = known();
+  if (!world_.is_created(object))
+    return refuse(object, "it is from outside and nobody knows where");
+  if (PyExceptionInstance_Check(object)) return refuse(object, "an exception");
+  if (world_.made_function(reinterpret_cast<PyObject*>(type)))
+    return refuse(object, "its class was made by the trace");
+  auto* type_object = reinterpret_cast<PyObject*>(type);
+  int step;
+  if (base == k.defaultdict || base == k.deque) {
+    if (type != base) return refuse(object, "a subclass");
+    Ref argument =
+        Ref::steal(PyObject_GetAttrString(object, base == k.deque ? "maxlen" : "default_factory"));
+    int made_by = constant(type_object);
+    int first = argument ? value(argument.get()) : -1;
+    if (first < 0) return -1;
+    Ref nothing = Ref::steal(PyTuple_New(0));
+    std::vector<int> arguments;
+    if (base == k.deque) arguments.push_back(constant(nothing.get()));
+    arguments.push_back(first);
+    int packed = emit({.kind = Kind::kTuple, .items = std::move(arguments)});
+    step = emit({.kind = Kind::kGeneric, .items = {made_by, packed}});
+  } else if (base == &PyFrozenSet_Type && type == base) {
+    Ref list = Ref::steal(PySequence_List(object));
+    std::vector<int> items;
+    if (!list || !values(list.get(), items)) return -1;
+    int packed = emit({.kind = Kind::kTuple, .items = std::move(items)});
+    int arguments = emit({.kind = Kind::kTuple, .items = {packed}});
+    return emit({.kind = Kind::kGeneric, .items = {constant(type_object), arguments}});
+  } else if (base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type ||
+             base == &PySet_Type || base == k.ordered_dict) {
+    if (type == &PyBaseObject_Type) return refuse(object, "a bare object()");
+    step = emit({.kind = Kind::kNew, .object = Ref::borrow(type_object)});
+  } else {
+    return refuse(object, "its kind cannot be made again");
+  }
+  index_[object] = step + 1;
+  return fill(step, object) && attributes(step, object) ? step : -1;
+}
+
+bool RecipeBuilder::fill(int target, PyObject* container) {
+  Step step{.kind = Kind::kListFill, .target = target};
+  if (PyList_Check(container)) {
+    if (PyList_GET_SIZE(container) == 0) return true;
+    if (!values(container, step.items)) return false;
+  } else if (PyDict_Check(container)) {
+    step.kind = Kind::kDictFill;
+    std::vector<std::pair<Ref, Ref>> entries;
+    if (PyObject_TypeCheck(container, known().ordered_dict)) {
+      Ref keys = Ref::steal(PySequence_List(container));
+      if (!keys) return false;
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i) {
+        PyObject* key = PyList_GET_ITEM(keys.get(), i);
+        entries.emplace_back(Ref::borrow(key),
+                             Ref::borrow(PyDict_GetItemWithError(container, key)));
+      }
+    } else {
+      Py_ssize_t position = 0;
+      PyObject *key, *item;
+      while (PyDict_Next(container, &position, &key, &item))
+        entries.emplace_back(Ref::borrow(key), Ref::borrow(item));
+    }
+    if (entries.empty()) return true;
+    for (auto& [key, item] : entries) {
+      if (!item) return refuse(container, "its keys change") >= 0;
+      int k = value(key.get()), v = k < 0 ? -1 : value(item.get());
+      if (v < 0) return false;
+      step.items.push_back(k);
+      step.items.push_back(v);
+    }
+  } else if (PySet_Check(container) || PyObject_TypeCheck(container, known().deque)) {
+    step.kind = PySet_Check(container) ? Kind::kSetFill : Kind::kDequeFill;
+    Ref list = Ref::steal(PySequence_List(container));
+    if (!list || !values(list.get(), step.items)) return false;
+    if (step.items.empty()) return true;
+  } else {
+    return true;
+  }
+  emit(std::move(step));
+  return true;
+}
+
+// The instance dict and the slots.
+bool RecipeBuilder::attributes(int target, PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (!is_heap_type(type)) return true;
+  if (PyObject* dict = instance_dict(object)) {
+    Py_ssize_t position = 0;
+    PyObject *key, *item;
+    std::vector<std::pair<Ref, Ref>> entries;
+    while (PyDict_Next(dict, &position, &key, &item))
+      entries.emplace_back(Ref::borrow(key), Ref::borrow(item));
+    for (auto& [name, v] : entries) {
+      int step = value(v.get());
+      if (step < 0) return false;
+      emit({.kind = Kind::kSetAttr, .target = target, .object = name, .items = {step}});
+    }
+  }
+  PyObject* mro = type->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* cls = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (!is_heap_type(cls) || !cls->tp_members) continue;
+    Py_ssize_t position = 0;
+    PyObject *name, *member;
+    while (PyDict_Next(cls->tp_dict, &position, &name, &member)) {
+      if (!Py_IS_TYPE(member, &PyMemberDescr_Type)) continue;
+      if (PyUnicode_CompareWithASCIIString(name, "__weakref__") == 0) continue;
+      Ref v = Ref::steal(PyObject_GetAttr(object, name));
+      if (!v) {
+        PyErr_Clear();
+        continue;
+      }
+      int step = value(v.get());
+      if (step < 0) return false;
+      emit(
+          {.kind = Kind::kSetAttr, .target = target, .object = Ref::borrow(name), .items = {step}});
+    }
+  }
+  return true;
+}
+
+// --- Side effects
+// ---------------------------------------------------------------------------------
+
+bool RecipeBuilder::shadow_changed(const World::Shadow& shadow) const {
+  PyObject *a = shadow.original.get(), *b = shadow.copy.get();
+  if (PyList_Check(a)) {
+    Py_ssize_t n = PyList_GET_SIZE(a);
+    if (n != PyList_GET_SIZE(b)) return true;
+    for (Py_ssize_t i = 0; i < n; ++i)
+      if (PyList_GET_ITEM(a, i) != PyList_GET_ITEM(b, i)) return true;
+    return false;
+  }
+  if (PyDict_Check(a)) {
+    if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return true;
+    Ref keys_a = Ref::steal(PySequence_List(a)), keys_b = Ref::steal(PySequence_List(b));
+    if (!keys_a || !keys_b) return PyErr_Clear(), true;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys_a.get()); ++i) {
+      PyObject *ka = PyList_GET_ITEM(keys_a.get(), i), *kb = PyList_GET_ITEM(keys_b.get(), i);
+      if (ka != kb || PyDict_GetItemWithError(a, ka) != PyDict_GetItemWithError(b, kb)) return true;
+    }
+    return false;
+  }
+  if (PySet_Check(a)) {
+    if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return true;
+    Ref items = Ref::steal(PySequence_List(a));
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i)
+      if (PySet_Contains(b, PyList_GET_ITEM(items.get(), i)) != 1) return true;
+    return false;
+  }
+  Ref list_a = Ref::steal(PySequence_List(a)), list_b = Ref::steal(PySequence_List(b));
+  if (!list_a || !list_b) return PyErr_Clear(), true;
+  if (PyList_GET_SIZE(list_a.get()) != PyList_GET_SIZE(list_b.get())) return true;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list_a.get()); ++i)
+    if (PyList_GET_ITEM(list_a.get(), i) != PyList_GET_ITEM(list_b.get(), i)) return true;
+  return false;
+}
+
+bool RecipeBuilder::side_effects() {
+  for (const Write& write : world_.writes()) {
+    if (!write.owner) continue;  // moved into a shadow of the instance dict
+    int target;
+    if (write.kind == Write::Kind::kCell) {
+      const Source* contents = world_.source_of(write.owner.get());
+      if (!contents || contents->kind != SourceKind::kCell)
+        return refuse(write.owner.get(), "a variable of a function from outside") >= 0;
+      target = emit(
+          {.kind = Kind::kOutside,
+           .source = world_.source(SourceKind::kCellObject, contents->base, contents->key.get())});
+    } else {
+      target = value(write.owner.get());
+    }
+    if (target < 0) return false;
+    Step step{.kind = write.kind == Write::Kind::kGlobal ? Kind::kSetGlobal
+                      : write.kind == Write::Kind::kCell ? Kind::kSetCell
+                      : write.value                      ? Kind::kSetAttr
+                                                         : Kind::kDelAttr,
+              .target = target,
+              .object = write.name};
+    if (write.value) {
+      int item = value(write.value.get());
+      if (item < 0) return false;
+      step.items = {item};
+    }
+    effects_.push_back(std::move(step));
+  }
+  for (const World::Shadow& shadow : world_.shadows()) {
+    if (!shadow_changed(shadow)) continue;
+    int target = value(shadow.original.get());
+    if (target < 0) return false;
+    if (!note_fill(target, shadow.copy.get())) return false;
+  }
+  for (const Evaluator::DeferredCall& call : evaluator_.deferred()) {
+    std::vector<int> items{value(call.callable.get())};
+    if (items[0] < 0) return false;
+    size_t keywords = call.kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(call.kwnames.get())) : 0;
+    Step args{.kind = Kind::kTuple};
+    for (size_t i = 0; i + keywords < call.args.size(); ++i) {
+      args.items.push_back(value(call.args[i].get()));
+      if (args.items.back() < 0) return false;
+    }
+    items.push_back(emit(std::move(args)));
+    Step named{.kind = Kind::kDictFill,
+               .target = emit({.kind = Kind::kNew,
+                               .object = Ref::borrow(reinterpret_cast<PyObject*>(&PyDict_Type))})};
+    for (size_t i = 0; i < keywords; ++i) {
+      named.items.push_back(
+          constant(PyTuple_GET_ITEM(call.kwnames.get(), static_cast<Py_ssize_t>(i))));
+      named.items.push_back(value(call.args[call.args.size() - keywords + i].get()));
+      if (named.items.back() < 0) return false;
+    }
+    items.push_back(named.target);
+    if (keywords) emit(std::move(named));
+    effects_.push_back({.kind = Kind::kCall, .items = std::move(items)});
+  }
+  for (Step& step : effects_) emit(std::move(step));
+  effects_.clear();
+  return true;
+}
+
+// The contents of an outside container, replayed after everything has been read.
+bool RecipeBuilder::note_fill(int target, PyObject* container) {
+  Recipe::Step step{.kind = Kind::kListFill, .target = target};
+  Ref items;
+  if (PyDict_Check(container)) {
+    step.kind = Kind::kDictFill;
+    items = Ref::steal(PyList_New(0));
+    Ref keys = Ref::steal(PySequence_List(container));
+    for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.get()); ++i) {
+      PyObject* key = PyList_GET_ITEM(keys.get(), i);
+      PyObject* item = PyDict_GetItemWithError(container, key);
+      if (!item || PyList_Append(items.get(), key) < 0 || PyList_Append(items.get(), item) < 0)
+        return refuse(container, "its keys change") >= 0;
+    }
+  } else {
+    step.kind = PySet_Check(container)                         ? Kind::kSetFill
+                : PyObject_TypeCheck(container, known().deque) ? Kind::kDequeFill
+                                                               : Kind::kListFill;
+    if (PyByteArray_Check(container)) return refuse(container, "it was changed") >= 0;
+    items = Ref::steal(PySequence_List(container));
+  }
+  if (!items || !values(items.get(), step.items)) return false;
+  effects_.push_back(std::move(step));
+  return true;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,49 @@
+// Turns what a trace made and wrote into a recipe.
+#pragma once
+
+#include <vector>
+
+#include "capture/evaluator.h"
+#include "capture/recipe.h"
+
+namespace braze::capture {
+
+class RecipeBuilder {
+ public:
+  explicit RecipeBuilder(Evaluator& evaluator) : evaluator_(evaluator), world_(evaluator.world()) {}
+
+  // The step that makes this value; -1 with a break pending if a recipe cannot express it.
+  int value(PyObject* object);
+  // Replays the logs of the world and the deferred calls. After every `value`: effects on objects
+  // from outside come after all reads of them.
+  bool side_effects();
+
+  Recipe recipe;
+  std::vector<PyObject*> outputs;  // the tensors that `Output` steps stand for, borrowed
+
+ private:
+  int emit(Recipe::Step step);
+  int refuse(PyObject* object, const char* why);
+  int constant(PyObject* object);
+  int outside(PyObject* object, const Source* source);
+  int tensor(PyObject* object);
+  int tuple(PyObject* object);
+  int function(PyObject* object);
+  int cell(PyObject* object);
+  int iterator(PyObject* object);
+  int instance(PyObject* object);
+  bool values(PyObject* sequence, std::vector<int>& items);
+  bool fill(int target, PyObject* container);
+  bool attributes(int target, PyObject* object);
+  bool is_constant(int step) const { return recipe.steps[step].kind == Recipe::Kind::kConstant; }
+  bool shadow_changed(const World::Shadow& shadow) const;
+  bool note_fill(int target, PyObject* container);
+
+  Evaluator& evaluator_;
+  World& world_;
+  IdentityMap<int> index_;             // value + 1
+  IdentityMap<bool> under_way_;        // tuples whose items are being visited
+  std::vector<Recipe::Step> effects_;  // on objects from outside
+};
+
+}  // namespace braze::capture

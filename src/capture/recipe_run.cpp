@@ -1,0 +1,226 @@
+// Running a recipe: on every call of compiled code, so without detours for the usual results.
+#include "capture/known.h"
+#include "capture/recipe.h"
+
+namespace braze::capture {
+
+using cpython::Ref;
+using Kind = Recipe::Kind;
+using Step = Recipe::Step;
+
+namespace {
+
+class Runner {
+ public:
+  Runner(const Recipe& recipe, PyObject* function, PyObject* const* args,
+         std::span<PyObject* const> outputs, std::vector<Ref>& values)
+      : recipe_(recipe), function_(function), args_(args), outputs_(outputs), values_(values) {}
+
+  bool run() {
+    values_.clear();
+    values_.resize(recipe_.steps.size());
+    for (size_t i = 0; i < recipe_.steps.size(); ++i)
+      if (!step(recipe_.steps[i], values_[i])) return false;
+    return true;
+  }
+
+ private:
+  PyObject* at(int i) const { return values_[static_cast<size_t>(i)].get(); }
+
+  Ref pack(const std::vector<int>& items) const {
+    Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+    for (size_t i = 0; tuple && i < items.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i),
+                       Ref::borrow(at(items[i])).release());
+    return tuple;
+  }
+
+  bool step(const Step& s, Ref& value);
+  Ref make_new(PyTypeObject* type) const;
+  Ref make_tuple(PyTypeObject* type, const std::vector<int>& items) const;
+  Ref make_function(const Step& s) const;
+  Ref make_iterator(const Step& s) const;
+  bool fill_list(PyObject* target, const std::vector<int>& items) const;
+  bool fill_dict(PyObject* target, const std::vector<int>& items) const;
+  bool fill_set(PyObject* target, const std::vector<int>& items) const;
+  bool fill_deque(PyObject* target, const std::vector<int>& items) const;
+  bool set_attribute(PyObject* target, PyObject* name, PyObject* value) const;
+
+  const Recipe& recipe_;
+  PyObject* function_;
+  PyObject* const* args_;
+  std::span<PyObject* const> outputs_;
+  std::vector<Ref>& values_;
+};
+
+PyTypeObject* built_in_base(PyTypeObject* type) {
+  while (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) type = type->tp_base;
+  return type;
+}
+
+PyObject* empty_tuple() {
+  static PyObject* tuple = PyTuple_New(0);
+  return tuple;
+}
+
+Ref Runner::make_new(PyTypeObject* type) const {
+  if (type == &PyList_Type) return Ref::steal(PyList_New(0));
+  if (type == &PyDict_Type) return Ref::steal(PyDict_New());
+  return Ref::steal(built_in_base(type)->tp_new(type, empty_tuple(), nullptr));
+}
+
+Ref Runner::make_tuple(PyTypeObject* type, const std::vector<int>& items) const {
+  Ref packed = pack(items);
+  if (!packed) return {};
+  if (type == known().size)
+    return Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(type), packed.get()));
+  Ref arguments = Ref::steal(PyTuple_Pack(1, packed.get()));
+  return arguments ? Ref::steal(PyTuple_Type.tp_new(type, arguments.get(), nullptr)) : Ref();
+}
+
+Ref Runner::make_function(const Step& s) const {
+  Ref made = Ref::steal(PyFunction_New(s.object.get(), at(s.items[0])));
+  if (!made) return {};
+  auto* f = reinterpret_cast<PyFunctionObject*>(made.get());
+  PyObject** fields[] = {&f->func_closure, &f->func_defaults, &f->func_kwdefaults,
+                         &f->func_annotations, &f->func_dict};
+  for (int i = 0; i < 5; ++i)
+    if (int item = s.items[static_cast<size_t>(i) + 1]; item >= 0)
+      Py_XSETREF(*fields[i], Ref::borrow(at(item)).release());
+  return made;
+}
+
+Ref Runner::make_iterator(const Step& s) const {
+  Ref made = Ref::steal(PyObject_CallObject(at(s.items[0]), at(s.items[1])));
+  if (!made || s.items.size() < 3) return made;
+  Ref done = Ref::steal(PyObject_CallMethodOneArg(made.get(), names().setstate, at(s.items[2])));
+  return done ? made : Ref();
+}
+
+bool Runner::fill_list(PyObject* target, const std::vector<int>& items) const {
+  Ref list = Ref::steal(PyList_New(static_cast<Py_ssize_t>(items.size())));
+  if (!list) return false;
+  for (size_t i = 0; i < items.size(); ++i)
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Ref::borrow(at(items[i])).release());
+  return PyList_SetSlice(target, 0, PyList_GET_SIZE(target), list.get()) == 0;
+}
+
+bool Runner::fill_dict(PyObject* target, const std::vector<int>& items) const {
+  bool ordered = PyObject_TypeCheck(target, known().ordered_dict);
+  if (PyDict_GET_SIZE(target)) {
+    if (ordered) {
+      Ref done = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(known().ordered_dict),
+                                                "clear", "O", target));
+      if (!done) return false;
+    } else {
+      PyDict_Clear(target);
+    }
+  }
+  for (size_t i = 0; i < items.size(); i += 2) {
+    PyObject *key = at(items[i]), *value = at(items[i + 1]);
+    if ((ordered ? PyODict_SetItem(target, key, value) : PyDict_SetItem(target, key, value)) < 0)
+      return false;
+  }
+  return true;
+}
+
+bool Runner::fill_set(PyObject* target, const std::vector<int>& items) const {
+  if (PySet_GET_SIZE(target) && PySet_Clear(target) < 0) return false;
+  for (int item : items)
+    if (PySet_Add(target, at(item)) < 0) return false;
+  return true;
+}
+
+bool Runner::fill_deque(PyObject* target, const std::vector<int>& items) const {
+  Ref packed = pack(items);
+  Ref cleared = Ref::steal(PyObject_CallMethod(target, "clear", nullptr));
+  if (!packed || !cleared) return false;
+  return bool(Ref::steal(PyObject_CallMethod(target, "extend", "O", packed.get())));
+}
+
+// Into the instance dict or a slot, past properties and __setattr__ of the class. Null: deleted.
+bool Runner::set_attribute(PyObject* target, PyObject* name, PyObject* value) const {
+  PyObject* descriptor = PyModule_Check(target) ? nullptr : _PyType_Lookup(Py_TYPE(target), name);
+  bool bypass = descriptor && Py_TYPE(descriptor)->tp_descr_set &&
+                !Py_IS_TYPE(descriptor, &PyMemberDescr_Type);
+  if (!bypass) return PyObject_GenericSetAttr(target, name, value) == 0;
+  Ref dict = Ref::steal(PyObject_GenericGetDict(target, nullptr));
+  if (!dict) return false;
+  return (value ? PyDict_SetItem(dict.get(), name, value) : PyDict_DelItem(dict.get(), name)) == 0;
+}
+
+bool Runner::step(const Step& s, Ref& value) {
+  switch (s.kind) {
+    case Kind::kOutput:
+      value = Ref::borrow(outputs_[static_cast<size_t>(s.index)]);
+      return true;
+    case Kind::kConstant:
+      value = s.object;
+      return true;
+    case Kind::kOutside:
+      value = guard::resolve(s.source, function_, args_);
+      if (!value)
+        PyErr_Format(PyExc_RuntimeError, "braze: %s is gone", guard::to_string(s.source).c_str());
+      return bool(value);
+    case Kind::kTuple:
+      value = pack(s.items);
+      return bool(value);
+    case Kind::kNewTuple:
+      value = make_tuple(reinterpret_cast<PyTypeObject*>(s.object.get()), s.items);
+      return bool(value);
+    case Kind::kNew:
+      value = make_new(reinterpret_cast<PyTypeObject*>(s.object.get()));
+      return bool(value);
+    case Kind::kListFill:
+      return fill_list(at(s.target), s.items);
+    case Kind::kDictFill:
+      return fill_dict(at(s.target), s.items);
+    case Kind::kSetFill:
+      return fill_set(at(s.target), s.items);
+    case Kind::kDequeFill:
+      return fill_deque(at(s.target), s.items);
+    case Kind::kSetAttr:
+      return set_attribute(at(s.target), s.object.get(), at(s.items[0]));
+    case Kind::kDelAttr:
+      return set_attribute(at(s.target), s.object.get(), nullptr);
+    case Kind::kSetGlobal:
+      return PyDict_SetItem(PyFunction_GET_GLOBALS(at(s.target)), s.object.get(), at(s.items[0])) ==
+             0;
+    case Kind::kSetCell:
+      return PyCell_Set(at(s.target), s.items.empty() ? nullptr : at(s.items[0])) == 0;
+    case Kind::kNewCell:
+      value = Ref::steal(PyCell_New(s.items.empty() ? nullptr : at(s.items[0])));
+      return bool(value);
+    case Kind::kFunction:
+      value = make_function(s);
+      return bool(value);
+    case Kind::kMethod:
+      value = Ref::steal(PyMethod_New(at(s.items[0]), at(s.items[1])));
+      return bool(value);
+    case Kind::kSlice:
+      value = Ref::steal(PySlice_New(at(s.items[0]), at(s.items[1]), at(s.items[2])));
+      return bool(value);
+    case Kind::kIterator:
+      value = make_iterator(s);
+      return bool(value);
+    case Kind::kCall: {
+      Ref done = Ref::steal(PyObject_Call(at(s.items[0]), at(s.items[1]), at(s.items[2])));
+      return bool(done);
+    }
+    case Kind::kGeneric:
+      value = Ref::steal(PyObject_CallObject(at(s.items[0]), at(s.items[1])));
+      return bool(value);
+  }
+  return false;
+}
+
+}  // namespace
+
+bool Recipe::run(PyObject* function, PyObject* const* args, std::span<PyObject* const> outputs,
+                 std::vector<Ref>& values) const {
+  if (Runner(*this, function, args, outputs, values).run()) return true;
+  values.clear();
+  return false;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,457 @@
+#include "capture/world.h"
+
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
+
+// Guarded by identity wherever it is read: program structure that nobody changes in place.
+bool is_structure(PyObject* object) {
+  return PyFunction_Check(object) || PyType_Check(object) || PyModule_Check(object) ||
+         PyCFunction_Check(object) || PyCode_Check(object) ||
+         is_type_of(object, &PyMethodDescr_Type) || is_type_of(object, &PyWrapperDescr_Type) ||
+         is_type_of(object, &PyGetSetDescr_Type) || is_type_of(object, &PyMemberDescr_Type) ||
+         is_type_of(object, &PyProperty_Type) || is_type_of(object, &PyClassMethod_Type) ||
+         is_type_of(object, &PyStaticMethod_Type) || PyObject_TypeCheck(object, known().enum_type);
+}
+
+Ref interned(PyObject* name) {
+  Py_INCREF(name);
+  PyUnicode_InternInPlace(&name);
+  return Ref::steal(name);
+}
+
+// An empty object of the class, made and filled without the class's own methods.
+Ref copy_subclass(PyObject* original, PyTypeObject* base) {
+  Ref none = Ref::steal(PyTuple_New(0));
+  Ref copy = Ref::steal(base->tp_new(Py_TYPE(original), none.get(), nullptr));
+  if (!copy) return {};
+  if (PyList_Check(original)) {
+    if (PyList_SetSlice(copy.get(), 0, 0, original) < 0) return {};
+  } else if (PyAnySet_Check(original)) {
+    if (_PySet_Update(copy.get(), original) < 0) return {};
+  } else if (base == known().ordered_dict) {
+    Ref items =
+        Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "items", "O", original));
+    Ref list = items ? Ref::steal(PySequence_List(items.get())) : Ref();
+    if (!list) return {};
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+      PyObject* pair = PyList_GET_ITEM(list.get(), i);
+      Ref done = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "__setitem__",
+                                                "OOO", copy.get(), PyTuple_GET_ITEM(pair, 0),
+                                                PyTuple_GET_ITEM(pair, 1)));
+      if (!done) return {};
+    }
+  } else {
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(original, &position, &key, &value))
+      if (PyDict_SetItem(copy.get(), key, value) < 0) return {};
+  }
+  return copy;
+}
+
+Ref copy_container(PyObject* original) {
+  const Known& k = known();
+  if (PyList_CheckExact(original)) return Ref::steal(PySequence_List(original));
+  if (PyDict_CheckExact(original)) return Ref::steal(PyDict_Copy(original));
+  if (is_type_of(original, &PySet_Type)) return Ref::steal(PySet_New(original));
+  if (is_type_of(original, k.ordered_dict) || is_type_of(original, k.deque) ||
+      is_type_of(original, k.defaultdict) || is_type_of(original, &PyByteArray_Type))
+    return Ref::steal(PyObject_CallMethodNoArgs(original, names().copy));
+  if (PyObject_TypeCheck(original, k.ordered_dict)) return copy_subclass(original, k.ordered_dict);
+  if (PyObject_TypeCheck(original, k.defaultdict)) return {};
+  if (PyDict_Check(original)) return copy_subclass(original, &PyDict_Type);
+  if (PyList_Check(original)) return copy_subclass(original, &PyList_Type);
+  if (PySet_Check(original)) return copy_subclass(original, &PySet_Type);
+  return {};
+}
+
+}  // namespace
+
+bool is_atom(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (object == Py_None || type == &PyUnicode_Type || type == &PyLong_Type ||
+      type == &PyBool_Type || type == &PyFloat_Type || type == &PyBytes_Type ||
+      object == Py_Ellipsis)
+    return true;
+  for (PyObject* atom : known().atom_types)
+    if (reinterpret_cast<PyObject*>(type) == atom) return true;
+  return false;
+}
+
+bool is_container(PyObject* object) {
+  return PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object) ||
+         PyAnySet_Check(object) || PyObject_TypeCheck(object, known().deque);
+}
+
+bool is_immutable(PyObject* object) {
+  if (is_atom(object) || is_structure(object)) return true;
+  PyTypeObject* type = Py_TYPE(object);
+  return type == &PyTuple_Type || type == &PyFrozenSet_Type || type == known().size ||
+         type == &PyRange_Type || type == &PySlice_Type || type == &PyMethod_Type ||
+         type == &PyDictProxy_Type || type == &PySuper_Type;
+}
+
+PyObject* instance_dict(PyObject* object) {
+  if (PyModule_Check(object)) return PyModule_GetDict(object);
+  PyTypeObject* type = Py_TYPE(object);
+#ifdef Py_TPFLAGS_MANAGED_DICT
+  bool managed = PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT);
+#else
+  bool managed = false;
+#endif
+  if ((type->tp_dictoffset == 0 && !managed) || PyType_Check(object)) return nullptr;
+  PyObject* dict = PyObject_GenericGetDict(object, nullptr);
+  if (!dict) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  Py_DECREF(dict);  // the object keeps it
+  return dict;
+}
+
+World::World(Breaks& breaks, Recording& recording, PyFunctionObject* root,
+             PyObject* parameter_names)
+    : breaks_(breaks),
+      recording_(recording),
+      root_(root),
+      parameter_names_(parameter_names),
+      arena_(std::make_shared<guard::SourceArena>()) {}
+
+World::~World() = default;
+
+// --- Sources and guards -------------------------------------------------------------------------
+
+const Source* World::pinned(PyObject* object) {
+  return source(SourceKind::kPinned, nullptr, object);
+}
+
+const Source* World::function_base(PyFunctionObject* function) {
+  return function == root_ ? source(SourceKind::kFunction)
+                           : pinned(reinterpret_cast<PyObject*>(function));
+}
+
+const Source* World::globals_base(PyFunctionObject* function) {
+  const Source*& base = globals_bases_[function->func_globals];
+  if (!base) base = function_base(function);
+  return base;
+}
+
+void World::guard(GuardKind kind, const Source* source, PyObject* expected, const Source* other) {
+  auto id = static_cast<size_t>(source->id);
+  if (id >= guarded_.size()) guarded_.resize(std::max(id + 1, guarded_.size() * 2 + 256));
+  uint32_t bit = 1u << static_cast<int>(kind);
+  bool pair = kind == GuardKind::kSameObject || kind == GuardKind::kNotSameObject ||
+              kind == GuardKind::kDisjointStorage;
+  if (!pair) {
+    if (guarded_[id] & bit) return;
+    guarded_[id] |= bit;
+  }
+  guards_.push_back({kind, source, Ref::borrow(expected), other});
+}
+
+void World::guard_length(const Source* source, Py_ssize_t length) {
+  auto id = static_cast<size_t>(source->id);
+  if (id < guarded_.size() && guarded_[id] & (1u << static_cast<int>(GuardKind::kLength))) return;
+  guard(GuardKind::kLength, source, Ref::steal(PyLong_FromSsize_t(length)).get());
+}
+
+void World::guard_identity_of_pair(const Slot& a, const Slot& b) {
+  if (a.get() == b.get()) return;  // one source or a guard of sameness stands already
+  if (is_atom(a.get()) || is_atom(b.get()) || is_structure(a.get()) || is_structure(b.get()))
+    return;
+  const Source* x = source_of(a);
+  const Source* y = source_of(b);
+  if (x && y && x != y) guard(GuardKind::kNotSameObject, x, nullptr, y);
+}
+
+// --- Reading ------------------------------------------------------------------------------------
+
+Slot World::read(PyObject* value, const Source* source) {
+  if (is_atom(value)) {
+    guard(GuardKind::kValue, source, value);
+    return Slot::borrow(value, source);
+  }
+  const Source* const* before = origin_.find(value);
+  if (!before) return read_new(value, source);
+  if (*before == source) return Slot::borrow(value, source);
+  if (is_structure(value))
+    guard(GuardKind::kIdentity, source, value);
+  else if (auto id = static_cast<size_t>(source->id);
+           id >= guarded_.size() ||
+           !(guarded_[id] & (1u << static_cast<int>(GuardKind::kSameObject)))) {
+    guard(GuardKind::kSameObject, source, nullptr, *before);
+    guarded_.resize(std::max(guarded_.size(), id + 1));
+    guarded_[id] |= 1u << static_cast<int>(GuardKind::kSameObject);
+  }
+  return Slot::borrow(value, *before);
+}
+
+Slot World::read_new(PyObject* value, const Source* source) {
+  if (is_tensor(value) && !read_tensor(value, source)) return {};
+  origin_[value] = source;
+  hold(Ref::borrow(value));
+  if (PyFunction_Check(value)) {
+    guard(GuardKind::kIdentity, source, value);
+    rely_on(reinterpret_cast<PyFunctionObject*>(value));
+  } else if (is_structure(value)) {
+    guard(GuardKind::kIdentity, source, value);
+  } else if (!is_tensor(value) &&
+             !(source->kind == SourceKind::kInstanceDict && PyDict_CheckExact(value))) {
+    guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+  }
+  return Slot::borrow(value, source);
+}
+
+bool World::read_tensor(PyObject* tensor, const Source* source) {
+  if (is_fake(tensor)) return true;
+  const Source* holder = source->kind == SourceKind::kItem ? source->base : nullptr;
+  bool bound = holder && holder->kind == SourceKind::kAttribute &&
+               (holder->key.get() == names().parameters || holder->key.get() == names().buffers);
+  std::string why;
+  if (!recording_.declare(tensor, bound ? graph::InputKind::kParameter : graph::InputKind::kUser,
+                          guard::to_string(source, parameter_names_), &why))
+    return breaks_.refuse(BreakKind::kUnsupportedTensor,
+                          guard::to_string(source, parameter_names_) + ": " + why);
+  guard(GuardKind::kTensor, source, tensor);
+  tensors_.push_back({Ref::borrow(tensor), source});
+  return true;
+}
+
+Slot World::wrap(Ref value) const {
+  if (!value) return Slot();
+  if (!originals_.empty())
+    if (PyObject* const* original = originals_.find(value.get())) return wrap(*original);
+  const Source* source = is_atom(value.get()) ? nullptr : source_of(value.get());
+  return Slot(std::move(value), source);
+}
+Slot World::wrap(PyObject* value) const { return wrap(Ref::borrow(value)); }
+
+void World::rely_on(PyFunctionObject* function) {
+  auto* object = reinterpret_cast<PyObject*>(function);
+  if (created_.contains(object)) return;
+  const Source* code = source(SourceKind::kCode, function_base(function));
+  guard(GuardKind::kIdentity, code, function->func_code);
+}
+
+const Source* World::item_source(PyObject* container, const Source* s, PyObject* key) {
+  if (s->kind == SourceKind::kInstanceDict && PyUnicode_CheckExact(key)) {
+    PyObject* owner = owner_of_dict(container);
+    PyObject* descriptor = owner ? _PyType_Lookup(Py_TYPE(owner), key) : Py_None;
+    if (!descriptor || (descriptor != Py_None && !Py_TYPE(descriptor)->tp_descr_set))
+      return source(SourceKind::kAttribute, s->base, key);
+  }
+  return source(SourceKind::kItem, s, key);
+}
+
+bool World::read_all(PyObject* container) {
+  const Source* s = source_of(container);
+  if (!s || shadows_.contains(container) || all_read_.contains(container)) return true;
+  all_read_[container] = true;
+  if (PyDict_Check(container)) {
+    std::vector<std::pair<Ref, Ref>> items;
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(container, &position, &key, &value)) {
+      if (is_tensor(key))
+        return breaks_.refuse(BreakKind::kUnsupported, "a dict with tensors as keys");
+      items.emplace_back(Ref::borrow(key), Ref::borrow(value));
+    }
+    Ref keys = Ref::steal(PyObject_TypeCheck(container, known().ordered_dict)
+                              ? PySequence_Tuple(container)
+                              : PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+    if (!keys) return false;
+    if (!PyObject_TypeCheck(container, known().ordered_dict))
+      for (size_t i = 0; i < items.size(); ++i) {
+        Py_INCREF(items[i].first.get());
+        PyTuple_SET_ITEM(keys.get(), static_cast<Py_ssize_t>(i), items[i].first.get());
+      }
+    guard(GuardKind::kKeys, s, keys.get());
+    for (auto& [k, v] : items)
+      if (!read(v.get(), item_source(container, s, k.get()))) return false;
+    return true;
+  }
+  if (PyList_Check(container) || PyTuple_Check(container)) {
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(container);
+    guard_length(s, n);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      Ref index = Ref::steal(PyLong_FromSsize_t(i));
+      if (!read(PySequence_Fast_GET_ITEM(container, i), source(SourceKind::kItem, s, index.get())))
+        return false;
+    }
+    return true;
+  }
+  if (PyObject_TypeCheck(container, known().deque)) {
+    Ref items = Ref::steal(PySequence_List(container));
+    if (!items) return false;
+    guard_length(s, PyList_GET_SIZE(items.get()));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+      Ref index = Ref::steal(PyLong_FromSsize_t(i));
+      if (!read(PyList_GET_ITEM(items.get(), i), source(SourceKind::kItem, s, index.get())))
+        return false;
+    }
+    return true;
+  }
+  if (PyAnySet_Check(container)) {
+    Ref frozen = Ref::steal(PyFrozenSet_New(container));
+    Ref items = frozen ? Ref::steal(PySequence_List(frozen.get())) : Ref();
+    if (!items) return false;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
+      if (!is_atom(PyList_GET_ITEM(items.get(), i)))
+        return breaks_.refuse(BreakKind::kUnsupported,
+                              "a set from outside that holds more than numbers and strings: " +
+                                  guard::to_string(s, parameter_names_));
+    guard(GuardKind::kSetValue, s, frozen.get());
+  }
+  return true;
+}
+
+PyObject* World::type_lookup(PyTypeObject* type, PyObject* name, const Source** found_at) {
+  PyObject* found = _PyType_Lookup(type, name);
+  if (found_at) *found_at = nullptr;
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) ||
+      PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE) || created_.contains(type))
+    return found;
+  const Source* s =
+      source(SourceKind::kTypeAttribute, pinned(reinterpret_cast<PyObject*>(type)), name);
+  if (!found) {
+    guard(GuardKind::kAbsent, s);
+    return nullptr;
+  }
+  if (found_at) *found_at = s;
+  guard(GuardKind::kIdentity, s, found);
+  if (PyFunction_Check(found) && !origin_.contains(found)) {
+    origin_[found] = s;
+    rely_on(reinterpret_cast<PyFunctionObject*>(found));
+  }
+  return found;
+}
+
+// --- What the trace made ------------------------------------------------------------------------
+
+bool World::is_created(PyObject* object) {
+  if (created_.contains(object) || is_immutable(object) || is_fake(object)) return true;
+  if (originals_.contains(object)) return true;
+  if (!PyObject_IS_GC(object) || !PyObject_GC_IsTracked(object)) return false;
+  // The collector is off during a trace, so its youngest generation is what the trace made.
+  Ref kwargs = Ref::steal(PyDict_New());
+  Ref zero = Ref::steal(PyLong_FromLong(0));
+  Ref none = Ref::steal(PyTuple_New(0));
+  if (!kwargs || PyDict_SetItemString(kwargs.get(), "generation", zero.get()) < 0) return false;
+  Ref young = Ref::steal(PyObject_Call(known().gc_get_objects, none.get(), kwargs.get()));
+  if (!young) {
+    PyErr_Clear();
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(young.get()); ++i) {
+    PyObject* made = PyList_GET_ITEM(young.get(), i);
+    if (!origin_.contains(made)) created_[made] = true;
+  }
+  return created_.contains(object);
+}
+
+bool World::is_outside(PyObject* object) {
+  if (is_atom(object)) return false;
+  if (origin_.contains(object)) return !is_immutable(object) || PyTuple_Check(object);
+  return !is_created(object);
+}
+
+// --- Writing ------------------------------------------------------------------------------------
+
+const Write* World::written(PyObject* owner, PyObject* name) const {
+  if (log_index_.empty()) return nullptr;
+  auto it = log_index_.find({owner, name});
+  if (it == log_index_.end() && name) {
+    Ref same = interned(name);
+    it = log_index_.find({owner, same.get()});
+  }
+  return it == log_index_.end() ? nullptr : &log_[it->second];
+}
+
+bool World::written_attributes(PyObject* owner) const {
+  for (const Write& write : log_)
+    if (write.owner.get() == owner) return true;
+  return false;
+}
+
+Write& World::log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name) {
+  Ref key = name ? interned(name) : Ref();
+  auto [it, fresh] = log_index_.try_emplace({key_owner, key.get()}, log_.size());
+  if (fresh) {
+    log_.push_back({kind, Ref::borrow(owner), key, Ref()});
+    hold(Ref::borrow(key_owner));
+  }
+  return log_[it->second];
+}
+
+bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
+  if (!PyUnicode_CheckExact(name))
+    return breaks_.refuse(BreakKind::kSideEffect, "an attribute whose name is not a plain string");
+  PyObject* dict = instance_dict(owner);
+  if (dict)
+    if (const Ref* shadow = shadows_.find(dict)) {
+      if (value) return PyDict_SetItem(shadow->get(), name, value) == 0;
+      return PyDict_DelItem(shadow->get(), name) == 0;
+    }
+  PyObject* key_owner = PyModule_Check(owner) ? dict : owner;
+  log_entry(Write::Kind::kAttribute, owner, key_owner, name).value = Ref::borrow(value);
+  return true;
+}
+
+bool World::write_global(PyFunctionObject* function, PyObject* name, PyObject* value) {
+  log_entry(Write::Kind::kGlobal, reinterpret_cast<PyObject*>(function), function->func_globals,
+            name)
+      .value = Ref::borrow(value);
+  return true;
+}
+
+void World::write_cell(PyObject* cell, PyObject* value) {
+  log_entry(Write::Kind::kCell, cell, cell, nullptr).value = Ref::borrow(value);
+}
+
+PyObject* World::owner_of_dict(PyObject* dict) const {
+  PyObject* const* owner = owners_.find(dict);
+  return owner ? *owner : nullptr;
+}
+
+PyObject* World::shadow(PyObject* container) {
+  if (const Ref* made = shadows_.find(container)) return made->get();
+  if (!read_all(container)) return nullptr;
+  Ref copy = copy_container(container);
+  if (!copy) {
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
+    PyErr_Clear();
+    return breaks_.raise(
+        BreakKind::kSideEffect,
+        std::string("a change of a '") + Py_TYPE(container)->tp_name + "' object from outside");
+  }
+  if (PyObject* owner = owner_of_dict(container))
+    if (!apply_log(owner, copy.get())) return nullptr;
+  PyObject* result = copy.get();
+  hold(Ref::borrow(container));
+  originals_[result] = container;
+  shadow_list_.push_back({Ref::borrow(container), copy});
+  shadows_[container] = std::move(copy);
+  return result;
+}
+
+// Moves the logged attribute writes of `owner` into the copy of its instance dict.
+bool World::apply_log(PyObject* owner, PyObject* dict_copy) {
+  for (Write& write : log_) {
+    if (write.owner.get() != owner || write.kind != Write::Kind::kAttribute) continue;
+    if (write.value) {
+      if (PyDict_SetItem(dict_copy, write.name.get(), write.value.get()) < 0) return false;
+    } else if (PyDict_DelItem(dict_copy, write.name.get()) < 0) {
+      PyErr_Clear();
+    }
+    log_index_.erase({PyModule_Check(owner) ? PyModule_GetDict(owner) : owner, write.name.get()});
+    write.owner = Ref();
+  }
+  return true;
+}
+
+}  // namespace braze::capture

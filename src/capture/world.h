@@ -1,0 +1,164 @@
+// The trace's view of the program's objects: the only class that may write. Keeps three invariants.
+//
+//   1. Nothing outside the trace changes while tracing. Writes to attributes, globals and cells of
+//      objects that existed before go to a log that reads look at first; a list, dict or set from
+//      outside is shadowed by a copy before it is written or iterated. The exit replays both.
+//   2. What is read from outside is guarded, once, by its source. Absence and length are reads too.
+//   3. What the trace made is known positively: an object that is neither known to come from
+//      outside nor known to be made by the trace must not be changed.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/breaks.h"
+#include "capture/identity_map.h"
+#include "capture/slot.h"
+#include "capture/tensors.h"
+#include "guard/guard.h"
+
+namespace braze::capture {
+
+using guard::GuardKind;
+
+// A logged write to an object from outside. An empty value: deleted.
+struct Write {
+  enum class Kind : uint8_t { kAttribute, kGlobal, kCell } kind;
+  Ref owner;  // object, function whose globals are meant, cell
+  Ref name;
+  Ref value;
+};
+
+class World {
+ public:
+  World(Breaks& breaks, Recording& recording, PyFunctionObject* root, PyObject* parameter_names);
+  ~World();
+  World(const World&) = delete;
+
+  // --- Sources and guards.
+  const Source* source(SourceKind kind, const Source* base = nullptr, PyObject* key = nullptr) {
+    return arena_->get(kind, base, key);
+  }
+  // The object itself, held: for types, modules and functions that a guard of identity covers.
+  const Source* pinned(PyObject* object);
+  const Source* function_base(PyFunctionObject* function);
+  const Source* globals_base(PyFunctionObject* function);
+  const Source* source_of(PyObject* object) const {
+    const Source* const* found = origin_.find(object);
+    return found ? *found : nullptr;
+  }
+  const Source* source_of(const Slot& slot) const {
+    return slot.source ? slot.source : source_of(slot.get());
+  }
+  void guard(GuardKind kind, const Source* source, PyObject* expected = nullptr,
+             const Source* other = nullptr);
+  void guard_length(const Source* source, Py_ssize_t length);
+  // Two outside objects were compared by identity.
+  void guard_identity_of_pair(const Slot& a, const Slot& b);
+
+  // --- Reading.
+  // A value that was read from outside at `source`: guards it and remembers where it came from.
+  // Empty with a break pending if it cannot be traced.
+  Slot read(PyObject* value, const Source* source);
+  // A value that comes without a source: found again by identity; a shadow becomes its original.
+  Slot wrap(PyObject* value) const;
+  Slot wrap(Ref value) const;
+  // Guards the function's identity and code; nothing for functions that the trace made.
+  void rely_on(PyFunctionObject* function);
+  const Source* item_source(PyObject* container, const Source* source, PyObject* key);
+  // Reads every item of an outside container (of its types, see `is_container`), and theirs.
+  bool read_all(PyObject* container);
+  // The class look-up `_PyType_Lookup(type, name)`, guarded when the class can change.
+  PyObject* type_lookup(PyTypeObject* type, PyObject* name, const Source** source = nullptr);
+
+  void set_origin(PyObject* object, const Source* source) { origin_[object] = source; }
+
+  // --- What the trace made.
+  // A function that the traced code defined.
+  bool made_function(PyObject* function) const { return created_.contains(function); }
+  void mark_created(PyObject* object) { created_[object] = true; }
+  bool is_created(PyObject* object);
+  // May not be changed: mutable, and not made by the trace.
+  bool is_outside(PyObject* object);
+
+  // --- Writing to what is outside.
+  bool has_writes() const { return !log_.empty() || !shadows_.empty(); }
+  // The logged write of an attribute, global (owner: the globals dict) or cell (name: null).
+  const Write* written(PyObject* owner, PyObject* name) const;
+  bool write_attribute(PyObject* owner, PyObject* name, PyObject* value);
+  bool write_global(PyFunctionObject* function, PyObject* name, PyObject* value);
+  void write_cell(PyObject* cell, PyObject* value);
+  // What stands for `object` when its contents are used: its shadow if it has one.
+  PyObject* effective(PyObject* object) const {
+    if (shadows_.empty()) return object;
+    const Ref* shadow = shadows_.find(object);
+    return shadow ? shadow->get() : object;
+  }
+  // Makes one; null with a break pending if the container cannot be copied.
+  PyObject* shadow(PyObject* container);
+  // The object whose instance dict this is, if the evaluator has seen it read; else null.
+  PyObject* owner_of_dict(PyObject* dict) const;
+  void set_owner_of_dict(PyObject* dict, PyObject* owner) { owners_[dict] = owner; }
+  bool written_attributes(PyObject* owner) const;
+
+  const std::vector<Write>& writes() const { return log_; }
+  struct Shadow {
+    Ref original, copy;
+  };
+  const std::vector<Shadow>& shadows() const { return shadow_list_; }
+  void hold(Ref object) { held_.push_back(std::move(object)); }
+
+  std::shared_ptr<guard::SourceArena> sources() const { return arena_; }
+  std::vector<guard::Guard> take_guards() { return std::move(guards_); }
+  size_t guard_count() const { return guards_.size(); }
+  struct OutsideTensor {
+    Ref tensor;
+    const Source* source;
+  };
+  const std::vector<OutsideTensor>& tensors() const { return tensors_; }
+  Breaks& breaks() { return breaks_; }
+
+ private:
+  Slot read_new(PyObject* value, const Source* source);
+  bool read_tensor(PyObject* tensor, const Source* source);
+  bool apply_log(PyObject* owner, PyObject* dict_copy);
+  Write& log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name);
+
+  Breaks& breaks_;
+  Recording& recording_;
+  PyFunctionObject* root_;
+  PyObject* parameter_names_;
+  std::shared_ptr<guard::SourceArena> arena_;
+  std::vector<guard::Guard> guards_;
+  std::vector<uint32_t> guarded_;  // by source id: bits of guard kinds
+  IdentityMap<const Source*> origin_;
+  IdentityMap<const Source*> globals_bases_;
+  IdentityMap<bool> created_;
+  IdentityMap<bool> all_read_;
+  IdentityMap<Ref> shadows_;
+  IdentityMap<PyObject*> originals_;  // shadow -> original
+  std::vector<Shadow> shadow_list_;
+  IdentityMap<PyObject*> owners_;
+  struct PairHash {
+    size_t operator()(const std::pair<PyObject*, PyObject*>& p) const {
+      return (reinterpret_cast<size_t>(p.first) >> 4) * 1000003u ^
+             (reinterpret_cast<size_t>(p.second) >> 4);
+    }
+  };
+  std::unordered_map<std::pair<PyObject*, PyObject*>, size_t, PairHash> log_index_;
+  std::vector<Write> log_;
+  std::vector<OutsideTensor> tensors_;
+  std::vector<Ref> held_;
+};
+
+// None, numbers, strings, dtypes: immutable and guarded by value.
+bool is_atom(PyObject* object);
+// A list, tuple, dict, set, frozenset or deque, or of a subclass of one.
+bool is_container(PyObject* object);
+// Never changes, or is shared program structure that is guarded by identity.
+bool is_immutable(PyObject* object);
+// The instance dict, made if the object has none yet; null, nothing pending, without one. Borrowed.
+PyObject* instance_dict(PyObject* object);
+
+}  // namespace braze::capture
