@@ -32,6 +32,7 @@ $(VENV)/.requirements: requirements-dev.txt
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.requirements $(INSTALLED_FROM)
+	@echo "Compiling the extension; minutes the first time, then only what has changed."
 	$(RUN) -m pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 
