@@ -119,6 +119,11 @@ bool Aliasing::replaceable(const Value* from, const Value* to) const {
   return !(old_memory.source && new_memory.mutated) && !(old_memory.mutated && new_memory.source);
 }
 
+bool Aliasing::reaches_output(const Value* value) const {
+  const int storage = find(value->storage());
+  return storage < static_cast<int>(memory_.size()) && memory_[storage].output;
+}
+
 void Aliasing::replace(Graph& graph, Value* from, Value* to) {
   if (is_output(from)) {
     if (to->id() >= static_cast<int>(is_output_.size())) is_output_.resize(to->id() + 1);

@@ -40,6 +40,8 @@ class Aliasing {
 
   // `to` has the values and the type of `from` and is defined before its uses.
   bool replaceable(const graph::Value* from, const graph::Value* to) const;
+  // Whether a graph output lies in the memory of the value.
+  bool reaches_output(const graph::Value* value) const;
   // replace_all_uses, and remembers that the two now share memory.
   void replace(graph::Graph& graph, graph::Value* from, graph::Value* to);
 

@@ -1,5 +1,6 @@
 #include "passes/fold.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "graph/arguments.h"
@@ -32,13 +33,13 @@ Value* identity_operand(const Node& node) {
     auto* value = std::get_if<Value*>(&argument);
     return value ? *value : nullptr;
   };
-  const bool is_exact_sum =
-      !node.results().empty() && node.result() && is_integral(node.result()->type().dtype, true);
+  const bool is_exact_sum = is_integral(node.result()->type().dtype, true);
   switch (node.op().kind) {
     case OpKind::kalias: case OpKind::kdetach: case OpKind::klift_fresh: case OpKind::kview:
     case OpKind::k_unsafe_view: case OpKind::k_reshape_alias: case OpKind::kexpand:
     case OpKind::kpermute: case OpKind::kslice_Tensor: case OpKind::ksqueeze:
     case OpKind::ksqueeze_dim: case OpKind::ksqueeze_dims: case OpKind::kas_strided:
+    case OpKind::kt: case OpKind::ktranspose_int: case OpKind::kdiagonal:
     case OpKind::kclone: case OpKind::k_to_copy:
       return tensor(0);
     case OpKind::kmul_Tensor:
@@ -61,44 +62,49 @@ Value* identity_operand(const Node& node) {
   }
 }
 
-// A permutation keeps sizes where it swaps equal ones, and an expand or slice keeps everything only
-// when the type is the same: strides tell, except in dimensions without extent.
+// Whether something reads the offset in the value's type: further views count on it.
+bool offset_matters(const Value* value) {
+  return std::any_of(value->users().begin(), value->users().end(), [](const Node* user) {
+    return user->op().op_class == graph::OpClass::kUnknown || user->op().view;
+  });
+}
+
+// For a view: the same type in the same memory is the same tensor, whatever the op. For the others
+// the values are those of the operand, and the type must say so.
 bool is_identity(const Node& node, const Value* operand) {
-  if (!node.result() || node.result()->type() != operand->type()) {
-    // Fresh results begin at offset 0, whatever the operand's offset in its storage.
-    if (!node.result() || node.op().view) return false;
-    graph::TensorType type = operand->type();
-    type.offset = node.result()->type().offset;
-    if (type != node.result()->type()) return false;
-  }
-  if (node.op().kind == OpKind::kpermute) {
-    const std::vector<int64_t> order = graph::ints_arg(node, 1);
-    for (size_t i = 0; i < order.size(); ++i) {
-      if (graph::normalize_dim(order[i], static_cast<int64_t>(order.size())) !=
-          static_cast<int64_t>(i))
-        return operand->type().numel().hint() <= 1;
-    }
-  }
-  return true;
+  graph::TensorType type = operand->type();
+  if (!node.op().view && !offset_matters(node.result())) type.offset = node.result()->type().offset;
+  return node.result()->type() == type;
 }
 
 class Folder {
  public:
   explicit Folder(Graph& graph) : graph_(graph), aliasing_(graph) {}
 
+  // Folds until nothing changes: a fold may make another possible further up.
   bool run() {
+    bool changed = false;
+    while (run_once()) {
+      changed = true;
+      recompute_storages(graph_);
+      aliasing_ = Aliasing(graph_);
+    }
+    return changed;
+  }
+
+ private:
+  bool run_once() {
+    bool changed = false;
     for (auto place = graph_.nodes().begin(); place != graph_.nodes().end();) {
       Node* node = place->get();
       ++place;
       if (node->results().size() != 1 || !node->result()) continue;
       if (!node->mutated_arguments().empty()) continue;
-      changed_ |= fold_identity(node) || fold_uniform(node) || fold_view_of_view(node);
+      changed |= fold_identity(node) || fold_uniform(node) || fold_view_of_view(node);
     }
-    if (changed_) recompute_storages(graph_);
-    return changed_;
+    return changed;
   }
 
- private:
   bool replace(Node* node, Value* with) {
     if (!aliasing_.replaceable(node->result(), with)) return false;
     aliasing_.replace(graph_, node->result(), with);
@@ -113,7 +119,11 @@ class Folder {
 
   bool fold_uniform(Node* node) {
     const graph::TensorType& type = node->result()->type();
-    if (node->op().kind == OpKind::kfull || !type.is_contiguous()) return false;
+    if (node->op().kind == OpKind::kfull || type.strides != sym::contiguous_strides(type.sizes))
+      return false;
+    // A view that the user sees keeps its memory.
+    if (node->op().view && aliasing_.reaches_output(node->result())) return false;
+    if (type.offset != sym::Int(0) && offset_matters(node->result())) return false;
     const std::optional<Argument> value = fold_to_uniform(*node);
     if (!value) return false;
     Emitter emit(graph_, node);
@@ -127,7 +137,7 @@ class Folder {
   bool fold_view_of_view(Node* node) {
     Value* middle = node->op().view ? graph::tensor_arg(*node, 0) : nullptr;
     const Node* inner = middle ? middle->producer() : nullptr;
-    if (!inner) return false;
+    if (!inner || !inner->op().view) return false;
     auto is_reshape = [](const Node& n) {
       switch (n.op().kind) {
         case OpKind::kview: case OpKind::k_unsafe_view: case OpKind::kunsqueeze:
@@ -137,8 +147,10 @@ class Folder {
           return false;
       }
     };
-    Emitter emit(graph_, node);
+    Value* base = graph::tensor_arg(*inner, 0);
     const graph::TensorType& type = node->result()->type();
+    if (base->type() == type && replace(node, base)) return true;
+    Emitter emit(graph_, node);
     if (node->op().kind == OpKind::kpermute && inner->op().kind == OpKind::kpermute) {
       const std::vector<int64_t> outer = graph::ints_arg(*node, 1);
       std::vector<int64_t> order;
@@ -152,7 +164,6 @@ class Folder {
     const bool reshapes = (node->op().kind == OpKind::kview ||
                            node->op().kind == OpKind::k_unsafe_view) && is_reshape(*inner);
     if (!reshapes) return false;
-    Value* base = graph::tensor_arg(*inner, 0);
     const auto strides = graph::view_strides(base->type(), type.sizes);
     if (!strides || *strides != type.strides) return false;
     return replace_view(node, emit(OpKind::kview, {base, type.sizes}));
@@ -166,7 +177,6 @@ class Folder {
 
   Graph& graph_;
   Aliasing aliasing_;
-  bool changed_ = false;
 };
 
 }  // namespace

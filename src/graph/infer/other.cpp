@@ -230,6 +230,11 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
     case OpKind::kaddmm:
       return one(make_type(self().dtype, {tensor_arg(list, 1)->type().sizes.at(0),
                                           tensor_arg(list, 2)->type().sizes.at(1)}));
+    case OpKind::klinear: {
+      sym::Dims sizes = self().sizes;
+      sizes.back() = tensor_arg(list, 1)->type().sizes.at(0);
+      return one(make_type(self().dtype, std::move(sizes), self().device));
+    }
     case OpKind::kbmm:
       return one(make_type(self().dtype, {self().sizes.at(0), self().sizes.at(1),
                                           tensor_arg(list, 1)->type().sizes.at(2)}));
