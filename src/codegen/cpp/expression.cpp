@@ -70,7 +70,12 @@ void ExpressionWriter::bind_axis(int axis, std::string text) {
 }
 
 void ExpressionWriter::bind_reduced(int number, int component, Operand value) {
-  reduced_[{number, component}] = {std::move(value), static_cast<int>(scopes_.size()) - 1};
+  reduced_[column_][{number, component}] = {std::move(value), static_cast<int>(scopes_.size()) - 1};
+}
+
+void ExpressionWriter::set_column(int column) {
+  column_ = column;
+  if (reduced_.size() <= column_) reduced_.resize(column_ + 1);
 }
 
 std::string ExpressionWriter::fresh(const std::string& stem) {
@@ -116,7 +121,7 @@ int ExpressionWriter::depth_of(ExprRef expr) {
   for (size_t a = 0; a < axis_depth_.size(); ++a)
     if (f.axes >> a & 1) depth = std::max(depth, axis_depth_[a]);
   if (f.reduced)
-    for (const auto& [key, value] : reduced_)
+    for (const auto& [key, value] : reduced_[column_])
       if (f.reduced >> key.first & 1) depth = std::max(depth, value.depth);
   if (f.reduced && nest_.vector_is_outer()) depth = std::max(depth, axis_depth_[nest_.vector_axis]);
   return depth;
@@ -201,8 +206,9 @@ Operand ExpressionWriter::emit(ExprRef expr) {
 Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
   if (expr->kind == ExprKind::kConst) return {constant(expr), false, true};
   if (expr->kind == ExprKind::kReduced) {
-    const auto found = reduced_.find({expr->ival, expr->component});
-    BRAZE_CHECK(found != reduced_.end(), "reduction ", expr->ival, " is used before it is done");
+    const auto found = reduced_[column_].find({expr->ival, expr->component});
+    BRAZE_CHECK(found != reduced_[column_].end(), "reduction ", expr->ival,
+                " is used before it is done");
     const Operand& value = found->second.value;
     if (!lane_mode_ || !value.vector) return value;
     return lane_of(value, expr->dtype);

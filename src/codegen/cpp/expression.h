@@ -38,6 +38,8 @@ class ExpressionWriter {
   // The axis is `text` from here to the end of the current scope.
   void bind_axis(int axis, std::string text);
   void bind_reduced(int number, int component, Operand value);
+  // Several vectors of outer points can share the inner loops: which of them is being written.
+  void set_column(int column);
   // Lanes that hold elements of the kernel: all, or the first `count` at the end of the axis.
   void set_active(int count) { active_ = count; }
   int active() const { return active_; }
@@ -114,7 +116,8 @@ class ExpressionWriter {
   std::vector<Scope> scopes_;
   std::vector<std::string> axis_text_;
   std::vector<int> axis_depth_;
-  std::map<std::pair<int64_t, int>, Reduced> reduced_;
+  std::vector<std::map<std::pair<int64_t, int>, Reduced>> reduced_{1};  // by column
+  size_t column_ = 0;
   std::unordered_map<loop::ExprRef, Facts> facts_;
   std::unordered_map<loop::ExprRef, int> uses_;
   std::vector<bool> reread_;  // by parameter

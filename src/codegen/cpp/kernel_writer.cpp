@@ -135,6 +135,19 @@ class KernelWriter {
       const std::vector<std::string> lines = writer_.close();
       writer_.block(header, lines);
     };
+    if (nest_.columns > 1) {
+      const int64_t wide = static_cast<int64_t>(nest_.columns) * nest_.lanes;
+      columns_ = nest_.columns;
+      body_at("for (i64 " + name + " = " + first + "; " + name + " + " + std::to_string(wide) +
+                  " <= " + last + "; " + name + " += " + std::to_string(wide) + ")",
+              name);
+      columns_ = 1;
+      if (length % wide == 0 && nest_.block % wide == 0) return;
+      const std::string narrow = writer_.fresh("narrow");
+      writer_.line("const i64 " + narrow + " = " + first + " + (" + last + " - (" + first +
+                   ")) / " + std::to_string(wide) + " * " + std::to_string(wide) + ";");
+      first = narrow;
+    }
     if (rest == 0) {
       body_at("for (i64 " + name + " = " + first + "; " + name + " < " + last + "; " + name +
                   " += " + lanes + ")",
@@ -162,21 +175,49 @@ class KernelWriter {
   void write_levels() {
     for (const Level& level : nest_.levels) {
       if (!level.inner.empty()) write_inner(level);
-      for (const Step& step : level.outer) writer_.store(*step.statement);
+      for_each_column([&](int) {
+        for (const Step& step : level.outer) writer_.store(*step.statement);
+      });
     }
+  }
+
+  // The same for each of the vectors of outer points that are walked side by side.
+  void for_each_column(const std::function<void(int)>& body) {
+    if (columns_ == 1) return body(0);
+    const int axis = nest_.vector_axis;
+    const std::string base = writer_.axis_position(axis);
+    for (int column = 0; column < columns_; ++column) {
+      writer_.set_column(column);
+      writer_.open();
+      writer_.bind_axis(axis, "(" + base + " + " + std::to_string(column * nest_.lanes) + ")");
+      body(column);
+      const std::vector<std::string> lines = writer_.close();
+      if (!lines.empty()) writer_.block("", lines);
+    }
+    writer_.set_column(0);
+    writer_.bind_axis(axis, base);
   }
 
   void write_inner(const Level& level) {
     std::vector<Reduction> reductions;
-    for (const Step& step : level.inner)
-      if (step.role != Step::Role::kStore) reductions.emplace_back(nest_, step, writer_);
+    for (int column = 0; column < columns_; ++column)
+      for (const Step& step : level.inner)
+        if (step.role != Step::Role::kStore)
+          reductions.emplace_back(nest_, step, columns_ > 1 ? column : -1, writer_);
     int64_t points = 1;
     for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
       points *= nest_.extent[axis];
-    const int unroll = points > 0 ? unroll_of(level) : 1;
+    const int unroll = points > 0 && columns_ == 1 ? unroll_of(level) : 1;
+    in_parts_ = points / (nest_.vector_is_inner() ? nest_.lanes : 1) / unroll > 512 &&
+                std::any_of(reductions.begin(), reductions.end(),
+                            [](const Reduction& r) { return r.has_parts(); });
     for (Reduction& r : reductions) r.declare(unroll);
     if (points > 0) write_inner_loop(level, reductions, 0, unroll);
-    for (Reduction& r : reductions) r.finish();
+    for (size_t i = 0; i < reductions.size(); ++i) {
+      writer_.set_column(static_cast<int>(i * columns_ / reductions.size()));
+      reductions[i].finish();
+    }
+    writer_.set_column(0);
   }
 
   // Independent accumulators hide the latency of the reduction; long bodies do that by themselves.
@@ -237,6 +278,9 @@ class KernelWriter {
                     int64_t end, int step, int copies) {
     const std::string name = axis_name(nest_, axis);
     const bool once = end - first <= step * copies;
+    const bool parts = in_parts_ && end - first >= 16 * step * copies;
+    for (Reduction& r : reductions)
+      if (parts && r.has_parts()) r.set_part(true);
     writer_.open();
     for (int copy = 0; copy < copies; ++copy) {
       const int64_t offset = static_cast<int64_t>(copy) * step;
@@ -253,11 +297,29 @@ class KernelWriter {
         for (const std::string& text : body) writer_.line(text);
     }
     const std::vector<std::string> body = writer_.close();
-    writer_.block(once ? ""
-                       : "for (i64 " + name + " = " + std::to_string(first) + "; " + name + " < " +
-                             std::to_string(end) + "; " + name +
-                             " += " + std::to_string(step * copies) + ")",
-                  body);
+    if (once) return writer_.block("", body);
+    const auto loop = [&](const std::string& from, const std::string& to) {
+      writer_.block("for (i64 " + name + " = " + from + "; " + name + " < " + to + "; " + name +
+                        " += " + std::to_string(step * copies) + ")",
+                    body);
+    };
+    if (!parts) return loop(std::to_string(first), std::to_string(end));
+    writer_.open();
+    for (Reduction& r : reductions)
+      if (r.has_parts()) r.begin_part();
+    const int64_t part = std::min<int64_t>(128 * step * copies, end - first);
+    const std::string from = name + "_part";
+    const bool exact = (end - first) % part == 0;
+    const std::string next = from + " + " + std::to_string(part);
+    loop(from, exact ? next
+                     : "(" + next + " < " + std::to_string(end) + " ? " + next + " : " +
+                           std::to_string(end) + ")");
+    for (Reduction& r : reductions)
+      if (r.has_parts()) r.end_part();
+    const std::vector<std::string> lines = writer_.close();
+    writer_.block("for (i64 " + from + " = " + std::to_string(first) + "; " + from + " < " +
+                      std::to_string(end) + "; " + from + " += " + std::to_string(part) + ")",
+                  lines);
   }
 
   void write_overlapping(const Level& level, std::vector<Reduction>& reductions, int axis) {
@@ -276,17 +338,22 @@ class KernelWriter {
   }
 
   void write_inner_body(const Level& level, std::vector<Reduction>& reductions, int copy) {
-    size_t next = 0;
-    for (const Step& step : level.inner) {
-      if (step.role == Step::Role::kStore)
-        writer_.store(*step.statement);
-      else
-        reductions[next++].accumulate(copy);
-    }
+    const size_t each = reductions.size() / columns_;
+    for_each_column([&](int column) {
+      size_t next = column * each;
+      for (const Step& step : level.inner) {
+        if (step.role == Step::Role::kStore)
+          writer_.store(*step.statement);
+        else
+          reductions[next++].accumulate(copy);
+      }
+    });
   }
 
   const Nest& nest_;
   ExpressionWriter writer_;
+  int columns_ = 1;
+  bool in_parts_ = false;  // of the inner loops being written: sums have a second level
 };
 
 }  // namespace

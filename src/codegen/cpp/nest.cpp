@@ -312,7 +312,21 @@ class Leveller {
   std::unordered_map<int, Buffer> buffers_;
 };
 
-void plan_parallel(Nest& nest, const Survey& facts) {
+// Reductions over an axis of large stride use each row of memory better, and hide the latency of
+// the sums, when several vectors of neighbouring outer points share one walk.
+int columns_of(const Nest& nest, const Survey& facts, int64_t other_items, Isa isa) {
+  int reductions = 0;
+  for (const Statement& s : nest.kernel->body) reductions += s.kind == Statement::Kind::kReduce;
+  if (!nest.vector_is_outer() || reductions == 0 || facts.operations > 16) return 1;
+  const int registers = isa == Isa::kAvx512 ? 16 : 8;
+  for (int columns : {8, 4, 2}) {
+    const int64_t items = nest.extent[nest.vector_axis] / (nest.lanes * columns);
+    if (items >= 1 && items * other_items >= 4 && columns * reductions <= registers) return columns;
+  }
+  return 1;
+}
+
+void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
   for (int axis = 0; axis < nest.outer_count; ++axis)
     if (nest.extent[axis] > 1 && axis != nest.vector_axis) nest.parallel.push_back(axis);
   for (int axis = nest.outer_count; axis < static_cast<int>(nest.extent.size()); ++axis)
@@ -333,9 +347,11 @@ void plan_parallel(Nest& nest, const Survey& facts) {
   double per_item = per_point;
   if (nest.vector_is_outer()) {
     const int64_t length = nest.extent[nest.vector_axis];
+    nest.columns = columns_of(nest, facts, items, isa);
+    const int64_t unit = nest.columns > 1 ? nest.columns * nest.lanes : 4 * nest.lanes;
     // Blocks long enough that the loop around them costs nothing, short enough to share out.
     const auto wanted = static_cast<int64_t>(2000 / std::max(per_point, 0.01));
-    int64_t block = std::max<int64_t>(4 * nest.lanes, wanted / nest.lanes * nest.lanes);
+    int64_t block = std::max<int64_t>(unit, wanted / unit * unit);
     if (block * 2 > length) block = length;
     nest.block = block;
     per_item *= static_cast<double>(block);
@@ -398,7 +414,7 @@ Nest plan_nest(const Kernel& kernel, Isa isa) {
   nest.extent = collapse_axes(kernel);
   const Survey facts = survey(kernel, nest.extent);
   choose_vector_axis(nest, facts, isa);
-  plan_parallel(nest, facts);
+  plan_parallel(nest, facts, isa);
   nest.levels = Leveller(kernel).run();
   std::vector<bool> stored(kernel.params.size());
   for (const Access& access : facts.accesses)

@@ -33,6 +33,7 @@ struct Nest {
   int lanes = 1;
   int mask_bytes = 4;         // width of one lane of a condition
   std::vector<int> parallel;  // outer axes split among threads, in order, vector axis left out
+  int columns = 1;            // outer vector axis: vectors that share one walk of the inner axes
   int64_t block = 0;          // outer vector axis: elements of it in one work item
   std::vector<int> inner;     // inner axes in loop order, vector axis last
   std::vector<Level> levels;

@@ -33,7 +33,7 @@ std::string lowest(DType dtype, bool highest, ExpressionWriter& writer) {
 
 }  // namespace
 
-Reduction::Reduction(const Nest& nest, Step step, ExpressionWriter& writer)
+Reduction::Reduction(const Nest& nest, Step step, int column, ExpressionWriter& writer)
     : nest_(nest), step_(step), statement_(*step.statement), writer_(writer) {
   dtype_ = is_arg() ? statement_.value->dtype : statement_.accumulate;
   if (statement_.op == ReduceOp::kAny || statement_.op == ReduceOp::kAll) dtype_ = DType::kBool;
@@ -41,7 +41,9 @@ Reduction::Reduction(const Nest& nest, Step step, ExpressionWriter& writer)
   for (size_t axis = nest.outer_count; axis < nest.extent.size(); ++axis)
     points *= nest.extent[axis];
   index_type_ = points < (int64_t{1} << 31) ? "i32" : "i64";
-  stem_ = "r" + std::to_string(statement_.reduced);
+  base_ = "r" + std::to_string(statement_.reduced);
+  if (column >= 0) base_ += "_c" + std::to_string(column);
+  stem_ = base_;
   if (step.role == Step::Role::kMean) stem_ += "_mean";
   if (step.role == Step::Role::kSquares) stem_ += "_squares";
 }
@@ -54,7 +56,9 @@ bool Reduction::is_arg() const {
   return statement_.op == ReduceOp::kArgMax || statement_.op == ReduceOp::kArgMin;
 }
 
-std::string Reduction::name(int copy) const { return stem_ + "_acc" + std::to_string(copy); }
+std::string Reduction::name(int copy) const {
+  return stem_ + (in_part_ ? "_part" : "_acc") + std::to_string(copy);
+}
 
 std::string Reduction::identity() {
   switch (statement_.op) {
@@ -193,9 +197,8 @@ void Reduction::accumulate(int copy) {
                                   : "(" + value.text + ")";
   if (step_.role == Step::Role::kSquares) {
     const std::string delta = writer_.fresh("delta");
-    const std::string mean = stem_.substr(0, stem_.find('_')) + "_mean";
     writer_.line("const " + writer_.type_of(dtype_, lanes()) + " " + delta + " = " + text + " - " +
-                 mean + ";");
+                 base_ + "_mean;");
     text = delta + " * " + delta;
   }
   if (writer_.active() && folds_lanes()) {
@@ -207,6 +210,28 @@ void Reduction::accumulate(int copy) {
            " : " + writer_.as_vector({identity(), false, true}, dtype_) + ")";
   }
   writer_.line(name(copy) + " = " + combine(name(copy), text) + ";");
+}
+
+bool Reduction::has_parts() const {
+  return graph::is_float(dtype_) &&
+         (statement_.op == ReduceOp::kSum || statement_.op == ReduceOp::kWelford);
+}
+
+void Reduction::begin_part() {
+  in_part_ = true;
+  const std::string zero = writer_.literal(dtype_, 0);
+  for (int copy = 0; copy < copies_; ++copy)
+    writer_.line(writer_.type_of(dtype_, lanes()) + " " + name(copy) + " = " +
+                 (lanes() ? writer_.as_vector({zero, false, true}, dtype_) : zero) + ";");
+}
+
+void Reduction::end_part() {
+  for (int copy = 0; copy < copies_; ++copy) {
+    in_part_ = true;
+    const std::string part = name(copy);
+    in_part_ = false;
+    writer_.line(name(copy) + " = " + combine(name(copy), part) + ";");
+  }
 }
 
 void Reduction::finish_arg() {

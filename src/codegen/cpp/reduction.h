@@ -10,13 +10,21 @@ namespace braze::codegen::cpp {
 
 class Reduction {
  public:
-  Reduction(const Nest& nest, Step step, ExpressionWriter& writer);
+  // `column` is added to the names where several vectors of outer points are reduced side by side;
+  // negative: there is one.
+  Reduction(const Nest& nest, Step step, int column, ExpressionWriter& writer);
 
   // Argmax and argmin keep one accumulator: a second would have to carry its positions.
   static bool can_unroll(const Step& step);
 
   void declare(int copies);
   void accumulate(int copy);
+  // A second level of accumulators for a part of a long loop, so that rounding errors of a sum grow
+  // with the root of its length only. `end_part` adds them up.
+  bool has_parts() const;
+  void set_part(bool in_part) { in_part_ = in_part; }
+  void begin_part();
+  void end_part();
   // Folds copies and lanes and binds the result for later statements.
   void finish();
 
@@ -38,6 +46,8 @@ class Reduction {
   graph::DType dtype_;      // of the accumulator
   std::string index_type_;  // element of the positions of argmax and argmin
   int copies_ = 1;
+  bool in_part_ = false;
+  std::string base_;  // "r0"
   std::string stem_;
 };
 

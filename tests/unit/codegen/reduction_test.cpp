@@ -100,5 +100,28 @@ TEST(Reduction, Cascades) {
   check_kernels(texts, {.tolerance = 1e-4, .magnitude = 1e-2});
 }
 
+// Several vectors of columns side by side, parts of long sums, and what is left over of both.
+TEST(Reduction, WideColumnsAndLongSums) {
+  std::vector<std::string> texts;
+  for (int n : {64, 128, 130, 512, 600}) {
+    const std::string at = "i0*" + number(n) + " + o0";
+    texts.push_back("kernel columns(b0: f32 in, b1: f32 out, b2: f32 out) outer(o0 < " + number(n) +
+                    ") inner(i0 < 19) {\n r0 = sum(load(b0, " + at +
+                    ")) inner\n r1 = max(load(b0, " + at +
+                    ")) inner\n store(b1, o0, mul(r0, 2:f32))\n store(b2, o0, add(r0, r1))\n}");
+    texts.push_back("kernel variance(b0: f32 in, b1: f32 out) outer(o0 < " + number(n) +
+                    ") inner(i0 < 19) {\n r0 = welford(load(b0, " + at +
+                    ")) inner\n store(b1, o0, div(r0.1, r0.2))\n}");
+  }
+  for (int n : {600, 2048, 2500}) {
+    texts.push_back("kernel long(b0: f32 in, b1: f32 out) outer(o0 < 4) inner(i0 < " + number(n) +
+                    ") {\n r0 = sum(load(b0, o0 + i0*4)) inner\n store(b1, o0, r0)\n}");
+    texts.push_back("kernel long_full(b0: f32 in, b1: f32 out) inner(i0 < " + number(6 * n) +
+                    ") {\n r0 = sum(load(b0, i0)) inner\n r1 = welford(load(b0, i0)) inner\n"
+                    " store(b1, 0, r0)\n store(b1, 1, r1.1)\n}");
+  }
+  check_kernels(texts, {.tolerance = 1e-5, .magnitude = 100});
+}
+
 }  // namespace
 }  // namespace braze::codegen::cpp
