@@ -29,10 +29,6 @@ bool is_c_descriptor(PyObject* object) {
          type == &PyClassMethodDescr_Type;
 }
 
-bool order_or_size_unversioned(PyObject* object) {
-  return PyAnySet_Check(object) || is_deque(object) || PyODict_Check(object);
-}
-
 PyObject* unchanging_dict() {
   static PyObject* const dict = PyDict_New();
   return dict;
@@ -246,8 +242,11 @@ void ProgramBuilder::add_list(int index) {
 
 void ProgramBuilder::add_recheck(int index) {
   const Node& n = node(index);
-  const bool size = n.has_guard(GuardKind::kLength) || n.has_guard(GuardKind::kKeys);
-  if (n.has_guard(GuardKind::kSetValue) || (size && order_or_size_unversioned(n.object)))
+  const bool length = n.has_guard(GuardKind::kLength);
+  const bool unversioned = length && (PyAnySet_Check(n.object) || is_deque(n.object));
+  // An OrderedDict keeps its order beside the dict.
+  const bool order = n.has_guard(GuardKind::kKeys) && PyODict_Check(n.object);
+  if (n.has_guard(GuardKind::kSetValue) || unversioned || order)
     program_.recheck_.push_back(index);
 }
 
