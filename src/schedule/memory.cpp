@@ -59,6 +59,17 @@ loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, siz
   return same ? index : nullptr;
 }
 
+// A code generator may walk a kernel's statements in several sweeps, where one overwrites what a
+// later one reads, and it may compute the elements at the end of an axis twice when the axis is no
+// multiple of the lanes; both go wrong in place. One sweep of whole vectors does not.
+bool may_run_in_place(const loop::Kernel& kernel) {
+  constexpr int64_t kMostLanes = 64;
+  std::vector<int64_t> outer = extents(kernel.outer);
+  return kernel.inner.empty() && std::all_of(outer.begin(), outer.end(), [](int64_t extent) {
+           return extent % kMostLanes == 0;
+         });
+}
+
 class MemoryPlanner {
  public:
   explicit MemoryPlanner(const loop::Program& program)
@@ -130,6 +141,7 @@ class MemoryPlanner {
 
   // Pairs each operand that dies at item `at` with a result that is born there and takes its place.
   void join_in_place(const loop::Kernel& kernel, int at) {
+    if (!may_run_in_place(kernel)) return;
     std::vector<bool> taken(kernel.params.size(), false);
     for (size_t out = 0; out < kernel.params.size(); ++out) {
       int result = kernel.params[out].buffer;

@@ -28,8 +28,9 @@ enum class Home : uint8_t {
 
 // Homes and offsets in one arena, by liveness over the item order. Results of extern calls of a few
 // ops that write into given memory well (mm, addmm, bmm, baddbmm) live where computed buffers do.
-// A buffer that a graph output shares memory with is never in the arena. A kernel's result may take
-// the place of an operand that dies there, where each point reads only what it overwrites.
+// A buffer that a graph output shares memory with is never in the arena. The result of a kernel
+// without inner axes whose extents are multiples of 64 may take the place of an operand that dies
+// there, where each point reads only what it overwrites.
 struct MemoryPlan {
   static constexpr int64_t kAlignment = 64;
   std::vector<Home> home;       // by buffer
