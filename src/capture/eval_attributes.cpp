@@ -58,8 +58,7 @@ Slot Evaluator::generic_getattr(const Slot& object, PyObject* name, Slot* self, 
   PyTypeObject* type = Py_TYPE(obj);
   const Source* source = world_.source_of(object);
   const Source* type_source = nullptr;
-  PyObject* found =
-      source ? world_.type_lookup(type, name, &type_source) : _PyType_Lookup(type, name);
+  PyObject* found = world_.type_lookup(type, name, &type_source);
   Ref descriptor = Ref::borrow(found);
   auto get = descriptor ? Py_TYPE(descriptor.get())->tp_descr_get : nullptr;
 
@@ -92,8 +91,7 @@ Slot Evaluator::generic_getattr(const Slot& object, PyObject* name, Slot* self, 
       }
       return {};
     }
-    if (!source)
-      return world_.is_created(obj) ? world_.wrap(std::move(value)) : result_of_native(value);
+    if (!source) return attribute_of_created(obj, name, std::move(value));
     if (name == names().dict) {
       world_.set_owner_of_dict(value.get(), obj);
       if (world_.has_writes() && world_.written_attributes(obj)) {
@@ -131,6 +129,14 @@ class_attribute:
                  name);
   }
   return {};
+}
+
+// What a descriptor made in C gives for an object that the trace made.
+Slot Evaluator::attribute_of_created(PyObject* object, PyObject* name, Ref value) {
+  bool made = PyFunction_Check(object) ? world_.made_function(object) : world_.is_created(object);
+  if (!made) return result_of_native(std::move(value));
+  if (name == names().dict) world_.mark_created(value.get());
+  return world_.wrap(std::move(value));
 }
 
 PyObject* Evaluator::get_dunder() {

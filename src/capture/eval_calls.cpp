@@ -306,7 +306,7 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
       continue;
     }
     if (!outside || is_immutable(arg)) continue;
-    bool is_iterator = Py_TYPE(arg)->tp_iternext && !is_heap_type(Py_TYPE(arg));
+    bool is_iterator = is_foreign_iterator(arg);
     if (!read_only || is_iterator || Py_TYPE(arg) == known().ndarray)
       return breaks_.refuse(
           BreakKind::kNativeCall,

@@ -80,7 +80,7 @@ Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, Py
       return call_torch(callable, module ? PyUnicode_AsUTF8(module) : "torch",
                         PyUnicode_AsUTF8(function->func_name), args, count, kwnames);
     }
-    if (!check_native_arguments(PyUnicode_AsUTF8(function->func_qualname), args, count, false))
+    if (!check_native_arguments(PyUnicode_AsUTF8(function->func_qualname), args, count, true))
       return {};
     return call_native(callable.get(), args, count, kwnames, true);
   }

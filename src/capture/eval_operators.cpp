@@ -280,7 +280,7 @@ Slot Evaluator::get_iter(const Slot& iterable) {
         // A copy is iterated, so that changes made meanwhile are seen as they would be.
         return {};
       }
-    } else if (Py_TYPE(object)->tp_iternext) {
+    } else if (is_foreign_iterator(object)) {
       return refuse(BreakKind::kSideEffect, "iteration over an iterator from outside");
     } else if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
       if (!world_.type_lookup(Py_TYPE(object), names().iter))
@@ -302,6 +302,12 @@ Slot Evaluator::get_iter(const Slot& iterable) {
   return result_of_native(std::move(iterator));
 }
 
+bool Evaluator::is_foreign_iterator(PyObject* object) {
+  if (!PyIter_Check(object) || !world_.is_outside(object)) return false;
+  PyObject* next = is_python_class(Py_TYPE(object)) ? world_.type_lookup(Py_TYPE(object), names().next) : nullptr;
+  return !next || !PyFunction_Check(next);
+}
+
 Slot Evaluator::next(const Slot& iterator, bool& exhausted) {
   PyObject* object = iterator.get();
   exhausted = false;
@@ -309,7 +315,7 @@ Slot Evaluator::next(const Slot& iterator, bool& exhausted) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(object)->tp_name);
     return {};
   }
-  if (world_.source_of(iterator) && !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE))
+  if (world_.source_of(iterator) && is_foreign_iterator(object))
     return refuse(BreakKind::kSideEffect, "an iterator from outside is advanced");
   Ref value = Ref::steal(Py_TYPE(object)->tp_iternext(object));
   if (breaks_.under_way()) return {};

@@ -104,6 +104,8 @@ class Evaluator {
   Slot next(const Slot& iterator, bool& exhausted);
   Slot is_same(const Slot& a, const Slot& b, bool negate);
   bool unpack(Frame& frame, int before, int after, bool starred);
+  // An iterator whose state Python code does not hold, from outside: advancing it cannot be undone.
+  bool is_foreign_iterator(PyObject* object);
   Ref take_from(const Slot& iterable, int limit);
   bool read_operand(const Slot& operand, const char* what);
   static PyObject* operator_callable(const char* name);  // from the module `operator`
@@ -227,6 +229,7 @@ class Evaluator {
   Slot call_descriptor(const Slot& descriptor, const Slot& object);
   Slot known_class_value(Ref value);
   static PyObject* module_of(PyTypeObject* type);
+  Slot attribute_of_created(PyObject* object, PyObject* name, Ref value);
   static PyObject* get_dunder();
   Slot native_attribute_of(const Slot& object, PyObject* name);
   PyObject* evaluate_hooked(PyThreadState* thread, cpython::FrameView view);

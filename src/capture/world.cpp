@@ -88,6 +88,8 @@ bool is_container(PyObject* object) {
          PyAnySet_Check(object) || PyObject_TypeCheck(object, known().deque);
 }
 
+bool is_python_class(PyTypeObject* type) { return type->tp_dealloc == known().module->tp_dealloc; }
+
 bool is_immutable(PyObject* object) {
   if (is_atom(object) || is_structure(object)) return true;
   PyTypeObject* type = Py_TYPE(object);
@@ -301,7 +303,7 @@ bool World::read_all(PyObject* container) {
     Ref items = frozen ? Ref::steal(PySequence_List(frozen.get())) : Ref();
     if (!items) return false;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
-      if (!is_atom(PyList_GET_ITEM(items.get(), i)))
+      if (PyObject* item = PyList_GET_ITEM(items.get(), i); !is_atom(item) && !is_structure(item))
         return breaks_.refuse(BreakKind::kUnsupported,
                               "a set from outside that holds more than numbers and strings: " +
                                   guard::to_string(s, parameter_names_));

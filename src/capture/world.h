@@ -156,6 +156,8 @@ class World {
 bool is_atom(PyObject* object);
 // A list, tuple, dict, set, frozenset or deque, or of a subclass of one.
 bool is_container(PyObject* object);
+// Made by a class statement, not by C.
+bool is_python_class(PyTypeObject* type);
 // Never changes, or is shared program structure that is guarded by identity.
 bool is_immutable(PyObject* object);
 // The instance dict, made if the object has none yet; null, nothing pending, without one. Borrowed.
