@@ -1,5 +1,7 @@
 #include "passes/decompose.h"
 
+#include <algorithm>
+
 #include "graph/infer/strides.h"
 #include "passes/aliasing.h"
 #include "passes/decompose_rules.h"
@@ -50,8 +52,15 @@ void erase_range(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterator 
   }
 }
 
+bool is_unused(const Graph& graph, const Node& node) {
+  return std::none_of(node.results().begin(), node.results().end(), [&](const Value* result) {
+    return result && graph.has_uses(result);
+  });
+}
+
 bool decompose_node(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterator place) {
   Node* node = place->get();
+  if (is_unused(graph, *node)) return false;
   const bool is_first = place == graph.nodes().begin();
   const auto before = is_first ? place : std::prev(place);
   Emitter emit(graph, node);

@@ -64,6 +64,8 @@ Value* emit_view(Emitter& emit, const ViewLink& link, Value* base) {
 
 Value* emit_inverse(Emitter& emit, const ViewLink& link, Value* base, Value* value) {
   if (!link.op) return value;
+  // The scatter ops copy the base with the gaps that it has in memory.
+  if (!graph::is_dense(base->type())) base = emit(OpKind::kclone, {base, graph::None{}});
   const std::vector<Argument> args = with_base(link, base);
   const sym::Dims& sizes = link.parent_type.sizes;
   const int64_t rank = link.parent_type.rank();

@@ -89,11 +89,21 @@ TensorType concatenated(const std::vector<Value*>& parts, int64_t dim) {
   return type;
 }
 
-// The result of a scatter has the values of argument 0 with some replaced, in its layout.
-TensorType scattered(const TensorType& self) {
+// A result with the values of argument 0, some or all replaced, in the layout of its clone.
+TensorType cloned(const TensorType& self) {
   TensorType type = self;
   type.offset = 0;
   type.strides = like_strides(self, MemoryFormat::kPreserve);
+  return type;
+}
+
+// The inverses of views keep strides with their gaps, but not overlaps.
+TensorType scattered(const TensorType& self) {
+  for (size_t i = 0; i < self.sizes.size(); ++i) {
+    if (self.strides[i] == Int(0) && self.sizes[i] != Int(1)) return cloned(self);
+  }
+  TensorType type = self;
+  type.offset = 0;
   return type;
 }
 
@@ -154,14 +164,15 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
     case OpKind::kcopy:
     case OpKind::kfill_Scalar:
     case OpKind::kfill_Tensor:
-    case OpKind::kslice_scatter:
-    case OpKind::kselect_scatter:
-    case OpKind::kas_strided_scatter:
-    case OpKind::kdiagonal_scatter:
     case OpKind::kindex_put:
     case OpKind::kscatter_src:
     case OpKind::kscatter_value:
     case OpKind::kscatter_add:
+      return one(cloned(self()));
+    case OpKind::kslice_scatter:
+    case OpKind::kselect_scatter:
+    case OpKind::kas_strided_scatter:
+    case OpKind::kdiagonal_scatter:
       return one(scattered(self()));
     // Indexing.
     case OpKind::kcat:
@@ -215,14 +226,9 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
       return std::vector{type, type};
     }
     case OpKind::k_softmax:
-    case OpKind::k_log_softmax: {
-      TensorType type = make_type(bool_arg_or(list, 2, false) ? DType::kFloat32 : self().dtype,
-                                  self().sizes, self().device);
-      const bool channels_last = self().rank() == 4 && !self().is_contiguous() &&
-                                 self().strides == like_strides(self(), MemoryFormat::kChannelsLast);
-      if (channels_last) type.strides = self().strides;
-      return one(type);
-    }
+    case OpKind::k_log_softmax:
+      return one(make_type(bool_arg_or(list, 2, false) ? DType::kFloat32 : self().dtype,
+                           self().sizes, self().device));
     // Library calls.
     case OpKind::kmm:
       return one(make_type(self().dtype,

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "graph/arguments.h"
 #include "graph/infer/infer.h"
 #include "graph/infer/promotion.h"
@@ -105,6 +107,9 @@ std::optional<std::vector<TensorType>> infer_pointwise(OpKind kind,
   for (const Argument& argument : args)
     for_each_value(argument, [&](const Value* value) { operands.push_back(&value->type()); });
   if (operands.empty()) return std::nullopt;
+  // Eager computes these as other - self.
+  const bool reversed = kind == OpKind::krsub_Tensor || kind == OpKind::krsub_Scalar;
+  if (reversed) std::reverse(operands.begin(), operands.end());
   TensorType type;
   type.dtype = result_dtype(kind, args, args);
   type.device = operands[0]->device;

@@ -16,7 +16,7 @@ namespace {
 
 using graph::Graph;
 
-constexpr unsigned kSeeds = 6000;
+constexpr unsigned kSeeds = 1000;
 
 bool whole_pipeline(Graph& graph) {
   const std::string before = to_string(graph, false);
