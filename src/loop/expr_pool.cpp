@@ -29,8 +29,7 @@ bool same(const Expr& a, const Expr& b) {
   return a.hash == b.hash && a.kind == b.kind && a.dtype == b.dtype && a.ival == b.ival &&
          a.component == b.component &&
          std::bit_cast<uint64_t>(a.fval) == std::bit_cast<uint64_t>(b.fval) &&
-         (a.kind != ExprKind::kAxis || a.range == b.range) &&
-         std::ranges::equal(a.args, b.args);
+         (a.kind != ExprKind::kAxis || a.range == b.range) && std::ranges::equal(a.args, b.args);
 }
 
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
@@ -44,8 +43,10 @@ bool is_foldable(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
     case ExprKind::kFloorDiv:
     case ExprKind::kTruncDiv:
     case ExprKind::kMod:
-    case ExprKind::kFmod: return !graph::is_float(dtype) && args[1]->ival != 0;
-    case ExprKind::kPow: return !graph::is_float(dtype);
+    case ExprKind::kFmod:
+      return !graph::is_float(dtype) && args[1]->ival != 0;
+    case ExprKind::kPow:
+      return !graph::is_float(dtype);
     case ExprKind::kNeg:
     case ExprKind::kAbs:
     case ExprKind::kSqrt:
@@ -71,7 +72,8 @@ bool is_foldable(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
     case ExprKind::kEq:
     case ExprKind::kNe:
     case ExprKind::kLt:
-    case ExprKind::kLe: return true;
+    case ExprKind::kLe:
+      return true;
     case ExprKind::kConst:
     case ExprKind::kAxis:
     case ExprKind::kLoad:
@@ -100,7 +102,8 @@ bool is_foldable(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
     case ExprKind::kAtan2:
     case ExprKind::kWhere:
     case ExprKind::kMasked:
-    case ExprKind::kCheckIndex: return false;
+    case ExprKind::kCheckIndex:
+      return false;
   }
   return false;
 }
@@ -216,7 +219,8 @@ ExprRef ExprPool::make(ExprKind kind, DType dtype, std::span<const ExprRef> args
   }
   if (ExprRef same_value = simplify::identity(*this, kind, dtype, args)) return same_value;
   if (!graph::is_float(args.back()->dtype))
-    if (ExprRef simpler = simplify::integer_op(*this, &Impl::raw, kind, dtype, args)) return simpler;
+    if (ExprRef simpler = simplify::integer_op(*this, &Impl::raw, kind, dtype, args))
+      return simpler;
   return Impl::raw(*this, kind, dtype, args);
 }
 
@@ -318,14 +322,21 @@ ExprRef ExprPool::masked(ExprRef cond, ExprRef value, ExprRef other) {
 
 std::string_view to_string(ExprKind kind) {
   switch (kind) {
-    case ExprKind::kConst: return "const";
-    case ExprKind::kAxis: return "axis";
-    case ExprKind::kLoad: return "load";
-    case ExprKind::kReduced: return "reduced";
-    case ExprKind::kCast: return "cast";
-    case ExprKind::kBitcast: return "bitcast";
+    case ExprKind::kConst:
+      return "const";
+    case ExprKind::kAxis:
+      return "axis";
+    case ExprKind::kLoad:
+      return "load";
+    case ExprKind::kReduced:
+      return "reduced";
+    case ExprKind::kCast:
+      return "cast";
+    case ExprKind::kBitcast:
+      return "bitcast";
 #define X(id, text, arity, cmp) \
-  case ExprKind::k##id: return text;
+  case ExprKind::k##id:         \
+    return text;
       BRAZE_LOOP_OPS(X)
 #undef X
   }
@@ -336,12 +347,15 @@ int arity(ExprKind kind) {
   switch (kind) {
     case ExprKind::kConst:
     case ExprKind::kAxis:
-    case ExprKind::kReduced: return -1;
+    case ExprKind::kReduced:
+      return -1;
     case ExprKind::kLoad:
     case ExprKind::kCast:
-    case ExprKind::kBitcast: return 1;
+    case ExprKind::kBitcast:
+      return 1;
 #define X(id, text, arity, cmp) \
-  case ExprKind::k##id: return arity;
+  case ExprKind::k##id:         \
+    return arity;
       BRAZE_LOOP_OPS(X)
 #undef X
   }
@@ -355,9 +369,11 @@ bool is_comparison(ExprKind kind) {
     case ExprKind::kReduced:
     case ExprKind::kLoad:
     case ExprKind::kCast:
-    case ExprKind::kBitcast: return false;
+    case ExprKind::kBitcast:
+      return false;
 #define X(id, text, arity, cmp) \
-  case ExprKind::k##id: return cmp;
+  case ExprKind::k##id:         \
+    return cmp;
       BRAZE_LOOP_OPS(X)
 #undef X
   }
@@ -366,15 +382,24 @@ bool is_comparison(ExprKind kind) {
 
 std::string_view to_string(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum: return "sum";
-    case ReduceOp::kProd: return "prod";
-    case ReduceOp::kMax: return "max";
-    case ReduceOp::kMin: return "min";
-    case ReduceOp::kArgMax: return "argmax";
-    case ReduceOp::kArgMin: return "argmin";
-    case ReduceOp::kAny: return "any";
-    case ReduceOp::kAll: return "all";
-    case ReduceOp::kWelford: return "welford";
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kProd:
+      return "prod";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kArgMax:
+      return "argmax";
+    case ReduceOp::kArgMin:
+      return "argmin";
+    case ReduceOp::kAny:
+      return "any";
+    case ReduceOp::kAll:
+      return "all";
+    case ReduceOp::kWelford:
+      return "welford";
   }
   BRAZE_UNREACHABLE("reduction ", static_cast<int>(op));
 }

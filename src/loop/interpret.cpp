@@ -69,7 +69,8 @@ class Interpreter {
 
   void reduce(const Statement& s) {
     Accumulator acc;
-    acc.value = {s.op == ReduceOp::kProd || s.op == ReduceOp::kAll, s.op == ReduceOp::kProd ? 1.0 : 0};
+    acc.value = {s.op == ReduceOp::kProd || s.op == ReduceOp::kAll,
+                 s.op == ReduceOp::kProd ? 1.0 : 0};
     int64_t position = 0;
     for_each_point(kernel_.outer.size(), extents_.size(), [&] {
       ++time_;
@@ -84,14 +85,20 @@ class Interpreter {
     switch (s.op) {
       case ReduceOp::kSum:
         acc.value.f += x.f;
-        acc.value.i = wrap_integer(s, static_cast<uint64_t>(acc.value.i) + static_cast<uint64_t>(x.i));
+        acc.value.i =
+            wrap_integer(s, static_cast<uint64_t>(acc.value.i) + static_cast<uint64_t>(x.i));
         return;
       case ReduceOp::kProd:
         acc.value.f *= x.f;
-        acc.value.i = wrap_integer(s, static_cast<uint64_t>(acc.value.i) * static_cast<uint64_t>(x.i));
+        acc.value.i =
+            wrap_integer(s, static_cast<uint64_t>(acc.value.i) * static_cast<uint64_t>(x.i));
         return;
-      case ReduceOp::kAny: acc.value.i |= x.i; return;
-      case ReduceOp::kAll: acc.value.i &= x.i; return;
+      case ReduceOp::kAny:
+        acc.value.i |= x.i;
+        return;
+      case ReduceOp::kAll:
+        acc.value.i &= x.i;
+        return;
       case ReduceOp::kWelford: {
         ++acc.count;
         double delta = x.f - acc.mean;
@@ -135,13 +142,15 @@ class Interpreter {
         return {0, round_to(e->dtype, component)};
       }
       case ReduceOp::kArgMax:
-      case ReduceOp::kArgMin: return e->component == 0 ? acc.position : acc.value;
+      case ReduceOp::kArgMin:
+        return e->component == 0 ? acc.position : acc.value;
       case ReduceOp::kSum:
       case ReduceOp::kProd:
       case ReduceOp::kMax:
       case ReduceOp::kMin:
       case ReduceOp::kAny:
-      case ReduceOp::kAll: return acc.value;
+      case ReduceOp::kAll:
+        return acc.value;
     }
     BRAZE_UNREACHABLE("reduction ", to_string(s.op));
   }
@@ -163,23 +172,30 @@ class Interpreter {
 
   Scalar compute(ExprRef e) {
     switch (e->kind) {
-      case ExprKind::kConst: return {e->ival, e->fval};
-      case ExprKind::kAxis: return {point_[e->ival], 0};
-      case ExprKind::kReduced: return reduced(e);
-      case ExprKind::kLoad: return load(e->dtype, params_[e->ival], evaluate(e->args[0]).i);
-      case ExprKind::kCast: return convert(evaluate(e->args[0]), e->args[0]->dtype, e->dtype);
+      case ExprKind::kConst:
+        return {e->ival, e->fval};
+      case ExprKind::kAxis:
+        return {point_[e->ival], 0};
+      case ExprKind::kReduced:
+        return reduced(e);
+      case ExprKind::kLoad:
+        return load(e->dtype, params_[e->ival], evaluate(e->args[0]).i);
+      case ExprKind::kCast:
+        return convert(evaluate(e->args[0]), e->args[0]->dtype, e->dtype);
       case ExprKind::kBitcast: {
         double memory = 0;
         store(e->args[0]->dtype, &memory, 0, evaluate(e->args[0]));
         return load(e->dtype, &memory, 0);
       }
-      case ExprKind::kMasked: return evaluate(e->args[evaluate(e->args[0]).i ? 1 : 2]);
+      case ExprKind::kMasked:
+        return evaluate(e->args[evaluate(e->args[0]).i ? 1 : 2]);
       case ExprKind::kCheckIndex: {
         Scalar index = evaluate(e->args[0]);
         if (index.i < 0 || index.i >= evaluate(e->args[1]).i) throw IndexError();
         return index;
       }
-      default: break;  // the arithmetic
+      default:
+        break;  // the arithmetic
     }
     Scalar args[3];
     for (size_t i = 0; i < e->args.size(); ++i) args[i] = evaluate(e->args[i]);

@@ -57,70 +57,71 @@ namespace braze::loop {
 using graph::DType;
 
 // id, text, arity, is_comparison (result bool)
-#define BRAZE_LOOP_OPS(X)             \
-  /* unary, result dtype = operand */ \
-  X(Neg, "neg", 1, false)             \
-  X(Abs, "abs", 1, false)             \
-  X(Exp, "exp", 1, false)             \
-  X(Exp2, "exp2", 1, false)           \
-  X(Expm1, "expm1", 1, false)         \
-  X(Log, "log", 1, false)             \
-  X(Log2, "log2", 1, false)           \
-  X(Log10, "log10", 1, false)         \
-  X(Log1p, "log1p", 1, false)         \
-  X(Sqrt, "sqrt", 1, false)           \
-  X(Rsqrt, "rsqrt", 1, false)         \
-  X(Sin, "sin", 1, false)             \
-  X(Cos, "cos", 1, false)             \
-  X(Tan, "tan", 1, false)             \
-  X(Asin, "asin", 1, false)           \
-  X(Acos, "acos", 1, false)           \
-  X(Atan, "atan", 1, false)           \
-  X(Sinh, "sinh", 1, false)           \
-  X(Cosh, "cosh", 1, false)           \
-  X(Tanh, "tanh", 1, false)           \
-  X(Erf, "erf", 1, false)             \
-  X(Sigmoid, "sigmoid", 1, false)     \
-  X(Floor, "floor", 1, false)         \
-  X(Ceil, "ceil", 1, false)           \
-  X(Trunc, "trunc", 1, false)         \
-  X(Round, "round", 1, false) /* half to even */ \
-  X(BitNot, "bitnot", 1, false)       \
-  X(Not, "not", 1, true) /* bool */   \
-  X(IsNan, "isnan", 1, true)          \
-  X(IsInf, "isinf", 1, true)          \
-  /* binary, operands of one dtype */ \
-  X(Add, "add", 2, false)             \
-  X(Sub, "sub", 2, false)             \
-  X(Mul, "mul", 2, false)             \
-  X(Div, "div", 2, false) /* floats */ \
-  X(FloorDiv, "floordiv", 2, false)   \
-  X(TruncDiv, "truncdiv", 2, false)   \
-  X(Mod, "mod", 2, false)             \
-  X(Fmod, "fmod", 2, false)           \
-  X(Pow, "pow", 2, false)             \
-  X(Atan2, "atan2", 2, false)         \
-  X(Min, "min", 2, false)             \
-  X(Max, "max", 2, false)             \
+#define BRAZE_LOOP_OPS(X)                                \
+  /* unary, result dtype = operand */                    \
+  X(Neg, "neg", 1, false)                                \
+  X(Abs, "abs", 1, false)                                \
+  X(Exp, "exp", 1, false)                                \
+  X(Exp2, "exp2", 1, false)                              \
+  X(Expm1, "expm1", 1, false)                            \
+  X(Log, "log", 1, false)                                \
+  X(Log2, "log2", 1, false)                              \
+  X(Log10, "log10", 1, false)                            \
+  X(Log1p, "log1p", 1, false)                            \
+  X(Sqrt, "sqrt", 1, false)                              \
+  X(Rsqrt, "rsqrt", 1, false)                            \
+  X(Sin, "sin", 1, false)                                \
+  X(Cos, "cos", 1, false)                                \
+  X(Tan, "tan", 1, false)                                \
+  X(Asin, "asin", 1, false)                              \
+  X(Acos, "acos", 1, false)                              \
+  X(Atan, "atan", 1, false)                              \
+  X(Sinh, "sinh", 1, false)                              \
+  X(Cosh, "cosh", 1, false)                              \
+  X(Tanh, "tanh", 1, false)                              \
+  X(Erf, "erf", 1, false)                                \
+  X(Sigmoid, "sigmoid", 1, false)                        \
+  X(Floor, "floor", 1, false)                            \
+  X(Ceil, "ceil", 1, false)                              \
+  X(Trunc, "trunc", 1, false)                            \
+  X(Round, "round", 1, false) /* half to even */         \
+  X(BitNot, "bitnot", 1, false)                          \
+  X(Not, "not", 1, true) /* bool */                      \
+  X(IsNan, "isnan", 1, true)                             \
+  X(IsInf, "isinf", 1, true)                             \
+  /* binary, operands of one dtype */                    \
+  X(Add, "add", 2, false)                                \
+  X(Sub, "sub", 2, false)                                \
+  X(Mul, "mul", 2, false)                                \
+  X(Div, "div", 2, false) /* floats */                   \
+  X(FloorDiv, "floordiv", 2, false)                      \
+  X(TruncDiv, "truncdiv", 2, false)                      \
+  X(Mod, "mod", 2, false)                                \
+  X(Fmod, "fmod", 2, false)                              \
+  X(Pow, "pow", 2, false)                                \
+  X(Atan2, "atan2", 2, false)                            \
+  X(Min, "min", 2, false)                                \
+  X(Max, "max", 2, false)                                \
   X(And, "and", 2, false) /* bitwise; logical on bool */ \
-  X(Or, "or", 2, false)               \
-  X(Xor, "xor", 2, false)             \
-  X(Shl, "shl", 2, false)             \
-  X(Shr, "shr", 2, false)             \
-  X(Eq, "eq", 2, true)                \
-  X(Ne, "ne", 2, true)                \
-  X(Lt, "lt", 2, true)                \
-  X(Le, "le", 2, true)                \
-  /* ternary */                       \
-  X(Where, "where", 3, false)         \
-  X(Masked, "masked", 3, false)       \
+  X(Or, "or", 2, false)                                  \
+  X(Xor, "xor", 2, false)                                \
+  X(Shl, "shl", 2, false)                                \
+  X(Shr, "shr", 2, false)                                \
+  X(Eq, "eq", 2, true)                                   \
+  X(Ne, "ne", 2, true)                                   \
+  X(Lt, "lt", 2, true)                                   \
+  X(Le, "le", 2, true)                                   \
+  /* ternary */                                          \
+  X(Where, "where", 3, false)                            \
+  X(Masked, "masked", 3, false)                          \
   X(CheckIndex, "check_index", 2, false)
 
 enum class ExprKind : uint8_t {
   kConst,    // number: `ival` for integers and bool, `fval` for floats
   kAxis,     // loop variable: `ival` = axis number; i64
   kLoad,     // args[0] = index in elements from element 0; `ival` = buffer parameter
-  kReduced,  // result of a reduction: `ival` = its number, `component` (Welford: 0 mean, 1 M2, 2 count; argmax: 0 index, 1 value)
+  kReduced,  // result of a reduction: `ival` = its number, `component` (Welford: 0 mean, 1 M2, 2
+             // count; argmax: 0 index, 1 value)
   kCast,     // args[0] converted to dtype as C++ static_cast does (float -> bool: != 0)
   kBitcast,
 #define X(id, text, arity, cmp) k##id,
@@ -144,7 +145,7 @@ struct Expr {
   std::span<const Expr* const> args;  // in the pool's arena
   Range range;                        // integers and bool: every value lies in it
   uint64_t hash = 0;                  // structural: the same in every pool
-  uint32_t id = 0;  // order of creation in the pool: operands have smaller ids
+  uint32_t id = 0;                    // order of creation in the pool: operands have smaller ids
 
   int64_t extent() const { return range.hi + 1; }  // kAxis
   bool is_constant() const { return kind == ExprKind::kConst; }
@@ -168,7 +169,7 @@ class ExprPool {
   ExprRef make(ExprKind kind, DType dtype, std::initializer_list<ExprRef> args) {
     return make(kind, dtype, std::span<const ExprRef>(args.begin(), args.size()));
   }
-  ExprRef constant(DType dtype, double value);   // floats, rounded to the dtype
+  ExprRef constant(DType dtype, double value);                  // floats, rounded to the dtype
   ExprRef integer(int64_t value, DType dtype = DType::kInt64);  // wraps to the dtype
   // A number of any dtype: constant() or integer() (a float is truncated).
   ExprRef number(DType dtype, double value);
@@ -207,11 +208,12 @@ struct Axis {
 struct Statement {
   enum class Kind : uint8_t { kReduce, kStore };
   Kind kind = Kind::kStore;
-  bool inner = false;          // reductions always are
-  // kReduce: `value`, of dtype `accumulate` (kAny, kAll: bool), reduced over all inner axes with `op`. Ties of argmax/argmin: the first index
-  // in row-major order of the inner axes; NaN wins. An empty sum is 0, an empty product 1.
+  bool inner = false;  // reductions always are
+  // kReduce: `value`, of dtype `accumulate` (kAny, kAll: bool), reduced over all inner axes with
+  // `op`. Ties of argmax/argmin: the first index in row-major order of the inner axes; NaN wins. An
+  // empty sum is 0, an empty product 1.
   ReduceOp op = ReduceOp::kSum;
-  int reduced = -1;            // number that kReduced refers to
+  int reduced = -1;  // number that kReduced refers to
   DType accumulate = DType::kFloat32;
   // kStore
   int buffer = -1;
@@ -251,8 +253,8 @@ ExprRef rewrite(ExprPool& pool, ExprRef expr, Substitution& memo,
                 const std::function<ExprRef(ExprRef)>& replace);
 
 // Text as in the example above, with shared subexpressions named: `t0 = exp(...)`. Constants are
-// i64 unless a dtype follows (`0.5:f32`); two kernels with the same text (names and program buffers left
-// out) are the same kernel. `parse_kernel` reads it back into `pool`.
+// i64 unless a dtype follows (`0.5:f32`); two kernels with the same text (names and program buffers
+// left out) are the same kernel. `parse_kernel` reads it back into `pool`.
 std::string to_string(ExprRef expr);
 std::string to_string(const Kernel& kernel, bool with_name = true);
 Kernel parse_kernel(std::string_view text, ExprPool& pool);

@@ -239,8 +239,10 @@ class Parser {
       return nullptr;
     size_t number = std::stoul(name.substr(1));
     switch (name[0]) {
-      case 'o': return axis(number, kernel_.outer, 0);
-      case 'i': return axis(number, kernel_.inner, kernel_.outer.size());
+      case 'o':
+        return axis(number, kernel_.outer, 0);
+      case 'i':
+        return axis(number, kernel_.inner, kernel_.outer.size());
       case 't': {
         auto known = named_.find(name);
         if (known == named_.end()) fail("undefined " + name);
@@ -253,7 +255,8 @@ class Parser {
         const Statement& s = known->second;
         return pool_.reduced(s.reduced, reduced_dtype(s.op, s.accumulate, component), component);
       }
-      default: return nullptr;  // any other name is an op
+      default:
+        return nullptr;  // any other name is an op
     }
   }
 

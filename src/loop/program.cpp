@@ -1,7 +1,7 @@
 // Text and checks of whole programs.
-#include <sstream>
-
 #include "loop/program.h"
+
+#include <sstream>
 
 namespace braze::loop {
 namespace {
@@ -45,9 +45,12 @@ std::string buffer_text(const Buffer& buffer) {
   type.offset = 0;
   std::string out = graph::to_string(type);
   switch (buffer.kind) {
-    case Buffer::Kind::kInput: return out + " input " + std::to_string(buffer.input);
-    case Buffer::Kind::kComputed: return out + " computed";
-    case Buffer::Kind::kExtern: return out + " extern";
+    case Buffer::Kind::kInput:
+      return out + " input " + std::to_string(buffer.input);
+    case Buffer::Kind::kComputed:
+      return out + " computed";
+    case Buffer::Kind::kExtern:
+      return out + " extern";
     case Buffer::Kind::kView:
       return out + " view of %" + std::to_string(buffer.base) + " + " +
              sym::to_string(buffer.view_offset);
@@ -96,7 +99,8 @@ class Verifier {
     for (int output : program_.outputs) read(output);
     for (auto [target, source] : program_.mutations) {
       read(source);
-      BRAZE_CHECK(program_.buffers.at(target).kind == Buffer::Kind::kInput, "mutation of %", target);
+      BRAZE_CHECK(program_.buffers.at(target).kind == Buffer::Kind::kInput, "mutation of %",
+                  target);
     }
   }
 

@@ -11,10 +11,10 @@ namespace braze::loop {
 struct Buffer {
   enum class Kind : uint8_t { kInput, kComputed, kExtern, kView };
   Kind kind = Kind::kComputed;
-  graph::TensorType type;     // eager's strides; offset only meaningful for kView (from base)
-  int input = -1;             // kInput: index of the graph input
-  int base = -1;              // kView: buffer whose memory it shares
-  sym::Int view_offset = 0;   // kView: elements from base's element 0
+  graph::TensorType type;    // eager's strides; offset only meaningful for kView (from base)
+  int input = -1;            // kInput: index of the graph input
+  int base = -1;             // kView: buffer whose memory it shares
+  sym::Int view_offset = 0;  // kView: elements from base's element 0
   const graph::Value* value = nullptr;  // the graph value it holds, for names in dumps
 };
 

@@ -105,51 +105,96 @@ Scalar apply_float(ExprKind kind, std::span<const Scalar> args) {
   const T b = args.size() > 1 ? static_cast<T>(args[1].f) : T(0);
   auto result = [](T value) { return Scalar{0, static_cast<double>(value)}; };
   switch (kind) {
-    case ExprKind::kNeg: return result(-a);
-    case ExprKind::kAbs: return result(std::fabs(a));
-    case ExprKind::kExp: return result(std::exp(a));
-    case ExprKind::kExp2: return result(std::exp2(a));
-    case ExprKind::kExpm1: return result(std::expm1(a));
-    case ExprKind::kLog: return result(std::log(a));
-    case ExprKind::kLog2: return result(std::log2(a));
-    case ExprKind::kLog10: return result(std::log10(a));
-    case ExprKind::kLog1p: return result(std::log1p(a));
-    case ExprKind::kSqrt: return result(std::sqrt(a));
-    case ExprKind::kRsqrt: return result(T(1) / std::sqrt(a));
-    case ExprKind::kSin: return result(std::sin(a));
-    case ExprKind::kCos: return result(std::cos(a));
-    case ExprKind::kTan: return result(std::tan(a));
-    case ExprKind::kAsin: return result(std::asin(a));
-    case ExprKind::kAcos: return result(std::acos(a));
-    case ExprKind::kAtan: return result(std::atan(a));
-    case ExprKind::kSinh: return result(std::sinh(a));
-    case ExprKind::kCosh: return result(std::cosh(a));
-    case ExprKind::kTanh: return result(std::tanh(a));
-    case ExprKind::kErf: return result(std::erf(a));
-    case ExprKind::kSigmoid: return result(T(1) / (T(1) + std::exp(-a)));
-    case ExprKind::kFloor: return result(std::floor(a));
-    case ExprKind::kCeil: return result(std::ceil(a));
-    case ExprKind::kTrunc: return result(std::trunc(a));
-    case ExprKind::kRound: return result(std::nearbyint(a));
-    case ExprKind::kNot: return of_bool(a == 0);
-    case ExprKind::kIsNan: return of_bool(std::isnan(a));
-    case ExprKind::kIsInf: return of_bool(std::isinf(a));
-    case ExprKind::kAdd: return result(a + b);
-    case ExprKind::kSub: return result(a - b);
-    case ExprKind::kMul: return result(a * b);
-    case ExprKind::kDiv: return result(a / b);
-    case ExprKind::kFloorDiv: return result(float_floor_div(a, b));
-    case ExprKind::kTruncDiv: return result(std::trunc(a / b));
-    case ExprKind::kMod: return result(float_floor_mod(a, b));
-    case ExprKind::kFmod: return result(std::fmod(a, b));
-    case ExprKind::kPow: return result(std::pow(a, b));
-    case ExprKind::kAtan2: return result(std::atan2(a, b));
-    case ExprKind::kMin: return result(std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b));
-    case ExprKind::kMax: return result(std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b));
-    case ExprKind::kEq: return of_bool(a == b);
-    case ExprKind::kNe: return of_bool(a != b);
-    case ExprKind::kLt: return of_bool(a < b);
-    case ExprKind::kLe: return of_bool(a <= b);
+    case ExprKind::kNeg:
+      return result(-a);
+    case ExprKind::kAbs:
+      return result(std::fabs(a));
+    case ExprKind::kExp:
+      return result(std::exp(a));
+    case ExprKind::kExp2:
+      return result(std::exp2(a));
+    case ExprKind::kExpm1:
+      return result(std::expm1(a));
+    case ExprKind::kLog:
+      return result(std::log(a));
+    case ExprKind::kLog2:
+      return result(std::log2(a));
+    case ExprKind::kLog10:
+      return result(std::log10(a));
+    case ExprKind::kLog1p:
+      return result(std::log1p(a));
+    case ExprKind::kSqrt:
+      return result(std::sqrt(a));
+    case ExprKind::kRsqrt:
+      return result(T(1) / std::sqrt(a));
+    case ExprKind::kSin:
+      return result(std::sin(a));
+    case ExprKind::kCos:
+      return result(std::cos(a));
+    case ExprKind::kTan:
+      return result(std::tan(a));
+    case ExprKind::kAsin:
+      return result(std::asin(a));
+    case ExprKind::kAcos:
+      return result(std::acos(a));
+    case ExprKind::kAtan:
+      return result(std::atan(a));
+    case ExprKind::kSinh:
+      return result(std::sinh(a));
+    case ExprKind::kCosh:
+      return result(std::cosh(a));
+    case ExprKind::kTanh:
+      return result(std::tanh(a));
+    case ExprKind::kErf:
+      return result(std::erf(a));
+    case ExprKind::kSigmoid:
+      return result(T(1) / (T(1) + std::exp(-a)));
+    case ExprKind::kFloor:
+      return result(std::floor(a));
+    case ExprKind::kCeil:
+      return result(std::ceil(a));
+    case ExprKind::kTrunc:
+      return result(std::trunc(a));
+    case ExprKind::kRound:
+      return result(std::nearbyint(a));
+    case ExprKind::kNot:
+      return of_bool(a == 0);
+    case ExprKind::kIsNan:
+      return of_bool(std::isnan(a));
+    case ExprKind::kIsInf:
+      return of_bool(std::isinf(a));
+    case ExprKind::kAdd:
+      return result(a + b);
+    case ExprKind::kSub:
+      return result(a - b);
+    case ExprKind::kMul:
+      return result(a * b);
+    case ExprKind::kDiv:
+      return result(a / b);
+    case ExprKind::kFloorDiv:
+      return result(float_floor_div(a, b));
+    case ExprKind::kTruncDiv:
+      return result(std::trunc(a / b));
+    case ExprKind::kMod:
+      return result(float_floor_mod(a, b));
+    case ExprKind::kFmod:
+      return result(std::fmod(a, b));
+    case ExprKind::kPow:
+      return result(std::pow(a, b));
+    case ExprKind::kAtan2:
+      return result(std::atan2(a, b));
+    case ExprKind::kMin:
+      return result(std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b));
+    case ExprKind::kMax:
+      return result(std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b));
+    case ExprKind::kEq:
+      return of_bool(a == b);
+    case ExprKind::kNe:
+      return of_bool(a != b);
+    case ExprKind::kLt:
+      return of_bool(a < b);
+    case ExprKind::kLe:
+      return of_bool(a <= b);
     case ExprKind::kConst:
     case ExprKind::kAxis:
     case ExprKind::kLoad:
@@ -164,7 +209,8 @@ Scalar apply_float(ExprKind kind, std::span<const Scalar> args) {
     case ExprKind::kShr:
     case ExprKind::kWhere:
     case ExprKind::kMasked:
-    case ExprKind::kCheckIndex: break;
+    case ExprKind::kCheckIndex:
+      break;
   }
   BRAZE_UNREACHABLE("no float ", to_string(kind));
 }
@@ -175,36 +221,60 @@ int64_t apply_integer(ExprKind kind, DType dtype, int64_t a, int64_t b) {
   const int64_t width = 8 * graph::size_of(dtype);
   const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   switch (kind) {
-    case ExprKind::kNeg: return static_cast<int64_t>(0 - ua);
-    case ExprKind::kAbs: return a < 0 ? static_cast<int64_t>(0 - ua) : a;
+    case ExprKind::kNeg:
+      return static_cast<int64_t>(0 - ua);
+    case ExprKind::kAbs:
+      return a < 0 ? static_cast<int64_t>(0 - ua) : a;
     case ExprKind::kFloor:
     case ExprKind::kCeil:
     case ExprKind::kTrunc:
-    case ExprKind::kRound: return a;
-    case ExprKind::kBitNot: return dtype == DType::kBool ? !a : ~a;
-    case ExprKind::kNot: return a == 0;
+    case ExprKind::kRound:
+      return a;
+    case ExprKind::kBitNot:
+      return dtype == DType::kBool ? !a : ~a;
+    case ExprKind::kNot:
+      return a == 0;
     case ExprKind::kIsNan:
-    case ExprKind::kIsInf: return 0;
-    case ExprKind::kAdd: return static_cast<int64_t>(ua + ub);
-    case ExprKind::kSub: return static_cast<int64_t>(ua - ub);
-    case ExprKind::kMul: return static_cast<int64_t>(ua * ub);
-    case ExprKind::kFloorDiv: return floor_div(a, b);
+    case ExprKind::kIsInf:
+      return 0;
+    case ExprKind::kAdd:
+      return static_cast<int64_t>(ua + ub);
+    case ExprKind::kSub:
+      return static_cast<int64_t>(ua - ub);
+    case ExprKind::kMul:
+      return static_cast<int64_t>(ua * ub);
+    case ExprKind::kFloorDiv:
+      return floor_div(a, b);
     case ExprKind::kTruncDiv:
       return b == -1 ? static_cast<int64_t>(0 - ua) : a / b;
-    case ExprKind::kMod: return floor_mod(a, b);
-    case ExprKind::kFmod: return b == -1 ? 0 : a % b;
-    case ExprKind::kPow: return power(a, b);
-    case ExprKind::kMin: return std::min(a, b);
-    case ExprKind::kMax: return std::max(a, b);
-    case ExprKind::kAnd: return a & b;
-    case ExprKind::kOr: return a | b;
-    case ExprKind::kXor: return a ^ b;
-    case ExprKind::kShl: return shift_left(a, b, width);
-    case ExprKind::kShr: return shift_right(a, b, width);
-    case ExprKind::kEq: return a == b;
-    case ExprKind::kNe: return a != b;
-    case ExprKind::kLt: return a < b;
-    case ExprKind::kLe: return a <= b;
+    case ExprKind::kMod:
+      return floor_mod(a, b);
+    case ExprKind::kFmod:
+      return b == -1 ? 0 : a % b;
+    case ExprKind::kPow:
+      return power(a, b);
+    case ExprKind::kMin:
+      return std::min(a, b);
+    case ExprKind::kMax:
+      return std::max(a, b);
+    case ExprKind::kAnd:
+      return a & b;
+    case ExprKind::kOr:
+      return a | b;
+    case ExprKind::kXor:
+      return a ^ b;
+    case ExprKind::kShl:
+      return shift_left(a, b, width);
+    case ExprKind::kShr:
+      return shift_right(a, b, width);
+    case ExprKind::kEq:
+      return a == b;
+    case ExprKind::kNe:
+      return a != b;
+    case ExprKind::kLt:
+      return a < b;
+    case ExprKind::kLe:
+      return a <= b;
     case ExprKind::kConst:
     case ExprKind::kAxis:
     case ExprKind::kLoad:
@@ -235,7 +305,8 @@ int64_t apply_integer(ExprKind kind, DType dtype, int64_t a, int64_t b) {
     case ExprKind::kAtan2:
     case ExprKind::kWhere:
     case ExprKind::kMasked:
-    case ExprKind::kCheckIndex: break;
+    case ExprKind::kCheckIndex:
+      break;
   }
   BRAZE_UNREACHABLE("no integer ", to_string(kind));
 }
@@ -244,28 +315,39 @@ int64_t apply_integer(ExprKind kind, DType dtype, int64_t a, int64_t b) {
 
 int64_t wrap(DType dtype, int64_t value) {
   switch (dtype) {
-    case DType::kBool: return value != 0;
-    case DType::kUInt8: return static_cast<uint8_t>(value);
-    case DType::kInt8: return static_cast<int8_t>(value);
-    case DType::kInt16: return static_cast<int16_t>(value);
-    case DType::kInt32: return static_cast<int32_t>(value);
-    case DType::kInt64: return value;
+    case DType::kBool:
+      return value != 0;
+    case DType::kUInt8:
+      return static_cast<uint8_t>(value);
+    case DType::kInt8:
+      return static_cast<int8_t>(value);
+    case DType::kInt16:
+      return static_cast<int16_t>(value);
+    case DType::kInt32:
+      return static_cast<int32_t>(value);
+    case DType::kInt64:
+      return value;
     case DType::kFloat16:
     case DType::kBFloat16:
     case DType::kFloat32:
     case DType::kFloat64:
     case DType::kComplex64:
-    case DType::kComplex128: break;
+    case DType::kComplex128:
+      break;
   }
   BRAZE_UNREACHABLE("not an integer dtype: ", graph::to_string(dtype));
 }
 
 double round_to(DType dtype, double value) {
   switch (dtype) {
-    case DType::kFloat16: return half_to_float(float_to_half(static_cast<float>(value)));
-    case DType::kBFloat16: return bfloat_to_float(float_to_bfloat(static_cast<float>(value)));
-    case DType::kFloat32: return static_cast<float>(value);
-    case DType::kFloat64: return value;
+    case DType::kFloat16:
+      return half_to_float(float_to_half(static_cast<float>(value)));
+    case DType::kBFloat16:
+      return bfloat_to_float(float_to_bfloat(static_cast<float>(value)));
+    case DType::kFloat32:
+      return static_cast<float>(value);
+    case DType::kFloat64:
+      return value;
     case DType::kBool:
     case DType::kUInt8:
     case DType::kInt8:
@@ -273,25 +355,32 @@ double round_to(DType dtype, double value) {
     case DType::kInt32:
     case DType::kInt64:
     case DType::kComplex64:
-    case DType::kComplex128: break;
+    case DType::kComplex128:
+      break;
   }
   BRAZE_UNREACHABLE("not a float dtype: ", graph::to_string(dtype));
 }
 
 Range range_of(DType dtype) {
   switch (dtype) {
-    case DType::kBool: return {0, 1};
-    case DType::kUInt8: return {0, 255};
-    case DType::kInt8: return {-128, 127};
-    case DType::kInt16: return {-32768, 32767};
-    case DType::kInt32: return {INT32_MIN, INT32_MAX};
+    case DType::kBool:
+      return {0, 1};
+    case DType::kUInt8:
+      return {0, 255};
+    case DType::kInt8:
+      return {-128, 127};
+    case DType::kInt16:
+      return {-32768, 32767};
+    case DType::kInt32:
+      return {INT32_MIN, INT32_MAX};
     case DType::kInt64:
     case DType::kFloat16:
     case DType::kBFloat16:
     case DType::kFloat32:
     case DType::kFloat64:
     case DType::kComplex64:
-    case DType::kComplex128: break;
+    case DType::kComplex128:
+      break;
   }
   return {};
 }
@@ -325,42 +414,65 @@ T read(const void* base, int64_t index) {
 }
 template <class T>
 void write(void* base, int64_t index, T value) {
-  std::memcpy(static_cast<char*>(base) + index * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+  std::memcpy(static_cast<char*>(base) + index * static_cast<int64_t>(sizeof(T)), &value,
+              sizeof(T));
 }
 }  // namespace
 
 Scalar load(DType dtype, const void* base, int64_t index) {
   switch (dtype) {
-    case DType::kBool: return of_bool(read<uint8_t>(base, index) != 0);
-    case DType::kUInt8: return {read<uint8_t>(base, index), 0};
-    case DType::kInt8: return {read<int8_t>(base, index), 0};
-    case DType::kInt16: return {read<int16_t>(base, index), 0};
-    case DType::kInt32: return {read<int32_t>(base, index), 0};
-    case DType::kInt64: return {read<int64_t>(base, index), 0};
-    case DType::kFloat16: return {0, half_to_float(read<uint16_t>(base, index))};
-    case DType::kBFloat16: return {0, bfloat_to_float(read<uint16_t>(base, index))};
-    case DType::kFloat32: return {0, read<float>(base, index)};
-    case DType::kFloat64: return {0, read<double>(base, index)};
+    case DType::kBool:
+      return of_bool(read<uint8_t>(base, index) != 0);
+    case DType::kUInt8:
+      return {read<uint8_t>(base, index), 0};
+    case DType::kInt8:
+      return {read<int8_t>(base, index), 0};
+    case DType::kInt16:
+      return {read<int16_t>(base, index), 0};
+    case DType::kInt32:
+      return {read<int32_t>(base, index), 0};
+    case DType::kInt64:
+      return {read<int64_t>(base, index), 0};
+    case DType::kFloat16:
+      return {0, half_to_float(read<uint16_t>(base, index))};
+    case DType::kBFloat16:
+      return {0, bfloat_to_float(read<uint16_t>(base, index))};
+    case DType::kFloat32:
+      return {0, read<float>(base, index)};
+    case DType::kFloat64:
+      return {0, read<double>(base, index)};
     case DType::kComplex64:
-    case DType::kComplex128: break;
+    case DType::kComplex128:
+      break;
   }
   BRAZE_UNREACHABLE("a load of ", graph::to_string(dtype));
 }
 
 void store(DType dtype, void* base, int64_t index, Scalar value) {
   switch (dtype) {
-    case DType::kBool: return write(base, index, static_cast<uint8_t>(value.i != 0));
-    case DType::kUInt8: return write(base, index, static_cast<uint8_t>(value.i));
-    case DType::kInt8: return write(base, index, static_cast<int8_t>(value.i));
-    case DType::kInt16: return write(base, index, static_cast<int16_t>(value.i));
-    case DType::kInt32: return write(base, index, static_cast<int32_t>(value.i));
-    case DType::kInt64: return write(base, index, value.i);
-    case DType::kFloat16: return write(base, index, float_to_half(static_cast<float>(value.f)));
-    case DType::kBFloat16: return write(base, index, float_to_bfloat(static_cast<float>(value.f)));
-    case DType::kFloat32: return write(base, index, static_cast<float>(value.f));
-    case DType::kFloat64: return write(base, index, value.f);
+    case DType::kBool:
+      return write(base, index, static_cast<uint8_t>(value.i != 0));
+    case DType::kUInt8:
+      return write(base, index, static_cast<uint8_t>(value.i));
+    case DType::kInt8:
+      return write(base, index, static_cast<int8_t>(value.i));
+    case DType::kInt16:
+      return write(base, index, static_cast<int16_t>(value.i));
+    case DType::kInt32:
+      return write(base, index, static_cast<int32_t>(value.i));
+    case DType::kInt64:
+      return write(base, index, value.i);
+    case DType::kFloat16:
+      return write(base, index, float_to_half(static_cast<float>(value.f)));
+    case DType::kBFloat16:
+      return write(base, index, float_to_bfloat(static_cast<float>(value.f)));
+    case DType::kFloat32:
+      return write(base, index, static_cast<float>(value.f));
+    case DType::kFloat64:
+      return write(base, index, value.f);
     case DType::kComplex64:
-    case DType::kComplex128: break;
+    case DType::kComplex128:
+      break;
   }
   BRAZE_UNREACHABLE("a store of ", graph::to_string(dtype));
 }

@@ -14,9 +14,9 @@ struct Scalar {
   double f = 0;
 };
 
-int64_t wrap(DType dtype, int64_t value);         // to the width of an integer dtype; bool: != 0
-double round_to(DType dtype, double value);       // to a float dtype, half to even
-Range range_of(DType dtype);                      // of an integer dtype; everything for floats
+int64_t wrap(DType dtype, int64_t value);    // to the width of an integer dtype; bool: != 0
+double round_to(DType dtype, double value);  // to a float dtype, half to even
+Range range_of(DType dtype);                 // of an integer dtype; everything for floats
 Scalar convert(Scalar value, DType from, DType to);
 
 // An op on operands of dtype `operand` (the condition of kWhere is bool). kMasked and kCheckIndex

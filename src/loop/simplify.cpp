@@ -58,8 +58,7 @@ void sort_and_merge(LinearForm& form) {
   size_t kept = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
     if (kept > 0 && terms[kept - 1].atom == terms[i].atom) {
-      terms[kept - 1].coefficient =
-          wrapping_add(terms[kept - 1].coefficient, terms[i].coefficient);
+      terms[kept - 1].coefficient = wrapping_add(terms[kept - 1].coefficient, terms[i].coefficient);
     } else {
       if (kept > 0 && terms[kept - 1].coefficient == 0) --kept;
       terms[kept++] = terms[i];
@@ -251,7 +250,8 @@ std::optional<bool> decide(ExprKind kind, ExprRef a, ExprRef b) {
       if (x.hi <= y.lo || a == b) return true;
       if (x.lo > y.hi) return false;
       return std::nullopt;
-    default: break;  // equality
+    default:
+      break;  // equality
   }
   bool disjoint = x.hi < y.lo || y.hi < x.lo;
   if (a != b && !disjoint) return std::nullopt;
@@ -319,8 +319,10 @@ ExprRef identity(ExprPool& pool, ExprKind kind, DType, std::span<const ExprRef> 
   switch (kind) {
     case ExprKind::kNeg:
     case ExprKind::kBitNot:
-    case ExprKind::kNot: return a->kind == kind ? a->args[0] : nullptr;
-    case ExprKind::kAbs: return a->kind == kind ? a : nullptr;
+    case ExprKind::kNot:
+      return a->kind == kind ? a->args[0] : nullptr;
+    case ExprKind::kAbs:
+      return a->kind == kind ? a : nullptr;
     case ExprKind::kWhere:
       if (args[1] == args[2]) return args[1];
       if (a->kind == ExprKind::kNot) return pool.where(a->args[0], args[2], args[1]);
@@ -330,14 +332,20 @@ ExprRef identity(ExprPool& pool, ExprKind kind, DType, std::span<const ExprRef> 
       return nullptr;
     case ExprKind::kAdd:
       // x + 0.0 would turn -0.0 into 0.0; x + -0.0 is x.
-      if (graph::is_float(a->dtype)) return is_number(b, -0.0) ? a : is_number(a, -0.0) ? b : nullptr;
+      if (graph::is_float(a->dtype))
+        return is_number(b, -0.0) ? a : is_number(a, -0.0) ? b : nullptr;
       return is_number(b, 0) ? a : is_number(a, 0) ? b : nullptr;
-    case ExprKind::kSub: return is_number(b, 0.0) ? a : nullptr;
-    case ExprKind::kMul: return is_number(b, 1) ? a : is_number(a, 1) ? b : nullptr;
-    case ExprKind::kDiv: return is_number(b, 1) ? a : nullptr;
+    case ExprKind::kSub:
+      return is_number(b, 0.0) ? a : nullptr;
+    case ExprKind::kMul:
+      return is_number(b, 1) ? a : is_number(a, 1) ? b : nullptr;
+    case ExprKind::kDiv:
+      return is_number(b, 1) ? a : nullptr;
     case ExprKind::kMin:
-    case ExprKind::kMax: return a == b ? a : nullptr;
-    default: return nullptr;  // a table of rules, not a closed switch: most ops have none
+    case ExprKind::kMax:
+      return a == b ? a : nullptr;
+    default:
+      return nullptr;  // a table of rules, not a closed switch: most ops have none
   }
 }
 
@@ -348,10 +356,14 @@ ExprRef integer_op(ExprPool& pool, Raw raw, ExprKind kind, DType dtype,
   ExprRef b = args.size() > 1 ? args[1] : nullptr;
   const bool is_index = a->dtype == DType::kInt64;
   switch (kind) {
-    case ExprKind::kAdd: return is_index ? index.sum(a, b, 1) : nullptr;
-    case ExprKind::kSub: return is_index ? index.sum(a, b, -1) : nullptr;
-    case ExprKind::kNeg: return is_index ? index.scaled(a, -1) : nullptr;
-    case ExprKind::kMul: return is_index ? index.product(a, b) : nullptr;
+    case ExprKind::kAdd:
+      return is_index ? index.sum(a, b, 1) : nullptr;
+    case ExprKind::kSub:
+      return is_index ? index.sum(a, b, -1) : nullptr;
+    case ExprKind::kNeg:
+      return is_index ? index.scaled(a, -1) : nullptr;
+    case ExprKind::kMul:
+      return is_index ? index.product(a, b) : nullptr;
     case ExprKind::kTruncDiv:
     case ExprKind::kFmod:
       if (a->range.lo < 0 || !b->is_constant() || b->ival <= 0) return nullptr;
@@ -379,7 +391,8 @@ ExprRef integer_op(ExprPool& pool, Raw raw, ExprKind kind, DType dtype,
       return dtype == DType::kBool ? logical(pool, kind, a, b) : nullptr;
     case ExprKind::kCheckIndex:
       return b->is_constant() && a->range.lo >= 0 && a->range.hi < b->ival ? a : nullptr;
-    default: return nullptr;  // a table of rules, not a closed switch: most ops have none
+    default:
+      return nullptr;  // a table of rules, not a closed switch: most ops have none
   }
 }
 
@@ -393,12 +406,18 @@ Range range_of_op(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
     case ExprKind::kCast:
       if (graph::is_float(args[0]->dtype) || dtype == DType::kBool) return whole;
       return clamp_to(dtype, a.lo, a.hi);
-    case ExprKind::kNeg: return clamp_to(dtype, -Wide{a.hi}, -Wide{a.lo});
-    case ExprKind::kAdd: return clamp_to(dtype, Wide{a.lo} + b.lo, Wide{a.hi} + b.hi);
-    case ExprKind::kSub: return clamp_to(dtype, Wide{a.lo} - b.hi, Wide{a.hi} - b.lo);
-    case ExprKind::kMul: return product_range(dtype, a, b);
-    case ExprKind::kMin: return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
-    case ExprKind::kMax: return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+    case ExprKind::kNeg:
+      return clamp_to(dtype, -Wide{a.hi}, -Wide{a.lo});
+    case ExprKind::kAdd:
+      return clamp_to(dtype, Wide{a.lo} + b.lo, Wide{a.hi} + b.hi);
+    case ExprKind::kSub:
+      return clamp_to(dtype, Wide{a.lo} - b.hi, Wide{a.hi} - b.lo);
+    case ExprKind::kMul:
+      return product_range(dtype, a, b);
+    case ExprKind::kMin:
+      return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+    case ExprKind::kMax:
+      return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
     case ExprKind::kFloorDiv:
       if (!by_constant) return whole;
       return {floor_quotient(a.lo, b.lo), floor_quotient(a.hi, b.lo)};
@@ -417,7 +436,8 @@ Range range_of_op(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
       int64_t hi = std::max<int64_t>(0, std::min(a.hi, b.hi - 1));
       return {std::clamp<int64_t>(a.lo, 0, hi), hi};
     }
-    default: return whole;  // a table of rules, not a closed switch: the rest may be anything
+    default:
+      return whole;  // a table of rules, not a closed switch: the rest may be anything
   }
 }
 

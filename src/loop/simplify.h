@@ -1,8 +1,8 @@
 // Exact rules on integer expressions, applied by ExprPool::make.
 //
 // i64 arithmetic is a ring, wrapping or not, so every i64 sum has one form: terms
-// `atom * coefficient` in a fixed order (axes by number, then the rest by structure), left to right,
-// the constant last. Equal indices are therefore equal pointers:
+// `atom * coefficient` in a fixed order (axes by number, then the rest by structure), left to
+// right, the constant last. Equal indices are therefore equal pointers:
 //
 //   (o0*64 + o1) + o0*64  ->  o0*128 + o1
 //

@@ -12,8 +12,8 @@ bool is_infix(ExprRef e) {
   if (e->dtype != DType::kInt64) return false;
   if (e->kind == ExprKind::kAdd) return true;
   bool by_constant = e->args.size() == 2 && e->args[1]->is_constant();
-  return by_constant && (e->kind == ExprKind::kMul || e->kind == ExprKind::kFloorDiv ||
-                         e->kind == ExprKind::kMod);
+  return by_constant &&
+         (e->kind == ExprKind::kMul || e->kind == ExprKind::kFloorDiv || e->kind == ExprKind::kMod);
 }
 
 // The shortest digits that give the value back in its dtype.
@@ -73,7 +73,8 @@ class Printer {
   std::string constant(ExprRef e) const {
     if (e->dtype == DType::kInt64) return std::to_string(e->ival);
     if (e->dtype == DType::kBool) return e->ival ? "true" : "false";
-    std::string digits = graph::is_float(e->dtype) ? number_text(e->fval, e->dtype) : std::to_string(e->ival);
+    std::string digits =
+        graph::is_float(e->dtype) ? number_text(e->fval, e->dtype) : std::to_string(e->ival);
     return digits + ":" + std::string(graph::to_string(e->dtype));
   }
 
@@ -142,8 +143,8 @@ std::string to_string(const Kernel& kernel, bool with_name) {
     out += "b" + std::to_string(i) + ": " + std::string(graph::to_string(param.dtype)) +
            (param.written ? " out" : " in");
   }
-  out += ")" + axes_text("outer", 'o', kernel.outer) + axes_text("inner", 'i', kernel.inner) +
-         " {\n";
+  out +=
+      ")" + axes_text("outer", 'o', kernel.outer) + axes_text("inner", 'i', kernel.inner) + " {\n";
   Printer printer(static_cast<int>(kernel.outer.size()));
   for (const Statement& s : kernel.body) {
     if (s.index) printer.count(s.index);

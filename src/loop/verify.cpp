@@ -69,9 +69,9 @@ class Verifier {
 
   void check_half_cast(DType to, DType from) const {
     auto is_half = [](DType d) { return d == DType::kFloat16 || d == DType::kBFloat16; };
-    BRAZE_CHECK((!is_half(to) || from == DType::kFloat32) &&
-                    (!is_half(from) || to == DType::kFloat32),
-                where(), "cast from ", graph::to_string(from), " to ", graph::to_string(to));
+    BRAZE_CHECK(
+        (!is_half(to) || from == DType::kFloat32) && (!is_half(from) || to == DType::kFloat32),
+        where(), "cast from ", graph::to_string(from), " to ", graph::to_string(to));
   }
 
   void axis(const Expr& e, bool inner) const {
@@ -82,10 +82,9 @@ class Verifier {
                 " in an outer statement");
     const sym::Int extent =
         e.ival < outer ? kernel_.outer[e.ival].extent : kernel_.inner[e.ival - outer].extent;
-    BRAZE_CHECK(!extent.is_constant() || e.extent() == kUnknownExtent ||
-                    e.extent() == extent.constant(),
-                where(), "axis ", e.ival, " has extent ", sym::to_string(extent), ", not ",
-                e.extent());
+    BRAZE_CHECK(
+        !extent.is_constant() || e.extent() == kUnknownExtent || e.extent() == extent.constant(),
+        where(), "axis ", e.ival, " has extent ", sym::to_string(extent), ", not ", e.extent());
   }
 
   void result(const Expr& e) const {
@@ -94,7 +93,7 @@ class Verifier {
     const Statement& s = *known->second;
     BRAZE_CHECK(e.dtype == reduced_dtype(s.op, s.accumulate, e.component), where(), "r", e.ival,
                 " as ", graph::to_string(e.dtype));
-    int components = s.op == ReduceOp::kWelford                                      ? 3
+    int components = s.op == ReduceOp::kWelford                               ? 3
                      : s.op == ReduceOp::kArgMax || s.op == ReduceOp::kArgMin ? 2
                                                                               : 1;
     BRAZE_CHECK(e.component >= 0 && e.component < components, where(), "r", e.ival, ".",

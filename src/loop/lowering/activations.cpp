@@ -70,8 +70,8 @@ bool lower_elu(Lowering& lowering, const Node& node) {
   const double input_scale = graph::double_arg_or(node, 3, 1);
   return lower_activation(lowering, node, 6, true, [=](ExprPool& pool, ExprRef x) {
     ExprRef curve = pool.unary(K::kExpm1, times(pool, x, input_scale));
-    return pool.where(pool.binary(K::kLt, x, number(pool, x, 0)),
-                      times(pool, curve, alpha * scale), times(pool, x, scale));
+    return pool.where(pool.binary(K::kLt, x, number(pool, x, 0)), times(pool, curve, alpha * scale),
+                      times(pool, x, scale));
   });
 }
 
@@ -110,7 +110,8 @@ bool lower_mish(Lowering& lowering, const Node& node) {
 
 // min(x, 0) - log1p(exp(-|x|)); the second result is scratch memory of the backward pass.
 bool lower_log_sigmoid(Lowering& lowering, const Node& node) {
-  if (node.results().size() > 1 && node.result(1) && lowering.uses(node.result(1)) > 0) return false;
+  if (node.results().size() > 1 && node.result(1) && lowering.uses(node.result(1)) > 0)
+    return false;
   return lower_activation(lowering, node, 6, true, [](ExprPool& pool, ExprRef x) {
     ExprRef exp = pool.unary(K::kExp, pool.unary(K::kNeg, pool.unary(K::kAbs, x)));
     return pool.binary(K::kSub, pool.binary(K::kMin, x, number(pool, x, 0)),
@@ -132,10 +133,14 @@ bool lower_threshold(Lowering& lowering, const Node& node) {
 // What stands for an infinity that was not given: the ends of the tensor's dtype.
 double largest(DType dtype) {
   switch (dtype) {
-    case DType::kFloat16: return 65504;
-    case DType::kBFloat16: return std::ldexp(255.0, 120);
-    case DType::kFloat64: return std::numeric_limits<double>::max();
-    default: return std::numeric_limits<float>::max();
+    case DType::kFloat16:
+      return 65504;
+    case DType::kBFloat16:
+      return std::ldexp(255.0, 120);
+    case DType::kFloat64:
+      return std::numeric_limits<double>::max();
+    default:
+      return std::numeric_limits<float>::max();
   }
 }
 
@@ -146,9 +151,9 @@ bool lower_nan_to_num(Lowering& lowering, const Node& node) {
   const double low = graph::double_arg_or(node, 3, -limit);
   return lower_activation(lowering, node, 6, false, [=](ExprPool& pool, ExprRef x) {
     ExprRef infinity = number(pool, x, INFINITY);
-    ExprRef finite = pool.where(pool.binary(K::kEq, x, infinity), number(pool, x, high),
-                                pool.where(pool.binary(K::kEq, x, number(pool, x, -INFINITY)),
-                                           number(pool, x, low), x));
+    ExprRef finite = pool.where(
+        pool.binary(K::kEq, x, infinity), number(pool, x, high),
+        pool.where(pool.binary(K::kEq, x, number(pool, x, -INFINITY)), number(pool, x, low), x));
     return pool.where(pool.unary(K::kIsNan, x), number(pool, x, nan), finite);
   });
 }
@@ -157,19 +162,32 @@ bool lower_nan_to_num(Lowering& lowering, const Node& node) {
 
 Handler activation_handler(OpKind kind) {
   switch (kind) {
-    case OpKind::kgelu: return lower_gelu;
-    case OpKind::ksilu: return lower_silu;
-    case OpKind::khardtanh: return lower_hardtanh;
-    case OpKind::kleaky_relu: return lower_leaky_relu;
-    case OpKind::kelu: return lower_elu;
-    case OpKind::khardsigmoid: return lower_hardsigmoid;
-    case OpKind::khardswish: return lower_hardswish;
-    case OpKind::ksoftplus: return lower_softplus;
-    case OpKind::kmish: return lower_mish;
-    case OpKind::klog_sigmoid_forward: return lower_log_sigmoid;
-    case OpKind::kthreshold: return lower_threshold;
-    case OpKind::knan_to_num: return lower_nan_to_num;
-    default: return nullptr;  // other families, or an extern call
+    case OpKind::kgelu:
+      return lower_gelu;
+    case OpKind::ksilu:
+      return lower_silu;
+    case OpKind::khardtanh:
+      return lower_hardtanh;
+    case OpKind::kleaky_relu:
+      return lower_leaky_relu;
+    case OpKind::kelu:
+      return lower_elu;
+    case OpKind::khardsigmoid:
+      return lower_hardsigmoid;
+    case OpKind::khardswish:
+      return lower_hardswish;
+    case OpKind::ksoftplus:
+      return lower_softplus;
+    case OpKind::kmish:
+      return lower_mish;
+    case OpKind::klog_sigmoid_forward:
+      return lower_log_sigmoid;
+    case OpKind::kthreshold:
+      return lower_threshold;
+    case OpKind::knan_to_num:
+      return lower_nan_to_num;
+    default:
+      return nullptr;  // other families, or an extern call
   }
 }
 

@@ -45,16 +45,16 @@ bool define_parts(Lowering& lowering, const Node& node, std::vector<Part> parts,
       } else {
         own[dim] = pool.binary(K::kSub, own[dim], pool.integer(part.begin));
       }
-      ExprRef inside = both(pool, at_least(pool, index[dim], part.begin),
-                            below(pool, index[dim], part.end));
+      ExprRef inside =
+          both(pool, at_least(pool, index[dim], part.begin), below(pool, index[dim], part.end));
       ExprRef value = lowering.element_within(part.value, own, sizes_of(part.value));
       value = pool.cast(value, compute);
       result = pool.masked(inside, value, result);
     }
     return pool.cast(result, dtype);
   };
-  lowering.define(node, 0,
-                  lowering.traits_over(node, values, 3 * static_cast<int>(parts.size())), at);
+  lowering.define(node, 0, lowering.traits_over(node, values, 3 * static_cast<int>(parts.size())),
+                  at);
   return true;
 }
 
@@ -76,7 +76,8 @@ bool lower_cat(Lowering& lowering, const Node& node) {
 }
 
 bool lower_stack(Lowering& lowering, const Node& node) {
-  const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 1, 0), node.result()->type().rank());
+  const int64_t dim =
+      graph::normalize_dim(graph::int_arg_or(node, 1, 0), node.result()->type().rank());
   std::vector<Part> parts;
   for (Value* value : graph::tensor_list_arg(node, 0)) {
     auto place = static_cast<int64_t>(parts.size());
@@ -105,8 +106,9 @@ bool lower_constant_pad(Lowering& lowering, const Node& node) {
     ExprRef inside = pool.integer(1, DType::kBool);
     for (size_t i = 0; i < sizes.size(); ++i) {
       own.push_back(pool.binary(K::kSub, index[i], pool.integer(before[i])));
-      inside = both(pool, inside, both(pool, at_least(pool, index[i], before[i]),
-                                       below(pool, index[i], before[i] + sizes[i])));
+      inside = both(pool, inside,
+                    both(pool, at_least(pool, index[i], before[i]),
+                         below(pool, index[i], before[i] + sizes[i])));
     }
     ExprRef value = lowering.element_within(self, own, sizes);
     return pool.cast(pool.masked(inside, pool.cast(value, compute_dtype(dtype)), fill), dtype);
@@ -140,8 +142,8 @@ bool lower_slice_scatter(Lowering& lowering, const Node& node) {
   const std::vector<int64_t> sizes = sizes_of(graph::tensor_arg(node, 0));
   const std::vector<int64_t> part = sizes_of(graph::tensor_arg(node, 1));
   if (sizes.empty() || count_of(part) == 0) return false;
-  const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 2, 0),
-                                           static_cast<int64_t>(sizes.size()));
+  const int64_t dim =
+      graph::normalize_dim(graph::int_arg_or(node, 2, 0), static_cast<int64_t>(sizes.size()));
   int64_t start = graph::int_arg_or(node, 3, 0);
   if (start < 0) start += sizes[dim];
   start = std::clamp<int64_t>(start, 0, sizes[dim]);
@@ -150,8 +152,8 @@ bool lower_slice_scatter(Lowering& lowering, const Node& node) {
   return define_scattered(
       lowering, node,
       [dim, start, step, last](ExprPool& pool, IndexView index) {
-        ExprRef inside = both(pool, at_least(pool, index[dim], start),
-                              below(pool, index[dim], last + 1));
+        ExprRef inside =
+            both(pool, at_least(pool, index[dim], start), below(pool, index[dim], last + 1));
         ExprRef offset = pool.binary(K::kSub, index[dim], pool.integer(start));
         ExprRef rest = pool.binary(K::kMod, offset, pool.integer(step));
         return both(pool, inside, pool.binary(K::kEq, rest, pool.integer(0)));
@@ -166,8 +168,8 @@ bool lower_slice_scatter(Lowering& lowering, const Node& node) {
 
 bool lower_select_scatter(Lowering& lowering, const Node& node) {
   const std::vector<int64_t> sizes = sizes_of(graph::tensor_arg(node, 0));
-  const int64_t dim = graph::normalize_dim(graph::int_arg(node, 2),
-                                           static_cast<int64_t>(sizes.size()));
+  const int64_t dim =
+      graph::normalize_dim(graph::int_arg(node, 2), static_cast<int64_t>(sizes.size()));
   int64_t place = graph::int_arg(node, 3);
   if (place < 0) place += sizes[dim];
   return define_scattered(
@@ -186,12 +188,18 @@ bool lower_select_scatter(Lowering& lowering, const Node& node) {
 
 Handler concatenation_handler(OpKind kind) {
   switch (kind) {
-    case OpKind::kcat: return lower_cat;
-    case OpKind::kstack: return lower_stack;
-    case OpKind::kconstant_pad_nd: return lower_constant_pad;
-    case OpKind::kslice_scatter: return lower_slice_scatter;
-    case OpKind::kselect_scatter: return lower_select_scatter;
-    default: return nullptr;  // other families, or an extern call
+    case OpKind::kcat:
+      return lower_cat;
+    case OpKind::kstack:
+      return lower_stack;
+    case OpKind::kconstant_pad_nd:
+      return lower_constant_pad;
+    case OpKind::kslice_scatter:
+      return lower_slice_scatter;
+    case OpKind::kselect_scatter:
+      return lower_select_scatter;
+    default:
+      return nullptr;  // other families, or an extern call
   }
 }
 

@@ -82,7 +82,8 @@ bool lower_arange_start(Lowering& lowering, const Node& node) {
   return define_arange(lowering, node, graph::double_arg(node, 0), 1);
 }
 bool lower_arange_step(Lowering& lowering, const Node& node) {
-  return define_arange(lowering, node, graph::double_arg(node, 0), graph::double_arg_or(node, 2, 1));
+  return define_arange(lowering, node, graph::double_arg(node, 0),
+                       graph::double_arg_or(node, 2, 1));
 }
 
 bool lower_eye(Lowering& lowering, const Node& node) {
@@ -118,25 +119,38 @@ Handler factory_handler(OpKind kind) {
     case OpKind::kempty_memory_format:  // any content will do
     case OpKind::kempty_like:
     case OpKind::kempty_strided:
-    case OpKind::knew_empty: return lower_zeros;
+    case OpKind::knew_empty:
+      return lower_zeros;
     case OpKind::kones:
     case OpKind::kones_like:
-    case OpKind::knew_ones: return lower_ones;
-    case OpKind::kscalar_tensor: return lower_full<0>;
+    case OpKind::knew_ones:
+      return lower_ones;
+    case OpKind::kscalar_tensor:
+      return lower_full<0>;
     case OpKind::kfull:
     case OpKind::kfull_like:
-    case OpKind::kfill_Scalar: return lower_full<1>;
-    case OpKind::knew_full: return lower_full<2>;
-    case OpKind::kfill_Tensor: return lower_fill_tensor;
-    case OpKind::karange: return lower_arange;
-    case OpKind::karange_start: return lower_arange_start;
-    case OpKind::karange_start_step: return lower_arange_step;
-    case OpKind::keye: return lower_eye;
+    case OpKind::kfill_Scalar:
+      return lower_full<1>;
+    case OpKind::knew_full:
+      return lower_full<2>;
+    case OpKind::kfill_Tensor:
+      return lower_fill_tensor;
+    case OpKind::karange:
+      return lower_arange;
+    case OpKind::karange_start:
+      return lower_arange_start;
+    case OpKind::karange_start_step:
+      return lower_arange_step;
+    case OpKind::keye:
+      return lower_eye;
     case OpKind::kclone:
     case OpKind::k_to_copy:
-    case OpKind::klift_fresh_copy: return lower_copy<0>;
-    case OpKind::kcopy: return lower_copy<1>;
-    default: return nullptr;  // other families, or an extern call
+    case OpKind::klift_fresh_copy:
+      return lower_copy<0>;
+    case OpKind::kcopy:
+      return lower_copy<1>;
+    default:
+      return nullptr;  // other families, or an extern call
   }
 }
 

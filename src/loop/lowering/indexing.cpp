@@ -29,7 +29,8 @@ bool is_index(const Value* value) {
   return value->type().dtype == DType::kInt64 || value->type().dtype == DType::kInt32;
 }
 
-Traits gathered(Lowering& lowering, const Node& node, Value* source, std::span<Value* const> indices) {
+Traits gathered(Lowering& lowering, const Node& node, Value* source,
+                std::span<Value* const> indices) {
   lowering.realise_math(source);
   lowering.realise_checked(source);
   Traits traits = lowering.traits_over(node, indices, 4);
@@ -46,7 +47,8 @@ bool lower_embedding(Lowering& lowering, const Node& node) {
   lowering.define(node, 0, gathered(lowering, node, table, indices),
                   [&lowering, table, rows, count](IndexView index) {
                     ExprPool& pool = lowering.pool();
-                    ExprRef row = as_index(pool, lowering.element(rows, index.first(index.size() - 1)));
+                    ExprRef row =
+                        as_index(pool, lowering.element(rows, index.first(index.size() - 1)));
                     Index own = {checked(pool, row, count), index.back()};
                     return lowering.element(table, own);
                   });
@@ -216,16 +218,26 @@ bool lower_triangle(Lowering& lowering, const Node& node) {
 
 Handler indexing_handler(OpKind kind) {
   switch (kind) {
-    case OpKind::kembedding: return lower_embedding;
-    case OpKind::kindex_Tensor: return lower_index;
-    case OpKind::kindex_select: return lower_index_select;
-    case OpKind::kgather: return lower_gather;
-    case OpKind::kflip: return lower_flip;
-    case OpKind::kroll: return lower_roll;
-    case OpKind::krepeat: return lower_repeat;
-    case OpKind::ktril: return lower_triangle<true>;
-    case OpKind::ktriu: return lower_triangle<false>;
-    default: return nullptr;  // other families, or an extern call
+    case OpKind::kembedding:
+      return lower_embedding;
+    case OpKind::kindex_Tensor:
+      return lower_index;
+    case OpKind::kindex_select:
+      return lower_index_select;
+    case OpKind::kgather:
+      return lower_gather;
+    case OpKind::kflip:
+      return lower_flip;
+    case OpKind::kroll:
+      return lower_roll;
+    case OpKind::krepeat:
+      return lower_repeat;
+    case OpKind::ktril:
+      return lower_triangle<true>;
+    case OpKind::ktriu:
+      return lower_triangle<false>;
+    default:
+      return nullptr;  // other families, or an extern call
   }
 }
 

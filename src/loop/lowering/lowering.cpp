@@ -5,11 +5,11 @@
 namespace braze::loop::lowering {
 namespace {
 
-constexpr int kMaxInlined = 64;       // nodes of an expression that is not stored
-constexpr int kMaxRepeated = 16;      // nodes evaluated by each pass of a kernel
-constexpr int64_t kMaxRecompute = 8;  // times that a transcendental function may be recomputed
-constexpr int kMaxIndexOnly = 16;     // nodes of an expression without loads that is never stored
-constexpr int kPlaceholder = 1 << 20; // axis numbers that no kernel has
+constexpr int kMaxInlined = 64;        // nodes of an expression that is not stored
+constexpr int kMaxRepeated = 16;       // nodes evaluated by each pass of a kernel
+constexpr int64_t kMaxRecompute = 8;   // times that a transcendental function may be recomputed
+constexpr int kMaxIndexOnly = 16;      // nodes of an expression without loads that is never stored
+constexpr int kPlaceholder = 1 << 20;  // axis numbers that no kernel has
 constexpr size_t kMaxLabel = 48;
 
 // Ops whose result has its operand's elements: a use of the result is a use of the operand.
@@ -26,9 +26,9 @@ bool is_supported(const graph::TensorType& type) {
 }
 
 Handler handler_for(graph::OpKind kind) {
-  for (auto family : {pointwise_handler, activation_handler, factory_handler, view_handler,
-                      indexing_handler, concatenation_handler, reduction_handler,
-                      normalization_handler})
+  for (auto family :
+       {pointwise_handler, activation_handler, factory_handler, view_handler, indexing_handler,
+        concatenation_handler, reduction_handler, normalization_handler})
     if (Handler handler = family(kind)) return handler;
   return nullptr;
 }
@@ -128,8 +128,8 @@ bool Lowering::is_supported(const Node& node) const {
 }
 
 void Lowering::lower(const Node& node) {
-  BRAZE_CHECK(node.mutated_arguments().empty(), "a node that mutates after functionalisation: ",
-              graph::to_string(node));
+  BRAZE_CHECK(node.mutated_arguments().empty(),
+              "a node that mutates after functionalisation: ", graph::to_string(node));
   const bool used = std::ranges::any_of(
       node.results(), [&](const Value* result) { return result && uses_[result->id()] > 0; });
   if (!used && node.op().effects.pure()) return;
@@ -167,8 +167,8 @@ ExprRef Lowering::broadcast_element(Value* value, IndexView index) {
   return element(value, own);
 }
 
-// Stand-ins with the narrow range let the simplifier undo flattened indices, then the index itself is
-// put in.
+// Stand-ins with the narrow range let the simplifier undo flattened indices, then the index itself
+// is put in.
 ExprRef Lowering::element_within(Value* value, IndexView index, std::span<const int64_t> extents) {
   Index narrow(index.begin(), index.end());
   Substitution memo;
@@ -243,7 +243,8 @@ void Lowering::define_view(const Node& node, int result, Value* base, int64_t of
 
 void Lowering::realise(Value* value) {
   Known& known = known_[value->id()];
-  std::string label = known.traits.label.empty() ? short_name(known.node->op()) : known.traits.label;
+  std::string label =
+      known.traits.label.empty() ? short_name(known.node->op()) : known.traits.label;
   std::vector<int64_t> sizes = sizes_of(value);
   KernelBuilder kernel(*this, known.node->origin(), "fused_" + label, sizes);
   ExprRef expr = element(value, kernel.outer());

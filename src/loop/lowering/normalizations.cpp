@@ -26,7 +26,8 @@ bool lower_softmax(Lowering& lowering, const Node& node) {
   ExprPool& pool = lowering.pool();
   Value* operands[] = {operand};
   std::string label = lowering.traits_over(node, operands, 1).label;
-  KernelBuilder kernel(lowering, node.origin(), "fused_" + label, dims.kept_sizes(), dims.reduced_sizes());
+  KernelBuilder kernel(lowering, node.origin(), "fused_" + label, dims.kept_sizes(),
+                       dims.reduced_sizes());
   const Index index = dims.operand_index(kernel.outer(), kernel.inner());
   ExprRef x = pool.cast(lowering.element(operand, index), dtype);
   ExprRef max = kernel.reduce(ReduceOp::kMax, x);
@@ -54,13 +55,13 @@ bool lower_logsumexp(Lowering& lowering, const Node& node) {
   if (dims.count() == 0) return false;
   lowering.realise_heavy(operand);
   ExprPool& pool = lowering.pool();
-  KernelBuilder kernel(lowering, node.origin(), "fused_logsumexp", dims.kept_sizes(), dims.reduced_sizes());
+  KernelBuilder kernel(lowering, node.origin(), "fused_logsumexp", dims.kept_sizes(),
+                       dims.reduced_sizes());
   ExprRef x = pool.cast(
       lowering.element(operand, dims.operand_index(kernel.outer(), kernel.inner())), dtype);
   ExprRef max = kernel.reduce(ReduceOp::kMax, x);
   ExprRef shift = pool.where(pool.unary(K::kIsInf, max), pool.constant(dtype, 0), max);
-  ExprRef sum =
-      kernel.reduce(ReduceOp::kSum, pool.unary(K::kExp, pool.binary(K::kSub, x, shift)));
+  ExprRef sum = kernel.reduce(ReduceOp::kSum, pool.unary(K::kExp, pool.binary(K::kSub, x, shift)));
   ExprRef result = pool.add(pool.unary(K::kLog, sum), shift);
   Value* target = node.result();
   kernel.store(target, dims.result_index(pool, kernel.outer(), target->type().rank()), result);
@@ -89,16 +90,16 @@ bool lower_layer_norm(Lowering& lowering, const Node& node) {
 
   ExprPool& pool = lowering.pool();
   Value* operands[] = {operand};
-  KernelBuilder kernel(lowering, node.origin(), "fused_" + lowering.traits_over(node, operands, 1).label,
-                       dims.kept_sizes(), dims.reduced_sizes());
+  KernelBuilder kernel(lowering, node.origin(),
+                       "fused_" + lowering.traits_over(node, operands, 1).label, dims.kept_sizes(),
+                       dims.reduced_sizes());
   const Index index = dims.operand_index(kernel.outer(), kernel.inner());
   ExprRef x = lowering.element(operand, index);
   ExprRef mean = kernel.reduce(ReduceOp::kWelford, x);
-  ExprRef variance =
-      pool.binary(K::kDiv, kernel.component(mean, 1),
-                  pool.constant(dtype, static_cast<double>(dims.count())));
-  ExprRef rstd = pool.unary(
-      K::kRsqrt, pool.add(variance, pool.constant(dtype, graph::double_arg(node, 4))));
+  ExprRef variance = pool.binary(K::kDiv, kernel.component(mean, 1),
+                                 pool.constant(dtype, static_cast<double>(dims.count())));
+  ExprRef rstd =
+      pool.unary(K::kRsqrt, pool.add(variance, pool.constant(dtype, graph::double_arg(node, 4))));
   ExprRef out = pool.mul(pool.binary(K::kSub, x, mean), rstd);
   if (weight) out = pool.mul(out, lowering.element(weight, kernel.inner()));
   if (bias) out = pool.add(out, lowering.element(bias, kernel.inner()));
@@ -141,15 +142,15 @@ bool define_batch_norm(Lowering& lowering, const Node& node, double eps) {
       return lowering.pool().cast(lowering.pool().number(compute_dtype(other), 0), other);
     });
   }
-  auto at = [&lowering, x, weight = scale[0], bias = scale[1], mean = scale[2],
-             variance = scale[3], eps](IndexView index) {
+  auto at = [&lowering, x, weight = scale[0], bias = scale[1], mean = scale[2], variance = scale[3],
+             eps](IndexView index) {
     ExprPool& pool = lowering.pool();
     IndexView channel = index.subspan(1, 1);
     ExprRef value = lowering.element(x, index);
-    ExprRef shifted = pool.add(lowering.element(variance, channel),
-                               pool.constant(value->dtype, eps));
-    ExprRef alpha = pool.binary(K::kDiv, pool.constant(value->dtype, 1),
-                                pool.unary(K::kSqrt, shifted));
+    ExprRef shifted =
+        pool.add(lowering.element(variance, channel), pool.constant(value->dtype, eps));
+    ExprRef alpha =
+        pool.binary(K::kDiv, pool.constant(value->dtype, 1), pool.unary(K::kSqrt, shifted));
     if (weight) alpha = pool.mul(alpha, lowering.element(weight, channel));
     ExprRef moved = pool.mul(lowering.element(mean, channel), alpha);
     ExprRef beta = bias ? pool.binary(K::kSub, lowering.element(bias, channel), moved)
@@ -173,14 +174,22 @@ bool lower_batch_norm(Lowering& lowering, const Node& node) {
 
 Handler normalization_handler(OpKind kind) {
   switch (kind) {
-    case OpKind::k_softmax: return lower_softmax<Softmax::kPlain>;
-    case OpKind::k_log_softmax: return lower_softmax<Softmax::kLog>;
-    case OpKind::k_safe_softmax: return lower_softmax<Softmax::kSafe>;
-    case OpKind::klogsumexp: return lower_logsumexp;
-    case OpKind::knative_layer_norm: return lower_layer_norm;
-    case OpKind::k_native_batch_norm_legit_no_training: return lower_batch_norm_inference;
-    case OpKind::knative_batch_norm: return lower_batch_norm;
-    default: return nullptr;  // other families, or an extern call
+    case OpKind::k_softmax:
+      return lower_softmax<Softmax::kPlain>;
+    case OpKind::k_log_softmax:
+      return lower_softmax<Softmax::kLog>;
+    case OpKind::k_safe_softmax:
+      return lower_softmax<Softmax::kSafe>;
+    case OpKind::klogsumexp:
+      return lower_logsumexp;
+    case OpKind::knative_layer_norm:
+      return lower_layer_norm;
+    case OpKind::k_native_batch_norm_legit_no_training:
+      return lower_batch_norm_inference;
+    case OpKind::knative_batch_norm:
+      return lower_batch_norm;
+    default:
+      return nullptr;  // other families, or an extern call
   }
 }
 

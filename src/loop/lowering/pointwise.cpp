@@ -223,13 +223,12 @@ bool lower_sum(Lowering& lowering, const Node& node) {
   if (sum == Sum::kSubtractFrom) std::swap(a, b);
   ExprRef alpha = nullptr;
   if (!plain && !(alpha = number_as(lowering.pool(), node.args()[2], dtype))) return false;
-  return define_pointwise(
-      lowering, node, {a, b}, dtype, {plain ? 1 : 2, false},
-      [alpha](ExprPool& pool, std::span<const ExprRef> x) {
-        if (x[0]->dtype == DType::kBool) return pool.binary(K::kOr, x[0], x[1]);
-        ExprRef second = alpha ? pool.mul(x[1], alpha) : x[1];
-        return pool.binary(sum == Sum::kAdd ? K::kAdd : K::kSub, x[0], second);
-      });
+  return define_pointwise(lowering, node, {a, b}, dtype, {plain ? 1 : 2, false},
+                          [alpha](ExprPool& pool, std::span<const ExprRef> x) {
+                            if (x[0]->dtype == DType::kBool) return pool.binary(K::kOr, x[0], x[1]);
+                            ExprRef second = alpha ? pool.mul(x[1], alpha) : x[1];
+                            return pool.binary(sum == Sum::kAdd ? K::kAdd : K::kSub, x[0], second);
+                          });
 }
 
 bool lower_mul(Lowering& lowering, const Node& node) {
@@ -279,8 +278,8 @@ bool lower_remainder(Lowering& lowering, const Node& node) {
   return lower_binary(lowering, node, result_dtype(node), [](ExprPool& pool, ExprRef a, ExprRef b) {
     ExprRef zero = pool.constant(a->dtype, 0);
     ExprRef rest = pool.binary(K::kFmod, a, b);
-    ExprRef signs_differ = pool.binary(K::kXor, pool.binary(K::kLt, b, zero),
-                                       pool.binary(K::kLt, rest, zero));
+    ExprRef signs_differ =
+        pool.binary(K::kXor, pool.binary(K::kLt, b, zero), pool.binary(K::kLt, rest, zero));
     ExprRef move = pool.binary(K::kAnd, pool.binary(K::kNe, rest, zero), signs_differ);
     return pool.where(move, pool.add(rest, b), rest);
   });
@@ -331,8 +330,8 @@ bool lower_pow_number(Lowering& lowering, const Node& node) {
   // Where eager rounds between the steps of a half, one step only.
   const bool one_step = exponent == 2 || exponent == 1 || exponent == -1;
   if (dtype != compute_dtype(dtype) && !one_step) return false;
-  const bool special = one_step || exponent == 0 || std::abs(exponent) == 0.5 || exponent == 3 ||
-                       exponent == -2;
+  const bool special =
+      one_step || exponent == 0 || std::abs(exponent) == 0.5 || exponent == 3 || exponent == -2;
   return define_pointwise(lowering, node, {operand_arg(node, 0)}, dtype, {2, !special},
                           [exponent](ExprPool& pool, std::span<const ExprRef> x) {
                             return float_power(pool, x[0], exponent);
@@ -396,9 +395,11 @@ bool lower_select(Lowering& lowering, const Node& node, Value* condition, Operan
   auto at = [&lowering, condition, yes, no, dtype, a = numbers[0], b = numbers[1],
              result = result_dtype(node)](IndexView index) {
     ExprPool& pool = lowering.pool();
-    auto get = [&](Value* value) { return pool.cast(lowering.broadcast_element(value, index), dtype); };
-    return pool.cast(pool.where(lowering.broadcast_element(condition, index), a ? a : get(yes.value),
-                                b ? b : get(no.value)),
+    auto get = [&](Value* value) {
+      return pool.cast(lowering.broadcast_element(value, index), dtype);
+    };
+    return pool.cast(pool.where(lowering.broadcast_element(condition, index),
+                                a ? a : get(yes.value), b ? b : get(no.value)),
                      result);
   };
   lowering.define(node, 0, lowering.traits_over(node, values, 1), at);
@@ -425,8 +426,8 @@ bool lower_lerp(Lowering& lowering, const Node& node) {
       result_dtype(node), {8, false}, [](ExprPool& pool, std::span<const ExprRef> x) {
         ExprRef weight = x[2], range = pool.binary(K::kSub, x[1], x[0]);
         ExprRef rest = pool.binary(K::kSub, pool.constant(weight->dtype, 1), weight);
-        ExprRef small = pool.binary(K::kLt, pool.unary(K::kAbs, weight),
-                                    pool.constant(weight->dtype, 0.5));
+        ExprRef small =
+            pool.binary(K::kLt, pool.unary(K::kAbs, weight), pool.constant(weight->dtype, 0.5));
         return pool.where(small, pool.add(x[0], pool.mul(weight, range)),
                           pool.binary(K::kSub, x[1], pool.mul(range, rest)));
       });
@@ -450,110 +451,182 @@ bool lower_addc(Lowering& lowering, const Node& node) {
 
 Handler pointwise_handler(OpKind kind) {
   switch (kind) {
-    case OpKind::kabs: return numeric_function<K::kAbs>;
-    case OpKind::kneg: return numeric_function<K::kNeg>;
-    case OpKind::kexp: return float_function<K::kExp, true>;
-    case OpKind::kexp2: return float_function<K::kExp2, true>;
-    case OpKind::kexpm1: return float_function<K::kExpm1, true>;
-    case OpKind::klog: return float_function<K::kLog, true>;
-    case OpKind::klog2: return float_function<K::kLog2, true>;
-    case OpKind::klog10: return float_function<K::kLog10, true>;
-    case OpKind::klog1p: return float_function<K::kLog1p, true>;
-    case OpKind::ksqrt: return float_function<K::kSqrt, false>;
-    case OpKind::krsqrt: return float_function<K::kRsqrt, false>;
-    case OpKind::ksin: return float_function<K::kSin, true>;
-    case OpKind::kcos: return float_function<K::kCos, true>;
-    case OpKind::ktan: return float_function<K::kTan, true>;
-    case OpKind::kasin: return float_function<K::kAsin, true>;
-    case OpKind::kacos: return float_function<K::kAcos, true>;
-    case OpKind::katan: return float_function<K::kAtan, true>;
-    case OpKind::ksinh: return float_function<K::kSinh, true>;
-    case OpKind::kcosh: return float_function<K::kCosh, true>;
-    case OpKind::ktanh: return float_function<K::kTanh, true>;
-    case OpKind::kerf: return float_function<K::kErf, true>;
-    case OpKind::ksigmoid: return float_function<K::kSigmoid, true>;
-    case OpKind::kfloor: return numeric_function<K::kFloor>;
-    case OpKind::kceil: return numeric_function<K::kCeil>;
-    case OpKind::ktrunc: return numeric_function<K::kTrunc>;
-    case OpKind::kround: return numeric_function<K::kRound>;
-    case OpKind::kreciprocal: return lower_reciprocal;
-    case OpKind::ksign: return lower_sign;
-    case OpKind::krelu: return lower_relu;
-    case OpKind::ksquare: return lower_square;
-    case OpKind::klogical_not: return lower_logical_not;
+    case OpKind::kabs:
+      return numeric_function<K::kAbs>;
+    case OpKind::kneg:
+      return numeric_function<K::kNeg>;
+    case OpKind::kexp:
+      return float_function<K::kExp, true>;
+    case OpKind::kexp2:
+      return float_function<K::kExp2, true>;
+    case OpKind::kexpm1:
+      return float_function<K::kExpm1, true>;
+    case OpKind::klog:
+      return float_function<K::kLog, true>;
+    case OpKind::klog2:
+      return float_function<K::kLog2, true>;
+    case OpKind::klog10:
+      return float_function<K::kLog10, true>;
+    case OpKind::klog1p:
+      return float_function<K::kLog1p, true>;
+    case OpKind::ksqrt:
+      return float_function<K::kSqrt, false>;
+    case OpKind::krsqrt:
+      return float_function<K::kRsqrt, false>;
+    case OpKind::ksin:
+      return float_function<K::kSin, true>;
+    case OpKind::kcos:
+      return float_function<K::kCos, true>;
+    case OpKind::ktan:
+      return float_function<K::kTan, true>;
+    case OpKind::kasin:
+      return float_function<K::kAsin, true>;
+    case OpKind::kacos:
+      return float_function<K::kAcos, true>;
+    case OpKind::katan:
+      return float_function<K::kAtan, true>;
+    case OpKind::ksinh:
+      return float_function<K::kSinh, true>;
+    case OpKind::kcosh:
+      return float_function<K::kCosh, true>;
+    case OpKind::ktanh:
+      return float_function<K::kTanh, true>;
+    case OpKind::kerf:
+      return float_function<K::kErf, true>;
+    case OpKind::ksigmoid:
+      return float_function<K::kSigmoid, true>;
+    case OpKind::kfloor:
+      return numeric_function<K::kFloor>;
+    case OpKind::kceil:
+      return numeric_function<K::kCeil>;
+    case OpKind::ktrunc:
+      return numeric_function<K::kTrunc>;
+    case OpKind::kround:
+      return numeric_function<K::kRound>;
+    case OpKind::kreciprocal:
+      return lower_reciprocal;
+    case OpKind::ksign:
+      return lower_sign;
+    case OpKind::krelu:
+      return lower_relu;
+    case OpKind::ksquare:
+      return lower_square;
+    case OpKind::klogical_not:
+      return lower_logical_not;
     case OpKind::kbitwise_not:
       return [](Lowering& lowering, const Node& node) {
         return lower_unary(lowering, node, unary<K::kBitNot>);
       };
-    case OpKind::kisnan: return lower_isnan;
-    case OpKind::kisinf: return lower_isinf;
-    case OpKind::kisfinite: return lower_isfinite;
+    case OpKind::kisnan:
+      return lower_isnan;
+    case OpKind::kisinf:
+      return lower_isinf;
+    case OpKind::kisfinite:
+      return lower_isfinite;
     case OpKind::kclamp:
-    case OpKind::kclamp_Tensor: return lower_clamp<Bounds::kBoth>;
+    case OpKind::kclamp_Tensor:
+      return lower_clamp<Bounds::kBoth>;
     case OpKind::kclamp_min:
-    case OpKind::kclamp_min_Tensor: return lower_clamp<Bounds::kLow>;
+    case OpKind::kclamp_min_Tensor:
+      return lower_clamp<Bounds::kLow>;
     case OpKind::kclamp_max:
-    case OpKind::kclamp_max_Tensor: return lower_clamp<Bounds::kHigh>;
+    case OpKind::kclamp_max_Tensor:
+      return lower_clamp<Bounds::kHigh>;
     case OpKind::kadd_Tensor:
-    case OpKind::kadd_Scalar: return lower_sum<Sum::kAdd>;
+    case OpKind::kadd_Scalar:
+      return lower_sum<Sum::kAdd>;
     case OpKind::ksub_Tensor:
-    case OpKind::ksub_Scalar: return lower_sum<Sum::kSubtract>;
+    case OpKind::ksub_Scalar:
+      return lower_sum<Sum::kSubtract>;
     case OpKind::krsub_Tensor:
-    case OpKind::krsub_Scalar: return lower_sum<Sum::kSubtractFrom>;
+    case OpKind::krsub_Scalar:
+      return lower_sum<Sum::kSubtractFrom>;
     case OpKind::kmul_Tensor:
-    case OpKind::kmul_Scalar: return lower_mul;
+    case OpKind::kmul_Scalar:
+      return lower_mul;
     case OpKind::kdiv_Tensor:
-    case OpKind::kdiv_Scalar: return lower_true_div;
+    case OpKind::kdiv_Scalar:
+      return lower_true_div;
     case OpKind::kdiv_Tensor_mode:
-    case OpKind::kdiv_Scalar_mode: return lower_div_mode;
-    case OpKind::kpow_Tensor_Scalar: return lower_pow_number;
+    case OpKind::kdiv_Scalar_mode:
+      return lower_div_mode;
+    case OpKind::kpow_Tensor_Scalar:
+      return lower_pow_number;
     case OpKind::kpow_Tensor_Tensor:
-    case OpKind::kpow_Scalar: return lower_pow;
+    case OpKind::kpow_Scalar:
+      return lower_pow;
     case OpKind::kremainder_Tensor:
-    case OpKind::kremainder_Scalar: return lower_remainder;
+    case OpKind::kremainder_Scalar:
+      return lower_remainder;
     case OpKind::kfmod_Tensor:
-    case OpKind::kfmod_Scalar: return lower_fmod;
+    case OpKind::kfmod_Scalar:
+      return lower_fmod;
     case OpKind::kfloor_divide:
-    case OpKind::kfloor_divide_Scalar: return lower_floor_divide;
-    case OpKind::kmaximum: return extremum<K::kMax>;
-    case OpKind::kminimum: return extremum<K::kMin>;
-    case OpKind::kfmax: return number_extremum<K::kMax>;
-    case OpKind::kfmin: return number_extremum<K::kMin>;
+    case OpKind::kfloor_divide_Scalar:
+      return lower_floor_divide;
+    case OpKind::kmaximum:
+      return extremum<K::kMax>;
+    case OpKind::kminimum:
+      return extremum<K::kMin>;
+    case OpKind::kfmax:
+      return number_extremum<K::kMax>;
+    case OpKind::kfmin:
+      return number_extremum<K::kMin>;
     case OpKind::katan2:
       return [](Lowering& lowering, const Node& node) {
         return lower_binary(lowering, node, result_dtype(node), binary<K::kAtan2>, true);
       };
     case OpKind::keq_Tensor:
-    case OpKind::keq_Scalar: return comparison<K::kEq>;
+    case OpKind::keq_Scalar:
+      return comparison<K::kEq>;
     case OpKind::kne_Tensor:
-    case OpKind::kne_Scalar: return comparison<K::kNe>;
+    case OpKind::kne_Scalar:
+      return comparison<K::kNe>;
     case OpKind::klt_Tensor:
-    case OpKind::klt_Scalar: return comparison<K::kLt>;
+    case OpKind::klt_Scalar:
+      return comparison<K::kLt>;
     case OpKind::kle_Tensor:
-    case OpKind::kle_Scalar: return comparison<K::kLe>;
+    case OpKind::kle_Scalar:
+      return comparison<K::kLe>;
     case OpKind::kgt_Tensor:
-    case OpKind::kgt_Scalar: return swapped_comparison<K::kLt>;
+    case OpKind::kgt_Scalar:
+      return swapped_comparison<K::kLt>;
     case OpKind::kge_Tensor:
-    case OpKind::kge_Scalar: return swapped_comparison<K::kLe>;
-    case OpKind::klogical_and: return logical<K::kAnd>;
-    case OpKind::klogical_or: return logical<K::kOr>;
-    case OpKind::klogical_xor: return logical<K::kXor>;
+    case OpKind::kge_Scalar:
+      return swapped_comparison<K::kLe>;
+    case OpKind::klogical_and:
+      return logical<K::kAnd>;
+    case OpKind::klogical_or:
+      return logical<K::kOr>;
+    case OpKind::klogical_xor:
+      return logical<K::kXor>;
     case OpKind::kbitwise_and_Tensor:
-    case OpKind::kbitwise_and_Scalar: return bitwise<K::kAnd>;
+    case OpKind::kbitwise_and_Scalar:
+      return bitwise<K::kAnd>;
     case OpKind::kbitwise_or_Tensor:
-    case OpKind::kbitwise_or_Scalar: return bitwise<K::kOr>;
+    case OpKind::kbitwise_or_Scalar:
+      return bitwise<K::kOr>;
     case OpKind::kbitwise_xor_Tensor:
-    case OpKind::kbitwise_xor_Scalar: return bitwise<K::kXor>;
-    case OpKind::kbitwise_left_shift_Tensor: return bitwise<K::kShl>;
-    case OpKind::kbitwise_right_shift_Tensor: return bitwise<K::kShr>;
-    case OpKind::kwhere_self: return lower_where;
+    case OpKind::kbitwise_xor_Scalar:
+      return bitwise<K::kXor>;
+    case OpKind::kbitwise_left_shift_Tensor:
+      return bitwise<K::kShl>;
+    case OpKind::kbitwise_right_shift_Tensor:
+      return bitwise<K::kShr>;
+    case OpKind::kwhere_self:
+      return lower_where;
     case OpKind::kmasked_fill_Scalar:
-    case OpKind::kmasked_fill_Tensor: return lower_masked_fill;
+    case OpKind::kmasked_fill_Tensor:
+      return lower_masked_fill;
     case OpKind::klerp_Scalar:
-    case OpKind::klerp_Tensor: return lower_lerp;
-    case OpKind::kaddcmul: return lower_addc<K::kMul>;
-    case OpKind::kaddcdiv: return lower_addc<K::kDiv>;
-    default: return nullptr;  // other families, or an extern call
+    case OpKind::klerp_Tensor:
+      return lower_lerp;
+    case OpKind::kaddcmul:
+      return lower_addc<K::kMul>;
+    case OpKind::kaddcdiv:
+      return lower_addc<K::kDiv>;
+    default:
+      return nullptr;  // other families, or an extern call
   }
 }
 

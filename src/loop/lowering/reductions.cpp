@@ -58,8 +58,8 @@ std::string label_of(Lowering& lowering, const Node& node, Value* operand) {
 bool reduce(Lowering& lowering, const Node& node, const ReducedDims& dims, const Reduction& what) {
   Value* operand = graph::tensor_arg(node, 0);
   ExprPool& pool = lowering.pool();
-  KernelBuilder kernel(lowering, node.origin(), label_of(lowering, node, operand), dims.kept_sizes(),
-                       dims.reduced_sizes());
+  KernelBuilder kernel(lowering, node.origin(), label_of(lowering, node, operand),
+                       dims.kept_sizes(), dims.reduced_sizes());
   ExprRef value = lowering.element(operand, dims.operand_index(kernel.outer(), kernel.inner()));
   if (what.prologue) value = what.prologue(pool, value);
   ExprRef result = kernel.reduce(what.op, value);
@@ -146,8 +146,8 @@ bool extremum_with_index(Lowering& lowering, const Node& node) {
   const ReducedDims dims = one_dim(node, 1);
   if (dims.count() == 0) return false;
   ExprPool& pool = lowering.pool();
-  KernelBuilder kernel(lowering, node.origin(), label_of(lowering, node, operand), dims.kept_sizes(),
-                       dims.reduced_sizes());
+  KernelBuilder kernel(lowering, node.origin(), label_of(lowering, node, operand),
+                       dims.kept_sizes(), dims.reduced_sizes());
   ExprRef place = kernel.reduce(
       op, lowering.element(operand, dims.operand_index(kernel.outer(), kernel.inner())));
   for (int i = 0; i < 2; ++i) {
@@ -174,17 +174,17 @@ bool lower_variance(Lowering& lowering, const Node& node) {
   Value* operand = graph::tensor_arg(node, 0);
   if (!graph::is_float(operand->type().dtype)) return false;
   const ReducedDims dims = reduced_dims(node, operand, 1);
-  const double freedom = std::max(
-      0.0, static_cast<double>(dims.count()) - graph::double_arg_or(node, 2, 1.0));
+  const double freedom =
+      std::max(0.0, static_cast<double>(dims.count()) - graph::double_arg_or(node, 2, 1.0));
   if (dims.count() == 0) return false;
   ExprPool& pool = lowering.pool();
-  KernelBuilder kernel(lowering, node.origin(), label_of(lowering, node, operand), dims.kept_sizes(),
-                       dims.reduced_sizes());
-  ExprRef mean = kernel.reduce(
-      ReduceOp::kWelford,
-      lowering.element(operand, dims.operand_index(kernel.outer(), kernel.inner())));
-  ExprRef variance = pool.binary(K::kDiv, kernel.component(mean, 1),
-                                 pool.constant(mean->dtype, freedom));
+  KernelBuilder kernel(lowering, node.origin(), label_of(lowering, node, operand),
+                       dims.kept_sizes(), dims.reduced_sizes());
+  ExprRef mean =
+      kernel.reduce(ReduceOp::kWelford,
+                    lowering.element(operand, dims.operand_index(kernel.outer(), kernel.inner())));
+  ExprRef variance =
+      pool.binary(K::kDiv, kernel.component(mean, 1), pool.constant(mean->dtype, freedom));
   if (moment == Moment::kDeviation) variance = pool.unary(K::kSqrt, variance);
   for (int i = 0; i < static_cast<int>(node.results().size()); ++i) {
     Value* result = node.result(i);
@@ -218,29 +218,52 @@ bool lower_vector_norm(Lowering& lowering, const Node& node) {
 
 Handler reduction_handler(OpKind kind) {
   switch (kind) {
-    case OpKind::ksum: return full<lower_sum_over>;
-    case OpKind::ksum_dim_IntList: return listed<lower_sum_over>;
-    case OpKind::kmean: return full<lower_mean_over>;
-    case OpKind::kmean_dim: return listed<lower_mean_over>;
-    case OpKind::kprod: return full<lower_prod_over>;
-    case OpKind::kprod_dim_int: return single<lower_prod_over>;
-    case OpKind::kmax: return full<extremum_over<ReduceOp::kMax>>;
-    case OpKind::kmin: return full<extremum_over<ReduceOp::kMin>>;
-    case OpKind::kamax: return listed<extremum_over<ReduceOp::kMax>>;
-    case OpKind::kamin: return listed<extremum_over<ReduceOp::kMin>>;
-    case OpKind::kmax_dim: return extremum_with_index<ReduceOp::kArgMax>;
-    case OpKind::kmin_dim: return extremum_with_index<ReduceOp::kArgMin>;
-    case OpKind::kargmax: return index_of_extremum<ReduceOp::kArgMax>;
-    case OpKind::kargmin: return index_of_extremum<ReduceOp::kArgMin>;
-    case OpKind::kany: return full<logical_over<ReduceOp::kAny>>;
-    case OpKind::kall: return full<logical_over<ReduceOp::kAll>>;
-    case OpKind::kany_dim: return single<logical_over<ReduceOp::kAny>>;
-    case OpKind::kall_dim: return single<logical_over<ReduceOp::kAll>>;
-    case OpKind::kvar_correction: return lower_variance<Moment::kVariance>;
-    case OpKind::kstd_correction: return lower_variance<Moment::kDeviation>;
-    case OpKind::kvar_mean_correction: return lower_variance<Moment::kVarianceAndMean>;
-    case OpKind::klinalg_vector_norm: return lower_vector_norm;
-    default: return nullptr;  // other families, or an extern call
+    case OpKind::ksum:
+      return full<lower_sum_over>;
+    case OpKind::ksum_dim_IntList:
+      return listed<lower_sum_over>;
+    case OpKind::kmean:
+      return full<lower_mean_over>;
+    case OpKind::kmean_dim:
+      return listed<lower_mean_over>;
+    case OpKind::kprod:
+      return full<lower_prod_over>;
+    case OpKind::kprod_dim_int:
+      return single<lower_prod_over>;
+    case OpKind::kmax:
+      return full<extremum_over<ReduceOp::kMax>>;
+    case OpKind::kmin:
+      return full<extremum_over<ReduceOp::kMin>>;
+    case OpKind::kamax:
+      return listed<extremum_over<ReduceOp::kMax>>;
+    case OpKind::kamin:
+      return listed<extremum_over<ReduceOp::kMin>>;
+    case OpKind::kmax_dim:
+      return extremum_with_index<ReduceOp::kArgMax>;
+    case OpKind::kmin_dim:
+      return extremum_with_index<ReduceOp::kArgMin>;
+    case OpKind::kargmax:
+      return index_of_extremum<ReduceOp::kArgMax>;
+    case OpKind::kargmin:
+      return index_of_extremum<ReduceOp::kArgMin>;
+    case OpKind::kany:
+      return full<logical_over<ReduceOp::kAny>>;
+    case OpKind::kall:
+      return full<logical_over<ReduceOp::kAll>>;
+    case OpKind::kany_dim:
+      return single<logical_over<ReduceOp::kAny>>;
+    case OpKind::kall_dim:
+      return single<logical_over<ReduceOp::kAll>>;
+    case OpKind::kvar_correction:
+      return lower_variance<Moment::kVariance>;
+    case OpKind::kstd_correction:
+      return lower_variance<Moment::kDeviation>;
+    case OpKind::kvar_mean_correction:
+      return lower_variance<Moment::kVarianceAndMean>;
+    case OpKind::klinalg_vector_norm:
+      return lower_vector_norm;
+    default:
+      return nullptr;  // other families, or an extern call
   }
 }
 

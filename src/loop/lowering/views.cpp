@@ -22,8 +22,9 @@ bool define_mapped(Lowering& lowering, const Node& node, int result, Value* base
 
 bool lower_alias(Lowering& lowering, const Node& node) {
   Value* base = graph::tensor_arg(node, 0);
-  lowering.define_view(node, 0, base, 0,
-                       [&lowering, base](IndexView index) { return lowering.element(base, index); });
+  lowering.define_view(node, 0, base, 0, [&lowering, base](IndexView index) {
+    return lowering.element(base, index);
+  });
   return true;
 }
 
@@ -259,27 +260,43 @@ Handler view_handler(OpKind kind) {
   switch (kind) {
     case OpKind::kalias:
     case OpKind::kdetach:
-    case OpKind::klift_fresh: return lower_alias;
+    case OpKind::klift_fresh:
+      return lower_alias;
     case OpKind::kview:
     case OpKind::k_unsafe_view:
-    case OpKind::k_reshape_alias: return lower_view;
-    case OpKind::ktranspose_int: return lower_transpose;
-    case OpKind::kt: return lower_t;
-    case OpKind::kpermute: return lower_permute;
-    case OpKind::kexpand: return lower_expand;
-    case OpKind::kslice_Tensor: return lower_slice;
-    case OpKind::kselect_int: return lower_select;
-    case OpKind::kunsqueeze: return lower_unsqueeze;
+    case OpKind::k_reshape_alias:
+      return lower_view;
+    case OpKind::ktranspose_int:
+      return lower_transpose;
+    case OpKind::kt:
+      return lower_t;
+    case OpKind::kpermute:
+      return lower_permute;
+    case OpKind::kexpand:
+      return lower_expand;
+    case OpKind::kslice_Tensor:
+      return lower_slice;
+    case OpKind::kselect_int:
+      return lower_select;
+    case OpKind::kunsqueeze:
+      return lower_unsqueeze;
     case OpKind::ksqueeze:
     case OpKind::ksqueeze_dim:
-    case OpKind::ksqueeze_dims: return lower_squeeze;
-    case OpKind::kas_strided: return lower_as_strided;
-    case OpKind::kdiagonal: return lower_diagonal;
-    case OpKind::kunfold: return lower_unfold;
+    case OpKind::ksqueeze_dims:
+      return lower_squeeze;
+    case OpKind::kas_strided:
+      return lower_as_strided;
+    case OpKind::kdiagonal:
+      return lower_diagonal;
+    case OpKind::kunfold:
+      return lower_unfold;
     case OpKind::ksplit_Tensor:
-    case OpKind::ksplit_with_sizes: return lower_split;
-    case OpKind::kunbind_int: return lower_unbind;
-    default: return nullptr;  // other families, or an extern call
+    case OpKind::ksplit_with_sizes:
+      return lower_split;
+    case OpKind::kunbind_int:
+      return lower_unbind;
+    default:
+      return nullptr;  // other families, or an extern call
   }
 }
 

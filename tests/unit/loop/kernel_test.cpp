@@ -9,7 +9,8 @@
 namespace braze::loop {
 namespace {
 
-constexpr const char* kSoftmax = R"(kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < 2) inner(i0 < 3) {
+constexpr const char* kSoftmax =
+    R"(kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < 2) inner(i0 < 3) {
   r0 = max(load(b0, o0*3 + i0)) inner
   t0 = exp(sub(load(b0, o0*3 + i0), r0))
   r1 = sum(t0) inner
@@ -90,9 +91,10 @@ TEST(KernelVerify, Errors) {
                  "inner axis 0 in an outer statement");
   expect_message("kernel k(b0: f32 out, b1: f32 out) outer(o0 < 4) { store(b0, o0, load(b1, o0)) }",
                  "an index that was not stored before");
-  expect_message("kernel k(b0: f16 in, b1: f16 out) outer(o0 < 4) { "
-                 "store(b1, o0, exp(load(b0, o0))) }",
-                 "exp computed in f16");
+  expect_message(
+      "kernel k(b0: f16 in, b1: f16 out) outer(o0 < 4) { "
+      "store(b1, o0, exp(load(b0, o0))) }",
+      "exp computed in f16");
   ExprPool pool;
   EXPECT_THROW(pool.add(pool.integer(1), pool.constant(DType::kFloat32, 1)), InternalError);
 }

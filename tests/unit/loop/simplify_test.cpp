@@ -13,9 +13,7 @@ namespace {
 class Simplify : public ::testing::Test {
  protected:
   ExprRef axis(int number, int64_t extent) { return pool.axis(number, extent); }
-  ExprRef div(ExprRef x, int64_t n) {
-    return pool.binary(ExprKind::kFloorDiv, x, pool.integer(n));
-  }
+  ExprRef div(ExprRef x, int64_t n) { return pool.binary(ExprKind::kFloorDiv, x, pool.integer(n)); }
   ExprRef mod(ExprRef x, int64_t n) { return pool.binary(ExprKind::kMod, x, pool.integer(n)); }
   ExprRef plus(ExprRef x, int64_t n) { return pool.add(x, pool.integer(n)); }
 
@@ -58,8 +56,8 @@ TEST_F(Simplify, NestedDivisions) {
 TEST_F(Simplify, SplittingAndMergingIsTheIdentity) {
   ExprRef x = axis(0, 4096);
   EXPECT_EQ(pool.add(pool.mul(div(x, 64), 64), mod(x, 64)), x);
-  ExprRef parts = pool.add(pool.mul(div(x, 64), 64),
-                           pool.add(pool.mul(mod(div(x, 8), 8), 8), mod(x, 8)));
+  ExprRef parts =
+      pool.add(pool.mul(div(x, 64), 64), pool.add(pool.mul(mod(div(x, 8), 8), 8), mod(x, 8)));
   EXPECT_EQ(parts, x);
 }
 
@@ -150,9 +148,12 @@ struct RandomIndex {
     if (pick(4) == 0) n = 1 + pick(12);
     auto floor = [](int64_t p, int64_t q) { return p >= 0 ? p / q : -((-p + q - 1) / q); };
     switch (pick(6)) {
-      case 0: return {pool.mul(a, n), x * n};
-      case 1: return {pool.binary(ExprKind::kFloorDiv, a, pool.integer(n)), floor(x, n)};
-      case 2: return {pool.binary(ExprKind::kMod, a, pool.integer(n)), x - floor(x, n) * n};
+      case 0:
+        return {pool.mul(a, n), x * n};
+      case 1:
+        return {pool.binary(ExprKind::kFloorDiv, a, pool.integer(n)), floor(x, n)};
+      case 2:
+        return {pool.binary(ExprKind::kMod, a, pool.integer(n)), x - floor(x, n) * n};
       case 3: {
         auto [b, y] = make(depth - 1);
         return {pool.binary(ExprKind::kSub, a, b), x - y};
