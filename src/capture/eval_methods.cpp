@@ -308,8 +308,14 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
                       std::string(module) + "." + name + "() is given a module");
     }
   }
+  int64_t recorded = recorded_nodes_;
   Slot result = call_native(callable.get(), args, count, kwnames, true);
-  if (!result) return torch_failed();
+  if (!result) {
+    // Without tensors the error is a fact about the environment (torch.cuda without CUDA).
+    bool about_tensors = recorded_nodes_ != recorded;
+    for (size_t i = 0; i < count; ++i) about_tensors |= holds_tensor(args[i].get());
+    return about_tensors || breaks_.under_way() ? torch_failed() : Slot();
+  }
   record_torch_call(callable.get(), args, count, kwnames, result.get());
   return result;
 }
