@@ -44,8 +44,8 @@ Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Op
       started_(std::chrono::steady_clock::now()) {
   BRAZE_CHECK(!g_current, "captures do not nest");
   g_current = this;
-  char here;
-  stack_limit_ = &here - kStackBytes;
+  stack_limit_ = reinterpret_cast<const char*>(
+      reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kStackBytes);
   recording_.set_origin_provider([](void* self) { return static_cast<Evaluator*>(self)->origin(); },
                                  this);
   if (options.record_torch_calls) torch_calls_ = Ref::steal(PyList_New(0));
