@@ -49,7 +49,7 @@ GlobalState GlobalState::current() {
   const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
   state.grad_mode = autograd.get_grad_mode();
   state.inference_mode = autograd.get_inference_mode();
-  const at::Context& context = at::globalContext();
+  static const at::Context& context = at::globalContext();  // spares its check for initialisation
   state.deterministic = context.deterministicAlgorithms();
   state.deterministic_warn = state.deterministic && context.deterministicAlgorithmsWarnOnly();
   state.default_dtype = static_cast<uint8_t>(c10::get_default_dtype_as_scalartype());
