@@ -26,9 +26,9 @@ bool is_supported(const graph::TensorType& type) {
 }
 
 Handler handler_for(graph::OpKind kind) {
-  for (auto family :
-       {pointwise_handler, activation_handler, factory_handler, view_handler, indexing_handler,
-        concatenation_handler, reduction_handler, normalization_handler})
+  for (auto family : {unary_handler, arithmetic_handler, comparison_handler, activation_handler,
+                      factory_handler, view_handler, indexing_handler, concatenation_handler,
+                      reduction_handler, normalization_handler})
     if (Handler handler = family(kind)) return handler;
   return nullptr;
 }

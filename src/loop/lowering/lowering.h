@@ -140,7 +140,10 @@ ExprRef dot(ExprPool& pool, IndexView index, std::span<const int64_t> strides);
 std::string short_name(const graph::Op& op);
 
 using Handler = bool (*)(Lowering& lowering, const Node& node);
-Handler pointwise_handler(graph::OpKind kind);  // null where the family has no such op
+// Null where the family has no such op.
+Handler unary_handler(graph::OpKind kind);
+Handler arithmetic_handler(graph::OpKind kind);
+Handler comparison_handler(graph::OpKind kind);
 Handler activation_handler(graph::OpKind kind);
 Handler factory_handler(graph::OpKind kind);
 Handler view_handler(graph::OpKind kind);

@@ -28,6 +28,29 @@ struct Cost {
 bool define_pointwise(Lowering& lowering, const Node& node, std::vector<Operand> operands,
                       DType dtype, Cost cost, Formula formula);
 
+// The same for a formula of one or two operands, which are the first arguments.
+using Unary = ExprRef (*)(ExprPool& pool, ExprRef x);
+using Binary = ExprRef (*)(ExprPool& pool, ExprRef a, ExprRef b);
+bool lower_unary(Lowering& lowering, const Node& node, Unary formula, bool heavy = false);
+bool lower_binary(Lowering& lowering, const Node& node, DType dtype, Binary formula,
+                  bool heavy = false);
+
+inline DType result_dtype(const Node& node) { return node.result()->type().dtype; }
+
+template <ExprKind kind>
+ExprRef unary(ExprPool& pool, ExprRef x) {
+  return pool.unary(kind, x);
+}
+template <ExprKind kind>
+ExprRef binary(ExprPool& pool, ExprRef a, ExprRef b) {
+  return pool.binary(kind, a, b);
+}
+template <ExprKind kind>
+ExprRef swapped(ExprPool& pool, ExprRef a, ExprRef b) {
+  return pool.binary(kind, b, a);
+}
+
+inline ExprRef to_bool(ExprPool& pool, ExprRef x) { return pool.cast(x, DType::kBool); }
 ExprRef greater(ExprPool& pool, ExprRef a, ExprRef b);
 // min(max(x, lo), hi), NaN propagating; either bound may be null.
 ExprRef clamp(ExprPool& pool, ExprRef x, ExprRef lo, ExprRef hi);

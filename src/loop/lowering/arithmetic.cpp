@@ -1,0 +1,228 @@
+// Arithmetic of two operands, powers, interpolation.
+#include <cmath>
+
+#include "loop/lowering/pointwise.h"
+#include "loop/scalar.h"
+
+namespace braze::loop::lowering {
+namespace {
+
+using graph::OpKind;
+using K = ExprKind;
+
+// a + alpha*b, a - alpha*b, b - alpha*a.
+enum class Sum { kAdd, kSubtract, kSubtractFrom };
+template <Sum sum>
+bool lower_sum(Lowering& lowering, const Node& node) {
+  const DType dtype = result_dtype(node);
+  const bool plain = graph::is_none(node, 2) || graph::is_number(node.args()[2], 1);
+  if (dtype == DType::kBool && (!plain || sum != Sum::kAdd)) return false;
+  Operand a = operand_arg(node, 0), b = operand_arg(node, 1);
+  if (sum == Sum::kSubtractFrom) std::swap(a, b);
+  ExprRef alpha = nullptr;
+  if (!plain && !(alpha = number_as(lowering.pool(), node.args()[2], dtype))) return false;
+  return define_pointwise(lowering, node, {a, b}, dtype, {plain ? 1 : 2, false},
+                          [alpha](ExprPool& pool, std::span<const ExprRef> x) {
+                            if (x[0]->dtype == DType::kBool) return pool.binary(K::kOr, x[0], x[1]);
+                            ExprRef second = alpha ? pool.mul(x[1], alpha) : x[1];
+                            return pool.binary(sum == Sum::kAdd ? K::kAdd : K::kSub, x[0], second);
+                          });
+}
+
+bool lower_mul(Lowering& lowering, const Node& node) {
+  return lower_binary(lowering, node, result_dtype(node), [](ExprPool& pool, ExprRef a, ExprRef b) {
+    return pool.binary(a->dtype == DType::kBool ? K::kAnd : K::kMul, a, b);
+  });
+}
+
+bool lower_true_div(Lowering& lowering, const Node& node) {
+  return lower_binary(lowering, node, result_dtype(node), binary<K::kDiv>);
+}
+
+// Whether argument 1 is an integer other than zero, so that nothing can be divided by zero.
+bool by_nonzero_integer(const Node& node) {
+  auto* divisor = std::get_if<sym::Int>(&node.args().at(1));
+  return divisor && divisor->is_constant() && divisor->constant() != 0;
+}
+
+bool lower_integer_division(Lowering& lowering, const Node& node, K kind) {
+  if (!graph::is_integral(result_dtype(node), false) || !by_nonzero_integer(node)) return false;
+  return lower_binary(lowering, node, result_dtype(node),
+                      kind == K::kFloorDiv ? binary<K::kFloorDiv> : binary<K::kTruncDiv>);
+}
+
+bool lower_floor_divide(Lowering& lowering, const Node& node) {
+  return lower_integer_division(lowering, node, K::kFloorDiv);
+}
+
+bool lower_div_mode(Lowering& lowering, const Node& node) {
+  std::string mode = graph::string_arg_or(node, 2, "");
+  if (mode.empty()) return lower_true_div(lowering, node);
+  if (mode == "floor") return lower_floor_divide(lowering, node);
+  if (!graph::is_float(result_dtype(node)))
+    return lower_integer_division(lowering, node, K::kTruncDiv);
+  if (result_dtype(node) != compute_dtype(result_dtype(node))) return false;
+  return lower_binary(lowering, node, result_dtype(node), [](ExprPool& pool, ExprRef a, ExprRef b) {
+    return pool.unary(K::kTrunc, pool.binary(K::kDiv, a, b));
+  });
+}
+
+bool lower_remainder(Lowering& lowering, const Node& node) {
+  if (!graph::is_float(result_dtype(node))) {
+    if (!by_nonzero_integer(node) || result_dtype(node) == DType::kBool) return false;
+    return lower_binary(lowering, node, result_dtype(node), binary<K::kMod>);
+  }
+  // fmod, moved to the divisor's sign.
+  return lower_binary(lowering, node, result_dtype(node), [](ExprPool& pool, ExprRef a, ExprRef b) {
+    ExprRef zero = pool.constant(a->dtype, 0);
+    ExprRef rest = pool.binary(K::kFmod, a, b);
+    ExprRef signs_differ =
+        pool.binary(K::kXor, pool.binary(K::kLt, b, zero), pool.binary(K::kLt, rest, zero));
+    ExprRef move = pool.binary(K::kAnd, pool.binary(K::kNe, rest, zero), signs_differ);
+    return pool.where(move, pool.add(rest, b), rest);
+  });
+}
+
+bool lower_fmod(Lowering& lowering, const Node& node) {
+  if (!graph::is_float(result_dtype(node)) &&
+      (!by_nonzero_integer(node) || result_dtype(node) == DType::kBool))
+    return false;
+  return lower_binary(lowering, node, result_dtype(node), binary<K::kFmod>);
+}
+
+ExprRef integer_power(ExprPool& pool, ExprRef x, int64_t exponent) {
+  return pool.binary(K::kPow, x, pool.integer(exponent, x->dtype));
+}
+
+// The exponents that eager computes without pow().
+ExprRef float_power(ExprPool& pool, ExprRef x, double exponent) {
+  auto inverse = [&](ExprRef y) { return pool.binary(K::kDiv, pool.constant(y->dtype, 1), y); };
+  if (exponent == 0) return pool.constant(x->dtype, 1);
+  if (exponent == 1) return x;
+  if (exponent == 0.5) return pool.unary(K::kSqrt, x);
+  if (exponent == -0.5) return pool.unary(K::kRsqrt, x);
+  if (exponent == 2) return pool.mul(x, x);
+  if (exponent == 3) return pool.mul(pool.mul(x, x), x);
+  if (exponent == -1) return inverse(x);
+  if (exponent == -2) return inverse(pool.mul(x, x));
+  return pool.binary(K::kPow, x, pool.constant(x->dtype, exponent));
+}
+
+bool lower_pow_number(Lowering& lowering, const Node& node) {
+  const DType dtype = result_dtype(node);
+  const graph::Argument& number = node.args().at(1);
+  if (graph::scalar_kind(number) == graph::DTypeKind::kComplex || dtype == DType::kBool)
+    return false;
+  const double exponent = graph::scalar_to_double(number);
+  if (!graph::is_float(dtype)) {
+    auto* integer = std::get_if<sym::Int>(&number);
+    if (!integer || integer->constant() < 0) return false;
+    const int64_t power = integer->constant();
+    if (wrap(dtype, power) != power) return false;
+    return define_pointwise(lowering, node, {operand_arg(node, 0)}, dtype, {2, false},
+                            [power](ExprPool& pool, std::span<const ExprRef> x) {
+                              if (power == 2) return pool.mul(x[0], x[0]);
+                              return integer_power(pool, x[0], power);
+                            });
+  }
+  // Where eager rounds between the steps of a half, one step only.
+  const bool one_step = exponent == 2 || exponent == 1 || exponent == -1;
+  if (dtype != compute_dtype(dtype) && !one_step) return false;
+  const bool special =
+      one_step || exponent == 0 || std::abs(exponent) == 0.5 || exponent == 3 || exponent == -2;
+  return define_pointwise(lowering, node, {operand_arg(node, 0)}, dtype, {2, !special},
+                          [exponent](ExprPool& pool, std::span<const ExprRef> x) {
+                            return float_power(pool, x[0], exponent);
+                          });
+}
+
+bool lower_pow(Lowering& lowering, const Node& node) {
+  if (!graph::is_float(result_dtype(node))) return false;  // negative exponents raise
+  return lower_binary(lowering, node, result_dtype(node), binary<K::kPow>, true);
+}
+
+bool is_single_or_double(const Node& node) {
+  return result_dtype(node) == DType::kFloat32 || result_dtype(node) == DType::kFloat64;
+}
+
+bool lower_lerp(Lowering& lowering, const Node& node) {
+  if (!is_single_or_double(node)) return false;
+  return define_pointwise(
+      lowering, node, {operand_arg(node, 0), operand_arg(node, 1), operand_arg(node, 2)},
+      result_dtype(node), {8, false}, [](ExprPool& pool, std::span<const ExprRef> x) {
+        ExprRef weight = x[2], range = pool.binary(K::kSub, x[1], x[0]);
+        ExprRef rest = pool.binary(K::kSub, pool.constant(weight->dtype, 1), weight);
+        ExprRef small =
+            pool.binary(K::kLt, pool.unary(K::kAbs, weight), pool.constant(weight->dtype, 0.5));
+        return pool.where(small, pool.add(x[0], pool.mul(weight, range)),
+                          pool.binary(K::kSub, x[1], pool.mul(range, rest)));
+      });
+}
+
+template <K kind>
+bool lower_addc(Lowering& lowering, const Node& node) {
+  if (!is_single_or_double(node)) return false;
+  ExprRef factor = lowering.pool().constant(result_dtype(node), 1);
+  if (!graph::is_none(node, 3))
+    factor = number_as(lowering.pool(), node.args()[3], result_dtype(node));
+  if (!factor) return false;
+  return define_pointwise(
+      lowering, node, {operand_arg(node, 0), operand_arg(node, 1), operand_arg(node, 2)},
+      result_dtype(node), {3, false}, [factor](ExprPool& pool, std::span<const ExprRef> x) {
+        return pool.add(x[0], pool.binary(kind, pool.mul(factor, x[1]), x[2]));
+      });
+}
+
+}  // namespace
+
+Handler arithmetic_handler(OpKind kind) {
+  switch (kind) {
+    case OpKind::kadd_Tensor:
+    case OpKind::kadd_Scalar:
+      return lower_sum<Sum::kAdd>;
+    case OpKind::ksub_Tensor:
+    case OpKind::ksub_Scalar:
+      return lower_sum<Sum::kSubtract>;
+    case OpKind::krsub_Tensor:
+    case OpKind::krsub_Scalar:
+      return lower_sum<Sum::kSubtractFrom>;
+    case OpKind::kmul_Tensor:
+    case OpKind::kmul_Scalar:
+      return lower_mul;
+    case OpKind::kdiv_Tensor:
+    case OpKind::kdiv_Scalar:
+      return lower_true_div;
+    case OpKind::kdiv_Tensor_mode:
+    case OpKind::kdiv_Scalar_mode:
+      return lower_div_mode;
+    case OpKind::kpow_Tensor_Scalar:
+      return lower_pow_number;
+    case OpKind::kpow_Tensor_Tensor:
+    case OpKind::kpow_Scalar:
+      return lower_pow;
+    case OpKind::kremainder_Tensor:
+    case OpKind::kremainder_Scalar:
+      return lower_remainder;
+    case OpKind::kfmod_Tensor:
+    case OpKind::kfmod_Scalar:
+      return lower_fmod;
+    case OpKind::kfloor_divide:
+    case OpKind::kfloor_divide_Scalar:
+      return lower_floor_divide;
+    case OpKind::katan2:
+      return [](Lowering& lowering, const Node& node) {
+        return lower_binary(lowering, node, result_dtype(node), binary<K::kAtan2>, true);
+      };
+    case OpKind::klerp_Scalar:
+    case OpKind::klerp_Tensor:
+      return lower_lerp;
+    case OpKind::kaddcmul:
+      return lower_addc<K::kMul>;
+    case OpKind::kaddcdiv:
+      return lower_addc<K::kDiv>;
+    default:
+      return nullptr;  // other families, or an extern call
+  }
+}
+
+}  // namespace braze::loop::lowering
