@@ -73,6 +73,11 @@ void ExpressionWriter::bind_reduced(int number, int component, Operand value) {
   reduced_[column_][{number, component}] = {std::move(value), static_cast<int>(scopes_.size()) - 1};
 }
 
+void ExpressionWriter::set_tile(std::string row, std::string first) {
+  tile_row_ = std::move(row);
+  tile_first_ = std::move(first);
+}
+
 void ExpressionWriter::set_column(int column) {
   column_ = column;
   if (reduced_.size() <= column_) reduced_.resize(column_ + 1);

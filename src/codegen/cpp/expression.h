@@ -38,6 +38,9 @@ class ExpressionWriter {
   // The axis is `text` from here to the end of the current scope.
   void bind_axis(int axis, std::string text);
   void bind_reduced(int number, int component, Operand value);
+  // Inside the loop over the rows of a tile: `row` is the loop's variable, `first` the text of the
+  // tile axis at its start. Empty: not in a tile.
+  void set_tile(std::string row, std::string first);
   // Several vectors of outer points can share the inner loops: which of them is being written.
   void set_column(int column);
   // Lanes that hold elements of the kernel: all, or the first `count` at the end of the axis.
@@ -101,6 +104,7 @@ class ExpressionWriter {
   std::string mixed(const Operand& value, graph::DType dtype, bool vector);
   std::string linear(const Affine& index, bool with_vector_axis, int& depth);
   std::string address(int buffer, const Affine& index);
+  std::string tile_load(int buffer, const Affine& index, const std::string& storage);
   bool opaque_in_lanes(const Affine& index);
   void forget_rereads();
   Operand call(std::string text, bool vector) { return {std::move(text), vector, true}; }
@@ -118,6 +122,7 @@ class ExpressionWriter {
   std::vector<int> axis_depth_;
   std::vector<std::map<std::pair<int64_t, int>, Reduced>> reduced_{1};  // by column
   size_t column_ = 0;
+  std::string tile_row_, tile_first_;
   std::unordered_map<loop::ExprRef, Facts> facts_;
   std::unordered_map<loop::ExprRef, int> uses_;
   std::vector<bool> reread_;  // by parameter

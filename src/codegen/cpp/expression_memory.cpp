@@ -1,5 +1,6 @@
 // Loads and stores.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "codegen/cpp/expression.h"
@@ -112,6 +113,31 @@ std::string ExpressionWriter::address(int buffer, const Affine& index) {
   return pointer;
 }
 
+// One row of a tile that is loaded, and transposed, before the loop over its rows.
+std::string ExpressionWriter::tile_load(int buffer, const Affine& index,
+                                        const std::string& storage) {
+  const int axis = nest_.tile_axis;
+  const int depth = axis_depth_[nest_.vector_axis];
+  const std::string row_text = std::exchange(axis_text_[axis], tile_first_);
+  const int row_depth = std::exchange(axis_depth_[axis], depth);
+  std::string name;
+  at_depth(depth, [&] {
+    const std::string pointer = address(buffer, index);
+    std::string& known = scopes_[depth].pointers["tile of " + pointer];
+    if (known.empty()) {
+      prelude_.need("load_tile");
+      known = fresh("b" + std::to_string(buffer) + "_tile");
+      line(storage + " " + known + "[" + std::to_string(nest_.lanes) + "];");
+      line("load_tile<" + std::to_string(nest_.lanes) + ">(" + known + ", " + pointer + ", " +
+           std::to_string(index.stride(nest_.vector_axis)) + ");");
+    }
+    name = known;
+  });
+  axis_text_[axis] = row_text;
+  axis_depth_[axis] = row_depth;
+  return name + "[" + tile_row_ + "]";
+}
+
 Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
   const int buffer = static_cast<int>(expr->ival);
   const Affine index = affine_of(expr->args[0], nest_.extent);
@@ -141,6 +167,11 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
     return from_storage(name, expr->dtype, true);
   }
   const int64_t stride = index.stride(nest_.vector_axis);
+  if (!tile_row_.empty() && !lane_mode_ && guard_depth_ == 0 && stride != 1 &&
+      index.stride(nest_.tile_axis) == 1 &&
+      std::none_of(index.terms.begin(), index.terms.end(),
+                   [&](const auto& term) { return facts(term.first).axes >> nest_.tile_axis & 1; }))
+    return from_storage(tile_load(buffer, index, storage), expr->dtype, true);
   const std::string pointer = address(buffer, index);
   std::string text;
   if (!guard_mask_.empty()) {

@@ -69,6 +69,7 @@ class KernelWriter {
     std::vector<Counter> counters;
     for (int axis : nest_.parallel)
       counters.push_back({axis_name(nest_, axis), nest_.extent[axis]});
+    if (nest_.tiles() > 1) counters.push_back({"tile", nest_.tiles()});
     if (nest_.blocks() > 1) counters.push_back({"block", nest_.blocks()});
 
     const std::string one = counters.size() == 1 ? counters[0].name : "item";
@@ -84,6 +85,14 @@ class KernelWriter {
     }
     writer_.open();
     for (int axis : nest_.parallel) writer_.bind_axis(axis, axis_name(nest_, axis));
+    if (nest_.tile_axis >= 0) {
+      const std::string lanes = std::to_string(nest_.lanes);
+      const std::string latest = std::to_string(nest_.extent[nest_.tile_axis] - nest_.lanes);
+      const std::string start = nest_.tiles() > 1 ? "tile * " + lanes : "0";
+      const bool exact = nest_.extent[nest_.tile_axis] % nest_.lanes == 0;
+      writer_.line("const i64 " + axis_name(nest_, nest_.tile_axis) + "_first = " +
+                   (exact ? start : start + " < " + latest + " ? " + start + " : " + latest) + ";");
+    }
     if (nest_.vector_is_outer())
       write_outer_lanes();
     else
@@ -175,10 +184,27 @@ class KernelWriter {
   void write_levels() {
     for (const Level& level : nest_.levels) {
       if (!level.inner.empty()) write_inner(level);
-      for_each_column([&](int) {
-        for (const Step& step : level.outer) writer_.store(*step.statement);
-      });
+      if (nest_.tile_axis >= 0)
+        write_tile(level);
+      else
+        for_each_column([&](int) {
+          for (const Step& step : level.outer) writer_.store(*step.statement);
+        });
     }
+  }
+
+  // The rows of a tile; those of the last one overlap with the tile before.
+  void write_tile(const Level& level) {
+    const int axis = nest_.tile_axis;
+    const std::string name = axis_name(nest_, axis);
+    writer_.open();
+    writer_.line("const i64 " + name + " = " + name + "_first + row;");
+    writer_.bind_axis(axis, name);
+    writer_.set_tile("row", name + "_first");
+    for (const Step& step : level.outer) writer_.store(*step.statement);
+    writer_.set_tile("", "");
+    const std::vector<std::string> body = writer_.close();
+    writer_.block("for (int row = 0; row < " + std::to_string(nest_.lanes) + "; ++row)", body);
   }
 
   // The same for each of the vectors of outer points that are walked side by side.

@@ -312,6 +312,26 @@ class Leveller {
   std::unordered_map<int, Buffer> buffers_;
 };
 
+// The axis for which tiles pay: where a load is contiguous, if the vector axis is another one.
+int tile_axis_of(const Nest& nest, const Survey& facts) {
+  const int64_t inner_points =
+      product(nest.extent, nest.outer_count, static_cast<int>(nest.extent.size()));
+  if (!nest.vector_is_outer() || nest.rereads_stores || nest.lanes < 4 || inner_points != 1 ||
+      nest.extent[nest.vector_axis] < nest.lanes)
+    return -1;
+  for (const Access& access : facts.accesses) {
+    const int64_t along = access.index.stride(nest.vector_axis);
+    if (access.store || access.guarded || along == 0 || along == 1 ||
+        opaque_along(access.index, nest.vector_axis, nest.extent.size()))
+      continue;
+    for (int axis = 0; axis < nest.outer_count; ++axis)
+      if (axis != nest.vector_axis && access.index.stride(axis) == 1 &&
+          nest.extent[axis] >= nest.lanes && !opaque_along(access.index, axis, nest.extent.size()))
+        return axis;
+  }
+  return -1;
+}
+
 // Reductions over an axis of large stride use each row of memory better, and hide the latency of
 // the sums, when several vectors of neighbouring outer points share one walk.
 int columns_of(const Nest& nest, const Survey& facts, int64_t other_items, Isa isa) {
@@ -328,13 +348,15 @@ int columns_of(const Nest& nest, const Survey& facts, int64_t other_items, Isa i
 
 void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
   for (int axis = 0; axis < nest.outer_count; ++axis)
-    if (nest.extent[axis] > 1 && axis != nest.vector_axis) nest.parallel.push_back(axis);
+    if (nest.extent[axis] > 1 && axis != nest.vector_axis && axis != nest.tile_axis)
+      nest.parallel.push_back(axis);
   for (int axis = nest.outer_count; axis < static_cast<int>(nest.extent.size()); ++axis)
     if (nest.extent[axis] > 1 && axis != nest.vector_axis) nest.inner.push_back(axis);
   if (nest.vector_is_inner()) nest.inner.push_back(nest.vector_axis);
 
   int64_t items = 1;
   for (int axis : nest.parallel) items *= nest.extent[axis];
+  items *= nest.tiles();
   const int axes = static_cast<int>(nest.extent.size());
   const int64_t inner_points = product(nest.extent, nest.outer_count, axes);
   // Time of one outer point: memory at about 10 bytes a nanosecond, arithmetic in lanes.
@@ -354,7 +376,7 @@ void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
     int64_t block = std::max<int64_t>(unit, wanted / unit * unit);
     if (block * 2 > length) block = length;
     nest.block = block;
-    per_item *= static_cast<double>(block);
+    per_item *= static_cast<double>(block * (nest.tile_axis >= 0 ? nest.lanes : 1));
     items *= nest.blocks();
   }
   nest.code.extent = items;
@@ -368,6 +390,8 @@ void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
 int64_t Nest::blocks() const {
   return vector_is_outer() ? (extent[vector_axis] + block - 1) / block : 1;
 }
+
+int64_t Nest::tiles() const { return tile_axis >= 0 ? (extent[tile_axis] + lanes - 1) / lanes : 1; }
 
 int vector_bytes(Isa isa) {
   switch (isa) {
@@ -414,13 +438,14 @@ Nest plan_nest(const Kernel& kernel, Isa isa) {
   nest.extent = collapse_axes(kernel);
   const Survey facts = survey(kernel, nest.extent);
   choose_vector_axis(nest, facts, isa);
-  plan_parallel(nest, facts, isa);
-  nest.levels = Leveller(kernel).run();
   std::vector<bool> stored(kernel.params.size());
   for (const Access& access : facts.accesses)
     if (access.store) stored[access.buffer] = true;
   for (const Access& access : facts.accesses)
     if (!access.store && stored[access.buffer]) nest.rereads_stores = true;
+  nest.tile_axis = tile_axis_of(nest, facts);
+  plan_parallel(nest, facts, isa);
+  nest.levels = Leveller(kernel).run();
   return nest;
 }
 

@@ -35,13 +35,17 @@ struct Nest {
   std::vector<int> parallel;  // outer axes split among threads, in order, vector axis left out
   int columns = 1;            // outer vector axis: vectors that share one walk of the inner axes
   int64_t block = 0;          // outer vector axis: elements of it in one work item
-  std::vector<int> inner;     // inner axes in loop order, vector axis last
+  // Outer axis along which some load is contiguous that is not along the vector axis: square tiles
+  // of it are loaded row by row and transposed in registers. -1: none.
+  int tile_axis = -1;
+  std::vector<int> inner;  // inner axes in loop order, vector axis last
   std::vector<Level> levels;
   bool rereads_stores = false;  // some parameter is both loaded and stored
   KernelCode code;              // extent and grain
 
   bool vector_is_outer() const { return vector_axis >= 0 && vector_axis < outer_count; }
   bool vector_is_inner() const { return vector_axis >= outer_count; }
+  int64_t tiles() const;   // work items along the tile axis
   int64_t blocks() const;  // work items along an outer vector axis
 };
 

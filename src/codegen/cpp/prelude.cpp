@@ -53,6 +53,38 @@ template <class V, class T> INLINE V load_strided(const T* p, i64 stride, int n)
   return v;
 }
 )"},
+      {"load_tile", {"load"}, R"(
+// N rows of N elements, transposed: tile[i][j] is element i of row j. Each of log2(N) rounds
+// interleaves row i with row i + N/2.
+template <int N, class V, class T> INLINE void load_tile(V* tile, const T* p, i64 stride) {
+  typedef decltype(V{} < V{}) M;
+  M low, high;
+#pragma GCC unroll 64
+  for (int i = 0; i < N; ++i) {
+    low[i] = i / 2 + i % 2 * N;
+    high[i] = low[i] + N / 2;
+    tile[i] = load<V>(p + i * stride);
+  }
+#pragma GCC unroll 8
+  for (int round = 1; round < N; round *= 2) {
+    V next[N];
+#pragma GCC unroll 64
+    for (int i = 0; i < N / 2; ++i) {
+#ifdef __clang__
+      for (int l = 0; l < N; ++l) {
+        next[2 * i][l] = l % 2 ? tile[i + N / 2][l / 2] : tile[i][l / 2];
+        next[2 * i + 1][l] = l % 2 ? tile[i + N / 2][(l + N) / 2] : tile[i][(l + N) / 2];
+      }
+#else
+      next[2 * i] = __builtin_shuffle(tile[i], tile[i + N / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(tile[i], tile[i + N / 2], high);
+#endif
+    }
+#pragma GCC unroll 64
+    for (int i = 0; i < N; ++i) tile[i] = next[i];
+  }
+}
+)"},
       {"store_strided", {}, R"(
 template <class T, class V> INLINE void store_strided(T* p, V v, i64 stride, int n) {
 #pragma GCC unroll 64

@@ -35,6 +35,24 @@ TEST(Pointwise, BroadcastStridesAndOffsets) {
   });
 }
 
+TEST(Pointwise, Transposes) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"f32", "i64", "u8", "bf16"})
+    for (const auto& [rows, columns] : std::vector<std::pair<int, int>>{
+             {16, 16}, {32, 64}, {37, 19}, {64, 65}, {100, 5}, {3, 90}}) {
+      const std::string r = std::to_string(rows), c = std::to_string(columns);
+      texts.push_back("kernel transpose(b0: " + type + " in, b1: " + type + " out) outer(o0 < " +
+                      r + ", o1 < " + c + ") {\n store(b1, o0*" + c + " + o1, load(b0, o1*" + r +
+                      " + o0))\n}");
+    }
+  texts.push_back(
+      "kernel transpose_add(b0: f32 in, b1: f32 in, b2: f32 in, b3: f32 out) outer(o0 < 3, o1 < "
+      "40, "
+      "o2 < 33) {\n store(b3, o0*1320 + o1*33 + o2, add(mul(load(b0, o0*1320 + o2*40 + o1), "
+      "load(b1, o0*1320 + o1*33 + o2)), load(b2, o1)))\n}");
+  check_kernels(texts);
+}
+
 TEST(Pointwise, Dtypes) {
   std::vector<std::string> texts;
   const char* types[] = {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
