@@ -1,10 +1,14 @@
 // Guards: what must still hold for compiled code to be used, and their compiled check.
 //
 // A capture emits a flat list of (source, kind, expected). `GuardSet` compiles it: sources become a
-// tree; dicts, types and functions whose contents were relied on are watched (3.12+: watchers set
-// one flag; 3.11: version tags compared in one flat loop), so that an unchanged model costs no
-// walk; after a change only what lies under the changed node is checked again by the keys that were
-// read. Tensor sources are checked on every call and handed to the executable.
+// tree, and the dicts, classes, functions and lists whose contents were relied on become records
+// that are compared in flat loops (dicts and classes by CPython's version tags), so that an unchanged
+// model costs no walk; after a change only what lies under the changed node is checked again, by the
+// keys that were read. Tensor sources are checked on every call and handed to the executable.
+//
+// A set keeps alive the compiled function, what guards expect by identity, and constants (code,
+// classes, module-level functions, scalars) that it has met; of the objects that are passed as
+// arguments, and of the captured tensors, nothing.
 #pragma once
 
 #include <string>

@@ -412,6 +412,38 @@ results = [c.check(1) for _ in range(2)]
   EXPECT_EQ(repr(program.eval("results, inner")), "([True, True], [False, False])");
 }
 
+TEST(GuardSet, WithoutGuardsOnlyTheThreadCounts) {
+  Program program(kPrelude);
+  program.run(R"(
+def f(): pass
+c = Capture(f).build()
+results = [c.check(), c.why(), c.describe()]
+with torch.no_grad(): results += [c.check(), c.why()]
+)");
+  EXPECT_EQ(repr(program.eval("results")), "[True, '', [], False, 'grad mode was on, is off']");
+}
+
+TEST(GuardSet, ManyThreads) {
+  Program program(kPrelude);
+  program.run(kSetup);
+  program.run(R"(
+import sys, threading
+sys.setswitchinterval(1e-6)
+errors = []
+def work(i):
+    mine = Model()
+    for n in range(300):
+        scale = 2.0 + (n % 3 == i % 3)
+        mine.config.scale = scale
+        mine.calls = n
+        if c.check(mine, x, True, data) and scale != 2.0: errors.append((i, n))
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+sys.setswitchinterval(0.005)
+)");
+  EXPECT_EQ(repr(program.eval("errors, call()")), "([], True)");
+}
+
 TEST(GuardSet, InputsNeedTensorGuards) {
   Program program(kPrelude);
   program.run(R"(
