@@ -246,8 +246,7 @@ void ProgramBuilder::add_recheck(int index) {
   const bool unversioned = length && (PyAnySet_Check(n.object) || is_deque(n.object));
   // An OrderedDict keeps its order beside the dict.
   const bool order = n.has_guard(GuardKind::kKeys) && PyODict_Check(n.object);
-  if (n.has_guard(GuardKind::kSetValue) || unversioned || order)
-    program_.recheck_.push_back(index);
+  if (n.has_guard(GuardKind::kSetValue) || unversioned || order) program_.recheck_.push_back(index);
 }
 
 // An object's class can be assigned where it is a class statement's, or a module's. What a list or

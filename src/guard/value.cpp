@@ -48,19 +48,44 @@ bool is_torch_constant(PyObject* object) {
          THPMemoryFormat_Check(object);
 }
 
-bool holds_atoms_only(PyObject* set) {
+// Tuples, named ones apart, which may have a comparison of their own.
+bool is_exact(PyObject* atom) { return !PyTuple_Check(atom) || PyTuple_CheckExact(atom); }
+
+// By identity, as `object` does: classes, functions, enum members, plain instances.
+bool compared_by_identity(PyObject* object) {
+  return Py_TYPE(object)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+bool compared_without_user_code(PyObject* set) {
   const Ref iterator = Ref::steal(PyObject_GetIter(set));
   if (!iterator) return false;
-  while (Ref item = Ref::steal(PyIter_Next(iterator.get())))
-    if (!is_plain_scalar(item.get())) return false;
+  while (Ref item = Ref::steal(PyIter_Next(iterator.get()))) {
+    PyObject* member = item.get();
+    if (!compared_by_identity(member) && !(is_atom(member) && is_exact(member))) return false;
+  }
   return PyErr_Occurred() == nullptr;
 }
 
-// The members' classes compare by CPython's code: enums of such members are looked up by identity.
+// Equal numbers may be of different types, which a set does not tell apart.
+bool same_numbers(PyObject* a, PyObject* b) {
+  const Ref members = Ref::steal(PySequence_List(b));
+  const Ref iterator = Ref::steal(PyObject_GetIter(a));
+  if (!members || !iterator) return false;
+  while (Ref item = Ref::steal(PyIter_Next(iterator.get()))) {
+    bool found = !PyNumber_Check(item.get()) || compared_by_identity(item.get());
+    for (Py_ssize_t i = 0; !found && i < PyList_GET_SIZE(members.get()); ++i)
+      found = same_value(item.get(), PyList_GET_ITEM(members.get(), i));
+    if (!found) return false;
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+// Sets keep the hashes of their members, so these are not asked again.
 bool same_set(PyObject* a, PyObject* b) {
   const cpython::SavedException pending;
-  return PySet_GET_SIZE(a) == PySet_GET_SIZE(b) && holds_atoms_only(a) && holds_atoms_only(b) &&
-         PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+  return PySet_GET_SIZE(a) == PySet_GET_SIZE(b) && compared_without_user_code(a) &&
+         compared_without_user_code(b) && PyObject_RichCompareBool(a, b, Py_EQ) == 1 &&
+         same_numbers(a, b);
 }
 
 bool shown_as_is(PyObject* object, int depth = 0) {

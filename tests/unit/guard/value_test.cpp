@@ -16,6 +16,9 @@ import enum, torch
 class E(enum.Enum):
     A = 1; B = 2
 class I(int): pass
+class Q:
+    def __eq__(self, other): raise SystemExit('user code ran')
+    def __hash__(self): return 1
 nan = float('nan')
 P = __import__('collections').namedtuple('P', 'x y')
 )";
@@ -50,6 +53,12 @@ TEST(Value, SameTypeAndBits) {
       {"range(3)", "range(0, 3)", true},
       {"frozenset([1, 'a'])", "frozenset(['a', 1])", true},
       {"frozenset([1, 'a'])", "frozenset(['b', 1])", false},
+      {"frozenset([int, E.A, torch.float32, (1, 'x')])",
+       "frozenset([E.A, (1, 'x'), int, torch.float32])", true},
+      {"frozenset([int, E.A])", "frozenset([int, E.B])", false},
+      {"frozenset([1])", "frozenset([True])", false},
+      {"frozenset([1, 2.5])", "frozenset([2.5, 1])", true},
+      {"frozenset([Q()])", "frozenset([Q()])", false},
       {"torch.device('cpu')", "torch.device('cpu')", true},
       {"torch.device('cuda:0')", "torch.device('cuda:1')", false},
       {"torch.float32", "torch.float32", true},
