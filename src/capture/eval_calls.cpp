@@ -359,6 +359,10 @@ Slot Evaluator::call_builtin(const Slot& callable, Slot* args, size_t count, PyO
     if (!check_native_arguments(name, args, count, true)) return {};
     return call_native(callable.get(), args, count, kwnames, false);
   }
+  if (module_name == "_heapq" || module_name == "_bisect") {
+    if (!check_native_arguments(name, args, count, false)) return {};
+    return call_native(callable.get(), args, count, kwnames, false);
+  }
   return refuse(BreakKind::kNativeCall,
                 std::string(module_name) + (module_name.empty() ? "" : ".") + name +
                     "(): native code that is not known to be safe to trace");

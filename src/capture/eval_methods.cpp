@@ -124,6 +124,11 @@ Slot Evaluator::call_method_of(PyObject* callable, const char* name, const Slot&
     return call_tensor_method(Slot::borrow(callable), name, self, args, count, kwnames, unbound);
   if (type == known().context_var)
     return call_context_var(object, name, callable, args, count, kwnames, unbound);
+  // The traced code runs alone and writes nothing: a lock from outside need not be taken.
+  if (std::string_view type_name = type->tp_name;
+      (type_name == "_thread.RLock" || type_name == "_thread.lock") && world_.is_outside(object) &&
+      is_one_of(text, {"__enter__", "__exit__", "acquire", "release"}))
+    return Slot::borrow(text == "__enter__" || text == "acquire" ? Py_True : Py_None);
   if (text == "__getattribute__" && count == 1 && !PyType_Check(object))
     return generic_getattr(self, args[0].get(), nullptr, false);
   const bool outside = world_.is_outside(object);

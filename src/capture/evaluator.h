@@ -276,7 +276,7 @@ class Evaluator {
   int last_origin_at_ = -1;
   int64_t recorded_nodes_ = 0;
   std::chrono::steady_clock::time_point started_;
-  char* stack_limit_ = nullptr;
+  const char* stack_limit_ = nullptr;
 };
 
 // Native code of torch runs: frames that it makes are not the user's.

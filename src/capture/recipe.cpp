@@ -107,6 +107,10 @@ int RecipeBuilder::value(PyObject* given) {
   int step = -1;
   if (is_atom(object)) {
     step = constant(object);
+  } else if (PyCell_Check(object) && slot.source && slot.source->kind == SourceKind::kCell) {
+    step = emit({.kind = Kind::kOutside,
+                 .source = world_.source(SourceKind::kCellObject, slot.source->base,
+                                         slot.source->key.get())});
   } else if (slot.source) {
     step = outside(object, slot.source);
   } else if (is_tensor(object)) {

@@ -135,7 +135,8 @@ bool Runner::fill_deque(PyObject* target, const std::vector<int>& items) const {
   Ref packed = pack(items);
   Ref cleared = Ref::steal(PyObject_CallMethod(target, "clear", nullptr));
   if (!packed || !cleared) return false;
-  return bool(Ref::steal(PyObject_CallMethod(target, "extend", "O", packed.get())));
+  static PyObject* extend = PyUnicode_InternFromString("extend");
+  return bool(Ref::steal(PyObject_CallMethodOneArg(target, extend, packed.get())));
 }
 
 // Into the instance dict or a slot, past properties and __setattr__ of the class. Null: deleted.

@@ -105,7 +105,17 @@ class Capture {
     constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
     if (code_->co_flags & kSuspends)
       return give_up({BreakKind::kUnsupportedBytecode, "a generator or coroutine", {}});
-    return trace();
+    std::unique_ptr<Draft> draft = trace(-1);
+    if (!draft || draft->exit == ExitKind::kReturn || break_at_ <= 1 ||
+        draft->reason->kind == BreakKind::kException)
+      return draft;
+    // What the trace made was changed for real, so there is no way back within it: it is thrown
+    // away and run again up to the breaking instruction.
+    std::unique_ptr<Draft> prefix = trace(break_at_);
+    if (!prefix) return PyErr_Occurred() ? nullptr : std::move(draft);
+    if (prefix->exit != ExitKind::kGiveUp || prefix->graph.nodes().empty()) return draft;
+    prefix->reason = std::move(draft->reason);
+    return prefix;
   }
 
  private:
@@ -117,26 +127,35 @@ class Capture {
     return draft;
   }
 
-  std::unique_ptr<Draft> trace() {
+  // One trace. With `stop_at`: again, up to that instruction of the root frame; null if the state
+  // there cannot be expressed. Null with an exception pending if the capture was interrupted.
+  std::unique_ptr<Draft> trace(int64_t stop_at) {
     auto start = Clock::now();
     CollectorOff collector;
     HandledException handled;
-    auto context = std::make_unique<ContextCopy>();
+    ContextCopy context;
     Evaluator evaluator(function_, names_.get(), options_);
     Slot result;
     bool unchanged;
     {
       cpython::HookScope hook(&Evaluator::hook, &evaluator);
       evaluator.recording().start();
-      result = evaluator.run_root(args_, -1);
+      result = evaluator.run_root(args_, stop_at);
       unchanged = evaluator.recording().stop();
     }
     evaluator.breaks().rethrow_defect();
     if (evaluator.interrupted()) return nullptr;
     double trace_seconds = seconds_since(start);
     auto draft = std::make_unique<Draft>();
-    bool built = result && check(evaluator, unchanged) && build(evaluator, result, *draft);
+    const bool stopped = stop_at >= 0 && evaluator.stopped_frame();
+    bool built = (result || stopped) && check(evaluator, unchanged) &&
+                 (stopped ? build_state(evaluator, *draft) : build(evaluator, result, *draft));
     if (!built) {
+      if (stop_at >= 0) {
+        PyErr_Clear();
+        return nullptr;
+      }
+      break_at_ = result ? -1 : evaluator.break_at();
       BreakReason reason = reason_of(evaluator);
       PyErr_Clear();
       draft = give_up(std::move(reason));
@@ -169,11 +188,45 @@ class Capture {
     return {BreakKind::kException, describe_exception(error.get()), evaluator.error_stack()};
   }
 
-  bool build(Evaluator& evaluator, const Slot& result, Draft& draft) {
+  static bool build(Evaluator& evaluator, const Slot& result, Draft& draft) {
     RecipeBuilder builder(evaluator);
     int step = builder.value(result.get());
     if (step < 0 || !builder.side_effects()) return false;
     builder.recipe.result = step;
+    draft.exit = ExitKind::kReturn;
+    finish(evaluator, builder, draft);
+    if (draft.torch_calls) draft.result = result.object;
+    return true;
+  }
+
+  // The state of the root frame before the breaking instruction.
+  static bool build_state(Evaluator& evaluator, Draft& draft) {
+    const Frame& frame = *evaluator.stopped_frame();
+    const auto& instructions = frame.info->decoded->instructions;
+    auto at = static_cast<size_t>(frame.pc);
+    // The names of keyword arguments belong to no stack entry: their instruction is run again.
+    if (at > 0 && frame.kwnames && instructions[at - 1].op == cpython::Opcode::kKwNames) --at;
+    if (!instructions[at].enterable) return false;
+    RecipeBuilder builder(evaluator);
+    auto states = [&](const std::vector<Slot>& slots, std::vector<int>& steps) {
+      for (const Slot& slot : slots) {
+        steps.push_back(slot ? builder.value(slot.get()) : -1);
+        if (slot && steps.back() < 0) return false;
+      }
+      return true;
+    };
+    std::vector<int> locals, stack;
+    if (!states(frame.locals, locals) || !states(frame.stack, stack) || !builder.side_effects())
+      return false;
+    builder.recipe.locals = std::move(locals);
+    builder.recipe.stack = std::move(stack);
+    builder.recipe.offset = instructions[at].offset;
+    draft.exit = ExitKind::kGiveUp;
+    finish(evaluator, builder, draft);
+    return true;
+  }
+
+  static void finish(Evaluator& evaluator, RecipeBuilder& builder, Draft& draft) {
     Recording::Result recorded = evaluator.recording().finish(builder.outputs);
     draft.graph = std::move(recorded.graph);
     World& world = evaluator.world();
@@ -182,13 +235,10 @@ class Capture {
       draft.inputs.push_back({source, std::move(tensor)});
     }
     add_disjoint_guards(world, draft.graph, draft.inputs);
-    draft.exit = ExitKind::kReturn;
     draft.recipe = std::move(builder.recipe);
     draft.sources = world.sources();
     draft.guards = world.take_guards();
     draft.torch_calls = evaluator.torch_calls();
-    if (draft.torch_calls) draft.result = result.object;
-    return true;
   }
 
   PyFunctionObject* function_;
@@ -196,6 +246,7 @@ class Capture {
   const Options& options_;
   PyCodeObject* code_;
   Ref names_;
+  int64_t break_at_ = -1;
 };
 
 }  // namespace
