@@ -66,13 +66,14 @@ bool compared_without_user_code(PyObject* set) {
   return PyErr_Occurred() == nullptr;
 }
 
-// Equal numbers may be of different types, which a set does not tell apart.
+// Equal numbers, and tuples of them, may be of different types, which a set does not tell apart.
 bool same_numbers(PyObject* a, PyObject* b) {
   const Ref members = Ref::steal(PySequence_List(b));
   const Ref iterator = Ref::steal(PyObject_GetIter(a));
   if (!members || !iterator) return false;
   while (Ref item = Ref::steal(PyIter_Next(iterator.get()))) {
-    bool found = !PyNumber_Check(item.get()) || compared_by_identity(item.get());
+    const bool ambiguous = PyNumber_Check(item.get()) || PyTuple_Check(item.get());
+    bool found = !ambiguous || compared_by_identity(item.get());
     for (Py_ssize_t i = 0; !found && i < PyList_GET_SIZE(members.get()); ++i)
       found = same_value(item.get(), PyList_GET_ITEM(members.get(), i));
     if (!found) return false;

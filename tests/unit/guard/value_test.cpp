@@ -57,6 +57,7 @@ TEST(Value, SameTypeAndBits) {
        "frozenset([E.A, (1, 'x'), int, torch.float32])", true},
       {"frozenset([int, E.A])", "frozenset([int, E.B])", false},
       {"frozenset([1])", "frozenset([True])", false},
+      {"frozenset([(1,)])", "frozenset([(True,)])", false},
       {"frozenset([1, 2.5])", "frozenset([2.5, 1])", true},
       {"frozenset([Q()])", "frozenset([Q()])", false},
       {"torch.device('cpu')", "torch.device('cpu')", true},
