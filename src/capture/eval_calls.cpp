@@ -117,6 +117,13 @@ Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, Py
                       name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : "", args,
                       count, kwnames);
   }
+  if (type == &_PyWeakref_RefType && count == 0) {
+    Ref referent = Ref::borrow(PyWeakref_GetObject(f));
+    if (!world_.source_of(callable) || referent.get() == Py_None ||
+        world_.source_of(referent.get()))
+      return world_.wrap(std::move(referent));
+    return world_.read(referent.get(), world_.source(SourceKind::kNative, nullptr, f));
+  }
   if (type == &PyStaticMethod_Type || type == &PyClassMethod_Type) {
     Ref function = Ref::steal(PyObject_GetAttr(f, names().func));
     return function ? call(world_.wrap(function), args, count, kwnames) : Slot();

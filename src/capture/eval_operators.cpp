@@ -304,7 +304,9 @@ Slot Evaluator::get_iter(const Slot& iterable) {
 
 bool Evaluator::is_foreign_iterator(PyObject* object) {
   if (!PyIter_Check(object) || !world_.is_outside(object)) return false;
-  PyObject* next = is_python_class(Py_TYPE(object)) ? world_.type_lookup(Py_TYPE(object), names().next) : nullptr;
+  PyObject* next = is_python_class(Py_TYPE(object))
+                       ? world_.type_lookup(Py_TYPE(object), names().next)
+                       : nullptr;
   return !next || !PyFunction_Check(next);
 }
 

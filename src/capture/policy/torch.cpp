@@ -188,7 +188,7 @@ const char* torch_function_break(const char* module, const char* name) {
       m.starts_with("torch.distributed") || m.starts_with("torch.optim") ||
       m.starts_with("torch.multiprocessing") || m.starts_with("torch.utils.data") ||
       m.starts_with("torch.profiler") || m.starts_with("torch.fx") ||
-      m.starts_with("torch.export") || m.starts_with("torch.func"))
+      m.starts_with("torch.export") || m == "torch.func" || m.starts_with("torch.func."))
     return m == "torch.random" ? kRandom : "is not traced";
   if (m == "torch.autograd" && (n == "backward" || n == "grad")) return kAutograd;
   if (m.starts_with("torch.autograd.function") || m == "torch.autograd.graph" ||
