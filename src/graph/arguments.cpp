@@ -107,7 +107,9 @@ sym::Dims dims_arg(ArgumentList list, int i) {
   mismatch(list, i, "a list of integers");
 }
 
-std::vector<int64_t> ints_arg(ArgumentList list, int i) { return sym::constants(dims_arg(list, i)); }
+std::vector<int64_t> ints_arg(ArgumentList list, int i) {
+  return sym::constants(dims_arg(list, i));
+}
 
 std::optional<DType> optional_dtype_arg(ArgumentList list, int i) {
   return optional_arg<DType>(list, i, "a dtype");
@@ -142,8 +144,7 @@ DTypeKind scalar_kind(const Argument& argument) {
 double scalar_to_double(const Argument& argument) {
   if (auto* value = std::get_if<double>(&argument)) return *value;
   if (auto* value = std::get_if<bool>(&argument)) return *value ? 1 : 0;
-  if (auto* value = std::get_if<sym::Int>(&argument))
-    return static_cast<double>(value->constant());
+  if (auto* value = std::get_if<sym::Int>(&argument)) return static_cast<double>(value->constant());
   BRAZE_UNREACHABLE("argument is no real scalar");
 }
 

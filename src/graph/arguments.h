@@ -14,9 +14,9 @@ namespace braze::graph {
 // A node's arguments, or arguments without a node yet.
 class ArgumentList {
  public:
-  ArgumentList(const Node& node) : args_(node.args()), node_(&node) {}     // NOLINT: implicit
-  ArgumentList(std::span<const Argument> args) : args_(args) {}            // NOLINT: implicit
-  ArgumentList(const std::vector<Argument>& args) : args_(args) {}         // NOLINT: implicit
+  ArgumentList(const Node& node) : args_(node.args()), node_(&node) {}  // NOLINT: implicit
+  ArgumentList(std::span<const Argument> args) : args_(args) {}         // NOLINT: implicit
+  ArgumentList(const std::vector<Argument>& args) : args_(args) {}      // NOLINT: implicit
 
   // None when past the end.
   const Argument& operator[](int i) const;

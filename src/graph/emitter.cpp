@@ -74,7 +74,8 @@ Value* Emitter::contiguous(Value* a) {
 }
 
 Value* Emitter::full(sym::Dims sizes, Argument value, DType dtype) {
-  return (*this)(OpKind::kfull, {std::move(sizes), std::move(value), dtype, None{}, None{}, None{}});
+  return (*this)(OpKind::kfull,
+                 {std::move(sizes), std::move(value), dtype, None{}, None{}, None{}});
 }
 
 }  // namespace braze::graph

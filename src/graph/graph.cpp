@@ -42,8 +42,7 @@ std::vector<int> Node::mutated_arguments() const {
       op_->kind == OpKind::knative_batch_norm || op_->kind == OpKind::k_native_batch_norm_legit;
   if (batch_norm && args_.size() > 5 && args_[5] == Argument(false)) return positions;
   for (int position : op_->effects.mutates) {
-    if (position < static_cast<int>(args_.size()) &&
-        !std::holds_alternative<None>(args_[position]))
+    if (position < static_cast<int>(args_.size()) && !std::holds_alternative<None>(args_[position]))
       positions.push_back(position);
   }
   return positions;
@@ -103,8 +102,7 @@ Node* Graph::add_node(const Op& op, std::vector<Argument> args,
   for (const Argument& argument : node->args_)
     for_each_value(argument, [&](Value* value) { value->users_.push_back(node); });
   for (size_t i = 0; i < result_types.size(); ++i) {
-    Value* value =
-        new_value(std::move(result_types[i]), i < storages.size() ? storages[i] : -1);
+    Value* value = new_value(std::move(result_types[i]), i < storages.size() ? storages[i] : -1);
     value->producer_ = node;
     value->result_index_ = static_cast<int>(i);
     node->results_.push_back(value);
@@ -186,8 +184,7 @@ Graph Graph::clone() const {
     return map[value->id_] = builder.value(value->id_, value->type_, value->storage_);
   };
   copy.origins_ = origins_;
-  for (const Input& input : inputs_)
-    builder.input(add_value(input.value), input.kind, input.name);
+  for (const Input& input : inputs_) builder.input(add_value(input.value), input.kind, input.name);
   for (const auto& node : nodes_) {
     std::vector<Argument> args = node->args_;
     for (Argument& argument : args) {

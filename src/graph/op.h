@@ -2,7 +2,8 @@
 //
 // The names are PyTorch's, with dots: "aten.add.Tensor", "aten.relu" (no overload: "aten.relu").
 // `op_list.inc` is the one list of known ops; an op not on it is interned at run time by the tracer
-// (which takes the effects from the schema) or by the parser, with OpKind::kUnknown: an extern call.
+// (which takes the effects from the schema) or by the parser, with OpKind::kUnknown: an extern
+// call.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +25,10 @@ enum class OpKind : uint16_t {
 // What an op does besides computing its results: the one source for DCE, ordering,
 // functionalisation and CSE.
 struct Effects {
-  bool random = false;       // draws from a generator: never removed when unused, reordered or merged
-  bool opaque = false;       // unknown side effect (printing, communication): keep, keep order
-  bool inplace_view = false; // changes metadata of an argument (t_, squeeze_)
-  std::vector<int> mutates;  // positions of tensor arguments written to (in-place, out=)
+  bool random = false;  // draws from a generator: never removed when unused, reordered or merged
+  bool opaque = false;  // unknown side effect (printing, communication): keep, keep order
+  bool inplace_view = false;  // changes metadata of an argument (t_, squeeze_)
+  std::vector<int> mutates;   // positions of tensor arguments written to (in-place, out=)
   // results[i] aliases argument results_alias[i] as a view or as the same tensor; -1: fresh. For an
   // op that returns a list (split) the last entry holds for all further results.
   std::vector<int> results_alias;
@@ -49,18 +50,18 @@ enum class OpClass : uint8_t {
   kFactory,    // makes a tensor from sizes and scalars (of some, argument 0 gives the sizes)
   kIndexing,   // moves elements, possibly by index tensors
   kReduction,
-  kExtern,     // left to the library
-  kRandom,     // draws from a generator
+  kExtern,  // left to the library
+  kRandom,  // draws from a generator
 };
 
 struct Op {
   OpKind kind = OpKind::kUnknown;
-  std::string name;                      // "aten.add.Tensor"
-  std::vector<std::string> arg_names;    // in schema order; may be empty when unknown
+  std::string name;                    // "aten.add.Tensor"
+  std::vector<std::string> arg_names;  // in schema order; may be empty when unknown
   Effects effects;
   OpClass op_class = OpClass::kUnknown;
-  bool pointwise = false;                // elementwise with broadcasting
-  bool view = false;                     // result is a view of argument 0, no data moved
+  bool pointwise = false;  // elementwise with broadcasting
+  bool view = false;       // result is a view of argument 0, no data moved
 };
 
 // The interned op of that name. Known ops come from op_list.inc. Thread-safe; the reference lives
@@ -69,7 +70,8 @@ struct Op {
 // one. The form with effects replaces what an earlier form without had guessed; ops obtained before
 // keep their guess. For a known op the list wins.
 const Op& find_or_add_op(std::string_view name);
-const Op& find_or_add_op(std::string_view name, std::vector<std::string> arg_names, Effects effects);
+const Op& find_or_add_op(std::string_view name, std::vector<std::string> arg_names,
+                         Effects effects);
 const Op& op_of(OpKind kind);
 
 }  // namespace braze::graph

@@ -49,9 +49,9 @@ class Parser {
       ++column;
       if (text_[i] == '\n') ++line, column = 1;
     }
-    throw InternalError(__FILE__, __LINE__,
-                        "graph text " + std::to_string(line) + ":" + std::to_string(column) +
-                            ": " + message);
+    throw InternalError(
+        __FILE__, __LINE__,
+        "graph text " + std::to_string(line) + ":" + std::to_string(column) + ": " + message);
   }
 
   void skip_space() {

@@ -127,9 +127,9 @@ class Printer {
   void definition(const Value* v) {
     text_ += ": ";
     text_ += to_string(v->type());
-    const Value* first =
-        v->storage() < static_cast<int>(first_in_storage_.size()) ? first_in_storage_[v->storage()]
-                                                                  : v;
+    const Value* first = v->storage() < static_cast<int>(first_in_storage_.size())
+                             ? first_in_storage_[v->storage()]
+                             : v;
     if (graph_ && first != v) {
       text_ += " #";
       value(first);
@@ -216,8 +216,7 @@ class Printer {
         p.list(ds.empty() ? "floats" : "", ds, [&](double d) { p.text_ += number_text(d); });
       }
       void operator()(const std::vector<bool>& bs) {
-        p.list(bs.empty() ? "bools" : "", bs,
-               [&](bool b) { p.text_ += b ? "true" : "false"; });
+        p.list(bs.empty() ? "bools" : "", bs, [&](bool b) { p.text_ += b ? "true" : "false"; });
       }
       void operator()(DType d) { p.text_ += to_string(d); }
       void operator()(Device d) { p.text_ += to_string(d); }

@@ -13,18 +13,18 @@ namespace braze::graph {
 enum class DTypeKind : uint8_t { kBool, kUnsigned, kSigned, kFloat, kComplex };
 
 // name, text form, bytes, kind
-#define BRAZE_DTYPES(X)               \
-  X(Bool, "bool", 1, kBool)           \
-  X(UInt8, "u8", 1, kUnsigned)        \
-  X(Int8, "i8", 1, kSigned)           \
-  X(Int16, "i16", 2, kSigned)         \
-  X(Int32, "i32", 4, kSigned)         \
-  X(Int64, "i64", 8, kSigned)         \
-  X(Float16, "f16", 2, kFloat)        \
-  X(BFloat16, "bf16", 2, kFloat)      \
-  X(Float32, "f32", 4, kFloat)        \
-  X(Float64, "f64", 8, kFloat)        \
-  X(Complex64, "c64", 8, kComplex)    \
+#define BRAZE_DTYPES(X)            \
+  X(Bool, "bool", 1, kBool)        \
+  X(UInt8, "u8", 1, kUnsigned)     \
+  X(Int8, "i8", 1, kSigned)        \
+  X(Int16, "i16", 2, kSigned)      \
+  X(Int32, "i32", 4, kSigned)      \
+  X(Int64, "i64", 8, kSigned)      \
+  X(Float16, "f16", 2, kFloat)     \
+  X(BFloat16, "bf16", 2, kFloat)   \
+  X(Float32, "f32", 4, kFloat)     \
+  X(Float64, "f64", 8, kFloat)     \
+  X(Complex64, "c64", 8, kComplex) \
   X(Complex128, "c128", 16, kComplex)
 
 enum class DType : uint8_t {

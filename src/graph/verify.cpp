@@ -37,7 +37,8 @@ class Verifier {
 
   void check_defined(const Value* value, const std::string& where) {
     BRAZE_CHECK(value, "no value for ", where);
-    BRAZE_CHECK(defined_.contains(value), "a value is used before its definition or is not of this graph, by ", where);
+    BRAZE_CHECK(defined_.contains(value),
+                "a value is used before its definition or is not of this graph, by ", where);
   }
 
   void check_node(const Node& node) {
@@ -120,8 +121,8 @@ class Verifier {
                   mutation.source->id(), ": ", to_string(mutation.source->type()));
     }
     for (const Mutation& mutation : graph_.mutations())
-      BRAZE_CHECK(!targets.contains(mutation.source->storage()), "input %",
-                  mutation.target->id(), " is mutated from %", mutation.source->id(),
+      BRAZE_CHECK(!targets.contains(mutation.source->storage()), "input %", mutation.target->id(),
+                  " is mutated from %", mutation.source->id(),
                   ", which shares memory with a mutated input");
   }
 
@@ -138,8 +139,8 @@ void verify(const Graph& graph) { Verifier(graph).run(); }
 void verify_functional(const Graph& graph) {
   verify(graph);
   for (const auto& node : graph.nodes())
-    BRAZE_CHECK(node->mutated_arguments().empty(), "a node mutates in a functional graph: ",
-                to_string(*node));
+    BRAZE_CHECK(node->mutated_arguments().empty(),
+                "a node mutates in a functional graph: ", to_string(*node));
 }
 
 }  // namespace braze::graph

@@ -12,8 +12,7 @@ std::vector<OutputAlias> output_aliases(const Graph& graph) {
   auto classify = [&](size_t output) -> OutputAlias {
     const Value* value = outputs[output];
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
-      if (graph.inputs()[i].value == value)
-        return {Kind::kInput, static_cast<int>(i), value};
+      if (graph.inputs()[i].value == value) return {Kind::kInput, static_cast<int>(i), value};
     }
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       const Value* input = graph.inputs()[i].value;
@@ -106,8 +105,7 @@ bool Aliasing::is_output(const Value* value) const {
 
 bool Aliasing::replaceable(const Value* from, const Value* to) const {
   // Two outputs are two tensor objects, and an output that is made is not the input's object.
-  const bool to_is_input =
-      to->id() < static_cast<int>(is_input_.size()) && is_input_[to->id()];
+  const bool to_is_input = to->id() < static_cast<int>(is_input_.size()) && is_input_[to->id()];
   if (is_output(from) && (is_output(to) || to_is_input)) return false;
   const int a = find(from->storage()), b = find(to->storage());
   if (a == b) return true;

@@ -56,8 +56,8 @@ class Aliasing {
   int find(int storage) const;
   bool is_output(const graph::Value* value) const;
 
-  std::vector<Memory> memory_;     // by storage
-  std::vector<bool> is_output_;    // by value id
+  std::vector<Memory> memory_;   // by storage
+  std::vector<bool> is_output_;  // by value id
   std::vector<bool> is_input_;
 };
 

@@ -15,7 +15,9 @@ using graph::Graph;
 using graph::Node;
 using graph::Value;
 
-void mix(size_t& hash, size_t value) { hash ^= value + 0x9e3779b97f4a7c15 + (hash << 6) + (hash >> 2); }
+void mix(size_t& hash, size_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15 + (hash << 6) + (hash >> 2);
+}
 
 // A hash of what matters most: op, operands, integers.
 size_t hash_of(const Node& node) {
@@ -52,8 +54,7 @@ bool same(const Node& a, const Node& b) {
   return &a.op() == &b.op() &&
          std::equal(a.args().begin(), a.args().end(), b.args().begin(), b.args().end(),
                     same_arguments) &&
-         std::equal(a.results().begin(), a.results().end(), b.results().begin(),
-                    b.results().end(),
+         std::equal(a.results().begin(), a.results().end(), b.results().begin(), b.results().end(),
                     [](const Value* x, const Value* y) { return same(x, y); });
 }
 
@@ -67,8 +68,7 @@ bool try_merge(Graph& graph, Aliasing& aliasing, Node* node, const Node* earlier
       return false;
   }
   for (size_t i = 0; i < node->results().size(); ++i) {
-    if (node->results()[i])
-      aliasing.replace(graph, node->results()[i], earlier->results()[i]);
+    if (node->results()[i]) aliasing.replace(graph, node->results()[i], earlier->results()[i]);
   }
   graph.erase(node);
   return true;

@@ -53,9 +53,8 @@ void erase_range(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterator 
 }
 
 bool is_unused(const Graph& graph, const Node& node) {
-  return std::none_of(node.results().begin(), node.results().end(), [&](const Value* result) {
-    return result && graph.has_uses(result);
-  });
+  return std::none_of(node.results().begin(), node.results().end(),
+                      [&](const Value* result) { return result && graph.has_uses(result); });
 }
 
 bool decompose_node(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterator place) {

@@ -11,8 +11,8 @@
 //                                            %5: f32[8] = aten.div.Tensor(%0, %4)
 //
 // Written out: activations (gelu, silu, hardswish, ...), addcmul, addcdiv, lerp, rsub, square;
-// layer, group, RMS norm and batch norm at inference, std; linear; t, transpose (-> permute), split,
-// unbind (-> slice, select), stack (-> cat); full_like, zeros, ... (-> full), copy, fill.
+// layer, group, RMS norm and batch norm at inference, std; linear; t, transpose (-> permute),
+// split, unbind (-> slice, select), stack (-> cat); full_like, zeros, ... (-> full), copy, fill.
 // Softmax, var_mean, matrix products, convolution, pooling and attention stay.
 #pragma once
 

@@ -58,9 +58,8 @@ Value* softplus(Emitter& emit, const Node& node, Value* x) {
   const double beta = graph::double_arg_or(node, 1, 1);
   Value* scaled = emit.mul(x, beta);
   Value* soft = emit.unary(OpKind::klog1p, emit.unary(OpKind::kexp, scaled));
-  return emit.where(
-      compare(emit, OpKind::kgt_Scalar, scaled, graph::double_arg_or(node, 2, 20)), x,
-      emit.div(soft, beta));
+  return emit.where(compare(emit, OpKind::kgt_Scalar, scaled, graph::double_arg_or(node, 2, 20)), x,
+                    emit.div(soft, beta));
 }
 
 Value* activation(Emitter& emit, const Node& node, Value* x) {
@@ -82,8 +81,8 @@ Value* activation(Emitter& emit, const Node& node, Value* x) {
     case OpKind::ksoftplus:
       return softplus(emit, node, x);
     case OpKind::kmish:  // x * tanh(log1p(exp(x)))
-      return emit.mul(x, emit.unary(OpKind::ktanh,
-                                    emit.unary(OpKind::klog1p, emit.unary(OpKind::kexp, x))));
+      return emit.mul(
+          x, emit.unary(OpKind::ktanh, emit.unary(OpKind::klog1p, emit.unary(OpKind::kexp, x))));
     default:
       return nullptr;
   }
@@ -177,9 +176,14 @@ Replacement decompose_activation(Emitter& emit, const Node& node) {
       Value* const* x = node.args().empty() ? nullptr : std::get_if<Value*>(&node.args()[0]);
       if (!x || !is_float((*x)->type().dtype)) return {};
       switch (node.op().kind) {
-        case OpKind::ksilu: case OpKind::kgelu: case OpKind::khardswish:
-        case OpKind::khardsigmoid: case OpKind::kleaky_relu: case OpKind::kelu:
-        case OpKind::ksoftplus: case OpKind::kmish:
+        case OpKind::ksilu:
+        case OpKind::kgelu:
+        case OpKind::khardswish:
+        case OpKind::khardsigmoid:
+        case OpKind::kleaky_relu:
+        case OpKind::kelu:
+        case OpKind::ksoftplus:
+        case OpKind::kmish:
           return {activation(emit, node, compute_type(emit, *x))};
         default:
           return {};

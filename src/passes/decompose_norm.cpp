@@ -18,8 +18,7 @@ using sym::Int;
 namespace {
 
 bool used(const Emitter& emit, const Node& node, size_t i) {
-  return i < node.results().size() && node.results()[i] &&
-         emit.graph().has_uses(node.results()[i]);
+  return i < node.results().size() && node.results()[i] && emit.graph().has_uses(node.results()[i]);
 }
 
 // The dtype that eager computes norms of this dtype in.
@@ -105,7 +104,8 @@ Replacement batch_norm_inference(Emitter& emit, const Node& node, double eps) {
   Value* input = graph::tensor_arg(node, 0);
   Value* mean = graph::optional_tensor_arg(node, 3);
   Value* variance = graph::optional_tensor_arg(node, 4);
-  const bool real = input->type().dtype == DType::kFloat32 || input->type().dtype == DType::kFloat64;
+  const bool real =
+      input->type().dtype == DType::kFloat32 || input->type().dtype == DType::kFloat64;
   if (!real || !mean || !variance || mean->type().dtype != input->type().dtype ||
       input->type().rank() < 2)
     return {};
@@ -116,8 +116,8 @@ Replacement batch_norm_inference(Emitter& emit, const Node& node, double eps) {
   Value* shift = emit.mul(mean, alpha);
   Value* beta = bias ? emit.sub(bias, shift) : emit.unary(OpKind::kneg, shift);
   const int64_t rank = input->type().rank();
-  Value* out = emit.add(emit.mul(input, per_channel(emit, alpha, rank)),
-                        per_channel(emit, beta, rank));
+  Value* out =
+      emit.add(emit.mul(input, per_channel(emit, alpha, rank)), per_channel(emit, beta, rank));
   // The saved statistics are empty at inference.
   auto empty = [&](size_t i) -> Value* {
     if (!used(emit, node, i)) return nullptr;
@@ -130,7 +130,8 @@ Replacement batch_norm_inference(Emitter& emit, const Node& node, double eps) {
 // x * rsqrt(mean(x * x) + eps) * weight over the last dimensions; the second result is the factor.
 Replacement rms_norm(Emitter& emit, const Node& node) {
   Value* input = graph::tensor_arg(node, 0);
-  const bool real = input->type().dtype == DType::kFloat32 || input->type().dtype == DType::kFloat64;
+  const bool real =
+      input->type().dtype == DType::kFloat32 || input->type().dtype == DType::kFloat64;
   if (!real) return {};  // where f16 is rounded differs between versions of PyTorch
   const double smallest = input->type().dtype == DType::kFloat64
                               ? std::numeric_limits<double>::epsilon()

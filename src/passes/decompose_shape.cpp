@@ -20,7 +20,8 @@ Value* transpose(Emitter& emit, Value* self, int64_t a, int64_t b) {
   const int64_t rank = self->type().rank();
   std::vector<int64_t> order(rank);
   std::iota(order.begin(), order.end(), 0);
-  if (rank > 0) std::swap(order[graph::normalize_dim(a, rank)], order[graph::normalize_dim(b, rank)]);
+  if (rank > 0)
+    std::swap(order[graph::normalize_dim(a, rank)], order[graph::normalize_dim(b, rank)]);
   return emit.permute(self, std::move(order));
 }
 
@@ -56,8 +57,8 @@ Replacement copy(Emitter& emit, const Node& node) {
   const TensorType& type = node.result()->type();
   Value* source = graph::tensor_arg(node, 1);
   Value* converted = emit.cast(emit.expand(source, type.sizes), type.dtype);
-  const bool moved = converted->producer() && !converted->producer()->op().view &&
-                     converted != source;
+  const bool moved =
+      converted->producer() && !converted->producer()->op().view && converted != source;
   if (moved && converted->type().strides == type.strides) return {converted};
   for (graph::MemoryFormat format :
        {graph::MemoryFormat::kPreserve, graph::MemoryFormat::kContiguous}) {

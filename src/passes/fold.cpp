@@ -35,19 +35,33 @@ Value* identity_operand(const Node& node) {
   };
   const bool is_exact_sum = is_integral(node.result()->type().dtype, true);
   switch (node.op().kind) {
-    case OpKind::kalias: case OpKind::kdetach: case OpKind::klift_fresh: case OpKind::kview:
-    case OpKind::k_unsafe_view: case OpKind::k_reshape_alias: case OpKind::kexpand:
-    case OpKind::kpermute: case OpKind::kslice_Tensor: case OpKind::ksqueeze:
-    case OpKind::ksqueeze_dim: case OpKind::ksqueeze_dims: case OpKind::kas_strided:
-    case OpKind::kt: case OpKind::ktranspose_int: case OpKind::kdiagonal:
-    case OpKind::kclone: case OpKind::k_to_copy:
+    case OpKind::kalias:
+    case OpKind::kdetach:
+    case OpKind::klift_fresh:
+    case OpKind::kview:
+    case OpKind::k_unsafe_view:
+    case OpKind::k_reshape_alias:
+    case OpKind::kexpand:
+    case OpKind::kpermute:
+    case OpKind::kslice_Tensor:
+    case OpKind::ksqueeze:
+    case OpKind::ksqueeze_dim:
+    case OpKind::ksqueeze_dims:
+    case OpKind::kas_strided:
+    case OpKind::kt:
+    case OpKind::ktranspose_int:
+    case OpKind::kdiagonal:
+    case OpKind::kclone:
+    case OpKind::k_to_copy:
       return tensor(0);
     case OpKind::kmul_Tensor:
     case OpKind::kmul_Scalar:
       if (is_uniform_number(node, 1, 1)) return tensor(0);
       return is_uniform_number(node, 0, 1) ? tensor(1) : nullptr;
-    case OpKind::kdiv_Tensor: case OpKind::kdiv_Scalar:
-    case OpKind::kpow_Tensor_Scalar: case OpKind::kpow_Tensor_Tensor:
+    case OpKind::kdiv_Tensor:
+    case OpKind::kdiv_Scalar:
+    case OpKind::kpow_Tensor_Scalar:
+    case OpKind::kpow_Tensor_Tensor:
       return is_uniform_number(node, 1, 1) ? tensor(0) : nullptr;
     case OpKind::ksub_Tensor:
     case OpKind::ksub_Scalar:  // exact for floats too: -0.0 - 0 is -0.0
@@ -140,8 +154,12 @@ class Folder {
     if (!inner || !inner->op().view) return false;
     auto is_reshape = [](const Node& n) {
       switch (n.op().kind) {
-        case OpKind::kview: case OpKind::k_unsafe_view: case OpKind::kunsqueeze:
-        case OpKind::ksqueeze: case OpKind::ksqueeze_dim: case OpKind::ksqueeze_dims:
+        case OpKind::kview:
+        case OpKind::k_unsafe_view:
+        case OpKind::kunsqueeze:
+        case OpKind::ksqueeze:
+        case OpKind::ksqueeze_dim:
+        case OpKind::ksqueeze_dims:
           return true;
         default:
           return false;
@@ -161,8 +179,9 @@ class Folder {
       }
       return replace_view(node, emit.permute(graph::tensor_arg(*inner, 0), std::move(order)));
     }
-    const bool reshapes = (node->op().kind == OpKind::kview ||
-                           node->op().kind == OpKind::k_unsafe_view) && is_reshape(*inner);
+    const bool reshapes =
+        (node->op().kind == OpKind::kview || node->op().kind == OpKind::k_unsafe_view) &&
+        is_reshape(*inner);
     if (!reshapes) return false;
     const auto strides = graph::view_strides(base->type(), type.sizes);
     if (!strides || *strides != type.strides) return false;

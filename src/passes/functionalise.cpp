@@ -144,7 +144,10 @@ class Functionaliser {
   // A view node that reads the latest parent: its result is up to date.
   void note_view(Node* node, Value* result, Value* parent, const std::vector<Argument>& original,
                  const Memory& memory) {
-    ViewLink link{.parent = parent, .op = &node->op(), .args = original, .type = result->type(),
+    ViewLink link{.parent = parent,
+                  .op = &node->op(),
+                  .args = original,
+                  .type = result->type(),
                   .parent_type = parent->type()};
     if (link.op->kind == OpKind::kas_strided) {
       // It views the storage, whatever tensor it was called on.
@@ -170,8 +173,10 @@ class Functionaliser {
     for (Value* result : node->results()) {
       if (!result) continue;
       Value* piece = emit_piece(emit, *node, result->result_index());
-      ViewLink link{.parent = parent, .op = &piece->producer()->op(),
-                    .args = piece->producer()->args(), .type = result->type(),
+      ViewLink link{.parent = parent,
+                    .op = &piece->producer()->op(),
+                    .args = piece->producer()->args(),
+                    .type = result->type(),
                     .parent_type = parent->type()};
       links_[result] = std::move(link);
       latest_[result] = {piece, memory.version};
@@ -203,8 +208,11 @@ class Functionaliser {
     if (!twin || !twin->view || node->results().size() != 1)
       throw Unsupported(node->op().name, "it changes the shape or memory of a tensor in place");
     Value* parent = graph::tensor_arg(*node, 0);
-    links_[node->result()] = {.parent = parent, .op = twin, .args = node->args(),
-                              .type = node->result()->type(), .parent_type = parent->type()};
+    links_[node->result()] = {.parent = parent,
+                              .op = twin,
+                              .args = node->args(),
+                              .type = node->result()->type(),
+                              .parent_type = parent->type()};
     latest(node->result(), emit);
   }
 
@@ -216,18 +224,18 @@ class Functionaliser {
     if (node.op().effects.random)
       throw Unsupported(node.op().name, "it draws random numbers in place");
     if (!twin) throw Unsupported(node.op().name, "it has no form that does not mutate");
-    if (twin->kind == OpKind::kzeros_like)
-      return emit.full(type.sizes, sym::Int(0), type.dtype);
+    if (twin->kind == OpKind::kzeros_like) return emit.full(type.sizes, sym::Int(0), type.dtype);
     if (twin->kind == OpKind::kfill_Scalar) return emit.full(type.sizes, args.at(1), type.dtype);
     if (is_out_variant(node.op())) args.erase(args.begin() + position);
-    if (const auto types = graph::infer_types(*twin, args)) return emit.raw(*twin, args, types->at(0));
+    if (const auto types = graph::infer_types(*twin, args))
+      return emit.raw(*twin, args, types->at(0));
     // Without a rule: in place keeps dtype and sizes, out of place does too when nothing promotes.
     TensorType result = type;
     result.offset = 0;
     result.strides = graph::like_strides(type, graph::MemoryFormat::kPreserve);
     for (const Value* operand : node.operands()) {
-      if (operand->type().dtype != type.dtype && graph::kind_of(operand->type().dtype) >
-                                                     graph::DTypeKind::kSigned)
+      if (operand->type().dtype != type.dtype &&
+          graph::kind_of(operand->type().dtype) > graph::DTypeKind::kSigned)
         throw Unsupported(node.op().name, "operands of different dtypes in an op without a rule");
     }
     if (position != 0) throw Unsupported(node.op().name, "it has no form that does not mutate");

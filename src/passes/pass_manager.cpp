@@ -33,8 +33,7 @@ void run_passes(graph::Graph& graph, const std::vector<Pass>& passes, const Pass
     named(pass.name, [&] {
       BRAZE_CHECK(changed || now == text, "says that it changed nothing, but it did");
       BRAZE_CHECK(!changed || now != text, "says that it changed the graph, but it did not");
-      if (changed && options.check_each)
-        pass.functional ? verify_functional(graph) : verify(graph);
+      if (changed && options.check_each) pass.functional ? verify_functional(graph) : verify(graph);
     });
     text = std::move(now);
     if (changed && options.dump) options.dump(number, pass.name, text);

@@ -10,11 +10,8 @@ namespace braze::passes {
 
 const std::vector<Pass>& inference_passes() {
   static const std::vector<Pass> passes = {
-      {"functionalise", functionalise},
-      {"decompose", decompose},
-      {"fold", fold},
-      {"cse", eliminate_common_subexpressions},
-      {"dce", eliminate_dead_code},
+      {"functionalise", functionalise},         {"decompose", decompose},     {"fold", fold},
+      {"cse", eliminate_common_subexpressions}, {"dce", eliminate_dead_code},
   };
   return passes;
 }

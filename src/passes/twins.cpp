@@ -38,10 +38,9 @@ const Op* known(const std::string& name) {
 
 // What an in-place op of this base name does has no counterpart by the naming rule.
 constexpr std::array kWithoutTwin = {
-    "resize_",        "resize_as_", "set_",       "set_data", "random_",
-    "normal_",        "uniform_",   "bernoulli_", "cauchy_",  "exponential_",
-    "geometric_",     "log_normal_", "detach_",   "swap_",    "requires_grad_",
-    "sparse_resize_", "_resize_output_", "as_strided_"};
+    "resize_",  "resize_as_", "set_",           "set_data",       "random_",         "normal_",
+    "uniform_", "bernoulli_", "cauchy_",        "exponential_",   "geometric_",      "log_normal_",
+    "detach_",  "swap_",      "requires_grad_", "sparse_resize_", "_resize_output_", "as_strided_"};
 
 }  // namespace
 

@@ -41,25 +41,35 @@ Argument as_argument(double value, DType dtype) {
 std::optional<double> arithmetic(OpKind kind, double a, double b, DType compute) {
   const bool real = is_float(compute);
   switch (kind) {
-    case OpKind::kadd_Tensor: case OpKind::kadd_Scalar:
+    case OpKind::kadd_Tensor:
+    case OpKind::kadd_Scalar:
       return compute == DType::kBool ? static_cast<double>(a != 0 || b != 0) : a + b;
-    case OpKind::ksub_Tensor: case OpKind::ksub_Scalar:
+    case OpKind::ksub_Tensor:
+    case OpKind::ksub_Scalar:
       return a - b;
-    case OpKind::kmul_Tensor: case OpKind::kmul_Scalar:
+    case OpKind::kmul_Tensor:
+    case OpKind::kmul_Scalar:
       return a * b;
-    case OpKind::kdiv_Tensor: case OpKind::kdiv_Scalar:
+    case OpKind::kdiv_Tensor:
+    case OpKind::kdiv_Scalar:
       return real ? std::optional<double>(a / b) : std::nullopt;
-    case OpKind::keq_Tensor: case OpKind::keq_Scalar:
+    case OpKind::keq_Tensor:
+    case OpKind::keq_Scalar:
       return a == b;
-    case OpKind::kne_Tensor: case OpKind::kne_Scalar:
+    case OpKind::kne_Tensor:
+    case OpKind::kne_Scalar:
       return a != b;
-    case OpKind::klt_Tensor: case OpKind::klt_Scalar:
+    case OpKind::klt_Tensor:
+    case OpKind::klt_Scalar:
       return a < b;
-    case OpKind::kle_Tensor: case OpKind::kle_Scalar:
+    case OpKind::kle_Tensor:
+    case OpKind::kle_Scalar:
       return a <= b;
-    case OpKind::kgt_Tensor: case OpKind::kgt_Scalar:
+    case OpKind::kgt_Tensor:
+    case OpKind::kgt_Scalar:
       return a > b;
-    case OpKind::kge_Tensor: case OpKind::kge_Scalar:
+    case OpKind::kge_Tensor:
+    case OpKind::kge_Scalar:
       return a >= b;
     default:
       return std::nullopt;
@@ -78,7 +88,8 @@ std::optional<double> binary(const Node& node) {
   if (has_alpha(node.op().kind) && args.size() > 2 && !graph::is_number(args[2], 1))
     return std::nullopt;
   DType compute = graph::result_type(std::span(args).first(2));
-  const bool divides = node.op().kind == OpKind::kdiv_Tensor || node.op().kind == OpKind::kdiv_Scalar;
+  const bool divides =
+      node.op().kind == OpKind::kdiv_Tensor || node.op().kind == OpKind::kdiv_Scalar;
   if (divides && is_integral(compute, true)) compute = DType::kFloat32;
   const std::optional<double> x = in_dtype(*a, compute), y = in_dtype(*b, compute);
   if (!x || !y) return std::nullopt;
@@ -112,10 +123,19 @@ std::optional<Argument> fold_to_uniform(const Node& node) {
   const DType dtype = node.result()->type().dtype;
   std::optional<double> value;
   switch (node.op().kind) {
-    case OpKind::kview: case OpKind::k_unsafe_view: case OpKind::kexpand: case OpKind::kpermute:
-    case OpKind::kunsqueeze: case OpKind::ksqueeze: case OpKind::ksqueeze_dim:
-    case OpKind::ksqueeze_dims: case OpKind::kslice_Tensor: case OpKind::kselect_int:
-    case OpKind::kalias: case OpKind::kdetach: case OpKind::kclone:
+    case OpKind::kview:
+    case OpKind::k_unsafe_view:
+    case OpKind::kexpand:
+    case OpKind::kpermute:
+    case OpKind::kunsqueeze:
+    case OpKind::ksqueeze:
+    case OpKind::ksqueeze_dim:
+    case OpKind::ksqueeze_dims:
+    case OpKind::kslice_Tensor:
+    case OpKind::kselect_int:
+    case OpKind::kalias:
+    case OpKind::kdetach:
+    case OpKind::kclone:
       value = uniform_value(node.args()[0]);
       break;
     case OpKind::k_to_copy:

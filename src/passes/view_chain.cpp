@@ -124,8 +124,7 @@ Value* emit_piece(Emitter& emit, const Node& node, int i) {
   Value* self = graph::tensor_arg(node, 0);
   if (node.op().kind == OpKind::kunbind_int)
     return emit(OpKind::kselect_int, {self, Int(graph::int_arg_or(node, 1, 0)), Int(i)});
-  const int64_t dim =
-      graph::normalize_dim(graph::int_arg_or(node, 2, 0), self->type().rank());
+  const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 2, 0), self->type().rank());
   Int start, end;
   if (node.op().kind == OpKind::ksplit_Tensor) {
     const Int piece = graph::sym_arg(node, 1);

@@ -10,7 +10,7 @@ namespace braze::passes {
 // How a value came from `parent`: by a view op, or as the very tensor (result of an in-place op).
 struct ViewLink {
   graph::Value* parent = nullptr;
-  const graph::Op* op = nullptr;  // null: the same tensor
+  const graph::Op* op = nullptr;      // null: the same tensor
   std::vector<graph::Argument> args;  // args[0] stands for the parent
   graph::TensorType type;             // of the value
   graph::TensorType parent_type;

@@ -156,16 +156,14 @@ bool within(Int a, Int b) {
 
 const Expr* ExprArena::symbol(std::string name, int64_t hint, Range range) {
   const int number = symbol_count();
-  const Expr* expr =
-      intern(Expr{.kind = ExprKind::kSymbol, .hint = hint, .symbol = number});
+  const Expr* expr = intern(Expr{.kind = ExprKind::kSymbol, .hint = hint, .symbol = number});
   symbols_.push_back({std::move(name), range, expr});
   return expr;
 }
 
 const Expr* ExprArena::intern(Expr expr) {
   auto operand = [](Int value) {
-    return value.expr() ? "e" + std::to_string(value.expr()->id)
-                        : std::to_string(value.constant());
+    return value.expr() ? "e" + std::to_string(value.expr()->id) : std::to_string(value.constant());
   };
   std::string key = std::to_string(static_cast<int>(expr.kind)) + ":" +
                     std::to_string(expr.symbol) + ":" + std::to_string(expr.constant);
@@ -295,15 +293,13 @@ namespace {
 Int extremum(ExprKind kind, Int a, Int b) {
   const bool smaller = kind == ExprKind::kMin;
   const Int difference = a - b;
-  const Range range = difference.is_constant()
-                          ? Range{difference.constant(), difference.constant()}
-                          : difference.expr()->arena->range_of(difference);
+  const Range range = difference.is_constant() ? Range{difference.constant(), difference.constant()}
+                                               : difference.expr()->arena->range_of(difference);
   if (range.high <= 0) return smaller ? a : b;
   if (range.low >= 0) return smaller ? b : a;
   const bool swap = a.is_constant() || (b.expr() && b.expr()->id < a.expr()->id);
   if (swap) std::swap(a, b);
-  return binary(kind, a, b,
-                smaller ? std::min(a.hint(), b.hint()) : std::max(a.hint(), b.hint()));
+  return binary(kind, a, b, smaller ? std::min(a.hint(), b.hint()) : std::max(a.hint(), b.hint()));
 }
 }  // namespace
 
@@ -342,8 +338,8 @@ std::string sum_text(const Expr& e) {
   };
   for (auto& [term, coefficient] : e.terms) {
     const bool product = term->kind == ExprKind::kProduct;
-    append(coefficient, product || coefficient == 1 ? to_string(Int(term))
-                                                    : operand_text(Int(term)));
+    append(coefficient,
+           product || coefficient == 1 ? to_string(Int(term)) : operand_text(Int(term)));
   }
   if (e.constant != 0) append(e.constant, "");
   return text;

@@ -32,7 +32,7 @@ struct Expr {
   int64_t constant = 0;  // kSum
   // kSum: terms with their coefficients. kProduct: factors, coefficient 1.
   std::vector<std::pair<const Expr*, int64_t>> terms;
-  Int a, b;              // kFloorDiv, kMod, kMin, kMax
+  Int a, b;  // kFloorDiv, kMod, kMin, kMax
 };
 
 // Both ends included; the ends of int64 stand for "unbounded".

@@ -70,8 +70,7 @@ inline Int operator*(Int a, Int b) {
   return detail::constants(a, b) ? Int(a.constant() * b.constant()) : detail::multiply(a, b);
 }
 inline Int operator-(Int a, Int b) {
-  return detail::constants(a, b) ? Int(a.constant() - b.constant())
-                                 : detail::add(a, Int(-1) * b);
+  return detail::constants(a, b) ? Int(a.constant() - b.constant()) : detail::add(a, Int(-1) * b);
 }
 // Rounds towards minus infinity, b != 0.
 inline Int floordiv(Int a, Int b) {

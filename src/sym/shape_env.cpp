@@ -32,9 +32,10 @@ struct Condition {
 std::string to_string(const Condition& condition) {
   // A constant stands on the right, as people write it: "s0 > 3", not "3 < s0".
   if (condition.a.is_constant()) {
-    const std::string_view flipped = condition.relation == Relation::kLess      ? " > "
-                                     : condition.relation == Relation::kNotLess ? " <= "
-                                                                                : text_of(condition.relation);
+    const std::string_view flipped = condition.relation == Relation::kLess ? " > "
+                                     : condition.relation == Relation::kNotLess
+                                         ? " <= "
+                                         : text_of(condition.relation);
     return sym::to_string(condition.b) + std::string(flipped) + sym::to_string(condition.a);
   }
   return sym::to_string(condition.a) + std::string(text_of(condition.relation)) +

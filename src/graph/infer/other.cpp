@@ -55,9 +55,9 @@ TensorType arange(ArgumentList list, std::span<const Argument> numbers, int dtyp
     return scalar_kind(n) != DTypeKind::kFloat;
   });
   const auto size = static_cast<int64_t>(std::ceil((end - start) / step));
-  return make_type(optional_dtype_arg(list, dtype_position)
-                       .value_or(integral ? DType::kInt64 : DType::kFloat32),
-                   {std::max<int64_t>(size, 0)});
+  return make_type(
+      optional_dtype_arg(list, dtype_position).value_or(integral ? DType::kInt64 : DType::kFloat32),
+      {std::max<int64_t>(size, 0)});
 }
 
 TensorType concatenated(const std::vector<Value*>& parts, int64_t dim) {
@@ -150,8 +150,8 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
     case OpKind::kzeros:
     case OpKind::kones:
     case OpKind::kempty_memory_format:
-      return one(make_type(optional_dtype_arg(list, 1).value_or(DType::kFloat32),
-                           dims_arg(list, 0)));
+      return one(
+          make_type(optional_dtype_arg(list, 1).value_or(DType::kFloat32), dims_arg(list, 0)));
     case OpKind::karange:
       return one(arange(list, args.first(1), 1));
     case OpKind::karange_start:
@@ -231,8 +231,8 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
                            self().sizes, self().device));
     // Library calls.
     case OpKind::kmm:
-      return one(make_type(self().dtype,
-                           {self().sizes.at(0), tensor_arg(list, 1)->type().sizes.at(1)}));
+      return one(
+          make_type(self().dtype, {self().sizes.at(0), tensor_arg(list, 1)->type().sizes.at(1)}));
     case OpKind::kaddmm:
       return one(make_type(self().dtype, {tensor_arg(list, 1)->type().sizes.at(0),
                                           tensor_arg(list, 2)->type().sizes.at(1)}));

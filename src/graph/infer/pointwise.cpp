@@ -10,36 +10,84 @@ namespace {
 
 // How the result's dtype follows from the operands.
 enum class Rule : uint8_t {
-  kPromote,   // the common dtype
-  kFloat,     // the common dtype, f32 for integers
-  kCompare,   // bool
-  kSelf,      // that of argument 0
+  kPromote,  // the common dtype
+  kFloat,    // the common dtype, f32 for integers
+  kCompare,  // bool
+  kSelf,     // that of argument 0
 };
 
 Rule rule_of(OpKind kind) {
   switch (kind) {
-    case OpKind::keq_Tensor: case OpKind::keq_Scalar: case OpKind::kne_Tensor:
-    case OpKind::kne_Scalar: case OpKind::klt_Tensor: case OpKind::klt_Scalar:
-    case OpKind::kle_Tensor: case OpKind::kle_Scalar: case OpKind::kgt_Tensor:
-    case OpKind::kgt_Scalar: case OpKind::kge_Tensor: case OpKind::kge_Scalar:
-    case OpKind::klogical_not: case OpKind::klogical_and: case OpKind::klogical_or:
-    case OpKind::klogical_xor: case OpKind::kisnan: case OpKind::kisinf: case OpKind::kisfinite:
+    case OpKind::keq_Tensor:
+    case OpKind::keq_Scalar:
+    case OpKind::kne_Tensor:
+    case OpKind::kne_Scalar:
+    case OpKind::klt_Tensor:
+    case OpKind::klt_Scalar:
+    case OpKind::kle_Tensor:
+    case OpKind::kle_Scalar:
+    case OpKind::kgt_Tensor:
+    case OpKind::kgt_Scalar:
+    case OpKind::kge_Tensor:
+    case OpKind::kge_Scalar:
+    case OpKind::klogical_not:
+    case OpKind::klogical_and:
+    case OpKind::klogical_or:
+    case OpKind::klogical_xor:
+    case OpKind::kisnan:
+    case OpKind::kisinf:
+    case OpKind::kisfinite:
       return Rule::kCompare;
-    case OpKind::kexp: case OpKind::kexp2: case OpKind::kexpm1: case OpKind::klog:
-    case OpKind::klog2: case OpKind::klog10: case OpKind::klog1p: case OpKind::ksqrt:
-    case OpKind::krsqrt: case OpKind::ksin: case OpKind::kcos: case OpKind::ktan:
-    case OpKind::kasin: case OpKind::kacos: case OpKind::katan: case OpKind::ksinh:
-    case OpKind::kcosh: case OpKind::ktanh: case OpKind::kerf: case OpKind::kerfc:
-    case OpKind::ksigmoid: case OpKind::kreciprocal: case OpKind::kdiv_Tensor:
-    case OpKind::kdiv_Scalar: case OpKind::katan2:
+    case OpKind::kexp:
+    case OpKind::kexp2:
+    case OpKind::kexpm1:
+    case OpKind::klog:
+    case OpKind::klog2:
+    case OpKind::klog10:
+    case OpKind::klog1p:
+    case OpKind::ksqrt:
+    case OpKind::krsqrt:
+    case OpKind::ksin:
+    case OpKind::kcos:
+    case OpKind::ktan:
+    case OpKind::kasin:
+    case OpKind::kacos:
+    case OpKind::katan:
+    case OpKind::ksinh:
+    case OpKind::kcosh:
+    case OpKind::ktanh:
+    case OpKind::kerf:
+    case OpKind::kerfc:
+    case OpKind::ksigmoid:
+    case OpKind::kreciprocal:
+    case OpKind::kdiv_Tensor:
+    case OpKind::kdiv_Scalar:
+    case OpKind::katan2:
       return Rule::kFloat;
-    case OpKind::kabs: case OpKind::kneg: case OpKind::kfloor: case OpKind::kceil:
-    case OpKind::ktrunc: case OpKind::kround: case OpKind::ksign: case OpKind::krelu:
-    case OpKind::kgelu: case OpKind::ksilu: case OpKind::kbitwise_not: case OpKind::khardtanh:
-    case OpKind::kleaky_relu: case OpKind::kelu: case OpKind::khardsigmoid:
-    case OpKind::khardswish: case OpKind::ksoftplus: case OpKind::kmish: case OpKind::kthreshold:
-    case OpKind::kmasked_fill_Scalar: case OpKind::kmasked_fill_Tensor: case OpKind::klerp_Scalar:
-    case OpKind::klerp_Tensor: case OpKind::knan_to_num:
+    case OpKind::kabs:
+    case OpKind::kneg:
+    case OpKind::kfloor:
+    case OpKind::kceil:
+    case OpKind::ktrunc:
+    case OpKind::kround:
+    case OpKind::ksign:
+    case OpKind::krelu:
+    case OpKind::kgelu:
+    case OpKind::ksilu:
+    case OpKind::kbitwise_not:
+    case OpKind::khardtanh:
+    case OpKind::kleaky_relu:
+    case OpKind::kelu:
+    case OpKind::khardsigmoid:
+    case OpKind::khardswish:
+    case OpKind::ksoftplus:
+    case OpKind::kmish:
+    case OpKind::kthreshold:
+    case OpKind::kmasked_fill_Scalar:
+    case OpKind::kmasked_fill_Tensor:
+    case OpKind::klerp_Scalar:
+    case OpKind::klerp_Tensor:
+    case OpKind::knan_to_num:
       return Rule::kSelf;
     default:
       return Rule::kPromote;
@@ -50,11 +98,17 @@ Rule rule_of(OpKind kind) {
 // only scale or steer.
 size_t promoted_arguments(OpKind kind, size_t count) {
   switch (kind) {
-    case OpKind::kadd_Tensor: case OpKind::kadd_Scalar: case OpKind::ksub_Tensor:
-    case OpKind::ksub_Scalar: case OpKind::krsub_Tensor: case OpKind::krsub_Scalar:
-    case OpKind::kdiv_Tensor_mode: case OpKind::kdiv_Scalar_mode:
+    case OpKind::kadd_Tensor:
+    case OpKind::kadd_Scalar:
+    case OpKind::ksub_Tensor:
+    case OpKind::ksub_Scalar:
+    case OpKind::krsub_Tensor:
+    case OpKind::krsub_Scalar:
+    case OpKind::kdiv_Tensor_mode:
+    case OpKind::kdiv_Scalar_mode:
       return 2;
-    case OpKind::kaddcmul: case OpKind::kaddcdiv:
+    case OpKind::kaddcmul:
+    case OpKind::kaddcdiv:
       return 3;
     case OpKind::kround:
       return 1;
@@ -74,7 +128,8 @@ DType result_dtype(OpKind kind, ArgumentList list, std::span<const Argument> arg
       break;
   }
   if (kind == OpKind::kwhere_self) return result_type(args.subspan(1, 2));
-  const DType dtype = result_type(args.first(std::min(args.size(), promoted_arguments(kind, args.size()))));
+  const DType dtype =
+      result_type(args.first(std::min(args.size(), promoted_arguments(kind, args.size()))));
   const bool true_division =
       (kind == OpKind::kdiv_Tensor_mode || kind == OpKind::kdiv_Scalar_mode) && is_none(list, 2);
   const bool to_float = rule_of(kind) == Rule::kFloat || true_division;

@@ -119,13 +119,11 @@ sym::Dims pointwise_strides(std::span<const TensorType* const> operands,
     auto all = [&](auto&& holds) { return std::all_of(operands.begin(), operands.end(), holds); };
     if (all([](const TensorType* operand) { return operand->is_contiguous(); }))
       return sym::contiguous_strides(sizes);
-    if (sizes.size() == 4 && all([](const TensorType* operand) {
-          return contiguous_as(*operand, kChannelsLastOrder);
-        }))
+    if (sizes.size() == 4 &&
+        all([](const TensorType* operand) { return contiguous_as(*operand, kChannelsLastOrder); }))
       return dense_strides(sizes, kChannelsLastOrder);
-    if (is_dense(*operands[0]) && all([&](const TensorType* operand) {
-          return operand->strides == operands[0]->strides;
-        }))
+    if (is_dense(*operands[0]) &&
+        all([&](const TensorType* operand) { return operand->strides == operands[0]->strides; }))
       return operands[0]->strides;
   }
   return dense_strides(sizes, dimension_order(operands, sizes));
@@ -166,8 +164,8 @@ std::optional<sym::Dims> view_strides(const TensorType& type, std::span<const In
   Int run_stride = type.strides.back(), run = 1, view_run = 1;
   for (int64_t dim = type.rank() - 1; dim >= 0; --dim) {
     run = run * type.sizes[dim];
-    const bool run_ends = dim == 0 || (type.sizes[dim - 1] != Int(1) &&
-                                       type.strides[dim - 1] != run * run_stride);
+    const bool run_ends =
+        dim == 0 || (type.sizes[dim - 1] != Int(1) && type.strides[dim - 1] != run * run_stride);
     if (!run_ends) continue;
     while (view_dim >= 0 && (view_run.hint() < run.hint() || sizes[view_dim] == Int(1))) {
       strides[view_dim] = view_run * run_stride;

@@ -231,11 +231,10 @@ std::optional<std::vector<TensorType>> infer_view(OpKind kind, std::span<const A
       return std::vector{type};
     }
     case OpKind::kdiagonal:
-      return std::vector{diagonal(self, int_arg_or(list, 1, 0), int_arg_or(list, 2, 0),
-                                  int_arg_or(list, 3, 1))};
-    case OpKind::kunfold:
       return std::vector{
-          unfold(self, int_arg(list, 1), sym_arg(list, 2), sym_arg(list, 3))};
+          diagonal(self, int_arg_or(list, 1, 0), int_arg_or(list, 2, 0), int_arg_or(list, 3, 1))};
+    case OpKind::kunfold:
+      return std::vector{unfold(self, int_arg(list, 1), sym_arg(list, 2), sym_arg(list, 3))};
     case OpKind::ksplit_Tensor: {
       const int64_t dim = normalize_dim(int_arg_or(list, 2, 0), self.rank());
       return split(self, equal_pieces(self.sizes[dim], int_arg(list, 1)), dim);

@@ -185,7 +185,8 @@ bool run_indexing(Call& call) {
     case OpKind::kgather: {
       const int64_t dim = normalize_dim(call.integer(1, 0), call.tensor(0).type.rank());
       fetch(call, [&](Index index) {
-        const int64_t place = checked(call.tensor(2).get(index).i, size_of_dim(call.tensor(0), dim));
+        const int64_t place =
+            checked(call.tensor(2).get(index).i, size_of_dim(call.tensor(0), dim));
         if (!index.empty()) index[dim] = place;
         return index;
       });

@@ -110,8 +110,8 @@ class Interpreter {
       for (const Value* result : node.results()) {
         if (!result) continue;
         const TensorType& type = inferred->at(result->result_index());
-        BRAZE_CHECK(type == result->type(), "the type of %", result->id(), " is ",
-                    to_string(type), ", in ", to_string(node));
+        BRAZE_CHECK(type == result->type(), "the type of %", result->id(), " is ", to_string(type),
+                    ", in ", to_string(node));
         values_[result] = view_of(base, type);
       }
       return;
@@ -122,8 +122,7 @@ class Interpreter {
       if (!result || !inferred) continue;
       const TensorType& type = inferred->at(result->result_index());
       BRAZE_CHECK(type.sizes == result->type().sizes && type.dtype == result->type().dtype,
-                  "the type of %", result->id(), " is ", to_string(type), ", in ",
-                  to_string(node));
+                  "the type of %", result->id(), " is ", to_string(type), ", in ", to_string(node));
     }
     results = call(node.op(), node.args(), std::move(results));
     for (size_t i = 0; i < results.size(); ++i) {

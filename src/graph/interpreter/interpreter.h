@@ -1,10 +1,10 @@
 // Reference interpreter of the graph IR: what each op means, element by element, written for
 // clarity. Fuzz tests of passes compare graphs by it.
 //
-// It knows the ops that passes make and most that they read: pointwise, views, factories, reductions,
-// indexing, matrix products, softmax, layer norm, and the in-place forms of these. Float arithmetic
-// is done in double and rounded to the dtype at each op. While it runs it checks metadata: a view's
-// declared type must be the inferred one.
+// It knows the ops that passes make and most that they read: pointwise, views, factories,
+// reductions, indexing, matrix products, softmax, layer norm, and the in-place forms of these.
+// Float arithmetic is done in double and rounded to the dtype at each op. While it runs it checks
+// metadata: a view's declared type must be the inferred one.
 #pragma once
 
 #include <span>

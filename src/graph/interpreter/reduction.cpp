@@ -174,9 +174,12 @@ bool run_reduction(Call& call) {
       const bool keep = call.boolean(2, false);
       reduce(call, dims_of(call, 1), keep,
              [&](const std::vector<Number>& values) { return values[extreme(values, sign)]; });
-      reduce(call, dims_of(call, 1), keep, [&](const std::vector<Number>& values) {
-        return Number::of(static_cast<int64_t>(extreme(values, sign)));
-      }, 1);
+      reduce(
+          call, dims_of(call, 1), keep,
+          [&](const std::vector<Number>& values) {
+            return Number::of(static_cast<int64_t>(extreme(values, sign)));
+          },
+          1);
       return true;
     }
     case OpKind::kargmax:

@@ -42,9 +42,8 @@ int64_t extent_of(const TensorType& type) {
 Number convert(Number number, DType dtype) {
   auto integer = [&]() -> int64_t {
     if (!number.real) return number.i;
-    return std::isfinite(number.f) && std::abs(number.f) < 9.2e18
-               ? static_cast<int64_t>(number.f)
-               : INT64_MIN;
+    return std::isfinite(number.f) && std::abs(number.f) < 9.2e18 ? static_cast<int64_t>(number.f)
+                                                                  : INT64_MIN;
   };
   switch (dtype) {
     case DType::kBool:
@@ -60,11 +59,10 @@ Number convert(Number number, DType dtype) {
     case DType::kInt64:
       return Number::of(integer());
     case DType::kFloat16:
-      return Number::of(double{static_cast<float>(
-          static_cast<_Float16>(static_cast<float>(number.as_double())))});
+      return Number::of(double{
+          static_cast<float>(static_cast<_Float16>(static_cast<float>(number.as_double())))});
     case DType::kBFloat16:
-      return Number::of(
-          double{from_bfloat16(to_bfloat16(static_cast<float>(number.as_double())))});
+      return Number::of(double{from_bfloat16(to_bfloat16(static_cast<float>(number.as_double())))});
     case DType::kFloat32:
       return Number::of(double{static_cast<float>(number.as_double())});
     case DType::kFloat64:

@@ -5,7 +5,8 @@
 namespace braze::graph {
 namespace {
 
-constexpr std::string_view kEverything = R"(graph(%0 x: f32[8], %1 encoder.weight: f32[4, 8]{1, 4}+8 parameter, %2 "a \"b\"": i64[] constant, %3: f32[8] #%0) {
+constexpr std::string_view kEverything =
+    R"(graph(%0 x: f32[8], %1 encoder.weight: f32[4, 8]{1, 4}+8 parameter, %2 "a \"b\"": i64[] constant, %3: f32[8] #%0) {
   %5: f32[8] = aten.add.Tensor(%0, %3, 1)
   %6: f32[2, 4] #%5 = aten.view(%5, [2, 4])
   %7: bf16[8]@cuda:0, _ = my.op(%5, None, -3, 1.5, 1e-05, inf, -inf, nan, true, false, complex(1.0, -2.0), "a\nb\"\\")

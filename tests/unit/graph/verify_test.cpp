@@ -22,7 +22,8 @@ void expect_error(const Graph& graph, const std::string& message, bool functiona
 Node* last(const Graph& graph) { return graph.nodes().back().get(); }
 
 TEST(Verify, OperandMustBeDefinedBefore) {
-  Graph graph = parse("graph(%0: f32[2]) { %1: f32[2] = aten.relu(%0) %2: f32[2] = aten.neg(%1) return %2 }");
+  Graph graph =
+      parse("graph(%0: f32[2]) { %1: f32[2] = aten.relu(%0) %2: f32[2] = aten.neg(%1) return %2 }");
   graph.nodes().front()->set_arg(0, last(graph)->result());
   expect_error(graph, "used before its definition");
 }
@@ -72,7 +73,8 @@ TEST(Verify, MutationTargetsAreInputs) {
 }
 
 TEST(Verify, MutationsAreUnique) {
-  expect_error(parse("graph(%0: f32[2]) { %1: f32[2] = aten.relu(%0) return mutate %0 <- %1 mutate %0 <- %1 }"),
+  expect_error(parse("graph(%0: f32[2]) { %1: f32[2] = aten.relu(%0) return mutate %0 <- %1 mutate "
+                     "%0 <- %1 }"),
                "input %0 is mutated twice");
 }
 
@@ -82,7 +84,8 @@ TEST(Verify, MutationTypesAgree) {
 }
 
 TEST(Verify, MutationSourceIsNoMutatedMemory) {
-  expect_error(parse("graph(%0: f32[2], %1: f32[2]) { %2: f32[2] = my.op(%0) return mutate %0 <- %1 mutate %1 <- %2 }"),
+  expect_error(parse("graph(%0: f32[2], %1: f32[2]) { %2: f32[2] = my.op(%0) return mutate %0 <- "
+                     "%1 mutate %1 <- %2 }"),
                "shares memory with a mutated input");
 }
 

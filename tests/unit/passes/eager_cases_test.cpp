@@ -1,5 +1,5 @@
-// Ops as PyTorch ran them (make_eager_cases.py): metadata inference must give eager's types, and the
-// pipeline must keep eager's numbers and types.
+// Ops as PyTorch ran them (make_eager_cases.py): metadata inference must give eager's types, and
+// the pipeline must keep eager's numbers and types.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,6 +84,29 @@ TEST(EagerCases, InferenceGivesEagersTypes) {
       EXPECT_EQ(to_string(types->at(i)), to_string(node.results()[i]->type()));
   }
   EXPECT_GT(inferred_cases, 200);
+}
+
+// The reference itself: the ops as they are.
+TEST(EagerCases, InterpreterGivesEagersNumbers) {
+  int known = 0;
+  for (const Case& one : read_cases()) {
+    SCOPED_TRACE(one.text);
+    const Graph graph = graph::parse(one.text);
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < one.inputs.size(); ++i)
+      inputs.push_back(tensor_of(graph.inputs()[i].value->type(), one.inputs[i]));
+    std::vector<Tensor> outputs;
+    try {
+      outputs = graph::interpret(graph, inputs);
+    } catch (const InternalError& error) {
+      const std::string what = error.what();
+      ASSERT_NE(what.find("the interpreter does not know"), std::string::npos) << what;
+      continue;
+    }
+    ++known;
+    for (size_t i = 0; i < outputs.size(); ++i) expect_numbers(outputs[i], one.outputs[i]);
+  }
+  EXPECT_GT(known, 300);
 }
 
 TEST(EagerCases, PipelineKeepsEagersNumbers) {

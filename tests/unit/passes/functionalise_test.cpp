@@ -107,7 +107,8 @@ TEST(Functionalise, OutputsKeepTheirAliases) {
   graph::verify_functional(graph);
   using Kind = OutputAlias::Kind;
   std::vector<std::pair<Kind, int>> aliases;
-  for (const OutputAlias& alias : output_aliases(graph)) aliases.emplace_back(alias.kind, alias.index);
+  for (const OutputAlias& alias : output_aliases(graph))
+    aliases.emplace_back(alias.kind, alias.index);
   const std::vector<std::pair<Kind, int>> expected = {{Kind::kInput, 0},
                                                       {Kind::kViewOfInput, 0},
                                                       {Kind::kFresh, -1},
@@ -174,7 +175,8 @@ TEST(Functionalise, BatchNormThatTrains) {
 }
 
 TEST(Functionalise, InPlaceViews) {
-  graph::find_or_add_op("aten.t_", {}, {.inplace_view = true, .mutates = {0}, .results_alias = {0}});
+  graph::find_or_add_op("aten.t_", {},
+                        {.inplace_view = true, .mutates = {0}, .results_alias = {0}});
   EXPECT_EQ(after(R"(graph(%0 x: f32[2, 3]) {
     %1: f32[2, 3] = aten.neg(%0)
     %2: f32[3, 2]{1, 3} #%1 = aten.t_(%1)

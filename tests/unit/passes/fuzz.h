@@ -1,5 +1,5 @@
-// Random graphs, and the comparison of a graph before and after a pass by the reference interpreter:
-// outputs, contents of inputs, and which outputs and inputs share memory.
+// Random graphs, and the comparison of a graph before and after a pass by the reference
+// interpreter: outputs, contents of inputs, and which outputs and inputs share memory.
 #pragma once
 
 #include <string>
@@ -17,6 +17,7 @@ using PassFunction = bool (*)(graph::Graph&);
 // Empty: the pass keeps what the graph computes, is idempotent and says truly whether it changed
 // something. Otherwise what is wrong, with the smallest graph found for it. A graph that the pass
 // refuses (Unsupported) counts as right.
-std::string check_pass(graph::Graph graph, PassFunction pass, unsigned seed, bool idempotent = true);
+std::string check_pass(graph::Graph graph, PassFunction pass, unsigned seed,
+                       bool idempotent = true);
 
 }  // namespace braze::passes::fuzz

@@ -54,7 +54,8 @@ class Generator {
   void add_inputs() {
     const std::vector<Dims> shapes = {{2, 3}, {3}, {4, 3}, {2, 3, 4}, {6}, {1, 3}, {}};
     for (int i = 0, count = 2 + pick(3); i < count; ++i) {
-      TensorType type = graph::make_type(DType::kFloat32, shapes[pick(static_cast<int>(shapes.size()))]);
+      TensorType type =
+          graph::make_type(DType::kFloat32, shapes[pick(static_cast<int>(shapes.size()))]);
       if (chance(20) && type.rank() == 2) type.strides = {1, type.sizes[0]};
       if (chance(10) && type.rank() == 1) type.strides = {2};
       if (chance(10)) type.offset = 3;
@@ -63,33 +64,51 @@ class Generator {
     }
     if (chance(10)) {
       const Value* twin = values_[0];
-      values_.push_back(graph_.add_input(twin->type(), graph::InputKind::kUser, "twin", twin->storage()));
+      values_.push_back(
+          graph_.add_input(twin->type(), graph::InputKind::kUser, "twin", twin->storage()));
     }
   }
 
   void add_node() {
     const int before = graph_.value_count();
     const int what = pick(mutate_ ? 12 : 9);
-    if (what < 2) add_unary();
-    else if (what < 4) add_binary();
-    else if (what < 7) add_view();
-    else if (what < 8) add_reduction();
-    else if (what < 9) add_other();
-    else add_in_place();
+    if (what < 2)
+      add_unary();
+    else if (what < 4)
+      add_binary();
+    else if (what < 7)
+      add_view();
+    else if (what < 8)
+      add_reduction();
+    else if (what < 9)
+      add_other();
+    else
+      add_in_place();
     if (graph_.value_count() == before || graph_.nodes().empty()) return;
     for (Value* result : graph_.nodes().back()->results()) values_.push_back(result);
   }
 
   void add_unary() {
-    constexpr OpKind kinds[] = {OpKind::krelu, OpKind::kneg, OpKind::ktanh, OpKind::ksigmoid,
-                                OpKind::ksilu, OpKind::khardswish, OpKind::kabs, OpKind::kmish,
-                                OpKind::khardsigmoid};
+    constexpr OpKind kinds[] = {OpKind::krelu,    OpKind::kneg,  OpKind::ktanh,
+                                OpKind::ksigmoid, OpKind::ksilu, OpKind::khardswish,
+                                OpKind::kabs,     OpKind::kmish, OpKind::khardsigmoid};
     switch (pick(6)) {
-      case 0: emit_(OpKind::kclone, {any(), None{}}); return;
-      case 1: emit_(OpKind::kgelu, {real(), std::string(chance(50) ? "tanh" : "none")}); return;
-      case 2: emit_(OpKind::kleaky_relu, {real(), 0.1}); return;
-      case 3: emit_(OpKind::k_to_copy, {any(), chance(70) ? DType::kFloat32 : DType::kFloat64, None{}, None{}, None{}, false, None{}}); return;
-      default: emit_(kinds[pick(std::size(kinds))], {real()}); return;
+      case 0:
+        emit_(OpKind::kclone, {any(), None{}});
+        return;
+      case 1:
+        emit_(OpKind::kgelu, {real(), std::string(chance(50) ? "tanh" : "none")});
+        return;
+      case 2:
+        emit_(OpKind::kleaky_relu, {real(), 0.1});
+        return;
+      case 3:
+        emit_(OpKind::k_to_copy, {any(), chance(70) ? DType::kFloat32 : DType::kFloat64, None{},
+                                  None{}, None{}, false, None{}});
+        return;
+      default:
+        emit_(kinds[pick(std::size(kinds))], {real()});
+        return;
     }
   }
 
@@ -113,12 +132,24 @@ class Generator {
     Value* a = real();
     const Argument b = second_operand(a);
     switch (pick(6)) {
-      case 0: emit_(OpKind::kadd_Tensor, {a, b, chance(20) ? Int(2) : Int(1)}); return;
-      case 1: emit_(OpKind::ksub_Tensor, {a, b, Int(1)}); return;
-      case 2: emit_(OpKind::krsub_Scalar, {a, 1.5, Int(1)}); return;
-      case 3: emit_.where(emit_(OpKind::kgt_Scalar, {a, 0.25}), a, b); return;
-      case 4: emit_(OpKind::klerp_Scalar, {a, a, 0.3}); return;
-      default: emit_.mul(a, b); return;
+      case 0:
+        emit_(OpKind::kadd_Tensor, {a, b, chance(20) ? Int(2) : Int(1)});
+        return;
+      case 1:
+        emit_(OpKind::ksub_Tensor, {a, b, Int(1)});
+        return;
+      case 2:
+        emit_(OpKind::krsub_Scalar, {a, 1.5, Int(1)});
+        return;
+      case 3:
+        emit_.where(emit_(OpKind::kgt_Scalar, {a, 0.25}), a, b);
+        return;
+      case 4:
+        emit_(OpKind::klerp_Scalar, {a, a, 0.3});
+        return;
+      default:
+        emit_.mul(a, b);
+        return;
     }
   }
 
@@ -129,7 +160,8 @@ class Generator {
     const bool has_dim = rank > 0 && size(x, dim) > 0;
     switch (pick(12)) {
       case 0:
-        if (graph::view_strides(x->type(), Dims{x->type().numel()})) emit_(OpKind::kview, {x, Dims{Int(-1)}});
+        if (graph::view_strides(x->type(), Dims{x->type().numel()}))
+          emit_(OpKind::kview, {x, Dims{Int(-1)}});
         return;
       case 1: {
         Dims sizes = x->type().sizes;
@@ -144,18 +176,38 @@ class Generator {
         emit_.permute(x, order);
         return;
       }
-      case 3: if (rank > 0) emit_(OpKind::ktranspose_int, {x, Int(-1), Int(0)}); return;
-      case 4:
-        if (has_dim) emit_(OpKind::kslice_Tensor, {x, Int(dim), Int(pick(2)), chance(50) ? Argument(None{}) : Argument(Int(size(x, dim))), Int(1 + pick(2))});
+      case 3:
+        if (rank > 0) emit_(OpKind::ktranspose_int, {x, Int(-1), Int(0)});
         return;
-      case 5: if (has_dim) emit_(OpKind::kselect_int, {x, Int(dim), Int(chance(50) ? -1 : 0)}); return;
-      case 6: emit_(OpKind::kunsqueeze, {x, Int(pick(static_cast<int>(rank) + 1))}); return;
-      case 7: emit_(OpKind::ksqueeze, {x}); return;
-      case 8: if (has_dim) emit_.node(OpKind::ksplit_Tensor, {x, Int(1 + pick(2)), Int(dim)}); return;
-      case 9: if (has_dim) emit_.node(OpKind::kunbind_int, {x, Int(dim)}); return;
-      case 10: if (rank >= 2) emit_(OpKind::kdiagonal, {x, Int(pick(2)), Int(0), Int(1)}); return;
+      case 4:
+        if (has_dim)
+          emit_(OpKind::kslice_Tensor,
+                {x, Int(dim), Int(pick(2)),
+                 chance(50) ? Argument(None{}) : Argument(Int(size(x, dim))), Int(1 + pick(2))});
+        return;
+      case 5:
+        if (has_dim) emit_(OpKind::kselect_int, {x, Int(dim), Int(chance(50) ? -1 : 0)});
+        return;
+      case 6:
+        emit_(OpKind::kunsqueeze, {x, Int(pick(static_cast<int>(rank) + 1))});
+        return;
+      case 7:
+        emit_(OpKind::ksqueeze, {x});
+        return;
+      case 8:
+        if (has_dim) emit_.node(OpKind::ksplit_Tensor, {x, Int(1 + pick(2)), Int(dim)});
+        return;
+      case 9:
+        if (has_dim) emit_.node(OpKind::kunbind_int, {x, Int(dim)});
+        return;
+      case 10:
+        if (rank >= 2) emit_(OpKind::kdiagonal, {x, Int(pick(2)), Int(0), Int(1)});
+        return;
       case 11: {
-        if (chance(50)) { emit_(OpKind::kdetach, {x}); return; }
+        if (chance(50)) {
+          emit_(OpKind::kdetach, {x});
+          return;
+        }
         Dims sizes = x->type().sizes;
         sizes.insert(sizes.begin(), 2);
         if (x->type().numel().constant() < 60) emit_(OpKind::kexpand, {x, sizes, false});
@@ -170,25 +222,52 @@ class Generator {
     if (rank == 0 || x->type().numel() == Int(0)) return;
     const Dims dim = {Int(pick(static_cast<int>(rank)))};
     switch (pick(6)) {
-      case 0: emit_(OpKind::ksum_dim_IntList, {x, dim, chance(50), None{}}); return;
-      case 1: emit_(OpKind::kmean_dim, {x, dim, chance(50), None{}}); return;
-      case 2: emit_(OpKind::kamax, {x, dim, chance(50)}); return;
-      case 3: emit_(OpKind::k_softmax, {x, dim[0], false}); return;
-      case 4: emit_(OpKind::kstd_correction, {x, dim, Int(0), chance(50)}); return;
-      case 5: emit_.node(OpKind::knative_layer_norm, {x, Dims{x->type().sizes.back()}, None{}, None{}, 1e-2}); return;
+      case 0:
+        emit_(OpKind::ksum_dim_IntList, {x, dim, chance(50), None{}});
+        return;
+      case 1:
+        emit_(OpKind::kmean_dim, {x, dim, chance(50), None{}});
+        return;
+      case 2:
+        emit_(OpKind::kamax, {x, dim, chance(50)});
+        return;
+      case 3:
+        emit_(OpKind::k_softmax, {x, dim[0], false});
+        return;
+      case 4:
+        emit_(OpKind::kstd_correction, {x, dim, Int(0), chance(50)});
+        return;
+      case 5:
+        emit_.node(OpKind::knative_layer_norm,
+                   {x, Dims{x->type().sizes.back()}, None{}, None{}, 1e-2});
+        return;
     }
   }
 
   void add_other() {
     Value* x = real();
     switch (pick(7)) {
-      case 0: emit_(OpKind::kzeros_like, {x, None{}, None{}, None{}, None{}, None{}}); return;
-      case 1: emit_.full(x->type().sizes, Int(1), DType::kFloat32); return;
-      case 2: emit_(OpKind::kfull_like, {x, 0.5, None{}, None{}, None{}, None{}, None{}}); return;
-      case 3: if (x->type().rank() > 0) emit_(OpKind::kcat, {std::vector<Value*>{x, x}, Int(0)}); return;
-      case 4: if (x->type().rank() == 2) emit_(OpKind::kmm, {x, emit_.permute(x, {1, 0})}); return;
-      case 5: emit_(OpKind::kfull, {Dims{3}, Int(2), DType::kFloat32, None{}, None{}, None{}}); return;
-      case 6: if (x->type().rank() == 2) emit_(OpKind::klinear, {x, x, None{}}); return;
+      case 0:
+        emit_(OpKind::kzeros_like, {x, None{}, None{}, None{}, None{}, None{}});
+        return;
+      case 1:
+        emit_.full(x->type().sizes, Int(1), DType::kFloat32);
+        return;
+      case 2:
+        emit_(OpKind::kfull_like, {x, 0.5, None{}, None{}, None{}, None{}, None{}});
+        return;
+      case 3:
+        if (x->type().rank() > 0) emit_(OpKind::kcat, {std::vector<Value*>{x, x}, Int(0)});
+        return;
+      case 4:
+        if (x->type().rank() == 2) emit_(OpKind::kmm, {x, emit_.permute(x, {1, 0})});
+        return;
+      case 5:
+        emit_(OpKind::kfull, {Dims{3}, Int(2), DType::kFloat32, None{}, None{}, None{}});
+        return;
+      case 6:
+        if (x->type().rank() == 2) emit_(OpKind::klinear, {x, x, None{}});
+        return;
     }
   }
 
@@ -201,7 +280,8 @@ class Generator {
 
   void in_place(const char* name, Value* self, std::vector<Argument> rest) {
     rest.insert(rest.begin(), self);
-    graph_.add_node(graph::find_or_add_op(name), std::move(rest), {self->type()}, -1, nullptr, {self->storage()});
+    graph_.add_node(graph::find_or_add_op(name), std::move(rest), {self->type()}, -1, nullptr,
+                    {self->storage()});
   }
 
   void add_in_place() {
@@ -214,13 +294,27 @@ class Generator {
     }();
     const Argument operand = fits ? Argument(other) : Argument(0.75);
     switch (pick(7)) {
-      case 0: in_place("aten.add_.Tensor", self, {operand, Int(1)}); return;
-      case 1: in_place("aten.mul_.Tensor", self, {operand}); return;
-      case 2: in_place("aten.relu_", self, {}); return;
-      case 3: if (fits) in_place("aten.copy_", self, {other, false}); return;
-      case 4: in_place("aten.zero_", self, {}); return;
-      case 5: in_place("aten.fill_.Scalar", self, {0.25}); return;
-      case 6: in_place("aten.tanh_", self, {}); return;
+      case 0:
+        in_place("aten.add_.Tensor", self, {operand, Int(1)});
+        return;
+      case 1:
+        in_place("aten.mul_.Tensor", self, {operand});
+        return;
+      case 2:
+        in_place("aten.relu_", self, {});
+        return;
+      case 3:
+        if (fits) in_place("aten.copy_", self, {other, false});
+        return;
+      case 4:
+        in_place("aten.zero_", self, {});
+        return;
+      case 5:
+        in_place("aten.fill_.Scalar", self, {0.25});
+        return;
+      case 6:
+        in_place("aten.tanh_", self, {});
+        return;
     }
   }
 
@@ -271,7 +365,8 @@ std::string compare(const Tensor& a, const Tensor& b, bool types) {
 }
 
 std::string compare(const Graph& before, const Graph& after, unsigned seed) {
-  std::vector<Tensor> old_tensors = random_inputs(before, seed), new_tensors = random_inputs(after, seed);
+  std::vector<Tensor> old_tensors = random_inputs(before, seed),
+                      new_tensors = random_inputs(after, seed);
   const size_t inputs = old_tensors.size();
   auto run = [](const Graph& graph, std::vector<Tensor>& tensors) {
     const std::vector<Tensor> outputs = interpret(graph, tensors);
@@ -284,13 +379,15 @@ std::string compare(const Graph& before, const Graph& after, unsigned seed) {
     return error.what();
   }
   for (size_t i = 0; i < old_tensors.size(); ++i) {
-    const std::string which = i < inputs ? "input " + std::to_string(i) : "output " + std::to_string(i - inputs);
+    const std::string which =
+        i < inputs ? "input " + std::to_string(i) : "output " + std::to_string(i - inputs);
     const std::string difference = compare(old_tensors[i], new_tensors[i], true);
     if (!difference.empty()) return which + ": " + difference;
     for (size_t j = 0; j < i; ++j) {
       const bool shared = old_tensors[i].memory == old_tensors[j].memory;
       if (shared != (new_tensors[i].memory == new_tensors[j].memory))
-        return which + (shared ? " no longer shares" : " now shares") + " memory with tensor " + std::to_string(j);
+        return which + (shared ? " no longer shares" : " now shares") + " memory with tensor " +
+               std::to_string(j);
     }
   }
   return "";
@@ -300,9 +397,11 @@ std::string check_once(const Graph& before, PassFunction pass, unsigned seed, bo
   Graph after = before.clone();
   try {
     const bool changed = pass(after);
-    if (changed == (to_string(before, false) == to_string(after, false))) return "a false claim of 'changed'";
+    if (changed == (to_string(before, false) == to_string(after, false)))
+      return "a false claim of 'changed'";
     graph::verify(after);
-    if (idempotent && pass(after)) return "a second run changes the graph again, to\n" + to_string(after);
+    if (idempotent && pass(after))
+      return "a second run changes the graph again, to\n" + to_string(after);
   } catch (const Unsupported&) {
     return "";
   } catch (const InternalError& error) {
@@ -334,9 +433,9 @@ Graph shrink(Graph graph, PassFunction pass, unsigned seed, bool idempotent) {
     for (int i = static_cast<int>(graph.nodes().size()) - 1; i >= 0; --i) {
       Graph candidate = graph.clone();
       graph::Node* node = std::next(candidate.nodes().begin(), i)->get();
-      const bool used = std::any_of(node->results().begin(), node->results().end(), [&](const Value* result) {
-        return result && candidate.has_uses(result);
-      });
+      const bool used =
+          std::any_of(node->results().begin(), node->results().end(),
+                      [&](const Value* result) { return result && candidate.has_uses(result); });
       if (used) continue;
       candidate.erase(node);
       if (!fails(candidate)) continue;
@@ -366,8 +465,8 @@ std::string check_pass(Graph graph, PassFunction pass, unsigned seed, bool idemp
   } catch (const std::exception& error) {
     text = error.what();
   }
-  return check_once(small, pass, seed, idempotent) + "\nseed " + std::to_string(seed) + "\nbefore\n" +
-         to_string(small) + "after\n" + text;
+  return check_once(small, pass, seed, idempotent) + "\nseed " + std::to_string(seed) +
+         "\nbefore\n" + to_string(small) + "after\n" + text;
 }
 
 }  // namespace braze::passes::fuzz

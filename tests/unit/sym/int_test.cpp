@@ -75,7 +75,8 @@ TEST(Int, AgreesWithPlainArithmetic) {
     const std::vector<int64_t> other = {2 + pick(30), 2 + pick(30), 2 + pick(30)};
     std::vector<int64_t> expected = other;
     for (int step = 0; step < 12; ++step) {
-      const size_t i = pick(static_cast<int>(values.size())), j = pick(static_cast<int>(values.size()));
+      const size_t i = pick(static_cast<int>(values.size())),
+                   j = pick(static_cast<int>(values.size()));
       const int64_t c = pick(9) - 3;
       Int a = values[i], b = values[j];
       int64_t x = expected[i], y = expected[j];
@@ -85,13 +86,34 @@ TEST(Int, AgreesWithPlainArithmetic) {
       const bool positive = b.is_constant() ? y > 0 : j < 3;
       if ((op == 3 || op == 4) && !positive) continue;
       switch (op) {
-        case 0: values.push_back(a + b); expected.push_back(x + y); break;
-        case 1: values.push_back(a - b); expected.push_back(x - y); break;
-        case 2: values.push_back(a * b); expected.push_back(x * y); break;
-        case 3: values.push_back(floordiv(a, b)); expected.push_back(floordiv(x, y)); break;
-        case 4: values.push_back(mod(a, b)); expected.push_back(mod(x, y)); break;
-        case 5: values.push_back(min(a, b)); expected.push_back(std::min(x, y)); break;
-        case 6: values.push_back(max(a, b)); expected.push_back(std::max(x, y)); break;
+        case 0:
+          values.push_back(a + b);
+          expected.push_back(x + y);
+          break;
+        case 1:
+          values.push_back(a - b);
+          expected.push_back(x - y);
+          break;
+        case 2:
+          values.push_back(a * b);
+          expected.push_back(x * y);
+          break;
+        case 3:
+          values.push_back(floordiv(a, b));
+          expected.push_back(floordiv(x, y));
+          break;
+        case 4:
+          values.push_back(mod(a, b));
+          expected.push_back(mod(x, y));
+          break;
+        case 5:
+          values.push_back(min(a, b));
+          expected.push_back(std::min(x, y));
+          break;
+        case 6:
+          values.push_back(max(a, b));
+          expected.push_back(std::max(x, y));
+          break;
       }
       ASSERT_EQ(evaluate(values.back(), other), expected.back())
           << to_string(values.back()) << " op " << op;

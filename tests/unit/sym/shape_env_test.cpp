@@ -47,8 +47,8 @@ TEST(ShapeEnv, HintsDecideAndAreGuarded) {
   EXPECT_TRUE(env.guard_lt(a, 10));
   EXPECT_FALSE(env.guard_lt(5, 4 + a - a));
   EXPECT_FALSE(env.guard_lt(a, 4));
-  EXPECT_EQ(texts(env), (std::vector<std::string>{"s0 >= 2", "s1 >= 2", "s0 == s1", "s0 < 10",
-                                                  "s0 >= 4"}));
+  EXPECT_EQ(texts(env),
+            (std::vector<std::string>{"s0 >= 2", "s1 >= 2", "s0 == s1", "s0 < 10", "s0 >= 4"}));
   EXPECT_TRUE(env.guard_eq(a, b));   // known
   EXPECT_TRUE(env.guard_lt(a, 12));  // implied
   EXPECT_EQ(env.guards().size(), 5u);
