@@ -4,6 +4,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD_DIR:-$(mktemp -d)}
+mkdir -p "$build"
 
 candidates() {
   if [ $# -gt 0 ]; then
