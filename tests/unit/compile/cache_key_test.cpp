@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "compile/compile.h"
+#include "compile/version.h"
+
+namespace braze::compile {
+namespace {
+
+std::string key(std::string_view text, const Options& options = {}) {
+  return cache_key(graph::parse(text), options);
+}
+
+constexpr std::string_view kGraph =
+    "graph(%0 x: f32[4, 8], %1 w: f32[8] parameter) {\n"
+    "  %2: f32[4, 8] = aten.add.Tensor(%0, %1, 1)\n"
+    "  %3: f32[4, 8] = aten.relu(%2)\n"
+    "  return %3\n"
+    "}\n";
+
+TEST(CacheKey, SameForOtherNamesAndOrigins) {
+  EXPECT_EQ(key(kGraph),
+            key("graph(%7 input: f32[4, 8], %1 layers.0.weight: f32[8] parameter) {\n"
+                "  %5: f32[4, 8] = aten.add.Tensor(%7, %1, 1)      // model.py:12 forward\n"
+                "  %3: f32[4, 8] = aten.relu(%5)\n"
+                "  return %3\n"
+                "}\n"));
+}
+
+TEST(CacheKey, DifferentForEverySemanticChange) {
+  std::set<std::string> keys{key(kGraph)};
+  std::vector<std::pair<std::string, std::string>> changes = {
+      {"relu", "exp"},
+      {"%1, 1)", "%1, 2)"},
+      {"%1, 1)", "%1, 1.0)"},
+      {"return %3", "return %2"},
+      {"add.Tensor(%0, %1", "add.Tensor(%1, %0"},
+      {"w: f32[8] parameter", "w: f32[8]"},
+      {"return %3", "return %3, %2"},
+      {"return %3\n", "return %3\n  mutate %0 <- %3\n"}};
+  for (const auto& [from, to] : changes) {
+    std::string text(kGraph);
+    text.replace(text.find(from), from.size(), to);
+    EXPECT_TRUE(keys.insert(key(text)).second) << text;
+  }
+  std::string text(kGraph);
+  for (size_t at; (at = text.find("f32[4, 8]")) != std::string::npos;)
+    text.replace(at, 9, "f32[5, 8]");
+  EXPECT_TRUE(keys.insert(key(text)).second);
+}
+
+TEST(CacheKey, DifferentForOtherOptions) {
+  Options options;
+  std::set<std::string> keys{key(kGraph, options)};
+  options.backend = Backend::kAten;
+  EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
+  options.isa = codegen::cpp::Isa::kAvx2;
+  EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
+  options.threads = 3;
+  EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
+}
+
+TEST(CacheKey, HoldsTheCompilersVersion) { EXPECT_EQ(compiler_version().size(), 64u); }
+
+}  // namespace
+}  // namespace braze::compile

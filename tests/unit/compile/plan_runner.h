@@ -1,0 +1,212 @@
+// Runs plans without PyTorch: kernels as machine code, extern calls by the graph interpreter.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "compile/compile.h"
+#include "compile/slots.h"
+#include "graph/interpreter/interpreter.h"
+#include "toolchain/toolchain.h"
+
+namespace braze::compile {
+
+class PlanRunner {
+ public:
+  explicit PlanRunner(plan::Plan plan) : plan_(std::move(plan)) {
+    if (!plan_.source.empty()) library_ = toolchain::build(plan_.source, plan_.compiler_flags);
+  }
+
+  // False when a kernel asks for eager.
+  bool run(std::span<const graph::Tensor> inputs, std::vector<graph::Tensor>& outputs) {
+    arena_ = std::make_shared<std::vector<std::byte>>(plan_.arena_bytes, std::byte{0x7b});
+    tensors_.clear();
+    for (size_t i = 0; i < plan_.slots.size(); ++i) {
+      tensors_.push_back(make(plan_.slots[i], i < inputs.size() ? &inputs[i] : nullptr));
+    }
+    for (const plan::Step& step : plan_.steps) {
+      if (const auto* kernel = std::get_if<plan::KernelStep>(&step)) {
+        if (!run_kernel(*kernel)) return false;
+      } else if (const auto* call = std::get_if<plan::ExternStep>(&step)) {
+        run_call(*call);
+      } else if (const auto* copy = std::get_if<plan::CopyStep>(&step)) {
+        assign(tensors_[copy->target], tensors_[copy->source]);
+      } else {
+        tensors_[std::get<plan::FreeStep>(step).slot].memory = nullptr;
+      }
+    }
+    for (plan::SlotId slot : plan_.outputs) outputs.push_back(tensor(slot));
+    return true;
+  }
+
+ private:
+  graph::Tensor make(const plan::Slot& slot, const graph::Tensor* input) const {
+    if (slot.kind == plan::SlotKind::kInput) return *input;
+    graph::TensorType type = slot.type;
+    if (slot.kind == plan::SlotKind::kArena) {
+      type.offset = slot.byte_offset / graph::size_of(type.dtype);
+      return {type, arena_};
+    }
+    type.offset = 0;
+    if (slot.kind == plan::SlotKind::kOutput) return graph::make_tensor(type);
+    return {type, nullptr};  // views and extern results get their memory when they are met
+  }
+
+  graph::Tensor tensor(plan::SlotId id) const {
+    const plan::Slot& slot = plan_.slots[id];
+    if (slot.kind != plan::SlotKind::kView) return tensors_[id];
+    graph::Tensor base = tensor(slot.base);
+    graph::TensorType type = slot.type;
+    int64_t bytes =
+        base.type.offset.constant() * graph::size_of(base.type.dtype) + slot.byte_offset;
+    type.offset = bytes / graph::size_of(type.dtype);
+    return {type, base.memory};
+  }
+
+  static std::byte* address(const graph::Tensor& tensor) {
+    return tensor.data() + tensor.type.offset.constant() * graph::size_of(tensor.type.dtype);
+  }
+
+  bool run_kernel(const plan::KernelStep& step) {
+    using Function = int64_t (*)(void* const*, const int64_t*, int64_t, int64_t);
+    auto function = reinterpret_cast<Function>(library_->symbol(plan_.kernels[step.kernel].name));
+    std::vector<void*> args;
+    for (plan::SlotId slot : step.args) args.push_back(address(tensor(slot)));
+    // In two parts, as threads would.
+    int64_t middle = step.extent / 2;
+    return function(args.data(), nullptr, 0, middle) == 0 &&
+           function(args.data(), nullptr, middle, step.extent) == 0;
+  }
+
+  static void assign(const graph::Tensor& target, const graph::Tensor& source) {
+    std::vector<graph::Number> numbers = source.numbers();
+    size_t next = 0;
+    graph::Tensor to = target;
+    graph::for_each_index(target.type.sizes,
+                          [&](std::span<const int64_t> index) { to.set(index, numbers[next++]); });
+  }
+
+  // The call as a graph of one node.
+  void run_call(const plan::ExternStep& step) {
+    graph::Graph graph;
+    std::vector<graph::Tensor> inputs;
+    std::vector<graph::Argument> args;
+    for (const plan::Argument& argument : step.args) {
+      args.push_back(map_argument<graph::Value*, plan::SlotId>(argument, [&](plan::SlotId slot) {
+        inputs.push_back(tensor(slot));
+        return graph.add_input(inputs.back().type, graph::InputKind::kUser, "x");
+      }));
+    }
+    const graph::Op& op = graph::find_or_add_op(step.op);
+    std::vector<graph::TensorType> types;
+    std::vector<int> storages;
+    for (size_t i = 0; i < step.results.size(); ++i) {
+      plan::SlotId slot = step.results[i];
+      types.push_back(slot >= 0 ? plan_.slots[slot].type : graph::TensorType{});
+      int aliased = op.effects.aliased_argument(static_cast<int>(i));
+      const auto* value = aliased >= 0 ? std::get_if<graph::Value*>(&args.at(aliased)) : nullptr;
+      storages.push_back(value != nullptr ? (*value)->storage() : -1);
+    }
+    graph::Node* node = graph.add_node(op, std::move(args), types, -1, nullptr, storages);
+    std::vector<graph::Value*> values;
+    for (size_t i = 0; i < step.results.size(); ++i) {
+      if (step.results[i] < 0) {
+        graph.set_result_undefined(node, static_cast<int>(i));
+      } else {
+        values.push_back(node->result(static_cast<int>(i)));
+      }
+    }
+    graph.set_outputs(values);
+    std::vector<graph::Tensor> results = graph::interpret(graph, inputs);
+    size_t next = 0;
+    for (plan::SlotId slot : step.results) {
+      if (slot < 0) continue;
+      bool placed = plan_.slots[slot].kind != plan::SlotKind::kExtern;
+      if (placed) assign(tensors_[slot], results[next]);
+      if (!placed) tensors_[slot] = results[next];
+      ++next;
+    }
+  }
+
+  plan::Plan plan_;
+  std::shared_ptr<toolchain::Library> library_;
+  std::shared_ptr<std::vector<std::byte>> arena_;
+  std::vector<graph::Tensor> tensors_;
+};
+
+inline std::vector<graph::Tensor> random_inputs(const graph::Graph& graph, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<graph::Tensor> inputs;
+  for (const graph::Input& input : graph.inputs()) {
+    graph::Tensor tensor = graph::make_tensor(input.value->type());
+    graph::for_each_index(tensor.type.sizes, [&](std::span<const int64_t> index) {
+      double uniform = static_cast<double>(random() % 4001) / 1000 - 2;
+      bool real = graph::is_float(tensor.type.dtype);
+      tensor.set(index, real ? graph::Number::of(uniform)
+                             : graph::Number::of(static_cast<int64_t>(random() % 3)));
+    });
+    inputs.push_back(tensor);
+  }
+  return inputs;
+}
+
+inline std::vector<graph::Tensor> copies(const std::vector<graph::Tensor>& tensors) {
+  std::vector<graph::Tensor> result;
+  for (const graph::Tensor& tensor : tensors) {
+    result.push_back({tensor.type, std::make_shared<std::vector<std::byte>>(*tensor.memory)});
+  }
+  return result;
+}
+
+inline void expect_close(const graph::Tensor& got, const graph::Tensor& expected,
+                         const std::string& what) {
+  std::vector<graph::Number> a = got.numbers(), b = expected.numbers();
+  ASSERT_EQ(a.size(), b.size()) << what;
+  EXPECT_EQ(got.type.sizes, expected.type.sizes) << what;
+  EXPECT_EQ(got.type.strides, expected.type.strides) << what;
+  for (size_t i = 0; i < a.size(); ++i) {
+    double x = a[i].as_double(), y = b[i].as_double();
+    bool both_nan = std::isnan(x) && std::isnan(y);
+    ASSERT_TRUE(both_nan || x == y || std::abs(x - y) <= 1e-4 * (1 + std::abs(y)))
+        << what << ", element " << i << ": " << x << ", not " << y;
+  }
+}
+
+// Compiles with the backend, runs, and compares outputs and inputs (mutations) with the
+// interpreter.
+inline plan::Plan compile_and_compare(std::string_view text, Options options = {},
+                                      uint32_t seed = 1) {
+  graph::Graph graph = graph::parse(text);
+  std::vector<graph::Tensor> inputs = random_inputs(graph, seed);
+  std::vector<graph::Tensor> expected_inputs = copies(inputs);
+  std::vector<graph::Tensor> expected = graph::interpret(graph, expected_inputs);
+  std::string stages;
+  options.dump = [&](const char* stage, const std::string& dump) {
+    if (std::string_view(stage) != "code") stages += std::string(stage) + ":\n" + dump + "\n";
+  };
+  options.check_passes = true;
+  plan::Plan plan = compile(graph.clone(), options);
+  SCOPED_TRACE(stages + plan::to_string(plan));
+  std::vector<graph::Tensor> outputs;
+  EXPECT_TRUE(PlanRunner(plan).run(inputs, outputs));
+  EXPECT_EQ(outputs.size(), expected.size());
+  for (size_t i = 0; i < expected.size() && i < outputs.size(); ++i) {
+    expect_close(outputs[i], expected[i], "output " + std::to_string(i));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    expect_close(inputs[i], expected_inputs[i], "input " + std::to_string(i));
+  }
+  return plan;
+}
+
+template <class StepKind>
+int count_steps(const plan::Plan& plan) {
+  int count = 0;
+  for (const plan::Step& step : plan.steps) count += std::holds_alternative<StepKind>(step);
+  return count;
+}
+
+}  // namespace braze::compile
