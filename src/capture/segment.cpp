@@ -3,6 +3,7 @@
 #include "capture/evaluator.h"
 #include "capture/known.h"
 #include "capture/recipe_builder.h"
+#include "capture/testing.h"
 
 namespace braze::capture {
 
@@ -256,6 +257,8 @@ std::unique_ptr<Draft> capture(PyFunctionObject* function, PyObject* const* args
   return Capture(function, args, options).run();
 }
 
-bool initialize(PyObject*) { return initialize_known() && initialize_builtin_rules(); }
+bool initialize(PyObject* module) {
+  return initialize_known() && initialize_builtin_rules() && add_test_functions(module);
+}
 
 }  // namespace braze::capture

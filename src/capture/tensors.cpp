@@ -8,6 +8,7 @@
 #include "capture/identity_map.h"
 #include "capture/known.h"
 #include "guard/guard.h"
+#include "trace/testing.h"
 #include "trace/tracer.h"
 
 namespace braze::capture {
@@ -29,6 +30,15 @@ bool share_storage(PyObject* a, PyObject* b) {
   const at::Tensor& x = THPVariable_Unpack(a);
   const at::Tensor& y = THPVariable_Unpack(b);
   return x.has_storage() && y.has_storage() && x.storage().is_alias_of(y.storage());
+}
+
+std::vector<Ref> replay(const graph::Graph& graph, const std::vector<PyObject*>& inputs) {
+  std::vector<at::Tensor> tensors;
+  for (PyObject* input : inputs) tensors.push_back(THPVariable_Unpack(input));
+  std::vector<Ref> outputs;
+  for (const at::Tensor& output : trace::replay(graph, tensors))
+    outputs.push_back(Ref::steal(THPVariable_Wrap(output)));
+  return outputs;
 }
 
 struct Recording::Impl {

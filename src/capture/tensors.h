@@ -55,6 +55,9 @@ class Recording {
   std::unique_ptr<Impl> impl_;
 };
 
+// Runs the graph op by op on real tensors.
+std::vector<Ref> replay(const graph::Graph& graph, const std::vector<PyObject*>& inputs);
+
 // The tensors share memory.
 bool share_storage(PyObject* a, PyObject* b);
 

@@ -1,0 +1,202 @@
+#include "capture/testing.h"
+
+#include "base/error.h"
+#include "capture/capture.h"
+#include "capture/tensors.h"
+#include "cpython/frame.h"
+
+namespace braze::capture {
+
+using cpython::Ref;
+
+namespace {
+
+struct Captured {
+  std::unique_ptr<Draft> draft;
+  Ref function;
+  std::vector<PyObject*> bound;
+  std::vector<Ref> held;  // what `bound` points to
+};
+
+constexpr const char* kCapsule = "braze.captured";
+
+constexpr const char* kKinds[] = {
+#define X(id, text, fix) #id,
+    BRAZE_BREAK_KINDS(X)
+#undef X
+};
+
+// Calls `work` and turns C++ exceptions into Python's.
+template <class Work>
+PyObject* guarded(Work work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, error.what());
+    return nullptr;
+  }
+}
+
+bool set(PyObject* dict, const char* key, PyObject* stolen) {
+  Ref value = Ref::steal(stolen);
+  return value && PyDict_SetItemString(dict, key, value.get()) == 0;
+}
+
+PyObject* texts(const std::vector<std::string>& lines) {
+  PyObject* list = PyList_New(0);
+  for (const std::string& line : lines) {
+    Ref text = Ref::steal(PyUnicode_FromString(line.c_str()));
+    PyList_Append(list, text.get());
+  }
+  return list;
+}
+
+std::string guard_text(const guard::Guard& guard, PyObject* names) {
+  static constexpr const char* kTexts[] = {
+#define X(id, text) text,
+      BRAZE_GUARDS(X)
+#undef X
+  };
+  std::string text =
+      guard::to_string(guard.source, names) + " " + kTexts[static_cast<int>(guard.kind)];
+  if (guard.other) return text + " " + guard::to_string(guard.other, names);
+  if (!guard.expected || guard.kind == guard::GuardKind::kTensor) return text;
+  Ref repr = Ref::steal(
+      PyType_Check(guard.expected.get())
+          ? PyUnicode_FromString(reinterpret_cast<PyTypeObject*>(guard.expected.get())->tp_name)
+          : PyObject_Repr(guard.expected.get()));
+  const char* utf8 = repr ? PyUnicode_AsUTF8(repr.get()) : nullptr;
+  if (!utf8) PyErr_Clear();
+  return text + " " + (utf8 ? utf8 : "?");
+}
+
+// What is left of the call from the middle, or the whole call.
+PyObject* continue_call(const Captured& captured, const std::vector<Ref>& values) {
+  const Recipe& recipe = captured.draft->recipe;
+  auto* code = reinterpret_cast<PyCodeObject*>(
+      reinterpret_cast<PyFunctionObject*>(captured.function.get())->func_code);
+  std::vector<PyObject*> args(captured.bound.begin(), captured.bound.begin() + code->co_argcount);
+  Ref names = Ref::steal(PyTuple_New(code->co_kwonlyargcount));
+  for (int i = 0; i < code->co_kwonlyargcount; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(code->co_localsplusnames, code->co_argcount + i);
+    PyTuple_SET_ITEM(names.get(), i, Ref::borrow(name).release());
+    args.push_back(captured.bound[static_cast<size_t>(code->co_argcount + i)]);
+  }
+  auto positional = static_cast<size_t>(code->co_argcount);
+  if (recipe.locals.empty())
+    return PyObject_Vectorcall(captured.function.get(), args.data(), positional, names.get());
+  cpython::FrameState state;
+  state.offset = recipe.offset;
+  auto take = [&](const std::vector<int>& steps, std::vector<Ref>& into) {
+    for (int step : steps) into.push_back(step < 0 ? Ref() : values[static_cast<size_t>(step)]);
+  };
+  take(recipe.locals, state.locals);
+  take(recipe.stack, state.stack);
+  return cpython::call_from(captured.function.get(), args.data(), positional, names.get(),
+                            std::move(state));
+}
+
+PyObject* run(PyObject* capsule, PyObject*) {
+  auto* captured = static_cast<Captured*>(PyCapsule_GetPointer(capsule, kCapsule));
+  if (!captured) return nullptr;
+  return guarded([&]() -> PyObject* {
+    const Draft& draft = *captured->draft;
+    std::vector<PyObject*> inputs;
+    for (const DraftInput& input : draft.inputs) inputs.push_back(input.tensor.get());
+    std::vector<Ref> outputs = replay(draft.graph, inputs);
+    std::vector<PyObject*> borrowed;
+    for (const Ref& output : outputs) borrowed.push_back(output.get());
+    std::vector<Ref> values;
+    if (!draft.recipe.run(captured->function.get(), captured->bound.data(), borrowed, values))
+      return nullptr;
+    if (draft.exit == ExitKind::kReturn)
+      return values[static_cast<size_t>(draft.recipe.result)].release();
+    return continue_call(*captured, values);
+  });
+}
+
+PyObject* describe(std::unique_ptr<Captured> captured) {
+  const Draft& draft = *captured->draft;
+  auto* code = reinterpret_cast<PyCodeObject*>(
+      reinterpret_cast<PyFunctionObject*>(captured->function.get())->func_code);
+  Ref names =
+      Ref::steal(PyTuple_GetSlice(code->co_localsplusnames, 0, cpython::parameter_count(code)));
+  std::vector<std::string> guards, inputs;
+  for (const guard::Guard& guard : draft.guards) guards.push_back(guard_text(guard, names.get()));
+  for (const DraftInput& input : draft.inputs)
+    inputs.push_back(input.source ? guard::to_string(input.source, names.get()) : "constant");
+  Ref dict = Ref::steal(PyDict_New());
+  auto text = [](const std::string& s) { return PyUnicode_FromString(s.c_str()); };
+  bool done =
+      set(dict.get(), "exit", text(draft.exit == ExitKind::kReturn ? "return" : "give up")) &&
+      set(dict.get(), "offset", PyLong_FromLong(draft.recipe.offset)) &&
+      set(dict.get(), "graph", text(graph::to_string(draft.graph))) &&
+      set(dict.get(), "recipe", text(to_string(draft.recipe))) &&
+      set(dict.get(), "reason", text(draft.reason ? to_string(*draft.reason) : "")) &&
+      set(dict.get(), "kind",
+          text(draft.reason ? kKinds[static_cast<int>(draft.reason->kind)] : "")) &&
+      set(dict.get(), "guards", texts(guards)) && set(dict.get(), "inputs", texts(inputs)) &&
+      set(dict.get(), "calls",
+          draft.torch_calls ? Ref(draft.torch_calls).release() : PyList_New(0)) &&
+      set(dict.get(), "nodes", PyLong_FromLongLong(draft.statistics.nodes)) &&
+      set(dict.get(), "bytecodes", PyLong_FromLongLong(draft.statistics.bytecodes)) &&
+      set(dict.get(), "seconds", PyFloat_FromDouble(draft.statistics.total_seconds));
+  if (!done) return nullptr;
+  static PyMethodDef method = {"run", run, METH_NOARGS, nullptr};
+  Ref capsule = Ref::steal(PyCapsule_New(captured.release(), kCapsule, [](PyObject* c) {
+    delete static_cast<Captured*>(PyCapsule_GetPointer(c, kCapsule));
+  }));
+  if (!capsule || !set(dict.get(), "run", PyCFunction_New(&method, capsule.get()))) return nullptr;
+  return dict.release();
+}
+
+PyObject* capture_for_test(PyObject*, PyObject* arguments, PyObject* keywords) {
+  static const char* const kNames[] = {"function", "args", "kwargs", "record", nullptr};
+  PyObject *function, *args, *kwargs = nullptr;
+  int record = 0;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO!|O!p", const_cast<char**>(kNames),
+                                   &function, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &record))
+    return nullptr;
+  return guarded([&]() -> PyObject* {
+    auto captured = std::make_unique<Captured>();
+    std::vector<PyObject*> given;
+    if (PyMethod_Check(function)) {
+      given.push_back(PyMethod_GET_SELF(function));
+      function = PyMethod_GET_FUNCTION(function);
+    }
+    if (!PyFunction_Check(function)) {
+      PyErr_SetString(PyExc_TypeError, "capture_for_test() needs a Python function");
+      return nullptr;
+    }
+    captured->function = Ref::borrow(function);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
+      given.push_back(PyTuple_GET_ITEM(args, i));
+    size_t positional = given.size();
+    Ref names;
+    if (kwargs && PyDict_GET_SIZE(kwargs)) {
+      names = Ref::steal(PySequence_Tuple(kwargs));
+      for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names.get()); ++i)
+        given.push_back(PyDict_GetItem(kwargs, PyTuple_GET_ITEM(names.get(), i)));
+    }
+    auto* f = reinterpret_cast<PyFunctionObject*>(function);
+    int count = cpython::parameter_count(reinterpret_cast<PyCodeObject*>(f->func_code));
+    captured->bound.resize(static_cast<size_t>(count) + 1);
+    if (!cpython::bind_arguments(f, given.data(), positional, names.get(), captured->bound.data(),
+                                 captured->held))
+      return PyObject_Call(function, args, kwargs);  // raises CPython's message
+    for (PyObject* value : captured->bound) captured->held.push_back(Ref::borrow(value));
+    captured->draft = capture(f, captured->bound.data(), {.record_torch_calls = record != 0});
+    return captured->draft ? describe(std::move(captured)) : nullptr;
+  });
+}
+
+PyMethodDef g_methods[] = {
+    {"capture_for_test", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(capture_for_test)),
+     METH_VARARGS | METH_KEYWORDS, "Captures a call; see src/capture/testing.h."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+bool add_test_functions(PyObject* module) { return PyModule_AddFunctions(module, g_methods) == 0; }
+
+}  // namespace braze::capture
