@@ -107,6 +107,7 @@ const Op& find_or_add_op(std::string_view name) {
   if (const Op* op = table().find(name)) return *op;
   Effects effects;
   if (named_in_place(name)) effects = {.mutates = {0}, .results_alias = {0}};
+  effects.opaque = name.ends_with(".out") || name.ends_with("_out");
   return table().add(name, {}, std::move(effects));
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 namespace braze::passes {
 
@@ -36,11 +38,77 @@ const Op* known(const std::string& name) {
   return op.kind == OpKind::kUnknown ? nullptr : &op;
 }
 
-// What an in-place op of this base name does has no counterpart by the naming rule.
-constexpr std::array kWithoutTwin = {
-    "resize_",  "resize_as_", "set_",           "set_data",       "random_",         "normal_",
-    "uniform_", "bernoulli_", "cauchy_",        "exponential_",   "geometric_",      "log_normal_",
-    "detach_",  "swap_",      "requires_grad_", "sparse_resize_", "_resize_output_", "as_strided_"};
+// In-place ops without a functional op of that name and those arguments. (All others of PyTorch
+// have one; compared by schema.)
+constexpr std::array<std::string_view, 28> kWithoutTwin = {"resize_",
+                                                           "resize_as_",
+                                                           "set_",
+                                                           "set_data",
+                                                           "random_",
+                                                           "normal_",
+                                                           "uniform_",
+                                                           "bernoulli_",
+                                                           "cauchy_",
+                                                           "exponential_",
+                                                           "geometric_",
+                                                           "log_normal_",
+                                                           "detach_",
+                                                           "swap_",
+                                                           "requires_grad_",
+                                                           "sparse_resize_",
+                                                           "dropout_",
+                                                           "as_strided_",
+                                                           "alpha_dropout_",
+                                                           "feature_dropout_",
+                                                           "polygamma_",
+                                                           "ldexp_",
+                                                           "float_power_",
+                                                           "fill_diagonal_",
+                                                           "_resize_output_",
+                                                           "_sobol_engine_ff_",
+                                                           "_sobol_engine_initialize_state_",
+                                                           "_sobol_engine_scramble_"};
+
+// In-place ops whose functional op has another overload name.
+constexpr std::array<std::pair<std::string_view, OpKind>, 5> kOtherNames = {{
+    {"aten.zero_", OpKind::kzeros_like},
+    {"aten.pow_.Scalar", OpKind::kpow_Tensor_Scalar},
+    {"aten.pow_.Tensor", OpKind::kpow_Tensor_Tensor},
+    {"aten.floor_divide_.Tensor", OpKind::kfloor_divide},
+    {"aten.transpose_", OpKind::ktranspose_int},
+}};
+
+// Whether the out= variant of this op takes the arguments of the functional one and `out`.
+bool has_regular_out_variant(const Op& op) {
+  switch (op.kind) {
+    case OpKind::k_to_copy:
+      return false;
+    case OpKind::kmm:
+    case OpKind::kbmm:
+    case OpKind::kaddmm:
+    case OpKind::kbaddbmm:
+    case OpKind::kcat:
+    case OpKind::kstack:
+      return true;
+    default:
+      return op.pointwise;
+  }
+}
+
+const Op* twin_of_out_variant(std::string_view base, std::string_view overload) {
+  std::vector<std::string> candidates;
+  if (overload != "out")
+    candidates = {join(base, overload.substr(0, overload.size() - 4))};
+  else if (base.starts_with("clamp"))  // clamp.out takes numbers, clamp.Tensor_out tensors
+    candidates = {join(base, "")};
+  else
+    candidates = {join(base, "Tensor"), join(base, "")};
+  for (const std::string& candidate : candidates) {
+    const Op* twin = known(candidate);
+    if (twin && has_regular_out_variant(*twin)) return twin;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -56,26 +124,15 @@ bool is_batch_norm(const Op& op) {
 const Op* functional_twin(const Op& op) {
   const auto [base, overload] = parts(op.name);
   if (base.empty()) return nullptr;
-  if (is_out_variant(op)) {
-    std::vector<std::string> candidates;
-    if (overload == "out")
-      candidates = {join(base, "Tensor"), join(base, ""), join(base, "self")};
-    else
-      candidates = {join(base, overload.substr(0, overload.size() - 4))};
-    for (const std::string& candidate : candidates) {
-      if (const Op* twin = known(candidate)) return twin;
-    }
-    return nullptr;
+  if (is_out_variant(op)) return twin_of_out_variant(base, overload);
+  for (const auto& [name, kind] : kOtherNames) {
+    if (op.name == name) return &graph::op_of(kind);
   }
   if (!base.ends_with('_') ||
       std::find(kWithoutTwin.begin(), kWithoutTwin.end(), base) != kWithoutTwin.end())
     return nullptr;
-  if (base == "zero_") return &graph::op_of(OpKind::kzeros_like);
-  const std::string twin = join(base.substr(0, base.size() - 1), overload);
-  // An op of the in-place kind that the list does not know keeps its arguments in their places.
-  return op.effects.mutates == std::vector<int>{0} || op.effects.inplace_view
-             ? &graph::find_or_add_op(twin)
-             : nullptr;
+  if (op.effects.mutates != std::vector<int>{0} && !op.effects.inplace_view) return nullptr;
+  return &graph::find_or_add_op(join(base.substr(0, base.size() - 1), overload));
 }
 
 }  // namespace braze::passes
