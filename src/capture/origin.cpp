@@ -24,7 +24,9 @@ std::string name_of_callable(PyObject* callable) {
   std::string name, owner;
   if (PyCFunction_Check(callable)) {
     name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
-    owner = "torch";
+    Ref module = Ref::steal(PyObject_GetAttr(callable, names().module));
+    if (!module) PyErr_Clear();
+    owner = text_of(module.get()) == "_operator" ? "operator" : "torch";
   } else if (PyFunction_Check(callable)) {
     auto* function = reinterpret_cast<PyFunctionObject*>(callable);
     name = text_of(function->func_name);
