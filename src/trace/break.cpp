@@ -27,12 +27,11 @@ void raise_break(TraceBreak reason) {
 bool create_break_type(PyObject* module) {
   if (g_break_type == nullptr) {
     // Not an Exception: the traced program's `except Exception` must not catch it.
-    g_break_type = PyErr_NewExceptionWithDoc(
-        "braze._C.TraceBreak", "Tracing met an operator that it cannot record.",
-        PyExc_BaseException, nullptr);
+    g_break_type = PyErr_NewExceptionWithDoc("braze._C.TraceBreak",
+                                             "Tracing met an operator that it cannot record.",
+                                             PyExc_BaseException, nullptr);
   }
-  return g_break_type != nullptr &&
-         PyObject_SetAttrString(module, "TraceBreak", g_break_type) == 0;
+  return g_break_type != nullptr && PyObject_SetAttrString(module, "TraceBreak", g_break_type) == 0;
 }
 
 PyObject* trace_break_type() { return g_break_type; }

@@ -6,13 +6,22 @@
 
 namespace braze::trace {
 
-RealCallScope::RealCallScope()
-    : guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-            c10::DispatchKeySet(kFakeKey)),
-      in_kernel(thread_state.in_kernel) {
+namespace {
+
+c10::impl::LocalDispatchKeySet keys_for_real_calls() {
+  auto keys = c10::impl::tls_local_dispatch_key_set();
+  keys.included_ = c10::default_included_set;
+  keys.excluded_ = keys.excluded_ | c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                   c10::autocast_dispatch_keyset | c10::DispatchKeySet(kFakeKey);
+  return keys;
+}
+
+}  // namespace
+
+RealCallScope::RealCallScope() : guard_(keys_for_real_calls()), in_kernel_(thread_state.in_kernel) {
   thread_state.in_kernel = false;
 }
-RealCallScope::~RealCallScope() { thread_state.in_kernel = in_kernel; }
+RealCallScope::~RealCallScope() { thread_state.in_kernel = in_kernel_; }
 
 c10::IValue copy_lists(const c10::IValue& value) {
   if (value.isTensorList()) return value.toTensorList().copy();

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <vector>
 
@@ -44,11 +45,11 @@ class Constants {
   void mark(const graph::Value* value);
   void run(const Call& call);
 
-  std::vector<State> known_;          // by value id
+  std::vector<State> known_;  // by value id
   std::vector<const graph::Value*> values_;
-  std::vector<at::Tensor> real_;      // by value id, once evaluated
+  std::vector<at::Tensor> real_;  // by value id, once evaluated
   std::vector<Call> calls_;
-  size_t evaluated_ = 0;              // calls_[0 .. evaluated_) have run
+  size_t evaluated_ = 0;  // calls_[0 .. evaluated_) have run
 };
 
 // Puts `tensor` into the operand's place.
@@ -56,12 +57,16 @@ void put_operand(c10::IValue& argument, int element, const at::Tensor& tensor);
 // A copy whose lists are not shared with the original.
 c10::IValue copy_lists(const c10::IValue& value);
 
-// Real calls from within a trace: no autograd, no fallback.
-struct RealCallScope {
+// Real calls from within a trace: no autograd, no fallback, no meta.
+class RealCallScope {
+ public:
   RealCallScope();
-  c10::impl::ExcludeDispatchKeyGuard guard;
-  bool in_kernel;
   ~RealCallScope();
+  RealCallScope(const RealCallScope&) = delete;
+
+ private:
+  c10::impl::ForceDispatchKeyGuard guard_;
+  const bool in_kernel_;
 };
 
 }  // namespace braze::trace

@@ -35,8 +35,8 @@ graph::Device graph_device(c10::Device device) {
 
 std::optional<graph::DType> try_dtype_of(at::ScalarType type) {
   switch (type) {
-#define X(ours, theirs)            \
-  case at::ScalarType::theirs:     \
+#define X(ours, theirs)        \
+  case at::ScalarType::theirs: \
     return graph::DType::k##ours;
     BRAZE_DTYPE_PAIRS(X)
 #undef X
@@ -53,8 +53,8 @@ graph::DType dtype_of(at::ScalarType type) {
 
 at::ScalarType scalar_type_of(graph::DType dtype) {
   switch (dtype) {
-#define X(ours, theirs)        \
-  case graph::DType::k##ours:  \
+#define X(ours, theirs)       \
+  case graph::DType::k##ours: \
     return at::ScalarType::theirs;
     BRAZE_DTYPE_PAIRS(X)
 #undef X

@@ -39,6 +39,33 @@ FakeTensorImpl::FakeTensorImpl(c10::Storage storage, caffe2::TypeMeta dtype, c10
   set_custom_device(true);
 }
 
+c10::IntArrayRef FakeTensorImpl::guarded(c10::SymIntArrayRef values,
+                                         std::vector<int64_t>& hints) const {
+  hints.clear();
+  for (const c10::SymInt& value : values) hints.push_back(value.guard_int(__FILE__, __LINE__));
+  return hints;
+}
+
+c10::IntArrayRef FakeTensorImpl::sizes_custom() const {
+  if (!has_symbolic_sizes_strides()) return sizes_default();
+  return guarded(sym_sizes(), size_hints_);
+}
+
+c10::IntArrayRef FakeTensorImpl::strides_custom() const {
+  if (!has_symbolic_sizes_strides()) return strides_default();
+  return guarded(sym_strides(), stride_hints_);
+}
+
+int64_t FakeTensorImpl::numel_custom() const {
+  if (!has_symbolic_sizes_strides()) return numel_default();
+  return sym_numel().guard_int(__FILE__, __LINE__);
+}
+
+int64_t FakeTensorImpl::storage_offset_custom() const {
+  if (!has_symbolic_sizes_strides()) return storage_offset_default();
+  return sym_storage_offset().guard_int(__FILE__, __LINE__);
+}
+
 void FakeTensorImpl::copy_layout_of(const c10::TensorImpl& source) {
   if (source.has_symbolic_sizes_strides())
     TensorImpl::set_sizes_and_strides(source.sym_sizes(), source.sym_strides(),
@@ -92,11 +119,10 @@ at::Tensor make_fake(c10::Storage storage, const c10::TensorImpl& like, c10::Dev
   return at::Tensor(std::move(fake));
 }
 
-at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
-                     at::ScalarType dtype) {
-  auto fake = c10::make_intrusive<FakeTensorImpl>(meta_storage(bytes_of(sizes, strides, dtype)),
-                                                  c10::scalarTypeToTypeMeta(dtype),
-                                                  c10::Device(c10::kCPU));
+at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at::ScalarType dtype) {
+  auto fake =
+      c10::make_intrusive<FakeTensorImpl>(meta_storage(bytes_of(sizes, strides, dtype)),
+                                          c10::scalarTypeToTypeMeta(dtype), c10::Device(c10::kCPU));
   set_layout(*fake, sizes, strides, 0);
   return at::Tensor(std::move(fake));
 }

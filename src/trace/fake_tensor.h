@@ -5,6 +5,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include <typeinfo>
+#include <vector>
 
 #include "graph/graph.h"
 
@@ -17,9 +18,9 @@ inline constexpr c10::DispatchKey kFakeKey = c10::DispatchKey::Fake;
 
 // What is in force on this thread.
 struct ThreadState {
-  void* record = nullptr;          // the Record of the current Scope
-  bool in_kernel = false;          // a metadata kernel runs: fakes say that they are on "meta"
-  bool storage_visible = false;    // the fallback runs: fakes show their storage
+  void* record = nullptr;        // the Record of the current Scope
+  bool in_kernel = false;        // a metadata kernel runs: fakes say that they are on "meta"
+  bool storage_visible = false;  // the fallback runs: fakes show their storage
 };
 inline thread_local ThreadState thread_state;
 
@@ -44,18 +45,27 @@ class FakeTensorImpl final : public c10::TensorImpl {
   // `x.data = y`: from then on x is y.
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
 
+  // A C++ kernel that asks a symbolic fake for plain numbers gets the hints, with guards.
+  c10::IntArrayRef sizes_custom() const override;
+  c10::IntArrayRef strides_custom() const override;
+  int64_t numel_custom() const override;
+  int64_t storage_offset_custom() const override;
+
   void copy_layout_of(const c10::TensorImpl& source);
   c10::Device fake_device() const { return device_; }
 
   graph::Value* value = nullptr;  // what it stands for in the graph of trace `serial`
   uint32_t serial = 0;
-  c10::TensorImpl* outside = nullptr;  // stands for this real tensor below the dispatcher
+  c10::TensorImpl* outside = nullptr;           // stands for this real tensor below the dispatcher
   c10::TensorImpl* specialised_from = nullptr;  // is that symbolic fake with its hints for sizes
 
  private:
   template <class Version>
   c10::intrusive_ptr<TensorImpl> copy(Version&& version, bool allow_change) const;
+  c10::IntArrayRef guarded(c10::SymIntArrayRef values, std::vector<int64_t>& hints) const;
+
   c10::Device device_;
+  mutable std::vector<int64_t> size_hints_, stride_hints_;  // once asked for
 };
 
 // Null for real tensors, and for the plain tensors that metadata kernels make of fakes.

@@ -30,13 +30,16 @@ bool is_python(const std::string& debug) { return debug.find(".py") != std::stri
 
 }  // namespace
 
-// The C++ kernel that a Python one hides, if the Meta key is served by a Python one. Sets
-// `*python_kernel` where a Python kernel is all there is.
-const c10::KernelFunction* hidden_kernel(const c10::OperatorHandle& handle, bool* python_kernel) {
+// The C++ kernel that a Python one hides, if the Meta key is served by a Python one.
+HiddenKernel hidden_kernel(const c10::OperatorHandle& handle) {
   using c10::DispatchKey;
   const auto& entry = (handle.*member(DefinitionTag{}))->op;
   const auto& kernels = entry.*member(KernelsTag{});
-  *python_kernel = false;
+  // A composite kernel beside one for the CPU is not what the CPU runs; convolution's picks what to
+  // run by the device.
+  const bool composite_serves_cpu = kernels.find(DispatchKey::CPU) == kernels.end() &&
+                                    handle.operator_name().name != "aten::convolution";
+  HiddenKernel result;
   bool first = true;
   for (DispatchKey key : {DispatchKey::Meta, DispatchKey::CompositeExplicitAutogradNonFunctional,
                           DispatchKey::CompositeExplicitAutograd}) {
@@ -44,17 +47,17 @@ const c10::KernelFunction* hidden_kernel(const c10::OperatorHandle& handle, bool
     if (found == kernels.end()) continue;
     for (const auto& registered : found->second) {
       const bool python = is_python(registered.debug);
-      if (first && !python) return nullptr;  // the dispatcher's choice is C++
-      first = false;
-      if (python)
-        *python_kernel = true;
-      else {
-        *python_kernel = false;
-        return &registered.kernel;
+      if (first && !python) {  // the dispatcher's choice is C++
+        result.composite = key != DispatchKey::Meta;
+        return result;
       }
+      first = false;
+      result.only_python |= python;
+      if (!python && (key == DispatchKey::Meta || composite_serves_cpu))
+        return {&registered.kernel, key != DispatchKey::Meta, false};
     }
   }
-  return nullptr;
+  return result;
 }
 
 }  // namespace braze::trace

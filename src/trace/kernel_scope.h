@@ -36,14 +36,8 @@ class KernelScope {
   bool previous_ = thread_state.in_kernel;
 };
 
-// Runs the operator's kernel for metadata on the stack.
-inline void call_metadata_kernel(const OperatorInfo& info, torch::jit::Stack& stack) {
-  const c10::DispatchKeySet meta(c10::DispatchKey::Meta);
-  if (info.kernel)
-    info.kernel->callBoxed(info.handle, meta, &stack);
-  else
-    info.handle.redispatchBoxed(meta, &stack);
-}
+// Works out the results' metadata: from the arguments on the stack to fakes or meta tensors.
+void compute_results(const OperatorInfo& info, torch::jit::Stack& stack);
 
 // A twin of a fake with the hints for sizes, strides and offset, after guarding every symbol to its
 // hint; the tensor itself when it has no symbols.

@@ -105,8 +105,8 @@ std::vector<std::string> argument_names(const c10::FunctionSchema& schema) {
 }
 
 const graph::Op* graph_op(const c10::OperatorHandle& handle) {
-  return &graph::find_or_add_op(graph_name(handle.operator_name()),
-                                argument_names(handle.schema()), effects_of(handle));
+  return &graph::find_or_add_op(graph_name(handle.operator_name()), argument_names(handle.schema()),
+                                effects_of(handle));
 }
 
 std::optional<c10::OperatorHandle> find_operator(std::string name, std::string overload) {
@@ -117,15 +117,18 @@ std::optional<c10::OperatorHandle> find_operator(std::string name, std::string o
 std::optional<c10::OperatorHandle> view_of_inplace_view(const c10::OperatorHandle& handle) {
   const c10::OperatorName& name = handle.operator_name();
   if (!name.name.ends_with("_")) return std::nullopt;
-  auto view = find_operator(name.name.substr(0, name.name.size() - 1), name.overload_name);
-  if (!view || view->schema().arguments().size() != handle.schema().arguments().size())
-    return std::nullopt;
-  const c10::AliasInfo* alias =
-      view->schema().returns().empty() ? nullptr : view->schema().returns()[0].alias_info();
-  return alias != nullptr ? view : std::nullopt;
+  for (const std::string& overload : {name.overload_name, std::string("int")}) {
+    auto view = find_operator(name.name.substr(0, name.name.size() - 1), overload);
+    if (!view || view->schema().arguments().size() != handle.schema().arguments().size() ||
+        view->schema().returns().empty())
+      continue;
+    if (view->schema().returns()[0].alias_info() != nullptr) return view;
+  }
+  return std::nullopt;
 }
 
-// add.Tensor(x, <Python number>) is add.Scalar(x, number): PyTorch defines the latter as the former.
+// add.Tensor(x, <Python number>) is add.Scalar(x, number): PyTorch defines the latter as the
+// former.
 std::optional<c10::OperatorHandle> overload_with_number(const c10::OperatorHandle& handle) {
   const c10::OperatorName& name = handle.operator_name();
   const c10::FunctionSchema& schema = handle.schema();
@@ -172,8 +175,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
     const c10::Argument& argument = schema.arguments()[i];
     arguments.push_back(kind_of(argument.real_type()));
     takes_tensor |= is_tensor(arguments.back());
-    if (arguments.back() == ArgumentKind::kDevice)
-      device_arguments.push_back(static_cast<int>(i));
+    if (arguments.back() == ArgumentKind::kDevice) device_arguments.push_back(static_cast<int>(i));
     if (argument.name() == "dtype" && arguments.back() == ArgumentKind::kDType)
       dtype_argument = static_cast<int>(i);
   }
@@ -207,7 +209,10 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   }
   if (auto with_number = overload_with_number(handle)) op_with_number = graph_op(*with_number);
 
-  kernel = hidden_kernel(handle, &python_kernel);
+  const HiddenKernel hidden = hidden_kernel(handle);
+  kernel = hidden.kernel;
+  python_kernel = hidden.only_python;
+  uncertain_kernel = hidden.composite || !handle.hasComputedKernelForDispatchKey(DispatchKey::Meta);
   if (const ShapeEntry* entry = find_shape_function(name)) {
     shape = entry->function;
     shape_for_symbols_only = entry->for_symbols_only;

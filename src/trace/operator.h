@@ -18,19 +18,35 @@ using ShapeFunction = bool (*)(const ShapeCall& call);
 
 // How a call of the operator is treated.
 enum class Rule : uint8_t {
-  kRecord,      // metadata, fakes, a node
-  kComposite,   // decomposed by PyTorch's own kernel; what it calls comes back
-  kEvaluate,    // reads data: run for real on constants of the trace, else a break
-  kMetadata,    // reads metadata only: run as is, nothing recorded
-  kLiteral,     // lift_fresh: a tensor made from Python numbers
-  kBatchNorm,   // native_batch_norm: writes to arguments without saying so in its schema
-  kResize,      // resize_
+  kRecord,     // metadata, fakes, a node
+  kComposite,  // decomposed by PyTorch's own kernel; what it calls comes back
+  kEvaluate,   // reads data: run for real on constants of the trace, else a break
+  kMetadata,   // reads metadata only: run as is, nothing recorded
+  kLiteral,    // lift_fresh: a tensor made from Python numbers
+  kBatchNorm,  // native_batch_norm: writes to arguments without saying so in its schema
+  kResize,     // resize_
+  kProbe,      // recorded; its C++ kernel for metadata does not give the CPU kernel's strides
   kBreak,
 };
 
 enum class ArgumentKind : uint8_t {
-  kTensor, kTensors, kOptionalTensors, kInt, kFloat, kBool, kScalar, kString, kInts, kFloats,
-  kBools, kScalars, kDType, kDevice, kMemoryFormat, kLayout, kUnsupported,
+  kTensor,
+  kTensors,
+  kOptionalTensors,
+  kInt,
+  kFloat,
+  kBool,
+  kScalar,
+  kString,
+  kInts,
+  kFloats,
+  kBools,
+  kScalars,
+  kDType,
+  kDevice,
+  kMemoryFormat,
+  kLayout,
+  kUnsupported,
 };
 
 struct OperatorInfo {
@@ -38,14 +54,14 @@ struct OperatorInfo {
 
   c10::OperatorHandle handle;
   Rule rule = Rule::kRecord;
-  const char* what = nullptr;       // kBreak: why
-  const graph::Op* op = nullptr;    // as recorded; an in-place view op is recorded as the view op
+  const char* what = nullptr;     // kBreak: why
+  const graph::Op* op = nullptr;  // as recorded; an in-place view op is recorded as the view op
   // The overload that takes a number where this one takes tensor argument 1; null: none.
   const graph::Op* op_with_number = nullptr;
   std::vector<ArgumentKind> arguments;
   std::vector<int> device_arguments;
-  std::vector<int> mutates;          // positions of tensor arguments written to
-  int dtype_argument = -1;           // named "dtype"
+  std::vector<int> mutates;  // positions of tensor arguments written to
+  int dtype_argument = -1;   // named "dtype"
   int result_count = 0;
   bool returns_tensor = false;
   bool takes_tensor = false;
@@ -55,7 +71,8 @@ struct OperatorInfo {
   ShapeFunction shape = nullptr;
   bool shape_for_symbols_only = false;
   const c10::KernelFunction* kernel = nullptr;
-  bool python_kernel = false;        // only a Python function serves Meta
+  bool python_kernel = false;     // only a Python function serves Meta
+  bool uncertain_kernel = false;  // composite: what it calls may have no kernel for metadata
 };
 
 const OperatorInfo& operator_info(const c10::OperatorHandle& handle);
@@ -71,6 +88,11 @@ struct RuleEntry {
 const RuleEntry* find_rule(const std::string& name);
 
 // hidden_kernels.cpp
-const c10::KernelFunction* hidden_kernel(const c10::OperatorHandle& handle, bool* python_kernel);
+struct HiddenKernel {
+  const c10::KernelFunction* kernel = nullptr;
+  bool composite = false;
+  bool only_python = false;  // no C++ kernel gives metadata
+};
+HiddenKernel hidden_kernel(const c10::OperatorHandle& handle);
 
 }  // namespace braze::trace

@@ -119,8 +119,7 @@ FakeTensorImpl* Record::touch(const at::Tensor& real) {
   if (std::string reason = why_unsupported(real, /*check_type=*/false); !reason.empty())
     raise_break({"tensor", "a tensor made while tracing is unsupported: " + reason, kMoveOut});
   auto declared = declared_storages_.find(storage_impl(real));
-  if (declared != declared_storages_.end())
-    return touch_alias(real, outside_.at(declared->second));
+  if (declared != declared_storages_.end()) return touch_alias(real, outside_.at(declared->second));
   const std::string name = "constant" + std::to_string(inputs_.size());
   OutsideTensor& tensor =
       outside_.emplace(impl, OutsideTensor{real, graph::InputKind::kConstant, name, {}})
@@ -135,8 +134,8 @@ FakeTensorImpl* Record::touch_alias(const at::Tensor& real, const OutsideTensor&
     raise_break({"tensor", "a tensor made while tracing shares memory with one of another dtype",
                  kMoveOut});
   graph::Value* base = touch(declared.real)->value;
-  OutsideTensor alias{real, declared.kind, declared.name, make_fake(storage_of_real(real),
-                      *real.unsafeGetTensorImpl(), real.device())};
+  OutsideTensor alias{real, declared.kind, declared.name,
+                      make_fake(storage_of_real(real), *real.unsafeGetTensorImpl(), real.device())};
   FakeTensorImpl* fake = as_fake(alias.fake);
   graph::TensorType type = type_of(real);
   std::vector<graph::Argument> arguments{base};
@@ -147,8 +146,8 @@ FakeTensorImpl* Record::touch_alias(const at::Tensor& real, const OutsideTensor&
   static const graph::Op& as_strided =
       *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "")).op;
   graph::Node* node =
-      graph_.add_node(same ? detach : as_strided, std::move(arguments), {std::move(type)},
-                      origin(), nullptr, {storage_number(fake->unsafe_storage())});
+      graph_.add_node(same ? detach : as_strided, std::move(arguments), {std::move(type)}, origin(),
+                      nullptr, {storage_number(fake->unsafe_storage())});
   bind(fake, node->result());
   fake->outside = real.unsafeGetTensorImpl();
   outside_.emplace(real.unsafeGetTensorImpl(), std::move(alias));
@@ -169,12 +168,32 @@ at::Tensor Record::literal(const at::Tensor& real) {
   static const c10::OperatorHandle clone =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
   FakeTensorImpl* fake = as_fake(result);
-  graph::Node* node = graph_.add_node(*operator_info(clone).op, {constant, graph::None{}},
-                                      {type_of(result)}, origin(), nullptr,
-                                      {storage_number(fake->unsafe_storage())});
+  graph::Node* node =
+      graph_.add_node(*operator_info(clone).op, {constant, graph::None{}}, {type_of(result)},
+                      origin(), nullptr, {storage_number(fake->unsafe_storage())});
   bind(fake, node->result());
   constants_.add_call(clone, {real, c10::IValue()}, {{0, -1, constant}}, {node->result()});
   return result;
+}
+
+bool Record::evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack) {
+  const size_t begin = stack.size() - info.arguments.size();
+  for (size_t i = begin; i < stack.size(); ++i) {
+    if (stack[i].isList() && !stack[i].isIntList()) return false;
+    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
+    FakeTensorImpl* fake = as_fake(stack[i].toTensor());
+    if (!fake || fake->serial != serial_ || !fake->value || !constants_.contains(fake->value))
+      return false;
+  }
+  for (size_t i = begin; i < stack.size(); ++i)
+    if (stack[i].isTensor() && stack[i].toTensor().defined())
+      stack[i] = constants_.evaluate(as_fake(stack[i].toTensor())->value);
+  RealCallScope scope;
+  info.handle.callBoxed(stack);
+  for (size_t i = stack.size() - info.result_count; i < stack.size(); ++i)
+    if (stack[i].isTensor())
+      stack[i] = fresh_like(stack[i].toTensor(), stack[i].toTensor().scalar_type());
+  return true;
 }
 
 graph::OriginId Record::origin() {
@@ -187,8 +206,7 @@ void Record::watch_autograd(std::vector<at::Tensor> results) {
 
 // Autograd marks the results after the fallback has returned them.
 void Record::settle_autograd() {
-  for (const at::Tensor& tensor : autograd_candidates_)
-    needs_autograd_ |= tensor.requires_grad();
+  for (const at::Tensor& tensor : autograd_candidates_) needs_autograd_ |= tensor.requires_grad();
   autograd_candidates_.clear();
 }
 

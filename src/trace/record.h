@@ -29,6 +29,9 @@ class Record {
   bool declare(const at::Tensor& real, graph::InputKind kind, std::string name, std::string* why);
   at::Tensor symbolic_input(const at::Tensor& real, std::string name);
   bool needs_autograd();
+  // A data-dependent op that a metadata kernel calls (nonzero of an index mask): if its operands
+  // are constants of the trace, puts fakes of the real results on the stack.
+  bool evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack);
   // Notes whether autograd gave the last results a history.
   void settle_autograd();
   Trace finish(const std::vector<at::Tensor>& outputs);

@@ -7,6 +7,7 @@
 
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
+#include "trace/probe.h"
 #include "trace/sym_node.h"
 
 namespace braze::trace {
@@ -43,6 +44,7 @@ void Recorder::run() {
     case Rule::kEvaluate:
     case Rule::kRecord:
     case Rule::kBatchNorm:
+    case Rule::kProbe:
       break;
   }
   take_arguments();
@@ -96,36 +98,47 @@ void Recorder::check_writes() {
 void Recorder::use_overload_with_number() {
   if (info_.op_with_number == nullptr || arguments_.size() < 2) return;
   const graph::Argument& second = arguments_[1];
-  const bool is_number = std::holds_alternative<sym::Int>(second) ||
-                         std::holds_alternative<double>(second) ||
-                         std::holds_alternative<bool>(second) ||
-                         std::holds_alternative<std::complex<double>>(second);
-  if (is_number && std::holds_alternative<graph::Value*>(arguments_[0]))
-    op_ = info_.op_with_number;
+  const bool is_number =
+      std::holds_alternative<sym::Int>(second) || std::holds_alternative<double>(second) ||
+      std::holds_alternative<bool>(second) || std::holds_alternative<std::complex<double>>(second);
+  if (is_number && std::holds_alternative<graph::Value*>(arguments_[0])) op_ = info_.op_with_number;
 }
 
-void Recorder::call_kernel() { call_metadata_kernel(info_, stack_); }
+namespace {
+
+void call_metadata_kernel(const OperatorInfo& info, torch::jit::Stack& stack) {
+  const c10::DispatchKeySet meta(c10::DispatchKey::Meta);
+  if (info.kernel)
+    info.kernel->callBoxed(info.handle, meta, &stack);
+  else
+    info.handle.redispatchBoxed(meta, &stack);
+}
+
+}  // namespace
+
+void compute_results(const OperatorInfo& info, torch::jit::Stack& stack) {
+  if ((info.python_kernel || info.rule == Rule::kProbe) && probe(info, stack)) return;
+  if (!info.uncertain_kernel) return call_metadata_kernel(info, stack);
+  const size_t begin = stack.size() - info.arguments.size();
+  const torch::jit::Stack saved(stack.begin() + begin, stack.end());
+  try {
+    call_metadata_kernel(info, stack);
+  } catch (const c10::Error&) {
+    stack.resize(begin);
+    stack.insert(stack.end(), saved.begin(), saved.end());
+    if (!probe(info, stack)) throw;
+  }
+}
 
 void Recorder::compute_metadata() {
   KernelScope scope;
-  if (info_.shape && (symbolic_ || !info_.shape_for_symbols_only) &&
-      info_.shape(ShapeCall{info_, stack_, begin_}))
-    return;
-  if (symbolic_) {
-    // Some C++ kernels take symbolic sizes (view, expand, ...).
-    const torch::jit::Stack saved(stack_.begin() + begin_, stack_.end());
-    if (!info_.python_kernel) {
-      try {
-        return call_kernel();
-      } catch (const c10::Error&) {
-        stack_.resize(begin_);
-        stack_.insert(stack_.end(), saved.begin(), saved.end());
-      }
-    }
-    specialise_symbols();
-  }
   try {
-    call_kernel();
+    if (info_.shape && (symbolic_ || !info_.shape_for_symbols_only) && use_shape_function()) return;
+    if (symbolic_) {
+      if (!info_.python_kernel && try_symbolic_kernel()) return;
+      specialise_symbols();
+    }
+    compute_results(info_, stack_);
   } catch (const c10::NotImplementedError&) {
     fail("PyTorch has no function for its result's shape", kMoveOut);
   } catch (python_error& error) {
@@ -134,6 +147,29 @@ void Recorder::compute_metadata() {
     PyGILState_Release(gil);
     if (missing) fail("PyTorch has no function for its result's shape", kMoveOut);
     throw;
+  }
+}
+
+bool Recorder::use_shape_function() {
+  const ShapeCall call{info_, stack_, begin_};
+  if (!symbolic_) return info_.shape(call);
+  try {
+    return info_.shape(call);
+  } catch (const c10::Error&) {
+    return false;  // not for these symbols: the kernel decides, with the hints
+  }
+}
+
+// Some C++ kernels take symbolic sizes (view, expand, ...).
+bool Recorder::try_symbolic_kernel() {
+  const torch::jit::Stack saved(stack_.begin() + begin_, stack_.end());
+  try {
+    compute_results(info_, stack_);
+    return true;
+  } catch (const c10::Error&) {
+    stack_.resize(begin_);
+    stack_.insert(stack_.end(), saved.begin(), saved.end());
+    return false;
   }
 }
 
@@ -197,8 +233,7 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
 
   at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device_);
   fake = as_fake(result);
-  results_.push_back({true, type_of(result),
-                      record_.storage_number(fake->unsafe_storage()), fake});
+  results_.push_back({true, type_of(result), record_.storage_number(fake->unsafe_storage()), fake});
   result_tensors_.push_back(result);
   return result;
 }
@@ -216,14 +251,15 @@ at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl&
       result.bind = &fake;
     } else if (has_concrete_numel_zero(fake.value->type())) {
       // out=torch.empty(0): memory is allocated now; what was there is empty.
-      static const graph::Op& empty = *operator_info(
-          c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty_strided", "")).op;
+      static const graph::Op& empty =
+          *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty_strided", ""))
+               .op;
       result.storage = record_.renew_storage_number(fake.unsafe_storage());
-      graph::Node* node = record_.graph_.add_node(
-          empty,
-          {result.type.sizes, result.type.strides, result.type.dtype, graph::None{},
-           graph::Device{}, graph::None{}},
-          {result.type}, record_.origin(), nullptr, {result.storage});
+      graph::Node* node =
+          record_.graph_.add_node(empty,
+                                  {result.type.sizes, result.type.strides, result.type.dtype,
+                                   graph::None{}, graph::Device{}, graph::None{}},
+                                  {result.type}, record_.origin(), nullptr, {result.storage});
       for (graph::Argument& argument : arguments_)
         if (auto* value = std::get_if<graph::Value*>(&argument); value && *value == fake.value)
           *value = node->result();
@@ -323,8 +359,7 @@ void Recorder::batch_norm() {
   auto op_of = [](const char* name, const char* overload) {
     return operator_info(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)).op;
   };
-  static const graph::Op* const inference =
-      op_of("aten::_native_batch_norm_legit_no_training", "");
+  static const graph::Op* const inference = op_of("aten::_native_batch_norm_legit_no_training", "");
   static const graph::Op* const with_statistics = op_of("aten::_native_batch_norm_legit", "");
   static const graph::Op* const without = op_of("aten::_native_batch_norm_legit", "no_stats");
   constexpr int kRunningMean = 3, kTraining = 5;

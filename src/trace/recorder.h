@@ -9,8 +9,7 @@ namespace braze::trace {
 class Recorder {
  public:
   Recorder(Record& record, const OperatorInfo& info, torch::jit::Stack& stack)
-      : record_(record), info_(info), stack_(stack),
-        begin_(stack.size() - info.arguments.size()) {}
+      : record_(record), info_(info), stack_(stack), begin_(stack.size() - info.arguments.size()) {}
 
   // Leaves the results on the stack.
   void run();
@@ -35,7 +34,8 @@ class Recorder {
   void use_overload_with_number();
 
   void compute_metadata();
-  void call_kernel();
+  bool use_shape_function();
+  bool try_symbolic_kernel();
   void specialise_symbols();
 
   void take_results();

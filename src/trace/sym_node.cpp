@@ -21,7 +21,7 @@ struct Condition {
   enum class Kind : uint8_t { kConstant, kEqual, kLess, kNot, kAnd, kOr };
   Kind kind = Kind::kConstant;
   bool constant = false;
-  Int a, b;                                  // kEqual, kLess
+  Int a, b;                                      // kEqual, kLess
   std::shared_ptr<const Condition> left, right;  // kNot (left), kAnd, kOr
 
   bool guard(ShapeEnv& shapes) const {
@@ -113,12 +113,8 @@ class SymNode final : public c10::SymNodeImpl {
     return condition().constant;
   }
   std::optional<int64_t> maybe_as_int() override { return constant_int(); }
-  std::string str() override {
-    return is_int() ? sym::to_string(integer()) : condition().text();
-  }
-  c10::SymNode clone() override {
-    return c10::make_intrusive<SymNode>(*this);
-  }
+  std::string str() override { return is_int() ? sym::to_string(integer()) : condition().text(); }
+  c10::SymNode clone() override { return c10::make_intrusive<SymNode>(*this); }
   SymNode(const SymNode& other) : SymNodeImpl(), shapes_(other.shapes_), value_(other.value_) {}
 
   c10::SymNode wrap_int(int64_t value) override { return make(Int(value)); }
@@ -153,12 +149,12 @@ class SymNode final : public c10::SymNodeImpl {
     return make(comparison(Condition::Kind::kLess, of(other), integer()));
   }
   c10::SymNode le(const c10::SymNode& other) override {
-    return make(combine(Condition::Kind::kNot,
-                        comparison(Condition::Kind::kLess, of(other), integer())));
+    return make(
+        combine(Condition::Kind::kNot, comparison(Condition::Kind::kLess, of(other), integer())));
   }
   c10::SymNode ge(const c10::SymNode& other) override {
-    return make(combine(Condition::Kind::kNot,
-                        comparison(Condition::Kind::kLess, integer(), of(other))));
+    return make(
+        combine(Condition::Kind::kNot, comparison(Condition::Kind::kLess, integer(), of(other))));
   }
   c10::SymNode sym_and(const c10::SymNode& other) override {
     return make(combine(Condition::Kind::kAnd, condition(), condition_of(other)));

@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -313,6 +314,21 @@ std::vector<at::Tensor> replay(const graph::Graph& graph, const std::vector<at::
   std::vector<at::Tensor> outputs;
   for (const graph::Value* output : graph.outputs()) outputs.push_back(values.at(output));
   return outputs;
+}
+
+bool add_test_functions(PyObject* module) {
+  static PyMethodDef methods[] = {
+      {"trace_for_test",
+       [](PyObject*, PyObject* arguments) -> PyObject* {
+         PyObject *fn, *args, *options = nullptr;
+         if (!PyArg_ParseTuple(arguments, "OO!|O!", &fn, &PyTuple_Type, &args, &PyDict_Type,
+                               &options))
+           return nullptr;
+         return trace_function_for_test(fn, args, options);
+       },
+       METH_VARARGS, "For tests: traces fn(*args) and describes the graph."},
+      {nullptr, nullptr, 0, nullptr}};
+  return PyModule_AddFunctions(module, methods) == 0;
 }
 
 PyObject* trace_function_for_test(PyObject* fn, PyObject* args, PyObject* options) {

@@ -2,9 +2,8 @@
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
 #include <ATen/core/Tensor.h>
+#include <Python.h>
 
 #include <vector>
 
@@ -26,5 +25,8 @@ std::vector<at::Tensor> replay(const graph::Graph& graph, const std::vector<at::
 // "replay" (a callable of no arguments: runs the graph on the inputs, gives the outputs),
 // "seconds" (of the call of `fn` alone). Raises what `fn` raises, TraceBreak included.
 PyObject* trace_function_for_test(PyObject* fn, PyObject* args, PyObject* options = nullptr);
+
+// Adds it to the module as `trace_for_test(fn, args, options={})`.
+bool add_test_functions(PyObject* module);
 
 }  // namespace braze::trace

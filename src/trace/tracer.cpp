@@ -7,6 +7,7 @@
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
 #include "trace/recorder.h"
+#include "trace/testing.h"
 
 namespace braze::trace {
 namespace {
@@ -19,21 +20,24 @@ struct StorageVisible {
 
 // A kernel for metadata calls another operator: metadata only.
 void nested_call(const OperatorInfo& info, torch::jit::Stack& stack) {
-  if (info.rule == Rule::kEvaluate)
-    raise_break({graph_name(info.handle.operator_name()),
-                 "a result's size or value depends on the data of a tensor", kReadsData});
   const size_t begin = stack.size() - info.arguments.size();
+  if (info.rule == Rule::kEvaluate) {
+    if (Record* record = current_record(); record && record->evaluate_nested(info, stack)) return;
+    raise_break({graph_name(info.handle.operator_name()),
+                 "the size or value of a result depends on the data of a tensor", kReadsData});
+  }
   if (info.shape && !info.shape_for_symbols_only && info.shape(ShapeCall{info, stack, begin}))
     return;
-  call_metadata_kernel(info, stack);
+  compute_results(info, stack);
 }
 
 void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const OperatorInfo& info = operator_info(handle);
   if (thread_state.in_kernel) return nested_call(info, *stack);
   Record* record = current_record();
-  TORCH_CHECK(record, handle.operator_name(),
-              ": a tensor without data, made while braze was tracing, is used outside of the trace");
+  TORCH_CHECK(
+      record, handle.operator_name(),
+      ": a tensor without data, made while braze was tracing, is used outside of the trace");
   StorageVisible visible;
   record->settle_autograd();
   Recorder(*record, info, *stack).run();
@@ -93,7 +97,7 @@ Trace Tracer::finish(const std::vector<at::Tensor>& outputs) {
 sym::ShapeEnv& Tracer::shapes() { return impl_->record.shapes; }
 
 std::string initialize(PyObject* module) {
-  if (!create_break_type(module)) {
+  if (!create_break_type(module) || !add_test_functions(module)) {
     PyErr_Clear();
     return "the exception type TraceBreak could not be created";
   }
@@ -104,7 +108,8 @@ std::string initialize(PyObject* module) {
            std::string(c10::toString(kFakeKey)) +
            ", which tracing needs; use an older PyTorch or a newer Braze";
   // Never destroyed: unregistering at exit would race with the interpreter's shutdown.
-  static auto& library = *new torch::Library(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
+  static auto& library =
+      *new torch::Library(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
   registered = true;
   return "";

@@ -3,14 +3,13 @@
 // While a `Tracer::Scope` lives on a thread, every ATen call of that thread that reaches the
 // backends lands in one boxed fallback: it works out the metadata of the results, makes fakes for
 // them and appends a node. Tensors from outside (arguments, parameters, buffers) stay the real
-// objects everywhere in Python; they become graph inputs when an op first touches them. In-place ops
-// on them are recorded and return the real object; their data and metadata do not change.
+// objects everywhere in Python; they become graph inputs when an op first touches them. In-place
+// ops on them are recorded and return the real object; their data and metadata do not change.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
 #include <ATen/core/Tensor.h>
+#include <Python.h>
 
 #include <functional>
 #include <memory>

@@ -13,6 +13,10 @@ const RuleEntry* find_rule(const std::string& name) {
       {"aten::index.Tensor", {Rule::kRecord, nullptr}},
       {"aten::_unsafe_index.Tensor", {Rule::kRecord, nullptr}},
       {"aten::nonzero_static", {Rule::kRecord, nullptr}},
+      {"aten::replication_pad1d", {Rule::kProbe, nullptr}},
+      {"aten::replication_pad2d", {Rule::kProbe, nullptr}},
+      {"aten::replication_pad3d", {Rule::kProbe, nullptr}},
+      {"aten::reflection_pad3d", {Rule::kProbe, nullptr}},
       {"aten::lift_fresh", {Rule::kLiteral, nullptr}},
       {"aten::lift", {Rule::kLiteral, nullptr}},
       {"aten::native_batch_norm", {Rule::kBatchNorm, nullptr}},
@@ -29,7 +33,8 @@ const RuleEntry* find_rule(const std::string& name) {
       {"aten::is_set_to", {Rule::kBreak, "it compares storages"}},
       {"aten::_conj", {Rule::kBreak, "lazy conjugation is not supported"}},
       {"aten::_neg_view", {Rule::kBreak, "lazy negation is not supported"}},
-      {"aten::_efficientzerotensor", {Rule::kBreak, "zero tensors without memory are not supported"}},
+      {"aten::_efficientzerotensor",
+       {Rule::kBreak, "zero tensors without memory are not supported"}},
       {"aten::set_data", {Rule::kBreak, "it replaces a tensor's memory"}},
   };
   auto found = table.find(name);

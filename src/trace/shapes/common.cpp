@@ -70,6 +70,24 @@ at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype) {
   return make_fake(tensor.sym_sizes(), c10::fromIntArrayRefSlow(strides), dtype);
 }
 
+std::optional<at::MemoryFormat> plain_format(const at::Tensor& tensor) {
+  const at::MemoryFormat suggested = tensor.suggest_memory_format();
+  const bool contiguous = tensor.is_contiguous();
+  if (contiguous == (suggested == at::MemoryFormat::Contiguous) &&
+      (contiguous || tensor.is_contiguous(suggested)))
+    return suggested;
+  return std::nullopt;
+}
+
+at::Tensor fresh_in_format(DimsRef sizes, at::MemoryFormat format, at::ScalarType dtype) {
+  if (format == at::MemoryFormat::Contiguous) return fresh(sizes, dtype);
+  const c10::IntArrayRef concrete = C10_AS_INTARRAYREF_SLOW(sizes);
+  const std::vector<int64_t> strides = format == at::MemoryFormat::ChannelsLast
+                                           ? c10::get_channels_last_strides_2d(concrete)
+                                           : c10::get_channels_last_strides_3d(concrete);
+  return make_fake(sizes, c10::fromIntArrayRefSlow(strides), dtype);
+}
+
 Dims broadcast(c10::ArrayRef<at::Tensor> operands) {
   size_t rank = 0;
   for (const at::Tensor& operand : operands)
@@ -86,15 +104,16 @@ Dims broadcast(c10::ArrayRef<at::Tensor> operands) {
         continue;
       }
       TORCH_CHECK(equal(dim, sizes[i]), "The size of tensor a (", dim,
-                  ") must match the size of tensor b (", sizes[i],
-                  ") at non-singleton dimension ", first + i);
+                  ") must match the size of tensor b (", sizes[i], ") at non-singleton dimension ",
+                  first + i);
     }
   }
   return result;
 }
 
-// Sizes are concrete: PyTorch's own iterator decides. With symbols: contiguous operands, or operands
-// of one shape and one dense layout, are decided here; others are specialised by the caller.
+// Sizes are concrete: PyTorch's own iterator decides. With symbols: contiguous operands, or
+// operands of one shape and one dense layout, are decided here; others are specialised by the
+// caller.
 at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype) {
   bool symbolic = false;
   for (const at::Tensor& operand : operands)
@@ -103,6 +122,7 @@ at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType 
     at::TensorIteratorConfig config;
     config.set_check_mem_overlap(false)
         .check_all_same_dtype(false)
+        .check_all_same_device(false)
         .declare_static_dtype_and_device(dtype, c10::kMeta)
         .add_owned_output(at::Tensor());
     for (const at::Tensor& operand : operands) config.add_const_input(operand);
@@ -113,9 +133,10 @@ at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType 
   bool one_shape = true, contiguous = true, one_layout = true;
   for (const at::Tensor& operand : operands) {
     one_shape = one_shape && all_equal(operand.sym_sizes(), sizes);
-    contiguous = contiguous && all_equal(operand.sym_strides(), contiguous_strides(operand.sym_sizes()));
-    one_layout = one_layout && one_shape &&
-                 all_equal(operand.sym_strides(), operands[0].sym_strides());
+    contiguous =
+        contiguous && all_equal(operand.sym_strides(), contiguous_strides(operand.sym_sizes()));
+    one_layout =
+        one_layout && one_shape && all_equal(operand.sym_strides(), operands[0].sym_strides());
   }
   // A contiguous operand of lower rank or with broadcast dims leaves the order of dims as it is.
   if (contiguous) return fresh(sizes, dtype);

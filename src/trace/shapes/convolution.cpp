@@ -7,8 +7,6 @@
 namespace braze::trace {
 namespace {
 
-c10::SymInt at_or_first(const Dims& dims, size_t i) { return dims[dims.size() == 1 ? 0 : i]; }
-
 struct Convolution {
   at::Tensor input, weight, bias;
   Dims stride, padding, dilation, output_padding;
@@ -17,13 +15,17 @@ struct Convolution {
 };
 
 Dims output_sizes(const Convolution& conv) {
-  Dims sizes{conv.input.sym_size(0), conv.weight.sym_size(0)};
+  Dims sizes{conv.input.sym_size(0),
+             conv.transposed ? conv.weight.sym_size(1) * conv.groups : conv.weight.sym_size(0)};
   for (int64_t i = 2; i < conv.input.dim(); ++i) {
     const size_t k = i - 2;
-    const c10::SymInt kernel = at_or_first(conv.dilation, k) * (conv.weight.sym_size(i) - 1) + 1;
-    sizes.push_back((conv.input.sym_size(i) + at_or_first(conv.padding, k) * 2 - kernel) /
-                        at_or_first(conv.stride, k) +
-                    1);
+    const c10::SymInt input = conv.input.sym_size(i);
+    const c10::SymInt reach = conv.dilation[k] * (conv.weight.sym_size(i) - 1);
+    if (conv.transposed)
+      sizes.push_back((input - 1) * conv.stride[k] - conv.padding[k] * 2 + reach +
+                      conv.output_padding[k] + 1);
+    else
+      sizes.push_back((input + conv.padding[k] * 2 - reach - 1) / conv.stride[k] + 1);
   }
   return sizes;
 }
@@ -50,9 +52,9 @@ at::Tensor with_extra_dim(const at::Tensor& tensor) {
   return make_fake_view(tensor, sizes, strides, tensor.sym_storage_offset());
 }
 
-// One-dimensional convolution runs as a two-dimensional one.
+// One-dimensional convolution runs as a two-dimensional one, on a contiguous input.
 void add_dim(Convolution& conv) {
-  conv.input = with_extra_dim(conv.input);
+  conv.input = with_extra_dim(fresh(conv.input.sym_sizes(), conv.input.scalar_type()));
   conv.weight = with_extra_dim(conv.weight);
   auto extend = [](Dims& dims, int64_t value) {
     const c10::SymInt last = dims.back();
@@ -64,15 +66,24 @@ void add_dim(Convolution& conv) {
   extend(conv.output_padding, 0);
 }
 
+// Whether channels-last strides of these sizes differ from row-major ones.
+bool has_own_order(const Dims& sizes) {
+  bool space = false;
+  for (size_t i = 2; i < sizes.size(); ++i) space |= !is(sizes[i], 1);
+  return space && !is(sizes[1], 1);
+}
+
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
 bool convolution(const ShapeCall& call) {
-  Convolution conv{call.tensor(0), call.tensor(1), call.tensor(2), dims_in(call[3]),
-                   dims_in(call[4]), dims_in(call[5]), dims_in(call[7]), call[6].toBool(),
-                   int_in(call[8])};
+  Convolution conv{call.tensor(0),   call.tensor(1),   call.tensor(2),
+                   dims_in(call[3]), dims_in(call[4]), dims_in(call[5]),
+                   dims_in(call[7]), call[6].toBool(), int_in(call[8])};
   const auto& input = conv.input;
-  if (conv.transposed || input.dim() < 3 || input.dim() > 5 || conv.weight.dim() != input.dim() ||
+  if (input.dim() < 3 || input.dim() > 5 || conv.weight.dim() != input.dim() ||
       input.unsafeGetTensorImpl()->has_symbolic_sizes_strides() || input.numel() == 0 ||
-      input.size(1) != conv.weight.size(1) * conv.groups || input.scalar_type() != conv.weight.scalar_type())
+      input.size(1) !=
+          (conv.transposed ? conv.weight.sym_size(0) : conv.weight.sym_size(1) * conv.groups) ||
+      input.scalar_type() != conv.weight.scalar_type())
     return false;
   const size_t spatial = input.dim() - 2;
   for (Dims* dims : {&conv.stride, &conv.padding, &conv.dilation, &conv.output_padding})
@@ -80,22 +91,21 @@ bool convolution(const ShapeCall& call) {
   const bool one_dimensional = input.dim() == 3;
   if (one_dimensional) add_dim(conv);
 
+  // Where the layout is not plain, the kernel itself is asked.
+  if (!plain_format(conv.input) || !plain_format(conv.weight) ||
+      (conv.transposed && !(input.is_contiguous() && call.tensor(1).is_contiguous())))
+    return false;
+
   Dims sizes = output_sizes(conv);
   for (const c10::SymInt& size : sizes)
     if (less(size, 1)) return false;  // an error or an empty result
-  Dims strides = contiguous_strides(sizes);
   const at::MemoryFormat format = output_format(conv);
-  const auto concrete = C10_AS_INTARRAYREF_SLOW(sizes);
-  std::vector<int64_t> channels_last;
-  if (format == at::MemoryFormat::ChannelsLast)
-    channels_last = c10::get_channels_last_strides_2d(concrete);
-  else if (format == at::MemoryFormat::ChannelsLast3d)
-    channels_last = c10::get_channels_last_strides_3d(concrete);
-  if (!channels_last.empty()) strides.assign(channels_last.begin(), channels_last.end());
-  if (one_dimensional) {
-    sizes.erase(sizes.begin() + 2);
-    strides.erase(strides.begin() + 2);
-  }
+  if (format != at::MemoryFormat::Contiguous && !has_own_order(sizes)) return false;
+  const at::Tensor output = fresh_in_format(sizes, format, conv.input.scalar_type());
+  if (!one_dimensional) return call.give(output);
+  Dims strides = strides_of(output);
+  sizes.erase(sizes.begin() + 2);
+  strides.erase(strides.begin() + 2);
   return call.give(make_fake(sizes, strides, conv.input.scalar_type()));
 }
 
@@ -106,13 +116,12 @@ bool adaptive_avg_pool2d(const ShapeCall& call) {
   if (input.unsafeGetTensorImpl()->has_symbolic_sizes_strides() || output.size() != 2 ||
       (input.dim() != 3 && input.dim() != 4) || input.numel() == 0)
     return false;
+  const auto format = plain_format(input);
+  if (!format) return false;
   Dims sizes = sizes_of(input);
   sizes[sizes.size() - 2] = output[0];
   sizes[sizes.size() - 1] = output[1];
-  if (input.suggest_memory_format() != at::MemoryFormat::ChannelsLast)
-    return call.give(fresh(sizes, input.scalar_type()));
-  const auto strides = c10::get_channels_last_strides_2d(C10_AS_INTARRAYREF_SLOW(sizes));
-  return call.give(make_fake(sizes, c10::fromIntArrayRefSlow(strides), input.scalar_type()));
+  return call.give(fresh_in_format(sizes, *format, input.scalar_type()));
 }
 
 constexpr NamedShape kShapes[] = {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <optional>
 #include <span>
 
 #include "trace/shapes/shapes.h"
@@ -56,6 +57,11 @@ at::Tensor fresh(DimsRef sizes, at::ScalarType dtype);
 at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype);
 // What an elementwise op over these tensors allocates (TensorIterator).
 at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype);
+// The memory format of a tensor that is dense in exactly one; of others kernels make different
+// things.
+std::optional<at::MemoryFormat> plain_format(const at::Tensor& tensor);
+// A fresh fake in a memory format.
+at::Tensor fresh_in_format(DimsRef sizes, at::MemoryFormat format, at::ScalarType dtype);
 // Broadcast sizes; raises PyTorch's error if they do not fit.
 Dims broadcast(c10::ArrayRef<at::Tensor> operands);
 

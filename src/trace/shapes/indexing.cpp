@@ -20,12 +20,10 @@ bool embedding(const ShapeCall& call) {
 // self, dim, index
 bool index_select(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0), index = call.tensor(2);
-  if (index.dim() > 1 ||
-      (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt))
+  if (index.dim() > 1 || (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt))
     return false;  // an error
   Dims sizes = sizes_of(input);
-  if (!sizes.empty())
-    sizes[c10::maybe_wrap_dim(call[1].toInt(), input.dim())] = index.sym_numel();
+  if (!sizes.empty()) sizes[c10::maybe_wrap_dim(call[1].toInt(), input.dim())] = index.sym_numel();
   return call.give(fresh(sizes, input.scalar_type()));
 }
 

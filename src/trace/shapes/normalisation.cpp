@@ -15,15 +15,6 @@ at::ScalarType statistics_dtype(const at::Tensor& input, std::initializer_list<a
   return input.scalar_type();
 }
 
-at::Tensor fresh_in_format(const at::Tensor& like) {
-  const auto format = like.suggest_memory_format();
-  if (format == at::MemoryFormat::Contiguous) return fresh(like.sym_sizes(), like.scalar_type());
-  const std::vector<int64_t> strides = format == at::MemoryFormat::ChannelsLast
-                                           ? c10::get_channels_last_strides_2d(like.sizes())
-                                           : c10::get_channels_last_strides_3d(like.sizes());
-  return make_fake(like.sym_sizes(), c10::fromIntArrayRefSlow(strides), like.scalar_type());
-}
-
 bool is_symbolic(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
@@ -50,23 +41,28 @@ bool layer_norm(const ShapeCall& call) {
 bool batch_norm(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
   if (is_symbolic(input) || input.dim() < 2) return false;
+  const auto format = plain_format(input);
+  if (!format) return false;
   const at::Tensor running_mean = call.tensor(3), running_var = call.tensor(4);
   for (const at::Tensor& param : {weight, bias, running_mean, running_var})
     if (param.defined() && (param.dim() != 1 || param.size(0) != input.size(1))) return false;
   const bool training = call[5].toBool();
   const Dims channels{training ? input.sym_size(1) : c10::SymInt(0)};
-  const at::ScalarType dtype =
-      statistics_dtype(input, {weight, bias, running_mean, running_var});
-  return call.give(fresh_in_format(input), fresh(channels, dtype), fresh(channels, dtype));
+  const at::ScalarType dtype = statistics_dtype(input, {weight, bias, running_mean, running_var});
+  return call.give(fresh_in_format(input.sym_sizes(), *format, input.scalar_type()),
+                   fresh(channels, dtype), fresh(channels, dtype));
 }
 
 // input, weight, bias, N, C, HxW, group, eps
 bool group_norm(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
   if (is_symbolic(input)) return false;
+  const auto format = plain_format(input);
+  if (!format) return false;
   const Dims statistics{int_in(call[3]), int_in(call[6])};
   const at::ScalarType dtype = statistics_dtype(input, {weight, bias});
-  return call.give(fresh_in_format(input), fresh(statistics, dtype), fresh(statistics, dtype));
+  return call.give(fresh_in_format(input.sym_sizes(), *format, input.scalar_type()),
+                   fresh(statistics, dtype), fresh(statistics, dtype));
 }
 
 constexpr NamedShape kShapes[] = {

@@ -15,11 +15,11 @@ at::ScalarType promoted(const at::Tensor& a, const c10::Scalar& b) {
   at::native::ResultTypeState state = {};
   state = at::native::update_result_type_state(a, state);
   if (b.isComplex())
-    state.wrappedResult = c10::promoteTypes(state.wrappedResult,
-                                            c10::typeMetaToScalarType(c10::get_default_complex_dtype()));
+    state.wrappedResult = c10::promoteTypes(
+        state.wrappedResult, c10::typeMetaToScalarType(c10::get_default_complex_dtype()));
   else if (b.isFloatingPoint())
-    state.wrappedResult = c10::promoteTypes(state.wrappedResult,
-                                            c10::typeMetaToScalarType(c10::get_default_dtype()));
+    state.wrappedResult =
+        c10::promoteTypes(state.wrappedResult, c10::typeMetaToScalarType(c10::get_default_dtype()));
   else
     state.wrappedResult =
         c10::promoteTypes(state.wrappedResult, b.isBoolean() ? at::kBool : at::kLong);
@@ -50,6 +50,14 @@ bool unary(const ShapeCall& call) {
 
 bool relu(const ShapeCall& call) {
   if (call.tensor(0).scalar_type() == at::kBool) return false;  // an error
+  return unary(call);
+}
+
+bool absolute(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (input.scalar_type() == at::kBool) return false;  // an error
+  if (input.is_complex())
+    return call.give(fresh_like(input, c10::toRealValueType(input.scalar_type())));
   return unary(call);
 }
 
@@ -123,6 +131,7 @@ bool like(const ShapeCall& call) {
 
 constexpr NamedShape kShapes[] = {
     {"relu", relu, false},
+    {"abs", absolute, false},
     {"where.self", where, false},
     {"floor_divide", binary, false},
     {"add.Tensor", binary, true},

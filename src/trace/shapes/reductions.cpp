@@ -65,8 +65,7 @@ bool extreme_all(const ShapeCall& call) {
 bool variance(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
   if (!c10::isFloatingType(input.scalar_type())) return false;
-  return call.give(
-      fresh(reduced_sizes(input, call[1], call[3].toBool()), input.scalar_type()));
+  return call.give(fresh(reduced_sizes(input, call[1], call[3].toBool()), input.scalar_type()));
 }
 
 bool variance_and_mean(const ShapeCall& call) {
