@@ -26,7 +26,7 @@ bool is_plain(const c10::TensorImpl& impl) {
 bool requires_grad(const c10::TensorImpl& impl) {
   auto meta = static_cast<const torch::autograd::AutogradMeta*>(
       const_cast<c10::TensorImpl&>(impl).autograd_meta());
-  return meta != nullptr && (meta->requires_grad_ || meta->grad_fn_.defined());
+  return meta != nullptr && (meta->requires_grad_ || static_cast<bool>(meta->grad_fn_));
 }
 
 std::string list(const int64_t* values, int count) {

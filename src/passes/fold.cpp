@@ -29,8 +29,8 @@ bool is_uniform_number(const Node& node, int i, double value) {
 // The operand that the node gives back unchanged, apart from its type; null: none.
 Value* identity_operand(const Node& node) {
   auto tensor = [&](int i) -> Value* {
-    const Argument& argument = graph::ArgumentList(node)[i];
-    auto* value = std::get_if<Value*>(&argument);
+    const graph::ArgumentList arguments(node);
+    auto* value = std::get_if<Value*>(&arguments[i]);
     return value ? *value : nullptr;
   };
   const bool is_exact_sum = is_integral(node.result()->type().dtype, true);
