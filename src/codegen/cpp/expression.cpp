@@ -69,6 +69,11 @@ void ExpressionWriter::bind_axis(int axis, std::string text) {
   axis_depth_[axis] = static_cast<int>(scopes_.size()) - 1;
 }
 
+void ExpressionWriter::rebind(int axis, Binding to) {
+  axis_text_[axis] = std::move(to.text);
+  axis_depth_[axis] = to.depth;
+}
+
 void ExpressionWriter::bind_reduced(int number, int component, Operand value) {
   reduced_[column_][{number, component}] = {std::move(value), static_cast<int>(scopes_.size()) - 1};
 }
@@ -177,8 +182,7 @@ std::string ExpressionWriter::lane_header() {
 
 std::vector<std::string> ExpressionWriter::lane_loop(const std::function<void()>& body) {
   const int axis = nest_.vector_axis;
-  const std::string axis_text = axis_text_[axis];
-  const int axis_depth = axis_depth_[axis];
+  const Binding outside = binding(axis);
   const std::string mask = std::exchange(guard_mask_, "");
   const int guard = guard_depth_;
   open();
@@ -186,14 +190,13 @@ std::vector<std::string> ExpressionWriter::lane_loop(const std::function<void()>
   const std::string name =
       fresh(axis < nest_.outer_count ? "o" + std::to_string(axis) + "_lane"
                                      : "i" + std::to_string(axis - nest_.outer_count) + "_lane");
-  line("const i64 " + name + " = " + axis_text + " + l;");
+  line("const i64 " + name + " = " + outside.text + " + l;");
   bind_axis(axis, name);
   lane_mode_ = true;
   body();
   lane_mode_ = false;
   std::vector<std::string> lines = close();
-  axis_text_[axis] = axis_text;
-  axis_depth_[axis] = axis_depth;
+  rebind(axis, outside);
   guard_mask_ = mask;
   guard_depth_ = guard;
   return lines;
@@ -314,8 +317,11 @@ Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
   const Operand other = emit_as(expr->args[2], expr->dtype, depth);
   const bool vector = varies(expr);
   const std::string name = fresh("x_masked");
-  const std::string outer_mask = guard_mask_;
+  // What loads nothing may stand outside of the guard around it, where its mask is not known.
+  const std::string around = guard_mask_;
+  const std::string outer_mask = facts(expr).reads ? around : "";
   const int outer_depth = guard_depth_;
+  guard_mask_ = outer_mask;
   at_depth(depth, [&] {
     const auto as_result = [&](const Operand& value) {
       return vector ? as_vector(value, expr->dtype) : value.text;
@@ -346,9 +352,9 @@ Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
     }
     std::vector<std::string> body = close();
     block(condition.vector ? "" : "if (" + condition.text + ")", body);
-    guard_mask_ = outer_mask;
     guard_depth_ = outer_depth;
   });
+  guard_mask_ = around;
   return {name, vector, true};
 }
 

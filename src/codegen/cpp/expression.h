@@ -37,6 +37,12 @@ class ExpressionWriter {
 
   // The axis is `text` from here to the end of the current scope.
   void bind_axis(int axis, std::string text);
+  struct Binding {
+    std::string text;
+    int depth = 0;
+  };
+  Binding binding(int axis) const { return {axis_text_[axis], axis_depth_[axis]}; }
+  void rebind(int axis, Binding to);
   void bind_reduced(int number, int component, Operand value);
   // Inside the loop over the rows of a tile: `row` is the loop's variable, `first` the text of the
   // tile axis at its start. Empty: not in a tile.

@@ -118,8 +118,8 @@ std::string ExpressionWriter::tile_load(int buffer, const Affine& index,
                                         const std::string& storage) {
   const int axis = nest_.tile_axis;
   const int depth = axis_depth_[nest_.vector_axis];
-  const std::string row_text = std::exchange(axis_text_[axis], tile_first_);
-  const int row_depth = std::exchange(axis_depth_[axis], depth);
+  const Binding row = binding(axis);
+  rebind(axis, {tile_first_, depth});
   std::string name;
   at_depth(depth, [&] {
     const std::string pointer = address(buffer, index);
@@ -133,8 +133,7 @@ std::string ExpressionWriter::tile_load(int buffer, const Affine& index,
     }
     name = known;
   });
-  axis_text_[axis] = row_text;
-  axis_depth_[axis] = row_depth;
+  rebind(axis, row);
   return name + "[" + tile_row_ + "]";
 }
 

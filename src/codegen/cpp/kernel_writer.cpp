@@ -211,17 +211,17 @@ class KernelWriter {
   void for_each_column(const std::function<void(int)>& body) {
     if (columns_ == 1) return body(0);
     const int axis = nest_.vector_axis;
-    const std::string base = writer_.axis_position(axis);
+    const ExpressionWriter::Binding base = writer_.binding(axis);
     for (int column = 0; column < columns_; ++column) {
       writer_.set_column(column);
       writer_.open();
-      writer_.bind_axis(axis, "(" + base + " + " + std::to_string(column * nest_.lanes) + ")");
+      writer_.bind_axis(axis, "(" + base.text + " + " + std::to_string(column * nest_.lanes) + ")");
       body(column);
       const std::vector<std::string> lines = writer_.close();
       if (!lines.empty()) writer_.block("", lines);
     }
     writer_.set_column(0);
-    writer_.bind_axis(axis, base);
+    writer_.rebind(axis, base);
   }
 
   void write_inner(const Level& level) {

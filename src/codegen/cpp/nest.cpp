@@ -314,9 +314,9 @@ class Leveller {
 
 // The axis for which tiles pay: where a load is contiguous, if the vector axis is another one.
 int tile_axis_of(const Nest& nest, const Survey& facts) {
-  const int64_t inner_points =
-      product(nest.extent, nest.outer_count, static_cast<int>(nest.extent.size()));
-  if (!nest.vector_is_outer() || nest.rereads_stores || nest.lanes < 4 || inner_points != 1 ||
+  const bool has_inner = std::any_of(nest.kernel->body.begin(), nest.kernel->body.end(),
+                                     [](const Statement& s) { return s.inner; });
+  if (!nest.vector_is_outer() || has_inner || nest.rereads_stores || nest.lanes < 4 ||
       nest.extent[nest.vector_axis] < nest.lanes)
     return -1;
   for (const Access& access : facts.accesses) {

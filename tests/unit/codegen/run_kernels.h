@@ -80,7 +80,7 @@ inline void compare_with_interpreter(const loop::Kernel& kernel, const KernelCod
   std::vector<void*> got_args, want_args;
   for (auto& bytes : got) got_args.push_back(bytes.data());
   for (auto& bytes : want) want_args.push_back(bytes.data());
-  ASSERT_TRUE(loop::interpret(kernel, want_args));
+  ASSERT_TRUE(loop::interpret(kernel, want_args)) << loop::to_string(kernel);
   const int64_t step = std::max<int64_t>(1, (code.extent + options.chunks - 1) / options.chunks);
   for (int64_t begin = 0; begin < code.extent; begin += step)
     ASSERT_EQ(function(got_args.data(), nullptr, begin, std::min(begin + step, code.extent)), 0);

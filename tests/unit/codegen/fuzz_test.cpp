@@ -1,0 +1,179 @@
+// Random kernels against the interpreter. A failure prints the kernel and its seed.
+#include "codegen/run_kernels.h"
+
+namespace braze::codegen::cpp {
+namespace {
+
+class Generator {
+ public:
+  explicit Generator(unsigned seed) : random_(seed) {}
+
+  std::string kernel() {
+    points_ = 1;
+    outer_.clear();
+    inner_.clear();
+    for (int n = pick(3); n >= 0; --n) outer_.push_back(extent());
+    if (pick(2))
+      for (int n = pick(2); n >= 0; --n) inner_.push_back(extent());
+    std::string text =
+        "kernel fuzz(b0: f32 in, b1: f32 in, b2: i64 in, b3: bool in, b4: i32 in, "
+        "b5: f64 in, b6: f32 out, b7: f32 out, b8: i64 out)";
+    text += axes(" outer(", "o", outer_);
+    if (!inner_.empty()) text += axes(" inner(", "i", inner_);
+    text += " {\n";
+    reduced_ = 0;
+    if (!inner_.empty()) {
+      for (int n = pick(3); n >= 0; --n) {
+        const char* ops[] = {"sum", "max", "min", "welford"};
+        text += " r" + std::to_string(reduced_) + " = " + ops[pick(4)] + "(" + number(3, true) +
+                ") inner\n";
+        ++reduced_;
+      }
+      text += " store(b7, " + dense(false) + ", " + number(3, false) + ")\n";
+    }
+    const bool inner = !inner_.empty() && pick(3);
+    const char* mark = inner ? " inner\n" : "\n";
+    text += " store(b6, " + dense(inner) + ", " + number(5, inner) + ")" + mark;
+    if (pick(2)) text += " store(b8, " + dense(inner) + ", " + integer(3, inner) + ")" + mark;
+    return text + "}";
+  }
+
+ private:
+  static constexpr int64_t kMostPoints = 4000;
+  int pick(int n) { return static_cast<int>(random_() % n); }
+  int64_t extent() {
+    const int64_t choice[] = {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33, 40};
+    const int64_t wanted = choice[pick(12)];
+    if (points_ * wanted > kMostPoints) return 1;
+    points_ *= wanted;
+    return wanted;
+  }
+  static std::string axes(std::string text, const char* name, const std::vector<int64_t>& extent) {
+    for (size_t i = 0; i < extent.size(); ++i)
+      text += (i ? ", " : "") + std::string(name) + std::to_string(i) + " < " +
+              std::to_string(extent[i]);
+    return text + ")";
+  }
+  std::vector<std::pair<std::string, int64_t>> all_axes(bool inner) const {
+    std::vector<std::pair<std::string, int64_t>> result;
+    for (size_t i = 0; i < outer_.size(); ++i)
+      result.emplace_back("o" + std::to_string(i), outer_[i]);
+    for (size_t i = 0; inner && i < inner_.size(); ++i)
+      result.emplace_back("i" + std::to_string(i), inner_[i]);
+    return result;
+  }
+  // Distinct elements for distinct points: row-major, sometimes of permuted axes.
+  std::string dense(bool inner) {
+    auto axes = all_axes(inner);
+    if (pick(3) == 0) std::shuffle(axes.begin(), axes.end(), random_);
+    std::string text;
+    int64_t stride = 1;
+    for (size_t i = axes.size(); i-- > 0; stride *= axes[i].second)
+      text = axes[i].first + "*" + std::to_string(stride) + (text.empty() ? "" : " + ") + text;
+    return text;
+  }
+  std::string index(bool inner) {
+    switch (pick(5)) {
+      case 0:
+        return dense(inner) + " + " + std::to_string(pick(50));
+      case 1: {  // broadcast or strided
+        std::string text = std::to_string(pick(9));
+        for (const auto& [name, extent] : all_axes(inner))
+          if (pick(2)) text += " + " + name + "*" + std::to_string(pick(40));
+        return text;
+      }
+      case 2:
+        return "check_index(load(b2, " + dense(inner) + "), 10)*7 + " + dense(inner);
+      case 3:
+        return "(" + dense(inner) + ")//3 + (" + dense(inner) + ")%5";
+      default:
+        return dense(inner);
+    }
+  }
+  std::string condition(int depth, bool inner) {
+    const auto axes = all_axes(inner);
+    switch (pick(depth > 0 ? 4 : 2)) {
+      case 0:
+        return "load(b3, " + index(inner) + ")";
+      case 1:
+        return "le(" + axes[pick(static_cast<int>(axes.size()))].first + ", " +
+               std::to_string(pick(12)) + ")";
+      case 2:
+        return "lt(" + number(depth - 1, inner) + ", " + number(depth - 1, inner) + ")";
+      default:
+        return "and(" + condition(depth - 1, inner) + ", not(" + condition(depth - 1, inner) + "))";
+    }
+  }
+  std::string integer(int depth, bool inner) {
+    if (depth <= 0 || pick(4) == 0)
+      return pick(2) ? "load(b2, " + index(inner) + ")" : "i64(load(b4, " + index(inner) + "))";
+    switch (pick(4)) {
+      case 0:
+        return dense(inner);
+      case 1:
+        return "where(" + condition(depth - 1, inner) + ", " + integer(depth - 1, inner) + ", " +
+               integer(depth - 1, inner) + ")";
+      case 2:
+        return "add(" + integer(depth - 1, inner) + ", " + integer(depth - 1, inner) + ")";
+      default:
+        return "max(" + integer(depth - 1, inner) + ", " + integer(depth - 1, inner) + ")";
+    }
+  }
+  std::string number(int depth, bool inner) {
+    if (reduced_ > 0 && pick(4) == 0) return "r" + std::to_string(pick(reduced_));
+    if (depth <= 0 || pick(5) == 0) {
+      switch (pick(4)) {
+        case 0:
+          return "0.75:f32";
+        case 1:
+          return "load(b1, " + index(inner) + ")";
+        default:
+          return "load(b0, " + index(inner) + ")";
+      }
+    }
+    const auto operand = [&] { return number(depth - 1, inner); };
+    switch (pick(9)) {
+      case 0:
+        return "where(" + condition(depth - 1, inner) + ", " + operand() + ", " + operand() + ")";
+      case 1:
+        return "masked(" + condition(depth - 1, inner) + ", " + operand() + ", " + operand() + ")";
+      case 2:
+        return "f32(" + integer(depth - 1, inner) + ")";
+      case 3:
+        return "f32(load(b5, " + index(inner) + "))";
+      case 4:
+        return "add(" + operand() + ", " + operand() + ")";
+      case 5:
+        return "mul(" + operand() + ", 0.5:f32)";
+      case 6:
+        return "max(" + operand() + ", " + operand() + ")";
+      case 7:
+        return "tanh(" + operand() + ")";
+      default:
+        return "sub(" + operand() + ", abs(" + operand() + "))";
+    }
+  }
+
+  std::mt19937 random_;
+  std::vector<int64_t> outer_, inner_;
+  int64_t points_ = 1;
+  int reduced_ = 0;
+};
+
+TEST(Fuzz, RandomKernels) {
+  const char* wanted = std::getenv("BRAZE_FUZZ_SEED");
+  const unsigned first = wanted ? std::strtoul(wanted, nullptr, 10) : 1;
+  const char* rounds = std::getenv("BRAZE_FUZZ_ROUNDS");
+  const unsigned last = first + (rounds ? std::strtoul(rounds, nullptr, 10) : 2);
+  for (unsigned seed = first; seed < last; ++seed) {
+    SCOPED_TRACE("BRAZE_FUZZ_SEED=" + std::to_string(seed));
+    Generator generator(seed);
+    std::vector<std::string> texts;
+    for (int i = 0; i < 12; ++i) texts.push_back(generator.kernel());
+    check_kernels(texts, {.elements = 1 << 13, .tolerance = 1e-3, .magnitude = 100, .seed = seed});
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace braze::codegen::cpp
