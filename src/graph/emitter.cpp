@@ -28,24 +28,26 @@ Value* Emitter::raw(const Op& op, std::vector<Argument> args, TensorType type, i
       ->result();
 }
 
-Value* Emitter::add(Argument a, Argument b) {
-  return (*this)(OpKind::kadd_Tensor, {std::move(a), std::move(b), Int(1)});
+Value* Emitter::add(Value* a, Argument b) {
+  const OpKind kind = is_scalar(b) ? OpKind::kadd_Scalar : OpKind::kadd_Tensor;
+  return (*this)(kind, {a, std::move(b), Int(1)});
 }
 
-Value* Emitter::sub(Argument a, Argument b) {
-  return (*this)(OpKind::ksub_Tensor, {std::move(a), std::move(b), Int(1)});
+Value* Emitter::sub(Value* a, Argument b) {
+  const OpKind kind = is_scalar(b) ? OpKind::ksub_Scalar : OpKind::ksub_Tensor;
+  return (*this)(kind, {a, std::move(b), Int(1)});
 }
 
-Value* Emitter::mul(Argument a, Argument b) {
-  return (*this)(OpKind::kmul_Tensor, {std::move(a), std::move(b)});
+Value* Emitter::mul(Value* a, Argument b) {
+  return (*this)(is_scalar(b) ? OpKind::kmul_Scalar : OpKind::kmul_Tensor, {a, std::move(b)});
 }
 
-Value* Emitter::div(Argument a, Argument b) {
-  return (*this)(OpKind::kdiv_Tensor, {std::move(a), std::move(b)});
+Value* Emitter::div(Value* a, Argument b) {
+  return (*this)(is_scalar(b) ? OpKind::kdiv_Scalar : OpKind::kdiv_Tensor, {a, std::move(b)});
 }
 
-Value* Emitter::where(Value* condition, Argument a, Argument b) {
-  return (*this)(OpKind::kwhere_self, {condition, std::move(a), std::move(b)});
+Value* Emitter::where(Value* condition, Value* a, Value* b) {
+  return (*this)(OpKind::kwhere_self, {condition, a, b});
 }
 
 Value* Emitter::permute(Value* a, std::vector<int64_t> order) {

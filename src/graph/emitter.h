@@ -19,13 +19,13 @@ class Emitter {
   // One result of a given type; `storage` < 0: fresh.
   Value* raw(const Op& op, std::vector<Argument> args, TensorType type, int storage = -1);
 
-  // Shorthand. Scalars may stand for tensors.
-  Value* add(Argument a, Argument b);  // a + b
-  Value* sub(Argument a, Argument b);
-  Value* mul(Argument a, Argument b);
-  Value* div(Argument a, Argument b);
+  // Shorthand; `b` is a tensor or a number, for which the overload with a number is taken.
+  Value* add(Value* a, Argument b);  // a + b
+  Value* sub(Value* a, Argument b);
+  Value* mul(Value* a, Argument b);
+  Value* div(Value* a, Argument b);
   Value* unary(OpKind kind, Value* a) { return (*this)(kind, {a}); }
-  Value* where(Value* condition, Argument a, Argument b);
+  Value* where(Value* condition, Value* a, Value* b);
   Value* permute(Value* a, std::vector<int64_t> order);
   Value* expand(Value* a, sym::Dims sizes);
   // `a` itself where it has these sizes already.

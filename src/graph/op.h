@@ -67,8 +67,9 @@ struct Op {
 // The interned op of that name. Known ops come from op_list.inc. Thread-safe; the reference lives
 // for the whole process. An op that is not known and comes without effects is taken for an in-place
 // op where its name says so ("aten.add_.Tensor": writes to and returns argument 0), for an opaque
-// one where it is an out= variant, else for a pure one. The form with effects replaces what an earlier form without had guessed; ops obtained before
-// keep their guess. For a known op the list wins.
+// one where it is an out= variant, else for a pure one. The form with effects replaces what an
+// earlier form without had guessed; ops obtained before keep their guess. For a known op the list
+// wins.
 const Op& find_or_add_op(std::string_view name);
 const Op& find_or_add_op(std::string_view name, std::vector<std::string> arg_names,
                          Effects effects);

@@ -1,5 +1,7 @@
 #include "graph/types.h"
 
+#include <algorithm>
+
 namespace braze::graph {
 
 std::string_view to_string(DType dtype) {
@@ -36,10 +38,8 @@ std::string to_string(Device device) {
 }
 
 bool TensorType::is_contiguous() const {
+  if (std::find(sizes.begin(), sizes.end(), sym::Int(0)) != sizes.end()) return true;
   sym::Int expected = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    if (sizes[i] == sym::Int(0)) return true;
-  }
   for (size_t i = sizes.size(); i-- > 0;) {
     if (sizes[i] == sym::Int(1)) continue;
     if (strides[i] != expected) return false;

@@ -7,7 +7,7 @@
 //   before                                   after
 //   %1: f32[8] = aten.silu(%0)               %2: f32[8] = aten.neg(%0)
 //                                            %3: f32[8] = aten.exp(%2)
-//                                            %4: f32[8] = aten.add.Tensor(%3, 1, 1)
+//                                            %4: f32[8] = aten.add.Scalar(%3, 1.0, 1)
 //                                            %5: f32[8] = aten.div.Tensor(%0, %4)
 //
 // Written out: activations (gelu, silu, hardswish, ...), addcmul, addcdiv, lerp, rsub, square;

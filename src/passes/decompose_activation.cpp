@@ -169,7 +169,8 @@ Replacement decompose_activation(Emitter& emit, const Node& node) {
     case OpKind::kthreshold: {
       Value* x = graph::tensor_arg(node, 0);
       if (!is_float(x->type().dtype)) return {};
-      return {emit.where(emit(OpKind::kle_Scalar, {x, node.args()[1]}), node.args()[2], x)};
+      Value* value = emit.full({}, node.args().at(2), x->type().dtype);
+      return {emit.where(emit(OpKind::kle_Scalar, {x, node.args()[1]}), value, x)};
     }
     default: {
       if (node.op().op_class != graph::OpClass::kPointwise) return {};

@@ -169,7 +169,9 @@ std::optional<std::vector<TensorType>> infer_pointwise(OpKind kind,
   type.dtype = result_dtype(kind, args, args);
   type.device = operands[0]->device;
   type.sizes = broadcast_sizes(operands);
-  type.strides = pointwise_strides(operands, type.sizes);
+  // Eager's pow(number, tensor) allocates without regard to the exponent's layout.
+  type.strides = kind == OpKind::kpow_Scalar ? sym::contiguous_strides(type.sizes)
+                                             : pointwise_strides(operands, type.sizes);
   return std::vector{std::move(type)};
 }
 

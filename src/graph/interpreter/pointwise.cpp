@@ -175,6 +175,7 @@ Number apply(const Call& call, const Numbers& x, DType dtype, bool& known) {
     case OpKind::kdiv_Tensor:
     case OpKind::kdiv_Scalar:
       return real(x[0].f / x[1].f);
+    case OpKind::kpow_Scalar:
     case OpKind::kpow_Tensor_Scalar:
     case OpKind::kpow_Tensor_Tensor:
       return power(x[0], x[1]);

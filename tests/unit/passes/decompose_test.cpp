@@ -23,7 +23,7 @@ TEST(Decompose, Silu) {
             R"(graph(%0: f32[8]) {
   %1: f32[8] = aten.neg(%0)
   %2: f32[8] = aten.exp(%1)
-  %3: f32[8] = aten.add.Tensor(%2, 1.0, 1)
+  %3: f32[8] = aten.add.Scalar(%2, 1.0, 1)
   %4: f32[8] = aten.div.Tensor(%0, %3)
   return %4
 }
@@ -34,7 +34,7 @@ TEST(Decompose, HalfPrecisionIsRoundedOnce) {
   EXPECT_EQ(after("graph(%0: bf16[8]) { %1: bf16[8] = aten.leaky_relu(%0, 0.1) return %1 }"),
             R"(graph(%0: bf16[8]) {
   %1: f32[8] = aten._to_copy(%0, f32, None, None, None, false, None)
-  %2: f32[8] = aten.mul.Tensor(%1, 0.1)
+  %2: f32[8] = aten.mul.Scalar(%1, 0.1)
   %3: bool[8] = aten.gt.Scalar(%1, 0.0)
   %4: f32[8] = aten.where.self(%3, %1, %2)
   %5: bf16[8] = aten._to_copy(%4, bf16, None, None, None, false, None)
@@ -50,7 +50,7 @@ TEST(Decompose, LayerNorm) {
   })"),
             R"(graph(%0: f32[2, 4], %1: f32[4] parameter, %2: f32[4] parameter) {
   %3: f32[2, 1], %4: f32[2, 1] = aten.var_mean.correction(%0, [1], 0, true)
-  %5: f32[2, 1] = aten.add.Tensor(%3, 1e-05, 1)
+  %5: f32[2, 1] = aten.add.Scalar(%3, 1e-05, 1)
   %6: f32[2, 1] = aten.rsqrt(%5)
   %7: f32[2, 4] = aten.sub.Tensor(%0, %4, 1)
   %8: f32[2, 4] = aten.mul.Tensor(%7, %6)
@@ -67,7 +67,7 @@ TEST(Decompose, BatchNormAtInference) {
     return %5
   })"),
             R"(graph(%0: f32[2, 3, 4, 4], %1: f32[3], %2: f32[3], %3: f32[3], %4: f32[3]) {
-  %5: f32[3] = aten.add.Tensor(%4, 1e-05, 1)
+  %5: f32[3] = aten.add.Scalar(%4, 1e-05, 1)
   %6: f32[3] = aten.rsqrt(%5)
   %7: f32[3] = aten.mul.Tensor(%6, %1)
   %8: f32[3] = aten.mul.Tensor(%3, %7)

@@ -142,7 +142,7 @@ class Generator {
         emit_(OpKind::krsub_Scalar, {a, 1.5, Int(1)});
         return;
       case 3:
-        emit_.where(emit_(OpKind::kgt_Scalar, {a, 0.25}), a, b);
+        emit_(OpKind::kwhere_self, {emit_(OpKind::kgt_Scalar, {a, 0.25}), a, b});
         return;
       case 4:
         emit_(OpKind::klerp_Scalar, {a, a, 0.3});
