@@ -8,18 +8,10 @@
 #include "schedule/liveness.h"
 #include "schedule/merge.h"
 #include "schedule/schedule.h"
+#include "schedule/sweeps.h"
 
 namespace braze::schedule {
 namespace {
-
-// How far fusion may go; tried in this order until the peak of live bytes is no higher than
-// unfused.
-struct Effort {
-  bool horizontal;
-  int reach;  // positions between two items that may become one
-};
-constexpr int kAnyDistance = 1 << 30;
-constexpr Effort kEfforts[] = {{true, kAnyDistance}, {false, kAnyDistance}, {false, 4}};
 
 // What a call of a kernel costs besides its work, in bytes of memory traffic of the same time.
 constexpr int64_t kLaunchBytes = 4096;
@@ -29,6 +21,7 @@ constexpr int kHorizontalReach = 64;
 constexpr size_t kPairsPerBuffer = 6;
 // Points of a kernel from which on it should not lose its threads to a small outer loop.
 constexpr int64_t kParallelPoints = 32768;
+constexpr int64_t kNoLimit = INT64_MAX;
 
 struct Candidate {
   int64_t saved = 0;
@@ -45,15 +38,17 @@ struct Candidate {
 
 class Fuser {
  public:
-  Fuser(loop::Program& program, const Aliases& aliases, const Options& options, Effort effort)
+  // No merge raises the peak of live bytes above `limit`.
+  Fuser(loop::Program& program, const Aliases& aliases, const Options& options, int64_t limit)
       : program_(program),
         aliases_(aliases),
         options_(options),
-        effort_(effort),
+        limit_(limit),
         accesses_(accesses_of(program, aliases)),
         graph_(accesses_, program.buffers.size()),
         needed_at_end_(needed_at_end(program, aliases)),
         bytes_(program.buffers.size()),
+        allocated_(allocated_bytes(program)),
         users_(program.buffers.size()),
         version_(program.items.size(), 0) {
     for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = bytes_of(program.buffers[i]);
@@ -106,7 +101,7 @@ class Fuser {
       });
       if (!others && !needed_at_end_[root]) saved += bytes_[root];
     }
-    if (saved > 0 || !effort_.horizontal) return saved;
+    if (saved > 0) return saved;
     // Horizontal: inputs that both load. Too little in common is not worth longer lives of buffers.
     int64_t shared = shared_input_bytes(first, second);
     int64_t smaller = std::min(traffic(first), traffic(second));
@@ -132,7 +127,7 @@ class Fuser {
   void add_candidate(int a, int b) {
     if (graph_.position(a) > graph_.position(b)) std::swap(a, b);
     int distance = graph_.position(b) - graph_.position(a);
-    if (distance > effort_.reach || !domains_match(kernel(a)->kernel, kernel(b)->kernel)) return;
+    if (!domains_match(kernel(a)->kernel, kernel(b)->kernel)) return;
     int64_t saved = saved_bytes(a, b);
     if (saved == 0 || starves_threads(kernel(a)->kernel, kernel(b)->kernel)) return;
     queue_.push({.saved = saved + kLaunchBytes,
@@ -183,6 +178,7 @@ class Fuser {
         program_.pool, kernel(first)->kernel, kernel(second)->kernel, aliases_, MergeLimits{});
     if (!merged) return;
     drop_private_stores(*merged, first, second);
+    if (raises_peak(*merged, first, second)) return;
     normalise_axes(*merged, program_.pool);
     kernel(first)->kernel = std::move(*merged);
     graph_.merge(first, second);
@@ -210,6 +206,16 @@ class Fuser {
     if (merged.body.size() != before) renumber(merged, program_.pool);
   }
 
+  bool raises_peak(const loop::Kernel& merged, int first, int second) {
+    if (limit_ == kNoLimit) return false;
+    Access access = access_of(merged, aliases_);
+    std::vector<const Access*> accesses;
+    for (int item : graph_.order_if_merged(first, second)) {
+      accesses.push_back(item == first ? &access : &accesses_[item]);
+    }
+    return peak_live_bytes(accesses, allocated_, needed_at_end_) > limit_;
+  }
+
   void adopt(int first, int second) {
     accesses_[first] = access_of(kernel(first)->kernel, aliases_);
     auto update = [&](const std::vector<int>& roots) {
@@ -229,11 +235,12 @@ class Fuser {
   loop::Program& program_;
   const Aliases& aliases_;
   const Options& options_;
-  Effort effort_;
+  int64_t limit_;                 // of live bytes
   std::vector<Access> accesses_;  // by item
   ItemGraph graph_;
   std::vector<bool> needed_at_end_;      // by root
   std::vector<int64_t> bytes_;           // by buffer
+  std::vector<int64_t> allocated_;       // by root, 0 for inputs
   std::vector<std::vector<int>> users_;  // by root: items that read or write it
   std::vector<int> version_;             // by item; counts its merges
   std::priority_queue<Candidate> queue_;
@@ -246,19 +253,18 @@ void for_each_kernel(loop::Program& program, Change&& change) {
   }
 }
 
-// The best fusion whose peak of live bytes is at most `limit`; the items as they are if there is
-// none.
+// Almost always the best fusion needs less memory than none. Where it does not, it is done again
+// with a look at the peak before every step.
 void fuse_within(loop::Program& program, const Aliases& aliases, const Options& options,
-                 int64_t limit) {
+                 int64_t peak) {
   const std::vector<loop::Item> unfused = program.items;
-  for (const Effort& effort : kEfforts) {
-    Fuser(program, aliases, options, effort).run();
+  for (int64_t limit : {kNoLimit, peak}) {
+    program.items = unfused;
+    Fuser(program, aliases, options, limit).run();
     remove_dead_stores(program, aliases);
     order_items(program, aliases);
-    if (peak_live_bytes(program, aliases) <= limit) return;
-    program.items = unfused;
+    if (peak_live_bytes(program, aliases) <= peak) return;
   }
-  remove_dead_stores(program, aliases);
 }
 
 }  // namespace
@@ -275,7 +281,10 @@ void fuse(loop::Program& program, const Options& options) {
   } else {
     remove_dead_stores(program, aliases);
   }
-  for_each_kernel(program, [&](loop::Kernel& kernel) { renumber(kernel, program.pool); });
+  for_each_kernel(program, [&](loop::Kernel& kernel) {
+    keep_between_sweeps(kernel, program.pool);
+    renumber(kernel, program.pool);
+  });
   if (log::enabled(log::Component::kSchedule)) {
     log::write(log::Component::kSchedule, std::to_string(before) + " items, " +
                                               std::to_string(program.items.size()) +

@@ -82,24 +82,40 @@ bool ItemGraph::can_merge(int first, int second) {
   return !reaches;
 }
 
-void ItemGraph::merge(int first, int second) {
+std::vector<int> ItemGraph::merged_window(int first, int second) {
   std::vector<int> later = descendants_before(first, second, nullptr);
-  int begin = nodes_[first].position, end = nodes_[second].position;
-  std::vector<int> before, after;
-  for (int position = begin; position <= end; ++position) {
+  std::vector<int> window, after;
+  for (int position = nodes_[first].position; position <= nodes_[second].position; ++position) {
     int node = order_[position];
     if (node < 0 || node == first || node == second) continue;
-    (nodes_[node].marked ? after : before).push_back(node);
+    (nodes_[node].marked ? after : window).push_back(node);
   }
   for (int node : later) nodes_[node].marked = false;
-  int position = begin;
-  auto place = [&](int node) {
+  window.push_back(first);
+  window.insert(window.end(), after.begin(), after.end());
+  return window;
+}
+
+std::vector<int> ItemGraph::order_if_merged(int first, int second) {
+  std::vector<int> window = merged_window(first, second);
+  std::vector<int> result;
+  for (size_t position = 0; position < order_.size(); ++position) {
+    if (static_cast<int>(position) == nodes_[first].position) {
+      result.insert(result.end(), window.begin(), window.end());
+      position = nodes_[second].position;
+    } else if (order_[position] >= 0) {
+      result.push_back(order_[position]);
+    }
+  }
+  return result;
+}
+
+void ItemGraph::merge(int first, int second) {
+  int position = nodes_[first].position, end = nodes_[second].position;
+  for (int node : merged_window(first, second)) {
     order_[position] = node;
     nodes_[node].position = position++;
-  };
-  for (int node : before) place(node);
-  place(first);
-  for (int node : after) place(node);
+  }
   while (position <= end) order_[position++] = -1;
 
   Node& gone = nodes_[second];

@@ -27,6 +27,8 @@ class ItemGraph {
   bool can_merge(int first, int second);
   // `second` becomes part of `first`; only after can_merge said so.
   void merge(int first, int second);
+  // The order that merge(first, second) would lead to.
+  std::vector<int> order_if_merged(int first, int second);
 
  private:
   struct Node {
@@ -39,6 +41,9 @@ class ItemGraph {
   void add_edge(int from, int to);
   // Marks the descendants of `first` that come before `second`, and gives them.
   std::vector<int> descendants_before(int first, int second, bool* reaches_second);
+  // What stands between the two and themselves, in the order after merging: what does not depend on
+  // `first`, then `first`, then what does.
+  std::vector<int> merged_window(int first, int second);
 
   std::vector<Node> nodes_;
   std::vector<int> order_;  // by position; -1: was merged away

@@ -165,21 +165,45 @@ std::vector<LiveRange> live_ranges(const loop::Program& program, const Aliases& 
   return ranges;
 }
 
-int64_t peak_live_bytes(const loop::Program& program, const Aliases& aliases) {
-  std::vector<int64_t> change(program.items.size() + 2, 0);
-  std::vector<LiveRange> ranges = live_ranges(program, aliases);
-  for (size_t root = 0; root < ranges.size(); ++root) {
-    if (ranges[root].begin < 0) continue;
-    int64_t bytes = bytes_of(program.buffers[root]);
-    change[ranges[root].begin] += bytes;
-    change[ranges[root].end + 1] -= bytes;
+std::vector<int64_t> allocated_bytes(const loop::Program& program) {
+  std::vector<int64_t> bytes;
+  for (const loop::Buffer& buffer : program.buffers) {
+    bytes.push_back(is_allocated(buffer) ? bytes_of(buffer) : 0);
   }
-  int64_t live = 0, peak = 0;
-  for (int64_t delta : change) {
-    live += delta;
-    peak = std::max(peak, live);
+  return bytes;
+}
+
+int64_t peak_live_bytes(const std::vector<const Access*>& accesses,
+                        const std::vector<int64_t>& bytes, const std::vector<bool>& needed_at_end) {
+  constexpr int kUnknown = -1;
+  std::vector<int> last(bytes.size(), kUnknown);
+  int count = static_cast<int>(accesses.size());
+  for (int i = 0; i < count; ++i) {
+    for (int root : accesses[i]->reads) last[root] = i;
+    for (int root : accesses[i]->writes) last[root] = i;
+  }
+  std::vector<int64_t> freed(accesses.size() + 1, 0);
+  for (size_t root = 0; root < bytes.size(); ++root) {
+    if (last[root] != kUnknown && !needed_at_end[root]) freed[last[root]] += bytes[root];
+  }
+  std::vector<bool> live(bytes.size(), false);
+  int64_t now = 0, peak = 0;
+  for (int i = 0; i < count; ++i) {
+    for (int root : accesses[i]->writes) {
+      if (!live[root]) now += bytes[root];
+      live[root] = true;
+    }
+    peak = std::max(peak, now);
+    now -= freed[i];
   }
   return peak;
+}
+
+int64_t peak_live_bytes(const loop::Program& program, const Aliases& aliases) {
+  std::vector<Access> accesses = accesses_of(program, aliases);
+  std::vector<const Access*> pointers;
+  for (const Access& access : accesses) pointers.push_back(&access);
+  return peak_live_bytes(pointers, allocated_bytes(program), needed_at_end(program, aliases));
 }
 
 void order_items(loop::Program& program, const Aliases& aliases) {

@@ -16,6 +16,11 @@ std::vector<LiveRange> live_ranges(const loop::Program& program, const Aliases& 
 
 // Most bytes of computed and extern results that are live at one time.
 int64_t peak_live_bytes(const loop::Program& program, const Aliases& aliases);
+// The same for these accesses in this order; `bytes` by root, 0 for what is not allocated here.
+int64_t peak_live_bytes(const std::vector<const Access*>& accesses,
+                        const std::vector<int64_t>& bytes, const std::vector<bool>& needed_at_end);
+// By root, for the above.
+std::vector<int64_t> allocated_bytes(const loop::Program& program);
 
 // Reorders items so that buffers die early, where that lowers the peak: takes what frees at least
 // as much as it allocates first, else what stands first.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "schedule/kernel_edit.h"
+#include "schedule/sweeps.h"
 
 namespace braze::schedule {
 namespace {
@@ -118,6 +119,9 @@ class Merger {
     if (!add_params(kernel, rewriter)) return false;
     bool possible = true;
     bool inner = false;
+    bool took_over = false;
+    std::vector<ExprRef> expensive;       // values that this statement took over
+    std::vector<ExprRef> kept_in_memory;  // expensive ones that it loads back instead
     rewriter.forward = [&](int param, graph::DType dtype, ExprRef index) -> ExprRef {
       if (!stored_before(param)) return nullptr;
       auto found = values_.find({param, index});
@@ -126,17 +130,31 @@ class Merger {
         possible = false;
         return nullptr;
       }
-      return found->second.value;
+      ExprRef value = found->second.value;
+      if (found->second.inner && is_expensive(value)) {
+        if (contains(kept_in_memory, value)) return nullptr;
+        expensive.push_back(value);
+        took_over = true;
+      }
+      return value;
     };
     std::vector<std::pair<std::pair<int, ExprRef>, Stored>> stored;
     bool has_levels = mixes_levels(kernel);
     for (const Statement& statement : kernel.body) {
       bool at_inner = statement.inner || place == Nest::Place::kPoints;
-      // What may be forwarded depends on the level.
-      if (has_levels && at_inner != inner) rewriter.forget();
+      // What may be forwarded depends on the level and on the sweep.
+      if ((has_levels && at_inner != inner) || took_over) rewriter.forget();
       inner = at_inner;
+      expensive.clear();
       Statement moved = rewriter(statement);
       if (!possible) return false;
+      // A later sweep loads what is expensive to compute again.
+      std::erase_if(expensive, [&](ExprRef e) { return sweeps_.of(e) >= sweeps_.of(moved.value); });
+      if (!expensive.empty()) {
+        kept_in_memory.insert(kept_in_memory.end(), expensive.begin(), expensive.end());
+        rewriter.forget();
+        moved = rewriter(statement);
+      }
       moved.inner = inner && !result_.inner.empty();
       if (moved.kind == Statement::Kind::kStore) {
         stored.push_back({{moved.buffer, moved.index}, {moved.value, moved.inner}});
@@ -157,6 +175,10 @@ class Merger {
     ExprRef value;
     bool inner;
   };
+
+  static bool contains(const std::vector<ExprRef>& list, ExprRef expr) {
+    return std::find(list.begin(), list.end(), expr) != list.end();
+  }
 
   static bool mixes_levels(const Kernel& kernel) {
     return std::any_of(kernel.body.begin(), kernel.body.end(),
@@ -215,6 +237,7 @@ class Merger {
       }
     }
     statement.reduced = next_reduced_++;
+    sweeps_.add_reduction(statement.reduced, statement.value);
     reduced[old_number] = statement.reduced;
     result_.body.push_back(std::move(statement));
   }
@@ -226,6 +249,7 @@ class Merger {
   std::map<std::pair<int, ExprRef>, Stored> values_;  // by parameter and index
   int stored_params_ = 0;                             // parameters of kernels before this one
   int next_reduced_ = 0;
+  Sweeps sweeps_;
 };
 
 // "fused_add_mul" and "fused_sum" -> "fused_add_mul_sum".

@@ -74,6 +74,43 @@ TEST(Fuse, SoftmaxIsOneKernel) {
   EXPECT_EQ(kernel_count(b.program), 1) << text(b.program);
 }
 
+int stores_to_outputs(const loop::Kernel& kernel) {
+  int count = 0;
+  for (const auto& s : kernel.body) count += s.kind == loop::Statement::Kind::kStore;
+  return count;
+}
+
+TEST(Fuse, SoftmaxKeepsItsExponentialsInTheOutput) {
+  ProgramBuilder b;
+  auto k = b.draft("softmax", {6}, {37});
+  int x = b.input({6, 37});
+  ExprRef top = k.reduce(ReduceOp::kMax, k.load(x, k.all_axes()));
+  ExprRef difference = b.pool().binary(ExprKind::kSub, k.load(x, k.all_axes()), top);
+  ExprRef e = b.pool().unary(ExprKind::kExp, difference);
+  ExprRef sum = k.reduce(ReduceOp::kSum, e);
+  int out = b.buffer(loop::Buffer::Kind::kComputed, {6, 37});
+  k.store(out, k.all_axes(), b.pool().binary(ExprKind::kDiv, e, sum), true);
+  k.finish();
+  b.program.outputs = {out};
+  fuse_and_compare(b.program);
+  const auto& kernel = std::get<loop::ScheduledKernel>(b.program.items[0]).kernel;
+  EXPECT_EQ(stores_to_outputs(kernel), 2) << text(b.program);
+  EXPECT_EQ(kernel.body.back().value->args[0]->kind, ExprKind::kLoad) << text(b.program);
+}
+
+TEST(Fuse, AnExpensivePrologueIsComputedOnce) {
+  ProgramBuilder b;
+  Shape sizes{4, 16};
+  int x = b.input(sizes), w = b.input({16}), bias = b.input({16});
+  int gelu = b.mul(sizes, x, b.unary(sizes, x, ExprKind::kErf));
+  b.program.outputs = {layer_norm(b, sizes, gelu, w, bias)};
+  fuse_and_compare(b.program);
+  EXPECT_EQ(kernel_count(b.program), 1) << text(b.program);
+  // Stored in the first sweep, loaded back in the later ones.
+  const auto& kernel = std::get<loop::ScheduledKernel>(b.program.items[0]).kernel;
+  EXPECT_EQ(stores_to_outputs(kernel), 2) << text(b.program);
+}
+
 TEST(Fuse, GeluBetweenTwoMatmuls) {
   ProgramBuilder b;
   int x = b.input({4, 8}), w = b.input({8, 8});

@@ -1,0 +1,156 @@
+#include "schedule/sweeps.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace braze::schedule {
+namespace {
+
+using loop::ExprKind;
+using loop::ExprRef;
+using loop::Statement;
+
+bool is_transcendental(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::kExp:
+    case ExprKind::kExp2:
+    case ExprKind::kExpm1:
+    case ExprKind::kLog:
+    case ExprKind::kLog2:
+    case ExprKind::kLog10:
+    case ExprKind::kLog1p:
+    case ExprKind::kSin:
+    case ExprKind::kCos:
+    case ExprKind::kTan:
+    case ExprKind::kAsin:
+    case ExprKind::kAcos:
+    case ExprKind::kAtan:
+    case ExprKind::kSinh:
+    case ExprKind::kCosh:
+    case ExprKind::kTanh:
+    case ExprKind::kErf:
+    case ExprKind::kSigmoid:
+    case ExprKind::kPow:
+    case ExprKind::kAtan2:
+    case ExprKind::kFmod:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Calls `visit` for the expression and all below it, each once, but not below where it gives false.
+void walk(ExprRef expr, std::unordered_map<ExprRef, bool>& seen,
+          const std::function<bool(ExprRef)>& visit) {
+  if (!seen.emplace(expr, true).second || !visit(expr)) return;
+  for (ExprRef arg : expr->args) walk(arg, seen, visit);
+}
+
+bool contains(ExprRef expr, ExprRef part) {
+  bool found = false;
+  std::unordered_map<ExprRef, bool> seen;
+  walk(expr, seen, [&](ExprRef e) {
+    found |= e == part;
+    return !found;
+  });
+  return found;
+}
+
+// Whether a load stands below a mask: computing such an expression everywhere could read outside.
+bool is_guarded(ExprRef value, ExprRef part) {
+  bool guarded = false;
+  std::unordered_map<ExprRef, bool> seen;
+  walk(value, seen, [&](ExprRef e) {
+    if (e->kind == ExprKind::kMasked) guarded |= contains(e->args[1], part);
+    return true;
+  });
+  return guarded;
+}
+
+bool varies_inside(ExprRef expr, int outer_count) {
+  bool varies = false;
+  std::unordered_map<ExprRef, bool> seen;
+  walk(expr, seen, [&](ExprRef e) {
+    varies |= e->kind == ExprKind::kAxis && e->ival >= outer_count;
+    return !varies;
+  });
+  return varies;
+}
+
+}  // namespace
+
+int Sweeps::of(ExprRef expr) {
+  if (auto found = memo_.find(expr); found != memo_.end()) return found->second;
+  int sweep = 0;
+  if (expr->kind == ExprKind::kReduced) sweep = of_reduction_.at(expr->ival) + 1;
+  for (ExprRef arg : expr->args) sweep = std::max(sweep, of(arg));
+  memo_.emplace(expr, sweep);
+  return sweep;
+}
+
+void Sweeps::add_reduction(int number, ExprRef value) { of_reduction_[number] = of(value); }
+
+bool is_expensive(ExprRef expr) {
+  bool expensive = false;
+  std::unordered_map<ExprRef, bool> seen;
+  walk(expr, seen, [&](ExprRef e) {
+    expensive |= is_transcendental(e->kind) && graph::is_float(e->dtype);
+    return !expensive && e->kind != ExprKind::kLoad;
+  });
+  return expensive;
+}
+
+void keep_between_sweeps(loop::Kernel& kernel, loop::ExprPool& pool) {
+  if (kernel.inner.empty() || kernel.body.empty()) return;
+  Statement& last = kernel.body.back();
+  if (last.kind != Statement::Kind::kStore || !last.inner) return;
+  std::unordered_map<ExprRef, bool> seen;
+  bool touched = false;
+  Sweeps sweeps;
+  for (const Statement& statement : kernel.body) {
+    if (&statement != &last && statement.kind == Statement::Kind::kStore) {
+      touched |= statement.buffer == last.buffer;
+    }
+    if (statement.kind == Statement::Kind::kReduce) {
+      sweeps.add_reduction(statement.reduced, statement.value);
+    }
+    walk(statement.value, seen, [&](ExprRef e) {
+      touched |= e->kind == ExprKind::kLoad && e->ival == last.buffer;
+      return true;
+    });
+  }
+  if (touched) return;
+
+  // The largest part of the last value that is expensive, known a sweep earlier and needed there.
+  int last_sweep = sweeps.of(last.value);
+  int outer_count = static_cast<int>(kernel.outer.size());
+  ExprRef kept = nullptr;
+  size_t user = 0;
+  seen.clear();
+  walk(last.value, seen, [&](ExprRef e) {
+    if (kept != nullptr || e->kind == ExprKind::kLoad) return false;
+    if (e->dtype != last.value->dtype || sweeps.of(e) >= last_sweep || !is_expensive(e) ||
+        !varies_inside(e, outer_count) || is_guarded(last.value, e)) {
+      return true;
+    }
+    for (size_t i = 0; i + 1 < kernel.body.size(); ++i) {
+      const Statement& statement = kernel.body[i];
+      if (statement.kind != Statement::Kind::kReduce || !contains(statement.value, e)) continue;
+      if (sweeps.of(statement.value) >= last_sweep) continue;
+      kept = e;
+      user = i;
+      return false;
+    }
+    return true;
+  });
+  if (kept == nullptr) return;
+  Statement store = last;
+  store.value = kept;
+  ExprRef loaded = pool.load(last.buffer, last.value->dtype, last.index);
+  loop::Substitution memo;
+  last.value = loop::rewrite(pool, last.value, memo,
+                             [&](ExprRef e) { return e == kept ? loaded : nullptr; });
+  kernel.body.insert(kernel.body.begin() + static_cast<std::ptrdiff_t>(user) + 1, store);
+}
+
+}  // namespace braze::schedule
