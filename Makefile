@@ -33,7 +33,8 @@ $(VENV)/.requirements: requirements-dev.txt
 
 $(VENV)/.installed: $(VENV)/.requirements $(INSTALLED_FROM)
 	@echo "Compiling the extension; minutes the first time, then only what has changed."
-	$(RUN) -m pip install --quiet --no-build-isolation --no-deps --editable .
+	$(RUN) -m pip install --quiet --no-build-isolation --no-deps --editable . \
+		--config-settings=cmake.define.BRAZE_WERROR=ON
 	@touch $@
 
 build: $(VENV)/.installed

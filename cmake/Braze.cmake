@@ -1,6 +1,8 @@
 # One target per folder of src/. A target's include path holds its own folder and those of its
 # dependencies only, as links, so that an include that the design does not allow does not build.
 
+set(BRAZE_WARNINGS -Wall -Wextra -Wno-missing-field-initializers $<$<BOOL:${BRAZE_WERROR}>:-Werror>)
+
 function(braze_library name)
   cmake_parse_arguments(ARG "TORCH" "" "DEPENDS;LIBRARIES;INCLUDES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
@@ -10,7 +12,7 @@ function(braze_library name)
   if(sources)
     add_library(braze_${name} STATIC ${sources})
     set(scope PUBLIC)
-    target_compile_options(braze_${name} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -Werror)
+    target_compile_options(braze_${name} PRIVATE ${BRAZE_WARNINGS})
     if(BRAZE_CHECKS)
       target_compile_definitions(braze_${name} PUBLIC BRAZE_CHECKS=1)
     endif()
@@ -63,7 +65,7 @@ function(braze_module name)
   file(CREATE_LINK ${CMAKE_SOURCE_DIR}/src/${ARG_FOLDER} ${view}/${ARG_FOLDER} SYMBOLIC)
   pybind11_add_module(${name} MODULE NO_EXTRAS ${sources})
   target_include_directories(${name} PRIVATE ${view})
-  target_compile_options(${name} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -Werror)
+  target_compile_options(${name} PRIVATE ${BRAZE_WARNINGS})
   foreach(dependency ${ARG_DEPENDS})
     target_link_libraries(${name} PRIVATE braze_${dependency})
   endforeach()
