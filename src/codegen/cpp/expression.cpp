@@ -149,6 +149,21 @@ DType ExpressionWriter::dtype_of(ExprRef expr) {
   return varies(expr) && fits_int32(expr, nest_.extent) ? DType::kInt32 : expr->dtype;
 }
 
+const std::string* ExpressionWriter::kept_row(ExprRef expr) {
+  const auto kept = nest_.kept_rows.find(expr);
+  if (kept == nest_.kept_rows.end() || lane_mode_ || !varies(expr) || guard_depth_ > 0)
+    return nullptr;
+  std::string& name = rows_[expr];
+  if (name.empty()) {
+    name = fresh("row");
+    const int64_t length = nest_.extent[nest_.vector_axis];
+    const int64_t padded = (length + nest_.lanes - 1) / nest_.lanes * nest_.lanes;
+    scopes_.front().lines.push_back(scalar_type(expr->dtype) + " " + name + "[" +
+                                    std::to_string(padded) + "];");
+  }
+  return &name;
+}
+
 Operand ExpressionWriter::emit_as(ExprRef expr, DType dtype, int user_depth) {
   const DType from = dtype_of(expr);
   const Operand value = emit(expr, user_depth);
@@ -231,7 +246,20 @@ Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
   if (expr->kind == ExprKind::kAxis && !varies(expr)) return {axis_text_[expr->ival], false, true};
 
   const int depth = depth_of(expr);
-  Operand value = build(expr, depth);
+  const std::string* row = kept_row(expr);
+  const bool is_kept = row && nest_.kept_rows.at(expr) < level_;
+  const std::string place = row ? *row + " + " + axis_text_[nest_.vector_axis] : std::string();
+  if (is_kept) prelude_.need("load");
+  Operand value = is_kept ? call("load<" + type_of(expr->dtype, true) + ">(" + place + ")", true)
+                          : build(expr, depth);
+  if (row && !is_kept) {
+    const std::string name = fresh("x_" + std::string(loop::to_string(expr->kind)));
+    prelude_.need("store");
+    scopes_[depth].lines.push_back("const " + type_of(expr->dtype, true) + " " + name + " = " +
+                                   value.text + ";");
+    scopes_[depth].lines.push_back("store(" + place + ", " + name + ");");
+    value = {name, true, true};
+  }
   if (uses_[expr] == 1 && depth == user_depth && value.text.size() <= kLongestInline) return value;
   // Loads are named after their buffer, the rest after the op.
   const std::string stem = expr->kind == ExprKind::kLoad ? "v" + std::to_string(expr->ival)

@@ -44,6 +44,7 @@ class ExpressionWriter {
   Binding binding(int axis) const { return {axis_text_[axis], axis_depth_[axis]}; }
   void rebind(int axis, Binding to);
   void bind_reduced(int number, int component, Operand value);
+  void set_level(int level) { level_ = level; }
   // Inside the loop over the rows of a tile: `row` is the loop's variable, `first` the text of the
   // tile axis at its start. Empty: not in a tile.
   void set_tile(std::string row, std::string first);
@@ -89,6 +90,8 @@ class ExpressionWriter {
   const Facts& facts(loop::ExprRef expr);
   int depth_of(loop::ExprRef expr);
   Operand emit(loop::ExprRef expr, int user_depth);
+  // The array of a value that several walks over the row share; null where there is none.
+  const std::string* kept_row(loop::ExprRef expr);
   Operand emit_as(loop::ExprRef expr, graph::DType dtype, int user_depth);
   Operand lane_of(const Operand& value, graph::DType dtype);
   Operand build(loop::ExprRef expr, int depth);
@@ -129,6 +132,8 @@ class ExpressionWriter {
   std::vector<std::map<std::pair<int64_t, int>, Reduced>> reduced_{1};  // by column
   size_t column_ = 0;
   std::string tile_row_, tile_first_;
+  int level_ = 0;
+  std::unordered_map<loop::ExprRef, std::string> rows_;  // arrays of the nest's kept rows
   std::unordered_map<loop::ExprRef, Facts> facts_;
   std::unordered_map<loop::ExprRef, int> uses_;
   std::vector<bool> reread_;  // by parameter

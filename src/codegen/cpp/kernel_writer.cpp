@@ -183,6 +183,7 @@ class KernelWriter {
 
   void write_levels() {
     for (const Level& level : nest_.levels) {
+      writer_.set_level(static_cast<int>(&level - nest_.levels.data()));
       if (!level.inner.empty()) write_inner(level);
       if (nest_.tile_axis >= 0)
         write_tile(level);

@@ -385,6 +385,49 @@ void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
       std::max<int64_t>(items, 1));
 }
 
+// Values of a level outside of index position and of guards, mapped to the first level they are in.
+void note_values(ExprRef expr, int level, std::unordered_map<ExprRef, int>& first) {
+  if (expr->kind == ExprKind::kLoad || expr->kind == ExprKind::kMasked) return;
+  if (!first.emplace(expr, level).second) return;
+  for (ExprRef arg : expr->args) note_values(arg, level, first);
+}
+
+bool mentions_axis(ExprRef expr, int axis) {
+  if (expr->kind == ExprKind::kAxis) return expr->ival == axis;
+  return std::any_of(expr->args.begin(), expr->args.end(),
+                     [axis](ExprRef arg) { return mentions_axis(arg, axis); });
+}
+
+// The topmost expensive values that a later walk over the row needs again.
+void plan_kept_rows(Nest& nest) {
+  constexpr int64_t kLongestRow = 4096;
+  constexpr size_t kMostRows = 2;
+  constexpr int64_t kExpensive = 15;
+  if (!nest.vector_is_inner() || nest.inner.size() != 1 || nest.rereads_stores ||
+      nest.extent[nest.vector_axis] > kLongestRow)
+    return;
+  std::unordered_map<ExprRef, int> first;
+  std::unordered_set<ExprRef> seen;
+  std::function<void(ExprRef, int)> visit = [&](ExprRef expr, int level) {
+    const auto known = first.find(expr);
+    if (known == first.end() || !seen.insert(expr).second) return;
+    if (known->second < level && cost_of(expr->kind) >= kExpensive &&
+        expr->dtype == DType::kFloat32 && mentions_axis(expr, nest.vector_axis) &&
+        nest.kept_rows.size() < kMostRows) {
+      nest.kept_rows[expr] = known->second;
+      return;
+    }
+    for (ExprRef arg : expr->args) visit(arg, level);
+  };
+  for (size_t level = 0; level < nest.levels.size(); ++level) {
+    for (const Step& step : nest.levels[level].inner)
+      note_values(step.statement->value, static_cast<int>(level), first);
+    seen.clear();
+    for (const Step& step : nest.levels[level].inner)
+      visit(step.statement->value, static_cast<int>(level));
+  }
+}
+
 }  // namespace
 
 int64_t Nest::blocks() const {
@@ -446,6 +489,7 @@ Nest plan_nest(const Kernel& kernel, Isa isa) {
   nest.tile_axis = tile_axis_of(nest, facts);
   plan_parallel(nest, facts, isa);
   nest.levels = Leveller(kernel).run();
+  plan_kept_rows(nest);
   return nest;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "codegen/cpp/affine.h"
@@ -40,6 +41,9 @@ struct Nest {
   int tile_axis = -1;
   std::vector<int> inner;  // inner axes in loop order, vector axis last
   std::vector<Level> levels;
+  // Expensive values that several walks over a row need: the first walk (number of its level) keeps
+  // them in an array on the stack.
+  std::unordered_map<loop::ExprRef, int> kept_rows;
   bool rereads_stores = false;  // some parameter is both loaded and stored
   KernelCode code;              // extent and grain
 

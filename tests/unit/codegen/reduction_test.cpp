@@ -95,6 +95,10 @@ TEST(Reduction, Cascades) {
       " r0 = welford(load(b0, o0 + i0*37)) inner\n"
       " store(b1, o0, r0)\n store(b2, o0, div(r0.1, r0.2))\n}");
   texts.push_back(
+      "kernel gelu_norm(b0: f32 in, b1: f32 out) outer(o0 < 6) inner(i0 < 50) {\n"
+      " t0 = mul(erf(load(b0, o0*50 + i0)), load(b0, i0))\n r0 = welford(t0) inner\n"
+      " store(b1, o0*50 + i0, mul(sub(t0, r0), rsqrt(r0.1))) inner\n}");
+  texts.push_back(
       "kernel argmax_value(b0: f32 in, b1: i64 out, b2: f32 out) outer(o0 < 6) inner(i0 < 50) {\n"
       " r0 = argmax(load(b0, o0*50 + i0)) inner\n store(b1, o0, r0)\n store(b2, o0, r0.1)\n}");
   check_kernels(texts, {.tolerance = 1e-4, .magnitude = 1e-2});
