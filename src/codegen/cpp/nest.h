@@ -57,6 +57,11 @@ struct Nest {
 // returns the extent by axis, where the first axis of a merged pair gets extent 1.
 std::vector<int64_t> collapse_axes(const loop::Kernel& kernel);
 
+// Order of the steps: a step comes after the reductions that it uses, after stores to what it
+// loads, and after loads of what it stores; otherwise as early as possible, so that steps meet in
+// one loop.
+std::vector<Level> plan_levels(const loop::Kernel& kernel);
+
 Nest plan_nest(const loop::Kernel& kernel, Isa isa);
 
 // Bytes of one vector register.

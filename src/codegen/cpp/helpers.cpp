@@ -1,0 +1,327 @@
+#include "codegen/cpp/helpers.h"
+
+namespace braze::codegen::cpp {
+
+const std::vector<Helper>& helper_table() {
+  static const std::vector<Helper> table = {
+      {"load", {}, R"(
+template <class V, class T> INLINE V load(const T* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+)"},
+      {"store", {}, R"(
+template <class T, class V> INLINE void store(T* p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+)"},
+      {"load_part", {}, R"(
+// The first n elements; the other lanes are 0.
+template <class V, class T> INLINE V load_part(const T* p, i64 n) {
+  V v{};
+  __builtin_memcpy(&v, p, n * sizeof(T));
+  return v;
+}
+)"},
+      {"store_part", {}, R"(
+template <class T, class V> INLINE void store_part(T* p, V v, i64 n) {
+  __builtin_memcpy(p, &v, n * sizeof(T));
+}
+)"},
+      {"load_strided", {}, R"(
+template <class V, class T> INLINE V load_strided(const T* p, i64 stride, int n) {
+  V v{};
+#pragma GCC unroll 64
+  for (int l = 0; l < n; ++l) v[l] = p[l * stride];
+  return v;
+}
+)"},
+      {"load_tile", {"load"}, R"(
+// N rows of N elements, transposed: tile[i][j] is element i of row j. Each of log2(N) rounds
+// interleaves row i with row i + N/2.
+template <int N, class V, class T> INLINE void load_tile(V* tile, const T* p, i64 stride) {
+  typedef decltype(V{} < V{}) M;
+  M low, high;
+#pragma GCC unroll 64
+  for (int i = 0; i < N; ++i) {
+    low[i] = i / 2 + i % 2 * N;
+    high[i] = low[i] + N / 2;
+    tile[i] = load<V>(p + i * stride);
+  }
+#pragma GCC unroll 8
+  for (int round = 1; round < N; round *= 2) {
+    V next[N];
+#pragma GCC unroll 64
+    for (int i = 0; i < N / 2; ++i) {
+#ifdef __clang__
+      for (int l = 0; l < N; ++l) {
+        next[2 * i][l] = l % 2 ? tile[i + N / 2][l / 2] : tile[i][l / 2];
+        next[2 * i + 1][l] = l % 2 ? tile[i + N / 2][(l + N) / 2] : tile[i][(l + N) / 2];
+      }
+#else
+      next[2 * i] = __builtin_shuffle(tile[i], tile[i + N / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(tile[i], tile[i + N / 2], high);
+#endif
+    }
+#pragma GCC unroll 64
+    for (int i = 0; i < N; ++i) tile[i] = next[i];
+  }
+}
+)"},
+      {"store_strided", {}, R"(
+template <class T, class V> INLINE void store_strided(T* p, V v, i64 stride, int n) {
+#pragma GCC unroll 64
+  for (int l = 0; l < n; ++l) p[l * stride] = v[l];
+}
+)"},
+      {"load_masked", {"any"}, R"(
+// Lanes where the mask is set; the others are 0 and not touched in memory. Mostly all are set.
+template <class V, class T, class M> INLINE V load_masked(const T* p, M mask) {
+  V v{};
+  if (!any(M(~mask)))
+    __builtin_memcpy(&v, p, sizeof v);
+  else if (any(mask))
+    for (int l = 0; l < int(sizeof(V) / sizeof(T)); ++l)
+      if (mask[l]) v[l] = p[l];
+  return v;
+}
+)"},
+      {"load_masked_strided", {}, R"(
+template <class V, class T, class M> INLINE V load_masked_strided(const T* p, M mask, i64 stride) {
+  V v{};
+  for (int l = 0; l < int(sizeof(V) / sizeof(T)); ++l)
+    if (mask[l]) v[l] = p[l * stride];
+  return v;
+}
+)"},
+      {"splat", {}, R"(
+template <class V, class T> INLINE V splat(T s) { return s - V{}; }
+)"},
+      {"convert", {}, R"(
+template <class V, class W> INLINE V convert(W v) { return __builtin_convertvector(v, V); }
+)"},
+      {"bits", {}, R"(
+template <class To, class From> INLINE To bits(From v) {
+  To r;
+  __builtin_memcpy(&r, &v, sizeof r);
+  return r;
+}
+)"},
+      {"first_lanes", {}, R"(
+// A mask of the first n lanes.
+template <class M> INLINE M first_lanes(int n) {
+  M m{};
+#pragma GCC unroll 64
+  for (int l = 0; l < int(sizeof(M) / sizeof(m[0])); ++l) m[l] = l < n ? -1 : 0;
+  return m;
+}
+)"},
+      {"any", {}, R"(
+template <class M> INLINE bool any(M mask) {
+  bool r = false;
+  for (int l = 0; l < int(sizeof(M) / sizeof(mask[0])); ++l) r |= mask[l] != 0;
+  return r;
+}
+#if defined(__AVX__) && !defined(__clang__)
+typedef long long mask256 __attribute__((vector_size(32)));
+INLINE bool any(i32x8 m) { return !__builtin_ia32_ptestz256((mask256)m, (mask256)m); }
+#endif
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE bool any(i32x16 m) { return __builtin_ia32_ptestmd512(m, m, -1) != 0; }
+#endif
+)"},
+      {"half", {}, R"(
+template <class H, class V> INLINE H half(V v, int upper) {
+  H h;
+  __builtin_memcpy(&h, (const char*)&v + upper * sizeof h, sizeof h);
+  return h;
+}
+)"},
+      {"maximum", {}, R"(
+// NaN if either is.
+template <class V> INLINE V maximum(V a, V b) {
+  const V m = a > b ? a : b;
+  return a != a ? a : m;
+}
+)"},
+      {"minimum", {}, R"(
+template <class V> INLINE V minimum(V a, V b) {
+  const V m = a < b ? a : b;
+  return a != a ? a : m;
+}
+)"},
+      {"at_least", {}, R"(
+// max(v, bound) for a bound that is not NaN.
+template <class V, class T> INLINE V at_least(V v, T bound) { return bound > v ? bound - V{} : v; }
+)"},
+      {"at_most", {}, R"(
+template <class V, class T> INLINE V at_most(V v, T bound) { return bound < v ? bound - V{} : v; }
+)"},
+      {"magnitude", {}, R"(
+template <class V> INLINE V magnitude(V v) { return v < 0 ? 0 - v : v; }
+)"},
+      {"check_index", {}, R"(
+INLINE i64 check_index(i64 index, i64 size, i64& failed) {
+  if (__builtin_expect((u64)index < (u64)size, 1)) return index;
+  failed = 1;
+  return 0;
+}
+)"},
+      {"floordiv", {}, R"(
+template <class T> INLINE T floordiv(T a, T b) {
+  if (b == T(-1)) return T(0 - (u64)a);
+  if (b == 0) return 0;  // only in lanes that are not used
+  const T q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+)"},
+      {"truncdiv", {}, R"(
+template <class T> INLINE T truncdiv(T a, T b) {
+  if (b == T(-1)) return T(0 - (u64)a);
+  return b == 0 ? 0 : a / b;
+}
+)"},
+      {"mod", {}, R"(
+template <class T> INLINE T mod(T a, T b) {
+  if (b == 0 || b == T(-1)) return T(b == 0 || b < 0 ? 0 : a % b);
+  const T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+)"},
+      {"remainder_of", {}, R"(
+template <class T> INLINE T remainder_of(T a, T b) {
+  if (b == 0 || (b == T(-1) && b < 0)) return 0;
+  return a % b;
+}
+)"},
+      {"power", {}, R"(
+template <class T> INLINE T power(T base, T exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == T(-1) ? (exponent % 2 ? -1 : 1) : 0;
+  u64 result = 1, square = (u64)base;
+  for (; exponent > 0; exponent >>= 1, square *= square)
+    if (exponent & 1) result *= square;
+  return T(result);
+}
+)"},
+      {"shl", {}, R"(
+template <class T> INLINE T shl(T a, T b) {
+  return b < 0 || b >= T(8 * sizeof(T)) ? T(0) : T((u64)a << b);
+}
+)"},
+      {"shr", {}, R"(
+template <class T> INLINE T shr(T a, T b) {
+  return b < 0 || b >= T(8 * sizeof(T)) ? T(a < 0 ? -1 : 0) : T(a >> b);
+}
+)"},
+      {"fmod_float", {}, R"(
+extern "C" f32 fmodf(f32, f32) noexcept;
+extern "C" f64 fmod(f64, f64) noexcept;
+INLINE f32 fmod_float(f32 a, f32 b) { return fmodf(a, b); }
+INLINE f64 fmod_float(f64 a, f64 b) { return fmod(a, b); }
+)"},
+      {"mod_float", {"fmod_float"}, R"(
+template <class T> INLINE T mod_float(T a, T b) {
+  const T r = fmod_float(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+)"},
+      {"floordiv_float", {"fmod_float"}, R"(
+// As c10::div_floor_floating: right even where a / b rounds up to an integer.
+template <class T> INLINE T floordiv_float(T a, T b) {
+  if (b == 0) return a / b;
+  const T r = fmod_float(a, b);
+  T q = (a - r) / b;
+  if (r != 0 && (b < 0) != (r < 0)) q -= 1;
+  if (q == 0) return T(__builtin_copysign(0.0, a / b));
+  const T floor = T(__builtin_floor(q));
+  return q - floor > T(0.5) ? floor + 1 : floor;
+}
+)"},
+      {"f32_of_bf16", {"bits", "convert"}, R"(
+template <class F, class U, class H> INLINE F f32_of_bf16(H h) { return bits<F>(convert<U>(h) << 16); }
+INLINE f32 f32_of_bf16(u16 h) { return bits<f32>((u32)h << 16); }
+)"},
+      {"bf16_of_f32", {"bits", "convert"}, R"(
+// Half to even; NaN stays NaN.
+template <class H, class U, class F> INLINE H bf16_of_f32(F x) {
+  const U u = bits<U>(x);
+  const U rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+  return convert<H>(x != x ? U{} + 0x7fc0u : rounded);
+}
+INLINE u16 bf16_of_f32(f32 x) {
+  const u32 u = bits<u32>(x);
+  return x != x ? 0x7fc0 : (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+}
+)"},
+      {"f32_of_f16", {"bits", "convert"}, R"(
+// Shifts the fields in place and lets a float multiplication by 2^112 rebias (and normalise) them.
+template <class F, class U, class H> INLINE F f32_of_f16(H h) {
+  const U u = convert<U>(h);
+  const U magnitude = (u & 0x7fffu) << 13;
+  const F scaled = bits<F>(magnitude) * 0x1p112f;
+  const U special = bits<U>(scaled) | 0x7f800000u;
+  return bits<F>((scaled >= 65536.0f ? special : bits<U>(scaled)) | (u & 0x8000u) << 16);
+}
+INLINE f32 f32_of_f16(u16 h) {
+  const u32 u = h;
+  const f32 scaled = bits<f32>((u & 0x7fffu) << 13) * 0x1p112f;
+  const u32 special = scaled >= 65536.0f ? 0x7f800000u : 0;
+  return bits<f32>((bits<u32>(scaled) | special) | (u & 0x8000u) << 16);
+}
+)"},
+      {"f16_of_f32", {"bits", "convert"}, R"(
+// Half to even. Subnormal results come out of a float addition that aligns the mantissa.
+template <class H, class U, class F> INLINE H f16_of_f32(F x) {
+  const U u = bits<U>(x);
+  const U magnitude = u & 0x7fffffffu;
+  const U small = bits<U>(bits<F>(magnitude) + 0.5f) - 0x3f000000u;
+  const U normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  U h = magnitude < 0x38800000u ? small : normal;
+  h = magnitude >= 0x47800000u ? U{} + 0x7c00u : h;
+  h = magnitude > 0x7f800000u ? U{} + 0x7e00u : h;
+  return convert<H>(h | (u >> 16 & 0x8000u));
+}
+INLINE u16 f16_of_f32(f32 x) {
+  const u32 u = bits<u32>(x);
+  const u32 magnitude = u & 0x7fffffffu;
+  u32 h;
+  if (magnitude > 0x7f800000u) h = 0x7e00u;
+  else if (magnitude >= 0x47800000u) h = 0x7c00u;
+  else if (magnitude < 0x38800000u) h = bits<u32>(bits<f32>(magnitude) + 0.5f) - 0x3f000000u;
+  else h = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  return h | (u >> 16 & 0x8000u);
+}
+)"},
+      {"in_double", {"half", "convert"}, R"(
+// A function of f64 vectors D on an f32 vector V of twice the lanes (two halves H).
+template <class V, class H> INLINE V join(H low, H high) {
+  V v;
+  __builtin_memcpy(&v, &low, sizeof low);
+  __builtin_memcpy((char*)&v + sizeof low, &high, sizeof high);
+  return v;
+}
+template <class V, class H, class D, class F> INLINE V in_double(F f, V x) {
+  return join<V>(convert<H>(f(convert<D>(half<H>(x, 0)))), convert<H>(f(convert<D>(half<H>(x, 1)))));
+}
+template <class V, class H, class D, class F> INLINE V in_double(F f, V x, V y) {
+  return join<V>(convert<H>(f(convert<D>(half<H>(x, 0)), convert<D>(half<H>(y, 0)))),
+                 convert<H>(f(convert<D>(half<H>(x, 1)), convert<D>(half<H>(y, 1)))));
+}
+)"},
+      {"lanes", {}, R"(
+// A function of scalars, lane by lane.
+template <class V, class F> INLINE V lanes(F f, V a) {
+  V r;
+  for (int l = 0; l < int(sizeof(V) / sizeof(a[0])); ++l) r[l] = f(a[l]);
+  return r;
+}
+template <class V, class F> INLINE V lanes(F f, V a, V b) {
+  V r;
+  for (int l = 0; l < int(sizeof(V) / sizeof(a[0])); ++l) r[l] = f(a[l], b[l]);
+  return r;
+}
+)"},
+  };
+  return table;
+}
+
+}  // namespace braze::codegen::cpp

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "codegen/cpp/nest.h"
+
+namespace braze::codegen::cpp {
+
+using loop::ExprKind;
+using loop::ExprRef;
+using loop::Kernel;
+using loop::ReduceOp;
+using loop::Statement;
+
+namespace {
+
+class Leveller {
+ public:
+  explicit Leveller(const Kernel& kernel) : kernel_(kernel) {}
+
+  std::vector<Level> run() {
+    for (const Statement& s : kernel_.body) {
+      if (s.kind == Statement::Kind::kStore) {
+        place({Step::Role::kStore, &s});
+      } else if (s.op == ReduceOp::kWelford) {
+        place({Step::Role::kMean, &s});
+        place({Step::Role::kSquares, &s});
+      } else {
+        place({Step::Role::kReduce, &s});
+      }
+    }
+    return std::move(levels_);
+  }
+
+ private:
+  // A position in time: level, and whether in its loop (0) or after it (1).
+  struct Time {
+    size_t level = 0;
+    int after = 0;
+    friend auto operator<=>(const Time&, const Time&) = default;
+  };
+  struct Buffer {
+    Time loaded, stored;
+    bool is_loaded = false, is_stored = false;
+  };
+
+  void place(Step step) {
+    const Statement& s = *step.statement;
+    std::unordered_set<ExprRef> seen;
+    std::vector<int> loads;
+    Time earliest{0, s.inner ? 0 : 1};
+    const auto not_before = [&](Time t) {
+      if (s.inner && t.after == 1) t = {t.level + 1, 0};
+      if (!s.inner) t.after = 1;
+      earliest = std::max(earliest, t);
+    };
+    std::function<void(ExprRef)> visit = [&](ExprRef expr) {
+      if (!seen.insert(expr).second) return;
+      if (expr->kind == ExprKind::kReduced) {
+        // Complete after its loop.
+        not_before({ready_.at(expr->ival), 1});
+      }
+      if (expr->kind == ExprKind::kLoad) loads.push_back(static_cast<int>(expr->ival));
+      for (ExprRef arg : expr->args) visit(arg);
+    };
+    visit(s.value);
+    if (s.index) visit(s.index);
+    if (step.role == Step::Role::kSquares) not_before({ready_.at(s.reduced), 1});
+    for (int buffer : loads)
+      if (buffers_[buffer].is_stored) not_before(buffers_[buffer].stored);
+    if (step.role == Step::Role::kStore) {
+      const Buffer& target = buffers_[s.buffer];
+      if (target.is_loaded) not_before(target.loaded);
+      if (target.is_stored) not_before(target.stored);
+    }
+    if (levels_.size() <= earliest.level) levels_.resize(earliest.level + 1);
+    Level& level = levels_[earliest.level];
+    (s.inner ? level.inner : level.outer).push_back(step);
+    if (step.role != Step::Role::kStore) ready_[s.reduced] = earliest.level;
+    for (int buffer : loads) note(buffers_[buffer].is_loaded, buffers_[buffer].loaded, earliest);
+    if (step.role == Step::Role::kStore)
+      note(buffers_[s.buffer].is_stored, buffers_[s.buffer].stored, earliest);
+  }
+
+  static void note(bool& known, Time& last, Time now) {
+    last = known ? std::max(last, now) : now;
+    known = true;
+  }
+
+  const Kernel& kernel_;
+  std::vector<Level> levels_;
+  std::unordered_map<int64_t, size_t> ready_;
+  std::unordered_map<int, Buffer> buffers_;
+};
+
+}  // namespace
+
+std::vector<Level> plan_levels(const Kernel& kernel) { return Leveller(kernel).run(); }
+
+}  // namespace braze::codegen::cpp
