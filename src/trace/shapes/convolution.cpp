@@ -7,6 +7,8 @@
 namespace braze::trace {
 namespace {
 
+constexpr auto kRowMajor = at::MemoryFormat::Contiguous;
+
 struct Convolution {
   at::Tensor input, weight, bias;
   Dims stride, padding, dilation, output_padding;
@@ -92,8 +94,9 @@ bool convolution(const ShapeCall& call) {
   if (one_dimensional) add_dim(conv);
 
   // Where the layout is not plain, the kernel itself is asked.
-  if (!plain_format(conv.input) || !plain_format(conv.weight) ||
-      (conv.transposed && !(input.is_contiguous() && call.tensor(1).is_contiguous())))
+  if (!plain_format(conv.input)) return false;
+  if ((one_dimensional || conv.transposed) &&
+      !(plain_format(conv.weight) == kRowMajor && plain_format(conv.input) == kRowMajor))
     return false;
 
   Dims sizes = output_sizes(conv);
