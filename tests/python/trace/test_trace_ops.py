@@ -4,8 +4,8 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from tracing import check, trace
 from torch import nn
+from tracing import check, trace
 
 
 def rand(*sizes):

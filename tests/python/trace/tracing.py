@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from braze import _C
 
 TraceBreak = _C.TraceBreak
