@@ -50,9 +50,9 @@ struct Options {
 };
 
 // Captures `function` called with these bound parameters (cpython::bind_arguments). Never raises
-// for what the user's code does: that is a break. Null with an exception pending for
-// KeyboardInterrupt, MemoryError, SystemExit; C++ InternalError for a defect. Whatever happens,
-// nothing outside has changed and the thread's torch state is as before.
+// for what the user's code does: that is a break, also where it raises (eager raises it again).
+// Null with an exception pending for KeyboardInterrupt; C++ InternalError for a defect. Whatever
+// happens, nothing outside has changed and the thread's torch state is as before.
 std::unique_ptr<Draft> capture(PyFunctionObject* function, PyObject* const* args,
                                const Options& options);
 

@@ -1,7 +1,6 @@
 // Frames and the instructions that models run most; the others are in eval_instructions.cpp.
 #include <cstring>
 
-#include "base/error.h"
 #include "capture/evaluator.h"
 #include "capture/known.h"
 
@@ -18,11 +17,7 @@ constexpr double kSecondsBudget = 10;
 constexpr int kMaximalDepth = 900;
 constexpr size_t kStackBytes = 4 << 20;  // of the C stack, below which evaluation goes no deeper
 
-Evaluator* g_current = nullptr;
-
 }  // namespace
-
-Evaluator* Evaluator::current() { return g_current; }
 
 const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
   static auto& memo = *new IdentityMap<CodeInfo*>;
@@ -42,8 +37,6 @@ Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Op
       root_(root),
       thread_(PyThreadState_Get()),
       started_(std::chrono::steady_clock::now()) {
-  BRAZE_CHECK(!g_current, "captures do not nest");
-  g_current = this;
   stack_limit_ = reinterpret_cast<const char*>(
       reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kStackBytes);
   recording_.set_origin_provider([](void* self) { return static_cast<Evaluator*>(self)->origin(); },
@@ -51,10 +44,7 @@ Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Op
   if (options.record_torch_calls) torch_calls_ = Ref::steal(PyList_New(0));
 }
 
-Evaluator::~Evaluator() {
-  release_frames();
-  g_current = nullptr;
-}
+Evaluator::~Evaluator() { release_frames(); }
 
 void Evaluator::release_frames() {
   stopped_frame_.reset();

@@ -124,11 +124,18 @@ Slot Evaluator::generic_getattr(const Slot& object, PyObject* name, Slot* self, 
   }
 class_attribute:
   if (descriptor) return bind(descriptor.get(), type_source, object, self);
-  if (!quiet) {
-    PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name,
-                 name);
-  }
+  if (!quiet) missing_attribute(obj, name);
   return {};
+}
+
+void Evaluator::missing_attribute(PyObject* object, PyObject* name) {
+  PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'",
+               Py_TYPE(object)->tp_name, name);
+  Ref error = take_exception();
+  if (PyObject_SetAttr(error.get(), names().name_plain, name) < 0 ||
+      PyObject_SetAttr(error.get(), names().obj, object) < 0)
+    PyErr_Clear();
+  restore_exception(std::move(error));
 }
 
 // What a descriptor made in C gives for an object that the trace made.
@@ -244,6 +251,8 @@ Slot Evaluator::type_attribute_of(const Slot& object, PyObject* name) {
   auto* type = reinterpret_cast<PyTypeObject*>(object.get());
   PyTypeObject* meta = Py_TYPE(object.get());
   bool created = world_.made_function(object.get());
+  if (name == names().dict && is_heap_type(type) && !created)
+    return refuse(BreakKind::kUnsupported, "the __dict__ of a class is read");
   const Source* source = nullptr;
   Ref meta_attribute =
       Ref::borrow(is_heap_type(meta) ? world_.type_lookup(meta, name) : _PyType_Lookup(meta, name));
@@ -386,6 +395,7 @@ Slot Evaluator::super_attribute(const Slot& cls, const Slot& self, PyObject* nam
 Slot Evaluator::bare_super(Frame& frame) {
   PyCodeObject* code = frame.code();
   int first_free = code->co_nlocalsplus - code->co_nfreevars;
+  if (code->co_argcount == 0) first_free = code->co_nlocalsplus;
   for (int i = first_free; i < code->co_nlocalsplus; ++i) {
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i),
                                          "__class__"))

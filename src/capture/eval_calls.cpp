@@ -124,7 +124,7 @@ Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, Py
       return world_.wrap(std::move(referent));
     return world_.read(referent.get(), world_.source(SourceKind::kNative, nullptr, f));
   }
-  if (type == &PyStaticMethod_Type || type == &PyClassMethod_Type) {
+  if (type == &PyStaticMethod_Type) {
     Ref function = Ref::steal(PyObject_GetAttr(f, names().func));
     return function ? call(world_.wrap(function), args, count, kwnames) : Slot();
   }
@@ -239,8 +239,7 @@ Slot Evaluator::torch_failed() {
   if (Recording::OpBreak op; recording_.take_break(op))
     return refuse(op.data_dependent ? BreakKind::kDataDependent : BreakKind::kUntraceableOp,
                   op.what);
-  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) || PyErr_ExceptionMatches(PyExc_MemoryError))
-    return {};
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return {};
   Ref error = take_exception();
   return refuse(BreakKind::kException,
                 "a tensor operation failed: " + describe_exception(error.get()));

@@ -73,15 +73,18 @@ bool Evaluator::unwind(Frame& frame) {
     return false;
   }
   // Not the program's business: they end the capture.
-  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) ||
-      PyErr_ExceptionMatches(PyExc_MemoryError)) {
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
     interrupted_ = true;
+    return false;
+  }
+  if (PyErr_ExceptionMatches(PyExc_MemoryError)) {
+    raise_break(BreakKind::kException, "MemoryError");
     return false;
   }
   int at = frame.current();
   PyCodeObject* code = frame.code();
   if (frame.info->decoded->instructions[static_cast<size_t>(at)].op != Opcode::kReraise)
-    _PyTraceback_Add(PyUnicode_AsUTF8(code->co_qualname), PyUnicode_AsUTF8(code->co_filename),
+    _PyTraceback_Add(PyUnicode_AsUTF8(code->co_name), PyUnicode_AsUTF8(code->co_filename),
                      frame.line());
   const ExceptionHandler* handler = frame.info->decoded->handler(at);
   if (!handler) return false;

@@ -342,8 +342,9 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
     }
     case Opcode::kPushExcInfo: {
       Slot exception = pop(frame);
-      PyObject* handled = PyErr_GetHandledException();
-      stack.push_back(handled ? Slot::steal(handled) : Slot::borrow(Py_None));
+      // Of this level only: a generator's outer handled exception is not its own.
+      PyObject* handled = PyThreadState_Get()->exc_info->exc_value;
+      stack.push_back(Slot::borrow(handled ? handled : Py_None));
       PyErr_SetHandledException(exception.get());
       stack.push_back(std::move(exception));
       return true;

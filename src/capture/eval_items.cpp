@@ -136,7 +136,11 @@ Slot Evaluator::load_global(Frame& frame, PyObject* name) {
     world_.guard(GuardKind::kAbsent, world_.source(SourceKind::kGlobal, base, name));
     return world_.read(value, world_.source(SourceKind::kBuiltin, base, name));
   }
-  if (!PyErr_Occurred()) PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
+  if (PyErr_Occurred()) return {};
+  PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
+  Ref error = take_exception();
+  if (PyObject_SetAttr(error.get(), names().name_plain, name) < 0) PyErr_Clear();
+  restore_exception(std::move(error));
   return {};
 }
 

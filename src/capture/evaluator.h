@@ -60,8 +60,6 @@ class Evaluator {
   // root frame before which to stop (`stopped_frame` then holds its state), or -1.
   Slot run_root(PyObject* const* args, int64_t stop_at);
 
-  static Evaluator* current();
-
   World& world() { return world_; }
   Breaks& breaks() { return breaks_; }
   Recording& recording() { return recording_; }
@@ -229,6 +227,7 @@ class Evaluator {
   Slot call_descriptor(const Slot& descriptor, const Slot& object);
   Slot known_class_value(Ref value);
   static PyObject* module_of(PyTypeObject* type);
+  static void missing_attribute(PyObject* object, PyObject* name);
   Slot attribute_of_created(PyObject* object, PyObject* name, Ref value);
   static PyObject* get_dunder();
   Slot native_attribute_of(const Slot& object, PyObject* name);

@@ -51,7 +51,8 @@ bool initialize_known() {
                look_up_type("collections", "defaultdict", k.defaultdict) &&
                look_up_type("enum", "Enum", k.enum_type) &&
                look_up_type("contextvars", "ContextVar", k.context_var) &&
-               look_up_type("types", "GeneratorType", k.generator);
+               look_up_type("types", "GeneratorType", k.generator) &&
+               look_up_type("re", "Pattern", k.pattern);
   if (!types) return false;
   if (!look_up_type("numpy", "ndarray", k.ndarray)) PyErr_Clear();
   const char* atoms[] = {"dtype", "device", "layout", "memory_format"};

@@ -49,7 +49,9 @@ namespace braze::capture {
   X(match_args, "__match_args__")         \
   X(setstate, "__setstate__")             \
   X(reduce, "__reduce__")                 \
-  X(items, "items")
+  X(items, "items")                       \
+  X(name_plain, "name")                   \
+  X(obj, "obj")
 
 struct Names {
 #define X(id, text) PyObject* id;
@@ -60,7 +62,8 @@ struct Names {
 struct Known {
   Names names;
   PyTypeObject *tensor, *parameter, *module, *size, *logger, *lru_cache, *partial, *ordered_dict,
-      *deque, *defaultdict, *enum_type, *context_var, *generator, *ndarray, *torch_function_mode;
+      *deque, *defaultdict, *enum_type, *context_var, *generator, *ndarray, *torch_function_mode,
+      *pattern;
   PyObject* module_getattr;  // torch.nn.Module.__getattr__
   PyObject* object_getattribute;
   PyObject* gc_get_objects;

@@ -218,7 +218,6 @@ int RecipeBuilder::instance(PyObject* object) {
     return emit({.kind = Kind::kGeneric, .items = {constant(type_object), arguments}});
   } else if (base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type ||
              base == &PySet_Type || base == k.ordered_dict) {
-    if (type == &PyBaseObject_Type) return refuse(object, "a bare object()");
     step = emit({.kind = Kind::kNew, .object = Ref::borrow(type_object)});
   } else {
     return refuse(object, "its kind cannot be made again");

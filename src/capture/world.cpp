@@ -95,7 +95,7 @@ bool is_immutable(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   return type == &PyTuple_Type || type == &PyFrozenSet_Type || type == known().size ||
          type == &PyRange_Type || type == &PySlice_Type || type == &PyMethod_Type ||
-         type == &PyDictProxy_Type || type == &PySuper_Type;
+         type == &PySuper_Type || type == known().pattern;
 }
 
 PyObject* instance_dict(PyObject* object) {
@@ -422,6 +422,12 @@ PyObject* World::owner_of_dict(PyObject* dict) const {
 
 PyObject* World::shadow(PyObject* container) {
   if (const Ref* made = shadows_.find(container)) return made->get();
+  if (!source_of(container))
+    return breaks_.raise(BreakKind::kSideEffect, std::string("a change of a '") +
+                                                     Py_TYPE(container)->tp_name +
+                                                     "' object that native code gave");
+  if (PyDict_CheckExact(container) && PyDict_GetItemString(container, "__builtins__"))
+    return breaks_.raise(BreakKind::kSideEffect, "a module's globals are used as a dict");
   if (!read_all(container)) return nullptr;
   Ref copy = copy_container(container);
   if (!copy) {
