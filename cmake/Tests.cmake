@@ -16,6 +16,10 @@ foreach(folder base sym graph passes loop schedule codegen toolchain plan compil
     if(folder STREQUAL codegen OR folder STREQUAL compile OR folder STREQUAL schedule)
       target_link_libraries(braze_${folder}_test PRIVATE braze_codegen braze_toolchain)
     endif()
+    if(folder STREQUAL compile)  # random graphs
+      target_sources(braze_compile_test PRIVATE
+                     ${CMAKE_SOURCE_DIR}/tests/unit/passes/fuzz_support_test.cpp)
+    endif()
     target_include_directories(braze_${folder}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
     gtest_discover_tests(braze_${folder}_test DISCOVERY_TIMEOUT 60)
   endif()

@@ -78,7 +78,8 @@ class Builder {
       }
     }
     for (const auto& [target, source_buffer] : program_.mutations) {
-      plan_.steps.emplace_back(plan::CopyStep{.target = slot(target), .source = slot(source_buffer)});
+      plan_.steps.emplace_back(
+          plan::CopyStep{.target = slot(target), .source = slot(source_buffer)});
     }
     for (int output : program_.outputs) plan_.outputs.push_back(slot(output));
     add_free_steps(plan_);
@@ -143,8 +144,13 @@ class Builder {
 
   void add_kernel(const loop::ScheduledKernel& scheduled, int number,
                   const codegen::cpp::KernelCode& code) {
-    plan::KernelStep step{
-        .kernel = number, .extent = code.extent, .grain = code.grain, .origin = scheduled.origin};
+    // Nothing to do for a kernel without points; its code need not expect that.
+    bool empty = std::ranges::any_of(
+        scheduled.kernel.outer, [](const loop::Axis& axis) { return axis.extent == sym::Int(0); });
+    plan::KernelStep step{.kernel = number,
+                          .extent = empty ? 0 : code.extent,
+                          .grain = code.grain,
+                          .origin = scheduled.origin};
     for (const loop::BufferParam& param : scheduled.kernel.params) {
       step.args.push_back(slot(param.buffer));
     }

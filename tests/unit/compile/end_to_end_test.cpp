@@ -120,6 +120,16 @@ TEST_P(EndToEnd, SwapOfTwoInputs) {
 )");
 }
 
+TEST_P(EndToEnd, EmptyTensors) {
+  check(R"(graph(%0 x: f32[0, 3], %1 y: f32[3]) {
+  %2: f32[0, 3] = aten.add.Tensor(%0, %1, 1)
+  %3: f32[3] = aten.sum.dim_IntList(%2, [0], false, None)
+  %4: f32[0] = aten.sum.dim_IntList(%2, [1], false, None)
+  return %2, %3, %4
+}
+)");
+}
+
 TEST_P(EndToEnd, OutputsThatAreInputsAndViews) {
   check(R"(graph(%0 x: f32[4, 8]) {
   %1: f32[8, 4]{1, 8} #%0 = aten.t(%0)

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
 
 #include "compile/compile.h"
 #include "compile/slots.h"
+#include "graph/infer/infer.h"
 #include "graph/interpreter/interpreter.h"
 #include "toolchain/toolchain.h"
 
@@ -33,7 +36,7 @@ class PlanRunner {
       } else if (const auto* call = std::get_if<plan::ExternStep>(&step)) {
         run_call(*call);
       } else if (const auto* copy = std::get_if<plan::CopyStep>(&step)) {
-        assign(tensors_[copy->target], tensors_[copy->source]);
+        assign(tensor(copy->target), tensor(copy->source));
       } else {
         tensors_[std::get<plan::FreeStep>(step).slot].memory = nullptr;
       }
@@ -57,7 +60,10 @@ class PlanRunner {
 
   graph::Tensor tensor(plan::SlotId id) const {
     const plan::Slot& slot = plan_.slots[id];
-    if (slot.kind != plan::SlotKind::kView) return tensors_[id];
+    if (slot.kind != plan::SlotKind::kView) {
+      BRAZE_CHECK(tensors_[id].memory != nullptr, "slot s", id, " holds no tensor");
+      return tensors_[id];
+    }
     graph::Tensor base = tensor(slot.base);
     graph::TensorType type = slot.type;
     int64_t bytes =
@@ -101,11 +107,13 @@ class PlanRunner {
       }));
     }
     const graph::Op& op = graph::find_or_add_op(step.op);
+    // The interpreter wants a place for unused results too.
+    std::optional<std::vector<graph::TensorType>> inferred = graph::infer_types(op, args);
     std::vector<graph::TensorType> types;
     std::vector<int> storages;
     for (size_t i = 0; i < step.results.size(); ++i) {
       plan::SlotId slot = step.results[i];
-      types.push_back(slot >= 0 ? plan_.slots[slot].type : graph::TensorType{});
+      types.push_back(slot >= 0 ? plan_.slots[slot].type : inferred.value().at(i));
       int aliased = op.effects.aliased_argument(static_cast<int>(i));
       const auto* value = aliased >= 0 ? std::get_if<graph::Value*>(&args.at(aliased)) : nullptr;
       storages.push_back(value != nullptr ? (*value)->storage() : -1);
@@ -113,11 +121,7 @@ class PlanRunner {
     graph::Node* node = graph.add_node(op, std::move(args), types, -1, nullptr, storages);
     std::vector<graph::Value*> values;
     for (size_t i = 0; i < step.results.size(); ++i) {
-      if (step.results[i] < 0) {
-        graph.set_result_undefined(node, static_cast<int>(i));
-      } else {
-        values.push_back(node->result(static_cast<int>(i)));
-      }
+      if (step.results[i] >= 0) values.push_back(node->result(static_cast<int>(i)));
     }
     graph.set_outputs(values);
     std::vector<graph::Tensor> results = graph::interpret(graph, inputs);
@@ -140,8 +144,15 @@ class PlanRunner {
 inline std::vector<graph::Tensor> random_inputs(const graph::Graph& graph, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<graph::Tensor> inputs;
+  std::map<int, graph::Tensor> by_storage;  // inputs may share memory
   for (const graph::Input& input : graph.inputs()) {
+    auto shared = by_storage.find(input.value->storage());
+    if (shared != by_storage.end()) {
+      inputs.push_back(graph::view_of(shared->second, input.value->type()));
+      continue;
+    }
     graph::Tensor tensor = graph::make_tensor(input.value->type());
+    by_storage.emplace(input.value->storage(), tensor);
     graph::for_each_index(tensor.type.sizes, [&](std::span<const int64_t> index) {
       double uniform = static_cast<double>(random() % 4001) / 1000 - 2;
       bool real = graph::is_float(tensor.type.dtype);
@@ -154,9 +165,12 @@ inline std::vector<graph::Tensor> random_inputs(const graph::Graph& graph, uint3
 }
 
 inline std::vector<graph::Tensor> copies(const std::vector<graph::Tensor>& tensors) {
+  std::map<const void*, std::shared_ptr<std::vector<std::byte>>> memories;
   std::vector<graph::Tensor> result;
   for (const graph::Tensor& tensor : tensors) {
-    result.push_back({tensor.type, std::make_shared<std::vector<std::byte>>(*tensor.memory)});
+    auto& memory = memories[tensor.memory.get()];
+    if (!memory) memory = std::make_shared<std::vector<std::byte>>(*tensor.memory);
+    result.push_back({tensor.type, memory});
   }
   return result;
 }
@@ -175,15 +189,28 @@ inline void expect_close(const graph::Tensor& got, const graph::Tensor& expected
   }
 }
 
-// Compiles with the backend, runs, and compares outputs and inputs (mutations) with the
-// interpreter.
-inline plan::Plan compile_and_compare(std::string_view text, Options options = {},
+// Which of the tensors share memory, as the number of the first one for each.
+inline std::vector<size_t> sharing(const std::vector<graph::Tensor>& inputs,
+                                   const std::vector<graph::Tensor>& outputs) {
+  std::vector<const void*> memories;
+  for (const auto* list : {&inputs, &outputs}) {
+    for (const graph::Tensor& tensor : *list) memories.push_back(tensor.memory.get());
+  }
+  std::vector<size_t> first;
+  for (const void* memory : memories) {
+    first.push_back(std::find(memories.begin(), memories.end(), memory) - memories.begin());
+  }
+  return first;
+}
+
+// Compiles with the backend, runs, and compares with the interpreter: outputs, inputs (mutations),
+// and what shares memory.
+inline plan::Plan compile_and_compare(const graph::Graph& graph, Options options = {},
                                       uint32_t seed = 1) {
-  graph::Graph graph = graph::parse(text);
   std::vector<graph::Tensor> inputs = random_inputs(graph, seed);
   std::vector<graph::Tensor> expected_inputs = copies(inputs);
   std::vector<graph::Tensor> expected = graph::interpret(graph, expected_inputs);
-  std::string stages;
+  std::string stages = "traced:\n" + graph::to_string(graph);
   options.dump = [&](const char* stage, const std::string& dump) {
     if (std::string_view(stage) != "code") stages += std::string(stage) + ":\n" + dump + "\n";
   };
@@ -199,7 +226,12 @@ inline plan::Plan compile_and_compare(std::string_view text, Options options = {
   for (size_t i = 0; i < inputs.size(); ++i) {
     expect_close(inputs[i], expected_inputs[i], "input " + std::to_string(i));
   }
+  EXPECT_EQ(sharing(inputs, outputs), sharing(expected_inputs, expected));
   return plan;
+}
+
+inline plan::Plan compile_and_compare(std::string_view text, Options options = {}) {
+  return compile_and_compare(graph::parse(text), std::move(options));
 }
 
 template <class StepKind>
