@@ -166,7 +166,15 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
     log::write(log::Component::kCode, plan.source);
 }
 
-void log_entry(const Entry& entry, const capture::Draft& draft, const std::string& name) {
+void log_entry(const Entry& entry, const capture::Draft& draft, PyFunctionObject* function,
+               const std::string& name) {
+  if (log::enabled(log::Component::kGuards)) {
+    std::string text = name;
+    auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+    for (const std::string& guard : entry.guards->describe(code->co_localsplusnames))
+      text += "\n" + guard;
+    log::write(log::Component::kGuards, text);
+  }
   if (log::enabled(log::Component::kGraph))
     log::write(log::Component::kGraph, name + "\n" + graph::to_string(draft.graph));
   if (log::enabled(log::Component::kBreaks) && entry.reason)
@@ -275,7 +283,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                                                     reinterpret_cast<PyObject*>(function), state);
   entry->recipe = std::move(draft->recipe);
   entry->report.total = seconds_since(start);
-  log_entry(*entry, *draft, name);
+  log_entry(*entry, *draft, function, name);
   return entry;
 }
 

@@ -842,3 +842,11 @@ def test_as_eager(make, calls, captured):
 
 def test_there_are_sixty():
     assert len(CASES) >= 60
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3), (0,)])
+def test_empty_tensors(shape):
+    def f(x):
+        return x + 1, x.sum(), x.sum(-1), x.sum(0), x.softmax(-1), x * x, x.mean(), x.prod(0), x.t() if x.dim() == 2 else x
+
+    compare(lambda: f, [lambda: (torch.zeros(shape),)] * 2)
