@@ -329,6 +329,8 @@ Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* se
       return refuse(BreakKind::kUnsupportedTensor, std::string("Tensor.") + text + " is read");
     case TensorAttribute::kMetadata:
     case TensorAttribute::kTensor: {
+      if (std::string_view(text) == "is_leaf" && requires_grad(obj))
+        return refuse(BreakKind::kUnsupportedTensor, "Tensor.is_leaf is read");
       NativeScope scope(*this, true, descriptor);
       Ref value = Ref::steal(PyObject_GetAttr(obj, name));
       if (!value) return torch_failed();

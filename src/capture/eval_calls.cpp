@@ -118,7 +118,7 @@ Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, Py
                       count, kwnames);
   }
   if (type == &_PyWeakref_RefType && count == 0) {
-    Ref referent = Ref::borrow(PyWeakref_GetObject(f));
+    Ref referent = Ref::steal(PyObject_CallNoArgs(f));
     if (!world_.source_of(callable) || referent.get() == Py_None ||
         world_.source_of(referent.get()))
       return world_.wrap(std::move(referent));
@@ -247,6 +247,11 @@ Slot Evaluator::torch_failed() {
 
 Slot Evaluator::call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames,
                             bool torch) {
+  NativeScope scope(*this, torch, callable);
+  return result_of_native(call_raw(callable, args, count, kwnames));
+}
+
+Ref Evaluator::call_raw(PyObject* callable, Slot* args, size_t count, PyObject* kwnames) {
   PyObject* few[17];
   std::vector<PyObject*> many;
   PyObject** raw = few;
@@ -256,9 +261,8 @@ Slot Evaluator::call_native(PyObject* callable, Slot* args, size_t count, PyObje
   }
   for (size_t i = 0; i < count; ++i) raw[i + 1] = world_.effective(args[i].get());
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
-  NativeScope scope(*this, torch, callable);
-  return result_of_native(Ref::steal(PyObject_Vectorcall(
-      callable, raw + 1, (count - keywords) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)));
+  return Ref::steal(PyObject_Vectorcall(
+      callable, raw + 1, (count - keywords) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames));
 }
 
 // Guards everything that native code can reach in a container, from outside or made by the trace.
@@ -522,7 +526,7 @@ bool Evaluator::prepare_iterables(PyTypeObject* type, Slot* args, size_t count) 
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     bool text = type == &PyUnicode_Type || type == &PyBytes_Type;
-    if (text && (is_tensor(arg) || (is_container(arg) && holds_tensor(arg))))
+    if (text && (holds_tensor(arg) || names_its_address(arg)))
       return breaks_.refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
     if (!is_container(arg) || !world_.is_outside(arg)) continue;
     bool keeps = type == known().partial || type == &PySuper_Type;

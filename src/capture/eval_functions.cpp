@@ -82,7 +82,15 @@ Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, Py
     }
     if (!check_native_arguments(PyUnicode_AsUTF8(function->func_qualname), args, count, true))
       return {};
-    return call_native(callable.get(), args, count, kwnames, true);
+    NativeScope scope(*this, true, callable.get());
+    // Finders and loaders are looked at by nobody.
+    PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
+    bool imports = module && PyUnicode_Check(module) &&
+                   std::string_view(PyUnicode_AsUTF8(module)).starts_with("importlib");
+    importing_ += imports;
+    Ref result = call_raw(callable.get(), args, count, kwnames);
+    importing_ -= imports;
+    return result_of_library(std::move(result));
   }
   if (info.policy == FramePolicy::kLibrary && count > 0 &&
       is_log_method(args[0].get(), callable.get())) {
@@ -140,6 +148,15 @@ Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, Py
   if (!bind_defaults(*frame, function))
     return PyErr_Occurred() ? Slot() : bind_failure(function, args, count, kwnames);
   return start(std::move(frame));
+}
+
+// inspect, importlib and the like hand out objects of the program's structure: they are held.
+Slot Evaluator::result_of_library(Ref result) {
+  if (!result || breaks_.under_way()) return {};
+  if (Py_REFCNT(result.get()) > 1 && !is_atom(result.get()) && !is_container(result.get()) &&
+      !world_.source_of(result.get()) && world_.is_outside(result.get()))
+    return world_.read(result.get(), world_.pinned(result.get()));
+  return result_of_native(std::move(result));
 }
 
 bool Evaluator::is_disabled(PyFunctionObject* function) {

@@ -52,15 +52,19 @@ bool Evaluator::build(Frame& frame, const Instruction& in) {
       break;
     case Opcode::kBuildSet:
       made = Ref::steal(PySet_New(nullptr));
-      for (int i = n; i > 0; --i)
+      for (int i = n; i > 0; --i) {
+        world_.guard_as_key(peek(frame, i).get());
         if (PySet_Add(made.get(), peek(frame, i).get()) < 0) return false;
+      }
       drop(frame, n);
       break;
     case Opcode::kBuildMap:
       made = Ref::steal(PyDict_New());
-      for (int i = n; i > 0; --i)
+      for (int i = n; i > 0; --i) {
+        world_.guard_as_key(peek(frame, 2 * i).get());
         if (PyDict_SetItem(made.get(), peek(frame, 2 * i).get(), peek(frame, 2 * i - 1).get()) < 0)
           return false;
+      }
       drop(frame, 2 * n);
       break;
     case Opcode::kBuildConstKeyMap: {
@@ -99,9 +103,11 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
     case Opcode::kListAppend:
       return PyList_Append(peek(frame, in.arg).get(), value.get()) == 0;
     case Opcode::kSetAdd:
+      world_.guard_as_key(value.get());
       return PySet_Add(peek(frame, in.arg).get(), value.get()) == 0;
     case Opcode::kMapAdd: {
       Slot key = pop(frame);
+      world_.guard_as_key(key.get());
       return PyDict_SetItem(peek(frame, in.arg).get(), key.get(), value.get()) == 0;
     }
     case Opcode::kListExtend: {
@@ -122,7 +128,12 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
     }
     case Opcode::kSetUpdate: {
       Ref items = to_list(value);
-      return items && _PySet_Update(peek(frame, in.arg).get(), items.get()) >= 0;
+      if (!items) return false;
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+        world_.guard_as_key(PyList_GET_ITEM(items.get(), i));
+        if (PySet_Add(peek(frame, in.arg).get(), PyList_GET_ITEM(items.get(), i)) < 0) return false;
+      }
+      return true;
     }
     default: {  // DictUpdate, DictMerge
       if (!PyDict_Check(value.get()) && world_.is_outside(value.get()))
@@ -143,27 +154,35 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
 
 // f(**a, **b): like an update, but a key that is there already is an error.
 bool Evaluator::merge_keywords(const Slot& callable, PyObject* target, PyObject* from) {
-  if (_PyDict_MergeEx(target, from, 2) == 0) return true;
   std::string called = "function";
   if (PyFunction_Check(callable.get()))
     called = std::string(PyUnicode_AsUTF8(
                  reinterpret_cast<PyFunctionObject*>(callable.get())->func_qualname)) +
              "()";
-  if (PyErr_ExceptionMatches(PyExc_KeyError)) {
-    Ref error = take_exception();
-    Ref args = Ref::steal(PyObject_GetAttrString(error.get(), "args"));
-    PyObject* key =
-        args && PyTuple_GET_SIZE(args.get()) == 1 ? PyTuple_GET_ITEM(args.get(), 0) : Py_None;
-    if (PyUnicode_Check(key))
+  if (!PyDict_Check(from)) {
+    if (PyDict_Update(target, from) == 0) return true;
+    if (PyErr_ExceptionMatches(PyExc_AttributeError))
+      PyErr_Format(PyExc_TypeError, "%s argument after ** must be a mapping, not %.200s",
+                   called.c_str(), Py_TYPE(from)->tp_name);
+    return false;
+  }
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  while (PyDict_Next(from, &position, &key, &value)) {
+    int there = PyDict_Contains(target, key);
+    if (there < 0) return false;
+    if (there && !PyUnicode_Check(key)) {
+      PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+      return false;
+    }
+    if (there) {
       PyErr_Format(PyExc_TypeError, "%s got multiple values for keyword argument '%S'",
                    called.c_str(), key);
-    else
-      PyErr_SetString(PyExc_TypeError, "keywords must be strings");
-  } else if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
-    PyErr_Format(PyExc_TypeError, "%s argument after ** must be a mapping, not %.200s",
-                 called.c_str(), Py_TYPE(from)->tp_name);
+      return false;
+    }
+    if (PyDict_SetItem(target, key, value) < 0) return false;
   }
-  return false;
+  return true;
 }
 
 bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {

@@ -32,6 +32,9 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
       return refuse(rule.kind, rule.text);
     case Callee::kReadOnly:
       done = true;
+      if (count > 0 && (rule.text == "repr()" || rule.text == "ascii()") &&
+          (names_its_address(args[0].get()) || holds_tensor(args[0].get())))
+        return refuse(BreakKind::kDataDependent, "a tensor or an address is formatted as text");
       if (!check_native_arguments(rule.text.c_str(), args, count, true)) return {};
       return call_native(callable.get(), args, count, kwnames, false);
     case Callee::kGetattr: {
@@ -89,6 +92,7 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kIdentity: {
       if (done = done && count == 1; !done) return {};
       Slot value = call_native(callable.get(), args, count, kwnames, false);
+      world_.guard_as_key(args[0].get());
       if (value && !is_atom(args[0].get()))
         world_.hold(args[0].object), addresses_.push_back(value.object);
       return value;
@@ -142,6 +146,8 @@ Slot Evaluator::call_method_of(PyObject* callable, const char* name, const Slot&
   }
   if (is_container(object))
     return call_container_method(callable, name, self, args, count, kwnames, unbound);
+  if (text == "__reduce_ex__" || text == "__reduce__")
+    return reduce(callable, self, args, count, kwnames, unbound);
   if (outside && !is_immutable(object)) {
     bool python_parts = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
     bool reads =
@@ -152,8 +158,6 @@ Slot Evaluator::call_method_of(PyObject* callable, const char* name, const Slot&
       return refuse(BreakKind::kNativeCall, std::string("method ") + type->tp_name + "." + name +
                                                 " of an object from outside");
   }
-  if (text == "__reduce_ex__" || text == "__reduce__")
-    return reduce(callable, self, args, count, kwnames, unbound);
   if (text == "format" && PyUnicode_Check(object))
     for (size_t i = 0; i < count; ++i)
       if (holds_tensor(args[i].get()))
@@ -180,9 +184,7 @@ Slot Evaluator::reduce(PyObject* callable, const Slot& self, Slot* args, size_t 
       Slot dict = getattr(self, names().dict);
       if (!dict || !world_.read_all(dict.get())) return {};
     }
-    if (Py_TYPE(self.get())->tp_basicsize >
-            PyBaseObject_Type.tp_basicsize + 2 * Py_ssize_t{sizeof(void*)} &&
-        !PyType_HasFeature(Py_TYPE(self.get()), Py_TPFLAGS_HEAPTYPE))
+    if (!is_python_class(Py_TYPE(self.get())))
       return refuse(BreakKind::kNativeCall, "__reduce_ex__ of an object made in C");
   }
   return call_unbound(callable, self, args, count, kwnames, unbound);
@@ -234,6 +236,8 @@ Slot Evaluator::call_container_method(PyObject* callable, const char* name, cons
   } else if (PyTuple_Check(object) && !world_.read_all(object)) {
     return {};
   }
+  if (count > 0 && (PyDict_Check(object) || PyAnySet_Check(object)))
+    world_.guard_as_key(args[0].get());
   if (text == "sort" && count == 0 && holds_tensor(world_.effective(object)) && !kwnames)
     return refuse(BreakKind::kDataDependent, "tensors are sorted by value");
   if (!stores_arguments(text) && !check_native_arguments(name, args, count, true)) return {};
@@ -296,6 +300,7 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
 
 Slot Evaluator::call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
                            size_t count, PyObject* kwnames) {
+  if (is_hint_function(module, name)) return Slot::borrow(Py_None);
   const char* why = torch_function_break(module, name);
   if (!why && std::string_view(module) == "torch._tensor") why = tensor_method_break(name);
   if (why)

@@ -128,6 +128,7 @@ Slot Evaluator::unary(Opcode op, const Slot& a) {
 
 Slot Evaluator::compare(const Slot& a, const Slot& b, int op, bool to_bool) {
   if (!read_operand(a, "a comparison") || !read_operand(b, "a comparison")) return {};
+  if (op == Py_EQ || op == Py_NE) world_.guard_identity_of_pair(a, b);
   bool torch = is_tensor(a.get()) || is_tensor(b.get());
   PyObject* callee = torch ? operator_callable(kCompareNames[op]) : nullptr;
   Ref result;
@@ -184,6 +185,7 @@ int Evaluator::contains(const Slot& container, const Slot& value) {
   PyObject* object = container.get();
   PyObject* used = world_.effective(object);
   const Source* source = used == object ? world_.source_of(container) : nullptr;
+  if (is_container(object) && !is_atom(value.get())) world_.guard_as_key(value.get());
   if (source && PyDict_Check(object) && !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
     if (!is_atom(value.get()) && !is_immutable(value.get()) && world_.is_outside(value.get()) &&
         !read_operand(value, "a look-up"))
@@ -241,12 +243,23 @@ Slot Evaluator::format(const Slot& value, const Slot& spec, int conversion) {
   if (!read_operand(value, "formatting")) return {};
   if (is_container(value.get()) && holds_tensor(value.get()))
     return refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
+  static PyObject* format_name = PyUnicode_InternFromString("__format__");
+  bool formats_itself = !conversion && _PyType_Lookup(Py_TYPE(value.get()), format_name) !=
+                                           _PyType_Lookup(&PyBaseObject_Type, format_name);
+  if (!formats_itself && names_its_address(value.get()))
+    return refuse(BreakKind::kUnsupported, "an object's address is formatted as text");
   Ref text = Ref::borrow(world_.effective(value.get()));
   if (conversion == 1) text = Ref::steal(PyObject_Str(text.get()));
   if (conversion == 2) text = Ref::steal(PyObject_Repr(text.get()));
   if (conversion == 3) text = Ref::steal(PyObject_ASCII(text.get()));
   if (!text) return {};
   return Slot::steal(PyObject_Format(text.get(), spec.get()));
+}
+
+// repr() of the object is the default one.
+bool Evaluator::names_its_address(PyObject* object) {
+  return Py_TYPE(object)->tp_repr == PyBaseObject_Type.tp_repr &&
+         Py_TYPE(object)->tp_str == PyBaseObject_Type.tp_str;
 }
 
 bool Evaluator::holds_tensor(PyObject* container, int depth) {

@@ -106,6 +106,7 @@ class Evaluator {
   bool is_foreign_iterator(PyObject* object);
   Ref take_from(const Slot& iterable, int limit);
   bool read_operand(const Slot& operand, const char* what);
+  static bool names_its_address(PyObject* object);
   static PyObject* operator_callable(const char* name);  // from the module `operator`
   static bool holds_tensor(PyObject* container, int depth = 0);
   Slot length_of(const Slot& object);
@@ -141,6 +142,7 @@ class Evaluator {
   Slot result_of_native(Ref result);
   // An exception of a torch op is pending: it becomes a break.
   Slot torch_failed();
+  Ref call_raw(PyObject* callable, Slot* args, size_t count, PyObject* kwnames);
   Slot call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames, bool torch);
 
   // --- eval_functions.cpp
@@ -239,6 +241,7 @@ class Evaluator {
   Slot bare_super(Frame& frame);
   Slot bind_failure(PyFunctionObject* function, Slot* args, size_t count, PyObject* kwnames);
   bool bind_defaults(Frame& frame, PyFunctionObject* function);
+  Slot result_of_library(Ref result);
   bool is_disabled(PyFunctionObject* function);
   bool budget_left();
 

@@ -15,7 +15,8 @@ bool is_structure(PyObject* object) {
          is_type_of(object, &PyMethodDescr_Type) || is_type_of(object, &PyWrapperDescr_Type) ||
          is_type_of(object, &PyGetSetDescr_Type) || is_type_of(object, &PyMemberDescr_Type) ||
          is_type_of(object, &PyProperty_Type) || is_type_of(object, &PyClassMethod_Type) ||
-         is_type_of(object, &PyStaticMethod_Type) || PyObject_TypeCheck(object, known().enum_type);
+         is_type_of(object, &PyStaticMethod_Type) || is_type_of(object, known().lru_cache) ||
+         PyObject_TypeCheck(object, known().enum_type);
 }
 
 Ref interned(PyObject* name) {
@@ -32,7 +33,10 @@ Ref copy_subclass(PyObject* original, PyTypeObject* base) {
   if (PyList_Check(original)) {
     if (PyList_SetSlice(copy.get(), 0, 0, original) < 0) return {};
   } else if (PyAnySet_Check(original)) {
-    if (_PySet_Update(copy.get(), original) < 0) return {};
+    Ref items = Ref::steal(PySequence_List(original));
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i)
+      if (PySet_Add(copy.get(), PyList_GET_ITEM(items.get(), i)) < 0) return {};
+    if (!items) return {};
   } else if (base == known().ordered_dict) {
     Ref items =
         Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "items", "O", original));
@@ -169,6 +173,16 @@ void World::guard_identity_of_pair(const Slot& a, const Slot& b) {
   const Source* x = source_of(a);
   const Source* y = source_of(b);
   if (x && y && x != y) guard(GuardKind::kNotSameObject, x, nullptr, y);
+}
+
+void World::guard_as_key(PyObject* object) {
+  if (is_atom(object) || is_structure(object)) return;
+  if (PyTuple_Check(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      guard_as_key(PyTuple_GET_ITEM(object, i));
+  } else if (const Source* s = source_of(object); s && s->kind != SourceKind::kPinned) {
+    guard(GuardKind::kIdentity, s, object);
+  }
 }
 
 // --- Reading ------------------------------------------------------------------------------------

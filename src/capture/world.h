@@ -57,6 +57,10 @@ class World {
   // Two outside objects were compared by identity.
   void guard_identity_of_pair(const Slot& a, const Slot& b);
 
+  // The object decides by its identity (a dict key, id()): what it was read from must give it
+  // again.
+  void guard_as_key(PyObject* object);
+
   // --- Reading.
   // A value that was read from outside at `source`: guards it and remembers where it came from.
   // Empty with a break pending if it cannot be traced.

@@ -74,6 +74,8 @@ TensorAttribute tensor_attribute(const char* name);
 const char* tensor_method_break(const char* name);
 // Why a function of torch may not be called in a trace; null if it may.
 const char* torch_function_break(const char* module, const char* name);
+// Says something to torch.compile only: nothing to do.
+bool is_hint_function(const char* module, const char* name);
 // Functions of torch written in Python that may be given modules and other outside objects.
 bool torch_function_takes_objects(const char* module, const char* name);
 

@@ -98,6 +98,9 @@ const char* tensor_method_break(const char* name) {
       {"__setstate__", kMetadata},
       {"__dlpack__", kStorage},
       {"__dlpack_device__", kStorage},
+      {"storage_offset", "reads where the tensor lies in its memory"},
+      {"_is_view", kAutograd},
+      {"is_set_to", kStorage},
       {"requires_grad_", kAutograd},
       {"retain_grad", kAutograd},
       {"register_hook", kAutograd},
@@ -191,6 +194,9 @@ const char* torch_function_break(const char* module, const char* name) {
       m.starts_with("torch.export") || m == "torch.func" || m.starts_with("torch.func."))
     return m == "torch.random" ? kRandom : "is not traced";
   if (m == "torch.autograd" && (n == "backward" || n == "grad")) return kAutograd;
+  static const Set context = {"apply", "save_for_backward", "mark_non_differentiable",
+                              "set_materialize_grads"};
+  if (m == "torch.autograd.function" && context.contains(n)) return nullptr;
   if (m.starts_with("torch.autograd.function") || m == "torch.autograd.graph" ||
       m == "torch.autograd.functional")
     return kAutograd;
@@ -204,6 +210,12 @@ const char* torch_function_break(const char* module, const char* name) {
   }
   auto it = reasons.find(n);
   return it == reasons.end() ? nullptr : it->second;
+}
+
+bool is_hint_function(const char* module, const char* name) {
+  static const Set hints = {"mark_static_address", "mark_dynamic",  "maybe_mark_dynamic",
+                            "mark_static",         "mark_unbacked", "graph_break"};
+  return std::string_view(module).starts_with("torch._dynamo") && hints.contains(name);
 }
 
 bool torch_function_takes_objects(const char* module, const char* name) {

@@ -68,6 +68,22 @@ def test_same_and_different_objects():
     assert "b is same as a" in found and "a is not c" in found
 
 
+def test_objects_used_as_keys_are_guarded_by_identity():
+    def f(x, key, table):
+        return x + table[key]
+
+    key = Config()
+    found = guards(f, torch.ones(2), key, {key: 3})
+    assert any(g.startswith("key is <") for g in found), found
+
+
+def test_default_equality_depends_on_identity():
+    def f(x, a, b):
+        return x + 1 if a == b else x
+
+    assert "a is not b" in guards(f, torch.ones(2), Config(), Config())
+
+
 def test_functions_are_guarded_by_identity_and_code():
     found = guards(lambda x: torch.nn.functional.relu(helper(x)), torch.ones(2))
     assert any(g.startswith("helper is <function") for g in found)
