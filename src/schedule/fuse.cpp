@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "schedule/inline.h"
 #include "schedule/item_graph.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/liveness.h"
@@ -263,8 +264,13 @@ void fuse_within(loop::Program& program, const Aliases& aliases, const Options& 
     Fuser(program, aliases, options, limit).run();
     remove_dead_stores(program, aliases);
     order_items(program, aliases);
-    if (peak_live_bytes(program, aliases) <= peak) return;
+    if (peak_live_bytes(program, aliases) <= peak) break;
   }
+  std::vector<loop::Item> fused = program.items;
+  if (!inline_cheap_kernels(program, aliases)) return;
+  remove_dead_stores(program, aliases);
+  // Operands of what was inlined live longer.
+  if (peak_live_bytes(program, aliases) > peak) program.items = std::move(fused);
 }
 
 }  // namespace

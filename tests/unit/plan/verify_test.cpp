@@ -74,6 +74,13 @@ TEST(PlanVerify, ExternSteps) {
   expect_rejected([](Plan& p) { step<ExternStep>(p, 1).results = {3, 3}; }, "s3 is two results");
 }
 
+TEST(PlanVerify, AnEmptyViewMayBeginAnywhere) {
+  Plan plan = small_plan();
+  plan.slots[6].type = tensor({0, 8});
+  plan.slots[6].byte_offset = 160;
+  EXPECT_NO_THROW(verify(plan));
+}
+
 TEST(PlanVerify, InPlaceResultIsItsArgument) {
   Plan plan = small_plan();
   plan.steps.insert(

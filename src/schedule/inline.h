@@ -1,0 +1,19 @@
+// Kernels that disappear into their consumers.
+#pragma once
+
+#include "loop/program.h"
+#include "schedule/aliases.h"
+
+namespace braze::schedule {
+
+// Computes the value of a cheap pointwise kernel anew wherever it is loaded, when that moves fewer
+// bytes: casts, masks, scales of channels, views of small tensors that several kernels read at
+// other points than they were stored. Kernels whose result an extern call or the user needs stay.
+//
+//   s = rsqrt(var + eps) over [64];  y = x * load(s, o0) over [64, 1024]
+//     -> y = x * rsqrt(load(var, o0) + eps)
+//
+// True if something changed; the stores that are dead now are left to remove_dead_stores.
+bool inline_cheap_kernels(loop::Program& program, const Aliases& aliases);
+
+}  // namespace braze::schedule
