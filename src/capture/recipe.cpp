@@ -406,6 +406,51 @@ bool RecipeBuilder::side_effects() {
   return true;
 }
 
+void RecipeBuilder::prune() {
+  auto is_value = [](const Step& step) {
+    switch (step.kind) {
+      case Kind::kOutput:
+      case Kind::kConstant:
+      case Kind::kOutside:
+      case Kind::kTuple:
+      case Kind::kSlice:
+        return true;
+      default:
+        return false;  // effects, and objects that effects fill
+    }
+  };
+  std::vector<int> places(recipe.steps.size(), -1);
+  std::vector<bool> used(recipe.steps.size(), false);
+  auto use = [&](int step) {
+    if (step >= 0) used[static_cast<size_t>(step)] = true;
+  };
+  use(recipe.result);
+  for (int step : recipe.locals) use(step);
+  for (int step : recipe.stack) use(step);
+  for (size_t i = recipe.steps.size(); i-- > 0;) {
+    const Step& step = recipe.steps[i];
+    if (is_value(step) && !used[i]) continue;
+    used[i] = true;
+    use(step.target);
+    for (int item : step.items) use(item);
+  }
+  std::vector<Step> kept;
+  auto renumber = [&](int& step) {
+    if (step >= 0) step = places[static_cast<size_t>(step)];
+  };
+  for (size_t i = 0; i < recipe.steps.size(); ++i) {
+    if (!used[i]) continue;
+    places[i] = static_cast<int>(kept.size());
+    Step& step = kept.emplace_back(std::move(recipe.steps[i]));
+    renumber(step.target);
+    for (int& item : step.items) renumber(item);
+  }
+  recipe.steps = std::move(kept);
+  renumber(recipe.result);
+  for (int& step : recipe.locals) renumber(step);
+  for (int& step : recipe.stack) renumber(step);
+}
+
 // The contents of an outside container, replayed after everything has been read.
 bool RecipeBuilder::note_fill(int target, PyObject* container) {
   Recipe::Step step{.kind = Kind::kListFill, .target = target};

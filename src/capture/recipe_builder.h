@@ -18,6 +18,9 @@ class RecipeBuilder {
   // from outside come after all reads of them.
   bool side_effects();
 
+  // Leaves out values that nothing uses.
+  void prune();
+
   Recipe recipe;
   std::vector<PyObject*> outputs;  // the tensors that `Output` steps stand for, borrowed
 

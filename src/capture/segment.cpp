@@ -236,6 +236,7 @@ class Capture {
       draft.inputs.push_back({source, std::move(tensor)});
     }
     add_disjoint_guards(world, draft.graph, draft.inputs);
+    builder.prune();
     draft.recipe = std::move(builder.recipe);
     draft.sources = world.sources();
     draft.guards = world.take_guards();
