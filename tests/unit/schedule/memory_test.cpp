@@ -63,7 +63,23 @@ TEST(MemoryPlan, PointwiseTakesThePlaceOfADyingOperand) {
   EXPECT_EQ(plan.arena_bytes, 64 * 128 * 4);
 }
 
-// The same with a kernel made by `make(draft, operand, result)`: whether it runs in place.
+TEST(MemoryPlan, WhatRunsInPlaceLivesAsLongAsItsLastResult) {
+  ProgramBuilder b;
+  Shape sizes{64};
+  int x = b.input(sizes);
+  int m = b.call("aten.mm", {x, x}, sizes);
+  int e = b.unary(sizes, m, ExprKind::kExp);
+  int s = b.unary(sizes, e, ExprKind::kSin);
+  int f = b.call("aten.mm", {x, x}, sizes);
+  b.program.outputs = {b.call("aten.mm", {s, f}, sizes)};
+  MemoryPlan plan = plan_memory(b.program);
+  EXPECT_EQ(plan.offset[m], plan.offset[e]);
+  EXPECT_EQ(plan.offset[m], plan.offset[s]);
+  EXPECT_NE(plan.offset[m], plan.offset[f]);
+  EXPECT_EQ(plan.arena_bytes, 2 * 256);
+}
+
+// A kernel made by `make(draft, operand, result)`: whether it runs in place.
 template <class Make>
 bool runs_in_place(const Shape& outer, const Shape& inner, Make&& make) {
   ProgramBuilder b;
