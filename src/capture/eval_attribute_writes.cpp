@@ -1,0 +1,169 @@
+// super(), special methods, attribute writes.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+
+bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
+
+}  // namespace
+
+// --- super
+
+Slot Evaluator::super_attribute(const Slot& cls, const Slot& self, PyObject* name,
+                                Slot* method_self) {
+  PyObject* obj = self.get();
+  bool through_type =
+      PyType_Check(obj) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(obj),
+                                            reinterpret_cast<PyTypeObject*>(cls.get()));
+  auto* start = through_type ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
+  PyObject* mro = start->tp_mro;
+  Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
+  while (i < n && PyTuple_GET_ITEM(mro, i) != cls.get()) ++i;
+  for (++i; i < n && name != names().class_; ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (!is_heap_type(type)) break;
+    PyObject* found = PyDict_GetItemWithError(type->tp_dict, name);
+    if (!found) {
+      if (PyErr_Occurred()) return {};
+      continue;
+    }
+    const Source* source = nullptr;
+    world_.type_lookup(type, name, &source);
+    Ref held = Ref::borrow(found);
+    if (PyFunction_Check(found)) {
+      if (through_type) return Slot::borrow(found, source);
+      return bind(found, source, self, method_self);
+    }
+    if (Py_IS_TYPE(found, &PyProperty_Type) && !through_type) {
+      Ref getter = Ref::steal(PyObject_GetAttr(found, names().fget));
+      Slot args[1] = {self};
+      return getter ? call(world_.wrap(getter), args, 1, nullptr) : Slot();
+    }
+    auto get = Py_TYPE(found)->tp_descr_get;
+    if (!get) return source ? world_.read(found, source) : world_.wrap(found);
+    Ref value = Ref::steal(get(found, through_type ? nullptr : obj, as_object(start)));
+    return value ? result_of_native(std::move(value)) : Slot();
+  }
+  // Only built-in classes are left.
+  PyObject* args[2] = {cls.get(), obj};
+  Ref super = Ref::steal(PyObject_Vectorcall(as_object(&PySuper_Type), args, 2, nullptr));
+  if (!super) return {};
+  Ref value = Ref::steal(PyObject_GetAttr(super.get(), name));
+  return value ? world_.wrap(std::move(value)) : Slot();
+}
+
+// super(): the class from the cell __class__, the object from local 0.
+Slot Evaluator::bare_super(Frame& frame) {
+  PyCodeObject* code = frame.code();
+  int first_free = code->co_nlocalsplus - code->co_nfreevars;
+  if (code->co_argcount == 0) first_free = code->co_nlocalsplus;
+  for (int i = first_free; i < code->co_nlocalsplus; ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i),
+                                         "__class__"))
+      continue;
+    Slot cls = load_deref(frame, i);
+    if (!cls) return {};
+    PyObject* self = frame.locals[0].get();
+    if (self && PyCell_Check(self)) self = PyCell_GET(self);
+    if (!self) break;
+    PyObject* args[2] = {cls.get(), self};
+    return Slot::steal(PyObject_Vectorcall(as_object(&PySuper_Type), args, 2, nullptr));
+  }
+  PyErr_SetString(PyExc_RuntimeError, "super(): no arguments");
+  return {};
+}
+
+Slot Evaluator::special_method(const Slot& object, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(object.get());
+  const Source* source = nullptr;
+  PyObject* found = world_.type_lookup(type, name, &source);
+  if (!found) {
+    PyErr_SetObject(PyExc_AttributeError, name);
+    return {};
+  }
+  if (PyFunction_Check(found)) return Slot::steal(PyMethod_New(found, object.get()));
+  auto get = Py_TYPE(found)->tp_descr_get;
+  if (!get) return Slot::borrow(found);
+  return Slot::steal(get(found, object.get(), as_object(type)));
+}
+
+// --- Writing
+
+bool Evaluator::setattr(const Slot& object, PyObject* name, const Slot& value) {
+  PyObject* obj = object.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  if (is_tensor(obj))
+    return breaks_.refuse(BreakKind::kSideEffect,
+                          std::string("Tensor.") + PyUnicode_AsUTF8(name) + " is set");
+  if (!world_.is_outside(obj) && !PyType_Check(obj) && !PyModule_Check(obj) &&
+      !PyFunction_Check(obj)) {
+    // Made by the trace: CPython's own way, its Python parts come back through the hook.
+    NativeScope scope(*this, false, nullptr);
+    int status = value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name);
+    return !breaks_.under_way() && status == 0;
+  }
+  if (PyFunction_Check(obj) && world_.made_function(obj))
+    return (value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name)) == 0;
+  if (PyType_Check(obj) || PyFunction_Check(obj))
+    return breaks_.refuse(BreakKind::kSideEffect,
+                          std::string("an attribute of a ") +
+                              (PyType_Check(obj) ? "class" : "function") +
+                              " from outside is set: " + PyUnicode_AsUTF8(name));
+  if (!PyModule_Check(obj) && !world_.source_of(object))
+    return breaks_.refuse(BreakKind::kSideEffect, std::string("an attribute is set on a '") +
+                                                      type->tp_name +
+                                                      "' object that native code gave");
+  PyObject* method_name = value ? names().setattr : names().delattr;
+  PyObject* method = world_.type_lookup(type, method_name);
+  if (method && PyFunction_Check(method)) {
+    Slot args[3] = {object, Slot::borrow(name), value};
+    return bool(call(Slot::borrow(method), args, value ? 3 : 2, nullptr));
+  }
+  return generic_setattr(object, name, value);
+}
+
+bool Evaluator::generic_setattr(const Slot& object, PyObject* name, const Slot& value) {
+  PyObject* obj = object.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  PyObject* descriptor = PyModule_Check(obj) ? nullptr : world_.type_lookup(type, name);
+  if (descriptor && Py_IS_TYPE(descriptor, &PyProperty_Type)) {
+    Ref setter = Ref::steal(PyObject_GetAttr(descriptor, value ? names().fset : names().fdel));
+    if (!setter) return false;
+    if (setter.get() == Py_None) {
+      PyErr_Format(PyExc_AttributeError, "property '%U' of '%.100s' object has no %s", name,
+                   type->tp_name, value ? "setter" : "deleter");
+      return false;
+    }
+    Slot args[2] = {object, value};
+    return bool(call(world_.wrap(setter), args, value ? 2 : 1, nullptr));
+  }
+  if (descriptor && Py_TYPE(descriptor)->tp_descr_set &&
+      !Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
+    return breaks_.refuse(BreakKind::kSideEffect,
+                          std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a '" +
+                              type->tp_name + "' object from outside is set by a descriptor");
+  if (!descriptor || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
+    if (!instance_dict(obj)) {
+      PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name,
+                   name);
+      return false;
+    }
+  }
+  if (!value) {
+    Slot there = generic_getattr(object, name, nullptr, true);
+    if (!there) {
+      if (!PyErr_Occurred())
+        PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name,
+                     name);
+      return false;
+    }
+  }
+  return world_.write_attribute(obj, name, value.get());
+}
+
+}  // namespace braze::capture

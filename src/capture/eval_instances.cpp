@@ -1,0 +1,171 @@
+// Calls of classes: how instances are made.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+
+bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
+
+}  // namespace
+
+// `cls.__new__(cls, ...)` of a class made in C.
+Slot Evaluator::call_new(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  if (count < 1 || !PyType_Check(args[0].get()))
+    return call_native(callable.get(), args, count, kwnames, false);
+  auto* type = reinterpret_cast<PyTypeObject*>(args[0].get());
+  if (PyType_IsSubtype(type, known().tensor))
+    return refuse(BreakKind::kUnsupportedTensor, "a tensor subclass is made");
+  auto* base =
+      reinterpret_cast<PyTypeObject*>(reinterpret_cast<PyCFunctionObject*>(callable.get())->m_self);
+  if (!may_instantiate(base) && !is_torch_module_name(module_of(base)))
+    return refuse(BreakKind::kNativeCall,
+                  std::string("an instance of '") + base->tp_name + "' is made");
+  if (!check_native_arguments("__new__", args + 1, count - 1, true)) return {};
+  return call_native(callable.get(), args, count, kwnames, false);
+}
+
+Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
+  if (type == &PyType_Type) {
+    if (count != 1) return refuse(BreakKind::kUnsupportedBytecode, "a class is made by type()");
+    PyObject* of = as_object(Py_TYPE(args[0].get()));
+    if (const Source* source = world_.source_of(args[0]);
+        source && !is_atom(args[0].get()) && !is_tensor(args[0].get()))
+      world_.guard(GuardKind::kType, source, of);
+    return world_.made_function(of) ? world_.wrap(of) : known_class_value(Ref::borrow(of));
+  }
+  if (const CalleeRule* rule = callee_rule(callable.get())) {
+    bool done = false;
+    Slot result = call_listed(*rule, callable, args, count, kwnames, done);
+    if (done) return result;
+  }
+  if (PyType_IsSubtype(type, known().tensor) && type != known().tensor) {
+    return refuse(BreakKind::kUnsupportedTensor,
+                  std::string("a '") + type->tp_name + "' tensor is made");
+  }
+  bool torch = is_torch_module_name(module_of(type));
+  bool own_call = Py_TYPE(callable.get())->tp_call != PyType_Type.tp_call;
+  if (!is_heap_type(type) || (torch && type->tp_init != PyBaseObject_Type.tp_init &&
+                              !PyFunction_Check(_PyType_Lookup(type, names().init)))) {
+    if (torch) return call_torch(callable, "torch", type->tp_name, args, count, kwnames);
+    if (!may_instantiate(type))
+      return refuse(BreakKind::kNativeCall,
+                    std::string("an instance of '") + type->tp_name + "' is made");
+    if (!prepare_iterables(type, args, count)) return {};
+    return call_native(callable.get(), args, count, kwnames, false);
+  }
+  PyObject* meta_call = _PyType_Lookup(Py_TYPE(callable.get()), names().call);
+  if (own_call && meta_call && PyFunction_Check(meta_call)) {
+    world_.type_lookup(Py_TYPE(callable.get()), names().call);
+    std::vector<Slot> all{callable};
+    all.insert(all.end(), args, args + count);
+    return call(world_.wrap(meta_call), all.data(), count + 1, kwnames);
+  }
+  if (is_numpy_module_name(module_of(type))) return call_numpy(callable, args, count, kwnames);
+  return instantiate(callable, args, count, kwnames);
+}
+
+// What `type.__call__` does: __new__, then __init__ of what came out.
+Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
+  PyObject* make = world_.type_lookup(type, names().new_);
+  PyObject* init = world_.type_lookup(type, names().init);
+  if (!init || !PyFunction_Check(init)) {
+    // Built-in __init__ (of an exception, a namedtuple, a dict subclass): all of it natively.
+    auto* base = type;
+    while (base && is_heap_type(base)) base = base->tp_base;
+    if (base && !may_instantiate(base))
+      return refuse(BreakKind::kNativeCall,
+                    std::string("an instance of '") + type->tp_name + "' is made");
+    if (PyType_IsSubtype(type, known().enum_type))
+      return enum_member(callable, args, count, kwnames);
+    if (!prepare_iterables(base ? base : type, args, count)) return {};
+    return call_native(callable.get(), args, count, kwnames, false);
+  }
+  Ref made;
+  if (make && Py_IS_TYPE(make, &PyStaticMethod_Type)) {
+    std::vector<Slot> all{callable};
+    all.insert(all.end(), args, args + count);
+    Ref function = Ref::steal(PyObject_GetAttr(make, names().func));
+    Slot result = function ? call(world_.wrap(function), all.data(), count + 1, kwnames) : Slot();
+    if (!result) return {};
+    made = result.object;
+  } else {
+    auto* base = type;
+    while (base && is_heap_type(base)) base = base->tp_base;
+    bool takes_arguments = type->tp_new != PyBaseObject_Type.tp_new;
+    if (base && !may_instantiate(base))
+      return refuse(BreakKind::kNativeCall,
+                    std::string("an instance of '") + type->tp_name + "' is made");
+    // An exception keeps the arguments that __new__ gets.
+    Ref positional = Ref::steal(PyTuple_New(0));
+    if (takes_arguments && PyExceptionClass_Check(callable.get())) {
+      size_t n = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+      positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(n)));
+      for (size_t i = 0; i < n; ++i)
+        PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i),
+                         Ref(args[i].object).release());
+    } else if (takes_arguments && !made_by_empty_new(base)) {
+      return call_native(callable.get(), args, count, kwnames, false);
+    }
+    made = Ref::steal(type->tp_new(type, positional.get(), nullptr));
+    if (breaks_.under_way() || !made) return {};
+    world_.mark_created(made.get());
+  }
+  if (!PyType_IsSubtype(Py_TYPE(made.get()), type)) return world_.wrap(made);
+  std::vector<Slot> all{world_.wrap(made)};
+  all.insert(all.end(), args, args + count);
+  Slot result = call(world_.wrap(init), all.data(), count + 1, kwnames);
+  if (!result) return {};
+  if (result.get() != Py_None) {
+    PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'",
+                 Py_TYPE(result.get())->tp_name);
+    return {};
+  }
+  return world_.wrap(made);
+}
+
+// Containers that take their contents in __init__: an empty tp_new is what type.__call__ does too.
+bool Evaluator::made_by_empty_new(PyTypeObject* base) {
+  return base == &PyDict_Type || base == &PyList_Type || base == &PySet_Type ||
+         base == known().ordered_dict || base == &PyBaseObject_Type;
+}
+
+// Color(2): the member that exists.
+Slot Evaluator::enum_member(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  if (count != 1 || !is_atom(args[0].get()))
+    return refuse(BreakKind::kUnsupported, "an enum is made");
+  Ref member;
+  {
+    NativeScope scope(*this, true, nullptr);
+    PyObject* raw[1] = {args[0].get()};
+    member = Ref::steal(PyObject_Vectorcall(callable.get(), raw, 1, kwnames));
+  }
+  return member ? known_class_value(std::move(member)) : Slot();
+}
+
+// Arguments of a built-in class that reads or iterates them.
+bool Evaluator::prepare_iterables(PyTypeObject* type, Slot* args, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* arg = args[i].get();
+    bool text = type == &PyUnicode_Type || type == &PyBytes_Type;
+    if (text && (holds_tensor(arg) || names_its_address(arg)))
+      return breaks_.refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
+    if (!is_container(arg) || !world_.is_outside(arg)) continue;
+    bool keeps = type == known().partial || type == &PySuper_Type;
+    bool heap = is_heap_type(Py_TYPE(arg)) && Py_TYPE(arg) != known().ordered_dict &&
+                Py_TYPE(arg) != known().deque && Py_TYPE(arg) != known().defaultdict;
+    if (keeps || heap || PyTuple_Check(arg) || PyFrozenSet_Check(arg)) {
+      if (!read_deeply(arg)) return false;
+    } else if (!world_.shadow(arg)) {
+      return false;
+    }
+  }
+  return check_native_arguments(type->tp_name, args, count, true);
+}
+
+}  // namespace braze::capture

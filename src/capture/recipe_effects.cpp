@@ -1,0 +1,180 @@
+// The steps that replay side effects; the last clean-up of a recipe.
+#include "capture/known.h"
+#include "capture/recipe.h"
+#include "capture/recipe_builder.h"
+
+namespace braze::capture {
+
+using Kind = Recipe::Kind;
+using Step = Recipe::Step;
+
+// --- Side effects
+
+bool RecipeBuilder::shadow_changed(const World::Shadow& shadow) const {
+  PyObject *a = shadow.original.get(), *b = shadow.copy.get();
+  if (PyList_Check(a)) {
+    Py_ssize_t n = PyList_GET_SIZE(a);
+    if (n != PyList_GET_SIZE(b)) return true;
+    for (Py_ssize_t i = 0; i < n; ++i)
+      if (PyList_GET_ITEM(a, i) != PyList_GET_ITEM(b, i)) return true;
+    return false;
+  }
+  if (PyDict_Check(a)) {
+    if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return true;
+    Ref keys_a = Ref::steal(PySequence_List(a)), keys_b = Ref::steal(PySequence_List(b));
+    if (!keys_a || !keys_b) return PyErr_Clear(), true;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys_a.get()); ++i) {
+      PyObject *ka = PyList_GET_ITEM(keys_a.get(), i), *kb = PyList_GET_ITEM(keys_b.get(), i);
+      if (ka != kb || PyDict_GetItemWithError(a, ka) != PyDict_GetItemWithError(b, kb)) return true;
+    }
+    return false;
+  }
+  if (PySet_Check(a)) {
+    if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return true;
+    Ref items = Ref::steal(PySequence_List(a));
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i)
+      if (PySet_Contains(b, PyList_GET_ITEM(items.get(), i)) != 1) return true;
+    return false;
+  }
+  Ref list_a = Ref::steal(PySequence_List(a)), list_b = Ref::steal(PySequence_List(b));
+  if (!list_a || !list_b) return PyErr_Clear(), true;
+  if (PyList_GET_SIZE(list_a.get()) != PyList_GET_SIZE(list_b.get())) return true;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list_a.get()); ++i)
+    if (PyList_GET_ITEM(list_a.get(), i) != PyList_GET_ITEM(list_b.get(), i)) return true;
+  return false;
+}
+
+bool RecipeBuilder::side_effects() {
+  for (const Write& write : world_.writes()) {
+    if (!write.owner) continue;  // moved into a shadow of the instance dict
+    int target;
+    if (write.kind == Write::Kind::kCell) {
+      const Source* contents = world_.source_of(write.owner.get());
+      if (!contents || contents->kind != SourceKind::kCell)
+        return refuse(write.owner.get(), "a variable of a function from outside") >= 0;
+      target = emit(
+          {.kind = Kind::kOutside,
+           .source = world_.source(SourceKind::kCellObject, contents->base, contents->key.get())});
+    } else {
+      target = value(write.owner.get());
+    }
+    if (target < 0) return false;
+    Step step{.kind = write.kind == Write::Kind::kGlobal ? Kind::kSetGlobal
+                      : write.kind == Write::Kind::kCell ? Kind::kSetCell
+                      : write.value                      ? Kind::kSetAttr
+                                                         : Kind::kDelAttr,
+              .target = target,
+              .object = write.name};
+    if (write.value) {
+      int item = value(write.value.get());
+      if (item < 0) return false;
+      step.items = {item};
+    }
+    effects_.push_back(std::move(step));
+  }
+  for (const World::Shadow& shadow : world_.shadows()) {
+    if (!shadow_changed(shadow)) continue;
+    int target = value(shadow.original.get());
+    if (target < 0) return false;
+    if (!note_fill(target, shadow.copy.get())) return false;
+  }
+  for (const Evaluator::DeferredCall& call : evaluator_.deferred()) {
+    std::vector<int> items{value(call.callable.get())};
+    if (items[0] < 0) return false;
+    size_t keywords = call.kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(call.kwnames.get())) : 0;
+    Step args{.kind = Kind::kTuple};
+    for (size_t i = 0; i + keywords < call.args.size(); ++i) {
+      args.items.push_back(value(call.args[i].get()));
+      if (args.items.back() < 0) return false;
+    }
+    items.push_back(emit(std::move(args)));
+    Step named{.kind = Kind::kDictFill,
+               .target = emit({.kind = Kind::kNew,
+                               .object = Ref::borrow(reinterpret_cast<PyObject*>(&PyDict_Type))})};
+    for (size_t i = 0; i < keywords; ++i) {
+      named.items.push_back(
+          constant(PyTuple_GET_ITEM(call.kwnames.get(), static_cast<Py_ssize_t>(i))));
+      named.items.push_back(value(call.args[call.args.size() - keywords + i].get()));
+      if (named.items.back() < 0) return false;
+    }
+    items.push_back(named.target);
+    if (keywords) emit(std::move(named));
+    effects_.push_back({.kind = Kind::kCall, .items = std::move(items)});
+  }
+  for (Step& step : effects_) emit(std::move(step));
+  effects_.clear();
+  return true;
+}
+
+void RecipeBuilder::prune() {
+  auto is_value = [](const Step& step) {
+    switch (step.kind) {
+      case Kind::kOutput:
+      case Kind::kConstant:
+      case Kind::kOutside:
+      case Kind::kTuple:
+      case Kind::kSlice:
+        return true;
+      default:
+        return false;  // effects, and objects that effects fill
+    }
+  };
+  std::vector<int> places(recipe.steps.size(), -1);
+  std::vector<bool> used(recipe.steps.size(), false);
+  auto use = [&](int step) {
+    if (step >= 0) used[static_cast<size_t>(step)] = true;
+  };
+  use(recipe.result);
+  for (int step : recipe.locals) use(step);
+  for (int step : recipe.stack) use(step);
+  for (size_t i = recipe.steps.size(); i-- > 0;) {
+    const Step& step = recipe.steps[i];
+    if (is_value(step) && !used[i]) continue;
+    used[i] = true;
+    use(step.target);
+    for (int item : step.items) use(item);
+  }
+  std::vector<Step> kept;
+  auto renumber = [&](int& step) {
+    if (step >= 0) step = places[static_cast<size_t>(step)];
+  };
+  for (size_t i = 0; i < recipe.steps.size(); ++i) {
+    if (!used[i]) continue;
+    places[i] = static_cast<int>(kept.size());
+    Step& step = kept.emplace_back(std::move(recipe.steps[i]));
+    renumber(step.target);
+    for (int& item : step.items) renumber(item);
+  }
+  recipe.steps = std::move(kept);
+  renumber(recipe.result);
+  for (int& step : recipe.locals) renumber(step);
+  for (int& step : recipe.stack) renumber(step);
+}
+
+// The contents of an outside container, replayed after everything has been read.
+bool RecipeBuilder::note_fill(int target, PyObject* container) {
+  Recipe::Step step{.kind = Kind::kListFill, .target = target};
+  Ref items;
+  if (PyDict_Check(container)) {
+    step.kind = Kind::kDictFill;
+    items = Ref::steal(PyList_New(0));
+    Ref keys = Ref::steal(PySequence_List(container));
+    for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.get()); ++i) {
+      PyObject* key = PyList_GET_ITEM(keys.get(), i);
+      PyObject* item = PyDict_GetItemWithError(container, key);
+      if (!item || PyList_Append(items.get(), key) < 0 || PyList_Append(items.get(), item) < 0)
+        return refuse(container, "its keys change") >= 0;
+    }
+  } else {
+    step.kind = PySet_Check(container)                         ? Kind::kSetFill
+                : PyObject_TypeCheck(container, known().deque) ? Kind::kDequeFill
+                                                               : Kind::kListFill;
+    if (PyByteArray_Check(container)) return refuse(container, "it was changed") >= 0;
+    items = Ref::steal(PySequence_List(container));
+  }
+  if (!items || !values(items.get(), step.items)) return false;
+  effects_.push_back(std::move(step));
+  return true;
+}
+
+}  // namespace braze::capture

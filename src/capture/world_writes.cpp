@@ -1,0 +1,168 @@
+// The log of writes and the shadows of containers.
+#include "capture/known.h"
+#include "capture/world.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
+
+Ref interned(PyObject* name) {
+  Py_INCREF(name);
+  PyUnicode_InternInPlace(&name);
+  return Ref::steal(name);
+}
+
+// An empty object of the class, made and filled without the class's own methods.
+Ref copy_subclass(PyObject* original, PyTypeObject* base) {
+  Ref none = Ref::steal(PyTuple_New(0));
+  Ref copy = Ref::steal(base->tp_new(Py_TYPE(original), none.get(), nullptr));
+  if (!copy) return {};
+  if (PyList_Check(original)) {
+    if (PyList_SetSlice(copy.get(), 0, 0, original) < 0) return {};
+  } else if (PyAnySet_Check(original)) {
+    Ref items = Ref::steal(PySequence_List(original));
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i)
+      if (PySet_Add(copy.get(), PyList_GET_ITEM(items.get(), i)) < 0) return {};
+    if (!items) return {};
+  } else if (base == known().ordered_dict) {
+    Ref items =
+        Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "items", "O", original));
+    Ref list = items ? Ref::steal(PySequence_List(items.get())) : Ref();
+    if (!list) return {};
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+      PyObject* pair = PyList_GET_ITEM(list.get(), i);
+      Ref done = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "__setitem__",
+                                                "OOO", copy.get(), PyTuple_GET_ITEM(pair, 0),
+                                                PyTuple_GET_ITEM(pair, 1)));
+      if (!done) return {};
+    }
+  } else {
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(original, &position, &key, &value))
+      if (PyDict_SetItem(copy.get(), key, value) < 0) return {};
+  }
+  return copy;
+}
+
+Ref copy_container(PyObject* original) {
+  const Known& k = known();
+  if (PyList_CheckExact(original)) return Ref::steal(PySequence_List(original));
+  if (PyDict_CheckExact(original)) return Ref::steal(PyDict_Copy(original));
+  if (is_type_of(original, &PySet_Type)) return Ref::steal(PySet_New(original));
+  if (is_type_of(original, k.ordered_dict) || is_type_of(original, k.deque) ||
+      is_type_of(original, k.defaultdict) || is_type_of(original, &PyByteArray_Type))
+    return Ref::steal(PyObject_CallMethodNoArgs(original, names().copy));
+  if (PyObject_TypeCheck(original, k.ordered_dict)) return copy_subclass(original, k.ordered_dict);
+  if (PyObject_TypeCheck(original, k.defaultdict)) return {};
+  if (PyDict_Check(original)) return copy_subclass(original, &PyDict_Type);
+  if (PyList_Check(original)) return copy_subclass(original, &PyList_Type);
+  if (PySet_Check(original)) return copy_subclass(original, &PySet_Type);
+  return {};
+}
+
+}  // namespace
+
+// --- Writing ------------------------------------------------------------------------------------
+
+const Write* World::written(PyObject* owner, PyObject* name) const {
+  if (log_index_.empty()) return nullptr;
+  auto it = log_index_.find({owner, name});
+  if (it == log_index_.end() && name) {
+    Ref same = interned(name);
+    it = log_index_.find({owner, same.get()});
+  }
+  return it == log_index_.end() ? nullptr : &log_[it->second];
+}
+
+bool World::written_attributes(PyObject* owner) const {
+  for (const Write& write : log_)
+    if (write.owner.get() == owner) return true;
+  return false;
+}
+
+Write& World::log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name) {
+  Ref key = name ? interned(name) : Ref();
+  auto [it, fresh] = log_index_.try_emplace({key_owner, key.get()}, log_.size());
+  if (fresh) {
+    log_.push_back({kind, Ref::borrow(owner), key, Ref()});
+    hold(Ref::borrow(key_owner));
+  }
+  return log_[it->second];
+}
+
+bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
+  if (!PyUnicode_CheckExact(name))
+    return breaks_.refuse(BreakKind::kSideEffect, "an attribute whose name is not a plain string");
+  PyObject* dict = instance_dict(owner);
+  if (dict)
+    if (const Ref* shadow = shadows_.find(dict)) {
+      if (value) return PyDict_SetItem(shadow->get(), name, value) == 0;
+      return PyDict_DelItem(shadow->get(), name) == 0;
+    }
+  PyObject* key_owner = PyModule_Check(owner) ? dict : owner;
+  log_entry(Write::Kind::kAttribute, owner, key_owner, name).value = Ref::borrow(value);
+  return true;
+}
+
+bool World::write_global(PyFunctionObject* function, PyObject* name, PyObject* value) {
+  log_entry(Write::Kind::kGlobal, reinterpret_cast<PyObject*>(function), function->func_globals,
+            name)
+      .value = Ref::borrow(value);
+  return true;
+}
+
+void World::write_cell(PyObject* cell, PyObject* value) {
+  log_entry(Write::Kind::kCell, cell, cell, nullptr).value = Ref::borrow(value);
+}
+
+PyObject* World::owner_of_dict(PyObject* dict) const {
+  PyObject* const* owner = owners_.find(dict);
+  return owner ? *owner : nullptr;
+}
+
+PyObject* World::shadow(PyObject* container) {
+  if (const Ref* made = shadows_.find(container)) return made->get();
+  if (!source_of(container))
+    return breaks_.raise(BreakKind::kSideEffect, std::string("a change of a '") +
+                                                     Py_TYPE(container)->tp_name +
+                                                     "' object that native code gave");
+  if (PyDict_CheckExact(container) && PyDict_GetItemString(container, "__builtins__"))
+    return breaks_.raise(BreakKind::kSideEffect, "a module's globals are used as a dict");
+  if (!read_all(container)) return nullptr;
+  Ref copy = copy_container(container);
+  if (!copy) {
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
+    PyErr_Clear();
+    return breaks_.raise(
+        BreakKind::kSideEffect,
+        std::string("a change of a '") + Py_TYPE(container)->tp_name + "' object from outside");
+  }
+  if (PyObject* owner = owner_of_dict(container))
+    if (!apply_log(owner, copy.get())) return nullptr;
+  PyObject* result = copy.get();
+  hold(Ref::borrow(container));
+  originals_[result] = container;
+  shadow_list_.push_back({Ref::borrow(container), copy});
+  shadows_[container] = std::move(copy);
+  return result;
+}
+
+// Moves the logged attribute writes of `owner` into the copy of its instance dict.
+bool World::apply_log(PyObject* owner, PyObject* dict_copy) {
+  for (Write& write : log_) {
+    if (write.owner.get() != owner || write.kind != Write::Kind::kAttribute) continue;
+    if (write.value) {
+      if (PyDict_SetItem(dict_copy, write.name.get(), write.value.get()) < 0) return false;
+    } else if (PyDict_DelItem(dict_copy, write.name.get()) < 0) {
+      PyErr_Clear();
+    }
+    log_index_.erase({PyModule_Check(owner) ? PyModule_GetDict(owner) : owner, write.name.get()});
+    write.owner = Ref();
+  }
+  return true;
+}
+
+}  // namespace braze::capture
