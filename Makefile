@@ -14,7 +14,7 @@ INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python -ty
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help build demo test test-cpp test-python bench format lint check clean
+.PHONY: help build demo test test-cpp test-python bench format lint check ruff clean
 .DEFAULT_GOAL := help
 
 help:
@@ -42,9 +42,11 @@ build: $(VENV)/.installed
 demo: build
 	$(RUN) examples/demo.py
 
-test: test-cpp check
-	$(BIN)/ruff check .
+test: check ruff test-cpp
 	$(RUN) -m pytest tests/tools tests/python -q
+
+ruff: $(VENV)/.requirements
+	$(BIN)/ruff check .
 
 # The same build folder as the extension's: what both need is compiled once.
 test-cpp: build
@@ -67,8 +69,7 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only --quiet .
 
-lint: check build
-	$(BIN)/ruff check .
+lint: check ruff build
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $(CPP_SOURCES)
 	$(RUN) tools/tidy.py $(BUILD)
