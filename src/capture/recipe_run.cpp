@@ -92,7 +92,8 @@ Ref Runner::make_function(const Step& s) const {
 
 Ref Runner::make_iterator(const Step& s) const {
   Ref made = Ref::steal(PyObject_CallObject(at(s.items[0]), at(s.items[1])));
-  if (!made || s.items.size() < 3) return made;
+  // Python 3.12's range iterators reduce with None for "no state".
+  if (!made || s.items.size() < 3 || at(s.items[2]) == Py_None) return made;
   Ref done = Ref::steal(PyObject_CallMethodOneArg(made.get(), names().setstate, at(s.items[2])));
   return done ? made : Ref();
 }

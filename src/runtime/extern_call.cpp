@@ -1,5 +1,6 @@
 #include "runtime/extern_call.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/ops/copy_ops.h>
 
 #include "runtime/memory.h"
@@ -68,6 +69,12 @@ bool wants_list_of(const c10::Argument& argument, c10::TypeKind element) {
   if (!list) return false;
   auto kind = list->getElementType()->kind();
   return kind == element || (element == c10::TypeKind::IntType && kind == c10::TypeKind::SymIntType);
+}
+
+bool takes_tensor(const c10::Argument& argument) {
+  auto type = argument.type();
+  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type->kind() == c10::TypeKind::TensorType;
 }
 
 c10::IValue scalar_list(const std::vector<sym::Int>& values, const c10::Argument& argument) {
@@ -144,6 +151,11 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
           }
         },
         argument));
+    if (takes_tensor(formal) && template_.back().isScalar()) {  // `torch.sub(2, x)`
+      at::Tensor number = c10::scalar_to_tensor(template_.back().toScalar());
+      number.unsafeGetTensorImpl()->set_wrapped_number(true);
+      template_.back() = std::move(number);
+    }
     if (formal.alias_info() && formal.alias_info()->isWrite())
       for (const TensorPosition& written : positions_)
         if (written.argument == position &&

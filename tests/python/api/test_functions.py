@@ -832,6 +832,23 @@ def tensor_created_inside():
     return f
 
 
+@case(*ONE)
+def numbers_in_tensor_positions():
+    def f(x):
+        return (
+            torch.sub(2, x),
+            torch.where(x > 0, 1.0, x),
+            torch.where(x > 0, x, 2),
+            2**x,
+            torch.mul(3, x),
+            torch.add(1, x, alpha=2),
+            1 / (x.abs() + 1),
+            torch.pow(2, x),
+        )
+
+    return f
+
+
 @pytest.mark.parametrize("make, calls, captured", CASES)
 def test_as_eager(make, calls, captured):
     compiled = compare(make, calls)
