@@ -144,13 +144,8 @@ class Builder {
 
   void add_kernel(const loop::ScheduledKernel& scheduled, int number,
                   const codegen::cpp::KernelCode& code) {
-    // Nothing to do for a kernel without points; its code need not expect that.
-    bool empty = std::ranges::any_of(
-        scheduled.kernel.outer, [](const loop::Axis& axis) { return axis.extent == sym::Int(0); });
-    plan::KernelStep step{.kernel = number,
-                          .extent = empty ? 0 : code.extent,
-                          .grain = code.grain,
-                          .origin = scheduled.origin};
+    plan::KernelStep step{
+        .kernel = number, .extent = code.extent, .grain = code.grain, .origin = scheduled.origin};
     for (const loop::BufferParam& param : scheduled.kernel.params) {
       step.args.push_back(slot(param.buffer));
     }

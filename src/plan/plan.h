@@ -37,8 +37,9 @@ struct Slot {
 // One call of a compiled kernel:
 //   extern "C" int64_t name(void* const* args, const int64_t* sizes, int64_t begin, int64_t end);
 // args[i] is the address of element 0 of slot args[i]. The work [0, extent) is split among threads
-// in chunks of at least `grain`; begin..end is one chunk. A non-zero result means that the call
-// must be run in eager instead (an index out of range: eager raises the user's exception).
+// in chunks of at least `grain`; begin..end is one chunk. With extent 0 (an empty tensor) the
+// kernel must not be called. A non-zero result means that the call must be run in eager instead (an
+// index out of range: eager raises the user's exception).
 struct KernelStep {
   int32_t kernel = 0;  // index into Plan::kernels
   std::vector<SlotId> args;

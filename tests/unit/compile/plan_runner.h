@@ -79,6 +79,7 @@ class PlanRunner {
   bool run_kernel(const plan::KernelStep& step) {
     using Function = int64_t (*)(void* const*, const int64_t*, int64_t, int64_t);
     auto function = reinterpret_cast<Function>(library_->symbol(plan_.kernels[step.kernel].name));
+    if (step.extent == 0) return true;
     std::vector<void*> args;
     for (plan::SlotId slot : step.args) args.push_back(address(tensor(slot)));
     // In two parts, as threads would.
