@@ -4,9 +4,9 @@
     fast = braze.compile(model)
     y = fast(x)
 
-`compile` captures the Python of a function or module, compiles what it does with tensors, and keeps
-it under guards: when something that the code relied on has changed, it is captured anew. What cannot
-be captured runs in eager PyTorch; `explain` says why.
+`compile` captures the Python of a function or module, compiles what it does with tensors, and
+keeps it under guards: when something that the code relied on has changed, it is captured anew. What
+cannot be captured runs in eager PyTorch; `explain` says why.
 """
 
 import torch  # noqa: F401  (the extension links against its libraries)

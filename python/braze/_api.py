@@ -1,6 +1,7 @@
 """`braze.compile` and its companions."""
 
 import functools
+import inspect
 import types
 import weakref
 
@@ -40,13 +41,13 @@ def compile(
         mode: None or "default".
         options: a dict; none are defined yet besides those named here: "recompile_limit".
         disable: return `model` unchanged.
-        recompile_limit: entries kept per function (default 8, BRAZE_RECOMPILE_LIMIT); calls that fit
-            none of them then run in eager.
+        recompile_limit: entries kept per function (default 8, BRAZE_RECOMPILE_LIMIT); calls that
+            fit none of them then run in eager.
 
     Returns:
-        For a function, a callable with the same signature. For a module, an object of a subclass of
-        the module's class that shares the module's state: attributes, parameters, `state_dict` keys,
-        `train()`, `to()` act on both, and only its calls are compiled.
+        For a function, a callable with the same signature. For a module, an object of a subclass
+        of the module's class that shares the module's state: attributes, parameters, `state_dict`
+        keys, `train()`, `to()` act on both, and only its calls are compiled.
 
     Raises:
         TypeError, ValueError: arguments that make no sense, with what is allowed.
@@ -126,9 +127,10 @@ def _compile_callable(target, wrapped, settings):
         return functools.partial(inner, *target.args, **target.keywords)
     if isinstance(target, type):
         raise TypeError(
-            f"cannot compile the class {target.__name__}: compile a function, a method or an instance"
+            f"cannot compile the class {target.__name__}: compile a function, a method or an "
+            "instance"
         )
-    method = getattr(type(target), "__call__", None)
+    method = inspect.getattr_static(type(target), "__call__", None)
     if isinstance(method, types.FunctionType):
         return _C.CompiledFunction(method, target, wrapped, settings)
     if callable(target):

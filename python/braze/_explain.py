@@ -11,7 +11,7 @@ class Explanation(str):
     """The text, with the facts behind it as attributes.
 
     Attributes:
-        entries: list of dicts, one per compiled entry (kind, graph, guards, schedule, code, reason).
+        entries: list of dicts, one per compiled entry (kind, graph, guards, code, reason, ...).
         result: what the call returned.
     """
 
@@ -20,7 +20,7 @@ class Explanation(str):
 
 
 def explain(function, **options):
-    """`explain(f)(*args)` compiles `f` for these arguments afresh, runs it, and tells what happened.
+    """`explain(f)(*args)` compiles `f` afresh for these arguments, runs it, tells what happened.
 
     Returns a callable; its result is an `Explanation`, a string. `function` may be compiled already
     or not. What the call raises is raised.
@@ -68,7 +68,9 @@ def _entry_lines(entry):
     if entry["kind"] == "eager":
         lines.append("  runs in eager")
     elif entry["exit"] == "return":
-        lines.append(f"  captured as a whole: {entry['nodes']} operators, {entry['bytecodes']} bytecodes")
+        lines.append(
+            f"  captured as a whole: {entry['nodes']} operators, {entry['bytecodes']} bytecodes"
+        )
     else:
         lines.append(f"  captured up to a break: {entry['nodes']} operators")
     if entry["reason"]:

@@ -7,9 +7,8 @@ import dataclasses
 import io
 import math
 
-import torch
-
 import braze
+import torch
 
 
 def same(a, b, path="result", rtol=1e-5, atol=1e-6):
@@ -23,9 +22,16 @@ def same(a, b, path="result", rtol=1e-5, atol=1e-6):
         if a.layout == torch.strided:
             significant = [i for i in range(a.dim()) if a.size(i) > 1] if a.numel() else []
             for i in significant:
-                assert a.stride(i) == b.stride(i), f"{path}: strides {a.stride()} is not {b.stride()}"
+                assert a.stride(i) == b.stride(i), (
+                    f"{path}: strides {a.stride()} is not {b.stride()}"
+                )
             torch.testing.assert_close(
-                a.detach(), b.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{path}: {m}"
+                a.detach(),
+                b.detach(),
+                rtol=rtol,
+                atol=atol,
+                equal_nan=True,
+                msg=lambda m: f"{path}: {m}",
             )
         else:
             torch.testing.assert_close(a.to_dense(), b.to_dense())
@@ -50,7 +56,9 @@ def same(a, b, path="result", rtol=1e-5, atol=1e-6):
         assert a.args == b.args, f"{path}: {a!r} is not {b!r}"
     elif hasattr(a, "__dict__") and not callable(a):
         same(vars(a), vars(b), f"{path}.__dict__", rtol, atol)
-    elif isinstance(a, (int, str, bytes, bool, type(None), set, frozenset, torch.dtype, torch.device)):
+    elif isinstance(
+        a, (int, str, bytes, bool, type(None), set, frozenset, torch.dtype, torch.device)
+    ):
         assert a == b, f"{path}: {a!r} is not {b!r}"
 
 
@@ -116,7 +124,14 @@ def compare(make, calls, state=None, rtol=1e-5, atol=1e-6, **options):
         for function in (eager, compiled):
             torch.manual_seed(number)
             made = make_args()
-            args, kwargs = made if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], dict) and isinstance(made[0], tuple) else (made, {})
+            args, kwargs = (
+                made
+                if isinstance(made, tuple)
+                and len(made) == 2
+                and isinstance(made[1], dict)
+                and isinstance(made[0], tuple)
+                else (made, {})
+            )
             torch.manual_seed(100 + number)
             results.append((outcome(function, args, kwargs), args, kwargs, torch.rand(1)))
         (a, a_args, a_kwargs, a_random), (b, b_args, b_kwargs, b_random) = results
@@ -132,7 +147,9 @@ def compare(make, calls, state=None, rtol=1e-5, atol=1e-6, **options):
         assert torch.equal(a_random, b_random), f"{where}: random state"
         if state:
             same(
-                copy.copy(vars(compiled_state)) if hasattr(compiled_state, "__dict__") else compiled_state,
+                copy.copy(vars(compiled_state))
+                if hasattr(compiled_state, "__dict__")
+                else compiled_state,
                 copy.copy(vars(eager_state)) if hasattr(eager_state, "__dict__") else eager_state,
                 f"{where}: state",
             )

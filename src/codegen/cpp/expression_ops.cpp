@@ -55,7 +55,7 @@ std::string ExpressionWriter::literal(DType dtype, double value) {
   const std::string f = wide ? "" : "f";
   if (std::isnan(value)) return "__builtin_nan" + f + "(\"\")";
   if (std::isinf(value)) return (value < 0 ? "(-__builtin_inf" : "(__builtin_inf") + f + "())";
-  char text[64];
+  char text[400];  // what %g may need at most, as the compiler sees it
   std::snprintf(text, sizeof text, "%.*g", wide ? 17 : 9, value);
   std::string result = text;
   // The shortest form that reads back as the same number.

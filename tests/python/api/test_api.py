@@ -7,10 +7,9 @@ import subprocess
 import sys
 import threading
 
+import braze
 import pytest
 import torch
-
-import braze
 from support import entries, reasons, same
 
 
@@ -288,7 +287,14 @@ def test_logs():
     env = {**os.environ, "BRAZE_LOG": "graph,guards,breaks,recompiles,code,timing"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
-    for part in ("[braze:graph]", "aten.sin", "[braze:recompiles]", "[braze:timing]", "[braze:code]", "[braze:guards]"):
+    for part in (
+        "[braze:graph]",
+        "aten.sin",
+        "[braze:recompiles]",
+        "[braze:timing]",
+        "[braze:code]",
+        "[braze:guards]",
+    ):
         assert part in done.stderr, part + "\n" + done.stderr
 
 

@@ -3,10 +3,9 @@ it changes nothing that the compiled code relied on."""
 
 import types
 
+import braze
 import pytest
 import torch
-
-import braze
 from support import entries, same
 
 
@@ -123,9 +122,7 @@ CHANGES = {
         m.linear.weight, "data", torch.randn(4, 8)[:, ::2]
     ),
     "parameter deleted": lambda m: m.linear.register_parameter("bias", None),
-    "instance dict replaced": lambda m: setattr(
-        m, "__dict__", {**m.__dict__, "scale": 9.0}
-    ),
+    "instance dict replaced": lambda m: setattr(m, "__dict__", {**m.__dict__, "scale": 9.0}),
     "eval after train": None,
 }
 UNCHANGED = {

@@ -14,7 +14,6 @@ import typing
 import pytest
 import torch
 import torch.nn.functional as F
-
 from support import compare, entries
 
 CASES = []
@@ -637,7 +636,11 @@ def matrix_products():
     return lambda x, w: (x @ w, F.linear(x, w.t()), torch.einsum("ij,jk->ik", x, w))
 
 
-@case(lambda: (torch.tensor([1, 0, 2]),), lambda: (torch.tensor([3, 3]),), lambda: (torch.tensor([9]),))
+@case(
+    lambda: (torch.tensor([1, 0, 2]),),
+    lambda: (torch.tensor([3, 3]),),
+    lambda: (torch.tensor([9]),),
+)
 def embedding_with_bad_index():
     table = torch.arange(12.0).view(4, 3)
     return lambda i: F.embedding(i, table) * 2
@@ -671,12 +674,22 @@ def dtypes():
     return lambda x: (x * 2 + 1).relu()
 
 
-@case(lambda: (torch.randn(3, dtype=torch.complex64),), lambda: (r(3),), lambda: (r(3).bool(),), captured=False)
+@case(
+    lambda: (torch.randn(3, dtype=torch.complex64),),
+    lambda: (r(3),),
+    lambda: (r(3).bool(),),
+    captured=False,
+)
 def unusual_dtypes():
     return lambda x: x * 2
 
 
-@case(lambda: (r(3, 3).to_sparse(),), lambda: (r(3, 3),), lambda: (r(3, 3).to_sparse(),), captured=False)
+@case(
+    lambda: (r(3, 3).to_sparse(),),
+    lambda: (r(3, 3),),
+    lambda: (r(3, 3).to_sparse(),),
+    captured=False,
+)
 def sparse_argument():
     return lambda x: x * 2
 
@@ -685,7 +698,12 @@ class Tagged(torch.Tensor):
     pass
 
 
-@case(lambda: (r(3).as_subclass(Tagged),), lambda: (r(3),), lambda: (r(3).as_subclass(Tagged),), captured=False)
+@case(
+    lambda: (r(3).as_subclass(Tagged),),
+    lambda: (r(3),),
+    lambda: (r(3).as_subclass(Tagged),),
+    captured=False,
+)
 def tensor_subclass():
     return lambda x: x * 2
 
@@ -864,6 +882,16 @@ def test_there_are_sixty():
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3), (0,)])
 def test_empty_tensors(shape):
     def f(x):
-        return x + 1, x.sum(), x.sum(-1), x.sum(0), x.softmax(-1), x * x, x.mean(), x.prod(0), x.t() if x.dim() == 2 else x
+        return (
+            x + 1,
+            x.sum(),
+            x.sum(-1),
+            x.sum(0),
+            x.softmax(-1),
+            x * x,
+            x.mean(),
+            x.prod(0),
+            x.t() if x.dim() == 2 else x,
+        )
 
     compare(lambda: f, [lambda: (torch.zeros(shape),)] * 2)

@@ -2,11 +2,10 @@
 
 import random
 
+import braze
 import pytest
 import torch
 import torch.nn.functional as F
-
-import braze
 from support import aliasing, same
 
 SHAPES = [(4, 6), (6,), (1, 6), (4, 1), (2, 4, 6), (3, 4, 6), (17,), (2, 33)]
@@ -31,7 +30,14 @@ REDUCE = [
     "{a}.sum()", "{a}.sum(-1)", "{a}.mean(0)", "{a}.amax(-1, keepdim=True)", "{a}.var(-1)", "{a}.softmax(-1)", "{a}.std(0, unbiased=False)",
     "{a}.log_softmax(0)", "F.layer_norm({a}, {a}.shape[-1:])", "{a}.amin(0)", "{a}.logsumexp(-1)", "{a}.argmax(-1).float()", "{a}.max(-1)[0]", "{a}.cumsum(-1)", "{a}.norm()", "{a}.prod(-1)",
 ]  # fmt: skip
-INPLACE = ["{a}.add_(1)", "{a}.mul_(0.5)", "{a}.relu_()", "{a}[..., 0] = 0.5", "{a}[..., 1:].mul_(2)", "{a}.copy_({a} * 2)"]
+INPLACE = [
+    "{a}.add_(1)",
+    "{a}.mul_(0.5)",
+    "{a}.relu_()",
+    "{a}[..., 0] = 0.5",
+    "{a}[..., 1:].mul_(2)",
+    "{a}.copy_({a} * 2)",
+]
 
 
 def program(rng, in_place):
@@ -55,7 +61,11 @@ def program(rng, in_place):
                 exec(line, environment, trial)
             except (RuntimeError, IndexError):
                 continue
-            if name and (not torch.is_tensor(trial[name]) or trial[name].numel() > 5000 or trial[name].numel() == 0):
+            if name and (
+                not torch.is_tensor(trial[name])
+                or trial[name].numel() > 5000
+                or trial[name].numel() == 0
+            ):
                 continue
             lines.append(line)
             exec(line, environment, values)
@@ -65,7 +75,11 @@ def program(rng, in_place):
     results = rng.sample(live, min(len(live), 3))
     if lines and live[-1] not in results:
         results.append(live[-1])
-    source = "def f(x, y, z):\n" + "".join(f"    {line}\n" for line in lines) + f"    return {', '.join(results)},\n"
+    source = (
+        "def f(x, y, z):\n"
+        + "".join(f"    {line}\n" for line in lines)
+        + f"    return {', '.join(results)},\n"
+    )
     return source, shapes
 
 

@@ -2,10 +2,9 @@
 
 import copy
 
+import braze
 import pytest
 import torch
-
-import braze
 from support import entries
 
 transformers = pytest.importorskip("transformers", reason="the models come from transformers")
@@ -17,7 +16,11 @@ def ids(vocabulary, *shape):
 
 def bert():
     config = transformers.BertConfig(
-        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=200
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        vocab_size=200,
     )
     return transformers.BertModel(config), ids(200, 2, 16)
 
@@ -30,7 +33,9 @@ def bert_masked():
 
 
 def gpt2():
-    config = transformers.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=200, use_cache=False)
+    config = transformers.GPT2Config(
+        n_embd=64, n_layer=2, n_head=4, vocab_size=200, use_cache=False
+    )
     return transformers.GPT2LMHeadModel(config), ids(200, 1, 16)
 
 
@@ -53,7 +58,9 @@ def llama_cache():
 
 def resnet():
     config = transformers.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1])
-    return transformers.ResNetForImageClassification(config), {"pixel_values": torch.randn(2, 3, 32, 32)}
+    return transformers.ResNetForImageClassification(config), {
+        "pixel_values": torch.randn(2, 3, 32, 32)
+    }
 
 
 def vit():
@@ -106,7 +113,12 @@ def test_model(make):
     out = fast(**inputs)
     assert type(out) is type(eager) and list(out) == list(eager)
     exact = copy.deepcopy(model).double()
-    reference = exact(**{k: v.double() if torch.is_tensor(v) and v.is_floating_point() else v for k, v in inputs.items()})
+    reference = exact(
+        **{
+            k: v.double() if torch.is_tensor(v) and v.is_floating_point() else v
+            for k, v in inputs.items()
+        }
+    )
     assert_accurate(tensors(out), tensors(eager), tensors(reference))
     second = fast(**inputs)
     for a, b in zip(tensors(out), tensors(second), strict=True):

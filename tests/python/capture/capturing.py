@@ -1,7 +1,6 @@
 """Capturing a call, carrying the draft out with real ops, comparing with CPython."""
 
 import torch
-
 from braze import _C
 
 

@@ -67,7 +67,10 @@ def test_disabled():
 
     inner._braze_disable = True
     check_gives_up(
-        "inner() is marked with braze.disable", lambda x: inner(x * 2), torch.ones(2), kind="Disabled"
+        "inner() is marked with braze.disable",
+        lambda x: inner(x * 2),
+        torch.ones(2),
+        kind="Disabled",
     )
 
 

@@ -46,10 +46,10 @@ def starargs(x):
 
 @case
 def comps(x):
-    l = [x * i for i in range(3) if i]
+    made = [x * i for i in range(3) if i]
     d = {i: x + i for i in range(2)}
     s = {i for i in (1, 2, 2)}
-    return l, d, sum(i * 1.0 for i in s) + x, tuple(v for v in l), [*l, *d.values()]
+    return made, d, sum(i * 1.0 for i in s) + x, tuple(v for v in made), [*made, *d.values()]
 
 
 @case

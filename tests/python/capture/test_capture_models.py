@@ -9,7 +9,11 @@ transformers = pytest.importorskip("transformers")
 
 def bert():
     config = transformers.BertConfig(
-        hidden_size=64, intermediate_size=128, num_attention_heads=4, num_hidden_layers=2, vocab_size=500
+        hidden_size=64,
+        intermediate_size=128,
+        num_attention_heads=4,
+        num_hidden_layers=2,
+        vocab_size=500,
     )
     return transformers.BertForMaskedLM(config)
 
@@ -40,7 +44,11 @@ def resnet():
 def vit():
     return transformers.ViTForImageClassification(
         transformers.ViTConfig(
-            hidden_size=64, intermediate_size=128, num_attention_heads=4, num_hidden_layers=2, image_size=32
+            hidden_size=64,
+            intermediate_size=128,
+            num_attention_heads=4,
+            num_hidden_layers=2,
+            image_size=32,
         )
     )
 
@@ -72,7 +80,7 @@ def test_model(make):
 def test_module_paths_and_lines():
     model = bert().eval()
     graph = capture(model, torch.randint(0, 500, (1, 4)))["graph"]
-    line = next(l for l in graph.splitlines() if "encoder.layer.1.attention" in l)
+    line = next(s for s in graph.splitlines() if "encoder.layer.1.attention" in s)
     assert "modeling_bert.py:" in line
     assert "F.layer_norm" in graph or "torch.layer_norm" in graph
 

@@ -239,7 +239,12 @@ def new_objects(s):
 @writes
 def read_back_through_dict(s):
     s.zz = 4
-    return s.__dict__["zz"], "zz" in s.__dict__, sorted(k for k in s.__dict__ if len(k) < 2), vars(s)["zz"]
+    return (
+        s.__dict__["zz"],
+        "zz" in s.__dict__,
+        sorted(k for k in s.__dict__ if len(k) < 2),
+        vars(s)["zz"],
+    )
 
 
 @writes

@@ -44,7 +44,12 @@ def test_break(name):
 
 
 def test_out_argument_of_another_size():
-    check_break("changes the sizes of a tensor from outside", lambda x, o: torch.add(x, x, out=o), X, torch.empty(0))
+    check_break(
+        "changes the sizes of a tensor from outside",
+        lambda x, o: torch.add(x, x, out=o),
+        X,
+        torch.empty(0),
+    )
 
 
 def test_autograd_is_kept_off_tensors_from_outside():

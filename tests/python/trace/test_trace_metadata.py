@@ -174,13 +174,19 @@ def test_group_norm():
 def test_convolution(rank):
     def make(rng):
         groups = rng.choice([1, 1, 2])
-        batch, channels, out = rng.choice([1, 2]), groups * rng.choice([1, 2]), groups * rng.choice([1, 3])
+        batch, channels, out = (
+            rng.choice([1, 2]),
+            groups * rng.choice([1, 2]),
+            groups * rng.choice([1, 3]),
+        )
         space = [rng.choice([5, 6, 1]) for _ in range(rank)]
         kernel = [rng.choice([1, 3]) for _ in range(rank)]
         dtype = rng.choice([torch.float32, torch.float32, torch.float64, torch.bfloat16])
         x = tensor(rng, [batch, channels, *space], dtype)
         transposed = rng.random() < 0.3
-        weight = [channels, out // groups, *kernel] if transposed else [out, channels // groups, *kernel]
+        weight = (
+            [channels, out // groups, *kernel] if transposed else [out, channels // groups, *kernel]
+        )
         bias = rng.choice([None, torch.rand(out, dtype=dtype)])
         stride, padding, dilation = rng.choice([1, 2]), rng.choice([0, 1]), rng.choice([1, 2])
         output_padding = rng.choice([0, 1]) if transposed and stride == 2 else 0
@@ -210,7 +216,9 @@ def test_attention():
     def make(rng):
         shape = [2, rng.choice([1, 4]), rng.choice([1, 5]), 8]
         q, k, v = (tensor(rng, shape) for _ in range(3))
-        mask = rng.choice([None, torch.rand(shape[2], shape[2]), torch.ones(shape[2], shape[2]).bool()])
+        mask = rng.choice(
+            [None, torch.rand(shape[2], shape[2]), torch.ones(shape[2], shape[2]).bool()]
+        )
         return F.scaled_dot_product_attention, q, k, v, mask
 
     repeat(80, make)

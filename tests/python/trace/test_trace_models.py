@@ -21,17 +21,40 @@ class Model:
 
 
 def bert(attention):
-    config = transformers.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=50, attn_implementation=attention)
+    config = transformers.BertConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        vocab_size=50,
+        attn_implementation=attention,
+    )
     return Model(transformers.BertModel(config), lambda r: r.last_hidden_state)
 
 
 def gpt2(attention):
-    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=50, bos_token_id=0, eos_token_id=0, attn_implementation=attention)
+    config = transformers.GPT2Config(
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        vocab_size=50,
+        bos_token_id=0,
+        eos_token_id=0,
+        attn_implementation=attention,
+    )
     return Model(transformers.GPT2LMHeadModel(config), lambda r: r.logits)
 
 
 def llama(attention):
-    config = transformers.LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=50, attn_implementation=attention)
+    config = transformers.LlamaConfig(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=50,
+        attn_implementation=attention,
+    )
     return Model(transformers.LlamaForCausalLM(config), lambda r: r.logits)
 
 

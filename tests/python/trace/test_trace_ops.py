@@ -227,9 +227,16 @@ def test_factories_name_their_dtype():
 def test_inputs_and_their_kinds():
     module = nn.Linear(6, 2)
     result = trace(lambda x: F.linear(x, module.weight) + torch.tensor(1.0), X)
-    assert [(kind, name) for _, kind, name in result["inputs"]][1:] == [("user", "arg0"), ("constant", "constant2")]
+    assert [(kind, name) for _, kind, name in result["inputs"]][1:] == [
+        ("user", "arg0"),
+        ("constant", "constant2"),
+    ]
     result = trace(module, X)
-    assert {(kind, name) for _, kind, name in result["inputs"]} == {("parameter", "weight"), ("parameter", "bias"), ("user", "arg0")}
+    assert {(kind, name) for _, kind, name in result["inputs"]} == {
+        ("parameter", "weight"),
+        ("parameter", "bias"),
+        ("user", "arg0"),
+    }
     assert result["inputs"][0][0] is module.weight
 
 
@@ -259,7 +266,9 @@ def test_autograd_is_noticed():
         assert trace(lambda x: x * w, X)["needs_autograd"]
         assert not trace(lambda x: x * 2, X)["needs_autograd"]
         assert not trace(lambda x: x * w.detach(), X)["needs_autograd"]
-        assert not trace(lambda x: w.argmax() + torch.zeros_like(w.detach()).sum(), X)["needs_autograd"]
+        assert not trace(lambda x: w.argmax() + torch.zeros_like(w.detach()).sum(), X)[
+            "needs_autograd"
+        ]
     with torch.no_grad():
         assert not trace(lambda x: x * w, X)["needs_autograd"]
 

@@ -13,11 +13,17 @@ def symbolic(fn, *args, names=("arg0",)):
 class Block(torch.nn.Module):
     def __init__(self, width=16):
         super().__init__()
-        self.project, self.norm, self.width = torch.nn.Linear(width, width), torch.nn.LayerNorm(width), width
+        self.project, self.norm, self.width = (
+            torch.nn.Linear(width, width),
+            torch.nn.LayerNorm(width),
+            width,
+        )
 
     def forward(self, x):
         batch, length, width = x.shape
-        q, k, v = (self.project(x).view(batch, length, 2, width // 2).transpose(1, 2) for _ in range(3))
+        q, k, v = (
+            self.project(x).view(batch, length, 2, width // 2).transpose(1, 2) for _ in range(3)
+        )
         weights = torch.softmax(q @ k.transpose(-1, -2) * 0.3, -1)
         y = (weights @ v).transpose(1, 2).reshape(batch, length, width)
         return self.norm(x + self.project(F.gelu(y)))

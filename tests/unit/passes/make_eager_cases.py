@@ -1,16 +1,28 @@
 """Writes eager_cases.txt: ops run by PyTorch, as graph text with inputs and expected outputs.
 
-    python make_eager_cases.py > eager_cases.txt
+python make_eager_cases.py > eager_cases.txt
 """
 
 import torch
 
 aten = torch.ops.aten
-DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.int64: "i64", torch.int32: "i32", torch.int16: "i16",
-          torch.uint8: "u8", torch.int8: "i8", torch.bool: "bool", torch.bfloat16: "bf16",
-          torch.float16: "f16"}
-FORMATS = {torch.contiguous_format: "contiguous_format", torch.preserve_format: "preserve_format",
-           torch.channels_last: "channels_last"}
+DTYPES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.bool: "bool",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+}
+FORMATS = {
+    torch.contiguous_format: "contiguous_format",
+    torch.preserve_format: "preserve_format",
+    torch.channels_last: "channels_last",
+}
 
 
 def type_text(t, with_offset=True):
@@ -65,8 +77,10 @@ def case(op, *args, results=None, **kwargs):
     n = len(tensors)
     first = names[id(tensors[0])] if tensors else ""
     # Fresh values begin at offset 0 in a graph, also where eager allocates a gap in front.
-    defs = ", ".join(f"%{n + i}: {type_text(o, is_view)}" + (f" #{first}" if is_view else "")
-                     for i, o in enumerate(outs))
+    defs = ", ".join(
+        f"%{n + i}: {type_text(o, is_view)}" + (f" #{first}" if is_view else "")
+        for i, o in enumerate(outs)
+    )
     name = op._schema.name.replace("::", ".")
     if op._schema.overload_name:
         name += "." + op._schema.overload_name
@@ -85,11 +99,25 @@ r = torch.randn
 x = r(2, 3, 4)
 col = r(4, 3, 2).permute(2, 1, 0)
 cl = r(2, 4, 3, 5).contiguous(memory_format=torch.channels_last)
-special = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 100.0, -100.0, 3.0, -3.0, 0.5])
+special = torch.tensor(
+    [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 100.0, -100.0, 3.0, -3.0, 0.5]
+)
 
 # Activations and pointwise composites, with special values and half precision.
-for name in ["silu", "gelu", "hardswish", "hardsigmoid", "leaky_relu", "elu", "softplus", "mish",
-             "hardtanh", "square", "relu", "sigmoid"]:
+for name in [
+    "silu",
+    "gelu",
+    "hardswish",
+    "hardsigmoid",
+    "leaky_relu",
+    "elu",
+    "softplus",
+    "mish",
+    "hardtanh",
+    "square",
+    "relu",
+    "sigmoid",
+]:
     op = getattr(aten, name).default
     case(op, x)
     case(op, special if name != "gelu" else special[3:])  # eager's vectorised erf(inf) is NaN
@@ -118,13 +146,30 @@ case(aten.rsub.Tensor, x, col, alpha=2)
 case(aten.native_layer_norm.default, x, [4], r(4), r(4), 1e-5)
 case(aten.native_layer_norm.default, x, [3, 4], r(3, 4), None, 1e-5)
 case(aten.native_layer_norm.default, col, [4], None, None, 1e-5)
-case(aten.native_layer_norm.default, x.bfloat16(), [4], r(4).bfloat16(), r(4).bfloat16(), 1e-5, results=[0])
+case(
+    aten.native_layer_norm.default,
+    x.bfloat16(),
+    [4],
+    r(4).bfloat16(),
+    r(4).bfloat16(),
+    1e-5,
+    results=[0],
+)
 case(aten.native_group_norm.default, r(2, 4, 3, 5), r(4), r(4), 2, 4, 15, 2, 1e-5)
 case(aten.native_group_norm.default, cl, r(4), None, 2, 4, 15, 2, 1e-5, results=[0])
 for image in [r(2, 4, 3, 5), cl, r(6, 4)]:
     case(aten.native_batch_norm.default, image, r(4), r(4), r(4), torch.rand(4), False, 0.1, 1e-5)
-    case(aten._native_batch_norm_legit_no_training.default, image, None, None, r(4), torch.rand(4), 0.1, 1e-5,
-         results=[0])
+    case(
+        aten._native_batch_norm_legit_no_training.default,
+        image,
+        None,
+        None,
+        r(4),
+        torch.rand(4),
+        0.1,
+        1e-5,
+        results=[0],
+    )
 case(aten._fused_rms_norm.default, x, [4], r(4), 1e-6)
 case(aten._fused_rms_norm.default, x, [4], None, None, results=[0])
 case(aten.std.correction, x, [1], correction=1, keepdim=True)
@@ -151,20 +196,58 @@ case(aten.new_full.default, x, [2, 2], 4)
 case(aten.scalar_tensor.default, 2.5)
 
 # Metadata: layouts of elementwise results, promotion.
-i32, u8, i8, b = torch.arange(4, dtype=torch.int32), torch.arange(4).byte(), torch.arange(4).char(), torch.tensor([True, False, True, True])
+i32, u8, i8, b = (
+    torch.arange(4, dtype=torch.int32),
+    torch.arange(4).byte(),
+    torch.arange(4).char(),
+    torch.tensor([True, False, True, True]),
+)
 scalar32, scalar64 = torch.tensor(2.5), torch.tensor(2.5, dtype=torch.float64)
-for left, right in [(i32, u8), (u8, i8), (b, i32), (b, 2), (i32, 2.5), (i32, scalar32), (i32, scalar64),
-                    (r(4), scalar64), (r(4).half(), r(4).bfloat16()), (r(4).half(), 2.5), (u8, 3),
-                    (torch.tensor(3), i32), (scalar32, scalar64), (b, True), (i8, torch.tensor(300))]:
+for left, right in [
+    (i32, u8),
+    (u8, i8),
+    (b, i32),
+    (b, 2),
+    (i32, 2.5),
+    (i32, scalar32),
+    (i32, scalar64),
+    (r(4), scalar64),
+    (r(4).half(), r(4).bfloat16()),
+    (r(4).half(), 2.5),
+    (u8, 3),
+    (torch.tensor(3), i32),
+    (scalar32, scalar64),
+    (b, True),
+    (i8, torch.tensor(300)),
+]:
     case(aten.add.Tensor, left, right)
     case(aten.mul.Tensor, left, right)
     case(aten.div.Tensor, left, right)
     case(aten.lt.Tensor if isinstance(right, torch.Tensor) else aten.lt.Scalar, left, right)
-for left, right in [(x, col), (col, x), (col, r(4)), (cl, cl), (cl, r(4, 1, 1)), (cl, r(2, 4, 3, 5)),
-                    (x[:, ::2], x[:, ::2]), (r(1, 3).t(), r(3, 4)), (x.expand(2, 2, 3, 4), r(4)),
-                    (r(3, 1, 2).permute(1, 0, 2), r(5, 1, 1)), (r(0, 3), r(1, 3))]:
+for left, right in [
+    (x, col),
+    (col, x),
+    (col, r(4)),
+    (cl, cl),
+    (cl, r(4, 1, 1)),
+    (cl, r(2, 4, 3, 5)),
+    (x[:, ::2], x[:, ::2]),
+    (r(1, 3).t(), r(3, 4)),
+    (x.expand(2, 2, 3, 4), r(4)),
+    (r(3, 1, 2).permute(1, 0, 2), r(5, 1, 1)),
+    (r(0, 3), r(1, 3)),
+]:
     case(aten.add.Tensor, left, right)
-for t in [x, col, cl, x[:, ::2], r(3, 1).expand(3, 4), r(4)[::2], r(1, 3).t(), r(2, 3, 4, 5)[:, :, 1:3, ::2].permute(0, 3, 1, 2)]:
+for t in [
+    x,
+    col,
+    cl,
+    x[:, ::2],
+    r(3, 1).expand(3, 4),
+    r(4)[::2],
+    r(1, 3).t(),
+    r(2, 3, 4, 5)[:, :, 1:3, ::2].permute(0, 3, 1, 2),
+]:
     case(aten.clone.default, t)
     case(aten.clone.default, t, memory_format=torch.contiguous_format)
     case(aten._to_copy.default, t, dtype=torch.float64)
