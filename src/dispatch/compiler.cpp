@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "dispatch/gil.h"
 #include "dispatch/tensors.h"
 #include "toolchain/toolchain.h"
 
@@ -135,6 +136,7 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   compile::Options options = compile_options(settings);
   plan::Plan plan;
   auto start = Clock::now();
+  GilRelease gil(true);  // nothing below touches Python until the plan is loaded
   for (;;) {
     plan = make_plan(draft.graph.clone(), options, settings.keep_report, entry.report);
     start = Clock::now();
@@ -156,7 +158,7 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
     else
       work += 2;
   }
-  entry.writes_inputs_early = settings.backend == compile::Backend::kEager;
+  entry.writes_inputs_early = entry.executable->writes_inputs_early();
   entry.releases_gil = work > 1;
   if (settings.keep_report) {
     entry.report.plan = plan::to_string(plan);
@@ -232,6 +234,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
   auto entry = std::make_shared<Entry>();
   std::string name = describe(function);
   ProgressLine progress(name);
+  Capturing scope;  // until the entry is made: a user's backend may call compiled functions too
   guard::GlobalState state = guard::GlobalState::current();
   if (state.torch_function_modes || state.torch_dispatch_modes)
     return eager_entry(function, state,
@@ -239,11 +242,8 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                        "`with torch.device(...)`, FakeTensorMode, ...)");
   std::unique_ptr<capture::Draft> draft;
   try {
-    {
-      Capturing scope;
-      draft = capture::capture(function, bound,
-                               {.record_torch_calls = bool(settings.custom_backend)});
-    }
+    draft = capture::capture(function, bound,
+                             {.record_torch_calls = bool(settings.custom_backend)});
     if (!draft) return nullptr;
     entry->report.capture = seconds_since(start);
     entry->report.trace = draft->statistics.trace_seconds;

@@ -1,24 +1,13 @@
 #include "dispatch/entry.h"
 
 #include "cpython/frame.h"
+#include "dispatch/gil.h"
 #include "dispatch/tensors.h"
 
 namespace braze::dispatch {
 namespace {
 
 using cpython::Ref;
-
-class GilRelease {
- public:
-  explicit GilRelease(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
-  ~GilRelease() {
-    if (state_) PyEval_RestoreThread(state_);
-  }
-  GilRelease(const GilRelease&) = delete;
-
- private:
-  PyThreadState* state_;
-};
 
 at::Tensor borrow(c10::TensorImpl* impl) {
   return at::Tensor(

@@ -330,6 +330,13 @@ void Executable::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::T
   impl_->return_context(std::move(context));
 }
 
+bool Executable::writes_inputs_early() const {
+  for (const PreparedStep& step : impl_->steps)
+    if (auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step))
+      if ((*call)->writes_arguments()) return true;
+  return false;
+}
+
 const plan::Plan& Executable::plan() const { return impl_->plan; }
 
 }  // namespace braze::runtime

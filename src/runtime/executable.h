@@ -32,6 +32,10 @@ class Executable {
   // Runs below autograd with the GIL held or not. Throws NeedsEager, c10::Error, InternalError.
   void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs);
 
+  // Whether a step before the closing copies may change an input: after such a step has run, a
+  // failing call cannot be run again in eager.
+  bool writes_inputs_early() const;
+
   const plan::Plan& plan() const;
 
  private:

@@ -156,11 +156,13 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
       number.unsafeGetTensorImpl()->set_wrapped_number(true);
       template_.back() = std::move(number);
     }
-    if (formal.alias_info() && formal.alias_info()->isWrite())
+    if (formal.alias_info() && formal.alias_info()->isWrite()) {
+      writes_arguments_ = true;
       for (const TensorPosition& written : positions_)
         if (written.argument == position &&
             plan.slots[written.slot].kind == plan::SlotKind::kInput)
           written_inputs_.push_back(written.slot);
+    }
     ++position;
   }
   for (size_t i = step.args.size(); i < arguments.size(); ++i) {

@@ -378,3 +378,45 @@ def test_no_leak():
     gc.collect()
     assert _sys.getrefcount(x) == before
     assert abs(len(gc.get_objects()) - count) < 50
+
+
+def test_other_threads_run_during_a_compile():
+    """The compiler lets go of the interpreter: another thread makes progress meanwhile."""
+    done = []
+    compiling = threading.Event()
+
+    def work():
+        compiling.wait()
+        for _ in range(1000):
+            done.append(1)
+
+    def f(x):
+        for _ in range(30):  # contracting: rounding does not grow
+            x = torch.sin(x) * 0.5 + x.sum(-1, keepdim=True).softmax(0)
+        return x
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    fast = braze.compile(f, fullgraph=True)
+    compiling.set()
+    x = torch.randn(13, 11)
+    same(fast(x), f(x))
+    thread.join()
+    assert len(done) == 1000
+
+
+def test_error_in_the_middle_of_in_place_ops_does_not_repeat_them():
+    def f(x, i):
+        x.add_(1)
+        return x[i].sum()
+
+    for backend in ("braze", "aten", "eager"):
+        fast = braze.compile(f, backend=backend)
+        ok, bad = torch.tensor([0]), torch.tensor([9])
+        a, b = torch.zeros(3), torch.zeros(3)
+        same(fast(a, ok), f(b, ok))
+        with pytest.raises(IndexError):
+            fast(a, bad)
+        with pytest.raises(IndexError):
+            f(b, bad)
+        same(a, b, backend)
