@@ -18,24 +18,32 @@ PYBIND11_MODULE(_C, module) {
   if (!braze::capture::initialize(module.ptr())) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();
 
-  module.def("options", [] {
-    py::dict out;
+  module.def(
+      "options",
+      [] {
+        py::dict out;
 #define X(member, env, type, value, help) out[#member] = braze::options().member;
-    BRAZE_OPTIONS(X)
+        BRAZE_OPTIONS(X)
 #undef X
-    return out;
-  }, "The settings taken from the environment.");
+        return out;
+      },
+      "The settings taken from the environment.");
   module.def("reload_options", &braze::reload_options, "Reads the BRAZE_* environment again.");
-  module.def("host_compiler", []() -> py::object {
-    const auto& compiler = braze::toolchain::host_compiler();
-    if (!compiler) return py::none();
-    return py::make_tuple(compiler->path, compiler->version);
-  }, "(path, version) of the C++ compiler that builds kernels, or None.");
-  module.def("host_isa", [] {
-    return std::string(braze::codegen::cpp::to_string(braze::codegen::cpp::host_isa()));
-  }, "The vector instruction set that kernels are generated for.");
-  module.def("clear_cache", [] { braze::toolchain::DiskCache::instance().clear(); },
-             "Removes every entry of the disk cache.");
+  module.def(
+      "host_compiler",
+      []() -> py::object {
+        const auto& compiler = braze::toolchain::host_compiler();
+        if (!compiler) return py::none();
+        return py::make_tuple(compiler->path, compiler->version);
+      },
+      "(path, version) of the C++ compiler that builds kernels, or None.");
+  module.def(
+      "host_isa",
+      [] { return std::string(braze::codegen::cpp::to_string(braze::codegen::cpp::host_isa())); },
+      "The vector instruction set that kernels are generated for.");
+  module.def(
+      "clear_cache", [] { braze::toolchain::DiskCache::instance().clear(); },
+      "Removes every entry of the disk cache.");
   module.def("release_memory", &braze::runtime::release_pooled_memory,
              "Gives idle pooled output memory back to the system; bytes.");
 }

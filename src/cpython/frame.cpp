@@ -226,7 +226,8 @@ PyObject* call_from(PyObject* function, PyObject* const* args, size_t nargsf, Py
   constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
   BRAZE_CHECK((code->co_flags & kGenerators) == 0, "a generator's frame starts with its object");
   // Another call protocol would run the function from its beginning.
-  BRAZE_CHECK(target->vectorcall == internal::plain_vectorcall(target), "the function's call is replaced");
+  BRAZE_CHECK(target->vectorcall == internal::plain_vectorcall(target),
+              "the function's call is replaced");
   internal::check_state(code, state);
   SavedException exception;
   internal::OneShot shot{PyThreadState_Get(), code, std::move(state), &exception};

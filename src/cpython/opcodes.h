@@ -9,6 +9,8 @@
 
 namespace braze::cpython {
 
+// One table, a line each.
+// clang-format off
 #define BRAZE_OPCODES(X)                                                                          \
   X(Nop)                 /* also RESUME, PRECALL, CACHE */                                        \
   X(PopTop)              /* (a -- ) */                                                            \
@@ -87,6 +89,8 @@ namespace braze::cpython {
   X(GetLen) X(MatchMapping) X(MatchSequence) X(MatchKeys) X(MatchClass)                           \
   X(SetupAnnotations)                                                                             \
   X(Unsupported)         /* async, type parameters, printing at the prompt: named by `raw` */
+
+// clang-format on
 
 enum class Opcode : uint8_t {
 #define X(name) k##name,

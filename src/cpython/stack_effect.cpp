@@ -45,8 +45,7 @@ class DepthWalk {
     const int depth = depths_[index];
     if (const ExceptionHandler* handler = code_.handler(index))
       reach(handler->target, handler->depth + handler->push_lasti + 1);
-    if (instruction.target >= 0)
-      reach(instruction.target, depth + stack_effect(instruction, true));
+    if (instruction.target >= 0) reach(instruction.target, depth + stack_effect(instruction, true));
     switch (instruction.op) {
       case Opcode::kReturnValue:
       case Opcode::kReturnConst:

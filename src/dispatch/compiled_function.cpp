@@ -30,8 +30,7 @@ struct State {
 };
 
 struct CompiledFunction {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* function;  // PyFunctionObject: what is captured
   PyObject* self;      // bound first argument, or null
   PyObject* wrapped;   // what the user gave
@@ -45,9 +44,9 @@ PyObject* parameter_names_of(PyFunctionObject* function) {  // borrowed: the cod
   return reinterpret_cast<PyCodeObject*>(function->func_code)->co_localsplusnames;
 }
 
-// One capture at a time in the process: the capture's frame hook belongs to the interpreter. Whoever
-// finds it taken (another thread, or a call from inside a capture) runs eagerly this time, so that
-// no two threads can wait for each other.
+// One capture at a time in the process: the capture's frame hook belongs to the interpreter.
+// Whoever finds it taken (another thread, or a call from inside a capture) runs eagerly this time,
+// so that no two threads can wait for each other.
 std::mutex& compile_mutex() {
   static auto* mutex = new std::mutex;
   return *mutex;
@@ -101,8 +100,8 @@ std::string reason_of_miss(State& state, PyFunctionObject* function, PyObject* c
 }
 
 PyObject* raise_graph_break(const capture::BreakReason& reason) {
-  std::string text = "fullgraph=True, but the whole function cannot be captured.\n" +
-                     capture::to_string(reason);
+  std::string text =
+      "fullgraph=True, but the whole function cannot be captured.\n" + capture::to_string(reason);
   PyErr_SetString(graph_break_error, text.c_str());
   return nullptr;
 }
@@ -119,20 +118,26 @@ PyObject* run_entry(CompiledFunction* self, Entry& entry, PyObject* const* bound
   std::string why;
   switch (entry.run(reinterpret_cast<PyFunctionObject*>(self->function), bound, call, inputs,
                     &result, &why)) {
-    case Entry::Outcome::kDone: return result;
-    case Entry::Outcome::kRunEager: return run_original(self, call);
+    case Entry::Outcome::kDone:
+      return result;
+    case Entry::Outcome::kRunEager:
+      return run_original(self, call);
     case Entry::Outcome::kBroken:
-      std::fprintf(stderr, "braze: internal error in compiled %s; it runs in eager from now on. "
-                           "Please report this: %s\n",
-                   describe(reinterpret_cast<PyFunctionObject*>(self->function)).c_str(), why.c_str());
+      std::fprintf(stderr,
+                   "braze: internal error in compiled %s; it runs in eager from now on. "
+                   "Please report this: %s\n",
+                   describe(reinterpret_cast<PyFunctionObject*>(self->function)).c_str(),
+                   why.c_str());
       entry.kind = EntryKind::kEager;
-      entry.reason = capture::BreakReason{capture::BreakKind::kUnsupported, "internal error: " + why, {}};
+      entry.reason =
+          capture::BreakReason{capture::BreakKind::kUnsupported, "internal error: " + why, {}};
       return run_original(self, call);
   }
   return nullptr;
 }
 
-PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound, const CallArguments& call) {
+PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
+                          const CallArguments& call) {
   State& state = *self->state;
   auto* function = reinterpret_cast<PyFunctionObject*>(self->function);
   if (static_cast<int64_t>(state.entries.size()) >= state.settings.recompile_limit) {
@@ -167,8 +172,9 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound, const 
   if (!entry->guards->check(bound, inputs.data())) {
     std::string why = entry->guards->why_not(bound, parameter_names_of(function));
     if (entry->kind == EntryKind::kEager) return run_original(self, call);
-    std::fprintf(stderr, "braze: guards of %s do not hold right after capture (%s); it runs in eager. "
-                         "Please report this.\n",
+    std::fprintf(stderr,
+                 "braze: guards of %s do not hold right after capture (%s); it runs in eager. "
+                 "Please report this.\n",
                  describe(function).c_str(), why.c_str());
     return run_original(self, call);
   }
@@ -376,8 +382,7 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(construct)},
                        {Py_tp_getset, getters},
                        {0, nullptr}};
 PyType_Spec spec = {"braze._C.CompiledFunction", sizeof(CompiledFunction), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-                    slots};
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
 
 // check_only(compiled, *args, **kwargs) -> bool: argument binding and guards, nothing else; what a
 // call costs beyond running.

@@ -56,7 +56,8 @@ compile::Options compile_options(const Settings& settings) {
   out.backend = settings.backend;
   out.threads = at::get_num_threads();
   out.isa = codegen::cpp::host_isa();
-  for (auto isa : {codegen::cpp::Isa::kGeneric, codegen::cpp::Isa::kAvx2, codegen::cpp::Isa::kAvx512})
+  for (auto isa :
+       {codegen::cpp::Isa::kGeneric, codegen::cpp::Isa::kAvx2, codegen::cpp::Isa::kAvx512})
     if (codegen::cpp::to_string(isa) == options().isa && isa <= out.isa) out.isa = isa;
   if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {
     static std::once_flag told;
@@ -122,9 +123,9 @@ bool build_python_entry(const capture::Draft& draft, const Settings& settings, E
     if (!name || PyList_Append(names.get(), name.get())) return false;
     entry.python_constants.push_back(input.source ? Ref() : input.tensor);
   }
-  entry.python = Ref::steal(PyObject_CallMethod(
-      module.get(), "call_backend", "OOOOO", settings.custom_backend.get(), draft.torch_calls.get(),
-      inputs.get(), names.get(), draft.outputs.get()));
+  entry.python = Ref::steal(
+      PyObject_CallMethod(module.get(), "call_backend", "OOOOO", settings.custom_backend.get(),
+                          draft.torch_calls.get(), inputs.get(), names.get(), draft.outputs.get()));
   return bool(entry.python);
 }
 
@@ -145,7 +146,8 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
       break;
     } catch (const InternalError& error) {
       if (options.backend != compile::Backend::kKernels || braze::options().strict) throw;
-      std::fprintf(stderr, "braze: generated code of %s could not be built, running through ATen: %s\n",
+      std::fprintf(stderr,
+                   "braze: generated code of %s could not be built, running through ATen: %s\n",
                    name.c_str(), error.what());
       options.backend = compile::Backend::kAten;
     }
@@ -184,14 +186,14 @@ void log_entry(const Entry& entry, const capture::Draft& draft, PyFunctionObject
   if (log::enabled(log::Component::kTiming)) {
     const Report& r = entry.report;
     char line[400];
-    std::snprintf(line, sizeof line,
-                  "%s: total %.1f ms: capture %.1f (in torch %.1f; %lld bytecodes, %lld nodes, %lld "
-                  "guards), passes %.1f, lower %.1f, schedule %.1f, codegen %.1f, build %.1f%s",
-                  name.c_str(), r.total * 1e3, r.capture * 1e3, r.trace * 1e3,
-                  static_cast<long long>(r.bytecodes), static_cast<long long>(r.nodes),
-                  static_cast<long long>(r.guard_count), r.passes * 1e3, r.lower * 1e3,
-                  r.schedule_time * 1e3, r.codegen * 1e3, r.build * 1e3,
-                  r.from_cache ? " (plan from the cache)" : "");
+    std::snprintf(
+        line, sizeof line,
+        "%s: total %.1f ms: capture %.1f (in torch %.1f; %lld bytecodes, %lld nodes, %lld "
+        "guards), passes %.1f, lower %.1f, schedule %.1f, codegen %.1f, build %.1f%s",
+        name.c_str(), r.total * 1e3, r.capture * 1e3, r.trace * 1e3,
+        static_cast<long long>(r.bytecodes), static_cast<long long>(r.nodes),
+        static_cast<long long>(r.guard_count), r.passes * 1e3, r.lower * 1e3, r.schedule_time * 1e3,
+        r.codegen * 1e3, r.build * 1e3, r.from_cache ? " (plan from the cache)" : "");
     log::write(log::Component::kTiming, line);
   }
 }
@@ -242,8 +244,8 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                        "`with torch.device(...)`, FakeTensorMode, ...)");
   std::unique_ptr<capture::Draft> draft;
   try {
-    draft = capture::capture(function, bound,
-                             {.record_torch_calls = bool(settings.custom_backend)});
+    draft =
+        capture::capture(function, bound, {.record_torch_calls = bool(settings.custom_backend)});
     if (!draft) return nullptr;
     entry->report.capture = seconds_since(start);
     entry->report.trace = draft->statistics.trace_seconds;
@@ -271,16 +273,18 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                    error.what());
       return nullptr;
     }
-    std::fprintf(stderr,
-                 "braze: internal error while compiling %s; it runs in eager. Please report this: %s\n",
-                 name.c_str(), error.what());
+    std::fprintf(
+        stderr,
+        "braze: internal error while compiling %s; it runs in eager. Please report this: %s\n",
+        name.c_str(), error.what());
     return eager_entry(function, state, std::string("internal error: ") + error.what());
   }
   std::vector<const guard::Source*> sources;
   if (entry->kind != EntryKind::kEager)
     for (const auto& input : draft->inputs) sources.push_back(input.source);
-  entry->guards = std::make_unique<guard::GuardSet>(draft->sources, std::move(draft->guards), sources,
-                                                    reinterpret_cast<PyObject*>(function), state);
+  entry->guards =
+      std::make_unique<guard::GuardSet>(draft->sources, std::move(draft->guards), sources,
+                                        reinterpret_cast<PyObject*>(function), state);
   entry->recipe = std::move(draft->recipe);
   entry->report.total = seconds_since(start);
   log_entry(*entry, *draft, function, name);

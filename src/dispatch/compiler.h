@@ -8,9 +8,9 @@
 
 namespace braze::dispatch {
 
-// Captures and compiles `function` for these bound parameters. Always gives an entry that is safe to
-// use (in the worst case one that runs eagerly and says why); null with a Python exception pending
-// for KeyboardInterrupt and its like, or for an internal error under BRAZE_STRICT=1.
+// Captures and compiles `function` for these bound parameters. Always gives an entry that is safe
+// to use (in the worst case one that runs eagerly and says why); null with a Python exception
+// pending for KeyboardInterrupt and its like, or for an internal error under BRAZE_STRICT=1.
 std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const* bound,
                                      const Settings& settings);
 

@@ -87,10 +87,11 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
       if (!owned.back()) return Outcome::kDone;
       arguments.push_back(owned.back().get());
     }
-    Ref returned = Ref::steal(
-        PyObject_Vectorcall(python.get(), arguments.data(), arguments.size(), nullptr));
+    Ref returned =
+        Ref::steal(PyObject_Vectorcall(python.get(), arguments.data(), arguments.size(), nullptr));
     if (!returned) return Outcome::kDone;
-    Ref sequence = Ref::steal(PySequence_Fast(returned.get(), "a backend's callable must return a tuple or list of tensors"));
+    Ref sequence = Ref::steal(PySequence_Fast(
+        returned.get(), "a backend's callable must return a tuple or list of tensors"));
     if (!sequence) return Outcome::kDone;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i)
       outputs.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(sequence.get(), i)));

@@ -43,7 +43,7 @@ struct Entry {
   capture::Recipe recipe;
   capture::ExitKind exit = capture::ExitKind::kGiveUp;
   std::optional<capture::BreakReason> reason;
-  bool single_output = false;   // the recipe is nothing but "return output 0"
+  bool single_output = false;  // the recipe is nothing but "return output 0"
   bool releases_gil = false;
   bool writes_inputs_early = false;  // inputs may have changed by the time a step fails
   int64_t calls = 0;

@@ -14,9 +14,12 @@ PyObject* text(const std::string& value) {
 }
 const char* name_of(EntryKind kind) {
   switch (kind) {
-    case EntryKind::kEager: return "eager";
-    case EntryKind::kPlan: return "plan";
-    case EntryKind::kPython: return "backend";
+    case EntryKind::kEager:
+      return "eager";
+    case EntryKind::kPlan:
+      return "plan";
+    case EntryKind::kPython:
+      return "backend";
   }
   return "";
 }
@@ -36,10 +39,10 @@ PyObject* report_of(const Entry& entry, PyObject* parameter_names) {
   bool ok = put(d, "kind", text(name_of(entry.kind))) &&
             put(d, "exit", text(entry.exit == capture::ExitKind::kReturn ? "return" : "give up")) &&
             put(d, "offset", PyLong_FromLong(entry.recipe.offset)) &&
-            put(d, "guards", guards.release()) && put(d, "calls", PyLong_FromLongLong(entry.calls)) &&
-            put(d, "graph", text(r.graph)) && put(d, "schedule", text(r.schedule)) &&
-            put(d, "plan", text(r.plan)) && put(d, "code", text(r.code)) &&
-            put(d, "nodes", PyLong_FromLongLong(r.nodes)) &&
+            put(d, "guards", guards.release()) &&
+            put(d, "calls", PyLong_FromLongLong(entry.calls)) && put(d, "graph", text(r.graph)) &&
+            put(d, "schedule", text(r.schedule)) && put(d, "plan", text(r.plan)) &&
+            put(d, "code", text(r.code)) && put(d, "nodes", PyLong_FromLongLong(r.nodes)) &&
             put(d, "bytecodes", PyLong_FromLongLong(r.bytecodes)) &&
             put(d, "from_cache", PyBool_FromLong(r.from_cache));
   if (ok && entry.reason) {
@@ -52,9 +55,14 @@ PyObject* report_of(const Entry& entry, PyObject* parameter_names) {
     ok = put(d, "reason", Py_NewRef(Py_None));
   }
   Ref seconds = Ref::steal(PyDict_New());
-  for (auto [key, value] : {std::pair{"capture", r.capture}, {"trace", r.trace}, {"passes", r.passes},
-                            {"lower", r.lower}, {"schedule", r.schedule_time},
-                            {"codegen", r.codegen}, {"build", r.build}, {"total", r.total}})
+  for (auto [key, value] : {std::pair{"capture", r.capture},
+                            {"trace", r.trace},
+                            {"passes", r.passes},
+                            {"lower", r.lower},
+                            {"schedule", r.schedule_time},
+                            {"codegen", r.codegen},
+                            {"build", r.build},
+                            {"total", r.total}})
     ok = ok && put(seconds.get(), key, PyFloat_FromDouble(value));
   ok = ok && put(d, "seconds", seconds.release());
   return ok ? dict.release() : nullptr;

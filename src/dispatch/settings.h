@@ -10,9 +10,9 @@ namespace braze::dispatch {
 
 struct Settings {
   bool fullgraph = false;
-  bool keep_report = false;                 // keep texts of every stage, for explain
+  bool keep_report = false;  // keep texts of every stage, for explain
   compile::Backend backend = compile::Backend::kKernels;
-  cpython::Ref custom_backend;              // callable (gm, example_inputs) -> callable
+  cpython::Ref custom_backend;  // callable (gm, example_inputs) -> callable
   int64_t recompile_limit = 8;
 };
 

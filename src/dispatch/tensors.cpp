@@ -1,9 +1,8 @@
-#include <Python.h>
+#include "dispatch/tensors.h"
 
+#include <Python.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
-
-#include "dispatch/tensors.h"
 
 namespace braze::dispatch {
 

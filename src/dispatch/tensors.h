@@ -9,7 +9,8 @@
 
 namespace braze::dispatch {
 
-// A new reference; the tensor's existing Python object where it has one. Null with an exception set.
+// A new reference; the tensor's existing Python object where it has one. Null with an exception
+// set.
 PyObject* wrap(at::Tensor tensor);
 // Undefined if the object is no tensor.
 at::Tensor unwrap(PyObject* object);

@@ -2,9 +2,10 @@
 //
 // A capture emits a flat list of (source, kind, expected). `GuardSet` compiles it: sources become a
 // tree, and the dicts, classes, functions and lists whose contents were relied on become records
-// that are compared in flat loops (dicts and classes by CPython's version tags), so that an unchanged
-// model costs no walk; after a change only what lies under the changed node is checked again, by the
-// keys that were read. Tensor sources are checked on every call and handed to the executable.
+// that are compared in flat loops (dicts and classes by CPython's version tags), so that an
+// unchanged model costs no walk; after a change only what lies under the changed node is checked
+// again, by the keys that were read. Tensor sources are checked on every call and handed to the
+// executable.
 //
 // A set keeps alive the compiled function, what guards expect by identity, and constants (code,
 // classes, module-level functions, scalars) that it has met; of the objects that are passed as

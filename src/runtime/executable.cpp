@@ -43,7 +43,8 @@ struct PreparedCopy {
   SlotId target, source;
   int64_t bytes;  // both dense and laid out alike: one memcpy; else -1
 };
-using PreparedStep = std::variant<PreparedKernel, std::unique_ptr<ExternCall>, PreparedCopy, plan::FreeStep>;
+using PreparedStep =
+    std::variant<PreparedKernel, std::unique_ptr<ExternCall>, PreparedCopy, plan::FreeStep>;
 
 bool is_dense(const graph::TensorType& type) { return type.is_contiguous(); }
 
@@ -54,22 +55,22 @@ struct Executable::Impl {
   std::string tag;
   std::vector<at::Tensor> constants;
   std::shared_ptr<toolchain::Library> library;
-  std::vector<Geometry> geometry;      // by slot
+  std::vector<Geometry> geometry;  // by slot
   std::vector<PreparedStep> steps;
-  std::vector<SlotId> extern_inputs;   // inputs that steps need as tensors
-  std::vector<SlotId> output_slots;    // kOutput, allocated on each call
-  std::vector<SlotId> input_views;     // kView of something that only exists during a call
+  std::vector<SlotId> extern_inputs;          // inputs that steps need as tensors
+  std::vector<SlotId> output_slots;           // kOutput, allocated on each call
+  std::vector<SlotId> input_views;            // kView of something that only exists during a call
   std::vector<std::vector<SlotId>> views_of;  // by slot: those of input_views with that root
-  std::vector<uint8_t> survives;       // by slot: prepared once for all calls of a context
-  std::vector<uint8_t> written;        // by input: some step writes to it
+  std::vector<uint8_t> survives;              // by slot: prepared once for all calls of a context
+  std::vector<uint8_t> written;               // by input: some step writes to it
   bool has_externs = false;
-  std::atomic<bool> checked{false};    // extern results compared with the trace once
+  std::atomic<bool> checked{false};  // extern results compared with the trace once
 
   // What changes during a run.
   struct Context {
     Arena arena;
-    std::vector<at::Tensor> tensors;   // by slot
-    std::vector<void*> pointers;       // by slot
+    std::vector<at::Tensor> tensors;  // by slot
+    std::vector<void*> pointers;      // by slot
     std::vector<void*> kernel_args;
     Context(Impl& impl);
   };
@@ -126,8 +127,7 @@ void Executable::Impl::prepare() {
   }
   views_of.resize(plan.slots.size());
   for (SlotId view : input_views) views_of[root_of(view)].push_back(view);
-  if (!plan.kernels.empty())
-    library = toolchain::build(plan.source, plan.compiler_flags);
+  if (!plan.kernels.empty()) library = toolchain::build(plan.source, plan.compiler_flags);
   std::vector<KernelFunction> functions;
   for (const plan::Kernel& kernel : plan.kernels)
     functions.push_back(reinterpret_cast<KernelFunction>(library->symbol(kernel.name)));
@@ -165,7 +165,8 @@ void Executable::Impl::prepare() {
     }
   }
   for (SlotId slot : plan.outputs) {
-    BRAZE_CHECK(plan.slots[root_of(slot)].kind != SlotKind::kArena, "output ", slot, " in the arena");
+    BRAZE_CHECK(plan.slots[root_of(slot)].kind != SlotKind::kArena, "output ", slot,
+                " in the arena");
     while (plan.slots[slot].base >= 0) slot = plan.slots[slot].base;
     used[slot] = 1;
   }
@@ -241,8 +242,8 @@ void Executable::Impl::run(Context& context, std::span<c10::TensorImpl* const> i
                            std::vector<at::Tensor>& outputs) {
   for (SlotId slot = 0; slot < plan.input_count; ++slot)
     if (!survives[slot])  // a plain read leaves copy-on-write storage shared
-      context.pointers[slot] = written[slot] ? inputs[slot]->mutable_data()
-                                             : const_cast<void*>(inputs[slot]->data());
+      context.pointers[slot] =
+          written[slot] ? inputs[slot]->mutable_data() : const_cast<void*>(inputs[slot]->data());
   for (SlotId slot : extern_inputs)
     context.tensors[slot] = at::Tensor(
         c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(inputs[slot]));
@@ -291,7 +292,9 @@ at::Tensor Executable::Impl::make_output(SlotId slot, const Context& context) co
   if (base == slot) return context.tensors[slot];
   // A view of an input or of another output is made above autograd's keys, so that it knows its
   // base and shares its version counter, as eager's does.
-  const at::Tensor& origin = context.tensors[base];
+  at::Tensor origin = context.tensors[base];
+  // No output requires grad; one that views a parameter was detached.
+  if (origin.defined() && origin.requires_grad()) origin = at::_ops::detach::call(origin);
   if (plan.slots[slot].kind == SlotKind::kExtern) {
     const at::Tensor& view = context.tensors[slot];
     if (!origin.defined() || view.dtype() != origin.dtype()) return view;

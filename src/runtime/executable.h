@@ -28,8 +28,9 @@ class Executable {
   Executable(const Executable&) = delete;
 
   // inputs[i]: the tensor of plan input i (ignored where it is a constant). outputs: appended, in
-  // the plan's order; an output that is an input is that very tensor, a view of one is a fresh view.
-  // Runs below autograd with the GIL held or not. Throws NeedsEager, c10::Error, InternalError.
+  // the plan's order; an output that is an input is that very tensor, a view of one is a fresh
+  // view. Runs below autograd with the GIL held or not. Throws NeedsEager, c10::Error,
+  // InternalError.
   void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs);
 
   // Whether a step before the closing copies may change an input: after such a step has run, a

@@ -12,17 +12,22 @@ using plan::SlotId;
 
 c10::Device device_of(graph::Device device) {
   switch (device.type) {
-    case graph::Device::Type::kCPU: return c10::Device(c10::kCPU, device.index);
-    case graph::Device::Type::kCUDA: return c10::Device(c10::kCUDA, device.index);
-    case graph::Device::Type::kMeta: return c10::Device(c10::kMeta, device.index);
+    case graph::Device::Type::kCPU:
+      return c10::Device(c10::kCPU, device.index);
+    case graph::Device::Type::kCUDA:
+      return c10::Device(c10::kCUDA, device.index);
+    case graph::Device::Type::kMeta:
+      return c10::Device(c10::kMeta, device.index);
   }
   BRAZE_UNREACHABLE("device");
 }
 
 int64_t memory_format_of(graph::MemoryFormat format) {
   switch (format) {
-    case graph::MemoryFormat::kContiguous: return static_cast<int64_t>(at::MemoryFormat::Contiguous);
-    case graph::MemoryFormat::kPreserve: return static_cast<int64_t>(at::MemoryFormat::Preserve);
+    case graph::MemoryFormat::kContiguous:
+      return static_cast<int64_t>(at::MemoryFormat::Contiguous);
+    case graph::MemoryFormat::kPreserve:
+      return static_cast<int64_t>(at::MemoryFormat::Preserve);
     case graph::MemoryFormat::kChannelsLast:
       return static_cast<int64_t>(at::MemoryFormat::ChannelsLast);
     case graph::MemoryFormat::kChannelsLast3d:
@@ -36,8 +41,9 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
   size_t first = name.find('.');
   BRAZE_CHECK(first != std::string::npos, name);
   size_t second = name.find('.', first + 1);
-  std::string base = name.substr(0, first) + "::" +
-                     name.substr(first + 1, second == std::string::npos ? second : second - first - 1);
+  std::string base =
+      name.substr(0, first) +
+      "::" + name.substr(first + 1, second == std::string::npos ? second : second - first - 1);
   return {base, second == std::string::npos ? "" : name.substr(second + 1)};
 }
 
@@ -46,9 +52,9 @@ std::optional<c10::OperatorHandle> find_out_overload(const c10::OperatorHandle& 
   const auto& schema = op.schema();
   if (schema.returns().size() != 1) return std::nullopt;
   const std::string& overload = schema.overload_name();
-  for (const std::string& candidate :
-       overload.empty() ? std::vector<std::string>{"out"}
-                        : std::vector<std::string>{"out", overload + "_out"}) {
+  for (const std::string& candidate : overload.empty()
+                                          ? std::vector<std::string>{"out"}
+                                          : std::vector<std::string>{"out", overload + "_out"}) {
     auto found = c10::Dispatcher::singleton().findSchema({schema.name(), candidate});
     if (!found) continue;
     const auto& args = found->schema().arguments();
@@ -68,7 +74,8 @@ bool wants_list_of(const c10::Argument& argument, c10::TypeKind element) {
   auto list = type->cast<c10::ListType>();
   if (!list) return false;
   auto kind = list->getElementType()->kind();
-  return kind == element || (element == c10::TypeKind::IntType && kind == c10::TypeKind::SymIntType);
+  return kind == element ||
+         (element == c10::TypeKind::IntType && kind == c10::TypeKind::SymIntType);
 }
 
 bool takes_tensor(const c10::Argument& argument) {
@@ -159,8 +166,7 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
     if (formal.alias_info() && formal.alias_info()->isWrite()) {
       writes_arguments_ = true;
       for (const TensorPosition& written : positions_)
-        if (written.argument == position &&
-            plan.slots[written.slot].kind == plan::SlotKind::kInput)
+        if (written.argument == position && plan.slots[written.slot].kind == plan::SlotKind::kInput)
           written_inputs_.push_back(written.slot);
     }
     ++position;
@@ -242,8 +248,8 @@ void ExternCall::store(const at::Tensor& result, plan::SlotId slot,
       if (result.defined())
         got = detail::concat(result.scalar_type(), result.sizes(), "{", result.strides(), "}");
       throw InternalError(__FILE__, __LINE__,
-                          "extern call " + step_->op + " gave " + got + " where the trace expected " +
-                              graph::to_string(wanted.type));
+                          "extern call " + step_->op + " gave " + got +
+                              " where the trace expected " + graph::to_string(wanted.type));
     }
   }
   switch (wanted.kind) {

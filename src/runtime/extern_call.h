@@ -21,7 +21,8 @@ class ExternCall {
   void run(std::vector<at::Tensor>& tensors, bool check) const;
 
   const std::string& name() const { return step_->op; }
-  // Whether the op writes to one of its arguments (in-place ops of graphs that were not functionalised).
+  // Whether the op writes to one of its arguments (in-place ops of graphs that were not
+  // functionalised).
   bool writes_arguments() const { return writes_arguments_; }
   const std::vector<plan::SlotId>& results() const { return step_->results; }
 
@@ -39,7 +40,7 @@ class ExternCall {
   c10::OperatorHandle op_;
   bool uses_out_ = false;
   bool writes_arguments_ = false;
-  std::vector<c10::IValue> template_;      // arguments in schema order, tensors missing
+  std::vector<c10::IValue> template_;  // arguments in schema order, tensors missing
   std::vector<TensorPosition> positions_;
   std::vector<plan::SlotId> written_inputs_;  // caller's tensors that the op writes to
 };

@@ -15,7 +15,7 @@ namespace braze::runtime {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kHeader = 64;                   // keeps the payload aligned
+constexpr int64_t kHeader = 64;  // keeps the payload aligned
 constexpr int64_t kSmallest = 64;
 constexpr int kSmallClasses = 15;                 // payloads of 64 B .. 1 MiB in powers of two
 constexpr int kSmallKept = 64;                    // blocks of one class that a thread keeps
@@ -121,12 +121,12 @@ void release(void* payload) {
 
 at::Tensor make_tensor(c10::DataPtr data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                        at::ScalarType dtype, int64_t bytes) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), c10::GetCPUAllocator(),
-      /*resizable=*/true);
-  auto tensor = c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(dtype));
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                       std::move(data), c10::GetCPUAllocator(),
+                                                       /*resizable=*/true);
+  auto tensor = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)),
+                                                     c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                     c10::scalarTypeToTypeMeta(dtype));
   tensor->set_sizes_and_strides(sizes, strides);
   return at::Tensor(std::move(tensor));
 }
@@ -174,18 +174,30 @@ int64_t release_pooled_memory() {
 at::ScalarType scalar_type(graph::DType dtype) {
   using graph::DType;
   switch (dtype) {
-    case DType::kBool: return at::kBool;
-    case DType::kUInt8: return at::kByte;
-    case DType::kInt8: return at::kChar;
-    case DType::kInt16: return at::kShort;
-    case DType::kInt32: return at::kInt;
-    case DType::kInt64: return at::kLong;
-    case DType::kFloat16: return at::kHalf;
-    case DType::kBFloat16: return at::kBFloat16;
-    case DType::kFloat32: return at::kFloat;
-    case DType::kFloat64: return at::kDouble;
-    case DType::kComplex64: return at::kComplexFloat;
-    case DType::kComplex128: return at::kComplexDouble;
+    case DType::kBool:
+      return at::kBool;
+    case DType::kUInt8:
+      return at::kByte;
+    case DType::kInt8:
+      return at::kChar;
+    case DType::kInt16:
+      return at::kShort;
+    case DType::kInt32:
+      return at::kInt;
+    case DType::kInt64:
+      return at::kLong;
+    case DType::kFloat16:
+      return at::kHalf;
+    case DType::kBFloat16:
+      return at::kBFloat16;
+    case DType::kFloat32:
+      return at::kFloat;
+    case DType::kFloat64:
+      return at::kDouble;
+    case DType::kComplex64:
+      return at::kComplexFloat;
+    case DType::kComplex128:
+      return at::kComplexDouble;
   }
   BRAZE_UNREACHABLE("dtype");
 }

@@ -11,9 +11,9 @@
 namespace braze::runtime {
 
 // A new CPU tensor, uninitialised, with these sizes and strides (elements) over `bytes` of memory.
-// Its memory comes from a list of freed blocks of the same size class where there is one (glibc maps
-// and faults in large blocks anew each time, which costs more than small kernels do), and goes back
-// there when the last tensor that uses it dies.
+// Its memory comes from a list of freed blocks of the same size class where there is one (glibc
+// maps and faults in large blocks anew each time, which costs more than small kernels do), and goes
+// back there when the last tensor that uses it dies.
 at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
                            int64_t bytes);
 

@@ -79,8 +79,11 @@ c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::copy(Version&& version,
                                                          bool allow_change) const {
   auto result = c10::make_intrusive<FakeTensorImpl>(c10::Storage(storage_), data_type_, device_);
   copy_tensor_metadata(this, result.get(), std::forward<Version>(version), allow_change);
-  result->value = value;
-  result->serial = serial;
+  // `x.data` is x in the graph; what a kernel makes of its operand (detach) is a result.
+  if (!thread_state.in_kernel) {
+    result->value = value;
+    result->serial = serial;
+  }
   return result;
 }
 

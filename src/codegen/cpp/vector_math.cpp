@@ -61,7 +61,7 @@ INLINE $F tanh_$N($F x) {
   const $I sign = bits<$I>(x) & (-__INT_MAX__ - 1);
   const $F a = bits<$F>(bits<$I>(x) ^ sign);
   const $F far = 1.0f - 2.0f / (exp_$N(a + a) + 1.0f);
-  return a < 0.625f ? near : bits<$F>(bits<$I>(far) | sign);
+  return bits<$F>(bits<$I>($F(a < 0.625f ? near : far)) | sign);
 }
 )"},
       {"erf", {"exp", "fma"}, R"(

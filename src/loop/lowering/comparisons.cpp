@@ -20,8 +20,10 @@ template <K kind>
 bool swapped_comparison(Lowering& lowering, const Node& node) {
   return lower_binary(lowering, node, common_dtype(node, 2), swapped<kind>);
 }
+// Eager refuses floats: the extern call raises its error.
 template <K kind>
 bool bitwise(Lowering& lowering, const Node& node) {
+  if (graph::is_float(result_dtype(node))) return false;
   return lower_binary(lowering, node, result_dtype(node), binary<kind>);
 }
 

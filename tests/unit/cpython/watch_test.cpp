@@ -95,8 +95,9 @@ TEST_P(TypeChange, IsSeen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Writes, TypeChange,
-                         ::testing::Values("C.method = lambda self: 2", "Base.method = lambda self: 3",
-                                           "Base.other = 1", "C.p = property(lambda self: 1)",
+                         ::testing::Values("C.method = lambda self: 2",
+                                           "Base.method = lambda self: 3", "Base.other = 1",
+                                           "C.p = property(lambda self: 1)",
                                            "C.__bases__ = (type('B', (Base,), {}),)",
                                            "C.temporary = 1\ndel C.temporary"));
 
