@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/as_strided_ops.h>
+#include <ATen/ops/detach_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 

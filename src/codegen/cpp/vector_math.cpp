@@ -223,7 +223,7 @@ INLINE $F sincos_core_$N($F x, i64 shift, bool tangent) {
 )"},
       {"expm1", {"exp_core"}, R"(
 INLINE $F expm1_$N($F x) {
-  return in_double<$F, $H, $D>([]($D v) { return exp_core_$M(v, true); }, x);
+  return in_double<$F, $H, $D>([]($D v) { return $D(v == 0.0 ? v : exp_core_$M(v, true)); }, x);
 }
 )"},
       {"sinh", {"exp_core"}, R"(
@@ -264,7 +264,7 @@ INLINE $F log1p_$N($F x) {
 )"},
       {"sin", {"sincos_core"}, R"(
 INLINE $F sin_$N($F x) {
-  $F r = in_double<$F, $H, $D>([]($D v) { return sincos_core_$M(v, 0, false); }, x);
+  $F r = in_double<$F, $H, $D>([]($D v) { return $D(v == 0.0 ? v : sincos_core_$M(v, 0, false)); }, x);
   if (any($I(x * x > 0x1p56f)))
     for (int l = 0; l < $L; ++l) if (x[l] * x[l] > 0x1p56f) r[l] = __builtin_sinf(x[l]);
   return r;
@@ -280,7 +280,7 @@ INLINE $F cos_$N($F x) {
 )"},
       {"tan", {"sincos_core"}, R"(
 INLINE $F tan_$N($F x) {
-  $F r = in_double<$F, $H, $D>([]($D v) { return sincos_core_$M(v, 0, true); }, x);
+  $F r = in_double<$F, $H, $D>([]($D v) { return $D(v == 0.0 ? v : sincos_core_$M(v, 0, true)); }, x);
   if (any($I(x * x > 0x1p56f)))
     for (int l = 0; l < $L; ++l) if (x[l] * x[l] > 0x1p56f) r[l] = __builtin_tanf(x[l]);
   return r;

@@ -1,0 +1,63 @@
+"""Programs that once gave something else than eager."""
+
+import pytest
+import torch
+
+import braze
+
+
+@pytest.fixture(autouse=True)
+def no_grad():
+    with torch.no_grad():
+        yield
+
+
+@pytest.mark.parametrize("backend", ["braze", "aten", "eager"])
+def test_detached_input_is_a_tensor_of_its_own(backend):
+    def f(x):
+        return x.detach()
+
+    fast = braze.compile(f, backend=backend)
+    parameter = torch.nn.Parameter(torch.ones(3))
+    result = fast(parameter)
+    assert result is not parameter
+    assert type(result) is torch.Tensor
+    assert not result.requires_grad
+    assert result.data_ptr() == parameter.data_ptr()
+
+
+def test_change_of_a_detached_tensor_s_sizes_stays_with_it():
+    def f(x):
+        y = x.detach()
+        y.add_(1)
+        y.unsqueeze_(0)
+        return x, y
+
+    x = torch.ones(3)
+    same, y = braze.compile(f)(x)
+    assert same is x
+    assert x.shape == (3,)
+    assert y.shape == (1, 3)
+    assert torch.equal(x, torch.full((3,), 2.0))
+
+
+@pytest.mark.parametrize("name", ["tanh", "sin", "tan", "expm1"])
+def test_zero_keeps_its_sign(name):
+    x = torch.tensor([-0.0, 0.0, -1.0, 1.0] * 5)
+    result = braze.compile(lambda x: getattr(torch, name)(x))(x)
+    expected = getattr(torch, name)(x)
+    assert torch.equal(result.signbit(), expected.signbit())
+    torch.testing.assert_close(result, expected)
+
+
+def test_bitwise_operators_of_floats_raise_as_in_eager(capfd):
+    def f(x):
+        return x & 3.0
+
+    x = torch.ones(16)
+    with pytest.raises(RuntimeError) as expected:
+        f(x)
+    with pytest.raises(type(expected.value)) as raised:
+        braze.compile(f)(x)
+    assert str(raised.value).splitlines()[0] == str(expected.value).splitlines()[0]
+    assert "could not be built" not in capfd.readouterr().err
