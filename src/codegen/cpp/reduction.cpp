@@ -206,8 +206,10 @@ void Reduction::accumulate(int copy) {
                                                        : std::to_string(8 * compute_bytes(dtype_));
     const std::string mask = writer_.prelude().vector("i" + element, nest_.lanes);
     writer_.prelude().need("first_lanes");
-    text = "(first_lanes<" + mask + ">(" + std::to_string(writer_.active()) + ") ? " + text +
-           " : " + writer_.as_vector({identity(), false, true}, dtype_) + ")";
+    // Comparisons give vectors of `long`, masks are vectors of `long long`: not the same type.
+    text = "(first_lanes<" + mask + ">(" + std::to_string(writer_.active()) + ") ? " +
+           writer_.type_of(dtype_, lanes()) + "(" + text +
+           ") : " + writer_.as_vector({identity(), false, true}, dtype_) + ")";
   }
   writer_.line(name(copy) + " = " + combine(name(copy), text) + ";");
 }

@@ -61,3 +61,13 @@ def test_bitwise_operators_of_floats_raise_as_in_eager(capfd):
         braze.compile(f)(x)
     assert str(raised.value).splitlines()[0] == str(expected.value).splitlines()[0]
     assert "could not be built" not in capfd.readouterr().err
+
+
+def test_any_and_all_of_integers_are_generated(capfd):
+    def f(x):
+        return torch.any(x, dim=1), x.any(), torch.all(x, dim=0)
+
+    fast = braze.compile(f, fullgraph=True)
+    x = torch.randint(0, 3, (9, 17))
+    same(fast(x), f(x))
+    assert "could not be built" not in capfd.readouterr().err
