@@ -316,7 +316,7 @@ Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* se
   PyObject* obj = tensor.get();
   PyTypeObject* type = Py_TYPE(obj);
   const char* text = PyUnicode_AsUTF8(name);
-  PyObject* descriptor = _PyType_Lookup(type, name);
+  PyObject* descriptor = world_.type_lookup(type, name);
   if (descriptor && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
     if (self) {
       *self = tensor;
