@@ -122,6 +122,11 @@ void Graph::set_outputs(std::vector<Value*> outputs) { outputs_ = std::move(outp
 
 void Graph::set_mutations(std::vector<Mutation> mutations) { mutations_ = std::move(mutations); }
 
+void Graph::set_symbols(std::shared_ptr<sym::ExprArena> arena, std::vector<SymbolBinding> symbols) {
+  arena_ = symbols.empty() ? nullptr : std::move(arena);
+  symbols_ = std::move(symbols);
+}
+
 void Graph::replace_all_uses(Value* from, Value* to) {
   if (from == to) return;
   for (Node* user : from->users_) {
@@ -206,6 +211,11 @@ Graph Graph::clone() const {
   for (const Value* output : outputs_) copy.outputs_.push_back(mapped(output));
   for (const Mutation& mutation : mutations_)
     copy.mutations_.push_back({mapped(mutation.target), mapped(mutation.source)});
+  copy.arena_ = arena_;
+  for (SymbolBinding binding : symbols_) {
+    if (binding.input) binding.input = mapped(binding.input);
+    copy.symbols_.push_back(binding);
+  }
   copy.values_.resize(values_.size());
   copy.next_storage_ = next_storage_;
   return copy;

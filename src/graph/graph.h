@@ -10,6 +10,10 @@
 // Metadata (sizes, strides, dtype) of values is that of eager PyTorch, and the memory that a
 // compiled graph hands to extern calls and to the user has just those strides.
 //
+// A graph may be symbolic: sizes, strides, offsets and integer arguments are expressions over its
+// symbols, each of which is bound to a size of an input, or to an integer that comes with the call.
+// The expressions live in `arena()`, which clones share and only one thread at a time may extend.
+//
 // Uses are kept in step by the functions that change operands; nothing else may.
 #pragma once
 
@@ -21,6 +25,7 @@
 #include "graph/argument.h"
 #include "graph/op.h"
 #include "graph/types.h"
+#include "sym/expr.h"
 
 namespace braze::graph {
 
@@ -103,6 +108,18 @@ struct Input {
   std::string name;  // "x", "encoder.weight"
 };
 
+// Where the value of a symbol comes from when the graph is called.
+struct SymbolBinding {
+  enum class Kind : uint8_t {
+    kSize,    // of dimension `index` of `input`
+    kStride,  // of dimension `index` of `input`, in elements
+    kScalar,  // the integer number `index` of the call
+  };
+  Kind kind = Kind::kSize;
+  Value* input = nullptr;  // null for kScalar
+  int index = 0;
+};
+
 // After the graph has run, `source` is copied into the memory of input `target`.
 struct Mutation {
   Value* target = nullptr;
@@ -146,6 +163,12 @@ class Graph {
   const std::vector<Mutation>& mutations() const { return mutations_; }
   void set_mutations(std::vector<Mutation> mutations);
 
+  // Symbol i of the arena is bound by `symbols()[i]`; its name, hint and range stand in the arena.
+  bool is_symbolic() const { return !symbols_.empty(); }
+  const std::vector<SymbolBinding>& symbols() const { return symbols_; }
+  const std::shared_ptr<sym::ExprArena>& arena() const { return arena_; }  // null if not symbolic
+  void set_symbols(std::shared_ptr<sym::ExprArena> arena, std::vector<SymbolBinding> symbols);
+
   // Rewires every use, graph outputs and mutation sources too.
   void replace_all_uses(Value* from, Value* to);
   bool has_uses(const Value* value) const;  // operands, outputs or mutations
@@ -172,6 +195,8 @@ class Graph {
   std::vector<Value*> outputs_;
   std::vector<Mutation> mutations_;
   std::vector<Origin> origins_;
+  std::shared_ptr<sym::ExprArena> arena_;
+  std::vector<SymbolBinding> symbols_;
   int next_storage_ = 0;
 };
 
@@ -188,7 +213,14 @@ class Graph {
 // "#%n" after a type: the memory is that of the earlier value %n (the first with this storage).
 // "_" is an undefined result. Numbers with a point, an exponent, inf and nan are doubles. Empty
 // lists other than of integers say what they hold: tensors[], ?[], floats[], bools[].
-// The parser takes constant sizes only. Its errors are InternalErrors with "line:column".
+// Symbols stand before the inputs, with the value seen when traced and, unless it is [2, inf], the
+// range that guards have assured; sizes and integers are then expressions (sym/parse.h). Names
+// begin with "s".
+//
+//   graph(s0 = size(%0, 0) hint 128, s1 = scalar(0) hint 3 range [0, 7], %0 x: f32[s0, 8]) {
+//     %1: f32[s0 + s1, 8] = my.pad(%0, [0, s1], (s0 + s1) // 2)
+//
+// The parser's errors are InternalErrors with "line:column".
 std::string to_string(const Graph& graph, bool with_origins = true);
 std::string to_string(const Node& node);  // one line, without storages and origin
 Graph parse(std::string_view text);
@@ -198,6 +230,7 @@ Graph parse(std::string_view text);
 std::string canonical(const Graph& graph);
 
 // Checks every invariant of this page; throws InternalError that names the node:
+//   * expressions are over the graph's own symbols, which are bound to dimensions of its inputs;
 //   * operands and results belong to the graph, are defined before use, uses are in step;
 //   * sizes and strides have one length, sizes are not negative;
 //   * tensor positions that the op's effects name are there, and a result that aliases an argument

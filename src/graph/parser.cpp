@@ -5,6 +5,7 @@
 #include "graph/builder.h"
 #include "graph/graph.h"
 #include "graph/text.h"
+#include "sym/parse.h"
 
 namespace braze::graph {
 namespace {
@@ -17,10 +18,15 @@ class Parser {
     expect("graph");
     expect("(");
     if (!accept(")")) {
-      do input();
-      while (accept(","));
+      do {
+        if (peek() == '%')
+          input();
+        else
+          symbol();
+      } while (accept(","));
       expect(")");
     }
+    bind_symbols();
     expect("{");
     while (!accept_word("return")) node();
     std::vector<Value*> outputs;
@@ -143,10 +149,82 @@ class Parser {
   sym::Dims dims(const char* close) {
     sym::Dims result;
     if (accept(close)) return result;
-    do result.push_back(integer());
+    do result.push_back(expression());
     while (accept(","));
     expect(close);
     return result;
+  }
+
+  sym::Int expression() {
+    skip_space();
+    std::string_view rest = text_.substr(position_);
+    try {
+      const sym::Int value = sym::parse(rest, arena_.get());
+      position_ = text_.size() - rest.size();
+      return value;
+    } catch (const InternalError& error) {
+      fail(error.what());
+    }
+  }
+
+  bool at_symbol() {
+    skip_space();
+    return sym::begins_with_symbol(text_.substr(position_), arena_.get());
+  }
+
+  // Symbols. Their inputs are defined later.
+  struct ParsedSymbol {
+    SymbolBinding binding;
+    int input = -1;  // number of the value
+  };
+
+  // "s0 = size(%0, 0) hint 128 range [2, 512]"
+  void symbol() {
+    const std::string symbol_name(name("a symbol or an input"));
+    if (arena_ && arena_->find(symbol_name)) fail("'" + symbol_name + "' is defined twice");
+    expect("=");
+    ParsedSymbol parsed;
+    const std::string_view kind = name("size, stride or scalar");
+    if (kind == "size")
+      parsed.binding.kind = SymbolBinding::Kind::kSize;
+    else if (kind == "stride")
+      parsed.binding.kind = SymbolBinding::Kind::kStride;
+    else if (kind == "scalar")
+      parsed.binding.kind = SymbolBinding::Kind::kScalar;
+    else
+      fail("expected size, stride or scalar");
+    expect("(");
+    if (kind != "scalar") {
+      parsed.input = number();
+      expect(",");
+    }
+    parsed.binding.index = static_cast<int>(integer());
+    expect(")");
+    if (!accept_word("hint")) fail("expected 'hint'");
+    const int64_t hint = integer();
+    sym::Range range = kDefaultRange;
+    if (accept_word("range")) {
+      expect("[");
+      range.low = accept("-inf") ? INT64_MIN : integer();
+      expect(",");
+      range.high = accept_word("inf") ? INT64_MAX : integer();
+      expect("]");
+    }
+    if (!arena_) arena_ = std::make_shared<sym::ExprArena>();
+    arena_->symbol(symbol_name, hint, range);
+    symbols_.push_back(parsed);
+  }
+
+  void bind_symbols() {
+    std::vector<SymbolBinding> bindings;
+    for (const ParsedSymbol& parsed : symbols_) {
+      bindings.push_back(parsed.binding);
+      if (parsed.input < 0) continue;
+      auto found = values_.find(parsed.input);
+      if (found == values_.end()) fail("%" + std::to_string(parsed.input) + " is no input");
+      bindings.back().input = found->second;
+    }
+    graph_.set_symbols(arena_, std::move(bindings));
   }
 
   Device device() {
@@ -177,7 +255,7 @@ class Parser {
       result.strides = dims("}");
       if (result.strides.size() != result.sizes.size()) fail("sizes and strides differ in length");
     }
-    if (accept("+")) result.offset = integer();
+    if (accept("+")) result.offset = expression();
     if (accept("@")) result.device = device();
     return result;
   }
@@ -302,7 +380,7 @@ class Parser {
     if (first == '%') return list<Value*>([&] { return operand(); });
     if (first == 't' || first == 'f') return list<bool>([&] { return boolean(); });
     if (is_double) return list<double>([&] { return real(); });
-    return list<sym::Int>([&] { return sym::Int(integer()); });
+    return list<sym::Int>([&] { return expression(); });
   }
 
   Argument argument() {
@@ -318,8 +396,9 @@ class Parser {
     }
     if (first == '-' || (first >= '0' && first <= '9')) {
       if (number_is_double()) return real();
-      return sym::Int(integer());
+      return expression();
     }
+    if (at_symbol()) return expression();
     return word();
   }
 
@@ -358,6 +437,8 @@ class Parser {
   Graph graph_;
   std::unordered_map<int, Value*> values_;
   std::vector<Value*> own_results_;
+  std::shared_ptr<sym::ExprArena> arena_;
+  std::vector<ParsedSymbol> symbols_;
 };
 
 }  // namespace

@@ -77,6 +77,10 @@ class Printer {
 
   std::string graph() {
     text_ = "graph(";
+    for (size_t i = 0; i < graph_->symbols().size(); ++i) {
+      symbol(static_cast<int>(i));
+      if (i + 1 < graph_->symbols().size() || !graph_->inputs().empty()) text_ += ", ";
+    }
     for (size_t i = 0; i < graph_->inputs().size(); ++i) {
       if (i) text_ += ", ";
       input(graph_->inputs()[i]);
@@ -117,6 +121,37 @@ class Printer {
     if (v->storage() >= static_cast<int>(first_in_storage_.size()))
       first_in_storage_.resize(v->storage() + 1);
     if (!first_in_storage_[v->storage()]) first_in_storage_[v->storage()] = v;
+  }
+
+  // "s0 = size(%0, 0) hint 128 range [2, 512]"
+  void symbol(int number) {
+    const sym::ExprArena& arena = *graph_->arena();
+    const SymbolBinding& binding = graph_->symbols()[number];
+    text_ += arena.name(number);
+    switch (binding.kind) {
+      case SymbolBinding::Kind::kSize:
+        text_ += " = size(";
+        break;
+      case SymbolBinding::Kind::kStride:
+        text_ += " = stride(";
+        break;
+      case SymbolBinding::Kind::kScalar:
+        text_ += " = scalar(";
+        break;
+    }
+    if (binding.input) {
+      value(binding.input);
+      text_ += ", ";
+    }
+    text_ +=
+        std::to_string(binding.index) + ") hint " + std::to_string(arena.symbol_expr(number)->hint);
+    const sym::Range range = arena.range(number);
+    if (range.low == kDefaultRange.low && range.high == kDefaultRange.high) return;
+    text_ += " range [";
+    text_ += range.low == INT64_MIN ? "-inf" : std::to_string(range.low);
+    text_ += ", ";
+    text_ += range.high == INT64_MAX ? "inf" : std::to_string(range.high);
+    text_ += "]";
   }
 
   void value(const Value* v) {

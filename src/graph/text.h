@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "graph/types.h"
+#include "sym/expr.h"
 
 namespace braze::graph {
 
@@ -12,6 +13,9 @@ namespace braze::graph {
 std::string number_text(double value);
 std::string quoted(std::string_view text);
 std::string_view to_string(MemoryFormat format);
+
+// The range of a symbol that the text form leaves out: sizes 0 and 1 are specialised.
+inline constexpr sym::Range kDefaultRange{2, INT64_MAX};
 
 constexpr bool is_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||

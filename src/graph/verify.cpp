@@ -17,6 +17,7 @@ class Verifier {
       define(input.value, "input");
       storages_.insert(input.value->storage());
     }
+    check_symbols();
     for (const auto& node : graph_.nodes()) check_node(*node);
     check_uses();
     for (const Value* output : graph_.outputs()) check_defined(output, "a graph output");
@@ -30,9 +31,32 @@ class Verifier {
     const TensorType& type = value->type();
     BRAZE_CHECK(type.sizes.size() == type.strides.size(), "%", value->id(),
                 " has sizes and strides of different length, in ", where);
+    check_expressions(type.sizes, where);
+    check_expressions(type.strides, where);
+    check_expressions({&type.offset, 1}, where);
     for (const sym::Int& size : type.sizes)
       BRAZE_CHECK(!size.is_constant() || size.constant() >= 0, "%", value->id(),
                   " has a negative size, in ", where);
+  }
+
+  void check_expressions(std::span<const sym::Int> values, const std::string& where) {
+    for (const sym::Int& value : values)
+      BRAZE_CHECK(value.is_constant() || value.expr()->arena == graph_.arena().get(),
+                  "a symbol of another graph, in ", where);
+  }
+
+  void check_symbols() {
+    const int count = graph_.arena() ? graph_.arena()->symbol_count() : 0;
+    BRAZE_CHECK(static_cast<int>(graph_.symbols().size()) == count, "symbols without a binding");
+    for (int i = 0; i < count; ++i) {
+      const SymbolBinding& binding = graph_.symbols()[i];
+      const std::string& name = graph_.arena()->name(i);
+      if (binding.kind == SymbolBinding::Kind::kScalar) continue;
+      BRAZE_CHECK(binding.input && defined_.contains(binding.input), "symbol ", name,
+                  " is not bound to an input");
+      BRAZE_CHECK(binding.index >= 0 && binding.index < binding.input->type().rank(), "symbol ",
+                  name, " is bound to a dimension that its input does not have");
+    }
   }
 
   void check_defined(const Value* value, const std::string& where) {
@@ -44,6 +68,9 @@ class Verifier {
   void check_node(const Node& node) {
     const std::string where = "'" + node.op().name + "'";
     for (const Argument& argument : node.args()) {
+      if (auto* value = std::get_if<sym::Int>(&argument)) check_expressions({value, 1}, where);
+      if (auto* list = std::get_if<std::vector<sym::Int>>(&argument))
+        check_expressions(*list, where);
       for_each_value(argument, [&](const Value* value) {
         BRAZE_CHECK(value && defined_.contains(value),
                     "an operand is not of this graph or used before its definition, by ",

@@ -31,13 +31,38 @@ Range multiply(Range a, Range b) {
           clamp_to_int64(*std::max_element(std::begin(corners), std::end(corners)))};
 }
 
-// The value as a linear form: terms by creation, and a constant.
+int compare(const Expr* a, const Expr* b);
+
+int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b ? 1 : 0; }
+
+int compare(Int a, Int b) {
+  if (a.is_constant() != b.is_constant()) return a.is_constant() ? -1 : 1;
+  return a.is_constant() ? compare(a.constant(), b.constant()) : compare(a.expr(), b.expr());
+}
+
+// A total order by structure: symbols first, in their order.
+int compare(const Expr* a, const Expr* b) {
+  if (a == b) return 0;
+  if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+  if (int order = compare(a->symbol, b->symbol)) return order;
+  for (size_t i = 0; i < a->terms.size() && i < b->terms.size(); ++i) {
+    if (int order = compare(a->terms[i].first, b->terms[i].first)) return order;
+    if (int order = compare(a->terms[i].second, b->terms[i].second)) return order;
+  }
+  if (a->terms.size() != b->terms.size()) return a->terms.size() < b->terms.size() ? -1 : 1;
+  if (int order = compare(a->constant, b->constant)) return order;
+  if (int order = compare(a->a, b->a)) return order;
+  return compare(a->b, b->b);
+}
+
+struct ByStructure {
+  bool operator()(const Expr* a, const Expr* b) const { return compare(a, b) < 0; }
+};
+
+// The value as a linear form: terms in their order, and a constant.
 struct Linear {
-  struct ById {
-    bool operator()(const Expr* a, const Expr* b) const { return a->id < b->id; }
-  };
   int64_t constant = 0;
-  std::map<const Expr*, int64_t, ById> terms;
+  std::map<const Expr*, int64_t, ByStructure> terms;
 
   void add(Int value, int64_t scale) {
     if (value.is_constant()) {
@@ -86,7 +111,7 @@ std::vector<const Expr*> factors(const Expr* term) {
 
 const Expr* product_of(ExprArena& arena, std::vector<const Expr*> all) {
   if (all.size() == 1) return all[0];
-  std::sort(all.begin(), all.end(), Linear::ById{});
+  std::sort(all.begin(), all.end(), ByStructure{});
   Expr product{.kind = ExprKind::kProduct, .hint = 1};
   for (const Expr* factor : all) {
     product.terms.emplace_back(factor, 1);
@@ -161,6 +186,13 @@ const Expr* ExprArena::symbol(std::string name, int64_t hint, Range range) {
   return expr;
 }
 
+const Expr* ExprArena::find(std::string_view name) const {
+  for (const Symbol& symbol : symbols_) {
+    if (symbol.name == name) return symbol.expr;
+  }
+  return nullptr;
+}
+
 const Expr* ExprArena::intern(Expr expr) {
   auto operand = [](Int value) {
     return value.expr() ? "e" + std::to_string(value.expr()->id) : std::to_string(value.constant());
@@ -216,6 +248,36 @@ Range ExprArena::range_of(Int a) const {
       const Range x = range_of(e.a), y = range_of(e.b);
       return {std::max(x.low, y.low), std::max(x.high, y.high)};
     }
+  }
+  BRAZE_UNREACHABLE("expression kind");
+}
+
+Int replace(Int a, std::span<const Int> values) {
+  if (a.is_constant()) return a;
+  const Expr& e = *a.expr();
+  switch (e.kind) {
+    case ExprKind::kSymbol:
+      BRAZE_CHECK(e.symbol < static_cast<int>(values.size()), "no value for a symbol");
+      return values[e.symbol];
+    case ExprKind::kSum: {
+      Int sum = e.constant;
+      for (auto& [term, coefficient] : e.terms)
+        sum = sum + Int(coefficient) * replace(Int(term), values);
+      return sum;
+    }
+    case ExprKind::kProduct: {
+      Int product = 1;
+      for (auto& [factor, one] : e.terms) product = product * replace(Int(factor), values);
+      return product;
+    }
+    case ExprKind::kFloorDiv:
+      return floordiv(replace(e.a, values), replace(e.b, values));
+    case ExprKind::kMod:
+      return mod(replace(e.a, values), replace(e.b, values));
+    case ExprKind::kMin:
+      return min(replace(e.a, values), replace(e.b, values));
+    case ExprKind::kMax:
+      return max(replace(e.a, values), replace(e.b, values));
   }
   BRAZE_UNREACHABLE("expression kind");
 }
@@ -297,8 +359,8 @@ Int extremum(ExprKind kind, Int a, Int b) {
                                                : difference.expr()->arena->range_of(difference);
   if (range.high <= 0) return smaller ? a : b;
   if (range.low >= 0) return smaller ? b : a;
-  const bool swap = a.is_constant() || (b.expr() && b.expr()->id < a.expr()->id);
-  if (swap) std::swap(a, b);
+  // A constant stands on the right.
+  if (a.is_constant() || (b.expr() && compare(b, a) < 0)) std::swap(a, b);
   return binary(kind, a, b, smaller ? std::min(a.hint(), b.hint()) : std::max(a.hint(), b.hint()));
 }
 }  // namespace

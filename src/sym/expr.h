@@ -2,15 +2,16 @@
 // the arena of a ShapeEnv.
 //
 // Canonical form: sums are linear forms `constant + sum of coefficient * term` whose terms are
-// neither sums nor constants, sorted by creation; products hold at least two factors that are
-// neither sums nor products, sorted by creation. Products are multiplied out. Everything else has
-// two operands.
+// neither sums nor constants; products hold at least two factors that are neither sums nor
+// products; both are sorted by structure, so that the form does not depend on what was made first.
+// Products are multiplied out. Everything else has two operands.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -48,12 +49,16 @@ class ExprArena {
   ExprArena(const ExprArena&) = delete;
 
   const Expr* symbol(std::string name, int64_t hint, Range range);
+  // The symbol of that name, or null.
+  const Expr* find(std::string_view name) const;
   // The interned expression equal to `expr`, whose `arena` and `id` are ignored.
   const Expr* intern(Expr expr);
 
   int symbol_count() const { return static_cast<int>(symbols_.size()); }
   const std::string& name(int symbol) const { return symbols_[symbol].name; }
+  const Expr* symbol_expr(int symbol) const { return symbols_[symbol].expr; }
   Range& range(int symbol) { return symbols_[symbol].range; }
+  Range range(int symbol) const { return symbols_[symbol].range; }
   // What the ranges of the symbols imply for the value of `a`.
   Range range_of(Int a) const;
 
@@ -66,6 +71,9 @@ class ExprArena {
   std::vector<Symbol> symbols_;
   std::unordered_map<std::string, std::unique_ptr<Expr>> interned_;  // by structure
 };
+
+// The same expression with symbol i replaced by values[i], simplified under the ranges of now.
+Int replace(Int a, std::span<const Int> values);
 
 // The value of `a` when symbol i has the value values[i].
 int64_t evaluate(Int a, std::span<const int64_t> values);

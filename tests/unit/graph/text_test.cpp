@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/graph.h"
+#include "graph/substitute.h"
 
 namespace braze::graph {
 namespace {
@@ -87,6 +88,49 @@ TEST(Text, ErrorsNameThePlace) {
   expect("graph(%0: f32[2]) { return } x", "text after the graph");
   expect("graph(%0: f32[2]{1, 2}) { return }", "sizes and strides differ in length");
   expect("graph(%0 \"x: f32[2]) { return }", "a string that does not end");
+}
+
+constexpr std::string_view kSymbolic =
+    R"(graph(s0 = size(%0, 0) hint 8, s1 = stride(%1, 0) hint 64 range [0, inf], s2 = scalar(0) hint -3 range [-inf, 7], %0 x: f32[s0, 4], %1 y: f32[2*s0, 1]{s1, 1}+3*s0 + 1 parameter) {
+  %2: f32[4*s0] #%0 = aten.view(%0, [4*s0])
+  %3: i64[s0 // 3, s0 % 3, s0*s1 - 1] = my.op(%2, s2, -s2 + 2, [s0, -1, s0*s1 + s0 // 3], min(s0, s1 - 1), [min(s0, 7)], -s1 + (s0 + 1) // 2)
+  return %2, %3
+}
+)";
+
+TEST(Text, SymbolicRoundTripIsExact) {
+  const Graph graph = parse(kSymbolic);
+  verify(graph);
+  EXPECT_EQ(to_string(graph), kSymbolic);
+  EXPECT_EQ(to_string(graph.clone()), kSymbolic);
+  ASSERT_EQ(graph.symbols().size(), 3u);
+  EXPECT_EQ(graph.symbols()[0].input, graph.inputs()[0].value);
+  EXPECT_EQ(graph.symbols()[1].kind, SymbolBinding::Kind::kStride);
+  EXPECT_EQ(graph.arena()->range(2).high, 7);
+  const Graph copy = graph.clone();
+  EXPECT_EQ(copy.symbols()[0].input, copy.inputs()[0].value);
+}
+
+TEST(Text, SymbolsMustBeKnown) {
+  EXPECT_THROW(parse("graph(%0: f32[s0]) { return }"), InternalError);
+  EXPECT_THROW(parse("graph(s0 = size(%1, 0) hint 2, %0: f32[s0]) { return }"), InternalError);
+  EXPECT_THROW(verify(parse("graph(s0 = size(%0, 1) hint 2, %0: f32[s0]) { return }")),
+               InternalError);
+}
+
+TEST(Substitute, GivesTheStaticGraph) {
+  const Graph graph = parse(kSymbolic);
+  const Graph fixed = substitute(graph, std::vector<int64_t>{10, 5, -1});
+  verify(fixed);
+  EXPECT_FALSE(fixed.is_symbolic());
+  EXPECT_EQ(to_string(fixed),
+            R"(graph(%0 x: f32[10, 4], %1 y: f32[20, 1]{5, 1}+31 parameter) {
+  %2: f32[40] #%0 = aten.view(%0, [40])
+  %3: i64[3, 1, 49] = my.op(%2, -1, 3, [10, -1, 53], 4, [7], 0)
+  return %2, %3
+}
+)");
+  EXPECT_THROW(substitute(graph, std::vector<int64_t>{10}), InternalError);
 }
 
 }  // namespace
