@@ -1,5 +1,6 @@
 #include "dispatch/compiler.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include <chrono>
@@ -51,6 +52,12 @@ class ProgressLine {
   std::thread thread_;
 };
 
+// Where MKL, which multiplies for ATen, does not know the processor.
+bool onednn_multiplies_faster() {
+  return !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx2") && at::hasMKLDNN() &&
+         at::globalContext().userEnabledMkldnn();
+}
+
 compile::Options compile_options(const Settings& settings) {
   compile::Options out;
   out.backend = settings.backend;
@@ -59,6 +66,7 @@ compile::Options compile_options(const Settings& settings) {
   for (auto isa :
        {codegen::cpp::Isa::kGeneric, codegen::cpp::Isa::kAvx2, codegen::cpp::Isa::kAvx512})
     if (codegen::cpp::to_string(isa) == options().isa && isa <= out.isa) out.isa = isa;
+  out.linear_pointwise = onednn_multiplies_faster();
   if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {
     static std::once_flag told;
     std::call_once(told, [] {

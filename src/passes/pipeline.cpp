@@ -5,19 +5,26 @@
 #include "passes/decompose.h"
 #include "passes/fold.h"
 #include "passes/functionalise.h"
+#include "passes/linear_pointwise.h"
 
 namespace braze::passes {
 
 const std::vector<Pass>& inference_passes() {
   static const std::vector<Pass> passes = {
-      {"functionalise", functionalise},         {"decompose", decompose},     {"fold", fold},
-      {"cse", eliminate_common_subexpressions}, {"dce", eliminate_dead_code},
+      {"functionalise", functionalise},
+      {"linear_pointwise", use_linear_pointwise},
+      {"decompose", decompose},
+      {"fold", fold},
+      {"cse", eliminate_common_subexpressions},
+      {"dce", eliminate_dead_code},
   };
   return passes;
 }
 
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options) {
-  run_passes(graph, inference_passes(), options);
+  PassOptions pass_options = options;
+  if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");
+  run_passes(graph, inference_passes(), pass_options);
 }
 
 }  // namespace braze::passes

@@ -6,12 +6,14 @@
 
 namespace braze::passes {
 
-struct PipelineOptions : PassOptions {};
+struct PipelineOptions : PassOptions {
+  bool linear_pointwise = false;  // large products through oneDNN (linear_pointwise.h)
+};
 
 const std::vector<Pass>& inference_passes();
 
-// functionalise, decompose, fold, cse, dce. Throws Unsupported, the graph unchanged, when the graph
-// has to run in eager.
+// functionalise, linear_pointwise, decompose, fold, cse, dce. Throws Unsupported, the graph
+// unchanged, when the graph has to run in eager.
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options);
 
 }  // namespace braze::passes

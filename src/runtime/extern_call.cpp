@@ -84,6 +84,12 @@ bool takes_tensor(const c10::Argument& argument) {
   return type->kind() == c10::TypeKind::TensorType;
 }
 
+bool wants_optional_numbers(const c10::Argument& argument) {
+  auto list = argument.type()->cast<c10::ListType>();
+  auto element = list ? list->getElementType()->cast<c10::OptionalType>() : nullptr;
+  return element && element->getElementType()->kind() == c10::TypeKind::NumberType;
+}
+
 c10::IValue scalar_list(const std::vector<sym::Int>& values, const c10::Argument& argument) {
   if (wants_list_of(argument, c10::TypeKind::FloatType)) {  // an empty list has no type of its own
     c10::List<double> list;
@@ -93,6 +99,8 @@ c10::IValue scalar_list(const std::vector<sym::Int>& values, const c10::Argument
   if (wants_list_of(argument, c10::TypeKind::BoolType) && values.empty()) return c10::List<bool>();
   if (wants_list_of(argument, c10::TypeKind::TensorType) && values.empty())
     return c10::List<at::Tensor>();
+  if (wants_optional_numbers(argument) && values.empty())
+    return c10::List<std::optional<at::Scalar>>();
   c10::List<int64_t> list;
   for (const sym::Int& value : values) list.push_back(value.constant());
   return list;

@@ -78,3 +78,20 @@ def test_patched_tensor_method_is_noticed(monkeypatch):
     assert torch.equal(fast(x), x.abs() + 1)
     monkeypatch.setattr(torch.Tensor, "abs", lambda s: s * 9)
     assert torch.equal(fast(x), x * 9 + 1)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_large_linear_with_gelu_keeps_values_and_nan(approximate):
+    linear = torch.nn.Linear(768, 1024)
+
+    def f(x):
+        return torch.nn.functional.gelu(linear(x), approximate=approximate)
+
+    x = torch.randn(2, 5, 768)
+    x[0, 0], x[0, 1], x[0, 2], x[0, 3] = float("nan"), float("inf"), -float("inf"), 3e37
+    with torch.no_grad():
+        got, expected = braze.compile(f, fullgraph=True)(x), f(x)
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(got[0, 3], expected[0, 3], rtol=1e-4, atol=1e-6 * 3e37)
+    got[0, 3] = expected[0, 3] = 0
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5, equal_nan=True)

@@ -1,0 +1,106 @@
+#include "passes/linear_pointwise.h"
+
+#include "graph/arguments.h"
+#include "graph/emitter.h"
+
+namespace braze::passes {
+
+using graph::Argument;
+using graph::Node;
+using graph::OpKind;
+using graph::TensorType;
+using graph::Value;
+using sym::Int;
+
+namespace {
+
+constexpr int64_t kLargeWeight = 1 << 19;  // elements; below, the cheaper call wins
+
+struct Product {
+  Value* rows = nullptr;     // [m, k]
+  Value* columns = nullptr;  // [k, n]
+  Value* bias = nullptr;     // [n] or absent
+};
+
+bool is_matrix(const TensorType& type) {
+  return type.dtype == graph::DType::kFloat32 && type.rank() == 2 &&
+         type.device.type == graph::Device::Type::kCPU;
+}
+
+std::optional<Product> product_of(const Node& node) {
+  Product product;
+  if (node.op().kind == OpKind::kmm) {
+    product = {graph::tensor_arg(node, 0), graph::tensor_arg(node, 1), nullptr};
+  } else if (node.op().kind == OpKind::kaddmm) {
+    product = {graph::tensor_arg(node, 1), graph::tensor_arg(node, 2), graph::tensor_arg(node, 0)};
+    auto is_one = [&](int i) { return graph::is_none(node, i) || is_number(node.args()[i], 1); };
+    if (!is_one(3) || !is_one(4)) return std::nullopt;
+  } else {
+    return std::nullopt;
+  }
+  const TensorType& columns = product.columns->type();
+  if (!is_matrix(product.rows->type()) || !is_matrix(columns)) return std::nullopt;
+  if (product.bias) {
+    const TensorType& bias = product.bias->type();
+    if (bias.dtype != graph::DType::kFloat32 || bias.rank() != 1 ||
+        bias.sizes[0] != columns.sizes[1] || bias.strides[0] != Int(1))
+      return std::nullopt;
+  }
+  const Int weight = columns.sizes[0] * columns.sizes[1];
+  if (!weight.is_constant() || weight.constant() < kLargeWeight ||
+      product.rows->type().sizes[0] == Int(0))
+    return std::nullopt;
+  return product;
+}
+
+bool is_view_of_sizes(const Node& node) {
+  return node.op().kind == OpKind::kview || node.op().kind == OpKind::k_unsafe_view;
+}
+
+// The gelu that alone uses the product, directly or through one change of sizes.
+Node* gelu_after(const graph::Graph& graph, Value* value) {
+  auto only_user = [&](const Value* of) -> Node* {
+    if (of->users().size() != 1) return nullptr;
+    for (const Value* output : graph.outputs())
+      if (output == of) return nullptr;
+    for (const graph::Mutation& mutation : graph.mutations())
+      if (mutation.source == of) return nullptr;
+    return of->users()[0];
+  };
+  Node* user = only_user(value);
+  if (user && is_view_of_sizes(*user)) user = only_user(user->result());
+  return user && user->op().kind == OpKind::kgelu ? user : nullptr;
+}
+
+}  // namespace
+
+bool use_linear_pointwise(graph::Graph& graph) {
+  bool changed = false;
+  for (auto it = graph.nodes().begin(); it != graph.nodes().end();) {
+    Node* node = (it++)->get();
+    auto product = product_of(*node);
+    if (!product) continue;
+    Node* gelu = gelu_after(graph, node->result());
+    Argument bias = graph::None{}, variant = std::string();
+    if (product->bias) bias = product->bias;
+    if (gelu) variant = graph::string_arg_or(*gelu, 1, "none");
+    graph::Emitter emit(graph, node);
+    Value* weight = emit.permute(product->columns, {1, 0});
+    Value* fused = emit.raw(graph::op_of(OpKind::kmkldnn_linear_pointwise),
+                            {product->rows, weight, bias, std::string(gelu ? "gelu" : "none"),
+                             std::vector<Int>(), variant},
+                            node->result()->type(), node->result()->storage());
+    graph.replace_all_uses(node->result(), fused);
+    if (gelu) {
+      // Its operand has its sizes and now its values.
+      graph.replace_all_uses(gelu->result(), graph::tensor_arg(*gelu, 0));
+      if (it != graph.nodes().end() && it->get() == gelu) ++it;
+      graph.erase(gelu);
+    }
+    graph.erase(node);
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace braze::passes

@@ -1,0 +1,91 @@
+#include "passes/linear_pointwise.h"
+
+#include <gtest/gtest.h>
+
+#include "passes/pipeline.h"
+
+namespace braze::passes {
+namespace {
+
+using graph::Graph;
+
+std::string after(std::string_view text) {
+  Graph graph = graph::parse(text);
+  graph::verify(graph);
+  EXPECT_TRUE(use_linear_pointwise(graph));
+  graph::verify_functional(graph);
+  EXPECT_FALSE(use_linear_pointwise(graph));
+  return graph::canonical(graph);
+}
+
+void expect_unchanged(std::string_view text) {
+  Graph graph = graph::parse(text);
+  graph::verify(graph);
+  EXPECT_FALSE(use_linear_pointwise(graph)) << to_string(graph);
+}
+
+constexpr std::string_view kLinearGelu =
+    R"(graph(%0: f32[4, 8, 768], %1: f32[1024, 768] parameter, %2: f32[1024] parameter) {
+  %3: f32[32, 768] #%0 = aten.view(%0, [32, 768])
+  %4: f32[768, 1024]{1, 768} #%1 = aten.t(%1)
+  %5: f32[32, 1024] = aten.addmm(%2, %3, %4, 1, 1)
+  %6: f32[4, 8, 1024] #%5 = aten.view(%5, [4, 8, 1024])
+  %7: f32[4, 8, 1024] = aten.gelu(%6, "tanh")
+  return %7
+})";
+
+TEST(LinearPointwise, TakesTheGeluInside) {
+  std::string text = after(kLinearGelu);
+  EXPECT_NE(text.find("mkldnn._linear_pointwise("), std::string::npos) << text;
+  EXPECT_NE(text.find("\"gelu\", [], \"tanh\")"), std::string::npos) << text;
+  EXPECT_EQ(text.find("aten.gelu"), std::string::npos) << text;
+  EXPECT_EQ(text.find("aten.addmm"), std::string::npos) << text;
+}
+
+TEST(LinearPointwise, LeavesAGeluWhoseOperandIsUsedTwice) {
+  std::string text(kLinearGelu);
+  text.replace(text.find("return %7"), 9, "return %7, %6");
+  text = after(text);
+  EXPECT_NE(text.find("\"none\", [], \"\")"), std::string::npos) << text;
+  EXPECT_NE(text.find("aten.gelu"), std::string::npos) << text;
+}
+
+TEST(LinearPointwise, PlainProductWithoutBias) {
+  std::string text = after(R"(graph(%0: f32[1, 1024], %1: f32[1024, 512]) {
+  %2: f32[1, 512] = aten.mm(%0, %1)
+  return %2
+})");
+  EXPECT_NE(text.find("None, \"none\", [], \"\")"), std::string::npos) << text;
+}
+
+TEST(LinearPointwise, LeavesSmallScaledAndOtherProducts) {
+  expect_unchanged(R"(graph(%0: f32[64, 64], %1: f32[64, 64]) {
+  %2: f32[64, 64] = aten.mm(%0, %1)
+  return %2
+})");
+  expect_unchanged(R"(graph(%0: f32[8, 1024], %1: f32[1024, 1024], %2: f32[1024]) {
+  %3: f32[8, 1024] = aten.addmm(%2, %0, %1, 2, 1)
+  return %3
+})");
+  expect_unchanged(R"(graph(%0: f64[8, 1024], %1: f64[1024, 1024]) {
+  %2: f64[8, 1024] = aten.mm(%0, %1)
+  return %2
+})");
+  expect_unchanged(R"(graph(%0: f32[8, 1024], %1: f32[1024, 1024], %2: f32[8, 1024]) {
+  %3: f32[8, 1024] = aten.addmm(%2, %0, %1, 1, 1)
+  return %3
+})");
+}
+
+TEST(LinearPointwise, RunsInThePipelineOnlyWhenAsked) {
+  for (bool asked : {false, true}) {
+    Graph graph = graph::parse(kLinearGelu);
+    PipelineOptions options;
+    options.linear_pointwise = asked;
+    run_inference_pipeline(graph, options);
+    EXPECT_EQ(to_string(graph).find("mkldnn") != std::string::npos, asked) << to_string(graph);
+  }
+}
+
+}  // namespace
+}  // namespace braze::passes
