@@ -96,7 +96,9 @@ Slot Evaluator::start(std::unique_ptr<Frame> frame) {
     stopped_frame_ = std::move(frame);
     return {};
   }
+  ++depth_;  // finalisers of what the frame held are not the root
   recycle(std::move(frame));
+  --depth_;
   return status == Status::kReturn ? std::move(result) : Slot();
 }
 
@@ -193,7 +195,12 @@ Slot Evaluator::run_root(PyObject* const* args, int64_t stop_at) {
     if (!value) return {};
     frame->locals[static_cast<size_t>(i)] = std::move(value);
   }
-  return start(std::move(frame));
+  Slot result = start(std::move(frame));
+  if (world_.silence_finalisers() && result)
+    return refuse(BreakKind::kSideEffect,
+                  "an object with a finaliser (__del__, a generator that is not done) outlives the "
+                  "call");
+  return result;
 }
 
 Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {

@@ -54,19 +54,47 @@ Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* k
                           false);
   }
   if (type == known().partial) return call_partial(callable, args, count, kwnames);
-  if (type == known().lru_cache || is_compiled_function(type)) {
-    Ref wrapped = Ref::steal(PyObject_GetAttr(f, names().wrapped));
-    if (!wrapped) return {};
-    if (type == known().lru_cache && is_logging_function(wrapped.get()))
-      return defer(callable, args, count, kwnames);
-    Slot inner = world_.wrap(wrapped);
-    if (const Source* source = world_.source_of(callable); source && !world_.source_of(inner)) {
-      world_.guard(GuardKind::kIdentity, source, f);
-      inner = world_.read(wrapped.get(), world_.pinned(wrapped.get()));
-    }
+  if (type == known().lru_cache) return call_cached(callable, args, count, kwnames);
+  if (is_compiled_function(type)) {
+    Slot inner = wrapped_function(callable);
     return inner ? call(inner, args, count, kwnames) : Slot();
   }
   return call_instance(callable, args, count, kwnames);
+}
+
+// What a wrapper from outside wraps, as `__wrapped__`.
+Slot Evaluator::wrapped_function(const Slot& wrapper) {
+  Ref wrapped = Ref::steal(PyObject_GetAttr(wrapper.get(), names().wrapped));
+  if (!wrapped) return {};
+  Slot inner = world_.wrap(wrapped);
+  if (const Source* source = world_.source_of(wrapper); source && !world_.source_of(inner)) {
+    world_.guard(GuardKind::kIdentity, source, wrapper.get());
+    inner = world_.read(wrapped.get(), world_.pinned(wrapped.get()));
+  }
+  return inner;
+}
+
+// An lru_cache from outside is left as it is. What the call would give is worked out by its
+// function, if that has no effects and gives a value whose identity nobody can tell; the call
+// itself is made when the compiled code runs, so that the cache then holds what it would.
+Slot Evaluator::call_cached(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  if (!world_.is_outside(callable.get()) && !world_.source_of(callable)) {
+    if (!check_native_arguments("a cached function", args, count, true)) return {};
+    return call_native(callable.get(), args, count, kwnames, false);
+  }
+  Slot inner = wrapped_function(callable);
+  if (!inner) return {};
+  if (is_logging_function(inner.get())) return defer(callable, args, count, kwnames);
+  const size_t writes = world_.write_count(), deferred = deferred_.size();
+  Slot result = call(inner, args, count, kwnames);
+  if (!result) return {};
+  if (world_.write_count() != writes || deferred_.size() != deferred)
+    return refuse(BreakKind::kSideEffect, "a cached function (lru_cache) has side effects");
+  if (!is_immutable(result.get()) && !is_atom(result.get()))
+    return refuse(BreakKind::kNativeCall, std::string("a cached function (lru_cache) gives a '") +
+                                              Py_TYPE(result.get())->tp_name +
+                                              "' object, the same one at each call");
+  return defer(callable, args, count, kwnames) ? std::move(result) : Slot();
 }
 
 bool Evaluator::is_compiled_function(PyTypeObject* type) {

@@ -65,7 +65,10 @@ void Evaluator::raise(int count, Frame& frame) {
 }
 
 bool Evaluator::unwind(Frame& frame) {
-  if (breaks_.under_way() || stopped_) return false;
+  if (breaks_.under_way() || stopped_) {
+    world_.silence_finalisers();  // the trace is thrown away
+    return false;
+  }
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "the evaluator lost an exception");
   if (Recording::OpBreak op; recording_.take_break(op)) {
     breaks_.raise(op.data_dependent ? BreakKind::kDataDependent : BreakKind::kUntraceableOp,

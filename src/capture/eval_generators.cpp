@@ -19,13 +19,11 @@ const void* frame_of_generator(PyObject* generator) {
 
 void Evaluator::mark_generator(PyObject* generator) {
   world_.mark_created(generator);
-  if (PyGen_CheckExact(generator))
-    generators_[frame_of_generator(generator)] = Ref::borrow(generator);
+  if (PyGen_CheckExact(generator)) generators_[frame_of_generator(generator)] = true;
 }
 
 PyObject* Evaluator::resume_hooked(PyThreadState* thread, FrameView view, bool throwing) {
-  const Ref* generator = generators_.find(view.raw());
-  if (!generator)
+  if (!generators_.contains(view.raw()))
     return raise_break(BreakKind::kSideEffect, "a generator from outside is resumed"), nullptr;
   const CodeInfo& info = code_info(view.code(), view.globals());
   if (!budget_left()) return nullptr;

@@ -187,6 +187,8 @@ class Evaluator {
   bool set_function_attribute(Frame& frame, int flag);
   Slot stop_iteration_error(const Slot& exception);
   Slot call_unpacked(const Slot& callable, const Slot& args, const Slot& kwargs);
+  Slot call_cached(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot wrapped_function(const Slot& wrapper);
   Slot call_builtin(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot call_type(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot call_partial(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
@@ -264,8 +266,10 @@ class Evaluator {
   };
   std::vector<ContextWrite> context_writes_;
   IdentityMap<const Source*> context_sources_;
-  std::vector<Ref> addresses_;   // results of id() and hash(): must not leave the trace
-  IdentityMap<Ref> generators_;  // by the address of the frame inside
+  std::vector<Ref> addresses_;  // results of id() and hash(): must not leave the trace
+  // Those that the trace made, by the address of the frame inside. Not held: one that nobody refers
+  // to any more is closed at once, as it would be.
+  IdentityMap<bool> generators_;
   bool interrupted_ = false;
   std::vector<StackEntry> error_stack_;
   Ref torch_calls_;

@@ -192,6 +192,7 @@ int RecipeBuilder::instance(PyObject* object) {
   if (!world_.is_created(object))
     return refuse(object, "it is from outside and nobody knows where");
   if (PyExceptionInstance_Check(object)) return refuse(object, "an exception");
+  if (type->tp_finalize) return refuse(object, "it has a finaliser");
   if (world_.made_function(reinterpret_cast<PyObject*>(type)))
     return refuse(object, "its class was made by the trace");
   auto* type_object = reinterpret_cast<PyObject*>(type);

@@ -1,6 +1,7 @@
 #include "capture/world.h"
 
 #include "capture/known.h"
+#include "cpython/finaliser.h"
 
 namespace braze::capture {
 
@@ -319,6 +320,30 @@ bool World::is_outside(PyObject* object) {
   if (is_atom(object)) return false;
   if (origin_.contains(object)) return !is_immutable(object) || PyTuple_Check(object);
   return !is_created(object);
+}
+
+// --- Finalisers ---------------------------------------------------------------------------------
+
+void World::watch_finaliser(PyObject* object) {
+  Ref reference = Ref::steal(PyWeakref_NewRef(object, nullptr));
+  if (reference) {
+    finalisers_.push_back(std::move(reference));
+  } else {
+    PyErr_Clear();
+    unwatched_finaliser_ = true;
+  }
+}
+
+bool World::silence_finalisers() {
+  bool alive = unwatched_finaliser_;
+  for (const Ref& reference : finalisers_) {
+    Ref object = Ref::borrow(PyWeakref_GET_OBJECT(reference.get()));
+    if (object.get() == Py_None) continue;
+    bool finished = PyGen_CheckExact(object.get()) && cpython::is_finished(object.get());
+    if (!finished) alive = true;
+    cpython::skip_finaliser(object.get());
+  }
+  return alive;
 }
 
 }  // namespace braze::capture

@@ -81,13 +81,22 @@ class World {
   // --- What the trace made.
   // A function that the traced code defined.
   bool made_function(PyObject* function) const { return created_.contains(function); }
-  void mark_created(PyObject* object) { created_[object] = true; }
+  void mark_created(PyObject* object) {
+    created_[object] = true;
+    if (Py_TYPE(object)->tp_finalize) watch_finaliser(object);
+  }
+  // Objects of the trace with a finaliser (`__del__`, generators) that are still alive are not told
+  // when they die: the trace's objects stand for those that the compiled code makes. True if there
+  // are such objects.
+  bool silence_finalisers();
   bool is_created(PyObject* object);
   // May not be changed: mutable, and not made by the trace.
   bool is_outside(PyObject* object);
 
   // --- Writing to what is outside.
   bool has_writes() const { return !log_.empty() || !shadows_.empty(); }
+  // Grows whenever something outside is written or handed out to be written.
+  size_t write_count() const { return write_count_; }
   // The logged write of an attribute, global (owner: the globals dict) or cell (name: null).
   const Write* written(PyObject* owner, PyObject* name) const;
   bool write_attribute(PyObject* owner, PyObject* name, PyObject* value);
@@ -126,6 +135,7 @@ class World {
  private:
   Slot read_new(PyObject* value, const Source* source);
   bool read_tensor(PyObject* tensor, const Source* source);
+  void watch_finaliser(PyObject* object);
   bool apply_log(PyObject* owner, PyObject* dict_copy);
   Write& log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name);
 
@@ -152,8 +162,11 @@ class World {
   };
   std::unordered_map<std::pair<PyObject*, PyObject*>, size_t, PairHash> log_index_;
   std::vector<Write> log_;
+  size_t write_count_ = 0;
   std::vector<OutsideTensor> tensors_;
   std::vector<Ref> held_;
+  std::vector<Ref> finalisers_;       // weak references
+  bool unwatched_finaliser_ = false;  // of an object that takes no weak reference
 };
 
 // None, numbers, strings, dtypes: immutable and guarded by value.

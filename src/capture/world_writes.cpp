@@ -84,6 +84,7 @@ bool World::written_attributes(PyObject* owner) const {
 }
 
 Write& World::log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name) {
+  ++write_count_;
   Ref key = name ? interned(name) : Ref();
   auto [it, fresh] = log_index_.try_emplace({key_owner, key.get()}, log_.size());
   if (fresh) {
@@ -96,6 +97,7 @@ Write& World::log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, 
 bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (!PyUnicode_CheckExact(name))
     return breaks_.refuse(BreakKind::kSideEffect, "an attribute whose name is not a plain string");
+  ++write_count_;
   PyObject* dict = instance_dict(owner);
   if (dict)
     if (const Ref* shadow = shadows_.find(dict)) {
@@ -124,6 +126,7 @@ PyObject* World::owner_of_dict(PyObject* dict) const {
 }
 
 PyObject* World::shadow(PyObject* container) {
+  ++write_count_;
   if (const Ref* made = shadows_.find(container)) return made->get();
   if (!source_of(container))
     return breaks_.raise(BreakKind::kSideEffect, std::string("a change of a '") +

@@ -1,4 +1,5 @@
 // Elementwise operators.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/TypeProperties.h>
 
 #include "trace/fake_tensor.h"
@@ -75,6 +76,16 @@ bool binary(const ShapeCall& call) {
   return give_elementwise(call, {a, b}, promoted(a, b));
 }
 
+// PyTorch's kernel for metadata does not look whether the two overlap.
+bool copy_in_place(const ShapeCall& call) {
+  const at::Tensor self = call.tensor(0), source = call.tensor(1);
+  if (self.is_same(source) || self.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
+      source.unsafeGetTensorImpl()->has_symbolic_sizes_strides())
+    return false;
+  at::assert_no_partial_overlap(self, source);
+  return false;
+}
+
 bool true_division(const ShapeCall& call) {
   const at::Tensor a = call.tensor(0), b = call.tensor(1);
   return give_elementwise(call, {a, b}, floating(promoted(a, b)));
@@ -130,6 +141,7 @@ bool like(const ShapeCall& call) {
 }
 
 constexpr NamedShape kShapes[] = {
+    {"copy_", copy_in_place, false},
     {"relu", relu, false},
     {"abs", absolute, false},
     {"where.self", where, false},
