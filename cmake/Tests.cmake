@@ -32,6 +32,8 @@ if(sources)
   add_executable(braze_cpython_test ${sources})
   target_link_libraries(braze_cpython_test PRIVATE braze_cpython GTest::gtest Python::Python)
   add_test(NAME cpython COMMAND braze_cpython_test)
+  # The interpreter keeps much until the process ends.
+  set_tests_properties(cpython PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
 endif()
 
 # What needs PyTorch: programs that embed an interpreter where the folder's main.cpp starts one.

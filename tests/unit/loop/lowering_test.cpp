@@ -462,7 +462,12 @@ TEST(Lowering, FiveHundredNodesInMilliseconds) {
     lower(graph);
     best = std::min(best, std::chrono::steady_clock::now() - begin);
   }
-  EXPECT_LT(std::chrono::duration<double>(best).count(), 0.02);
+#ifdef BRAZE_CHECKS
+  const double limit = 0.5;  // assertions and sanitizers take their time
+#else
+  const double limit = 0.02;
+#endif
+  EXPECT_LT(std::chrono::duration<double>(best).count(), limit);
 }
 
 }  // namespace
