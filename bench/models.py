@@ -24,11 +24,13 @@ def build(name: str, seed: int = 0) -> tuple[torch.nn.Module, tuple[torch.Tensor
 
 
 def tensors(output) -> list[torch.Tensor]:
-    """Every tensor of a model's output (tensor, tuple, list, dict or ModelOutput), in order."""
+    """Every tensor of a model's output, in order: of tuples, lists, dicts, ModelOutputs, caches."""
     if isinstance(output, torch.Tensor):
         return [output]
     if isinstance(output, dict):
         output = output.values()
+    elif type(output).__module__.startswith("transformers"):
+        output = vars(output).values()
     elif not isinstance(output, (list, tuple)):
         return []
     return [tensor for part in output for tensor in tensors(part)]

@@ -14,8 +14,10 @@ import torch  # noqa: F401  (the extension links against its libraries)
 from . import _C
 from ._api import compile, disable, list_backends, reset
 from ._explain import Explanation, explain
+from ._higher_order import SUBSTITUTES
 
 GraphBreakError = _C.GraphBreakError
+_C.set_substitutes(SUBSTITUTES)
 
 __version__ = "0.1.0"
 __all__ = [

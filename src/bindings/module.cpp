@@ -44,6 +44,10 @@ PYBIND11_MODULE(_C, module) {
   module.def(
       "clear_cache", [] { braze::toolchain::DiskCache::instance().clear(); },
       "Removes every entry of the disk cache.");
+  module.def(
+      "set_substitutes",
+      [](py::dict functions) { braze::capture::set_substitutes(functions.ptr()); },
+      "Python functions that a capture evaluates in the place of others.");
   module.def("release_memory", &braze::runtime::release_pooled_memory,
              "Gives idle pooled output memory back to the system; bytes.");
 }

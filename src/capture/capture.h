@@ -59,4 +59,7 @@ std::unique_ptr<Draft> capture(PyFunctionObject* function, PyObject* const* args
 // Types and functions of PyTorch and the library that the evaluator compares with; once, at import.
 bool initialize(PyObject* module);
 
+// Python functions that are evaluated in the place of others: a dict, kept and only read.
+void set_substitutes(PyObject* functions);
+
 }  // namespace braze::capture

@@ -121,8 +121,11 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
       return result;
     }
     if (info.policy == FramePolicy::kNative) {
+      const bool asks_compiling = view.function() == known().is_compiling;
       NativeScope scope(*self, true, view.function());
-      return cpython::evaluate_natively(thread, view, throwing);
+      PyObject* result = cpython::evaluate_natively(thread, view, throwing);
+      if (result && asks_compiling) Py_SETREF(result, Py_NewRef(Py_True));
+      return result;
     }
     if (self->native_depth_ && info.policy == FramePolicy::kLibrary)
       return cpython::evaluate_natively(thread, view, throwing);

@@ -20,6 +20,15 @@ Py_ssize_t find_parameter(PyCodeObject* code, PyObject* name) {
   return -1;
 }
 
+// What torch.compiler.is_compiling() says while tracing: true, which is what code asks it for. Only
+// nn.Module's own call keeps eager's answer: there it would skip hooks that run always.
+bool says_compiling(const Frame* asking) {
+  if (!asking) return true;
+  PyObject* module = PyDict_GetItemWithError(asking->globals.get(), names().name);
+  return !module || !PyUnicode_Check(module) ||
+         PyUnicode_CompareWithASCIIString(module, "torch.nn.modules.module") != 0;
+}
+
 }  // namespace
 
 // The arguments do not fit: CPython fails to bind them, with its own message, before any code runs.
@@ -70,12 +79,16 @@ bool Evaluator::bind_defaults(Frame& frame, PyFunctionObject* function) {
 Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  if (callable.get() == known().is_compiling && count == 0)
+    return Slot::borrow(says_compiling(top_) ? Py_True : Py_False);
   const CodeInfo& info = code_info(code, function->func_globals);
   if (is_disabled(function))
     return refuse(BreakKind::kDisabled, std::string(PyUnicode_AsUTF8(function->func_qualname)) +
                                             "() is marked with braze.disable");
   if (info.policy == FramePolicy::kNative) {
     if (info.is_torch) {
+      if (PyObject* substitute = substitute_for(callable.get()))
+        return call(world_.wrap(substitute), args, count, kwnames);
       PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
       return call_torch(callable, module ? PyUnicode_AsUTF8(module) : "torch",
                         PyUnicode_AsUTF8(function->func_name), args, count, kwnames);

@@ -1,5 +1,7 @@
 #include "capture/known.h"
 
+#include "capture/capture.h"
+
 namespace braze::capture {
 
 using cpython::Ref;
@@ -27,7 +29,15 @@ bool look_up_type(const char* module, const char* attribute, PyTypeObject*& into
   return type != nullptr;
 }
 
+PyObject* substitutes = nullptr;
+
 }  // namespace
+
+void set_substitutes(PyObject* functions) { Py_XSETREF(substitutes, Py_NewRef(functions)); }
+
+PyObject* substitute_for(PyObject* function) {
+  return substitutes ? PyDict_GetItemWithError(substitutes, function) : nullptr;
+}
 
 const Known& known() { return storage(); }
 
@@ -62,9 +72,11 @@ bool initialize_known() {
   k.atom_types[5] = reinterpret_cast<PyObject*>(&PyComplex_Type);
   k.module_getattr = PyObject_GetAttr(reinterpret_cast<PyObject*>(k.module), k.names.getattr);
   k.object_getattribute = _PyType_Lookup(&PyBaseObject_Type, k.names.getattribute);
+  k.is_compiling = look_up("torch.compiler", "is_compiling");
   k.gc_get_objects = look_up("gc", "get_objects");
   k.gc_collect = look_up("gc", "collect");
   k.sys_modules = look_up("sys", "modules");
+  if (!k.is_compiling || !PyFunction_Check(k.is_compiling)) return false;
   if (!k.module_getattr || !k.gc_get_objects || !k.gc_collect || !k.sys_modules) return false;
   k.break_type = PyErr_NewException("braze._C.Break", PyExc_BaseException, nullptr);
   return k.break_type != nullptr;

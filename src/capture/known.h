@@ -66,6 +66,7 @@ struct Known {
       *pattern;
   PyObject* module_getattr;  // torch.nn.Module.__getattr__
   PyObject* object_getattribute;
+  PyObject* is_compiling;  // torch.compiler.is_compiling
   PyObject* gc_get_objects;
   PyObject* gc_collect;
   PyObject* break_type;  // what a break travels as
@@ -76,6 +77,9 @@ struct Known {
 
 const Known& known();
 inline const Names& names() { return known().names; }
+
+// The function to evaluate for `function`; null: itself.
+PyObject* substitute_for(PyObject* function);
 
 // False with an exception pending if something expected of PyTorch is not there.
 bool initialize_known();

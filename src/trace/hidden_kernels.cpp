@@ -40,6 +40,9 @@ HiddenKernel hidden_kernel(const c10::OperatorHandle& handle) {
   const bool composite_serves_cpu = kernels.find(DispatchKey::CPU) == kernels.end() &&
                                     handle.operator_name().name != "aten::convolution";
   HiddenKernel result;
+  for (DispatchKey key : {DispatchKey::CPU, DispatchKey::CompositeExplicitAutograd})
+    if (auto found = kernels.find(key); found != kernels.end() && !found->second.empty())
+      result.runs_python |= is_python(found->second.front().debug);
   bool first = true;
   for (DispatchKey key : {DispatchKey::Meta, DispatchKey::CompositeExplicitAutogradNonFunctional,
                           DispatchKey::CompositeExplicitAutograd}) {

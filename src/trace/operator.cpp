@@ -212,6 +212,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   const HiddenKernel hidden = hidden_kernel(handle);
   kernel = hidden.kernel;
   python_kernel = hidden.only_python;
+  probe_allowed = !hidden.runs_python;
   uncertain_kernel = hidden.composite || !handle.hasComputedKernelForDispatchKey(DispatchKey::Meta);
   if (const ShapeEntry* entry = find_shape_function(name)) {
     shape = entry->function;

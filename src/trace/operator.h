@@ -72,6 +72,7 @@ struct OperatorInfo {
   bool shape_for_symbols_only = false;
   const c10::KernelFunction* kernel = nullptr;
   bool python_kernel = false;     // only a Python function serves Meta
+  bool probe_allowed = true;      // false: its kernel is Python code and must not run while tracing
   bool uncertain_kernel = false;  // composite: what it calls may have no kernel for metadata
 };
 
@@ -92,6 +93,7 @@ struct HiddenKernel {
   const c10::KernelFunction* kernel = nullptr;
   bool composite = false;
   bool only_python = false;  // no C++ kernel gives metadata
+  bool runs_python = false;  // the operator itself is a Python function, with effects unknown
 };
 HiddenKernel hidden_kernel(const c10::OperatorHandle& handle);
 

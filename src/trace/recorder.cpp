@@ -117,8 +117,9 @@ void call_metadata_kernel(const OperatorInfo& info, torch::jit::Stack& stack) {
 }  // namespace
 
 void compute_results(const OperatorInfo& info, torch::jit::Stack& stack) {
-  if ((info.python_kernel || info.rule == Rule::kProbe) && probe(info, stack)) return;
-  if (!info.uncertain_kernel) return call_metadata_kernel(info, stack);
+  if ((info.python_kernel || info.rule == Rule::kProbe) && info.probe_allowed && probe(info, stack))
+    return;
+  if (!info.uncertain_kernel || !info.probe_allowed) return call_metadata_kernel(info, stack);
   const size_t begin = stack.size() - info.arguments.size();
   const torch::jit::Stack saved(stack.begin() + begin, stack.end());
   try {

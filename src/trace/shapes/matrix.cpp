@@ -1,4 +1,5 @@
 // Matrix products.
+#include "trace/fake_tensor.h"
 #include "trace/shapes/families.h"
 
 namespace braze::trace {
@@ -28,7 +29,34 @@ bool addmm(const ShapeCall& call) {
   return call.give(fresh(Dims{a.sym_size(0), b.sym_size(1)}, a.scalar_type()));
 }
 
+// Groups of rows (or columns) of one matrix by the offsets, or a batch; the rows of the result are
+// padded to 16 bytes. PyTorch's CPU kernel loops over the offsets' data.
+bool grouped_mm(const ShapeCall& call) {
+  const at::Tensor a = call.tensor(0), b = call.tensor(1), offsets = call.tensor(2);
+  const bool a_is_2d = a.dim() == 2, b_is_2d = b.dim() == 2;
+  if ((!a_is_2d && a.dim() != 3) || (!b_is_2d && b.dim() != 3)) return false;
+  if ((a_is_2d || b_is_2d) != offsets.defined()) return false;
+  if (a.scalar_type() != b.scalar_type() || !at::isFloatingType(a.scalar_type())) return false;
+  if (!(a_is_2d && b_is_2d)) check(a.sym_size(-1), b.sym_size(-2));
+  Dims sizes;
+  if (a_is_2d && b_is_2d)
+    sizes = {offsets.sym_size(0), a.sym_size(0), b.sym_size(1)};
+  else if (a_is_2d)
+    sizes = {a.sym_size(0), b.sym_size(-1)};
+  else if (b_is_2d)
+    sizes = {a.sym_size(1), b.sym_size(1)};
+  else
+    sizes = {a.sym_size(0), a.sym_size(1), b.sym_size(-1)};
+  const at::ScalarType dtype = dtype_in(call[4], a.scalar_type());
+  const int64_t alignment = 16 / static_cast<int64_t>(c10::elementSize(dtype));
+  const c10::SymInt row = (sizes.back() + (alignment - 1)) / alignment * alignment;
+  Dims strides{row, 1};
+  if (sizes.size() == 3) strides.insert(strides.begin(), sizes[1] * row);
+  return call.give(make_fake(sizes, strides, dtype));
+}
+
 constexpr NamedShape kShapes[] = {
+    {"_grouped_mm", grouped_mm, false},
     {"mm", mm, true},
     {"bmm", bmm, true},
     {"addmm", addmm, true},

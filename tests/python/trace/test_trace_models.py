@@ -6,7 +6,9 @@ import pytest
 import torch
 from tracing import trace
 
-transformers = pytest.importorskip("transformers")
+from bench import zoo
+
+pytest.importorskip("transformers", reason="the models come from transformers")
 
 
 class Model:
@@ -21,47 +23,19 @@ class Model:
 
 
 def bert(attention):
-    config = transformers.BertConfig(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        vocab_size=50,
-        attn_implementation=attention,
-    )
-    return Model(transformers.BertModel(config), lambda r: r.last_hidden_state)
+    return Model(zoo.bert(attn_implementation=attention), lambda r: r.last_hidden_state)
 
 
 def gpt2(attention):
-    config = transformers.GPT2Config(
-        n_embd=32,
-        n_layer=2,
-        n_head=4,
-        vocab_size=50,
-        bos_token_id=0,
-        eos_token_id=0,
-        attn_implementation=attention,
-    )
-    return Model(transformers.GPT2LMHeadModel(config), lambda r: r.logits)
+    return Model(zoo.gpt2(attn_implementation=attention, pad_token_id=None), lambda r: r.logits)
 
 
 def llama(attention):
-    config = transformers.LlamaConfig(
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=50,
-        attn_implementation=attention,
-    )
-    return Model(transformers.LlamaForCausalLM(config), lambda r: r.logits)
+    return Model(zoo.llama(attn_implementation=attention), lambda r: r.logits)
 
 
 def resnet(memory_format):
-    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[2, 2])
-    model = transformers.ResNetForImageClassification(config)
-    return Model(model.to(memory_format=memory_format), lambda r: r.logits)
+    return Model(zoo.resnet().to(memory_format=memory_format), lambda r: r.logits)
 
 
 MODELS = {
@@ -77,7 +51,7 @@ def example(name):
     if name.startswith("resnet"):
         images = torch.randn(2, 3, 32, 32)
         return images.to(memory_format=torch.channels_last) if "last" in name else images
-    return torch.randint(0, 50, (2, 7))
+    return torch.randint(3, zoo.VOCABULARY, (2, 7))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -91,7 +65,7 @@ def test_model(name):
 
 
 def test_traces_leak_nothing():
-    model, x = bert("sdpa"), torch.randint(0, 50, (2, 7))
+    model, x = bert("sdpa"), torch.randint(3, zoo.VOCABULARY, (2, 7))
 
     def tensors():
         gc.collect()

@@ -1,0 +1,59 @@
+"""Higher-order operators of PyTorch as plain tensor programs, for capture.
+
+PyTorch's own run through its compiler. `SUBSTITUTES` maps each to a function with the same
+signature and result, which capture evaluates in its place.
+"""
+
+import torch
+from torch._higher_order_ops.associative_scan import associative_scan as _associative_scan
+from torch.utils import _pytree
+
+
+def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
+    """Inclusive scan of a pytree of tensors along `dim`, log2(size) combinations deep."""
+    leaves, spec = _pytree.tree_flatten(xs)
+    dim = dim % leaves[0].dim()
+
+    def combine(left, right):
+        combined = combine_fn(
+            _pytree.tree_unflatten(left, spec), _pytree.tree_unflatten(right, spec)
+        )
+        return _pytree.tree_leaves(combined)
+
+    if reverse:
+        leaves = [leaf.flip([dim]) for leaf in leaves]
+    leaves = _scan(combine, leaves, dim)
+    if reverse:
+        leaves = [leaf.flip([dim]) for leaf in leaves]
+    return _pytree.tree_unflatten(leaves, spec)
+
+
+def _scan(combine, xs, dim):
+    """Neighbours are combined, their scan gives every second element, the rest is one more step."""
+    size = xs[0].shape[dim]
+    if size < 2:
+        return xs
+    half = size // 2
+    odd = _scan(combine, combine(_every_second(xs, dim, 0, half), _every_second(xs, dim, 1)), dim)
+    before = [x.narrow(dim, 0, (size - 1) // 2) for x in odd]
+    even = combine(before, _every_second(xs, dim, 2))
+    return [
+        _interleave(torch.cat([x.narrow(dim, 0, 1), e], dim), o, dim)
+        for x, e, o in zip(xs, even, odd, strict=True)
+    ]
+
+
+def _every_second(xs, dim, start, count=None):
+    end = None if count is None else start + 2 * count
+    return [x[(slice(None),) * dim + (slice(start, end, 2),)] for x in xs]
+
+
+def _interleave(even, odd, dim):
+    count = odd.shape[dim]
+    pairs = torch.stack([even.narrow(dim, 0, count), odd], dim + 1).flatten(dim, dim + 1)
+    if even.shape[dim] == count:
+        return pairs
+    return torch.cat([pairs, even.narrow(dim, count, 1)], dim)
+
+
+SUBSTITUTES = {_associative_scan: associative_scan}
