@@ -78,8 +78,9 @@ void Evaluator::recycle(std::unique_ptr<Frame> frame) {
 }
 
 bool Evaluator::budget_left() {
-  char here;
-  if (depth_ > kMaximalDepth || &here < stack_limit_)
+  // The address of a local would do, but not where a sanitizer moves locals to the heap.
+  auto* here = static_cast<const char*>(__builtin_frame_address(0));
+  if (depth_ > kMaximalDepth || here < stack_limit_)
     return breaks_.refuse(BreakKind::kUnsupported, "too many nested calls");
   if (statistics_.bytecodes > kBytecodeBudget)
     return breaks_.refuse(BreakKind::kUnsupported,
