@@ -1,5 +1,5 @@
 // Inside of the decoder: what is common to all versions hands raw instructions to `translate`, of
-// which each CPython version has its own (decode_311.cpp, ...).
+// which decode_311.cpp and decode_312.cpp have their own.
 #pragma once
 
 #include <cstdint>

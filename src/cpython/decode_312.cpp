@@ -1,6 +1,7 @@
 #include "cpython/ref.h"
 
-#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
+// Of 3.12 and 3.13, which differ in few instructions.
+#if PY_VERSION_HEX >= 0x030C0000
 #include <opcode.h>
 
 #include "cpython/decode.h"
@@ -11,7 +12,18 @@ const uint8_t kCache = CACHE, kExtendedArg = EXTENDED_ARG;
 
 namespace {
 
+#if PY_VERSION_HEX >= 0x030D0000
+constexpr bool kNullBelow = false;
+constexpr int kAfterLoop = 2;  // END_FOR, POP_TOP
+
+// Bit 4 asks for a bool.
+int comparison(int arg) { return arg >> 5 | ((arg & 16) != 0 ? 256 : 0); }
+#else
 constexpr bool kNullBelow = true;
+constexpr int kAfterLoop = 1;  // END_FOR
+
+int comparison(int arg) { return arg >> 4; }
+#endif
 
 // Operands of CALL_INTRINSIC_1 and _2 (pycore_intrinsics.h).
 enum Intrinsic1 { kImportStar = 2, kStopIterationError = 3, kUnaryPositive = 5, kListToTuple = 6 };
@@ -39,9 +51,9 @@ bool translate_jump(const RawInstruction& raw, Emitter& out) {
     case POP_JUMP_IF_NOT_NONE:
       out.jump(Opcode::kPopJumpIfNotNone, forward);
       return true;
-    // The operand leads to END_FOR, which an exhausted iterator jumps over.
+    // The operand leads to what ends the loop, which an exhausted iterator jumps over.
     case FOR_ITER:
-      out.jump(Opcode::kForIter, forward + 1);
+      out.jump(Opcode::kForIter, forward + kAfterLoop);
       return true;
     case SEND:
       out.jump(Opcode::kSend, forward);
@@ -74,11 +86,89 @@ bool translate_intrinsic(const RawInstruction& raw, Emitter& out) {
   return false;
 }
 
+#define BRAZE_SAME(raw_name, name)  \
+  case raw_name:                    \
+    out.emit(Opcode::k##name, arg); \
+    return true;
+
+#if PY_VERSION_HEX >= 0x030D0000
+bool translate_own(const RawInstruction& raw, Emitter& out) {
+  const int arg = raw.arg;
+  auto pair = [&](Opcode first, Opcode second) {
+    out.emit(first, arg >> 4);
+    out.emit(second, arg & 15);
+    return true;
+  };
+  switch (raw.op) {
+    case CALL_KW:
+      out.emit_call(Opcode::kCallKw, arg, kNullBelow);
+      return true;
+    case LOAD_FAST_LOAD_FAST:
+      return pair(Opcode::kLoadFast, Opcode::kLoadFast);
+    case STORE_FAST_LOAD_FAST:
+      return pair(Opcode::kStoreFast, Opcode::kLoadFast);
+    case STORE_FAST_STORE_FAST:
+      return pair(Opcode::kStoreFast, Opcode::kStoreFast);
+    case END_FOR:  // no path leads here; what it would do
+      out.emit(Opcode::kPopTop);
+      return true;
+    case FORMAT_SIMPLE:
+      out.emit(Opcode::kFormatValue, 0);
+      return true;
+    case FORMAT_WITH_SPEC:
+      out.emit(Opcode::kFormatValue, 4);
+      return true;
+    case MAKE_FUNCTION:
+      out.emit(Opcode::kMakeFunction, 0);
+      return true;
+      BRAZE_SAME(TO_BOOL, ToBool)
+      BRAZE_SAME(CONVERT_VALUE, ConvertValue)
+      BRAZE_SAME(SET_FUNCTION_ATTRIBUTE, SetFunctionAttribute)
+  }
+  return false;
+}
+#else
+bool translate_own(const RawInstruction& raw, Emitter& out) {
+  const int arg = raw.arg;
+  switch (raw.op) {
+    case END_FOR:  // no path leads here; what it would do
+      out.emit(Opcode::kPopTop);
+      out.emit(Opcode::kPopTop);
+      return true;
+      BRAZE_SAME(LOAD_CLOSURE, LoadClosure)
+      BRAZE_SAME(KW_NAMES, KwNames)
+      BRAZE_SAME(FORMAT_VALUE, FormatValue)
+      BRAZE_SAME(MAKE_FUNCTION, MakeFunction)
+  }
+  return false;
+}
+#endif
+
+// The instructions that both have under one operand.
+bool translate_same(const RawInstruction& raw, Emitter& out) {
+  const int arg = raw.arg;
+  switch (raw.op) {
+#include "cpython/decode_same.inc"
+    BRAZE_SAME(LOAD_FAST_CHECK, LoadFast)
+    BRAZE_SAME(LOAD_FAST_AND_CLEAR, LoadFastAndClear)
+    BRAZE_SAME(LOAD_LOCALS, LoadLocals)
+    BRAZE_SAME(LOAD_FROM_DICT_OR_GLOBALS, LoadFromDictOrGlobals)
+    BRAZE_SAME(LOAD_FROM_DICT_OR_DEREF, LoadFromDictOrDeref)
+    BRAZE_SAME(BINARY_SLICE, BinarySlice)
+    BRAZE_SAME(STORE_SLICE, StoreSlice)
+    BRAZE_SAME(RETURN_CONST, ReturnConst)
+    BRAZE_SAME(END_SEND, EndSend)
+    BRAZE_SAME(CLEANUP_THROW, CleanupThrow)
+  }
+  return false;
+}
+#undef BRAZE_SAME
+
 }  // namespace
 
 void translate(const RawInstruction& raw, Emitter& out) {
   if (out.take_skip_pop() && raw.op == POP_TOP) return;
-  if (translate_jump(raw, out)) return;
+  if (translate_jump(raw, out) || translate_own(raw, out) || translate_same(raw, out)) return;
   const int arg = raw.arg;
   switch (raw.op) {
     case NOP:
@@ -104,36 +194,12 @@ void translate(const RawInstruction& raw, Emitter& out) {
         out.emit(Opcode::kLoadAttr, arg >> 1);
       return;
     case COMPARE_OP:
-      out.emit(Opcode::kCompareOp, arg >> 4);
-      return;
-    case END_FOR:  // no path leads here; what it would do
-      out.emit(Opcode::kPopTop);
-      out.emit(Opcode::kPopTop);
+      out.emit(Opcode::kCompareOp, comparison(arg));
       return;
     case CALL_INTRINSIC_1:
     case CALL_INTRINSIC_2:
       if (!translate_intrinsic(raw, out)) out.unsupported();
       return;
-#define BRAZE_SAME(raw_name, name)  \
-  case raw_name:                    \
-    out.emit(Opcode::k##name, arg); \
-    return;
-#include "cpython/decode_same.inc"
-      BRAZE_SAME(LOAD_FAST_CHECK, LoadFast)
-      BRAZE_SAME(LOAD_FAST_AND_CLEAR, LoadFastAndClear)
-      BRAZE_SAME(LOAD_CLOSURE, LoadClosure)
-      BRAZE_SAME(LOAD_LOCALS, LoadLocals)
-      BRAZE_SAME(LOAD_FROM_DICT_OR_GLOBALS, LoadFromDictOrGlobals)
-      BRAZE_SAME(LOAD_FROM_DICT_OR_DEREF, LoadFromDictOrDeref)
-      BRAZE_SAME(BINARY_SLICE, BinarySlice)
-      BRAZE_SAME(STORE_SLICE, StoreSlice)
-      BRAZE_SAME(RETURN_CONST, ReturnConst)
-      BRAZE_SAME(END_SEND, EndSend)
-      BRAZE_SAME(CLEANUP_THROW, CleanupThrow)
-      BRAZE_SAME(KW_NAMES, KwNames)
-      BRAZE_SAME(FORMAT_VALUE, FormatValue)
-      BRAZE_SAME(MAKE_FUNCTION, MakeFunction)
-#undef BRAZE_SAME
     default:
       out.unsupported();
       return;
