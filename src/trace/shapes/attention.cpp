@@ -42,7 +42,15 @@ bool flash_attention(const ShapeCall& call) {
       output, make_fake(Dims{batch, heads, length}, Dims{sums[0], sums[2], sums[1]}, accumulate));
 }
 
+// src, ...: a whole nn.TransformerEncoderLayer in evaluation mode.
+bool encoder_layer(const ShapeCall& call) {
+  const at::Tensor src = call.tensor(0);
+  if (src.is_nested() || plain_format(src) != at::MemoryFormat::Contiguous) return false;
+  return call.give(fresh_like(src, src.scalar_type()));
+}
+
 constexpr NamedShape kShapes[] = {
+    {"_transformer_encoder_layer_fwd", encoder_layer, false},
     {"_scaled_dot_product_flash_attention_for_cpu", flash_attention, false},
 };
 
