@@ -15,7 +15,10 @@ from . import _C
 from ._api import compile, disable, list_backends, reset
 from ._explain import Explanation, explain
 from ._higher_order import SUBSTITUTES
+from ._stance import set_stance
 
+is_compiling = _C.is_compiling
+graph_break = _C.graph_break
 GraphBreakError = _C.GraphBreakError
 _C.set_substitutes(SUBSTITUTES)
 
@@ -26,6 +29,9 @@ __all__ = [
     "compile",
     "disable",
     "explain",
+    "graph_break",
+    "is_compiling",
     "list_backends",
     "reset",
+    "set_stance",
 ]

@@ -1,10 +1,11 @@
-"""`python -m braze doctor`: what Braze finds on this machine."""
+"""`python -m braze doctor`: what Braze finds on this machine. `python -m braze breaks`: the page of
+breaks and errors, in Markdown."""
 
 import sys
 
 import torch
 
-from . import _C, __version__
+from . import _C, __version__, _words
 
 
 def doctor():
@@ -37,6 +38,9 @@ def doctor():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] not in ([], ["doctor"]):
-        sys.exit("usage: python -m braze doctor")
-    sys.exit(doctor())
+    if sys.argv[1:] == ["breaks"]:
+        sys.stdout.write(_words.markdown())
+    elif sys.argv[1:] in ([], ["doctor"]):
+        sys.exit(doctor())
+    else:
+        sys.exit("usage: python -m braze [doctor | breaks]")

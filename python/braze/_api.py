@@ -7,7 +7,7 @@ import weakref
 
 import torch
 
-from . import _C
+from . import _C, _words
 
 BACKENDS = ("braze", "aten", "eager")
 MODES = (None, "default")
@@ -71,34 +71,42 @@ def compile(
 
 def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit):
     if not isinstance(fullgraph, bool):
-        raise TypeError(f"fullgraph must be True or False, not {fullgraph!r}")
+        raise _words.error("E107", f"fullgraph must be True or False, not {fullgraph!r}")
     if dynamic not in (None, False):
-        raise ValueError(
+        raise _words.error(
+            "E108",
             f"dynamic={dynamic!r} is not supported: sizes are specialised, and a call with other "
-            "sizes compiles again. Use dynamic=None or False."
+            "sizes compiles again. Use dynamic=None or False.",
         )
     if isinstance(backend, str):
         if backend not in BACKENDS:
-            raise ValueError(
+            raise _words.error(
+                "E102",
                 f"unknown backend {backend!r}: use one of {', '.join(map(repr, BACKENDS))} or a "
-                "callable (gm, example_inputs) -> callable"
+                "callable (gm, example_inputs) -> callable",
             )
     elif not callable(backend):
-        raise TypeError(f"backend must be a string or a callable, not {type(backend).__name__}")
+        raise _words.error(
+            "E103", f"backend must be a string or a callable, not {type(backend).__name__}"
+        )
     if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r}: use one of {', '.join(map(repr, MODES))}")
+        raise _words.error(
+            "E104", f"unknown mode {mode!r}: use one of {', '.join(map(repr, MODES))}"
+        )
     options = dict(options or {})
     limit = options.pop("recompile_limit", None)
     if options:
-        raise ValueError(
-            f"unknown option {next(iter(options))!r}: the options are 'recompile_limit'"
+        raise _words.error(
+            "E105", f"unknown option {next(iter(options))!r}: the options are 'recompile_limit'"
         )
     if recompile_limit is None:
         recompile_limit = limit
     if recompile_limit is None:
         recompile_limit = _C.options()["recompile_limit"]
     if not isinstance(recompile_limit, int) or recompile_limit < 1:
-        raise ValueError(f"recompile_limit must be a positive integer, not {recompile_limit!r}")
+        raise _words.error(
+            "E106", f"recompile_limit must be a positive integer, not {recompile_limit!r}"
+        )
     return {"fullgraph": fullgraph, "backend": backend, "recompile_limit": recompile_limit}
 
 
@@ -138,7 +146,7 @@ def _compile_callable(target, wrapped, settings):
             f"cannot compile {target!r}: it is not written in Python. Compile the Python function "
             "that calls it"
         )
-    raise TypeError(f"cannot compile {type(target).__name__}: it is not callable")
+    raise _words.error("E101", f"cannot compile {type(target).__name__}: it is not callable")
 
 
 def _compile_module(module, settings):
@@ -225,7 +233,7 @@ def disable(fn=None, *, reason=None):
     if fn is None:
         return functools.partial(disable, reason=reason)
     if not callable(fn):
-        raise TypeError(f"braze.disable needs a callable, not {type(fn).__name__}")
+        raise _words.error("E109", f"braze.disable needs a callable, not {type(fn).__name__}")
     inner = fn.__wrapped__ if isinstance(fn, _C.CompiledFunction) else fn
 
     @functools.wraps(inner)

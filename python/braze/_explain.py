@@ -1,6 +1,6 @@
 """`braze.explain`: what a call was compiled to, as text."""
 
-import linecache
+import time
 
 import torch
 
@@ -12,10 +12,13 @@ class Explanation(str):
 
     Attributes:
         entries: list of dicts, one per compiled entry (kind, graph, guards, code, reason, ...).
+        breaks: list of dicts, one per break: number ("B501", see docs/breaks.md), what, file, line,
+            text (all that is shown of it).
         result: what the call returned.
     """
 
     entries: list
+    breaks: list
     result: object
 
 
@@ -38,10 +41,13 @@ def explain(function, **options):
         )
         settings["keep_report"] = True
         fresh = _api._compile(target, settings)
+        start = time.perf_counter()
         result = fresh(*args, **kwargs)
+        seconds = time.perf_counter() - start
         entries = _api.compiled_function_of(fresh)._entries()
-        text = Explanation(_text(target, entries))
+        text = Explanation(_text(target, entries, seconds))
         text.entries = entries
+        text.breaks = [_break_of(entry) for entry in entries if entry["reason"]]
         text.result = result
         return text
 
@@ -54,13 +60,36 @@ def _name(target):
     return getattr(target, "__qualname__", repr(target))
 
 
-def _text(target, entries):
+def _break_of(entry):
+    return {
+        "number": entry["reason_number"],
+        "what": entry["reason_what"],
+        "file": entry.get("reason_file"),
+        "line": entry.get("reason_line"),
+        "text": entry["reason"],
+    }
+
+
+def _text(target, entries, seconds):
     lines = [f"braze.explain({_name(target)})"]
     if not entries:
         lines.append("  nothing was compiled: the call ran in eager")
+    else:
+        compiling = sum(entry["seconds"]["total"] for entry in entries)
+        running = max(seconds - compiling, 0)
+        lines.append(
+            f"  this call: {compiling * 1e3:.1f} ms compiling, {running * 1e3:.1f} ms running"
+        )
     for entry in entries:
         lines += _entry_lines(entry)
     return "\n".join(lines) + "\n"
+
+
+# What a break costs, by how the compiled code before it ends.
+_COSTS = {
+    "break": "this instruction runs in CPython at each call, then compiled code goes on",
+    "give up": "the rest of the function runs in eager",
+}
 
 
 def _entry_lines(entry):
@@ -76,6 +105,9 @@ def _entry_lines(entry):
     if entry["reason"]:
         lines.append("  break:")
         lines += ["    " + line for line in entry["reason"].splitlines()]
+        whole = entry["kind"] == "eager" and entry["exit"] == "give up"
+        cost = "the whole function runs in eager" if whole else _COSTS[entry["exit"]]
+        lines.append(f"      cost: {cost}")
     times = entry["seconds"]
     lines.append(
         "  compile time: "
@@ -91,8 +123,3 @@ def _entry_lines(entry):
             lines.append(f"  {title}:")
             lines += ["    " + line for line in entry[title].splitlines()]
     return lines
-
-
-def source_line(file, line):
-    """The user's line, without its indentation; empty where the source is not there."""
-    return linecache.getline(file, line).strip()

@@ -3,6 +3,8 @@
 import torch
 import torch.fx
 
+from . import _words
+
 
 def call_backend(backend, torch_calls, inputs, names, outputs):
     """Build the graph module, hand it to `backend`, return what it returns.
@@ -17,9 +19,10 @@ def call_backend(backend, torch_calls, inputs, names, outputs):
     module = build(torch_calls, inputs, names, outputs)
     compiled = backend(module, list(inputs))
     if not callable(compiled):
-        raise TypeError(
+        raise _words.error(
+            "E112",
             f"the backend {getattr(backend, '__name__', backend)!r} returned "
-            f"{type(compiled).__name__}; it must return a callable"
+            f"{type(compiled).__name__}; it must return a callable",
         )
     return compiled
 

@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "capture/capture.h"
+#include "capture/catalogue.h"
 #include "codegen/cpp/codegen.h"
 #include "dispatch/compiled_function.h"
 #include "runtime/memory.h"
@@ -10,6 +11,38 @@
 #include "trace/tracer.h"
 
 namespace py = pybind11;
+
+namespace {
+
+py::list breaks() {
+  py::list out;
+  for (const auto& words : braze::capture::break_catalogue()) {
+    py::dict entry;
+    entry["number"] = words.number;
+    entry["id"] = words.id;
+    entry["why"] = words.why;
+    entry["way_out"] = words.way_out;
+    entry["example"] = words.example;
+    out.append(entry);
+  }
+  return out;
+}
+
+py::list errors() {
+  py::list out;
+  for (const auto& words : braze::capture::error_catalogue()) {
+    py::dict entry;
+    entry["number"] = words.number;
+    entry["exception"] = words.exception;
+    entry["what"] = words.what;
+    entry["way_out"] = words.way_out;
+    entry["example"] = words.example;
+    out.append(entry);
+  }
+  return out;
+}
+
+}  // namespace
 
 PYBIND11_MODULE(_C, module) {
   module.doc() = "The native part of Braze.";
@@ -48,6 +81,8 @@ PYBIND11_MODULE(_C, module) {
       "set_substitutes",
       [](py::dict functions) { braze::capture::set_substitutes(functions.ptr()); },
       "Python functions that a capture evaluates in the place of others.");
+  module.def("break_catalogue", &breaks, "Every kind of break, a dict for each.");
+  module.def("error_catalogue", &errors, "Every error of use, a dict for each.");
   module.def("release_memory", &braze::runtime::release_pooled_memory,
              "Gives idle pooled output memory back to the system; bytes.");
 }

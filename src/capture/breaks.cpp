@@ -9,7 +9,8 @@ using cpython::Ref;
 std::nullptr_t Breaks::raise(BreakKind kind, std::string what) {
   if (!reason_) {
     PyErr_Clear();
-    reason_ = BreakReason{kind, std::move(what), provider_(context_)};
+    reason_ = BreakReason{kind, std::move(what), {}};
+    locate_(context_, *reason_);
   }
   PyErr_SetString(known().break_type, reason_->what.c_str());
   return nullptr;
@@ -24,7 +25,7 @@ bool Breaks::under_way() {
 
 void Breaks::keep_defect(std::exception_ptr defect) {
   if (!defect_) defect_ = std::move(defect);
-  raise(BreakKind::kUnsupported, "internal error");
+  raise(BreakKind::kInternal, "internal error");
 }
 
 void Breaks::rethrow_defect() {

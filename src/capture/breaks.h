@@ -14,8 +14,9 @@ namespace braze::capture {
 
 class Breaks {
  public:
-  using StackProvider = std::vector<StackEntry> (*)(void*);
-  Breaks(StackProvider provider, void* context) : provider_(provider), context_(context) {}
+  // Fills in where the break is and the object that it is about.
+  using Locator = void (*)(void* context, BreakReason& reason);
+  Breaks(Locator locate, void* context) : locate_(locate), context_(context) {}
 
   // Records the first break of a trace and makes it the pending exception. Always null, so that a
   // function which returns a pointer can end with it.
@@ -34,7 +35,7 @@ class Breaks {
   void rethrow_defect();
 
  private:
-  StackProvider provider_;
+  Locator locate_;
   void* context_;
   std::optional<BreakReason> reason_;
   std::exception_ptr defect_;

@@ -31,7 +31,9 @@ const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
 }
 
 Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Options& options)
-    : breaks_([](void* self) { return static_cast<Evaluator*>(self)->stack(); }, this),
+    : breaks_(
+          [](void* self, BreakReason& reason) { static_cast<Evaluator*>(self)->locate(reason); },
+          this),
       world_(breaks_, recording_, root, parameter_names),
       options_(options),
       root_(root),
@@ -81,9 +83,9 @@ bool Evaluator::budget_left() {
   // The address of a local would do, but not where a sanitizer moves locals to the heap.
   auto* here = static_cast<const char*>(__builtin_frame_address(0));
   if (depth_ > kMaximalDepth || here < stack_limit_)
-    return breaks_.refuse(BreakKind::kUnsupported, "too many nested calls");
+    return breaks_.refuse(BreakKind::kRecursion, "too many nested calls");
   if (statistics_.bytecodes > kBytecodeBudget)
-    return breaks_.refuse(BreakKind::kUnsupported,
+    return breaks_.refuse(BreakKind::kTraceBudget,
                           "more than 20 million instructions in one trace");
   return true;
 }
@@ -246,7 +248,7 @@ Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
     if ((++statistics_.bytecodes & 0xFFFF) == 0) {
       std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;
       if (spent.count() > kSecondsBudget) {
-        raise_break(BreakKind::kUnsupported, "a trace that takes longer than 10 seconds");
+        raise_break(BreakKind::kTraceBudget, "a trace that takes longer than 10 seconds");
         raised = true;
         continue;
       }

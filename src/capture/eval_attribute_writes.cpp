@@ -95,10 +95,11 @@ Slot Evaluator::special_method(const Slot& object, PyObject* name) {
 // --- Writing
 
 bool Evaluator::setattr(const Slot& object, PyObject* name, const Slot& value) {
+  const Subject subject(*this, object);
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   if (is_tensor(obj))
-    return breaks_.refuse(BreakKind::kSideEffect,
+    return breaks_.refuse(BreakKind::kTensorInternals,
                           std::string("Tensor.") + PyUnicode_AsUTF8(name) + " is set");
   if (!world_.is_outside(obj) && !PyType_Check(obj) && !PyModule_Check(obj) &&
       !PyFunction_Check(obj)) {

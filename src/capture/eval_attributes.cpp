@@ -152,6 +152,7 @@ PyObject* Evaluator::get_dunder() {
 }
 
 Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
+  const Subject subject(*this, object);
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   if (!PyUnicode_Check(name)) {
@@ -203,8 +204,8 @@ Slot Evaluator::native_attribute_of(const Slot& object, PyObject* name) {
   }
   if (world_.source_of(object) && !PyMethod_Check(obj) && !is_immutable(obj) &&
       world_.is_outside(obj) && !Py_IS_TYPE(obj, known().partial))
-    return refuse(BreakKind::kNativeCall, std::string("an attribute of a '") +
-                                              Py_TYPE(obj)->tp_name + "' object from outside");
+    return refuse(BreakKind::kNativeObject, std::string("an attribute of a '") +
+                                                Py_TYPE(obj)->tp_name + "' object from outside");
   Ref value = Ref::steal(PyObject_GetAttr(world_.effective(obj), name));
   if (!value) return {};
   if (PyMethod_Check(obj) && world_.source_of(object) && !PyMethod_Check(value.get()) &&
@@ -252,7 +253,7 @@ Slot Evaluator::type_attribute_of(const Slot& object, PyObject* name) {
   PyTypeObject* meta = Py_TYPE(object.get());
   bool created = world_.made_function(object.get());
   if (name == names().dict && is_heap_type(type) && !created)
-    return refuse(BreakKind::kUnsupported, "the __dict__ of a class is read");
+    return refuse(BreakKind::kIntrospection, "the __dict__ of a class is read");
   const Source* source = nullptr;
   Ref meta_attribute =
       Ref::borrow(is_heap_type(meta) ? world_.type_lookup(meta, name) : _PyType_Lookup(meta, name));
@@ -326,11 +327,11 @@ Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* se
   }
   switch (tensor_attribute(text)) {
     case TensorAttribute::kBreak:
-      return refuse(BreakKind::kUnsupportedTensor, std::string("Tensor.") + text + " is read");
+      return refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
     case TensorAttribute::kMetadata:
     case TensorAttribute::kTensor: {
       if (std::string_view(text) == "is_leaf" && requires_grad(obj))
-        return refuse(BreakKind::kUnsupportedTensor, "Tensor.is_leaf is read");
+        return refuse(BreakKind::kTensorInternals, "Tensor.is_leaf is read");
       NativeScope scope(*this, true, descriptor);
       Ref value = Ref::steal(PyObject_GetAttr(obj, name));
       if (!value) return torch_failed();
@@ -340,7 +341,7 @@ Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* se
       break;
   }
   if (descriptor && PyDescr_IsData(descriptor))
-    return refuse(BreakKind::kUnsupportedTensor, std::string("Tensor.") + text + " is read");
+    return refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
   if (world_.source_of(tensor)) return generic_getattr(tensor, name, self, false);
   NativeScope scope(*this, true, nullptr);
   Ref value = Ref::steal(PyObject_GetAttr(obj, name));

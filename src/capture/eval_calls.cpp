@@ -20,6 +20,7 @@ bool is_bound_to_object(PyObject* self) {
 Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   PyObject* f = callable.get();
   PyTypeObject* type = Py_TYPE(f);
+  const Subject subject(*this, callable);
   if (PyFunction_Check(f)) return call_function(callable, args, count, kwnames);
   if (PyMethod_Check(f)) {
     const Source* source = world_.source_of(callable);
@@ -157,8 +158,9 @@ Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, Py
     return {};
   }
   if (world_.is_outside(f) && !is_immutable(f) && !is_pure_c_module(module))
-    return refuse(BreakKind::kNativeCall,
-                  std::string("a call of a '") + type->tp_name + "' object");
+    return refuse(
+        is_numpy_module_name(module_of(type)) ? BreakKind::kNumpy : BreakKind::kNativeCall,
+        std::string("a call of a '") + type->tp_name + "' object");
   if (!check_native_arguments(type->tp_name, args, count, false)) return {};
   return call_native(f, args, count, kwnames, false);
 }
@@ -229,7 +231,7 @@ Slot Evaluator::call_unpacked(const Slot& callable, const Slot& args, const Slot
   Ref keywords;
   if (kwargs) {
     if (!PyDict_Check(kwargs.get()))
-      return refuse(BreakKind::kUnsupported, "** of a mapping that is not a dict");
+      return refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
     if (world_.source_of(kwargs) && !world_.read_all(kwargs.get())) return {};
     keywords = Ref::borrow(world_.effective(kwargs.get()));
   }
@@ -260,9 +262,7 @@ Slot Evaluator::result_of_native(Ref result) {
 
 Slot Evaluator::torch_failed() {
   if (breaks_.under_way()) return {};
-  if (Recording::OpBreak op; recording_.take_break(op))
-    return refuse(op.data_dependent ? BreakKind::kDataDependent : BreakKind::kUntraceableOp,
-                  op.what);
+  if (Recording::OpBreak op; recording_.take_break(op)) return refuse(op.kind, op.what);
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return {};
   Ref error = take_exception();
   return refuse(BreakKind::kException,
@@ -320,6 +320,7 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     if (is_atom(arg) || is_tensor(arg)) continue;
+    const Subject subject(*this, args[i]);
     if (PyCFunction_Check(arg)) {
       PyObject* self = PyCFunction_GET_SELF(arg);
       if (is_bound_to_object(self) && world_.is_outside(self) &&
@@ -343,7 +344,7 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
     bool is_iterator = is_foreign_iterator(arg);
     if (!read_only || is_iterator || Py_TYPE(arg) == known().ndarray)
       return breaks_.refuse(
-          BreakKind::kNativeCall,
+          Py_TYPE(arg) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,
           std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name + "' object from outside");
   }
   return true;
@@ -405,7 +406,7 @@ Slot Evaluator::call_builtin(const Slot& callable, Slot* args, size_t count, PyO
 Slot Evaluator::call_numpy(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   for (size_t i = 0; i < count; ++i)
     if (!is_atom(args[i].get()) && !PyTuple_Check(args[i].get()))
-      return refuse(BreakKind::kNativeCall, "a numpy function that is given more than numbers");
+      return refuse(BreakKind::kNumpy, "a numpy function that is given more than numbers");
   return call_native(callable.get(), args, count, kwnames, true);
 }
 

@@ -43,7 +43,7 @@ void Evaluator::raise(int count, Frame& frame) {
     return;
   }
   if (world_.source_of(exception)) {
-    raise_break(BreakKind::kSideEffect, "an exception object from outside is raised");
+    raise_break(BreakKind::kOutsideException, "an exception object from outside is raised");
     return;
   }
   if (cause) {
@@ -71,8 +71,7 @@ bool Evaluator::unwind(Frame& frame) {
   }
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "the evaluator lost an exception");
   if (Recording::OpBreak op; recording_.take_break(op)) {
-    breaks_.raise(op.data_dependent ? BreakKind::kDataDependent : BreakKind::kUntraceableOp,
-                  op.what);
+    breaks_.raise(op.kind, op.what);
     return false;
   }
   // Not the program's business: they end the capture.

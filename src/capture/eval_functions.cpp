@@ -82,9 +82,11 @@ Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, Py
   if (callable.get() == known().is_compiling && count == 0)
     return Slot::borrow(says_compiling(top_) ? Py_True : Py_False);
   const CodeInfo& info = code_info(code, function->func_globals);
-  if (is_disabled(function))
-    return refuse(BreakKind::kDisabled, std::string(PyUnicode_AsUTF8(function->func_qualname)) +
-                                            "() is marked with braze.disable");
+  if (PyObject* mark = disable_mark(function))
+    return refuse(BreakKind::kDisabled,
+                  std::string(PyUnicode_AsUTF8(function->func_qualname)) +
+                      (mark == names().disable_mark ? "() is marked with braze.disable"
+                                                    : "() is marked with torch.compiler.disable"));
   if (info.policy == FramePolicy::kNative) {
     if (info.is_torch) {
       if (PyObject* substitute = substitute_for(callable.get()))
@@ -115,8 +117,7 @@ Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, Py
   constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
   if (code->co_flags & kSuspends) {
     // CPython makes the generator; its frame comes to the hook when it is resumed.
-    if (!(code->co_flags & CO_GENERATOR))
-      return refuse(BreakKind::kUnsupportedBytecode, "a coroutine");
+    if (!(code->co_flags & CO_GENERATOR)) return refuse(BreakKind::kSuspends, "a coroutine");
     Slot made = call_native(callable.get(), args, count, kwnames, false);
     if (made) mark_generator(made.get());
     return made;
@@ -172,9 +173,12 @@ Slot Evaluator::result_of_library(Ref result) {
   return result_of_native(std::move(result));
 }
 
-bool Evaluator::is_disabled(PyFunctionObject* function) {
-  if (!function->func_dict || PyDict_GET_SIZE(function->func_dict) == 0) return false;
-  return PyDict_GetItemWithError(function->func_dict, names().disable_mark) == Py_True;
+// The attribute that says that the function stays in eager; null without one.
+PyObject* Evaluator::disable_mark(PyFunctionObject* function) {
+  if (!function->func_dict || PyDict_GET_SIZE(function->func_dict) == 0) return nullptr;
+  for (PyObject* mark : {names().disable_mark, names().torch_disable_mark})
+    if (PyDict_GetItemWithError(function->func_dict, mark) == Py_True) return mark;
+  return nullptr;
 }
 
 Slot Evaluator::make_function(Frame& frame, int flags) {

@@ -24,7 +24,7 @@ void Evaluator::mark_generator(PyObject* generator) {
 
 PyObject* Evaluator::resume_hooked(PyThreadState* thread, FrameView view, bool throwing) {
   if (!generators_.contains(view.raw()))
-    return raise_break(BreakKind::kSideEffect, "a generator from outside is resumed"), nullptr;
+    return raise_break(BreakKind::kOutsideIterator, "a generator from outside is resumed"), nullptr;
   const CodeInfo& info = code_info(view.code(), view.globals());
   if (!budget_left()) return nullptr;
   auto frame = new_frame(info);
@@ -54,7 +54,7 @@ bool Evaluator::send(Frame& frame, const Instruction& in) {
   frame.stack.pop_back();
   Slot& receiver = frame.stack.back();
   if (world_.source_of(receiver) && world_.is_outside(receiver.get()))
-    return breaks_.refuse(BreakKind::kSideEffect, "a generator from outside is resumed");
+    return breaks_.refuse(BreakKind::kOutsideIterator, "a generator from outside is resumed");
   PyObject* result = nullptr;
   PySendResult status = PyIter_Send(receiver.get(), value.get(), &result);
   if (breaks_.under_way()) {

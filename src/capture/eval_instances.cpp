@@ -31,7 +31,7 @@ Slot Evaluator::call_new(const Slot& callable, Slot* args, size_t count, PyObjec
 Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
   if (type == &PyType_Type) {
-    if (count != 1) return refuse(BreakKind::kUnsupportedBytecode, "a class is made by type()");
+    if (count != 1) return refuse(BreakKind::kClassStatement, "a class is made by type()");
     PyObject* of = as_object(Py_TYPE(args[0].get()));
     if (const Source* source = world_.source_of(args[0]);
         source && !is_atom(args[0].get()) && !is_tensor(args[0].get()))
@@ -138,7 +138,7 @@ bool Evaluator::made_by_empty_new(PyTypeObject* base) {
 // Color(2): the member that exists.
 Slot Evaluator::enum_member(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   if (count != 1 || !is_atom(args[0].get()))
-    return refuse(BreakKind::kUnsupported, "an enum is made");
+    return refuse(BreakKind::kClassStatement, "an enum is made");
   Ref member;
   {
     NativeScope scope(*this, true, nullptr);
@@ -154,7 +154,7 @@ bool Evaluator::prepare_iterables(PyTypeObject* type, Slot* args, size_t count) 
     PyObject* arg = args[i].get();
     bool text = type == &PyUnicode_Type || type == &PyBytes_Type;
     if (text && (holds_tensor(arg) || names_its_address(arg)))
-      return breaks_.refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
+      return breaks_.refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
     if (!is_container(arg) || !world_.is_outside(arg)) continue;
     bool keeps = type == known().partial || type == &PySuper_Type;
     bool heap = is_heap_type(Py_TYPE(arg)) && Py_TYPE(arg) != known().ordered_dict &&

@@ -137,7 +137,7 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
     }
     default: {  // DictUpdate, DictMerge
       if (!PyDict_Check(value.get()) && world_.is_outside(value.get()))
-        return breaks_.refuse(BreakKind::kUnsupported, "** of a mapping that is not a dict");
+        return breaks_.refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
       if (world_.source_of(value) && !world_.read_all(value.get())) return false;
       PyObject* target = peek(frame, in.arg).get();
       PyObject* from = world_.effective(value.get());
@@ -409,6 +409,7 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
 
 bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
   const char* what = nullptr;
+  BreakKind kind = BreakKind::kUnsupportedBytecode;
   switch (in.op) {
     case Opcode::kLoadBuildClass:
     case Opcode::kLoadName:
@@ -419,6 +420,7 @@ bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
     case Opcode::kLoadClassDeref:
     case Opcode::kLoadFromDictOrDeref:
     case Opcode::kLoadFromDictOrGlobals:
+      kind = BreakKind::kClassStatement;
       what = "a class statement";
       break;
     case Opcode::kCheckEgMatch:
@@ -431,10 +433,9 @@ bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
     default:
       break;
   }
-  return breaks_.refuse(BreakKind::kUnsupportedBytecode,
-                        what ? what
-                             : std::string("instruction ") + cpython::to_string(in.op) + " (" +
-                                   std::to_string(in.raw) + ")");
+  return breaks_.refuse(kind, what ? what
+                                   : std::string("instruction ") + cpython::to_string(in.op) +
+                                         " (" + std::to_string(in.raw) + ")");
 }
 
 }  // namespace braze::capture

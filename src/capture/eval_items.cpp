@@ -11,6 +11,7 @@ bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAG
 }  // namespace
 
 Slot Evaluator::getitem(const Slot& object, const Slot& key) {
+  const Subject subject(*this, object);
   PyObject* original = object.get();
   PyObject* used = world_.effective(original);
   const Source* source = used == original ? world_.source_of(object) : nullptr;
@@ -82,6 +83,7 @@ Slot Evaluator::getitem(const Slot& object, const Slot& key) {
 }
 
 bool Evaluator::setitem(const Slot& object, const Slot& key, const Slot& value) {
+  const Subject subject(*this, object);
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   if (is_tensor(obj)) {
@@ -215,9 +217,9 @@ Slot Evaluator::import_name(Frame& frame, PyObject* name, const Slot& from_list,
   --importing_;
   if (!module) return {};
   if (recorded_nodes_ != recorded)
-    return refuse(BreakKind::kUnsupported, "an import that runs tensor operations");
+    return refuse(BreakKind::kImport, "an import that runs tensor operations");
   if (!PyModule_Check(module.get()))
-    return refuse(BreakKind::kUnsupported, "an import that gives no module");
+    return refuse(BreakKind::kImport, "an import that gives no module");
   world_.set_origin(module.get(), world_.pinned(module.get()));
   world_.hold(module);
   return Slot(module, world_.pinned(module.get()));

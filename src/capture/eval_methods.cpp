@@ -21,7 +21,23 @@ bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
   return false;
 }
 
+// Of a tensor method that bypasses the dispatcher.
+BreakKind kind_of_tensor_method(std::string_view name) {
+  if (is_one_of(name, {"__repr__", "__str__", "__format__"})) return BreakKind::kTensorAsText;
+  if (is_one_of(name, {"tolist", "numpy", "__array__"})) return BreakKind::kDataDependent;
+  return BreakKind::kTensorInternals;
+}
+
 }  // namespace
+
+// The first argument, if any, is the user's message.
+Slot Evaluator::asked_break(const char* function, const Slot* args, size_t count) {
+  std::string text = function;
+  const char* message =
+      count > 0 && PyUnicode_Check(args[0].get()) ? PyUnicode_AsUTF8(args[0].get()) : nullptr;
+  if (message && *message) text += std::string(": ") + message;
+  return refuse(BreakKind::kGraphBreak, std::move(text));
+}
 
 Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* args, size_t count,
                             PyObject* kwnames, bool& done) {
@@ -30,11 +46,14 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kBreak:
       done = true;
       return refuse(rule.kind, rule.text);
+    case Callee::kGraphBreak:
+      done = true;
+      return asked_break("braze.graph_break()", args, count);
     case Callee::kReadOnly:
       done = true;
       if (count > 0 && (rule.text == "repr()" || rule.text == "ascii()") &&
           (names_its_address(args[0].get()) || holds_tensor(args[0].get())))
-        return refuse(BreakKind::kDataDependent, "a tensor or an address is formatted as text");
+        return refuse(BreakKind::kTensorAsText, "a tensor or an address is formatted as text");
       if (!check_native_arguments(rule.text.c_str(), args, count, true)) return {};
       return call_native(callable.get(), args, count, kwnames, false);
     case Callee::kGetattr: {
@@ -87,7 +106,7 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     }
     case Callee::kVars:
       if (done = done && count == 1; !done)
-        return refuse(BreakKind::kUnsupported, "vars() of a frame");
+        return refuse(BreakKind::kIntrospection, "vars() of a frame");
       return getattr(args[0], names().dict);
     case Callee::kIdentity: {
       if (done = done && count == 1; !done) return {};
@@ -161,7 +180,7 @@ Slot Evaluator::call_method_of(PyObject* callable, const char* name, const Slot&
   if (text == "format" && PyUnicode_Check(object))
     for (size_t i = 0; i < count; ++i)
       if (holds_tensor(args[i].get()))
-        return refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
+        return refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
   if (!check_native_arguments(name, args, count, true)) return {};
   return call_unbound(callable, self, args, count, kwnames, unbound);
 }
@@ -185,7 +204,7 @@ Slot Evaluator::reduce(PyObject* callable, const Slot& self, Slot* args, size_t 
       if (!dict || !world_.read_all(dict.get())) return {};
     }
     if (!is_python_class(Py_TYPE(self.get())))
-      return refuse(BreakKind::kNativeCall, "__reduce_ex__ of an object made in C");
+      return refuse(BreakKind::kNativeObject, "__reduce_ex__ of an object made in C");
   }
   return call_unbound(callable, self, args, count, kwnames, unbound);
 }
@@ -267,12 +286,10 @@ Slot Evaluator::dict_get(const Slot& self, Slot* args, size_t count) {
 
 Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const Slot& self,
                                    Slot* args, size_t count, PyObject* kwnames, bool unbound) {
+  const Subject subject(*this, self);
   if (const char* why = tensor_method_break(name)) {
     std::string text = std::string("Tensor.") + name + "(): " + why;
-    return refuse(is_one_of(name, {"__repr__", "__str__", "__format__", "tolist", "numpy"})
-                      ? BreakKind::kDataDependent
-                      : BreakKind::kUnsupportedTensor,
-                  text);
+    return refuse(kind_of_tensor_method(name), text);
   }
   if (!read_arguments(args, count)) return {};
   Slot result;
@@ -303,6 +320,8 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
   if (is_hint_function(module, name)) return Slot::borrow(Py_None);
   const char* why = torch_function_break(module, name);
   if (!why && std::string_view(module) == "torch._tensor") why = tensor_method_break(name);
+  if (why && std::string_view(name) == "graph_break")
+    return asked_break("torch._dynamo.graph_break()", args, count);
   if (why)
     return refuse(BreakKind::kUntraceableOp, std::string(module) + "." + name + "(): " + why);
   if (!torch_function_takes_objects(module, name)) {
@@ -379,7 +398,7 @@ Slot Evaluator::defer(const Slot& callable, Slot* args, size_t count, PyObject* 
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     if (!is_atom(arg) && !(world_.source_of(args[i]) && !is_tensor(arg)) && !PyType_Check(arg))
-      return refuse(BreakKind::kOutput, "a log message about objects of the traced code");
+      return refuse(BreakKind::kLogging, "a log message about objects of the traced code");
   }
   deferred_.push_back({callable, std::vector<Slot>(args, args + count), Ref::borrow(kwnames)});
   return Slot::borrow(Py_None);

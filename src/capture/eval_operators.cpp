@@ -71,6 +71,7 @@ PyObject* Evaluator::operator_callable(const char* name) {
 // An operand from outside that is not a tensor or atom: its contents are read; an instance of a
 // class made in C that nobody knows is refused.
 bool Evaluator::read_operand(const Slot& operand, const char* what) {
+  const Subject subject(*this, operand);
   PyObject* object = operand.get();
   if (is_atom(object) || is_tensor(object)) return true;
   if (is_container(object)) return read_deeply(object);
@@ -149,6 +150,7 @@ Slot Evaluator::compare(const Slot& a, const Slot& b, int op, bool to_bool) {
 }
 
 int Evaluator::truth(const Slot& value) {
+  const Subject subject(*this, value);
   PyObject* object = value.get();
   if (object == Py_True) return 1;
   if (object == Py_False || object == Py_None) return 0;
@@ -238,16 +240,17 @@ Slot Evaluator::length_of(const Slot& object) {
 }
 
 Slot Evaluator::format(const Slot& value, const Slot& spec, int conversion) {
+  const Subject subject(*this, value);
   if (is_tensor(value.get()))
-    return refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
+    return refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
   if (!read_operand(value, "formatting")) return {};
   if (is_container(value.get()) && holds_tensor(value.get()))
-    return refuse(BreakKind::kDataDependent, "a tensor is formatted as text");
+    return refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
   static PyObject* format_name = PyUnicode_InternFromString("__format__");
   bool formats_itself = !conversion && _PyType_Lookup(Py_TYPE(value.get()), format_name) !=
                                            _PyType_Lookup(&PyBaseObject_Type, format_name);
   if (!formats_itself && names_its_address(value.get()))
-    return refuse(BreakKind::kUnsupported, "an object's address is formatted as text");
+    return refuse(BreakKind::kAddress, "an object's address is formatted as text");
   Ref text = Ref::borrow(world_.effective(value.get()));
   if (conversion == 1) text = Ref::steal(PyObject_Str(text.get()));
   if (conversion == 2) text = Ref::steal(PyObject_Repr(text.get()));
@@ -294,7 +297,7 @@ Slot Evaluator::get_iter(const Slot& iterable) {
         return {};
       }
     } else if (is_foreign_iterator(object)) {
-      return refuse(BreakKind::kSideEffect, "iteration over an iterator from outside");
+      return refuse(BreakKind::kOutsideIterator, "iteration over an iterator from outside");
     } else if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
       if (!world_.type_lookup(Py_TYPE(object), names().iter))
         world_.type_lookup(Py_TYPE(object), names().getitem);
@@ -324,6 +327,7 @@ bool Evaluator::is_foreign_iterator(PyObject* object) {
 }
 
 Slot Evaluator::next(const Slot& iterator, bool& exhausted) {
+  const Subject subject(*this, iterator);
   PyObject* object = iterator.get();
   exhausted = false;
   if (Py_TYPE(object)->tp_iternext == nullptr) {
@@ -331,7 +335,7 @@ Slot Evaluator::next(const Slot& iterator, bool& exhausted) {
     return {};
   }
   if (world_.source_of(iterator) && is_foreign_iterator(object))
-    return refuse(BreakKind::kSideEffect, "an iterator from outside is advanced");
+    return refuse(BreakKind::kOutsideIterator, "an iterator from outside is advanced");
   Ref value = Ref::steal(Py_TYPE(object)->tp_iternext(object));
   if (breaks_.under_way()) return {};
   if (value) return world_.wrap(std::move(value));

@@ -161,6 +161,8 @@ class Evaluator {
 
   // --- origin.cpp
   std::vector<StackEntry> stack() const;
+  // The stack, and the object that the innermost `Subject` of this frame names.
+  void locate(BreakReason& reason) const;
   graph::Origin origin();
   void record_torch_call(PyObject* callable, const Slot* args, size_t count, PyObject* kwnames,
                          PyObject* result);
@@ -176,6 +178,7 @@ class Evaluator {
  private:
   friend class NativeScope;
   friend class TraceScope;
+  friend class Subject;
   bool run_instruction(Frame& frame, const cpython::Instruction& in);
   bool build(Frame& frame, const cpython::Instruction& in);
   bool extend(Frame& frame, const cpython::Instruction& in);
@@ -195,6 +198,7 @@ class Evaluator {
   Slot call_method_of(PyObject* callable, const char* name, const Slot& self, Slot* args,
                       size_t count, PyObject* kwnames, bool unbound);
   Slot call_instance(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot asked_break(const char* function, const Slot* args, size_t count);
   Slot call_listed(const CalleeRule& rule, const Slot& callable, Slot* args, size_t count,
                    PyObject* kwnames, bool& done);
   Slot call_context_var(PyObject* var, const char* name, PyObject* callable, Slot* args,
@@ -244,7 +248,7 @@ class Evaluator {
   Slot bind_failure(PyFunctionObject* function, Slot* args, size_t count, PyObject* kwnames);
   bool bind_defaults(Frame& frame, PyFunctionObject* function);
   Slot result_of_library(Ref result);
-  bool is_disabled(PyFunctionObject* function);
+  static PyObject* disable_mark(PyFunctionObject* function);
   bool budget_left();
 
   Breaks breaks_;
@@ -273,7 +277,9 @@ class Evaluator {
   bool interrupted_ = false;
   std::vector<StackEntry> error_stack_;
   Ref torch_calls_;
-  PyObject* native_callee_ = nullptr;  // outermost torch callable under way, for origins
+  const Slot* subject_ = nullptr;         // what the instruction under way is about, for messages
+  const Frame* subject_frame_ = nullptr;  // the frame of that instruction
+  PyObject* native_callee_ = nullptr;     // outermost torch callable under way, for origins
   graph::Origin last_origin_;
   std::string last_origin_call_;
   const Frame* last_origin_frame_ = nullptr;
@@ -283,6 +289,26 @@ class Evaluator {
   int64_t recorded_nodes_ = 0;
   std::chrono::steady_clock::time_point started_;
   const char* stack_limit_ = nullptr;
+};
+
+// While it lives, a break is about this object.
+class Subject {
+ public:
+  Subject(Evaluator& evaluator, const Slot& slot)
+      : evaluator_(evaluator), slot_(evaluator.subject_), frame_(evaluator.subject_frame_) {
+    evaluator.subject_ = &slot;
+    evaluator.subject_frame_ = evaluator.top_;
+  }
+  ~Subject() {
+    evaluator_.subject_ = slot_;
+    evaluator_.subject_frame_ = frame_;
+  }
+  Subject(const Subject&) = delete;
+
+ private:
+  Evaluator& evaluator_;
+  const Slot* slot_;
+  const Frame* frame_;
 };
 
 // Native code of torch runs: frames that it makes are not the user's.

@@ -15,7 +15,34 @@ std::string text_of(PyObject* unicode) {
 }
 
 StackEntry entry_of(const Frame& frame) {
-  return {text_of(frame.code()->co_filename), frame.line(), text_of(frame.code()->co_qualname)};
+  return {.file = text_of(frame.code()->co_filename),
+          .line = frame.line(),
+          .function = text_of(frame.code()->co_qualname)};
+}
+
+// With the expression, which takes CPython a walk through the code's position table.
+StackEntry exact_entry_of(const Frame& frame) {
+  StackEntry entry = entry_of(frame);
+  const int offset = frame.info->decoded->instructions[static_cast<size_t>(frame.current())].offset;
+  const int bytes = offset * static_cast<int>(sizeof(_Py_CODEUNIT));
+  int line, end_line, column, end_column;
+  if (PyCode_Addr2Location(frame.code(), bytes, &line, &column, &end_line, &end_column) &&
+      line == entry.line && column >= 0) {
+    entry.end_line = end_line;
+    entry.column = column;
+    entry.end_column = end_column;
+  }
+  return entry;
+}
+
+// "a 'Table' object", "a builtin function"
+std::string kind_of(PyObject* object) {
+  if (is_tensor(object)) return "a tensor";
+  if (PyModule_Check(object)) return "a module";
+  if (PyType_Check(object)) return "a class";
+  if (PyCFunction_Check(object)) return "a builtin function";
+  if (PyFunction_Check(object)) return "a Python function";
+  return std::string("a '") + Py_TYPE(object)->tp_name + "' object";
 }
 
 // "torch.sin", "F.linear", "Tensor.relu"
@@ -53,10 +80,24 @@ std::vector<StackEntry> Evaluator::stack() const {
   bool user = false;
   for (const Frame* frame = top_; frame; frame = frame->back) {
     user = user || is_user_frame(*frame);
-    if (user) entries.push_back(entry_of(*frame));
+    if (user) entries.push_back(exact_entry_of(*frame));
   }
-  if (entries.empty() && top_) entries.push_back(entry_of(*top_));
+  if (entries.empty() && top_) entries.push_back(exact_entry_of(*top_));
   return entries;
+}
+
+void Evaluator::locate(BreakReason& reason) const {
+  reason.stack = stack();
+  if (!subject_ || subject_frame_ != top_ || !*subject_) return;
+  PyObject* object = subject_->get();
+  if (const Source* source = world_.source_of(*subject_))
+    reason.object =
+        guard::to_string(source, world_.parameter_names(), reinterpret_cast<PyObject*>(root_)) +
+        ", " + kind_of(object);
+  else if (is_fake(object))
+    reason.object = "a tensor that the compiled code computes";
+  else
+    reason.object = kind_of(object);
 }
 
 graph::Origin Evaluator::origin() {

@@ -37,9 +37,8 @@ int RecipeBuilder::emit(Step step) {
 }
 
 int RecipeBuilder::refuse(PyObject* object, const char* why) {
-  world_.breaks().raise(BreakKind::kUnsupported,
-                        std::string("a '") + Py_TYPE(object)->tp_name +
-                            "' object would have to leave the trace: " + why);
+  world_.breaks().raise(BreakKind::kResult, std::string("a '") + Py_TYPE(object)->tp_name +
+                                                "' object would have to leave the trace: " + why);
   return -1;
 }
 

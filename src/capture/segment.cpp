@@ -105,7 +105,7 @@ class Capture {
   std::unique_ptr<Draft> run() {
     constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
     if (code_->co_flags & kSuspends)
-      return give_up({BreakKind::kUnsupportedBytecode, "a generator or coroutine", {}});
+      return give_up({BreakKind::kSuspends, "a generator or coroutine", {}});
     std::unique_ptr<Draft> draft = trace(-1);
     if (!draft || draft->exit == ExitKind::kReturn || break_at_ <= 1 ||
         draft->reason->kind == BreakKind::kException)
@@ -173,9 +173,9 @@ class Capture {
   static bool check(Evaluator& evaluator, bool unchanged) {
     if (!unchanged)
       return evaluator.breaks().refuse(
-          BreakKind::kSideEffect, "torch's thread state (grad mode, autocast) is not as it was");
+          BreakKind::kTorchState, "torch's thread state (grad mode, autocast) is not as it was");
     if (evaluator.context_changed())
-      return evaluator.breaks().refuse(BreakKind::kSideEffect, "a context variable was set");
+      return evaluator.breaks().refuse(BreakKind::kContextVariable, "a context variable was set");
     if (evaluator.recording().needs_autograd())
       return evaluator.breaks().refuse(BreakKind::kAutograd,
                                        "an operation in grad mode on a tensor that requires grad");

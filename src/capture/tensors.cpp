@@ -86,17 +86,32 @@ bool Recording::declare(PyObject* tensor, graph::InputKind kind, std::string nam
 
 bool Recording::needs_autograd() const { return impl_->tracer.needs_autograd(); }
 
+namespace {
+
+BreakKind kind_of(trace::NeedsData needs_data) {
+  switch (needs_data) {
+    case trace::NeedsData::kNo:
+      return BreakKind::kUntraceableOp;
+    case trace::NeedsData::kForAValue:
+      return BreakKind::kDataDependent;
+    case trace::NeedsData::kForASize:
+      return BreakKind::kDataDependentSize;
+  }
+  return BreakKind::kUntraceableOp;
+}
+
+}  // namespace
+
 bool Recording::take_break(OpBreak& out) {
   if (!PyErr_ExceptionMatches(trace::trace_break_type())) return false;
   PyErr_Clear();
   const auto& last = impl_->tracer.last_break();
   if (last) {
     out.what = last->op + ": " + last->what;
-    out.way_out = last->way_out;
+    out.kind = kind_of(last->needs_data);
   } else {
     out.what = "an operator that cannot be traced";
   }
-  out.data_dependent = out.what.find("data") != std::string::npos;
   return true;
 }
 

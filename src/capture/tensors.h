@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/break_reason.h"
 #include "capture/slot.h"
 #include "graph/graph.h"
 
@@ -39,8 +40,8 @@ class Recording {
 
   // If the pending exception is the tracer's: clears it and says what it was about.
   struct OpBreak {
-    std::string what, way_out;
-    bool data_dependent = false;
+    std::string what;
+    BreakKind kind = BreakKind::kUntraceableOp;
   };
   bool take_break(OpBreak& out);
 

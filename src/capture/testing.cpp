@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "capture/capture.h"
+#include "capture/catalogue.h"
 #include "capture/tensors.h"
 #include "cpython/frame.h"
 
@@ -19,12 +20,6 @@ struct Captured {
 };
 
 constexpr const char* kCapsule = "braze.captured";
-
-constexpr const char* kKinds[] = {
-#define X(id, text, fix) #id,
-    BRAZE_BREAK_KINDS(X)
-#undef X
-};
 
 // Calls `work` and turns C++ exceptions into Python's.
 template <class Work>
@@ -133,8 +128,7 @@ PyObject* describe(std::unique_ptr<Captured> captured) {
       set(dict.get(), "graph", text(graph::to_string(draft.graph))) &&
       set(dict.get(), "recipe", text(to_string(draft.recipe))) &&
       set(dict.get(), "reason", text(draft.reason ? to_string(*draft.reason) : "")) &&
-      set(dict.get(), "kind",
-          text(draft.reason ? kKinds[static_cast<int>(draft.reason->kind)] : "")) &&
+      set(dict.get(), "kind", text(draft.reason ? words_of(draft.reason->kind).id : "")) &&
       set(dict.get(), "guards", texts(guards)) && set(dict.get(), "inputs", texts(inputs)) &&
       set(dict.get(), "calls",
           draft.torch_calls ? Ref(draft.torch_calls).release() : PyList_New(0)) &&

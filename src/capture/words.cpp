@@ -1,8 +1,10 @@
 // Break reasons, recipes and drafts as text.
-#include <fstream>
+#include <algorithm>
 #include <sstream>
 
 #include "capture/capture.h"
+#include "capture/catalogue.h"
+#include "cpython/exception.h"
 
 namespace braze::capture {
 
@@ -10,14 +12,7 @@ using cpython::Ref;
 
 namespace {
 
-struct KindText {
-  const char *name, *why, *way_out;
-};
-constexpr KindText kKinds[] = {
-#define X(id, text, fix) {#id, text, fix},
-    BRAZE_BREAK_KINDS(X)
-#undef X
-};
+constexpr size_t kFramesWithSource = 4, kFramesShown = 8;
 
 constexpr const char* kSteps[] = {
 #define X(id) #id,
@@ -25,15 +20,39 @@ constexpr const char* kSteps[] = {
 #undef X
 };
 
+// As Python's tracebacks find it: also for a notebook's cells. Without the line's end.
 std::string source_line(const std::string& file, int line) {
-  std::ifstream in(file);
-  std::string text;
-  for (int i = 0; i < line && std::getline(in, text); ++i)
-    if (i + 1 == line) {
-      size_t start = text.find_first_not_of(" \t");
-      return start == std::string::npos ? "" : text.substr(start);
-    }
-  return "";
+  const cpython::SavedException pending;
+  Ref module = Ref::steal(PyImport_ImportModule("linecache"));
+  Ref text =
+      module ? Ref::steal(PyObject_CallMethod(module.get(), "getline", "si", file.c_str(), line))
+             : Ref();
+  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  std::string result = utf8 ? utf8 : "";
+  result.erase(result.find_last_not_of(" \t\r\n\f") + 1);
+  return result;
+}
+
+size_t characters(std::string_view utf8) {
+  return static_cast<size_t>(
+      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// The line and, under its expression, carets; each line indented by six spaces.
+std::string shown_source(const StackEntry& entry) {
+  const std::string line = source_line(entry.file, entry.line);
+  const size_t start = line.find_first_not_of(" \t\f");
+  if (start == std::string::npos) return "";
+  const std::string text = line.substr(start);
+  std::string result = "      " + text + "\n";
+  if (entry.column < static_cast<int>(start)) return result;
+  const size_t from = static_cast<size_t>(entry.column) - start;
+  size_t to = text.size();
+  if (entry.end_line == entry.line && entry.end_column > entry.column)
+    to = std::min(to, static_cast<size_t>(entry.end_column) - start);
+  if (from >= to) return result;
+  return result + "      " + std::string(characters(text.substr(0, from)), ' ') +
+         std::string(characters(text.substr(from, to - from)), '^') + "\n";
 }
 
 std::string text_of(PyObject* object) {
@@ -57,18 +76,21 @@ std::string numbers(const std::vector<int>& items) {
 }  // namespace
 
 std::string to_string(const BreakReason& reason) {
-  const KindText& kind = kKinds[static_cast<int>(reason.kind)];
+  const BreakWords& words = words_of(reason.kind);
   std::ostringstream out;
-  out << reason.what << "\n";
-  int shown = 0;
+  out << words.number << ": " << reason.what << "\n";
+  size_t shown = 0;
   for (const StackEntry& entry : reason.stack) {
     out << (shown ? "  called from " : "  at ") << entry.file << ":" << entry.line << " in "
         << entry.function << "\n";
-    std::string line = shown < 4 ? source_line(entry.file, entry.line) : "";
-    if (!line.empty()) out << "      " << line << "\n";
-    if (++shown == 8) break;
+    if (shown < kFramesWithSource) out << shown_source(entry);
+    if (++shown == kFramesShown && reason.stack.size() > kFramesShown) {
+      out << "  ... and " << reason.stack.size() - kFramesShown << " more callers\n";
+      break;
+    }
   }
-  out << "  why: " << kind.why << "\n  way out: " << kind.way_out;
+  if (!reason.object.empty()) out << "  object: " << reason.object << "\n";
+  out << "  why: " << words.why << "\n  way out: " << words.way_out;
   return out.str();
 }
 

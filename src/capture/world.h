@@ -131,6 +131,7 @@ class World {
   };
   const std::vector<OutsideTensor>& tensors() const { return tensors_; }
   Breaks& breaks() { return breaks_; }
+  PyObject* parameter_names() const { return parameter_names_; }
 
  private:
   Slot read_new(PyObject* value, const Source* source);

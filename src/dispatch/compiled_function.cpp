@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "cpython/frame.h"
 #include "dispatch/compiler.h"
+#include "dispatch/controls.h"
 #include "dispatch/entry.h"
 #include "dispatch/report.h"
 #include "dispatch/settings.h"
@@ -100,9 +101,18 @@ std::string reason_of_miss(State& state, PyFunctionObject* function, PyObject* c
 }
 
 PyObject* raise_graph_break(const capture::BreakReason& reason) {
-  std::string text =
-      "fullgraph=True, but the whole function cannot be captured.\n" + capture::to_string(reason);
+  std::string text = "fullgraph=True, but the whole function cannot be captured. [E113]\n" +
+                     capture::to_string(reason);
   PyErr_SetString(graph_break_error, text.c_str());
+  return nullptr;
+}
+
+PyObject* raise_recompile(State& state, PyFunctionObject* function, PyObject* const* bound) {
+  std::string why = state.entries.empty() ? std::string("it has not been compiled yet")
+                                          : reason_of_miss(state, function, bound);
+  PyErr_Format(PyExc_RuntimeError,
+               "%s would be compiled, which the stance 'fail_on_recompile' forbids: %s [E111]",
+               describe(function).c_str(), why.c_str());
   return nullptr;
 }
 
@@ -130,7 +140,7 @@ PyObject* run_entry(CompiledFunction* self, Entry& entry, PyObject* const* bound
                    why.c_str());
       entry.kind = EntryKind::kEager;
       entry.reason =
-          capture::BreakReason{capture::BreakKind::kUnsupported, "internal error: " + why, {}};
+          capture::BreakReason{capture::BreakKind::kInternal, "internal error: " + why, {}};
       return run_original(self, call);
   }
   return nullptr;
@@ -140,6 +150,8 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
                           const CallArguments& call) {
   State& state = *self->state;
   auto* function = reinterpret_cast<PyFunctionObject*>(self->function);
+  if (stance() == Stance::kEagerOnRecompile) return run_original(self, call);
+  if (stance() == Stance::kFailOnRecompile) return raise_recompile(state, function, bound);
   if (static_cast<int64_t>(state.entries.size()) >= state.settings.recompile_limit) {
     if (!state.limit_told && log::enabled(log::Component::kRecompiles))
       log::write(log::Component::kRecompiles,
@@ -196,7 +208,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   CompiledFunction* self = cast(object);
   FullArguments full(self, args, nargsf, kwnames);
   CallArguments call = full.get();
-  if (capturing()) return run_original(self, call);
+  if (capturing() || stance() == Stance::kForceEager) return run_original(self, call);
   State& state = *self->state;
   auto* function = reinterpret_cast<PyFunctionObject*>(self->function);
   constexpr int kInlineParameters = 32;
@@ -421,7 +433,7 @@ bool initialize(PyObject* module) {
   if (!graph_break_error) return false;
   Py_INCREF(graph_break_error);
   if (PyModule_AddObject(module, "GraphBreakError", graph_break_error)) return false;
-  return PyModule_AddFunctions(module, functions) == 0;
+  return PyModule_AddFunctions(module, functions) == 0 && initialize_controls(module);
 }
 
 }  // namespace braze::dispatch

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "dispatch/break_log.h"
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
 #include "toolchain/toolchain.h"
@@ -189,8 +190,7 @@ void log_entry(const Entry& entry, const capture::Draft& draft, PyFunctionObject
   }
   if (log::enabled(log::Component::kGraph))
     log::write(log::Component::kGraph, name + "\n" + graph::to_string(draft.graph));
-  if (log::enabled(log::Component::kBreaks) && entry.reason)
-    log::write(log::Component::kBreaks, name + "\n" + capture::to_string(*entry.reason));
+  if (entry.reason) log_break(name, *entry.reason);
   if (log::enabled(log::Component::kTiming)) {
     const Report& r = entry.report;
     char line[400];
@@ -208,9 +208,9 @@ void log_entry(const Entry& entry, const capture::Draft& draft, PyFunctionObject
 
 // An entry that runs the original whenever the thread's torch state is `state`.
 std::shared_ptr<Entry> eager_entry(PyFunctionObject* function, const guard::GlobalState& state,
-                                   std::string why) {
+                                   capture::BreakKind kind, std::string why) {
   auto entry = std::make_shared<Entry>();
-  entry->reason = capture::BreakReason{capture::BreakKind::kUnsupported, std::move(why), {}};
+  entry->reason = capture::BreakReason{kind, std::move(why), {}};
   entry->guards = std::make_unique<guard::GuardSet>(
       std::make_shared<guard::SourceArena>(), std::vector<guard::Guard>(),
       std::vector<const guard::Source*>(), reinterpret_cast<PyObject*>(function), state);
@@ -247,7 +247,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
   Capturing scope;  // until the entry is made: a user's backend may call compiled functions too
   guard::GlobalState state = guard::GlobalState::current();
   if (state.torch_function_modes || state.torch_dispatch_modes)
-    return eager_entry(function, state,
+    return eager_entry(function, state, capture::BreakKind::kTorchMode,
                        "a torch function or dispatch mode is active (torch.set_default_device, "
                        "`with torch.device(...)`, FakeTensorMode, ...)");
   std::unique_ptr<capture::Draft> draft;
@@ -285,7 +285,8 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
         stderr,
         "braze: internal error while compiling %s; it runs in eager. Please report this: %s\n",
         name.c_str(), error.what());
-    return eager_entry(function, state, std::string("internal error: ") + error.what());
+    return eager_entry(function, state, capture::BreakKind::kInternal,
+                       std::string("internal error: ") + error.what());
   }
   std::vector<const guard::Source*> sources;
   if (entry->kind != EntryKind::kEager)

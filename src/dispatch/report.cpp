@@ -47,6 +47,7 @@ PyObject* report_of(const Entry& entry, PyObject* parameter_names) {
             put(d, "from_cache", PyBool_FromLong(r.from_cache));
   if (ok && entry.reason) {
     ok = put(d, "reason", text(capture::to_string(*entry.reason))) &&
+         put(d, "reason_number", text(capture::number_of(entry.reason->kind))) &&
          put(d, "reason_what", text(entry.reason->what));
     if (ok && !entry.reason->stack.empty())
       ok = put(d, "reason_file", text(entry.reason->stack[0].file)) &&

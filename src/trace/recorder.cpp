@@ -21,8 +21,8 @@ bool has_concrete_numel_zero(const graph::TensorType& type) {
 
 }  // namespace
 
-void Recorder::fail(std::string what, const char* way_out) const {
-  raise_break({graph_name(info_.handle.operator_name()), std::move(what), way_out});
+void Recorder::fail(std::string what, const char* way_out, NeedsData needs_data) const {
+  raise_break({graph_name(info_.handle.operator_name()), std::move(what), way_out, needs_data});
 }
 
 void Recorder::run() {
@@ -324,11 +324,12 @@ void Recorder::note_constants(const graph::Node& node) {
 }
 
 void Recorder::evaluate() {
-  if (!constant_)
-    fail(info_.handle.hasTag(at::Tag::dynamic_output_shape)
-             ? "the size of its result depends on the data of a tensor"
-             : "it reads the data of a tensor",
-         kReadsData);
+  if (!constant_) {
+    if (info_.handle.hasTag(at::Tag::dynamic_output_shape))
+      fail("the size of its result depends on the data of a tensor", kReadsData,
+           NeedsData::kForASize);
+    fail("it reads the data of a tensor", kReadsData, NeedsData::kForAValue);
+  }
   for (const Operand& operand : operands_)
     put_operand(argument(operand.argument), operand.element,
                 record_.constants_.evaluate(operand.value));

@@ -45,7 +45,8 @@ class Recorder {
   void note_constants(const graph::Node& node);
   void complete_dtype();
 
-  [[noreturn]] void fail(std::string what, const char* way_out) const;
+  [[noreturn]] void fail(std::string what, const char* way_out,
+                         NeedsData needs_data = NeedsData::kNo) const;
 
   // rules
   void evaluate();

@@ -24,7 +24,8 @@ void nested_call(const OperatorInfo& info, torch::jit::Stack& stack) {
   if (info.rule == Rule::kEvaluate) {
     if (Record* record = current_record(); record && record->evaluate_nested(info, stack)) return;
     raise_break({graph_name(info.handle.operator_name()),
-                 "the size or value of a result depends on the data of a tensor", kReadsData});
+                 "the size or value of a result depends on the data of a tensor", kReadsData,
+                 NeedsData::kForAValue});
   }
   if (info.shape && !info.shape_for_symbols_only && info.shape(ShapeCall{info, stack, begin}))
     return;

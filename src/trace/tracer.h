@@ -22,10 +22,12 @@
 namespace braze::trace {
 
 // Why an op could not be traced.
+enum class NeedsData : uint8_t { kNo, kForAValue, kForASize };
 struct TraceBreak {
   std::string op;       // "aten.nonzero"
   std::string what;     // "its result's size depends on data"
   std::string way_out;  // what the user can do
+  NeedsData needs_data = NeedsData::kNo;
 };
 
 struct GraphInput {

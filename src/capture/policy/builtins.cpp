@@ -61,17 +61,17 @@ struct Refused {
 };
 constexpr Refused kRefused[] = {
     {"print", BreakKind::kOutput, "print(): writes output"},
-    {"input", BreakKind::kOutput, "input(): reads from the terminal"},
-    {"open", BreakKind::kOutput, "open(): opens a file"},
-    {"breakpoint", BreakKind::kOutput, "breakpoint(): starts the debugger"},
-    {"exec", BreakKind::kUnsupported, "exec(): runs code that is made at run time"},
-    {"eval", BreakKind::kUnsupported, "eval(): runs code that is made at run time"},
-    {"compile", BreakKind::kUnsupported, "compile(): makes code at run time"},
-    {"globals", BreakKind::kUnsupported, "globals(): hands out all globals"},
-    {"locals", BreakKind::kUnsupported, "locals(): hands out the frame's locals"},
-    {"dir", BreakKind::kUnsupported, "dir(): lists all attributes"},
-    {"__import__", BreakKind::kUnsupported, "__import__()"},
-    {"__build_class__", BreakKind::kUnsupportedBytecode, "a class statement"},
+    {"input", BreakKind::kInput, "input(): reads from the terminal"},
+    {"open", BreakKind::kInput, "open(): opens a file"},
+    {"breakpoint", BreakKind::kDebugger, "breakpoint(): starts the debugger"},
+    {"exec", BreakKind::kRuntimeCode, "exec(): runs code that is made at run time"},
+    {"eval", BreakKind::kRuntimeCode, "eval(): runs code that is made at run time"},
+    {"compile", BreakKind::kRuntimeCode, "compile(): makes code at run time"},
+    {"globals", BreakKind::kIntrospection, "globals(): hands out all globals"},
+    {"locals", BreakKind::kIntrospection, "locals(): hands out the frame's locals"},
+    {"dir", BreakKind::kIntrospection, "dir(): lists all attributes"},
+    {"__import__", BreakKind::kImport, "__import__()"},
+    {"__build_class__", BreakKind::kClassStatement, "a class statement"},
 };
 
 struct Operator {

@@ -24,6 +24,7 @@ enum class Callee : uint8_t {
   kUnlisted,  // must not be given anything mutable from outside
   kReadOnly,  // reads its arguments, calls back into Python at most
   kBreak,
+  kGraphBreak,  // braze.graph_break(msg)
   // Builtins that the evaluator carries out itself.
   kGetattr,
   kHasattr,

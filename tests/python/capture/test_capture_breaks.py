@@ -12,18 +12,18 @@ from capturing import capture, check, check_gives_up, same
 REASONS = [
     ("Tensor.numpy(): reads the tensor's data", "DataDependent", lambda x: x.numpy()),
     ("Tensor.tolist()", "DataDependent", lambda x: x.tolist()),
-    ("a tensor is formatted as text", "DataDependent", lambda x: f"{x}"),
-    ("a tensor is formatted as text", "DataDependent", lambda x: str(x)),
-    ("a tensor is formatted as text", "DataDependent", lambda x: "{}".format(x)),
-    ("nonzero", "DataDependent", lambda x: x.nonzero()),
-    ("Tensor.data_ptr()", "UnsupportedTensor", lambda x: x.data_ptr()),
-    ("Tensor.data is read", "UnsupportedTensor", lambda x: x.data),
-    ("Tensor.grad is read", "UnsupportedTensor", lambda x: x.grad),
-    ("Tensor._version is read", "UnsupportedTensor", lambda x: x._version),
-    ("Tensor.set_()", "UnsupportedTensor", lambda x: x.set_()),
-    ("Tensor.requires_grad_()", "UnsupportedTensor", lambda x: x.requires_grad_()),
-    ("Tensor.untyped_storage()", "UnsupportedTensor", lambda x: x.untyped_storage()),
-    ("Tensor.foo is set", "SideEffect", lambda x: setattr(x, "foo", 1)),
+    ("a tensor is formatted as text", "TensorAsText", lambda x: f"{x}"),
+    ("a tensor is formatted as text", "TensorAsText", lambda x: str(x)),
+    ("a tensor is formatted as text", "TensorAsText", lambda x: "{}".format(x)),
+    ("nonzero", "DataDependentSize", lambda x: x.nonzero()),
+    ("Tensor.data_ptr()", "TensorInternals", lambda x: x.data_ptr()),
+    ("Tensor.data is read", "TensorInternals", lambda x: x.data),
+    ("Tensor.grad is read", "TensorInternals", lambda x: x.grad),
+    ("Tensor._version is read", "TensorInternals", lambda x: x._version),
+    ("Tensor.set_()", "TensorInternals", lambda x: x.set_()),
+    ("Tensor.requires_grad_()", "TensorInternals", lambda x: x.requires_grad_()),
+    ("Tensor.untyped_storage()", "TensorInternals", lambda x: x.untyped_storage()),
+    ("Tensor.foo is set", "TensorInternals", lambda x: setattr(x, "foo", 1)),
     ("'Parameter' tensor is made", "UnsupportedTensor", lambda x: torch.nn.Parameter(x)),
     ("torch.random.manual_seed()", "UntraceableOp", lambda x: torch.manual_seed(0)),
     ("set_num_threads", "UntraceableOp", lambda x: torch.set_num_threads(1)),
@@ -56,7 +56,10 @@ def test_the_reason_names_the_line():
     reason = check_gives_up("Tensor.numpy()", f, torch.randn(2))["reason"].splitlines()
     assert __file__ in reason[1] and reason[1].endswith("helper")
     assert reason[2].strip() == "return x.numpy()  # the culprit"
-    assert reason[3].endswith("f") and "called from" in reason[3]
+    assert reason[3].strip() == "^^^^^^^^^" and reason[3].index("^") == reason[2].index("x.numpy()")
+    assert reason[4].endswith("f") and "called from" in reason[4]
+    assert reason[5].strip() == "return helper(x)" and reason[6].strip() == "^^^^^^^^^"
+    assert reason[7] == "  object: x, a tensor"
     assert any(line.startswith("  why: ") for line in reason)
     assert reason[-1].startswith("  way out: ")
 
@@ -79,7 +82,7 @@ def test_grad_mode_that_stays_changed():
         torch.set_grad_enabled(True)
         return x * 2
 
-    check_gives_up("torch's thread state", f, torch.ones(2), kind="SideEffect")
+    check_gives_up("torch's thread state", f, torch.ones(2), kind="TorchState")
     assert not torch.is_grad_enabled()
 
 

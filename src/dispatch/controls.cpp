@@ -1,0 +1,101 @@
+#include "dispatch/controls.h"
+
+#include <atomic>
+#include <optional>
+#include <string_view>
+
+#include "capture/policy/policy.h"
+#include "dispatch/compiler.h"
+
+namespace braze::dispatch {
+namespace {
+
+using cpython::Ref;
+
+constexpr const char* kNames[] = {
+#define X(id, name) name,
+    BRAZE_STANCES(X)
+#undef X
+};
+constexpr uint8_t kNone = 0xFF;
+
+std::atomic<uint8_t> process_stance = 0;
+thread_local uint8_t thread_stance = kNone;
+
+PyObject* name_of(uint8_t stance) {
+  if (stance == kNone) Py_RETURN_NONE;
+  return PyUnicode_FromString(kNames[stance]);
+}
+
+// None: no stance.
+std::optional<uint8_t> read(PyObject* name) {
+  if (name == Py_None) return kNone;
+  const char* text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  for (uint8_t i = 0; text && i < std::size(kNames); ++i)
+    if (std::string_view(text) == kNames[i]) return i;
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "no stance: %R", name);
+  return std::nullopt;
+}
+
+PyObject* set_process_stance(PyObject*, PyObject* name) {
+  auto wanted = read(name);
+  if (!wanted) return nullptr;
+  return name_of(process_stance.exchange(*wanted == kNone ? 0 : *wanted));
+}
+
+PyObject* set_thread_stance(PyObject*, PyObject* name) {
+  auto wanted = read(name);
+  if (!wanted) return nullptr;
+  return name_of(std::exchange(thread_stance, *wanted));
+}
+
+PyObject* stances(PyObject*, PyObject*) {
+  Ref all = Ref::steal(PyTuple_New(std::size(kNames)));
+  for (size_t i = 0; all && i < std::size(kNames); ++i)
+    PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), PyUnicode_FromString(kNames[i]));
+  return all.release();
+}
+
+PyObject* is_compiling(PyObject*, PyObject*) { return PyBool_FromLong(capturing()); }
+
+// Its effect is that of its rule, in a capture.
+PyObject* graph_break(PyObject*, PyObject* args, PyObject* kwargs) {
+  static char name[] = "msg";
+  static char* names[] = {name, nullptr};
+  PyObject* message = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:graph_break", names, &message)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"stances", stances, METH_NOARGS, "The names of all stances."},
+    {"set_process_stance", set_process_stance, METH_O, "Sets it; the one before."},
+    {"set_thread_stance", set_thread_stance, METH_O,
+     "Sets it for this thread, None for the process's; the one before."},
+    {"is_compiling", is_compiling, METH_NOARGS,
+     "is_compiling()\n--\n\nTrue while this code is being captured, False when it runs."},
+    {"graph_break", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(graph_break)),
+     METH_VARARGS | METH_KEYWORDS,
+     "graph_break(msg='')\n--\n\nIn compiled code: a break here. `msg` is shown with it."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+Stance stance() {
+  const uint8_t own = thread_stance;
+  return static_cast<Stance>(own != kNone ? own : process_stance.load(std::memory_order_relaxed));
+}
+
+bool initialize_controls(PyObject* module) {
+  if (PyModule_AddFunctions(module, functions)) return false;
+  const std::pair<const char*, capture::Callee> rules[] = {
+      {"is_compiling", capture::Callee::kReadOnly}, {"graph_break", capture::Callee::kGraphBreak}};
+  for (const auto& [name, callee] : rules) {
+    Ref function = Ref::steal(PyObject_GetAttrString(module, name));
+    if (!function) return false;
+    capture::add_rule(function.get(), {.callee = callee, .text = std::string(name) + "()"});
+  }
+  return true;
+}
+
+}  // namespace braze::dispatch

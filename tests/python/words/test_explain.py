@@ -1,0 +1,58 @@
+"""`braze.explain` as a person sees it. BRAZE_UPDATE_GOLDEN=1 writes the golden texts anew."""
+
+import os
+import pathlib
+import re
+
+import braze
+import explain_cases
+import pytest
+import torch
+from support import same
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+
+
+def normalised(text):
+    """Without times, paths, and the stages of the compiler, which have tests of their own."""
+    text = re.sub(r"\d+\.\d+ ms", "N ms", text)
+    text = re.sub(r"compile time: .*", "compile time: N ms", text)
+    text = re.sub(r"\S*/(\w+\.py:\d+)", r"\1", text)
+    lines, skipping = [], False
+    for line in text.splitlines():
+        if re.match(r"  (graph|schedule|plan):$", line):
+            skipping = True
+        elif not line.startswith("    "):
+            skipping = False
+        if not skipping:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("case", explain_cases.CASES, ids=lambda case: case.__name__)
+def test_explanation(case, capfd):
+    x = torch.ones(3)
+    explanation = braze.explain(case)(x)
+    same(explanation.result, case(x))
+    path = GOLDEN / f"explain_{case.__name__}.txt"
+    text = normalised(explanation)
+    if os.environ.get("BRAZE_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), "BRAZE_UPDATE_GOLDEN=1 pytest writes it anew"
+
+
+def test_facts_behind_the_text():
+    explanation = braze.explain(explain_cases.data)(torch.ones(3))
+    first = explanation.breaks[0]
+    assert first["number"] == "B101" and first["file"].endswith("explain_cases.py")
+    assert "if y.sum() > 0:" in first["text"] and first["text"] in explanation.entries[0]["reason"]
+    assert braze.explain(explain_cases.whole)(torch.ones(3)).breaks == []
+
+
+def test_what_the_call_raises_is_raised():
+    def f(x):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        braze.explain(f)(torch.ones(3))
