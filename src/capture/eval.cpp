@@ -25,7 +25,9 @@ const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
   if (!info) {
     PyObject* module = globals ? PyDict_GetItem(globals, names().name) : nullptr;
     info = new CodeInfo{&cpython::decode(code), frame_policy(globals),
-                        module && is_torch_module_name(module)};
+                        module && is_torch_module_name(module),
+                        module && PyUnicode_Check(module) &&
+                            PyUnicode_CompareWithASCIIString(module, "torch.random") == 0};
   }
   return *info;
 }
@@ -124,6 +126,10 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
       return result;
     }
     if (info.policy == FramePolicy::kNative) {
+      if (info.is_random)
+        return self->raise_break(
+            BreakKind::kUntraceableOp,
+            "a function of torch reads or sets the state of a random generator");
       const bool asks_compiling = view.function() == known().is_compiling;
       NativeScope scope(*self, true, view.function());
       PyObject* result = cpython::evaluate_natively(thread, view, throwing);

@@ -26,6 +26,7 @@ struct CodeInfo {
   const cpython::DecodedCode* decoded;
   FramePolicy policy;
   bool is_torch;
+  bool is_random;  // of torch.random: seeds and states of generators
   PyCodeObject* code() const { return decoded->code; }
 };
 const CodeInfo& code_info(PyCodeObject* code, PyObject* globals);

@@ -118,3 +118,23 @@ def test_grouped_products():
     out, expected = braze.compile(f, fullgraph=True)(x, weight, offsets), f(x, weight, offsets)
     assert out.stride() == expected.stride()
     torch.testing.assert_close(out, expected)
+
+
+def test_seeds_set_within_torch():
+    """torch's own Python code that seeds a generator is not carried out while tracing."""
+    from torch.utils.checkpoint import checkpoint
+
+    def seeded(x):
+        with torch.random.fork_rng():
+            torch.manual_seed(42)
+            return x + torch.rand(3)
+
+    def f(x):
+        return checkpoint(seeded, x, use_reentrant=False) + torch.rand(3)
+
+    x = torch.randn(3)
+    torch.manual_seed(0)
+    expected = f(x)
+    for _ in range(2):
+        torch.manual_seed(0)
+        assert torch.equal(braze.compile(f)(x), expected)
