@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -14,6 +16,7 @@
 #include "dispatch/compiler.h"
 #include "dispatch/controls.h"
 #include "dispatch/entry.h"
+#include "dispatch/recompiles.h"
 #include "dispatch/report.h"
 #include "dispatch/settings.h"
 
@@ -91,13 +94,17 @@ PyObject* run_original(CompiledFunction* self, const CallArguments& call) {
   return PyObject_Vectorcall(self->function, call.args, call.nargsf, call.kwnames);
 }
 
-std::string reason_of_miss(State& state, PyFunctionObject* function, PyObject* const* bound) {
-  std::string text;
-  for (auto it = state.entries.rbegin(); it != state.entries.rend(); ++it) {
-    std::string why = (*it)->guards->why_not(bound, parameter_names_of(function));
-    text += (text.empty() ? "" : "; ") + (why.empty() ? std::string("no guard failed") : why);
-  }
-  return text;
+std::string reason_of_miss(const State& state, PyFunctionObject* function, PyObject* const* bound) {
+  return reason_of_miss(std::span(state.entries), bound, parameter_names_of(function));
+}
+
+// Once, on stderr: from here on the user loses what was asked for.
+void tell_limit(State& state, PyFunctionObject* function, PyObject* const* bound) {
+  if (std::exchange(state.limit_told, true)) return;
+  log::warning(describe(function) +
+               ": recompile_limit=" + std::to_string(state.settings.recompile_limit) +
+               " is reached, calls that fit nothing compiled run in eager. The last: " +
+               reason_of_miss(state, function, bound));
 }
 
 PyObject* raise_graph_break(const capture::BreakReason& reason) {
@@ -153,20 +160,14 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
   if (stance() == Stance::kEagerOnRecompile) return run_original(self, call);
   if (stance() == Stance::kFailOnRecompile) return raise_recompile(state, function, bound);
   if (static_cast<int64_t>(state.entries.size()) >= state.settings.recompile_limit) {
-    if (!state.limit_told && log::enabled(log::Component::kRecompiles))
-      log::write(log::Component::kRecompiles,
-                 describe(function) + ": limit of " +
-                     std::to_string(state.settings.recompile_limit) +
-                     " entries reached, calls that fit none run in eager. Last miss: " +
-                     reason_of_miss(state, function, bound));
-    state.limit_told = true;
+    tell_limit(state, function, bound);
     return run_original(self, call);
   }
   std::unique_lock lock(compile_mutex(), std::try_to_lock);
   if (!lock || capturing()) return run_original(self, call);
   if (!state.entries.empty() && log::enabled(log::Component::kRecompiles))
     log::write(log::Component::kRecompiles,
-               describe(function) + ": " + reason_of_miss(state, function, bound));
+               describe(function) + ": compiled again, " + reason_of_miss(state, function, bound));
   std::shared_ptr<Entry> entry = compile_entry(function, bound, state.settings);
   lock.unlock();
   if (!entry) return nullptr;

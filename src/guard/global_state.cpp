@@ -30,11 +30,11 @@ int32_t function_modes(int64_t count) {
 }
 
 std::string on_off(const char* name, bool was, bool is) {
-  return std::string(name) + " was " + (was ? "on" : "off") + ", is " + (is ? "on" : "off");
+  return std::string(name) + ": " + (was ? "on" : "off") + " -> " + (is ? "on" : "off");
 }
 
 std::string changed(const char* name, int64_t was, int64_t is) {
-  return std::string(name) + " was " + std::to_string(was) + ", is " + std::to_string(is);
+  return std::string(name) + ": " + std::to_string(was) + " -> " + std::to_string(is);
 }
 
 std::string dtype_name(uint8_t dtype) { return c10::toString(static_cast<c10::ScalarType>(dtype)); }
@@ -82,11 +82,10 @@ std::string GlobalState::difference(const GlobalState& now) const {
   if (autocast_enabled != now.autocast_enabled)
     return on_off("autocast", autocast_enabled, now.autocast_enabled);
   if (autocast_dtype != now.autocast_dtype)
-    return "autocast dtype was " + dtype_name(autocast_dtype) + ", is " +
+    return "autocast dtype: " + dtype_name(autocast_dtype) + " -> " +
            dtype_name(now.autocast_dtype);
   if (default_dtype != now.default_dtype)
-    return "default dtype was " + dtype_name(default_dtype) + ", is " +
-           dtype_name(now.default_dtype);
+    return "default dtype: " + dtype_name(default_dtype) + " -> " + dtype_name(now.default_dtype);
   if (deterministic != now.deterministic)
     return on_off("deterministic algorithms", deterministic, now.deterministic);
   if (deterministic_warn != now.deterministic_warn)

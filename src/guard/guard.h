@@ -67,7 +67,7 @@ struct GlobalState {
   int32_t threads = 0;
   static GlobalState current();
   friend bool operator==(const GlobalState&, const GlobalState&) = default;
-  // "grad mode was on, is off"
+  // "grad mode: on -> off"
   std::string difference(const GlobalState& now) const;
 };
 
@@ -84,7 +84,9 @@ class GuardSet {
   // success inputs_out[i] is the tensor of input i (borrowed, valid for the call).
   bool check(PyObject* const* args, c10::TensorImpl** inputs_out);
 
-  // The first guard that fails, as one line with old and new value; empty if all hold.
+  // The guards that fail, each as one line with old and new value ("x.size(0): 4 -> 8").
+  std::vector<std::string> failures(PyObject* const* args, PyObject* parameter_names);
+  // The first of them; empty if all hold.
   std::string why_not(PyObject* const* args, PyObject* parameter_names);
   std::vector<std::string> describe(PyObject* parameter_names) const;
 

@@ -39,9 +39,8 @@ bool same_members(PyObject* set, PyObject* expected) {
   return members && same_value(members.get(), expected);
 }
 
-std::string expected_is(const std::string& what, const std::string& expected,
-                        const std::string& is) {
-  return what + ": expected " + expected + ", is " + (is == expected ? "another object" : is);
+std::string changed(const std::string& what, const std::string& was, const std::string& is) {
+  return what + ": " + was + " -> " + (is == was ? "another object" : is);
 }
 
 std::string type_text(PyObject* object) {
@@ -150,24 +149,24 @@ std::string failure_text(const Guard& guard, const std::string& source, const st
   switch (guard.kind) {
     case GuardKind::kValue:
     case GuardKind::kIdentity:
-      return expected_is(source, value_text(expected), value_text(object));
+      return changed(source, value_text(expected), value_text(object));
     case GuardKind::kType:
-      return expected_is("type(" + source + ")", value_text(expected), type_text(object));
+      return changed("type(" + source + ")", value_text(expected), type_text(object));
     case GuardKind::kLength: {
       const Py_ssize_t length = length_of(object);
-      return expected_is("len(" + source + ")", value_text(expected),
-                         length < 0 ? value_text(object) : std::to_string(length));
+      return changed("len(" + source + ")", value_text(expected),
+                     length < 0 ? value_text(object) : std::to_string(length));
     }
     case GuardKind::kKeys:
-      return expected_is("keys of " + source, value_text(expected), keys_text(object));
+      return changed("keys of " + source, value_text(expected), keys_text(object));
     case GuardKind::kPresent:
-      return source + ": expected to exist, is absent";
+      return changed(source, "present", "absent");
     case GuardKind::kAbsent:
-      return source + ": expected to be absent, is " + value_text(object);
+      return changed(source, "absent", value_text(object));
     case GuardKind::kSetValue:
       return source + ": its members have changed";
     case GuardKind::kTensor:
-      return source + ": " + spec->difference(object);
+      return spec->difference(source, object);
     case GuardKind::kSameObject:
       return source + ": expected the same object as " + other;
     case GuardKind::kNotSameObject:

@@ -100,10 +100,16 @@ bool GuardSet::check(PyObject* const* args, c10::TensorImpl** inputs_out) {
 }
 
 std::string GuardSet::why_not(PyObject* const* args, PyObject* parameter_names) {
+  const std::vector<std::string> all = failures(args, parameter_names);
+  return all.empty() ? "" : all.front();
+}
+
+std::vector<std::string> GuardSet::failures(PyObject* const* args, PyObject* parameter_names) {
   const cpython::SavedException pending;
   const Impl& impl = *impl_;
   const GlobalState now = GlobalState::current();
-  if (!(now == impl.state)) return impl.state.difference(now);
+  if (!(now == impl.state)) return {impl.state.difference(now)};
+  std::vector<std::string> lines;
   std::vector<Ref> objects;
   impl.tree.resolve(0, static_cast<int>(impl.tree.nodes.size()), impl.function.get(), args, false,
                     objects);
@@ -115,10 +121,10 @@ std::string GuardSet::why_not(PyObject* const* args, PyObject* parameter_names) 
     c10::TensorImpl* ignored;
     const bool fits = spec != nullptr ? spec->matches(object, &ignored) : holds(guard, object);
     if (fits && (guard.other == nullptr || pair_holds(guard, object, other))) continue;
-    return failure_text(guard, impl.text(guard.source, parameter_names),
-                        impl.text(guard.other, parameter_names), spec, object);
+    lines.push_back(failure_text(guard, impl.text(guard.source, parameter_names),
+                                 impl.text(guard.other, parameter_names), spec, object));
   }
-  return "";
+  return lines;
 }
 
 std::vector<std::string> GuardSet::describe(PyObject* parameter_names) const {

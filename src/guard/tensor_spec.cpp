@@ -137,32 +137,37 @@ std::string TensorSpec::text() const {
   return text;
 }
 
-std::string TensorSpec::difference(PyObject* object) const {
-  if (object == nullptr) return "expected a tensor, is absent";
-  const c10::TensorImpl* impl = tensor_of(object);
-  if (impl == nullptr)
-    return std::string("expected a tensor, is a ") + Py_TYPE(object)->tp_name + " object";
-  if (Py_TYPE(object) != type_)
-    return std::string("expected a ") + type_->tp_name + ", is a " + Py_TYPE(object)->tp_name;
-  const auto changed = [](const std::string& what, const std::string& was, const std::string& is) {
-    return "expected " + what + " " + was + ", is " + is;
+std::string TensorSpec::difference(const std::string& source, PyObject* object) const {
+  const auto changed = [&](const std::string& what, const std::string& was, const std::string& is) {
+    return source + "." + what + ": " + was + " -> " + is;
   };
+  const auto flag = [](bool value) { return value ? "True" : "False"; };
+  if (object == nullptr) return source + ": a tensor -> absent";
+  const c10::TensorImpl* impl = tensor_of(object);
+  if (impl == nullptr || Py_TYPE(object) != type_)
+    return "type(" + source + "): " + type_->tp_name + " -> " + Py_TYPE(object)->tp_name;
   const auto dtype = static_cast<int16_t>(c10::typeMetaToScalarType(impl->dtype()));
   if (dtype != dtype_) return changed("dtype", dtype_text(dtype_), dtype_text(dtype));
   if (pack(impl->device()) != device_)
     return changed("device", device_text(device_), impl->device().str());
-  if (!plain_ || !is_plain(*impl)) return "is no plain strided tensor";
+  if (!plain_ || !is_plain(*impl)) return source + ": no plain strided tensor";
   const int dim = static_cast<int>(impl->dim());
-  const std::string sizes = list(impl->sizes().data(), dim);
-  if (sizes != list(shape(), dim_)) return changed("sizes", list(shape(), dim_), sizes);
-  const std::string strides = list(impl->strides().data(), dim);
-  if (strides != list(shape() + dim_, dim_))
-    return changed("strides", list(shape() + dim_, dim_), strides);
+  if (dim != dim_) return changed("dim()", std::to_string(dim_), std::to_string(dim));
+  for (const bool strides : {false, true}) {
+    const int64_t* now = strides ? impl->strides().data() : impl->sizes().data();
+    const int64_t* was = shape() + (strides ? dim_ : 0);
+    std::string text;
+    for (int i = 0; i < dim; ++i)
+      if (now[i] != was[i])
+        text += (text.empty() ? "" : ", ") +
+                changed((strides ? "stride(" : "size(") + std::to_string(i) + ")",
+                        std::to_string(was[i]), std::to_string(now[i]));
+    if (!text.empty()) return text;
+  }
   if (requires_grad(*impl) != requires_grad_)
-    return changed("requires_grad", requires_grad_ ? "True" : "False",
-                   requires_grad_ ? "False" : "True");
-  return "expected dispatch keys " + c10::toString(c10::DispatchKeySet::from_raw_repr(keys_)) +
-         ", are " + c10::toString(impl->key_set());
+    return changed("requires_grad", flag(requires_grad_), flag(!requires_grad_));
+  return changed("dispatch keys", c10::toString(c10::DispatchKeySet::from_raw_repr(keys_)),
+                 c10::toString(impl->key_set()));
 }
 
 }  // namespace braze::guard

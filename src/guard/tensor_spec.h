@@ -21,8 +21,9 @@ class TensorSpec {
   // success `impl` is the tensor.
   bool matches(PyObject* object, c10::TensorImpl** impl) const;
 
-  // "float32[2, 3]" and what else tells this from `object`: "sizes [2, 3], are [2, 4]".
-  std::string difference(PyObject* object) const;
+  // What of `object`, which was read from `source`, is other than this: "x.size(0): 4 -> 8".
+  std::string difference(const std::string& source, PyObject* object) const;
+  // "float32[2, 3]"
   std::string text() const;
 
  private:

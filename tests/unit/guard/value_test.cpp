@@ -110,23 +110,23 @@ TEST(GlobalState, DifferencesAreNamed) {
       "class M(TorchDispatchMode): pass\n");
   const StateChange changes[] = {
       {"m = torch.no_grad(); m.__enter__()", "m.__exit__(None, None, None)",
-       "grad mode was on, is off"},
+       "grad mode: on -> off"},
       {"m = torch.inference_mode(); m.__enter__()", "m.__exit__(None, None, None)",
-       "grad mode was on, is off"},
+       "grad mode: on -> off"},
       {"m = torch.autocast('cpu', torch.bfloat16); m.__enter__()", "m.__exit__(None, None, None)",
-       "autocast was off, is on"},
+       "autocast: off -> on"},
       {"torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)",
-       "default dtype was Float, is Double"},
+       "default dtype: Float -> Double"},
       {"torch.use_deterministic_algorithms(True)", "torch.use_deterministic_algorithms(False)",
-       "deterministic algorithms was off, is on"},
+       "deterministic algorithms: off -> on"},
       {"torch.set_default_device('meta')", "torch.set_default_device(None)",
-       "number of torch function modes was 0, is 1"},
+       "number of torch function modes: 0 -> 1"},
       {"m = M(); m.__enter__()", "m.__exit__(None, None, None)",
-       "number of torch dispatch modes was 0, is 1"},
+       "number of torch dispatch modes: 0 -> 1"},
       {"m = torch._C.DisableTorchFunctionSubclass(); m.__enter__()", "m.__exit__(None, None, None)",
        "__torch_function__ was enabled differently"},
       {"n = torch.get_num_threads(); torch.set_num_threads(n + 1)", "torch.set_num_threads(n)",
-       "torch.get_num_threads() was"},
+       "torch.get_num_threads(): "},
   };
   const GlobalState before = GlobalState::current();
   EXPECT_EQ(before, GlobalState::current());
