@@ -6,6 +6,11 @@ namespace braze::sym {
 
 int64_t Int::hint() const { return expr_ ? expr_->hint : value_; }
 
+void Int::not_constant() const {
+  throw NotConstant(__FILE__, __LINE__,
+                    "a symbolic size where a constant is needed: " + to_string(*this));
+}
+
 Int product(std::span<const Int> dims) {
   Int result = 1;
   for (const Int& dim : dims) result = result * dim;

@@ -18,6 +18,13 @@ namespace braze::sym {
 
 struct Expr;  // sym/expr.h
 
+// A symbolic size where the code needs a number. What rewrites or lowers an op may catch it and
+// leave the op as it is.
+class NotConstant : public InternalError {
+ public:
+  using InternalError::InternalError;
+};
+
 class Int {
  public:
   Int() = default;
@@ -26,9 +33,10 @@ class Int {
   explicit Int(const Expr* expr) : expr_(expr) {}
 
   bool is_constant() const { return expr_ == nullptr; }
-  // The value of a constant; an internal error for an expression.
+  // The value of a constant; throws NotConstant for an expression.
   int64_t constant() const {
-    BRAZE_CHECK(is_constant(), "a symbolic size where a constant is needed");
+    if (!is_constant()) [[unlikely]]
+      not_constant();
     return value_;
   }
   const Expr* expr() const { return expr_; }
@@ -40,6 +48,8 @@ class Int {
   }
 
  private:
+  [[noreturn]] void not_constant() const;
+
   const Expr* expr_ = nullptr;
   int64_t value_ = 0;
 };
@@ -98,7 +108,7 @@ Int product(std::span<const Int> dims);
 // Strides of a dense row-major tensor, in elements. Size-0 and size-1 dims count as in
 // at::TensorImpl: stride[i] = stride[i+1] * max(size[i+1], 1).
 Dims contiguous_strides(std::span<const Int> sizes);
-// All constants; an internal error if one is symbolic.
+// All constants; throws NotConstant if one is symbolic.
 std::vector<int64_t> constants(std::span<const Int> dims);
 
 }  // namespace braze::sym
