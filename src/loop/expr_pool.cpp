@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -6,6 +7,7 @@
 #include "loop/ir.h"
 #include "loop/scalar.h"
 #include "loop/simplify.h"
+#include "sym/facts.h"
 
 namespace braze::loop {
 namespace {
@@ -15,12 +17,20 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 32;
 }
 
-uint64_t hash_of(const Expr& e) {
+// The same in every pool: by the text of a symbolic size.
+uint64_t hash_of(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ull;
+  return hash;
+}
+
+// `size_hash`: of the size of a kAxis or kSize.
+uint64_t hash_of(const Expr& e, uint64_t size_hash) {
   uint64_t hash = mix(static_cast<uint64_t>(e.kind) << 8 | static_cast<uint64_t>(e.dtype), 0x5bd1);
   hash = mix(hash, static_cast<uint64_t>(e.ival));
   hash = mix(hash, std::bit_cast<uint64_t>(e.fval));
   hash = mix(hash, static_cast<uint64_t>(e.component));
-  if (e.kind == ExprKind::kAxis) hash = mix(hash, static_cast<uint64_t>(e.range.hi));
+  if (e.kind == ExprKind::kAxis || e.kind == ExprKind::kSize) hash = mix(hash, size_hash);
   for (ExprRef arg : e.args) hash = mix(hash, arg->hash);
   return hash;
 }
@@ -28,8 +38,8 @@ uint64_t hash_of(const Expr& e) {
 bool same(const Expr& a, const Expr& b) {
   return a.hash == b.hash && a.kind == b.kind && a.dtype == b.dtype && a.ival == b.ival &&
          a.component == b.component &&
-         std::bit_cast<uint64_t>(a.fval) == std::bit_cast<uint64_t>(b.fval) &&
-         (a.kind != ExprKind::kAxis || a.range == b.range) && std::ranges::equal(a.args, b.args);
+         std::bit_cast<uint64_t>(a.fval) == std::bit_cast<uint64_t>(b.fval) && a.size == b.size &&
+         std::ranges::equal(a.args, b.args);
 }
 
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
@@ -76,6 +86,7 @@ bool is_foldable(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
       return true;
     case ExprKind::kConst:
     case ExprKind::kAxis:
+    case ExprKind::kSize:
     case ExprKind::kLoad:
     case ExprKind::kReduced:
     case ExprKind::kCast:
@@ -150,6 +161,24 @@ struct ExprPool::Impl {
   std::deque<std::vector<ExprRef>> blocks;  // operand lists
   std::vector<ExprRef> table;               // open addressing, a power of two
 
+  // What is known of a symbolic size; asked for often, and slow to work out.
+  struct SizeFacts {
+    uint64_t hash;
+    Range range;
+  };
+  std::unordered_map<const sym::Expr*, SizeFacts> sizes;
+
+  const SizeFacts& facts(sym::Int size) {
+    auto [known, fresh] = sizes.try_emplace(size.expr());
+    if (fresh) {
+      const sym::Range range = sym::range_of(size);
+      known->second = {
+          hash_of(sym::to_string(size)),
+          {std::max(range.low, -kUnknownExtent), std::min(range.high, kUnknownExtent)}};
+    }
+    return known->second;
+  }
+
   Impl() : table(1024, nullptr) {}
 
   std::span<const ExprRef> keep(std::span<const ExprRef> args) {
@@ -176,8 +205,8 @@ struct ExprPool::Impl {
   }
 
   // The one expression equal to `e`, whose `args` may be temporary.
-  ExprRef intern(Expr e) {
-    e.hash = hash_of(e);
+  ExprRef intern(Expr e, uint64_t size_hash = 0) {
+    e.hash = hash_of(e, size_hash);
     size_t at = e.hash & (table.size() - 1);
     for (; table[at]; at = (at + 1) & (table.size() - 1))
       if (same(*table[at], e)) return table[at];
@@ -196,6 +225,8 @@ struct ExprPool::Impl {
     e.dtype = dtype;
     e.args = args;
     e.range = simplify::range_of_op(kind, dtype, args);
+    e.symbolic = dtype == DType::kInt64 &&
+                 std::ranges::any_of(args, [](ExprRef arg) { return arg->symbolic; });
     return pool.impl_->intern(e);
   }
 };
@@ -245,14 +276,33 @@ ExprRef ExprPool::number(DType dtype, double value) {
                                 : integer(convert({0, value}, DType::kFloat64, dtype).i, dtype);
 }
 
-ExprRef ExprPool::axis(int number, int64_t extent) {
-  if (extent <= 1) return integer(0);
+ExprRef ExprPool::index(sym::Int value) {
+  if (value.is_constant()) return integer(value.constant());
+  Expr e;
+  e.kind = ExprKind::kSize;
+  e.dtype = DType::kInt64;
+  const Impl::SizeFacts& facts = impl_->facts(value);
+  e.range = facts.range;
+  e.size = value;
+  e.symbolic = true;
+  return impl_->intern(e, facts.hash);
+}
+
+ExprRef ExprPool::axis(int number, sym::Int extent) {
+  if (extent.is_constant() && extent.constant() <= 1) return integer(0);
   Expr e;
   e.kind = ExprKind::kAxis;
   e.dtype = DType::kInt64;
   e.ival = number;
-  e.range = {0, extent - 1};
-  return impl_->intern(e);
+  e.size = extent;
+  e.symbolic = !extent.is_constant();
+  if (!e.symbolic) {
+    e.range = {0, extent.constant() - 1};
+    return impl_->intern(e, static_cast<uint64_t>(e.range.hi));
+  }
+  const Impl::SizeFacts& facts = impl_->facts(extent);
+  e.range = {0, std::max<int64_t>(facts.range.hi - 1, 0)};
+  return impl_->intern(e, facts.hash);
 }
 
 ExprRef ExprPool::load(int buffer, DType dtype, ExprRef index) {
@@ -326,6 +376,8 @@ std::string_view to_string(ExprKind kind) {
       return "const";
     case ExprKind::kAxis:
       return "axis";
+    case ExprKind::kSize:
+      return "size";
     case ExprKind::kLoad:
       return "load";
     case ExprKind::kReduced:
@@ -347,6 +399,7 @@ int arity(ExprKind kind) {
   switch (kind) {
     case ExprKind::kConst:
     case ExprKind::kAxis:
+    case ExprKind::kSize:
     case ExprKind::kReduced:
       return -1;
     case ExprKind::kLoad:
@@ -366,6 +419,7 @@ bool is_comparison(ExprKind kind) {
   switch (kind) {
     case ExprKind::kConst:
     case ExprKind::kAxis:
+    case ExprKind::kSize:
     case ExprKind::kReduced:
     case ExprKind::kLoad:
     case ExprKind::kCast:

@@ -18,11 +18,11 @@ struct Accumulator {
 
 class Interpreter {
  public:
-  Interpreter(const Kernel& kernel, std::span<void* const> params)
-      : kernel_(kernel), params_(params) {
+  Interpreter(const Kernel& kernel, std::span<void* const> params, std::span<const int64_t> symbols)
+      : kernel_(kernel), params_(params), symbols_(symbols) {
     BRAZE_CHECK(params.size() == kernel.params.size(), "parameters of ", kernel.name);
-    for (const Axis& axis : kernel.outer) extents_.push_back(axis.extent.constant());
-    for (const Axis& axis : kernel.inner) extents_.push_back(axis.extent.constant());
+    for (const Axis& axis : kernel.outer) extents_.push_back(sym::evaluate(axis.extent, symbols));
+    for (const Axis& axis : kernel.inner) extents_.push_back(sym::evaluate(axis.extent, symbols));
     point_.resize(extents_.size());
     for (const Statement& s : kernel.body) {
       collect(s.index);
@@ -176,6 +176,8 @@ class Interpreter {
         return {e->ival, e->fval};
       case ExprKind::kAxis:
         return {point_[e->ival], 0};
+      case ExprKind::kSize:
+        return {sym::evaluate(e->size, symbols_), 0};
       case ExprKind::kReduced:
         return reduced(e);
       case ExprKind::kLoad:
@@ -205,6 +207,7 @@ class Interpreter {
 
   const Kernel& kernel_;
   std::span<void* const> params_;
+  std::span<const int64_t> symbols_;
   std::vector<int64_t> extents_, point_;
   std::unordered_map<ExprRef, Slot> slots_;
   std::vector<Accumulator> results_;
@@ -213,9 +216,10 @@ class Interpreter {
 
 }  // namespace
 
-bool interpret(const Kernel& kernel, std::span<void* const> params) {
+bool interpret(const Kernel& kernel, std::span<void* const> params,
+               std::span<const int64_t> symbols) {
   try {
-    Interpreter(kernel, params).run();
+    Interpreter(kernel, params, symbols).run();
     return true;
   } catch (const IndexError&) {
     return false;

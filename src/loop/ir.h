@@ -6,6 +6,10 @@
 // expression has a dtype. Index arithmetic is ordinary expressions of dtype i64, exact (no
 // overflow: the lowering guarantees that indices fit).
 //
+// Sizes may be symbolic: an extent, a stride, a bound is then a `sym::Int` over the symbols of the
+// graph, in expressions a kSize leaf. A kSize stands where a constant may stand: coefficients of
+// indices, divisors. What no range proves (that a size is a multiple of 8, say) is not assumed.
+//
 // Semantics of values are those of one element of the eager op:
 //   * integer add, sub, mul wrap; shifts by >= width are as ATen's; integer division by zero does
 //     not reach a kernel (the lowering leaves it to ATen).
@@ -50,7 +54,7 @@
 #include <vector>
 
 #include "graph/types.h"
-#include "sym/int.h"
+#include "sym/expr.h"
 
 namespace braze::loop {
 
@@ -119,6 +123,7 @@ using graph::DType;
 enum class ExprKind : uint8_t {
   kConst,    // number: `ival` for integers and bool, `fval` for floats
   kAxis,     // loop variable: `ival` = axis number; i64
+  kSize,     // a number that is fixed for a call, but not when it is compiled: `size`; i64
   kLoad,     // args[0] = index in elements from element 0; `ival` = buffer parameter
   kReduced,  // result of a reduction: `ival` = its number, `component` (Welford: 0 mean, 1 M2, 2
              // count; argmax: 0 index, 1 value)
@@ -144,10 +149,11 @@ struct Expr {
   double fval = 0;
   std::span<const Expr* const> args;  // in the pool's arena
   Range range;                        // integers and bool: every value lies in it
+  sym::Int size;                      // kAxis: the extent. kSize: the value, never a constant
+  bool symbolic = false;              // index arithmetic over a kSize or an axis of symbolic extent
   uint64_t hash = 0;                  // structural: the same in every pool
   uint32_t id = 0;                    // order of creation in the pool: operands have smaller ids
 
-  int64_t extent() const { return range.hi + 1; }  // kAxis
   bool is_constant() const { return kind == ExprKind::kConst; }
 };
 using ExprRef = const Expr*;
@@ -173,9 +179,11 @@ class ExprPool {
   ExprRef integer(int64_t value, DType dtype = DType::kInt64);  // wraps to the dtype
   // A number of any dtype: constant() or integer() (a float is truncated).
   ExprRef number(DType dtype, double value);
+  // An i64: integer() for a constant, else a kSize.
+  ExprRef index(sym::Int value);
   // The extent is part of the axis (equal numbers with different extents are different axes): the
   // simplifier works with its range. An axis of extent 0 or 1 is the constant 0.
-  ExprRef axis(int number, int64_t extent = kUnknownExtent);
+  ExprRef axis(int number, sym::Int extent = kUnknownExtent);
   ExprRef load(int buffer, DType dtype, ExprRef index);
   ExprRef reduced(int number, DType dtype, int component = 0);
   ExprRef cast(ExprRef value, DType dtype);  // the value itself when the dtype is the same
@@ -190,7 +198,7 @@ class ExprPool {
   // i64 index arithmetic.
   ExprRef add(ExprRef a, ExprRef b) { return binary(ExprKind::kAdd, a, b); }
   ExprRef mul(ExprRef a, ExprRef b) { return binary(ExprKind::kMul, a, b); }
-  ExprRef mul(ExprRef a, int64_t b) { return mul(a, integer(b)); }
+  ExprRef mul(ExprRef a, sym::Int b) { return mul(a, index(b)); }
 
   int64_t size() const;  // number of expressions made
 
@@ -253,11 +261,12 @@ ExprRef rewrite(ExprPool& pool, ExprRef expr, Substitution& memo,
                 const std::function<ExprRef(ExprRef)>& replace);
 
 // Text as in the example above, with shared subexpressions named: `t0 = exp(...)`. Constants are
-// i64 unless a dtype follows (`0.5:f32`); two kernels with the same text (names and program buffers
-// left out) are the same kernel. `parse_kernel` reads it back into `pool`.
+// i64 unless a dtype follows (`0.5:f32`), sizes stand in braces (`o0*{8*s0} + {s1}`); two kernels
+// with the same text (names and program buffers left out) are the same kernel. `parse_kernel` reads
+// it back into `pool`, sizes over the symbols of `arena`.
 std::string to_string(ExprRef expr);
 std::string to_string(const Kernel& kernel, bool with_name = true);
-Kernel parse_kernel(std::string_view text, ExprPool& pool);
+Kernel parse_kernel(std::string_view text, ExprPool& pool, sym::ExprArena* arena = nullptr);
 
 // Invariants: dtypes of operands, axis and parameter numbers, reductions defined before use.
 void verify(const Kernel& kernel);

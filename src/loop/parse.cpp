@@ -1,3 +1,5 @@
+#include "sym/parse.h"
+
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -24,7 +26,8 @@ std::optional<ReduceOp> reduce_op(std::string_view name) {
 
 class Parser {
  public:
-  Parser(std::string_view text, ExprPool& pool) : text_(text), pool_(pool) {}
+  Parser(std::string_view text, ExprPool& pool, sym::ExprArena* arena)
+      : text_(text), pool_(pool), arena_(arena) {}
 
   Kernel parse() {
     expect("kernel");
@@ -92,6 +95,16 @@ class Parser {
     return value;
   }
 
+  // A number, or an expression over symbols in braces.
+  sym::Int size() {
+    if (!accept("{")) return integer();
+    std::string_view rest = text_.substr(at_);
+    sym::Int value = sym::parse(rest, arena_);
+    at_ = text_.size() - rest.size();
+    expect("}");
+    return value;
+  }
+
   DType dtype() {
     std::string name = word();
     auto dtype = graph::parse_dtype(name);
@@ -121,7 +134,7 @@ class Parser {
     do {
       if (numbered(letter) != static_cast<int>(axes.size())) fail("axes in order");
       expect("<");
-      axes.push_back({integer()});
+      axes.push_back({size()});
     } while (accept(","));
     expect(")");
   }
@@ -182,7 +195,7 @@ class Parser {
       } else {
         return value;
       }
-      value = pool_.binary(kind, value, pool_.integer(integer()));
+      value = pool_.binary(kind, value, pool_.index(size()));
     }
   }
 
@@ -230,7 +243,7 @@ class Parser {
 
   ExprRef axis(size_t number, const std::vector<Axis>& axes, size_t first) {
     if (number >= axes.size()) fail("no such axis");
-    return pool_.axis(static_cast<int>(first + number), axes[number].extent.constant());
+    return pool_.axis(static_cast<int>(first + number), axes[number].extent);
   }
 
   // o<n>, i<n>, r<n>, r<n>.<component>, t<n>; null where the name is none of these.
@@ -297,6 +310,7 @@ class Parser {
       return value;
     }
     char c = peek();
+    if (c == '{') return pool_.index(size());
     bool special = text_.substr(at_, 4) == "inf:" || text_.substr(at_, 4) == "nan:";
     if (std::isdigit(static_cast<unsigned char>(c)) || c == '-' || special) return number();
     std::string name = word();
@@ -307,6 +321,7 @@ class Parser {
 
   std::string_view text_;
   ExprPool& pool_;
+  sym::ExprArena* arena_;
   size_t at_ = 0;
   Kernel kernel_;
   std::map<std::string, ExprRef> named_;
@@ -315,6 +330,8 @@ class Parser {
 
 }  // namespace
 
-Kernel parse_kernel(std::string_view text, ExprPool& pool) { return Parser(text, pool).parse(); }
+Kernel parse_kernel(std::string_view text, ExprPool& pool, sym::ExprArena* arena) {
+  return Parser(text, pool, arena).parse();
+}
 
 }  // namespace braze::loop

@@ -40,6 +40,7 @@ struct Program {
   std::vector<int> outputs;                    // buffer numbers
   std::vector<std::pair<int, int>> mutations;  // (input buffer, source buffer), after all items
   std::vector<graph::Origin> origins;
+  std::shared_ptr<sym::ExprArena> arena;  // of sizes; null where none is symbolic
 };
 
 std::string to_string(const Program& program);
@@ -51,12 +52,17 @@ std::string to_string(const Program& program);
 // one value each; fusing them is the scheduler's business. An op without a lowering, and any value
 // of a dtype or device outside the code generator's (f32, f64, integers and bool on the CPU; f16
 // and bf16 as storage), is an ExternCall.
+//
+// Sizes may be symbolic: kernels are then right for all values of the symbols. What is not known of
+// them (whether a size is zero, say) makes an op an ExternCall.
 Program lower(const graph::Graph& graph);
 
 // Runs a kernel on plain memory, one element at a time: the reference for code generators and for
-// the scheduler. `params[i]` is the address of element 0 of parameter i. False: a kCheckIndex
-// failed; what was stored until then stays. f32 sums are accumulated in double.
-[[nodiscard]] bool interpret(const Kernel& kernel, std::span<void* const> params);
+// the scheduler. `params[i]` is the address of element 0 of parameter i, `symbols[i]` the value of
+// symbol i. False: a kCheckIndex failed; what was stored until then stays. f32 sums are accumulated
+// in double.
+[[nodiscard]] bool interpret(const Kernel& kernel, std::span<void* const> params,
+                             std::span<const int64_t> symbols = {});
 
 // Checks buffer numbers, that a buffer is defined before it is read, and every kernel.
 void verify(const Program& program);

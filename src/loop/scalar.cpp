@@ -197,6 +197,7 @@ Scalar apply_float(ExprKind kind, std::span<const Scalar> args) {
       return of_bool(a <= b);
     case ExprKind::kConst:
     case ExprKind::kAxis:
+    case ExprKind::kSize:
     case ExprKind::kLoad:
     case ExprKind::kReduced:
     case ExprKind::kCast:
@@ -277,6 +278,7 @@ int64_t apply_integer(ExprKind kind, DType dtype, int64_t a, int64_t b) {
       return a <= b;
     case ExprKind::kConst:
     case ExprKind::kAxis:
+    case ExprKind::kSize:
     case ExprKind::kLoad:
     case ExprKind::kReduced:
     case ExprKind::kCast:

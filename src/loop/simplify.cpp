@@ -7,12 +7,18 @@
 #include <unordered_set>
 
 #include "loop/scalar.h"
+#include "sym/facts.h"
 
 namespace braze::loop {
 namespace {
+constexpr int64_t kBound = int64_t{1} << 60;
+}  // namespace
+
+bool is_bounded(Range range) { return range.lo > -kBound && range.hi < kBound; }
+
+namespace {
 
 using Wide = __int128;
-constexpr int64_t kBound = int64_t{1} << 60;
 
 // Axes first, by number; then by structure, so that the order is the same in every pool.
 bool before(ExprRef a, ExprRef b) {
@@ -32,21 +38,31 @@ int64_t floor_quotient(int64_t a, int64_t positive) {
   return a >= 0 ? a / positive : -((-(a + 1)) / positive) - 1;
 }
 
-bool is_sum(ExprRef e) { return e->kind == ExprKind::kAdd && e->dtype == DType::kInt64; }
-bool is_scaled(ExprRef e) {
-  return e->kind == ExprKind::kMul && e->dtype == DType::kInt64 && e->args[1]->is_constant();
+// On coefficients; constants wrap, as i64 does.
+sym::Int plus(sym::Int a, sym::Int b) {
+  if (!a.is_constant() || !b.is_constant()) return a + b;
+  return wrapping_add(a.constant(), b.constant());
 }
-bool is_op_by_constant(ExprRef e, ExprKind kind) {
-  return e->kind == kind && e->dtype == DType::kInt64 && e->args[1]->is_constant() &&
-         e->args[1]->ival > 0;
+sym::Int times(sym::Int a, sym::Int b) {
+  if (!a.is_constant() || !b.is_constant()) return a * b;
+  return wrapping_mul(a.constant(), b.constant());
 }
 
-void collect(ExprRef e, int64_t scale, LinearForm& form) {
+bool is_sum(ExprRef e) { return e->kind == ExprKind::kAdd && e->dtype == DType::kInt64; }
+bool is_scaled(ExprRef e) {
+  return e->kind == ExprKind::kMul && e->dtype == DType::kInt64 && is_size(e->args[1]);
+}
+bool is_positive_size(ExprRef e) { return is_size(e) && e->range.lo > 0; }
+bool is_op_by_size(ExprRef e, ExprKind kind) {
+  return e->kind == kind && e->dtype == DType::kInt64 && is_positive_size(e->args[1]);
+}
+
+void collect(ExprRef e, sym::Int scale, LinearForm& form) {
   for (; is_sum(e); e = e->args[0]) collect(e->args[1], scale, form);
-  if (e->is_constant()) {
-    form.constant = wrapping_add(form.constant, wrapping_mul(scale, e->ival));
+  if (is_size(e)) {
+    form.constant = plus(form.constant, times(scale, size_value(e)));
   } else if (is_scaled(e)) {
-    form.terms.push_back({e->args[0], wrapping_mul(scale, e->args[1]->ival)});
+    form.terms.push_back({e->args[0], times(scale, size_value(e->args[1]))});
   } else {
     form.terms.push_back({e, scale});
   }
@@ -58,13 +74,13 @@ void sort_and_merge(LinearForm& form) {
   size_t kept = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
     if (kept > 0 && terms[kept - 1].atom == terms[i].atom) {
-      terms[kept - 1].coefficient = wrapping_add(terms[kept - 1].coefficient, terms[i].coefficient);
+      terms[kept - 1].coefficient = plus(terms[kept - 1].coefficient, terms[i].coefficient);
     } else {
-      if (kept > 0 && terms[kept - 1].coefficient == 0) --kept;
+      if (kept > 0 && terms[kept - 1].coefficient == sym::Int(0)) --kept;
       terms[kept++] = terms[i];
     }
   }
-  if (kept > 0 && terms[kept - 1].coefficient == 0) --kept;
+  if (kept > 0 && terms[kept - 1].coefficient == sym::Int(0)) --kept;
   terms.resize(kept);
 }
 
@@ -79,66 +95,66 @@ class Index {
     ExprRef sum = nullptr;
     auto append = [&](ExprRef term) { sum = sum ? raw(ExprKind::kAdd, sum, term) : term; };
     for (const auto& [atom, coefficient] : form.terms)
-      append(coefficient == 1 ? atom : raw(ExprKind::kMul, atom, pool_.integer(coefficient)));
-    if (form.constant != 0 || !sum) append(pool_.integer(form.constant));
+      append(coefficient == sym::Int(1) ? atom
+                                        : raw(ExprKind::kMul, atom, pool_.index(coefficient)));
+    if (form.constant != sym::Int(0) || !sum) append(pool_.index(form.constant));
     return sum;
   }
 
-  ExprRef sum(ExprRef a, ExprRef b, int64_t scale_of_b) {
+  ExprRef sum(ExprRef a, ExprRef b, sym::Int scale_of_b) {
     LinearForm form;
     collect(a, 1, form);
     collect(b, scale_of_b, form);
     return build(std::move(form));
   }
 
-  ExprRef scaled(ExprRef a, int64_t scale) {
+  ExprRef scaled(ExprRef a, sym::Int scale) {
     LinearForm form;
-    if (scale != 0) collect(a, scale, form);
+    if (scale != sym::Int(0)) collect(a, scale, form);
     return build(std::move(form));
   }
 
   ExprRef product(ExprRef a, ExprRef b) {
-    if (b->is_constant()) return scaled(a, b->ival);
-    if (a->is_constant()) return scaled(b, a->ival);
+    if (is_size(b)) return scaled(a, size_value(b));
+    if (is_size(a)) return scaled(b, size_value(a));
     return before(b, a) ? raw(ExprKind::kMul, b, a) : raw(ExprKind::kMul, a, b);
   }
 
-  ExprRef floor_div(ExprRef x, int64_t n) {
-    if (n == 1) return x;
+  // n is positive.
+  ExprRef floor_div(ExprRef x, sym::Int n) {
+    if (n == sym::Int(1)) return x;
     if (is_bounded(x->range)) {
-      int64_t quotient = floor_quotient(x->range.lo, n);
-      if (quotient == floor_quotient(x->range.hi, n)) return pool_.integer(quotient);
+      if (auto constant = constant_quotient(x, n)) return pool_.integer(*constant);
+      if (is_size(x)) return pool_.index(sym::floordiv(size_value(x), n));
       Split parts = split(x, n);
-      if (!parts.multiple.terms.empty() || parts.multiple.constant != 0) {
+      if (!parts.multiple.terms.empty() || parts.multiple.constant != sym::Int(0)) {
         ExprRef whole = build(std::move(parts.multiple));
         return sum(whole, floor_div(build(std::move(parts.rest)), n), 1);
       }
-      if (auto factored = factor(x, n)) return floor_div(factored->quotient, n / factored->factor);
+      if (auto factored = factor(x, n)) return floor_div(factored->quotient, factored->of_n);
     }
-    if (is_op_by_constant(x, ExprKind::kFloorDiv) && x->args[1]->ival < kBound / n)
-      return floor_div(x->args[0], x->args[1]->ival * n);
-    if (is_op_by_constant(x, ExprKind::kMod) && x->args[1]->ival % n == 0)
-      return mod(floor_div(x->args[0], n), x->args[1]->ival / n);
-    return raw(ExprKind::kFloorDiv, x, pool_.integer(n));
+    if (is_op_by_size(x, ExprKind::kFloorDiv) && exact_product(size_value(x->args[1]), n))
+      return floor_div(x->args[0], size_value(x->args[1]) * n);
+    if (is_op_by_size(x, ExprKind::kMod))
+      if (auto rest = sym::divide_exactly(size_value(x->args[1]), n))
+        return mod(floor_div(x->args[0], n), *rest);
+    return raw(ExprKind::kFloorDiv, x, pool_.index(n));
   }
 
-  ExprRef mod(ExprRef x, int64_t n) {
-    if (n == 1) return pool_.integer(0);
+  ExprRef mod(ExprRef x, sym::Int n) {
+    if (n == sym::Int(1)) return pool_.integer(0);
     if (is_bounded(x->range)) {
-      int64_t quotient = floor_quotient(x->range.lo, n);
-      if (quotient == floor_quotient(x->range.hi, n))
-        return sum(x, pool_.integer(quotient * n), -1);
+      if (auto constant = constant_quotient(x, n)) return sum(x, pool_.index(n), -*constant);
+      if (is_size(x)) return pool_.index(sym::mod(size_value(x), n));
       Split parts = split(x, n);
-      if (!parts.multiple.terms.empty() || parts.multiple.constant != 0)
+      if (!parts.multiple.terms.empty() || parts.multiple.constant != sym::Int(0))
         return mod(build(std::move(parts.rest)), n);
-      if (auto factored = factor(x, n)) {
-        int64_t g = factored->factor;
-        return sum(factored->rest, mod(factored->quotient, n / g), g);
-      }
+      if (auto factored = factor(x, n))
+        return sum(factored->rest, mod(factored->quotient, factored->of_n), factored->factor);
     }
-    if (is_op_by_constant(x, ExprKind::kMod) && x->args[1]->ival % n == 0)
+    if (is_op_by_size(x, ExprKind::kMod) && sym::divide_exactly(size_value(x->args[1]), n))
       return mod(x->args[0], n);
-    return raw(ExprKind::kMod, x, pool_.integer(n));
+    return raw(ExprKind::kMod, x, pool_.index(n));
   }
 
  private:
@@ -147,7 +163,7 @@ class Index {
     LinearForm rest;      // constant in [0, n)
   };
   struct Factored {
-    int64_t factor;
+    sym::Int factor, of_n;  // n == factor * of_n
     ExprRef quotient, rest;
   };
 
@@ -156,36 +172,66 @@ class Index {
     return raw_(pool_, kind, DType::kInt64, args);
   }
 
+  static bool exact_product(sym::Int a, sym::Int b) {
+    return !a.is_constant() || !b.is_constant() || a.constant() < kBound / b.constant();
+  }
+
+  // floor(x / n) where it is the same at every point.
+  static std::optional<int64_t> constant_quotient(ExprRef x, sym::Int n) {
+    if (n.is_constant()) {
+      const int64_t quotient = floor_quotient(x->range.lo, n.constant());
+      if (quotient == floor_quotient(x->range.hi, n.constant())) return quotient;
+    }
+    return lies_within(x, n) ? std::optional<int64_t>(0) : std::nullopt;
+  }
+
   // x == multiple * n + rest
-  Split split(ExprRef x, int64_t n) {
+  Split split(ExprRef x, sym::Int n) {
     Split parts;
     LinearForm form = linear_form(x);
     for (const auto& [atom, coefficient] : form.terms) {
-      if (coefficient % n == 0) {
-        parts.multiple.terms.push_back({atom, coefficient / n});
+      if (auto quotient = sym::divide_exactly(coefficient, n)) {
+        parts.multiple.terms.push_back({atom, *quotient});
       } else {
         parts.rest.terms.push_back({atom, coefficient});
       }
     }
-    parts.multiple.constant = floor_quotient(form.constant, n);
-    parts.rest.constant = form.constant - parts.multiple.constant * n;
+    sym::Int whole = 0;
+    if (form.constant != sym::Int(0)) whole = sym::floordiv(form.constant, n);
+    sym::Int rest = form.constant - whole * n;
+    // A quotient of sizes is of use only where it comes out even.
+    if (!form.constant.is_constant() && !rest.is_constant()) whole = 0, rest = form.constant;
+    if (!n.is_constant() && form.constant.is_constant()) whole = 0, rest = form.constant;
+    parts.multiple.constant = whole;
+    parts.rest.constant = rest;
     return parts;
   }
 
-  // x == factor * quotient + rest with factor > 1 a divisor of n and 0 <= rest < factor.
-  std::optional<Factored> factor(ExprRef x, int64_t n) {
-    std::vector<int64_t> candidates;
+  // Divisors of n, larger than 1, that go into terms of x; the largest (by hint) first.
+  static std::vector<sym::Int> common_divisors(ExprRef x, sym::Int n) {
+    std::vector<sym::Int> divisors;
     for (const auto& term : linear_form(x).terms) {
-      int64_t divisor = std::gcd(term.coefficient, n);
-      if (divisor > 1 && std::ranges::find(candidates, divisor) == candidates.end())
-        candidates.push_back(divisor);
+      sym::Int divisor = term.coefficient;
+      if (divisor.is_constant() && n.is_constant())
+        divisor = std::gcd(divisor.constant(), n.constant());
+      const bool of_use = divisor.is_constant()
+                              ? divisor.constant() > 1 && sym::divide_exactly(n, divisor)
+                              : sym::known_positive(divisor) && sym::divide_exactly(n, divisor);
+      if (of_use && std::ranges::find(divisors, divisor) == divisors.end())
+        divisors.push_back(divisor);
     }
-    std::ranges::sort(candidates, std::greater<>());
-    for (int64_t divisor : candidates) {
+    std::ranges::stable_sort(divisors, std::greater<>(), [](sym::Int d) { return d.hint(); });
+    return divisors;
+  }
+
+  // x == factor * quotient + rest with factor a divisor of n and 0 <= rest < factor.
+  std::optional<Factored> factor(ExprRef x, sym::Int n) {
+    for (sym::Int divisor : common_divisors(x, n)) {
       Split parts = split(x, divisor);
       ExprRef rest = build(std::move(parts.rest));
-      if (rest->range.lo >= 0 && rest->range.hi < divisor)
-        return Factored{divisor, build(std::move(parts.multiple)), rest};
+      if (lies_within(rest, divisor))
+        return Factored{divisor, *sym::divide_exactly(n, divisor), build(std::move(parts.multiple)),
+                        rest};
     }
     return std::nullopt;
   }
@@ -195,15 +241,15 @@ class Index {
   bool recombine(LinearForm& form) {
     for (size_t i = 0; i < form.terms.size(); ++i) {
       auto [remainder, c] = form.terms[i];
-      if (!is_op_by_constant(remainder, ExprKind::kMod)) continue;
+      if (!is_op_by_size(remainder, ExprKind::kMod)) continue;
       ExprRef x = remainder->args[0];
-      int64_t n = remainder->args[1]->ival;
+      const sym::Int n = size_value(remainder->args[1]);
       for (size_t j = 0; j < form.terms.size(); ++j) {
         auto [other, scale] = form.terms[j];
-        if (i == j || scale != wrapping_mul(c, n)) continue;
-        if (is_op_by_constant(other, ExprKind::kMod)) {
-          int64_t b = other->args[1]->ival;
-          if (b >= kBound / n || other->args[0] != floor_div(x, n)) continue;
+        if (i == j || scale != times(c, n)) continue;
+        if (is_op_by_size(other, ExprKind::kMod)) {
+          const sym::Int b = size_value(other->args[1]);
+          if (!exact_product(b, n) || other->args[0] != floor_div(x, n)) continue;
           replace_two(form, i, j, mod(x, n * b), c);
           return true;
         }
@@ -216,7 +262,7 @@ class Index {
     return false;
   }
 
-  static void replace_two(LinearForm& form, size_t i, size_t j, ExprRef by, int64_t coefficient) {
+  static void replace_two(LinearForm& form, size_t i, size_t j, ExprRef by, sym::Int coefficient) {
     form.terms.erase(form.terms.begin() + static_cast<ptrdiff_t>(std::max(i, j)));
     form.terms.erase(form.terms.begin() + static_cast<ptrdiff_t>(std::min(i, j)));
     collect(by, coefficient, form);
@@ -232,14 +278,47 @@ Range clamp_to(DType dtype, Wide lo, Wide hi) {
   return {static_cast<int64_t>(lo), static_cast<int64_t>(hi)};
 }
 
-Range product_range(DType dtype, Range a, Range b) {
+// Of index arithmetic over sizes, which never overflows: a range that only the ranges of the sizes
+// make too wide is cut off.
+Range range_over_sizes(std::span<const ExprRef> args, DType dtype, Wide lo, Wide hi) {
+  const bool symbolic =
+      dtype == DType::kInt64 &&
+      std::ranges::any_of(args, [](ExprRef arg) { return arg->symbolic; }) &&
+      std::ranges::all_of(args, [](ExprRef arg) { return is_bounded(arg->range); });
+  if (!symbolic) return clamp_to(dtype, lo, hi);
+  const auto cut = [](Wide end) {
+    return static_cast<int64_t>(std::clamp<Wide>(end, 1 - kBound, kBound - 1));
+  };
+  return {cut(lo), cut(hi)};
+}
+
+Range product_range(DType dtype, std::span<const ExprRef> args) {
+  const Range a = args[0]->range, b = args[1]->range;
   Wide corners[] = {Wide{a.lo} * b.lo, Wide{a.lo} * b.hi, Wide{a.hi} * b.lo, Wide{a.hi} * b.hi};
   auto [lo, hi] = std::ranges::minmax(corners);
-  return clamp_to(dtype, lo, hi);
+  return range_over_sizes(args, dtype, lo, hi);
+}
+
+std::optional<bool> decide_over_sizes(ExprPool& pool, ExprKind kind, ExprRef a, ExprRef b) {
+  if (a->dtype != DType::kInt64 || !is_bounded(a->range) || !is_bounded(b->range))
+    return std::nullopt;
+  const auto [lo, hi] = bounds_of(pool.binary(ExprKind::kSub, b, a));
+  auto at_least = [&](int64_t bound) { return lo && sym::known_at_least(*lo, bound); };
+  auto at_most = [&](int64_t bound) { return hi && sym::known_at_most(*hi, bound); };
+  if (kind == ExprKind::kLt || kind == ExprKind::kLe) {
+    const int64_t least = kind == ExprKind::kLt ? 1 : 0;
+    if (at_least(least)) return true;
+    if (at_most(least - 1)) return false;
+    return std::nullopt;
+  }
+  if (at_least(1) || at_most(-1)) return kind == ExprKind::kNe;
+  return std::nullopt;
 }
 
 // The truth of a comparison where the ranges decide it.
-std::optional<bool> decide(ExprKind kind, ExprRef a, ExprRef b) {
+std::optional<bool> decide(ExprPool& pool, ExprKind kind, ExprRef a, ExprRef b) {
+  if (a->symbolic || b->symbolic)
+    if (auto truth = decide_over_sizes(pool, kind, a, b)) return truth;
   Range x = a->range, y = b->range;
   switch (kind) {
     case ExprKind::kLt:
@@ -282,7 +361,49 @@ LinearForm linear_form(ExprRef expr) {
   return form;
 }
 
-bool is_bounded(Range range) { return range.lo > -kBound && range.hi < kBound; }
+Bounds bounds_of(ExprRef expr) {
+  if (is_size(expr)) return {size_value(expr), size_value(expr)};
+  if (expr->kind == ExprKind::kAxis) return {sym::Int(0), expr->size - 1};
+  if (is_op_by_size(expr, ExprKind::kMod))
+    return {sym::Int(0), size_value(expr->args[1]) - sym::Int(1)};
+  if (is_op_by_size(expr, ExprKind::kFloorDiv)) {
+    Bounds bounds = bounds_of(expr->args[0]);
+    for (std::optional<sym::Int>* end : {&bounds.lo, &bounds.hi})
+      if (*end) *end = sym::floordiv(**end, size_value(expr->args[1]));
+    return bounds;
+  }
+  if (!is_sum(expr) && !is_scaled(expr)) {
+    Bounds bounds;
+    if (expr->range.lo > -kUnknownExtent) bounds.lo = expr->range.lo;
+    if (expr->range.hi < kUnknownExtent) bounds.hi = expr->range.hi;
+    return bounds;
+  }
+  const LinearForm form = linear_form(expr);
+  Bounds sum{form.constant, form.constant};
+  for (const auto& [atom, coefficient] : form.terms) {
+    const Bounds bounds = bounds_of(atom);
+    const bool falls = sym::known_at_most(coefficient, 0);
+    if (!falls && !sym::known_at_least(coefficient, 0)) return {};
+    const auto add = [factor = coefficient](std::optional<sym::Int>& to,
+                                            const std::optional<sym::Int>& end) {
+      if (to && end)
+        to = *to + factor * *end;
+      else
+        to.reset();
+    };
+    add(sum.lo, falls ? bounds.hi : bounds.lo);
+    add(sum.hi, falls ? bounds.lo : bounds.hi);
+  }
+  return sum;
+}
+
+bool lies_within(ExprRef expr, sym::Int size) {
+  if (size.is_constant() && expr->range.lo >= 0 && expr->range.hi < size.constant()) return true;
+  if (!expr->symbolic && size.is_constant()) return false;
+  const Bounds bounds = bounds_of(expr);
+  return bounds.lo && bounds.hi && sym::known_at_least(*bounds.lo, 0) &&
+         sym::known_less(*bounds.hi, size);
+}
 
 bool depends_on(ExprRef expr, int axis) {
   std::unordered_set<ExprRef> seen;
@@ -299,8 +420,8 @@ bool depends_on(ExprRef expr, int axis) {
 
 bool IndexInfo::depends_on(int axis) const { return loop::depends_on(index_, axis); }
 
-std::optional<int64_t> IndexInfo::stride(int axis) const {
-  int64_t stride = 0;
+std::optional<sym::Int> IndexInfo::stride(int axis) const {
+  sym::Int stride = 0;
   for (const auto& [atom, coefficient] : linear_form(index_).terms) {
     if (atom->kind == ExprKind::kAxis) {
       if (atom->ival == axis) stride = coefficient;
@@ -355,6 +476,9 @@ ExprRef integer_op(ExprPool& pool, Raw raw, ExprKind kind, DType dtype,
   ExprRef a = args[0];
   ExprRef b = args.size() > 1 ? args[1] : nullptr;
   const bool is_index = a->dtype == DType::kInt64;
+  const auto is_divisor = [](ExprRef e) {
+    return (e->is_constant() || e->kind == ExprKind::kSize) && e->range.lo > 0;
+  };
   switch (kind) {
     case ExprKind::kAdd:
       return is_index ? index.sum(a, b, 1) : nullptr;
@@ -366,14 +490,14 @@ ExprRef integer_op(ExprPool& pool, Raw raw, ExprKind kind, DType dtype,
       return is_index ? index.product(a, b) : nullptr;
     case ExprKind::kTruncDiv:
     case ExprKind::kFmod:
-      if (a->range.lo < 0 || !b->is_constant() || b->ival <= 0) return nullptr;
+      if (a->range.lo < 0 || !is_divisor(b)) return nullptr;
       return pool.binary(kind == ExprKind::kFmod ? ExprKind::kMod : ExprKind::kFloorDiv, a, b);
     case ExprKind::kFloorDiv:
-      if (!b->is_constant() || b->ival <= 0) return nullptr;
-      if (is_index) return index.floor_div(a, b->ival);
+      if (!is_divisor(b)) return nullptr;
+      if (is_index) return index.floor_div(a, size_value(b));
       return b->ival == 1 ? a : nullptr;
     case ExprKind::kMod:
-      return is_index && b->is_constant() && b->ival > 0 ? index.mod(a, b->ival) : nullptr;
+      return is_index && is_divisor(b) ? index.mod(a, size_value(b)) : nullptr;
     case ExprKind::kMin:
       return a->range.hi <= b->range.lo ? a : b->range.hi <= a->range.lo ? b : nullptr;
     case ExprKind::kMax:
@@ -382,7 +506,7 @@ ExprRef integer_op(ExprPool& pool, Raw raw, ExprKind kind, DType dtype,
     case ExprKind::kNe:
     case ExprKind::kLt:
     case ExprKind::kLe: {
-      auto truth = decide(kind, a, b);
+      auto truth = decide(pool, kind, a, b);
       return truth ? pool.integer(*truth, DType::kBool) : nullptr;
     }
     case ExprKind::kAnd:
@@ -390,7 +514,7 @@ ExprRef integer_op(ExprPool& pool, Raw raw, ExprKind kind, DType dtype,
       if (a == b) return a;
       return dtype == DType::kBool ? logical(pool, kind, a, b) : nullptr;
     case ExprKind::kCheckIndex:
-      return b->is_constant() && a->range.lo >= 0 && a->range.hi < b->ival ? a : nullptr;
+      return is_size(b) && lies_within(a, size_value(b)) ? a : nullptr;
     default:
       return nullptr;  // a table of rules, not a closed switch: most ops have none
   }
@@ -402,6 +526,7 @@ Range range_of_op(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
   Range a = args[0]->range;
   Range b = args.size() > 1 ? args[1]->range : Range{};
   const bool by_constant = args.size() == 2 && args[1]->is_constant() && args[1]->ival > 0;
+  const bool by_size = args.size() == 2 && args[1]->kind == ExprKind::kSize && b.lo > 0;
   switch (kind) {
     case ExprKind::kCast:
       if (graph::is_float(args[0]->dtype) || dtype == DType::kBool) return whole;
@@ -409,21 +534,24 @@ Range range_of_op(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
     case ExprKind::kNeg:
       return clamp_to(dtype, -Wide{a.hi}, -Wide{a.lo});
     case ExprKind::kAdd:
-      return clamp_to(dtype, Wide{a.lo} + b.lo, Wide{a.hi} + b.hi);
+      return range_over_sizes(args, dtype, Wide{a.lo} + b.lo, Wide{a.hi} + b.hi);
     case ExprKind::kSub:
-      return clamp_to(dtype, Wide{a.lo} - b.hi, Wide{a.hi} - b.lo);
+      return range_over_sizes(args, dtype, Wide{a.lo} - b.hi, Wide{a.hi} - b.lo);
     case ExprKind::kMul:
-      return product_range(dtype, a, b);
+      return product_range(dtype, args);
     case ExprKind::kMin:
       return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
     case ExprKind::kMax:
       return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
     case ExprKind::kFloorDiv:
+      if (by_size)
+        return {a.lo >= 0 ? 0 : floor_quotient(a.lo, b.lo),
+                a.hi >= 0 ? floor_quotient(a.hi, b.lo) : -1};
       if (!by_constant) return whole;
       return {floor_quotient(a.lo, b.lo), floor_quotient(a.hi, b.lo)};
     case ExprKind::kMod:
-      if (!by_constant) return whole;
-      return a.lo >= 0 ? Range{0, std::min(a.hi, b.lo - 1)} : Range{0, b.lo - 1};
+      if (!by_constant && !by_size) return whole;
+      return a.lo >= 0 ? Range{0, std::min(a.hi, b.hi - 1)} : Range{0, b.hi - 1};
     case ExprKind::kAnd:
       if (dtype != DType::kBool && by_constant) return {0, b.lo};
       return whole;

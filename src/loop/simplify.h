@@ -6,7 +6,10 @@
 //
 //   (o0*64 + o1) + o0*64  ->  o0*128 + o1
 //
-// Divisions and remainders by positive constants use ranges, and only where no step can overflow:
+// A kSize is a coefficient like a constant; equal polynomials of sizes are equal coefficients.
+//
+// Divisions and remainders by positive constants and sizes use ranges, and only where no step can
+// overflow:
 //
 //   (x*n + y) // n  ->  x             with 0 <= y < n        and  % n  ->  y
 //   (g*x + y) // (g*m)  ->  x // m    with 0 <= y < g
@@ -26,13 +29,29 @@ namespace braze::loop {
 // An i64 expression as a sum; `terms` are in canonical order, with non-zero coefficients.
 struct LinearForm {
   struct Term {
-    ExprRef atom;  // not a sum, not a product with a constant
-    int64_t coefficient;
+    ExprRef atom;  // not a sum, not a size, not a product with a size
+    sym::Int coefficient;
   };
   std::vector<Term> terms;
-  int64_t constant = 0;
+  sym::Int constant = 0;
 };
 LinearForm linear_form(ExprRef expr);
+
+// A constant or a kSize: the same at every point.
+inline bool is_size(ExprRef expr) {
+  return expr->kind == ExprKind::kSize || (expr->is_constant() && expr->dtype == DType::kInt64);
+}
+inline sym::Int size_value(ExprRef expr) {
+  return expr->kind == ExprKind::kSize ? expr->size : sym::Int(expr->ival);
+}
+
+// Ends of the values of an i64 expression as sizes, both included; absent where not known.
+struct Bounds {
+  std::optional<sym::Int> lo, hi;
+};
+Bounds bounds_of(ExprRef expr);
+// Whether 0 <= expr < size is known.
+bool lies_within(ExprRef expr, sym::Int size);
 
 // Whether an i64 expression is known to stay far enough from the ends of i64 for sums of a few
 // such expressions to be exact.
@@ -45,7 +64,7 @@ struct IndexInfo {
   Range range() const { return index_->range; }
   bool depends_on(int axis) const;
   // The stride along the axis where the index is `axis * stride + (free of the axis)`.
-  std::optional<int64_t> stride(int axis) const;
+  std::optional<sym::Int> stride(int axis) const;
 
  private:
   ExprRef index_;

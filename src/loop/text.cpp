@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "loop/program.h"
+#include "loop/simplify.h"
 
 namespace braze::loop {
 namespace {
@@ -11,7 +12,7 @@ constexpr int kInlineSize = 24;  // shared index expressions up to this size are
 bool is_infix(ExprRef e) {
   if (e->dtype != DType::kInt64) return false;
   if (e->kind == ExprKind::kAdd) return true;
-  bool by_constant = e->args.size() == 2 && e->args[1]->is_constant();
+  bool by_constant = e->args.size() == 2 && is_size(e->args[1]);
   return by_constant &&
          (e->kind == ExprKind::kMul || e->kind == ExprKind::kFloorDiv || e->kind == ExprKind::kMod);
 }
@@ -92,6 +93,7 @@ class Printer {
     if (is_infix(e)) return infix(e);
     if (e->is_constant()) return constant(e);
     if (e->kind == ExprKind::kAxis) return axis(e->ival);
+    if (e->kind == ExprKind::kSize) return "{" + sym::to_string(e->size) + "}";
     if (e->kind == ExprKind::kReduced)
       return "r" + std::to_string(e->ival) +
              (e->component ? "." + std::to_string(e->component) : "");
@@ -115,12 +117,16 @@ class Printer {
   std::unordered_map<ExprRef, std::string> names_;
 };
 
+std::string extent_text(sym::Int extent) {
+  return extent.is_constant() ? sym::to_string(extent) : "{" + sym::to_string(extent) + "}";
+}
+
 std::string axes_text(const char* keyword, char letter, const std::vector<Axis>& axes) {
   if (axes.empty()) return "";
   std::string out = std::string(" ") + keyword + "(";
   for (size_t i = 0; i < axes.size(); ++i) {
     if (i > 0) out += ", ";
-    out += letter + std::to_string(i) + " < " + sym::to_string(axes[i].extent);
+    out += letter + std::to_string(i) + " < " + extent_text(axes[i].extent);
   }
   return out + ")";
 }

@@ -82,9 +82,8 @@ class Verifier {
                 " in an outer statement");
     const sym::Int extent =
         e.ival < outer ? kernel_.outer[e.ival].extent : kernel_.inner[e.ival - outer].extent;
-    BRAZE_CHECK(
-        !extent.is_constant() || e.extent() == kUnknownExtent || e.extent() == extent.constant(),
-        where(), "axis ", e.ival, " has extent ", sym::to_string(extent), ", not ", e.extent());
+    BRAZE_CHECK(e.size == extent || e.size == sym::Int(kUnknownExtent), where(), "axis ", e.ival,
+                " has extent ", sym::to_string(extent), ", not ", sym::to_string(e.size));
   }
 
   void result(const Expr& e) const {

@@ -11,18 +11,18 @@ using K = ExprKind;
 
 constexpr size_t kMaxParts = 16;  // beyond that a chain of conditions is slower than a copy
 
-ExprRef at_least(ExprPool& pool, ExprRef index, int64_t bound) {
-  return pool.binary(K::kLe, pool.integer(bound), index);
+ExprRef at_least(ExprPool& pool, ExprRef index, sym::Int bound) {
+  return pool.binary(K::kLe, pool.index(bound), index);
 }
-ExprRef below(ExprPool& pool, ExprRef index, int64_t bound) {
-  return pool.binary(K::kLt, index, pool.integer(bound));
+ExprRef below(ExprPool& pool, ExprRef index, sym::Int bound) {
+  return pool.binary(K::kLt, index, pool.index(bound));
 }
 ExprRef both(ExprPool& pool, ExprRef a, ExprRef b) { return pool.binary(K::kAnd, a, b); }
 
 // One operand along `dim`: indices [begin, end) of the result.
 struct Part {
   Value* value;
-  int64_t begin, end;
+  sym::Int begin, end;
 };
 
 // `element` gives a part's element, in the dtype that the result is computed in. Every element of
@@ -43,7 +43,7 @@ bool define_parts(Lowering& lowering, const Node& node, std::vector<Part> parts,
       if (stacked) {
         own.erase(own.begin() + dim);
       } else {
-        own[dim] = pool.binary(K::kSub, own[dim], pool.integer(part.begin));
+        own[dim] = pool.binary(K::kSub, own[dim], pool.index(part.begin));
       }
       ExprRef inside =
           both(pool, at_least(pool, index[dim], part.begin), below(pool, index[dim], part.end));
@@ -62,11 +62,12 @@ bool lower_cat(Lowering& lowering, const Node& node) {
   const int64_t rank = node.result()->type().rank();
   const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 1, 0), rank);
   std::vector<Part> parts;
-  int64_t begin = 0;
+  sym::Int begin = 0;
   for (Value* value : graph::tensor_list_arg(node, 0)) {
-    if (value->type().rank() != rank || count_of(sizes_of(value)) == 0) {
-      if (count_of(sizes_of(value)) != 0) return false;
-      if (value->type().rank() == rank) begin += sizes_of(value)[dim];
+    const bool empty = count_of(sizes_of(value)) == sym::Int(0);
+    if (value->type().rank() != rank || empty) {
+      if (!empty) return false;
+      if (value->type().rank() == rank) begin = begin + sizes_of(value)[dim];
       continue;
     }
     parts.push_back({value, begin, begin + sizes_of(value)[dim]});
@@ -83,20 +84,20 @@ bool lower_stack(Lowering& lowering, const Node& node) {
     auto place = static_cast<int64_t>(parts.size());
     parts.push_back({value, place, place + 1});
   }
-  if (count_of(sizes_of(node.result())) == 0) return false;
+  if (!never_empty(sizes_of(node.result()))) return false;
   return define_parts(lowering, node, std::move(parts), dim, true);
 }
 
 bool lower_constant_pad(Lowering& lowering, const Node& node) {
   Value* self = graph::tensor_arg(node, 0);
-  const std::vector<int64_t> sizes = sizes_of(self);
-  const std::vector<int64_t> pad = graph::ints_arg(node, 1);  // last dim first: before, after
+  const sym::Dims sizes = sizes_of(self);
+  const sym::Dims pad = graph::dims_arg(node, 1);  // last dim first: before, after
   const DType dtype = node.result()->type().dtype;
   graph::Argument number = sym::Int(0);
   if (!graph::is_none(node, 2)) number = node.args()[2];
   ExprRef fill = number_as(lowering.pool(), number, dtype);
   if (!fill || pad.size() > 2 * sizes.size() || pad.size() % 2 != 0) return false;
-  std::vector<int64_t> before(sizes.size(), 0);
+  sym::Dims before(sizes.size(), 0);
   for (size_t i = 0; i * 2 < pad.size(); ++i) before[sizes.size() - 1 - i] = pad[2 * i];
   lowering.realise_checked(self);  // negative padding leaves elements out
   Value* operands[] = {self};
@@ -105,7 +106,7 @@ bool lower_constant_pad(Lowering& lowering, const Node& node) {
     Index own;
     ExprRef inside = pool.integer(1, DType::kBool);
     for (size_t i = 0; i < sizes.size(); ++i) {
-      own.push_back(pool.binary(K::kSub, index[i], pool.integer(before[i])));
+      own.push_back(pool.binary(K::kSub, index[i], pool.index(before[i])));
       inside = both(pool, inside,
                     both(pool, at_least(pool, index[i], before[i]),
                          below(pool, index[i], before[i] + sizes[i])));
@@ -139,43 +140,46 @@ bool define_scattered(Lowering& lowering, const Node& node,
 }
 
 bool lower_slice_scatter(Lowering& lowering, const Node& node) {
-  const std::vector<int64_t> sizes = sizes_of(graph::tensor_arg(node, 0));
-  const std::vector<int64_t> part = sizes_of(graph::tensor_arg(node, 1));
-  if (sizes.empty() || count_of(part) == 0) return false;
+  const sym::Dims sizes = sizes_of(graph::tensor_arg(node, 0));
+  const sym::Dims part = sizes_of(graph::tensor_arg(node, 1));
+  if (sizes.empty() || !never_empty(part)) return false;
   const int64_t dim =
       graph::normalize_dim(graph::int_arg_or(node, 2, 0), static_cast<int64_t>(sizes.size()));
-  int64_t start = graph::int_arg_or(node, 3, 0);
-  if (start < 0) start += sizes[dim];
-  start = std::clamp<int64_t>(start, 0, sizes[dim]);
+  const auto from = slice_start(graph::sym_arg_or(node, 3, 0), sizes[dim]);
+  if (!from) return false;
+  const sym::Int start = *from;
   const int64_t step = graph::int_arg_or(node, 5, 1);
-  const int64_t last = start + (part[dim] - 1) * step;
+  const sym::Int last = start + (part[dim] - sym::Int(1)) * step;
   return define_scattered(
       lowering, node,
       [dim, start, step, last](ExprPool& pool, IndexView index) {
-        ExprRef inside =
-            both(pool, at_least(pool, index[dim], start), below(pool, index[dim], last + 1));
-        ExprRef offset = pool.binary(K::kSub, index[dim], pool.integer(start));
+        ExprRef inside = both(pool, at_least(pool, index[dim], start),
+                              below(pool, index[dim], last + sym::Int(1)));
+        ExprRef offset = pool.binary(K::kSub, index[dim], pool.index(start));
         ExprRef rest = pool.binary(K::kMod, offset, pool.integer(step));
         return both(pool, inside, pool.binary(K::kEq, rest, pool.integer(0)));
       },
       [dim, start, step](ExprPool& pool, IndexView index) {
         Index own(index.begin(), index.end());
-        ExprRef offset = pool.binary(K::kSub, own[dim], pool.integer(start));
+        ExprRef offset = pool.binary(K::kSub, own[dim], pool.index(start));
         own[dim] = pool.binary(K::kFloorDiv, offset, pool.integer(step));
         return own;
       });
 }
 
 bool lower_select_scatter(Lowering& lowering, const Node& node) {
-  const std::vector<int64_t> sizes = sizes_of(graph::tensor_arg(node, 0));
+  const sym::Dims sizes = sizes_of(graph::tensor_arg(node, 0));
   const int64_t dim =
       graph::normalize_dim(graph::int_arg(node, 2), static_cast<int64_t>(sizes.size()));
-  int64_t place = graph::int_arg(node, 3);
-  if (place < 0) place += sizes[dim];
+  sym::Int place = graph::sym_arg(node, 3);
+  if (sym::known_less(place, 0))
+    place = place + sizes[dim];
+  else if (!sym::known_at_least(place, 0))
+    return false;
   return define_scattered(
       lowering, node,
       [dim, place](ExprPool& pool, IndexView index) {
-        return pool.binary(K::kEq, index[dim], pool.integer(place));
+        return pool.binary(K::kEq, index[dim], pool.index(place));
       },
       [dim](ExprPool&, IndexView index) {
         Index own(index.begin(), index.end());

@@ -20,6 +20,10 @@ bool define_fill(Lowering& lowering, const Node& node, const graph::Argument& nu
   ExprPool& pool = lowering.pool();
   if (!graph::is_scalar(number) || graph::scalar_kind(number) == graph::DTypeKind::kComplex)
     return false;
+  if (auto* symbol = std::get_if<sym::Int>(&number); symbol && !symbol->is_constant()) {
+    ExprRef value = number_as(pool, number, dtype);
+    return value && define_constant(lowering, node, value);
+  }
   if (graph::is_float(dtype)) {
     ExprRef value = pool.constant(compute_dtype(dtype), graph::scalar_to_double(number));
     return define_constant(lowering, node, pool.cast(value, dtype));
@@ -59,31 +63,43 @@ bool lower_fill_tensor(Lowering& lowering, const Node& node) {
 }
 
 // start + i*step, where that is exact in the result's dtype.
-bool define_arange(Lowering& lowering, const Node& node, double start, double step) {
+bool define_arange(Lowering& lowering, const Node& node, const graph::Argument& from, double step) {
   const DType dtype = node.result()->type().dtype;
-  const auto count = static_cast<double>(sizes_of(node.result()).at(0));
-  const double last = std::abs(start) + std::abs(step) * count;
-  if (start != std::trunc(start) || step != std::trunc(step)) return false;
-  const bool exact = graph::is_float(dtype) ? dtype == compute_dtype(dtype) && last < (1 << 24)
-                                            : dtype == DType::kInt64 && last < 1e15;
-  if (!exact && !(dtype == DType::kInt32 && last < 2e9)) return false;
-  const auto first = static_cast<int64_t>(start), stride = static_cast<int64_t>(step);
-  lowering.define(node, 0, {.size = 3}, [&lowering, first, stride, dtype](IndexView index) {
+  const sym::Int count = sizes_of(node.result()).at(0);
+  sym::Int start;
+  if (auto* integer = std::get_if<sym::Int>(&from)) {
+    start = *integer;
+  } else {
+    const double number = graph::scalar_to_double(from);
+    if (number != std::trunc(number) || std::abs(number) > 1e15) return false;
+    start = static_cast<int64_t>(number);
+  }
+  if (step != std::trunc(step)) return false;
+  if (start.is_constant() && count.is_constant()) {
+    const double last = std::abs(static_cast<double>(start.constant())) +
+                        std::abs(step) * static_cast<double>(count.constant());
+    const bool exact = graph::is_float(dtype) ? dtype == compute_dtype(dtype) && last < (1 << 24)
+                                              : dtype == DType::kInt64 && last < 1e15;
+    if (!exact && !(dtype == DType::kInt32 && last < 2e9)) return false;
+  } else if (dtype != DType::kInt64 || std::abs(step) > 1e3) {
+    return false;
+  }
+  const auto stride = static_cast<int64_t>(step);
+  lowering.define(node, 0, {.size = 3}, [&lowering, start, stride, dtype](IndexView index) {
     ExprPool& pool = lowering.pool();
-    return pool.cast(pool.add(pool.mul(index[0], stride), pool.integer(first)), dtype);
+    return pool.cast(pool.add(pool.mul(index[0], stride), pool.index(start)), dtype);
   });
   return true;
 }
 
 bool lower_arange(Lowering& lowering, const Node& node) {
-  return define_arange(lowering, node, 0, 1);
+  return define_arange(lowering, node, sym::Int(0), 1);
 }
 bool lower_arange_start(Lowering& lowering, const Node& node) {
-  return define_arange(lowering, node, graph::double_arg(node, 0), 1);
+  return define_arange(lowering, node, node.args().at(0), 1);
 }
 bool lower_arange_step(Lowering& lowering, const Node& node) {
-  return define_arange(lowering, node, graph::double_arg(node, 0),
-                       graph::double_arg_or(node, 2, 1));
+  return define_arange(lowering, node, node.args().at(0), graph::double_arg_or(node, 2, 1));
 }
 
 bool lower_eye(Lowering& lowering, const Node& node) {

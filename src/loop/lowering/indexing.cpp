@@ -14,13 +14,13 @@ using K = ExprKind;
 
 ExprRef as_index(ExprPool& pool, ExprRef value) { return pool.cast(value, DType::kInt64); }
 
-ExprRef checked(ExprPool& pool, ExprRef index, int64_t size) {
-  return pool.binary(K::kCheckIndex, index, pool.integer(size));
+ExprRef checked(ExprPool& pool, ExprRef index, sym::Int size) {
+  return pool.binary(K::kCheckIndex, index, pool.index(size));
 }
 
 // Python's negative indices, then the check.
-ExprRef wrapped(ExprPool& pool, ExprRef index, int64_t size) {
-  ExprRef from_end = pool.add(index, pool.integer(size));
+ExprRef wrapped(ExprPool& pool, ExprRef index, sym::Int size) {
+  ExprRef from_end = pool.add(index, pool.index(size));
   ExprRef negative = pool.binary(K::kLt, index, pool.integer(0));
   return checked(pool, pool.where(negative, from_end, index), size);
 }
@@ -42,7 +42,7 @@ bool lower_embedding(Lowering& lowering, const Node& node) {
   Value* table = graph::tensor_arg(node, 0);
   Value* rows = graph::tensor_arg(node, 1);
   if (!is_index(rows) || table->type().rank() != 2) return false;
-  const int64_t count = sizes_of(table)[0];
+  const sym::Int count = sizes_of(table)[0];
   Value* indices[] = {rows};
   lowering.define(node, 0, gathered(lowering, node, table, indices),
                   [&lowering, table, rows, count](IndexView index) {
@@ -59,7 +59,7 @@ bool lower_embedding(Lowering& lowering, const Node& node) {
 // them where they are adjacent, else in front.
 bool lower_index(Lowering& lowering, const Node& node) {
   Value* self = graph::tensor_arg(node, 0);
-  const std::vector<int64_t> sizes = sizes_of(self);
+  const sym::Dims sizes = sizes_of(self);
   std::vector<Value*> listed = graph::tensor_list_arg(node, 1);
   if (listed.size() > sizes.size()) return false;
   listed.resize(sizes.size());
@@ -77,7 +77,7 @@ bool lower_index(Lowering& lowering, const Node& node) {
   if (indices.empty()) return false;
   const bool adjacent = last - first + 1 == indices.size();
   const size_t place = adjacent ? first : 0;
-  if (count_of(sizes) == 0) return false;  // what eager refuses there has its own rules
+  if (!never_empty(sizes)) return false;  // what eager refuses there has its own rules
   lowering.define(node, 0, gathered(lowering, node, self, indices),
                   [&lowering, self, listed, sizes, place, rank](IndexView index) {
                     ExprPool& pool = lowering.pool();
@@ -105,7 +105,7 @@ bool lower_index_select(Lowering& lowering, const Node& node) {
   Value* places = graph::tensor_arg(node, 2);
   if (self->type().rank() == 0 || places->type().rank() != 1 || !is_index(places)) return false;
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), self->type().rank());
-  const int64_t size = sizes_of(self)[dim];
+  const sym::Int size = sizes_of(self)[dim];
   Value* indices[] = {places};
   lowering.define(node, 0, gathered(lowering, node, self, indices),
                   [&lowering, self, places, dim, size](IndexView index) {
@@ -124,7 +124,7 @@ bool lower_gather(Lowering& lowering, const Node& node) {
   const int64_t rank = self->type().rank();
   if (rank == 0 || places->type().rank() != rank || !is_index(places)) return false;
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
-  const int64_t size = sizes_of(self)[dim];
+  const sym::Int size = sizes_of(self)[dim];
   Value* indices[] = {places};
   lowering.define(node, 0, gathered(lowering, node, self, indices),
                   [&lowering, self, places, dim, size](IndexView index) {
@@ -149,32 +149,31 @@ bool define_moved(Lowering& lowering, const Node& node, int size,
 }
 
 bool lower_flip(Lowering& lowering, const Node& node) {
-  const std::vector<int64_t> sizes = sizes_of(node.result());
+  const sym::Dims sizes = sizes_of(node.result());
   std::vector<int64_t> dims = graph::ints_arg(node, 1);
   for (int64_t& dim : dims) dim = graph::normalize_dim(dim, static_cast<int64_t>(sizes.size()));
   if (sizes.empty()) return false;
   return define_moved(lowering, node, 1, [sizes, dims](ExprPool& pool, IndexView index) {
     Index own(index.begin(), index.end());
     for (int64_t dim : dims)
-      own[dim] = pool.binary(K::kSub, pool.integer(std::max<int64_t>(sizes[dim] - 1, 0)), own[dim]);
+      own[dim] = pool.binary(K::kSub, pool.index(sym::max(sizes[dim] - sym::Int(1), 0)), own[dim]);
     return own;
   });
 }
 
 bool lower_roll(Lowering& lowering, const Node& node) {
-  const std::vector<int64_t> sizes = sizes_of(node.result());
+  const sym::Dims sizes = sizes_of(node.result());
   const std::vector<int64_t> shifts = graph::ints_arg(node, 1);
   std::vector<int64_t> dims;
   if (!graph::is_none(node, 2)) dims = graph::ints_arg(node, 2);
-  if (dims.empty() || dims.size() != shifts.size() || count_of(sizes) == 0) return false;
+  if (dims.empty() || dims.size() != shifts.size() || !never_empty(sizes)) return false;
   for (int64_t& dim : dims) dim = graph::normalize_dim(dim, static_cast<int64_t>(sizes.size()));
   return define_moved(lowering, node, 2, [sizes, shifts, dims](ExprPool& pool, IndexView index) {
     Index own(index.begin(), index.end());
     for (size_t i = 0; i < dims.size(); ++i) {
-      const int64_t size = sizes[dims[i]];
-      const int64_t back = ((-shifts[i]) % size + size) % size;
-      ExprRef moved = pool.add(own[dims[i]], pool.integer(back));
-      own[dims[i]] = pool.binary(K::kMod, moved, pool.integer(size));
+      const sym::Int size = sizes[dims[i]];
+      ExprRef moved = pool.add(own[dims[i]], pool.index(sym::mod(-shifts[i], size)));
+      own[dims[i]] = pool.binary(K::kMod, moved, pool.index(size));
     }
     return own;
   });
@@ -182,14 +181,14 @@ bool lower_roll(Lowering& lowering, const Node& node) {
 
 bool lower_repeat(Lowering& lowering, const Node& node) {
   Value* self = graph::tensor_arg(node, 0);
-  const std::vector<int64_t> sizes = sizes_of(self);
+  const sym::Dims sizes = sizes_of(self);
   lowering.realise_checked(self);  // a repeat of zero reads nothing
-  if (count_of(sizes) == 0) return false;
+  if (!never_empty(sizes)) return false;
   return define_moved(lowering, node, 2, [sizes](ExprPool& pool, IndexView index) {
     IndexView tail = index.last(sizes.size());
     Index own;
     for (size_t i = 0; i < sizes.size(); ++i)
-      own.push_back(pool.binary(K::kMod, tail[i], pool.integer(sizes[i])));
+      own.push_back(pool.binary(K::kMod, tail[i], pool.index(sizes[i])));
     return own;
   });
 }
@@ -198,13 +197,13 @@ bool lower_repeat(Lowering& lowering, const Node& node) {
 template <bool lower>
 bool lower_triangle(Lowering& lowering, const Node& node) {
   Value* self = graph::tensor_arg(node, 0);
-  const int64_t diagonal = graph::int_arg_or(node, 1, 0);
+  const sym::Int diagonal = graph::sym_arg_or(node, 1, 0);
   Value* operands[] = {self};
   lowering.define(node, 0, lowering.traits_over(node, operands, 3),
                   [&lowering, self, diagonal](IndexView index) {
                     ExprPool& pool = lowering.pool();
                     ExprRef row = index[index.size() - 2], column = index.back();
-                    ExprRef limit = pool.add(row, pool.integer(diagonal));
+                    ExprRef limit = pool.add(row, pool.index(diagonal));
                     ExprRef keep = lower ? pool.binary(K::kLe, column, limit)
                                          : pool.binary(K::kLe, limit, column);
                     const DType dtype = self->type().dtype, compute = compute_dtype(dtype);

@@ -13,14 +13,14 @@ DType accumulator(ReduceOp op, DType dtype) {
 }  // namespace
 
 KernelBuilder::KernelBuilder(Lowering& lowering, graph::OriginId origin, std::string name,
-                             std::span<const int64_t> outer, std::span<const int64_t> inner)
+                             std::span<const sym::Int> outer, std::span<const sym::Int> inner)
     : lowering_(lowering), origin_(origin), outer_(outer.size()) {
   kernel_.name = std::move(name);
   ExprPool& pool = lowering.pool();
-  for (int64_t extent : outer) kernel_.outer.push_back({extent});
-  for (int64_t extent : inner) kernel_.inner.push_back({extent});
-  for (int64_t extent : outer) axes_.push_back(pool.axis(static_cast<int>(axes_.size()), extent));
-  for (int64_t extent : inner) axes_.push_back(pool.axis(static_cast<int>(axes_.size()), extent));
+  for (sym::Int extent : outer) kernel_.outer.push_back({extent});
+  for (sym::Int extent : inner) kernel_.inner.push_back({extent});
+  for (sym::Int extent : outer) axes_.push_back(pool.axis(static_cast<int>(axes_.size()), extent));
+  for (sym::Int extent : inner) axes_.push_back(pool.axis(static_cast<int>(axes_.size()), extent));
 }
 
 ExprRef KernelBuilder::reduce(ReduceOp op, ExprRef value) {
@@ -51,7 +51,7 @@ void KernelBuilder::store(Value* result, IndexView index, ExprRef value, bool in
   store(known.buffer, strides_of(result), index, value, inner);
 }
 
-void KernelBuilder::store(int buffer, std::span<const int64_t> strides, IndexView index,
+void KernelBuilder::store(int buffer, std::span<const sym::Int> strides, IndexView index,
                           ExprRef value, bool inner) {
   Statement s;
   s.buffer = buffer;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "loop/simplify.h"
+
 namespace braze::loop::lowering {
 namespace {
 
@@ -19,10 +21,7 @@ bool passes_through(const graph::Op& op) {
 }
 
 bool is_supported(const graph::TensorType& type) {
-  if (graph::is_complex(type.dtype) || type.device.type != graph::Device::Type::kCPU) return false;
-  auto constant = [](sym::Int i) { return i.is_constant(); };
-  return std::ranges::all_of(type.sizes, constant) && std::ranges::all_of(type.strides, constant) &&
-         type.offset.is_constant();
+  return !graph::is_complex(type.dtype) && type.device.type == graph::Device::Type::kCPU;
 }
 
 Handler handler_for(graph::OpKind kind) {
@@ -33,7 +32,7 @@ Handler handler_for(graph::OpKind kind) {
   return nullptr;
 }
 
-int64_t numel(const Value* value) { return count_of(sizes_of(value)); }
+int64_t numel(const Value* value) { return value->type().numel().hint(); }
 
 }  // namespace
 
@@ -41,25 +40,29 @@ DType compute_dtype(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
 }
 
-std::vector<int64_t> sizes_of(const Value* value) { return sym::constants(value->type().sizes); }
-std::vector<int64_t> strides_of(const Value* value) {
-  return sym::constants(value->type().strides);
+sym::Dims sizes_of(const Value* value) { return value->type().sizes; }
+sym::Dims strides_of(const Value* value) { return value->type().strides; }
+
+sym::Int count_of(std::span<const sym::Int> sizes) { return sym::product(sizes); }
+
+bool never_empty(std::span<const sym::Int> sizes) {
+  return std::ranges::all_of(sizes, [](sym::Int size) { return sym::known_positive(size); });
 }
 
-std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes) {
-  std::vector<int64_t> strides(sizes.size(), 1);
-  for (size_t i = sizes.size(); i-- > 1;)
-    strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
-  return strides;
+ExprRef number_of(ExprPool& pool, sym::Int count, DType dtype) {
+  if (count.is_constant()) return pool.constant(dtype, static_cast<double>(count.constant()));
+  return pool.cast(pool.index(count), dtype);
 }
 
-int64_t count_of(std::span<const int64_t> sizes) {
-  int64_t count = 1;
-  for (int64_t size : sizes) count *= size;
-  return count;
+std::optional<sym::Int> slice_start(sym::Int start, sym::Int size) {
+  if (sym::known_less(start, 0))
+    start = start + size;
+  else if (!sym::known_at_least(start, 0))
+    return std::nullopt;
+  return sym::max(sym::min(start, size), 0);
 }
 
-ExprRef dot(ExprPool& pool, IndexView index, std::span<const int64_t> strides) {
+ExprRef dot(ExprPool& pool, IndexView index, std::span<const sym::Int> strides) {
   BRAZE_CHECK(index.size() == strides.size(), "an index of ", index.size(), " dims for ",
               strides.size());
   ExprRef sum = pool.integer(0);
@@ -76,6 +79,7 @@ std::string short_name(const graph::Op& op) {
 Lowering::Lowering(const graph::Graph& graph)
     : graph_(graph), known_(graph.value_count()), uses_(graph.value_count()) {
   program_.origins = graph.origins();
+  program_.arena = graph.arena();
 }
 
 Program Lowering::run() {
@@ -135,7 +139,11 @@ void Lowering::lower(const Node& node) {
   if (!used && node.op().effects.pure()) return;
   if (is_supported(node)) {
     Handler handler = handler_for(node.op().kind);
-    if (handler && handler(*this, node)) return;
+    try {
+      if (handler && handler(*this, node)) return;
+    } catch (const sym::NotConstant&) {
+      // An argument is a symbol where the handler takes numbers.
+    }
   }
   call_extern(node);
 }
@@ -163,19 +171,18 @@ ExprRef Lowering::broadcast_element(Value* value, IndexView index) {
   IndexView tail = index.last(sizes.size());
   Index own(tail.begin(), tail.end());
   for (size_t i = 0; i < own.size(); ++i)
-    if (sizes[i].constant() == 1) own[i] = pool().integer(0);
+    if (sizes[i] == sym::Int(1)) own[i] = pool().integer(0);
   return element(value, own);
 }
 
 // Stand-ins with the narrow range let the simplifier undo flattened indices, then the index itself
 // is put in.
-ExprRef Lowering::element_within(Value* value, IndexView index, std::span<const int64_t> extents) {
+ExprRef Lowering::element_within(Value* value, IndexView index, std::span<const sym::Int> extents) {
   Index narrow(index.begin(), index.end());
   Substitution memo;
   const int before = placeholders_;
   for (size_t i = 0; i < narrow.size(); ++i) {
-    Range range = narrow[i]->range;
-    if (range.lo >= 0 && range.hi < extents[i]) continue;
+    if (lies_within(narrow[i], extents[i])) continue;
     narrow[i] = pool().axis(kPlaceholder + placeholders_++, extents[i]);
     if (!narrow[i]->is_constant()) memo.emplace(narrow[i], index[i]);  // one place: it is there
   }
@@ -230,7 +237,7 @@ void Lowering::define(const Node& node, int result, Traits traits, ElementFuncti
   if (shared || recomputed || known.traits.size > kMaxInlined) realise(value);
 }
 
-void Lowering::define_view(const Node& node, int result, Value* base, int64_t offset,
+void Lowering::define_view(const Node& node, int result, Value* base, sym::Int offset,
                            ElementFunction at) {
   Value* value = node.result(result);
   if (!value || uses_[value->id()] == 0) return;
@@ -245,7 +252,7 @@ void Lowering::realise(Value* value) {
   Known& known = known_[value->id()];
   std::string label =
       known.traits.label.empty() ? short_name(known.node->op()) : known.traits.label;
-  std::vector<int64_t> sizes = sizes_of(value);
+  sym::Dims sizes = sizes_of(value);
   KernelBuilder kernel(*this, known.node->origin(), "fused_" + label, sizes);
   ExprRef expr = element(value, kernel.outer());
   kernel.store(value, kernel.outer(), expr);
@@ -353,8 +360,8 @@ int Lowering::mutation_source(Value* source, Value* target) {
       });
   if (!overwritten || source == target) return buffer;
   graph::TensorType type = source->type();
-  const std::vector<int64_t> sizes = sizes_of(source), strides = contiguous_strides(sizes);
-  type.strides.assign(strides.begin(), strides.end());
+  const sym::Dims sizes = sizes_of(source), strides = sym::contiguous_strides(sizes);
+  type.strides = strides;
   type.offset = 0;
   const int copy = add_buffer({.type = type, .value = source});
   KernelBuilder kernel(*this, -1, "fused_copy", sizes);

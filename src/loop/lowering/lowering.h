@@ -3,7 +3,8 @@
 // A value is known in one of three ways: by a buffer that holds it, as a view of another value, or
 // only by a function from index to element expression. Handlers (one per op) define results from
 // operands; a handler that returns false has defined nothing, and the node becomes an extern call,
-// which is always right.
+// which is always right. So does a handler that needs a number where the graph has a symbol
+// (sym::NotConstant).
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "graph/arguments.h"
 #include "loop/program.h"
+#include "sym/facts.h"
 
 namespace braze::loop::lowering {
 
@@ -47,7 +49,7 @@ class Lowering {
   ExprRef element(Value* value, IndexView index);
   // The element at an index that is known to lie in [0, extents) wherever the element is needed, as
   // under a mask, though its own range may be wider.
-  ExprRef element_within(Value* value, IndexView index, std::span<const int64_t> extents);
+  ExprRef element_within(Value* value, IndexView index, std::span<const sym::Int> extents);
   // The element at an index of a shape that the value broadcasts to.
   ExprRef broadcast_element(Value* value, IndexView index);
   Traits traits(Value* value) const;
@@ -58,7 +60,7 @@ class Lowering {
   Traits traits_over(const Node& node, std::span<Value* const> operands, int size,
                      bool heavy = false) const;
   // Defines a result as a view: strides are those of its type, `offset` is added to the base's.
-  void define_view(const Node& node, int result, Value* base, int64_t offset, ElementFunction at);
+  void define_view(const Node& node, int result, Value* base, sym::Int offset, ElementFunction at);
 
   // A buffer with just the value's sizes and strides.
   int buffer_of(Value* value);
@@ -79,7 +81,7 @@ class Lowering {
     ElementFunction at;
     Traits traits;
     Value* base = nullptr;  // of a view
-    int64_t view_offset = 0;
+    sym::Int view_offset = 0;
     const Node* node = nullptr;
     Index last_index;  // the elements asked for last: x * x asks twice
     ExprRef last = nullptr;
@@ -107,7 +109,7 @@ class Lowering {
 class KernelBuilder {
  public:
   KernelBuilder(Lowering& lowering, graph::OriginId origin, std::string name,
-                std::span<const int64_t> outer, std::span<const int64_t> inner = {});
+                std::span<const sym::Int> outer, std::span<const sym::Int> inner = {});
 
   IndexView outer() const { return std::span(axes_).first(outer_); }
   IndexView inner() const { return std::span(axes_).subspan(outer_); }
@@ -118,7 +120,7 @@ class KernelBuilder {
   // Stores the elements of a result, which is then realised. `value` is cast to its dtype.
   void store(Value* result, IndexView index, ExprRef value, bool inner = false);
   // The same into a buffer of the program with these strides.
-  void store(int buffer, std::span<const int64_t> strides, IndexView index, ExprRef value,
+  void store(int buffer, std::span<const sym::Int> strides, IndexView index, ExprRef value,
              bool inner = false);
   void finish();
 
@@ -130,12 +132,18 @@ class KernelBuilder {
   Index axes_;
 };
 
-std::vector<int64_t> sizes_of(const Value* value);
-std::vector<int64_t> strides_of(const Value* value);
-std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes);
-int64_t count_of(std::span<const int64_t> sizes);
+sym::Dims sizes_of(const Value* value);
+sym::Dims strides_of(const Value* value);
+sym::Int count_of(std::span<const sym::Int> sizes);
+// Whether there is an element for all values of the symbols.
+bool never_empty(std::span<const sym::Int> sizes);
+// A count as a number of a float dtype.
+ExprRef number_of(ExprPool& pool, sym::Int count, DType dtype);
 // sum of index * stride
-ExprRef dot(ExprPool& pool, IndexView index, std::span<const int64_t> strides);
+ExprRef dot(ExprPool& pool, IndexView index, std::span<const sym::Int> strides);
+// Where a slice begins, as Python counts it: from the end where it is negative, inside of the dim.
+// Nothing where the sign is not known.
+std::optional<sym::Int> slice_start(sym::Int start, sym::Int size);
 // "add" for "aten.add.Tensor"
 std::string short_name(const graph::Op& op);
 

@@ -22,7 +22,7 @@ bool lower_softmax(Lowering& lowering, const Node& node) {
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
   lowering.realise_heavy(operand);
   const ReducedDims dims(operand, {dim});
-  if (dims.count() == 0) return false;
+  if (!never_empty(dims.reduced_sizes())) return false;
   ExprPool& pool = lowering.pool();
   Value* operands[] = {operand};
   std::string label = lowering.traits_over(node, operands, 1).label;
@@ -52,7 +52,7 @@ bool lower_logsumexp(Lowering& lowering, const Node& node) {
   if (!graph::is_float(operand->type().dtype)) return false;
   const DType dtype = compute_dtype(operand->type().dtype);
   const ReducedDims dims = reduced_dims(node, operand, 1);
-  if (dims.count() == 0) return false;
+  if (!never_empty(dims.reduced_sizes())) return false;
   lowering.realise_heavy(operand);
   ExprPool& pool = lowering.pool();
   KernelBuilder kernel(lowering, node.origin(), "fused_logsumexp", dims.kept_sizes(),
@@ -79,11 +79,11 @@ bool lower_layer_norm(Lowering& lowering, const Node& node) {
   for (Value* scale : {weight, bias})
     if (scale && scale->type().dtype != dtype) return false;
   const int64_t rank = operand->type().rank();
-  const auto normalized = static_cast<int64_t>(graph::ints_arg(node, 1).size());
+  const auto normalized = static_cast<int64_t>(graph::dims_arg(node, 1).size());
   std::vector<int64_t> reduced;
   for (int64_t i = rank - normalized; i < rank; ++i) reduced.push_back(i);
   const ReducedDims dims(operand, reduced);
-  if (normalized == 0 || dims.count() == 0) return false;
+  if (normalized == 0 || !never_empty(dims.reduced_sizes())) return false;
   lowering.realise_heavy(operand);
   for (Value* scale : {weight, bias})
     if (scale) lowering.realise_heavy(scale);
@@ -96,8 +96,8 @@ bool lower_layer_norm(Lowering& lowering, const Node& node) {
   const Index index = dims.operand_index(kernel.outer(), kernel.inner());
   ExprRef x = lowering.element(operand, index);
   ExprRef mean = kernel.reduce(ReduceOp::kWelford, x);
-  ExprRef variance = pool.binary(K::kDiv, kernel.component(mean, 1),
-                                 pool.constant(dtype, static_cast<double>(dims.count())));
+  ExprRef variance =
+      pool.binary(K::kDiv, kernel.component(mean, 1), number_of(pool, dims.count(), dtype));
   ExprRef rstd =
       pool.unary(K::kRsqrt, pool.add(variance, pool.constant(dtype, graph::double_arg(node, 4))));
   ExprRef out = pool.mul(pool.binary(K::kSub, x, mean), rstd);
@@ -133,7 +133,7 @@ bool define_batch_norm(Lowering& lowering, const Node& node, double eps) {
   for (size_t i = 1; i < node.results().size(); ++i) {
     Value* result = node.result(static_cast<int>(i));
     if (!result || lowering.uses(result) == 0) continue;
-    if (count_of(sizes_of(result)) != 0) return false;
+    if (count_of(sizes_of(result)) != sym::Int(0)) return false;
   }
   for (size_t i = 1; i < node.results().size(); ++i) {
     if (!node.result(static_cast<int>(i))) continue;

@@ -24,6 +24,11 @@ ExprRef number_as(ExprPool& pool, const graph::Argument& number, DType dtype) {
     if (dtype != compute_dtype(dtype) && rounded != static_cast<double>(value)) return nullptr;
     return pool.constant(compute_dtype(dtype), rounded);
   }
+  if (auto* symbol = std::get_if<sym::Int>(&number)) {
+    const bool exact =
+        dtype == DType::kInt64 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
+    return exact ? pool.cast(pool.index(*symbol), dtype) : nullptr;
+  }
   if (auto* flag = std::get_if<bool>(&number)) return pool.number(compute_dtype(dtype), *flag);
   auto* value = std::get_if<double>(&number);
   if (!value || !graph::is_float(dtype)) return nullptr;

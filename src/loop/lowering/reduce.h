@@ -11,9 +11,9 @@ class ReducedDims {
  public:
   ReducedDims(const Value* operand, std::vector<int64_t> reduced);
 
-  const std::vector<int64_t>& kept_sizes() const { return kept_sizes_; }
-  const std::vector<int64_t>& reduced_sizes() const { return reduced_sizes_; }
-  int64_t count() const { return count_of(reduced_sizes_); }  // elements of one reduction
+  const sym::Dims& kept_sizes() const { return kept_sizes_; }
+  const sym::Dims& reduced_sizes() const { return reduced_sizes_; }
+  sym::Int count() const { return count_of(reduced_sizes_); }  // elements of one reduction
 
   // The operand's index from a kernel's axes.
   Index operand_index(IndexView outer, IndexView inner) const;
@@ -22,7 +22,7 @@ class ReducedDims {
 
  private:
   std::vector<bool> is_reduced_;
-  std::vector<int64_t> kept_sizes_, reduced_sizes_;
+  sym::Dims kept_sizes_, reduced_sizes_;
 };
 
 // The dims of a node's argument; None or an empty list: all.

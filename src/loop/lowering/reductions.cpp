@@ -9,7 +9,7 @@ namespace braze::loop::lowering {
 
 ReducedDims::ReducedDims(const Value* operand, std::vector<int64_t> reduced)
     : is_reduced_(operand->type().sizes.size(), false) {
-  const std::vector<int64_t> sizes = sizes_of(operand);
+  const sym::Dims sizes = sizes_of(operand);
   for (int64_t dim : reduced)
     if (!sizes.empty()) is_reduced_[dim] = true;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -86,9 +86,9 @@ bool lower_sum_over(Lowering& lowering, const Node& node, const ReducedDims& dim
 bool lower_mean_over(Lowering& lowering, const Node& node, const ReducedDims& dims) {
   if (!graph::is_float(result_dtype(node))) return false;
   Reduction mean = sum_in(result_dtype(node));
-  const auto count = static_cast<double>(dims.count());
+  const sym::Int count = dims.count();
   mean.epilogue = [count](ExprPool& pool, ExprRef sum) {
-    return pool.binary(K::kDiv, sum, pool.constant(sum->dtype, count));
+    return pool.binary(K::kDiv, sum, number_of(pool, count, sum->dtype));
   };
   return reduce(lowering, node, dims, mean);
 }
@@ -129,7 +129,7 @@ bool single(Lowering& lowering, const Node& node) {
 
 template <ReduceOp op>
 bool extremum_over(Lowering& lowering, const Node& node, const ReducedDims& dims) {
-  if (dims.count() == 0) return false;
+  if (!never_empty(dims.reduced_sizes())) return false;
   return reduce(lowering, node, dims, {op, {}, {}});
 }
 
@@ -144,7 +144,7 @@ template <ReduceOp op>
 bool extremum_with_index(Lowering& lowering, const Node& node) {
   Value* operand = graph::tensor_arg(node, 0);
   const ReducedDims dims = one_dim(node, 1);
-  if (dims.count() == 0) return false;
+  if (!never_empty(dims.reduced_sizes())) return false;
   ExprPool& pool = lowering.pool();
   KernelBuilder kernel(lowering, node.origin(), label_of(lowering, node, operand),
                        dims.kept_sizes(), dims.reduced_sizes());
@@ -163,8 +163,15 @@ bool extremum_with_index(Lowering& lowering, const Node& node) {
 template <ReduceOp op>
 bool index_of_extremum(Lowering& lowering, const Node& node) {
   const ReducedDims dims = graph::is_none(node, 1) ? all_dims(node) : one_dim(node, 1);
-  if (dims.count() == 0) return false;
+  if (!never_empty(dims.reduced_sizes())) return false;
   return reduce(lowering, node, dims, {op, {}, {}});
+}
+
+// max(0, count - correction)
+ExprRef freedom_of(ExprPool& pool, sym::Int count, double correction, DType dtype) {
+  if (!count.is_constant())
+    return number_of(pool, sym::max(count - sym::Int(static_cast<int64_t>(correction)), 0), dtype);
+  return pool.constant(dtype, std::max(0.0, static_cast<double>(count.constant()) - correction));
 }
 
 // var, std, var_mean with `correction` (default 1) subtracted from the count.
@@ -174,17 +181,17 @@ bool lower_variance(Lowering& lowering, const Node& node) {
   Value* operand = graph::tensor_arg(node, 0);
   if (!graph::is_float(operand->type().dtype)) return false;
   const ReducedDims dims = reduced_dims(node, operand, 1);
-  const double freedom =
-      std::max(0.0, static_cast<double>(dims.count()) - graph::double_arg_or(node, 2, 1.0));
-  if (dims.count() == 0) return false;
+  const double correction = graph::double_arg_or(node, 2, 1.0);
+  if (!never_empty(dims.reduced_sizes())) return false;
+  if (!dims.count().is_constant() && correction != std::trunc(correction)) return false;
   ExprPool& pool = lowering.pool();
   KernelBuilder kernel(lowering, node.origin(), label_of(lowering, node, operand),
                        dims.kept_sizes(), dims.reduced_sizes());
   ExprRef mean =
       kernel.reduce(ReduceOp::kWelford,
                     lowering.element(operand, dims.operand_index(kernel.outer(), kernel.inner())));
-  ExprRef variance =
-      pool.binary(K::kDiv, kernel.component(mean, 1), pool.constant(mean->dtype, freedom));
+  ExprRef variance = pool.binary(K::kDiv, kernel.component(mean, 1),
+                                 freedom_of(pool, dims.count(), correction, mean->dtype));
   if (moment == Moment::kDeviation) variance = pool.unary(K::kSqrt, variance);
   for (int i = 0; i < static_cast<int>(node.results().size()); ++i) {
     Value* result = node.result(i);
@@ -205,7 +212,7 @@ bool lower_vector_norm(Lowering& lowering, const Node& node) {
   const ReducedDims dims = reduced_dims(node, operand, 2);
   auto magnitude = [](ExprPool& pool, ExprRef x) { return pool.unary(K::kAbs, x); };
   if (order == 1) return reduce(lowering, node, dims, {ReduceOp::kSum, magnitude, {}});
-  if (std::isinf(order) && dims.count() > 0)
+  if (std::isinf(order) && never_empty(dims.reduced_sizes()))
     return reduce(lowering, node, dims,
                   {order > 0 ? ReduceOp::kMax : ReduceOp::kMin, magnitude, {}});
   if (order != 2) return false;

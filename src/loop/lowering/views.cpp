@@ -11,7 +11,7 @@ using K = ExprKind;
 
 using IndexMap = std::function<Index(ExprPool& pool, IndexView index)>;
 
-bool define_mapped(Lowering& lowering, const Node& node, int result, Value* base, int64_t offset,
+bool define_mapped(Lowering& lowering, const Node& node, int result, Value* base, sym::Int offset,
                    IndexMap map) {
   lowering.define_view(node, result, base, offset,
                        [&lowering, base, map = std::move(map)](IndexView index) {
@@ -31,10 +31,11 @@ bool lower_alias(Lowering& lowering, const Node& node) {
 // The same elements in row-major order.
 bool lower_view(Lowering& lowering, const Node& node) {
   Value* base = graph::tensor_arg(node, 0);
-  std::vector<int64_t> from = sizes_of(base), to = sizes_of(node.result());
+  sym::Dims from = sizes_of(base), to = sizes_of(node.result());
   if (from == to) return lower_alias(lowering, node);
-  std::vector<int64_t> from_strides = contiguous_strides(from), to_strides = contiguous_strides(to);
-  const bool empty = count_of(from) == 0;
+  sym::Dims from_strides = sym::contiguous_strides(from), to_strides = sym::contiguous_strides(to);
+  const bool empty = count_of(from) == sym::Int(0);
+  if (!empty && !never_empty(from)) return false;  // what may be zero divides nothing
   return define_mapped(
       lowering, node, 0, base, 0,
       [from, from_strides, to_strides, empty](ExprPool& pool, IndexView index) {
@@ -42,9 +43,9 @@ bool lower_view(Lowering& lowering, const Node& node) {
         if (empty) return own;
         ExprRef linear = dot(pool, index, to_strides);
         for (size_t i = 0; i < from.size(); ++i) {
-          ExprRef outer = pool.binary(K::kFloorDiv, linear, pool.integer(from_strides[i]));
-          own[i] = i == 0 ? outer : pool.binary(K::kMod, outer, pool.integer(from[i]));
-          if (from[i] == 1) own[i] = pool.integer(0);
+          ExprRef outer = pool.binary(K::kFloorDiv, linear, pool.index(from_strides[i]));
+          own[i] = i == 0 ? outer : pool.binary(K::kMod, outer, pool.index(from[i]));
+          if (from[i] == sym::Int(1)) own[i] = pool.integer(0);
         }
         return own;
       });
@@ -93,7 +94,7 @@ bool lower_expand(Lowering& lowering, const Node& node) {
 }
 
 // Part of dim `dim` from `start` in steps of `step`.
-bool define_slice(Lowering& lowering, const Node& node, int result, int64_t dim, int64_t start,
+bool define_slice(Lowering& lowering, const Node& node, int result, int64_t dim, sym::Int start,
                   int64_t step) {
   Value* base = graph::tensor_arg(node, 0);
   Value* value = node.result(result);
@@ -102,7 +103,7 @@ bool define_slice(Lowering& lowering, const Node& node, int result, int64_t dim,
   return define_mapped(lowering, node, result, base, start * strides_of(base)[dim],
                        [dim, start, step](ExprPool& pool, IndexView index) {
                          Index own(index.begin(), index.end());
-                         own[dim] = pool.add(pool.mul(own[dim], step), pool.integer(start));
+                         own[dim] = pool.add(pool.mul(own[dim], step), pool.index(start));
                          return own;
                        });
 }
@@ -112,20 +113,18 @@ bool lower_slice(Lowering& lowering, const Node& node) {
   const int64_t rank = base->type().rank();
   if (rank == 0) return false;
   const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 1, 0), rank);
-  const int64_t size = sizes_of(base)[dim];
-  int64_t start = graph::int_arg_or(node, 2, 0);
-  if (start < 0) start += size;
-  start = std::clamp<int64_t>(start, 0, size);
-  return define_slice(lowering, node, 0, dim, start, graph::int_arg_or(node, 4, 1));
+  const auto start = slice_start(graph::sym_arg_or(node, 2, 0), sizes_of(base)[dim]);
+  if (!start) return false;
+  return define_slice(lowering, node, 0, dim, *start, graph::int_arg_or(node, 4, 1));
 }
 
-bool define_selected(Lowering& lowering, const Node& node, int result, int64_t dim, int64_t at) {
+bool define_selected(Lowering& lowering, const Node& node, int result, int64_t dim, sym::Int at) {
   Value* base = graph::tensor_arg(node, 0);
-  if (sizes_of(base)[dim] != 1) lowering.realise_checked(base);
+  if (sizes_of(base)[dim] != sym::Int(1)) lowering.realise_checked(base);
   return define_mapped(lowering, node, result, base, at * strides_of(base)[dim],
                        [dim, at](ExprPool& pool, IndexView index) {
                          Index own(index.begin(), index.end());
-                         own.insert(own.begin() + dim, pool.integer(at));
+                         own.insert(own.begin() + dim, pool.index(at));
                          return own;
                        });
 }
@@ -133,10 +132,10 @@ bool define_selected(Lowering& lowering, const Node& node, int result, int64_t d
 bool lower_select(Lowering& lowering, const Node& node) {
   Value* base = graph::tensor_arg(node, 0);
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), base->type().rank());
-  const int64_t size = sizes_of(base)[dim];
-  int64_t at = graph::int_arg(node, 2);
-  if (at < 0) at += size;
-  if (at < 0 || at >= size) return false;
+  const sym::Int size = sizes_of(base)[dim];
+  sym::Int at = graph::sym_arg(node, 2);
+  if (sym::known_less(at, 0)) at = at + size;
+  if (!sym::known_at_least(at, 0) || !sym::known_less(at, size)) return false;
   return define_selected(lowering, node, 0, dim, at);
 }
 
@@ -154,12 +153,12 @@ bool lower_split(Lowering& lowering, const Node& node) {
   if (base->type().rank() == 0) return false;
   const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 2, 0), base->type().rank());
   // By size (the last part may be shorter) or by a list of sizes.
-  std::vector<int64_t> parts = graph::ints_arg(node, 1);
+  const sym::Dims parts = graph::dims_arg(node, 1);
   const bool listed = node.op().kind == OpKind::ksplit_with_sizes;
-  int64_t start = 0;
+  sym::Int start = 0;
   for (size_t i = 0; i < node.results().size(); ++i) {
     define_slice(lowering, node, static_cast<int>(i), dim, start, 1);
-    start += listed ? parts.at(i) : parts.at(0);
+    start = start + (listed ? parts.at(i) : parts.at(0));
   }
   return true;
 }
@@ -177,12 +176,12 @@ bool lower_unsqueeze(Lowering& lowering, const Node& node) {
 // Dims of size 1 are dropped: all of them, or those listed.
 bool lower_squeeze(Lowering& lowering, const Node& node) {
   Value* base = graph::tensor_arg(node, 0);
-  const std::vector<int64_t> sizes = sizes_of(base);
+  const sym::Dims sizes = sizes_of(base);
   const auto rank = static_cast<int64_t>(sizes.size());
   std::vector<bool> dropped(rank, node.op().kind == OpKind::ksqueeze);
   if (node.op().kind != OpKind::ksqueeze && rank > 0)
     for (int64_t dim : graph::ints_arg(node, 1)) dropped[graph::normalize_dim(dim, rank)] = true;
-  for (int64_t i = 0; i < rank; ++i) dropped[i] = dropped[i] && sizes[i] == 1;
+  for (int64_t i = 0; i < rank; ++i) dropped[i] = dropped[i] && sizes[i] == sym::Int(1);
   return define_mapped(lowering, node, 0, base, 0, [dropped](ExprPool& pool, IndexView index) {
     Index own;
     size_t next = 0;
@@ -195,21 +194,21 @@ bool lower_squeeze(Lowering& lowering, const Node& node) {
 // which for an input is known to the caller's tensor alone.
 bool lower_as_strided(Lowering& lowering, const Node& node) {
   Value* base = graph::tensor_arg(node, 0);
-  const int64_t base_offset = base->type().offset.constant();
-  const int64_t offset = graph::int_arg_or(node, 3, base_offset) - base_offset;
-  const std::vector<int64_t> strides = strides_of(node.result());
+  const sym::Int base_offset = base->type().offset;
+  const sym::Int offset = graph::sym_arg_or(node, 3, base_offset) - base_offset;
+  const sym::Dims strides = strides_of(node.result());
   const int buffer = lowering.buffer_of(base);
   const Buffer& memory = lowering.program().buffers[buffer];
   const bool view = memory.kind == Buffer::Kind::kView;
   const int root = view ? memory.base : buffer;
   const bool absolute = !graph::is_none(node, 3);
   if (absolute && lowering.program().buffers[root].kind != Buffer::Kind::kComputed) return false;
-  const int64_t start = offset + (view ? memory.view_offset.constant() : 0);
+  const sym::Int start = offset + (view ? memory.view_offset : sym::Int(0));
   const DType dtype = base->type().dtype;
   lowering.define_view(node, 0, base, offset,
                        [&lowering, root, start, strides, dtype](IndexView index) {
                          ExprPool& pool = lowering.pool();
-                         ExprRef at = pool.add(dot(pool, index, strides), pool.integer(start));
+                         ExprRef at = pool.add(dot(pool, index, strides), pool.index(start));
                          return pool.load(root, dtype, at);
                        });
   return true;
@@ -222,10 +221,11 @@ bool lower_diagonal(Lowering& lowering, const Node& node) {
   const int64_t rows = graph::normalize_dim(graph::int_arg_or(node, 2, 0), rank);
   const int64_t columns = graph::normalize_dim(graph::int_arg_or(node, 3, 1), rank);
   const int64_t row = std::max<int64_t>(0, -shift), column = std::max<int64_t>(0, shift);
-  const std::vector<int64_t> strides = strides_of(base);
+  const sym::Dims strides = strides_of(base);
   lowering.realise_checked(base);
-  const bool empty = count_of(sizes_of(node.result())) == 0;
-  const int64_t offset = empty ? 0 : row * strides[rows] + column * strides[columns];
+  const bool empty = count_of(sizes_of(node.result())) == sym::Int(0);
+  const sym::Int offset =
+      empty ? sym::Int(0) : sym::Int(row) * strides[rows] + sym::Int(column) * strides[columns];
   return define_mapped(lowering, node, 0, base, offset, [=](ExprPool& pool, IndexView index) {
     Index own;
     size_t next = 0;
