@@ -108,11 +108,20 @@ std::vector<bool> needed_at_end(const loop::Program& program, const Aliases& ali
 int64_t bytes_of(const loop::Buffer& buffer) {
   int64_t last = 0;
   for (size_t i = 0; i < buffer.type.sizes.size(); ++i) {
-    int64_t size = buffer.type.sizes[i].constant();
+    int64_t size = buffer.type.sizes[i].hint();
     if (size == 0) return 0;
-    last += (size - 1) * buffer.type.strides[i].constant();
+    last += (size - 1) * buffer.type.strides[i].hint();
   }
   return (last + 1) * graph::size_of(buffer.type.dtype);
+}
+
+sym::Int size_in_bytes(const graph::TensorType& type) {
+  sym::Int last = 0;
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    if (type.sizes[i] == sym::Int(0)) return 0;
+    last = last + (type.sizes[i] - sym::Int(1)) * type.strides[i];
+  }
+  return (last + sym::Int(1)) * graph::size_of(type.dtype);
 }
 
 }  // namespace braze::schedule

@@ -36,7 +36,10 @@ bool contains(const std::vector<int>& sorted, int value);
 // Roots whose contents are needed after the last item: graph outputs and sources of mutations.
 std::vector<bool> needed_at_end(const loop::Program& program, const Aliases& aliases);
 
-// The memory that the buffer spans from its element 0; 0 when it is empty.
+// The memory that the buffer spans from its element 0; 0 when it is empty. Symbolic sizes count as
+// they were when traced.
 int64_t bytes_of(const loop::Buffer& buffer);
+// The same for all sizes, but that an empty tensor may count as if it were not. Not negative.
+sym::Int size_in_bytes(const graph::TensorType& type);
 
 }  // namespace braze::schedule

@@ -73,7 +73,7 @@ class AxisNormaliser {
 
  private:
   int axis_count() const { return outer_count_ + static_cast<int>(inner_.size()); }
-  int64_t extent(int axis) const {
+  sym::Int extent(int axis) const {
     return axis < outer_count_ ? outer_[axis] : inner_[axis - outer_count_];
   }
   bool is_inner(int axis) const { return axis >= outer_count_; }
@@ -82,7 +82,7 @@ class AxisNormaliser {
   std::vector<int> sorted_axes() const {
     std::vector<int> order;
     for (int axis = 0; axis < axis_count(); ++axis) {
-      if (extent(axis) != 1) order.push_back(axis);
+      if (extent(axis) != sym::Int(1)) order.push_back(axis);
     }
     auto boundary = std::find_if(order.begin(), order.end(), [&](int a) { return is_inner(a); });
     sort_by_stride(order.begin(), boundary, last_store_index(false));
@@ -112,7 +112,7 @@ class AxisNormaliser {
     std::vector<int64_t> stride(axis_count(), 0);
     for (const loop::LinearForm::Term& term : loop::linear_form(index).terms) {
       if (term.atom->kind != ExprKind::kAxis) return;
-      stride[term.atom->ival] = term.coefficient;
+      stride[term.atom->ival] = term.coefficient.hint();
     }
     if (std::any_of(begin, end, [&](int axis) { return stride[axis] <= 0; })) return;
     std::stable_sort(begin, end, [&](int a, int b) { return stride[a] > stride[b]; });
@@ -124,9 +124,9 @@ class AxisNormaliser {
     for (size_t i = 0; i + 1 < order.size(); ++i) {
       joined[i] = is_inner(order[i]) == is_inner(order[i + 1]);
     }
-    std::vector<int64_t> coefficient(axis_count());
+    sym::Dims coefficient(axis_count());
     for_each_linear_form(kernel_, [&](const loop::LinearForm& form) {
-      std::fill(coefficient.begin(), coefficient.end(), 0);
+      std::fill(coefficient.begin(), coefficient.end(), sym::Int(0));
       for (const loop::LinearForm::Term& term : form.terms) {
         if (term.atom->kind == ExprKind::kAxis) coefficient[term.atom->ival] = term.coefficient;
       }
@@ -146,10 +146,10 @@ class AxisNormaliser {
     bool changed = false;
     int number = 0;
     for (size_t i = 0; i < order.size(); ++i) {
-      int64_t size = extent(order[i]);
+      sym::Int size = extent(order[i]);
       // The last axis of a run stands for the merged one; every index has it with the stride of the
       // whole run, so that the others are 0.
-      while (i + 1 < order.size() && joined[i]) size *= extent(order[++i]);
+      while (i + 1 < order.size() && joined[i]) size = size * extent(order[++i]);
       (is_inner(order[i]) ? inner : outer).push_back({size});
       changed |= number != order[i];
       rewriter.axes[order[i]] = pool_.axis(number++, size);
@@ -176,7 +176,7 @@ class AxisNormaliser {
 
   loop::Kernel& kernel_;
   loop::ExprPool& pool_;
-  std::vector<int64_t> outer_, inner_;
+  sym::Dims outer_, inner_;
   int outer_count_;
 };
 

@@ -168,9 +168,9 @@ class Fuser {
   bool starves_threads(const loop::Kernel& a, const loop::Kernel& b) const {
     if (options_.threads <= 1 || a.inner.empty() == b.inner.empty()) return false;
     const loop::Kernel& rows = a.inner.empty() ? b : a;
-    const loop::Kernel& points = a.inner.empty() ? a : b;
-    return product(extents(rows.outer)) < options_.threads &&
-           product(extents(points.outer)) >= kParallelPoints;
+    const loop::Kernel& wide = a.inner.empty() ? a : b;
+    return schedule::points(rows.outer) < options_.threads &&
+           schedule::points(wide.outer) >= kParallelPoints;
   }
 
   void try_merge(int first, int second) {

@@ -6,6 +6,7 @@
 #include "schedule/kernel_edit.h"
 #include "schedule/merge.h"
 #include "schedule/sweeps.h"
+#include "sym/facts.h"
 
 namespace braze::schedule {
 namespace {
@@ -53,7 +54,8 @@ class Producer {
     loop::LinearForm index = loop::linear_form(store.index);
     if (index.constant != 0) return std::nullopt;
     for (const loop::LinearForm::Term& term : index.terms) {
-      if (term.atom->kind != ExprKind::kAxis || term.coefficient <= 0) return std::nullopt;
+      if (term.atom->kind != ExprKind::kAxis || !sym::known_positive(term.coefficient))
+        return std::nullopt;
       result.strides_[term.atom->ival] = term.coefficient;
     }
     return result.is_dense() ? std::optional(result) : std::nullopt;
@@ -61,15 +63,15 @@ class Producer {
 
   const Kernel& kernel() const { return *kernel_; }
   int buffer() const { return kernel_->params[kernel_->body[0].buffer].buffer; }
-  int64_t points() const { return product(extents_); }
+  sym::Int points() const { return sym::product(extents_); }
 
   // The axes at the point that stored to this index.
   std::vector<ExprRef> axes_at(loop::ExprPool& pool, ExprRef index) const {
     std::vector<ExprRef> axes;
     for (size_t i = 0; i < extents_.size(); ++i) {
-      ExprRef axis = pool.binary(ExprKind::kFloorDiv, index, pool.integer(strides_[i]));
+      ExprRef axis = pool.binary(ExprKind::kFloorDiv, index, pool.index(strides_[i]));
       bool outermost = strides_[i] * extents_[i] == points();
-      if (!outermost) axis = pool.binary(ExprKind::kMod, axis, pool.integer(extents_[i]));
+      if (!outermost) axis = pool.binary(ExprKind::kMod, axis, pool.index(extents_[i]));
       axes.push_back(axis);
     }
     return axes;
@@ -84,30 +86,30 @@ class Producer {
     std::vector<size_t> order(extents_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::sort(order.begin(), order.end(),
-              [&](size_t a, size_t b) { return strides_[a] < strides_[b]; });
-    int64_t expected = 1;
+              [&](size_t a, size_t b) { return strides_[a].hint() < strides_[b].hint(); });
+    sym::Int expected = 1;
     for (size_t i : order) {
-      if (strides_[i] != expected) return false;
-      expected *= extents_[i];
+      if (strides_[i] != expected || !sym::known_positive(extents_[i])) return false;
+      expected = expected * extents_[i];
     }
-    return expected > 0;
+    return true;
   }
 
   const Kernel* kernel_;
-  std::vector<int64_t> extents_;
-  std::vector<int64_t> strides_;
+  sym::Dims extents_;
+  sym::Dims strides_;
 };
 
 // Points at which code that hoists what it can computes an expression of this index.
 int64_t evaluations(const Kernel& kernel, ExprRef index) {
-  std::vector<int64_t> all = extents(kernel.outer), inner = extents(kernel.inner);
+  sym::Dims all = extents(kernel.outer), inner = extents(kernel.inner);
   all.insert(all.end(), inner.begin(), inner.end());
   size_t deepest = 0;
   for (size_t axis = 0; axis < all.size(); ++axis) {
     if (loop::depends_on(index, static_cast<int>(axis))) deepest = axis + 1;
   }
   all.resize(deepest);
-  return product(all);
+  return sym::product(all).hint();
 }
 
 std::optional<Kernel> inlined(loop::ExprPool& pool, const Kernel& consumer,
@@ -132,7 +134,7 @@ std::optional<Kernel> inlined(loop::ExprPool& pool, const Kernel& consumer,
   }
 
   bool possible = true;
-  int64_t points = product(extents(consumer.outer)) * product(extents(consumer.inner));
+  const int64_t all_points = points(consumer.outer) * points(consumer.inner);
   bool is_free = operation_count(source) <= kFreeOperations;
   Rewriter rewriter(pool);
   rewriter.forward = [&](int param, graph::DType, ExprRef index) -> ExprRef {
@@ -141,8 +143,8 @@ std::optional<Kernel> inlined(loop::ExprPool& pool, const Kernel& consumer,
       return nullptr;
     }
     int64_t times = evaluations(consumer, index);
-    possible &=
-        is_free || times <= kRepeats * producer.points() || times <= points / kPointsPerRepeat;
+    possible &= is_free || times <= kRepeats * producer.points().hint() ||
+                times <= all_points / kPointsPerRepeat;
     Rewriter copy(pool);
     copy.axes = producer.axes_at(pool, index);
     copy.params = params;

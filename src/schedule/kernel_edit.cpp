@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -57,15 +56,17 @@ Statement Rewriter::operator()(const Statement& statement) {
   return result;
 }
 
-std::vector<int64_t> extents(const std::vector<loop::Axis>& axes) {
-  std::vector<int64_t> result;
+sym::Dims extents(const std::vector<loop::Axis>& axes) {
+  sym::Dims result;
   result.reserve(axes.size());
-  for (const loop::Axis& axis : axes) result.push_back(axis.extent.constant());
+  for (const loop::Axis& axis : axes) result.push_back(axis.extent);
   return result;
 }
 
-int64_t product(const std::vector<int64_t>& extents) {
-  return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
+int64_t points(const std::vector<loop::Axis>& axes) {
+  int64_t product = 1;
+  for (const loop::Axis& axis : axes) product *= axis.extent.hint();
+  return product;
 }
 
 void for_each_expr(const loop::Kernel& kernel, const std::function<void(ExprRef)>& visit) {
@@ -98,9 +99,9 @@ void resolve_views(loop::Kernel& kernel, const loop::Program& program, loop::Exp
   bool changed = false;
   for (const loop::BufferParam& param : kernel.params) {
     int buffer = param.buffer;
-    int64_t offset = 0;
+    sym::Int offset = 0;
     while (program.buffers[buffer].kind == loop::Buffer::Kind::kView) {
-      offset += program.buffers[buffer].view_offset.constant();
+      offset = offset + program.buffers[buffer].view_offset;
       buffer = program.buffers[buffer].base;
     }
     const loop::Buffer& base = program.buffers[buffer];

@@ -17,7 +17,7 @@ class Rewriter {
 
   std::vector<loop::ExprRef> axes;  // by axis number; empty: as they are
   std::vector<int> params;          // by parameter: the new number; empty: as they are
-  std::vector<int64_t> offsets;     // by parameter: elements added to the index; empty: none
+  sym::Dims offsets;                // by parameter: elements added to the index; empty: none
   std::vector<int> reduced;         // by reduction: the new number; empty: as they are
   // Asked for each load after its index and parameter were replaced: what stands for it, or null.
   std::function<loop::ExprRef(int param, graph::DType dtype, loop::ExprRef index)> forward;
@@ -35,16 +35,16 @@ class Rewriter {
     return static_cast<int>(params.empty() ? number : params[number]);
   }
   loop::ExprRef moved(int64_t param, loop::ExprRef index) const {
-    return offsets.empty() ? index : pool_.add(index, pool_.integer(offsets[param]));
+    return offsets.empty() ? index : pool_.add(index, pool_.index(offsets[param]));
   }
 
   loop::ExprPool& pool_;
   std::unordered_map<loop::ExprRef, loop::ExprRef> memo_;
 };
 
-// Extents of axes; static sizes.
-std::vector<int64_t> extents(const std::vector<loop::Axis>& axes);
-int64_t product(const std::vector<int64_t>& extents);
+sym::Dims extents(const std::vector<loop::Axis>& axes);
+// Their product for the sizes seen when traced: for estimates.
+int64_t points(const std::vector<loop::Axis>& axes);
 
 // Expressions of the kernel, each once.
 int node_count(const loop::Kernel& kernel);

@@ -2,11 +2,13 @@
 #include <numeric>
 #include <string_view>
 
+#include "base/arena_layout.h"
 #include "base/error.h"
 #include "schedule/aliases.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/liveness.h"
 #include "schedule/schedule.h"
+#include "sym/facts.h"
 
 namespace braze::schedule {
 namespace {
@@ -22,14 +24,13 @@ bool has_placed_result(const loop::ExternCall& call) {
 
 // Every byte of the extent belongs to one element.
 bool is_dense(const graph::TensorType& type) {
-  int64_t elements = 1;
-  for (const sym::Int& size : type.sizes) elements *= size.constant();
-  if (elements == 0) return true;
-  int64_t last = 0;
+  const sym::Int elements = type.numel();
+  if (elements == sym::Int(0)) return true;
+  sym::Int last = 0;
   for (size_t i = 0; i < type.sizes.size(); ++i) {
-    last += (type.sizes[i].constant() - 1) * type.strides[i].constant();
+    last = last + (type.sizes[i] - sym::Int(1)) * type.strides[i];
   }
-  return last + 1 == elements;
+  return last + sym::Int(1) == elements;
 }
 
 // The index at which the kernel touches parameter `param`, if it is always the same one and no load
@@ -64,9 +65,9 @@ loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, siz
 // multiple of the lanes; both go wrong in place. One sweep of whole vectors does not.
 bool may_run_in_place(const loop::Kernel& kernel) {
   constexpr int64_t kMostLanes = 64;
-  std::vector<int64_t> outer = extents(kernel.outer);
-  return kernel.inner.empty() && std::all_of(outer.begin(), outer.end(), [](int64_t extent) {
-           return extent % kMostLanes == 0;
+  const sym::Dims outer = extents(kernel.outer);
+  return kernel.inner.empty() && std::all_of(outer.begin(), outer.end(), [](sym::Int extent) {
+           return sym::divide_exactly(extent, kMostLanes).has_value();
          });
 }
 
@@ -79,6 +80,7 @@ class MemoryPlanner {
         block_(program.buffers.size()) {
     plan_.home.assign(program.buffers.size(), Home::kNone);
     plan_.offset.assign(program.buffers.size(), -1);
+    plan_.place.assign(program.buffers.size(), -1);
     std::iota(block_.begin(), block_.end(), 0);
   }
 
@@ -153,7 +155,8 @@ class MemoryPlanner {
         int operand = kernel.params[in].buffer;
         if (kernel.params[in].written || taken[in] || !in_arena(operand)) continue;
         if (ranges_[block(operand)].end != at || ranges_[operand].end != at) continue;
-        if (bytes(operand) != bytes(result) ||
+        if (size_in_bytes(program_.buffers[operand].type) !=
+                size_in_bytes(program_.buffers[result].type) ||
             kernel.params[in].dtype != kernel.params[out].dtype) {
           continue;
         }
@@ -175,40 +178,21 @@ class MemoryPlanner {
     return false;
   }
 
-  // Largest blocks first, each at the lowest place that is free for as long as it lives.
   void place_blocks() {
-    std::vector<int> blocks;
+    std::vector<int> buffers;
+    std::vector<ArenaBlock> blocks;
     for (size_t i = 0; i < block_.size(); ++i) {
-      if (in_arena(static_cast<int>(i)) && block_[i] == static_cast<int>(i)) {
-        blocks.push_back(static_cast<int>(i));
-      }
+      const int buffer = static_cast<int>(i);
+      if (!in_arena(buffer)) continue;
+      plan_.place[i] = block(buffer);
+      if (block_[i] != buffer) continue;
+      buffers.push_back(buffer);
+      blocks.push_back({.bytes = bytes(buffer), .begin = ranges_[i].begin, .end = ranges_[i].end});
     }
-    std::stable_sort(blocks.begin(), blocks.end(),
-                     [&](int a, int b) { return bytes(a) > bytes(b); });
-    std::vector<int> placed;  // by offset
-    for (int buffer : blocks) {
-      int64_t size = bytes(buffer), offset = 0;
-      for (int other : placed) {
-        bool together = ranges_[other].begin <= ranges_[buffer].end &&
-                        ranges_[buffer].begin <= ranges_[other].end;
-        if (!together) continue;
-        if (plan_.offset[other] >= offset + size) break;
-        offset = std::max(offset, aligned(plan_.offset[other] + bytes(other)));
-      }
-      plan_.offset[buffer] = offset;
-      plan_.arena_bytes = std::max(plan_.arena_bytes, aligned(offset + size));
-      auto after = std::upper_bound(placed.begin(), placed.end(), offset,
-                                    [&](int64_t o, int other) { return o < plan_.offset[other]; });
-      placed.insert(after, buffer);
-    }
-    for (size_t i = 0; i < block_.size(); ++i) {
-      int buffer = static_cast<int>(i);
-      if (in_arena(buffer)) plan_.offset[i] = plan_.offset[block(buffer)];
-    }
-  }
-
-  static int64_t aligned(int64_t bytes) {
-    return (bytes + MemoryPlan::kAlignment - 1) / MemoryPlan::kAlignment * MemoryPlan::kAlignment;
+    plan_.arena_bytes = lay_out(blocks);
+    for (size_t i = 0; i < buffers.size(); ++i) plan_.offset[buffers[i]] = blocks[i].offset;
+    for (size_t i = 0; i < block_.size(); ++i)
+      if (plan_.place[i] >= 0) plan_.offset[i] = plan_.offset[plan_.place[i]];
   }
 
   const loop::Program& program_;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/sweeps.h"
+#include "sym/facts.h"
 
 namespace braze::schedule {
 namespace {
@@ -13,25 +14,32 @@ namespace {
 using loop::ExprRef;
 using loop::Kernel;
 using loop::Statement;
-using Extents = std::vector<int64_t>;
+using Extents = sym::Dims;
 
 // The coarsest list of which both lists are products of neighbours, without ones; empty optional if
 // there is none: [4, 128, 768] and [512, 768] -> [4, 128, 768]; [4, 6] and [6, 4] -> none.
 std::optional<Extents> refine(const Extents& a, const Extents& b) {
   Extents fine;
   size_t i = 0, j = 0;
-  int64_t x = 1, y = 1;  // what is left of the current axes
+  const sym::Int one = 1;
+  sym::Int x = 1, y = 1;  // what is left of the current axes
   while (true) {
-    while (x == 1 && i < a.size()) x = a[i++];
-    while (y == 1 && j < b.size()) y = b[j++];
-    if (x == 1 || y == 1) return x == y ? std::optional(fine) : std::nullopt;
-    if (x <= 0 || y <= 0) return std::nullopt;
-    int64_t step = std::min(x, y);
-    if (x % step != 0 || y % step != 0) return std::nullopt;
+    while (x == one && i < a.size()) x = a[i++];
+    while (y == one && j < b.size()) y = b[j++];
+    if (x == one || y == one) return x == y ? std::optional(fine) : std::nullopt;
+    if (x == sym::Int(0) || y == sym::Int(0)) return std::nullopt;
     // From the left, the outermost factor of the larger axis is the smaller axis.
-    fine.push_back(step);
-    x /= step;
-    y /= step;
+    if (auto left = sym::divide_exactly(x, y)) {
+      fine.push_back(y);
+      x = *left;
+      y = one;
+    } else if ((left = sym::divide_exactly(y, x))) {
+      fine.push_back(x);
+      y = *left;
+      x = one;
+    } else {
+      return std::nullopt;
+    }
   }
 }
 
@@ -40,10 +48,10 @@ std::vector<ExprRef> axes_over(loop::ExprPool& pool, const Extents& coarse, cons
                                int first) {
   std::vector<ExprRef> axes;
   size_t next = 0;
-  for (int64_t extent : coarse) {
+  for (sym::Int extent : coarse) {
     ExprRef axis = pool.integer(0);
-    for (int64_t left = extent; left > 1; ++next) {
-      left /= fine.at(next);
+    for (sym::Int left = extent; left != sym::Int(1); ++next) {
+      left = sym::divide_exactly(left, fine.at(next)).value();
       axis = pool.add(axis, pool.mul(pool.axis(first + static_cast<int>(next), fine[next]), left));
     }
     axes.push_back(axis);
@@ -68,7 +76,8 @@ std::optional<Nest> nest_of(const Kernel& first, const Kernel& second) {
   if (first.inner.empty() && !second.inner.empty()) std::swap(host, guest);
   Extents host_outer = extents(host->outer), host_inner = extents(host->inner);
   Extents guest_outer = extents(guest->outer), guest_inner = extents(guest->inner);
-  if (product(host_outer) * product(host_inner) == 0) return std::nullopt;
+  const sym::Int rows = sym::product(host_outer), row = sym::product(host_inner);
+  if (rows * row == sym::Int(0)) return std::nullopt;
   if (host->inner.empty() || !guest->inner.empty()) {
     std::optional<Extents> outer = refine(host_outer, guest_outer);
     std::optional<Extents> inner = refine(host_inner, guest_inner);
@@ -79,23 +88,22 @@ std::optional<Nest> nest_of(const Kernel& first, const Kernel& second) {
     return nest;
   }
   Nest::Place& place = host == &first ? nest.second : nest.first;
-  int64_t points = product(guest_outer);
-  if (points == product(host_outer) * product(host_inner)) {
+  const sym::Int points = sym::product(guest_outer);
+  if (points == rows * row) {
     place = Nest::Place::kPoints;
     Extents whole = host_outer;
     whole.insert(whole.end(), host_inner.begin(), host_inner.end());
     std::optional<Extents> fine = refine(whole, guest_outer);
     if (!fine) return std::nullopt;
     // Every boundary of `whole` is one of `fine`, the one between the levels too.
-    int64_t rows = product(host_outer);
     size_t split = 0;
-    for (int64_t seen = 1; seen < rows; ++split) seen *= (*fine)[split];
+    for (sym::Int seen = 1; seen != rows; ++split) seen = seen * fine->at(split);
     nest.outer.assign(fine->begin(), fine->begin() + split);
     nest.inner.assign(fine->begin() + split, fine->end());
     if (nest.inner.empty()) nest.inner = {1};
     return nest;
   }
-  if (points != product(host_outer)) return std::nullopt;
+  if (points != rows) return std::nullopt;
   place = Nest::Place::kRows;
   std::optional<Extents> outer = refine(host_outer, guest_outer);
   if (!outer) return std::nullopt;
@@ -108,8 +116,8 @@ class Merger {
  public:
   Merger(loop::ExprPool& pool, const Aliases& aliases, const Nest& nest)
       : pool_(pool), aliases_(aliases), nest_(nest) {
-    for (int64_t extent : nest.outer) result_.outer.push_back({extent});
-    for (int64_t extent : nest.inner) result_.inner.push_back({extent});
+    for (sym::Int extent : nest.outer) result_.outer.push_back({extent});
+    for (sym::Int extent : nest.inner) result_.inner.push_back({extent});
   }
 
   // False when the kernel reads or writes what an earlier one stored at another point.

@@ -30,11 +30,12 @@ enum class Home : uint8_t {
 // ops that write into given memory well (mm, addmm, bmm, baddbmm) live where computed buffers do.
 // A buffer that a graph output shares memory with is never in the arena. The result of a kernel
 // without inner axes whose extents are multiples of 64 may take the place of an operand that dies
-// there, where each point reads only what it overwrites.
+// there, where each point reads only what it overwrites. With symbolic sizes the offsets are those
+// of the sizes seen when traced, and `place` holds for all sizes.
 struct MemoryPlan {
-  static constexpr int64_t kAlignment = 64;
   std::vector<Home> home;       // by buffer
   std::vector<int64_t> offset;  // by buffer; -1: not in the arena
+  std::vector<int> place;       // by buffer: the one whose place it takes, itself; -1 as above
   int64_t arena_bytes = 0;
 };
 MemoryPlan plan_memory(const loop::Program& program);

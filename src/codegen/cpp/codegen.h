@@ -16,9 +16,11 @@ Isa host_isa();                                    // by cpuid
 std::vector<std::string> compiler_flags(Isa isa);  // "-O2 -mavx512f ...", for the toolchain
 
 struct KernelCode {
-  std::string name;    // extern "C" symbol
-  int64_t extent = 1;  // parallel work items; begin..end of a call is a part of [0, extent)
-  int64_t grain = 1;   // items below which another thread does not pay
+  std::string name;     // extern "C" symbol
+  sym::Int extent = 1;  // parallel work items; begin..end of a call is a part of [0, extent)
+  sym::Int grain = 1;   // items below which another thread does not pay
+  std::vector<sym::Int> sizes;   // what `sizes` of a call holds
+  std::vector<sym::Int> limits;  // values that must fit 32 bits, or the kernel must not be called
 };
 
 struct Source {
@@ -28,7 +30,9 @@ struct Source {
 
 // Each kernel becomes
 //   extern "C" int64_t <name>(void* const* args, const int64_t* sizes, int64_t begin, int64_t end);
-// which returns 0, or non-zero when a kCheckIndex failed. Loads and stores may be unaligned.
+// which returns 0, or non-zero when a kCheckIndex failed. Loads and stores may be unaligned. A
+// kernel of symbolic sizes is right for all of them (within `limits`); how it walks its axes is
+// chosen by the sizes seen when traced.
 Source generate(std::span<const loop::Kernel> kernels, Isa isa);
 
 }  // namespace braze::codegen::cpp

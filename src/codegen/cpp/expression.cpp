@@ -81,6 +81,7 @@ void ExpressionWriter::bind_reduced(int number, int component, Operand value) {
 void ExpressionWriter::set_tile(std::string row, std::string first) {
   tile_row_ = std::move(row);
   tile_first_ = std::move(first);
+  tile_depth_ = static_cast<int>(scopes_.size()) - 2;
 }
 
 void ExpressionWriter::set_column(int column) {
@@ -91,6 +92,18 @@ void ExpressionWriter::set_column(int column) {
 std::string ExpressionWriter::fresh(const std::string& stem) {
   const int count = names_[stem]++;
   return count == 0 ? stem : stem + "_" + std::to_string(count);
+}
+
+std::string ExpressionWriter::size(sym::Int value) {
+  if (value.is_constant()) return std::to_string(value.constant());
+  size_t number = std::find(sizes_.begin(), sizes_.end(), value) - sizes_.begin();
+  const std::string name = "n" + std::to_string(number);
+  if (number == sizes_.size()) {
+    sizes_.push_back(value);
+    scopes_.front().lines.push_back("const i64 " + name + " = sizes[" + std::to_string(number) +
+                                    "];  // " + sym::to_string(value));
+  }
+  return name;
 }
 
 std::string ExpressionWriter::mask_type() {
@@ -113,7 +126,7 @@ const ExpressionWriter::Facts& ExpressionWriter::facts(ExprRef expr) {
     result.reads |= f.reads;
     result.rereads |= f.rereads;
   }
-  if (expr->kind == ExprKind::kAxis && nest_.extent[expr->ival] > 1)
+  if (expr->kind == ExprKind::kAxis && !is_trivial(nest_.extent[expr->ival]))
     result.axes |= uint64_t{1} << expr->ival;
   if (expr->kind == ExprKind::kReduced) {
     BRAZE_CHECK(expr->ival < 64, "a kernel with more than 64 reductions");
@@ -146,7 +159,7 @@ bool ExpressionWriter::varies(ExprRef expr) {
 }
 
 DType ExpressionWriter::dtype_of(ExprRef expr) {
-  return varies(expr) && fits_int32(expr, nest_.extent) ? DType::kInt32 : expr->dtype;
+  return varies(expr) && fits_int32(expr, nest_.extent, nest_.limits) ? DType::kInt32 : expr->dtype;
 }
 
 const std::string* ExpressionWriter::kept_row(ExprRef expr) {
@@ -156,10 +169,21 @@ const std::string* ExpressionWriter::kept_row(ExprRef expr) {
   std::string& name = rows_[expr];
   if (name.empty()) {
     name = fresh("row");
-    const int64_t length = nest_.extent[nest_.vector_axis];
-    const int64_t padded = (length + nest_.lanes - 1) / nest_.lanes * nest_.lanes;
-    scopes_.front().lines.push_back(scalar_type(expr->dtype) + " " + name + "[" +
-                                    std::to_string(padded) + "];");
+    const std::string type = scalar_type(expr->dtype);
+    const sym::Int length = nest_.extent[nest_.vector_axis];
+    const sym::Int padded =
+        sym::floordiv(length + sym::Int(nest_.lanes - 1), nest_.lanes) * nest_.lanes;
+    std::vector<std::string>& lines = scopes_.front().lines;
+    if (padded.is_constant()) {
+      lines.push_back(type + " " + name + "[" + size(padded) + "];");
+    } else {
+      const std::string needed = size(padded), most = std::to_string(kLongestRow);
+      const std::string fits = needed + " <= " + most;
+      lines.push_back(type + " " + name + "_near[" + most + "];");
+      lines.push_back(type + "* const " + name + " = " + fits + " ? " + name + "_near : (" + type +
+                      "*)__builtin_malloc(" + needed + " * sizeof(" + type + "));");
+      clean_up_.push_back("if (!(" + fits + ")) __builtin_free(" + name + ");");
+    }
   }
   return &name;
 }
@@ -191,8 +215,8 @@ void ExpressionWriter::at_depth(int depth, const std::function<void()>& body) {
 }
 
 std::string ExpressionWriter::lane_header() {
-  return "for (int l = 0; l < " + std::to_string(active_ ? active_ : nest_.lanes) + "; ++l)" +
-         (guard_mask_.empty() ? "" : " if (" + guard_mask_ + "[l])");
+  return "for (int l = 0; l < " + (active_.empty() ? std::to_string(nest_.lanes) : active_) +
+         "; ++l)" + (guard_mask_.empty() ? "" : " if (" + guard_mask_ + "[l])");
 }
 
 std::vector<std::string> ExpressionWriter::lane_loop(const std::function<void()>& body) {
@@ -228,6 +252,7 @@ Operand ExpressionWriter::emit(ExprRef expr) {
 
 Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
   if (expr->kind == ExprKind::kConst) return {constant(expr), false, true};
+  if (expr->kind == ExprKind::kSize) return {size(expr->size), false, true};
   if (expr->kind == ExprKind::kReduced) {
     const auto found = reduced_[column_].find({expr->ival, expr->component});
     BRAZE_CHECK(found != reduced_[column_].end(), "reduction ", expr->ival,
@@ -281,6 +306,7 @@ Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
 Operand ExpressionWriter::build(ExprRef expr, int depth) {
   switch (expr->kind) {
     case ExprKind::kConst:
+    case ExprKind::kSize:
     case ExprKind::kReduced:
       break;
     case ExprKind::kAxis: {
@@ -330,9 +356,10 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
   }
   // Operands of one dtype: half as wide where both are small index arithmetic.
   const ExprRef first = expr->args[0], last = expr->args.back();
-  const bool narrow = (varies(first) || varies(last)) && fits_int32(first, nest_.extent) &&
-                      fits_int32(last, nest_.extent) &&
-                      (loop::is_comparison(expr->kind) || fits_int32(expr, nest_.extent));
+  const bool narrow =
+      (varies(first) || varies(last)) && fits_int32(first, nest_.extent, nest_.limits) &&
+      fits_int32(last, nest_.extent, nest_.limits) &&
+      (loop::is_comparison(expr->kind) || fits_int32(expr, nest_.extent, nest_.limits));
   const DType dtype = narrow ? DType::kInt32 : first->dtype;
   const Operand a = emit_as(first, dtype, depth);
   if (expr->args.size() == 1) return build_unary(expr, a, dtype);
@@ -361,9 +388,9 @@ Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
       const std::string mask = fresh("guard");
       std::string text = "const " + mask_type() + " " + mask + " = " + condition.text;
       if (!outer_mask.empty()) text = text + " & " + outer_mask;
-      if (active_) {
+      if (!active_.empty()) {
         prelude_.need("first_lanes");
-        text += " & first_lanes<" + mask_type() + ">(" + std::to_string(active_) + ")";
+        text += " & first_lanes<" + mask_type() + ">(" + active_ + ")";
       }
       line(text + ";");
       guard_mask_ = mask;
@@ -405,9 +432,9 @@ Operand ExpressionWriter::build_check(ExprRef expr, int depth) {
   const std::string vector_size = as_vector(size, DType::kInt64);
   std::string mask = "((" + vector_index + " < 0) | (" + vector_index + " >= " + vector_size + "))";
   if (!guard_mask_.empty()) mask += " & " + mask_as(guard_mask_, 8);
-  if (active_) {
+  if (!active_.empty()) {
     prelude_.need("first_lanes");
-    mask += " & first_lanes<" + type + ">(" + std::to_string(active_) + ")";
+    mask += " & first_lanes<" + type + ">(" + active_ + ")";
   }
   prelude_.need("any");
   scopes_[depth].lines.push_back("const " + type + " " + bad + " = " + mask + ";");

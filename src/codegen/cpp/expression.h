@@ -50,9 +50,19 @@ class ExpressionWriter {
   void set_tile(std::string row, std::string first);
   // Several vectors of outer points can share the inner loops: which of them is being written.
   void set_column(int column);
-  // Lanes that hold elements of the kernel: all, or the first `count` at the end of the axis.
-  void set_active(int count) { active_ = count; }
-  int active() const { return active_; }
+  // Lanes that hold elements of the kernel: all (empty), or the first `count` at the end of the
+  // axis.
+  void set_active(std::string count) { active_ = std::move(count); }
+  const std::string& active() const { return active_; }
+  // Rows of a tile: fewer than lanes where the tile axis is that short.
+  void set_tile_rows(std::string rows) { tile_rows_ = std::move(rows); }
+
+  // A number, or the name of one that comes with the call.
+  std::string size(sym::Int value);
+  // What those are, in order.
+  const std::vector<sym::Int>& sizes() const { return sizes_; }
+  // Lines for the end of the function.
+  const std::vector<std::string>& clean_up() const { return clean_up_; }
 
   Operand emit(loop::ExprRef expr);
   void store(const loop::Statement& statement);
@@ -112,6 +122,7 @@ class ExpressionWriter {
   std::string to_mask(const std::string& comparison, graph::DType dtype);
   std::string mixed(const Operand& value, graph::DType dtype, bool vector);
   std::string linear(const Affine& index, bool with_vector_axis, int& depth);
+  std::string scaled(sym::Int factor, const std::string& text);
   std::string address(int buffer, const Affine& index);
   std::string tile_load(int buffer, const Affine& index, const std::string& storage);
   bool opaque_in_lanes(const Affine& index);
@@ -132,6 +143,7 @@ class ExpressionWriter {
   std::vector<std::map<std::pair<int64_t, int>, Reduced>> reduced_{1};  // by column
   size_t column_ = 0;
   std::string tile_row_, tile_first_;
+  int tile_depth_ = 0;  // of the scope around the loop over rows
   int level_ = 0;
   std::unordered_map<loop::ExprRef, std::string> rows_;  // arrays of the nest's kept rows
   std::unordered_map<loop::ExprRef, Facts> facts_;
@@ -141,7 +153,10 @@ class ExpressionWriter {
   bool lane_mode_ = false;
   int guard_depth_ = 0;
   std::string guard_mask_;  // vector condition under which loads may run; empty: all lanes
-  int active_ = 0;          // 0: all
+  std::string active_;      // empty: all
+  std::string tile_rows_;   // empty: as many as lanes
+  std::vector<sym::Int> sizes_;
+  std::vector<std::string> clean_up_;
 };
 
 }  // namespace braze::codegen::cpp

@@ -14,11 +14,13 @@ using loop::Statement;
 
 namespace {
 
-std::string scaled(int64_t factor, const std::string& text) {
-  return factor == 1 ? text : text + "*" + std::to_string(factor);
-}
+bool is_number(const std::string& text) { return text[0] >= '0' && text[0] <= '9'; }
 
 }  // namespace
+
+std::string ExpressionWriter::scaled(sym::Int factor, const std::string& text) {
+  return factor == sym::Int(1) ? text : text + "*" + size(factor);
+}
 
 Operand ExpressionWriter::from_storage(const std::string& text, DType dtype, bool vector) {
   const auto half = [&](const std::string& function) {
@@ -76,7 +78,7 @@ std::string ExpressionWriter::linear(const Affine& index, bool with_vector_axis,
     depth = std::max(depth, part_depth);
   };
   for (size_t axis = 0; axis < index.coefficient.size(); ++axis) {
-    if (index.coefficient[axis] == 0) continue;
+    if (index.coefficient[axis] == sym::Int(0)) continue;
     if (static_cast<int>(axis) == nest_.vector_axis && !with_vector_axis) continue;
     add(scaled(index.coefficient[axis], axis_text_[axis]), axis_depth_[axis]);
   }
@@ -84,7 +86,7 @@ std::string ExpressionWriter::linear(const Affine& index, bool with_vector_axis,
     const Operand value = emit(term);
     add(scaled(factor, value.atom ? value.text : "(" + value.text + ")"), depth_of(term));
   }
-  if (index.constant != 0) add(std::to_string(index.constant), 0);
+  if (index.constant != sym::Int(0)) add(size(index.constant), 0);
   return text;
 }
 
@@ -108,7 +110,7 @@ std::string ExpressionWriter::address(int buffer, const Affine& index) {
     pointer = name;
   }
   const int axis = nest_.vector_axis;
-  if (axis >= 0 && index.stride(axis) != 0)
+  if (axis >= 0 && index.stride(axis) != sym::Int(0))
     pointer += " + " + scaled(index.stride(axis), axis_text_[axis]);
   return pointer;
 }
@@ -117,19 +119,27 @@ std::string ExpressionWriter::address(int buffer, const Affine& index) {
 std::string ExpressionWriter::tile_load(int buffer, const Affine& index,
                                         const std::string& storage) {
   const int axis = nest_.tile_axis;
-  const int depth = axis_depth_[nest_.vector_axis];
+  const int depth = tile_depth_;
   const Binding row = binding(axis);
-  rebind(axis, {tile_first_, depth});
+  rebind(axis, {tile_first_, axis_depth_[nest_.vector_axis]});
   std::string name;
   at_depth(depth, [&] {
     const std::string pointer = address(buffer, index);
     std::string& known = scopes_[depth].pointers["tile of " + pointer];
     if (known.empty()) {
-      prelude_.need("load_tile");
+      const std::string lanes = std::to_string(nest_.lanes);
+      const std::string stride = size(index.stride(nest_.vector_axis));
       known = fresh("b" + std::to_string(buffer) + "_tile");
-      line(storage + " " + known + "[" + std::to_string(nest_.lanes) + "];");
-      line("load_tile<" + std::to_string(nest_.lanes) + ">(" + known + ", " + pointer + ", " +
-           std::to_string(index.stride(nest_.vector_axis)) + ");");
+      line(storage + " " + known + "[" + lanes + "];");
+      if (active_.empty() && tile_rows_.empty()) {
+        prelude_.need("load_tile");
+        line("load_tile<" + lanes + ">(" + known + ", " + pointer + ", " + stride + ");");
+      } else {
+        prelude_.need("load_tile_part");
+        line("load_tile_part<" + lanes + ">(" + known + ", " + pointer + ", " + stride + ", " +
+             (active_.empty() ? lanes : active_) + ", " +
+             (tile_rows_.empty() ? lanes : tile_rows_) + ");");
+      }
     }
     name = known;
   });
@@ -154,7 +164,7 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
     return guarded;
   }
   const std::string storage = prelude_.vector(storage_type(expr->dtype), nest_.lanes);
-  const int lanes = active_ ? active_ : nest_.lanes;
+  const std::string lanes = active_.empty() ? std::to_string(nest_.lanes) : active_;
   if (opaque_in_lanes(index)) {
     const std::string name = fresh("v" + std::to_string(buffer));
     at_depth(depth, [&] {
@@ -165,26 +175,26 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
     });
     return from_storage(name, expr->dtype, true);
   }
-  const int64_t stride = index.stride(nest_.vector_axis);
-  if (!tile_row_.empty() && !lane_mode_ && guard_depth_ == 0 && stride != 1 &&
-      index.stride(nest_.tile_axis) == 1 &&
+  const sym::Int stride = index.stride(nest_.vector_axis), one = 1;
+  if (!tile_row_.empty() && !lane_mode_ && guard_depth_ == 0 && stride != one &&
+      index.stride(nest_.tile_axis) == one &&
       std::none_of(index.terms.begin(), index.terms.end(),
                    [&](const auto& term) { return facts(term.first).axes >> nest_.tile_axis & 1; }))
     return from_storage(tile_load(buffer, index, storage), expr->dtype, true);
   const std::string pointer = address(buffer, index);
   std::string text;
   if (!guard_mask_.empty()) {
-    const std::string name = stride == 1 ? "load_masked" : "load_masked_strided";
+    const std::string name = stride == one ? "load_masked" : "load_masked_strided";
     prelude_.need(name);
     text = name + "<" + storage + ">(" + pointer + ", " + guard_mask_ +
-           (stride == 1 ? "" : ", " + std::to_string(stride)) + ")";
-  } else if (stride != 1) {
+           (stride == one ? "" : ", " + size(stride)) + ")";
+  } else if (stride != one) {
     prelude_.need("load_strided");
-    text = "load_strided<" + storage + ">(" + pointer + ", " + std::to_string(stride) + ", " +
-           std::to_string(lanes) + ")";
-  } else if (active_) {
-    prelude_.need("load_part");
-    text = "load_part<" + storage + ">(" + pointer + ", " + std::to_string(active_) + ")";
+    text = "load_strided<" + storage + ">(" + pointer + ", " + size(stride) + ", " + lanes + ")";
+  } else if (!active_.empty()) {
+    const std::string name = is_number(active_) ? "load_part" : "load_first";
+    prelude_.need(name);
+    text = name + "<" + storage + ">(" + pointer + ", " + active_ + ")";
   } else {
     prelude_.need("load");
     text = "load<" + storage + ">(" + pointer + ")";
@@ -198,9 +208,9 @@ void ExpressionWriter::store(const Statement& statement) {
   const Affine index = affine_of(statement.index, nest_.extent);
   Operand value = cast(emit(statement.value), dtype_of(statement.value), dtype);
   const bool lanes_differ = opaque_in_lanes(index);
-  const bool vector =
-      nest_.vector_axis >= 0 && (value.vector || lanes_differ ||
-                                 (index.stride(nest_.vector_axis) != 0 && varies(statement.index)));
+  const bool vector = nest_.vector_axis >= 0 &&
+                      (value.vector || lanes_differ ||
+                       (index.stride(nest_.vector_axis) != sym::Int(0) && varies(statement.index)));
   const std::string base = "b" + std::to_string(buffer);
   if (!vector) {
     int unused = 0;
@@ -210,9 +220,9 @@ void ExpressionWriter::store(const Statement& statement) {
     if (!value.vector) value = {as_vector(value, dtype), true, true};
     const std::string stored = to_storage(value, dtype);
     const std::string storage = prelude_.vector(storage_type(dtype), nest_.lanes);
-    const int lanes = active_ ? active_ : nest_.lanes;
-    const int64_t stride = index.stride(nest_.vector_axis);
-    if (lanes_differ || stride == 0) {
+    const std::string lanes = active_.empty() ? std::to_string(nest_.lanes) : active_;
+    const sym::Int stride = index.stride(nest_.vector_axis), one = 1;
+    if (lanes_differ || stride == sym::Int(0)) {
       const std::string name = fresh("out");
       line("const " + storage + " " + name + " = " + stored + ";");
       const std::string header = lane_header();
@@ -222,14 +232,15 @@ void ExpressionWriter::store(const Statement& statement) {
         line(base + "[" + (offset.empty() ? "0" : offset) + "] = " + name + "[l];");
       });
       block(header, body);
-    } else if (stride != 1) {
+    } else if (stride != one) {
       prelude_.need("store_strided");
       line("store_strided(" + address(buffer, index) + ", " + storage + "(" + stored + "), " +
-           std::to_string(stride) + ", " + std::to_string(lanes) + ");");
-    } else if (active_) {
-      prelude_.need("store_part");
-      line("store_part(" + address(buffer, index) + ", " + storage + "(" + stored + "), " +
-           std::to_string(active_) + ");");
+           size(stride) + ", " + lanes + ");");
+    } else if (!active_.empty()) {
+      const std::string name = is_number(active_) ? "store_part" : "store_first";
+      prelude_.need(name);
+      line(name + "(" + address(buffer, index) + ", " + storage + "(" + stored + "), " + active_ +
+           ");");
     } else {
       prelude_.need("store");
       line("store(" + address(buffer, index) + ", " + storage + "(" + stored + "));");

@@ -16,8 +16,11 @@ Source generate(std::span<const loop::Kernel> kernels, Isa isa) {
     // Names are descriptive, not unique, and may hold anything.
     std::string name = "k" + std::to_string(i) + "_";
     for (char c : kernels[i].name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-    functions += write_kernel(nest, name, prelude);
+    KernelText kernel = write_kernel(nest, name, prelude);
+    functions += kernel.text;
     nest.code.name = name;
+    nest.code.sizes = std::move(kernel.sizes);
+    nest.code.limits = nest.limits;
     // Axes that no access depends on are gone from the nest, an empty one among them too.
     for (const loop::Axis& axis : kernels[i].outer)
       if (axis.extent == sym::Int(0)) nest.code.extent = 0;

@@ -27,6 +27,61 @@ template <class T, class V> INLINE void store_part(T* p, V v, i64 n) {
   __builtin_memcpy(p, &v, n * sizeof(T));
 }
 )"},
+      {"part_moves", {}, R"(
+// Masked moves by size of element and vector, where the instruction set has them.
+#if defined(__AVX512VL__) && defined(__AVX512BW__) && !defined(__clang__)
+#define PART_MOVES(bytes, width, element, letter, bits)                                        \
+  template <> struct PartMove<bytes, width> {                                                  \
+    typedef element Wide __attribute__((vector_size(bytes)));                                  \
+    static constexpr bool exists = true;                                                       \
+    INLINE Wide load(const void* p, i64 n) {                                                   \
+      return (Wide)__builtin_ia32_loaddqu##letter##bits##_mask((const element*)p, Wide{},      \
+                                                               (1ull << n) - 1);               \
+    }                                                                                          \
+    INLINE void store(void* p, Wide v, i64 n) {                                                \
+      __builtin_ia32_storedqu##letter##bits##_mask((element*)p, v, (1ull << n) - 1);           \
+    }                                                                                          \
+  };
+template <int bytes, int width> struct PartMove { static constexpr bool exists = false; };
+PART_MOVES(64, 8, long long, di, 512)
+PART_MOVES(32, 8, long long, di, 256)
+PART_MOVES(16, 8, long long, di, 128)
+PART_MOVES(64, 4, int, si, 512)
+PART_MOVES(32, 4, int, si, 256)
+PART_MOVES(16, 4, int, si, 128)
+PART_MOVES(64, 2, short, hi, 512)
+PART_MOVES(32, 2, short, hi, 256)
+PART_MOVES(16, 2, short, hi, 128)
+PART_MOVES(64, 1, char, qi, 512)
+PART_MOVES(32, 1, char, qi, 256)
+PART_MOVES(16, 1, char, qi, 128)
+#else
+template <int bytes, int width> struct PartMove { static constexpr bool exists = false; };
+#endif
+)"},
+      {"load_first", {"part_moves"}, R"(
+// As load_part, for an n that is not known when this is compiled.
+template <class V, class T> INLINE V load_first(const T* p, i64 n) {
+  typedef PartMove<sizeof(V), sizeof(T)> Move;
+  if constexpr (Move::exists) {
+    return (V)Move::load(p, n);
+  } else {
+    V v{};
+    for (i64 l = 0; l < n; ++l) v[l] = p[l];
+    return v;
+  }
+}
+)"},
+      {"store_first", {"part_moves"}, R"(
+template <class T, class V> INLINE void store_first(T* p, V v, i64 n) {
+  typedef PartMove<sizeof(V), sizeof(T)> Move;
+  if constexpr (Move::exists) {
+    Move::store(p, (typename Move::Wide)v, n);
+  } else {
+    for (i64 l = 0; l < n; ++l) p[l] = v[l];
+  }
+}
+)"},
       {"load_strided", {}, R"(
 template <class V, class T> INLINE V load_strided(const T* p, i64 stride, int n) {
   V v{};
@@ -73,6 +128,16 @@ template <class T, class V> INLINE void store_strided(T* p, V v, i64 stride, int
   for (int l = 0; l < n; ++l) p[l * stride] = v[l];
 }
 )"},
+      {"load_tile_part", {"load_tile"}, R"(
+// The same of `rows` rows of `width` elements; the rest of the tile is 0.
+template <int N, class V, class T>
+INLINE void load_tile_part(V* tile, const T* p, i64 stride, i64 rows, i64 width) {
+  if (rows == N && width == N) return load_tile<N>(tile, p, stride);
+  for (int i = 0; i < N; ++i) tile[i] = V{};
+  for (i64 i = 0; i < rows; ++i)
+    for (i64 j = 0; j < width; ++j) tile[j][i] = p[i * stride + j];
+}
+)"},
       {"load_masked", {"any"}, R"(
 // Lanes where the mask is set; the others are 0 and not touched in memory. Mostly all are set.
 template <class V, class T, class M> INLINE V load_masked(const T* p, M mask) {
@@ -109,10 +174,13 @@ template <class To, class From> INLINE To bits(From v) {
       {"first_lanes", {}, R"(
 // A mask of the first n lanes.
 template <class M> INLINE M first_lanes(int n) {
-  M m{};
+  M lane{};
 #pragma GCC unroll 64
-  for (int l = 0; l < int(sizeof(M) / sizeof(m[0])); ++l) m[l] = l < n ? -1 : 0;
-  return m;
+  for (int l = 0; l < int(sizeof(M) / sizeof(lane[0])); ++l) lane[l] = l;
+  M count{};
+#pragma GCC unroll 64
+  for (int l = 0; l < int(sizeof(M) / sizeof(lane[0])); ++l) count[l] = n;
+  return M(lane < count);
 }
 )"},
       {"any", {}, R"(

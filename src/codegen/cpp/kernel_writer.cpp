@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "codegen/cpp/expression.h"
 #include "codegen/cpp/reduction.h"
+#include "sym/facts.h"
 
 namespace braze::codegen::cpp {
 
@@ -42,7 +43,7 @@ class KernelWriter {
  public:
   KernelWriter(const Nest& nest, Prelude& prelude) : nest_(nest), writer_(nest, prelude) {}
 
-  std::string run(const std::string& symbol) {
+  KernelText run(const std::string& symbol) {
     const Kernel& kernel = *nest_.kernel;
     writer_.line("i64 failed = 0;");
     for (size_t b = 0; b < kernel.params.size(); ++b) {
@@ -52,47 +53,55 @@ class KernelWriter {
                    std::to_string(b) + "];");
     }
     write_items();
+    for (const std::string& line : writer_.clean_up()) writer_.line(line);
     writer_.line("return failed;");
+    const std::string sizes = writer_.sizes().empty() ? "" : " sizes";
     std::string text = "\n" + description(kernel) + "extern \"C\" i64 " + symbol +
-                       "(void* const* args, const i64*, i64 begin, i64 end) {\n";
+                       "(void* const* args, const i64*" + sizes + ", i64 begin, i64 end) {\n";
     for (const std::string& line : writer_.close()) text += "  " + line + "\n";
-    return text + "}\n";
+    return {text + "}\n", writer_.sizes()};
   }
 
  private:
+  std::string size(sym::Int value) { return writer_.size(value); }
+
+  static bool divides(sym::Int length, int64_t by) {
+    return sym::divide_exactly(length, by).has_value();
+  }
+  // length less what is left when it is cut into parts.
+  static sym::Int whole_parts(sym::Int length, int64_t part) {
+    return sym::floordiv(length, part) * part;
+  }
+
   // The loop over begin..end, and the counters of the outer axes that it stands for.
   void write_items() {
     struct Counter {
       std::string name;
-      int64_t extent;
+      sym::Int extent;
     };
     std::vector<Counter> counters;
     for (int axis : nest_.parallel)
       counters.push_back({axis_name(nest_, axis), nest_.extent[axis]});
-    if (nest_.tiles() > 1) counters.push_back({"tile", nest_.tiles()});
-    if (nest_.blocks() > 1) counters.push_back({"block", nest_.blocks()});
+    if (!is_trivial(nest_.tiles())) counters.push_back({"tile", nest_.tiles()});
+    if (!is_trivial(nest_.blocks())) counters.push_back({"block", nest_.blocks()});
 
     const std::string one = counters.size() == 1 ? counters[0].name : "item";
     if (counters.size() > 1) {
-      int64_t below = 1;
+      sym::Int below = 1;
       for (auto c = counters.rbegin(); c != counters.rend(); ++c) {
         std::string start = "begin";
-        if (below > 1) start += " / " + std::to_string(below);
-        if (&*c != &counters.front()) start += " % " + std::to_string(c->extent);
+        if (below != sym::Int(1)) start += " / " + size(below);
+        if (&*c != &counters.front()) start += " % " + size(c->extent);
+        // Divisions by what the compiler does not know are slow.
+        const bool slow = !below.is_constant() || !c->extent.is_constant();
+        if (slow && start != "begin") start = "begin == 0 ? 0 : " + start;
         writer_.line("i64 " + c->name + " = " + start + ";");
-        below *= c->extent;
+        below = below * c->extent;
       }
     }
     writer_.open();
     for (int axis : nest_.parallel) writer_.bind_axis(axis, axis_name(nest_, axis));
-    if (nest_.tile_axis >= 0) {
-      const std::string lanes = std::to_string(nest_.lanes);
-      const std::string latest = std::to_string(nest_.extent[nest_.tile_axis] - nest_.lanes);
-      const std::string start = nest_.tiles() > 1 ? "tile * " + lanes : "0";
-      const bool exact = nest_.extent[nest_.tile_axis] % nest_.lanes == 0;
-      writer_.line("const i64 " + axis_name(nest_, nest_.tile_axis) + "_first = " +
-                   (exact ? start : start + " < " + latest + " ? " + start + " : " + latest) + ";");
-    }
+    if (nest_.tile_axis >= 0) write_tile_start();
     if (nest_.vector_is_outer())
       write_outer_lanes();
     else
@@ -101,84 +110,122 @@ class KernelWriter {
       std::string step;
       for (size_t c = 0; c + 1 < counters.size(); ++c)
         step = (c == 0 ? "++" + counters[0].name + ";"
-                       : "if (++" + counters[c].name + " == " + std::to_string(counters[c].extent) +
-                             ") { " + counters[c].name + " = 0; " + step + " }");
+                       : "if (++" + counters[c].name + " == " + size(counters[c].extent) + ") { " +
+                             counters[c].name + " = 0; " + step + " }");
       const Counter& last = counters.back();
-      writer_.line("if (++" + last.name + " == " + std::to_string(last.extent) + ") { " +
-                   last.name + " = 0; " + step + " }");
+      writer_.line("if (++" + last.name + " == " + size(last.extent) + ") { " + last.name +
+                   " = 0; " + step + " }");
     }
     const std::vector<std::string> body = writer_.close();
     writer_.block("for (i64 " + one + " = begin; " + one + " < end; ++" + one + ")", body);
   }
 
-  // Can the last vector of an axis start early and compute some elements a second time?
-  bool may_overlap(int64_t length) const { return !nest_.rereads_stores && length >= nest_.lanes; }
+  // The last tile starts early, where the axis is no multiple of its rows.
+  void write_tile_start() {
+    const sym::Int length = nest_.extent[nest_.tile_axis];
+    const std::string lanes = std::to_string(nest_.lanes);
+    const std::string latest = size(sym::max(length - sym::Int(nest_.lanes), 0));
+    const std::string start = is_trivial(nest_.tiles()) ? "0" : "tile * " + lanes;
+    writer_.line("const i64 " + axis_name(nest_, nest_.tile_axis) + "_first = " +
+                 (divides(length, nest_.lanes)
+                      ? start
+                      : start + " < " + latest + " ? " + start + " : " + latest) +
+                 ";");
+    is_tile_cut_ = !sym::known_at_least(length, nest_.lanes);
+  }
+
+  // Can the last vector of an axis start early and compute some elements a second time, where the
+  // axis is long enough?
+  bool may_overlap() const { return !nest_.rereads_stores; }
+
+  // The body for the vector of outer points at `position`.
+  void write_outer_body(const std::string& header, const std::string& position) {
+    const int axis = nest_.vector_axis;
+    const std::string name = axis_name(nest_, axis);
+    writer_.open();
+    std::string text = position;
+    if (position != name && position != "0") {
+      writer_.line("const i64 " + name + " = " + position + ";");
+      text = name;
+    }
+    writer_.bind_axis(axis, text);
+    write_levels();
+    const std::vector<std::string> lines = writer_.close();
+    writer_.block(header, lines);
+  }
 
   void write_outer_lanes() {
-    const int axis = nest_.vector_axis;
-    const int64_t length = nest_.extent[axis];
-    const std::string name = axis_name(nest_, axis);
-    const std::string lanes = std::to_string(nest_.lanes);
-    std::string first = "0", last = std::to_string(length);
-    if (nest_.blocks() > 1) {
+    const sym::Int length = nest_.extent[nest_.vector_axis];
+    const std::string name = axis_name(nest_, nest_.vector_axis);
+    std::string first = "0", last = size(length);
+    const bool blocks = !is_trivial(nest_.blocks());
+    if (blocks) {
       first = "block * " + std::to_string(nest_.block);
       last = writer_.fresh("last");
-      const std::string bound =
-          "block * " + std::to_string(nest_.block) + " + " + std::to_string(nest_.block);
+      const std::string bound = first + " + " + std::to_string(nest_.block);
       writer_.line("const i64 " + last + " = " +
-                   (length % nest_.block == 0 ? bound
-                                              : bound + " < " + std::to_string(length) + " ? " +
-                                                    bound + " : " + std::to_string(length)) +
+                   (divides(length, nest_.block)
+                        ? bound
+                        : bound + " < " + size(length) + " ? " + bound + " : " + size(length)) +
                    ";");
     }
-    const int64_t rest = length % nest_.lanes;
-    const auto body_at = [&](const std::string& header, const std::string& position) {
-      writer_.open();
-      std::string text = position;
-      if (position != name && position != "0") {
-        writer_.line("const i64 " + name + " = " + position + ";");
-        text = name;
-      }
-      writer_.bind_axis(axis, text);
-      write_levels();
-      const std::vector<std::string> lines = writer_.close();
-      writer_.block(header, lines);
-    };
     if (nest_.columns > 1) {
       const int64_t wide = static_cast<int64_t>(nest_.columns) * nest_.lanes;
       columns_ = nest_.columns;
-      body_at("for (i64 " + name + " = " + first + "; " + name + " + " + std::to_string(wide) +
-                  " <= " + last + "; " + name + " += " + std::to_string(wide) + ")",
-              name);
+      write_outer_body("for (i64 " + name + " = " + first + "; " + name + " + " +
+                           std::to_string(wide) + " <= " + last + "; " + name +
+                           " += " + std::to_string(wide) + ")",
+                       name);
       columns_ = 1;
-      if (length % wide == 0 && nest_.block % wide == 0) return;
+      if (divides(length, wide) && nest_.block % wide == 0) return;
       const std::string narrow = writer_.fresh("narrow");
       writer_.line("const i64 " + narrow + " = " + first + " + (" + last + " - (" + first +
                    ")) / " + std::to_string(wide) + " * " + std::to_string(wide) + ";");
       first = narrow;
     }
-    if (rest == 0) {
-      body_at("for (i64 " + name + " = " + first + "; " + name + " < " + last + "; " + name +
-                  " += " + lanes + ")",
-              name);
-      return;
-    }
-    if (may_overlap(length)) {
+    write_outer_vectors(length, first, last, blocks);
+  }
+
+  // One vector at a time from `first` to `last`, a part of the axis.
+  void write_outer_vectors(sym::Int length, const std::string& first, const std::string& last,
+                           bool is_part) {
+    const std::string name = axis_name(nest_, nest_.vector_axis);
+    const std::string lanes = std::to_string(nest_.lanes);
+    const auto loop_over = [&](const std::string& variable) {
+      return "for (i64 " + variable + " = " + first + "; " + variable + " < " + last + "; " +
+             variable + " += " + lanes + ")";
+    };
+    if (divides(length, nest_.lanes)) return write_outer_body(loop_over(name), name);
+    const bool is_long = sym::known_at_least(length, nest_.lanes);
+    const bool is_short = sym::known_less(length, nest_.lanes);
+    if (may_overlap() && !is_short) {
       const std::string at = writer_.fresh("at");
-      body_at("for (i64 " + at + " = " + first + "; " + at + " < " + last + "; " + at +
-                  " += " + lanes + ")",
-              at + " < " + std::to_string(length - nest_.lanes) + " ? " + at + " : " +
-                  std::to_string(length - nest_.lanes));
+      const std::string latest = size(length - sym::Int(nest_.lanes));
+      writer_.open();
+      write_outer_body(loop_over(at), at + " < " + latest + " ? " + at + " : " + latest);
+      const std::vector<std::string> loop = writer_.close();
+      if (is_long) {
+        for (const std::string& line : loop) writer_.line(line);
+        return;
+      }
+      writer_.block("if (" + size(length) + " >= " + lanes + ")", loop);
+      writer_.set_active(size(length));
+      write_outer_body("else", "0");
+      writer_.set_active("");
       return;
     }
-    if (length >= nest_.lanes)
-      body_at("for (i64 " + name + " = " + first + "; " + name + " + " + lanes + " <= " + last +
-                  "; " + name + " += " + lanes + ")",
-              name);
-    writer_.set_active(static_cast<int>(rest));
-    body_at(nest_.blocks() > 1 ? "if (" + last + " == " + std::to_string(length) + ")" : "",
-            std::to_string(length - rest));
-    writer_.set_active(0);
+    if (!is_short)
+      write_outer_body("for (i64 " + name + " = " + first + "; " + name + " + " + lanes +
+                           " <= " + last + "; " + name + " += " + lanes + ")",
+                       name);
+    const sym::Int rest = sym::mod(length, nest_.lanes);
+    std::string header = is_part ? "if (" + last + " == " + size(length) + ")" : "";
+    if (!rest.is_constant())
+      header = (is_part ? "if (" + last + " == " + size(length) + " && " : "if (") + size(rest) +
+               " > 0)";
+    writer_.set_active(size(rest));
+    write_outer_body(header, size(length - rest));
+    writer_.set_active("");
   }
 
   void write_levels() {
@@ -194,8 +241,24 @@ class KernelWriter {
     }
   }
 
-  // The rows of a tile; those of the last one overlap with the tile before.
+  // The rows of a tile; those of the last one overlap with the tile before. Where the axis may be
+  // shorter than a tile, that is another case.
   void write_tile(const Level& level) {
+    if (!is_tile_cut_) return write_rows(level, std::to_string(nest_.lanes));
+    const std::string rows = size(sym::min(nest_.extent[nest_.tile_axis], nest_.lanes));
+    const auto part = [&](const std::string& header, const std::string& count) {
+      writer_.open();
+      write_rows(level, count);
+      const std::vector<std::string> lines = writer_.close();
+      writer_.block(header, lines);
+    };
+    part("if (" + rows + " == " + std::to_string(nest_.lanes) + ")", std::to_string(nest_.lanes));
+    writer_.set_tile_rows(rows);
+    part("else", rows);
+    writer_.set_tile_rows("");
+  }
+
+  void write_rows(const Level& level, const std::string& rows) {
     const int axis = nest_.tile_axis;
     const std::string name = axis_name(nest_, axis);
     writer_.open();
@@ -205,7 +268,7 @@ class KernelWriter {
     for (const Step& step : level.outer) writer_.store(*step.statement);
     writer_.set_tile("", "");
     const std::vector<std::string> body = writer_.close();
-    writer_.block("for (int row = 0; row < " + std::to_string(nest_.lanes) + "; ++row)", body);
+    writer_.block("for (int row = 0; row < " + rows + "; ++row)", body);
   }
 
   // The same for each of the vectors of outer points that are walked side by side.
@@ -231,20 +294,30 @@ class KernelWriter {
       for (const Step& step : level.inner)
         if (step.role != Step::Role::kStore)
           reductions.emplace_back(nest_, step, columns_ > 1 ? column : -1, writer_);
-    int64_t points = 1;
+    sym::Int points = 1;
     for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
-      points *= nest_.extent[axis];
-    const int unroll = points > 0 && columns_ == 1 ? unroll_of(level) : 1;
-    in_parts_ = points / (nest_.vector_is_inner() ? nest_.lanes : 1) / unroll > 512 &&
+      points = points * nest_.extent[axis];
+    const bool empty = points == sym::Int(0);
+    const int unroll = !empty && columns_ == 1 ? unroll_of(level) : 1;
+    const int64_t step = (nest_.vector_is_inner() ? nest_.lanes : 1) * unroll;
+    in_parts_ = (!points.is_constant() || points.constant() / step > 512) &&
                 std::any_of(reductions.begin(), reductions.end(),
                             [](const Reduction& r) { return r.has_parts(); });
-    for (Reduction& r : reductions) r.declare(unroll);
-    if (points > 0) write_inner_loop(level, reductions, 0, unroll);
+    for (Reduction& r : reductions) {
+      if (has_total(points) && r.has_parts()) r.keep_total();
+      r.declare(unroll);
+    }
+    if (!empty) write_inner_loop(level, reductions, 0, unroll);
     for (size_t i = 0; i < reductions.size(); ++i) {
       writer_.set_column(static_cast<int>(i * columns_ / reductions.size()));
       reductions[i].finish();
     }
     writer_.set_column(0);
+  }
+
+  // Sums of one loop of unknown length, which is mostly short.
+  bool has_total(sym::Int points) const {
+    return in_parts_ && !points.is_constant() && nest_.inner.size() == 1;
   }
 
   // Independent accumulators hide the latency of the reduction; long bodies do that by themselves.
@@ -262,7 +335,7 @@ class KernelWriter {
     }
     if (!reduces || nest_.inner.empty()) return 1;
     const int axis = nest_.inner.back();
-    const int64_t trips = nest_.extent[axis] / (axis == nest_.vector_axis ? nest_.lanes : 1);
+    const int64_t trips = nest_.extent[axis].hint() / (axis == nest_.vector_axis ? nest_.lanes : 1);
     for (int unroll : {4, 2})
       if (trips >= unroll && seen.size() <= (unroll == 4 ? 24 : 48)) return unroll;
     return 1;
@@ -272,53 +345,72 @@ class KernelWriter {
                         int unroll) {
     if (position == nest_.inner.size()) return write_inner_body(level, reductions, 0);
     const int axis = nest_.inner[position];
-    const int64_t length = nest_.extent[axis];
+    const sym::Int length = nest_.extent[axis];
     const std::string name = axis_name(nest_, axis);
     if (position + 1 < nest_.inner.size()) {
       writer_.open();
       writer_.bind_axis(axis, name);
       write_inner_loop(level, reductions, position + 1, unroll);
       const std::vector<std::string> body = writer_.close();
-      writer_.block("for (i64 " + name + " = 0; " + name + " < " + std::to_string(length) + "; ++" +
-                        name + ")",
-                    body);
+      writer_.block(
+          "for (i64 " + name + " = 0; " + name + " < " + size(length) + "; ++" + name + ")", body);
       return;
     }
     const int step = axis == nest_.vector_axis ? nest_.lanes : 1;
-    if (reductions.empty() && length % step != 0 && may_overlap(length))
+    if (reductions.empty() && !divides(length, step) && may_overlap() &&
+        !sym::known_less(length, step))
       return write_overlapping(level, reductions, axis);
-    int64_t done = 0;
+    sym::Int done = 0;
     for (int copies : {unroll, 1}) {
-      const int64_t end = length / (step * copies) * (step * copies);
-      if (end <= done) continue;
-      write_copies(level, reductions, axis, done, end, step, copies);
+      const sym::Int end = whole_parts(length, static_cast<int64_t>(step) * copies);
+      if (sym::known_at_most(end, done)) continue;
+      write_copies(level, reductions, axis, {done, end, step, copies, copies == unroll});
       done = end;
     }
-    if (done == length) return;
-    writer_.set_active(static_cast<int>(length - done));
-    write_copies(level, reductions, axis, done, length, step, 1);
-    writer_.set_active(0);
+    if (done != length) write_rest(level, reductions, axis, done);
+  }
+
+  // The elements from `done` on, fewer than lanes.
+  void write_rest(const Level& level, std::vector<Reduction>& reductions, int axis, sym::Int done) {
+    const sym::Int rest = nest_.extent[axis] - done;
+    writer_.set_active(size(rest));
+    writer_.open();
+    writer_.bind_axis(axis, size(done));
+    write_inner_body(level, reductions, 0);
+    const std::vector<std::string> body = writer_.close();
+    writer_.block(rest.is_constant() ? "" : "if (" + size(rest) + " > 0)", body);
+    writer_.set_active("");
   }
 
   // axis = first, first + step * copies, ... : `copies` points or vectors in one iteration.
-  void write_copies(const Level& level, std::vector<Reduction>& reductions, int axis, int64_t first,
-                    int64_t end, int step, int copies) {
+  struct Walk {
+    sym::Int first, end;
+    int step, copies;
+    bool main;  // what comes after it is short
+  };
+
+  void write_copies(const Level& level, std::vector<Reduction>& reductions, int axis,
+                    const Walk& walk) {
     const std::string name = axis_name(nest_, axis);
-    const bool once = end - first <= step * copies;
-    const bool parts = in_parts_ && end - first >= 16 * step * copies;
+    const sym::Int length = walk.end - walk.first;
+    const int64_t stride = static_cast<int64_t>(walk.step) * walk.copies;
+    const bool once = sym::known_at_most(length, stride) && length.is_constant();
+    const bool parts =
+        in_parts_ && (length.is_constant() ? length.constant() >= 16 * stride : walk.main);
+    const bool totals = parts && has_total(nest_.extent[axis]);
     for (Reduction& r : reductions)
-      if (parts && r.has_parts()) r.set_part(true);
+      if (parts && !totals && r.has_parts()) r.set_part(true);
     writer_.open();
-    for (int copy = 0; copy < copies; ++copy) {
-      const int64_t offset = static_cast<int64_t>(copy) * step;
-      std::string position = once     ? std::to_string(first + offset)
+    for (int copy = 0; copy < walk.copies; ++copy) {
+      const int64_t offset = static_cast<int64_t>(copy) * walk.step;
+      std::string position = once     ? size(walk.first + sym::Int(offset))
                              : offset ? "(" + name + " + " + std::to_string(offset) + ")"
                                       : name;
       writer_.open();
       writer_.bind_axis(axis, position);
       write_inner_body(level, reductions, copy);
       const std::vector<std::string> body = writer_.close();
-      if (copies > 1)
+      if (walk.copies > 1)
         writer_.block("", body);
       else
         for (const std::string& text : body) writer_.line(text);
@@ -327,41 +419,62 @@ class KernelWriter {
     if (once) return writer_.block("", body);
     const auto loop = [&](const std::string& from, const std::string& to) {
       writer_.block("for (i64 " + name + " = " + from + "; " + name + " < " + to + "; " + name +
-                        " += " + std::to_string(step * copies) + ")",
+                        " += " + std::to_string(stride) + ")",
                     body);
     };
-    if (!parts) return loop(std::to_string(first), std::to_string(end));
+    if (!parts) return loop(size(walk.first), size(walk.end));
     writer_.open();
     for (Reduction& r : reductions)
-      if (r.has_parts()) r.begin_part();
-    const int64_t part = std::min<int64_t>(128 * step * copies, end - first);
-    const std::string from = name + "_part";
-    const bool exact = (end - first) % part == 0;
+      if (!totals && r.has_parts()) r.begin_part();
+    int64_t part = 128 * stride;
+    if (length.is_constant()) part = std::min(part, length.constant());
+    const std::string from = name + "_part", end = size(walk.end);
     const std::string next = from + " + " + std::to_string(part);
-    loop(from, exact ? next
-                     : "(" + next + " < " + std::to_string(end) + " ? " + next + " : " +
-                           std::to_string(end) + ")");
-    for (Reduction& r : reductions)
-      if (r.has_parts()) r.end_part();
+    loop(from, divides(length, part) ? next
+                                     : "(" + next + " < " + end + " ? " + next + " : " + end + ")");
+    if (totals) {
+      writer_.open();
+      for (Reduction& r : reductions)
+        if (r.has_parts()) r.move_to_total();
+      const std::vector<std::string> more = writer_.close();
+      writer_.block("if (" + next + " < " + end + ")", more);
+    } else {
+      for (Reduction& r : reductions)
+        if (r.has_parts()) r.end_part();
+    }
     const std::vector<std::string> lines = writer_.close();
-    writer_.block("for (i64 " + from + " = " + std::to_string(first) + "; " + from + " < " +
-                      std::to_string(end) + "; " + from + " += " + std::to_string(part) + ")",
+    writer_.block("for (i64 " + from + " = " + size(walk.first) + "; " + from + " < " + end + "; " +
+                      from + " += " + std::to_string(part) + ")",
                   lines);
   }
 
+  // Where the axis may be shorter than a vector, that is another case.
   void write_overlapping(const Level& level, std::vector<Reduction>& reductions, int axis) {
     const std::string name = axis_name(nest_, axis);
     const std::string at = writer_.fresh("at");
-    const std::string latest = std::to_string(nest_.extent[axis] - nest_.lanes);
+    const sym::Int length = nest_.extent[axis];
+    const std::string lanes = std::to_string(nest_.lanes);
+    const std::string latest = size(length - sym::Int(nest_.lanes));
     writer_.open();
     writer_.line("const i64 " + name + " = " + at + " < " + latest + " ? " + at + " : " + latest +
                  ";");
     writer_.bind_axis(axis, name);
     write_inner_body(level, reductions, 0);
     const std::vector<std::string> body = writer_.close();
-    writer_.block("for (i64 " + at + " = 0; " + at + " < " + std::to_string(nest_.extent[axis]) +
-                      "; " + at + " += " + std::to_string(nest_.lanes) + ")",
-                  body);
+    const std::string loop =
+        "for (i64 " + at + " = 0; " + at + " < " + size(length) + "; " + at + " += " + lanes + ")";
+    if (sym::known_at_least(length, nest_.lanes)) return writer_.block(loop, body);
+    writer_.open();
+    writer_.block(loop, body);
+    const std::vector<std::string> whole = writer_.close();
+    writer_.block("if (" + size(length) + " >= " + lanes + ")", whole);
+    writer_.set_active(size(length));
+    writer_.open();
+    writer_.bind_axis(axis, "0");
+    write_inner_body(level, reductions, 0);
+    const std::vector<std::string> rest = writer_.close();
+    writer_.block("else", rest);
+    writer_.set_active("");
   }
 
   void write_inner_body(const Level& level, std::vector<Reduction>& reductions, int copy) {
@@ -380,12 +493,13 @@ class KernelWriter {
   const Nest& nest_;
   ExpressionWriter writer_;
   int columns_ = 1;
-  bool in_parts_ = false;  // of the inner loops being written: sums have a second level
+  bool is_tile_cut_ = false;  // the tile axis may be shorter than a tile
+  bool in_parts_ = false;     // of the inner loops being written: sums have a second level
 };
 
 }  // namespace
 
-std::string write_kernel(const Nest& nest, const std::string& symbol, Prelude& prelude) {
+KernelText write_kernel(const Nest& nest, const std::string& symbol, Prelude& prelude) {
   return KernelWriter(nest, prelude).run(symbol);
 }
 

@@ -8,7 +8,12 @@
 
 namespace braze::codegen::cpp {
 
-// The function's text. `symbol` is its extern "C" name.
-std::string write_kernel(const Nest& nest, const std::string& symbol, Prelude& prelude);
+struct KernelText {
+  std::string text;             // of the function
+  std::vector<sym::Int> sizes;  // what it takes as `sizes`
+};
+
+// `symbol` is the function's extern "C" name.
+KernelText write_kernel(const Nest& nest, const std::string& symbol, Prelude& prelude);
 
 }  // namespace braze::codegen::cpp

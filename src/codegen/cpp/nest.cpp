@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "sym/facts.h"
 
 namespace braze::codegen::cpp {
 
@@ -19,6 +20,7 @@ using loop::Statement;
 namespace {
 
 constexpr int64_t kChunkNanoseconds = 15000;
+constexpr int64_t kManyItems = 16;  // enough for all threads, most of the time
 
 // One load or store of the kernel.
 struct Access {
@@ -85,7 +87,7 @@ void note_axes(ExprRef expr, bool through_loads, std::vector<bool>& axes) {
   for (ExprRef arg : expr->args) note_axes(arg, through_loads, axes);
 }
 
-Survey survey(const Kernel& kernel, const std::vector<int64_t>& extent) {
+Survey survey(const Kernel& kernel, const sym::Dims& extent) {
   Survey result;
   result.used_as_value.resize(extent.size());
   std::unordered_set<ExprRef> seen;
@@ -120,14 +122,14 @@ Survey survey(const Kernel& kernel, const std::vector<int64_t>& extent) {
   return result;
 }
 
-std::vector<int64_t> extents_of(const Kernel& kernel) {
-  std::vector<int64_t> extent;
-  for (const loop::Axis& axis : kernel.outer) extent.push_back(axis.extent.constant());
-  for (const loop::Axis& axis : kernel.inner) extent.push_back(axis.extent.constant());
+sym::Dims extents_of(const Kernel& kernel) {
+  sym::Dims extent;
+  for (const loop::Axis& axis : kernel.outer) extent.push_back(axis.extent);
+  for (const loop::Axis& axis : kernel.inner) extent.push_back(axis.extent);
   return extent;
 }
 
-bool can_merge(const Survey& facts, const std::vector<int64_t>& extent, int a, int b) {
+bool can_merge(const Survey& facts, const sym::Dims& extent, int a, int b) {
   if (facts.used_as_value[a] || facts.used_as_value[b]) return false;
   for (const Access& access : facts.accesses) {
     if (access.index.stride(a) != access.index.stride(b) * extent[b]) return false;
@@ -143,11 +145,12 @@ bool can_merge(const Survey& facts, const std::vector<int64_t>& extent, int a, i
 }
 
 // Lanes are chosen so that the widest value fits one register.
-int widest_value(const Kernel& kernel, const Survey& facts, const std::vector<int64_t>& extent) {
+int widest_value(const Kernel& kernel, const Survey& facts, const sym::Dims& extent,
+                 Limits& limits) {
   int widest = 1;
   for (ExprRef value : facts.values) {
     if (value->kind == ExprKind::kConst) continue;
-    widest = std::max(widest, fits_int32(value, extent) ? 4 : compute_bytes(value->dtype));
+    widest = std::max(widest, fits_int32(value, extent, limits) ? 4 : compute_bytes(value->dtype));
   }
   for (const Statement& s : kernel.body)
     if (s.kind == Statement::Kind::kReduce) widest = std::max(widest, compute_bytes(s.accumulate));
@@ -163,23 +166,25 @@ bool opaque_along(const Affine& index, int axis, size_t axes) {
   return false;
 }
 
-int64_t product(const std::vector<int64_t>& extent, int first, int last) {
+// Points of some axes for the sizes seen when traced.
+int64_t product(const sym::Dims& extent, int first, int last) {
   int64_t result = 1;
-  for (int a = first; a < last; ++a) result *= extent[a];
+  for (int a = first; a < last; ++a) result *= extent[a].hint();
   return result;
 }
 
 // Rough time of the whole kernel, in vector operations, when `axis` becomes `lanes` lanes.
-double cost_with(const Kernel& kernel, const Survey& facts, const std::vector<int64_t>& extent,
-                 int axis, int lanes) {
+double cost_with(const Kernel& kernel, const Survey& facts, const sym::Dims& extent, int axis,
+                 int lanes) {
   const int axes = static_cast<int>(extent.size());
   const int outer_count = static_cast<int>(kernel.outer.size());
   const double outer_points = static_cast<double>(product(extent, 0, outer_count));
   const double inner_points = static_cast<double>(product(extent, outer_count, axes));
   const auto shrink = [&](double points) {
     if (axis < 0) return points;
-    const double vectors = static_cast<double>((extent[axis] + lanes - 1) / lanes);
-    return points / static_cast<double>(extent[axis]) * vectors;
+    const int64_t length = std::max<int64_t>(extent[axis].hint(), 1);
+    const double vectors = static_cast<double>((length + lanes - 1) / lanes);
+    return points / static_cast<double>(length) * vectors;
   };
   const bool inner_axis = axis >= outer_count;
   const double at_inner = shrink(outer_points * inner_points);
@@ -194,9 +199,9 @@ double cost_with(const Kernel& kernel, const Survey& facts, const std::vector<in
     if (axis >= 0 && applies) {
       if (opaque_along(access.index, axis, extent.size()))
         each = 2.0 * lanes;
-      else if (access.index.stride(axis) == 0)
+      else if (access.index.stride(axis) == sym::Int(0))
         each = 0.1;
-      else if (access.index.stride(axis) != 1)
+      else if (access.index.stride(axis) != sym::Int(1))
         each = (access.store ? 1.5 : 1.2) * lanes;
     }
     cost += each * points;
@@ -207,19 +212,22 @@ double cost_with(const Kernel& kernel, const Survey& facts, const std::vector<in
   return cost;
 }
 
-int lanes_for(int widest, int64_t extent, Isa isa) {
+// Lanes for an axis of symbolic extent are those of a long one: it may be long another time.
+int lanes_for(int widest, sym::Int length, Isa isa) {
   int lanes = vector_bytes(isa) / widest;
+  if (!length.is_constant()) return lanes;
+  const int64_t extent = length.constant();
   while (lanes > 4 && lanes > extent) lanes /= 2;
   return lanes > extent && extent < 3 ? 1 : lanes;
 }
 
 void choose_vector_axis(Nest& nest, const Survey& facts, Isa isa) {
   const Kernel& kernel = *nest.kernel;
-  const int widest = widest_value(kernel, facts, nest.extent);
+  const int widest = widest_value(kernel, facts, nest.extent, nest.limits);
   nest.mask_bytes = widest;
   double best = cost_with(kernel, facts, nest.extent, -1, 1);
   for (int axis = static_cast<int>(nest.extent.size()) - 1; axis >= 0; --axis) {
-    if (nest.extent[axis] <= 1) continue;
+    if (is_trivial(nest.extent[axis])) continue;
     const int lanes = lanes_for(widest, nest.extent[axis], isa);
     if (lanes < 2) continue;
     const double cost = cost_with(kernel, facts, nest.extent, axis, lanes);
@@ -235,16 +243,17 @@ int tile_axis_of(const Nest& nest, const Survey& facts) {
   const bool has_inner = std::any_of(nest.kernel->body.begin(), nest.kernel->body.end(),
                                      [](const Statement& s) { return s.inner; });
   if (!nest.vector_is_outer() || has_inner || nest.rereads_stores || nest.lanes < 4 ||
-      nest.extent[nest.vector_axis] < nest.lanes)
+      nest.extent[nest.vector_axis].hint() < nest.lanes)
     return -1;
   for (const Access& access : facts.accesses) {
-    const int64_t along = access.index.stride(nest.vector_axis);
-    if (access.store || access.guarded || along == 0 || along == 1 ||
+    const sym::Int along = access.index.stride(nest.vector_axis);
+    if (access.store || access.guarded || along == sym::Int(0) || along == sym::Int(1) ||
         opaque_along(access.index, nest.vector_axis, nest.extent.size()))
       continue;
     for (int axis = 0; axis < nest.outer_count; ++axis)
-      if (axis != nest.vector_axis && access.index.stride(axis) == 1 &&
-          nest.extent[axis] >= nest.lanes && !opaque_along(access.index, axis, nest.extent.size()))
+      if (axis != nest.vector_axis && access.index.stride(axis) == sym::Int(1) &&
+          nest.extent[axis].hint() >= nest.lanes &&
+          !opaque_along(access.index, axis, nest.extent.size()))
         return axis;
   }
   return -1;
@@ -258,49 +267,72 @@ int columns_of(const Nest& nest, const Survey& facts, int64_t other_items, Isa i
   if (!nest.vector_is_outer() || reductions == 0 || facts.operations > 16) return 1;
   const int registers = isa == Isa::kAvx512 ? 16 : 8;
   for (int columns : {8, 4, 2}) {
-    const int64_t items = nest.extent[nest.vector_axis] / (nest.lanes * columns);
+    const int64_t items = nest.extent[nest.vector_axis].hint() / (nest.lanes * columns);
     if (items >= 1 && items * other_items >= 4 && columns * reductions <= registers) return columns;
   }
   return 1;
 }
 
+// Items that take long enough to wake a thread for, when one is so many outer points, each of which
+// takes `fixed` nanoseconds and `per_inner` for each inner point.
+sym::Int grain_of(const Nest& nest, double fixed, double per_inner, sym::Int points,
+                  sym::Int items) {
+  sym::Int inner = 1;
+  for (size_t axis = nest.outer_count; axis < nest.extent.size(); ++axis)
+    inner = inner * nest.extent[axis];
+  const auto chunk = static_cast<double>(kChunkNanoseconds);
+  if (inner.is_constant() && points.is_constant()) {
+    const double item = (fixed + per_inner * static_cast<double>(inner.constant())) *
+                        static_cast<double>(points.constant());
+    const auto grain = static_cast<int64_t>(chunk / std::max(item, 0.01));
+    if (!items.is_constant()) return std::max<int64_t>(grain, 1);
+    return std::clamp<int64_t>(grain, 1, std::max<int64_t>(items.constant(), 1));
+  }
+  const auto picoseconds = [](double time) { return static_cast<int64_t>(time * 1000) + 1; };
+  const sym::Int item =
+      (sym::Int(picoseconds(fixed)) + sym::Int(picoseconds(per_inner)) * inner) * points;
+  return sym::max(sym::floordiv(picoseconds(chunk), item), 1);
+}
+
 void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
   for (int axis = 0; axis < nest.outer_count; ++axis)
-    if (nest.extent[axis] > 1 && axis != nest.vector_axis && axis != nest.tile_axis)
+    if (!is_trivial(nest.extent[axis]) && axis != nest.vector_axis && axis != nest.tile_axis)
       nest.parallel.push_back(axis);
   for (int axis = nest.outer_count; axis < static_cast<int>(nest.extent.size()); ++axis)
-    if (nest.extent[axis] > 1 && axis != nest.vector_axis) nest.inner.push_back(axis);
+    if (!is_trivial(nest.extent[axis]) && axis != nest.vector_axis) nest.inner.push_back(axis);
   if (nest.vector_is_inner()) nest.inner.push_back(nest.vector_axis);
 
-  int64_t items = 1;
-  for (int axis : nest.parallel) items *= nest.extent[axis];
-  items *= nest.tiles();
+  sym::Int items = 1;
+  for (int axis : nest.parallel) items = items * nest.extent[axis];
+  items = items * nest.tiles();
   const int axes = static_cast<int>(nest.extent.size());
   const int64_t inner_points = product(nest.extent, nest.outer_count, axes);
   // Time of one outer point: memory at about 10 bytes a nanosecond, arithmetic in lanes.
-  double bytes = 0;
+  double outer_bytes = 0, inner_bytes = 0;
   for (const Access& access : facts.accesses)
-    bytes += static_cast<double>(graph::size_of(nest.kernel->params[access.buffer].dtype)) *
-             static_cast<double>(access.inner ? inner_points : 1);
-  const double per_point =
-      bytes / 10 + static_cast<double>(facts.operations * inner_points) / nest.lanes * 0.5;
-  double per_item = per_point;
+    (access.inner ? inner_bytes : outer_bytes) +=
+        static_cast<double>(graph::size_of(nest.kernel->params[access.buffer].dtype));
+  const double per_inner =
+      inner_bytes / 10 + static_cast<double>(facts.operations) / nest.lanes * 0.5;
+  const double per_point = outer_bytes / 10 + per_inner * static_cast<double>(inner_points);
+  sym::Int points = 1;  // of an item
   if (nest.vector_is_outer()) {
-    const int64_t length = nest.extent[nest.vector_axis];
-    nest.columns = columns_of(nest, facts, items, isa);
+    const sym::Int length = nest.extent[nest.vector_axis];
+    nest.columns = columns_of(nest, facts, items.hint(), isa);
     const int64_t unit = nest.columns > 1 ? nest.columns * nest.lanes : 4 * nest.lanes;
     // Blocks long enough that the loop around them costs nothing, short enough to share out.
     const auto wanted = static_cast<int64_t>(2000 / std::max(per_point, 0.01));
     int64_t block = std::max<int64_t>(unit, wanted / unit * unit);
-    if (block * 2 > length) block = length;
-    nest.block = block;
-    per_item *= static_cast<double>(block * (nest.tile_axis >= 0 ? nest.lanes : 1));
-    items *= nest.blocks();
+    if (length.is_constant() && block * 2 > length.constant()) block = length.constant();
+    // Of a symbolic axis there may be more than one block any time, at some cost for short ones.
+    const bool whole =
+        !length.is_constant() && length.hint() <= block && items.hint() >= kManyItems;
+    nest.block = whole ? 0 : block;
+    points = (whole ? length : sym::Int(block)) * (nest.tile_axis >= 0 ? nest.lanes : 1);
+    items = items * nest.blocks();
   }
   nest.code.extent = items;
-  nest.code.grain = std::clamp<int64_t>(
-      static_cast<int64_t>(static_cast<double>(kChunkNanoseconds) / std::max(per_item, 0.01)), 1,
-      std::max<int64_t>(items, 1));
+  nest.code.grain = grain_of(nest, outer_bytes / 10, per_inner, points, items);
 }
 
 // Values of a level outside of index position and of guards, mapped to the first level they are in.
@@ -318,11 +350,11 @@ bool mentions_axis(ExprRef expr, int axis) {
 
 // The topmost expensive values that a later walk over the row needs again.
 void plan_kept_rows(Nest& nest) {
-  constexpr int64_t kLongestRow = 4096;
   constexpr size_t kMostRows = 2;
   constexpr int64_t kExpensive = 15;
   if (!nest.vector_is_inner() || nest.inner.size() != 1 || nest.rereads_stores ||
-      nest.extent[nest.vector_axis] > kLongestRow)
+      (nest.extent[nest.vector_axis].is_constant() &&
+       nest.extent[nest.vector_axis].constant() > kLongestRow))
     return;
   std::unordered_map<ExprRef, int> first;
   std::unordered_set<ExprRef> seen;
@@ -348,11 +380,14 @@ void plan_kept_rows(Nest& nest) {
 
 }  // namespace
 
-int64_t Nest::blocks() const {
-  return vector_is_outer() ? (extent[vector_axis] + block - 1) / block : 1;
+sym::Int Nest::blocks() const {
+  if (!vector_is_outer() || block == 0) return 1;
+  return sym::floordiv(extent[vector_axis] + sym::Int(block - 1), block);
 }
 
-int64_t Nest::tiles() const { return tile_axis >= 0 ? (extent[tile_axis] + lanes - 1) / lanes : 1; }
+sym::Int Nest::tiles() const {
+  return tile_axis >= 0 ? sym::floordiv(extent[tile_axis] + sym::Int(lanes - 1), lanes) : 1;
+}
 
 int vector_bytes(Isa isa) {
   switch (isa) {
@@ -371,20 +406,20 @@ int compute_bytes(DType dtype) {
   return static_cast<int>(graph::size_of(dtype));
 }
 
-std::vector<int64_t> collapse_axes(const Kernel& kernel) {
-  std::vector<int64_t> extent = extents_of(kernel);
+sym::Dims collapse_axes(const Kernel& kernel) {
+  sym::Dims extent = extents_of(kernel);
   const int outer_count = static_cast<int>(kernel.outer.size());
   const int axes = static_cast<int>(extent.size());
   Survey facts = survey(kernel, extent);
   for (int b = axes - 1; b > 0; --b) {
-    if (extent[b] == 1) continue;
+    if (extent[b] == sym::Int(1)) continue;
     // The nearest axis before b on the same side that is not trivial.
     int a = b - 1;
     const int first = b >= outer_count ? outer_count : 0;
-    while (a >= first && extent[a] == 1) --a;
+    while (a >= first && extent[a] == sym::Int(1)) --a;
     if (a < first || !can_merge(facts, extent, a, b)) continue;
     // `a` lives on as part of b; b must be seen again with its next neighbour.
-    extent[b] *= extent[a];
+    extent[b] = extent[b] * extent[a];
     extent[a] = 1;
     facts = survey(kernel, extent);
     ++b;

@@ -12,6 +12,9 @@
 
 namespace braze::codegen::cpp {
 
+// Elements of a kept row that have room on the stack.
+constexpr int64_t kLongestRow = 4096;
+
 // One thing done at each point of a loop. Welford is two sweeps: the mean, then the sum of squares
 // around it, which is both more accurate and easier on the pipeline than the running form.
 struct Step {
@@ -29,33 +32,34 @@ struct Level {
 struct Nest {
   const loop::Kernel* kernel = nullptr;
   int outer_count = 0;
-  std::vector<int64_t> extent;  // by axis number; 1 where the axis was merged into another
-  int vector_axis = -1;         // -1: no lanes, all scalar
+  sym::Dims extent;      // by axis number; 1 where the axis was merged into another
+  int vector_axis = -1;  // -1: no lanes, all scalar
   int lanes = 1;
   int mask_bytes = 4;         // width of one lane of a condition
   std::vector<int> parallel;  // outer axes split among threads, in order, vector axis left out
   int columns = 1;            // outer vector axis: vectors that share one walk of the inner axes
-  int64_t block = 0;          // outer vector axis: elements of it in one work item
+  int64_t block = 0;          // outer vector axis: elements of it in one work item; 0: all
   // Outer axis along which some load is contiguous that is not along the vector axis: square tiles
   // of it are loaded row by row and transposed in registers. -1: none.
   int tile_axis = -1;
   std::vector<int> inner;  // inner axes in loop order, vector axis last
   std::vector<Level> levels;
   // Expensive values that several walks over a row need: the first walk (number of its level) keeps
-  // them in an array on the stack.
+  // them in an array; on the stack but for long rows of symbolic extent.
   std::unordered_map<loop::ExprRef, int> kept_rows;
   bool rereads_stores = false;  // some parameter is both loaded and stored
   KernelCode code;              // extent and grain
+  mutable Limits limits;        // grows while the kernel is planned and written
 
   bool vector_is_outer() const { return vector_axis >= 0 && vector_axis < outer_count; }
   bool vector_is_inner() const { return vector_axis >= outer_count; }
-  int64_t tiles() const;   // work items along the tile axis
-  int64_t blocks() const;  // work items along an outer vector axis
+  sym::Int tiles() const;   // work items along the tile axis
+  sym::Int blocks() const;  // work items along an outer vector axis
 };
 
 // Merges neighbouring axes (outer with outer, inner with inner) that every access walks as one:
 // returns the extent by axis, where the first axis of a merged pair gets extent 1.
-std::vector<int64_t> collapse_axes(const loop::Kernel& kernel);
+sym::Dims collapse_axes(const loop::Kernel& kernel);
 
 // Order of the steps: a step comes after the reductions that it uses, after stores to what it
 // loads, and after loads of what it stores; otherwise as early as possible, so that steps meet in

@@ -37,10 +37,14 @@ Reduction::Reduction(const Nest& nest, Step step, int column, ExpressionWriter& 
     : nest_(nest), step_(step), statement_(*step.statement), writer_(writer) {
   dtype_ = is_arg() ? statement_.value->dtype : statement_.accumulate;
   if (statement_.op == ReduceOp::kAny || statement_.op == ReduceOp::kAll) dtype_ = DType::kBool;
-  int64_t points = 1;
-  for (size_t axis = nest.outer_count; axis < nest.extent.size(); ++axis)
-    points *= nest.extent[axis];
-  index_type_ = points < (int64_t{1} << 31) ? "i32" : "i64";
+  index_type_ = "i64";
+  if (is_arg()) {
+    const sym::Int points = this->points();
+    if (points.hint() < (int64_t{1} << 31)) {
+      index_type_ = "i32";
+      if (!points.is_constant()) nest.limits.push_back(points);
+    }
+  }
   base_ = "r" + std::to_string(statement_.reduced);
   if (column >= 0) base_ += "_c" + std::to_string(column);
   stem_ = base_;
@@ -50,6 +54,13 @@ Reduction::Reduction(const Nest& nest, Step step, int column, ExpressionWriter& 
 
 bool Reduction::can_unroll(const Step& step) {
   return step.statement->op != ReduceOp::kArgMax && step.statement->op != ReduceOp::kArgMin;
+}
+
+sym::Int Reduction::points() const {
+  sym::Int points = 1;
+  for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
+    points = points * nest_.extent[axis];
+  return points;
 }
 
 bool Reduction::is_arg() const {
@@ -115,6 +126,7 @@ void Reduction::declare(int copies) {
   const std::string text = lanes() ? writer_.as_vector(start, dtype_) : start.text;
   for (int copy = 0; copy < copies; ++copy)
     writer_.line(type + " " + name(copy) + " = " + text + ";");
+  if (has_total_) writer_.line(type + " " + stem_ + "_total = " + text + ";");
   if (!is_arg()) return;
   // Positions start at the first element that a lane sees: if nothing beats the start value, that
   // is the answer.
@@ -123,14 +135,17 @@ void Reduction::declare(int copies) {
     return;
   }
   const std::string positions = writer_.prelude().vector(index_type_, nest_.lanes);
-  int64_t stride = 0;
+  sym::Int stride = 0;
   if (folds_lanes()) {
     stride = 1;
     for (size_t axis = nest_.vector_axis + 1; axis < nest_.extent.size(); ++axis)
-      stride *= nest_.extent[axis];
+      stride = stride * nest_.extent[axis];
   }
   std::string first = positions + "{";
-  for (int l = 0; l < nest_.lanes; ++l) first += (l ? ", " : "") + std::to_string(l * stride);
+  for (int l = 0; l < nest_.lanes; ++l) {
+    const std::string at = writer_.size(sym::Int(l) * stride);
+    first += (l ? ", " : "") + (stride.is_constant() ? at : index_type_ + "(" + at + ")");
+  }
   writer_.line(positions + " " + stem_ + "_at = " + first + "};");
   if (folds_lanes()) writer_.line("const " + positions + " " + stem_ + "_lane = " + first + "};");
 }
@@ -138,13 +153,13 @@ void Reduction::declare(int copies) {
 // Row-major number of the current inner point, of its first lane if there are lanes.
 std::string Reduction::position() {
   std::string text;
-  int64_t stride = 1;
+  sym::Int stride = 1;
   for (int axis = static_cast<int>(nest_.extent.size()) - 1; axis >= nest_.outer_count; --axis) {
-    if (nest_.extent[axis] > 1) {
+    if (!is_trivial(nest_.extent[axis])) {
       const std::string part = writer_.axis_position(axis);
-      text += (text.empty() ? "" : " + ") + part + "*" + std::to_string(stride);
+      text += (text.empty() ? "" : " + ") + part + "*" + writer_.size(stride);
     }
-    stride *= nest_.extent[axis];
+    stride = stride * nest_.extent[axis];
   }
   return text.empty() ? "0" : text;
 }
@@ -174,9 +189,9 @@ void Reduction::accumulate_arg(const Operand& operand) {
   const std::string width = "i" + std::to_string(8 * compute_bytes(dtype_));
   const std::string mask = writer_.prelude().vector(
       dtype_ == DType::kBool ? "i" + std::to_string(8 * nest_.mask_bytes) : width, nest_.lanes);
-  if (writer_.active() && folds_lanes()) {
+  if (!writer_.active().empty() && folds_lanes()) {
     writer_.prelude().need("first_lanes");
-    test = "(" + test + ") & first_lanes<" + mask + ">(" + std::to_string(writer_.active()) + ")";
+    test = "(" + test + ") & first_lanes<" + mask + ">(" + writer_.active() + ")";
   }
   writer_.line("const " + mask + " " + wins + " = " + test + ";");
   writer_.line(best + " = " + wins + " ? " + value + " : " + best + ";");
@@ -201,13 +216,13 @@ void Reduction::accumulate(int copy) {
                  base_ + "_mean;");
     text = delta + " * " + delta;
   }
-  if (writer_.active() && folds_lanes()) {
+  if (!writer_.active().empty() && folds_lanes()) {
     const std::string element = dtype_ == DType::kBool ? std::to_string(8 * nest_.mask_bytes)
                                                        : std::to_string(8 * compute_bytes(dtype_));
     const std::string mask = writer_.prelude().vector("i" + element, nest_.lanes);
     writer_.prelude().need("first_lanes");
     // Comparisons give vectors of `long`, masks are vectors of `long long`: not the same type.
-    text = "(first_lanes<" + mask + ">(" + std::to_string(writer_.active()) + ") ? " +
+    text = "(first_lanes<" + mask + ">(" + writer_.active() + ") ? " +
            writer_.type_of(dtype_, lanes()) + "(" + text +
            ") : " + writer_.as_vector({identity(), false, true}, dtype_) + ")";
   }
@@ -234,6 +249,28 @@ void Reduction::end_part() {
     in_part_ = false;
     writer_.line(name(copy) + " = " + combine(name(copy), part) + ";");
   }
+}
+
+// ((0 + 1) + (2 + 3)): neighbours first.
+std::string Reduction::sum_of_copies() {
+  std::vector<std::string> parts;
+  for (int copy = 0; copy < copies_; ++copy) parts.push_back(name(copy));
+  while (parts.size() > 1) {
+    std::vector<std::string> merged;
+    for (size_t i = 0; i + 1 < parts.size(); i += 2)
+      merged.push_back("(" + combine(parts[i], parts[i + 1]) + ")");
+    if (parts.size() % 2) merged.push_back(parts.back());
+    parts = std::move(merged);
+  }
+  return parts[0];
+}
+
+void Reduction::move_to_total() {
+  writer_.line(stem_ + "_total = " + combine(stem_ + "_total", sum_of_copies()) + ";");
+  const std::string zero = writer_.literal(dtype_, 0);
+  for (int copy = 0; copy < copies_; ++copy)
+    writer_.line(name(copy) + " = " +
+                 (lanes() ? writer_.as_vector({zero, false, true}, dtype_) : zero) + ";");
 }
 
 void Reduction::finish_arg() {
@@ -268,19 +305,17 @@ void Reduction::finish_arg() {
   writer_.bind_reduced(statement_.reduced, 1, {best, false, true});
 }
 
+// The number of points in the accumulator's dtype.
+std::string Reduction::count() {
+  const sym::Int points = this->points();
+  if (points.is_constant()) return writer_.literal(dtype_, static_cast<double>(points.constant()));
+  return scalar_type(dtype_) + "(" + writer_.size(points) + ")";
+}
+
 void Reduction::finish() {
   if (is_arg()) return finish_arg();
-  // ((0 + 1) + (2 + 3)): neighbours first.
-  std::vector<std::string> parts;
-  for (int copy = 0; copy < copies_; ++copy) parts.push_back(name(copy));
-  while (parts.size() > 1) {
-    std::vector<std::string> merged;
-    for (size_t i = 0; i + 1 < parts.size(); i += 2)
-      merged.push_back("(" + combine(parts[i], parts[i + 1]) + ")");
-    if (parts.size() % 2) merged.push_back(parts.back());
-    parts = std::move(merged);
-  }
-  std::string text = parts[0];
+  std::string text = sum_of_copies();
+  if (has_total_) text = "(" + combine(stem_ + "_total", text) + ")";
   const bool vector = lanes() && !folds_lanes();
   if (folds_lanes()) {
     const std::string type = writer_.type_of(dtype_, true);
@@ -298,11 +333,7 @@ void Reduction::finish() {
       text = std::string(fold) + "(" + type + "(" + text + "))";
     }
   }
-  int64_t points = 1;
-  for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
-    points *= nest_.extent[axis];
-  if (step_.role == Step::Role::kMean)
-    text = text + " / " + writer_.literal(dtype_, static_cast<double>(points));
+  if (step_.role == Step::Role::kMean) text = text + " / " + count();
   const std::string type = writer_.type_of(dtype_, vector);
   writer_.line("const " + type + " " + stem_ + " = " + text + ";");
   const Operand result{stem_, vector, true};
@@ -311,8 +342,7 @@ void Reduction::finish() {
     return;
   }
   writer_.bind_reduced(statement_.reduced, step_.role == Step::Role::kMean ? 0 : 1, result);
-  writer_.bind_reduced(statement_.reduced, 2,
-                       {writer_.literal(dtype_, static_cast<double>(points)), false, true});
+  writer_.bind_reduced(statement_.reduced, 2, {count(), false, true});
 }
 
 }  // namespace braze::codegen::cpp

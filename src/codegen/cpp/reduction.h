@@ -22,6 +22,10 @@ class Reduction {
   // A second level of accumulators for a part of a long loop, so that rounding errors of a sum grow
   // with the root of its length only. `end_part` adds them up.
   bool has_parts() const;
+  // The other way, for one loop of unknown length: what the accumulators hold is moved to a total
+  // from time to time. To be said before `declare`.
+  void keep_total() { has_total_ = true; }
+  void move_to_total();
   void set_part(bool in_part) { in_part_ = in_part; }
   void begin_part();
   void end_part();
@@ -29,6 +33,9 @@ class Reduction {
   void finish();
 
  private:
+  sym::Int points() const;
+  std::string count();
+  std::string sum_of_copies();
   bool is_arg() const;
   bool folds_lanes() const { return nest_.vector_is_inner(); }
   bool lanes() const { return nest_.vector_axis >= 0; }
@@ -47,6 +54,7 @@ class Reduction {
   std::string index_type_;  // element of the positions of argmax and argmin
   int copies_ = 1;
   bool in_part_ = false;
+  bool has_total_ = false;
   std::string base_;  // "r0"
   std::string stem_;
 };

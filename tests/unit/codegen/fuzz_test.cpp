@@ -4,12 +4,14 @@
 namespace braze::codegen::cpp {
 namespace {
 
+using Values = std::vector<std::vector<int64_t>>;  // lists of values of the symbols s0, s1
+
 class Generator {
  public:
-  explicit Generator(unsigned seed) : random_(seed) {}
+  Generator(unsigned seed, Values values) : random_(seed), values_(std::move(values)) {}
 
   std::string kernel() {
-    points_ = 1;
+    points_.assign(values_.size(), 1);
     outer_.clear();
     inner_.clear();
     for (int n = pick(3); n >= 0; --n) outer_.push_back(extent());
@@ -41,21 +43,30 @@ class Generator {
  private:
   static constexpr int64_t kMostPoints = 4000;
   int pick(int n) { return static_cast<int>(random_() % n); }
-  int64_t extent() {
+  // A number, or a symbol where there are any.
+  std::string extent() {
     const int64_t choice[] = {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33, 40};
-    const int64_t wanted = choice[pick(12)];
-    if (points_ * wanted > kMostPoints) return 1;
-    points_ *= wanted;
-    return wanted;
+    const bool symbolic = !values_[0].empty() && pick(2) == 0;
+    const int symbol = pick(2);
+    const int64_t wanted = choice[pick(symbolic ? 3 : 12)];
+    std::vector<int64_t> points = points_;
+    for (size_t i = 0; i < points.size(); ++i) {
+      points[i] *= wanted * (symbolic ? values_[i][symbol] : 1);
+      if (points[i] > kMostPoints) return "1";
+    }
+    points_ = points;
+    std::string text = std::to_string(wanted);
+    if (symbolic) text = (wanted == 1 ? "" : text + "*") + "s" + std::to_string(symbol);
+    return text;
   }
-  static std::string axes(std::string text, const char* name, const std::vector<int64_t>& extent) {
+  static std::string axes(std::string text, const char* name,
+                          const std::vector<std::string>& extent) {
     for (size_t i = 0; i < extent.size(); ++i)
-      text += (i ? ", " : "") + std::string(name) + std::to_string(i) + " < " +
-              std::to_string(extent[i]);
+      text += (i ? ", " : "") + std::string(name) + std::to_string(i) + " < {" + extent[i] + "}";
     return text + ")";
   }
-  std::vector<std::pair<std::string, int64_t>> all_axes(bool inner) const {
-    std::vector<std::pair<std::string, int64_t>> result;
+  std::vector<std::pair<std::string, std::string>> all_axes(bool inner) const {
+    std::vector<std::pair<std::string, std::string>> result;
     for (size_t i = 0; i < outer_.size(); ++i)
       result.emplace_back("o" + std::to_string(i), outer_[i]);
     for (size_t i = 0; inner && i < inner_.size(); ++i)
@@ -66,10 +77,9 @@ class Generator {
   std::string dense(bool inner) {
     auto axes = all_axes(inner);
     if (pick(3) == 0) std::shuffle(axes.begin(), axes.end(), random_);
-    std::string text;
-    int64_t stride = 1;
-    for (size_t i = axes.size(); i-- > 0; stride *= axes[i].second)
-      text = axes[i].first + "*" + std::to_string(stride) + (text.empty() ? "" : " + ") + text;
+    std::string text, stride = "1";
+    for (size_t i = axes.size(); i-- > 0; stride += "*" + axes[i].second)
+      text = axes[i].first + "*{" + stride + "}" + (text.empty() ? "" : " + ") + text;
     return text;
   }
   std::string index(bool inner) {
@@ -84,8 +94,12 @@ class Generator {
       }
       case 2:
         return "check_index(load(b2, " + dense(inner) + "), 10)*7 + " + dense(inner);
-      case 3:
-        return "(" + dense(inner) + ")//3 + (" + dense(inner) + ")%5";
+      case 3: {
+        if (values_[0].empty() || pick(2))
+          return "(" + dense(inner) + ")//3 + (" + dense(inner) + ")%5";
+        const std::string by = pick(2) ? "{s0}" : "{4*s1}";
+        return "(" + dense(inner) + ")//" + by + " + (" + dense(inner) + ")%" + by;
+      }
       default:
         return dense(inner);
     }
@@ -97,7 +111,7 @@ class Generator {
         return "load(b3, " + index(inner) + ")";
       case 1:
         return "le(" + axes[pick(static_cast<int>(axes.size()))].first + ", " +
-               std::to_string(pick(12)) + ")";
+               (values_[0].empty() || pick(2) ? std::to_string(pick(12)) : "{s0 - 3}") + ")";
       case 2:
         return "lt(" + number(depth - 1, inner) + ", " + number(depth - 1, inner) + ")";
       default:
@@ -155,24 +169,34 @@ class Generator {
   }
 
   std::mt19937 random_;
-  std::vector<int64_t> outer_, inner_;
-  int64_t points_ = 1;
+  Values values_;
+  std::vector<std::string> outer_, inner_;
+  std::vector<int64_t> points_;  // by list of values
   int reduced_ = 0;
 };
 
-TEST(Fuzz, RandomKernels) {
+void fuzz(const std::vector<int64_t>& hints, const Values& values, unsigned rounds_wanted) {
   const char* wanted = std::getenv("BRAZE_FUZZ_SEED");
   const unsigned first = wanted ? std::strtoul(wanted, nullptr, 10) : 1;
   const char* rounds = std::getenv("BRAZE_FUZZ_ROUNDS");
-  const unsigned last = first + (rounds ? std::strtoul(rounds, nullptr, 10) : 2);
+  const unsigned last = first + (rounds ? std::strtoul(rounds, nullptr, 10) : rounds_wanted);
   for (unsigned seed = first; seed < last; ++seed) {
     SCOPED_TRACE("BRAZE_FUZZ_SEED=" + std::to_string(seed));
-    Generator generator(seed);
+    Generator generator(seed, values);
     std::vector<std::string> texts;
     for (int i = 0; i < 12; ++i) texts.push_back(generator.kernel());
-    check_kernels(texts, {.elements = 1 << 13, .tolerance = 1e-3, .magnitude = 100, .seed = seed});
-    if (HasFailure()) return;
+    check_kernels(texts, {.elements = 1 << 14, .tolerance = 1e-3, .magnitude = 100, .seed = seed},
+                  hints, values);
+    if (testing::Test::HasFailure()) return;
   }
+}
+
+TEST(Fuzz, RandomKernels) { fuzz({}, {{}}, 2); }
+
+TEST(Fuzz, RandomKernelsOfSymbolicSizes) {
+  const Values values = {{2, 3}, {7, 16}, {16, 7}, {17, 8}, {3, 64}, {65, 2}, {40, 5}};
+  fuzz({16, 7}, values, 1);
+  fuzz({3, 64}, values, 1);
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ struct RunOptions {
   double magnitude = 1e-3;     // below it the tolerance is absolute: sums cancel
   bool special = false;        // NaN, infinities, zeros of both signs in the inputs
   unsigned seed = 1;
-  int chunks = 3;  // calls that the work is split into
+  int chunks = 3;                     // calls that the work is split into
+  std::vector<int64_t> symbols = {};  // their values
 };
 
 inline bool close(graph::DType dtype, loop::Scalar a, loop::Scalar b, const RunOptions& options) {
@@ -80,10 +81,14 @@ inline void compare_with_interpreter(const loop::Kernel& kernel, const KernelCod
   std::vector<void*> got_args, want_args;
   for (auto& bytes : got) got_args.push_back(bytes.data());
   for (auto& bytes : want) want_args.push_back(bytes.data());
-  ASSERT_TRUE(loop::interpret(kernel, want_args)) << loop::to_string(kernel);
-  const int64_t step = std::max<int64_t>(1, (code.extent + options.chunks - 1) / options.chunks);
-  for (int64_t begin = 0; begin < code.extent; begin += step)
-    ASSERT_EQ(function(got_args.data(), nullptr, begin, std::min(begin + step, code.extent)), 0);
+  ASSERT_TRUE(loop::interpret(kernel, want_args, options.symbols)) << loop::to_string(kernel);
+  std::vector<int64_t> sizes;
+  for (sym::Int size : code.sizes) sizes.push_back(sym::evaluate(size, options.symbols));
+  const int64_t extent = sym::evaluate(code.extent, options.symbols);
+  EXPECT_GE(sym::evaluate(code.grain, options.symbols), 1);
+  const int64_t step = std::max<int64_t>(1, (extent + options.chunks - 1) / options.chunks);
+  for (int64_t begin = 0; begin < extent; begin += step)
+    ASSERT_EQ(function(got_args.data(), sizes.data(), begin, std::min(begin + step, extent)), 0);
   for (size_t p = 0; p < kernel.params.size(); ++p) {
     const graph::DType dtype = kernel.params[p].dtype;
     for (int64_t i = 0; i < options.elements; ++i) {
@@ -93,17 +98,23 @@ inline void compare_with_interpreter(const loop::Kernel& kernel, const KernelCod
           << to_string(isa) << " b" << p << "[" << i
           << "]: " << (graph::is_float(dtype) ? a.f : a.i) << ", expected "
           << (graph::is_float(dtype) ? b.f : b.i) << "\n"
-          << loop::to_string(kernel);
+          << loop::to_string(kernel) << testing::PrintToString(options.symbols);
     }
   }
 }
 
-// All kernels in one translation unit for each instruction set of the host.
-inline void check_kernels(const std::vector<std::string>& texts, const RunOptions& options = {}) {
+// All kernels in one translation unit for each instruction set of the host. Symbols are s0, s1, ...
+// with these hints; each kernel runs with each of the lists of values.
+inline void check_kernels(const std::vector<std::string>& texts, const RunOptions& options = {},
+                          const std::vector<int64_t>& hints = {},
+                          const std::vector<std::vector<int64_t>>& values = {{}}) {
+  sym::ExprArena arena;
+  for (size_t i = 0; i < hints.size(); ++i)
+    arena.symbol("s" + std::to_string(i), hints[i], {2, INT64_MAX});
   loop::ExprPool pool;
   std::vector<loop::Kernel> kernels;
   for (const std::string& text : texts) {
-    kernels.push_back(loop::parse_kernel(text, pool));
+    kernels.push_back(loop::parse_kernel(text, pool, &arena));
     loop::verify(kernels.back());
   }
   for (Isa isa : host_isas()) {
@@ -112,7 +123,11 @@ inline void check_kernels(const std::vector<std::string>& texts, const RunOption
     for (size_t i = 0; i < kernels.size(); ++i) {
       const auto function =
           reinterpret_cast<KernelFunction>(library->symbol(source.kernels[i].name));
-      compare_with_interpreter(kernels[i], source.kernels[i], function, isa, options);
+      for (const std::vector<int64_t>& symbols : values) {
+        RunOptions with_symbols = options;
+        with_symbols.symbols = symbols;
+        compare_with_interpreter(kernels[i], source.kernels[i], function, isa, with_symbols);
+      }
       if (testing::Test::HasFatalFailure()) {
         ADD_FAILURE() << "seed " << options.seed;
         return;

@@ -101,7 +101,7 @@ TEST(VectorMath, WithinTwoUlp) {
       std::vector<float> out(kCount);
       void* args[] = {const_cast<float*>(in.data()), out.data()};
       const auto run = reinterpret_cast<KernelFunction>(library->symbol(source.kernels[k].name));
-      run(args, nullptr, 0, source.kernels[k].extent);
+      run(args, nullptr, 0, source.kernels[k].extent.constant());
       double worst = 0;
       int64_t where = 0;
       for (int64_t i = 0; i < kCount; ++i) {
@@ -141,7 +141,7 @@ TEST(VectorMath, FunctionsOfTwoArguments) {
       std::vector<float> out(4096);
       void* args[] = {x.data(), y.data(), out.data()};
       const auto run = reinterpret_cast<KernelFunction>(library->symbol(source.kernels[k].name));
-      run(args, nullptr, 0, source.kernels[k].extent);
+      run(args, nullptr, 0, source.kernels[k].extent.constant());
       for (size_t i = 0; i < out.size(); ++i) {
         const double exact = k == 0
                                  ? std::pow(static_cast<double>(x[i]), static_cast<double>(y[i]))
