@@ -35,8 +35,7 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   StageTimer timer(timings.passes);
   passes::PipelineOptions pass_options;
   pass_options.check_each = options.check_passes;
-  pass_options.linear_pointwise =
-      options.linear_pointwise && options.backend == Backend::kKernels;
+  pass_options.linear_pointwise = options.linear_pointwise && options.backend == Backend::kKernels;
   try {
     passes::run_inference_pipeline(graph, pass_options);
     return true;
@@ -72,6 +71,25 @@ plan::Plan compile_kernels(const graph::Graph& graph, const Options& options, Ti
   return plan;
 }
 
+// Where the symbols of the graph come from. The slots of inputs are numbered as the inputs are.
+void bind_symbols(const graph::Graph& graph, plan::Plan& plan) {
+  plan.arena = graph.arena();
+  for (int i = 0; i < static_cast<int>(graph.symbols().size()); ++i) {
+    const graph::SymbolBinding& binding = graph.symbols()[i];
+    const sym::Range range = plan.arena->range(i);
+    plan::Symbol symbol{.name = plan.arena->name(i),
+                        .hint = plan.arena->symbol_expr(i)->hint,
+                        .low = range.low,
+                        .high = range.high,
+                        .kind = binding.kind,
+                        .index = binding.index};
+    for (size_t input = 0; input < graph.inputs().size(); ++input)
+      if (binding.input == graph.inputs()[input].value)
+        symbol.input = static_cast<plan::SlotId>(input);
+    plan.symbols.push_back(std::move(symbol));
+  }
+}
+
 }  // namespace
 
 plan::Plan compile(graph::Graph graph, const Options& options, Timings* timings) {
@@ -82,6 +100,7 @@ plan::Plan compile(graph::Graph graph, const Options& options, Timings* timings)
   plan::Plan plan = functional && options.backend == Backend::kKernels
                         ? compile_kernels(graph, options, *timings)
                         : direct_plan(graph);
+  if (graph.is_symbolic()) bind_symbols(graph, plan);
   plan::verify(plan);
   return plan;
 }

@@ -33,6 +33,7 @@ struct Timings {  // seconds
   double passes = 0, lower = 0, schedule = 0, codegen = 0;
 };
 
+// The plan of a symbolic graph is symbolic: for all values of the symbols within their ranges.
 // A graph that the passes cannot make functional (random in-place ops, say) gets the plan of
 // kEager, whatever the backend.
 plan::Plan compile(graph::Graph graph, const Options& options, Timings* timings = nullptr);

@@ -21,9 +21,9 @@ struct KernelIdentity {
 
   size_t operator()(const Kernel* kernel) const {
     size_t hash = kernel->params.size();
-    for (const loop::Axis& axis : kernel->outer) hash = mix(hash, axis.extent.constant());
+    for (const loop::Axis& axis : kernel->outer) hash = mix(hash, axis.extent.hint());
     hash = mix(hash, kernel->outer.size());
-    for (const loop::Axis& axis : kernel->inner) hash = mix(hash, axis.extent.constant());
+    for (const loop::Axis& axis : kernel->inner) hash = mix(hash, axis.extent.hint());
     for (const Statement& statement : kernel->body) {
       hash = mix(hash, statement.value->hash);
       hash = mix(hash, static_cast<size_t>(statement.buffer));
@@ -62,7 +62,10 @@ class Builder {
     plan_.origins = program_.origins;
     add_inputs();
     for (size_t i = 0; i < kernels_.kernels.size(); ++i) {
-      plan::Kernel kernel{.name = source.kernels.at(i).name};
+      plan::Kernel kernel{.name = source.kernels.at(i).name, .sizes = source.kernels[i].sizes};
+      for (sym::Int limit : source.kernels[i].limits)
+        if (std::ranges::find(plan_.limits, limit) == plan_.limits.end())
+          plan_.limits.push_back(limit);
       for (const loop::BufferParam& param : kernels_.kernels[i].params) {
         kernel.written.push_back(param.written);
       }
@@ -119,7 +122,8 @@ class Builder {
       case schedule::Home::kArena:
         return add_slot(buffer, {.kind = plan::SlotKind::kArena,
                                  .byte_offset = memory_.offset[buffer],
-                                 .bytes = bytes});
+                                 .bytes = bytes,
+                                 .place = place_of(buffer)});
       case schedule::Home::kOutput:
         return add_slot(buffer, {.kind = plan::SlotKind::kOutput, .bytes = bytes});
       case schedule::Home::kExtern:
@@ -133,12 +137,18 @@ class Builder {
     BRAZE_UNREACHABLE("buffer ", buffer, " is used but has no memory");
   }
 
+  // With symbolic sizes there are no offsets yet.
+  plan::SlotId place_of(int buffer) {
+    const int place = memory_.place[buffer];
+    return program_.arena == nullptr || place == buffer ? -1 : slot(place);
+  }
+
   plan::SlotId add_view(int buffer) {
     const loop::Buffer& view = program_.buffers[buffer];
     plan::SlotId base = slot(view.base);
     int64_t element = graph::size_of(view.type.dtype);
     return add_slot(buffer, {.kind = plan::SlotKind::kView,
-                             .byte_offset = view.view_offset.constant() * element,
+                             .byte_offset = view.view_offset.hint() * element,
                              .base = base});
   }
 

@@ -165,7 +165,7 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   int64_t work = 0;
   for (const plan::Step& step : plan.steps) {
     if (auto* kernel = std::get_if<plan::KernelStep>(&step))
-      work += kernel->extent / std::max<int64_t>(kernel->grain, 1);
+      work += kernel->extent.hint() / std::max<int64_t>(kernel->grain.hint(), 1);
     else
       work += 2;
   }

@@ -1,6 +1,7 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -14,8 +15,9 @@ namespace braze::plan {
 namespace {
 
 constexpr std::string_view kMagic = "BRAZEPLN";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr size_t kHashDigits = 32;
+enum IntTag : uint8_t { kConstant, kKnownExpr, kNewExpr };
 
 [[noreturn]] void damaged(const std::string& what) {
   throw UserError("a stored plan cannot be read: " + what +
@@ -62,7 +64,26 @@ class Writer {
     word(value.size());
     bytes_ += value;
   }
-  void put(const sym::Int& value) { word(static_cast<uint64_t>(value.constant())); }
+  // An expression is written where it is met first, its operands before it; then by its number.
+  void put(const sym::Int& value) {
+    if (value.is_constant()) {
+      byte(kConstant);
+      word(static_cast<uint64_t>(value.constant()));
+      return;
+    }
+    const sym::Expr& expr = *value.expr();
+    if (auto known = exprs_.find(&expr); known != exprs_.end()) {
+      byte(kKnownExpr);
+      put(known->second);
+      return;
+    }
+    byte(kNewExpr);
+    (*this)(static_cast<uint8_t>(expr.kind), expr.hint, expr.symbol, expr.constant);
+    word(expr.terms.size());
+    for (const auto& [term, coefficient] : expr.terms) (*this)(sym::Int(term), coefficient);
+    (*this)(expr.a, expr.b);
+    exprs_.emplace(&expr, static_cast<int64_t>(exprs_.size()));
+  }
   void put(const std::complex<double>& value) { (*this)(value.real(), value.imag()); }
   void put(const std::optional<SlotId>& value) {
     byte(value.has_value());
@@ -75,6 +96,7 @@ class Writer {
   }
 
   std::string bytes_;
+  std::unordered_map<const sym::Expr*, int64_t> exprs_;
 };
 
 // The number of enumerators; a tag at or above it is damage.
@@ -87,6 +109,7 @@ constexpr int count_of(graph::MemoryFormat) {
   return static_cast<int>(graph::MemoryFormat::kChannelsLast3d) + 1;
 }
 constexpr int count_of(graph::Layout) { return 1; }
+constexpr int count_of(Symbol::Kind) { return static_cast<int>(Symbol::Kind::kScalar) + 1; }
 
 class Reader {
  public:
@@ -96,6 +119,8 @@ class Reader {
     (get(values), ...);
   }
   bool at_end() const { return bytes_.empty(); }
+  // Symbols that expressions read from now on are over.
+  void set_arena(sym::ExprArena* arena) { arena_ = arena; }
 
  private:
   std::string_view take(size_t count) {
@@ -148,7 +173,50 @@ class Reader {
     }
   }
   void get(std::string& value) { value = take(length()); }
-  void get(sym::Int& value) { value = sym::Int(static_cast<int64_t>(word())); }
+  void get(sym::Int& value) {
+    switch (byte()) {
+      case kConstant:
+        value = sym::Int(static_cast<int64_t>(word()));
+        return;
+      case kKnownExpr: {
+        const uint64_t number = word();
+        if (number >= exprs_.size()) damaged("an unknown expression");
+        value = exprs_[number];
+        return;
+      }
+      case kNewExpr:
+        value = new_expr();
+        exprs_.push_back(value);
+        return;
+      default:
+        damaged("an unknown tag");
+    }
+  }
+  sym::Int new_expr() {
+    sym::Expr expr;
+    uint8_t kind = 0;
+    (*this)(kind, expr.hint, expr.symbol, expr.constant);
+    if (kind > static_cast<uint8_t>(sym::ExprKind::kMax)) damaged("an unknown tag");
+    expr.kind = static_cast<sym::ExprKind>(kind);
+    if (expr.kind == sym::ExprKind::kSymbol) {
+      if (!arena_ || expr.symbol < 0 || expr.symbol >= arena_->symbol_count())
+        damaged("an unknown symbol");
+      word();  // no terms, and no operands
+      sym::Int none;
+      (*this)(none, none);
+      return sym::Int(arena_->symbol_expr(expr.symbol));
+    }
+    for (size_t count = length(); count > 0; --count) {
+      sym::Int term;
+      int64_t coefficient = 0;
+      (*this)(term, coefficient);
+      if (term.is_constant()) damaged("a number as a term");
+      expr.terms.emplace_back(term.expr(), coefficient);
+    }
+    (*this)(expr.a, expr.b);
+    if (!arena_) damaged("an expression without symbols");
+    return sym::Int(arena_->intern(std::move(expr)));
+  }
   void get(std::complex<double>& value) {
     double real = 0, imag = 0;
     (*this)(real, imag);
@@ -177,6 +245,8 @@ class Reader {
   }
 
   std::string_view bytes_;
+  sym::ExprArena* arena_ = nullptr;
+  std::vector<sym::Int> exprs_;
 };
 
 // Matches both `T` and `const T`, for the reader and the writer.
@@ -203,7 +273,7 @@ void fields(A& a, Is<graph::Origin> auto& x) {
 }
 template <class A>
 void fields(A& a, Is<Slot> auto& x) {
-  a(x.kind, x.type, x.byte_offset, x.bytes, x.base);
+  a(x.kind, x.type, x.byte_offset, x.bytes, x.base, x.place);
 }
 template <class A>
 void fields(A& a, Is<KernelStep> auto& x) {
@@ -223,12 +293,16 @@ void fields(A& a, Is<FreeStep> auto& x) {
 }
 template <class A>
 void fields(A& a, Is<Kernel> auto& x) {
-  a(x.name, x.written);
+  a(x.name, x.written, x.sizes);
+}
+template <class A>
+void fields(A& a, Is<Symbol> auto& x) {
+  a(x.name, x.hint, x.low, x.high, x.kind, x.input, x.index);
 }
 template <class A>
 void fields(A& a, Is<Plan> auto& x) {
   a(x.slots, x.input_count, x.arena_bytes, x.steps, x.outputs, x.kernels, x.source,
-    x.compiler_flags, x.origins);
+    x.compiler_flags, x.origins, x.limits);
 }
 
 std::string header() {
@@ -241,7 +315,7 @@ std::string header() {
 
 std::string serialize(const Plan& plan) {
   Writer writer;
-  writer(plan);
+  writer(plan.symbols, plan);
   std::string bytes = header() + writer.take();
   bytes += content_hash(bytes);
   return bytes;
@@ -256,6 +330,13 @@ Plan deserialize(std::string_view bytes) {
   if (content_hash(hashed) != bytes.substr(hashed.size())) damaged("its checksum does not match");
   Plan plan;
   Reader reader(hashed.substr(expected.size()));
+  reader(plan.symbols);
+  if (plan.is_symbolic()) {
+    plan.arena = std::make_shared<sym::ExprArena>();
+    for (const Symbol& symbol : plan.symbols)
+      plan.arena->symbol(symbol.name, symbol.hint, {symbol.low, symbol.high});
+    reader.set_arena(plan.arena.get());
+  }
   reader(plan);
   if (!reader.at_end()) damaged("bytes are left over");
   try {

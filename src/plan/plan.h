@@ -2,9 +2,17 @@
 //
 // A plan works on numbered slots. Slots [0, inputs.size()) are the graph's inputs, bound by the
 // caller on each call. The other slots are defined by steps. Step order is execution order.
+//
+// A plan with symbols is for all values that they may have: sizes, strides, offsets, arguments of
+// extern calls, extents and grains are expressions over them, and what follows from those (places
+// and sizes in memory) is not there yet. `Binder` makes a plan of numbers from it, for one call or
+// many.
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -12,6 +20,7 @@
 #include "graph/argument.h"
 #include "graph/graph.h"
 #include "graph/types.h"
+#include "sym/expr.h"
 
 namespace braze::plan {
 
@@ -32,19 +41,33 @@ struct Slot {
   int64_t byte_offset = 0;  // kArena: place in the arena (64-byte aligned); kView: from base's data
   int64_t bytes = 0;        // kArena, kOutput: extent that must be backed by memory
   SlotId base = -1;         // kView; kExtern: the slot whose memory the op's result is a view of
+  // kArena with symbols: the slot whose place this one takes over; -1: it has its own. A kView's
+  // place is then its type's offset.
+  SlotId place = -1;
+};
+
+// Where the value of symbol i comes from, and what it may be.
+struct Symbol {
+  using Kind = graph::SymbolBinding::Kind;
+  std::string name;
+  int64_t hint = 0;
+  int64_t low = 0, high = 0;  // both included
+  Kind kind = Kind::kSize;
+  SlotId input = -1;  // kSize, kStride
+  int32_t index = 0;  // of the dimension; kScalar: of the integer
 };
 
 // One call of a compiled kernel:
 //   extern "C" int64_t name(void* const* args, const int64_t* sizes, int64_t begin, int64_t end);
-// args[i] is the address of element 0 of slot args[i]. The work [0, extent) is split among threads
-// in chunks of at least `grain`; begin..end is one chunk. With extent 0 (an empty tensor) the
-// kernel must not be called. A non-zero result means that the call must be run in eager instead (an
-// index out of range: eager raises the user's exception).
+// args[i] is the address of element 0 of slot args[i]; sizes are those of the kernel. The work [0,
+// extent) is split among threads in chunks of at least `grain`; begin..end is one chunk. With
+// extent 0 (an empty tensor) the kernel must not be called. A non-zero result means that the call
+// must be run in eager instead (an index out of range: eager raises the user's exception).
 struct KernelStep {
   int32_t kernel = 0;  // index into Plan::kernels
   std::vector<SlotId> args;
-  int64_t extent = 1;
-  int64_t grain = 1;
+  sym::Int extent = 1;
+  sym::Int grain = 1;
   graph::OriginId origin = -1;
 };
 
@@ -78,8 +101,9 @@ struct FreeStep {
 using Step = std::variant<KernelStep, ExternStep, CopyStep, FreeStep>;
 
 struct Kernel {
-  std::string name;           // extern "C" symbol in Plan::source
-  std::vector<bool> written;  // by parameter: whether the kernel stores to it
+  std::string name;             // extern "C" symbol in Plan::source
+  std::vector<bool> written;    // by parameter: whether the kernel stores to it
+  std::vector<sym::Int> sizes;  // what it is given as `sizes`
 };
 
 struct Plan {
@@ -94,6 +118,11 @@ struct Plan {
   std::string source;  // one C++ translation unit with all kernels; empty: no kernels
   std::vector<std::string> compiler_flags;  // for `source`
   std::vector<graph::Origin> origins;
+  std::vector<Symbol> symbols;            // symbol i of the arena; empty: all sizes are numbers
+  std::shared_ptr<sym::ExprArena> arena;  // of the expressions
+  std::vector<sym::Int> limits;           // must fit 32 bits, or the plan does not hold
+
+  bool is_symbolic() const { return !symbols.empty(); }
 };
 
 // For people:
@@ -106,10 +135,43 @@ struct Plan {
 //   }
 std::string to_string(const Plan& plan);
 
-// Exact binary form with a version and a checksum; sizes must be static. `deserialize` throws
+// Exact binary form with a version and a checksum. `deserialize` throws
 // UserError on anything damaged or from another version; what it returns has passed `verify`.
 std::string serialize(const Plan& plan);
 Plan deserialize(std::string_view bytes);
+
+// The values of symbols are outside of what the plan is for: run the call in eager.
+class Unbindable : public std::exception {
+ public:
+  const char* what() const noexcept override { return "sizes outside of what a plan is for"; }
+};
+
+// Makes plans of numbers from a symbolic plan, which it refers to. Safe to use from many threads.
+class Binder {
+ public:
+  explicit Binder(const Plan& plan);
+
+  // values[i]: of symbol i. The result has the same slots, steps and kernels with all expressions
+  // evaluated and the arena laid out by liveness for these sizes; it has no source, compiler flags
+  // and origins. Throws Unbindable.
+  Plan bind(std::span<const int64_t> values) const;
+
+ private:
+  struct Group {  // slots that share a place, and when
+    std::vector<SlotId> slots;
+    int begin = 0, end = 0;
+  };
+  std::vector<int64_t> evaluate(std::span<const int64_t> values) const;
+  void find_groups();
+
+  const Plan& plan_;
+  std::vector<const sym::Expr*> exprs_;  // in order of creation: operands first
+  std::vector<Group> groups_;
+};
+
+Plan bind(const Plan& plan, std::span<const int64_t> values);
+// The values seen when the graph was traced.
+std::vector<int64_t> hints(const Plan& plan);
 
 // Bytes from element 0 to the end of the last element of a tensor of this type; 0 when it is empty.
 int64_t extent_bytes(const graph::TensorType& type);
@@ -127,6 +189,7 @@ SlotId root_of(const Plan& plan, SlotId slot);
 //     at the same byte when one dies there and the other is born there (in-place reuse);
 //   * outputs are not in the arena, and neither is what they are views of;
 //   * kernel calls have one argument per parameter, copies go to inputs, origins exist.
+// A symbolic plan is checked as it is bound to its hints.
 void verify(const Plan& plan);
 
 }  // namespace braze::plan

@@ -78,8 +78,8 @@ struct StepText {
 
   std::string operator()(const KernelStep& step) const {
     return "kernel " + plan.kernels.at(step.kernel).name + "(" + join(step.args, slot_name) +
-           ") extent " + std::to_string(step.extent) + " grain " + std::to_string(step.grain) +
-           origin(step.origin);
+           ") extent " + sym::to_string(step.extent) + " grain " + sym::to_string(step.grain) +
+           sizes(plan.kernels.at(step.kernel).sizes) + origin(step.origin);
   }
   std::string operator()(const ExternStep& step) const {
     std::string args = join(
@@ -92,6 +92,11 @@ struct StepText {
     return "copy " + slot_name(step.target) + " <- " + slot_name(step.source);
   }
   std::string operator()(const FreeStep& step) const { return "free " + slot_name(step.slot); }
+
+  static std::string sizes(const std::vector<sym::Int>& values) {
+    if (values.empty()) return "";
+    return " sizes [" + join(values, [](sym::Int value) { return sym::to_string(value); }) + "]";
+  }
 
   std::string origin(graph::OriginId id) const {
     if (id < 0) return "";
@@ -128,11 +133,28 @@ std::string slot_text(const Slot& slot) {
   return "?";
 }
 
+std::string symbol_text(const Symbol& symbol) {
+  std::string text = symbol.name + " = ";
+  switch (symbol.kind) {
+    case Symbol::Kind::kSize:
+      text += "size(" + slot_name(symbol.input) + ", " + std::to_string(symbol.index) + ")";
+      break;
+    case Symbol::Kind::kStride:
+      text += "stride(" + slot_name(symbol.input) + ", " + std::to_string(symbol.index) + ")";
+      break;
+    case Symbol::Kind::kScalar:
+      text += "scalar(" + std::to_string(symbol.index) + ")";
+      break;
+  }
+  return text + " hint " + std::to_string(symbol.hint);
+}
+
 }  // namespace
 
 std::string to_string(const Plan& plan) {
   std::ostringstream out;
   out << "plan(";
+  for (const Symbol& symbol : plan.symbols) out << symbol_text(symbol) << ", ";
   for (SlotId i = 0; i < plan.input_count; ++i) {
     out << (i ? ", " : "") << slot_name(i) << ": " << slot_text(plan.slots.at(i));
   }

@@ -47,15 +47,18 @@ std::vector<SlotId> slots_of(const Argument& argument) {
 
 class Verifier {
  public:
-  explicit Verifier(const Plan& plan)
+  // `bound`: made by a Binder, without source.
+  Verifier(const Plan& plan, bool bound)
       : plan_(plan),
+        bound_(bound),
         born_(plan.slots.size(), kNever),
         last_use_(plan.slots.size(), kNever),
         freed_(plan.slots.size(), false) {}
 
   void run() {
     check_slots();
-    BRAZE_CHECK(plan_.kernels.empty() == plan_.source.empty(), "kernels and source come together");
+    BRAZE_CHECK(bound_ || plan_.kernels.empty() == plan_.source.empty(),
+                "kernels and source come together");
     for (step_ = 0; step_ < static_cast<int>(plan_.steps.size()); ++step_) {
       std::visit([this](const auto& step) { check_step(step); }, plan_.steps[step_]);
     }
@@ -144,14 +147,15 @@ class Verifier {
   }
 
   void check_origin(graph::OriginId origin) const {
-    BRAZE_CHECK(origin >= -1 && origin < static_cast<int64_t>(plan_.origins.size()), where(),
-                "origin ", origin, " does not exist");
+    BRAZE_CHECK(bound_ || (origin >= -1 && origin < static_cast<int64_t>(plan_.origins.size())),
+                where(), "origin ", origin, " does not exist");
   }
 
   void check_step(const KernelStep& step) {
     BRAZE_CHECK(step.kernel >= 0 && step.kernel < static_cast<int64_t>(plan_.kernels.size()),
                 where(), "kernel ", step.kernel, " does not exist");
-    BRAZE_CHECK(step.extent >= 0 && step.grain >= 1, where(), "bad extent or grain");
+    BRAZE_CHECK(step.extent.constant() >= 0 && step.grain.constant() >= 1, where(),
+                "bad extent or grain");
     check_origin(step.origin);
     const Kernel& kernel = plan_.kernels[step.kernel];
     BRAZE_CHECK(kernel.written.size() == step.args.size(), where(), "kernel ", kernel.name,
@@ -248,6 +252,7 @@ class Verifier {
   }
 
   const Plan& plan_;
+  bool bound_;
   int step_ = -1;
   std::vector<int> born_;      // by root slot: step of definition
   std::vector<int> last_use_;  // by root slot
@@ -273,6 +278,28 @@ SlotId root_of(const Plan& plan, SlotId slot) {
   return slot;
 }
 
-void verify(const Plan& plan) { Verifier(plan).run(); }
+void verify(const Plan& plan) {
+  if (!plan.is_symbolic()) return Verifier(plan, false).run();
+  BRAZE_CHECK(plan.kernels.empty() == plan.source.empty(), "kernels and source come together");
+  BRAZE_CHECK(plan.arena && plan.arena->symbol_count() == static_cast<int>(plan.symbols.size()),
+              "symbols of the arena are those of the plan");
+  const auto count = static_cast<SlotId>(plan.slots.size());
+  for (const Symbol& symbol : plan.symbols) {
+    if (symbol.kind == Symbol::Kind::kScalar) continue;
+    BRAZE_CHECK(symbol.input >= 0 && symbol.input < plan.input_count && symbol.input < count &&
+                    symbol.index >= 0 && symbol.index < plan.slots[symbol.input].type.rank(),
+                "symbol ", symbol.name, " is bound to a dimension that is not there");
+  }
+  for (SlotId id = 0; id < count; ++id)
+    BRAZE_CHECK(plan.slots[id].place < count && plan.slots[id].base < id, "slot s", id,
+                ": what it refers to comes before it");
+  for (SlotId id = 0; id < count; ++id) {
+    SlotId place = plan.slots[id].place;
+    for (SlotId steps = 0; place >= 0; place = plan.slots[place].place, ++steps)
+      BRAZE_CHECK(steps < count && plan.slots[place].kind == SlotKind::kArena, "slot s", id,
+                  ": no place in the arena");
+  }
+  Verifier(bind(plan, hints(plan)), true).run();
+}
 
 }  // namespace braze::plan

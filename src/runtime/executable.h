@@ -2,6 +2,9 @@
 //
 // An executable may run on several threads at once: what changes during a run (arena, prepared
 // tensors and argument lists) is a context taken from a free list for the length of the run.
+//
+// A symbolic plan is bound to the sizes that a call comes with; the last 32 lists of sizes are
+// kept. Its kernels are loaded once, and its runs share arenas.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +18,8 @@
 
 namespace braze::runtime {
 
-// A kernel met an index out of range: nothing that the user sees has been changed; run the call in
-// eager, which raises the user's exception.
+// A kernel met an index out of range, or sizes are outside of what the plan is for: nothing that
+// the user sees has been changed; run the call in eager, which raises the user's exception.
 class NeedsEager : public std::exception {};
 
 class Executable {
@@ -29,9 +32,10 @@ class Executable {
 
   // inputs[i]: the tensor of plan input i (ignored where it is a constant). outputs: appended, in
   // the plan's order; an output that is an input is that very tensor, a view of one is a fresh
-  // view. Runs below autograd with the GIL held or not. Throws NeedsEager, c10::Error,
-  // InternalError.
-  void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs);
+  // view. scalars[i]: the integer number i of the call, for symbols that are bound to one. Runs
+  // below autograd with the GIL held or not. Throws NeedsEager, c10::Error, InternalError.
+  void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
+           std::span<const int64_t> scalars = {});
 
   // Whether a step before the closing copies may change an input: after such a step has run, a
   // failing call cannot be run again in eager.

@@ -115,62 +115,13 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
         if (!found) throw UserError("this PyTorch has no operator " + step.op);
         return *found;
       }()) {
-  const auto& arguments = op_.schema().arguments();
+  schema_ = &op_.schema();
+  const auto& arguments = schema_->arguments();
   BRAZE_CHECK(step.args.size() <= arguments.size(), step.op);
   int position = 0;
   for (const plan::Argument& argument : step.args) {
     const c10::Argument& formal = arguments[position];
-    template_.push_back(std::visit(
-        [&](const auto& value) -> c10::IValue {
-          using T = std::decay_t<decltype(value)>;
-          if constexpr (std::is_same_v<T, graph::None>) {
-            return {};
-          } else if constexpr (std::is_same_v<T, SlotId>) {
-            positions_.push_back({position, -1, value});
-            return {};
-          } else if constexpr (std::is_same_v<T, std::vector<SlotId>>) {
-            for (size_t i = 0; i < value.size(); ++i)
-              positions_.push_back({position, static_cast<int>(i), value[i]});
-            c10::List<at::Tensor> list;
-            list.resize(value.size());
-            return list;
-          } else if constexpr (std::is_same_v<T, graph::OptionalRefs<SlotId>>) {
-            c10::List<std::optional<at::Tensor>> list;
-            list.resize(value.refs.size());
-            for (size_t i = 0; i < value.refs.size(); ++i)
-              if (value.refs[i])
-                positions_.push_back({position, static_cast<int>(i), *value.refs[i]});
-            return list;
-          } else if constexpr (std::is_same_v<T, sym::Int>) {
-            return value.constant();
-          } else if constexpr (std::is_same_v<T, std::complex<double>>) {
-            return c10::complex<double>(value.real(), value.imag());
-          } else if constexpr (std::is_same_v<T, std::vector<sym::Int>>) {
-            return scalar_list(value, formal);
-          } else if constexpr (std::is_same_v<T, std::vector<double>>) {
-            return c10::List<double>(value);
-          } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
-            c10::List<bool> list;
-            for (bool element : value) list.push_back(element);
-            return list;
-          } else if constexpr (std::is_same_v<T, graph::DType>) {
-            return static_cast<int64_t>(scalar_type(value));
-          } else if constexpr (std::is_same_v<T, graph::Device>) {
-            return device_of(value);
-          } else if constexpr (std::is_same_v<T, graph::MemoryFormat>) {
-            return memory_format_of(value);
-          } else if constexpr (std::is_same_v<T, graph::Layout>) {
-            return static_cast<int64_t>(at::kStrided);
-          } else {
-            return value;
-          }
-        },
-        argument));
-    if (takes_tensor(formal) && template_.back().isScalar()) {  // `torch.sub(2, x)`
-      at::Tensor number = c10::scalar_to_tensor(template_.back().toScalar());
-      number.unsafeGetTensorImpl()->set_wrapped_number(true);
-      template_.back() = std::move(number);
-    }
+    template_.push_back(converted(argument, position));
     if (formal.alias_info() && formal.alias_info()->isWrite()) {
       writes_arguments_ = true;
       for (const TensorPosition& written : positions_)
@@ -191,6 +142,73 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
         uses_out_ = true;
       }
   }
+}
+
+ExternCall::ExternCall(const ExternCall& like, const plan::Plan& plan, const plan::ExternStep& step)
+    : ExternCall(like) {
+  plan_ = &plan;
+  step_ = &step;
+  for (size_t i = 0; i < step.args.size(); ++i)
+    if (std::holds_alternative<sym::Int>(step.args[i]) ||
+        std::holds_alternative<std::vector<sym::Int>>(step.args[i]))
+      template_[i] = converted(step.args[i], static_cast<int>(i));
+}
+
+// Tensors are noted in positions_, and missing in the value.
+c10::IValue ExternCall::converted(const plan::Argument& argument, int position) {
+  const c10::Argument& formal = schema_->arguments()[position];
+  c10::IValue result = std::visit(
+      [&](const auto& value) -> c10::IValue {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, graph::None>) {
+          return {};
+        } else if constexpr (std::is_same_v<T, SlotId>) {
+          positions_.push_back({position, -1, value});
+          return {};
+        } else if constexpr (std::is_same_v<T, std::vector<SlotId>>) {
+          for (size_t i = 0; i < value.size(); ++i)
+            positions_.push_back({position, static_cast<int>(i), value[i]});
+          c10::List<at::Tensor> list;
+          list.resize(value.size());
+          return list;
+        } else if constexpr (std::is_same_v<T, graph::OptionalRefs<SlotId>>) {
+          c10::List<std::optional<at::Tensor>> list;
+          list.resize(value.refs.size());
+          for (size_t i = 0; i < value.refs.size(); ++i)
+            if (value.refs[i])
+              positions_.push_back({position, static_cast<int>(i), *value.refs[i]});
+          return list;
+        } else if constexpr (std::is_same_v<T, sym::Int>) {
+          return value.constant();
+        } else if constexpr (std::is_same_v<T, std::complex<double>>) {
+          return c10::complex<double>(value.real(), value.imag());
+        } else if constexpr (std::is_same_v<T, std::vector<sym::Int>>) {
+          return scalar_list(value, formal);
+        } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+          return c10::List<double>(value);
+        } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
+          c10::List<bool> list;
+          for (bool element : value) list.push_back(element);
+          return list;
+        } else if constexpr (std::is_same_v<T, graph::DType>) {
+          return static_cast<int64_t>(scalar_type(value));
+        } else if constexpr (std::is_same_v<T, graph::Device>) {
+          return device_of(value);
+        } else if constexpr (std::is_same_v<T, graph::MemoryFormat>) {
+          return memory_format_of(value);
+        } else if constexpr (std::is_same_v<T, graph::Layout>) {
+          return static_cast<int64_t>(at::kStrided);
+        } else {
+          return value;
+        }
+      },
+      argument);
+  if (takes_tensor(formal) && result.isScalar()) {  // `torch.sub(2, x)`
+    at::Tensor number = c10::scalar_to_tensor(result.toScalar());
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+    result = std::move(number);
+  }
+  return result;
 }
 
 void ExternCall::run(std::vector<at::Tensor>& tensors, bool check) const {

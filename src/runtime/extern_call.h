@@ -14,6 +14,8 @@ class ExternCall {
  public:
   // Throws UserError if the running PyTorch has no such operator.
   ExternCall(const plan::Plan& plan, const plan::ExternStep& step);
+  // The same call with other numbers: the step is that of `like` bound to other sizes.
+  ExternCall(const ExternCall& like, const plan::Plan& plan, const plan::ExternStep& step);
 
   // tensors: by slot; results are written there. Into a slot that has memory of its own (arena,
   // output) the result is computed by the out= overload, or copied. With `check`, throws
@@ -32,6 +34,7 @@ class ExternCall {
     int element;  // -1: the argument itself
     plan::SlotId slot;
   };
+  c10::IValue converted(const plan::Argument& argument, int position);
   void store(const at::Tensor& result, plan::SlotId slot, std::vector<at::Tensor>& tensors,
              bool check) const;
 
@@ -40,6 +43,7 @@ class ExternCall {
   c10::OperatorHandle op_;
   bool uses_out_ = false;
   bool writes_arguments_ = false;
+  const c10::FunctionSchema* schema_;  // as the step names it, which op_ may be the out= form of
   std::vector<c10::IValue> template_;  // arguments in schema order, tensors missing
   std::vector<TensorPosition> positions_;
   std::vector<plan::SlotId> written_inputs_;  // caller's tensors that the op writes to

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -159,6 +160,35 @@ Arena::Arena(Arena&& other) noexcept : data_(other.data_), bytes_(other.bytes_) 
   other.data_ = nullptr;
 }
 Arena::~Arena() { std::free(data_); }
+
+namespace {
+
+// In steps of about a quarter, so that sizes that grow call by call do not want a new arena each.
+int64_t roomy(int64_t bytes) {
+  constexpr int64_t kSmallest = 1 << 12;
+  if (bytes <= kSmallest) return kSmallest;
+  const auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)) / 4);
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
+  {
+    std::lock_guard lock(mutex_);
+    while (!idle_.empty()) {
+      std::unique_ptr<Arena> arena = std::move(idle_.back());
+      idle_.pop_back();
+      if (arena->bytes() >= bytes) return arena;  // one that is too small has had its time
+    }
+  }
+  return std::make_unique<Arena>(roomy(bytes));
+}
+
+void ArenaPool::give(std::unique_ptr<Arena> arena) {
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(arena));
+}
 
 int64_t release_pooled_memory() {
   LargeBlocks& blocks = large_blocks();

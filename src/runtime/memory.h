@@ -4,7 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <vector>
 
 #include "graph/types.h"
 
@@ -29,10 +32,23 @@ class Arena {
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&&) = delete;
   char* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
 
  private:
   char* data_ = nullptr;
   int64_t bytes_ = 0;
+};
+
+// Arenas that runs of different sizes share. Thread-safe.
+class ArenaPool {
+ public:
+  // Of at least that size, for the caller alone until it is given back.
+  std::unique_ptr<Arena> take(int64_t bytes);
+  void give(std::unique_ptr<Arena> arena);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Arena>> idle_;
 };
 
 // Gives the pool's idle blocks back to the system; bytes released.

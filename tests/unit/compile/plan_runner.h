@@ -83,9 +83,10 @@ class PlanRunner {
     std::vector<void*> args;
     for (plan::SlotId slot : step.args) args.push_back(address(tensor(slot)));
     // In two parts, as threads would.
-    int64_t middle = step.extent / 2;
-    return function(args.data(), nullptr, 0, middle) == 0 &&
-           function(args.data(), nullptr, middle, step.extent) == 0;
+    const int64_t extent = step.extent.constant(), middle = extent / 2;
+    const std::vector<int64_t> sizes = sym::constants(plan_.kernels[step.kernel].sizes);
+    return function(args.data(), sizes.data(), 0, middle) == 0 &&
+           function(args.data(), sizes.data(), middle, extent) == 0;
   }
 
   static void assign(const graph::Tensor& target, const graph::Tensor& source) {

@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include "plan/plan.h"
+
+namespace braze::plan {
+namespace {
+
+// s1 = relu(s0); s2 = relu(s1); s3 = relu(s2): s2 takes the place of s1.
+struct Bind : testing::Test {
+  Plan plan;
+  sym::Int n;
+
+  Bind() {
+    plan.arena = std::make_shared<sym::ExprArena>();
+    n = sym::Int(plan.arena->symbol("s0", 16, {2, 1000}));
+    plan.symbols = {{.name = "s0", .hint = 16, .low = 2, .high = 1000, .input = 0}};
+    graph::TensorType type;
+    type.sizes = {n, 4};
+    type.strides = {4, 1};
+    plan.slots = {{.kind = SlotKind::kInput, .type = type},
+                  {.kind = SlotKind::kArena, .type = type},
+                  {.kind = SlotKind::kArena, .type = type, .place = 1},
+                  {.kind = SlotKind::kOutput, .type = type}};
+    plan.input_count = 1;
+    plan.kernels = {{.name = "relu", .written = {false, true}, .sizes = {n * 4, n - sym::Int(1)}}};
+    plan.source = "relu";
+    for (SlotId i = 0; i < 3; ++i)
+      plan.steps.emplace_back(
+          KernelStep{.kernel = 0, .args = {i, i + 1}, .extent = sym::floordiv(n + sym::Int(7), 8)});
+    plan.outputs = {3};
+    plan.limits = {n * n};
+  }
+};
+
+TEST_F(Bind, NumbersAndPlaces) {
+  verify(plan);
+  Plan bound = bind(plan, std::vector<int64_t>{100});
+  EXPECT_FALSE(bound.is_symbolic());
+  EXPECT_EQ(bound.slots[1].type.sizes, (sym::Dims{100, 4}));
+  EXPECT_EQ(bound.slots[1].bytes, 1600);
+  EXPECT_EQ(bound.slots[2].byte_offset, bound.slots[1].byte_offset);
+  EXPECT_EQ(bound.arena_bytes, 1600);
+  EXPECT_EQ(bound.kernels[0].sizes, (std::vector<sym::Int>{400, 99}));
+  EXPECT_EQ(std::get<KernelStep>(bound.steps[0]).extent, sym::Int(13));
+}
+
+TEST_F(Bind, RangesAndLimits) {
+  EXPECT_THROW(bind(plan, std::vector<int64_t>{1}), Unbindable);
+  EXPECT_THROW(bind(plan, std::vector<int64_t>{1001}), Unbindable);
+  plan.limits = {n * 10000000};
+  EXPECT_NO_THROW(bind(plan, std::vector<int64_t>{200}));
+  EXPECT_THROW(bind(plan, std::vector<int64_t>{300}), Unbindable);
+}
+
+TEST_F(Bind, StoredAndReadBack) {
+  Plan stored = deserialize(serialize(plan));
+  EXPECT_EQ(to_string(stored), to_string(plan));
+  EXPECT_EQ(serialize(stored), serialize(plan));
+  EXPECT_EQ(to_string(bind(stored, std::vector<int64_t>{33})),
+            to_string(bind(plan, std::vector<int64_t>{33})));
+}
+
+TEST_F(Bind, DamageIsFound) {
+  plan.symbols[0].index = 2;
+  EXPECT_THROW(verify(plan), InternalError);
+  plan.symbols[0].index = 0;
+  plan.slots[2].place = 3;
+  EXPECT_THROW(verify(plan), InternalError);
+}
+
+}  // namespace
+}  // namespace braze::plan
