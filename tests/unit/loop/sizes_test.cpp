@@ -58,7 +58,7 @@ TEST_F(Sizes, ComparisonsByRange) {
 
 TEST_F(Sizes, TextIsReadBack) {
   const char* text = R"(kernel k(b0: f32 in, b1: f32 out) outer(o0 < {s0*s1}, o1 < 8) {
-  store(b1, o0*8 + o1, load(b0, o1*{s0*s1} + o0 + {s1}))
+  store(b1, o0*8 + o1, load(b0, o0 + o1*{s0*s1} + {s1}))
 }
 )";
   EXPECT_EQ(to_string(parse_kernel(text, pool, &arena)), text);

@@ -34,7 +34,7 @@ struct Bind : testing::Test {
 
 TEST_F(Bind, NumbersAndPlaces) {
   verify(plan);
-  Plan bound = bind(plan, std::vector<int64_t>{100});
+  Plan bound = plan::bind(plan, std::vector<int64_t>{100});
   EXPECT_FALSE(bound.is_symbolic());
   EXPECT_EQ(bound.slots[1].type.sizes, (sym::Dims{100, 4}));
   EXPECT_EQ(bound.slots[1].bytes, 1600);
@@ -45,19 +45,19 @@ TEST_F(Bind, NumbersAndPlaces) {
 }
 
 TEST_F(Bind, RangesAndLimits) {
-  EXPECT_THROW(bind(plan, std::vector<int64_t>{1}), Unbindable);
-  EXPECT_THROW(bind(plan, std::vector<int64_t>{1001}), Unbindable);
+  EXPECT_THROW(plan::bind(plan, std::vector<int64_t>{1}), Unbindable);
+  EXPECT_THROW(plan::bind(plan, std::vector<int64_t>{1001}), Unbindable);
   plan.limits = {n * 10000000};
-  EXPECT_NO_THROW(bind(plan, std::vector<int64_t>{200}));
-  EXPECT_THROW(bind(plan, std::vector<int64_t>{300}), Unbindable);
+  EXPECT_NO_THROW(plan::bind(plan, std::vector<int64_t>{200}));
+  EXPECT_THROW(plan::bind(plan, std::vector<int64_t>{300}), Unbindable);
 }
 
 TEST_F(Bind, StoredAndReadBack) {
   Plan stored = deserialize(serialize(plan));
   EXPECT_EQ(to_string(stored), to_string(plan));
   EXPECT_EQ(serialize(stored), serialize(plan));
-  EXPECT_EQ(to_string(bind(stored, std::vector<int64_t>{33})),
-            to_string(bind(plan, std::vector<int64_t>{33})));
+  EXPECT_EQ(to_string(plan::bind(stored, std::vector<int64_t>{33})),
+            to_string(plan::bind(plan, std::vector<int64_t>{33})));
 }
 
 TEST_F(Bind, DamageIsFound) {
