@@ -29,8 +29,8 @@ def compile(
     """Compile a function or module; also a decorator.
 
     Args:
-        model: a Python function, bound method, callable object or `torch.nn.Module`. Without it,
-            a decorator is returned.
+        model: a function, bound method, callable object, `torch.nn.Module` or class. Without it, a
+            decorator is returned.
         fullgraph: raise `braze.GraphBreakError` where something cannot be captured, instead of
             running it in eager.
         dynamic: None or False. Sizes are specialised; a call with other sizes compiles again.
@@ -47,7 +47,8 @@ def compile(
     Returns:
         For a function, a callable with the same signature. For a module, an object of a subclass
         of the module's class that shares the module's state: attributes, parameters, `state_dict`
-        keys, `train()`, `to()` act on both, and only its calls are compiled.
+        keys, `train()`, `to()` act on both, and only its calls are compiled. A class is returned
+        itself, with calls of its instances compiled from now on.
 
     Raises:
         TypeError, ValueError: arguments that make no sense, with what is allowed.
@@ -115,6 +116,8 @@ def _compile(target, settings):
         target = target.__wrapped__
     if isinstance(target, torch.nn.Module):
         return _compile_module(target, settings)
+    if isinstance(target, type):
+        return _compile_class(target, settings)
     made = _compile_callable(target, target, settings)
     _compiled.add(made)
     return made
@@ -126,27 +129,38 @@ def _compile_callable(target, wrapped, settings):
     if isinstance(target, types.MethodType) and isinstance(target.__func__, types.FunctionType):
         return _C.CompiledFunction(target.__func__, target.__self__, wrapped, settings)
     if isinstance(target, functools.partial):
-        function = target.func
-
-        def call(*args, **kwargs):
-            return function(*args, **kwargs)
-
-        inner = _C.CompiledFunction(call, None, wrapped, settings)
+        inner = _C.CompiledFunction(_caller_of(target.func), None, wrapped, settings)
         return functools.partial(inner, *target.args, **target.keywords)
-    if isinstance(target, type):
-        raise TypeError(
-            f"cannot compile the class {target.__name__}: compile a function, a method or an "
-            "instance"
-        )
     method = inspect.getattr_static(type(target), "__call__", None)
     if isinstance(method, types.FunctionType):
         return _C.CompiledFunction(method, target, wrapped, settings)
     if callable(target):
-        raise TypeError(
-            f"cannot compile {target!r}: it is not written in Python. Compile the Python function "
-            "that calls it"
-        )
+        return _C.CompiledFunction(_caller_of(target), None, wrapped, settings)
     raise _words.error("E101", f"cannot compile {type(target).__name__}: it is not callable")
+
+
+def _caller_of(function):
+    """A Python function that calls what is not written in Python."""
+
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _compile_class(cls, settings):
+    """Makes calls of the class's instances compiled ones; one compiled function for all of them."""
+    method = inspect.getattr_static(cls, "__call__", None)
+    if issubclass(cls, torch.nn.Module) and cls.__call__ is torch.nn.Module.__call__:
+        method = cls._call_impl
+    if not isinstance(method, types.FunctionType):
+        raise _words.error(
+            "E101", f"cannot compile the class {cls.__name__}: its instances cannot be called"
+        )
+    compiled = _C.CompiledFunction(method, None, method, settings)
+    _compiled.add(compiled)
+    cls.__call__ = compiled
+    return cls
 
 
 def _compile_module(module, settings):
@@ -157,6 +171,8 @@ def _compile_module(module, settings):
     call = base.__call__
     if call is torch.nn.Module.__call__:
         call = base._call_impl
+    if isinstance(call, _C.CompiledFunction):  # of a compiled class
+        call = call.__wrapped__
     compiled = _C.CompiledFunction(call, module, module, settings)
     _compiled.add(compiled)
     return _module_class(base, compiled, settings)(module)
@@ -224,14 +240,18 @@ def compiled_function_of(target):
     raise TypeError(f"{target!r} was not made by braze.compile")
 
 
-def disable(fn=None, *, reason=None):
+def disable(fn=None, recursive=True, *, reason=None):
     """Mark a function so that it always runs in eager, also when called from compiled code.
 
     Returns a function with the same signature; a module or method is wrapped likewise. Also a
-    decorator. `reason` is shown by `explain`.
+    decorator. `reason` is shown by `explain`. Functions that it calls run in eager as well, unless
+    they were given to `compile` themselves; this is so whatever `recursive` says, which is taken
+    for the sake of code written for `torch.compiler.disable`.
     """
+    if not isinstance(recursive, bool):
+        raise _words.error("E107", f"recursive must be True or False, not {recursive!r}")
     if fn is None:
-        return functools.partial(disable, reason=reason)
+        return functools.partial(disable, recursive=recursive, reason=reason)
     if not callable(fn):
         raise _words.error("E109", f"braze.disable needs a callable, not {type(fn).__name__}")
     inner = fn.__wrapped__ if isinstance(fn, _C.CompiledFunction) else fn

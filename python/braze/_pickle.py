@@ -15,7 +15,7 @@ def reduce_function(compiled):
         found = None
     if found is compiled:  # used as a decorator: the name stands for the compiled function
         return name if "." not in name else (_by_name, (module, name))
-    return _compile_again, (original,)
+    return _compile_again, (original, vars(compiled)["_settings"])
 
 
 def _by_name(module, name):
@@ -25,7 +25,7 @@ def _by_name(module, name):
     return found
 
 
-def _compile_again(original):
-    from ._api import compile
+def _compile_again(original, settings):
+    from ._api import _compile
 
-    return compile(original)
+    return _compile(original, settings)

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "cpython/frame.h"
+#include "dispatch/compile_mutex.h"
 #include "dispatch/compiler.h"
 #include "dispatch/controls.h"
 #include "dispatch/entry.h"
@@ -46,14 +47,6 @@ struct CompiledFunction {
 PyObject* graph_break_error = nullptr;
 PyObject* parameter_names_of(PyFunctionObject* function) {  // borrowed: the code's co_varnames
   return reinterpret_cast<PyCodeObject*>(function->func_code)->co_localsplusnames;
-}
-
-// One capture at a time in the process: the capture's frame hook belongs to the interpreter.
-// Whoever finds it taken (another thread, or a call from inside a capture) runs eagerly this time,
-// so that no two threads can wait for each other.
-std::mutex& compile_mutex() {
-  static auto* mutex = new std::mutex;
-  return *mutex;
 }
 
 CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunction*>(object); }
@@ -153,6 +146,19 @@ PyObject* run_entry(CompiledFunction* self, Entry& entry, PyObject* const* bound
   return nullptr;
 }
 
+// Finds the entry that fits, newest first. An entry that another thread has made while a guard ran
+// code, and that has more inputs than there is room for, is passed over.
+Entry* find_entry(State& state, PyObject* const* bound, std::span<c10::TensorImpl*> inputs,
+                  std::shared_ptr<Entry>& hold) {
+  for (size_t i = state.entries.size(); i-- > 0;) {
+    if (i >= state.entries.size()) continue;  // a guard that ran code may have reset us
+    hold = state.entries[i];
+    if (hold->input_count > inputs.size()) continue;
+    if (hold->guards->check(bound, inputs.data())) return hold.get();
+  }
+  return nullptr;
+}
+
 PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
                           const CallArguments& call) {
   State& state = *self->state;
@@ -165,6 +171,12 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
   }
   std::unique_lock lock(compile_mutex(), std::try_to_lock);
   if (!lock || capturing()) return run_original(self, call);
+  std::vector<c10::TensorImpl*> inputs(state.most_inputs + 1, nullptr);
+  std::shared_ptr<Entry> hold;
+  if (Entry* entry = find_entry(state, bound, inputs, hold)) {  // made meanwhile
+    lock.unlock();
+    return run_entry(self, *entry, bound, call, inputs.data());
+  }
   if (!state.entries.empty() && log::enabled(log::Component::kRecompiles))
     log::write(log::Component::kRecompiles,
                describe(function) + ": compiled again, " + reason_of_miss(state, function, bound));
@@ -181,7 +193,7 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
   }
   state.entries.push_back(entry);
   state.most_inputs = std::max(state.most_inputs, entry->input_count);
-  std::vector<c10::TensorImpl*> inputs(entry->input_count + 1, nullptr);
+  inputs.assign(entry->input_count + 1, nullptr);
   if (!entry->guards->check(bound, inputs.data())) {
     std::string why = entry->guards->why_not(bound, parameter_names_of(function));
     if (entry->kind == EntryKind::kEager) return run_original(self, call);
@@ -192,17 +204,6 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
     return run_original(self, call);
   }
   return run_entry(self, *entry, bound, call, inputs.data());
-}
-
-// Finds the entry that fits, newest first. `inputs` has room for State::most_inputs.
-Entry* find_entry(State& state, PyObject* const* bound, c10::TensorImpl** inputs,
-                  std::shared_ptr<Entry>& hold) {
-  for (size_t i = state.entries.size(); i-- > 0;) {
-    if (i >= state.entries.size()) continue;  // a guard that ran code may have reset us
-    hold = state.entries[i];
-    if (hold->guards->check(bound, inputs)) return hold.get();
-  }
-  return nullptr;
 }
 
 PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -229,15 +230,15 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   constexpr size_t kInlineInputs = 24;
   c10::TensorImpl* inline_inputs[kInlineInputs];
   std::vector<c10::TensorImpl*> heap_inputs;
-  c10::TensorImpl** inputs = inline_inputs;
+  std::span<c10::TensorImpl*> inputs(inline_inputs);
   if (state.most_inputs > kInlineInputs) {
     heap_inputs.resize(state.most_inputs);
-    inputs = heap_inputs.data();
+    inputs = heap_inputs;
   }
   std::shared_ptr<Entry> hold;
-  if (state.most_inputs <= kInlineInputs) std::fill(inputs, inputs + kInlineInputs, nullptr);
+  if (state.most_inputs <= kInlineInputs) std::fill(inputs.begin(), inputs.end(), nullptr);
   if (Entry* entry = find_entry(state, bound, inputs, hold))
-    return run_entry(self, *entry, bound, call, inputs);
+    return run_entry(self, *entry, bound, call, inputs.data());
   if (PyErr_Occurred()) return nullptr;
   return compile_and_run(self, bound, call);
 }
@@ -290,6 +291,7 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject*) {
       return nullptr;
   }
   if (PyDict_SetItemString(object->dict, "__wrapped__", wrapped)) return nullptr;
+  if (PyDict_SetItemString(object->dict, "_settings", settings)) return nullptr;
   return result.release();
 }
 
@@ -415,7 +417,7 @@ PyObject* check_only(PyObject*, PyObject* const* args, Py_ssize_t count, PyObjec
     Py_RETURN_FALSE;
   std::vector<c10::TensorImpl*> inputs(self->state->most_inputs + 1);
   std::shared_ptr<Entry> hold;
-  return PyBool_FromLong(find_entry(*self->state, bound.data(), inputs.data(), hold) != nullptr);
+  return PyBool_FromLong(find_entry(*self->state, bound.data(), inputs, hold) != nullptr);
 }
 PyMethodDef functions[] = {
     {"check_only", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(check_only)),

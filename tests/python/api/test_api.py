@@ -132,10 +132,8 @@ def test_bad_arguments_are_named():
         braze.compile(plain, dynamic=True)
     with pytest.raises(TypeError, match="not callable"):
         braze.compile(3)
-    with pytest.raises(TypeError, match="not written in Python"):
-        braze.compile(len)
-    with pytest.raises(TypeError, match="cannot compile the class Net"):
-        braze.compile(Net)
+    with pytest.raises(TypeError, match="cannot compile the class Thing"):
+        braze.compile(type("Thing", (), {}))
     with pytest.raises(TypeError, match="fullgraph must be"):
         braze.compile(plain, fullgraph=1)
     with pytest.raises(ValueError, match="recompile_limit"):
