@@ -1,0 +1,125 @@
+// Symbolic plans on PyTorch's tensors: bound by the sizes of each call, and equal to what the ops
+// give when they are called one by one.
+#include "runtime/executable.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "compile/compile.h"
+
+namespace braze::runtime {
+namespace {
+
+std::unique_ptr<Executable> make(std::string_view text) {
+  compile::Options options{.isa = codegen::cpp::host_isa(), .threads = 2};
+  plan::Plan plan = compile::compile(graph::parse(text), options);
+  return std::make_unique<Executable>(plan::deserialize(plan::serialize(plan)),
+                                      std::vector<at::Tensor>{}, "test");
+}
+
+std::vector<at::Tensor> call(Executable& executable, const std::vector<at::Tensor>& inputs,
+                             std::vector<int64_t> scalars = {}) {
+  std::vector<c10::TensorImpl*> impls;
+  for (const at::Tensor& input : inputs) impls.push_back(input.unsafeGetTensorImpl());
+  std::vector<at::Tensor> outputs;
+  executable.run(impls, outputs, scalars);
+  return outputs;
+}
+
+// A block of a transformer: kernels, products in place and in memory of their own, an arena.
+constexpr const char* kBlock =
+    R"(graph(s0 = size(%0, 0) hint 2, s1 = size(%0, 1) hint 16, %0 x: f32[s0, s1, 24], %1 w: f32[24, 24], %2 b: f32[24]) {
+  %3: f32[s0*s1, 24] #%0 = aten.view(%0, [s0*s1, 24])
+  %4: f32[s0*s1, 24] = aten.addmm(%2, %3, %1, 1, 1)
+  %5: f32[s0*s1, 24] = aten.gelu(%4, "none")
+  %6: f32[s0, s1, 24] #%5 = aten.view(%5, [s0, s1, 24])
+  %7: f32[s0, 24, s1]{24*s1, 1, 24} #%5 = aten.transpose.int(%6, 1, 2)
+  %8: f32[s0, s1, s1] = aten.bmm(%6, %7)
+  %9: f32[s0, s1, s1] = aten._softmax(%8, 2, false)
+  %10: f32[s0, s1, 24] = aten.bmm(%9, %6)
+  %11: f32[s0, s1, 24] = aten.cumsum(%10, 1, None)
+  %12: f32[s0, s1, 24] = aten.add.Tensor(%11, %0, 1)
+  return %12
+}
+)";
+
+at::Tensor block(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+  at::Tensor y = at::gelu(at::addmm(b, x.reshape({-1, 24}), w)).reshape(x.sizes());
+  return at::cumsum(at::bmm(at::softmax(at::bmm(y, y.transpose(1, 2)), 2), y), 1) + x;
+}
+
+TEST(Executable, SizesOfEachCall) {
+  auto executable = make(kBlock);
+  EXPECT_TRUE(executable->plan().is_symbolic());
+  at::Tensor w = at::randn({24, 24}) * 0.1, b = at::randn({24});
+  for (int round = 0; round < 2; ++round)
+    for (auto [batch, length] : {std::pair{2, 16}, {3, 7}, {2, 2}, {5, 65}, {8, 128}, {2, 16}}) {
+      at::Tensor x = at::randn({batch, length, 24});
+      at::Tensor got = call(*executable, {x, w, b}).at(0);
+      EXPECT_TRUE(at::allclose(got, block(x, w, b), 1e-4, 1e-4)) << batch << ", " << length;
+    }
+}
+
+TEST(Executable, MoreSizesThanAreKept) {
+  auto executable = make(kBlock);
+  at::Tensor w = at::randn({24, 24}) * 0.1, b = at::randn({24});
+  for (int round = 0; round < 2; ++round)
+    for (int64_t length = 2; length < 50; ++length) {
+      at::Tensor x = at::randn({2, length, 24});
+      EXPECT_TRUE(at::allclose(call(*executable, {x, w, b}).at(0), block(x, w, b), 1e-4, 1e-4));
+    }
+}
+
+TEST(Executable, ThreadsWithSizesOfTheirOwn) {
+  auto executable = make(kBlock);
+  at::Tensor w = at::randn({24, 24}) * 0.1, b = at::randn({24});
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int64_t number = 0; number < 4; ++number)
+    threads.emplace_back([&, number] {
+      for (int64_t round = 0; round < 20; ++round) {
+        at::Tensor x = at::randn({2 + number, 2 + round % 5, 24});
+        if (!at::allclose(call(*executable, {x, w, b}).at(0), block(x, w, b), 1e-4, 1e-4)) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Executable, IntegersAndArgumentsOfTheCall) {
+  auto executable = make(
+      R"(graph(s0 = size(%0, 0) hint 5, s1 = scalar(0) hint 3 range [1, 100], %0 x: f32[s0, 6]) {
+  %1: f32[s0, 6] = aten.mul.Scalar(%0, s1)
+  %2: f32[s0, s1] = aten.new_zeros(%0, [s0, s1], None, None, None, None)
+  %3: f32[s0, s1] = aten.bernoulli.p(%2, 0.0, None)
+  return %1, %3
+}
+)");
+  for (int64_t number : {3, 1, 100}) {
+    at::Tensor x = at::randn({number + 1, 6});
+    std::vector<at::Tensor> got = call(*executable, {x}, {number});
+    EXPECT_TRUE(at::allclose(got[0], x * number));
+    EXPECT_EQ(got[1].sizes(), (std::vector<int64_t>{number + 1, number}));
+  }
+  EXPECT_THROW(call(*executable, {at::randn({4, 6})}, {101}), NeedsEager);
+}
+
+TEST(Executable, BindingTakesLittle) {
+  auto executable = make(kBlock);
+  at::Tensor w = at::randn({24, 24}) * 0.1, b = at::randn({24});
+  plan::Binder binder(executable->plan());
+  using Clock = std::chrono::steady_clock;
+  double best = 1;
+  for (int64_t length = 2; length < 100; ++length) {
+    const auto start = Clock::now();
+    plan::Plan bound = binder.bind(std::vector<int64_t>{2, length});
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  EXPECT_LT(best, 300e-6);
+}
+
+}  // namespace
+}  // namespace braze::runtime
