@@ -93,9 +93,9 @@ _COSTS = {
 
 
 def _entry_lines(entry):
-    lines = []
+    lines = [f"  {entry['function']}, line {entry['line']}:"]
     if entry["kind"] == "eager":
-        lines.append("  runs in eager")
+        lines.append("  runs in eager" + (" up to a break" if entry["exit"] == "break" else ""))
     elif entry["exit"] == "return":
         lines.append(
             f"  captured as a whole: {entry['nodes']} operators, {entry['bytecodes']} bytecodes"

@@ -14,8 +14,9 @@ namespace braze::capture {
 
 enum class ExitKind : uint8_t {
   kReturn,  // the whole function is in the graph
-  kGiveUp,  // CPython goes on at recipe.offset with recipe.locals and recipe.stack; offset 0 with
-            // an empty graph: the function runs in eager from its beginning
+  kBreak,   // the frame goes on at the breaking instruction, recipe.offset, which is to be carried
+            // out for real; `traced` says how it gets there
+  kGiveUp,  // CPython goes on from where the capture began
 };
 
 struct DraftInput {
@@ -31,7 +32,13 @@ struct Draft {
   std::vector<guard::Guard> guards;
   ExitKind exit = ExitKind::kGiveUp;
   Recipe recipe;
-  std::optional<BreakReason> reason;  // kGiveUp
+  std::optional<BreakReason> reason;  // kBreak, kGiveUp
+  // The graph and the recipe take the frame from the beginning of the segment to its exit. Else
+  // CPython does.
+  bool traced = false;
+  // kBreak: the instructions (code units) where the evaluated path can be left, the breaking one
+  // among them: where CPython, when it takes the path, is to hand the frame back.
+  std::vector<int> leaves;
   // Torch-level calls in order, when asked for: a list of
   // (callable, args tuple, kwargs dict, result, (file, line, function)) with the traced objects.
   cpython::Ref torch_calls;
@@ -47,14 +54,25 @@ std::string to_string(const Draft& draft);
 
 struct Options {
   bool record_torch_calls = false;
+  // Where in the function's frame the segment begins, in code units, and how many entries the value
+  // stack has there.
+  int offset = 0;
+  int stack_size = 0;
+  // A segment without tensor operations is left to CPython.
+  bool thrifty = false;
 };
 
-// Captures `function` called with these bound parameters (cpython::bind_arguments). Never raises
+// Captures a segment of a frame of `function`. At offset 0 `args` are the bound parameters
+// (cpython::bind_arguments), else all locals and behind them the value stack, unset ones and NULLs
+// null: what sources of kind kArgument count. Never raises
 // for what the user's code does: that is a break, also where it raises (eager raises it again).
 // Null with an exception pending for KeyboardInterrupt; C++ InternalError for a defect. Whatever
 // happens, nothing outside has changed and the thread's torch state is as before.
 std::unique_ptr<Draft> capture(PyFunctionObject* function, PyObject* const* args,
                                const Options& options);
+
+// The names of what kArgument sources count, for messages.
+cpython::Ref entry_names(PyCodeObject* code, const Options& options);
 
 // Types and functions of PyTorch and the library that the evaluator compares with; once, at import.
 bool initialize(PyObject* module);

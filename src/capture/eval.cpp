@@ -200,6 +200,11 @@ Slot Evaluator::run_root(PyObject* const* args, int64_t stop_at) {
   frame->outside_function = true;
   world_.set_origin(frame->function.get(), world_.source(SourceKind::kFunction));
   world_.rely_on(root_);
+  path_.assign(frame->info->decoded->instructions.size(), false);
+  if (options_.offset > 0) {
+    begin_segment(*frame, args);
+    return start(std::move(frame));
+  }
   int count = cpython::parameter_count(code);
   for (int i = 0; i < count; ++i) {
     Ref index = Ref::steal(PyLong_FromLong(i));
@@ -229,7 +234,8 @@ Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
       --evaluator.depth_;
     }
   } leave{*this, frame.back};
-  const int64_t stop_at = depth_ == 1 ? stop_at_ : -1;
+  const bool is_root = depth_ == 1;
+  const int64_t stop_at = is_root ? stop_at_ : -1;
 
   auto pop = [&] {
     Slot slot = std::move(stack.back());
@@ -241,7 +247,10 @@ Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
   for (bool raised = throwing;;) {
     if (raised) {
       raised = false;
-      if (depth_ == 1) break_at_ = frame.executed;
+      if (depth_ == 1) {
+        break_at_ = frame.executed;
+        break_index_ = frame.current();
+      }
       if (!unwind(frame)) return stopped_ ? Status::kStopped : Status::kError;
       if (depth_ == 1) break_at_ = -1;
     }
@@ -250,6 +259,13 @@ Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
       --frame.pc;
       stopped_ = true;
       return Status::kStopped;
+    }
+    if (is_root) {
+      path_[static_cast<size_t>(frame.current())] = true;
+      if (lazy_ && !force_operands(frame, in)) {
+        raised = true;
+        continue;
+      }
     }
     if ((++statistics_.bytecodes & 0xFFFF) == 0) {
       std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;
@@ -443,6 +459,11 @@ Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
         result = Slot::borrow(PyTuple_GET_ITEM(code->co_consts, in.arg));
         return Status::kReturn;
       case Opcode::kYieldValue:
+        if (is_root) {
+          raise_break(BreakKind::kUnsupportedBytecode, "a generator yields to its caller");
+          raised = true;
+          break;
+        }
         result = pop();
         return Status::kYield;
       default:

@@ -24,6 +24,10 @@ void Evaluator::raise(int count, Frame& frame) {
       return;
     }
     exception = Slot::steal(handled);
+    if (!world_.is_created(exception.get())) {
+      raise_break(BreakKind::kOutsideException, "an exception object from outside is raised");
+      return;
+    }
     restore_exception(exception.object);
     return;
   }

@@ -99,16 +99,20 @@ bool Evaluator::build(Frame& frame, const Instruction& in) {
 // Adds to a container that the frame is building.
 bool Evaluator::extend(Frame& frame, const Instruction& in) {
   Slot value = pop(frame);
+  // Where the segment began amid the building, the container is from outside.
+  PyObject* target = peek(frame, in.op == Opcode::kMapAdd ? in.arg + 1 : in.arg).get();
+  target = world_.source_of(target) ? world_.shadow(target) : world_.effective(target);
+  if (!target) return false;
   switch (in.op) {
     case Opcode::kListAppend:
-      return PyList_Append(peek(frame, in.arg).get(), value.get()) == 0;
+      return PyList_Append(target, value.get()) == 0;
     case Opcode::kSetAdd:
       world_.guard_as_key(value.get());
-      return PySet_Add(peek(frame, in.arg).get(), value.get()) == 0;
+      return PySet_Add(target, value.get()) == 0;
     case Opcode::kMapAdd: {
       Slot key = pop(frame);
       world_.guard_as_key(key.get());
-      return PyDict_SetItem(peek(frame, in.arg).get(), key.get(), value.get()) == 0;
+      return PyDict_SetItem(target, key.get(), value.get()) == 0;
     }
     case Opcode::kListExtend: {
       if (!PyList_Check(value.get()) && !PyTuple_Check(value.get())) {
@@ -122,16 +126,15 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
       } else if (world_.source_of(value) && !world_.read_all(value.get())) {
         return false;
       }
-      Py_ssize_t end = PyList_GET_SIZE(peek(frame, in.arg).get());
-      return PyList_SetSlice(peek(frame, in.arg).get(), end, end, world_.effective(value.get())) ==
-             0;
+      Py_ssize_t end = PyList_GET_SIZE(target);
+      return PyList_SetSlice(target, end, end, world_.effective(value.get())) == 0;
     }
     case Opcode::kSetUpdate: {
       Ref items = to_list(value);
       if (!items) return false;
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
         world_.guard_as_key(PyList_GET_ITEM(items.get(), i));
-        if (PySet_Add(peek(frame, in.arg).get(), PyList_GET_ITEM(items.get(), i)) < 0) return false;
+        if (PySet_Add(target, PyList_GET_ITEM(items.get(), i)) < 0) return false;
       }
       return true;
     }
@@ -139,7 +142,6 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
       if (!PyDict_Check(value.get()) && world_.is_outside(value.get()))
         return breaks_.refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
       if (world_.source_of(value) && !world_.read_all(value.get())) return false;
-      PyObject* target = peek(frame, in.arg).get();
       PyObject* from = world_.effective(value.get());
       if (in.op == Opcode::kDictUpdate) {
         if (PyDict_Update(target, from) == 0) return true;
@@ -377,6 +379,9 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
       return check_exception_match(frame);
     case Opcode::kReraise: {
       Slot exception = pop(frame);
+      if (world_.source_of(exception))
+        return breaks_.refuse(BreakKind::kOutsideException,
+                              "an exception object from outside is raised");
       restore_exception(exception.object);
       return false;
     }

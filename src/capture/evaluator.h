@@ -68,6 +68,9 @@ class Evaluator {
   const std::unique_ptr<Frame>& stopped_frame() const { return stopped_frame_; }
   // Where in the root frame the break happened: instructions executed, the breaking one included.
   int64_t break_at() const { return break_at_; }
+  // The instruction where it happened (index), and those of the root frame that were carried out.
+  int break_index() const { return break_index_; }
+  const std::vector<bool>& path() const { return path_; }
   struct DeferredCall {
     Slot callable;
     std::vector<Slot> args;
@@ -251,6 +254,10 @@ class Evaluator {
   Slot result_of_library(Ref result);
   static PyObject* disable_mark(PyFunctionObject* function);
   bool budget_left();
+  void begin_segment(Frame& frame, PyObject* const* entry);
+  bool force(Slot& slot);
+  bool may_drop(const Slot& slot);
+  bool force_operands(Frame& frame, const cpython::Instruction& in);
 
   Breaks breaks_;
   Recording recording_;
@@ -263,6 +270,11 @@ class Evaluator {
   int depth_ = 0, native_depth_ = 0, importing_ = 0;
   int64_t stop_at_ = -1, break_at_ = -1;
   bool stopped_ = false;
+  int break_index_ = -1;
+  std::vector<bool> path_;
+  bool lazy_ = false;  // slots of the root frame may be unread
+  // Objects of the entry state whose end the program notices and whose only owner is the frame.
+  IdentityMap<bool> mortal_;
   std::unique_ptr<Frame> stopped_frame_;
   std::vector<std::unique_ptr<Frame>> spare_frames_;
   std::vector<DeferredCall> deferred_;

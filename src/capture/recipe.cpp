@@ -98,6 +98,11 @@ int RecipeBuilder::tuple(PyObject* object) {
   return attributes(step, object) ? step : -1;
 }
 
+int RecipeBuilder::value(const Slot& slot) {
+  if (slot.unread) return emit({.kind = Kind::kOutside, .source = slot.source});
+  return value(slot.get());
+}
+
 int RecipeBuilder::value(PyObject* given) {
   Slot slot = world_.wrap(given);
   PyObject* object = slot.get();
@@ -110,6 +115,8 @@ int RecipeBuilder::value(PyObject* given) {
     step = emit({.kind = Kind::kOutside,
                  .source = world_.source(SourceKind::kCellObject, slot.source->base,
                                          slot.source->key.get())});
+  } else if (PyCell_Check(object) && slot.source && slot.source->kind == SourceKind::kContents) {
+    step = emit({.kind = Kind::kOutside, .source = slot.source->base});
   } else if (slot.source) {
     step = outside(object, slot.source);
   } else if (is_tensor(object)) {

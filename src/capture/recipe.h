@@ -58,7 +58,8 @@ struct Recipe {
   };
   std::vector<Step> steps;
   int result = -1;  // kReturn: the step whose value is returned
-  // kGiveUp: the frame's state; -1: unset (NULL)
+  // kBreak: the frame's state; kUnset: NULL; kUnchanged: what was there at the segment's beginning
+  static constexpr int kUnset = -1, kUnchanged = -2;
   std::vector<int> locals;
   std::vector<int> stack;
   int offset = 0;  // code units

@@ -14,6 +14,7 @@ class RecipeBuilder {
 
   // The step that makes this value; -1 with a break pending if a recipe cannot express it.
   int value(PyObject* object);
+  int value(const Slot& slot);
   // Replays the logs of the world and the deferred calls. After every `value`: effects on objects
   // from outside come after all reads of them.
   bool side_effects();

@@ -50,11 +50,13 @@ bool RecipeBuilder::side_effects() {
     int target;
     if (write.kind == Write::Kind::kCell) {
       const Source* contents = world_.source_of(write.owner.get());
-      if (!contents || contents->kind != SourceKind::kCell)
+      bool own = contents && contents->kind == SourceKind::kContents;
+      if (!own && (!contents || contents->kind != SourceKind::kCell))
         return refuse(write.owner.get(), "a variable of a function from outside") >= 0;
-      target = emit(
-          {.kind = Kind::kOutside,
-           .source = world_.source(SourceKind::kCellObject, contents->base, contents->key.get())});
+      target = emit({.kind = Kind::kOutside,
+                     .source = own ? contents->base
+                                   : world_.source(SourceKind::kCellObject, contents->base,
+                                                   contents->key.get())});
     } else {
       target = value(write.owner.get());
     }

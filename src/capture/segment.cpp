@@ -56,13 +56,17 @@ class ContextCopy {
 // The exception that is being handled around the call is no business of the trace.
 class HandledException {
  public:
-  HandledException() : handled_(Ref::steal(PyErr_GetHandledException())) {}
-  ~HandledException() {
-    PyErr_SetHandledException(handled_.get() == Py_None ? nullptr : handled_.get());
-  }
+  // Of this level only: what is handled around a generator is not the generator's.
+  HandledException() : handled_(Ref::borrow(current())) {}
+  bool changed() const { return current() != handled_.get(); }
+  ~HandledException() { PyErr_SetHandledException(handled_.get()); }
   HandledException(const HandledException&) = delete;
 
  private:
+  static PyObject* current() {
+    PyObject* handled = PyThreadState_Get()->exc_info->exc_value;
+    return handled == Py_None ? nullptr : handled;
+  }
   Ref handled_;
 };
 
@@ -99,24 +103,44 @@ class Capture {
         args_(args),
         options_(options),
         code_(reinterpret_cast<PyCodeObject*>(function->func_code)),
-        names_(Ref::steal(
-            PyTuple_GetSlice(code_->co_localsplusnames, 0, cpython::parameter_count(code_)))) {}
+        decoded_(cpython::decode(code_)),
+        names_(entry_names(code_, options)) {}
 
   std::unique_ptr<Draft> run() {
-    constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
-    if (code_->co_flags & kSuspends)
+    // A generator's frame starts with its object: its segments begin where it is resumed.
+    const int suspends =
+        CO_COROUTINE | CO_ASYNC_GENERATOR | (options_.offset == 0 ? CO_GENERATOR : 0);
+    if (code_->co_flags & suspends)
       return give_up({BreakKind::kSuspends, "a generator or coroutine", {}});
     std::unique_ptr<Draft> draft = trace(-1);
-    if (!draft || draft->exit == ExitKind::kReturn || break_at_ <= 1 ||
-        draft->reason->kind == BreakKind::kException)
+    if (!draft) return nullptr;
+    if (draft->exit == ExitKind::kReturn) {
+      if (!options_.thrifty || !draft->graph.nodes().empty()) return draft;
+      draft = give_up({});
+      draft->reason.reset();
       return draft;
-    // What the trace made was changed for real, so there is no way back within it: it is thrown
-    // away and run again up to the breaking instruction.
-    std::unique_ptr<Draft> prefix = trace(break_at_);
-    if (!prefix) return PyErr_Occurred() ? nullptr : std::move(draft);
-    if (prefix->exit != ExitKind::kGiveUp || prefix->graph.nodes().empty()) return draft;
-    prefix->reason = std::move(draft->reason);
-    return prefix;
+    }
+    if (break_at_ < 1 || draft->reason->kind == BreakKind::kException) return draft;
+    const int resume_at = resume_index(break_index_);
+    if (resume_at < 0) return draft;
+    std::vector<int> leaves = leaves_of_path(resume_at);
+    if (break_at_ > 1) {
+      // What the trace made was changed for real, so there is no way back within it: it is thrown
+      // away and run again up to the breaking instruction.
+      std::unique_ptr<Draft> prefix = trace(break_at_);
+      if (!prefix && PyErr_Occurred()) return nullptr;
+      if (!prefix && prefix_needs_autograd_) return draft;
+      if (prefix && prefix->exit == ExitKind::kBreak && !prefix->graph.nodes().empty()) {
+        prefix->reason = std::move(draft->reason);
+        prefix->leaves = std::move(leaves);
+        return prefix;
+      }
+    }
+    // Nothing to compute before the break, or no way to hand it over: CPython takes that path.
+    draft->exit = ExitKind::kBreak;
+    draft->recipe.offset = decoded_.instructions[static_cast<size_t>(resume_at)].offset;
+    draft->leaves = std::move(leaves);
+    return draft;
   }
 
  private:
@@ -128,6 +152,49 @@ class Capture {
     return draft;
   }
 
+  // Where a frame goes on before this instruction; -1: nowhere.
+  int resume_index(int at) const {
+    const auto& instructions = decoded_.instructions;
+    auto op = [&](int i) { return instructions[static_cast<size_t>(i)].op; };
+    // The names of keyword arguments belong to no stack entry: their instruction is run again.
+    if (at > 0 && op(at) == cpython::Opcode::kCall && op(at - 1) == cpython::Opcode::kKwNames) --at;
+    while (at > 0 && !instructions[static_cast<size_t>(at)].enterable) --at;
+    return is_behind_prologue(at) ? at : -1;
+  }
+
+  bool is_behind_prologue(int at) const {
+    return decoded_.instructions[static_cast<size_t>(at)].offset > code_->_co_firsttraceable;
+  }
+
+  // Code units of the instructions that follow the evaluated ones but were not evaluated, and of
+  // `resume_at`.
+  std::vector<int> leaves_of_path(int resume_at) const {
+    const auto& instructions = decoded_.instructions;
+    std::vector<bool> leaves(instructions.size(), false);
+    auto add = [&](int at) {
+      if (at < 0 || at >= static_cast<int>(instructions.size())) return;
+      const int offset = instructions[static_cast<size_t>(at)].offset;
+      const auto real = static_cast<size_t>(decoded_.index_of_offset(offset));
+      if (!path_[real] && is_behind_prologue(static_cast<int>(real))) leaves[real] = true;
+    };
+    for (size_t i = 0; i < path_.size(); ++i) {
+      if (!path_[i] || static_cast<int>(i) == break_index_) continue;
+      const cpython::Instruction& in = instructions[i];
+      const bool goes_on =
+          in.op != cpython::Opcode::kJump && in.op != cpython::Opcode::kKwNames &&
+          in.op != cpython::Opcode::kReturnValue && in.op != cpython::Opcode::kReturnConst &&
+          in.op != cpython::Opcode::kReraise && in.op != cpython::Opcode::kRaiseVarargs;
+      if (goes_on) add(static_cast<int>(i) + 1);
+      add(in.target);
+      if (const auto* handler = decoded_.handler(static_cast<int>(i))) add(handler->target);
+    }
+    leaves[static_cast<size_t>(resume_at)] = true;
+    std::vector<int> offsets;
+    for (size_t i = 0; i < leaves.size(); ++i)
+      if (leaves[i]) offsets.push_back(instructions[i].offset);
+    return offsets;
+  }
+
   // One trace. With `stop_at`: again, up to that instruction of the root frame; null if the state
   // there cannot be expressed. Null with an exception pending if the capture was interrupted.
   std::unique_ptr<Draft> trace(int64_t stop_at) {
@@ -137,19 +204,21 @@ class Capture {
     ContextCopy context;
     Evaluator evaluator(function_, names_.get(), options_);
     Slot result;
-    bool unchanged;
+    bool unchanged, same_handled;
     {
       cpython::HookScope hook(&Evaluator::hook, &evaluator);
       evaluator.recording().start();
       result = evaluator.run_root(args_, stop_at);
       unchanged = evaluator.recording().stop();
+      same_handled = !handled.changed();
     }
     evaluator.breaks().rethrow_defect();
     if (evaluator.interrupted()) return nullptr;
     double trace_seconds = seconds_since(start);
     auto draft = std::make_unique<Draft>();
     const bool stopped = stop_at >= 0 && evaluator.stopped_frame();
-    bool built = (result || stopped) && check(evaluator, unchanged) &&
+    prefix_needs_autograd_ = stopped && evaluator.recording().needs_autograd();
+    bool built = (result || stopped) && check(evaluator, unchanged, same_handled) &&
                  (stopped ? build_state(evaluator, *draft) : build(evaluator, result, *draft));
     if (!built) {
       if (stop_at >= 0) {
@@ -157,6 +226,8 @@ class Capture {
         return nullptr;
       }
       break_at_ = result ? -1 : evaluator.break_at();
+      break_index_ = evaluator.break_index();
+      path_ = evaluator.path();
       BreakReason reason = reason_of(evaluator);
       PyErr_Clear();
       draft = give_up(std::move(reason));
@@ -170,10 +241,13 @@ class Capture {
   }
 
   // What must hold at the end of the traced code.
-  static bool check(Evaluator& evaluator, bool unchanged) {
+  static bool check(Evaluator& evaluator, bool unchanged, bool same_handled) {
     if (!unchanged)
       return evaluator.breaks().refuse(
           BreakKind::kTorchState, "torch's thread state (grad mode, autocast) is not as it was");
+    if (!same_handled)
+      return evaluator.breaks().refuse(BreakKind::kSideEffect,
+                                       "an exception is caught and still being handled");
     if (evaluator.context_changed())
       return evaluator.breaks().refuse(BreakKind::kContextVariable, "a context variable was set");
     if (evaluator.recording().needs_autograd())
@@ -191,40 +265,51 @@ class Capture {
 
   static bool build(Evaluator& evaluator, const Slot& result, Draft& draft) {
     RecipeBuilder builder(evaluator);
-    int step = builder.value(result.get());
+    int step = builder.value(result);
     if (step < 0 || !builder.side_effects()) return false;
     builder.recipe.result = step;
     draft.exit = ExitKind::kReturn;
+    draft.traced = true;
     finish(evaluator, builder, draft);
     if (draft.torch_calls) draft.result = result.object;
     return true;
   }
 
   // The state of the root frame before the breaking instruction.
-  static bool build_state(Evaluator& evaluator, Draft& draft) {
+  bool build_state(Evaluator& evaluator, Draft& draft) const {
     const Frame& frame = *evaluator.stopped_frame();
-    const auto& instructions = frame.info->decoded->instructions;
-    auto at = static_cast<size_t>(frame.pc);
-    // The names of keyword arguments belong to no stack entry: their instruction is run again.
-    if (at > 0 && frame.kwnames && instructions[at - 1].op == cpython::Opcode::kKwNames) --at;
-    if (!instructions[at].enterable) return false;
+    const int at = resume_index(frame.pc);
+    if (at < 0 || (at != frame.pc && !frame.kwnames)) return false;
     RecipeBuilder builder(evaluator);
-    auto states = [&](const std::vector<Slot>& slots, std::vector<int>& steps) {
-      for (const Slot& slot : slots) {
-        steps.push_back(slot ? builder.value(slot.get()) : -1);
-        if (slot && steps.back() < 0) return false;
-      }
-      return true;
-    };
     std::vector<int> locals, stack;
-    if (!states(frame.locals, locals) || !states(frame.stack, stack) || !builder.side_effects())
-      return false;
+    for (size_t i = 0; i < frame.locals.size(); ++i) {
+      const Slot& slot = frame.locals[i];
+      const bool unchanged = options_.offset > 0 && is_unchanged(slot, i);
+      locals.push_back(unchanged ? Recipe::kUnchanged
+                       : slot    ? builder.value(slot)
+                                 : Recipe::kUnset);
+      if (slot && !unchanged && locals.back() < 0) return false;
+    }
+    for (const Slot& slot : frame.stack) {
+      stack.push_back(slot ? builder.value(slot) : Recipe::kUnset);
+      if (slot && stack.back() < 0) return false;
+    }
+    if (!builder.side_effects()) return false;
     builder.recipe.locals = std::move(locals);
     builder.recipe.stack = std::move(stack);
-    builder.recipe.offset = instructions[at].offset;
-    draft.exit = ExitKind::kGiveUp;
+    builder.recipe.offset = decoded_.instructions[static_cast<size_t>(at)].offset;
+    draft.exit = ExitKind::kBreak;
+    draft.traced = true;
     finish(evaluator, builder, draft);
     return true;
+  }
+
+  // The local is what the segment found there.
+  bool is_unchanged(const Slot& slot, size_t index) const {
+    if (slot.get() != args_[index]) return false;
+    if (slot && PyCell_Check(slot.get())) return true;
+    return slot.source && slot.source->kind == SourceKind::kArgument &&
+           PyLong_AsSize_t(slot.source->key.get()) == index;
   }
 
   static void finish(Evaluator& evaluator, RecipeBuilder& builder, Draft& draft) {
@@ -251,11 +336,28 @@ class Capture {
   PyObject* const* args_;
   const Options& options_;
   PyCodeObject* code_;
+  const cpython::DecodedCode& decoded_;
   Ref names_;
   int64_t break_at_ = -1;
+  int break_index_ = -1;
+  std::vector<bool> path_;
+  bool prefix_needs_autograd_ = false;
 };
 
 }  // namespace
+
+Ref entry_names(PyCodeObject* code, const Options& options) {
+  if (options.offset == 0)
+    return Ref::steal(
+        PyTuple_GetSlice(code->co_localsplusnames, 0, cpython::parameter_count(code)));
+  const int locals = code->co_nlocalsplus;
+  Ref names = Ref::steal(PyTuple_New(locals + options.stack_size));
+  for (int i = 0; names && i < locals + options.stack_size; ++i)
+    PyTuple_SET_ITEM(names.get(), i,
+                     i < locals ? Py_NewRef(PyTuple_GET_ITEM(code->co_localsplusnames, i))
+                                : PyUnicode_FromFormat("stack[%d]", i - locals));
+  return names;
+}
 
 std::unique_ptr<Draft> capture(PyFunctionObject* function, PyObject* const* args,
                                const Options& options) {

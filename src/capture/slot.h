@@ -13,6 +13,9 @@ using guard::SourceKind;
 struct Slot {
   Ref object;
   const Source* source = nullptr;
+  // A value of the segment's entry state that nothing has looked at yet, so that nothing guards it;
+  // it may be NULL. It can be moved about and handed on as `source`; see Evaluator::force_operands.
+  bool unread = false;
 
   Slot() = default;
   explicit Slot(Ref o, const Source* s = nullptr) : object(std::move(o)), source(s) {}

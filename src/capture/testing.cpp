@@ -122,19 +122,23 @@ PyObject* describe(std::unique_ptr<Captured> captured) {
     inputs.push_back(input.source ? guard::to_string(input.source, names.get()) : "constant");
   Ref dict = Ref::steal(PyDict_New());
   auto text = [](const std::string& s) { return PyUnicode_FromString(s.c_str()); };
-  bool done =
-      set(dict.get(), "exit", text(draft.exit == ExitKind::kReturn ? "return" : "give up")) &&
-      set(dict.get(), "offset", PyLong_FromLong(draft.recipe.offset)) &&
-      set(dict.get(), "graph", text(graph::to_string(draft.graph))) &&
-      set(dict.get(), "recipe", text(to_string(draft.recipe))) &&
-      set(dict.get(), "reason", text(draft.reason ? to_string(*draft.reason) : "")) &&
-      set(dict.get(), "kind", text(draft.reason ? words_of(draft.reason->kind).id : "")) &&
-      set(dict.get(), "guards", texts(guards)) && set(dict.get(), "inputs", texts(inputs)) &&
-      set(dict.get(), "calls",
-          draft.torch_calls ? Ref(draft.torch_calls).release() : PyList_New(0)) &&
-      set(dict.get(), "nodes", PyLong_FromLongLong(draft.statistics.nodes)) &&
-      set(dict.get(), "bytecodes", PyLong_FromLongLong(draft.statistics.bytecodes)) &&
-      set(dict.get(), "seconds", PyFloat_FromDouble(draft.statistics.total_seconds));
+  bool done = set(dict.get(), "exit",
+                  text(draft.exit == ExitKind::kReturn  ? "return"
+                       : draft.exit == ExitKind::kBreak ? "break"
+                                                        : "give up")) &&
+              set(dict.get(), "traced", PyBool_FromLong(draft.traced)) &&
+              set(dict.get(), "offset", PyLong_FromLong(draft.recipe.offset)) &&
+              set(dict.get(), "graph", text(graph::to_string(draft.graph))) &&
+              set(dict.get(), "recipe", text(to_string(draft.recipe))) &&
+              set(dict.get(), "reason", text(draft.reason ? to_string(*draft.reason) : "")) &&
+              set(dict.get(), "kind", text(draft.reason ? words_of(draft.reason->kind).id : "")) &&
+              set(dict.get(), "guards", texts(guards)) &&
+              set(dict.get(), "inputs", texts(inputs)) &&
+              set(dict.get(), "calls",
+                  draft.torch_calls ? Ref(draft.torch_calls).release() : PyList_New(0)) &&
+              set(dict.get(), "nodes", PyLong_FromLongLong(draft.statistics.nodes)) &&
+              set(dict.get(), "bytecodes", PyLong_FromLongLong(draft.statistics.bytecodes)) &&
+              set(dict.get(), "seconds", PyFloat_FromDouble(draft.statistics.total_seconds));
   if (!done) return nullptr;
   static PyMethodDef method = {"run", run, METH_NOARGS, nullptr};
   Ref capsule = Ref::steal(PyCapsule_New(captured.release(), kCapsule, [](PyObject* c) {

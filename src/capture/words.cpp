@@ -115,7 +115,11 @@ std::string to_string(const Draft& draft) {
   if (draft.exit == ExitKind::kReturn) {
     out << "exit: return\n";
   } else {
-    out << "exit: give up at " << draft.recipe.offset << "\n";
+    if (draft.exit == ExitKind::kBreak)
+      out << "exit: break at " << draft.recipe.offset << (draft.traced ? "" : ", by CPython");
+    else
+      out << "exit: give up";
+    out << "\n";
     if (draft.reason) out << to_string(*draft.reason) << "\n";
   }
   out << graph::to_string(draft.graph) << "\n";

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "cpython/exception.h"
 #include "cpython/frame_layout.h"
+#include "cpython/live_frame.h"
 
 namespace braze::cpython {
 
@@ -10,13 +11,19 @@ namespace internal {
 
 namespace {
 
-// A call_from that waits for its frame.
+// Somebody who waits for one frame.
 struct OneShot {
   PyThreadState* thread;
   PyCodeObject* code;
+  Driver driver;
+  void* context;
+  OneShot* outer = nullptr;
+};
+
+// What a call_from does with its frame.
+struct Start {
   FrameState state;
   SavedException* exception;  // what the frame is to raise
-  OneShot* outer = nullptr;
 };
 
 // A frame that a hook is looking at, to tell whether CPython got to evaluate it.
@@ -45,7 +52,7 @@ struct Evaluator {
   static PyObject* evaluate(PyThreadState* thread, _PyInterpreterFrame* frame, int throwing) {
     if (one_shots != nullptr) [[unlikely]] {
       if (OneShot* shot = take_one_shot(thread, FrameView(frame).code(), throwing))
-        return start(thread, frame, std::move(shot->state), shot->exception);
+        return shot->driver(shot->context, thread, FrameView(frame));
     }
     HookScope* scope = scope_of(thread);
     if (scope == nullptr) return pass_on(thread, frame, throwing);
@@ -192,6 +199,26 @@ void check_state(const PyCodeObject* code, const FrameState& state) {
               "an exception is pending just when it is to be raised");
 }
 
+constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+
+PyCodeObject* code_of(PyObject* function) {
+  return reinterpret_cast<PyCodeObject*>(function_of(function)->func_code);
+}
+
+PyObject* call_caught(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
+                      Driver driver, void* context) {
+  PyFunctionObject* target = function_of(function);
+  PyCodeObject* code = code_of(function);
+  BRAZE_CHECK((code->co_flags & kGenerators) == 0, "a generator's frame starts with its object");
+  // Another call protocol would run the function from its beginning.
+  BRAZE_CHECK(target->vectorcall == plain_vectorcall(target), "the function's call is replaced");
+  OneShot shot{PyThreadState_Get(), code, driver, context};
+  Evaluator::add(&shot);
+  PyObject* result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+  Evaluator::remove(&shot);  // still there if the arguments did not bind
+  return result;
+}
+
 }  // namespace
 
 }  // namespace internal
@@ -221,21 +248,44 @@ PyObject* evaluate_from(PyThreadState* thread, FrameView frame, FrameState state
 
 PyObject* call_from(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                     FrameState state) {
-  PyFunctionObject* target = internal::function_of(function);
-  auto code = reinterpret_cast<PyCodeObject*>(target->func_code);
-  constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
-  BRAZE_CHECK((code->co_flags & kGenerators) == 0, "a generator's frame starts with its object");
-  // Another call protocol would run the function from its beginning.
-  BRAZE_CHECK(target->vectorcall == internal::plain_vectorcall(target),
-              "the function's call is replaced");
-  internal::check_state(code, state);
+  internal::check_state(internal::code_of(function), state);
   SavedException exception;
-  internal::OneShot shot{PyThreadState_Get(), code, std::move(state), &exception};
-  Evaluator::add(&shot);
-  PyObject* result = PyObject_Vectorcall(function, args, nargsf, kwnames);
-  Evaluator::remove(&shot);  // still there if the arguments did not bind
+  internal::Start start{std::move(state), &exception};
+  PyObject* result = internal::call_caught(
+      function, args, nargsf, kwnames,
+      [](void* context, PyThreadState* thread, FrameView view) {
+        auto* start = static_cast<internal::Start*>(context);
+        return Evaluator::start(thread, view.raw(), std::move(start->state), start->exception);
+      },
+      &start);
   exception.drop();
   return result;
+}
+
+PyObject* call_driven(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
+                      Driver driver, void* context) {
+  return internal::call_caught(function, args, nargsf, kwnames, driver, context);
+}
+
+bool can_be_driven(PyObject* callable) {
+  if (PyMethod_Check(callable)) callable = PyMethod_GET_FUNCTION(callable);
+  if (!PyFunction_Check(callable)) return false;
+  auto function = reinterpret_cast<PyFunctionObject*>(callable);
+  auto code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  return (code->co_flags & internal::kGenerators) == 0 &&
+         function->vectorcall == internal::plain_vectorcall(function);
+}
+
+struct Resumption::Shot : internal::OneShot {};
+
+Resumption::Resumption(PyCodeObject* code, Driver driver, void* context)
+    : shot_(new Shot{{PyThreadState_Get(), code, driver, context}}) {
+  Evaluator::add(shot_);
+}
+
+Resumption::~Resumption() {
+  Evaluator::remove(shot_);
+  delete shot_;
 }
 
 PyObject* call_unhooked(PyObject* function, PyObject* const* args, size_t nargsf,

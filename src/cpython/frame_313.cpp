@@ -1,8 +1,11 @@
 #include "cpython/ref.h"
 
 #if PY_VERSION_HEX >= 0x030D0000
+#include <opcode.h>
+
 #include "cpython/code.h"
 #include "cpython/frame_layout.h"
+#include "cpython/live_frame.h"
 
 // Internal/pycore_frame.h of CPython 3.13.
 struct _PyInterpreterFrame {
@@ -61,11 +64,11 @@ namespace {
 
 // A frame that is told to raise looks for the handler of the code unit before `instr_ptr`, but
 // reports the line of `instr_ptr`. Where both units have the same handler the line is right too.
-void set_next_instruction(_PyInterpreterFrame* frame, PyCodeObject* code, const FrameState& state) {
-  uint16_t* next = first_instruction(code) + state.offset;
-  if (state.raise) {
+void set_next_instruction(_PyInterpreterFrame* frame, PyCodeObject* code, int offset, bool raise) {
+  uint16_t* next = first_instruction(code) + offset;
+  if (raise) {
     const DecodedCode& decoded = decode(code);
-    const int index = decoded.index_of_offset(state.offset);
+    const int index = decoded.index_of_offset(offset);
     const bool same = index > 0 && decoded.handler(index) == decoded.handler(index - 1);
     if (!same) ++next;
   }
@@ -83,7 +86,7 @@ std::vector<Ref> set_state(_PyInterpreterFrame* frame, FrameState&& state) {
   for (Ref& value : state.locals) *slot++ = value.release();
   for (Ref& value : state.stack) *slot++ = value.release();
   frame->stacktop = static_cast<int>(slot - frame->localsplus);
-  set_next_instruction(frame, code, state);
+  set_next_instruction(frame, code, state.offset, state.raise);
   return former;
 }
 
@@ -91,7 +94,74 @@ void discard(PyThreadState* thread, _PyInterpreterFrame* frame) {
   _PyEval_FrameClearAndPop(thread, frame);
 }
 
+// --- Of a frame that is carried out piece by piece
+
+const uint8_t kLeave = INTERPRETER_EXIT;
+
+PyObject** slots(_PyInterpreterFrame* frame) { return frame->localsplus; }
+int slot_count(_PyInterpreterFrame* frame) { return frame->stacktop; }
+void set_slot_count(_PyInterpreterFrame* frame, int count) { frame->stacktop = count; }
+
+int current_offset(_PyInterpreterFrame* frame) {
+  return static_cast<int>(frame->instr_ptr - first_instruction(FrameView(frame).code()));
+}
+void set_current_offset(_PyInterpreterFrame* frame, int offset) {
+  frame->instr_ptr = first_instruction(FrameView(frame).code()) + offset;
+}
+
+PyCodeObject* exchange_code(_PyInterpreterFrame* frame, PyCodeObject* code) {
+  const int offset = current_offset(frame);
+  auto former = reinterpret_cast<PyCodeObject*>(
+      std::exchange(frame->f_executable, reinterpret_cast<PyObject*>(code)));
+  set_current_offset(frame, offset);
+  return former;
+}
+
+void set_next_offset(_PyInterpreterFrame* frame, int offset, bool raise) {
+  set_next_instruction(frame, FrameView(frame).code(), offset, raise);
+}
+
+bool survives_its_end(_PyInterpreterFrame* frame) { return frame->owner == kOwnedByGenerator; }
+
+Departure::Departure(PyThreadState* thread, _PyInterpreterFrame* frame)
+    : thread_(thread),
+      frame_(frame),
+      chunk_(thread->datastack_chunk),
+      top_(thread->datastack_top),
+      python_recursion_(thread->py_recursion_remaining),
+      c_recursion_(thread->c_recursion_remaining),
+      current_(thread->current_frame) {}
+
+// A function's frame is popped at its end, a generator's is marked.
+bool Departure::has_ended(bool (*)(void* context, int offset), void*) const {
+  if (thread_->datastack_chunk != chunk_ || thread_->datastack_top != top_) return true;
+  if (frame_->owner != kOwnedByGenerator) return false;
+  constexpr int8_t kExecuting = 0;
+  auto generator = reinterpret_cast<PyGenObject*>(reinterpret_cast<char*>(frame_) -
+                                                  offsetof(PyGenObject, gi_iframe));
+  return generator->gi_frame_state != kExecuting;
+}
+
+void Departure::balance() const {
+  thread_->py_recursion_remaining = python_recursion_;
+  thread_->c_recursion_remaining = c_recursion_;
+  thread_->current_frame = current_;
+}
+
 }  // namespace internal
+
+LiveFrame::Running::Running(LiveFrame& frame)
+    : frame_(frame), outer_(frame.thread_->current_frame) {
+  frame.frame_->previous = outer_;
+  internal::set_current_offset(frame.frame_, frame.offset_);
+  frame.thread_->current_frame = frame.frame_;
+}
+
+LiveFrame::Running::~Running() { frame_.thread_->current_frame = outer_; }
+
+bool LiveFrame::is_watched(PyThreadState* thread) {
+  return thread->c_tracefunc != nullptr || thread->c_profilefunc != nullptr;
+}
 
 }  // namespace braze::cpython
 #endif

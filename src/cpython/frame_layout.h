@@ -15,4 +15,47 @@ std::vector<Ref> set_state(_PyInterpreterFrame* frame, FrameState&& state);
 // done at its end, where CPython leaves that to the evaluator.
 void discard(PyThreadState* thread, _PyInterpreterFrame* frame);
 
+// --- Of a frame that is carried out piece by piece.
+
+// The instruction that makes CPython leave a frame without ending it. It takes the top of the
+// stack.
+extern const uint8_t kLeave;
+
+PyObject** slots(_PyInterpreterFrame* frame);
+int slot_count(_PyInterpreterFrame* frame);  // locals and stack
+void set_slot_count(_PyInterpreterFrame* frame, int count);
+// The frame's code object, whose reference is exchanged; offsets stay.
+PyCodeObject* exchange_code(_PyInterpreterFrame* frame, PyCodeObject* code);
+// The instruction under way, or the last one.
+int current_offset(_PyInterpreterFrame* frame);
+void set_current_offset(_PyInterpreterFrame* frame, int offset);
+// What CPython is about to run; with `raise`, where it is about to raise.
+void set_next_offset(_PyInterpreterFrame* frame, int offset, bool raise);
+
+// The frame's memory is the frame's still when the interpreter has come to its end.
+bool survives_its_end(_PyInterpreterFrame* frame);
+
+// What the interpreter leaves unbalanced where it leaves a frame by kLeave; and whether it did, or
+// came to the frame's end. Made before it is entered.
+class Departure {
+ public:
+  Departure(PyThreadState* thread, _PyInterpreterFrame* frame);
+  // After the interpreter has returned a value. `at_stop`: the frame, if it still exists, is at an
+  // instruction where it is to leave.
+  bool has_ended(bool (*at_stop)(void* context, int offset), void* context) const;
+  void balance() const;
+
+ private:
+  PyThreadState* thread_;
+  _PyInterpreterFrame* frame_;
+#if PY_VERSION_HEX >= 0x030C0000
+  _PyStackChunk* chunk_;
+  PyObject** top_;
+  int python_recursion_, c_recursion_;
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+  _PyInterpreterFrame* current_;
+#endif
+};
+
 }  // namespace braze::cpython::internal

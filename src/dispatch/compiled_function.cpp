@@ -17,6 +17,7 @@
 #include "dispatch/compiler.h"
 #include "dispatch/controls.h"
 #include "dispatch/entry.h"
+#include "dispatch/frame_driver.h"
 #include "dispatch/recompiles.h"
 #include "dispatch/report.h"
 #include "dispatch/settings.h"
@@ -31,6 +32,7 @@ struct State {
   int parameter_count = 0;
   size_t most_inputs = 0;                       // over all entries
   std::vector<std::shared_ptr<Entry>> entries;  // newest last
+  std::shared_ptr<Segments> segments = std::make_shared<Segments>();
   bool limit_told = false;
 };
 
@@ -122,13 +124,44 @@ bool runs_eagerly_under_fullgraph(const capture::BreakReason& reason) {
   return reason.kind == capture::BreakKind::kAutograd;
 }
 
-PyObject* run_entry(CompiledFunction* self, Entry& entry, PyObject* const* bound,
-                    const CallArguments& call, c10::TensorImpl* const* inputs) {
+// Goes on behind the break that `entry` ends in.
+PyObject* run_behind_break(CompiledFunction* self, const std::shared_ptr<Entry>& entry,
+                           const CallArguments& call, std::vector<Ref> values) {
+  const std::shared_ptr<Segments> segments = self->state->segments;
+  DriverContext context{self->state->settings, *segments};
+  return call_with_breaks(context, reinterpret_cast<PyFunctionObject*>(self->function), call, entry,
+                          std::move(values));
+}
+
+bool goes_on_behind_break(CompiledFunction* self, const Entry& entry) {
+  if (entry.exit != capture::ExitKind::kBreak || !cpython::can_be_driven(self->function))
+    return false;
+  if (cpython::LiveFrame::is_watched(PyThreadState_Get())) return false;
+  auto* code = reinterpret_cast<PyCodeObject*>(
+      reinterpret_cast<PyFunctionObject*>(self->function)->func_code);
+  auto known = self->state->segments->codes.find(code);
+  return known == self->state->segments->codes.end() || !known->second->left_to_cpython ||
+         entry.kind != EntryKind::kEager;
+}
+
+PyObject* run_entry(CompiledFunction* self, const std::shared_ptr<Entry>& hold,
+                    PyObject* const* bound, const CallArguments& call,
+                    c10::TensorImpl* const* inputs) {
+  Entry& entry = *hold;
+  const bool goes_on = goes_on_behind_break(self, entry);
+  if (goes_on && entry.kind == EntryKind::kEager) {
+    ++entry.calls;
+    return run_behind_break(self, hold, call, {});
+  }
+  if (entry.exit == capture::ExitKind::kBreak && !goes_on) return run_original(self, call);
   PyObject* result = nullptr;
+  std::vector<Ref> values;
   std::string why;
-  switch (entry.run(reinterpret_cast<PyFunctionObject*>(self->function), bound, call, inputs,
-                    &result, &why)) {
+  switch (entry.run(reinterpret_cast<PyFunctionObject*>(self->function), bound, inputs, &result,
+                    values, &why)) {
     case Entry::Outcome::kDone:
+      if (goes_on && !PyErr_Occurred())
+        return run_behind_break(self, hold, call, std::move(values));
       return result;
     case Entry::Outcome::kRunEager:
       return run_original(self, call);
@@ -147,16 +180,13 @@ PyObject* run_entry(CompiledFunction* self, Entry& entry, PyObject* const* bound
 }
 
 // Finds the entry that fits, newest first. An entry that another thread has made while a guard ran
-// code, and that has more inputs than there is room for, is passed over.
-Entry* find_entry(State& state, PyObject* const* bound, std::span<c10::TensorImpl*> inputs,
-                  std::shared_ptr<Entry>& hold) {
-  for (size_t i = state.entries.size(); i-- > 0;) {
-    if (i >= state.entries.size()) continue;  // a guard that ran code may have reset us
-    hold = state.entries[i];
-    if (hold->input_count > inputs.size()) continue;
-    if (hold->guards->check(bound, inputs.data())) return hold.get();
-  }
-  return nullptr;
+// Finds the entry that fits into `hold`. An entry that takes more tensors than `inputs` has room
+// for was made meanwhile by another thread.
+bool find_entry(State& state, PyObject* const* bound, std::span<c10::TensorImpl*> inputs,
+                std::shared_ptr<Entry>& hold) {
+  return find_newest_first(state.entries, hold, [&](Entry& entry) {
+    return entry.input_count <= inputs.size() && entry.guards->check(bound, inputs.data());
+  });
 }
 
 PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
@@ -173,9 +203,9 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
   if (!lock || capturing()) return run_original(self, call);
   std::vector<c10::TensorImpl*> inputs(state.most_inputs + 1, nullptr);
   std::shared_ptr<Entry> hold;
-  if (Entry* entry = find_entry(state, bound, inputs, hold)) {  // made meanwhile
+  if (find_entry(state, bound, inputs, hold)) {  // made meanwhile
     lock.unlock();
-    return run_entry(self, *entry, bound, call, inputs.data());
+    return run_entry(self, hold, bound, call, inputs.data());
   }
   if (!state.entries.empty() && log::enabled(log::Component::kRecompiles))
     log::write(log::Component::kRecompiles,
@@ -203,7 +233,7 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
                  describe(function).c_str(), why.c_str());
     return run_original(self, call);
   }
-  return run_entry(self, *entry, bound, call, inputs.data());
+  return run_entry(self, entry, bound, call, inputs.data());
 }
 
 PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -237,8 +267,8 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   }
   std::shared_ptr<Entry> hold;
   if (state.most_inputs <= kInlineInputs) std::fill(inputs.begin(), inputs.end(), nullptr);
-  if (Entry* entry = find_entry(state, bound, inputs, hold))
-    return run_entry(self, *entry, bound, call, inputs.data());
+  if (find_entry(state, bound, inputs, hold))
+    return run_entry(self, hold, bound, call, inputs.data());
   if (PyErr_Occurred()) return nullptr;
   return compile_and_run(self, bound, call);
 }
@@ -350,17 +380,20 @@ PyObject* reset(PyObject* object, PyObject*) {
   auto entries = std::move(state.entries);
   state.entries.clear();
   state.limit_told = false;
+  state.segments = std::make_shared<Segments>();
   Py_RETURN_NONE;
 }
 PyObject* entries(PyObject* object, PyObject*) {
   CompiledFunction* self = cast(object);
   Ref list = Ref::steal(PyList_New(0));
-  for (const auto& entry : self->state->entries) {
-    Ref item = Ref::steal(
-        report_of(*entry, parameter_names_of(reinterpret_cast<PyFunctionObject*>(self->function))));
-    if (!item || PyList_Append(list.get(), item.get())) return nullptr;
-  }
-  return list.release();
+  bool done = true;
+  auto add = [&](const Entry& entry) {
+    Ref item = done ? Ref::steal(report_of(entry)) : Ref();
+    done = item && PyList_Append(list.get(), item.get()) == 0;
+  };
+  for (const auto& entry : self->state->entries) add(*entry);
+  self->state->segments->each(add);
+  return done ? list.release() : nullptr;
 }
 PyObject* reduce(PyObject* object, PyObject*) {
   Ref module = Ref::steal(PyImport_ImportModule("braze._pickle"));
@@ -417,7 +450,7 @@ PyObject* check_only(PyObject*, PyObject* const* args, Py_ssize_t count, PyObjec
     Py_RETURN_FALSE;
   std::vector<c10::TensorImpl*> inputs(self->state->most_inputs + 1);
   std::shared_ptr<Entry> hold;
-  return PyBool_FromLong(find_entry(*self->state, bound.data(), inputs, hold) != nullptr);
+  return PyBool_FromLong(find_entry(*self->state, bound.data(), inputs, hold));
 }
 PyMethodDef functions[] = {
     {"check_only", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(check_only)),

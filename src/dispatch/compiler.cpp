@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "dispatch/break_log.h"
@@ -179,13 +180,10 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
     log::write(log::Component::kCode, plan.source);
 }
 
-void log_entry(const Entry& entry, const capture::Draft& draft, PyFunctionObject* function,
-               const std::string& name) {
+void log_entry(const Entry& entry, const capture::Draft& draft, const std::string& name) {
   if (log::enabled(log::Component::kGuards)) {
     std::string text = name;
-    auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
-    for (const std::string& guard : entry.guards->describe(code->co_localsplusnames))
-      text += "\n" + guard;
+    for (const std::string& guard : entry.guards->describe(entry.names.get())) text += "\n" + guard;
     log::write(log::Component::kGuards, text);
   }
   if (log::enabled(log::Component::kGraph))
@@ -206,14 +204,32 @@ void log_entry(const Entry& entry, const capture::Draft& draft, PyFunctionObject
   }
 }
 
+void place(Entry& entry, PyCodeObject* code, const capture::Options& segment) {
+  entry.code = code;
+  entry.offset = segment.offset;
+  entry.names = capture::entry_names(code, segment);
+}
+
+// What the guards hold in place of the function: a function that is made anew for each call must
+// not be kept, with its closure, by what was compiled for it.
+Ref held_function(PyFunctionObject* function, const capture::Options& segment) {
+  if (!segment.thrifty || !function->func_closure)
+    return Ref::borrow(reinterpret_cast<PyObject*>(function));
+  Ref plain = Ref::steal(PyFunction_New(function->func_code, function->func_globals));
+  BRAZE_CHECK(plain, "out of memory");
+  return plain;
+}
+
 // An entry that runs the original whenever the thread's torch state is `state`.
 std::shared_ptr<Entry> eager_entry(PyFunctionObject* function, const guard::GlobalState& state,
-                                   capture::BreakKind kind, std::string why) {
+                                   capture::BreakKind kind, std::string why,
+                                   const capture::Options& segment) {
   auto entry = std::make_shared<Entry>();
+  place(*entry, reinterpret_cast<PyCodeObject*>(function->func_code), segment);
   entry->reason = capture::BreakReason{kind, std::move(why), {}};
   entry->guards = std::make_unique<guard::GuardSet>(
       std::make_shared<guard::SourceArena>(), std::vector<guard::Guard>(),
-      std::vector<const guard::Source*>(), reinterpret_cast<PyObject*>(function), state);
+      std::vector<const guard::Source*>(), held_function(function, segment).get(), state);
   return entry;
 }
 
@@ -235,13 +251,15 @@ std::string describe(PyFunctionObject* function) {
 }
 
 std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const* bound,
-                                     const Settings& settings) {
+                                     const Settings& settings, const capture::Options& segment) {
   struct Capturing {
     Capturing() { capturing_now = true; }
     ~Capturing() { capturing_now = false; }
   };
   auto start = Clock::now();
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   auto entry = std::make_shared<Entry>();
+  place(*entry, code, segment);
   std::string name = describe(function);
   ProgressLine progress(name);
   Capturing scope;  // until the entry is made: a user's backend may call compiled functions too
@@ -249,11 +267,13 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
   if (state.torch_function_modes || state.torch_dispatch_modes)
     return eager_entry(function, state, capture::BreakKind::kTorchMode,
                        "a torch function or dispatch mode is active (torch.set_default_device, "
-                       "`with torch.device(...)`, FakeTensorMode, ...)");
+                       "`with torch.device(...)`, FakeTensorMode, ...)",
+                       segment);
   std::unique_ptr<capture::Draft> draft;
   try {
-    draft =
-        capture::capture(function, bound, {.record_torch_calls = bool(settings.custom_backend)});
+    capture::Options asked = segment;
+    asked.record_torch_calls = bool(settings.custom_backend);
+    draft = capture::capture(function, bound, asked);
     if (!draft) return nullptr;
     entry->report.capture = seconds_since(start);
     entry->report.trace = draft->statistics.trace_seconds;
@@ -262,8 +282,8 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
     entry->report.guard_count = static_cast<int64_t>(draft->guards.size());
     entry->exit = draft->exit;
     entry->reason = draft->reason;
-    bool eager = draft->exit == capture::ExitKind::kGiveUp && draft->recipe.offset == 0;
-    if (!eager) {
+    entry->leaves = std::move(draft->leaves);
+    if (draft->traced) {
       entry->input_count = draft->inputs.size();
       if (settings.custom_backend) {
         entry->kind = EntryKind::kPython;
@@ -286,17 +306,17 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
         "braze: internal error while compiling %s; it runs in eager. Please report this: %s\n",
         name.c_str(), error.what());
     return eager_entry(function, state, capture::BreakKind::kInternal,
-                       std::string("internal error: ") + error.what());
+                       std::string("internal error: ") + error.what(), segment);
   }
   std::vector<const guard::Source*> sources;
   if (entry->kind != EntryKind::kEager)
     for (const auto& input : draft->inputs) sources.push_back(input.source);
   entry->guards =
       std::make_unique<guard::GuardSet>(draft->sources, std::move(draft->guards), sources,
-                                        reinterpret_cast<PyObject*>(function), state);
+                                        held_function(function, segment).get(), state);
   entry->recipe = std::move(draft->recipe);
   entry->report.total = seconds_since(start);
-  log_entry(*entry, *draft, function, name);
+  log_entry(*entry, *draft, name);
   return entry;
 }
 

@@ -1,6 +1,5 @@
 #include "dispatch/entry.h"
 
-#include "cpython/frame.h"
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
 
@@ -40,23 +39,14 @@ Entry::Outcome Entry::run_plan(c10::TensorImpl* const* inputs, std::vector<at::T
   }
 }
 
-PyObject* Entry::finish(PyFunctionObject* function, PyObject* const* bound,
-                        const CallArguments& call, std::span<PyObject* const> outputs) const {
-  std::vector<Ref> values;
-  if (!recipe.run(reinterpret_cast<PyObject*>(function), bound, outputs, values)) return nullptr;
-  if (exit == capture::ExitKind::kReturn) return values.at(recipe.result).release();
-  cpython::FrameState state;
-  state.offset = recipe.offset;
-  for (int step : recipe.locals) state.locals.push_back(step < 0 ? Ref() : values[step]);
-  for (int step : recipe.stack) state.stack.push_back(step < 0 ? Ref() : values[step]);
-  values.clear();
-  return cpython::call_from(reinterpret_cast<PyObject*>(function), call.args, call.nargsf,
-                            call.kwnames, std::move(state));
+const cpython::StopCode* Entry::path_to_break() {
+  if (!path && recipe.offset != offset) path = std::make_unique<cpython::StopCode>(code, leaves);
+  return path.get();
 }
 
 Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
-                          const CallArguments& call, c10::TensorImpl* const* inputs,
-                          PyObject** result, std::string* why) {
+                          c10::TensorImpl* const* inputs, PyObject** result,
+                          std::vector<Ref>& values, std::string* why) {
   ++calls;
   *result = nullptr;
   if (kind == EntryKind::kEager) return Outcome::kRunEager;
@@ -99,7 +89,9 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
   std::vector<PyObject*> raw;
   raw.reserve(outputs.size());
   for (const Ref& output : outputs) raw.push_back(output.get());
-  *result = finish(function, bound, call, raw);
+  if (recipe.run(reinterpret_cast<PyObject*>(function), bound, raw, values) &&
+      exit == capture::ExitKind::kReturn)
+    *result = values.at(static_cast<size_t>(recipe.result)).release();
   return Outcome::kDone;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "capture/capture.h"
+#include "cpython/live_frame.h"
 #include "guard/guard.h"
 #include "runtime/executable.h"
 
@@ -41,6 +42,16 @@ struct Entry {
   cpython::Ref python;
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
   capture::Recipe recipe;
+  // The segment: where in which code it begins.
+  PyCodeObject* code = nullptr;  // held by the guards
+  int offset = 0;
+  cpython::Ref names;  // of what the guards' argument sources count
+  // Exit kBreak: where CPython, when it takes the frame to the break, hands it back (the breaking
+  // instruction, recipe.offset, among them). Made when first needed; null where the segment begins
+  // with the break.
+  std::vector<int> leaves;
+  std::unique_ptr<cpython::StopCode> path;
+  const cpython::StopCode* path_to_break();
   capture::ExitKind exit = capture::ExitKind::kGiveUp;
   std::optional<capture::BreakReason> reason;
   bool single_output = false;  // the recipe is nothing but "return output 0"
@@ -50,18 +61,34 @@ struct Entry {
   Report report;
 
   enum class Outcome : uint8_t {
-    kDone,      // result is set, or null with a Python exception pending
+    kDone,      // done, or a Python exception is pending
     kRunEager,  // nothing has changed: run the original
     kBroken,    // as kRunEager, and this entry must not be used again; `why` says why
   };
-  Outcome run(PyFunctionObject* function, PyObject* const* bound, const CallArguments& call,
-              c10::TensorImpl* const* inputs, PyObject** result, std::string* why);
+  // `bound`, `inputs`: as they were checked by the guards. exit kReturn: *result is the function's
+  // result; kBreak: `values` is what the recipe's steps gave.
+  Outcome run(PyFunctionObject* function, PyObject* const* bound, c10::TensorImpl* const* inputs,
+              PyObject** result, std::vector<cpython::Ref>& values, std::string* why);
 
  private:
   Outcome run_plan(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                    std::string* why);
-  PyObject* finish(PyFunctionObject* function, PyObject* const* bound, const CallArguments& call,
-                   std::span<PyObject* const> outputs) const;
 };
+
+// Finds an entry that `fits`, newest first; those that CPython runs come last, because they have no
+// guards on values.
+template <class Fits>
+bool find_newest_first(const std::vector<std::shared_ptr<Entry>>& entries,
+                       std::shared_ptr<Entry>& found, Fits&& fits) {
+  for (const bool eager : {false, true})
+    for (size_t i = entries.size(); i-- > 0;) {
+      if (i >= entries.size()) continue;  // a guard that ran code may have taken them away
+      if ((entries[i]->kind == EntryKind::kEager) != eager) continue;
+      found = entries[i];
+      if (fits(*found)) return true;
+    }
+  found.reset();
+  return false;
+}
 
 }  // namespace braze::dispatch

@@ -1,5 +1,7 @@
 #include "dispatch/report.h"
 
+#include "cpython/code.h"
+
 namespace braze::dispatch {
 namespace {
 
@@ -24,27 +26,56 @@ const char* name_of(EntryKind kind) {
   return "";
 }
 
+const char* name_of(capture::ExitKind exit) {
+  switch (exit) {
+    case capture::ExitKind::kReturn:
+      return "return";
+    case capture::ExitKind::kBreak:
+      return "break";
+    case capture::ExitKind::kGiveUp:
+      return "give up";
+  }
+  return "";
+}
+
+int line_of(const Entry& entry, int offset) {
+  if (offset == 0) return entry.code->co_firstlineno;
+  const cpython::DecodedCode& decoded = cpython::decode(entry.code);
+  // Instructions that open a handler have no line.
+  int at = decoded.index_of_offset(offset), line = -1;
+  while (line < 0 && at < static_cast<int>(decoded.instructions.size())) line = decoded.line(at++);
+  return line;
+}
+
 }  // namespace
 
-PyObject* report_of(const Entry& entry, PyObject* parameter_names) {
+PyObject* report_of(const Entry& entry) {
   Ref dict = Ref::steal(PyDict_New());
   if (!dict) return nullptr;
   PyObject* d = dict.get();
   const Report& r = entry.report;
   Ref guards = Ref::steal(PyList_New(0));
-  for (const std::string& guard : entry.guards->describe(parameter_names)) {
+  for (const std::string& guard : entry.guards->describe(entry.names.get())) {
     Ref line = Ref::steal(text(guard));
     if (!line || PyList_Append(guards.get(), line.get())) return nullptr;
   }
-  bool ok = put(d, "kind", text(name_of(entry.kind))) &&
-            put(d, "exit", text(entry.exit == capture::ExitKind::kReturn ? "return" : "give up")) &&
-            put(d, "offset", PyLong_FromLong(entry.recipe.offset)) &&
-            put(d, "guards", guards.release()) &&
-            put(d, "calls", PyLong_FromLongLong(entry.calls)) && put(d, "graph", text(r.graph)) &&
-            put(d, "schedule", text(r.schedule)) && put(d, "plan", text(r.plan)) &&
-            put(d, "code", text(r.code)) && put(d, "nodes", PyLong_FromLongLong(r.nodes)) &&
-            put(d, "bytecodes", PyLong_FromLongLong(r.bytecodes)) &&
-            put(d, "from_cache", PyBool_FromLong(r.from_cache));
+  bool ok =
+      put(d, "kind", text(name_of(entry.kind))) && put(d, "exit", text(name_of(entry.exit))) &&
+      put(d, "function", Py_NewRef(entry.code->co_qualname)) &&
+      put(d, "file", Py_NewRef(entry.code->co_filename)) &&
+      put(d, "first_line", PyLong_FromLong(entry.code->co_firstlineno)) &&
+      put(d, "offset", PyLong_FromLong(entry.offset)) &&
+      put(d, "line", PyLong_FromLong(line_of(entry, entry.offset))) &&
+      put(d, "break_offset", PyLong_FromLong(entry.recipe.offset)) &&
+      put(d, "break_line",
+          PyLong_FromLong(
+              entry.exit == capture::ExitKind::kBreak ? line_of(entry, entry.recipe.offset) : 0)) &&
+      put(d, "guards", guards.release()) && put(d, "calls", PyLong_FromLongLong(entry.calls)) &&
+      put(d, "graph", text(r.graph)) && put(d, "schedule", text(r.schedule)) &&
+      put(d, "plan", text(r.plan)) && put(d, "code", text(r.code)) &&
+      put(d, "nodes", PyLong_FromLongLong(r.nodes)) &&
+      put(d, "bytecodes", PyLong_FromLongLong(r.bytecodes)) &&
+      put(d, "from_cache", PyBool_FromLong(r.from_cache));
   if (ok && entry.reason) {
     ok = put(d, "reason", text(capture::to_string(*entry.reason))) &&
          put(d, "reason_number", text(capture::number_of(entry.reason->kind))) &&

@@ -6,6 +6,8 @@
 
 namespace braze::dispatch {
 
-PyObject* report_of(const Entry& entry, PyObject* parameter_names);
+// Besides what was compiled: where the segment is ("file", "function", "line", "offset": what it
+// begins with), how it ends ("exit": return, break, give up) and where ("break_offset").
+PyObject* report_of(const Entry& entry);
 
 }  // namespace braze::dispatch

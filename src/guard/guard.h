@@ -82,12 +82,15 @@ class GuardSet {
 
   // Whether this entry fits the call. Runs no user code unless something watched has changed. On
   // success inputs_out[i] is the tensor of input i (borrowed, valid for the call).
-  bool check(PyObject* const* args, c10::TensorImpl** inputs_out);
+  // `function`: what stands for the compiled function in this call; null: that one itself.
+  bool check(PyObject* const* args, c10::TensorImpl** inputs_out, PyObject* function = nullptr);
 
   // The guards that fail, each as one line with old and new value ("x.size(0): 4 -> 8").
-  std::vector<std::string> failures(PyObject* const* args, PyObject* parameter_names);
+  std::vector<std::string> failures(PyObject* const* args, PyObject* parameter_names,
+                                    PyObject* function = nullptr);
   // The first of them; empty if all hold.
-  std::string why_not(PyObject* const* args, PyObject* parameter_names);
+  std::string why_not(PyObject* const* args, PyObject* parameter_names,
+                      PyObject* function = nullptr);
   std::vector<std::string> describe(PyObject* parameter_names) const;
 
  private:

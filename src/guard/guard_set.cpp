@@ -35,10 +35,11 @@ struct GuardSet::Impl {
           arguments.emplace_back(tree, range);
   }
 
-  bool check_sources(PyObject* const* args, std::vector<Ref>& dropped) {
+  bool check_sources(PyObject* called, PyObject* const* args, std::vector<Ref>& dropped) {
     for (Program& program : arguments)
-      if (!program.check(function.get(), args, dropped)) return false;
-    return everything_else.check(function.get(), args, dropped);
+      if (!program.check(called, args, dropped)) return false;
+    if (called != function.get()) return everything_else.check_afresh(called, args, dropped);
+    return everything_else.check(called, args, dropped);
   }
 
   bool check_pairs() const {
@@ -65,8 +66,9 @@ struct GuardSet::Impl {
     return true;
   }
 
-  bool check(PyObject* const* args, c10::TensorImpl** inputs_out, std::vector<Ref>& dropped) {
-    return check_sources(args, dropped) && check_pairs() && check_tensors(inputs_out);
+  bool check(PyObject* called, PyObject* const* args, c10::TensorImpl** inputs_out,
+             std::vector<Ref>& dropped) {
+    return check_sources(called, args, dropped) && check_pairs() && check_tensors(inputs_out);
   }
 
   const TensorSpec* spec(const Guard& guard) const {
@@ -86,7 +88,7 @@ GuardSet::GuardSet(std::shared_ptr<SourceArena> sources, std::vector<Guard> guar
 
 GuardSet::~GuardSet() = default;
 
-bool GuardSet::check(PyObject* const* args, c10::TensorImpl** inputs_out) {
+bool GuardSet::check(PyObject* const* args, c10::TensorImpl** inputs_out, PyObject* function) {
   Impl& impl = *impl_;
   // A C function read as a source, or a finaliser, has called the compiled function again.
   if (impl.busy) [[unlikely]]
@@ -94,25 +96,28 @@ bool GuardSet::check(PyObject* const* args, c10::TensorImpl** inputs_out) {
   if (!(GlobalState::current() == impl.state)) return false;
   std::vector<Ref> dropped;  // finalisers run when all is consistent
   impl.busy = true;
-  const bool holds = impl.check(args, inputs_out, dropped);
+  const bool holds =
+      impl.check(function ? function : impl.function.get(), args, inputs_out, dropped);
   impl.busy = false;
   return holds;
 }
 
-std::string GuardSet::why_not(PyObject* const* args, PyObject* parameter_names) {
-  const std::vector<std::string> all = failures(args, parameter_names);
+std::string GuardSet::why_not(PyObject* const* args, PyObject* parameter_names,
+                              PyObject* function) {
+  const std::vector<std::string> all = failures(args, parameter_names, function);
   return all.empty() ? "" : all.front();
 }
 
-std::vector<std::string> GuardSet::failures(PyObject* const* args, PyObject* parameter_names) {
+std::vector<std::string> GuardSet::failures(PyObject* const* args, PyObject* parameter_names,
+                                            PyObject* function) {
   const cpython::SavedException pending;
   const Impl& impl = *impl_;
   const GlobalState now = GlobalState::current();
   if (!(now == impl.state)) return {impl.state.difference(now)};
   std::vector<std::string> lines;
   std::vector<Ref> objects;
-  impl.tree.resolve(0, static_cast<int>(impl.tree.nodes.size()), impl.function.get(), args, false,
-                    objects);
+  impl.tree.resolve(0, static_cast<int>(impl.tree.nodes.size()),
+                    function ? function : impl.function.get(), args, false, objects);
   for (const Guard& guard : impl.guards) {
     PyObject* object = objects[impl.tree.node_of(guard.source)].get();
     PyObject* other =

@@ -52,6 +52,10 @@ class Program {
 
   // Whether the range's guards (tensors apart) hold. The nodes' objects are then up to date.
   bool check(PyObject* function, PyObject* const* args, std::vector<cpython::Ref>& dropped);
+  // The same without records, for a function that may not come again.
+  bool check_afresh(PyObject* function, PyObject* const* args, std::vector<cpython::Ref>& dropped) {
+    return range_.begin == range_.end || read_again(function, args, false, dropped);
+  }
 
  private:
   enum class Outcome { kHolds, kFails, kReadAgain };

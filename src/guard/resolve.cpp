@@ -114,6 +114,8 @@ Ref resolve_step(const Source* source, PyObject* base) {
       return Ref::borrow(cpython::type_lookup(reinterpret_cast<PyTypeObject*>(base), key));
     case SourceKind::kType:
       return Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(base)));
+    case SourceKind::kContents:
+      return PyCell_Check(base) ? Ref::borrow(cpython::cell_contents(base)) : Ref();
     case SourceKind::kInstanceDict:
       return cpython::instance_dict(base);
     case SourceKind::kItem:

@@ -12,7 +12,8 @@ namespace braze::guard {
 
 // id, text, what `key` is
 #define BRAZE_SOURCES(X)                                                                           \
-  X(Argument, "argument") /* bound parameter, key: int index; no base */                           \
+  X(Argument, "argument") /* bound parameter, or local or stack entry of a frame; key: int index;  \
+                             no base */                                                            \
   X(Function, "function") /* the compiled function object itself; no base, no key */               \
   X(Pinned, "pinned")     /* key: an object held by the source (a module, a class); no base */     \
   X(Builtins, "builtins") /* the builtins dict of the compiled function */                         \
@@ -29,6 +30,7 @@ namespace braze::guard {
     "type attribute") /* base: a type; key: name: what the look-up along the MRO finds, unbound */ \
   X(Type, "type")     /* base: any: its type */                                                    \
   X(InstanceDict, "dict") /* base: any: its __dict__ */                                            \
+  X(Contents, "contents") /* base: a cell: what it holds */                                        \
   X(Item, "item")         /* base: dict, list, tuple or deque; key: the key or int index */        \
   X(Native, "native") /* result of a C function that depends on nothing else: key: the callable;   \
                          re-called to check */

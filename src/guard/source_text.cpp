@@ -97,6 +97,8 @@ class Printer {
         return print(source->base) + "." + text_of(key);
       case SourceKind::kType:
         return "type(" + print(source->base) + ")";
+      case SourceKind::kContents:
+        return print(source->base);
       case SourceKind::kInstanceDict:
         return print(source->base) + ".__dict__";
       case SourceKind::kItem:

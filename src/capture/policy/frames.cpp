@@ -56,4 +56,23 @@ FramePolicy frame_policy(PyObject* globals) {
   return standard ? FramePolicy::kLibrary : FramePolicy::kInline;
 }
 
+bool may_drive_code(PyObject* globals) {
+  std::string_view module = text(globals, names().name);
+  if (module == "braze" || module.starts_with("braze.")) return false;
+  return frame_policy(globals) == FramePolicy::kInline;
+}
+
+bool may_drive(PyFunctionObject* function) {
+  if (function->func_dict && PyDict_GetItem(function->func_dict, names().disable_mark))
+    return false;
+  return may_drive_code(function->func_globals);
+}
+
+cpython::Ref python_call_method(PyObject* instance) {
+  PyTypeObject* type = Py_TYPE(instance);
+  if (type->tp_call != known().module->tp_call) return {};
+  PyObject* method = _PyType_Lookup(type, names().call);
+  return method && PyFunction_Check(method) ? cpython::Ref::borrow(method) : cpython::Ref();
+}
+
 }  // namespace braze::capture

@@ -16,6 +16,13 @@ namespace braze::capture {
 enum class FramePolicy : uint8_t { kInline, kLibrary, kNative };
 FramePolicy frame_policy(PyObject* globals);
 
+// The function behind a call at a break may be captured as well: its frames are evaluated, and it
+// is not marked with braze.disable.
+bool may_drive(PyFunctionObject* function);
+bool may_drive_code(PyObject* globals);
+// `__call__` of the class of an instance, if it is a Python function that a call runs; else empty.
+cpython::Ref python_call_method(PyObject* instance);
+
 // A module of torch's own Python code (also torch.nn.functional, not the user's).
 bool is_torch_module_name(PyObject* name);
 bool is_numpy_module_name(PyObject* name);

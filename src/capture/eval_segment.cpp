@@ -1,0 +1,197 @@
+// A segment that begins in the middle of a frame: its entry state, which is read as late as can be.
+#include <algorithm>
+
+#include "capture/evaluator.h"
+
+namespace braze::capture {
+
+using cpython::Instruction;
+using cpython::Opcode;
+
+namespace {
+
+// Kinds of locals in co_localspluskinds.
+constexpr char kCellKind = 0x40, kFreeKind = static_cast<char>(0x80);
+
+// How many entries from the top of the stack an instruction looks at. Those that only move entries
+// look at none. May be too many.
+int operand_count(const Instruction& in) {
+  switch (in.op) {
+    case Opcode::kNop:
+    case Opcode::kPopTop:
+    case Opcode::kPushNull:
+    case Opcode::kCopy:
+    case Opcode::kSwap:
+    case Opcode::kLoadConst:
+    case Opcode::kLoadFast:
+    case Opcode::kLoadFastAndClear:
+    case Opcode::kStoreFast:
+    case Opcode::kDeleteFast:
+    case Opcode::kMakeCell:
+    case Opcode::kCopyFreeVars:
+    case Opcode::kLoadClosure:
+    case Opcode::kLoadDeref:
+    case Opcode::kLoadGlobal:
+    case Opcode::kJump:
+    case Opcode::kKwNames:
+    case Opcode::kReturnValue:
+    case Opcode::kYieldValue:
+    case Opcode::kReturnConst:
+    case Opcode::kEndSend:
+      return 0;
+    case Opcode::kUnpackSequence:
+    case Opcode::kUnpackEx:
+    case Opcode::kForIter:
+    case Opcode::kStoreDeref:
+    case Opcode::kStoreGlobal:
+    case Opcode::kGetLen:
+    case Opcode::kImportFrom:
+    case Opcode::kMatchMapping:
+    case Opcode::kMatchSequence:
+    case Opcode::kPopJumpIfFalse:
+    case Opcode::kPopJumpIfTrue:
+    case Opcode::kPopJumpIfNone:
+    case Opcode::kPopJumpIfNotNone:
+    case Opcode::kJumpIfFalseOrPop:
+    case Opcode::kJumpIfTrueOrPop:
+    case Opcode::kBeforeWith:
+    case Opcode::kPushExcInfo:
+    case Opcode::kPopExcept:
+      return 1;
+    case Opcode::kMatchKeys:
+    case Opcode::kCheckExcMatch:
+    case Opcode::kCheckEgMatch:
+    case Opcode::kSend:
+      return 2;
+    case Opcode::kLoadSuperAttr:
+    case Opcode::kCleanupThrow:
+      return 3;
+    case Opcode::kWithExceptStart:
+      return 5;
+    case Opcode::kListAppend:
+    case Opcode::kSetAdd:
+    case Opcode::kListExtend:
+    case Opcode::kSetUpdate:
+    case Opcode::kDictUpdate:
+      return in.arg + 1;
+    case Opcode::kMapAdd:
+      return in.arg + 2;
+    case Opcode::kDictMerge:
+      return in.arg + 3;
+    case Opcode::kCall:
+      return in.arg + 2;
+    case Opcode::kCallKw:
+      return in.arg + 3;
+    default:
+      // It pops its operands and pushes one value at most.
+      return 1 - cpython::stack_effect(in, false);
+  }
+}
+
+// It has a finaliser or weak references.
+bool end_is_noticed(PyObject* object) {
+  if (is_tensor(object) || PyType_Check(object)) return false;
+  PyTypeObject* type = Py_TYPE(object);
+  if (type->tp_finalize) return true;
+  if (type->tp_weaklistoffset <= 0) return false;
+  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + type->tp_weaklistoffset) !=
+         nullptr;
+}
+
+}  // namespace
+
+void Evaluator::begin_segment(Frame& frame, PyObject* const* entry) {
+  lazy_ = true;
+  PyCodeObject* code = frame.code();
+  frame.pc = frame.info->decoded->index_of_offset(options_.offset);
+  const char* kinds = PyBytes_AS_STRING(code->co_localspluskinds);
+  const int locals = code->co_nlocalsplus, free = locals - code->co_nfreevars;
+  const std::span<PyObject* const> all(entry, static_cast<size_t>(locals + options_.stack_size));
+  for (PyObject* object : all)
+    if (object && end_is_noticed(object) &&
+        Py_REFCNT(object) == std::count(all.begin(), all.end(), object))
+      mortal_[object] = true;
+  for (int i = 0; i < locals + options_.stack_size; ++i) {
+    Ref index = Ref::steal(PyLong_FromLong(i));
+    const Source* source = world_.source(SourceKind::kArgument, nullptr, index.get());
+    Slot slot = Slot::borrow(entry[i], source);
+    if (i >= locals) {
+      slot.unread = entry[i] != nullptr;
+      if (!entry[i]) {
+        world_.guard(GuardKind::kAbsent, source);
+        slot = Slot();
+      }
+      frame.stack.push_back(std::move(slot));
+      continue;
+    }
+    bool is_cell = entry[i] && PyCell_Check(entry[i]) && (kinds[i] & (kCellKind | kFreeKind)) != 0;
+    if (is_cell) {
+      Ref cell_index = Ref::steal(PyLong_FromLong(i - free));
+      world_.set_origin(entry[i],
+                        kinds[i] & kFreeKind
+                            ? world_.source(SourceKind::kCell, world_.source(SourceKind::kFunction),
+                                            cell_index.get())
+                            : world_.source(SourceKind::kContents, source));
+      world_.hold(slot.object);
+      slot.source = nullptr;
+    } else {
+      slot.unread = true;
+    }
+    frame.locals[static_cast<size_t>(i)] = std::move(slot);
+  }
+}
+
+bool Evaluator::force(Slot& slot) {
+  if (!slot.unread) return true;
+  const Source* source = slot.source;
+  slot.unread = false;
+  if (!slot) {
+    world_.guard(GuardKind::kAbsent, source);
+    slot = Slot();
+    return true;
+  }
+  slot = world_.read(slot.get(), source);
+  return bool(slot);
+}
+
+// The frame keeps the entry state until the segment's exit, where what the segment drops goes.
+bool Evaluator::may_drop(const Slot& slot) {
+  if (!slot || mortal_.empty() || !mortal_.contains(slot.get())) return true;
+  return breaks_.refuse(BreakKind::kSideEffect,
+                        "an object with a finaliser or weak references is dropped");
+}
+
+// Values of the entry state are guarded when an instruction looks at them, not where they are moved
+// or handed on: a segment then serves all values that pass through it.
+bool Evaluator::force_operands(Frame& frame, const Instruction& in) {
+  switch (in.op) {
+    case Opcode::kLoadFast:
+    case Opcode::kLoadFastAndClear:
+    case Opcode::kDeleteFast: {
+      Slot& local = frame.locals[static_cast<size_t>(in.arg)];
+      if (in.op == Opcode::kDeleteFast && !may_drop(local)) return false;
+      if (!local.unread) return true;
+      if (!local) return force(local);
+      world_.guard(GuardKind::kPresent, local.source);
+      return true;
+    }
+    case Opcode::kStoreFast:
+      return may_drop(frame.locals[static_cast<size_t>(in.arg)]);
+    case Opcode::kPopTop:
+      return may_drop(frame.stack.back());
+    case Opcode::kMakeCell:
+      return force(frame.locals[static_cast<size_t>(in.arg)]);
+    case Opcode::kCall:  // super() takes the first local
+      if (in.arg == 0 && !frame.locals.empty() && !force(frame.locals[0])) return false;
+      break;
+    default:
+      break;
+  }
+  const auto size = static_cast<int>(frame.stack.size());
+  const int count = std::min(operand_count(in), size);
+  for (int i = size - count; i < size; ++i)
+    if (!force(frame.stack[static_cast<size_t>(i)])) return false;
+  return true;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,135 @@
+#include "cpython/live_frame.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cpython/code.h"
+#include "cpython/exception.h"
+#include "cpython/frame_layout.h"
+
+namespace braze::cpython {
+
+namespace {
+
+constexpr size_t kBytesPerUnit = 2;
+
+// A copy of `code` with kLeave at `offsets`.
+Ref patched(PyCodeObject* code, const std::vector<int>& offsets) {
+  const SavedException pending;
+  const Ref bytes = Ref::steal(PyCode_GetCode(code));
+  BRAZE_CHECK(bytes, "out of memory while reading bytecode");
+  std::string units(PyBytes_AS_STRING(bytes.get()),
+                    static_cast<size_t>(PyBytes_GET_SIZE(bytes.get())));
+  for (int offset : offsets) {
+    const size_t at = static_cast<size_t>(offset) * kBytesPerUnit;
+    // CPython finds the end of the prologue, before which a frame is not to be seen, by its RESUME.
+    BRAZE_CHECK(offset > code->_co_firsttraceable && at + 1 < units.size(), "offset ", offset);
+    units[at] = static_cast<char>(internal::kLeave);
+    units[at + 1] = 0;
+  }
+  const Ref replace =
+      Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), "replace"));
+  const Ref arguments = Ref::steal(PyTuple_New(0));
+  const Ref keywords = Ref::steal(
+      Py_BuildValue("{s:y#}", "co_code", units.data(), static_cast<Py_ssize_t>(units.size())));
+  Ref made = replace && arguments && keywords
+                 ? Ref::steal(PyObject_Call(replace.get(), arguments.get(), keywords.get()))
+                 : Ref();
+  BRAZE_CHECK(made && PyCode_Check(made.get()), "the code object cannot be copied");
+  return made;
+}
+
+}  // namespace
+
+StopCode::StopCode(PyCodeObject* code, std::vector<int> offsets) {
+  std::sort(offsets.begin(), offsets.end());
+  offsets.erase(std::unique(offsets.begin(), offsets.end()), offsets.end());
+  code_ = patched(code, offsets);
+  const DecodedCode& decoded = decode(code);
+  const std::vector<int> depths = stack_depths(decoded);
+  for (int offset : offsets) {
+    const auto index = static_cast<size_t>(decoded.index_of_offset(offset));
+    BRAZE_CHECK(index < depths.size() && decoded.instructions[index].offset == offset,
+                "no instruction at ", offset);
+    places_.push_back({offset, depths[index]});
+  }
+}
+
+bool StopCode::stops_at(int offset) const {
+  return std::any_of(places_.begin(), places_.end(),
+                     [&](const Place& place) { return place.offset == offset; });
+}
+
+int StopCode::depth_at(int offset) const {
+  for (const Place& place : places_)
+    if (place.offset == offset) return place.depth;
+  BRAZE_UNREACHABLE("no stop at ", offset);
+}
+
+LiveFrame::LiveFrame(PyThreadState* thread, FrameView view)
+    : thread_(thread), frame_(view.raw()), offset_(view.offset()) {}
+
+PyObject** LiveFrame::slots() const { return internal::slots(frame_); }
+
+int LiveFrame::stack_size() const { return internal::slot_count(frame_) - code()->co_nlocalsplus; }
+
+std::vector<Ref> LiveFrame::pop(int count) {
+  std::vector<Ref> popped;
+  const int end = internal::slot_count(frame_);
+  for (int i = end - count; i < end; ++i) popped.push_back(Ref::steal(slots()[i]));
+  internal::set_slot_count(frame_, end - count);
+  return popped;
+}
+
+void LiveFrame::push(Ref value) {
+  const int end = internal::slot_count(frame_);
+  slots()[end] = value.release();
+  internal::set_slot_count(frame_, end + 1);
+}
+
+std::vector<Ref> LiveFrame::replace_stack(std::vector<Ref> stack) {
+  BRAZE_CHECK(static_cast<int>(stack.size()) <= code()->co_stacksize, "value stack of ",
+              stack.size(), ", room for ", code()->co_stacksize);
+  std::vector<Ref> former = pop(stack_size());
+  for (Ref& value : stack) push(std::move(value));
+  return former;
+}
+
+bool LiveFrame::run_until(const StopCode& stops, bool raise, PyObject** result) {
+  const Ref own = Ref::borrow(reinterpret_cast<PyObject*>(code()));
+  const auto copy = reinterpret_cast<PyObject*>(stops.code());
+  Py_INCREF(copy);
+  Py_DECREF(internal::exchange_code(frame_, stops.code()));
+  internal::set_next_offset(frame_, offset_, raise);
+  const bool survives = internal::survives_its_end(frame_);
+  const internal::Departure departure(thread_, frame_);
+  *result = _PyEval_EvalFrameDefault(thread_, frame_, raise ? 1 : 0);
+  const auto at_stop = [](void* context, int offset) {
+    return static_cast<const StopCode*>(context)->stops_at(offset);
+  };
+  // What kLeave took from the stack may be a NULL.
+  const bool raised = *result == nullptr && PyErr_Occurred() != nullptr;
+  const bool ended = raised || departure.has_ended(at_stop, const_cast<StopCode*>(&stops));
+  if (ended && !survives) return false;
+  Py_INCREF(own.get());
+  Py_DECREF(internal::exchange_code(frame_, reinterpret_cast<PyCodeObject*>(own.get())));
+  if (ended) return false;
+  departure.balance();
+  offset_ = internal::current_offset(frame_);
+  // What kLeave took from the stack is still there, and no reference of ours.
+  internal::set_slot_count(frame_, code()->co_nlocalsplus + stops.depth_at(offset_));
+  *result = nullptr;
+  return true;
+}
+
+PyObject* LiveFrame::finish() {
+  internal::set_next_offset(frame_, offset_, false);
+  return _PyEval_EvalFrameDefault(thread_, frame_, 0);
+}
+
+PyObject* LiveFrame::finish_raising() {
+  internal::set_next_offset(frame_, offset_, true);
+  return _PyEval_EvalFrameDefault(thread_, frame_, 1);
+}
+
+}  // namespace braze::cpython

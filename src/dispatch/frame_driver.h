@@ -1,0 +1,40 @@
+// Carries a frame on after a graph break: compiled segments as far as they go, the instructions
+// between them for real.
+//
+// At each place where the frame comes to, the driver looks for a segment whose guards hold over the
+// locals and the value stack, or captures one. A segment that ends in a break leaves the frame
+// before the breaking instruction, which is then carried out in the real frame: calls by the driver
+// itself, so that the frames of Python functions that are called are driven too, everything else by
+// CPython (`cpython/live_frame.h`), whose exception handling finds the frame's own handlers. What
+// cannot be captured is left to CPython, which can take the frame over anywhere.
+//
+// A frame is left to CPython for good:
+// * where a trace or profile function watches the thread;
+// * where a segment could not be captured at all, or the limit of recompiles at one offset is
+//   reached and the newest segment there is no break to go on behind;
+// * after kMaximalIdleSteps instructions carried out for real without a tensor operation between;
+// and a function, for all its later frames, when kUselessSegments segments of it were captured and
+// none had a tensor operation.
+#pragma once
+
+#include <memory>
+
+#include "dispatch/segments.h"
+
+namespace braze::dispatch {
+
+constexpr int kMaximalIdleSteps = 1000;
+constexpr int kUselessSegments = 16;
+
+struct DriverContext {
+  const Settings& settings;
+  Segments& segments;
+};
+
+// Calls `function`, whose frame begins with `entry` (exit: break): its guards hold, and if it was
+// traced, `values` is what it has computed. The function's result, or null with an exception.
+PyObject* call_with_breaks(DriverContext& context, PyFunctionObject* function,
+                           const CallArguments& call, const std::shared_ptr<Entry>& entry,
+                           std::vector<cpython::Ref> values);
+
+}  // namespace braze::dispatch

@@ -1,0 +1,71 @@
+#include "dispatch/segments.h"
+
+#include <map>
+
+namespace braze::dispatch {
+
+using cpython::Instruction;
+using cpython::Opcode;
+
+CodeState::CodeState(PyCodeObject* code)
+    : decoded(cpython::decode(code)), depths(cpython::stack_depths(decoded)) {}
+
+const cpython::StopCode* CodeState::step_code(int offset) {
+  if (auto known = steps_.find(offset); known != steps_.end()) return known->second.get();
+  const int at = decoded.index_of_offset(offset);
+  const Instruction& in = decoded.instructions[static_cast<size_t>(at)];
+  std::vector<int> stops;
+  auto add = [&](int index) {
+    if (index < 0 || index >= static_cast<int>(decoded.instructions.size())) return;
+    stops.push_back(decoded.instructions[static_cast<size_t>(index)].offset);
+  };
+  const bool ends = in.op == Opcode::kReturnValue || in.op == Opcode::kReturnConst ||
+                    in.op == Opcode::kReraise || in.op == Opcode::kRaiseVarargs ||
+                    in.op == Opcode::kJump;
+  int next = at + 1;
+  while (next < static_cast<int>(decoded.instructions.size()) &&
+         !decoded.instructions[static_cast<size_t>(next)].enterable)
+    ++next;
+  if (!ends) add(next);
+  for (int i = at; i < next; ++i) {
+    add(decoded.instructions[static_cast<size_t>(i)].target);
+    if (const auto* handler = decoded.handler(i)) add(handler->target);
+  }
+  auto& made = steps_[offset];
+  if (!stops.empty()) made = std::make_unique<cpython::StopCode>(decoded.code, std::move(stops));
+  return made.get();
+}
+
+int CodeState::return_offset(PyObject* value, bool* pushed) const {
+  *pushed = true;
+  for (const Instruction& in : decoded.instructions)
+    if (in.op == Opcode::kReturnValue && in.enterable) return in.offset;
+  *pushed = false;
+  for (const Instruction& in : decoded.instructions)
+    if (in.op == Opcode::kReturnConst && in.enterable &&
+        PyTuple_GET_ITEM(decoded.code->co_consts, in.arg) == value)
+      return in.offset;
+  return -1;
+}
+
+std::shared_ptr<CodeState> Segments::of(PyCodeObject* code) {
+  auto& state = codes[code];
+  if (!state) {
+    state = std::make_shared<CodeState>(code);
+    order_.push_back(code);
+  }
+  return state;
+}
+
+void Segments::each(const std::function<void(const Entry&)>& visit) const {
+  for (PyCodeObject* code : order_) {
+    auto found = codes.find(code);
+    if (found == codes.end()) continue;
+    std::map<int, const std::vector<std::shared_ptr<Entry>>*> sorted;
+    for (const auto& [offset, entries] : found->second->entries) sorted[offset] = &entries;
+    for (const auto& [offset, entries] : sorted)
+      for (const auto& entry : *entries) visit(*entry);
+  }
+}
+
+}  // namespace braze::dispatch

@@ -1,0 +1,529 @@
+"""A function goes on in compiled code behind a graph break."""
+
+import gc
+import sys
+import warnings
+
+import braze
+import pytest
+import torch
+from segmenting import check, outcome, same, segments
+
+x4 = torch.tensor([0.5, -1.0, 2.0, 3.0])
+
+
+def four():
+    return (x4.clone(),)
+
+
+# --- Where a break stands --------------------------------------------------------------------
+
+
+def test_straight_line():
+    def f(x):
+        y = x * 2 + 1
+        print("a", float(y.sum()))
+        z = y.relu() - 3
+        print("b", z.shape)
+        return z + y
+
+    assert segments(check(f, four)) == [
+        "f+0: 3 operators, break at +2",
+        "f+2: CPython, break at +2",
+        "f+2: 2 operators, break at +4",
+        "f+4: 1 operators, return",
+    ]
+
+
+def test_in_for():
+    def f(x):
+        for i in range(5):
+            x = x + 1
+            print(i)
+            x = x * 2
+        return x - 1
+
+    assert segments(check(f, four)) == [
+        "f+0: 1 operators, break at +3",
+        "f+1: 1 operators, break at +3",
+        "f+3: 1 operators, break at +1",
+        "f+5: 1 operators, return",
+    ]
+
+
+def test_one_entry_serves_all_iterations():
+    def f(x):
+        for i in range(40):
+            x = x + 1
+            print(i, end=" ")
+        return x
+
+    fast = check(f, four)
+    assert len(fast._entries()) <= 5
+    assert max(e["calls"] for e in fast._entries()) >= 3 * 38
+
+
+def test_in_while_on_a_tensor():
+    def f(x):
+        n = 0
+        while x.sum() < 40:
+            x = x * 2
+            n += 1
+        return x, n > 2
+
+    fast = check(f, four, lambda: (x4 * 3,), lambda: (x4 + 100,), limit=20)
+    assert segments(fast)[0] == "f+0: 2 operators, break at +2"
+
+
+def test_branch_on_a_tensor():
+    def f(x):
+        y = x * 2
+        if y.sum() > 0:
+            z = y + 1
+        elif y.max() > 100:
+            z = y - 7
+        else:
+            z = y - 1
+        return z.relu()
+
+    fast = check(f, four, lambda: (-x4,), lambda: (torch.tensor([200.0, -900.0, 1, 1]),))
+    assert "f+2: 2 operators, return" in segments(fast) or len(segments(fast)) >= 4
+
+
+def test_in_with():
+    class Manager:
+        def __enter__(self):
+            print("enter")
+            return 3
+
+        def __exit__(self, *error):
+            print("exit", error[0])
+
+    manager = Manager()
+
+    def f(x):
+        y = x + 1
+        with manager as n:
+            y = y * n
+            print("inside")
+            y = y.relu()
+        return y - 1
+
+    fast = check(f, four)
+    lines = [line for line in segments(fast) if line.startswith("f+")]
+    assert sum("operators" in line for line in lines) >= 3
+
+
+def test_in_with_no_grad():
+    def f(x):
+        with torch.no_grad():
+            y = x * 2
+            print("inside")
+            y = y + 1
+        return y * 3
+
+    check(f, four)
+
+
+def test_in_try():
+    def f(x, fails):
+        y = x * 2
+        try:
+            print("try")
+            if fails:
+                raise ValueError("no")
+            y = y + 1
+        except ValueError as error:
+            print("caught", error)
+            y = y - 1
+        finally:
+            print("finally")
+            y = y * 3
+        return y.relu()
+
+    fast = check(f, lambda: (*four(), False), lambda: (*four(), True))
+    assert sum("operators" in line for line in segments(fast)) >= 4
+
+
+def test_exception_of_a_call_is_caught_and_the_handler_is_compiled():
+    def risky(x):
+        print("risky")
+        raise KeyError("k")
+
+    def f(x):
+        y = x * 2
+        try:
+            y = risky(y)
+        except KeyError:
+            y = y * 3 + 1
+        return y - 1
+
+    fast = check(f, four)
+    assert sum("operators" in line for line in segments(fast)) >= 2
+
+
+def test_traceback_lines():
+    def inner(x):
+        y = x * 2
+        print("inner")
+        return y.undefined_attribute
+
+    def f(x):
+        y = x + 1
+        print("f")
+        y = y + inner(y)
+        return y
+
+    check(f, four)
+
+
+def test_in_comprehension():
+    def f(x):
+        def g(i):
+            print(i)
+            return x * i
+
+        parts = [g(i) + 1 for i in (1, 2, 3)]
+        return torch.stack(parts).sum(0)
+
+    check(f, four)
+
+
+def test_in_generator_that_a_loop_consumes():
+    def numbers(x):
+        for i in range(3):
+            print("yield", i)
+            yield x * i + 1
+
+    def f(x):
+        total = x * 0
+        for y in numbers(x):
+            total = total + y * 2
+            print("got")
+        return total * 2
+
+    check(f, four)
+
+
+def test_fifty_breaks():
+    lines = ["def f(x):"]
+    for i in range(50):
+        lines += [f"    x = x * 1.01 + {i}", f"    print({i})"]
+    lines.append("    return x")
+    namespace = {}
+    exec("\n".join(lines), namespace)
+    fast = check(namespace["f"], four)
+    assert len(segments(fast)) == 51
+    assert all("2 operators, break" in line for line in segments(fast)[:-1])
+
+
+def test_in_a_nested_module():
+    class Inner(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(4, 4)
+            self.b = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.a(x).relu()
+            print("inner", self.training)
+            return self.b(y).sigmoid()
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+            self.head = torch.nn.Linear(4, 2)
+
+        def forward(self, x, scale=2.0):
+            x = x * scale + 1
+            return self.head(self.inner(x)).tanh()
+
+    module = Outer().eval()
+    fast = check(module, four, compiled=braze.compile(module))
+    lines = [line for line in segments(fast) if "forward" in line]
+    assert lines == [
+        "Outer.forward+0: 2 operators, break at +2",
+        "Outer.forward+2: 5 operators, return",
+        "Inner.forward+0: 5 operators, break at +2",
+        "Inner.forward+2: 5 operators, return",
+    ]
+
+
+def test_callee_is_captured():
+    def helper(x, *rest, scale=2, **more):
+        y = x * scale
+        print("helper", rest, more)
+        return y.relu() + 1
+
+    def f(x):
+        a = helper(x)
+        b = helper(a, 1, 2, scale=3, other=4)
+        c = helper(*(b, 5), **{"scale": 4})
+        return a + b + c
+
+    fast = check(f, four)
+    assert sum(line.startswith("helper") and "operators" in line for line in segments(fast)) >= 2
+
+
+# --- State -----------------------------------------------------------------------------------
+
+
+def test_cells_and_nonlocal():
+    def f(x):
+        count = 0
+        seen = []
+
+        def note(v):
+            nonlocal count
+            count += 1
+            print(count)
+            seen.append(v + count)
+
+        note(x * 2)
+        y = x + count
+        note(y)
+        return y * count, seen
+
+    check(f, four)
+
+
+def test_lists_and_dicts_over_breaks():
+    def f(x, store):
+        store.append(x + 1)
+        print(len(store))
+        store.append(store[-1] * 2)
+        d = {"a": store[0]}
+        print(list(d))
+        d["b"] = d["a"] + 1
+        return d, store[1:]
+
+    check(f, lambda: (x4.clone(), [x4 * 3]))
+
+
+def test_unset_and_deleted_locals():
+    def f(x, flag):
+        if flag:
+            y = x + 1
+        print("a")
+        z = x * 2
+        del x
+        print("b")
+        if flag:
+            return y + z
+        return y
+
+    check(f, lambda: (x4.clone(), True), lambda: (x4.clone(), False))
+
+
+def test_objects_are_released_as_in_eager():
+    def f(x):
+        y = x * 2
+        held = Held()
+        print(alive[0])
+        del held
+        print(alive[0])
+        return y + 1
+
+    alive = [0]
+
+    class Held:
+        def __init__(self):
+            alive[0] += 1
+
+        def __del__(self):
+            alive[0] -= 1
+
+    check(f, four)
+    gc.collect()
+    assert alive == [0]
+
+
+def test_frame_is_the_real_one():
+    def look():
+        frame = sys._getframe(1)
+        print(frame.f_code.co_name, frame.f_lineno - frame.f_code.co_firstlineno)
+        print(sorted(frame.f_locals), frame.f_back.f_code.co_name)
+        return frame.f_code
+
+    def f(x):
+        y = x * 2
+        code = look()
+        z = y + 1
+        return z, code is function.__code__
+
+    function = f
+    check(f, four)
+
+
+def test_warnings_name_the_caller():
+    def f(x):
+        y = x + 1
+        warnings.warn("mind", stacklevel=1)
+        return y * 2
+
+    fast = braze.compile(f)
+    for call in (f, fast, fast):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call(x4)
+        assert [w.lineno for w in caught] == [f.__code__.co_firstlineno + 2]
+
+
+def test_recursion_through_the_compiled_function():
+    def f(x, n):
+        y = x * 2
+        print(n)
+        if n:
+            y = y + fast(x, n - 1)
+        return y - 1
+
+    fast = braze.compile(f)
+    fast_of = fast
+    for _ in range(3):
+        expected = outcome(lambda x: f_eager(x, 3), four())
+        assert same(expected, outcome(lambda x: fast_of(x, 3), four()))
+
+
+def f_eager(x, n):
+    y = x * 2
+    print(n)
+    if n:
+        y = y + f_eager(x, n - 1)
+    return y - 1
+
+
+def test_endless_recursion_raises():
+    def f(x):
+        print(end="")
+        return f(x) + 1
+
+    fast = braze.compile(f)
+    for _ in range(2):
+        with pytest.raises(RecursionError):
+            fast(x4)
+
+
+def test_reset_amid_a_call():
+    def f(x):
+        y = x * 2
+        print("a")
+        reset()
+        z = y + 1
+        print("b")
+        return z * 2
+
+    reset = braze.reset
+    check(f, four)
+
+
+def test_other_inputs_are_other_segments():
+    def f(x, k):
+        y = x * 2
+        print("a")
+        return y + k
+
+    fast = check(
+        f,
+        lambda: (x4.clone(), 1),
+        lambda: (x4.clone(), 2.5),
+        lambda: (torch.ones(2, 3), x4[:3]),
+        lambda: (x4.double(), None) and (x4.double(), 1),
+    )
+    assert any(e["calls"] >= 2 for e in fast._entries())
+
+
+def test_limit_of_recompiles():
+    def f(x, k):
+        y = x * 2
+        print("a")
+        z = y * k
+        print("b")
+        return z.relu()
+
+    fast = braze.compile(f, recompile_limit=2)
+    for k in range(6):
+        assert same(outcome(f, (x4, k)), outcome(fast, (x4, k)))
+
+
+def test_a_function_without_tensors_is_left_to_cpython():
+    def talk(n):
+        for i in range(n):
+            print(i)
+            print(i + 1)
+        return n
+
+    def f(x):
+        y = x + 1
+        talk(30)
+        return y * 2
+
+    check(f, four)
+
+
+def test_trace_functions_see_every_line():
+    def f(x):
+        y = x * 2
+        print("a")
+        z = y + 1
+        return z
+
+    fast = braze.compile(f)
+    fast(x4)
+    lines = []
+
+    def tracer(frame, event, arg):
+        if frame.f_code is f.__code__:
+            lines.append(frame.f_lineno - f.__code__.co_firstlineno)
+        return tracer
+
+    sys.settrace(tracer)
+    try:
+        fast(x4)
+    finally:
+        sys.settrace(None)
+    assert lines == [0, 1, 2, 3, 4, 4]
+
+
+def test_fullgraph_raises_at_the_first_break():
+    def f(x):
+        y = x + 1
+        print("a")
+        return y
+
+    with pytest.raises(braze.GraphBreakError, match="print"):
+        braze.compile(f, fullgraph=True)(x4)
+
+
+def test_no_references_leak():
+    def helper(x):
+        print(end="")
+        return x + 1
+
+    def f(x):
+        for i in (1, 2):
+            x = helper(x) * i
+            try:
+                print(end="")
+                x = x + None
+            except TypeError:
+                x = x * 2
+        return x
+
+    fast = braze.compile(f)
+    marker = object()
+    tensor = x4.clone()
+
+    def counts():
+        gc.collect()
+        objects = (tensor, f, f.__code__, helper, helper.__code__, marker, TypeError)
+        return [sys.getrefcount(o) for o in objects], len(gc.get_objects())
+
+    for _ in range(50):
+        fast(tensor)
+    before = counts()
+    for _ in range(2000):
+        fast(tensor)
+    after = counts()
+    assert after[0] == before[0]
+    assert abs(after[1] - before[1]) < 50
