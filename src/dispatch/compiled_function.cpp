@@ -139,6 +139,7 @@ bool goes_on_behind_break(CompiledFunction* self, const Entry& entry) {
   if (cpython::LiveFrame::is_watched(PyThreadState_Get())) return false;
   auto* code = reinterpret_cast<PyCodeObject*>(
       reinterpret_cast<PyFunctionObject*>(self->function)->func_code);
+  if (code != entry.code) return false;  // the function has been given another
   auto known = self->state->segments->codes.find(code);
   return known == self->state->segments->codes.end() || !known->second->left_to_cpython ||
          entry.kind != EntryKind::kEager;
@@ -179,8 +180,7 @@ PyObject* run_entry(CompiledFunction* self, const std::shared_ptr<Entry>& hold,
   return nullptr;
 }
 
-// Finds the entry that fits, newest first. An entry that another thread has made while a guard ran
-// Finds the entry that fits into `hold`. An entry that takes more tensors than `inputs` has room
+// Finds the entry that fits into `hold`. One that takes more tensors than `inputs` has room
 // for was made meanwhile by another thread.
 bool find_entry(State& state, PyObject* const* bound, std::span<c10::TensorImpl*> inputs,
                 std::shared_ptr<Entry>& hold) {

@@ -112,8 +112,10 @@ bool FrameDriver::return_value(Ref value) {
 
 // One segment, and the instruction that it breaks at.
 bool FrameDriver::segment() {
+  const auto own_code = reinterpret_cast<PyObject*>(frame_.code());
   if (LiveFrame::is_watched(frame_.thread()) || capturing() || state_->left_to_cpython ||
-      idle_steps_ > kMaximalIdleSteps || stance() == Stance::kForceEager)
+      idle_steps_ > kMaximalIdleSteps || function_->func_code != own_code ||
+      stance() == Stance::kForceEager)
     return finish();
   if (++steps_ % kStepsBetweenSwitches == 0) {
     Py_BEGIN_ALLOW_THREADS  // others may want the interpreter
@@ -164,6 +166,7 @@ std::shared_ptr<Entry> FrameDriver::compile(std::vector<c10::TensorImpl*>& input
   }
   std::unique_lock lock(compile_mutex(), std::try_to_lock);
   if (!lock) return nullptr;
+  if (std::shared_ptr<Entry> made = find(inputs)) return made;  // meanwhile
   if (!known.empty() && log::enabled(log::Component::kRecompiles))
     log::write(
         log::Component::kRecompiles,
