@@ -172,7 +172,7 @@ template <class To, class From> INLINE To bits(From v) {
 }
 )"},
       {"first_lanes", {}, R"(
-// A mask of the first n lanes.
+// A mask of the first n lanes: the sign of lane - n. (GCC 12 fails on some uses of a comparison.)
 template <class M> INLINE M first_lanes(int n) {
   M lane{};
 #pragma GCC unroll 64
@@ -180,7 +180,7 @@ template <class M> INLINE M first_lanes(int n) {
   M count{};
 #pragma GCC unroll 64
   for (int l = 0; l < int(sizeof(M) / sizeof(lane[0])); ++l) count[l] = n;
-  return M(lane < count);
+  return (lane - count) >> int(8 * sizeof(lane[0]) - 1);
 }
 )"},
       {"any", {}, R"(
