@@ -60,6 +60,9 @@ Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* k
     Slot inner = wrapped_function(callable);
     return inner ? call(inner, args, count, kwnames) : Slot();
   }
+  if (PyWeakref_CheckRef(f) && world_.is_outside(f))
+    return refuse(BreakKind::kNativeObject,
+                  "a weak reference from outside is asked for its object");
   return call_instance(callable, args, count, kwnames);
 }
 

@@ -221,7 +221,7 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
     }
     return raise_graph_break(*entry->reason);
   }
-  state.entries.push_back(entry);
+  publish(state.entries, entry);
   state.most_inputs = std::max(state.most_inputs, entry->input_count);
   inputs.assign(entry->input_count + 1, nullptr);
   if (!entry->guards->check(bound, inputs.data())) {

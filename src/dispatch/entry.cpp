@@ -39,6 +39,16 @@ Entry::Outcome Entry::run_plan(c10::TensorImpl* const* inputs, std::vector<at::T
   }
 }
 
+void publish(std::vector<std::shared_ptr<Entry>>& entries, std::shared_ptr<Entry> entry) {
+  if (entry->ended_in_exception())
+    std::erase_if(entries, [&](const std::shared_ptr<Entry>& known) {
+      if (!known->ended_in_exception()) return false;
+      entry->attempts += known->attempts;
+      return true;
+    });
+  entries.push_back(std::move(entry));
+}
+
 const cpython::StopCode* Entry::path_to_break() {
   if (!path && recipe.offset != offset) path = std::make_unique<cpython::StopCode>(code, leaves);
   return path.get();

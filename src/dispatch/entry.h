@@ -58,7 +58,17 @@ struct Entry {
   bool releases_gil = false;
   bool writes_inputs_early = false;  // inputs may have changed by the time a step fails
   int64_t calls = 0;
+  int attempts = 1;  // captures that ended in an exception of the user's, this one among them
   Report report;
+
+  // The capture ended in an exception of the user's: another call may well do better.
+  bool is_worth_another_try() const {
+    constexpr int kAttempts = 3;
+    return ended_in_exception() && attempts < kAttempts;
+  }
+  bool ended_in_exception() const {
+    return kind == EntryKind::kEager && reason && reason->kind == capture::BreakKind::kException;
+  }
 
   enum class Outcome : uint8_t {
     kDone,      // done, or a Python exception is pending
@@ -85,10 +95,13 @@ bool find_newest_first(const std::vector<std::shared_ptr<Entry>>& entries,
       if (i >= entries.size()) continue;  // a guard that ran code may have taken them away
       if ((entries[i]->kind == EntryKind::kEager) != eager) continue;
       found = entries[i];
-      if (fits(*found)) return true;
+      if (!found->is_worth_another_try() && fits(*found)) return true;
     }
   found.reset();
   return false;
 }
+
+// Adds an entry; one that ended in an exception takes the place of the last such one.
+void publish(std::vector<std::shared_ptr<Entry>>& entries, std::shared_ptr<Entry> entry);
 
 }  // namespace braze::dispatch

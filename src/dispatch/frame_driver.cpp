@@ -178,7 +178,7 @@ std::shared_ptr<Entry> FrameDriver::compile(std::vector<c10::TensorImpl*>& input
   lock.unlock();
   if (!entry) return nullptr;
   note_capture(*entry);
-  state_->entries[offset].push_back(entry);
+  publish(state_->entries[offset], entry);
   inputs.assign(entry->input_count + 1, nullptr);
   if (entry->guards->check(frame_.slots(), inputs.data(), function)) return entry;
   if (PyErr_Occurred()) return nullptr;
