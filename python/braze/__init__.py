@@ -13,6 +13,7 @@ import torch  # noqa: F401  (the extension links against its libraries)
 
 from . import _C
 from ._api import compile, disable, list_backends, reset
+from ._dynamic import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from ._explain import Explanation, explain
 from ._higher_order import SUBSTITUTES
 from ._stance import set_stance
@@ -32,6 +33,10 @@ __all__ = [
     "graph_break",
     "is_compiling",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
     "reset",
     "set_stance",
 ]

@@ -33,7 +33,10 @@ def compile(
             decorator is returned.
         fullgraph: raise `braze.GraphBreakError` where something cannot be captured, instead of
             running it in eager.
-        dynamic: None or False. Sizes are specialised; a call with other sizes compiles again.
+        dynamic: None: sizes are numbers at first; those that another call brings different, and
+            Python ints alike, are symbols from the second compile on. True: all sizes of 2 and
+            more are symbols at once. False: never; a call with other sizes compiles again.
+            `braze.mark_dynamic` and its like say it for single dimensions.
         backend: "braze" (generated kernels), "aten" (the optimised graph through PyTorch's own
             operators), "eager" (the captured graph as it is), or a callable
             `(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> callable` that returns a
@@ -73,12 +76,8 @@ def compile(
 def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit):
     if not isinstance(fullgraph, bool):
         raise _words.error("E107", f"fullgraph must be True or False, not {fullgraph!r}")
-    if dynamic not in (None, False):
-        raise _words.error(
-            "E108",
-            f"dynamic={dynamic!r} is not supported: sizes are specialised, and a call with other "
-            "sizes compiles again. Use dynamic=None or False.",
-        )
+    if dynamic not in (None, True, False):
+        raise _words.error("E108", f"dynamic must be None, True or False, not {dynamic!r}")
     if isinstance(backend, str):
         if backend not in BACKENDS:
             raise _words.error(
@@ -108,7 +107,12 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         raise _words.error(
             "E106", f"recompile_limit must be a positive integer, not {recompile_limit!r}"
         )
-    return {"fullgraph": fullgraph, "backend": backend, "recompile_limit": recompile_limit}
+    return {
+        "fullgraph": fullgraph,
+        "dynamic": dynamic,
+        "backend": backend,
+        "recompile_limit": recompile_limit,
+    }
 
 
 def _compile(target, settings):

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "capture/break_reason.h"
+#include "capture/dynamic.h"
 #include "capture/recipe.h"
 #include "graph/graph.h"
 #include "guard/guard.h"
@@ -30,6 +31,12 @@ struct Draft {
   std::vector<DraftInput> inputs;  // by graph input
   std::shared_ptr<guard::SourceArena> sources;
   std::vector<guard::Guard> guards;
+  guard::ShapeGuards shapes;  // with a symbolic graph
+  bool had_symbols = false;   // at some time in the trace, also where the graph has none
+  // Sources of integers that could have been symbols but had to be numbers.
+  std::vector<std::string> fixed_integers;
+  // A dimension that the user has marked as dynamic is not: what to tell. The draft is of no use.
+  std::string user_error;
   ExitKind exit = ExitKind::kGiveUp;
   Recipe recipe;
   std::optional<BreakReason> reason;  // kBreak, kGiveUp
@@ -60,6 +67,7 @@ struct Options {
   int stack_size = 0;
   // A segment without tensor operations is left to CPython.
   bool thrifty = false;
+  const DynamicSizes* dynamic = nullptr;  // null: every size is a number
 };
 
 // Captures a segment of a frame of `function`. At offset 0 `args` are the bound parameters

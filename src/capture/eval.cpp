@@ -36,7 +36,7 @@ Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Op
     : breaks_(
           [](void* self, BreakReason& reason) { static_cast<Evaluator*>(self)->locate(reason); },
           this),
-      world_(breaks_, recording_, root, parameter_names),
+      world_(breaks_, recording_, root, parameter_names, options.dynamic),
       options_(options),
       root_(root),
       thread_(PyThreadState_Get()),
@@ -45,6 +45,7 @@ Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Op
       reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kStackBytes);
   recording_.set_origin_provider([](void* self) { return static_cast<Evaluator*>(self)->origin(); },
                                  this);
+  recording_.shapes().set_observer([this] { return place(); });
   if (options.record_torch_calls) torch_calls_ = Ref::steal(PyList_New(0));
 }
 

@@ -152,6 +152,11 @@ PyObject* Evaluator::get_dunder() {
 }
 
 Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
+  if (is_symbolic(object.get())) {
+    Slot number = object;
+    make_concrete(number);
+    return getattr(number, name, self);
+  }
   const Subject subject(*this, object);
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);

@@ -38,6 +38,8 @@ Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* k
     all.insert(all.end(), args, args + count);
     return call(function, all.data(), count + 1, kwnames);
   }
+  if (recording_.has_symbols())
+    if (Slot done; call_with_symbols(callable, args, count, kwnames, done)) return done;
   if (PyType_Check(f)) return call_type(callable, args, count, kwnames);
   if (PyCFunction_Check(f)) return call_builtin(callable, args, count, kwnames);
   size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);

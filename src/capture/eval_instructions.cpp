@@ -53,6 +53,7 @@ bool Evaluator::build(Frame& frame, const Instruction& in) {
     case Opcode::kBuildSet:
       made = Ref::steal(PySet_New(nullptr));
       for (int i = n; i > 0; --i) {
+        make_concrete(peek(frame, i));
         world_.guard_as_key(peek(frame, i).get());
         if (PySet_Add(made.get(), peek(frame, i).get()) < 0) return false;
       }
@@ -61,6 +62,7 @@ bool Evaluator::build(Frame& frame, const Instruction& in) {
     case Opcode::kBuildMap:
       made = Ref::steal(PyDict_New());
       for (int i = n; i > 0; --i) {
+        make_concrete(peek(frame, 2 * i));
         world_.guard_as_key(peek(frame, 2 * i).get());
         if (PyDict_SetItem(made.get(), peek(frame, 2 * i).get(), peek(frame, 2 * i - 1).get()) < 0)
           return false;
@@ -107,10 +109,12 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
     case Opcode::kListAppend:
       return PyList_Append(target, value.get()) == 0;
     case Opcode::kSetAdd:
+      make_concrete(value);
       world_.guard_as_key(value.get());
       return PySet_Add(target, value.get()) == 0;
     case Opcode::kMapAdd: {
       Slot key = pop(frame);
+      make_concrete(key);
       world_.guard_as_key(key.get());
       return PyDict_SetItem(target, key.get(), value.get()) == 0;
     }
@@ -130,6 +134,7 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
       return PyList_SetSlice(target, end, end, world_.effective(value.get())) == 0;
     }
     case Opcode::kSetUpdate: {
+      make_concrete(value);
       Ref items = to_list(value);
       if (!items) return false;
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {

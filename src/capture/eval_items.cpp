@@ -10,8 +10,14 @@ bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAG
 
 }  // namespace
 
-Slot Evaluator::getitem(const Slot& object, const Slot& key) {
+Slot Evaluator::getitem(const Slot& object, const Slot& given) {
   const Subject subject(*this, object);
+  Slot key = given;
+  if (recording_.has_symbols() && !is_tensor(object.get()) &&
+      (is_container(object.get()) || is_atom(object.get()) || PyRange_Check(object.get()))) {
+    make_concrete(key);
+    key = Slot::borrow(world_.real_of(key.get()), key.source);
+  }
   PyObject* original = object.get();
   PyObject* used = world_.effective(original);
   const Source* source = used == original ? world_.source_of(object) : nullptr;
@@ -72,7 +78,10 @@ Slot Evaluator::getitem(const Slot& object, const Slot& key) {
   Ref value;
   {
     NativeScope scope(*this, torch, callee);
-    value = Ref::steal(PyObject_GetItem(used, world_.effective(key.get())));
+    // x[n]: indexing itself would make a number of n.
+    value = torch && Py_TYPE(key.get()) == known().sym_int
+                ? Ref::steal(PyObject_CallMethod(used, "select", "iO", 0, key.get()))
+                : Ref::steal(PyObject_GetItem(used, world_.effective(key.get())));
   }
   if (!value) return torch ? torch_failed() : Slot();
   if (torch) {
@@ -82,8 +91,13 @@ Slot Evaluator::getitem(const Slot& object, const Slot& key) {
   return result_of_native(std::move(value));
 }
 
-bool Evaluator::setitem(const Slot& object, const Slot& key, const Slot& value) {
+bool Evaluator::setitem(const Slot& object, const Slot& given, const Slot& value) {
   const Subject subject(*this, object);
+  Slot key = given;
+  if (recording_.has_symbols() && is_container(object.get())) {
+    make_concrete(key);
+    key = Slot::borrow(world_.real_of(key.get()), key.source);
+  }
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   if (is_tensor(obj)) {

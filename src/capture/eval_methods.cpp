@@ -110,6 +110,7 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
       return getattr(args[0], names().dict);
     case Callee::kIdentity: {
       if (done = done && count == 1; !done) return {};
+      args[0] = Slot::borrow(world_.real_of(args[0].get()), args[0].source);
       Slot value = call_native(callable.get(), args, count, kwnames, false);
       world_.guard_as_key(args[0].get());
       if (value && !is_atom(args[0].get()))
@@ -292,6 +293,7 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
     return refuse(kind_of_tensor_method(name), text);
   }
   if (!read_arguments(args, count)) return {};
+  use_stand_ins(args, count);
   Slot result;
   std::vector<Slot> all;
   if (unbound) {
@@ -326,6 +328,7 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
     return refuse(BreakKind::kUntraceableOp, std::string(module) + "." + name + "(): " + why);
   if (!torch_function_takes_objects(module, name)) {
     if (!read_arguments(args, count)) return {};
+    use_stand_ins(args, count);
     for (size_t i = 0; i < count; ++i) {
       PyObject* arg = args[i].get();
       if (is_atom(arg) || is_tensor(arg) || is_immutable(arg) || is_container(arg)) continue;
@@ -395,6 +398,7 @@ bool Evaluator::context_changed() const {
 
 // A call that only writes a log is made when the compiled code runs.
 Slot Evaluator::defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     if (!is_atom(arg) && !(world_.source_of(args[i]) && !is_tensor(arg)) && !PyType_Check(arg))

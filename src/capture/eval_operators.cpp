@@ -83,6 +83,14 @@ bool Evaluator::read_operand(const Slot& operand, const char* what) {
 }
 
 Slot Evaluator::binary(int op, Slot a, Slot b) {
+  if (recording_.has_symbols() && (has_symbol(a) || has_symbol(b)) && !is_tensor(a.get()) &&
+      !is_tensor(b.get())) {
+    bool done = false;
+    Slot result = binary_of_symbols(op, a, b, done);
+    if (done) return result;
+    const bool sequences = is_container(a.get()) && is_container(b.get());  // (1, s) + (2,)
+    if (!sequences) make_concrete(a), make_concrete(b);
+  }
   if (!read_operand(a, "an operator") || !read_operand(b, "an operator")) return {};
   PyObject* x = a.get();
   bool in_place = op >= NB_INPLACE_ADD;
@@ -109,6 +117,7 @@ Slot Evaluator::binary(int op, Slot a, Slot b) {
 }
 
 Slot Evaluator::unary(Opcode op, const Slot& a) {
+  if (Py_TYPE(a.get()) == known().sym_int) return unary_of_symbol(op, a.get());
   if (!read_operand(a, "an operator")) return {};
   bool torch = is_tensor(a.get());
   const char* name = op == Opcode::kUnaryNegative   ? "neg"
@@ -128,6 +137,14 @@ Slot Evaluator::unary(Opcode op, const Slot& a) {
 }
 
 Slot Evaluator::compare(const Slot& a, const Slot& b, int op, bool to_bool) {
+  if (recording_.has_symbols() && (has_symbol(a) || has_symbol(b)) && !is_tensor(a.get()) &&
+      !is_tensor(b.get())) {
+    if (int decided = compare_symbols(a, b, op); decided >= 0)
+      return Slot::borrow(decided ? Py_True : Py_False);
+    Slot x = a, y = b;
+    make_concrete(x), make_concrete(y);
+    return compare(x, y, op, to_bool);
+  }
   if (!read_operand(a, "a comparison") || !read_operand(b, "a comparison")) return {};
   if (op == Py_EQ || op == Py_NE) world_.guard_identity_of_pair(a, b);
   bool torch = is_tensor(a.get()) || is_tensor(b.get());
@@ -155,6 +172,7 @@ int Evaluator::truth(const Slot& value) {
   if (object == Py_True) return 1;
   if (object == Py_False || object == Py_None) return 0;
   if (is_atom(object)) return PyObject_IsTrue(object);
+  if (is_symbolic(object)) return truth_of_symbol(object);
   if (is_tensor(object)) {
     int result;
     {
@@ -183,7 +201,14 @@ Slot Evaluator::is_same(const Slot& a, const Slot& b, bool negate) {
   return Slot::borrow((a.get() == b.get()) != negate ? Py_True : Py_False);
 }
 
-int Evaluator::contains(const Slot& container, const Slot& value) {
+int Evaluator::contains(const Slot& container, const Slot& given) {
+  Slot value = given;
+  if (recording_.has_symbols()) {
+    Slot held = container;
+    if (!is_tensor(held.get())) make_concrete(value), make_concrete(held);
+    if (held.get() != container.get()) return contains(held, value);
+    if (is_container(held.get())) value = Slot::borrow(world_.real_of(value.get()), value.source);
+  }
   PyObject* object = container.get();
   PyObject* used = world_.effective(object);
   const Source* source = used == object ? world_.source_of(container) : nullptr;
@@ -233,13 +258,17 @@ Slot Evaluator::length_of(const Slot& object) {
     world_.type_lookup(Py_TYPE(used), names().len);
   else if (source && !read_operand(object, "len()"))
     return {};
+  if (recording_.has_symbols() && is_tensor(used))
+    if (Ref length = symbolic_length(used)) return Slot(std::move(length));
   NativeScope scope(*this, is_tensor(used), nullptr);
   Py_ssize_t n = PyObject_Size(used);
   if (n < 0) return {};
   return Slot::steal(PyLong_FromSsize_t(n));
 }
 
-Slot Evaluator::format(const Slot& value, const Slot& spec, int conversion) {
+Slot Evaluator::format(const Slot& given, const Slot& spec, int conversion) {
+  Slot value = given;
+  make_concrete(value);
   const Subject subject(*this, value);
   if (is_tensor(value.get()))
     return refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
@@ -285,6 +314,11 @@ bool Evaluator::holds_tensor(PyObject* container, int depth) {
 
 Slot Evaluator::get_iter(const Slot& iterable) {
   PyObject* object = iterable.get();
+  if (is_symbolic(object)) {
+    Slot number = iterable;
+    make_concrete(number);
+    return get_iter(number);
+  }
   if (world_.is_outside(object) && !is_tensor(object) && !PyTuple_Check(object)) {
     if (is_container(object)) {
       bool copied =

@@ -153,6 +153,17 @@ class Evaluator {
   Slot call_function(const Slot& function, Slot* args, size_t count, PyObject* kwnames);
   Slot make_function(Frame& frame, int flags);
 
+  // --- eval_symbols.cpp: torch.SymInt where the program has an int
+  bool has_symbol(const Slot& slot);
+  void make_concrete(Slot& slot);
+  Slot binary_of_symbols(int op, const Slot& a, const Slot& b, bool& done);
+  Slot unary_of_symbol(cpython::Opcode op, PyObject* symbol);
+  int compare_symbols(const Slot& a, const Slot& b, int op);
+  int truth_of_symbol(PyObject* symbol);
+  Ref symbolic_length(PyObject* tensor);
+  bool call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
+                         Slot& result);
+
   // --- eval_exceptions.cpp
   void raise(int count, Frame& frame);
   // Unwinds to a handler of the frame; false if there is none.
@@ -164,6 +175,7 @@ class Evaluator {
   bool module_getattr(const Slot& module, PyObject* name, Slot& result);
 
   // --- origin.cpp
+  std::string place();  // "model.py:12 in forward": where the user's code is
   std::vector<StackEntry> stack() const;
   // The stack, and the object that the innermost `Subject` of this frame names.
   void locate(BreakReason& reason) const;
@@ -183,6 +195,15 @@ class Evaluator {
   friend class NativeScope;
   friend class TraceScope;
   friend class Subject;
+  std::optional<sym::Int> integer_in(PyObject* object);
+  Ref with_numbers(PyObject* object, int depth);
+  bool integer_operands(const Slot& a, const Slot& b, sym::Int& x, sym::Int& y);
+  int compare_sequences(const Slot& a, const Slot& b, int op);
+  Slot sum_of_symbols(PyObject* sequence);
+  void use_stand_ins(Slot* args, size_t count);
+  Slot extremum_of_symbols(bool largest, const Slot* args, size_t count);
+  bool keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t count, PyObject* kwnames,
+                     const Slot& zero, Slot& result);
   bool run_instruction(Frame& frame, const cpython::Instruction& in);
   bool build(Frame& frame, const cpython::Instruction& in);
   bool extend(Frame& frame, const cpython::Instruction& in);

@@ -48,21 +48,23 @@ bool initialize_known() {
   if (!(k.names.id = PyUnicode_InternFromString(text))) return false;
   BRAZE_NAMES(X)
 #undef X
-  bool types = look_up_type("torch", "Tensor", k.tensor) &&
-               look_up_type("torch.nn", "Parameter", k.parameter) &&
-               look_up_type("torch.nn", "Module", k.module) &&
-               look_up_type("torch", "Size", k.size) &&
-               look_up_type("torch.overrides", "TorchFunctionMode", k.torch_function_mode) &&
-               look_up_type("logging", "Logger", k.logger) &&
-               look_up_type("functools", "_lru_cache_wrapper", k.lru_cache) &&
-               look_up_type("functools", "partial", k.partial) &&
-               look_up_type("collections", "OrderedDict", k.ordered_dict) &&
-               look_up_type("collections", "deque", k.deque) &&
-               look_up_type("collections", "defaultdict", k.defaultdict) &&
-               look_up_type("enum", "Enum", k.enum_type) &&
-               look_up_type("contextvars", "ContextVar", k.context_var) &&
-               look_up_type("types", "GeneratorType", k.generator) &&
-               look_up_type("re", "Pattern", k.pattern);
+  bool types =
+      look_up_type("torch", "Tensor", k.tensor) &&
+      look_up_type("torch.nn", "Parameter", k.parameter) &&
+      look_up_type("torch.nn", "Module", k.module) && look_up_type("torch", "Size", k.size) &&
+      look_up_type("torch.overrides", "TorchFunctionMode", k.torch_function_mode) &&
+      look_up_type("torch", "SymInt", k.sym_int) && look_up_type("torch", "SymBool", k.sym_bool) &&
+      look_up_type("torch", "SymFloat", k.sym_float) &&
+      look_up_type("logging", "Logger", k.logger) &&
+      look_up_type("functools", "_lru_cache_wrapper", k.lru_cache) &&
+      look_up_type("functools", "partial", k.partial) &&
+      look_up_type("collections", "OrderedDict", k.ordered_dict) &&
+      look_up_type("collections", "deque", k.deque) &&
+      look_up_type("collections", "defaultdict", k.defaultdict) &&
+      look_up_type("enum", "Enum", k.enum_type) &&
+      look_up_type("contextvars", "ContextVar", k.context_var) &&
+      look_up_type("types", "GeneratorType", k.generator) &&
+      look_up_type("re", "Pattern", k.pattern);
   if (!types) return false;
   if (!look_up_type("numpy", "ndarray", k.ndarray)) PyErr_Clear();
   const char* atoms[] = {"dtype", "device", "layout", "memory_format"};

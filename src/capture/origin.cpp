@@ -100,6 +100,19 @@ void Evaluator::locate(BreakReason& reason) const {
     reason.object = kind_of(object);
 }
 
+std::string Evaluator::place() {
+  // Guards are recorded inside of operators, too, where PyTorch has given the GIL up.
+  struct Gil {
+    PyGILState_STATE state = PyGILState_Ensure();
+    ~Gil() { PyGILState_Release(state); }
+  } gil;
+  const Frame* frame = top_;
+  while (frame && !is_user_frame(*frame) && frame->back) frame = frame->back;
+  if (!frame) return "";
+  const StackEntry entry = entry_of(*frame);
+  return entry.file + ":" + std::to_string(entry.line) + " in " + entry.function;
+}
+
 graph::Origin Evaluator::origin() {
   // PyTorch's bindings give the GIL up around an operator.
   struct Gil {

@@ -111,6 +111,10 @@ int RecipeBuilder::value(PyObject* given) {
   int step = -1;
   if (is_atom(object)) {
     step = constant(object);
+  } else if (Py_TYPE(object) == known().sym_int) {
+    step = emit({.kind = Kind::kNumber, .number = evaluator_.recording().value_of(object)});
+  } else if (is_symbolic(object)) {
+    return refuse(object, "a symbolic bool or float");
   } else if (PyCell_Check(object) && slot.source && slot.source->kind == SourceKind::kCell) {
     step = emit({.kind = Kind::kOutside,
                  .source = world_.source(SourceKind::kCellObject, slot.source->base,

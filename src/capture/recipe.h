@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "guard/source.h"
+#include "sym/int.h"
 
 namespace braze::capture {
 
@@ -19,6 +20,7 @@ struct Recipe {
 #define BRAZE_RECIPE_STEPS(X)                                                                      \
   X(Output)    /* value: tensor `index` of the plan's outputs */                                   \
   X(Constant)  /* value: `object` (immutable) */                                                   \
+  X(Number)    /* value: the int `number` of the symbols' values */                                \
   X(Outside)   /* value: what `source` resolves to */                                              \
   X(Tuple)     /* value: tuple of `items` */                                                       \
   X(NewTuple)  /* value: instance of tuple subclass `object` from `items` (namedtuple, torch.Size) \
@@ -54,6 +56,7 @@ struct Recipe {
     int target = -1;  // effects: number of the step whose value is changed
     cpython::Ref object;
     const guard::Source* source = nullptr;  // kOutside
+    sym::Int number;                        // kNumber
     std::vector<int> items;                 // numbers of earlier steps
   };
   std::vector<Step> steps;
@@ -64,10 +67,11 @@ struct Recipe {
   std::vector<int> stack;
   int offset = 0;  // code units
 
-  // Runs the steps. `outputs`: the plan's tensors as Python objects (borrowed). All values, new
-  // references, by step; empty with an exception pending on failure.
+  // Runs the steps. `outputs`: the plan's tensors as Python objects (borrowed); `symbols`: values
+  // of the graph's symbols. All values, new references, by step; empty with an exception pending on
+  // failure.
   bool run(PyObject* function, PyObject* const* args, std::span<PyObject* const> outputs,
-           std::vector<cpython::Ref>& values) const;
+           std::span<const int64_t> symbols, std::vector<cpython::Ref>& values) const;
 };
 
 std::string to_string(const Recipe& recipe);

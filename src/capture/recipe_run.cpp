@@ -1,6 +1,7 @@
 // Running a recipe: on every call of compiled code, so without detours for the usual results.
 #include "capture/known.h"
 #include "capture/recipe.h"
+#include "sym/expr.h"
 
 namespace braze::capture {
 
@@ -13,8 +14,14 @@ namespace {
 class Runner {
  public:
   Runner(const Recipe& recipe, PyObject* function, PyObject* const* args,
-         std::span<PyObject* const> outputs, std::vector<Ref>& values)
-      : recipe_(recipe), function_(function), args_(args), outputs_(outputs), values_(values) {}
+         std::span<PyObject* const> outputs, std::span<const int64_t> symbols,
+         std::vector<Ref>& values)
+      : recipe_(recipe),
+        function_(function),
+        args_(args),
+        outputs_(outputs),
+        symbols_(symbols),
+        values_(values) {}
 
   bool run() {
     values_.clear();
@@ -50,6 +57,7 @@ class Runner {
   PyObject* function_;
   PyObject* const* args_;
   std::span<PyObject* const> outputs_;
+  std::span<const int64_t> symbols_;
   std::vector<Ref>& values_;
 };
 
@@ -159,6 +167,9 @@ bool Runner::step(const Step& s, Ref& value) {
     case Kind::kConstant:
       value = s.object;
       return true;
+    case Kind::kNumber:
+      value = Ref::steal(PyLong_FromLongLong(sym::evaluate(s.number, symbols_)));
+      return bool(value);
     case Kind::kOutside:
       value = guard::resolve(s.source, function_, args_);
       if (!value)
@@ -219,8 +230,8 @@ bool Runner::step(const Step& s, Ref& value) {
 }  // namespace
 
 bool Recipe::run(PyObject* function, PyObject* const* args, std::span<PyObject* const> outputs,
-                 std::vector<Ref>& values) const {
-  if (Runner(*this, function, args, outputs, values).run()) return true;
+                 std::span<const int64_t> symbols, std::vector<Ref>& values) const {
+  if (Runner(*this, function, args, outputs, symbols, values).run()) return true;
   values.clear();
   return false;
 }

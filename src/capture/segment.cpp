@@ -3,6 +3,7 @@
 #include "capture/evaluator.h"
 #include "capture/known.h"
 #include "capture/recipe_builder.h"
+#include "capture/shape_guards.h"
 #include "capture/testing.h"
 
 namespace braze::capture {
@@ -232,6 +233,7 @@ class Capture {
       PyErr_Clear();
       draft = give_up(std::move(reason));
     }
+    draft->had_symbols = evaluator.recording().has_symbols();
     draft->statistics = evaluator.statistics();
     draft->statistics.guards = static_cast<int64_t>(draft->guards.size());
     draft->statistics.nodes = static_cast<int64_t>(draft->graph.nodes().size());
@@ -313,6 +315,7 @@ class Capture {
   }
 
   static void finish(Evaluator& evaluator, RecipeBuilder& builder, Draft& draft) {
+    draft.user_error = broken_marks(evaluator);
     Recording::Result recorded = evaluator.recording().finish(builder.outputs);
     draft.graph = std::move(recorded.graph);
     World& world = evaluator.world();
@@ -323,6 +326,7 @@ class Capture {
     add_disjoint_guards(world, draft.graph, draft.inputs);
     builder.prune();
     draft.recipe = std::move(builder.recipe);
+    add_shape_guards(evaluator, recorded, draft);
     draft.sources = world.sources();
     draft.guards = world.take_guards();
     draft.torch_calls = evaluator.torch_calls();

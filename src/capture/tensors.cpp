@@ -3,11 +3,13 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "base/error.h"
 #include "capture/identity_map.h"
 #include "capture/known.h"
 #include "guard/guard.h"
+#include "trace/sym_node.h"
 #include "trace/testing.h"
 #include "trace/tracer.h"
 
@@ -30,6 +32,20 @@ bool share_storage(PyObject* a, PyObject* b) {
   const at::Tensor& x = THPVariable_Unpack(a);
   const at::Tensor& y = THPVariable_Unpack(b);
   return x.has_storage() && y.has_storage() && x.storage().is_alias_of(y.storage());
+}
+
+std::vector<int64_t> sizes_of(PyObject* tensor) { return THPVariable_Unpack(tensor).sizes().vec(); }
+
+bool may_be_symbolic(PyObject* object) {
+  if (Py_TYPE(object) != known().tensor) return false;
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  return tensor.layout() == at::kStrided && !tensor.requires_grad() && tensor.device().is_cpu() &&
+         !trace::Tracer::is_fake(tensor);
+}
+
+bool is_symbolic(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return type == known().sym_int || type == known().sym_bool || type == known().sym_float;
 }
 
 std::vector<Ref> replay(const graph::Graph& graph, const std::vector<PyObject*>& inputs) {
@@ -84,6 +100,53 @@ bool Recording::declare(PyObject* tensor, graph::InputKind kind, std::string nam
   return impl_->tracer.declare(THPVariable_Unpack(tensor), kind, std::move(name), why);
 }
 
+Recording::StandIn Recording::symbolic_input(PyObject* tensor, graph::InputKind kind,
+                                             std::string name,
+                                             const std::vector<DynamicDimension>& dims) {
+  std::vector<trace::DynamicDim> symbols;
+  for (const DynamicDimension& dim : dims)
+    symbols.push_back({.dim = dim.mark.dim, .range = dim.mark.range, .previous = dim.previous});
+  const at::Tensor fake =
+      impl_->tracer.symbolic_input(THPVariable_Unpack(tensor), kind, std::move(name), symbols);
+  StandIn result;
+  auto bits = [](c10::SymIntArrayRef values) {
+    uint64_t symbolic = 0;
+    for (size_t i = 0; i < values.size(); ++i)
+      if (values[i].is_heap_allocated()) symbolic |= uint64_t{1} << i;
+    return symbolic;
+  };
+  result.free_sizes = bits(fake.sym_sizes());
+  result.free_strides = bits(fake.sym_strides());
+  result.tensor = Ref::steal(THPVariable_Wrap(fake));
+  has_symbols_ |= result.free_sizes != 0;
+  return result;
+}
+
+Ref Recording::symbolic_integer(int64_t value) {
+  has_symbols_ = true;
+  return Ref::steal(pybind11::cast(impl_->tracer.symbolic_integer(value)).release().ptr());
+}
+
+sym::ShapeEnv& Recording::shapes() { return impl_->tracer.shapes(); }
+
+sym::Int Recording::value_of(PyObject* object) {
+  return trace::from_symint(pybind11::handle(object).cast<c10::SymInt>());
+}
+
+sym::Int Recording::size_of(PyObject* fake, int dim) {
+  return trace::from_symint(THPVariable_Unpack(fake).sym_size(dim));
+}
+
+bool Recording::guard_bool(PyObject* object) {
+  return pybind11::handle(object).cast<c10::SymBool>().guard_bool(__FILE__, __LINE__);
+}
+
+Ref Recording::object_of(sym::Int value) {
+  value = shapes().normal(value);
+  if (value.is_constant()) return Ref::steal(PyLong_FromLongLong(value.constant()));
+  return Ref::steal(pybind11::cast(trace::to_symint(value, shapes())).release().ptr());
+}
+
 bool Recording::needs_autograd() const { return impl_->tracer.needs_autograd(); }
 
 namespace {
@@ -122,6 +185,12 @@ Recording::Result Recording::finish(const std::vector<PyObject*>& outputs) {
   Result result{.graph = std::move(trace.graph)};
   for (auto& input : trace.inputs)
     result.inputs.push_back(Ref::steal(THPVariable_Wrap(input.tensor)));
+  result.arena = std::move(trace.arena);
+  for (trace::SymbolicInput& input : trace.symbolic_inputs)
+    result.shapes.push_back({std::move(input.sizes), std::move(input.strides)});
+  result.integers = std::move(trace.integers);
+  result.conditions = std::move(trace.conditions);
+  result.values = std::move(trace.values);
   return result;
 }
 

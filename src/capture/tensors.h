@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "capture/break_reason.h"
+#include "capture/dynamic.h"
 #include "capture/slot.h"
 #include "graph/graph.h"
+#include "sym/shape_env.h"
 
 namespace braze::trace {
 class Tracer;
@@ -20,6 +22,11 @@ bool is_tensor(PyObject* object);
 // `object` is a tensor without data: a result of the trace.
 bool is_fake(PyObject* object);
 bool requires_grad(PyObject* tensor);
+std::vector<int64_t> sizes_of(PyObject* tensor);
+// May stand in a trace with symbolic sizes: a plain dense torch.Tensor, no part of autograd.
+bool may_be_symbolic(PyObject* tensor);
+// A torch.SymInt, SymBool or SymFloat.
+bool is_symbolic(PyObject* object);
 
 // The recording of one trace, seen from Python objects.
 class Recording {
@@ -36,6 +43,23 @@ class Recording {
   void set_origin_provider(graph::Origin (*provider)(void*), void* context);
   // False with `why` set if the tensor cannot be traced.
   bool declare(PyObject* tensor, graph::InputKind kind, std::string name, std::string* why);
+  // The fake that Python code sees in place of `tensor`, which can be traced.
+  struct StandIn {
+    Ref tensor;
+    uint64_t free_sizes = 0, free_strides = 0;  // by bit: those that are symbols
+  };
+  StandIn symbolic_input(PyObject* tensor, graph::InputKind kind, std::string name,
+                         const std::vector<DynamicDimension>& dims);
+  Ref symbolic_integer(int64_t value);
+  // Whether there are symbols in this trace at all.
+  bool has_symbols() const { return has_symbols_; }
+  sym::ShapeEnv& shapes();
+  sym::Int value_of(PyObject* sym_int);
+  static sym::Int size_of(PyObject* fake, int dim);
+  bool guard_bool(PyObject* sym_bool);
+  // A Python int for a constant.
+  Ref object_of(sym::Int value);
+
   bool needs_autograd() const;
 
   // If the pending exception is the tracer's: clears it and says what it was about.
@@ -48,12 +72,22 @@ class Recording {
   struct Result {
     graph::Graph graph;
     std::vector<Ref> inputs;  // the real tensors
+    // By order of `symbolic_input` and `symbolic_integer`, over the graph's arena.
+    struct Shape {
+      sym::Dims sizes, strides;
+    };
+    std::shared_ptr<sym::ExprArena> arena;
+    std::vector<Shape> shapes;
+    std::vector<sym::Int> integers;
+    std::vector<sym::Condition> conditions;
+    std::vector<sym::Int> values;  // for sym::replace: from the trace's symbols to the graph's
   };
   Result finish(const std::vector<PyObject*>& outputs);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+  bool has_symbols_ = false;
 };
 
 // Runs the graph op by op on real tensors.

@@ -102,7 +102,7 @@ PyObject* run(PyObject* capsule, PyObject*) {
     std::vector<PyObject*> borrowed;
     for (const Ref& output : outputs) borrowed.push_back(output.get());
     std::vector<Ref> values;
-    if (!draft.recipe.run(captured->function.get(), captured->bound.data(), borrowed, values))
+    if (!draft.recipe.run(captured->function.get(), captured->bound.data(), borrowed, {}, values))
       return nullptr;
     if (draft.exit == ExitKind::kReturn)
       return values[static_cast<size_t>(draft.recipe.result)].release();

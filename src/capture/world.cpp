@@ -45,7 +45,7 @@ bool is_immutable(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   return type == &PyTuple_Type || type == &PyFrozenSet_Type || type == known().size ||
          type == &PyRange_Type || type == &PySlice_Type || type == &PyMethod_Type ||
-         type == &PySuper_Type || type == known().pattern;
+         type == &PySuper_Type || type == known().pattern || is_symbolic(object);
 }
 
 PyObject* instance_dict(PyObject* object) {
@@ -67,12 +67,13 @@ PyObject* instance_dict(PyObject* object) {
 }
 
 World::World(Breaks& breaks, Recording& recording, PyFunctionObject* root,
-             PyObject* parameter_names)
+             PyObject* parameter_names, const DynamicSizes* dynamic)
     : breaks_(breaks),
       recording_(recording),
       root_(root),
       parameter_names_(parameter_names),
-      arena_(std::make_shared<guard::SourceArena>()) {}
+      arena_(std::make_shared<guard::SourceArena>()),
+      dynamic_(dynamic) {}
 
 World::~World() = default;
 
@@ -133,13 +134,17 @@ void World::guard_as_key(PyObject* object) {
 
 // --- Reading ------------------------------------------------------------------------------------
 
-Slot World::read(PyObject* value, const Source* source) {
+Slot World::read(PyObject* value, const Source* source, bool alone) {
   if (is_atom(value)) {
+    if (alone && dynamic_ && !dynamic_->integers.empty() && PyLong_CheckExact(value))
+      if (Slot symbol = read_integer(value, source)) return symbol;
     guard(GuardKind::kValue, source, value);
     return Slot::borrow(value, source);
   }
   const Source* const* before = origin_.find(value);
   if (!before) return read_new(value, source);
+  if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value))
+    value = stand_in->get();
   if (*before == source) return Slot::borrow(value, source);
   if (is_structure(value))
     guard(GuardKind::kIdentity, source, value);
@@ -157,6 +162,10 @@ Slot World::read_new(PyObject* value, const Source* source) {
   if (is_tensor(value) && !read_tensor(value, source)) return {};
   origin_[value] = source;
   hold(Ref::borrow(value));
+  if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value)) {
+    origin_[stand_in->get()] = source;
+    return Slot(*stand_in, source);
+  }
   if (PyFunction_Check(value)) {
     guard(GuardKind::kIdentity, source, value);
     rely_on(reinterpret_cast<PyFunctionObject*>(value));
@@ -174,20 +183,53 @@ bool World::read_tensor(PyObject* tensor, const Source* source) {
   const Source* holder = source->kind == SourceKind::kItem ? source->base : nullptr;
   bool bound = holder && holder->kind == SourceKind::kAttribute &&
                (holder->key.get() == names().parameters || holder->key.get() == names().buffers);
-  std::string why;
-  if (!recording_.declare(tensor, bound ? graph::InputKind::kParameter : graph::InputKind::kUser,
-                          guard::to_string(source, parameter_names_), &why))
-    return breaks_.refuse(BreakKind::kUnsupportedTensor,
-                          guard::to_string(source, parameter_names_) + ": " + why);
+  const graph::InputKind kind = bound ? graph::InputKind::kParameter : graph::InputKind::kUser;
+  std::string why, name = guard::to_string(source, parameter_names_);
+  std::vector<DynamicDimension> dims;
+  if (dynamic_ && !bound && may_be_symbolic(tensor))
+    dims = dynamic_dimensions(*dynamic_, tensor, name);
+  if (!recording_.declare(tensor, kind, name, &why))
+    return breaks_.refuse(BreakKind::kUnsupportedTensor, name + ": " + why);
   guard(GuardKind::kTensor, source, tensor);
+  if (!dims.empty()) {
+    Recording::StandIn made = recording_.symbolic_input(tensor, kind, std::move(name), dims);
+    for (guard::Guard& tensor_guard : guards_)
+      if (tensor_guard.kind == GuardKind::kTensor && tensor_guard.source == source) {
+        tensor_guard.free_sizes = made.free_sizes;
+        tensor_guard.free_strides = made.free_strides;
+      }
+    symbolic_tensors_.push_back(
+        {Ref::borrow(tensor), source, made.free_sizes, made.free_strides, std::move(dims)});
+    stood_for_[made.tensor.get()] = tensor;
+    stand_ins_[tensor] = std::move(made.tensor);
+  }
   tensors_.push_back({Ref::borrow(tensor), source});
   return true;
+}
+
+Slot World::read_integer(PyObject* value, const Source* source) {
+  for (const SymbolicInteger& known : symbolic_integers_)
+    if (known.source == source) return Slot(known.object, source);
+  auto id = static_cast<size_t>(source->id);
+  if (id < guarded_.size() && guarded_[id] & (1u << static_cast<int>(GuardKind::kValue))) return {};
+  auto found = dynamic_->integers.find(text_of(source));
+  if (found == dynamic_->integers.end() || !found->second) return {};
+  // 0 and 1 decide too much to be symbols; what is large could overflow where Python's does not.
+  constexpr int64_t kLargest = int64_t{1} << 31;
+  int overflow = 0;
+  const int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow || number == 0 || number == 1 || number > kLargest || number < -kLargest) return {};
+  guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(&PyLong_Type));
+  symbolic_integers_.push_back({recording_.symbolic_integer(number), source});
+  return Slot(symbolic_integers_.back().object, source);
 }
 
 Slot World::wrap(Ref value) const {
   if (!value) return Slot();
   if (!originals_.empty())
     if (PyObject* const* original = originals_.find(value.get())) return wrap(*original);
+  if (!stand_ins_.empty())
+    if (const Ref* stand_in = stand_ins_.find(value.get())) value = *stand_in;
   const Source* source = is_atom(value.get()) ? nullptr : source_of(value.get());
   return Slot(std::move(value), source);
 }
@@ -234,7 +276,7 @@ bool World::read_all(PyObject* container) {
       }
     guard(GuardKind::kKeys, s, keys.get());
     for (auto& [k, v] : items)
-      if (!read(v.get(), item_source(container, s, k.get()))) return false;
+      if (!read(v.get(), item_source(container, s, k.get()), false)) return false;
     return true;
   }
   if (PyList_Check(container) || PyTuple_Check(container)) {
@@ -242,7 +284,8 @@ bool World::read_all(PyObject* container) {
     guard_length(s, n);
     for (Py_ssize_t i = 0; i < n; ++i) {
       Ref index = Ref::steal(PyLong_FromSsize_t(i));
-      if (!read(PySequence_Fast_GET_ITEM(container, i), source(SourceKind::kItem, s, index.get())))
+      if (!read(PySequence_Fast_GET_ITEM(container, i), source(SourceKind::kItem, s, index.get()),
+                false))
         return false;
     }
     return true;
@@ -253,7 +296,7 @@ bool World::read_all(PyObject* container) {
     guard_length(s, PyList_GET_SIZE(items.get()));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
       Ref index = Ref::steal(PyLong_FromSsize_t(i));
-      if (!read(PyList_GET_ITEM(items.get(), i), source(SourceKind::kItem, s, index.get())))
+      if (!read(PyList_GET_ITEM(items.get(), i), source(SourceKind::kItem, s, index.get()), false))
         return false;
     }
     return true;

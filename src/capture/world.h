@@ -32,7 +32,8 @@ struct Write {
 
 class World {
  public:
-  World(Breaks& breaks, Recording& recording, PyFunctionObject* root, PyObject* parameter_names);
+  World(Breaks& breaks, Recording& recording, PyFunctionObject* root, PyObject* parameter_names,
+        const DynamicSizes* dynamic);
   ~World();
   World(const World&) = delete;
 
@@ -64,7 +65,9 @@ class World {
   // --- Reading.
   // A value that was read from outside at `source`: guards it and remembers where it came from.
   // Empty with a break pending if it cannot be traced.
-  Slot read(PyObject* value, const Source* source);
+  // A tensor with symbolic sizes comes as the fake that stands for it, and, with `alone`, an int
+  // that varies as a torch.SymInt; otherwise native code sees the int itself.
+  Slot read(PyObject* value, const Source* source, bool alone = true);
   // A value that comes without a source: found again by identity; a shadow becomes its original.
   Slot wrap(PyObject* value) const;
   Slot wrap(Ref value) const;
@@ -130,12 +133,40 @@ class World {
     const Source* source;
   };
   const std::vector<OutsideTensor>& tensors() const { return tensors_; }
+
+  // --- What has symbols, in the order in which it was read.
+  struct SymbolicTensor {
+    Ref tensor;
+    const Source* source;
+    uint64_t free_sizes, free_strides;
+    std::vector<DynamicDimension> dims;
+  };
+  struct SymbolicInteger {
+    Ref object;  // the torch.SymInt
+    const Source* source;
+  };
+  const std::vector<SymbolicTensor>& symbolic_tensors() const { return symbolic_tensors_; }
+  const std::vector<SymbolicInteger>& symbolic_integers() const { return symbolic_integers_; }
+  PyObject* stand_in(const SymbolicTensor& input) const {
+    return stand_ins_.find(input.tensor.get())->get();
+  }
+  std::string text_of(const Source* source) const {
+    return guard::to_string(source, parameter_names_);
+  }
+  // The tensor from outside that a fake stands for; else the object itself.
+  PyObject* real_of(PyObject* object) const {
+    if (stood_for_.empty()) return object;
+    PyObject* const* real = stood_for_.find(object);
+    return real ? *real : object;
+  }
   Breaks& breaks() { return breaks_; }
   PyObject* parameter_names() const { return parameter_names_; }
 
  private:
   Slot read_new(PyObject* value, const Source* source);
   bool read_tensor(PyObject* tensor, const Source* source);
+  // An empty slot without a break: not a symbol.
+  Slot read_integer(PyObject* value, const Source* source);
   void watch_finaliser(PyObject* object);
   bool apply_log(PyObject* owner, PyObject* dict_copy);
   Write& log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name);
@@ -165,6 +196,11 @@ class World {
   std::vector<Write> log_;
   size_t write_count_ = 0;
   std::vector<OutsideTensor> tensors_;
+  const DynamicSizes* dynamic_;
+  IdentityMap<Ref> stand_ins_;        // by real tensor
+  IdentityMap<PyObject*> stood_for_;  // and back
+  std::vector<SymbolicTensor> symbolic_tensors_;
+  std::vector<SymbolicInteger> symbolic_integers_;
   std::vector<Ref> held_;
   std::vector<Ref> finalisers_;       // weak references
   bool unwatched_finaliser_ = false;  // of an object that takes no weak reference

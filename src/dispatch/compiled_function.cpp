@@ -34,6 +34,7 @@ struct State {
   std::vector<std::shared_ptr<Entry>> entries;  // newest last
   std::shared_ptr<Segments> segments = std::make_shared<Segments>();
   bool limit_told = false;
+  capture::DynamicSizes dynamic;  // what the calls so far have shown
 };
 
 struct CompiledFunction {
@@ -100,6 +101,29 @@ void tell_limit(State& state, PyFunctionObject* function, PyObject* const* bound
                ": recompile_limit=" + std::to_string(state.settings.recompile_limit) +
                " is reached, calls that fit nothing compiled run in eager. The last: " +
                reason_of_miss(state, function, bound));
+}
+
+// What keeps the newest entry that differs in nothing else from fitting this call will be symbols
+// from now on.
+void learn_what_varies(State& state, PyFunctionObject* function, PyObject* const* bound) {
+  if (state.settings.dynamic == capture::DynamicSizes::Mode::kNever) return;
+  for (auto it = state.entries.rbegin(); it != state.entries.rend(); ++it) {
+    if ((*it)->kind != EntryKind::kPlan) continue;
+    const auto varying = (*it)->guards->variations(bound, parameter_names_of(function));
+    if (!varying) continue;
+    for (const guard::Variation& variation : *varying) {
+      if (variation.dim < 0) {
+        state.dynamic.integers.try_emplace(variation.source, variation.before);
+        continue;
+      }
+      std::map<int, int64_t>& dims = state.dynamic.sizes[variation.source];
+      if (variation.related)
+        dims[variation.dim] = --state.dynamic.histories;
+      else
+        dims.try_emplace(variation.dim, variation.before);
+    }
+    return;
+  }
 }
 
 PyObject* raise_graph_break(const capture::BreakReason& reason) {
@@ -210,7 +234,8 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
   if (!state.entries.empty() && log::enabled(log::Component::kRecompiles))
     log::write(log::Component::kRecompiles,
                describe(function) + ": compiled again, " + reason_of_miss(state, function, bound));
-  std::shared_ptr<Entry> entry = compile_entry(function, bound, state.settings);
+  learn_what_varies(state, function, bound);
+  std::shared_ptr<Entry> entry = compile_entry(function, bound, state.settings, {}, &state.dynamic);
   lock.unlock();
   if (!entry) return nullptr;
   if (entry->reason && state.settings.fullgraph && !runs_eagerly_under_fullgraph(*entry->reason)) {
@@ -282,6 +307,9 @@ bool read_settings(PyObject* given, Settings& out) {
   };
   flag("fullgraph", out.fullgraph);
   flag("keep_report", out.keep_report);
+  if (PyObject* dynamic = PyDict_GetItemString(given, "dynamic"); dynamic && dynamic != Py_None)
+    out.dynamic = dynamic == Py_True ? capture::DynamicSizes::Mode::kAlways
+                                     : capture::DynamicSizes::Mode::kNever;
   if (PyObject* limit = PyDict_GetItemString(given, "recompile_limit"))
     out.recompile_limit = PyLong_AsLongLong(limit);
   PyObject* backend = PyDict_GetItemString(given, "backend");
@@ -311,6 +339,7 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject*) {
   object->state = new State;
   Ref result = Ref::steal(reinterpret_cast<PyObject*>(object));
   if (!read_settings(settings, object->state->settings)) return nullptr;
+  object->state->dynamic.mode = object->state->settings.dynamic;
   object->dict = PyDict_New();
   if (!object->dict) return nullptr;
   for (const char* name : {"__module__", "__name__", "__qualname__", "__doc__"}) {
@@ -379,6 +408,8 @@ PyObject* reset(PyObject* object, PyObject*) {
   State& state = *cast(object)->state;
   auto entries = std::move(state.entries);
   state.entries.clear();
+  state.dynamic.sizes.clear();
+  state.dynamic.integers.clear();
   state.limit_told = false;
   state.segments = std::make_shared<Segments>();
   Py_RETURN_NONE;

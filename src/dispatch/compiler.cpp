@@ -1,8 +1,5 @@
 #include "dispatch/compiler.h"
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -15,7 +12,6 @@
 #include "dispatch/break_log.h"
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
-#include "toolchain/toolchain.h"
 
 namespace braze::dispatch {
 namespace {
@@ -54,67 +50,6 @@ class ProgressLine {
   std::thread thread_;
 };
 
-// Where MKL, which multiplies for ATen, does not know the processor.
-bool onednn_multiplies_faster() {
-  return !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx2") && at::hasMKLDNN() &&
-         at::globalContext().userEnabledMkldnn();
-}
-
-compile::Options compile_options(const Settings& settings) {
-  compile::Options out;
-  out.backend = settings.backend;
-  out.threads = at::get_num_threads();
-  out.isa = codegen::cpp::host_isa();
-  for (auto isa :
-       {codegen::cpp::Isa::kGeneric, codegen::cpp::Isa::kAvx2, codegen::cpp::Isa::kAvx512})
-    if (codegen::cpp::to_string(isa) == options().isa && isa <= out.isa) out.isa = isa;
-  out.linear_pointwise = onednn_multiplies_faster();
-  if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {
-    static std::once_flag told;
-    std::call_once(told, [] {
-      std::fprintf(stderr,
-                   "braze: no C++ compiler found ($CXX, g++, clang++, c++): compiled functions run "
-                   "through ATen. Install g++ or clang++ for generated kernels.\n");
-    });
-    out.backend = compile::Backend::kAten;
-  }
-  return out;
-}
-
-plan::Plan make_plan(graph::Graph graph, compile::Options options, bool keep_report,
-                     Report& report) {
-  bool cacheable = options.backend == compile::Backend::kKernels && braze::options().cache;
-  std::string key;
-  if (cacheable && !keep_report && !log::enabled(log::Component::kSchedule)) {
-    key = compile::cache_key(graph, options);
-    if (auto bytes = toolchain::DiskCache::instance().get("plan", key)) {
-      try {
-        plan::Plan plan = plan::deserialize(*bytes);
-        report.from_cache = true;
-        return plan;
-      } catch (const UserError&) {
-        // Damaged or from another version: made again below.
-      }
-    }
-  }
-  options.dump = [&](const char* stage, const std::string& text) {
-    std::string_view name = stage;
-    if (name == "schedule") {
-      if (keep_report) report.schedule = text;
-      if (log::enabled(log::Component::kSchedule)) log::write(log::Component::kSchedule, text);
-    }
-  };
-  if (!keep_report && !log::enabled(log::Component::kSchedule)) options.dump = nullptr;
-  compile::Timings timings;
-  plan::Plan plan = compile::compile(std::move(graph), options, &timings);
-  report.passes = timings.passes;
-  report.lower = timings.lower;
-  report.schedule_time = timings.schedule;
-  report.codegen = timings.codegen;
-  if (!key.empty()) toolchain::DiskCache::instance().put("plan", key, plan::serialize(plan));
-  return plan;
-}
-
 bool is_plain_output(const capture::Draft& draft) {
   const auto& recipe = draft.recipe;
   return draft.exit == capture::ExitKind::kReturn && recipe.steps.size() == 1 &&
@@ -144,40 +79,12 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   std::vector<at::Tensor> constants;
   for (const auto& input : draft.inputs)
     constants.push_back(input.source ? at::Tensor() : unwrap(input.tensor.get()));
-  compile::Options options = compile_options(settings);
-  plan::Plan plan;
-  auto start = Clock::now();
-  GilRelease gil(true);  // nothing below touches Python until the plan is loaded
-  for (;;) {
-    plan = make_plan(draft.graph.clone(), options, settings.keep_report, entry.report);
-    start = Clock::now();
-    try {
-      entry.executable = std::make_unique<runtime::Executable>(plan, constants, name);
-      break;
-    } catch (const InternalError& error) {
-      if (options.backend != compile::Backend::kKernels || braze::options().strict) throw;
-      std::fprintf(stderr,
-                   "braze: generated code of %s could not be built, running through ATen: %s\n",
-                   name.c_str(), error.what());
-      options.backend = compile::Backend::kAten;
-    }
-  }
-  entry.report.build = seconds_since(start);
-  int64_t work = 0;
-  for (const plan::Step& step : plan.steps) {
-    if (auto* kernel = std::get_if<plan::KernelStep>(&step))
-      work += kernel->extent.hint() / std::max<int64_t>(kernel->grain.hint(), 1);
-    else
-      work += 2;
-  }
-  entry.writes_inputs_early = entry.executable->writes_inputs_early();
-  entry.releases_gil = work > 1;
-  if (settings.keep_report) {
-    entry.report.plan = plan::to_string(plan);
-    entry.report.code = plan.source;
-  }
-  if (log::enabled(log::Component::kCode) && !plan.source.empty())
-    log::write(log::Component::kCode, plan.source);
+  std::vector<int64_t> hints;
+  for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
+    hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);
+  entry.programs =
+      std::make_unique<Programs>(draft.graph.clone(), settings, std::move(constants), name);
+  entry.programs->add(hints, &entry.report);
 }
 
 void log_entry(const Entry& entry, const capture::Draft& draft, const std::string& name) {
@@ -220,6 +127,25 @@ Ref held_function(PyFunctionObject* function, const capture::Options& segment) {
   return plain;
 }
 
+// With symbols where sizes vary; without, if the code can then be captured further.
+std::unique_ptr<capture::Draft> capture_entry(PyFunctionObject* function, PyObject* const* bound,
+                                              const Settings& settings,
+                                              const capture::Options& segment,
+                                              capture::DynamicSizes* dynamic) {
+  capture::Options asked = segment;
+  asked.record_torch_calls = bool(settings.custom_backend);
+  if (!settings.custom_backend) asked.dynamic = dynamic;
+  auto draft = capture::capture(function, bound, asked);
+  if (!draft || !asked.dynamic) return draft;
+  for (const std::string& source : draft->fixed_integers) dynamic->integers[source] = std::nullopt;
+  if (!draft->reason || !draft->had_symbols || !draft->user_error.empty()) return draft;
+  asked.dynamic = nullptr;
+  auto fixed = capture::capture(function, bound, asked);
+  if (!fixed) return nullptr;
+  const bool better = !fixed->reason || fixed->graph.nodes().size() > draft->graph.nodes().size();
+  return better ? std::move(fixed) : std::move(draft);
+}
+
 // An entry that runs the original whenever the thread's torch state is `state`.
 std::shared_ptr<Entry> eager_entry(PyFunctionObject* function, const guard::GlobalState& state,
                                    capture::BreakKind kind, std::string why,
@@ -251,7 +177,8 @@ std::string describe(PyFunctionObject* function) {
 }
 
 std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const* bound,
-                                     const Settings& settings, const capture::Options& segment) {
+                                     const Settings& settings, const capture::Options& segment,
+                                     capture::DynamicSizes* dynamic) {
   struct Capturing {
     Capturing() { capturing_now = true; }
     ~Capturing() { capturing_now = false; }
@@ -271,10 +198,12 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                        segment);
   std::unique_ptr<capture::Draft> draft;
   try {
-    capture::Options asked = segment;
-    asked.record_torch_calls = bool(settings.custom_backend);
-    draft = capture::capture(function, bound, asked);
+    draft = capture_entry(function, bound, settings, segment, dynamic);
     if (!draft) return nullptr;
+    if (!draft->user_error.empty()) {
+      PyErr_SetString(PyExc_RuntimeError, draft->user_error.c_str());
+      return nullptr;
+    }
     entry->report.capture = seconds_since(start);
     entry->report.trace = draft->statistics.trace_seconds;
     entry->report.bytecodes = draft->statistics.bytecodes;
@@ -311,9 +240,9 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
   std::vector<const guard::Source*> sources;
   if (entry->kind != EntryKind::kEager)
     for (const auto& input : draft->inputs) sources.push_back(input.source);
-  entry->guards =
-      std::make_unique<guard::GuardSet>(draft->sources, std::move(draft->guards), sources,
-                                        held_function(function, segment).get(), state);
+  entry->guards = std::make_unique<guard::GuardSet>(draft->sources, std::move(draft->guards),
+                                                    sources, held_function(function, segment).get(),
+                                                    state, std::move(draft->shapes));
   entry->recipe = std::move(draft->recipe);
   entry->report.total = seconds_since(start);
   log_entry(*entry, *draft, name);

@@ -11,11 +11,12 @@ namespace braze::dispatch {
 // Captures and compiles `function` for these bound parameters. Always gives an entry that is safe
 // to use (in the worst case one that runs eagerly and says why); null with a Python exception
 // pending for KeyboardInterrupt and its like, or for an internal error under BRAZE_STRICT=1.
-// `segment`: where it begins, and whether it must have tensor operations; then `bound` is the
-// frame's locals and value stack.
+// Sizes are symbols where `dynamic` (may be null: nowhere) says that they vary; integers that turn
+// out to be no symbols are taken out of it. `segment`: where it begins, and whether it must have
+// tensor operations; then `bound` is the frame's locals and value stack.
 std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const* bound,
-                                     const Settings& settings,
-                                     const capture::Options& segment = {});
+                                     const Settings& settings, const capture::Options& segment = {},
+                                     capture::DynamicSizes* dynamic = nullptr);
 
 // Set while this thread captures: compiled functions that are called then run their original.
 bool capturing();

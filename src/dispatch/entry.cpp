@@ -15,17 +15,30 @@ at::Tensor borrow(c10::TensorImpl* impl) {
 
 }  // namespace
 
-Entry::Outcome Entry::run_plan(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
+std::shared_ptr<Program> Entry::program_for(std::span<const int64_t> symbols, std::string* why) {
+  std::shared_ptr<Program> program = programs->find(symbols);
+  if (program) return program;
+  try {
+    return programs->add(symbols, nullptr);
+  } catch (const std::exception& error) {
+    *why = error.what();
+    return nullptr;
+  }
+}
+
+Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
+                               std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols,
                                std::string* why) {
+  const std::vector<int64_t> scalars = programs->scalars(symbols);
   std::vector<at::Tensor> held;  // another thread may drop its last reference once the GIL is free
-  if (releases_gil) {
+  if (program.releases_gil) {
     held.reserve(input_count);
     for (size_t i = 0; i < input_count; ++i)
       if (inputs[i]) held.push_back(borrow(inputs[i]));
   }
   try {
-    GilRelease gil(releases_gil);
-    executable->run({inputs, input_count}, outputs);
+    GilRelease gil(program.releases_gil);
+    program.executable->run({inputs, input_count}, outputs, scalars);
     return Outcome::kDone;
   } catch (const runtime::NeedsEager&) {
     return Outcome::kRunEager;
@@ -34,7 +47,7 @@ Entry::Outcome Entry::run_plan(c10::TensorImpl* const* inputs, std::vector<at::T
     return Outcome::kBroken;
   } catch (const c10::Error&) {
     // The user's error (an index out of range, no memory): eager raises it where it belongs.
-    if (!writes_inputs_early) return Outcome::kRunEager;
+    if (!program.writes_inputs_early) return Outcome::kRunEager;
     throw;
   }
 }
@@ -61,13 +74,19 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
   *result = nullptr;
   if (kind == EntryKind::kEager) return Outcome::kRunEager;
   std::vector<Ref> outputs;
+  // A copy: other threads may check the guards meanwhile.
+  const std::span<const int64_t> checked = guards->symbols();
+  const std::vector<int64_t> symbols(checked.begin(), checked.end());
   if (kind == EntryKind::kPlan) {
+    const std::shared_ptr<Program> program = program_for(symbols, why);
+    if (!program) return Outcome::kBroken;
     std::vector<at::Tensor> tensors;
-    tensors.reserve(executable->plan().outputs.size());
+    tensors.reserve(program->executable->plan().outputs.size());
     Outcome outcome = Outcome::kDone;
-    if (!writes_inputs_early) {
-      outcome = run_plan(inputs, tensors, why);
-    } else if (!translate_exceptions([&] { outcome = run_plan(inputs, tensors, why); })) {
+    if (!program->writes_inputs_early) {
+      outcome = run_plan(*program, inputs, tensors, symbols, why);
+    } else if (!translate_exceptions(
+                   [&] { outcome = run_plan(*program, inputs, tensors, symbols, why); })) {
       return Outcome::kDone;
     }
     if (outcome != Outcome::kDone) return outcome;
@@ -99,7 +118,7 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
   std::vector<PyObject*> raw;
   raw.reserve(outputs.size());
   for (const Ref& output : outputs) raw.push_back(output.get());
-  if (recipe.run(reinterpret_cast<PyObject*>(function), bound, raw, values) &&
+  if (recipe.run(reinterpret_cast<PyObject*>(function), bound, raw, symbols, values) &&
       exit == capture::ExitKind::kReturn)
     *result = values.at(static_cast<size_t>(recipe.result)).release();
   return Outcome::kDone;

@@ -9,22 +9,14 @@
 
 #include "capture/capture.h"
 #include "cpython/live_frame.h"
+#include "dispatch/programs.h"
 #include "guard/guard.h"
-#include "runtime/executable.h"
 
 namespace braze::dispatch {
 
-struct Report {  // texts and times of one compile, for explain and logs
-  std::string graph, schedule, plan, code;
-  double capture = 0, trace = 0, passes = 0, lower = 0, schedule_time = 0, codegen = 0, build = 0,
-         total = 0;
-  bool from_cache = false;
-  int64_t bytecodes = 0, nodes = 0, guard_count = 0;
-};
-
 enum class EntryKind : uint8_t {
   kEager,   // the original runs; `reason` says why
-  kPlan,    // `executable`
+  kPlan,    // `programs`
   kPython,  // `python`: what a user's backend returned
 };
 
@@ -38,7 +30,7 @@ struct Entry {
   EntryKind kind = EntryKind::kEager;
   std::unique_ptr<guard::GuardSet> guards;
   size_t input_count = 0;
-  std::unique_ptr<runtime::Executable> executable;
+  std::unique_ptr<Programs> programs;
   cpython::Ref python;
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
   capture::Recipe recipe;
@@ -55,8 +47,6 @@ struct Entry {
   capture::ExitKind exit = capture::ExitKind::kGiveUp;
   std::optional<capture::BreakReason> reason;
   bool single_output = false;  // the recipe is nothing but "return output 0"
-  bool releases_gil = false;
-  bool writes_inputs_early = false;  // inputs may have changed by the time a step fails
   int64_t calls = 0;
   int attempts = 1;  // captures that ended in an exception of the user's, this one among them
   Report report;
@@ -81,8 +71,10 @@ struct Entry {
               PyObject** result, std::vector<cpython::Ref>& values, std::string* why);
 
  private:
-  Outcome run_plan(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
+  Outcome run_plan(Program& program, c10::TensorImpl* const* inputs,
+                   std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols,
                    std::string* why);
+  std::shared_ptr<Program> program_for(std::span<const int64_t> symbols, std::string* why);
 };
 
 // Finds an entry that `fits`, newest first; those that CPython runs come last, because they have no

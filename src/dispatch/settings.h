@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "capture/dynamic.h"
 #include "compile/compile.h"
 #include "cpython/ref.h"
 
@@ -14,6 +15,7 @@ struct Settings {
   compile::Backend backend = compile::Backend::kKernels;
   cpython::Ref custom_backend;  // callable (gm, example_inputs) -> callable
   int64_t recompile_limit = 8;
+  capture::DynamicSizes::Mode dynamic = capture::DynamicSizes::Mode::kAuto;
 };
 
 }  // namespace braze::dispatch

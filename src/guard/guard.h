@@ -12,9 +12,12 @@
 // arguments, and of the captured tensors, nothing.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "guard/shapes.h"
 #include "guard/source.h"
 
 namespace c10 {
@@ -53,6 +56,8 @@ struct Guard {
   const Source* source;
   cpython::Ref expected;
   const Source* other = nullptr;  // kSameObject, kNotSameObject, kDisjointStorage
+  // kTensor: dimensions whose size or stride may be any, by bit; ShapeGuards tell which.
+  uint64_t free_sizes = 0, free_strides = 0;
 };
 
 // The thread's torch state that compiled code depends on: grad mode, inference mode, autocast
@@ -76,7 +81,8 @@ class GuardSet {
   // `function` is the compiled function (held). `inputs`: sources of the graph inputs, in order,
   // each with a kTensor guard in `guards`; null for graph constants (their output stays untouched).
   GuardSet(std::shared_ptr<SourceArena> sources, std::vector<Guard> guards,
-           std::vector<const Source*> inputs, PyObject* function, GlobalState state);
+           std::vector<const Source*> inputs, PyObject* function, GlobalState state,
+           ShapeGuards shapes = {});
   ~GuardSet();
   GuardSet(const GuardSet&) = delete;
 
@@ -84,6 +90,12 @@ class GuardSet {
   // success inputs_out[i] is the tensor of input i (borrowed, valid for the call).
   // `function`: what stands for the compiled function in this call; null: that one itself.
   bool check(PyObject* const* args, c10::TensorImpl** inputs_out, PyObject* function = nullptr);
+  // The values of the symbols at the last successful check, until the next one.
+  std::span<const int64_t> symbols() const;
+
+  // If nothing but sizes and integers keeps this entry from fitting the call: which; else nothing.
+  std::optional<std::vector<Variation>> variations(PyObject* const* args,
+                                                   PyObject* parameter_names);
 
   // The guards that fail, each as one line with old and new value ("x.size(0): 4 -> 8").
   std::vector<std::string> failures(PyObject* const* args, PyObject* parameter_names,

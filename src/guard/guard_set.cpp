@@ -3,6 +3,7 @@
 #include "guard/guard.h"
 #include "guard/guard_check.h"
 #include "guard/program.h"
+#include "guard/shape_check.h"
 
 namespace braze::guard {
 
@@ -16,16 +17,19 @@ struct GuardSet::Impl {
   Tree tree;
   std::vector<Program> arguments;  // those that are one tensor or scalar first: cheap, tell most
   Program everything_else;
+  ShapeCheck shapes;
   bool busy = false;
 
   Impl(std::shared_ptr<SourceArena> arena, std::vector<Guard> list,
-       const std::vector<const Source*>& inputs, PyObject* compiled, GlobalState captured)
+       const std::vector<const Source*>& inputs, PyObject* compiled, GlobalState captured,
+       ShapeGuards shape_guards)
       : sources(std::move(arena)),
         guards(std::move(list)),
         function(Ref::borrow(compiled)),
         state(captured),
         tree(guards, inputs, sources->size()),
-        everything_else(tree, tree.ranges.front()) {
+        everything_else(tree, tree.ranges.front()),
+        shapes(std::move(shape_guards), tree) {
     // The specs have what is to be known of the captured tensors: they may die.
     for (Guard& guard : guards)
       if (guard.kind == GuardKind::kTensor) guard.expected = Ref();
@@ -68,7 +72,8 @@ struct GuardSet::Impl {
 
   bool check(PyObject* called, PyObject* const* args, c10::TensorImpl** inputs_out,
              std::vector<Ref>& dropped) {
-    return check_sources(called, args, dropped) && check_pairs() && check_tensors(inputs_out);
+    return check_sources(called, args, dropped) && check_pairs() && check_tensors(inputs_out) &&
+           (shapes.empty() || shapes.holds(tree));
   }
 
   const TensorSpec* spec(const Guard& guard) const {
@@ -79,12 +84,22 @@ struct GuardSet::Impl {
   std::string text(const Source* source, PyObject* names) const {
     return source != nullptr ? to_string(source, names, function.get()) : std::string();
   }
+
+  // Source texts for ShapeCheck.
+  struct Named {
+    const Impl& impl;
+    PyObject* names;
+    static std::string text(const Source* source, void* named) {
+      return static_cast<Named*>(named)->impl.text(source, static_cast<Named*>(named)->names);
+    }
+  };
 };
 
 GuardSet::GuardSet(std::shared_ptr<SourceArena> sources, std::vector<Guard> guards,
-                   std::vector<const Source*> inputs, PyObject* function, GlobalState state)
-    : impl_(
-          std::make_unique<Impl>(std::move(sources), std::move(guards), inputs, function, state)) {}
+                   std::vector<const Source*> inputs, PyObject* function, GlobalState state,
+                   ShapeGuards shapes)
+    : impl_(std::make_unique<Impl>(std::move(sources), std::move(guards), inputs, function, state,
+                                   std::move(shapes))) {}
 
 GuardSet::~GuardSet() = default;
 
@@ -101,6 +116,8 @@ bool GuardSet::check(PyObject* const* args, c10::TensorImpl** inputs_out, PyObje
   impl.busy = false;
   return holds;
 }
+
+std::span<const int64_t> GuardSet::symbols() const { return impl_->shapes.values(); }
 
 std::string GuardSet::why_not(PyObject* const* args, PyObject* parameter_names,
                               PyObject* function) {
@@ -129,7 +146,54 @@ std::vector<std::string> GuardSet::failures(PyObject* const* args, PyObject* par
     lines.push_back(failure_text(guard, impl.text(guard.source, parameter_names),
                                  impl.text(guard.other, parameter_names), spec, object));
   }
+  Impl::Named named{impl, parameter_names};
+  if (std::string line = impl.shapes.failure(objects, impl.tree, Impl::Named::text, &named);
+      lines.empty() && !line.empty())
+    lines.push_back(std::move(line));
   return lines;
+}
+
+std::optional<std::vector<Variation>> GuardSet::variations(PyObject* const* args,
+                                                           PyObject* parameter_names) {
+  const cpython::SavedException pending;
+  const Impl& impl = *impl_;
+  if (!(GlobalState::current() == impl.state)) return std::nullopt;
+  std::vector<Ref> objects;
+  impl.tree.resolve(0, static_cast<int>(impl.tree.nodes.size()), impl.function.get(), args, false,
+                    objects);
+  std::vector<Variation> found;
+  for (const Guard& guard : impl.guards) {
+    PyObject* object = objects[impl.tree.node_of(guard.source)].get();
+    PyObject* expected = guard.expected.get();
+    if (const TensorSpec* spec = impl.spec(guard)) {
+      c10::TensorImpl* ignored;
+      if (spec->matches(object, &ignored)) continue;
+      const std::optional<uint64_t> bits = spec->varying_sizes(object);
+      if (!bits) return std::nullopt;
+      for (int dim = 0; dim < 64; ++dim)
+        if (*bits >> dim & 1)
+          found.push_back({impl.text(guard.source, parameter_names), dim, spec->size(dim)});
+    } else if (guard.other != nullptr) {
+      if (!pair_holds(guard, object, objects[impl.tree.node_of(guard.other)].get()))
+        return std::nullopt;
+    } else if (!holds(guard, object)) {
+      int overflow = 0;
+      if (guard.kind != GuardKind::kValue || object == nullptr || !PyLong_CheckExact(object) ||
+          !PyLong_CheckExact(expected))
+        return std::nullopt;
+      const int64_t before = PyLong_AsLongLongAndOverflow(expected, &overflow);
+      if (overflow) return std::nullopt;
+      found.push_back({impl.text(guard.source, parameter_names), -1, before});
+    }
+  }
+  const auto broken = impl.shapes.broken_facts(objects, impl.tree);
+  if (!broken) return found.empty() ? std::nullopt : std::optional(std::move(found));
+  for (const ShapeGuards::Fact* fact : *broken)
+    if (fact->quantity.kind == Quantity::Kind::kSize)
+      found.push_back({.source = impl.text(fact->quantity.source, parameter_names),
+                       .dim = fact->quantity.dim,
+                       .related = true});
+  return found;
 }
 
 std::vector<std::string> GuardSet::describe(PyObject* parameter_names) const {
@@ -138,6 +202,9 @@ std::vector<std::string> GuardSet::describe(PyObject* parameter_names) const {
   for (const Guard& guard : impl_->guards)
     lines.push_back(guard_text(guard, impl_->text(guard.source, parameter_names),
                                impl_->text(guard.other, parameter_names), impl_->spec(guard)));
+  Impl::Named named{*impl_, parameter_names};
+  for (std::string& line : impl_->shapes.describe(Impl::Named::text, &named))
+    lines.push_back(std::move(line));
   return lines;
 }
 

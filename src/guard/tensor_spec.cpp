@@ -29,12 +29,6 @@ bool requires_grad(const c10::TensorImpl& impl) {
   return meta != nullptr && (meta->requires_grad_ || static_cast<bool>(meta->grad_fn_));
 }
 
-std::string list(const int64_t* values, int count) {
-  std::string text = "[";
-  for (int i = 0; i < count; ++i) text += (i ? ", " : "") + std::to_string(values[i]);
-  return text + "]";
-}
-
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return std::tolower(c); });
@@ -89,7 +83,8 @@ bool share_storage(PyObject* a, PyObject* b) {
          x->storage().is_alias_of(y->storage());
 }
 
-TensorSpec::TensorSpec(PyObject* tensor) {
+TensorSpec::TensorSpec(PyObject* tensor, uint64_t free_sizes, uint64_t free_strides)
+    : free_sizes_(free_sizes), free_strides_(free_strides) {
   const c10::TensorImpl* impl = tensor_of(tensor);
   BRAZE_CHECK(impl != nullptr, "a tensor guard expects a ", Py_TYPE(tensor)->tp_name);
   type_ = Py_TYPE(tensor);
@@ -110,13 +105,47 @@ TensorSpec::TensorSpec(PyObject* tensor) {
   std::copy_n(impl->strides().data(), dim_, out + dim_);
 }
 
-inline bool TensorSpec::matches(const c10::TensorImpl& impl) const {
+inline bool TensorSpec::fits_but_shape(const c10::TensorImpl& impl) const {
   // The keys say that sizes and strides are the plain ones, so nothing virtual is called.
   if (impl.key_set().raw_repr() != keys_ || !plain_) return false;
   if (static_cast<int16_t>(impl.dtype().toScalarType()) != dtype_) return false;
   if (pack(impl.device()) != device_) return false;
+  return static_cast<int>(impl.sizes().size()) == dim_;
+}
+
+bool TensorSpec::matches_free(const c10::TensorImpl& impl) const {
   const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
-  if (static_cast<int>(sizes.size()) != dim_) return false;
+  const int64_t* expected = shape();
+  for (int i = 0; i < dim_; ++i) {
+    if (!(free_sizes_ >> i & 1) && sizes[i] != expected[i]) return false;
+    if (!(free_strides_ >> i & 1) && strides[i] != expected[dim_ + i]) return false;
+  }
+  return requires_grad(impl) == requires_grad_;
+}
+
+std::optional<uint64_t> TensorSpec::varying_sizes(PyObject* object) const {
+  const c10::TensorImpl* impl = tensor_of(object);
+  if (impl == nullptr || Py_TYPE(object) != type_ || !fits_but_shape(*impl) ||
+      requires_grad(*impl) != requires_grad_)
+    return std::nullopt;
+  uint64_t bits = 0;
+  for (int i = 0; i < dim_; ++i)
+    if (!(free_sizes_ >> i & 1) && impl->sizes()[i] != shape()[i]) bits |= uint64_t{1} << i;
+  return bits;
+}
+
+// "[2, *]": any where free.
+std::string TensorSpec::shape_text(const int64_t* values, uint64_t free) const {
+  std::string text = "[";
+  for (int i = 0; i < dim_; ++i)
+    text += (i ? ", " : "") + (free >> i & 1 ? std::string("*") : std::to_string(values[i]));
+  return text + "]";
+}
+
+inline bool TensorSpec::matches(const c10::TensorImpl& impl) const {
+  if (!fits_but_shape(impl)) return false;
+  if (free_sizes_ | free_strides_) return matches_free(impl);
+  const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
   const int64_t* expected = shape();
   bool same = true;
   for (int i = 0; i < dim_; ++i)
@@ -131,7 +160,7 @@ bool TensorSpec::matches(PyObject* object, c10::TensorImpl** impl) const {
 }
 
 std::string TensorSpec::text() const {
-  std::string text = dtype_text(dtype_) + list(shape(), dim_);
+  std::string text = dtype_text(dtype_) + shape_text(shape(), free_sizes_);
   if (device_ != pack(c10::kCPU)) text += " on " + device_text(device_);
   if (requires_grad_) text += " with requires_grad";
   return text;
@@ -156,9 +185,10 @@ std::string TensorSpec::difference(const std::string& source, PyObject* object) 
   for (const bool strides : {false, true}) {
     const int64_t* now = strides ? impl->strides().data() : impl->sizes().data();
     const int64_t* was = shape() + (strides ? dim_ : 0);
+    const uint64_t free = strides ? free_strides_ : free_sizes_;
     std::string text;
     for (int i = 0; i < dim; ++i)
-      if (now[i] != was[i])
+      if (now[i] != was[i] && !(free >> i & 1))
         text += (text.empty() ? "" : ", ") +
                 changed((strides ? "stride(" : "size(") + std::to_string(i) + ")",
                         std::to_string(was[i]), std::to_string(now[i]));

@@ -1,6 +1,7 @@
 // Inside of guard/: what a tensor must be like, compared in a few loads.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace braze::guard {
 class TensorSpec {
  public:
   // As `tensor` (a torch.Tensor object) is now. Nothing of it is kept alive.
-  explicit TensorSpec(PyObject* tensor);
+  // Dimensions given by bit may have any size or stride.
+  explicit TensorSpec(PyObject* tensor, uint64_t free_sizes = 0, uint64_t free_strides = 0);
 
   // Python type, key set, dtype, device, sizes, strides, requires_grad. No Python code runs. On
   // success `impl` is the tensor.
@@ -23,11 +25,18 @@ class TensorSpec {
 
   // What of `object`, which was read from `source`, is other than this: "x.size(0): 4 -> 8".
   std::string difference(const std::string& source, PyObject* object) const;
-  // "float32[2, 3]"
+  // If sizes and strides alone tell this from `object`: its dimensions of another size, as bits
+  // (0: only strides differ). Else nothing.
+  std::optional<uint64_t> varying_sizes(PyObject* object) const;
+  int64_t size(int dim) const { return shape()[dim]; }
+  // "float32[2, 3]", with * for sizes that may be any
   std::string text() const;
 
  private:
   bool matches(const c10::TensorImpl& impl) const;
+  bool matches_free(const c10::TensorImpl& impl) const;
+  bool fits_but_shape(const c10::TensorImpl& impl) const;
+  std::string shape_text(const int64_t* values, uint64_t free) const;
 
   PyTypeObject* type_;  // kept alive by `type_ref_`
   uint64_t keys_;
@@ -38,6 +47,7 @@ class TensorSpec {
   int dim_;
   static constexpr int kInline = 5;
   int64_t inline_[2 * kInline];
+  uint64_t free_sizes_, free_strides_;
   std::vector<int64_t> more_;  // sizes then strides, where they do not fit
   cpython::Ref type_ref_;
 

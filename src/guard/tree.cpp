@@ -92,7 +92,9 @@ void Tree::attach(const Guard& guard) {
     node.guards.push_back(&guard);
   } else if (node.tensor < 0) {
     node.tensor = static_cast<int>(tensors.size());
-    tensors.push_back({nullptr, nullptr, TensorSpec(guard.expected.get()), index});
+    tensors.push_back({nullptr, nullptr,
+                       TensorSpec(guard.expected.get(), guard.free_sizes, guard.free_strides),
+                       index});
   }
 }
 

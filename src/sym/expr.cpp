@@ -147,13 +147,22 @@ Split split_multiples(Int a, Int b) {
     return {from_linear(arena, quotient), from_linear(arena, rest)};
   }
   // A symbolic divisor: cancel its factors where a term has all of them.
-  if (b.expr()->kind == ExprKind::kSum) {
+  const Expr* product = b.expr();
+  int64_t scale = 1;
+  if (product->kind == ExprKind::kSum) {
     if (a == b) return {1, 0};
-    return {0, a};
+    if (product->terms.size() != 1 || product->constant != 0) return {0, a};
+    scale = product->terms[0].second;
+    product = product->terms[0].first;
   }
   rest.constant = form.constant;
-  const std::vector<const Expr*> divisor = factors(b.expr());
-  for (auto& [term, coefficient] : form.terms) {
+  const std::vector<const Expr*> divisor = factors(product);
+  for (auto& [term, multiple] : form.terms) {
+    if (multiple % scale != 0) {
+      rest.terms[term] += multiple;
+      continue;
+    }
+    const int64_t coefficient = multiple / scale;
     std::vector<const Expr*> left = factors(term);
     bool divides = true;
     for (const Expr* factor : divisor) {
@@ -162,7 +171,7 @@ Split split_multiples(Int a, Int b) {
       if (divides) left.erase(found);
     }
     if (!divides)
-      rest.terms[term] += coefficient;
+      rest.terms[term] += multiple;
     else if (left.empty())
       quotient.constant += coefficient;
     else
@@ -211,6 +220,53 @@ const Expr* ExprArena::intern(Expr expr) {
   return place.get();
 }
 
+namespace {
+
+Range intersect(Range a, Range b) { return {std::max(a.low, b.low), std::min(a.high, b.high)}; }
+
+// s0*s1 - s0 is s0 * (s1 - 1): of a sum whose terms share a factor, by the two parts.
+Range range_by_factor(const ExprArena& arena, const Expr& sum) {
+  if (sum.constant != 0 || sum.terms.size() < 2) return {};
+  std::vector<const Expr*> shared = factors(sum.terms[0].first);
+  for (auto& [term, coefficient] : sum.terms) {
+    const std::vector<const Expr*> own = factors(term);
+    std::erase_if(shared, [&](const Expr* factor) {
+      return std::find(own.begin(), own.end(), factor) == own.end();
+    });
+  }
+  if (shared.empty()) return {};
+  Linear rest;
+  for (auto& [term, coefficient] : sum.terms) {
+    std::vector<const Expr*> left = factors(term);
+    left.erase(std::find(left.begin(), left.end(), shared[0]));
+    if (left.empty())
+      rest.constant += coefficient;
+    else
+      rest.terms[product_of(*sum.arena, std::move(left))] += coefficient;
+  }
+  return multiply(arena.range_of(Int(shared[0])), arena.range_of(from_linear(*sum.arena, rest)));
+}
+
+// c * (a // c) lies in [a - c + 1, a], so that s0 - s0 // 2 is never negative.
+Range range_without_division(const ExprArena& arena, const Expr& sum) {
+  for (auto& [term, coefficient] : sum.terms) {
+    if (term->kind != ExprKind::kFloorDiv || !term->b.is_constant()) continue;
+    const int64_t divisor = term->b.constant();
+    if (divisor < 2) continue;
+    Linear scaled;
+    scaled.add(Int(&sum), divisor);
+    scaled.add(Int(term), -divisor * coefficient);
+    scaled.add(term->a, coefficient);
+    const Range rounding = multiply({1 - divisor, 0}, {coefficient, coefficient});
+    const Range range = add(arena.range_of(from_linear(*sum.arena, scaled)), rounding);
+    return {unbounded(range.low) ? range.low : -floordiv(-range.low, divisor),
+            unbounded(range.high) ? range.high : floordiv(range.high, divisor)};
+  }
+  return {};
+}
+
+}  // namespace
+
 Range ExprArena::range_of(Int a) const {
   if (a.is_constant()) return {a.constant(), a.constant()};
   const Expr& e = *a.expr();
@@ -221,7 +277,9 @@ Range ExprArena::range_of(Int a) const {
       Range range{e.constant, e.constant};
       for (auto& [term, coefficient] : e.terms)
         range = add(range, multiply(range_of(Int(term)), {coefficient, coefficient}));
-      return range;
+      if (range.low > 0 || range.high < 0) return range;
+      return intersect(range,
+                       intersect(range_by_factor(*this, e), range_without_division(*this, e)));
     }
     case ExprKind::kProduct: {
       Range range{1, 1};

@@ -7,52 +7,44 @@
 namespace braze::sym {
 namespace {
 
-enum class Relation : uint8_t { kEqual, kNotEqual, kLess, kNotLess };
-
-std::string_view text_of(Relation relation) {
-  switch (relation) {
-    case Relation::kEqual:
-      return " == ";
-    case Relation::kNotEqual:
-      return " != ";
-    case Relation::kLess:
-      return " < ";
-    case Relation::kNotLess:
-      return " >= ";
+// A condition on `symbol + constant` narrows the range of the symbol. Whether the range now says
+// all that the condition does.
+bool narrow(ExprArena& arena, const Condition& condition) {
+  const Int difference = condition.a - condition.b;
+  if (difference.is_constant()) return false;
+  const Expr* e = difference.expr();
+  int64_t scale = 1, constant = 0;
+  if (e->kind == ExprKind::kSum) {
+    if (e->terms.size() != 1) return false;
+    constant = e->constant;
+    scale = e->terms[0].second;
+    e = e->terms[0].first;
   }
-  BRAZE_UNREACHABLE("relation");
-}
-
-struct Condition {
-  Relation relation;
-  Int a, b;
-  friend bool operator==(const Condition&, const Condition&) = default;
-};
-
-std::string to_string(const Condition& condition) {
-  // A constant stands on the right, as people write it: "s0 > 3", not "3 < s0".
-  if (condition.a.is_constant()) {
-    const std::string_view flipped = condition.relation == Relation::kLess ? " > "
-                                     : condition.relation == Relation::kNotLess
-                                         ? " <= "
-                                         : text_of(condition.relation);
-    return sym::to_string(condition.b) + std::string(flipped) + sym::to_string(condition.a);
-  }
-  return sym::to_string(condition.a) + std::string(text_of(condition.relation)) +
-         sym::to_string(condition.b);
-}
-
-bool holds(const Condition& condition, std::span<const int64_t> values) {
-  const int64_t a = evaluate(condition.a, values), b = evaluate(condition.b, values);
+  if (e->kind != ExprKind::kSymbol || (scale != 1 && scale != -1)) return false;
+  Range& range = arena.range(e->symbol);
+  // scale * symbol + constant RELATION 0, that is symbol RELATION bound (or reversed).
+  const int64_t bound = -constant * scale;
+  const bool reversed = scale < 0;
   switch (condition.relation) {
     case Relation::kEqual:
-      return a == b;
+      range = {bound, bound};
+      return true;
     case Relation::kNotEqual:
-      return a != b;
+      if (range.low == bound) ++range.low;
+      if (range.high == bound) --range.high;
+      return false;
     case Relation::kLess:
-      return a < b;
+      if (reversed)
+        range.low = std::max(range.low, bound + 1);
+      else
+        range.high = std::min(range.high, bound - 1);
+      return true;
     case Relation::kNotLess:
-      return a >= b;
+      if (reversed)
+        range.high = std::min(range.high, bound);
+      else
+        range.low = std::max(range.low, bound);
+      return true;
   }
   BRAZE_UNREACHABLE("relation");
 }
@@ -63,6 +55,18 @@ struct ShapeEnv::Impl {
   ExprArena arena;
   std::vector<Condition> conditions;
   std::vector<Guard> guards;
+  std::vector<Int> facts;       // by symbol: what equalities have shown it to be, else the symbol
+  bool has_facts = false;       // some symbol is not itself
+  std::vector<int> settled_by;  // by symbol: the guard that made it a constant, -1: none
+  std::function<std::string()> observer;
+
+  Int normal(Int a) const { return has_facts ? replace(a, facts) : a; }
+
+  Int add_symbol(const std::string& name, int64_t hint, Range range) {
+    settled_by.push_back(-1);
+    facts.push_back(Int(arena.symbol(name, hint, range)));
+    return facts.back();
+  }
 
   bool known(const Condition& condition) const {
     return std::find(conditions.begin(), conditions.end(), condition) != conditions.end();
@@ -70,46 +74,65 @@ struct ShapeEnv::Impl {
 
   void record(const Condition& condition) {
     conditions.push_back(condition);
-    guards.push_back({to_string(condition)});
-    narrow(condition);
+    guards.push_back({to_string(condition), observer ? observer() : std::string()});
+    narrow(arena, condition);
+    if (condition.relation == Relation::kEqual) learn(condition.a - condition.b);
   }
 
-  // A guard on `symbol + constant` narrows the range of the symbol.
-  void narrow(const Condition& condition) {
-    const Int difference = condition.a - condition.b;
+  // `difference` is 0: solves for the newest symbol that stands alone in it.
+  void learn(Int difference) {
+    difference = normal(difference);
     if (difference.is_constant()) return;
     const Expr* e = difference.expr();
-    int64_t scale = 1, constant = 0;
-    if (e->kind == ExprKind::kSum) {
-      if (e->terms.size() != 1) return;
-      constant = e->constant;
-      scale = e->terms[0].second;
-      e = e->terms[0].first;
+    if (e->kind == ExprKind::kSymbol) return determine(e, 0);
+    if (e->kind != ExprKind::kSum) return;
+    for (size_t i = e->terms.size(); i-- > 0;) {
+      const auto [term, coefficient] = e->terms[i];
+      if (term->kind != ExprKind::kSymbol || (coefficient != 1 && coefficient != -1)) continue;
+      const Int rest = difference - Int(coefficient) * Int(term);
+      if (mentions(rest, term)) continue;
+      return determine(term, Int(-coefficient) * rest);
     }
-    if (e->kind != ExprKind::kSymbol || (scale != 1 && scale != -1)) return;
-    Range& range = arena.range(e->symbol);
-    // scale * symbol + constant RELATION 0, that is symbol RELATION bound (or reversed).
-    const int64_t bound = -constant * scale;
-    const bool reversed = scale < 0;
-    switch (condition.relation) {
-      case Relation::kEqual:
-        range = {bound, bound};
-        return;
-      case Relation::kNotEqual:
-        return;
-      case Relation::kLess:
-        if (reversed)
-          range.low = std::max(range.low, bound + 1);
-        else
-          range.high = std::min(range.high, bound - 1);
-        return;
-      case Relation::kNotLess:
-        if (reversed)
-          range.high = std::min(range.high, bound);
-        else
-          range.low = std::max(range.low, bound);
-        return;
+  }
+
+  static bool mentions(Int value, const Expr* symbol) {
+    if (value.is_constant()) return false;
+    const Expr* e = value.expr();
+    if (e == symbol || mentions(e->a, symbol) || mentions(e->b, symbol)) return true;
+    return std::any_of(e->terms.begin(), e->terms.end(),
+                       [&](const auto& term) { return mentions(Int(term.first), symbol); });
+  }
+
+  void determine(const Expr* symbol, Int value) {
+    std::vector<Int> step;
+    for (int i = 0; i < arena.symbol_count(); ++i) step.emplace_back(arena.symbol_expr(i));
+    step[symbol->symbol] = value;
+    for (size_t i = 0; i < facts.size(); ++i) {
+      const bool before = facts[i].is_constant();
+      facts[i] = replace(facts[i], step);
+      if (!before && facts[i].is_constant()) settled_by[i] = static_cast<int>(guards.size()) - 1;
     }
+    has_facts = true;
+  }
+
+  // Multiples of `a // c` are multiples of `a` where a guard says that c divides a.
+  Int use_divisibility(Int value) const {
+    if (value.is_constant()) return value;
+    const Expr* e = value.expr();
+    auto exact = [&](const Expr* term, int64_t coefficient) {
+      if (term->kind != ExprKind::kFloorDiv || !term->b.is_constant()) return false;
+      if (coefficient % term->b.constant() != 0) return false;
+      const Condition divides{Relation::kEqual, mod(term->a, term->b), 0};
+      return divides.a == Int(0) || known(divides);
+    };
+    if (e->kind != ExprKind::kSum) return value;
+    Int result = value;
+    for (auto& [term, coefficient] : e->terms) {
+      if (!exact(term, coefficient)) continue;
+      result =
+          result - Int(coefficient) * Int(term) + Int(coefficient / term->b.constant()) * term->a;
+    }
+    return result;
   }
 
   // `if_true` or `if_false`, whichever holds for the hints, becomes a guard unless it is known.
@@ -125,14 +148,25 @@ ShapeEnv::ShapeEnv() : impl_(std::make_unique<Impl>()) {}
 ShapeEnv::~ShapeEnv() = default;
 
 Int ShapeEnv::symbol(const std::string& name, int64_t hint, bool specialise) {
-  const Int symbol(impl_->arena.symbol(name, hint, {0, INT64_MAX}));
+  const Int symbol = impl_->add_symbol(name, hint, {0, INT64_MAX});
   if (specialise || hint < 2) return guard_int(symbol);
   impl_->record({Relation::kNotLess, symbol, 2});
   return symbol;
 }
 
+Int ShapeEnv::symbol(const std::string& name, int64_t hint, Range range) {
+  BRAZE_CHECK(range.low <= hint && hint <= range.high, "the hint of ", name,
+              " is outside of its range");
+  const Int symbol = impl_->add_symbol(name, hint, {});
+  if (range.low != INT64_MIN) impl_->record({Relation::kNotLess, symbol, range.low});
+  if (range.high != INT64_MAX) impl_->record({Relation::kLess, symbol, range.high + 1});
+  return symbol;
+}
+
 bool ShapeEnv::guard_eq(Int a, Int b) {
-  const Int difference = a - b;
+  a = impl_->normal(a);
+  b = impl_->normal(b);
+  const Int difference = impl_->use_divisibility(a - b);
   const Range range = impl_->arena.range_of(difference);
   if (range.low > 0 || range.high < 0) return false;
   if (range.is_point()) return true;
@@ -141,7 +175,9 @@ bool ShapeEnv::guard_eq(Int a, Int b) {
 }
 
 bool ShapeEnv::guard_lt(Int a, Int b) {
-  const Range range = impl_->arena.range_of(a - b);
+  a = impl_->normal(a);
+  b = impl_->normal(b);
+  const Range range = impl_->arena.range_of(impl_->use_divisibility(a - b));
   if (range.high < 0) return true;
   if (range.low >= 0) return false;
   return impl_->decide(a.hint() < b.hint(), {Relation::kLess, a, b}, {Relation::kNotLess, a, b});
@@ -153,16 +189,76 @@ int64_t ShapeEnv::guard_int(Int a) {
   return a.hint();
 }
 
+Int ShapeEnv::normal(Int a) const { return impl_->normal(a); }
+
+Range ShapeEnv::range_of(Int a) const { return impl_->arena.range_of(impl_->normal(a)); }
+
 const std::vector<ShapeEnv::Guard>& ShapeEnv::guards() const { return impl_->guards; }
 
 bool ShapeEnv::holds(std::span<const int64_t> values) const {
   BRAZE_CHECK(static_cast<int>(values.size()) == symbol_count(), "one value for each symbol");
-  for (const Condition& condition : impl_->conditions) {
-    if (!sym::holds(condition, values)) return false;
+  return std::all_of(impl_->conditions.begin(), impl_->conditions.end(),
+                     [&](const Condition& condition) { return sym::holds(condition, values); });
+}
+
+void ShapeEnv::set_observer(std::function<std::string()> observer) {
+  impl_->observer = std::move(observer);
+}
+
+const ShapeEnv::Guard* ShapeEnv::why_constant(Int a) const {
+  if (a.is_constant() || !impl_->normal(a).is_constant()) return nullptr;
+  const Expr* e = a.expr();
+  if (e->kind == ExprKind::kSymbol) {
+    const int guard = impl_->settled_by[e->symbol];
+    return guard < 0 ? nullptr : &impl_->guards[guard];
   }
-  return true;
+  for (auto& [term, coefficient] : e->terms)
+    if (const Guard* guard = why_constant(Int(term))) return guard;
+  const Guard* left = why_constant(e->a);
+  return left ? left : why_constant(e->b);
 }
 
 int ShapeEnv::symbol_count() const { return impl_->arena.symbol_count(); }
+
+namespace {
+
+// True for all values of the symbols.
+bool always_holds(const Condition& condition) {
+  const Int difference = condition.a - condition.b;
+  if (!difference.is_constant()) return false;
+  return holds({condition.relation, difference, 0}, {});
+}
+
+}  // namespace
+
+ShapeEnv::Settled ShapeEnv::settle() const {
+  const ExprArena& old = impl_->arena;
+  Settled settled{.arena = std::make_shared<ExprArena>()};
+  std::vector<Int> kept(old.symbol_count());
+  for (int i = 0; i < old.symbol_count(); ++i) {
+    if (impl_->facts[i] != Int(old.symbol_expr(i))) continue;
+    const std::string name = "s" + std::to_string(settled.kept.size());
+    kept[i] = Int(settled.arena->symbol(name, old.symbol_expr(i)->hint, old.range(i)));
+    settled.kept.push_back(i);
+  }
+  for (const Int& fact : impl_->facts) settled.values.push_back(replace(fact, kept));
+  std::vector<Condition> others;
+  for (const Condition& condition : impl_->conditions) {
+    const Condition left = replace(condition, settled.values);
+    if (always_holds(left) || narrow(*settled.arena, left)) continue;
+    if (std::find(others.begin(), others.end(), left) == others.end()) others.push_back(left);
+  }
+  // The ranges come first, as conditions of their own.
+  for (int i = 0; i < settled.arena->symbol_count(); ++i) {
+    const Int symbol(settled.arena->symbol_expr(i));
+    const Range range = settled.arena->range(i);
+    if (range.low != INT64_MIN)
+      settled.conditions.push_back({Relation::kNotLess, symbol, range.low});
+    if (range.high != INT64_MAX)
+      settled.conditions.push_back({Relation::kNotLess, range.high, symbol});
+  }
+  settled.conditions.insert(settled.conditions.end(), others.begin(), others.end());
+  return settled;
+}
 
 }  // namespace braze::sym

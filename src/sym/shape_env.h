@@ -1,15 +1,18 @@
 // Symbols for sizes, what is known about them, and the guards that decisions on them need.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "sym/condition.h"
+#include "sym/expr.h"
 #include "sym/int.h"
 
 namespace braze::sym {
 
-class ShapeEnv {
+class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
  public:
   ShapeEnv();
   ~ShapeEnv();
@@ -19,20 +22,44 @@ class ShapeEnv {
   // an equality guard: what comes back is the constant. Sizes 0 and 1 are always specialised
   // (they change how tensors broadcast); other symbols are guarded to be at least 2.
   Int symbol(const std::string& name, int64_t hint, bool specialise);
+  // An integer within a range, which becomes a guard. A hint outside of it is an internal error.
+  Int symbol(const std::string& name, int64_t hint, Range range);
 
   // The truth of `a op b` for all values that the guards so far allow, or, where that is not
-  // decided, for the hints, recording a guard.
+  // decided, for the hints, recording a guard. An equality that determines a symbol is used from
+  // then on: see `normal`.
   bool guard_eq(Int a, Int b);
   bool guard_lt(Int a, Int b);
   int64_t guard_int(Int a);  // specialises to the hint
 
+  // `a` with everything put in that equalities have shown: a constant if its value is known.
+  Int normal(Int a) const;
+  // What the guards so far imply for the value of `a`.
+  Range range_of(Int a) const;
+
   struct Guard {
-    std::string text;  // "s0 == 128"
+    std::string text;   // "s0 == 128"
+    std::string place;  // what the observer said when it was recorded
   };
   const std::vector<Guard>& guards() const;
   // Whether all guards hold for these values of the symbols (in order of creation).
   bool holds(std::span<const int64_t> values) const;
   int symbol_count() const;
+
+  // Asked for each new guard where in the program it comes from.
+  void set_observer(std::function<std::string()> observer);
+  // The guard that made `a` a constant; null if none did.
+  const Guard* why_constant(Int a) const;
+
+  // What is left when the trace is over: symbols that are not determined by others, in an arena of
+  // their own, and the conditions on them that are not true anyway.
+  struct Settled {
+    std::shared_ptr<ExprArena> arena;
+    std::vector<int> kept;    // by new symbol: the old one
+    std::vector<Int> values;  // by old symbol: what it is, in the new arena; for sym::replace
+    std::vector<Condition> conditions;
+  };
+  Settled settle() const;
 
  private:
   friend struct Builder;

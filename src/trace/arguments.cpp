@@ -1,5 +1,8 @@
 // Arguments of a call: PyTorch's boxed values to the graph's, by the operator's schema.
 #include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
 
 #include "trace/break.h"
 #include "trace/recorder.h"
@@ -24,6 +27,22 @@ Argument number_of(const c10::Scalar& scalar) {
   return scalar.toDouble();
 }
 
+// PyTorch's argument parser makes a tensor of this number of a torch.SymInt in a tensor's place,
+// and keeps the SymInt itself in an attribute of the tensor's Python object.
+constexpr int64_t kStandsForSymbol = 7777777;
+
+std::optional<sym::Int> symbol_in(const at::Tensor& tensor) {
+  if (tensor.scalar_type() != at::kLong ||
+      *static_cast<const int64_t*>(tensor.const_data_ptr()) != kStandsForSymbol)
+    return std::nullopt;
+  pybind11::gil_scoped_acquire gil;
+  auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(tensor));
+  if (!pybind11::hasattr(object, "_wrapped_number")) return std::nullopt;
+  pybind11::object number = object.attr("_wrapped_number");
+  if (!torch::is_symint(number)) return std::nullopt;
+  return from_symint(number.cast<c10::SymInt>());
+}
+
 // The Python number that a 0-dim tensor was made of.
 Argument number_in(const at::Tensor& tensor) {
   const void* data = tensor.const_data_ptr();
@@ -31,6 +50,7 @@ Argument number_in(const at::Tensor& tensor) {
     case at::kBool:
       return *static_cast<const bool*>(data);
     case at::kLong:
+      if (std::optional<sym::Int> symbol = symbol_in(tensor)) return *symbol;
       return sym::Int(*static_cast<const int64_t*>(data));
     case at::kDouble:
       return *static_cast<const double*>(data);
@@ -98,8 +118,11 @@ Argument Recorder::take_argument(int i) {
     case ArgumentKind::kBool:
       if (value.isSymBool()) return value.toSymBool().guard_bool(__FILE__, __LINE__);
       return value.toBool();
-    case ArgumentKind::kScalar:
-      return number_of(value.toScalar());
+    case ArgumentKind::kScalar: {
+      Argument number = number_of(value.toScalar());
+      if (auto* integer = std::get_if<sym::Int>(&number)) symbolic_ |= !integer->is_constant();
+      return number;
+    }
     case ArgumentKind::kString:
       return std::string(value.toStringRef());
     case ArgumentKind::kInts:
@@ -177,7 +200,11 @@ Argument Recorder::take_list(int i) {
 Argument Recorder::take_tensor(int i) {
   const at::Tensor& tensor = argument(i).toTensor();
   if (!tensor.defined()) return graph::None{};
-  if (is_number(tensor)) return number_in(tensor);
+  if (is_number(tensor)) {
+    Argument number = number_in(tensor);
+    if (auto* integer = std::get_if<sym::Int>(&number)) symbolic_ |= !integer->is_constant();
+    return number;
+  }
   argument(i) = take_operand(tensor, i, -1);
   return operands_.back().value;
 }

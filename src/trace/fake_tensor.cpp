@@ -130,6 +130,14 @@ at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at:
   return at::Tensor(std::move(fake));
 }
 
+at::Tensor make_fake_input(c10::Storage storage, c10::SymIntArrayRef sizes,
+                           c10::SymIntArrayRef strides, int64_t offset, at::ScalarType dtype) {
+  auto fake = c10::make_intrusive<FakeTensorImpl>(
+      std::move(storage), c10::scalarTypeToTypeMeta(dtype), c10::Device(c10::kCPU));
+  set_layout(*fake, sizes, strides, offset);
+  return at::Tensor(std::move(fake));
+}
+
 at::Tensor make_fake_view(const at::Tensor& base, c10::SymIntArrayRef sizes,
                           c10::SymIntArrayRef strides, const c10::SymInt& offset) {
   auto fake = c10::make_intrusive<FakeTensorImpl>(

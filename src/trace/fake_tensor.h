@@ -56,6 +56,7 @@ class FakeTensorImpl final : public c10::TensorImpl {
 
   graph::Value* value = nullptr;  // what it stands for in the graph of trace `serial`
   uint32_t serial = 0;
+  bool stands_for_input = false;  // Python code holds it in place of a real tensor from outside
   c10::TensorImpl* outside = nullptr;           // stands for this real tensor below the dispatcher
   c10::TensorImpl* specialised_from = nullptr;  // is that symbolic fake with its hints for sizes
 
@@ -82,6 +83,9 @@ at::Tensor make_fake(c10::Storage storage, const c10::TensorImpl& like, c10::Dev
 
 // A fresh fake on the CPU; `strides` in elements.
 at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at::ScalarType dtype);
+// A fake for a tensor from outside.
+at::Tensor make_fake_input(c10::Storage storage, c10::SymIntArrayRef sizes,
+                           c10::SymIntArrayRef strides, int64_t offset, at::ScalarType dtype);
 // A view of `base`, which is a fake.
 at::Tensor make_fake_view(const at::Tensor& base, c10::SymIntArrayRef sizes,
                           c10::SymIntArrayRef strides, const c10::SymInt& offset);

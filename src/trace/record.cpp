@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "trace/break.h"
+#include "trace/kernel_scope.h"
 #include "trace/shapes/families.h"
 #include "trace/supported.h"
 #include "trace/sym_node.h"
@@ -71,50 +72,35 @@ c10::Storage Record::storage_of_real(const at::Tensor& real) {
   return meta;
 }
 
-void Record::add_input(OutsideTensor& tensor) {
-  c10::TensorImpl* impl = tensor.real.unsafeGetTensorImpl();
-  tensor.fake = make_fake(storage_of_real(tensor.real), *impl, tensor.real.device());
+void Record::add_value(OutsideTensor& tensor, graph::TensorType type) {
   FakeTensorImpl* fake = as_fake(tensor.fake);
   const int storage = storage_number(fake->unsafe_storage());
   if (static_cast<int>(outside_storages_.size()) <= storage) outside_storages_.resize(storage + 1);
   outside_storages_[storage] = true;
-  graph::TensorType type = type_of(tensor.real);
-  if (tensor.kind == graph::InputKind::kUser)
-    for (sym::Int& size : type.sizes)
-      size = shapes.symbol("s" + std::to_string(shapes.symbol_count()), size.constant(),
-                           /*specialise=*/true);
   bind(fake, graph_.add_input(std::move(type), tensor.kind, tensor.name, storage));
-  fake->outside = impl;
   inputs_.push_back({tensor.real, tensor.kind});
-  if (tensor.kind == graph::InputKind::kConstant) constants_.add_literal(fake->value, tensor.real);
 }
 
-at::Tensor Record::symbolic_input(const at::Tensor& real, std::string name) {
-  auto dynamic = [&](int64_t size) {
-    if (size < 2) return sym::Int(size);
-    return shapes.symbol("s" + std::to_string(shapes.symbol_count()), size, /*specialise=*/false);
-  };
-  BRAZE_CHECK(real.is_contiguous(), "a symbolic input must be contiguous");
-  graph::TensorType type = type_of(real);
-  for (sym::Int& size : type.sizes) size = dynamic(size.constant());
-  type.strides = sym::contiguous_strides(type.sizes);
-  std::vector<c10::SymInt> sizes, strides;
-  for (const sym::Int& size : type.sizes) sizes.push_back(to_symint(size, shapes));
-  for (const sym::Int& stride : type.strides) strides.push_back(to_symint(stride, shapes));
-  at::Tensor fake = make_fake(sizes, strides, real.scalar_type());
-  const int storage = storage_number(as_fake(fake)->unsafe_storage());
-  bind(as_fake(fake),
-       graph_.add_input(std::move(type), graph::InputKind::kUser, std::move(name), storage));
-  inputs_.push_back({real, graph::InputKind::kUser});
-  return fake;
+void Record::add_input(OutsideTensor& tensor) {
+  c10::TensorImpl* impl = tensor.real.unsafeGetTensorImpl();
+  tensor.fake = make_fake(storage_of_real(tensor.real), *impl, tensor.real.device());
+  FakeTensorImpl* fake = as_fake(tensor.fake);
+  add_value(tensor, type_of(tensor.real));
+  fake->outside = impl;
+  if (tensor.kind == graph::InputKind::kConstant) constants_.add_literal(fake->value, tensor.real);
 }
 
 FakeTensorImpl* Record::touch(const at::Tensor& real) {
   c10::TensorImpl* impl = real.unsafeGetTensorImpl();
   auto found = outside_.find(impl);
   if (found != outside_.end()) {
-    if (!found->second.fake.defined()) add_input(found->second);
-    return as_fake(found->second.fake);
+    OutsideTensor& declared = found->second;
+    if (!declared.fake.defined()) add_input(declared);
+    FakeTensorImpl* fake = as_fake(declared.fake);
+    // Whoever holds the real tensor has seen its sizes as numbers.
+    if (fake->stands_for_input) specialised(declared.fake);
+    if (!fake->value) add_value(declared, type_of(declared.fake));
+    return fake;
   }
   if (std::string reason = why_unsupported(real, /*check_type=*/false); !reason.empty())
     raise_break({"tensor", "a tensor made while tracing is unsupported: " + reason, kMoveOut});
@@ -157,6 +143,8 @@ FakeTensorImpl* Record::touch_alias(const at::Tensor& real, const OutsideTensor&
 FakeTensorImpl* Record::fake_of(const at::Tensor& tensor, const graph::Op& op) {
   FakeTensorImpl* fake = as_fake(tensor);
   if (!fake) return touch(tensor);
+  if (!fake->value && fake->stands_for_input && fake->serial == serial_)
+    add_value(outside_.at(stood_for_.at(fake)), type_of(tensor));
   if (fake->serial != serial_ || fake->value == nullptr)
     raise_break({op.name, "a result of an earlier trace is used", kMoveOut});
   return fake;
@@ -221,11 +209,14 @@ Trace Record::finish(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& output : outputs) {
     BRAZE_CHECK(output.defined(), "an undefined tensor as output");
     FakeTensorImpl* fake = as_fake(output);
+    if (fake && fake->stands_for_input) fake_of(output, graph::Op{});
     BRAZE_CHECK(!fake || (fake->serial == serial_ && fake->value), "a fake of another trace");
     values.push_back((fake ? fake : touch(output))->value);
   }
   graph_.set_outputs(std::move(values));
-  return {std::move(graph_), std::move(inputs_)};
+  Trace trace{.graph = std::move(graph_), .inputs = std::move(inputs_)};
+  settle_symbols(trace);
+  return trace;
 }
 
 }  // namespace braze::trace

@@ -4,6 +4,8 @@
 
 #include <ATen/core/stack.h>
 
+#include <map>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -19,7 +21,7 @@ struct OutsideTensor {
   at::Tensor real;
   graph::InputKind kind = graph::InputKind::kConstant;
   std::string name;
-  at::Tensor fake;  // undefined until an op touches the tensor
+  at::Tensor fake;  // undefined until an op touches the tensor, unless it stands for it in Python
 };
 
 class Record {
@@ -27,7 +29,9 @@ class Record {
   Record();
 
   bool declare(const at::Tensor& real, graph::InputKind kind, std::string name, std::string* why);
-  at::Tensor symbolic_input(const at::Tensor& real, std::string name);
+  at::Tensor symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
+                            std::span<const DynamicDim> dims);
+  sym::Int symbolic_integer(int64_t value);
   bool needs_autograd();
   // A data-dependent op that a metadata kernel calls (nonzero of an index mask): if its operands
   // are constants of the trace, puts fakes of the real results on the stack.
@@ -36,7 +40,8 @@ class Record {
   void settle_autograd();
   Trace finish(const std::vector<at::Tensor>& outputs);
 
-  sym::ShapeEnv shapes;
+  const std::shared_ptr<sym::ShapeEnv> shapes_owner = std::make_shared<sym::ShapeEnv>();
+  sym::ShapeEnv& shapes = *shapes_owner;
   std::optional<TraceBreak> last_break;
   std::function<graph::Origin()> origin_provider;
 
@@ -49,6 +54,11 @@ class Record {
   // The fake of this trace that `tensor` is or that stands for it.
   FakeTensorImpl* fake_of(const at::Tensor& tensor, const graph::Op& op);
   void add_input(OutsideTensor& tensor);
+  // A graph input over the fake's storage.
+  void add_value(OutsideTensor& tensor, graph::TensorType type);
+  // Of a dimension: duck-shaped, that is one symbol for all of the same size and history.
+  sym::Int size_symbol(int64_t size, const DynamicDim& dim);
+  void settle_symbols(Trace& trace);
   // A fresh fake with the contents of `real`, which was made while tracing.
   at::Tensor literal(const at::Tensor& real);
 
@@ -77,6 +87,10 @@ class Record {
   std::vector<bool> outside_storages_;  // by number
   std::vector<at::Tensor> autograd_candidates_;
   bool needs_autograd_ = false;
+  std::map<std::pair<int64_t, int64_t>, sym::Int> ducks_;
+  std::vector<SymbolicInput> symbolic_inputs_;
+  std::unordered_map<FakeTensorImpl*, c10::TensorImpl*> stood_for_;
+  std::vector<int> scalars_;  // by number: the symbol
 };
 
 Record* current_record();

@@ -136,6 +136,7 @@ void Recorder::compute_metadata() {
   try {
     if (info_.shape && (symbolic_ || !info_.shape_for_symbols_only) && use_shape_function()) return;
     if (symbolic_) {
+      if (!info_.shape && try_elementwise()) return;
       if (!info_.python_kernel && try_symbolic_kernel()) return;
       specialise_symbols();
     }
@@ -158,44 +159,6 @@ bool Recorder::use_shape_function() {
     return info_.shape(call);
   } catch (const c10::Error&) {
     return false;  // not for these symbols: the kernel decides, with the hints
-  }
-}
-
-// Some C++ kernels take symbolic sizes (view, expand, ...).
-bool Recorder::try_symbolic_kernel() {
-  const torch::jit::Stack saved(stack_.begin() + begin_, stack_.end());
-  try {
-    compute_results(info_, stack_);
-    return true;
-  } catch (const c10::Error&) {
-    stack_.resize(begin_);
-    stack_.insert(stack_.end(), saved.begin(), saved.end());
-    return false;
-  }
-}
-
-// Every symbol that the call sees becomes its hint, with a guard.
-void Recorder::specialise_symbols() {
-  for (size_t i = begin_; i < stack_.size(); ++i) {
-    c10::IValue& value = stack_[i];
-    if (value.isTensor()) {
-      value = specialised(value.toTensor());
-    } else if (value.isTensorList()) {
-      auto list = value.toTensorList();
-      for (size_t j = 0; j < list.size(); ++j) list.set(j, specialised(list.get(j)));
-    } else if (value.isSymInt()) {
-      value = value.toSymInt().guard_int(__FILE__, __LINE__);
-    } else if (value.isSymIntList()) {
-      c10::List<int64_t> list;
-      for (const c10::SymInt& dim : value.toSymIntVector())
-        list.push_back(dim.guard_int(__FILE__, __LINE__));
-      value = list;
-    } else if (value.isList()) {
-      auto list = value.toList();
-      for (size_t j = 0; j < list.size(); ++j)
-        if (c10::IValue element = list.get(j); element.isTensor())
-          list.set(j, specialised(element.toTensor()));
-    }
   }
 }
 
@@ -245,7 +208,7 @@ at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl&
   if (fake.specialised_from) {
     result.type = fake.value->type();
   } else if (result.type != fake.value->type()) {
-    if (fake.outside)
+    if (fake.outside || fake.stands_for_input)
       fail("it changes the sizes of a tensor from outside",
            "give it an output tensor of the right size");
     if (info_.inplace_view) {

@@ -35,6 +35,8 @@ class Recorder {
 
   void compute_metadata();
   bool use_shape_function();
+  // symbolic_calls.cpp
+  bool try_elementwise();
   bool try_symbolic_kernel();
   void specialise_symbols();
 

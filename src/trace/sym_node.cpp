@@ -3,6 +3,7 @@
 #include <c10/core/SymNodeImpl.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <variant>
 
@@ -90,8 +91,10 @@ Condition combine(Condition::Kind kind, const Condition& left, const Condition& 
 
 class SymNode final : public c10::SymNodeImpl {
  public:
-  SymNode(ShapeEnv& shapes, Int value) : shapes_(shapes), value_(value) {}
-  SymNode(ShapeEnv& shapes, Condition value) : shapes_(shapes), value_(std::move(value)) {}
+  SymNode(ShapeEnv& shapes, Int value)
+      : owner_(shapes.shared_from_this()), shapes_(shapes), value_(value) {}
+  SymNode(ShapeEnv& shapes, Condition value)
+      : owner_(shapes.shared_from_this()), shapes_(shapes), value_(std::move(value)) {}
 
   Int integer() const { return std::get<Int>(value_); }
   const Condition& condition() const { return std::get<Condition>(value_); }
@@ -115,10 +118,13 @@ class SymNode final : public c10::SymNodeImpl {
   std::optional<int64_t> maybe_as_int() override { return constant_int(); }
   std::string str() override { return is_int() ? sym::to_string(integer()) : condition().text(); }
   c10::SymNode clone() override { return c10::make_intrusive<SymNode>(*this); }
-  SymNode(const SymNode& other) : SymNodeImpl(), shapes_(other.shapes_), value_(other.value_) {}
+  SymNode(const SymNode& other)
+      : SymNodeImpl(), owner_(other.owner_), shapes_(other.shapes_), value_(other.value_) {}
 
   c10::SymNode wrap_int(int64_t value) override { return make(Int(value)); }
   c10::SymNode wrap_bool(bool value) override { return make(constant_condition(value)); }
+
+  ShapeEnv& shapes() const { return shapes_; }
 
   c10::SymNode add(const c10::SymNode& other) override { return make(integer() + of(other)); }
   c10::SymNode sub(const c10::SymNode& other) override { return make(integer() - of(other)); }
@@ -236,6 +242,7 @@ class SymNode final : public c10::SymNodeImpl {
     return true;
   }
 
+  std::shared_ptr<ShapeEnv> owner_;
   ShapeEnv& shapes_;
   std::variant<Int, Condition> value_;
 };

@@ -8,7 +8,7 @@
 
 namespace braze::trace {
 
-// A plain number for constants.
+// A plain number for constants. `shapes` belongs to a shared_ptr, which the SymInt keeps alive.
 c10::SymInt to_symint(sym::Int value, sym::ShapeEnv& shapes);
 // Internal error for a SymInt that another tracer made.
 sym::Int from_symint(const c10::SymInt& value);

@@ -273,7 +273,13 @@ PyObject* trace_function(PyObject* fn, PyObject* args, PyObject* options) {
     const std::string name = "arg" + std::to_string(i);
     std::string why;
     if (THPVariable_Check(arg) && is_symbolic(options, name)) {
-      Object fake(THPVariable_Wrap(tracer->symbolic_input(THPVariable_Unpack(arg), name)));
+      const at::Tensor& tensor = THPVariable_Unpack(arg);
+      std::vector<DynamicDim> dims;
+      // Each dimension with a history of its own: not duck-shaped.
+      for (int64_t d = 0; d < tensor.dim(); ++d)
+        dims.push_back({.dim = static_cast<int>(d), .previous = 100 * i + d});
+      Object fake(
+          THPVariable_Wrap(tracer->symbolic_input(tensor, graph::InputKind::kUser, name, dims)));
       PyList_Append(actual, fake);
       continue;
     }
@@ -295,7 +301,6 @@ PyObject* trace_function(PyObject* fn, PyObject* args, PyObject* options) {
   const std::vector<at::Tensor> outputs = tensors_of(owned);
   auto trace = std::make_unique<Trace>(tracer->finish(outputs));
   graph::verify(trace->graph);
-  // A symbolic graph holds expressions of its tracer's ShapeEnv.
   PyObject* dict = describe(std::move(trace), *tracer, outputs);
   set(dict, "seconds", PyFloat_FromDouble(seconds.count()));
   set(dict, "tracer", PyCapsule_New(tracer.release(), nullptr, [](PyObject* object) {

@@ -7,6 +7,7 @@
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
 #include "trace/recorder.h"
+#include "trace/sym_node.h"
 #include "trace/testing.h"
 
 namespace braze::trace {
@@ -75,8 +76,13 @@ bool Tracer::declare(const at::Tensor& real, graph::InputKind kind, std::string 
   return impl_->record.declare(real, kind, std::move(name), why);
 }
 
-at::Tensor Tracer::symbolic_input(const at::Tensor& real, std::string name) {
-  return impl_->record.symbolic_input(real, std::move(name));
+at::Tensor Tracer::symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
+                                  std::span<const DynamicDim> dims) {
+  return impl_->record.symbolic_input(real, kind, std::move(name), dims);
+}
+
+c10::SymInt Tracer::symbolic_integer(int64_t value) {
+  return to_symint(impl_->record.symbolic_integer(value), impl_->record.shapes);
 }
 
 void Tracer::set_origin_provider(std::function<graph::Origin()> provider) {

@@ -10,11 +10,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <ATen/core/Tensor.h>
 #include <Python.h>
+#include <c10/core/SymInt.h>
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
 #include "sym/shape_env.h"
@@ -35,9 +38,30 @@ struct GraphInput {
   graph::InputKind kind;
 };
 
+// A dimension of an input whose size is a symbol.
+struct DynamicDim {
+  int dim = 0;
+  sym::Range range{2, INT64_MAX};
+  // Dimensions of one size share a symbol unless they are known to have had different sizes before.
+  int64_t previous = -1;
+};
+
+// An input that has symbols: its sizes and strides as Python code saw them.
+struct SymbolicInput {
+  at::Tensor tensor;
+  sym::Dims sizes, strides;
+};
+
 struct Trace {
   graph::Graph graph;
-  std::vector<GraphInput> inputs;  // by graph input
+  std::vector<GraphInput> inputs;         // by graph input
+  std::shared_ptr<sym::ExprArena> arena;  // the graph's; null without symbols
+  // Over that arena.
+  std::vector<SymbolicInput> symbolic_inputs;
+  std::vector<sym::Int> integers;  // by number: what `symbolic_integer` gave
+  std::vector<sym::Condition> conditions;
+  // For `sym::replace`: from expressions seen while tracing to the graph's.
+  std::vector<sym::Int> values;
 };
 
 class Tracer {
@@ -63,9 +87,14 @@ class Tracer {
   // device, ...).
   bool declare(const at::Tensor& real, graph::InputKind kind, std::string name, std::string* why);
 
-  // For dynamic shapes: a graph input whose sizes of 2 and more are symbols. Python code is given
-  // the result, a fake, in place of `real`, so that it sees symbolic sizes. `real` is contiguous.
-  at::Tensor symbolic_input(const at::Tensor& real, std::string name);
+  // For dynamic shapes: an outside tensor some of whose sizes are symbols (those of 0 and 1 stay
+  // numbers). Python code is given the result, a fake, in place of `real`, so that it sees symbolic
+  // sizes. Strides follow from the sizes where they can. Where native code meets `real` itself, its
+  // symbols become numbers, with a guard. `real` can be traced (see `declare`).
+  at::Tensor symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
+                            std::span<const DynamicDim> dims);
+  // A Python integer that varies.
+  c10::SymInt symbolic_integer(int64_t value);
 
   // Asked once for each recorded node; the GIL may not be held.
   void set_origin_provider(std::function<graph::Origin()> provider);

@@ -52,6 +52,75 @@ Dims contiguous_strides(DimsRef sizes) {
   return strides;
 }
 
+namespace {
+
+// How TensorIterator compares two dimensions of its operands: < 0, > 0, or 0 where they leave it
+// open. A stride of 0 says nothing.
+int compare_dims(int64_t a, int64_t b, DimsRef sizes, c10::ArrayRef<Dims> operand_strides) {
+  for (const Dims& strides : operand_strides) {
+    if (is(strides[a], 0) || is(strides[b], 0)) continue;
+    if (less(strides[a], strides[b])) return -1;
+    if (less(strides[b], strides[a])) return 1;
+    if (less(sizes[b], sizes[a])) return 1;
+  }
+  return 0;
+}
+
+// The dimensions from the innermost out, as TensorIterator::reorder_dimensions sorts them (and
+// at::infer_dense_strides for one tensor).
+std::vector<int64_t> iteration_order(DimsRef sizes, c10::ArrayRef<Dims> operand_strides) {
+  const auto rank = static_cast<int64_t>(sizes.size());
+  std::vector<int64_t> order(rank);
+  for (int64_t i = 0; i < rank; ++i) order[i] = rank - 1 - i;
+  for (int64_t i = 1; i < rank; ++i) {
+    int64_t place = i;
+    for (int64_t j = i - 1; j >= 0; --j) {
+      const int comparison = compare_dims(order[j], order[place], sizes, operand_strides);
+      if (comparison < 0) break;
+      if (comparison == 0) continue;
+      std::swap(order[j], order[place]);
+      place = j;
+    }
+  }
+  return order;
+}
+
+Dims dense_strides(DimsRef sizes, const std::vector<int64_t>& order) {
+  Dims strides(sizes.size(), 1);
+  c10::SymInt stride = 1;
+  for (int64_t dim : order) {
+    strides[dim] = stride;
+    stride = stride * sizes[dim];
+  }
+  return strides;
+}
+
+bool is_dense(const at::Tensor& tensor, const std::vector<int64_t>& order) {
+  c10::SymInt expected = 1;
+  for (int64_t dim : order) {
+    if (is(tensor.sym_size(dim), 1)) continue;
+    if (!equal(tensor.sym_stride(dim), expected)) return false;
+    expected = expected * tensor.sym_size(dim);
+  }
+  return true;
+}
+
+// Strides of an operand in a broadcast result: 0 where it is repeated.
+Dims broadcast_strides(const at::Tensor& operand, DimsRef sizes) {
+  Dims strides(sizes.size(), 0);
+  const size_t first = sizes.size() - operand.dim();
+  for (int64_t i = 0; i < operand.dim(); ++i)
+    if (!is(operand.sym_size(i), 1) || is(sizes[first + i], 1))
+      strides[first + i] = operand.sym_stride(i);
+  return strides;
+}
+
+}  // namespace
+
+Dims strides_for_operands(DimsRef sizes, c10::ArrayRef<Dims> operand_strides) {
+  return dense_strides(sizes, iteration_order(sizes, operand_strides));
+}
+
 at::Tensor fresh(DimsRef sizes, at::ScalarType dtype) {
   return make_fake(sizes, contiguous_strides(sizes), dtype);
 }
@@ -60,9 +129,9 @@ at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype) {
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
     if (all_equal(tensor.sym_strides(), contiguous_strides(tensor.sym_sizes())))
       return fresh(tensor.sym_sizes(), dtype);
-    const bool dense = tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
-    TORCH_CHECK(dense, "a symbolic tensor that is not dense");  // the caller then specialises
-    return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
+    const std::vector<int64_t> order = iteration_order(tensor.sym_sizes(), {strides_of(tensor)});
+    if (is_dense(tensor, order)) return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
+    return make_fake(tensor.sym_sizes(), dense_strides(tensor.sym_sizes(), order), dtype);
   }
   if (tensor.is_non_overlapping_and_dense())
     return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
@@ -111,9 +180,7 @@ Dims broadcast(c10::ArrayRef<at::Tensor> operands) {
   return result;
 }
 
-// Sizes are concrete: PyTorch's own iterator decides. With symbols: contiguous operands, or
-// operands of one shape and one dense layout, are decided here; others are specialised by the
-// caller.
+// Sizes are concrete: PyTorch's own iterator decides. With symbols: what it does is done here.
 at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype) {
   bool symbolic = false;
   for (const at::Tensor& operand : operands)
@@ -140,8 +207,10 @@ at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType 
   }
   // A contiguous operand of lower rank or with broadcast dims leaves the order of dims as it is.
   if (contiguous) return fresh(sizes, dtype);
-  TORCH_CHECK(one_layout, "symbolic operands of different layouts");
-  return fresh_like(operands[0], dtype);
+  if (one_layout) return fresh_like(operands[0], dtype);
+  std::vector<Dims> strides;
+  for (const at::Tensor& operand : operands) strides.push_back(broadcast_strides(operand, sizes));
+  return make_fake(sizes, strides_for_operands(sizes, strides), dtype);
 }
 
 }  // namespace braze::trace

@@ -19,6 +19,7 @@ struct NamedShape {
 
 std::span<const NamedShape> normalisation_shapes();
 std::span<const NamedShape> convolution_shapes();
+std::span<const NamedShape> assembly_shapes();
 std::span<const NamedShape> attention_shapes();
 std::span<const NamedShape> indexing_shapes();
 std::span<const NamedShape> pointwise_shapes();
@@ -55,6 +56,8 @@ Dims contiguous_strides(DimsRef sizes);
 at::Tensor fresh(DimsRef sizes, at::ScalarType dtype);
 // empty_like: dense tensors keep their strides, others get those that an elementwise op would give.
 at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype);
+// Dense strides in the order in which TensorIterator walks operands of these strides; 0: repeated.
+Dims strides_for_operands(DimsRef sizes, c10::ArrayRef<Dims> operand_strides);
 // What an elementwise op over these tensors allocates (TensorIterator).
 at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype);
 // The memory format of a tensor that is dense in exactly one; of others kernels make different

@@ -1,6 +1,7 @@
 // Look-ups and rearrangements.
 #include <c10/core/WrapDimMinimal.h>
 
+#include "trace/fake_tensor.h"
 #include "trace/shapes/families.h"
 
 namespace braze::trace {
@@ -27,6 +28,52 @@ bool index_select(const ShapeCall& call) {
   return call.give(fresh(sizes, input.scalar_type()));
 }
 
+// self, dim, index, sparse_grad
+bool gather(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0), index = call.tensor(2);
+  if (input.dim() == 0 || index.dim() != input.dim() || index.scalar_type() != at::kLong)
+    return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), input.dim());
+  for (int64_t i = 0; i < input.dim(); ++i)
+    if (i != dim && less(input.sym_size(i), index.sym_size(i))) return false;  // an error
+  return call.give(fresh(index.sym_sizes(), input.scalar_type()));
+}
+
+// self, indices: tensors of integers for dimensions that follow each other.
+bool index(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  const auto given = call[1].toList();
+  std::vector<at::Tensor> indices;
+  size_t first = 0;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const c10::IValue element = given.get(i);
+    if (!element.isTensor() || !element.toTensor().defined()) continue;
+    const at::Tensor tensor = element.toTensor();
+    if (tensor.scalar_type() != at::kLong && tensor.scalar_type() != at::kInt) return false;
+    if (indices.empty()) first = i;
+    if (first + indices.size() != i) return false;
+    indices.push_back(tensor);
+  }
+  if (indices.empty() || given.size() > static_cast<size_t>(input.dim())) return false;
+  // The dimensions before the indexed ones, those of the indices together, those after.
+  const Dims picked = broadcast(indices);
+  const size_t after = first + indices.size();
+  Dims sizes = sizes_of(input), strides = strides_of(input);
+  sizes.erase(sizes.begin() + first, sizes.begin() + after);
+  strides.erase(strides.begin() + first, strides.begin() + after);
+  sizes.insert(sizes.begin() + first, picked.begin(), picked.end());
+  strides.insert(strides.begin() + first, picked.size(), 0);
+  std::vector<Dims> operands{strides};
+  for (const at::Tensor& tensor : indices) {
+    Dims& own = operands.emplace_back(sizes.size(), 0);
+    const size_t begin = first + picked.size() - tensor.dim();
+    for (int64_t i = 0; i < tensor.dim(); ++i)
+      if (!is(tensor.sym_size(i), 1) || is(sizes[begin + i], 1))
+        own[begin + i] = tensor.sym_stride(i);
+  }
+  return call.give(make_fake(sizes, strides_for_operands(sizes, operands), input.scalar_type()));
+}
+
 // self, dims
 bool flip(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
@@ -34,9 +81,8 @@ bool flip(const ShapeCall& call) {
 }
 
 constexpr NamedShape kShapes[] = {
-    {"embedding", embedding, false},
-    {"index_select", index_select, false},
-    {"flip", flip, false},
+    {"embedding", embedding, false}, {"index_select", index_select, false}, {"flip", flip, false},
+    {"gather", gather, true},        {"index.Tensor", index, true},
 };
 
 }  // namespace

@@ -82,7 +82,59 @@ bool softmax(const ShapeCall& call) {
   return call.give(fresh(input.sym_sizes(), input.scalar_type()));
 }
 
+// self, dim, keepdim
+bool arg_extreme(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (input.dim() == 0 || call[1].isNone()) return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), input.dim());
+  return call.give(
+      fresh(reduced_sizes(input, c10::List<int64_t>({dim}), call[2].toBool()), at::kLong));
+}
+
+// self, dims, keepdim
+bool extreme_dims(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  return call.give(fresh(reduced_sizes(input, call[1], call[2].toBool()), input.scalar_type()));
+}
+
+// self, dim, keepdim
+bool extreme_with_place(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (input.dim() == 0) return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), input.dim());
+  const Dims sizes = reduced_sizes(input, c10::List<int64_t>({dim}), call[2].toBool());
+  return call.give(fresh(sizes, input.scalar_type()), fresh(sizes, at::kLong));
+}
+
+// self, dim, dtype
+bool cumulative(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  const bool integral = c10::isIntegralType(input.scalar_type(), true);
+  return call.give(
+      fresh(input.sym_sizes(), dtype_in(call[2], integral ? at::kLong : input.scalar_type())));
+}
+
+// self, k, dim, largest, sorted
+bool topk(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (input.dim() == 0) return false;
+  Dims sizes = sizes_of(input);
+  c10::SymInt& size = sizes[c10::maybe_wrap_dim(call[2].toInt(), input.dim())];
+  const c10::SymInt k = int_in(call[1]);
+  if (less(k, 0) || less(size, k)) return false;
+  size = k;
+  return call.give(fresh(sizes, input.scalar_type()), fresh(sizes, at::kLong));
+}
+
 constexpr NamedShape kShapes[] = {
+    {"argmax", arg_extreme, true},
+    {"argmin", arg_extreme, true},
+    {"amax", extreme_dims, true},
+    {"amin", extreme_dims, true},
+    {"max.dim", extreme_with_place, true},
+    {"min.dim", extreme_with_place, true},
+    {"cumsum", cumulative, true},
+    {"topk", topk, true},
     {"max", extreme_all, false},
     {"min", extreme_all, false},
     {"var.correction", variance, false},

@@ -50,7 +50,32 @@ bool detach(const ShapeCall& call) {
   return give_view(call, base, sizes_of(base), strides_of(base), base.sym_storage_offset());
 }
 
-// A view of a contiguous tensor; other layouts are specialised.
+// Strides of a view in other sizes, as at::detail::computeStride works them out; nothing if the
+// memory has no such view.
+std::optional<Dims> strides_of_view(const at::Tensor& base, const Dims& sizes) {
+  Dims strides(sizes.size(), 1);
+  if (base.dim() == 0) return strides;
+  auto next = static_cast<int64_t>(sizes.size()) - 1;
+  c10::SymInt chunk_stride = base.sym_stride(-1), chunk = 1, covered = 1;
+  for (int64_t dim = base.dim() - 1; dim >= 0; --dim) {
+    chunk = chunk * base.sym_size(dim);
+    const bool joined = dim > 0 && (is(base.sym_size(dim - 1), 1) ||
+                                    equal(base.sym_stride(dim - 1), chunk * chunk_stride));
+    if (joined) continue;
+    while (next >= 0 && (is(sizes[next], 1) || less(covered, chunk))) {
+      strides[next] = covered * chunk_stride;
+      covered = covered * sizes[next--];
+    }
+    if (!equal(covered, chunk)) return std::nullopt;
+    if (dim > 0) {
+      chunk_stride = base.sym_stride(dim - 1);
+      chunk = covered = 1;
+    }
+  }
+  if (next >= 0) return std::nullopt;
+  return strides;
+}
+
 bool view(const ShapeCall& call) {
   const at::Tensor base = call.tensor(0);
   Dims sizes = dims_in(call[1]);
@@ -62,7 +87,6 @@ bool view(const ShapeCall& call) {
     else
       known = known * sizes[i];
   }
-  if (!all_equal(base.sym_strides(), contiguous_strides(base.sym_sizes()))) return false;
   if (inferred >= 0) {
     if (equal(known, 0)) return false;
     sizes[inferred] = base.sym_numel() / known;
@@ -70,7 +94,99 @@ bool view(const ShapeCall& call) {
   }
   TORCH_CHECK(equal(base.sym_numel(), known), "shape is invalid for input of size ",
               base.sym_numel());
-  return give_view(call, base, sizes, contiguous_strides(sizes), base.sym_storage_offset());
+  if (all_equal(base.sym_strides(), contiguous_strides(base.sym_sizes())))
+    return give_view(call, base, sizes, contiguous_strides(sizes), base.sym_storage_offset());
+  const std::optional<Dims> strides = strides_of_view(base, sizes);
+  TORCH_CHECK(strides, "view size is not compatible with input tensor's size and stride");
+  return give_view(call, base, sizes, *strides, base.sym_storage_offset());
+}
+
+// An end of a slice as Python counts: from the end if negative, within the size.
+c10::SymInt clamp_index(c10::SymInt index, const c10::SymInt& size) {
+  if (less(index, 0)) index = index + size;
+  if (less(index, 0)) return 0;
+  return less(size, index) ? size : index;
+}
+
+// self, dim, start, end, step
+bool slice(const ShapeCall& call) {
+  const at::Tensor base = call.tensor(0);
+  if (base.dim() == 0) return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), base.dim());
+  const c10::SymInt size = base.sym_size(dim), step = int_in(call[4]);
+  if (step.is_heap_allocated() || step.as_int_unchecked() <= 0) return false;
+  const c10::SymInt start = call[2].isNone() ? c10::SymInt(0) : clamp_index(int_in(call[2]), size);
+  const bool to_end = call[3].isNone() || is(int_in(call[3]), INT64_MAX);
+  c10::SymInt end = to_end ? size : clamp_index(int_in(call[3]), size);
+  if (less(end, start)) end = start;
+  Dims sizes = sizes_of(base), strides = strides_of(base);
+  const c10::SymInt offset = base.sym_storage_offset() + start * strides[dim];
+  sizes[dim] = is(step, 1) ? end - start : (end - start + step - 1) / step;
+  strides[dim] = strides[dim] * step;
+  return give_view(call, base, sizes, strides, offset);
+}
+
+std::vector<at::Tensor> parts_of(const at::Tensor& base, int64_t dim,
+                                 const std::vector<c10::SymInt>& lengths) {
+  std::vector<at::Tensor> parts;
+  c10::SymInt begin = 0;
+  for (const c10::SymInt& length : lengths) {
+    Dims sizes = sizes_of(base);
+    sizes[dim] = length;
+    parts.push_back(make_fake_view(base, sizes, strides_of(base),
+                                   base.sym_storage_offset() + begin * base.sym_stride(dim)));
+    begin = begin + length;
+  }
+  return parts;
+}
+
+// self, size of a part, dim
+bool split(const ShapeCall& call) {
+  const at::Tensor base = call.tensor(0);
+  if (base.dim() == 0) return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[2].toInt(), base.dim());
+  const c10::SymInt size = base.sym_size(dim), length = int_in(call[1]);
+  if (!less(0, length)) return false;
+  const int64_t count = ((size + length - 1) / length).guard_int(__FILE__, __LINE__);
+  if (count == 0) return false;
+  std::vector<c10::SymInt> lengths(count, length);
+  lengths.back() = size - length * (count - 1);
+  return call.give(parts_of(base, dim, lengths));
+}
+
+// self, sizes of the parts, dim
+bool split_with_sizes(const ShapeCall& call) {
+  const at::Tensor base = call.tensor(0);
+  if (base.dim() == 0) return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[2].toInt(), base.dim());
+  std::vector<c10::SymInt> lengths;
+  c10::SymInt sum = 0;
+  for (const c10::SymInt& length : dims_in(call[1])) {
+    if (less(length, 0)) return false;
+    lengths.push_back(length);
+    sum = sum + length;
+  }
+  if (!equal(sum, base.sym_size(dim))) return false;
+  return call.give(parts_of(base, dim, lengths));
+}
+
+// self, size, stride: what reshape calls when the memory has such a view.
+bool reshape_alias(const ShapeCall& call) {
+  const at::Tensor base = call.tensor(0);
+  return give_view(call, base, dims_in(call[1]), dims_in(call[2]), base.sym_storage_offset());
+}
+
+// self, dim
+bool squeeze_dim(const ShapeCall& call) {
+  const at::Tensor base = call.tensor(0);
+  if (base.dim() == 0) return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), base.dim());
+  Dims sizes = sizes_of(base), strides = strides_of(base);
+  if (equal(sizes[dim], 1)) {
+    sizes.erase(sizes.begin() + dim);
+    strides.erase(strides.begin() + dim);
+  }
+  return give_view(call, base, sizes, strides, base.sym_storage_offset());
 }
 
 bool expand(const ShapeCall& call) {
@@ -134,6 +250,11 @@ constexpr NamedShape kShapes[] = {
     {"expand", expand, true},
     {"unsqueeze", unsqueeze, true},
     {"select.int", select, true},
+    {"slice.Tensor", slice, true},
+    {"split.Tensor", split, true},
+    {"split_with_sizes", split_with_sizes, true},
+    {"squeeze.dim", squeeze_dim, true},
+    {"_reshape_alias", reshape_alias, true},
 };
 
 }  // namespace

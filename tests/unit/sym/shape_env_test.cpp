@@ -80,5 +80,67 @@ TEST(ShapeEnv, TwoEnvironmentsDoNotMix) {
   EXPECT_THROW(a + b, InternalError);
 }
 
+TEST(ShapeEnv, EqualitiesDetermineSymbols) {
+  ShapeEnv env;
+  const Int past = env.symbol("s0", 7, false), mask = env.symbol("s1", 8, false);
+  EXPECT_TRUE(env.guard_eq(mask, past + 1));
+  EXPECT_EQ(env.normal(2 * mask), 2 * past + 2);
+  EXPECT_TRUE(env.guard_lt(past, mask));
+  EXPECT_FALSE(env.guard_eq(mask, past));
+  EXPECT_EQ(env.guards().size(), 3u);
+  EXPECT_EQ(env.guard_int(past), 7);
+  EXPECT_EQ(env.normal(mask), Int(8));
+}
+
+TEST(ShapeEnv, RangesBecomeConditions) {
+  ShapeEnv env;
+  const Int a = env.symbol("s0", 8, Range{2, 64});
+  EXPECT_TRUE(env.guard_lt(a, 65));
+  EXPECT_FALSE(env.guard_lt(a, 2));
+  EXPECT_EQ(texts(env), (std::vector<std::string>{"s0 >= 2", "s0 < 65"}));
+  EXPECT_THROW(env.symbol("s1", 8, Range{9, 10}), InternalError);
+}
+
+TEST(ShapeEnv, DivisibilityIsUsed) {
+  ShapeEnv env;
+  const Int a = env.symbol("s0", 24, false);
+  EXPECT_TRUE(env.guard_eq(mod(a, 8), 0));
+  EXPECT_TRUE(env.guard_eq(8 * floordiv(a, 8), a));
+  EXPECT_TRUE(env.guard_eq(16 * floordiv(a, 8), 2 * a));
+  EXPECT_EQ(texts(env), (std::vector<std::string>{"s0 >= 2", "s0 % 8 == 0"}));
+}
+
+TEST(ShapeEnv, SettlingLeavesWhatIsFree) {
+  ShapeEnv env;
+  const Int a = env.symbol("s0", 7, false), b = env.symbol("s1", 8, false),
+            c = env.symbol("s2", 5, false), d = env.symbol("s3", 30, false);
+  env.guard_eq(b, a + 1);
+  env.guard_int(c);
+  env.guard_lt(d, 100);
+  env.guard_lt(d, 50);
+  env.guard_eq(mod(d, 3), 0);
+  const ShapeEnv::Settled settled = env.settle();
+  EXPECT_EQ(settled.kept, (std::vector<int>{0, 3}));
+  const Int s0(settled.arena->symbol_expr(0)), s1(settled.arena->symbol_expr(1));
+  EXPECT_EQ(settled.values, (std::vector<Int>{s0, s0 + 1, 5, s1}));
+  std::vector<std::string> conditions;
+  for (const Condition& condition : settled.conditions) conditions.push_back(to_string(condition));
+  EXPECT_EQ(conditions,
+            (std::vector<std::string>{"s0 >= 2", "s1 >= 2", "s1 <= 49", "s1 % 3 == 0"}));
+  EXPECT_EQ(replace(b * c, settled.values), 5 * s0 + 5);
+}
+
+TEST(ShapeEnv, TheGuardThatMadeANumberIsKnown) {
+  ShapeEnv env;
+  int line = 0;
+  env.set_observer([&] { return "line " + std::to_string(++line); });
+  const Int a = env.symbol("s0", 7, false), b = env.symbol("s1", 8, false);
+  EXPECT_EQ(env.why_constant(a), nullptr);
+  env.guard_eq(b, a + 1);
+  env.guard_int(b);
+  ASSERT_NE(env.why_constant(2 * a), nullptr);
+  EXPECT_EQ(env.why_constant(2 * a)->place, "line 4");
+}
+
 }  // namespace
 }  // namespace braze::sym

@@ -1,0 +1,404 @@
+// Symbolic integers in the evaluator: torch.SymInt where the program has an int.
+//
+// What Python does with ints is done on expressions as far as it can be: arithmetic, comparison
+// (decided at once, with a guard), truth. Torch's functions take SymInts themselves. Whatever else
+// would look into one - formatting, hashing, native code - is given the int, and the symbol becomes
+// that number, with a guard. So nothing that the traced code can see tells a SymInt from an int.
+#include <opcode.h>
+
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+using sym::Int;
+
+namespace {
+
+constexpr int kDepth = 4;  // of containers that native code is given
+
+bool is_integer(PyObject* object) {
+  return PyLong_Check(object) || Py_TYPE(object) == known().sym_int;
+}
+
+bool holds_symbol(PyObject* object, int depth = kDepth) {
+  if (is_symbolic(object)) return true;
+  if (depth == 0) return false;
+  if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
+      if (holds_symbol(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return true;
+  } else if (PyDict_Check(object)) {
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(object, &position, &key, &value))
+      if (holds_symbol(value, depth - 1)) return true;
+  } else if (PySlice_Check(object)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    return is_symbolic(slice->start) || is_symbolic(slice->stop) || is_symbolic(slice->step);
+  }
+  return false;
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
+  for (const char* entry : list)
+    if (name == entry) return true;
+  return false;
+}
+
+}  // namespace
+
+// The number of a Python int or of a symbol; nothing for a large one.
+std::optional<Int> Evaluator::integer_in(PyObject* object) {
+  if (Py_TYPE(object) == known().sym_int) return recording_.value_of(object);
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  // Sums and products of a few of these stay within 64 bits.
+  constexpr int64_t kLargest = int64_t{1} << 48;
+  if (overflow || value > kLargest || value < -kLargest) return std::nullopt;
+  return Int(value);
+}
+
+bool Evaluator::has_symbol(const Slot& slot) {
+  return recording_.has_symbols() && holds_symbol(world_.effective(slot.get()));
+}
+
+// The same object with numbers for symbols. Containers are the trace's own: those from outside hold
+// no symbols, their shadows are the trace's.
+Ref Evaluator::with_numbers(PyObject* object, int depth) {
+  if (Py_TYPE(object) == known().sym_int)
+    return Ref::steal(
+        PyLong_FromLongLong(recording_.shapes().guard_int(recording_.value_of(object))));
+  if (Py_TYPE(object) == known().sym_bool)
+    return Ref::borrow(recording_.guard_bool(object) ? Py_True : Py_False);
+  if (Py_TYPE(object) == known().sym_float) return Ref::steal(PyNumber_Float(object));
+  if (!holds_symbol(object, depth)) return Ref::borrow(object);
+  if (PySlice_Check(object)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    Ref start = with_numbers(slice->start, 0), stop = with_numbers(slice->stop, 0),
+        step = with_numbers(slice->step, 0);
+    return Ref::steal(PySlice_New(start.get(), stop.get(), step.get()));
+  }
+  if (PyTuple_Check(object)) {
+    Ref items = Ref::steal(PySequence_List(object));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
+      PyList_SetItem(items.get(), i,
+                     with_numbers(PyList_GET_ITEM(items.get(), i), depth - 1).release());
+    Ref plain = Ref::steal(PyList_AsTuple(items.get()));
+    if (PyTuple_CheckExact(object)) return plain;
+    Ref arguments = Ref::steal(PyTuple_Pack(1, plain.get()));
+    return Ref::steal(PyTuple_Type.tp_new(Py_TYPE(object), arguments.get(), nullptr));
+  }
+  if (PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(object); ++i)
+      PyList_SetItem(object, i, with_numbers(PyList_GET_ITEM(object, i), depth - 1).release());
+  } else if (PyDict_Check(object)) {
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(object, &position, &key, &value)) {
+      if (!holds_symbol(value, depth - 1)) continue;
+      Ref number = with_numbers(value, depth - 1);
+      if (PyDict_SetItem(object, key, number.get()) < 0) return {};  // the key is there: no resize
+    }
+  }
+  return Ref::borrow(object);
+}
+
+// Puts numbers in place of symbols.
+void Evaluator::make_concrete(Slot& slot) {
+  if (!recording_.has_symbols()) return;
+  PyObject* used = world_.effective(slot.get());
+  if (!holds_symbol(used)) return;
+  Ref number = with_numbers(used, kDepth);
+  if (number.get() != used) slot = Slot(std::move(number));
+}
+
+bool Evaluator::integer_operands(const Slot& a, const Slot& b, Int& x, Int& y) {
+  if (!is_integer(a.get()) || !is_integer(b.get())) return false;
+  const std::optional<Int> left = integer_in(a.get()), right = integer_in(b.get());
+  if (!left || !right) return false;
+  x = *left, y = *right;
+  return true;
+}
+
+// a OP b where one is a symbol; `done` is false where the operator needs the numbers.
+Slot Evaluator::binary_of_symbols(int op, const Slot& a, const Slot& b, bool& done) {
+  Int x, y;
+  done = false;
+  if (!integer_operands(a, b, x, y)) return {};
+  sym::ShapeEnv& shapes = recording_.shapes();
+  auto give = [&](Int value) {
+    done = true;
+    return Slot(recording_.object_of(value));
+  };
+  constexpr int64_t kLargestShift = 16, kLargestPower = 4;
+  auto small = [](Int value, int64_t largest) {
+    return value.is_constant() && value.constant() >= 0 && value.constant() <= largest;
+  };
+  switch (op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op) {
+    case NB_ADD:
+      return give(x + y);
+    case NB_SUBTRACT:
+      return give(x - y);
+    case NB_MULTIPLY:
+      return give(x * y);
+    case NB_FLOOR_DIVIDE:
+      return shapes.guard_eq(y, 0) ? Slot() : give(sym::floordiv(x, y));
+    case NB_REMAINDER:
+      return shapes.guard_eq(y, 0) ? Slot() : give(sym::mod(x, y));
+    case NB_LSHIFT:
+      return small(y, kLargestShift) ? give(x * Int(int64_t{1} << y.constant())) : Slot();
+    case NB_RSHIFT:
+      return small(y, kLargestShift) ? give(sym::floordiv(x, int64_t{1} << y.constant())) : Slot();
+    case NB_POWER: {
+      if (!small(y, kLargestPower)) return {};
+      Int power = 1;
+      for (int64_t i = 0; i < y.constant(); ++i) power = power * x;
+      return give(power);
+    }
+    default:
+      return {};
+  }
+}
+
+Slot Evaluator::unary_of_symbol(cpython::Opcode op, PyObject* symbol) {
+  const Int value = recording_.value_of(symbol);
+  switch (op) {
+    case cpython::Opcode::kUnaryNegative:
+      return Slot(recording_.object_of(Int(0) - value));
+    case cpython::Opcode::kUnaryPositive:
+      return Slot(recording_.object_of(value));
+    default:
+      return Slot(recording_.object_of(Int(-1) - value));
+  }
+}
+
+// -1: not decided here.
+int Evaluator::compare_symbols(const Slot& a, const Slot& b, int op) {
+  Int x, y;
+  if (!integer_operands(a, b, x, y)) return compare_sequences(a, b, op);
+  sym::ShapeEnv& shapes = recording_.shapes();
+  switch (op) {
+    case Py_EQ:
+      return shapes.guard_eq(x, y);
+    case Py_NE:
+      return !shapes.guard_eq(x, y);
+    case Py_LT:
+      return shapes.guard_lt(x, y);
+    case Py_GE:
+      return !shapes.guard_lt(x, y);
+    case Py_GT:
+      return shapes.guard_lt(y, x);
+    default:
+      return !shapes.guard_lt(y, x);
+  }
+}
+
+// Equality of tuples or of lists, item by item: `x.shape == y.shape`.
+int Evaluator::compare_sequences(const Slot& a, const Slot& b, int op) {
+  PyObject *x = world_.effective(a.get()), *y = world_.effective(b.get());
+  if (op != Py_EQ && op != Py_NE) return -1;
+  auto plain = [](PyObject* object) {
+    return PyTuple_CheckExact(object) || PyList_CheckExact(object) ||
+           Py_TYPE(object) == known().size;
+  };
+  if (!plain(x) || !plain(y) || PyTuple_Check(x) != PyTuple_Check(y)) return -1;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(x);
+  if (count != PySequence_Fast_GET_SIZE(y)) return op == Py_NE;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!is_integer(PySequence_Fast_GET_ITEM(x, i)) || !is_integer(PySequence_Fast_GET_ITEM(y, i)))
+      return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const int same = compare_symbols(Slot::borrow(PySequence_Fast_GET_ITEM(x, i)),
+                                     Slot::borrow(PySequence_Fast_GET_ITEM(y, i)), Py_EQ);
+    if (same < 0) return -1;
+    if (!same) return op == Py_NE;
+  }
+  return op == Py_EQ;
+}
+
+int Evaluator::truth_of_symbol(PyObject* symbol) {
+  if (Py_TYPE(symbol) == known().sym_int)
+    return !recording_.shapes().guard_eq(recording_.value_of(symbol), 0);
+  return PyObject_IsTrue(with_numbers(symbol, 0).get());
+}
+
+// len(x) of a tensor: its first size, which CPython's own len() would make a number.
+Ref Evaluator::symbolic_length(PyObject* tensor) {
+  if (!is_fake(tensor)) return {};
+  Ref shape = Ref::steal(PyObject_GetAttrString(tensor, "shape"));
+  if (!shape || PyTuple_GET_SIZE(shape.get()) == 0) {
+    PyErr_Clear();
+    return {};
+  }
+  return Ref::borrow(PyTuple_GET_ITEM(shape.get(), 0));
+}
+
+// max(a, b, ...), min(a, b, ...): decided by guards, the first of equal ones as in Python.
+Slot Evaluator::extremum_of_symbols(bool largest, const Slot* args, size_t count) {
+  size_t best = 0;
+  for (size_t i = 1; i < count; ++i) {
+    const int better = largest ? compare_symbols(args[i], args[best], Py_GT)
+                               : compare_symbols(args[i], args[best], Py_LT);
+    if (better < 0) return {};
+    if (better) best = i;
+  }
+  return args[best];
+}
+
+// sum(x.shape)
+Slot Evaluator::sum_of_symbols(PyObject* sequence) {
+  Int sum = 0;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
+    const std::optional<Int> value = is_integer(item) ? integer_in(item) : std::nullopt;
+    if (!value) return {};
+    sum = sum + *value;
+  }
+  return Slot(recording_.object_of(sum));
+}
+
+// Torch's functions only read the lists that they are given: those from outside are handed over as
+// copies that hold the fakes, so that sizes stay symbols.
+void Evaluator::use_stand_ins(Slot* args, size_t count) {
+  if (!recording_.has_symbols()) return;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* list = world_.effective(args[i].get());
+    if (!PyList_CheckExact(list) && !PyTuple_CheckExact(list)) continue;
+    Ref copy;
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(list); ++j) {
+      Slot item = world_.wrap(PySequence_Fast_GET_ITEM(list, j));
+      if (item.get() == PySequence_Fast_GET_ITEM(list, j)) continue;
+      if (!copy) copy = Ref::steal(PySequence_List(list));
+      PyList_SetItem(copy.get(), j, item.object.release());
+    }
+    if (copy && PyTuple_CheckExact(list)) copy = Ref::steal(PyList_AsTuple(copy.get()));
+    if (copy) args[i] = Slot(std::move(copy));
+  }
+}
+
+// A call of something made in C with symbols among its arguments. True with `result` if the call is
+// done; else its arguments are such that it may be made.
+bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
+                                  Slot& result) {
+  bool any = false;
+  for (size_t i = 0; i < count && !any; ++i) any = holds_symbol(world_.effective(args[i].get()));
+  PyObject* f = callable.get();
+  PyObject* self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : nullptr;
+  const bool container_self = self && (PyList_Check(self) || PyTuple_Check(self));
+  if (!any && !container_self) return false;
+  Slot zero = Slot::steal(PyLong_FromLong(0));
+  if (PyType_Check(f)) {
+    auto* type = reinterpret_cast<PyTypeObject*>(f);
+    if (type == &PyLong_Type && count == 1 && is_integer(args[0].get())) {
+      result = Slot(recording_.object_of(*integer_in(args[0].get())));
+      return true;
+    }
+    if (type == &PyType_Type && count == 1) {
+      if (is_symbolic(args[0].get())) args[0] = zero;
+      return false;
+    }
+    const bool keeps = type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type ||
+                       type == &PySlice_Type || type == &PyEnum_Type || type == &PyZip_Type ||
+                       type == &PyReversed_Type || type == &PyMap_Type || type == &PyFilter_Type ||
+                       type == &PySuper_Type || type == &PyProperty_Type ||
+                       type == known().partial || type == known().deque;
+    const bool python_class = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) &&
+                              !PyExceptionClass_Check(f) && type != known().ordered_dict;
+    if (keeps || python_class || is_torch_module_name(module_of(type))) return false;
+  } else if (PyCFunction_Check(f) || Py_IS_TYPE(f, &PyMethodDescr_Type) ||
+             Py_IS_TYPE(f, &PyWrapperDescr_Type) || Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
+    if (keeps_symbols(f, self, args, count, kwnames, zero, result)) return bool(result);
+  } else {
+    return false;  // comes back with what it calls
+  }
+  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
+  if (container_self && PyList_Check(self)) with_numbers(self, kDepth);
+  return false;
+}
+
+// Whether the C function may see symbols, or (with `result`) is done here.
+bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t count,
+                              PyObject* kwnames, const Slot& zero, Slot& result) {
+  Ref given = Ref::steal(PyObject_GetAttr(f, names().name));
+  const char* text = given && PyUnicode_Check(given.get()) ? PyUnicode_AsUTF8(given.get()) : "";
+  const std::string_view name = text;
+  PyObject* owner = self && !PyModule_Check(self) ? self : nullptr;
+  size_t first = 0;  // of the arguments proper
+  if (!PyCFunction_Check(f) && !owner && count > 0) {
+    if (Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
+      Ref bound = Ref::steal(PyObject_GetAttr(f, names().self));
+      owner = bound.get();  // the wrapper holds it
+    } else {
+      owner = args[0].get();
+      first = 1;
+    }
+  }
+  if (owner && is_symbolic(owner)) return false;
+  if (owner && (is_tensor(owner) || is_torch_module_name(module_of(Py_TYPE(owner))))) return true;
+  if (owner && PyType_Check(owner))
+    return name == "__new__" ||
+           PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(owner), known().size);
+  if (owner && (PyList_Check(owner) || PyDict_Check(owner) || PyTuple_Check(owner) ||
+                PyObject_TypeCheck(owner, known().deque))) {
+    if (!is_one_of(name,
+                   {"append",     "appendleft",   "extend",   "extendleft", "insert", "update",
+                    "setdefault", "__setitem__",  "get",      "pop",        "copy",   "items",
+                    "values",     "keys",         "__iter__", "__len__",    "clear",  "reverse",
+                    "popitem",    "__reversed__", "popleft",  "__init__"}))
+      return false;
+    const bool by_key = PyDict_Check(owner) || is_one_of(name, {"insert", "pop", "__setitem__"});
+    if (by_key && first < count) make_concrete(args[first]);
+    return true;
+  }
+  if (owner && is_one_of(name, {"__setattr__", "__init__", "__new__", "send", "throw", "__next__"}))
+    return true;
+  if (const CalleeRule* rule = callee_rule(f)) {
+    switch (rule->callee) {
+      case Callee::kIsinstance:
+        if (count > 0 && is_symbolic(args[0].get())) args[0] = zero;
+        return true;
+      case Callee::kGetattr:
+      case Callee::kHasattr:
+      case Callee::kSetattr:
+      case Callee::kDelattr:
+      case Callee::kLen:
+      case Callee::kIter:
+      case Callee::kNext:
+      case Callee::kReadItem:
+      case Callee::kWriteItem:
+      case Callee::kDeleteItem:
+      case Callee::kOperator:
+      case Callee::kVars:
+        return true;
+      case Callee::kUnlisted:
+      case Callee::kReadOnly:
+      case Callee::kBreak:
+      case Callee::kIdentity:
+      case Callee::kGraphBreak:
+        break;
+    }
+  }
+  if (PyCFunction_Check(f)) {
+    PyObject* module = reinterpret_cast<PyCFunctionObject*>(f)->m_module;
+    if (module && PyUnicode_Check(module) && is_torch_module_name(module)) return true;
+  }
+  if (is_one_of(name, {"max", "min"}) && count >= 2 && !kwnames) {
+    result = extremum_of_symbols(name == "max", args, count);
+    return bool(result);
+  }
+  if (name == "sum" && count == 1 &&
+      (PyList_Check(args[0].get()) || PyTuple_Check(args[0].get()))) {
+    result = sum_of_symbols(args[0].get());
+    return bool(result);
+  }
+  if (name == "abs" && count == 1 && is_symbolic(args[0].get())) {
+    const Int value = recording_.value_of(args[0].get());
+    result =
+        Slot(recording_.object_of(recording_.shapes().guard_lt(value, 0) ? Int(0) - value : value));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,193 @@
+#include "dispatch/programs.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "dispatch/gil.h"
+#include "graph/substitute.h"
+#include "toolchain/toolchain.h"
+
+namespace braze::dispatch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Where MKL, which multiplies for ATen, does not know the processor.
+bool onednn_multiplies_faster() {
+  return !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx2") && at::hasMKLDNN() &&
+         at::globalContext().userEnabledMkldnn();
+}
+
+compile::Options compile_options(const Settings& settings) {
+  compile::Options out;
+  out.backend = settings.backend;
+  out.threads = at::get_num_threads();
+  out.isa = codegen::cpp::host_isa();
+  for (auto isa :
+       {codegen::cpp::Isa::kGeneric, codegen::cpp::Isa::kAvx2, codegen::cpp::Isa::kAvx512})
+    if (codegen::cpp::to_string(isa) == options().isa && isa <= out.isa) out.isa = isa;
+  out.linear_pointwise = onednn_multiplies_faster();
+  if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {
+    static std::once_flag told;
+    std::call_once(told, [] {
+      std::fprintf(stderr,
+                   "braze: no C++ compiler found ($CXX, g++, clang++, c++): compiled functions run "
+                   "through ATen. Install g++ or clang++ for generated kernels.\n");
+    });
+    out.backend = compile::Backend::kAten;
+  }
+  return out;
+}
+
+plan::Plan make_plan(graph::Graph graph, compile::Options options, bool keep_report,
+                     Report& report) {
+  bool cacheable = options.backend == compile::Backend::kKernels && braze::options().cache;
+  std::string key;
+  if (cacheable && !keep_report && !log::enabled(log::Component::kSchedule)) {
+    key = compile::cache_key(graph, options);
+    if (auto bytes = toolchain::DiskCache::instance().get("plan", key)) {
+      try {
+        plan::Plan plan = plan::deserialize(*bytes);
+        report.from_cache = true;
+        return plan;
+      } catch (const UserError&) {
+        // Damaged or from another version: made again below.
+      }
+    }
+  }
+  options.dump = [&](const char* stage, const std::string& text) {
+    std::string_view name = stage;
+    if (name == "schedule") {
+      if (keep_report) report.schedule = text;
+      if (log::enabled(log::Component::kSchedule)) log::write(log::Component::kSchedule, text);
+    }
+  };
+  if (!keep_report && !log::enabled(log::Component::kSchedule)) options.dump = nullptr;
+  compile::Timings timings;
+  plan::Plan plan = compile::compile(std::move(graph), options, &timings);
+  report.passes = timings.passes;
+  report.lower = timings.lower;
+  report.schedule_time = timings.schedule;
+  report.codegen = timings.codegen;
+  if (!key.empty()) toolchain::DiskCache::instance().put("plan", key, plan::serialize(plan));
+  return plan;
+}
+
+// More would not pay: each needs the host compiler.
+constexpr size_t kWithKernels = 4;
+// What is kept; beyond that all are made again.
+constexpr size_t kMost = 256;
+
+// Grains of work of the kernels, 2 for a step of any other kind.
+int64_t work_of(const plan::Plan& plan) {
+  int64_t work = 0;
+  for (const plan::Step& step : plan.steps) {
+    if (auto* kernel = std::get_if<plan::KernelStep>(&step))
+      work += kernel->extent.hint() / std::max<int64_t>(kernel->grain.hint(), 1);
+    else
+      work += 2;
+  }
+  return work;
+}
+
+}  // namespace
+
+Programs::Programs(graph::Graph graph, const Settings& settings, std::vector<at::Tensor> constants,
+                   std::string name)
+    : graph_(std::move(graph)),
+      settings_(settings),
+      constants_(std::move(constants)),
+      name_(std::move(name)) {}
+
+std::vector<int64_t> Programs::scalars(std::span<const int64_t> symbols) const {
+  std::vector<int64_t> values;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const graph::SymbolBinding& binding = graph_.symbols()[i];
+    if (binding.kind != graph::SymbolBinding::Kind::kScalar) continue;
+    if (binding.index >= static_cast<int>(values.size())) values.resize(binding.index + 1);
+    values[binding.index] = symbols[i];
+  }
+  return values;
+}
+
+std::shared_ptr<Program> Programs::find(std::span<const int64_t> symbols) const {
+  if (only_ || symbols.empty()) return only_;
+  auto found = by_symbols_.find({symbols.begin(), symbols.end()});
+  return found == by_symbols_.end() ? nullptr : found->second;
+}
+
+// Null if the compiler cannot do it with symbols.
+std::shared_ptr<Program> Programs::build_symbolic(Report& report) {
+  try {
+    return build(graph_, true, report);
+  } catch (const InternalError& error) {
+    refused_ = true;
+    if (log::enabled(log::Component::kSchedule))
+      log::write(log::Component::kSchedule, name_ + ": no symbolic plan: " + error.what());
+    return nullptr;
+  }
+}
+
+std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels,
+                                         Report& report) const {
+  compile::Options options = compile_options(settings_);
+  if (!kernels && options.backend == compile::Backend::kKernels)
+    options.backend = compile::Backend::kAten;
+  auto program = std::make_shared<Program>();
+  auto start = Clock::now();
+  plan::Plan plan;
+  for (;;) {
+    plan = make_plan(graph.clone(), options, settings_.keep_report, report);
+    start = Clock::now();
+    try {
+      program->executable = std::make_unique<runtime::Executable>(plan, constants_, name_);
+      break;
+    } catch (const InternalError& error) {
+      if (options.backend != compile::Backend::kKernels || braze::options().strict) throw;
+      std::fprintf(stderr,
+                   "braze: generated code of %s could not be built, running through ATen: %s\n",
+                   name_.c_str(), error.what());
+      options.backend = compile::Backend::kAten;
+    }
+  }
+  report.build = seconds_since(start);
+  program->writes_inputs_early = program->executable->writes_inputs_early();
+  program->releases_gil = work_of(plan) > 1;
+  if (settings_.keep_report) {
+    report.plan = plan::to_string(plan);
+    report.code = plan.source;
+  }
+  if (log::enabled(log::Component::kCode) && !plan.source.empty())
+    log::write(log::Component::kCode, plan.source);
+  return program;
+}
+
+std::shared_ptr<Program> Programs::add(std::span<const int64_t> symbols, Report* report) {
+  Report unused;
+  Report& out = report ? *report : unused;
+  std::shared_ptr<Program> program;
+  const bool kernels = by_symbols_.size() < kWithKernels;
+  const bool whole = !graph_.is_symbolic() || !refused_;
+  bool numbers = false;
+  {
+    GilRelease gil(true);  // nothing here touches Python
+    if (whole) program = graph_.is_symbolic() ? build_symbolic(out) : build(graph_, true, out);
+    numbers = !program;
+    if (numbers) program = build(graph::substitute(graph_, symbols), kernels, out);
+  }
+  if (!numbers) return only_ = program;
+  if (by_symbols_.size() >= kMost) by_symbols_.clear();
+  return by_symbols_[{symbols.begin(), symbols.end()}] = program;
+}
+
+}  // namespace braze::dispatch

@@ -1,0 +1,55 @@
+// What an entry runs: one executable. Where the compiler refuses a symbolic graph: one for each set
+// of sizes, made of the graph with numbers in it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dispatch/report_data.h"
+#include "dispatch/settings.h"
+#include "graph/graph.h"
+#include "runtime/executable.h"
+
+namespace braze::dispatch {
+
+struct Program {
+  std::unique_ptr<runtime::Executable> executable;
+  bool writes_inputs_early = false;  // inputs may have changed by the time a step fails
+  bool releases_gil = false;         // there is enough to do
+};
+
+class Programs {
+ public:
+  // `constants`: tensors of the graph's constant inputs, by graph input.
+  Programs(graph::Graph graph, const Settings& settings, std::vector<at::Tensor> constants,
+           std::string name);
+
+  // The program for these values of the graph's symbols; null if there is none yet. With the GIL.
+  std::shared_ptr<Program> find(std::span<const int64_t> symbols) const;
+  // Makes it. Without the GIL for as long as it takes; `report` (may be null) is filled. Without a
+  // symbolic plan the first few sets of sizes get kernels of their own, later ones run through
+  // ATen, which needs no compiler. InternalError if it cannot be made.
+  std::shared_ptr<Program> add(std::span<const int64_t> symbols, Report* report);
+
+  // The integers of the call, from the values of all symbols.
+  std::vector<int64_t> scalars(std::span<const int64_t> symbols) const;
+
+ private:
+  std::shared_ptr<Program> build(const graph::Graph& graph, bool kernels, Report& report) const;
+  std::shared_ptr<Program> build_symbolic(Report& report);
+
+  graph::Graph graph_;
+  Settings settings_;
+  std::vector<at::Tensor> constants_;
+  std::string name_;
+  std::shared_ptr<Program> only_;  // of the graph as it is
+  bool refused_ = false;           // there is no symbolic plan
+  std::map<std::vector<int64_t>, std::shared_ptr<Program>> by_symbols_;
+};
+
+}  // namespace braze::dispatch

@@ -1,0 +1,108 @@
+// Metadata of calls with symbolic sizes that have no shape function of their own.
+#include "trace/kernel_scope.h"
+#include "trace/recorder.h"
+#include "trace/shapes/families.h"
+#include "trace/sym_node.h"
+
+namespace braze::trace {
+namespace {
+
+std::vector<int64_t> hints_of(c10::SymIntArrayRef values) {
+  std::vector<int64_t> hints;
+  for (const c10::SymInt& value : values) hints.push_back(from_symint(value).hint());
+  return hints;
+}
+
+// A meta tensor of the sizes seen, without a guard: for what does not depend on sizes.
+at::Tensor with_hints(const at::Tensor& tensor) {
+  const FakeTensorImpl* fake = as_fake(tensor);
+  if (!fake) return tensor;
+  auto twin = c10::make_intrusive<FakeTensorImpl>(c10::Storage(fake->unsafe_storage()),
+                                                  fake->dtype(), fake->fake_device());
+  static_cast<c10::TensorImpl&>(*twin).set_sizes_and_strides(
+      hints_of(tensor.sym_sizes()), hints_of(tensor.sym_strides()),
+      from_symint(tensor.sym_storage_offset()).hint());
+  return at::Tensor(std::move(twin));
+}
+
+}  // namespace
+
+// Some C++ kernels take symbolic sizes (view, expand, ...).
+bool Recorder::try_symbolic_kernel() {
+  const torch::jit::Stack saved(stack_.begin() + begin_, stack_.end());
+  try {
+    compute_results(info_, stack_);
+    return true;
+  } catch (const c10::Error&) {
+    stack_.resize(begin_);
+    stack_.insert(stack_.end(), saved.begin(), saved.end());
+    return false;
+  }
+}
+
+// Elementwise operators all make their results alike. What PyTorch's kernel says for the sizes seen
+// tells the dtype.
+bool Recorder::try_elementwise() {
+  if (!info_.handle.hasTag(at::Tag::pointwise) || info_.result_count != 1) return false;
+  const bool in_place = info_.mutates.size() == 1 && info_.mutates[0] == 0;
+  if (!info_.mutates.empty() && !in_place) return false;
+  std::vector<at::Tensor> operands;
+  const torch::jit::Stack saved(stack_.begin() + begin_, stack_.end());
+  for (const c10::IValue& value : saved) {
+    if (value.isTensorList() || value.isSymIntList()) return false;
+    if (value.isTensor() && value.toTensor().defined() && as_fake(value.toTensor()))
+      operands.push_back(value.toTensor());
+  }
+  if (operands.empty()) return false;
+  const Dims sizes = broadcast(operands);
+  if (in_place) {
+    TORCH_CHECK(all_equal(sizes, operands[0].sym_sizes()),
+                "the result of an in-place operator does not fit its first argument");
+    stack_.resize(begin_);
+    stack_.emplace_back(operands[0]);
+    return true;
+  }
+  for (size_t i = begin_; i < stack_.size(); ++i) {
+    if (stack_[i].isTensor() && stack_[i].toTensor().defined())
+      stack_[i] = with_hints(stack_[i].toTensor());
+    else if (stack_[i].isSymInt())
+      stack_[i] = from_symint(stack_[i].toSymInt()).hint();
+  }
+  compute_results(info_, stack_);
+  const bool usable = stack_.back().isTensor();
+  const at::ScalarType dtype = usable ? stack_.back().toTensor().scalar_type() : at::kFloat;
+  stack_.resize(begin_);
+  if (usable) {
+    stack_.emplace_back(fresh_elementwise(operands, dtype));
+    return true;
+  }
+  stack_.insert(stack_.end(), saved.begin(), saved.end());
+  return false;
+}
+
+// Every symbol that the call sees becomes its hint, with a guard.
+void Recorder::specialise_symbols() {
+  for (size_t i = begin_; i < stack_.size(); ++i) {
+    c10::IValue& value = stack_[i];
+    if (value.isTensor()) {
+      value = specialised(value.toTensor());
+    } else if (value.isTensorList()) {
+      auto list = value.toTensorList();
+      for (size_t j = 0; j < list.size(); ++j) list.set(j, specialised(list.get(j)));
+    } else if (value.isSymInt()) {
+      value = value.toSymInt().guard_int(__FILE__, __LINE__);
+    } else if (value.isSymIntList()) {
+      c10::List<int64_t> list;
+      for (const c10::SymInt& dim : value.toSymIntVector())
+        list.push_back(dim.guard_int(__FILE__, __LINE__));
+      value = list;
+    } else if (value.isList()) {
+      auto list = value.toList();
+      for (size_t j = 0; j < list.size(); ++j)
+        if (c10::IValue element = list.get(j); element.isTensor())
+          list.set(j, specialised(element.toTensor()));
+    }
+  }
+}
+
+}  // namespace braze::trace

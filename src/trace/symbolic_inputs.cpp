@@ -1,0 +1,146 @@
+// Inputs with symbolic sizes, and what is left of the symbols when the trace is over.
+#include <algorithm>
+#include <numeric>
+
+#include "trace/record.h"
+#include "trace/sym_node.h"
+
+namespace braze::trace {
+namespace {
+
+using sym::Int;
+
+// Each stride as the product of a size and a stride further inside where the numbers agree, as is
+// so for dense tensors in any order of dimensions; else the number.
+sym::Dims strides_of(const at::Tensor& real, const sym::Dims& sizes) {
+  const c10::IntArrayRef strides = real.strides();
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.rbegin(), order.rend(), 0);  // inner dimensions first among equal strides
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t i, size_t j) { return strides[i] < strides[j]; });
+  std::map<int64_t, Int> reached{{1, 1}};
+  sym::Dims result(sizes.size());
+  for (size_t i : order) {
+    auto found = reached.find(strides[i]);
+    result[i] = found == reached.end() ? Int(strides[i]) : found->second;
+    reached.emplace(strides[i] * real.size(static_cast<int64_t>(i)), result[i] * sizes[i]);
+  }
+  return result;
+}
+
+std::vector<c10::SymInt> to_symints(const sym::Dims& dims, sym::ShapeEnv& shapes) {
+  std::vector<c10::SymInt> result;
+  result.reserve(dims.size());
+  for (const Int& dim : dims) result.push_back(to_symint(dim, shapes));
+  return result;
+}
+
+void settle(graph::Graph& graph, std::span<const Int> values) {
+  auto put = [&](sym::Dims& dims) {
+    for (Int& dim : dims) dim = sym::replace(dim, values);
+  };
+  auto settle_value = [&](graph::Value* value) {
+    graph::TensorType type = value->type();
+    put(type.sizes);
+    put(type.strides);
+    type.offset = sym::replace(type.offset, values);
+    value->set_type(std::move(type));
+  };
+  for (const graph::Input& input : graph.inputs()) settle_value(input.value);
+  for (const auto& node : graph.nodes()) {
+    for (int i = 0; i < static_cast<int>(node->args().size()); ++i) {
+      if (auto* number = std::get_if<Int>(&node->args()[i])) {
+        if (!number->is_constant()) node->set_arg(i, sym::replace(*number, values));
+      } else if (auto* list = std::get_if<sym::Dims>(&node->args()[i])) {
+        sym::Dims dims = *list;
+        put(dims);
+        node->set_arg(i, std::move(dims));
+      }
+    }
+    for (graph::Value* result : node->results())
+      if (result) settle_value(result);
+  }
+}
+
+// The graph input and dimension whose size or stride is this symbol.
+std::optional<graph::SymbolBinding> find_binding(const graph::Graph& graph, Int symbol) {
+  using Kind = graph::SymbolBinding::Kind;
+  for (const Kind kind : {Kind::kSize, Kind::kStride}) {
+    for (const graph::Input& input : graph.inputs()) {
+      const graph::TensorType& type = input.value->type();
+      const sym::Dims& dims = kind == Kind::kSize ? type.sizes : type.strides;
+      auto found = std::find(dims.begin(), dims.end(), symbol);
+      if (found != dims.end())
+        return graph::SymbolBinding{kind, input.value, static_cast<int>(found - dims.begin())};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+sym::Int Record::size_symbol(int64_t size, const DynamicDim& dim) {
+  if (size < 2) return size;
+  auto [place, fresh] = ducks_.try_emplace({size, dim.previous});
+  if (fresh)
+    place->second =
+        shapes.symbol("s" + std::to_string(shapes.symbol_count()), size, sym::Range{2, INT64_MAX});
+  if (size < dim.range.low || size > dim.range.high) return place->second;
+  if (dim.range.low > 2) shapes.guard_lt(place->second, dim.range.low);
+  if (dim.range.high != INT64_MAX) shapes.guard_lt(dim.range.high, place->second);
+  return place->second;
+}
+
+at::Tensor Record::symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
+                                  std::span<const DynamicDim> dims) {
+  SymbolicInput input{.tensor = real};
+  for (int64_t size : real.sizes()) input.sizes.push_back(size);
+  for (const DynamicDim& dim : dims)
+    input.sizes[dim.dim] = size_symbol(input.sizes[dim.dim].constant(), dim);
+  input.strides = strides_of(real, input.sizes);
+  at::Tensor fake =
+      make_fake_input(storage_of_real(real), to_symints(input.sizes, shapes),
+                      to_symints(input.strides, shapes), real.storage_offset(), real.scalar_type());
+  c10::TensorImpl* impl = real.unsafeGetTensorImpl();
+  as_fake(fake)->stands_for_input = true;
+  as_fake(fake)->serial = serial_;
+  stood_for_.emplace(as_fake(fake), impl);
+  outside_.insert_or_assign(impl, OutsideTensor{real, kind, std::move(name), fake});
+  declared_storages_.emplace(real.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(),
+                             impl);
+  symbolic_inputs_.push_back(std::move(input));
+  return fake;
+}
+
+sym::Int Record::symbolic_integer(int64_t value) {
+  const int number = shapes.symbol_count();
+  scalars_.push_back(number);
+  return shapes.symbol("s" + std::to_string(number), value, sym::Range{});
+}
+
+void Record::settle_symbols(Trace& trace) {
+  if (shapes.symbol_count() == 0) return;
+  sym::ShapeEnv::Settled settled = shapes.settle();
+  settle(trace.graph, settled.values);
+  std::vector<graph::SymbolBinding> bindings;
+  int scalars = 0;
+  for (int i = 0; i < settled.arena->symbol_count(); ++i) {
+    std::optional<graph::SymbolBinding> binding =
+        find_binding(trace.graph, Int(settled.arena->symbol_expr(i)));
+    if (!binding)
+      binding = graph::SymbolBinding{graph::SymbolBinding::Kind::kScalar, nullptr, scalars++};
+    bindings.push_back(*binding);
+  }
+  trace.graph.set_symbols(settled.arena, std::move(bindings));
+  trace.arena = settled.arena;
+  for (SymbolicInput& input : symbolic_inputs_) {
+    for (sym::Dims* dims : {&input.sizes, &input.strides})
+      for (Int& dim : *dims) dim = sym::replace(dim, settled.values);
+  }
+  trace.symbolic_inputs = std::move(symbolic_inputs_);
+  for (int symbol : scalars_) trace.integers.push_back(settled.values[symbol]);
+  trace.conditions = std::move(settled.conditions);
+  trace.values = std::move(settled.values);
+}
+
+}  // namespace braze::trace
