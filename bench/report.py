@@ -91,7 +91,7 @@ def _models(records: list[dict]) -> str:
 
 
 def _overhead(records: list[dict]) -> str:
-    header = ["floats", "compiler", "eager ns", "compiled ns", "guards ns"]
+    header = ["floats", "compiler", "eager ns", "compiled ns", "guards ns", "a break ns"]
     rows = []
     for record in records:
         if "error" in record:
@@ -104,6 +104,7 @@ def _overhead(records: list[dict]) -> str:
                 number(record["eager_ns"], 0),
                 number(record["compiled_ns"], 0),
                 number(record.get("guard_check_ns"), 0),
+                number(record.get("break_ns"), 0),
             ]
         )
     return (

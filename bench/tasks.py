@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import sys
 import time
 
@@ -54,6 +55,29 @@ def small_function(x):
     return torch.relu(x + 1) * 2
 
 
+def without_breaks(x):
+    return x * 2 * 2 * 2 * 2 * 2 * 2 * 2 * 2 * 2 * 2
+
+
+def ten_breaks(x):
+    for _ in range(10):
+        x = x * 2
+        os.getpid()
+    return x
+
+
+def _seconds_a_break(arguments) -> float:
+    """What a graph break costs a call of Braze's, beyond the call that breaks."""
+    import braze
+
+    compiled = [braze.compile(function) for function in (ten_breaks, without_breaks)]
+    for function in compiled:
+        for _ in range(5):
+            function(*arguments)
+    broken, whole = (_best(function, arguments) for function in compiled)
+    return (broken - whole) / 10 - _best(os.getpid, ())
+
+
 def overhead(compiler: str, size: int, samples: int) -> dict:
     """Seconds a call of a function that does next to nothing."""
     compiled = compilers.load(compiler)(small_function)
@@ -67,6 +91,7 @@ def overhead(compiler: str, size: int, samples: int) -> dict:
     guards = compilers.guard_check(compiled, arguments) if compiler == "braze" else None
     if guards:
         result["guard_check"] = _best(guards, ())
+        result["break"] = _seconds_a_break(arguments)
     return result
 
 

@@ -1,4 +1,6 @@
 // Calls: which kind of callable it is, and what native code may be given.
+#include <algorithm>
+
 #include "capture/evaluator.h"
 #include "capture/known.h"
 
@@ -94,7 +96,13 @@ Slot Evaluator::call_cached(const Slot& callable, Slot* args, size_t count, PyOb
   const size_t writes = world_.write_count(), deferred = deferred_.size();
   Slot result = call(inner, args, count, kwnames);
   if (!result) return {};
-  if (world_.write_count() != writes || deferred_.size() != deferred)
+  // Cached functions that this one calls are called by it again, if need be, when it is replayed.
+  const bool only_cached = std::all_of(deferred_.begin() + static_cast<std::ptrdiff_t>(deferred),
+                                       deferred_.end(), [](const DeferredCall& nested) {
+                                         return Py_TYPE(nested.callable.get()) == known().lru_cache;
+                                       });
+  if (only_cached) deferred_.resize(deferred);
+  if (world_.write_count() != writes || !only_cached)
     return refuse(BreakKind::kSideEffect, "a cached function (lru_cache) has side effects");
   if (!is_immutable(result.get()) && !is_atom(result.get()))
     return refuse(BreakKind::kNativeCall, std::string("a cached function (lru_cache) gives a '") +

@@ -70,7 +70,7 @@ class FrameDriver {
   std::shared_ptr<Entry> find(std::vector<c10::TensorImpl*>& inputs);
   bool limit_reached() const;
   std::shared_ptr<Entry> compile(std::vector<c10::TensorImpl*>& inputs);
-  void note_capture(const Entry& entry);
+  void note_capture(Entry& entry);
   bool run(const std::shared_ptr<Entry>& entry, c10::TensorImpl* const* inputs);
   void apply(const capture::Recipe& recipe, std::vector<Ref> values);
   bool walk(const std::shared_ptr<Entry>& entry);
@@ -190,11 +190,18 @@ std::shared_ptr<Entry> FrameDriver::compile(std::vector<c10::TensorImpl*>& input
   return nullptr;
 }
 
-void FrameDriver::note_capture(const Entry& entry) {
+void FrameDriver::note_capture(Entry& entry) {
   ++state_->captured;
   if (entry.kind != EntryKind::kEager) ++state_->with_graph;
-  if (state_->captured >= kUselessSegments && state_->with_graph == 0)
-    state_->left_to_cpython = true;
+  if (state_->captured < kUselessSegments || state_->with_graph > 0) return;
+  state_->left_to_cpython = true;
+  entry.exit = ExitKind::kGiveUp;
+  entry.reason = capture::BreakReason{
+      capture::BreakKind::kUnsupported,
+      std::to_string(kUselessSegments) +
+          " segments of this function were captured and none has a tensor operation: from here on "
+          "CPython runs it",
+      {}};
 }
 
 bool FrameDriver::run(const std::shared_ptr<Entry>& entry, c10::TensorImpl* const* inputs) {

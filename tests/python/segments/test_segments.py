@@ -447,18 +447,21 @@ def test_limit_of_recompiles():
 
 
 def test_a_function_without_tensors_is_left_to_cpython():
-    def talk(n):
-        for i in range(n):
-            print(i)
-            print(i + 1)
-        return n
+    lines = ["def talk(n):"] + [f"    print(n, {i})" for i in range(30)] + ["    return n"]
+    namespace = {}
+    exec("\n".join(lines), namespace)
+    talk = namespace["talk"]
 
     def f(x):
         y = x + 1
-        talk(30)
+        talk(3)
         return y * 2
 
-    check(f, four)
+    fast = check(f, four)
+    of_talk = [e for e in fast._entries() if e["function"] == "talk"]
+    assert len(of_talk) == 16
+    assert "none has a tensor operation" in of_talk[-1]["reason"]
+    assert segments(fast)[:2] == ["f+0: 1 operators, break at +2", "f+2: 1 operators, return"]
 
 
 def test_trace_functions_see_every_line():
@@ -877,3 +880,21 @@ def test_interrupt_of_an_endless_loop():
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         fast(x4)
+
+
+def test_cached_functions_that_call_each_other():
+    import functools
+
+    @functools.lru_cache
+    def inner(n):
+        return n + 1
+
+    @functools.lru_cache
+    def outer(n):
+        return inner(n) * 2
+
+    def f(x):
+        return x * outer(3)
+
+    fast = check(f, four)
+    assert segments(fast) == ["f+0: 1 operators, return"]
