@@ -103,29 +103,6 @@ void tell_limit(State& state, PyFunctionObject* function, PyObject* const* bound
                reason_of_miss(state, function, bound));
 }
 
-// What keeps the newest entry that differs in nothing else from fitting this call will be symbols
-// from now on.
-void learn_what_varies(State& state, PyFunctionObject* function, PyObject* const* bound) {
-  if (state.settings.dynamic == capture::DynamicSizes::Mode::kNever) return;
-  for (auto it = state.entries.rbegin(); it != state.entries.rend(); ++it) {
-    if ((*it)->kind != EntryKind::kPlan) continue;
-    const auto varying = (*it)->guards->variations(bound, parameter_names_of(function));
-    if (!varying) continue;
-    for (const guard::Variation& variation : *varying) {
-      if (variation.dim < 0) {
-        state.dynamic.integers.try_emplace(variation.source, variation.before);
-        continue;
-      }
-      std::map<int, int64_t>& dims = state.dynamic.sizes[variation.source];
-      if (variation.related)
-        dims[variation.dim] = --state.dynamic.histories;
-      else
-        dims.try_emplace(variation.dim, variation.before);
-    }
-    return;
-  }
-}
-
 PyObject* raise_graph_break(const capture::BreakReason& reason) {
   std::string text = "fullgraph=True, but the whole function cannot be captured. [E113]\n" +
                      capture::to_string(reason);
@@ -234,7 +211,7 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
   if (!state.entries.empty() && log::enabled(log::Component::kRecompiles))
     log::write(log::Component::kRecompiles,
                describe(function) + ": compiled again, " + reason_of_miss(state, function, bound));
-  learn_what_varies(state, function, bound);
+  learn_what_varies(state.dynamic, state.entries, bound, parameter_names_of(function));
   std::shared_ptr<Entry> entry = compile_entry(function, bound, state.settings, {}, &state.dynamic);
   lock.unlock();
   if (!entry) return nullptr;

@@ -11,6 +11,7 @@
 #include "dispatch/compile_mutex.h"
 #include "dispatch/compiler.h"
 #include "dispatch/controls.h"
+#include "dispatch/recompiles.h"
 
 namespace braze::dispatch {
 
@@ -172,9 +173,12 @@ std::shared_ptr<Entry> FrameDriver::compile(std::vector<c10::TensorImpl*>& input
         log::Component::kRecompiles,
         describe(function_) + " at line " + std::to_string(state_->decoded.line(index())) + ": " +
             known.back()->guards->why_not(frame_.slots(), known.back()->names.get(), function));
-  std::shared_ptr<Entry> entry =
-      compile_entry(function_, frame_.slots(), context_.settings,
-                    {.offset = offset, .stack_size = frame_.stack_size(), .thrifty = true});
+  capture::DynamicSizes& dynamic = state_->dynamic[offset];
+  dynamic.mode = context_.settings.dynamic;
+  if (!known.empty()) learn_what_varies(dynamic, known, frame_.slots(), known.back()->names.get());
+  std::shared_ptr<Entry> entry = compile_entry(
+      function_, frame_.slots(), context_.settings,
+      {.offset = offset, .stack_size = frame_.stack_size(), .thrifty = true}, &dynamic);
   lock.unlock();
   if (!entry) return nullptr;
   note_capture(*entry);

@@ -17,4 +17,27 @@ std::string reason_of_miss(std::span<const std::shared_ptr<Entry>> entries, PyOb
   return text;
 }
 
+void learn_what_varies(capture::DynamicSizes& dynamic,
+                       std::span<const std::shared_ptr<Entry>> entries, PyObject* const* bound,
+                       PyObject* names) {
+  if (dynamic.mode == capture::DynamicSizes::Mode::kNever) return;
+  for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
+    if ((*it)->kind != EntryKind::kPlan) continue;
+    const auto varying = (*it)->guards->variations(bound, names);
+    if (!varying) continue;
+    for (const guard::Variation& variation : *varying) {
+      if (variation.dim < 0) {
+        dynamic.integers.try_emplace(variation.source, variation.before);
+        continue;
+      }
+      std::map<int, int64_t>& dims = dynamic.sizes[variation.source];
+      if (variation.related)
+        dims[variation.dim] = --dynamic.histories;
+      else
+        dims.try_emplace(variation.dim, variation.before);
+    }
+    return;
+  }
+}
+
 }  // namespace braze::dispatch

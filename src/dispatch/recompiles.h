@@ -14,4 +14,10 @@ namespace braze::dispatch {
 std::string reason_of_miss(std::span<const std::shared_ptr<Entry>> entries, PyObject* const* bound,
                            PyObject* names);
 
+// What keeps the newest entry that differs in nothing else from fitting this call will be symbols
+// from now on.
+void learn_what_varies(capture::DynamicSizes& dynamic,
+                       std::span<const std::shared_ptr<Entry>> entries, PyObject* const* bound,
+                       PyObject* names);
+
 }  // namespace braze::dispatch

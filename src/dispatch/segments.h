@@ -29,8 +29,9 @@ struct CodeState {
   std::vector<int> depths;  // of the value stack, by instruction
   // By offset, newest last.
   std::unordered_map<int, std::vector<std::shared_ptr<Entry>>> entries;
-  int captured = 0, with_graph = 0;  // segments
-  bool left_to_cpython = false;      // its frames break too often to gain
+  std::unordered_map<int, capture::DynamicSizes> dynamic;  // what the frames so far have shown
+  int captured = 0, with_graph = 0;                        // segments
+  bool left_to_cpython = false;                            // its frames break too often to gain
 
  private:
   std::unordered_map<int, std::unique_ptr<cpython::StopCode>> steps_;
