@@ -140,6 +140,17 @@ bool like(const ShapeCall& call) {
   return call.give(fresh_like(input, dtype_in(call[1], input.scalar_type())));
 }
 
+// self, dtype, layout, device, pin_memory, non_blocking, memory_format
+bool to_copy(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  const at::ScalarType dtype = dtype_in(call[1], input.scalar_type());
+  if (call[6].isNone()) return call.give(fresh_like(input, dtype));
+  const auto format = static_cast<at::MemoryFormat>(call[6].toInt());
+  if (format == at::MemoryFormat::Contiguous) return call.give(fresh(input.sym_sizes(), dtype));
+  if (format != at::MemoryFormat::Preserve) return false;
+  return call.give(fresh_like(input, dtype));
+}
+
 constexpr NamedShape kShapes[] = {
     {"copy_", copy_in_place, false},
     {"relu", relu, false},
@@ -186,6 +197,7 @@ constexpr NamedShape kShapes[] = {
     {"erf", floating_unary, true},
     {"relu_", unary, true},
     {"clone", clone, true},
+    {"_to_copy", to_copy, true},
     {"empty_like", like, true},
     {"zeros_like", like, true},
     {"ones_like", like, true},

@@ -13,7 +13,7 @@ pytest.importorskip("transformers", reason="the models come from transformers")
 SIZES = ((2, 16), (3, 7), (5, 24), (4, 11))
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "distilbert"])
 def test_sizes_under_two_compiles(name):
     model = ZOO[name].build()
     fast = braze.compile(model)
