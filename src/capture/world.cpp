@@ -187,7 +187,7 @@ bool World::read_tensor(PyObject* tensor, const Source* source) {
   std::string why, name = guard::to_string(source, parameter_names_);
   std::vector<DynamicDimension> dims;
   if (dynamic_ && !bound && may_be_symbolic(tensor))
-    dims = dynamic_dimensions(*dynamic_, tensor, name);
+    dims = dynamic_dimensions(*dynamic_, tensor, text_of(source));
   if (!recording_.declare(tensor, kind, name, &why))
     return breaks_.refuse(BreakKind::kUnsupportedTensor, name + ": " + why);
   guard(GuardKind::kTensor, source, tensor);

@@ -151,7 +151,7 @@ class World {
     return stand_ins_.find(input.tensor.get())->get();
   }
   std::string text_of(const Source* source) const {
-    return guard::to_string(source, parameter_names_);
+    return guard::to_string(source, parameter_names_, reinterpret_cast<PyObject*>(root_));
   }
   // The tensor from outside that a fake stands for; else the object itself.
   PyObject* real_of(PyObject* object) const {

@@ -397,3 +397,39 @@ def test_growing_list_in_an_object():
         same(fast(x, ours), step(x, theirs))
         same(ours.keys, theirs.keys)
     assert count(fast) <= 4
+
+
+# --- Behind a break
+
+
+def test_segments_behind_a_break():
+    def fn(x, n):
+        y = x * 2
+        braze.graph_break()
+        return y.view(-1, 2).sum(1) + n
+
+    fast = braze.compile(fn)
+    for size, n in ((4, 3), (6, 5), (8, 7), (12, 9), (14, 30)):
+        x = torch.randn(size)
+        same(fast(x, n), fn(x, n))
+    assert count(fast) <= 4
+
+
+# --- State outside of the arguments
+
+scale = 3
+
+
+def test_globals_and_closures():
+    held = {"x": torch.randn(3, 2)}
+
+    def fn(y):
+        return held["x"].sum(0) * scale + y
+
+    fast = braze.compile(fn)
+    for n in (3, 5, 7, 9):
+        held["x"] = torch.randn(n, 2)
+        globals()["scale"] = n + 1
+        y = torch.randn(2)
+        same(fast(y), fn(y))
+    assert count(fast) <= 2
