@@ -116,6 +116,8 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
     const CodeInfo& info = code_info(view.code(), view.globals());
     constexpr int kFunction = CO_OPTIMIZED | CO_NEWLOCALS;
     bool is_function = (view.code()->co_flags & kFunction) == kFunction;
+    if (self->stopped_ && throwing && self->generators_.contains(view.raw()))
+      return end_generator(thread, view);
     if (self->importing_ || self->stopped_)
       return cpython::evaluate_natively(thread, view, throwing);
     if (!is_function) {

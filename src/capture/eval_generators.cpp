@@ -25,6 +25,7 @@ void Evaluator::mark_generator(PyObject* generator) {
 PyObject* Evaluator::resume_hooked(PyThreadState* thread, FrameView view, bool throwing) {
   if (!generators_.contains(view.raw()))
     return raise_break(BreakKind::kOutsideIterator, "a generator from outside is resumed"), nullptr;
+  if (throwing && (breaks_.under_way() || stopped_)) return end_generator(thread, view);
   const CodeInfo& info = code_info(view.code(), view.globals());
   if (!budget_left()) return nullptr;
   auto frame = new_frame(info);
@@ -34,6 +35,10 @@ PyObject* Evaluator::resume_hooked(PyThreadState* thread, FrameView view, bool t
   Slot result;
   Status status = run(*frame, result, throwing);
   if (status == Status::kStopped) return nullptr;
+  if (status == Status::kError && breaks_.under_way()) {
+    recycle(std::move(frame));
+    return end_generator(thread, view);
+  }
   cpython::FrameState state;
   state.offset = info.decoded->instructions[static_cast<size_t>(frame->current())].offset;
   for (Slot& local : frame->locals) state.locals.push_back(std::move(local.object));
@@ -44,6 +49,19 @@ PyObject* Evaluator::resume_hooked(PyThreadState* thread, FrameView view, bool t
     state.stack.push_back(std::move(result.object));
   }
   recycle(std::move(frame));
+  return cpython::evaluate_from(thread, view, std::move(state));
+}
+
+// Of a trace that is thrown away: the generator ends with the pending exception, but without its
+// handlers, which would run for real. None is in force behind RETURN_GENERATOR.
+PyObject* Evaluator::end_generator(PyThreadState* thread, FrameView view) {
+  const auto& instructions = cpython::decode(view.code()).instructions;
+  size_t at = 0;
+  while (instructions[at].op != cpython::Opcode::kReturnGenerator) ++at;
+  cpython::FrameState state;
+  state.offset = instructions[at + 1].offset;
+  state.locals.resize(view.locals().size());
+  state.raise = true;
   return cpython::evaluate_from(thread, view, std::move(state));
 }
 

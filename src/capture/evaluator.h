@@ -84,6 +84,11 @@ class Evaluator {
   // KeyboardInterrupt or the like is pending: passed through.
   bool interrupted() const { return interrupted_; }
   void release_frames();
+  // The trace is over: generators that it leaves end without their handlers.
+  void end() {
+    stopped_ = true;
+    release_frames();
+  }
   const std::vector<Ref>& addresses() const { return addresses_; }
 
   // --- eval.cpp: frames
@@ -266,6 +271,7 @@ class Evaluator {
   Slot native_attribute_of(const Slot& object, PyObject* name);
   PyObject* evaluate_hooked(PyThreadState* thread, cpython::FrameView view);
   PyObject* resume_hooked(PyThreadState* thread, cpython::FrameView view, bool throwing);
+  static PyObject* end_generator(PyThreadState* thread, cpython::FrameView view);
   void fill_frame(Frame& frame, cpython::FrameView view);
   bool rely_on_hooked(Frame& frame);
   void mark_generator(PyObject* generator);

@@ -71,6 +71,18 @@ class HandledException {
   Ref handled_;
 };
 
+// What the trace made goes while the hook is there, so that the handlers of generators that are
+// closed by it do not run for real.
+struct EndOfTrace {
+  Evaluator& evaluator;
+  Slot& result;
+  ~EndOfTrace() {
+    cpython::HookScope hook(&Evaluator::hook, &evaluator);
+    evaluator.end();
+    result = Slot();
+  }
+};
+
 void add_disjoint_guards(World& world, const graph::Graph& graph,
                          const std::vector<DraftInput>& inputs) {
   std::vector<bool> written(inputs.size(), false);
@@ -205,6 +217,7 @@ class Capture {
     ContextCopy context;
     Evaluator evaluator(function_, names_.get(), options_);
     Slot result;
+    const EndOfTrace end{evaluator, result};
     bool unchanged, same_handled;
     {
       cpython::HookScope hook(&Evaluator::hook, &evaluator);

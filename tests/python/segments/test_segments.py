@@ -940,3 +940,35 @@ def test_a_cache_that_grows():
 
     fast = check(f, lambda: (torch.ones(3, 4), 10), lambda: (torch.ones(5, 4), 4))
     assert len(segments(fast)) <= 14
+
+
+def test_finally_of_a_generator_does_not_run_while_tracing():
+    def numbers(x):
+        try:
+            for j in range(2):
+                print("generator", j)
+                yield x * 0.1 + j
+        finally:
+            print("end")
+
+    def quiet(x):
+        try:
+            yield x + 1
+            yield x + 2
+        finally:
+            print("quiet end")
+
+    def f(x):
+        y = x * 2
+        for t in numbers(x):
+            y = y + t
+        for t in quiet(x):
+            y = y + t
+            print("loop")
+            break
+        half = quiet(y)
+        return y + next(half), half
+
+    for _ in range(3):
+        expected, got = outcome(f, four()), outcome(braze.compile(f), four())
+        assert expected[1] == got[1] and same(expected[0][1][0], got[0][1][0])
