@@ -64,7 +64,8 @@ Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* k
     Slot inner = wrapped_function(callable);
     return inner ? call(inner, args, count, kwnames) : Slot();
   }
-  if (PyWeakref_CheckRef(f) && world_.is_outside(f))
+  // Whether it still has one is read, and guarded by nothing but the object's own source.
+  if (PyWeakref_CheckRef(f) && world_.is_outside(f) && !world_.source_of(PyWeakref_GET_OBJECT(f)))
     return refuse(BreakKind::kNativeObject,
                   "a weak reference from outside is asked for its object");
   return call_instance(callable, args, count, kwnames);
