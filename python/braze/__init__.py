@@ -15,8 +15,8 @@ from . import _C
 from ._api import compile, disable, list_backends, reset
 from ._dynamic import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from ._explain import Explanation, explain
-from ._higher_order import SUBSTITUTES
 from ._stance import set_stance
+from ._substitutes import SUBSTITUTES
 
 is_compiling = _C.is_compiling
 graph_break = _C.graph_break

@@ -371,6 +371,8 @@ Slot Evaluator::call_builtin(const Slot& callable, Slot* args, size_t count, PyO
   auto* f = reinterpret_cast<PyCFunctionObject*>(callable.get());
   const char* name = f->m_ml->ml_name;
   PyObject* self = f->m_self;
+  if (PyObject* substitute = substitute_for(callable.get()))
+    return call(world_.wrap(substitute), args, count, kwnames);
   if (const CalleeRule* rule = callee_rule(callable.get())) {
     bool done = false;
     Slot result = call_listed(*rule, callable, args, count, kwnames, done);

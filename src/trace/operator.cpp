@@ -149,6 +149,13 @@ std::optional<c10::OperatorHandle> overload_with_number(const c10::OperatorHandl
   return found;
 }
 
+// The unsafe ones give views as well; their schemas hide it from autograd alone.
+std::optional<c10::OperatorHandle> op_with_honest_schema(const std::string& name) {
+  if (name == "aten::unsafe_split.Tensor") return find_operator("aten::split", "Tensor");
+  if (name == "aten::unsafe_split_with_sizes") return find_operator("aten::split_with_sizes", "");
+  return std::nullopt;
+}
+
 bool has_metadata_kernel(const c10::OperatorHandle& handle) {
   return handle.hasKernelForDispatchKey(DispatchKey::Meta) ||
          handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
@@ -198,7 +205,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
     rule = Rule::kEvaluate;
   }
 
-  op = graph_op(handle);
+  op = graph_op(op_with_honest_schema(name).value_or(handle));
   if (inplace_view && rule == Rule::kRecord) {
     if (auto view = view_of_inplace_view(handle)) {
       op = graph_op(*view);

@@ -54,7 +54,7 @@ template <K kind>
 bool number_extremum(Lowering& lowering, const Node& node) {
   return lower_binary(lowering, node, result_dtype(node), [](ExprPool& pool, ExprRef a, ExprRef b) {
     if (a->dtype == DType::kBool) return pool.binary(kind == K::kMax ? K::kOr : K::kAnd, a, b);
-    ExprRef both = pool.binary(kind, a, b);
+    ExprRef both = pool.binary(kind, b, a);  // the first where they are equal
     if (!graph::is_float(a->dtype)) return both;
     return pool.where(pool.unary(K::kIsNan, a), b, pool.where(pool.unary(K::kIsNan, b), a, both));
   });

@@ -1,10 +1,11 @@
-"""Higher-order operators of PyTorch as plain tensor programs, for capture.
+"""Functions of PyTorch as plain tensor programs, for capture.
 
-PyTorch's own run through its compiler. `SUBSTITUTES` maps each to a function with the same
-signature and result, which capture evaluates in its place.
+PyTorch's own run through its compiler or look at data only to check it. `SUBSTITUTES` maps each to
+a function with the same signature and result, which capture evaluates in its place.
 """
 
 import torch
+import torch.nn.functional as F
 from torch._higher_order_ops.associative_scan import associative_scan as _associative_scan
 from torch.utils import _pytree
 
@@ -56,4 +57,12 @@ def _interleave(even, odd, dim):
     return torch.cat([pairs, even.narrow(dim, count, 1)], dim)
 
 
-SUBSTITUTES = {_associative_scan: associative_scan}
+def one_hot(input, num_classes=-1):
+    """A class that is too large is an error of the scatter, and the call runs again in eager."""
+    if num_classes < 1:
+        num_classes = int(input.max()) + 1
+    zeros = torch.zeros((*input.shape, num_classes), dtype=torch.int64, device=input.device)
+    return zeros.scatter_(-1, input.unsqueeze(-1), 1)
+
+
+SUBSTITUTES = {_associative_scan: associative_scan, F.one_hot: one_hot}
