@@ -132,7 +132,23 @@ void compute_results(const OperatorInfo& info, torch::jit::Stack& stack) {
 }
 
 void Recorder::compute_metadata() {
+  // What an operator writes to may overlap with itself or with what it reads, which is an error:
+  // only numbers tell.
+  auto may_overlap = [&](const Operand& written) {
+    for (const sym::Int& stride : written.value->type().strides)
+      if (stride == sym::Int(0)) return true;
+    for (const Operand& other : operands_)
+      if (other.value != written.value && other.value->storage() == written.value->storage())
+        return true;
+    return false;
+  };
   KernelScope scope;
+  for (int position : info_.mutates)
+    for (const Operand& operand : operands_)
+      if (symbolic_ && operand.argument == position && may_overlap(operand)) {
+        specialise_symbols();
+        symbolic_ = false;
+      }
   try {
     if (info_.shape && (symbolic_ || !info_.shape_for_symbols_only) && use_shape_function()) return;
     if (symbolic_) {

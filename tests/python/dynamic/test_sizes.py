@@ -433,3 +433,14 @@ def test_globals_and_closures():
         y = torch.randn(2)
         same(fast(y), fn(y))
     assert count(fast) <= 2
+
+
+def test_writes_that_overlap_raise():
+    def fn(x):
+        x[1:].copy_(x[:-1])
+        return x
+
+    fast = braze.compile(fn, dynamic=True)
+    for n in (4, 6):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            fast(torch.randn(n))
