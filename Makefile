@@ -14,7 +14,7 @@ INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python -ty
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help build demo test test-cpp test-python bench format lint check ruff clean
+.PHONY: help build demo test test-cpp test-python test-cpython bench format lint check ruff clean
 .DEFAULT_GOAL := help
 
 help:
@@ -44,6 +44,7 @@ demo: build
 
 test: check ruff test-cpp
 	$(RUN) -m pytest tests/tools tests/python -q
+	$(RUN) tests/cpython_suite/run.py
 
 ruff: $(VENV)/.requirements
 	$(BIN)/ruff check .
@@ -57,6 +58,10 @@ test-cpp: build
 
 test-python: build
 	$(RUN) -m pytest tests/python -q
+
+# CPython's own tests of lists, generators, exceptions, classes ..., their functions compiled.
+test-cpython: build
+	$(RUN) tests/cpython_suite/run.py
 
 bench: build
 	$(RUN) -m bench models overhead compile_time --markdown docs/benchmarks.md

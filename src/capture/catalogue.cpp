@@ -135,8 +135,14 @@ def f(x):
 f(torch.ones(3))
 )"},
     {BreakKind::kOutput, R"(
+class Lines:
+    def write(self, text):
+        self.last = text
+
+lines = Lines()
+
 def f(x):
-    print("in f")
+    print("in f", file=lines)
     return x * 2
 
 f(torch.ones(3))
@@ -186,7 +192,7 @@ f(torch.ones(3))
 def f(x):
     class Scale:
         factor = 2
-    return x * Scale.factor
+    return x * Scale.factor, Scale
 
 f(torch.ones(3))
 )"},

@@ -74,7 +74,7 @@ void Evaluator::recycle(std::unique_ptr<Frame> frame) {
   // Finalisers of what the frame held may come back here: it is emptied before it is spare.
   frame->stack.clear();
   frame->locals.clear();
-  frame->function = frame->globals = frame->builtins = frame->kwnames = Ref();
+  frame->function = frame->globals = frame->builtins = frame->names = frame->kwnames = Ref();
   frame->back = nullptr;
   frame->pc = 0;
   frame->executed = 0;
@@ -120,6 +120,8 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
       return end_generator(thread, view);
     if (self->importing_ || self->stopped_)
       return cpython::evaluate_natively(thread, view, throwing);
+    if (!is_function && view.names() && self->world_.made_function(view.function()))
+      return self->evaluate_hooked(thread, view);  // the body of a class of the traced code
     if (!is_function) {
       // A module body comes with an import; the body of a class reads what nobody guards.
       if (self->native_depth_) return cpython::evaluate_natively(thread, view, throwing);
@@ -152,6 +154,19 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
   }
 }
 
+// Whether a class of the MRO declares __slots__. copyreg._slotnames() writes its answer, an empty
+// list without them, into the class.
+static bool has_slots(PyObject* cls) {
+  static PyObject* slots = PyUnicode_InternFromString("__slots__");
+  if (!cls || !PyType_Check(cls)) return true;
+  PyObject* mro = reinterpret_cast<PyTypeObject*>(cls)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
+    PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
+    if (dict && PyDict_Contains(dict, slots) != 0) return true;
+  }
+  return false;
+}
+
 PyObject* Evaluator::evaluate_hooked(PyThreadState* thread, FrameView view) {
   PyCodeObject* code = view.code();
   if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
@@ -159,8 +174,11 @@ PyObject* Evaluator::evaluate_hooked(PyThreadState* thread, FrameView view) {
     if (made) mark_generator(made);
     return made;
   }
+  if (reinterpret_cast<PyObject*>(code) == known().slotnames_code)
+    if (PyObject* cls = view.locals()[0]; !has_slots(cls)) return PyList_New(0);
   auto frame = new_frame(code_info(code, view.globals()));
   fill_frame(*frame, view);
+  frame->names = Ref::borrow(code->co_flags & CO_NEWLOCALS ? nullptr : view.names());
   if (!rely_on_hooked(*frame)) return nullptr;
   return start(std::move(frame)).object.release();
 }
@@ -204,11 +222,8 @@ Slot Evaluator::run_root(PyObject* const* args, int64_t stop_at) {
   world_.set_origin(frame->function.get(), world_.source(SourceKind::kFunction));
   world_.rely_on(root_);
   path_.assign(frame->info->decoded->instructions.size(), false);
-  if (options_.offset > 0) {
-    begin_segment(*frame, args);
-    return start(std::move(frame));
-  }
-  int count = cpython::parameter_count(code);
+  if (options_.offset > 0) begin_segment(*frame, args);
+  int count = options_.offset > 0 ? 0 : cpython::parameter_count(code);
   for (int i = 0; i < count; ++i) {
     Ref index = Ref::steal(PyLong_FromLong(i));
     Slot value = world_.read(args[i], world_.source(SourceKind::kArgument, nullptr, index.get()));

@@ -108,9 +108,12 @@ bool Evaluator::setattr(const Slot& object, PyObject* name, const Slot& value) {
     int status = value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name);
     return !breaks_.under_way() && status == 0;
   }
-  if (PyFunction_Check(obj) && world_.made_function(obj))
-    return (value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name)) == 0;
-  if (PyType_Check(obj) || PyFunction_Check(obj))
+  if ((PyFunction_Check(obj) || PyType_Check(obj)) && world_.made_function(obj))
+    return (value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name)) == 0 &&
+           !breaks_.under_way();
+  bool own_attribute = PyFunction_Check(obj) && world_.source_of(object) && PyUnicode_Check(name) &&
+                       !_PyType_Lookup(type, name);
+  if (PyType_Check(obj) || (PyFunction_Check(obj) && !own_attribute))
     return breaks_.refuse(BreakKind::kSideEffect,
                           std::string("an attribute of a ") +
                               (PyType_Check(obj) ? "class" : "function") +

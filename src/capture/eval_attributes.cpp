@@ -142,7 +142,9 @@ void Evaluator::missing_attribute(PyObject* object, PyObject* name) {
 Slot Evaluator::attribute_of_created(PyObject* object, PyObject* name, Ref value) {
   bool made = PyFunction_Check(object) ? world_.made_function(object) : world_.is_created(object);
   if (!made) return result_of_native(std::move(value));
-  if (name == names().dict) world_.mark_created(value.get());
+  bool is_part = (PyFunction_Check(object) || Py_IS_TYPE(object, known().partial)) &&
+                 PyDict_CheckExact(value.get());
+  if (name == names().dict || is_part) world_.mark_created(value.get());
   return world_.wrap(std::move(value));
 }
 
@@ -181,6 +183,7 @@ Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
   if (is_heap_type(type))
     fallback = Ref::borrow(outside ? world_.type_lookup(type, names().getattr)
                                    : _PyType_Lookup(type, names().getattr));
+  if (fallback && !PyFunction_Check(fallback.get())) return native_attribute_of(object, name);
   Slot value;
   if (getattribute && PyFunction_Check(getattribute)) {
     if (outside) world_.type_lookup(type, names().getattribute);
@@ -213,6 +216,8 @@ Slot Evaluator::native_attribute_of(const Slot& object, PyObject* name) {
                                                 Py_TYPE(obj)->tp_name + "' object from outside");
   Ref value = Ref::steal(PyObject_GetAttr(world_.effective(obj), name));
   if (!value) return {};
+  if (Py_IS_TYPE(obj, known().partial) && world_.is_created(obj) && PyDict_CheckExact(value.get()))
+    world_.mark_created(value.get());
   if (PyMethod_Check(obj) && world_.source_of(object) && !PyMethod_Check(value.get()) &&
       !PyCFunction_Check(value.get()) && !is_atom(value.get()))
     return world_.read(value.get(),

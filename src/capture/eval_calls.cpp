@@ -171,6 +171,11 @@ Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, Py
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", type->tp_name);
     return {};
   }
+  if (std::string_view(type->tp_name).starts_with("operator.") && count == 1 && !kwnames) {
+    bool done = false;
+    Slot value = call_getter(callable, args[0], done);
+    if (done) return value;
+  }
   if (world_.is_outside(f) && !is_immutable(f) && !is_pure_c_module(module))
     return refuse(
         is_numpy_module_name(module_of(type)) ? BreakKind::kNumpy : BreakKind::kNativeCall,
@@ -274,15 +279,6 @@ Slot Evaluator::result_of_native(Ref result) {
   return slot;
 }
 
-Slot Evaluator::torch_failed() {
-  if (breaks_.under_way()) return {};
-  if (Recording::OpBreak op; recording_.take_break(op)) return refuse(op.kind, op.what);
-  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return {};
-  Ref error = take_exception();
-  return refuse(BreakKind::kException,
-                "a tensor operation failed: " + describe_exception(error.get()));
-}
-
 Slot Evaluator::call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames,
                             bool torch) {
   NativeScope scope(*this, torch, callable);
@@ -356,7 +352,8 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
     }
     if (!outside || is_immutable(arg)) continue;
     bool is_iterator = is_foreign_iterator(arg);
-    if (!read_only || is_iterator || Py_TYPE(arg) == known().ndarray)
+    // A buffer may be written to by whoever is given it.
+    if (!read_only || is_iterator || PyObject_CheckBuffer(arg))
       return breaks_.refuse(
           Py_TYPE(arg) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,
           std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name + "' object from outside");
@@ -394,6 +391,8 @@ Slot Evaluator::call_builtin(const Slot& callable, Slot* args, size_t count, PyO
   std::string_view module_name = module_text(module);
   if (self && PyType_Check(self)) {
     auto* type = reinterpret_cast<PyTypeObject*>(self);
+    if (std::string_view(name) == "__init_subclass__")  // object's: takes nothing, does nothing
+      return call_native(callable.get(), args, count, kwnames, false);
     if (std::string_view(name) == "__new__") return call_new(callable, args, count, kwnames);
     if (module_name.empty()) module_name = module_text(module_of(type));
     if (is_torch_module_name(module_of(type)))
@@ -411,7 +410,7 @@ Slot Evaluator::call_builtin(const Slot& callable, Slot* args, size_t count, PyO
     return call_native(callable.get(), args, count, kwnames, false);
   }
   if (module_name == "_heapq" || module_name == "_bisect") {
-    if (!check_native_arguments(name, args, count, false)) return {};
+    if (!check_native_arguments(name, args, count, true)) return {};
     return call_native(callable.get(), args, count, kwnames, false);
   }
   return refuse(BreakKind::kNativeCall,

@@ -46,6 +46,11 @@ void Evaluator::raise(int count, Frame& frame) {
     PyErr_SetString(PyExc_TypeError, "exceptions must derive from BaseException");
     return;
   }
+  // One that the program raises itself; that of the user at the keyboard ends the capture.
+  if (PyErr_GivenExceptionMatches(exception.get(), PyExc_KeyboardInterrupt)) {
+    raise_break(BreakKind::kException, "KeyboardInterrupt is raised");
+    return;
+  }
   if (world_.source_of(exception)) {
     raise_break(BreakKind::kOutsideException, "an exception object from outside is raised");
     return;

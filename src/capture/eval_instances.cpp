@@ -25,13 +25,20 @@ Slot Evaluator::call_new(const Slot& callable, Slot* args, size_t count, PyObjec
     return refuse(BreakKind::kNativeCall,
                   std::string("an instance of '") + base->tp_name + "' is made");
   if (!check_native_arguments("__new__", args + 1, count - 1, true)) return {};
-  return call_native(callable.get(), args, count, kwnames, false);
+  Slot made = call_native(callable.get(), args, count, kwnames, false);
+  if (made && base == &PyType_Type) world_.mark_created(made.get());
+  return made;
 }
 
 Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
   if (type == &PyType_Type) {
-    if (count != 1) return refuse(BreakKind::kClassStatement, "a class is made by type()");
+    if (count != 1) {
+      if (!prepare_iterables(type, args, count)) return {};
+      Slot made = call_native(callable.get(), args, count, kwnames, false);
+      if (made) world_.mark_created(made.get());
+      return made;
+    }
     PyObject* of = as_object(Py_TYPE(args[0].get()));
     if (const Source* source = world_.source_of(args[0]);
         source && !is_atom(args[0].get()) && !is_tensor(args[0].get()))
@@ -52,7 +59,7 @@ Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObje
   if (!is_heap_type(type) || (torch && type->tp_init != PyBaseObject_Type.tp_init &&
                               !PyFunction_Check(_PyType_Lookup(type, names().init)))) {
     if (torch) return call_torch(callable, "torch", type->tp_name, args, count, kwnames);
-    if (!may_instantiate(type))
+    if (!may_instantiate(type) && !(type == &_PyWeakref_RefType && count == 1 && !kwnames))
       return refuse(BreakKind::kNativeCall,
                     std::string("an instance of '") + type->tp_name + "' is made");
     if (!prepare_iterables(type, args, count)) return {};

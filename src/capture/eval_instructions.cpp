@@ -412,15 +412,6 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
       Slot attribute_names = pop(frame), cls = pop(frame), subject = pop(frame);
       return push(frame, match_class(subject, cls, attribute_names, in.arg));
     }
-    default:
-      return unsupported_instruction(frame, in);
-  }
-}
-
-bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
-  const char* what = nullptr;
-  BreakKind kind = BreakKind::kUnsupportedBytecode;
-  switch (in.op) {
     case Opcode::kLoadBuildClass:
     case Opcode::kLoadName:
     case Opcode::kStoreName:
@@ -430,9 +421,16 @@ bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
     case Opcode::kLoadClassDeref:
     case Opcode::kLoadFromDictOrDeref:
     case Opcode::kLoadFromDictOrGlobals:
-      kind = BreakKind::kClassStatement;
-      what = "a class statement";
-      break;
+      return run_class_instruction(frame, in);
+    default:
+      return unsupported_instruction(frame, in);
+  }
+}
+
+bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
+  const char* what = nullptr;
+  BreakKind kind = BreakKind::kUnsupportedBytecode;
+  switch (in.op) {
     case Opcode::kCheckEgMatch:
     case Opcode::kPrepReraiseStar:
       what = "except*";

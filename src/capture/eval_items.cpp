@@ -83,11 +83,9 @@ Slot Evaluator::getitem(const Slot& object, const Slot& given) {
                 ? Ref::steal(PyObject_CallMethod(used, "select", "iO", 0, key.get()))
                 : Ref::steal(PyObject_GetItem(used, world_.effective(key.get())));
   }
-  if (!value) return torch ? torch_failed() : Slot();
-  if (torch) {
-    Slot args[2] = {object, key};
-    record_torch_call(callee, args, 2, nullptr, value.get());
-  }
+  Slot args[2] = {object, key};
+  if (!value) return torch ? torch_failed(callee, args, 2) : Slot();
+  if (torch) record_torch_call(callee, args, 2, nullptr, value.get());
   return result_of_native(std::move(value));
 }
 
@@ -110,8 +108,8 @@ bool Evaluator::setitem(const Slot& object, const Slot& given, const Slot& value
       status =
           value ? PyObject_SetItem(obj, key.get(), value.get()) : PyObject_DelItem(obj, key.get());
     }
-    if (status < 0) return bool(torch_failed());
     Slot args[3] = {object, key, value};
+    if (status < 0) return bool(torch_failed(callee, args, value ? 3 : 2));
     record_torch_call(callee, args, 3, nullptr, Py_None);
     return true;
   }
@@ -136,6 +134,36 @@ bool Evaluator::setitem(const Slot& object, const Slot& given, const Slot& value
   int status =
       value ? PyObject_SetItem(obj, key.get(), value.get()) : PyObject_DelItem(obj, key.get());
   return !breaks_.under_way() && status == 0;
+}
+
+// operator.itemgetter and attrgetter: what they read is guarded like the expressions they stand
+// for.
+Slot Evaluator::call_getter(const Slot& getter, const Slot& object, bool& done) {
+  std::string_view name = Py_TYPE(getter.get())->tp_name;
+  const bool items = name == "operator.itemgetter";
+  if (!items && name != "operator.attrgetter") return {};
+  done = true;
+  Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(getter.get(), names().reduce));
+  if (!reduced) return {};
+  PyObject* keys = PyTuple_GET_ITEM(reduced.get(), 1);
+  const Py_ssize_t n = PyTuple_GET_SIZE(keys);
+  Ref values = Ref::steal(PyTuple_New(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys, i);
+    Slot value = object;
+    if (items) {
+      value = getitem(object, world_.wrap(key));
+    } else {
+      static PyObject* dot = PyUnicode_InternFromString(".");
+      Ref path = Ref::steal(PyUnicode_Split(key, dot, -1));
+      for (Py_ssize_t k = 0; path && value && k < PyList_GET_SIZE(path.get()); ++k)
+        value = getattr(value, PyList_GET_ITEM(path.get(), k));
+    }
+    if (!value) return {};
+    if (n == 1) return value;
+    PyTuple_SET_ITEM(values.get(), i, value.object.release());
+  }
+  return Slot(values);
 }
 
 // --- Globals and cells
@@ -254,76 +282,6 @@ Slot Evaluator::import_from(const Slot& module, PyObject* name) {
   }
   PyErr_Format(PyExc_ImportError, "cannot import name '%U' from '%U'", name, package.get());
   return {};
-}
-
-// --- match
-// ----------------------------------------------------------------------------------------
-
-// A tuple of the values of `keys`, or None if one is missing.
-Slot Evaluator::match_keys(const Slot& subject, const Slot& keys) {
-  Py_ssize_t n = PyTuple_GET_SIZE(keys.get());
-  Ref values = Ref::steal(PyTuple_New(n));
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
-    int found = contains(subject, Slot::borrow(key));
-    if (found < 0) return {};
-    if (!found) return Slot::borrow(Py_None);
-    Slot value = getitem(subject, Slot::borrow(key));
-    if (!value) return {};
-    PyTuple_SET_ITEM(values.get(), i, value.object.release());
-  }
-  return Slot(values);
-}
-
-// A tuple of the matched attributes, or None.
-Slot Evaluator::match_class(const Slot& subject, const Slot& cls, const Slot& attribute_names,
-                            int count) {
-  if (!PyType_Check(cls.get())) {
-    PyErr_SetString(PyExc_TypeError, "called match pattern must be a class");
-    return {};
-  }
-  auto* type = reinterpret_cast<PyTypeObject*>(cls.get());
-  if (!PyType_HasFeature(Py_TYPE(cls.get()), Py_TPFLAGS_HEAPTYPE) ||
-      Py_TYPE(cls.get()) == &PyType_Type) {
-    if (!PyType_IsSubtype(Py_TYPE(subject.get()), type)) return Slot::borrow(Py_None);
-  } else {
-    return refuse(BreakKind::kUnsupportedBytecode, "match on a class with a metaclass");
-  }
-  Ref attributes = Ref::steal(PyList_New(0));
-  auto take = [&](PyObject* name) {
-    Slot value = getattr(subject, name);
-    if (!value) return false;
-    return PyList_Append(attributes.get(), value.get()) == 0;
-  };
-  if (count > 0) {
-    Slot positional = getattr(cls, names().match_args);
-    if (!positional) {
-      if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
-      PyErr_Clear();
-#ifdef _Py_TPFLAGS_MATCH_SELF
-      bool itself = PyType_HasFeature(type, _Py_TPFLAGS_MATCH_SELF);
-#else
-      bool itself = PyType_HasFeature(type, 1UL << 22);
-#endif
-      if (!itself || count > 1)
-        return refuse(BreakKind::kUnsupportedBytecode,
-                      "match on positional attributes of this class");
-      PyList_Append(attributes.get(), subject.get());
-    } else {
-      if (!PyTuple_CheckExact(positional.get()) || PyTuple_GET_SIZE(positional.get()) < count)
-        return refuse(BreakKind::kUnsupportedBytecode,
-                      "match on positional attributes of this class");
-      for (int i = 0; i < count; ++i)
-        if (!take(PyTuple_GET_ITEM(positional.get(), i))) goto failed;
-    }
-  }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(attribute_names.get()); ++i)
-    if (!take(PyTuple_GET_ITEM(attribute_names.get(), i))) goto failed;
-  return Slot::steal(PyList_AsTuple(attributes.get()));
-failed:
-  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
-  PyErr_Clear();
-  return Slot::borrow(Py_None);
 }
 
 }  // namespace braze::capture

@@ -28,6 +28,22 @@ BreakKind kind_of_tensor_method(std::string_view name) {
   return BreakKind::kTensorInternals;
 }
 
+// Whether a format string only names whole arguments: what it reads of them nobody would guard.
+bool formats_plainly(PyObject* format, const Slot* args, size_t count) {
+  bool only_atoms = true;
+  for (size_t i = 0; i < count; ++i) only_atoms = only_atoms && is_atom(args[i].get());
+  if (only_atoms) return true;
+  const char* text = PyUnicode_AsUTF8(format);
+  if (!text) return PyErr_Clear(), false;
+  bool in_field = false;
+  for (; *text; ++text) {
+    if (*text == '{') in_field = true;
+    if (*text == '}' || *text == ':') in_field = false;
+    if (in_field && (*text == '[' || *text == '.')) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 // The first argument, if any, is the user's message.
@@ -129,6 +145,29 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kOperator:
       if (done = done && count == 2; !done) return {};
       return binary(rule.op, args[0], args[1]);
+    case Callee::kChangesFirst: {
+      if (count == 0) break;
+      done = true;
+      PyObject* changed = args[0].get();
+      if (world_.is_outside(changed) && !(is_container(changed) && world_.shadow(changed)))
+        return breaks_.under_way()
+                   ? Slot()
+                   : refuse(BreakKind::kNativeCall, rule.text + " changes an object from outside");
+      if (!check_native_arguments(rule.text.c_str(), args + 1, count - 1, true)) return {};
+      return call_native(callable.get(), args, count, kwnames, false);
+    }
+    case Callee::kDefer:
+      done = true;
+      return defer(callable, args, count, kwnames);
+    case Callee::kBuildClass:
+      done = true;
+      return build_class(callable, args, count, kwnames);
+    case Callee::kPrint:
+      done = true;
+      return print(callable, args, count, kwnames);
+    case Callee::kWarn:
+      done = true;
+      return warn(args, count, kwnames);
     case Callee::kUnlisted:
       break;
   }
@@ -151,10 +190,24 @@ Slot Evaluator::call_method_of(PyObject* callable, const char* name, const Slot&
   // The traced code runs alone and writes nothing: a lock from outside need not be taken.
   if (std::string_view type_name = type->tp_name;
       (type_name == "_thread.RLock" || type_name == "_thread.lock") && world_.is_outside(object) &&
-      is_one_of(text, {"__enter__", "__exit__", "acquire", "release"}))
-    return Slot::borrow(text == "__enter__" || text == "acquire" ? Py_True : Py_None);
+      is_one_of(text, {"__enter__", "__exit__"}))
+    return Slot::borrow(text == "__enter__" ? Py_True : Py_None);
   if (text == "__getattribute__" && count == 1 && !PyType_Check(object))
     return generic_getattr(self, args[0].get(), nullptr, false);
+  const bool made = world_.made_function(object);
+  if (type == known().lru_cache && world_.source_of(object) &&
+      is_one_of(text, {"cache_info", "cache_clear"}))
+    return refuse(BreakKind::kSideEffect, "the state of a cached function (lru_cache)");
+  if (is_one_of(text, {"__set__", "__delete__"}) && count > 0 && world_.is_outside(args[0].get()))
+    return refuse(BreakKind::kSideEffect, "an attribute is set by calling its descriptor");
+  if (!made && is_immutable(object) && !is_atom(object) &&
+      is_one_of(text, {"__setattr__", "__delattr__"}) && count > 0)
+    return setattr(self, args[0].get(), count > 1 ? args[1] : Slot()) ? Slot::borrow(Py_None)
+                                                                      : Slot();
+  if (PyUnicode_Check(object) && is_one_of(text, {"format", "format_map"}) &&
+      !formats_plainly(object, args, count))
+    return refuse(BreakKind::kNativeCall,
+                  "str." + std::string(text) + "() with attributes or items of its arguments");
   const bool outside = world_.is_outside(object);
   if (outside && !is_atom(object) && !PyTuple_Check(object)) {
     if (text == "__setattr__" && count == 2)
@@ -303,7 +356,10 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
   } else {
     result = call_native(callable.get(), args, count, kwnames, true);
   }
-  if (!result) return torch_failed();
+  if (!result) {
+    if (unbound) return torch_failed(callable.get(), all.data(), all.size(), kwnames);
+    return torch_failed(callable.get(), args, count, kwnames);
+  }
   if (native_depth_ == 0) {
     PyObject* method =
         _PyType_Lookup(Py_TYPE(self.get()), Ref::steal(PyUnicode_FromString(name)).get());
@@ -346,7 +402,8 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
     // Without tensors the error is a fact about the environment (torch.cuda without CUDA).
     bool about_tensors = recorded_nodes_ != recorded;
     for (size_t i = 0; i < count; ++i) about_tensors |= holds_tensor(args[i].get());
-    return about_tensors || breaks_.under_way() ? torch_failed() : Slot();
+    return about_tensors || breaks_.under_way() ? torch_failed(callable.get(), args, count, kwnames)
+                                                : Slot();
   }
   record_torch_call(callable.get(), args, count, kwnames, result.get());
   return result;
@@ -394,18 +451,6 @@ bool Evaluator::context_changed() const {
     if (held.get() != write.value.get()) return true;
   }
   return false;
-}
-
-// A call that only writes a log is made when the compiled code runs.
-Slot Evaluator::defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
-  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
-  for (size_t i = 0; i < count; ++i) {
-    PyObject* arg = args[i].get();
-    if (!is_atom(arg) && !(world_.source_of(args[i]) && !is_tensor(arg)) && !PyType_Check(arg))
-      return refuse(BreakKind::kLogging, "a log message about objects of the traced code");
-  }
-  deferred_.push_back({callable, std::vector<Slot>(args, args + count), Ref::borrow(kwnames)});
-  return Slot::borrow(Py_None);
 }
 
 }  // namespace braze::capture

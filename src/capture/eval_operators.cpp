@@ -93,6 +93,10 @@ Slot Evaluator::binary(int op, Slot a, Slot b) {
   }
   if (!read_operand(a, "an operator") || !read_operand(b, "an operator")) return {};
   PyObject* x = a.get();
+  // The text looks up the keys that it names, and a class's __missing__ may fill them in.
+  if (op == NB_REMAINDER && (PyUnicode_Check(x) || PyBytes_Check(x)) && PyDict_Check(b.get()) &&
+      !PyDict_CheckExact(b.get()) && world_.is_outside(b.get()))
+    return refuse(BreakKind::kNativeCall, "% with a mapping from outside that is no plain dict");
   bool in_place = op >= NB_INPLACE_ADD;
   if (in_place && is_mutable_builtin(x) && world_.is_outside(x)) {
     x = world_.shadow(x);
@@ -108,11 +112,9 @@ Slot Evaluator::binary(int op, Slot a, Slot b) {
     NativeScope scope(*this, torch, callee);
     result = Ref::steal(kBinary[op](x, y));
   }
-  if (!result) return torch ? torch_failed() : Slot();
-  if (torch) {
-    Slot args[2] = {a, b};
-    record_torch_call(callee, args, 2, nullptr, result.get());
-  }
+  Slot args[2] = {a, b};
+  if (!result) return torch ? torch_failed(callee, args, 2) : Slot();
+  if (torch) record_torch_call(callee, args, 2, nullptr, result.get());
   return result_of_native(std::move(result));
 }
 
@@ -131,7 +133,7 @@ Slot Evaluator::unary(Opcode op, const Slot& a) {
                         : op == Opcode::kUnaryPositive ? PyNumber_Positive(a.get())
                                                        : PyNumber_Invert(a.get()));
   }
-  if (!result) return torch ? torch_failed() : Slot();
+  if (!result) return torch ? torch_failed(callee, &a, 1) : Slot();
   if (torch) record_torch_call(callee, &a, 1, nullptr, result.get());
   return result_of_native(std::move(result));
 }
@@ -155,11 +157,9 @@ Slot Evaluator::compare(const Slot& a, const Slot& b, int op, bool to_bool) {
     result =
         Ref::steal(PyObject_RichCompare(world_.effective(a.get()), world_.effective(b.get()), op));
   }
-  if (!result) return torch ? torch_failed() : Slot();
-  if (torch) {
-    Slot args[2] = {a, b};
-    record_torch_call(callee, args, 2, nullptr, result.get());
-  }
+  Slot args[2] = {a, b};
+  if (!result) return torch ? torch_failed(callee, args, 2) : Slot();
+  if (torch) record_torch_call(callee, args, 2, nullptr, result.get());
   Slot value = result_of_native(std::move(result));
   if (!to_bool || !value) return value;
   int is_true = truth(value);

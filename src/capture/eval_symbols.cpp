@@ -373,6 +373,11 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
         return true;
       case Callee::kUnlisted:
       case Callee::kReadOnly:
+      case Callee::kChangesFirst:
+      case Callee::kDefer:
+      case Callee::kBuildClass:
+      case Callee::kPrint:
+      case Callee::kWarn:
       case Callee::kBreak:
       case Callee::kIdentity:
       case Callee::kGraphBreak:

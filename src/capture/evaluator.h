@@ -34,6 +34,7 @@ const CodeInfo& code_info(PyCodeObject* code, PyObject* globals);
 struct Frame {
   const CodeInfo* info = nullptr;
   Ref function, globals, builtins;
+  Ref names;  // the namespace of a class body
   std::vector<Slot> locals, stack;
   Ref kwnames;
   Frame* back = nullptr;
@@ -139,18 +140,34 @@ class Evaluator {
   Slot load_deref(Frame& frame, int index);
   bool store_deref(Frame& frame, int index, Slot value);
   bool copy_free_vars(Frame& frame, int count);
+  Slot call_getter(const Slot& getter, const Slot& object, bool& done);
   Slot import_name(Frame& frame, PyObject* name, const Slot& from_list, const Slot& level);
   Slot import_from(const Slot& module, PyObject* name);
+
+  // --- eval_match.cpp
   Slot match_keys(const Slot& subject, const Slot& keys);
   Slot match_class(const Slot& subject, const Slot& cls, const Slot& names, int count);
+
+  // --- eval_classes.cpp: class statements
+  bool run_class_instruction(Frame& frame, const cpython::Instruction& in);
+  Slot build_class(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot load_name(Frame& frame, PyObject* name);
+  Slot name_in(Frame& frame, PyObject* name);
+
+  // --- eval_output.cpp: calls that only write text, made when the compiled code runs
+  Slot print(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot warn(Slot* args, size_t count, PyObject* kwnames);
+  Slot defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
 
   // --- eval_calls.cpp
   Slot call(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot call_ex(const Slot& callable, PyObject* args, PyObject* kwargs);
   // What a native callee gave: checked for a swallowed break and for things from nowhere.
   Slot result_of_native(Ref result);
-  // An exception of a torch op is pending: it becomes a break.
-  Slot torch_failed();
+  // An exception of a torch op is pending. It stays pending if the call, given tensors of zeros of
+  // the same sizes, raises the like on real tensors; else it becomes a break.
+  Slot torch_failed(PyObject* callable = nullptr, const Slot* args = nullptr, size_t count = 0,
+                    PyObject* kwnames = nullptr);
   Ref call_raw(PyObject* callable, Slot* args, size_t count, PyObject* kwnames);
   Slot call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames, bool torch);
 
@@ -244,7 +261,6 @@ class Evaluator {
   Slot call_new(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot instantiate(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot enum_member(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
-  Slot defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   bool prepare_iterables(PyTypeObject* type, Slot* args, size_t count);
   static bool made_by_empty_new(PyTypeObject* base);
   static bool is_compiled_function(PyTypeObject* type);

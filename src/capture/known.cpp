@@ -78,6 +78,9 @@ bool initialize_known() {
   k.gc_get_objects = look_up("gc", "get_objects");
   k.gc_collect = look_up("gc", "collect");
   k.sys_modules = look_up("sys", "modules");
+  Ref slotnames = Ref::steal(look_up("copyreg", "_slotnames"));
+  if (!slotnames || !PyFunction_Check(slotnames.get())) return false;
+  k.slotnames_code = PyFunction_GET_CODE(slotnames.get());  // lives as long as its module
   if (!k.is_compiling || !PyFunction_Check(k.is_compiling)) return false;
   if (!k.module_getattr || !k.gc_get_objects || !k.gc_collect || !k.sys_modules) return false;
   k.break_type = PyErr_NewException("braze._C.Break", PyExc_BaseException, nullptr);

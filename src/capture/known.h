@@ -74,6 +74,7 @@ struct Known {
   PyObject*
       atom_types[6];  // torch.dtype, device, layout, memory_format, NotImplementedType, complex
   PyObject* sys_modules;
+  PyObject* slotnames_code;  // of copyreg._slotnames
 };
 
 const Known& known();

@@ -10,10 +10,8 @@ using Step = Recipe::Step;
 
 namespace {
 
-bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
-
 PyTypeObject* built_in_base(PyTypeObject* type) {
-  while (type && is_heap_type(type)) type = type->tp_base;
+  while (type && is_python_class(type)) type = type->tp_base;
   return type;
 }
 
@@ -27,6 +25,15 @@ bool is_plain_iterator(PyTypeObject* type) {
   for (PyTypeObject* known : types)
     if (type == known) return true;
   return false;
+}
+
+// Types made in C whose `__reduce__` tells all that there is of an instance.
+bool is_value_type(PyTypeObject* type) {
+  std::string_view name = type->tp_name;
+  for (const char* known : {"decimal.Decimal", "datetime.date", "datetime.datetime",
+                            "datetime.time", "datetime.timedelta", "bytearray"})
+    if (name == known) return true;
+  return name.starts_with("operator.");
 }
 
 }  // namespace
@@ -145,7 +152,11 @@ int RecipeBuilder::value(PyObject* given) {
              !PyType_Check(PyCFunction_GET_SELF(object))) {
     return refuse(object, "a bound method made in C");
   } else if (PyType_Check(object) && world_.made_function(object)) {
-    return refuse(object, "a class that the traced code made");
+    world_.breaks().raise(BreakKind::kClassStatement,
+                          "a class that the traced code made would have to leave it");
+    return -1;
+  } else if (world_.made_function(reinterpret_cast<PyObject*>(Py_TYPE(object)))) {
+    return refuse(object, "its class was made by the trace");
   } else if (is_immutable(object) && !Py_IS_TYPE(object, &PyFrozenSet_Type) &&
              !Py_IS_TYPE(object, &PySuper_Type) && !Py_IS_TYPE(object, &PyDictProxy_Type)) {
     step = constant(object);
@@ -174,9 +185,12 @@ int RecipeBuilder::function(PyObject* object) {
   std::vector<int> items{emit({.kind = Kind::kConstant, .object = Ref::borrow(f->func_globals)})};
   for (PyObject* part :
        {f->func_closure, f->func_defaults, f->func_kwdefaults, f->func_annotations, f->func_dict}) {
+    if (part && !world_.source_of(part)) world_.mark_created(part);  // made with the function
     items.push_back(part && part != Py_None ? value(part) : -1);
     if (part && part != Py_None && items.back() < 0) return -1;
   }
+  for (PyObject* part : {f->func_name, f->func_qualname, f->func_doc, f->func_module})
+    items.push_back(part && is_atom(part) ? constant(part) : -1);
   return emit(
       {.kind = Kind::kFunction, .object = Ref::borrow(f->func_code), .items = std::move(items)});
 }
@@ -220,6 +234,28 @@ int RecipeBuilder::instance(PyObject* object) {
     arguments.push_back(first);
     int packed = emit({.kind = Kind::kTuple, .items = std::move(arguments)});
     step = emit({.kind = Kind::kGeneric, .items = {made_by, packed}});
+  } else if (type == k.partial) {
+    Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(object, names().reduce));
+    PyObject* state = reduced && PyTuple_GET_SIZE(reduced.get()) > 2
+                          ? PyTuple_GET_ITEM(reduced.get(), 2)
+                          : nullptr;
+    if (!state || !PyTuple_Check(state) || PyTuple_GET_SIZE(state) < 3) return -1;
+    if (PyObject* named = PyTuple_GET_ITEM(state, 2); !world_.source_of(named))
+      world_.mark_created(named);
+    world_.hold(reduced);
+    std::vector<int> items;
+    return values(reduced.get(), items) ? emit({.kind = Kind::kIterator, .items = std::move(items)})
+                                        : -1;
+  } else if (type == base && is_value_type(type)) {
+    Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(object, names().reduce));
+    if (!reduced || !PyTuple_Check(reduced.get())) return -1;
+    world_.hold(reduced);
+    Ref two = Ref::steal(PyTuple_GetSlice(reduced.get(), 0, 2));
+    std::vector<int> items;
+    if (!two || !values(two.get(), items)) return -1;
+    step = emit({.kind = Kind::kGeneric, .items = std::move(items)});
+    index_[object] = step + 1;
+    return step;
   } else if (base == &PyFrozenSet_Type && type == base) {
     Ref list = Ref::steal(PySequence_List(object));
     std::vector<int> items;
@@ -282,7 +318,7 @@ bool RecipeBuilder::fill(int target, PyObject* container) {
 // The instance dict and the slots.
 bool RecipeBuilder::attributes(int target, PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (!is_heap_type(type)) return true;
+  if (!is_python_class(type)) return true;
   if (PyObject* dict = instance_dict(object)) {
     Py_ssize_t position = 0;
     PyObject *key, *item;
@@ -298,7 +334,7 @@ bool RecipeBuilder::attributes(int target, PyObject* object) {
   PyObject* mro = type->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
     auto* cls = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
-    if (!is_heap_type(cls) || !cls->tp_members) continue;
+    if (!is_python_class(cls) || !cls->tp_members) continue;
     Py_ssize_t position = 0;
     PyObject *name, *member;
     while (PyDict_Next(cls->tp_dict, &position, &name, &member)) {

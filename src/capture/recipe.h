@@ -38,7 +38,7 @@ struct Recipe {
   X(SetCell)   /* value/effect: cell `target` gets items[0] (empty items: cleared) */              \
   X(NewCell)   /* value: a new cell of items[0] */                                                 \
   X(Function)  /* value: function from code `object`, items: globals, closure, defaults,           \
-                  kwdefaults, annotations, dict (-1: none) */                                      \
+                  kwdefaults, annotations, dict, name, qualname, doc, module (-1: none) */         \
   X(Method)    /* value: bound method items[0] of items[1] */                                      \
   X(Slice)     /* value: slice(items[0..2]) */                                                     \
   X(Iterator)  /* value: by reduction: items[0](*items[1]) then __setstate__(items[2]) */          \

@@ -1,6 +1,7 @@
 // Running a recipe: on every call of compiled code, so without detours for the usual results.
 #include "capture/known.h"
 #include "capture/recipe.h"
+#include "capture/world.h"
 #include "sym/expr.h"
 
 namespace braze::capture {
@@ -62,7 +63,7 @@ class Runner {
 };
 
 PyTypeObject* built_in_base(PyTypeObject* type) {
-  while (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) type = type->tp_base;
+  while (is_python_class(type)) type = type->tp_base;
   return type;
 }
 
@@ -90,9 +91,10 @@ Ref Runner::make_function(const Step& s) const {
   Ref made = Ref::steal(PyFunction_New(s.object.get(), at(s.items[0])));
   if (!made) return {};
   auto* f = reinterpret_cast<PyFunctionObject*>(made.get());
-  PyObject** fields[] = {&f->func_closure, &f->func_defaults, &f->func_kwdefaults,
-                         &f->func_annotations, &f->func_dict};
-  for (int i = 0; i < 5; ++i)
+  PyObject** fields[] = {&f->func_closure,     &f->func_defaults, &f->func_kwdefaults,
+                         &f->func_annotations, &f->func_dict,     &f->func_name,
+                         &f->func_qualname,    &f->func_doc,      &f->func_module};
+  for (int i = 0; i < 9; ++i)
     if (int item = s.items[static_cast<size_t>(i) + 1]; item >= 0)
       Py_XSETREF(*fields[i], Ref::borrow(at(item)).release());
   return made;
@@ -195,7 +197,11 @@ bool Runner::step(const Step& s, Ref& value) {
     case Kind::kSetAttr:
       return set_attribute(at(s.target), s.object.get(), at(s.items[0]));
     case Kind::kDelAttr:
-      return set_attribute(at(s.target), s.object.get(), nullptr);
+      if (set_attribute(at(s.target), s.object.get(), nullptr)) return true;
+      // It was set and deleted again.
+      if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+      PyErr_Clear();
+      return true;
     case Kind::kSetGlobal:
       return PyDict_SetItem(PyFunction_GET_GLOBALS(at(s.target)), s.object.get(), at(s.items[0])) ==
              0;

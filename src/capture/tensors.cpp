@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <unordered_map>
+
 #include "base/error.h"
 #include "capture/identity_map.h"
 #include "capture/known.h"
@@ -89,6 +91,37 @@ bool Recording::stop() {
   }
   impl_->thread_state.reset();
   return unchanged;
+}
+
+struct Recording::Pause::Impl {
+  trace::Tracer::Pause pause;
+};
+Recording::Pause::Pause() : impl_(std::make_unique<Impl>()) {}
+Recording::Pause::~Pause() = default;
+
+struct Zeros::Impl {
+  std::unordered_map<c10::StorageImpl*, at::Tensor> storages;
+};
+Zeros::Zeros() : impl_(std::make_unique<Impl>()) {}
+Zeros::~Zeros() = default;
+
+Ref Zeros::like(PyObject* object) {
+  if (Py_TYPE(object) != known().tensor && Py_TYPE(object) != known().parameter) return {};
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() || tensor.is_quantized())
+    return {};
+  try {
+    const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+    trace::Tracer::Pause pause;
+    at::Tensor& bytes = impl_->storages[storage.unsafeGetStorageImpl()];
+    if (!bytes.defined())
+      bytes = at::zeros({static_cast<int64_t>(storage.nbytes())}, at::TensorOptions(at::kByte));
+    at::Tensor made = at::empty({0}, at::TensorOptions(tensor.scalar_type()));
+    made.set_(bytes.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+    return Ref::steal(THPVariable_Wrap(made));
+  } catch (const c10::Error&) {
+    return {};
+  }
 }
 
 void Recording::set_origin_provider(graph::Origin (*provider)(void*), void* context) {

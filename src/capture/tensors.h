@@ -40,6 +40,18 @@ class Recording {
   void start();
   bool stop();
 
+  // While it lives, torch calls run for real and nothing is recorded.
+  class Pause {
+   public:
+    Pause();
+    ~Pause();
+    Pause(const Pause&) = delete;
+
+   private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+  };
+
   void set_origin_provider(graph::Origin (*provider)(void*), void* context);
   // False with `why` set if the tensor cannot be traced.
   bool declare(PyObject* tensor, graph::InputKind kind, std::string name, std::string* why);
@@ -88,6 +100,20 @@ class Recording {
   struct Impl;
   std::unique_ptr<Impl> impl_;
   bool has_symbols_ = false;
+};
+
+// Real tensors of zeros that look like others: sizes, strides, dtype, and sharing of memory.
+class Zeros {
+ public:
+  Zeros();
+  ~Zeros();
+  Zeros(const Zeros&) = delete;
+  // Empty, with nothing pending, for tensors that are not plain ones on the CPU.
+  Ref like(PyObject* tensor);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 // Runs the graph op by op on real tensors.

@@ -4,6 +4,7 @@
 #include "capture/capture.h"
 #include "capture/catalogue.h"
 #include "capture/tensors.h"
+#include "capture/world.h"
 #include "cpython/frame.h"
 
 namespace braze::capture {
@@ -56,10 +57,13 @@ std::string guard_text(const guard::Guard& guard, PyObject* names) {
       guard::to_string(guard.source, names) + " " + kTexts[static_cast<int>(guard.kind)];
   if (guard.other) return text + " " + guard::to_string(guard.other, names);
   if (!guard.expected || guard.kind == guard::GuardKind::kTensor) return text;
-  Ref repr = Ref::steal(
-      PyType_Check(guard.expected.get())
-          ? PyUnicode_FromString(reinterpret_cast<PyTypeObject*>(guard.expected.get())->tp_name)
-          : PyObject_Repr(guard.expected.get()));
+  // The program's own classes are not asked: their __repr__ may do anything.
+  auto* type = PyType_Check(guard.expected.get())
+                   ? reinterpret_cast<PyTypeObject*>(guard.expected.get())
+                   : Py_TYPE(guard.expected.get());
+  Ref repr = Ref::steal(PyType_Check(guard.expected.get()) || is_python_class(type)
+                            ? PyUnicode_FromString(type->tp_name)
+                            : PyObject_Repr(guard.expected.get()));
   const char* utf8 = repr ? PyUnicode_AsUTF8(repr.get()) : nullptr;
   if (!utf8) PyErr_Clear();
   return text + " " + (utf8 ? utf8 : "?");

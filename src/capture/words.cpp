@@ -4,6 +4,7 @@
 
 #include "capture/capture.h"
 #include "capture/catalogue.h"
+#include "capture/world.h"
 #include "cpython/exception.h"
 
 namespace braze::capture {
@@ -57,6 +58,7 @@ std::string shown_source(const StackEntry& entry) {
 
 std::string text_of(PyObject* object) {
   if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
+  if (!is_atom(object)) return std::string("a ") + Py_TYPE(object)->tp_name + " object";
   Ref text = Ref::steal(PyObject_Repr(object));
   const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   if (!utf8) {

@@ -370,6 +370,7 @@ bool World::is_outside(PyObject* object) {
 void World::watch_finaliser(PyObject* object) {
   Ref reference = Ref::steal(PyWeakref_NewRef(object, nullptr));
   if (reference) {
+    created_[reference.get()] = true;
     finalisers_.push_back(std::move(reference));
   } else {
     PyErr_Clear();

@@ -25,6 +25,7 @@ class FrameView {
   PyObject* function() const;
   PyObject* globals() const;
   PyObject* builtins() const;
+  PyObject* names() const;  // the namespace of a class body or module; null for functions
   // localsplus, co_nlocalsplus entries, unset ones null.
   std::span<PyObject* const> locals() const;
   // The value stack, bottom to top. Only of a frame that is not running: about to start or resume.

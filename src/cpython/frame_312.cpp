@@ -39,6 +39,7 @@ PyCodeObject* FrameView::code() const { return frame_->f_code; }
 PyObject* FrameView::function() const { return frame_->f_funcobj; }
 PyObject* FrameView::globals() const { return frame_->f_globals; }
 PyObject* FrameView::builtins() const { return frame_->f_builtins; }
+PyObject* FrameView::names() const { return frame_->f_locals; }
 bool FrameView::is_generator() const { return frame_->owner == kOwnedByGenerator; }
 
 std::span<PyObject* const> FrameView::locals() const {

@@ -71,6 +71,16 @@ Tracer::Scope::~Scope() {
   thread_state.record = nullptr;
 }
 
+Tracer::Pause::Pause() : in_kernel_(thread_state.in_kernel) {
+  thread_state.in_kernel = false;
+  c10::impl::tls_set_dispatch_key_included(kFakeKey, false);
+}
+
+Tracer::Pause::~Pause() {
+  c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
+  thread_state.in_kernel = in_kernel_;
+}
+
 bool Tracer::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
                      std::string* why) {
   return impl_->record.declare(real, kind, std::move(name), why);

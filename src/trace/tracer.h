@@ -81,6 +81,17 @@ class Tracer {
     Tracer* previous_;
   };
 
+  // While it lives, ATen calls of the thread run for real. They may not be given fakes.
+  class Pause {
+   public:
+    Pause();
+    ~Pause();
+    Pause(const Pause&) = delete;
+
+   private:
+    bool in_kernel_;
+  };
+
   // Names an outside tensor before any op touches it. An undeclared real tensor that reaches an op
   // is a constant of the graph (`torch.tensor([1, 2])` in the traced code).
   // False, with `why` set, if such a tensor cannot be traced (sparse, quantised, subclass, other

@@ -48,6 +48,8 @@ constexpr Evaluated kEvaluated[] = {
     {"id", Callee::kIdentity},
     {"hash", Callee::kIdentity},
     {"isinstance", Callee::kIsinstance},
+    {"__build_class__", Callee::kBuildClass},
+    {"print", Callee::kPrint},
 };
 
 constexpr const char* kReadOnly[] = {
@@ -60,7 +62,6 @@ struct Refused {
   const char* text;
 };
 constexpr Refused kRefused[] = {
-    {"print", BreakKind::kOutput, "print(): writes output"},
     {"input", BreakKind::kInput, "input(): reads from the terminal"},
     {"open", BreakKind::kInput, "open(): opens a file"},
     {"breakpoint", BreakKind::kDebugger, "breakpoint(): starts the debugger"},
@@ -71,7 +72,6 @@ constexpr Refused kRefused[] = {
     {"locals", BreakKind::kIntrospection, "locals(): hands out the frame's locals"},
     {"dir", BreakKind::kIntrospection, "dir(): lists all attributes"},
     {"__import__", BreakKind::kImport, "__import__()"},
-    {"__build_class__", BreakKind::kClassStatement, "a class statement"},
 };
 
 struct Operator {
@@ -128,7 +128,16 @@ bool initialize_builtin_rules() {
     if (!add("_abc", name, {.callee = Callee::kReadOnly})) return false;
   for (const char* name : {"exc_info", "intern", "getrecursionlimit", "getsizeof"})
     if (!add("sys", name, {.callee = Callee::kReadOnly})) return false;
-  return add("operator", "getitem", {.callee = Callee::kReadItem}) &&
+  if (!add("os", "fspath", {.callee = Callee::kReadOnly})) return false;
+  for (const char* name : {"heappush", "heappop", "heapify", "heapreplace", "heappushpop",
+                           "_heappop_max", "_heapify_max", "_heapreplace_max"})
+    if (!add("_heapq", name, {.callee = Callee::kChangesFirst})) return false;
+  for (const char* name : {"insort_left", "insort_right"})
+    if (!add("_bisect", name, {.callee = Callee::kChangesFirst})) return false;
+  if (!add("_collections", "_count_elements", {.callee = Callee::kChangesFirst})) return false;
+  if (!add("_warnings", "_filters_mutated", {.callee = Callee::kDefer})) return false;
+  return add("warnings", "warn", {.callee = Callee::kWarn}) &&
+         add("operator", "getitem", {.callee = Callee::kReadItem}) &&
          add("operator", "setitem", {.callee = Callee::kWriteItem}) &&
          add("operator", "delitem", {.callee = Callee::kDeleteItem});
 }
@@ -166,7 +175,6 @@ bool may_instantiate(PyTypeObject* type) {
                             "property",
                             "classmethod",
                             "staticmethod",
-                            "memoryview",
                             "method",
                             "mappingproxy",
                             "types.SimpleNamespace",
@@ -179,6 +187,8 @@ bool may_instantiate(PyTypeObject* type) {
                             "types.GenericAlias",
                             "types.UnionType",
                             "method-wrapper",
+                            "_io.StringIO",
+                            "_io.BytesIO",
                             "re.Pattern",
                             "re.Match",
                             "datetime.date",

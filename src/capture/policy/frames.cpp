@@ -23,9 +23,8 @@ constexpr std::string_view kInline[] = {"torch.nn.modules.",       "torch.nn.uti
                                         "torch.nn.parameter",      "torch.nn.attention"};
 // Libraries whose functions run natively: they read what never changes.
 constexpr std::string_view kNative[] = {
-    "inspect",  "re",        "re._compiler",      "re._parser", "abc",
-    "_py_abc",  "typing",    "typing_extensions", "enum",       "importlib",
-    "warnings", "linecache", "tokenize",          "traceback"};
+    "inspect",           "re",   "re._compiler", "re._parser", "abc",      "_py_abc",  "typing",
+    "typing_extensions", "enum", "importlib",    "linecache",  "tokenize", "traceback"};
 
 }  // namespace
 

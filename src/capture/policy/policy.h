@@ -46,6 +46,11 @@ enum class Callee : uint8_t {
   kDeleteItem,
   kOperator,  // operator.add ...: `CalleeRule::op`
   kVars,
+  kChangesFirst,  // changes its first argument, reads the others
+  kDefer,         // made when the compiled code runs
+  kBuildClass,
+  kPrint,
+  kWarn,
   kIdentity,  // id(), hash(): the result depends on addresses
 };
 

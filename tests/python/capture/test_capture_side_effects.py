@@ -197,6 +197,12 @@ def global_variable(s):
 
 
 @writes
+def heap_and_bisect(s):
+    heapq.heappush(s.l, 0)
+    bisect.insort(s.l, 2)
+
+
+@writes
 def swap_attributes(s):
     s.l, s.d = s.d, s.l
 
@@ -298,8 +304,6 @@ def closure_cell(s):
     s.bump = bump()
 
 
-refused("heappush", lambda s: heapq.heappush(s.l, 0))
-refused("insort", lambda s: bisect.insort(s.l, 2))
 refused("next_iterator", lambda s: next(s.it))
 refused("next_generator", lambda s: next(s.gen))
 refused("next_count", lambda s: next(s.c))
@@ -315,7 +319,6 @@ refused("methodcaller", lambda s: operator.methodcaller("append", 3)(s.l))
 refused("time", lambda s: time.time())
 refused("environment", lambda s: os.environ.__setitem__("BRAZE_TEST_WRITTEN", "1"))
 refused("exec", lambda s: exec("s.n = 5"))
-refused("print", lambda s: print(s.n))
 refused("open", lambda s: open("/dev/null"))
 
 

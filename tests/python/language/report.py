@@ -3,7 +3,10 @@
 python tests/python/language/report.py [family ...]
 """
 
+import pathlib
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 import running
 import torch

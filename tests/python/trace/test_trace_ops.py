@@ -256,7 +256,6 @@ def test_untouched_arguments_are_no_inputs():
     assert len(trace(lambda x, y: x + 1, X, X.clone())["inputs"]) == 1
 
 
-
 def test_autograd_is_noticed():
     w = torch.randn(6, requires_grad=True)
     with torch.enable_grad():

@@ -7,6 +7,7 @@ tensors that share memory share a storage number.
 import collections
 import functools
 import itertools
+import logging
 import math
 import types
 import weakref
@@ -84,6 +85,8 @@ class Snapshot:
             or kind == "_random.Random"
         ):
             return kind
+        if isinstance(o, logging.Logger):
+            return (kind, o.name, o.level)
         if isinstance(o, types.BuiltinFunctionType):
             return (kind, o.__name__)
         return (kind, *self.container(o), *self.attributes(o))
@@ -141,6 +144,7 @@ class Snapshot:
         if cls.__module__ != self.module:
             return ("class", self.name(cls))
         ignored = ("__dict__", "__weakref__", "__doc__", "__static_attributes__", "_abc_impl")
+        ignored += ("__slotnames__",)  # a cache of copyreg
         return (
             "class",
             self.name(cls),

@@ -1,0 +1,117 @@
+// The instructions of `match`.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+// A tuple of the values of `keys`, or None if one is missing.
+Slot Evaluator::match_keys(const Slot& subject, const Slot& keys) {
+  Py_ssize_t n = PyTuple_GET_SIZE(keys.get());
+  Ref values = Ref::steal(PyTuple_New(n));
+  Ref seen = Ref::steal(PySet_New(nullptr));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
+    if (PySet_Contains(seen.get(), key) != 0 || PySet_Add(seen.get(), key) < 0) {
+      if (!PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "mapping pattern checks duplicate key (%R)", key);
+      return {};
+    }
+    int found = contains(subject, Slot::borrow(key));
+    if (found < 0) return {};
+    if (!found) return Slot::borrow(Py_None);
+    Slot value = getitem(subject, Slot::borrow(key));
+    if (!value) return {};
+    PyTuple_SET_ITEM(values.get(), i, value.object.release());
+  }
+  return Slot(values);
+}
+
+namespace {
+
+// The names that the positional sub-patterns stand for; a list that holds None: the subject itself.
+// Empty with an exception pending if there are not so many.
+Ref positional_names(PyTypeObject* type, const Slot& declared, int count) {
+  Ref names = Ref::steal(PyList_New(0));
+  Py_ssize_t allowed = 0;
+  if (declared) {
+    if (!PyTuple_CheckExact(declared.get())) {
+      PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type->tp_name,
+                   Py_TYPE(declared.get())->tp_name);
+      return {};
+    }
+    allowed = PyTuple_GET_SIZE(declared.get());
+  } else {
+    constexpr unsigned long kMatchSelf = 1UL << 22;  // _Py_TPFLAGS_MATCH_SELF
+    if (PyType_HasFeature(type, kMatchSelf)) allowed = 1;
+  }
+  if (allowed < count) {
+    PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%d given)",
+                 type->tp_name, allowed, allowed == 1 ? "" : "s", count);
+    return {};
+  }
+  for (int i = 0; i < count; ++i) {
+    PyObject* name = declared ? PyTuple_GET_ITEM(declared.get(), i) : Py_None;
+    if (declared && !PyUnicode_CheckExact(name)) {
+      PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)",
+                   Py_TYPE(name)->tp_name);
+      return {};
+    }
+    PyList_Append(names.get(), name);
+  }
+  return names;
+}
+
+}  // namespace
+
+// A tuple of the matched attributes, or None.
+Slot Evaluator::match_class(const Slot& subject, const Slot& cls, const Slot& attribute_names,
+                            int count) {
+  if (!PyType_Check(cls.get())) {
+    PyErr_SetString(PyExc_TypeError, "called match pattern must be a class");
+    return {};
+  }
+  auto* type = reinterpret_cast<PyTypeObject*>(cls.get());
+  if (const Source* source = world_.source_of(subject); source && !is_atom(subject.get()) &&
+                                                        !is_tensor(subject.get()) &&
+                                                        !is_immutable(subject.get()))
+    world_.guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(subject.get())));
+  int instance = PyObject_IsInstance(subject.get(), cls.get());
+  if (instance < 0 || breaks_.under_way()) return {};
+  if (!instance) return Slot::borrow(Py_None);
+  Ref wanted = Ref::steal(PyList_New(0));
+  if (count > 0) {
+    Slot declared = getattr(cls, names().match_args);
+    if (!declared) {
+      if (breaks_.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
+      PyErr_Clear();
+    }
+    wanted = positional_names(type, declared, count);
+    if (!wanted) return {};
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(attribute_names.get()); ++i)
+    PyList_Append(wanted.get(), PyTuple_GET_ITEM(attribute_names.get(), i));
+  Ref seen = Ref::steal(PySet_New(nullptr)), attributes = Ref::steal(PyList_New(0));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(wanted.get()); ++i) {
+    PyObject* name = PyList_GET_ITEM(wanted.get(), i);
+    if (name == Py_None) {
+      PyList_Append(attributes.get(), subject.get());
+      continue;
+    }
+    if (PySet_Contains(seen.get(), name)) {
+      PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R",
+                   type->tp_name, name);
+      return {};
+    }
+    PySet_Add(seen.get(), name);
+    Slot value = getattr(subject, name);
+    if (!value) {
+      if (breaks_.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
+      PyErr_Clear();
+      return Slot::borrow(Py_None);
+    }
+    PyList_Append(attributes.get(), value.get());
+  }
+  return Slot::steal(PyList_AsTuple(attributes.get()));
+}
+
+}  // namespace braze::capture

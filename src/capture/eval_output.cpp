@@ -1,0 +1,161 @@
+// print, warnings and logging: calls that only write text. Nothing that the traced code can read
+// depends on them, so they are made, in order, when the compiled code runs. What they are given is
+// turned to text where they stand.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+// The stream's write() is not Python code, which the traced code could look at afterwards.
+bool writes_in_c(PyObject* stream) {
+  static PyObject* write_name = PyUnicode_InternFromString("write");
+  PyObject* write = _PyType_Lookup(Py_TYPE(stream), write_name);
+  return write && Py_IS_TYPE(write, &PyMethodDescr_Type);
+}
+
+PyObject* sys_dict() {
+  static PyObject* module = PyImport_ImportModule("sys");
+  return PyModule_GetDict(module);
+}
+
+// Carries out a warning that was given at this line of this function.
+PyObject* warn_at(PyObject*, PyObject* args) {
+  PyObject *message, *category, *file, *line, *function;
+  if (!PyArg_ParseTuple(args, "OOOOO!", &message, &category, &file, &line, &PyFunction_Type,
+                        &function))
+    return nullptr;
+  static PyObject* warn_explicit = [] {
+    Ref module = Ref::steal(PyImport_ImportModule("warnings"));
+    return PyObject_GetAttrString(module.get(), "warn_explicit");
+  }();
+  static PyObject* registry_name = PyUnicode_InternFromString("__warningregistry__");
+  PyObject* globals = reinterpret_cast<PyFunctionObject*>(function)->func_globals;
+  PyObject* module = PyDict_GetItemWithError(globals, names().name);
+  Ref registry = Ref::borrow(PyDict_GetItemWithError(globals, registry_name));
+  if (!registry) {
+    registry = Ref::steal(PyDict_New());
+    if (!registry || PyDict_SetItem(globals, registry_name, registry.get()) < 0) return nullptr;
+  }
+  Ref unnamed = Ref::steal(PyUnicode_FromString("<string>"));
+  return PyObject_CallFunctionObjArgs(warn_explicit, message, category, file, line,
+                                      module ? module : unnamed.get(), registry.get(), nullptr);
+}
+
+PyMethodDef g_warn_at = {"warn_at", warn_at, METH_VARARGS, nullptr};
+
+// A warning may be turned into an exception, which flies from where it stands.
+bool some_warning_raises() {
+  Ref module = Ref::steal(PyImport_ImportModule("warnings"));
+  Ref filters = module ? Ref::steal(PyObject_GetAttrString(module.get(), "filters")) : Ref();
+  if (!filters || !PyList_Check(filters.get())) return PyErr_Clear(), true;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(filters.get()); ++i) {
+    PyObject* filter = PyList_GET_ITEM(filters.get(), i);
+    if (!PyTuple_Check(filter) || PyTuple_GET_SIZE(filter) < 1) return true;
+    PyObject* action = PyTuple_GET_ITEM(filter, 0);
+    if (!PyUnicode_Check(action) || PyUnicode_CompareWithASCIIString(action, "error") == 0)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
+  size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
+  PyObject* stream = PySys_GetObject("stdout");
+  static PyObject* stdout_name = PyUnicode_InternFromString("stdout");
+  bool standard = true;
+  for (size_t i = count - keywords; i < count; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - (count - keywords)));
+    bool is_file = PyUnicode_CompareWithASCIIString(name, "file") == 0;
+    if (is_file && args[i].get() != Py_None) {
+      stream = args[i].get();
+      standard = false;
+    } else if (!is_atom(args[i].get())) {
+      return refuse(BreakKind::kOutput, "print() with a separator that is no text");
+    }
+  }
+  // What is written to a stream that the trace made is the trace's own.
+  const bool own = stream && !standard && !world_.source_of(stream) && world_.is_created(stream);
+  if (!stream || !writes_in_c(stream) || (!standard && !own && !world_.source_of(stream)))
+    return refuse(BreakKind::kOutput, "print() to a stream that is written in Python");
+  if (standard) {
+    if (world_.written(sys_dict(), stdout_name))
+      return refuse(BreakKind::kOutput, "print() to a stream that the traced code has set");
+    Ref module = Ref::steal(PyImport_ImportModule("sys"));
+    if (!world_.read(stream, world_.source(SourceKind::kAttribute, world_.pinned(module.get()),
+                                           stdout_name)))
+      return {};
+  }
+  std::vector<Slot> texts;
+  for (size_t i = 0; i < count; ++i) {
+    if (i >= count - keywords || is_atom(args[i].get())) {
+      texts.push_back(args[i]);
+      continue;
+    }
+    Slot text = format(args[i], Slot(), 1);
+    if (!text) return {};
+    texts.push_back(std::move(text));
+  }
+  if (own) return call_native(callable.get(), texts.data(), count, kwnames, false);
+  deferred_.push_back({callable, std::move(texts), Ref::borrow(kwnames)});
+  return Slot::borrow(Py_None);
+}
+
+// warnings.warn(message, category=UserWarning, stacklevel=1)
+Slot Evaluator::warn(Slot* args, size_t count, PyObject* kwnames) {
+  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
+  const size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+  Slot message, category, level;
+  Slot* places[] = {&message, &category, &level};
+  for (size_t i = 0; i < count; ++i) {
+    if (i < positional) {
+      if (i >= 3) return refuse(BreakKind::kOutput, "warnings.warn() with a source");
+      *places[i] = args[i];
+      continue;
+    }
+    PyObject* name = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - positional));
+    Slot* place = PyUnicode_CompareWithASCIIString(name, "message") == 0      ? &message
+                  : PyUnicode_CompareWithASCIIString(name, "category") == 0   ? &category
+                  : PyUnicode_CompareWithASCIIString(name, "stacklevel") == 0 ? &level
+                                                                              : nullptr;
+    if (!place) return refuse(BreakKind::kOutput, "warnings.warn() with a source");
+    *place = args[i];
+  }
+  if (!category || category.get() == Py_None) category = Slot::borrow(PyExc_UserWarning);
+  bool plain = message && PyUnicode_CheckExact(message.get()) && PyType_Check(category.get()) &&
+               PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(category.get()),
+                                reinterpret_cast<PyTypeObject*>(PyExc_Warning)) &&
+               !world_.made_function(category.get()) && (!level || PyLong_CheckExact(level.get()));
+  static PyObject* module = PyImport_ImportModule("warnings");
+  if (world_.written_attributes(module))
+    return refuse(BreakKind::kOutput, "warnings.warn() where the traced code handles warnings");
+  if (!plain || native_depth_ > 0 || some_warning_raises())
+    return refuse(BreakKind::kOutput, "warnings.warn(): a warning that may raise or is no text");
+  long up = level ? PyLong_AsLong(level.get()) : 1;
+  Frame* frame = top_;
+  while (--up > 0 && frame) frame = frame->back;
+  if (!frame) return refuse(BreakKind::kOutput, "warnings.warn() about the caller");
+  static PyObject* callable = PyCFunction_NewEx(&g_warn_at, nullptr, nullptr);
+  Slot line = Slot::steal(PyLong_FromLong(frame->line()));
+  Slot file = Slot::borrow(frame->code()->co_filename);
+  deferred_.push_back(
+      {Slot::borrow(callable), {message, category, file, line, Slot(frame->function)}, Ref()});
+  return Slot::borrow(Py_None);
+}
+
+Slot Evaluator::defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* arg = args[i].get();
+    if (!is_atom(arg) && !(world_.source_of(args[i]) && !is_tensor(arg)) && !PyType_Check(arg))
+      return refuse(BreakKind::kLogging, "a log message about objects of the traced code");
+  }
+  deferred_.push_back({callable, std::vector<Slot>(args, args + count), Ref::borrow(kwnames)});
+  return Slot::borrow(Py_None);
+}
+
+}  // namespace braze::capture
