@@ -44,7 +44,6 @@ demo: build
 
 test: check ruff test-cpp
 	$(RUN) -m pytest tests/tools tests/python -q
-	$(RUN) tests/cpython_suite/run.py
 
 ruff: $(VENV)/.requirements
 	$(BIN)/ruff check .

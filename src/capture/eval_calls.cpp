@@ -87,7 +87,7 @@ Slot Evaluator::wrapped_function(const Slot& wrapper) {
 // function, if that has no effects and gives a value whose identity nobody can tell; the call
 // itself is made when the compiled code runs, so that the cache then holds what it would.
 Slot Evaluator::call_cached(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
-  if (!world_.is_outside(callable.get()) && !world_.source_of(callable)) {
+  if (world_.made_function(callable.get())) {
     if (!check_native_arguments("a cached function", args, count, true)) return {};
     return call_native(callable.get(), args, count, kwnames, false);
   }
@@ -263,6 +263,7 @@ Slot Evaluator::call_unpacked(const Slot& callable, const Slot& args, const Slot
 Slot Evaluator::result_of_native(Ref result) {
   if (breaks_.under_way() || !result) return {};
   PyObject* object = result.get();
+  if (Py_IS_TYPE(object, known().lru_cache) && Py_REFCNT(object) == 1) world_.mark_created(object);
   if (is_atom(object) || is_tensor(object) || is_immutable(object))
     return world_.wrap(std::move(result));
   Slot slot = world_.wrap(std::move(result));
