@@ -79,6 +79,8 @@ namespace braze::capture {
   X(GraphBreak, "B702", "braze.graph_break() asks for a break here", "remove the call")          \
   /* 8: exceptions */                                                                            \
   X(Exception, "B801", "an exception was raised while tracing", "it is raised again in eager")   \
+  X(Traceback, "B802", "an exception raised while tracing has no frames to show",                 \
+    "read tracebacks outside the compiled function")                                             \
   /* 9: Braze */                                                                                 \
   X(Unsupported, "B901", "not supported", "see the message")                                     \
   X(TorchMode, "B902",                                                                           \

@@ -286,6 +286,15 @@ def f(x):
 
 f(torch.ones(3))
 )"},
+    {BreakKind::kTraceback, R"(
+def f(x):
+    try:
+        return x * {}["scale"]
+    except KeyError as error:
+        return x, error.__traceback__.tb_lineno
+
+f(torch.ones(3))
+)"},
     {BreakKind::kUnsupported, R"(
 def f(table, x):
     return table[x] * sum(len(k.shape) for k in table)

@@ -6,6 +6,11 @@ namespace braze::capture {
 
 namespace {
 
+bool is_traceback_name(PyObject* name) {
+  return PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0 ||
+         PyUnicode_CompareWithASCIIString(name, "with_traceback") == 0;
+}
+
 bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
 
 PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
@@ -168,6 +173,9 @@ Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
     return {};
   }
   if (is_tensor(obj)) return tensor_attribute_of(object, name, self);
+  // What is raised in a trace has no frames of CPython's behind it.
+  if (PyTraceBack_Check(obj) || (PyExceptionInstance_Check(obj) && is_traceback_name(name)))
+    return refuse(BreakKind::kTraceback, "the traceback of an exception");
   if (PyModule_Check(obj)) return module_attribute_of(object, name);
   if (PyType_Check(obj)) return type_attribute_of(object, name);
   PyObject* getattribute =

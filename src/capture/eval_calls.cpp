@@ -59,7 +59,7 @@ Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* k
                           false);
   }
   if (type == known().partial) return call_partial(callable, args, count, kwnames);
-  if (type == known().lru_cache) return call_cached(callable, args, count, kwnames);
+  if (is_lru_cache(f)) return call_cached(callable, args, count, kwnames);
   if (is_compiled_function(type)) {
     Slot inner = wrapped_function(callable);
     return inner ? call(inner, args, count, kwnames) : Slot();
@@ -98,10 +98,9 @@ Slot Evaluator::call_cached(const Slot& callable, Slot* args, size_t count, PyOb
   Slot result = call(inner, args, count, kwnames);
   if (!result) return {};
   // Cached functions that this one calls are called by it again, if need be, when it is replayed.
-  const bool only_cached = std::all_of(deferred_.begin() + static_cast<std::ptrdiff_t>(deferred),
-                                       deferred_.end(), [](const DeferredCall& nested) {
-                                         return Py_TYPE(nested.callable.get()) == known().lru_cache;
-                                       });
+  const bool only_cached =
+      std::all_of(deferred_.begin() + static_cast<std::ptrdiff_t>(deferred), deferred_.end(),
+                  [](const DeferredCall& nested) { return is_lru_cache(nested.callable.get()); });
   if (only_cached) deferred_.resize(deferred);
   if (world_.write_count() != writes || !only_cached)
     return refuse(BreakKind::kSideEffect, "a cached function (lru_cache) has side effects");
@@ -263,7 +262,7 @@ Slot Evaluator::call_unpacked(const Slot& callable, const Slot& args, const Slot
 Slot Evaluator::result_of_native(Ref result) {
   if (breaks_.under_way() || !result) return {};
   PyObject* object = result.get();
-  if (Py_IS_TYPE(object, known().lru_cache) && Py_REFCNT(object) == 1) world_.mark_created(object);
+  if (is_lru_cache(object) && Py_REFCNT(object) == 1) world_.mark_created(object);
   if (is_atom(object) || is_tensor(object) || is_immutable(object))
     return world_.wrap(std::move(result));
   Slot slot = world_.wrap(std::move(result));

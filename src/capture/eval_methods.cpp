@@ -195,7 +195,7 @@ Slot Evaluator::call_method_of(PyObject* callable, const char* name, const Slot&
   if (text == "__getattribute__" && count == 1 && !PyType_Check(object))
     return generic_getattr(self, args[0].get(), nullptr, false);
   const bool made = world_.made_function(object);
-  if (type == known().lru_cache && world_.source_of(object) &&
+  if (is_lru_cache(object) && world_.source_of(object) &&
       is_one_of(text, {"cache_info", "cache_clear"}))
     return refuse(BreakKind::kSideEffect, "the state of a cached function (lru_cache)");
   if (is_one_of(text, {"__set__", "__delete__"}) && count > 0 && world_.is_outside(args[0].get()))

@@ -1,5 +1,7 @@
 #include "capture/known.h"
 
+#include <string_view>
+
 #include "capture/capture.h"
 
 namespace braze::capture {
@@ -34,6 +36,12 @@ PyObject* substitutes = nullptr;
 }  // namespace
 
 void set_substitutes(PyObject* functions) { Py_XSETREF(substitutes, Py_NewRef(functions)); }
+
+bool is_lru_cache(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return type == known().lru_cache ||
+         std::string_view(type->tp_name) == "functools._lru_cache_wrapper";
+}
 
 PyObject* substitute_for(PyObject* function) {
   return substitutes ? PyDict_GetItemWithError(substitutes, function) : nullptr;

@@ -81,6 +81,8 @@ const Known& known();
 inline const Names& names() { return known().names; }
 
 // The function to evaluate for `function`; null: itself.
+// A wrapper of functools.lru_cache, also of a second copy of the module.
+bool is_lru_cache(PyObject* object);
 PyObject* substitute_for(PyObject* function);
 
 // False with an exception pending if something expected of PyTorch is not there.

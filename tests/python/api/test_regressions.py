@@ -1,5 +1,8 @@
 """Programs that once gave something else than eager."""
 
+import importlib
+import sys
+
 import braze
 import pytest
 import torch
@@ -95,3 +98,46 @@ def test_large_linear_with_gelu_keeps_values_and_nan(approximate):
     torch.testing.assert_close(got[0, 3], expected[0, 3], rtol=1e-4, atol=1e-6 * 3e37)
     got[0, 3] = expected[0, 3] = 0
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_cached_function_of_a_second_functools_is_called_once():
+    # What `test.support.import_helper.import_fresh_module` gives: another wrapper type of that name.
+    saved = sys.modules.pop("_functools")
+    try:
+        second = importlib.import_module("_functools")
+    finally:
+        sys.modules["_functools"] = saved
+    cached = second._lru_cache_wrapper(lambda n: n * 2, 10, False, second_cache_info)
+
+    def f(x, n):
+        return x * cached(n)
+
+    fast = braze.compile(f)
+    for n in (1, 2, 3, 1):
+        assert torch.equal(fast(torch.ones(2), n), torch.full((2,), 2.0 * n))
+    assert cached.cache_info()[:2] == (1, 3)
+
+
+def second_cache_info(*numbers):
+    return numbers
+
+
+def test_lines_of_a_caught_exception():
+    def fail():
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            raise
+
+    def lines():
+        try:
+            fail()
+        except ZeroDivisionError as error:
+            entry, found = error.__traceback__, []
+        while entry:
+            found.append((entry.tb_frame.f_code.co_name, entry.tb_lineno))
+            entry = entry.tb_next
+        return found
+
+    fast = braze.compile(lines)
+    assert lines() == fast() == fast()
