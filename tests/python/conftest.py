@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 import tempfile
 
@@ -10,6 +11,9 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 import pytest
 import torch
+
+# A shell that starts the tests in the background has them ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
