@@ -37,6 +37,8 @@ namespace braze::capture {
     "raise a new exception")                                                                     \
   X(ContextVariable, "B304", "a context variable would stay set after the call",                 \
     "set it outside the compiled function")                                                      \
+  X(PendingChange, "B305", "native code would look at an object that this function has changed", \
+    "look at the changed object itself, or change it after this call")                           \
   /* 4: native code */                                                                           \
   X(NativeCall, "B401", "a call of native code that may change objects from outside",            \
     "move it out of the compiled function")                                                      \
@@ -79,7 +81,7 @@ namespace braze::capture {
   X(GraphBreak, "B702", "braze.graph_break() asks for a break here", "remove the call")          \
   /* 8: exceptions */                                                                            \
   X(Exception, "B801", "an exception was raised while tracing", "it is raised again in eager")   \
-  X(Traceback, "B802", "an exception raised while tracing has no frames to show",                 \
+  X(Traceback, "B802", "an exception raised while tracing has no frames to show",                \
     "read tracebacks outside the compiled function")                                             \
   /* 9: Braze */                                                                                 \
   X(Unsupported, "B901", "not supported", "see the message")                                     \

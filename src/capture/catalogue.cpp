@@ -105,6 +105,15 @@ def f(x):
 
 f(torch.ones(3))
 )"},
+    {BreakKind::kPendingChange, R"(
+rows = [[1], [2]]
+
+def f(x):
+    rows[0].append(3)
+    return x * sum(map(len, rows))
+
+f(torch.ones(3))
+)"},
     {BreakKind::kNativeCall, R"(
 import os
 

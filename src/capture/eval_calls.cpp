@@ -88,7 +88,7 @@ Slot Evaluator::wrapped_function(const Slot& wrapper) {
 // itself is made when the compiled code runs, so that the cache then holds what it would.
 Slot Evaluator::call_cached(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   if (world_.made_function(callable.get())) {
-    if (!check_native_arguments("a cached function", args, count, true)) return {};
+    if (!check_native_arguments("a cached function", args, count, true, Look::kKeeps)) return {};
     return call_native(callable.get(), args, count, kwnames, false);
   }
   Slot inner = wrapped_function(callable);
@@ -254,111 +254,6 @@ Slot Evaluator::call_unpacked(const Slot& callable, const Slot& args, const Slot
     keywords = Ref::borrow(world_.effective(kwargs.get()));
   }
   return call_ex(callable, positional.get(), keywords.get());
-}
-
-// --- Native code
-// ----------------------------------------------------------------------------------
-
-Slot Evaluator::result_of_native(Ref result) {
-  if (breaks_.under_way() || !result) return {};
-  PyObject* object = result.get();
-  if (is_lru_cache(object) && Py_REFCNT(object) == 1) world_.mark_created(object);
-  if (is_atom(object) || is_tensor(object) || is_immutable(object))
-    return world_.wrap(std::move(result));
-  Slot slot = world_.wrap(std::move(result));
-  object = slot.get();
-  if (slot.source || world_.made_function(object)) return slot;
-  if (Py_REFCNT(object) == 1) {
-    world_.mark_created(object);
-    return slot;
-  }
-  if (!world_.is_created(object))
-    return refuse(BreakKind::kNativeCall,
-                  std::string("native code gave a '") + Py_TYPE(object)->tp_name +
-                      "' object that existed before, from an unknown place");
-  return slot;
-}
-
-Slot Evaluator::call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames,
-                            bool torch) {
-  NativeScope scope(*this, torch, callable);
-  return result_of_native(call_raw(callable, args, count, kwnames));
-}
-
-Ref Evaluator::call_raw(PyObject* callable, Slot* args, size_t count, PyObject* kwnames) {
-  PyObject* few[17];
-  std::vector<PyObject*> many;
-  PyObject** raw = few;
-  if (count + 1 > 17) {
-    many.resize(count + 1);
-    raw = many.data();
-  }
-  for (size_t i = 0; i < count; ++i) raw[i + 1] = world_.effective(args[i].get());
-  size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
-  return Ref::steal(PyObject_Vectorcall(
-      callable, raw + 1, (count - keywords) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames));
-}
-
-// Guards everything that native code can reach in a container, from outside or made by the trace.
-bool Evaluator::read_deeply(PyObject* container, int depth) {
-  if (depth > 8) return true;
-  if (PyAnySet_Check(container)) return world_.read_all(container);
-  if (!world_.read_all(container)) return false;
-  if (PyDict_Check(container)) {
-    PyObject* used = world_.effective(container);
-    Py_ssize_t position = 0;
-    PyObject *key, *value;
-    while (PyDict_Next(used, &position, &key, &value))
-      if (is_container(value) && !read_deeply(value, depth + 1)) return false;
-  } else if (PyList_Check(container) || PyTuple_Check(container)) {
-    PyObject* used = world_.effective(container);
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(used); ++i) {
-      PyObject* item = PySequence_Fast_GET_ITEM(used, i);
-      if (is_container(item) && !read_deeply(item, depth + 1)) return false;
-    }
-  }
-  return true;
-}
-
-bool Evaluator::read_arguments(Slot* args, size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    if (is_container(args[i].get()) && !read_deeply(args[i].get())) return false;
-  return true;
-}
-
-bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t count, bool read_only) {
-  for (size_t i = 0; i < count; ++i) {
-    PyObject* arg = args[i].get();
-    if (is_atom(arg) || is_tensor(arg)) continue;
-    const Subject subject(*this, args[i]);
-    if (PyCFunction_Check(arg)) {
-      PyObject* self = PyCFunction_GET_SELF(arg);
-      if (is_bound_to_object(self) && world_.is_outside(self) &&
-          container_method(reinterpret_cast<PyCFunctionObject*>(arg)->m_ml->ml_name) !=
-              MethodEffect::kRead)
-        return breaks_.refuse(
-            BreakKind::kNativeCall,
-            std::string(what) + " is given a method that changes an object from outside");
-      continue;
-    }
-    bool outside = world_.is_outside(arg);
-    if (is_container(arg)) {
-      if (outside && !read_only && !PyTuple_Check(arg) && !PyFrozenSet_Check(arg))
-        return breaks_.refuse(BreakKind::kNativeCall,
-                              std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name +
-                                  "' object from outside, which it may change");
-      if (!read_deeply(arg)) return false;
-      continue;
-    }
-    if (!outside || is_immutable(arg)) continue;
-    bool is_iterator = is_foreign_iterator(arg);
-    // A buffer may be written to by whoever is given it.
-    if (!read_only || is_iterator || PyObject_CheckBuffer(arg))
-      return breaks_.refuse(
-          Py_TYPE(arg) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,
-          std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name + "' object from outside");
-  }
-  return true;
 }
 
 // --- Functions and methods of C

@@ -24,7 +24,7 @@ Slot Evaluator::call_new(const Slot& callable, Slot* args, size_t count, PyObjec
   if (!may_instantiate(base) && !is_torch_module_name(module_of(base)))
     return refuse(BreakKind::kNativeCall,
                   std::string("an instance of '") + base->tp_name + "' is made");
-  if (!check_native_arguments("__new__", args + 1, count - 1, true)) return {};
+  if (!check_native_arguments("__new__", args + 1, count - 1, true, Look::kKeeps)) return {};
   Slot made = call_native(callable.get(), args, count, kwnames, false);
   if (made && base == &PyType_Type) world_.mark_created(made.get());
   return made;
@@ -155,24 +155,34 @@ Slot Evaluator::enum_member(const Slot& callable, Slot* args, size_t count, PyOb
   return member ? known_class_value(std::move(member)) : Slot();
 }
 
+Evaluator::Look Evaluator::look_of(PyTypeObject* type, PyObject* first) {
+  if (type == known().partial || PyExceptionClass_Check(as_object(type))) return Look::kKeeps;
+  for (PyTypeObject* keeps : {&PySuper_Type, &PyProperty_Type, &PyMethod_Type, &PyStaticMethod_Type,
+                              &PyClassMethod_Type, &PyType_Type})
+    if (type == keeps) return Look::kKeeps;
+  const bool text = type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyByteArray_Type;
+  const bool pairs = PyType_IsSubtype(type, &PyDict_Type) && first && !PyDict_Check(first);
+  return text || pairs ? Look::kDeep : Look::kItems;
+}
+
 // Arguments of a built-in class that reads or iterates them.
 bool Evaluator::prepare_iterables(PyTypeObject* type, Slot* args, size_t count) {
+  const Look look = look_of(type, count ? args[0].get() : nullptr);
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     bool text = type == &PyUnicode_Type || type == &PyBytes_Type;
     if (text && (holds_tensor(arg) || names_its_address(arg)))
       return breaks_.refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
     if (!is_container(arg) || !world_.is_outside(arg)) continue;
-    bool keeps = type == known().partial || type == &PySuper_Type;
     bool heap = is_heap_type(Py_TYPE(arg)) && Py_TYPE(arg) != known().ordered_dict &&
                 Py_TYPE(arg) != known().deque && Py_TYPE(arg) != known().defaultdict;
-    if (keeps || heap || PyTuple_Check(arg) || PyFrozenSet_Check(arg)) {
-      if (!read_deeply(arg)) return false;
+    if (look == Look::kKeeps || heap || PyTuple_Check(arg) || PyFrozenSet_Check(arg)) {
+      if (!read_deeply(arg, look)) return false;
     } else if (!world_.shadow(arg)) {
       return false;
     }
   }
-  return check_native_arguments(type->tp_name, args, count, true);
+  return check_native_arguments(type->tp_name, args, count, true, look);
 }
 
 }  // namespace braze::capture

@@ -73,7 +73,7 @@ Slot Evaluator::getitem(const Slot& object, const Slot& given) {
       return {};
     }
   }
-  if (torch && is_container(key.get()) && !read_deeply(key.get())) return {};
+  if (torch && is_container(key.get()) && !read_deeply(key.get(), Look::kDeep)) return {};
   PyObject* callee = torch ? operator_callable("getitem") : nullptr;
   Ref value;
   {
@@ -99,8 +99,8 @@ bool Evaluator::setitem(const Slot& object, const Slot& given, const Slot& value
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   if (is_tensor(obj)) {
-    if (is_container(key.get()) && !read_deeply(key.get())) return false;
-    if (value && is_container(value.get()) && !read_deeply(value.get())) return false;
+    if (is_container(key.get()) && !read_deeply(key.get(), Look::kDeep)) return false;
+    if (value && is_container(value.get()) && !read_deeply(value.get(), Look::kDeep)) return false;
     PyObject* callee = operator_callable("setitem");
     int status;
     {
@@ -131,6 +131,8 @@ bool Evaluator::setitem(const Slot& object, const Slot& given, const Slot& value
     obj = world_.shadow(obj);
     if (!obj) return false;
   }
+  if (value && PySlice_Check(key.get()) && !read_by_advancing(value.get())) return false;
+  ++container_changes_;
   int status =
       value ? PyObject_SetItem(obj, key.get(), value.get()) : PyObject_DelItem(obj, key.get());
   return !breaks_.under_way() && status == 0;

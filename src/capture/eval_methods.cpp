@@ -21,6 +21,13 @@ bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
   return false;
 }
 
+// Of a list or tuple: compares its items or shows them.
+bool looks_at_items(std::string_view name) {
+  return is_one_of(
+      name, {"index", "count", "remove", "sort", "__contains__", "__eq__", "__ne__", "__lt__",
+             "__le__", "__gt__", "__ge__", "__repr__", "__str__", "__format__"});
+}
+
 // Of a tensor method that bypasses the dispatcher.
 BreakKind kind_of_tensor_method(std::string_view name) {
   if (is_one_of(name, {"__repr__", "__str__", "__format__"})) return BreakKind::kTensorAsText;
@@ -313,7 +320,16 @@ Slot Evaluator::call_container_method(PyObject* callable, const char* name, cons
     world_.guard_as_key(args[0].get());
   if (text == "sort" && count == 0 && holds_tensor(world_.effective(object)) && !kwnames)
     return refuse(BreakKind::kDataDependent, "tensors are sorted by value");
-  if (!stores_arguments(text) && !check_native_arguments(name, args, count, true)) return {};
+  ++container_changes_;
+  const bool hashes = PyDict_Check(object) || PyAnySet_Check(object);
+  const bool compares =
+      looks_at_items(text) && !(hashes && is_one_of(text, {"__contains__", "remove"}));
+  if (compares && !read_deeply(object, Look::kDeep)) return {};
+  const Look look =
+      is_one_of(text, {"extend", "extendleft", "__iadd__", "__add__"}) ? Look::kItems : Look::kDeep;
+  if ((compares || !stores_arguments(text)) &&
+      !check_native_arguments(name, args, count, true, look))
+    return {};
   PyObject* used = world_.effective(object);
   if (!unbound && used != object) {
     Ref rebound = Ref::steal(PyObject_GetAttrString(used, name));

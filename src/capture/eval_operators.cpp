@@ -70,12 +70,13 @@ PyObject* Evaluator::operator_callable(const char* name) {
 
 // An operand from outside that is not a tensor or atom: its contents are read; an instance of a
 // class made in C that nobody knows is refused.
-bool Evaluator::read_operand(const Slot& operand, const char* what) {
+bool Evaluator::read_operand(const Slot& operand, const char* what, Look look) {
   const Subject subject(*this, operand);
   PyObject* object = operand.get();
   if (is_atom(object) || is_tensor(object)) return true;
-  if (is_container(object)) return read_deeply(object);
-  if (!world_.is_outside(object) || is_immutable(object)) return true;
+  if (is_container(object)) return read_deeply(object, look);
+  if (!world_.is_outside(object) || is_immutable(object))
+    return PyIter_Check(object) ? read_by_advancing(object) : read_deeply(object, look);
   PyTypeObject* type = Py_TYPE(object);
   if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type != known().ndarray) return true;
   return breaks_.refuse(BreakKind::kNativeCall,
@@ -91,7 +92,11 @@ Slot Evaluator::binary(int op, Slot a, Slot b) {
     const bool sequences = is_container(a.get()) && is_container(b.get());  // (1, s) + (2,)
     if (!sequences) make_concrete(a), make_concrete(b);
   }
-  if (!read_operand(a, "an operator") || !read_operand(b, "an operator")) return {};
+  // Containers are joined without a look at their items, but for text (%) and pairs (|=).
+  const bool deep = op == NB_REMAINDER || op == NB_INPLACE_REMAINDER ||
+                    (op == NB_INPLACE_OR && !PyDict_Check(b.get()) && !PyAnySet_Check(b.get()));
+  const Look look = deep ? Look::kDeep : Look::kItems;
+  if (!read_operand(a, "an operator", look) || !read_operand(b, "an operator", look)) return {};
   PyObject* x = a.get();
   // The text looks up the keys that it names, and a class's __missing__ may fill them in.
   if (op == NB_REMAINDER && (PyUnicode_Check(x) || PyBytes_Check(x)) && PyDict_Check(b.get()) &&
@@ -225,7 +230,14 @@ int Evaluator::contains(const Slot& container, const Slot& given) {
                    world_.item_source(object, source, value.get()));
     return found;
   }
-  if (source && is_container(object)) {
+  const bool compares = (PyList_Check(object) || PyTuple_Check(object) ||
+                         PyObject_TypeCheck(object, known().deque)) &&
+                        !is_atom(value.get()) && !is_tensor(value.get());
+  if (compares || (PyIter_Check(object) && !world_.is_outside(object))) {
+    if (compares && (!read_deeply(object, Look::kDeep) || !read_deeply(value.get(), Look::kDeep)))
+      return -1;
+    if (!compares && !read_by_advancing(object)) return -1;
+  } else if (source && is_container(object)) {
     if (!world_.read_all(object)) return -1;
   } else if (source && !is_tensor(object) &&
              PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
@@ -370,6 +382,7 @@ Slot Evaluator::next(const Slot& iterator, bool& exhausted) {
   }
   if (world_.source_of(iterator) && is_foreign_iterator(object))
     return refuse(BreakKind::kOutsideIterator, "an iterator from outside is advanced");
+  if (!read_by_advancing(object)) return {};
   Ref value = Ref::steal(Py_TYPE(object)->tp_iternext(object));
   if (breaks_.under_way()) return {};
   if (value) return world_.wrap(std::move(value));

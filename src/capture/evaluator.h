@@ -115,7 +115,10 @@ class Evaluator {
   // An iterator whose state Python code does not hold, from outside: advancing it cannot be undone.
   bool is_foreign_iterator(PyObject* object);
   Ref take_from(const Slot& iterable, int limit);
-  bool read_operand(const Slot& operand, const char* what);
+  // What native code does with its arguments: keeps them for later, iterates over them and calls
+  // what it is given, or looks at them to any depth (comparison, text).
+  enum class Look : uint8_t { kKeeps, kItems, kDeep };
+  bool read_operand(const Slot& operand, const char* what, Look look = Look::kDeep);
   static bool names_its_address(PyObject* object);
   static PyObject* operator_callable(const char* name);  // from the module `operator`
   static bool holds_tensor(PyObject* container, int depth = 0);
@@ -261,6 +264,7 @@ class Evaluator {
   Slot call_new(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot instantiate(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot enum_member(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  static Look look_of(PyTypeObject* type, PyObject* first);
   bool prepare_iterables(PyTypeObject* type, Slot* args, size_t count);
   static bool made_by_empty_new(PyTypeObject* base);
   static bool is_compiled_function(PyTypeObject* type);
@@ -271,9 +275,15 @@ class Evaluator {
                   size_t count, PyObject* kwnames);
   Slot call_tensor_method(const Slot& callable, const char* name, const Slot& self, Slot* args,
                           size_t count, PyObject* kwnames, bool unbound);
-  bool check_native_arguments(const char* what, Slot* args, size_t count, bool read_only);
+  bool check_native_arguments(const char* what, Slot* args, size_t count, bool read_only,
+                              Look look = Look::kDeep);
   bool read_arguments(Slot* args, size_t count);
-  bool read_deeply(PyObject* container, int depth = 0);
+  // Guards everything that native code can reach in a container or an iterator, from outside or
+  // made by the trace. A break (false) if that has been changed by the trace and `look` is kDeep.
+  bool read_deeply(PyObject* object, Look look);
+  bool read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth);
+  bool read_by_advancing(PyObject* iterator);
+  bool may_call_natively(PyObject* callable);
   Slot bind(PyObject* descriptor, const Source* source, const Slot& object, Slot* self);
   Slot tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* self);
   Slot module_attribute_of(const Slot& module, PyObject* name);
@@ -342,6 +352,9 @@ class Evaluator {
   const Source* last_origin_module_ = nullptr;
   PyObject* last_origin_callee_ = nullptr;
   int last_origin_at_ = -1;
+  // Native iterators: the state of the world in which their contents were last read.
+  IdentityMap<size_t> advanced_;
+  size_t container_changes_ = 0;
   int64_t recorded_nodes_ = 0;
   std::chrono::steady_clock::time_point started_;
   const char* stack_limit_ = nullptr;

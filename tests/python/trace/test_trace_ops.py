@@ -103,7 +103,7 @@ FUNCTIONS = {
     "relu_": (lambda x: (x + 0).relu_(), X),
     "out, empty": (out_empty, X),
     "out, of the right size": (out_of_size, X),
-    "out, an argument": (out_argument, X, torch.empty(4, 6)),
+    "out, an argument": (out_argument, X, torch.zeros(4, 6)),
     "dtype": (lambda x: x.to(torch.float16).double(), X),
     "copy to the CPU": (lambda x: x.to("cpu", copy=True), X),
     "dropout": (lambda x: F.dropout(x, 0.5), X),
