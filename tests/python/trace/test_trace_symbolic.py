@@ -1,9 +1,11 @@
 """Symbolic sizes: native torch.SymInts, guards where a decision needs one."""
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
-from tracing import trace
+from tracing import layout, trace
 
 
 def symbolic(fn, *args, names=("arg0",)):
@@ -35,6 +37,36 @@ def test_block_without_specialising():
     assert torch.equal(result["replay"]()[0], block(x))
     assert "s0" in result["types"][0] and "s1" in result["types"][0]
     assert "s0 == 4" not in result["guards"] and "s1 == 5" not in result["guards"]
+
+
+PRODUCTS = [
+    ((4,), (4,)),
+    ((3, 4), (4,)),
+    ((4,), (4, 3)),
+    ((3, 4), (4, 5)),
+    ((2, 3, 4), (4,)),
+    ((2, 3, 4), (4, 5)),
+    ((4,), (2, 4, 5)),
+    ((3, 4), (2, 4, 5)),
+    ((2, 3, 4), (2, 4, 5)),
+    ((1, 3, 4), (2, 4, 5)),
+    ((2, 3, 4), (1, 4, 5)),
+    ((2, 2, 3, 4), (2, 4, 5)),
+    ((2, 1, 3, 4), (3, 4, 5)),
+    ((2, 2, 3, 4), (2, 2, 4, 5)),
+]
+
+
+@pytest.mark.parametrize("left, right", PRODUCTS)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_keep_symbols(left, right, transposed):
+    a, b = torch.randn(left), torch.randn(right)
+    if transposed and a.dim() > 2:
+        a = torch.randn(left[1], left[0], *left[2:]).transpose(0, 1)
+    result = symbolic(torch.matmul, a, b, names=("arg0", "arg1"))
+    assert not [g for g in result["guards"] if re.search(r"== \d", g)]
+    actual, expected = result["replay"]()[0], trace(torch.matmul, a, b)["replay"]()[0]
+    assert torch.equal(actual, expected) and layout(actual) == layout(expected)
 
 
 def test_sizes_are_symbolic_ints():
