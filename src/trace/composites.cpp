@@ -1,14 +1,20 @@
 // Composite operators whose kernel reads concrete sizes in some versions of PyTorch, decomposed
 // here when a size is a symbol: the kernel would specialise it.
+//
+// The dispatcher runs a composite kernel above autograd, long before the tracer's own key. So a key
+// above all others is included while a trace is under way; for all other operators it is passed by.
+#include "trace/composites.h"
+
 #include <ATen/ExpandUtils.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/dot.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mv.h>
-
-#include "trace/operator.h"
+#include <torch/library.h>
 
 namespace braze::trace {
 namespace {
@@ -93,16 +99,32 @@ Tensor product_of(const Tensor& a, const Tensor& b) {
   return folds(a, b) ? folded_product(a, b) : batched_product(a, b);
 }
 
-void boxed_matmul(torch::jit::Stack& stack) {
-  Tensor result = product_of(stack[stack.size() - 2].toTensor(), stack.back().toTensor());
-  stack.resize(stack.size() - 2);
-  stack.emplace_back(std::move(result));
+bool is_symbolic(const Tensor& tensor) {
+  return tensor.defined() && tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  c10::impl::ExcludeDispatchKeyGuard below(kCompositeKey);
+  // Autocast casts before it decomposes.
+  const bool decompose =
+      (is_symbolic(a) || is_symbolic(b)) && !at::autocast::is_autocast_enabled(at::kCPU);
+  return decompose ? product_of(a, b) : at::matmul(a, b);
 }
 
 }  // namespace
 
-Decomposition symbolic_decomposition(const std::string& name) {
-  return name == "aten::matmul" ? boxed_matmul : nullptr;
+std::string register_composites() {
+  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kCompositeKey))
+    return "another library has a fallback on the dispatch key " +
+           std::string(c10::toString(kCompositeKey)) + ", which tracing needs";
+  // Never destroyed, like the tracer's own fallback.
+  static auto& fallback =
+      *new torch::Library(torch::Library::IMPL, "_", kCompositeKey, __FILE__, __LINE__);
+  fallback.fallback(torch::CppFunction::makeFallthrough());
+  static auto& operators =
+      *new torch::Library(torch::Library::IMPL, "aten", kCompositeKey, __FILE__, __LINE__);
+  operators.impl("matmul", matmul);
+  return "";
 }
 
 }  // namespace braze::trace

@@ -200,7 +200,6 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   } else if (!has_metadata_kernel(handle) &&
              handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
     rule = Rule::kComposite;
-    symbolic_decomposition = trace::symbolic_decomposition(name);
   } else if (handle.hasTag(at::Tag::data_dependent_output) ||
              handle.hasTag(at::Tag::dynamic_output_shape)) {
     rule = Rule::kEvaluate;

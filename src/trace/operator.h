@@ -49,8 +49,6 @@ enum class ArgumentKind : uint8_t {
   kUnsupported,
 };
 
-using Decomposition = void (*)(torch::jit::Stack&);
-
 struct OperatorInfo {
   explicit OperatorInfo(const c10::OperatorHandle& handle);
 
@@ -75,8 +73,6 @@ struct OperatorInfo {
   const c10::KernelFunction* kernel = nullptr;
   bool python_kernel = false;     // only a Python function serves Meta
   bool probe_allowed = true;      // false: its kernel is Python code and must not run while tracing
-  // kComposite: replaces PyTorch's kernel when an argument has symbolic sizes.
-  Decomposition symbolic_decomposition = nullptr;
   bool uncertain_kernel = false;  // composite: what it calls may have no kernel for metadata
 };
 
@@ -84,9 +80,6 @@ const OperatorInfo& operator_info(const c10::OperatorHandle& handle);
 
 // "aten.add.Tensor"
 std::string graph_name(const c10::OperatorName& name);
-
-// composites.cpp: null if PyTorch's kernel keeps symbols.
-Decomposition symbolic_decomposition(const std::string& name);
 
 // rules/rules.cpp: the rule of operators that need one, by "aten::name" or "aten::name.overload".
 struct RuleEntry {

@@ -29,8 +29,6 @@ void Recorder::run() {
   switch (info_.rule) {
     case Rule::kComposite:
       // What the kernel calls comes back to the fallback one by one.
-      if (info_.symbolic_decomposition && has_symbolic_argument())
-        return info_.symbolic_decomposition(stack_);
       return info_.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     case Rule::kMetadata: {
       c10::impl::ExcludeDispatchKeyGuard below_autograd(kAboveFake);
@@ -63,14 +61,6 @@ void Recorder::run() {
   if (info_.rule == Rule::kBatchNorm) batch_norm();
   complete_dtype();
   append_node();
-}
-
-bool Recorder::has_symbolic_argument() const {
-  for (size_t i = begin_; i < stack_.size(); ++i)
-    if (stack_[i].isTensor() && stack_[i].toTensor().defined() &&
-        stack_[i].unsafeToTensorImpl()->has_symbolic_sizes_strides())
-      return true;
-  return false;
 }
 
 bool Recorder::only_numbers() {

@@ -28,7 +28,6 @@ class Recorder {
   void take_devices();
 
   // Whether only Python numbers stand in the tensor positions; then the call runs for real.
-  bool has_symbolic_argument() const;
   bool only_numbers();
   void run_for_real();
   void check_writes();

@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include "trace/break.h"
+#include "trace/composites.h"
 #include "trace/kernel_scope.h"
 #include "trace/recorder.h"
 #include "trace/sym_node.h"
@@ -45,6 +46,11 @@ void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit
   Recorder(*record, info, *stack).run();
 }
 
+void include_keys(bool included) {
+  c10::impl::tls_set_dispatch_key_included(kFakeKey, included);
+  c10::impl::tls_set_dispatch_key_included(kCompositeKey, included);
+}
+
 }  // namespace
 
 struct Tracer::Impl {
@@ -62,22 +68,22 @@ Tracer::Scope::Scope(Tracer& tracer) : previous_(nullptr) {
   // The cache of casted weights would keep fakes beyond the trace.
   tracer.impl_->autocast_cache = at::autocast::is_autocast_cache_enabled();
   at::autocast::set_autocast_cache_enabled(false);
-  c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
+  include_keys(true);
 }
 
 Tracer::Scope::~Scope() {
-  c10::impl::tls_set_dispatch_key_included(kFakeKey, false);
+  include_keys(false);
   at::autocast::set_autocast_cache_enabled(previous_->impl_->autocast_cache);
   thread_state.record = nullptr;
 }
 
 Tracer::Pause::Pause() : in_kernel_(thread_state.in_kernel) {
   thread_state.in_kernel = false;
-  c10::impl::tls_set_dispatch_key_included(kFakeKey, false);
+  include_keys(false);
 }
 
 Tracer::Pause::~Pause() {
-  c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
+  include_keys(true);
   thread_state.in_kernel = in_kernel_;
 }
 
@@ -129,7 +135,7 @@ std::string initialize(PyObject* module) {
       *new torch::Library(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
   registered = true;
-  return "";
+  return register_composites();
 }
 
 }  // namespace braze::trace
