@@ -8,6 +8,8 @@ import pytest
 import torch
 from capturing import capture
 
+from bench.zoo import ZOO
+
 
 class Recorder(torch.nn.Module):
     def __init__(self):
@@ -111,16 +113,25 @@ def changed(before):
     ids=lambda f: str(f)[:20],
 )
 def test_referents_stay(fn):
-    x = torch.ones(2, 4)
+    check_referents(fn, torch.ones(2, 4))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2_cache", "t5", "resnet"])
+def test_referents_of_models_stay(name):
+    pytest.importorskip("transformers", reason="the models come from transformers")
+    check_referents(ZOO[name].build(), **ZOO[name].arguments(ZOO[name].sizes[0]))
+
+
+def check_referents(fn, *args, **kwargs):
     for _ in range(2):  # lazy imports, tables of operators and memos of the library
-        capture(fn, x)
+        capture(fn, *args, **kwargs)
     # Other threads of the test runner change their own objects now and then, not every time.
     for _ in range(3):
         gc.collect()
         gc.disable()
         try:
             before = heap()
-            capture(fn, x)
+            capture(fn, *args, **kwargs)
             found = changed(before)
         finally:
             gc.enable()

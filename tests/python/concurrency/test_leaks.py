@@ -1,4 +1,4 @@
-"""Reference counts and memory over many calls. BRAZE_LEAK_CALLS: how many (10**5 without it)."""
+"""Reference counts and memory over many calls. BRAZE_LEAK_CALLS: how many of each kind."""
 
 import gc
 import os
@@ -8,7 +8,7 @@ import braze
 import pytest
 import torch
 
-CALLS = int(os.environ.get("BRAZE_LEAK_CALLS", 20_000))  # times the five cases
+CALLS = int(os.environ.get("BRAZE_LEAK_CALLS", 20_000))
 
 
 class Holder:
@@ -77,6 +77,31 @@ def test_calls(function):
     ] == counts
     assert abs(len(gc.get_objects()) - objects) < 100
     assert resident() - memory < 8 << 20
+
+
+def test_calls_between_recompiles():
+    def f(x):
+        y = x * 2
+        return y + 1 if y.sum() > 0 else y - 1
+
+    fast = braze.compile(f, dynamic=False)
+    xs = [torch.ones(n) for n in range(2, 6)]
+
+    def rounds(count):
+        for _ in range(count):
+            fast.reset()
+            for x in xs:
+                for _ in range(CALLS // 200):
+                    fast(x)
+        gc.collect()
+
+    rounds(4)
+    counts = [sys.getrefcount(o) for o in (f, fast, *xs)]
+    objects, memory = len(gc.get_objects()), resident()
+    rounds(50)
+    assert [sys.getrefcount(o) for o in (f, fast, *xs)] == counts
+    assert abs(len(gc.get_objects()) - objects) < 100
+    assert resident() - memory < 16 << 20
 
 
 def test_recompiles_and_resets():
