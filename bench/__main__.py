@@ -9,7 +9,7 @@ from bench import processes, report, suites
 from bench.compilers import COMPILERS
 from bench.models import MODELS
 
-SUITES = ("models", "overhead", "compile_time")
+SUITES = ("models", "overhead", "compile_time", "sizes")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -37,6 +37,8 @@ def main() -> int:
             records = suites.models(arguments.models, arguments.compilers, samples, arguments.quick)
         elif suite == "overhead":
             records = suites.overhead(arguments.compilers, samples)
+        elif suite == "sizes":
+            records = suites.sizes(samples)
         else:
             records = suites.compile_time(arguments.models, arguments.compilers)
         results[suite] = records

@@ -20,6 +20,8 @@ def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
         parts.append(_overhead(results["overhead"]))
     if "compile_time" in results:
         parts.append(_compile_time(results["compile_time"]))
+    if "sizes" in results:
+        parts.append(_sizes(results["sizes"]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -145,3 +147,31 @@ def _phases(compiler: str, phases: dict[str, float]) -> str:
     else:
         shown = {name: seconds for name, seconds in phases.items() if seconds >= 5e-5}
     return ", ".join(f"{name} {seconds * 1e3:,.1f}" for name, seconds in shown.items()) or "-"
+
+
+def _sizes(records: list[dict]) -> str:
+    """One row for each case: static / dynamic by size."""
+    kernels = [record for record in records if record["kind"] == "kernel"]
+    transformers = [record for record in records if record["kind"] == "model"]
+    tables = []
+    for title, group in (("floats a row", kernels), ("batch x length", transformers)):
+        sizes = list(dict.fromkeys(record["size"] for record in group if "size" in record))
+        more = ["never seen us", "seen before us"] if group is transformers else []
+        rows = []
+        for name in dict.fromkeys(record["case"] for record in group):
+            of_case = {record.get("size"): record for record in group if record["case"] == name}
+            if None in of_case:
+                reason = of_case[None]["error"].strip().splitlines()[-1].replace("|", "\\|")[:160]
+                rows.append([name, f"failed: {reason}"] + [""] * (len(sizes) - 1 + len(more)))
+                continue
+            row = [name] + [number(of_case[size]["ratio"]) for size in sizes]
+            first = of_case[sizes[0]]
+            rows.append(row + [number(first[f"{c}_us"], 1) for c in ("fresh", "known") if more])
+        if rows:
+            tables.append(table([title, *sizes, *more], rows))
+    return (
+        "## Sizes that vary\n\n"
+        "The time of a compile for the very sizes of the call, divided by that of one symbolic "
+        "compile for all of them (1: no loss), on one thread. For the models also what a call "
+        "takes longer because its sizes are not those of the call before.\n\n" + "\n\n".join(tables)
+    )

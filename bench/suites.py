@@ -1,9 +1,10 @@
-"""The three suites. Each gives a list of records (dicts) that report.py turns into tables."""
+"""The suites. Each gives a list of records (dicts) that report.py turns into tables."""
 
 import re
 import sys
 
 from bench import measure, processes
+from bench import sizes as cases
 from bench.compilers import COMPILERS
 from bench.processes import ChildError, empty_caches
 
@@ -101,6 +102,33 @@ def compile_time(names: list[str], compilers: list[str]) -> list[dict]:
                     except ChildError as error:
                         record["error"] = str(error)
                     records.append(record)
+    return records
+
+
+def sizes(samples: int) -> list[dict]:
+    """One record for each (case, size): Braze with numbers for sizes, and with symbols."""
+    tasks = [("kernel", name) for name in cases.KERNELS] + [
+        ("model", name) for name in cases.MODELS
+    ]
+    records = []
+    for kind, name in tasks:
+        say(f"sizes: {name}")
+        try:
+            with empty_caches() as caches:
+                result = processes.run(
+                    f"symbolic_{kind}", caches, **{kind: name, "samples": samples}
+                )
+        except ChildError as error:
+            records.append({"case": name, "kind": kind, "error": str(error)})
+            continue
+        for size, times in result["times"].items():
+            record = {"case": name, "kind": kind, "size": size}
+            record.update({f"{key}_us": seconds * 1e6 for key, seconds in times.items()})
+            record["ratio"] = times["static"] / times["dynamic"]
+            for change in ("fresh", "known"):
+                if change in result:
+                    record[f"{change}_us"] = result[change] * 1e6
+            records.append(record)
     return records
 
 

@@ -1,6 +1,7 @@
 """What runs in a benchmark's processes: `python -m bench.tasks TASK PARAMETERS_AS_JSON`."""
 
 import copy
+import functools
 import json
 import os
 import sys
@@ -8,7 +9,7 @@ import time
 
 import torch
 
-from bench import compilers, measure, models
+from bench import compilers, measure, models, sizes, zoo
 from bench.processes import MARK
 
 
@@ -95,6 +96,74 @@ def overhead(compiler: str, size: int, samples: int) -> dict:
     return result
 
 
+def symbolic_kernel(kernel: str, samples: int) -> dict:
+    """Seconds a call by length of the rows: eager, a compile for that length, one for all."""
+    import braze
+
+    torch.set_num_threads(1)
+    case = sizes.KERNELS[kernel]
+    dynamic = braze.compile(case.function, fullgraph=True, dynamic=True)
+    dynamic(*case.arguments(sizes.ROWS, sizes.TRACED))
+    times = {}
+    for length in sizes.LENGTHS:
+        static = braze.compile(case.function, fullgraph=True, dynamic=False)
+        times[str(length)] = _static_and_dynamic(
+            case.function, static, dynamic, case.arguments(sizes.ROWS, length), samples
+        )
+    return {"times": times}
+
+
+def symbolic_model(model: str, samples: int) -> dict:
+    """The same for a small transformer by batch and length, and what a change of sizes costs."""
+    import braze
+
+    torch.set_num_threads(1)
+    case = zoo.ZOO[model]
+    module = case.build()
+
+    dynamic = braze.compile(module, fullgraph=True, dynamic=True)
+    dynamic(**case.arguments(sizes.TRACED_MODEL))
+    times = {}
+    for size in sizes.MODEL_SIZES:
+        static = braze.compile(case.build(), fullgraph=True, dynamic=False)
+        given = case.arguments(size)
+        functions = [functools.partial(f, **given) for f in (module, static, dynamic)]
+        times["x".join(map(str, size))] = _static_and_dynamic(*functions, (), samples)
+    return {"times": times, **_changes(dynamic, case)}
+
+
+def _static_and_dynamic(eager, static, dynamic, arguments, samples: int) -> dict:
+    functions = {"eager": eager, "static": static, "dynamic": dynamic}
+    expected = models.tensors(eager(*arguments))
+    for function in (static, dynamic):
+        for tensor, wanted in zip(models.tensors(function(*arguments)), expected, strict=True):
+            torch.testing.assert_close(tensor, wanted, rtol=1e-4, atol=1e-5)
+    times = measure.interleaved(functions, arguments, samples)
+    return {name: measure.median(values) for name, values in times.items()}
+
+
+def _changes(dynamic, case) -> dict:
+    """Seconds that a call takes longer because its sizes are not those of the call before, for
+    sizes seen before and for sizes never seen."""
+
+    def seconds(arguments):
+        begin = time.perf_counter()
+        dynamic(**arguments)
+        return time.perf_counter() - begin
+
+    given = [case.arguments((2, length)) for length in range(4, 28)]
+    fresh, known = [], []
+    for arguments in given:
+        first = seconds(arguments)
+        fresh.append(first - seconds(arguments))
+    for _ in range(5):
+        for arguments in given:
+            changed = seconds(arguments)
+            again = seconds(arguments)
+            known.append(changed - again)
+    return {"fresh": measure.median(fresh), "known": measure.median(known)}
+
+
 def _best(function, arguments) -> float:
     return min(measure.seconds_of(function, arguments, 1000) for _ in range(20))
 
@@ -123,7 +192,18 @@ def _torch_phases() -> dict[str, float]:
     return {name: sum(values) for name, values in compilation_time_metrics.items()}
 
 
-TASKS = {task.__name__: task for task in (machine, eager_baseline, first_call, steady, overhead)}
+TASKS = {
+    task.__name__: task
+    for task in (
+        machine,
+        eager_baseline,
+        first_call,
+        steady,
+        overhead,
+        symbolic_kernel,
+        symbolic_model,
+    )
+}
 
 
 def main() -> None:

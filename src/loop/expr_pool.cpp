@@ -49,74 +49,21 @@ bool is_foldable(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
   if (args.empty() || is_half(dtype)) return false;
   for (ExprRef arg : args)
     if (!arg->is_constant()) return false;
+#define X(id, text, arity, is_comparison, cost) case ExprKind::k##id:
   switch (kind) {
-    case ExprKind::kFloorDiv:
-    case ExprKind::kTruncDiv:
-    case ExprKind::kMod:
-    case ExprKind::kFmod:
-      return !graph::is_float(dtype) && args[1]->ival != 0;
-    case ExprKind::kPow:
-      return !graph::is_float(dtype);
-    case ExprKind::kNeg:
-    case ExprKind::kAbs:
-    case ExprKind::kSqrt:
-    case ExprKind::kFloor:
-    case ExprKind::kCeil:
-    case ExprKind::kTrunc:
-    case ExprKind::kRound:
-    case ExprKind::kBitNot:
-    case ExprKind::kNot:
-    case ExprKind::kIsNan:
-    case ExprKind::kIsInf:
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
-    case ExprKind::kXor:
-    case ExprKind::kShl:
-    case ExprKind::kShr:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-      return true;
-    case ExprKind::kConst:
-    case ExprKind::kAxis:
-    case ExprKind::kSize:
-    case ExprKind::kLoad:
-    case ExprKind::kReduced:
-    case ExprKind::kCast:
-    case ExprKind::kBitcast:
-    case ExprKind::kExp:
-    case ExprKind::kExp2:
-    case ExprKind::kExpm1:
-    case ExprKind::kLog:
-    case ExprKind::kLog2:
-    case ExprKind::kLog10:
-    case ExprKind::kLog1p:
-    case ExprKind::kRsqrt:
-    case ExprKind::kSin:
-    case ExprKind::kCos:
-    case ExprKind::kTan:
-    case ExprKind::kAsin:
-    case ExprKind::kAcos:
-    case ExprKind::kAtan:
-    case ExprKind::kSinh:
-    case ExprKind::kCosh:
-    case ExprKind::kTanh:
-    case ExprKind::kErf:
-    case ExprKind::kSigmoid:
-    case ExprKind::kAtan2:
-    case ExprKind::kWhere:
-    case ExprKind::kMasked:
-    case ExprKind::kCheckIndex:
-      return false;
+    BRAZE_LOOP_EXACT(X)
+    BRAZE_LOOP_EXACT_FLOATS(X)
+    BRAZE_LOOP_BITS(X)
+    return true;
+    BRAZE_LOOP_DIVISIONS(X)
+    return !graph::is_float(dtype) && (kind == ExprKind::kPow || args[1]->ival != 0);
+    BRAZE_LOOP_FUNCTIONS(X)
+    BRAZE_LOOP_CONTROL(X)
+    BRAZE_LOOP_TERMS(X)
+    return false;
   }
-  return false;
+#undef X
+  BRAZE_UNREACHABLE("expression kind ", static_cast<int>(kind));
 }
 
 // Whether every value of `inner` is exactly representable in `outer`.
@@ -370,69 +317,33 @@ ExprRef ExprPool::masked(ExprRef cond, ExprRef value, ExprRef other) {
   return make(ExprKind::kMasked, value->dtype, {cond, value, other});
 }
 
-std::string_view to_string(ExprKind kind) {
-  switch (kind) {
-    case ExprKind::kConst:
-      return "const";
-    case ExprKind::kAxis:
-      return "axis";
-    case ExprKind::kSize:
-      return "size";
-    case ExprKind::kLoad:
-      return "load";
-    case ExprKind::kReduced:
-      return "reduced";
-    case ExprKind::kCast:
-      return "cast";
-    case ExprKind::kBitcast:
-      return "bitcast";
-#define X(id, text, arity, cmp) \
-  case ExprKind::k##id:         \
-    return text;
-      BRAZE_LOOP_OPS(X)
+namespace {
+
+struct KindFacts {
+  std::string_view text;
+  int arity;
+  bool is_comparison;
+  int cost;
+};
+
+const KindFacts& facts_of(ExprKind kind) {
+  static constexpr KindFacts kFacts[] = {
+#define X(id, text, arity, is_comparison, cost) {text, arity, is_comparison, cost},
+      BRAZE_LOOP_TERMS(X) BRAZE_LOOP_OPS(X)
 #undef X
-  }
-  BRAZE_UNREACHABLE("expression kind ", static_cast<int>(kind));
+  };
+  static_assert(static_cast<int>(ExprKind::kConst) == 0 &&
+                static_cast<int>(ExprKind::kBitcast) ==
+                    6);  // the terms are listed as the kinds are
+  return kFacts[static_cast<int>(kind)];
 }
 
-int arity(ExprKind kind) {
-  switch (kind) {
-    case ExprKind::kConst:
-    case ExprKind::kAxis:
-    case ExprKind::kSize:
-    case ExprKind::kReduced:
-      return -1;
-    case ExprKind::kLoad:
-    case ExprKind::kCast:
-    case ExprKind::kBitcast:
-      return 1;
-#define X(id, text, arity, cmp) \
-  case ExprKind::k##id:         \
-    return arity;
-      BRAZE_LOOP_OPS(X)
-#undef X
-  }
-  BRAZE_UNREACHABLE("expression kind ", static_cast<int>(kind));
-}
+}  // namespace
 
-bool is_comparison(ExprKind kind) {
-  switch (kind) {
-    case ExprKind::kConst:
-    case ExprKind::kAxis:
-    case ExprKind::kSize:
-    case ExprKind::kReduced:
-    case ExprKind::kLoad:
-    case ExprKind::kCast:
-    case ExprKind::kBitcast:
-      return false;
-#define X(id, text, arity, cmp) \
-  case ExprKind::k##id:         \
-    return cmp;
-      BRAZE_LOOP_OPS(X)
-#undef X
-  }
-  BRAZE_UNREACHABLE("expression kind ", static_cast<int>(kind));
-}
+std::string_view to_string(ExprKind kind) { return facts_of(kind).text; }
+int arity(ExprKind kind) { return facts_of(kind).arity; }
+bool is_comparison(ExprKind kind) { return facts_of(kind).is_comparison; }
+int cost_of(ExprKind kind) { return facts_of(kind).cost; }
 
 std::string_view to_string(ReduceOp op) {
   switch (op) {

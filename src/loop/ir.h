@@ -54,71 +54,12 @@
 #include <vector>
 
 #include "graph/types.h"
+#include "loop/ops.h"
 #include "sym/expr.h"
 
 namespace braze::loop {
 
 using graph::DType;
-
-// id, text, arity, is_comparison (result bool)
-#define BRAZE_LOOP_OPS(X)                                \
-  /* unary, result dtype = operand */                    \
-  X(Neg, "neg", 1, false)                                \
-  X(Abs, "abs", 1, false)                                \
-  X(Exp, "exp", 1, false)                                \
-  X(Exp2, "exp2", 1, false)                              \
-  X(Expm1, "expm1", 1, false)                            \
-  X(Log, "log", 1, false)                                \
-  X(Log2, "log2", 1, false)                              \
-  X(Log10, "log10", 1, false)                            \
-  X(Log1p, "log1p", 1, false)                            \
-  X(Sqrt, "sqrt", 1, false)                              \
-  X(Rsqrt, "rsqrt", 1, false)                            \
-  X(Sin, "sin", 1, false)                                \
-  X(Cos, "cos", 1, false)                                \
-  X(Tan, "tan", 1, false)                                \
-  X(Asin, "asin", 1, false)                              \
-  X(Acos, "acos", 1, false)                              \
-  X(Atan, "atan", 1, false)                              \
-  X(Sinh, "sinh", 1, false)                              \
-  X(Cosh, "cosh", 1, false)                              \
-  X(Tanh, "tanh", 1, false)                              \
-  X(Erf, "erf", 1, false)                                \
-  X(Sigmoid, "sigmoid", 1, false)                        \
-  X(Floor, "floor", 1, false)                            \
-  X(Ceil, "ceil", 1, false)                              \
-  X(Trunc, "trunc", 1, false)                            \
-  X(Round, "round", 1, false) /* half to even */         \
-  X(BitNot, "bitnot", 1, false)                          \
-  X(Not, "not", 1, true) /* bool */                      \
-  X(IsNan, "isnan", 1, true)                             \
-  X(IsInf, "isinf", 1, true)                             \
-  /* binary, operands of one dtype */                    \
-  X(Add, "add", 2, false)                                \
-  X(Sub, "sub", 2, false)                                \
-  X(Mul, "mul", 2, false)                                \
-  X(Div, "div", 2, false) /* floats */                   \
-  X(FloorDiv, "floordiv", 2, false)                      \
-  X(TruncDiv, "truncdiv", 2, false)                      \
-  X(Mod, "mod", 2, false)                                \
-  X(Fmod, "fmod", 2, false)                              \
-  X(Pow, "pow", 2, false)                                \
-  X(Atan2, "atan2", 2, false)                            \
-  X(Min, "min", 2, false)                                \
-  X(Max, "max", 2, false)                                \
-  X(And, "and", 2, false) /* bitwise; logical on bool */ \
-  X(Or, "or", 2, false)                                  \
-  X(Xor, "xor", 2, false)                                \
-  X(Shl, "shl", 2, false)                                \
-  X(Shr, "shr", 2, false)                                \
-  X(Eq, "eq", 2, true)                                   \
-  X(Ne, "ne", 2, true)                                   \
-  X(Lt, "lt", 2, true)                                   \
-  X(Le, "le", 2, true)                                   \
-  /* ternary */                                          \
-  X(Where, "where", 3, false)                            \
-  X(Masked, "masked", 3, false)                          \
-  X(CheckIndex, "check_index", 2, false)
 
 enum class ExprKind : uint8_t {
   kConst,    // number: `ival` for integers and bool, `fval` for floats
@@ -129,7 +70,7 @@ enum class ExprKind : uint8_t {
              // count; argmax: 0 index, 1 value)
   kCast,     // args[0] converted to dtype as C++ static_cast does (float -> bool: != 0)
   kBitcast,
-#define X(id, text, arity, cmp) k##id,
+#define X(id, text, arity, is_comparison, cost) k##id,
   BRAZE_LOOP_OPS(X)
 #undef X
 };
@@ -248,6 +189,9 @@ struct Kernel {
 std::string_view to_string(ExprKind kind);  // "add"; leaves: "const", "axis", ...
 int arity(ExprKind kind);                   // -1 for kConst, kAxis, kReduced
 bool is_comparison(ExprKind kind);          // result is bool whatever the operands are
+int cost_of(ExprKind kind);                 // as in the lists above
+// A value of at least this cost is kept rather than worked out a second time.
+constexpr int kExpensive = 15;
 std::string_view to_string(ReduceOp op);
 // The dtype of kReduced for a reduction that accumulates in `accumulate`: the position of an argmax
 // (component 0) is i64.

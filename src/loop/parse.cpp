@@ -11,7 +11,7 @@ namespace {
 
 const std::map<std::string, ExprKind, std::less<>>& kinds_by_name() {
   static const std::map<std::string, ExprKind, std::less<>> kinds = {
-#define X(id, text, arity, cmp) {text, ExprKind::k##id},
+#define X(id, text, arity, is_comparison, cost) {text, ExprKind::k##id},
       BRAZE_LOOP_OPS(X)
 #undef X
   };

@@ -195,28 +195,15 @@ Scalar apply_float(ExprKind kind, std::span<const Scalar> args) {
       return of_bool(a < b);
     case ExprKind::kLe:
       return of_bool(a <= b);
-    case ExprKind::kConst:
-    case ExprKind::kAxis:
-    case ExprKind::kSize:
-    case ExprKind::kLoad:
-    case ExprKind::kReduced:
-    case ExprKind::kCast:
-    case ExprKind::kBitcast:
-    case ExprKind::kBitNot:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
-    case ExprKind::kXor:
-    case ExprKind::kShl:
-    case ExprKind::kShr:
-    case ExprKind::kWhere:
-    case ExprKind::kMasked:
-    case ExprKind::kCheckIndex:
+#define X(id, text, arity, is_comparison, cost) case ExprKind::k##id:
+      BRAZE_LOOP_TERMS(X)
+      BRAZE_LOOP_BITS(X)
+      BRAZE_LOOP_CONTROL(X)
+#undef X
       break;
   }
   BRAZE_UNREACHABLE("no float ", to_string(kind));
 }
-
-bool is_bool_result(ExprKind kind) { return is_comparison(kind); }
 
 int64_t apply_integer(ExprKind kind, DType dtype, int64_t a, int64_t b) {
   const int64_t width = 8 * graph::size_of(dtype);
@@ -276,38 +263,12 @@ int64_t apply_integer(ExprKind kind, DType dtype, int64_t a, int64_t b) {
       return a < b;
     case ExprKind::kLe:
       return a <= b;
-    case ExprKind::kConst:
-    case ExprKind::kAxis:
-    case ExprKind::kSize:
-    case ExprKind::kLoad:
-    case ExprKind::kReduced:
-    case ExprKind::kCast:
-    case ExprKind::kBitcast:
-    case ExprKind::kExp:
-    case ExprKind::kExp2:
-    case ExprKind::kExpm1:
-    case ExprKind::kLog:
-    case ExprKind::kLog2:
-    case ExprKind::kLog10:
-    case ExprKind::kLog1p:
-    case ExprKind::kSqrt:
-    case ExprKind::kRsqrt:
-    case ExprKind::kSin:
-    case ExprKind::kCos:
-    case ExprKind::kTan:
-    case ExprKind::kAsin:
-    case ExprKind::kAcos:
-    case ExprKind::kAtan:
-    case ExprKind::kSinh:
-    case ExprKind::kCosh:
-    case ExprKind::kTanh:
-    case ExprKind::kErf:
-    case ExprKind::kSigmoid:
-    case ExprKind::kDiv:
-    case ExprKind::kAtan2:
-    case ExprKind::kWhere:
-    case ExprKind::kMasked:
-    case ExprKind::kCheckIndex:
+#define X(id, text, arity, is_comparison, cost) case ExprKind::k##id:
+      BRAZE_LOOP_TERMS(X)
+      BRAZE_LOOP_EXACT_FLOATS(X)
+      BRAZE_LOOP_FUNCTIONS(X)
+      BRAZE_LOOP_CONTROL(X)
+#undef X
       break;
   }
   BRAZE_UNREACHABLE("no integer ", to_string(kind));
@@ -403,7 +364,7 @@ Scalar apply(ExprKind kind, DType operand, std::span<const Scalar> args) {
   if (operand == DType::kFloat64) return apply_float<double>(kind, args);
   if (graph::is_float(operand)) return apply_float<float>(kind, args);
   int64_t value = apply_integer(kind, operand, args[0].i, args.size() > 1 ? args[1].i : 0);
-  return {is_bool_result(kind) ? value : wrap(operand, value), 0};
+  return {is_comparison(kind) ? value : wrap(operand, value), 0};
 }
 
 namespace {

@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/arena_layout.h"
-#include "plan/plan.h"
+#include "plan/binder.h"
 
 namespace braze::plan {
 namespace {
@@ -52,17 +51,7 @@ void collect(Int value, std::set<const Expr*, ById>& exprs) {
   collect(value.expr()->b, exprs);
 }
 
-// The values of expressions by id.
-class Values {
- public:
-  explicit Values(std::vector<int64_t> by_id) : by_id_(std::move(by_id)) {}
-  int64_t operator()(Int value) const {
-    return value.is_constant() ? value.constant() : by_id_[value.expr()->id];
-  }
-
- private:
-  std::vector<int64_t> by_id_;
-};
+constexpr int64_t kMostElements = int64_t{1} << 56;  // bytes fit an int64
 
 // What divides by zero belongs to an empty tensor, and is not used.
 int64_t quotient(int64_t a, int64_t b) { return b == 0 ? 0 : sym::floordiv(a, b); }
@@ -107,7 +96,34 @@ Binder::Binder(const Plan& plan) : plan_(plan) {
   for_each_int_of_plan(plan, [&](Int value) { collect(value, exprs); });
   for (Int limit : plan.limits) collect(limit, exprs);
   exprs_.assign(exprs.begin(), exprs.end());
-  find_groups();
+  index_of_id_.assign(exprs_.empty() ? 0 : exprs_.back()->id + 1, -1);
+  for (size_t i = 0; i < exprs_.size(); ++i) index_of_id_[exprs_[i]->id] = static_cast<int32_t>(i);
+  find_places();
+  if (plan.is_symbolic()) find_groups();
+}
+
+Binder::Place Binder::place(Int value) const {
+  if (value.is_constant()) return {.constant = value.constant()};
+  return {.value = index_of_id_[value.expr()->id]};
+}
+
+void Binder::find_places() {
+  for (const Slot& slot : plan_.slots) {
+    first_dim_.push_back(dims_.size());
+    for (Int size : slot.type.sizes) dims_.push_back(place(size));
+    for (Int stride : slot.type.strides) dims_.push_back(place(stride));
+    offsets_.push_back(place(slot.type.offset));
+  }
+  for (const Kernel& kernel : plan_.kernels) {
+    first_kernel_size_.push_back(kernel_sizes_.size());
+    for (Int size : kernel.sizes) kernel_sizes_.push_back(place(size));
+  }
+  for (const Step& step : plan_.steps) {
+    work_.emplace_back();
+    if (auto* kernel = std::get_if<KernelStep>(&step))
+      work_.back() = {place(kernel->extent), place(kernel->grain)};
+  }
+  for (Int limit : plan_.limits) limits_.push_back(place(limit));
 }
 
 // Uses of a slot are uses of the memory that it is a view of.
@@ -157,50 +173,97 @@ void Binder::find_groups() {
   }
 }
 
-std::vector<int64_t> Binder::evaluate(std::span<const int64_t> values) const {
-  BRAZE_CHECK(values.size() == plan_.symbols.size(), "one value for each symbol");
-  for (size_t i = 0; i < values.size(); ++i)
-    if (values[i] < plan_.symbols[i].low || values[i] > plan_.symbols[i].high) throw Unbindable();
-  std::vector<int64_t> by_id(exprs_.empty() ? 0 : exprs_.back()->id + 1);
+void Binder::evaluate(std::span<const int64_t> symbols, Numbers& numbers) const {
+  BRAZE_CHECK(symbols.size() == plan_.symbols.size(), "one value for each symbol");
+  for (size_t i = 0; i < symbols.size(); ++i)
+    if (symbols[i] < plan_.symbols[i].low || symbols[i] > plan_.symbols[i].high) throw Unbindable();
+  numbers.values.resize(exprs_.size());
   const auto operand = [&](Int value) {
-    return value.is_constant() ? value.constant() : by_id[value.expr()->id];
+    return value.is_constant() ? value.constant() : numbers.values[index_of_id_[value.expr()->id]];
   };
-  for (const Expr* expr : exprs_) by_id[expr->id] = compute(*expr, values, operand);
-  return by_id;
+  for (size_t i = 0; i < exprs_.size(); ++i)
+    numbers.values[i] = compute(*exprs_[i], symbols, operand);
+  for (const Place& limit : limits_) {
+    const int64_t number = limit.in(numbers);
+    if (number < INT32_MIN || number > INT32_MAX) throw Unbindable();
+  }
+}
+
+// The bytes of a slot are extent_bytes of its type.
+void Binder::place_slots(Numbers& numbers) const {
+  for (size_t i = 0; i < plan_.slots.size(); ++i) {
+    const Slot& slot = plan_.slots[i];
+    const int64_t* sizes = numbers.dims.data() + first_dim_[i];
+    const auto rank = static_cast<int64_t>(slot.type.sizes.size());
+    const int64_t element = graph::size_of(slot.type.dtype);
+    int64_t last = 0;
+    bool empty = false;
+    for (int64_t d = 0; d < rank; ++d) {
+      int64_t span = 0;
+      if (sizes[d] < 0 || __builtin_mul_overflow(sizes[d] - 1, sizes[rank + d], &span) ||
+          __builtin_add_overflow(last, span, &last))
+        throw Unbindable();
+      empty |= sizes[d] == 0;
+    }
+    if (last >= kMostElements) throw Unbindable();
+    Numbers::Slot& result = numbers.slots[i];
+    if (slot.kind == SlotKind::kArena || slot.kind == SlotKind::kOutput)
+      result.bytes = empty ? 0 : (last + 1) * element;
+    if (slot.kind == SlotKind::kView) result.byte_offset = offsets_[i].in(numbers)*element;
+  }
+  std::vector<ArenaBlock> blocks;
+  blocks.reserve(groups_.size());
+  for (const Group& group : groups_) {
+    ArenaBlock block{.begin = group.begin, .end = group.end};
+    for (SlotId slot : group.slots) block.bytes = std::max(block.bytes, numbers.slots[slot].bytes);
+    blocks.push_back(block);
+  }
+  numbers.arena_bytes = lay_out(blocks);
+  for (size_t i = 0; i < blocks.size(); ++i)
+    for (SlotId slot : groups_[i].slots) numbers.slots[slot].byte_offset = blocks[i].offset;
+}
+
+Numbers Binder::numbers(std::span<const int64_t> symbols) const {
+  Numbers result;
+  evaluate(symbols, result);
+  const auto resolve = [&](const std::vector<Place>& places, std::vector<int64_t>& into) {
+    into.reserve(places.size());
+    for (const Place& place : places) into.push_back(place.in(result));
+  };
+  resolve(dims_, result.dims);
+  resolve(kernel_sizes_, result.kernel_sizes);
+  result.work.reserve(work_.size());
+  for (const auto& [extent, grain] : work_)
+    result.work.push_back({extent.in(result), grain.in(result)});
+  result.slots.resize(plan_.slots.size());
+  if (plan_.is_symbolic()) {
+    place_slots(result);
+    return result;
+  }
+  for (size_t i = 0; i < plan_.slots.size(); ++i)
+    result.slots[i] = {plan_.slots[i].byte_offset, plan_.slots[i].bytes};
+  result.arena_bytes = plan_.arena_bytes;
+  return result;
+}
+
+int64_t Binder::number(Int value, const Numbers& numbers) const {
+  return value.is_constant() ? value.constant() : numbers.values[index_of_id_[value.expr()->id]];
 }
 
 Plan Binder::bind(std::span<const int64_t> symbols) const {
-  const Values value(evaluate(symbols));
-  for (Int limit : plan_.limits) {
-    const int64_t number = value(limit);
-    if (number < INT32_MIN || number > INT32_MAX) throw Unbindable();
-  }
+  const Numbers numbers = this->numbers(symbols);
   Plan bound{.slots = plan_.slots,
              .input_count = plan_.input_count,
+             .arena_bytes = numbers.arena_bytes,
              .steps = plan_.steps,
              .outputs = plan_.outputs,
              .kernels = plan_.kernels};
-  for_each_int_of_plan(bound, [&](Int& number) {
-    if (!number.is_constant()) number = value(number);
-  });
-  for (Slot& slot : bound.slots) {
-    for (Int size : slot.type.sizes)
-      if (size.constant() < 0) throw Unbindable();
-    if (slot.kind == SlotKind::kArena || slot.kind == SlotKind::kOutput)
-      slot.bytes = extent_bytes(slot.type);
-    if (slot.kind == SlotKind::kView)
-      slot.byte_offset = slot.type.offset.constant() * graph::size_of(slot.type.dtype);
+  for_each_int_of_plan(bound, [&](Int& value) { value = number(value, numbers); });
+  for (size_t i = 0; i < bound.slots.size(); ++i) {
+    bound.slots[i].byte_offset = numbers.slots[i].byte_offset;
+    bound.slots[i].bytes = numbers.slots[i].bytes;
+    bound.slots[i].place = -1;
   }
-  std::vector<ArenaBlock> blocks;
-  for (const Group& group : groups_) {
-    ArenaBlock block{.begin = group.begin, .end = group.end};
-    for (SlotId slot : group.slots) block.bytes = std::max(block.bytes, bound.slots[slot].bytes);
-    blocks.push_back(block);
-  }
-  bound.arena_bytes = lay_out(blocks);
-  for (size_t i = 0; i < blocks.size(); ++i)
-    for (SlotId slot : groups_[i].slots) bound.slots[slot].byte_offset = blocks[i].offset;
-  for (Slot& slot : bound.slots) slot.place = -1;
   return bound;
 }
 

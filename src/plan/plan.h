@@ -5,12 +5,10 @@
 //
 // A plan with symbols is for all values that they may have: sizes, strides, offsets, arguments of
 // extern calls, extents and grains are expressions over them, and what follows from those (places
-// and sizes in memory) is not there yet. `Binder` makes a plan of numbers from it, for one call or
-// many.
+// and sizes in memory) is not there yet. `Binder` (binder.h) works out the numbers for a call.
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -139,39 +137,6 @@ std::string to_string(const Plan& plan);
 // UserError on anything damaged or from another version; what it returns has passed `verify`.
 std::string serialize(const Plan& plan);
 Plan deserialize(std::string_view bytes);
-
-// The values of symbols are outside of what the plan is for: run the call in eager.
-class Unbindable : public std::exception {
- public:
-  const char* what() const noexcept override { return "sizes outside of what a plan is for"; }
-};
-
-// Makes plans of numbers from a symbolic plan, which it refers to. Safe to use from many threads.
-class Binder {
- public:
-  explicit Binder(const Plan& plan);
-
-  // values[i]: of symbol i. The result has the same slots, steps and kernels with all expressions
-  // evaluated and the arena laid out by liveness for these sizes; it has no source, compiler flags
-  // and origins. Throws Unbindable.
-  Plan bind(std::span<const int64_t> values) const;
-
- private:
-  struct Group {  // slots that share a place, and when
-    std::vector<SlotId> slots;
-    int begin = 0, end = 0;
-  };
-  std::vector<int64_t> evaluate(std::span<const int64_t> values) const;
-  void find_groups();
-
-  const Plan& plan_;
-  std::vector<const sym::Expr*> exprs_;  // in order of creation: operands first
-  std::vector<Group> groups_;
-};
-
-Plan bind(const Plan& plan, std::span<const int64_t> values);
-// The values seen when the graph was traced.
-std::vector<int64_t> hints(const Plan& plan);
 
 // Bytes from element 0 to the end of the last element of a tensor of this type; 0 when it is empty.
 int64_t extent_bytes(const graph::TensorType& type);

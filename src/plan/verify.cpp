@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "plan/plan.h"
+#include "plan/binder.h"
 
 namespace braze::plan {
 namespace {

@@ -1,84 +1,47 @@
-// A plan of numbers made ready to run: kernels looked up, extern calls converted, memory prepared.
+// A prepared plan with the numbers for one list of sizes: ready to run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <variant>
 #include <vector>
 
-#include "plan/plan.h"
-#include "runtime/extern_call.h"
-#include "runtime/memory.h"
+#include "runtime/prepared_plan.h"
+#include "runtime/run_context.h"
 
 namespace braze::runtime {
 
-using KernelFunction = int64_t (*)(void* const* args, const int64_t* sizes, int64_t begin,
-                                   int64_t end);
-
 class BoundPlan {
  public:
-  // functions: by kernel. `arenas`: where runs get their arena from; null: each keeps its own.
-  // `like`: the same plan bound to other sizes, whose look-ups are taken over; or null.
-  BoundPlan(plan::Plan plan, std::vector<at::Tensor> constants,
-            std::vector<KernelFunction> functions, ArenaPool* arenas, const BoundPlan* like);
-  ~BoundPlan();
+  // symbols: the values of the plan's symbols. Throws plan::Unbindable. Refers to `plan`.
+  BoundPlan(const PreparedPlan& plan, std::span<const int64_t> symbols);
   BoundPlan(const BoundPlan&) = delete;
 
-  // As Executable::run.
-  void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs);
-  bool writes_inputs_early() const;
-  const plan::Plan& plan() const { return plan_; }
+  // As Executable::run, in a context that is attached to this plan.
+  void run(RunContext& context, std::span<c10::TensorImpl* const> inputs,
+           std::vector<at::Tensor>& outputs);
+
+  const PreparedPlan& prepared() const { return plan_; }
+  const plan::Numbers& numbers() const { return numbers_; }
+  Shapes shapes() const { return {plan_.plan, plan_.binder, numbers_}; }
+  uint64_t serial() const { return serial_; }  // no other bound plan has it
 
  private:
-  struct Geometry {  // of a slot, as PyTorch takes it
-    std::vector<int64_t> sizes, strides;
-    at::ScalarType dtype;
-  };
-  struct PreparedKernel {
-    KernelFunction function;
-    std::vector<plan::SlotId> args;
-    std::vector<int64_t> sizes;
-    int64_t extent, grain;
-  };
-  struct PreparedCopy {
-    plan::SlotId target, source;
-    int64_t bytes;  // both dense and laid out alike: one memcpy; else -1
-  };
-  using PreparedStep =
-      std::variant<PreparedKernel, std::unique_ptr<ExternCall>, PreparedCopy, plan::FreeStep>;
-  struct Context;  // what changes during a run
+  void bind_inputs(RunContext& context, std::span<c10::TensorImpl* const> inputs) const;
+  void run_steps(RunContext& context, bool check) const;
+  void run_kernel(size_t step, const PreparedPlan::Kernel& kernel, RunContext& context) const;
+  void run_extern(size_t step, const ExternCall& call, RunContext& context, bool check) const;
+  void run_copy(const PreparedPlan::Copy& copy, RunContext& context) const;
+  bool is_plain(const PreparedPlan::Copy& copy) const;
+  at::Tensor make_output(plan::SlotId slot, const RunContext& context) const;
 
-  void prepare(const BoundPlan* like);
-  std::unique_ptr<Context> take_context();
-  void return_context(std::unique_ptr<Context> context);
-  void run(Context& context, std::span<c10::TensorImpl* const> inputs,
-           std::vector<at::Tensor>& outputs);
-  void run_kernel(const PreparedKernel& kernel, Context& context);
-  void run_copy(const PreparedCopy& copy, Context& context);
-  void bind_view(plan::SlotId slot, Context& context);
-  at::Tensor make_output(plan::SlotId slot, const Context& context) const;
-  plan::SlotId root_of(plan::SlotId slot) const { return plan::root_of(plan_, slot); }
-
-  plan::Plan plan_;
-  std::vector<at::Tensor> constants_;
-  std::vector<KernelFunction> functions_;
-  ArenaPool* arenas_;
-  std::vector<Geometry> geometry_;  // by slot
-  std::vector<PreparedStep> steps_;
-  std::vector<plan::SlotId> extern_inputs_;          // inputs that steps need as tensors
-  std::vector<plan::SlotId> output_slots_;           // kOutput, allocated on each call
-  std::vector<plan::SlotId> input_views_;            // kView of what only exists during a call
-  std::vector<std::vector<plan::SlotId>> views_of_;  // by slot: input_views_ with that root
-  std::vector<uint8_t> survives_;  // by slot: prepared once for all calls of a context
-  std::vector<uint8_t> written_;   // by input: some step writes to it
-  bool has_externs_ = false;
+  const PreparedPlan& plan_;
+  const plan::Numbers numbers_;
+  const uint64_t serial_;
+  std::vector<std::vector<c10::IValue>> symbolic_arguments_;  // of extern calls, by step
   std::atomic<bool> checked_{false};  // extern results compared with the trace once
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Context>> idle_;
 };
 
 }  // namespace braze::runtime

@@ -1,63 +1,73 @@
 #include "runtime/executable.h"
 
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
 #include <list>
 #include <mutex>
-#include <optional>
 
 #include "runtime/bound_plan.h"
 #include "toolchain/toolchain.h"
 
 namespace braze::runtime {
+namespace {
+
+using Values = c10::SmallVector<int64_t, 8>;  // of a plan's symbols
+
+}  // namespace
 
 // A static plan is bound once; a symbolic one for each list of values of its symbols, of which
 // those used last are kept.
 struct Executable::Impl {
   static constexpr size_t kMostBound = 32;
+  // Contexts for that many sizes stay as they are; beyond, one that was used for other sizes is
+  // laid out anew, which takes less than to make one.
+  static constexpr size_t kMostContexts = 4;
   struct Entry {
-    std::vector<int64_t> values;
+    Values values;
     std::shared_ptr<BoundPlan> bound;
   };
 
-  plan::Plan plan;  // moved into `fixed` where it is static
-  std::vector<at::Tensor> constants;
   std::string tag;
   std::shared_ptr<toolchain::Library> library;
-  std::vector<KernelFunction> functions;
+  std::unique_ptr<PreparedPlan> prepared;
   ArenaPool arenas;
-  std::shared_ptr<BoundPlan> fixed;
-  std::optional<plan::Binder> binder;
-  std::shared_ptr<BoundPlan> first;  // whose look-ups the others take over
+  std::shared_ptr<BoundPlan> fixed;  // of a static plan
   std::mutex mutex;
-  std::list<Entry> recent;  // the one used last first
+  std::list<Entry> recent;                        // the one used last first
+  std::vector<std::unique_ptr<RunContext>> idle;  // the one used last last
 
-  void load();
-  std::vector<int64_t> symbol_values(std::span<c10::TensorImpl* const> inputs,
-                                     std::span<const int64_t> scalars) const;
-  std::shared_ptr<BoundPlan> bound_to(std::vector<int64_t> values);
-  std::shared_ptr<BoundPlan> find(const std::vector<int64_t>& values);
-  const plan::Plan& any_plan() const { return fixed ? fixed->plan() : plan; }
+  Impl(plan::Plan plan, std::vector<at::Tensor> constants, std::string name);
+  Values symbol_values(std::span<c10::TensorImpl* const> inputs,
+                       std::span<const int64_t> scalars) const;
+  std::shared_ptr<BoundPlan> bound_to(const Values& values);
+  std::shared_ptr<BoundPlan> find(const Values& values);
+  std::unique_ptr<RunContext> take_context(const BoundPlan& bound);
+  void return_context(std::unique_ptr<RunContext> context);
+  void run(BoundPlan& bound, std::span<c10::TensorImpl* const> inputs,
+           std::vector<at::Tensor>& outputs);
 };
 
-void Executable::Impl::load() {
+Executable::Impl::Impl(plan::Plan plan, std::vector<at::Tensor> constants, std::string name)
+    : tag(std::move(name)) {
+  std::vector<KernelFunction> functions;
   if (!plan.kernels.empty()) library = toolchain::build(plan.source, plan.compiler_flags);
   for (const plan::Kernel& kernel : plan.kernels)
     functions.push_back(reinterpret_cast<KernelFunction>(library->symbol(kernel.name)));
-  if (!plan.is_symbolic()) {
-    fixed = std::make_shared<BoundPlan>(std::move(plan), std::move(constants), functions, nullptr,
-                                        nullptr);
-    return;
-  }
-  binder.emplace(plan);
-  first = std::make_shared<BoundPlan>(binder->bind(plan::hints(plan)), constants, functions,
-                                      &arenas, nullptr);
-  recent.push_back({plan::hints(plan), first});
+  prepared = std::make_unique<PreparedPlan>(std::move(plan), std::move(constants), functions);
+  const std::vector<int64_t> hints = plan::hints(prepared->plan);
+  auto first = std::make_shared<BoundPlan>(*prepared, hints);
+  if (!prepared->plan.is_symbolic())
+    fixed = std::move(first);
+  else
+    recent.push_back({{hints.begin(), hints.end()}, std::move(first)});
 }
 
-std::vector<int64_t> Executable::Impl::symbol_values(std::span<c10::TensorImpl* const> inputs,
-                                                     std::span<const int64_t> scalars) const {
-  std::vector<int64_t> values;
-  values.reserve(plan.symbols.size());
-  for (const plan::Symbol& symbol : plan.symbols) {
+Values Executable::Impl::symbol_values(std::span<c10::TensorImpl* const> inputs,
+                                       std::span<const int64_t> scalars) const {
+  Values values;
+  const std::vector<at::Tensor>& constants = prepared->constants;
+  for (const plan::Symbol& symbol : prepared->plan.symbols) {
     if (symbol.kind == plan::Symbol::Kind::kScalar) {
       BRAZE_CHECK(symbol.index < static_cast<int64_t>(scalars.size()), "no value for ",
                   symbol.name);
@@ -74,7 +84,7 @@ std::vector<int64_t> Executable::Impl::symbol_values(std::span<c10::TensorImpl* 
   return values;
 }
 
-std::shared_ptr<BoundPlan> Executable::Impl::find(const std::vector<int64_t>& values) {
+std::shared_ptr<BoundPlan> Executable::Impl::find(const Values& values) {
   std::lock_guard lock(mutex);
   for (auto entry = recent.begin(); entry != recent.end(); ++entry) {
     if (entry->values != values) continue;
@@ -84,40 +94,76 @@ std::shared_ptr<BoundPlan> Executable::Impl::find(const std::vector<int64_t>& va
   return nullptr;
 }
 
-std::shared_ptr<BoundPlan> Executable::Impl::bound_to(std::vector<int64_t> values) {
+std::shared_ptr<BoundPlan> Executable::Impl::bound_to(const Values& values) {
   if (auto known = find(values)) return known;
   std::shared_ptr<BoundPlan> made;
   try {
-    made = std::make_shared<BoundPlan>(binder->bind(values), constants, functions, &arenas,
-                                       first.get());
+    made = std::make_shared<BoundPlan>(*prepared, values);
   } catch (const plan::Unbindable&) {
     throw NeedsEager();
   }
   std::lock_guard lock(mutex);
-  recent.push_front({std::move(values), made});
+  recent.push_front({values, made});
   if (recent.size() > kMostBound) recent.pop_back();
   return made;
 }
 
-Executable::Executable(plan::Plan plan, std::vector<at::Tensor> constants, std::string tag)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->plan = std::move(plan);
-  impl_->constants = std::move(constants);
-  impl_->tag = std::move(tag);
-  impl_->load();
+std::unique_ptr<RunContext> Executable::Impl::take_context(const BoundPlan& bound) {
+  std::unique_ptr<RunContext> context;
+  {
+    std::lock_guard lock(mutex);
+    auto found = std::find_if(idle.rbegin(), idle.rend(), [&](const auto& known) {
+      return known->attached_to == bound.serial();
+    });
+    auto place = found != idle.rend() ? std::prev(found.base()) : idle.begin();
+    if (found != idle.rend() || idle.size() >= kMostContexts) {
+      context = std::move(*place);
+      idle.erase(place);
+    }
+  }
+  if (context == nullptr) context = std::make_unique<RunContext>(*prepared);
+  const int64_t bytes = bound.numbers().arena_bytes;
+  if (!fixed)
+    context->attach(bound, arenas.take(bytes));
+  else if (!context->arena)  // it stays there
+    context->attach(bound, std::make_unique<Arena>(bytes));
+  return context;
 }
+
+void Executable::Impl::return_context(std::unique_ptr<RunContext> context) {
+  context->forget_call();
+  if (!fixed) arenas.give(std::move(context->arena));
+  std::lock_guard lock(mutex);
+  idle.push_back(std::move(context));
+}
+
+void Executable::Impl::run(BoundPlan& bound, std::span<c10::TensorImpl* const> inputs,
+                           std::vector<at::Tensor>& outputs) {
+  BRAZE_CHECK(static_cast<int64_t>(inputs.size()) == prepared->plan.input_count);
+  std::unique_ptr<RunContext> context = take_context(bound);
+  const size_t before = outputs.size();
+  try {
+    bound.run(*context, inputs, outputs);
+  } catch (...) {
+    // The context may hold half-made tensors: it is not used again. Nothing is swallowed.
+    outputs.resize(before);
+    throw;
+  }
+  return_context(std::move(context));
+}
+
+Executable::Executable(plan::Plan plan, std::vector<at::Tensor> constants, std::string tag)
+    : impl_(std::make_unique<Impl>(std::move(plan), std::move(constants), std::move(tag))) {}
 Executable::~Executable() = default;
 
 void Executable::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
                      std::span<const int64_t> scalars) {
-  if (impl_->fixed) return impl_->fixed->run(inputs, outputs);
-  impl_->bound_to(impl_->symbol_values(inputs, scalars))->run(inputs, outputs);
+  if (impl_->fixed) return impl_->run(*impl_->fixed, inputs, outputs);
+  impl_->run(*impl_->bound_to(impl_->symbol_values(inputs, scalars)), inputs, outputs);
 }
 
-bool Executable::writes_inputs_early() const {
-  return (impl_->fixed ? impl_->fixed : impl_->first)->writes_inputs_early();
-}
+bool Executable::writes_inputs_early() const { return impl_->prepared->writes_inputs_early(); }
 
-const plan::Plan& Executable::plan() const { return impl_->any_plan(); }
+const plan::Plan& Executable::plan() const { return impl_->prepared->plan; }
 
 }  // namespace braze::runtime

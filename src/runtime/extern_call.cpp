@@ -90,10 +90,10 @@ bool wants_optional_numbers(const c10::Argument& argument) {
   return element && element->getElementType()->kind() == c10::TypeKind::NumberType;
 }
 
-c10::IValue scalar_list(const std::vector<sym::Int>& values, const c10::Argument& argument) {
+c10::IValue scalar_list(const std::vector<int64_t>& values, const c10::Argument& argument) {
   if (wants_list_of(argument, c10::TypeKind::FloatType)) {  // an empty list has no type of its own
     c10::List<double> list;
-    for (const sym::Int& value : values) list.push_back(static_cast<double>(value.constant()));
+    for (int64_t value : values) list.push_back(static_cast<double>(value));
     return list;
   }
   if (wants_list_of(argument, c10::TypeKind::BoolType) && values.empty()) return c10::List<bool>();
@@ -101,9 +101,14 @@ c10::IValue scalar_list(const std::vector<sym::Int>& values, const c10::Argument
     return c10::List<at::Tensor>();
   if (wants_optional_numbers(argument) && values.empty())
     return c10::List<std::optional<at::Scalar>>();
-  c10::List<int64_t> list;
-  for (const sym::Int& value : values) list.push_back(value.constant());
-  return list;
+  return c10::List<int64_t>(c10::IntArrayRef(values));
+}
+
+bool is_symbolic(const plan::Argument& argument) {
+  if (auto* value = std::get_if<sym::Int>(&argument)) return !value->is_constant();
+  auto* list = std::get_if<std::vector<sym::Int>>(&argument);
+  return list && std::any_of(list->begin(), list->end(),
+                             [](sym::Int value) { return !value.is_constant(); });
 }
 
 }  // namespace
@@ -121,7 +126,11 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
   int position = 0;
   for (const plan::Argument& argument : step.args) {
     const c10::Argument& formal = arguments[position];
-    template_.push_back(converted(argument, position));
+    note_tensors(argument, position);
+    if (is_symbolic(argument)) symbolic_.push_back(position);
+    template_.push_back(is_symbolic(argument) ? c10::IValue()
+                                              : converted(argument, position,
+                                                          [](sym::Int v) { return v.constant(); }));
     if (formal.alias_info() && formal.alias_info()->isWrite()) {
       writes_arguments_ = true;
       for (const TensorPosition& written : positions_)
@@ -144,18 +153,27 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
   }
 }
 
-ExternCall::ExternCall(const ExternCall& like, const plan::Plan& plan, const plan::ExternStep& step)
-    : ExternCall(like) {
-  plan_ = &plan;
-  step_ = &step;
-  for (size_t i = 0; i < step.args.size(); ++i)
-    if (std::holds_alternative<sym::Int>(step.args[i]) ||
-        std::holds_alternative<std::vector<sym::Int>>(step.args[i]))
-      template_[i] = converted(step.args[i], static_cast<int>(i));
+std::vector<c10::IValue> ExternCall::symbolic_arguments(const Shapes& shapes) const {
+  std::vector<c10::IValue> result;
+  for (int position : symbolic_)
+    result.push_back(converted(step_->args[position], position,
+                               [&](sym::Int value) { return shapes.number(value); }));
+  return result;
 }
 
-// Tensors are noted in positions_, and missing in the value.
-c10::IValue ExternCall::converted(const plan::Argument& argument, int position) {
+void ExternCall::note_tensors(const plan::Argument& argument, int position) {
+  if (auto* slot = std::get_if<SlotId>(&argument)) positions_.push_back({position, -1, *slot});
+  if (auto* list = std::get_if<std::vector<SlotId>>(&argument))
+    for (size_t i = 0; i < list->size(); ++i)
+      positions_.push_back({position, static_cast<int>(i), (*list)[i]});
+  if (auto* list = std::get_if<graph::OptionalRefs<SlotId>>(&argument))
+    for (size_t i = 0; i < list->refs.size(); ++i)
+      if (list->refs[i]) positions_.push_back({position, static_cast<int>(i), *list->refs[i]});
+}
+
+// Tensors are missing in the value.
+c10::IValue ExternCall::converted(const plan::Argument& argument, int position,
+                                  const NumberOf& number) const {
   const c10::Argument& formal = schema_->arguments()[position];
   c10::IValue result = std::visit(
       [&](const auto& value) -> c10::IValue {
@@ -163,27 +181,23 @@ c10::IValue ExternCall::converted(const plan::Argument& argument, int position) 
         if constexpr (std::is_same_v<T, graph::None>) {
           return {};
         } else if constexpr (std::is_same_v<T, SlotId>) {
-          positions_.push_back({position, -1, value});
           return {};
         } else if constexpr (std::is_same_v<T, std::vector<SlotId>>) {
-          for (size_t i = 0; i < value.size(); ++i)
-            positions_.push_back({position, static_cast<int>(i), value[i]});
           c10::List<at::Tensor> list;
           list.resize(value.size());
           return list;
         } else if constexpr (std::is_same_v<T, graph::OptionalRefs<SlotId>>) {
           c10::List<std::optional<at::Tensor>> list;
           list.resize(value.refs.size());
-          for (size_t i = 0; i < value.refs.size(); ++i)
-            if (value.refs[i])
-              positions_.push_back({position, static_cast<int>(i), *value.refs[i]});
           return list;
         } else if constexpr (std::is_same_v<T, sym::Int>) {
-          return value.constant();
+          return number(value);
         } else if constexpr (std::is_same_v<T, std::complex<double>>) {
           return c10::complex<double>(value.real(), value.imag());
         } else if constexpr (std::is_same_v<T, std::vector<sym::Int>>) {
-          return scalar_list(value, formal);
+          std::vector<int64_t> numbers;
+          for (sym::Int element : value) numbers.push_back(number(element));
+          return scalar_list(numbers, formal);
         } else if constexpr (std::is_same_v<T, std::vector<double>>) {
           return c10::List<double>(value);
         } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
@@ -204,14 +218,16 @@ c10::IValue ExternCall::converted(const plan::Argument& argument, int position) 
       },
       argument);
   if (takes_tensor(formal) && result.isScalar()) {  // `torch.sub(2, x)`
-    at::Tensor number = c10::scalar_to_tensor(result.toScalar());
-    number.unsafeGetTensorImpl()->set_wrapped_number(true);
-    result = std::move(number);
+    at::Tensor wrapped = c10::scalar_to_tensor(result.toScalar());
+    wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
+    result = std::move(wrapped);
   }
   return result;
 }
 
-void ExternCall::run(std::vector<at::Tensor>& tensors, bool check) const {
+void ExternCall::run(std::vector<at::Tensor>& tensors,
+                     std::span<const c10::IValue> symbolic_arguments, const Shapes& shapes,
+                     bool check) const {
   torch::jit::Stack stack;
   stack.reserve(template_.size() + 1);
   for (const c10::IValue& value : template_) {
@@ -223,6 +239,7 @@ void ExternCall::run(std::vector<at::Tensor>& tensors, bool check) const {
     else
       stack.push_back(value);
   }
+  for (size_t i = 0; i < symbolic_.size(); ++i) stack[symbolic_[i]] = symbolic_arguments[i];
   for (const TensorPosition& position : positions_) {
     const at::Tensor& tensor = tensors[position.slot];
     c10::IValue& value = stack[position.argument];
@@ -240,14 +257,14 @@ void ExternCall::run(std::vector<at::Tensor>& tensors, bool check) const {
     if (!impl->is_inference()) impl->bump_version();  // what ADInplaceOrView does in eager
   }
   if (uses_out_) {
-    if (check) store(stack[0].toTensor(), step_->results[0], tensors, true);
+    if (check) store(stack[0].toTensor(), step_->results[0], tensors, shapes, true);
     return;
   }
   size_t next = 0;
   auto take = [&](const at::Tensor& result) {
     if (next < step_->results.size()) {
       plan::SlotId slot = step_->results[next];
-      if (slot >= 0) store(result, slot, tensors, check);
+      if (slot >= 0) store(result, slot, tensors, shapes, check);
     }
     ++next;
   };
@@ -259,26 +276,27 @@ void ExternCall::run(std::vector<at::Tensor>& tensors, bool check) const {
   }
 }
 
-void ExternCall::store(const at::Tensor& result, plan::SlotId slot,
-                       std::vector<at::Tensor>& tensors, bool check) const {
-  const plan::Slot& wanted = plan_->slots[slot];
-  if (check) {
-    bool same = result.defined() && result.scalar_type() == scalar_type(wanted.type.dtype) &&
-                result.dim() == wanted.type.rank();
-    for (int64_t i = 0; same && i < result.dim(); ++i)
-      same = result.size(i) == wanted.type.sizes[i].constant() &&
-             (result.size(i) <= 1 || result.numel() == 0 ||
-              result.stride(i) == wanted.type.strides[i].constant());
-    if (!same) {
-      std::string got = "undefined";
-      if (result.defined())
-        got = detail::concat(result.scalar_type(), result.sizes(), "{", result.strides(), "}");
-      throw InternalError(__FILE__, __LINE__,
-                          "extern call " + step_->op + " gave " + got +
-                              " where the trace expected " + graph::to_string(wanted.type));
-    }
-  }
-  switch (wanted.kind) {
+void ExternCall::check_result(const at::Tensor& result, SlotId slot, const Shapes& shapes) const {
+  const graph::TensorType& type = plan_->slots[slot].type;
+  bool same = result.defined() && result.scalar_type() == scalar_type(type.dtype) &&
+              result.sizes() == shapes.sizes(slot);
+  for (int64_t i = 0; same && i < result.dim(); ++i)
+    same =
+        result.size(i) <= 1 || result.numel() == 0 || result.stride(i) == shapes.strides(slot)[i];
+  if (same) return;
+  std::string got = "undefined";
+  if (result.defined())
+    got = detail::concat(result.scalar_type(), result.sizes(), "{", result.strides(), "}");
+  throw InternalError(__FILE__, __LINE__,
+                      detail::concat("extern call ", step_->op, " gave ", got,
+                                     " where the trace expected ", graph::to_string(type), " as ",
+                                     shapes.sizes(slot), "{", shapes.strides(slot), "}"));
+}
+
+void ExternCall::store(const at::Tensor& result, SlotId slot, std::vector<at::Tensor>& tensors,
+                       const Shapes& shapes, bool check) const {
+  if (check) check_result(result, slot, shapes);
+  switch (plan_->slots[slot].kind) {
     case plan::SlotKind::kArena:
     case plan::SlotKind::kOutput:
       if (!tensors[slot].is_same(result)) at::_ops::copy_::call(tensors[slot], result, false);

@@ -4,23 +4,28 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "plan/plan.h"
+#include "runtime/shapes.h"
 
 namespace braze::runtime {
 
 class ExternCall {
  public:
-  // Throws UserError if the running PyTorch has no such operator.
+  // Throws UserError if the running PyTorch has no such operator. Refers to `plan` and `step`.
   ExternCall(const plan::Plan& plan, const plan::ExternStep& step);
-  // The same call with other numbers: the step is that of `like` bound to other sizes.
-  ExternCall(const ExternCall& like, const plan::Plan& plan, const plan::ExternStep& step);
+
+  // The arguments that depend on the sizes of a call.
+  std::vector<c10::IValue> symbolic_arguments(const Shapes& shapes) const;
 
   // tensors: by slot; results are written there. Into a slot that has memory of its own (arena,
   // output) the result is computed by the out= overload, or copied. With `check`, throws
   // InternalError unless every result has the dtype, sizes and strides of its slot.
-  void run(std::vector<at::Tensor>& tensors, bool check) const;
+  void run(std::vector<at::Tensor>& tensors, std::span<const c10::IValue> symbolic_arguments,
+           const Shapes& shapes, bool check) const;
 
   const std::string& name() const { return step_->op; }
   // Whether the op writes to one of its arguments (in-place ops of graphs that were not
@@ -34,9 +39,12 @@ class ExternCall {
     int element;  // -1: the argument itself
     plan::SlotId slot;
   };
-  c10::IValue converted(const plan::Argument& argument, int position);
+  void note_tensors(const plan::Argument& argument, int position);
+  using NumberOf = std::function<int64_t(sym::Int)>;
+  c10::IValue converted(const plan::Argument& argument, int position, const NumberOf& number) const;
   void store(const at::Tensor& result, plan::SlotId slot, std::vector<at::Tensor>& tensors,
-             bool check) const;
+             const Shapes& shapes, bool check) const;
+  void check_result(const at::Tensor& result, plan::SlotId slot, const Shapes& shapes) const;
 
   const plan::Plan* plan_;
   const plan::ExternStep* step_;
@@ -44,7 +52,9 @@ class ExternCall {
   bool uses_out_ = false;
   bool writes_arguments_ = false;
   const c10::FunctionSchema* schema_;  // as the step names it, which op_ may be the out= form of
-  std::vector<c10::IValue> template_;  // arguments in schema order, tensors missing
+  // Arguments in schema order; tensors and what depends on sizes are missing.
+  std::vector<c10::IValue> template_;
+  std::vector<int> symbolic_;  // positions of the latter
   std::vector<TensorPosition> positions_;
   std::vector<plan::SlotId> written_inputs_;  // caller's tensors that the op writes to
 };

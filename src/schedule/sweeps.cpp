@@ -10,35 +10,6 @@ using loop::ExprKind;
 using loop::ExprRef;
 using loop::Statement;
 
-bool is_transcendental(ExprKind kind) {
-  switch (kind) {
-    case ExprKind::kExp:
-    case ExprKind::kExp2:
-    case ExprKind::kExpm1:
-    case ExprKind::kLog:
-    case ExprKind::kLog2:
-    case ExprKind::kLog10:
-    case ExprKind::kLog1p:
-    case ExprKind::kSin:
-    case ExprKind::kCos:
-    case ExprKind::kTan:
-    case ExprKind::kAsin:
-    case ExprKind::kAcos:
-    case ExprKind::kAtan:
-    case ExprKind::kSinh:
-    case ExprKind::kCosh:
-    case ExprKind::kTanh:
-    case ExprKind::kErf:
-    case ExprKind::kSigmoid:
-    case ExprKind::kPow:
-    case ExprKind::kAtan2:
-    case ExprKind::kFmod:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Calls `visit` for the expression and all below it, each once, but not below where it gives false.
 void walk(ExprRef expr, std::unordered_map<ExprRef, bool>& seen,
           const std::function<bool(ExprRef)>& visit) {
@@ -94,7 +65,7 @@ bool is_expensive(ExprRef expr) {
   bool expensive = false;
   std::unordered_map<ExprRef, bool> seen;
   walk(expr, seen, [&](ExprRef e) {
-    expensive |= is_transcendental(e->kind) && graph::is_float(e->dtype);
+    expensive |= loop::cost_of(e->kind) >= loop::kExpensive && graph::is_float(e->dtype);
     return !expensive && e->kind != ExprKind::kLoad;
   });
   return expensive;

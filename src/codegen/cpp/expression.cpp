@@ -26,12 +26,13 @@ std::string paren(const Operand& value) { return value.atom ? value.text : "(" +
 
 }  // namespace
 
-ExpressionWriter::ExpressionWriter(const Nest& nest, Prelude& prelude)
+ExpressionWriter::ExpressionWriter(const Nest& nest, Prelude& prelude, std::vector<sym::Int>& sizes)
     : nest_(nest),
       prelude_(prelude),
       axis_text_(nest.extent.size(), "0"),
       axis_depth_(nest.extent.size(), 0),
-      reread_(nest.kernel->params.size()) {
+      reread_(nest.kernel->params.size()),
+      sizes_(sizes) {
   BRAZE_CHECK(nest.extent.size() <= 64, "a kernel with ", nest.extent.size(), " axes");
   std::unordered_set<ExprRef> seen;
   std::vector<bool> loaded(reread_.size()), stored(reread_.size());
@@ -98,10 +99,22 @@ std::string ExpressionWriter::size(sym::Int value) {
   if (value.is_constant()) return std::to_string(value.constant());
   size_t number = std::find(sizes_.begin(), sizes_.end(), value) - sizes_.begin();
   const std::string name = "n" + std::to_string(number);
-  if (number == sizes_.size()) {
-    sizes_.push_back(value);
+  if (number == sizes_.size()) sizes_.push_back(value);
+  if (declared_sizes_.insert(number).second)
     scopes_.front().lines.push_back("const i64 " + name + " = sizes[" + std::to_string(number) +
                                     "];  // " + sym::to_string(value));
+  return name;
+}
+
+// One that is not known when the kernel is compiled is made once a call.
+std::string ExpressionWriter::active_mask(const std::string& type) {
+  prelude_.need("first_lanes");
+  const std::string text = "first_lanes<" + type + ">(" + active_ + ")";
+  if (is_active_known()) return text;
+  std::string& name = scopes_.front().pointers[text];
+  if (name.empty()) {
+    name = fresh("first");
+    scopes_.front().lines.push_back("const " + type + " " + name + " = " + text + ";");
   }
   return name;
 }
@@ -172,7 +185,9 @@ const std::string* ExpressionWriter::kept_row(ExprRef expr) {
     const std::string type = scalar_type(expr->dtype);
     const sym::Int length = nest_.extent[nest_.vector_axis];
     const sym::Int padded =
-        sym::floordiv(length + sym::Int(nest_.lanes - 1), nest_.lanes) * nest_.lanes;
+        nest_.vectors > 0
+            ? sym::Int(nest_.vectors * nest_.lanes)
+            : sym::floordiv(length + sym::Int(nest_.lanes - 1), nest_.lanes) * nest_.lanes;
     std::vector<std::string>& lines = scopes_.front().lines;
     if (padded.is_constant()) {
       lines.push_back(type + " " + name + "[" + size(padded) + "];");
@@ -313,7 +328,11 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
       const std::string element = scalar_type(dtype_of(expr));
       std::string iota = prelude_.vector(element, nest_.lanes) + "{";
       for (int l = 0; l < nest_.lanes; ++l) iota += (l ? ", " : "") + std::to_string(l);
-      return {iota + "} + " + element + "(" + axis_text_[expr->ival] + ")", true, false};
+      iota += "} + " + element + "(" + axis_text_[expr->ival] + ")";
+      if (nest_.vectors == 0) return {iota, true, false};
+      // Positions are constants here.
+      prelude_.need("opaque");
+      return call("opaque(" + prelude_.vector(element, nest_.lanes) + "(" + iota + "))", true);
     }
     case ExprKind::kLoad:
       return build_load(expr, depth);
@@ -388,10 +407,7 @@ Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
       const std::string mask = fresh("guard");
       std::string text = "const " + mask_type() + " " + mask + " = " + condition.text;
       if (!outer_mask.empty()) text = text + " & " + outer_mask;
-      if (!active_.empty()) {
-        prelude_.need("first_lanes");
-        text += " & first_lanes<" + mask_type() + ">(" + active_ + ")";
-      }
+      if (!active_.empty()) text += " & " + active_mask(mask_type());
       line(text + ";");
       guard_mask_ = mask;
       const Operand value =
@@ -433,8 +449,7 @@ Operand ExpressionWriter::build_check(ExprRef expr, int depth) {
   std::string mask = "((" + vector_index + " < 0) | (" + vector_index + " >= " + vector_size + "))";
   if (!guard_mask_.empty()) mask += " & " + mask_as(guard_mask_, 8);
   if (!active_.empty()) {
-    prelude_.need("first_lanes");
-    mask += " & first_lanes<" + type + ">(" + active_ + ")";
+    mask += " & " + active_mask(type);
   }
   prelude_.need("any");
   scopes_[depth].lines.push_back("const " + type + " " + bad + " = " + mask + ";");

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -26,7 +27,8 @@ struct Operand {
 
 class ExpressionWriter {
  public:
-  ExpressionWriter(const Nest& nest, Prelude& prelude);
+  // sizes: what the kernel takes as `sizes`; grows.
+  ExpressionWriter(const Nest& nest, Prelude& prelude, std::vector<sym::Int>& sizes);
 
   // Scopes. `close` gives the finished lines, to be wrapped and added to the scope around them.
   void open();
@@ -54,13 +56,17 @@ class ExpressionWriter {
   // axis.
   void set_active(std::string count) { active_ = std::move(count); }
   const std::string& active() const { return active_; }
+  // Those lanes as a mask of that type.
+  std::string active_mask(const std::string& type);
+  // Are there some, in a number that is known now?
+  bool is_active_known() const {
+    return !active_.empty() && active_[0] >= '0' && active_[0] <= '9';
+  }
   // Rows of a tile: fewer than lanes where the tile axis is that short.
   void set_tile_rows(std::string rows) { tile_rows_ = std::move(rows); }
 
   // A number, or the name of one that comes with the call.
   std::string size(sym::Int value);
-  // What those are, in order.
-  const std::vector<sym::Int>& sizes() const { return sizes_; }
   // Lines for the end of the function.
   const std::vector<std::string>& clean_up() const { return clean_up_; }
 
@@ -155,7 +161,8 @@ class ExpressionWriter {
   std::string guard_mask_;  // vector condition under which loads may run; empty: all lanes
   std::string active_;      // empty: all
   std::string tile_rows_;   // empty: as many as lanes
-  std::vector<sym::Int> sizes_;
+  std::vector<sym::Int>& sizes_;
+  std::set<size_t> declared_sizes_;  // of them: numbers that have a name in this function
   std::vector<std::string> clean_up_;
 };
 

@@ -12,12 +12,6 @@ using loop::ExprKind;
 using loop::ExprRef;
 using loop::Statement;
 
-namespace {
-
-bool is_number(const std::string& text) { return text[0] >= '0' && text[0] <= '9'; }
-
-}  // namespace
-
 std::string ExpressionWriter::scaled(sym::Int factor, const std::string& text) {
   return factor == sym::Int(1) ? text : text + "*" + size(factor);
 }
@@ -192,7 +186,7 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
     prelude_.need("load_strided");
     text = "load_strided<" + storage + ">(" + pointer + ", " + size(stride) + ", " + lanes + ")";
   } else if (!active_.empty()) {
-    const std::string name = is_number(active_) ? "load_part" : "load_first";
+    const std::string name = is_active_known() ? "load_part" : "load_first";
     prelude_.need(name);
     text = name + "<" + storage + ">(" + pointer + ", " + active_ + ")";
   } else {
@@ -237,7 +231,7 @@ void ExpressionWriter::store(const Statement& statement) {
       line("store_strided(" + address(buffer, index) + ", " + storage + "(" + stored + "), " +
            size(stride) + ", " + lanes + ");");
     } else if (!active_.empty()) {
-      const std::string name = is_number(active_) ? "store_part" : "store_first";
+      const std::string name = is_active_known() ? "store_part" : "store_first";
       prelude_.need(name);
       line(name + "(" + address(buffer, index) + ", " + storage + "(" + stored + "), " + active_ +
            ");");

@@ -14,19 +14,6 @@ template <class V, class T> INLINE V load(const T* p) {
       {"store", {}, R"(
 template <class T, class V> INLINE void store(T* p, V v) { __builtin_memcpy(p, &v, sizeof v); }
 )"},
-      {"load_part", {}, R"(
-// The first n elements; the other lanes are 0.
-template <class V, class T> INLINE V load_part(const T* p, i64 n) {
-  V v{};
-  __builtin_memcpy(&v, p, n * sizeof(T));
-  return v;
-}
-)"},
-      {"store_part", {}, R"(
-template <class T, class V> INLINE void store_part(T* p, V v, i64 n) {
-  __builtin_memcpy(p, &v, n * sizeof(T));
-}
-)"},
       {"part_moves", {}, R"(
 // Masked moves by size of element and vector, where the instruction set has them.
 #if defined(__AVX512VL__) && defined(__AVX512BW__) && !defined(__clang__)
@@ -58,6 +45,29 @@ PART_MOVES(16, 1, char, qi, 128)
 #else
 template <int bytes, int width> struct PartMove { static constexpr bool exists = false; };
 #endif
+)"},
+      {"load_part", {"part_moves"}, R"(
+// The first n elements; the other lanes are 0. (GCC makes a copy through memory of a memcpy into a
+// part of a vector, and waits for it.)
+template <class V, class T> INLINE V load_part(const T* p, i64 n) {
+  typedef PartMove<sizeof(V), sizeof(T)> Move;
+  if constexpr (Move::exists) {
+    return (V)Move::load(p, n);
+  } else {
+    V v{};
+    __builtin_memcpy(&v, p, n * sizeof(T));
+    return v;
+  }
+}
+)"},
+      {"store_part", {"part_moves"}, R"(
+template <class T, class V> INLINE void store_part(T* p, V v, i64 n) {
+  typedef PartMove<sizeof(V), sizeof(T)> Move;
+  if constexpr (Move::exists)
+    Move::store(p, (typename Move::Wide)v, n);
+  else
+    __builtin_memcpy(p, &v, n * sizeof(T));
+}
 )"},
       {"load_first", {"part_moves"}, R"(
 // As load_part, for an n that is not known when this is compiled.
@@ -171,16 +181,30 @@ template <class To, class From> INLINE To bits(From v) {
   return r;
 }
 )"},
-      {"first_lanes", {}, R"(
-// A mask of the first n lanes: the sign of lane - n. (GCC 12 fails on some uses of a comparison.)
+      {"opaque", {}, R"(
+// The same mask, but the compiler is not told how it came about: GCC 12 fails on some uses of a
+// comparison with constants.
+template <class M> INLINE M opaque(M mask) {
+#if defined(__x86_64__) && !defined(__clang__)
+  if constexpr (sizeof(M) == 16) __asm__("" : "+x"(mask));
+#ifdef __AVX2__
+  if constexpr (sizeof(M) == 32) __asm__("" : "+x"(mask));
+#endif
+#ifdef __AVX512F__
+  if constexpr (sizeof(M) == 64) __asm__("" : "+v"(mask));
+#endif
+#endif
+  return mask;
+}
+)"},
+      {"first_lanes", {"opaque"}, R"(
+// A mask of the first n lanes: the sign of lane - n.
 template <class M> INLINE M first_lanes(int n) {
   M lane{};
 #pragma GCC unroll 64
   for (int l = 0; l < int(sizeof(M) / sizeof(lane[0])); ++l) lane[l] = l;
-  M count{};
-#pragma GCC unroll 64
-  for (int l = 0; l < int(sizeof(M) / sizeof(lane[0])); ++l) count[l] = n;
-  return (lane - count) >> int(8 * sizeof(lane[0]) - 1);
+  const __typeof__(lane[0]) count = n;
+  return opaque(M((lane - count) >> int(8 * sizeof(lane[0]) - 1)));
 }
 )"},
       {"any", {}, R"(
@@ -202,6 +226,25 @@ template <class H, class V> INLINE H half(V v, int upper) {
   H h;
   __builtin_memcpy(&h, (const char*)&v + upper * sizeof h, sizeof h);
   return h;
+}
+// Through registers, where the compiler can: before a fold it is what the next row waits for.
+#if defined(__clang__) || __GNUC__ >= 12
+#define HALVES(n, ...)                                                                 \
+  template <class H, class V> INLINE H upper_##n(V v) {                                \
+    return __builtin_shufflevector(v, v, __VA_ARGS__);                                 \
+  }
+HALVES(2, 2, 3)
+HALVES(4, 4, 5, 6, 7)
+HALVES(8, 8, 9, 10, 11, 12, 13, 14, 15)
+#endif
+template <class H, class V> INLINE H upper_half(V v) {
+  constexpr int n = sizeof(H) / sizeof(v[0]);
+#if defined(__clang__) || __GNUC__ >= 12
+  if constexpr (n == 2) return upper_2<H>(v);
+  if constexpr (n == 4) return upper_4<H>(v);
+  if constexpr (n == 8) return upper_8<H>(v);
+#endif
+  return half<H>(v, 1);
 }
 )"},
       {"maximum", {}, R"(

@@ -38,48 +38,6 @@ struct Survey {
   int64_t operations = 0;           // weighted arithmetic for one inner point
 };
 
-int64_t cost_of(ExprKind kind) {
-  switch (kind) {
-    case ExprKind::kConst:
-    case ExprKind::kAxis:
-    case ExprKind::kReduced:
-    case ExprKind::kLoad:
-      return 0;
-    case ExprKind::kDiv:
-    case ExprKind::kSqrt:
-    case ExprKind::kRsqrt:
-      return 4;
-    case ExprKind::kExp:
-    case ExprKind::kExp2:
-    case ExprKind::kLog:
-    case ExprKind::kLog2:
-    case ExprKind::kSigmoid:
-    case ExprKind::kTanh:
-    case ExprKind::kErf:
-    case ExprKind::kFloorDiv:
-    case ExprKind::kTruncDiv:
-    case ExprKind::kMod:
-      return 15;
-    case ExprKind::kExpm1:
-    case ExprKind::kLog10:
-    case ExprKind::kLog1p:
-    case ExprKind::kSin:
-    case ExprKind::kCos:
-    case ExprKind::kTan:
-    case ExprKind::kAsin:
-    case ExprKind::kAcos:
-    case ExprKind::kAtan:
-    case ExprKind::kSinh:
-    case ExprKind::kCosh:
-    case ExprKind::kFmod:
-    case ExprKind::kPow:
-    case ExprKind::kAtan2:
-      return 30;
-    default:
-      return 1;
-  }
-}
-
 // Axes that `expr` mentions; those inside the index of a load only where asked.
 void note_axes(ExprRef expr, bool through_loads, std::vector<bool>& axes) {
   if (expr->kind == ExprKind::kAxis) axes[expr->ival] = true;
@@ -105,7 +63,7 @@ Survey survey(const Kernel& kernel, const sym::Dims& extent) {
     if (!as_index) {
       result.values.push_back(expr);
       if (expr->kind == ExprKind::kAxis) result.used_as_value[expr->ival] = true;
-      result.operations += cost_of(expr->kind);
+      result.operations += loop::cost_of(expr->kind);
     }
     for (ExprRef arg : expr->args)
       visit(arg, as_index, inner, guarded || expr->kind == ExprKind::kMasked);
@@ -351,7 +309,6 @@ bool mentions_axis(ExprRef expr, int axis) {
 // The topmost expensive values that a later walk over the row needs again.
 void plan_kept_rows(Nest& nest) {
   constexpr size_t kMostRows = 2;
-  constexpr int64_t kExpensive = 15;
   if (!nest.vector_is_inner() || nest.inner.size() != 1 || nest.rereads_stores ||
       (nest.extent[nest.vector_axis].is_constant() &&
        nest.extent[nest.vector_axis].constant() > kLongestRow))
@@ -361,7 +318,7 @@ void plan_kept_rows(Nest& nest) {
   std::function<void(ExprRef, int)> visit = [&](ExprRef expr, int level) {
     const auto known = first.find(expr);
     if (known == first.end() || !seen.insert(expr).second) return;
-    if (known->second < level && cost_of(expr->kind) >= kExpensive &&
+    if (known->second < level && loop::cost_of(expr->kind) >= loop::kExpensive &&
         expr->dtype == DType::kFloat32 && mentions_axis(expr, nest.vector_axis) &&
         nest.kept_rows.size() < kMostRows) {
       nest.kept_rows[expr] = known->second;
@@ -443,6 +400,8 @@ Nest plan_nest(const Kernel& kernel, Isa isa) {
   plan_parallel(nest, facts, isa);
   nest.levels = plan_levels(kernel);
   plan_kept_rows(nest);
+  nest.short_versions =
+      plan_short_versions(nest, facts.operations + static_cast<int64_t>(facts.accesses.size()));
   return nest;
 }
 

@@ -47,6 +47,12 @@ struct Nest {
   // Expensive values that several walks over a row need: the first walk (number of its level) keeps
   // them in an array; on the stack but for long rows of symbolic extent.
   std::unordered_map<loop::ExprRef, int> kept_rows;
+  // Of a version for short axes: vectors along the vector axis, all full but the last, which may be
+  // a part; 0: there may be any number.
+  int vectors = 0;
+  // Where the vector axis is of symbolic length and may be short: the same nest for few vectors,
+  // shortest first. What such a row holds stays in registers, and there is no loop over it.
+  std::vector<Nest> short_versions;
   bool rereads_stores = false;  // some parameter is both loaded and stored
   KernelCode code;              // extent and grain
   mutable Limits limits;        // grows while the kernel is planned and written
@@ -67,6 +73,8 @@ sym::Dims collapse_axes(const loop::Kernel& kernel);
 std::vector<Level> plan_levels(const loop::Kernel& kernel);
 
 Nest plan_nest(const loop::Kernel& kernel, Isa isa);
+// weight: of the work for one vector, in operations.
+std::vector<Nest> plan_short_versions(const Nest& nest, int64_t weight);
 
 // Bytes of one vector register.
 int vector_bytes(Isa isa);

@@ -141,8 +141,8 @@ std::string Prelude::fold(std::string_view name, std::string_view element, int l
   } else {
     const std::string half = vector(element, lanes / 2);
     fold(name, element, lanes / 2);
-    body = "  const " + half + " a = half<" + half + ">(v, 0), b = half<" + half +
-           ">(v, 1);\n  return " + std::string(name) + "(" + half + "(" + combine + "));\n";
+    body = "  const " + half + " a = half<" + half + ">(v, 0), b = upper_half<" + half +
+           ">(v);\n  return " + std::string(name) + "(" + half + "(" + combine + "));\n";
   }
   helpers_ += "\nINLINE " + std::string(element) + " " + std::string(name) + "(" + type +
               " v) {\n" + body + "}\n";

@@ -190,8 +190,7 @@ void Reduction::accumulate_arg(const Operand& operand) {
   const std::string mask = writer_.prelude().vector(
       dtype_ == DType::kBool ? "i" + std::to_string(8 * nest_.mask_bytes) : width, nest_.lanes);
   if (!writer_.active().empty() && folds_lanes()) {
-    writer_.prelude().need("first_lanes");
-    test = "(" + test + ") & first_lanes<" + mask + ">(" + writer_.active() + ")";
+    test = "(" + test + ") & " + writer_.active_mask(mask);
   }
   writer_.line("const " + mask + " " + wins + " = " + test + ";");
   writer_.line(best + " = " + wins + " ? " + value + " : " + best + ";");
@@ -220,10 +219,8 @@ void Reduction::accumulate(int copy) {
     const std::string element = dtype_ == DType::kBool ? std::to_string(8 * nest_.mask_bytes)
                                                        : std::to_string(8 * compute_bytes(dtype_));
     const std::string mask = writer_.prelude().vector("i" + element, nest_.lanes);
-    writer_.prelude().need("first_lanes");
     // Comparisons give vectors of `long`, masks are vectors of `long long`: not the same type.
-    text = "(first_lanes<" + mask + ">(" + writer_.active() + ") ? " +
-           writer_.type_of(dtype_, lanes()) + "(" + text +
+    text = "(" + writer_.active_mask(mask) + " ? " + writer_.type_of(dtype_, lanes()) + "(" + text +
            ") : " + writer_.as_vector({identity(), false, true}, dtype_) + ")";
   }
   writer_.line(name(copy) + " = " + combine(name(copy), text) + ";");

@@ -4,6 +4,7 @@
 #include "compile/plan_runner.h"
 #include "graph/emitter.h"
 #include "graph/substitute.h"
+#include "plan/binder.h"
 #include "sym/facts.h"
 
 namespace braze::compile {

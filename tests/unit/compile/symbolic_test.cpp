@@ -4,6 +4,7 @@
 
 #include "compile/plan_runner.h"
 #include "graph/substitute.h"
+#include "plan/binder.h"
 
 namespace braze::compile {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "plan/plan.h"
+#include "plan/binder.h"
 
 namespace braze::plan {
 namespace {

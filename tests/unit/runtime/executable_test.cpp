@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "compile/compile.h"
+#include "plan/binder.h"
 
 namespace braze::runtime {
 namespace {

@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "codegen/cpp/loop_writer.h"
+
+namespace braze::codegen::cpp {
+
+using loop::ExprRef;
+
+namespace {
+
+// length less what is left when it is cut into parts.
+sym::Int whole_parts(sym::Int length, int64_t part) { return sym::floordiv(length, part) * part; }
+
+}  // namespace
+
+void LoopWriter::write_inner(const Level& level) {
+  std::vector<Reduction> reductions;
+  for (int column = 0; column < columns_; ++column)
+    for (const Step& step : level.inner)
+      if (step.role != Step::Role::kStore)
+        reductions.emplace_back(nest_, step, columns_ > 1 ? column : -1, writer_);
+  sym::Int points = 1;
+  for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
+    points = points * nest_.extent[axis];
+  const bool empty = points == sym::Int(0);
+  const int unroll = !empty && columns_ == 1 ? unroll_of(level) : 1;
+  const int64_t step = (nest_.vector_is_inner() ? nest_.lanes : 1) * unroll;
+  in_parts_ = nest_.vectors == 0 && (!points.is_constant() || points.constant() / step > 512) &&
+              std::any_of(reductions.begin(), reductions.end(),
+                          [](const Reduction& r) { return r.has_parts(); });
+  for (Reduction& r : reductions) {
+    if (has_total(points) && r.has_parts()) r.keep_total();
+    r.declare(unroll);
+  }
+  if (!empty) write_inner_loop(level, reductions, 0, unroll);
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    writer_.set_column(static_cast<int>(i * columns_ / reductions.size()));
+    reductions[i].finish();
+  }
+  writer_.set_column(0);
+}
+
+bool LoopWriter::has_total(sym::Int points) const {
+  return in_parts_ && !points.is_constant() && nest_.inner.size() == 1;
+}
+
+int LoopWriter::unroll_of(const Level& level) const {
+  std::unordered_set<ExprRef> seen;
+  std::function<void(ExprRef)> visit = [&](ExprRef expr) {
+    if (seen.insert(expr).second)
+      for (ExprRef arg : expr->args) visit(arg);
+  };
+  bool reduces = false;
+  for (const Step& step : level.inner) {
+    if (step.role == Step::Role::kReduce && !Reduction::can_unroll(step)) return 1;
+    reduces |= step.role != Step::Role::kStore;
+    visit(step.statement->value);
+  }
+  if (!reduces || nest_.inner.empty()) return 1;
+  const int axis = nest_.inner.back();
+  const int64_t trips =
+      nest_.vectors > 0 && axis == nest_.vector_axis
+          ? nest_.vectors
+          : nest_.extent[axis].hint() / (axis == nest_.vector_axis ? nest_.lanes : 1);
+  for (int unroll : {4, 2})
+    if (trips >= unroll && seen.size() <= (unroll == 4 ? 24 : 48)) return unroll;
+  return 1;
+}
+
+void LoopWriter::write_inner_loop(const Level& level, std::vector<Reduction>& reductions,
+                                  size_t position, int unroll) {
+  if (position == nest_.inner.size()) return write_inner_body(level, reductions, 0);
+  const int axis = nest_.inner[position];
+  const sym::Int length = nest_.extent[axis];
+  const std::string name = axis_name(nest_, axis);
+  if (position + 1 < nest_.inner.size()) {
+    writer_.open();
+    writer_.bind_axis(axis, name);
+    write_inner_loop(level, reductions, position + 1, unroll);
+    const std::vector<std::string> body = writer_.close();
+    writer_.block("for (i64 " + name + " = 0; " + name + " < " + size(length) + "; ++" + name + ")",
+                  body);
+    return;
+  }
+  if (nest_.vectors > 0) {
+    for_each_vector([&](int vector) { write_inner_body(level, reductions, vector % unroll); });
+    return;
+  }
+  const int step = axis == nest_.vector_axis ? nest_.lanes : 1;
+  if (reductions.empty() && !divides(length, step) && may_overlap() &&
+      !sym::known_less(length, step))
+    return write_overlapping(level, reductions, axis);
+  sym::Int done = 0;
+  for (int copies : {unroll, 1}) {
+    const sym::Int end = whole_parts(length, static_cast<int64_t>(step) * copies);
+    if (sym::known_at_most(end, done)) continue;
+    write_copies(level, reductions, axis, {done, end, step, copies, copies == unroll});
+    done = end;
+  }
+  if (done != length) write_rest(level, reductions, axis, done);
+}
+
+void LoopWriter::write_rest(const Level& level, std::vector<Reduction>& reductions, int axis,
+                            sym::Int done) {
+  const sym::Int rest = nest_.extent[axis] - done;
+  writer_.set_active(size(rest));
+  writer_.open();
+  writer_.bind_axis(axis, size(done));
+  write_inner_body(level, reductions, 0);
+  const std::vector<std::string> body = writer_.close();
+  writer_.block(rest.is_constant() ? "" : "if (" + size(rest) + " > 0)", body);
+  writer_.set_active("");
+}
+
+void LoopWriter::write_copies(const Level& level, std::vector<Reduction>& reductions, int axis,
+                              const Walk& walk) {
+  const std::string name = axis_name(nest_, axis);
+  const sym::Int length = walk.end - walk.first;
+  const int64_t stride = static_cast<int64_t>(walk.step) * walk.copies;
+  const bool once = sym::known_at_most(length, stride) && length.is_constant();
+  const bool parts =
+      in_parts_ && (length.is_constant() ? length.constant() >= 16 * stride : walk.main);
+  const bool totals = parts && has_total(nest_.extent[axis]);
+  for (Reduction& r : reductions)
+    if (parts && !totals && r.has_parts()) r.set_part(true);
+  writer_.open();
+  for (int copy = 0; copy < walk.copies; ++copy) {
+    const int64_t offset = static_cast<int64_t>(copy) * walk.step;
+    std::string position = once     ? size(walk.first + sym::Int(offset))
+                           : offset ? "(" + name + " + " + std::to_string(offset) + ")"
+                                    : name;
+    writer_.open();
+    writer_.bind_axis(axis, position);
+    write_inner_body(level, reductions, copy);
+    const std::vector<std::string> body = writer_.close();
+    if (walk.copies > 1)
+      writer_.block("", body);
+    else
+      for (const std::string& text : body) writer_.line(text);
+  }
+  const std::vector<std::string> body = writer_.close();
+  if (once) return writer_.block("", body);
+  const auto loop = [&](const std::string& from, const std::string& to) {
+    writer_.block("for (i64 " + name + " = " + from + "; " + name + " < " + to + "; " + name +
+                      " += " + std::to_string(stride) + ")",
+                  body);
+  };
+  if (!parts) return loop(size(walk.first), size(walk.end));
+  writer_.open();
+  for (Reduction& r : reductions)
+    if (!totals && r.has_parts()) r.begin_part();
+  int64_t part = 128 * stride;
+  if (length.is_constant()) part = std::min(part, length.constant());
+  const std::string from = name + "_part", end = size(walk.end);
+  const std::string next = from + " + " + std::to_string(part);
+  loop(from,
+       divides(length, part) ? next : "(" + next + " < " + end + " ? " + next + " : " + end + ")");
+  if (totals) {
+    writer_.open();
+    for (Reduction& r : reductions)
+      if (r.has_parts()) r.move_to_total();
+    const std::vector<std::string> more = writer_.close();
+    writer_.block("if (" + next + " < " + end + ")", more);
+  } else {
+    for (Reduction& r : reductions)
+      if (r.has_parts()) r.end_part();
+  }
+  const std::vector<std::string> lines = writer_.close();
+  writer_.block("for (i64 " + from + " = " + size(walk.first) + "; " + from + " < " + end + "; " +
+                    from + " += " + std::to_string(part) + ")",
+                lines);
+}
+
+void LoopWriter::write_overlapping(const Level& level, std::vector<Reduction>& reductions,
+                                   int axis) {
+  const std::string name = axis_name(nest_, axis);
+  const std::string at = writer_.fresh("at");
+  const sym::Int length = nest_.extent[axis];
+  const std::string lanes = std::to_string(nest_.lanes);
+  const std::string latest = size(length - sym::Int(nest_.lanes));
+  writer_.open();
+  writer_.line("const i64 " + name + " = " + at + " < " + latest + " ? " + at + " : " + latest +
+               ";");
+  writer_.bind_axis(axis, name);
+  write_inner_body(level, reductions, 0);
+  const std::vector<std::string> body = writer_.close();
+  const std::string loop =
+      "for (i64 " + at + " = 0; " + at + " < " + size(length) + "; " + at + " += " + lanes + ")";
+  if (sym::known_at_least(length, nest_.lanes)) return writer_.block(loop, body);
+  writer_.open();
+  writer_.block(loop, body);
+  const std::vector<std::string> whole = writer_.close();
+  writer_.block("if (" + size(length) + " >= " + lanes + ")", whole);
+  writer_.set_active(size(length));
+  writer_.open();
+  writer_.bind_axis(axis, "0");
+  write_inner_body(level, reductions, 0);
+  const std::vector<std::string> rest = writer_.close();
+  writer_.block("else", rest);
+  writer_.set_active("");
+}
+
+void LoopWriter::write_inner_body(const Level& level, std::vector<Reduction>& reductions,
+                                  int copy) {
+  const size_t each = reductions.size() / columns_;
+  for_each_column([&](int column) {
+    size_t next = column * each;
+    for (const Step& step : level.inner) {
+      if (step.role == Step::Role::kStore)
+        writer_.store(*step.statement);
+      else
+        reductions[next++].accumulate(copy);
+    }
+  });
+}
+
+}  // namespace braze::codegen::cpp

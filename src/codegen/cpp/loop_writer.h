@@ -1,0 +1,89 @@
+// Inside of codegen: the loops of one function over the axes of a nest. outer_loops.cpp walks work
+// items, outer lanes and tiles; inner_loops.cpp the loops of reductions and of rows.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/cpp/expression.h"
+#include "codegen/cpp/nest.h"
+#include "codegen/cpp/reduction.h"
+#include "sym/facts.h"
+
+namespace braze::codegen::cpp {
+
+class LoopWriter {
+ public:
+  // sizes: what the kernel takes as `sizes`, shared by the functions that it is made of.
+  LoopWriter(const Nest& nest, Prelude& prelude, std::vector<sym::Int>& sizes)
+      : nest_(nest), writer_(nest, prelude, sizes) {}
+
+  // The lines of a function of (args, sizes, begin, end). For the nest's short versions there are
+  // functions of the given names, with the same parameters, that it calls where they fit.
+  std::vector<std::string> write(const std::vector<std::string>& short_versions);
+
+ private:
+  std::string size(sym::Int value) { return writer_.size(value); }
+
+  void write_short_versions(const std::vector<std::string>& names);
+  // The loop over begin..end, and the counters of the outer axes that it stands for.
+  void write_items();
+  // The last tile starts early, where the axis is no multiple of its rows.
+  void write_tile_start();
+  // Can the last vector of an axis start early and compute some elements a second time, where the
+  // axis is long enough?
+  bool may_overlap() const { return !nest_.rereads_stores; }
+  // The body for the vector of outer points at `position`.
+  void write_outer_body(const std::string& header, const std::string& position);
+  void write_outer_lanes();
+  // One vector at a time from `first` to `last`, a part of the axis.
+  void write_outer_vectors(sym::Int length, const std::string& first, const std::string& last,
+                           bool is_part);
+  void write_levels();
+  // The rows of a tile; those of the last one overlap with the tile before. Where the axis may be
+  // shorter than a tile, that is another case.
+  void write_tile(const Level& level);
+  void write_rows(const Level& level, const std::string& rows);
+  // The same for each of the vectors of outer points that are walked side by side.
+  void for_each_column(const std::function<void(int)>& body);
+
+  void write_inner(const Level& level);
+  // Sums of one loop of unknown length, which is mostly short.
+  bool has_total(sym::Int points) const;
+  // Independent accumulators hide the latency of the reduction; long bodies do that by themselves.
+  int unroll_of(const Level& level) const;
+  void write_inner_loop(const Level& level, std::vector<Reduction>& reductions, size_t position,
+                        int unroll);
+  // The elements from `done` on, fewer than lanes.
+  void write_rest(const Level& level, std::vector<Reduction>& reductions, int axis, sym::Int done);
+  // axis = first, first + step * copies, ... : `copies` points or vectors in one iteration.
+  struct Walk {
+    sym::Int first, end;
+    int step, copies;
+    bool main;  // what comes after it is short
+  };
+  void write_copies(const Level& level, std::vector<Reduction>& reductions, int axis,
+                    const Walk& walk);
+  // Where the axis may be shorter than a vector, that is another case.
+  void write_overlapping(const Level& level, std::vector<Reduction>& reductions, int axis);
+  void write_inner_body(const Level& level, std::vector<Reduction>& reductions, int copy);
+  // Calls `body` for the position of each vector of an axis of few vectors, in a scope of its own;
+  // the last vector may be a part.
+  void for_each_vector(const std::function<void(int)>& body);
+
+  const Nest& nest_;
+  ExpressionWriter writer_;
+  int columns_ = 1;
+  bool is_tile_cut_ = false;  // the tile axis may be shorter than a tile
+  bool in_parts_ = false;     // of the inner loops being written: sums have a second level
+};
+
+// "o0", "i1"
+std::string axis_name(const Nest& nest, int axis);
+
+inline bool divides(sym::Int length, int64_t by) {
+  return sym::divide_exactly(length, by).has_value();
+}
+
+}  // namespace braze::codegen::cpp

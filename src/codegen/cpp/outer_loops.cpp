@@ -1,0 +1,259 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "codegen/cpp/loop_writer.h"
+
+namespace braze::codegen::cpp {
+
+std::string axis_name(const Nest& nest, int axis) {
+  return axis < nest.outer_count ? "o" + std::to_string(axis)
+                                 : "i" + std::to_string(axis - nest.outer_count);
+}
+
+std::vector<std::string> LoopWriter::write(const std::vector<std::string>& short_versions) {
+  const loop::Kernel& kernel = *nest_.kernel;
+  write_short_versions(short_versions);
+  writer_.line("i64 failed = 0;");
+  for (size_t b = 0; b < kernel.params.size(); ++b) {
+    const std::string type =
+        (kernel.params[b].written ? "" : "const ") + storage_type(kernel.params[b].dtype) + "*";
+    writer_.line(type + " const b" + std::to_string(b) + " = (" + type + ")args[" +
+                 std::to_string(b) + "];");
+  }
+  write_items();
+  for (const std::string& line : writer_.clean_up()) writer_.line(line);
+  writer_.line("return failed;");
+  return writer_.close();
+}
+
+void LoopWriter::write_short_versions(const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Nest& version = nest_.short_versions[i];
+    writer_.line("if (" + size(nest_.extent[nest_.vector_axis]) +
+                 " <= " + std::to_string(version.lanes * version.vectors) + ") return " + names[i] +
+                 "(args, sizes, begin, end);");
+  }
+}
+
+void LoopWriter::write_items() {
+  struct Counter {
+    std::string name;
+    sym::Int extent;
+  };
+  std::vector<Counter> counters;
+  for (int axis : nest_.parallel) counters.push_back({axis_name(nest_, axis), nest_.extent[axis]});
+  if (!is_trivial(nest_.tiles())) counters.push_back({"tile", nest_.tiles()});
+  if (!is_trivial(nest_.blocks())) counters.push_back({"block", nest_.blocks()});
+
+  const std::string one = counters.size() == 1 ? counters[0].name : "item";
+  if (counters.size() > 1) {
+    sym::Int below = 1;
+    for (auto c = counters.rbegin(); c != counters.rend(); ++c) {
+      std::string start = "begin";
+      if (below != sym::Int(1)) start += " / " + size(below);
+      if (&*c != &counters.front()) start += " % " + size(c->extent);
+      // Divisions by what the compiler does not know are slow.
+      const bool slow = !below.is_constant() || !c->extent.is_constant();
+      if (slow && start != "begin") start = "begin == 0 ? 0 : " + start;
+      writer_.line("i64 " + c->name + " = " + start + ";");
+      below = below * c->extent;
+    }
+  }
+  writer_.open();
+  for (int axis : nest_.parallel) writer_.bind_axis(axis, axis_name(nest_, axis));
+  if (nest_.tile_axis >= 0) write_tile_start();
+  if (nest_.vector_is_outer())
+    write_outer_lanes();
+  else
+    write_levels();
+  if (counters.size() > 1) {
+    std::string step;
+    for (size_t c = 0; c + 1 < counters.size(); ++c)
+      step = (c == 0 ? "++" + counters[0].name + ";"
+                     : "if (++" + counters[c].name + " == " + size(counters[c].extent) + ") { " +
+                           counters[c].name + " = 0; " + step + " }");
+    const Counter& last = counters.back();
+    writer_.line("if (++" + last.name + " == " + size(last.extent) + ") { " + last.name + " = 0; " +
+                 step + " }");
+  }
+  const std::vector<std::string> body = writer_.close();
+  writer_.block("for (i64 " + one + " = begin; " + one + " < end; ++" + one + ")", body);
+}
+
+void LoopWriter::write_tile_start() {
+  const sym::Int length = nest_.extent[nest_.tile_axis];
+  const std::string lanes = std::to_string(nest_.lanes);
+  const std::string latest = size(sym::max(length - sym::Int(nest_.lanes), 0));
+  const std::string start = is_trivial(nest_.tiles()) ? "0" : "tile * " + lanes;
+  writer_.line("const i64 " + axis_name(nest_, nest_.tile_axis) + "_first = " +
+               (divides(length, nest_.lanes)
+                    ? start
+                    : start + " < " + latest + " ? " + start + " : " + latest) +
+               ";");
+  is_tile_cut_ = !sym::known_at_least(length, nest_.lanes);
+}
+
+void LoopWriter::write_outer_body(const std::string& header, const std::string& position) {
+  const int axis = nest_.vector_axis;
+  const std::string name = axis_name(nest_, axis);
+  writer_.open();
+  std::string text = position;
+  if (position != name && position != "0") {
+    writer_.line("const i64 " + name + " = " + position + ";");
+    text = name;
+  }
+  writer_.bind_axis(axis, text);
+  write_levels();
+  const std::vector<std::string> lines = writer_.close();
+  writer_.block(header, lines);
+}
+
+void LoopWriter::write_outer_lanes() {
+  if (nest_.vectors > 0) {
+    for_each_vector([&](int) { write_levels(); });
+    return;
+  }
+  const sym::Int length = nest_.extent[nest_.vector_axis];
+  const std::string name = axis_name(nest_, nest_.vector_axis);
+  std::string first = "0", last = size(length);
+  const bool blocks = !is_trivial(nest_.blocks());
+  if (blocks) {
+    first = "block * " + std::to_string(nest_.block);
+    last = writer_.fresh("last");
+    const std::string bound = first + " + " + std::to_string(nest_.block);
+    writer_.line("const i64 " + last + " = " +
+                 (divides(length, nest_.block)
+                      ? bound
+                      : bound + " < " + size(length) + " ? " + bound + " : " + size(length)) +
+                 ";");
+  }
+  if (nest_.columns > 1) {
+    const int64_t wide = static_cast<int64_t>(nest_.columns) * nest_.lanes;
+    columns_ = nest_.columns;
+    write_outer_body("for (i64 " + name + " = " + first + "; " + name + " + " +
+                         std::to_string(wide) + " <= " + last + "; " + name +
+                         " += " + std::to_string(wide) + ")",
+                     name);
+    columns_ = 1;
+    if (divides(length, wide) && nest_.block % wide == 0) return;
+    const std::string narrow = writer_.fresh("narrow");
+    writer_.line("const i64 " + narrow + " = " + first + " + (" + last + " - (" + first + ")) / " +
+                 std::to_string(wide) + " * " + std::to_string(wide) + ";");
+    first = narrow;
+  }
+  write_outer_vectors(length, first, last, blocks);
+}
+
+void LoopWriter::write_outer_vectors(sym::Int length, const std::string& first,
+                                     const std::string& last, bool is_part) {
+  const std::string name = axis_name(nest_, nest_.vector_axis);
+  const std::string lanes = std::to_string(nest_.lanes);
+  const auto loop_over = [&](const std::string& variable) {
+    return "for (i64 " + variable + " = " + first + "; " + variable + " < " + last + "; " +
+           variable + " += " + lanes + ")";
+  };
+  if (divides(length, nest_.lanes)) return write_outer_body(loop_over(name), name);
+  const bool is_long = sym::known_at_least(length, nest_.lanes);
+  const bool is_short = sym::known_less(length, nest_.lanes);
+  if (may_overlap() && !is_short) {
+    const std::string at = writer_.fresh("at");
+    const std::string latest = size(length - sym::Int(nest_.lanes));
+    writer_.open();
+    write_outer_body(loop_over(at), at + " < " + latest + " ? " + at + " : " + latest);
+    const std::vector<std::string> loop = writer_.close();
+    if (is_long) {
+      for (const std::string& line : loop) writer_.line(line);
+      return;
+    }
+    writer_.block("if (" + size(length) + " >= " + lanes + ")", loop);
+    writer_.set_active(size(length));
+    write_outer_body("else", "0");
+    writer_.set_active("");
+    return;
+  }
+  if (!is_short)
+    write_outer_body("for (i64 " + name + " = " + first + "; " + name + " + " + lanes +
+                         " <= " + last + "; " + name + " += " + lanes + ")",
+                     name);
+  const sym::Int rest = sym::mod(length, nest_.lanes);
+  std::string header = is_part ? "if (" + last + " == " + size(length) + ")" : "";
+  if (!rest.is_constant())
+    header =
+        (is_part ? "if (" + last + " == " + size(length) + " && " : "if (") + size(rest) + " > 0)";
+  writer_.set_active(size(rest));
+  write_outer_body(header, size(length - rest));
+  writer_.set_active("");
+}
+
+void LoopWriter::for_each_vector(const std::function<void(int)>& body) {
+  const int axis = nest_.vector_axis;
+  for (int vector = 0; vector < nest_.vectors; ++vector) {
+    const int64_t first = static_cast<int64_t>(vector) * nest_.lanes;
+    if (vector + 1 == nest_.vectors) writer_.set_active(size(nest_.extent[axis] - sym::Int(first)));
+    writer_.open();
+    writer_.bind_axis(axis, std::to_string(first));
+    body(vector);
+    const std::vector<std::string> lines = writer_.close();
+    writer_.block("", lines);
+  }
+  writer_.set_active("");
+}
+
+void LoopWriter::write_levels() {
+  for (const Level& level : nest_.levels) {
+    writer_.set_level(static_cast<int>(&level - nest_.levels.data()));
+    if (!level.inner.empty()) write_inner(level);
+    if (nest_.tile_axis >= 0)
+      write_tile(level);
+    else
+      for_each_column([&](int) {
+        for (const Step& step : level.outer) writer_.store(*step.statement);
+      });
+  }
+}
+
+void LoopWriter::write_tile(const Level& level) {
+  if (!is_tile_cut_) return write_rows(level, std::to_string(nest_.lanes));
+  const std::string rows = size(sym::min(nest_.extent[nest_.tile_axis], nest_.lanes));
+  const auto part = [&](const std::string& header, const std::string& count) {
+    writer_.open();
+    write_rows(level, count);
+    const std::vector<std::string> lines = writer_.close();
+    writer_.block(header, lines);
+  };
+  part("if (" + rows + " == " + std::to_string(nest_.lanes) + ")", std::to_string(nest_.lanes));
+  writer_.set_tile_rows(rows);
+  part("else", rows);
+  writer_.set_tile_rows("");
+}
+
+void LoopWriter::write_rows(const Level& level, const std::string& rows) {
+  const int axis = nest_.tile_axis;
+  const std::string name = axis_name(nest_, axis);
+  writer_.open();
+  writer_.line("const i64 " + name + " = " + name + "_first + row;");
+  writer_.bind_axis(axis, name);
+  writer_.set_tile("row", name + "_first");
+  for (const Step& step : level.outer) writer_.store(*step.statement);
+  writer_.set_tile("", "");
+  const std::vector<std::string> body = writer_.close();
+  writer_.block("for (int row = 0; row < " + rows + "; ++row)", body);
+}
+
+void LoopWriter::for_each_column(const std::function<void(int)>& body) {
+  if (columns_ == 1) return body(0);
+  const int axis = nest_.vector_axis;
+  const ExpressionWriter::Binding base = writer_.binding(axis);
+  for (int column = 0; column < columns_; ++column) {
+    writer_.set_column(column);
+    writer_.open();
+    writer_.bind_axis(axis, "(" + base.text + " + " + std::to_string(column * nest_.lanes) + ")");
+    body(column);
+    const std::vector<std::string> lines = writer_.close();
+    if (!lines.empty()) writer_.block("", lines);
+  }
+  writer_.set_column(0);
+  writer_.rebind(axis, base);
+}
+
+}  // namespace braze::codegen::cpp

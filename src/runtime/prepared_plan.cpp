@@ -1,0 +1,100 @@
+#include "runtime/prepared_plan.h"
+
+#include "runtime/memory.h"
+
+namespace braze::runtime {
+
+using plan::SlotId;
+using plan::SlotKind;
+
+PreparedPlan::PreparedPlan(plan::Plan given, std::vector<at::Tensor> constants,
+                           const std::vector<KernelFunction>& functions)
+    : plan(std::move(given)), binder(plan), constants(std::move(constants)) {
+  sort_slots();
+  prepare_steps(functions);
+  find_tensors();
+}
+
+void PreparedPlan::sort_slots() {
+  const size_t count = plan.slots.size();
+  survives.assign(count, 0);
+  views_of.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const plan::Slot& slot = plan.slots[i];
+    const auto id = static_cast<SlotId>(i);
+    dtype.push_back(scalar_type(slot.type.dtype));
+    root.push_back(plan::root_of(plan, id));
+    if (slot.kind == SlotKind::kArena) survives[i] = 1;
+    if (slot.kind == SlotKind::kInput && i < constants.size() && constants[i].defined())
+      survives[i] = 1;
+    if (slot.kind == SlotKind::kView) survives[i] = survives[slot.base];
+    if (slot.kind == SlotKind::kOutput) output_slots.push_back(id);
+    if (slot.kind == SlotKind::kArena || (slot.kind == SlotKind::kView && survives[i]))
+      context_slots.push_back(id);
+    if (slot.kind == SlotKind::kView && !survives[i]) {
+      input_views.push_back(id);
+      views_of[root[i]].push_back(id);
+    }
+  }
+}
+
+void PreparedPlan::prepare_steps(const std::vector<KernelFunction>& functions) {
+  written.assign(plan.input_count, 0);
+  for (const plan::Step& step : plan.steps) {
+    if (auto* kernel = std::get_if<plan::KernelStep>(&step)) {
+      steps.push_back(Kernel{functions.at(kernel->kernel), kernel->args,
+                             binder.first_kernel_size(kernel->kernel)});
+    } else if (auto* call = std::get_if<plan::ExternStep>(&step)) {
+      has_externs = true;
+      steps.push_back(std::make_unique<ExternCall>(plan, *call));
+    } else if (auto* copy = std::get_if<plan::CopyStep>(&step)) {
+      if (root[copy->target] < plan.input_count) written[root[copy->target]] = 1;
+      steps.push_back(Copy{copy->target, copy->source});
+      has_externs = true;
+    } else {
+      steps.push_back(std::get<plan::FreeStep>(step));
+    }
+  }
+}
+
+// A view is made from the tensor that it is a view of.
+void PreparedPlan::need(SlotId slot) {
+  for (; slot >= 0; slot = plan.slots[slot].base) needs_tensor[slot] = 1;
+}
+
+void PreparedPlan::find_tensors() {
+  needs_tensor.assign(plan.slots.size(), 0);
+  for (const plan::Step& step : plan.steps) {
+    if (auto* call = std::get_if<plan::ExternStep>(&step)) {
+      for (const plan::Argument& argument : call->args) {
+        if (auto* slot = std::get_if<SlotId>(&argument)) need(*slot);
+        if (auto* list = std::get_if<std::vector<SlotId>>(&argument))
+          for (SlotId slot : *list) need(slot);
+        if (auto* list = std::get_if<graph::OptionalRefs<SlotId>>(&argument))
+          for (const auto& slot : list->refs)
+            if (slot) need(*slot);
+      }
+      for (SlotId slot : call->results)
+        if (slot >= 0) need(slot);
+    } else if (auto* copy = std::get_if<plan::CopyStep>(&step)) {
+      need(copy->target);
+      need(copy->source);
+    }
+  }
+  for (SlotId slot : plan.outputs) {
+    BRAZE_CHECK(plan.slots[root[slot]].kind != SlotKind::kArena, "output ", slot, " in the arena");
+    need(slot);
+  }
+  for (SlotId slot : output_slots) need(slot);
+  for (SlotId slot = 0; slot < plan.input_count; ++slot)
+    if (needs_tensor[slot] && !survives[slot]) extern_inputs.push_back(slot);
+}
+
+bool PreparedPlan::writes_inputs_early() const {
+  for (const Step& step : steps)
+    if (auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step))
+      if ((*call)->writes_arguments()) return true;
+  return false;
+}
+
+}  // namespace braze::runtime

@@ -1,0 +1,63 @@
+// What running a plan needs that is the same for all sizes: functions and operators looked up, the
+// slots sorted by how they get their memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "plan/binder.h"
+#include "runtime/extern_call.h"
+
+namespace braze::runtime {
+
+using KernelFunction = int64_t (*)(void* const* args, const int64_t* sizes, int64_t begin,
+                                   int64_t end);
+
+struct PreparedPlan {
+  // functions: by kernel. constants: by input, undefined where it is not one.
+  PreparedPlan(plan::Plan plan, std::vector<at::Tensor> constants,
+               const std::vector<KernelFunction>& functions);
+  PreparedPlan(const PreparedPlan&) = delete;
+
+  bool writes_inputs_early() const;
+
+  struct Kernel {
+    KernelFunction function;
+    std::vector<plan::SlotId> args;
+    size_t first_size;  // into Numbers::kernel_sizes
+  };
+  struct Copy {
+    plan::SlotId target, source;
+  };
+  using Step = std::variant<Kernel, std::unique_ptr<ExternCall>, Copy, plan::FreeStep>;
+
+  const plan::Plan plan;
+  const plan::Binder binder;
+  const std::vector<at::Tensor> constants;
+  std::vector<Step> steps;
+
+  // By slot.
+  std::vector<at::ScalarType> dtype;
+  std::vector<plan::SlotId> root;     // plan::root_of
+  std::vector<uint8_t> survives;      // its memory is there for all calls of a context
+  std::vector<uint8_t> needs_tensor;  // extern calls, copies or outputs take it as a tensor
+  std::vector<std::vector<plan::SlotId>> views_of;  // those of input_views with that root
+
+  std::vector<plan::SlotId> context_slots;  // arena and views that survive, bases first
+  std::vector<plan::SlotId> extern_inputs;  // inputs that are needed as tensors
+  std::vector<plan::SlotId> output_slots;   // kOutput, allocated on each call
+  std::vector<plan::SlotId> input_views;    // kView of what only exists during a call
+  std::vector<uint8_t> written;             // by input: some step writes to it
+  bool has_externs = false;                 // extern calls or copies
+
+ private:
+  void sort_slots();
+  void prepare_steps(const std::vector<KernelFunction>& functions);
+  void find_tensors();
+  void need(plan::SlotId slot);
+};
+
+}  // namespace braze::runtime
