@@ -14,31 +14,33 @@ namespace py = pybind11;
 
 namespace {
 
+using Words = std::initializer_list<std::pair<const char*, py::object>>;
+
+py::dict entry_of(Words words) {
+  py::dict entry;
+  for (const auto& [name, value] : words) entry[name] = value;
+  return entry;
+}
+
 py::list breaks() {
   py::list out;
-  for (const auto& words : braze::capture::break_catalogue()) {
-    py::dict entry;
-    entry["number"] = words.number;
-    entry["id"] = words.id;
-    entry["why"] = words.why;
-    entry["way_out"] = words.way_out;
-    entry["example"] = words.example;
-    out.append(entry);
-  }
+  for (const auto& words : braze::capture::break_catalogue())
+    out.append(entry_of({{"number", py::cast(words.number)},
+                         {"id", py::cast(words.id)},
+                         {"why", py::cast(words.why)},
+                         {"way_out", py::cast(words.way_out)},
+                         {"example", py::cast(words.example)}}));
   return out;
 }
 
 py::list errors() {
   py::list out;
-  for (const auto& words : braze::capture::error_catalogue()) {
-    py::dict entry;
-    entry["number"] = words.number;
-    entry["exception"] = words.exception;
-    entry["what"] = words.what;
-    entry["way_out"] = words.way_out;
-    entry["example"] = words.example;
-    out.append(entry);
-  }
+  for (const auto& words : braze::capture::error_catalogue())
+    out.append(entry_of({{"number", py::cast(words.number)},
+                         {"exception", py::cast(words.exception)},
+                         {"what", py::cast(words.what)},
+                         {"way_out", py::cast(words.way_out)},
+                         {"example", py::cast(words.example)}}));
   return out;
 }
 

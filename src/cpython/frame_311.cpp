@@ -24,36 +24,22 @@ struct _PyInterpreterFrame {
 };
 
 namespace braze::cpython {
-
 namespace {
 
-constexpr char kOwnedByGenerator = 1;
+using Unit = _Py_CODEUNIT;
 
-_Py_CODEUNIT* first_instruction(PyCodeObject* code) {
-  return reinterpret_cast<_Py_CODEUNIT*>(code->co_code_adaptive);
-}
+Unit*& unit_pointer(_PyInterpreterFrame* frame) { return frame->prev_instr; }
+PyCodeObject*& code_slot(_PyInterpreterFrame* frame) { return frame->f_code; }
+constexpr int kUnitsAhead = 1;  // `prev_instr` is the unit before the next one
 
 }  // namespace
+}  // namespace braze::cpython
 
-PyCodeObject* FrameView::code() const { return frame_->f_code; }
+#include "cpython/frame_same.inc"
+
+namespace braze::cpython {
+
 PyObject* FrameView::function() const { return reinterpret_cast<PyObject*>(frame_->f_func); }
-PyObject* FrameView::globals() const { return frame_->f_globals; }
-PyObject* FrameView::builtins() const { return frame_->f_builtins; }
-PyObject* FrameView::names() const { return frame_->f_locals; }
-bool FrameView::is_generator() const { return frame_->owner == kOwnedByGenerator; }
-
-std::span<PyObject* const> FrameView::locals() const {
-  return {frame_->localsplus, static_cast<size_t>(code()->co_nlocalsplus)};
-}
-
-std::span<PyObject* const> FrameView::stack() const {
-  const int locals = code()->co_nlocalsplus;
-  return {frame_->localsplus + locals, static_cast<size_t>(frame_->stacktop - locals)};
-}
-
-int FrameView::offset() const {
-  return static_cast<int>(frame_->prev_instr + 1 - first_instruction(code()));
-}
 
 namespace internal {
 
@@ -66,47 +52,10 @@ void set_next_instruction(_PyInterpreterFrame* frame, PyCodeObject* code, int of
 
 }  // namespace
 
-std::vector<Ref> set_state(_PyInterpreterFrame* frame, FrameState&& state) {
-  std::vector<Ref> former;
-  former.reserve(frame->stacktop);
-  for (int i = 0; i < frame->stacktop; ++i) former.push_back(Ref::steal(frame->localsplus[i]));
-  PyCodeObject* code = FrameView(frame).code();
-  PyObject** slot = frame->localsplus;
-  for (Ref& value : state.locals) *slot++ = value.release();
-  for (Ref& value : state.stack) *slot++ = value.release();
-  frame->stacktop = static_cast<int>(slot - frame->localsplus);
-  set_next_instruction(frame, code, state.offset, state.raise);
-  return former;
-}
-
 // _PyEval_Vector clears and pops the frame whatever the evaluator did.
 void discard(PyThreadState*, _PyInterpreterFrame*) {}
 
-// --- Of a frame that is carried out piece by piece
-
 const uint8_t kLeave = RETURN_VALUE;
-
-PyObject** slots(_PyInterpreterFrame* frame) { return frame->localsplus; }
-int slot_count(_PyInterpreterFrame* frame) { return frame->stacktop; }
-void set_slot_count(_PyInterpreterFrame* frame, int count) { frame->stacktop = count; }
-
-int current_offset(_PyInterpreterFrame* frame) {
-  return static_cast<int>(frame->prev_instr - first_instruction(FrameView(frame).code()));
-}
-void set_current_offset(_PyInterpreterFrame* frame, int offset) {
-  frame->prev_instr = first_instruction(FrameView(frame).code()) + offset;
-}
-
-PyCodeObject* exchange_code(_PyInterpreterFrame* frame, PyCodeObject* code) {
-  const int offset = current_offset(frame);
-  PyCodeObject* former = std::exchange(frame->f_code, code);
-  set_current_offset(frame, offset);
-  return former;
-}
-
-void set_next_offset(_PyInterpreterFrame* frame, int offset, bool raise) {
-  set_next_instruction(frame, FrameView(frame).code(), offset, raise);
-}
 
 // _PyEval_Vector, or the generator, clears it afterwards.
 bool survives_its_end(_PyInterpreterFrame*) { return true; }

@@ -26,38 +26,22 @@ struct _PyInterpreterFrame {
 extern "C" void _PyEval_FrameClearAndPop(PyThreadState* thread, _PyInterpreterFrame* frame);
 
 namespace braze::cpython {
-
 namespace {
 
-constexpr char kOwnedByGenerator = 1;
+using Unit = uint16_t;
 
-uint16_t* first_instruction(PyCodeObject* code) {
-  return reinterpret_cast<uint16_t*>(code->co_code_adaptive);
-}
+Unit*& unit_pointer(_PyInterpreterFrame* frame) { return frame->instr_ptr; }
+PyObject*& code_slot(_PyInterpreterFrame* frame) { return frame->f_executable; }
+constexpr int kUnitsAhead = 0;
 
 }  // namespace
+}  // namespace braze::cpython
 
-PyCodeObject* FrameView::code() const {
-  return reinterpret_cast<PyCodeObject*>(frame_->f_executable);
-}
+#include "cpython/frame_same.inc"
+
+namespace braze::cpython {
+
 PyObject* FrameView::function() const { return frame_->f_funcobj; }
-PyObject* FrameView::globals() const { return frame_->f_globals; }
-PyObject* FrameView::builtins() const { return frame_->f_builtins; }
-PyObject* FrameView::names() const { return frame_->f_locals; }
-bool FrameView::is_generator() const { return frame_->owner == kOwnedByGenerator; }
-
-std::span<PyObject* const> FrameView::locals() const {
-  return {frame_->localsplus, static_cast<size_t>(code()->co_nlocalsplus)};
-}
-
-std::span<PyObject* const> FrameView::stack() const {
-  const int locals = code()->co_nlocalsplus;
-  return {frame_->localsplus + locals, static_cast<size_t>(frame_->stacktop - locals)};
-}
-
-int FrameView::offset() const {
-  return static_cast<int>(frame_->instr_ptr - first_instruction(code()));
-}
 
 namespace internal {
 
@@ -78,75 +62,8 @@ void set_next_instruction(_PyInterpreterFrame* frame, PyCodeObject* code, int of
 
 }  // namespace
 
-std::vector<Ref> set_state(_PyInterpreterFrame* frame, FrameState&& state) {
-  std::vector<Ref> former;
-  former.reserve(frame->stacktop);
-  for (int i = 0; i < frame->stacktop; ++i) former.push_back(Ref::steal(frame->localsplus[i]));
-  PyCodeObject* code = FrameView(frame).code();
-  PyObject** slot = frame->localsplus;
-  for (Ref& value : state.locals) *slot++ = value.release();
-  for (Ref& value : state.stack) *slot++ = value.release();
-  frame->stacktop = static_cast<int>(slot - frame->localsplus);
-  set_next_instruction(frame, code, state.offset, state.raise);
-  return former;
-}
-
 void discard(PyThreadState* thread, _PyInterpreterFrame* frame) {
   _PyEval_FrameClearAndPop(thread, frame);
-}
-
-// --- Of a frame that is carried out piece by piece
-
-const uint8_t kLeave = INTERPRETER_EXIT;
-
-PyObject** slots(_PyInterpreterFrame* frame) { return frame->localsplus; }
-int slot_count(_PyInterpreterFrame* frame) { return frame->stacktop; }
-void set_slot_count(_PyInterpreterFrame* frame, int count) { frame->stacktop = count; }
-
-int current_offset(_PyInterpreterFrame* frame) {
-  return static_cast<int>(frame->instr_ptr - first_instruction(FrameView(frame).code()));
-}
-void set_current_offset(_PyInterpreterFrame* frame, int offset) {
-  frame->instr_ptr = first_instruction(FrameView(frame).code()) + offset;
-}
-
-PyCodeObject* exchange_code(_PyInterpreterFrame* frame, PyCodeObject* code) {
-  const int offset = current_offset(frame);
-  auto former = reinterpret_cast<PyCodeObject*>(
-      std::exchange(frame->f_executable, reinterpret_cast<PyObject*>(code)));
-  set_current_offset(frame, offset);
-  return former;
-}
-
-void set_next_offset(_PyInterpreterFrame* frame, int offset, bool raise) {
-  set_next_instruction(frame, FrameView(frame).code(), offset, raise);
-}
-
-bool survives_its_end(_PyInterpreterFrame* frame) { return frame->owner == kOwnedByGenerator; }
-
-Departure::Departure(PyThreadState* thread, _PyInterpreterFrame* frame)
-    : thread_(thread),
-      frame_(frame),
-      chunk_(thread->datastack_chunk),
-      top_(thread->datastack_top),
-      python_recursion_(thread->py_recursion_remaining),
-      c_recursion_(thread->c_recursion_remaining),
-      current_(thread->current_frame) {}
-
-// A function's frame is popped at its end, a generator's is marked.
-bool Departure::has_ended(bool (*)(void* context, int offset), void*) const {
-  if (thread_->datastack_chunk != chunk_ || thread_->datastack_top != top_) return true;
-  if (frame_->owner != kOwnedByGenerator) return false;
-  constexpr int8_t kExecuting = 0;
-  auto generator = reinterpret_cast<PyGenObject*>(reinterpret_cast<char*>(frame_) -
-                                                  offsetof(PyGenObject, gi_iframe));
-  return generator->gi_frame_state != kExecuting;
-}
-
-void Departure::balance() const {
-  thread_->py_recursion_remaining = python_recursion_;
-  thread_->c_recursion_remaining = c_recursion_;
-  thread_->current_frame = current_;
 }
 
 }  // namespace internal
@@ -159,10 +76,6 @@ LiveFrame::Running::Running(LiveFrame& frame)
 }
 
 LiveFrame::Running::~Running() { frame_.thread_->current_frame = outer_; }
-
-bool LiveFrame::is_watched(PyThreadState* thread) {
-  return thread->c_tracefunc != nullptr || thread->c_profilefunc != nullptr;
-}
 
 }  // namespace braze::cpython
 #endif

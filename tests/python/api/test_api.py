@@ -150,7 +150,9 @@ def test_fullgraph_names_line_reason_and_way_out():
     with pytest.raises(braze.GraphBreakError) as caught:
         braze.compile(f, fullgraph=True)(X)
     text = str(caught.value)
-    assert "if y.sum() > 0:" in text and "test_api.py" in text
+    assert "[E113]" in text and "B101: " in text
+    assert "      if y.sum() > 0:\n         ^^^^^^^^^^^" in text and "test_api.py" in text
+    assert "object: a tensor that the compiled code computes" in text
     assert "torch.where" in text
     same(braze.compile(f)(X), f(X))
 

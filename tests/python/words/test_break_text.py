@@ -82,21 +82,6 @@ def test_source_that_is_not_there():
     assert "<string>:2 in f" in text and "way out" in text
 
 
-def test_fullgraph_error_shows_the_same():
-    def f(x):
-        y = x * 2
-        if y.sum() > 0:
-            return y
-        return -y
-
-    with pytest.raises(braze.GraphBreakError) as caught:
-        braze.compile(f, fullgraph=True)(X)
-    text = str(caught.value)
-    assert "[E113]" in text and "B101: " in text
-    assert "      if y.sum() > 0:\n         ^^^^^^^^^^^" in text
-    assert "object: a tensor that the compiled code computes" in text
-
-
 def test_log_names_each_break_once(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(

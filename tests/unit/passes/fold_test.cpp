@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "passes/dce.h"
+#include "passes/rewriting.h"
 
 namespace braze::passes {
 namespace {
@@ -11,20 +12,12 @@ using graph::Graph;
 
 // After folding and removing what is left over.
 std::string after(std::string_view text) {
-  Graph graph = graph::parse(text);
-  graph::verify(graph);
-  EXPECT_TRUE(fold(graph));
-  graph::verify_functional(graph);
-  EXPECT_FALSE(fold(graph));
+  graph::Graph graph = graph::parse(rewritten(fold, text));
   eliminate_dead_code(graph);
   return graph::canonical(graph);
 }
 
-void expect_unchanged(std::string_view text) {
-  Graph graph = graph::parse(text);
-  graph::verify(graph);
-  EXPECT_FALSE(fold(graph)) << to_string(graph);
-}
+void expect_unchanged(std::string_view text) { expect_unchanged_by(fold, text); }
 
 TEST(Fold, Identities) {
   EXPECT_EQ(after(R"(graph(%0: f32[4]) {

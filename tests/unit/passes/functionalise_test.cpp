@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "passes/aliasing.h"
+#include "passes/rewriting.h"
 
 namespace braze::passes {
 namespace {
@@ -11,14 +12,7 @@ using graph::Graph;
 using graph::parse;
 
 // The text after the pass, values renumbered.
-std::string after(std::string_view text) {
-  Graph graph = parse(text);
-  graph::verify(graph);
-  EXPECT_TRUE(functionalise(graph));
-  graph::verify_functional(graph);
-  EXPECT_FALSE(functionalise(graph));
-  return graph::canonical(graph);
-}
+std::string after(std::string_view text) { return rewritten(functionalise, text); }
 
 TEST(Functionalise, FunctionalGraphIsLeftAlone) {
   Graph graph = parse("graph(%0: f32[2]) { %1: f32[2] = aten.relu(%0) return %1 }");

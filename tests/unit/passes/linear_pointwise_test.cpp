@@ -3,26 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "passes/pipeline.h"
+#include "passes/rewriting.h"
 
 namespace braze::passes {
 namespace {
 
 using graph::Graph;
 
-std::string after(std::string_view text) {
-  Graph graph = graph::parse(text);
-  graph::verify(graph);
-  EXPECT_TRUE(use_linear_pointwise(graph));
-  graph::verify_functional(graph);
-  EXPECT_FALSE(use_linear_pointwise(graph));
-  return graph::canonical(graph);
-}
+std::string after(std::string_view text) { return rewritten(use_linear_pointwise, text); }
 
-void expect_unchanged(std::string_view text) {
-  Graph graph = graph::parse(text);
-  graph::verify(graph);
-  EXPECT_FALSE(use_linear_pointwise(graph)) << to_string(graph);
-}
+void expect_unchanged(std::string_view text) { expect_unchanged_by(use_linear_pointwise, text); }
 
 constexpr std::string_view kLinearGelu =
     R"(graph(%0: f32[4, 8, 768], %1: f32[1024, 768] parameter, %2: f32[1024] parameter) {
