@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bench import processes, report, suites
 from bench.compilers import COMPILERS
-from bench.models import MODELS
+from bench.models import CAPTURED, MODELS
 
-SUITES = ("models", "overhead", "compile_time", "sizes")
+SUITES = ("models", "overhead", "compile_time", "sizes", "capture")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -19,7 +19,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, help="write every record there")
     parser.add_argument("--markdown", type=Path, help="write the tables there, not to stdout")
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--models", nargs="+", default=None, choices={**MODELS, **CAPTURED})
     parser.add_argument("--compilers", nargs="+", default=["inductor", "braze"], choices=COMPILERS)
     parser.add_argument("--samples", type=int, default=30, help="of each timing")
     parser.add_argument("--quick", action="store_true", help="5 samples, one process per model")
@@ -33,14 +33,18 @@ def main() -> int:
     machine.pop("stderr")
     results = {}
     for suite in dict.fromkeys(arguments.suites):
+        known = CAPTURED if suite == "capture" else MODELS
+        names = [name for name in arguments.models or known if name in known]
         if suite == "models":
-            records = suites.models(arguments.models, arguments.compilers, samples, arguments.quick)
+            records = suites.models(names, arguments.compilers, samples, arguments.quick)
         elif suite == "overhead":
             records = suites.overhead(arguments.compilers, samples)
         elif suite == "sizes":
             records = suites.sizes(samples)
+        elif suite == "capture":
+            records = suites.capture(names, samples)
         else:
-            records = suites.compile_time(arguments.models, arguments.compilers)
+            records = suites.compile_time(names, arguments.compilers)
         results[suite] = records
     if arguments.json:
         arguments.json.write_text(json.dumps({"machine": machine, **results}, indent=1) + "\n")

@@ -16,10 +16,10 @@ class Model:
     make: Callable[[], tuple[torch.nn.Module, tuple[torch.Tensor, ...]]]
 
 
-def build(name: str, seed: int = 0) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+def build(name: str, seed: int = 0) -> tuple[torch.nn.Module, tuple[torch.Tensor | None, ...]]:
     """The module and its positional arguments; the same numbers for the same seed."""
     torch.manual_seed(seed)
-    module, arguments = MODELS[name].make()
+    module, arguments = (MODELS.get(name) or CAPTURED[name]).make()
     return module.eval(), arguments
 
 
@@ -75,6 +75,21 @@ def _resnet50():
     return ResNetForImageClassification(config), (torch.randn(4, 3, 224, 224),)
 
 
+def _distilbert():
+    from transformers import DistilBertConfig, DistilBertModel
+
+    config = DistilBertConfig()
+    return DistilBertModel(config), (_tokens(config.vocab_size, 4, 128),)
+
+
+def _t5_small():
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(num_layers=6, use_cache=False)  # otherwise the defaults are T5-small's
+    tokens, decoder = _tokens(config.vocab_size, 2, 64), _tokens(config.vocab_size, 2, 32)
+    return T5ForConditionalGeneration(config), (tokens, None, decoder)
+
+
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (
@@ -83,4 +98,13 @@ MODELS: dict[str, Model] = {
         Model("llama_4l", "Llama, 4 layers of 512, 1x128 tokens", _llama_4l),
         Model("resnet50", "ResNet-50, 4x3x224x224", _resnet50),
     )
+}
+
+# The capture suite's: language models, whose sizes vary.
+CAPTURED: dict[str, Model] = {
+    "bert_base": MODELS["bert_base"],
+    "distilbert": Model("distilbert", "DistilBERT, 4x128 tokens", _distilbert),
+    "gpt2_small": MODELS["gpt2_small"],
+    "llama_4l": MODELS["llama_4l"],
+    "t5_small": Model("t5_small", "T5-small, 2x64 and 2x32 tokens", _t5_small),
 }

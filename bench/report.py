@@ -1,7 +1,7 @@
 """Records to Markdown."""
 
 from bench.compilers import COMPILERS
-from bench.models import MODELS
+from bench.models import CAPTURED, MODELS
 
 # Timers of torch.compile that are shown beside ours; they nest, so they are not summed.
 TORCH_PHASES = {
@@ -22,6 +22,8 @@ def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
         parts.append(_compile_time(results["compile_time"]))
     if "sizes" in results:
         parts.append(_sizes(results["sizes"]))
+    if "capture" in results:
+        parts.append(_capture(results["capture"]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -138,6 +140,39 @@ def _compile_time(records: list[dict]) -> str:
         "## Where the first call's time goes\n\n"
         "Phases in milliseconds. `in torch` is a part of `capture`; torch.compile's timers nest."
         "\n\n" + table(header, rows)
+    )
+
+
+def _capture(records: list[dict]) -> str:
+    header = [
+        "model", "compiler", "static ms", "dynamic ms", "dynamic / static", "first, static",
+        "first, dynamic", "bytecodes", "nodes", "guards",
+    ]  # fmt: skip
+    rows = []
+    for record in records:
+        title = CAPTURED[record["model"]].title
+        if "error" in record:
+            rows.append(_error_row(record, title, len(header)))
+            continue
+        rows.append(
+            [
+                title,
+                COMPILERS[record["compiler"]].title,
+                number(record["static_s"] * 1e3),
+                number(record["dynamic_s"] * 1e3),
+                number(record["dynamic_s"] / record["static_s"], 2, "x"),
+                number(record["static_first_s"] * 1e3),
+                number(record["dynamic_first_s"] * 1e3),
+                number(record["bytecodes"], 0),
+                number(record["nodes"], 0),
+                number(record["guards"], 0),
+            ]
+        )
+    return (
+        "## Capture\n\n"
+        "Evaluating the Python code of a call and tracing its operators, without compiling. Best "
+        "of many runs in one process with sizes as numbers and as symbols, and the first "
+        "ones.\n\n" + table(header, rows)
     )
 
 

@@ -132,6 +132,21 @@ def sizes(samples: int) -> list[dict]:
     return records
 
 
+def capture(names: list[str], samples: int) -> list[dict]:
+    """One record for each model: Braze's capture alone, with sizes as numbers and as symbols."""
+    records = []
+    for name in names:
+        say(f"capture: {name}")
+        record = {"model": name, "compiler": "braze"}
+        try:
+            record.update(processes.run("capture", {}, model=name, samples=samples))
+            record.pop("stderr")
+        except ChildError as error:
+            record["error"] = str(error)
+        records.append(record)
+    return records
+
+
 def braze_phases(log: str) -> dict[str, float]:
     """Seconds by phase, summed over the lines that BRAZE_LOG=timing gives for each entry."""
     phases: dict[str, float] = {}

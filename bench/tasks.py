@@ -67,6 +67,30 @@ def ten_breaks(x):
     return x
 
 
+def capture(model: str, samples: int) -> dict:
+    """Seconds that evaluating and tracing a call takes, with sizes as numbers and as symbols."""
+    from braze import _C
+
+    module, arguments = models.build(model)
+    call = torch.nn.Module.__call__.__get__(module)
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(samples):
+        for dynamic, times in seconds.items():
+            captured = _C.capture_for_test(call, arguments, {}, dynamic=dynamic)
+            if captured["exit"] != "return":
+                raise RuntimeError(captured["reason"])
+            times.append(captured["seconds"])
+    return {
+        "static_first_s": seconds[False][0],
+        "static_s": min(seconds[False]),
+        "dynamic_first_s": seconds[True][0],
+        "dynamic_s": min(seconds[True]),
+        "bytecodes": captured["bytecodes"],
+        "nodes": captured["nodes"],
+        "guards": len(captured["guards"]),
+    }
+
+
 def _seconds_a_break(arguments) -> float:
     """What a graph break costs a call of Braze's, beyond the call that breaks."""
     import braze
@@ -202,6 +226,7 @@ TASKS = {
         overhead,
         symbolic_kernel,
         symbolic_model,
+        capture,
     )
 }
 

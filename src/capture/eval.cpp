@@ -43,8 +43,9 @@ Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Op
       started_(std::chrono::steady_clock::now()) {
   stack_limit_ = reinterpret_cast<const char*>(
       reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kStackBytes);
-  recording_.set_origin_provider([](void* self) { return static_cast<Evaluator*>(self)->origin(); },
-                                 this);
+  recording_.set_origin_provider(
+      [](void* self, graph::Graph& graph) { return static_cast<Evaluator*>(self)->origin(graph); },
+      this);
   recording_.shapes().set_observer([this] { return place(); });
   if (options.record_torch_calls) torch_calls_ = Ref::steal(PyList_New(0));
 }

@@ -1,6 +1,7 @@
 // Attribute reads and writes, as `object.__getattribute__` and the descriptors of classes do them.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/watch.h"
 
 namespace braze::capture {
 
@@ -158,45 +159,61 @@ PyObject* Evaluator::get_dunder() {
   return name;
 }
 
+AttributeTraits Evaluator::traits_of(PyTypeObject* type) {
+  AttributeTraits& before = traits_[type];
+  const unsigned version = cpython::current_type_version(type);
+  if (before.version == version && version != 0) return before;
+  AttributeTraits traits;
+  traits.heap = is_heap_type(type);
+  traits.symbol = type == known().sym_int || type == known().sym_bool || type == known().sym_float;
+  traits.tensor = is_tensor_type(type);
+  traits.traceback = type == &PyTraceBack_Type;
+  traits.exception = PyType_FastSubclass(type, Py_TPFLAGS_BASE_EXC_SUBCLASS);
+  traits.module = PyType_IsSubtype(type, &PyModule_Type);
+  traits.type = PyType_FastSubclass(type, Py_TPFLAGS_TYPE_SUBCLASS);
+  PyObject* found = traits.heap ? _PyType_Lookup(type, names().getattribute) : nullptr;
+  if (found && PyFunction_Check(found)) traits.getattribute = found;
+  traits.native = type->tp_getattro != PyObject_GenericGetAttr && !traits.getattribute &&
+                  found != known().object_getattribute;
+  traits.version = cpython::current_type_version(type);
+  return traits_[type] = traits;
+}
+
 Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
-  if (is_symbolic(object.get())) {
+  PyObject* obj = object.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  const AttributeTraits traits = traits_of(type);
+  if (traits.symbol) {
     Slot number = object;
     make_concrete(number);
     return getattr(number, name, self);
   }
   const Subject subject(*this, object);
-  PyObject* obj = object.get();
-  PyTypeObject* type = Py_TYPE(obj);
   if (!PyUnicode_Check(name)) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
                  Py_TYPE(name)->tp_name);
     return {};
   }
-  if (is_tensor(obj)) return tensor_attribute_of(object, name, self);
+  if (traits.tensor) return tensor_attribute_of(object, name, self);
   // What is raised in a trace has no frames of CPython's behind it.
-  if (PyTraceBack_Check(obj) || (PyExceptionInstance_Check(obj) && is_traceback_name(name)))
+  if (traits.traceback || (traits.exception && is_traceback_name(name)))
     return refuse(BreakKind::kTraceback, "the traceback of an exception");
-  if (PyModule_Check(obj)) return module_attribute_of(object, name);
-  if (PyType_Check(obj)) return type_attribute_of(object, name);
-  PyObject* getattribute =
-      is_heap_type(type) ? _PyType_Lookup(type, names().getattribute) : nullptr;
-  if (type->tp_getattro != PyObject_GenericGetAttr &&
-      (!getattribute || !PyFunction_Check(getattribute)) &&
-      !(getattribute == known().object_getattribute))
-    return native_attribute_of(object, name);
+  if (traits.module) return module_attribute_of(object, name);
+  if (traits.type) return type_attribute_of(object, name);
+  if (traits.native) return native_attribute_of(object, name);
 
   const bool outside = world_.source_of(object) != nullptr;
   // Looked up first: a look-up with an exception pending would clear it.
   Ref fallback;
-  if (is_heap_type(type))
+  if (traits.heap)
     fallback = Ref::borrow(outside ? world_.type_lookup(type, names().getattr)
                                    : _PyType_Lookup(type, names().getattr));
   if (fallback && !PyFunction_Check(fallback.get())) return native_attribute_of(object, name);
   Slot value;
-  if (getattribute && PyFunction_Check(getattribute)) {
+  if (traits.getattribute) {
     if (outside) world_.type_lookup(type, names().getattribute);
     Slot args[2] = {object, Slot::borrow(name)};
-    value = call(Slot::borrow(getattribute), args, 2, nullptr);
+    value = call(Slot::borrow(traits.getattribute), args, 2, nullptr);
   } else {
     value = generic_getattr(object, name, self, bool(fallback));
   }

@@ -1,6 +1,7 @@
 // Items of containers, globals, cells, imports and the instructions of `match`.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/watch.h"
 
 namespace braze::capture {
 
@@ -171,7 +172,25 @@ Slot Evaluator::call_getter(const Slot& getter, const Slot& object, bool& done) 
 // --- Globals and cells
 // ----------------------------------------------------------------------------
 
+// A global that has been read before, in the same state of the dicts, is given again: its guards
+// are there. Names are those of code objects, which stay.
 Slot Evaluator::load_global(Frame& frame, PyObject* name) {
+  PyObject* globals = frame.globals.get();
+  const size_t hash =
+      (reinterpret_cast<size_t>(globals) >> 4) * 31 + (reinterpret_cast<size_t>(name) >> 4);
+  KnownGlobal& known = globals_[hash % kGlobals];
+  const uint64_t version = cpython::dict_version(globals),
+                 builtins_version = cpython::dict_version(frame.builtins.get());
+  const bool unwritten = world_.is_unwritten(globals);
+  if (known.name == name && known.version == version && known.builtins == builtins_version &&
+      unwritten)
+    return known.value;
+  Slot value = read_global(frame, name);
+  if (value && unwritten) known = {name, version, builtins_version, value};
+  return value;
+}
+
+Slot Evaluator::read_global(Frame& frame, PyObject* name) {
   PyObject* globals = frame.globals.get();
   const Source* base = world_.globals_base(frame.function_object());
   if (const Write* write = world_.written(globals, name)) {

@@ -11,46 +11,18 @@
 #include <chrono>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "capture/capture.h"
+#include "capture/frame.h"
+#include "capture/memo.h"
 #include "capture/policy/policy.h"
 #include "capture/world.h"
 #include "cpython/code.h"
 #include "cpython/frame.h"
 
 namespace braze::capture {
-
-// What is known of a code object.
-struct CodeInfo {
-  const cpython::DecodedCode* decoded;
-  FramePolicy policy;
-  bool is_torch;
-  bool is_random;  // of torch.random: seeds and states of generators
-  PyCodeObject* code() const { return decoded->code; }
-};
-const CodeInfo& code_info(PyCodeObject* code, PyObject* globals);
-
-struct Frame {
-  const CodeInfo* info = nullptr;
-  Ref function, globals, builtins;
-  Ref names;  // the namespace of a class body
-  std::vector<Slot> locals, stack;
-  Ref kwnames;
-  Frame* back = nullptr;
-  int pc = 0;
-  int64_t executed = 0;
-  bool outside_function = false;  // the function existed before the trace
-
-  PyFunctionObject* function_object() const {
-    return reinterpret_cast<PyFunctionObject*>(function.get());
-  }
-  PyCodeObject* code() const { return info->code(); }
-  int current() const { return pc > 0 ? pc - 1 : 0; }  // the instruction under way
-  int line() const { return info->decoded->line(current()); }
-};
-
-enum class Status : uint8_t { kReturn, kYield, kError, kStopped };
 
 class Evaluator {
  public:
@@ -139,6 +111,7 @@ class Evaluator {
   Slot getitem(const Slot& object, const Slot& key);
   bool setitem(const Slot& object, const Slot& key, const Slot& value);  // empty value: delete
   Slot load_global(Frame& frame, PyObject* name);
+  Slot read_global(Frame& frame, PyObject* name);
   bool store_global(Frame& frame, PyObject* name, const Slot& value);
   Slot load_deref(Frame& frame, int index);
   bool store_deref(Frame& frame, int index, Slot value);
@@ -204,7 +177,7 @@ class Evaluator {
   std::vector<StackEntry> stack() const;
   // The stack, and the object that the innermost `Subject` of this frame names.
   void locate(BreakReason& reason) const;
-  graph::Origin origin();
+  graph::OriginId origin(graph::Graph& graph);  // of a node; the GIL may not be held
   void record_torch_call(PyObject* callable, const Slot* args, size_t count, PyObject* kwnames,
                          PyObject* result);
 
@@ -271,6 +244,7 @@ class Evaluator {
   static bool is_logging_function(PyObject* function);
   static bool is_log_method(PyObject* self, PyObject* function);
   static std::string module_path(const Source* module);
+  const Source* module_under_way() const;
   Slot call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
                   size_t count, PyObject* kwnames);
   Slot call_tensor_method(const Slot& callable, const char* name, const Slot& self, Slot* args,
@@ -302,6 +276,8 @@ class Evaluator {
   bool rely_on_hooked(Frame& frame);
   void mark_generator(PyObject* generator);
   Slot bare_super(Frame& frame);
+  AttributeTraits traits_of(PyTypeObject* type);
+  ModuleParts* parts_of(const Slot& module);
   Slot bind_failure(PyFunctionObject* function, Slot* args, size_t count, PyObject* kwnames);
   bool bind_defaults(Frame& frame, PyFunctionObject* function);
   Slot result_of_library(Ref result);
@@ -336,22 +312,23 @@ class Evaluator {
   };
   std::vector<ContextWrite> context_writes_;
   IdentityMap<const Source*> context_sources_;
-  std::vector<Ref> addresses_;  // results of id() and hash(): must not leave the trace
+  IdentityMap<AttributeTraits> traits_;  // by type
+  static constexpr size_t kGlobals = 512;
+  std::vector<KnownGlobal> globals_ = std::vector<KnownGlobal>(kGlobals);
+  IdentityMap<ModuleParts> module_parts_;  // by module from outside
+  std::vector<Ref> addresses_;             // results of id() and hash(): must not leave the trace
   // Those that the trace made, by the address of the frame inside. Not held: one that nobody refers
   // to any more is closed at once, as it would be.
   IdentityMap<bool> generators_;
   bool interrupted_ = false;
   std::vector<StackEntry> error_stack_;
   Ref torch_calls_;
-  const Slot* subject_ = nullptr;         // what the instruction under way is about, for messages
-  const Frame* subject_frame_ = nullptr;  // the frame of that instruction
-  PyObject* native_callee_ = nullptr;     // outermost torch callable under way, for origins
-  graph::Origin last_origin_;
-  std::string last_origin_call_;
-  const Frame* last_origin_frame_ = nullptr;
-  const Source* last_origin_module_ = nullptr;
-  PyObject* last_origin_callee_ = nullptr;
-  int last_origin_at_ = -1;
+  const Slot* subject_ = nullptr;          // what the instruction under way is about, for messages
+  const Frame* subject_frame_ = nullptr;   // the frame of that instruction
+  PyObject* native_callee_ = nullptr;      // outermost torch callable under way, for origins
+  const Frame* native_frame_ = nullptr;    // where it was called
+  const Source* native_module_ = nullptr;  // the module whose method that is
+  std::unordered_map<OriginKey, graph::OriginId, OriginHash> origins_;
   // Native iterators: the state of the world in which their contents were last read.
   IdentityMap<size_t> advanced_;
   size_t container_changes_ = 0;
@@ -384,14 +361,22 @@ class Subject {
 class NativeScope {
  public:
   NativeScope(Evaluator& evaluator, bool torch, PyObject* callee = nullptr)
-      : evaluator_(evaluator), torch_(torch), callee_(evaluator.native_callee_) {
-    if (!torch_) return;
-    if (evaluator_.native_depth_++ == 0) evaluator_.native_callee_ = callee;
+      : evaluator_(evaluator),
+        torch_(torch),
+        callee_(evaluator.native_callee_),
+        frame_(evaluator.native_frame_),
+        module_(evaluator.native_module_) {
+    if (!torch_ || evaluator_.native_depth_++ > 0) return;
+    evaluator_.native_callee_ = callee;
+    evaluator_.native_frame_ = evaluator_.top_;
+    evaluator_.native_module_ = evaluator_.module_under_way();
   }
   ~NativeScope() {
     if (!torch_) return;
     --evaluator_.native_depth_;
     evaluator_.native_callee_ = callee_;
+    evaluator_.native_frame_ = frame_;
+    evaluator_.native_module_ = module_;
   }
   NativeScope(const NativeScope&) = delete;
 
@@ -399,6 +384,8 @@ class NativeScope {
   Evaluator& evaluator_;
   bool torch_;
   PyObject* callee_;
+  const Frame* frame_;
+  const Source* module_;
 };
 
 }  // namespace braze::capture

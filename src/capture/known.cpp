@@ -10,11 +10,6 @@ using cpython::Ref;
 
 namespace {
 
-Known& storage() {
-  static Known known{};
-  return known;
-}
-
 // A new reference that is never given back: it lives as long as the process.
 PyObject* look_up(const char* module, const char* attribute) {
   Ref imported = Ref::steal(PyImport_ImportModule(module));
@@ -47,10 +42,8 @@ PyObject* substitute_for(PyObject* function) {
   return substitutes ? PyDict_GetItemWithError(substitutes, function) : nullptr;
 }
 
-const Known& known() { return storage(); }
-
 bool initialize_known() {
-  Known& k = storage();
+  Known& k = known_objects;
   if (k.break_type) return true;
 #define X(id, text) \
   if (!(k.names.id = PyUnicode_InternFromString(text))) return false;

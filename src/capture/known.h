@@ -77,7 +77,8 @@ struct Known {
   PyObject* slotnames_code;  // of copyreg._slotnames
 };
 
-const Known& known();
+inline Known known_objects{};  // filled once, at import
+inline const Known& known() { return known_objects; }
 inline const Names& names() { return known().names; }
 
 // The function to evaluate for `function`; null: itself.

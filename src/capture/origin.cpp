@@ -113,40 +113,46 @@ std::string Evaluator::place() {
   return entry.file + ":" + std::to_string(entry.line) + " in " + entry.function;
 }
 
-graph::Origin Evaluator::origin() {
+// Of the innermost frame of a method of a module.
+const Source* Evaluator::module_under_way() const {
+  for (const Frame* frame = top_; frame; frame = frame->back) {
+    if (frame->locals.empty() || frame->code()->co_argcount == 0) continue;
+    PyObject* self = frame->locals[0].get();
+    if (!self || !PyObject_TypeCheck(self, known().module)) continue;
+    if (const Source* module = world_.source_of(self)) return module;
+  }
+  return nullptr;
+}
+
+graph::OriginId Evaluator::origin(graph::Graph& graph) {
   // PyTorch's bindings give the GIL up around an operator.
   struct Gil {
     PyGILState_STATE state = PyGILState_Ensure();
     ~Gil() { PyGILState_Release(state); }
-  } gil;
+  };
   ++recorded_nodes_;
   const Frame* frame = top_;
   while (frame && !is_user_frame(*frame) && frame->back) frame = frame->back;
-  if (!frame) return {};
-  const Frame* module_frame = top_;
-  const Source* module = nullptr;
-  for (; module_frame && !module; module_frame = module_frame->back) {
-    if (module_frame->locals.empty() || module_frame->code()->co_argcount == 0) continue;
-    PyObject* self = module_frame->locals[0].get();
-    if (self && PyObject_TypeCheck(self, known().module)) module = world_.source_of(self);
-    if (module) break;
+  if (!frame) return graph.add_origin({});
+  OriginKey key{frame->info, frame->current(), native_module_, native_callee_};
+  if (native_callee_ && PyCFunction_Check(native_callee_))
+    key.callee = reinterpret_cast<PyCFunctionObject*>(native_callee_)->m_ml;
+  std::optional<Gil> gil;
+  if (native_frame_ != top_) {
+    gil.emplace();
+    key.module = module_under_way();
   }
-  if (frame != last_origin_frame_ || frame->current() != last_origin_at_ ||
-      module != last_origin_module_) {
-    last_origin_frame_ = frame;
-    last_origin_at_ = frame->current();
-    last_origin_module_ = module;
-    StackEntry entry = entry_of(*frame);
-    last_origin_ = {.file = entry.file, .line = entry.line, .function = entry.function};
-    last_origin_.module_path = module_path(module);
-  }
-  if (native_callee_ != last_origin_callee_) {
-    last_origin_callee_ = native_callee_;
-    last_origin_.call.clear();
-    last_origin_call_ = name_of_callable(native_callee_);
-  }
-  last_origin_.call = last_origin_call_;
-  return last_origin_;
+  auto [place, fresh] = origins_.try_emplace(key, -1);
+  if (!fresh) return place->second;
+  if (!gil) gil.emplace();
+  StackEntry entry = entry_of(*frame);
+  place->second = graph.add_origin({.file = std::move(entry.file),
+                                    .line = entry.line,
+                                    .function = std::move(entry.function),
+                                    .module_path = module_path(key.module),
+                                    .call = name_of_callable(native_callee_)});
+  if (native_callee_) world_.hold(Ref::borrow(native_callee_));
+  return place->second;
 }
 
 // "encoder.layer.3.attention": the modules between the outermost one and this.

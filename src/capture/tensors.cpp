@@ -17,8 +17,7 @@
 
 namespace braze::capture {
 
-bool is_tensor(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
+bool is_tensor_type(PyTypeObject* type) {
   if (type == known().tensor || type == known().parameter) return true;
   if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
   return PyType_IsSubtype(type, known().tensor);
@@ -124,8 +123,9 @@ Ref Zeros::like(PyObject* object) {
   }
 }
 
-void Recording::set_origin_provider(graph::Origin (*provider)(void*), void* context) {
-  impl_->tracer.set_origin_provider([=] { return provider(context); });
+void Recording::set_origin_provider(graph::OriginId (*provider)(void*, graph::Graph&),
+                                    void* context) {
+  impl_->tracer.set_origin_provider([=](graph::Graph& graph) { return provider(context, graph); });
 }
 
 bool Recording::declare(PyObject* tensor, graph::InputKind kind, std::string name,

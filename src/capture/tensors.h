@@ -18,7 +18,8 @@ class Tracer;
 
 namespace braze::capture {
 
-bool is_tensor(PyObject* object);
+bool is_tensor_type(PyTypeObject* type);
+inline bool is_tensor(PyObject* object) { return is_tensor_type(Py_TYPE(object)); }
 // `object` is a tensor without data: a result of the trace.
 bool is_fake(PyObject* object);
 bool requires_grad(PyObject* tensor);
@@ -52,7 +53,8 @@ class Recording {
     std::unique_ptr<Impl> impl_;
   };
 
-  void set_origin_provider(graph::Origin (*provider)(void*), void* context);
+  // Gives the origin of a node that is being recorded, in its graph; the GIL may not be held.
+  void set_origin_provider(graph::OriginId (*provider)(void*, graph::Graph&), void* context);
   // False with `why` set if the tensor cannot be traced.
   bool declare(PyObject* tensor, graph::InputKind kind, std::string name, std::string* why);
   // The fake that Python code sees in place of `tensor`, which can be traced.

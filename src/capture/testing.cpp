@@ -1,5 +1,7 @@
 #include "capture/testing.h"
 
+#include <chrono>
+
 #include "base/error.h"
 #include "capture/capture.h"
 #include "capture/catalogue.h"
@@ -153,11 +155,12 @@ PyObject* describe(std::unique_ptr<Captured> captured) {
 }
 
 PyObject* capture_for_test(PyObject*, PyObject* arguments, PyObject* keywords) {
-  static const char* const kNames[] = {"function", "args", "kwargs", "record", nullptr};
+  static const char* const kNames[] = {"function", "args", "kwargs", "record", "dynamic", nullptr};
   PyObject *function, *args, *kwargs = nullptr;
-  int record = 0;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO!|O!p", const_cast<char**>(kNames),
-                                   &function, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &record))
+  int record = 0, dynamic = 0;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO!|O!pp", const_cast<char**>(kNames),
+                                   &function, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &record,
+                                   &dynamic))
     return nullptr;
   return guarded([&]() -> PyObject* {
     auto captured = std::make_unique<Captured>();
@@ -187,8 +190,15 @@ PyObject* capture_for_test(PyObject*, PyObject* arguments, PyObject* keywords) {
                                  captured->held))
       return PyObject_Call(function, args, kwargs);  // raises CPython's message
     for (PyObject* value : captured->bound) captured->held.push_back(Ref::borrow(value));
-    captured->draft = capture(f, captured->bound.data(), {.record_torch_calls = record != 0});
-    return captured->draft ? describe(std::move(captured)) : nullptr;
+    const DynamicSizes always{.mode = DynamicSizes::Mode::kAlways};
+    const auto start = std::chrono::steady_clock::now();
+    captured->draft =
+        capture(f, captured->bound.data(),
+                {.record_torch_calls = record != 0, .dynamic = dynamic ? &always : nullptr});
+    if (!captured->draft) return nullptr;
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    captured->draft->statistics.total_seconds = spent.count();
+    return describe(std::move(captured));
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "capture/known.h"
 #include "cpython/finaliser.h"
+#include "cpython/watch.h"
 
 namespace braze::capture {
 
@@ -21,17 +22,6 @@ bool is_structure(PyObject* object) {
 }
 
 }  // namespace
-
-bool is_atom(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  if (object == Py_None || type == &PyUnicode_Type || type == &PyLong_Type ||
-      type == &PyBool_Type || type == &PyFloat_Type || type == &PyBytes_Type ||
-      object == Py_Ellipsis)
-    return true;
-  for (PyObject* atom : known().atom_types)
-    if (reinterpret_cast<PyObject*>(type) == atom) return true;
-  return false;
-}
 
 bool is_container(PyObject* object) {
   return PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object) ||
@@ -316,6 +306,14 @@ bool World::read_all(PyObject* container) {
 }
 
 PyObject* World::type_lookup(PyTypeObject* type, PyObject* name, const Source** found_at) {
+  const size_t hash =
+      (reinterpret_cast<size_t>(type) >> 4) * 31 + (reinterpret_cast<size_t>(name) >> 4);
+  KnownLookup& known = lookups_[hash % kLookups];
+  if (known.type == type && known.name == name &&
+      known.version == cpython::current_type_version(type) && known.version != 0) {
+    if (found_at) *found_at = known.found ? known.source : nullptr;
+    return known.found;
+  }
   PyObject* found = _PyType_Lookup(type, name);
   if (found_at) *found_at = nullptr;
   if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) ||
@@ -323,6 +321,7 @@ PyObject* World::type_lookup(PyTypeObject* type, PyObject* name, const Source** 
     return found;
   const Source* s =
       source(SourceKind::kTypeAttribute, pinned(reinterpret_cast<PyObject*>(type)), name);
+  if (s->key.get() == name) known = {type, name, cpython::current_type_version(type), found, s};
   if (!found) {
     guard(GuardKind::kAbsent, s);
     return nullptr;

@@ -14,6 +14,7 @@
 
 #include "capture/breaks.h"
 #include "capture/identity_map.h"
+#include "capture/known.h"
 #include "capture/slot.h"
 #include "capture/tensors.h"
 #include "guard/guard.h"
@@ -100,6 +101,8 @@ class World {
   bool has_writes() const { return !log_.empty() || !shadows_.empty(); }
   // Grows whenever something outside is written or handed out to be written.
   size_t write_count() const { return write_count_; }
+  // Nothing of it is in the log.
+  bool is_unwritten(PyObject* owner) const { return !written_owners_.contains(owner); }
   // The logged write of an attribute, global (owner: the globals dict) or cell (name: null).
   const Write* written(PyObject* owner, PyObject* name) const;
   bool write_attribute(PyObject* owner, PyObject* name, PyObject* value);
@@ -180,6 +183,17 @@ class World {
   std::vector<uint32_t> guarded_;  // by source id: bits of guard kinds
   IdentityMap<const Source*> origin_;
   IdentityMap<const Source*> globals_bases_;
+  // Class look-ups that are guarded already; one takes the place of another. Of `name` as held by
+  // the source, so that its address stays its own.
+  struct KnownLookup {
+    PyTypeObject* type = nullptr;
+    PyObject* name = nullptr;
+    unsigned version = 0;  // of the type
+    PyObject* found = nullptr;
+    const Source* source = nullptr;
+  };
+  static constexpr size_t kLookups = 512;
+  std::vector<KnownLookup> lookups_ = std::vector<KnownLookup>(kLookups);
   IdentityMap<bool> created_;
   IdentityMap<bool> all_read_;
   IdentityMap<Ref> shadows_;
@@ -194,6 +208,7 @@ class World {
   };
   std::unordered_map<std::pair<PyObject*, PyObject*>, size_t, PairHash> log_index_;
   std::vector<Write> log_;
+  IdentityMap<bool> written_owners_;  // of entries of the log, now or before
   size_t write_count_ = 0;
   std::vector<OutsideTensor> tensors_;
   const DynamicSizes* dynamic_;
@@ -207,7 +222,15 @@ class World {
 };
 
 // None, numbers, strings, dtypes: immutable and guarded by value.
-bool is_atom(PyObject* object);
+inline bool is_atom(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBool_Type ||
+      type == &PyFloat_Type || object == Py_None || type == &PyBytes_Type || object == Py_Ellipsis)
+    return true;
+  for (PyObject* atom : known().atom_types)
+    if (reinterpret_cast<PyObject*>(type) == atom) return true;
+  return false;
+}
 // A list, tuple, dict, set, frozenset or deque, or of a subclass of one.
 bool is_container(PyObject* object);
 // Made by a class statement, not by C.

@@ -68,9 +68,9 @@ Ref copy_container(PyObject* original) {
 // --- Writing ------------------------------------------------------------------------------------
 
 const Write* World::written(PyObject* owner, PyObject* name) const {
-  if (log_index_.empty()) return nullptr;
+  if (is_unwritten(owner)) return nullptr;
   auto it = log_index_.find({owner, name});
-  if (it == log_index_.end() && name) {
+  if (it == log_index_.end() && name && !PyUnicode_CHECK_INTERNED(name)) {
     Ref same = interned(name);
     it = log_index_.find({owner, same.get()});
   }
@@ -89,6 +89,7 @@ Write& World::log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, 
   auto [it, fresh] = log_index_.try_emplace({key_owner, key.get()}, log_.size());
   if (fresh) {
     log_.push_back({kind, Ref::borrow(owner), key, Ref()});
+    written_owners_[key_owner] = true;
     hold(Ref::borrow(key_owner));
   }
   return log_[it->second];

@@ -4,17 +4,10 @@
 #include <map>
 #include <vector>
 
+#include "sym/linear.h"
+
 namespace braze::sym {
 namespace {
-
-using Factors = std::vector<const Expr*>;
-
-Factors factors_of(const Expr* term) {
-  if (term->kind != ExprKind::kProduct) return {term};
-  Factors result;
-  for (const auto& [factor, one] : term->terms) result.push_back(factor);
-  return result;
-}
 
 struct Monomial {
   Factors factors;  // empty: the constant
@@ -24,9 +17,9 @@ struct Monomial {
 std::vector<Monomial> monomials(Int a) {
   if (a.is_constant()) return {{{}, a.constant()}};
   const Expr& e = *a.expr();
-  if (e.kind != ExprKind::kSum) return {{factors_of(&e), 1}};
+  if (e.kind != ExprKind::kSum) return {{factors(&e), 1}};
   std::vector<Monomial> result;
-  for (const auto& [term, coefficient] : e.terms) result.push_back({factors_of(term), coefficient});
+  for (const auto& [term, coefficient] : e.terms) result.push_back({factors(term), coefficient});
   if (e.constant != 0) result.push_back({{}, e.constant});
   return result;
 }
@@ -74,15 +67,7 @@ bool at_least_by_shift(Int a, int64_t bound) {
   return (constant == shifted.end() ? 0 : constant->second) >= bound;
 }
 
-}  // namespace
-
-std::optional<Int> divide_exactly(Int a, Int b) {
-  if (b == Int(1) || a == Int(0)) return a;
-  if (a == b) return Int(1);
-  if (detail::constants(a, b)) {
-    if (b.constant() == 0 || a.constant() % b.constant() != 0) return std::nullopt;
-    return a.constant() / b.constant();
-  }
+std::optional<Int> divide_symbols(Int a, Int b) {
   const std::vector<Monomial> dividend = monomials(a), divisor = monomials(b);
   if (divisor.size() == 1) {
     Int result = 0;
@@ -99,13 +84,31 @@ std::optional<Int> divide_exactly(Int a, Int b) {
   return std::nullopt;
 }
 
+}  // namespace
+
+std::optional<Int> divide_exactly(Int a, Int b) {
+  if (b == Int(1) || a == Int(0)) return a;
+  if (a == b) return Int(1);
+  if (detail::constants(a, b)) {
+    if (b.constant() == 0 || a.constant() % b.constant() != 0) return std::nullopt;
+    return a.constant() / b.constant();
+  }
+  ExprArena& arena = a.expr() ? *a.expr()->arena : *b.expr()->arena;
+  return arena.remember(Operation::kDivideExactly, a, b, [&] { return divide_symbols(a, b); });
+}
+
 Range range_of(Int a) {
   if (a.is_constant()) return {a.constant(), a.constant()};
   return a.expr()->arena->range_of(a);
 }
 
 bool known_at_least(Int a, int64_t bound) {
-  return range_of(a).low >= bound || (!a.is_constant() && at_least_by_shift(a, bound));
+  if (range_of(a).low >= bound) return true;
+  if (a.is_constant()) return false;
+  const std::optional<Int> shown =
+      a.expr()->arena->remember(Operation::kAtLeastByShift, a, bound,
+                                [&] { return std::optional<Int>(at_least_by_shift(a, bound)); });
+  return shown == Int(1);
 }
 
 }  // namespace braze::sym

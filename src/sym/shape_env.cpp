@@ -21,32 +21,35 @@ bool narrow(ExprArena& arena, const Condition& condition) {
     e = e->terms[0].first;
   }
   if (e->kind != ExprKind::kSymbol || (scale != 1 && scale != -1)) return false;
-  Range& range = arena.range(e->symbol);
+  const int symbol = e->symbol;
+  Range range = arena.range(symbol);
   // scale * symbol + constant RELATION 0, that is symbol RELATION bound (or reversed).
   const int64_t bound = -constant * scale;
   const bool reversed = scale < 0;
+  const bool is_range = condition.relation != Relation::kNotEqual;
   switch (condition.relation) {
     case Relation::kEqual:
       range = {bound, bound};
-      return true;
+      break;
     case Relation::kNotEqual:
       if (range.low == bound) ++range.low;
       if (range.high == bound) --range.high;
-      return false;
+      break;
     case Relation::kLess:
       if (reversed)
         range.low = std::max(range.low, bound + 1);
       else
         range.high = std::min(range.high, bound - 1);
-      return true;
+      break;
     case Relation::kNotLess:
       if (reversed)
         range.high = std::min(range.high, bound);
       else
         range.low = std::max(range.low, bound);
-      return true;
+      break;
   }
-  BRAZE_UNREACHABLE("relation");
+  arena.set_range(symbol, range);
+  return is_range;
 }
 
 }  // namespace
@@ -60,7 +63,24 @@ struct ShapeEnv::Impl {
   std::vector<int> settled_by;  // by symbol: the guard that made it a constant, -1: none
   std::function<std::string()> observer;
 
-  Int normal(Int a) const { return has_facts ? replace(a, facts) : a; }
+  // By expression: what it was replaced by, and under which facts and ranges.
+  struct Known {
+    uint64_t version = 0;
+    Int value;
+  };
+  mutable std::vector<Known> normals;
+  uint64_t facts_version = 0;
+
+  Int normal(Int a) const {
+    if (!has_facts || a.is_constant()) return a;
+    const uint64_t version = facts_version + arena.version();  // both only grow
+    const size_t id = a.expr()->id;
+    if (id < normals.size() && normals[id].version == version) return normals[id].value;
+    const Int value = replace(a, facts);
+    if (normals.size() <= id) normals.resize(std::max(id + 1, 2 * normals.size()));
+    normals[id] = {version, value};
+    return value;
+  }
 
   Int add_symbol(const std::string& name, int64_t hint, Range range) {
     settled_by.push_back(-1);
@@ -113,6 +133,7 @@ struct ShapeEnv::Impl {
       if (!before && facts[i].is_constant()) settled_by[i] = static_cast<int>(guards.size()) - 1;
     }
     has_facts = true;
+    ++facts_version;
   }
 
   // Multiples of `a // c` are multiples of `a` where a guard says that c divides a.

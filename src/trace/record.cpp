@@ -185,7 +185,7 @@ bool Record::evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack)
 }
 
 graph::OriginId Record::origin() {
-  return origin_provider ? graph_.add_origin(origin_provider()) : -1;
+  return origin_provider ? origin_provider(graph_) : -1;
 }
 
 void Record::watch_autograd(std::vector<at::Tensor> results) {

@@ -42,8 +42,9 @@ class Record {
 
   const std::shared_ptr<sym::ShapeEnv> shapes_owner = std::make_shared<sym::ShapeEnv>();
   sym::ShapeEnv& shapes = *shapes_owner;
+  std::vector<c10::SymNode> size_nodes;  // by expression: see sym_node.h
   std::optional<TraceBreak> last_break;
-  std::function<graph::Origin()> origin_provider;
+  std::function<graph::OriginId(graph::Graph&)> origin_provider;
 
  private:
   friend class Recorder;

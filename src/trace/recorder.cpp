@@ -180,6 +180,7 @@ bool Recorder::use_shape_function() {
 
 void Recorder::take_results() {
   const size_t first = stack_.size() - info_.result_count;
+  results_.reserve(info_.result_count);
   for (size_t i = first; i < stack_.size(); ++i) {
     c10::IValue& value = stack_[i];
     if (value.isTensor()) {
@@ -214,7 +215,7 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
   at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device_);
   fake = as_fake(result);
   results_.push_back({true, type_of(result), record_.storage_number(fake->unsafe_storage()), fake});
-  result_tensors_.push_back(result);
+  if (requires_grad_) result_tensors_.push_back(result);
   return result;
 }
 
@@ -255,7 +256,7 @@ at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl&
   results_.push_back(std::move(result));
   c10::TensorImpl* stands_for = fake.outside ? fake.outside : fake.specialised_from;
   if (stands_for) return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(stands_for));
-  result_tensors_.push_back(tensor);
+  if (requires_grad_) result_tensors_.push_back(tensor);
   return tensor;
 }
 

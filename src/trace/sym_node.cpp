@@ -7,8 +7,10 @@
 #include <numeric>
 #include <variant>
 
+#include "sym/expr.h"
 #include "trace/fake_tensor.h"
 #include "trace/kernel_scope.h"
+#include "trace/record.h"
 
 namespace braze::trace {
 namespace {
@@ -89,8 +91,16 @@ Condition combine(Condition::Kind kind, const Condition& left, const Condition& 
   return condition;
 }
 
+// The node of a value: one for each expression while its trace is under way.
+c10::SymNode node_of(Int value, ShapeEnv& shapes);
+
 class SymNode final : public c10::SymNodeImpl {
  public:
+  // Null for a node of another kind.
+  static SymNode* ours(c10::SymNodeImpl* node) {
+    return typeid(*node) == typeid(SymNode) ? static_cast<SymNode*>(node) : nullptr;
+  }
+
   SymNode(ShapeEnv& shapes, Int value)
       : owner_(shapes.shared_from_this()), shapes_(shapes), value_(value) {}
   SymNode(ShapeEnv& shapes, Condition value)
@@ -203,18 +213,18 @@ class SymNode final : public c10::SymNodeImpl {
   }
 
  private:
-  template <class T>
-  c10::SymNode make(T value) {
+  c10::SymNode make(Condition value) {
     return c10::make_intrusive<SymNode>(shapes_, std::move(value));
   }
+  c10::SymNode make(Int value) { return node_of(value, shapes_); }
   Int of(const c10::SymNode& node) const {
-    if (auto* ours = dynamic_cast<SymNode*>(node.get())) return ours->integer();
+    if (auto* own = ours(node.get())) return own->integer();
     auto constant = node->constant_int();
     BRAZE_CHECK(constant, "a symbolic size of another tracer: ", node->str());
     return *constant;
   }
   Condition condition_of(const c10::SymNode& node) const {
-    if (auto* ours = dynamic_cast<SymNode*>(node.get())) return ours->condition();
+    if (auto* own = ours(node.get())) return own->condition();
     auto constant = node->constant_bool();
     BRAZE_CHECK(constant, "a symbolic condition of another tracer: ", node->str());
     return constant_condition(*constant);
@@ -247,16 +257,53 @@ class SymNode final : public c10::SymNodeImpl {
   std::variant<Int, Condition> value_;
 };
 
+c10::SymNode node_of(Int value, ShapeEnv& shapes) {
+  Record* record = current_record();
+  if (value.is_constant() || !record || &record->shapes != &shapes)
+    return c10::make_intrusive<SymNode>(shapes, value);
+  const size_t id = value.expr()->id;
+  std::vector<c10::SymNode>& nodes = record->size_nodes;
+  if (nodes.size() <= id) nodes.resize(std::max(id + 1, 2 * nodes.size()));
+  if (!nodes[id]) nodes[id] = c10::make_intrusive<SymNode>(shapes, value);
+  return nodes[id];
+}
+
+// The environment of the symbols in one of the two; null if both are numbers.
+ShapeEnv* shapes_of(const c10::SymInt& a, const c10::SymInt& b) {
+  for (const c10::SymInt* value : {&a, &b})
+    if (value->is_heap_allocated())
+      if (SymNode* node = SymNode::ours(value->toSymNodeImplUnowned())) return &node->shapes();
+  return nullptr;
+}
+
 }  // namespace
+
+bool equal(const c10::SymInt& a, const c10::SymInt& b) {
+  if (!a.is_heap_allocated() && !b.is_heap_allocated())
+    return a.as_int_unchecked() == b.as_int_unchecked();
+  const Int x = from_symint(a), y = from_symint(b);
+  if (x == y) return true;
+  ShapeEnv* shapes = shapes_of(a, b);
+  return shapes && shapes->guard_eq(x, y);
+}
+
+bool less(const c10::SymInt& a, const c10::SymInt& b) {
+  if (!a.is_heap_allocated() && !b.is_heap_allocated())
+    return a.as_int_unchecked() < b.as_int_unchecked();
+  const Int x = from_symint(a), y = from_symint(b);
+  if (x == y) return false;
+  ShapeEnv* shapes = shapes_of(a, b);
+  return shapes ? shapes->guard_lt(x, y) : x.constant() < y.constant();
+}
 
 c10::SymInt to_symint(Int value, ShapeEnv& shapes) {
   if (value.is_constant()) return value.constant();
-  return c10::SymInt(c10::SymNode(c10::make_intrusive<SymNode>(shapes, value)));
+  return c10::SymInt(node_of(value, shapes));
 }
 
 Int from_symint(const c10::SymInt& value) {
   if (!value.is_heap_allocated()) return value.as_int_unchecked();
-  if (auto* node = dynamic_cast<SymNode*>(value.toSymNodeImplUnowned())) return node->integer();
+  if (auto* node = SymNode::ours(value.toSymNodeImplUnowned())) return node->integer();
   if (auto constant = value.toSymNodeImplUnowned()->constant_int()) return *constant;
   return value.guard_int(__FILE__, __LINE__);
 }

@@ -14,4 +14,8 @@ c10::SymInt to_symint(sym::Int value, sym::ShapeEnv& shapes);
 sym::Int from_symint(const c10::SymInt& value);
 sym::Dims from_symints(c10::SymIntArrayRef values);
 
+// Decided by what is known, else by the sizes seen, with a guard.
+bool equal(const c10::SymInt& a, const c10::SymInt& b);
+bool less(const c10::SymInt& a, const c10::SymInt& b);
+
 }  // namespace braze::trace

@@ -35,23 +35,31 @@ std::vector<c10::SymInt> to_symints(const sym::Dims& dims, sym::ShapeEnv& shapes
   return result;
 }
 
+bool is_symbolic(const sym::Dims& dims) {
+  return std::any_of(dims.begin(), dims.end(), [](Int dim) { return !dim.is_constant(); });
+}
+
 void settle(graph::Graph& graph, std::span<const Int> values) {
+  sym::Replacement settled(values);
   auto put = [&](sym::Dims& dims) {
-    for (Int& dim : dims) dim = sym::replace(dim, values);
+    for (Int& dim : dims) dim = settled(dim);
   };
   auto settle_value = [&](graph::Value* value) {
-    graph::TensorType type = value->type();
+    const graph::TensorType& old = value->type();
+    if (!is_symbolic(old.sizes) && !is_symbolic(old.strides) && old.offset.is_constant()) return;
+    graph::TensorType type = old;
     put(type.sizes);
     put(type.strides);
-    type.offset = sym::replace(type.offset, values);
+    type.offset = settled(type.offset);
     value->set_type(std::move(type));
   };
   for (const graph::Input& input : graph.inputs()) settle_value(input.value);
   for (const auto& node : graph.nodes()) {
     for (int i = 0; i < static_cast<int>(node->args().size()); ++i) {
       if (auto* number = std::get_if<Int>(&node->args()[i])) {
-        if (!number->is_constant()) node->set_arg(i, sym::replace(*number, values));
+        if (!number->is_constant()) node->set_arg(i, settled(*number));
       } else if (auto* list = std::get_if<sym::Dims>(&node->args()[i])) {
+        if (!is_symbolic(*list)) continue;
         sym::Dims dims = *list;
         put(dims);
         node->set_arg(i, std::move(dims));

@@ -101,7 +101,7 @@ c10::SymInt Tracer::symbolic_integer(int64_t value) {
   return to_symint(impl_->record.symbolic_integer(value), impl_->record.shapes);
 }
 
-void Tracer::set_origin_provider(std::function<graph::Origin()> provider) {
+void Tracer::set_origin_provider(std::function<graph::OriginId(graph::Graph&)> provider) {
   impl_->record.origin_provider = std::move(provider);
 }
 

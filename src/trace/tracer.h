@@ -107,8 +107,9 @@ class Tracer {
   // A Python integer that varies.
   c10::SymInt symbolic_integer(int64_t value);
 
-  // Asked once for each recorded node; the GIL may not be held.
-  void set_origin_provider(std::function<graph::Origin()> provider);
+  // Asked once for each recorded node, which then has the origin of that number in the graph; the
+  // GIL may not be held.
+  void set_origin_provider(std::function<graph::OriginId(graph::Graph&)> provider);
 
   // A result of the trace: has no data.
   static bool is_fake(const at::Tensor& tensor);

@@ -8,14 +8,6 @@
 
 namespace braze::trace {
 
-bool equal(const c10::SymInt& a, const c10::SymInt& b) {
-  return a.sym_eq(b).guard_bool(__FILE__, __LINE__);
-}
-
-bool less(const c10::SymInt& a, const c10::SymInt& b) {
-  return a.sym_lt(b).guard_bool(__FILE__, __LINE__);
-}
-
 bool all_equal(DimsRef a, DimsRef b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i)

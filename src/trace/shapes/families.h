@@ -8,6 +8,7 @@
 #include <span>
 
 #include "trace/shapes/shapes.h"
+#include "trace/sym_node.h"
 
 namespace braze::trace {
 
@@ -37,9 +38,7 @@ inline Dims strides_of(const at::Tensor& tensor) {
   return Dims(tensor.sym_strides().begin(), tensor.sym_strides().end());
 }
 
-// Guarded questions about sizes.
-bool equal(const c10::SymInt& a, const c10::SymInt& b);
-bool less(const c10::SymInt& a, const c10::SymInt& b);
+// Guarded questions about sizes; `equal` and `less` are in sym_node.h.
 bool all_equal(DimsRef a, DimsRef b);
 inline bool is(const c10::SymInt& a, int64_t value) {
   return !a.is_heap_allocated() && a.as_int_unchecked() == value;

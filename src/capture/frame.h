@@ -1,0 +1,43 @@
+// A frame under evaluation.
+#pragma once
+
+#include <vector>
+
+#include "capture/policy/policy.h"
+#include "capture/slot.h"
+#include "cpython/code.h"
+
+namespace braze::capture {
+
+// What is known of a code object.
+struct CodeInfo {
+  const cpython::DecodedCode* decoded;
+  FramePolicy policy;
+  bool is_torch;
+  bool is_random;  // of torch.random: seeds and states of generators
+  PyCodeObject* code() const { return decoded->code; }
+};
+const CodeInfo& code_info(PyCodeObject* code, PyObject* globals);
+
+struct Frame {
+  const CodeInfo* info = nullptr;
+  Ref function, globals, builtins;
+  Ref names;  // the namespace of a class body
+  std::vector<Slot> locals, stack;
+  Ref kwnames;
+  Frame* back = nullptr;
+  int pc = 0;
+  int64_t executed = 0;
+  bool outside_function = false;  // the function existed before the trace
+
+  PyFunctionObject* function_object() const {
+    return reinterpret_cast<PyFunctionObject*>(function.get());
+  }
+  PyCodeObject* code() const { return info->code(); }
+  int current() const { return pc > 0 ? pc - 1 : 0; }  // the instruction under way
+  int line() const { return info->decoded->line(current()); }
+};
+
+enum class Status : uint8_t { kReturn, kYield, kError, kStopped };
+
+}  // namespace braze::capture
