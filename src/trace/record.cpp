@@ -184,9 +184,7 @@ bool Record::evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack)
   return true;
 }
 
-graph::OriginId Record::origin() {
-  return origin_provider ? origin_provider(graph_) : -1;
-}
+graph::OriginId Record::origin() { return origin_provider ? origin_provider(graph_) : -1; }
 
 void Record::watch_autograd(std::vector<at::Tensor> results) {
   if (!needs_autograd_) autograd_candidates_ = std::move(results);
