@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "plan/binder.h"
@@ -98,6 +99,7 @@ Binder::Binder(const Plan& plan) : plan_(plan) {
   exprs_.assign(exprs.begin(), exprs.end());
   index_of_id_.assign(exprs_.empty() ? 0 : exprs_.back()->id + 1, -1);
   for (size_t i = 0; i < exprs_.size(); ++i) index_of_id_[exprs_[i]->id] = static_cast<int32_t>(i);
+  find_types();
   find_places();
   if (plan.is_symbolic()) find_groups();
 }
@@ -107,13 +109,29 @@ Binder::Place Binder::place(Int value) const {
   return {.value = index_of_id_[value.expr()->id]};
 }
 
-void Binder::find_places() {
+void Binder::find_types() {
+  std::map<std::vector<Place>, int32_t> known;
   for (const Slot& slot : plan_.slots) {
+    // A plan of numbers has byte offsets.
+    const bool symbolic = plan_.is_symbolic();
+    offset_.push_back(symbolic ? place(slot.type.offset) : Place{.constant = slot.byte_offset});
+    std::vector<Place> dims;
+    for (Int size : slot.type.sizes) dims.push_back(place(size));
+    for (Int stride : slot.type.strides) dims.push_back(place(stride));
+    std::vector<Place> key = dims;
+    key.push_back({.constant = static_cast<int64_t>(slot.type.dtype)});
+    const auto [type, fresh] = known.emplace(std::move(key), static_cast<int32_t>(known.size()));
+    type_of_.push_back(type->second);
+    if (!fresh) continue;
     first_dim_.push_back(dims_.size());
-    for (Int size : slot.type.sizes) dims_.push_back(place(size));
-    for (Int stride : slot.type.strides) dims_.push_back(place(stride));
-    offsets_.push_back(place(slot.type.offset));
+    rank_.push_back(slot.type.sizes.size());
+    element_.push_back(graph::size_of(slot.type.dtype));
+    offset_unit_.push_back(symbolic ? element_.back() : 1);
+    dims_.insert(dims_.end(), dims.begin(), dims.end());
   }
+}
+
+void Binder::find_places() {
   for (const Kernel& kernel : plan_.kernels) {
     first_kernel_size_.push_back(kernel_sizes_.size());
     for (Int size : kernel.sizes) kernel_sizes_.push_back(place(size));
@@ -168,6 +186,8 @@ void Binder::find_groups() {
     }
     Group& group = groups_[group_of[place]];
     group.slots.push_back(static_cast<SlotId>(i));
+    if (std::find(group.types.begin(), group.types.end(), type_of_[i]) == group.types.end())
+      group.types.push_back(type_of_[i]);
     group.begin = std::min(group.begin, begin[i]);
     group.end = std::max(group.end, end[i]);
   }
@@ -189,60 +209,71 @@ void Binder::evaluate(std::span<const int64_t> symbols, Numbers& numbers) const 
   }
 }
 
-// The bytes of a slot are extent_bytes of its type.
-void Binder::place_slots(Numbers& numbers) const {
-  for (size_t i = 0; i < plan_.slots.size(); ++i) {
-    const Slot& slot = plan_.slots[i];
-    const int64_t* sizes = numbers.dims.data() + first_dim_[i];
-    const auto rank = static_cast<int64_t>(slot.type.sizes.size());
-    const int64_t element = graph::size_of(slot.type.dtype);
+void Binder::measure_types(Numbers& numbers) const {
+  numbers.dims.reserve(dims_.size());
+  for (const Place& dim : dims_) numbers.dims.push_back(dim.in(numbers));
+  numbers.type_bytes.reserve(rank_.size());
+  for (size_t type = 0; type < rank_.size(); ++type) {
+    const int64_t* sizes = numbers.dims.data() + first_dim_[type];
+    const int64_t* strides = sizes + rank_[type];
     int64_t last = 0;
     bool empty = false;
-    for (int64_t d = 0; d < rank; ++d) {
+    for (size_t d = 0; d < rank_[type]; ++d) {
       int64_t span = 0;
-      if (sizes[d] < 0 || __builtin_mul_overflow(sizes[d] - 1, sizes[rank + d], &span) ||
+      if (sizes[d] < 0 || __builtin_mul_overflow(sizes[d] - 1, strides[d], &span) ||
           __builtin_add_overflow(last, span, &last))
         throw Unbindable();
       empty |= sizes[d] == 0;
     }
     if (last >= kMostElements) throw Unbindable();
-    Numbers::Slot& result = numbers.slots[i];
-    if (slot.kind == SlotKind::kArena || slot.kind == SlotKind::kOutput)
-      result.bytes = empty ? 0 : (last + 1) * element;
-    if (slot.kind == SlotKind::kView) result.byte_offset = offsets_[i].in(numbers)*element;
+    numbers.type_bytes.push_back(empty ? 0 : (last + 1) * element_[type]);
   }
-  std::vector<ArenaBlock> blocks;
-  blocks.reserve(groups_.size());
-  for (const Group& group : groups_) {
-    ArenaBlock block{.begin = group.begin, .end = group.end};
-    for (SlotId slot : group.slots) block.bytes = std::max(block.bytes, numbers.slots[slot].bytes);
-    blocks.push_back(block);
-  }
-  numbers.arena_bytes = lay_out(blocks);
-  for (size_t i = 0; i < blocks.size(); ++i)
-    for (SlotId slot : groups_[i].slots) numbers.slots[slot].byte_offset = blocks[i].offset;
 }
 
-Numbers Binder::numbers(std::span<const int64_t> symbols) const {
+std::shared_ptr<const Layout> Binder::lay_out_groups(const Numbers& numbers,
+                                                     std::shared_ptr<const Layout> known,
+                                                     bool room) const {
+  std::vector<int64_t> bytes(groups_.size());
+  bool fits = known != nullptr;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    for (int32_t type : groups_[i].types) bytes[i] = std::max(bytes[i], numbers.type_bytes[type]);
+    fits = fits && bytes[i] <= known->group_bytes[i];
+  }
+  if (fits) return known;
+  std::vector<ArenaBlock> blocks;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (room) bytes[i] += bytes[i] / 4;
+    if (known) bytes[i] = std::max(bytes[i], known->group_bytes[i]);
+    blocks.push_back({.bytes = bytes[i], .begin = groups_[i].begin, .end = groups_[i].end});
+  }
+  auto layout = std::make_shared<Layout>();
+  layout->arena_bytes = lay_out(blocks);
+  layout->group_bytes = std::move(bytes);
+  layout->offset.resize(plan_.slots.size());
+  for (size_t i = 0; i < blocks.size(); ++i)
+    for (SlotId slot : groups_[i].slots) layout->offset[slot] = blocks[i].offset;
+  return layout;
+}
+
+std::shared_ptr<const Layout> Binder::layout_of_plan() const {
+  auto layout = std::make_shared<Layout>();
+  for (const Slot& slot : plan_.slots) layout->offset.push_back(slot.byte_offset);
+  layout->arena_bytes = plan_.arena_bytes;
+  return layout;
+}
+
+Numbers Binder::numbers(std::span<const int64_t> symbols, std::shared_ptr<const Layout> known,
+                        bool room) const {
   Numbers result;
   evaluate(symbols, result);
-  const auto resolve = [&](const std::vector<Place>& places, std::vector<int64_t>& into) {
-    into.reserve(places.size());
-    for (const Place& place : places) into.push_back(place.in(result));
-  };
-  resolve(dims_, result.dims);
-  resolve(kernel_sizes_, result.kernel_sizes);
+  measure_types(result);
+  result.kernel_sizes.reserve(kernel_sizes_.size());
+  for (const Place& size : kernel_sizes_) result.kernel_sizes.push_back(size.in(result));
   result.work.reserve(work_.size());
   for (const auto& [extent, grain] : work_)
     result.work.push_back({extent.in(result), grain.in(result)});
-  result.slots.resize(plan_.slots.size());
-  if (plan_.is_symbolic()) {
-    place_slots(result);
-    return result;
-  }
-  for (size_t i = 0; i < plan_.slots.size(); ++i)
-    result.slots[i] = {plan_.slots[i].byte_offset, plan_.slots[i].bytes};
-  result.arena_bytes = plan_.arena_bytes;
+  result.layout =
+      plan_.is_symbolic() ? lay_out_groups(result, std::move(known), room) : layout_of_plan();
   return result;
 }
 
@@ -254,15 +285,19 @@ Plan Binder::bind(std::span<const int64_t> symbols) const {
   const Numbers numbers = this->numbers(symbols);
   Plan bound{.slots = plan_.slots,
              .input_count = plan_.input_count,
-             .arena_bytes = numbers.arena_bytes,
+             .arena_bytes = numbers.layout->arena_bytes,
              .steps = plan_.steps,
              .outputs = plan_.outputs,
              .kernels = plan_.kernels};
   for_each_int_of_plan(bound, [&](Int& value) { value = number(value, numbers); });
-  for (size_t i = 0; i < bound.slots.size(); ++i) {
-    bound.slots[i].byte_offset = numbers.slots[i].byte_offset;
-    bound.slots[i].bytes = numbers.slots[i].bytes;
-    bound.slots[i].place = -1;
+  for (size_t i = 0; i < bound.slots.size() && plan_.is_symbolic(); ++i) {
+    Slot& slot = bound.slots[i];
+    slot.place = -1;
+    if (slot.kind == SlotKind::kArena || slot.kind == SlotKind::kOutput)
+      slot.bytes = numbers.type_bytes[type_of_[i]];
+    if (slot.kind == SlotKind::kArena) slot.byte_offset = numbers.layout->offset[i];
+    if (slot.kind == SlotKind::kView)
+      slot.byte_offset = view_bytes(static_cast<SlotId>(i), numbers);
   }
   return bound;
 }

@@ -1,8 +1,10 @@
 // The numbers of a plan with symbols, for the values that a call brings.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,21 +19,24 @@ class Unbindable : public std::exception {
   const char* what() const noexcept override { return "sizes outside of what a plan is for"; }
 };
 
-// What depends on the values of the symbols, and nothing else: some numbers for each slot and step.
+// Where arena slots lie, and room for how many bytes they have there.
+struct Layout {
+  std::vector<int64_t> offset;       // by slot; of arena slots
+  std::vector<int64_t> group_bytes;  // by group of slots that share a place
+  int64_t arena_bytes = 0;
+};
+
+// What depends on the values of the symbols, and nothing else.
 struct Numbers {
-  struct Slot {
-    int64_t byte_offset = 0;  // as Slot::byte_offset and Slot::bytes of a plan of numbers
-    int64_t bytes = 0;
-  };
   struct Work {
     int64_t extent = 1, grain = 1;
   };
-  std::vector<Slot> slots;
-  std::vector<int64_t> dims;          // sizes and then strides of slot 0, of slot 1, ...
+  std::vector<int64_t> values;        // of the plan's expressions: Binder::number
+  std::vector<int64_t> dims;          // sizes and then strides of type 0, of type 1, ...
+  std::vector<int64_t> type_bytes;    // extent_bytes by type
   std::vector<int64_t> kernel_sizes;  // of kernel 0, of kernel 1, ...
   std::vector<Work> work;             // by step; of those that call a kernel
-  std::vector<int64_t> values;        // of the plan's expressions: Binder::number
-  int64_t arena_bytes = 0;
+  std::shared_ptr<const Layout> layout;
 };
 
 // Works out the numbers of a plan, which it refers to. A plan of numbers has its own. Safe to use
@@ -40,15 +45,34 @@ class Binder {
  public:
   explicit Binder(const Plan& plan);
 
-  // symbols[i]: the value of symbol i. The arena is laid out by liveness for these sizes. Throws
-  // Unbindable.
-  Numbers numbers(std::span<const int64_t> symbols) const;
+  // symbols[i]: the value of symbol i. `known`: a layout that is taken where there is room enough
+  // in it. Otherwise the arena is laid out by liveness, with room for all that `known` has, and for
+  // sizes a quarter larger if `room`. Throws Unbindable.
+  Numbers numbers(std::span<const int64_t> symbols, std::shared_ptr<const Layout> known = nullptr,
+                  bool room = false) const;
   // An expression of the plan.
   int64_t number(sym::Int value, const Numbers& numbers) const;
 
-  // Where the numbers of a slot or kernel begin in Numbers::dims and ::kernel_sizes.
-  size_t first_dim(SlotId slot) const { return first_dim_[slot]; }
+  // A number, or the place of an expression in Numbers::values.
+  struct Place {
+    int64_t constant = 0;
+    int32_t value = -1;
+    int64_t in(const Numbers& numbers) const {
+      return value < 0 ? constant : numbers.values[value];
+    }
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+  // Slots have the same type where dtype, sizes and strides are the same expressions.
+  int32_t type_of(SlotId slot) const { return type_of_[slot]; }
+  // Where the numbers of a type or kernel begin in Numbers::dims and ::kernel_sizes.
+  size_t first_dim(int32_t type) const { return first_dim_[type]; }
+  size_t rank(int32_t type) const { return rank_[type]; }
   size_t first_kernel_size(int32_t kernel) const { return first_kernel_size_[kernel]; }
+  // Of a kView, from its base, in units that are the same for all slots of a type.
+  const Place& view_offset(SlotId slot) const { return offset_[slot]; }
+  int64_t view_bytes(SlotId slot, const Numbers& numbers) const {
+    return offset_[slot].in(numbers)*offset_unit_[type_of_[slot]];
+  }
 
   // The same slots, steps and kernels with all expressions evaluated; without source, compiler
   // flags and origins. Throws Unbindable.
@@ -57,29 +81,30 @@ class Binder {
  private:
   struct Group {  // slots that share a place, and when
     std::vector<SlotId> slots;
+    std::vector<int32_t> types;  // of the slots, each once
     int begin = 0, end = 0;
-  };
-  // A number, or the place of an expression in Numbers::values.
-  struct Place {
-    int64_t constant = 0;
-    int32_t value = -1;
-    int64_t in(const Numbers& numbers) const {
-      return value < 0 ? constant : numbers.values[value];
-    }
   };
   Place place(sym::Int value) const;
   void find_groups();
+  void find_types();
   void find_places();
   void evaluate(std::span<const int64_t> symbols, Numbers& numbers) const;
-  void place_slots(Numbers& numbers) const;
+  void measure_types(Numbers& numbers) const;
+  std::shared_ptr<const Layout> lay_out_groups(const Numbers& numbers,
+                                               std::shared_ptr<const Layout> known,
+                                               bool room) const;
+  std::shared_ptr<const Layout> layout_of_plan() const;
 
   const Plan& plan_;
   std::vector<const sym::Expr*> exprs_;  // in order of creation: operands first
   std::vector<int32_t> index_of_id_;     // into exprs_
   std::vector<Group> groups_;
-  std::vector<size_t> first_dim_, first_kernel_size_;
-  std::vector<Place> dims_, kernel_sizes_, limits_, offsets_;  // offsets_: by slot, of its type
-  std::vector<std::pair<Place, Place>> work_;                  // extent and grain by step
+  std::vector<int32_t> type_of_;                              // by slot
+  std::vector<size_t> first_dim_, rank_;                      // by type
+  std::vector<int64_t> element_, offset_unit_;                // by type, in bytes
+  std::vector<size_t> first_kernel_size_;                     // by kernel
+  std::vector<Place> dims_, kernel_sizes_, limits_, offset_;  // offset_: by slot
+  std::vector<std::pair<Place, Place>> work_;                 // extent and grain by step
 };
 
 Plan bind(const Plan& plan, std::span<const int64_t> values);

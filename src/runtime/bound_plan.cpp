@@ -30,8 +30,11 @@ uint64_t next_serial() {
 
 }  // namespace
 
-BoundPlan::BoundPlan(const PreparedPlan& plan, std::span<const int64_t> symbols)
-    : plan_(plan), numbers_(plan.binder.numbers(symbols)), serial_(next_serial()) {
+BoundPlan::BoundPlan(const PreparedPlan& plan, std::span<const int64_t> symbols,
+                     std::shared_ptr<const plan::Layout> layout)
+    : plan_(plan),
+      numbers_(plan.binder.numbers(symbols, std::move(layout), /*room=*/true)),
+      serial_(next_serial()) {
   if (!plan.plan.is_symbolic()) return;
   symbolic_arguments_.resize(plan.steps.size());
   for (size_t i = 0; i < plan.steps.size(); ++i)
@@ -112,8 +115,8 @@ void BoundPlan::bind_inputs(RunContext& context, std::span<c10::TensorImpl* cons
         c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(inputs[slot]));
   const Shapes shapes = this->shapes();
   for (SlotId slot : plan_.output_slots) {
-    context.tensors[slot] = allocate_tensor(shapes.sizes(slot), shapes.strides(slot),
-                                            plan_.dtype[slot], numbers_.slots[slot].bytes);
+    context.tensors[slot] =
+        allocate_tensor(shapes.sizes(slot), shapes.strides(slot), plan_.dtype[slot], bytes(slot));
     context.pointers[slot] = context.tensors[slot].unsafeGetTensorImpl()->mutable_data();
   }
 }

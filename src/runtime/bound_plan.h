@@ -15,8 +15,10 @@ namespace braze::runtime {
 
 class BoundPlan {
  public:
-  // symbols: the values of the plan's symbols. Throws plan::Unbindable. Refers to `plan`.
-  BoundPlan(const PreparedPlan& plan, std::span<const int64_t> symbols);
+  // symbols: the values of the plan's symbols. layout: one that is taken where there is room
+  // enough in it, or null. Throws plan::Unbindable. Refers to `plan`.
+  BoundPlan(const PreparedPlan& plan, std::span<const int64_t> symbols,
+            std::shared_ptr<const plan::Layout> layout);
   BoundPlan(const BoundPlan&) = delete;
 
   // As Executable::run, in a context that is attached to this plan.
@@ -25,7 +27,9 @@ class BoundPlan {
 
   const PreparedPlan& prepared() const { return plan_; }
   const plan::Numbers& numbers() const { return numbers_; }
-  Shapes shapes() const { return {plan_.plan, plan_.binder, numbers_}; }
+  Shapes shapes() const { return {plan_.binder, numbers_}; }
+  // Memory that a slot of this type takes.
+  int64_t bytes(plan::SlotId slot) const { return numbers_.type_bytes[plan_.binder.type_of(slot)]; }
   uint64_t serial() const { return serial_; }  // no other bound plan has it
 
  private:

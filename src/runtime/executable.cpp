@@ -2,7 +2,6 @@
 
 #include <c10/util/SmallVector.h>
 
-#include <algorithm>
 #include <list>
 #include <mutex>
 
@@ -20,9 +19,6 @@ using Values = c10::SmallVector<int64_t, 8>;  // of a plan's symbols
 // those used last are kept.
 struct Executable::Impl {
   static constexpr size_t kMostBound = 32;
-  // Contexts for that many sizes stay as they are; beyond, one that was used for other sizes is
-  // laid out anew, which takes less than to make one.
-  static constexpr size_t kMostContexts = 4;
   struct Entry {
     Values values;
     std::shared_ptr<BoundPlan> bound;
@@ -34,7 +30,9 @@ struct Executable::Impl {
   ArenaPool arenas;
   std::shared_ptr<BoundPlan> fixed;  // of a static plan
   std::mutex mutex;
-  std::list<Entry> recent;                        // the one used last first
+  // Those with this layout, which has room for all sizes so far; the one used last first.
+  std::list<Entry> recent;
+  std::shared_ptr<const plan::Layout> layout;
   std::vector<std::unique_ptr<RunContext>> idle;  // the one used last last
 
   Impl(plan::Plan plan, std::vector<at::Tensor> constants, std::string name);
@@ -56,7 +54,8 @@ Executable::Impl::Impl(plan::Plan plan, std::vector<at::Tensor> constants, std::
     functions.push_back(reinterpret_cast<KernelFunction>(library->symbol(kernel.name)));
   prepared = std::make_unique<PreparedPlan>(std::move(plan), std::move(constants), functions);
   const std::vector<int64_t> hints = plan::hints(prepared->plan);
-  auto first = std::make_shared<BoundPlan>(*prepared, hints);
+  auto first = std::make_shared<BoundPlan>(*prepared, hints, nullptr);
+  layout = first->numbers().layout;
   if (!prepared->plan.is_symbolic())
     fixed = std::move(first);
   else
@@ -96,13 +95,22 @@ std::shared_ptr<BoundPlan> Executable::Impl::find(const Values& values) {
 
 std::shared_ptr<BoundPlan> Executable::Impl::bound_to(const Values& values) {
   if (auto known = find(values)) return known;
+  std::shared_ptr<const plan::Layout> known;
+  {
+    std::lock_guard lock(mutex);
+    known = layout;
+  }
   std::shared_ptr<BoundPlan> made;
   try {
-    made = std::make_shared<BoundPlan>(*prepared, values);
+    made = std::make_shared<BoundPlan>(*prepared, values, std::move(known));
   } catch (const plan::Unbindable&) {
     throw NeedsEager();
   }
   std::lock_guard lock(mutex);
+  if (layout != made->numbers().layout) {
+    recent.clear();
+    layout = made->numbers().layout;
+  }
   recent.push_front({values, made});
   if (recent.size() > kMostBound) recent.pop_back();
   return made;
@@ -112,17 +120,13 @@ std::unique_ptr<RunContext> Executable::Impl::take_context(const BoundPlan& boun
   std::unique_ptr<RunContext> context;
   {
     std::lock_guard lock(mutex);
-    auto found = std::find_if(idle.rbegin(), idle.rend(), [&](const auto& known) {
-      return known->attached_to == bound.serial();
-    });
-    auto place = found != idle.rend() ? std::prev(found.base()) : idle.begin();
-    if (found != idle.rend() || idle.size() >= kMostContexts) {
-      context = std::move(*place);
-      idle.erase(place);
+    if (!idle.empty()) {
+      context = std::move(idle.back());
+      idle.pop_back();
     }
   }
   if (context == nullptr) context = std::make_unique<RunContext>(*prepared);
-  const int64_t bytes = bound.numbers().arena_bytes;
+  const int64_t bytes = bound.numbers().layout->arena_bytes;
   if (!fixed)
     context->attach(bound, arenas.take(bytes));
   else if (!context->arena)  // it stays there

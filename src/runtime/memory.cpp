@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include <array>
-#include <bit>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -161,18 +160,6 @@ Arena::Arena(Arena&& other) noexcept : data_(other.data_), bytes_(other.bytes_) 
 }
 Arena::~Arena() { std::free(data_); }
 
-namespace {
-
-// In steps of about a quarter, so that sizes that grow call by call do not want a new arena each.
-int64_t roomy(int64_t bytes) {
-  constexpr int64_t kSmallest = 1 << 12;
-  if (bytes <= kSmallest) return kSmallest;
-  const auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)) / 4);
-  return (bytes + step - 1) / step * step;
-}
-
-}  // namespace
-
 std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
   {
     std::lock_guard lock(mutex_);
@@ -182,7 +169,7 @@ std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
       if (arena->bytes() >= bytes) return arena;  // one that is too small has had its time
     }
   }
-  return std::make_unique<Arena>(roomy(bytes));
+  return std::make_unique<Arena>(bytes);
 }
 
 void ArenaPool::give(std::unique_ptr<Arena> arena) {

@@ -1,5 +1,7 @@
 #include "runtime/prepared_plan.h"
 
+#include <algorithm>
+
 #include "runtime/memory.h"
 
 namespace braze::runtime {
@@ -31,6 +33,11 @@ void PreparedPlan::sort_slots() {
     if (slot.kind == SlotKind::kOutput) output_slots.push_back(id);
     if (slot.kind == SlotKind::kArena || (slot.kind == SlotKind::kView && survives[i]))
       context_slots.push_back(id);
+    if (slot.kind == SlotKind::kView && survives[i]) {
+      const bool base_moves =
+          std::find(moving_views.begin(), moving_views.end(), slot.base) != moving_views.end();
+      if (base_moves || binder.view_offset(id).value >= 0) moving_views.push_back(id);
+    }
     if (slot.kind == SlotKind::kView && !survives[i]) {
       input_views.push_back(id);
       views_of[root[i]].push_back(id);

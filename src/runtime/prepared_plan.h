@@ -47,6 +47,7 @@ struct PreparedPlan {
   std::vector<std::vector<plan::SlotId>> views_of;  // those of input_views with that root
 
   std::vector<plan::SlotId> context_slots;  // arena and views that survive, bases first
+  std::vector<plan::SlotId> moving_views;   // of them: views whose place depends on sizes
   std::vector<plan::SlotId> extern_inputs;  // inputs that are needed as tensors
   std::vector<plan::SlotId> output_slots;   // kOutput, allocated on each call
   std::vector<plan::SlotId> input_views;    // kView of what only exists during a call

@@ -13,11 +13,12 @@ namespace braze::runtime {
 
 class BoundPlan;
 
-struct RunContext {
+class RunContext {
+ public:
   explicit RunContext(const PreparedPlan& plan);
 
   // Lays the slots whose memory is there for all calls out as `bound` has it, in an arena of at
-  // least its size. Next to nothing if they lie there already.
+  // least its size. Next to nothing if they lie there already, little if only sizes differ.
   void attach(const BoundPlan& bound, std::unique_ptr<Arena> arena);
   // The slot's address, and its tensor where one is needed, from those of its base.
   void bind_view(plan::SlotId slot, const BoundPlan& bound);
@@ -29,11 +30,28 @@ struct RunContext {
   std::vector<at::Tensor> tensors;  // by slot
   std::vector<void*> pointers;      // by slot
   std::vector<void*> kernel_args;
-  uint64_t attached_to = 0;  // BoundPlan::serial; 0: to none
-  char* attached_at = nullptr;
 
  private:
-  void bind_arena_slot(plan::SlotId slot, const BoundPlan& bound);
+  // A tensor of memory that is there for all calls. Slots of one type at one place share it:
+  // repeated layers have few.
+  struct Cell {
+    plan::SlotId slot;  // one of them
+    at::Tensor tensor;
+    size_t users = 0;
+  };
+
+  void lay_out(const BoundPlan& bound);
+  // For other sizes in the same layout. False, nothing changed, if somebody holds a tensor.
+  bool resize(const BoundPlan& bound);
+  void resize(Cell& cell, const BoundPlan& bound);
+  at::Tensor make_tensor(plan::SlotId slot, const BoundPlan& bound) const;
+  int64_t view_offset(plan::SlotId slot, const BoundPlan& bound) const;
+
+  std::vector<Cell> cells_;
+  uint64_t serial_ = 0;  // of the BoundPlan that the slots are laid out for; 0: none
+  std::shared_ptr<const plan::Layout> layout_;
+  char* address_ = nullptr;    // of its arena
+  std::vector<int64_t> dims_;  // its Numbers::dims
 };
 
 }  // namespace braze::runtime
