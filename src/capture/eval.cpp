@@ -27,7 +27,8 @@ const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
     info = new CodeInfo{&cpython::decode(code), frame_policy(globals),
                         module && is_torch_module_name(module),
                         module && PyUnicode_Check(module) &&
-                            PyUnicode_CompareWithASCIIString(module, "torch.random") == 0};
+                            PyUnicode_CompareWithASCIIString(module, "torch.random") == 0,
+                        library_break(globals, PyUnicode_AsUTF8(code->co_qualname))};
   }
   return *info;
 }
@@ -136,6 +137,8 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
         return self->raise_break(
             BreakKind::kUntraceableOp,
             "a function of torch reads or sets the state of a random generator");
+      if (info.library_break && self->native_depth_ == 0)
+        return self->refuse_library(info), nullptr;
       const bool asks_compiling = view.function() == known().is_compiling;
       NativeScope scope(*self, true, view.function());
       PyObject* result = cpython::evaluate_natively(thread, view, throwing);

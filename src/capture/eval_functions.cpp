@@ -76,6 +76,32 @@ bool Evaluator::bind_defaults(Frame& frame, PyFunctionObject* function) {
   return true;
 }
 
+Slot Evaluator::refuse_library(const CodeInfo& info) {
+  return refuse(info.library_break->kind, std::string(PyUnicode_AsUTF8(info.code()->co_qualname)) +
+                                              "(): " + info.library_break->why);
+}
+
+// What inspect.signature() says of a function depends on its code, defaults and annotations.
+void Evaluator::rely_on_signatures(Slot* args, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* object = args[i].get();
+    const Source* source = world_.source_of(args[i]);
+    if (source && PyMethod_Check(object)) {
+      object = PyMethod_GET_FUNCTION(object);
+      source = world_.source_of(object);
+    }
+    if (!source || !PyFunction_Check(object)) continue;
+    auto* function = reinterpret_cast<PyFunctionObject*>(object);
+    world_.rely_on(function);
+    for (auto [value, name] : {std::pair{function->func_defaults, names().defaults},
+                               std::pair{function->func_kwdefaults, names().kwdefaults},
+                               std::pair{function->func_annotations, names().annotations}}) {
+      const Source* part = world_.source(SourceKind::kAttribute, source, name);
+      if (value && world_.read(value, part)) world_.read_all(value);
+    }
+  }
+}
+
 Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
@@ -95,6 +121,8 @@ Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, Py
       return call_torch(callable, module ? PyUnicode_AsUTF8(module) : "torch",
                         PyUnicode_AsUTF8(function->func_name), args, count, kwnames);
     }
+    if (info.library_break) return refuse_library(info);
+    rely_on_signatures(args, count);
     if (!check_native_arguments(PyUnicode_AsUTF8(function->func_qualname), args, count, true))
       return {};
     NativeScope scope(*this, true, callable.get());

@@ -153,7 +153,12 @@ bool Evaluator::read_by_advancing(PyObject* iterator) {
 // Whether native code may call it at any time with anything from its other arguments.
 bool Evaluator::may_call_natively(PyObject* callable) {
   PyTypeObject* type = Py_TYPE(callable);
-  if (!type->tp_call || PyFunction_Check(callable) || PyType_Check(callable)) return true;
+  if (!type->tp_call || PyType_Check(callable)) return true;
+  if (PyFunction_Check(callable)) {
+    auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+    return !code_info(reinterpret_cast<PyCodeObject*>(function->func_code), function->func_globals)
+                .library_break;
+  }
   if (PyMethod_Check(callable)) return may_call_natively(PyMethod_GET_FUNCTION(callable));
   if (const CalleeRule* rule = callee_rule(callable)) {
     switch (rule->callee) {

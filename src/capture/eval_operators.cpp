@@ -285,7 +285,7 @@ Slot Evaluator::format(const Slot& given, const Slot& spec, int conversion) {
   if (is_tensor(value.get()))
     return refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
   if (!read_operand(value, "formatting")) return {};
-  if (is_container(value.get()) && holds_tensor(value.get()))
+  if (holds_tensor(value.get()))
     return refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
   static PyObject* format_name = PyUnicode_InternFromString("__format__");
   bool formats_itself = !conversion && _PyType_Lookup(Py_TYPE(value.get()), format_name) !=
@@ -308,7 +308,7 @@ bool Evaluator::names_its_address(PyObject* object) {
 
 bool Evaluator::holds_tensor(PyObject* container, int depth) {
   if (depth > 20) return true;
-  if (is_tensor(container)) return true;
+  if (is_tensor(container) || Py_TYPE(container) == known().ndarray) return true;
   if (PyDict_Check(container)) {
     Py_ssize_t position = 0;
     PyObject *key, *value;

@@ -281,6 +281,8 @@ class Evaluator {
   Slot bind_failure(PyFunctionObject* function, Slot* args, size_t count, PyObject* kwnames);
   bool bind_defaults(Frame& frame, PyFunctionObject* function);
   Slot result_of_library(Ref result);
+  Slot refuse_library(const CodeInfo& info);
+  void rely_on_signatures(Slot* args, size_t count);
   static PyObject* disable_mark(PyFunctionObject* function);
   bool budget_left();
   void begin_segment(Frame& frame, PyObject* const* entry);

@@ -15,6 +15,7 @@ struct CodeInfo {
   FramePolicy policy;
   bool is_torch;
   bool is_random;  // of torch.random: seeds and states of generators
+  const LibraryBreak* library_break;
   PyCodeObject* code() const { return decoded->code; }
 };
 const CodeInfo& code_info(PyCodeObject* code, PyObject* globals);

@@ -35,6 +35,9 @@ namespace braze::capture {
   X(wrapped, "__wrapped__")                     \
   X(torch_function, "__torch_function__")       \
   X(copy, "copy")                               \
+  X(defaults, "__defaults__")                   \
+  X(kwdefaults, "__kwdefaults__")               \
+  X(annotations, "__annotations__")             \
   X(fget, "fget")                               \
   X(fset, "fset")                               \
   X(fdel, "fdel")                               \

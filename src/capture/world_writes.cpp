@@ -106,6 +106,9 @@ bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
       return PyDict_DelItem(shadow->get(), name) == 0;
     }
   PyObject* key_owner = PyModule_Check(owner) ? dict : owner;
+  // Set again after its deletion: it goes to the end of the instance dict.
+  if (const Write* write = written(key_owner, name); value && write && !write->value)
+    log_index_.erase({key_owner, interned(name).get()});
   log_entry(Write::Kind::kAttribute, owner, key_owner, name).value = Ref::borrow(value);
   return true;
 }

@@ -126,7 +126,7 @@ bool initialize_builtin_rules() {
     if (!add("operator", name, {.callee = Callee::kOperator, .op = op})) return false;
   for (const char* name : {"_abc_instancecheck", "_abc_subclasscheck"})
     if (!add("_abc", name, {.callee = Callee::kReadOnly})) return false;
-  for (const char* name : {"exc_info", "intern", "getrecursionlimit", "getsizeof"})
+  for (const char* name : {"exc_info", "intern"})
     if (!add("sys", name, {.callee = Callee::kReadOnly})) return false;
   if (!add("os", "fspath", {.callee = Callee::kReadOnly})) return false;
   for (const char* name : {"heappush", "heappop", "heapify", "heapreplace", "heappushpop",
@@ -195,7 +195,6 @@ bool may_instantiate(PyTypeObject* type) {
                             "datetime.datetime",
                             "datetime.timedelta",
                             "datetime.time",
-                            "decimal.Decimal",
                             "_struct.Struct",
                             "Struct",
                             "type"};

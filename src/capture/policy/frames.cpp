@@ -1,5 +1,6 @@
 // Which Python code is evaluated.
 #include <string_view>
+#include <unordered_set>
 
 #include "capture/known.h"
 #include "capture/policy/policy.h"
@@ -21,7 +22,7 @@ std::string_view text(PyObject* globals, PyObject* key) {
 constexpr std::string_view kInline[] = {"torch.nn.modules.",       "torch.nn.utils.",
                                         "torch.utils._contextlib", "torch.autograd.grad_mode",
                                         "torch.nn.parameter",      "torch.nn.attention"};
-// Libraries whose functions run natively: they read what never changes.
+// Libraries whose functions run natively: they read what never changes (see `library_break`).
 constexpr std::string_view kNative[] = {
     "inspect",           "re",   "re._compiler", "re._parser", "abc",      "_py_abc",  "typing",
     "typing_extensions", "enum", "importlib",    "linecache",  "tokenize", "traceback"};
@@ -53,6 +54,46 @@ FramePolicy frame_policy(PyObject* globals) {
   bool standard = file.find("/lib/python3.") != std::string_view::npos &&
                   file.find("site-packages") == std::string_view::npos;
   return standard ? FramePolicy::kLibrary : FramePolicy::kInline;
+}
+
+const LibraryBreak* library_break(PyObject* globals, std::string_view qualname) {
+  static constexpr LibraryBreak kFrames{BreakKind::kIntrospection,
+                                        "it looks at frames, files or all attributes of an object"};
+  static constexpr LibraryBreak kChanges{BreakKind::kSideEffect, "it changes a class or a module"};
+  static constexpr LibraryBreak kArrays{BreakKind::kNumpy, "a function of numpy"};
+  // Of inspect: what depends on nothing but functions and classes.
+  static const std::unordered_set<std::string_view> looks_at_functions = {"signature",
+                                                                          "getfullargspec",
+                                                                          "isfunction",
+                                                                          "ismethod",
+                                                                          "isclass",
+                                                                          "ismodule",
+                                                                          "isbuiltin",
+                                                                          "isroutine",
+                                                                          "isgenerator",
+                                                                          "iscoroutinefunction",
+                                                                          "isgeneratorfunction",
+                                                                          "isasyncgenfunction",
+                                                                          "iscoroutine",
+                                                                          "isawaitable",
+                                                                          "isabstract",
+                                                                          "ismethoddescriptor",
+                                                                          "isdatadescriptor",
+                                                                          "unwrap",
+                                                                          "getmro",
+                                                                          "cleandoc"};
+  const std::string_view module = text(globals, names().name);
+  if (module == "inspect") {
+    const bool of_signature = qualname.starts_with("Signature.") ||
+                              qualname.starts_with("Parameter.") ||
+                              qualname.starts_with("BoundArguments.");
+    return of_signature || looks_at_functions.contains(qualname) ? nullptr : &kFrames;
+  }
+  if (module == "traceback" || module == "linecache" || module == "tokenize") return &kFrames;
+  if (module.starts_with("numpy")) return &kArrays;
+  const bool changes = (module.starts_with("importlib") && qualname == "reload") ||
+                       qualname == "ABCMeta.register" || (module == "re" && qualname == "purge");
+  return changes ? &kChanges : nullptr;
 }
 
 bool may_drive_code(PyObject* globals) {

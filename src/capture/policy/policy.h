@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "capture/break_reason.h"
 #include "cpython/ref.h"
@@ -15,6 +16,13 @@ namespace braze::capture {
 
 enum class FramePolicy : uint8_t { kInline, kLibrary, kNative };
 FramePolicy frame_policy(PyObject* globals);
+
+// Why a function of a library that runs natively must not run while tracing; null: it may.
+struct LibraryBreak {
+  BreakKind kind;
+  const char* why;
+};
+const LibraryBreak* library_break(PyObject* globals, std::string_view qualname);
 
 // The function behind a call at a break may be captured as well: its frames are evaluated, and it
 // is not marked with braze.disable.

@@ -208,6 +208,14 @@ const char* torch_function_break(const char* module, const char* name) {
                                "set_autocast_cpu_dtype"};
     if (!undone.contains(n)) return kProcess;
   }
+  if (n.starts_with("_get_") || n.starts_with("get_")) {
+    static const Set unguarded = {"get_float32_matmul_precision", "get_rng_state",
+                                  "get_num_interop_threads"};
+    for (const char* part :
+         {"cudnn", "cublas", "mkldnn", "onednn", "nnpack", "_sdp_", "matmul_prec"})
+      if (n.find(part) != n.npos) return "reads a switch of PyTorch that no guard covers";
+    if (unguarded.contains(n)) return "reads a switch of PyTorch that no guard covers";
+  }
   auto it = reasons.find(n);
   return it == reasons.end() ? nullptr : it->second;
 }

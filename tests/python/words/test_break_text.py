@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import braze
-import pytest
 import torch
 from support import entries, same
 
