@@ -3,6 +3,7 @@ in eager, also when their Python code would run natively while tracing."""
 
 import decimal
 import importlib
+import inspect
 import sys
 import traceback
 import types
@@ -12,6 +13,7 @@ import numpy
 import pytest
 import torch
 
+LIBRARIES = (decimal, importlib, inspect, numpy, sys, traceback)  # named in CALLS below
 module = types.ModuleType("braze_test_reloaded")
 
 
