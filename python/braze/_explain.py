@@ -100,6 +100,10 @@ def _entry_lines(entry):
         lines.append(
             f"  captured as a whole: {entry['nodes']} operators, {entry['bytecodes']} bytecodes"
         )
+    elif entry["exit"] == "raise":
+        lines.append(
+            f"  captured up to line {entry['break_line']}, which raises: {entry['nodes']} operators"
+        )
     else:
         lines.append(f"  captured up to a break: {entry['nodes']} operators")
     if entry["reason"]:

@@ -17,8 +17,15 @@ enum class ExitKind : uint8_t {
   kReturn,  // the whole function is in the graph
   kBreak,   // the frame goes on at the breaking instruction, recipe.offset, which is to be carried
             // out for real; `traced` says how it gets there
+  kRaise,   // as kBreak, always traced: what that instruction does raises an exception that leaves
+            // the function. CPython raises it, and so is right also where it would not
   kGiveUp,  // CPython goes on from where the capture began
 };
+
+// The frame is put into a state in its middle and goes on from there.
+constexpr bool goes_on_in_frame(ExitKind exit) {
+  return exit == ExitKind::kBreak || exit == ExitKind::kRaise;
+}
 
 struct DraftInput {
   const guard::Source* source = nullptr;  // null: a constant made by the trace
@@ -43,6 +50,8 @@ struct Draft {
   // The graph and the recipe take the frame from the beginning of the segment to its exit. Else
   // CPython does.
   bool traced = false;
+  // kRaise: there is no tensor operation between the exit and the end of the call.
+  bool only_python_follows = false;
   // kBreak: the instructions (code units) where the evaluated path can be left, the breaking one
   // among them: where CPython, when it takes the path, is to hand the frame back.
   std::vector<int> leaves;

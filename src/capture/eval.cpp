@@ -133,6 +133,10 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
       return result;
     }
     if (info.policy == FramePolicy::kNative) {
+      if (!info.is_torch && self->handles_warnings())
+        return self->raise_break(BreakKind::kOutput,
+                                 "a library that may warn is called where the traced code handles "
+                                 "warnings");
       if (info.is_random)
         return self->raise_break(
             BreakKind::kUntraceableOp,
@@ -274,7 +278,7 @@ Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
         break_index_ = frame.current();
       }
       if (!unwind(frame)) return stopped_ ? Status::kStopped : Status::kError;
-      if (depth_ == 1) break_at_ = -1;
+      if (depth_ == 1) handling_.push_back(std::exchange(break_at_, -1));
     }
     const Instruction& in = instructions[static_cast<size_t>(frame.pc++)];
     if (++frame.executed == stop_at) {

@@ -10,6 +10,12 @@ PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(typ
 
 bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
 
+// A `__setattr__` or `__delattr__` made in C that does nothing of its own.
+bool stores_as_object_does(PyObject* method) {
+  return method && Py_IS_TYPE(method, &PyWrapperDescr_Type) &&
+         PyDescr_TYPE(method)->tp_setattro == PyObject_GenericSetAttr;
+}
+
 }  // namespace
 
 // --- super
@@ -98,11 +104,9 @@ bool Evaluator::setattr(const Slot& object, PyObject* name, const Slot& value) {
   const Subject subject(*this, object);
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
-  if (is_tensor(obj))
-    return breaks_.refuse(BreakKind::kTensorInternals,
-                          std::string("Tensor.") + PyUnicode_AsUTF8(name) + " is set");
-  if (!world_.is_outside(obj) && !PyType_Check(obj) && !PyModule_Check(obj) &&
-      !PyFunction_Check(obj)) {
+  if (is_tensor(obj)) return set_tensor_attribute(object, name, value);
+  if (!world_.is_outside(obj) && !PyType_Check(obj) && !PyFunction_Check(obj) &&
+      (!PyModule_Check(obj) || world_.made_module(obj))) {
     // Made by the trace: CPython's own way, its Python parts come back through the hook.
     NativeScope scope(*this, false, nullptr);
     int status = value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name);
@@ -128,13 +132,33 @@ bool Evaluator::setattr(const Slot& object, PyObject* name, const Slot& value) {
     Slot args[3] = {object, Slot::borrow(name), value};
     return bool(call(Slot::borrow(method), args, value ? 3 : 2, nullptr));
   }
+  if (!stores_as_object_does(method))
+    return breaks_.refuse(
+        BreakKind::kNativeObject,
+        std::string("an attribute of a '") + type->tp_name + "' object from outside is set");
   return generic_setattr(object, name, value);
+}
+
+// An attribute of the program's own: neither PyTorch's, nor by its name one that it looks for.
+bool Evaluator::set_tensor_attribute(const Slot& tensor, PyObject* name, const Slot& value) {
+  PyObject* obj = tensor.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  const bool plain = type == known().tensor || type == known().parameter;
+  const bool own = plain && PyUnicode_Check(name) && PyUnicode_GET_LENGTH(name) > 0 &&
+                   PyUnicode_READ_CHAR(name, 0) != '_' && !_PyType_Lookup(type, name);
+  const bool stands_for_another = world_.real_of(obj) != obj;
+  if (!own || stands_for_another)
+    return breaks_.refuse(BreakKind::kTensorInternals,
+                          std::string("Tensor.") + PyUnicode_AsUTF8(name) + " is set");
+  if (world_.source_of(tensor)) return generic_setattr(tensor, name, value);
+  return (value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name)) == 0;
 }
 
 bool Evaluator::generic_setattr(const Slot& object, PyObject* name, const Slot& value) {
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
-  PyObject* descriptor = PyModule_Check(obj) ? nullptr : world_.type_lookup(type, name);
+  PyObject* descriptor = world_.type_lookup(type, name);
+  if (PyModule_Check(obj) && descriptor && !PyDescr_IsData(descriptor)) descriptor = nullptr;
   if (descriptor && Py_IS_TYPE(descriptor, &PyProperty_Type)) {
     Ref setter = Ref::steal(PyObject_GetAttr(descriptor, value ? names().fset : names().fdel));
     if (!setter) return false;

@@ -198,7 +198,7 @@ Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
   // What is raised in a trace has no frames of CPython's behind it.
   if (traits.traceback || (traits.exception && is_traceback_name(name)))
     return refuse(BreakKind::kTraceback, "the traceback of an exception");
-  if (traits.module) return module_attribute_of(object, name);
+  if (traits.module && !world_.made_module(obj)) return module_attribute_of(object, name);
   if (traits.type) return type_attribute_of(object, name);
   if (traits.native) return native_attribute_of(object, name);
 
@@ -259,6 +259,9 @@ Slot Evaluator::module_attribute_of(const Slot& module, PyObject* name) {
   }
   if (PyObject* value = PyDict_GetItemWithError(dict, name)) return world_.read(value, source);
   if (PyErr_Occurred()) return {};
+  // Of a class of the program's own.
+  if (Py_TYPE(module.get()) != &PyModule_Type && world_.type_lookup(Py_TYPE(module.get()), name))
+    return generic_getattr(module, name, nullptr, false);
   NativeScope scope(*this, true, nullptr);  // lazy modules: their __getattr__ runs natively
   ++importing_;
   Ref value = Ref::steal(PyObject_GetAttr(module.get(), name));
@@ -375,6 +378,18 @@ Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* se
       if (!value) return torch_failed();
       return world_.wrap(std::move(value));
     }
+    case TensorAttribute::kData: {
+      // Apart from autograd's counter of versions, which no graph has.
+      static PyObject* detach = PyUnicode_InternFromString("detach");
+      Slot method = getattr(tensor, detach);
+      return method ? call(method, nullptr, 0, nullptr) : Slot();
+    }
+    case TensorAttribute::kGradient:
+      if (requires_grad(obj))
+        return refuse(BreakKind::kTensorInternals, "Tensor.grad is read where autograd may set it");
+      if (!world_.source_of(tensor)) return Slot::borrow(Py_None);
+      return generic_getattr(Slot::borrow(world_.real_of(obj), world_.source_of(tensor)), name,
+                             self, false);
     case TensorAttribute::kOther:
       break;
   }

@@ -1,4 +1,4 @@
-// raise, the search for a handler, with.
+// raise, the search for a handler, except*, with.
 #include "capture/evaluator.h"
 #include "capture/known.h"
 
@@ -8,6 +8,90 @@ namespace braze::capture {
 
 using cpython::ExceptionHandler;
 using cpython::Opcode;
+
+namespace {
+
+bool is_group(PyObject* exception) {
+  return PyObject_TypeCheck(exception, reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup)) !=
+         0;
+}
+
+// What except* may name: exception classes that are no groups.
+bool is_valid_in_except_star(PyObject* type) {
+  const bool is_class = PyType_Check(type) && PyExceptionClass_Check(type);
+  if (!is_class) {
+    PyErr_SetString(PyExc_TypeError,
+                    "catching classes that do not inherit from BaseException is not allowed");
+  } else if (PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type),
+                              reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup))) {
+    PyErr_SetString(PyExc_TypeError,
+                    "catching ExceptionGroup with except* is not allowed. Use except instead.");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+// They are parts of one group that was raised.
+bool raised_together(PyObject* a, PyObject* b) {
+  if (!is_group(a) || !is_group(b)) return false;
+  auto* x = reinterpret_cast<PyBaseExceptionObject*>(a);
+  auto* y = reinterpret_cast<PyBaseExceptionObject*>(b);
+  return x->traceback == y->traceback && x->cause == y->cause && x->context == y->context &&
+         x->notes == y->notes;
+}
+
+void add_leaves(PyObject* exception, PyObject* leaves) {
+  if (!is_group(exception)) {
+    const Ref id = Ref::steal(PyLong_FromVoidPtr(exception));
+    if (id) PySet_Add(leaves, id.get());
+    return;
+  }
+  const Ref parts = Ref::steal(PyObject_GetAttrString(exception, "exceptions"));
+  for (Py_ssize_t i = 0; parts && i < PyTuple_GET_SIZE(parts.get()); ++i)
+    add_leaves(PyTuple_GET_ITEM(parts.get(), i), leaves);
+}
+
+// `group` with `parts` only, as if it had been raised with them; null with an exception pending.
+Ref subset(PyObject* group, PyObject* parts) {
+  Ref made = Ref::steal(PyObject_CallMethod(group, "derive", "(O)", parts));
+  if (!made) return {};
+  if (!is_group(made.get())) {
+    PyErr_SetString(PyExc_TypeError, "derive must return an instance of BaseExceptionGroup");
+    return {};
+  }
+  if (const Ref traceback = Ref::steal(PyException_GetTraceback(group)))
+    PyException_SetTraceback(made.get(), traceback.get());
+  PyException_SetContext(made.get(), PyException_GetContext(group));
+  PyException_SetCause(made.get(), PyException_GetCause(group));
+  const Ref notes = Ref::steal(PyObject_GetAttrString(group, "__notes__"));
+  if (!notes) {
+    PyErr_Clear();
+    return made;
+  }
+  const Ref copy = Ref::steal(PySequence_List(notes.get()));
+  if (copy && PyObject_SetAttrString(made.get(), "__notes__", copy.get()) == 0) return made;
+  return {};
+}
+
+// What `leaves` (a set of addresses) keeps of `exception`; None: nothing.
+Ref only_leaves(PyObject* exception, PyObject* leaves) {
+  if (!is_group(exception)) {
+    const Ref id = Ref::steal(PyLong_FromVoidPtr(exception));
+    const int found = id ? PySet_Contains(leaves, id.get()) : -1;
+    return found < 0 ? Ref() : Ref::borrow(found ? exception : Py_None);
+  }
+  const Ref parts = Ref::steal(PyObject_GetAttrString(exception, "exceptions"));
+  const Ref kept = Ref::steal(PyList_New(0));
+  for (Py_ssize_t i = 0; parts && kept && i < PyTuple_GET_SIZE(parts.get()); ++i) {
+    const Ref part = only_leaves(PyTuple_GET_ITEM(parts.get(), i), leaves);
+    if (!part || (part.get() != Py_None && PyList_Append(kept.get(), part.get()) < 0)) return {};
+  }
+  if (!parts || !kept) return {};
+  return PyList_GET_SIZE(kept.get()) ? subset(exception, kept.get()) : Ref::borrow(Py_None);
+}
+
+}  // namespace
 
 void Evaluator::raise(int count, Frame& frame) {
   auto pop = [&] {
@@ -94,7 +178,10 @@ bool Evaluator::unwind(Frame& frame) {
   }
   int at = frame.current();
   PyCodeObject* code = frame.code();
-  if (frame.info->decoded->instructions[static_cast<size_t>(at)].op != Opcode::kReraise)
+  const cpython::Instruction& in = frame.info->decoded->instructions[static_cast<size_t>(at)];
+  const bool raised_again =
+      in.op == Opcode::kReraise || (in.op == Opcode::kRaiseVarargs && in.arg == 0);
+  if (!raised_again)
     _PyTraceback_Add(PyUnicode_AsUTF8(code->co_name), PyUnicode_AsUTF8(code->co_filename),
                      frame.line());
   const ExceptionHandler* handler = frame.info->decoded->handler(at);
@@ -129,6 +216,67 @@ bool Evaluator::check_exception_match(Frame& frame) {
   int matches = PyErr_GivenExceptionMatches(frame.stack.back().get(), type.get());
   frame.stack.push_back(Slot::borrow(matches ? Py_True : Py_False));
   return true;
+}
+
+// (exception type -- rest match), or (exception -- exception None) where nothing matches.
+bool Evaluator::check_group_match(Frame& frame) {
+  const Slot type = std::move(frame.stack.back());
+  frame.stack.pop_back();
+  if (PyTuple_Check(type.get())) {
+    if (world_.source_of(type) && !world_.read_all(type.get())) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type.get()); ++i)
+      if (!is_valid_in_except_star(PyTuple_GET_ITEM(type.get(), i))) return false;
+  } else if (!is_valid_in_except_star(type.get())) {
+    return false;
+  }
+  PyObject* exception = frame.stack.back().get();
+  Ref match = Ref::borrow(Py_None), rest = Ref::borrow(Py_None);
+  if (exception != Py_None && PyErr_GivenExceptionMatches(exception, type.get())) {
+    match =
+        is_group(exception)
+            ? Ref::borrow(exception)
+            : Ref::steal(PyObject_CallFunction(PyExc_BaseExceptionGroup, "s(O)", "", exception));
+  } else if (exception != Py_None && is_group(exception)) {
+    const Ref parts = Ref::steal(PyObject_CallMethod(exception, "split", "(O)", type.get()));
+    if (!parts || breaks_.under_way()) return false;
+    if (!PyTuple_CheckExact(parts.get()) || PyTuple_GET_SIZE(parts.get()) != 2)
+      return breaks_.refuse(BreakKind::kUnsupportedBytecode,
+                            "except* of a group that splits oddly");
+    match = Ref::borrow(PyTuple_GET_ITEM(parts.get(), 0));
+    rest = Ref::borrow(PyTuple_GET_ITEM(parts.get(), 1));
+  }
+  if (!match) return false;
+  if (match.get() != Py_None) {
+    frame.stack.back() = Slot(std::move(rest));
+    PyErr_SetHandledException(match.get());
+  }
+  frame.stack.push_back(Slot(std::move(match)));
+  return true;
+}
+
+// What goes on flying after the handlers of except*: the parts that none of them took. None:
+// nothing.
+Slot Evaluator::exceptions_to_raise(const Slot& original, const Slot& raised) {
+  PyObject* list = raised.get();
+  const Ref leaves = Ref::steal(PySet_New(nullptr));
+  Slot only = Slot::borrow(Py_None);
+  for (Py_ssize_t i = 0; leaves && i < PyList_GET_SIZE(list); ++i) {
+    PyObject* exception = PyList_GET_ITEM(list, i);
+    if (exception == Py_None) continue;
+    if (!is_group(original.get())) {
+      only = Slot::borrow(exception);
+      continue;
+    }
+    // How it is joined with the rest depends on the version of Python.
+    if (!raised_together(exception, original.get()))
+      return refuse(BreakKind::kUnsupportedBytecode, "an exception is raised in except*");
+    add_leaves(exception, leaves.get());
+  }
+  if (!leaves) return {};
+  if (PySet_GET_SIZE(leaves.get()) == 0) return only;
+  Ref rest = only_leaves(original.get(), leaves.get());
+  if (!rest || breaks_.under_way()) return {};
+  return Slot(std::move(rest));
 }
 
 // (manager -- exit entered)

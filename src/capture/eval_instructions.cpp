@@ -377,11 +377,21 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
     }
     case Opcode::kPopExcept: {
       Slot previous = pop(frame);
+      if (depth_ == 1 && !handling_.empty()) {
+        last_handled_ = handling_.front();
+        handling_.pop_back();
+      }
       PyErr_SetHandledException(previous.get() == Py_None ? nullptr : previous.get());
       return true;
     }
     case Opcode::kCheckExcMatch:
       return check_exception_match(frame);
+    case Opcode::kCheckEgMatch:
+      return check_group_match(frame);
+    case Opcode::kPrepReraiseStar: {
+      Slot raised = pop(frame), original = pop(frame);
+      return push(frame, exceptions_to_raise(original, raised));
+    }
     case Opcode::kReraise: {
       Slot exception = pop(frame);
       if (world_.source_of(exception))
@@ -431,10 +441,6 @@ bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
   const char* what = nullptr;
   BreakKind kind = BreakKind::kUnsupportedBytecode;
   switch (in.op) {
-    case Opcode::kCheckEgMatch:
-    case Opcode::kPrepReraiseStar:
-      what = "except*";
-      break;
     case Opcode::kImportStar:
       what = "from ... import *";
       break;

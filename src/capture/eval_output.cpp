@@ -105,6 +105,18 @@ Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* 
   return Slot::borrow(Py_None);
 }
 
+// The traced code has set what becomes of warnings, which native code cannot see.
+bool Evaluator::handles_warnings() const {
+  if (!world_.has_writes()) return false;
+  static PyObject* dict = PyModule_GetDict(PyImport_ImportModule("warnings"));
+  for (const char* name : {"filters", "showwarning", "_showwarnmsg_impl"}) {
+    const Ref key = Ref::steal(PyUnicode_InternFromString(name));
+    const Write* write = world_.written(dict, key.get());
+    if (write && write->value.get() != PyDict_GetItemWithError(dict, key.get())) return true;
+  }
+  return false;
+}
+
 // warnings.warn(message, category=UserWarning, stacklevel=1)
 Slot Evaluator::warn(Slot* args, size_t count, PyObject* kwnames) {
   for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
@@ -130,8 +142,7 @@ Slot Evaluator::warn(Slot* args, size_t count, PyObject* kwnames) {
                PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(category.get()),
                                 reinterpret_cast<PyTypeObject*>(PyExc_Warning)) &&
                !world_.made_function(category.get()) && (!level || PyLong_CheckExact(level.get()));
-  static PyObject* module = PyImport_ImportModule("warnings");
-  if (world_.written_attributes(module))
+  if (handles_warnings())
     return refuse(BreakKind::kOutput, "warnings.warn() where the traced code handles warnings");
   if (!plain || native_depth_ > 0 || some_warning_raises())
     return refuse(BreakKind::kOutput, "warnings.warn(): a warning that may raise or is no text");

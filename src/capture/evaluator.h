@@ -44,6 +44,10 @@ class Evaluator {
   // The instruction where it happened (index), and those of the root frame that were carried out.
   int break_index() const { return break_index_; }
   const std::vector<bool>& path() const { return path_; }
+  int64_t recorded_nodes() const { return recorded_nodes_; }
+  // As break_at, of the outermost exception that the root frame is handling, or handled last; -1:
+  // none.
+  int64_t handling_since() const { return handling_.empty() ? last_handled_ : handling_.front(); }
   struct DeferredCall {
     Slot callable;
     std::vector<Slot> args;
@@ -105,6 +109,7 @@ class Evaluator {
   Slot super_attribute(const Slot& cls, const Slot& self, PyObject* name, Slot* method_self);
   Slot special_method(const Slot& object, PyObject* name);
   Slot generic_getattr(const Slot& object, PyObject* name, Slot* self, bool quiet);
+  bool set_tensor_attribute(const Slot& tensor, PyObject* name, const Slot& value);
   bool generic_setattr(const Slot& object, PyObject* name, const Slot& value);
 
   // --- eval_items.cpp
@@ -132,6 +137,7 @@ class Evaluator {
 
   // --- eval_output.cpp: calls that only write text, made when the compiled code runs
   Slot print(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  bool handles_warnings() const;
   Slot warn(Slot* args, size_t count, PyObject* kwnames);
   Slot defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
 
@@ -209,6 +215,8 @@ class Evaluator {
   bool merge_keywords(const Slot& callable, PyObject* target, PyObject* from);
   bool send(Frame& frame, const cpython::Instruction& in);
   bool check_exception_match(Frame& frame);
+  bool check_group_match(Frame& frame);
+  Slot exceptions_to_raise(const Slot& original, const Slot& raised);
   bool cleanup_throw(Frame& frame);
   bool set_function_attribute(Frame& frame, int flag);
   Slot stop_iteration_error(const Slot& exception);
@@ -303,6 +311,8 @@ class Evaluator {
   bool stopped_ = false;
   int break_index_ = -1;
   std::vector<bool> path_;
+  std::vector<int64_t> handling_;
+  int64_t last_handled_ = -1;
   bool lazy_ = false;  // slots of the root frame may be unread
   // Objects of the entry state whose end the program notices and whose only owner is the frame.
   IdentityMap<bool> mortal_;

@@ -27,6 +27,10 @@ bool is_plain_iterator(PyTypeObject* type) {
   return false;
 }
 
+bool is_namespace(PyTypeObject* type) {
+  return std::string_view(type->tp_name) == "types.SimpleNamespace";
+}
+
 // Types made in C whose `__reduce__` tells all that there is of an instance.
 bool is_value_type(PyTypeObject* type) {
   std::string_view name = type->tp_name;
@@ -70,11 +74,11 @@ int RecipeBuilder::tensor(PyObject* object) {
     world_.breaks().raise(BreakKind::kAutograd, "a result requires grad");
     return -1;
   }
-  PyObject** dict = _PyObject_GetDictPtr(object);
-  if (dict && *dict && PyDict_GET_SIZE(*dict))
-    return refuse(object, "it carries Python attributes");
   outputs.push_back(object);
-  return emit({.kind = Kind::kOutput, .index = static_cast<int>(outputs.size()) - 1});
+  const int step = emit({.kind = Kind::kOutput, .index = static_cast<int>(outputs.size()) - 1});
+  index_[object] = step + 1;
+  PyObject** dict = _PyObject_GetDictPtr(object);
+  return !dict || !*dict || attribute_dict(step, *dict) ? step : -1;
 }
 
 bool RecipeBuilder::values(PyObject* sequence, std::vector<int>& items) {
@@ -151,6 +155,8 @@ int RecipeBuilder::value(PyObject* given) {
              !PyModule_Check(PyCFunction_GET_SELF(object)) &&
              !PyType_Check(PyCFunction_GET_SELF(object))) {
     return refuse(object, "a bound method made in C");
+  } else if (world_.made_module(object)) {
+    return refuse(object, "the traced code made it");
   } else if (PyType_Check(object) && world_.made_function(object)) {
     world_.breaks().raise(BreakKind::kClassStatement,
                           "a class that the traced code made would have to leave it");
@@ -215,7 +221,7 @@ int RecipeBuilder::instance(PyObject* object) {
   const Known& k = known();
   if (!world_.is_created(object))
     return refuse(object, "it is from outside and nobody knows where");
-  if (PyExceptionInstance_Check(object)) return refuse(object, "an exception");
+  if (PyExceptionInstance_Check(object)) return exception(object);
   if (type->tp_finalize) return refuse(object, "it has a finaliser");
   if (world_.made_function(reinterpret_cast<PyObject*>(type)))
     return refuse(object, "its class was made by the trace");
@@ -263,6 +269,9 @@ int RecipeBuilder::instance(PyObject* object) {
     int packed = emit({.kind = Kind::kTuple, .items = std::move(items)});
     int arguments = emit({.kind = Kind::kTuple, .items = {packed}});
     return emit({.kind = Kind::kGeneric, .items = {constant(type_object), arguments}});
+  } else if (is_namespace(type)) {
+    const int nothing = emit({.kind = Kind::kTuple});
+    step = emit({.kind = Kind::kGeneric, .items = {constant(type_object), nothing}});
   } else if (base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type ||
              base == &PySet_Type || base == k.ordered_dict) {
     step = emit({.kind = Kind::kNew, .object = Ref::borrow(type_object)});
@@ -315,22 +324,26 @@ bool RecipeBuilder::fill(int target, PyObject* container) {
   return true;
 }
 
+bool RecipeBuilder::attribute_dict(int target, PyObject* dict) {
+  Py_ssize_t position = 0;
+  PyObject *key, *item;
+  std::vector<std::pair<Ref, Ref>> entries;
+  while (PyDict_Next(dict, &position, &key, &item))
+    entries.emplace_back(Ref::borrow(key), Ref::borrow(item));
+  for (auto& [name, v] : entries) {
+    int step = value(v.get());
+    if (step < 0) return false;
+    emit({.kind = Kind::kSetAttr, .target = target, .object = name, .items = {step}});
+  }
+  return true;
+}
+
 // The instance dict and the slots.
 bool RecipeBuilder::attributes(int target, PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (!is_python_class(type)) return true;
-  if (PyObject* dict = instance_dict(object)) {
-    Py_ssize_t position = 0;
-    PyObject *key, *item;
-    std::vector<std::pair<Ref, Ref>> entries;
-    while (PyDict_Next(dict, &position, &key, &item))
-      entries.emplace_back(Ref::borrow(key), Ref::borrow(item));
-    for (auto& [name, v] : entries) {
-      int step = value(v.get());
-      if (step < 0) return false;
-      emit({.kind = Kind::kSetAttr, .target = target, .object = name, .items = {step}});
-    }
-  }
+  if (!is_python_class(type) && !PyExceptionInstance_Check(object) && !is_namespace(type))
+    return true;
+  if (PyObject* dict = instance_dict(object); dict && !attribute_dict(target, dict)) return false;
   PyObject* mro = type->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
     auto* cls = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));

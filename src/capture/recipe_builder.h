@@ -36,8 +36,11 @@ class RecipeBuilder {
   int cell(PyObject* object);
   int iterator(PyObject* object);
   int instance(PyObject* object);
+  int exception(PyObject* object);
+  int built_in_exception(PyObject* object);
   bool values(PyObject* sequence, std::vector<int>& items);
   bool fill(int target, PyObject* container);
+  bool attribute_dict(int target, PyObject* dict);
   bool attributes(int target, PyObject* object);
   bool is_constant(int step) const { return recipe.steps[step].kind == Recipe::Kind::kConstant; }
   bool shadow_changed(const World::Shadow& shadow) const;

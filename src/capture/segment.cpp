@@ -129,11 +129,11 @@ class Capture {
     if (!draft) return nullptr;
     if (draft->exit == ExitKind::kReturn) {
       if (!options_.thrifty || !draft->graph.nodes().empty()) return draft;
-      draft = give_up({});
-      draft->reason.reset();
-      return draft;
+      return left_to_cpython();
     }
-    if (break_at_ < 1 || draft->reason->kind == BreakKind::kException) return draft;
+    if (break_at_ < 1) return draft;
+    if (leaves_by_exception_) return up_to_exception(std::move(draft));
+    if (draft->reason->kind == BreakKind::kException) return draft;
     const int resume_at = resume_index(break_index_);
     if (resume_at < 0) return draft;
     std::vector<int> leaves = leaves_of_path(resume_at);
@@ -162,6 +162,29 @@ class Capture {
     draft->exit = ExitKind::kGiveUp;
     draft->sources = std::make_shared<guard::SourceArena>();
     draft->reason = std::move(reason);
+    return draft;
+  }
+
+  // What flies out of the function is raised by the frame itself, put into the state before the
+  // instruction that raises it: with the real traceback. An exception that was caught on the way
+  // has frames of its own, so the frame goes on before that one was raised.
+  std::unique_ptr<Draft> up_to_exception(std::unique_ptr<Draft> whole) {
+    for (int64_t stop_at : {break_at_, handling_since_}) {
+      if (stop_at < 1) continue;
+      std::unique_ptr<Draft> prefix = trace(stop_at);
+      if (!prefix && PyErr_Occurred()) return nullptr;
+      if (!prefix) continue;
+      if (options_.thrifty && prefix->graph.nodes().empty()) return left_to_cpython();
+      prefix->exit = ExitKind::kRaise;
+      prefix->only_python_follows = recorded_ == recorded_by_whole_;
+      return prefix;
+    }
+    return whole;
+  }
+
+  static std::unique_ptr<Draft> left_to_cpython() {
+    auto draft = give_up({});
+    draft->reason.reset();
     return draft;
   }
 
@@ -242,10 +265,20 @@ class Capture {
       break_at_ = result ? -1 : evaluator.break_at();
       break_index_ = evaluator.break_index();
       path_ = evaluator.path();
+      leaves_by_exception_ = !result && !evaluator.breaks().reason() && PyErr_Occurred();
+      if (leaves_by_exception_) {
+        handling_since_ = evaluator.handling_since();
+        if (!evaluator.recording().has_symbols()) {
+          raising_guards_ = evaluator.world().take_guards();
+          raising_sources_ = evaluator.world().sources();
+        }
+      }
       BreakReason reason = reason_of(evaluator);
       PyErr_Clear();
       draft = give_up(std::move(reason));
     }
+    recorded_ = evaluator.recorded_nodes();
+    if (stop_at < 0) recorded_by_whole_ = recorded_;
     draft->had_symbols = evaluator.recording().has_symbols();
     draft->statistics = evaluator.statistics();
     draft->statistics.guards = static_cast<int64_t>(draft->guards.size());
@@ -278,7 +311,7 @@ class Capture {
     return {BreakKind::kException, describe_exception(error.get()), evaluator.error_stack()};
   }
 
-  static bool build(Evaluator& evaluator, const Slot& result, Draft& draft) {
+  bool build(Evaluator& evaluator, const Slot& result, Draft& draft) const {
     RecipeBuilder builder(evaluator);
     int step = builder.value(result);
     if (step < 0 || !builder.side_effects()) return false;
@@ -327,7 +360,7 @@ class Capture {
            PyLong_AsSize_t(slot.source->key.get()) == index;
   }
 
-  static void finish(Evaluator& evaluator, RecipeBuilder& builder, Draft& draft) {
+  void finish(Evaluator& evaluator, RecipeBuilder& builder, Draft& draft) const {
     draft.user_error = broken_marks(evaluator);
     Recording::Result recorded = evaluator.recording().finish(builder.outputs);
     draft.graph = std::move(recorded.graph);
@@ -336,6 +369,8 @@ class Capture {
       const Source* source = world.source_of(tensor.get());
       draft.inputs.push_back({source, std::move(tensor)});
     }
+    // What decides that the exception is raised may be read behind the exit.
+    for (const guard::Guard& guard : raising_guards_) world.guard_again(guard);
     add_disjoint_guards(world, draft.graph, draft.inputs);
     builder.prune();
     draft.recipe = std::move(builder.recipe);
@@ -359,6 +394,12 @@ class Capture {
   int break_index_ = -1;
   std::vector<bool> path_;
   bool prefix_needs_autograd_ = false;
+  // Of the whole trace that ended in an exception.
+  bool leaves_by_exception_ = false;
+  int64_t handling_since_ = -1;
+  int64_t recorded_ = 0, recorded_by_whole_ = 0;  // tensor operations: of the last trace, of all
+  std::vector<guard::Guard> raising_guards_;
+  std::shared_ptr<guard::SourceArena> raising_sources_;
 };
 
 }  // namespace

@@ -131,6 +131,7 @@ PyObject* describe(std::unique_ptr<Captured> captured) {
   bool done = set(dict.get(), "exit",
                   text(draft.exit == ExitKind::kReturn  ? "return"
                        : draft.exit == ExitKind::kBreak ? "break"
+                       : draft.exit == ExitKind::kRaise ? "raise"
                                                         : "give up")) &&
               set(dict.get(), "traced", PyBool_FromLong(draft.traced)) &&
               set(dict.get(), "offset", PyLong_FromLong(draft.recipe.offset)) &&

@@ -119,6 +119,8 @@ std::string to_string(const Draft& draft) {
   } else {
     if (draft.exit == ExitKind::kBreak)
       out << "exit: break at " << draft.recipe.offset << (draft.traced ? "" : ", by CPython");
+    else if (draft.exit == ExitKind::kRaise)
+      out << "exit: raise at " << draft.recipe.offset;
     else
       out << "exit: give up";
     out << "\n";

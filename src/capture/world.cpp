@@ -97,6 +97,16 @@ void World::guard(GuardKind kind, const Source* source, PyObject* expected, cons
   guards_.push_back({kind, source, Ref::borrow(expected), other});
 }
 
+// The same path in this world's arena.
+const Source* World::own(const Source* foreign) {
+  if (!foreign) return nullptr;
+  return source(foreign->kind, own(foreign->base), foreign->key.get());
+}
+
+void World::guard_again(const guard::Guard& given) {
+  guard(given.kind, own(given.source), given.expected.get(), own(given.other));
+}
+
 void World::guard_length(const Source* source, Py_ssize_t length) {
   auto id = static_cast<size_t>(source->id);
   if (id < guarded_.size() && guarded_[id] & (1u << static_cast<int>(GuardKind::kLength))) return;
@@ -356,6 +366,13 @@ bool World::is_created(PyObject* object) {
     if (!origin_.contains(made)) created_[made] = true;
   }
   return created_.contains(object);
+}
+
+bool World::made_module(PyObject* module) const {
+  if (!PyModule_Check(module) || !created_.contains(module)) return false;
+  PyObject* dict = PyModule_GetDict(module);  // null before its __init__
+  PyObject* name = dict ? PyDict_GetItem(dict, names().name) : nullptr;
+  return !name || PyDict_GetItem(known().sys_modules, name) != module;
 }
 
 bool World::is_outside(PyObject* object) {

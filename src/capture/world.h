@@ -55,6 +55,8 @@ class World {
   }
   void guard(GuardKind kind, const Source* source, PyObject* expected = nullptr,
              const Source* other = nullptr);
+  // A guard of another capture of the same call.
+  void guard_again(const guard::Guard& guard);
   void guard_length(const Source* source, Py_ssize_t length);
   // Two outside objects were compared by identity.
   void guard_identity_of_pair(const Slot& a, const Slot& b);
@@ -85,6 +87,8 @@ class World {
   // --- What the trace made.
   // A function that the traced code defined.
   bool made_function(PyObject* function) const { return created_.contains(function); }
+  // A module that the traced code made; not one that it imported.
+  bool made_module(PyObject* module) const;
   void mark_created(PyObject* object) {
     created_[object] = true;
     if (Py_TYPE(object)->tp_finalize) watch_finaliser(object);
@@ -171,6 +175,7 @@ class World {
   // An empty slot without a break: not a symbol.
   Slot read_integer(PyObject* value, const Source* source);
   void watch_finaliser(PyObject* object);
+  const Source* own(const Source* foreign);
   bool apply_log(PyObject* owner, PyObject* dict_copy);
   Write& log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name);
 

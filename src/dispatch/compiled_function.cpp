@@ -135,8 +135,7 @@ PyObject* run_behind_break(CompiledFunction* self, const std::shared_ptr<Entry>&
 }
 
 bool goes_on_behind_break(CompiledFunction* self, const Entry& entry) {
-  if (entry.exit != capture::ExitKind::kBreak || !cpython::can_be_driven(self->function))
-    return false;
+  if (!goes_on_in_frame(entry.exit) || !cpython::can_be_driven(self->function)) return false;
   if (cpython::LiveFrame::is_watched(PyThreadState_Get())) return false;
   auto* code = reinterpret_cast<PyCodeObject*>(
       reinterpret_cast<PyFunctionObject*>(self->function)->func_code);
@@ -155,7 +154,7 @@ PyObject* run_entry(CompiledFunction* self, const std::shared_ptr<Entry>& hold,
     ++entry.calls;
     return run_behind_break(self, hold, call, {});
   }
-  if (entry.exit == capture::ExitKind::kBreak && !goes_on) return run_original(self, call);
+  if (goes_on_in_frame(entry.exit) && !goes_on) return run_original(self, call);
   PyObject* result = nullptr;
   std::vector<Ref> values;
   std::string why;

@@ -210,6 +210,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
     entry->report.nodes = draft->statistics.nodes;
     entry->report.guard_count = static_cast<int64_t>(draft->guards.size());
     entry->exit = draft->exit;
+    entry->only_python_follows = draft->only_python_follows;
     entry->reason = draft->reason;
     entry->leaves = std::move(draft->leaves);
     if (draft->traced) {

@@ -45,6 +45,7 @@ struct Entry {
   std::unique_ptr<cpython::StopCode> path;
   const cpython::StopCode* path_to_break();
   capture::ExitKind exit = capture::ExitKind::kGiveUp;
+  bool only_python_follows = false;
   std::optional<capture::BreakReason> reason;
   bool single_output = false;  // the recipe is nothing but "return output 0"
   int64_t calls = 0;

@@ -43,8 +43,7 @@ class FrameDriver {
   // The frame begins with an entry that has run already, if it was traced.
   PyObject* begin_with(const std::shared_ptr<Entry>& entry, std::vector<Ref> values) {
     const bool eager = entry->kind == EntryKind::kEager;
-    if (!eager) apply(entry->recipe, std::move(values));
-    return (eager ? walk(entry) : step()) ? result_ : go_on();
+    return (eager ? walk(entry) : go_on_behind(*entry, std::move(values))) ? result_ : go_on();
   }
 
   // The frame goes on from where it is.
@@ -73,6 +72,7 @@ class FrameDriver {
   std::shared_ptr<Entry> compile(std::vector<c10::TensorImpl*>& inputs);
   void note_capture(Entry& entry);
   bool run(const std::shared_ptr<Entry>& entry, c10::TensorImpl* const* inputs);
+  bool go_on_behind(const Entry& entry, std::vector<Ref> values);
   void apply(const capture::Recipe& recipe, std::vector<Ref> values);
   bool walk(const std::shared_ptr<Entry>& entry);
   bool step();
@@ -235,8 +235,12 @@ bool FrameDriver::run(const std::shared_ptr<Entry>& entry, c10::TensorImpl* cons
   if (outcome != Entry::Outcome::kDone) return finish();
   if (PyErr_Occurred()) return finish_raising();
   if (entry->exit == ExitKind::kReturn) return return_value(Ref::steal(result));
-  apply(entry->recipe, std::move(values));
-  return step();
+  return go_on_behind(*entry, std::move(values));
+}
+
+bool FrameDriver::go_on_behind(const Entry& entry, std::vector<Ref> values) {
+  apply(entry.recipe, std::move(values));
+  return entry.only_python_follows ? finish() : step();
 }
 
 // Puts the frame into the state at a segment's exit.

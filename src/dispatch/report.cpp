@@ -32,6 +32,8 @@ const char* name_of(capture::ExitKind exit) {
       return "return";
     case capture::ExitKind::kBreak:
       return "break";
+    case capture::ExitKind::kRaise:
+      return "raise";
     case capture::ExitKind::kGiveUp:
       return "give up";
   }
@@ -59,23 +61,23 @@ PyObject* report_of(const Entry& entry) {
     Ref line = Ref::steal(text(guard));
     if (!line || PyList_Append(guards.get(), line.get())) return nullptr;
   }
-  bool ok =
-      put(d, "kind", text(name_of(entry.kind))) && put(d, "exit", text(name_of(entry.exit))) &&
-      put(d, "function", Py_NewRef(entry.code->co_qualname)) &&
-      put(d, "file", Py_NewRef(entry.code->co_filename)) &&
-      put(d, "first_line", PyLong_FromLong(entry.code->co_firstlineno)) &&
-      put(d, "offset", PyLong_FromLong(entry.offset)) &&
-      put(d, "line", PyLong_FromLong(line_of(entry, entry.offset))) &&
-      put(d, "break_offset", PyLong_FromLong(entry.recipe.offset)) &&
-      put(d, "break_line",
-          PyLong_FromLong(
-              entry.exit == capture::ExitKind::kBreak ? line_of(entry, entry.recipe.offset) : 0)) &&
-      put(d, "guards", guards.release()) && put(d, "calls", PyLong_FromLongLong(entry.calls)) &&
-      put(d, "graph", text(r.graph)) && put(d, "schedule", text(r.schedule)) &&
-      put(d, "plan", text(r.plan)) && put(d, "code", text(r.code)) &&
-      put(d, "nodes", PyLong_FromLongLong(r.nodes)) &&
-      put(d, "bytecodes", PyLong_FromLongLong(r.bytecodes)) &&
-      put(d, "from_cache", PyBool_FromLong(r.from_cache));
+  bool ok = put(d, "kind", text(name_of(entry.kind))) &&
+            put(d, "exit", text(name_of(entry.exit))) &&
+            put(d, "function", Py_NewRef(entry.code->co_qualname)) &&
+            put(d, "file", Py_NewRef(entry.code->co_filename)) &&
+            put(d, "first_line", PyLong_FromLong(entry.code->co_firstlineno)) &&
+            put(d, "offset", PyLong_FromLong(entry.offset)) &&
+            put(d, "line", PyLong_FromLong(line_of(entry, entry.offset))) &&
+            put(d, "break_offset", PyLong_FromLong(entry.recipe.offset)) &&
+            put(d, "break_line",
+                PyLong_FromLong(goes_on_in_frame(entry.exit) ? line_of(entry, entry.recipe.offset)
+                                                             : 0)) &&
+            put(d, "guards", guards.release()) &&
+            put(d, "calls", PyLong_FromLongLong(entry.calls)) && put(d, "graph", text(r.graph)) &&
+            put(d, "schedule", text(r.schedule)) && put(d, "plan", text(r.plan)) &&
+            put(d, "code", text(r.code)) && put(d, "nodes", PyLong_FromLongLong(r.nodes)) &&
+            put(d, "bytecodes", PyLong_FromLongLong(r.bytecodes)) &&
+            put(d, "from_cache", PyBool_FromLong(r.from_cache));
   if (ok && entry.reason) {
     ok = put(d, "reason", text(capture::to_string(*entry.reason))) &&
          put(d, "reason_number", text(capture::number_of(entry.reason->kind))) &&

@@ -7,7 +7,7 @@
 namespace braze::dispatch {
 
 // Besides what was compiled: where the segment is ("file", "function", "line", "offset": what it
-// begins with), how it ends ("exit": return, break, give up) and where ("break_offset").
+// begins with), how it ends ("exit": return, break, raise, give up) and where ("break_offset").
 PyObject* report_of(const Entry& entry);
 
 }  // namespace braze::dispatch

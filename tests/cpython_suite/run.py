@@ -1,4 +1,5 @@
 """Runs CPython's own test modules: each test method plainly and, if it passes, compiled by Braze.
+A doctest counts as a method: its examples become the body of one function (doctests.py).
 
     python tests/cpython_suite/run.py                    # all modules, one process for each
     python tests/cpython_suite/run.py test_list test_set
@@ -13,7 +14,8 @@ import argparse
 import collections
 import concurrent.futures
 import contextlib
-import importlib
+import doctest
+import importlib.util
 import io
 import json
 import os
@@ -21,6 +23,8 @@ import subprocess
 import sys
 import time
 import unittest
+
+import doctests
 
 MODULES = [
     "test_list",
@@ -52,65 +56,99 @@ BREAKS = ("MemoryError", "KeyboardInterrupt is raised")
 SECONDS = 400
 
 
-def methods(module):
-    """The test cases of a module; doctests have no function to compile."""
+class Method:
+    """A test method of unittest."""
 
+    def __init__(self, test):
+        self.name = f"{type(test).__name__}.{test._testMethodName}"
+        self.make = lambda: type(test)(test._testMethodName)
+
+    def function(self):
+        self.test = self.make()
+        return getattr(self.test, self.test._testMethodName)
+
+    def outcome(self, function=None):
+        """ "passed", "skipped", or why it failed."""
+        test = self.test if function else self.make()
+        if function:
+            setattr(test, test._testMethodName, function)
+        result = unittest.TestResult()
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            unittest.TestSuite([test]).run(result)
+        if result.skipped or result.expectedFailures:
+            return "skipped"
+        problems = result.errors + result.failures
+        return problems[0][1] if problems else "passed"
+
+
+class Doctest:
+    """The examples of a docstring."""
+
+    def __init__(self, test):
+        self.test = test
+        self.name = "doctest." + test._dt_test.name
+
+    def function(self):
+        function, self.examples = doctests.function_of(self.test._dt_test)
+        return function
+
+    def outcome(self, function=None):
+        return doctests.outcome(
+            function or self.function(), self.examples, self.test._dt_optionflags
+        )
+
+
+def cases(module):
     def flat(suite):
         for test in suite:
             if isinstance(test, unittest.TestSuite):
                 yield from flat(test)
-            elif type(test).__module__ != "doctest" and hasattr(test, "_testMethodName"):
-                yield test
+            elif isinstance(test, doctest.DocTestCase):
+                if any(example.source for example in test._dt_test.examples):
+                    yield Doctest(test)
+            elif hasattr(test, "_testMethodName"):
+                yield Method(test)
 
     return flat(unittest.defaultTestLoader.loadTestsFromModule(module))
 
 
-def outcome(test):
-    """ "passed", "skipped", or why it failed."""
-    result = unittest.TestResult()
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        suite = unittest.TestSuite([test])
-        suite.run(result)
-    if result.skipped or result.expectedFailures:
-        return "skipped"
-    problems = result.errors + result.failures
-    return problems[0][1] if problems else "passed"
-
-
-def run_module(name, only=None):
+def run_compiled(case):
+    """What the case says when its function is compiled, and the entries; None: not compilable."""
     import braze
     from braze import _api
 
+    try:
+        compiled = braze.compile(case.function())
+    except TypeError:  # not a Python function
+        return None
+    said = case.outcome(compiled)
+    entries = _api.compiled_function_of(compiled)._entries()
+    for entry in entries:
+        raised = entry["reason"] and "an exception was raised while tracing" in entry["reason"]
+        if raised and entry["reason_what"] not in BREAKS:
+            said = entry["reason"] + "\nraised while tracing: " + entry["reason_what"]
+    return said, entries
+
+
+def run_module(name, only=None):
     module = importlib.import_module("test." + name)
     counts = {"passed": 0, "captured whole": 0, "not plainly": 0}
     reasons = collections.Counter()
     failures = []
-    for test in methods(module):
-        label = f"{name}.{type(test).__name__}.{test._testMethodName}"
+    for case in cases(module):
+        label = f"{name}.{case.name}"
         if label in LEFT_OUT or (only and only not in label):
             continue
-        if outcome(test) != "passed":
-            counts["not plainly"] += 1
-            continue
-        again = type(test)(test._testMethodName)
         if os.environ.get("BRAZE_SUITE_VERBOSE"):
             print(label, file=sys.stderr, flush=True)
-        try:
-            compiled = braze.compile(getattr(again, test._testMethodName))
-        except TypeError:  # not a Python function: nothing to compile
+        done = run_compiled(case) if case.outcome() == "passed" else None
+        if done is None:
             counts["not plainly"] += 1
             continue
-        setattr(again, test._testMethodName, compiled)
-        said = outcome(again)
-        entries = _api.compiled_function_of(compiled)._entries()
+        said, entries = done
         counts["captured whole"] += any(entry["exit"] == "return" for entry in entries)
-        for entry in entries:
-            raised = entry["reason"] and "an exception was raised while tracing" in entry["reason"]
-            if raised and entry["reason_what"] not in BREAKS:
-                said = entry["reason"] + "\nraised while tracing: " + entry["reason_what"]
-            if entry["reason"]:
-                reasons[entry["reason_what"]] += 1
+        reasons.update(entry["reason_what"] for entry in entries if entry["reason"])
         if said == "passed":
             counts["passed"] += 1
         else:
@@ -142,6 +180,9 @@ def main():
     parser.add_argument("-v", action="store_true", help="whole tracebacks")
     options = parser.parse_args()
     names = options.modules or MODULES
+    if importlib.util.find_spec("test.test_list") is None:
+        print("NOT RUN: this Python has no package `test` with CPython's own tests")
+        return 0
     if options.json:
         real = sys.stdout
         sys.stdout = sys.stderr

@@ -178,6 +178,7 @@ bool may_instantiate(PyTypeObject* type) {
                             "method",
                             "mappingproxy",
                             "types.SimpleNamespace",
+                            "module",
                             "NoneType",
                             "ellipsis",
                             "collections.OrderedDict",

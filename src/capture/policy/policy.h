@@ -88,8 +88,8 @@ MethodEffect container_method(const char* name);
 bool is_reading_method(PyTypeObject* type, const char* name);
 
 // --- torch
-// Attributes of a tensor that are metadata: shape, dtype, ...; null if anything else.
-enum class TensorAttribute : uint8_t { kMetadata, kTensor, kBreak, kOther };
+// Attributes of a tensor that are metadata (shape, dtype, ...), views, or stand alone.
+enum class TensorAttribute : uint8_t { kMetadata, kTensor, kData, kGradient, kBreak, kOther };
 TensorAttribute tensor_attribute(const char* name);
 // Why a tensor method bypasses the dispatcher; null if it does not.
 const char* tensor_method_break(const char* name);

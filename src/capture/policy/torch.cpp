@@ -57,9 +57,7 @@ TensorAttribute tensor_attribute(const char* name) {
                                "__torch_dispatch__",
                                "__array_priority__"};
   static const Set tensors = {"T", "mT", "H", "mH", "real", "imag"};
-  static const Set refused = {"data",
-                              "grad",
-                              "grad_fn",
+  static const Set refused = {"grad_fn",
                               "_version",
                               "_base",
                               "_cdata",
@@ -73,6 +71,8 @@ TensorAttribute tensor_attribute(const char* name) {
                               "__cuda_array_interface__",
                               "__dict__"};
   if (metadata.contains(name)) return TensorAttribute::kMetadata;
+  if (std::string_view(name) == "data") return TensorAttribute::kData;
+  if (std::string_view(name) == "grad") return TensorAttribute::kGradient;
   if (tensors.contains(name)) return TensorAttribute::kTensor;
   if (refused.contains(name)) return TensorAttribute::kBreak;
   return TensorAttribute::kOther;

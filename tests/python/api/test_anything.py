@@ -95,6 +95,7 @@ def test_async_generator():
     fast = braze.compile(steps)
     for _ in range(2):
         same(asyncio.run(use(fast)), asyncio.run(use(steps)))
+    assert reasons(fast) == ["a generator or coroutine"]
 
 
 def test_generator_function():
@@ -108,6 +109,43 @@ def test_generator_function():
         same(next(made), X)
         same(made.send(X + 1), (X + 1) * 2)
         assert made.gi_frame is not None and list(made) == []
+    assert reasons(fast) == ["a generator or coroutine"]
+
+
+def test_explain_says_that_a_generator_runs_in_eager():
+    def steps(x):
+        yield x + 1
+
+    async def later(x):
+        return x + 1
+
+    async def steps_later(x):
+        yield x + 1
+
+    for function in (steps, later, steps_later):
+        told = braze.explain(function)(X)
+        assert [b["number"] for b in told.breaks] == ["B606"]
+        assert "compile the function that uses it, or return a list" in told
+        if told.result.__class__.__name__ == "coroutine":
+            told.result.close()
+
+
+def test_generator_that_a_compiled_function_resumes():
+    def steps(x):
+        for k in range(3):
+            got = yield x * k
+            x = x + (0 if got is None else got)
+
+    fast_steps = braze.compile(steps)
+
+    def total(x):
+        made = fast_steps(x)
+        return sum(made) + x, next(fast_steps(x))
+
+    fast = braze.compile(total)
+    for _ in range(2):
+        same(fast(X), total(X))
+    assert reasons(fast) == []
 
 
 def test_wrong_arguments():

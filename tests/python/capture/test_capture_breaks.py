@@ -17,6 +17,10 @@ class PythonStream:
         pass
 
 
+def raise_memory_error():
+    raise MemoryError
+
+
 REASONS = [
     ("Tensor.numpy(): reads the tensor's data", "DataDependent", lambda x: x.numpy()),
     ("Tensor.tolist()", "DataDependent", lambda x: x.tolist()),
@@ -25,13 +29,13 @@ REASONS = [
     ("a tensor is formatted as text", "TensorAsText", lambda x: "{}".format(x)),
     ("nonzero", "DataDependentSize", lambda x: x.nonzero()),
     ("Tensor.data_ptr()", "TensorInternals", lambda x: x.data_ptr()),
-    ("Tensor.data is read", "TensorInternals", lambda x: x.data),
-    ("Tensor.grad is read", "TensorInternals", lambda x: x.grad),
+    ("Tensor.grad_fn is read", "TensorInternals", lambda x: x.grad_fn),
     ("Tensor._version is read", "TensorInternals", lambda x: x._version),
     ("Tensor.set_()", "TensorInternals", lambda x: x.set_()),
     ("Tensor.requires_grad_()", "TensorInternals", lambda x: x.requires_grad_()),
     ("Tensor.untyped_storage()", "TensorInternals", lambda x: x.untyped_storage()),
-    ("Tensor.foo is set", "TensorInternals", lambda x: setattr(x, "foo", 1)),
+    ("Tensor.grad is set", "TensorInternals", lambda x: setattr(x, "grad", None)),
+    ("Tensor._foo is set", "TensorInternals", lambda x: setattr(x, "_foo", 1)),
     ("'Parameter' tensor is made", "UnsupportedTensor", lambda x: torch.nn.Parameter(x)),
     ("torch.random.manual_seed()", "UntraceableOp", lambda x: torch.manual_seed(0)),
     ("set_num_threads", "UntraceableOp", lambda x: torch.set_num_threads(1)),
@@ -39,8 +43,7 @@ REASONS = [
     ("torch.serialization.save()", "UntraceableOp", lambda x: torch.save(x, "/nowhere/at/all")),
     ("print() to a stream", "Output", lambda x: print("text", file=PythonStream())),
     ("a tensor is formatted as text", "TensorAsText", lambda x: print(x)),
-    ("Sizes of tensors must match", "Exception", lambda x: torch.cat([x, x[:, :2]])),
-    ("ZeroDivisionError: division by zero", "Exception", lambda x: 1 / 0),
+    ("MemoryError", "Exception", lambda x: raise_memory_error()),
     ("requires grad", "Autograd", lambda x: torch.enable_grad()(lambda: x.clone())()),
 ]
 
@@ -53,6 +56,22 @@ def test_reason(match, kind, fn):
     check_gives_up(match, fn, x, kind=kind)
     assert before[:2] == (torch.get_default_dtype(), torch.get_num_threads())
     assert torch.equal(before[2], torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    "fn, error",
+    [
+        (lambda x: torch.cat([x + 1, x[:, :2]]), RuntimeError),
+        (lambda x: (x * 2) / (1 / 0), ZeroDivisionError),
+        (lambda x: {}[(x - 1).dim()], KeyError),
+    ],
+    ids=["operation", "division", "key"],
+)
+def test_exceptions_end_what_is_captured(fn, error):
+    captured = capture(fn, torch.randn(3, 4))
+    assert captured["exit"] == "raise" and captured["traced"] and not captured["reason"]
+    with pytest.raises(error):
+        captured["run"]()
 
 
 def test_the_reason_names_the_line():
