@@ -235,7 +235,7 @@ def raised_in_except_star(x):
         try:
             raise ExceptionGroup("outer", [KeyError("k"), ValueError("w")])
         except* KeyError:
-            raise TypeError("in the handler")  # noqa: B904
+            raise TypeError("in the handler")
     except ExceptionGroup as both:
         return x + 1, [type(e).__name__ for e in both.exceptions]
 
