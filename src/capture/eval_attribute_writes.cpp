@@ -10,6 +10,11 @@ PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(typ
 
 bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
 
+// Of a `__slots__`; members of C's structs have types and may be read-only.
+bool is_slot(PyObject* descriptor) {
+  return Py_IS_TYPE(descriptor, &PyMemberDescr_Type) && is_python_class(PyDescr_TYPE(descriptor));
+}
+
 // A `__setattr__` or `__delattr__` made in C that does nothing of its own.
 bool stores_as_object_does(PyObject* method) {
   return method && Py_IS_TYPE(method, &PyWrapperDescr_Type) &&
@@ -170,12 +175,11 @@ bool Evaluator::generic_setattr(const Slot& object, PyObject* name, const Slot& 
     Slot args[2] = {object, value};
     return bool(call(world_.wrap(setter), args, value ? 2 : 1, nullptr));
   }
-  if (descriptor && Py_TYPE(descriptor)->tp_descr_set &&
-      !Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
+  if (descriptor && Py_TYPE(descriptor)->tp_descr_set && !is_slot(descriptor))
     return breaks_.refuse(BreakKind::kSideEffect,
                           std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a '" +
                               type->tp_name + "' object from outside is set by a descriptor");
-  if (!descriptor || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
+  if (!descriptor || !is_slot(descriptor)) {
     if (!instance_dict(obj)) {
       PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name,
                    name);

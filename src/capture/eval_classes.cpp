@@ -12,8 +12,15 @@ Slot Evaluator::build_class(const Slot& callable, Slot* args, size_t count, PyOb
   if (count < 2 || !world_.made_function(args[0].get()))
     return refuse(BreakKind::kClassStatement, "a class whose body is not traced code");
   Slot made = call_native(callable.get(), args, count, kwnames, false);
-  if (made && PyType_Check(made.get())) world_.mark_created(made.get());
+  if (made) note_class(made.get());
   return made;
+}
+
+// A class of the trace stands in the list of subclasses of its bases for as long as it lives.
+void Evaluator::note_class(PyObject* made) {
+  if (!PyType_Check(made)) return;
+  world_.mark_created(made);
+  made_class_ = true;
 }
 
 // What the namespace of the class body has for `name`; empty, with nothing pending, if nothing.

@@ -26,7 +26,7 @@ Slot Evaluator::call_new(const Slot& callable, Slot* args, size_t count, PyObjec
                   std::string("an instance of '") + base->tp_name + "' is made");
   if (!check_native_arguments("__new__", args + 1, count - 1, true, Look::kKeeps)) return {};
   Slot made = call_native(callable.get(), args, count, kwnames, false);
-  if (made && (base == &PyType_Type || base == &PyModule_Type)) world_.mark_created(made.get());
+  if (made && base == &PyType_Type) note_class(made.get());
   return made;
 }
 
@@ -36,7 +36,7 @@ Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObje
     if (count != 1) {
       if (!prepare_iterables(type, args, count)) return {};
       Slot made = call_native(callable.get(), args, count, kwnames, false);
-      if (made) world_.mark_created(made.get());
+      if (made) note_class(made.get());
       return made;
     }
     PyObject* of = as_object(Py_TYPE(args[0].get()));
@@ -63,9 +63,7 @@ Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObje
       return refuse(BreakKind::kNativeCall,
                     std::string("an instance of '") + type->tp_name + "' is made");
     if (!prepare_iterables(type, args, count)) return {};
-    Slot made = call_native(callable.get(), args, count, kwnames, false);
-    if (made && type == &PyModule_Type) world_.mark_created(made.get());
-    return made;
+    return call_native(callable.get(), args, count, kwnames, false);
   }
   PyObject* meta_call = _PyType_Lookup(Py_TYPE(callable.get()), names().call);
   if (own_call && meta_call && PyFunction_Check(meta_call)) {

@@ -61,7 +61,8 @@ std::vector<PyObject*> referents(PyObject* object) {
 Slot Evaluator::result_of_native(Ref result) {
   if (breaks_.under_way() || !result) return {};
   PyObject* object = result.get();
-  if (is_lru_cache(object) && Py_REFCNT(object) == 1) world_.mark_created(object);
+  if ((is_lru_cache(object) || PyModule_Check(object)) && Py_REFCNT(object) == 1)
+    world_.mark_created(object);
   if (is_atom(object) || is_tensor(object) || is_immutable(object))
     return world_.wrap(std::move(result));
   Slot slot = world_.wrap(std::move(result));

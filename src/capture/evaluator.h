@@ -44,6 +44,7 @@ class Evaluator {
   // The instruction where it happened (index), and those of the root frame that were carried out.
   int break_index() const { return break_index_; }
   const std::vector<bool>& path() const { return path_; }
+  bool made_class() const { return made_class_; }
   int64_t recorded_nodes() const { return recorded_nodes_; }
   // As break_at, of the outermost exception that the root frame is handling, or handled last; -1:
   // none.
@@ -132,6 +133,7 @@ class Evaluator {
   // --- eval_classes.cpp: class statements
   bool run_class_instruction(Frame& frame, const cpython::Instruction& in);
   Slot build_class(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  void note_class(PyObject* made);
   Slot load_name(Frame& frame, PyObject* name);
   Slot name_in(Frame& frame, PyObject* name);
 
@@ -311,6 +313,7 @@ class Evaluator {
   bool stopped_ = false;
   int break_index_ = -1;
   std::vector<bool> path_;
+  bool made_class_ = false;
   std::vector<int64_t> handling_;
   int64_t last_handled_ = -1;
   bool lazy_ = false;  // slots of the root frame may be unread

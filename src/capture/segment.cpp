@@ -5,6 +5,7 @@
 #include "capture/recipe_builder.h"
 #include "capture/shape_guards.h"
 #include "capture/testing.h"
+#include "cpython/exception.h"
 
 namespace braze::capture {
 
@@ -21,17 +22,29 @@ double seconds_since(Clock::time_point start) {
 class CollectorOff {
  public:
   CollectorOff() {
-    Ref zero = Ref::steal(PyLong_FromLong(0));
-    Ref done = Ref::steal(PyObject_CallOneArg(known().gc_collect, zero.get()));
-    if (!done) PyErr_Clear();
+    collect();
     was_on_ = PyGC_Disable();
   }
   ~CollectorOff() {
+    if (collects_after_) {
+      const cpython::SavedException pending;
+      collect();
+    }
     if (was_on_) PyGC_Enable();
   }
   CollectorOff(const CollectorOff&) = delete;
 
+  // What the trace made and is garbage is not to be seen: its classes, which are cycles.
+  void collect_after() { collects_after_ = true; }
+
  private:
+  static void collect() {
+    Ref zero = Ref::steal(PyLong_FromLong(0));
+    Ref done = Ref::steal(PyObject_CallOneArg(known().gc_collect, zero.get()));
+    if (!done) PyErr_Clear();
+  }
+
+  bool collects_after_ = false;
   int was_on_;
 };
 
@@ -249,6 +262,7 @@ class Capture {
       unchanged = evaluator.recording().stop();
       same_handled = !handled.changed();
     }
+    if (evaluator.made_class()) collector.collect_after();
     evaluator.breaks().rethrow_defect();
     if (evaluator.interrupted()) return nullptr;
     double trace_seconds = seconds_since(start);
