@@ -20,7 +20,7 @@ export PATH := $(BIN):$(PATH)
 help:
 	@echo "make build    the extension, installed in editable form into .venv"
 	@echo "make demo     four models, eager against Braze"
-	@echo "make test     C++ and Python tests, ruff, the checks of the house"
+	@echo "make test     C++ and Python tests, CPython's own tests compiled, ruff, the checks of the house"
 	@echo "make bench    docs/benchmarks.md anew (half an hour)"
 	@echo "make format   clang-format and ruff"
 	@echo "make lint     formatting, ruff, the checks of the house, clang-tidy on the core"
@@ -44,6 +44,7 @@ demo: build
 
 test: check ruff test-cpp
 	$(RUN) -m pytest tests/tools tests/python -q
+	$(RUN) tests/cpython_suite/run.py
 
 ruff: $(VENV)/.requirements
 	$(BIN)/ruff check .

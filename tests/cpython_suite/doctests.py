@@ -120,4 +120,3 @@ def outcome(function, examples, flags):
         if not checker.check_output(want, got, options):
             return f"line {example.lineno}: {example.source}expected {want!r}, got {got!r}"
     return "passed"
-

@@ -1,6 +1,9 @@
 """Attributes of tensors: Python attributes, .data, .grad; objects whose attributes are replaced."""
 
 import enum
+import functools
+import gc
+import threading
 import types
 import warnings
 
@@ -131,8 +134,6 @@ def warning_of_a_library_is_recorded(x):
 
 @case
 def partial_is_read_only(x):
-    import functools
-
     p = functools.partial(torch.add, other=1)
     said = []
     for name in ("func", "args", "keywords"):
@@ -148,3 +149,36 @@ def namespace_leaves(x, n):
     made = types.SimpleNamespace(x=x + n, inner=types.SimpleNamespace(k=[n]))
     made.more = made.inner
     return made
+
+
+outside_partial = functools.partial(torch.mul, other=3)
+local = threading.local()
+
+
+@case
+def partial_from_outside_is_read_only(x, log):
+    try:
+        outside_partial.func = torch.add
+    except AttributeError as error:
+        log.append(str(error))
+    outside_partial.note = len(log)
+    return outside_partial(x) + outside_partial.note
+
+
+@case
+def attribute_of_a_thread_local(x):
+    local.count = getattr(local, "count", 0) + 1
+    return x * local.count
+
+
+class Parent:
+    pass
+
+
+@case(before=lambda k: gc.collect(), calls=1)
+def subclasses_that_live(x):
+    class Child(Parent):
+        pass
+
+    names = [cls.__name__ for cls in Parent.__subclasses__()]
+    return x + len(names), names, Child.__name__
