@@ -9,6 +9,7 @@
 #include "schedule/liveness.h"
 #include "schedule/merge.h"
 #include "schedule/schedule.h"
+#include "schedule/split_reductions.h"
 #include "schedule/sweeps.h"
 
 namespace braze::schedule {
@@ -164,12 +165,13 @@ class Fuser {
     for (int partner : partners) add_candidate(item, partner);
   }
 
-  // A long pointwise loop inside a reduction with few rows would run on few threads.
+  // A long pointwise loop inside a reduction with few rows would run on few threads, if the
+  // reduction is not one that is split.
   bool starves_threads(const loop::Kernel& a, const loop::Kernel& b) const {
     if (options_.threads <= 1 || a.inner.empty() == b.inner.empty()) return false;
     const loop::Kernel& rows = a.inner.empty() ? b : a;
     const loop::Kernel& wide = a.inner.empty() ? a : b;
-    return schedule::points(rows.outer) < options_.threads &&
+    return !will_be_split(rows) && schedule::points(rows.outer) < options_.threads &&
            schedule::points(wide.outer) >= kParallelPoints;
   }
 
@@ -287,6 +289,7 @@ void fuse(loop::Program& program, const Options& options) {
   } else {
     remove_dead_stores(program, aliases);
   }
+  split_reductions(program);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
     keep_between_sweeps(kernel, program.pool);
     renumber(kernel, program.pool);

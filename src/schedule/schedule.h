@@ -13,7 +13,8 @@ struct Options {
 // Fuses kernels by the bytes of memory traffic that a fusion saves (vertical: the producer's loads
 // disappear; horizontal: shared inputs are read once), never against data dependences, never
 // raising the peak of live bytes above that of running one op at a time. Removes stores that no
-// one reads any more, merges axes, and orders items so that buffers die early.
+// one reads any more, merges axes, and orders items so that buffers die early. Long reductions of
+// few rows are cut into parts (split_reductions.h).
 void fuse(loop::Program& program, const Options& options);
 
 // Where a buffer's memory is.

@@ -236,9 +236,20 @@ TEST(Fuse, LongPointwiseKeepsItsThreadsBesideAFullReduction) {
   for (int64_t threads : {1, 8}) {
     ProgramBuilder b;
     int x = b.input({65536});
-    b.program.outputs = {b.reduce({65536}, 0, b.unary({65536}, x, ExprKind::kExp), ReduceOp::kMax)};
+    b.program.outputs = {
+        b.reduce({65536}, 0, b.unary({65536}, x, ExprKind::kExp), ReduceOp::kArgMax)};
     fuse(b.program, {.threads = threads});
     EXPECT_EQ(kernel_count(b.program), threads == 1 ? 1 : 2);
+  }
+}
+
+TEST(Fuse, LongPointwiseIsPartOfAReductionThatIsSplit) {
+  for (int64_t threads : {1, 8}) {
+    ProgramBuilder b;
+    int x = b.input({65536});
+    b.program.outputs = {b.reduce({65536}, 0, b.unary({65536}, x, ExprKind::kExp), ReduceOp::kMax)};
+    fuse(b.program, {.threads = threads});
+    EXPECT_EQ(kernel_count(b.program), 2);  // the parts, and the result of the parts
   }
 }
 

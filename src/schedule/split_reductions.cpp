@@ -1,0 +1,220 @@
+#include "schedule/split_reductions.h"
+
+#include <algorithm>
+
+#include "schedule/kernel_edit.h"
+#include "sym/facts.h"
+
+namespace braze::schedule {
+namespace {
+
+using loop::ExprKind;
+using loop::ExprRef;
+using loop::Kernel;
+using loop::ReduceOp;
+using loop::Statement;
+
+constexpr int64_t kMostRows = 64;        // more keep the threads busy without parts
+constexpr int64_t kPartPoints = 32768;   // of a part: some microseconds' work
+constexpr int64_t kFewestOfARow = 1024;  // points of one row in a part
+constexpr int64_t kMostParts = 32;
+constexpr int64_t kPartMultiple = 64;  // whole vectors, where the axis is long enough
+
+bool can_be_split(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+    case ReduceOp::kMax:
+    case ReduceOp::kMin:
+    case ReduceOp::kAny:
+    case ReduceOp::kAll:
+      return true;
+    case ReduceOp::kArgMax:
+    case ReduceOp::kArgMin:
+    case ReduceOp::kWelford:
+      return false;
+  }
+  return false;
+}
+
+// One walk over the inner points, and nothing stored in it or read that the kernel stores.
+bool is_one_sweep(const Kernel& kernel) {
+  std::vector<bool> stored(kernel.params.size());
+  bool reduces = false, fits = true;
+  for (const Statement& s : kernel.body) {
+    if (s.kind == Statement::Kind::kStore) {
+      fits = fits && !s.inner;
+      stored[s.buffer] = true;
+      continue;
+    }
+    reduces = true;
+    fits = fits && can_be_split(s.op);
+    Kernel one;
+    one.body = {s};
+    for_each_expr(one, [&](ExprRef e) { fits = fits && e->kind != ExprKind::kReduced; });
+  }
+  for_each_expr(
+      kernel, [&](ExprRef e) { fits = fits && !(e->kind == ExprKind::kLoad && stored[e->ival]); });
+  return fits && reduces;
+}
+
+int64_t parts_of(const Kernel& kernel) {
+  const int64_t rows = points(kernel.outer), inner = points(kernel.inner);
+  if (kernel.inner.empty() || rows < 1 || rows > kMostRows) return 1;
+  return std::min({kMostParts, rows * inner / kPartPoints, inner / kFewestOfARow});
+}
+
+class Splitter {
+ public:
+  Splitter(loop::Program& program, const loop::ScheduledKernel& scheduled)
+      : program_(program),
+        pool_(program.pool),
+        whole_(scheduled),
+        parts_(parts_of(scheduled.kernel)) {
+    const std::vector<loop::Axis>& inner = kernel().inner;
+    const auto longest = std::max_element(
+        inner.begin(), inner.end(),
+        [](const auto& a, const auto& b) { return a.extent.hint() < b.extent.hint(); });
+    axis_ = static_cast<int>(longest - inner.begin());
+    const sym::Int length = longest->extent;
+    const int64_t unit = length.hint() >= 8 * parts_ * kPartMultiple ? kPartMultiple : 1;
+    part_length_ = sym::floordiv(length, parts_ * unit) * sym::Int(unit);
+    rest_ = length - part_length_ * sym::Int(parts_);
+    for (const loop::Axis& axis : kernel().outer) rows_ = rows_ * axis.extent;
+    add_buffers();
+  }
+
+  std::vector<loop::Item> run() {
+    std::vector<loop::Item> items{parts_kernel()};
+    if (has_rest()) items.push_back(rest_kernel());
+    items.push_back(last_kernel());
+    return items;
+  }
+
+ private:
+  const Kernel& kernel() const { return whole_.kernel; }
+  int outer_count() const { return static_cast<int>(kernel().outer.size()); }
+  bool has_rest() const { return rest_ != sym::Int(0); }
+  int64_t results() const { return parts_ + (has_rest() ? 1 : 0); }
+
+  // One result of each part for each reduction: [parts, rows].
+  void add_buffers() {
+    for (const Statement& s : kernel().body) {
+      if (s.kind != Statement::Kind::kReduce) continue;
+      loop::Buffer buffer;
+      buffer.type.dtype = loop::reduced_dtype(s.op, s.accumulate, 0);
+      buffer.type.sizes = {results(), rows_};
+      buffer.type.strides = sym::contiguous_strides(buffer.type.sizes);
+      buffers_.push_back(static_cast<int>(program_.buffers.size()));
+      program_.buffers.push_back(std::move(buffer));
+    }
+  }
+
+  // The kernel's row as a number; its outer axes are numbered from `first`.
+  ExprRef row(int first) {
+    ExprRef result = pool_.integer(0);
+    for (int a = 0; a < outer_count(); ++a)
+      result = pool_.add(pool_.mul(result, kernel().outer[a].extent),
+                         pool_.axis(first + a, kernel().outer[a].extent));
+    return result;
+  }
+  ExprRef result_index(ExprRef part, int first) {
+    return pool_.add(pool_.mul(part, rows_), row(first));
+  }
+
+  // The reductions of the kernel, with other axes, and a store of each result.
+  loop::ScheduledKernel reduce_into(Kernel target, Rewriter& rewriter, ExprRef index) {
+    target.params = kernel().params;
+    for (const Statement& s : kernel().body)
+      if (s.kind == Statement::Kind::kReduce) target.body.push_back(rewriter(s));
+    const size_t reductions = target.body.size();
+    for (size_t i = 0; i < reductions; ++i) {
+      const graph::DType dtype = program_.buffers[buffers_[i]].type.dtype;
+      const auto param = static_cast<int>(target.params.size());
+      target.params.push_back({dtype, true, buffers_[i]});
+      target.body.push_back({.kind = Statement::Kind::kStore,
+                             .buffer = param,
+                             .index = index,
+                             .value = pool_.reduced(target.body[i].reduced, dtype)});
+    }
+    return {std::move(target), whole_.origin};
+  }
+
+  // The number of the part comes before the axes of the kernel.
+  loop::ScheduledKernel parts_kernel() {
+    Kernel target{
+        .name = kernel().name + "_parts", .outer = kernel().outer, .inner = kernel().inner};
+    target.outer.insert(target.outer.begin(), {parts_});
+    target.inner[axis_].extent = part_length_;
+    const ExprRef part = pool_.axis(0, parts_);
+    Rewriter rewriter(pool_);
+    for (int a = 0; a < outer_count(); ++a)
+      rewriter.axes.push_back(pool_.axis(a + 1, kernel().outer[a].extent));
+    add_inner(rewriter, target, outer_count() + 1, pool_.mul(part, part_length_));
+    return reduce_into(std::move(target), rewriter, result_index(part, 1));
+  }
+
+  loop::ScheduledKernel rest_kernel() {
+    Kernel target{
+        .name = kernel().name + "_rest", .outer = kernel().outer, .inner = kernel().inner};
+    target.inner[axis_].extent = rest_;
+    Rewriter rewriter(pool_);
+    for (int a = 0; a < outer_count(); ++a)
+      rewriter.axes.push_back(pool_.axis(a, kernel().outer[a].extent));
+    add_inner(rewriter, target, outer_count(), pool_.index(part_length_ * sym::Int(parts_)));
+    return reduce_into(std::move(target), rewriter, result_index(pool_.integer(parts_), 0));
+  }
+
+  // Inner axes of `target` for those of the kernel; the split one begins at `start`.
+  void add_inner(Rewriter& rewriter, const Kernel& target, int first, ExprRef start) {
+    for (size_t a = 0; a < target.inner.size(); ++a) {
+      ExprRef axis = pool_.axis(first + static_cast<int>(a), target.inner[a].extent);
+      rewriter.axes.push_back(static_cast<int>(a) == axis_ ? pool_.add(start, axis) : axis);
+    }
+  }
+
+  loop::ScheduledKernel last_kernel() {
+    Kernel target{.name = kernel().name,
+                  .params = kernel().params,
+                  .outer = kernel().outer,
+                  .inner = {{results()}}};
+    const ExprRef index = result_index(pool_.axis(outer_count(), results()), 0);
+    size_t next = 0;
+    for (const Statement& s : kernel().body) {
+      target.body.push_back(s);
+      if (s.kind != Statement::Kind::kReduce) continue;
+      const int buffer = buffers_[next++];
+      const graph::DType dtype = program_.buffers[buffer].type.dtype;
+      target.body.back().value = pool_.load(static_cast<int>(target.params.size()), dtype, index);
+      target.params.push_back({dtype, false, buffer});
+    }
+    return {std::move(target), whole_.origin};
+  }
+
+  loop::Program& program_;
+  loop::ExprPool& pool_;
+  const loop::ScheduledKernel whole_;
+  const int64_t parts_;
+  int axis_ = 0;  // of the inner axes: the one that is split
+  sym::Int part_length_ = 0, rest_ = 0, rows_ = 1;
+  std::vector<int> buffers_;  // by reduction, in order
+};
+
+}  // namespace
+
+bool will_be_split(const Kernel& kernel) { return parts_of(kernel) >= 2 && is_one_sweep(kernel); }
+
+void split_reductions(loop::Program& program) {
+  std::vector<loop::Item> items;
+  for (loop::Item& item : program.items) {
+    const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
+    if (!scheduled || !will_be_split(scheduled->kernel)) {
+      items.push_back(std::move(item));
+      continue;
+    }
+    for (loop::Item& part : Splitter(program, *scheduled).run()) items.push_back(std::move(part));
+  }
+  program.items = std::move(items);
+}
+
+}  // namespace braze::schedule

@@ -1,0 +1,24 @@
+// Long reductions of few rows, cut into parts that threads can share.
+//
+// Needs fused kernels. A kernel whose outer axes have few points and whose reductions run over many
+// becomes two or three: one reduces parts of the longest inner axis, a second one what is left when
+// that is cut into equal parts, the last one reduces the results of the parts and does the rest:
+//
+//   outer() inner(i0 < 1000000) { r0 = sum(load(b0, i0)) inner; store(b1, 0, r0) }
+//   =>
+//   outer(o0 < 30) inner(i0 < 33280) { r0 = sum(load(b0, o0*33280 + i0)) inner; store(p, o0, r0) }
+//   outer() inner(i0 < 1600) { r0 = sum(load(b0, 998400 + i0)) inner; store(p, 30, r0) }
+//   outer() inner(i0 < 31) { r0 = sum(load(p, i0)) inner; store(b1, 0, r0) }
+//
+// The parts follow from the sizes alone, so that results do not depend on the number of threads.
+#pragma once
+
+#include "loop/program.h"
+
+namespace braze::schedule {
+
+void split_reductions(loop::Program& program);
+// Would it be split, as it is?
+bool will_be_split(const loop::Kernel& kernel);
+
+}  // namespace braze::schedule
