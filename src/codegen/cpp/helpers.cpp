@@ -21,12 +21,11 @@ template <class T, class V> INLINE void store(T* p, V v) { __builtin_memcpy(p, &
   template <> struct PartMove<bytes, width> {                                                  \
     typedef element Wide __attribute__((vector_size(bytes)));                                  \
     static constexpr bool exists = true;                                                       \
-    INLINE Wide load(const void* p, i64 n) {                                                   \
-      return (Wide)__builtin_ia32_loaddqu##letter##bits##_mask((const element*)p, Wide{},      \
-                                                               (1ull << n) - 1);               \
+    INLINE Wide load(const void* p, u64 lanes) {                                               \
+      return (Wide)__builtin_ia32_loaddqu##letter##bits##_mask((const element*)p, Wide{}, lanes); \
     }                                                                                          \
-    INLINE void store(void* p, Wide v, i64 n) {                                                \
-      __builtin_ia32_storedqu##letter##bits##_mask((element*)p, v, (1ull << n) - 1);           \
+    INLINE void store(void* p, Wide v, u64 lanes) {                                            \
+      __builtin_ia32_storedqu##letter##bits##_mask((element*)p, v, lanes);                     \
     }                                                                                          \
   };
 template <int bytes, int width> struct PartMove { static constexpr bool exists = false; };
@@ -45,6 +44,31 @@ PART_MOVES(16, 1, char, qi, 128)
 #else
 template <int bytes, int width> struct PartMove { static constexpr bool exists = false; };
 #endif
+INLINE u64 first_bits(i64 n) { return (1ull << n) - 1; }
+)"},
+      {"mask_bits", {"part_moves"}, R"(
+// A bit for each lane of a mask, where PartMove exists.
+template <int bytes, int width> struct MaskBits { static constexpr bool exists = false; };
+#if defined(__AVX512VL__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && !defined(__clang__)
+#define MASK_BITS(bytes, width, element, letter, bits)                                     \
+  template <> struct MaskBits<bytes, width> {                                              \
+    typedef element Wide __attribute__((vector_size(bytes)));                              \
+    static constexpr bool exists = true;                                                   \
+    INLINE u64 of(Wide mask) { return __builtin_ia32_cvt##letter##2mask##bits(mask); }     \
+  };
+MASK_BITS(64, 8, long long, q, 512)
+MASK_BITS(32, 8, long long, q, 256)
+MASK_BITS(16, 8, long long, q, 128)
+MASK_BITS(64, 4, int, d, 512)
+MASK_BITS(32, 4, int, d, 256)
+MASK_BITS(16, 4, int, d, 128)
+MASK_BITS(64, 2, short, w, 512)
+MASK_BITS(32, 2, short, w, 256)
+MASK_BITS(16, 2, short, w, 128)
+MASK_BITS(64, 1, char, b, 512)
+MASK_BITS(32, 1, char, b, 256)
+MASK_BITS(16, 1, char, b, 128)
+#endif
 )"},
       {"load_part", {"part_moves"}, R"(
 // The first n elements; the other lanes are 0. (GCC makes a copy through memory of a memcpy into a
@@ -52,7 +76,7 @@ template <int bytes, int width> struct PartMove { static constexpr bool exists =
 template <class V, class T> INLINE V load_part(const T* p, i64 n) {
   typedef PartMove<sizeof(V), sizeof(T)> Move;
   if constexpr (Move::exists) {
-    return (V)Move::load(p, n);
+    return (V)Move::load(p, first_bits(n));
   } else {
     V v{};
     __builtin_memcpy(&v, p, n * sizeof(T));
@@ -64,7 +88,7 @@ template <class V, class T> INLINE V load_part(const T* p, i64 n) {
 template <class T, class V> INLINE void store_part(T* p, V v, i64 n) {
   typedef PartMove<sizeof(V), sizeof(T)> Move;
   if constexpr (Move::exists)
-    Move::store(p, (typename Move::Wide)v, n);
+    Move::store(p, (typename Move::Wide)v, first_bits(n));
   else
     __builtin_memcpy(p, &v, n * sizeof(T));
 }
@@ -74,7 +98,7 @@ template <class T, class V> INLINE void store_part(T* p, V v, i64 n) {
 template <class V, class T> INLINE V load_first(const T* p, i64 n) {
   typedef PartMove<sizeof(V), sizeof(T)> Move;
   if constexpr (Move::exists) {
-    return (V)Move::load(p, n);
+    return (V)Move::load(p, first_bits(n));
   } else {
     V v{};
     for (i64 l = 0; l < n; ++l) v[l] = p[l];
@@ -86,7 +110,7 @@ template <class V, class T> INLINE V load_first(const T* p, i64 n) {
 template <class T, class V> INLINE void store_first(T* p, V v, i64 n) {
   typedef PartMove<sizeof(V), sizeof(T)> Move;
   if constexpr (Move::exists) {
-    Move::store(p, (typename Move::Wide)v, n);
+    Move::store(p, (typename Move::Wide)v, first_bits(n));
   } else {
     for (i64 l = 0; l < n; ++l) p[l] = v[l];
   }
@@ -148,16 +172,22 @@ INLINE void load_tile_part(V* tile, const T* p, i64 stride, i64 rows, i64 width)
     for (i64 j = 0; j < width; ++j) tile[j][i] = p[i * stride + j];
 }
 )"},
-      {"load_masked", {"any"}, R"(
+      {"load_masked", {"any", "mask_bits"}, R"(
 // Lanes where the mask is set; the others are 0 and not touched in memory. Mostly all are set.
 template <class V, class T, class M> INLINE V load_masked(const T* p, M mask) {
-  V v{};
-  if (!any(M(~mask)))
-    __builtin_memcpy(&v, p, sizeof v);
-  else if (any(mask))
-    for (int l = 0; l < int(sizeof(V) / sizeof(T)); ++l)
-      if (mask[l]) v[l] = p[l];
-  return v;
+  typedef PartMove<sizeof(V), sizeof(T)> Move;
+  typedef MaskBits<sizeof(M), sizeof(mask[0])> Bits;
+  if constexpr (Move::exists && Bits::exists) {
+    return (V)Move::load(p, Bits::of((typename Bits::Wide)mask));
+  } else {
+    V v{};
+    if (!any(M(~mask)))
+      __builtin_memcpy(&v, p, sizeof v);
+    else if (any(mask))
+      for (int l = 0; l < int(sizeof(V) / sizeof(T)); ++l)
+        if (mask[l]) v[l] = p[l];
+    return v;
+  }
 }
 )"},
       {"load_masked_strided", {}, R"(
