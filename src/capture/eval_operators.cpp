@@ -210,7 +210,8 @@ int Evaluator::contains(const Slot& container, const Slot& given) {
   Slot value = given;
   if (recording_.has_symbols()) {
     Slot held = container;
-    if (!is_tensor(held.get())) make_concrete(value), make_concrete(held);
+    if (!is_tensor(held.get())) make_concrete(value);
+    if (!is_tensor(held.get()) && !PyDict_Check(held.get())) make_concrete(held);
     if (held.get() != container.get()) return contains(held, value);
     if (is_container(held.get())) value = Slot::borrow(world_.real_of(value.get()), value.source);
   }

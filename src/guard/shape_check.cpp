@@ -139,7 +139,7 @@ std::string ShapeCheck::failure(std::span<const Ref> objects, const Tree& tree, 
     const std::string line = fact_text(fact, text(fact.quantity.source, context), symbols);
     if (!read_unchecked(fact.quantity, object_of(fact.quantity), &value)) return line;
     if (value != sym::evaluate(fact.value, values))
-      return line + ": is " + std::to_string(value) + ", where " + now;
+      return line + ": is " + std::to_string(value) + (now.empty() ? "" : ", where " + now);
   }
   for (const sym::Condition& condition : guards_.conditions)
     if (!sym::holds(condition, values))

@@ -1,0 +1,43 @@
+"""Sizes that are kept in containers, passed as keywords or compared stay symbols."""
+
+import braze
+import pytest
+import torch
+
+USES = [
+    "return x + d.pop('n')",
+    "return x + d.get('n')",
+    "return x * len(d)",
+    "return x + (1 if 'q' in d else 2)",
+    "for k, v in d.items():\n    if k == 'n': x = x + v\nreturn x",
+    "e = {**d}; return x + e['n']",
+    "e = dict(d); return x + e['n']",
+    "d.update(z=3); return x + d['n']",
+    "return x + d.setdefault('n', 3)",
+    "return x + list(d.values())[0]",
+    "e = {k: v for k, v in d.items() if k != 't'}; return x + e['n']",
+    "def g(**k): return k['n'] if 'n' in k else 0\nreturn x + g(**d)",
+    "l = [d['n'], 3]; l.append(d['m']); return x + l.pop() + l[0]",
+    "return x + ((d['n'],) + (1,))[0]",
+    "s = list(x.shape); s[0] = 1; return x + x.new_ones(s)",
+    "return x + max(d['n'], 1) + min(d['n'], d['m'])",
+    "return x * sum([d['n'], 1])",
+    "return x + isinstance(d['n'], int)",
+    "assert d['n'] > 0, f'{d}'\nreturn x * 2",
+    "return x[: d['n'] - 1]",
+    "return x + torch.ones(torch.Size([d['n'], d['m']]))",
+    "return torch.cat([x] * 2).split([d['n'], d['n']])[0]",
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_one_compile_serves_all_sizes(use):
+    scope = {"torch": torch}
+    body = "".join(f"    {line}\n" for line in use.splitlines())
+    exec(f"def f(x):\n    d = dict(n=x.shape[0], m=x.shape[1], t=x)\n{body}", scope)
+    fn = scope["f"]
+    fast = braze.compile(fn, dynamic=True)
+    for size in ((2, 9), (3, 12), (5, 7)):
+        x = torch.randn(size)
+        assert torch.equal(fast(x), fn(x))
+    assert len(fast._entries()) == 1
