@@ -280,12 +280,7 @@ Slot Evaluator::module_attribute_of(const Slot& module, PyObject* name) {
     world_.hold(value);
     return world_.wrap(value);
   }
-  if (Py_TYPE(module.get()) != &PyModule_Type) {
-    if (_PyType_Lookup(Py_TYPE(module.get()), name))  // torch.backends.mkldnn.enabled
-      return refuse(BreakKind::kTorchState,
-                    world_.text_of(source) + " is computed when it is read");
-    return world_.read(value.get(), source);
-  }
+  if (Py_TYPE(module.get()) != &PyModule_Type) return world_.read(value.get(), source);
   return result_of_native(std::move(value));
 }
 

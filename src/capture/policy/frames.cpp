@@ -21,7 +21,8 @@ std::string_view text(PyObject* globals, PyObject* key) {
 // Python code of torch that calls the user's or keeps state that the evaluator must see.
 constexpr std::string_view kInline[] = {"torch.nn.modules.",       "torch.nn.utils.",
                                         "torch.utils._contextlib", "torch.autograd.grad_mode",
-                                        "torch.nn.parameter",      "torch.nn.attention"};
+                                        "torch.nn.parameter",      "torch.nn.attention",
+                                        "torch.utils.hooks"};
 // Libraries whose functions run natively: they read what never changes (see `library_break`).
 constexpr std::string_view kNative[] = {
     "inspect",           "re",   "re._compiler", "re._parser", "abc",      "_py_abc",  "typing",

@@ -19,6 +19,7 @@ constexpr const char* kMetadata = "changes the tensor in place behind the dispat
 constexpr const char* kProcess = "changes state of the process";
 constexpr const char* kRandom = "reads or sets the state of a random generator";
 constexpr const char* kFile = "reads or writes a file";
+constexpr const char* kSwitch = "reads or sets a switch of PyTorch that no guard covers";
 
 }  // namespace
 
@@ -57,18 +58,10 @@ TensorAttribute tensor_attribute(const char* name) {
                                "__torch_dispatch__",
                                "__array_priority__"};
   static const Set tensors = {"T", "mT", "H", "mH", "real", "imag"};
-  static const Set refused = {"grad_fn",
-                              "_version",
-                              "_base",
-                              "_cdata",
-                              "names",
-                              "output_nr",
-                              "_grad",
-                              "_grad_fn",
-                              "_backward_hooks",
-                              "retains_grad",
-                              "volatile",
-                              "__cuda_array_interface__",
+  static const Set refused = {"grad_fn",      "_version", "_base",
+                              "_cdata",       "names",    "output_nr",
+                              "_grad",        "_grad_fn", "_backward_hooks",
+                              "retains_grad", "volatile", "__cuda_array_interface__",
                               "__dict__"};
   if (metadata.contains(name)) return TensorAttribute::kMetadata;
   if (std::string_view(name) == "data") return TensorAttribute::kData;
@@ -208,13 +201,14 @@ const char* torch_function_break(const char* module, const char* name) {
                                "set_autocast_cpu_dtype"};
     if (!undone.contains(n)) return kProcess;
   }
+  if (m == "torch.backends" && (n == "__get__" || n == "__set__")) return kSwitch;
   if (n.starts_with("_get_") || n.starts_with("get_")) {
     static const Set unguarded = {"get_float32_matmul_precision", "get_rng_state",
                                   "get_num_interop_threads"};
     for (const char* part :
          {"cudnn", "cublas", "mkldnn", "onednn", "nnpack", "_sdp_", "matmul_prec"})
-      if (n.find(part) != n.npos) return "reads a switch of PyTorch that no guard covers";
-    if (unguarded.contains(n)) return "reads a switch of PyTorch that no guard covers";
+      if (n.find(part) != n.npos) return kSwitch;
+    if (unguarded.contains(n)) return kSwitch;
   }
   auto it = reasons.find(n);
   return it == reasons.end() ? nullptr : it->second;

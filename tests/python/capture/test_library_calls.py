@@ -191,3 +191,19 @@ def test_an_attribute_set_again_goes_to_the_end():
         b = Box()
         fast(torch.ones(3), b)
         assert list(vars(b)) == ["items", "value"]
+
+
+def test_a_hook_that_is_removed_in_the_same_call():
+    layer = torch.nn.Linear(3, 3)
+
+    def f(x):
+        handle = layer.register_forward_hook(lambda module, args, out: out * 2)
+        y = layer(x)
+        handle.remove()
+        return y, len(layer._forward_hooks)
+
+    fast, x = braze.compile(f), torch.ones(3)
+    with torch.no_grad():
+        for _ in range(3):
+            (actual, left), expected = fast(x), layer(x) * 2
+            assert torch.allclose(actual, expected) and left == len(layer._forward_hooks) == 0
