@@ -24,11 +24,14 @@ const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
   CodeInfo*& info = memo[code];
   if (!info) {
     PyObject* module = globals ? PyDict_GetItem(globals, names().name) : nullptr;
-    info = new CodeInfo{&cpython::decode(code), frame_policy(globals),
+    const cpython::DecodedCode& decoded = cpython::decode(code);
+    info = new CodeInfo{&decoded,
+                        frame_policy(globals),
                         module && is_torch_module_name(module),
                         module && PyUnicode_Check(module) &&
                             PyUnicode_CompareWithASCIIString(module, "torch.random") == 0,
-                        library_break(globals, PyUnicode_AsUTF8(code->co_qualname))};
+                        library_break(globals, PyUnicode_AsUTF8(code->co_qualname)),
+                        std::vector<int>(decoded.instructions.size())};
   }
   return *info;
 }

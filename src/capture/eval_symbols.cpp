@@ -58,8 +58,14 @@ std::optional<Int> Evaluator::integer_in(PyObject* object) {
   return Int(value);
 }
 
+// Containers from outside hold none; what has been put into one is in its shadow.
+bool Evaluator::may_hold_symbol(PyObject* object) {
+  const bool container = PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object);
+  return !(container && world_.source_of(object)) && holds_symbol(object);
+}
+
 bool Evaluator::has_symbol(const Slot& slot) {
-  return recording_.has_symbols() && holds_symbol(world_.effective(slot.get()));
+  return recording_.has_symbols() && may_hold_symbol(world_.effective(slot.get()));
 }
 
 // The same object with numbers for symbols. Containers are the trace's own: those from outside hold
@@ -107,7 +113,7 @@ Ref Evaluator::with_numbers(PyObject* object, int depth) {
 void Evaluator::make_concrete(Slot& slot) {
   if (!recording_.has_symbols()) return;
   PyObject* used = world_.effective(slot.get());
-  if (!holds_symbol(used)) return;
+  if (!may_hold_symbol(used)) return;
   Ref number = with_numbers(used, kDepth);
   if (number.get() != used) slot = Slot(std::move(number));
 }
@@ -282,7 +288,7 @@ void Evaluator::use_stand_ins(Slot* args, size_t count) {
 bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
                                   Slot& result) {
   bool any = false;
-  for (size_t i = 0; i < count && !any; ++i) any = holds_symbol(world_.effective(args[i].get()));
+  for (size_t i = 0; i < count && !any; ++i) any = may_hold_symbol(world_.effective(args[i].get()));
   PyObject* f = callable.get();
   PyObject* self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : nullptr;
   const bool container_self = self && (PyList_Check(self) || PyTuple_Check(self));

@@ -161,6 +161,7 @@ class Evaluator {
 
   // --- eval_symbols.cpp: torch.SymInt where the program has an int
   bool has_symbol(const Slot& slot);
+  bool may_hold_symbol(PyObject* object);
   void make_concrete(Slot& slot);
   Slot binary_of_symbols(int op, const Slot& a, const Slot& b, bool& done);
   Slot unary_of_symbol(cpython::Opcode op, PyObject* symbol);
@@ -253,7 +254,9 @@ class Evaluator {
   static bool is_compiled_function(PyTypeObject* type);
   static bool is_logging_function(PyObject* function);
   static bool is_log_method(PyObject* self, PyObject* function);
-  static std::string module_path(const Source* module);
+  static std::string make_module_path(const Source* module);
+  const std::string& module_path(const Source* module);
+  const std::string& callee_name(const void* key);
   const Source* module_under_way() const;
   Slot call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
                   size_t count, PyObject* kwnames);
@@ -344,6 +347,8 @@ class Evaluator {
   const Frame* native_frame_ = nullptr;    // where it was called
   const Source* native_module_ = nullptr;  // the module whose method that is
   std::unordered_map<OriginKey, graph::OriginId, OriginHash> origins_;
+  std::unordered_map<const Source*, std::string> module_paths_;
+  std::unordered_map<const void*, std::string> callee_names_;
   // Native iterators: the state of the world in which their contents were last read.
   IdentityMap<size_t> advanced_;
   size_t container_changes_ = 0;

@@ -16,7 +16,14 @@ struct CodeInfo {
   bool is_torch;
   bool is_random;  // of torch.random: seeds and states of generators
   const LibraryBreak* library_break;
+  mutable std::vector<int> lines;  // by instruction, where it has been asked for; else 0
+
   PyCodeObject* code() const { return decoded->code; }
+  int line(int instruction) const {
+    int& known = lines[static_cast<size_t>(instruction)];
+    if (known == 0) known = decoded->line(instruction);
+    return known;
+  }
 };
 const CodeInfo& code_info(PyCodeObject* code, PyObject* globals);
 
@@ -36,7 +43,7 @@ struct Frame {
   }
   PyCodeObject* code() const { return info->code(); }
   int current() const { return pc > 0 ? pc - 1 : 0; }  // the instruction under way
-  int line() const { return info->decoded->line(current()); }
+  int line() const { return info->line(current()); }
 };
 
 enum class Status : uint8_t { kReturn, kYield, kError, kStopped };

@@ -1,7 +1,5 @@
 #include "capture/known.h"
 
-#include <string_view>
-
 #include "capture/capture.h"
 
 namespace braze::capture {
@@ -35,7 +33,7 @@ void set_substitutes(PyObject* functions) { Py_XSETREF(substitutes, Py_NewRef(fu
 bool is_lru_cache(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   return type == known().lru_cache ||
-         std::string_view(type->tp_name) == "functools._lru_cache_wrapper";
+         (type->tp_call == known().lru_cache->tp_call && type->tp_call != nullptr);
 }
 
 PyObject* substitute_for(PyObject* function) {

@@ -150,13 +150,28 @@ graph::OriginId Evaluator::origin(graph::Graph& graph) {
                                     .line = entry.line,
                                     .function = std::move(entry.function),
                                     .module_path = module_path(key.module),
-                                    .call = name_of_callable(native_callee_)});
-  if (native_callee_) world_.hold(Ref::borrow(native_callee_));
+                                    .call = callee_name(key.callee)});
+  return place->second;
+}
+
+// Of the native callee under way, which has this key.
+const std::string& Evaluator::callee_name(const void* key) {
+  auto [place, fresh] = callee_names_.try_emplace(key);
+  if (fresh && native_callee_) {
+    place->second = name_of_callable(native_callee_);
+    world_.hold(Ref::borrow(native_callee_));  // so that the key stays its own
+  }
   return place->second;
 }
 
 // "encoder.layer.3.attention": the modules between the outermost one and this.
-std::string Evaluator::module_path(const Source* module) {
+const std::string& Evaluator::module_path(const Source* module) {
+  auto [place, fresh] = module_paths_.try_emplace(module);
+  if (fresh) place->second = make_module_path(module);
+  return place->second;
+}
+
+std::string Evaluator::make_module_path(const Source* module) {
   std::string path;
   for (const Source* s = module; s && s->base; s = s->base) {
     bool is_child = s->kind == SourceKind::kItem && s->base->kind == SourceKind::kAttribute &&

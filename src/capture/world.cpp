@@ -18,7 +18,8 @@ bool is_structure(PyObject* object) {
          is_type_of(object, &PyGetSetDescr_Type) || is_type_of(object, &PyMemberDescr_Type) ||
          is_type_of(object, &PyProperty_Type) || is_type_of(object, &PyClassMethod_Type) ||
          is_type_of(object, &PyStaticMethod_Type) || is_lru_cache(object) ||
-         PyObject_TypeCheck(object, known().enum_type);
+         (Py_TYPE(Py_TYPE(object)) != &PyType_Type &&
+          PyObject_TypeCheck(object, known().enum_type));
 }
 
 }  // namespace

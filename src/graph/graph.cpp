@@ -165,7 +165,7 @@ OriginId Graph::add_origin(Origin origin) {
   constexpr size_t kLookBack = 32;
   const size_t oldest = origins_.size() > kLookBack ? origins_.size() - kLookBack : 0;
   for (size_t i = origins_.size(); i-- > oldest;) {
-    if (origins_[i] == origin) return static_cast<OriginId>(i);
+    if (origins_[i].line == origin.line && origins_[i] == origin) return static_cast<OriginId>(i);
   }
   for (size_t i = 0; i < oldest; ++i) {
     if (origins_[i].line == origin.line && origins_[i] == origin) return static_cast<OriginId>(i);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string_view>
 
 #include "cpython/exception.h"
@@ -16,22 +17,36 @@ std::string text_of(PyObject* str) {
   return text != nullptr ? text : "?";
 }
 
+// The characters of an ASCII string; nothing of another one.
+std::string_view ascii_of(PyObject* str) {
+  if (str == nullptr || !PyUnicode_CheckExact(str) || !PyUnicode_IS_COMPACT_ASCII(str)) return {};
+  return {static_cast<const char*>(PyUnicode_DATA(str)),
+          static_cast<size_t>(PyUnicode_GET_LENGTH(str))};
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 bool is_name(PyObject* key) {
-  return key != nullptr && PyUnicode_CheckExact(key) && PyUnicode_IsIdentifier(key) == 1;
+  if (key == nullptr || !PyUnicode_CheckExact(key)) return false;
+  const std::string_view text = ascii_of(key);
+  if (text.empty()) return PyUnicode_IsIdentifier(key) == 1;
+  if (is_digit(text[0])) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
+  });
 }
 
-bool is_number(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+bool is_number(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
 }
 
-bool is_key(const Source* source, SourceKind kind, const char* name) {
-  return source != nullptr && source->kind == kind && PyUnicode_CheckExact(source->key.get()) &&
-         PyUnicode_CompareWithASCIIString(source->key.get(), name) == 0;
+bool is_key(const Source* source, SourceKind kind, std::string_view name) {
+  return source != nullptr && source->kind == kind && ascii_of(source->key.get()) == name;
 }
 
 // One of the dicts in which an nn.Module keeps what is written as its attributes.
 const Source* owner_of_module_dict(const Source* source) {
-  for (const char* name : {"_parameters", "_buffers", "_modules"}) {
+  for (const std::string_view name : {"_parameters", "_buffers", "_modules"}) {
     if (is_key(source, SourceKind::kAttribute, name)) return source->base;
     if (is_key(source, SourceKind::kItem, name) && source->base->kind == SourceKind::kInstanceDict)
       return source->base->base;
@@ -68,48 +83,78 @@ class Printer {
   Printer(PyObject* parameter_names, PyObject* function)
       : parameter_names_(parameter_names), function_(function) {}
 
-  std::string print(const Source* source) const {
+  std::string text;  // of what has been printed
+
+  void print(const Source* source) {
     PyObject* key = source->key.get();
     switch (source->kind) {
       case SourceKind::kArgument:
-        return argument(PyLong_AsSsize_t(key));
+        text += argument(PyLong_AsSsize_t(key));
+        return;
       case SourceKind::kFunction:
-        return function_ != nullptr ? object_name(function_) : "function";
+        text += function_ != nullptr ? object_name(function_) : "function";
+        return;
       case SourceKind::kPinned:
-        return object_name(key);
+        text += object_name(key);
+        return;
       case SourceKind::kBuiltins:
-        return "builtins";
+        text += "builtins";
+        return;
       case SourceKind::kGlobal:
       case SourceKind::kBuiltin:
-        return text_of(key);
+        return append(key);
       case SourceKind::kCell:
-        return cell(source);
+        text += cell(source);
+        return;
       case SourceKind::kCellObject:
-        return "cell of " + cell(source);
+        text += "cell of " + cell(source);
+        return;
       case SourceKind::kDefault:
-        return print(source->base) + ".__defaults__" + subscript(key);
+        print(source->base);
+        text += ".__defaults__" + subscript(key);
+        return;
       case SourceKind::kKwDefault:
-        return print(source->base) + ".__kwdefaults__" + subscript(key);
+        print(source->base);
+        text += ".__kwdefaults__" + subscript(key);
+        return;
       case SourceKind::kCode:
-        return print(source->base) + ".__code__";
+        print(source->base);
+        text += ".__code__";
+        return;
       case SourceKind::kAttribute:
       case SourceKind::kTypeAttribute:
-        return print(source->base) + "." + text_of(key);
+        print(source->base);
+        text += '.';
+        return append(key);
       case SourceKind::kType:
-        return "type(" + print(source->base) + ")";
+        text += "type(";
+        print(source->base);
+        text += ')';
+        return;
       case SourceKind::kContents:
         return print(source->base);
       case SourceKind::kInstanceDict:
-        return print(source->base) + ".__dict__";
+        print(source->base);
+        text += ".__dict__";
+        return;
       case SourceKind::kItem:
         return item(source);
       case SourceKind::kNative:
-        return object_name(key) + "()";
+        text += object_name(key) + "()";
+        return;
     }
-    return "?";
+    text += '?';
   }
 
  private:
+  void append(PyObject* str) {
+    const std::string_view ascii = ascii_of(str);
+    if (ascii.empty())
+      text += text_of(str);
+    else
+      text += ascii;
+  }
+
   std::string argument(Py_ssize_t index) const {
     if (parameter_names_ != nullptr && PyTuple_Check(parameter_names_) && index >= 0 &&
         index < PyTuple_GET_SIZE(parameter_names_))
@@ -132,16 +177,25 @@ class Printer {
     return "closure variable " + std::to_string(index);
   }
 
-  std::string item(const Source* source) const {
+  void item(const Source* source) {
     PyObject* key = source->key.get();
-    if (source->base->kind == SourceKind::kInstanceDict && is_name(key))
-      return print(source->base->base) + "." + text_of(key);
-    if (const Source* module = owner_of_module_dict(source->base)) {
-      if (is_name(key)) return print(module) + "." + text_of(key);
-      if (PyUnicode_CheckExact(key) && is_number(text_of(key)))
-        return print(module) + "[" + text_of(key) + "]";
+    const Source* owner = source->base->kind == SourceKind::kInstanceDict
+                              ? source->base->base
+                              : owner_of_module_dict(source->base);
+    if (owner != nullptr && is_name(key)) {
+      print(owner);
+      text += '.';
+      append(key);
+    } else if (owner != nullptr && source->base->kind != SourceKind::kInstanceDict &&
+               is_number(ascii_of(key))) {
+      print(owner);
+      text += '[';
+      append(key);
+      text += ']';
+    } else {
+      print(source->base);
+      text += subscript(key);
     }
-    return print(source->base) + subscript(key);
   }
 
   PyObject* parameter_names_;
@@ -152,7 +206,9 @@ class Printer {
 
 std::string to_string(const Source* source, PyObject* parameter_names, PyObject* function) {
   const cpython::SavedException pending;
-  return Printer(parameter_names, function).print(source);
+  Printer printer(parameter_names, function);
+  printer.print(source);
+  return std::move(printer.text);
 }
 
 }  // namespace braze::guard

@@ -2,6 +2,8 @@
 
 #include <c10/core/Storage.h>
 
+#include "trace/sym_node.h"
+
 namespace braze::trace {
 namespace {
 
@@ -26,9 +28,9 @@ c10::SymInt bytes_of(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at:
   c10::SymInt reach = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (!sizes[i].is_heap_allocated() && sizes[i].as_int_unchecked() == 0) return 0;
-    reach = reach + (sizes[i] - 1) * strides[i];
+    reach = plus(reach, times(minus(sizes[i], 1), strides[i]));
   }
-  return reach * static_cast<int64_t>(c10::elementSize(dtype));
+  return times(reach, static_cast<int64_t>(c10::elementSize(dtype)));
 }
 
 }  // namespace
@@ -99,6 +101,7 @@ c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::shallow_copy_and_detach(
 
 void FakeTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) {
   TensorImpl::shallow_copy_from(impl);
+  forget_row_major();
   if (typeid(*impl) == typeid(FakeTensorImpl)) {
     const auto& source = static_cast<const FakeTensorImpl&>(*impl);
     value = source.value;

@@ -52,6 +52,17 @@ class FakeTensorImpl final : public c10::TensorImpl {
   int64_t storage_offset_custom() const override;
 
   void copy_layout_of(const c10::TensorImpl& source);
+
+  // The strides of symbolic sizes are row-major, those of dimensions of size 1 too: nobody needs to
+  // work that out again, until an operator changes the layout in place.
+  void assume_row_major() {
+    if (!has_symbolic_sizes_strides()) return;
+    extra_meta_->symbolic_shape_meta_->assume_contiguous();
+    row_major_ = true;
+  }
+  void forget_row_major() { row_major_ = false; }
+  bool is_known_row_major() const { return row_major_; }
+
   c10::Device fake_device() const { return device_; }
 
   graph::Value* value = nullptr;  // what it stands for in the graph of trace `serial`
@@ -66,6 +77,7 @@ class FakeTensorImpl final : public c10::TensorImpl {
   c10::IntArrayRef guarded(c10::SymIntArrayRef values, std::vector<int64_t>& hints) const;
 
   c10::Device device_;
+  bool row_major_ = false;
   mutable std::vector<int64_t> size_hints_, stride_hints_;  // once asked for
 };
 

@@ -221,6 +221,7 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
 
 // An argument comes back: in-place ops and out=.
 at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl& fake) {
+  fake.forget_row_major();
   Result result{true, type_of(tensor), record_.storage_number(fake.unsafe_storage()), nullptr};
   if (fake.specialised_from) {
     result.type = fake.value->type();

@@ -276,7 +276,28 @@ ShapeEnv* shapes_of(const c10::SymInt& a, const c10::SymInt& b) {
   return nullptr;
 }
 
+template <class Operation>
+c10::SymInt compute(const c10::SymInt& a, const c10::SymInt& b, const Operation& operation) {
+  if (!a.is_heap_allocated() && !b.is_heap_allocated())
+    return operation(a.as_int_unchecked(), b.as_int_unchecked());
+  const Int value = operation(from_symint(a), from_symint(b));
+  if (value.is_constant()) return value.constant();
+  return to_symint(value, *shapes_of(a, b));
+}
+
 }  // namespace
+
+c10::SymInt times(const c10::SymInt& a, const c10::SymInt& b) {
+  return compute(a, b, [](auto x, auto y) { return x * y; });
+}
+
+c10::SymInt plus(const c10::SymInt& a, const c10::SymInt& b) {
+  return compute(a, b, [](auto x, auto y) { return x + y; });
+}
+
+c10::SymInt minus(const c10::SymInt& a, const c10::SymInt& b) {
+  return compute(a, b, [](auto x, auto y) { return x - y; });
+}
 
 bool equal(const c10::SymInt& a, const c10::SymInt& b) {
   if (!a.is_heap_allocated() && !b.is_heap_allocated())

@@ -18,4 +18,9 @@ sym::Dims from_symints(c10::SymIntArrayRef values);
 bool equal(const c10::SymInt& a, const c10::SymInt& b);
 bool less(const c10::SymInt& a, const c10::SymInt& b);
 
+// What the operators of SymInt give, without a node for each number.
+c10::SymInt times(const c10::SymInt& a, const c10::SymInt& b);
+c10::SymInt plus(const c10::SymInt& a, const c10::SymInt& b);
+c10::SymInt minus(const c10::SymInt& a, const c10::SymInt& b);
+
 }  // namespace braze::trace

@@ -36,7 +36,7 @@ bool cat(const ShapeCall& call) {
     if (tensors[i].dim() != rank) return false;
     for (int64_t d = 0; d < rank; ++d) {
       if (d == dim)
-        sizes[d] = sizes[d] + tensors[i].sym_size(d);
+        sizes[d] = plus(sizes[d], tensors[i].sym_size(d));
       else if (!equal(sizes[d], tensors[i].sym_size(d)))
         return false;
     }
@@ -56,7 +56,7 @@ bool stack(const ShapeCall& call) {
   if (sizes.size() == 4 || sizes.size() == 5) {
     // Joined as tensors with the new dimension, which then may have the order of channels.
     for (const at::Tensor& tensor : tensors)
-      if (!all_equal(tensor.sym_strides(), contiguous_strides(tensor.sym_sizes()))) return false;
+      if (!is_row_major(tensor)) return false;
     if (dim == 1 && is(sizes[1], 1)) return false;
   }
   return call.give(fresh(sizes, at::native::result_type(at::TensorList(tensors))));
@@ -68,7 +68,8 @@ bool repeat(const ShapeCall& call) {
   Dims sizes = dims_in(call[1]);
   if (static_cast<int64_t>(sizes.size()) < base.dim()) return false;
   const size_t first = sizes.size() - base.dim();
-  for (int64_t i = 0; i < base.dim(); ++i) sizes[first + i] = sizes[first + i] * base.sym_size(i);
+  for (int64_t i = 0; i < base.dim(); ++i)
+    sizes[first + i] = times(sizes[first + i], base.sym_size(i));
   return call.give(fresh(sizes, base.scalar_type()));
 }
 
@@ -76,7 +77,7 @@ bool repeat(const ShapeCall& call) {
 bool constant_pad(const ShapeCall& call) {
   const at::Tensor base = call.tensor(0);
   const Dims pad = dims_in(call[1]);
-  if (!all_equal(base.sym_strides(), contiguous_strides(base.sym_sizes()))) return false;
+  if (!is_row_major(base)) return false;
   if (pad.size() % 2 != 0 || pad.size() > 2 * static_cast<size_t>(base.dim())) return false;
   Dims sizes = sizes_of(base);
   for (size_t i = 0; i < pad.size() / 2; ++i) {

@@ -39,7 +39,7 @@ Dims contiguous_strides(DimsRef sizes) {
   c10::SymInt stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
-    if (!is(sizes[i], 0)) stride = stride * sizes[i];
+    if (!is(sizes[i], 0)) stride = times(stride, sizes[i]);
   }
   return strides;
 }
@@ -82,7 +82,7 @@ Dims dense_strides(DimsRef sizes, const std::vector<int64_t>& order) {
   c10::SymInt stride = 1;
   for (int64_t dim : order) {
     strides[dim] = stride;
-    stride = stride * sizes[dim];
+    stride = times(stride, sizes[dim]);
   }
   return strides;
 }
@@ -92,7 +92,7 @@ bool is_dense(const at::Tensor& tensor, const std::vector<int64_t>& order) {
   for (int64_t dim : order) {
     if (is(tensor.sym_size(dim), 1)) continue;
     if (!equal(tensor.sym_stride(dim), expected)) return false;
-    expected = expected * tensor.sym_size(dim);
+    expected = times(expected, tensor.sym_size(dim));
   }
   return true;
 }
@@ -113,14 +113,21 @@ Dims strides_for_operands(DimsRef sizes, c10::ArrayRef<Dims> operand_strides) {
   return dense_strides(sizes, iteration_order(sizes, operand_strides));
 }
 
+bool is_row_major(const at::Tensor& tensor) {
+  const FakeTensorImpl* fake = as_fake(tensor);
+  if (fake && fake->is_known_row_major()) return true;
+  return all_equal(tensor.sym_strides(), contiguous_strides(tensor.sym_sizes()));
+}
+
 at::Tensor fresh(DimsRef sizes, at::ScalarType dtype) {
-  return make_fake(sizes, contiguous_strides(sizes), dtype);
+  at::Tensor made = make_fake(sizes, contiguous_strides(sizes), dtype);
+  as_fake(made)->assume_row_major();
+  return made;
 }
 
 at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype) {
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
-    if (all_equal(tensor.sym_strides(), contiguous_strides(tensor.sym_sizes())))
-      return fresh(tensor.sym_sizes(), dtype);
+    if (is_row_major(tensor)) return fresh(tensor.sym_sizes(), dtype);
     const std::vector<int64_t> order = iteration_order(tensor.sym_sizes(), {strides_of(tensor)});
     if (is_dense(tensor, order)) return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
     return make_fake(tensor.sym_sizes(), dense_strides(tensor.sym_sizes(), order), dtype);
@@ -192,8 +199,7 @@ at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType 
   bool one_shape = true, contiguous = true, one_layout = true;
   for (const at::Tensor& operand : operands) {
     one_shape = one_shape && all_equal(operand.sym_sizes(), sizes);
-    contiguous =
-        contiguous && all_equal(operand.sym_strides(), contiguous_strides(operand.sym_sizes()));
+    contiguous = contiguous && is_row_major(operand);
     one_layout =
         one_layout && one_shape && all_equal(operand.sym_strides(), operands[0].sym_strides());
   }

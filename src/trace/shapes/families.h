@@ -51,6 +51,7 @@ at::ScalarType dtype_in(const c10::IValue& value, at::ScalarType otherwise);
 
 // Row-major strides; size-0 dims count as 1.
 Dims contiguous_strides(DimsRef sizes);
+bool is_row_major(const at::Tensor& tensor);
 // A fresh contiguous fake.
 at::Tensor fresh(DimsRef sizes, at::ScalarType dtype);
 // empty_like: dense tensors keep their strides, others get those that an elementwise op would give.

@@ -58,13 +58,13 @@ std::optional<Dims> strides_of_view(const at::Tensor& base, const Dims& sizes) {
   auto next = static_cast<int64_t>(sizes.size()) - 1;
   c10::SymInt chunk_stride = base.sym_stride(-1), chunk = 1, covered = 1;
   for (int64_t dim = base.dim() - 1; dim >= 0; --dim) {
-    chunk = chunk * base.sym_size(dim);
+    chunk = times(chunk, base.sym_size(dim));
     const bool joined = dim > 0 && (is(base.sym_size(dim - 1), 1) ||
-                                    equal(base.sym_stride(dim - 1), chunk * chunk_stride));
+                                    equal(base.sym_stride(dim - 1), times(chunk, chunk_stride)));
     if (joined) continue;
     while (next >= 0 && (is(sizes[next], 1) || less(covered, chunk))) {
-      strides[next] = covered * chunk_stride;
-      covered = covered * sizes[next--];
+      strides[next] = times(covered, chunk_stride);
+      covered = times(covered, sizes[next--]);
     }
     if (!equal(covered, chunk)) return std::nullopt;
     if (dim > 0) {
@@ -85,17 +85,21 @@ bool view(const ShapeCall& call) {
     if (is(sizes[i], -1))
       inferred = static_cast<int>(i);
     else
-      known = known * sizes[i];
+      known = times(known, sizes[i]);
   }
   if (inferred >= 0) {
     if (equal(known, 0)) return false;
     sizes[inferred] = base.sym_numel() / known;
-    known = known * sizes[inferred];
+    known = times(known, sizes[inferred]);
   }
   TORCH_CHECK(equal(base.sym_numel(), known), "shape is invalid for input of size ",
               base.sym_numel());
-  if (all_equal(base.sym_strides(), contiguous_strides(base.sym_sizes())))
-    return give_view(call, base, sizes, contiguous_strides(sizes), base.sym_storage_offset());
+  if (is_row_major(base)) {
+    const at::Tensor made =
+        make_fake_view(base, sizes, contiguous_strides(sizes), base.sym_storage_offset());
+    as_fake(made)->assume_row_major();
+    return call.give(made);
+  }
   const std::optional<Dims> strides = strides_of_view(base, sizes);
   TORCH_CHECK(strides, "view size is not compatible with input tensor's size and stride");
   return give_view(call, base, sizes, *strides, base.sym_storage_offset());
@@ -120,9 +124,9 @@ bool slice(const ShapeCall& call) {
   c10::SymInt end = to_end ? size : clamp_index(int_in(call[3]), size);
   if (less(end, start)) end = start;
   Dims sizes = sizes_of(base), strides = strides_of(base);
-  const c10::SymInt offset = base.sym_storage_offset() + start * strides[dim];
-  sizes[dim] = is(step, 1) ? end - start : (end - start + step - 1) / step;
-  strides[dim] = strides[dim] * step;
+  const c10::SymInt offset = plus(base.sym_storage_offset(), times(start, strides[dim]));
+  sizes[dim] = is(step, 1) ? minus(end, start) : (end - start + step - 1) / step;
+  strides[dim] = times(strides[dim], step);
   return give_view(call, base, sizes, strides, offset);
 }
 
@@ -133,9 +137,10 @@ std::vector<at::Tensor> parts_of(const at::Tensor& base, int64_t dim,
   for (const c10::SymInt& length : lengths) {
     Dims sizes = sizes_of(base);
     sizes[dim] = length;
-    parts.push_back(make_fake_view(base, sizes, strides_of(base),
-                                   base.sym_storage_offset() + begin * base.sym_stride(dim)));
-    begin = begin + length;
+    parts.push_back(
+        make_fake_view(base, sizes, strides_of(base),
+                       plus(base.sym_storage_offset(), times(begin, base.sym_stride(dim)))));
+    begin = plus(begin, length);
   }
   return parts;
 }
@@ -217,7 +222,7 @@ bool unsqueeze(const ShapeCall& call) {
   const at::Tensor base = call.tensor(0);
   const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), base.dim() + 1);
   Dims sizes = sizes_of(base), strides = strides_of(base);
-  const c10::SymInt stride = dim < base.dim() ? sizes[dim] * strides[dim] : c10::SymInt(1);
+  const c10::SymInt stride = dim < base.dim() ? times(sizes[dim], strides[dim]) : c10::SymInt(1);
   sizes.insert(sizes.begin() + dim, 1);
   strides.insert(strides.begin() + dim, stride);
   return give_view(call, base, sizes, strides, base.sym_storage_offset());
@@ -233,7 +238,7 @@ bool select(const ShapeCall& call) {
   if (less(index, 0)) index = index + size;
   TORCH_CHECK_INDEX(!less(index, 0) && less(index, size), "select(): index out of range");
   Dims sizes = sizes_of(base), strides = strides_of(base);
-  const c10::SymInt offset = base.sym_storage_offset() + index * strides[dim];
+  const c10::SymInt offset = plus(base.sym_storage_offset(), times(index, strides[dim]));
   sizes.erase(sizes.begin() + dim);
   strides.erase(strides.begin() + dim);
   return give_view(call, base, sizes, strides, offset);
