@@ -259,9 +259,14 @@ Slot Evaluator::module_attribute_of(const Slot& module, PyObject* name) {
   }
   if (PyObject* value = PyDict_GetItemWithError(dict, name)) return world_.read(value, source);
   if (PyErr_Occurred()) return {};
-  // Of a class of the program's own.
-  if (Py_TYPE(module.get()) != &PyModule_Type && world_.type_lookup(Py_TYPE(module.get()), name))
-    return generic_getattr(module, name, nullptr, false);
+  if (PyTypeObject* type = Py_TYPE(module.get()); type != &PyModule_Type)
+    if (PyObject* found = world_.type_lookup(type, name)) {
+      // A switch of PyTorch's (torch.backends.mkldnn.enabled), which no guard covers.
+      if (PyDescr_IsData(found) && is_torch_module_name(module_of(type)))
+        return refuse(BreakKind::kTorchState,
+                      world_.text_of(source) + " is computed when it is read");
+      return generic_getattr(module, name, nullptr, false);  // of a class of the program's own
+    }
   NativeScope scope(*this, true, nullptr);  // lazy modules: their __getattr__ runs natively
   ++importing_;
   Ref value = Ref::steal(PyObject_GetAttr(module.get(), name));

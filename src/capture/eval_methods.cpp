@@ -366,6 +366,7 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
   Slot result;
   std::vector<Slot> all;
   if (unbound) {
+    all.reserve(count + 1);
     all.push_back(self);
     all.insert(all.end(), args, args + count);
     result = call_native(callable.get(), all.data(), count + 1, kwnames, true);
@@ -376,7 +377,7 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
     if (unbound) return torch_failed(callable.get(), all.data(), all.size(), kwnames);
     return torch_failed(callable.get(), args, count, kwnames);
   }
-  if (native_depth_ == 0) {
+  if (torch_calls_ && native_depth_ == 0) {
     PyObject* method =
         _PyType_Lookup(Py_TYPE(self.get()), Ref::steal(PyUnicode_FromString(name)).get());
     if (!unbound) {

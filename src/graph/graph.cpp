@@ -161,14 +161,18 @@ void Graph::erase(Node* node) {
 }
 
 OriginId Graph::add_origin(Origin origin) {
+  // What differs most often comes first.
+  auto same = [&](const Origin& other) {
+    return other.line == origin.line && other.module_path == origin.module_path && other == origin;
+  };
   // Nodes of one line follow each other, so that the last ones are the likely ones.
   constexpr size_t kLookBack = 32;
   const size_t oldest = origins_.size() > kLookBack ? origins_.size() - kLookBack : 0;
   for (size_t i = origins_.size(); i-- > oldest;) {
-    if (origins_[i].line == origin.line && origins_[i] == origin) return static_cast<OriginId>(i);
+    if (same(origins_[i])) return static_cast<OriginId>(i);
   }
   for (size_t i = 0; i < oldest; ++i) {
-    if (origins_[i].line == origin.line && origins_[i] == origin) return static_cast<OriginId>(i);
+    if (same(origins_[i])) return static_cast<OriginId>(i);
   }
   origins_.push_back(std::move(origin));
   return static_cast<OriginId>(origins_.size() - 1);

@@ -89,6 +89,7 @@ std::optional<graph::MemoryFormat> memory_format_of(at::MemoryFormat format) {
 void Recorder::take_arguments() {
   const int count = static_cast<int>(info_.arguments.size());
   arguments_.reserve(count);
+  operands_.reserve(4);
   for (int i = 0; i < count; ++i) arguments_.push_back(take_argument(i));
   if (constant_)
     constant_call_.assign(stack_.begin() + static_cast<std::ptrdiff_t>(begin_), stack_.end());
