@@ -185,8 +185,8 @@ const std::string* ExpressionWriter::kept_row(ExprRef expr) {
     const std::string type = scalar_type(expr->dtype);
     const sym::Int length = nest_.extent[nest_.vector_axis];
     const sym::Int padded =
-        nest_.vectors > 0
-            ? sym::Int(nest_.vectors * nest_.lanes)
+        nest_.vectors > 0 || nest_.longest > 0
+            ? sym::Int(nest_.most_elements())
             : sym::floordiv(length + sym::Int(nest_.lanes - 1), nest_.lanes) * nest_.lanes;
     std::vector<std::string>& lines = scopes_.front().lines;
     if (padded.is_constant()) {

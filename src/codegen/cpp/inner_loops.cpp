@@ -27,7 +27,8 @@ void LoopWriter::write_inner(const Level& level) {
   const bool empty = points == sym::Int(0);
   const int unroll = !empty && columns_ == 1 ? unroll_of(level) : 1;
   const int64_t step = (nest_.vector_is_inner() ? nest_.lanes : 1) * unroll;
-  in_parts_ = nest_.vectors == 0 && (!points.is_constant() || points.constant() / step > 512) &&
+  in_parts_ = nest_.longest == 0 && nest_.vectors == 0 &&
+              (!points.is_constant() || points.constant() / step > 512) &&
               std::any_of(reductions.begin(), reductions.end(),
                           [](const Reduction& r) { return r.has_parts(); });
   for (Reduction& r : reductions) {

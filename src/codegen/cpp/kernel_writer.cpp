@@ -36,7 +36,9 @@ KernelText write_kernel(const Nest& nest, const std::string& symbol, Prelude& pr
   KernelText result{"\n" + description(*nest.kernel), {}};
   std::vector<std::string> short_versions;
   for (const Nest& version : nest.short_versions) {
-    short_versions.push_back(symbol + "_up_to_" + std::to_string(version.lanes * version.vectors));
+    const bool exact = version.extent[version.vector_axis].is_constant();
+    short_versions.push_back(symbol + (exact ? "_of_" : "_up_to_") +
+                             std::to_string(version.most_elements()));
     LoopWriter writer(version, prelude, result.sizes);
     result.text += function("static", short_versions.back(), writer.write({}));
     for (sym::Int limit : version.limits)

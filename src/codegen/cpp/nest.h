@@ -50,8 +50,11 @@ struct Nest {
   // Of a version for short axes: vectors along the vector axis, all full but the last, which may be
   // a part; 0: there may be any number.
   int vectors = 0;
-  // Where the vector axis is of symbolic length and may be short: the same nest for few vectors,
-  // shortest first. What such a row holds stays in registers, and there is no loop over it.
+  // Of a version for axes of moderate length: the longest; 0: there is no limit.
+  int64_t longest = 0;
+  // Where the vector axis is of symbolic length: the same nest for some frequent lengths, for few
+  // vectors, shortest first, and for a moderate length. What few vectors hold stays in registers,
+  // without a loop; sums of a moderate length need no second level.
   std::vector<Nest> short_versions;
   bool rereads_stores = false;  // some parameter is both loaded and stored
   KernelCode code;              // extent and grain
@@ -59,6 +62,11 @@ struct Nest {
 
   bool vector_is_outer() const { return vector_axis >= 0 && vector_axis < outer_count; }
   bool vector_is_inner() const { return vector_axis >= outer_count; }
+  // Of a version: elements of the vector axis that it is right for, or up to which it is.
+  int64_t most_elements() const {
+    if (extent[vector_axis].is_constant()) return extent[vector_axis].constant();
+    return vectors > 0 ? static_cast<int64_t>(vectors) * lanes : longest;
+  }
   sym::Int tiles() const;   // work items along the tile axis
   sym::Int blocks() const;  // work items along an outer vector axis
 };

@@ -29,8 +29,9 @@ std::vector<std::string> LoopWriter::write(const std::vector<std::string>& short
 void LoopWriter::write_short_versions(const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i) {
     const Nest& version = nest_.short_versions[i];
-    writer_.line("if (" + size(nest_.extent[nest_.vector_axis]) +
-                 " <= " + std::to_string(version.lanes * version.vectors) + ") return " + names[i] +
+    const bool exact = version.extent[nest_.vector_axis].is_constant();
+    writer_.line("if (" + size(nest_.extent[nest_.vector_axis]) + (exact ? " == " : " <= ") +
+                 std::to_string(version.most_elements()) + ") return " + names[i] +
                  "(args, sizes, begin, end);");
   }
 }
