@@ -12,6 +12,10 @@
 #include "base/options.h"
 #include "runtime/executable.h"
 
+#ifndef _OPENMP
+#error "at::parallel_for runs on one thread without -fopenmp (CMakeLists.txt)"
+#endif
+
 namespace braze::runtime {
 namespace {
 

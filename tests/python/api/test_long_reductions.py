@@ -1,5 +1,7 @@
 """Reductions of few rows over many elements: parts of them run on different threads."""
 
+from pathlib import Path
+
 import braze
 import pytest
 import torch
@@ -54,3 +56,24 @@ def test_same_result_on_every_call_and_number_of_threads():
     finally:
         torch.set_num_threads(threads)
     assert len(results) == 1
+
+
+def ticks_by_thread() -> dict[str, int]:
+    ticks = {}
+    for thread in Path("/proc/self/task").iterdir():
+        fields = (thread / "stat").read_text().rpartition(")")[2].split()
+        ticks[thread.name] = int(fields[11])
+    return ticks
+
+
+@pytest.mark.skipif(torch.get_num_threads() < 2, reason="needs two threads: a second core")
+@pytest.mark.parametrize("name", ["sum", "pointwise"])
+def test_work_is_shared_by_threads(name):
+    x = torch.randn(1 << 20)
+    compiled = braze.compile({"sum": lambda x: x.sin().sum(), "pointwise": lambda x: x.sin()}[name])
+    compiled(x)
+    before = ticks_by_thread()
+    for _ in range(300):
+        compiled(x)
+    after = ticks_by_thread()
+    assert sum(after[thread] > before.get(thread, 0) for thread in after) >= 2
