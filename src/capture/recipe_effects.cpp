@@ -47,6 +47,7 @@ bool RecipeBuilder::shadow_changed(const World::Shadow& shadow) const {
 bool RecipeBuilder::side_effects() {
   for (const Write& write : world_.writes()) {
     if (!write.owner) continue;  // moved into a shadow of the instance dict
+    world_.guard_distinct(write.owner.get());
     int target;
     if (write.kind == Write::Kind::kCell) {
       const Source* contents = world_.source_of(write.owner.get());
@@ -76,6 +77,8 @@ bool RecipeBuilder::side_effects() {
   }
   for (const World::Shadow& shadow : world_.shadows()) {
     if (!shadow_changed(shadow)) continue;
+    world_.guard_distinct(shadow.original.get());
+    if (PyObject* owner = world_.owner_of_dict(shadow.original.get())) world_.guard_distinct(owner);
     int target = value(shadow.original.get());
     if (target < 0) return false;
     if (!note_fill(target, shadow.copy.get())) return false;

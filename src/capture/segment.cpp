@@ -115,9 +115,8 @@ void add_disjoint_guards(World& world, const graph::Graph& graph,
     if (!written[i] || !inputs[i].source) continue;
     for (size_t j = 0; j < inputs.size(); ++j) {
       if (i == j || !inputs[j].source || (written[j] && j < i)) continue;
-      bool shared = share_storage(inputs[i].tensor.get(), inputs[j].tensor.get());
-      world.guard(GuardKind::kDisjointStorage, inputs[i].source, shared ? Py_True : Py_False,
-                  inputs[j].source);
+      const Ref offsets = shared_offsets(inputs[i].tensor.get(), inputs[j].tensor.get());
+      world.guard(GuardKind::kDisjointStorage, inputs[i].source, offsets.get(), inputs[j].source);
     }
   }
 }

@@ -29,10 +29,13 @@ bool is_fake(PyObject* object) {
 
 bool requires_grad(PyObject* tensor) { return THPVariable_Unpack(tensor).requires_grad(); }
 
-bool share_storage(PyObject* a, PyObject* b) {
+Ref shared_offsets(PyObject* a, PyObject* b) {
   const at::Tensor& x = THPVariable_Unpack(a);
   const at::Tensor& y = THPVariable_Unpack(b);
-  return x.has_storage() && y.has_storage() && x.storage().is_alias_of(y.storage());
+  if (!x.has_storage() || !y.has_storage() || !x.storage().is_alias_of(y.storage()))
+    return Ref::borrow(Py_False);
+  return Ref::steal(Py_BuildValue("(LL)", static_cast<long long>(x.storage_offset()),
+                                  static_cast<long long>(y.storage_offset())));
 }
 
 std::vector<int64_t> sizes_of(PyObject* tensor) { return THPVariable_Unpack(tensor).sizes().vec(); }

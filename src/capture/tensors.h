@@ -121,7 +121,7 @@ class Zeros {
 // Runs the graph op by op on real tensors.
 std::vector<Ref> replay(const graph::Graph& graph, const std::vector<PyObject*>& inputs);
 
-// The tensors share memory.
-bool share_storage(PyObject* a, PyObject* b);
+// The storage offsets of two tensors that share memory, as a tuple; else False.
+Ref shared_offsets(PyObject* a, PyObject* b);
 
 }  // namespace braze::capture

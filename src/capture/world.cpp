@@ -123,6 +123,19 @@ void World::guard_identity_of_pair(const Slot& a, const Slot& b) {
   if (x && y && x != y) guard(GuardKind::kNotSameObject, x, nullptr, y);
 }
 
+void World::guard_distinct(PyObject* written) {
+  const Source* source = source_of(written);
+  if (!source) return;
+  for (PyObject* other : changeable_) {
+    if (other == written || Py_TYPE(other) != Py_TYPE(written)) continue;
+    const Source* of_other = source_of(other);
+    const bool constant =
+        source->kind == SourceKind::kPinned && of_other->kind == SourceKind::kPinned;
+    if (of_other != source && !constant)
+      guard(GuardKind::kNotSameObject, source, nullptr, of_other);
+  }
+}
+
 void World::guard_as_key(PyObject* object) {
   if (is_atom(object) || is_structure(object)) return;
   if (PyTuple_Check(object)) {
@@ -176,6 +189,7 @@ Slot World::read_new(PyObject* value, const Source* source) {
              !(source->kind == SourceKind::kInstanceDict && PyDict_CheckExact(value))) {
     guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(value)));
   }
+  if (!is_tensor(value) && !is_immutable(value)) changeable_.push_back(value);
   return Slot::borrow(value, source);
 }
 

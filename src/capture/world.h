@@ -61,6 +61,9 @@ class World {
   // Two outside objects were compared by identity.
   void guard_identity_of_pair(const Slot& a, const Slot& b);
 
+  // The trace writes to this object from outside: no other that it reads may come to be the same.
+  void guard_distinct(PyObject* written);
+
   // The object decides by its identity (a dict key, id()): what it was read from must give it
   // again.
   void guard_as_key(PyObject* object);
@@ -82,7 +85,10 @@ class World {
   // The class look-up `_PyType_Lookup(type, name)`, guarded when the class can change.
   PyObject* type_lookup(PyTypeObject* type, PyObject* name, const Source** source = nullptr);
 
-  void set_origin(PyObject* object, const Source* source) { origin_[object] = source; }
+  void set_origin(PyObject* object, const Source* source) {
+    origin_[object] = source;
+    if (PyCell_Check(object)) changeable_.push_back(object);
+  }
 
   // --- What the trace made.
   // A function that the traced code defined.
@@ -216,6 +222,7 @@ class World {
   IdentityMap<bool> written_owners_;  // of entries of the log, now or before
   size_t write_count_ = 0;
   std::vector<OutsideTensor> tensors_;
+  std::vector<PyObject*> changeable_;  // read from outside: containers, instances, cells; held
   const DynamicSizes* dynamic_;
   IdentityMap<Ref> stand_ins_;        // by real tensor
   IdentityMap<PyObject*> stood_for_;  // and back

@@ -43,7 +43,8 @@ namespace braze::guard {
   X(NotSameObject, "is not") /* two sources that must differ */                                    \
   X(SetValue, "set ==")      /* equal set, expected: a frozenset of atoms */                       \
   X(DisjointStorage, "no overlap") /* tensor sources `source` and `other` share memory just as     \
-                                      they did when captured: expected True (share) or False */
+                                      they did when captured: expected is False, or the tuple      \
+                                      of their storage offsets */
 
 enum class GuardKind : uint8_t {
 #define X(id, text) k##id,

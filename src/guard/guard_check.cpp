@@ -97,6 +97,15 @@ bool holds(const Guard& guard, PyObject* object) {
   return false;
 }
 
+// `offsets`: a tuple of both storage offsets, or False if no memory is shared.
+bool shares_as_captured(PyObject* a, PyObject* b, PyObject* offsets) {
+  if (!share_storage(a, b)) return offsets == Py_False;
+  if (!PyTuple_Check(offsets)) return false;
+  const auto [first, second] = storage_offsets(a, b);
+  return PyLong_AsLongLong(PyTuple_GET_ITEM(offsets, 0)) == first &&
+         PyLong_AsLongLong(PyTuple_GET_ITEM(offsets, 1)) == second;
+}
+
 bool pair_holds(const Guard& guard, PyObject* object, PyObject* other) {
   switch (guard.kind) {
     case GuardKind::kSameObject:
@@ -104,7 +113,7 @@ bool pair_holds(const Guard& guard, PyObject* object, PyObject* other) {
     case GuardKind::kNotSameObject:
       return object != other;
     case GuardKind::kDisjointStorage:
-      return share_storage(object, other) == (guard.expected.get() == Py_True);
+      return shares_as_captured(object, other, guard.expected.get());
     default:
       return true;
   }
@@ -137,7 +146,7 @@ std::string guard_text(const Guard& guard, const std::string& source, const std:
     case GuardKind::kNotSameObject:
       return source + " is not " + other;
     case GuardKind::kDisjointStorage:
-      return source + (expected == Py_True ? " shares memory with " : " shares no memory with ") +
+      return source + (expected == Py_False ? " shares no memory with " : " shares memory with ") +
              other;
   }
   return "?";
@@ -173,8 +182,8 @@ std::string failure_text(const Guard& guard, const std::string& source, const st
       return source + ": expected another object than " + other;
     case GuardKind::kDisjointStorage:
       return source +
-             (expected == Py_True ? ": expected to share memory with "
-                                  : ": expected to share no memory with ") +
+             (expected == Py_False ? ": expected to share no memory with "
+                                   : ": expected to share memory, at the same offset, with ") +
              other;
   }
   return "?";

@@ -83,6 +83,10 @@ bool share_storage(PyObject* a, PyObject* b) {
          x->storage().is_alias_of(y->storage());
 }
 
+std::pair<int64_t, int64_t> storage_offsets(PyObject* a, PyObject* b) {
+  return {tensor_of(a)->storage_offset(), tensor_of(b)->storage_offset()};
+}
+
 TensorSpec::TensorSpec(PyObject* tensor, uint64_t free_sizes, uint64_t free_strides)
     : free_sizes_(free_sizes), free_strides_(free_strides) {
   const c10::TensorImpl* impl = tensor_of(tensor);

@@ -62,5 +62,7 @@ void prefetch_tensor(PyObject* object, c10::TensorImpl* impl);
 
 // Whether two tensors are views of one storage.
 bool share_storage(PyObject* a, PyObject* b);
+// In elements, of two tensors with storage.
+std::pair<int64_t, int64_t> storage_offsets(PyObject* a, PyObject* b);
 
 }  // namespace braze::guard
