@@ -60,7 +60,7 @@ with torch.enable_grad():
 )"},
     {BreakKind::kTorchState, R"(
 def f(x):
-    torch.set_grad_enabled(True)
+    torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
     return x * 2
 
 f(torch.ones(3))
@@ -190,10 +190,12 @@ f(torch.ones(3))
 def f(x):
     y = x * 2
     try:
-        raise ExceptionGroup("several", [ValueError("one")])
-    except* ValueError:
-        y = y + 1
-    return y
+        try:
+            raise ExceptionGroup("several", [ValueError("one")])
+        except* ValueError:
+            raise KeyError("another")
+    except ExceptionGroup:
+        return y + 1
 
 f(torch.ones(3))
 )"},
@@ -291,7 +293,11 @@ f(torch.ones(3))
 )"},
     {BreakKind::kException, R"(
 def f(x):
-    raise ValueError("no such mode")
+    def steps():
+        yield x
+        raise ValueError("no second step")
+
+    return [y + 1 for y in steps()]
 
 f(torch.ones(3))
 )"},

@@ -162,7 +162,8 @@ bool Evaluator::set_tensor_attribute(const Slot& tensor, PyObject* name, const S
 bool Evaluator::generic_setattr(const Slot& object, PyObject* name, const Slot& value) {
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
-  PyObject* descriptor = world_.type_lookup(type, name);
+  const Source* descriptor_source = nullptr;
+  PyObject* descriptor = world_.type_lookup(type, name, &descriptor_source);
   if (PyModule_Check(obj) && descriptor && !PyDescr_IsData(descriptor)) descriptor = nullptr;
   if (descriptor && Py_IS_TYPE(descriptor, &PyProperty_Type)) {
     Ref setter = Ref::steal(PyObject_GetAttr(descriptor, value ? names().fset : names().fdel));
@@ -174,6 +175,18 @@ bool Evaluator::generic_setattr(const Slot& object, PyObject* name, const Slot& 
     }
     Slot args[2] = {object, value};
     return bool(call(world_.wrap(setter), args, value ? 2 : 1, nullptr));
+  }
+  // One written in Python: its __set__ or __delete__ is evaluated.
+  static PyObject *set = PyUnicode_InternFromString("__set__"),
+                  *delete_ = PyUnicode_InternFromString("__delete__");
+  PyObject* method = descriptor && Py_TYPE(descriptor)->tp_descr_set
+                         ? _PyType_Lookup(Py_TYPE(descriptor), value ? set : delete_)
+                         : nullptr;
+  if (method && PyFunction_Check(method)) {
+    if (descriptor_source && !world_.read(descriptor, descriptor_source)) return false;
+    Slot bound = special_method(Slot::borrow(descriptor, descriptor_source), value ? set : delete_);
+    Slot args[2] = {object, value};
+    return bound && call(bound, args, value ? 2 : 1, nullptr);
   }
   if (descriptor && Py_TYPE(descriptor)->tp_descr_set && !is_slot(descriptor))
     return breaks_.refuse(BreakKind::kSideEffect,

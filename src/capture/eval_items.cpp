@@ -212,8 +212,24 @@ Slot Evaluator::read_global(Frame& frame, PyObject* name) {
 }
 
 bool Evaluator::store_global(Frame& frame, PyObject* name, const Slot& value) {
-  if (!value) return breaks_.refuse(BreakKind::kSideEffect, "a global is deleted");
-  world_.globals_base(frame.function_object());
+  const Source* base = world_.globals_base(frame.function_object());
+  PyObject* globals = frame.globals.get();
+  const Write* write = world_.written(globals, name);
+  PyObject* outside = PyDict_GetItemWithError(globals, name);
+  if (!outside && PyErr_Occurred()) return false;
+  // It would go to the end of the dict.
+  if (value && write && !write->value && outside)
+    return breaks_.refuse(BreakKind::kSideEffect, "a global is deleted and set again");
+  if (!value) {
+    if (!write) {
+      const Source* source = world_.source(SourceKind::kGlobal, base, name);
+      world_.guard(outside ? GuardKind::kPresent : GuardKind::kAbsent, source);
+    }
+    if (write ? !write->value : !outside) {
+      PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
+      return false;
+    }
+  }
   return world_.write_global(frame.function_object(), name, value.get());
 }
 

@@ -115,6 +115,13 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
       if (done = done && count == 1; !done) return {};
       return length_of(args[0]);
     case Callee::kIter:
+      if (done && count == 2 &&
+          (PyFunction_Check(args[0].get()) || PyCFunction_Check(args[0].get()))) {
+        // Calls of the first come back to the evaluator, or are calls of a method of the trace's
+        // own.
+        if (!check_native_arguments("iter", args, count, false)) return {};
+        return call_native(callable.get(), args, count, kwnames, false);
+      }
       if (done = done && count == 1; !done)
         return refuse(BreakKind::kUnsupported, "iter() with a sentinel");
       return get_iter(args[0]);

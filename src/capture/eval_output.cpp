@@ -67,10 +67,11 @@ Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* 
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   PyObject* stream = PySys_GetObject("stdout");
   static PyObject* stdout_name = PyUnicode_InternFromString("stdout");
-  bool standard = true;
+  bool standard = true, names_file = false;
   for (size_t i = count - keywords; i < count; ++i) {
     PyObject* name = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - (count - keywords)));
     bool is_file = PyUnicode_CompareWithASCIIString(name, "file") == 0;
+    names_file |= is_file;
     if (is_file && args[i].get() != Py_None) {
       stream = args[i].get();
       standard = false;
@@ -78,12 +79,17 @@ Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* 
       return refuse(BreakKind::kOutput, "print() with a separator that is no text");
     }
   }
+  if (standard)
+    if (const Write* write = world_.written(sys_dict(), stdout_name)) stream = write->value.get();
   // What is written to a stream that the trace made is the trace's own.
-  const bool own = stream && !standard && !world_.source_of(stream) && world_.is_created(stream);
-  if (!stream || !writes_in_c(stream) || (!standard && !own && !world_.source_of(stream)))
+  const bool own = stream && !world_.source_of(stream) && world_.is_created(stream);
+  const bool redirected = standard && own;
+  standard = standard && !own;
+  if (!stream || !writes_in_c(stream) || (redirected && names_file) ||
+      (!standard && !own && !world_.source_of(stream)))
     return refuse(BreakKind::kOutput, "print() to a stream that is written in Python");
   if (standard) {
-    if (world_.written(sys_dict(), stdout_name))
+    if (stream != PySys_GetObject("stdout"))
       return refuse(BreakKind::kOutput, "print() to a stream that the traced code has set");
     Ref module = Ref::steal(PyImport_ImportModule("sys"));
     if (!world_.read(stream, world_.source(SourceKind::kAttribute, world_.pinned(module.get()),
@@ -99,6 +105,15 @@ Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* 
     Slot text = format(args[i], Slot(), 1);
     if (!text) return {};
     texts.push_back(std::move(text));
+  }
+  if (redirected) {
+    static PyObject* file = PyUnicode_InternFromString("file");
+    Ref last = Ref::steal(PyTuple_Pack(1, file));
+    Ref names =
+        kwnames && last ? Ref::steal(PySequence_Concat(kwnames, last.get())) : std::move(last);
+    if (!names) return {};
+    texts.push_back(Slot::borrow(stream));
+    return call_native(callable.get(), texts.data(), count + 1, names.get(), false);
   }
   if (own) return call_native(callable.get(), texts.data(), count, kwnames, false);
   deferred_.push_back({callable, std::move(texts), Ref::borrow(kwnames)});

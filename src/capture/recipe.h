@@ -34,7 +34,8 @@ struct Recipe {
   X(SetAttr)   /* effect: object.__setattr__-like store of `items[0]` under name `object` on       \
                   `target`, into its __dict__ or slot */                                           \
   X(DelAttr)   /* effect */                                                                        \
-  X(SetGlobal) /* effect: globals dict of function `target`: name `object` = items[0] */           \
+  X(SetGlobal) /* effect: globals dict of function `target`: name `object` = items[0] (empty       \
+                  items: deleted) */                                                               \
   X(SetCell)   /* value/effect: cell `target` gets items[0] (empty items: cleared) */              \
   X(NewCell)   /* value: a new cell of items[0] */                                                 \
   X(Function)  /* value: function from code `object`, items: globals, closure, defaults,           \

@@ -106,6 +106,16 @@ bool RecipeBuilder::side_effects() {
     if (keywords) emit(std::move(named));
     effects_.push_back({.kind = Kind::kCall, .items = std::move(items)});
   }
+  if (const std::optional<bool> mode = evaluator_.recording().left_grad_mode()) {
+    static PyObject* set = [] {
+      Ref module = Ref::steal(PyImport_ImportModule("torch._C"));
+      return PyObject_GetAttrString(module.get(), "_set_grad_enabled");
+    }();
+    const int args = emit({.kind = Kind::kTuple, .items = {constant(*mode ? Py_True : Py_False)}});
+    const int named = emit(
+        {.kind = Kind::kNew, .object = Ref::borrow(reinterpret_cast<PyObject*>(&PyDict_Type))});
+    effects_.push_back({.kind = Kind::kCall, .items = {constant(set), args, named}});
+  }
   for (Step& step : effects_) emit(std::move(step));
   effects_.clear();
   return true;

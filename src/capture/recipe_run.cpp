@@ -203,6 +203,12 @@ bool Runner::step(const Step& s, Ref& value) {
       PyErr_Clear();
       return true;
     case Kind::kSetGlobal:
+      if (s.items.empty()) {
+        PyObject* globals = PyFunction_GET_GLOBALS(at(s.target));
+        // It may have been set and deleted again.
+        const int there = PyDict_Contains(globals, s.object.get());
+        return there < 0 ? false : !there || PyDict_DelItem(globals, s.object.get()) == 0;
+      }
       return PyDict_SetItem(PyFunction_GET_GLOBALS(at(s.target)), s.object.get(), at(s.items[0])) ==
              0;
     case Kind::kSetCell:

@@ -85,14 +85,19 @@ void Recording::start() {
 
 bool Recording::stop() {
   impl_->scope.reset();
-  bool unchanged = guard::GlobalState::current() == impl_->state;
+  guard::GlobalState now = guard::GlobalState::current();
+  bool unchanged = now == impl_->state;
   if (!unchanged) {
     at::ThreadLocalState::setThreadLocalState(*impl_->thread_state);
     at::autocast::set_autocast_dtype(at::kCPU, impl_->autocast_dtype);
     at::autocast::set_autocast_cache_enabled(impl_->autocast_cache);
   }
   impl_->thread_state.reset();
-  return unchanged;
+  if (unchanged) return true;
+  const bool grad_mode = now.grad_mode != 0;
+  now.grad_mode = impl_->state.grad_mode;
+  if (now == impl_->state) left_grad_mode_ = grad_mode;
+  return left_grad_mode_.has_value();
 }
 
 struct Recording::Pause::Impl {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,12 @@ class Recording {
   Recording(const Recording&) = delete;
 
   // Begins and ends recording on this thread; `stop` also puts the thread's torch state (grad mode,
-  // inference mode, autocast, dispatch keys, modes) back. True if it was as at `start` already.
+  // inference mode, autocast, dispatch keys, modes) back. True if it was as at `start` already, but
+  // for the grad mode.
   void start();
   bool stop();
+  // What the grad mode was at `stop`, if not what it was at `start`.
+  std::optional<bool> left_grad_mode() const { return left_grad_mode_; }
 
   // While it lives, torch calls run for real and nothing is recorded.
   class Pause {
@@ -102,6 +106,7 @@ class Recording {
   struct Impl;
   std::unique_ptr<Impl> impl_;
   bool has_symbols_ = false;
+  std::optional<bool> left_grad_mode_;
 };
 
 // Real tensors of zeros that look like others: sizes, strides, dtype, and sharing of memory.

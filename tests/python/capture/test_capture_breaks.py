@@ -105,13 +105,27 @@ def test_disabled():
     )
 
 
-def test_grad_mode_that_stays_changed():
+def test_autocast_that_stays_on():
     def f(x):
-        torch.set_grad_enabled(True)
+        torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
         return x * 2
 
     check_gives_up("torch's thread state", f, torch.ones(2), kind="TorchState")
-    assert not torch.is_grad_enabled()
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_grad_mode_that_stays_changed():
+    def f(x):
+        y = x * 2
+        torch.set_grad_enabled(True)
+        return y, torch.is_grad_enabled()
+
+    captured = check(f, torch.ones(2))
+    assert torch.is_grad_enabled()
+    torch.set_grad_enabled(False)
+    captured["run"]()
+    assert torch.is_grad_enabled()
+    torch.set_grad_enabled(False)
 
 
 def test_grad_mode_and_autocast_inside():

@@ -28,6 +28,7 @@ def quiet(monkeypatch):
     yield
     sys.setrecursionlimit(limit)
     torch.set_grad_enabled(grad)
+    torch.set_autocast_enabled("cpu", False)
 
 
 @pytest.mark.parametrize("words", BREAKS, ids=lambda words: words["number"])
