@@ -194,7 +194,7 @@ def f(x):
             raise ExceptionGroup("several", [ValueError("one")])
         except* ValueError:
             raise KeyError("another")
-    except ExceptionGroup:
+    except Exception:
         return y + 1
 
 f(torch.ones(3))
