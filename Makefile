@@ -64,7 +64,7 @@ test-cpython: build
 	$(RUN) tests/cpython_suite/run.py
 
 bench: build
-	$(RUN) -m bench models overhead compile_time --markdown docs/benchmarks.md
+	$(RUN) -m bench models overhead compile_time sizes --markdown docs/benchmarks.md
 
 check: $(VENV)/.requirements
 	$(RUN) tools/check_house.py
