@@ -11,6 +11,7 @@ from . import _C, _words
 
 BACKENDS = ("braze", "aten", "eager")
 MODES = (None, "default")
+CAPTURE_OPTIONS = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 
 _compiled = weakref.WeakSet()
 
@@ -42,7 +43,14 @@ def compile(
             `(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> callable` that returns a
             tuple of tensors.
         mode: None or "default".
-        options: a dict; none are defined yet besides those named here: "recompile_limit".
+        options: a dict of
+            "recompile_limit": see below.
+            "capture_scalar_outputs": integers that `.item()`, `int()` and `.tolist()` read from
+                tensors become symbols of the graph instead of breaks. What the code decides on
+                them must follow from `torch._check(condition)`, which is asserted on every call;
+                a decision that does not is a break.
+            "capture_dynamic_output_shape_ops": so do the sizes of what nonzero, masked_select,
+                unique, bincount, repeat_interleave and indexing by a mask give.
         disable: return `model` unchanged.
         recompile_limit: entries kept per function (default 8, BRAZE_RECOMPILE_LIMIT); calls that
             fit none of them then run in eager.
@@ -95,9 +103,14 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         )
     options = dict(options or {})
     limit = options.pop("recompile_limit", None)
+    capture = {name: options.pop(name, False) for name in CAPTURE_OPTIONS}
+    for name, value in capture.items():
+        if not isinstance(value, bool):
+            raise _words.error("E107", f"{name} must be True or False, not {value!r}")
     if options:
+        known = ", ".join(map(repr, ("recompile_limit", *CAPTURE_OPTIONS)))
         raise _words.error(
-            "E105", f"unknown option {next(iter(options))!r}: the options are 'recompile_limit'"
+            "E105", f"unknown option {next(iter(options))!r}: the options are {known}"
         )
     if recompile_limit is None:
         recompile_limit = limit
@@ -112,6 +125,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         "dynamic": dynamic,
         "backend": backend,
         "recompile_limit": recompile_limit,
+        **capture,
     }
 
 

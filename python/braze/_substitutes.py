@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch._higher_order_ops.associative_scan import associative_scan as _associative_scan
 from torch.utils import _pytree
 
+from . import _C
+
 
 def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
     """Inclusive scan of a pytree of tensors along `dim`, log2(size) combinations deep."""
@@ -65,4 +67,29 @@ def one_hot(input, num_classes=-1):
     return zeros.scatter_(-1, input.unsqueeze(-1), 1)
 
 
-SUBSTITUTES = {_associative_scan: associative_scan, F.one_hot: one_hot}
+def check(cond, message=None):
+    """`torch._check`: a condition on numbers that are read from data becomes an assertion."""
+    if type(cond) is not bool or not _C.expect(cond):
+        torch._check_with(RuntimeError, cond if type(cond) is not bool else False, message)
+
+
+def check_is_size(i, message=None, *, max=None):
+    check(i >= 0, message)
+    if max is not None:
+        check(i <= max, message)
+
+
+def tolist(self):
+    """With numbers that are read from data as symbols; only then in the place of the method."""
+    if self.dim() == 0:
+        return self.item()
+    return [tolist(row) for row in self.unbind(0)]
+
+
+SUBSTITUTES = {
+    _associative_scan: associative_scan,
+    F.one_hot: one_hot,
+    torch._check: check,
+    torch._check_is_size: check_is_size,
+    torch.Tensor.tolist: tolist,
+}

@@ -42,6 +42,10 @@ struct Draft {
   bool had_symbols = false;   // at some time in the trace, also where the graph has none
   // Sources of integers that could have been symbols but had to be numbers.
   std::vector<std::string> fixed_integers;
+  // Symbols of the graph whose values come from data as it runs (trace::Trace), and what is to be
+  // asserted of them. Without a source in `shapes`.
+  std::vector<int> data_symbols;
+  std::vector<sym::Condition> assertions;
   // A dimension that the user has marked as dynamic is not: what to tell. The draft is of no use.
   std::string user_error;
   ExitKind exit = ExitKind::kGiveUp;
@@ -77,6 +81,8 @@ struct Options {
   // A segment without tensor operations is left to CPython.
   bool thrifty = false;
   const DynamicSizes* dynamic = nullptr;  // null: every size is a number
+  bool capture_scalars = false;           // integers read from data are symbols, no breaks
+  bool capture_sizes = false;             // so are sizes that depend on data
 };
 
 // Captures a segment of a frame of `function`. At offset 0 `args` are the bound parameters

@@ -51,6 +51,7 @@ Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Op
       [](void* self, graph::Graph& graph) { return static_cast<Evaluator*>(self)->origin(graph); },
       this);
   recording_.shapes().set_observer([this] { return place(); });
+  recording_.capture_data(options.capture_scalars, options.capture_sizes);
   if (options.record_torch_calls) torch_calls_ = Ref::steal(PyList_New(0));
 }
 
@@ -250,9 +251,6 @@ Slot Evaluator::run_root(PyObject* const* args, int64_t stop_at) {
 }
 
 Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
-  std::vector<Slot>& stack = frame.stack;
-  const std::vector<Instruction>& instructions = frame.info->decoded->instructions;
-  PyCodeObject* code = frame.code();
   frame.back = std::exchange(top_, &frame);
   ++depth_;
   struct Leave {
@@ -263,6 +261,21 @@ Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
       --evaluator.depth_;
     }
   } leave{*this, frame.back};
+  for (bool raised = throwing;;) {
+    try {
+      return run_instructions(frame, result, raised);
+    } catch (const sym::Undecidable& question) {
+      raise_break(BreakKind::kDataDependent,
+                  std::string("a decision on a number that is read from data: ") + question.what());
+      raised = true;
+    }
+  }
+}
+
+Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
+  std::vector<Slot>& stack = frame.stack;
+  const std::vector<Instruction>& instructions = frame.info->decoded->instructions;
+  PyCodeObject* code = frame.code();
   const bool is_root = depth_ == 1;
   const int64_t stop_at = is_root ? stop_at_ : -1;
 
@@ -273,7 +286,7 @@ Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
   };
   auto name = [&](int index) { return PyTuple_GET_ITEM(code->co_names, index); };
 
-  for (bool raised = throwing;;) {
+  for (;;) {
     if (raised) {
       raised = false;
       if (depth_ == 1) {

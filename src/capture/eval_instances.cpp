@@ -45,6 +45,8 @@ Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObje
       world_.guard(GuardKind::kType, source, of);
     return world_.made_function(of) ? world_.wrap(of) : known_class_value(Ref::borrow(of));
   }
+  if (type == &PyLong_Type && count == 1 && !kwnames)
+    if (Slot number = number_of_tensor(args[0]); number || PyErr_Occurred()) return number;
   if (const CalleeRule* rule = callee_rule(callable.get())) {
     bool done = false;
     Slot result = call_listed(*rule, callable, args, count, kwnames, done);

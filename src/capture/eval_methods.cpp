@@ -72,6 +72,9 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kGraphBreak:
       done = true;
       return asked_break("braze.graph_break()", args, count);
+    case Callee::kExpect:
+      if (done = done && count == 1; !done) return {};
+      return expect(args[0]);
     case Callee::kReadOnly:
       done = true;
       if (count > 0 && (rule.text == "repr()" || rule.text == "ascii()") &&
@@ -365,6 +368,8 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
                                    Slot* args, size_t count, PyObject* kwnames, bool unbound) {
   const Subject subject(*this, self);
   if (const char* why = tensor_method_break(name)) {
+    if (std::string_view(name) == "tolist" && count == 0)
+      if (Slot list = list_of_tensor(self); list || PyErr_Occurred()) return list;
     std::string text = std::string("Tensor.") + name + "(): " + why;
     return refuse(kind_of_tensor_method(name), text);
   }

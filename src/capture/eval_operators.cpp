@@ -146,6 +146,10 @@ Slot Evaluator::unary(Opcode op, const Slot& a) {
 Slot Evaluator::compare(const Slot& a, const Slot& b, int op, bool to_bool) {
   if (recording_.has_symbols() && (has_symbol(a) || has_symbol(b)) && !is_tensor(a.get()) &&
       !is_tensor(b.get())) {
+    if (Slot undecided = undecided_comparison(a, b, op)) {
+      if (!to_bool || !is_symbolic(undecided.get())) return undecided;
+      return Slot::borrow(truth(undecided) ? Py_True : Py_False);
+    }
     if (int decided = compare_symbols(a, b, op); decided >= 0)
       return Slot::borrow(decided ? Py_True : Py_False);
     Slot x = a, y = b;

@@ -39,6 +39,13 @@ bool holds_symbol(PyObject* object, int depth = kDepth) {
   return false;
 }
 
+// An object that tells as much as Python's own number of that type would.
+Ref plain_like(PyObject* symbol) {
+  if (Py_TYPE(symbol) == known().sym_bool) return Ref::borrow(Py_False);
+  if (Py_TYPE(symbol) == known().sym_float) return Ref::steal(PyFloat_FromDouble(0));
+  return Ref::steal(PyLong_FromLong(0));
+}
+
 bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
   for (const char* entry : list)
     if (name == entry) return true;
@@ -178,6 +185,62 @@ Slot Evaluator::unary_of_symbol(cpython::Opcode op, PyObject* symbol) {
   }
 }
 
+namespace {
+
+sym::Relation relation_of(int op) {
+  switch (op) {
+    case Py_EQ:
+      return sym::Relation::kEqual;
+    case Py_NE:
+      return sym::Relation::kNotEqual;
+    case Py_LT:
+    case Py_GT:
+      return sym::Relation::kLess;
+    default:
+      return sym::Relation::kNotLess;
+  }
+}
+
+}  // namespace
+
+// A comparison with a number that is read from data, not decided until something asks: a SymBool,
+// or empty if it is none.
+Slot Evaluator::undecided_comparison(const Slot& a, const Slot& b, int op) {
+  Int x, y;
+  if (!captures_data() || !integer_operands(a, b, x, y)) return {};
+  sym::ShapeEnv& shapes = recording_.shapes();
+  if (!shapes.mentions_unbacked(x) && !shapes.mentions_unbacked(y)) return {};
+  if (op == Py_GT || op == Py_LE) std::swap(x, y);
+  const std::optional<bool> known = shapes.known(relation_of(op), x, y);
+  if (known) return Slot::borrow(*known ? Py_True : Py_False);
+  return Slot(recording_.comparison(relation_of(op), x, y));
+}
+
+// torch._check of a condition.
+Slot Evaluator::expect(const Slot& condition) {
+  if (Py_TYPE(condition.get()) != known().sym_bool) return condition;
+  return Slot::borrow(recording_.expect(condition.get()) ? Py_True : Py_False);
+}
+
+// int(x), x.tolist() of a tensor of integers, where numbers that are read from data are symbols.
+// Empty, without an exception, for anything else.
+Slot Evaluator::number_of_tensor(const Slot& tensor) {
+  if (!options_.capture_scalars || !is_tensor(tensor.get()) || !holds_integers(tensor.get()))
+    return {};
+  Slot method = getattr(tensor, names().item);
+  return method ? call(method, nullptr, 0, nullptr) : Slot();
+}
+
+Slot Evaluator::list_of_tensor(const Slot& tensor) {
+  if (!options_.capture_scalars || !is_tensor(tensor.get()) || !holds_integers(tensor.get()))
+    return {};
+  PyObject* method = _PyType_Lookup(Py_TYPE(tensor.get()), names().tolist);
+  PyObject* substitute = method ? substitute_for(method) : nullptr;
+  if (!substitute) return {};
+  Slot argument = tensor;
+  return call(world_.wrap(substitute), &argument, 1, nullptr);
+}
+
 // -1: not decided here.
 int Evaluator::compare_symbols(const Slot& a, const Slot& b, int op) {
   Int x, y;
@@ -293,7 +356,6 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
   PyObject* self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : nullptr;
   const bool container_self = self && (PyList_Check(self) || PyTuple_Check(self));
   if (!any && !container_self) return false;
-  Slot zero = Slot::steal(PyLong_FromLong(0));
   if (PyType_Check(f)) {
     auto* type = reinterpret_cast<PyTypeObject*>(f);
     if (type == &PyLong_Type && count == 1 && is_integer(args[0].get())) {
@@ -301,7 +363,7 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
       return true;
     }
     if (type == &PyType_Type && count == 1) {
-      if (is_symbolic(args[0].get())) args[0] = zero;
+      if (is_symbolic(args[0].get())) args[0] = Slot(plain_like(args[0].get()));
       return false;
     }
     const bool keeps = type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type ||
@@ -314,7 +376,7 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
     if (keeps || python_class || is_torch_module_name(module_of(type))) return false;
   } else if (PyCFunction_Check(f) || Py_IS_TYPE(f, &PyMethodDescr_Type) ||
              Py_IS_TYPE(f, &PyWrapperDescr_Type) || Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
-    if (keeps_symbols(f, self, args, count, kwnames, zero, result)) return bool(result);
+    if (keeps_symbols(f, self, args, count, kwnames, result)) return bool(result);
   } else {
     return false;  // comes back with what it calls
   }
@@ -325,7 +387,7 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
 
 // Whether the C function may see symbols, or (with `result`) is done here.
 bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t count,
-                              PyObject* kwnames, const Slot& zero, Slot& result) {
+                              PyObject* kwnames, Slot& result) {
   Ref given = Ref::steal(PyObject_GetAttr(f, names().name));
   const char* text = given && PyUnicode_Check(given.get()) ? PyUnicode_AsUTF8(given.get()) : "";
   const std::string_view name = text;
@@ -362,7 +424,7 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
   if (const CalleeRule* rule = callee_rule(f)) {
     switch (rule->callee) {
       case Callee::kIsinstance:
-        if (count > 0 && is_symbolic(args[0].get())) args[0] = zero;
+        if (count > 0 && is_symbolic(args[0].get())) args[0] = Slot(plain_like(args[0].get()));
         return true;
       case Callee::kGetattr:
       case Callee::kHasattr:
@@ -376,6 +438,7 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
       case Callee::kDeleteItem:
       case Callee::kOperator:
       case Callee::kVars:
+      case Callee::kExpect:
         return true;
       case Callee::kUnlisted:
       case Callee::kReadOnly:

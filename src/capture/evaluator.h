@@ -72,6 +72,7 @@ class Evaluator {
   // --- eval.cpp: frames
   Slot start(std::unique_ptr<Frame> frame);
   Status run(Frame& frame, Slot& result, bool throwing);
+  Status run_instructions(Frame& frame, Slot& result, bool raised);
   std::unique_ptr<Frame> new_frame(const CodeInfo& info);
   void recycle(std::unique_ptr<Frame> frame);
   Frame* top() { return top_; }
@@ -167,6 +168,11 @@ class Evaluator {
   Slot unary_of_symbol(cpython::Opcode op, PyObject* symbol);
   int compare_symbols(const Slot& a, const Slot& b, int op);
   int truth_of_symbol(PyObject* symbol);
+  bool captures_data() const { return options_.capture_scalars || options_.capture_sizes; }
+  Slot undecided_comparison(const Slot& a, const Slot& b, int op);
+  Slot expect(const Slot& condition);
+  Slot number_of_tensor(const Slot& tensor);
+  Slot list_of_tensor(const Slot& tensor);
   Ref symbolic_length(PyObject* tensor);
   bool call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
                          Slot& result);
@@ -210,7 +216,7 @@ class Evaluator {
   void use_stand_ins(Slot* args, size_t count);
   Slot extremum_of_symbols(bool largest, const Slot* args, size_t count);
   bool keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t count, PyObject* kwnames,
-                     const Slot& zero, Slot& result);
+                     Slot& result);
   bool run_instruction(Frame& frame, const cpython::Instruction& in);
   bool build(Frame& frame, const cpython::Instruction& in);
   bool extend(Frame& frame, const cpython::Instruction& in);

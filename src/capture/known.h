@@ -52,6 +52,11 @@ namespace braze::capture {
   X(torch_disable_mark, "_torchdynamo_disable") \
   X(match_args, "__match_args__")               \
   X(setstate, "__setstate__")                   \
+  X(item, "item")                               \
+  X(start, "start")                             \
+  X(stop, "stop")                               \
+  X(step, "step")                               \
+  X(tolist, "tolist")                           \
   X(reduce, "__reduce__")                       \
   X(items, "items")                             \
   X(name_plain, "name")                         \

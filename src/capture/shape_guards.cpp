@@ -84,6 +84,8 @@ void add_shape_guards(Evaluator& evaluator, const Recording::Result& recorded, D
       draft.fixed_integers.push_back(world.text_of(integers[i].source));
   }
   draft.shapes.conditions = recorded.conditions;
+  draft.data_symbols = recorded.data_symbols;
+  draft.assertions = recorded.assertions;
   for (Recipe::Step& step : draft.recipe.steps)
     step.number = sym::replace(step.number, recorded.values);
 }

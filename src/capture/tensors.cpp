@@ -29,6 +29,10 @@ bool is_fake(PyObject* object) {
 
 bool requires_grad(PyObject* tensor) { return THPVariable_Unpack(tensor).requires_grad(); }
 
+bool holds_integers(PyObject* tensor) {
+  return c10::isIntegralType(THPVariable_Unpack(tensor).scalar_type(), /*includeBool=*/false);
+}
+
 Ref shared_offsets(PyObject* a, PyObject* b) {
   const at::Tensor& x = THPVariable_Unpack(a);
   const at::Tensor& y = THPVariable_Unpack(b);
@@ -178,9 +182,68 @@ sym::Int Recording::size_of(PyObject* fake, int dim) {
   return trace::from_symint(THPVariable_Unpack(fake).sym_size(dim));
 }
 
-bool Recording::guard_bool(PyObject* object) {
-  return pybind11::handle(object).cast<c10::SymBool>().guard_bool(__FILE__, __LINE__);
+namespace {
+
+// A question to the node of a SymBool.
+bool ask(PyObject* sym_bool, const char* method) {
+  const Ref node = Ref::steal(PyObject_GetAttrString(sym_bool, "node"));
+  const Ref answer =
+      node ? Ref::steal(PyObject_CallMethod(node.get(), method, "si", "", 0)) : Ref();
+  if (answer) return answer.get() == Py_True;
+  // PyTorch's bindings have made a RuntimeError of it.
+  PyErr_Clear();
+  const Ref text = node ? Ref::steal(PyObject_Str(sym_bool)) : Ref();
+  const char* question = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  throw sym::Undecidable(question ? question : "a condition");
 }
+
+}  // namespace
+
+bool Recording::guard_bool(PyObject* object) { return ask(object, "guard_bool"); }
+
+void Recording::capture_data(bool scalars, bool sizes) {
+  impl_->tracer.set_data_capture({scalars, sizes});
+  has_symbols_ |= scalars || sizes;
+}
+
+// By way of the nodes' Python objects: only PyTorch itself can make those of conditions.
+Ref Recording::comparison(sym::Relation relation, sym::Int a, sym::Int b) {
+  const Ref x = object_of(a), y = object_of(b);
+  auto node_of = [](PyObject* symbol) {
+    return Ref::steal(PyObject_GetAttrString(symbol, "node"));
+  };
+  auto node_like = [](PyObject* node, PyObject* number) {
+    return Ref::steal(PyObject_CallMethod(node, "wrap_int", "O", number));
+  };
+  const bool number_first = PyLong_Check(x.get()), number_second = PyLong_Check(y.get());
+  BRAZE_CHECK(!number_first || !number_second, "a comparison of numbers is decided");
+  const Ref second = number_second ? Ref() : node_of(y.get());
+  const Ref first = number_first ? node_like(second.get(), x.get()) : node_of(x.get());
+  const Ref other = number_second ? node_like(first.get(), y.get()) : second;
+  const char* method = nullptr;
+  switch (relation) {
+    case sym::Relation::kEqual:
+      method = "eq";
+      break;
+    case sym::Relation::kNotEqual:
+      method = "ne";
+      break;
+    case sym::Relation::kLess:
+      method = "lt";
+      break;
+    case sym::Relation::kNotLess:
+      method = "ge";
+      break;
+  }
+  if (!first || !other) return {};
+  const Ref condition = Ref::steal(PyObject_CallMethod(first.get(), method, "O", other.get()));
+  if (!condition) return {};
+  return Ref::steal(
+      PyObject_CallOneArg(reinterpret_cast<PyObject*>(known().sym_bool), condition.get()));
+}
+
+bool Recording::expect(PyObject* object) { return ask(object, "expect_true"); }
 
 Ref Recording::object_of(sym::Int value) {
   value = shapes().normal(value);
@@ -231,6 +294,8 @@ Recording::Result Recording::finish(const std::vector<PyObject*>& outputs) {
     result.shapes.push_back({std::move(input.sizes), std::move(input.strides)});
   result.integers = std::move(trace.integers);
   result.conditions = std::move(trace.conditions);
+  result.data_symbols = std::move(trace.data_symbols);
+  result.assertions = std::move(trace.assertions);
   result.values = std::move(trace.values);
   return result;
 }

@@ -24,6 +24,7 @@ inline bool is_tensor(PyObject* object) { return is_tensor_type(Py_TYPE(object))
 // `object` is a tensor without data: a result of the trace.
 bool is_fake(PyObject* object);
 bool requires_grad(PyObject* tensor);
+bool holds_integers(PyObject* tensor);
 std::vector<int64_t> sizes_of(PyObject* tensor);
 // May stand in a trace with symbolic sizes: a plain dense torch.Tensor, no part of autograd.
 bool may_be_symbolic(PyObject* tensor);
@@ -71,6 +72,11 @@ class Recording {
   Ref symbolic_integer(int64_t value);
   // Whether there are symbols in this trace at all.
   bool has_symbols() const { return has_symbols_; }
+  // Numbers that are read from data become symbols too (see Options).
+  void capture_data(bool scalars, bool sizes);
+  Ref comparison(sym::Relation relation, sym::Int a, sym::Int b);
+  // Makes sure that a SymBool holds, by a guard or an assertion. False: it does not.
+  bool expect(PyObject* sym_bool);
   sym::ShapeEnv& shapes();
   sym::Int value_of(PyObject* sym_int);
   static sym::Int size_of(PyObject* fake, int dim);
@@ -98,6 +104,8 @@ class Recording {
     std::vector<Shape> shapes;
     std::vector<sym::Int> integers;
     std::vector<sym::Condition> conditions;
+    std::vector<int> data_symbols;
+    std::vector<sym::Condition> assertions;
     std::vector<sym::Int> values;  // for sym::replace: from the trace's symbols to the graph's
   };
   Result finish(const std::vector<PyObject*>& outputs);

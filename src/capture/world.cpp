@@ -188,9 +188,20 @@ Slot World::read_new(PyObject* value, const Source* source) {
   } else if (!is_tensor(value) &&
              !(source->kind == SourceKind::kInstanceDict && PyDict_CheckExact(value))) {
     guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    if ((PyRange_Check(value) || PySlice_Check(value)) && !read_bounds(value, source)) return {};
   }
   if (!is_tensor(value) && !is_immutable(value)) changeable_.push_back(value);
   return Slot::borrow(value, source);
+}
+
+// Of a range or slice, which native code looks into without a trace of it.
+bool World::read_bounds(PyObject* value, const Source* source) {
+  for (PyObject* name : {names().start, names().stop, names().step}) {
+    Ref bound = Ref::steal(PyObject_GetAttr(value, name));
+    if (!bound || !read(bound.get(), this->source(SourceKind::kAttribute, source, name), false))
+      return false;
+  }
+  return true;
 }
 
 bool World::read_tensor(PyObject* tensor, const Source* source) {

@@ -178,6 +178,7 @@ class World {
  private:
   Slot read_new(PyObject* value, const Source* source);
   bool read_tensor(PyObject* tensor, const Source* source);
+  bool read_bounds(PyObject* value, const Source* source);
   // An empty slot without a break: not a symbol.
   Slot read_integer(PyObject* value, const Source* source);
   void watch_finaliser(PyObject* object);

@@ -82,6 +82,12 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);
+  if (!draft.data_symbols.empty()) {
+    entry.stages = std::make_unique<Stages>(draft.graph, draft.data_symbols, draft.assertions,
+                                            settings, std::move(constants), name);
+    entry.stages->build(hints, &entry.report);
+    return;
+  }
   entry.programs =
       std::make_unique<Programs>(draft.graph.clone(), settings, std::move(constants), name);
   entry.programs->add(hints, &entry.report);
@@ -134,7 +140,11 @@ std::unique_ptr<capture::Draft> capture_entry(PyFunctionObject* function, PyObje
                                               capture::DynamicSizes* dynamic) {
   capture::Options asked = segment;
   asked.record_torch_calls = bool(settings.custom_backend);
-  if (!settings.custom_backend) asked.dynamic = dynamic;
+  if (!settings.custom_backend) {
+    asked.dynamic = dynamic;
+    asked.capture_scalars = settings.capture_scalars;
+    asked.capture_sizes = settings.capture_sizes;
+  }
   auto draft = capture::capture(function, bound, asked);
   if (!draft || !asked.dynamic) return draft;
   for (const std::string& source : draft->fixed_integers) dynamic->integers[source] = std::nullopt;

@@ -67,6 +67,9 @@ PyObject* graph_break(PyObject*, PyObject* args, PyObject* kwargs) {
   Py_RETURN_NONE;
 }
 
+// In a capture, what its rule says.
+PyObject* expect(PyObject*, PyObject* condition) { return Py_NewRef(condition); }
+
 PyMethodDef functions[] = {
     {"stances", stances, METH_NOARGS, "The names of all stances."},
     {"set_process_stance", set_process_stance, METH_O, "Sets it; the one before."},
@@ -77,6 +80,8 @@ PyMethodDef functions[] = {
     {"graph_break", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(graph_break)),
      METH_VARARGS | METH_KEYWORDS,
      "graph_break(msg='')\n--\n\nIn compiled code: a break here. `msg` is shown with it."},
+    {"expect", expect, METH_O,
+     "The condition itself; in a capture one on numbers that come from data is asserted."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -89,7 +94,9 @@ Stance stance() {
 bool initialize_controls(PyObject* module) {
   if (PyModule_AddFunctions(module, functions)) return false;
   const std::pair<const char*, capture::Callee> rules[] = {
-      {"is_compiling", capture::Callee::kReadOnly}, {"graph_break", capture::Callee::kGraphBreak}};
+      {"is_compiling", capture::Callee::kReadOnly},
+      {"graph_break", capture::Callee::kGraphBreak},
+      {"expect", capture::Callee::kExpect}};
   for (const auto& [name, callee] : rules) {
     Ref function = Ref::steal(PyObject_GetAttrString(module, name));
     if (!function) return false;

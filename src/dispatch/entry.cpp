@@ -52,6 +52,47 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
   }
 }
 
+Entry::Outcome Entry::run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
+                                 std::span<int64_t> symbols, std::string* why) {
+  try {
+    stages->run({inputs, input_count}, outputs, symbols);
+    return Outcome::kDone;
+  } catch (const runtime::NeedsEager&) {
+    return Outcome::kRunEager;
+  } catch (const InternalError& error) {
+    *why = error.what();
+    return Outcome::kBroken;
+  } catch (const c10::Error&) {
+    if (!stages->writes_inputs_early()) return Outcome::kRunEager;
+    throw;
+  }
+}
+
+// kDone with an exception pending where inputs have changed by the time a step fails.
+Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
+                                  std::span<int64_t> symbols, std::string* why) {
+  Outcome outcome = Outcome::kDone;
+  std::function<void()> run;
+  bool writes_early = false;
+  std::shared_ptr<Program> program;
+  if (stages) {
+    outputs.reserve(stages->output_count());
+    writes_early = stages->writes_inputs_early();
+    run = [&] { outcome = run_stages(inputs, outputs, symbols, why); };
+  } else {
+    program = program_for(symbols, why);
+    if (!program) return Outcome::kBroken;
+    outputs.reserve(program->executable->plan().outputs.size());
+    writes_early = program->writes_inputs_early;
+    run = [&] { outcome = run_plan(*program, inputs, outputs, symbols, why); };
+  }
+  if (writes_early)
+    translate_exceptions(run);
+  else
+    run();
+  return outcome;
+}
+
 void publish(std::vector<std::shared_ptr<Entry>>& entries, std::shared_ptr<Entry> entry) {
   if (entry->ended_in_exception())
     std::erase_if(entries, [&](const std::shared_ptr<Entry>& known) {
@@ -76,20 +117,11 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
   std::vector<Ref> outputs;
   // A copy: other threads may check the guards meanwhile.
   const std::span<const int64_t> checked = guards->symbols();
-  const std::vector<int64_t> symbols(checked.begin(), checked.end());
+  std::vector<int64_t> symbols(checked.begin(), checked.end());
   if (kind == EntryKind::kPlan) {
-    const std::shared_ptr<Program> program = program_for(symbols, why);
-    if (!program) return Outcome::kBroken;
     std::vector<at::Tensor> tensors;
-    tensors.reserve(program->executable->plan().outputs.size());
-    Outcome outcome = Outcome::kDone;
-    if (!program->writes_inputs_early) {
-      outcome = run_plan(*program, inputs, tensors, symbols, why);
-    } else if (!translate_exceptions(
-                   [&] { outcome = run_plan(*program, inputs, tensors, symbols, why); })) {
-      return Outcome::kDone;
-    }
-    if (outcome != Outcome::kDone) return outcome;
+    const Outcome outcome = run_tensors(inputs, tensors, symbols, why);
+    if (outcome != Outcome::kDone || PyErr_Occurred()) return outcome;
     if (single_output) {
       *result = wrap(std::move(tensors[0]));
       return Outcome::kDone;

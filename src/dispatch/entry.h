@@ -10,13 +10,14 @@
 #include "capture/capture.h"
 #include "cpython/live_frame.h"
 #include "dispatch/programs.h"
+#include "dispatch/stages.h"
 #include "guard/guard.h"
 
 namespace braze::dispatch {
 
 enum class EntryKind : uint8_t {
   kEager,   // the original runs; `reason` says why
-  kPlan,    // `programs`
+  kPlan,    // `programs`, or `stages` where numbers are read from data
   kPython,  // `python`: what a user's backend returned
 };
 
@@ -31,6 +32,7 @@ struct Entry {
   std::unique_ptr<guard::GuardSet> guards;
   size_t input_count = 0;
   std::unique_ptr<Programs> programs;
+  std::unique_ptr<Stages> stages;
   cpython::Ref python;
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
   capture::Recipe recipe;
@@ -75,6 +77,10 @@ struct Entry {
   Outcome run_plan(Program& program, c10::TensorImpl* const* inputs,
                    std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols,
                    std::string* why);
+  Outcome run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
+                     std::span<int64_t> symbols, std::string* why);
+  Outcome run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
+                      std::span<int64_t> symbols, std::string* why);
   std::shared_ptr<Program> program_for(std::span<const int64_t> symbols, std::string* why);
 };
 

@@ -15,6 +15,8 @@ struct Settings {
   compile::Backend backend = compile::Backend::kKernels;
   cpython::Ref custom_backend;  // callable (gm, example_inputs) -> callable
   int64_t recompile_limit = 8;
+  bool capture_scalars = false;  // see capture::Options
+  bool capture_sizes = false;
   capture::DynamicSizes::Mode dynamic = capture::DynamicSizes::Mode::kAuto;
 };
 

@@ -59,6 +59,7 @@ ShapeCheck::ShapeCheck(ShapeGuards guards, const Tree& tree) : guards_(std::move
 }
 
 ShapeCheck::Place ShapeCheck::place_of(const Quantity& quantity, const Tree& tree) const {
+  if (!quantity.source) return {};
   const int node = tree.node_of(quantity.source);
   BRAZE_CHECK(node >= 0, "a symbol of ", to_string(quantity.source), ", which has no guard");
   const int tensor = tree.nodes[node].tensor;
@@ -73,7 +74,8 @@ bool ShapeCheck::holds(const Tree& tree) {
     return read(quantity, impl, tree.nodes[place.node].object, value);
   };
   for (size_t i = 0; i < symbols_.size(); ++i)
-    if (!value_of(guards_.symbols[i], symbols_[i], &values_[i])) return false;
+    if (guards_.symbols[i].source && !value_of(guards_.symbols[i], symbols_[i], &values_[i]))
+      return false;
   for (size_t i = 0; i < facts_.size(); ++i) {
     const ShapeGuards::Fact& fact = guards_.facts[i];
     int64_t value = 0;
@@ -92,9 +94,10 @@ std::vector<sym::Int> ShapeCheck::names(SourceText text, void* context,
   for (size_t i = 0; i < guards_.symbols.size(); ++i) {
     const Quantity& quantity = guards_.symbols[i];
     const int number = static_cast<int>(i);
-    symbols.emplace_back(arena.symbol(text_of(quantity, text(quantity.source, context)),
-                                      guards_.arena->symbol_expr(number)->hint,
-                                      guards_.arena->range(number)));
+    const std::string name =
+        quantity.source ? text_of(quantity, text(quantity.source, context)) : "<from data>";
+    symbols.emplace_back(
+        arena.symbol(name, guards_.arena->symbol_expr(number)->hint, guards_.arena->range(number)));
   }
   return symbols;
 }
@@ -130,6 +133,7 @@ std::string ShapeCheck::failure(std::span<const Ref> objects, const Tree& tree, 
   std::string now;
   for (size_t i = 0; i < values.size(); ++i) {
     const Quantity& quantity = guards_.symbols[i];
+    if (!quantity.source) continue;
     if (!read_unchecked(quantity, object_of(quantity), &values[i]))
       return text(quantity.source, context) + ": expected an int of 64 bits";
     now += (i ? ", " : "") + sym::to_string(symbols[i]) + " is " + std::to_string(values[i]);
@@ -154,7 +158,8 @@ std::optional<std::vector<const ShapeGuards::Fact*>> ShapeCheck::broken_facts(
     return objects[tree.node_of(quantity.source)].get();
   };
   for (size_t i = 0; i < values.size(); ++i)
-    if (!read_unchecked(guards_.symbols[i], object_of(guards_.symbols[i]), &values[i]))
+    if (guards_.symbols[i].source &&
+        !read_unchecked(guards_.symbols[i], object_of(guards_.symbols[i]), &values[i]))
       return std::nullopt;
   std::vector<const ShapeGuards::Fact*> broken;
   for (const ShapeGuards::Fact& fact : guards_.facts) {

@@ -22,8 +22,10 @@ struct Quantity {
 
 struct ShapeGuards {
   std::shared_ptr<sym::ExprArena> arena;
-  std::vector<Quantity> symbols;  // by symbol: what gives its value
-  struct Fact {                   // a quantity that follows from the symbols
+  // By symbol: what gives its value. Without a source: the compiled code works it out, nothing
+  // here depends on it.
+  std::vector<Quantity> symbols;
+  struct Fact {  // a quantity that follows from the symbols
     Quantity quantity;
     sym::Int value;
   };

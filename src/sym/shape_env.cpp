@@ -62,6 +62,8 @@ struct ShapeEnv::Impl {
   bool has_facts = false;       // some symbol is not itself
   std::vector<int> settled_by;  // by symbol: the guard that made it a constant, -1: none
   std::function<std::string()> observer;
+  std::vector<bool> unbacked;         // by symbol
+  std::vector<Condition> assertions;  // on unbacked symbols, in order
 
   // By expression: what it was replaced by, and under which facts and ranges.
   struct Known {
@@ -84,6 +86,7 @@ struct ShapeEnv::Impl {
 
   Int add_symbol(const std::string& name, int64_t hint, Range range) {
     settled_by.push_back(-1);
+    unbacked.push_back(false);
     facts.push_back(Int(arena.symbol(name, hint, range)));
     return facts.back();
   }
@@ -156,10 +159,74 @@ struct ShapeEnv::Impl {
     return result;
   }
 
+  bool mentions_unbacked(Int value) const {
+    if (value.is_constant()) return false;
+    const Expr* e = value.expr();
+    if (e->kind == ExprKind::kSymbol) return unbacked[e->symbol];
+    return mentions_unbacked(e->a) || mentions_unbacked(e->b) ||
+           std::any_of(e->terms.begin(), e->terms.end(),
+                       [&](const auto& term) { return mentions_unbacked(Int(term.first)); });
+  }
+
+  // Whether assertions imply that `value` <= 0: one of them bounds it but for a constant.
+  bool asserted_not_positive(Int value) const {
+    auto follows = [&](Int bounded, int64_t bound) {  // of bounded <= bound
+      const Int rest = value - bounded;
+      return rest.is_constant() && rest.constant() + bound <= 0;
+    };
+    return std::any_of(assertions.begin(), assertions.end(), [&](const Condition& known) {
+      const Int difference = known.a - known.b;
+      switch (known.relation) {
+        case Relation::kEqual:
+          return follows(difference, 0) || follows(Int(-1) * difference, 0);
+        case Relation::kLess:
+          return follows(difference, -1);
+        case Relation::kNotLess:
+          return follows(Int(-1) * difference, 0);
+        case Relation::kNotEqual:
+          return false;
+      }
+      BRAZE_UNREACHABLE("relation");
+    });
+  }
+
+  std::optional<bool> less_by_assertions(Int difference) const {
+    if (asserted_not_positive(difference + 1)) return true;
+    if (asserted_not_positive(Int(-1) * difference)) return false;
+    return std::nullopt;
+  }
+
+  std::optional<bool> equal_by_assertions(Int difference) const {
+    const Int negated = Int(-1) * difference;
+    if (asserted_not_positive(difference) && asserted_not_positive(negated)) return true;
+    if (asserted_not_positive(difference + 1) || asserted_not_positive(negated + 1)) return false;
+    for (const Condition& known : assertions) {
+      if (known.relation != Relation::kNotEqual) continue;
+      const Int other = known.a - known.b;
+      if (other == difference || other == negated) return false;
+    }
+    return std::nullopt;
+  }
+
+  // What ranges and assertions say, without a guard.
+  std::optional<bool> answer(bool equality, Int difference) const {
+    const Range range = arena.range_of(difference);
+    if (equality) {
+      if (range.low > 0 || range.high < 0) return false;
+      if (range.is_point()) return true;
+      return assertions.empty() ? std::nullopt : equal_by_assertions(difference);
+    }
+    if (range.high < 0) return true;
+    if (range.low >= 0) return false;
+    return assertions.empty() ? std::nullopt : less_by_assertions(difference);
+  }
+
   // `if_true` or `if_false`, whichever holds for the hints, becomes a guard unless it is known.
   bool decide(bool hint, const Condition& if_true, const Condition& if_false) {
     if (known(if_true)) return true;
     if (known(if_false)) return false;
+    if (mentions_unbacked(if_true.a) || mentions_unbacked(if_true.b))
+      throw Undecidable(to_string(if_true));
     record(hint ? if_true : if_false);
     return hint;
   }
@@ -184,13 +251,42 @@ Int ShapeEnv::symbol(const std::string& name, int64_t hint, Range range) {
   return symbol;
 }
 
+Int ShapeEnv::unbacked(const std::string& name, int64_t hint, Range range) {
+  const Int symbol = impl_->add_symbol(name, hint, range);
+  impl_->unbacked.back() = true;
+  return symbol;
+}
+
+bool ShapeEnv::is_unbacked(int symbol) const { return impl_->unbacked[symbol]; }
+
+bool ShapeEnv::mentions_unbacked(Int a) const { return impl_->mentions_unbacked(impl_->normal(a)); }
+
+std::optional<bool> ShapeEnv::known(Relation relation, Int a, Int b) {
+  a = impl_->normal(a);
+  b = impl_->normal(b);
+  const bool equality = relation == Relation::kEqual || relation == Relation::kNotEqual;
+  const bool negated = relation == Relation::kNotEqual || relation == Relation::kNotLess;
+  const std::optional<bool> answer = impl_->answer(equality, impl_->use_divisibility(a - b));
+  if (answer) return *answer != negated;
+  if (impl_->mentions_unbacked(a) || impl_->mentions_unbacked(b)) return std::nullopt;
+  return (equality ? guard_eq(a, b) : guard_lt(a, b)) != negated;
+}
+
+bool ShapeEnv::expect(Relation relation, Int a, Int b) {
+  if (const std::optional<bool> answer = known(relation, a, b)) return *answer;
+  const Condition condition{relation, impl_->normal(a), impl_->normal(b)};
+  impl_->assertions.push_back(condition);
+  narrow(impl_->arena, condition);
+  return true;
+}
+
+const std::vector<Condition>& ShapeEnv::assertions() const { return impl_->assertions; }
+
 bool ShapeEnv::guard_eq(Int a, Int b) {
   a = impl_->normal(a);
   b = impl_->normal(b);
   const Int difference = impl_->use_divisibility(a - b);
-  const Range range = impl_->arena.range_of(difference);
-  if (range.low > 0 || range.high < 0) return false;
-  if (range.is_point()) return true;
+  if (const std::optional<bool> known = impl_->answer(true, difference)) return *known;
   return impl_->decide(difference.hint() == 0, {Relation::kEqual, a, b},
                        {Relation::kNotEqual, a, b});
 }
@@ -198,9 +294,8 @@ bool ShapeEnv::guard_eq(Int a, Int b) {
 bool ShapeEnv::guard_lt(Int a, Int b) {
   a = impl_->normal(a);
   b = impl_->normal(b);
-  const Range range = impl_->arena.range_of(impl_->use_divisibility(a - b));
-  if (range.high < 0) return true;
-  if (range.low >= 0) return false;
+  if (const std::optional<bool> known = impl_->answer(false, impl_->use_divisibility(a - b)))
+    return *known;
   return impl_->decide(a.hint() < b.hint(), {Relation::kLess, a, b}, {Relation::kNotLess, a, b});
 }
 
@@ -259,7 +354,9 @@ ShapeEnv::Settled ShapeEnv::settle() const {
   for (int i = 0; i < old.symbol_count(); ++i) {
     if (impl_->facts[i] != Int(old.symbol_expr(i))) continue;
     const std::string name = "s" + std::to_string(settled.kept.size());
-    kept[i] = Int(settled.arena->symbol(name, old.symbol_expr(i)->hint, old.range(i)));
+    int64_t hint = old.symbol_expr(i)->hint;
+    if (impl_->unbacked[i]) hint = std::clamp(hint, old.range(i).low, old.range(i).high);
+    kept[i] = Int(settled.arena->symbol(name, hint, old.range(i)));
     settled.kept.push_back(i);
   }
   for (const Int& fact : impl_->facts) settled.values.push_back(replace(fact, kept));
@@ -269,8 +366,11 @@ ShapeEnv::Settled ShapeEnv::settle() const {
     if (always_holds(left) || narrow(*settled.arena, left)) continue;
     if (std::find(others.begin(), others.end(), left) == others.end()) others.push_back(left);
   }
+  for (const Condition& assertion : impl_->assertions)
+    settled.assertions.push_back(replace(assertion, settled.values));
   // The ranges come first, as conditions of their own.
   for (int i = 0; i < settled.arena->symbol_count(); ++i) {
+    if (impl_->unbacked[settled.kept[i]]) continue;
     const Int symbol(settled.arena->symbol_expr(i));
     const Range range = settled.arena->range(i);
     if (range.low != INT64_MIN)

@@ -1,8 +1,10 @@
 // Symbols for sizes, what is known about them, and the guards that decisions on them need.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,16 @@
 #include "sym/int.h"
 
 namespace braze::sym {
+
+// A question about an unbacked symbol that nothing known answers: its value is not there yet.
+class Undecidable : public std::exception {
+ public:
+  explicit Undecidable(std::string question) : question_(std::move(question)) {}
+  const char* what() const noexcept override { return question_.c_str(); }  // "u0 < 4"
+
+ private:
+  std::string question_;
+};
 
 class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
  public:
@@ -25,9 +37,24 @@ class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
   // An integer within a range, which becomes a guard. A hint outside of it is an internal error.
   Int symbol(const std::string& name, int64_t hint, Range range);
 
+  // An integer that the compiled code works out itself (an item of a tensor, the size of what
+  // nonzero gives): no guard can ask for its value. Its hint is good for nothing but choosing among
+  // ways that are all right.
+  Int unbacked(const std::string& name, int64_t hint, Range range);
+  bool is_unbacked(int symbol) const;
+  bool mentions_unbacked(Int a) const;
+
+  // Makes sure that `a op b`: true where it is known or becomes a guard that holds now, false where
+  // it is not so. With unbacked symbols it becomes an assertion, which the compiled code checks,
+  // and is known from then on.
+  bool expect(Relation relation, Int a, Int b);
+  // Nothing if it depends on an unbacked symbol whose value matters.
+  std::optional<bool> known(Relation relation, Int a, Int b);
+  const std::vector<Condition>& assertions() const;
+
   // The truth of `a op b` for all values that the guards so far allow, or, where that is not
   // decided, for the hints, recording a guard. An equality that determines a symbol is used from
-  // then on: see `normal`.
+  // then on: see `normal`. Undecidable is thrown where the hint of an unbacked symbol would decide.
   bool guard_eq(Int a, Int b);
   bool guard_lt(Int a, Int b);
   int64_t guard_int(Int a);  // specialises to the hint
@@ -58,6 +85,7 @@ class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
     std::vector<int> kept;    // by new symbol: the old one
     std::vector<Int> values;  // by old symbol: what it is, in the new arena; for sym::replace
     std::vector<Condition> conditions;
+    std::vector<Condition> assertions;  // on unbacked symbols
   };
   Settled settle() const;
 

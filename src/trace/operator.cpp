@@ -220,6 +220,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   kernel = hidden.kernel;
   python_kernel = hidden.only_python;
   probe_allowed = !hidden.runs_python;
+  is_custom = !name.starts_with("aten::") && !name.starts_with("prims::");
   uncertain_kernel = hidden.composite || !handle.hasComputedKernelForDispatchKey(DispatchKey::Meta);
   if (const ShapeEntry* entry = find_shape_function(name)) {
     shape = entry->function;

@@ -71,8 +71,9 @@ struct OperatorInfo {
   ShapeFunction shape = nullptr;
   bool shape_for_symbols_only = false;
   const c10::KernelFunction* kernel = nullptr;
-  bool python_kernel = false;     // only a Python function serves Meta
-  bool probe_allowed = true;      // false: its kernel is Python code and must not run while tracing
+  bool python_kernel = false;  // only a Python function serves Meta
+  bool is_custom = false;      // not of PyTorch's own namespaces: its Python kernel is the user's
+  bool probe_allowed = true;   // false: its kernel is Python code and must not run while tracing
   bool uncertain_kernel = false;  // composite: what it calls may have no kernel for metadata
 };
 

@@ -99,9 +99,10 @@ class Probe {
     if (!storage) return false;
     at::Tensor& bytes = memory_[storage.unsafeGetStorageImpl()];
     if (!bytes.defined()) {
-      total_ += storage.nbytes();
+      const int64_t count = storage.sym_nbytes().guard_int(__FILE__, __LINE__);
+      total_ += count;
       if (total_ > kMaxBytes) return false;
-      bytes = at::zeros({static_cast<int64_t>(storage.nbytes())}, at::TensorOptions(at::kByte));
+      bytes = at::zeros({count}, at::TensorOptions(at::kByte));
       meta_of_[bytes.storage().unsafeGetStorageImpl()] = storage;
     }
     real = at::empty({0}, at::TensorOptions(like.scalar_type()));

@@ -32,6 +32,11 @@ class Record {
   at::Tensor symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
                             std::span<const DynamicDim> dims);
   sym::Int symbolic_integer(int64_t value);
+  // A symbol whose value the compiled code reads from data as it runs.
+  sym::Int data_symbol(sym::Range range);
+  // Whether a call may end here and run again in eager: nothing outside has been written so far,
+  // nothing random drawn.
+  bool may_run_again() const { return !has_effects_; }
   bool needs_autograd();
   // A data-dependent op that a metadata kernel calls (nonzero of an index mask): if its operands
   // are constants of the trace, puts fakes of the real results on the stack.
@@ -45,6 +50,7 @@ class Record {
   std::vector<c10::SymNode> size_nodes;  // by expression: see sym_node.h
   std::optional<TraceBreak> last_break;
   std::function<graph::OriginId(graph::Graph&)> origin_provider;
+  DataCapture data_capture;
 
  private:
   friend class Recorder;
@@ -92,6 +98,7 @@ class Record {
   std::vector<SymbolicInput> symbolic_inputs_;
   std::unordered_map<FakeTensorImpl*, c10::TensorImpl*> stood_for_;
   std::vector<int> scalars_;  // by number: the symbol
+  bool has_effects_ = false;
 };
 
 Record* current_record();

@@ -47,6 +47,7 @@ void Recorder::run() {
     case Rule::kProbe:
       break;
   }
+  if (record_.data_capture.sizes && expand_masks()) return;
   take_arguments();
   if (only_numbers()) return run_for_real();
   if (info_.rule == Rule::kEvaluate && !(constant_ && operands_.empty())) {
@@ -153,7 +154,7 @@ void Recorder::compute_metadata() {
     if (info_.shape && (symbolic_ || !info_.shape_for_symbols_only) && use_shape_function()) return;
     if (symbolic_) {
       if (!info_.shape && try_elementwise()) return;
-      if (!info_.python_kernel && try_symbolic_kernel()) return;
+      if ((!info_.python_kernel || info_.is_custom) && try_symbolic_kernel()) return;
       specialise_symbols();
     }
     compute_results(info_, stack_);
@@ -293,6 +294,11 @@ void Recorder::append_node() {
 }
 
 void Recorder::note_constants(const graph::Node& node) {
+  record_.has_effects_ |= info_.random || node.op().effects.opaque;
+  for (int position : node.mutated_arguments())
+    for (const Operand& operand : operands_)
+      if (operand.argument == position)
+        record_.has_effects_ |= record_.is_outside_storage(operand.value->storage());
   if (constant_ && !info_.random && info_.rule != Rule::kBatchNorm) {
     std::vector<const graph::Value*> results(node.results().begin(), node.results().end());
     record_.constants_.add_call(info_.handle, std::move(constant_call_), std::move(operands_),
@@ -306,6 +312,7 @@ void Recorder::note_constants(const graph::Node& node) {
 
 void Recorder::evaluate() {
   if (!constant_) {
+    if (capture_data()) return;
     if (info_.handle.hasTag(at::Tag::dynamic_output_shape))
       fail("the size of its result depends on the data of a tensor", kReadsData,
            NeedsData::kForASize);

@@ -16,6 +16,7 @@ class Recorder {
 
  private:
   c10::IValue& argument(int i) { return stack_[begin_ + i]; }
+  const std::string& op_name() const { return info_.handle.operator_name().name; }
 
   // arguments.cpp: fills `arguments_` and `operands_`, replaces real tensors on the stack by fakes.
   void take_arguments();
@@ -49,6 +50,12 @@ class Recorder {
 
   [[noreturn]] void fail(std::string what, const char* way_out,
                          NeedsData needs_data = NeedsData::kNo) const;
+
+  // data_dependent.cpp: the op reads data, which becomes part of the graph. False: it cannot.
+  bool capture_data();
+  bool capture_item();
+  bool capture_result_of_data();
+  bool expand_masks();
 
   // rules
   void evaluate();

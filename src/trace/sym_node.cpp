@@ -44,6 +44,35 @@ struct Condition {
     }
     BRAZE_UNREACHABLE("condition");
   }
+  // Makes sure that it is `wanted`; false: it is not.
+  bool expect(ShapeEnv& shapes, bool wanted = true) const {
+    using sym::Relation;
+    switch (kind) {
+      case Kind::kConstant:
+        return constant == wanted;
+      case Kind::kEqual:
+        return shapes.expect(wanted ? Relation::kEqual : Relation::kNotEqual, a, b);
+      case Kind::kLess:
+        return shapes.expect(wanted ? Relation::kLess : Relation::kNotLess, a, b);
+      case Kind::kNot:
+        return left->expect(shapes, !wanted);
+      case Kind::kAnd:
+        if (wanted) return left->expect(shapes) && right->expect(shapes);
+        return guard(shapes) == wanted;
+      case Kind::kOr:
+        if (!wanted) return left->expect(shapes, false) && right->expect(shapes, false);
+        return guard(shapes) == wanted;
+    }
+    BRAZE_UNREACHABLE("condition");
+  }
+  // For code that does well either way: equal sizes are no more than a chance for it.
+  bool guard_or(ShapeEnv& shapes, bool otherwise) const {
+    try {
+      return guard(shapes);
+    } catch (const sym::Undecidable&) {
+      return otherwise;
+    }
+  }
   std::string text() const {
     switch (kind) {
       case Kind::kConstant:
@@ -112,7 +141,7 @@ class SymNode final : public c10::SymNodeImpl {
   bool is_int() override { return std::holds_alternative<Int>(value_); }
   bool is_bool() override { return !is_int(); }
   bool is_float() override { return false; }
-  bool has_hint() override { return true; }
+  bool has_hint() override { return !is_int() || !shapes_.mentions_unbacked(integer()); }
   bool is_symbolic() override { return true; }
   bool is_constant() override {
     return is_int() ? integer().is_constant() : condition().kind == Condition::Kind::kConstant;
@@ -184,6 +213,14 @@ class SymNode final : public c10::SymNodeImpl {
   int64_t int_() override { return shapes_.guard_int(integer()); }
   bool guard_bool(const char*, int64_t) override { return condition().guard(shapes_); }
   bool bool_() override { return condition().guard(shapes_); }
+  bool expect_true(const char*, int64_t) override { return condition().expect(shapes_); }
+  bool guard_or_false(const char*, int64_t) override {
+    return condition().guard_or(shapes_, false);
+  }
+  bool guard_or_true(const char*, int64_t) override { return condition().guard_or(shapes_, true); }
+  bool guard_size_oblivious(const char*, int64_t) override {
+    return condition().guard_or(shapes_, condition().kind == Condition::Kind::kNot);
+  }
 
   // Questions about the layout of a tensor with these sizes and strides.
   c10::SymNode is_contiguous(Nodes sizes, Nodes strides) override {
@@ -198,10 +235,10 @@ class SymNode final : public c10::SymNodeImpl {
     return wrap_bool(sizes.size() == 5 && is_dense(sizes, strides, {1, 4, 3, 2, 0}));
   }
   c10::SymNode is_channels_last_strides_2d(Nodes sizes, Nodes strides) override {
-    return is_channels_last_contiguous_2d(sizes, strides);
+    return wrap_bool(sizes.size() == 4 && has_channels_last_order(sizes, strides, {1, 3, 2, 0}));
   }
   c10::SymNode is_channels_last_strides_3d(Nodes sizes, Nodes strides) override {
-    return is_channels_last_contiguous_3d(sizes, strides);
+    return wrap_bool(sizes.size() == 5 && has_channels_last_order(sizes, strides, {1, 4, 3, 2, 0}));
   }
   c10::SymNode is_non_overlapping_and_dense(Nodes sizes, Nodes strides) override {
     std::vector<size_t> order(sizes.size());
@@ -240,6 +277,21 @@ class SymNode final : public c10::SymNodeImpl {
     check_divisor(divisor);
     return make(sym::floordiv(integer(), divisor));
   }
+  // As c10::is_channels_last_strides_2d: strides grow in that order; what is ambiguous is
+  // row-major.
+  bool has_channels_last_order(Nodes sizes, Nodes strides, const std::vector<size_t>& order) {
+    if (shapes_.guard_eq(of(strides[1]), 0)) return false;
+    Int least = 0;
+    for (size_t i : order) {
+      const Int size = of(sizes[i]), stride = of(strides[i]);
+      if (shapes_.known(sym::Relation::kEqual, size, 0).value_or(false) ||
+          shapes_.guard_lt(stride, least))
+        return false;
+      if (i == 0 && shapes_.guard_eq(least, of(strides[1]))) return false;
+      least = shapes_.guard_lt(1, size) ? stride * size : stride;
+    }
+    return true;
+  }
   // Whether the strides are dense when dimensions are walked from the innermost.
   bool is_dense(Nodes sizes, Nodes strides, const std::vector<size_t>& order) {
     Int expected = 1;
@@ -247,7 +299,7 @@ class SymNode final : public c10::SymNodeImpl {
       const Int size = of(sizes[i]);
       if (size == Int(1)) continue;
       if (!shapes_.guard_eq(of(strides[i]), expected)) return false;
-      expected = expected * size;
+      expected = expected * (shapes_.mentions_unbacked(size) ? sym::max(size, 1) : size);
     }
     return true;
   }

@@ -1,4 +1,7 @@
 // Metadata of calls with symbolic sizes that have no shape function of their own.
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+
 #include "trace/kernel_scope.h"
 #include "trace/recorder.h"
 #include "trace/shapes/families.h"
@@ -17,12 +20,8 @@ std::vector<int64_t> hints_of(c10::SymIntArrayRef values) {
 at::Tensor with_hints(const at::Tensor& tensor) {
   const FakeTensorImpl* fake = as_fake(tensor);
   if (!fake) return tensor;
-  auto twin = c10::make_intrusive<FakeTensorImpl>(c10::Storage(fake->unsafe_storage()),
-                                                  fake->dtype(), fake->fake_device());
-  static_cast<c10::TensorImpl&>(*twin).set_sizes_and_strides(
-      hints_of(tensor.sym_sizes()), hints_of(tensor.sym_strides()),
-      from_symint(tensor.sym_storage_offset()).hint());
-  return at::Tensor(std::move(twin));
+  return make_fake(c10::fromIntArrayRefSlow(hints_of(tensor.sym_sizes())),
+                   c10::fromIntArrayRefSlow(hints_of(tensor.sym_strides())), tensor.scalar_type());
 }
 
 }  // namespace
@@ -34,10 +33,14 @@ bool Recorder::try_symbolic_kernel() {
     compute_results(info_, stack_);
     return true;
   } catch (const c10::Error&) {
-    stack_.resize(begin_);
-    stack_.insert(stack_.end(), saved.begin(), saved.end());
-    return false;
+  } catch (python_error& error) {  // a custom operator's own function
+    pybind11::gil_scoped_acquire gil;
+    error.restore();
+    PyErr_Clear();
   }
+  stack_.resize(begin_);
+  stack_.insert(stack_.end(), saved.begin(), saved.end());
+  return false;
 }
 
 // Elementwise operators all make their results alike. What PyTorch's kernel says for the sizes seen

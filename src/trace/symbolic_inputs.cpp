@@ -126,6 +126,13 @@ sym::Int Record::symbolic_integer(int64_t value) {
   return shapes.symbol("s" + std::to_string(number), value, sym::Range{});
 }
 
+sym::Int Record::data_symbol(sym::Range range) {
+  // Large enough for kernels to be shaped for much work.
+  constexpr int64_t kHint = 4096;
+  const int64_t hint = std::clamp<int64_t>(kHint, range.low, range.high);
+  return shapes.unbacked("u" + std::to_string(shapes.symbol_count()), hint, range);
+}
+
 void Record::settle_symbols(Trace& trace) {
   if (shapes.symbol_count() == 0) return;
   sym::ShapeEnv::Settled settled = shapes.settle();
@@ -133,8 +140,11 @@ void Record::settle_symbols(Trace& trace) {
   std::vector<graph::SymbolBinding> bindings;
   int scalars = 0;
   for (int i = 0; i < settled.arena->symbol_count(); ++i) {
-    std::optional<graph::SymbolBinding> binding =
-        find_binding(trace.graph, Int(settled.arena->symbol_expr(i)));
+    std::optional<graph::SymbolBinding> binding;
+    if (shapes.is_unbacked(settled.kept[i]))
+      trace.data_symbols.push_back(i);
+    else
+      binding = find_binding(trace.graph, Int(settled.arena->symbol_expr(i)));
     if (!binding)
       binding = graph::SymbolBinding{graph::SymbolBinding::Kind::kScalar, nullptr, scalars++};
     bindings.push_back(*binding);
@@ -148,6 +158,7 @@ void Record::settle_symbols(Trace& trace) {
   trace.symbolic_inputs = std::move(symbolic_inputs_);
   for (int symbol : scalars_) trace.integers.push_back(settled.values[symbol]);
   trace.conditions = std::move(settled.conditions);
+  trace.assertions = std::move(settled.assertions);
   trace.values = std::move(settled.values);
 }
 

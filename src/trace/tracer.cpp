@@ -43,7 +43,14 @@ void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit
       ": a tensor without data, made while braze was tracing, is used outside of the trace");
   StorageVisible visible;
   record->settle_autograd();
-  Recorder(*record, info, *stack).run();
+  try {
+    Recorder(*record, info, *stack).run();
+  } catch (const sym::Undecidable& question) {
+    raise_break({graph_name(info.handle.operator_name()),
+                 std::string("its result depends on a number that is read from data: ") +
+                     question.what() + " is not known",
+                 kReadsData, NeedsData::kForAValue});
+  }
 }
 
 void include_keys(bool included) {
@@ -100,6 +107,8 @@ at::Tensor Tracer::symbolic_input(const at::Tensor& real, graph::InputKind kind,
 c10::SymInt Tracer::symbolic_integer(int64_t value) {
   return to_symint(impl_->record.symbolic_integer(value), impl_->record.shapes);
 }
+
+void Tracer::set_data_capture(DataCapture capture) { impl_->record.data_capture = capture; }
 
 void Tracer::set_origin_provider(std::function<graph::OriginId(graph::Graph&)> provider) {
   impl_->record.origin_provider = std::move(provider);

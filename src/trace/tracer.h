@@ -46,6 +46,12 @@ struct DynamicDim {
   int64_t previous = -1;
 };
 
+// What depends on data and yet becomes part of the graph; else it is a break.
+struct DataCapture {
+  bool scalars = false;  // integers of `item()` and `tolist()`
+  bool sizes = false;    // results of nonzero, masked_select, unique, bincount, ...
+};
+
 // An input that has symbols: its sizes and strides as Python code saw them.
 struct SymbolicInput {
   at::Tensor tensor;
@@ -60,6 +66,10 @@ struct Trace {
   std::vector<SymbolicInput> symbolic_inputs;
   std::vector<sym::Int> integers;  // by number: what `symbolic_integer` gave
   std::vector<sym::Condition> conditions;
+  // Symbols whose values come up as the graph runs: a node `braze.item(value, symbol)` reads it, or
+  // it is a size of the first result that has it. What must hold of them is to be asserted.
+  std::vector<int> data_symbols;
+  std::vector<sym::Condition> assertions;
   // For `sym::replace`: from expressions seen while tracing to the graph's.
   std::vector<sym::Int> values;
 };
@@ -106,6 +116,8 @@ class Tracer {
                             std::span<const DynamicDim> dims);
   // A Python integer that varies.
   c10::SymInt symbolic_integer(int64_t value);
+
+  void set_data_capture(DataCapture capture);
 
   // Asked once for each recorded node, which then has the origin of that number in the graph; the
   // GIL may not be held.

@@ -40,6 +40,7 @@ enum class Callee : uint8_t {
   kReadOnly,  // reads its arguments, calls back into Python at most
   kBreak,
   kGraphBreak,  // braze.graph_break(msg)
+  kExpect,      // braze._C.expect(condition)
   // Builtins that the evaluator carries out itself.
   kGetattr,
   kHasattr,

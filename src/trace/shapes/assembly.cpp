@@ -8,17 +8,16 @@
 namespace braze::trace {
 namespace {
 
-// The only dense order of four or five dimensions that a joined tensor keeps; a tensor whose
-// channels are not adjacent has not got it.
-bool may_be_channels_last(const at::Tensor& tensor) {
-  return (tensor.dim() == 4 || tensor.dim() == 5) && !is(tensor.sym_size(1), 1) &&
-         equal(tensor.sym_stride(1), 1);
-}
-
-bool any_channels_last(const std::vector<at::Tensor>& tensors) {
-  for (const at::Tensor& tensor : tensors)
-    if (may_be_channels_last(tensor)) return true;
-  return false;
+// The order of channels that all of them have; what is joined keeps it.
+at::MemoryFormat common_format(const std::vector<at::Tensor>& tensors) {
+  std::optional<at::MemoryFormat> format;
+  for (const at::Tensor& tensor : tensors) {
+    const at::MemoryFormat own = tensor.suggest_memory_format();
+    if (own == at::MemoryFormat::Contiguous || (format && *format != own))
+      return at::MemoryFormat::Contiguous;
+    format = own;
+  }
+  return *format;
 }
 
 // tensors, dim
@@ -27,7 +26,7 @@ bool cat(const ShapeCall& call) {
   const std::vector<at::Tensor> all = call[0].toTensorVector();
   for (const at::Tensor& tensor : all)  // an empty tensor of one dimension joins with anything
     if (tensor.dim() != 1 || !is(tensor.sym_size(0), 0)) tensors.push_back(tensor);
-  if (tensors.empty() || any_channels_last(tensors)) return false;
+  if (tensors.empty()) return false;
   const int64_t rank = tensors[0].dim();
   if (rank == 0) return false;  // an error
   const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), rank);
@@ -41,7 +40,8 @@ bool cat(const ShapeCall& call) {
         return false;
     }
   }
-  return call.give(fresh(sizes, at::native::result_type(at::TensorList(all))));
+  return call.give(
+      fresh_in_format(sizes, common_format(all), at::native::result_type(at::TensorList(all))));
 }
 
 // tensors, dim
@@ -88,6 +88,17 @@ bool constant_pad(const ShapeCall& call) {
   return call.give(fresh(sizes, base.scalar_type()));
 }
 
+bool are_sizes(const Dims& sizes) {
+  for (const c10::SymInt& size : sizes)
+    if (!expect_at_least(size, 0)) return false;
+  return true;
+}
+
+// A fresh tensor; a negative size is an error, which is left to PyTorch.
+bool give_fresh(const ShapeCall& call, const Dims& sizes, at::ScalarType dtype) {
+  return are_sizes(sizes) && call.give(fresh(sizes, dtype));
+}
+
 // Whole numbers only: others are rounded.
 bool arange_of(const ShapeCall& call, int start, int end, int step, int dtype) {
   for (int i : {start, end, step})
@@ -95,7 +106,7 @@ bool arange_of(const ShapeCall& call, int start, int end, int step, int dtype) {
   const c10::SymInt from = start < 0 ? c10::SymInt(0) : int_in(call[start]);
   const c10::SymInt by = step < 0 ? c10::SymInt(1) : int_in(call[step]);
   const c10::SymInt length = int_in(call[end]) - from;
-  if (!less(0, by) || less(length, 0)) return false;
+  if (!less(0, by) || !expect_at_least(length, 0)) return false;
   return call.give(
       fresh(Dims{is(by, 1) ? length : (length + by - 1) / by}, dtype_in(call[dtype], at::kLong)));
 }
@@ -108,7 +119,7 @@ at::ScalarType default_dtype() { return c10::typeMetaToScalarType(c10::get_defau
 
 // size, dtype
 bool zeros(const ShapeCall& call) {
-  return call.give(fresh(dims_in(call[0]), dtype_in(call[1], default_dtype())));
+  return give_fresh(call, dims_in(call[0]), dtype_in(call[1], default_dtype()));
 }
 
 // size, value, dtype
@@ -117,23 +128,45 @@ bool full(const ShapeCall& call) {
   if (call[1].isInt() || call[1].isSymInt()) dtype = at::kLong;
   if (call[1].isBool()) dtype = at::kBool;
   if (call[1].isComplexDouble()) return false;
-  return call.give(fresh(dims_in(call[0]), dtype_in(call[2], dtype)));
+  return give_fresh(call, dims_in(call[0]), dtype_in(call[2], dtype));
 }
 
 // self, size, dtype
 bool new_zeros(const ShapeCall& call) {
-  return call.give(fresh(dims_in(call[1]), dtype_in(call[2], call.tensor(0).scalar_type())));
+  return give_fresh(call, dims_in(call[1]), dtype_in(call[2], call.tensor(0).scalar_type()));
 }
 
 // self, size, value, dtype
 bool new_full(const ShapeCall& call) {
-  return call.give(fresh(dims_in(call[1]), dtype_in(call[3], call.tensor(0).scalar_type())));
+  return give_fresh(call, dims_in(call[1]), dtype_in(call[3], call.tensor(0).scalar_type()));
 }
 
 // size, dtype, layout, device, pin_memory, memory_format
 bool empty(const ShapeCall& call) {
   if (!call[5].isNone()) return false;
   return zeros(call);
+}
+
+// high, size, dtype
+bool random_below(const ShapeCall& call) {
+  return give_fresh(call, dims_in(call[1]), dtype_in(call[2], at::kLong));
+}
+
+// low, high, size, dtype
+bool random_between(const ShapeCall& call) {
+  return give_fresh(call, dims_in(call[2]), dtype_in(call[3], at::kLong));
+}
+
+// n, dtype
+bool eye(const ShapeCall& call) {
+  return give_fresh(call, Dims{int_in(call[0]), int_in(call[0])},
+                    dtype_in(call[1], default_dtype()));
+}
+
+// n, m, dtype
+bool eye_of_two(const ShapeCall& call) {
+  return give_fresh(call, Dims{int_in(call[0]), int_in(call[1])},
+                    dtype_in(call[2], default_dtype()));
 }
 
 // self, diagonal
@@ -158,6 +191,12 @@ constexpr NamedShape kShapes[] = {
     {"new_ones", new_zeros, true},
     {"new_empty", new_zeros, true},
     {"new_full", new_full, true},
+    {"rand", zeros, true},
+    {"randn", zeros, true},
+    {"randint", random_below, true},
+    {"randint.low", random_between, true},
+    {"eye", eye, true},
+    {"eye.m", eye_of_two, true},
     {"triu", triangle, true},
     {"tril", triangle, true},
 };

@@ -8,6 +8,14 @@
 
 namespace braze::trace {
 
+bool expect_equal(const c10::SymInt& a, const c10::SymInt& b) {
+  return a.sym_eq(b).expect_true(__FILE__, __LINE__);
+}
+
+bool expect_at_least(const c10::SymInt& a, int64_t least) {
+  return a.sym_ge(least).expect_true(__FILE__, __LINE__);
+}
+
 bool all_equal(DimsRef a, DimsRef b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i)
@@ -39,7 +47,10 @@ Dims contiguous_strides(DimsRef sizes) {
   c10::SymInt stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
-    if (!is(sizes[i], 0)) stride = times(stride, sizes[i]);
+    if (is(sizes[i], 0)) continue;
+    // A size that comes from data may be 0.
+    const bool known = !sizes[i].is_heap_allocated() || sizes[i].toSymNodeImplUnowned()->has_hint();
+    stride = times(stride, known ? sizes[i] : sizes[i].max(1));
   }
   return strides;
 }
@@ -147,13 +158,25 @@ std::optional<at::MemoryFormat> plain_format(const at::Tensor& tensor) {
   return std::nullopt;
 }
 
+namespace {
+
+// Channels innermost, then the spatial dimensions, the batch outermost.
+Dims channels_last_strides(DimsRef sizes) {
+  Dims strides(sizes.size(), 1);
+  c10::SymInt stride = sizes[1];
+  for (size_t i = sizes.size(); i-- > 2;) {
+    strides[i] = stride;
+    stride = stride * sizes[i];
+  }
+  strides[0] = stride;
+  return strides;
+}
+
+}  // namespace
+
 at::Tensor fresh_in_format(DimsRef sizes, at::MemoryFormat format, at::ScalarType dtype) {
   if (format == at::MemoryFormat::Contiguous) return fresh(sizes, dtype);
-  const c10::IntArrayRef concrete = C10_AS_INTARRAYREF_SLOW(sizes);
-  const std::vector<int64_t> strides = format == at::MemoryFormat::ChannelsLast
-                                           ? c10::get_channels_last_strides_2d(concrete)
-                                           : c10::get_channels_last_strides_3d(concrete);
-  return make_fake(sizes, c10::fromIntArrayRefSlow(strides), dtype);
+  return make_fake(sizes, channels_last_strides(sizes), dtype);
 }
 
 Dims broadcast(c10::ArrayRef<at::Tensor> operands) {
@@ -171,7 +194,7 @@ Dims broadcast(c10::ArrayRef<at::Tensor> operands) {
         dim = sizes[i];
         continue;
       }
-      TORCH_CHECK(equal(dim, sizes[i]), "The size of tensor a (", dim,
+      TORCH_CHECK(expect_equal(dim, sizes[i]), "The size of tensor a (", dim,
                   ") must match the size of tensor b (", sizes[i], ") at non-singleton dimension ",
                   first + i);
     }

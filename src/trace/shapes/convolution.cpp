@@ -1,6 +1,8 @@
 // Convolution and pooling.
 #include <ATen/native/ConvUtils.h>
 
+#include <algorithm>
+
 #include "trace/fake_tensor.h"
 #include "trace/shapes/families.h"
 
@@ -30,6 +32,28 @@ Dims output_sizes(const Convolution& conv) {
       sizes.push_back((input + conv.padding[k] * 2 - reach - 1) / conv.stride[k] + 1);
   }
   return sizes;
+}
+
+bool is_symbolic(const Convolution& conv) {
+  auto any = [](DimsRef dims) {
+    return std::any_of(dims.begin(), dims.end(),
+                       [](const c10::SymInt& dim) { return dim.is_heap_allocated(); });
+  };
+  return any(conv.input.sym_sizes()) || any(conv.weight.sym_sizes()) || any(conv.stride) ||
+         any(conv.padding) || any(conv.dilation) || any(conv.output_padding) ||
+         conv.groups.is_heap_allocated();
+}
+
+// The memory format of the output where it does not depend on the backend, which PyTorch picks by
+// sizes: row-major operands give a row-major output; channels that are innermost in one of them
+// stay so, but with doubles some backends do otherwise.
+std::optional<at::MemoryFormat> format_of_any_backend(const Convolution& conv) {
+  const auto input = plain_format(conv.input);
+  const at::MemoryFormat weight = conv.weight.suggest_memory_format();
+  if (input == kRowMajor && weight == kRowMajor) return kRowMajor;
+  if (conv.input.dim() == 4 && conv.input.scalar_type() == at::kFloat)
+    return at::MemoryFormat::ChannelsLast;
+  return std::nullopt;
 }
 
 // The memory format in which the backend that PyTorch picks on the CPU makes the output. It picks
@@ -71,8 +95,8 @@ void add_dim(Convolution& conv) {
 // Whether channels-last strides of these sizes differ from row-major ones.
 bool has_own_order(const Dims& sizes) {
   bool space = false;
-  for (size_t i = 2; i < sizes.size(); ++i) space |= !is(sizes[i], 1);
-  return space && !is(sizes[1], 1);
+  for (size_t i = 2; i < sizes.size() && !space; ++i) space = !equal(sizes[i], 1);
+  return space && !equal(sizes[1], 1);
 }
 
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
@@ -82,9 +106,9 @@ bool convolution(const ShapeCall& call) {
                    dims_in(call[7]), call[6].toBool(), int_in(call[8])};
   const auto& input = conv.input;
   if (input.dim() < 3 || input.dim() > 5 || conv.weight.dim() != input.dim() ||
-      input.unsafeGetTensorImpl()->has_symbolic_sizes_strides() || input.numel() == 0 ||
-      input.size(1) !=
-          (conv.transposed ? conv.weight.sym_size(0) : conv.weight.sym_size(1) * conv.groups) ||
+      equal(input.sym_numel(), 0) ||
+      !equal(input.sym_size(1),
+             conv.transposed ? conv.weight.sym_size(0) : conv.weight.sym_size(1) * conv.groups) ||
       input.scalar_type() != conv.weight.scalar_type())
     return false;
   const size_t spatial = input.dim() - 2;
@@ -102,9 +126,9 @@ bool convolution(const ShapeCall& call) {
   Dims sizes = output_sizes(conv);
   for (const c10::SymInt& size : sizes)
     if (less(size, 1)) return false;  // an error or an empty result
-  const at::MemoryFormat format = output_format(conv);
-  if (format != at::MemoryFormat::Contiguous && !has_own_order(sizes)) return false;
-  const at::Tensor output = fresh_in_format(sizes, format, conv.input.scalar_type());
+  const auto format = is_symbolic(conv) ? format_of_any_backend(conv) : output_format(conv);
+  if (!format || (*format != kRowMajor && !has_own_order(sizes))) return false;
+  const at::Tensor output = fresh_in_format(sizes, *format, conv.input.scalar_type());
   if (!one_dimensional) return call.give(output);
   Dims strides = strides_of(output);
   sizes.erase(sizes.begin() + 2);
@@ -116,8 +140,8 @@ bool convolution(const ShapeCall& call) {
 bool adaptive_avg_pool2d(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
   const Dims output = dims_in(call[1]);
-  if (input.unsafeGetTensorImpl()->has_symbolic_sizes_strides() || output.size() != 2 ||
-      (input.dim() != 3 && input.dim() != 4) || input.numel() == 0)
+  if (output.size() != 2 || (input.dim() != 3 && input.dim() != 4) || equal(input.sym_numel(), 0) ||
+      less(output[0], 1) || less(output[1], 1))
     return false;
   const auto format = plain_format(input);
   if (!format) return false;

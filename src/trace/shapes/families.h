@@ -27,6 +27,9 @@ std::span<const NamedShape> pointwise_shapes();
 std::span<const NamedShape> matrix_shapes();
 std::span<const NamedShape> view_shapes();
 std::span<const NamedShape> reduction_shapes();
+std::span<const NamedShape> pooling_shapes();
+std::span<const NamedShape> ordering_shapes();
+std::span<const NamedShape> scatter_shapes();
 
 using Dims = c10::SmallVector<c10::SymInt, 6>;
 using DimsRef = c10::ArrayRef<c10::SymInt>;
@@ -40,6 +43,9 @@ inline Dims strides_of(const at::Tensor& tensor) {
 
 // Guarded questions about sizes; `equal` and `less` are in sym_node.h.
 bool all_equal(DimsRef a, DimsRef b);
+// Makes sure of it: where a number comes from data, by an assertion. False: it is not so.
+bool expect_equal(const c10::SymInt& a, const c10::SymInt& b);
+bool expect_at_least(const c10::SymInt& a, int64_t least);
 inline bool is(const c10::SymInt& a, int64_t value) {
   return !a.is_heap_allocated() && a.as_int_unchecked() == value;
 }

@@ -43,6 +43,20 @@ bool addmm(const ShapeCall& call) {
   return call.give(fresh(Dims{a.sym_size(0), b.sym_size(1)}, a.scalar_type()));
 }
 
+// addend, batch1, batch2
+bool baddbmm(const ShapeCall& call) {
+  const at::Tensor addend = call.tensor(0), a = call.tensor(1), b = call.tensor(2);
+  if (a.dim() != 3 || b.dim() != 3 || addend.dim() > 3) return false;
+  check(a.sym_size(0), b.sym_size(0));
+  check(a.sym_size(2), b.sym_size(1));
+  const Dims sizes{a.sym_size(0), a.sym_size(1), b.sym_size(2)};
+  for (int64_t i = 0; i < addend.dim(); ++i) {
+    const c10::SymInt size = addend.sym_size(-1 - i);
+    if (!is(size, 1) && !equal(size, sizes[2 - i])) return false;  // an error
+  }
+  return call.give(fresh(sizes, a.scalar_type()));
+}
+
 // Groups of rows (or columns) of one matrix by the offsets, or a batch; the rows of the result are
 // padded to 16 bytes. PyTorch's CPU kernel loops over the offsets' data.
 bool grouped_mm(const ShapeCall& call) {
@@ -77,6 +91,7 @@ constexpr NamedShape kShapes[] = {
     {"vdot", dot, true},
     {"bmm", bmm, true},
     {"addmm", addmm, true},
+    {"baddbmm", baddbmm, true},
 };
 
 }  // namespace

@@ -15,10 +15,6 @@ at::ScalarType statistics_dtype(const at::Tensor& input, std::initializer_list<a
   return input.scalar_type();
 }
 
-bool is_symbolic(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-}
-
 // input, normalized_shape, weight, bias, eps
 bool layer_norm(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(2), bias = call.tensor(3);
@@ -40,12 +36,13 @@ bool layer_norm(const ShapeCall& call) {
 // input, weight, bias, running_mean, running_var, training, momentum, eps
 bool batch_norm(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
-  if (is_symbolic(input) || input.dim() < 2) return false;
+  if (input.dim() < 2) return false;
   const auto format = plain_format(input);
   if (!format) return false;
   const at::Tensor running_mean = call.tensor(3), running_var = call.tensor(4);
   for (const at::Tensor& param : {weight, bias, running_mean, running_var})
-    if (param.defined() && (param.dim() != 1 || param.size(0) != input.size(1))) return false;
+    if (param.defined() && (param.dim() != 1 || !equal(param.sym_size(0), input.sym_size(1))))
+      return false;
   const bool training = call[5].toBool();
   const Dims channels{training ? input.sym_size(1) : c10::SymInt(0)};
   const at::ScalarType dtype = statistics_dtype(input, {weight, bias, running_mean, running_var});
@@ -56,7 +53,6 @@ bool batch_norm(const ShapeCall& call) {
 // input, weight, bias, N, C, HxW, group, eps
 bool group_norm(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
-  if (is_symbolic(input)) return false;
   const auto format = plain_format(input);
   if (!format) return false;
   const Dims statistics{int_in(call[3]), int_in(call[6])};

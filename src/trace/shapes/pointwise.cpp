@@ -1,6 +1,7 @@
 // Elementwise operators.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/TypeProperties.h>
+#include <c10/core/WrapDimMinimal.h>
 
 #include "trace/fake_tensor.h"
 #include "trace/shapes/families.h"
@@ -140,6 +141,25 @@ bool like(const ShapeCall& call) {
   return call.give(fresh_like(input, dtype_in(call[1], input.scalar_type())));
 }
 
+// self, value, *, dtype, layout, device, pin_memory, memory_format
+bool full_like(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (!call[6].isNone()) return false;
+  return call.give(fresh_like(input, dtype_in(call[2], input.scalar_type())));
+}
+
+// self, dim: half of the size
+bool glu(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (input.dim() == 0) return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), input.dim());
+  Dims sizes = sizes_of(input);
+  if (!equal(sizes[dim] % 2, 0) || !all_equal(input.sym_strides(), contiguous_strides(sizes)))
+    return false;
+  sizes[dim] = sizes[dim] / 2;
+  return call.give(fresh(sizes, input.scalar_type()));
+}
+
 // self, dtype, layout, device, pin_memory, non_blocking, memory_format
 bool to_copy(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
@@ -201,6 +221,10 @@ constexpr NamedShape kShapes[] = {
     {"empty_like", like, true},
     {"zeros_like", like, true},
     {"ones_like", like, true},
+    {"rand_like", like, true},
+    {"randn_like", like, true},
+    {"full_like", full_like, true},
+    {"glu", glu, true},
 };
 
 }  // namespace

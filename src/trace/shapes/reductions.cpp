@@ -106,24 +106,55 @@ bool extreme_with_place(const ShapeCall& call) {
   return call.give(fresh(sizes, input.scalar_type()), fresh(sizes, at::kLong));
 }
 
-// self, dim, dtype
-bool cumulative(const ShapeCall& call) {
-  const at::Tensor input = call.tensor(0);
-  const bool integral = c10::isIntegralType(input.scalar_type(), true);
-  return call.give(
-      fresh(input.sym_sizes(), dtype_in(call[2], integral ? at::kLong : input.scalar_type())));
+// Logical ones are bool, but of bytes bytes.
+at::ScalarType logical(const at::Tensor& input) {
+  return input.scalar_type() == at::kByte ? at::kByte : at::kBool;
 }
 
-// self, k, dim, largest, sorted
-bool topk(const ShapeCall& call) {
+// self
+bool logical_all(const ShapeCall& call) {
+  return call.give(fresh(Dims{}, logical(call.tensor(0))));
+}
+
+// self, dim, keepdim
+bool logical_dim(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
-  if (input.dim() == 0) return false;
-  Dims sizes = sizes_of(input);
-  c10::SymInt& size = sizes[c10::maybe_wrap_dim(call[2].toInt(), input.dim())];
-  const c10::SymInt k = int_in(call[1]);
-  if (less(k, 0) || less(size, k)) return false;
-  size = k;
-  return call.give(fresh(sizes, input.scalar_type()), fresh(sizes, at::kLong));
+  const c10::List<int64_t> dims({call[1].toInt()});
+  return call.give(fresh(reduced_sizes(input, dims, call[2].toBool()), logical(input)));
+}
+
+// self, dim, keepdim, dtype
+bool product_dim(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  const bool integral = c10::isIntegralType(input.scalar_type(), true);
+  const c10::List<int64_t> dims({call[1].toInt()});
+  return call.give(fresh(reduced_sizes(input, dims, call[2].toBool()),
+                         dtype_in(call[3], integral ? at::kLong : input.scalar_type())));
+}
+
+// self, dim, keepdim
+bool logsumexp(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (!c10::isFloatingType(input.scalar_type())) return false;
+  return call.give(fresh(reduced_sizes(input, call[1], call[2].toBool()), input.scalar_type()));
+}
+
+// self, ord, dim, keepdim, dtype
+bool vector_norm(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  if (!c10::isFloatingType(input.scalar_type()) || !call[4].isNone()) return false;
+  return call.give(fresh(reduced_sizes(input, call[2], call[3].toBool()), input.scalar_type()));
+}
+
+// self, target, weight, reduction, ignore_index: a loss for each sample, or one.
+bool nll_loss(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0), target = call.tensor(1), weight = call.tensor(2);
+  const bool each = call[3].toInt() == 0;
+  if (input.dim() != 2 || target.dim() != 1 || !equal(input.sym_size(0), target.sym_size(0)) ||
+      (weight.defined() && (weight.dim() != 1 || !equal(weight.sym_size(0), input.sym_size(1)))))
+    return false;
+  return call.give(fresh(each ? Dims{input.sym_size(0)} : Dims{}, input.scalar_type()),
+                   fresh(Dims{}, input.scalar_type()));
 }
 
 constexpr NamedShape kShapes[] = {
@@ -133,8 +164,15 @@ constexpr NamedShape kShapes[] = {
     {"amin", extreme_dims, true},
     {"max.dim", extreme_with_place, true},
     {"min.dim", extreme_with_place, true},
-    {"cumsum", cumulative, true},
-    {"topk", topk, true},
+    {"any", logical_all, true},
+    {"all", logical_all, true},
+    {"any.dim", logical_dim, true},
+    {"all.dim", logical_dim, true},
+    {"prod", sum_all, true},
+    {"prod.dim_int", product_dim, true},
+    {"logsumexp", logsumexp, true},
+    {"linalg_vector_norm", vector_norm, true},
+    {"nll_loss_forward", nll_loss, true},
     {"max", extreme_all, false},
     {"min", extreme_all, false},
     {"var.correction", variance, false},

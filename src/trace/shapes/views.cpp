@@ -176,6 +176,22 @@ bool split_with_sizes(const ShapeCall& call) {
   return call.give(parts_of(base, dim, lengths));
 }
 
+// self, dim
+bool unbind(const ShapeCall& call) {
+  const at::Tensor base = call.tensor(0);
+  if (base.dim() == 0) return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), base.dim());
+  const int64_t count = base.sym_size(dim).guard_int(__FILE__, __LINE__);
+  Dims sizes = sizes_of(base), strides = strides_of(base);
+  const c10::SymInt step = strides[dim];
+  sizes.erase(sizes.begin() + dim);
+  strides.erase(strides.begin() + dim);
+  std::vector<at::Tensor> parts;
+  for (int64_t i = 0; i < count; ++i)
+    parts.push_back(make_fake_view(base, sizes, strides, base.sym_storage_offset() + step * i));
+  return call.give(parts);
+}
+
 // self, size, stride: what reshape calls when the memory has such a view.
 bool reshape_alias(const ShapeCall& call) {
   const at::Tensor base = call.tensor(0);
@@ -260,6 +276,7 @@ constexpr NamedShape kShapes[] = {
     {"split.Tensor", split, true},
     {"split_with_sizes", split_with_sizes, true},
     {"squeeze.dim", squeeze_dim, true},
+    {"unbind.int", unbind, true},
     {"_reshape_alias", reshape_alias, true},
 };
 

@@ -142,5 +142,37 @@ TEST(ShapeEnv, TheGuardThatMadeANumberIsKnown) {
   EXPECT_EQ(env.why_constant(2 * a)->place, "line 4");
 }
 
+// --- Symbols whose values come from data
+
+TEST(ShapeEnv, AHintOfDataDecidesNothing) {
+  ShapeEnv env;
+  const Int u = env.unbacked("u0", 4096, {0, 1 << 20});
+  EXPECT_TRUE(env.is_unbacked(0));
+  EXPECT_TRUE(env.guard_lt(-1, u));  // by its range
+  EXPECT_THROW(env.guard_lt(u, 5), Undecidable);
+  EXPECT_THROW(env.guard_int(u), Undecidable);
+  EXPECT_EQ(env.known(Relation::kEqual, u, 3), std::nullopt);
+  EXPECT_TRUE(env.guards().empty());
+}
+
+TEST(ShapeEnv, AssertionsAreKnownFromThenOn) {
+  ShapeEnv env;
+  const Int s = env.symbol("s0", 8, false), u = env.unbacked("u1", 4096, {});
+  EXPECT_TRUE(env.expect(Relation::kNotLess, u, 0));
+  EXPECT_TRUE(env.expect(Relation::kNotLess, s, u));
+  EXPECT_FALSE(env.guard_lt(u, 0));
+  EXPECT_FALSE(env.guard_lt(s, u));
+  EXPECT_FALSE(env.guard_eq(u, s + 1));
+  EXPECT_THROW(env.guard_eq(u, s), Undecidable);
+  EXPECT_TRUE(env.expect(Relation::kNotEqual, u, 5));
+  EXPECT_FALSE(env.guard_eq(u, 5));
+  EXPECT_FALSE(env.expect(Relation::kLess, u, 0));
+  const ShapeEnv::Settled settled = env.settle();
+  std::vector<std::string> assertions;
+  for (const Condition& assertion : settled.assertions) assertions.push_back(to_string(assertion));
+  EXPECT_EQ(assertions, (std::vector<std::string>{"s1 >= 0", "s0 >= s1", "s1 != 5"}));
+  EXPECT_EQ(settled.conditions.size(), 1u);  // s0 >= 2: none that asks for data
+}
+
 }  // namespace
 }  // namespace braze::sym

@@ -1,0 +1,195 @@
+#include "graph/stages.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+namespace braze::graph {
+namespace {
+
+constexpr std::string_view kItem = "braze.item";
+
+class Splitter {
+ public:
+  Splitter(const Graph& graph, std::span<const int> data_symbols)
+      : graph_(graph), unread_(data_symbols.begin(), data_symbols.end()) {}
+
+  Staged run() {
+    find_last_uses();
+    staged_.register_count = graph_.value_count();
+    for (const Input& input : graph_.inputs()) staged_.inputs.push_back(input.value->id());
+    for (const Value* output : graph_.outputs()) staged_.outputs.push_back(output->id());
+    BRAZE_CHECK(graph_.mutations().empty(), "a graph is cut before it is made functional");
+    std::vector<const Node*> nodes;
+    for (const auto& node : graph_.nodes()) {
+      std::vector<Stage::Read::Size> symbols = symbols_of(*node);
+      if (symbols.empty()) {
+        nodes.push_back(node.get());
+        continue;
+      }
+      Stage& stage = add_stage(nodes);
+      nodes.clear();
+      stage.read = read_of(*node, std::move(symbols));
+    }
+    add_stage(nodes);
+    BRAZE_CHECK(unread_.empty(), "a symbol whose value nothing reads");
+    return std::move(staged_);
+  }
+
+ private:
+  // By value: the place of the last node that uses it; outputs are used behind all.
+  void find_last_uses() {
+    last_use_.resize(graph_.value_count(), -1);
+    int place = 0;
+    for (const auto& node : graph_.nodes()) {
+      for (const Value* operand : node->operands()) last_use_[operand->id()] = place;
+      places_[node.get()] = place++;
+    }
+    for (const Value* output : graph_.outputs()) last_use_[output->id()] = place;
+  }
+
+  std::optional<int> symbol_in(sym::Int value) const {
+    if (value.is_constant() || value.expr()->kind != sym::ExprKind::kSymbol) return std::nullopt;
+    return value.expr()->symbol;
+  }
+
+  // The symbols whose values this node gives.
+  std::vector<Stage::Read::Size> symbols_of(const Node& node) {
+    std::vector<Stage::Read::Size> found;
+    auto take = [&](sym::Int value, int result, int dim) {
+      const std::optional<int> symbol = symbol_in(value);
+      if (symbol && unread_.erase(*symbol) > 0) found.push_back({*symbol, result, dim});
+    };
+    if (node.op().name == kItem) take(std::get<sym::Int>(node.args()[1]), -1, 0);
+    for (size_t i = 0; i < node.results().size(); ++i) {
+      const Value* result = node.results()[i];
+      for (int dim = 0; result && dim < result->type().rank(); ++dim)
+        take(result->type().sizes[dim], static_cast<int>(i), dim);
+    }
+    return found;
+  }
+
+  // A graph of these nodes, which come one after the other.
+  Stage& add_stage(const std::vector<const Node*>& nodes) {
+    Stage& stage = staged_.stages.emplace_back();
+    std::unordered_map<const Value*, Value*> map;
+    std::unordered_map<int, int> storages;
+    auto storage_of = [&](const Value* value) {
+      auto [place, fresh] = storages.try_emplace(value->storage(), -1);
+      if (fresh) place->second = stage.graph.new_storage();
+      return place->second;
+    };
+    std::set<const Value*> made;
+    for (const Node* node : nodes)
+      for (const Value* result : node->results())
+        if (result) made.insert(result);
+    for (const Node* node : nodes) {
+      for (const Value* operand : node->operands()) {
+        if (made.contains(operand) || map.contains(operand)) continue;
+        const Input* input = input_of(operand);
+        map[operand] = stage.graph.add_input(
+            operand->type(), input ? input->kind : InputKind::kUser,
+            input ? input->name : "v" + std::to_string(operand->id()), storage_of(operand));
+        stage.inputs.push_back(operand->id());
+      }
+    }
+    for (const Node* node : nodes) add_node(stage.graph, *node, map, storage_of);
+    std::vector<Value*> outputs;
+    const int end = nodes.empty() ? 0 : places_.at(nodes.back());
+    for (const Node* node : nodes)
+      for (const Value* result : node->results())
+        if (result && last_use_[result->id()] > end) {
+          outputs.push_back(map.at(result));
+          stage.outputs.push_back(result->id());
+        }
+    stage.graph.set_outputs(std::move(outputs));
+    std::vector<SymbolBinding> bindings;
+    for (int i = 0; i < static_cast<int>(graph_.symbols().size()); ++i)
+      bindings.push_back({SymbolBinding::Kind::kScalar, nullptr, i});
+    stage.graph.set_symbols(graph_.arena(), std::move(bindings));
+    return stage;
+  }
+
+  template <class StorageOf>
+  void add_node(Graph& graph, const Node& node, std::unordered_map<const Value*, Value*>& map,
+                const StorageOf& storage_of) {
+    // A tensor from an earlier stage may lie elsewhere in its memory than when it was traced.
+    BRAZE_CHECK(!node.op().name.starts_with("aten.as_strided") ||
+                    std::get<Value*>(node.args()[0])->producer() == nullptr ||
+                    map.at(std::get<Value*>(node.args()[0]))->producer() != nullptr,
+                "as_strided of a tensor from before a number that is read from data");
+    std::vector<Argument> args = node.args();
+    for (Argument& argument : args) {
+      if (auto* value = std::get_if<Value*>(&argument)) {
+        *value = map.at(*value);
+      } else if (auto* list = std::get_if<std::vector<Value*>>(&argument)) {
+        for (Value*& value : *list) value = map.at(value);
+      } else if (auto* optional = std::get_if<OptionalRefs<Value*>>(&argument)) {
+        for (std::optional<Value*>& value : optional->refs)
+          if (value) value = map.at(*value);
+      }
+    }
+    std::vector<TensorType> types;
+    std::vector<int> storages;
+    for (const Value* result : node.results()) {
+      types.push_back(result ? result->type() : TensorType{});
+      storages.push_back(result ? storage_of(result) : -1);
+    }
+    const Origin* origin = graph_.origin(node.origin());
+    Node* made =
+        graph.add_node(node.op(), std::move(args), std::move(types),
+                       origin ? graph.add_origin(*origin) : -1, nullptr, std::move(storages));
+    for (size_t i = 0; i < node.results().size(); ++i) {
+      if (node.results()[i])
+        map[node.results()[i]] = made->result(static_cast<int>(i));
+      else
+        graph.set_result_undefined(made, static_cast<int>(i));
+    }
+  }
+
+  static Stage::Read read_of(const Node& node, std::vector<Stage::Read::Size> symbols) {
+    Stage::Read read{.op = node.op().name, .symbols = std::move(symbols)};
+    for (const Argument& argument : node.args())
+      read.args.push_back(std::visit(
+          [](const auto& value) -> BasicArgument<int> {
+            using T = std::decay_t<decltype(value)>;
+            if constexpr (std::is_same_v<T, Value*>) {
+              return value->id();
+            } else if constexpr (std::is_same_v<T, std::vector<Value*>>) {
+              std::vector<int> ids;
+              for (const Value* element : value) ids.push_back(element->id());
+              return ids;
+            } else if constexpr (std::is_same_v<T, OptionalRefs<Value*>>) {
+              OptionalRefs<int> ids;
+              for (const std::optional<Value*>& element : value.refs)
+                ids.refs.push_back(element ? std::optional<int>((*element)->id()) : std::nullopt);
+              return ids;
+            } else {
+              return value;
+            }
+          },
+          argument));
+    for (const Value* result : node.results()) read.results.push_back(result ? result->id() : -1);
+    return read;
+  }
+
+  const Input* input_of(const Value* value) const {
+    for (const Input& input : graph_.inputs())
+      if (input.value == value) return &input;
+    return nullptr;
+  }
+
+  const Graph& graph_;
+  std::set<int> unread_;
+  std::vector<int> last_use_;
+  std::unordered_map<const Node*, int> places_;
+  Staged staged_;
+};
+
+}  // namespace
+
+Staged split_at_data(const Graph& graph, std::span<const int> data_symbols) {
+  return Splitter(graph, data_symbols).run();
+}
+
+}  // namespace braze::graph

@@ -1,0 +1,130 @@
+// Operators that read data and yet are recorded, where the user has asked for it: an integer or a
+// size that comes from data is a symbol, whose value the compiled code reads as it runs.
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/unbind.h>
+
+#include <algorithm>
+
+#include "trace/recorder.h"
+#include "trace/shapes/families.h"
+#include "trace/sym_node.h"
+
+namespace braze::trace {
+namespace {
+
+// What is larger could overflow in expressions where Python's ints do not.
+constexpr int64_t kLargest = int64_t{1} << 31;
+
+using ResultFunction = void (*)(const ShapeCall& call, const c10::SymInt& size);
+
+// self: the places of what is not zero, in rows
+void nonzero(const ShapeCall& call, const c10::SymInt& size) {
+  const int64_t rank = call.tensor(0).dim();
+  call.give(fresh(Dims{size, rank}, at::kLong));
+}
+
+// self, mask
+void masked_select(const ShapeCall& call, const c10::SymInt& size) {
+  call.give(fresh(Dims{size}, call.tensor(0).scalar_type()));
+}
+
+// self, sorted, return_inverse, return_counts
+void unique(const ShapeCall& call, const c10::SymInt& size) {
+  const at::Tensor input = call.tensor(0);
+  const Dims inverse = call[2].toBool() ? sizes_of(input) : Dims{0};
+  const Dims counts{call[3].toBool() ? size : c10::SymInt(0)};
+  call.give(fresh(Dims{size}, input.scalar_type()), fresh(inverse, at::kLong),
+            fresh(counts, at::kLong));
+}
+
+// self, weights, minlength
+void bincount(const ShapeCall& call, const c10::SymInt& size) {
+  const at::Tensor weights = call.tensor(1);
+  at::ScalarType dtype = at::kLong;
+  if (weights.defined()) dtype = weights.scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
+  call.give(fresh(Dims{size}, dtype));
+}
+
+// repeats
+void repeat_interleave(const ShapeCall& call, const c10::SymInt& size) {
+  call.give(fresh(Dims{size}, call.tensor(0).scalar_type()));
+}
+
+ResultFunction result_function(const c10::OperatorName& name) {
+  if (name.name == "aten::nonzero" && name.overload_name.empty()) return nonzero;
+  if (name.name == "aten::masked_select" && name.overload_name.empty()) return masked_select;
+  if (name.name == "aten::_unique2" && name.overload_name.empty()) return unique;
+  if (name.name == "aten::bincount" && name.overload_name.empty()) return bincount;
+  if (name.name == "aten::repeat_interleave" && name.overload_name == "Tensor")
+    return repeat_interleave;
+  return nullptr;
+}
+
+bool is_mask(const c10::IValue& element) {
+  if (!element.isTensor() || !element.toTensor().defined()) return false;
+  const at::ScalarType dtype = element.toTensor().scalar_type();
+  return dtype == at::kBool || dtype == at::kByte;
+}
+
+}  // namespace
+
+// A call that fails later runs again in eager as a whole.
+bool Recorder::capture_data() {
+  if (!record_.may_run_again() || operands_.empty()) return false;
+  return capture_item() || capture_result_of_data();
+}
+
+bool Recorder::capture_item() {
+  if (!record_.data_capture.scalars || op_name() != "aten::_local_scalar_dense") return false;
+  const at::Tensor tensor = argument(0).toTensor();
+  if (!c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false)) return false;
+  static const graph::Op& item =
+      graph::find_or_add_op("braze.item", {"self", "symbol"}, graph::Effects{.opaque = true});
+  const sym::Int symbol = record_.data_symbol({-kLargest, kLargest});
+  record_.graph_.add_node(item, {operands_[0].value, symbol}, {}, record_.origin());
+  stack_.resize(begin_);
+  stack_.emplace_back(at::Scalar(to_symint(symbol, record_.shapes)));
+  return true;
+}
+
+bool Recorder::capture_result_of_data() {
+  const ResultFunction function = result_function(info_.handle.operator_name());
+  if (!record_.data_capture.sizes || !function) return false;
+  function(ShapeCall{info_, stack_, begin_},
+           to_symint(record_.data_symbol({0, kLargest}), record_.shapes));
+  take_results();
+  append_node();
+  return true;
+}
+
+// x[mask] is x[mask.nonzero().unbind(1)].
+bool Recorder::expand_masks() {
+  const std::string_view name = op_name();
+  if (name != "aten::index" && name != "aten::index_put" && name != "aten::index_put_")
+    return false;
+  if (info_.arguments.size() < 2 || !argument(1).isList()) return false;
+  const auto given = argument(1).toList();
+  bool any = false;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const c10::IValue element = given.get(i);
+    any |= is_mask(element) && as_fake(element.toTensor());
+  }
+  if (!any) return false;
+  c10::List<std::optional<at::Tensor>> places;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const c10::IValue element = given.get(i);
+    if (is_mask(element)) {
+      for (const at::Tensor& place : at::unbind(at::nonzero(element.toTensor()), 1))
+        places.push_back(place);
+    } else if (element.isTensor() && element.toTensor().defined()) {
+      places.push_back(element.toTensor());
+    } else {
+      places.push_back(std::nullopt);
+    }
+  }
+  argument(1) = places;
+  info_.handle.callBoxed(stack_);
+  return true;
+}
+
+}  // namespace braze::trace
