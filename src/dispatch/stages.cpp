@@ -81,10 +81,12 @@ void Stages::build(std::span<const int64_t> symbols, Report* report) {
     if (programs == programs_.back()) writes_inputs_early_ = program->writes_inputs_early;
     if (report) report->add(own);
   }
-  for (Reader& reader : readers_)
-    if (!reader.plan.steps.empty())
-      reader.call = std::make_unique<runtime::ExternCall>(
-          reader.plan, std::get<plan::ExternStep>(reader.plan.steps[0]));
+  for (Reader& reader : readers_) {
+    if (reader.plan.steps.empty()) continue;
+    reader.binder = std::make_unique<plan::Binder>(reader.plan);
+    reader.call = std::make_unique<runtime::ExternCall>(
+        reader.plan, std::get<plan::ExternStep>(reader.plan.steps[0]));
+  }
 }
 
 void Stages::run_stage(size_t number, std::vector<at::Tensor>& registers,
@@ -110,7 +112,9 @@ void Stages::read(size_t number, std::vector<at::Tensor>& registers, std::span<i
   {
     GilRelease gil(true);
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    if (reader.call) reader.call->run(registers, /*check=*/false);
+    if (reader.call)
+      reader.call->run(registers, {}, runtime::Shapes(*reader.binder, reader.numbers),
+                       /*check=*/false);
     for (const auto& size : read.symbols) {
       int64_t& value = symbols[size.symbol];
       value = size.result < 0 ? integer_in(registers[std::get<int>(read.args[0])])

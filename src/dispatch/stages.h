@@ -11,6 +11,7 @@
 
 #include "dispatch/programs.h"
 #include "graph/stages.h"
+#include "plan/binder.h"
 #include "runtime/extern_call.h"
 #include "sym/condition.h"
 
@@ -39,7 +40,9 @@ class Stages {
 
  private:
   struct Reader {
-    plan::Plan plan;  // one step, its slots are registers
+    plan::Plan plan;                       // one step, its slots are registers
+    std::unique_ptr<plan::Binder> binder;  // with `numbers`: of a plan that has none
+    plan::Numbers numbers;
     std::unique_ptr<runtime::ExternCall> call;
     std::vector<size_t> assertions;  // to be checked behind it
   };

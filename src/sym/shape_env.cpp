@@ -62,7 +62,8 @@ struct ShapeEnv::Impl {
   bool has_facts = false;       // some symbol is not itself
   std::vector<int> settled_by;  // by symbol: the guard that made it a constant, -1: none
   std::function<std::string()> observer;
-  std::vector<bool> unbacked;         // by symbol
+  std::vector<bool> unbacked;  // by symbol
+  bool has_unbacked = false;
   std::vector<Condition> assertions;  // on unbacked symbols, in order
 
   // By expression: what it was replaced by, and under which facts and ranges.
@@ -225,7 +226,7 @@ struct ShapeEnv::Impl {
   bool decide(bool hint, const Condition& if_true, const Condition& if_false) {
     if (known(if_true)) return true;
     if (known(if_false)) return false;
-    if (mentions_unbacked(if_true.a) || mentions_unbacked(if_true.b))
+    if (has_unbacked && (mentions_unbacked(if_true.a) || mentions_unbacked(if_true.b)))
       throw Undecidable(to_string(if_true));
     record(hint ? if_true : if_false);
     return hint;
@@ -253,13 +254,15 @@ Int ShapeEnv::symbol(const std::string& name, int64_t hint, Range range) {
 
 Int ShapeEnv::unbacked(const std::string& name, int64_t hint, Range range) {
   const Int symbol = impl_->add_symbol(name, hint, range);
-  impl_->unbacked.back() = true;
+  impl_->unbacked.back() = impl_->has_unbacked = true;
   return symbol;
 }
 
 bool ShapeEnv::is_unbacked(int symbol) const { return impl_->unbacked[symbol]; }
 
-bool ShapeEnv::mentions_unbacked(Int a) const { return impl_->mentions_unbacked(impl_->normal(a)); }
+bool ShapeEnv::mentions_unbacked(Int a) const {
+  return impl_->has_unbacked && impl_->mentions_unbacked(impl_->normal(a));
+}
 
 std::optional<bool> ShapeEnv::known(Relation relation, Int a, Int b) {
   a = impl_->normal(a);
