@@ -78,10 +78,10 @@ bool Recorder::capture_item() {
   if (!record_.data_capture.scalars || op_name() != "aten::_local_scalar_dense") return false;
   const at::Tensor tensor = argument(0).toTensor();
   if (!c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false)) return false;
-  static const graph::Op& item =
-      graph::find_or_add_op("braze.item", {"self", "symbol"}, graph::Effects{.opaque = true});
+  static const graph::Op* const item =
+      &graph::find_or_add_op("braze.item", {"self", "symbol"}, graph::Effects{.opaque = true});
   const sym::Int symbol = record_.data_symbol({-kLargest, kLargest});
-  record_.graph_.add_node(item, {operands_[0].value, symbol}, {}, record_.origin());
+  record_.graph_.add_node(*item, {operands_[0].value, symbol}, {}, record_.origin());
   stack_.resize(begin_);
   stack_.emplace_back(at::Scalar(to_symint(symbol, record_.shapes)));
   return true;
