@@ -44,6 +44,8 @@ if(BRAZE_EXTENSION)
       find_package(Python 3.11 COMPONENTS Interpreter Development.Embed REQUIRED)
       add_executable(braze_${folder}_test ${sources})
       target_link_libraries(braze_${folder}_test PRIVATE braze_${folder} Python::Python)
+      # The extension finds PyTorch's OpenMP in the process; a program names its own.
+      target_link_options(braze_${folder}_test PRIVATE -fopenmp)
       if(folder STREQUAL runtime)  # plans from graphs
         target_link_libraries(braze_runtime_test PRIVATE braze_compile)
       endif()

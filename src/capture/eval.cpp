@@ -26,7 +26,7 @@ const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
     PyObject* module = globals ? PyDict_GetItem(globals, names().name) : nullptr;
     const cpython::DecodedCode& decoded = cpython::decode(code);
     info = new CodeInfo{&decoded,
-                        frame_policy(globals),
+                        code_policy(globals, PyUnicode_AsUTF8(code->co_qualname)),
                         module && is_torch_module_name(module),
                         module && PyUnicode_Check(module) &&
                             PyUnicode_CompareWithASCIIString(module, "torch.random") == 0,

@@ -144,6 +144,9 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kIdentity: {
       if (done = done && count == 1; !done) return {};
       args[0] = Slot::borrow(world_.real_of(args[0].get()), args[0].source);
+      if (rule.text == "hash()" && is_container(args[0].get()) &&
+          !read_deeply(args[0].get(), Look::kDeep))
+        return {};
       Slot value = call_native(callable.get(), args, count, kwnames, false);
       world_.guard_as_key(args[0].get());
       if (value && !is_atom(args[0].get()))

@@ -235,9 +235,14 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
       if (PyIter_Check(arg) ? !read_by_advancing(arg) : !read_deeply(arg, look)) return false;
       continue;
     }
-    bool is_iterator = is_foreign_iterator(arg);
+    if (read_only && (is_frozen(arg) || Py_TYPE(arg) == known().partial)) {
+      world_.guard_as_key(arg);
+      continue;
+    }
+    const bool seen = is_python_class(Py_TYPE(arg)) || PyExceptionInstance_Check(arg) ||
+                      is_torch_module_name(module_of(Py_TYPE(arg)));
     // A buffer may be written to by whoever is given it.
-    if (!read_only || is_iterator || PyObject_CheckBuffer(arg))
+    if (!read_only || !seen || is_foreign_iterator(arg) || PyObject_CheckBuffer(arg))
       return breaks_.refuse(
           Py_TYPE(arg) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,
           std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name + "' object from outside");

@@ -78,7 +78,7 @@ bool Evaluator::read_operand(const Slot& operand, const char* what, Look look) {
   if (!world_.is_outside(object) || is_immutable(object))
     return PyIter_Check(object) ? read_by_advancing(object) : read_deeply(object, look);
   PyTypeObject* type = Py_TYPE(object);
-  if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type != known().ndarray) return true;
+  if (is_python_class(type) || is_frozen(object)) return true;
   return breaks_.refuse(BreakKind::kNativeCall,
                         std::string(what) + " on a '" + type->tp_name + "' object from outside");
 }
@@ -175,6 +175,12 @@ Slot Evaluator::compare(const Slot& a, const Slot& b, int op, bool to_bool) {
   return is_true < 0 ? Slot() : Slot::borrow(is_true ? Py_True : Py_False);
 }
 
+static bool decides_truth(PyTypeObject* type) {
+  return (type->tp_as_number && type->tp_as_number->nb_bool) ||
+         (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
+         (type->tp_as_sequence && type->tp_as_sequence->sq_length);
+}
+
 int Evaluator::truth(const Slot& value) {
   const Subject subject(*this, value);
   PyObject* object = value.get();
@@ -195,10 +201,10 @@ int Evaluator::truth(const Slot& value) {
   if (const Source* source = used == object ? world_.source_of(value) : nullptr) {
     if (is_container(object)) {
       world_.guard_length(source, PyObject_Size(object));
-    } else if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
+    } else if (is_python_class(Py_TYPE(object))) {
       if (!world_.type_lookup(Py_TYPE(object), names().bool_))
         world_.type_lookup(Py_TYPE(object), names().len);
-    } else if (Py_TYPE(object)->tp_as_number && Py_TYPE(object)->tp_as_number->nb_bool) {
+    } else if (decides_truth(Py_TYPE(object))) {
       if (!read_operand(value, "the truth value")) return -1;
     }
   }
@@ -244,8 +250,7 @@ int Evaluator::contains(const Slot& container, const Slot& given) {
     if (!compares && !read_by_advancing(object)) return -1;
   } else if (source && is_container(object)) {
     if (!world_.read_all(object)) return -1;
-  } else if (source && !is_tensor(object) &&
-             PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
+  } else if (source && !is_tensor(object) && is_python_class(Py_TYPE(object))) {
     world_.type_lookup(Py_TYPE(object), names().contains);
   } else if (source && !read_operand(container, "a membership test")) {
     return -1;
@@ -271,7 +276,7 @@ Slot Evaluator::length_of(const Slot& object) {
       world_.guard_length(source, n);
     return Slot::steal(PyLong_FromSsize_t(n));
   }
-  if (source && PyType_HasFeature(Py_TYPE(used), Py_TPFLAGS_HEAPTYPE) && !is_tensor(used))
+  if (source && is_python_class(Py_TYPE(used)) && !is_tensor(used))
     world_.type_lookup(Py_TYPE(used), names().len);
   else if (source && !read_operand(object, "len()"))
     return {};
@@ -349,7 +354,7 @@ Slot Evaluator::get_iter(const Slot& iterable) {
       }
     } else if (is_foreign_iterator(object)) {
       return refuse(BreakKind::kOutsideIterator, "iteration over an iterator from outside");
-    } else if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
+    } else if (is_python_class(Py_TYPE(object))) {
       if (!world_.type_lookup(Py_TYPE(object), names().iter))
         world_.type_lookup(Py_TYPE(object), names().getitem);
     } else if (!read_operand(iterable, "iteration")) {

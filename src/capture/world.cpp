@@ -1,5 +1,8 @@
 #include "capture/world.h"
 
+#include <string_view>
+#include <unordered_set>
+
 #include "capture/known.h"
 #include "cpython/finaliser.h"
 #include "cpython/watch.h"
@@ -30,6 +33,23 @@ bool is_container(PyObject* object) {
 }
 
 bool is_python_class(PyTypeObject* type) { return type->tp_dealloc == known().module->tp_dealloc; }
+
+bool is_frozen(PyObject* object) {
+  static const std::unordered_set<std::string_view> types = {"re.Pattern",
+                                                             "re.Match",
+                                                             "datetime.timedelta",
+                                                             "datetime.date",
+                                                             "datetime.time",
+                                                             "datetime.datetime",
+                                                             "datetime.timezone",
+                                                             "decimal.Decimal",
+                                                             "operator.itemgetter",
+                                                             "operator.attrgetter",
+                                                             "operator.methodcaller",
+                                                             "method-wrapper",
+                                                             "_struct.Struct"};
+  return !is_python_class(Py_TYPE(object)) && types.contains(Py_TYPE(object)->tp_name);
+}
 
 bool is_immutable(PyObject* object) {
   if (is_atom(object) || is_structure(object)) return true;
@@ -183,7 +203,7 @@ Slot World::read_new(PyObject* value, const Source* source) {
   if (PyFunction_Check(value)) {
     guard(GuardKind::kIdentity, source, value);
     rely_on(reinterpret_cast<PyFunctionObject*>(value));
-  } else if (is_structure(value)) {
+  } else if (is_structure(value) || is_frozen(value)) {
     guard(GuardKind::kIdentity, source, value);
   } else if (!is_tensor(value) &&
              !(source->kind == SourceKind::kInstanceDict && PyDict_CheckExact(value))) {

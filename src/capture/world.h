@@ -250,6 +250,8 @@ bool is_container(PyObject* object);
 bool is_python_class(PyTypeObject* type);
 // Never changes, or is shared program structure that is guarded by identity.
 bool is_immutable(PyObject* object);
+// An object made in C whose value never changes and that only its identity stands for.
+bool is_frozen(PyObject* object);
 // The instance dict, made if the object has none yet; null, nothing pending, without one. Borrowed.
 PyObject* instance_dict(PyObject* object);
 

@@ -57,6 +57,13 @@ FramePolicy frame_policy(PyObject* globals) {
   return standard ? FramePolicy::kLibrary : FramePolicy::kInline;
 }
 
+// A handle of a hook counts itself in its class, which is no matter: while the hook stays, the
+// guards of the module's hooks fail, and when it is removed in the same call its number is free
+// again.
+FramePolicy code_policy(PyObject* globals, std::string_view qualname) {
+  return qualname == "RemovableHandle.__init__" ? FramePolicy::kNative : frame_policy(globals);
+}
+
 const LibraryBreak* library_break(PyObject* globals, std::string_view qualname) {
   static constexpr LibraryBreak kFrames{BreakKind::kIntrospection,
                                         "it looks at frames, files or all attributes of an object"};

@@ -17,6 +17,9 @@ namespace braze::capture {
 enum class FramePolicy : uint8_t { kInline, kLibrary, kNative };
 FramePolicy frame_policy(PyObject* globals);
 
+// Of one function; a few differ from their module.
+FramePolicy code_policy(PyObject* globals, std::string_view qualname);
+
 // Why a function of a library that runs natively must not run while tracing; null: it may.
 struct LibraryBreak {
   BreakKind kind;
