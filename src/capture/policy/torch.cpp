@@ -178,6 +178,8 @@ const char* torch_function_break(const char* module, const char* name) {
       {"vmap", "is not supported"},
   };
   std::string_view m = module, n = name;
+  // Wraps Module.__init__ once torch.compile has been used; it tags the module, weakly.
+  if (m == "torch._dynamo.mutation_guard") return nullptr;
   if (m == "torch.random" || m == "torch.serialization" || m.starts_with("torch._dynamo") ||
       m.starts_with("torch._inductor") || m.starts_with("torch._functorch") ||
       m.starts_with("functorch") || m.starts_with("torch._higher_order_ops") ||

@@ -4,6 +4,7 @@ in eager, also when their Python code would run natively while tracing."""
 import decimal
 import importlib
 import inspect
+import subprocess
 import sys
 import traceback
 import types
@@ -207,3 +208,23 @@ def test_a_hook_that_is_removed_in_the_same_call():
         for _ in range(3):
             (actual, left), expected = fast(x), layer(x) * 2
             assert torch.allclose(actual, expected) and left == len(layer._forward_hooks) == 0
+
+
+def test_modules_are_made_while_torch_compile_watches_them():
+    # torch.compile, once used, wraps Module.__init__ in a function of its own.
+    script = """
+import torch, torch._dynamo.mutation_guard as guard
+guard.install_generation_tagging_init()
+import braze
+layers = torch.nn.ModuleList([torch.nn.Linear(3, 3) for _ in range(3)])
+
+def f(x):
+    for layer in layers[:2]:
+        x = torch.nn.ReLU()(layer(x))
+    return x
+
+x = torch.ones(3)
+with torch.no_grad():
+    assert torch.allclose(braze.compile(f, fullgraph=True)(x), f(x))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
