@@ -1,5 +1,7 @@
 """Records to Markdown."""
 
+from collections.abc import Callable
+
 from bench.compilers import COMPILERS
 from bench.models import CAPTURED, MODELS
 
@@ -46,10 +48,19 @@ def _introduction(machine: dict) -> str:
     )
 
 
-def _error_row(record: dict, name: str, width: int) -> list[str]:
-    reason = record["error"].strip().splitlines()[-1].replace("|", "\\|")[:160]
-    title = COMPILERS[record["compiler"]].title
-    return [name, title, f"failed: {reason}"] + [""] * (width - 3)
+def _reason(record: dict) -> str:
+    return "failed: " + record["error"].strip().splitlines()[-1].replace("|", "\\|")[:160]
+
+
+def _table(header: list[str], records: list[dict], title: Callable, cells: Callable) -> str:
+    """A row for each record: `title`, the compiler and `cells` of it, or why it failed."""
+    rows = []
+    for record in records:
+        failed = "error" in record
+        rest = [_reason(record)] if failed else cells(record)
+        row = [title(record), COMPILERS[record["compiler"]].title, *rest]
+        rows.append(row + [""] * (len(header) - len(row)))
+    return table(header, rows)
 
 
 def _models(records: list[dict]) -> str:
@@ -58,31 +69,24 @@ def _models(records: list[dict]) -> str:
         "first call, warm", "eager's", "imports", "guards", "peak memory", "eager's", "accuracy",
         "max difference",
     ]  # fmt: skip
-    rows = []
-    for record in records:
-        title = MODELS[record["model"]].title
-        if "error" in record:
-            rows.append(_error_row(record, title, len(header)))
-            continue
+
+    def cells(record: dict) -> list[str]:
         accuracy, later = record["accuracy"], record["accuracy_later"]
-        rows.append(
-            [
-                title,
-                COMPILERS[record["compiler"]].title,
-                number(record["eager_ms"]),
-                number(record["compiled_ms"]),
-                number(record["speedup"], 2, "x"),
-                number(record["cold_first_call_s"], 2, " s"),
-                number(record["warm_first_call_s"], 2, " s"),
-                number(record["eager_first_call_s"], 2, " s"),
-                number(record["imports_s"], 2, " s"),
-                number(record["guard_check_us"], 2, " us"),
-                number(record["peak_rss_mb"], 0, " MB"),
-                number(record["eager_peak_rss_mb"], 0, " MB"),
-                "ok" if accuracy["ok"] and later["ok"] else "WRONG",
-                f"{max(accuracy['max_difference'], later['max_difference']):.1e}",
-            ]
-        )
+        return [
+            number(record["eager_ms"]),
+            number(record["compiled_ms"]),
+            number(record["speedup"], 2, "x"),
+            number(record["cold_first_call_s"], 2, " s"),
+            number(record["warm_first_call_s"], 2, " s"),
+            number(record["eager_first_call_s"], 2, " s"),
+            number(record["imports_s"], 2, " s"),
+            number(record["guard_check_us"], 2, " us"),
+            number(record["peak_rss_mb"], 0, " MB"),
+            number(record["eager_peak_rss_mb"], 0, " MB"),
+            "ok" if accuracy["ok"] and later["ok"] else "WRONG",
+            f"{max(accuracy['max_difference'], later['max_difference']):.1e}",
+        ]
+
     return (
         "## Models\n\n"
         "Inference, fp32, random weights. Times are medians of interleaved runs with eager in the "
@@ -90,56 +94,44 @@ def _models(records: list[dict]) -> str:
         "cold with empty caches, warm in a new process with the caches that the cold one left. "
         "Guards: the check of a call's guards with the binding of its arguments. Accuracy: "
         "rmse(compiled, fp64) <= k rmse(eager, fp64) + 1e-5, k = 2 (3 below 1000 elements), for "
-        "the first call and a later one.\n\n" + table(header, rows)
+        "the first call and a later one.\n\n"
+        + _table(header, records, lambda record: MODELS[record["model"]].title, cells)
     )
 
 
 def _overhead(records: list[dict]) -> str:
     header = ["floats", "compiler", "eager ns", "compiled ns", "guards ns", "a break ns"]
-    rows = []
-    for record in records:
-        if "error" in record:
-            rows.append(_error_row(record, str(record["size"]), len(header)))
-            continue
-        rows.append(
-            [
-                str(record["size"]),
-                COMPILERS[record["compiler"]].title,
-                number(record["eager_ns"], 0),
-                number(record["compiled_ns"], 0),
-                number(record.get("guard_check_ns"), 0),
-                number(record.get("break_ns"), 0),
-            ]
-        )
+
+    def cells(record: dict) -> list[str]:
+        return [
+            number(record["eager_ns"], 0),
+            number(record["compiled_ns"], 0),
+            number(record.get("guard_check_ns"), 0),
+            number(record.get("break_ns"), 0),
+        ]
+
     return (
         "## Overhead of a call\n\n"
         "`f(x) = relu(x + 1) * 2`: one call in nanoseconds, with its work and the allocation of "
-        "its output.\n\n" + table(header, rows)
+        "its output.\n\n" + _table(header, records, lambda record: str(record["size"]), cells)
     )
 
 
 def _compile_time(records: list[dict]) -> str:
     header = ["model", "compiler", "caches", "first call", "imports", "phases"]
-    rows = []
-    for record in records:
-        title = MODELS[record["model"]].title
-        if "error" in record:
-            rows.append(_error_row(record, title, len(header)))
-            continue
-        rows.append(
-            [
-                title,
-                COMPILERS[record["compiler"]].title,
-                record["cache"],
-                number(record["first_call_s"], 2, " s"),
-                number(record["imports_s"], 2, " s"),
-                _phases(record["compiler"], record["phases_s"]),
-            ]
-        )
+
+    def cells(record: dict) -> list[str]:
+        return [
+            record["cache"],
+            number(record["first_call_s"], 2, " s"),
+            number(record["imports_s"], 2, " s"),
+            _phases(record["compiler"], record["phases_s"]),
+        ]
+
     return (
         "## Where the first call's time goes\n\n"
         "Phases in milliseconds. `in torch` is a part of `capture`; torch.compile's timers nest."
-        "\n\n" + table(header, rows)
+        "\n\n" + _table(header, records, lambda record: MODELS[record["model"]].title, cells)
     )
 
 
@@ -148,31 +140,24 @@ def _capture(records: list[dict]) -> str:
         "model", "compiler", "static ms", "dynamic ms", "dynamic / static", "first, static",
         "first, dynamic", "bytecodes", "nodes", "guards",
     ]  # fmt: skip
-    rows = []
-    for record in records:
-        title = CAPTURED[record["model"]].title
-        if "error" in record:
-            rows.append(_error_row(record, title, len(header)))
-            continue
-        rows.append(
-            [
-                title,
-                COMPILERS[record["compiler"]].title,
-                number(record["static_s"] * 1e3),
-                number(record["dynamic_s"] * 1e3),
-                number(record["dynamic_s"] / record["static_s"], 2, "x"),
-                number(record["static_first_s"] * 1e3),
-                number(record["dynamic_first_s"] * 1e3),
-                number(record["bytecodes"], 0),
-                number(record["nodes"], 0),
-                number(record["guards"], 0),
-            ]
-        )
+
+    def cells(record: dict) -> list[str]:
+        return [
+            number(record["static_s"] * 1e3),
+            number(record["dynamic_s"] * 1e3),
+            number(record["dynamic_s"] / record["static_s"], 2, "x"),
+            number(record["static_first_s"] * 1e3),
+            number(record["dynamic_first_s"] * 1e3),
+            number(record["bytecodes"], 0),
+            number(record["nodes"], 0),
+            number(record["guards"], 0),
+        ]
+
     return (
         "## Capture\n\n"
         "Evaluating the Python code of a call and tracing its operators, without compiling. Best "
         "of many runs in one process with sizes as numbers and as symbols, and the first "
-        "ones.\n\n" + table(header, rows)
+        "ones.\n\n" + _table(header, records, lambda record: CAPTURED[record["model"]].title, cells)
     )
 
 
@@ -196,8 +181,7 @@ def _sizes(records: list[dict]) -> str:
         for name in dict.fromkeys(record["case"] for record in group):
             of_case = {record.get("size"): record for record in group if record["case"] == name}
             if None in of_case:
-                reason = of_case[None]["error"].strip().splitlines()[-1].replace("|", "\\|")[:160]
-                rows.append([name, f"failed: {reason}"] + [""] * (len(sizes) - 1 + len(more)))
+                rows.append([name, _reason(of_case[None])] + [""] * (len(sizes) - 1 + len(more)))
                 continue
             row = [name] + [number(of_case[size]["ratio"]) for size in sizes]
             first = of_case[sizes[0]]

@@ -13,6 +13,24 @@ at::Tensor borrow(c10::TensorImpl* impl) {
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl));
 }
 
+// Runs compiled code; what failed by itself is told from the user's errors (an index out of range,
+// no memory), which eager raises where they belong.
+template <class Run>
+Entry::Outcome outcome_of(bool writes_inputs_early, std::string* why, Run&& run) {
+  try {
+    run();
+    return Entry::Outcome::kDone;
+  } catch (const runtime::NeedsEager&) {
+    return Entry::Outcome::kRunEager;
+  } catch (const InternalError& error) {
+    *why = error.what();
+    return Entry::Outcome::kBroken;
+  } catch (const c10::Error&) {
+    if (!writes_inputs_early) return Entry::Outcome::kRunEager;
+    throw;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Program> Entry::program_for(std::span<const int64_t> symbols, std::string* why) {
@@ -36,36 +54,17 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
     for (size_t i = 0; i < input_count; ++i)
       if (inputs[i]) held.push_back(borrow(inputs[i]));
   }
-  try {
+  return outcome_of(program.writes_inputs_early, why, [&] {
     GilRelease gil(program.releases_gil);
     program.executable->run({inputs, input_count}, outputs, scalars);
-    return Outcome::kDone;
-  } catch (const runtime::NeedsEager&) {
-    return Outcome::kRunEager;
-  } catch (const InternalError& error) {
-    *why = error.what();
-    return Outcome::kBroken;
-  } catch (const c10::Error&) {
-    // The user's error (an index out of range, no memory): eager raises it where it belongs.
-    if (!program.writes_inputs_early) return Outcome::kRunEager;
-    throw;
-  }
+  });
 }
 
 Entry::Outcome Entry::run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                                  std::span<int64_t> symbols, std::string* why) {
-  try {
+  return outcome_of(stages->writes_inputs_early(), why, [&] {
     stages->run({inputs, input_count}, outputs, symbols);
-    return Outcome::kDone;
-  } catch (const runtime::NeedsEager&) {
-    return Outcome::kRunEager;
-  } catch (const InternalError& error) {
-    *why = error.what();
-    return Outcome::kBroken;
-  } catch (const c10::Error&) {
-    if (!stages->writes_inputs_early()) return Outcome::kRunEager;
-    throw;
-  }
+  });
 }
 
 // kDone with an exception pending where inputs have changed by the time a step fails.

@@ -19,10 +19,11 @@ std::string_view text(PyObject* globals, PyObject* key) {
 }
 
 // Python code of torch that calls the user's or keeps state that the evaluator must see.
-constexpr std::string_view kInline[] = {"torch.nn.modules.",       "torch.nn.utils.",
-                                        "torch.utils._contextlib", "torch.autograd.grad_mode",
-                                        "torch.nn.parameter",      "torch.nn.attention",
-                                        "torch.utils.hooks"};
+constexpr std::string_view kInline[] = {
+    "torch.nn.modules.", "torch.nn.utils.", "torch.utils._contextlib", "torch.autograd.grad_mode",
+    "torch.nn.parameter", "torch.nn.attention", "torch.utils.hooks",
+    // Wraps Module.__init__ once torch.compile was used.
+    "torch._dynamo.mutation_guard"};
 // Libraries whose functions run natively: they read what never changes (see `library_break`).
 constexpr std::string_view kNative[] = {
     "inspect",           "re",   "re._compiler", "re._parser", "abc",      "_py_abc",  "typing",
@@ -59,9 +60,10 @@ FramePolicy frame_policy(PyObject* globals) {
 
 // A handle of a hook counts itself in its class, which is no matter: while the hook stays, the
 // guards of the module's hooks fail, and when it is removed in the same call its number is free
-// again.
+// again. GenerationTracker.tag speaks to torch.compile alone (see `is_hint_function`).
 FramePolicy code_policy(PyObject* globals, std::string_view qualname) {
-  return qualname == "RemovableHandle.__init__" ? FramePolicy::kNative : frame_policy(globals);
+  const bool native = qualname == "RemovableHandle.__init__" || qualname == "GenerationTracker.tag";
+  return native ? FramePolicy::kNative : frame_policy(globals);
 }
 
 const LibraryBreak* library_break(PyObject* globals, std::string_view qualname) {

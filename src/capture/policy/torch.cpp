@@ -178,8 +178,6 @@ const char* torch_function_break(const char* module, const char* name) {
       {"vmap", "is not supported"},
   };
   std::string_view m = module, n = name;
-  // Wraps Module.__init__ once torch.compile has been used; it tags the module, weakly.
-  if (m == "torch._dynamo.mutation_guard") return nullptr;
   if (m == "torch.random" || m == "torch.serialization" || m.starts_with("torch._dynamo") ||
       m.starts_with("torch._inductor") || m.starts_with("torch._functorch") ||
       m.starts_with("functorch") || m.starts_with("torch._higher_order_ops") ||
@@ -219,7 +217,10 @@ const char* torch_function_break(const char* module, const char* name) {
 bool is_hint_function(const char* module, const char* name) {
   static const Set hints = {"mark_static_address", "mark_dynamic",  "maybe_mark_dynamic",
                             "mark_static",         "mark_unbacked", "graph_break"};
-  return std::string_view(module).starts_with("torch._dynamo") && hints.contains(name);
+  const std::string_view m = module;
+  // Modules that were made in a traced function: looked at by torch.export alone.
+  if (m == "torch._dynamo.mutation_guard") return std::string_view(name) == "tag";
+  return m.starts_with("torch._dynamo") && hints.contains(name);
 }
 
 bool torch_function_takes_objects(const char* module, const char* name) {

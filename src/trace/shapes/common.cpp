@@ -202,6 +202,24 @@ Dims broadcast(c10::ArrayRef<at::Tensor> operands) {
   return result;
 }
 
+bool is_index(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt;
+}
+
+Indices following_indices(const ShapeCall& call) {
+  const auto given = call[1].toList();
+  if (given.size() > static_cast<size_t>(call.tensor(0).dim())) return {};
+  Indices result;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const c10::IValue element = given.get(i);
+    if (!element.isTensor() || !element.toTensor().defined()) continue;
+    if (result.tensors.empty()) result.first = i;
+    if (!is_index(element.toTensor()) || result.first + result.tensors.size() != i) return {};
+    result.tensors.push_back(element.toTensor());
+  }
+  return result;
+}
+
 // Sizes are concrete: PyTorch's own iterator decides. With symbols: what it does is done here.
 at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype) {
   bool symbolic = false;

@@ -74,4 +74,13 @@ at::Tensor fresh_in_format(DimsRef sizes, at::MemoryFormat format, at::ScalarTyp
 // Broadcast sizes; raises PyTorch's error if they do not fit.
 Dims broadcast(c10::ArrayRef<at::Tensor> operands);
 
+// The second argument of `index` and `index_put`: integer tensors for dimensions `first`,
+// `first` + 1, ... of the first argument. Empty for anything else (masks, gaps, too many).
+struct Indices {
+  size_t first = 0;
+  std::vector<at::Tensor> tensors;
+};
+Indices following_indices(const ShapeCall& call);
+bool is_index(const at::Tensor& tensor);
+
 }  // namespace braze::trace

@@ -42,19 +42,8 @@ bool gather(const ShapeCall& call) {
 // self, indices: tensors of integers for dimensions that follow each other.
 bool index(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
-  const auto given = call[1].toList();
-  std::vector<at::Tensor> indices;
-  size_t first = 0;
-  for (size_t i = 0; i < given.size(); ++i) {
-    const c10::IValue element = given.get(i);
-    if (!element.isTensor() || !element.toTensor().defined()) continue;
-    const at::Tensor tensor = element.toTensor();
-    if (tensor.scalar_type() != at::kLong && tensor.scalar_type() != at::kInt) return false;
-    if (indices.empty()) first = i;
-    if (first + indices.size() != i) return false;
-    indices.push_back(tensor);
-  }
-  if (indices.empty() || given.size() > static_cast<size_t>(input.dim())) return false;
+  const auto [first, indices] = following_indices(call);
+  if (indices.empty()) return false;
   // The dimensions before the indexed ones, those of the indices together, those after.
   const Dims picked = broadcast(indices);
   const size_t after = first + indices.size();

@@ -8,10 +8,6 @@
 namespace braze::trace {
 namespace {
 
-bool is_index(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt;
-}
-
 // The tensor itself for the in-place operator, else a fresh one.
 bool give_written(const ShapeCall& call, bool keeps_layout) {
   const at::Tensor self = call.tensor(0);
@@ -58,21 +54,8 @@ bool index_fill(const ShapeCall& call) {
 // self, indices: tensors of integers or masks, values, ...
 bool index_put(const ShapeCall& call) {
   const at::Tensor self = call.tensor(0), values = call.tensor(2);
-  const auto given = call[1].toList();
-  std::vector<at::Tensor> indices;
-  size_t first = 0;
-  for (size_t i = 0; i < given.size(); ++i) {
-    const c10::IValue element = given.get(i);
-    if (!element.isTensor() || !element.toTensor().defined()) continue;
-    const at::Tensor tensor = element.toTensor();
-    if (!is_index(tensor)) return false;
-    if (indices.empty()) first = i;
-    if (first + indices.size() != i) return false;
-    indices.push_back(tensor);
-  }
-  if (indices.empty() || given.size() > static_cast<size_t>(self.dim()) ||
-      values.scalar_type() != self.scalar_type())
-    return false;
+  const auto [first, indices] = following_indices(call);
+  if (indices.empty() || values.scalar_type() != self.scalar_type()) return false;
   const Dims picked = broadcast(indices);
   Dims sizes = sizes_of(self);
   sizes.erase(sizes.begin() + first, sizes.begin() + first + indices.size());
