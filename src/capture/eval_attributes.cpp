@@ -1,6 +1,7 @@
 // Attribute reads and writes, as `object.__getattribute__` and the descriptors of classes do them.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/lookup.h"
 #include "cpython/watch.h"
 
 namespace braze::capture {
@@ -88,6 +89,12 @@ Slot Evaluator::generic_getattr(const Slot& object, PyObject* name, Slot* self, 
       PyErr_SetObject(PyExc_AttributeError, name);
       return {};
     }
+    if (source && Py_IS_TYPE(descriptor.get(), known().tuple_getter))
+      return field_of_named_tuple(object, descriptor.get());
+    if (source && !cpython::is_native_data_descriptor(descriptor.get()))
+      return refuse(BreakKind::kNativeObject, std::string("an attribute of a '") + type->tp_name +
+                                                  "' object from outside, read by a '" +
+                                                  Py_TYPE(descriptor.get())->tp_name + "' object");
     Ref value = Ref::steal(get(descriptor.get(), obj, as_object(type)));
     if (!value) {
       if (source && PyErr_ExceptionMatches(PyExc_AttributeError)) {
@@ -132,6 +139,21 @@ class_attribute:
   if (descriptor) return bind(descriptor.get(), type_source, object, self);
   if (!quiet) missing_attribute(obj, name);
   return {};
+}
+
+// The class of a namedtuple has a descriptor for each field, which says the item that it stands for
+// in how it is pickled: (class, (index, doc)).
+Slot Evaluator::field_of_named_tuple(const Slot& object, PyObject* descriptor) {
+  Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(descriptor, names().reduce));
+  if (!reduced) return {};
+  PyObject* index = PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0);
+  const Py_ssize_t at = PyLong_AsSsize_t(index);
+  if (!PyTuple_Check(object.get()) || at >= PyTuple_GET_SIZE(object.get())) {
+    PyErr_SetString(PyExc_IndexError, "tuple index out of range");
+    return {};
+  }
+  return world_.read(PyTuple_GET_ITEM(object.get(), at),
+                     world_.source(SourceKind::kItem, world_.source_of(object), index));
 }
 
 void Evaluator::missing_attribute(PyObject* object, PyObject* name) {

@@ -284,6 +284,7 @@ class Evaluator {
   Slot call_descriptor(const Slot& descriptor, const Slot& object);
   Slot known_class_value(Ref value);
   static PyObject* module_of(PyTypeObject* type);
+  Slot field_of_named_tuple(const Slot& object, PyObject* descriptor);
   static void missing_attribute(PyObject* object, PyObject* name);
   Slot attribute_of_created(PyObject* object, PyObject* name, Ref value);
   static PyObject* get_dunder();

@@ -57,6 +57,7 @@ bool initialize_known() {
       look_up_type("logging", "Logger", k.logger) &&
       look_up_type("functools", "_lru_cache_wrapper", k.lru_cache) &&
       look_up_type("functools", "partial", k.partial) &&
+      look_up_type("_collections", "_tuplegetter", k.tuple_getter) &&
       look_up_type("collections", "OrderedDict", k.ordered_dict) &&
       look_up_type("collections", "deque", k.deque) &&
       look_up_type("collections", "defaultdict", k.defaultdict) &&

@@ -18,12 +18,12 @@ auto undisturbed(Read read) {
   return read();
 }
 
+}  // namespace
+
 bool is_native_data_descriptor(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   return type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type;
 }
-
-}  // namespace
 
 PyObject* type_lookup(PyTypeObject* type, PyObject* name) {
   return undisturbed([&] { return _PyType_Lookup(type, name); });

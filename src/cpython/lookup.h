@@ -22,6 +22,9 @@ Ref instance_dict(PyObject* object);
 // The same without making one: null if there is none yet.
 PyObject* existing_dict(PyObject* object);
 
+// Whether it is what a C type has for a field of its struct or a pair of C functions.
+bool is_native_data_descriptor(PyObject* object);
+
 // An attribute as stored: by a C data descriptor of the type (getset, member, slot), else in the
 // instance dict, else (for classes) along the MRO. Empty if absent, or if reading it would run
 // Python code (a property, `__getattr__`).
