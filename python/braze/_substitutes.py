@@ -86,9 +86,19 @@ def tolist(self):
     return [tolist(row) for row in self.unbind(0)]
 
 
+def tensor(data, *, dtype=None, device=None):
+    """`torch.tensor` of a size or of a list of sizes; only then in the place of the function."""
+    dtype = torch.int64 if dtype is None else dtype
+    if isinstance(data, int):
+        return torch.scalar_tensor(data, dtype=dtype, device=device)
+    return torch.stack([torch.scalar_tensor(size, dtype=dtype, device=device) for size in data])
+
+
 SUBSTITUTES = {
     _associative_scan: associative_scan,
     F.one_hot: one_hot,
+    torch.tensor: tensor,
+    torch.as_tensor: tensor,
     torch._check: check,
     torch._check_is_size: check_is_size,
     torch.Tensor.tolist: tolist,

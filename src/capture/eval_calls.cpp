@@ -13,8 +13,27 @@ const char* module_text(PyObject* module) {
   return module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
 }
 
+// torch.tensor, torch.as_tensor
+bool makes_tensors(std::string_view name) { return name == "tensor" || name == "as_tensor"; }
+
 bool is_bound_to_object(PyObject* self) {
   return self && !PyModule_Check(self) && !PyType_Check(self);
+}
+
+// The Python function that torch.jit.script was given; null for what torch.jit.trace made, which
+// holds the decisions of one call.
+Ref source_of_script(PyObject* script) {
+  Ref source = Ref::steal(PyObject_GetAttr(script, names().script_source));
+  Ref made = source && known().scripted
+                 ? Ref::steal(PyObject_CallOneArg(known().scripted, source.get()))
+                 : Ref();
+  if (made && made.get() != Py_None && PyFunction_Check(source.get())) {
+    Ref name = Ref::steal(PyObject_GetAttr(script, names().qualified_name));
+    Ref made_name = Ref::steal(PyObject_GetAttr(made.get(), names().qualified_name));
+    if (name && made_name && PyUnicode_Compare(name.get(), made_name.get()) == 0) return source;
+  }
+  PyErr_Clear();
+  return {};
 }
 
 }  // namespace
@@ -147,6 +166,9 @@ Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, Py
     all.insert(all.end(), args, args + count);
     return call(world_.wrap(method), all.data(), count + 1, kwnames);
   }
+  if (type == known().script_function)
+    if (Ref source = source_of_script(f))
+      return call(world_.wrap(std::move(source)), args, count, kwnames);
   const char* module = module_text(module_of(type));
   if (is_torch_module_name(module_of(type))) {
     Ref name = Ref::steal(PyObject_GetAttr(f, names().name));
@@ -264,7 +286,8 @@ Slot Evaluator::call_builtin(const Slot& callable, Slot* args, size_t count, PyO
   const char* name = f->m_ml->ml_name;
   PyObject* self = f->m_self;
   if (PyObject* substitute = substitute_for(callable.get()))
-    return call(world_.wrap(substitute), args, count, kwnames);
+    if (!makes_tensors(name) || is_data_of_symbols(args, count, kwnames))
+      return call(world_.wrap(substitute), args, count, kwnames);
   if (const CalleeRule* rule = callee_rule(callable.get())) {
     bool done = false;
     Slot result = call_listed(*rule, callable, args, count, kwnames, done);

@@ -346,6 +346,27 @@ void Evaluator::use_stand_ins(Slot* args, size_t count) {
   }
 }
 
+// The arguments of torch.tensor: an integer or a list of them with symbols among them, and at most
+// a dtype and a device.
+bool Evaluator::is_data_of_symbols(Slot* args, size_t count, PyObject* kwnames) {
+  const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
+  if (count != keywords + 1) return false;
+  for (size_t i = 0; i < keywords; ++i) {
+    const std::string_view keyword = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i));
+    if (keyword != "dtype" && keyword != "device") return false;
+  }
+  PyObject* data = world_.effective(args[0].get());
+  if (is_integer(data)) return is_symbolic(data);
+  if (!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) return false;
+  bool any = false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data); ++i) {
+    const Slot item = world_.wrap(PySequence_Fast_GET_ITEM(data, i));
+    if (!is_integer(item.get())) return false;
+    any |= is_symbolic(item.get());
+  }
+  return any;
+}
+
 // A call of something made in C with symbols among its arguments. True with `result` if the call is
 // done; else its arguments are such that it may be made.
 bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,

@@ -174,6 +174,7 @@ class Evaluator {
   Slot number_of_tensor(const Slot& tensor);
   Slot list_of_tensor(const Slot& tensor);
   Ref symbolic_length(PyObject* tensor);
+  bool is_data_of_symbols(Slot* args, size_t count, PyObject* kwnames);
   bool call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
                          Slot& result);
 

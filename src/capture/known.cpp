@@ -64,7 +64,8 @@ bool initialize_known() {
       look_up_type("enum", "Enum", k.enum_type) &&
       look_up_type("contextvars", "ContextVar", k.context_var) &&
       look_up_type("types", "GeneratorType", k.generator) &&
-      look_up_type("re", "Pattern", k.pattern);
+      look_up_type("re", "Pattern", k.pattern) &&
+      look_up_type("torch.jit", "ScriptFunction", k.script_function);
   if (!types) return false;
   if (!look_up_type("numpy", "ndarray", k.ndarray)) PyErr_Clear();
   const char* atoms[] = {"dtype", "device", "layout", "memory_format"};
@@ -78,6 +79,8 @@ bool initialize_known() {
   k.gc_get_objects = look_up("gc", "get_objects");
   k.gc_collect = look_up("gc", "collect");
   k.sys_modules = look_up("sys", "modules");
+  k.scripted = look_up("torch.jit._state", "_try_get_jit_cached_function");
+  if (!k.scripted) PyErr_Clear();
   Ref slotnames = Ref::steal(look_up("copyreg", "_slotnames"));
   if (!slotnames || !PyFunction_Check(slotnames.get())) return false;
   k.slotnames_code = PyFunction_GET_CODE(slotnames.get());  // lives as long as its module

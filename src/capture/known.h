@@ -60,7 +60,9 @@ namespace braze::capture {
   X(reduce, "__reduce__")                       \
   X(items, "items")                             \
   X(name_plain, "name")                         \
-  X(obj, "obj")
+  X(obj, "obj")                                 \
+  X(script_source, "_torchdynamo_inline")       \
+  X(qualified_name, "qualified_name")
 
 struct Names {
 #define X(id, text) PyObject* id;
@@ -72,7 +74,7 @@ struct Known {
   Names names;
   PyTypeObject *tensor, *parameter, *module, *size, *logger, *lru_cache, *partial, *tuple_getter,
       *ordered_dict, *deque, *defaultdict, *enum_type, *context_var, *generator, *ndarray,
-      *torch_function_mode, *sym_int, *sym_bool, *sym_float, *pattern;
+      *torch_function_mode, *sym_int, *sym_bool, *sym_float, *pattern, *script_function;
   PyObject* module_getattr;  // torch.nn.Module.__getattr__
   PyObject* object_getattribute;
   PyObject* is_compiling;  // torch.compiler.is_compiling
@@ -83,6 +85,7 @@ struct Known {
       atom_types[6];  // torch.dtype, device, layout, memory_format, NotImplementedType, complex
   PyObject* sys_modules;
   PyObject* slotnames_code;  // of copyreg._slotnames
+  PyObject* scripted;        // torch's memory of what torch.jit.script made of a function
 };
 
 inline Known known_objects{};  // filled once, at import

@@ -47,6 +47,9 @@ bool is_frozen(PyObject* object) {
                                                              "operator.attrgetter",
                                                              "operator.methodcaller",
                                                              "method-wrapper",
+                                                             "typing.TypeVar",
+                                                             "typing.ParamSpec",
+                                                             "typing.TypeVarTuple",
                                                              "_struct.Struct"};
   return !is_python_class(Py_TYPE(object)) && types.contains(Py_TYPE(object)->tp_name);
 }

@@ -3,6 +3,7 @@
 import braze
 import pytest
 import torch
+from support import entries, same
 
 USES = [
     "return x + d.pop('n')",
@@ -41,3 +42,18 @@ def test_one_compile_serves_all_sizes(use):
         x = torch.randn(size)
         assert torch.equal(fast(x), fn(x))
     assert len(fast._entries()) == 1
+
+
+@pytest.mark.parametrize("make", (torch.tensor, torch.as_tensor))
+@pytest.mark.parametrize("dtype", (None, torch.float32, torch.int32))
+def test_tensors_of_sizes_keep_symbols(make, dtype):
+    def f(x):
+        n = make(x.size(1), dtype=dtype)
+        pair = make([x.shape[0], 7, x.shape[1] * 2], dtype=dtype)
+        return x / n, n, pair, make((x.size(1) // 2,)), make(2)
+
+    fast = braze.compile(f, fullgraph=True)
+    for size in ((2, 4), (3, 6), (5, 7), (9, 3)):
+        x = torch.randn(size)
+        same(fast(x), f(x))
+    assert len(entries(fast)) == 2
