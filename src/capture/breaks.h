@@ -28,6 +28,8 @@ class Breaks {
   }
   // A break is under way; if native code has swallowed its exception, it is pending again.
   bool under_way();
+  // The same, and the pending exception stays as it is.
+  bool begun() const { return reason_.has_value(); }
   const std::optional<BreakReason>& reason() const { return reason_; }
 
   // A defect found below native frames: kept, and thrown again above them.

@@ -25,7 +25,7 @@ void Evaluator::mark_generator(PyObject* generator) {
 PyObject* Evaluator::resume_hooked(PyThreadState* thread, FrameView view, bool throwing) {
   if (!generators_.contains(view.raw()))
     return raise_break(BreakKind::kOutsideIterator, "a generator from outside is resumed"), nullptr;
-  if (throwing && (breaks_.under_way() || stopped_)) return end_generator(thread, view);
+  if (throwing && (breaks_.begun() || stopped_)) return end_generator(thread, view);
   const CodeInfo& info = code_info(view.code(), view.globals());
   if (!budget_left()) return nullptr;
   auto frame = new_frame(info);

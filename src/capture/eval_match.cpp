@@ -75,7 +75,9 @@ Slot Evaluator::match_class(const Slot& subject, const Slot& cls, const Slot& at
                                                         !is_tensor(subject.get()) &&
                                                         !is_immutable(subject.get()))
     world_.guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(subject.get())));
-  int instance = PyObject_IsInstance(subject.get(), cls.get());
+  const Ref like =
+      is_symbolic(subject.get()) ? plain_like(subject.get()) : Ref::borrow(subject.get());
+  int instance = PyObject_IsInstance(like.get(), cls.get());
   if (instance < 0 || breaks_.under_way()) return {};
   if (!instance) return Slot::borrow(Py_None);
   Ref wanted = Ref::steal(PyList_New(0));

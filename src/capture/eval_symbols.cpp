@@ -39,13 +39,6 @@ bool holds_symbol(PyObject* object, int depth = kDepth) {
   return false;
 }
 
-// An object that tells as much as Python's own number of that type would.
-Ref plain_like(PyObject* symbol) {
-  if (Py_TYPE(symbol) == known().sym_bool) return Ref::borrow(Py_False);
-  if (Py_TYPE(symbol) == known().sym_float) return Ref::steal(PyFloat_FromDouble(0));
-  return Ref::steal(PyLong_FromLong(0));
-}
-
 bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
   for (const char* entry : list)
     if (name == entry) return true;

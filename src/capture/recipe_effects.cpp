@@ -50,14 +50,9 @@ bool RecipeBuilder::side_effects() {
     world_.guard_distinct(write.owner.get());
     int target;
     if (write.kind == Write::Kind::kCell) {
-      const Source* contents = world_.source_of(write.owner.get());
-      bool own = contents && contents->kind == SourceKind::kContents;
-      if (!own && (!contents || contents->kind != SourceKind::kCell))
-        return refuse(write.owner.get(), "a variable of a function from outside") >= 0;
-      target = emit({.kind = Kind::kOutside,
-                     .source = own ? contents->base
-                                   : world_.source(SourceKind::kCellObject, contents->base,
-                                                   contents->key.get())});
+      const Source* cell = world_.object_source(write.owner.get());
+      if (!cell) return refuse(write.owner.get(), "a variable of a function from outside") >= 0;
+      target = emit({.kind = Kind::kOutside, .source = cell});
     } else {
       target = value(write.owner.get());
     }

@@ -56,6 +56,12 @@ bool is_symbolic(PyObject* object) {
   return type == known().sym_int || type == known().sym_bool || type == known().sym_float;
 }
 
+Ref plain_like(PyObject* symbol) {
+  if (Py_TYPE(symbol) == known().sym_bool) return Ref::borrow(Py_False);
+  if (Py_TYPE(symbol) == known().sym_float) return Ref::steal(PyFloat_FromDouble(0));
+  return Ref::steal(PyLong_FromLong(0));
+}
+
 std::vector<Ref> replay(const graph::Graph& graph, const std::vector<PyObject*>& inputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* input : inputs) tensors.push_back(THPVariable_Unpack(input));

@@ -30,6 +30,8 @@ std::vector<int64_t> sizes_of(PyObject* tensor);
 bool may_be_symbolic(PyObject* tensor);
 // A torch.SymInt, SymBool or SymFloat.
 bool is_symbolic(PyObject* object);
+// An object that tells as much as Python's own number of that type would.
+Ref plain_like(PyObject* symbol);
 
 // The recording of one trace, seen from Python objects.
 class Recording {

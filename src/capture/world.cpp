@@ -146,14 +146,26 @@ void World::guard_identity_of_pair(const Slot& a, const Slot& b) {
   if (x && y && x != y) guard(GuardKind::kNotSameObject, x, nullptr, y);
 }
 
+const Source* World::object_source(PyObject* object) {
+  const Source* known = source_of(object);
+  if (!known || !PyCell_Check(object)) return known;
+  if (known->kind == SourceKind::kContents) return known->base;
+  return known->kind == SourceKind::kCell
+             ? source(SourceKind::kCellObject, known->base, known->key.get())
+             : nullptr;
+}
+
 void World::guard_distinct(PyObject* written) {
-  const Source* source = source_of(written);
+  const Source* source = object_source(written);
   if (!source) return;
   for (PyObject* other : changeable_) {
     if (other == written || Py_TYPE(other) != Py_TYPE(written)) continue;
-    const Source* of_other = source_of(other);
+    const Source* of_other = object_source(other);
+    if (!of_other) continue;
+    auto both = [&](SourceKind kind) { return source->kind == kind && of_other->kind == kind; };
+    // A frame makes a cell for each of its variables.
     const bool constant =
-        source->kind == SourceKind::kPinned && of_other->kind == SourceKind::kPinned;
+        both(SourceKind::kPinned) || (PyCell_Check(written) && both(SourceKind::kArgument));
     if (of_other != source && !constant)
       guard(GuardKind::kNotSameObject, source, nullptr, of_other);
   }

@@ -63,6 +63,8 @@ class World {
 
   // The trace writes to this object from outside: no other that it reads may come to be the same.
   void guard_distinct(PyObject* written);
+  // Of the object itself: the source of a cell is that of its contents. Null: none is known.
+  const Source* object_source(PyObject* object);
 
   // The object decides by its identity (a dict key, id()): what it was read from must give it
   // again.

@@ -34,14 +34,19 @@ at::ScalarType floating(at::ScalarType dtype) {
              : dtype;
 }
 
-bool in_place(const ShapeCall& call) {
+// Errors are left to PyTorch's kernel: a result that does not fit into `self`, an element of `self`
+// that stands for several.
+bool in_place(const ShapeCall& call, DimsRef sizes, at::ScalarType dtype) {
   const at::Tensor self = call.tensor(0);
+  if (!all_equal(sizes, self.sym_sizes()) || !c10::canCast(dtype, self.scalar_type())) return false;
+  for (int64_t i = 0; i < self.dim(); ++i)
+    if (is(self.sym_stride(i), 0) && !is(self.sym_size(i), 1)) return false;
   return call.give(self);
 }
 
 bool give_elementwise(const ShapeCall& call, std::initializer_list<at::Tensor> operands,
                       at::ScalarType dtype) {
-  if (!call.info.mutates.empty()) return in_place(call);
+  if (!call.info.mutates.empty()) return in_place(call, broadcast(operands), dtype);
   return call.give(fresh_elementwise(operands, dtype));
 }
 
@@ -70,11 +75,9 @@ bool floating_unary(const ShapeCall& call) {
 
 bool binary(const ShapeCall& call) {
   const at::Tensor a = call.tensor(0), b = call.tensor(1);
-  if (!call.info.mutates.empty()) {
-    broadcast({a, b});
-    return in_place(call);
-  }
-  return give_elementwise(call, {a, b}, promoted(a, b));
+  const bool overlapping =
+      !call.info.mutates.empty() && b.has_storage() && a.is_alias_of(b) && !a.is_same(b);
+  return !overlapping && give_elementwise(call, {a, b}, promoted(a, b));
 }
 
 // PyTorch's kernel for metadata does not look whether the two overlap.
@@ -184,7 +187,7 @@ constexpr NamedShape kShapes[] = {
     {"add_.Tensor", binary, true},
     {"sub_.Tensor", binary, true},
     {"mul_.Tensor", binary, true},
-    {"div_.Tensor", binary, true},
+    {"div_.Tensor", true_division, true},
     {"maximum", binary, true},
     {"minimum", binary, true},
     {"eq.Tensor", comparison, true},

@@ -27,6 +27,7 @@ USES = [
     "assert d['n'] > 0, f'{d}'\nreturn x * 2",
     "return x[: d['n'] - 1]",
     "return x + torch.ones(torch.Size([d['n'], d['m']]))",
+    "match d['n']:\n    case str(): return x\n    case int(a): return x + a",
     "return torch.cat([x] * 2).split([d['n'], d['n']])[0]",
 ]
 

@@ -403,3 +403,34 @@ def test_finally_of_a_generator_does_not_run_while_tracing():
     for _ in range(3):
         expected, got = outcome(f, four()), outcome(braze.compile(f), four())
         assert expected[1] == got[1] and same(expected[0][1][0], got[0][1][0])
+
+
+def test_a_break_drops_generators_without_a_word(capfd):
+    def numbers():
+        yield 1
+
+    def f(x):
+        made, begun = numbers(), numbers()
+        next(begun)
+        total = float(x.sum())
+        return x * total, next(made), list(begun)
+
+    check(f, four)
+    assert capfd.readouterr().err == ""
+
+
+def test_variables_of_functions_with_the_same_value(capfd):
+    def f(x, n):
+        for i in range(3):
+            x = x + sum(j > i for j in (1, 2))
+        n = int(x.sum().item() * 0) + n
+
+        def add():
+            nonlocal n
+            n += 1
+            return n
+
+        return x * add(), n, i
+
+    check(f, lambda: (torch.ones(4), 2))
+    assert "Please report" not in capfd.readouterr().err

@@ -1,0 +1,120 @@
+"""What the random programs of `programs.py` use: the text stands in front of each of them."""
+
+# ruff: noqa: F401
+import contextlib
+import functools
+import itertools
+import math
+import operator
+
+import torch
+
+LOG = []
+TOTAL = 0
+SCALE = 2.0
+WEIGHT = torch.linspace(-1, 1, 3)
+
+
+class Box:
+    kind = "box"
+
+    def __init__(self, value):
+        self.value = value
+        self.items = []
+        self.tensor = torch.full((2, 3), float(value))
+
+    @property
+    def double(self):
+        return self.value * 2
+
+    @double.setter
+    def double(self, value):
+        self.value = value // 2
+
+    def push(self, item):
+        self.items.append(item)
+        return len(self.items)
+
+    def scaled(self, x, by=1):
+        self.value += 1
+        return x * self.value + by
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        return self.items[i]
+
+    def __call__(self, x):
+        return self.tensor + x
+
+
+class Child(Box):
+    kind = "child"
+
+    def push(self, item):
+        LOG.append("push")
+        return super().push(item) + 1
+
+    def __getattr__(self, name):
+        if name == "missing":
+            return 5
+        raise AttributeError(name)
+
+
+class Guard:
+    def __init__(self, swallow):
+        self.swallow = swallow
+
+    def __enter__(self):
+        LOG.append("enter")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        LOG.append("exit" if kind is None else kind.__name__)
+        return self.swallow and kind is not None
+
+
+@contextlib.contextmanager
+def noted(items, value):
+    items.append(value)
+    try:
+        yield len(items)
+    finally:
+        items.append(-value)
+
+
+def walk(items, x):
+    for i, item in enumerate(items):
+        x = x + i
+        got = yield item
+        if got is not None:
+            LOG.append(got)
+    return x
+
+
+def through(items, x):
+    last = yield from walk(items, x)
+    LOG.append("done")
+    yield last.sum().dim() if isinstance(last, torch.Tensor) else 0
+
+
+def total(*values, start=0, **named):
+    for value in values:
+        start += value
+    return start + sum(named.values())
+
+
+def counted(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        global TOTAL
+        TOTAL += 1
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@counted
+def shifted(x, by=1, *, scale=1):
+    return (x + by) * scale

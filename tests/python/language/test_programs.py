@@ -1,0 +1,70 @@
+"""Random programs: results, exceptions, printed text, arguments and globals as CPython leaves them."""
+
+import contextlib
+import io
+import linecache
+
+import braze
+import pytest
+import torch
+from programs import program
+from snapshot import Snapshot, assert_equal
+
+CHUNK = 40
+CALLS = 7
+
+
+def arguments(number, box, child):
+    """Of one call: twice the same, other values, an alias, other sizes."""
+    grid = torch.arange(6.0).reshape(2, 3)
+    shared = torch.ones(2, 3)
+    later = (grid, torch.full((2, 3), 2.0), 3, [4, 1, 2], {"a": 3, "c": 2}, child(2))
+    first = (grid - 2, shared, 2, [1, 2, 3], {"a": 1, "b": 2}, box(1))
+    return [
+        first,
+        first,
+        later,
+        (shared, shared, 2, [1, 2, 3], {"a": 1, "b": 2}, box(1)),
+        (grid - 2, torch.ones(3), 0, [], {}, box(0)),
+        (torch.arange(8.0).reshape(4, 2), torch.ones(4, 2), 5, [1, 2], {"b": 2}, box(1)),
+        later,
+    ][number]
+
+
+class Run:
+    """A program in a namespace of its own."""
+
+    def __init__(self, seed, name, wrap):
+        source = program(seed)
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        self.space = {"__name__": "program", "braze": braze}
+        exec(compile(source, name, "exec"), self.space)
+        self.f = wrap(self.space["f"])
+
+    def call(self, number):
+        """What one call shows of itself."""
+        given = arguments(number, self.space["Box"], self.space["Child"])
+        torch.manual_seed(number)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), torch.no_grad():
+            try:
+                result = self.f(*given)
+            except Exception as error:
+                result = error
+        state = [self.space[name] for name in ("LOG", "TOTAL", "SCALE")]
+        return Snapshot([result, printed.getvalue(), given, state], "program")
+
+
+@pytest.mark.parametrize("chunk", range(8))
+def test_random_programs(chunk, capfd):
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        plain = Run(seed, f"<program {seed}>", lambda f: f)
+        fast = Run(seed, f"<compiled {seed}>", lambda f: braze.compile(f, backend="aten"))
+        for number in range(CALLS):
+            expected, actual = plain.call(number), fast.call(number)
+            try:
+                assert_equal(actual, expected)
+            except AssertionError as error:
+                raise AssertionError(f"program({seed}), call {number}: {error}") from None
+    told = capfd.readouterr().err
+    assert "Please report" not in told and "ignored" not in told, told
