@@ -1,7 +1,9 @@
 """PyTorch's control flow operators as plain Python, for capture.
 
 A condition that is a number (`x.shape[0] > 4`) is decided while tracing, loops over a dimension are
-unrolled. A condition on data stays PyTorch's own operator: a break, which runs for real.
+unrolled. With a condition on data both branches become regions of the graph, of which the compiled
+code runs one. What cannot be a region (a branch that prints, or changes its operand) is a break, at
+which PyTorch's own operator runs for real and says what is wrong with it, if anything is.
 """
 
 import importlib
@@ -9,10 +11,13 @@ import importlib
 import torch
 from torch.utils import _pytree
 
+from . import _C
+
 # The package has functions of the same names as its modules.
 _cond = importlib.import_module("torch._higher_order_ops.cond")
 _map = importlib.import_module("torch._higher_order_ops.map")
 _scan = importlib.import_module("torch._higher_order_ops.scan")
+_while_loop = importlib.import_module("torch._higher_order_ops.while_loop")
 
 
 def _flatten(tree):
@@ -23,10 +28,44 @@ def _unflatten(leaves, spec):
     return leaves[0] if spec is None else _pytree.tree_unflatten(leaves, spec)
 
 
+def _run_flat(function, operands):
+    return _flatten(function(*operands))
+
+
+def _is_flag(value):
+    return isinstance(value, torch.Tensor) and value.dtype == torch.bool and value.numel() == 1
+
+
+def _are_tensors(operands):
+    if not isinstance(operands, (tuple, list)):
+        return False
+    return all(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(operands))
+
+
 def cond(pred, true_fn, false_fn, operands=()):
-    if not isinstance(pred, (bool, int, float)):
-        return _cond.cond_op(pred, true_fn, false_fn, operands)
-    return true_fn(*operands) if pred else false_fn(*operands)
+    if isinstance(pred, (bool, int, float)):
+        return true_fn(*operands) if pred else false_fn(*operands)
+    if not _is_flag(pred):
+        _C.decline("its predicate is no tensor of one bool")
+    if not _are_tensors(operands) or not callable(true_fn) or not callable(false_fn):
+        _C.decline("its operands are not tensors, or its branches no functions")
+    yes, (_, spec) = _C.branch(_run_flat, (true_fn, operands))
+    no, (_, other) = _C.branch(_run_flat, (false_fn, operands))
+    if spec != other:
+        _C.decline("its branches give different structures")
+    return _unflatten(_C.choose(pred, yes, no), spec)
+
+
+def while_loop(cond_fn, body_fn, carried_inputs):
+    if not _are_tensors(carried_inputs) or not callable(cond_fn) or not callable(body_fn):
+        _C.decline("what it carries are not tensors, or its parts no functions")
+    leaves, spec = _pytree.tree_flatten(carried_inputs)
+    carried = _pytree.tree_unflatten(_C.parameters(leaves), spec)
+    condition, _ = _C.branch(_run_flat, (cond_fn, carried))
+    body, (_, given) = _C.branch(_run_flat, (body_fn, carried))
+    if given != spec:
+        _C.decline("its body gives another structure than it takes")
+    return _pytree.tree_unflatten(_C.repeat(condition, body, leaves), spec)
 
 
 def map(f, xs, *args):
@@ -76,4 +115,9 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     return carry, _unflatten(columns, results[0][1])
 
 
-SUBSTITUTES = {_cond.cond: cond, _map.map: map, _scan.scan: scan}
+SUBSTITUTES = {
+    _cond.cond: cond,
+    _while_loop.while_loop: while_loop,
+    _map.map: map,
+    _scan.scan: scan,
+}

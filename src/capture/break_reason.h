@@ -17,6 +17,9 @@ namespace braze::capture {
     "or move the call out of the compiled function")                                             \
   X(TensorAsText, "B103", "a tensor as text shows its data",                                     \
     "move the formatting out of the compiled function, or format its shape and dtype only")      \
+  X(ControlFlow, "B104", "torch.cond or torch.while_loop on data, and it cannot be a graph",     \
+    "let branches return new tensors of the same sizes, strides and dtypes, and change nothing " \
+    "else")                                                                                      \
   /* 2: tensors and operators */                                                                 \
   X(UntraceableOp, "B201", "an operator that cannot be traced",                                  \
     "call it outside the compiled function, or wrap that part with braze.disable")               \

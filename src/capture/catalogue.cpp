@@ -32,6 +32,12 @@ def f(x):
 
 f(torch.ones(3))
 )"},
+    {BreakKind::kControlFlow, R"(
+def f(x):
+    return torch.cond(x.sum() > 0, lambda y: y[:2] + 1, lambda y: y - 1, (x,))
+
+f(torch.ones(3))
+)"},
     {BreakKind::kUntraceableOp, R"(
 def f(x):
     torch.manual_seed(0)

@@ -75,6 +75,9 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kExpect:
       if (done = done && count == 1; !done) return {};
       return expect(args[0]);
+    case Callee::kControlFlow:
+      done = true;
+      return control_flow(static_cast<ControlFlowCall>(rule.op), args, count);
     case Callee::kReadOnly:
       done = true;
       if (count > 0 && (rule.text == "repr()" || rule.text == "ascii()") &&

@@ -453,6 +453,7 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
       case Callee::kOperator:
       case Callee::kVars:
       case Callee::kExpect:
+      case Callee::kControlFlow:
         return true;
       case Callee::kUnlisted:
       case Callee::kReadOnly:

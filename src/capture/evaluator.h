@@ -178,6 +178,9 @@ class Evaluator {
   bool call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
                          Slot& result);
 
+  // --- eval_control_flow.cpp: torch.cond and torch.while_loop on data
+  Slot control_flow(ControlFlowCall call, Slot* args, size_t count);
+
   // --- eval_exceptions.cpp
   void raise(int count, Frame& frame);
   // Unwinds to a handler of the frame; false if there is none.
@@ -209,6 +212,10 @@ class Evaluator {
   friend class NativeScope;
   friend class TraceScope;
   friend class Subject;
+  Slot trace_branch(const Slot& function, const Slot& arguments);
+  Slot decline(std::string why);
+  bool tensors_in(const Slot& list, std::vector<PyObject*>& tensors);
+  Slot list_of(std::vector<Ref> tensors, const std::string& why);
   std::optional<sym::Int> integer_in(PyObject* object);
   Ref with_numbers(PyObject* object, int depth);
   bool integer_operands(const Slot& a, const Slot& b, sym::Int& x, sym::Int& y);

@@ -11,6 +11,7 @@
 #include "capture/identity_map.h"
 #include "capture/known.h"
 #include "guard/guard.h"
+#include "trace/control_flow.h"
 #include "trace/sym_node.h"
 #include "trace/testing.h"
 #include "trace/tracer.h"
@@ -78,6 +79,7 @@ struct Recording::Impl {
   at::ScalarType autocast_dtype = at::kFloat;
   bool autocast_cache = true;
   guard::GlobalState state;
+  std::vector<guard::GlobalState> region_states;
 };
 
 Recording::Recording() : impl_(std::make_unique<Impl>()) {}
@@ -255,6 +257,72 @@ Ref Recording::object_of(sym::Int value) {
   value = shapes().normal(value);
   if (value.is_constant()) return Ref::steal(PyLong_FromLongLong(value.constant()));
   return Ref::steal(pybind11::cast(trace::to_symint(value, shapes())).release().ptr());
+}
+
+namespace {
+
+std::vector<at::Tensor> unpack(const std::vector<PyObject*>& objects) {
+  std::vector<at::Tensor> tensors;
+  for (PyObject* object : objects) tensors.push_back(THPVariable_Unpack(object));
+  return tensors;
+}
+
+// What PyTorch or the tracer throws becomes a text.
+template <class F>
+auto explained(std::string* why, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const InternalError&) {
+    throw;
+  } catch (const std::exception& error) {
+    PyErr_Clear();
+    *why = error.what();
+    return {};
+  }
+}
+
+std::vector<Ref> wrap(const std::vector<at::Tensor>& tensors) {
+  std::vector<Ref> objects;
+  for (const at::Tensor& tensor : tensors) objects.push_back(Ref::steal(THPVariable_Wrap(tensor)));
+  return objects;
+}
+
+}  // namespace
+
+std::string Recording::begin_region(int* number) {
+  trace::ControlFlow& control = impl_->tracer.control_flow();
+  if (std::string why = control.why_not(); !why.empty()) return why;
+  impl_->region_states.push_back(guard::GlobalState::current());
+  *number = control.begin();
+  return "";
+}
+
+std::string Recording::end_region(int number, const std::vector<PyObject*>& outputs) {
+  const bool same = impl_->region_states.back() == guard::GlobalState::current();
+  impl_->region_states.pop_back();
+  if (!same) return "a branch changes a switch of PyTorch";
+  std::string why;
+  std::string known =
+      explained(&why, [&] { return impl_->tracer.control_flow().end(number, unpack(outputs)); });
+  return why.empty() ? known : why;
+}
+
+Ref Recording::loop_parameter(PyObject* like, int number) {
+  return Ref::steal(
+      THPVariable_Wrap(impl_->tracer.control_flow().parameter(THPVariable_Unpack(like), number)));
+}
+
+std::vector<Ref> Recording::cond(PyObject* predicate, int yes, int no, std::string* why) {
+  return explained(why, [&] {
+    return wrap(impl_->tracer.control_flow().cond(THPVariable_Unpack(predicate), yes, no, why));
+  });
+}
+
+std::vector<Ref> Recording::loop(int condition, int body, const std::vector<PyObject*>& carried,
+                                 std::string* why) {
+  return explained(why, [&] {
+    return wrap(impl_->tracer.control_flow().loop(condition, body, unpack(carried), why));
+  });
 }
 
 bool Recording::needs_autograd() const { return impl_->tracer.needs_autograd(); }

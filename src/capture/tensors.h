@@ -88,6 +88,15 @@ class Recording {
 
   bool needs_autograd() const;
 
+  // Regions of control flow (trace/control_flow.h). A text that is not empty says what cannot be.
+  std::string begin_region(int* number);
+  std::string end_region(int number, const std::vector<PyObject*>& outputs);
+  Ref loop_parameter(PyObject* like, int number);
+  // What a branch that is taken, and a loop, give; with `why` not empty nothing.
+  std::vector<Ref> cond(PyObject* predicate, int yes, int no, std::string* why);
+  std::vector<Ref> loop(int condition, int body, const std::vector<PyObject*>& carried,
+                        std::string* why);
+
   // If the pending exception is the tracer's: clears it and says what it was about.
   struct OpBreak {
     std::string what;

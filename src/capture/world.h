@@ -113,6 +113,8 @@ class World {
   bool has_writes() const { return !log_.empty() || !shadows_.empty(); }
   // Grows whenever something outside is written or handed out to be written.
   size_t write_count() const { return write_count_; }
+  // Grows whenever a write is logged.
+  size_t logged_count() const { return logged_count_; }
   // Nothing of it is in the log.
   bool is_unwritten(PyObject* owner) const { return !written_owners_.contains(owner); }
   // The logged write of an attribute, global (owner: the globals dict) or cell (name: null).
@@ -223,7 +225,7 @@ class World {
   std::unordered_map<std::pair<PyObject*, PyObject*>, size_t, PairHash> log_index_;
   std::vector<Write> log_;
   IdentityMap<bool> written_owners_;  // of entries of the log, now or before
-  size_t write_count_ = 0;
+  size_t write_count_ = 0, logged_count_ = 0;
   std::vector<OutsideTensor> tensors_;
   std::vector<PyObject*> changeable_;  // read from outside: containers, instances, cells; held
   const DynamicSizes* dynamic_;

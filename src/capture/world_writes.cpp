@@ -85,6 +85,7 @@ bool World::written_attributes(PyObject* owner) const {
 
 Write& World::log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name) {
   ++write_count_;
+  ++logged_count_;
   Ref key = name ? interned(name) : Ref();
   auto [it, fresh] = log_index_.try_emplace({key_owner, key.get()}, log_.size());
   if (fresh) {

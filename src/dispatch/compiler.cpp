@@ -82,7 +82,7 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);
-  if (!draft.data_symbols.empty()) {
+  if (!draft.data_symbols.empty() || graph::has_control_flow(draft.graph)) {
     entry.stages = std::make_unique<Stages>(draft.graph, draft.data_symbols, draft.assertions,
                                             settings, std::move(constants), name);
     entry.stages->build(hints, &entry.report);

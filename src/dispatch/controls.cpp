@@ -70,6 +70,12 @@ PyObject* graph_break(PyObject*, PyObject* args, PyObject* kwargs) {
 // In a capture, what its rule says.
 PyObject* expect(PyObject*, PyObject* condition) { return Py_NewRef(condition); }
 
+// In a capture, what its rule says.
+PyObject* control_flow(PyObject*, PyObject*) {
+  PyErr_SetString(PyExc_RuntimeError, "a part of a control flow operator, for captures only");
+  return nullptr;
+}
+
 PyMethodDef functions[] = {
     {"stances", stances, METH_NOARGS, "The names of all stances."},
     {"set_process_stance", set_process_stance, METH_O, "Sets it; the one before."},
@@ -82,13 +88,25 @@ PyMethodDef functions[] = {
      "graph_break(msg='')\n--\n\nIn compiled code: a break here. `msg` is shown with it."},
     {"expect", expect, METH_O,
      "The condition itself; in a capture one on numbers that come from data is asserted."},
-    {nullptr, nullptr, 0, nullptr}};
+#define X(id, name, text) {name, control_flow, METH_VARARGS, text},
+    BRAZE_CONTROL_FLOW_CALLS(X)
+#undef X
+        {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
 Stance stance() {
   const uint8_t own = thread_stance;
   return static_cast<Stance>(own != kNone ? own : process_stance.load(std::memory_order_relaxed));
+}
+
+static bool add_control_flow(PyObject* module, const char* name, capture::ControlFlowCall call) {
+  Ref function = Ref::steal(PyObject_GetAttrString(module, name));
+  if (!function) return false;
+  capture::add_rule(function.get(), {.callee = capture::Callee::kControlFlow,
+                                     .op = static_cast<int>(call),
+                                     .text = std::string(name) + "()"});
+  return true;
 }
 
 bool initialize_controls(PyObject* module) {
@@ -102,6 +120,10 @@ bool initialize_controls(PyObject* module) {
     if (!function) return false;
     capture::add_rule(function.get(), {.callee = callee, .text = std::string(name) + "()"});
   }
+#define X(id, name, text) \
+  if (!add_control_flow(module, name, capture::ControlFlowCall::k##id)) return false;
+  BRAZE_CONTROL_FLOW_CALLS(X)
+#undef X
   return true;
 }
 

@@ -63,7 +63,10 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
 Entry::Outcome Entry::run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                                  std::span<int64_t> symbols, std::string* why) {
   return outcome_of(stages->writes_inputs_early(), why, [&] {
-    stages->run({inputs, input_count}, outputs, symbols);
+    try {
+      stages->run({inputs, input_count}, outputs, symbols);
+    } catch (const Interrupted&) {  // done, with an exception pending
+    }
   });
 }
 

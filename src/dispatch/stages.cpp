@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cpython/ref.h"
 #include "dispatch/gil.h"
 
 namespace braze::dispatch {
@@ -33,6 +34,16 @@ int64_t integer_in(const at::Tensor& tensor) {
   return tensor.item().toLong();
 }
 
+bool truth_of(const at::Tensor& tensor) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return tensor.item().toBool();
+}
+
+// A loop without end can be interrupted.
+void check_signals() {
+  if (PyErr_CheckSignals() < 0) throw Interrupted();
+}
+
 }  // namespace
 
 Stages::Stages(const graph::Graph& graph, std::span<const int> data_symbols,
@@ -55,14 +66,32 @@ Stages::Stages(const graph::Graph& graph, std::span<const int> data_symbols,
     programs_.push_back(stage.empty() ? nullptr
                                       : std::make_unique<Programs>(std::move(stage.graph), settings,
                                                                    std::move(own), name));
+    readers_.emplace_back();
     if (stage.read) add_reader(*stage.read, known);
+    Control& control = controls_.emplace_back();
+    if (stage.cond) {
+      control.first = inner(std::move(stage.cond->yes), settings, name);
+      control.second = inner(std::move(stage.cond->no), settings, name);
+    } else if (stage.loop) {
+      control.first = inner(std::move(stage.loop->condition), settings, name);
+      control.second = inner(std::move(stage.loop->body), settings, name);
+    }
   }
+}
+
+Stages::Inner Stages::inner(graph::Region region, const Settings& settings,
+                            const std::string& name) {
+  std::vector<at::Tensor> constants(region.graph.inputs().size());
+  return {.stages = std::make_unique<Stages>(region.graph, std::span<const int>(),
+                                             std::vector<sym::Condition>(), settings,
+                                             std::move(constants), name),
+          .inputs = std::move(region.inputs)};
 }
 
 void Stages::add_reader(const graph::Stage::Read& read, std::vector<bool>& known) {
   std::vector<bool> before = known;
   for (const auto& size : read.symbols) known[size.symbol] = true;
-  Reader& reader = readers_.emplace_back();
+  Reader& reader = readers_.back();
   for (size_t i = 0; i < assertions_.size(); ++i)
     if (all_known(assertions_[i], known) && !all_known(assertions_[i], before))
       reader.assertions.push_back(i);
@@ -81,6 +110,9 @@ void Stages::build(std::span<const int64_t> symbols, Report* report) {
     if (programs == programs_.back()) writes_inputs_early_ = program->writes_inputs_early;
     if (report) report->add(own);
   }
+  for (Control& control : controls_)
+    for (std::optional<Inner>* region : {&control.first, &control.second})
+      if (*region) (*region)->stages->build(symbols, report);
   for (Reader& reader : readers_) {
     if (reader.plan.steps.empty()) continue;
     reader.binder = std::make_unique<plan::Binder>(reader.plan);
@@ -131,6 +163,42 @@ void Stages::read(size_t number, std::vector<at::Tensor>& registers, std::span<i
     if (!sym::holds(assertions_[assertion], symbols)) throw runtime::NeedsEager();
 }
 
+std::vector<at::Tensor> Stages::Inner::run(std::span<const at::Tensor> registers,
+                                           std::span<const at::Tensor> parameters,
+                                           std::span<int64_t> symbols) const {
+  std::vector<c10::TensorImpl*> given;
+  for (int source : inputs)
+    given.push_back(
+        (source >= 0 ? registers[source] : parameters[-1 - source]).unsafeGetTensorImpl());
+  std::vector<at::Tensor> outputs;
+  stages->run(given, outputs, symbols);
+  return outputs;
+}
+
+void Stages::decide(size_t number, std::vector<at::Tensor>& registers, std::span<int64_t> symbols) {
+  const graph::Stage::Cond& cond = *staged_.stages[number].cond;
+  const Control& control = controls_[number];
+  const Inner& chosen = truth_of(registers[cond.predicate]) ? *control.first : *control.second;
+  std::vector<at::Tensor> outputs = chosen.run(registers, {}, symbols);
+  for (size_t i = 0; i < outputs.size(); ++i) registers[cond.results[i]] = std::move(outputs[i]);
+}
+
+void Stages::loop(size_t number, std::vector<at::Tensor>& registers, std::span<int64_t> symbols) {
+  const graph::Stage::Loop& loop = *staged_.stages[number].loop;
+  const Control& control = controls_[number];
+  std::vector<at::Tensor> carried;
+  for (int source : loop.carried) carried.push_back(registers[source]);
+  bool entered = false;
+  while (truth_of(control.first->run(registers, carried, symbols).at(0))) {
+    carried = control.second->run(registers, carried, symbols);
+    entered = true;
+    check_signals();
+  }
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  for (size_t i = 0; i < carried.size(); ++i)
+    registers[loop.results[i]] = entered ? std::move(carried[i]) : carried[i].clone();
+}
+
 void Stages::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
                  std::span<int64_t> symbols) {
   std::vector<at::Tensor> registers(staged_.register_count);
@@ -138,7 +206,10 @@ void Stages::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tenso
     registers[staged_.inputs[i]] = inputs[i] ? borrow(inputs[i]) : constants_[i];
   for (size_t i = 0; i < staged_.stages.size(); ++i) {
     run_stage(i, registers, symbols);
-    if (staged_.stages[i].read) read(i, registers, symbols);
+    const graph::Stage& stage = staged_.stages[i];
+    if (stage.read) read(i, registers, symbols);
+    if (stage.cond) decide(i, registers, symbols);
+    if (stage.loop) loop(i, registers, symbols);
   }
   for (int output : staged_.outputs) outputs.push_back(registers[output]);
 }

@@ -1,5 +1,5 @@
-// Running a graph in which numbers are read from data: its stages one after the other, and what
-// reads in between.
+// Running a graph in which numbers are read from data or that has control flow: its stages one
+// after the other, and what reads, decides or loops in between.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +16,9 @@
 #include "sym/condition.h"
 
 namespace braze::dispatch {
+
+// A Python exception is pending: a signal came while a loop ran.
+struct Interrupted {};
 
 class Stages {
  public:
@@ -46,14 +49,29 @@ class Stages {
     std::unique_ptr<runtime::ExternCall> call;
     std::vector<size_t> assertions;  // to be checked behind it
   };
+  // A region: inputs from registers or, -1 - k, parameters.
+  struct Inner {
+    std::unique_ptr<Stages> stages;
+    std::vector<int> inputs;
+    std::vector<at::Tensor> run(std::span<const at::Tensor> registers,
+                                std::span<const at::Tensor> parameters,
+                                std::span<int64_t> symbols) const;
+  };
+  struct Control {
+    std::optional<Inner> first, second;  // of a cond: yes and no; of a loop: condition and body
+  };
   void run_stage(size_t number, std::vector<at::Tensor>& registers,
                  std::span<const int64_t> symbols);
   void read(size_t number, std::vector<at::Tensor>& registers, std::span<int64_t> symbols);
+  void decide(size_t number, std::vector<at::Tensor>& registers, std::span<int64_t> symbols);
+  void loop(size_t number, std::vector<at::Tensor>& registers, std::span<int64_t> symbols);
   void add_reader(const graph::Stage::Read& read, std::vector<bool>& known);
+  static Inner inner(graph::Region region, const Settings& settings, const std::string& name);
 
   graph::Staged staged_;
   std::vector<std::unique_ptr<Programs>> programs_;  // by stage; null where it is empty
-  std::vector<Reader> readers_;
+  std::vector<Reader> readers_;                      // by stage; of what reads
+  std::vector<Control> controls_;                    // by stage; of what decides or loops
   std::vector<sym::Condition> assertions_;
   std::vector<sym::Range> ranges_;  // by symbol
   std::vector<at::Tensor> constants_;

@@ -7,7 +7,13 @@
 namespace braze::graph {
 namespace {
 
-constexpr std::string_view kItem = "braze.item";
+constexpr std::string_view kItem = "braze.item", kBegin = "braze.begin", kEnd = "braze.end",
+                           kParameter = "braze.parameter", kCond = "braze.cond",
+                           kWhile = "braze.while";
+
+int number_arg(const Node& node, int i) {
+  return static_cast<int>(std::get<sym::Int>(node.args()[i]).constant());
+}
 
 class Splitter {
  public:
@@ -20,16 +26,23 @@ class Splitter {
     for (const Input& input : graph_.inputs()) staged_.inputs.push_back(input.value->id());
     for (const Value* output : graph_.outputs()) staged_.outputs.push_back(output->id());
     BRAZE_CHECK(graph_.mutations().empty(), "a graph is cut before it is made functional");
-    std::vector<const Node*> nodes;
+    Nodes nodes;
     for (const auto& node : graph_.nodes()) {
+      if (take_region(*node) || node->op().name == kParameter) continue;
+      const bool control = node->op().name == kCond || node->op().name == kWhile;
       std::vector<Stage::Read::Size> symbols = symbols_of(*node);
-      if (symbols.empty()) {
+      if (symbols.empty() && !control) {
         nodes.push_back(node.get());
         continue;
       }
       Stage& stage = add_stage(nodes);
       nodes.clear();
-      stage.read = read_of(*node, std::move(symbols));
+      if (!control)
+        stage.read = read_of(*node, std::move(symbols));
+      else if (node->op().name == kCond)
+        stage.cond = cond_of(*node);
+      else
+        stage.loop = loop_of(*node);
     }
     add_stage(nodes);
     BRAZE_CHECK(unread_.empty(), "a symbol whose value nothing reads");
@@ -37,15 +50,67 @@ class Splitter {
   }
 
  private:
-  // By value: the place of the last node that uses it; outputs are used behind all.
+  using Nodes = std::vector<const Node*>;
+
+  // By value: the place of the last node that uses it; outputs, and what regions use, are used
+  // behind all.
   void find_last_uses() {
     last_use_.resize(graph_.value_count(), -1);
-    int place = 0;
+    const int end = static_cast<int>(graph_.nodes().size());
+    int place = 0, depth = 0;
     for (const auto& node : graph_.nodes()) {
-      for (const Value* operand : node->operands()) last_use_[operand->id()] = place;
+      depth += node->op().name == kBegin;
+      for (const Value* operand : node->operands())
+        last_use_[operand->id()] = depth > 0 ? end : std::max(place, last_use_[operand->id()]);
+      depth -= node->op().name == kEnd;
       places_[node.get()] = place++;
     }
-    for (const Value* output : graph_.outputs()) last_use_[output->id()] = place;
+    for (const Value* output : graph_.outputs()) last_use_[output->id()] = end;
+  }
+
+  // Whether the node belongs to a region, which is kept until its node comes.
+  bool take_region(const Node& node) {
+    const bool begin = node.op().name == kBegin, end = node.op().name == kEnd;
+    if (open_ < 0) {
+      BRAZE_CHECK(!end, "the end of a region that has not begun");
+      if (begin) open_ = number_arg(node, 0);
+      return begin;
+    }
+    if (end && number_arg(node, 0) == open_) {
+      ends_[open_] = &node;
+      open_ = -1;
+    } else {
+      regions_[open_].push_back(&node);
+    }
+    return true;
+  }
+
+  Region region_of(int number) {
+    const Node& end = *ends_.at(number);
+    Region region;
+    region.graph =
+        graph_of(regions_[number], std::get<std::vector<Value*>>(end.args()[1]), region.inputs);
+    return region;
+  }
+
+  static std::vector<int> registers_of(const std::vector<Value*>& values) {
+    std::vector<int> registers;
+    for (const Value* value : values) registers.push_back(value ? value->id() : -1);
+    return registers;
+  }
+
+  Stage::Cond cond_of(const Node& node) {
+    return {.predicate = std::get<Value*>(node.args()[0])->id(),
+            .yes = region_of(number_arg(node, 1)),
+            .no = region_of(number_arg(node, 2)),
+            .results = registers_of(node.results())};
+  }
+
+  Stage::Loop loop_of(const Node& node) {
+    return {.condition = region_of(number_arg(node, 0)),
+            .body = region_of(number_arg(node, 1)),
+            .carried = registers_of(std::get<std::vector<Value*>>(node.args()[2])),
+            .results = registers_of(node.results())};
   }
 
   std::optional<int> symbol_in(sym::Int value) const {
@@ -69,14 +134,33 @@ class Splitter {
     return found;
   }
 
-  // A graph of these nodes, which come one after the other.
-  Stage& add_stage(const std::vector<const Node*>& nodes) {
+  // What nodes behind these use of them is given on.
+  Stage& add_stage(const Nodes& nodes) {
     Stage& stage = staged_.stages.emplace_back();
+    std::vector<Value*> outputs;
+    const int end = nodes.empty() ? 0 : places_.at(nodes.back());
+    for (const Node* node : nodes)
+      for (Value* result : node->results())
+        if (result && last_use_[result->id()] > end) outputs.push_back(result);
+    stage.graph = graph_of(nodes, outputs, stage.inputs);
+    stage.outputs = registers_of(outputs);
+    return stage;
+  }
+
+  static int register_of(const Value* value) {
+    const Node* producer = value->producer();
+    if (producer && producer->op().name == kParameter) return -1 - number_arg(*producer, 0);
+    return value->id();
+  }
+
+  // A graph of these nodes, which come one after the other.
+  Graph graph_of(const Nodes& nodes, const std::vector<Value*>& results, std::vector<int>& inputs) {
+    Graph graph;
     std::unordered_map<const Value*, Value*> map;
     std::unordered_map<int, int> storages;
     auto storage_of = [&](const Value* value) {
       auto [place, fresh] = storages.try_emplace(value->storage(), -1);
-      if (fresh) place->second = stage.graph.new_storage();
+      if (fresh) place->second = graph.new_storage();
       return place->second;
     };
     std::set<const Value*> made;
@@ -87,27 +171,21 @@ class Splitter {
       for (const Value* operand : node->operands()) {
         if (made.contains(operand) || map.contains(operand)) continue;
         const Input* input = input_of(operand);
-        map[operand] = stage.graph.add_input(
-            operand->type(), input ? input->kind : InputKind::kUser,
-            input ? input->name : "v" + std::to_string(operand->id()), storage_of(operand));
-        stage.inputs.push_back(operand->id());
+        map[operand] = graph.add_input(operand->type(), input ? input->kind : InputKind::kUser,
+                                       input ? input->name : "v" + std::to_string(operand->id()),
+                                       storage_of(operand));
+        inputs.push_back(register_of(operand));
       }
     }
-    for (const Node* node : nodes) add_node(stage.graph, *node, map, storage_of);
+    for (const Node* node : nodes) add_node(graph, *node, map, storage_of);
     std::vector<Value*> outputs;
-    const int end = nodes.empty() ? 0 : places_.at(nodes.back());
-    for (const Node* node : nodes)
-      for (const Value* result : node->results())
-        if (result && last_use_[result->id()] > end) {
-          outputs.push_back(map.at(result));
-          stage.outputs.push_back(result->id());
-        }
-    stage.graph.set_outputs(std::move(outputs));
+    for (const Value* result : results) outputs.push_back(map.at(result));
+    graph.set_outputs(std::move(outputs));
     std::vector<SymbolBinding> bindings;
     for (int i = 0; i < static_cast<int>(graph_.symbols().size()); ++i)
       bindings.push_back({SymbolBinding::Kind::kScalar, nullptr, i});
-    stage.graph.set_symbols(graph_.arena(), std::move(bindings));
-    return stage;
+    graph.set_symbols(graph_.arena(), std::move(bindings));
+    return graph;
   }
 
   template <class StorageOf>
@@ -183,10 +261,19 @@ class Splitter {
   std::set<int> unread_;
   std::vector<int> last_use_;
   std::unordered_map<const Node*, int> places_;
+  int open_ = -1;                           // the outermost region under way
+  std::unordered_map<int, Nodes> regions_;  // by number
+  std::unordered_map<int, const Node*> ends_;
   Staged staged_;
 };
 
 }  // namespace
+
+bool has_control_flow(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+    return node->op().name == kCond || node->op().name == kWhile;
+  });
+}
 
 Staged split_at_data(const Graph& graph, std::span<const int> data_symbols) {
   return Splitter(graph, data_symbols).run();

@@ -1,4 +1,4 @@
-// A graph whose sizes depend on data, cut into graphs that can be compiled.
+// A graph whose sizes or control flow depend on data, cut into graphs that can be compiled.
 //
 // A symbol that comes from data has no value when the graph is called. A node gives it one:
 //
@@ -8,6 +8,24 @@
 //
 // The graph is cut behind each such node. The graphs between (stages) take what they need from
 // those before; the nodes themselves are run in between, and are what `Stage::reads` says.
+//
+// Control flow is written with regions: nodes between two marks, which use values from before and
+// give their results to nobody but the node that runs them.
+//
+//   braze.begin(0)
+//   %5: f32[8] = aten.sin(%0)
+//   braze.end(0, [%5])
+//   braze.begin(1)
+//   %6: f32[8] = aten.cos(%0)
+//   braze.end(1, [%6])
+//   %7: f32[8] = braze.cond(%4, 0, 1)                   region 0 if the only element of %4 is true
+//
+// A loop's regions take the carried values as parameters. What it gives is memory of its own.
+//
+//   %5: f32[8] = braze.parameter(0)                     used by regions 0 (bool[]) and 1 (f32[8])
+//   %9: f32[8] = braze.while(0, 1, [%0])
+//
+// A region is a graph of its own, which is cut in turn.
 #pragma once
 
 #include <optional>
@@ -17,6 +35,13 @@
 #include "graph/graph.h"
 
 namespace braze::graph {
+
+// Nodes of a graph as a graph of their own.
+struct Region {
+  Graph graph;
+  // By input: the register that it is taken from, or -1 - k for parameter k.
+  std::vector<int> inputs;
+};
 
 struct Stage {
   Graph graph;               // every symbol is a scalar: number i of the call is symbol i
@@ -36,8 +61,26 @@ struct Stage {
     };
     std::vector<Size> symbols;
   };
-  std::optional<Read> read;  // none behind the last stage
+  std::optional<Read> read;
+
+  struct Cond {
+    int predicate;  // register
+    Region yes, no;
+    std::vector<int> results;  // registers, by output of both
+  };
+  std::optional<Cond> cond;
+
+  struct Loop {
+    Region condition;  // gives one element of bool
+    Region body;       // gives what is carried
+    std::vector<int> carried, results;
+  };
+  std::optional<Loop> loop;
+  // At most one of `read`, `cond` and `loop`; none of them behind the last stage.
 };
+
+// Whether the graph has control flow.
+bool has_control_flow(const Graph& graph);
 
 // Registers hold tensors for the length of a call; their numbers are the ids of the graph's values.
 struct Staged {

@@ -116,6 +116,8 @@ FakeTensorImpl* Record::touch(const at::Tensor& real) {
 
 // `x.data` of a tensor from outside: a new real tensor over its memory.
 FakeTensorImpl* Record::touch_alias(const at::Tensor& real, const OutsideTensor& declared) {
+  if (control_flow.is_used())
+    raise_break({"tensor", "the memory of a tensor from outside in a branch on data", kMoveOut});
   if (real.scalar_type() != declared.real.scalar_type())
     raise_break({"tensor", "a tensor made while tracing shares memory with one of another dtype",
                  kMoveOut});
@@ -147,6 +149,8 @@ FakeTensorImpl* Record::fake_of(const at::Tensor& tensor, const graph::Op& op) {
     add_value(outside_.at(stood_for_.at(fake)), type_of(tensor));
   if (fake->serial != serial_ || fake->value == nullptr)
     raise_break({op.name, "a result of an earlier trace is used", kMoveOut});
+  if (control_flow.is_gone(*fake->value))
+    raise_break({op.name, "a tensor made in a branch is used outside of it", kMoveOut});
   return fake;
 }
 

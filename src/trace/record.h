@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trace/constants.h"
+#include "trace/control_flow.h"
 #include "trace/fake_tensor.h"
 #include "trace/operator.h"
 #include "trace/tracer.h"
@@ -51,9 +52,11 @@ class Record {
   std::optional<TraceBreak> last_break;
   std::function<graph::OriginId(graph::Graph&)> origin_provider;
   DataCapture data_capture;
+  ControlFlow control_flow{*this};
 
  private:
   friend class Recorder;
+  friend class ControlFlow;
 
   // The fake that stands for a real tensor; a graph input from the first call on.
   FakeTensorImpl* touch(const at::Tensor& real);

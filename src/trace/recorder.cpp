@@ -76,7 +76,25 @@ void Recorder::run_for_real() {
   info_.handle.callBoxed(stack_);
 }
 
+// In a region that may run, or not, or again and again.
+void Recorder::check_region() {
+  constexpr int kTraining = 5;
+  const bool trains = info_.rule == Rule::kBatchNorm && std::get<bool>(arguments_[kTraining]);
+  if (info_.random || info_.op->effects.opaque || trains)
+    fail("it draws random numbers, or has effects, in a branch", kMoveOut);
+  for (const Operand& operand : operands_) {
+    const bool outer = record_.control_flow.is_outer_storage(operand.value->storage());
+    if (!outer) continue;
+    for (int position : info_.mutates)
+      if (operand.argument == position)
+        fail("a branch changes a tensor from outside of it", "return the new tensor instead");
+  }
+}
+
 void Recorder::check_writes() {
+  if (record_.control_flow.is_used() && op_name().starts_with("aten::as_strided"))
+    fail("a tensor from before a branch on data is viewed by its place", kMoveOut);
+  if (record_.control_flow.is_open()) check_region();
   const bool autograd = requires_grad_ && at::GradMode::is_enabled();
   for (int position : info_.mutates) {
     for (const Operand& operand : operands_) {

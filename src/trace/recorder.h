@@ -31,6 +31,7 @@ class Recorder {
   // Whether only Python numbers stand in the tensor positions; then the call runs for real.
   bool only_numbers();
   void run_for_real();
+  void check_region();
   void check_writes();
   void use_overload_with_number();
 

@@ -128,6 +128,8 @@ Trace Tracer::finish(const std::vector<at::Tensor>& outputs) {
 
 sym::ShapeEnv& Tracer::shapes() { return impl_->record.shapes; }
 
+ControlFlow& Tracer::control_flow() { return impl_->record.control_flow; }
+
 std::string initialize(PyObject* module) {
   if (!create_break_type(module) || !add_test_functions(module)) {
     PyErr_Clear();

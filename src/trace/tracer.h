@@ -74,6 +74,8 @@ struct Trace {
   std::vector<sym::Int> values;
 };
 
+class ControlFlow;
+
 class Tracer {
  public:
   Tracer();
@@ -138,6 +140,7 @@ class Tracer {
   Trace finish(const std::vector<at::Tensor>& outputs);
 
   sym::ShapeEnv& shapes();
+  ControlFlow& control_flow();
 
  private:
   friend class Scope;

@@ -42,8 +42,9 @@ enum class Callee : uint8_t {
   kUnlisted,  // must not be given anything mutable from outside
   kReadOnly,  // reads its arguments, calls back into Python at most
   kBreak,
-  kGraphBreak,  // braze.graph_break(msg)
-  kExpect,      // braze._C.expect(condition)
+  kGraphBreak,   // braze.graph_break(msg)
+  kExpect,       // braze._C.expect(condition)
+  kControlFlow,  // braze._C.branch and its companions: `CalleeRule::op` is a ControlFlowCall
   // Builtins that the evaluator carries out itself.
   kGetattr,
   kHasattr,
@@ -66,10 +67,23 @@ enum class Callee : uint8_t {
   kIdentity,  // id(), hash(): the result depends on addresses
 };
 
+// What torch.cond and torch.while_loop are made of in a capture (python/braze/_control_flow.py).
+#define BRAZE_CONTROL_FLOW_CALLS(X)                                                           \
+  X(Branch, "branch", "branch(function, arguments): (number, what it gives) of a region.")    \
+  X(Parameters, "parameters", "parameters(tensors): tensors that stand for those of a turn.") \
+  X(Choose, "choose", "choose(predicate, yes, no): tensors that one of the regions gives.")   \
+  X(Repeat, "repeat", "repeat(condition, body, carried): tensors that a loop ends with.")     \
+  X(Decline, "decline", "decline(why): the operator is a break.")
+enum class ControlFlowCall : uint8_t {
+#define X(id, name, text) k##id,
+  BRAZE_CONTROL_FLOW_CALLS(X)
+#undef X
+};
+
 struct CalleeRule {
   Callee callee = Callee::kUnlisted;
   BreakKind kind = BreakKind::kNativeCall;
-  int op = 0;        // NB_... of an operator function
+  int op = 0;        // NB_... of an operator function, ControlFlowCall
   std::string text;  // kBreak: "print(): writes output"
 };
 

@@ -23,16 +23,6 @@ def test_cond_on_sizes_is_decided():
     assert len(entries(fast)) <= 3
 
 
-def test_cond_on_data_is_a_break():
-    def fn(x):
-        return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)) * 2
-
-    fast = braze.compile(fn)
-    for x in (torch.ones(3), -torch.ones(3)):
-        same(fast(x), (x + 1 if x.sum() > 0 else x - 1) * 2)
-    assert reasons(fast)
-
-
 def test_map_of_one_tensor():
     fast = braze.compile(lambda x: torch_map(lambda row: row.cumsum(0), x))
     x = torch.randn(3, 4)

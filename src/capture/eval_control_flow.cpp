@@ -1,0 +1,152 @@
+// torch.cond and torch.while_loop on data: each branch is evaluated once, as a region of the graph.
+//
+// A region runs, or not, or many times, so that it must be nothing but tensors: what it would
+// change for Python code is a break, and the operator runs for real.
+#include "capture/evaluator.h"
+
+namespace braze::capture {
+
+namespace {
+
+// What the objects that the trace made refer to, one by one: the same afterwards if none changed.
+class Snapshot {
+ public:
+  // The collector is off, so its youngest generation is what the trace made.
+  explicit Snapshot(const World& world) : world_(world), shadows_(world.shadows().size()) {
+    Ref module = Ref::steal(PyImport_ImportModule("gc"));
+    Ref young = Ref::steal(PyObject_CallMethod(module.get(), "get_objects", "i", 0));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(young.get()); ++i)
+      add(PyList_GET_ITEM(young.get(), i));
+    for (const World::Shadow& shadow : world.shadows()) add(shadow.copy.get());
+  }
+
+  bool unchanged() const {
+    // Containers from outside that were iterated, or written.
+    for (size_t i = shadows_; i < world_.shadows().size(); ++i) {
+      const World::Shadow& shadow = world_.shadows()[i];
+      if (fingerprint(shadow.original.get(), nullptr) != fingerprint(shadow.copy.get(), nullptr))
+        return false;
+    }
+    for (const auto& [object, before] : objects_)
+      if (fingerprint(object.get(), nullptr) != before) return false;
+    return true;
+  }
+
+ private:
+  void add(PyObject* object) {
+    if (PyFrame_Check(object) || is_fake(object) || seen_.contains(object)) return;
+    seen_[object] = true;
+    std::vector<PyObject*> untracked;
+    objects_.emplace_back(Ref::borrow(object), fingerprint(object, &untracked));
+    for (PyObject* inner : untracked) add(inner);
+  }
+
+  // `untracked`: dicts of numbers and strings, which the collector does not know.
+  static uint64_t fingerprint(PyObject* object, std::vector<PyObject*>* untracked) {
+    struct Visit {
+      uint64_t hash;
+      std::vector<PyObject*>* untracked;
+    } visit{1469598103934665603u, untracked};
+    auto mix = [](uint64_t hash, uint64_t value) { return (hash ^ value) * 1099511628211u; };
+    auto visitor = [](PyObject* referent, void* data) {
+      auto* state = static_cast<Visit*>(data);
+      state->hash = (state->hash ^ reinterpret_cast<uint64_t>(referent)) * 1099511628211u;
+      if (state->untracked && PyDict_Check(referent) && !PyObject_GC_IsTracked(referent))
+        state->untracked->push_back(referent);
+      return 0;
+    };
+    if (traverseproc traverse = Py_TYPE(object)->tp_traverse) traverse(object, visitor, &visit);
+    if (PyByteArray_Check(object)) visit.hash = mix(visit.hash, PyByteArray_GET_SIZE(object));
+    if (PyIter_Check(object) && !PyGen_Check(object)) {
+      const Py_ssize_t left = PyObject_LengthHint(object, -1);
+      PyErr_Clear();
+      visit.hash = mix(visit.hash, static_cast<uint64_t>(left));
+    }
+    return visit.hash;
+  }
+
+  const World& world_;
+  const size_t shadows_;
+  IdentityMap<bool> seen_;
+  std::vector<std::pair<Ref, uint64_t>> objects_;
+};
+
+}  // namespace
+
+Slot Evaluator::decline(std::string why) {
+  return refuse(BreakKind::kControlFlow,
+                "a control flow operator that cannot be captured: " + std::move(why));
+}
+
+// (number, what the function gave), which has to be a pair of a list of tensors and anything.
+Slot Evaluator::trace_branch(const Slot& function, const Slot& arguments) {
+  if (torch_calls_) return decline("a backend of the user's takes no branches");
+  const Snapshot before(world_);
+  const size_t writes = world_.logged_count(), deferred = deferred_.size(),
+               context_writes = context_writes_.size();
+  int number = 0;
+  if (std::string why = recording_.begin_region(&number); !why.empty()) return decline(why);
+  Slot given = call_ex(function, arguments.get(), nullptr);
+  if (!given) {
+    if (breaks_.under_way() || !PyErr_ExceptionMatches(PyExc_Exception)) return {};
+    const Ref exception = take_exception();
+    return decline("a branch raises " + describe_exception(exception.get()));
+  }
+  if (world_.logged_count() != writes || deferred_.size() != deferred ||
+      context_writes_.size() != context_writes || !before.unchanged())
+    return decline("a branch changes an object that was there before it");
+  if (!PyTuple_CheckExact(given.get()) || PyTuple_GET_SIZE(given.get()) != 2)
+    return decline("a branch gives no tensors");
+  std::vector<PyObject*> outputs;
+  if (!tensors_in(Slot::borrow(PyTuple_GET_ITEM(given.get(), 0)), outputs))
+    return decline("a branch gives something else than tensors");
+  if (std::string why = recording_.end_region(number, outputs); !why.empty()) return decline(why);
+  return Slot(Ref::steal(Py_BuildValue("(iO)", number, given.get())));
+}
+
+bool Evaluator::tensors_in(const Slot& list, std::vector<PyObject*>& tensors) {
+  if (!PyList_CheckExact(list.get()) && !PyTuple_CheckExact(list.get())) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
+    tensors.push_back(PySequence_Fast_GET_ITEM(list.get(), i));
+    if (!is_tensor(tensors.back())) return false;
+  }
+  return true;
+}
+
+Slot Evaluator::list_of(std::vector<Ref> tensors, const std::string& why) {
+  if (!why.empty()) return decline(why);
+  Ref list = Ref::steal(PyList_New(static_cast<Py_ssize_t>(tensors.size())));
+  for (size_t i = 0; i < tensors.size(); ++i)
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), tensors[i].release());
+  return Slot(std::move(list));
+}
+
+Slot Evaluator::control_flow(ControlFlowCall call, Slot* args, size_t count) {
+  std::string why;
+  auto number = [&](size_t i) { return static_cast<int>(PyLong_AsLong(args[i].get())); };
+  std::vector<PyObject*> tensors;
+  switch (call) {
+    case ControlFlowCall::kBranch:
+      BRAZE_CHECK(count == 2 && PyTuple_CheckExact(args[1].get()), "branch(function, arguments)");
+      return trace_branch(args[0], args[1]);
+    case ControlFlowCall::kParameters: {
+      BRAZE_CHECK(count == 1 && tensors_in(args[0], tensors), "parameters(tensors)");
+      std::vector<Ref> made;
+      for (PyObject* tensor : tensors)
+        made.push_back(recording_.loop_parameter(tensor, static_cast<int>(made.size())));
+      return list_of(std::move(made), "");
+    }
+    case ControlFlowCall::kChoose:
+      BRAZE_CHECK(count == 3 && is_tensor(args[0].get()), "choose(predicate, yes, no)");
+      return list_of(recording_.cond(args[0].get(), number(1), number(2), &why), why);
+    case ControlFlowCall::kRepeat:
+      BRAZE_CHECK(count == 3 && tensors_in(args[2], tensors), "repeat(condition, body, carried)");
+      return list_of(recording_.loop(number(0), number(1), tensors, &why), why);
+    case ControlFlowCall::kDecline:
+      BRAZE_CHECK(count == 1 && PyUnicode_Check(args[0].get()), "decline(why)");
+      return decline(PyUnicode_AsUTF8(args[0].get()));
+  }
+  BRAZE_UNREACHABLE("control flow call");
+}
+
+}  // namespace braze::capture
