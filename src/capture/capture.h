@@ -42,6 +42,9 @@ struct Draft {
   bool had_symbols = false;   // at some time in the trace, also where the graph has none
   // Sources of integers that could have been symbols but had to be numbers.
   std::vector<std::string> fixed_integers;
+  // Inputs of the graph, without a source, that hold Python floats: shapes.floats, in that order.
+  std::vector<int> float_inputs;
+  std::vector<std::string> fixed_floats;  // as fixed_integers
   // Symbols of the graph whose values come from data as it runs (trace::Trace), and what is to be
   // asserted of them. Without a source in `shapes`.
   std::vector<int> data_symbols;

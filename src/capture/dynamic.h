@@ -27,6 +27,8 @@ struct DynamicSizes {
   // Sources of Python ints that vary, with the value before; without one: no symbol, the code needs
   // the number.
   std::map<std::string, std::optional<int64_t>> integers;
+  // Sources of Python floats that vary; false: no symbol, the code needs the number.
+  std::map<std::string, bool> floats;
 };
 
 // What the user has said about one dimension of a tensor (braze.mark_dynamic and the like, or

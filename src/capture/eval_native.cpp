@@ -81,6 +81,7 @@ Slot Evaluator::result_of_native(Ref result) {
 
 Slot Evaluator::call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames,
                             bool torch) {
+  if (torch && recording_.has_floats()) settle_floats(callable, args, count, kwnames);
   NativeScope scope(*this, torch, callable);
   return result_of_native(call_raw(callable, args, count, kwnames));
 }

@@ -84,6 +84,13 @@ bool Evaluator::read_operand(const Slot& operand, const char* what, Look look) {
 }
 
 Slot Evaluator::binary(int op, Slot a, Slot b) {
+  if (Py_TYPE(a.get()) == known().sym_float || Py_TYPE(b.get()) == known().sym_float) {
+    bool done = false;
+    Slot result = binary_of_floats(op, a, b, done);
+    if (done || PyErr_Occurred()) return result;
+    for (Slot* operand : {&a, &b})
+      if (Py_TYPE(operand->get()) == known().sym_float) make_concrete(*operand);
+  }
   if (recording_.has_symbols() && (has_symbol(a) || has_symbol(b)) && !is_tensor(a.get()) &&
       !is_tensor(b.get())) {
     bool done = false;
@@ -125,6 +132,7 @@ Slot Evaluator::binary(int op, Slot a, Slot b) {
 
 Slot Evaluator::unary(Opcode op, const Slot& a) {
   if (Py_TYPE(a.get()) == known().sym_int) return unary_of_symbol(op, a.get());
+  if (Py_TYPE(a.get()) == known().sym_float) return unary_of_float(op, a);
   if (!read_operand(a, "an operator")) return {};
   bool torch = is_tensor(a.get());
   const char* name = op == Opcode::kUnaryNegative   ? "neg"
@@ -144,6 +152,20 @@ Slot Evaluator::unary(Opcode op, const Slot& a) {
 }
 
 Slot Evaluator::compare(const Slot& a, const Slot& b, int op, bool to_bool) {
+  if (Py_TYPE(a.get()) == known().sym_float || Py_TYPE(b.get()) == known().sym_float) {
+    bool done = false;
+    Slot result = compare_floats(a, b, op, done);
+    if (!done && PyErr_Occurred()) return {};
+    if (!done) {
+      Slot x = a, y = b;
+      for (Slot* operand : {&x, &y})
+        if (Py_TYPE(operand->get()) == known().sym_float) make_concrete(*operand);
+      return compare(x, y, op, to_bool);
+    }
+    if (!to_bool || !result) return result;
+    const int is_true = truth(result);
+    return is_true < 0 ? Slot() : Slot::borrow(is_true ? Py_True : Py_False);
+  }
   if (recording_.has_symbols() && (has_symbol(a) || has_symbol(b)) && !is_tensor(a.get()) &&
       !is_tensor(b.get())) {
     if (Slot undecided = undecided_comparison(a, b, op)) {

@@ -76,7 +76,7 @@ Ref Evaluator::with_numbers(PyObject* object, int depth) {
         PyLong_FromLongLong(recording_.shapes().guard_int(recording_.value_of(object))));
   if (Py_TYPE(object) == known().sym_bool)
     return Ref::borrow(recording_.guard_bool(object) ? Py_True : Py_False);
-  if (Py_TYPE(object) == known().sym_float) return Ref::steal(PyNumber_Float(object));
+  if (Py_TYPE(object) == known().sym_float) return world_.number_of_float(object);
   if (!holds_symbol(object, depth)) return Ref::borrow(object);
   if (PySlice_Check(object)) {
     auto* slice = reinterpret_cast<PySliceObject*>(object);
@@ -282,6 +282,11 @@ int Evaluator::compare_sequences(const Slot& a, const Slot& b, int op) {
 int Evaluator::truth_of_symbol(PyObject* symbol) {
   if (Py_TYPE(symbol) == known().sym_int)
     return !recording_.shapes().guard_eq(recording_.value_of(symbol), 0);
+  if (Py_TYPE(symbol) == known().sym_float) {
+    const Ref zero = Ref::steal(PyFloat_FromDouble(0));
+    if (const std::optional<bool> other = world_.compare_float(symbol, zero.get(), Py_NE))
+      return *other;
+  }
   return PyObject_IsTrue(with_numbers(symbol, 0).get());
 }
 
@@ -374,6 +379,10 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
     auto* type = reinterpret_cast<PyTypeObject*>(f);
     if (type == &PyLong_Type && count == 1 && is_integer(args[0].get())) {
       result = Slot(recording_.object_of(*integer_in(args[0].get())));
+      return true;
+    }
+    if (type == &PyFloat_Type && count == 1 && Py_TYPE(args[0].get()) == known().sym_float) {
+      result = args[0];
       return true;
     }
     if (type == &PyType_Type && count == 1) {
@@ -481,7 +490,7 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
     result = sum_of_symbols(args[0].get());
     return bool(result);
   }
-  if (name == "abs" && count == 1 && is_symbolic(args[0].get())) {
+  if (name == "abs" && count == 1 && Py_TYPE(args[0].get()) == known().sym_int) {
     const Int value = recording_.value_of(args[0].get());
     result =
         Slot(recording_.object_of(recording_.shapes().guard_lt(value, 0) ? Int(0) - value : value));

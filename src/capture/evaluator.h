@@ -178,6 +178,13 @@ class Evaluator {
   bool call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
                          Slot& result);
 
+  // --- eval_floats.cpp: torch.SymFloat where the program has a float that varies
+  Slot binary_of_floats(int op, const Slot& a, const Slot& b, bool& done);
+  Slot compare_floats(const Slot& a, const Slot& b, int op, bool& done);
+  Slot unary_of_float(cpython::Opcode op, const Slot& a);
+  // The arguments of a function of torch: operands are tensors, all else gets the numbers.
+  void settle_floats(PyObject* callable, Slot* args, size_t count, PyObject* kwnames);
+
   // --- eval_control_flow.cpp: torch.cond and torch.while_loop on data
   Slot control_flow(ControlFlowCall call, Slot* args, size_t count);
 
@@ -212,6 +219,7 @@ class Evaluator {
   friend class NativeScope;
   friend class TraceScope;
   friend class Subject;
+  Slot float_beside(const Slot& number, const Slot& tensor);
   Slot trace_branch(const Slot& function, const Slot& arguments);
   Slot decline(std::string why);
   bool tensors_in(const Slot& list, std::vector<PyObject*>& tensors);

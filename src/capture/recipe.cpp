@@ -124,8 +124,11 @@ int RecipeBuilder::value(PyObject* given) {
     step = constant(object);
   } else if (Py_TYPE(object) == known().sym_int) {
     step = emit({.kind = Kind::kNumber, .number = evaluator_.recording().value_of(object)});
+  } else if (Py_TYPE(object) == known().sym_float) {
+    outputs.push_back(world_.float_of(object).tensor.get());
+    step = emit({.kind = Kind::kFloat, .index = static_cast<int>(outputs.size()) - 1});
   } else if (is_symbolic(object)) {
-    return refuse(object, "a symbolic bool or float");
+    return refuse(object, "a symbolic bool");
   } else if (PyCell_Check(object) && slot.source && slot.source->kind == SourceKind::kCell) {
     step = emit({.kind = Kind::kOutside,
                  .source = world_.source(SourceKind::kCellObject, slot.source->base,

@@ -21,6 +21,7 @@ struct Recipe {
   X(Output)    /* value: tensor `index` of the plan's outputs */                                   \
   X(Constant)  /* value: `object` (immutable) */                                                   \
   X(Number)    /* value: the int `number` of the symbols' values */                                \
+  X(Float)     /* value: the float in tensor `index` of the plan's outputs */                      \
   X(Outside)   /* value: what `source` resolves to */                                              \
   X(Tuple)     /* value: tuple of `items` */                                                       \
   X(NewTuple)  /* value: instance of tuple subclass `object` from `items` (namedtuple, torch.Size) \

@@ -169,6 +169,9 @@ bool Runner::step(const Step& s, Ref& value) {
     case Kind::kConstant:
       value = s.object;
       return true;
+    case Kind::kFloat:
+      value = Ref::steal(PyNumber_Float(outputs_[static_cast<size_t>(s.index)]));
+      return bool(value);
     case Kind::kNumber:
       value = Ref::steal(PyLong_FromLongLong(sym::evaluate(s.number, symbols_)));
       return bool(value);

@@ -382,6 +382,14 @@ class Capture {
       const Source* source = world.source_of(tensor.get());
       draft.inputs.push_back({source, std::move(tensor)});
     }
+    for (const World::SymbolicFloat& symbol : world.symbolic_floats())
+      for (size_t i = 0; symbol.real && i < draft.inputs.size(); ++i)
+        if (draft.inputs[i].tensor.get() == symbol.real.get()) {
+          draft.float_inputs.push_back(static_cast<int>(i));
+          draft.shapes.floats.push_back(symbol.sources[0]);
+        }
+    for (const Source* source : world.fixed_floats())
+      draft.fixed_floats.push_back(world.text_of(source));
     // What decides that the exception is raised may be read behind the exit.
     for (const guard::Guard& guard : raising_guards_) world.guard_again(guard);
     add_disjoint_guards(world, draft.graph, draft.inputs);

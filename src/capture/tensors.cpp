@@ -180,6 +180,28 @@ Ref Recording::symbolic_integer(int64_t value) {
   return Ref::steal(pybind11::cast(impl_->tracer.symbolic_integer(value)).release().ptr());
 }
 
+Recording::SymbolicFloat Recording::symbolic_float(double value, std::string name) {
+  at::Tensor real;
+  {
+    trace::Tracer::Pause pause;
+    real = at::scalar_tensor(value, at::TensorOptions(at::kDouble));
+  }
+  has_symbols_ = has_floats_ = true;
+  SymbolicFloat made;
+  made.fake = Ref::steal(THPVariable_Wrap(impl_->tracer.stand_in(real, std::move(name))));
+  made.real = Ref::steal(THPVariable_Wrap(real));
+  return made;
+}
+
+Ref Recording::float_operand(PyObject* fake, PyObject* tensor) {
+  at::ScalarType dtype = THPVariable_Unpack(tensor).scalar_type();
+  if (c10::isIntegralType(dtype, /*includeBool=*/true))
+    dtype = c10::typeMetaToScalarType(c10::get_default_dtype());
+  if (dtype == at::kDouble) return Ref::borrow(fake);
+  if (dtype != at::kFloat) return {};
+  return Ref::steal(THPVariable_Wrap(THPVariable_Unpack(fake).to(at::kFloat)));
+}
+
 sym::ShapeEnv& Recording::shapes() { return impl_->tracer.shapes(); }
 
 sym::Int Recording::value_of(PyObject* object) {

@@ -72,6 +72,15 @@ class Recording {
   StandIn symbolic_input(PyObject* tensor, graph::InputKind kind, std::string name,
                          const std::vector<DynamicDimension>& dims);
   Ref symbolic_integer(int64_t value);
+  // A Python float that varies: the fake of f64[] that has it, in the place of a real tensor.
+  struct SymbolicFloat {
+    Ref fake, real;
+  };
+  SymbolicFloat symbolic_float(double value, std::string name);
+  bool has_floats() const { return has_floats_; }
+  // Such a fake as an operand beside `tensor`, cast to what a Python float is computed in there;
+  // empty where that is not known.
+  Ref float_operand(PyObject* fake, PyObject* tensor);
   // Whether there are symbols in this trace at all.
   bool has_symbols() const { return has_symbols_; }
   // Numbers that are read from data become symbols too (see Options).
@@ -124,7 +133,7 @@ class Recording {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-  bool has_symbols_ = false;
+  bool has_symbols_ = false, has_floats_ = false;
   std::optional<bool> left_grad_mode_;
 };
 

@@ -113,7 +113,7 @@ void World::guard(GuardKind kind, const Source* source, PyObject* expected, cons
   if (id >= guarded_.size()) guarded_.resize(std::max(id + 1, guarded_.size() * 2 + 256));
   uint32_t bit = 1u << static_cast<int>(kind);
   bool pair = kind == GuardKind::kSameObject || kind == GuardKind::kNotSameObject ||
-              kind == GuardKind::kDisjointStorage;
+              kind == GuardKind::kDisjointStorage || kind == GuardKind::kFloatCompare;
   if (!pair) {
     if (guarded_[id] & bit) return;
     guarded_[id] |= bit;
@@ -187,6 +187,8 @@ Slot World::read(PyObject* value, const Source* source, bool alone) {
   if (is_atom(value)) {
     if (alone && dynamic_ && !dynamic_->integers.empty() && PyLong_CheckExact(value))
       if (Slot symbol = read_integer(value, source)) return symbol;
+    if (alone && dynamic_ && !dynamic_->floats.empty() && PyFloat_CheckExact(value))
+      if (Slot symbol = read_float(value, source)) return symbol;
     guard(GuardKind::kValue, source, value);
     return Slot::borrow(value, source);
   }

@@ -162,6 +162,24 @@ class World {
     Ref object;  // the torch.SymInt
     const Source* source;
   };
+  struct SymbolicFloat {
+    Ref object;  // a torch.SymFloat
+    Ref tensor;  // the fake that has its value, f64[]
+    Ref real;    // the tensor in whose place that is; empty for what is computed
+    Ref number;  // its value in this call
+    std::vector<const Source*> sources;  // that decide it
+  };
+  const std::vector<SymbolicFloat>& symbolic_floats() const { return symbolic_floats_; }
+  // Of a torch.SymFloat.
+  const SymbolicFloat& float_of(PyObject* object) const;
+  // The result of arithmetic on others.
+  Slot computed_float(Ref tensor, Ref number, std::vector<const Source*> sources);
+  // The number itself: the code works for this one only.
+  Ref number_of_float(PyObject* object);
+  // How the float compares with a number, as a guard; nothing where that cannot be a guard.
+  std::optional<bool> compare_float(PyObject* object, PyObject* number, int op);
+  // Sources of floats that had to be numbers.
+  std::vector<const Source*> fixed_floats() const;
   const std::vector<SymbolicTensor>& symbolic_tensors() const { return symbolic_tensors_; }
   const std::vector<SymbolicInteger>& symbolic_integers() const { return symbolic_integers_; }
   PyObject* stand_in(const SymbolicTensor& input) const {
@@ -185,6 +203,7 @@ class World {
   bool read_bounds(PyObject* value, const Source* source);
   // An empty slot without a break: not a symbol.
   Slot read_integer(PyObject* value, const Source* source);
+  Slot read_float(PyObject* value, const Source* source);
   void watch_finaliser(PyObject* object);
   const Source* own(const Source* foreign);
   bool apply_log(PyObject* owner, PyObject* dict_copy);
@@ -233,6 +252,7 @@ class World {
   IdentityMap<PyObject*> stood_for_;  // and back
   std::vector<SymbolicTensor> symbolic_tensors_;
   std::vector<SymbolicInteger> symbolic_integers_;
+  std::vector<SymbolicFloat> symbolic_floats_;
   std::vector<Ref> held_;
   std::vector<Ref> finalisers_;       // weak references
   bool unwatched_finaliser_ = false;  // of an object that takes no weak reference

@@ -79,6 +79,8 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   std::vector<at::Tensor> constants;
   for (const auto& input : draft.inputs)
     constants.push_back(input.source ? at::Tensor() : unwrap(input.tensor.get()));
+  for (int input : draft.float_inputs) constants[input] = at::Tensor();
+  entry.float_inputs = draft.float_inputs;
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);
@@ -148,6 +150,7 @@ std::unique_ptr<capture::Draft> capture_entry(PyFunctionObject* function, PyObje
   auto draft = capture::capture(function, bound, asked);
   if (!draft || !asked.dynamic) return draft;
   for (const std::string& source : draft->fixed_integers) dynamic->integers[source] = std::nullopt;
+  for (const std::string& source : draft->fixed_floats) dynamic->floats[source] = false;
   if (!draft->reason || !draft->had_symbols || !draft->user_error.empty()) return draft;
   asked.dynamic = nullptr;
   auto fixed = capture::capture(function, bound, asked);

@@ -1,5 +1,7 @@
 #include "dispatch/entry.h"
 
+#include <ATen/EmptyTensor.h>
+
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
 
@@ -29,6 +31,12 @@ Entry::Outcome outcome_of(bool writes_inputs_early, std::string* why, Run&& run)
     if (!writes_inputs_early) return Entry::Outcome::kRunEager;
     throw;
   }
+}
+
+at::Tensor number_tensor(double value) {
+  at::Tensor tensor = at::detail::empty_cpu({}, at::kDouble);
+  *tensor.mutable_data_ptr<double>() = value;
+  return tensor;
 }
 
 }  // namespace
@@ -95,6 +103,19 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
   return outcome;
 }
 
+Entry::Outcome Entry::run_with_floats(c10::TensorImpl* const* inputs,
+                                      std::span<const double> floats,
+                                      std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
+                                      std::string* why) {
+  std::vector<c10::TensorImpl*> all(inputs, inputs + input_count);
+  std::vector<at::Tensor> held;
+  for (size_t i = 0; i < float_inputs.size(); ++i) {
+    held.push_back(number_tensor(floats[i]));
+    all[float_inputs[i]] = held.back().unsafeGetTensorImpl();
+  }
+  return run_tensors(all.data(), outputs, symbols, why);
+}
+
 void publish(std::vector<std::shared_ptr<Entry>>& entries, std::shared_ptr<Entry> entry) {
   if (entry->ended_in_exception())
     std::erase_if(entries, [&](const std::shared_ptr<Entry>& known) {
@@ -122,7 +143,9 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
   std::vector<int64_t> symbols(checked.begin(), checked.end());
   if (kind == EntryKind::kPlan) {
     std::vector<at::Tensor> tensors;
-    const Outcome outcome = run_tensors(inputs, tensors, symbols, why);
+    const Outcome outcome = float_inputs.empty()
+                                ? run_tensors(inputs, tensors, symbols, why)
+                                : run_with_floats(inputs, guards->floats(), tensors, symbols, why);
     if (outcome != Outcome::kDone || PyErr_Occurred()) return outcome;
     if (single_output) {
       *result = wrap(std::move(tensors[0]));

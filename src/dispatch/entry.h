@@ -31,6 +31,7 @@ struct Entry {
   EntryKind kind = EntryKind::kEager;
   std::unique_ptr<guard::GuardSet> guards;
   size_t input_count = 0;
+  std::vector<int> float_inputs;  // by float of the guards: the input that takes it
   std::unique_ptr<Programs> programs;
   std::unique_ptr<Stages> stages;
   cpython::Ref python;
@@ -74,6 +75,9 @@ struct Entry {
               PyObject** result, std::vector<cpython::Ref>& values, std::string* why);
 
  private:
+  Outcome run_with_floats(c10::TensorImpl* const* inputs, std::span<const double> floats,
+                          std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
+                          std::string* why);
   Outcome run_plan(Program& program, c10::TensorImpl* const* inputs,
                    std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols,
                    std::string* why);

@@ -26,6 +26,10 @@ void learn_what_varies(capture::DynamicSizes& dynamic,
     const auto varying = (*it)->guards->variations(bound, names);
     if (!varying) continue;
     for (const guard::Variation& variation : *varying) {
+      if (variation.is_float) {
+        dynamic.floats.try_emplace(variation.source, true);
+        continue;
+      }
       if (variation.dim < 0) {
         dynamic.integers.try_emplace(variation.source, variation.before);
         continue;

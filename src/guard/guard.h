@@ -41,7 +41,9 @@ namespace braze::guard {
   X(SameObject,                                                                                    \
     "is same as")            /* resolves to the same object as the other source; expected: null */ \
   X(NotSameObject, "is not") /* two sources that must differ */                                    \
-  X(SetValue, "set ==")      /* equal set, expected: a frozenset of atoms */                       \
+  X(FloatCompare, "compares") /* a float that compares as it did; expected: (Py_LT ..., number,    \
+                                 outcome) */                                                       \
+  X(SetValue, "set ==")       /* equal set, expected: a frozenset of atoms */                      \
   X(DisjointStorage, "no overlap") /* tensor sources `source` and `other` share memory just as     \
                                       they did when captured: expected is False, or the tuple      \
                                       of their storage offsets */
@@ -93,8 +95,11 @@ class GuardSet {
   bool check(PyObject* const* args, c10::TensorImpl** inputs_out, PyObject* function = nullptr);
   // The values of the symbols at the last successful check, until the next one.
   std::span<const int64_t> symbols() const;
+  // The same of `ShapeGuards::floats`.
+  std::span<const double> floats() const;
 
-  // If nothing but sizes and integers keeps this entry from fitting the call: which; else nothing.
+  // If nothing but sizes, integers and floats keeps this entry from fitting the call: which; else
+  // nothing.
   std::optional<std::vector<Variation>> variations(PyObject* const* args,
                                                    PyObject* parameter_names);
 

@@ -47,6 +47,21 @@ std::string type_text(PyObject* object) {
   return object != nullptr ? value_text(reinterpret_cast<PyObject*>(Py_TYPE(object))) : "absent";
 }
 
+bool compares(PyObject* number, PyObject* expected) {
+  const cpython::SavedException pending;
+  const int op = static_cast<int>(PyLong_AsLong(PyTuple_GET_ITEM(expected, 0)));
+  const int outcome = PyObject_RichCompareBool(number, PyTuple_GET_ITEM(expected, 1), op);
+  return outcome == (PyTuple_GET_ITEM(expected, 2) == Py_True);
+}
+
+// "scale > 0.5", "not scale > 0.5"
+std::string comparison_text(const std::string& source, PyObject* expected) {
+  static const char* const operators[] = {"<", "<=", "==", "!=", ">", ">="};
+  const long op = PyLong_AsLong(PyTuple_GET_ITEM(expected, 0));
+  return (PyTuple_GET_ITEM(expected, 2) == Py_True ? "" : "not ") + source + " " + operators[op] +
+         " " + value_text(PyTuple_GET_ITEM(expected, 1));
+}
+
 std::string keys_text(PyObject* object) {
   if (object == nullptr || !PyDict_Check(object)) return value_text(object);
   const Ref keys = Ref::steal(PyDict_Keys(object));
@@ -86,6 +101,8 @@ bool holds(const Guard& guard, PyObject* object) {
       return object != nullptr;
     case GuardKind::kAbsent:
       return object == nullptr;
+    case GuardKind::kFloatCompare:
+      return object != nullptr && PyFloat_CheckExact(object) && compares(object, expected);
     case GuardKind::kSetValue:
       return object != nullptr && same_members(object, expected);
     case GuardKind::kTensor:
@@ -137,6 +154,8 @@ std::string guard_text(const Guard& guard, const std::string& source, const std:
       return source + " exists";
     case GuardKind::kAbsent:
       return source + " does not exist";
+    case GuardKind::kFloatCompare:
+      return comparison_text(source, expected);
     case GuardKind::kSetValue:
       return "members of " + source + " are those captured";
     case GuardKind::kTensor:
@@ -172,6 +191,9 @@ std::string failure_text(const Guard& guard, const std::string& source, const st
       return changed(source, "present", "absent");
     case GuardKind::kAbsent:
       return changed(source, "absent", value_text(object));
+    case GuardKind::kFloatCompare:
+      return source + ": expected " + comparison_text(source, expected) + ", it is " +
+             value_text(object);
     case GuardKind::kSetValue:
       return source + ": its members have changed";
     case GuardKind::kTensor:

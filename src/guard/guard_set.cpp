@@ -17,6 +17,8 @@ struct GuardSet::Impl {
   Tree tree;
   std::vector<Program> arguments;  // those that are one tensor or scalar first: cheap, tell most
   Program everything_else;
+  std::vector<int> float_nodes;
+  std::vector<double> float_values;
   ShapeCheck shapes;
   bool busy = false;
 
@@ -29,6 +31,8 @@ struct GuardSet::Impl {
         state(captured),
         tree(guards, inputs, sources->size()),
         everything_else(tree, tree.ranges.front()),
+        float_nodes(nodes_of(shape_guards.floats, tree)),
+        float_values(float_nodes.size()),
         shapes(std::move(shape_guards), tree) {
     // The specs have what is to be known of the captured tensors: they may die.
     for (Guard& guard : guards)
@@ -37,6 +41,18 @@ struct GuardSet::Impl {
       for (const Range& range : tree.ranges)
         if (range.argument >= 0 && (range.end - range.begin == 1) == single)
           arguments.emplace_back(tree, range);
+  }
+
+  static std::vector<int> nodes_of(const std::vector<const Source*>& sources, const Tree& tree) {
+    std::vector<int> nodes;
+    for (const Source* source : sources) nodes.push_back(tree.node_of(source));
+    return nodes;
+  }
+
+  // Their types have been checked.
+  void read_floats() {
+    for (size_t i = 0; i < float_nodes.size(); ++i)
+      float_values[i] = PyFloat_AS_DOUBLE(tree.nodes[float_nodes[i]].object);
   }
 
   bool check_sources(PyObject* called, PyObject* const* args, std::vector<Ref>& dropped) {
@@ -72,8 +88,11 @@ struct GuardSet::Impl {
 
   bool check(PyObject* called, PyObject* const* args, c10::TensorImpl** inputs_out,
              std::vector<Ref>& dropped) {
-    return check_sources(called, args, dropped) && check_pairs() && check_tensors(inputs_out) &&
-           (shapes.empty() || shapes.holds(tree));
+    if (!check_sources(called, args, dropped) || !check_pairs() || !check_tensors(inputs_out) ||
+        !(shapes.empty() || shapes.holds(tree)))
+      return false;
+    read_floats();
+    return true;
   }
 
   const TensorSpec* spec(const Guard& guard) const {
@@ -118,6 +137,8 @@ bool GuardSet::check(PyObject* const* args, c10::TensorImpl** inputs_out, PyObje
 }
 
 std::span<const int64_t> GuardSet::symbols() const { return impl_->shapes.values(); }
+
+std::span<const double> GuardSet::floats() const { return impl_->float_values; }
 
 std::string GuardSet::why_not(PyObject* const* args, PyObject* parameter_names,
                               PyObject* function) {
@@ -178,6 +199,15 @@ std::optional<std::vector<Variation>> GuardSet::variations(PyObject* const* args
         return std::nullopt;
     } else if (!holds(guard, object)) {
       int overflow = 0;
+      if (guard.kind == GuardKind::kFloatCompare && object && PyFloat_CheckExact(object)) {
+        found.push_back({.source = impl.text(guard.source, parameter_names), .is_float = true});
+        continue;
+      }
+      if (guard.kind == GuardKind::kValue && object && PyFloat_CheckExact(object) &&
+          PyFloat_CheckExact(expected)) {
+        found.push_back({.source = impl.text(guard.source, parameter_names), .is_float = true});
+        continue;
+      }
       if (guard.kind != GuardKind::kValue || object == nullptr || !PyLong_CheckExact(object) ||
           !PyLong_CheckExact(expected))
         return std::nullopt;

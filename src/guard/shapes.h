@@ -31,15 +31,18 @@ struct ShapeGuards {
   };
   std::vector<Fact> facts;
   std::vector<sym::Condition> conditions;
+  // Python floats that vary (each has a kType guard), in the order in which the entry takes them.
+  std::vector<const Source*> floats;
 };
 
-// A size or integer that was another one when the entry was made.
+// A size, integer or float that was another one when the entry was made.
 struct Variation {
-  std::string source;    // as text: "x", "self.cache.keys"
-  int dim = -1;          // of a tensor; -1: an int
-  int64_t before = 0;    // the value in the entry
-  bool related = false;  // not the value, a relation to another size was broken ("x.size(0) ==
-                         // y.size(0)"): `before` says nothing
+  std::string source;     // as text: "x", "self.cache.keys"
+  int dim = -1;           // of a tensor; -1: an int or float
+  int64_t before = 0;     // the value in the entry
+  bool related = false;   // not the value, a relation to another size was broken ("x.size(0) ==
+                          // y.size(0)"): `before` says nothing
+  bool is_float = false;  // as well
 };
 
 }  // namespace braze::guard

@@ -32,6 +32,7 @@ class Record {
   bool declare(const at::Tensor& real, graph::InputKind kind, std::string name, std::string* why);
   at::Tensor symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
                             std::span<const DynamicDim> dims);
+  at::Tensor stand_in(const at::Tensor& real, graph::InputKind kind, std::string name);
   sym::Int symbolic_integer(int64_t value);
   // A symbol whose value the compiled code reads from data as it runs.
   sym::Int data_symbol(sym::Range range);
@@ -69,6 +70,8 @@ class Record {
   // Of a dimension: duck-shaped, that is one symbol for all of the same size and history.
   sym::Int size_symbol(int64_t size, const DynamicDim& dim);
   void settle_symbols(Trace& trace);
+  void stand_for(const at::Tensor& fake, const at::Tensor& real, graph::InputKind kind,
+                 std::string name);
   // A fresh fake with the contents of `real`, which was made while tracing.
   at::Tensor literal(const at::Tensor& real);
 

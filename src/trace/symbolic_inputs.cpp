@@ -109,15 +109,27 @@ at::Tensor Record::symbolic_input(const at::Tensor& real, graph::InputKind kind,
   at::Tensor fake =
       make_fake_input(storage_of_real(real), to_symints(input.sizes, shapes),
                       to_symints(input.strides, shapes), real.storage_offset(), real.scalar_type());
+  stand_for(fake, real, kind, std::move(name));
+  symbolic_inputs_.push_back(std::move(input));
+  return fake;
+}
+
+at::Tensor Record::stand_in(const at::Tensor& real, graph::InputKind kind, std::string name) {
+  at::Tensor fake = make_fake_input(storage_of_real(real), c10::fromIntArrayRefSlow(real.sizes()),
+                                    c10::fromIntArrayRefSlow(real.strides()), real.storage_offset(),
+                                    real.scalar_type());
+  stand_for(fake, real, kind, std::move(name));
+  return fake;
+}
+
+void Record::stand_for(const at::Tensor& fake, const at::Tensor& real, graph::InputKind kind,
+                       std::string name) {
   c10::TensorImpl* impl = real.unsafeGetTensorImpl();
   as_fake(fake)->stands_for_input = true;
   as_fake(fake)->serial = serial_;
   stood_for_.emplace(as_fake(fake), impl);
   outside_.insert_or_assign(impl, OutsideTensor{real, kind, std::move(name), fake});
-  declared_storages_.emplace(real.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(),
-                             impl);
-  symbolic_inputs_.push_back(std::move(input));
-  return fake;
+  declared_storages_.emplace(impl->unsafe_storage().unsafeGetStorageImpl(), impl);
 }
 
 sym::Int Record::symbolic_integer(int64_t value) {

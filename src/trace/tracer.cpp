@@ -104,6 +104,10 @@ at::Tensor Tracer::symbolic_input(const at::Tensor& real, graph::InputKind kind,
   return impl_->record.symbolic_input(real, kind, std::move(name), dims);
 }
 
+at::Tensor Tracer::stand_in(const at::Tensor& real, std::string name) {
+  return impl_->record.stand_in(real, graph::InputKind::kUser, std::move(name));
+}
+
 c10::SymInt Tracer::symbolic_integer(int64_t value) {
   return to_symint(impl_->record.symbolic_integer(value), impl_->record.shapes);
 }

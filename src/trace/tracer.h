@@ -116,6 +116,8 @@ class Tracer {
   // symbols become numbers, with a guard. `real` can be traced (see `declare`).
   at::Tensor symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
                             std::span<const DynamicDim> dims);
+  // A fake that Python code is given in place of `real`, an input without symbols.
+  at::Tensor stand_in(const at::Tensor& real, std::string name);
   // A Python integer that varies.
   c10::SymInt symbolic_integer(int64_t value);
 

@@ -1,0 +1,235 @@
+"""Python floats that vary: one compile serves the third value and all later ones."""
+
+import math
+
+import braze
+import pytest
+import torch
+from support import entries, reasons, same
+
+VALUES = [0.5, 0.7, 0.9, -0.0, 0.0, 1.0, float("inf"), -float("inf"), float("nan"), 1e-300, 3e38]
+
+
+def serve(fn, make, values=VALUES, count=2, **settings):
+    """Compiled calls over the values give what eager gives; that many entries are made."""
+    fast = braze.compile(fn, **settings)
+    for value in values:
+        outcomes = []
+        for call in (fast, fn):
+            try:
+                outcomes.append(call(*make(value)))
+            except Exception as error:
+                outcomes.append((type(error), str(error)))
+        same(*outcomes)
+    assert len(entries(fast)) == count
+    assert not reasons(fast)
+    return fast
+
+
+X = torch.linspace(-3, 3, 12).reshape(3, 4)
+
+OPERATORS = {
+    "multiply": lambda x, s: x * s,
+    "from the left": lambda x, s: (s * x, s + x, s - x, s / x),
+    "divide": lambda x, s: x / s,
+    "add and subtract": lambda x, s: (x + s, x - s),
+    "compare": lambda x, s: (x > s, s <= x, x == s, s != x),
+    "functions": lambda x, s: (torch.mul(x, s), torch.sub(x, s), torch.div(x, s), torch.gt(x, s)),
+    "methods": lambda x, s: (x.add(s), x.mul(s).sin(), x.div(s), x.le(s)),
+    "arithmetic": lambda x, s: x * (s * 2 - 1.5) + x / (2 / 3) - -s + s * s,
+    "whole number": lambda x, s: x * (s + 3) * (1 - s),
+    "augmented": lambda x, s: augmented(x, s),
+    "result": lambda x, s: (x * s, s, s * 2, [-s]),
+    "identity": lambda x, s: (x * s, isinstance(s, float), type(s) is float, s is None),
+    "mixed": lambda x, s: torch.where(x > s, x * s, x - 1).sum(0) + float(s),
+}
+
+
+def augmented(x, s):
+    x = x + 1
+    x *= s
+    y = s
+    y *= x
+    s += 1
+    return x, y, s
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators(name):
+    serve(OPERATORS[name], lambda s: (X, s))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool]
+)
+@pytest.mark.parametrize("shape", [(6,), ()])
+def test_promotion(dtype, shape):
+    x = (torch.arange(6) % 3).to(dtype).reshape(2, 3)
+    x = x[1, 2] if shape == () else x.reshape(shape)
+    fn = lambda x, s: (x * s, x + s, x > s, x / (s + 1), s - x)
+    serve(fn, lambda s: (x, s), [0.5, 0.7, 0.1, 2.5])
+    serve(fn, lambda s: (torch.tensor(1.5, dtype=torch.float32), s), [0.5, 0.7, 0.1, 2.5])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
+def test_dtypes_that_keep_the_number(dtype):
+    x = torch.randn(4).to(dtype)
+    fast = braze.compile(lambda x, s: x * s)
+    for s in (0.5, 0.7, 0.1):
+        same(fast(x, s), x * s)
+    assert not reasons(fast)
+
+
+def test_in_place_on_integers_raises():
+    def fn(x, s):
+        x.mul_(s)
+        return x
+
+    fast = braze.compile(fn)
+    for s in (0.5, 0.7, 0.9):
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            fast(torch.ones(3, dtype=torch.int64), s)
+
+
+def test_where_floats_come_from():
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = 0.5
+
+        def forward(self, x):
+            return x.sin() * self.scale
+
+    class Options:
+        rate = 0.1
+
+    options, table = Options(), {"a": [1.5]}
+    module = Scaled()
+
+    def fn(x):
+        return module(x) + options.rate * x + table["a"][0]
+
+    fast = braze.compile(fn)
+    for step in range(6):
+        module.scale, options.rate, table["a"][0] = 0.5 + step, 0.1 * step + 0.3, 1.5 - step
+        same(fast(X), fn(X))
+    assert len(entries(fast)) == 2
+    whole = braze.compile(module)
+    for step in range(5):
+        module.scale = step / 3 + 0.1
+        same(whole(X), module(X))
+    assert len(entries(whole)) == 2
+
+
+def test_a_schedule():
+    """What a training loop or sampler does: a coefficient that is new on every step."""
+
+    def step(x, noise, alpha):
+        return (x - noise * (1 - alpha)) * alpha + 0.01
+
+    fast, x = braze.compile(step), torch.randn(5)
+    for i in range(12):
+        alpha = math.cos(i / 20)
+        same(fast(x, x + 1, alpha), step(x, x + 1, alpha))
+    assert len(entries(fast)) == 2
+
+
+def test_a_state_that_is_computed():
+    class Box:
+        scale = 1.0
+
+    box, other = Box(), Box()
+
+    def fn(x, box):
+        box.scale = box.scale * 0.9 + 0.01
+        return x * box.scale
+
+    fast = braze.compile(fn)
+    for _ in range(6):
+        same(fast(X, box), fn(X, other))
+        assert box.scale == other.scale
+    assert len(entries(fast)) == 2
+
+
+def test_decisions_are_guards():
+    def fn(x, s):
+        if s > 0.5:
+            x = x + 1
+        if s:
+            x = x * 2
+        return x * s if 0.0 <= s <= 1.0 else x / s
+
+    fast = serve(fn, lambda s: (X, s), [0.1, 0.2, 0.3, 0.7, 0.8, 0.9, 0.4, 0.6, 2.5, 3.5], count=4)
+    assert any("0.5" in line for entry in entries(fast) for line in entry["guards"])
+
+
+def test_the_number_where_it_is_needed():
+    def text(x, s):
+        return x * s, f"{s:.2f}", round(s, 1), {s: 1}
+
+    def power(x, s):
+        return x.abs() ** s, math.exp(min(s, 3.0)), x.clamp(max=s)
+
+    for fn in (text, power):
+        serve(fn, lambda s: (X, s), [0.5, 0.7, 0.9, 0.7], count=3)
+
+
+def test_zero_division_as_in_python():
+    def fn(x, s):
+        return x * (1 / s)
+
+    fast = braze.compile(fn)
+    for s in (0.5, 0.7, 0.9):
+        same(fast(X, s), fn(X, s))
+    with pytest.raises(ZeroDivisionError):
+        fast(X, 0.0)
+
+
+def test_other_types_are_other_entries():
+    def fn(x, s):
+        return x * s, type(s).__name__
+
+    for values in ([0.5, 0.7, 2, 0.9, True, 3, 0.1], [2, 0.5, 0.7, 0.9, False]):
+        fast = braze.compile(fn)
+        for s in values:
+            x = torch.arange(5)
+            same(fast(x, s), fn(x, s))
+
+
+def test_floats_and_sizes_vary_together():
+    fast = braze.compile(lambda x, s: (x * s).sum(0) / x.shape[0])
+    for size, s in ((4, 0.5), (5, 0.7), (7, 0.9), (6, 0.1)):
+        x = torch.randn(size, 3)
+        same(fast(x, s), (x * s).sum(0) / size)
+    assert len(entries(fast)) == 2
+
+
+def test_behind_a_break():
+    def fn(x, s):
+        y = x * s
+        braze.graph_break()
+        return y + s * 2, s
+
+    fast = braze.compile(fn)
+    for s in VALUES:
+        same(fast(X, s), fn(X, s))
+
+
+def test_never_with_dynamic_false():
+    fast = braze.compile(lambda x, s: x * s, dynamic=False)
+    for s in (0.5, 0.7, 0.9):
+        same(fast(X, s), X * s)
+    assert len(entries(fast)) == 3
+
+
+def test_in_branches_on_data():
+    def fn(x, s):
+        return torch.cond(x.sum() > s, lambda a: a * s, lambda a: a + s, (x,))
+
+    def eager(x, s):
+        return x * s if x.sum() > s else x + s
+
+    fast = braze.compile(fn, fullgraph=True)
+    for s in (0.5, 0.7, 0.9, -4.0):
+        same(fast(X, s), eager(X, s))
+    assert len(entries(fast)) == 2
