@@ -35,8 +35,8 @@ def compile(
         fullgraph: raise `braze.GraphBreakError` where something cannot be captured, instead of
             running it in eager.
         dynamic: None: sizes are numbers at first; those that another call brings different, and
-            Python ints alike, are symbols from the second compile on. True: all sizes of 2 and
-            more are symbols at once. False: never; a call with other sizes compiles again.
+            Python ints and floats alike, are symbols from the second compile on. True: all sizes of
+            2 and more are symbols at once. False: never; a call with other sizes compiles again.
             `braze.mark_dynamic` and its like say it for single dimensions.
         backend: "braze" (generated kernels), "aten" (the optimised graph through PyTorch's own
             operators), "eager" (the captured graph as it is), or a callable

@@ -51,9 +51,11 @@ def mark_static(tensor, dims=None):
 
 
 def mark_unbacked(tensor, dims):
-    """Say that sizes of `tensor` vary and that no code should depend on them.
+    """Say that sizes of `tensor` vary and that no code depends on them: any size, 0 and 1 too.
 
-    Sizes are symbols as with `maybe_mark_dynamic`; a decision on one is guarded.
+    No guard comes of such a size. Code that decides on it is a break (an error with
+    `fullgraph=True`) unless the answer follows from `torch._check(condition)`, which is then a
+    condition of the compiled code.
     """
     for dim in _dims(tensor, dims):
         _attribute(tensor, _UNBACKED).add(dim)

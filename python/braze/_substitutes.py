@@ -4,6 +4,8 @@ PyTorch's own run through its compiler or look at data only to check it. `SUBSTI
 a function with the same signature and result, which capture evaluates in its place.
 """
 
+import types
+
 import torch
 import torch.nn.functional as F
 from torch._higher_order_ops.associative_scan import associative_scan as _associative_scan
@@ -59,6 +61,70 @@ def _interleave(even, odd, dim):
     return torch.cat([pairs, even.narrow(dim, count, 1)], dim)
 
 
+# Under another identity, so that it is not replaced.
+_interpolate = types.FunctionType(
+    F.interpolate.__code__, F.interpolate.__globals__, "interpolate", F.interpolate.__defaults__
+)
+_UPSAMPLE = {
+    ("nearest", 1): torch._C._nn.upsample_nearest1d,
+    ("nearest", 2): torch._C._nn.upsample_nearest2d,
+    ("nearest", 3): torch._C._nn.upsample_nearest3d,
+    ("nearest-exact", 1): torch._C._nn._upsample_nearest_exact1d,
+    ("nearest-exact", 2): torch._C._nn._upsample_nearest_exact2d,
+    ("nearest-exact", 3): torch._C._nn._upsample_nearest_exact3d,
+    ("linear", 1): torch._C._nn.upsample_linear1d,
+    ("bilinear", 2): torch._C._nn.upsample_bilinear2d,
+    ("bicubic", 2): torch._C._nn.upsample_bicubic2d,
+    ("trilinear", 3): torch._C._nn.upsample_trilinear3d,
+}
+
+
+def interpolate(
+    input,
+    size=None,
+    scale_factor=None,
+    mode="nearest",
+    align_corners=None,
+    recompute_scale_factor=None,
+    antialias=False,
+):
+    """With sizes that stay symbols where the factors are whole or one over a whole number."""
+    dims = input.dim() - 2 if isinstance(input, torch.Tensor) else 0
+    upsample = _UPSAMPLE.get((mode, dims))
+    factors = [scale_factor] * dims if isinstance(scale_factor, (int, float)) else scale_factor
+    nearest = mode in ("nearest", "nearest-exact")
+    plain = (
+        upsample is not None
+        and size is None
+        and isinstance(factors, (tuple, list))
+        and len(factors) == dims
+        and not (recompute_scale_factor or antialias or (nearest and align_corners is not None))
+    )
+    sizes = _scaled(input.shape[2:], factors) if plain else None
+    if sizes is None:
+        return _interpolate(
+            input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+        )
+    scales = [float(factor) for factor in factors]
+    if nearest:
+        return upsample(input, sizes, *scales)
+    return upsample(input, sizes, bool(align_corners), *scales)
+
+
+def _scaled(sizes, factors):
+    scaled = []
+    for size, factor in zip(sizes, factors, strict=True):
+        if type(factor) not in (int, float) or not 0 < factor < 1e6:
+            return None
+        if int(factor) == factor:
+            scaled.append(size * int(factor))
+        elif factor in (0.5, 0.25, 0.125):
+            scaled.append(size // int(1 / factor))
+        else:
+            return None
+    return scaled
+
+
 def one_hot(input, num_classes=-1):
     """A class that is too large is an error of the scatter, and the call runs again in eager."""
     if num_classes < 1:
@@ -96,6 +162,7 @@ def tensor(data, *, dtype=None, device=None):
 
 SUBSTITUTES = {
     _associative_scan: associative_scan,
+    F.interpolate: interpolate,
     F.one_hot: one_hot,
     torch.tensor: tensor,
     torch.as_tensor: tensor,

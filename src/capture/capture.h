@@ -39,7 +39,7 @@ struct Draft {
   std::shared_ptr<guard::SourceArena> sources;
   std::vector<guard::Guard> guards;
   guard::ShapeGuards shapes;  // with a symbolic graph
-  bool had_symbols = false;   // at some time in the trace, also where the graph has none
+  bool had_symbols = false;   // at some time, and the code may be captured with numbers instead
   // Sources of integers that could have been symbols but had to be numbers.
   std::vector<std::string> fixed_integers;
   // Inputs of the graph, without a source, that hold Python floats: shapes.floats, in that order.

@@ -21,7 +21,10 @@ constexpr const char* kRange = "_dynamo_dynamic_range";
 bool is_mark(PyObject* name) {
   if (!PyUnicode_Check(name)) return false;
   const char* text = PyUnicode_AsUTF8(name);
-  return text && std::string_view(text).starts_with("_dynamo_");
+  if (!text) return false;
+  const std::string_view mark = text;
+  return mark.starts_with("_dynamo_") || mark == "_specialize_on" ||
+         mark == "_has_dynamo_dim_marking";
 }
 
 // The integers in a set of dimensions; nothing for anything else.
@@ -78,10 +81,11 @@ TensorMarks marks_of(PyObject* tensor) {
   PyObject *name, *value;
   while (PyDict_Next(dict, &position, &name, &value)) marks.has_other_attributes |= !is_mark(name);
   for (int dim : dims_in(dict, kDynamic)) marks.dynamic.push_back({dim, true});
-  for (const char* name : {kWeakDynamic, kUnbacked})
-    for (int dim : dims_in(dict, name)) marks.dynamic.push_back({dim, false});
+  for (int dim : dims_in(dict, kWeakDynamic)) marks.dynamic.push_back({dim, false});
   marks.fixed = dims_in(dict, kStatic);
   read_ranges(dict, marks.dynamic);
+  for (int dim : dims_in(dict, kUnbacked))
+    marks.dynamic.push_back({.dim = dim, .range = {0, INT64_MAX}, .unbacked = true});
   return marks;
 }
 

@@ -37,6 +37,8 @@ struct DimMark {
   int dim = 0;
   bool strict = false;  // specialising it is an error
   sym::Range range{2, INT64_MAX};
+  // Nothing may depend on it: any size from 0 on, and no guards (mark_unbacked).
+  bool unbacked = false;
 };
 struct TensorMarks {
   std::vector<DimMark> dynamic;

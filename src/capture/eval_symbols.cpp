@@ -200,7 +200,7 @@ sym::Relation relation_of(int op) {
 // or empty if it is none.
 Slot Evaluator::undecided_comparison(const Slot& a, const Slot& b, int op) {
   Int x, y;
-  if (!captures_data() || !integer_operands(a, b, x, y)) return {};
+  if (!integer_operands(a, b, x, y)) return {};
   sym::ShapeEnv& shapes = recording_.shapes();
   if (!shapes.mentions_unbacked(x) && !shapes.mentions_unbacked(y)) return {};
   if (op == Py_GT || op == Py_LE) std::swap(x, y);

@@ -121,6 +121,13 @@ void add_disjoint_guards(World& world, const graph::Graph& graph,
   }
 }
 
+bool has_unbacked_marks(Evaluator& evaluator) {
+  for (const World::SymbolicTensor& input : evaluator.world().symbolic_tensors())
+    for (const DynamicDimension& dim : input.dims)
+      if (dim.mark.unbacked) return true;
+  return false;
+}
+
 class Capture {
  public:
   Capture(PyFunctionObject* function, PyObject* const* args, const Options& options)
@@ -292,7 +299,7 @@ class Capture {
     }
     recorded_ = evaluator.recorded_nodes();
     if (stop_at < 0) recorded_by_whole_ = recorded_;
-    draft->had_symbols = evaluator.recording().has_symbols();
+    draft->had_symbols = evaluator.recording().has_symbols() && !has_unbacked_marks(evaluator);
     draft->statistics = evaluator.statistics();
     draft->statistics.guards = static_cast<int64_t>(draft->guards.size());
     draft->statistics.nodes = static_cast<int64_t>(draft->graph.nodes().size());

@@ -158,7 +158,10 @@ Recording::StandIn Recording::symbolic_input(PyObject* tensor, graph::InputKind 
                                              const std::vector<DynamicDimension>& dims) {
   std::vector<trace::DynamicDim> symbols;
   for (const DynamicDimension& dim : dims)
-    symbols.push_back({.dim = dim.mark.dim, .range = dim.mark.range, .previous = dim.previous});
+    symbols.push_back({.dim = dim.mark.dim,
+                       .range = dim.mark.range,
+                       .previous = dim.previous,
+                       .unbacked = dim.mark.unbacked});
   const at::Tensor fake =
       impl_->tracer.symbolic_input(THPVariable_Unpack(tensor), kind, std::move(name), symbols);
   StandIn result;

@@ -134,7 +134,8 @@ Replacement rsub(Emitter& emit, const Node& node) {
   Value* self = graph::tensor_arg(node, 0);
   if (auto* other = std::get_if<Value*>(&node.args()[1]))
     return {emit(OpKind::ksub_Tensor, {*other, self, alpha})};
-  if (!graph::is_number(alpha, 1) || is_half(self->type().dtype)) return {};
+  const bool promoted = self->type().dtype != node.result()->type().dtype;  // -x would wrap
+  if (!graph::is_number(alpha, 1) || is_half(self->type().dtype) || promoted) return {};
   return {emit.add(emit.unary(OpKind::kneg, self), node.args()[1])};
 }
 

@@ -62,7 +62,8 @@ struct ShapeEnv::Impl {
   bool has_facts = false;       // some symbol is not itself
   std::vector<int> settled_by;  // by symbol: the guard that made it a constant, -1: none
   std::function<std::string()> observer;
-  std::vector<bool> unbacked;  // by symbol
+  std::vector<bool> unbacked;                  // by symbol
+  std::vector<std::optional<int64_t>> values;  // of unbacked symbols that a call brings
   bool has_unbacked = false;
   std::vector<Condition> assertions;  // on unbacked symbols, in order
 
@@ -88,6 +89,7 @@ struct ShapeEnv::Impl {
   Int add_symbol(const std::string& name, int64_t hint, Range range) {
     settled_by.push_back(-1);
     unbacked.push_back(false);
+    values.emplace_back();
     facts.push_back(Int(arena.symbol(name, hint, range)));
     return facts.back();
   }
@@ -167,6 +169,21 @@ struct ShapeEnv::Impl {
     return mentions_unbacked(e->a) || mentions_unbacked(e->b) ||
            std::any_of(e->terms.begin(), e->terms.end(),
                        [&](const auto& term) { return mentions_unbacked(Int(term.first)); });
+  }
+
+  // False if the values of this call are known and say otherwise.
+  bool may_hold(const Condition& condition) const {
+    std::vector<Int> known;
+    for (int i = 0; i < arena.symbol_count(); ++i) {
+      const Expr* symbol = arena.symbol_expr(i);
+      if (unbacked[i])
+        known.push_back(values[i] ? Int(*values[i]) : Int(symbol));
+      else
+        known.emplace_back(symbol->hint);
+    }
+    const Condition now = replace(condition, known);
+    if (!now.a.is_constant() || !now.b.is_constant()) return true;
+    return sym::holds(now, {});
   }
 
   // Whether assertions imply that `value` <= 0: one of them bounds it but for a constant.
@@ -252,8 +269,10 @@ Int ShapeEnv::symbol(const std::string& name, int64_t hint, Range range) {
   return symbol;
 }
 
-Int ShapeEnv::unbacked(const std::string& name, int64_t hint, Range range) {
+Int ShapeEnv::unbacked(const std::string& name, int64_t hint, Range range,
+                       std::optional<int64_t> value) {
   const Int symbol = impl_->add_symbol(name, hint, range);
+  impl_->values.back() = value;
   impl_->unbacked.back() = impl_->has_unbacked = true;
   return symbol;
 }
@@ -278,6 +297,7 @@ std::optional<bool> ShapeEnv::known(Relation relation, Int a, Int b) {
 bool ShapeEnv::expect(Relation relation, Int a, Int b) {
   if (const std::optional<bool> answer = known(relation, a, b)) return *answer;
   const Condition condition{relation, impl_->normal(a), impl_->normal(b)};
+  if (!impl_->may_hold(condition)) return false;
   impl_->assertions.push_back(condition);
   narrow(impl_->arena, condition);
   return true;

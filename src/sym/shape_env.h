@@ -40,7 +40,10 @@ class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
   // An integer that the compiled code works out itself (an item of a tensor, the size of what
   // nonzero gives): no guard can ask for its value. Its hint is good for nothing but choosing among
   // ways that are all right.
-  Int unbacked(const std::string& name, int64_t hint, Range range);
+  // `value`: where the call does bring one, that of this call; it decides nothing but whether what
+  // is expected of it holds.
+  Int unbacked(const std::string& name, int64_t hint, Range range,
+               std::optional<int64_t> value = std::nullopt);
   bool is_unbacked(int symbol) const;
   bool mentions_unbacked(Int a) const;
 

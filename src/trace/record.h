@@ -5,6 +5,7 @@
 #include <ATen/core/stack.h>
 
 #include <map>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -104,6 +105,7 @@ class Record {
   std::vector<SymbolicInput> symbolic_inputs_;
   std::unordered_map<FakeTensorImpl*, c10::TensorImpl*> stood_for_;
   std::vector<int> scalars_;  // by number: the symbol
+  std::set<int> from_data_;   // symbols whose values the compiled code reads
   bool has_effects_ = false;
 };
 

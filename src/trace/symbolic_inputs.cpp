@@ -10,9 +10,25 @@ namespace {
 
 using sym::Int;
 
+// As strides count it: a dimension without elements is as wide as one of size 1.
+Int extent(const Int& size, const sym::ShapeEnv& shapes) {
+  return shapes.mentions_unbacked(size) ? sym::max(size, 1) : size;
+}
+
+// Row-major strides, for sizes of which nothing is known; else as below.
+sym::Dims strides_without_sizes(const sym::Dims& sizes, const sym::ShapeEnv& shapes) {
+  sym::Dims result(sizes.size());
+  Int stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    result[i] = stride;
+    stride = stride * extent(sizes[i], shapes);
+  }
+  return result;
+}
+
 // Each stride as the product of a size and a stride further inside where the numbers agree, as is
 // so for dense tensors in any order of dimensions; else the number.
-sym::Dims strides_of(const at::Tensor& real, const sym::Dims& sizes) {
+sym::Dims strides_of(const at::Tensor& real, const sym::Dims& sizes, const sym::ShapeEnv& shapes) {
   const c10::IntArrayRef strides = real.strides();
   std::vector<size_t> order(sizes.size());
   std::iota(order.rbegin(), order.rend(), 0);  // inner dimensions first among equal strides
@@ -23,7 +39,8 @@ sym::Dims strides_of(const at::Tensor& real, const sym::Dims& sizes) {
   for (size_t i : order) {
     auto found = reached.find(strides[i]);
     result[i] = found == reached.end() ? Int(strides[i]) : found->second;
-    reached.emplace(strides[i] * real.size(static_cast<int64_t>(i)), result[i] * sizes[i]);
+    reached.emplace(strides[i] * real.size(static_cast<int64_t>(i)),
+                    result[i] * extent(sizes[i], shapes));
   }
   return result;
 }
@@ -37,6 +54,20 @@ std::vector<c10::SymInt> to_symints(const sym::Dims& dims, sym::ShapeEnv& shapes
 
 bool is_symbolic(const sym::Dims& dims) {
   return std::any_of(dims.begin(), dims.end(), [](Int dim) { return !dim.is_constant(); });
+}
+
+bool depends_on(Int value, const std::vector<int>& symbols) {
+  if (value.is_constant()) return false;
+  const sym::Expr* e = value.expr();
+  if (e->kind == sym::ExprKind::kSymbol)
+    return std::find(symbols.begin(), symbols.end(), e->symbol) != symbols.end();
+  return depends_on(e->a, symbols) || depends_on(e->b, symbols) ||
+         std::any_of(e->terms.begin(), e->terms.end(),
+                     [&](const auto& term) { return depends_on(Int(term.first), symbols); });
+}
+
+bool depends_on(const sym::Condition& condition, const std::vector<int>& symbols) {
+  return depends_on(condition.a, symbols) || depends_on(condition.b, symbols);
 }
 
 void settle(graph::Graph& graph, std::span<const Int> values) {
@@ -88,6 +119,10 @@ std::optional<graph::SymbolBinding> find_binding(const graph::Graph& graph, Int 
 }  // namespace
 
 sym::Int Record::size_symbol(int64_t size, const DynamicDim& dim) {
+  constexpr int64_t kHint = 64;  // for sizes that say nothing about the usual ones
+  if (dim.unbacked)
+    return shapes.unbacked("u" + std::to_string(shapes.symbol_count()), size < 2 ? kHint : size,
+                           dim.range, size);
   if (size < 2) return size;
   auto [place, fresh] = ducks_.try_emplace({size, dim.previous});
   if (fresh)
@@ -105,7 +140,10 @@ at::Tensor Record::symbolic_input(const at::Tensor& real, graph::InputKind kind,
   for (int64_t size : real.sizes()) input.sizes.push_back(size);
   for (const DynamicDim& dim : dims)
     input.sizes[dim.dim] = size_symbol(input.sizes[dim.dim].constant(), dim);
-  input.strides = strides_of(real, input.sizes);
+  const bool unbacked =
+      std::any_of(dims.begin(), dims.end(), [](auto& dim) { return dim.unbacked; });
+  input.strides = unbacked && real.is_contiguous() ? strides_without_sizes(input.sizes, shapes)
+                                                   : strides_of(real, input.sizes, shapes);
   at::Tensor fake =
       make_fake_input(storage_of_real(real), to_symints(input.sizes, shapes),
                       to_symints(input.strides, shapes), real.storage_offset(), real.scalar_type());
@@ -142,6 +180,7 @@ sym::Int Record::data_symbol(sym::Range range) {
   // Large enough for kernels to be shaped for much work.
   constexpr int64_t kHint = 4096;
   const int64_t hint = std::clamp<int64_t>(kHint, range.low, range.high);
+  from_data_.insert(shapes.symbol_count());
   return shapes.unbacked("u" + std::to_string(shapes.symbol_count()), hint, range);
 }
 
@@ -153,7 +192,7 @@ void Record::settle_symbols(Trace& trace) {
   int scalars = 0;
   for (int i = 0; i < settled.arena->symbol_count(); ++i) {
     std::optional<graph::SymbolBinding> binding;
-    if (shapes.is_unbacked(settled.kept[i]))
+    if (from_data_.contains(settled.kept[i]))
       trace.data_symbols.push_back(i);
     else
       binding = find_binding(trace.graph, Int(settled.arena->symbol_expr(i)));
@@ -170,7 +209,11 @@ void Record::settle_symbols(Trace& trace) {
   trace.symbolic_inputs = std::move(symbolic_inputs_);
   for (int symbol : scalars_) trace.integers.push_back(settled.values[symbol]);
   trace.conditions = std::move(settled.conditions);
-  trace.assertions = std::move(settled.assertions);
+  // What is asserted of the call's own sizes is a guard.
+  for (sym::Condition& assertion : settled.assertions) {
+    const bool of_data = depends_on(assertion, trace.data_symbols);
+    (of_data ? trace.assertions : trace.conditions).push_back(std::move(assertion));
+  }
   trace.values = std::move(settled.values);
 }
 

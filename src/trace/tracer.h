@@ -44,6 +44,7 @@ struct DynamicDim {
   sym::Range range{2, INT64_MAX};
   // Dimensions of one size share a symbol unless they are known to have had different sizes before.
   int64_t previous = -1;
+  bool unbacked = false;  // a symbol without a value while tracing
 };
 
 // What depends on data and yet becomes part of the graph; else it is a break.

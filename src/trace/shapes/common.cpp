@@ -3,7 +3,11 @@
 #include <ATen/native/Resize.h>
 #include <c10/core/TensorImpl.h>
 
+#include <map>
+
+#include "sym/expr.h"
 #include "trace/fake_tensor.h"
+#include "trace/record.h"
 #include "trace/shapes/families.h"
 
 namespace braze::trace {
@@ -57,14 +61,67 @@ Dims contiguous_strides(DimsRef sizes) {
 
 namespace {
 
+// Of a layout that decides nothing but how a result lies: where a size is not known, no.
+bool surely_equal(const c10::SymInt& a, const c10::SymInt& b) {
+  try {
+    return equal(a, b);
+  } catch (const sym::Undecidable&) {
+    return false;
+  }
+}
+
+void collect_symbols(sym::Int value, std::map<int, const sym::Expr*>& symbols) {
+  if (value.is_constant()) return;
+  const sym::Expr* e = value.expr();
+  if (e->kind == sym::ExprKind::kSymbol) {
+    symbols[e->symbol] = e;
+    return;
+  }
+  collect_symbols(e->a, symbols);
+  collect_symbols(e->b, symbols);
+  for (const auto& [term, coefficient] : e->terms) collect_symbols(sym::Int(term), symbols);
+}
+
+// Whether one stride is less than another, as it is for all sizes of 2 and more: a dimension of
+// size 0 or 1 may stand anywhere. Strides are products of sizes, so that the extremes tell; where
+// they differ the question stays open.
+bool less_for_most_sizes(const c10::SymInt& a, const c10::SymInt& b) {
+  try {
+    return less(a, b);
+  } catch (const sym::Undecidable&) {
+    const sym::Int x = from_symint(a), y = from_symint(b);
+    const sym::ShapeEnv& shapes = current_record()->shapes;
+    std::map<int, const sym::Expr*> symbols;
+    collect_symbols(x, symbols);
+    collect_symbols(y, symbols);
+    constexpr size_t kMost = 4;
+    if (symbols.size() > kMost) throw;
+    std::optional<bool> answer;
+    for (unsigned corner = 0; corner < 1u << symbols.size(); ++corner) {
+      std::vector<sym::Int> values(shapes.symbol_count());
+      unsigned bit = 0;
+      for (const auto& [number, symbol] : symbols) {
+        const int64_t extreme = corner >> bit++ & 1 ? int64_t{1} << 15 : 2;
+        values[number] = shapes.is_unbacked(number) ? sym::Int(extreme) : sym::Int(symbol);
+      }
+      const sym::Int left = sym::replace(x, values), right = sym::replace(y, values);
+      if (!left.is_constant() || !right.is_constant()) throw;
+      const bool is_less = left.constant() < right.constant();
+      if (answer && *answer != is_less) throw;
+      answer = is_less;
+    }
+    return *answer;
+  }
+}
+
 // How TensorIterator compares two dimensions of its operands: < 0, > 0, or 0 where they leave it
 // open. A stride of 0 says nothing.
 int compare_dims(int64_t a, int64_t b, DimsRef sizes, c10::ArrayRef<Dims> operand_strides) {
   for (const Dims& strides : operand_strides) {
     if (is(strides[a], 0) || is(strides[b], 0)) continue;
-    if (less(strides[a], strides[b])) return -1;
-    if (less(strides[b], strides[a])) return 1;
-    if (less(sizes[b], sizes[a])) return 1;
+    if (less_for_most_sizes(strides[a], strides[b])) return -1;
+    if (less_for_most_sizes(strides[b], strides[a])) return 1;
+    if (less_for_most_sizes(sizes[b], sizes[a])) return 1;
   }
   return 0;
 }
@@ -102,7 +159,7 @@ bool is_dense(const at::Tensor& tensor, const std::vector<int64_t>& order) {
   c10::SymInt expected = 1;
   for (int64_t dim : order) {
     if (is(tensor.sym_size(dim), 1)) continue;
-    if (!equal(tensor.sym_stride(dim), expected)) return false;
+    if (!surely_equal(tensor.sym_stride(dim), expected)) return false;
     expected = times(expected, tensor.sym_size(dim));
   }
   return true;
@@ -127,7 +184,10 @@ Dims strides_for_operands(DimsRef sizes, c10::ArrayRef<Dims> operand_strides) {
 bool is_row_major(const at::Tensor& tensor) {
   const FakeTensorImpl* fake = as_fake(tensor);
   if (fake && fake->is_known_row_major()) return true;
-  return all_equal(tensor.sym_strides(), contiguous_strides(tensor.sym_sizes()));
+  const Dims row_major = contiguous_strides(tensor.sym_sizes());
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    if (!surely_equal(tensor.sym_stride(i), row_major[i])) return false;
+  return true;
 }
 
 at::Tensor fresh(DimsRef sizes, at::ScalarType dtype) {

@@ -141,3 +141,11 @@ def test_lines_of_a_caught_exception():
 
     fast = braze.compile(lines)
     assert lines() == fast() == fast()
+
+
+def test_number_minus_unsigned_integers():
+    fn = lambda x: (0.5 - x, torch.rsub(x, 2.5), 3 - x)
+    for dtype in (torch.uint8, torch.int8, torch.int64):
+        x = torch.arange(6).to(dtype)
+        for ours, theirs in zip(braze.compile(fn)(x), fn(x), strict=True):
+            torch.testing.assert_close(ours, theirs)

@@ -136,7 +136,8 @@ def test_a_schedule():
 
 def test_a_state_that_is_computed():
     class Box:
-        scale = 1.0
+        def __init__(self):
+            self.scale = 1.0
 
     box, other = Box(), Box()
 
