@@ -1,5 +1,7 @@
 #include "dispatch/recompiles.h"
 
+#include <algorithm>
+
 namespace braze::dispatch {
 
 std::string reason_of_miss(std::span<const std::shared_ptr<Entry>> entries, PyObject* const* bound,
@@ -10,7 +12,12 @@ std::string reason_of_miss(std::span<const std::shared_ptr<Entry>> entries, PyOb
     std::vector<std::string> failures = entries[i]->guards->failures(bound, names);
     if (i + 1 == entries.size() || failures.size() < closest.size()) closest = std::move(failures);
   }
-  if (closest.empty()) return "it is under way already";
+  if (closest.empty()) {
+    const bool raised = std::any_of(entries.begin(), entries.end(),
+                                    [](const auto& entry) { return entry->ended_in_exception(); });
+    return raised ? "the code raised when it was captured, it is tried again"
+                  : "it is under way already";
+  }
   std::string text;
   for (size_t i = 0; i < closest.size() && i < kShown; ++i) text += (i ? "; " : "") + closest[i];
   if (closest.size() > kShown) text += "; and " + std::to_string(closest.size() - kShown) + " more";
