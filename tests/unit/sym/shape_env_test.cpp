@@ -155,6 +155,15 @@ TEST(ShapeEnv, AHintOfDataDecidesNothing) {
   EXPECT_TRUE(env.guards().empty());
 }
 
+TEST(ShapeEnv, AValueOfTheCallDecidesOnlyWhetherAnExpectationHolds) {
+  ShapeEnv env;
+  const Int u = env.unbacked("u0", 64, {0, INT64_MAX}, 3);
+  EXPECT_THROW(env.guard_lt(u, 5), Undecidable);
+  EXPECT_FALSE(env.expect(Relation::kNotLess, u, 4));
+  EXPECT_TRUE(env.expect(Relation::kNotLess, u, 2));
+  EXPECT_FALSE(env.guard_eq(u, 1));
+}
+
 TEST(ShapeEnv, AssertionsAreKnownFromThenOn) {
   ShapeEnv env;
   const Int s = env.symbol("s0", 8, false), u = env.unbacked("u1", 4096, {});
