@@ -61,7 +61,9 @@ std::string ControlFlow::end(int number, std::vector<at::Tensor> outputs) {
   for (at::Tensor& output : outputs) {
     FakeTensorImpl* fake = record_.fake_of(output, graph::Op{});
     if (is_outer_storage(fake->value->storage())) {
+      const graph::TensorType before = type_of(output);
       output = at::clone(output);
+      if (!same(before, type_of(output))) return "it gives a view whose copy lies otherwise";
       region.copies = true;
       fake = record_.fake_of(output, graph::Op{});
     }

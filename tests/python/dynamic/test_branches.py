@@ -188,6 +188,9 @@ MISUSES = {
     "operand": lambda x: torch.cond(x.sum() > 0, lambda a, b: a + b, lambda a, b: a, (x, 1)),
     "number": lambda x: torch.cond(x.sum() > 0, lambda a: 1, lambda a: 2, (x,)),
     "nothing": lambda x: torch.cond(x.sum() > 0, lambda a: None, lambda a: None, (x,)),
+    "repeated": lambda x: torch.cond(
+        x.sum() > 0, lambda a: a.expand(2, 4), lambda a: torch.stack([a, a]), (x,)
+    ),
     "in place": lambda x: torch.cond(x.sum() > 0, lambda a: a.add_(1), lambda a: a * 2, (x,)),
     "random": lambda x: torch.cond(x.sum() > 0, torch.rand_like, lambda a: a * 2, (x,)),
     "loop size": lambda x: while_loop(
