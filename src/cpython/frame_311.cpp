@@ -70,6 +70,25 @@ bool Departure::has_ended(bool (*at_stop)(void* context, int offset), void* cont
 
 void Departure::balance() const {}
 
+_PyInterpreterFrame* caller_in_same_evaluation(PyThreadState* thread) {
+  _PyInterpreterFrame* callee = thread->cframe->current_frame;
+  return callee != nullptr && !callee->is_entry ? callee->previous : nullptr;
+}
+
+Aside::Aside(PyThreadState* thread, _PyInterpreterFrame* caller)
+    : thread_(thread),
+      caller_(caller),
+      callee_(thread->cframe->current_frame),
+      outer_(caller->previous) {
+  thread->cframe->current_frame = outer_;
+}
+
+// Evaluations of the caller have linked it to others.
+Aside::~Aside() {
+  caller_->previous = outer_;
+  thread_->cframe->current_frame = callee_;
+}
+
 }  // namespace internal
 
 LiveFrame::Running::Running(LiveFrame& frame) : frame_(frame) {

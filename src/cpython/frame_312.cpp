@@ -80,6 +80,28 @@ void discard(PyThreadState* thread, _PyInterpreterFrame* frame) {
   pop_frame(thread, frame);
 }
 
+_PyInterpreterFrame* caller_in_same_evaluation(PyThreadState* thread) {
+  _PyInterpreterFrame* callee = thread->cframe->current_frame;
+  _PyInterpreterFrame* caller = callee != nullptr ? callee->previous : nullptr;
+  constexpr char kOwnedByCStack = 3;  // stands for the C code that has started an evaluation
+  return caller != nullptr && caller->owner != kOwnedByCStack ? caller : nullptr;
+}
+
+Aside::Aside(PyThreadState* thread, _PyInterpreterFrame* caller)
+    : thread_(thread),
+      caller_(caller),
+      callee_(thread->cframe->current_frame),
+      outer_(caller->previous) {
+  thread->cframe->current_frame = outer_;
+}
+
+// Evaluations of the caller have linked it to others.
+Aside::~Aside() {
+  caller_->previous = outer_;
+  caller_->return_offset = 0;  // the gate returns to where the frame now is
+  thread_->cframe->current_frame = callee_;
+}
+
 }  // namespace internal
 
 LiveFrame::Running::Running(LiveFrame& frame) : frame_(frame) {

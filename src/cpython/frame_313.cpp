@@ -66,6 +66,24 @@ void discard(PyThreadState* thread, _PyInterpreterFrame* frame) {
   _PyEval_FrameClearAndPop(thread, frame);
 }
 
+_PyInterpreterFrame* caller_in_same_evaluation(PyThreadState* thread) {
+  _PyInterpreterFrame* callee = thread->current_frame;
+  _PyInterpreterFrame* caller = callee != nullptr ? callee->previous : nullptr;
+  constexpr char kOwnedByCStack = 3;  // stands for the C code that has started an evaluation
+  return caller != nullptr && caller->owner != kOwnedByCStack ? caller : nullptr;
+}
+
+Aside::Aside(PyThreadState* thread, _PyInterpreterFrame* caller)
+    : thread_(thread), caller_(caller), callee_(thread->current_frame), outer_(caller->previous) {
+  thread->current_frame = outer_;
+}
+
+Aside::~Aside() {
+  caller_->previous = outer_;
+  caller_->return_offset = 0;
+  thread_->current_frame = callee_;
+}
+
 }  // namespace internal
 
 LiveFrame::Running::Running(LiveFrame& frame)

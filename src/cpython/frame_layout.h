@@ -15,6 +15,29 @@ std::vector<Ref> set_state(_PyInterpreterFrame* frame, FrameState&& state);
 // done at its end, where CPython leaves that to the evaluator.
 void discard(PyThreadState* thread, _PyInterpreterFrame* frame);
 
+// A copy of a code object with other parts. Throws InternalError if CPython refuses.
+Ref replaced(PyObject* code, const Ref& keywords);
+
+// --- Of a generator that is resumed, and whose frame has called a Python function.
+
+// The frame of `generator` if it is one, of any kind, that has not started; else null.
+_PyInterpreterFrame* frame_of_new_generator(PyObject* generator);
+// The frame behind the current one if one evaluation carries out both, so that all of it is in
+// memory; else null.
+_PyInterpreterFrame* caller_in_same_evaluation(PyThreadState* thread);
+// While it lives, `caller` (as the function above gives it) may be evaluated again: the current
+// frame of the thread is the one that has resumed it.
+class Aside {
+ public:
+  Aside(PyThreadState* thread, _PyInterpreterFrame* caller);
+  ~Aside();
+  Aside(const Aside&) = delete;
+
+ private:
+  PyThreadState* thread_;
+  _PyInterpreterFrame *caller_, *callee_, *outer_;
+};
+
 // --- Of a frame that is carried out piece by piece.
 
 // The instruction that makes CPython leave a frame without ending it. It takes the top of the

@@ -6,6 +6,7 @@
 #include "cpython/code.h"
 #include "cpython/exception.h"
 #include "cpython/frame_layout.h"
+#include "cpython/resume_points.h"
 
 namespace braze::cpython {
 
@@ -27,11 +28,18 @@ Ref patched(PyCodeObject* code, const std::vector<int>& offsets) {
     units[at] = static_cast<char>(internal::kLeave);
     units[at + 1] = 0;
   }
-  const Ref replace =
-      Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), "replace"));
+  return internal::replaced(reinterpret_cast<PyObject*>(code),
+                            Ref::steal(Py_BuildValue("{s:y#}", "co_code", units.data(),
+                                                     static_cast<Py_ssize_t>(units.size()))));
+}
+
+}  // namespace
+
+namespace internal {
+
+Ref replaced(PyObject* code, const Ref& keywords) {
+  const Ref replace = Ref::steal(PyObject_GetAttrString(code, "replace"));
   const Ref arguments = Ref::steal(PyTuple_New(0));
-  const Ref keywords = Ref::steal(
-      Py_BuildValue("{s:y#}", "co_code", units.data(), static_cast<Py_ssize_t>(units.size())));
   Ref made = replace && arguments && keywords
                  ? Ref::steal(PyObject_Call(replace.get(), arguments.get(), keywords.get()))
                  : Ref();
@@ -39,14 +47,30 @@ Ref patched(PyCodeObject* code, const std::vector<int>& offsets) {
   return made;
 }
 
-}  // namespace
+}  // namespace internal
+
+bool ends_generator_unhandled([[maybe_unused]] const DecodedCode& decoded,
+                              [[maybe_unused]] int index) {
+#if PY_VERSION_HEX >= 0x030C0000
+  constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+  return (decoded.code->co_flags & kGenerators) != 0 &&
+         decoded.instructions[static_cast<size_t>(index)].offset >
+             decoded.code->_co_firsttraceable &&
+         decoded.handler(index) == nullptr;
+#else
+  return false;
+#endif
+}
 
 StopCode::StopCode(PyCodeObject* code, std::vector<int> offsets) {
+  const DecodedCode& decoded = decode(code);
+  const std::vector<int> depths = stack_depths(decoded);
+  for (size_t i = 0; i < depths.size(); ++i)
+    if (depths[i] >= 0 && ends_generator_unhandled(decoded, static_cast<int>(i)))
+      offsets.push_back(decoded.instructions[i].offset);
   std::sort(offsets.begin(), offsets.end());
   offsets.erase(std::unique(offsets.begin(), offsets.end()), offsets.end());
   code_ = patched(code, offsets);
-  const DecodedCode& decoded = decode(code);
-  const std::vector<int> depths = stack_depths(decoded);
   for (int offset : offsets) {
     const auto index = static_cast<size_t>(decoded.index_of_offset(offset));
     BRAZE_CHECK(index < depths.size() && decoded.instructions[index].offset == offset,
@@ -66,8 +90,8 @@ int StopCode::depth_at(int offset) const {
   BRAZE_UNREACHABLE("no stop at ", offset);
 }
 
-LiveFrame::LiveFrame(PyThreadState* thread, FrameView view)
-    : thread_(thread), frame_(view.raw()), offset_(view.offset()) {}
+LiveFrame::LiveFrame(PyThreadState* thread, FrameView view, const Suspension* suspension)
+    : thread_(thread), frame_(view.raw()), offset_(view.offset()), suspension_(suspension) {}
 
 PyObject** LiveFrame::slots() const { return internal::slots(frame_); }
 
@@ -110,6 +134,7 @@ bool LiveFrame::run_until(const StopCode& stops, bool raise, PyObject** result) 
   // What kLeave took from the stack may be a NULL.
   const bool raised = *result == nullptr && PyErr_Occurred() != nullptr;
   const bool ended = raised || departure.has_ended(at_stop, const_cast<StopCode*>(&stops));
+  if (raised && suspension_ != nullptr) drop_own_traceback();
   if (ended && !survives) return false;
   Py_INCREF(own.get());
   Py_DECREF(internal::exchange_code(frame_, reinterpret_cast<PyCodeObject*>(own.get())));
@@ -122,12 +147,60 @@ bool LiveFrame::run_until(const StopCode& stops, bool raise, PyObject** result) 
   return true;
 }
 
+// The evaluation under way will put the frame into the traceback once more.
+void LiveFrame::drop_own_traceback() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (traceback != nullptr && PyTraceBack_Check(traceback)) {
+    PyObject* rest =
+        reinterpret_cast<PyObject*>(reinterpret_cast<PyTracebackObject*>(traceback)->tb_next);
+    Py_XINCREF(rest);
+    Py_SETREF(traceback, rest);
+    if (value != nullptr && PyExceptionInstance_Check(value))
+      PyException_SetTraceback(value, traceback != nullptr ? traceback : Py_None);
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+bool LiveFrame::is_at_exit() const {
+  return suspension_ != nullptr && suspension_->points.is_exit(offset_);
+}
+
+// What is returned goes back onto the stack.
+PyObject* LiveFrame::leave_to_cpython() {
+  internal::set_next_offset(frame_, offset_, false);
+  return pop(1)[0].release();
+}
+
+PyObject* LiveFrame::hand_over(bool raise) {
+  const DecodedCode& decoded = decode(code());
+  if (raise && decoded.handler(decoded.index_of_offset(offset_)) == nullptr) {
+    internal::set_next_offset(frame_, offset_, true);
+    return nullptr;
+  }
+  PyObject* result = nullptr;
+  if ((raise || !is_at_exit()) && !run_until(suspension_->points.exits(), raise, &result))
+    return result;
+  const Instruction& in =
+      decoded.instructions[static_cast<size_t>(decoded.index_of_offset(offset_))];
+  const bool yields = in.op == Opcode::kYieldValue;
+  if (in.op != Opcode::kReturnConst && (!yields || stays_)) return leave_to_cpython();
+  Ref value = yields ? std::move(pop(1)[0]) : Ref::borrow(Py_None);
+  auto* copy = reinterpret_cast<PyObject*>(suspension_->copy);
+  Py_INCREF(copy);
+  Py_DECREF(internal::exchange_code(frame_, suspension_->copy));
+  internal::set_next_offset(frame_, suspension_->points.tail_of(offset_), false);
+  return value.release();
+}
+
 PyObject* LiveFrame::finish() {
+  if (suspension_ != nullptr) return hand_over(false);
   internal::set_next_offset(frame_, offset_, false);
   return _PyEval_EvalFrameDefault(thread_, frame_, 0);
 }
 
 PyObject* LiveFrame::finish_raising() {
+  if (suspension_ != nullptr) return hand_over(true);
   internal::set_next_offset(frame_, offset_, true);
   return _PyEval_EvalFrameDefault(thread_, frame_, 1);
 }

@@ -10,14 +10,17 @@
 
 #include <vector>
 
+#include "cpython/code.h"
 #include "cpython/frame.h"
+#include "cpython/resumable.h"
 
 namespace braze::cpython {
 
 // A code object with places where CPython leaves the frame.
 class StopCode {
  public:
-  // `offsets`: code units of enterable instructions, behind the prologue. Throws InternalError if CPython refuses.
+  // `offsets`: code units of enterable instructions, behind the prologue. Throws InternalError if
+  // CPython refuses.
   StopCode(PyCodeObject* code, std::vector<int> offsets);
 
   bool stops_at(int offset) const;
@@ -33,11 +36,17 @@ class StopCode {
   std::vector<Place> places_;  // by offset
 };
 
+// An exception at this instruction ends a generator's frame, and CPython (3.12) clears the frame
+// before it returns to C: it must not be carried out piece by piece. A StopCode stops there.
+bool ends_generator_unhandled(const DecodedCode& decoded, int index);
+
 class LiveFrame {
  public:
   // A frame that a `call_driven` or `Resumption` hands over. Exactly one of the functions that
   // leave the frame must be called in the end.
-  LiveFrame(PyThreadState* thread, FrameView view);
+  // `suspension`: of one that a Resumable does; CPython then goes on by itself when the driver has
+  // returned, and the generator comes back when it is resumed after its next yield.
+  LiveFrame(PyThreadState* thread, FrameView view, const Suspension* suspension = nullptr);
   LiveFrame(const LiveFrame&) = delete;
 
   PyThreadState* thread() const { return thread_; }
@@ -82,13 +91,25 @@ class LiveFrame {
   // The pending exception is raised at the next instruction, and CPython goes on.
   PyObject* finish_raising();
 
+  // Of a Resumable's frame: it is before a yield or another instruction that CPython must carry out
+  // after the driver has left the frame.
+  bool is_at_exit() const;
+  // The same: from here on, or from the next yield on, CPython keeps the generator.
+  PyObject* leave_to_cpython();
+  void stay_with_cpython() { stays_ = true; }
+
   // A trace or profile function watches the thread: CPython must carry out every instruction.
   static bool is_watched(PyThreadState* thread);
 
  private:
+  PyObject* hand_over(bool raise);
+  static void drop_own_traceback();
+
   PyThreadState* thread_;
   _PyInterpreterFrame* frame_;
   int offset_;
+  const Suspension* suspension_;
+  bool stays_ = false;
 };
 
 // Calls `function` (a Python function, or a method of one, that makes no generator) with these

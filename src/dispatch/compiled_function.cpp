@@ -35,6 +35,9 @@ struct State {
   std::shared_ptr<Segments> segments = std::make_shared<Segments>();
   bool limit_told = false;
   capture::DynamicSizes dynamic;  // what the calls so far have shown
+  // Of a generator function: for the code that it had last. Null: its generators run in eager.
+  std::unique_ptr<cpython::Resumable> resumable;
+  cpython::Ref resumable_code;
 };
 
 struct CompiledFunction {
@@ -88,6 +91,41 @@ class FullArguments {
 
 PyObject* run_original(CompiledFunction* self, const CallArguments& call) {
   return PyObject_Vectorcall(self->function, call.args, call.nargsf, call.kwnames);
+}
+
+bool makes_generators(const CompiledFunction* self) {
+  auto* code = reinterpret_cast<PyCodeObject*>(
+      reinterpret_cast<PyFunctionObject*>(self->function)->func_code);
+  return (code->co_flags & CO_GENERATOR) != 0 && cpython::Resumable::is_possible() &&
+         !self->state->settings.fullgraph;
+}
+
+void prepare_generators(CompiledFunction* self) {
+  State& state = *self->state;
+  auto* function = reinterpret_cast<PyFunctionObject*>(self->function);
+  if (state.resumable_code.get() == function->func_code) return;
+  state.resumable.reset();
+  state.resumable_code = Ref::borrow(function->func_code);
+  auto context =
+      std::make_shared<GeneratorContext>(GeneratorContext{state.settings, state.segments});
+  try {
+    state.resumable =
+        make_resumable(reinterpret_cast<PyCodeObject*>(function->func_code), std::move(context));
+  } catch (const std::exception& error) {
+    PyErr_Clear();
+    std::fprintf(stderr,
+                 "braze: internal error: generators of %s run in eager. Please report this: %s\n",
+                 describe(function).c_str(), error.what());
+  }
+}
+
+// The generator is CPython's, made by the function itself; what it does between two yields is
+// compiled when it is resumed.
+PyObject* make_generator(CompiledFunction* self, const CallArguments& call) {
+  prepare_generators(self);
+  PyObject* made = run_original(self, call);
+  if (made && self->state->resumable) self->state->resumable->take_over(made);
+  return made;
 }
 
 std::string reason_of_miss(const State& state, PyFunctionObject* function, PyObject* const* bound) {
@@ -242,6 +280,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   FullArguments full(self, args, nargsf, kwnames);
   CallArguments call = full.get();
   if (capturing() || stance() == Stance::kForceEager) return run_original(self, call);
+  if (makes_generators(self)) return make_generator(self, call);
   State& state = *self->state;
   auto* function = reinterpret_cast<PyFunctionObject*>(self->function);
   constexpr int kInlineParameters = 32;
@@ -390,6 +429,8 @@ PyObject* reset(PyObject* object, PyObject*) {
   state.dynamic.integers.clear();
   state.limit_told = false;
   state.segments = std::make_shared<Segments>();
+  state.resumable.reset();
+  state.resumable_code = Ref();
   Py_RETURN_NONE;
 }
 PyObject* entries(PyObject* object, PyObject*) {

@@ -30,9 +30,10 @@ thread_local int driven_frames = 0;
 
 class FrameDriver {
  public:
-  FrameDriver(DriverContext& context, PyThreadState* thread, FrameView view)
+  FrameDriver(DriverContext& context, PyThreadState* thread, FrameView view,
+              const cpython::Suspension* suspension = nullptr)
       : context_(context),
-        frame_(thread, view),
+        frame_(thread, view, suspension),
         function_(reinterpret_cast<PyFunctionObject*>(view.function())),
         state_(context.segments.of(view.code())) {
     ++driven_frames;
@@ -46,6 +47,17 @@ class FrameDriver {
     return (eager ? walk(entry) : go_on_behind(*entry, std::move(values))) ? result_ : go_on();
   }
 
+  // A generator's frame goes on from where it was resumed.
+  PyObject* resume() {
+    if (driven_frames > kMaximalDepth || LiveFrame::is_watched(frame_.thread()) ||
+        state_->left_to_cpython)
+      return frame_.leave_to_cpython();
+    go_on();
+    state_->idle_resumptions = worked_ ? 0 : state_->idle_resumptions + 1;
+    if (state_->idle_resumptions > kMaximalIdleResumptions) state_->left_to_cpython = true;
+    return result_;
+  }
+
   // The frame goes on from where it is.
   PyObject* go_on() {
     while (!segment()) {
@@ -57,6 +69,7 @@ class FrameDriver {
   // The functions below that return a bool: true when the frame has been left; then `result_` is
   // what it gave.
   bool finish() {
+    if (state_->left_to_cpython) frame_.stay_with_cpython();
     result_ = frame_.finish();
     return true;
   }
@@ -84,6 +97,13 @@ class FrameDriver {
   PyObject* call_out(PyObject* callable, PyObject* const* args, size_t count, PyObject* kwnames);
   bool finish_call(const Instruction& in, int operands, PyObject* value);
   Ref callee_to_drive(PyObject* callable) const;
+  // CPython must carry out the next instruction, and the frame be left with it.
+  bool has_to_finish() const {
+    const int at = index();
+    return frame_.is_at_exit() ||
+           state_->decoded.instructions[static_cast<size_t>(at)].op == Opcode::kYieldValue ||
+           cpython::ends_generator_unhandled(state_->decoded, at);
+  }
   int index() const { return state_->decoded.index_of_offset(frame_.offset()); }
 
   DriverContext& context_;
@@ -92,7 +112,16 @@ class FrameDriver {
   std::shared_ptr<CodeState> state_;
   PyObject* result_ = nullptr;
   int idle_steps_ = 0, steps_ = 0;
+  bool worked_ = false;  // a segment with tensor operations has run
 };
+
+PyObject* drive_resumed(void* data, PyThreadState* thread, FrameView view,
+                        const cpython::Suspension& suspension) {
+  auto* generators = static_cast<GeneratorContext*>(data);
+  DriverContext context{generators->settings, *generators->segments};
+  FrameDriver driver(context, thread, view, &suspension);
+  return driver.resume();
+}
 
 PyObject* drive(void* context, PyThreadState* thread, FrameView view) {
   FrameDriver driver(*static_cast<DriverContext*>(context), thread, view);
@@ -113,6 +142,7 @@ bool FrameDriver::return_value(Ref value) {
 
 // One segment, and the instruction that it breaks at.
 bool FrameDriver::segment() {
+  if (has_to_finish()) return finish();
   const auto own_code = reinterpret_cast<PyObject*>(frame_.code());
   if (LiveFrame::is_watched(frame_.thread()) || capturing() || state_->left_to_cpython ||
       idle_steps_ > kMaximalIdleSteps || function_->func_code != own_code ||
@@ -214,6 +244,7 @@ bool FrameDriver::run(const std::shared_ptr<Entry>& entry, c10::TensorImpl* cons
     return entry->exit == ExitKind::kBreak ? walk(entry) : finish();
   }
   idle_steps_ = 0;
+  worked_ = true;
   PyObject* result = nullptr;
   std::vector<Ref> values;
   std::string why;
@@ -271,6 +302,7 @@ bool FrameDriver::walk(const std::shared_ptr<Entry>& entry) {
 
 // Carries out the next instruction for real.
 bool FrameDriver::step() {
+  if (has_to_finish()) return finish();
   const auto& instructions = state_->decoded.instructions;
   auto at = static_cast<size_t>(index());
   PyObject* kwnames = nullptr;
@@ -279,7 +311,6 @@ bool FrameDriver::step() {
   const Instruction& in = instructions[at];
   if (in.op == Opcode::kCall || in.op == Opcode::kCallKw) return call(in, kwnames);
   if (in.op == Opcode::kCallFunctionEx) return call_unpacked(in);
-  if (in.op == Opcode::kYieldValue) return finish();
   PyObject** end = frame_.slots() + frame_.code()->co_nlocalsplus + frame_.stack_size();
   if (in.op == Opcode::kForIter) return step_into(end[-1]);
   if (in.op == Opcode::kSend) return step_into(end[-2]);
@@ -307,6 +338,7 @@ PyCodeObject* FrameDriver::code_to_drive(PyObject* iterator) const {
   Ref code = Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(python_frame)));
   if (!capture::may_drive_code(globals.get())) return nullptr;
   auto* wanted = reinterpret_cast<PyCodeObject*>(code.get());  // the generator keeps it
+  if (cpython::comes_to_driver(wanted)) return nullptr;
   auto known = context_.segments.codes.find(wanted);
   const bool left = known != context_.segments.codes.end() && known->second->left_to_cpython;
   return left ? nullptr : wanted;
@@ -429,6 +461,11 @@ PyObject* call_with_breaks(DriverContext& context, PyFunctionObject* function,
         return driver.begin_with(begin->entry, std::move(begin->values));
       },
       &begin);
+}
+
+std::unique_ptr<cpython::Resumable> make_resumable(PyCodeObject* code,
+                                                   std::shared_ptr<GeneratorContext> context) {
+  return std::make_unique<cpython::Resumable>(code, drive_resumed, std::move(context));
 }
 
 }  // namespace braze::dispatch

@@ -14,17 +14,20 @@
 //   reached and the newest segment there is no break to go on behind;
 // * after kMaximalIdleSteps instructions carried out for real without a tensor operation between;
 // and a function, for all its later frames, when kUselessSegments segments of it were captured and
-// none had a tensor operation.
+// none had a tensor operation, or its generators were resumed kMaximalIdleResumptions times in turn
+// without one.
 #pragma once
 
 #include <memory>
 
+#include "cpython/resumable.h"
 #include "dispatch/segments.h"
 
 namespace braze::dispatch {
 
 constexpr int kMaximalIdleSteps = 1000;
 constexpr int kUselessSegments = 16;
+constexpr int kMaximalIdleResumptions = 64;
 
 struct DriverContext {
   const Settings& settings;
@@ -36,5 +39,16 @@ struct DriverContext {
 PyObject* call_with_breaks(DriverContext& context, PyFunctionObject* function,
                            const CallArguments& call, const std::shared_ptr<Entry>& entry,
                            std::vector<cpython::Ref> values);
+
+// Held by the generators that a compiled function has made.
+struct GeneratorContext {
+  Settings settings;
+  std::shared_ptr<Segments> segments;
+};
+
+// Takes over generators of `code`, so that what they do between two yields is driven. Throws
+// InternalError if that cannot be done with the code.
+std::unique_ptr<cpython::Resumable> make_resumable(PyCodeObject* code,
+                                                   std::shared_ptr<GeneratorContext> context);
 
 }  // namespace braze::dispatch

@@ -31,6 +31,7 @@ struct CodeState {
   std::unordered_map<int, std::vector<std::shared_ptr<Entry>>> entries;
   std::unordered_map<int, capture::DynamicSizes> dynamic;  // what the frames so far have shown
   int captured = 0, with_graph = 0;                        // segments
+  int idle_resumptions = 0;                                // of generators, in turn
   bool left_to_cpython = false;                            // its frames break too often to gain
 
  private:
