@@ -1,10 +1,13 @@
 """`braze.explain`: what a call was compiled to, as text."""
 
 import time
+import types
 
 import torch
 
 from . import _api
+
+_SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
 class Explanation(str):
@@ -45,7 +48,7 @@ def explain(function, **options):
         result = fresh(*args, **kwargs)
         seconds = time.perf_counter() - start
         entries = _api.compiled_function_of(fresh)._entries()
-        text = Explanation(_text(target, entries, seconds))
+        text = Explanation(_text(target, entries, seconds, result))
         text.entries = entries
         text.breaks = [_break_of(entry) for entry in entries if entry["reason"]]
         text.result = result
@@ -70,9 +73,11 @@ def _break_of(entry):
     }
 
 
-def _text(target, entries, seconds):
+def _text(target, entries, seconds, result):
     lines = [f"braze.explain({_name(target)})"]
-    if not entries:
+    if not entries and isinstance(result, _SUSPENDED):
+        lines.append("  nothing has run yet: what was made is compiled when it is resumed")
+    elif not entries:
         lines.append("  nothing was compiled: the call ran in eager")
     else:
         compiling = sum(entry["seconds"]["total"] for entry in entries)

@@ -69,8 +69,9 @@ namespace braze::capture {
     "name what is needed")                                                                       \
   X(Import, "B605", "an import that does more than find a module",                               \
     "import it at the top of the file")                                                          \
-  X(Suspends, "B606", "a generator or coroutine function runs when its result is used",          \
-    "compile the function that uses it, or return a list")                                       \
+  X(Suspends, "B606",                                                                            \
+    "what follows runs when the generator or coroutine is resumed, compiled again",              \
+    "none is needed; for one graph compile the function that uses it, or return a list")         \
   X(Recursion, "B607", "calls that nest too deeply to trace",                                    \
     "compile the inner function, or use a loop")                                                 \
   X(Address, "B608", "an address is different in every process and after every call",            \

@@ -234,10 +234,11 @@ def f(x):
 f(torch.ones(3))
 )"},
     {BreakKind::kSuspends, R"(
-async def f(x):
-    return x * 2
+def f(x):
+    for k in range(3):
+        yield x * k
 
-f(torch.ones(3)).close()
+list(f(torch.ones(3)))
 )"},
     {BreakKind::kRecursion, R"(
 import sys

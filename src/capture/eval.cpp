@@ -502,7 +502,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
         return Status::kReturn;
       case Opcode::kYieldValue:
         if (is_root) {
-          raise_break(BreakKind::kUnsupportedBytecode, "a generator yields to its caller");
+          raise_break(BreakKind::kSuspends, "a generator yields to its caller");
           raised = true;
           break;
         }

@@ -140,9 +140,8 @@ class Capture {
 
   std::unique_ptr<Draft> run() {
     // A generator's frame starts with its object: its segments begin where it is resumed.
-    const int suspends =
-        CO_COROUTINE | CO_ASYNC_GENERATOR | (options_.offset == 0 ? CO_GENERATOR : 0);
-    if (code_->co_flags & suspends)
+    constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+    if (options_.offset == 0 && (code_->co_flags & kSuspends) != 0)
       return give_up({BreakKind::kSuspends, "a generator or coroutine", {}});
     std::unique_ptr<Draft> draft = trace(-1);
     if (!draft) return nullptr;

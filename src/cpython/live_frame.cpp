@@ -134,10 +134,10 @@ bool LiveFrame::run_until(const StopCode& stops, bool raise, PyObject** result) 
   // What kLeave took from the stack may be a NULL.
   const bool raised = *result == nullptr && PyErr_Occurred() != nullptr;
   const bool ended = raised || departure.has_ended(at_stop, const_cast<StopCode*>(&stops));
-  if (raised && suspension_ != nullptr) drop_own_traceback();
   if (ended && !survives) return false;
   Py_INCREF(own.get());
   Py_DECREF(internal::exchange_code(frame_, reinterpret_cast<PyCodeObject*>(own.get())));
+  if (raised && suspension_ != nullptr) *result = hand_over_raised();
   if (ended) return false;
   departure.balance();
   offset_ = internal::current_offset(frame_);
@@ -147,19 +147,27 @@ bool LiveFrame::run_until(const StopCode& stops, bool raise, PyObject** result) 
   return true;
 }
 
-// The evaluation under way will put the frame into the traceback once more.
-void LiveFrame::drop_own_traceback() {
+// The evaluation under way raises the pending exception again, as a RERAISE does it: without a look
+// for handlers, and without the frame in the traceback once more.
+PyObject* LiveFrame::hand_over_raised() {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  if (traceback != nullptr && PyTraceBack_Check(traceback)) {
-    PyObject* rest =
-        reinterpret_cast<PyObject*>(reinterpret_cast<PyTracebackObject*>(traceback)->tb_next);
-    Py_XINCREF(rest);
-    Py_SETREF(traceback, rest);
-    if (value != nullptr && PyExceptionInstance_Check(value))
-      PyException_SetTraceback(value, traceback != nullptr ? traceback : Py_None);
-  }
-  PyErr_Restore(type, value, traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  // RERAISE leaves the frame at the instruction that has raised.
+  push(Ref::steal(PyLong_FromLong(internal::current_offset(frame_))));
+  wait_in_copy(suspension_->points.reraise());
+  return value;
+}
+
+// CPython goes on at this place of the copy.
+void LiveFrame::wait_in_copy(int unit) {
+  auto* copy = suspension_->copy;
+  Py_INCREF(copy);
+  Py_DECREF(internal::exchange_code(frame_, copy));
+  internal::set_next_offset(frame_, unit, false);
 }
 
 bool LiveFrame::is_at_exit() const {
@@ -186,10 +194,7 @@ PyObject* LiveFrame::hand_over(bool raise) {
   const bool yields = in.op == Opcode::kYieldValue;
   if (in.op != Opcode::kReturnConst && (!yields || stays_)) return leave_to_cpython();
   Ref value = yields ? std::move(pop(1)[0]) : Ref::borrow(Py_None);
-  auto* copy = reinterpret_cast<PyObject*>(suspension_->copy);
-  Py_INCREF(copy);
-  Py_DECREF(internal::exchange_code(frame_, suspension_->copy));
-  internal::set_next_offset(frame_, suspension_->points.tail_of(offset_), false);
+  wait_in_copy(suspension_->points.tail_of(offset_));
   return value.release();
 }
 

@@ -94,7 +94,8 @@ class LiveFrame {
   // Of a Resumable's frame: it is before a yield or another instruction that CPython must carry out
   // after the driver has left the frame.
   bool is_at_exit() const;
-  // The same: from here on, or from the next yield on, CPython keeps the generator.
+  // The same, with something on the stack: from here on, or from the next yield on, CPython keeps
+  // the generator.
   PyObject* leave_to_cpython();
   void stay_with_cpython() { stays_ = true; }
 
@@ -103,7 +104,8 @@ class LiveFrame {
 
  private:
   PyObject* hand_over(bool raise);
-  static void drop_own_traceback();
+  PyObject* hand_over_raised();
+  void wait_in_copy(int unit);
 
   PyThreadState* thread_;
   _PyInterpreterFrame* frame_;

@@ -43,6 +43,11 @@ PyObject* pass(PyObject* keeper) {
   const std::shared_ptr<const ResumePoints> points = points_of(keeper);
   const int place = points->place_of_gate(internal::current_offset(frame) + 1);
   if (place < 0) Py_RETURN_NONE;
+  if (LiveFrame::is_watched(thread)) {
+    // In the copy, whose RESUME has made it known to what watches (3.12).
+    internal::set_next_offset(frame, place, false);
+    return LiveFrame(thread, view).leave_to_cpython();
+  }
   Py_INCREF(points->code());
   const Ref copy =
       Ref::steal(reinterpret_cast<PyObject*>(internal::exchange_code(frame, points->code())));

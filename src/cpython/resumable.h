@@ -11,9 +11,9 @@
 // What differs from one that was not taken over: while it waits, the f_code and f_lasti of its
 // frame are the copy's.
 //
-// A generator stays with CPython for good where an exception is thrown into it, where a hook is
-// installed when it is resumed (CPython then makes another evaluation for the gate), or where the
-// driver says so.
+// A generator stays with CPython for good where an exception is thrown into it and caught, where a
+// hook is installed or a trace function watches when it is resumed (CPython makes another
+// evaluation for the gate under a hook), or where the driver says so.
 #pragma once
 
 #include <memory>

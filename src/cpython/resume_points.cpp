@@ -117,6 +117,9 @@ class TailWriter {
       if (in.op == Opcode::kYieldValue) write_yield(in.offset);
       if (in.op == Opcode::kReturnConst) write_return(in);
     }
+    tails_.reraise = here();
+    emit(RERAISE, 1);
+    lines_.add(1, -1);
     tails_.units = std::move(units_);
     tails_.lines = lines_.bytes();
     tails_.handlers = handlers_.bytes();
@@ -150,14 +153,14 @@ class TailWriter {
     emit(JUMP_BACKWARD_NO_INTERRUPT, here() + units - unit);
   }
 
-  void call_gate(int place, int go_on_at) {
+  void call_gate(int place) {
     emit(PUSH_NULL);
     emit(LOAD_CONST, gate_);
     emit(CALL, 0);
     for (int i = 0; i < kCallCaches; ++i) emit(CACHE);
     tails_.places[here()] = place;
     emit(POP_TOP);
-    jump_back(go_on_at);
+    jump_back(place);
   }
 
   // What was written since `begin` counts as part of the instruction at `unit`.
@@ -175,7 +178,7 @@ class TailWriter {
     const int begin = here();
     tails_.start = begin;
     emit(NOP);
-    call_gate(unit + 1, unit + 1);
+    call_gate(unit + 1);
     belongs(begin, unit);
   }
 
@@ -190,7 +193,7 @@ class TailWriter {
     put(YIELD_VALUE, arg_at(unit));
     belongs(begin, unit);
     put(RESUME, arg_at(resume));
-    call_gate(resume, resume + 1);
+    call_gate(resume + 1);
     belongs(yield + 1, resume);
     if (!delegates) return;
     // CPython looks for handlers, and goes on, at the unit before this one.
@@ -198,7 +201,7 @@ class TailWriter {
     emit(NOP);
     belongs(filler, resume + 1);
     const int end = here(), target = unit + arg_at(unit - 1);
-    call_gate(target, target);
+    call_gate(target);
     belongs(end, target);
     BRAZE_CHECK(end - yield < 256, "a tail of ", end - yield);
     units_[static_cast<size_t>(yield - 1) * kBytesPerUnit + 1] = static_cast<char>(end - yield);

@@ -29,6 +29,7 @@ struct Tails {
   std::map<int, int> places;           // by the unit behind a call of the gate: where the frame is
   std::map<int, int> by_offset;        // of instructions that have a tail
   int start = 0;                       // a generator that has not started stands here
+  int reraise = 0;                     // a RERAISE 1 behind which no handler is
 };
 
 class ResumePoints {
@@ -50,6 +51,8 @@ class ResumePoints {
   // one that first drops the top of the stack.
   int tail_of(int offset) const;
   int start() const { return tails_.start; }
+  // Raises the top of the stack out of the frame, at the offset below it.
+  int reraise() const { return tails_.reraise; }
 
   // The copy. `gate`: what its tails call.
   Ref copy(PyObject* gate) const;

@@ -49,9 +49,9 @@ class FrameDriver {
 
   // A generator's frame goes on from where it was resumed.
   PyObject* resume() {
-    if (driven_frames > kMaximalDepth || LiveFrame::is_watched(frame_.thread()) ||
-        state_->left_to_cpython)
-      return frame_.leave_to_cpython();
+    if (driven_frames > kMaximalDepth || state_->left_to_cpython) return frame_.leave_to_cpython();
+    signals_checked_ =
+        true;  // by its RESUME, if at all: a `yield from` leaves them to its delegate
     go_on();
     state_->idle_resumptions = worked_ ? 0 : state_->idle_resumptions + 1;
     if (state_->idle_resumptions > kMaximalIdleResumptions) state_->left_to_cpython = true;
@@ -112,6 +112,7 @@ class FrameDriver {
   std::shared_ptr<CodeState> state_;
   PyObject* result_ = nullptr;
   int idle_steps_ = 0, steps_ = 0;
+  bool signals_checked_ = false;
   bool worked_ = false;  // a segment with tensor operations has run
 };
 
@@ -152,7 +153,7 @@ bool FrameDriver::segment() {
     Py_BEGIN_ALLOW_THREADS  // others may want the interpreter
         Py_END_ALLOW_THREADS
   }
-  if (PyErr_CheckSignals() < 0) return finish_raising();
+  if (!std::exchange(signals_checked_, false) && PyErr_CheckSignals() < 0) return finish_raising();
   std::vector<c10::TensorImpl*> inputs;
   std::shared_ptr<Entry> entry = find(inputs);
   if (!entry && !PyErr_Occurred()) {

@@ -1,10 +1,14 @@
 """Generators of compiled functions do what generators do."""
 
+import cases_delegating
+import cases_exceptions
+import cases_scopes
 import cases_values
 import pytest
-from running import check
+from resuming import check
 
-CASES = {**cases_values.CASES}
+MODULES = (cases_values, cases_scopes, cases_exceptions, cases_delegating)
+CASES = {name: make for module in MODULES for name, make in module.CASES.items()}
 
 
 @pytest.mark.parametrize("name", CASES)
