@@ -53,21 +53,28 @@ bool ends_generator_unhandled([[maybe_unused]] const DecodedCode& decoded,
                               [[maybe_unused]] int index) {
 #if PY_VERSION_HEX >= 0x030C0000
   constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
-  return (decoded.code->co_flags & kGenerators) != 0 &&
-         decoded.instructions[static_cast<size_t>(index)].offset >
-             decoded.code->_co_firsttraceable &&
+  const Instruction& in = decoded.instructions[static_cast<size_t>(index)];
+  // The compiler leaves out what cannot raise: the NOP of a `try`.
+  return (decoded.code->co_flags & kGenerators) != 0 && in.op != Opcode::kNop &&
+         in.op != Opcode::kJump && in.offset > decoded.code->_co_firsttraceable &&
          decoded.handler(index) == nullptr;
 #else
   return false;
 #endif
 }
 
-StopCode::StopCode(PyCodeObject* code, std::vector<int> offsets) {
+std::vector<int> with_unhandled_ends(PyCodeObject* code, std::vector<int> offsets) {
   const DecodedCode& decoded = decode(code);
   const std::vector<int> depths = stack_depths(decoded);
   for (size_t i = 0; i < depths.size(); ++i)
     if (depths[i] >= 0 && ends_generator_unhandled(decoded, static_cast<int>(i)))
       offsets.push_back(decoded.instructions[i].offset);
+  return offsets;
+}
+
+StopCode::StopCode(PyCodeObject* code, std::vector<int> offsets) {
+  const DecodedCode& decoded = decode(code);
+  const std::vector<int> depths = stack_depths(decoded);
   std::sort(offsets.begin(), offsets.end());
   offsets.erase(std::unique(offsets.begin(), offsets.end()), offsets.end());
   code_ = patched(code, offsets);

@@ -37,8 +37,10 @@ class StopCode {
 };
 
 // An exception at this instruction ends a generator's frame, and CPython (3.12) clears the frame
-// before it returns to C: it must not be carried out piece by piece. A StopCode stops there.
+// before it returns to C: it must not be carried out piece by piece.
 bool ends_generator_unhandled(const DecodedCode& decoded, int index);
+// Stops, and those before all such instructions.
+std::vector<int> with_unhandled_ends(PyCodeObject* code, std::vector<int> offsets);
 
 class LiveFrame {
  public:

@@ -153,14 +153,14 @@ class TailWriter {
     emit(JUMP_BACKWARD_NO_INTERRUPT, here() + units - unit);
   }
 
-  void call_gate(int place) {
+  void call_gate(int place, int jump_to) {
     emit(PUSH_NULL);
     emit(LOAD_CONST, gate_);
     emit(CALL, 0);
     for (int i = 0; i < kCallCaches; ++i) emit(CACHE);
     tails_.places[here()] = place;
     emit(POP_TOP);
-    jump_back(place);
+    jump_back(jump_to);
   }
 
   // What was written since `begin` counts as part of the instruction at `unit`.
@@ -178,7 +178,7 @@ class TailWriter {
     const int begin = here();
     tails_.start = begin;
     emit(NOP);
-    call_gate(unit + 1);
+    call_gate(unit + 1, unit + 1);
     belongs(begin, unit);
   }
 
@@ -193,7 +193,8 @@ class TailWriter {
     put(YIELD_VALUE, arg_at(unit));
     belongs(begin, unit);
     put(RESUME, arg_at(resume));
-    call_gate(resume + 1);
+    // A target of a jump is the start of a line to trace functions; a RESUME never is.
+    call_gate(resume + 1, resume);
     belongs(yield + 1, resume);
     if (!delegates) return;
     // CPython looks for handlers, and goes on, at the unit before this one.
@@ -201,7 +202,7 @@ class TailWriter {
     emit(NOP);
     belongs(filler, resume + 1);
     const int end = here(), target = unit + arg_at(unit - 1);
-    call_gate(target);
+    call_gate(target, target);
     belongs(end, target);
     BRAZE_CHECK(end - yield < 256, "a tail of ", end - yield);
     units_[static_cast<size_t>(yield - 1) * kBytesPerUnit + 1] = static_cast<char>(end - yield);
@@ -257,7 +258,13 @@ ResumePoints::ResumePoints(PyCodeObject* code, Resumable::Driver driver,
     if (yields || in.op == Opcode::kReturnValue || in.op == Opcode::kReturnConst)
       exits.push_back(in.offset);
   }
-  exits_ = std::make_unique<StopCode>(code, std::move(exits));
+  exits_ = std::make_unique<StopCode>(code, with_unhandled_ends(code, std::move(exits)));
+  for (size_t i = 0; i < decoded.instructions.size(); ++i) {
+    const Instruction& in = decoded.instructions[i];
+    // The gate gives the top of the stack back.
+    BRAZE_CHECK(depths[i] != 0 || in.op == Opcode::kReturnConst || !is_exit(in.offset),
+                "an empty stack at ", in.offset);
+  }
   make_room(code, deepest + kGateDepth);
 }
 

@@ -125,7 +125,11 @@ void prepare_generators(CompiledFunction* self) {
 PyObject* make_generator(CompiledFunction* self, const CallArguments& call) {
   prepare_generators(self);
   PyObject* made = run_original(self, call);
-  if (made && self->state->resumable) self->state->resumable->take_over(made);
+  State& state = *self->state;
+  if (!made || !state.resumable) return made;
+  auto known = state.segments->codes.find(state.resumable->code());
+  if (known == state.segments->codes.end() || !known->second->left_to_cpython)
+    state.resumable->take_over(made);
   return made;
 }
 

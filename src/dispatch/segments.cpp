@@ -32,7 +32,9 @@ const cpython::StopCode* CodeState::step_code(int offset) {
     if (const auto* handler = decoded.handler(i)) add(handler->target);
   }
   auto& made = steps_[offset];
-  if (!stops.empty()) made = std::make_unique<cpython::StopCode>(decoded.code, std::move(stops));
+  if (!stops.empty())
+    made = std::make_unique<cpython::StopCode>(
+        decoded.code, cpython::with_unhandled_ends(decoded.code, std::move(stops)));
   return made.get();
 }
 

@@ -300,3 +300,30 @@ def is_a_context_manager():
             raise error
 
     return f, use
+
+
+@case
+def handlers_with_names():
+    def f(x):
+        try:
+            yield
+        except ValueError as error:
+            raise KeyError(x.shape) from error
+        try:
+            pass
+        finally:
+            yield x + 1
+        while True:
+            try:
+                yield x * 2
+            except OSError as error:
+                yield error.args
+                break
+
+    def use(make):
+        a, b = make(X), make(X)
+        next(a)
+        out = [next(b), next(b), next(b), b.throw(OSError(1)), next(b, "end")]
+        return out, caught(a.throw, ValueError())
+
+    return f, use
