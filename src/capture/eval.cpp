@@ -425,7 +425,12 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
       }
       case Opcode::kIsOp: {
         Slot b = pop(), a = pop();
-        stack.push_back(is_same(a, b, in.arg != 0));
+        Slot same = is_same(a, b, in.arg != 0);
+        if (!same) {
+          raised = true;
+          break;
+        }
+        stack.push_back(std::move(same));
         break;
       }
       case Opcode::kJump:

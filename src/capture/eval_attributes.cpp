@@ -395,6 +395,8 @@ Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* se
     case TensorAttribute::kTensor: {
       if (std::string_view(text) == "is_leaf" && requires_grad(obj))
         return refuse(BreakKind::kTensorInternals, "Tensor.is_leaf is read");
+      if (name == names().shape)
+        if (Ref shape = recording_.shape_of(obj)) return Slot(std::move(shape));
       NativeScope scope(*this, true, descriptor);
       Ref value = Ref::steal(PyObject_GetAttr(obj, name));
       if (!value) return torch_failed();

@@ -373,6 +373,11 @@ Slot Evaluator::dict_get(const Slot& self, Slot* args, size_t count) {
 Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const Slot& self,
                                    Slot* args, size_t count, PyObject* kwnames, bool unbound) {
   const Subject subject(*this, self);
+  if (std::string_view(name) == "size" && count <= 1 && !kwnames && !torch_calls_) {
+    Ref size = count == 0 ? recording_.shape_of(self.get())
+                          : recording_.size_of(self.get(), args[0].get());
+    if (size) return Slot(std::move(size));
+  }
   if (const char* why = tensor_method_break(name)) {
     if (std::string_view(name) == "tolist" && count == 0)
       if (Slot list = list_of_tensor(self); list || PyErr_Occurred()) return list;

@@ -234,6 +234,21 @@ Slot Evaluator::list_of_tensor(const Slot& tensor) {
   return call(world_.wrap(substitute), &argument, 1, nullptr);
 }
 
+// `a is b` where one is a symbol. CPython has one object for each small int; of other equal ones
+// only the program's own run can tell: -1.
+int Evaluator::is_same_integer(PyObject* a, PyObject* b) {
+  if (a == b) return 1;
+  auto is_int = [](PyObject* object) {
+    return PyLong_CheckExact(object) || Py_TYPE(object) == known().sym_int;
+  };
+  if (!is_int(a) || !is_int(b)) return 0;
+  const std::optional<Int> x = integer_in(a), y = integer_in(b);
+  sym::ShapeEnv& shapes = recording_.shapes();
+  if (!x || !y || !shapes.guard_eq(*x, *y)) return 0;
+  constexpr int64_t kSmallest = -5, kLargest = 256;
+  return shapes.guard_lt(*x, kSmallest) || shapes.guard_lt(kLargest, *x) ? -1 : 1;
+}
+
 // -1: not decided here.
 int Evaluator::compare_symbols(const Slot& a, const Slot& b, int op) {
   Int x, y;
@@ -293,7 +308,8 @@ int Evaluator::truth_of_symbol(PyObject* symbol) {
 // len(x) of a tensor: its first size, which CPython's own len() would make a number.
 Ref Evaluator::symbolic_length(PyObject* tensor) {
   if (!is_fake(tensor)) return {};
-  Ref shape = Ref::steal(PyObject_GetAttrString(tensor, "shape"));
+  Ref shape = recording_.shape_of(tensor);
+  if (!shape) shape = Ref::steal(PyObject_GetAttr(tensor, names().shape));
   if (!shape || PyTuple_GET_SIZE(shape.get()) == 0) {
     PyErr_Clear();
     return {};

@@ -227,6 +227,7 @@ class Evaluator {
   std::optional<sym::Int> integer_in(PyObject* object);
   Ref with_numbers(PyObject* object, int depth);
   bool integer_operands(const Slot& a, const Slot& b, sym::Int& x, sym::Int& y);
+  int is_same_integer(PyObject* a, PyObject* b);
   int compare_sequences(const Slot& a, const Slot& b, int op);
   Slot sum_of_symbols(PyObject* sequence);
   void use_stand_ins(Slot* args, size_t count);

@@ -60,6 +60,8 @@ namespace braze::capture {
   X(reduce, "__reduce__")                       \
   X(items, "items")                             \
   X(name_plain, "name")                         \
+  X(shape, "shape")                             \
+  X(node, "node")                               \
   X(obj, "obj")                                 \
   X(script_source, "_torchdynamo_inline")       \
   X(qualified_name, "qualified_name")

@@ -1,5 +1,6 @@
 #include "capture/tensors.h"
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/ThreadLocalState.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -80,6 +81,9 @@ struct Recording::Impl {
   bool autocast_cache = true;
   guard::GlobalState state;
   std::vector<guard::GlobalState> region_states;
+  // What the Python objects of symbolic integers hold.
+  std::vector<Ref> nodes;          // by expression
+  IdentityMap<sym::Int> integers;  // by node
 };
 
 Recording::Recording() : impl_(std::make_unique<Impl>()) {}
@@ -208,6 +212,10 @@ Ref Recording::float_operand(PyObject* fake, PyObject* tensor) {
 sym::ShapeEnv& Recording::shapes() { return impl_->tracer.shapes(); }
 
 sym::Int Recording::value_of(PyObject* object) {
+  if (Py_TYPE(object) == known().sym_int) {
+    const Ref node = Ref::steal(PyObject_GetAttr(object, names().node));
+    if (const sym::Int* value = node ? impl_->integers.find(node.get()) : nullptr) return *value;
+  }
   return trace::from_symint(pybind11::handle(object).cast<c10::SymInt>());
 }
 
@@ -281,7 +289,54 @@ bool Recording::expect(PyObject* object) { return ask(object, "expect_true"); }
 Ref Recording::object_of(sym::Int value) {
   value = shapes().normal(value);
   if (value.is_constant()) return Ref::steal(PyLong_FromLongLong(value.constant()));
-  return Ref::steal(pybind11::cast(trace::to_symint(value, shapes())).release().ptr());
+  const size_t id = value.expr()->id;
+  std::vector<Ref>& nodes = impl_->nodes;
+  if (nodes.size() <= id) nodes.resize(std::max(id + 1, 2 * nodes.size()));
+  Ref object;
+  if (nodes[id]) {  // as SymInt's __init__ does it
+    PyTypeObject* type = known().sym_int;
+    object = Ref::steal(type->tp_alloc(type, 0));
+    BRAZE_CHECK(object && PyObject_SetAttr(object.get(), names().node, nodes[id].get()) == 0,
+                "a torch.SymInt cannot be made");
+  } else {
+    object = Ref::steal(pybind11::cast(trace::to_symint(value, shapes())).release().ptr());
+    nodes[id] = Ref::steal(PyObject_GetAttr(object.get(), names().node));
+    BRAZE_CHECK(nodes[id], "a torch.SymInt without a node");
+    impl_->integers[nodes[id].get()] = value;
+  }
+  return object;
+}
+
+namespace {
+
+// A fake whose sizes nobody overrides: no subclass, no mode.
+bool has_plain_sizes(PyObject* tensor) {
+  return Py_TYPE(tensor) == known().tensor && !at::impl::torch_function_mode_enabled() &&
+         trace::Tracer::is_fake(THPVariable_Unpack(tensor));
+}
+
+}  // namespace
+
+Ref Recording::shape_of(PyObject* tensor) {
+  if (!has_plain_sizes(tensor)) return {};
+  const c10::SymIntArrayRef sizes = THPVariable_Unpack(tensor).sym_sizes();
+  PyTypeObject* type = known().size;
+  Ref shape = Ref::steal(type->tp_alloc(type, static_cast<Py_ssize_t>(sizes.size())));
+  if (!shape) throw std::bad_alloc();
+  for (size_t i = 0; i < sizes.size(); ++i)
+    PyTuple_SET_ITEM(shape.get(), static_cast<Py_ssize_t>(i),
+                     object_of(trace::from_symint(sizes[i])).release());
+  return shape;
+}
+
+Ref Recording::size_of(PyObject* tensor, PyObject* dim) {
+  if (!PyLong_CheckExact(dim) || !has_plain_sizes(tensor)) return {};
+  const c10::SymIntArrayRef sizes = THPVariable_Unpack(tensor).sym_sizes();
+  int overflow = 0;
+  int64_t number = PyLong_AsLongLongAndOverflow(dim, &overflow);
+  const auto rank = static_cast<int64_t>(sizes.size());
+  if (overflow || number < -rank || number >= rank) return {};
+  return object_of(trace::from_symint(sizes[number < 0 ? number + rank : number]));
 }
 
 namespace {

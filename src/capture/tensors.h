@@ -92,8 +92,12 @@ class Recording {
   sym::Int value_of(PyObject* sym_int);
   static sym::Int size_of(PyObject* fake, int dim);
   bool guard_bool(PyObject* sym_bool);
-  // A Python int for a constant.
+  // A Python int for a constant. A new object each time, as large ints are.
   Ref object_of(sym::Int value);
+  // `tensor.shape` and `tensor.shape[dim]` of a result of the trace; empty, with nothing pending,
+  // where PyTorch has to be asked.
+  Ref shape_of(PyObject* tensor);
+  Ref size_of(PyObject* tensor, PyObject* dim);
 
   bool needs_autograd() const;
 

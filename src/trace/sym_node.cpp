@@ -156,9 +156,11 @@ class SymNode final : public c10::SymNodeImpl {
   }
   std::optional<int64_t> maybe_as_int() override { return constant_int(); }
   std::string str() override { return is_int() ? sym::to_string(integer()) : condition().text(); }
-  c10::SymNode clone() override { return c10::make_intrusive<SymNode>(*this); }
-  SymNode(const SymNode& other)
-      : SymNodeImpl(), owner_(other.owner_), shapes_(other.shapes_), value_(other.value_) {}
+  // Nodes do not change.
+  c10::SymNode clone() override {
+    return c10::SymNode(c10::intrusive_ptr<SymNodeImpl>::reclaim_copy(this));
+  }
+  SymNode(const SymNode&) = delete;
 
   c10::SymNode wrap_int(int64_t value) override { return make(Int(value)); }
   c10::SymNode wrap_bool(bool value) override { return make(constant_condition(value)); }
