@@ -1,4 +1,6 @@
 // Methods of C types, builtins that the evaluator carries out itself, torch, context variables.
+#include <algorithm>
+
 #include "capture/evaluator.h"
 #include "capture/known.h"
 
@@ -19,6 +21,23 @@ bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
   for (const char* entry : list)
     if (name == entry) return true;
   return false;
+}
+
+// Tensors, sizes and atoms, none of a class that overrides torch's functions.
+bool is_plain(PyObject* object, bool alone = true) {
+  if (Py_TYPE(object) == known().tensor || Py_TYPE(object) == known().sym_int || is_atom(object))
+    return true;
+  const bool list =
+      PyTuple_CheckExact(object) || PyList_CheckExact(object) || Py_TYPE(object) == known().size;
+  if (!list || !alone) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
+    if (!is_plain(PySequence_Fast_GET_ITEM(object, i), false)) return false;
+  return true;
+}
+
+bool are_plain(const Slot& self, const Slot* args, size_t count) {
+  return Py_TYPE(self.get()) == known().tensor &&
+         std::all_of(args, args + count, [](const Slot& arg) { return is_plain(arg.get()); });
 }
 
 // Of a list or tuple: compares its items or shows them.
@@ -388,6 +407,8 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
   use_stand_ins(args, count);
   Slot result;
   std::vector<Slot> all;
+  std::optional<Recording::PlainTorch> plain;
+  if (recording_.has_symbols() && are_plain(self, args, count)) plain.emplace();
   if (unbound) {
     all.reserve(count + 1);
     all.push_back(self);
@@ -400,6 +421,7 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
     if (unbound) return torch_failed(callable.get(), all.data(), all.size(), kwnames);
     return torch_failed(callable.get(), args, count, kwnames);
   }
+  plain.reset();
   if (torch_calls_ && native_depth_ == 0) {
     PyObject* method =
         _PyType_Lookup(Py_TYPE(self.get()), Ref::steal(PyUnicode_FromString(name)).get());

@@ -277,7 +277,7 @@ class Evaluator {
   static bool is_compiled_function(PyTypeObject* type);
   static bool is_logging_function(PyObject* function);
   static bool is_log_method(PyObject* self, PyObject* function);
-  static std::string make_module_path(const Source* module);
+  std::string make_module_path(const Source* module);
   const std::string& module_path(const Source* module);
   const std::string& callee_name(const void* key);
   const Source* module_under_way() const;

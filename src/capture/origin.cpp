@@ -166,24 +166,23 @@ const std::string& Evaluator::callee_name(const void* key) {
 
 // "encoder.layer.3.attention": the modules between the outermost one and this.
 const std::string& Evaluator::module_path(const Source* module) {
-  auto [place, fresh] = module_paths_.try_emplace(module);
-  if (fresh) place->second = make_module_path(module);
-  return place->second;
+  if (auto known = module_paths_.find(module); known != module_paths_.end()) return known->second;
+  std::string path = make_module_path(module);
+  return module_paths_[module] = std::move(path);
 }
 
 std::string Evaluator::make_module_path(const Source* module) {
-  std::string path;
-  for (const Source* s = module; s && s->base; s = s->base) {
-    bool is_child = s->kind == SourceKind::kItem && s->base->kind == SourceKind::kAttribute &&
-                    s->base->key.get() == names().modules;
-    bool is_attribute = s->kind == SourceKind::kAttribute && s->key.get() != names().modules;
-    if (!is_child && !is_attribute) continue;
-    if (!PyUnicode_Check(s->key.get())) continue;
-    std::string part = text_of(s->key.get());
-    if (part == "__self__" || part == "__func__") continue;
-    path = path.empty() ? part : part + "." + path;
-  }
-  return path;
+  if (!module || !module->base) return "";
+  const bool is_child = module->kind == SourceKind::kItem &&
+                        module->base->kind == SourceKind::kAttribute &&
+                        module->base->key.get() == names().modules;
+  const bool is_attribute =
+      module->kind == SourceKind::kAttribute && module->key.get() != names().modules;
+  std::string path = module_path(is_child ? module->base->base : module->base);
+  if ((!is_child && !is_attribute) || !PyUnicode_Check(module->key.get())) return path;
+  const std::string part = text_of(module->key.get());
+  if (part == "__self__" || part == "__func__") return path;
+  return path.empty() ? part : path + "." + part;
 }
 
 void Evaluator::record_torch_call(PyObject* callable, const Slot* args, size_t count,

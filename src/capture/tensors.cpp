@@ -122,6 +122,20 @@ struct Recording::Pause::Impl {
 Recording::Pause::Pause() : impl_(std::make_unique<Impl>()) {}
 Recording::Pause::~Pause() = default;
 
+Recording::PlainTorch::PlainTorch() {
+  using at::impl::PythonTorchFunctionTLS;
+  enabled_ =
+      PythonTorchFunctionTLS::get_disabled_state() == at::impl::TorchFunctionDisabledState::ENABLED;
+  if (enabled_)
+    PythonTorchFunctionTLS::set_disabled_state(
+        at::impl::TorchFunctionDisabledState::SUBCLASSES_DISABLED);
+}
+Recording::PlainTorch::~PlainTorch() {
+  if (enabled_)
+    at::impl::PythonTorchFunctionTLS::set_disabled_state(
+        at::impl::TorchFunctionDisabledState::ENABLED);
+}
+
 struct Zeros::Impl {
   std::unordered_map<c10::StorageImpl*, at::Tensor> storages;
 };

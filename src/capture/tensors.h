@@ -60,6 +60,18 @@ class Recording {
     std::unique_ptr<Impl> impl_;
   };
 
+  // While it lives, PyTorch's bindings do not look for `__torch_function__` in their arguments, of
+  // which none has it: in a torch.SymInt that takes longer than most of the rest.
+  class PlainTorch {
+   public:
+    PlainTorch();
+    ~PlainTorch();
+    PlainTorch(const PlainTorch&) = delete;
+
+   private:
+    bool enabled_;
+  };
+
   // Gives the origin of a node that is being recorded, in its graph; the GIL may not be held.
   void set_origin_provider(graph::OriginId (*provider)(void*, graph::Graph&), void* context);
   // False with `why` set if the tensor cannot be traced.

@@ -241,13 +241,39 @@ bool World::read_bounds(PyObject* value, const Source* source) {
   return true;
 }
 
+// What guard::to_string() gives for a parameter, buffer or part of a module, of which most share
+// their beginnings.
+std::string World::name_of_part(const Source* source) {
+  const char* key =
+      PyUnicode_CheckExact(source->key.get()) ? PyUnicode_AsUTF8(source->key.get()) : nullptr;
+  const std::string_view text = key ? key : "";
+  if (!key) PyErr_Clear();
+  const bool is_name = key && PyUnicode_IsIdentifier(source->key.get());
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  if (!is_name && !is_number) return guard::to_string(source, parameter_names_);
+  std::string name = name_of_module(source->base->base);
+  name += is_name ? '.' : '[';
+  name += text;
+  if (is_number) name += ']';
+  return name;
+}
+
+const std::string& World::name_of_module(const Source* source) {
+  if (auto known = module_names_.find(source); known != module_names_.end()) return known->second;
+  const bool is_part = source->kind == SourceKind::kItem &&
+                       source->base->kind == SourceKind::kAttribute &&
+                       source->base->key.get() == names().modules;
+  std::string name = is_part ? name_of_part(source) : guard::to_string(source, parameter_names_);
+  return module_names_[source] = std::move(name);
+}
+
 bool World::read_tensor(PyObject* tensor, const Source* source) {
   if (is_fake(tensor)) return true;
   const Source* holder = source->kind == SourceKind::kItem ? source->base : nullptr;
   bool bound = holder && holder->kind == SourceKind::kAttribute &&
                (holder->key.get() == names().parameters || holder->key.get() == names().buffers);
   const graph::InputKind kind = bound ? graph::InputKind::kParameter : graph::InputKind::kUser;
-  std::string why, name = guard::to_string(source, parameter_names_);
+  std::string why, name = bound ? name_of_part(source) : guard::to_string(source, parameter_names_);
   std::vector<DynamicDimension> dims;
   if (dynamic_ && !bound && may_be_symbolic(tensor))
     dims = dynamic_dimensions(*dynamic_, tensor, text_of(source));

@@ -200,6 +200,8 @@ class World {
  private:
   Slot read_new(PyObject* value, const Source* source);
   bool read_tensor(PyObject* tensor, const Source* source);
+  std::string name_of_part(const Source* source);
+  const std::string& name_of_module(const Source* source);
   bool read_bounds(PyObject* value, const Source* source);
   // An empty slot without a break: not a symbol.
   Slot read_integer(PyObject* value, const Source* source);
@@ -218,6 +220,7 @@ class World {
   std::vector<uint32_t> guarded_;  // by source id: bits of guard kinds
   IdentityMap<const Source*> origin_;
   IdentityMap<const Source*> globals_bases_;
+  std::unordered_map<const Source*, std::string> module_names_;
   // Class look-ups that are guarded already; one takes the place of another. Of `name` as held by
   // the source, so that its address stays its own.
   struct KnownLookup {

@@ -40,10 +40,8 @@ BoundPlan::BoundPlan(const PreparedPlan& plan, std::span<const int64_t> symbols,
       numbers_(plan.binder.numbers(symbols, std::move(layout), /*room=*/true)),
       serial_(next_serial()) {
   if (!plan.plan.is_symbolic()) return;
-  symbolic_arguments_.resize(plan.steps.size());
-  for (size_t i = 0; i < plan.steps.size(); ++i)
-    if (auto* call = std::get_if<std::unique_ptr<ExternCall>>(&plan.steps[i]))
-      symbolic_arguments_[i] = (*call)->symbolic_arguments(shapes());
+  for (const ExternCall* call : plan.sized_calls)
+    symbolic_arguments_.push_back(call->symbolic_arguments(shapes()));
 }
 
 void BoundPlan::run_kernel(size_t step, const PreparedPlan::Kernel& kernel,
@@ -70,7 +68,7 @@ void BoundPlan::run_kernel(size_t step, const PreparedPlan::Kernel& kernel,
 void BoundPlan::run_extern(size_t step, const ExternCall& call, RunContext& context,
                            bool check) const {
   std::span<const c10::IValue> numbers;
-  if (!symbolic_arguments_.empty()) numbers = symbolic_arguments_[step];
+  if (const int sized = plan_.sized_call[step]; sized >= 0) numbers = symbolic_arguments_[sized];
   call.run(context.tensors, numbers, shapes(), check);
   for (SlotId result : call.results()) {
     if (result < 0 || plan_.plan.slots[result].kind != SlotKind::kExtern) continue;

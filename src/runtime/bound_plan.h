@@ -44,7 +44,7 @@ class BoundPlan {
   const PreparedPlan& plan_;
   const plan::Numbers numbers_;
   const uint64_t serial_;
-  std::vector<std::vector<c10::IValue>> symbolic_arguments_;  // of extern calls, by step
+  std::vector<std::vector<c10::IValue>> symbolic_arguments_;  // by PreparedPlan::sized_calls
   std::atomic<bool> checked_{false};  // extern results compared with the trace once
 };
 

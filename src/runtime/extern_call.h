@@ -19,6 +19,7 @@ class ExternCall {
   ExternCall(const plan::Plan& plan, const plan::ExternStep& step);
 
   // The arguments that depend on the sizes of a call.
+  bool has_symbolic_arguments() const { return !symbolic_.empty(); }
   std::vector<c10::IValue> symbolic_arguments(const Shapes& shapes) const;
 
   // tensors: by slot; results are written there. Into a slot that has memory of its own (arena,

@@ -53,7 +53,13 @@ void PreparedPlan::prepare_steps(const std::vector<KernelFunction>& functions) {
                              binder.first_kernel_size(kernel->kernel)});
     } else if (auto* call = std::get_if<plan::ExternStep>(&step)) {
       has_externs = true;
-      steps.push_back(std::make_unique<ExternCall>(plan, *call));
+      auto prepared = std::make_unique<ExternCall>(plan, *call);
+      if (prepared->has_symbolic_arguments()) {
+        sized_call.resize(steps.size() + 1, -1);
+        sized_call.back() = static_cast<int>(sized_calls.size());
+        sized_calls.push_back(prepared.get());
+      }
+      steps.push_back(std::move(prepared));
     } else if (auto* copy = std::get_if<plan::CopyStep>(&step)) {
       if (root[copy->target] < plan.input_count) written[root[copy->target]] = 1;
       steps.push_back(Copy{copy->target, copy->source});
@@ -62,6 +68,7 @@ void PreparedPlan::prepare_steps(const std::vector<KernelFunction>& functions) {
       steps.push_back(std::get<plan::FreeStep>(step));
     }
   }
+  sized_call.resize(steps.size(), -1);
 }
 
 // A view is made from the tensor that it is a view of.

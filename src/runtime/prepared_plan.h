@@ -38,6 +38,8 @@ struct PreparedPlan {
   const plan::Binder binder;
   const std::vector<at::Tensor> constants;
   std::vector<Step> steps;
+  std::vector<const ExternCall*> sized_calls;  // those with arguments that depend on sizes
+  std::vector<int> sized_call;                 // by step: its place there, -1: none
 
   // By slot.
   std::vector<at::ScalarType> dtype;

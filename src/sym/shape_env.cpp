@@ -57,7 +57,8 @@ bool narrow(ExprArena& arena, const Condition& condition) {
 struct ShapeEnv::Impl {
   ExprArena arena;
   std::vector<Condition> conditions;
-  std::vector<Guard> guards;
+  mutable std::vector<Guard> guards;  // by condition; the texts of the last ones may be missing
+  mutable size_t texts = 0;
   std::vector<Int> facts;       // by symbol: what equalities have shown it to be, else the symbol
   bool has_facts = false;       // some symbol is not itself
   std::vector<int> settled_by;  // by symbol: the guard that made it a constant, -1: none
@@ -100,9 +101,14 @@ struct ShapeEnv::Impl {
 
   void record(const Condition& condition) {
     conditions.push_back(condition);
-    guards.push_back({to_string(condition), observer ? observer() : std::string()});
+    guards.push_back({"", observer ? observer() : std::string()});
     narrow(arena, condition);
     if (condition.relation == Relation::kEqual) learn(condition.a - condition.b);
+  }
+
+  // Most guards are never shown.
+  void write_texts() const {
+    for (; texts < guards.size(); ++texts) guards[texts].text = to_string(conditions[texts]);
   }
 
   // `difference` is 0: solves for the newest symbol that stands alone in it.
@@ -332,7 +338,10 @@ Int ShapeEnv::normal(Int a) const { return impl_->normal(a); }
 
 Range ShapeEnv::range_of(Int a) const { return impl_->arena.range_of(impl_->normal(a)); }
 
-const std::vector<ShapeEnv::Guard>& ShapeEnv::guards() const { return impl_->guards; }
+const std::vector<ShapeEnv::Guard>& ShapeEnv::guards() const {
+  impl_->write_texts();
+  return impl_->guards;
+}
 
 bool ShapeEnv::holds(std::span<const int64_t> values) const {
   BRAZE_CHECK(static_cast<int>(values.size()) == symbol_count(), "one value for each symbol");
@@ -349,6 +358,7 @@ const ShapeEnv::Guard* ShapeEnv::why_constant(Int a) const {
   const Expr* e = a.expr();
   if (e->kind == ExprKind::kSymbol) {
     const int guard = impl_->settled_by[e->symbol];
+    impl_->write_texts();
     return guard < 0 ? nullptr : &impl_->guards[guard];
   }
   for (auto& [term, coefficient] : e->terms)

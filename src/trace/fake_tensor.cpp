@@ -133,6 +133,23 @@ at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at:
   return at::Tensor(std::move(fake));
 }
 
+at::Tensor make_row_major_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
+                               at::ScalarType dtype) {
+  // Strides count what is or may be 0 as 1.
+  bool counted = !sizes.empty();
+  for (const c10::SymInt& size : sizes)
+    counted = counted && (size.is_heap_allocated() ? size.toSymNodeImplUnowned()->has_hint()
+                                                   : size.as_int_unchecked() != 0);
+  c10::SymInt bytes =
+      counted ? times(times(sizes[0], strides[0]), static_cast<int64_t>(c10::elementSize(dtype)))
+              : bytes_of(sizes, strides, dtype);
+  auto fake = c10::make_intrusive<FakeTensorImpl>(
+      meta_storage(std::move(bytes)), c10::scalarTypeToTypeMeta(dtype), c10::Device(c10::kCPU));
+  set_layout(*fake, sizes, strides, 0);
+  fake->assume_row_major();
+  return at::Tensor(std::move(fake));
+}
+
 at::Tensor make_fake_input(c10::Storage storage, c10::SymIntArrayRef sizes,
                            c10::SymIntArrayRef strides, int64_t offset, at::ScalarType dtype) {
   auto fake = c10::make_intrusive<FakeTensorImpl>(

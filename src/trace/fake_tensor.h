@@ -93,7 +93,10 @@ c10::Storage meta_storage(c10::SymInt bytes);
 // A fake over `storage` with dtype, sizes, strides and offset of `like`.
 at::Tensor make_fake(c10::Storage storage, const c10::TensorImpl& like, c10::Device device);
 
-// A fresh fake on the CPU; `strides` in elements.
+// A fresh fake on the CPU with these row-major strides, in elements.
+at::Tensor make_row_major_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
+                               at::ScalarType dtype);
+// With any strides.
 at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at::ScalarType dtype);
 // A fake for a tensor from outside.
 at::Tensor make_fake_input(c10::Storage storage, c10::SymIntArrayRef sizes,

@@ -63,7 +63,7 @@ int LoopWriter::unroll_of(const Level& level) const {
   const int axis = nest_.inner.back();
   const int64_t trips =
       nest_.vectors > 0 && axis == nest_.vector_axis
-          ? nest_.vectors
+          ? nest_.vectors / 2  // two in a row cost less than a second accumulator
           : nest_.extent[axis].hint() / (axis == nest_.vector_axis ? nest_.lanes : 1);
   for (int unroll : {4, 2})
     if (trips >= unroll && seen.size() <= (unroll == 4 ? 24 : 48)) return unroll;
@@ -86,7 +86,8 @@ void LoopWriter::write_inner_loop(const Level& level, std::vector<Reduction>& re
     return;
   }
   if (nest_.vectors > 0) {
-    for_each_vector([&](int vector) { write_inner_body(level, reductions, vector % unroll); });
+    for_each_vector(reductions.empty(),
+                    [&](int vector) { write_inner_body(level, reductions, vector % unroll); });
     return;
   }
   const int step = axis == nest_.vector_axis ? nest_.lanes : 1;

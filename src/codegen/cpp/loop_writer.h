@@ -69,8 +69,8 @@ class LoopWriter {
   void write_overlapping(const Level& level, std::vector<Reduction>& reductions, int axis);
   void write_inner_body(const Level& level, std::vector<Reduction>& reductions, int copy);
   // Calls `body` for the position of each vector of an axis of few vectors, in a scope of its own;
-  // the last vector may be a part.
-  void for_each_vector(const std::function<void(int)>& body);
+  // the last vector may be a part, or begins early where some elements may be done twice.
+  void for_each_vector(bool may_repeat, const std::function<void(int)>& body);
 
   const Nest& nest_;
   ExpressionWriter writer_;

@@ -62,23 +62,34 @@ void LoopWriter::write_items() {
   }
   writer_.open();
   for (int axis : nest_.parallel) writer_.bind_axis(axis, axis_name(nest_, axis));
+  if (counters.size() > 1) {
+    writer_.open();  // of the last counter
+    const int axis = nest_.parallel.empty() ? -1 : nest_.parallel.back();
+    if (axis >= 0 && axis_name(nest_, axis) == counters.back().name)
+      writer_.bind_axis(axis, counters.back().name);
+  }
   if (nest_.tile_axis >= 0) write_tile_start();
   if (nest_.vector_is_outer())
     write_outer_lanes();
   else
     write_levels();
-  if (counters.size() > 1) {
-    std::string step;
-    for (size_t c = 0; c + 1 < counters.size(); ++c)
-      step = (c == 0 ? "++" + counters[0].name + ";"
-                     : "if (++" + counters[c].name + " == " + size(counters[c].extent) + ") { " +
-                           counters[c].name + " = 0; " + step + " }");
-    const Counter& last = counters.back();
-    writer_.line("if (++" + last.name + " == " + size(last.extent) + ") { " + last.name + " = 0; " +
-                 step + " }");
-  }
   const std::vector<std::string> body = writer_.close();
-  writer_.block("for (i64 " + one + " = begin; " + one + " < end; ++" + one + ")", body);
+  if (counters.size() <= 1)
+    return writer_.block("for (i64 " + one + " = begin; " + one + " < end; ++" + one + ")", body);
+  // A loop of its own for the last counter: what depends on the others is worked out before it.
+  std::string step;
+  for (size_t c = 0; c + 1 < counters.size(); ++c)
+    step = (c == 0 ? "++" + counters[0].name + ";"
+                   : "if (++" + counters[c].name + " == " + size(counters[c].extent) + ") { " +
+                         counters[c].name + " = 0; " + step + " }");
+  const std::string last = counters.back().name, extent = size(counters.back().extent);
+  writer_.line("const i64 " + last + "_end = end - item < " + extent + " - " + last + " ? " + last +
+               " + (end - item) : " + extent + ";");
+  writer_.line("item += " + last + "_end - " + last + ";");
+  writer_.block("for (; " + last + " < " + last + "_end; ++" + last + ")", body);
+  writer_.line("if (" + last + " == " + extent + ") { " + last + " = 0; " + step + " }");
+  const std::vector<std::string> lines = writer_.close();
+  writer_.block("for (i64 item = begin; item < end;)", lines);
 }
 
 void LoopWriter::write_tile_start() {
@@ -111,7 +122,7 @@ void LoopWriter::write_outer_body(const std::string& header, const std::string& 
 
 void LoopWriter::write_outer_lanes() {
   if (nest_.vectors > 0) {
-    for_each_vector([&](int) { write_levels(); });
+    for_each_vector(true, [&](int) { write_levels(); });
     return;
   }
   const sym::Int length = nest_.extent[nest_.vector_axis];
@@ -186,13 +197,18 @@ void LoopWriter::write_outer_vectors(sym::Int length, const std::string& first,
   writer_.set_active("");
 }
 
-void LoopWriter::for_each_vector(const std::function<void(int)>& body) {
+void LoopWriter::for_each_vector(bool may_repeat, const std::function<void(int)>& body) {
   const int axis = nest_.vector_axis;
+  // Kept rows stay in registers only where vectors do not overlap.
+  may_repeat = may_repeat && may_overlap() && nest_.kept_rows.empty() && nest_.vectors > 1;
   for (int vector = 0; vector < nest_.vectors; ++vector) {
     const int64_t first = static_cast<int64_t>(vector) * nest_.lanes;
-    if (vector + 1 == nest_.vectors) writer_.set_active(size(nest_.extent[axis] - sym::Int(first)));
+    const bool is_last = vector + 1 == nest_.vectors;
+    const sym::Int position =
+        is_last && may_repeat ? nest_.extent[axis] - sym::Int(nest_.lanes) : sym::Int(first);
+    if (is_last && !may_repeat) writer_.set_active(size(nest_.extent[axis] - sym::Int(first)));
     writer_.open();
-    writer_.bind_axis(axis, std::to_string(first));
+    writer_.bind_axis(axis, size(position));
     body(vector);
     const std::vector<std::string> lines = writer_.close();
     writer_.block("", lines);

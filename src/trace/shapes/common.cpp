@@ -3,6 +3,7 @@
 #include <ATen/native/Resize.h>
 #include <c10/core/TensorImpl.h>
 
+#include <algorithm>
 #include <map>
 
 #include "sym/expr.h"
@@ -192,13 +193,60 @@ bool is_row_major(const at::Tensor& tensor) {
 }
 
 at::Tensor fresh(DimsRef sizes, at::ScalarType dtype) {
-  at::Tensor made = make_fake(sizes, contiguous_strides(sizes), dtype);
-  as_fake(made)->assume_row_major();
-  return made;
+  return make_row_major_fake(sizes, contiguous_strides(sizes), dtype);
 }
+
+namespace {
+
+// Channels innermost, then the spatial dimensions, the batch outermost.
+Dims channels_last_strides(DimsRef sizes) {
+  Dims strides(sizes.size(), 1);
+  c10::SymInt stride = sizes[1];
+  for (size_t i = sizes.size(); i-- > 2;) {
+    strides[i] = stride;
+    stride = times(stride, sizes[i]);
+  }
+  strides[0] = stride;
+  return strides;
+}
+
+// The same expressions: no question, no guard.
+bool are_same(DimsRef a, DimsRef b) {
+  for (size_t i = 0; i < a.size(); ++i)
+    if (from_symint(a[i]) != from_symint(b[i])) return false;
+  return true;
+}
+
+// Symbols that come from data may be 0.
+bool may_be_empty(DimsRef sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) {
+    return size.is_heap_allocated() ? !size.toSymNodeImplUnowned()->has_hint() : is(size, 0);
+  });
+}
+
+// What is plain to see of symbolic sizes: with more than one channel no row-major tensor looks as
+// if its channels were last, and no tensor of more than one pixel whose channels are last looks
+// row-major.
+std::optional<at::MemoryFormat> obvious_format(const at::Tensor& tensor) {
+  if (!tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return std::nullopt;
+  const auto sizes = tensor.sym_sizes(), strides = tensor.sym_strides();
+  if (may_be_empty(sizes)) return std::nullopt;
+  const bool has_channels = sizes.size() == 4 || sizes.size() == 5;
+  if (has_channels && (sizes[1].is_heap_allocated() || sizes[1].as_int_unchecked() < 2))
+    return std::nullopt;
+  if (are_same(strides, contiguous_strides(sizes))) return at::MemoryFormat::Contiguous;
+  if (!has_channels || !are_same(strides, channels_last_strides(sizes))) return std::nullopt;
+  if (!less(1, sizes.back()) && !less(1, sizes[sizes.size() - 2])) return std::nullopt;
+  return sizes.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+}
+
+}  // namespace
 
 at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype) {
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
+    if (obvious_format(tensor).value_or(at::MemoryFormat::Contiguous) !=
+        at::MemoryFormat::Contiguous)
+      return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
     if (is_row_major(tensor)) return fresh(tensor.sym_sizes(), dtype);
     const std::vector<int64_t> order = iteration_order(tensor.sym_sizes(), {strides_of(tensor)});
     if (is_dense(tensor, order)) return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
@@ -211,6 +259,7 @@ at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype) {
 }
 
 std::optional<at::MemoryFormat> plain_format(const at::Tensor& tensor) {
+  if (auto format = obvious_format(tensor)) return format;
   const at::MemoryFormat suggested = tensor.suggest_memory_format();
   const bool contiguous = tensor.is_contiguous();
   if (contiguous == (suggested == at::MemoryFormat::Contiguous) &&
@@ -218,22 +267,6 @@ std::optional<at::MemoryFormat> plain_format(const at::Tensor& tensor) {
     return suggested;
   return std::nullopt;
 }
-
-namespace {
-
-// Channels innermost, then the spatial dimensions, the batch outermost.
-Dims channels_last_strides(DimsRef sizes) {
-  Dims strides(sizes.size(), 1);
-  c10::SymInt stride = sizes[1];
-  for (size_t i = sizes.size(); i-- > 2;) {
-    strides[i] = stride;
-    stride = stride * sizes[i];
-  }
-  strides[0] = stride;
-  return strides;
-}
-
-}  // namespace
 
 at::Tensor fresh_in_format(DimsRef sizes, at::MemoryFormat format, at::ScalarType dtype) {
   if (format == at::MemoryFormat::Contiguous) return fresh(sizes, dtype);

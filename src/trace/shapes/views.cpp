@@ -88,13 +88,14 @@ bool view(const ShapeCall& call) {
     else
       known = times(known, sizes[i]);
   }
+  c10::SymInt elements = 1;
+  for (const c10::SymInt& size : base.sym_sizes()) elements = times(elements, size);
   if (inferred >= 0) {
     if (equal(known, 0)) return false;
-    sizes[inferred] = base.sym_numel() / known;
+    sizes[inferred] = elements / known;
     known = times(known, sizes[inferred]);
   }
-  TORCH_CHECK(equal(base.sym_numel(), known), "shape is invalid for input of size ",
-              base.sym_numel());
+  TORCH_CHECK(equal(elements, known), "shape is invalid for input of size ", elements);
   if (is_row_major(base)) {
     const at::Tensor made =
         make_fake_view(base, sizes, contiguous_strides(sizes), base.sym_storage_offset());

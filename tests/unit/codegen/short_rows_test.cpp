@@ -56,5 +56,15 @@ TEST(ShortRows, Pointwise) {
       {}, {7, 40}, lengths());
 }
 
+// Two axes of work items around short rows: calls begin and end in the middle of either.
+TEST(ShortRows, PermutedAxes) {
+  const std::string head =
+      "kernel heads(b0: f32 in, b1: f32 in, b2: f32 out) outer(o0 < {s0}, o1 < {s1}, o2 < 24) {\n";
+  const std::string from = "o1*{24*s0} + o0*24 + o2", to = "o0*{24*s1} + o1*24 + o2";
+  check_kernels({head + " store(b2, " + to + ", mul(load(b0, " + from + "), 2:f32))\n}",
+                 head + " store(b2, " + to + ", add(load(b0, " + from + "), load(b1, o0)))\n}"},
+                {}, {7, 40}, lengths());
+}
+
 }  // namespace
 }  // namespace braze::codegen::cpp
