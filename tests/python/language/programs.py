@@ -12,7 +12,8 @@ PRELUDE = Path(__file__).with_name("program_prelude.py").read_text()
 
 
 class Writer:
-    def __init__(self, seed):
+    def __init__(self, seed, generator=False):
+        self.generator = generator
         self.random = random.Random(seed)
         self.lines = []
         self.depth = 1
@@ -166,6 +167,8 @@ class Writer:
             (3, lambda: self.bind("dict", self.dictionary())), (3, self.unpack), (2, self.early),
             (3, self.raising), (3, self.new_box), (2, self.stop), (2, self.call_local),
         ]  # fmt: skip
+        if self.generator:
+            kinds.append((20, self.suspend))
         if self.depth < 4:
             kinds += [
                 (8, self.branch), (7, self.loop), (6, self.attempt), (5, self.context),
@@ -173,6 +176,17 @@ class Writer:
             ]  # fmt: skip
         weights = [weight for weight, _ in kinds]
         self.random.choices([kind for _, kind in kinds], weights)[0]()
+
+    def suspend(self):
+        value = self.pick(self.tensor(), self.tensor(), self.integer(), self.var("list"))
+        self.put(
+            self.pick(
+                f"yield {value}",
+                f"LOG.append((yield {value}))",
+                f"yield from walk([1, {self.integer()}], {self.var('tensor')})",
+                f"{self.fresh('tensor')} = yield from walk([2], {self.tensor(1)})",
+            )
+        )
 
     def compute(self):
         if self.chance(20):
@@ -402,15 +416,17 @@ class Writer:
             )
 
 
-def program(seed):
-    """Source text with a function `f`."""
-    writer = Writer(seed)
+def program(seed, generator=False):
+    """Source text with a function `f`; one that yields now and then."""
+    writer = Writer(seed, generator)
     writer.nonlocals = set()
     while writer.budget > 0:
         writer.statement()
     result = ", ".join(
         writer.random.choice(writer.names[kind]) for kind in ("tensor", "tensor", "int", "list")
     )
+    if generator:
+        writer.put("yield n")
     body = "\n".join(writer.lines)
     return (
         f"{PRELUDE}\n\ndef f(x, y, n, items, table, box):\n    global TOTAL, SCALE\n{body}\n"

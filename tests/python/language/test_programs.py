@@ -3,6 +3,8 @@
 import contextlib
 import io
 import linecache
+import random
+import types
 
 import braze
 import pytest
@@ -31,11 +33,32 @@ def arguments(number, box, child):
     ][number]
 
 
+def drive(generator, seed):
+    """What a generator yields under random requests, and how it ends."""
+    requests, seen = random.Random(seed), []
+    for _ in range(12):
+        request = requests.choices(("next", "send", "throw", "close"), (70, 20, 6, 4))[0]
+        try:
+            if request == "next":
+                seen.append(next(generator))
+            elif request == "send":
+                seen.append(generator.send(None if not seen else 4))
+            elif request == "throw":
+                seen.append(generator.throw(ValueError("thrown")))
+            else:
+                generator.close()
+        except StopIteration as stop:
+            return ["ended", seen, stop.value]
+        except Exception as error:
+            return ["raised", seen, error]
+    return ["left", seen, generator]
+
+
 class Run:
     """A program in a namespace of its own."""
 
-    def __init__(self, seed, name, wrap):
-        source = program(seed)
+    def __init__(self, seed, name, wrap, generator=False):
+        source = program(seed, generator)
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         self.space = {"__name__": "program", "braze": braze}
         exec(compile(source, name, "exec"), self.space)
@@ -49,17 +72,22 @@ class Run:
         with contextlib.redirect_stdout(printed), torch.no_grad():
             try:
                 result = self.f(*given)
+                if isinstance(result, types.GeneratorType):
+                    result = drive(result, number)
             except Exception as error:
                 result = error
         state = [self.space[name] for name in ("LOG", "TOTAL", "SCALE")]
         return Snapshot([result, printed.getvalue(), given, state], "program")
 
 
+@pytest.mark.parametrize("generator", (False, True), ids=("function", "generator"))
 @pytest.mark.parametrize("chunk", range(8))
-def test_random_programs(chunk, capfd):
+def test_random_programs(chunk, generator, capfd):
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        plain = Run(seed, f"<program {seed}>", lambda f: f)
-        fast = Run(seed, f"<compiled {seed}>", lambda f: braze.compile(f, backend="aten"))
+        plain = Run(seed, f"<program {seed}>", lambda f: f, generator)
+        fast = Run(
+            seed, f"<compiled {seed}>", lambda f: braze.compile(f, backend="aten"), generator
+        )
         for number in range(CALLS):
             expected, actual = plain.call(number), fast.call(number)
             try:
