@@ -416,7 +416,7 @@ PyObject* FrameDriver::call_out(PyObject* callable, PyObject* const* args, size_
 bool FrameDriver::finish_call(const Instruction& in, int operands, PyObject* value) {
   frame_.set_offset(in.offset);
   const cpython::StopCode* stops = state_->step_code(in.offset);
-  if (!value) return !frame_.run_until(*stops, true, &result_);
+  if (!value) return stops ? !frame_.run_until(*stops, true, &result_) : finish_raising();
   std::vector<Ref> done = frame_.pop(operands);
   frame_.push(Ref::steal(value));
   int next = state_->decoded.index_of_offset(in.offset) + 1;

@@ -2,6 +2,9 @@
 
 #include <map>
 
+#include "base/error.h"
+#include "base/log.h"
+
 namespace braze::dispatch {
 
 using cpython::Instruction;
@@ -15,26 +18,35 @@ const cpython::StopCode* CodeState::step_code(int offset) {
   const int at = decoded.index_of_offset(offset);
   const Instruction& in = decoded.instructions[static_cast<size_t>(at)];
   std::vector<int> stops;
+  const int count = static_cast<int>(decoded.instructions.size());
   auto add = [&](int index) {
-    if (index < 0 || index >= static_cast<int>(decoded.instructions.size())) return;
+    // CPython does what stands before an enterable instruction together with it.
+    while (index >= 0 && index < count &&
+           !decoded.instructions[static_cast<size_t>(index)].enterable)
+      ++index;
+    if (index < 0 || index >= count) return;
     stops.push_back(decoded.instructions[static_cast<size_t>(index)].offset);
   };
   const bool ends = in.op == Opcode::kReturnValue || in.op == Opcode::kReturnConst ||
                     in.op == Opcode::kReraise || in.op == Opcode::kRaiseVarargs ||
                     in.op == Opcode::kJump;
   int next = at + 1;
-  while (next < static_cast<int>(decoded.instructions.size()) &&
-         !decoded.instructions[static_cast<size_t>(next)].enterable)
-    ++next;
+  while (next < count && !decoded.instructions[static_cast<size_t>(next)].enterable) ++next;
   if (!ends) add(next);
   for (int i = at; i < next; ++i) {
     add(decoded.instructions[static_cast<size_t>(i)].target);
     if (const auto* handler = decoded.handler(i)) add(handler->target);
   }
   auto& made = steps_[offset];
-  if (!stops.empty())
+  if (stops.empty()) return nullptr;
+  try {
     made = std::make_unique<cpython::StopCode>(
         decoded.code, cpython::with_unhandled_ends(decoded.code, std::move(stops)));
+  } catch (const InternalError& error) {
+    log::warning(std::string("it cannot be run piece by piece, so it is left to CPython: ") +
+                 error.what());
+    left_to_cpython = true;
+  }
   return made.get();
 }
 
