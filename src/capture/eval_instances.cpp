@@ -60,7 +60,12 @@ Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObje
   bool own_call = Py_TYPE(callable.get())->tp_call != PyType_Type.tp_call;
   if (!is_heap_type(type) || (torch && type->tp_init != PyBaseObject_Type.tp_init &&
                               !PyFunction_Check(_PyType_Lookup(type, names().init)))) {
-    if (torch) return call_torch(callable, "torch", type->tp_name, args, count, kwnames);
+    if (torch) {
+      Slot made = call_torch(callable, "torch", type->tp_name, args, count, kwnames);
+      // torch._C._InferenceMode and its like
+      if (made && _PyType_Lookup(type, names().exit)) state_guards_.push_back(made.object);
+      return made;
+    }
     if (!may_instantiate(type) && !(type == &_PyWeakref_RefType && count == 1 && !kwnames))
       return refuse(BreakKind::kNativeCall,
                     std::string("an instance of '") + type->tp_name + "' is made");

@@ -438,6 +438,12 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
 Slot Evaluator::call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
                            size_t count, PyObject* kwnames) {
   if (is_hint_function(module, name)) return Slot::borrow(Py_None);
+  // What torch's state is to become at the end of such an object is known to nobody.
+  if (count > 0 && std::string_view(name) == "__exit__" && world_.is_outside(args[0].get()) &&
+      !is_state_guard(args[0].get()))
+    return refuse(
+        BreakKind::kUntraceableOp,
+        std::string("the end of a '") + Py_TYPE(args[0].get())->tp_name + "' object from outside");
   const char* why = torch_function_break(module, name);
   if (!why && std::string_view(module) == "torch._tensor") why = tensor_method_break(name);
   if (why && std::string_view(name) == "graph_break")

@@ -49,6 +49,13 @@ class Evaluator {
   // As break_at, of the outermost exception that the root frame is handling, or handled last; -1:
   // none.
   int64_t handling_since() const { return handling_.empty() ? last_handled_ : handling_.front(); }
+  // Objects of torch made by the traced code that put torch's state back when they end.
+  const std::vector<Ref>& state_guards() const { return state_guards_; }
+  bool is_state_guard(PyObject* object) const {
+    for (const Ref& guard : state_guards_)
+      if (guard.get() == object) return true;
+    return false;
+  }
   struct DeferredCall {
     Slot callable;
     std::vector<Slot> args;
@@ -374,6 +381,7 @@ class Evaluator {
   std::unordered_map<const Source*, std::string> module_paths_;
   std::unordered_map<const void*, std::string> callee_names_;
   // Native iterators: the state of the world in which their contents were last read.
+  std::vector<Ref> state_guards_;
   IdentityMap<size_t> advanced_;
   size_t container_changes_ = 0;
   int64_t recorded_nodes_ = 0;

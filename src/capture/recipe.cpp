@@ -226,6 +226,8 @@ int RecipeBuilder::instance(PyObject* object) {
     return refuse(object, "it is from outside and nobody knows where");
   if (PyExceptionInstance_Check(object)) return exception(object);
   if (type->tp_finalize) return refuse(object, "it has a finaliser");
+  if (evaluator_.is_state_guard(object))
+    return refuse(object, "it would put torch's state back to that of the capture");
   if (world_.made_function(reinterpret_cast<PyObject*>(type)))
     return refuse(object, "its class was made by the trace");
   auto* type_object = reinterpret_cast<PyObject*>(type);

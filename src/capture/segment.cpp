@@ -264,7 +264,7 @@ class Capture {
       cpython::HookScope hook(&Evaluator::hook, &evaluator);
       evaluator.recording().start();
       result = evaluator.run_root(args_, stop_at);
-      unchanged = evaluator.recording().stop();
+      unchanged = evaluator.recording().stop(evaluator.state_guards());
       same_handled = !handled.changed();
     }
     if (evaluator.made_class()) collector.collect_after();

@@ -99,11 +99,21 @@ void Recording::start() {
   impl_->scope.emplace(impl_->tracer);
 }
 
-bool Recording::stop() {
+bool Recording::stop(std::vector<Ref> guards) {
   impl_->scope.reset();
   guard::GlobalState now = guard::GlobalState::current();
   bool unchanged = now == impl_->state;
-  if (!unchanged) {
+  const bool closed = !guards.empty();
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  while (!guards.empty()) {
+    Ref::steal(
+        PyObject_CallMethod(guards.back().get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
+    PyErr_Clear();
+    guards.pop_back();
+  }
+  PyErr_Restore(type, value, traceback);
+  if (!unchanged || closed) {
     at::ThreadLocalState::setThreadLocalState(*impl_->thread_state);
     at::autocast::set_autocast_dtype(at::kCPU, impl_->autocast_dtype);
     at::autocast::set_autocast_cache_enabled(impl_->autocast_cache);

@@ -44,7 +44,8 @@ class Recording {
   // inference mode, autocast, dispatch keys, modes) back. True if it was as at `start` already, but
   // for the grad mode.
   void start();
-  bool stop();
+  // `guards`: objects of torch that would put the state back when they end; they end now.
+  bool stop(std::vector<Ref> guards = {});
   // What the grad mode was at `stop`, if not what it was at `start`.
   std::optional<bool> left_grad_mode() const { return left_grad_mode_; }
 

@@ -434,3 +434,27 @@ def test_variables_of_functions_with_the_same_value(capfd):
 
     check(f, lambda: (torch.ones(4), 2))
     assert "Please report" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("grad", (False, True))
+def test_a_break_in_inference_mode(grad):
+    def inside(x):
+        with torch.inference_mode():
+            y = x * 2
+            total = float(y.sum())
+            z = y + total
+        return z, torch.is_inference_mode_enabled()
+
+    @torch.inference_mode()
+    def around(x):
+        y = x * 2
+        print("text")
+        return y * 3, torch.is_inference_mode_enabled()
+
+    for f in (inside, around):
+        fast = braze.compile(f)
+        for _ in range(3):
+            with torch.set_grad_enabled(grad):
+                expected, got = outcome(f, four()), outcome(fast, four())
+            assert expected[1] == got[1] and same(expected[0][1], got[0][1])
+        assert not torch.is_inference_mode_enabled() and not torch.ones(2).is_inference()
