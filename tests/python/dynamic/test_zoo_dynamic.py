@@ -35,7 +35,6 @@ MORE = {
     "gru": "the operator fixes its sizes",
     "cell_loop": "a loop over the length is unrolled",
     "segformer": "interpolate() with a scale factor fixes sizes",
-    "unet": "interpolate() with a scale factor fixes sizes",
 }
 
 
