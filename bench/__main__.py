@@ -46,14 +46,14 @@ def main() -> int:
         else:
             records = suites.compile_time(names, arguments.compilers)
         results[suite] = records
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"machine": machine, **results}, indent=1) + "\n")
-    text = report.markdown(machine, results)
-    if arguments.markdown:
-        arguments.markdown.parent.mkdir(parents=True, exist_ok=True)
-        arguments.markdown.write_text(text)
-    else:
-        print(text, end="")
+        # Behind each suite: the whole takes minutes, and may be interrupted.
+        if arguments.json:
+            arguments.json.write_text(json.dumps({"machine": machine, **results}, indent=1) + "\n")
+        if arguments.markdown:
+            arguments.markdown.parent.mkdir(parents=True, exist_ok=True)
+            arguments.markdown.write_text(report.markdown(machine, results))
+    if not arguments.markdown:
+        print(report.markdown(machine, results), end="")
     failed = [record for records in results.values() for record in records if "error" in record]
     for record in failed:
         suites.say(record["error"])
