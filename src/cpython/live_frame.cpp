@@ -1,6 +1,9 @@
 #include "cpython/live_frame.h"
 
+#include <opcode.h>
+
 #include <algorithm>
+#include <string>
 
 #include "base/error.h"
 #include "cpython/code.h"
@@ -14,23 +17,25 @@ namespace {
 
 constexpr size_t kBytesPerUnit = 2;
 
-// A copy of `code` with kLeave at `offsets`.
-Ref patched(PyCodeObject* code, const std::vector<int>& offsets) {
-  const SavedException pending;
+constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+
+std::string units_of(PyCodeObject* code) {
   const Ref bytes = Ref::steal(PyCode_GetCode(code));
   BRAZE_CHECK(bytes, "out of memory while reading bytecode");
-  std::string units(PyBytes_AS_STRING(bytes.get()),
-                    static_cast<size_t>(PyBytes_GET_SIZE(bytes.get())));
-  for (int offset : offsets) {
-    const size_t at = static_cast<size_t>(offset) * kBytesPerUnit;
-    // CPython finds the end of the prologue, before which a frame is not to be seen, by its RESUME.
-    BRAZE_CHECK(offset > code->_co_firsttraceable && at + 1 < units.size(), "offset ", offset);
-    units[at] = static_cast<char>(internal::kLeave);
-    units[at + 1] = 0;
-  }
-  return internal::replaced(reinterpret_cast<PyObject*>(code),
-                            Ref::steal(Py_BuildValue("{s:y#}", "co_code", units.data(),
-                                                     static_cast<Py_ssize_t>(units.size()))));
+  return {PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))};
+}
+
+// Where CPython is to leave before the instruction at `offset`.
+int leaving_unit([[maybe_unused]] const std::string& units, int offset) {
+#if PY_VERSION_HEX < 0x030C0000
+  // A PRECALL that has been specialised carries out the CALL behind it too.
+  constexpr int kPrecallUnits = 2;  // with its cache
+  const int before = offset - kPrecallUnits;
+  if (before >= 0 &&
+      static_cast<uint8_t>(units[static_cast<size_t>(before) * kBytesPerUnit]) == PRECALL)
+    return before;
+#endif
+  return offset;
 }
 
 }  // namespace
@@ -49,10 +54,14 @@ Ref replaced(PyObject* code, const Ref& keywords) {
 
 }  // namespace internal
 
+bool is_exit(const Instruction& instruction) {
+  return instruction.op == Opcode::kYieldValue || instruction.op == Opcode::kReturnValue ||
+         instruction.op == Opcode::kReturnConst;
+}
+
 bool ends_generator_unhandled([[maybe_unused]] const DecodedCode& decoded,
                               [[maybe_unused]] int index) {
 #if PY_VERSION_HEX >= 0x030C0000
-  constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
   const Instruction& in = decoded.instructions[static_cast<size_t>(index)];
   // The compiler leaves out what cannot raise: the NOP of a `try`.
   return (decoded.code->co_flags & kGenerators) != 0 && in.op != Opcode::kNop &&
@@ -63,38 +72,54 @@ bool ends_generator_unhandled([[maybe_unused]] const DecodedCode& decoded,
 #endif
 }
 
-std::vector<int> with_unhandled_ends(PyCodeObject* code, std::vector<int> offsets) {
+std::vector<int> with_generator_exits(PyCodeObject* code, std::vector<int> offsets) {
+  if ((code->co_flags & kGenerators) == 0) return offsets;
   const DecodedCode& decoded = decode(code);
   const std::vector<int> depths = stack_depths(decoded);
-  for (size_t i = 0; i < depths.size(); ++i)
-    if (depths[i] >= 0 && ends_generator_unhandled(decoded, static_cast<int>(i)))
-      offsets.push_back(decoded.instructions[i].offset);
+  for (size_t i = 0; i < depths.size(); ++i) {
+    const Instruction& in = decoded.instructions[i];
+    const bool exit = in.enterable && is_exit(in);
+    if (depths[i] >= 0 && (exit || ends_generator_unhandled(decoded, static_cast<int>(i))))
+      offsets.push_back(in.offset);
+  }
   return offsets;
 }
 
 StopCode::StopCode(PyCodeObject* code, std::vector<int> offsets) {
+  const SavedException pending;
   const DecodedCode& decoded = decode(code);
   const std::vector<int> depths = stack_depths(decoded);
   std::sort(offsets.begin(), offsets.end());
   offsets.erase(std::unique(offsets.begin(), offsets.end()), offsets.end());
-  code_ = patched(code, offsets);
+  std::string units = units_of(code);
   for (int offset : offsets) {
     const auto index = static_cast<size_t>(decoded.index_of_offset(offset));
     BRAZE_CHECK(index < depths.size() && decoded.instructions[index].offset == offset,
                 "no instruction at ", offset);
-    places_.push_back({offset, depths[index]});
+    stops_.push_back({offset, leaving_unit(units, offset), depths[index]});
   }
+  for (const Stop& stop : stops_) {
+    const size_t at = static_cast<size_t>(stop.unit) * kBytesPerUnit;
+    // CPython finds the end of the prologue, before which a frame is not to be seen, by its RESUME.
+    BRAZE_CHECK(stop.unit > code->_co_firsttraceable && at + 1 < units.size(), "unit ", stop.unit);
+    units[at] = static_cast<char>(internal::kLeave);
+    units[at + 1] = 0;
+  }
+  code_ = internal::replaced(reinterpret_cast<PyObject*>(code),
+                             Ref::steal(Py_BuildValue("{s:y#}", "co_code", units.data(),
+                                                      static_cast<Py_ssize_t>(units.size()))));
 }
 
-bool StopCode::stops_at(int offset) const {
-  return std::any_of(places_.begin(), places_.end(),
-                     [&](const Place& place) { return place.offset == offset; });
+const StopCode::Stop* StopCode::left_at(int unit) const {
+  for (const Stop& stop : stops_)
+    if (stop.unit == unit) return &stop;
+  return nullptr;
 }
 
-int StopCode::depth_at(int offset) const {
-  for (const Place& place : places_)
-    if (place.offset == offset) return place.depth;
-  BRAZE_UNREACHABLE("no stop at ", offset);
+const StopCode::Stop* StopCode::at(int offset) const {
+  for (const Stop& stop : stops_)
+    if (stop.offset == offset) return &stop;
+  return nullptr;
 }
 
 LiveFrame::LiveFrame(PyThreadState* thread, FrameView view, const Suspension* suspension)
@@ -136,7 +161,7 @@ bool LiveFrame::run_until(const StopCode& stops, bool raise, PyObject** result) 
   const internal::Departure departure(thread_, frame_);
   *result = _PyEval_EvalFrameDefault(thread_, frame_, raise ? 1 : 0);
   const auto at_stop = [](void* context, int offset) {
-    return static_cast<const StopCode*>(context)->stops_at(offset);
+    return static_cast<const StopCode*>(context)->left_at(offset) != nullptr;
   };
   // What kLeave took from the stack may be a NULL.
   const bool raised = *result == nullptr && PyErr_Occurred() != nullptr;
@@ -147,9 +172,10 @@ bool LiveFrame::run_until(const StopCode& stops, bool raise, PyObject** result) 
   if (raised && suspension_ != nullptr) *result = hand_over_raised();
   if (ended) return false;
   departure.balance();
-  offset_ = internal::current_offset(frame_);
+  const StopCode::Stop* stop = stops.left_at(internal::current_offset(frame_));  // has_ended asked
+  offset_ = stop->offset;
   // What kLeave took from the stack is still there, and no reference of ours.
-  internal::set_slot_count(frame_, code()->co_nlocalsplus + stops.depth_at(offset_));
+  internal::set_slot_count(frame_, code()->co_nlocalsplus + stop->depth);
   *result = nullptr;
   return true;
 }

@@ -23,24 +23,29 @@ class StopCode {
   // CPython refuses.
   StopCode(PyCodeObject* code, std::vector<int> offsets);
 
-  bool stops_at(int offset) const;
-  // Of the value stack, at a stop.
-  int depth_at(int offset) const;
+  struct Stop {
+    int offset;
+    int unit;   // CPython leaves here: at the PRECALL in front of a CALL (3.11)
+    int depth;  // of the value stack
+  };
+  // The stop whose unit, or offset, this is; null: none.
+  const Stop* left_at(int unit) const;
+  const Stop* at(int offset) const;
   PyCodeObject* code() const { return reinterpret_cast<PyCodeObject*>(code_.get()); }
 
  private:
   Ref code_;
-  struct Place {
-    int offset, depth;
-  };
-  std::vector<Place> places_;  // by offset
+  std::vector<Stop> stops_;  // by offset
 };
 
+// A yield, a return: what ends a generator's turn.
+bool is_exit(const Instruction& instruction);
 // An exception at this instruction ends a generator's frame, and CPython (3.12) clears the frame
 // before it returns to C: it must not be carried out piece by piece.
 bool ends_generator_unhandled(const DecodedCode& decoded, int index);
-// Stops, and those before all such instructions.
-std::vector<int> with_unhandled_ends(PyCodeObject* code, std::vector<int> offsets);
+// Stops, and in a generator's code those before all such instructions and all exits: only the
+// evaluation that has resumed the generator can carry them out.
+std::vector<int> with_generator_exits(PyCodeObject* code, std::vector<int> offsets);
 
 class LiveFrame {
  public:

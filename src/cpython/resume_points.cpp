@@ -248,17 +248,10 @@ ResumePoints::ResumePoints(PyCodeObject* code, Resumable::Driver driver,
       tails_(TailWriter(code).write()) {
   const DecodedCode& decoded = decode(code);
   const std::vector<int> depths = stack_depths(decoded);
-  std::vector<int> exits;
   int deepest = 1;
-  for (size_t i = 0; i < decoded.instructions.size(); ++i) {
-    const Instruction& in = decoded.instructions[i];
-    const bool yields = in.op == Opcode::kYieldValue;
-    if (depths[i] < 0 || !in.enterable) continue;
-    if (yields) deepest = std::max(deepest, depths[i]);
-    if (yields || in.op == Opcode::kReturnValue || in.op == Opcode::kReturnConst)
-      exits.push_back(in.offset);
-  }
-  exits_ = std::make_unique<StopCode>(code, with_unhandled_ends(code, std::move(exits)));
+  for (size_t i = 0; i < decoded.instructions.size(); ++i)
+    if (decoded.instructions[i].op == Opcode::kYieldValue) deepest = std::max(deepest, depths[i]);
+  exits_ = std::make_unique<StopCode>(code, with_generator_exits(code, {}));
   for (size_t i = 0; i < decoded.instructions.size(); ++i) {
     const Instruction& in = decoded.instructions[i];
     // The gate gives the top of the stack back.

@@ -45,7 +45,7 @@ class ResumePoints {
   int place_of_gate(int unit) const;
   // Instructions that only the evaluation under way can carry out: yields and returns, and what
   // would end the frame by an exception where the interpreter then clears it (3.12).
-  bool is_exit(int offset) const { return exits_->stops_at(offset); }
+  bool is_exit(int offset) const { return exits_->at(offset) != nullptr; }
   const StopCode& exits() const { return *exits_; }
   // The tail that does what the instruction at `offset` does; -1: none. A return of a constant has
   // one that first drops the top of the stack.

@@ -128,7 +128,7 @@ void publish(std::vector<std::shared_ptr<Entry>>& entries, std::shared_ptr<Entry
 
 const cpython::StopCode* Entry::path_to_break() {
   if (!path && recipe.offset != offset)
-    path = std::make_unique<cpython::StopCode>(code, cpython::with_unhandled_ends(code, leaves));
+    path = std::make_unique<cpython::StopCode>(code, cpython::with_generator_exits(code, leaves));
   return path.get();
 }
 

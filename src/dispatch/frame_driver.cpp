@@ -43,8 +43,10 @@ class FrameDriver {
 
   // The frame begins with an entry that has run already, if it was traced.
   PyObject* begin_with(const std::shared_ptr<Entry>& entry, std::vector<Ref> values) {
-    const bool eager = entry->kind == EntryKind::kEager;
-    return (eager ? walk(entry) : go_on_behind(*entry, std::move(values))) ? result_ : go_on();
+    return guarded([&] {
+      const bool eager = entry->kind == EntryKind::kEager;
+      if (!(eager ? walk(entry) : go_on_behind(*entry, std::move(values)))) go_through_segments();
+    });
   }
 
   // A generator's frame goes on from where it was resumed.
@@ -60,12 +62,17 @@ class FrameDriver {
 
   // The frame goes on from where it is.
   PyObject* go_on() {
-    while (!segment()) {
-    }
-    return result_;
+    return guarded([&] { go_through_segments(); });
   }
 
  private:
+  void go_through_segments() {
+    while (!segment()) {
+    }
+  }
+  template <class Run>
+  PyObject* guarded(Run&& run);
+
   // The functions below that return a bool: true when the frame has been left; then `result_` is
   // what it gave.
   bool finish() {
@@ -101,7 +108,7 @@ class FrameDriver {
   bool has_to_finish() const {
     const int at = index();
     return frame_.is_at_exit() ||
-           state_->decoded.instructions[static_cast<size_t>(at)].op == Opcode::kYieldValue ||
+           cpython::is_exit(state_->decoded.instructions[static_cast<size_t>(at)]) ||
            cpython::ends_generator_unhandled(state_->decoded, at);
   }
   int index() const { return state_->decoded.index_of_offset(frame_.offset()); }
@@ -127,6 +134,26 @@ PyObject* drive_resumed(void* data, PyThreadState* thread, FrameView view,
 PyObject* drive(void* context, PyThreadState* thread, FrameView view) {
   FrameDriver driver(*static_cast<DriverContext*>(context), thread, view);
   return driver.go_on();
+}
+
+// A defect of ours must not fly through the interpreter, which knows no C++ exceptions. What can
+// fail by itself (guards, compiling, copies of code) does so while the frame is as it was.
+template <class Run>
+PyObject* FrameDriver::guarded(Run&& run) {
+  try {
+    run();
+  } catch (const std::exception& error) {
+    state_->left_to_cpython = true;
+    std::fprintf(stderr,
+                 "braze: internal error in %s; CPython runs it from now on. Please report this: "
+                 "%s\n",
+                 describe(function_).c_str(), error.what());
+    if (PyErr_Occurred())
+      finish_raising();
+    else
+      finish();
+  }
+  return result_;
 }
 
 bool FrameDriver::return_value(Ref value) {

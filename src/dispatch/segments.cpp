@@ -27,9 +27,8 @@ const cpython::StopCode* CodeState::step_code(int offset) {
     if (index < 0 || index >= count) return;
     stops.push_back(decoded.instructions[static_cast<size_t>(index)].offset);
   };
-  const bool ends = in.op == Opcode::kReturnValue || in.op == Opcode::kReturnConst ||
-                    in.op == Opcode::kReraise || in.op == Opcode::kRaiseVarargs ||
-                    in.op == Opcode::kJump;
+  const bool ends = cpython::is_exit(in) || in.op == Opcode::kReraise ||
+                    in.op == Opcode::kRaiseVarargs || in.op == Opcode::kJump;
   int next = at + 1;
   while (next < count && !decoded.instructions[static_cast<size_t>(next)].enterable) ++next;
   if (!ends) add(next);
@@ -41,7 +40,7 @@ const cpython::StopCode* CodeState::step_code(int offset) {
   if (stops.empty()) return nullptr;
   try {
     made = std::make_unique<cpython::StopCode>(
-        decoded.code, cpython::with_unhandled_ends(decoded.code, std::move(stops)));
+        decoded.code, cpython::with_generator_exits(decoded.code, std::move(stops)));
   } catch (const InternalError& error) {
     log::warning(std::string("it cannot be run piece by piece, so it is left to CPython: ") +
                  error.what());

@@ -120,3 +120,30 @@ def test_segments(function):
     # The end, without an operator, differs between Python versions.
     made = [line for line in segments(fast) if not line.endswith("CPython, give up")]
     assert made == EXPECTED[function]
+
+
+LOG = []
+
+
+def hot(x, n):
+    LOG.append((yield x.sin()))
+    for _ in range(n):
+        pass
+    LOG.append(float(x.sum()))
+    yield n
+    return x
+
+
+def test_code_that_cpython_has_specialised_stops_at_its_breaks():
+    """One of CPython's specialised instructions may stand for two: the break is the second."""
+
+    def use(make):
+        made = []
+        for run in range(30):
+            generator = make(X[: 2 + run % 2], 20)
+            made.append(next(generator))
+            made.append(generator.send(run))
+            made.extend(generator)
+        return made, LOG[-60:]
+
+    check(hot, use)
