@@ -7,7 +7,8 @@ BIN := $(CURDIR)/$(VENV)/bin
 RUN := $(BIN)/python
 # scikit-build-core names it by the wheel's tag.
 BUILD = $(firstword $(wildcard build/$(shell $(RUN) -c "import sys; print('cp%d%d' % sys.version_info[:2])")-*))
-WERROR ?= OFF  # a newer compiler's new warning does not stop a build; .ci/run sets it
+# A newer compiler's new warning does not stop a build; .ci/run sets it.
+WERROR ?= OFF
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CPP_SOURCES = $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'tests/unit/*.cpp' 'tests/unit/*.h')
 INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python -type f -not -name '*.py' -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
