@@ -12,9 +12,10 @@ cannot be captured runs in eager PyTorch; `explain` says why.
 import torch  # noqa: F401  (the extension links against its libraries)
 
 from . import _C, _control_flow
-from ._api import compile, disable, list_backends, reset
+from ._api import compile, list_backends, reset
 from ._dynamic import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from ._explain import Explanation, explain
+from ._marks import allow_in_graph, assume_constant_result, disable
 from ._stance import set_stance
 from ._substitutes import SUBSTITUTES
 
@@ -27,6 +28,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Explanation",
     "GraphBreakError",
+    "allow_in_graph",
+    "assume_constant_result",
     "compile",
     "disable",
     "explain",

@@ -258,31 +258,6 @@ def compiled_function_of(target):
     raise TypeError(f"{target!r} was not made by braze.compile")
 
 
-def disable(fn=None, recursive=True, *, reason=None):
-    """Mark a function so that it always runs in eager, also when called from compiled code.
-
-    Returns a function with the same signature; a module or method is wrapped likewise. Also a
-    decorator. `reason` is shown by `explain`. Functions that it calls run in eager as well, unless
-    they were given to `compile` themselves; this is so whatever `recursive` says, which is taken
-    for the sake of code written for `torch.compiler.disable`.
-    """
-    if not isinstance(recursive, bool):
-        raise _words.error("E107", f"recursive must be True or False, not {recursive!r}")
-    if fn is None:
-        return functools.partial(disable, recursive=recursive, reason=reason)
-    if not callable(fn):
-        raise _words.error("E109", f"braze.disable needs a callable, not {type(fn).__name__}")
-    inner = fn.__wrapped__ if isinstance(fn, _C.CompiledFunction) else fn
-
-    @functools.wraps(inner)
-    def eager(*args, **kwargs):
-        return inner(*args, **kwargs)
-
-    eager._braze_disable = True
-    eager._braze_disable_reason = reason
-    return eager
-
-
 def reset():
     """Forget all compiled entries of this process. The disk cache stays."""
     for compiled in list(_compiled):

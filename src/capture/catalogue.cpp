@@ -385,7 +385,8 @@ braze.compile(torch.sin, fullgraph="yes")
     {"E108", "ValueError", "dynamic has a value that it cannot have", "use None, True or False", R"(
 braze.compile(torch.sin, dynamic="sizes")
 )"},
-    {"E109", "TypeError", "braze.disable is given something that cannot be called",
+    {"E109", "TypeError",
+     "braze.disable, or another mark of functions, is given something that cannot be called",
      "use it on a function, method or module", R"(
 braze.disable(3)
 )"},

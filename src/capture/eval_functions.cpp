@@ -113,6 +113,18 @@ Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, Py
                   std::string(PyUnicode_AsUTF8(function->func_qualname)) +
                       (mark == names().disable_mark ? "() is marked with braze.disable"
                                                     : "() is marked with torch.compiler.disable"));
+  if (info.policy != FramePolicy::kNative && (function->func_dict || torch_calls_)) {
+    bool done = false;
+    Slot result = call_marked(callable, args, count, kwnames, done);
+    if (done) return result;
+  }
+  return call_unmarked(callable, args, count, kwnames);
+}
+
+Slot Evaluator::call_unmarked(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  const CodeInfo& info = code_info(code, function->func_globals);
   if (info.policy == FramePolicy::kNative) {
     if (info.is_torch) {
       if (PyObject* substitute = substitute_for(callable.get()))
@@ -199,14 +211,6 @@ Slot Evaluator::result_of_library(Ref result) {
       !world_.source_of(result.get()) && world_.is_outside(result.get()))
     return world_.read(result.get(), world_.pinned(result.get()));
   return result_of_native(std::move(result));
-}
-
-// The attribute that says that the function stays in eager; null without one.
-PyObject* Evaluator::disable_mark(PyFunctionObject* function) {
-  if (!function->func_dict || PyDict_GET_SIZE(function->func_dict) == 0) return nullptr;
-  for (PyObject* mark : {names().disable_mark, names().torch_disable_mark})
-    if (PyDict_GetItemWithError(function->func_dict, mark) == Py_True) return mark;
-  return nullptr;
 }
 
 Slot Evaluator::make_function(Frame& frame, int flags) {

@@ -234,8 +234,8 @@ int Evaluator::truth(const Slot& value) {
 }
 
 Slot Evaluator::is_same(const Slot& a, const Slot& b, bool negate) {
-  if (recording_.has_symbols() && (Py_TYPE(a.get()) == known().sym_int ||
-                                   Py_TYPE(b.get()) == known().sym_int)) {
+  if (recording_.has_symbols() &&
+      (Py_TYPE(a.get()) == known().sym_int || Py_TYPE(b.get()) == known().sym_int)) {
     const int same = is_same_integer(a.get(), b.get());
     if (same < 0) return refuse(BreakKind::kIntrospection, "`is` of two large integers");
     return Slot::borrow((same != 0) != negate ? Py_True : Py_False);

@@ -24,6 +24,13 @@
 
 namespace braze::capture {
 
+// What functions marked with assume_constant_result gave: each is called once in a capture, whose
+// traces make the same calls.
+struct ConstantResult {
+  Ref function, result;
+};
+using ConstantResults = std::vector<ConstantResult>;
+
 class Evaluator {
  public:
   Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Options& options);
@@ -165,6 +172,7 @@ class Evaluator {
 
   // --- eval_functions.cpp
   Slot call_function(const Slot& function, Slot* args, size_t count, PyObject* kwnames);
+  Slot call_unmarked(const Slot& function, Slot* args, size_t count, PyObject* kwnames);
   Slot make_function(Frame& frame, int flags);
 
   // --- eval_symbols.cpp: torch.SymInt where the program has an int
@@ -191,6 +199,10 @@ class Evaluator {
   Slot unary_of_float(cpython::Opcode op, const Slot& a);
   // The arguments of a function of torch: operands are tensors, all else gets the numbers.
   void settle_floats(PyObject* callable, Slot* args, size_t count, PyObject* kwnames);
+
+  // --- eval_marks.cpp: functions of which the user has said something
+  // Those of this capture's traces so far, in the order of their calls; kept by the caller.
+  void use_constants(ConstantResults* known) { constants_ = known; }
 
   // --- eval_control_flow.cpp: torch.cond and torch.while_loop on data
   Slot control_flow(ControlFlowCall call, Slot* args, size_t count);
@@ -328,6 +340,11 @@ class Evaluator {
   Slot refuse_library(const CodeInfo& info);
   void rely_on_signatures(Slot* args, size_t count);
   static PyObject* disable_mark(PyFunctionObject* function);
+  Slot call_marked(const Slot& callable, Slot* args, size_t count, PyObject* kwnames, bool& done);
+  Slot call_as_one_step(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  Slot constant_result(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
+                       bool& done);
+  bool rely_on_constant(const Slot& argument);
   bool budget_left();
   void begin_segment(Frame& frame, PyObject* const* entry);
   bool force(Slot& slot);
@@ -372,6 +389,8 @@ class Evaluator {
   bool interrupted_ = false;
   std::vector<StackEntry> error_stack_;
   Ref torch_calls_;
+  ConstantResults* constants_ = nullptr;
+  size_t constants_used_ = 0;
   const Slot* subject_ = nullptr;          // what the instruction under way is about, for messages
   const Frame* subject_frame_ = nullptr;   // the frame of that instruction
   PyObject* native_callee_ = nullptr;      // outermost torch callable under way, for origins

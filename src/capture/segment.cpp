@@ -257,6 +257,7 @@ class Capture {
     HandledException handled;
     ContextCopy context;
     Evaluator evaluator(function_, names_.get(), options_);
+    evaluator.use_constants(&constants_);
     Slot result;
     const EndOfTrace end{evaluator, result};
     bool unchanged, same_handled;
@@ -420,6 +421,7 @@ class Capture {
   int64_t break_at_ = -1;
   int break_index_ = -1;
   std::vector<bool> path_;
+  ConstantResults constants_;
   bool prefix_needs_autograd_ = false;
   // Of the whole trace that ended in an exception.
   bool leaves_by_exception_ = false;

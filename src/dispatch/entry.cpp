@@ -27,7 +27,7 @@ Entry::Outcome outcome_of(bool writes_inputs_early, std::string* why, Run&& run)
   } catch (const InternalError& error) {
     *why = error.what();
     return Entry::Outcome::kBroken;
-  } catch (const c10::Error&) {
+  } catch (const std::exception&) {  // c10::Error, and what PyTorch throws besides
     if (!writes_inputs_early) return Entry::Outcome::kRunEager;
     throw;
   }

@@ -15,6 +15,7 @@
 
 namespace braze::dispatch {
 
+using capture::Drive;
 using capture::ExitKind;
 using cpython::FrameView;
 using cpython::Instruction;
@@ -31,8 +32,9 @@ thread_local int driven_frames = 0;
 class FrameDriver {
  public:
   FrameDriver(DriverContext& context, PyThreadState* thread, FrameView view,
-              const cpython::Suspension* suspension = nullptr)
+              const cpython::Suspension* suspension = nullptr, Drive how = Drive::kCapture)
       : context_(context),
+        how_(how),
         frame_(thread, view, suspension),
         function_(reinterpret_cast<PyFunctionObject*>(view.function())),
         state_(context.segments.of(view.code())) {
@@ -96,6 +98,7 @@ class FrameDriver {
   void apply(const capture::Recipe& recipe, std::vector<Ref> values);
   bool walk(const std::shared_ptr<Entry>& entry);
   bool step();
+  bool step_to_call();
   bool step_natively();
   bool step_into(PyObject* iterator);
   PyCodeObject* code_to_drive(PyObject* iterator) const;
@@ -103,7 +106,7 @@ class FrameDriver {
   bool call_unpacked(const Instruction& in);
   PyObject* call_out(PyObject* callable, PyObject* const* args, size_t count, PyObject* kwnames);
   bool finish_call(const Instruction& in, int operands, PyObject* value);
-  Ref callee_to_drive(PyObject* callable) const;
+  Ref callee_to_drive(PyObject* callable, Drive* how) const;
   // CPython must carry out the next instruction, and the frame be left with it.
   bool has_to_finish() const {
     const int at = index();
@@ -114,6 +117,7 @@ class FrameDriver {
   int index() const { return state_->decoded.index_of_offset(frame_.offset()); }
 
   DriverContext& context_;
+  const Drive how_;
   LiveFrame frame_;
   PyFunctionObject* function_;  // held by the frame
   std::shared_ptr<CodeState> state_;
@@ -131,9 +135,16 @@ PyObject* drive_resumed(void* data, PyThreadState* thread, FrameView view,
   return driver.resume();
 }
 
-PyObject* drive(void* context, PyThreadState* thread, FrameView view) {
-  FrameDriver driver(*static_cast<DriverContext*>(context), thread, view);
+template <Drive how>
+PyObject* drive_as(void* context, PyThreadState* thread, FrameView view) {
+  FrameDriver driver(*static_cast<DriverContext*>(context), thread, view, nullptr, how);
   return driver.go_on();
+}
+constexpr cpython::Driver drive = drive_as<Drive::kCapture>;
+
+cpython::Driver driver_for(Drive how) {
+  if (how == Drive::kSteps) return drive_as<Drive::kSteps>;
+  return how == Drive::kStepsInside ? drive_as<Drive::kStepsInside> : drive;
 }
 
 // A defect of ours must not fly through the interpreter, which knows no C++ exceptions. What can
@@ -181,6 +192,7 @@ bool FrameDriver::segment() {
         Py_END_ALLOW_THREADS
   }
   if (!std::exchange(signals_checked_, false) && PyErr_CheckSignals() < 0) return finish_raising();
+  if (how_ != Drive::kCapture) return step_to_call();
   std::vector<c10::TensorImpl*> inputs;
   std::shared_ptr<Entry> entry = find(inputs);
   if (!entry && !PyErr_Occurred()) {
@@ -328,6 +340,14 @@ bool FrameDriver::walk(const std::shared_ptr<Entry>& entry) {
   return step();
 }
 
+// Carries out all instructions before the next call for real, or that call.
+bool FrameDriver::step_to_call() {
+  const cpython::StopCode* calls = state_->call_code();
+  if (!calls) return finish();
+  if (calls->at(frame_.offset())) return step();
+  return !frame_.run_until(*calls, false, &result_);
+}
+
 // Carries out the next instruction for real.
 bool FrameDriver::step() {
   if (has_to_finish()) return finish();
@@ -401,8 +421,9 @@ bool FrameDriver::call_unpacked(const Instruction& in) {
   PyObject* callable = base[0] ? base[0] : base[1];
   PyObject* args = base[2];
   PyObject* kwargs = in.arg & 1 ? base[3] : nullptr;
+  Drive how;
   if (!PyTuple_CheckExact(args) || (kwargs && !PyDict_CheckExact(kwargs)) ||
-      !callee_to_drive(callable))
+      !callee_to_drive(callable, &how))
     return step_natively();
   std::vector<PyObject*> values{nullptr};  // room for a method's self
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
@@ -431,8 +452,9 @@ PyObject* FrameDriver::call_out(PyObject* callable, PyObject* const* args, size_
   LiveFrame::Running running(frame_);
   if (Py_EnterRecursiveCall(" while calling a Python object")) return nullptr;
   PyObject* value;
-  if (Ref callee = callee_to_drive(callable))
-    value = cpython::call_driven(callee.get(), args, count, kwnames, drive, &context_);
+  Drive how;
+  if (Ref callee = callee_to_drive(callable, &how))
+    value = cpython::call_driven(callee.get(), args, count, kwnames, driver_for(how), &context_);
   else
     value = PyObject_Vectorcall(callable, args, count, kwnames);
   Py_LeaveRecursiveCall();
@@ -452,7 +474,7 @@ bool FrameDriver::finish_call(const Instruction& in, int operands, PyObject* val
 }
 
 // The function or method behind `callable` if its frame is to be driven too; else empty.
-Ref FrameDriver::callee_to_drive(PyObject* callable) const {
+Ref FrameDriver::callee_to_drive(PyObject* callable, Drive* how) const {
   if (driven_frames >= kMaximalDepth || LiveFrame::is_watched(frame_.thread())) return {};
   Ref callee = Ref::borrow(callable);
   if (!PyFunction_Check(callable) && !PyMethod_Check(callable)) {
@@ -465,7 +487,9 @@ Ref FrameDriver::callee_to_drive(PyObject* callable) const {
   if (!callee || !cpython::can_be_driven(callee.get())) return {};
   auto* function = reinterpret_cast<PyFunctionObject*>(
       PyMethod_Check(callee.get()) ? PyMethod_GET_FUNCTION(callee.get()) : callee.get());
-  if (!capture::may_drive(function)) return {};
+  *how = capture::how_to_drive(function);
+  if (*how == Drive::kNot) return {};
+  if (how_ == Drive::kStepsInside && *how == Drive::kCapture) *how = Drive::kSteps;
   auto known = context_.segments.codes.find(reinterpret_cast<PyCodeObject*>(function->func_code));
   if (known != context_.segments.codes.end() && known->second->left_to_cpython) return {};
   return callee;

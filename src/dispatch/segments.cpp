@@ -37,16 +37,38 @@ const cpython::StopCode* CodeState::step_code(int offset) {
     if (const auto* handler = decoded.handler(i)) add(handler->target);
   }
   auto& made = steps_[offset];
-  if (stops.empty()) return nullptr;
+  if (!stops.empty()) made = make_stops(std::move(stops));
+  return made.get();
+}
+
+const cpython::StopCode* CodeState::call_code() {
+  if (calls_ || left_to_cpython) return calls_.get();
+  std::vector<int> stops;
+  for (size_t i = 0; i < decoded.instructions.size(); ++i) {
+    const Opcode op = decoded.instructions[i].op;
+    if (op != Opcode::kCall && op != Opcode::kCallKw && op != Opcode::kCallFunctionEx &&
+        op != Opcode::kForIter && op != Opcode::kSend)
+      continue;
+    size_t at = i;
+    while (at > 0 && !decoded.instructions[at].enterable) --at;
+    if (const int offset = decoded.instructions[at].offset;
+        offset > decoded.code->_co_firsttraceable && (stops.empty() || stops.back() != offset))
+      stops.push_back(offset);
+  }
+  if (!stops.empty()) calls_ = make_stops(std::move(stops));
+  return calls_.get();
+}
+
+std::unique_ptr<cpython::StopCode> CodeState::make_stops(std::vector<int> offsets) {
   try {
-    made = std::make_unique<cpython::StopCode>(
-        decoded.code, cpython::with_generator_exits(decoded.code, std::move(stops)));
+    return std::make_unique<cpython::StopCode>(
+        decoded.code, cpython::with_generator_exits(decoded.code, std::move(offsets)));
   } catch (const InternalError& error) {
     log::warning(std::string("it cannot be run piece by piece, so it is left to CPython: ") +
                  error.what());
     left_to_cpython = true;
+    return nullptr;
   }
-  return made.get();
 }
 
 int CodeState::return_offset(PyObject* value, bool* pushed) const {

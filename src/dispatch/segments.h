@@ -21,6 +21,9 @@ struct CodeState {
   // How CPython carries out the instruction at `offset` alone: it leaves the frame before whatever
   // may come next. Null where nothing can (it returns, and has no handler).
   const cpython::StopCode* step_code(int offset);
+  // How CPython carries out everything between two calls: it leaves the frame before those, and
+  // before resumptions of iterators. Null where it cannot, or there are none.
+  const cpython::StopCode* call_code();
   // Where a frame can return `value`: an instruction RETURN_VALUE, or one that returns this
   // constant; `pushed`: the value is to be on the stack. -1: nowhere.
   int return_offset(PyObject* value, bool* pushed) const;
@@ -35,7 +38,10 @@ struct CodeState {
   bool left_to_cpython = false;                            // its frames break too often to gain
 
  private:
+  std::unique_ptr<cpython::StopCode> make_stops(std::vector<int> offsets);
+
   std::unordered_map<int, std::unique_ptr<cpython::StopCode>> steps_;
+  std::unique_ptr<cpython::StopCode> calls_;
 };
 
 // Held by the compiled function and by each call that is under way.

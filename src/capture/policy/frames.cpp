@@ -112,10 +112,13 @@ bool may_drive_code(PyObject* globals) {
   return frame_policy(globals) == FramePolicy::kInline;
 }
 
-bool may_drive(PyFunctionObject* function) {
-  if (function->func_dict && PyDict_GetItem(function->func_dict, names().disable_mark))
-    return false;
-  return may_drive_code(function->func_globals);
+Drive how_to_drive(PyFunctionObject* function) {
+  if (PyObject* marks = function->func_dict) {
+    for (PyObject* mark : {names().recursive_mark, names().torch_recursive_mark})
+      if (PyDict_GetItemWithError(marks, mark) == Py_False) return Drive::kStepsInside;
+    if (PyDict_GetItemWithError(marks, names().disable_mark)) return Drive::kNot;
+  }
+  return may_drive_code(function->func_globals) ? Drive::kCapture : Drive::kNot;
 }
 
 cpython::Ref python_call_method(PyObject* instance) {

@@ -27,9 +27,12 @@ struct LibraryBreak {
 };
 const LibraryBreak* library_break(PyObject* globals, std::string_view qualname);
 
-// The function behind a call at a break may be captured as well: its frames are evaluated, and it
-// is not marked with braze.disable.
-bool may_drive(PyFunctionObject* function);
+// How a call at a break is made: by CPython alone; with the function's frame captured as well (its
+// frames are evaluated, and it is not marked with braze.disable); or with the frame in eager and
+// the calls that it makes carried out as if they were at breaks (disable(recursive=False)).
+// `kStepsInside`: so is the frame of the function that this one wraps.
+enum class Drive : uint8_t { kNot, kCapture, kSteps, kStepsInside };
+Drive how_to_drive(PyFunctionObject* function);
 bool may_drive_code(PyObject* globals);
 // `__call__` of the class of an instance, if it is a Python function that a call runs; else empty.
 cpython::Ref python_call_method(PyObject* instance);
