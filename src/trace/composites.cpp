@@ -1,5 +1,4 @@
-// Composite operators whose kernel reads concrete sizes in some versions of PyTorch, decomposed
-// here when a size is a symbol: the kernel would specialise it.
+// `matmul`, whose kernel reads concrete sizes in some versions of PyTorch.
 //
 // The dispatcher runs a composite kernel above autograd, long before the tracer's own key. So a key
 // above all others is included while a trace is under way; for all other operators it is passed by.
@@ -14,7 +13,6 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mv.h>
-#include <torch/library.h>
 
 namespace braze::trace {
 namespace {
@@ -124,6 +122,7 @@ std::string register_composites() {
   static auto& operators =
       *new torch::Library(torch::Library::IMPL, "aten", kCompositeKey, __FILE__, __LINE__);
   operators.impl("matmul", matmul);
+  register_recurrent(operators);
   return "";
 }
 

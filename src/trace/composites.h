@@ -1,7 +1,10 @@
-// Own decompositions of composite operators for symbolic sizes.
+// Composite operators that are not left to PyTorch's own kernels where sizes are symbols: those
+// would make numbers of them. `matmul` is decomposed here; recurrent layers are recorded as they
+// are.
 #pragma once
 
 #include <c10/core/DispatchKey.h>
+#include <torch/library.h>
 
 #include <string>
 
@@ -12,5 +15,8 @@ inline constexpr c10::DispatchKey kCompositeKey = c10::DispatchKey::TESTING_ONLY
 
 // Once per process; empty, or why it failed.
 std::string register_composites();
+
+// recurrent.cpp
+void register_recurrent(torch::Library& operators);
 
 }  // namespace braze::trace

@@ -6,6 +6,9 @@
 
 namespace braze::trace {
 
+// A call that a tracer's scope has come upon: metadata or a node, as the state of the thread says.
+void record_call(const OperatorInfo& info, torch::jit::Stack& stack);
+
 class Recorder {
  public:
   Recorder(Record& record, const OperatorInfo& info, torch::jit::Stack& stack)

@@ -35,22 +35,7 @@ void nested_call(const OperatorInfo& info, torch::jit::Stack& stack) {
 }
 
 void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  const OperatorInfo& info = operator_info(handle);
-  if (thread_state.in_kernel) return nested_call(info, *stack);
-  Record* record = current_record();
-  TORCH_CHECK(
-      record, handle.operator_name(),
-      ": a tensor without data, made while braze was tracing, is used outside of the trace");
-  StorageVisible visible;
-  record->settle_autograd();
-  try {
-    Recorder(*record, info, *stack).run();
-  } catch (const sym::Undecidable& question) {
-    raise_break({graph_name(info.handle.operator_name()),
-                 std::string("its result depends on a number that is read from data: ") +
-                     question.what() + " is not known",
-                 kReadsData, NeedsData::kForAValue});
-  }
+  record_call(operator_info(handle), *stack);
 }
 
 void include_keys(bool included) {
@@ -59,6 +44,24 @@ void include_keys(bool included) {
 }
 
 }  // namespace
+
+void record_call(const OperatorInfo& info, torch::jit::Stack& stack) {
+  if (thread_state.in_kernel) return nested_call(info, stack);
+  Record* record = current_record();
+  TORCH_CHECK(
+      record, info.handle.operator_name(),
+      ": a tensor without data, made while braze was tracing, is used outside of the trace");
+  StorageVisible visible;
+  record->settle_autograd();
+  try {
+    Recorder(*record, info, stack).run();
+  } catch (const sym::Undecidable& question) {
+    raise_break({graph_name(info.handle.operator_name()),
+                 std::string("its result depends on a number that is read from data: ") +
+                     question.what() + " is not known",
+                 kReadsData, NeedsData::kForAValue});
+  }
+}
 
 struct Tracer::Impl {
   Record record;

@@ -17,6 +17,11 @@ const RuleEntry* find_rule(const std::string& name) {
       {"aten::replication_pad2d", {Rule::kProbe, nullptr}},
       {"aten::replication_pad3d", {Rule::kProbe, nullptr}},
       {"aten::reflection_pad3d", {Rule::kProbe, nullptr}},
+      // Only with symbolic sizes (recurrent.cpp).
+      {"aten::lstm.input", {Rule::kRecord, nullptr}},
+      {"aten::gru.input", {Rule::kRecord, nullptr}},
+      {"aten::rnn_tanh.input", {Rule::kRecord, nullptr}},
+      {"aten::rnn_relu.input", {Rule::kRecord, nullptr}},
       {"aten::lift_fresh", {Rule::kLiteral, nullptr}},
       {"aten::lift", {Rule::kLiteral, nullptr}},
       {"aten::native_batch_norm", {Rule::kBatchNorm, nullptr}},

@@ -31,8 +31,6 @@ SIZES = {
 MORE = {
     "mamba": "a cached function with side effects is a break",
     "transformer": "its fast path reads a mask's data",
-    "lstm": "the operator fixes its sizes",
-    "gru": "the operator fixes its sizes",
     "cell_loop": "a loop over the length is unrolled",
     "segformer": "interpolate() with a scale factor fixes sizes",
 }
