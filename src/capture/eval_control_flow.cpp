@@ -2,6 +2,9 @@
 //
 // A region runs, or not, or many times, so that it must be nothing but tensors: what it would
 // change for Python code is a break, and the operator runs for real.
+#include <algorithm>
+#include <string_view>
+
 #include "capture/evaluator.h"
 
 namespace braze::capture {
@@ -13,8 +16,9 @@ class Snapshot {
  public:
   // The collector is off, so its youngest generation is what the trace made.
   explicit Snapshot(const World& world) : world_(world), shadows_(world.shadows().size()) {
-    Ref module = Ref::steal(PyImport_ImportModule("gc"));
-    Ref young = Ref::steal(PyObject_CallMethod(module.get(), "get_objects", "i", 0));
+    const Ref module = Ref::steal(PyImport_ImportModule("gc"));
+    const Ref young = Ref::steal(PyObject_CallMethod(module.get(), "get_objects", "i", 0));
+    BRAZE_CHECK(young, "gc.get_objects() failed");
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(young.get()); ++i)
       add(PyList_GET_ITEM(young.get(), i));
     for (const World::Shadow& shadow : world.shadows()) add(shadow.copy.get());
@@ -24,11 +28,10 @@ class Snapshot {
     // Containers from outside that were iterated, or written.
     for (size_t i = shadows_; i < world_.shadows().size(); ++i) {
       const World::Shadow& shadow = world_.shadows()[i];
-      if (fingerprint(shadow.original.get(), nullptr) != fingerprint(shadow.copy.get(), nullptr))
-        return false;
+      if (fingerprint(shadow.original.get()) != fingerprint(shadow.copy.get())) return false;
     }
     for (const auto& [object, before] : objects_)
-      if (fingerprint(object.get(), nullptr) != before) return false;
+      if (hides_state(object.get()) || fingerprint(object.get()) != before) return false;
     return true;
   }
 
@@ -41,26 +44,49 @@ class Snapshot {
     for (PyObject* inner : untracked) add(inner);
   }
 
-  // `untracked`: dicts of numbers and strings, which the collector does not know.
-  static uint64_t fingerprint(PyObject* object, std::vector<PyObject*>* untracked) {
+  // Native iterators that only their next item tells apart.
+  static bool hides_state(PyObject* object) {
+    constexpr std::string_view kTypes[] = {"itertools.cycle", "itertools.product",
+                                           "itertools.permutations", "itertools.combinations",
+                                           "itertools.combinations_with_replacement"};
+    return std::find(std::begin(kTypes), std::end(kTypes), Py_TYPE(object)->tp_name) !=
+           std::end(kTypes);
+  }
+
+  // `untracked`: what the collector does not know (numbers, a dict of them, a bytearray). It has to
+  // live on: another object in its place would pass for it.
+  static uint64_t fingerprint(PyObject* object, std::vector<PyObject*>* untracked = nullptr) {
     struct Visit {
       uint64_t hash;
       std::vector<PyObject*>* untracked;
+      void mix(uint64_t value) { hash = (hash ^ value) * 1099511628211u; }
     } visit{1469598103934665603u, untracked};
-    auto mix = [](uint64_t hash, uint64_t value) { return (hash ^ value) * 1099511628211u; };
     auto visitor = [](PyObject* referent, void* data) {
       auto* state = static_cast<Visit*>(data);
-      state->hash = (state->hash ^ reinterpret_cast<uint64_t>(referent)) * 1099511628211u;
-      if (state->untracked && PyDict_Check(referent) && !PyObject_GC_IsTracked(referent))
+      state->mix(reinterpret_cast<uint64_t>(referent));
+      if (state->untracked && !(PyObject_IS_GC(referent) && PyObject_GC_IsTracked(referent)))
         state->untracked->push_back(referent);
       return 0;
     };
-    if (traverseproc traverse = Py_TYPE(object)->tp_traverse) traverse(object, visitor, &visit);
-    if (PyByteArray_Check(object)) visit.hash = mix(visit.hash, PyByteArray_GET_SIZE(object));
+    if (PyObject_IS_GC(object)) Py_TYPE(object)->tp_traverse(object, visitor, &visit);
+    Py_buffer bytes;
+    if (!PyBytes_CheckExact(object) && PyObject_CheckBuffer(object)) {
+      if (PyObject_GetBuffer(object, &bytes, PyBUF_SIMPLE) == 0) {
+        const std::string_view text(static_cast<const char*>(bytes.buf),
+                                    static_cast<size_t>(bytes.len));
+        visit.mix(std::hash<std::string_view>()(text));
+        PyBuffer_Release(&bytes);
+      }
+      PyErr_Clear();
+    }
     if (PyIter_Check(object) && !PyGen_Check(object)) {
       const Py_ssize_t left = PyObject_LengthHint(object, -1);
+      visit.mix(static_cast<uint64_t>(left));
+      // count(3)
+      if (left < 0 && std::string_view(Py_TYPE(object)->tp_name) == "itertools.count")
+        if (const Ref text = Ref::steal(PyObject_Repr(object)))
+          visit.mix(static_cast<uint64_t>(PyObject_Hash(text.get())));
       PyErr_Clear();
-      visit.hash = mix(visit.hash, static_cast<uint64_t>(left));
     }
     return visit.hash;
   }

@@ -10,7 +10,7 @@
 namespace braze::dispatch {
 namespace {
 
-// The highest symbol of an expression that is not known yet; -1: none.
+// Whether all symbols of an expression are.
 bool all_known(sym::Int value, const std::vector<bool>& known) {
   if (value.is_constant()) return true;
   const sym::Expr* e = value.expr();
@@ -37,6 +37,19 @@ int64_t integer_in(const at::Tensor& tensor) {
 bool truth_of(const at::Tensor& tensor) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   return tensor.item().toBool();
+}
+
+// What the code behind was made for.
+bool has_layout(const at::Tensor& tensor, const graph::TensorType& type,
+                std::span<const int64_t> symbols) {
+  if (tensor.dim() != type.rank()) return false;
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    if (tensor.size(dim) != sym::evaluate(type.sizes[dim], symbols)) return false;
+    if (tensor.size(dim) > 1 && tensor.numel() > 0 &&
+        tensor.stride(dim) != sym::evaluate(type.strides[dim], symbols))
+      return false;
+  }
+  return true;
 }
 
 // A loop without end can be interrupted.
@@ -159,6 +172,9 @@ void Stages::read(size_t number, std::vector<at::Tensor>& registers, std::span<i
     if (value < ranges_[size.symbol].low || value > ranges_[size.symbol].high)
       throw runtime::NeedsEager();
   }
+  for (size_t i = 0; i < read.results.size(); ++i)
+    if (read.results[i] >= 0 && !has_layout(registers[read.results[i]], read.types[i], symbols))
+      throw runtime::NeedsEager();
   for (size_t assertion : reader.assertions)
     if (!sym::holds(assertions_[assertion], symbols)) throw runtime::NeedsEager();
 }

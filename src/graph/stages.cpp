@@ -247,7 +247,9 @@ class Splitter {
             }
           },
           argument));
-    for (const Value* result : node.results()) read.results.push_back(result ? result->id() : -1);
+    read.results = registers_of(node.results());
+    for (const Value* result : node.results())
+      read.types.push_back(result ? result->type() : TensorType{});
     return read;
   }
 

@@ -54,6 +54,7 @@ struct Stage {
     std::string op;                        // "braze.item", "aten.nonzero"
     std::vector<BasicArgument<int>> args;  // tensors as registers, integers are numbers
     std::vector<int> results;              // registers; -1: undefined
+    std::vector<TensorType> types;         // by result
     struct Size {
       int symbol;
       int result;  // index into `results`, -1: the item

@@ -70,7 +70,8 @@ bool decompose_node(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterat
     if (!result || !graph.has_uses(result)) continue;
     Value* made = replacement[i];
     // A view must stay one, so that no copy can give it other strides.
-    const bool exact = made && made->type().strides == result->type().strides;
+    const bool exact = made && made->type().sizes == result->type().sizes &&
+                       made->type().strides == result->type().strides;
     if (made && !(node->op().view && exact))
       made = node->op().view ? nullptr : with_type(emit, made, result->type());
     replacement[i] = made;

@@ -58,6 +58,7 @@ Value* emit_view(Emitter& emit, const ViewLink& link, Value* base) {
     const auto types = graph::infer_types(*link.op, args);
     if (!types) throw Unsupported(link.op->name, "it views a mutated tensor");
     type = types->at(0);
+    if (type.sizes != link.type.sizes) throw Unsupported(link.op->name, "its size depends on data");
   }
   return emit.raw(*link.op, std::move(args), std::move(type), base->storage());
 }
@@ -125,6 +126,9 @@ Value* emit_piece(Emitter& emit, const Node& node, int i) {
   if (node.op().kind == OpKind::kunbind_int)
     return emit(OpKind::kselect_int, {self, Int(graph::int_arg_or(node, 1, 0)), Int(i)});
   const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 2, 0), self->type().rank());
+  // Sizes from the node: what ends beyond the tensor for the sizes that the graph was traced with
+  // need not do so for others that come from data.
+  TensorType type = self->type();
   Int start, end;
   if (node.op().kind == OpKind::ksplit_Tensor) {
     const Int piece = graph::sym_arg(node, 1);
@@ -135,7 +139,10 @@ Value* emit_piece(Emitter& emit, const Node& node, int i) {
     for (int before = 0; before < i; ++before) start = start + pieces[before];
     end = start + pieces[i];
   }
-  return emit(OpKind::kslice_Tensor, {self, Int(dim), start, end, Int(1)});
+  type.sizes[dim] = node.result(i)->type().sizes[dim];
+  type.offset = type.offset + start * type.strides[dim];
+  return emit.raw(graph::op_of(OpKind::kslice_Tensor), {self, Int(dim), start, end, Int(1)},
+                  std::move(type), self->storage());
 }
 
 }  // namespace braze::passes

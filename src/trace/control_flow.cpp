@@ -140,6 +140,8 @@ std::vector<at::Tensor> ControlFlow::loop(int condition, int body,
   }
   const std::vector<graph::TensorType>&flags = regions_.at(condition).types,
         &given = regions_.at(body).types;
+  for (const at::Tensor& tensor : carried)
+    if (!tensor.is_non_overlapping_and_dense()) *why = "it carries a tensor whose memory has gaps";
   if (regions_.at(body).copies) *why = "its body gives memory that is not its own";
   if (flags.size() != 1 || !is_flag(flags[0])) *why = "its condition is no bool of one element";
   if (!std::equal(types.begin(), types.end(), given.begin(), given.end(), same))

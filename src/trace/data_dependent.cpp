@@ -17,10 +17,10 @@ constexpr int64_t kLargest = int64_t{1} << 31;
 
 using ResultFunction = void (*)(const ShapeCall& call, const c10::SymInt& size);
 
-// self: the places of what is not zero, in rows
+// self: the places of what is not zero, in rows; the memory has the columns one after the other
 void nonzero(const ShapeCall& call, const c10::SymInt& size) {
   const int64_t rank = call.tensor(0).dim();
-  call.give(fresh(Dims{size, rank}, at::kLong));
+  call.give(make_fake(Dims{size, rank}, Dims{1, size}, at::kLong));
 }
 
 // self, mask
@@ -64,6 +64,24 @@ bool is_mask(const c10::IValue& element) {
   if (!element.isTensor() || !element.toTensor().defined()) return false;
   const at::ScalarType dtype = element.toTensor().scalar_type();
   return dtype == at::kBool || dtype == at::kByte;
+}
+
+// Whether each mask stands for dimensions of its sizes. Any other is an error, and a mask without
+// dimensions adds one.
+bool masks_fit(const at::Tensor& self, const c10::List<c10::IValue>& indices) {
+  int64_t dim = 0;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const c10::IValue index = indices.get(i);
+    if (!is_mask(index)) {
+      ++dim;
+      continue;
+    }
+    const at::Tensor mask = index.toTensor();
+    if (mask.dim() == 0 || dim + mask.dim() > self.dim()) return false;
+    for (int64_t k = 0; k < mask.dim(); ++k)
+      if (!equal(mask.sym_size(k), self.sym_size(dim++))) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -110,6 +128,7 @@ bool Recorder::expand_masks() {
     any |= is_mask(element) && as_fake(element.toTensor());
   }
   if (!any) return false;
+  if (!masks_fit(argument(0).toTensor(), given)) return false;
   c10::List<std::optional<at::Tensor>> places;
   for (size_t i = 0; i < given.size(); ++i) {
     const c10::IValue element = given.get(i);

@@ -29,27 +29,28 @@ constexpr std::string_view kNative[] = {
     "inspect",           "re",   "re._compiler", "re._parser", "abc",      "_py_abc",  "typing",
     "typing_extensions", "enum", "importlib",    "linecache",  "tokenize", "traceback"};
 
+// "numpy" and "numpy.linalg", not "numpy_helpers".
+bool is_in_package(std::string_view module, std::string_view package) {
+  return module.starts_with(package) &&
+         (module.size() == package.size() || module[package.size()] == '.');
+}
+
 }  // namespace
 
 bool is_torch_module_name(PyObject* name) {
-  if (!name || !PyUnicode_Check(name)) return false;
-  std::string_view s = PyUnicode_AsUTF8(name);
-  return s == "torch" || s.starts_with("torch.");
+  return name && PyUnicode_Check(name) && is_in_package(PyUnicode_AsUTF8(name), "torch");
 }
 
 bool is_numpy_module_name(PyObject* name) {
-  if (!name || !PyUnicode_Check(name)) return false;
-  std::string_view s = PyUnicode_AsUTF8(name);
-  return s == "numpy" || s.starts_with("numpy.");
+  return name && PyUnicode_Check(name) && is_in_package(PyUnicode_AsUTF8(name), "numpy");
 }
 
 FramePolicy frame_policy(PyObject* globals) {
   std::string_view module = text(globals, names().name);
   for (std::string_view prefix : kInline)
     if (module.starts_with(prefix)) return FramePolicy::kInline;
-  if (module == "torch" || module.starts_with("torch.") || module.starts_with("numpy") ||
-      module.starts_with("importlib"))
-    return FramePolicy::kNative;
+  for (std::string_view package : {"torch", "numpy", "importlib"})
+    if (is_in_package(module, package)) return FramePolicy::kNative;
   for (std::string_view native : kNative)
     if (module == native) return FramePolicy::kNative;
   std::string_view file = text(globals, names().file);
@@ -62,7 +63,10 @@ FramePolicy frame_policy(PyObject* globals) {
 // guards of the module's hooks fail, and when it is removed in the same call its number is free
 // again. GenerationTracker.tag speaks to torch.compile alone (see `is_hint_function`).
 FramePolicy code_policy(PyObject* globals, std::string_view qualname) {
-  const bool native = qualname == "RemovableHandle.__init__" || qualname == "GenerationTracker.tag";
+  const bool native = qualname == "RemovableHandle.__init__"
+                          ? text(globals, names().name) == "torch.utils.hooks"
+                          : qualname == "GenerationTracker.tag" &&
+                                text(globals, names().name) == "torch._dynamo.mutation_guard";
   return native ? FramePolicy::kNative : frame_policy(globals);
 }
 

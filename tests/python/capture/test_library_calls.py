@@ -238,3 +238,27 @@ with torch.no_grad():
         assert torch.allclose(fast(x), f(x))
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+class RemovableHandle:
+    """Named like one of torch's own classes."""
+
+    def __init__(self, log):
+        log.append(len(log))
+
+
+@pytest.mark.parametrize("name", ["numpy_helpers", "importlib_helpers", "torchlike"])
+def test_code_named_like_that_of_libraries_is_evaluated(name):
+    helpers = types.ModuleType(name)
+    exec("def note(log):\n    log.append('noted')", helpers.__dict__)
+
+    def fn(x, log):
+        RemovableHandle(log)
+        helpers.note(log)
+        return x * len(log)
+
+    fast = braze.compile(fn, fullgraph=True)
+    ours, theirs = [], []
+    for _ in range(3):
+        assert torch.equal(fast(torch.ones(2), ours), fn(torch.ones(2), theirs))
+        assert ours == theirs
