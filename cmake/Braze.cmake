@@ -69,5 +69,8 @@ function(braze_module name)
   foreach(dependency ${ARG_DEPENDS})
     target_link_libraries(${name} PRIVATE braze_${dependency})
   endforeach()
+  # Some toolchains link their own libstdc++ statically. Its symbols must not mix with those of the
+  # libstdc++ that torch has loaded: a locale of one knows no facets of the other.
+  target_link_options(${name} PRIVATE $<$<PLATFORM_ID:Linux>:LINKER:--exclude-libs,ALL>)
   install(TARGETS ${name} LIBRARY DESTINATION braze)
 endfunction()

@@ -66,7 +66,9 @@ def test_products_keep_symbols(left, right, transposed):
     result = symbolic(torch.matmul, a, b, names=("arg0", "arg1"))
     assert not [g for g in result["guards"] if re.search(r"== \d", g)]
     actual, expected = result["replay"]()[0], trace(torch.matmul, a, b)["replay"]()[0]
-    assert torch.equal(actual, expected) and layout(actual) == layout(expected)
+    assert layout(actual) == layout(expected)
+    # Which of BLAS's routines is called, and so how it rounds, may differ.
+    torch.testing.assert_close(actual, expected)
 
 
 def test_sizes_are_symbolic_ints():
