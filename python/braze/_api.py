@@ -99,7 +99,8 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         )
     if mode not in MODES:
         raise _words.error(
-            "E104", f"unknown mode {mode!r}: use one of {', '.join(map(repr, MODES))}"
+            "E104",
+            f"unknown mode {mode!r}: leave mode out, or use one of {', '.join(map(repr, MODES))}",
         )
     options = dict(options or {})
     limit = options.pop("recompile_limit", None)
