@@ -438,8 +438,8 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
 }
 
 bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
-  const char* what = nullptr;
-  BreakKind kind = BreakKind::kUnsupportedBytecode;
+  const char* what = cpython::asynchronous_part(in);
+  const BreakKind kind = what ? BreakKind::kSuspends : BreakKind::kUnsupportedBytecode;
   switch (in.op) {
     case Opcode::kImportStar:
       what = "from ... import *";

@@ -153,10 +153,10 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kNext: {
       if (done = done && (count == 1 || count == 2); !done) return {};
       bool exhausted = false;
-      Slot value = next(args[0], exhausted);
+      Slot value = next(args[0], exhausted, count == 1);
       if (value || !exhausted) return value;
       if (count == 2) return args[1];
-      PyErr_SetNone(PyExc_StopIteration);
+      if (!PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
       return {};
     }
     case Callee::kVars:

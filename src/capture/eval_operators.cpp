@@ -410,7 +410,7 @@ bool Evaluator::is_foreign_iterator(PyObject* object) {
   return !next || !PyFunction_Check(next);
 }
 
-Slot Evaluator::next(const Slot& iterator, bool& exhausted) {
+Slot Evaluator::next(const Slot& iterator, bool& exhausted, bool keep_stop) {
   const Subject subject(*this, iterator);
   PyObject* object = iterator.get();
   exhausted = false;
@@ -426,7 +426,7 @@ Slot Evaluator::next(const Slot& iterator, bool& exhausted) {
   if (value) return world_.wrap(std::move(value));
   if (PyErr_Occurred()) {
     if (!PyErr_ExceptionMatches(PyExc_StopIteration)) return {};
-    PyErr_Clear();
+    if (!keep_stop) PyErr_Clear();
   }
   exhausted = true;
   return {};

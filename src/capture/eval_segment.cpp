@@ -116,11 +116,7 @@ void Evaluator::begin_segment(Frame& frame, PyObject* const* entry) {
     const Source* source = world_.source(SourceKind::kArgument, nullptr, index.get());
     Slot slot = Slot::borrow(entry[i], source);
     if (i >= locals) {
-      slot.unread = entry[i] != nullptr;
-      if (!entry[i]) {
-        world_.guard(GuardKind::kAbsent, source);
-        slot = Slot();
-      }
+      slot.unread = true;
       frame.stack.push_back(std::move(slot));
       continue;
     }

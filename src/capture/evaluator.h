@@ -101,7 +101,8 @@ class Evaluator {
   int contains(const Slot& container, const Slot& value);
   Slot format(const Slot& value, const Slot& spec, int conversion);
   Slot get_iter(const Slot& iterable);
-  Slot next(const Slot& iterator, bool& exhausted);
+  // `keep_stop`: a StopIteration that the iterator itself has raised stays pending.
+  Slot next(const Slot& iterator, bool& exhausted, bool keep_stop = false);
   Slot is_same(const Slot& a, const Slot& b, bool negate);
   bool unpack(Frame& frame, int before, int after, bool starred);
   // An iterator whose state Python code does not hold, from outside: advancing it cannot be undone.

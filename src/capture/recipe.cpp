@@ -15,18 +15,6 @@ PyTypeObject* built_in_base(PyTypeObject* type) {
   return type;
 }
 
-// Built-in iterators whose __reduce__ neither advances them nor runs user code.
-bool is_plain_iterator(PyTypeObject* type) {
-  static PyTypeObject* const types[] = {
-      &PyListIter_Type,      &PyTupleIter_Type,    &PyRangeIter_Type, &PyDictIterKey_Type,
-      &PyDictIterValue_Type, &PyDictIterItem_Type, &PyEnum_Type,      &PyZip_Type,
-      &PyReversed_Type,      &PyUnicodeIter_Type,  &PyMap_Type,       &PyFilter_Type,
-      &PyListRevIter_Type};
-  for (PyTypeObject* known : types)
-    if (type == known) return true;
-  return false;
-}
-
 bool is_namespace(PyTypeObject* type) {
   return std::string_view(type->tp_name) == "types.SimpleNamespace";
 }
@@ -169,7 +157,7 @@ int RecipeBuilder::value(PyObject* given) {
   } else if (is_immutable(object) && !Py_IS_TYPE(object, &PyFrozenSet_Type) &&
              !Py_IS_TYPE(object, &PySuper_Type) && !Py_IS_TYPE(object, &PyDictProxy_Type)) {
     step = constant(object);
-  } else if (is_plain_iterator(Py_TYPE(object))) {
+  } else if (is_plain_iterator(object)) {
     step = iterator(object);
   } else {
     return instance(object);
@@ -202,19 +190,6 @@ int RecipeBuilder::function(PyObject* object) {
     items.push_back(part && is_atom(part) ? constant(part) : -1);
   return emit(
       {.kind = Kind::kFunction, .object = Ref::borrow(f->func_code), .items = std::move(items)});
-}
-
-int RecipeBuilder::iterator(PyObject* object) {
-  Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(object, names().reduce));
-  if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
-    PyErr_Clear();
-    return refuse(object, "an iterator that cannot be copied");
-  }
-  // What __reduce__ made lives only as long as `reduced`; the index must not outlive it.
-  world_.hold(reduced);
-  std::vector<int> items;
-  return values(reduced.get(), items) ? emit({.kind = Kind::kIterator, .items = std::move(items)})
-                                      : -1;
 }
 
 // New instances of built-in containers and of classes written in Python.

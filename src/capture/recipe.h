@@ -44,6 +44,9 @@ struct Recipe {
   X(Method)    /* value: bound method items[0] of items[1] */                                      \
   X(Slice)     /* value: slice(items[0..2]) */                                                     \
   X(Iterator)  /* value: by reduction: items[0](*items[1]) then __setstate__(items[2]) */          \
+  X(SetState)  /* effect: `target`.__setstate__(items[0]), of an iterator, which looks at the      \
+                  length of what it goes over: behind the effects on containers */                 \
+  X(Advance)   /* effect: iterator `target` has given `index` items */                             \
   X(Call)      /* effect: items[0](*items[1], **items[2]): deferred calls (logging, warnings) */   \
   X(Generic)   /* value: copyreg-style: items[0](*items[1]) */
 

@@ -34,7 +34,10 @@ class RecipeBuilder {
   int tuple(PyObject* object);
   int function(PyObject* object);
   int cell(PyObject* object);
+  // A built-in one whose __reduce__ neither advances it nor runs user code.
+  static bool is_plain_iterator(PyObject* object);
   int iterator(PyObject* object);
+  int dict_iterator(PyObject* object, PyObject* dict, PyObject* remaining);
   int instance(PyObject* object);
   int exception(PyObject* object);
   int built_in_exception(PyObject* object);
@@ -44,6 +47,7 @@ class RecipeBuilder {
   bool attributes(int target, PyObject* object);
   bool is_constant(int step) const { return recipe.steps[step].kind == Recipe::Kind::kConstant; }
   bool shadow_changed(const World::Shadow& shadow) const;
+  bool is_resized(PyObject* dict) const;  // one from outside
   bool note_fill(int target, PyObject* container);
 
   Evaluator& evaluator_;
@@ -51,6 +55,7 @@ class RecipeBuilder {
   IdentityMap<int> index_;             // value + 1
   IdentityMap<bool> under_way_;        // tuples whose items are being visited
   std::vector<Recipe::Step> effects_;  // on objects from outside
+  std::vector<Recipe::Step> places_;   // of iterators, behind those effects
 };
 
 }  // namespace braze::capture

@@ -44,6 +44,13 @@ bool RecipeBuilder::shadow_changed(const World::Shadow& shadow) const {
   return false;
 }
 
+bool RecipeBuilder::is_resized(PyObject* dict) const {
+  for (const World::Shadow& shadow : world_.shadows())
+    if (shadow.original.get() == dict || shadow.copy.get() == dict)
+      return PyDict_GET_SIZE(shadow.original.get()) != PyDict_GET_SIZE(shadow.copy.get());
+  return false;
+}
+
 bool RecipeBuilder::side_effects() {
   for (const Write& write : world_.writes()) {
     if (!write.owner) continue;  // moved into a shadow of the instance dict
@@ -78,6 +85,8 @@ bool RecipeBuilder::side_effects() {
     if (target < 0) return false;
     if (!note_fill(target, shadow.copy.get())) return false;
   }
+  for (Step& step : places_) effects_.push_back(std::move(step));
+  places_.clear();
   for (const Evaluator::DeferredCall& call : evaluator_.deferred()) {
     std::vector<int> items{value(call.callable.get())};
     if (items[0] < 0) return false;

@@ -177,6 +177,9 @@ bool Runner::step(const Step& s, Ref& value) {
       return bool(value);
     case Kind::kOutside:
       value = guard::resolve(s.source, function_, args_);
+      // A NULL on the stack that nothing has looked at is handed on.
+      if (!value && s.source->kind == guard::SourceKind::kArgument && !PyErr_Occurred())
+        return true;
       if (!value)
         PyErr_Format(PyExc_RuntimeError, "braze: %s is gone", guard::to_string(s.source).c_str());
       return bool(value);
@@ -231,6 +234,13 @@ bool Runner::step(const Step& s, Ref& value) {
     case Kind::kIterator:
       value = make_iterator(s);
       return bool(value);
+    case Kind::kSetState:
+      return bool(
+          Ref::steal(PyObject_CallMethodOneArg(at(s.target), names().setstate, at(s.items[0]))));
+    case Kind::kAdvance:
+      for (int i = 0; i < s.index; ++i)
+        if (!Ref::steal(PyIter_Next(at(s.target)))) return PyErr_Occurred() == nullptr;
+      return true;
     case Kind::kCall: {
       Ref done = Ref::steal(PyObject_Call(at(s.items[0]), at(s.items[1]), at(s.items[2])));
       return bool(done);

@@ -353,14 +353,16 @@ class Capture {
     for (size_t i = 0; i < frame.locals.size(); ++i) {
       const Slot& slot = frame.locals[i];
       const bool unchanged = options_.offset > 0 && is_unchanged(slot, i);
+      const bool filled = slot || slot.unread;
       locals.push_back(unchanged ? Recipe::kUnchanged
-                       : slot    ? builder.value(slot)
+                       : filled  ? builder.value(slot)
                                  : Recipe::kUnset);
-      if (slot && !unchanged && locals.back() < 0) return false;
+      if (filled && !unchanged && locals.back() < 0) return false;
     }
     for (const Slot& slot : frame.stack) {
-      stack.push_back(slot ? builder.value(slot) : Recipe::kUnset);
-      if (slot && stack.back() < 0) return false;
+      const bool filled = slot || slot.unread;
+      stack.push_back(filled ? builder.value(slot) : Recipe::kUnset);
+      if (filled && stack.back() < 0) return false;
     }
     if (!builder.side_effects()) return false;
     builder.recipe.locals = std::move(locals);

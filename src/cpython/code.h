@@ -40,6 +40,9 @@ struct DecodedCode {
   int index_of_offset(int code_units) const;  // enterable instruction at or after that offset
 };
 
+// What asynchronous code an unsupported instruction belongs to; null: none.
+const char* asynchronous_part(const Instruction& instruction);
+
 // Memoised by code object (kept alive for ever, like the code's own caches).
 const DecodedCode& decode(PyCodeObject* code);
 

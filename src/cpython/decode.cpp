@@ -1,5 +1,7 @@
 #include "cpython/decode.h"
 
+#include <opcode.h>
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -144,6 +146,29 @@ int DecodedCode::index_of_offset(int code_units) const {
       [](const Instruction& instruction, int unit) { return instruction.offset < unit; });
   while (at != instructions.end() && !at->enterable) ++at;
   return static_cast<int>(at - instructions.begin());
+}
+
+const char* asynchronous_part(const Instruction& instruction) {
+  if (instruction.op != Opcode::kUnsupported) return nullptr;
+  switch (instruction.raw) {
+    case GET_AWAITABLE:
+      return "await";
+    case GET_AITER:
+    case GET_ANEXT:
+    case END_ASYNC_FOR:
+      return "async for";
+    case BEFORE_ASYNC_WITH:
+      return "async with";
+#if PY_VERSION_HEX < 0x030C0000
+    case ASYNC_GEN_WRAP:
+      return "a yield of an asynchronous generator";
+#else
+    case CALL_INTRINSIC_1:
+      constexpr int kAsyncGenWrap = 4;  // pycore_intrinsics.h
+      return instruction.arg == kAsyncGenWrap ? "a yield of an asynchronous generator" : nullptr;
+#endif
+  }
+  return nullptr;
 }
 
 const DecodedCode& decode(PyCodeObject* code) {

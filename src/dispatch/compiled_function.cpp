@@ -96,7 +96,8 @@ PyObject* run_original(CompiledFunction* self, const CallArguments& call) {
 bool makes_generators(const CompiledFunction* self) {
   auto* code = reinterpret_cast<PyCodeObject*>(
       reinterpret_cast<PyFunctionObject*>(self->function)->func_code);
-  return (code->co_flags & CO_GENERATOR) != 0 && cpython::Resumable::is_possible() &&
+  constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+  return (code->co_flags & kSuspends) != 0 && cpython::Resumable::is_possible() &&
          !self->state->settings.fullgraph;
 }
 

@@ -366,7 +366,7 @@ bool FrameDriver::step() {
 }
 
 // The same where the instruction resumes `iterator`, whose frame is driven too if it is a
-// generator.
+// generator or coroutine.
 bool FrameDriver::step_into(PyObject* iterator) {
   PyCodeObject* code = code_to_drive(iterator);
   if (!code) return step_natively();
@@ -375,8 +375,9 @@ bool FrameDriver::step_into(PyObject* iterator) {
 }
 
 PyCodeObject* FrameDriver::code_to_drive(PyObject* iterator) const {
-  if (!PyGen_CheckExact(iterator) || driven_frames >= kMaximalDepth) return nullptr;
-  Ref frame = Ref::steal(PyObject_GetAttrString(iterator, "gi_frame"));
+  const bool coroutine = PyCoro_CheckExact(iterator);
+  if ((!coroutine && !PyGen_CheckExact(iterator)) || driven_frames >= kMaximalDepth) return nullptr;
+  Ref frame = Ref::steal(PyObject_GetAttrString(iterator, coroutine ? "cr_frame" : "gi_frame"));
   if (!frame || !PyFrame_Check(frame.get())) {
     PyErr_Clear();
     return nullptr;

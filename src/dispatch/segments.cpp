@@ -20,9 +20,11 @@ const cpython::StopCode* CodeState::step_code(int offset) {
   std::vector<int> stops;
   const int count = static_cast<int>(decoded.instructions.size());
   auto add = [&](int index) {
-    // CPython does what stands before an enterable instruction together with it.
+    // CPython does what stands before an enterable instruction together with it. EndSend drops what
+    // was awaited, and all that this alone held: a segment would keep it to its own end.
     while (index >= 0 && index < count &&
-           !decoded.instructions[static_cast<size_t>(index)].enterable)
+           (!decoded.instructions[static_cast<size_t>(index)].enterable ||
+            decoded.instructions[static_cast<size_t>(index)].op == Opcode::kEndSend))
       ++index;
     if (index < 0 || index >= count) return;
     stops.push_back(decoded.instructions[static_cast<size_t>(index)].offset);

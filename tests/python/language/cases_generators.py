@@ -312,3 +312,23 @@ def loop_with_else(x, n):
     else:
         x = x + 1
     return x
+
+
+@case
+def value_of_the_stop(x):
+    def steps():
+        yield x
+        return x * 2
+
+    class Once:
+        def __next__(self):
+            raise StopIteration(x + 1, "two")
+
+    g = steps()
+    seen = [next(g)]
+    for source in (g, g, Once(), iter([])):
+        try:
+            next(source)
+        except StopIteration as stop:
+            seen.append((stop.value, stop.args))
+    return seen

@@ -118,3 +118,121 @@ def counted(function):
 @counted
 def shifted(x, by=1, *, scale=1):
     return (x + by) * scale
+
+
+def stubborn(x, n):
+    for i in range(4):
+        try:
+            with noted(LOG, i):
+                got = yield x * i
+                if got:
+                    n += got
+        except ValueError as error:
+            LOG.append(str(error))
+            if n > 3:
+                return n
+        finally:
+            x = x + 1
+    return x.sum().dim() + n
+
+
+def relay(inner):
+    try:
+        result = yield from inner
+    except KeyError:
+        result = -1
+        yield result
+    finally:
+        LOG.append("relayed")
+    return result
+
+
+def tree(n, x):
+    if n <= 0:
+        return 0
+    left = yield from tree(n - 1, x)
+    yield x * n
+    right = 0
+    for item in tree(n - 2, x + 1):
+        right += 1
+        yield item
+    return left + right + 1
+
+
+def averages(x):
+    total, count = x, 0
+    while count < 5:
+        got = yield total / (count + 1)
+        if got is not None:
+            total = total + got
+        count += 1
+
+
+@contextlib.contextmanager
+def swallowing(kind):
+    seen = []
+    try:
+        yield seen
+    except kind as error:
+        seen.append(type(error))
+        LOG.append(f"swallowed {len(seen)}")
+    else:
+        LOG.append("nothing to swallow")
+
+
+class Give:
+    """Awaited, it gives its value to whoever drives the coroutine."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __await__(self):
+        got = yield self.value
+        return self.value if got is None else got
+
+
+async def slow(x, n):
+    y = x * n
+    try:
+        got = await Give(n)
+    except ValueError as error:
+        LOG.append(str(error))
+        return y - 1
+    return y.sum() if got == n else y
+
+
+async def deep(x, n):
+    if n <= 0:
+        return await Give(x)
+    return await deep(x + 1, n - 1) * 2
+
+
+async def ticks(x, n):
+    try:
+        for i in range(n):
+            got = yield x * i
+            if got is not None:
+                LOG.append(got)
+            await Give(i)
+    except ValueError:
+        yield x
+    finally:
+        LOG.append("no more ticks")
+
+
+class Entering(Guard):
+    async def __aenter__(self):
+        await Give("entering")
+        return self.__enter__()
+
+    async def __aexit__(self, kind, error, trace):
+        await Give("leaving")
+        return self.__exit__(kind, error, trace)
+
+
+@contextlib.asynccontextmanager
+async def lasting(kind):
+    try:
+        yield await Give(kind.__name__)
+    except kind as error:
+        LOG.append(repr(error))

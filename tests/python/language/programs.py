@@ -8,12 +8,16 @@ allowed to: an exception is a result like others.
 import random
 from pathlib import Path
 
+from program_async import Async
+from program_flow import Flow
+
 PRELUDE = Path(__file__).with_name("program_prelude.py").read_text()
 
 
-class Writer:
-    def __init__(self, seed, generator=False):
-        self.generator = generator
+class Writer(Flow, Async):
+    def __init__(self, seed, kind="function"):
+        self.kind = kind
+        self.generator = kind == "generator"
         self.random = random.Random(seed)
         self.lines = []
         self.depth = 1
@@ -168,11 +172,21 @@ class Writer:
             (3, self.raising), (3, self.new_box), (2, self.stop), (2, self.call_local),
         ]  # fmt: skip
         if self.generator:
-            kinds.append((20, self.suspend))
+            kinds += [
+                (20, self.suspend),
+                (8, self.suspend_inside if self.depth < 4 else self.suspend),
+            ]
+        elif self.kind != "function":
+            kinds += [
+                (20, self.suspend_async),
+                (8, self.asynchronous if self.depth < 4 else self.suspend_async),
+            ]
         if self.depth < 4:
             kinds += [
                 (8, self.branch), (7, self.loop), (6, self.attempt), (5, self.context),
                 (4, self.local_function), (3, self.while_loop), (2, self.matching), (3, self.consume),
+                (4, self.drive), (3, self.local_generator), (3, self.managed), (3, self.leave),
+                (3, self.chained), (3, self.often), (3, self.comprehension),
             ]  # fmt: skip
         weights = [weight for weight, _ in kinds]
         self.random.choices([kind for _, kind in kinds], weights)[0]()
@@ -265,9 +279,8 @@ class Writer:
             self.put(f"{a}, {b} = {b}, {a}")
 
     def early(self):
-        self.put(
-            f"if {self.condition()}: return {self.pick(self.tensor(), self.integer(), self.var('list'))}"
-        )
+        value = self.pick(self.tensor(), self.integer(), self.var("list"))
+        self.put(f"if {self.condition()}: return {'' if self.kind == 'async generator' else value}")
 
     def raising(self):
         kind = self.pick("ValueError", "KeyError", "RuntimeError", "StopIteration")
@@ -333,33 +346,6 @@ class Writer:
         self.put(f"while {w} > 0:")
         self.block(lambda: self.put(f"{w} -= 1"))
 
-    def attempt(self):
-        self.put("try:")
-        self.block()
-        handler = self.pick(
-            "ValueError", "(KeyError, IndexError)", "ZeroDivisionError", "Exception", "RuntimeError"
-        )
-        if self.chance(85):
-            self.put(f"except {handler} as e:")
-            self.block(lambda: self.put("LOG.append(type(e).__name__)"))
-            if self.chance(20):
-                self.put("else:")
-                self.block(most=1)
-            if self.chance(30):
-                self.put("finally:")
-                self.block(most=1)
-        else:
-            self.put("finally:")
-            self.block(most=2)
-
-    def context(self):
-        manager = self.pick(
-            "Guard(True)", "Guard(False)", f"noted({self.var('list')}, 3)", "contextlib.suppress(KeyError)",
-            "torch.no_grad()", "torch.enable_grad()", "contextlib.nullcontext()", "Guard(False) as g, Guard(True)",
-        )  # fmt: skip
-        self.put(f"with {manager}:")
-        self.block()
-
     def local_function(self):
         self.count += 1
         name, cell = f"f{self.count}", self.var("int")
@@ -388,47 +374,25 @@ class Writer:
         if self.names["function"]:
             self.bind("tensor", self.var("function").format(x=self.var("tensor")))
 
-    def matching(self):
-        self.put(
-            f"match {self.pick(self.var('list'), self.integer(), self.var('dict'), self.var('box'))}:"
-        )
-        self.depth += 1
-        for case in self.random.sample(
-            ["[a, *_]", "{'a': a}", "0 | 1", "Box(value=a)", "int(a)", "[]"], 3
-        ):
-            self.put(f"case {case}:")
-            self.block(most=1)
-        self.put("case _:")
-        self.block(most=1)
-        self.depth -= 1
 
-    def consume(self):
-        self.count += 1
-        g = f"g{self.count}"
-        source = self.pick("walk", "through")
-        self.put(f"{g} = {source}([{self.integer(1)}, 2, 3], {self.var('tensor')})")
-        self.put(f"next({g})")
-        for _ in range(self.random.randint(0, 2)):
-            self.put(
-                self.pick(
-                    f"next({g})", f"{g}.send(4)", f"{g}.close()", f"LOG.append(next({g}, None))"
-                )
-            )
+KINDS = ("function", "generator", "coroutine", "async generator")
 
 
-def program(seed, generator=False):
-    """Source text with a function `f`; one that yields now and then."""
-    writer = Writer(seed, generator)
+def program(seed, kind="function"):
+    """Source text with a function `f` of this kind, which gives things back now and then."""
+    writer = Writer(seed, kind)
     writer.nonlocals = set()
     while writer.budget > 0:
         writer.statement()
     result = ", ".join(
         writer.random.choice(writer.names[kind]) for kind in ("tensor", "tensor", "int", "list")
     )
-    if generator:
+    if kind in ("generator", "async generator"):
         writer.put("yield n")
     body = "\n".join(writer.lines)
+    begin = "async def" if kind in ("coroutine", "async generator") else "def"
+    end = f"yield {result}" if kind == "async generator" else f"return {result}"
     return (
-        f"{PRELUDE}\n\ndef f(x, y, n, items, table, box):\n    global TOTAL, SCALE\n{body}\n"
-        f"    return {result}\n"
+        f"{PRELUDE}\n\n{begin} f(x, y, n, items, table, box):\n    global TOTAL, SCALE\n{body}\n"
+        f"    {end}\n"
     )

@@ -271,3 +271,29 @@ def test_no_references_leak():
     after = counts()
     assert after[0] == before[0]
     assert after[1] - before[1] < 50
+
+
+def test_null_on_the_stack_or_not():
+    """A segment that hands values of the stack on serves frames that have NULL there, and others."""
+
+    class Scaled:
+        def scale(self, x):
+            return x * 2
+
+    class Plain:
+        def __init__(self):
+            self.scale = lambda x: x * 3
+
+    def called(x, thing):
+        return thing.scale(x * float(x.sum()) + float(x.mean()) * x)
+
+    def comprehension(x, known):
+        if known:
+            v = x + 1
+        made = [(m := v.sum()) + float(m) for v in x[:2].reshape(2, 1)]
+        return made, v
+
+    check(called, lambda: (x4.clone(), Scaled()), lambda: (x4.clone(), Plain()))
+    check(called, lambda: (x4.clone(), Plain()), lambda: (x4.clone(), Scaled()))
+    check(comprehension, lambda: (x4.clone(), True), lambda: (x4.clone(), False))
+    check(comprehension, lambda: (x4.clone(), False), lambda: (x4.clone(), True))

@@ -1,0 +1,81 @@
+// The steps that make the built-in iterators of a trace again.
+#include "capture/known.h"
+#include "capture/recipe.h"
+#include "capture/recipe_builder.h"
+
+namespace braze::capture {
+
+using Kind = Recipe::Kind;
+
+namespace {
+
+// What an iterator over a dict goes over; null: it has come to the end.
+PyObject* dict_behind(PyObject* iterator) {
+  PyTypeObject* type = Py_TYPE(iterator);
+  if (type != &PyDictIterKey_Type && type != &PyDictIterValue_Type && type != &PyDictIterItem_Type)
+    return nullptr;
+  PyObject* dict = nullptr;
+  const visitproc visit = [](PyObject* object, void* found) {
+    if (PyDict_Check(object)) *static_cast<PyObject**>(found) = object;
+    return 0;
+  };
+  type->tp_traverse(iterator, visit, &dict);
+  return dict;
+}
+
+}  // namespace
+
+bool RecipeBuilder::is_plain_iterator(PyObject* object) {
+  static PyTypeObject* const types[] = {
+      &PyListIter_Type,      &PyTupleIter_Type,    &PyRangeIter_Type, &PyDictIterKey_Type,
+      &PyDictIterValue_Type, &PyDictIterItem_Type, &PyEnum_Type,      &PyZip_Type,
+      &PyReversed_Type,      &PyUnicodeIter_Type,  &PyMap_Type,       &PyFilter_Type,
+      &PyListRevIter_Type};
+  for (PyTypeObject* known : types)
+    if (Py_IS_TYPE(object, known)) return true;
+  return false;
+}
+
+int RecipeBuilder::iterator(PyObject* object) {
+  Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(object, names().reduce));
+  if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
+    PyErr_Clear();
+    return refuse(object, "an iterator that cannot be copied");
+  }
+  // What __reduce__ made lives only as long as `reduced`; the index must not outlive it.
+  world_.hold(reduced);
+  PyObject* arguments = PyTuple_GET_ITEM(reduced.get(), 1);
+  if (PyObject* dict = dict_behind(object); dict && !is_resized(dict))
+    return dict_iterator(object, dict, PyTuple_GET_ITEM(arguments, 0));
+  std::vector<int> items;
+  if (!values(reduced.get(), items)) return -1;
+  const bool sized = Py_IS_TYPE(object, &PyListIter_Type) ||
+                     Py_IS_TYPE(object, &PyListRevIter_Type) ||
+                     Py_IS_TYPE(object, &PyReversed_Type);
+  if (items.size() < 3 || !sized) return emit({.kind = Kind::kIterator, .items = std::move(items)});
+  const int state = items[2];
+  const int step = emit({.kind = Kind::kGeneric, .items = {items[0], items[1]}});
+  places_.push_back({.kind = Kind::kSetState, .target = step, .items = {state}});
+  return step;
+}
+
+// Over the dict itself, whose changes it is to notice; __reduce__ tells what is left of it.
+int RecipeBuilder::dict_iterator(PyObject* object, PyObject* dict, PyObject* remaining) {
+  static PyObject* const iterate = PyDict_GetItemString(PyEval_GetBuiltins(), "iter");
+  auto* type = reinterpret_cast<PyObject*>(&PyDict_Type);
+  const char* view = Py_IS_TYPE(object, &PyDictIterKey_Type)     ? "keys"
+                     : Py_IS_TYPE(object, &PyDictIterValue_Type) ? "values"
+                                                                 : "items";
+  const Ref method = Ref::steal(PyObject_GetAttrString(type, view));
+  int over = value(dict);
+  if (!method || over < 0) return -1;
+  for (PyObject* callable : {method.get(), iterate}) {
+    const int packed = emit({.kind = Kind::kTuple, .items = {over}});
+    over = emit({.kind = Kind::kGeneric, .items = {constant(callable), packed}});
+  }
+  const Py_ssize_t given = PyDict_GET_SIZE(dict) - PyObject_Size(remaining);
+  places_.push_back({.kind = Kind::kAdvance, .index = static_cast<int>(given), .target = over});
+  return over;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,103 @@
+"""Loops that a break interrupts go on where they were, and notice what happens to their container."""
+
+import pytest
+from segmenting import check, print, x4
+
+
+def over_list(x, items):
+    y = x * 2
+    items.append(2)
+    for item in items:
+        print(item)
+        y = y + item
+    return y
+
+
+def over_zip(x, items):
+    y = x * 2
+    items.extend([5, 6])
+    for number, item in zip(range(3), items):
+        print(number, item)
+        y = y + item
+    return y
+
+
+def over_reversed(x, items):
+    y = x * 2
+    items += [7, 8]
+    for item in reversed(items):
+        print(item)
+        y = y + item
+    return y
+
+
+def over_dict(x, items):
+    y, table = x * 2, dict.fromkeys([*items, 9], 1)
+    for key, value in table.items():
+        y = y + value
+        print(key)
+        table[key] = 3
+    return y, table
+
+
+def over_growing_dict(x, items):
+    y, table = x * 2, dict.fromkeys([*items, 9], 1)
+    for key in table:
+        y = y + key
+        print(key)
+        table[key + 20] = 3
+    return y
+
+
+def over_dict_with_other_keys(x, items):
+    y, table = x * 2, dict.fromkeys([*items, 9, 10], 1)
+    for value in table.values():
+        y = y + value
+        if value == 1:
+            del table[9]
+            table[11] = 4
+        print(value)
+    return y
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        over_list,
+        over_zip,
+        over_reversed,
+        over_dict,
+        over_growing_dict,
+        over_dict_with_other_keys,
+    ],
+)
+def test_made_in_the_function(f):
+    for items in ([], [1], [1, 2, 3]):
+        check(f, lambda: (x4.clone(), list(items)))
+
+
+def test_dict_from_outside():
+    def f(x, table, grows):
+        y = x * 2
+        for key, value in zip(table, table.values()):
+            y = y + value
+            table[key] = value + 1
+            print(key)
+            if grows:
+                table["new"] = 0
+        return y
+
+    for grows in (False, True):
+        check(f, lambda: (x4.clone(), {"a": 1, "b": 2, "c": 3}, grows))
+
+
+def test_dict_from_outside_that_grows_before_the_loop():
+    def f(x, table):
+        y = x * 2
+        table["new"] = 4
+        for key, value in table.items():
+            y = y + value
+            print(key)
+        return y
+
+    check(f, lambda: (x4.clone(), {"a": 1, "b": 2}))
