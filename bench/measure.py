@@ -10,18 +10,21 @@ import torch
 SAMPLE_SECONDS = 0.01  # a sample of a short call is a loop of about this length
 
 
-def seconds_of(function: Callable, arguments, calls: int = 1) -> float:
-    """Wall seconds of one call, averaged over `calls`."""
-    begin = time.perf_counter()
+def seconds_of(function: Callable, arguments, calls: int = 1, clock=time.perf_counter) -> float:
+    """Seconds of one call, averaged over `calls`."""
+    begin = clock()
     for _ in repeat(None, calls):
         function(*arguments)
-    return (time.perf_counter() - begin) / calls
+    return (clock() - begin) / calls
 
 
-def interleaved(functions: dict[str, Callable], arguments, samples: int) -> dict[str, list[float]]:
+def interleaved(
+    functions: dict[str, Callable], arguments, samples: int, clock=time.perf_counter
+) -> dict[str, list[float]]:
     """Seconds a call, `samples` times for each function, taken in turn and in alternating order.
 
-    Whatever slows the machine for a while slows all of them.
+    Whatever slows the machine for a while slows all of them. `clock`: `time.thread_time` for what
+    runs on one thread leaves out what other processes take.
     """
     longest = max(seconds_of(function, arguments) for function in functions.values())
     calls = max(1, min(10_000, int(SAMPLE_SECONDS / max(longest, 1e-7))))
@@ -31,7 +34,7 @@ def interleaved(functions: dict[str, Callable], arguments, samples: int) -> dict
     order = list(functions)
     for i in range(samples):
         for name in order if i % 2 else reversed(order):
-            times[name].append(seconds_of(functions[name], arguments, calls))
+            times[name].append(seconds_of(functions[name], arguments, calls, clock))
     return times
 
 

@@ -172,25 +172,43 @@ def _phases(compiler: str, phases: dict[str, float]) -> str:
 def _sizes(records: list[dict]) -> str:
     """One row for each case: static / dynamic by size."""
     kernels = [record for record in records if record["kind"] == "kernel"]
-    transformers = [record for record in records if record["kind"] == "model"]
+    models = [record for record in records if record["kind"] == "model"]
     tables = []
-    for title, group in (("floats a row", kernels), ("batch x length", transformers)):
-        sizes = list(dict.fromkeys(record["size"] for record in group if "size" in record))
-        more = ["never seen us", "seen before us"] if group is transformers else []
+    if kernels:
+        sizes = list(dict.fromkeys(record["size"] for record in kernels if "size" in record))
+        rows = [
+            [name, *(number(cell["ratio"]) for cell in cells)]
+            for name, cells in _by_case(kernels).items()
+        ]
+        tables.append(table(["floats a row", *sizes], _filled(rows, len(sizes) + 1)))
+    if models:
         rows = []
-        for name in dict.fromkeys(record["case"] for record in group):
-            of_case = {record.get("size"): record for record in group if record["case"] == name}
-            if None in of_case:
-                rows.append([name, _reason(of_case[None])] + [""] * (len(sizes) - 1 + len(more)))
-                continue
-            row = [name] + [number(of_case[size]["ratio"]) for size in sizes]
-            first = of_case[sizes[0]]
-            rows.append(row + [number(first[f"{c}_us"], 1) for c in ("fresh", "known") if more])
-        if rows:
-            tables.append(table([title, *sizes, *more], rows))
-    return (
-        "## Sizes that vary\n\n"
-        "The time of a compile for the very sizes of the call, divided by that of one symbolic "
-        "compile for all of them (1: no loss), on one thread. For the models also what a call "
-        "takes longer because its sizes are not those of the call before.\n\n" + "\n\n".join(tables)
+        for name, cells in _by_case(models).items():
+            row = [name, *(f"{cell['size']}: {number(cell['ratio'])}" for cell in cells)]
+            rows.append(row + [number(cells[0].get(f"{c}_us"), 1) for c in ("fresh", "known")])
+        header = ["batch x length or side", "", "", "", "never seen us", "seen before us"]
+        tables.append(table(header, _filled(rows, len(header))))
+    failed = [f"{record['case']}: {_reason(record)}" for record in records if "error" in record]
+    return "\n\n".join(
+        [
+            "## Sizes that vary\n\n"
+            "The time of a compile for the very sizes of the call, divided by that of one symbolic "
+            "compile for all of them (1: no loss): medians of interleaved runs on one thread, in "
+            "seconds of the processor. For some models also what a call takes longer because its "
+            "sizes are not those of the call before.",
+            *tables,
+            *failed,
+        ]
     )
+
+
+def _by_case(records: list[dict]) -> dict[str, list[dict]]:
+    cases: dict[str, list[dict]] = {}
+    for record in records:
+        if "error" not in record:
+            cases.setdefault(record["case"], []).append(record)
+    return cases
+
+
+def _filled(rows: list[list[str]], width: int) -> list[list[str]]:
+    return [row + [""] * (width - len(row)) for row in rows]

@@ -1,7 +1,7 @@
 """Cases of the `sizes` suite: what is compiled once for all sizes, beside a compile for each.
 
 Small kernels over short rows, where a size that is not known when the kernel is compiled costs
-most, and small transformers, whose calls are mostly the overhead of their steps.
+most, and small models, whose calls are mostly the overhead of their steps.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,6 @@ import torch.nn.functional as F
 ROWS = 2048
 LENGTHS = (8, 17, 24, 32, 50, 64, 100, 128)
 TRACED = 40  # the length that the symbolic compile sees first
-MODEL_SIZES = ((2, 16), (3, 24), (4, 11))
-TRACED_MODEL = (5, 32)
 
 
 @dataclass(frozen=True)
@@ -118,4 +116,30 @@ KERNELS: dict[str, Kernel] = {
         Kernel("turn_half", turn_half, _heads),
     )
 }
-MODELS = ("bert", "gpt2", "llama", "distilbert")
+
+
+@dataclass(frozen=True)
+class ModelSizes:
+    """Of a model of bench/zoo.py: what the symbolic compile sees first, and what is measured."""
+
+    traced: tuple[int, int]
+    measured: tuple[tuple[int, int], ...]
+    changes: bool = False  # also what a call takes longer because its sizes change
+
+
+_TEXT = ModelSizes((5, 32), ((2, 16), (3, 24), (4, 11)), changes=True)
+_AUDIO = ModelSizes((5, 10), ((2, 8), (3, 12), (4, 6)))
+_IMAGES = ModelSizes((2, 96), ((2, 64), (3, 128), (5, 64)))
+_ONE_RESOLUTION = ModelSizes((4, 32), ((2, 32), (3, 32), (5, 32)))  # position embeddings
+MODELS = {
+    "bert": _TEXT,
+    "distilbert": _TEXT,
+    "gpt2": _TEXT,
+    "t5": _TEXT,
+    "llama": _TEXT,
+    "whisper": _AUDIO,
+    "vit": _ONE_RESOLUTION,
+    "resnet": _IMAGES,
+    "convnext": _IMAGES,
+    "mobilenet_v2": _IMAGES,
+}

@@ -138,7 +138,7 @@ def symbolic_kernel(kernel: str, samples: int) -> dict:
 
 
 def symbolic_model(model: str, samples: int) -> dict:
-    """The same for a small transformer by batch and length, and what a change of sizes costs."""
+    """The same for a small model by batch and length, and what a change of sizes costs."""
     import braze
 
     torch.set_num_threads(1)
@@ -146,14 +146,16 @@ def symbolic_model(model: str, samples: int) -> dict:
     module = case.build()
 
     dynamic = braze.compile(module, fullgraph=True, dynamic=True)
-    dynamic(**case.arguments(sizes.TRACED_MODEL))
+    of_model = sizes.MODELS[model]
+    dynamic(**case.arguments(of_model.traced))
     times = {}
-    for size in sizes.MODEL_SIZES:
+    for size in of_model.measured:
         static = braze.compile(case.build(), fullgraph=True, dynamic=False)
         given = case.arguments(size)
         functions = [functools.partial(f, **given) for f in (module, static, dynamic)]
         times["x".join(map(str, size))] = _static_and_dynamic(*functions, (), samples)
-    return {"times": times, **_changes(dynamic, case)}
+    changes = _changes(dynamic, case) if of_model.changes else {}
+    return {"times": times, **changes}
 
 
 def _static_and_dynamic(eager, static, dynamic, arguments, samples: int) -> dict:
@@ -162,7 +164,7 @@ def _static_and_dynamic(eager, static, dynamic, arguments, samples: int) -> dict
     for function in (static, dynamic):
         for tensor, wanted in zip(models.tensors(function(*arguments)), expected, strict=True):
             torch.testing.assert_close(tensor, wanted, rtol=1e-4, atol=1e-5)
-    times = measure.interleaved(functions, arguments, samples)
+    times = measure.interleaved(functions, arguments, samples, clock=time.thread_time)
     return {name: measure.median(values) for name, values in times.items()}
 
 

@@ -408,10 +408,8 @@ class Capture {
     draft.sources = world.sources();
     draft.guards = world.take_guards();
     draft.torch_calls = evaluator.torch_calls();
-    if (draft.torch_calls) {
-      draft.outputs = Ref::steal(PyList_New(0));
-      for (PyObject* tensor : builder.outputs) PyList_Append(draft.outputs.get(), tensor);
-    }
+    draft.outputs = Ref::steal(PyList_New(0));
+    for (PyObject* tensor : builder.outputs) PyList_Append(draft.outputs.get(), tensor);
   }
 
   PyFunctionObject* function_;

@@ -74,6 +74,16 @@ bool build_python_entry(const capture::Draft& draft, const Settings& settings, E
   return bool(entry.python);
 }
 
+std::vector<OutputState> output_states(const capture::Draft& draft) {
+  std::vector<OutputState> states;
+  const auto& values = draft.graph.outputs();
+  for (size_t i = 0; draft.outputs && i < values.size(); ++i)
+    states.push_back(values[i]->producer() == nullptr
+                         ? OutputState{}
+                         : state_of(unwrap(PyList_GET_ITEM(draft.outputs.get(), i))));
+  return states;
+}
+
 void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& entry,
                       const std::string& name) {
   std::vector<at::Tensor> constants;
@@ -81,6 +91,7 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
     constants.push_back(input.source ? at::Tensor() : unwrap(input.tensor.get()));
   for (int input : draft.float_inputs) constants[input] = at::Tensor();
   entry.float_inputs = draft.float_inputs;
+  entry.output_states = output_states(draft);
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);

@@ -148,6 +148,7 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
                                 ? run_tensors(inputs, tensors, symbols, why)
                                 : run_with_floats(inputs, guards->floats(), tensors, symbols, why);
     if (outcome != Outcome::kDone || PyErr_Occurred()) return outcome;
+    take_states(tensors, output_states);
     if (single_output) {
       *result = wrap(std::move(tensors[0]));
       return Outcome::kDone;

@@ -9,6 +9,7 @@
 
 #include "capture/capture.h"
 #include "cpython/live_frame.h"
+#include "dispatch/output_states.h"
 #include "dispatch/programs.h"
 #include "dispatch/stages.h"
 #include "guard/guard.h"
@@ -36,6 +37,7 @@ struct Entry {
   std::unique_ptr<Stages> stages;
   cpython::Ref python;
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
+  std::vector<OutputState> output_states;  // kPlan; may be empty
   capture::Recipe recipe;
   // The segment: where in which code it begins.
   PyCodeObject* code = nullptr;  // held by the guards

@@ -76,6 +76,17 @@ void FakeTensorImpl::copy_layout_of(const c10::TensorImpl& source) {
     TensorImpl::set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
 }
 
+void FakeTensorImpl::set_inference(bool inference) {
+  if (inference == is_inference()) return;
+  if (inference) {
+    key_set_ = key_set_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+    version_counter_ = c10::VariableVersion();
+  } else {
+    key_set_ = key_set_ | c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CPUBit);
+    version_counter_ = c10::VariableVersion(/*version=*/0);
+  }
+}
+
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::copy(Version&& version,
                                                          bool allow_change) const {

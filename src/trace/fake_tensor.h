@@ -53,6 +53,10 @@ class FakeTensorImpl final : public c10::TensorImpl {
 
   void copy_layout_of(const c10::TensorImpl& source);
 
+  // Whether it is an inference tensor. At first it is one if it was made in inference mode; a view
+  // is what its base is, and what stands for a tensor from outside what that is.
+  void set_inference(bool inference);
+
   // The strides of symbolic sizes are row-major, those of dimensions of size 1 too: nobody needs to
   // work that out again, until an operator changes the layout in place.
   void assume_row_major() {

@@ -1,5 +1,7 @@
 #include "trace/record.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <atomic>
 
 #include "trace/break.h"
@@ -54,12 +56,21 @@ int Record::storage_number(const c10::Storage& storage) {
   if (fresh) {
     entry->second = graph_.new_storage();
     storages_.push_back(storage);
+    note_inference(entry->second, c10::InferenceMode::is_enabled());
   }
   return entry->second;
 }
 
+void Record::note_inference(int storage, bool inference) {
+  if (static_cast<int>(inference_storages_.size()) <= storage)
+    inference_storages_.resize(storage + 1);
+  inference_storages_[storage] = inference;
+}
+
 int Record::renew_storage_number(const c10::Storage& storage) {
-  return storage_numbers_[storage.unsafeGetStorageImpl()] = graph_.new_storage();
+  const int known = storage_number(storage), renewed = graph_.new_storage();
+  note_inference(renewed, is_inference_storage(known));
+  return storage_numbers_[storage.unsafeGetStorageImpl()] = renewed;
 }
 
 bool Record::is_outside_storage(int storage) const {
@@ -77,6 +88,7 @@ void Record::add_value(OutsideTensor& tensor, graph::TensorType type) {
   const int storage = storage_number(fake->unsafe_storage());
   if (static_cast<int>(outside_storages_.size()) <= storage) outside_storages_.resize(storage + 1);
   outside_storages_[storage] = true;
+  note_inference(storage, tensor.real.is_inference());
   bind(fake, graph_.add_input(std::move(type), tensor.kind, tensor.name, storage));
   inputs_.push_back({tensor.real, tensor.kind});
 }
@@ -203,6 +215,21 @@ void Record::settle_autograd() {
 bool Record::needs_autograd() {
   settle_autograd();
   return needs_autograd_;
+}
+
+void Record::note_write(int storage) {
+  for (const auto& [impl, tensor] : outside_)
+    if (tensor.fake.defined() && as_fake(tensor.fake)->value &&
+        as_fake(tensor.fake)->value->storage() == storage && !tensor.real.is_inference())
+      versions_.emplace_back(tensor.real, tensor.real._version());
+}
+
+void Record::restore_versions() {
+  for (size_t i = versions_.size(); i-- > 0;) {
+    c10::VariableVersion counter = versions_[i].first.unsafeGetTensorImpl()->version_counter();
+    counter.set_version(versions_[i].second);
+  }
+  versions_.clear();
 }
 
 Trace Record::finish(const std::vector<at::Tensor>& outputs) {

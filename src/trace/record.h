@@ -46,6 +46,8 @@ class Record {
   bool evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack);
   // Notes whether autograd gave the last results a history.
   void settle_autograd();
+  // Recorded writes count as writes to autograd; at the end of the trace nothing has been written.
+  void restore_versions();
   Trace finish(const std::vector<at::Tensor>& outputs);
 
   const std::shared_ptr<sym::ShapeEnv> shapes_owner = std::make_shared<sym::ShapeEnv>();
@@ -78,9 +80,13 @@ class Record {
 
   bool is_declared(const at::Tensor& real) const;
   int storage_number(const c10::Storage& storage);
+  // Whether tensors over the storage are inference tensors.
+  bool is_inference_storage(int storage) const { return inference_storages_[storage]; }
   // From here on the storage counts as another one: its memory has been allocated anew.
   int renew_storage_number(const c10::Storage& storage);
   bool is_outside_storage(int storage) const;
+  void note_inference(int storage, bool inference);
+  void note_write(int storage);  // of an outside tensor
   c10::Storage storage_of_real(const at::Tensor& real);
 
   void bind(FakeTensorImpl* fake, graph::Value* value);
@@ -97,8 +103,11 @@ class Record {
   std::unordered_map<c10::StorageImpl*, c10::TensorImpl*> declared_storages_;
   std::unordered_map<c10::StorageImpl*, c10::Storage> meta_of_real_storage_;
   std::unordered_map<c10::StorageImpl*, int> storage_numbers_;
-  std::vector<c10::Storage> storages_;  // keeps addresses unique
-  std::vector<bool> outside_storages_;  // by number
+  std::vector<c10::Storage> storages_;    // keeps addresses unique
+  std::vector<bool> outside_storages_;    // by number
+  std::vector<bool> inference_storages_;  // by number
+  // Tensors from outside that the trace writes to, with their versions at its beginning.
+  std::vector<std::pair<at::Tensor, int64_t>> versions_;
   std::vector<at::Tensor> autograd_candidates_;
   bool needs_autograd_ = false;
   std::map<std::pair<int64_t, int64_t>, sym::Int> ducks_;

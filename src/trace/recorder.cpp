@@ -102,6 +102,7 @@ void Recorder::check_writes() {
       const bool outside = record_.is_outside_storage(operand.value->storage());
       const bool input = operand.value->producer() == nullptr;
       if (!outside) continue;
+      record_.note_write(operand.value->storage());
       if (record_.constants_.contains(operand.value))
         fail("it changes a tensor that is not an input of the traced code",
              "make the tensor in the compiled function or pass it as an argument");
@@ -233,7 +234,9 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
 
   at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device_);
   fake = as_fake(result);
-  results_.push_back({true, type_of(result), record_.storage_number(fake->unsafe_storage()), fake});
+  const int storage = record_.storage_number(fake->unsafe_storage());
+  fake->set_inference(record_.is_inference_storage(storage));
+  results_.push_back({true, type_of(result), storage, fake});
   if (requires_grad_) result_tensors_.push_back(result);
   return result;
 }

@@ -165,6 +165,7 @@ void Record::stand_for(const at::Tensor& fake, const at::Tensor& real, graph::In
   c10::TensorImpl* impl = real.unsafeGetTensorImpl();
   as_fake(fake)->stands_for_input = true;
   as_fake(fake)->serial = serial_;
+  as_fake(fake)->set_inference(real.is_inference());
   stood_for_.emplace(as_fake(fake), impl);
   outside_.insert_or_assign(impl, OutsideTensor{real, kind, std::move(name), fake});
   declared_storages_.emplace(impl->unsafe_storage().unsafeGetStorageImpl(), impl);

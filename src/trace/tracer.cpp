@@ -83,6 +83,7 @@ Tracer::Scope::Scope(Tracer& tracer) : previous_(nullptr) {
 
 Tracer::Scope::~Scope() {
   include_keys(false);
+  previous_->impl_->record.restore_versions();
   at::autocast::set_autocast_cache_enabled(previous_->impl_->autocast_cache);
   thread_state.record = nullptr;
 }
