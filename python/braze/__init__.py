@@ -11,7 +11,7 @@ cannot be captured runs in eager PyTorch; `explain` says why.
 
 import torch  # noqa: F401  (the extension links against its libraries)
 
-from . import _C, _control_flow
+from . import _C, _control_flow, _float_calls
 from ._api import compile, list_backends, reset
 from ._dynamic import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from ._explain import Explanation, explain
@@ -22,7 +22,7 @@ from ._substitutes import SUBSTITUTES
 is_compiling = _C.is_compiling
 graph_break = _C.graph_break
 GraphBreakError = _C.GraphBreakError
-_C.set_substitutes({**SUBSTITUTES, **_control_flow.SUBSTITUTES})
+_C.set_substitutes({**SUBSTITUTES, **_control_flow.SUBSTITUTES}, _float_calls.SUBSTITUTES)
 
 __version__ = "0.1.0"
 __all__ = [

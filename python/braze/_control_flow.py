@@ -57,6 +57,8 @@ def cond(pred, true_fn, false_fn, operands=()):
 
 
 def while_loop(cond_fn, body_fn, carried_inputs):
+    if any(type(leaf) is int for leaf in _pytree.tree_leaves(carried_inputs)):
+        _C.decline("it carries integers: make them tensors of no dimension, or use a Python loop")
     if not _are_tensors(carried_inputs) or not callable(cond_fn) or not callable(body_fn):
         _C.decline("what it carries are not tensors, or its parts no functions")
     leaves, spec = _pytree.tree_flatten(carried_inputs)

@@ -81,7 +81,9 @@ PYBIND11_MODULE(_C, module) {
       "Removes every entry of the disk cache.");
   module.def(
       "set_substitutes",
-      [](py::dict functions) { braze::capture::set_substitutes(functions.ptr()); },
+      [](py::dict functions, py::dict for_floats) {
+        braze::capture::set_substitutes(functions.ptr(), for_floats.ptr());
+      },
       "Python functions that a capture evaluates in the place of others.");
   module.def("break_catalogue", &breaks, "Every kind of break, a dict for each.");
   module.def("error_catalogue", &errors, "Every error of use, a dict for each.");

@@ -103,7 +103,8 @@ cpython::Ref entry_names(PyCodeObject* code, const Options& options);
 // Types and functions of PyTorch and the library that the evaluator compares with; once, at import.
 bool initialize(PyObject* module);
 
-// Python functions that are evaluated in the place of others: a dict, kept and only read.
-void set_substitutes(PyObject* functions);
+// Python functions that are evaluated in the place of others: dicts, kept and only read.
+// `for_floats`: only where an argument is a float that varies.
+void set_substitutes(PyObject* functions, PyObject* for_floats);
 
 }  // namespace braze::capture

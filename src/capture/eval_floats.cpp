@@ -12,21 +12,32 @@ namespace braze::capture {
 
 namespace {
 
+constexpr auto kBothPlaces = static_cast<size_t>(-1);  // of a computed source
+
 bool is_float_symbol(PyObject* object) { return Py_TYPE(object) == known().sym_float; }
 
-bool holds_float(PyObject* object, int depth = 4) {
-  if (is_float_symbol(object)) return true;
-  if (depth == 0) return false;
-  if (PyTuple_Check(object) || PyList_Check(object)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
-      if (holds_float(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return true;
-  } else if (PyDict_Check(object)) {
-    Py_ssize_t position = 0;
-    PyObject *key, *value;
-    while (PyDict_Next(object, &position, &key, &value))
-      if (holds_float(value, depth - 1)) return true;
+bool holds_float(PyObject* object) { return any_inside(object, is_float_symbol); }
+
+// Of the module `operator`; null for what is none of numbers.
+PyObject* operator_of(int op) {
+  switch (op) {
+    case NB_ADD:
+      return Evaluator::operator_callable("add");
+    case NB_SUBTRACT:
+      return Evaluator::operator_callable("sub");
+    case NB_MULTIPLY:
+      return Evaluator::operator_callable("mul");
+    case NB_TRUE_DIVIDE:
+      return Evaluator::operator_callable("truediv");
+    case NB_FLOOR_DIVIDE:
+      return Evaluator::operator_callable("floordiv");
+    case NB_REMAINDER:
+      return Evaluator::operator_callable("mod");
+    case NB_POWER:
+      return Evaluator::operator_callable("pow");
+    default:
+      return nullptr;
   }
-  return false;
 }
 
 // The float that Python computes with; empty for what is not known to be exact.
@@ -40,16 +51,18 @@ Ref plain_number(PyObject* object) {
   return Ref::steal(PyFloat_FromDouble(static_cast<double>(value)));
 }
 
-// Functions and methods of torch whose two operands may each be a number or a tensor.
+}  // namespace
+
 bool is_plain_operator(std::string_view name) {
   for (const char* known :
-       {"add", "sub", "subtract", "mul", "multiply", "eq", "ne", "lt", "le", "gt", "ge", "add_",
-        "sub_", "mul_", "div", "divide", "true_divide", "div_"})
+       {"add",  "sub",   "subtract",  "mul",        "multiply",     "eq",
+        "ne",   "lt",    "le",        "gt",         "ge",           "add_",
+        "sub_", "mul_",  "div",       "divide",     "true_divide",  "div_",
+        "fmod", "fmod_", "remainder", "remainder_", "floor_divide", "floor_divide_",
+        "rsub"})
     if (name == known) return true;
   return false;
 }
-
-}  // namespace
 
 Slot Evaluator::float_beside(const Slot& number, const Slot& tensor) {
   if (!is_float_symbol(number.get())) return number;
@@ -60,10 +73,13 @@ Slot Evaluator::float_beside(const Slot& number, const Slot& tensor) {
 Slot Evaluator::binary_of_floats(int op, const Slot& a, const Slot& b, bool& done) {
   done = false;
   const int plain = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
-  if (plain != NB_ADD && plain != NB_SUBTRACT && plain != NB_MULTIPLY && plain != NB_TRUE_DIVIDE)
-    return {};
-  const bool tensor_first = is_tensor(a.get());
-  if (tensor_first || is_tensor(b.get())) {
+  const bool tensor_first = is_tensor(a.get()), has_tensor = tensor_first || is_tensor(b.get());
+  if (plain == NB_POWER && has_tensor) return power_of_floats(op, a, b, done);
+  if (plain != NB_ADD && plain != NB_SUBTRACT && plain != NB_MULTIPLY && plain != NB_TRUE_DIVIDE) {
+    const bool divides = tensor_first && (plain == NB_FLOOR_DIVIDE || plain == NB_REMAINDER);
+    if (!divides) return has_tensor ? Slot() : apply_operator(plain, a, b, done);
+  }
+  if (has_tensor) {
     Slot x = float_beside(a, b), y = float_beside(b, a);
     if (!x || !y) return {};
     done = true;
@@ -74,9 +90,11 @@ Slot Evaluator::binary_of_floats(int op, const Slot& a, const Slot& b, bool& don
         call(getattr(y, Ref::steal(PyUnicode_FromString("reciprocal")).get()), nullptr, 0, nullptr);
     return inverse ? binary(NB_MULTIPLY, std::move(inverse), std::move(x)) : Slot();
   }
-  if (plain == NB_TRUE_DIVIDE && is_float_symbol(b.get())) return {};  // it might be zero
+  // The divisor might be zero.
+  if (plain == NB_TRUE_DIVIDE && is_float_symbol(b.get())) return apply_operator(plain, a, b, done);
   Ref numbers[2], operands[2];
   std::vector<const Source*> sources;
+  const Source* host = nullptr;
   const Slot* given[2] = {&a, &b};
   for (int i = 0; i < 2; ++i) {
     PyObject* object = given[i]->get();
@@ -85,6 +103,12 @@ Slot Evaluator::binary_of_floats(int op, const Slot& a, const Slot& b, bool& don
       numbers[i] = symbol.number;
       operands[i] = symbol.tensor;
       sources.insert(sources.end(), symbol.sources.begin(), symbol.sources.end());
+      PyObject* other = given[1 - i]->get();
+      if (other == object)
+        host = world_.computed_source(operator_of(plain), symbol.host, kBothPlaces, {});
+      else if (!is_float_symbol(other))
+        host = world_.computed_source(operator_of(plain), symbol.host, static_cast<size_t>(i),
+                                      {other});
     } else if (!(operands[i] = numbers[i] = plain_number(object))) {
       return {};
     }
@@ -106,7 +130,106 @@ Slot Evaluator::binary_of_floats(int op, const Slot& a, const Slot& b, bool& don
   }
   if (!tensor) return torch_failed();
   done = true;
-  return world_.computed_float(std::move(tensor), std::move(number), std::move(sources));
+  return world_.computed_float(std::move(tensor), std::move(number), std::move(sources), host);
+}
+
+// `x ** s` as PyTorch's own functions have it, which have rules of their own for some exponents.
+Slot Evaluator::power_of_floats(int op, const Slot& a, const Slot& b, bool& done) {
+  const char* name = op == NB_POWER ? "pow" : "pow_";
+  if (op != NB_POWER && !is_tensor(a.get())) return {};
+  Slot operands[2] = {a, b};
+  return call_for_floats(names_in_tensor(name), operands, 2, nullptr, done);
+}
+
+Slot Evaluator::apply_operator(int op, const Slot& a, const Slot& b, bool& done) {
+  PyObject* function = operator_of(op);
+  const Slot operands[2] = {a, b};
+  return function ? apply_to_float(function, operands, 2, done) : Slot();
+}
+
+// Computed from the one float that varies, beside constants, whenever the compiled code is called.
+Slot Evaluator::apply_to_float(PyObject* function, const Slot* args, size_t count, bool& done) {
+  PyObject* symbol = nullptr;
+  size_t place = 0;
+  std::vector<PyObject*> constants;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* object = args[i].get();
+    if (is_float_symbol(object)) {
+      if (symbol) return {};
+      symbol = object;
+      place = i;
+    } else if (PyFloat_CheckExact(object) || PyLong_CheckExact(object) || object == Py_None) {
+      constants.push_back(object);
+    } else {
+      return {};
+    }
+  }
+  if (!symbol) return {};
+  Slot result = world_.apply_to_float(function, symbol, place, constants);
+  done = bool(result);
+  return result;
+}
+
+bool Evaluator::is_function_of_numbers(PyObject* function) {
+  if (function == reinterpret_cast<PyObject*>(&PyLong_Type)) return true;
+  if (!PyCFunction_Check(function)) return false;
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(function)->m_module;
+  const char* text = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
+  const std::string_view name = reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
+  if (std::string_view(text) == "math") return true;
+  return std::string_view(text) == "builtins" &&
+         (name == "round" || name == "abs" || name == "pow");
+}
+
+// max(a, b, ...), min(a, b, ...): decided by guards, the first of equal ones as in Python.
+Slot Evaluator::extremum_of_floats(bool largest, const Slot* args, size_t count, bool& done) {
+  size_t best = 0;
+  for (size_t i = 1; i < count; ++i) {
+    bool known = false;
+    const Slot better = compare_floats(args[i], args[best], largest ? Py_GT : Py_LT, known);
+    if (!known) return {};
+    if (better.get() == Py_True) best = i;
+  }
+  done = true;
+  return args[best];
+}
+
+// A function of numbers.
+Slot Evaluator::number_of_floats(PyObject* function, const Slot* args, size_t count, bool& done) {
+  if (is_function_of_numbers(function)) return apply_to_float(function, args, count, done);
+  if (!PyCFunction_Check(function) || count < 2) return {};
+  const CalleeRule* rule = callee_rule(function);
+  const std::string_view name = rule ? rule->text : "";
+  if (name != "max()" && name != "min()") return {};
+  return extremum_of_floats(name == "max()", args, count, done);
+}
+
+// A function that does the same with tensors of one element in the place of the numbers.
+Slot Evaluator::call_for_floats(PyObject* function, Slot* args, size_t count, PyObject* kwnames,
+                                bool& done) {
+  PyObject* substitute = function ? substitute_for_floats(function) : nullptr;
+  if (!substitute) return {};
+  bool any = false;
+  for (size_t i = 0; i < count && !any; ++i) any = is_float_symbol(args[i].get());
+  if (!any) return {};
+  done = true;
+  return call(world_.wrap(substitute), args, count, kwnames);
+}
+
+PyObject* Evaluator::names_in_tensor(const char* name) {
+  Ref text = Ref::steal(PyUnicode_FromString(name));
+  return _PyType_Lookup(known().tensor, text.get());
+}
+
+// braze._C.operand(value, tensor): see policy.h.
+Slot Evaluator::operand_of_float(const Slot& value, const Slot& tensor) {
+  if (!is_float_symbol(value.get())) return value;
+  Slot number = value;
+  if (is_tensor(tensor.get()) && world_.fits_float32(value.get()))
+    if (Slot operand = float_beside(value, tensor)) return operand;
+  if (PyErr_Occurred()) return {};
+  make_concrete(number);
+  return number;
 }
 
 Slot Evaluator::unary_of_float(cpython::Opcode op, const Slot& a) {
@@ -118,6 +241,7 @@ Slot Evaluator::unary_of_float(cpython::Opcode op, const Slot& a) {
     return unary(op, number);
   }
   Ref number = Ref::steal(PyNumber_Negative(symbol.number.get()));
+  const Source* host = world_.computed_source(operator_callable("neg"), symbol.host, 0, {});
   std::vector<const Source*> sources = symbol.sources;
   Ref tensor;
   {
@@ -125,7 +249,7 @@ Slot Evaluator::unary_of_float(cpython::Opcode op, const Slot& a) {
     tensor = Ref::steal(PyNumber_Negative(symbol.tensor.get()));
   }
   if (!tensor) return torch_failed();
-  return world_.computed_float(std::move(tensor), std::move(number), std::move(sources));
+  return world_.computed_float(std::move(tensor), std::move(number), std::move(sources), host);
 }
 
 Slot Evaluator::compare_floats(const Slot& a, const Slot& b, int op, bool& done) {

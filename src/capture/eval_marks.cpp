@@ -40,6 +40,32 @@ bool is_plain_data(PyObject* object, bool lists, int depth = 4) {
   return true;
 }
 
+// Whether real code would see an object of the program differently from the trace.
+bool has_pending_changes(const World& world) {
+  auto same_items = [](PyObject* a, PyObject* b) {
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(a);
+    if (count != PySequence_Fast_GET_SIZE(b)) return false;
+    return std::equal(PySequence_Fast_ITEMS(a), PySequence_Fast_ITEMS(a) + count,
+                      PySequence_Fast_ITEMS(b));
+  };
+  auto same_entries = [](PyObject* a, PyObject* b) {
+    if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return false;
+    Py_ssize_t i = 0, j = 0;
+    PyObject *key, *value, *other_key, *other;
+    while (PyDict_Next(a, &i, &key, &value) && PyDict_Next(b, &j, &other_key, &other))
+      if (key != other_key || value != other) return false;
+    return true;
+  };
+  auto changed = [&](const World::Shadow& shadow) {
+    PyObject *a = shadow.original.get(), *b = shadow.copy.get();
+    if (PyList_CheckExact(a) && PyList_CheckExact(b)) return !same_items(a, b);
+    if (PyDict_CheckExact(a) && PyDict_CheckExact(b)) return !same_entries(a, b);
+    return true;
+  };
+  const auto& shadows = world.shadows();
+  return !world.writes().empty() || std::any_of(shadows.begin(), shadows.end(), changed);
+}
+
 }  // namespace
 
 // The attribute that says that the function stays in eager; null without one.
@@ -84,21 +110,19 @@ Slot Evaluator::call_as_one_step(const Slot& callable, Slot* args, size_t count,
   return result;
 }
 
-// The function is called for real. It is not when it is given what differs from call to call, or
-// could not see what the trace has changed.
+// The function is called for real; if it is given what differs from call to call, or could not see
+// what the trace has changed, it is evaluated like any other.
 Slot Evaluator::constant_result(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
                                 bool& done) {
   PyObject* function = callable.get();
-  if (!constants_ || world_.made_function(function)) return {};
+  if (!constants_ || world_.made_function(function) || has_pending_changes(world_) ||
+      !context_writes_.empty())
+    return {};
   for (size_t i = 0; i < count; ++i) {
     make_concrete(args[i]);
     if (!rely_on_constant(args[i])) return {};
   }
   done = true;
-  if (world_.has_writes() || !context_writes_.empty())
-    return refuse(BreakKind::kPendingChange,
-                  "a function marked with assume_constant_result is called for real, and would not "
-                  "see it");
   world_.rely_on(reinterpret_cast<PyFunctionObject*>(function));
   const size_t number = constants_used_++;
   if (number >= constants_->size() || (*constants_)[number].function.get() != function) {

@@ -54,6 +54,12 @@ BreakKind kind_of_tensor_method(std::string_view name) {
   return BreakKind::kTensorInternals;
 }
 
+// A function of trees that makes no tensors: no node of a graph.
+bool only_rearranges(std::string_view module, std::string_view name) {
+  return module == "torch.utils._pytree" &&
+         is_one_of(name, {"tree_flatten", "tree_unflatten", "tree_leaves", "tree_structure"});
+}
+
 // Whether a format string only names whole arguments: what it reads of them nobody would guard.
 bool formats_plainly(PyObject* format, const Slot* args, size_t count) {
   bool only_atoms = true;
@@ -94,6 +100,9 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kExpect:
       if (done = done && count == 1; !done) return {};
       return expect(args[0]);
+    case Callee::kOperand:
+      if (done = done && count == 2; !done) return {};
+      return operand_of_float(args[0], args[1]);
     case Callee::kControlFlow:
       done = true;
       return control_flow(static_cast<ControlFlowCall>(rule.op), args, count);
@@ -407,6 +416,14 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
   use_stand_ins(args, count);
   Slot result;
   std::vector<Slot> all;
+  if (recording_.has_floats() && (kwnames || !is_plain_operator(name))) {
+    bool done = false;
+    all.push_back(self);
+    all.insert(all.end(), args, args + count);
+    result = call_for_floats(names_in_tensor(name), all.data(), all.size(), kwnames, done);
+    if (done) return result;
+    all.clear();
+  }
   std::optional<Recording::PlainTorch> plain;
   if (recording_.has_symbols() && are_plain(self, args, count)) plain.emplace();
   if (unbound) {
@@ -464,6 +481,11 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
                       std::string(module) + "." + name + "() is given a module");
     }
   }
+  if (recording_.has_floats() && (kwnames || !is_plain_operator(name))) {
+    bool done = false;
+    Slot result = call_for_floats(callable.get(), args, count, kwnames, done);
+    if (done) return result;
+  }
   int64_t recorded = recorded_nodes_;
   Slot result = call_native(callable.get(), args, count, kwnames, true);
   if (!result) {
@@ -473,7 +495,8 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
     return about_tensors || breaks_.under_way() ? torch_failed(callable.get(), args, count, kwnames)
                                                 : Slot();
   }
-  record_torch_call(callable.get(), args, count, kwnames, result.get());
+  if (!only_rearranges(module, name))
+    record_torch_call(callable.get(), args, count, kwnames, result.get());
   return result;
 }
 

@@ -15,28 +15,14 @@ using sym::Int;
 
 namespace {
 
-constexpr int kDepth = 4;  // of containers that native code is given
+constexpr int kDepth = kContainerDepth;
 
 bool is_integer(PyObject* object) {
   return PyLong_Check(object) || Py_TYPE(object) == known().sym_int;
 }
 
 bool holds_symbol(PyObject* object, int depth = kDepth) {
-  if (is_symbolic(object)) return true;
-  if (depth == 0) return false;
-  if (PyTuple_Check(object) || PyList_Check(object)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
-      if (holds_symbol(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return true;
-  } else if (PyDict_Check(object)) {
-    Py_ssize_t position = 0;
-    PyObject *key, *value;
-    while (PyDict_Next(object, &position, &key, &value))
-      if (holds_symbol(value, depth - 1)) return true;
-  } else if (PySlice_Check(object)) {
-    auto* slice = reinterpret_cast<PySliceObject*>(object);
-    return is_symbolic(slice->start) || is_symbolic(slice->stop) || is_symbolic(slice->step);
-  }
-  return false;
+  return any_inside(object, is_symbolic, depth);
 }
 
 bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
@@ -46,6 +32,25 @@ bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
 }
 
 }  // namespace
+
+bool any_inside(PyObject* object, bool (*wanted)(PyObject*), int depth) {
+  if (wanted(object)) return true;
+  if (depth == 0) return false;
+  auto inside = [&](PyObject* item) { return any_inside(item, wanted, depth - 1); };
+  if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
+      if (inside(PySequence_Fast_GET_ITEM(object, i))) return true;
+  } else if (PyDict_Check(object)) {
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(object, &position, &key, &value))
+      if (inside(value)) return true;
+  } else if (PySlice_Check(object)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    return inside(slice->start) || inside(slice->stop) || inside(slice->step);
+  }
+  return false;
+}
 
 // The number of a Python int or of a symbol; nothing for a large one.
 std::optional<Int> Evaluator::integer_in(PyObject* object) {
@@ -391,6 +396,11 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
   PyObject* self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : nullptr;
   const bool container_self = self && (PyList_Check(self) || PyTuple_Check(self));
   if (!any && !container_self) return false;
+  if (any && !kwnames && recording_.has_floats()) {
+    bool done = false;
+    result = number_of_floats(f, args, count, done);
+    if (done) return true;
+  }
   if (PyType_Check(f)) {
     auto* type = reinterpret_cast<PyTypeObject*>(f);
     if (type == &PyLong_Type && count == 1 && is_integer(args[0].get())) {
@@ -478,6 +488,7 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
       case Callee::kOperator:
       case Callee::kVars:
       case Callee::kExpect:
+      case Callee::kOperand:
       case Callee::kControlFlow:
         return true;
       case Callee::kUnlisted:

@@ -198,6 +198,15 @@ class Evaluator {
   Slot binary_of_floats(int op, const Slot& a, const Slot& b, bool& done);
   Slot compare_floats(const Slot& a, const Slot& b, int op, bool& done);
   Slot unary_of_float(cpython::Opcode op, const Slot& a);
+  Slot power_of_floats(int op, const Slot& a, const Slot& b, bool& done);
+  Slot apply_operator(int op, const Slot& a, const Slot& b, bool& done);
+  Slot apply_to_float(PyObject* function, const Slot* args, size_t count, bool& done);
+  static bool is_function_of_numbers(PyObject* function);
+  Slot extremum_of_floats(bool largest, const Slot* args, size_t count, bool& done);
+  Slot number_of_floats(PyObject* function, const Slot* args, size_t count, bool& done);
+  Slot call_for_floats(PyObject* function, Slot* args, size_t count, PyObject* kwnames, bool& done);
+  static PyObject* names_in_tensor(const char* name);
+  Slot operand_of_float(const Slot& value, const Slot& tensor);
   // The arguments of a function of torch: operands are tensors, all else gets the numbers.
   void settle_floats(PyObject* callable, Slot* args, size_t count, PyObject* kwnames);
 
@@ -408,6 +417,14 @@ class Evaluator {
   std::chrono::steady_clock::time_point started_;
   const char* stack_limit_ = nullptr;
 };
+
+// What native code may be given: whether an object, or one in it, to that depth of containers, is
+// `wanted`.
+constexpr int kContainerDepth = 4;
+bool any_inside(PyObject* object, bool (*wanted)(PyObject*), int depth = kContainerDepth);
+
+// Functions and methods of torch whose two operands may each be a number or a tensor.
+bool is_plain_operator(std::string_view name);
 
 // While it lives, a break is about this object.
 class Subject {

@@ -25,10 +25,14 @@ bool look_up_type(const char* module, const char* attribute, PyTypeObject*& into
 }
 
 PyObject* substitutes = nullptr;
+PyObject* float_substitutes = nullptr;
 
 }  // namespace
 
-void set_substitutes(PyObject* functions) { Py_XSETREF(substitutes, Py_NewRef(functions)); }
+void set_substitutes(PyObject* functions, PyObject* for_floats) {
+  Py_XSETREF(substitutes, Py_NewRef(functions));
+  Py_XSETREF(float_substitutes, Py_NewRef(for_floats));
+}
 
 bool is_lru_cache(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
@@ -38,6 +42,10 @@ bool is_lru_cache(PyObject* object) {
 
 PyObject* substitute_for(PyObject* function) {
   return substitutes ? PyDict_GetItemWithError(substitutes, function) : nullptr;
+}
+
+PyObject* substitute_for_floats(PyObject* function) {
+  return float_substitutes ? PyDict_GetItemWithError(float_substitutes, function) : nullptr;
 }
 
 bool initialize_known() {

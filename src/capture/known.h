@@ -103,6 +103,8 @@ inline const Names& names() { return known().names; }
 // A wrapper of functools.lru_cache, also of a second copy of the module.
 bool is_lru_cache(PyObject* object);
 PyObject* substitute_for(PyObject* function);
+// The same where one of its arguments is a float that varies.
+PyObject* substitute_for_floats(PyObject* function);
 
 // False with an exception pending if something expected of PyTorch is not there.
 bool initialize_known();

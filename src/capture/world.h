@@ -168,12 +168,25 @@ class World {
     Ref real;    // the tensor in whose place that is; empty for what is computed
     Ref number;  // its value in this call
     std::vector<const Source*> sources;  // that decide it
+    const Source* host = nullptr;        // where it comes from without the graph; null: nowhere
+    bool fits_float32 = false;           // guarded
   };
   const std::vector<SymbolicFloat>& symbolic_floats() const { return symbolic_floats_; }
   // Of a torch.SymFloat.
   const SymbolicFloat& float_of(PyObject* object) const;
   // The result of arithmetic on others.
-  Slot computed_float(Ref tensor, Ref number, std::vector<const Source*> sources);
+  Slot computed_float(Ref tensor, Ref number, std::vector<const Source*> sources,
+                      const Source* host = nullptr);
+  // What a pure function of numbers gives for the constants with the float `object` at `place`
+  // among them: a float that varies itself, or another number, guarded as what is read from
+  // outside. It is computed by the guards of each call. Empty, with nothing pending, where that
+  // cannot be.
+  Slot apply_to_float(PyObject* function, PyObject* object, size_t place,
+                      const std::vector<PyObject*>& constants);
+  const Source* computed_source(PyObject* function, const Source* base, size_t place,
+                                const std::vector<PyObject*>& constants);
+  // Whether a tensor of float32 can hold it as it is: a guard.
+  bool fits_float32(PyObject* object);
   // The number itself: the code works for this one only.
   Ref number_of_float(PyObject* object);
   // How the float compares with a number, as a guard; nothing where that cannot be a guard.
@@ -206,6 +219,7 @@ class World {
   // An empty slot without a break: not a symbol.
   Slot read_integer(PyObject* value, const Source* source);
   Slot read_float(PyObject* value, const Source* source);
+  Slot symbolic_float(PyObject* value, const Source* source);
   void watch_finaliser(PyObject* object);
   const Source* own(const Source* foreign);
   bool apply_log(PyObject* owner, PyObject* dict_copy);
@@ -256,6 +270,7 @@ class World {
   std::vector<SymbolicTensor> symbolic_tensors_;
   std::vector<SymbolicInteger> symbolic_integers_;
   std::vector<SymbolicFloat> symbolic_floats_;
+  std::vector<const Source*> computed_sources_;
   std::vector<Ref> held_;
   std::vector<Ref> finalisers_;       // weak references
   bool unwatched_finaliser_ = false;  // of an object that takes no weak reference

@@ -72,7 +72,7 @@ PyObject* expect(PyObject*, PyObject* condition) { return Py_NewRef(condition); 
 
 // In a capture, what its rule says.
 PyObject* control_flow(PyObject*, PyObject*) {
-  PyErr_SetString(PyExc_RuntimeError, "a part of a control flow operator, for captures only");
+  PyErr_SetString(PyExc_RuntimeError, "for functions that stand for those of PyTorch in captures");
   return nullptr;
 }
 
@@ -88,6 +88,8 @@ PyMethodDef functions[] = {
      "graph_break(msg='')\n--\n\nIn compiled code: a break here. `msg` is shown with it."},
     {"expect", expect, METH_O,
      "The condition itself; in a capture one on numbers that come from data is asserted."},
+    {"operand", control_flow, METH_VARARGS,
+     "operand(value, tensor): a float that varies as a tensor beside that one; else the number."},
 #define X(id, name, text) {name, control_flow, METH_VARARGS, text},
     BRAZE_CONTROL_FLOW_CALLS(X)
 #undef X
@@ -114,7 +116,8 @@ bool initialize_controls(PyObject* module) {
   const std::pair<const char*, capture::Callee> rules[] = {
       {"is_compiling", capture::Callee::kReadOnly},
       {"graph_break", capture::Callee::kGraphBreak},
-      {"expect", capture::Callee::kExpect}};
+      {"expect", capture::Callee::kExpect},
+      {"operand", capture::Callee::kOperand}};
   for (const auto& [name, callee] : rules) {
     Ref function = Ref::steal(PyObject_GetAttrString(module, name));
     if (!function) return false;

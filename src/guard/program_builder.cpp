@@ -268,6 +268,7 @@ void ProgramBuilder::place_children(int index) {
 bool ProgramBuilder::is_volatile(int parent, int index) {
   const Node& child = node(index);
   PyObject* container = node(parent).object;
+  if (child.has_child(SourceKind::kComputed)) return true;  // a number that varies
   switch (child.source->kind) {
     case SourceKind::kAttribute:
       if (has_no_version(Py_TYPE(container))) return true;
@@ -283,6 +284,8 @@ bool ProgramBuilder::is_volatile(int parent, int index) {
     case SourceKind::kItem:
       if (is_deque(container)) return true;
       break;
+    case SourceKind::kComputed:
+      return true;
     default:
       break;
   }

@@ -1,6 +1,8 @@
 #include "guard/resolve.h"
 
+#include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "cpython/exception.h"
@@ -58,6 +60,21 @@ Ref item(PyObject* object, PyObject* key) {
   if (PyList_Check(object) || PyTuple_Check(object) || is_deque(object))
     return sequence_item(object, key);
   return {};
+}
+
+Ref computed(PyObject* number, PyObject* key) {
+  if (!PyFloat_CheckExact(number) && !PyLong_CheckExact(number)) return {};
+  const cpython::SavedException pending;
+  std::vector<PyObject*> arguments;
+  const Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(key, 1));
+  if (place < 0) arguments.push_back(number);
+  for (Py_ssize_t i = 2; i < PyTuple_GET_SIZE(key); ++i)
+    arguments.push_back(PyTuple_GET_ITEM(key, i));
+  arguments.insert(arguments.begin() + std::max<Py_ssize_t>(place, 0), number);
+  Ref result = Ref::steal(
+      PyObject_Vectorcall(PyTuple_GET_ITEM(key, 0), arguments.data(), arguments.size(), nullptr));
+  if (!result) PyErr_Clear();
+  return result;
 }
 
 }  // namespace
@@ -120,6 +137,8 @@ Ref resolve_step(const Source* source, PyObject* base) {
       return cpython::instance_dict(base);
     case SourceKind::kItem:
       return item(base, key);
+    case SourceKind::kComputed:
+      return computed(base, key);
     case SourceKind::kArgument:
     case SourceKind::kFunction:
     case SourceKind::kPinned:

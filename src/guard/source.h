@@ -32,6 +32,9 @@ namespace braze::guard {
   X(InstanceDict, "dict") /* base: any: its __dict__ */                                            \
   X(Contents, "contents") /* base: a cell: what it holds */                                        \
   X(Item, "item")         /* base: dict, list, tuple or deque; key: the key or int index */        \
+  X(Computed, "computed") /* base: a float or int; key: tuple (callable, place, constants ...):    \
+                             what the callable, a pure function of numbers, gives for the          \
+                             constants with the base at that place among them; -1: of it twice */  \
   X(Native, "native") /* result of a C function that depends on nothing else: key: the callable;   \
                          re-called to check */
 

@@ -4,6 +4,7 @@
 #include "cpython/exception.h"
 #include "cpython/lookup.h"
 #include "guard/source.h"
+#include "guard/value.h"
 
 namespace braze::guard {
 
@@ -139,6 +140,8 @@ class Printer {
         return;
       case SourceKind::kItem:
         return item(source);
+      case SourceKind::kComputed:
+        return computed(source);
       case SourceKind::kNative:
         text += object_name(key) + "()";
         return;
@@ -147,6 +150,22 @@ class Printer {
   }
 
  private:
+  // "math.sqrt(s)", "pow(2.0, s)"
+  void computed(const Source* source) {
+    PyObject* key = source->key.get();
+    const Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(key, 1));
+    const Py_ssize_t count = place < 0 ? 2 : PyTuple_GET_SIZE(key) - 1;
+    text += object_name(PyTuple_GET_ITEM(key, 0)) + "(";
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (i > 0) text += ", ";
+      if (i == place || place < 0)
+        print(source->base);
+      else
+        text += value_text(PyTuple_GET_ITEM(key, i < place ? i + 2 : i + 1));
+    }
+    text += ')';
+  }
+
   void append(PyObject* str) {
     const std::string_view ascii = ascii_of(str);
     if (ascii.empty())

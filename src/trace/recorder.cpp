@@ -7,6 +7,7 @@
 
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
+#include "trace/number_range.h"
 #include "trace/probe.h"
 #include "trace/sym_node.h"
 
@@ -56,6 +57,8 @@ void Recorder::run() {
   }
   take_devices();
   check_writes();
+  if (std::string why = refused_by_kernel(info_, stack_.data() + begin_); !why.empty())
+    fail(why, "use a number that the dtype holds, or another dtype");
   use_overload_with_number();
   compute_metadata();
   take_results();

@@ -47,6 +47,7 @@ enum class Callee : uint8_t {
   kBreak,
   kGraphBreak,   // braze.graph_break(msg)
   kExpect,       // braze._C.expect(condition)
+  kOperand,      // braze._C.operand(value, tensor)
   kControlFlow,  // braze._C.branch and its companions: `CalleeRule::op` is a ControlFlowCall
   // Builtins that the evaluator carries out itself.
   kGetattr,

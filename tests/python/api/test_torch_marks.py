@@ -333,3 +333,27 @@ def test_marks_need_functions():
         with pytest.raises(TypeError, match="needs a callable"):
             mark(3)
         assert mark(len) is len
+
+
+def test_a_constant_below_a_cache():
+    """As libraries write their probes: what is iterated or cached on the way is no change."""
+    import functools
+
+    calls, layers = [], [1, 2, 3]
+
+    @functools.lru_cache
+    @braze.assume_constant_result
+    def available(name):
+        calls.append(name)
+        return name == "torch"
+
+    def fn(x):
+        for layer in layers:
+            x = x * layer if available("torch") else x - layer
+        return x
+
+    fast = braze.compile(fn, fullgraph=True)
+    for _ in range(3):
+        same(fast(X), X * 6)
+    assert len(calls) <= 2
+    assert available.cache_info().misses == 1

@@ -99,3 +99,24 @@ def test_marked_as_unbacked():
         braze.mark_unbacked(x, 0)
         same(fast(x), fn(x))
     assert len(entries(fast)) == 1
+
+
+def test_scans_for_a_backend_of_the_user():
+    """What takes trees apart and puts them together is no node of the graph."""
+    from torch.utils import _pytree
+
+    def fn(x):
+        leaves, spec = _pytree.tree_flatten({"a": x + 1, "b": (x * 2,)})
+        tree = _pytree.tree_unflatten([leaf.sin() for leaf in leaves], spec)
+        return tree["a"] - tree["b"][0], _pytree.tree_leaves(tree)
+
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm
+
+    fast = braze.compile(fn, backend=backend, fullgraph=True)
+    x = torch.randn(3, 4)
+    same(fast(x), fn(x))
+    assert not any("tree" in str(node.target) for node in graphs[0].graph.nodes)

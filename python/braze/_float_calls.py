@@ -1,0 +1,228 @@
+"""Functions of PyTorch that are given Python floats that vary, as tensor programs, for capture.
+
+`SUBSTITUTES` maps each to a function with the same result, which capture evaluates in its place
+where an argument is such a float. `_C.operand(value, tensor)` is that float as a tensor of no
+dimension, which takes part in type promotion beside `tensor` as the float would; or the number
+itself, with a guard on its value, where that cannot be (half precision, numbers beyond float32).
+"""
+
+import torch
+
+from . import _C
+
+
+def _number(value):
+    return _C.operand(value, None)
+
+
+def _fill_value(value, tensor):
+    return _C.operand(value, tensor) if tensor.is_floating_point() else _number(value)
+
+
+def clamp(input, min=None, max=None, *, out=None):
+    if out is not None:
+        return torch.clamp(input, _number(min), _number(max), out=out)
+    if min is not None:
+        input = torch.clamp(input, min=_C.operand(min, input))
+    return input if max is None else torch.clamp(input, max=_C.operand(max, input))
+
+
+def clamp_(input, min=None, max=None):
+    if min is not None:
+        input.clamp_(min=_C.operand(min, input))
+    return input if max is None else input.clamp_(max=_C.operand(max, input))
+
+
+def clamp_min(input, min):
+    return torch.clamp_min(input, _C.operand(min, input))
+
+
+def clamp_max(input, max):
+    return torch.clamp_max(input, _C.operand(max, input))
+
+
+def _exponent(value, tensor):
+    """PyTorch takes square roots, which differ from powers at -0.0 and at infinity."""
+    if value == 0.5 or value == -0.5:
+        return _number(value)
+    return _C.operand(value, tensor)
+
+
+def power(input, exponent, *, out=None):
+    if out is not None:
+        return torch.pow(_number(input), _number(exponent), out=out)
+    if isinstance(input, torch.Tensor):
+        return torch.pow(input, _exponent(exponent, input))
+    return torch.pow(_C.operand(input, exponent), exponent)
+
+
+def power_(input, exponent):
+    return input.pow_(_exponent(exponent, input))
+
+
+def where(condition, input=None, other=None, *, out=None):
+    if out is not None:
+        return torch.where(condition, _number(input), _number(other), out=out)
+    if isinstance(input, torch.Tensor):
+        return torch.where(condition, input, _C.operand(other, input))
+    if isinstance(other, torch.Tensor):
+        return torch.where(condition, _C.operand(input, other), other)
+    return torch.where(condition, _number(input), _number(other))
+
+
+def tensor_where(self, condition, other):
+    return torch.where(condition, self, _C.operand(other, self))
+
+
+def full(size, fill_value, *, dtype=None, device=None, **others):
+    if others:
+        return torch.full(size, _number(fill_value), dtype=dtype, device=device, **others)
+    return fill_(torch.empty(size, dtype=dtype, device=device), fill_value)
+
+
+def full_like(input, fill_value, **options):
+    return fill_(torch.empty_like(input, **options), fill_value)
+
+
+def new_full(self, size, fill_value, **options):
+    return fill_(self.new_empty(size, **options), fill_value)
+
+
+def fill(input, value):
+    return torch.fill(input, _fill_value(value, input))
+
+
+def fill_(input, value):
+    return input.fill_(_fill_value(value, input))
+
+
+def masked_fill(input, mask, value):
+    return torch.masked_fill(input, mask, _fill_value(value, input))
+
+
+def masked_fill_(input, mask, value):
+    return input.masked_fill_(mask, _fill_value(value, input))
+
+
+def index_fill(input, dim, index, value):
+    return torch.index_fill(input, dim, index, _fill_value(value, input))
+
+
+def index_fill_(input, dim, index, value):
+    return input.index_fill_(dim, index, _fill_value(value, input))
+
+
+def lerp(input, end, weight, *, out=None):
+    if out is not None:
+        return torch.lerp(input, end, _number(weight), out=out)
+    return torch.lerp(input, end, _fill_value(weight, input))
+
+
+def lerp_(input, end, weight):
+    return input.lerp_(end, _fill_value(weight, input))
+
+
+def _scaled(factor, tensor, others):
+    """The product, if PyTorch computes it in that dtype; else None."""
+    for other in (tensor, *others):
+        if not isinstance(other, torch.Tensor) or other.dtype is not tensor.dtype:
+            return None
+    factor = _fill_value(factor, tensor)
+    return tensor * factor if isinstance(factor, torch.Tensor) else None
+
+
+def add(input, other, *, alpha=1, out=None):
+    scaled = None if out is not None else _scaled(alpha, other, (input,))
+    if scaled is None:
+        return torch.add(_number(input), _number(other), alpha=_number(alpha), out=out)
+    return input + scaled
+
+
+def sub(input, other, *, alpha=1, out=None):
+    scaled = None if out is not None else _scaled(alpha, other, (input,))
+    if scaled is None:
+        return torch.sub(_number(input), _number(other), alpha=_number(alpha), out=out)
+    return input - scaled
+
+
+def add_(input, other, *, alpha=1):
+    scaled = _scaled(alpha, other, (input,))
+    if scaled is None:
+        return input.add_(_number(other), alpha=_number(alpha))
+    return input.add_(scaled)
+
+
+def sub_(input, other, *, alpha=1):
+    scaled = _scaled(alpha, other, (input,))
+    if scaled is None:
+        return input.sub_(_number(other), alpha=_number(alpha))
+    return input.sub_(scaled)
+
+
+def addcmul(input, tensor1, tensor2, *, value=1, out=None):
+    scaled = None if out is not None else _scaled(value, tensor1, (input, tensor2))
+    if scaled is None:
+        return torch.addcmul(input, tensor1, tensor2, value=_number(value), out=out)
+    return input + scaled * tensor2
+
+
+def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
+    scaled = None if out is not None else _scaled(value, tensor1, (input, tensor2))
+    if scaled is None:
+        return torch.addcdiv(input, tensor1, tensor2, value=_number(value), out=out)
+    return input + scaled / tensor2
+
+
+def addcmul_(input, tensor1, tensor2, *, value=1):
+    scaled = _scaled(value, tensor1, (input, tensor2))
+    if scaled is None:
+        return input.addcmul_(tensor1, tensor2, value=_number(value))
+    return input.add_(scaled * tensor2)
+
+
+def addcdiv_(input, tensor1, tensor2, *, value=1):
+    scaled = _scaled(value, tensor1, (input, tensor2))
+    if scaled is None:
+        return input.addcdiv_(tensor1, tensor2, value=_number(value))
+    return input.add_(scaled / tensor2)
+
+
+_BOTH = {
+    "clamp": clamp,
+    "clip": clamp,
+    "clamp_min": clamp_min,
+    "clamp_max": clamp_max,
+    "pow": power,
+    "full_like": full_like,
+    "fill": fill,
+    "masked_fill": masked_fill,
+    "index_fill": index_fill,
+    "lerp": lerp,
+    "add": add,
+    "sub": sub,
+    "subtract": sub,
+    "addcmul": addcmul,
+    "addcdiv": addcdiv,
+}
+_METHODS = {
+    "clamp_": clamp_,
+    "clip_": clamp_,
+    "pow_": power_,
+    "where": tensor_where,
+    "new_full": new_full,
+    "fill_": fill_,
+    "masked_fill_": masked_fill_,
+    "index_fill_": index_fill_,
+    "lerp_": lerp_,
+    "add_": add_,
+    "sub_": sub_,
+    "subtract_": sub_,
+    "addcmul_": addcmul_,
+    "addcdiv_": addcdiv_,
+}
+SUBSTITUTES = {torch.where: where, torch.full: full}
+for _name, _function in _BOTH.items():
+    SUBSTITUTES[getattr(torch, _name)] = _function
+for _name, _function in (*_BOTH.items(), *_METHODS.items()):
+    if hasattr(torch.Tensor, _name):
+        SUBSTITUTES[getattr(torch.Tensor, _name)] = _function
