@@ -49,9 +49,10 @@ def allow_in_graph(fn):
 def assume_constant_result(fn):
     """Promise that a function, given the same arguments, always gives the same and changes nothing.
 
-    Also a decorator; returns `fn`. A capture calls the function once, for real, and takes what it
-    gives for a constant of the compiled code: what the function reads is not guarded, the arguments
-    are. A call with tensors, or with lists and dicts, is captured like any other.
+    Also a decorator; returns `fn`. A capture calls the function for real, once for each call that
+    it evaluates, and takes what it gives for a constant of the compiled code: what the function
+    reads is not guarded, the arguments are. A call with tensors, or with lists and dicts, is
+    captured like any other.
     """
     return _mark(fn, "assume_constant_result", "_braze_constant_result")
 

@@ -83,7 +83,7 @@ class Evaluator {
   }
   const std::vector<Ref>& addresses() const { return addresses_; }
 
-  // --- eval.cpp: frames
+  // --- eval.cpp, eval_hooks.cpp: frames
   Slot start(std::unique_ptr<Frame> frame);
   Status run(Frame& frame, Slot& result, bool throwing);
   Status run_instructions(Frame& frame, Slot& result, bool raised);
@@ -93,7 +93,7 @@ class Evaluator {
   static PyObject* hook(void* context, PyThreadState* thread, cpython::FrameView view,
                         bool throwing);
 
-  // --- eval_operators.cpp
+  // --- eval_operators.cpp, eval_iteration.cpp
   Slot binary(int op, Slot a, Slot b);
   Slot unary(cpython::Opcode op, const Slot& a);
   Slot compare(const Slot& a, const Slot& b, int op, bool to_bool);
@@ -159,7 +159,7 @@ class Evaluator {
   Slot warn(Slot* args, size_t count, PyObject* kwnames);
   Slot defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
 
-  // --- eval_calls.cpp
+  // --- eval_calls.cpp, eval_builtins.cpp, eval_methods.cpp, eval_torch_calls.cpp
   Slot call(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot call_ex(const Slot& callable, PyObject* args, PyObject* kwargs);
   // What a native callee gave: checked for a swallowed break and for things from nowhere.
@@ -176,7 +176,7 @@ class Evaluator {
   Slot call_unmarked(const Slot& function, Slot* args, size_t count, PyObject* kwnames);
   Slot make_function(Frame& frame, int flags);
 
-  // --- eval_symbols.cpp: torch.SymInt where the program has an int
+  // --- eval_symbols.cpp, eval_symbol_calls.cpp: torch.SymInt where the program has an int
   bool has_symbol(const Slot& slot);
   bool may_hold_symbol(PyObject* object);
   void make_concrete(Slot& slot);

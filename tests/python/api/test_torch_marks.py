@@ -355,5 +355,4 @@ def test_a_constant_below_a_cache():
     fast = braze.compile(fn, fullgraph=True)
     for _ in range(3):
         same(fast(X), X * 6)
-    assert len(calls) <= 2
-    assert available.cache_info().misses == 1
+    assert set(calls) == {"torch"} and available.cache_info().misses == 1

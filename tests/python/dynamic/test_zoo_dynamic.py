@@ -29,7 +29,7 @@ SIZES = {
 }
 # What takes more compiles, and why.
 MORE = {
-    "mamba": "a cached function with side effects is a break",
+    "mamba": "a scan over the length is unrolled",
     "transformer": "its fast path reads a mask's data",
     "cell_loop": "a loop over the length is unrolled",
     "segformer": "interpolate() with a scale factor fixes sizes",

@@ -1,0 +1,155 @@
+// Builtins that the evaluator carries out itself.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+// The first argument, if any, is the user's message.
+Slot Evaluator::asked_break(const char* function, const Slot* args, size_t count) {
+  std::string text = function;
+  const char* message =
+      count > 0 && PyUnicode_Check(args[0].get()) ? PyUnicode_AsUTF8(args[0].get()) : nullptr;
+  if (message && *message) text += std::string(": ") + message;
+  return refuse(BreakKind::kGraphBreak, std::move(text));
+}
+
+Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* args, size_t count,
+                            PyObject* kwnames, bool& done) {
+  done = !kwnames;
+  switch (rule.callee) {
+    case Callee::kBreak:
+      done = true;
+      return refuse(rule.kind, rule.text);
+    case Callee::kGraphBreak:
+      done = true;
+      return asked_break("braze.graph_break()", args, count);
+    case Callee::kExpect:
+      if (done = done && count == 1; !done) return {};
+      return expect(args[0]);
+    case Callee::kOperand:
+      if (done = done && count == 2; !done) return {};
+      return operand_of_float(args[0], args[1]);
+    case Callee::kControlFlow:
+      done = true;
+      return control_flow(static_cast<ControlFlowCall>(rule.op), args, count);
+    case Callee::kReadOnly:
+      done = true;
+      if (count > 0 && (rule.text == "repr()" || rule.text == "ascii()") &&
+          (names_its_address(args[0].get()) || holds_tensor(args[0].get())))
+        return refuse(BreakKind::kTensorAsText, "a tensor or an address is formatted as text");
+      if (!check_native_arguments(rule.text.c_str(), args, count, true)) return {};
+      return call_native(callable.get(), args, count, kwnames, false);
+    case Callee::kGetattr: {
+      if (done = done && (count == 2 || count == 3); !done) return {};
+      Slot value = getattr(args[0], args[1].get());
+      if (value || count == 2 || breaks_.under_way() ||
+          !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return value;
+      PyErr_Clear();
+      return args[2];
+    }
+    case Callee::kHasattr: {
+      if (done = done && count == 2; !done) return {};
+      Slot value = getattr(args[0], args[1].get());
+      if (value) return Slot::borrow(Py_True);
+      if (breaks_.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
+      PyErr_Clear();
+      return Slot::borrow(Py_False);
+    }
+    case Callee::kSetattr:
+    case Callee::kDelattr: {
+      bool set = rule.callee == Callee::kSetattr;
+      if (done = done && count == (set ? 3u : 2u); !done) return {};
+      return setattr(args[0], args[1].get(), set ? args[2] : Slot()) ? Slot::borrow(Py_None)
+                                                                     : Slot();
+    }
+    case Callee::kIsinstance: {
+      const Source* source = world_.source_of(args[0]);
+      if (count == 2 && source && !is_atom(args[0].get()) && !is_tensor(args[0].get()) &&
+          !is_immutable(args[0].get()))
+        world_.guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(args[0].get())));
+      done = true;
+      return call_native(callable.get(), args, count, kwnames, false);
+    }
+    case Callee::kLen:
+      if (done = done && count == 1; !done) return {};
+      return length_of(args[0]);
+    case Callee::kIter:
+      if (done && count == 2 &&
+          (PyFunction_Check(args[0].get()) || PyCFunction_Check(args[0].get()))) {
+        // Calls of the first come back to the evaluator, or are calls of a method of the trace's
+        // own.
+        if (!check_native_arguments("iter", args, count, false)) return {};
+        return call_native(callable.get(), args, count, kwnames, false);
+      }
+      if (done = done && count == 1; !done)
+        return refuse(BreakKind::kUnsupported, "iter() with a sentinel");
+      return get_iter(args[0]);
+    case Callee::kNext: {
+      if (done = done && (count == 1 || count == 2); !done) return {};
+      bool exhausted = false;
+      Slot value = next(args[0], exhausted, count == 1);
+      if (value || !exhausted) return value;
+      if (count == 2) return args[1];
+      if (!PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
+      return {};
+    }
+    case Callee::kVars:
+      if (done = done && count == 1; !done)
+        return refuse(BreakKind::kIntrospection, "vars() of a frame");
+      return getattr(args[0], names().dict);
+    case Callee::kIdentity: {
+      if (done = done && count == 1; !done) return {};
+      args[0] = Slot::borrow(world_.real_of(args[0].get()), args[0].source);
+      if (rule.text == "hash()" && is_container(args[0].get()) &&
+          !read_deeply(args[0].get(), Look::kDeep))
+        return {};
+      Slot value = call_native(callable.get(), args, count, kwnames, false);
+      world_.guard_as_key(args[0].get());
+      if (value && !is_atom(args[0].get()))
+        world_.hold(args[0].object), addresses_.push_back(value.object);
+      return value;
+    }
+    case Callee::kReadItem:
+      if (done = done && count == 2; !done) return {};
+      return getitem(args[0], args[1]);
+    case Callee::kWriteItem:
+      if (done = done && count == 3; !done) return {};
+      return setitem(args[0], args[1], args[2]) ? Slot::borrow(Py_None) : Slot();
+    case Callee::kDeleteItem:
+      if (done = done && count == 2; !done) return {};
+      return setitem(args[0], args[1], Slot()) ? Slot::borrow(Py_None) : Slot();
+    case Callee::kOperator:
+      if (done = done && count == 2; !done) return {};
+      return binary(rule.op, args[0], args[1]);
+    case Callee::kChangesFirst: {
+      if (count == 0) break;
+      done = true;
+      PyObject* changed = args[0].get();
+      if (world_.is_outside(changed) && !(is_container(changed) && world_.shadow(changed)))
+        return breaks_.under_way()
+                   ? Slot()
+                   : refuse(BreakKind::kNativeCall, rule.text + " changes an object from outside");
+      if (!check_native_arguments(rule.text.c_str(), args + 1, count - 1, true)) return {};
+      return call_native(callable.get(), args, count, kwnames, false);
+    }
+    case Callee::kDefer:
+      done = true;
+      return defer(callable, args, count, kwnames);
+    case Callee::kBuildClass:
+      done = true;
+      return build_class(callable, args, count, kwnames);
+    case Callee::kPrint:
+      done = true;
+      return print(callable, args, count, kwnames);
+    case Callee::kWarn:
+      done = true;
+      return warn(args, count, kwnames);
+    case Callee::kUnlisted:
+      break;
+  }
+  done = false;
+  return {};
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,113 @@
+// Frames of Python functions that native code calls while tracing.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+using cpython::FrameView;
+
+PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, bool throwing) {
+  auto* self = static_cast<Evaluator*>(context);
+  try {
+    const CodeInfo& info = code_info(view.code(), view.globals());
+    constexpr int kFunction = CO_OPTIMIZED | CO_NEWLOCALS;
+    bool is_function = (view.code()->co_flags & kFunction) == kFunction;
+    if (self->stopped_ && throwing && self->generators_.contains(view.raw()))
+      return end_generator(thread, view);
+    if (self->importing_ || self->stopped_)
+      return cpython::evaluate_natively(thread, view, throwing);
+    if (!is_function && view.names() && self->world_.made_function(view.function()))
+      return self->evaluate_hooked(thread, view);  // the body of a class of the traced code
+    if (!is_function) {
+      // A module body comes with an import; the body of a class reads what nobody guards.
+      if (self->native_depth_) return cpython::evaluate_natively(thread, view, throwing);
+      ++self->importing_;
+      PyObject* result = cpython::evaluate_natively(thread, view, throwing);
+      --self->importing_;
+      return result;
+    }
+    if (info.policy == FramePolicy::kNative) {
+      if (!info.is_torch && self->handles_warnings())
+        return self->raise_break(BreakKind::kOutput,
+                                 "a library that may warn is called where the traced code handles "
+                                 "warnings");
+      if (info.is_random)
+        return self->raise_break(
+            BreakKind::kUntraceableOp,
+            "a function of torch reads or sets the state of a random generator");
+      if (info.library_break && self->native_depth_ == 0)
+        return self->refuse_library(info), nullptr;
+      const bool asks_compiling = view.function() == known().is_compiling;
+      NativeScope scope(*self, true, view.function());
+      PyObject* result = cpython::evaluate_natively(thread, view, throwing);
+      if (result && asks_compiling) Py_SETREF(result, Py_NewRef(Py_True));
+      return result;
+    }
+    if (self->native_depth_ && info.policy == FramePolicy::kLibrary)
+      return cpython::evaluate_natively(thread, view, throwing);
+    int outer_native = std::exchange(self->native_depth_, 0);
+    PyObject* result = view.is_generator() ? self->resume_hooked(thread, view, throwing)
+                                           : self->evaluate_hooked(thread, view);
+    self->native_depth_ = outer_native;
+    return result;
+  } catch (...) {
+    self->breaks_.keep_defect(std::current_exception());
+    return nullptr;
+  }
+}
+
+// Whether a class of the MRO declares __slots__. copyreg._slotnames() writes its answer, an empty
+// list without them, into the class.
+static bool has_slots(PyObject* cls) {
+  static PyObject* slots = PyUnicode_InternFromString("__slots__");
+  if (!cls || !PyType_Check(cls)) return true;
+  PyObject* mro = reinterpret_cast<PyTypeObject*>(cls)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
+    PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
+    if (dict && PyDict_Contains(dict, slots) != 0) return true;
+  }
+  return false;
+}
+
+PyObject* Evaluator::evaluate_hooked(PyThreadState* thread, FrameView view) {
+  PyCodeObject* code = view.code();
+  if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
+    PyObject* made = cpython::evaluate_natively(thread, view, false);
+    if (made) mark_generator(made);
+    return made;
+  }
+  if (reinterpret_cast<PyObject*>(code) == known().slotnames_code)
+    if (PyObject* cls = view.locals()[0]; !has_slots(cls)) return PyList_New(0);
+  auto frame = new_frame(code_info(code, view.globals()));
+  fill_frame(*frame, view);
+  frame->names = Ref::borrow(code->co_flags & CO_NEWLOCALS ? nullptr : view.names());
+  if (!rely_on_hooked(*frame)) return nullptr;
+  return start(std::move(frame)).object.release();
+}
+
+void Evaluator::fill_frame(Frame& frame, FrameView view) {
+  frame.function = Ref::borrow(view.function());
+  frame.globals = Ref::borrow(view.globals());
+  frame.builtins = Ref::borrow(view.builtins());
+  frame.outside_function = !world_.made_function(view.function());
+  auto locals = view.locals();
+  for (size_t i = 0; i < locals.size() && i < frame.locals.size(); ++i)
+    if (locals[i]) frame.locals[i] = world_.wrap(locals[i]);
+}
+
+// Native code found this function by itself, so nothing guards where it was found: if it is a
+// method of its first argument's class, that look-up is relied on.
+bool Evaluator::rely_on_hooked(Frame& frame) {
+  auto* function = frame.function_object();
+  if (!frame.outside_function || world_.source_of(frame.function.get())) return true;
+  if (frame.code()->co_argcount > 0 && frame.locals[0]) {
+    PyObject* self = frame.locals[0].get();
+    auto* type = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
+    if (_PyType_Lookup(type, function->func_name) == frame.function.get())
+      world_.type_lookup(type, function->func_name);
+  }
+  world_.rely_on(function);
+  return true;
+}
+
+}  // namespace braze::capture

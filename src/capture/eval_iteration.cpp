@@ -1,0 +1,159 @@
+// Iterators: making and advancing them, unpacking, lists of what they give.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_library_container(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return type == known().ordered_dict || type == known().deque || type == known().defaultdict;
+}
+
+}  // namespace
+
+Slot Evaluator::get_iter(const Slot& iterable) {
+  PyObject* object = iterable.get();
+  if (is_symbolic(object)) {
+    Slot number = iterable;
+    make_concrete(number);
+    return get_iter(number);
+  }
+  if (world_.is_outside(object) && !is_tensor(object) && !PyTuple_Check(object)) {
+    if (is_container(object)) {
+      bool copied =
+          !PyFrozenSet_Check(object) && (!PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) ||
+                                         is_library_container(object));
+      if (!copied) {
+        if (!world_.read_all(object)) return {};
+      } else if (!world_.shadow(object)) {
+        // A copy is iterated, so that changes made meanwhile are seen as they would be.
+        return {};
+      }
+    } else if (is_foreign_iterator(object)) {
+      return refuse(BreakKind::kOutsideIterator, "iteration over an iterator from outside");
+    } else if (is_python_class(Py_TYPE(object))) {
+      if (!world_.type_lookup(Py_TYPE(object), names().iter))
+        world_.type_lookup(Py_TYPE(object), names().getitem);
+    } else if (!read_operand(iterable, "iteration")) {
+      return {};
+    }
+  } else if (PyTuple_Check(object) && world_.source_of(iterable) && !world_.read_all(object)) {
+    return {};
+  }
+  bool torch = is_tensor(object);
+  Ref iterator;
+  {
+    NativeScope scope(*this, torch, nullptr);
+    iterator = Ref::steal(PyObject_GetIter(world_.effective(object)));
+  }
+  if (!iterator) return torch ? torch_failed() : Slot();
+  if (iterator.get() == object) return iterable;
+  return result_of_native(std::move(iterator));
+}
+
+bool Evaluator::is_foreign_iterator(PyObject* object) {
+  if (!PyIter_Check(object) || !world_.is_outside(object)) return false;
+  PyObject* next = is_python_class(Py_TYPE(object))
+                       ? world_.type_lookup(Py_TYPE(object), names().next)
+                       : nullptr;
+  return !next || !PyFunction_Check(next);
+}
+
+Slot Evaluator::next(const Slot& iterator, bool& exhausted, bool keep_stop) {
+  const Subject subject(*this, iterator);
+  PyObject* object = iterator.get();
+  exhausted = false;
+  if (Py_TYPE(object)->tp_iternext == nullptr) {
+    PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(object)->tp_name);
+    return {};
+  }
+  if (world_.source_of(iterator) && is_foreign_iterator(object))
+    return refuse(BreakKind::kOutsideIterator, "an iterator from outside is advanced");
+  if (!read_by_advancing(object)) return {};
+  Ref value = Ref::steal(Py_TYPE(object)->tp_iternext(object));
+  if (breaks_.under_way()) return {};
+  if (value) return world_.wrap(std::move(value));
+  if (PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_StopIteration)) return {};
+    if (!keep_stop) PyErr_Clear();
+  }
+  exhausted = true;
+  return {};
+}
+
+Ref Evaluator::to_list(const Slot& iterable) {
+  PyObject* object = iterable.get();
+  if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
+    if (world_.source_of(iterable) && !world_.read_all(object)) return {};
+    return Ref::steal(PySequence_List(world_.effective(object)));
+  }
+  Slot iterator = get_iter(iterable);
+  if (!iterator) return {};
+  Ref list = Ref::steal(PyList_New(0));
+  for (;;) {
+    bool exhausted;
+    Slot value = next(iterator, exhausted);
+    if (!value) return exhausted ? list : Ref();
+    if (PyList_Append(list.get(), value.get()) < 0) return {};
+  }
+}
+
+bool Evaluator::unpack(Frame& frame, int before, int after, bool starred) {
+  Slot iterable = std::move(frame.stack.back());
+  frame.stack.pop_back();
+  PyTypeObject* type = Py_TYPE(iterable.get());
+  if (!type->tp_iter && !PySequence_Check(iterable.get())) {
+    PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", type->tp_name);
+    return false;
+  }
+  Ref list;
+  if (starred || PyList_CheckExact(iterable.get()) || PyTuple_CheckExact(iterable.get())) {
+    list = to_list(iterable);
+  } else {
+    list = take_from(iterable, before + 1);
+  }
+  if (!list) return false;
+  Py_ssize_t n = PyList_GET_SIZE(list.get());
+  if (!starred && n > before) {
+    PyErr_Format(PyExc_ValueError, "too many values to unpack (expected %d)", before);
+    return false;
+  }
+  if (n < before + after) {
+    if (starred)
+      PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %zd)",
+                   before + after, n);
+    else
+      PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected %d, got %zd)", before,
+                   n);
+    return false;
+  }
+  auto push_item = [&](Py_ssize_t i) {
+    frame.stack.push_back(world_.wrap(PyList_GET_ITEM(list.get(), i)));
+  };
+  for (Py_ssize_t i = n; i-- > n - after;) push_item(i);
+  if (starred) {
+    Ref rest = Ref::steal(PyList_GetSlice(list.get(), before, n - after));
+    world_.mark_created(rest.get());
+    frame.stack.push_back(Slot(rest));
+  }
+  for (Py_ssize_t i = before; i--;) push_item(i);
+  return true;
+}
+
+// At most `limit` items: an unpacking stops at the first one too many.
+Ref Evaluator::take_from(const Slot& iterable, int limit) {
+  Slot iterator = get_iter(iterable);
+  if (!iterator) return {};
+  Ref list = Ref::steal(PyList_New(0));
+  while (PyList_GET_SIZE(list.get()) < limit) {
+    bool exhausted;
+    Slot value = next(iterator, exhausted);
+    if (!value) return exhausted ? list : Ref();
+    if (PyList_Append(list.get(), value.get()) < 0) return {};
+  }
+  return list;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,227 @@
+// Calls that are given torch.SymInts: what may see them, what is done here, what gets the numbers.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+using sym::Int;
+
+namespace {
+
+bool is_integer(PyObject* object) {
+  return PyLong_Check(object) || Py_TYPE(object) == known().sym_int;
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
+  for (const char* entry : list)
+    if (name == entry) return true;
+  return false;
+}
+
+}  // namespace
+
+// max(a, b, ...), min(a, b, ...): decided by guards, the first of equal ones as in Python.
+Slot Evaluator::extremum_of_symbols(bool largest, const Slot* args, size_t count) {
+  size_t best = 0;
+  for (size_t i = 1; i < count; ++i) {
+    const int better = largest ? compare_symbols(args[i], args[best], Py_GT)
+                               : compare_symbols(args[i], args[best], Py_LT);
+    if (better < 0) return {};
+    if (better) best = i;
+  }
+  return args[best];
+}
+
+// sum(x.shape)
+Slot Evaluator::sum_of_symbols(PyObject* sequence) {
+  Int sum = 0;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
+    const std::optional<Int> value = is_integer(item) ? integer_in(item) : std::nullopt;
+    if (!value) return {};
+    sum = sum + *value;
+  }
+  return Slot(recording_.object_of(sum));
+}
+
+// Torch's functions only read the lists that they are given: those from outside are handed over as
+// copies that hold the fakes, so that sizes stay symbols.
+void Evaluator::use_stand_ins(Slot* args, size_t count) {
+  if (!recording_.has_symbols()) return;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* list = world_.effective(args[i].get());
+    if (!PyList_CheckExact(list) && !PyTuple_CheckExact(list)) continue;
+    Ref copy;
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(list); ++j) {
+      Slot item = world_.wrap(PySequence_Fast_GET_ITEM(list, j));
+      if (item.get() == PySequence_Fast_GET_ITEM(list, j)) continue;
+      if (!copy) copy = Ref::steal(PySequence_List(list));
+      PyList_SetItem(copy.get(), j, item.object.release());
+    }
+    if (copy && PyTuple_CheckExact(list)) copy = Ref::steal(PyList_AsTuple(copy.get()));
+    if (copy) args[i] = Slot(std::move(copy));
+  }
+}
+
+// The arguments of torch.tensor: an integer or a list of them with symbols among them, and at most
+// a dtype and a device.
+bool Evaluator::is_data_of_symbols(Slot* args, size_t count, PyObject* kwnames) {
+  const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
+  if (count != keywords + 1) return false;
+  for (size_t i = 0; i < keywords; ++i) {
+    const std::string_view keyword = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i));
+    if (keyword != "dtype" && keyword != "device") return false;
+  }
+  PyObject* data = world_.effective(args[0].get());
+  if (is_integer(data)) return is_symbolic(data);
+  if (!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) return false;
+  bool any = false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data); ++i) {
+    const Slot item = world_.wrap(PySequence_Fast_GET_ITEM(data, i));
+    if (!is_integer(item.get())) return false;
+    any |= is_symbolic(item.get());
+  }
+  return any;
+}
+
+// A call of something made in C with symbols among its arguments. True with `result` if the call is
+// done; else its arguments are such that it may be made.
+bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
+                                  Slot& result) {
+  bool any = false;
+  for (size_t i = 0; i < count && !any; ++i) any = may_hold_symbol(world_.effective(args[i].get()));
+  PyObject* f = callable.get();
+  PyObject* self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : nullptr;
+  const bool container_self = self && (PyList_Check(self) || PyTuple_Check(self));
+  if (!any && !container_self) return false;
+  if (any && !kwnames && recording_.has_floats()) {
+    bool done = false;
+    result = number_of_floats(f, args, count, done);
+    if (done) return true;
+  }
+  if (PyType_Check(f)) {
+    auto* type = reinterpret_cast<PyTypeObject*>(f);
+    if (type == &PyLong_Type && count == 1 && is_integer(args[0].get())) {
+      result = Slot(recording_.object_of(*integer_in(args[0].get())));
+      return true;
+    }
+    if (type == &PyFloat_Type && count == 1 && Py_TYPE(args[0].get()) == known().sym_float) {
+      result = args[0];
+      return true;
+    }
+    if (type == &PyType_Type && count == 1) {
+      if (is_symbolic(args[0].get())) args[0] = Slot(plain_like(args[0].get()));
+      return false;
+    }
+    const bool keeps = type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type ||
+                       type == &PySlice_Type || type == &PyEnum_Type || type == &PyZip_Type ||
+                       type == &PyReversed_Type || type == &PyMap_Type || type == &PyFilter_Type ||
+                       type == &PySuper_Type || type == &PyProperty_Type ||
+                       type == known().partial || type == known().deque;
+    const bool python_class = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) &&
+                              !PyExceptionClass_Check(f) && type != known().ordered_dict;
+    if (keeps || python_class || is_torch_module_name(module_of(type))) return false;
+  } else if (PyCFunction_Check(f) || Py_IS_TYPE(f, &PyMethodDescr_Type) ||
+             Py_IS_TYPE(f, &PyWrapperDescr_Type) || Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
+    if (keeps_symbols(f, self, args, count, kwnames, result)) return bool(result);
+  } else {
+    return false;  // comes back with what it calls
+  }
+  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
+  if (container_self && PyList_Check(self)) with_numbers(self, kContainerDepth);
+  return false;
+}
+
+// Whether the C function may see symbols, or (with `result`) is done here.
+bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t count,
+                              PyObject* kwnames, Slot& result) {
+  Ref given = Ref::steal(PyObject_GetAttr(f, names().name));
+  const char* text = given && PyUnicode_Check(given.get()) ? PyUnicode_AsUTF8(given.get()) : "";
+  const std::string_view name = text;
+  PyObject* owner = self && !PyModule_Check(self) ? self : nullptr;
+  size_t first = 0;  // of the arguments proper
+  if (!PyCFunction_Check(f) && !owner && count > 0) {
+    if (Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
+      Ref bound = Ref::steal(PyObject_GetAttr(f, names().self));
+      owner = bound.get();  // the wrapper holds it
+    } else {
+      owner = args[0].get();
+      first = 1;
+    }
+  }
+  if (owner && is_symbolic(owner)) return false;
+  if (owner && (is_tensor(owner) || is_torch_module_name(module_of(Py_TYPE(owner))))) return true;
+  if (owner && PyType_Check(owner))
+    return name == "__new__" ||
+           PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(owner), known().size);
+  if (owner && (PyList_Check(owner) || PyDict_Check(owner) || PyTuple_Check(owner) ||
+                PyObject_TypeCheck(owner, known().deque))) {
+    if (!is_one_of(name,
+                   {"append",     "appendleft",   "extend",   "extendleft", "insert", "update",
+                    "setdefault", "__setitem__",  "get",      "pop",        "copy",   "items",
+                    "values",     "keys",         "__iter__", "__len__",    "clear",  "reverse",
+                    "popitem",    "__reversed__", "popleft",  "__init__"}))
+      return false;
+    const bool by_key = PyDict_Check(owner) || is_one_of(name, {"insert", "pop", "__setitem__"});
+    if (by_key && first < count) make_concrete(args[first]);
+    return true;
+  }
+  if (owner && is_one_of(name, {"__setattr__", "__init__", "__new__", "send", "throw", "__next__"}))
+    return true;
+  if (const CalleeRule* rule = callee_rule(f)) {
+    switch (rule->callee) {
+      case Callee::kIsinstance:
+        if (count > 0 && is_symbolic(args[0].get())) args[0] = Slot(plain_like(args[0].get()));
+        return true;
+      case Callee::kGetattr:
+      case Callee::kHasattr:
+      case Callee::kSetattr:
+      case Callee::kDelattr:
+      case Callee::kLen:
+      case Callee::kIter:
+      case Callee::kNext:
+      case Callee::kReadItem:
+      case Callee::kWriteItem:
+      case Callee::kDeleteItem:
+      case Callee::kOperator:
+      case Callee::kVars:
+      case Callee::kExpect:
+      case Callee::kOperand:
+      case Callee::kControlFlow:
+        return true;
+      case Callee::kUnlisted:
+      case Callee::kReadOnly:
+      case Callee::kChangesFirst:
+      case Callee::kDefer:
+      case Callee::kBuildClass:
+      case Callee::kPrint:
+      case Callee::kWarn:
+      case Callee::kBreak:
+      case Callee::kIdentity:
+      case Callee::kGraphBreak:
+        break;
+    }
+  }
+  if (PyCFunction_Check(f)) {
+    PyObject* module = reinterpret_cast<PyCFunctionObject*>(f)->m_module;
+    if (module && PyUnicode_Check(module) && is_torch_module_name(module)) return true;
+  }
+  if (is_one_of(name, {"max", "min"}) && count >= 2 && !kwnames) {
+    result = extremum_of_symbols(name == "max", args, count);
+    return bool(result);
+  }
+  if (name == "sum" && count == 1 &&
+      (PyList_Check(args[0].get()) || PyTuple_Check(args[0].get()))) {
+    result = sum_of_symbols(args[0].get());
+    return bool(result);
+  }
+  if (name == "abs" && count == 1 && Py_TYPE(args[0].get()) == known().sym_int) {
+    const Int value = recording_.value_of(args[0].get());
+    result =
+        Slot(recording_.object_of(recording_.shapes().guard_lt(value, 0) ? Int(0) - value : value));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace braze::capture

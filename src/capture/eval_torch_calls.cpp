@@ -1,0 +1,151 @@
+// Calls of torch: its functions and the methods of tensors.
+#include <algorithm>
+
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
+  for (const char* entry : list)
+    if (name == entry) return true;
+  return false;
+}
+
+// Tensors, sizes and atoms, none of a class that overrides torch's functions.
+bool is_plain(PyObject* object, bool alone = true) {
+  if (Py_TYPE(object) == known().tensor || Py_TYPE(object) == known().sym_int || is_atom(object))
+    return true;
+  const bool list =
+      PyTuple_CheckExact(object) || PyList_CheckExact(object) || Py_TYPE(object) == known().size;
+  if (!list || !alone) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
+    if (!is_plain(PySequence_Fast_GET_ITEM(object, i), false)) return false;
+  return true;
+}
+
+bool are_plain(const Slot& self, const Slot* args, size_t count) {
+  return Py_TYPE(self.get()) == known().tensor &&
+         std::all_of(args, args + count, [](const Slot& arg) { return is_plain(arg.get()); });
+}
+
+// Of a tensor method that bypasses the dispatcher.
+BreakKind kind_of_tensor_method(std::string_view name) {
+  if (is_one_of(name, {"__repr__", "__str__", "__format__"})) return BreakKind::kTensorAsText;
+  if (is_one_of(name, {"tolist", "numpy", "__array__"})) return BreakKind::kDataDependent;
+  return BreakKind::kTensorInternals;
+}
+
+// A function of trees that makes no tensors: no node of a graph.
+bool only_rearranges(std::string_view module, std::string_view name) {
+  return module == "torch.utils._pytree" &&
+         is_one_of(name, {"tree_flatten", "tree_unflatten", "tree_leaves", "tree_structure"});
+}
+
+}  // namespace
+
+Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const Slot& self,
+                                   Slot* args, size_t count, PyObject* kwnames, bool unbound) {
+  const Subject subject(*this, self);
+  if (std::string_view(name) == "size" && count <= 1 && !kwnames && !torch_calls_) {
+    Ref size = count == 0 ? recording_.shape_of(self.get())
+                          : recording_.size_of(self.get(), args[0].get());
+    if (size) return Slot(std::move(size));
+  }
+  if (const char* why = tensor_method_break(name)) {
+    if (std::string_view(name) == "tolist" && count == 0)
+      if (Slot list = list_of_tensor(self); list || PyErr_Occurred()) return list;
+    std::string text = std::string("Tensor.") + name + "(): " + why;
+    return refuse(kind_of_tensor_method(name), text);
+  }
+  if (!read_arguments(args, count)) return {};
+  use_stand_ins(args, count);
+  Slot result;
+  std::vector<Slot> all;
+  if (recording_.has_floats() && (kwnames || !is_plain_operator(name))) {
+    bool done = false;
+    all.push_back(self);
+    all.insert(all.end(), args, args + count);
+    result = call_for_floats(names_in_tensor(name), all.data(), all.size(), kwnames, done);
+    if (done) return result;
+    all.clear();
+  }
+  std::optional<Recording::PlainTorch> plain;
+  if (recording_.has_symbols() && are_plain(self, args, count)) plain.emplace();
+  if (unbound) {
+    all.reserve(count + 1);
+    all.push_back(self);
+    all.insert(all.end(), args, args + count);
+    result = call_native(callable.get(), all.data(), count + 1, kwnames, true);
+  } else {
+    result = call_native(callable.get(), args, count, kwnames, true);
+  }
+  if (!result) {
+    if (unbound) return torch_failed(callable.get(), all.data(), all.size(), kwnames);
+    return torch_failed(callable.get(), args, count, kwnames);
+  }
+  plain.reset();
+  if (torch_calls_ && native_depth_ == 0) {
+    PyObject* method =
+        _PyType_Lookup(Py_TYPE(self.get()), Ref::steal(PyUnicode_FromString(name)).get());
+    if (!unbound) {
+      all.push_back(self);
+      all.insert(all.end(), args, args + count);
+    }
+    record_torch_call(method ? method : callable.get(), all.data(), all.size(), kwnames,
+                      result.get());
+  }
+  return result;
+}
+
+Slot Evaluator::call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
+                           size_t count, PyObject* kwnames) {
+  if (is_hint_function(module, name)) return Slot::borrow(Py_None);
+  // What torch's state is to become at the end of such an object is known to nobody.
+  if (count > 0 && std::string_view(name) == "__exit__" && world_.is_outside(args[0].get()) &&
+      !is_state_guard(args[0].get()))
+    return refuse(
+        BreakKind::kUntraceableOp,
+        std::string("the end of a '") + Py_TYPE(args[0].get())->tp_name + "' object from outside");
+  const char* why = torch_function_break(module, name);
+  if (!why && std::string_view(module) == "torch._tensor") why = tensor_method_break(name);
+  if (why && std::string_view(name) == "graph_break")
+    return asked_break("torch._dynamo.graph_break()", args, count);
+  if (why)
+    return refuse(BreakKind::kUntraceableOp, std::string(module) + "." + name + "(): " + why);
+  if (!torch_function_takes_objects(module, name)) {
+    if (!read_arguments(args, count)) return {};
+    use_stand_ins(args, count);
+    for (size_t i = 0; i < count; ++i) {
+      PyObject* arg = args[i].get();
+      if (is_atom(arg) || is_tensor(arg) || is_immutable(arg) || is_container(arg)) continue;
+      if (world_.is_outside(arg) && !is_torch_module_name(module_of(Py_TYPE(arg))))
+        return refuse(BreakKind::kNativeCall, std::string(module) + "." + name + "() is given a '" +
+                                                  Py_TYPE(arg)->tp_name + "' object from outside");
+      if (world_.is_outside(arg) && PyObject_TypeCheck(arg, known().module))
+        return refuse(BreakKind::kNativeCall,
+                      std::string(module) + "." + name + "() is given a module");
+    }
+  }
+  if (recording_.has_floats() && (kwnames || !is_plain_operator(name))) {
+    bool done = false;
+    Slot result = call_for_floats(callable.get(), args, count, kwnames, done);
+    if (done) return result;
+  }
+  int64_t recorded = recorded_nodes_;
+  Slot result = call_native(callable.get(), args, count, kwnames, true);
+  if (!result) {
+    // Without tensors the error is a fact about the environment (torch.cuda without CUDA).
+    bool about_tensors = recorded_nodes_ != recorded;
+    for (size_t i = 0; i < count; ++i) about_tensors |= holds_tensor(args[i].get());
+    return about_tensors || breaks_.under_way() ? torch_failed(callable.get(), args, count, kwnames)
+                                                : Slot();
+  }
+  if (!only_rearranges(module, name))
+    record_torch_call(callable.get(), args, count, kwnames, result.get());
+  return result;
+}
+
+}  // namespace braze::capture
