@@ -190,6 +190,23 @@ TEST_F(SourceKinds, Items) {
   EXPECT_EQ(text(get(Kind::kItem, modules, str("first"))), "self.first");
 }
 
+// What a pure function gives for a number that is read, and constants.
+TEST_F(SourceKinds, Computed) {
+  auto computed = [&](const Source* base, const char* key) {
+    return get(Kind::kComputed, base, program_.eval(key));
+  };
+  const Source* four = get(Kind::kPinned, nullptr, program_.eval("4.0"));
+  const Source* root = computed(four, "(math.sqrt, 0)");
+  EXPECT_EQ(value(root) + " " + text(root), "2.0 math.sqrt(<float object>)");
+  const Source* power = computed(root, "(math.pow, 1, 3)");
+  EXPECT_EQ(value(power) + " " + text(power), "9.0 math.pow(3, math.sqrt(<float object>))");
+  EXPECT_EQ(value(computed(root, "(math.pow, -1)")), "4.0");
+  EXPECT_EQ(text(computed(root, "(math.pow, -1)")),
+            "math.pow(math.sqrt(<float object>), math.sqrt(<float object>))");
+  EXPECT_EQ(value(computed(four, "(math.log, 0, -1.0)")), "absent");  // it raises
+  EXPECT_EQ(value(computed(get(Kind::kPinned, nullptr, str("4")), "(math.sqrt, 0)")), "absent");
+}
+
 TEST_F(SourceKinds, KeepAPendingException) {
   const Source* missing = get(Kind::kAttribute, argument_, str("missing"));
   const Source* failing = get(Kind::kNative, nullptr, program_.eval("math.sqrt"));
