@@ -113,6 +113,14 @@ bool Evaluator::setattr(const Slot& object, PyObject* name, const Slot& value) {
   if (!world_.is_outside(obj) && !PyType_Check(obj) && !PyFunction_Check(obj) &&
       (!PyModule_Check(obj) || world_.made_module(obj))) {
     // Made by the trace: CPython's own way, its Python parts come back through the hook.
+    if (is_python_class(type)) {
+      const Source* source = nullptr;
+      world_.type_lookup(type, value ? names().setattr : names().delattr);
+      PyObject* descriptor = world_.type_lookup(type, name, &source);
+      if (source && descriptor && is_python_class(Py_TYPE(descriptor)) &&
+          !world_.read(descriptor, source))
+        return false;
+    }
     NativeScope scope(*this, false, nullptr);
     int status = value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name);
     return !breaks_.under_way() && status == 0;

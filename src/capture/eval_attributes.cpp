@@ -38,11 +38,8 @@ Slot Evaluator::bind(PyObject* descriptor, const Source* source, const Slot& obj
     if (!source) return world_.wrap(descriptor);
     return world_.read(descriptor, source);
   }
-  if (is_heap_type(Py_TYPE(descriptor)) && world_.is_outside(descriptor)) {
-    Slot value = Slot::borrow(descriptor, source);
-    if (source && !world_.read(descriptor, source)) return {};
-    return call_descriptor(value, object);
-  }
+  if (is_heap_type(Py_TYPE(descriptor)) && world_.is_outside(descriptor))
+    return call_descriptor(Slot::borrow(descriptor, source), object);
   Ref value = Ref::steal(get(descriptor, object.get(), as_object(Py_TYPE(object.get()))));
   if (!value) return {};
   // staticmethod: what it holds is as fixed as the descriptor itself.
@@ -54,6 +51,7 @@ Slot Evaluator::bind(PyObject* descriptor, const Source* source, const Slot& obj
 // A descriptor written in Python: its __get__ is evaluated.
 Slot Evaluator::call_descriptor(const Slot& descriptor, const Slot& object) {
   static PyObject* get_name = PyUnicode_InternFromString("__get__");
+  if (descriptor.source && !world_.read(descriptor.get(), descriptor.source)) return {};
   Slot get = special_method(descriptor, get_name);
   if (!get) return {};
   Slot args[2] = {object, Slot::borrow(as_object(Py_TYPE(object.get())))};

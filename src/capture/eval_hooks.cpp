@@ -95,18 +95,40 @@ void Evaluator::fill_frame(Frame& frame, FrameView view) {
     if (locals[i]) frame.locals[i] = world_.wrap(locals[i]);
 }
 
+// The names under which a class has the function, as a method or a part of a property.
+static std::vector<PyObject*> names_in_class(PyTypeObject* type, PyObject* function) {
+  auto holds = [&](PyObject* value) {
+    if (value == function) return true;
+    if (!Py_IS_TYPE(value, &PyProperty_Type)) return false;
+    for (PyObject* part : {names().fget, names().fset, names().fdel})
+      if (Ref::steal(PyObject_GetAttr(value, part)).get() == function) return true;
+    return false;
+  };
+  std::vector<PyObject*> found;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (!is_python_class(base)) continue;
+    Py_ssize_t position = 0;
+    PyObject *name, *value;
+    while (PyDict_Next(base->tp_dict, &position, &name, &value))
+      if (holds(value) && _PyType_Lookup(type, name) == value) found.push_back(name);
+  }
+  return found;
+}
+
 // Native code found this function by itself, so nothing guards where it was found: if it is a
 // method of its first argument's class, that look-up is relied on.
 bool Evaluator::rely_on_hooked(Frame& frame) {
   auto* function = frame.function_object();
-  if (!frame.outside_function || world_.source_of(frame.function.get())) return true;
+  if (!frame.outside_function) return true;
   if (frame.code()->co_argcount > 0 && frame.locals[0]) {
     PyObject* self = frame.locals[0].get();
     auto* type = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
-    if (_PyType_Lookup(type, function->func_name) == frame.function.get())
-      world_.type_lookup(type, function->func_name);
+    if (hooked_.emplace(function, type).second)
+      for (PyObject* name : names_in_class(type, frame.function.get()))
+        world_.type_lookup(type, name);
   }
-  world_.rely_on(function);
+  if (!world_.source_of(frame.function.get())) world_.rely_on(function);
   return true;
 }
 

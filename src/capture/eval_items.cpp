@@ -59,8 +59,7 @@ Slot Evaluator::getitem(const Slot& object, const Slot& given) {
     }
   }
   if (!is_tensor(used) && is_heap_type(type)) {
-    PyObject* method =
-        source ? world_.type_lookup(type, names().getitem) : _PyType_Lookup(type, names().getitem);
+    PyObject* method = world_.type_lookup(type, names().getitem);
     if (method && PyFunction_Check(method)) {
       Slot args[2] = {object, key};
       return call(Slot::borrow(method), args, 2, nullptr);

@@ -116,6 +116,7 @@ bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& s
   if (depth > 100)
     return breaks_.refuse(BreakKind::kNativeCall, "native code is given data that nest too deeply");
   seen[object] = true;
+  if (!container && !read_parts(object)) return false;
   if (depth > 0 && look == Look::kDeep && world_.effective(object) != object)
     return breaks_.refuse(BreakKind::kPendingChange, std::string("it may look at a '") +
                                                          Py_TYPE(object)->tp_name +
@@ -123,6 +124,20 @@ bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& s
   if (container && !world_.read_all(object)) return false;
   for (PyObject* reached : referents(world_.effective(object)))
     if (!read_reachable(reached, look, seen, depth + 1)) return false;
+  return true;
+}
+
+// What a bound method from outside holds comes from outside with it.
+bool Evaluator::read_parts(PyObject* carrier) {
+  const Source* source = world_.source_of(carrier);
+  if (!source) return true;
+  auto read = [&](PyObject* name) {
+    Ref part = Ref::steal(PyObject_GetAttr(carrier, name));
+    return part && world_.read(part.get(), world_.source(SourceKind::kAttribute, source, name));
+  };
+  if (PyMethod_Check(carrier)) return read(names().self) && read(names().func);
+  if (PyCFunction_Check(carrier))
+    return !is_bound_to_object(PyCFunction_GET_SELF(carrier)) || read(names().self);
   return true;
 }
 

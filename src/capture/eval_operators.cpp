@@ -215,12 +215,13 @@ int Evaluator::truth(const Slot& value) {
     return result;
   }
   PyObject* used = world_.effective(object);
-  if (const Source* source = used == object ? world_.source_of(value) : nullptr) {
+  const Source* source = used == object ? world_.source_of(value) : nullptr;
+  if (!is_container(object) && is_python_class(Py_TYPE(object))) {
+    if (!world_.type_lookup(Py_TYPE(object), names().bool_))
+      world_.type_lookup(Py_TYPE(object), names().len);
+  } else if (source) {
     if (is_container(object)) {
       world_.guard_length(source, PyObject_Size(object));
-    } else if (is_python_class(Py_TYPE(object))) {
-      if (!world_.type_lookup(Py_TYPE(object), names().bool_))
-        world_.type_lookup(Py_TYPE(object), names().len);
     } else if (decides_truth(Py_TYPE(object))) {
       if (!read_operand(value, "the truth value")) return -1;
     }
@@ -273,7 +274,7 @@ int Evaluator::contains(const Slot& container, const Slot& given) {
     if (!compares && !read_by_advancing(object)) return -1;
   } else if (source && is_container(object)) {
     if (!world_.read_all(object)) return -1;
-  } else if (source && !is_tensor(object) && is_python_class(Py_TYPE(object))) {
+  } else if (!is_tensor(object) && is_python_class(Py_TYPE(object))) {
     world_.type_lookup(Py_TYPE(object), names().contains);
   } else if (source && !read_operand(container, "a membership test")) {
     return -1;
@@ -299,7 +300,7 @@ Slot Evaluator::length_of(const Slot& object) {
       world_.guard_length(source, n);
     return Slot::steal(PyLong_FromSsize_t(n));
   }
-  if (source && is_python_class(Py_TYPE(used)) && !is_tensor(used))
+  if (is_python_class(Py_TYPE(used)) && !is_tensor(used))
     world_.type_lookup(Py_TYPE(used), names().len);
   else if (source && !read_operand(object, "len()"))
     return {};

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <memory>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -320,6 +321,7 @@ class Evaluator {
   // Guards everything that native code can reach in a container or an iterator, from outside or
   // made by the trace. A break (false) if that has been changed by the trace and `look` is kDeep.
   bool read_deeply(PyObject* object, Look look);
+  bool read_parts(PyObject* carrier);
   bool read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth);
   bool read_by_advancing(PyObject* iterator);
   bool may_call_natively(PyObject* callable);
@@ -409,8 +411,10 @@ class Evaluator {
   std::unordered_map<OriginKey, graph::OriginId, OriginHash> origins_;
   std::unordered_map<const Source*, std::string> module_paths_;
   std::unordered_map<const void*, std::string> callee_names_;
-  // Native iterators: the state of the world in which their contents were last read.
   std::vector<Ref> state_guards_;
+  // Functions that native code has called, with the class of their first argument.
+  std::set<std::pair<PyFunctionObject*, PyTypeObject*>> hooked_;
+  // Native iterators: the state of the world in which their contents were last read.
   IdentityMap<size_t> advanced_;
   size_t container_changes_ = 0;
   int64_t recorded_nodes_ = 0;

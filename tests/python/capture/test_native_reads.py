@@ -194,3 +194,41 @@ def test_what_is_called_leaves_no_trace(calls):
     for _ in range(3):
         reset()
         assert outcome(fast, x) == expected
+
+
+class Scale:
+    def __init__(self):
+        self.by, self.numbers = 1, [1, 5, 7]
+        self.method = self.times
+        self.native = self.numbers.__getitem__
+
+    def times(self, number):
+        return number * self.by
+
+    __call__ = times
+
+
+def set_attribute(scale):
+    scale.by += 3
+
+
+def set_item(scale):
+    scale.numbers[1] += 2
+    scale.numbers.append(3)
+
+
+CALLED = ["method", "native"]
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_what_a_callable_from_outside_holds_is_guarded(name):
+    def fn(x, scale):
+        called = getattr(scale, name)
+        return x + 1, list(map(called, [1, 2])), sorted([2, 1], key=called)
+
+    fast = braze.compile(fn)
+    x, ours, theirs = torch.ones(2), Scale(), Scale()
+    for change in [None, set_attribute, set_item] * 2:
+        for scale in (ours, theirs) if change else ():
+            change(scale)
+        assert repr(fast(x, ours)) == repr(fn(x, theirs))
