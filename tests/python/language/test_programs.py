@@ -1,6 +1,7 @@
 """Random programs: results, exceptions, printed text, arguments and globals as CPython leaves them."""
 
 import contextlib
+import gc
 import io
 import linecache
 import random
@@ -34,8 +35,14 @@ def arguments(number, box, child):
 
 
 def without_frames(error):
-    """A traceback would hold the frame that holds the exception, until the collector comes by."""
-    return error.with_traceback(None)
+    """Tracebacks would hold the frames that hold the exceptions, until the collector comes by."""
+    chain = [error]
+    while chain:
+        one = chain.pop()
+        if one.__traceback__ is not None:
+            one.__traceback__ = None
+            chain += [e for e in (one.__cause__, one.__context__) if e is not None]
+    return error
 
 
 def drive(generator, seed):
@@ -119,6 +126,8 @@ class Run:
                     result = drive_async(result, number)
             except Exception as error:
                 result = without_frames(error)
+        # What only cycles hold goes now, and not whenever the collector comes by.
+        gc.collect(1)
         state = [self.space[name] for name in ("LOG", "TOTAL", "SCALE")]
         return Snapshot([result, printed.getvalue(), given, state], "program")
 
