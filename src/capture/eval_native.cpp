@@ -116,6 +116,8 @@ bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& s
   if (depth > 100)
     return breaks_.refuse(BreakKind::kNativeCall, "native code is given data that nest too deeply");
   seen[object] = true;
+  if (look != Look::kKeeps && Py_IS_TYPE(object, known().partial) && world_.is_outside(object))
+    return breaks_.refuse(BreakKind::kNativeCall, "it may look at or call a partial from outside");
   if (!container && !read_parts(object)) return false;
   if (depth > 0 && look == Look::kDeep && world_.effective(object) != object)
     return breaks_.refuse(BreakKind::kPendingChange, std::string("it may look at a '") +
@@ -251,7 +253,9 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
       if (PyIter_Check(arg) ? !read_by_advancing(arg) : !read_deeply(arg, look)) return false;
       continue;
     }
-    if (read_only && (is_frozen(arg) || Py_TYPE(arg) == known().partial)) {
+    // What a partial holds can be replaced in it, and no source leads there.
+    const bool kept = look == Look::kKeeps && Py_IS_TYPE(arg, known().partial);
+    if (read_only && (is_frozen(arg) || kept)) {
       world_.guard_as_key(arg);
       continue;
     }

@@ -201,6 +201,7 @@ class Scale:
         self.by, self.numbers = 1, [1, 5, 7]
         self.method = self.times
         self.native = self.numbers.__getitem__
+        self.partial = functools.partial(self)
 
     def times(self, number):
         return number * self.by
@@ -217,7 +218,7 @@ def set_item(scale):
     scale.numbers.append(3)
 
 
-CALLED = ["method", "native"]
+CALLED = ["method", "native", "partial"]
 
 
 @pytest.mark.parametrize("name", CALLED)

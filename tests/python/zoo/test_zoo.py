@@ -14,11 +14,6 @@ pytest.importorskip("transformers", reason="the models come from transformers")
 
 # What is not captured as a whole, and why.
 BREAKS = {
-    # A cached question of transformers whose first answer fills other caches.
-    "mamba": [
-        "a cached function (lru_cache) has side effects",
-        "an iterator from outside is advanced",
-    ],
     # nn.Transformer compares the target's mask with a causal one.
     "transformer": ["aten._local_scalar_dense: it reads the data of a tensor"],
 }
