@@ -199,9 +199,8 @@ Slot Evaluator::number_of_floats(PyObject* function, const Slot* args, size_t co
   if (is_function_of_numbers(function)) return apply_to_float(function, args, count, done);
   if (!PyCFunction_Check(function) || count < 2) return {};
   const CalleeRule* rule = callee_rule(function);
-  const std::string_view name = rule ? rule->text : "";
-  if (name != "max()" && name != "min()") return {};
-  return extremum_of_floats(name == "max()", args, count, done);
+  if (!rule || (rule->text != "max()" && rule->text != "min()")) return {};
+  return extremum_of_floats(rule->text == "max()", args, count, done);
 }
 
 // A function that does the same with tensors of one element in the place of the numbers.
