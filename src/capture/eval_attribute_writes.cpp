@@ -33,7 +33,7 @@ Slot Evaluator::super_attribute(const Slot& cls, const Slot& self, PyObject* nam
                                             reinterpret_cast<PyTypeObject*>(cls.get()));
   auto* start = through_type ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
   PyObject* mro = start->tp_mro;
-  Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
+  Py_ssize_t n = mro ? PyTuple_GET_SIZE(mro) : 0, i = 0;  // none while its mro() is under way
   while (i < n && PyTuple_GET_ITEM(mro, i) != cls.get()) ++i;
   for (++i; i < n && name != names().class_; ++i) {
     auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));

@@ -62,6 +62,7 @@ static bool has_slots(PyObject* cls) {
   static PyObject* slots = PyUnicode_InternFromString("__slots__");
   if (!cls || !PyType_Check(cls)) return true;
   PyObject* mro = reinterpret_cast<PyTypeObject*>(cls)->tp_mro;
+  if (!mro) return true;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
     PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
     if (dict && PyDict_Contains(dict, slots) != 0) return true;
@@ -105,6 +106,7 @@ static std::vector<PyObject*> names_in_class(PyTypeObject* type, PyObject* funct
     return false;
   };
   std::vector<PyObject*> found;
+  if (!type->tp_mro) return found;  // its mro() is under way
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
     if (!is_python_class(base)) continue;

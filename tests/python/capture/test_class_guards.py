@@ -122,3 +122,18 @@ def test_what_a_descriptor_keeps(use):
     for factor in (1, 2, 3):
         descriptor.factor = factor
         assert repr(fast(torch.ones(2), HasField())) == repr(fn(torch.ones(2), HasField()))
+
+
+class Ordered(type):
+    def mro(cls):
+        return [cls, *super().mro()[1:]]
+
+
+def test_a_class_whose_order_is_being_found():
+    def fn(x):
+        made = Ordered("made", (), {"by": 2})
+        return x * made.by, made.__mro__[1:]
+
+    fast, x = braze.compile(fn), torch.ones(2)
+    for _ in range(3):
+        assert repr(fast(x)) == repr(fn(x))
