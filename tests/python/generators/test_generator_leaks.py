@@ -70,10 +70,11 @@ def test_hundred_thousand_generators():
     def counts():
         gc.collect()
         watched = (X, steps, steps.__code__, outer.__code__, later.__code__, fast, whole)
-        return [sys.getrefcount(o) for o in watched], len(gc.get_objects()) // 100
+        return [sys.getrefcount(o) for o in watched]
 
     rounds(3000)
-    before, pages = counts(), resident()
+    before, objects, pages = counts(), len(gc.get_objects()), resident()
     rounds(100_000)
     assert counts() == before
+    assert abs(len(gc.get_objects()) - objects) < 100
     assert resident() - pages < 2000  # pages of 4 KiB
