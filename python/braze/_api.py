@@ -1,7 +1,9 @@
 """`braze.compile` and its companions."""
 
+import collections.abc
 import functools
 import inspect
+import sys
 import types
 import weakref
 
@@ -65,6 +67,7 @@ def compile(
         TypeError, ValueError: arguments that make no sense, with what is allowed.
     """
     settings = _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
+    _check_switch("disable", disable)
     if model is None:
         return functools.partial(
             compile,
@@ -82,9 +85,8 @@ def compile(
 
 
 def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit):
-    if not isinstance(fullgraph, bool):
-        raise _words.error("E107", f"fullgraph must be True or False, not {fullgraph!r}")
-    if dynamic not in (None, True, False):
+    _check_switch("fullgraph", fullgraph)
+    if dynamic is not None and not isinstance(dynamic, bool):
         raise _words.error("E108", f"dynamic must be None, True or False, not {dynamic!r}")
     if isinstance(backend, str):
         if backend not in BACKENDS:
@@ -102,12 +104,13 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
             "E104",
             f"unknown mode {mode!r}: leave mode out, or use one of {', '.join(map(repr, MODES))}",
         )
+    if options is not None and not isinstance(options, collections.abc.Mapping):
+        raise _words.error("E114", f"options must be a dict, not {type(options).__name__}")
     options = dict(options or {})
     limit = options.pop("recompile_limit", None)
     capture = {name: options.pop(name, False) for name in CAPTURE_OPTIONS}
     for name, value in capture.items():
-        if not isinstance(value, bool):
-            raise _words.error("E107", f"{name} must be True or False, not {value!r}")
+        _check_switch(name, value)
     if options:
         known = ", ".join(map(repr, ("recompile_limit", *CAPTURE_OPTIONS)))
         raise _words.error(
@@ -117,7 +120,8 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         recompile_limit = limit
     if recompile_limit is None:
         recompile_limit = _C.options()["recompile_limit"]
-    if not isinstance(recompile_limit, int) or recompile_limit < 1:
+    is_number = isinstance(recompile_limit, int) and not isinstance(recompile_limit, bool)
+    if not is_number or recompile_limit < 1:
         raise _words.error(
             "E106", f"recompile_limit must be a positive integer, not {recompile_limit!r}"
         )
@@ -125,9 +129,14 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         "fullgraph": fullgraph,
         "dynamic": dynamic,
         "backend": backend,
-        "recompile_limit": recompile_limit,
+        "recompile_limit": min(recompile_limit, sys.maxsize),
         **capture,
     }
+
+
+def _check_switch(name, value):
+    if not isinstance(value, bool):
+        raise _words.error("E107", f"{name} must be True or False, not {value!r}")
 
 
 def _compile(target, settings):
@@ -248,15 +257,20 @@ def original_module(module):
     return vars(type(module))["_braze_compiled"].__wrapped__
 
 
-def compiled_function_of(target):
-    """The `CompiledFunction` behind what `compile` returned."""
-    if isinstance(target, torch.nn.Module) and is_compiled_module(target):
-        return vars(type(target))["_braze_compiled"]
+def is_compiled(target):
+    """Whether `compile` returned it."""
     if isinstance(target, functools.partial):
         target = target.func
-    if isinstance(target, _C.CompiledFunction):
-        return target
-    raise TypeError(f"{target!r} was not made by braze.compile")
+    return isinstance(target, _C.CompiledFunction) or is_compiled_module(target)
+
+
+def compiled_function_of(target):
+    """The `CompiledFunction` behind what `compile` returned."""
+    if not is_compiled(target):
+        raise TypeError(f"{target!r} was not made by braze.compile")
+    if is_compiled_module(target):
+        return vars(type(target))["_braze_compiled"]
+    return target.func if isinstance(target, functools.partial) else target
 
 
 def reset():

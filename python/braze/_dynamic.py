@@ -2,6 +2,8 @@
 
 import collections
 
+import torch
+
 DimRange = collections.namedtuple("DimRange", ["dim", "min", "max"])
 
 # torch._dynamo leaves the same attributes on a tensor; tensors that it has marked count as well.
@@ -22,13 +24,16 @@ def mark_dynamic(tensor, dims, *, min=None, max=None):
             always compiled for themselves.
 
     Compiling raises RuntimeError with the responsible line if the code works for one size only.
+
+    Raises:
+        TypeError, IndexError, ValueError: no tensor, no such dimension, no such sizes. Nothing is
+            marked then. This holds for the functions below as well.
     """
+    _check_range(min, max)
     for dim in _dims(tensor, dims):
         _attribute(tensor, _DYNAMIC).add(dim)
         _attribute(tensor, _STATIC).discard(dim)
         if min is not None or max is not None:
-            if min is not None and max is not None and min > max:
-                raise ValueError(f"min={min} is larger than max={max}")
             _attribute(tensor, _RANGE).add(DimRange(dim, min, max))
 
 
@@ -43,7 +48,7 @@ def mark_static(tensor, dims=None):
 
     `dims`: a dimension or several; all by default.
     """
-    for dim in range(tensor.dim()) if dims is None else _dims(tensor, dims):
+    for dim in _all_dims(tensor) if dims is None else _dims(tensor, dims):
         _attribute(tensor, _STATIC).add(dim)
         for name in (_DYNAMIC, _WEAK_DYNAMIC, _UNBACKED):
             if hasattr(tensor, name):
@@ -61,13 +66,32 @@ def mark_unbacked(tensor, dims):
         _attribute(tensor, _UNBACKED).add(dim)
 
 
+def _check_range(min, max):
+    for name, value in (("min", min), ("max", max)):
+        if value is not None and not isinstance(value, int):
+            raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+        if value is not None and value < 0:
+            raise ValueError(f"{name} must be a size, not {value}")
+    if min is not None and max is not None and min > max:
+        raise ValueError(f"min={min} is larger than max={max}")
+
+
+def _all_dims(tensor):
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"sizes of a tensor can be marked, not those of {type(tensor).__name__}")
+    return range(tensor.dim())
+
+
 def _dims(tensor, dims):
-    for dim in (dims,) if isinstance(dims, int) else dims:
+    """The dimensions, counted from the front."""
+    count = len(_all_dims(tensor))
+    dims = (dims,) if not isinstance(dims, (list, tuple, set, frozenset, range)) else tuple(dims)
+    for dim in dims:
         if not isinstance(dim, int):
             raise TypeError(f"a dimension must be an int, not {type(dim).__name__}")
-        if not -tensor.dim() <= dim < tensor.dim():
-            raise IndexError(f"no dimension {dim} in a tensor of {tensor.dim()} dimensions")
-        yield dim % tensor.dim()
+        if not -count <= dim < count:
+            raise IndexError(f"no dimension {dim} in a tensor of {count} dimensions")
+    return [dim % count for dim in dims]
 
 
 def _attribute(tensor, name):

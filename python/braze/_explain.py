@@ -5,7 +5,7 @@ import types
 
 import torch
 
-from . import _api
+from . import _api, _words
 
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
@@ -25,24 +25,33 @@ class Explanation(str):
     result: object
 
 
-def explain(function, **options):
+def explain(function, *, dynamic=None, backend=None, mode=None, options=None, recompile_limit=None):
     """`explain(f)(*args)` compiles `f` afresh for these arguments, runs it, tells what happened.
 
-    Returns a callable; its result is an `Explanation`, a string. `function` may be compiled already
-    or not. What the call raises is raised.
+    Returns a callable; its result is an `Explanation`, a string. What the call raises is raised.
+
+    Args:
+        function: what `compile` takes, but no class; or what it has returned.
+        dynamic, backend, mode, options, recompile_limit: as for `compile`. Without any of them,
+            what has been compiled is compiled as it was.
+
+    Raises:
+        TypeError, ValueError: arguments that make no sense, with what is allowed.
     """
+    settings = _api._check_settings(
+        False, dynamic, "braze" if backend is None else backend, mode, options, recompile_limit
+    )
+    target = function
+    if _api.is_compiled(function):
+        compiled = _api.compiled_function_of(function)
+        target = compiled.__wrapped__
+        if all(given is None for given in (dynamic, backend, mode, options, recompile_limit)):
+            settings = vars(compiled)["_settings"]
+    if isinstance(target, type):
+        raise _words.error("E101", f"cannot explain the class {target.__name__}: give an instance")
+    settings = {**settings, "fullgraph": False, "keep_report": True}
 
     def run(*args, **kwargs):
-        target = function
-        try:
-            compiled = _api.compiled_function_of(target)
-            target = compiled.__wrapped__
-        except TypeError:
-            pass
-        settings = _api._check_settings(
-            False, None, options.get("backend", "braze"), None, None, None
-        )
-        settings["keep_report"] = True
         fresh = _api._compile(target, settings)
         start = time.perf_counter()
         result = fresh(*args, **kwargs)

@@ -20,7 +20,7 @@ def _fill_value(value, tensor):
 
 
 def clamp(input, min=None, max=None, *, out=None):
-    if out is not None:
+    if out is not None or isinstance(min, torch.Tensor) or isinstance(max, torch.Tensor):
         return torch.clamp(input, _number(min), _number(max), out=out)
     if min is not None:
         input = torch.clamp(input, min=_C.operand(min, input))
@@ -28,6 +28,8 @@ def clamp(input, min=None, max=None, *, out=None):
 
 
 def clamp_(input, min=None, max=None):
+    if isinstance(min, torch.Tensor) or isinstance(max, torch.Tensor):
+        return input.clamp_(_number(min), _number(max))
     if min is not None:
         input.clamp_(min=_C.operand(min, input))
     return input if max is None else input.clamp_(max=_C.operand(max, input))

@@ -17,7 +17,7 @@ namespace braze::capture {
     "or move the call out of the compiled function")                                             \
   X(TensorAsText, "B103", "a tensor as text shows its data",                                     \
     "move the formatting out of the compiled function, or format its shape and dtype only")      \
-  X(ControlFlow, "B104", "torch.cond or torch.while_loop on data, and it cannot be a graph",     \
+  X(ControlFlow, "B104", "a torch.cond or torch.while_loop on data that cannot be a graph",      \
     "let branches return new tensors of the same sizes, strides and dtypes, and change nothing " \
     "else")                                                                                      \
   /* 2: tensors and operators */                                                                 \
@@ -82,7 +82,7 @@ namespace braze::capture {
     "return tensors, numbers, strings, containers or instances of Python classes")               \
   /* 7: what the user asked for */                                                               \
   X(Disabled, "B701", "the function is marked with braze.disable", "remove the mark")            \
-  X(GraphBreak, "B702", "braze.graph_break() asks for a break here", "remove the call")          \
+  X(GraphBreak, "B702", "a call of braze.graph_break() asks for a break", "remove the call")     \
   /* 8: exceptions */                                                                            \
   X(Exception, "B801", "an exception was raised while tracing", "it is raised again in eager")   \
   X(Traceback, "B802", "an exception raised while tracing has no frames to show",                \

@@ -376,17 +376,18 @@ braze.compile(torch.sin, mode="fastest")
      R"(
 braze.compile(torch.sin, options={"triton.cudagraphs": True})
 )"},
-    {"E106", "ValueError", "recompile_limit is no positive integer", "use 1 or more", R"(
+    {"E106", "ValueError", "the recompile_limit is no positive integer", "use 1 or more", R"(
 braze.compile(torch.sin, recompile_limit=0)
 )"},
     {"E107", "TypeError", "a switch is neither True nor False", "use True or False", R"(
 braze.compile(torch.sin, fullgraph="yes")
 )"},
-    {"E108", "ValueError", "dynamic has a value that it cannot have", "use None, True or False", R"(
+    {"E108", "ValueError", "the value of dynamic is none that it can have",
+     "use None, True or False", R"(
 braze.compile(torch.sin, dynamic="sizes")
 )"},
     {"E109", "TypeError",
-     "braze.disable, or another mark of functions, is given something that cannot be called",
+     "a mark of functions, such as braze.disable, is given something that cannot be called",
      "use it on a function, method or module", R"(
 braze.disable(3)
 )"},
@@ -410,12 +411,22 @@ def f(x):
 
 braze.compile(f, backend=lambda gm, example_inputs: None)(torch.ones(3))
 )"},
-    {"E113", "GraphBreakError", "fullgraph=True, and something cannot be captured",
+    {"E113", "GraphBreakError", "with fullgraph=True, something cannot be captured",
      "take the way out that the break names, or leave fullgraph out", R"(
 def f(x):
     return x * 2 if x.sum() > 0 else x
 
 braze.compile(f, fullgraph=True)(torch.ones(3))
+)"},
+    {"E114", "TypeError", "the options are no dict", "use {name: value}", R"(
+braze.compile(torch.sin, options="capture_scalar_outputs")
+)"},
+    {"E115", "TypeError", "what a backend has returned gives something else than the graph",
+     "return a tuple of as many tensors as the graph has outputs, also for a single one", R"(
+def f(x):
+    return x * 2
+
+braze.compile(f, backend=lambda gm, example_inputs: lambda x: x * 2)(torch.ones(3))
 )"},
 };
 

@@ -430,8 +430,7 @@ PyObject* reset(PyObject* object, PyObject*) {
   State& state = *cast(object)->state;
   auto entries = std::move(state.entries);
   state.entries.clear();
-  state.dynamic.sizes.clear();
-  state.dynamic.integers.clear();
+  state.dynamic = {.mode = state.settings.dynamic};
   state.limit_told = false;
   state.segments = std::make_shared<Segments>();
   state.resumable.reset();

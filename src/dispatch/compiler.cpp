@@ -68,6 +68,7 @@ bool build_python_entry(const capture::Draft& draft, const Settings& settings, E
     if (!name || PyList_Append(names.get(), name.get())) return false;
     entry.python_constants.push_back(input.source ? Ref() : input.tensor);
   }
+  entry.python_outputs = draft.graph.outputs().size();
   entry.python = Ref::steal(
       PyObject_CallMethod(module.get(), "call_backend", "OOOOO", settings.custom_backend.get(),
                           draft.torch_calls.get(), inputs.get(), names.get(), draft.outputs.get()));

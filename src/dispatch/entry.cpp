@@ -10,11 +10,6 @@ namespace {
 
 using cpython::Ref;
 
-at::Tensor borrow(c10::TensorImpl* impl) {
-  return at::Tensor(
-      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl));
-}
-
 // Runs compiled code; what failed by itself is told from the user's errors (an index out of range,
 // no memory), which eager raises where they belong.
 template <class Run>
@@ -116,6 +111,33 @@ Entry::Outcome Entry::run_with_floats(c10::TensorImpl* const* inputs,
   return run_tensors(all.data(), outputs, symbols, why);
 }
 
+// What a user's backend returned is run. False with an exception set.
+bool Entry::run_python(c10::TensorImpl* const* inputs, std::vector<Ref>& outputs) {
+  std::vector<PyObject*> arguments;
+  std::vector<Ref> owned;
+  for (size_t i = 0; i < input_count; ++i) {
+    owned.push_back(inputs[i] ? Ref::steal(wrap(borrow(inputs[i]))) : python_constants[i]);
+    if (!owned.back()) return false;
+    arguments.push_back(owned.back().get());
+  }
+  const Ref returned =
+      Ref::steal(PyObject_Vectorcall(python.get(), arguments.data(), arguments.size(), nullptr));
+  if (!returned) return false;
+  const bool is_sequence = PyTuple_Check(returned.get()) || PyList_Check(returned.get());
+  const Py_ssize_t count = is_sequence ? PySequence_Fast_GET_SIZE(returned.get()) : 0;
+  bool fits = is_sequence && static_cast<size_t>(count) == python_outputs;
+  for (Py_ssize_t i = 0; i < count && fits; ++i) {
+    outputs.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(returned.get(), i)));
+    fits = is_tensor(outputs.back().get());
+  }
+  if (!fits)
+    PyErr_Format(PyExc_TypeError,
+                 "what the backend returned must give a tuple of %zu tensors, as the graph does, "
+                 "not %R [E115]",
+                 python_outputs, returned.get());
+  return fits;
+}
+
 void publish(std::vector<std::shared_ptr<Entry>>& entries, std::shared_ptr<Entry> entry) {
   if (entry->ended_in_exception())
     std::erase_if(entries, [&](const std::shared_ptr<Entry>& known) {
@@ -157,22 +179,8 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
       outputs.push_back(Ref::steal(wrap(std::move(tensor))));
       if (!outputs.back()) return Outcome::kDone;
     }
-  } else {
-    std::vector<PyObject*> arguments;
-    std::vector<Ref> owned;
-    for (size_t i = 0; i < input_count; ++i) {
-      owned.push_back(inputs[i] ? Ref::steal(wrap(borrow(inputs[i]))) : python_constants[i]);
-      if (!owned.back()) return Outcome::kDone;
-      arguments.push_back(owned.back().get());
-    }
-    Ref returned =
-        Ref::steal(PyObject_Vectorcall(python.get(), arguments.data(), arguments.size(), nullptr));
-    if (!returned) return Outcome::kDone;
-    Ref sequence = Ref::steal(PySequence_Fast(
-        returned.get(), "a backend's callable must return a tuple or list of tensors"));
-    if (!sequence) return Outcome::kDone;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i)
-      outputs.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(sequence.get(), i)));
+  } else if (!run_python(inputs, outputs)) {
+    return Outcome::kDone;
   }
   std::vector<PyObject*> raw;
   raw.reserve(outputs.size());

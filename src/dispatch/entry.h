@@ -37,7 +37,8 @@ struct Entry {
   std::unique_ptr<Stages> stages;
   cpython::Ref python;
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
-  std::vector<OutputState> output_states;  // kPlan; may be empty
+  size_t python_outputs = 0;                   // kPython: how many tensors it must return
+  std::vector<OutputState> output_states;      // kPlan; may be empty
   capture::Recipe recipe;
   // The segment: where in which code it begins.
   PyCodeObject* code = nullptr;  // held by the guards
@@ -85,6 +86,7 @@ struct Entry {
                    std::string* why);
   Outcome run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                      std::span<int64_t> symbols, std::string* why);
+  bool run_python(c10::TensorImpl* const* inputs, std::vector<cpython::Ref>& outputs);
   Outcome run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                       std::span<int64_t> symbols, std::string* why);
   std::shared_ptr<Program> program_for(std::span<const int64_t> symbols, std::string* why);

@@ -6,6 +6,7 @@
 
 #include "cpython/ref.h"
 #include "dispatch/gil.h"
+#include "dispatch/tensors.h"
 
 namespace braze::dispatch {
 namespace {
@@ -22,11 +23,6 @@ bool all_known(sym::Int value, const std::vector<bool>& known) {
 
 bool all_known(const sym::Condition& condition, const std::vector<bool>& known) {
   return all_known(condition.a, known) && all_known(condition.b, known);
-}
-
-at::Tensor borrow(c10::TensorImpl* impl) {
-  return at::Tensor(
-      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl));
 }
 
 int64_t integer_in(const at::Tensor& tensor) {

@@ -16,6 +16,13 @@ at::Tensor unwrap(PyObject* object) {
   return THPVariable_Check(object) ? THPVariable_Unpack(object) : at::Tensor();
 }
 
+bool is_tensor(PyObject* object) { return THPVariable_Check(object); }
+
+at::Tensor borrow(c10::TensorImpl* impl) {
+  return at::Tensor(
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl));
+}
+
 static PyObject* guarded(const std::function<void()>& body) {
   HANDLE_TH_ERRORS
   body();

@@ -14,6 +14,10 @@ namespace braze::dispatch {
 PyObject* wrap(at::Tensor tensor);
 // Undefined if the object is no tensor.
 at::Tensor unwrap(PyObject* object);
+bool is_tensor(PyObject* object);
+
+// Holds what was borrowed.
+at::Tensor borrow(c10::TensorImpl* impl);
 
 // Runs `body`, turning C++ exceptions into the Python exception that PyTorch's own bindings would
 // raise. False with an exception set.

@@ -194,3 +194,18 @@ def test_an_optimiser_step():
             call(p, g, m, v, 0.9, 0.1, float(t))
         same(state[0], state[1])
     assert len(entries(fast)) <= 3
+
+
+def test_bounds_that_clamp_refuses_together():
+    bound = torch.zeros(4)
+
+    def f(x, s):
+        return torch.clamp(x, min=bound, max=s)
+
+    def in_place(x, s):
+        return x.clamp_(s, bound)
+
+    for fn in (f, in_place):
+        fast = braze.compile(fn)
+        for value in VALUES[:3]:
+            same(*outcomes(fast, fn, lambda value=value: (X.clone(), value)))

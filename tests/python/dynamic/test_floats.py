@@ -230,3 +230,13 @@ def test_in_branches_on_data():
     for s in (0.5, 0.7, 0.9, -4.0):
         same(fast(X, s), eager(X, s))
     assert len(entries(fast)) == 2
+
+
+def test_reset_forgets_what_has_varied():
+    fast = braze.compile(lambda x, s: x * s)
+    for value in (0.5, 1.5):
+        same(fast(X, value), X * value)
+    fast.reset()
+    for value in (0.5, 1.5, 2.5):
+        same(fast(X, value), X * value)
+    assert len(entries(fast)) == 2  # as at first: for the number, then for all

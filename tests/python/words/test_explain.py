@@ -56,3 +56,9 @@ def test_what_the_call_raises_is_raised():
 
     with pytest.raises(ValueError, match="no"):
         braze.explain(f)(torch.ones(3))
+
+
+def test_what_is_compiled_is_explained_as_it_was_compiled():
+    fast = braze.compile(lambda x: x + 1, dynamic=True, fullgraph=True)
+    assert "s0 = size(" in braze.explain(fast)(torch.ones(3)).entries[0]["graph"]
+    assert "s0 = size(" not in braze.explain(fast, dynamic=False)(torch.ones(3)).entries[0]["graph"]
