@@ -262,8 +262,8 @@ Slot Evaluator::call_unpacked(const Slot& callable, const Slot& args, const Slot
     Ref list = to_list(args);
     if (!list) {
       if (PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(args.get())->tp_iter)
-        PyErr_Format(PyExc_TypeError, "argument after * must be an iterable, not %.200s",
-                     Py_TYPE(args.get())->tp_name);
+        raise_about_call(callable.get(), "argument after * must be an iterable, not " +
+                                             std::string(Py_TYPE(args.get())->tp_name));
       return {};
     }
     positional = Ref::steal(PyList_AsTuple(list.get()));

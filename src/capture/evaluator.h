@@ -269,6 +269,7 @@ class Evaluator {
   bool extend(Frame& frame, const cpython::Instruction& in);
   bool unsupported_instruction(Frame& frame, const cpython::Instruction& in);
   bool merge_keywords(const Slot& callable, PyObject* target, PyObject* from);
+  bool raise_about_call(PyObject* callable, const std::string& what);
   bool send(Frame& frame, const cpython::Instruction& in);
   bool check_exception_match(Frame& frame);
   bool check_group_match(Frame& frame);

@@ -44,6 +44,21 @@ struct Frame {
   PyCodeObject* code() const { return info->code(); }
   int current() const { return pc > 0 ? pc - 1 : 0; }  // the instruction under way
   int line() const { return info->line(current()); }
+
+  // The value stack. peek(1) is the top.
+  Slot pop() {
+    Slot slot = std::move(stack.back());
+    stack.pop_back();
+    return slot;
+  }
+  Slot& peek(int n) { return stack[stack.size() - static_cast<size_t>(n)]; }
+  void drop(int n) { stack.resize(stack.size() - static_cast<size_t>(n)); }
+  // False for an empty slot: what was to be pushed has failed.
+  bool push(Slot slot) {
+    if (!slot) return false;
+    stack.push_back(std::move(slot));
+    return true;
+  }
 };
 
 enum class Status : uint8_t { kReturn, kYield, kError, kStopped };

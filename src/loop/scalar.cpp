@@ -60,8 +60,7 @@ int64_t shift_right(int64_t a, int64_t b, int64_t width) {
 
 int64_t floor_div(int64_t a, int64_t b) {
   if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
-  int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+  return sym::floordiv(a, b);
 }
 
 int64_t floor_mod(int64_t a, int64_t b) {

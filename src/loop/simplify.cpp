@@ -4,85 +4,14 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <unordered_set>
+#include <optional>
 
+#include "loop/linear_form.h"
 #include "loop/scalar.h"
 #include "sym/facts.h"
 
 namespace braze::loop {
 namespace {
-constexpr int64_t kBound = int64_t{1} << 60;
-}  // namespace
-
-bool is_bounded(Range range) { return range.lo > -kBound && range.hi < kBound; }
-
-namespace {
-
-using Wide = __int128;
-
-// Axes first, by number; then by structure, so that the order is the same in every pool.
-bool before(ExprRef a, ExprRef b) {
-  bool a_axis = a->kind == ExprKind::kAxis, b_axis = b->kind == ExprKind::kAxis;
-  if (a_axis != b_axis) return a_axis;
-  if (a_axis && a->ival != b->ival) return a->ival < b->ival;
-  return a->hash != b->hash ? a->hash < b->hash : a->id < b->id;
-}
-
-int64_t wrapping_add(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t wrapping_mul(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-int64_t floor_quotient(int64_t a, int64_t positive) {
-  return a >= 0 ? a / positive : -((-(a + 1)) / positive) - 1;
-}
-
-// On coefficients; constants wrap, as i64 does.
-sym::Int plus(sym::Int a, sym::Int b) {
-  if (!a.is_constant() || !b.is_constant()) return a + b;
-  return wrapping_add(a.constant(), b.constant());
-}
-sym::Int times(sym::Int a, sym::Int b) {
-  if (!a.is_constant() || !b.is_constant()) return a * b;
-  return wrapping_mul(a.constant(), b.constant());
-}
-
-bool is_sum(ExprRef e) { return e->kind == ExprKind::kAdd && e->dtype == DType::kInt64; }
-bool is_scaled(ExprRef e) {
-  return e->kind == ExprKind::kMul && e->dtype == DType::kInt64 && is_size(e->args[1]);
-}
-bool is_positive_size(ExprRef e) { return is_size(e) && e->range.lo > 0; }
-bool is_op_by_size(ExprRef e, ExprKind kind) {
-  return e->kind == kind && e->dtype == DType::kInt64 && is_positive_size(e->args[1]);
-}
-
-void collect(ExprRef e, sym::Int scale, LinearForm& form) {
-  for (; is_sum(e); e = e->args[0]) collect(e->args[1], scale, form);
-  if (is_size(e)) {
-    form.constant = plus(form.constant, times(scale, size_value(e)));
-  } else if (is_scaled(e)) {
-    form.terms.push_back({e->args[0], times(scale, size_value(e->args[1]))});
-  } else {
-    form.terms.push_back({e, scale});
-  }
-}
-
-void sort_and_merge(LinearForm& form) {
-  auto& terms = form.terms;
-  std::ranges::sort(terms, [](const auto& a, const auto& b) { return before(a.atom, b.atom); });
-  size_t kept = 0;
-  for (size_t i = 0; i < terms.size(); ++i) {
-    if (kept > 0 && terms[kept - 1].atom == terms[i].atom) {
-      terms[kept - 1].coefficient = plus(terms[kept - 1].coefficient, terms[i].coefficient);
-    } else {
-      if (kept > 0 && terms[kept - 1].coefficient == sym::Int(0)) --kept;
-      terms[kept++] = terms[i];
-    }
-  }
-  if (kept > 0 && terms[kept - 1].coefficient == sym::Int(0)) --kept;
-  terms.resize(kept);
-}
 
 // The rules on sums, products, quotients and remainders of i64.
 class Index {
@@ -179,8 +108,8 @@ class Index {
   // floor(x / n) where it is the same at every point.
   static std::optional<int64_t> constant_quotient(ExprRef x, sym::Int n) {
     if (n.is_constant()) {
-      const int64_t quotient = floor_quotient(x->range.lo, n.constant());
-      if (quotient == floor_quotient(x->range.hi, n.constant())) return quotient;
+      const int64_t quotient = sym::floordiv(x->range.lo, n.constant());
+      if (quotient == sym::floordiv(x->range.hi, n.constant())) return quotient;
     }
     return lies_within(x, n) ? std::optional<int64_t>(0) : std::nullopt;
   }
@@ -272,33 +201,6 @@ class Index {
   simplify::Raw raw_;
 };
 
-Range clamp_to(DType dtype, Wide lo, Wide hi) {
-  Range whole = range_of(dtype);
-  if (lo < whole.lo || hi > whole.hi) return whole;
-  return {static_cast<int64_t>(lo), static_cast<int64_t>(hi)};
-}
-
-// Of index arithmetic over sizes, which never overflows: a range that only the ranges of the sizes
-// make too wide is cut off.
-Range range_over_sizes(std::span<const ExprRef> args, DType dtype, Wide lo, Wide hi) {
-  const bool symbolic =
-      dtype == DType::kInt64 &&
-      std::ranges::any_of(args, [](ExprRef arg) { return arg->symbolic; }) &&
-      std::ranges::all_of(args, [](ExprRef arg) { return is_bounded(arg->range); });
-  if (!symbolic) return clamp_to(dtype, lo, hi);
-  const auto cut = [](Wide end) {
-    return static_cast<int64_t>(std::clamp<Wide>(end, 1 - kBound, kBound - 1));
-  };
-  return {cut(lo), cut(hi)};
-}
-
-Range product_range(DType dtype, std::span<const ExprRef> args) {
-  const Range a = args[0]->range, b = args[1]->range;
-  Wide corners[] = {Wide{a.lo} * b.lo, Wide{a.lo} * b.hi, Wide{a.hi} * b.lo, Wide{a.hi} * b.hi};
-  auto [lo, hi] = std::ranges::minmax(corners);
-  return range_over_sizes(args, dtype, lo, hi);
-}
-
 std::optional<bool> decide_over_sizes(ExprPool& pool, ExprKind kind, ExprRef a, ExprRef b) {
   if (a->dtype != DType::kInt64 || !is_bounded(a->range) || !is_bounded(b->range))
     return std::nullopt;
@@ -353,84 +255,6 @@ bool is_number(ExprRef e, double value) {
 }
 
 }  // namespace
-
-LinearForm linear_form(ExprRef expr) {
-  LinearForm form;
-  collect(expr, 1, form);
-  sort_and_merge(form);
-  return form;
-}
-
-Bounds bounds_of(ExprRef expr) {
-  if (is_size(expr)) return {size_value(expr), size_value(expr)};
-  if (expr->kind == ExprKind::kAxis) return {sym::Int(0), expr->size - 1};
-  if (is_op_by_size(expr, ExprKind::kMod))
-    return {sym::Int(0), size_value(expr->args[1]) - sym::Int(1)};
-  if (is_op_by_size(expr, ExprKind::kFloorDiv)) {
-    Bounds bounds = bounds_of(expr->args[0]);
-    for (std::optional<sym::Int>* end : {&bounds.lo, &bounds.hi})
-      if (*end) *end = sym::floordiv(**end, size_value(expr->args[1]));
-    return bounds;
-  }
-  if (!is_sum(expr) && !is_scaled(expr)) {
-    Bounds bounds;
-    if (expr->range.lo > -kUnknownExtent) bounds.lo = expr->range.lo;
-    if (expr->range.hi < kUnknownExtent) bounds.hi = expr->range.hi;
-    return bounds;
-  }
-  const LinearForm form = linear_form(expr);
-  Bounds sum{form.constant, form.constant};
-  for (const auto& [atom, coefficient] : form.terms) {
-    const Bounds bounds = bounds_of(atom);
-    const bool falls = sym::known_at_most(coefficient, 0);
-    if (!falls && !sym::known_at_least(coefficient, 0)) return {};
-    const auto add = [factor = coefficient](std::optional<sym::Int>& to,
-                                            const std::optional<sym::Int>& end) {
-      if (to && end)
-        to = *to + factor * *end;
-      else
-        to.reset();
-    };
-    add(sum.lo, falls ? bounds.hi : bounds.lo);
-    add(sum.hi, falls ? bounds.lo : bounds.hi);
-  }
-  return sum;
-}
-
-bool lies_within(ExprRef expr, sym::Int size) {
-  if (size.is_constant() && expr->range.lo >= 0 && expr->range.hi < size.constant()) return true;
-  if (!expr->symbolic && size.is_constant()) return false;
-  const Bounds bounds = bounds_of(expr);
-  return bounds.lo && bounds.hi && sym::known_at_least(*bounds.lo, 0) &&
-         sym::known_less(*bounds.hi, size);
-}
-
-bool depends_on(ExprRef expr, int axis) {
-  std::unordered_set<ExprRef> seen;
-  std::vector<ExprRef> stack = {expr};
-  while (!stack.empty()) {
-    ExprRef e = stack.back();
-    stack.pop_back();
-    if (e->kind == ExprKind::kAxis && e->ival == axis) return true;
-    for (ExprRef arg : e->args)
-      if (!arg->is_constant() && seen.insert(arg).second) stack.push_back(arg);
-  }
-  return false;
-}
-
-bool IndexInfo::depends_on(int axis) const { return loop::depends_on(index_, axis); }
-
-std::optional<sym::Int> IndexInfo::stride(int axis) const {
-  sym::Int stride = 0;
-  for (const auto& [atom, coefficient] : linear_form(index_).terms) {
-    if (atom->kind == ExprKind::kAxis) {
-      if (atom->ival == axis) stride = coefficient;
-    } else if (loop::depends_on(atom, axis)) {
-      return std::nullopt;
-    }
-  }
-  return stride;
-}
 
 namespace simplify {
 
@@ -517,55 +341,6 @@ ExprRef integer_op(ExprPool& pool, Raw raw, ExprKind kind, DType dtype,
       return is_size(b) && lies_within(a, size_value(b)) ? a : nullptr;
     default:
       return nullptr;  // a table of rules, not a closed switch: most ops have none
-  }
-}
-
-Range range_of_op(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
-  Range whole = range_of(dtype);
-  if (graph::is_float(dtype) || graph::is_complex(dtype) || args.empty()) return whole;
-  Range a = args[0]->range;
-  Range b = args.size() > 1 ? args[1]->range : Range{};
-  const bool by_constant = args.size() == 2 && args[1]->is_constant() && args[1]->ival > 0;
-  const bool by_size = args.size() == 2 && args[1]->kind == ExprKind::kSize && b.lo > 0;
-  switch (kind) {
-    case ExprKind::kCast:
-      if (graph::is_float(args[0]->dtype) || dtype == DType::kBool) return whole;
-      return clamp_to(dtype, a.lo, a.hi);
-    case ExprKind::kNeg:
-      return clamp_to(dtype, -Wide{a.hi}, -Wide{a.lo});
-    case ExprKind::kAdd:
-      return range_over_sizes(args, dtype, Wide{a.lo} + b.lo, Wide{a.hi} + b.hi);
-    case ExprKind::kSub:
-      return range_over_sizes(args, dtype, Wide{a.lo} - b.hi, Wide{a.hi} - b.lo);
-    case ExprKind::kMul:
-      return product_range(dtype, args);
-    case ExprKind::kMin:
-      return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
-    case ExprKind::kMax:
-      return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
-    case ExprKind::kFloorDiv:
-      if (by_size)
-        return {a.lo >= 0 ? 0 : floor_quotient(a.lo, b.lo),
-                a.hi >= 0 ? floor_quotient(a.hi, b.lo) : -1};
-      if (!by_constant) return whole;
-      return {floor_quotient(a.lo, b.lo), floor_quotient(a.hi, b.lo)};
-    case ExprKind::kMod:
-      if (!by_constant && !by_size) return whole;
-      return a.lo >= 0 ? Range{0, std::min(a.hi, b.hi - 1)} : Range{0, b.hi - 1};
-    case ExprKind::kAnd:
-      if (dtype != DType::kBool && by_constant) return {0, b.lo};
-      return whole;
-    case ExprKind::kWhere:
-    case ExprKind::kMasked: {
-      Range c = args[2]->range;
-      return {std::min(b.lo, c.lo), std::max(b.hi, c.hi)};
-    }
-    case ExprKind::kCheckIndex: {
-      int64_t hi = std::max<int64_t>(0, std::min(a.hi, b.hi - 1));
-      return {std::clamp<int64_t>(a.lo, 0, hi), hi};
-    }
-    default:
-      return whole;  // a table of rules, not a closed switch: the rest may be anything
   }
 }
 

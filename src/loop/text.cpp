@@ -1,8 +1,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "loop/linear_form.h"
 #include "loop/program.h"
-#include "loop/simplify.h"
 
 namespace braze::loop {
 namespace {

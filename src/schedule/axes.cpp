@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "loop/simplify.h"
+#include "loop/linear_form.h"
 #include "schedule/kernel_edit.h"
 
 namespace braze::schedule {

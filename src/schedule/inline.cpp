@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "loop/simplify.h"
+#include "loop/linear_form.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/merge.h"
 #include "schedule/sweeps.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "loop/simplify.h"
+#include "loop/linear_form.h"
 
 namespace braze::loop::lowering {
 namespace {

@@ -1,9 +1,8 @@
-#include "loop/simplify.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "loop/linear_form.h"
 #include "loop/program.h"
 #include "loop/scalar.h"
 

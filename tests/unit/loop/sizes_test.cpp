@@ -1,8 +1,8 @@
 // Index arithmetic over symbolic sizes.
 #include <gtest/gtest.h>
 
+#include "loop/linear_form.h"
 #include "loop/program.h"
-#include "loop/simplify.h"
 
 namespace braze::loop {
 namespace {

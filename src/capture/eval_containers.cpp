@@ -1,0 +1,186 @@
+// Instructions that build containers, strings and slices, or add to a container that the frame is
+// building: displays, comprehensions, the arguments of calls with * and **.
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+using cpython::Instruction;
+using cpython::Opcode;
+
+// Tuples, lists, sets, dicts, strings and slices from stack entries.
+bool Evaluator::build(Frame& frame, const Instruction& in) {
+  const int n = in.arg;
+  Ref made;
+  switch (in.op) {
+    case Opcode::kBuildTuple:
+      made = Ref::steal(PyTuple_New(n));
+      for (int i = n; i--;) PyTuple_SET_ITEM(made.get(), i, frame.pop().object.release());
+      return frame.push(Slot(made));
+    case Opcode::kBuildList:
+      made = Ref::steal(PyList_New(n));
+      for (int i = n; i--;) PyList_SET_ITEM(made.get(), i, frame.pop().object.release());
+      break;
+    case Opcode::kBuildSet:
+      made = Ref::steal(PySet_New(nullptr));
+      for (int i = n; i > 0; --i) {
+        make_concrete(frame.peek(i));
+        world_.guard_as_key(frame.peek(i).get());
+        if (PySet_Add(made.get(), frame.peek(i).get()) < 0) return false;
+      }
+      frame.drop(n);
+      break;
+    case Opcode::kBuildMap:
+      made = Ref::steal(PyDict_New());
+      for (int i = n; i > 0; --i) {
+        make_concrete(frame.peek(2 * i));
+        world_.guard_as_key(frame.peek(2 * i).get());
+        if (PyDict_SetItem(made.get(), frame.peek(2 * i).get(), frame.peek(2 * i - 1).get()) < 0)
+          return false;
+      }
+      frame.drop(2 * n);
+      break;
+    case Opcode::kBuildConstKeyMap: {
+      Slot keys = frame.pop();
+      made = Ref::steal(PyDict_New());
+      for (int i = 0; i < n; ++i)
+        if (PyDict_SetItem(made.get(), PyTuple_GET_ITEM(keys.get(), i), frame.peek(n - i).get()) <
+            0)
+          return false;
+      frame.drop(n);
+      break;
+    }
+    case Opcode::kBuildString: {
+      Ref empty = Ref::steal(PyUnicode_New(0, 0));
+      Ref parts = Ref::steal(PyList_New(n));
+      for (int i = n; i--;) PyList_SET_ITEM(parts.get(), i, frame.pop().object.release());
+      return frame.push(Slot::steal(PyUnicode_Join(empty.get(), parts.get())));
+    }
+    case Opcode::kBuildSlice: {
+      Slot step = n == 3 ? frame.pop() : Slot();
+      Slot stop = frame.pop(), start = frame.pop();
+      return frame.push(Slot::steal(PySlice_New(start.get(), stop.get(), step.get())));
+    }
+    default:
+      return false;
+  }
+  if (!made) return false;
+  world_.mark_created(made.get());
+  return frame.push(Slot(made));
+}
+
+// Adds to a container that the frame is building.
+bool Evaluator::extend(Frame& frame, const Instruction& in) {
+  Slot value = frame.pop();
+  // Where the segment began amid the building, the container is from outside.
+  PyObject* target = frame.peek(in.op == Opcode::kMapAdd ? in.arg + 1 : in.arg).get();
+  target = world_.source_of(target) ? world_.shadow(target) : world_.effective(target);
+  if (!target) return false;
+  switch (in.op) {
+    case Opcode::kListAppend:
+      return PyList_Append(target, value.get()) == 0;
+    case Opcode::kSetAdd:
+      make_concrete(value);
+      world_.guard_as_key(value.get());
+      return PySet_Add(target, value.get()) == 0;
+    case Opcode::kMapAdd: {
+      Slot key = frame.pop();
+      make_concrete(key);
+      world_.guard_as_key(key.get());
+      return PyDict_SetItem(target, key.get(), value.get()) == 0;
+    }
+    case Opcode::kListExtend: {
+      if (!PyList_Check(value.get()) && !PyTuple_Check(value.get())) {
+        Ref items = to_list(value);
+        if (!items && PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(value.get())->tp_iter &&
+            !PySequence_Check(value.get()))
+          PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s",
+                       Py_TYPE(value.get())->tp_name);
+        if (!items) return false;
+        value = Slot(items);
+      } else if (world_.source_of(value) && !world_.read_all(value.get())) {
+        return false;
+      }
+      Py_ssize_t end = PyList_GET_SIZE(target);
+      return PyList_SetSlice(target, end, end, world_.effective(value.get())) == 0;
+    }
+    case Opcode::kSetUpdate: {
+      make_concrete(value);
+      Ref items = to_list(value);
+      if (!items) return false;
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+        world_.guard_as_key(PyList_GET_ITEM(items.get(), i));
+        if (PySet_Add(target, PyList_GET_ITEM(items.get(), i)) < 0) return false;
+      }
+      return true;
+    }
+    default: {  // DictUpdate, DictMerge
+      if (!PyDict_Check(value.get()) && world_.is_outside(value.get()))
+        return breaks_.refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
+      if (world_.source_of(value) && !world_.read_all(value.get())) return false;
+      PyObject* from = world_.effective(value.get());
+      if (in.op == Opcode::kDictUpdate) {
+        if (PyDict_Update(target, from) == 0) return true;
+        if (PyErr_ExceptionMatches(PyExc_AttributeError))
+          PyErr_Format(PyExc_TypeError, "'%.200s' object is not a mapping", Py_TYPE(from)->tp_name);
+        return false;
+      }
+      return merge_keywords(frame.peek(in.arg + 2), target, from);
+    }
+  }
+}
+
+// f(**a, **b): like an update, but a key that is there already is an error.
+bool Evaluator::merge_keywords(const Slot& callable, PyObject* target, PyObject* from) {
+  Ref items;
+  if (!PyDict_Check(from)) {
+    items = Ref::steal(PyDict_New());
+    if (PyDict_Update(items.get(), from) < 0) {
+      if (PyErr_ExceptionMatches(PyExc_AttributeError))
+        raise_about_call(callable.get(), "argument after ** must be a mapping, not " +
+                                             std::string(Py_TYPE(from)->tp_name));
+      return false;
+    }
+    from = items.get();
+  }
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  while (PyDict_Next(from, &position, &key, &value)) {
+    const int there = PyDict_Contains(target, key);
+    if (there < 0) return false;
+    if (there && !PyUnicode_Check(key)) {
+      PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+      return false;
+    }
+    if (there)
+      return raise_about_call(callable.get(), "got multiple values for keyword argument '" +
+                                                  std::string(PyUnicode_AsUTF8(key)) + "'");
+    if (PyDict_SetItem(target, key, value) < 0) return false;
+  }
+  return true;
+}
+
+// A TypeError that begins with what is called, as CPython names it; that of an object whose own
+// code would have to be asked is left to CPython.
+bool Evaluator::raise_about_call(PyObject* callable, const std::string& what) {
+  const bool plain = PyFunction_Check(callable) || PyMethod_Check(callable) ||
+                     PyCFunction_Check(callable) || Py_IS_TYPE(callable, &PyType_Type);
+  PyErr_Clear();
+  if (!plain)
+    return breaks_.refuse(BreakKind::kException, "a TypeError about what is called: " + what);
+  const Ref qualname = Ref::steal(PyObject_GetAttrString(callable, "__qualname__"));
+  const Ref module = Ref::steal(PyObject_GetAttrString(callable, "__module__"));
+  PyErr_Clear();
+  if (!qualname)
+    return breaks_.refuse(BreakKind::kException, "a TypeError about what is called: " + what);
+  const bool named = module && module.get() != Py_None &&
+                     !(PyUnicode_Check(module.get()) &&
+                       PyUnicode_CompareWithASCIIString(module.get(), "builtins") == 0);
+  if (named)
+    PyErr_Format(PyExc_TypeError, "%S.%S() %s", module.get(), qualname.get(), what.c_str());
+  else
+    PyErr_Format(PyExc_TypeError, "%S() %s", qualname.get(), what.c_str());
+  return false;
+}
+
+}  // namespace braze::capture
