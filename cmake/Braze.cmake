@@ -74,3 +74,13 @@ function(braze_module name)
   target_link_options(${name} PRIVATE $<$<PLATFORM_ID:Linux>:LINKER:--exclude-libs,ALL>)
   install(TARGETS ${name} LIBRARY DESTINATION braze)
 endfunction()
+
+# Parses the given headers once for all sources of a target; ATen's tensor takes 4 s each time.
+function(braze_precompile name)
+  set(headers ${ARGN})
+  list(TRANSFORM headers REPLACE "(.+)" "<\\1>")
+  target_precompile_headers(braze_${name} PRIVATE ${headers})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(braze_${name} PRIVATE -fpch-preprocess)  # lets ccache see the header
+  endif()
+endfunction()
