@@ -46,7 +46,7 @@ demo: build
 
 test: check ruff test-cpp
 	$(RUN) -m pytest tests/tools tests/python -q
-	$(RUN) tests/cpython_suite/run.py
+	$(MAKE) test-cpython
 
 ruff: $(VENV)/.requirements
 	$(BIN)/ruff check .
@@ -63,6 +63,7 @@ test-python: build
 
 # CPython's own tests of lists, generators, exceptions, classes ..., their functions compiled.
 test-cpython: build
+	sh tools/install_cpython_tests.sh $(RUN)
 	$(RUN) tests/cpython_suite/run.py
 
 bench: build

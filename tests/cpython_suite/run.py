@@ -181,7 +181,10 @@ def main():
     options = parser.parse_args()
     names = options.modules or MODULES
     if importlib.util.find_spec("test.test_list") is None:
-        print("NOT RUN: this Python has no package `test` with CPython's own tests")
+        print(
+            "NOT RUN: this Python has no package `test` with CPython's own tests "
+            "(Debian: apt-get install libpython3.11-testsuite)"
+        )
         return 0
     if options.json:
         real = sys.stdout
