@@ -219,8 +219,7 @@ Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
   if (traits.traceback || (traits.exception && is_traceback_name(name)))
     return refuse(BreakKind::kTraceback, "the traceback of an exception");
   if (traits.module && !world_.made_module(obj)) return module_attribute_of(object, name);
-  if (traits.type) return type_attribute_of(object, name);
-  if (traits.native) return native_attribute_of(object, name);
+  if (traits.native && !traits.type) return native_attribute_of(object, name);
 
   const bool outside = world_.source_of(object) != nullptr;
   // Looked up first: a look-up with an exception pending would clear it.
@@ -234,6 +233,8 @@ Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
     if (outside) world_.type_lookup(type, names().getattribute);
     Slot args[2] = {object, Slot::borrow(name)};
     value = call(Slot::borrow(traits.getattribute), args, 2, nullptr);
+  } else if (traits.type) {
+    value = type_attribute_of(object, name, bool(fallback));
   } else {
     value = generic_getattr(object, name, self, bool(fallback));
   }
@@ -309,7 +310,7 @@ Slot Evaluator::module_attribute_of(const Slot& module, PyObject* name) {
   return result_of_native(std::move(value));
 }
 
-Slot Evaluator::type_attribute_of(const Slot& object, PyObject* name) {
+Slot Evaluator::type_attribute_of(const Slot& object, PyObject* name, bool quiet) {
   auto* type = reinterpret_cast<PyTypeObject*>(object.get());
   PyTypeObject* meta = Py_TYPE(object.get());
   bool created = world_.made_function(object.get());
@@ -336,8 +337,11 @@ Slot Evaluator::type_attribute_of(const Slot& object, PyObject* name) {
       return world_.read(value.get(), world_.source(SourceKind::kAttribute, source, names().func));
     return known_class_value(std::move(value));
   }
+  if (quiet && !meta_attribute) return {};
   NativeScope scope(*this, is_torch_module_name(module_of(type)), nullptr);
-  Ref value = Ref::steal(PyObject_GetAttr(object.get(), name));
+  // The fallback is not for native code to call.
+  Ref value = Ref::steal(quiet ? PyType_Type.tp_getattro(object.get(), name)
+                               : PyObject_GetAttr(object.get(), name));
   if (!value) return {};
   if (created || PyMethod_Check(value.get())) return world_.wrap(std::move(value));
   return known_class_value(std::move(value));

@@ -5,6 +5,8 @@
 // come upon an object that the trace has changed, or could read or change attributes.
 #include <opcode.h>
 
+#include <utility>
+
 #include "capture/evaluator.h"
 #include "capture/known.h"
 #include "capture/policy/policy.h"
@@ -171,6 +173,12 @@ bool Evaluator::read_by_advancing(PyObject* iterator) {
 
 // Whether native code may call it at any time with anything from its other arguments.
 bool Evaluator::may_call_natively(PyObject* callable) {
+  IdentityMap<bool> seen;
+  return may_call_natively(callable, seen);
+}
+
+// `seen`: the partials on the way; one can hold itself.
+bool Evaluator::may_call_natively(PyObject* callable, IdentityMap<bool>& seen) {
   PyTypeObject* type = Py_TYPE(callable);
   if (!type->tp_call || PyType_Check(callable)) return true;
   if (PyFunction_Check(callable)) {
@@ -178,7 +186,7 @@ bool Evaluator::may_call_natively(PyObject* callable) {
     return !code_info(reinterpret_cast<PyCodeObject*>(function->func_code), function->func_globals)
                 .library_break;
   }
-  if (PyMethod_Check(callable)) return may_call_natively(PyMethod_GET_FUNCTION(callable));
+  if (PyMethod_Check(callable)) return may_call_natively(PyMethod_GET_FUNCTION(callable), seen);
   if (const CalleeRule* rule = callee_rule(callable)) {
     switch (rule->callee) {
       case Callee::kReadOnly:
@@ -221,8 +229,9 @@ bool Evaluator::may_call_natively(PyObject* callable) {
     return reads(descriptor->d_type, PyUnicode_AsUTF8(descriptor->d_name));
   }
   if (type == known().partial || std::string_view(type->tp_name) == "functools.KeyWrapper") {
+    if (std::exchange(seen[callable], true)) return true;
     for (PyObject* part : referents(callable))
-      if (!may_call_natively(part)) return false;
+      if (!may_call_natively(part, seen)) return false;
     return true;
   }
   // attrgetter and methodcaller read attributes that only the evaluator can guard.

@@ -326,10 +326,12 @@ class Evaluator {
   bool read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth);
   bool read_by_advancing(PyObject* iterator);
   bool may_call_natively(PyObject* callable);
+  bool may_call_natively(PyObject* callable, IdentityMap<bool>& seen);
   Slot bind(PyObject* descriptor, const Source* source, const Slot& object, Slot* self);
   Slot tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* self);
   Slot module_attribute_of(const Slot& module, PyObject* name);
-  Slot type_attribute_of(const Slot& type, PyObject* name);
+  // `quiet`: a missing attribute need not raise, the metaclass has a __getattr__.
+  Slot type_attribute_of(const Slot& type, PyObject* name, bool quiet);
   Slot call_descriptor(const Slot& descriptor, const Slot& object);
   Slot known_class_value(Ref value);
   static PyObject* module_of(PyTypeObject* type);

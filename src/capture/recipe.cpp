@@ -79,13 +79,8 @@ bool RecipeBuilder::values(PyObject* sequence, std::vector<int>& items) {
 }
 
 int RecipeBuilder::tuple(PyObject* object) {
-  if (under_way_.contains(object) && under_way_[object])
-    return refuse(object, "a tuple that holds itself");
-  under_way_[object] = true;
   std::vector<int> items;
-  bool done = values(object, items);
-  under_way_[object] = false;
-  if (!done) return -1;
+  if (!values(object, items)) return -1;
   bool exact = PyTuple_CheckExact(object);
   bool fixed = exact || Py_TYPE(object) == known().size;
   for (int item : items) fixed = fixed && is_constant(item);
@@ -103,67 +98,70 @@ int RecipeBuilder::value(const Slot& slot) {
 }
 
 int RecipeBuilder::value(PyObject* given) {
-  Slot slot = world_.wrap(given);
+  const Slot slot = world_.wrap(given);
   PyObject* object = slot.get();
-  if (const int* known_step = index_.find(object); known_step && *known_step)
-    return *known_step - 1;
-  int step = -1;
-  if (is_atom(object)) {
-    step = constant(object);
-  } else if (Py_TYPE(object) == known().sym_int) {
-    step = emit({.kind = Kind::kNumber, .number = evaluator_.recording().value_of(object)});
-  } else if (Py_TYPE(object) == known().sym_float) {
+  const int known_step = index_[object];
+  if (known_step > 0) return known_step - 1;
+  if (known_step == kUnderWay) return refuse(object, "it holds itself");
+  index_[object] = kUnderWay;
+  const int step = make(slot);
+  index_[object] = step + 1;
+  return step;
+}
+
+int RecipeBuilder::make(const Slot& slot) {
+  PyObject* object = slot.get();
+  PyTypeObject* type = Py_TYPE(object);
+  const bool made_here = world_.made_function(object);
+  if (is_atom(object)) return constant(object);
+  if (type == known().sym_int)
+    return emit({.kind = Kind::kNumber, .number = evaluator_.recording().value_of(object)});
+  if (type == known().sym_float) {
     outputs.push_back(world_.float_of(object).tensor.get());
-    step = emit({.kind = Kind::kFloat, .index = static_cast<int>(outputs.size()) - 1});
-  } else if (is_symbolic(object)) {
-    return refuse(object, "a symbolic bool");
-  } else if (PyCell_Check(object) && slot.source && slot.source->kind == SourceKind::kCell) {
-    step = emit({.kind = Kind::kOutside,
-                 .source = world_.source(SourceKind::kCellObject, slot.source->base,
-                                         slot.source->key.get())});
-  } else if (PyCell_Check(object) && slot.source && slot.source->kind == SourceKind::kContents) {
-    step = emit({.kind = Kind::kOutside, .source = slot.source->base});
-  } else if (slot.source) {
-    step = outside(object, slot.source);
-  } else if (is_tensor(object)) {
-    step = tensor(object);
-  } else if (PyTuple_Check(object)) {
-    step = tuple(object);
-  } else if (PyFunction_Check(object) && world_.made_function(object)) {
-    step = function(object);
-  } else if (PyMethod_Check(object)) {
-    int f = value(PyMethod_GET_FUNCTION(object));
-    int self = f < 0 ? -1 : value(PyMethod_GET_SELF(object));
-    if (self >= 0) step = emit({.kind = Kind::kMethod, .items = {f, self}});
-  } else if (PySlice_Check(object)) {
+    return emit({.kind = Kind::kFloat, .index = static_cast<int>(outputs.size()) - 1});
+  }
+  if (is_symbolic(object)) return refuse(object, "a symbolic bool");
+  if (slot.source) {
+    const bool is_cell = PyCell_Check(object);
+    if (is_cell && slot.source->kind == SourceKind::kCell)
+      return emit({.kind = Kind::kOutside,
+                   .source = world_.source(SourceKind::kCellObject, slot.source->base,
+                                           slot.source->key.get())});
+    if (is_cell && slot.source->kind == SourceKind::kContents)
+      return emit({.kind = Kind::kOutside, .source = slot.source->base});
+    return outside(object, slot.source);
+  }
+  if (is_tensor(object)) return tensor(object);
+  if (PyTuple_Check(object)) return tuple(object);
+  if (PyFunction_Check(object) && made_here) return function(object);
+  if (PyMethod_Check(object)) {
+    const int f = value(PyMethod_GET_FUNCTION(object));
+    const int self = f < 0 ? -1 : value(PyMethod_GET_SELF(object));
+    return self < 0 ? -1 : emit({.kind = Kind::kMethod, .items = {f, self}});
+  }
+  if (PySlice_Check(object)) {
     auto* slice = reinterpret_cast<PySliceObject*>(object);
-    int a = value(slice->start), b = a < 0 ? -1 : value(slice->stop),
-        c = b < 0 ? -1 : value(slice->step);
-    if (c >= 0) step = emit({.kind = Kind::kSlice, .items = {a, b, c}});
-  } else if (PyCell_Check(object)) {
-    return cell(object);
-  } else if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) &&
-             !PyModule_Check(PyCFunction_GET_SELF(object)) &&
-             !PyType_Check(PyCFunction_GET_SELF(object))) {
+    const int a = value(slice->start);
+    const int b = a < 0 ? -1 : value(slice->stop);
+    const int c = b < 0 ? -1 : value(slice->step);
+    return c < 0 ? -1 : emit({.kind = Kind::kSlice, .items = {a, b, c}});
+  }
+  if (PyCell_Check(object)) return cell(object);
+  if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) &&
+      !PyModule_Check(PyCFunction_GET_SELF(object)) && !PyType_Check(PyCFunction_GET_SELF(object)))
     return refuse(object, "a bound method made in C");
-  } else if (world_.made_module(object)) {
-    return refuse(object, "the traced code made it");
-  } else if (PyType_Check(object) && world_.made_function(object)) {
+  if (world_.made_module(object)) return refuse(object, "the traced code made it");
+  if (PyType_Check(object) && made_here) {
     world_.breaks().raise(BreakKind::kClassStatement,
                           "a class that the traced code made would have to leave it");
     return -1;
-  } else if (world_.made_function(reinterpret_cast<PyObject*>(Py_TYPE(object)))) {
-    return refuse(object, "its class was made by the trace");
-  } else if (is_immutable(object) && !Py_IS_TYPE(object, &PyFrozenSet_Type) &&
-             !Py_IS_TYPE(object, &PySuper_Type) && !Py_IS_TYPE(object, &PyDictProxy_Type)) {
-    step = constant(object);
-  } else if (is_plain_iterator(object)) {
-    step = iterator(object);
-  } else {
-    return instance(object);
   }
-  if (step >= 0) index_[object] = step + 1;
-  return step;
+  if (world_.made_function(reinterpret_cast<PyObject*>(type)))
+    return refuse(object, "its class was made by the trace");
+  if (is_immutable(object) && type != &PyFrozenSet_Type && type != &PySuper_Type &&
+      type != &PyDictProxy_Type)
+    return constant(object);
+  return is_plain_iterator(object) ? iterator(object) : instance(object);
 }
 
 int RecipeBuilder::cell(PyObject* object) {
@@ -239,9 +237,7 @@ int RecipeBuilder::instance(PyObject* object) {
     Ref two = Ref::steal(PyTuple_GetSlice(reduced.get(), 0, 2));
     std::vector<int> items;
     if (!two || !values(two.get(), items)) return -1;
-    step = emit({.kind = Kind::kGeneric, .items = std::move(items)});
-    index_[object] = step + 1;
-    return step;
+    return emit({.kind = Kind::kGeneric, .items = std::move(items)});
   } else if (base == &PyFrozenSet_Type && type == base) {
     Ref list = Ref::steal(PySequence_List(object));
     std::vector<int> items;

@@ -27,6 +27,9 @@ class RecipeBuilder {
 
  private:
   int emit(Recipe::Step step);
+  // A value seen for the first time. What can hold itself enters its step into `index_` before it
+  // looks at its parts.
+  int make(const Slot& slot);
   int refuse(PyObject* object, const char* why);
   int constant(PyObject* object);
   int outside(PyObject* object, const Source* source);
@@ -52,10 +55,10 @@ class RecipeBuilder {
 
   Evaluator& evaluator_;
   World& world_;
-  IdentityMap<int> index_;             // value + 1
-  IdentityMap<bool> under_way_;        // tuples whose items are being visited
-  std::vector<Recipe::Step> effects_;  // on objects from outside
-  std::vector<Recipe::Step> places_;   // of iterators, behind those effects
+  static constexpr int kUnderWay = -1;  // what it is made of is being visited
+  IdentityMap<int> index_;              // step of a value + 1, or kUnderWay
+  std::vector<Recipe::Step> effects_;   // on objects from outside
+  std::vector<Recipe::Step> places_;    // of iterators, behind those effects
 };
 
 }  // namespace braze::capture

@@ -25,18 +25,13 @@ int RecipeBuilder::exception(PyObject* object) {
     return refuse(object, "an exception that was raised");
   if (type->tp_new != plain_type()->tp_new || !is_plain_exception(type))
     return built_in_exception(object);
-  // Arguments may hold the exception itself.
-  if (under_way_.contains(object) && under_way_[object])
-    return refuse(object, "an exception that holds itself");
-  under_way_[object] = true;
-  const int arguments = value(state->args);
-  under_way_[object] = false;
-  if (arguments < 0) return -1;
   static PyObject* make = PyObject_GetAttr(PyExc_BaseException, names().new_);
   // What __new__ gets it keeps as the arguments, whatever __init__ was given.
   std::vector<int> items{constant(reinterpret_cast<PyObject*>(type))};
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state->args); ++i)
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state->args); ++i) {
     items.push_back(value(PyTuple_GET_ITEM(state->args, i)));
+    if (items.back() < 0) return -1;
+  }
   const int packed = emit({.kind = Kind::kTuple, .items = std::move(items)});
   const int step = emit({.kind = Kind::kGeneric, .items = {constant(make), packed}});
   index_[object] = step + 1;
@@ -60,9 +55,7 @@ int RecipeBuilder::built_in_exception(PyObject* object) {
   world_.hold(reduced);
   std::vector<int> items;
   if (!values(reduced.get(), items)) return -1;
-  const int step = emit({.kind = Kind::kGeneric, .items = std::move(items)});
-  index_[object] = step + 1;
-  return step;
+  return emit({.kind = Kind::kGeneric, .items = std::move(items)});
 }
 
 }  // namespace braze::capture
