@@ -56,7 +56,7 @@ namespace braze::capture {
     "read it outside the compiled function and pass what was read")                              \
   X(Debugger, "B503", "the debugger stops a program that runs; a trace does not",                \
     "debug with BRAZE_DISABLE=1")                                                                \
-  X(Logging, "B504", "a log message that holds objects of the traced code",                      \
+  X(Logging, "B504", "a log message about an object, an exception or the caller",                \
     "log plain values (numbers, strings, shapes), or log outside the compiled function")         \
   /* 6: Python */                                                                                \
   X(UnsupportedBytecode, "B601", "a Python construct that is not evaluated yet",                 \
@@ -77,7 +77,7 @@ namespace braze::capture {
   X(Address, "B608", "an address is different in every process and after every call",            \
     "do not let id(), hash() or the default repr() of an object into the result")                \
   X(Mapping, "B609", "a mapping that is not a dict runs code of its own to be unpacked",         \
-    "pass dict(mapping)")                                                                        \
+    "pass a dict that was made of it outside the compiled function")                             \
   X(Result, "B610", "a result that cannot be made again from the graph's outputs",               \
     "return tensors, numbers, strings, containers or instances of Python classes")               \
   /* 7: what the user asked for */                                                               \

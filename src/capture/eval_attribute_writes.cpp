@@ -125,6 +125,8 @@ bool Evaluator::setattr(const Slot& object, PyObject* name, const Slot& value) {
     int status = value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name);
     return !breaks_.under_way() && status == 0;
   }
+  if (PyObject_TypeCheck(obj, known().logger))  // messages are put off to the end
+    return breaks_.refuse(BreakKind::kSideEffect, "a logger is changed");
   if ((PyFunction_Check(obj) || PyType_Check(obj)) && world_.made_function(obj))
     return (value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name)) == 0 &&
            !breaks_.under_way();

@@ -52,7 +52,8 @@ Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* k
     Slot self = part(PyMethod_GET_SELF(f), names().self);
     Slot function = part(PyMethod_GET_FUNCTION(f), names().func);
     if (!self || !function) return {};
-    if (is_log_method(self.get(), function.get())) return defer(callable, args, count, kwnames);
+    if (is_log_method(self.get(), function.get()))
+      return log(self, function.get(), args, count, kwnames);
     std::vector<Slot> all;
     all.reserve(count + 1);
     all.push_back(std::move(self));
@@ -145,6 +146,9 @@ bool Evaluator::is_logging_function(PyObject* function) {
 // logger.warning and so on; not what asks for the logger's level.
 bool Evaluator::is_log_method(PyObject* self, PyObject* function) {
   if (!PyObject_TypeCheck(self, known().logger) || !PyFunction_Check(function)) return false;
+  PyObject* globals = reinterpret_cast<PyFunctionObject*>(function)->func_globals;
+  PyObject* module = PyDict_GetItemWithError(globals, names().name);
+  if (std::string_view(module_text(module)) != "logging") return false;
   std::string_view name =
       PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(function)->func_name);
   for (const char* method :

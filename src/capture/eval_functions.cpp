@@ -148,10 +148,8 @@ Slot Evaluator::call_unmarked(const Slot& callable, Slot* args, size_t count, Py
     return result_of_library(std::move(result));
   }
   if (info.policy == FramePolicy::kLibrary && count > 0 &&
-      is_log_method(args[0].get(), callable.get())) {
-    Slot method = Slot::steal(PyMethod_New(callable.get(), args[0].get()));
-    return defer(method, args + 1, count - 1, kwnames);
-  }
+      is_log_method(args[0].get(), callable.get()))
+    return log(args[0], callable.get(), args + 1, count - 1, kwnames);
   bool outside = !world_.made_function(callable.get());
   if (outside) world_.rely_on(function);
   constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;

@@ -45,6 +45,51 @@ PyObject* warn_at(PyObject*, PyObject* args) {
 
 PyMethodDef g_warn_at = {"warn_at", warn_at, METH_VARARGS, nullptr};
 
+// Carries out what was logged at this line of this function.
+PyObject* log_at(PyObject*, PyObject* args) {
+  PyObject *logger, *level, *message, *values, *file, *line, *function;
+  if (!PyArg_ParseTuple(args, "OOOOOOO", &logger, &level, &message, &values, &file, &line,
+                        &function))
+    return nullptr;
+  const Ref enabled = Ref::steal(PyObject_CallMethod(logger, "isEnabledFor", "O", level));
+  if (!enabled) return nullptr;
+  if (enabled.get() != Py_True) Py_RETURN_NONE;
+  const Ref name = Ref::steal(PyObject_GetAttr(logger, names().name_plain));
+  const Ref record =
+      name ? Ref::steal(PyObject_CallMethod(logger, "makeRecord", "OOOOOOOO", name.get(), level,
+                                            file, line, message, values, Py_None, function))
+           : Ref();
+  return record ? PyObject_CallMethod(logger, "handle", "O", record.get()) : nullptr;
+}
+
+PyMethodDef g_log_at = {"log_at", log_at, METH_VARARGS, nullptr};
+
+// By method of a logger; null where the message is not all that is logged.
+PyObject* level_of(std::string_view method) {
+  static const std::pair<std::string_view, PyObject*> kLevels[] = {
+      {"debug", PyLong_FromLong(10)},    {"info", PyLong_FromLong(20)},
+      {"warning", PyLong_FromLong(30)},  {"error", PyLong_FromLong(40)},
+      {"critical", PyLong_FromLong(50)}, {"fatal", PyLong_FromLong(50)},
+  };
+  for (const auto& [name, level] : kLevels)
+    if (name == method) return level;
+  return nullptr;
+}
+
+bool is_logging(PyObject* module_name) {
+  return module_name && PyUnicode_Check(module_name) &&
+         PyUnicode_CompareWithASCIIString(module_name, "logging") == 0;
+}
+
+// The same when the compiled code has run as where it is logged.
+bool is_lasting(PyObject* value) {
+  if (is_atom(value) || PyType_CheckExact(value)) return true;
+  if (!PyTuple_CheckExact(value) && Py_TYPE(value) != known().size) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
+    if (!is_lasting(PyTuple_GET_ITEM(value, i))) return false;
+  return true;
+}
+
 // A warning may be turned into an exception, which flies from where it stands.
 bool some_warning_raises() {
   Ref module = Ref::steal(PyImport_ImportModule("warnings"));
@@ -173,12 +218,50 @@ Slot Evaluator::warn(Slot* args, size_t count, PyObject* kwnames) {
   return Slot::borrow(Py_None);
 }
 
+// logger.info(message, *values) and so on. The record tells of the line where it stands.
+Slot Evaluator::log(const Slot& logger, PyObject* method, Slot* args, size_t count,
+                    PyObject* kwnames) {
+  std::string_view name = PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(method)->func_name);
+  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
+  PyObject* known_level = level_of(name);
+  Slot level = known_level ? Slot::borrow(known_level) : Slot();
+  if (name == "log" && count > 0 && PyLong_CheckExact(args[0].get())) {
+    level = args[0];
+    ++args, --count;
+  }
+  if (!level || count == 0 || kwnames || !world_.source_of(logger) ||
+      !is_logging(module_of(Py_TYPE(logger.get()))))
+    return refuse(BreakKind::kLogging,
+                  "a log message with more than its values, or of a logger of another class");
+  Ref values = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count - 1)));
+  for (size_t i = 0; i < count; ++i) {
+    if (!is_lasting(args[i].get()))
+      return refuse(BreakKind::kLogging, "a log message about an object that may change");
+    if (i > 0)
+      PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i - 1), Ref(args[i].object).release());
+  }
+  const Frame* frame = top_;
+  const auto is_of_logging = [](const Frame* f) {
+    return is_logging(PyDict_GetItemWithError(f->globals.get(), names().name));
+  };
+  while (frame && is_of_logging(frame)) frame = frame->back;
+  if (!frame) return refuse(BreakKind::kLogging, "a log message about the caller");
+  static PyObject* callable = PyCFunction_NewEx(&g_log_at, nullptr, nullptr);
+  PyCodeObject* code = frame->code();
+  deferred_.push_back(
+      {Slot::borrow(callable),
+       {logger, level, args[0], Slot(std::move(values)), Slot::borrow(code->co_filename),
+        Slot::steal(PyLong_FromLong(frame->line())), Slot::borrow(code->co_name)},
+       Ref()});
+  return Slot::borrow(Py_None);
+}
+
 Slot Evaluator::defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     if (!is_atom(arg) && !(world_.source_of(args[i]) && !is_tensor(arg)) && !PyType_Check(arg))
-      return refuse(BreakKind::kLogging, "a log message about objects of the traced code");
+      return refuse(BreakKind::kLogging, "a call that is put off is given objects of the trace");
   }
   deferred_.push_back({callable, std::vector<Slot>(args, args + count), Ref::borrow(kwnames)});
   return Slot::borrow(Py_None);

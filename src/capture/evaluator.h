@@ -158,6 +158,7 @@ class Evaluator {
   Slot print(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   bool handles_warnings() const;
   Slot warn(Slot* args, size_t count, PyObject* kwnames);
+  Slot log(const Slot& logger, PyObject* method, Slot* args, size_t count, PyObject* kwnames);
   Slot defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
 
   // --- eval_calls.cpp, eval_builtins.cpp, eval_methods.cpp, eval_torch_calls.cpp

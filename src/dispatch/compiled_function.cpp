@@ -1,9 +1,5 @@
-#include "dispatch/compiled_function.h"
-
-#include <structmember.h>
-
-#include <cstddef>
-#include <cstdio>
+// What a call of a compiled function does: binds the arguments, finds the entry that fits, runs it;
+// on a miss, compiles.
 #include <memory>
 #include <mutex>
 #include <span>
@@ -18,18 +14,16 @@
 #include "dispatch/controls.h"
 #include "dispatch/entry.h"
 #include "dispatch/frame_driver.h"
+#include "dispatch/function_object.h"
 #include "dispatch/recompiles.h"
 #include "dispatch/report.h"
-#include "dispatch/settings.h"
 
 namespace braze::dispatch {
-namespace {
 
 using cpython::Ref;
 
-struct State {
+struct FunctionState {
   Settings settings;
-  int parameter_count = 0;
   size_t most_inputs = 0;                       // over all entries
   std::vector<std::shared_ptr<Entry>> entries;  // newest last
   std::shared_ptr<Segments> segments = std::make_shared<Segments>();
@@ -37,25 +31,16 @@ struct State {
   capture::DynamicSizes dynamic;  // what the calls so far have shown
   // Of a generator function: for the code that it had last. Null: its generators run in eager.
   std::unique_ptr<cpython::Resumable> resumable;
-  cpython::Ref resumable_code;
+  Ref resumable_code;
 };
 
-struct CompiledFunction {
-  PyObject_HEAD vectorcallfunc vectorcall;
-  PyObject* function;  // PyFunctionObject: what is captured
-  PyObject* self;      // bound first argument, or null
-  PyObject* wrapped;   // what the user gave
-  PyObject* dict;
-  PyObject* weakrefs;
-  State* state;
-};
+namespace {
 
-PyObject* graph_break_error = nullptr;
+using State = FunctionState;
+
 PyObject* parameter_names_of(PyFunctionObject* function) {  // borrowed: the code's co_varnames
   return reinterpret_cast<PyCodeObject*>(function->func_code)->co_localsplusnames;
 }
-
-CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunction*>(object); }
 
 // Arguments as the underlying function takes them.
 class FullArguments {
@@ -114,9 +99,7 @@ void prepare_generators(CompiledFunction* self) {
         make_resumable(reinterpret_cast<PyCodeObject*>(function->func_code), std::move(context));
   } catch (const std::exception& error) {
     PyErr_Clear();
-    std::fprintf(stderr,
-                 "braze: internal error: generators of %s run in eager. Please report this: %s\n",
-                 describe(function).c_str(), error.what());
+    report_defect(function, "its generators run in eager", error.what());
   }
 }
 
@@ -149,7 +132,7 @@ void tell_limit(State& state, PyFunctionObject* function, PyObject* const* bound
 PyObject* raise_graph_break(const capture::BreakReason& reason) {
   std::string text = "fullgraph=True, but the whole function cannot be captured. [E113]\n" +
                      capture::to_string(reason);
-  PyErr_SetString(graph_break_error, text.c_str());
+  PyErr_SetString(graph_break_error(), text.c_str());
   return nullptr;
 }
 
@@ -210,14 +193,7 @@ PyObject* run_entry(CompiledFunction* self, const std::shared_ptr<Entry>& hold,
     case Entry::Outcome::kRunEager:
       return run_original(self, call);
     case Entry::Outcome::kBroken:
-      std::fprintf(stderr,
-                   "braze: internal error in compiled %s; it runs in eager from now on. "
-                   "Please report this: %s\n",
-                   describe(reinterpret_cast<PyFunctionObject*>(self->function)).c_str(),
-                   why.c_str());
-      entry.kind = EntryKind::kEager;
-      entry.reason =
-          capture::BreakReason{capture::BreakKind::kInternal, "internal error: " + why, {}};
+      retire(entry, reinterpret_cast<PyFunctionObject*>(self->function), why);
       return run_original(self, call);
   }
   return nullptr;
@@ -271,16 +247,50 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
   if (!entry->guards->check(bound, inputs.data())) {
     std::string why = entry->guards->why_not(bound, parameter_names_of(function));
     if (entry->kind == EntryKind::kEager) return run_original(self, call);
-    std::fprintf(stderr,
-                 "braze: guards of %s do not hold right after capture (%s); it runs in eager. "
-                 "Please report this.\n",
-                 describe(function).c_str(), why.c_str());
+    report_defect(function, "it runs in eager", "guards do not hold right after capture: " + why);
     return run_original(self, call);
   }
   return run_entry(self, entry, bound, call, inputs.data());
 }
 
-PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+}  // namespace
+
+FunctionState* make_state(Settings settings) {
+  auto* state = new FunctionState;
+  state->dynamic.mode = settings.dynamic;
+  state->settings = std::move(settings);
+  return state;
+}
+
+void destroy(FunctionState* state) { delete state; }
+
+void drop_entries(FunctionState& state) {
+  auto entries = std::move(state.entries);
+  state.entries.clear();
+}
+
+void reset(FunctionState& state) {
+  drop_entries(state);
+  state.dynamic = {.mode = state.settings.dynamic};
+  state.limit_told = false;
+  state.segments = std::make_shared<Segments>();
+  state.resumable.reset();
+  state.resumable_code = Ref();
+}
+
+PyObject* reports(const FunctionState& state) {
+  Ref list = Ref::steal(PyList_New(0));
+  bool done = bool(list);
+  auto add = [&](const Entry& entry) {
+    Ref item = done ? Ref::steal(report_of(entry)) : Ref();
+    done = item && PyList_Append(list.get(), item.get()) == 0;
+  };
+  for (const auto& entry : state.entries) add(*entry);
+  state.segments->each(add);
+  return done ? list.release() : nullptr;
+}
+
+PyObject* call_compiled(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   CompiledFunction* self = cast(object);
   FullArguments full(self, args, nargsf, kwnames);
   CallArguments call = full.get();
@@ -318,212 +328,18 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   return compile_and_run(self, bound, call);
 }
 
-// --------------------------------------------------------------------------------- the Python type
-
-bool read_settings(PyObject* given, Settings& out) {
-  auto flag = [&](const char* key, bool& value) {
-    PyObject* item = PyDict_GetItemString(given, key);
-    if (item) value = PyObject_IsTrue(item) == 1;
-  };
-  flag("fullgraph", out.fullgraph);
-  flag("keep_report", out.keep_report);
-  flag("capture_scalar_outputs", out.capture_scalars);
-  flag("capture_dynamic_output_shape_ops", out.capture_sizes);
-  if (PyObject* dynamic = PyDict_GetItemString(given, "dynamic"); dynamic && dynamic != Py_None)
-    out.dynamic = dynamic == Py_True ? capture::DynamicSizes::Mode::kAlways
-                                     : capture::DynamicSizes::Mode::kNever;
-  if (PyObject* limit = PyDict_GetItemString(given, "recompile_limit"))
-    out.recompile_limit = PyLong_AsLongLong(limit);
-  PyObject* backend = PyDict_GetItemString(given, "backend");
-  if (backend && PyUnicode_Check(backend)) {
-    if (PyUnicode_CompareWithASCIIString(backend, "eager") == 0)
-      out.backend = compile::Backend::kEager;
-    else if (PyUnicode_CompareWithASCIIString(backend, "aten") == 0)
-      out.backend = compile::Backend::kAten;
-  } else if (backend) {
-    out.custom_backend = Ref::borrow(backend);
-  }
-  return !PyErr_Occurred();
-}
-
-// CompiledFunction(function, self | None, wrapped, settings)
-PyObject* construct(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *function, *self, *wrapped, *settings;
-  if (!PyArg_ParseTuple(args, "O!OOO!", &PyFunction_Type, &function, &self, &wrapped, &PyDict_Type,
-                        &settings))
-    return nullptr;
-  auto* object = cast(type->tp_alloc(type, 0));
-  if (!object) return nullptr;
-  object->vectorcall = &call;
-  object->function = Py_NewRef(function);
-  object->self = self == Py_None ? nullptr : Py_NewRef(self);
-  object->wrapped = Py_NewRef(wrapped);
-  object->state = new State;
-  Ref result = Ref::steal(reinterpret_cast<PyObject*>(object));
-  if (!read_settings(settings, object->state->settings)) return nullptr;
-  object->state->dynamic.mode = object->state->settings.dynamic;
-  object->dict = PyDict_New();
-  if (!object->dict) return nullptr;
-  for (const char* name : {"__module__", "__name__", "__qualname__", "__doc__"}) {
-    Ref value = Ref::steal(PyObject_GetAttrString(wrapped, name));
-    if (!value)
-      PyErr_Clear();
-    else if (PyDict_SetItemString(object->dict, name, value.get()))
-      return nullptr;
-  }
-  if (PyDict_SetItemString(object->dict, "__wrapped__", wrapped)) return nullptr;
-  if (PyDict_SetItemString(object->dict, "_settings", settings)) return nullptr;
-  return result.release();
-}
-
-int traverse(PyObject* object, visitproc visit, void* arg) {
-  CompiledFunction* self = cast(object);
-  Py_VISIT(self->function);
-  Py_VISIT(self->self);
-  Py_VISIT(self->wrapped);
-  Py_VISIT(self->dict);
-  return 0;
-}
-int clear(PyObject* object) {
-  CompiledFunction* self = cast(object);
-  Py_CLEAR(self->dict);
-  if (self->state) {
-    auto entries = std::move(self->state->entries);  // a finaliser may call us again
-    self->state->entries.clear();
-  }
-  return 0;
-}
-void deallocate(PyObject* object) {
-  CompiledFunction* self = cast(object);
-  PyObject_GC_UnTrack(object);
-  if (self->weakrefs) PyObject_ClearWeakRefs(object);
-  clear(object);
-  delete self->state;
-  Py_CLEAR(self->function);
-  Py_CLEAR(self->self);
-  Py_CLEAR(self->wrapped);
-  Py_TYPE(object)->tp_free(object);
-}
-
-PyObject* get_attribute(PyObject* object, PyObject* name) {
-  PyObject* own = PyObject_GenericGetAttr(object, name);
-  if (own || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
-  PyErr_Clear();
-  return PyObject_GetAttr(cast(object)->wrapped, name);
-}
-// What belongs to the function is set on the function: `f.__defaults__ = ...` must be noticed.
-int set_attribute(PyObject* object, PyObject* name, PyObject* value) {
-  for (const char* special : {"__defaults__", "__kwdefaults__", "__code__", "__annotations__"})
-    if (PyUnicode_CompareWithASCIIString(name, special) == 0)
-      return PyObject_SetAttr(cast(object)->wrapped, name, value);
-  return PyObject_GenericSetAttr(object, name, value);
-}
-PyObject* bind_method(PyObject* object, PyObject* instance, PyObject*) {
-  if (!instance || cast(object)->self) return Py_NewRef(object);
-  return PyMethod_New(object, instance);
-}
-PyObject* represent(PyObject* object) {
-  return PyUnicode_FromFormat("<compiled %R>", cast(object)->wrapped);
-}
-
-PyObject* reset(PyObject* object, PyObject*) {
-  State& state = *cast(object)->state;
-  auto entries = std::move(state.entries);
-  state.entries.clear();
-  state.dynamic = {.mode = state.settings.dynamic};
-  state.limit_told = false;
-  state.segments = std::make_shared<Segments>();
-  state.resumable.reset();
-  state.resumable_code = Ref();
-  Py_RETURN_NONE;
-}
-PyObject* entries(PyObject* object, PyObject*) {
-  CompiledFunction* self = cast(object);
-  Ref list = Ref::steal(PyList_New(0));
-  bool done = true;
-  auto add = [&](const Entry& entry) {
-    Ref item = done ? Ref::steal(report_of(entry)) : Ref();
-    done = item && PyList_Append(list.get(), item.get()) == 0;
-  };
-  for (const auto& entry : self->state->entries) add(*entry);
-  self->state->segments->each(add);
-  return done ? list.release() : nullptr;
-}
-PyObject* reduce(PyObject* object, PyObject*) {
-  Ref module = Ref::steal(PyImport_ImportModule("braze._pickle"));
-  if (!module) return nullptr;
-  return PyObject_CallMethod(module.get(), "reduce_function", "O", object);
-}
-
-PyMethodDef methods[] = {
-    {"reset", reset, METH_NOARGS, "Forget every compiled entry of this function."},
-    {"_entries", entries, METH_NOARGS, "One dict for each entry, oldest first."},
-    {"__reduce__", reduce, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
-PyMemberDef members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledFunction, vectorcall), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(CompiledFunction, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledFunction, weakrefs), READONLY, nullptr},
-    {"_function", T_OBJECT, offsetof(CompiledFunction, function), READONLY, nullptr},
-    {"_self", T_OBJECT, offsetof(CompiledFunction, self), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
-PyGetSetDef getters[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(construct)},
-                       {Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
-                       {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                       {Py_tp_clear, reinterpret_cast<void*>(clear)},
-                       {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-                       {Py_tp_getattro, reinterpret_cast<void*>(get_attribute)},
-                       {Py_tp_setattro, reinterpret_cast<void*>(set_attribute)},
-                       {Py_tp_descr_get, reinterpret_cast<void*>(bind_method)},
-                       {Py_tp_repr, reinterpret_cast<void*>(represent)},
-                       {Py_tp_methods, methods},
-                       {Py_tp_members, members},
-                       {Py_tp_getset, getters},
-                       {0, nullptr}};
-PyType_Spec spec = {"braze._C.CompiledFunction", sizeof(CompiledFunction), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
-
-// check_only(compiled, *args, **kwargs) -> bool: argument binding and guards, nothing else; what a
-// call costs beyond running.
-PyObject* check_only(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
-  if (count < 1) {
-    PyErr_SetString(PyExc_TypeError, "check_only(compiled, *args)");
-    return nullptr;
-  }
-  CompiledFunction* self = cast(args[0]);
-  FullArguments full(self, args + 1, count - 1, kwnames);
+bool has_entry_for(CompiledFunction* self, PyObject* const* args, size_t count, PyObject* kwnames) {
+  FullArguments full(self, args, count, kwnames);
   CallArguments call = full.get();
   auto* function = reinterpret_cast<PyFunctionObject*>(self->function);
   std::vector<PyObject*> bound(
       cpython::parameter_count(reinterpret_cast<PyCodeObject*>(function->func_code)) + 1);
   std::vector<Ref> keep;
   if (!cpython::bind_arguments(function, call.args, call.nargsf, call.kwnames, bound.data(), keep))
-    Py_RETURN_FALSE;
+    return false;
   std::vector<c10::TensorImpl*> inputs(self->state->most_inputs + 1);
   std::shared_ptr<Entry> hold;
-  return PyBool_FromLong(find_entry(*self->state, bound.data(), inputs, hold));
-}
-PyMethodDef functions[] = {
-    {"check_only", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(check_only)),
-     METH_FASTCALL | METH_KEYWORDS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
-
-}  // namespace
-
-bool initialize(PyObject* module) {
-  PyObject* type = PyType_FromSpec(&spec);
-  if (!type || PyModule_AddObject(module, "CompiledFunction", type)) return false;
-  graph_break_error = PyErr_NewExceptionWithDoc(
-      "braze.GraphBreakError",
-      "fullgraph=True was asked for, but something in the function cannot be captured.",
-      PyExc_RuntimeError, nullptr);
-  if (!graph_break_error) return false;
-  Py_INCREF(graph_break_error);
-  if (PyModule_AddObject(module, "GraphBreakError", graph_break_error)) return false;
-  return PyModule_AddFunctions(module, functions) == 0 && initialize_controls(module);
+  return find_entry(*self->state, bound.data(), inputs, hold);
 }
 
 }  // namespace braze::dispatch

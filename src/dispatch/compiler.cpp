@@ -201,6 +201,18 @@ std::string describe(PyFunctionObject* function) {
          std::to_string(code->co_firstlineno) + ")";
 }
 
+void report_defect(PyFunctionObject* function, const char* consequence, const std::string& why) {
+  std::fprintf(stderr, "braze: internal error in %s; %s. Please report this: %s\n",
+               describe(function).c_str(), consequence, why.c_str());
+}
+
+void retire(Entry& entry, PyFunctionObject* function, const std::string& why) {
+  report_defect(function, "it runs in eager from now on", why);
+  entry.kind = EntryKind::kEager;
+  entry.exit = capture::ExitKind::kGiveUp;
+  entry.reason = capture::BreakReason{capture::BreakKind::kInternal, "internal error: " + why, {}};
+}
+
 std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const* bound,
                                      const Settings& settings, const capture::Options& segment,
                                      capture::DynamicSizes* dynamic) {
@@ -256,10 +268,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                    error.what());
       return nullptr;
     }
-    std::fprintf(
-        stderr,
-        "braze: internal error while compiling %s; it runs in eager. Please report this: %s\n",
-        name.c_str(), error.what());
+    report_defect(function, "it cannot be compiled and runs in eager", error.what());
     return eager_entry(function, state, capture::BreakKind::kInternal,
                        std::string("internal error: ") + error.what(), segment);
   }

@@ -24,4 +24,9 @@ bool capturing();
 // The user's word for a function in messages: "forward (model.py:12)".
 std::string describe(PyFunctionObject* function);
 
+// Tells of a defect of Braze, on stderr: what it means for `function`, and what went wrong.
+void report_defect(PyFunctionObject* function, const char* consequence, const std::string& why);
+// The same for what `entry` has compiled, which is not run again.
+void retire(Entry& entry, PyFunctionObject* function, const std::string& why);
+
 }  // namespace braze::dispatch

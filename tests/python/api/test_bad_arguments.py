@@ -1,5 +1,7 @@
 """What makes no sense as an argument is named, with what is allowed."""
 
+import sys
+
 import braze
 import pytest
 import torch
@@ -102,3 +104,10 @@ def test_bounds_of_a_mark():
     with pytest.raises(TypeError, match="max must be an int, not float"):
         braze.mark_dynamic(x, 0, max=2.5)
     assert not vars(x)
+
+
+def test_compiled_functions_leave_their_type_alone():
+    before = sys.getrefcount(braze._C.CompiledFunction)
+    for _ in range(100):
+        braze.compile(lambda x: x)
+    assert sys.getrefcount(braze._C.CompiledFunction) - before < 50

@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 from cases_values import X, everything
-from resuming import described
+from showing import described
 
 CASES = {}
 

@@ -8,7 +8,8 @@ import inspect
 import braze
 import pytest
 import torch
-from resuming import check, described, outcome, same
+from resuming import check
+from showing import described, outcome, same
 
 X = torch.tensor([0.5, -1.0, 2.0])
 

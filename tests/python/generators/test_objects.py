@@ -12,7 +12,7 @@ import weakref
 import braze
 import pytest
 import torch
-from resuming import described, outcome, same
+from showing import described, outcome, same
 
 X = torch.tensor([0.5, -1.0, 2.0])
 

@@ -1,39 +1,10 @@
 """Runs a function eagerly and compiled, compares everything, and prints the segments as text."""
 
 import builtins
-import contextlib
-import io
-import traceback
 
 import braze
 import torch
-
-
-def outcome(function, args):
-    """What a call gives: result or exception with its lines, and what it printed."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        try:
-            result = "returned", function(*args)
-        except Exception as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            lines = [(f.name, f.lineno) for f in frames if f.name not in ("outcome", "__call__")]
-            result = "raised", repr(error), repr(error.__context__), lines
-    return result, out.getvalue()
-
-
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        return (
-            isinstance(b, torch.Tensor)
-            and a.dtype == b.dtype
-            and torch.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True)
-        )
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return type(a) is type(b) and list(a) == list(b) and all(same(a[k], b[k]) for k in a)
-    return type(a) is type(b) and a == b
+from showing import outcome, same
 
 
 def segments(compiled):
@@ -62,8 +33,8 @@ def check(function, *calls, compiled=None, modules=(), limit=None):
     for _ in range(3):
         for make in calls:
             with torch.no_grad():
-                expected = outcome(function, make())
-                got = outcome(fast, make())
+                expected = outcome(function, *make())
+                got = outcome(fast, *make())
             assert same(expected, got), f"eager {expected}\ncompiled {got}"
     return fast
 

@@ -5,7 +5,8 @@ import sys
 import braze
 import pytest
 import torch
-from segmenting import check, four, outcome, print, same, segments, x4
+from segmenting import check, four, print, segments, x4
+from showing import outcome, same
 
 
 def test_exception_state_over_segments():
@@ -291,7 +292,7 @@ def test_first_call_raises_later_ones_are_compiled():
 
     fast = braze.compile(f)
     for good in (False, True, True, False, True):
-        assert same(outcome(f, (x4, good)), outcome(fast, (x4, good)))
+        assert same(outcome(f, x4, good), outcome(fast, x4, good))
     assert any(e["kind"] != "eager" for e in fast._entries())
 
 
@@ -401,7 +402,7 @@ def test_finally_of_a_generator_does_not_run_while_tracing():
         return y + next(half), half
 
     for _ in range(3):
-        expected, got = outcome(f, four()), outcome(braze.compile(f), four())
+        expected, got = outcome(f, *four()), outcome(braze.compile(f), *four())
         assert expected[1] == got[1] and same(expected[0][1][0], got[0][1][0])
 
 
@@ -455,6 +456,6 @@ def test_a_break_in_inference_mode(grad):
         fast = braze.compile(f)
         for _ in range(3):
             with torch.set_grad_enabled(grad):
-                expected, got = outcome(f, four()), outcome(fast, four())
+                expected, got = outcome(f, *four()), outcome(fast, *four())
             assert expected[1] == got[1] and same(expected[0][1], got[0][1])
         assert not torch.is_inference_mode_enabled() and not torch.ones(2).is_inference()

@@ -7,7 +7,8 @@ import warnings
 import braze
 import pytest
 import torch
-from segmenting import check, four, outcome, print, same, segments, x4
+from segmenting import check, four, print, segments, x4
+from showing import outcome, same
 
 
 def test_cells_and_nonlocal():
@@ -122,8 +123,8 @@ def test_recursion_through_the_compiled_function():
     fast = braze.compile(f)
     fast_of = fast
     for _ in range(3):
-        expected = outcome(lambda x: f_eager(x, 3), four())
-        assert same(expected, outcome(lambda x: fast_of(x, 3), four()))
+        expected = outcome(lambda x: f_eager(x, 3), *four())
+        assert same(expected, outcome(lambda x: fast_of(x, 3), *four()))
 
 
 def f_eager(x, n):
@@ -184,7 +185,7 @@ def test_limit_of_recompiles():
 
     fast = braze.compile(f, recompile_limit=2)
     for k in range(6):
-        assert same(outcome(f, (x4, k)), outcome(fast, (x4, k)))
+        assert same(outcome(f, x4, k), outcome(fast, x4, k))
 
 
 def test_a_function_without_tensors_is_left_to_cpython():
