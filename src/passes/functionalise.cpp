@@ -269,14 +269,18 @@ class Functionaliser {
       contents = emit_inverse(emit, link, latest(link.parent, emit), contents);
       value = link.parent;
     }
-    memory.current = with_layout(contents, memory, emit);
+    memory.current = with_layout(contents, memory, emit, op);
     ++memory.version;
   }
 
   // The contents in the memory layout that the root's views rely on.
-  Value* with_layout(Value* contents, const Memory& memory, Emitter& emit) {
+  Value* with_layout(Value* contents, const Memory& memory, Emitter& emit, const Op& op) {
     const TensorType& wanted = memory.root_type;
-    if (contents->type().strides == wanted.strides || !graph::is_dense(wanted)) return contents;
+    if (contents->type().strides == wanted.strides) return contents;
+    if (!graph::is_dense(wanted)) {
+      if (memory.written_back) return contents;
+      throw Unsupported(op.name, "the tensor that it writes to has gaps in memory");
+    }
     return emit(OpKind::kcopy, {memory.current, contents, false});
   }
 

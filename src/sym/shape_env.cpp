@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sym/expr.h"
+#include "sym/hints.h"
 
 namespace braze::sym {
 namespace {
@@ -329,7 +330,10 @@ bool ShapeEnv::guard_lt(Int a, Int b) {
 }
 
 int64_t ShapeEnv::guard_int(Int a) {
+  a = impl_->normal(a);
   if (a.is_constant()) return a.constant();
+  if (const Range range = impl_->arena.range_of(a); range.is_point()) return range.low;
+  if (mentions_unbacked(a)) throw Undecidable("the value of " + to_string(a));
   guard_eq(a, a.hint());
   return a.hint();
 }
@@ -383,13 +387,15 @@ bool always_holds(const Condition& condition) {
 ShapeEnv::Settled ShapeEnv::settle() const {
   const ExprArena& old = impl_->arena;
   Settled settled{.arena = std::make_shared<ExprArena>()};
+  std::vector<Condition> assertions;
+  for (const Condition& assertion : impl_->assertions)
+    assertions.push_back(replace(assertion, impl_->facts));
+  const std::vector<int64_t> hints = possible_hints(old, impl_->unbacked, assertions);
   std::vector<Int> kept(old.symbol_count());
   for (int i = 0; i < old.symbol_count(); ++i) {
     if (impl_->facts[i] != Int(old.symbol_expr(i))) continue;
     const std::string name = "s" + std::to_string(settled.kept.size());
-    int64_t hint = old.symbol_expr(i)->hint;
-    if (impl_->unbacked[i]) hint = std::clamp(hint, old.range(i).low, old.range(i).high);
-    kept[i] = Int(settled.arena->symbol(name, hint, old.range(i)));
+    kept[i] = Int(settled.arena->symbol(name, hints[i], old.range(i)));
     settled.kept.push_back(i);
   }
   for (const Int& fact : impl_->facts) settled.values.push_back(replace(fact, kept));

@@ -4,6 +4,7 @@
 
 #include <ATen/core/stack.h>
 
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -52,6 +53,9 @@ class Record {
 
   const std::shared_ptr<sym::ShapeEnv> shapes_owner = std::make_shared<sym::ShapeEnv>();
   sym::ShapeEnv& shapes = *shapes_owner;
+  // What ATen's composite functions have taken for granted about sizes that come from data since
+  // the last call: each makes an assertion of it, or throws Undecidable.
+  std::vector<std::function<void()>> assumed;
   std::vector<c10::SymNode> size_nodes;  // by expression: see sym_node.h
   std::optional<TraceBreak> last_break;
   std::function<graph::OriginId(graph::Graph&)> origin_provider;

@@ -65,11 +65,17 @@ struct Condition {
     }
     BRAZE_UNREACHABLE("condition");
   }
-  // For code that does well either way: equal sizes are no more than a chance for it.
+  // For code that does well either way, but not always the same: whether a reshaped tensor is a
+  // view may hang on a size being 1.
   bool guard_or(ShapeEnv& shapes, bool otherwise) const {
     try {
       return guard(shapes);
     } catch (const sym::Undecidable&) {
+      Record* record = current_record();
+      if (record && !thread_state.in_kernel)
+        record->assumed.push_back([condition = *this, &shapes, otherwise] {
+          if (!condition.expect(shapes, otherwise)) throw sym::Undecidable(condition.text());
+        });
       return otherwise;
     }
   }
@@ -294,16 +300,27 @@ class SymNode final : public c10::SymNodeImpl {
     }
     return true;
   }
-  // Whether the strides are dense when dimensions are walked from the innermost.
+  // Whether the strides are dense when dimensions are walked from the innermost. No is an answer
+  // for sizes of 2 and more: a dimension of size 1 may have any stride, and so may an empty tensor.
   bool is_dense(Nodes sizes, Nodes strides, const std::vector<size_t>& order) {
     Int expected = 1;
     for (size_t i : order) {
       const Int size = of(sizes[i]);
       if (size == Int(1)) continue;
-      if (!shapes_.guard_eq(of(strides[i]), expected)) return false;
+      if (!shapes_.guard_eq(of(strides[i]), expected)) {
+        expect_extent(size, 2);
+        for (const c10::SymNode& other : sizes) expect_extent(of(other), 1);
+        return false;
+      }
       expected = expected * (shapes_.mentions_unbacked(size) ? sym::max(size, 1) : size);
     }
     return true;
+  }
+  // Asserts it of a size that comes from data.
+  void expect_extent(Int size, int64_t least) {
+    if (!shapes_.mentions_unbacked(size)) return;
+    if (!shapes_.expect(sym::Relation::kNotLess, size, least))
+      throw sym::Undecidable(sym::to_string(size) + " < " + std::to_string(least));
   }
 
   std::shared_ptr<ShapeEnv> owner_;

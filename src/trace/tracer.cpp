@@ -4,6 +4,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <utility>
+
 #include "trace/break.h"
 #include "trace/composites.h"
 #include "trace/kernel_scope.h"
@@ -54,7 +56,12 @@ void record_call(const OperatorInfo& info, torch::jit::Stack& stack) {
   StorageVisible visible;
   record->settle_autograd();
   try {
+    // A copy may have been made because of what was assumed; a view is one in any case.
+    const std::vector<std::function<void()>> assumed = std::exchange(record->assumed, {});
+    if (info.handle.operator_name().name == "aten::clone")
+      for (const std::function<void()>& make_sure : assumed) make_sure();
     Recorder(*record, info, stack).run();
+    record->assumed.clear();
   } catch (const sym::Undecidable& question) {
     raise_break({graph_name(info.handle.operator_name()),
                  std::string("its result depends on a number that is read from data: ") +

@@ -22,6 +22,10 @@ bool expect_at_least(const c10::SymInt& a, int64_t least) {
   return a.sym_ge(least).expect_true(__FILE__, __LINE__);
 }
 
+bool expect_extent(const c10::SymInt& size, int64_t least) {
+  return size.is_heap_allocated() ? expect_at_least(size, least) : size.as_int_unchecked() >= least;
+}
+
 bool all_equal(DimsRef a, DimsRef b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i)
@@ -48,15 +52,24 @@ at::ScalarType dtype_in(const c10::IValue& value, at::ScalarType otherwise) {
   return value.isNone() ? otherwise : static_cast<at::ScalarType>(value.toInt());
 }
 
+namespace {
+
+// What a dimension adds to the strides outside of it: its size, 1 if it is empty.
+c10::SymInt spanned(const c10::SymInt& size) {
+  if (is(size, 0)) return 1;
+  // A size that comes from data may be 0.
+  const bool known = !size.is_heap_allocated() || size.toSymNodeImplUnowned()->has_hint();
+  return known ? size : size.max(1);
+}
+
+}  // namespace
+
 Dims contiguous_strides(DimsRef sizes) {
   Dims strides(sizes.size(), 1);
   c10::SymInt stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
-    if (is(sizes[i], 0)) continue;
-    // A size that comes from data may be 0.
-    const bool known = !sizes[i].is_heap_allocated() || sizes[i].toSymNodeImplUnowned()->has_hint();
-    stride = times(stride, known ? sizes[i] : sizes[i].max(1));
+    stride = times(stride, spanned(sizes[i]));
   }
   return strides;
 }
@@ -152,9 +165,13 @@ Dims dense_strides(DimsRef sizes, const std::vector<int64_t>& order) {
   c10::SymInt stride = 1;
   for (int64_t dim : order) {
     strides[dim] = stride;
-    stride = times(stride, sizes[dim]);
+    stride = times(stride, spanned(sizes[dim]));
   }
   return strides;
+}
+
+bool is_row_major_order(const std::vector<int64_t>& order) {
+  return std::is_sorted(order.begin(), order.end(), std::greater<>());
 }
 
 bool is_dense(const at::Tensor& tensor, const std::vector<int64_t>& order) {
@@ -180,7 +197,17 @@ Dims broadcast_strides(const at::Tensor& operand, DimsRef sizes) {
 }  // namespace
 
 Dims strides_for_operands(DimsRef sizes, c10::ArrayRef<Dims> operand_strides) {
-  return dense_strides(sizes, iteration_order(sizes, operand_strides));
+  const std::vector<int64_t> order = iteration_order(sizes, operand_strides);
+  if (is_row_major_order(order)) return contiguous_strides(sizes);
+  // Unlike any other result, one that TensorIterator lays out has strides of 0 outside of an empty
+  // dimension.
+  Dims strides(sizes.size(), 1);
+  c10::SymInt stride = 1;
+  for (int64_t dim : order) {
+    strides[dim] = stride;
+    stride = times(stride, sizes[dim]);
+  }
+  return strides;
 }
 
 bool is_row_major(const at::Tensor& tensor) {

@@ -47,6 +47,8 @@ bool all_equal(DimsRef a, DimsRef b);
 // Makes sure of it: where a number comes from data, by an assertion. False: it is not so.
 bool expect_equal(const c10::SymInt& a, const c10::SymInt& b);
 bool expect_at_least(const c10::SymInt& a, int64_t least);
+// The same of a size that may be a number.
+bool expect_extent(const c10::SymInt& size, int64_t least);
 inline bool is(const c10::SymInt& a, int64_t value) {
   return !a.is_heap_allocated() && a.as_int_unchecked() == value;
 }

@@ -21,7 +21,7 @@ bool value_and_place(const ShapeCall& call, int64_t dim, bool keep) {
   if (input.dim() == 0) return false;
   dim = c10::maybe_wrap_dim(dim, input.dim());
   Dims sizes = sizes_of(input);
-  if (less(sizes[dim], 1)) return false;  // an error
+  if (!expect_extent(sizes[dim], 1)) return false;  // an error
   if (keep)
     sizes[dim] = 1;
   else

@@ -1,6 +1,8 @@
 // Reductions and softmax. Their results are contiguous.
 #include <c10/core/WrapDimMinimal.h>
 
+#include <algorithm>
+
 #include "trace/shapes/families.h"
 
 namespace braze::trace {
@@ -22,6 +24,20 @@ Dims reduced_sizes(const at::Tensor& input, const c10::IValue& dims, bool keep) 
       sizes.push_back(1);
   }
   return sizes;
+}
+
+// Whether there is something to choose from in the dimensions, None or empty: all. Else it is an
+// error.
+bool has_elements(const at::Tensor& input, const c10::IValue& dims) {
+  if (dims.isNone() || dims.toIntVector().empty()) {
+    const auto sizes = input.sym_sizes();
+    return std::all_of(sizes.begin(), sizes.end(),
+                       [](const c10::SymInt& size) { return expect_extent(size, 1); });
+  }
+  if (input.dim() == 0) return true;
+  for (int64_t dim : dims.toIntVector())
+    if (!expect_extent(input.sym_size(c10::maybe_wrap_dim(dim, input.dim())), 1)) return false;
+  return true;
 }
 
 // self, dim, keepdim, dtype
@@ -56,8 +72,7 @@ bool mean_all(const ShapeCall& call) {
 // self
 bool extreme_all(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
-  if (!input.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && input.numel() == 0)
-    return false;  // an error
+  if (!has_elements(input, c10::IValue()) || input.is_complex()) return false;  // an error
   return call.give(fresh(Dims{}, input.scalar_type()));
 }
 
@@ -78,7 +93,8 @@ bool variance_and_mean(const ShapeCall& call) {
 // self, dim, half_to_float
 bool softmax(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
-  if (call[2].toBool()) return false;  // an error on the CPU
+  // Errors on the CPU.
+  if (call[2].toBool() || !c10::isFloatingType(input.scalar_type())) return false;
   return call.give(fresh(input.sym_sizes(), input.scalar_type()));
 }
 
@@ -87,6 +103,7 @@ bool arg_extreme(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
   if (input.dim() == 0 || call[1].isNone()) return false;
   const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), input.dim());
+  if (!has_elements(input, c10::List<int64_t>({dim})) || input.is_complex()) return false;
   return call.give(
       fresh(reduced_sizes(input, c10::List<int64_t>({dim}), call[2].toBool()), at::kLong));
 }
@@ -94,6 +111,7 @@ bool arg_extreme(const ShapeCall& call) {
 // self, dims, keepdim
 bool extreme_dims(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
+  if (!has_elements(input, call[1]) || input.is_complex()) return false;
   return call.give(fresh(reduced_sizes(input, call[1], call[2].toBool()), input.scalar_type()));
 }
 
@@ -102,6 +120,7 @@ bool extreme_with_place(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
   if (input.dim() == 0) return false;
   const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), input.dim());
+  if (!has_elements(input, c10::List<int64_t>({dim})) || input.is_complex()) return false;
   const Dims sizes = reduced_sizes(input, c10::List<int64_t>({dim}), call[2].toBool());
   return call.give(fresh(sizes, input.scalar_type()), fresh(sizes, at::kLong));
 }

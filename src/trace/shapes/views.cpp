@@ -103,6 +103,10 @@ bool view(const ShapeCall& call) {
     return call.give(made);
   }
   const std::optional<Dims> strides = strides_of_view(base, sizes);
+  // Dimensions of size 1 and empty tensors have more views.
+  if (!strides)
+    for (const c10::SymInt& size : base.sym_sizes())
+      if (size.is_heap_allocated() && !expect_at_least(size, 2)) return false;
   TORCH_CHECK(strides, "view size is not compatible with input tensor's size and stride");
   return give_view(call, base, sizes, *strides, base.sym_storage_offset());
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace braze::sym {
 namespace {
 
@@ -181,6 +183,28 @@ TEST(ShapeEnv, AssertionsAreKnownFromThenOn) {
   for (const Condition& assertion : settled.assertions) assertions.push_back(to_string(assertion));
   EXPECT_EQ(assertions, (std::vector<std::string>{"s1 >= 0", "s0 >= s1", "s1 != 5"}));
   EXPECT_EQ(settled.conditions.size(), 1u);  // s0 >= 2: none that asks for data
+}
+
+TEST(ShapeEnv, NumbersFromDataHaveNoValue) {
+  ShapeEnv env;
+  const Int u = env.unbacked("u0", 4096, {0, 1 << 20});
+  EXPECT_TRUE(env.expect(Relation::kLess, u, 10));  // the hint is out of range from here on
+  EXPECT_THROW(env.guard_int(u + 1), Undecidable);
+  EXPECT_TRUE(env.expect(Relation::kEqual, u, 7));
+  EXPECT_EQ(env.guard_int(u + 1), 8);
+}
+
+TEST(ShapeEnv, HintsOfNumbersFromDataFitTheAssertions) {
+  ShapeEnv env;
+  const Int s = env.symbol("s0", 8, false);
+  const Int u = env.unbacked("u1", 4096, {0, 1 << 20}), v = env.unbacked("u2", 4096, {0, 1 << 20});
+  EXPECT_TRUE(env.expect(Relation::kNotLess, s, u));
+  EXPECT_TRUE(env.expect(Relation::kEqual, u + v, s));
+  const ShapeEnv::Settled settled = env.settle();
+  const auto hint = [&](int symbol) { return settled.arena->symbol_expr(symbol)->hint; };
+  EXPECT_LE(hint(1), hint(0));
+  EXPECT_EQ(hint(1) + hint(2), hint(0));
+  EXPECT_GE(std::min(hint(1), hint(2)), 0);
 }
 
 }  // namespace
