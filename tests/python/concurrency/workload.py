@@ -144,13 +144,13 @@ def outcome(function, x, state):
 def run_threads(compiled, seconds, threads=8, least=200):
     """Calls of all functions from several threads, compared with eager, for some time and at least
     so many calls. Gives what was wrong and the number of calls."""
+    from support import same
+
     wrong, calls = [], [0] * threads
     end = time.monotonic() + seconds
     barrier = threading.Barrier(threads)
 
     def work(number):
-        from support import same
-
         with torch.no_grad():
             eager, fast = Counter(), Counter()
             generator = torch.Generator().manual_seed(number)
@@ -179,15 +179,18 @@ def run_threads(compiled, seconds, threads=8, least=200):
 
 if __name__ == "__main__":
     import sys
+    from pathlib import Path
 
     import braze
+
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
     compiled = [braze.compile(f) for f in FUNCTIONS]
     deadline, total = time.monotonic() + float(sys.argv[1]), 0
     while time.monotonic() < deadline:  # forgets everything now and then, so that it compiles again
         wrong, calls = run_threads(compiled, 4)
         total += calls
-        if wrong:
+        if wrong or not calls:
             sys.exit(f"wrong: {wrong[:3]}")
         braze.reset()
     print(f"{total} calls, nothing wrong")
