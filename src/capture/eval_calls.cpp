@@ -13,6 +13,15 @@ const char* module_text(PyObject* module) {
   return module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
 }
 
+// Of an installed package, which caches what does not change while a program runs.
+bool is_of_library(PyObject* function) {
+  if (!PyFunction_Check(function)) return false;
+  PyObject* globals = reinterpret_cast<PyFunctionObject*>(function)->func_globals;
+  PyObject* file = PyDict_GetItemWithError(globals, names().file);
+  const std::string_view path = module_text(file);
+  return path.find("site-packages") != path.npos || path.find("/lib/python3.") != path.npos;
+}
+
 // torch.tensor, torch.as_tensor
 bool makes_tensors(std::string_view name) { return name == "tensor" || name == "as_tensor"; }
 
@@ -114,9 +123,20 @@ Slot Evaluator::call_cached(const Slot& callable, Slot* args, size_t count, PyOb
   Slot inner = wrapped_function(callable);
   if (!inner) return {};
   if (is_logging_function(inner.get())) return defer(callable, args, count, kwnames);
+  // What the cache holds was computed when it was called first, perhaps from other data.
+  const bool is_installed = is_of_library(inner.get());
+  if (!is_installed && world_.has_pending_changes())
+    return refuse(BreakKind::kPendingChange, "a cached function (lru_cache) behind changes");
   const size_t writes = world_.write_count(), deferred = deferred_.size();
+  const size_t guards = world_.guard_count();
   Slot result = call(inner, args, count, kwnames);
   if (!result) return {};
+  const auto reads_data = [](const guard::Guard& guard) {
+    return guard.kind == GuardKind::kValue && guard.source->kind != SourceKind::kArgument;
+  };
+  if (!is_installed && std::any_of(world_.guards().begin() + static_cast<std::ptrdiff_t>(guards),
+                                   world_.guards().end(), reads_data))
+    return refuse(BreakKind::kNativeObject, "a cached function (lru_cache) reads what may change");
   // Cached functions that this one calls are called by it again, if need be, when it is replayed.
   const bool only_cached =
       std::all_of(deferred_.begin() + static_cast<std::ptrdiff_t>(deferred), deferred_.end(),

@@ -1,7 +1,5 @@
 // Functions that the user has marked: those that stay in eager, those whose result is a constant,
 // those that are one node of the graph that a backend of the user's is given.
-#include <algorithm>
-
 #include "capture/evaluator.h"
 #include "capture/known.h"
 
@@ -38,32 +36,6 @@ bool is_plain_data(PyObject* object, bool lists, int depth = 4) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
     if (!is_plain_data(PySequence_Fast_GET_ITEM(object, i), lists, depth - 1)) return false;
   return true;
-}
-
-// Whether real code would see an object of the program differently from the trace.
-bool has_pending_changes(const World& world) {
-  auto same_items = [](PyObject* a, PyObject* b) {
-    const Py_ssize_t count = PySequence_Fast_GET_SIZE(a);
-    if (count != PySequence_Fast_GET_SIZE(b)) return false;
-    return std::equal(PySequence_Fast_ITEMS(a), PySequence_Fast_ITEMS(a) + count,
-                      PySequence_Fast_ITEMS(b));
-  };
-  auto same_entries = [](PyObject* a, PyObject* b) {
-    if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return false;
-    Py_ssize_t i = 0, j = 0;
-    PyObject *key, *value, *other_key, *other;
-    while (PyDict_Next(a, &i, &key, &value) && PyDict_Next(b, &j, &other_key, &other))
-      if (key != other_key || value != other) return false;
-    return true;
-  };
-  auto changed = [&](const World::Shadow& shadow) {
-    PyObject *a = shadow.original.get(), *b = shadow.copy.get();
-    if (PyList_CheckExact(a) && PyList_CheckExact(b)) return !same_items(a, b);
-    if (PyDict_CheckExact(a) && PyDict_CheckExact(b)) return !same_entries(a, b);
-    return true;
-  };
-  const auto& shadows = world.shadows();
-  return !world.writes().empty() || std::any_of(shadows.begin(), shadows.end(), changed);
 }
 
 }  // namespace
@@ -115,7 +87,7 @@ Slot Evaluator::call_as_one_step(const Slot& callable, Slot* args, size_t count,
 Slot Evaluator::constant_result(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
                                 bool& done) {
   PyObject* function = callable.get();
-  if (!constants_ || world_.made_function(function) || has_pending_changes(world_) ||
+  if (!constants_ || world_.made_function(function) || world_.has_pending_changes() ||
       !context_writes_.empty())
     return {};
   for (size_t i = 0; i < count; ++i) {

@@ -140,11 +140,14 @@ class World {
     Ref original, copy;
   };
   const std::vector<Shadow>& shadows() const { return shadow_list_; }
+  // Whether real code would see an object of the program differently from the trace.
+  bool has_pending_changes() const;
   void hold(Ref object) { held_.push_back(std::move(object)); }
 
   std::shared_ptr<guard::SourceArena> sources() const { return arena_; }
   std::vector<guard::Guard> take_guards() { return std::move(guards_); }
   size_t guard_count() const { return guards_.size(); }
+  const std::vector<guard::Guard>& guards() const { return guards_; }
   struct OutsideTensor {
     Ref tensor;
     const Source* source;

@@ -1,4 +1,6 @@
 // The log of writes and the shadows of containers.
+#include <algorithm>
+
 #include "capture/known.h"
 #include "capture/world.h"
 
@@ -171,6 +173,30 @@ bool World::apply_log(PyObject* owner, PyObject* dict_copy) {
     write.owner = Ref();
   }
   return true;
+}
+
+bool World::has_pending_changes() const {
+  auto same_items = [](PyObject* a, PyObject* b) {
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(a);
+    if (count != PySequence_Fast_GET_SIZE(b)) return false;
+    return std::equal(PySequence_Fast_ITEMS(a), PySequence_Fast_ITEMS(a) + count,
+                      PySequence_Fast_ITEMS(b));
+  };
+  auto same_entries = [](PyObject* a, PyObject* b) {
+    if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return false;
+    Py_ssize_t i = 0, j = 0;
+    PyObject *key, *value, *other_key, *other;
+    while (PyDict_Next(a, &i, &key, &value) && PyDict_Next(b, &j, &other_key, &other))
+      if (key != other_key || value != other) return false;
+    return true;
+  };
+  auto changed = [&](const Shadow& shadow) {
+    PyObject *a = shadow.original.get(), *b = shadow.copy.get();
+    if (PyList_CheckExact(a) && PyList_CheckExact(b)) return !same_items(a, b);
+    if (PyDict_CheckExact(a) && PyDict_CheckExact(b)) return !same_entries(a, b);
+    return true;
+  };
+  return !writes().empty() || std::any_of(shadow_list_.begin(), shadow_list_.end(), changed);
 }
 
 }  // namespace braze::capture
