@@ -145,7 +145,9 @@ double scalar_to_double(const Argument& argument) {
   if (auto* value = std::get_if<double>(&argument)) return *value;
   if (auto* value = std::get_if<bool>(&argument)) return *value ? 1 : 0;
   if (auto* value = std::get_if<sym::Int>(&argument)) return static_cast<double>(value->constant());
-  BRAZE_UNREACHABLE("argument is no real scalar");
+  const auto* value = std::get_if<std::complex<double>>(&argument);
+  BRAZE_CHECK(value && value->imag() == 0, "argument is no real scalar");
+  return value->real();
 }
 
 bool is_number(const Argument& argument, double value) {

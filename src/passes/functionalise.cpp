@@ -216,6 +216,15 @@ class Functionaliser {
     latest(node->result(), emit);
   }
 
+  // As c10::canCast: complex to complex, floats to floats, integers to anything but bool.
+  static bool can_hold(graph::DType target, graph::DType result) {
+    const auto rank = [](graph::DType dtype) {
+      const graph::DTypeKind kind = graph::kind_of(dtype);
+      return kind == graph::DTypeKind::kUnsigned ? graph::DTypeKind::kSigned : kind;
+    };
+    return rank(result) <= rank(target);
+  }
+
   // The new contents of the argument that `node` writes to.
   Value* functional_result(const Node& node, int position, Emitter& emit) {
     const TensorType& type = graph::tensor_arg(node, position)->type();
@@ -227,8 +236,12 @@ class Functionaliser {
     if (twin->kind == OpKind::kzeros_like) return emit.full(type.sizes, sym::Int(0), type.dtype);
     if (twin->kind == OpKind::kfill_Scalar) return emit.full(type.sizes, args.at(1), type.dtype);
     if (is_out_variant(node.op())) args.erase(args.begin() + position);
-    if (const auto types = graph::infer_types(*twin, args))
+    if (const auto types = graph::infer_types(*twin, args)) {
+      if (!can_hold(type.dtype, types->at(0).dtype))
+        throw Unsupported(node.op().name,
+                          "its result does not fit the dtype that it is written to");
       return emit.raw(*twin, args, types->at(0));
+    }
     // Without a rule: in place keeps dtype and sizes, out of place does too when nothing promotes.
     TensorType result = type;
     result.offset = 0;

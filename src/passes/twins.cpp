@@ -40,7 +40,9 @@ const Op* known(const std::string& name) {
 
 // In-place ops without a functional op of that name and those arguments. (All others of PyTorch
 // have one; compared by schema.)
-constexpr std::array<std::string_view, 28> kWithoutTwin = {"resize_",
+constexpr std::array<std::string_view, 30> kWithoutTwin = {"__ilshift__",
+                                                           "__irshift__",
+                                                           "resize_",
                                                            "resize_as_",
                                                            "set_",
                                                            "set_data",

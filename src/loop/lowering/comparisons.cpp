@@ -27,18 +27,13 @@ bool bitwise(Lowering& lowering, const Node& node) {
   return lower_binary(lowering, node, result_dtype(node), binary<kind>);
 }
 
-// Each operand's own truth.
+// The truth of each operand in their common dtype: 2**40 beside 32-bit integers is 0.
 template <K kind>
 bool logical(Lowering& lowering, const Node& node) {
-  Value* a = graph::tensor_arg(node, 0);
-  Value* b = graph::tensor_arg(node, 1);
-  Value* both[] = {a, b};
-  lowering.define(node, 0, lowering.traits_over(node, both, 1), [&lowering, a, b](IndexView index) {
-    ExprPool& pool = lowering.pool();
-    return pool.binary(kind, to_bool(pool, lowering.broadcast_element(a, index)),
-                       to_bool(pool, lowering.broadcast_element(b, index)));
-  });
-  return true;
+  return lower_binary(lowering, node, common_dtype(node, 2),
+                      [](ExprPool& pool, ExprRef a, ExprRef b) {
+                        return pool.binary(kind, to_bool(pool, a), to_bool(pool, b));
+                      });
 }
 
 template <K kind>

@@ -104,7 +104,11 @@ bool bucketize(const ShapeCall& call) {
   return search(call, call.tensor(0), call[2].toBool());
 }
 
+// element, test_elements, ...: PyTorch's own metadata has a dimension of size 0.
+bool is_number_in(const ShapeCall& call) { return call.give(fresh(Dims{}, at::kBool)); }
+
 constexpr NamedShape kShapes[] = {
+    {"isin.Scalar_Tensor", is_number_in, false},
     {"sort", sort, true},
     {"sort.stable", sort, true},
     {"median.dim", middle, true},
