@@ -2,6 +2,7 @@
 
 import torch
 import torch.fx
+from torch.fx.node import base_types, map_aggregate
 
 from . import _words
 
@@ -15,8 +16,13 @@ def call_backend(backend, torch_calls, inputs, names, outputs):
         inputs: real tensors, by graph input.
         names: their names, as a person would write them.
         outputs: traced tensors, by graph output.
+
+    A string instead where the graph cannot be told in calls of torch: why.
     """
-    module = build(torch_calls, inputs, names, outputs)
+    try:
+        module = build(torch_calls, inputs, names, outputs)
+    except _Untold as error:
+        return str(error)
     compiled = backend(module, list(inputs))
     if not callable(compiled):
         raise _words.error(
@@ -25,6 +31,50 @@ def call_backend(backend, torch_calls, inputs, names, outputs):
             f"{type(compiled).__name__}; it must return a callable",
         )
     return compiled
+
+
+class _Untold(Exception):
+    """The trace has operations that no recorded call stands for."""
+
+
+class _Call:
+    """A call with arguments that have no text in generated code: objects of classes, functions."""
+
+    def __init__(self, function, args, kwargs):
+        self.nodes = []
+        self.function = function
+        self.args, self.kwargs = map_aggregate((args, kwargs), self._place)
+        self.__name__ = self.__qualname__ = _identifier(getattr(function, "__name__", "call"))
+        self.__module__ = __name__
+
+    def _place(self, item):
+        if not isinstance(item, torch.fx.Node):
+            return item
+        self.nodes.append(item)
+        return _Place(len(self.nodes) - 1)
+
+    def __call__(self, *values):
+        args, kwargs = map_aggregate(
+            (self.args, self.kwargs),
+            lambda item: values[item.number] if isinstance(item, _Place) else item,
+        )
+        return self.function(*args, **kwargs)
+
+
+class _Place:
+    def __init__(self, number):
+        self.number = number
+
+
+def _has_text(args, kwargs):
+    told = True
+
+    def look(item):
+        nonlocal told
+        told = told and isinstance(item, (torch.fx.Node, *base_types, type(None), type(...)))
+
+    map_aggregate((args, kwargs), look)
+    return told
 
 
 def build(torch_calls, inputs, names, outputs):
@@ -52,13 +102,17 @@ def build(torch_calls, inputs, names, outputs):
         if isinstance(value, slice):
             return slice(convert(value.start), convert(value.stop), convert(value.step))
         if isinstance(value, torch.Tensor):
-            raise RuntimeError("a tensor of the trace is used that no recorded call made")
+            raise _Untold("a tensor is used that native code made by itself")
         return value
 
     for function, args, kwargs, result, (file, line, where) in torch_calls:
         target, kind = _target(function)
         call_args = tuple(convert(item) for item in args)
         call_kwargs = {key: convert(item) for key, item in (kwargs or {}).items()}
+        named = hasattr(function, "__name__")  # a ScriptFunction is not
+        if kind == "call_function" and not (named and _has_text(call_args, call_kwargs)):
+            target = _Call(function, call_args, call_kwargs)
+            call_args, call_kwargs = tuple(target.nodes), {}
         node = getattr(graph, kind)(target, call_args, call_kwargs)
         node.meta["stack_trace"] = f'  File "{file}", line {line}, in {where}'
         source = _source(file, line)

@@ -181,6 +181,9 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
   auto name = [&](int index) { return PyTuple_GET_ITEM(code->co_names, index); };
 
   for (;;) {
+    // In a finaliser, whose exceptions nobody hears of.
+    if (breaks_.begun() && !raised) [[unlikely]]
+      raised = breaks_.under_way();
     if (raised) {
       raised = false;
       if (depth_ == 1) {

@@ -70,6 +70,27 @@ static bool has_slots(PyObject* cls) {
   return false;
 }
 
+// A finaliser or a callback of a weak reference: all that CPython does with an exception of theirs
+// is to print it.
+static bool is_unheard(const Frame& frame) {
+  static PyObject* const finaliser = PyUnicode_InternFromString("__del__");
+  if (frame.code()->co_argcount == 0) return false;
+  if (frame.code()->co_name == finaliser) return true;
+  PyObject* first = frame.locals[0].get();
+  return first && PyWeakref_CheckRef(first) && PyWeakref_GET_OBJECT(first) == Py_None;
+}
+
+// What native code calls to find a key.
+static bool is_comparison(const Frame& frame) {
+  static PyObject* const hash = PyUnicode_InternFromString("__hash__");
+  static PyObject* const equal = PyUnicode_InternFromString("__eq__");
+  return frame.code()->co_name == hash || frame.code()->co_name == equal;
+}
+
+size_t Evaluator::effects_so_far() const {
+  return world_.write_count() + container_changes_ + deferred_.size();
+}
+
 PyObject* Evaluator::evaluate_hooked(PyThreadState* thread, FrameView view) {
   PyCodeObject* code = view.code();
   if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
@@ -83,7 +104,18 @@ PyObject* Evaluator::evaluate_hooked(PyThreadState* thread, FrameView view) {
   fill_frame(*frame, view);
   frame->names = Ref::borrow(code->co_flags & CO_NEWLOCALS ? nullptr : view.names());
   if (!rely_on_hooked(*frame)) return nullptr;
-  return start(std::move(frame)).object.release();
+  const bool unheard = is_unheard(*frame), compares = is_comparison(*frame);
+  const size_t before = effects_so_far();
+  Slot result = start(std::move(frame));
+  // Containers are copied and filled again behind the program's back.
+  if (result && compares && effects_so_far() != before)
+    return breaks_.raise(BreakKind::kSideEffect, "__hash__ or __eq__ of a key has side effects");
+  // The break is found by the loop of the frame that dropped the object.
+  if (!result && unheard && breaks_.begun()) {
+    PyErr_Clear();
+    return Py_NewRef(Py_None);
+  }
+  return result.object.release();
 }
 
 void Evaluator::fill_frame(Frame& frame, FrameView view) {

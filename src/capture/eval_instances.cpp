@@ -66,7 +66,10 @@ Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObje
       if (made && _PyType_Lookup(type, names().exit)) state_guards_.push_back(made.object);
       return made;
     }
-    if (!may_instantiate(type) && !(type == &_PyWeakref_RefType && count == 1 && !kwnames))
+    // The record of the trace keeps what it made: a weak reference would never see it go.
+    const bool plain_reference =
+        type == &_PyWeakref_RefType && count == 1 && !kwnames && !is_tensor(args[0].get());
+    if (!may_instantiate(type) && !plain_reference)
       return refuse(BreakKind::kNativeCall,
                     std::string("an instance of '") + type->tp_name + "' is made");
     if (!prepare_iterables(type, args, count)) return {};

@@ -90,9 +90,9 @@ int operand_count(const Instruction& in) {
 
 // It has a finaliser or weak references.
 bool end_is_noticed(PyObject* object) {
-  if (is_tensor(object) || PyType_Check(object)) return false;
+  if (PyType_Check(object)) return false;
   PyTypeObject* type = Py_TYPE(object);
-  if (type->tp_finalize) return true;
+  if (type->tp_finalize && !is_tensor(object)) return true;
   if (type->tp_weaklistoffset <= 0) return false;
   return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + type->tp_weaklistoffset) !=
          nullptr;

@@ -135,6 +135,7 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
     if (done) return result;
   }
   int64_t recorded = recorded_nodes_;
+  const size_t effects = effects_so_far();
   Slot result = call_native(callable.get(), args, count, kwnames, true);
   if (!result) {
     // Without tensors the error is a fact about the environment (torch.cuda without CUDA).
@@ -143,6 +144,10 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
     return about_tensors || breaks_.under_way() ? torch_failed(callable.get(), args, count, kwnames)
                                                 : Slot();
   }
+  if (torch_calls_ && effects_so_far() != effects)  // of an autograd.Function's forward()
+    return refuse(BreakKind::kSideEffect, std::string(module) + "." + name +
+                                              "() calls code with side effects, which would happen "
+                                              "again in a backend's graph");
   if (!only_rearranges(module, name))
     record_torch_call(callable.get(), args, count, kwnames, result.get());
   return result;

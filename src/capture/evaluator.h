@@ -342,6 +342,8 @@ class Evaluator {
   static PyObject* get_dunder();
   Slot native_attribute_of(const Slot& object, PyObject* name);
   PyObject* evaluate_hooked(PyThreadState* thread, cpython::FrameView view);
+  // Changes of what is outside or in containers, and calls put off.
+  size_t effects_so_far() const;
   PyObject* resume_hooked(PyThreadState* thread, cpython::FrameView view, bool throwing);
   static PyObject* end_generator(PyThreadState* thread, cpython::FrameView view);
   void fill_frame(Frame& frame, cpython::FrameView view);

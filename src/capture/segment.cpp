@@ -243,6 +243,7 @@ class Capture {
 
   // What must hold at the end of the traced code.
   static bool check(Evaluator& evaluator, bool unchanged, bool same_handled) {
+    if (evaluator.breaks().under_way()) return false;  // in the finaliser of a local
     if (!unchanged)
       return evaluator.breaks().refuse(
           BreakKind::kTorchState, "torch's thread state (grad mode, autocast) is not as it was");

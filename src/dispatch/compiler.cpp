@@ -56,7 +56,8 @@ bool is_plain_output(const capture::Draft& draft) {
          recipe.steps[0].kind == capture::Recipe::Kind::kOutput && recipe.steps[0].index == 0;
 }
 
-// Hands the torch-level graph to the user's backend; see braze/_fx.py.
+// Hands the torch-level graph to the user's backend; see braze/_fx.py. `python` is a string, why,
+// where the trace cannot be told in calls of torch.
 bool build_python_entry(const capture::Draft& draft, const Settings& settings, Entry& entry) {
   Ref module = Ref::steal(PyImport_ImportModule("braze._fx"));
   if (!module) return false;
@@ -255,6 +256,9 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
       if (settings.custom_backend) {
         entry->kind = EntryKind::kPython;
         if (!build_python_entry(*draft, settings, *entry)) return nullptr;
+        if (PyUnicode_CheckExact(entry->python.get()))
+          return eager_entry(function, state, capture::BreakKind::kUnsupported,
+                             PyUnicode_AsUTF8(entry->python.get()), segment);
       } else {
         entry->kind = EntryKind::kPlan;
         build_plan_entry(*draft, settings, *entry, name);

@@ -31,6 +31,7 @@ void PreparedPlan::sort_slots() {
       survives[i] = 1;
     if (slot.kind == SlotKind::kView) survives[i] = survives[slot.base];
     if (slot.kind == SlotKind::kOutput) output_slots.push_back(id);
+    if (slot.kind == SlotKind::kExtern) extern_slots.push_back(id);
     if (slot.kind == SlotKind::kArena || (slot.kind == SlotKind::kView && survives[i]))
       context_slots.push_back(id);
     if (slot.kind == SlotKind::kView && survives[i]) {

@@ -52,6 +52,7 @@ struct PreparedPlan {
   std::vector<plan::SlotId> moving_views;   // of them: views whose place depends on sizes
   std::vector<plan::SlotId> extern_inputs;  // inputs that are needed as tensors
   std::vector<plan::SlotId> output_slots;   // kOutput, allocated on each call
+  std::vector<plan::SlotId> extern_slots;   // kExtern: what operators give on each call
   std::vector<plan::SlotId> input_views;    // kView of what only exists during a call
   std::vector<uint8_t> written;             // by input: some step writes to it
   bool has_externs = false;                 // extern calls or copies

@@ -118,6 +118,7 @@ void RunContext::forget_call() {
   for (SlotId slot : plan.extern_inputs) tensors[slot].reset();
   for (SlotId slot : plan.input_views) tensors[slot].reset();
   for (SlotId slot : plan.output_slots) tensors[slot].reset();
+  for (SlotId slot : plan.extern_slots) tensors[slot].reset();
 }
 
 }  // namespace braze::runtime
