@@ -131,6 +131,9 @@ int RecipeBuilder::make(const Slot& slot) {
       return emit({.kind = Kind::kOutside, .source = slot.source->base});
     return outside(object, slot.source);
   }
+  // What it holds would be there on the next call as well.
+  if (is_lru_cache(object) && world_.is_created(object))
+    return refuse(object, "a cache that the traced code made");
   if (is_tensor(object)) return tensor(object);
   if (PyTuple_Check(object)) return tuple(object);
   if (PyFunction_Check(object) && made_here) return function(object);

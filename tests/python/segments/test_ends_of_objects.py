@@ -1,5 +1,6 @@
 """Objects whose end the program notices: finalisers that break, weak references to tensors."""
 
+import functools
 import weakref
 
 import braze
@@ -122,3 +123,21 @@ def test_results_belong_to_the_caller_alone(f, backend):
     reference = weakref.ref(result)
     del result
     assert reference() is None
+
+
+def test_a_cache_that_is_made_anew_at_each_call_holds_nothing_of_the_last_one():
+    def f(x):
+        @functools.lru_cache(maxsize=None)
+        def cached(k):
+            LOG.append(k)
+            return x * k
+
+        first = cached(2)
+        LOG.append(float(x.sum()))
+        return first + cached(2) + cached(3)
+
+    fast = braze.compile(f, backend="aten")
+    for shift in range(4):
+        (expected, log), (actual, seen) = observed(f, X + shift), observed(fast, X + shift)
+        torch.testing.assert_close(actual, expected)
+        assert seen == log
