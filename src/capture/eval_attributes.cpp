@@ -122,7 +122,8 @@ Slot Evaluator::generic_getattr(const Slot& object, PyObject* name, Slot* self, 
       goto class_attribute;
     }
   }
-  if (PyObject* dict = instance_dict(obj)) {
+  if (PyObject* dict =
+          Py_IS_TYPE(obj, known().partial) ? cpython::existing_dict(obj) : instance_dict(obj)) {
     PyObject* used = world_.effective(dict);
     PyObject* value = PyDict_GetItemWithError(used, name);
     if (value) {
@@ -132,6 +133,8 @@ Slot Evaluator::generic_getattr(const Slot& object, PyObject* name, Slot* self, 
     if (PyErr_Occurred()) return {};
     if (source && used == dict)
       world_.guard(GuardKind::kAbsent, world_.source(SourceKind::kAttribute, source, name));
+  } else if (source && Py_IS_TYPE(obj, known().partial)) {
+    world_.guard(GuardKind::kAbsent, world_.source(SourceKind::kAttribute, source, name));
   }
 class_attribute:
   if (descriptor) return bind(descriptor.get(), type_source, object, self);
@@ -343,6 +346,12 @@ Slot Evaluator::type_attribute_of(const Slot& object, PyObject* name, bool quiet
   Ref value = Ref::steal(quiet ? PyType_Type.tp_getattro(object.get(), name)
                                : PyObject_GetAttr(object.get(), name));
   if (!value) return {};
+  // __name__, __doc__, __bases__: a class statement's class can be given others.
+  if (meta_data && !created && cpython::is_changeable_class(type) &&
+      cpython::is_native_data_descriptor(meta_attribute.get()) &&
+      (is_atom(value.get()) || PyTuple_CheckExact(value.get())))
+    return world_.read(value.get(),
+                       world_.source(SourceKind::kAttribute, world_.pinned(object.get()), name));
   if (created || PyMethod_Check(value.get())) return world_.wrap(std::move(value));
   return known_class_value(std::move(value));
 }

@@ -13,6 +13,20 @@ Slot Evaluator::asked_break(const char* function, const Slot* args, size_t count
   return refuse(BreakKind::kGraphBreak, std::move(text));
 }
 
+// What isinstance() and issubclass() say of an abstract class: what is registered is counted by the
+// module abc, for all of them together.
+bool Evaluator::rely_on_registrations(PyObject* classes) {
+  if (PyTuple_Check(classes)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i)
+      if (!rely_on_registrations(PyTuple_GET_ITEM(classes, i))) return false;
+    return true;
+  }
+  if (!PyType_Check(classes) || !PyType_IsSubtype(Py_TYPE(classes), known().abc_meta)) return true;
+  const Source* count = world_.source(SourceKind::kNative, nullptr, known().abc_cache_token);
+  Ref now = Ref::steal(PyObject_CallNoArgs(known().abc_cache_token));
+  return now && world_.read(now.get(), count, false);
+}
+
 Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* args, size_t count,
                             PyObject* kwnames, bool& done) {
   done = !kwnames;
@@ -69,6 +83,7 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
           !is_immutable(args[0].get()))
         world_.guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(args[0].get())));
       done = true;
+      if (count == 2 && !rely_on_registrations(args[1].get())) return {};
       return call_native(callable.get(), args, count, kwnames, false);
     }
     case Callee::kLen:

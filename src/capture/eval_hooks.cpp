@@ -163,6 +163,33 @@ bool Evaluator::rely_on_hooked(Frame& frame) {
         world_.type_lookup(type, name);
   }
   if (!world_.source_of(frame.function.get())) world_.rely_on(function);
+  return read_bound_defaults(frame);
+}
+
+// CPython has filled in the defaults of arguments that were not given: those locals come from the
+// function.
+bool Evaluator::read_bound_defaults(Frame& frame) {
+  auto* function = frame.function_object();
+  PyCodeObject* code = frame.code();
+  PyObject* defaults = function->func_defaults;
+  const Source* base = world_.function_base(function);
+  const Py_ssize_t given = defaults ? PyTuple_GET_SIZE(defaults) : 0;
+  const Py_ssize_t total = code->co_argcount + code->co_kwonlyargcount;
+  for (Py_ssize_t i = code->co_argcount - given; i < total; ++i) {
+    Slot& local = frame.locals[static_cast<size_t>(i)];
+    const bool by_position = i < code->co_argcount;
+    Ref key = by_position ? Ref::steal(PyLong_FromSsize_t(i + given - code->co_argcount))
+                          : Ref::borrow(PyTuple_GET_ITEM(code->co_localsplusnames, i));
+    PyObject* value = by_position ? PyTuple_GET_ITEM(defaults, i + given - code->co_argcount)
+                      : function->func_kwdefaults
+                          ? PyDict_GetItemWithError(function->func_kwdefaults, key.get())
+                          : nullptr;
+    if (!value || value != local.get() || world_.source_of(local)) continue;
+    local = world_.read(
+        value, world_.source(by_position ? SourceKind::kDefault : SourceKind::kKwDefault, base,
+                             key.get()));
+    if (!local) return false;
+  }
   return true;
 }
 

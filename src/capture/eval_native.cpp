@@ -10,6 +10,7 @@
 #include "capture/evaluator.h"
 #include "capture/known.h"
 #include "capture/policy/policy.h"
+#include "cpython/lookup.h"
 
 namespace braze::capture {
 
@@ -65,6 +66,7 @@ Slot Evaluator::result_of_native(Ref result) {
   PyObject* object = result.get();
   if ((is_lru_cache(object) || PyModule_Check(object)) && Py_REFCNT(object) == 1)
     world_.mark_created(object);
+  world_.rely_on_specials(Py_TYPE(object));
   if (is_atom(object) || is_tensor(object) || is_immutable(object))
     return world_.wrap(std::move(result));
   Slot slot = world_.wrap(std::move(result));
@@ -118,8 +120,6 @@ bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& s
   if (depth > 100)
     return breaks_.refuse(BreakKind::kNativeCall, "native code is given data that nest too deeply");
   seen[object] = true;
-  if (look != Look::kKeeps && Py_IS_TYPE(object, known().partial) && world_.is_outside(object))
-    return breaks_.refuse(BreakKind::kNativeCall, "it may look at or call a partial from outside");
   if (!container && !read_parts(object)) return false;
   if (depth > 0 && look == Look::kDeep && world_.effective(object) != object)
     return breaks_.refuse(BreakKind::kPendingChange, std::string("it may look at a '") +
@@ -131,7 +131,7 @@ bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& s
   return true;
 }
 
-// What a bound method from outside holds comes from outside with it.
+// What a bound method or partial from outside holds comes from outside with it.
 bool Evaluator::read_parts(PyObject* carrier) {
   const Source* source = world_.source_of(carrier);
   if (!source) return true;
@@ -139,6 +139,13 @@ bool Evaluator::read_parts(PyObject* carrier) {
     Ref part = Ref::steal(PyObject_GetAttr(carrier, name));
     return part && world_.read(part.get(), world_.source(SourceKind::kAttribute, source, name));
   };
+  if (Py_IS_TYPE(carrier, known().partial)) {
+    // functools.partial() does not look into one that has attributes.
+    world_.guard(cpython::existing_dict(carrier) ? GuardKind::kPresent : GuardKind::kAbsent,
+                 world_.source(SourceKind::kInstanceDict, source));
+    return read(names().partial_func) && read(names().partial_args) &&
+           read(names().partial_keywords);
+  }
   if (PyMethod_Check(carrier)) return read(names().self) && read(names().func);
   if (PyCFunction_Check(carrier))
     return !is_bound_to_object(PyCFunction_GET_SELF(carrier)) || read(names().self);
@@ -262,10 +269,12 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
       if (PyIter_Check(arg) ? !read_by_advancing(arg) : !read_deeply(arg, look)) return false;
       continue;
     }
-    // What a partial holds can be replaced in it, and no source leads there.
-    const bool kept = look == Look::kKeeps && Py_IS_TYPE(arg, known().partial);
-    if (read_only && (is_frozen(arg) || kept)) {
+    if (read_only && is_frozen(arg)) {
       world_.guard_as_key(arg);
+      continue;
+    }
+    if (read_only && Py_IS_TYPE(arg, known().partial)) {
+      if (!read_deeply(arg, look)) return false;
       continue;
     }
     const bool seen = is_python_class(Py_TYPE(arg)) || PyExceptionInstance_Check(arg) ||

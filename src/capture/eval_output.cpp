@@ -90,8 +90,7 @@ bool is_lasting(PyObject* value) {
   return true;
 }
 
-// A warning may be turned into an exception, which flies from where it stands.
-bool some_warning_raises() {
+bool raises_some_warning() {
   Ref module = Ref::steal(PyImport_ImportModule("warnings"));
   Ref filters = module ? Ref::steal(PyObject_GetAttrString(module.get(), "filters")) : Ref();
   if (!filters || !PyList_Check(filters.get())) return PyErr_Clear(), true;
@@ -105,7 +104,19 @@ bool some_warning_raises() {
   return false;
 }
 
+PyObject* warnings_raise(PyObject*, PyObject*) { return PyBool_FromLong(raises_some_warning()); }
+
+PyMethodDef g_warnings_raise = {"a warning raises", warnings_raise, METH_NOARGS, nullptr};
+
 }  // namespace
+
+// A warning may be turned into an exception at any time, which flies from where it stands.
+bool Evaluator::some_warning_raises() {
+  static PyObject* asks = PyCFunction_NewEx(&g_warnings_raise, nullptr, nullptr);
+  Ref answer = Ref::steal(PyObject_CallNoArgs(asks));
+  return !answer || !world_.read(answer.get(), world_.source(SourceKind::kNative, nullptr, asks)) ||
+         answer.get() == Py_True;
+}
 
 Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   for (size_t i = 0; i < count; ++i) make_concrete(args[i]);

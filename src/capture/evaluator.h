@@ -157,6 +157,7 @@ class Evaluator {
   // --- eval_output.cpp: calls that only write text, made when the compiled code runs
   Slot print(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   bool handles_warnings() const;
+  bool some_warning_raises();
   Slot warn(Slot* args, size_t count, PyObject* kwnames);
   Slot log(const Slot& logger, PyObject* method, Slot* args, size_t count, PyObject* kwnames);
   Slot defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
@@ -317,6 +318,7 @@ class Evaluator {
                   size_t count, PyObject* kwnames);
   Slot call_tensor_method(const Slot& callable, const char* name, const Slot& self, Slot* args,
                           size_t count, PyObject* kwnames, bool unbound);
+  bool rely_on_registrations(PyObject* classes);
   bool check_native_arguments(const char* what, Slot* args, size_t count, bool read_only,
                               Look look = Look::kDeep);
   bool read_arguments(Slot* args, size_t count);
@@ -348,6 +350,7 @@ class Evaluator {
   static PyObject* end_generator(PyThreadState* thread, cpython::FrameView view);
   void fill_frame(Frame& frame, cpython::FrameView view);
   bool rely_on_hooked(Frame& frame);
+  bool read_bound_defaults(Frame& frame);
   void mark_generator(PyObject* generator);
   Slot bare_super(Frame& frame);
   AttributeTraits traits_of(PyTypeObject* type);

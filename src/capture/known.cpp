@@ -66,6 +66,7 @@ bool initialize_known() {
       look_up_type("functools", "_lru_cache_wrapper", k.lru_cache) &&
       look_up_type("functools", "partial", k.partial) &&
       look_up_type("_collections", "_tuplegetter", k.tuple_getter) &&
+      look_up_type("abc", "ABCMeta", k.abc_meta) &&
       look_up_type("collections", "OrderedDict", k.ordered_dict) &&
       look_up_type("collections", "deque", k.deque) &&
       look_up_type("collections", "defaultdict", k.defaultdict) &&
@@ -86,6 +87,7 @@ bool initialize_known() {
   k.is_compiling = look_up("torch.compiler", "is_compiling");
   k.gc_get_objects = look_up("gc", "get_objects");
   k.gc_collect = look_up("gc", "collect");
+  k.abc_cache_token = look_up("abc", "get_cache_token");
   k.sys_modules = look_up("sys", "modules");
   k.scripted = look_up("torch.jit._state", "_try_get_jit_cached_function");
   if (!k.scripted) PyErr_Clear();
@@ -93,7 +95,9 @@ bool initialize_known() {
   if (!slotnames || !PyFunction_Check(slotnames.get())) return false;
   k.slotnames_code = PyFunction_GET_CODE(slotnames.get());  // lives as long as its module
   if (!k.is_compiling || !PyFunction_Check(k.is_compiling)) return false;
-  if (!k.module_getattr || !k.gc_get_objects || !k.gc_collect || !k.sys_modules) return false;
+  if (!k.module_getattr || !k.gc_get_objects || !k.gc_collect || !k.abc_cache_token ||
+      !k.sys_modules)
+    return false;
   k.break_type = PyErr_NewException("braze._C.Break", PyExc_BaseException, nullptr);
   return k.break_type != nullptr;
 }

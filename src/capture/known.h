@@ -81,13 +81,14 @@ struct Known {
   Names names;
   PyTypeObject *tensor, *parameter, *module, *size, *logger, *lru_cache, *partial, *tuple_getter,
       *ordered_dict, *deque, *defaultdict, *enum_type, *context_var, *generator, *ndarray,
-      *torch_function_mode, *sym_int, *sym_bool, *sym_float, *pattern, *script_function;
+      *torch_function_mode, *sym_int, *sym_bool, *sym_float, *pattern, *script_function, *abc_meta;
   PyObject* module_getattr;  // torch.nn.Module.__getattr__
   PyObject* object_getattribute;
   PyObject* is_compiling;  // torch.compiler.is_compiling
   PyObject* gc_get_objects;
   PyObject* gc_collect;
-  PyObject* break_type;  // what a break travels as
+  PyObject* abc_cache_token;  // abc.get_cache_token
+  PyObject* break_type;       // what a break travels as
   PyObject*
       atom_types[6];  // torch.dtype, device, layout, memory_format, NotImplementedType, complex
   PyObject* sys_modules;

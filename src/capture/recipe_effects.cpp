@@ -52,9 +52,10 @@ bool RecipeBuilder::is_resized(PyObject* dict) const {
 }
 
 bool RecipeBuilder::side_effects() {
+  std::vector<PyObject*> written;
   for (const Write& write : world_.writes()) {
     if (!write.owner) continue;  // moved into a shadow of the instance dict
-    world_.guard_distinct(write.owner.get());
+    written.push_back(write.owner.get());
     int target;
     if (write.kind == Write::Kind::kCell) {
       const Source* cell = world_.object_source(write.owner.get());
@@ -79,12 +80,13 @@ bool RecipeBuilder::side_effects() {
   }
   for (const World::Shadow& shadow : world_.shadows()) {
     if (!shadow_changed(shadow)) continue;
-    world_.guard_distinct(shadow.original.get());
-    if (PyObject* owner = world_.owner_of_dict(shadow.original.get())) world_.guard_distinct(owner);
+    written.push_back(shadow.original.get());
+    if (PyObject* owner = world_.owner_of_dict(shadow.original.get())) written.push_back(owner);
     int target = value(shadow.original.get());
     if (target < 0) return false;
     if (!note_fill(target, shadow.copy.get())) return false;
   }
+  world_.guard_distinct(written);
   for (Step& step : places_) effects_.push_back(std::move(step));
   places_.clear();
   for (const Evaluator::DeferredCall& call : evaluator_.deferred()) {

@@ -1,5 +1,6 @@
 #include "capture/world.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_set>
 
@@ -127,7 +128,11 @@ const Source* World::own(const Source* foreign) {
 }
 
 void World::guard_again(const guard::Guard& given) {
-  guard(given.kind, own(given.source), given.expected.get(), own(given.other));
+  if (given.kind != GuardKind::kDistinct)
+    return guard(given.kind, own(given.source), given.expected.get(), own(given.other));
+  guards_.push_back(given);
+  guards_.back().source = own(given.source);
+  for (const Source*& source : guards_.back().group) source = own(source);
 }
 
 void World::guard_length(const Source* source, Py_ssize_t length) {
@@ -154,19 +159,42 @@ const Source* World::object_source(PyObject* object) {
              : nullptr;
 }
 
-void World::guard_distinct(PyObject* written) {
-  const Source* source = object_source(written);
-  if (!source) return;
-  for (PyObject* other : changeable_) {
-    if (other == written || Py_TYPE(other) != Py_TYPE(written)) continue;
-    const Source* of_other = object_source(other);
-    if (!of_other) continue;
-    auto both = [&](SourceKind kind) { return source->kind == kind && of_other->kind == kind; };
-    // A frame makes a cell for each of its variables.
+// One guard for the objects of each class.
+void World::guard_distinct(const std::vector<PyObject*>& written) {
+  struct Group {
+    PyTypeObject* type;
+    std::vector<const Source*> sources;
+    size_t written = 0;
+  };
+  std::vector<Group> groups;
+  IdentityMap<size_t> group_of;  // by class, counted from 1
+  std::unordered_set<const Source*> seen;
+  const auto add = [&](PyObject* object, bool is_written) {
+    const Source* source = object_source(object);
+    size_t& group = group_of[Py_TYPE(object)];
+    if (!source || (!group && !is_written) || !seen.insert(source).second) return;
+    if (!group) {
+      groups.push_back({Py_TYPE(object), {}});
+      group = groups.size();
+    }
+    groups[group - 1].sources.push_back(source);
+    if (is_written) ++groups[group - 1].written;
+  };
+  for (PyObject* object : written) add(object, true);
+  for (PyObject* other : changeable_) add(other, false);
+  for (Group& group : groups) {
+    // Constants are what they are, and a frame makes a cell for each of its variables.
     const bool constant =
-        both(SourceKind::kPinned) || (PyCell_Check(written) && both(SourceKind::kArgument));
-    if (of_other != source && !constant)
-      guard(GuardKind::kNotSameObject, source, nullptr, of_other);
+        std::all_of(group.sources.begin(), group.sources.end(), [&](const Source* source) {
+          return source->kind == SourceKind::kPinned ||
+                 (group.type == &PyCell_Type && source->kind == SourceKind::kArgument);
+        });
+    if (constant || group.sources.size() < 2) continue;
+    guards_.push_back({.kind = GuardKind::kDistinct,
+                       .source = group.sources.front(),
+                       .expected = Ref(),
+                       .group = std::move(group.sources),
+                       .written = group.written});
   }
 }
 
@@ -212,6 +240,7 @@ Slot World::read_new(PyObject* value, const Source* source) {
   if (is_tensor(value) && !read_tensor(value, source)) return {};
   origin_[value] = source;
   hold(Ref::borrow(value));
+  rely_on_specials(PyType_Check(value) ? reinterpret_cast<PyTypeObject*>(value) : Py_TYPE(value));
   if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value)) {
     origin_[stand_in->get()] = source;
     return Slot(*stand_in, source);
@@ -401,36 +430,6 @@ bool World::read_all(PyObject* container) {
     guard(GuardKind::kSetValue, s, frozen.get());
   }
   return true;
-}
-
-PyObject* World::type_lookup(PyTypeObject* type, PyObject* name, const Source** found_at) {
-  const size_t hash =
-      (reinterpret_cast<size_t>(type) >> 4) * 31 + (reinterpret_cast<size_t>(name) >> 4);
-  KnownLookup& known = lookups_[hash % kLookups];
-  if (known.type == type && known.name == name &&
-      known.version == cpython::current_type_version(type) && known.version != 0) {
-    if (found_at) *found_at = known.found ? known.source : nullptr;
-    return known.found;
-  }
-  PyObject* found = _PyType_Lookup(type, name);
-  if (found_at) *found_at = nullptr;
-  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) ||
-      PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE) || created_.contains(type))
-    return found;
-  const Source* s =
-      source(SourceKind::kTypeAttribute, pinned(reinterpret_cast<PyObject*>(type)), name);
-  if (s->key.get() == name) known = {type, name, cpython::current_type_version(type), found, s};
-  if (!found) {
-    guard(GuardKind::kAbsent, s);
-    return nullptr;
-  }
-  if (found_at) *found_at = s;
-  guard(GuardKind::kIdentity, s, found);
-  if (PyFunction_Check(found) && !origin_.contains(found)) {
-    origin_[found] = s;
-    rely_on(reinterpret_cast<PyFunctionObject*>(found));
-  }
-  return found;
 }
 
 }  // namespace braze::capture

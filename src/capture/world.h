@@ -61,8 +61,9 @@ class World {
   // Two outside objects were compared by identity.
   void guard_identity_of_pair(const Slot& a, const Slot& b);
 
-  // The trace writes to this object from outside: no other that it reads may come to be the same.
-  void guard_distinct(PyObject* written);
+  // The trace writes to these objects from outside: no other that it reads may come to be the same
+  // as one of them.
+  void guard_distinct(const std::vector<PyObject*>& written);
   // Of the object itself: the source of a cell is that of its contents. Null: none is known.
   const Source* object_source(PyObject* object);
 
@@ -84,6 +85,10 @@ class World {
   const Source* item_source(PyObject* container, const Source* source, PyObject* key);
   // Reads every item of an outside container (of its types, see `is_container`), and theirs.
   bool read_all(PyObject* container);
+  // What native code does with instances of the class, and what the class is asked for itself:
+  // guards its special methods, which it has and which it lacks. For a class that the trace made:
+  // those of its bases from outside.
+  void rely_on_specials(PyTypeObject* type);
   // The class look-up `_PyType_Lookup(type, name)`, guarded when the class can change.
   PyObject* type_lookup(PyTypeObject* type, PyObject* name, const Source** source = nullptr);
 
@@ -99,6 +104,7 @@ class World {
   bool made_module(PyObject* module) const;
   void mark_created(PyObject* object) {
     created_[object] = true;
+    rely_on_specials(Py_TYPE(object));
     if (Py_TYPE(object)->tp_finalize) watch_finaliser(object);
   }
   // Objects of the trace with a finaliser (`__del__`, generators) that are still alive are not told
@@ -225,6 +231,8 @@ class World {
   Slot symbolic_float(PyObject* value, const Source* source);
   void watch_finaliser(PyObject* object);
   const Source* own(const Source* foreign);
+  PyObject* lookup_in_made(PyTypeObject* type, PyObject* name, const Source** found_at);
+  void guard_lookup(const Source* source, PyObject* found);
   bool apply_log(PyObject* owner, PyObject* dict_copy);
   Write& log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name);
 
@@ -250,6 +258,7 @@ class World {
   static constexpr size_t kLookups = 512;
   std::vector<KnownLookup> lookups_ = std::vector<KnownLookup>(kLookups);
   IdentityMap<bool> created_;
+  IdentityMap<bool> specials_;  // classes whose special methods are guarded
   IdentityMap<bool> all_read_;
   IdentityMap<Ref> shadows_;
   IdentityMap<PyObject*> originals_;  // shadow -> original

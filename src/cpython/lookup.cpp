@@ -1,5 +1,8 @@
 #include "cpython/lookup.h"
 
+#include <string_view>
+#include <vector>
+
 #include "cpython/exception.h"
 
 namespace braze::cpython {
@@ -18,6 +21,20 @@ auto undisturbed(Read read) {
   return read();
 }
 
+// `__len__`, `_missing_`, not `__doc__`.
+bool is_special_name(PyObject* name) {
+  if (!PyUnicode_CheckExact(name) || !PyUnicode_IS_COMPACT_ASCII(name)) return false;
+  const std::string_view text(static_cast<const char*>(PyUnicode_DATA(name)),
+                              static_cast<size_t>(PyUnicode_GET_LENGTH(name)));
+  return text.size() > 2 && text.front() == '_' && text.back() == '_' && text != "__doc__";
+}
+
+bool is_data(PyObject* value) {
+  return PyUnicode_Check(value) || PyLong_Check(value) || PyDict_Check(value) ||
+         PyList_Check(value) || PyTuple_Check(value) || PyAnySet_Check(value) ||
+         Py_IS_TYPE(value, &PyGetSetDescr_Type);
+}
+
 }  // namespace
 
 bool is_native_data_descriptor(PyObject* object) {
@@ -29,8 +46,36 @@ PyObject* type_lookup(PyTypeObject* type, PyObject* name) {
   return undisturbed([&] { return _PyType_Lookup(type, name); });
 }
 
+Ref special_methods(PyTypeObject* type) {
+  std::vector<PyObject*> found;
+  PyObject* mro = type->tp_mro;  // null while its mro() is under way
+  for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
+    auto base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (!is_changeable_class(base)) continue;
+    Py_ssize_t position = 0;
+    PyObject *name, *value;
+    while (PyDict_Next(base->tp_dict, &position, &name, &value) != 0)
+      if (is_special_name(name) && !is_data(value)) found.insert(found.end(), {name, value});
+  }
+  return undisturbed([&] {
+    Ref result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(found.size())));
+    for (size_t i = 0; result && i < found.size(); ++i)
+      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_NewRef(found[i]));
+    return result;
+  });
+}
+
 PyObject* dict_get(PyObject* dict, PyObject* key) {
   return undisturbed([&] { return PyDict_GetItemWithError(dict, key); });
+}
+
+bool is_partial(PyObject* object) {
+  static PyObject* const partial = [] {
+    const SavedException pending;
+    const Ref module = Ref::steal(PyImport_ImportModule("functools"));
+    return module ? PyObject_GetAttrString(module.get(), "partial") : nullptr;
+  }();
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == partial;
 }
 
 Ref instance_dict(PyObject* object) {
@@ -38,6 +83,7 @@ Ref instance_dict(PyObject* object) {
   if (PyType_Check(object))
     return Ref::steal(PyType_GetDict(reinterpret_cast<PyTypeObject*>(object)));
 #endif
+  if (is_partial(object)) return Ref::borrow(existing_dict(object));
   return undisturbed([&] { return Ref::steal(PyObject_GenericGetDict(object, nullptr)); });
 }
 

@@ -11,16 +11,31 @@ namespace braze::cpython {
 // What the look-up along the MRO finds for `name` (a str), unbound; null if nothing. Borrowed.
 PyObject* type_lookup(PyTypeObject* type, PyObject* name);
 
+// Whether Python code can change the class: made by a class statement or like one.
+inline bool is_changeable_class(const PyTypeObject* type) {
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
+         (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) == 0;
+}
+
+// What decides how native code treats instances of `type`, as a tuple (name, value, name, value
+// ...): the entries `__len__`, `_missing_` and so on of the classes of its MRO that can be changed,
+// apart from data (`__doc__`, `__dict__`, lists and the like). A special method that is added to a
+// class, replaced in it or deleted from it gives another tuple.
+Ref special_methods(PyTypeObject* type);
+
 // The value of an exact str, int or other atom key in a dict or instance of a subclass, as
 // `dict.get` finds it; null if absent. Borrowed.
 PyObject* dict_get(PyObject* dict, PyObject* key);
 
 // The dict behind `o.__dict__` of an instance, module or class (a class's own dict, not its proxy);
 // empty if its type gives it none. An instance that keeps its attributes inline gets a dict made
-// of them: from then on all writes go through it.
+// of them: from then on all writes go through it. A functools.partial is given none, as
+// functools.partial() does not look into one that has a dict.
 Ref instance_dict(PyObject* object);
 // The same without making one: null if there is none yet.
 PyObject* existing_dict(PyObject* object);
+
+bool is_partial(PyObject* object);
 
 // Whether it is what a C type has for a field of its struct or a pair of C functions.
 bool is_native_data_descriptor(PyObject* object);

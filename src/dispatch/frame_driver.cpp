@@ -36,8 +36,7 @@ class FrameDriver {
       : context_(context),
         how_(how),
         frame_(thread, view, suspension),
-        function_(reinterpret_cast<PyFunctionObject*>(view.function())),
-        state_(context.segments.of(view.code())) {
+        function_(reinterpret_cast<PyFunctionObject*>(view.function())) {
     ++driven_frames;
   }
   ~FrameDriver() { --driven_frames; }
@@ -53,13 +52,17 @@ class FrameDriver {
 
   // A generator's frame goes on from where it was resumed.
   PyObject* resume() {
-    if (driven_frames > kMaximalDepth || state_->left_to_cpython) return frame_.leave_to_cpython();
-    signals_checked_ =
-        true;  // by its RESUME, if at all: a `yield from` leaves them to its delegate
-    go_on();
-    state_->idle_resumptions = worked_ ? 0 : state_->idle_resumptions + 1;
-    if (state_->idle_resumptions > kMaximalIdleResumptions) state_->left_to_cpython = true;
-    return result_;
+    return guarded([&] {
+      if (driven_frames > kMaximalDepth || state_->left_to_cpython) {
+        result_ = frame_.leave_to_cpython();
+        return;
+      }
+      signals_checked_ =
+          true;  // by its RESUME, if at all: a `yield from` leaves them to its delegate
+      go_through_segments();
+      state_->idle_resumptions = worked_ ? 0 : state_->idle_resumptions + 1;
+      if (state_->idle_resumptions > kMaximalIdleResumptions) state_->left_to_cpython = true;
+    });
   }
 
   // The frame goes on from where it is.
@@ -78,7 +81,7 @@ class FrameDriver {
   // The functions below that return a bool: true when the frame has been left; then `result_` is
   // what it gave.
   bool finish() {
-    if (state_->left_to_cpython) frame_.stay_with_cpython();
+    if (state_ && state_->left_to_cpython) frame_.stay_with_cpython();
     result_ = frame_.finish();
     return true;
   }
@@ -152,9 +155,10 @@ cpython::Driver driver_for(Drive how) {
 template <class Run>
 PyObject* FrameDriver::guarded(Run&& run) {
   try {
+    state_ = context_.segments.of(frame_.code());
     run();
   } catch (const std::exception& error) {
-    state_->left_to_cpython = true;
+    if (state_) state_->left_to_cpython = true;
     std::fprintf(stderr,
                  "braze: internal error in %s; CPython runs it from now on. Please report this: "
                  "%s\n",
@@ -181,7 +185,7 @@ bool FrameDriver::return_value(Ref value) {
 
 // One segment, and the instruction that it breaks at.
 bool FrameDriver::segment() {
-  if (has_to_finish()) return finish();
+  if (!state_->readable || has_to_finish()) return finish();
   const auto own_code = reinterpret_cast<PyObject*>(frame_.code());
   if (LiveFrame::is_watched(frame_.thread()) || capturing() || state_->left_to_cpython ||
       idle_steps_ > kMaximalIdleSteps || function_->func_code != own_code ||
@@ -311,6 +315,7 @@ bool FrameDriver::run(const std::shared_ptr<Entry>& entry, c10::TensorImpl* cons
 
 bool FrameDriver::go_on_behind(const Entry& entry, std::vector<Ref> values) {
   apply(entry.recipe, std::move(values));
+  if (!state_->readable) return finish();
   return entry.only_python_follows ? finish() : step();
 }
 
@@ -332,6 +337,7 @@ void FrameDriver::apply(const capture::Recipe& recipe, std::vector<Ref> values) 
 // CPython takes the frame from the beginning of the segment to behind its break, or to where it
 // leaves the path that was evaluated.
 bool FrameDriver::walk(const std::shared_ptr<Entry>& entry) {
+  if (!state_->readable) return finish();
   ++idle_steps_;
   if (const cpython::StopCode* path = entry->path_to_break()) {
     if (!frame_.run_until(*path, false, &result_)) return true;

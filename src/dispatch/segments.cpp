@@ -1,5 +1,6 @@
 #include "dispatch/segments.h"
 
+#include <cstdio>
 #include <map>
 
 #include "base/error.h"
@@ -10,8 +11,18 @@ namespace braze::dispatch {
 using cpython::Instruction;
 using cpython::Opcode;
 
-CodeState::CodeState(PyCodeObject* code)
-    : decoded(cpython::decode(code)), depths(cpython::stack_depths(decoded)) {}
+CodeState::CodeState(PyCodeObject* code) : decoded(cpython::decode(code)) {
+  try {
+    depths = cpython::stack_depths(decoded);
+  } catch (const std::exception& error) {
+    readable = false;
+    left_to_cpython = true;
+    std::fprintf(stderr,
+                 "braze: internal error: the code of %s is not understood; CPython runs it behind "
+                 "its first break. Please report this: %s\n",
+                 PyUnicode_AsUTF8(code->co_qualname), error.what());
+  }
+}
 
 const cpython::StopCode* CodeState::step_code(int offset) {
   if (auto known = steps_.find(offset); known != steps_.end()) return known->second.get();
@@ -86,12 +97,10 @@ int CodeState::return_offset(PyObject* value, bool* pushed) const {
 }
 
 std::shared_ptr<CodeState> Segments::of(PyCodeObject* code) {
-  auto& state = codes[code];
-  if (!state) {
-    state = std::make_shared<CodeState>(code);
-    order_.push_back(code);
-  }
-  return state;
+  if (auto known = codes.find(code); known != codes.end()) return known->second;
+  auto state = std::make_shared<CodeState>(code);
+  order_.push_back(code);
+  return codes[code] = std::move(state);
 }
 
 void Segments::each(const std::function<void(const Entry&)>& visit) const {

@@ -35,7 +35,10 @@ struct CodeState {
   std::unordered_map<int, capture::DynamicSizes> dynamic;  // what the frames so far have shown
   int captured = 0, with_graph = 0;                        // segments
   int idle_resumptions = 0;                                // of generators, in turn
-  bool left_to_cpython = false;                            // its frames break too often to gain
+  bool left_to_cpython = false;  // its frames break too often to gain, or cannot be read
+  // Its value stack is understood. If not, that has been told on stderr: a frame can only go on
+  // with CPython from where it is.
+  bool readable = true;
 
  private:
   std::unique_ptr<cpython::StopCode> make_stops(std::vector<int> offsets);

@@ -41,6 +41,8 @@ namespace braze::guard {
   X(SameObject,                                                                                    \
     "is same as")            /* resolves to the same object as the other source; expected: null */ \
   X(NotSameObject, "is not") /* two sources that must differ */                                    \
+  X(Distinct, "are distinct") /* the first `written` of `group` are objects of their own: each     \
+                                 differs from all others of it; source: its first */               \
   X(FloatCompare, "compares") /* a float that compares as it did; expected: (Py_LT ..., number,    \
                                  outcome) */                                                       \
   X(SetValue, "set ==")       /* equal set, expected: a frozenset of atoms */                      \
@@ -61,6 +63,8 @@ struct Guard {
   const Source* other = nullptr;  // kSameObject, kNotSameObject, kDisjointStorage
   // kTensor: dimensions whose size or stride may be any, by bit; ShapeGuards tell which.
   uint64_t free_sizes = 0, free_strides = 0;
+  std::vector<const Source*> group;  // kDistinct
+  size_t written = 0;                // kDistinct
 };
 
 // The thread's torch state that compiled code depends on: grad mode, inference mode, autocast

@@ -1,5 +1,7 @@
 #include "guard/guard_check.h"
 
+#include <bit>
+
 #include "cpython/exception.h"
 #include "guard/resolve.h"
 #include "guard/value.h"
@@ -68,6 +70,25 @@ std::string keys_text(PyObject* object) {
   return value_text(keys.get());
 }
 
+// Names that stand with another value, or at all, in only one of two (name, value ...).
+std::string difference_of_specials(PyObject* expected, PyObject* object) {
+  std::string text;
+  const auto add_missing = [&](PyObject* from, PyObject* in) {
+    const Py_ssize_t count = from != nullptr ? PyTuple_GET_SIZE(from) : 0;
+    for (Py_ssize_t i = 0; i < count; i += 2) {
+      bool found = false;
+      for (Py_ssize_t j = 0; in != nullptr && j < PyTuple_GET_SIZE(in) && !found; j += 2)
+        found = PyTuple_GET_ITEM(from, i) == PyTuple_GET_ITEM(in, j) &&
+                PyTuple_GET_ITEM(from, i + 1) == PyTuple_GET_ITEM(in, j + 1);
+      const std::string name = value_text(PyTuple_GET_ITEM(from, i));
+      if (!found && text.find(name) == text.npos) text += (text.empty() ? "" : ", ") + name;
+    }
+  };
+  add_missing(expected, object);
+  add_missing(object, expected);
+  return text.empty() ? "another order" : text + " added, replaced or deleted";
+}
+
 }  // namespace
 
 Py_ssize_t length_of(PyObject* object) {
@@ -108,6 +129,7 @@ bool holds(const Guard& guard, PyObject* object) {
     case GuardKind::kTensor:
     case GuardKind::kSameObject:
     case GuardKind::kNotSameObject:
+    case GuardKind::kDistinct:
     case GuardKind::kDisjointStorage:
       return true;
   }
@@ -121,6 +143,24 @@ bool shares_as_captured(PyObject* a, PyObject* b, PyObject* offsets) {
   const auto [first, second] = storage_offsets(a, b);
   return PyLong_AsLongLong(PyTuple_GET_ITEM(offsets, 0)) == first &&
          PyLong_AsLongLong(PyTuple_GET_ITEM(offsets, 1)) == second;
+}
+
+std::optional<std::pair<size_t, size_t>> same_member(std::span<PyObject* const> objects,
+                                                     size_t written) {
+  // Open addressing; at most half of the places are taken.
+  thread_local std::vector<uint32_t> places;  // by hash: place in `objects` + 1, 0: free
+  const size_t size = std::bit_ceil(2 * written + 2);
+  places.assign(size, 0);
+  for (size_t i = 0; i < objects.size(); ++i) {
+    if (objects[i] == nullptr) continue;
+    size_t at = (reinterpret_cast<size_t>(objects[i]) >> 4) * 0x9E3779B97F4A7C15u >> 32;
+    at &= size - 1;
+    for (; places[at] != 0; at = (at + 1) & (size - 1))
+      if (objects[places[at] - 1] == objects[i])
+        return std::pair<size_t, size_t>{places[at] - 1, i};
+    if (i < written) places[at] = static_cast<uint32_t>(i + 1);
+  }
+  return std::nullopt;
 }
 
 bool pair_holds(const Guard& guard, PyObject* object, PyObject* other) {
@@ -139,6 +179,7 @@ bool pair_holds(const Guard& guard, PyObject* object, PyObject* other) {
 std::string guard_text(const Guard& guard, const std::string& source, const std::string& other,
                        const TensorSpec* spec) {
   PyObject* expected = guard.expected.get();
+  if (guard.source->kind == SourceKind::kSpecialMethods) return source + " are those captured";
   switch (guard.kind) {
     case GuardKind::kValue:
       return source + " == " + value_text(expected);
@@ -164,6 +205,8 @@ std::string guard_text(const Guard& guard, const std::string& source, const std:
       return source + " is " + other;
     case GuardKind::kNotSameObject:
       return source + " is not " + other;
+    case GuardKind::kDistinct:
+      return source + " is distinct";
     case GuardKind::kDisjointStorage:
       return source + (expected == Py_False ? " shares no memory with " : " shares memory with ") +
              other;
@@ -174,6 +217,8 @@ std::string guard_text(const Guard& guard, const std::string& source, const std:
 std::string failure_text(const Guard& guard, const std::string& source, const std::string& other,
                          const TensorSpec* spec, PyObject* object) {
   PyObject* expected = guard.expected.get();
+  if (guard.source->kind == SourceKind::kSpecialMethods)
+    return source + ": " + difference_of_specials(expected, object);
   switch (guard.kind) {
     case GuardKind::kValue:
     case GuardKind::kIdentity:
@@ -202,6 +247,8 @@ std::string failure_text(const Guard& guard, const std::string& source, const st
       return source + ": expected the same object as " + other;
     case GuardKind::kNotSameObject:
       return source + ": expected another object than " + other;
+    case GuardKind::kDistinct:
+      return source + ": expected another object";
     case GuardKind::kDisjointStorage:
       return source +
              (expected == Py_False ? ": expected to share no memory with "

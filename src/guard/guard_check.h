@@ -15,6 +15,11 @@ bool holds(const Guard& guard, PyObject* object);
 // Both resolved; null if absent.
 bool pair_holds(const Guard& guard, PyObject* object, PyObject* other);
 
+// The places of two that are the same object, one of them among the first `written`; absent ones
+// (null) are no object. Takes linear time.
+std::optional<std::pair<size_t, size_t>> same_member(std::span<PyObject* const> objects,
+                                                     size_t written);
+
 // Items of a container without calling its `__len__`; -1 for objects of other types.
 Py_ssize_t length_of(PyObject* object);
 

@@ -20,6 +20,7 @@ struct GuardSet::Impl {
   std::vector<int> float_nodes;
   std::vector<double> float_values;
   ShapeCheck shapes;
+  std::vector<PyObject*> members;  // of the group looked at; kept for its memory
   bool busy = false;
 
   Impl(std::shared_ptr<SourceArena> arena, std::vector<Guard> list,
@@ -69,6 +70,15 @@ struct GuardSet::Impl {
     return true;
   }
 
+  bool check_distinct() {
+    for (const DistinctGuard& group : tree.distinct) {
+      members.clear();
+      for (const int node : group.nodes) members.push_back(tree.nodes[node].object);
+      if (same_member(members, group.guard->written)) return false;
+    }
+    return true;
+  }
+
   bool check_tensors(c10::TensorImpl** inputs_out) {
     constexpr size_t kPrefetchDistance = 6;
     const size_t count = tree.tensors.size();
@@ -88,8 +98,8 @@ struct GuardSet::Impl {
 
   bool check(PyObject* called, PyObject* const* args, c10::TensorImpl** inputs_out,
              std::vector<Ref>& dropped) {
-    if (!check_sources(called, args, dropped) || !check_pairs() || !check_tensors(inputs_out) ||
-        !(shapes.empty() || shapes.holds(tree)))
+    if (!check_sources(called, args, dropped) || !check_pairs() || !check_distinct() ||
+        !check_tensors(inputs_out) || !(shapes.empty() || shapes.holds(tree)))
       return false;
     read_floats();
     return true;
@@ -98,6 +108,27 @@ struct GuardSet::Impl {
   const TensorSpec* spec(const Guard& guard) const {
     if (guard.kind != GuardKind::kTensor) return nullptr;
     return &tree.tensors[tree.nodes[tree.node_of(guard.source)].tensor].spec;
+  }
+
+  // Of a kDistinct guard that does not hold: the two sources that give one object; else null.
+  std::pair<const Source*, const Source*> same_sources(const Guard& guard,
+                                                       const std::vector<Ref>& objects) const {
+    std::vector<PyObject*> found;
+    for (const Source* source : guard.group) found.push_back(objects[tree.node_of(source)].get());
+    const auto same = same_member(found, guard.written);
+    if (!same) return {};
+    return {guard.group[same->first], guard.group[same->second]};
+  }
+
+  // "a, b, c and 77 more"
+  std::string group_text(const Guard& guard, PyObject* names) const {
+    constexpr size_t kShown = 4;
+    std::string line;
+    for (size_t i = 0; i < guard.group.size() && i < kShown; ++i)
+      line += (i > 0 ? ", " : "") + text(guard.group[i], names);
+    if (guard.group.size() > kShown)
+      line += " and " + std::to_string(guard.group.size() - kShown) + " more";
+    return line;
   }
 
   std::string text(const Source* source, PyObject* names) const {
@@ -157,6 +188,12 @@ std::vector<std::string> GuardSet::failures(PyObject* const* args, PyObject* par
   impl.tree.resolve(0, static_cast<int>(impl.tree.nodes.size()),
                     function ? function : impl.function.get(), args, false, objects);
   for (const Guard& guard : impl.guards) {
+    if (guard.kind == GuardKind::kDistinct) {
+      if (const auto [a, b] = impl.same_sources(guard, objects); a != nullptr)
+        lines.push_back(impl.text(a, parameter_names) + ": expected another object than " +
+                        impl.text(b, parameter_names));
+      continue;
+    }
     PyObject* object = objects[impl.tree.node_of(guard.source)].get();
     PyObject* other =
         guard.other != nullptr ? objects[impl.tree.node_of(guard.other)].get() : nullptr;
@@ -184,6 +221,10 @@ std::optional<std::vector<Variation>> GuardSet::variations(PyObject* const* args
                     objects);
   std::vector<Variation> found;
   for (const Guard& guard : impl.guards) {
+    if (guard.kind == GuardKind::kDistinct) {
+      if (impl.same_sources(guard, objects).first != nullptr) return std::nullopt;
+      continue;
+    }
     PyObject* object = objects[impl.tree.node_of(guard.source)].get();
     PyObject* expected = guard.expected.get();
     if (const TensorSpec* spec = impl.spec(guard)) {
@@ -230,8 +271,11 @@ std::vector<std::string> GuardSet::describe(PyObject* parameter_names) const {
   const cpython::SavedException pending;
   std::vector<std::string> lines;
   for (const Guard& guard : impl_->guards)
-    lines.push_back(guard_text(guard, impl_->text(guard.source, parameter_names),
-                               impl_->text(guard.other, parameter_names), impl_->spec(guard)));
+    lines.push_back(guard.kind == GuardKind::kDistinct
+                        ? impl_->group_text(guard, parameter_names) + " are distinct objects"
+                        : guard_text(guard, impl_->text(guard.source, parameter_names),
+                                     impl_->text(guard.other, parameter_names),
+                                     impl_->spec(guard)));
   Impl::Named named{*impl_, parameter_names};
   for (std::string& line : impl_->shapes.describe(Impl::Named::text, &named))
     lines.push_back(std::move(line));

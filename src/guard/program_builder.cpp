@@ -157,8 +157,10 @@ void ProgramBuilder::add_class(int index) {
   const Node& n = node(index);
   const Place place = places_[local(index)];
   auto type = reinterpret_cast<PyTypeObject*>(n.object);
-  if (n.has_child(SourceKind::kTypeAttribute) || n.has_child(SourceKind::kAttribute)) {
+  if (n.has_child(SourceKind::kTypeAttribute) || n.has_child(SourceKind::kSpecialMethods) ||
+      n.has_child(SourceKind::kAttribute)) {
     const Place found = add_type(index, place, type);
+    provided_[kind_index(SourceKind::kSpecialMethods)] = found;
     provided_[kind_index(SourceKind::kTypeAttribute)] = found;
     provided_[kind_index(SourceKind::kAttribute)] = found;
   }
@@ -271,6 +273,7 @@ bool ProgramBuilder::is_volatile(int parent, int index) {
   if (child.has_child(SourceKind::kComputed)) return true;  // a number that varies
   switch (child.source->kind) {
     case SourceKind::kAttribute:
+      if (cpython::is_partial(container)) return true;  // __setstate__ may give it other parts
       if (has_no_version(Py_TYPE(container))) return true;
       if (PyType_Check(container) && has_no_version(as_type(container))) return true;
       if (PyObject* descriptor = data_descriptor(container, child.source->key.get())) {
@@ -279,7 +282,11 @@ bool ProgramBuilder::is_volatile(int parent, int index) {
       }
       break;
     case SourceKind::kTypeAttribute:
+    case SourceKind::kSpecialMethods:
       if (PyType_Check(container) && has_no_version(as_type(container))) return true;
+      break;
+    case SourceKind::kInstanceDict:
+      if (cpython::is_partial(container)) return true;
       break;
     case SourceKind::kItem:
       if (is_deque(container)) return true;

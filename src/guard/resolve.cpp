@@ -129,6 +129,9 @@ Ref resolve_step(const Source* source, PyObject* base) {
     case SourceKind::kTypeAttribute:
       if (!PyType_Check(base)) return {};
       return Ref::borrow(cpython::type_lookup(reinterpret_cast<PyTypeObject*>(base), key));
+    case SourceKind::kSpecialMethods:
+      return PyType_Check(base) ? cpython::special_methods(reinterpret_cast<PyTypeObject*>(base))
+                                : Ref();
     case SourceKind::kType:
       return Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(base)));
     case SourceKind::kContents:

@@ -28,9 +28,11 @@ namespace braze::guard {
                                C data descriptor */                                                \
   X(TypeAttribute,                                                                                 \
     "type attribute") /* base: a type; key: name: what the look-up along the MRO finds, unbound */ \
-  X(Type, "type")     /* base: any: its type */                                                    \
-  X(InstanceDict, "dict") /* base: any: its __dict__ */                                            \
-  X(Contents, "contents") /* base: a cell: what it holds */                                        \
+  X(SpecialMethods, "special methods") /* base: a type: names and values that decide what native   \
+                                          code does with its instances; see cpython/lookup.h */    \
+  X(Type, "type")                      /* base: any: its type */                                   \
+  X(InstanceDict, "dict")              /* base: any: its __dict__ */                               \
+  X(Contents, "contents")              /* base: a cell: what it holds */                           \
   X(Item, "item")         /* base: dict, list, tuple or deque; key: the key or int index */        \
   X(Computed, "computed") /* base: a float or int; key: tuple (callable, place, constants ...):    \
                              what the callable, a pure function of numbers, gives for the          \

@@ -127,6 +127,9 @@ class Printer {
         print(source->base);
         text += '.';
         return append(key);
+      case SourceKind::kSpecialMethods:
+        text += "special methods of ";
+        return print(source->base);
       case SourceKind::kType:
         text += "type(";
         print(source->base);

@@ -23,6 +23,7 @@ Tree::Tree(const std::vector<Guard>& guards, const std::vector<const Source*>& i
   for (const Guard& guard : guards) {
     collect(guard.source, roots, children);
     if (guard.other != nullptr) collect(guard.other, roots, children);
+    for (const Source* member : guard.group) collect(member, roots, children);
   }
   place_roots(roots, children);
   for (const Guard& guard : guards) attach(guard);
@@ -84,6 +85,11 @@ void Tree::attach(const Guard& guard) {
   const int index = index_[guard.source->id];
   if (guard.other != nullptr) {
     pairs.push_back({&guard, index, index_[guard.other->id]});
+    return;
+  }
+  if (guard.kind == GuardKind::kDistinct) {
+    DistinctGuard& made = distinct.emplace_back(DistinctGuard{&guard, {}});
+    for (const Source* member : guard.group) made.nodes.push_back(index_[member->id]);
     return;
   }
   Node& node = nodes[index];

@@ -40,6 +40,11 @@ struct PairGuard {
   int node, other;
 };
 
+struct DistinctGuard {
+  const Guard* guard;
+  std::vector<int> nodes;  // of its group
+};
+
 // The nodes of one root argument, or of everything reached from the function and pinned objects.
 struct Range {
   int begin = 0, end = 0;
@@ -55,6 +60,7 @@ class Tree {
   std::vector<Node> nodes;
   std::vector<TensorNode> tensors;
   std::vector<PairGuard> pairs;
+  std::vector<DistinctGuard> distinct;
   std::vector<Range> ranges;       // the static one first, it may be empty
   std::vector<int> input_tensors;  // by graph input: index into `tensors`, -1: a constant
 

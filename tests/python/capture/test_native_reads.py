@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import operator
+import warnings
 
 import braze
 import pytest
@@ -233,3 +234,44 @@ def test_what_a_callable_from_outside_holds_is_guarded(name):
         for scale in (ours, theirs) if change else ():
             change(scale)
         assert repr(fast(x, ours)) == repr(fn(x, theirs))
+
+
+def test_what_a_partial_from_outside_holds_is_guarded():
+    class Holder:
+        def __init__(self):
+            self.partial = functools.partial(operator.add, 1)
+
+    def fn(x, holder):
+        outer = functools.partial(holder.partial)
+        return x + 1, list(map(holder.partial, [1, 2])), outer(5), type(outer.func).__name__
+
+    def set_parts(holder):
+        holder.partial.__setstate__((operator.mul, (7,), {}, None))
+
+    def set_attribute(holder):
+        holder.partial.mark = 1
+
+    def replace(holder):
+        holder.partial = functools.partial(max, 3)
+
+    fast, x, ours, theirs = braze.compile(fn), torch.ones(2), Holder(), Holder()
+    for change in [None, set_parts, set_attribute, replace, None]:
+        for holder in (ours, theirs):
+            if change:
+                change(holder)
+        assert repr(fast(x, ours)) == repr(fn(x, theirs))
+
+
+def test_warnings_that_come_to_raise():
+    def fn(x):
+        try:
+            warnings.warn("careful", stacklevel=1)
+        except UserWarning:
+            return x + 1
+        return x + 2
+
+    fast, x = braze.compile(fn), torch.ones(2)
+    for action in ("ignore", "ignore", "error", "ignore"):
+        with warnings.catch_warnings():
+            warnings.simplefilter(action)
+            assert torch.equal(fast(x), fn(x))
