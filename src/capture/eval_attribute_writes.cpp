@@ -32,6 +32,7 @@ Slot Evaluator::super_attribute(const Slot& cls, const Slot& self, PyObject* nam
       PyType_Check(obj) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(obj),
                                             reinterpret_cast<PyTypeObject*>(cls.get()));
   auto* start = through_type ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
+  world_.rely_on_specials(start);  // and so on its MRO
   PyObject* mro = start->tp_mro;
   Py_ssize_t n = mro ? PyTuple_GET_SIZE(mro) : 0, i = 0;  // none while its mro() is under way
   while (i < n && PyTuple_GET_ITEM(mro, i) != cls.get()) ++i;
@@ -41,6 +42,7 @@ Slot Evaluator::super_attribute(const Slot& cls, const Slot& self, PyObject* nam
     PyObject* found = PyDict_GetItemWithError(type->tp_dict, name);
     if (!found) {
       if (PyErr_Occurred()) return {};
+      world_.type_lookup(type, name);
       continue;
     }
     const Source* source = nullptr;

@@ -13,6 +13,19 @@ Slot Evaluator::asked_break(const char* function, const Slot* args, size_t count
   return refuse(BreakKind::kGraphBreak, std::move(text));
 }
 
+// typing.runtime_checkable, with attributes besides special methods: any object may come to have
+// them.
+static bool asks_for_attributes(PyObject* cls) {
+  static PyObject* mark = PyUnicode_InternFromString("_is_runtime_protocol");
+  PyObject* dict = PyType_Check(cls) ? reinterpret_cast<PyTypeObject*>(cls)->tp_dict : nullptr;
+  if (!dict || PyDict_GetItemWithError(dict, mark) != Py_True) return false;
+  Py_ssize_t position = 0;
+  PyObject *name, *value;
+  while (PyDict_Next(dict, &position, &name, &value))
+    if (PyUnicode_Check(name) && PyUnicode_READ_CHAR(name, 0) != '_') return true;
+  return false;
+}
+
 // What isinstance() and issubclass() say of an abstract class: what is registered is counted by the
 // module abc, for all of them together.
 bool Evaluator::rely_on_registrations(PyObject* classes) {
@@ -21,6 +34,9 @@ bool Evaluator::rely_on_registrations(PyObject* classes) {
       if (!rely_on_registrations(PyTuple_GET_ITEM(classes, i))) return false;
     return true;
   }
+  if (asks_for_attributes(classes))
+    return breaks_.refuse(BreakKind::kNativeCall,
+                          "isinstance() of a protocol, which looks for any attribute");
   if (!PyType_Check(classes) || !PyType_IsSubtype(Py_TYPE(classes), known().abc_meta)) return true;
   const Source* count = world_.source(SourceKind::kNative, nullptr, known().abc_cache_token);
   Ref now = Ref::steal(PyObject_CallNoArgs(known().abc_cache_token));
@@ -83,7 +99,8 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
           !is_immutable(args[0].get()))
         world_.guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(args[0].get())));
       done = true;
-      if (count == 2 && !rely_on_registrations(args[1].get())) return {};
+      if (count == 2 && (!read_arguments(args + 1, 1) || !rely_on_registrations(args[1].get())))
+        return {};
       return call_native(callable.get(), args, count, kwnames, false);
     }
     case Callee::kLen:

@@ -284,6 +284,25 @@ bool Evaluator::store_deref(Frame& frame, int index, Slot value) {
 // --- Imports
 // --------------------------------------------------------------------------------------
 
+// The module that sys.modules has under the name that was imported, or has not. `module`: what came
+// of it; null with an exception pending.
+void Evaluator::rely_on_import(PyObject* name, const Slot& from_list, PyObject* module) {
+  Ref error = module ? Ref() : take_exception();
+  Ref key = Ref::borrow(name);
+  if (module && from_list.get() == Py_None) {  // import a.b gives a
+    Ref parts = Ref::steal(PyUnicode_Partition(name, names().dot));
+    if (parts) key = Ref::borrow(PyTuple_GET_ITEM(parts.get(), 0));
+  }
+  PyObject* found = PyDict_GetItemWithError(known().sys_modules, key.get());
+  const Source* modules = world_.pinned(known().sys_modules);
+  const Source* source = world_.source(SourceKind::kItem, modules, key.get());
+  if (!found && !module)
+    world_.guard(GuardKind::kAbsent, source);
+  else if (found && found == module)
+    world_.guard(GuardKind::kIdentity, source, module);
+  if (!module) restore_exception(std::move(error));
+}
+
 Slot Evaluator::import_name(Frame& frame, PyObject* name, const Slot& from_list,
                             const Slot& level) {
   NativeScope scope(*this, true, nullptr);
@@ -293,6 +312,7 @@ Slot Evaluator::import_name(Frame& frame, PyObject* name, const Slot& from_list,
   Ref module = Ref::steal(
       PyImport_ImportModuleLevelObject(name, frame.globals.get(), Py_None, from_list.get(), depth));
   --importing_;
+  if (depth == 0 && !breaks_.under_way()) rely_on_import(name, from_list, module.get());
   if (!module) return {};
   if (recorded_nodes_ != recorded)
     return refuse(BreakKind::kImport, "an import that runs tensor operations");

@@ -75,6 +75,7 @@ Slot Evaluator::match_class(const Slot& subject, const Slot& cls, const Slot& at
                                                         !is_tensor(subject.get()) &&
                                                         !is_immutable(subject.get()))
     world_.guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(subject.get())));
+  if (!rely_on_registrations(cls.get())) return {};
   const Ref like =
       is_symbolic(subject.get()) ? plain_like(subject.get()) : Ref::borrow(subject.get());
   int instance = PyObject_IsInstance(like.get(), cls.get());

@@ -141,6 +141,7 @@ class Evaluator {
   bool copy_free_vars(Frame& frame, int count);
   Slot call_getter(const Slot& getter, const Slot& object, bool& done);
   Slot import_name(Frame& frame, PyObject* name, const Slot& from_list, const Slot& level);
+  void rely_on_import(PyObject* name, const Slot& from_list, PyObject* module);
   Slot import_from(const Slot& module, PyObject* name);
 
   // --- eval_match.cpp

@@ -67,6 +67,7 @@ namespace braze::capture {
   X(name_plain, "name")                                     \
   X(shape, "shape")                                         \
   X(node, "node")                                           \
+  X(dot, ".")                                               \
   X(obj, "obj")                                             \
   X(script_source, "_torchdynamo_inline")                   \
   X(qualified_name, "qualified_name")

@@ -25,6 +25,21 @@ bool is_structure(PyObject* object) {
           PyObject_TypeCheck(object, known().enum_type));
 }
 
+// Of a class derived from one of these: C looks at the value itself.
+bool is_number_or_text(PyObject* object) {
+  return PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object) ||
+         PyUnicode_Check(object) || PyBytes_Check(object);
+}
+
+// `Union[int, str]`, `Optional[...]`: what the module typing looks into by itself.
+bool is_typing_form(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (!is_python_class(type)) return false;
+  PyObject* module = PyDict_GetItemWithError(type->tp_dict, names().module);
+  return module && PyUnicode_Check(module) &&
+         PyUnicode_CompareWithASCIIString(module, "typing") == 0;
+}
+
 }  // namespace
 
 bool is_container(PyObject* object) {
@@ -50,7 +65,9 @@ bool is_frozen(PyObject* object) {
                                                              "typing.TypeVar",
                                                              "typing.ParamSpec",
                                                              "typing.TypeVarTuple",
-                                                             "_struct.Struct"};
+                                                             "_struct.Struct",
+                                                             "types.UnionType",
+                                                             "types.GenericAlias"};
   return !is_python_class(Py_TYPE(object)) && types.contains(Py_TYPE(object)->tp_name);
 }
 
@@ -248,7 +265,8 @@ Slot World::read_new(PyObject* value, const Source* source) {
   if (PyFunction_Check(value)) {
     guard(GuardKind::kIdentity, source, value);
     rely_on(reinterpret_cast<PyFunctionObject*>(value));
-  } else if (is_structure(value) || is_frozen(value)) {
+  } else if (is_structure(value) || is_frozen(value) || is_number_or_text(value) ||
+             is_typing_form(value)) {
     guard(GuardKind::kIdentity, source, value);
   } else if (!is_tensor(value) &&
              !(source->kind == SourceKind::kInstanceDict && PyDict_CheckExact(value))) {

@@ -31,7 +31,7 @@ bool is_special_name(PyObject* name) {
 
 bool is_data(PyObject* value) {
   return PyUnicode_Check(value) || PyLong_Check(value) || PyDict_Check(value) ||
-         PyList_Check(value) || PyTuple_Check(value) || PyAnySet_Check(value) ||
+         PyList_Check(value) || PyTuple_Check(value) || PySet_Check(value) ||
          Py_IS_TYPE(value, &PyGetSetDescr_Type);
 }
 
@@ -49,6 +49,8 @@ PyObject* type_lookup(PyTypeObject* type, PyObject* name) {
 Ref special_methods(PyTypeObject* type) {
   std::vector<PyObject*> found;
   PyObject* mro = type->tp_mro;  // null while its mro() is under way
+  static PyObject* const mro_name = PyUnicode_InternFromString("__mro__");
+  if (mro != nullptr) found = {mro_name, mro};
   for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
     auto base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
     if (!is_changeable_class(base)) continue;

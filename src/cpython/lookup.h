@@ -18,9 +18,9 @@ inline bool is_changeable_class(const PyTypeObject* type) {
 }
 
 // What decides how native code treats instances of `type`, as a tuple (name, value, name, value
-// ...): the entries `__len__`, `_missing_` and so on of the classes of its MRO that can be changed,
-// apart from data (`__doc__`, `__dict__`, lists and the like). A special method that is added to a
-// class, replaced in it or deleted from it gives another tuple.
+// ...): its MRO and the entries `__len__`, `_missing_` and so on of the classes of its MRO that can
+// be changed, apart from data (`__doc__`, `__dict__`, lists and the like). A special method that is
+// added to a class, replaced in it or deleted from it gives another tuple.
 Ref special_methods(PyTypeObject* type);
 
 // The value of an exact str, int or other atom key in a dict or instance of a subclass, as
