@@ -126,7 +126,12 @@ Slot Evaluator::binary(int op, Slot a, Slot b) {
 }
 
 Slot Evaluator::unary(Opcode op, const Slot& a) {
-  if (Py_TYPE(a.get()) == known().sym_int) return unary_of_symbol(op, a.get());
+  if (Py_TYPE(a.get()) == known().sym_int) {
+    if (Slot result = unary_of_symbol(op, a.get())) return result;
+    Slot number = a;
+    make_concrete(number);
+    return unary(op, number);
+  }
   if (Py_TYPE(a.get()) == known().sym_float) return unary_of_float(op, a);
   if (!read_operand(a, "an operator")) return {};
   bool torch = is_tensor(a.get());

@@ -38,7 +38,7 @@ Slot Evaluator::sum_of_symbols(PyObject* sequence) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
     const std::optional<Int> value = is_integer(item) ? integer_in(item) : std::nullopt;
-    if (!value) return {};
+    if (!value || !recording_.shapes().may_add(sum, *value)) return {};
     sum = sum + *value;
   }
   return Slot(recording_.object_of(sum));
@@ -217,6 +217,7 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
   }
   if (name == "abs" && count == 1 && Py_TYPE(args[0].get()) == known().sym_int) {
     const Int value = recording_.value_of(args[0].get());
+    if (!recording_.shapes().may_add(value, 0)) return false;
     result =
         Slot(recording_.object_of(recording_.shapes().guard_lt(value, 0) ? Int(0) - value : value));
     return true;

@@ -141,23 +141,29 @@ Slot Evaluator::binary_of_symbols(int op, const Slot& a, const Slot& b, bool& do
   };
   switch (op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op) {
     case NB_ADD:
-      return give(x + y);
+      return shapes.may_add(x, y) ? give(x + y) : Slot();
     case NB_SUBTRACT:
-      return give(x - y);
+      return shapes.may_add(x, y) ? give(x - y) : Slot();
     case NB_MULTIPLY:
-      return give(x * y);
+      return shapes.may_multiply(x, y) ? give(x * y) : Slot();
     case NB_FLOOR_DIVIDE:
       return shapes.guard_eq(y, 0) ? Slot() : give(sym::floordiv(x, y));
     case NB_REMAINDER:
       return shapes.guard_eq(y, 0) ? Slot() : give(sym::mod(x, y));
-    case NB_LSHIFT:
-      return small(y, kLargestShift) ? give(x * Int(int64_t{1} << y.constant())) : Slot();
+    case NB_LSHIFT: {
+      if (!small(y, kLargestShift)) return {};
+      const Int factor = int64_t{1} << y.constant();
+      return shapes.may_multiply(x, factor) ? give(x * factor) : Slot();
+    }
     case NB_RSHIFT:
       return small(y, kLargestShift) ? give(sym::floordiv(x, int64_t{1} << y.constant())) : Slot();
     case NB_POWER: {
       if (!small(y, kLargestPower)) return {};
       Int power = 1;
-      for (int64_t i = 0; i < y.constant(); ++i) power = power * x;
+      for (int64_t i = 0; i < y.constant(); ++i) {
+        if (!shapes.may_multiply(power, x)) return {};
+        power = power * x;
+      }
       return give(power);
     }
     default:
@@ -167,6 +173,7 @@ Slot Evaluator::binary_of_symbols(int op, const Slot& a, const Slot& b, bool& do
 
 Slot Evaluator::unary_of_symbol(cpython::Opcode op, PyObject* symbol) {
   const Int value = recording_.value_of(symbol);
+  if (!recording_.shapes().may_add(value, 0)) return {};
   switch (op) {
     case cpython::Opcode::kUnaryNegative:
       return Slot(recording_.object_of(Int(0) - value));

@@ -99,8 +99,11 @@ Replacement log_sigmoid(Emitter& emit, const Node& node) {
 }
 
 // self + value * a * b, or / b; the products group as value * a first.
+// Integers are left to ATen, which converts the factor to one, and so are complex numbers, whose
+// division by zero it does in its own way.
 Replacement addc(Emitter& emit, const Node& node, bool divide) {
   const DType dtype = node.result()->type().dtype;
+  if (!graph::is_float(dtype)) return {};
   const DType compute = is_half(dtype) ? DType::kFloat32 : dtype;
   auto operand = [&](int i) { return emit.cast(graph::tensor_arg(node, i), compute); };
   Value* scaled = operand(1);
@@ -112,6 +115,7 @@ Replacement addc(Emitter& emit, const Node& node, bool divide) {
 
 // |weight| < 0.5 ? self + weight * (end - self) : end - (end - self) * (1 - weight)
 Replacement lerp(Emitter& emit, const Node& node) {
+  if (!graph::is_float(node.result()->type().dtype)) return {};
   Value* self = compute_type(emit, graph::tensor_arg(node, 0));
   Value* end = compute_type(emit, graph::tensor_arg(node, 1));
   Value* difference = emit.sub(end, self);
@@ -132,6 +136,7 @@ Replacement lerp(Emitter& emit, const Node& node) {
 Replacement rsub(Emitter& emit, const Node& node) {
   const Argument alpha = graph::is_none(node, 2) ? Argument(Int(1)) : node.args()[2];
   Value* self = graph::tensor_arg(node, 0);
+  if (graph::is_complex(node.result()->type().dtype)) return {};  // -x + inf is not inf - x
   if (auto* other = std::get_if<Value*>(&node.args()[1]))
     return {emit(OpKind::ksub_Tensor, {*other, self, alpha})};
   const bool promoted = self->type().dtype != node.result()->type().dtype;  // -x would wrap

@@ -65,6 +65,7 @@ struct ShapeEnv::Impl {
   std::vector<int> settled_by;  // by symbol: the guard that made it a constant, -1: none
   std::function<std::string()> observer;
   std::vector<bool> unbacked;                  // by symbol
+  std::vector<bool> any_integer;               // by symbol: not a size
   std::vector<std::optional<int64_t>> values;  // of unbacked symbols that a call brings
   bool has_unbacked = false;
   std::vector<Condition> assertions;  // on unbacked symbols, in order
@@ -91,6 +92,7 @@ struct ShapeEnv::Impl {
   Int add_symbol(const std::string& name, int64_t hint, Range range) {
     settled_by.push_back(-1);
     unbacked.push_back(false);
+    any_integer.push_back(false);
     values.emplace_back();
     facts.push_back(Int(arena.symbol(name, hint, range)));
     return facts.back();
@@ -169,13 +171,14 @@ struct ShapeEnv::Impl {
     return result;
   }
 
-  bool mentions_unbacked(Int value) const {
+  bool mentions_unbacked(Int value) const { return mentions(value, unbacked); }
+  static bool mentions(Int value, const std::vector<bool>& symbols) {
     if (value.is_constant()) return false;
     const Expr* e = value.expr();
-    if (e->kind == ExprKind::kSymbol) return unbacked[e->symbol];
-    return mentions_unbacked(e->a) || mentions_unbacked(e->b) ||
+    if (e->kind == ExprKind::kSymbol) return symbols[e->symbol];
+    return mentions(e->a, symbols) || mentions(e->b, symbols) ||
            std::any_of(e->terms.begin(), e->terms.end(),
-                       [&](const auto& term) { return mentions_unbacked(Int(term.first)); });
+                       [&](const auto& term) { return mentions(Int(term.first), symbols); });
   }
 
   // False if the values of this call are known and say otherwise.
@@ -271,6 +274,7 @@ Int ShapeEnv::symbol(const std::string& name, int64_t hint, Range range) {
   BRAZE_CHECK(range.low <= hint && hint <= range.high, "the hint of ", name,
               " is outside of its range");
   const Int symbol = impl_->add_symbol(name, hint, {});
+  impl_->any_integer.back() = range.low < 0;
   if (range.low != INT64_MIN) impl_->record({Relation::kNotLess, symbol, range.low});
   if (range.high != INT64_MAX) impl_->record({Relation::kLess, symbol, range.high + 1});
   return symbol;
@@ -281,6 +285,7 @@ Int ShapeEnv::unbacked(const std::string& name, int64_t hint, Range range,
   const Int symbol = impl_->add_symbol(name, hint, range);
   impl_->values.back() = value;
   impl_->unbacked.back() = impl_->has_unbacked = true;
+  impl_->any_integer.back() = range.low < 0;
   return symbol;
 }
 
@@ -308,6 +313,32 @@ bool ShapeEnv::expect(Relation relation, Int a, Int b) {
   impl_->assertions.push_back(condition);
   narrow(impl_->arena, condition);
   return true;
+}
+
+bool ShapeEnv::keep_within(Int a, int64_t limit) {
+  a = impl_->normal(a);
+  if (a.is_constant()) return -limit <= a.constant() && a.constant() <= limit;
+  if (!impl_->mentions(a, impl_->any_integer)) return true;
+  if (mentions_unbacked(a))
+    return expect(Relation::kNotLess, a, -limit) && expect(Relation::kNotLess, limit, a);
+  return !guard_lt(a, -limit) && !guard_lt(limit, a);
+}
+
+namespace {
+constexpr int64_t kLargestTerm = 1'000'000'000'000'000'000;
+constexpr int64_t kLargestProduct = 4 * kLargestTerm, kLargestFactor = 2'000'000'000;
+}  // namespace
+
+bool ShapeEnv::may_add(Int a, Int b) {
+  return keep_within(a, kLargestTerm) && keep_within(b, kLargestTerm);
+}
+
+bool ShapeEnv::may_multiply(Int a, Int b) {
+  if (a.is_constant()) std::swap(a, b);
+  if (!b.is_constant()) return keep_within(a, kLargestFactor) && keep_within(b, kLargestFactor);
+  if (b == Int(0)) return true;
+  return std::abs(b.constant()) <= kLargestProduct &&
+         keep_within(a, kLargestProduct / std::abs(b.constant()));
 }
 
 const std::vector<Condition>& ShapeEnv::assertions() const { return impl_->assertions; }

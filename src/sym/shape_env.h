@@ -51,6 +51,11 @@ class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
   // it is not so. With unbacked symbols it becomes an assertion, which the compiled code checks,
   // and is known from then on.
   bool expect(Relation relation, Int a, Int b);
+  // Whether the sum or difference (the product) of what may be any integers is one of 64 bits, as
+  // that of Python's is always: makes sure of it by bounds on both, by guards or assertions. Sizes
+  // are taken to be bounded by the memory there is.
+  bool may_add(Int a, Int b);
+  bool may_multiply(Int a, Int b);
   // Nothing if it depends on an unbacked symbol whose value matters.
   std::optional<bool> known(Relation relation, Int a, Int b);
   const std::vector<Condition>& assertions() const;
@@ -93,6 +98,7 @@ class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
   Settled settle() const;
 
  private:
+  bool keep_within(Int a, int64_t limit);  // |a| <= limit
   friend struct Builder;
   struct Impl;
   std::unique_ptr<Impl> impl_;

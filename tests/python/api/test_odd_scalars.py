@@ -60,3 +60,17 @@ def test_complex_numbers_that_are_real(fn):
 def test_a_number_among_elements():
     for number in (3, 3.0, 2**40, True, float("nan")):
         check(lambda x: (torch.isin(number, x), torch.isin(x, number)), INTS)
+
+
+@pytest.mark.parametrize("number", [1.5, 2.5, -0.25, 2, 2**40, -(2**63), float("inf"), True])
+@pytest.mark.parametrize("op", ["addcmul", "addcmul_", "addcdiv"])
+def test_factors_are_of_the_tensors_dtype(op, number):
+    for x in (INTS, INTS.to(torch.uint8), FLOATS, FLOATS.to(torch.complex64)):
+        check(lambda x: getattr(torch.Tensor, op)(x.clone(), x, x + 1, value=number), x)
+
+
+@pytest.mark.parametrize("number", [float("inf"), 1e300, 2.0])
+def test_complex_tensors(number):
+    x = FLOATS.to(torch.complex64)
+    for fn in (lambda x: torch.rsub(x, number), lambda x: torch.lerp(x, x + 1, number)):
+        check(fn, x)

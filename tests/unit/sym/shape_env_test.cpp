@@ -207,5 +207,28 @@ TEST(ShapeEnv, HintsOfNumbersFromDataFitTheAssertions) {
   EXPECT_GE(std::min(hint(1), hint(2)), 0);
 }
 
+TEST(ShapeEnv, ProductsOfAnyIntegersAreBounded) {
+  ShapeEnv env;
+  const Int n = env.symbol("s0", 5, Range{}), large = env.symbol("s1", int64_t{1} << 40, Range{});
+  EXPECT_TRUE(env.may_multiply(n, n));
+  const size_t guards = env.guards().size();
+  EXPECT_EQ(guards, 2u);  // from both sides
+  EXPECT_TRUE(env.may_add(n, n * n));
+  EXPECT_EQ(env.guards().size(), guards);  // follows from the range
+  EXPECT_TRUE(env.may_multiply(n * n, n));
+  EXPECT_GT(env.guards().size(), guards);
+  EXPECT_FALSE(env.may_multiply(large, n));
+  EXPECT_TRUE(env.may_multiply(large, 1000));
+  EXPECT_FALSE(env.may_multiply(large, int64_t{1} << 40));
+}
+
+TEST(ShapeEnv, ProductsOfSizesNeedNoBounds) {
+  ShapeEnv env;
+  const Int s = env.symbol("s0", 8, false);
+  const size_t guards = env.guards().size();
+  EXPECT_TRUE(env.may_multiply(s * s, s * s));
+  EXPECT_EQ(env.guards().size(), guards);
+}
+
 }  // namespace
 }  // namespace braze::sym
