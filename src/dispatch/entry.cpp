@@ -36,9 +36,15 @@ at::Tensor number_tensor(double value) {
 
 }  // namespace
 
-std::shared_ptr<Program> Entry::program_for(std::span<const int64_t> symbols, std::string* why) {
-  std::shared_ptr<Program> program = programs->find(symbols);
-  if (program) return program;
+std::vector<at::Tensor> Entry::hold(c10::TensorImpl* const* inputs) const {
+  std::vector<at::Tensor> held;
+  held.reserve(input_count);
+  for (size_t i = 0; i < input_count; ++i)
+    if (inputs[i]) held.push_back(borrow(inputs[i]));
+  return held;
+}
+
+std::shared_ptr<Program> Entry::add_program(std::span<const int64_t> symbols, std::string* why) {
   try {
     return programs->add(symbols, nullptr);
   } catch (const std::exception& error) {
@@ -51,12 +57,8 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
                                std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols,
                                std::string* why) {
   const std::vector<int64_t> scalars = programs->scalars(symbols);
-  std::vector<at::Tensor> held;  // another thread may drop its last reference once the GIL is free
-  if (program.releases_gil) {
-    held.reserve(input_count);
-    for (size_t i = 0; i < input_count; ++i)
-      if (inputs[i]) held.push_back(borrow(inputs[i]));
-  }
+  const std::vector<at::Tensor> held =
+      program.releases_gil ? hold(inputs) : std::vector<at::Tensor>();
   return outcome_of(program.writes_inputs_early, why, [&] {
     GilRelease gil(program.releases_gil);
     program.executable->run({inputs, input_count}, outputs, scalars);
@@ -80,12 +82,17 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
   std::function<void()> run;
   bool writes_early = false;
   std::shared_ptr<Program> program;
+  std::vector<at::Tensor> held;
   if (stages) {
     outputs.reserve(stages->output_count());
     writes_early = stages->writes_inputs_early();
     run = [&] { outcome = run_stages(inputs, outputs, symbols, why); };
   } else {
-    program = program_for(symbols, why);
+    program = programs->find(symbols);
+    if (!program) {
+      held = hold(inputs);
+      program = add_program(symbols, why);
+    }
     if (!program) return Outcome::kBroken;
     outputs.reserve(program->executable->plan().outputs.size());
     writes_early = program->writes_inputs_early;

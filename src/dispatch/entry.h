@@ -89,7 +89,9 @@ struct Entry {
   bool run_python(c10::TensorImpl* const* inputs, std::vector<cpython::Ref>& outputs);
   Outcome run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                       std::span<int64_t> symbols, std::string* why);
-  std::shared_ptr<Program> program_for(std::span<const int64_t> symbols, std::string* why);
+  // Another thread may drop its last reference to an input once the GIL is free.
+  std::vector<at::Tensor> hold(c10::TensorImpl* const* inputs) const;
+  std::shared_ptr<Program> add_program(std::span<const int64_t> symbols, std::string* why);
 };
 
 // Finds an entry that `fits`, newest first; those that CPython runs come last, because they have no

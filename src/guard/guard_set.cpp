@@ -163,6 +163,7 @@ bool GuardSet::check(PyObject* const* args, c10::TensorImpl** inputs_out, PyObje
   impl.busy = true;
   const bool holds =
       impl.check(function ? function : impl.function.get(), args, inputs_out, dropped);
+  dropped.clear();  // one that calls the compiled function must not change what was found
   impl.busy = false;
   return holds;
 }
