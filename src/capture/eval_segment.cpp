@@ -93,7 +93,7 @@ bool end_is_noticed(PyObject* object) {
   if (PyType_Check(object)) return false;
   PyTypeObject* type = Py_TYPE(object);
   if (type->tp_finalize && !is_tensor(object)) return true;
-  if (type->tp_weaklistoffset <= 0) return false;
+  if (type->tp_weaklistoffset == 0) return false;  // below zero: before the object (3.12)
   return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + type->tp_weaklistoffset) !=
          nullptr;
 }
