@@ -105,8 +105,9 @@ std::optional<double> uniform_value(const Argument& argument) {
   if (graph::is_scalar(argument)) {
     if (graph::scalar_kind(argument) == graph::DTypeKind::kComplex) return std::nullopt;
     if (auto* integer = std::get_if<sym::Int>(&argument)) {
-      if (!integer->is_constant() || std::abs(integer->constant()) >= int64_t{1} << 53)
-        return std::nullopt;
+      if (!integer->is_constant()) return std::nullopt;
+      const auto number = static_cast<double>(integer->constant());
+      return std::abs(number) < kExactInteger ? std::optional(number) : std::nullopt;
     }
     return graph::scalar_to_double(argument);
   }

@@ -66,6 +66,21 @@ LargeBlocks& large_blocks() {
   return *blocks;
 }
 
+// glibc maps a block above its threshold (128 KiB at first) anew and unmaps it when it is freed,
+// until such a free raises the threshold to that block's size (mallopt(3), M_MMAP_THRESHOLD). The
+// libraries behind extern calls take megabytes of scratch memory in each, so the first call of a
+// program would fault the same memory in twice. One free of a large block, never touched, is what
+// an eager call would have done by freeing its intermediates.
+void raise_mmap_threshold() {
+  constexpr size_t kLargestScratch = 16 << 20;
+  static const bool raised = [] {
+    void* volatile block = std::malloc(kLargestScratch);  // volatile: the pair is not optimised out
+    std::free(block);
+    return true;
+  }();
+  (void)raised;
+}
+
 int size_class_of(int64_t bytes) {
   if (bytes <= kSmallest) return 0;
   int size_class = 58 - __builtin_clzll(static_cast<uint64_t>(bytes) - 1);
@@ -152,8 +167,9 @@ Arena::Arena(int64_t bytes) : bytes_(bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, bytes) != 0) throw std::bad_alloc();
   data_ = static_cast<char*>(memory);
-  // A hint: without huge pages everything works the same.
-  if (bytes >= kHugePage) madvise(data_, bytes, MADV_HUGEPAGE);
+  if (bytes < kHugePage) return;
+  raise_mmap_threshold();
+  madvise(data_, bytes, MADV_HUGEPAGE);  // a hint: without huge pages everything works the same
 }
 Arena::Arena(Arena&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
   other.data_ = nullptr;

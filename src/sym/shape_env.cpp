@@ -336,9 +336,10 @@ bool ShapeEnv::may_add(Int a, Int b) {
 bool ShapeEnv::may_multiply(Int a, Int b) {
   if (a.is_constant()) std::swap(a, b);
   if (!b.is_constant()) return keep_within(a, kLargestFactor) && keep_within(b, kLargestFactor);
-  if (b == Int(0)) return true;
-  return std::abs(b.constant()) <= kLargestProduct &&
-         keep_within(a, kLargestProduct / std::abs(b.constant()));
+  const int64_t factor = b.constant();
+  if (factor == 0) return true;
+  return -kLargestProduct <= factor && factor <= kLargestProduct &&
+         keep_within(a, kLargestProduct / std::abs(factor));
 }
 
 const std::vector<Condition>& ShapeEnv::assertions() const { return impl_->assertions; }

@@ -11,6 +11,9 @@ using Numbers = std::vector<Number>;
 
 Number real(double value) { return Number::of(value); }
 
+// The lowest integer is its own negative.
+int64_t wrapping_minus(int64_t x) { return static_cast<int64_t>(-static_cast<uint64_t>(x)); }
+
 double unary_real(OpKind kind, double x, bool& known) {
   switch (kind) {
     case OpKind::kexp:
@@ -140,9 +143,10 @@ Number apply(const Call& call, const Numbers& x, DType dtype, bool& known) {
     case OpKind::k_to_copy:
       return x[0];
     case OpKind::kabs:
-      return x[0].real ? real(std::abs(x[0].f)) : Number::of(std::abs(x[0].i));
+      return x[0].real ? real(std::abs(x[0].f))
+                       : Number::of(x[0].i < 0 ? wrapping_minus(x[0].i) : x[0].i);
     case OpKind::kneg:
-      return x[0].real ? real(-x[0].f) : Number::of(-x[0].i);
+      return x[0].real ? real(-x[0].f) : Number::of(wrapping_minus(x[0].i));
     case OpKind::kfloor:
       return x[0].real ? real(std::floor(x[0].f)) : x[0];
     case OpKind::kceil:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace braze::sym {
 namespace {
@@ -220,6 +221,7 @@ TEST(ShapeEnv, ProductsOfAnyIntegersAreBounded) {
   EXPECT_FALSE(env.may_multiply(large, n));
   EXPECT_TRUE(env.may_multiply(large, 1000));
   EXPECT_FALSE(env.may_multiply(large, int64_t{1} << 40));
+  EXPECT_FALSE(env.may_multiply(n, std::numeric_limits<int64_t>::min()));
 }
 
 TEST(ShapeEnv, ProductsOfSizesNeedNoBounds) {
