@@ -39,6 +39,7 @@ int operand_count(const Instruction& in) {
     case Opcode::kReturnConst:
     case Opcode::kEndSend:
       return 0;
+    case Opcode::kLoadMethod:
     case Opcode::kUnpackSequence:
     case Opcode::kUnpackEx:
     case Opcode::kForIter:

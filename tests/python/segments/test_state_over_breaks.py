@@ -298,3 +298,41 @@ def test_null_on_the_stack_or_not():
     check(called, lambda: (x4.clone(), Plain()), lambda: (x4.clone(), Scaled()))
     check(comprehension, lambda: (x4.clone(), True), lambda: (x4.clone(), False))
     check(comprehension, lambda: (x4.clone(), False), lambda: (x4.clone(), True))
+
+
+@pytest.mark.parametrize("as_generator", (False, True))
+def test_a_method_that_is_looked_up_before_the_segment_ends(as_generator):
+    class Plain:
+        def push(self, item):
+            return "plain"
+
+    class Child(Plain):
+        def push(self, item):
+            return "child"
+
+        def __getattr__(self, name):
+            if name == "missing":
+                return 5
+            raise AttributeError(name)
+
+    def function(x, n, box):
+        print(len(x))
+        x.add_(n)
+        return box.push(box.missing)
+
+    def generator(x, n, box):
+        x.add_(n)
+        yield box.push(box.missing)
+
+    f = generator if as_generator else function
+    fast = braze.compile(f)
+
+    def ask(f, n, kind):
+        try:
+            result = f(torch.ones(2), n, kind())
+            return next(result) if as_generator else result
+        except AttributeError as error:
+            return str(error)
+
+    for n, kind in enumerate((Plain, Plain, Plain, Child, Plain, Child)):
+        assert ask(fast, n, kind) == ask(f, n, kind), n
