@@ -195,6 +195,9 @@ PyObject* run_entry(CompiledFunction* self, const std::shared_ptr<Entry>& hold,
     case Entry::Outcome::kBroken:
       retire(entry, reinterpret_cast<PyFunctionObject*>(self->function), why);
       return run_original(self, call);
+    case Entry::Outcome::kBrokenHalfway:
+      retire(entry, reinterpret_cast<PyFunctionObject*>(self->function), why);
+      return nullptr;
   }
   return nullptr;
 }

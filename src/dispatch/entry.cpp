@@ -21,7 +21,11 @@ Entry::Outcome outcome_of(bool writes_inputs_early, std::string* why, Run&& run)
     return Entry::Outcome::kRunEager;
   } catch (const InternalError& error) {
     *why = error.what();
-    return Entry::Outcome::kBroken;
+    if (!writes_inputs_early) return Entry::Outcome::kBroken;
+    PyErr_Format(PyExc_RuntimeError,
+                 "braze: internal error in compiled code that had written to its inputs: %s",
+                 error.what());
+    return Entry::Outcome::kBrokenHalfway;
   } catch (const std::exception&) {  // c10::Error, and what PyTorch throws besides
     if (!writes_inputs_early) return Entry::Outcome::kRunEager;
     throw;

@@ -71,6 +71,9 @@ struct Entry {
     kDone,      // done, or a Python exception is pending
     kRunEager,  // nothing has changed: run the original
     kBroken,    // as kRunEager, and this entry must not be used again; `why` says why
+    // The same, but inputs may have changed, so that the original must not run on them: an
+    // exception is pending.
+    kBrokenHalfway,
   };
   // `bound`, `inputs`: as they were checked by the guards. exit kReturn: *result is the function's
   // result; kBreak: `values` is what the recipe's steps gave.

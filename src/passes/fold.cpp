@@ -91,6 +91,17 @@ bool is_identity(const Node& node, const Value* operand) {
   return node.result()->type() == type;
 }
 
+// The value whose memory the views that `value` is made by look into.
+const Value* memory_of(const Value* value) {
+  while (const Node* node = value->producer()) {
+    const int position = node->op().effects.aliased_argument(value->result_index());
+    const Value* base = position < 0 ? nullptr : graph::optional_tensor_arg(*node, position);
+    if (!base) break;
+    value = base;
+  }
+  return value;
+}
+
 class Folder {
  public:
   explicit Folder(Graph& graph) : graph_(graph), aliasing_(graph) {}
@@ -128,7 +139,17 @@ class Folder {
 
   bool fold_identity(Node* node) {
     Value* operand = identity_operand(*node);
-    return operand && is_identity(*node, operand) && replace(node, operand);
+    return operand && is_identity(*node, operand) && !is_seen_in_less_memory(*node, operand) &&
+           replace(node, operand);
+  }
+
+  // A result that the user sees begins where its memory does and fills it, which the operand, a
+  // part of another tensor, need not.
+  bool is_seen_in_less_memory(const Node& node, const Value* operand) const {
+    if (node.op().view || !aliasing_.reaches_output(node.result())) return false;
+    const Value* whole = memory_of(operand);
+    return whole->type().numel() != operand->type().numel() ||
+           operand->type().offset != node.result()->type().offset;
   }
 
   bool fold_uniform(Node* node) {

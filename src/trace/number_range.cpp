@@ -110,6 +110,10 @@ std::string refused_by_kernel(const OperatorInfo& info, const c10::IValue* argum
       continue;
     // Operands are converted as tensors are, without a look at their range.
     if (!chooses && is_one_of(argument, {"self", "other", "exponent"})) continue;
+    // A difference is a sum with -alpha.
+    if (argument == "alpha" && is_one_of(name, {"aten::sub", "aten::sub_", "aten::rsub"}) &&
+        !number.isBoolean() && !number.isSymbolic())
+      number = -number;
     const bool stored = is_one_of(argument, {"value", "fill_value", "s", "alpha", "beta"});
     const at::ScalarType among = dtype.value_or(
         number.isFloatingPoint() ? c10::typeMetaToScalarType(c10::get_default_dtype()) : at::kLong);

@@ -125,6 +125,9 @@ bool lower_pow_number(Lowering& lowering, const Node& node) {
                               return integer_power(pool, x[0], power);
                             });
   }
+  // Eager has the exponent in double precision, where a very small one is not zero.
+  if (exponent != 0 && static_cast<float>(exponent) == 0 && compute_dtype(dtype) == DType::kFloat32)
+    return false;
   // Where eager rounds between the steps of a half, one step only.
   const bool one_step = exponent == 2 || exponent == 1 || exponent == -1;
   if (dtype != compute_dtype(dtype) && !one_step) return false;

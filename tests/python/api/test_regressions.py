@@ -149,3 +149,34 @@ def test_number_minus_unsigned_integers():
         x = torch.arange(6).to(dtype)
         for ours, theirs in zip(braze.compile(fn)(x), fn(x), strict=True):
             torch.testing.assert_close(ours, theirs)
+
+
+@torch.library.custom_op("braze_regressions::add_one", mutates_args=("x",))
+def add_one(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+@torch.library.custom_op("braze_regressions::five_zeros", mutates_args=())
+def five_zeros(x: torch.Tensor) -> torch.Tensor:
+    return x.new_zeros(5)
+
+
+@five_zeros.register_fake
+def _(x):
+    return x.new_zeros(3)  # not so
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_failing_after_a_write_does_not_write_twice(broken, capfd):
+    def fn(x):
+        if broken:
+            print("a break")
+        add_one(x)
+        return five_zeros(x).sum()
+
+    fast, x = braze.compile(fn), torch.zeros(2)
+    with pytest.raises(RuntimeError, match="had written to its inputs"):
+        fast(x)
+    assert x.tolist() == [1, 1]
+    assert "runs in eager from now on" in capfd.readouterr().err
+    assert fast(x) == 0 and x.tolist() == [2, 2]

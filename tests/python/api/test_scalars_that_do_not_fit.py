@@ -1,5 +1,7 @@
 """Numbers that the dtype of a tensor cannot hold: eager's exception, or eager's value."""
 
+import math
+
 import braze
 import pytest
 import torch
@@ -68,3 +70,32 @@ def test_as_eager(name, dtype):
         return results
 
     same(braze.compile(fn, backend="aten")(x), fn(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64], ids=str)
+def test_a_difference_adds_the_negated_factor(dtype):
+    lowest = torch.iinfo(dtype).min
+
+    def fn(x):
+        used = [
+            called(lambda: torch.sub(x, x, alpha=lowest)),
+            called(lambda: torch.rsub(x, 3, alpha=lowest)),
+            called(lambda: x.clone().sub_(x, alpha=lowest)),
+        ]
+        dropped = called(lambda: torch.sub(x, x, alpha=lowest) is None)
+        return used, dropped, x + 1
+
+    x = torch.tensor([0, 1, 2, 100], dtype=dtype)
+    same(braze.compile(fn)(x), fn(x))
+
+
+@pytest.mark.parametrize("exponent", [1e-46, -1e-46, 1e-300, 1e-39, 1e39, -1e300])
+def test_exponents_beyond_single_precision(exponent):
+    def fn(x):
+        return x**exponent, torch.pow(x, torch.tensor(exponent, dtype=torch.float64))
+
+    bases = [0.0, -0.0, 1.0, -1.0, 2.0, math.inf, -math.inf, math.nan, 1e-40, -3.0]
+    for dtype in (torch.float32, torch.float64):
+        x = torch.tensor(bases * 3, dtype=dtype)
+        for dynamic in (False, True):
+            same(braze.compile(fn, dynamic=dynamic)(x), fn(x))
