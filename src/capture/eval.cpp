@@ -366,6 +366,11 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
           raised = true;
           break;
         }
+        // A generator that has come to its end has nothing left to do.
+        if (!PyGen_CheckExact(stack.back().get()) && !may_drop(stack.back())) {
+          raised = true;
+          break;
+        }
         stack.pop_back();
         frame.pc = in.target;
         break;

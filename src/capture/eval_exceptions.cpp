@@ -187,7 +187,10 @@ bool Evaluator::unwind(Frame& frame) {
   const ExceptionHandler* handler = frame.info->decoded->handler(at);
   if (!handler) return false;
   Ref exception = take_exception();
-  frame.stack.resize(static_cast<size_t>(handler->depth));
+  for (auto depth = static_cast<size_t>(handler->depth); frame.stack.size() > depth;) {
+    if (!may_drop(frame.stack.back())) return false;
+    frame.stack.pop_back();
+  }
   if (handler->push_lasti)
     frame.stack.push_back(Slot::steal(
         PyLong_FromLong(frame.info->decoded->instructions[static_cast<size_t>(at)].offset)));

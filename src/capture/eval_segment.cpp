@@ -158,6 +158,16 @@ bool Evaluator::may_drop(const Slot& slot) {
                         "an object with a finaliser or weak references is dropped");
 }
 
+// What the segment made ends before what it found in the frame, while CPython goes by their places.
+bool Evaluator::may_return(const Frame& frame) {
+  if (mortal_.empty()) return true;
+  for (const Slot& local : frame.locals)
+    if (local && !local.unread && !world_.source_of(local) && end_is_noticed(local.get()))
+      return breaks_.refuse(BreakKind::kSideEffect,
+                            "objects with finalisers or weak references end with the frame");
+  return true;
+}
+
 // Values of the entry state are guarded when an instruction looks at them, not where they are moved
 // or handed on: a segment then serves all values that pass through it.
 bool Evaluator::force_operands(Frame& frame, const Instruction& in) {
@@ -176,6 +186,9 @@ bool Evaluator::force_operands(Frame& frame, const Instruction& in) {
       return may_drop(frame.locals[static_cast<size_t>(in.arg)]);
     case Opcode::kPopTop:
       return may_drop(frame.stack.back());
+    case Opcode::kReturnValue:
+    case Opcode::kReturnConst:
+      return may_return(frame);
     case Opcode::kMakeCell:
       return force(frame.locals[static_cast<size_t>(in.arg)]);
     case Opcode::kCall:  // super() takes the first local

@@ -371,6 +371,7 @@ class Evaluator {
   void begin_segment(Frame& frame, PyObject* const* entry);
   bool force(Slot& slot);
   bool may_drop(const Slot& slot);
+  bool may_return(const Frame& frame);
   bool force_operands(Frame& frame, const cpython::Instruction& in);
 
   Breaks breaks_;

@@ -1,6 +1,7 @@
 """Objects whose end the program notices: finalisers that break, weak references to tensors."""
 
 import functools
+import os
 import weakref
 
 import braze
@@ -141,3 +142,70 @@ def test_a_cache_that_is_made_anew_at_each_call_holds_nothing_of_the_last_one():
         (expected, log), (actual, seen) = observed(f, X + shift), observed(fast, X + shift)
         torch.testing.assert_close(actual, expected)
         assert seen == log
+
+
+class Counting:
+    """An iterator whose end is noticed."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.n:
+            raise StopIteration
+        self.n -= 1
+        return self.n
+
+    def __del__(self):
+        LOG.append("iterator")
+
+
+def noted(name):
+    try:
+        yield 1
+        yield 2
+    finally:
+        LOG.append(name)
+
+
+def by_an_exception(x):
+    try:
+        for i in noted("generator"):
+            LOG.append(i)
+            os.getpid()
+            x = x @ x
+    except RuntimeError:
+        LOG.append("handled")
+    return x + 1
+
+
+def by_exhaustion(x):
+    for i in Counting(2):
+        os.getpid()
+        x = x + i
+    LOG.append("behind the loop")
+    return x
+
+
+def by_return(x):
+    first = noted("first")
+    next(first)
+    os.getpid()
+    second = noted("second")
+    next(second)
+    return x + 1
+
+
+@pytest.mark.parametrize("function", (by_an_exception, by_exhaustion, by_return))
+def test_objects_end_where_the_frame_lets_go_of_them(function):
+    fast = braze.compile(function)
+    LOG.clear()
+    expected = function(X)
+    log = list(LOG)
+    for _ in range(3):
+        LOG.clear()
+        assert torch.equal(fast(X), expected)
+        assert log == LOG
