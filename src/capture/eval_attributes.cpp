@@ -291,7 +291,17 @@ Slot Evaluator::module_attribute_of(const Slot& module, PyObject* name) {
                       world_.text_of(source) + " is computed when it is read");
       return generic_getattr(module, name, nullptr, false);  // of a class of the program's own
     }
-  NativeScope scope(*this, true, nullptr);  // lazy modules: their __getattr__ runs natively
+  if (PyObject* fallback = PyDict_GetItemWithError(dict, names().getattr);
+      fallback && PyFunction_Check(fallback) &&
+      may_drive_code(reinterpret_cast<PyFunctionObject*>(fallback)->func_globals)) {
+    world_.guard(GuardKind::kAbsent, source);
+    Slot function = world_.read(
+        fallback,
+        world_.source(SourceKind::kAttribute, world_.pinned(module.get()), names().getattr));
+    Slot args[1] = {Slot::borrow(name)};
+    return function ? call(function, args, 1, nullptr) : Slot();
+  }
+  NativeScope scope(*this, true, nullptr);  // lazy modules of libraries: __getattr__ runs natively
   ++importing_;
   Ref value = Ref::steal(PyObject_GetAttr(module.get(), name));
   --importing_;

@@ -261,6 +261,25 @@ int RecipeBuilder::instance(PyObject* object) {
   return fill(step, object) && attributes(step, object) ? step : -1;
 }
 
+std::optional<std::vector<std::pair<PyObject*, PyObject*>>> dict_entries(PyObject* dict) {
+  std::vector<std::pair<PyObject*, PyObject*>> entries;
+  if (!PyObject_TypeCheck(dict, known().ordered_dict)) {
+    Py_ssize_t position = 0;
+    PyObject *key, *item;
+    while (PyDict_Next(dict, &position, &key, &item)) entries.emplace_back(key, item);
+    return entries;
+  }
+  const Ref keys = Ref::steal(PySequence_List(dict));
+  for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.get()); ++i) {
+    PyObject* key = PyList_GET_ITEM(keys.get(), i);
+    PyObject* item = PyDict_GetItemWithError(dict, key);
+    if (!item) return std::nullopt;
+    entries.emplace_back(key, item);
+  }
+  if (!keys) return std::nullopt;
+  return entries;
+}
+
 bool RecipeBuilder::fill(int target, PyObject* container) {
   Step step{.kind = Kind::kListFill, .target = target};
   if (PyList_Check(container)) {
@@ -268,25 +287,11 @@ bool RecipeBuilder::fill(int target, PyObject* container) {
     if (!values(container, step.items)) return false;
   } else if (PyDict_Check(container)) {
     step.kind = Kind::kDictFill;
-    std::vector<std::pair<Ref, Ref>> entries;
-    if (PyObject_TypeCheck(container, known().ordered_dict)) {
-      Ref keys = Ref::steal(PySequence_List(container));
-      if (!keys) return false;
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i) {
-        PyObject* key = PyList_GET_ITEM(keys.get(), i);
-        entries.emplace_back(Ref::borrow(key),
-                             Ref::borrow(PyDict_GetItemWithError(container, key)));
-      }
-    } else {
-      Py_ssize_t position = 0;
-      PyObject *key, *item;
-      while (PyDict_Next(container, &position, &key, &item))
-        entries.emplace_back(Ref::borrow(key), Ref::borrow(item));
-    }
-    if (entries.empty()) return true;
-    for (auto& [key, item] : entries) {
-      if (!item) return refuse(container, "its keys change") >= 0;
-      int k = value(key.get()), v = k < 0 ? -1 : value(item.get());
+    const auto entries = dict_entries(container);
+    if (!entries) return refuse(container, "its keys change") >= 0;
+    if (entries->empty()) return true;
+    for (const auto& [key, item] : *entries) {
+      int k = value(key), v = k < 0 ? -1 : value(item);
       if (v < 0) return false;
       step.items.push_back(k);
       step.items.push_back(v);

@@ -1,12 +1,18 @@
 // Turns what a trace made and wrote into a recipe.
 #pragma once
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "capture/evaluator.h"
 #include "capture/recipe.h"
 
 namespace braze::capture {
+
+// Keys and items of a dict, in its order, borrowed: their __hash__ and __eq__ are not called, which
+// may do more than compare. Of an OrderedDict that was changed behind its back: none.
+std::optional<std::vector<std::pair<PyObject*, PyObject*>>> dict_entries(PyObject* dict);
 
 class RecipeBuilder {
  public:

@@ -21,13 +21,8 @@ bool RecipeBuilder::shadow_changed(const World::Shadow& shadow) const {
   }
   if (PyDict_Check(a)) {
     if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return true;
-    Ref keys_a = Ref::steal(PySequence_List(a)), keys_b = Ref::steal(PySequence_List(b));
-    if (!keys_a || !keys_b) return PyErr_Clear(), true;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys_a.get()); ++i) {
-      PyObject *ka = PyList_GET_ITEM(keys_a.get(), i), *kb = PyList_GET_ITEM(keys_b.get(), i);
-      if (ka != kb || PyDict_GetItemWithError(a, ka) != PyDict_GetItemWithError(b, kb)) return true;
-    }
-    return false;
+    const auto entries_a = dict_entries(a), entries_b = dict_entries(b);
+    return !entries_a || !entries_b || *entries_a != *entries_b;
   }
   if (PySet_Check(a)) {
     if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return true;
@@ -179,13 +174,10 @@ bool RecipeBuilder::note_fill(int target, PyObject* container) {
   if (PyDict_Check(container)) {
     step.kind = Kind::kDictFill;
     items = Ref::steal(PyList_New(0));
-    Ref keys = Ref::steal(PySequence_List(container));
-    for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.get()); ++i) {
-      PyObject* key = PyList_GET_ITEM(keys.get(), i);
-      PyObject* item = PyDict_GetItemWithError(container, key);
-      if (!item || PyList_Append(items.get(), key) < 0 || PyList_Append(items.get(), item) < 0)
-        return refuse(container, "its keys change") >= 0;
-    }
+    const auto entries = dict_entries(container);
+    if (!items || !entries) return refuse(container, "its keys change") >= 0;
+    for (const auto& [key, item] : *entries)
+      if (PyList_Append(items.get(), key) < 0 || PyList_Append(items.get(), item) < 0) return false;
   } else {
     step.kind = PySet_Check(container)                         ? Kind::kSetFill
                 : PyObject_TypeCheck(container, known().deque) ? Kind::kDequeFill

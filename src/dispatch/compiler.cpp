@@ -93,6 +93,7 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
     constants.push_back(input.source ? at::Tensor() : unwrap(input.tensor.get()));
   for (int input : draft.float_inputs) constants[input] = at::Tensor();
   entry.float_inputs = draft.float_inputs;
+  entry.input_writes = count_writes(draft.graph);
   entry.output_states = output_states(draft);
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)

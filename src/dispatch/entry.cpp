@@ -87,6 +87,8 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
   bool writes_early = false;
   std::shared_ptr<Program> program;
   std::vector<at::Tensor> held;
+  for (const InputWrites& write : input_writes)  // counted at the end
+    if (inputs[write.input]) held.push_back(borrow(inputs[write.input]));
   if (stages) {
     outputs.reserve(stages->output_count());
     writes_early = stages->writes_inputs_early();
@@ -106,6 +108,8 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
     translate_exceptions(run);
   else
     run();
+  if (outcome == Outcome::kDone || outcome == Outcome::kBrokenHalfway)
+    add_versions(input_writes, inputs);
   return outcome;
 }
 

@@ -9,6 +9,7 @@
 
 #include "capture/capture.h"
 #include "cpython/live_frame.h"
+#include "dispatch/input_versions.h"
 #include "dispatch/output_states.h"
 #include "dispatch/programs.h"
 #include "dispatch/stages.h"
@@ -38,6 +39,7 @@ struct Entry {
   cpython::Ref python;
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
   size_t python_outputs = 0;                   // kPython: how many tensors it must return
+  std::vector<InputWrites> input_writes;       // kPlan
   std::vector<OutputState> output_states;      // kPlan; may be empty
   capture::Recipe recipe;
   // The segment: where in which code it begins.

@@ -102,9 +102,6 @@ void BoundPlan::run_copy(const PreparedPlan::Copy& copy, RunContext& context) co
   } else {
     at::_ops::copy_::call(const_cast<at::Tensor&>(target), context.tensors[copy.source], false);
   }
-  auto* impl = target.unsafeGetTensorImpl();
-  if (plan_.plan.slots[plan_.root[copy.target]].kind == SlotKind::kInput && !impl->is_inference())
-    impl->bump_version();
 }
 
 void BoundPlan::bind_inputs(RunContext& context, std::span<c10::TensorImpl* const> inputs) const {

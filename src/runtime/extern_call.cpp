@@ -131,12 +131,7 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
     template_.push_back(is_symbolic(argument) ? c10::IValue()
                                               : converted(argument, position,
                                                           [](sym::Int v) { return v.constant(); }));
-    if (formal.alias_info() && formal.alias_info()->isWrite()) {
-      writes_arguments_ = true;
-      for (const TensorPosition& written : positions_)
-        if (written.argument == position && plan.slots[written.slot].kind == plan::SlotKind::kInput)
-          written_inputs_.push_back(written.slot);
-    }
+    if (formal.alias_info() && formal.alias_info()->isWrite()) writes_arguments_ = true;
     ++position;
   }
   for (size_t i = step.args.size(); i < arguments.size(); ++i) {
@@ -252,10 +247,6 @@ void ExternCall::run(std::vector<at::Tensor>& tensors,
   }
   if (uses_out_) stack.emplace_back(tensors[step_->results[0]]);
   op_.callBoxed(stack);
-  for (plan::SlotId slot : written_inputs_) {
-    auto* impl = tensors[slot].unsafeGetTensorImpl();
-    if (!impl->is_inference()) impl->bump_version();  // what ADInplaceOrView does in eager
-  }
   if (uses_out_) {
     if (check) store(stack[0].toTensor(), step_->results[0], tensors, shapes, true);
     return;

@@ -57,7 +57,6 @@ class ExternCall {
   std::vector<c10::IValue> template_;
   std::vector<int> symbolic_;  // positions of the latter
   std::vector<TensorPosition> positions_;
-  std::vector<plan::SlotId> written_inputs_;  // caller's tensors that the op writes to
 };
 
 }  // namespace braze::runtime

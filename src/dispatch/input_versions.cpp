@@ -1,0 +1,52 @@
+#include "dispatch/input_versions.h"
+
+namespace braze::dispatch {
+namespace {
+
+using graph::Value;
+
+// The running statistics that training changes are no outputs in its schema, so autograd, which
+// keeps the counters, does not see it.
+bool is_counted(const graph::Node& node) {
+  return node.op().kind != graph::OpKind::knative_batch_norm &&
+         node.op().kind != graph::OpKind::k_native_batch_norm_legit;  // what the tracer makes of it
+}
+
+// The tensor whose counter `value`, a view of it or what an op in place gave back, shares.
+const Value* counted_with(const Value* value) {
+  while (const graph::Node* node = value->producer()) {
+    const int position = node->op().effects.aliased_argument(value->result_index());
+    auto* base = position < 0 ? nullptr : std::get_if<Value*>(&node->args()[position]);
+    if (!base) break;
+    value = *base;
+  }
+  return value;
+}
+
+}  // namespace
+
+std::vector<InputWrites> count_writes(const graph::Graph& graph) {
+  std::vector<int> counts(graph.value_count());
+  for (const auto& node : graph.nodes()) {
+    if (!is_counted(*node)) continue;
+    const auto count = [&](const Value* value) { ++counts[counted_with(value)->id()]; };
+    for (int position : node->mutated_arguments())
+      graph::for_each_value(node->args()[position], count);
+    if (node->op().effects.inplace_view) graph::for_each_value(node->args()[0], count);
+  }
+  std::vector<InputWrites> writes;
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    if (const int count = counts[graph.inputs()[i].value->id()])
+      writes.push_back({static_cast<int>(i), count});
+  return writes;
+}
+
+void add_versions(std::span<const InputWrites> writes, c10::TensorImpl* const* inputs) {
+  for (const auto [input, count] : writes) {
+    c10::TensorImpl* tensor = inputs[input];
+    if (!tensor || tensor->is_inference()) continue;
+    for (int i = 0; i < count; ++i) tensor->bump_version();
+  }
+}
+
+}  // namespace braze::dispatch

@@ -1,0 +1,25 @@
+// Version counters (`Tensor._version`) of the tensors of the caller that a graph writes to: eager
+// counts each write, compiled code may make one of many.
+#pragma once
+
+#include <c10/core/TensorImpl.h>
+
+#include <span>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace braze::dispatch {
+
+struct InputWrites {
+  int input;  // of the graph
+  int count;  // of eager's writes to it and to its views
+};
+
+// Of a graph as traced.
+std::vector<InputWrites> count_writes(const graph::Graph& graph);
+
+// Counts them. Constants, whose place in `inputs` is null, and inference tensors have no counter.
+void add_versions(std::span<const InputWrites> writes, c10::TensorImpl* const* inputs);
+
+}  // namespace braze::dispatch
