@@ -4,6 +4,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "graph/infer/strides.h"
+
 namespace braze::graph {
 namespace {
 
@@ -192,10 +194,11 @@ class Splitter {
   void add_node(Graph& graph, const Node& node, std::unordered_map<const Value*, Value*>& map,
                 const StorageOf& storage_of) {
     // A tensor from an earlier stage may lie elsewhere in its memory than when it was traced.
-    BRAZE_CHECK(!node.op().name.starts_with("aten.as_strided") ||
-                    std::get<Value*>(node.args()[0])->producer() == nullptr ||
-                    map.at(std::get<Value*>(node.args()[0]))->producer() != nullptr,
-                "as_strided of a tensor from before a number that is read from data");
+    if (node.op().name.starts_with("aten.as_strided")) {
+      const Value* viewed = std::get<Value*>(node.args()[0]);
+      BRAZE_CHECK(lies_as_traced(*viewed) || map.at(viewed)->producer() != nullptr,
+                  "as_strided of a tensor from before a number that is read from data");
+    }
     std::vector<Argument> args = node.args();
     for (Argument& argument : args) {
       if (auto* value = std::get_if<Value*>(&argument)) {
@@ -275,6 +278,12 @@ bool has_control_flow(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
     return node->op().name == kCond || node->op().name == kWhile;
   });
+}
+
+bool lies_as_traced(const Value& value) {
+  if (value.producer() == nullptr) return true;
+  return value.producer()->op().effects.aliased_argument(value.result_index()) < 0 &&
+         value.type().offset == sym::Int(0) && is_dense(value.type());
 }
 
 Staged split_at_data(const Graph& graph, std::span<const int> data_symbols) {

@@ -91,6 +91,10 @@ struct Staged {
   std::vector<Stage> stages;
 };
 
+// Whether a tensor that one stage gives to a later one is memory of its own, from the first byte to
+// the last as when it was traced. A view that is given on may lie elsewhere.
+bool lies_as_traced(const Value& value);
+
 // `data_symbols`: numbers of the symbols whose values come from data. Internal error for a graph
 // that cannot be cut.
 Staged split_at_data(const Graph& graph, std::span<const int> data_symbols);

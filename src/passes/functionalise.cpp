@@ -192,7 +192,7 @@ class Functionaliser {
     if (node->op().effects.inplace_view) return visit_inplace_view(node, emit);
     const std::vector<int> mutated = node->mutated_arguments();
     if (is_batch_norm(node->op())) return visit_batch_norm(node, emit);
-    if (mutated.size() != 1)
+    if (mutated.size() != 1 || !std::holds_alternative<Value*>(node->args()[mutated[0]]))
       throw Unsupported(node->op().name, "it writes to several tensors at once");
     Value* target = graph::tensor_arg(*node, mutated[0]);
     Value* written = functional_result(*node, mutated[0], emit);

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "graph/arguments.h"
+#include "graph/stages.h"
+#include "trace/break.h"
 #include "trace/recorder.h"
 #include "trace/shapes/families.h"
 #include "trace/sym_node.h"
@@ -100,6 +103,7 @@ bool Recorder::capture_item() {
       &graph::find_or_add_op("braze.item", {"self", "symbol"}, graph::Effects{.opaque = true});
   const sym::Int symbol = record_.data_symbol({-kLargest, kLargest});
   record_.graph_.add_node(*item, {operands_[0].value, symbol}, {}, record_.origin());
+  record_.last_cut_ = record_.graph_.value_count();
   stack_.resize(begin_);
   stack_.emplace_back(at::Scalar(to_symint(symbol, record_.shapes)));
   return true;
@@ -112,7 +116,25 @@ bool Recorder::capture_result_of_data() {
            to_symint(record_.data_symbol({0, kLargest}), record_.shapes));
   take_results();
   append_node();
+  record_.last_cut_ = record_.graph_.value_count();
   return true;
+}
+
+// as_strided counts from the beginning of the memory. What is given over a cut of the graph (see
+// graph/stages.h) may lie elsewhere then.
+void Recorder::check_place() {
+  if (record_.control_flow.is_used())
+    fail("a tensor from before a branch on data is viewed by its place", kMoveOut);
+  if (operands_.empty()) return;
+  const graph::Value* value = operands_[0].value;
+  while (value->producer() && value->id() >= record_.last_cut_) {
+    const int base = value->producer()->op().effects.aliased_argument(value->result_index());
+    if (base < 0) return;
+    value = graph::tensor_arg(*value->producer(), base);
+  }
+  if (!graph::lies_as_traced(*value))
+    fail("a view from before a number that is read from data is viewed by its place",
+         "clone the view before");
 }
 
 // x[mask] is x[mask.nonzero().unbind(1)].

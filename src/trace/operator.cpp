@@ -162,6 +162,12 @@ bool has_metadata_kernel(const c10::OperatorHandle& handle) {
          handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
+// On the CPU these call one operator for each element of their lists.
+bool is_loop_over_lists(const c10::OperatorHandle& handle) {
+  return handle.operator_name().name.starts_with("aten::_foreach_") &&
+         handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+}
+
 std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
@@ -197,8 +203,9 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   if (const RuleEntry* entry = find_rule(name)) {
     rule = entry->rule;
     what = entry->what;
-  } else if (!has_metadata_kernel(handle) &&
-             handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+  } else if (is_loop_over_lists(handle) ||
+             (!has_metadata_kernel(handle) &&
+              handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd))) {
     rule = Rule::kComposite;
   } else if (handle.hasTag(at::Tag::data_dependent_output) ||
              handle.hasTag(at::Tag::dynamic_output_shape)) {

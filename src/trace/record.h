@@ -119,6 +119,7 @@ class Record {
   std::unordered_map<FakeTensorImpl*, c10::TensorImpl*> stood_for_;
   std::vector<int> scalars_;  // by number: the symbol
   std::set<int> from_data_;   // symbols whose values the compiled code reads
+  int last_cut_ = 0;          // values of lower ids are from before the last of them
   bool has_effects_ = false;
 };
 

@@ -14,6 +14,11 @@
 namespace braze::trace {
 namespace {
 
+bool same_hints(std::span<const sym::Int> a, std::span<const sym::Int> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](sym::Int x, sym::Int y) { return x.hint() == y.hint(); });
+}
+
 bool has_concrete_numel_zero(const graph::TensorType& type) {
   for (const sym::Int& size : type.sizes)
     if (size == sym::Int(0)) return true;
@@ -95,8 +100,7 @@ void Recorder::check_region() {
 }
 
 void Recorder::check_writes() {
-  if (record_.control_flow.is_used() && op_name().starts_with("aten::as_strided"))
-    fail("a tensor from before a branch on data is viewed by its place", kMoveOut);
+  if (op_name().starts_with("aten::as_strided")) check_place();
   if (record_.control_flow.is_open()) check_region();
   const bool autograd = requires_grad_ && at::GradMode::is_enabled();
   for (int position : info_.mutates) {
@@ -176,7 +180,10 @@ void Recorder::compute_metadata() {
     if (info_.shape && (symbolic_ || !info_.shape_for_symbols_only) && use_shape_function()) return;
     if (symbolic_) {
       if (!info_.shape && try_elementwise()) return;
-      if ((!info_.python_kernel || info_.is_custom) && try_symbolic_kernel()) return;
+      // What may resize its argument, a probe with the sizes seen tells.
+      const bool may_resize = info_.rule == Rule::kProbe && !info_.mutates.empty();
+      const bool usable = !info_.python_kernel || info_.is_custom;
+      if (usable && !may_resize && try_symbolic_kernel()) return;
       specialise_symbols();
     }
     compute_results(info_, stack_);
@@ -249,6 +256,8 @@ at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl&
   fake.forget_row_major();
   Result result{true, type_of(tensor), record_.storage_number(fake.unsafe_storage()), nullptr};
   if (fake.specialised_from) {
+    if (!same_hints(result.type.sizes, fake.value->type().sizes))
+      fail("it changes sizes that vary", "use the out-of-place operator");
     result.type = fake.value->type();
   } else if (result.type != fake.value->type()) {
     if (fake.outside || fake.stands_for_input)

@@ -35,6 +35,7 @@ class Recorder {
   bool only_numbers();
   void run_for_real();
   void check_region();
+  void check_place();
   void check_writes();
   void use_overload_with_number();
 

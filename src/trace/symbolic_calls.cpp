@@ -61,9 +61,6 @@ bool Recorder::try_elementwise() {
   if (in_place) {
     TORCH_CHECK(all_equal(sizes, operands[0].sym_sizes()),
                 "the result of an in-place operator does not fit its first argument");
-    stack_.resize(begin_);
-    stack_.emplace_back(operands[0]);
-    return true;
   }
   for (size_t i = begin_; i < stack_.size(); ++i) {
     if (stack_[i].isTensor() && stack_[i].toTensor().defined())
@@ -72,6 +69,12 @@ bool Recorder::try_elementwise() {
       stack_[i] = from_symint(stack_[i].toSymInt()).hint();
   }
   compute_results(info_, stack_);
+  if (in_place) {
+    // It has been for the errors alone: a result that the dtype cannot hold.
+    stack_.resize(begin_);
+    stack_.emplace_back(operands[0]);
+    return true;
+  }
   const bool usable = stack_.back().isTensor();
   const at::ScalarType dtype = usable ? stack_.back().toTensor().scalar_type() : at::kFloat;
   stack_.resize(begin_);

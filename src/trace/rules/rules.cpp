@@ -13,6 +13,8 @@ const RuleEntry* find_rule(const std::string& name) {
       {"aten::index.Tensor", {Rule::kRecord, nullptr}},
       {"aten::_unsafe_index.Tensor", {Rule::kRecord, nullptr}},
       {"aten::nonzero_static", {Rule::kRecord, nullptr}},
+      // Resizes what it is called on where that is to be broadcast.
+      {"aten::addbmm_", {Rule::kProbe, nullptr}},
       {"aten::replication_pad1d", {Rule::kProbe, nullptr}},
       {"aten::replication_pad2d", {Rule::kProbe, nullptr}},
       {"aten::replication_pad3d", {Rule::kProbe, nullptr}},

@@ -3,6 +3,7 @@
 #include <ATen/native/TypeProperties.h>
 #include <c10/core/WrapDimMinimal.h>
 
+#include "trace/break.h"
 #include "trace/fake_tensor.h"
 #include "trace/shapes/families.h"
 
@@ -13,18 +14,20 @@ at::ScalarType promoted(const at::Tensor& a, const at::Tensor& b) {
   return at::native::result_type({a, b});
 }
 
+// What a Python number of its kind counts as.
+at::ScalarType dtype_of_number(const c10::Scalar& number) {
+  if (number.isComplex()) return c10::typeMetaToScalarType(c10::get_default_complex_dtype());
+  if (number.isFloatingPoint()) return c10::typeMetaToScalarType(c10::get_default_dtype());
+  return number.isBoolean() ? at::kBool : at::kLong;
+}
+
 at::ScalarType promoted(const at::Tensor& a, const c10::Scalar& b) {
   at::native::ResultTypeState state = {};
   state = at::native::update_result_type_state(a, state);
-  if (b.isComplex())
-    state.wrappedResult = c10::promoteTypes(
-        state.wrappedResult, c10::typeMetaToScalarType(c10::get_default_complex_dtype()));
-  else if (b.isFloatingPoint())
-    state.wrappedResult =
-        c10::promoteTypes(state.wrappedResult, c10::typeMetaToScalarType(c10::get_default_dtype()));
-  else
-    state.wrappedResult =
-        c10::promoteTypes(state.wrappedResult, b.isBoolean() ? at::kBool : at::kLong);
+  const at::ScalarType number = dtype_of_number(b);
+  // Nothing is promoted with a type that is not there yet.
+  const bool alone = state.wrappedResult == at::ScalarType::Undefined;
+  state.wrappedResult = alone ? number : c10::promoteTypes(state.wrappedResult, number);
   return at::native::result_type(state);
 }
 
@@ -71,6 +74,13 @@ bool absolute(const ShapeCall& call) {
 bool floating_unary(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
   return give_elementwise(call, {input}, floating(input.scalar_type()));
+}
+
+// PyTorch's kernel for metadata does not look whether the result fits.
+bool logit_in_place(const ShapeCall& call) {
+  const at::ScalarType dtype = call.tensor(0).scalar_type();
+  if (c10::canCast(floating(dtype), dtype)) return false;
+  raise_break({"aten.logit_", "its result does not fit the dtype that it is written to", kMoveOut});
 }
 
 bool binary(const ShapeCall& call) {
@@ -219,6 +229,7 @@ constexpr NamedShape kShapes[] = {
     {"cos", floating_unary, true},
     {"erf", floating_unary, true},
     {"relu_", unary, true},
+    {"logit_", logit_in_place},
     {"clone", clone, true},
     {"_to_copy", to_copy, true},
     {"empty_like", like, true},
