@@ -5,6 +5,7 @@
 
 #include "capture/tensors.h"
 #include "cpython/exception.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -20,9 +21,7 @@ constexpr const char* kRange = "_dynamo_dynamic_range";
 
 bool is_mark(PyObject* name) {
   if (!PyUnicode_Check(name)) return false;
-  const char* text = PyUnicode_AsUTF8(name);
-  if (!text) return false;
-  const std::string_view mark = text;
+  const std::string_view mark = cpython::utf8_of(name);
   return mark.starts_with("_dynamo_") || mark == "_specialize_on" ||
          mark == "_has_dynamo_dim_marking";
 }

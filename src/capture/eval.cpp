@@ -3,6 +3,7 @@
 
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -26,11 +27,11 @@ const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
     PyObject* module = globals ? PyDict_GetItem(globals, names().name) : nullptr;
     const cpython::DecodedCode& decoded = cpython::decode(code);
     info = new CodeInfo{&decoded,
-                        code_policy(globals, PyUnicode_AsUTF8(code->co_qualname)),
+                        code_policy(globals, cpython::utf8_of(code->co_qualname)),
                         module && is_torch_module_name(module),
                         module && PyUnicode_Check(module) &&
                             PyUnicode_CompareWithASCIIString(module, "torch.random") == 0,
-                        library_break(globals, PyUnicode_AsUTF8(code->co_qualname)),
+                        library_break(globals, cpython::utf8_of(code->co_qualname)),
                         std::vector<int>(decoded.instructions.size())};
   }
   return *info;

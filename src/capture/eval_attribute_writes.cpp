@@ -1,6 +1,7 @@
 // super(), special methods, attribute writes.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -138,7 +139,7 @@ bool Evaluator::setattr(const Slot& object, PyObject* name, const Slot& value) {
     return breaks_.refuse(BreakKind::kSideEffect,
                           std::string("an attribute of a ") +
                               (PyType_Check(obj) ? "class" : "function") +
-                              " from outside is set: " + PyUnicode_AsUTF8(name));
+                              " from outside is set: " + cpython::utf8_of(name));
   if (!PyModule_Check(obj) && !world_.source_of(object))
     return breaks_.refuse(BreakKind::kSideEffect, std::string("an attribute is set on a '") +
                                                       type->tp_name +
@@ -166,7 +167,7 @@ bool Evaluator::set_tensor_attribute(const Slot& tensor, PyObject* name, const S
   const bool stands_for_another = world_.real_of(obj) != obj;
   if (!own || stands_for_another)
     return breaks_.refuse(BreakKind::kTensorInternals,
-                          std::string("Tensor.") + PyUnicode_AsUTF8(name) + " is set");
+                          std::string("Tensor.") + cpython::utf8_of(name) + " is set");
   if (world_.source_of(tensor)) return generic_setattr(tensor, name, value);
   return (value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name)) == 0;
 }
@@ -202,7 +203,7 @@ bool Evaluator::generic_setattr(const Slot& object, PyObject* name, const Slot& 
   }
   if (descriptor && Py_TYPE(descriptor)->tp_descr_set && !is_slot(descriptor))
     return breaks_.refuse(BreakKind::kSideEffect,
-                          std::string("attribute '") + PyUnicode_AsUTF8(name) + "' of a '" +
+                          std::string("attribute '") + cpython::utf8_of(name) + "' of a '" +
                               type->tp_name + "' object from outside is set by a descriptor");
   if (!descriptor || !is_slot(descriptor)) {
     if (!instance_dict(obj)) {

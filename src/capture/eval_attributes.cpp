@@ -2,6 +2,7 @@
 #include "capture/evaluator.h"
 #include "capture/known.h"
 #include "cpython/lookup.h"
+#include "cpython/text.h"
 #include "cpython/watch.h"
 
 namespace braze::capture {
@@ -400,7 +401,7 @@ PyObject* Evaluator::module_of(PyTypeObject* type) {
 Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* self) {
   PyObject* obj = tensor.get();
   PyTypeObject* type = Py_TYPE(obj);
-  const char* text = PyUnicode_AsUTF8(name);
+  const char* text = cpython::utf8_of(name);
   PyObject* descriptor = world_.type_lookup(type, name);
   if (descriptor && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
     if (self) {

@@ -3,6 +3,7 @@
 
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -10,7 +11,7 @@ namespace {
 
 // The module of a C function as text; empty if it says none.
 const char* module_text(PyObject* module) {
-  return module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
+  return module && PyUnicode_Check(module) ? cpython::utf8_of(module) : "";
 }
 
 // Of an installed package, which caches what does not change while a program runs.
@@ -76,7 +77,7 @@ Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* k
   size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) {
     if (positional >= 1)
-      return call_method_of(f, PyUnicode_AsUTF8(reinterpret_cast<PyDescrObject*>(f)->d_name),
+      return call_method_of(f, cpython::utf8_of(reinterpret_cast<PyDescrObject*>(f)->d_name),
                             args[0], args + 1, count - 1, kwnames, true);
     return call_native(f, args, count, kwnames, false);
   }
@@ -84,7 +85,7 @@ Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* k
     Ref self = Ref::steal(PyObject_GetAttr(f, names().self));
     Ref name = Ref::steal(PyObject_GetAttr(f, names().name));
     if (!self || !name) return {};
-    return call_method_of(f, PyUnicode_AsUTF8(name.get()), world_.wrap(self), args, count, kwnames,
+    return call_method_of(f, cpython::utf8_of(name.get()), world_.wrap(self), args, count, kwnames,
                           false);
   }
   if (type == known().partial) return call_partial(callable, args, count, kwnames);
@@ -170,7 +171,7 @@ bool Evaluator::is_log_method(PyObject* self, PyObject* function) {
   PyObject* module = PyDict_GetItemWithError(globals, names().name);
   if (std::string_view(module_text(module)) != "logging") return false;
   std::string_view name =
-      PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(function)->func_name);
+      cpython::utf8_of(reinterpret_cast<PyFunctionObject*>(function)->func_name);
   for (const char* method :
        {"debug", "info", "warning", "warn", "error", "critical", "fatal", "exception", "log"})
     if (name == method) return true;
@@ -198,7 +199,7 @@ Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, Py
     Ref name = Ref::steal(PyObject_GetAttr(f, names().name));
     if (!name) PyErr_Clear();
     return call_torch(callable, module,
-                      name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : "", args,
+                      name && PyUnicode_Check(name.get()) ? cpython::utf8_of(name.get()) : "", args,
                       count, kwnames);
   }
   if (type == &_PyWeakref_RefType && count == 0) {

@@ -2,6 +2,7 @@
 // building: displays, comprehensions, the arguments of calls with * and **.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -154,7 +155,7 @@ bool Evaluator::merge_keywords(const Slot& callable, PyObject* target, PyObject*
     }
     if (there)
       return raise_about_call(callable.get(), "got multiple values for keyword argument '" +
-                                                  std::string(PyUnicode_AsUTF8(key)) + "'");
+                                                  std::string(cpython::utf8_of(key)) + "'");
     if (PyDict_SetItem(target, key, value) < 0) return false;
   }
   return true;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "capture/evaluator.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -170,7 +171,7 @@ Slot Evaluator::control_flow(ControlFlowCall call, Slot* args, size_t count) {
       return list_of(recording_.loop(number(0), number(1), tensors, &why), why);
     case ControlFlowCall::kDecline:
       BRAZE_CHECK(count == 1 && PyUnicode_Check(args[0].get()), "decline(why)");
-      return decline(PyUnicode_AsUTF8(args[0].get()));
+      return decline(cpython::utf8_of(args[0].get()));
   }
   BRAZE_UNREACHABLE("control flow call");
 }

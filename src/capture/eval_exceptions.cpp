@@ -1,6 +1,7 @@
 // raise, the search for a handler, except*, with.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 extern "C" PyAPI_FUNC(void) _PyTraceback_Add(const char*, const char*, int);
 
@@ -182,7 +183,7 @@ bool Evaluator::unwind(Frame& frame) {
   const bool raised_again =
       in.op == Opcode::kReraise || (in.op == Opcode::kRaiseVarargs && in.arg == 0);
   if (!raised_again)
-    _PyTraceback_Add(PyUnicode_AsUTF8(code->co_name), PyUnicode_AsUTF8(code->co_filename),
+    _PyTraceback_Add(cpython::utf8_of(code->co_name), cpython::utf8_of(code->co_filename),
                      frame.line());
   const ExceptionHandler* handler = frame.info->decoded->handler(at);
   if (!handler) return false;

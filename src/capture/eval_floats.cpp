@@ -7,6 +7,7 @@
 
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -174,7 +175,7 @@ bool Evaluator::is_function_of_numbers(PyObject* function) {
   if (function == reinterpret_cast<PyObject*>(&PyLong_Type)) return true;
   if (!PyCFunction_Check(function)) return false;
   PyObject* module = reinterpret_cast<PyCFunctionObject*>(function)->m_module;
-  const char* text = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
+  const char* text = module && PyUnicode_Check(module) ? cpython::utf8_of(module) : "";
   const std::string_view name = reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
   if (std::string_view(text) == "math") return true;
   return std::string_view(text) == "builtins" &&
@@ -277,7 +278,7 @@ void Evaluator::settle_floats(PyObject* callable, Slot* args, size_t count, PyOb
   const Slot owner = self && is_tensor(self) ? Slot::borrow(self) : Slot();
   Ref name = Ref::steal(PyObject_GetAttr(callable, names().name));
   if (!name) PyErr_Clear();
-  const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : "";
+  const char* text = name && PyUnicode_Check(name.get()) ? cpython::utf8_of(name.get()) : "";
   if (!kwnames && is_plain_operator(text) && count == (owner ? 1u : 2u)) {
     const Slot tensor = owner ? owner : args[is_tensor(args[0].get()) ? 0 : 1];
     if (is_tensor(tensor.get()))

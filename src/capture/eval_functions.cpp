@@ -1,6 +1,7 @@
 // Calls of Python functions, and functions that the traced code makes.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -77,7 +78,7 @@ bool Evaluator::bind_defaults(Frame& frame, PyFunctionObject* function) {
 }
 
 Slot Evaluator::refuse_library(const CodeInfo& info) {
-  return refuse(info.library_break->kind, std::string(PyUnicode_AsUTF8(info.code()->co_qualname)) +
+  return refuse(info.library_break->kind, std::string(cpython::utf8_of(info.code()->co_qualname)) +
                                               "(): " + info.library_break->why);
 }
 
@@ -110,7 +111,7 @@ Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, Py
   const CodeInfo& info = code_info(code, function->func_globals);
   if (PyObject* mark = disable_mark(function))
     return refuse(BreakKind::kDisabled,
-                  std::string(PyUnicode_AsUTF8(function->func_qualname)) +
+                  std::string(cpython::utf8_of(function->func_qualname)) +
                       (mark == names().disable_mark ? "() is marked with braze.disable"
                                                     : "() is marked with torch.compiler.disable"));
   if (info.policy != FramePolicy::kNative && (function->func_dict || torch_calls_)) {
@@ -130,18 +131,18 @@ Slot Evaluator::call_unmarked(const Slot& callable, Slot* args, size_t count, Py
       if (PyObject* substitute = substitute_for(callable.get()))
         return call(world_.wrap(substitute), args, count, kwnames);
       PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
-      return call_torch(callable, module ? PyUnicode_AsUTF8(module) : "torch",
-                        PyUnicode_AsUTF8(function->func_name), args, count, kwnames);
+      return call_torch(callable, module ? cpython::utf8_of(module) : "torch",
+                        cpython::utf8_of(function->func_name), args, count, kwnames);
     }
     if (info.library_break) return refuse_library(info);
     rely_on_signatures(args, count);
-    if (!check_native_arguments(PyUnicode_AsUTF8(function->func_qualname), args, count, true))
+    if (!check_native_arguments(cpython::utf8_of(function->func_qualname), args, count, true))
       return {};
     NativeScope scope(*this, true, callable.get());
     // Finders and loaders are looked at by nobody.
     PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
     bool imports = module && PyUnicode_Check(module) &&
-                   std::string_view(PyUnicode_AsUTF8(module)).starts_with("importlib");
+                   std::string_view(cpython::utf8_of(module)).starts_with("importlib");
     importing_ += imports;
     Ref result = call_raw(callable.get(), args, count, kwnames);
     importing_ -= imports;

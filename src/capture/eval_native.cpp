@@ -11,6 +11,7 @@
 #include "capture/known.h"
 #include "capture/policy/policy.h"
 #include "cpython/lookup.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -226,14 +227,14 @@ bool Evaluator::may_call_natively(PyObject* callable, IdentityMap<bool>& seen) {
       return is_class_method_of_builtin(owner, name) || std::string_view(name) == "__new__";
     }
     const char* module =
-        f->m_module && PyUnicode_Check(f->m_module) ? PyUnicode_AsUTF8(f->m_module) : "";
+        f->m_module && PyUnicode_Check(f->m_module) ? cpython::utf8_of(f->m_module) : "";
     if (std::string_view(module).starts_with("torch")) return !torch_function_break(module, name);
     return is_pure_c_module(module);
   }
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
       type == &PyClassMethodDescr_Type) {
     auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
-    return reads(descriptor->d_type, PyUnicode_AsUTF8(descriptor->d_name));
+    return reads(descriptor->d_type, cpython::utf8_of(descriptor->d_name));
   }
   if (type == known().partial || std::string_view(type->tp_name) == "functools.KeyWrapper") {
     if (std::exchange(seen[callable], true)) return true;

@@ -3,6 +3,7 @@
 // turned to text where they stand.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -232,7 +233,7 @@ Slot Evaluator::warn(Slot* args, size_t count, PyObject* kwnames) {
 // logger.info(message, *values) and so on. The record tells of the line where it stands.
 Slot Evaluator::log(const Slot& logger, PyObject* method, Slot* args, size_t count,
                     PyObject* kwnames) {
-  std::string_view name = PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(method)->func_name);
+  std::string_view name = cpython::utf8_of(reinterpret_cast<PyFunctionObject*>(method)->func_name);
   for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
   PyObject* known_level = level_of(name);
   Slot level = known_level ? Slot::borrow(known_level) : Slot();

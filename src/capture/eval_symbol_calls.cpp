@@ -1,6 +1,7 @@
 // Calls that are given torch.SymInts: what may see them, what is done here, what gets the numbers.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -69,7 +70,7 @@ bool Evaluator::is_data_of_symbols(Slot* args, size_t count, PyObject* kwnames) 
   const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   if (count != keywords + 1) return false;
   for (size_t i = 0; i < keywords; ++i) {
-    const std::string_view keyword = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i));
+    const std::string_view keyword = cpython::utf8_of(PyTuple_GET_ITEM(kwnames, i));
     if (keyword != "dtype" && keyword != "device") return false;
   }
   PyObject* data = world_.effective(args[0].get());
@@ -136,7 +137,7 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
 bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t count,
                               PyObject* kwnames, Slot& result) {
   Ref given = Ref::steal(PyObject_GetAttr(f, names().name));
-  const char* text = given && PyUnicode_Check(given.get()) ? PyUnicode_AsUTF8(given.get()) : "";
+  const char* text = given && PyUnicode_Check(given.get()) ? cpython::utf8_of(given.get()) : "";
   const std::string_view name = text;
   PyObject* owner = self && !PyModule_Check(self) ? self : nullptr;
   size_t first = 0;  // of the arguments proper

@@ -1,6 +1,7 @@
 // Where the trace is: for messages, for the graph's nodes, for the record of torch-level calls.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -9,9 +10,7 @@ namespace {
 bool is_user_frame(const Frame& frame) { return !frame.info->is_torch; }
 
 std::string text_of(PyObject* unicode) {
-  const char* text = unicode && PyUnicode_Check(unicode) ? PyUnicode_AsUTF8(unicode) : nullptr;
-  if (!text) PyErr_Clear();
-  return text ? text : "";
+  return unicode && PyUnicode_Check(unicode) ? cpython::utf8_of(unicode) : "";
 }
 
 StackEntry entry_of(const Frame& frame) {

@@ -6,6 +6,7 @@
 #include "capture/catalogue.h"
 #include "capture/world.h"
 #include "cpython/exception.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -28,7 +29,7 @@ std::string source_line(const std::string& file, int line) {
   Ref text =
       module ? Ref::steal(PyObject_CallMethod(module.get(), "getline", "si", file.c_str(), line))
              : Ref();
-  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  const char* utf8 = text ? cpython::utf8_of(text.get()) : nullptr;
   std::string result = utf8 ? utf8 : "";
   result.erase(result.find_last_not_of(" \t\r\n\f") + 1);
   return result;
@@ -60,7 +61,7 @@ std::string text_of(PyObject* object) {
   if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
   if (!is_atom(object)) return std::string("a ") + Py_TYPE(object)->tp_name + " object";
   Ref text = Ref::steal(PyObject_Repr(object));
-  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  const char* utf8 = text ? cpython::utf8_of(text.get()) : nullptr;
   if (!utf8) {
     PyErr_Clear();
     return "?";

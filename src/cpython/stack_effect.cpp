@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "cpython/code.h"
+#include "cpython/text.h"
 
 namespace braze::cpython {
 
@@ -62,7 +63,7 @@ class DepthWalk {
     reach(index + 1, depth + stack_effect(instruction, false));
   }
 
-  const char* name() const { return PyUnicode_AsUTF8(code_.code->co_qualname); }
+  const char* name() const { return utf8_of(code_.code->co_qualname); }
 
   const DecodedCode& code_;
   std::vector<int> depths_;

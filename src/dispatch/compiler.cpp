@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "cpython/text.h"
 #include "dispatch/break_log.h"
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
@@ -192,13 +193,9 @@ bool capturing() { return capturing_now; }
 
 std::string describe(PyFunctionObject* function) {
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
-  const char* name = PyUnicode_AsUTF8(function->func_qualname);
-  const char* file = PyUnicode_AsUTF8(code->co_filename);
-  if (!name || !file) {
-    PyErr_Clear();
-    return "a function";
-  }
-  std::string path = file;
+  const char* name = cpython::utf8_of(function->func_qualname);
+  const char* file = cpython::utf8_of(code->co_filename);
+  const std::string path = file;
   return std::string(name) + " (" + path.substr(path.find_last_of('/') + 1) + ":" +
          std::to_string(code->co_firstlineno) + ")";
 }
@@ -259,7 +256,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
         if (!build_python_entry(*draft, settings, *entry)) return nullptr;
         if (PyUnicode_CheckExact(entry->python.get()))
           return eager_entry(function, state, capture::BreakKind::kUnsupported,
-                             PyUnicode_AsUTF8(entry->python.get()), segment);
+                             cpython::utf8_of(entry->python.get()), segment);
       } else {
         entry->kind = EntryKind::kPlan;
         build_plan_entry(*draft, settings, *entry, name);

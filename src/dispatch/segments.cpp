@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cpython/text.h"
 
 namespace braze::dispatch {
 
@@ -20,7 +21,7 @@ CodeState::CodeState(PyCodeObject* code) : decoded(cpython::decode(code)) {
     std::fprintf(stderr,
                  "braze: internal error: the code of %s is not understood; CPython runs it behind "
                  "its first break. Please report this: %s\n",
-                 PyUnicode_AsUTF8(code->co_qualname), error.what());
+                 cpython::utf8_of(code->co_qualname), error.what());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "capture/known.h"
 #include "capture/policy/policy.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -15,7 +16,7 @@ std::string_view text(PyObject* globals, PyObject* key) {
     PyErr_Clear();
     return {};
   }
-  return PyUnicode_AsUTF8(value);
+  return cpython::utf8_of(value);
 }
 
 // Python code of torch that calls the user's or keeps state that the evaluator must see.
@@ -38,11 +39,11 @@ bool is_in_package(std::string_view module, std::string_view package) {
 }  // namespace
 
 bool is_torch_module_name(PyObject* name) {
-  return name && PyUnicode_Check(name) && is_in_package(PyUnicode_AsUTF8(name), "torch");
+  return name && PyUnicode_Check(name) && is_in_package(cpython::utf8_of(name), "torch");
 }
 
 bool is_numpy_module_name(PyObject* name) {
-  return name && PyUnicode_Check(name) && is_in_package(PyUnicode_AsUTF8(name), "numpy");
+  return name && PyUnicode_Check(name) && is_in_package(cpython::utf8_of(name), "numpy");
 }
 
 FramePolicy frame_policy(PyObject* globals) {
