@@ -1,6 +1,7 @@
 // Builtins that the evaluator carries out itself.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -8,21 +9,44 @@ namespace braze::capture {
 Slot Evaluator::asked_break(const char* function, const Slot* args, size_t count) {
   std::string text = function;
   const char* message =
-      count > 0 && PyUnicode_Check(args[0].get()) ? PyUnicode_AsUTF8(args[0].get()) : nullptr;
+      count > 0 && PyUnicode_Check(args[0].get()) ? cpython::utf8_of(args[0].get()) : nullptr;
   if (message && *message) text += std::string(": ") + message;
   return refuse(BreakKind::kGraphBreak, std::move(text));
 }
 
-// typing.runtime_checkable, with attributes besides special methods: any object may come to have
-// them.
+// Of the names in a protocol's class, those that an instance is asked for; not special methods.
+static bool is_attribute_of_protocol(PyObject* name) {
+  const std::string_view text = cpython::utf8_of(name);
+  const bool is_special = text.starts_with("__") && text.ends_with("__");
+  return !is_special && !text.starts_with("_abc_") && text != "_is_protocol" &&
+         text != "_is_runtime_protocol" && text != "_MutableMapping__marker";
+}
+
+// A typing.Protocol with attributes besides special methods, of its own, inherited or only
+// annotated: any object may come to have them.
 static bool asks_for_attributes(PyObject* cls) {
-  static PyObject* mark = PyUnicode_InternFromString("_is_runtime_protocol");
-  PyObject* dict = PyType_Check(cls) ? reinterpret_cast<PyTypeObject*>(cls)->tp_dict : nullptr;
-  if (!dict || PyDict_GetItemWithError(dict, mark) != Py_True) return false;
-  Py_ssize_t position = 0;
-  PyObject *name, *value;
-  while (PyDict_Next(dict, &position, &name, &value))
-    if (PyUnicode_Check(name) && PyUnicode_READ_CHAR(name, 0) != '_') return true;
+  static PyObject* const mark = PyUnicode_InternFromString("_is_protocol");
+  static PyObject* const annotations = PyUnicode_InternFromString("__annotations__");
+  if (!PyType_Check(cls)) return false;
+  auto* type = reinterpret_cast<PyTypeObject*>(cls);
+  if (!type->tp_mro || _PyType_Lookup(type, mark) != Py_True) return false;
+  const auto has_attributes = [](PyObject* names) {
+    Py_ssize_t position = 0;
+    PyObject *name, *value;
+    while (PyDict_Next(names, &position, &name, &value))
+      if (is_attribute_of_protocol(name)) return true;
+    return false;
+  };
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    const std::string_view name = base->tp_name;
+    if (!PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE) || name == "Protocol" || name == "Generic")
+      continue;
+    PyObject* annotated = PyDict_GetItemWithError(base->tp_dict, annotations);
+    if (has_attributes(base->tp_dict) ||
+        (annotated && PyDict_Check(annotated) && has_attributes(annotated)))
+      return true;
+  }
   return false;
 }
 
