@@ -21,8 +21,9 @@ int64_t missing(Relation relation, int64_t difference) {
 
 // Away from zero, so that what is missing is there.
 int64_t quotient_outwards(int64_t a, int64_t b) {
-  const int64_t size = (std::abs(a) + std::abs(b) - 1) / std::abs(b);
-  return (a < 0) == (b < 0) ? size : -size;
+  const int64_t quotient = a / b;
+  if (a % b == 0) return quotient;
+  return (a < 0) == (b < 0) ? quotient + 1 : quotient - 1;
 }
 
 struct Search {

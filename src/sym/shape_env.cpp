@@ -315,10 +315,10 @@ bool ShapeEnv::expect(Relation relation, Int a, Int b) {
   return true;
 }
 
-bool ShapeEnv::keep_within(Int a, int64_t limit) {
+bool ShapeEnv::keep_within(Int a, int64_t limit, bool sizes_too) {
   a = impl_->normal(a);
   if (a.is_constant()) return -limit <= a.constant() && a.constant() <= limit;
-  if (!impl_->mentions(a, impl_->any_integer)) return true;
+  if (!sizes_too && !impl_->mentions(a, impl_->any_integer)) return true;
   if (mentions_unbacked(a))
     return expect(Relation::kNotLess, a, -limit) && expect(Relation::kNotLess, limit, a);
   return !guard_lt(a, -limit) && !guard_lt(limit, a);
@@ -327,6 +327,24 @@ bool ShapeEnv::keep_within(Int a, int64_t limit) {
 namespace {
 constexpr int64_t kLargestTerm = 1'000'000'000'000'000'000;
 constexpr int64_t kLargestProduct = 4 * kLargestTerm, kLargestFactor = 2'000'000'000;
+constexpr int64_t kLargestUsualFactor = int64_t{1} << 15;  // of a size of at most 2**47
+
+// How often the value has one symbol as a factor, at most.
+int power_in(Int value) {
+  if (value.is_constant()) return 0;
+  const Expr* e = value.expr();
+  if (e->kind == ExprKind::kProduct) {
+    int most = 1;
+    for (auto first = e->terms.begin(); first != e->terms.end(); ++first)
+      most = std::max(most, static_cast<int>(std::count_if(
+                                e->terms.begin(), e->terms.end(),
+                                [&](const auto& term) { return term.first == first->first; })));
+    return most;
+  }
+  int most = std::max({1, power_in(e->a), power_in(e->b)});
+  for (const auto& [term, coefficient] : e->terms) most = std::max(most, power_in(Int(term)));
+  return most;
+}
 }  // namespace
 
 bool ShapeEnv::may_add(Int a, Int b) {
@@ -335,11 +353,18 @@ bool ShapeEnv::may_add(Int a, Int b) {
 
 bool ShapeEnv::may_multiply(Int a, Int b) {
   if (a.is_constant()) std::swap(a, b);
-  if (!b.is_constant()) return keep_within(a, kLargestFactor) && keep_within(b, kLargestFactor);
+  if (!b.is_constant()) {
+    // No memory holds a size to the third.
+    int64_t now;
+    if (__builtin_mul_overflow(a.hint(), b.hint(), &now)) return false;
+    const bool is_power = power_in(a * b) > 2;
+    return keep_within(a, kLargestFactor, is_power) && keep_within(b, kLargestFactor, is_power);
+  }
   const int64_t factor = b.constant();
   if (factor == 0) return true;
-  return -kLargestProduct <= factor && factor <= kLargestProduct &&
-         keep_within(a, kLargestProduct / std::abs(factor));
+  if (factor < -kLargestProduct || factor > kLargestProduct) return false;
+  const int64_t size = std::abs(factor);
+  return keep_within(a, kLargestProduct / size, size > kLargestUsualFactor);
 }
 
 const std::vector<Condition>& ShapeEnv::assertions() const { return impl_->assertions; }

@@ -53,7 +53,8 @@ class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
   bool expect(Relation relation, Int a, Int b);
   // Whether the sum or difference (the product) of what may be any integers is one of 64 bits, as
   // that of Python's is always: makes sure of it by bounds on both, by guards or assertions. Sizes
-  // are taken to be bounded by the memory there is.
+  // are taken to be bounded by the memory there is, and so are products of two sizes, and of
+  // several different ones.
   bool may_add(Int a, Int b);
   bool may_multiply(Int a, Int b);
   // Nothing if it depends on an unbacked symbol whose value matters.
@@ -98,7 +99,8 @@ class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
   Settled settle() const;
 
  private:
-  bool keep_within(Int a, int64_t limit);  // |a| <= limit
+  // |a| <= limit. `sizes_too`: sizes may be larger as well.
+  bool keep_within(Int a, int64_t limit, bool sizes_too = false);
   friend struct Builder;
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -28,6 +28,18 @@ def test_arguments(function, first):
         assert got[1:] == wanted[1:], value
 
 
+def test_powers_of_sizes():
+    def function(x):
+        n = x.shape[0]
+        return x[:2] + 1, n**3, n**4, n * n * n * n, n * 10**15, n << 45, n * -(2**63)
+
+    for sizes in ((5, 6, 7, 70_000, 80_000), (70_000, 80_000, 5, 6)):
+        compiled = braze.compile(function, dynamic=True, recompile_limit=20)
+        for size in sizes:
+            x = torch.zeros(size)
+            assert compiled(x)[1:] == function(x)[1:], size
+
+
 def test_small_ones_stay_symbols():
     def function(x, n):
         return x * (n * n + 1)

@@ -226,10 +226,30 @@ TEST(ShapeEnv, ProductsOfAnyIntegersAreBounded) {
 
 TEST(ShapeEnv, ProductsOfSizesNeedNoBounds) {
   ShapeEnv env;
-  const Int s = env.symbol("s0", 8, false);
+  const Int s = env.symbol("s0", 8, false), t = env.symbol("s1", 9, false);
   const size_t guards = env.guards().size();
-  EXPECT_TRUE(env.may_multiply(s * s, s * s));
+  EXPECT_TRUE(env.may_multiply(s, s));
+  EXPECT_TRUE(env.may_multiply(s * s, t));
+  EXPECT_TRUE(env.may_multiply(s, 4096));
   EXPECT_EQ(env.guards().size(), guards);
+}
+
+TEST(ShapeEnv, PowersOfSizesAreBounded) {
+  ShapeEnv env;
+  const Int s = env.symbol("s0", 8, false), large = env.symbol("s1", 70'000, false);
+  const size_t guards = env.guards().size();
+  EXPECT_TRUE(env.may_multiply(s * s, s));
+  EXPECT_GT(env.guards().size(), guards);
+  EXPECT_FALSE(env.may_multiply(large * large, large * large));
+  EXPECT_FALSE(env.may_multiply(large, 1'000'000'000'000'000));
+}
+
+TEST(ShapeEnv, TheLowestIntegerIsAFactorLikeAnyOther) {
+  ShapeEnv env;
+  const Int n = env.symbol("s0", 5, Range{});
+  EXPECT_FALSE(env.may_multiply(n, INT64_MIN));
+  EXPECT_FALSE(env.may_multiply(INT64_MIN, n));
+  EXPECT_FALSE(env.may_add(n, INT64_MIN));
 }
 
 }  // namespace
