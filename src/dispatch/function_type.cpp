@@ -1,6 +1,5 @@
 // The Python type of compiled functions: how they are made, their attributes and methods.
-#include "dispatch/function_object.h"
-
+#include <Python.h>
 #include <structmember.h>
 
 #include <cstddef>
@@ -8,12 +7,14 @@
 
 #include "dispatch/compiled_function.h"
 #include "dispatch/controls.h"
+#include "dispatch/function_object.h"
 
 namespace braze::dispatch {
 namespace {
 
 using cpython::Ref;
 
+PyTypeObject* function_type = nullptr;
 PyObject* graph_break_error_type = nullptr;
 
 bool read_settings(PyObject* given, Settings& out) {
@@ -167,7 +168,7 @@ PyType_Spec spec = {"braze._C.CompiledFunction", sizeof(CompiledFunction), 0,
 // check_only(compiled, *args, **kwargs) -> bool: argument binding and guards, nothing else; what a
 // call costs beyond running.
 PyObject* check_only(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
-  if (count < 1) {
+  if (count < 1 || !PyObject_TypeCheck(args[0], function_type)) {
     PyErr_SetString(PyExc_TypeError, "check_only(compiled, *args)");
     return nullptr;
   }
@@ -185,7 +186,8 @@ PyObject* graph_break_error() { return graph_break_error_type; }
 
 bool initialize(PyObject* module) {
   PyObject* type = PyType_FromSpec(&spec);
-  if (!type || PyModule_AddObject(module, "CompiledFunction", type)) return false;
+  if (!type || PyModule_AddObjectRef(module, "CompiledFunction", type)) return false;
+  function_type = reinterpret_cast<PyTypeObject*>(type);
   graph_break_error_type = PyErr_NewExceptionWithDoc(
       "braze.GraphBreakError",
       "fullgraph=True was asked for, but something in the function cannot be captured.",

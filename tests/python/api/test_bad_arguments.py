@@ -111,3 +111,9 @@ def test_compiled_functions_leave_their_type_alone():
     for _ in range(100):
         braze.compile(lambda x: x)
     assert sys.getrefcount(braze._C.CompiledFunction) - before < 50
+
+
+def test_guards_of_something_else_cannot_be_checked():
+    for given in ((), (len,), (torch.sin, torch.ones(2))):
+        with pytest.raises(TypeError, match="check_only"):
+            braze._C.check_only(*given)
