@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 
 #include "loop/run_program.h"
@@ -9,14 +8,6 @@ namespace braze::loop {
 namespace {
 
 constexpr double kInf = INFINITY;
-
-Program lowered(std::string_view text) { return lower(graph::parse(text)); }
-
-int kernel_count(const Program& program) {
-  int count = 0;
-  for (const Item& item : program.items) count += std::holds_alternative<ScheduledKernel>(item);
-  return count;
-}
 
 // A graph of one node with result type `result`.
 std::string one(const std::string& inputs, const std::string& result, const std::string& call) {
@@ -358,116 +349,6 @@ TEST(LowerNormalization, BatchNorm) {
           " aten._native_batch_norm_legit_no_training(%0, %1, %2, %3, %4, 0.1, 0.0) return %5 }",
           {{1, 2, 3, 4}, {1, 2}, {0, 5}, {1, 3}, {1, 4}});
   expect_near(outputs[0], {0, 1, 5, 6});
-}
-
-// --- realisation ---------------------------------------------------------------------------------
-
-TEST(Realisation, SingleUsesAreInlinedSharedMathIsStored) {
-  EXPECT_EQ(kernel_count(lowered("graph(%0: f32[8]) { %1: f32[8] = aten.exp(%0)"
-                                 " %2: f32[8] = aten.mul.Tensor(%1, %1) return %2 }")),
-            1);
-  EXPECT_EQ(kernel_count(lowered("graph(%0: f32[8]) { %1: f32[8] = aten.exp(%0)"
-                                 " %2: f32[8] = aten.mul.Tensor(%1, 2) %3: f32[8] = aten.neg(%1)"
-                                 " return %2, %3 }")),
-            3);
-  // Shared through a view.
-  EXPECT_EQ(kernel_count(lowered("graph(%0: f32[8]) { %1: f32[8] = aten.exp(%0)"
-                                 " %2: f32[2, 4] = aten.view(%1, [2, 4])"
-                                 " %3: f32[2, 4] = aten.neg(%2) %4: f32[2, 4] = aten.abs(%2)"
-                                 " return %3, %4 }")),
-            3);
-}
-
-TEST(Realisation, LongChainsAreCutAndSquaringStaysLinear) {
-  std::string text = "graph(%0: f32[8]) {";
-  for (int i = 1; i <= 300; ++i)
-    text += " %" + std::to_string(i) + ": f32[8] = aten.mul.Tensor(%" + std::to_string(i - 1) +
-            ", %" + std::to_string(i - 1) + ")";
-  const Program program = lowered(text + " return %300 }");
-  EXPECT_GT(kernel_count(program), 2);
-  EXPECT_EQ(ProgramRunner(program).run({{1, 1, 1, 1, 1, 1, 1, 1}}).value()[0],
-            (Numbers{1, 1, 1, 1, 1, 1, 1, 1}));
-}
-
-TEST(Realisation, UnusedValuesAreNotComputed) {
-  EXPECT_EQ(kernel_count(lowered("graph(%0: f32[8]) { %1: f32[] = aten.sum(%0, None)"
-                                 " %2: f32[8] = aten.neg(%0) return %2 }")),
-            1);
-}
-
-TEST(Realisation, ExternOperandsAreBuffersWithTheTracedStrides) {
-  const Program program = lowered(
-      "graph(%0: f32[4, 3], %1: f32[4, 3]) {"
-      " %2: f32[4, 3] = aten.neg(%1)"
-      " %3: f32[3, 4]{1, 3} = aten.t(%2)"
-      " %4: f32[4, 4] = aten.mm(%0, %3) return %4 }");
-  verify(program);
-  ASSERT_EQ(program.items.size(), 2u);
-  const auto& call = std::get<ExternCall>(program.items[1]);
-  EXPECT_EQ(call.op, "aten.mm");
-  EXPECT_EQ(std::get<int>(call.args[0]), 0);
-  const Buffer& transposed = program.buffers[std::get<int>(call.args[1])];
-  EXPECT_EQ(transposed.kind, Buffer::Kind::kView);
-  EXPECT_EQ(transposed.type.strides, (sym::Dims{1, 3}));
-  EXPECT_EQ(program.buffers[call.results[0]].kind, Buffer::Kind::kExtern);
-  EXPECT_EQ(program.outputs[0], call.results[0]);
-}
-
-TEST(Realisation, SwappedInputsAreSavedFirst) {
-  const graph::Graph graph =
-      graph::parse("graph(%0: f32[2], %1: f32[2]) { return mutate %0 <- %1 mutate %1 <- %0 }");
-  const Program program = lower(graph);
-  ProgramRunner runner(program);
-  ASSERT_TRUE(runner.run({{1, 2}, {3, 4}}));
-  EXPECT_EQ(runner.read(0), (Numbers{3, 4}));
-  EXPECT_EQ(runner.read(1), (Numbers{1, 2}));
-}
-
-TEST(Realisation, MutatingNodesAreRefused) {
-  graph::Graph graph;
-  graph::TensorType type{.sizes = {2}, .strides = {1}};
-  graph::Value* x = graph.add_input(type, graph::InputKind::kUser, "x");
-  graph::Effects effects;
-  effects.mutates = {0};
-  graph.add_node(graph::find_or_add_op("test.write_", {"self"}, effects), {x}, {type});
-  EXPECT_THROW(lower(graph), InternalError);
-}
-
-TEST(Lowering, FiveHundredNodesInMilliseconds) {
-  std::string text = "graph(%0: f32[4, 128, 64], %1: f32[64]) {";
-  int last = 0, next = 2;
-  auto add = [&](const std::string& type, const std::string& call) {
-    text += " %" + std::to_string(next) + ": " + type + " = " + call;
-    return next++;
-  };
-  auto ref = [](int id) { return "%" + std::to_string(id); };
-  const std::string type = "f32[4, 128, 64]";
-  for (int layer = 0; layer < 60; ++layer) {
-    int view = add("f32[4, 128, 4, 16]", "aten.view(" + ref(last) + ", [4, 128, 4, 16])");
-    int turned =
-        add("f32[4, 4, 128, 16]{8192, 16, 64, 1}", "aten.permute(" + ref(view) + ", [0, 2, 1, 3])");
-    int soft = add("f32[4, 4, 128, 16]", "aten._softmax(" + ref(turned) + ", -1, false)");
-    int back = add("f32[4, 128, 4, 16]{8192, 16, 2048, 1}",
-                   "aten.permute(" + ref(soft) + ", [0, 2, 1, 3])");
-    int copy = add("f32[4, 128, 4, 16]", "aten.clone(" + ref(back) + ", contiguous_format)");
-    int flat = add(type, "aten.view(" + ref(copy) + ", [4, 128, 64])");
-    int scaled = add(type, "aten.mul.Tensor(" + ref(flat) + ", %1)");
-    last = add(type, "aten.gelu(" + ref(scaled) + ", \"none\")");
-  }
-  const graph::Graph graph = graph::parse(text + " return " + ref(last) + " }");
-  lower(graph);
-  auto best = std::chrono::steady_clock::duration::max();
-  for (int i = 0; i < 5; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    lower(graph);
-    best = std::min(best, std::chrono::steady_clock::now() - begin);
-  }
-#ifdef BRAZE_CHECKS
-  const double limit = 0.5;  // assertions and sanitizers take their time
-#else
-  const double limit = 0.02;
-#endif
-  EXPECT_LT(std::chrono::duration<double>(best).count(), limit);
 }
 
 }  // namespace

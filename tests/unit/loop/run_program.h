@@ -125,4 +125,12 @@ inline std::vector<Numbers> run(std::string_view text, const std::vector<Numbers
   return outputs.value_or(std::vector<Numbers>());
 }
 
+inline Program lowered(std::string_view text) { return lower(graph::parse(text)); }
+
+inline int kernel_count(const Program& program) {
+  int count = 0;
+  for (const Item& item : program.items) count += std::holds_alternative<ScheduledKernel>(item);
+  return count;
+}
+
 }  // namespace braze::loop
