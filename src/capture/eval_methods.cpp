@@ -1,6 +1,7 @@
 // Methods of C types, context variables.
 #include <algorithm>
 
+#include "base/is_one_of.h"
 #include "capture/evaluator.h"
 #include "capture/known.h"
 
@@ -14,12 +15,6 @@ bool stores_arguments(std::string_view name) {
                              "get", "pop", "remove", "discard", "index", "count", "move_to_end",
                              "__getitem__", "__contains__", "__delitem__"})
     if (name == stored) return true;
-  return false;
-}
-
-bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
-  for (const char* entry : list)
-    if (name == entry) return true;
   return false;
 }
 

@@ -1,4 +1,5 @@
 // Calls that are given torch.SymInts: what may see them, what is done here, what gets the numbers.
+#include "base/is_one_of.h"
 #include "capture/evaluator.h"
 #include "capture/known.h"
 #include "cpython/text.h"
@@ -11,12 +12,6 @@ namespace {
 
 bool is_integer(PyObject* object) {
   return PyLong_Check(object) || Py_TYPE(object) == known().sym_int;
-}
-
-bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
-  for (const char* entry : list)
-    if (name == entry) return true;
-  return false;
 }
 
 }  // namespace

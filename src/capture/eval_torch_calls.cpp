@@ -1,18 +1,13 @@
 // Calls of torch: its functions and the methods of tensors.
 #include <algorithm>
 
+#include "base/is_one_of.h"
 #include "capture/evaluator.h"
 #include "capture/known.h"
 
 namespace braze::capture {
 
 namespace {
-
-bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
-  for (const char* entry : list)
-    if (name == entry) return true;
-  return false;
-}
 
 // Tensors, sizes and atoms, none of a class that overrides torch's functions.
 bool is_plain(PyObject* object, bool alone = true) {

@@ -167,7 +167,7 @@ Ref Zeros::like(PyObject* object) {
     made.set_(bytes.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
     return Ref::steal(THPVariable_Wrap(made));
   } catch (const c10::Error&) {
-    return {};
+    return {};  // there is no like of it (meta tensors, bounds that do not fit): see the caller
   }
 }
 

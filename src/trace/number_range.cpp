@@ -4,17 +4,12 @@
 
 #include <string_view>
 
+#include "base/is_one_of.h"
 #include "trace/fake_tensor.h"
 
 namespace braze::trace {
 
 namespace {
-
-bool is_one_of(std::string_view name, std::initializer_list<const char*> list) {
-  for (const char* entry : list)
-    if (name == entry) return true;
-  return false;
-}
 
 // Fits into every dtype, but for those of very small integers.
 bool is_ordinary(const c10::Scalar& number) {
@@ -50,7 +45,7 @@ bool converts(const c10::Scalar& number, at::ScalarType dtype) {
       default:
         return true;  // bool and complex128 hold any
     }
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // how Scalar::to says that the number is out of range
     return false;
   }
 }

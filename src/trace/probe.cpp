@@ -25,7 +25,7 @@ class Probe {
       RealCallScope scope;
       info_.handle.callBoxed(call);
     } catch (const c10::Error&) {
-      return false;
+      return false;  // the caller raises the error of the metadata kernel
     }
     for (c10::IValue& result : call) {
       if (result.isTensor()) {

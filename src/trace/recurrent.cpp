@@ -103,7 +103,7 @@ bool is_recorded_whole(const Layer& layer) try {
   return !layer.input.requires_grad() && std::ranges::none_of(layer.states, requires_grad) &&
          std::ranges::none_of(layer.params, requires_grad);
 } catch (const sym::Undecidable&) {
-  return false;
+  return false;  // unusual as well: a size that comes from data
 }
 
 void recurrent(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {

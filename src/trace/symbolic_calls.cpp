@@ -33,7 +33,8 @@ bool Recorder::try_symbolic_kernel() {
     compute_results(info_, stack_);
     return true;
   } catch (const c10::Error&) {
-  } catch (python_error& error) {  // a custom operator's own function
+    // Not one of those; an error of the user's is raised again by the kernel over numbers.
+  } catch (python_error& error) {  // the same of a custom operator's own function
     pybind11::gil_scoped_acquire gil;
     error.restore();
     PyErr_Clear();

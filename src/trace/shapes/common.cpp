@@ -81,7 +81,7 @@ bool surely_equal(const c10::SymInt& a, const c10::SymInt& b) {
   try {
     return equal(a, b);
   } catch (const sym::Undecidable&) {
-    return false;
+    return false;  // not surely
   }
 }
 
