@@ -143,7 +143,7 @@ def test_beside_and_inside_and_around_torch_compile():
 
 
 def test_coverage_measures_eager_code(tmp_path):
-    coverage = pytest.importorskip("coverage")
+    coverage = pytest.importorskip("coverage", reason="the other evaluator is coverage's")
     cover = coverage.Coverage(data_file=str(tmp_path / "data"))
     cover.start()
     try:
