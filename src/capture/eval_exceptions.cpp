@@ -188,6 +188,7 @@ bool Evaluator::unwind(Frame& frame) {
   const ExceptionHandler* handler = frame.info->decoded->handler(at);
   if (!handler) return false;
   Ref exception = take_exception();
+  if (!make_arguments_concrete(exception.get())) return false;
   for (auto depth = static_cast<size_t>(handler->depth); frame.stack.size() > depth;) {
     if (!may_drop(frame.stack.back())) return false;
     frame.stack.pop_back();

@@ -117,6 +117,20 @@ void Evaluator::make_concrete(Slot& slot) {
   if (number.get() != used) slot = Slot(std::move(number));
 }
 
+// Who catches an exception may print it or hand it on. A generator's return value stands in its
+// StopIteration without a call that would have asked for the number.
+bool Evaluator::make_arguments_concrete(PyObject* exception) {
+  if (!recording_.has_symbols()) return true;
+  Ref arguments = Ref::steal(PyObject_GetAttrString(exception, "args"));
+  if (!arguments) return false;
+  Ref numbers = with_numbers(arguments.get(), kDepth);
+  if (!numbers) return false;
+  if (numbers.get() == arguments.get()) return true;
+  if (PyObject_SetAttrString(exception, "args", numbers.get()) < 0) return false;
+  return !PyObject_TypeCheck(exception, reinterpret_cast<PyTypeObject*>(PyExc_StopIteration)) ||
+         PyObject_SetAttrString(exception, "value", PyTuple_GET_ITEM(numbers.get(), 0)) == 0;
+}
+
 bool Evaluator::integer_operands(const Slot& a, const Slot& b, Int& x, Int& y) {
   if (!is_integer(a.get()) || !is_integer(b.get())) return false;
   const std::optional<Int> left = integer_in(a.get()), right = integer_in(b.get());

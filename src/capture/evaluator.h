@@ -259,6 +259,7 @@ class Evaluator {
   Slot list_of(std::vector<Ref> tensors, const std::string& why);
   std::optional<sym::Int> integer_in(PyObject* object);
   Ref with_numbers(PyObject* object, int depth);
+  bool make_arguments_concrete(PyObject* exception);
   bool integer_operands(const Slot& a, const Slot& b, sym::Int& x, sym::Int& y);
   int is_same_integer(PyObject* a, PyObject* b);
   int compare_sequences(const Slot& a, const Slot& b, int op);

@@ -2,6 +2,7 @@
 
 #include "graph/arguments.h"
 #include "passes/decompose_rules.h"
+#include "passes/unsupported.h"
 #include "passes/view_chain.h"
 
 namespace braze::passes {
@@ -52,10 +53,14 @@ Replacement filled(Emitter& emit, const Node& node, const Argument& value) {
   return {emit.full(type.sizes, value, type.dtype)};
 }
 
-// aten.copy(self, src): src in the type of self.
+// aten.copy(self, src): src, a tensor or a number, in the type of self.
 Replacement copy(Emitter& emit, const Node& node) {
   const TensorType& type = node.result()->type();
-  Value* source = graph::tensor_arg(node, 1);
+  const Argument& number = node.args().at(1);
+  if (graph::is_scalar(number) && graph::scalar_kind(number) == graph::DTypeKind::kComplex)
+    throw Unsupported(node.op().name, "a complex number is written into a tensor");
+  Value* source = graph::is_scalar(number) ? emit.full(type.sizes, number, type.dtype)
+                                           : graph::tensor_arg(node, 1);
   Value* converted = emit.cast(emit.expand(source, type.sizes), type.dtype);
   const bool moved =
       converted->producer() && !converted->producer()->op().view && converted != source;
@@ -66,6 +71,8 @@ Replacement copy(Emitter& emit, const Node& node) {
     if (clone->type().strides == type.strides) return {clone};
     emit.graph().erase(clone->producer());
   }
+  if (graph::is_scalar(number))
+    return {emit(OpKind::kcopy, {graph::tensor_arg(node, 0), source, false})};
   return {};
 }
 

@@ -74,3 +74,21 @@ def test_complex_tensors(number):
     x = FLOATS.to(torch.complex64)
     for fn in (lambda x: torch.rsub(x, number), lambda x: torch.lerp(x, x + 1, number)):
         check(fn, x)
+
+
+@pytest.mark.parametrize("number", [3, 2.75, -1, True, 2**40, float("nan"), 1 + 2j])
+@pytest.mark.filterwarnings("ignore:Casting complex")
+def test_numbers_copied_into_tensors(number):
+    def whole(x):
+        return x.clone().copy_(number)
+
+    def part(x):
+        x[1:].copy_(number)
+        return x * 2
+
+    def turned(x):
+        return x.new_zeros(2, 3).t().copy_(number)
+
+    for x in (INTS, INTS.to(torch.uint8), FLOATS, INTS > 0):
+        for fn in (whole, part, turned):
+            check(fn, x)

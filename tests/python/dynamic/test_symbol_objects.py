@@ -55,3 +55,23 @@ def test_size_of_no_dimension():
     fast = braze.compile(fn, dynamic=True)
     x = torch.randn(4, 3)
     assert torch.equal(fast(x), fn(x))
+
+
+def test_a_caught_stop_iteration_shows_the_number():
+    def counted(n):
+        yield 1
+        return n
+
+    def f(x, n):
+        made = counted(n)
+        next(made)
+        try:
+            next(made)
+        except StopIteration as stop:
+            return x + n, repr(stop), stop.value * 2
+
+    fast = braze.compile(f, dynamic=True)
+    for n in (3, 4, 7):
+        expected, result = f(torch.ones(2), n), fast(torch.ones(2), n)
+        assert torch.equal(expected[0], result[0])
+        assert expected[1:] == result[1:]
