@@ -1,5 +1,7 @@
 """A captured graph of torch-level calls as a `torch.fx.GraphModule`, for users' backends."""
 
+import contextlib
+
 import torch
 import torch.fx
 from torch.fx.node import base_types, map_aggregate
@@ -12,7 +14,8 @@ def call_backend(backend, torch_calls, inputs, names, outputs):
 
     Args:
         backend: callable `(gm, example_inputs)`.
-        torch_calls: list of `(callable, args, kwargs, result, (file, line, function))`.
+        torch_calls: list of `(callable, args, kwargs, result, (file, line, function), state)`,
+            with the `torch_state()` in which the call stands.
         inputs: real tensors, by graph input.
         names: their names, as a person would write them.
         outputs: traced tensors, by graph output.
@@ -23,6 +26,7 @@ def call_backend(backend, torch_calls, inputs, names, outputs):
         module = build(torch_calls, inputs, names, outputs)
     except _Untold as error:
         return str(error)
+    switches = any(node.target in _SWITCHES for node in module.graph.nodes)
     compiled = backend(module, list(inputs))
     if not callable(compiled):
         raise _words.error(
@@ -30,7 +34,64 @@ def call_backend(backend, torch_calls, inputs, names, outputs):
             f"the backend {getattr(backend, '__name__', backend)!r} returned "
             f"{type(compiled).__name__}; it must return a callable",
         )
-    return compiled
+    return _switching_back(compiled) if switches else compiled
+
+
+def torch_state():
+    """The thread's switches that decide what a call of torch does."""
+    autocast = tuple(
+        (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
+        for device in ("cpu", "cuda")
+    )
+    others = torch.is_inference_mode_enabled(), torch.get_default_dtype()
+    return torch.is_grad_enabled(), autocast, others
+
+
+_enter_autocast, _exit_autocast = torch.amp.autocast_mode._enter_autocast, torch.amp._exit_autocast
+_set_grad = torch._C._set_grad_enabled
+_SWITCHES = (_enter_autocast, _set_grad)
+
+
+def _switching_back(compiled):
+    """For a graph that throws switches: what raises in between leaves them as they were."""
+
+    def run(*inputs):
+        with contextlib.ExitStack() as stack:
+            grad, autocast, _ = torch_state()
+            stack.callback(torch.set_grad_enabled, grad)
+            for device, dtype, enabled in autocast:
+                stack.callback(torch.set_autocast_enabled, device, enabled)
+                stack.callback(torch.set_autocast_dtype, device, dtype)
+            return compiled(*inputs)
+
+    return run
+
+
+class _Switches:
+    """Nodes that bring the thread into the state of the call that follows."""
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.at_start = self.now = torch_state()
+        self.entered = []
+
+    def become(self, state):
+        if state == self.now:
+            return
+        if state[2] != self.at_start[2]:
+            raise _Untold("inference mode or the default dtype changes on the way")
+        if state[0] != self.now[0]:
+            self.graph.call_function(_set_grad, (state[0],))
+        if state[1] != self.now[1]:
+            while self.entered:
+                self.graph.call_function(_exit_autocast, (self.entered.pop(),))
+            for new, at_start in zip(state[1], self.at_start[1]):
+                if new != at_start:
+                    self.entered.append(self.graph.call_function(_enter_autocast, (*new, None)))
+        self.now = state
+
+    def finish(self):
+        self.become(self.at_start)
 
 
 class _Untold(Exception):
@@ -105,7 +166,9 @@ def build(torch_calls, inputs, names, outputs):
             raise _Untold("a tensor is used that native code made by itself")
         return value
 
-    for function, args, kwargs, result, (file, line, where) in torch_calls:
+    switches = _Switches(graph)
+    for function, args, kwargs, result, (file, line, where), state in torch_calls:
+        switches.become(state)
         target, kind = _target(function)
         call_args = tuple(convert(item) for item in args)
         call_kwargs = {key: convert(item) for key, item in (kwargs or {}).items()}
@@ -120,6 +183,7 @@ def build(torch_calls, inputs, names, outputs):
             node.meta["stack_trace"] += "\n    " + source
         keep.append(result)
         _name_result(graph, result, node, nodes)
+    switches.finish()
     graph.output(tuple(convert(tensor) for tensor in outputs))
     graph.lint()
     return torch.fx.GraphModule(torch.nn.Module(), graph)

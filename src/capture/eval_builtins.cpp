@@ -5,6 +5,15 @@
 
 namespace braze::capture {
 
+namespace {
+
+constexpr const char* kOwnName = "an attribute's name is an object of a subclass of str";
+
+// Looking it up runs no methods of a class.
+bool is_plain_name(PyObject* name) { return PyUnicode_CheckExact(name) || !PyUnicode_Check(name); }
+
+}  // namespace
+
 // The first argument, if any, is the user's message.
 Slot Evaluator::asked_break(const char* function, const Slot* args, size_t count) {
   std::string text = function;
@@ -95,6 +104,7 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
       return call_native(callable.get(), args, count, kwnames, false);
     case Callee::kGetattr: {
       if (done = done && (count == 2 || count == 3); !done) return {};
+      if (!is_plain_name(args[1].get())) return refuse(BreakKind::kNativeCall, kOwnName);
       Slot value = getattr(args[0], args[1].get());
       if (value || count == 2 || breaks_.under_way() ||
           !PyErr_ExceptionMatches(PyExc_AttributeError))
@@ -104,6 +114,7 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     }
     case Callee::kHasattr: {
       if (done = done && count == 2; !done) return {};
+      if (!is_plain_name(args[1].get())) return refuse(BreakKind::kNativeCall, kOwnName);
       Slot value = getattr(args[0], args[1].get());
       if (value) return Slot::borrow(Py_True);
       if (breaks_.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
@@ -114,6 +125,7 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kDelattr: {
       bool set = rule.callee == Callee::kSetattr;
       if (done = done && count == (set ? 3u : 2u); !done) return {};
+      if (!is_plain_name(args[1].get())) return refuse(BreakKind::kNativeCall, kOwnName);
       return setattr(args[0], args[1].get(), set ? args[2] : Slot()) ? Slot::borrow(Py_None)
                                                                      : Slot();
     }

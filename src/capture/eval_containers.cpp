@@ -25,8 +25,7 @@ bool Evaluator::build(Frame& frame, const Instruction& in) {
     case Opcode::kBuildSet:
       made = Ref::steal(PySet_New(nullptr));
       for (int i = n; i > 0; --i) {
-        make_concrete(frame.peek(i));
-        world_.guard_as_key(frame.peek(i).get());
+        make_key(frame.peek(i));
         if (PySet_Add(made.get(), frame.peek(i).get()) < 0) return false;
       }
       frame.drop(n);
@@ -34,8 +33,7 @@ bool Evaluator::build(Frame& frame, const Instruction& in) {
     case Opcode::kBuildMap:
       made = Ref::steal(PyDict_New());
       for (int i = n; i > 0; --i) {
-        make_concrete(frame.peek(2 * i));
-        world_.guard_as_key(frame.peek(2 * i).get());
+        make_key(frame.peek(2 * i));
         if (PyDict_SetItem(made.get(), frame.peek(2 * i).get(), frame.peek(2 * i - 1).get()) < 0)
           return false;
       }
@@ -81,13 +79,11 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
     case Opcode::kListAppend:
       return PyList_Append(target, value.get()) == 0;
     case Opcode::kSetAdd:
-      make_concrete(value);
-      world_.guard_as_key(value.get());
+      make_key(value);
       return PySet_Add(target, value.get()) == 0;
     case Opcode::kMapAdd: {
       Slot key = frame.pop();
-      make_concrete(key);
-      world_.guard_as_key(key.get());
+      make_key(key);
       return PyDict_SetItem(target, key.get(), value.get()) == 0;
     }
     case Opcode::kListExtend: {
@@ -110,8 +106,9 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
       Ref items = to_list(value);
       if (!items) return false;
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-        world_.guard_as_key(PyList_GET_ITEM(items.get(), i));
-        if (PySet_Add(target, PyList_GET_ITEM(items.get(), i)) < 0) return false;
+        Slot item = Slot::borrow(PyList_GET_ITEM(items.get(), i));
+        make_key(item);
+        if (PySet_Add(target, item.get()) < 0) return false;
       }
       return true;
     }

@@ -23,7 +23,7 @@ Slot Evaluator::getitem(const Slot& object, const Slot& given) {
   PyObject* used = world_.effective(original);
   const Source* source = used == original ? world_.source_of(object) : nullptr;
   PyTypeObject* type = Py_TYPE(used);
-  if (PyDict_Check(used)) world_.guard_as_key(key.get());
+  if (PyDict_Check(used)) make_key(key);
   if (source && (PyList_Check(used) || PyTuple_Check(used)) && PyLong_CheckExact(key.get()) &&
       (!is_heap_type(type) || !PyFunction_Check(_PyType_Lookup(type, names().getitem)))) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(used);
@@ -113,7 +113,7 @@ bool Evaluator::setitem(const Slot& object, const Slot& given, const Slot& value
     record_torch_call(callee, args, 3, nullptr, Py_None);
     return true;
   }
-  if (PyDict_Check(obj)) world_.guard_as_key(key.get());
+  if (PyDict_Check(obj)) make_key(key);
   if (world_.is_outside(obj)) {
     PyObject* name = value ? names().setitem : names().delitem;
     PyObject* method = is_heap_type(type) ? world_.type_lookup(type, name) : nullptr;

@@ -5,6 +5,24 @@
 namespace braze::capture {
 
 // A tuple of the values of `keys`, or None if one is missing.
+// CPython asks subject.get(key, MARK).
+Slot Evaluator::match_key(const Slot& subject, const Slot& key, bool& found) {
+  if (!is_python_class(Py_TYPE(subject.get()))) {
+    const int there = contains(subject, key);
+    found = there != 0;
+    return there > 0 ? getitem(subject, key) : Slot();
+  }
+  Slot get = getattr(subject, names().get);
+  if (!get) return {};
+  Slot args[2] = {
+      key, Slot::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)))};
+  PyObject* mark = args[1].get();
+  const Ref held = Ref::borrow(mark);
+  Slot value = call(get, args, 2, nullptr);
+  found = !value || value.get() != mark;
+  return found ? std::move(value) : Slot();
+}
+
 Slot Evaluator::match_keys(const Slot& subject, const Slot& keys) {
   Py_ssize_t n = PyTuple_GET_SIZE(keys.get());
   Ref values = Ref::steal(PyTuple_New(n));
@@ -16,10 +34,9 @@ Slot Evaluator::match_keys(const Slot& subject, const Slot& keys) {
         PyErr_Format(PyExc_ValueError, "mapping pattern checks duplicate key (%R)", key);
       return {};
     }
-    int found = contains(subject, Slot::borrow(key));
-    if (found < 0) return {};
+    bool found = true;
+    Slot value = match_key(subject, Slot::borrow(key), found);
     if (!found) return Slot::borrow(Py_None);
-    Slot value = getitem(subject, Slot::borrow(key));
     if (!value) return {};
     PyTuple_SET_ITEM(values.get(), i, value.object.release());
   }

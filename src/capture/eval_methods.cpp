@@ -18,6 +18,11 @@ bool stores_arguments(std::string_view name) {
   return false;
 }
 
+// The class says what `in` does, which dict.get and dict.__contains__ do not ask.
+bool has_own_membership(PyTypeObject* type) {
+  return type->tp_as_sequence->sq_contains != PyDict_Type.tp_as_sequence->sq_contains;
+}
+
 // Of a list or tuple: compares its items or shows them.
 bool looks_at_items(std::string_view name) {
   return is_one_of(
@@ -150,7 +155,7 @@ Slot Evaluator::call_container_method(PyObject* callable, const char* name, cons
         if (!world_.shadow(object)) return {};
         break;
       case MethodEffect::kRead:
-        if (PyDict_Check(object) && !kwnames) {
+        if (PyDict_Check(object) && !kwnames && !has_own_membership(type)) {
           if (text == "get" && (count == 1 || count == 2)) return dict_get(self, args, count);
           if (text == "__getitem__" && count == 1 &&
               !(PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) &&
@@ -174,8 +179,7 @@ Slot Evaluator::call_container_method(PyObject* callable, const char* name, cons
   } else if (PyTuple_Check(object) && !world_.read_all(object)) {
     return {};
   }
-  if (count > 0 && (PyDict_Check(object) || PyAnySet_Check(object)))
-    world_.guard_as_key(args[0].get());
+  if (count > 0 && (PyDict_Check(object) || PyAnySet_Check(object))) make_key(args[0]);
   if (text == "sort" && count == 0 && holds_tensor(world_.effective(object)) && !kwnames)
     return refuse(BreakKind::kDataDependent, "tensors are sorted by value");
   ++container_changes_;

@@ -257,7 +257,10 @@ int Evaluator::contains(const Slot& container, const Slot& given) {
   PyObject* object = container.get();
   PyObject* used = world_.effective(object);
   const Source* source = used == object ? world_.source_of(container) : nullptr;
-  if (is_container(object) && !is_atom(value.get())) world_.guard_as_key(value.get());
+  if (PyDict_Check(used) || PyAnySet_Check(used))
+    make_key(value);
+  else if (is_container(object) && !is_atom(value.get()))
+    world_.guard_as_key(value.get());
   if (source && PyDict_Check(object) && !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
     if (!is_atom(value.get()) && !is_immutable(value.get()) && world_.is_outside(value.get()) &&
         !read_operand(value, "a look-up"))

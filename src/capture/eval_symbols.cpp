@@ -25,6 +25,19 @@ bool holds_symbol(PyObject* object, int depth = kDepth) {
   return any_inside(object, is_symbolic, depth);
 }
 
+// The same key with the tensors from outside for which symbolic ones stand.
+Ref with_real_tensors(const World& world, PyObject* key) {
+  if (!PyTuple_CheckExact(key)) return Ref::borrow(world.real_of(key));
+  Ref items = Ref::steal(PySequence_List(key));
+  bool differs = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+    Ref item = with_real_tensors(world, PyTuple_GET_ITEM(key, i));
+    differs = differs || item.get() != PyTuple_GET_ITEM(key, i);
+    PyList_SetItem(items.get(), i, item.release());
+  }
+  return differs ? Ref::steal(PyList_AsTuple(items.get())) : Ref::borrow(key);
+}
+
 }  // namespace
 
 bool any_inside(PyObject* object, bool (*wanted)(PyObject*), int depth) {
@@ -129,6 +142,15 @@ bool Evaluator::make_arguments_concrete(PyObject* exception) {
   if (PyObject_SetAttrString(exception, "args", numbers.get()) < 0) return false;
   return !PyObject_TypeCheck(exception, reinterpret_cast<PyTypeObject*>(PyExc_StopIteration)) ||
          PyObject_SetAttrString(exception, "value", PyTuple_GET_ITEM(numbers.get(), 0)) == 0;
+}
+
+void Evaluator::make_key(Slot& slot) {
+  make_concrete(slot);
+  if (recording_.has_symbols()) {
+    Ref real = with_real_tensors(world_, slot.get());
+    if (real.get() != slot.get()) slot = Slot(std::move(real), slot.source);
+  }
+  world_.guard_as_key(slot.get());
 }
 
 bool Evaluator::integer_operands(const Slot& a, const Slot& b, Int& x, Int& y) {

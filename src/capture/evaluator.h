@@ -145,6 +145,7 @@ class Evaluator {
   Slot import_from(const Slot& module, PyObject* name);
 
   // --- eval_match.cpp
+  Slot match_key(const Slot& subject, const Slot& key, bool& found);
   Slot match_keys(const Slot& subject, const Slot& keys);
   Slot match_class(const Slot& subject, const Slot& cls, const Slot& names, int count);
 
@@ -184,6 +185,8 @@ class Evaluator {
   bool has_symbol(const Slot& slot);
   bool may_hold_symbol(PyObject* object);
   void make_concrete(Slot& slot);
+  // For a key of a dict or an element of a set: hashed as what it stands for, and guarded.
+  void make_key(Slot& slot);
   Slot binary_of_symbols(int op, const Slot& a, const Slot& b, bool& done);
   Slot unary_of_symbol(cpython::Opcode op, PyObject* symbol);
   int compare_symbols(const Slot& a, const Slot& b, int op);

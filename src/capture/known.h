@@ -15,6 +15,7 @@ namespace braze::capture {
   X(setitem, "__setitem__")                                 \
   X(delitem, "__delitem__")                                 \
   X(contains, "__contains__")                               \
+  X(get, "get")                                             \
   X(missing, "__missing__")                                 \
   X(call, "__call__")                                       \
   X(dict, "__dict__")                                       \

@@ -1,4 +1,10 @@
 // Where the trace is: for messages, for the graph's nodes, for the record of torch-level calls.
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/DynamicTypes.h>
+
 #include "capture/evaluator.h"
 #include "capture/known.h"
 #include "cpython/text.h"
@@ -70,6 +76,22 @@ std::string name_of_callable(PyObject* callable) {
   }
   if (name.empty()) return {};
   return owner.empty() ? name : owner + "." + name;
+}
+
+PyObject* as_python(at::ScalarType dtype) {
+  return reinterpret_cast<PyObject*>(torch::getTHPDtype(dtype));
+}
+
+// What braze._fx.torch_state() gives; without Python code, which would be traced.
+Ref torch_state() {
+  auto autocast = [](const char* name, c10::DeviceType device) {
+    return Py_BuildValue("(sOO)", name, as_python(at::autocast::get_autocast_dtype(device)),
+                         at::autocast::is_autocast_enabled(device) ? Py_True : Py_False);
+  };
+  return Ref::steal(Py_BuildValue("(O(NN)(OO))", at::GradMode::is_enabled() ? Py_True : Py_False,
+                                  autocast("cpu", at::kCPU), autocast("cuda", at::kCUDA),
+                                  c10::InferenceMode::is_enabled() ? Py_True : Py_False,
+                                  as_python(c10::get_default_dtype_as_scalartype())));
 }
 
 }  // namespace
@@ -204,9 +226,9 @@ void Evaluator::record_torch_call(PyObject* callable, const Slot* args, size_t c
                    args[count - keywords + i].get());
   std::vector<StackEntry> where = stack();
   StackEntry entry = where.empty() ? StackEntry{} : where.front();
-  Ref record =
-      Ref::steal(Py_BuildValue("(OOOO(sis))", callable, positional.get(), named.get(), result,
-                               entry.file.c_str(), entry.line, entry.function.c_str()));
+  Ref record = Ref::steal(Py_BuildValue("(OOOO(sis)N)", callable, positional.get(), named.get(),
+                                        result, entry.file.c_str(), entry.line,
+                                        entry.function.c_str(), torch_state().release()));
   if (!record || PyList_Append(torch_calls_.get(), record.get()) < 0) PyErr_Clear();
 }
 

@@ -269,7 +269,7 @@ std::optional<std::vector<std::pair<PyObject*, PyObject*>>> dict_entries(PyObjec
     while (PyDict_Next(dict, &position, &key, &item)) entries.emplace_back(key, item);
     return entries;
   }
-  const Ref keys = Ref::steal(PySequence_List(dict));
+  const Ref keys = own_items(dict);
   for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.get()); ++i) {
     PyObject* key = PyList_GET_ITEM(keys.get(), i);
     PyObject* item = PyDict_GetItemWithError(dict, key);
@@ -298,7 +298,7 @@ bool RecipeBuilder::fill(int target, PyObject* container) {
     }
   } else if (PySet_Check(container) || PyObject_TypeCheck(container, known().deque)) {
     step.kind = PySet_Check(container) ? Kind::kSetFill : Kind::kDequeFill;
-    Ref list = Ref::steal(PySequence_List(container));
+    Ref list = own_items(container);
     if (!list || !values(list.get(), step.items)) return false;
     if (step.items.empty()) return true;
   } else {

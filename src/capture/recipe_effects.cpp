@@ -26,12 +26,12 @@ bool RecipeBuilder::shadow_changed(const World::Shadow& shadow) const {
   }
   if (PySet_Check(a)) {
     if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return true;
-    Ref items = Ref::steal(PySequence_List(a));
+    Ref items = own_items(a);
     for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i)
       if (PySet_Contains(b, PyList_GET_ITEM(items.get(), i)) != 1) return true;
     return false;
   }
-  Ref list_a = Ref::steal(PySequence_List(a)), list_b = Ref::steal(PySequence_List(b));
+  Ref list_a = own_items(a), list_b = own_items(b);
   if (!list_a || !list_b) return PyErr_Clear(), true;
   if (PyList_GET_SIZE(list_a.get()) != PyList_GET_SIZE(list_b.get())) return true;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list_a.get()); ++i)
@@ -183,7 +183,7 @@ bool RecipeBuilder::note_fill(int target, PyObject* container) {
                 : PyObject_TypeCheck(container, known().deque) ? Kind::kDequeFill
                                                                : Kind::kListFill;
     if (PyByteArray_Check(container)) return refuse(container, "it was changed") >= 0;
-    items = Ref::steal(PySequence_List(container));
+    items = own_items(container);
   }
   if (!items || !values(items.get(), step.items)) return false;
   effects_.push_back(std::move(step));

@@ -47,6 +47,13 @@ bool is_container(PyObject* object) {
          PyAnySet_Check(object) || PyObject_TypeCheck(object, known().deque);
 }
 
+Ref own_items(PyObject* container) {
+  PyTypeObject* type = Py_TYPE(container);
+  while (is_python_class(type)) type = type->tp_base;
+  Ref iterator = Ref::steal(type->tp_iter(container));
+  return iterator ? Ref::steal(PySequence_List(iterator.get())) : Ref();
+}
+
 bool is_python_class(PyTypeObject* type) { return type->tp_dealloc == known().module->tp_dealloc; }
 
 bool is_frozen(PyObject* object) {
@@ -400,15 +407,9 @@ bool World::read_all(PyObject* container) {
         return breaks_.refuse(BreakKind::kUnsupported, "a dict with tensors as keys");
       items.emplace_back(Ref::borrow(key), Ref::borrow(value));
     }
-    Ref keys = Ref::steal(PyObject_TypeCheck(container, known().ordered_dict)
-                              ? PySequence_Tuple(container)
-                              : PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+    Ref list = own_items(container);
+    Ref keys = list ? Ref::steal(PyList_AsTuple(list.get())) : Ref();
     if (!keys) return false;
-    if (!PyObject_TypeCheck(container, known().ordered_dict))
-      for (size_t i = 0; i < items.size(); ++i) {
-        Py_INCREF(items[i].first.get());
-        PyTuple_SET_ITEM(keys.get(), static_cast<Py_ssize_t>(i), items[i].first.get());
-      }
     guard(GuardKind::kKeys, s, keys.get());
     for (auto& [k, v] : items)
       if (!read(v.get(), item_source(container, s, k.get()), false)) return false;
@@ -426,7 +427,7 @@ bool World::read_all(PyObject* container) {
     return true;
   }
   if (PyObject_TypeCheck(container, known().deque)) {
-    Ref items = Ref::steal(PySequence_List(container));
+    Ref items = own_items(container);
     if (!items) return false;
     guard_length(s, PyList_GET_SIZE(items.get()));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {

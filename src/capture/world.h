@@ -300,6 +300,9 @@ inline bool is_atom(PyObject* object) {
 }
 // A list, tuple, dict, set, frozenset or deque, or of a subclass of one.
 bool is_container(PyObject* object);
+// What a container holds (of a dict: the keys), in order, as a list: by the C type below its class,
+// whatever methods the class has.
+Ref own_items(PyObject* container);
 // Made by a class statement, not by C.
 bool is_python_class(PyTypeObject* type);
 // Never changes, or is shared program structure that is guarded by identity.

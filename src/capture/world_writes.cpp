@@ -22,9 +22,10 @@ Ref copy_subclass(PyObject* original, PyTypeObject* base) {
   Ref copy = Ref::steal(base->tp_new(Py_TYPE(original), none.get(), nullptr));
   if (!copy) return {};
   if (PyList_Check(original)) {
-    if (PyList_SetSlice(copy.get(), 0, 0, original) < 0) return {};
+    Ref items = own_items(original);
+    if (!items || PyList_SetSlice(copy.get(), 0, 0, items.get()) < 0) return {};
   } else if (PyAnySet_Check(original)) {
-    Ref items = Ref::steal(PySequence_List(original));
+    Ref items = own_items(original);
     for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i)
       if (PySet_Add(copy.get(), PyList_GET_ITEM(items.get(), i)) < 0) return {};
     if (!items) return {};

@@ -53,3 +53,53 @@ def test_graphs_that_are_hard_to_tell(f):
         LOG.clear()
         torch.testing.assert_close(fast(X + shift), expected)
         assert log == LOG
+
+
+def under_autocast(x):
+    y = x @ x.t()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = x @ x.t()
+        with torch.autocast("cpu", enabled=False):
+            w = x @ x.t()
+        return y, z, w, x @ x.t()
+
+
+def without_gradients(x):
+    with torch.no_grad():
+        y = x * 2
+    return y, x + 1
+
+
+def in_inference_mode(x):
+    with torch.inference_mode():
+        return x * 2
+
+
+@pytest.mark.parametrize("f", [under_autocast, without_gradients, in_inference_mode])
+@pytest.mark.parametrize("requires_grad", [False, True])
+@torch.enable_grad()
+def test_switches_of_torch_that_change_on_the_way(f, requires_grad):
+    def told(x):
+        return x.dtype, x.requires_grad, x.is_inference()
+
+    fast = braze.compile(f, backend=lambda gm, inputs: gm.forward)
+    for shift in range(2):
+        x = (X + shift).requires_grad_(requires_grad)
+        actual, expected = fast(x), f(x)
+        torch.testing.assert_close(actual, expected)
+        assert [*map(told, actual)] == [*map(told, expected)]
+
+
+def test_switches_are_back_where_a_backend_raises():
+    def backend(gm, inputs):
+        def run(*args):
+            gm(*args)
+            torch.set_grad_enabled(True)
+            torch.set_autocast_enabled("cpu", True)
+            raise ValueError("in the backend")
+
+        return run
+
+    with pytest.raises(ValueError, match="in the backend"):
+        braze.compile(under_autocast, backend=backend)(X)
+    assert not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")

@@ -1,7 +1,9 @@
 """What the random programs of `programs.py` use: the text stands in front of each of them."""
 
 # ruff: noqa: F401
+import collections
 import contextlib
+import dataclasses
 import functools
 import itertools
 import math

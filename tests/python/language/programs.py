@@ -10,12 +10,14 @@ from pathlib import Path
 
 from program_async import Async
 from program_flow import Flow
+from program_objects import Objects
 
 PRELUDE = Path(__file__).with_name("program_prelude.py").read_text()
 
 
-class Writer(Flow, Async):
-    def __init__(self, seed, kind="function"):
+class Writer(Flow, Async, Objects):
+    def __init__(self, seed, kind="function", wide=False):
+        self.wide = wide
         self.kind = kind
         self.generator = kind == "generator"
         self.random = random.Random(seed)
@@ -188,6 +190,8 @@ class Writer(Flow, Async):
                 (4, self.drive), (3, self.local_generator), (3, self.managed), (3, self.leave),
                 (3, self.chained), (3, self.often), (3, self.comprehension),
             ]  # fmt: skip
+        if self.wide and self.depth < 4:
+            kinds += self.over_objects()
         weights = [weight for weight, _ in kinds]
         self.random.choices([kind for _, kind in kinds], weights)[0]()
 
@@ -235,17 +239,6 @@ class Writer(Flow, Async):
             )
         )  # fmt: skip
 
-    def change_box(self):
-        box, a = self.var("box"), self.integer()
-        self.put(
-            self.pick(
-                f"{box}.value = {a}", f"{box}.value += {a}", f"{box}.double = {a}", f"{box}.push({a})",
-                f"{box}.extra = {a}", self.rarely(f"del {box}.extra", "pass"), f"setattr({box}, 'value', {a})",
-                f"{box}.tensor = {self.tensor(1)}", f"{box}.tensor.add_({a})", f"{box}.items = {self.listing()}",
-                f"{box}.__dict__['value'] = {a}", f"{box}.tensor += 1", f"{box}.kind = 'own'",
-            )
-        )  # fmt: skip
-
     def change_tensor(self):
         x, a = self.var("tensor"), self.integer(1)
         self.put(
@@ -287,9 +280,6 @@ class Writer(Flow, Async):
         self.put(
             f"if {self.condition()}: raise {kind}({self.pick('', self.integer(), self.text())})"
         )
-
-    def new_box(self):
-        self.bind("box", f"{self.pick('Box', 'Child')}({self.integer()})")
 
     def stop(self):
         """What a compiler must break at."""
@@ -378,9 +368,12 @@ class Writer(Flow, Async):
 KINDS = ("function", "generator", "coroutine", "async generator")
 
 
-def program(seed, kind="function"):
-    """Source text with a function `f` of this kind, which gives things back now and then."""
-    writer = Writer(seed, kind)
+def program(seed, kind="function", wide=False):
+    """Source text with a function `f` of this kind, which gives things back now and then.
+
+    `wide`: with the statements of `program_objects.py`.
+    """
+    writer = Writer(seed, kind, wide)
     writer.nonlocals = set()
     while writer.budget > 0:
         writer.statement()

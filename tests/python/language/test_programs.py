@@ -14,6 +14,7 @@ from programs import KINDS, program
 from snapshot import Snapshot, assert_equal
 
 CHUNK = 40
+WIDE = 10
 CALLS = 7
 
 
@@ -105,8 +106,8 @@ def drive_async(made, seed):
 class Run:
     """A program in a namespace of its own."""
 
-    def __init__(self, seed, name, wrap, kind="function"):
-        source = program(seed, kind)
+    def __init__(self, seed, name, wrap, kind="function", wide=False):
+        source = program(seed, kind, wide)
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         self.space = {"__name__": "program", "braze": braze}
         exec(compile(source, name, "exec"), self.space)
@@ -132,19 +133,43 @@ class Run:
         return Snapshot([result, printed.getvalue(), given, state], "program")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("chunk", range(4))
-def test_random_programs(chunk, kind, capfd):
-    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        plain = Run(seed, f"<program {seed}>", lambda f: f, kind)
-        fast = Run(seed, f"<compiled {seed}>", lambda f: braze.compile(f, backend="aten"), kind)
-        for number in range(CALLS):
-            expected, actual = plain.call(number), fast.call(number)
-            try:
-                assert_equal(actual, expected)
-            except AssertionError as error:
-                raise AssertionError(f"program({seed}), call {number}: {error}") from None
+def compare(seed, kind, wide=False, **options):
+    plain = Run(seed, f"<program {seed}>", lambda f: f, kind, wide)
+    fast = Run(
+        seed,
+        f"<compiled {seed}>",
+        lambda f: braze.compile(f, backend="aten", **options),
+        kind,
+        wide,
+    )
+    for number in range(CALLS):
+        expected, actual = plain.call(number), fast.call(number)
+        try:
+            assert_equal(actual, expected)
+        except AssertionError as error:
+            told = f"program({seed}, {kind!r}, {wide}), call {number}: {error}"
+            raise AssertionError(told) from None
+
+
+def check_told(capfd):
     told = capfd.readouterr().err
     assert "Please report" not in told, told
     # What CPython ignores when it ends a generator, it ignores twice.
     assert told.count("ignored in") % 2 == 0, told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chunk", range(4))
+def test_random_programs(chunk, kind, capfd):
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        compare(seed, kind)
+    check_told(capfd)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_random_programs_over_objects(dynamic, kind, capfd):
+    for seed in range(WIDE):
+        compare(seed, kind, wide=True, dynamic=dynamic)
+    check_told(capfd)

@@ -1,0 +1,92 @@
+"""Methods that a subclass of a container has: only those are asked that CPython asks."""
+
+import copy
+
+import braze
+import pytest
+import torch
+
+CALLS = []
+
+
+class Listed(list):
+    def __iter__(self):
+        CALLS.append("iter")
+        return iter("pq")
+
+
+class Keyed(dict):
+    def __contains__(self, key):
+        CALLS.append("contains")
+        return True
+
+    def __iter__(self):
+        CALLS.append("iter")
+        return iter("pq")
+
+
+class Given(dict):
+    def get(self, key, default=None):
+        CALLS.append(key)
+        return default if key == "b" else "given"
+
+
+class Name(str):
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        CALLS.append("eq")
+        return str.__eq__(self, other)
+
+
+class Holder:
+    value = 3
+
+
+def lengthened(items):
+    items += [1]
+    return len(items)
+
+
+def matched(table):
+    match table:
+        case {"a": a, "b": b}:
+            return a, b
+        case {"a": a, **rest}:
+            return a, rest
+
+
+USES = [
+    (Listed([3, 1]), lengthened),
+    (Listed([3, 1]), lambda o: (o.append(4), list.__repr__(o))),
+    (Keyed(a=1), lambda o: (o.get("a"), o.get("z", 5), "z" in o)),
+    (Keyed(a=1), lambda o: (o.update(b=2), dict.__repr__(o))),
+    (Keyed(a=1), lambda o: dict.__contains__(o, "z")),
+    (Given(a=1, b=2), matched),
+    (Given(a=1), matched),
+    (Name("value"), lambda o: (getattr(Holder, o, 7), hasattr(Holder, o))),
+]
+
+
+@pytest.mark.parametrize("number", range(len(USES)))
+def test_methods_of_subclasses(number):
+    given, use = USES[number]
+
+    def f(x, given):
+        return x + 1, use(given)
+
+    fast = braze.compile(f)
+    for call in range(3):
+        seen = []
+        for function in (f, fast):
+            CALLS.clear()
+            own = copy.copy(given) if isinstance(given, str) else type(given).__new__(type(given))
+            if isinstance(given, list):
+                list.extend(own, list.__getitem__(given, slice(None)))
+            elif isinstance(given, dict):
+                own.update(dict.items(given))
+            result, shown = function(torch.full((2,), float(call)), own)
+            seen.append(
+                (result.tolist(), shown, list(CALLS), str(type(own).__base__.__repr__(own)))
+            )
+        assert seen[0] == seen[1]
