@@ -4,7 +4,6 @@
 
 namespace braze::capture {
 
-// A tuple of the values of `keys`, or None if one is missing.
 // CPython asks subject.get(key, MARK).
 Slot Evaluator::match_key(const Slot& subject, const Slot& key, bool& found) {
   if (!is_python_class(Py_TYPE(subject.get()))) {
@@ -23,6 +22,7 @@ Slot Evaluator::match_key(const Slot& subject, const Slot& key, bool& found) {
   return found ? std::move(value) : Slot();
 }
 
+// A tuple of the values of `keys`, or None if one is missing.
 Slot Evaluator::match_keys(const Slot& subject, const Slot& keys) {
   Py_ssize_t n = PyTuple_GET_SIZE(keys.get());
   Ref values = Ref::steal(PyTuple_New(n));
