@@ -102,6 +102,12 @@ const Value* memory_of(const Value* value) {
   return value;
 }
 
+// PyTorch's kernels copy their argument with the memory around it.
+bool keeps_surroundings(OpKind kind) {
+  return kind == OpKind::kslice_scatter || kind == OpKind::kselect_scatter ||
+         kind == OpKind::kdiagonal_scatter || kind == OpKind::kas_strided_scatter;
+}
+
 class Folder {
  public:
   explicit Folder(Graph& graph) : graph_(graph), aliasing_(graph) {}
@@ -148,6 +154,7 @@ class Folder {
   bool is_seen_in_less_memory(const Node& node, const Value* operand) const {
     if (node.op().view || !aliasing_.reaches_output(node.result())) return false;
     const Value* whole = memory_of(operand);
+    if (whole->producer() && keeps_surroundings(whole->producer()->op().kind)) return true;
     return whole->type().numel() != operand->type().numel() ||
            operand->type().offset != node.result()->type().offset;
   }

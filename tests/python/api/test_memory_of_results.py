@@ -51,3 +51,25 @@ def test_results_have_memory_of_their_own(fn, dynamic):
         expected, actual = results(fn), results(fast)
         assert all(map(torch.equal, expected, actual))
         assert described(actual) == described(expected)
+
+
+@pytest.mark.parametrize("backend", ["braze", "aten"])
+def test_copies_of_a_written_argument(backend):
+    def part(v):
+        v[1:] += 1
+        return v.clone(), v * 1
+
+    def whole(v):
+        v += 1
+        return v.clone(), v + 0
+
+    def row_of_two(v):
+        v.view(1, 3)[0] = 5.0
+        return v.clone(), v.contiguous().clone()
+
+    for fn in (part, whole, row_of_two):
+        fast = braze.compile(fn, backend=backend)
+        given = [torch.ones(2, 3)[1] for _ in range(2)]
+        expected, actual = fn(given[0]), fast(given[1])
+        assert all(map(torch.equal, expected, actual))
+        assert described(actual) == described(expected)
