@@ -54,6 +54,27 @@ function(braze_source_hash name)
   target_sources(braze_${name} PRIVATE ${output})
 endfunction()
 
+# A source of src/kernels/ that is compiled for more than the least processor, with the vector math of
+# generated kernels in vector_math_<name>.inc.
+function(braze_kernel_variant name)
+  cmake_parse_arguments(ARG "" "" "FLAGS" ${ARGN})
+  if(NOT TARGET braze_emit_vector_math)
+    add_executable(braze_emit_vector_math ${CMAKE_SOURCE_DIR}/cmake/emit_vector_math.cpp)
+    target_link_libraries(braze_emit_vector_math PRIVATE braze_codegen)
+  endif()
+  set(folder ${CMAKE_BINARY_DIR}/generated/kernels)
+  set(output ${folder}/vector_math_${name}.inc)
+  file(MAKE_DIRECTORY ${folder})
+  add_custom_command(OUTPUT ${output} COMMAND braze_emit_vector_math ${name} ${output}
+                     DEPENDS braze_emit_vector_math VERBATIM)
+  target_sources(braze_kernels PRIVATE ${output})
+  target_include_directories(braze_kernels PRIVATE ${folder})
+  # As generated kernels are: rounding after each operation but where a fused one is asked for.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/kernels/${name}.cpp PROPERTIES
+    COMPILE_OPTIONS "${ARG_FLAGS};-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off;-w"
+    OBJECT_DEPENDS ${output})
+endfunction()
+
 function(braze_module name)
   cmake_parse_arguments(ARG "" "FOLDER" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${ARG_FOLDER}/*.cpp)

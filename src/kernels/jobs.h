@@ -1,0 +1,45 @@
+// What the variants of a kernel, one for each instruction set, are given. Plain data: a variant's
+// source must not instantiate anything of the standard library, or the linker might take its
+// instructions for everybody's.
+#pragma once
+
+#include <cstdint>
+
+namespace braze::kernels {
+
+enum class Activation : uint8_t { kNone, kGelu, kGeluTanh };
+
+// c = activation(a @ b + bias), all f32. Strides in elements.
+struct Product {
+  const float* a = nullptr;  // [rows, inner], elements of a row side by side
+  const float* b = nullptr;  // [inner, columns], see b_transposed
+  const float* bias = nullptr;  // [columns], or null
+  float* c = nullptr;           // [rows, columns], elements of a row side by side
+  int64_t rows = 0, inner = 0, columns = 0;
+  int64_t a_stride = 0, c_stride = 0;  // from row to row
+  // Plain: from row to row of b, whose rows lie side by side. Transposed (`weight.t()` of a linear
+  // layer): from column to column, the elements of a column lie side by side.
+  int64_t b_stride = 0;
+  bool b_transposed = false;
+  Activation activation = Activation::kNone;
+};
+
+// A product cut into tasks: a panel of columns over a block of rows, of which the threads take one
+// after the other.
+struct ProductJob {
+  Product product;
+  int64_t row_block = 0, row_blocks = 0, panels = 0;
+  int64_t inner_block = 0;
+  int64_t next = 0;  // the first task that nobody has taken; atomic
+};
+
+struct Variant {
+  int64_t panel = 0;  // columns of a panel
+  int64_t tile_rows = 0;
+  // Takes tasks until none is left. `scratch`, 64-byte aligned: inner_block x panel floats.
+  void (*multiply)(ProductJob& job, float* scratch) = nullptr;
+};
+extern const Variant kAvx2;
+extern const Variant kAvx512;
+
+}  // namespace braze::kernels

@@ -1,0 +1,24 @@
+// Kernels written by hand and compiled ahead, for what a loop over index expressions is no match
+// for: dense products. Results do not depend on the number of threads.
+#pragma once
+
+#include <functional>
+
+#include "codegen/cpp/codegen.h"
+#include "kernels/jobs.h"
+
+namespace braze::kernels {
+
+// Runs its argument once on each of some threads, the caller's among them, and returns when all are
+// through.
+using OnThreads = std::function<void(int threads, const std::function<void()>&)>;
+
+// The variant for these instructions; null where there is none.
+const Variant* variant_for(codegen::cpp::Isa isa);
+
+// Cache blocking after K. Goto and R. van de Geijn, Anatomy of High-Performance Matrix
+// Multiplication (ACM TOMS 34, 2008), with two changes that fit weights that are used once per
+// call: a panel of b is packed by the thread that uses it, and its successor is fetched meanwhile.
+void multiply(const Variant& variant, const Product& product, int threads, const OnThreads& run);
+
+}  // namespace braze::kernels
