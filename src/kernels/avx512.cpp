@@ -11,11 +11,14 @@ namespace avx512 {
 
 #define BRAZE_MATH(name) name##_f32x16
 #include "kernels/panel.inc"
+
+#include "kernels/attention.inc"
 #include "kernels/product.inc"
 
 }  // namespace avx512
 }  // namespace
 
-const Variant kAvx512 = {avx512::kPanel, avx512::kTileRows, avx512::multiply};
+const Variant kAvx512 = {avx512::kPanel, avx512::kTileRows, avx512::multiply, avx512::kLanes,
+                         avx512::attend};
 
 }  // namespace braze::kernels

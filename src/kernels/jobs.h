@@ -33,11 +33,40 @@ struct ProductJob {
   int64_t next = 0;  // the first task that nobody has taken; atomic
 };
 
+// out = softmax(query key^T * scale + mask) value for each of `heads` heads of each of `batch`
+// elements of a batch, all f32. The elements of a row of query, key, value and out lie side by
+// side; strides from one element of the batch, head, row to the next. A row without a key that is
+// seen (its mask is -inf throughout) gives zeros.
+struct Attention {
+  const float* query = nullptr;  // [batch, heads, queries, depth]
+  const float* key = nullptr;    // [batch, key_heads, keys, depth]; key_heads divides heads
+  const float* value = nullptr;  // like key
+  const float* mask = nullptr;   // [batch, heads, queries, keys], or null
+  float* out = nullptr;          // like query
+  int64_t batch = 0, heads = 0, key_heads = 0, queries = 0, keys = 0, depth = 0;
+  int64_t query_strides[3] = {}, key_strides[3] = {}, value_strides[3] = {}, out_strides[3] = {};
+  int64_t mask_strides[4] = {};  // 0 where it is broadcast
+  float scale = 1;
+  bool causal = false;  // query i sees keys 0 to i
+};
+
+// Attention cut into tasks: some queries of a head, at most a panel, of which the threads take one
+// after the other.
+struct AttentionJob {
+  Attention attention;
+  int64_t query_block = 0, query_blocks = 0;
+  int64_t key_block = 0;  // keys whose scores are in memory at a time
+  int64_t next = 0;       // the first task that nobody has taken; atomic
+};
+
 struct Variant {
   int64_t panel = 0;  // columns of a panel
   int64_t tile_rows = 0;
   // Takes tasks until none is left. `scratch`, 64-byte aligned: inner_block x panel floats.
   void (*multiply)(ProductJob& job, float* scratch) = nullptr;
+  int64_t lanes = 0;  // of a vector; they divide `panel`
+  // The same, `scratch`: key_block + 2 * depth rows of a panel.
+  void (*attend)(AttentionJob& job, float* scratch) = nullptr;
 };
 extern const Variant kAvx2;
 extern const Variant kAvx512;

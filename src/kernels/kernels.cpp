@@ -16,6 +16,8 @@ constexpr int64_t kMostRows = 512;
 constexpr int64_t kLeastRows = 48;
 // So that a thread that was held up costs the others little.
 constexpr int64_t kTasksPerThread = 3;
+// 64 KiB of scores in panels of 64 columns.
+constexpr int64_t kKeyBlock = 256;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -70,6 +72,21 @@ void multiply(const Variant& variant, const Product& product, int threads, const
   const size_t count = std::max<int64_t>(job.inner_block, 1) * variant.panel;
   const int useful = static_cast<int>(std::min<int64_t>(threads, job.panels * job.row_blocks));
   run(useful, [&] { variant.multiply(job, scratch.of(count)); });
+}
+
+void attend(const Variant& variant, const Attention& attention, int threads, const OnThreads& run) {
+  const int64_t heads = attention.batch * attention.heads;
+  if (heads == 0 || attention.queries == 0 || attention.depth == 0) return;
+  AttentionJob job{.attention = attention};
+  // Whole panels use the registers best; where they give too few tasks, parts of them.
+  job.query_block = variant.panel;
+  auto tasks = [&] { return heads * ceil_div(attention.queries, job.query_block); };
+  while (job.query_block > variant.lanes && tasks() < threads) job.query_block /= 2;
+  job.query_blocks = ceil_div(attention.queries, job.query_block);
+  job.key_block = std::clamp<int64_t>(attention.keys, 1, kKeyBlock);
+  const size_t count = (job.key_block + 2 * attention.depth) * variant.panel;
+  const int useful = static_cast<int>(std::min<int64_t>(threads, tasks()));
+  run(useful, [&] { variant.attend(job, scratch.of(count)); });
 }
 
 }  // namespace braze::kernels

@@ -1,5 +1,5 @@
 // Kernels written by hand and compiled ahead, for what a loop over index expressions is no match
-// for: dense products. Results do not depend on the number of threads.
+// for: dense products, attention. Results do not depend on the number of threads.
 #pragma once
 
 #include <functional>
@@ -20,5 +20,11 @@ const Variant* variant_for(codegen::cpp::Isa isa);
 // Multiplication (ACM TOMS 34, 2008), with two changes that fit weights that are used once per
 // call: a panel of b is packed by the thread that uses it, and its successor is fetched meanwhile.
 void multiply(const Variant& variant, const Product& product, int threads, const OnThreads& run);
+
+// Vectors lie along queries: a block of them is a panel with which the rows of the keys, as they
+// lie in memory, are multiplied; then softmax needs no sum across a vector. Keys come in blocks,
+// after which sums and results are put right by the new maximum: T. Dao et al., FlashAttention
+// (NeurIPS 2022), M. Milakov and N. Gimelshein, Online normalizer calculation for softmax (2018).
+void attend(const Variant& variant, const Attention& attention, int threads, const OnThreads& run);
 
 }  // namespace braze::kernels
