@@ -6,6 +6,7 @@
 #include "capture/catalogue.h"
 #include "codegen/cpp/codegen.h"
 #include "dispatch/compiled_function.h"
+#include "runtime/dense_operators.h"
 #include "runtime/memory.h"
 #include "toolchain/toolchain.h"
 #include "trace/tracer.h"
@@ -50,6 +51,7 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "The native part of Braze.";
   std::string trouble = braze::trace::initialize(module.ptr());
   if (!trouble.empty()) throw py::import_error(trouble);
+  braze::runtime::register_dense_operators();
   if (!braze::capture::initialize(module.ptr())) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();
 

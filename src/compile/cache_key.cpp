@@ -9,6 +9,7 @@ std::string cache_key(const graph::Graph& graph, const Options& options) {
   text += "\nbackend " + std::to_string(static_cast<int>(options.backend));
   text += "\nisa " + std::string(codegen::cpp::to_string(options.isa));
   text += "\nthreads " + std::to_string(options.threads);
+  if (options.panel_products) text += "\npanel products";
   text += options.linear_pointwise ? "\nlinear pointwise\n" : "\n";
   text += graph::canonical(graph);
   return content_hash(text);

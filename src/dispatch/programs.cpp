@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "dispatch/gil.h"
 #include "graph/substitute.h"
+#include "kernels/kernels.h"
 #include "toolchain/toolchain.h"
 
 namespace braze::dispatch {
@@ -32,10 +33,8 @@ compile::Options compile_options(const Settings& settings) {
   compile::Options out;
   out.backend = settings.backend;
   out.threads = at::get_num_threads();
-  out.isa = codegen::cpp::host_isa();
-  for (auto isa :
-       {codegen::cpp::Isa::kGeneric, codegen::cpp::Isa::kAvx2, codegen::cpp::Isa::kAvx512})
-    if (codegen::cpp::to_string(isa) == options().isa && isa <= out.isa) out.isa = isa;
+  out.isa = codegen::cpp::chosen_isa();
+  out.panel_products = onednn_multiplies_faster() && kernels::variant_for(out.isa) != nullptr;
   out.linear_pointwise = onednn_multiplies_faster();
   if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {
     static std::once_flag told;

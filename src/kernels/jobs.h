@@ -11,8 +11,8 @@ enum class Activation : uint8_t { kNone, kGelu, kGeluTanh };
 
 // c = activation(a @ b + bias), all f32. Strides in elements.
 struct Product {
-  const float* a = nullptr;  // [rows, inner], elements of a row side by side
-  const float* b = nullptr;  // [inner, columns], see b_transposed
+  const float* a = nullptr;     // [rows, inner], elements of a row side by side
+  const float* b = nullptr;     // [inner, columns], see b_transposed
   const float* bias = nullptr;  // [columns], or null
   float* c = nullptr;           // [rows, columns], elements of a row side by side
   int64_t rows = 0, inner = 0, columns = 0;
@@ -30,6 +30,7 @@ struct ProductJob {
   Product product;
   int64_t row_block = 0, row_blocks = 0, panels = 0;
   int64_t inner_block = 0;
+  int64_t threads = 1;
   int64_t next = 0;  // the first task that nobody has taken; atomic
 };
 

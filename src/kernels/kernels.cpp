@@ -62,16 +62,16 @@ void multiply(const Variant& variant, const Product& product, int threads, const
   ProductJob job{.product = product};
   job.panels = ceil_div(product.columns, variant.panel);
   const int64_t wanted = threads == 1 ? 1 : ceil_div(kTasksPerThread * threads, job.panels);
-  const int64_t blocks = std::clamp(wanted, ceil_div(product.rows, kMostRows),
-                                    std::max(ceil_div(product.rows, kMostRows),
-                                             product.rows / kLeastRows));
+  const int64_t blocks =
+      std::clamp(wanted, ceil_div(product.rows, kMostRows),
+                 std::max(ceil_div(product.rows, kMostRows), product.rows / kLeastRows));
   job.row_block = ceil_div(ceil_div(product.rows, blocks), variant.tile_rows) * variant.tile_rows;
   job.row_blocks = ceil_div(product.rows, job.row_block);
   const int64_t inner_blocks = std::max<int64_t>(1, ceil_div(product.inner, kInnerBlock));
   job.inner_block = ceil_div(ceil_div(product.inner, inner_blocks), 16) * 16;
   const size_t count = std::max<int64_t>(job.inner_block, 1) * variant.panel;
-  const int useful = static_cast<int>(std::min<int64_t>(threads, job.panels * job.row_blocks));
-  run(useful, [&] { variant.multiply(job, scratch.of(count)); });
+  job.threads = std::min<int64_t>(threads, job.panels * job.row_blocks);
+  run(static_cast<int>(job.threads), [&] { variant.multiply(job, scratch.of(count)); });
 }
 
 void attend(const Variant& variant, const Attention& attention, int threads, const OnThreads& run) {

@@ -15,6 +15,7 @@ using sym::Int;
 namespace {
 
 constexpr int64_t kLargeWeight = 1 << 19;  // elements; below, the cheaper call wins
+constexpr int64_t kManyRows = 128;         // below, oneDNN wins
 
 struct Product {
   Value* rows = nullptr;     // [m, k]
@@ -72,25 +73,20 @@ Node* gelu_after(const graph::Graph& graph, Value* value) {
   return user && user->op().kind == OpKind::kgelu ? user : nullptr;
 }
 
-}  // namespace
+// What takes the place of a product: its result, by `emit`, with the activation of `gelu` if that
+// is not null.
+using Fused = Value* (*)(graph::Emitter& emit, const Product& product, const Node* gelu,
+                         const Value& replaced);
 
-bool use_linear_pointwise(graph::Graph& graph) {
+bool fuse_products(graph::Graph& graph, bool (*wanted)(const Product&), Fused fused_product) {
   bool changed = false;
   for (auto it = graph.nodes().begin(); it != graph.nodes().end();) {
     Node* node = (it++)->get();
     auto product = product_of(*node);
-    if (!product) continue;
+    if (!product || !wanted(*product)) continue;
     Node* gelu = gelu_after(graph, node->result());
-    Argument bias = graph::None{}, variant = std::string();
-    if (product->bias) bias = product->bias;
-    if (gelu) variant = graph::string_arg_or(*gelu, 1, "none");
     graph::Emitter emit(graph, node);
-    Value* weight = emit.permute(product->columns, {1, 0});
-    Value* fused = emit.raw(graph::op_of(OpKind::kmkldnn_linear_pointwise),
-                            {product->rows, weight, bias, std::string(gelu ? "gelu" : "none"),
-                             std::vector<Int>(), variant},
-                            node->result()->type(), node->result()->storage());
-    graph.replace_all_uses(node->result(), fused);
+    graph.replace_all_uses(node->result(), fused_product(emit, *product, gelu, *node->result()));
     if (gelu) {
       // Its operand has its sizes and now its values.
       graph.replace_all_uses(gelu->result(), graph::tensor_arg(*gelu, 0));
@@ -101,6 +97,45 @@ bool use_linear_pointwise(graph::Graph& graph) {
     changed = true;
   }
   return changed;
+}
+
+Argument bias_of(const Product& product) {
+  return product.bias ? Argument(product.bias) : Argument(graph::None{});
+}
+
+bool has_many_rows(const Product& product) {
+  return product.rows->type().sizes[0].hint() >= kManyRows;
+}
+
+Value* panel_product(graph::Emitter& emit, const Product& product, const Node* gelu,
+                     const Value& replaced) {
+  std::string activation = "none";
+  if (gelu) activation = graph::string_arg_or(*gelu, 1, "none") == "tanh" ? "gelu_tanh" : "gelu";
+  return emit.raw(graph::op_of(OpKind::kbraze_mm_pointwise),
+                  {product.rows, product.columns, bias_of(product), activation}, replaced.type(),
+                  replaced.storage());
+}
+
+Value* onednn_product(graph::Emitter& emit, const Product& product, const Node* gelu,
+                      const Value& replaced) {
+  Argument variant = std::string();
+  if (gelu) variant = graph::string_arg_or(*gelu, 1, "none");
+  Value* weight = emit.permute(product.columns, {1, 0});
+  return emit.raw(graph::op_of(OpKind::kmkldnn_linear_pointwise),
+                  {product.rows, weight, bias_of(product), std::string(gelu ? "gelu" : "none"),
+                   std::vector<Int>(), variant},
+                  replaced.type(), replaced.storage());
+}
+
+}  // namespace
+
+bool use_panel_products(graph::Graph& graph) {
+  return fuse_products(graph, has_many_rows, panel_product);
+}
+
+bool use_linear_pointwise(graph::Graph& graph) {
+  return fuse_products(
+      graph, [](const Product&) { return true; }, onednn_product);
 }
 
 }  // namespace braze::passes

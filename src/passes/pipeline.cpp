@@ -12,6 +12,7 @@ namespace braze::passes {
 const std::vector<Pass>& inference_passes() {
   static const std::vector<Pass> passes = {
       {"functionalise", functionalise},
+      {"panel_products", use_panel_products},
       {"linear_pointwise", use_linear_pointwise},
       {"decompose", decompose},
       {"fold", fold},
@@ -23,6 +24,7 @@ const std::vector<Pass>& inference_passes() {
 
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options) {
   PassOptions pass_options = options;
+  if (!options.panel_products) pass_options.skip.push_back("panel_products");
   if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");
   run_passes(graph, inference_passes(), pass_options);
 }

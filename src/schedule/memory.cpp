@@ -15,7 +15,8 @@ namespace {
 
 using loop::Statement;
 
-constexpr std::string_view kPlacedOps[] = {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm"};
+constexpr std::string_view kPlacedOps[] = {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm",
+                                           "braze.mm_pointwise"};
 
 bool has_placed_result(const loop::ExternCall& call) {
   return call.results.size() == 1 &&

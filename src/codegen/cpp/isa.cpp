@@ -1,6 +1,7 @@
 #include <cpuid.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "codegen/cpp/codegen.h"
 
 namespace braze::codegen::cpp {
@@ -46,6 +47,12 @@ std::string_view to_string(Isa isa) {
 Isa host_isa() {
   static const Isa isa = detect();
   return isa;
+}
+
+Isa chosen_isa() {
+  for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512})
+    if (to_string(isa) == options().isa && isa <= host_isa()) return isa;
+  return host_isa();
 }
 
 std::vector<std::string> compiler_flags(Isa isa) {

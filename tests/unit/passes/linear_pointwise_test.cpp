@@ -67,6 +67,41 @@ TEST(LinearPointwise, LeavesSmallScaledAndOtherProducts) {
 })");
 }
 
+constexpr std::string_view kManyRows =
+    R"(graph(%0: f32[512, 768], %1: f32[1024, 768] parameter, %2: f32[1024] parameter) {
+  %3: f32[768, 1024]{1, 768} #%1 = aten.t(%1)
+  %4: f32[512, 1024] = aten.addmm(%2, %0, %3, 1, 1)
+  %5: f32[512, 1024] = aten.gelu(%4, "tanh")
+  return %5
+})";
+
+TEST(PanelProducts, TakeTheGeluInside) {
+  const std::string text = rewritten(use_panel_products, kManyRows);
+  EXPECT_NE(text.find("braze.mm_pointwise(%0, %3, %2, \"gelu_tanh\")"), std::string::npos) << text;
+  EXPECT_EQ(text.find("aten.gelu"), std::string::npos) << text;
+  EXPECT_EQ(text.find("aten.addmm"), std::string::npos) << text;
+}
+
+TEST(PanelProducts, PlainProductWithoutBias) {
+  const std::string text =
+      rewritten(use_panel_products, R"(graph(%0: f32[512, 1024], %1: f32[1024, 512]) {
+  %2: f32[512, 512] = aten.mm(%0, %1)
+  return %2
+})");
+  EXPECT_NE(text.find("braze.mm_pointwise(%0, %1, None, \"none\")"), std::string::npos) << text;
+}
+
+TEST(PanelProducts, LeaveFewRows) { expect_unchanged_by(use_panel_products, kLinearGelu); }
+
+TEST(PanelProducts, GoBeforeOneDnnInThePipeline) {
+  Graph graph = graph::parse(kManyRows);
+  PipelineOptions options;
+  options.panel_products = options.linear_pointwise = true;
+  run_inference_pipeline(graph, options);
+  EXPECT_NE(to_string(graph).find("braze.mm_pointwise"), std::string::npos) << to_string(graph);
+  EXPECT_EQ(to_string(graph).find("mkldnn"), std::string::npos) << to_string(graph);
+}
+
 TEST(LinearPointwise, RunsInThePipelineOnlyWhenAsked) {
   for (bool asked : {false, true}) {
     Graph graph = graph::parse(kLinearGelu);

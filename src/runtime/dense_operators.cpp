@@ -1,0 +1,98 @@
+#include "runtime/dense_operators.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include "kernels/kernels.h"
+
+#ifndef _OPENMP
+#error "at::parallel_for runs on one thread without -fopenmp (CMakeLists.txt)"
+#endif
+
+namespace braze::runtime {
+namespace {
+
+kernels::Activation activation_named(std::string_view name) {
+  if (name == "gelu") return kernels::Activation::kGelu;
+  if (name == "gelu_tanh") return kernels::Activation::kGeluTanh;
+  TORCH_CHECK_VALUE(name == "none", "mm_pointwise: no activation ", name);
+  return kernels::Activation::kNone;
+}
+
+bool is_f32_matrix(const at::Tensor& tensor) {
+  return tensor.dim() == 2 && tensor.scalar_type() == at::kFloat && tensor.device().is_cpu() &&
+         tensor.layout() == at::kStrided;
+}
+
+// Elements of a row side by side.
+at::Tensor with_whole_rows(const at::Tensor& tensor) {
+  return tensor.stride(1) == 1 || tensor.size(1) <= 1 ? tensor : tensor.contiguous();
+}
+
+at::Tensor& mm_pointwise_out(const at::Tensor& self, const at::Tensor& mat2,
+                             const std::optional<at::Tensor>& bias, std::string_view activation,
+                             at::Tensor& out) {
+  const kernels::Variant* variant = kernels::variant_for(codegen::cpp::chosen_isa());
+  TORCH_CHECK(variant, "mm_pointwise: needs a processor with AVX2 and FMA");
+  TORCH_CHECK(is_f32_matrix(self) && is_f32_matrix(mat2) && is_f32_matrix(out),
+              "mm_pointwise: expected float32 matrices on the CPU");
+  const int64_t rows = self.size(0), inner = self.size(1), columns = mat2.size(1);
+  TORCH_CHECK(mat2.size(0) == inner && out.size(0) == rows && out.size(1) == columns &&
+                  (out.stride(1) == 1 || columns <= 1),
+              "mm_pointwise: ", self.sizes(), " @ ", mat2.sizes(), " into ", out.sizes());
+  const at::Tensor a = with_whole_rows(self);
+  const bool transposed = mat2.stride(1) != 1 && columns > 1 && (mat2.stride(0) == 1 || inner <= 1);
+  const at::Tensor b = transposed ? mat2 : with_whole_rows(mat2);
+  at::Tensor bias_row;
+  if (bias) {
+    TORCH_CHECK(bias->dim() == 1 && bias->size(0) == columns && bias->scalar_type() == at::kFloat,
+                "mm_pointwise: a bias of sizes ", bias->sizes());
+    bias_row = bias->contiguous();
+  }
+  const kernels::Product product{
+      .a = a.const_data_ptr<float>(),
+      .b = b.const_data_ptr<float>(),
+      .bias = bias_row.defined() ? bias_row.const_data_ptr<float>() : nullptr,
+      .c = out.mutable_data_ptr<float>(),
+      .rows = rows,
+      .inner = inner,
+      .columns = columns,
+      .a_stride = a.stride(0),
+      .c_stride = out.stride(0),
+      .b_stride = b.stride(transposed ? 1 : 0),
+      .b_transposed = transposed,
+      .activation = activation_named(activation)};
+  const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+  kernels::multiply(*variant, product, threads, [](int count, const std::function<void()>& body) {
+    at::parallel_for(0, count, 1, [&](int64_t, int64_t) { body(); });
+  });
+  return out;
+}
+
+at::Tensor mm_pointwise(const at::Tensor& self, const at::Tensor& mat2,
+                        const std::optional<at::Tensor>& bias, std::string_view activation) {
+  TORCH_CHECK(is_f32_matrix(self) && is_f32_matrix(mat2),
+              "mm_pointwise: expected float32 matrices on the CPU");
+  at::Tensor out = at::empty({self.size(0), mat2.size(1)}, self.options());
+  return mm_pointwise_out(self, mat2, bias, activation, out);
+}
+
+}  // namespace
+
+void register_dense_operators() {
+  static const bool done = [] {
+    static torch::Library library(torch::Library::FRAGMENT, "braze", std::nullopt, __FILE__,
+                                  __LINE__);
+    library.def("mm_pointwise(Tensor self, Tensor mat2, Tensor? bias, str activation) -> Tensor",
+                torch::dispatch(c10::DispatchKey::CPU, mm_pointwise));
+    library.def(
+        "mm_pointwise.out(Tensor self, Tensor mat2, Tensor? bias, str activation, *, "
+        "Tensor(a!) out) -> Tensor(a!)",
+        torch::dispatch(c10::DispatchKey::CPU, mm_pointwise_out));
+    return true;
+  }();
+  (void)done;
+}
+
+}  // namespace braze::runtime
