@@ -24,6 +24,7 @@ namespace braze {
     "1 checks every extern result against its traced metadata on every call")                      \
   X(cxx, "CXX", std::string, "",                                                                   \
     "the host C++ compiler, arguments allowed; empty: g++, clang++ or c++ from the PATH")          \
+  X(path, "PATH", std::string, "", "where programs are looked for")                                \
   X(xdg_cache_home, "XDG_CACHE_HOME", std::string, "", "the user's cache folder; empty: ~/.cache") \
   X(home, "HOME", std::string, "", "the user's home folder; empty: that of the user database")
 

@@ -1,3 +1,7 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <sstream>
 
 #include "base/log.h"
@@ -21,6 +25,52 @@ std::optional<Compiler> probe(const std::string& command) {
   return Compiler{command, text.substr(0, text.find('\n'))};
 }
 
+// The file that a word of a command names, looked for as the shell does; empty: none.
+std::string file_of(const std::string& word) {
+  if (word.find('/') != std::string::npos) return word;
+  std::istringstream folders(options().path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = (folder.empty() ? "." : folder) + "/" + word;
+    if (::access(file.c_str(), X_OK) == 0 && !std::filesystem::is_directory(file)) return file;
+  }
+  return "";
+}
+
+// What changes when the program behind a command does: its files, as far as they can be seen (what
+// a wrapper calls is found on the PATH). Empty: it names no program.
+std::string identity_of(const std::string& command) {
+  std::string text = options().path + "\n" + command;
+  bool is_program = false;
+  for (const std::string& word : split_command(command)) {
+    struct stat status;
+    const std::string file = file_of(word);
+    if (file.empty() || ::stat(file.c_str(), &status) != 0) {
+      if (!is_program) return "";
+      continue;  // an option
+    }
+    is_program = true;
+    std::ostringstream numbers;
+    numbers << '\n'
+            << file << ' ' << status.st_dev << ' ' << status.st_ino << ' ' << status.st_size;
+    for (const timespec& time : {status.st_mtim, status.st_ctim})
+      numbers << ' ' << time.tv_sec << '.' << time.tv_nsec;
+    text += numbers.str();
+  }
+  return text;
+}
+
+// Asking a compiler for its version takes 2 ms; where it was asked before, the disk cache knows.
+std::optional<Compiler> remembered(const std::string& command) {
+  constexpr std::string_view kKind = "compilers";
+  DiskCache& cache = DiskCache::instance();
+  const std::string identity = identity_of(command);
+  if (identity.empty()) return probe(command);
+  if (auto version = cache.get(kKind, identity)) return Compiler{command, *version};
+  auto compiler = probe(command);
+  if (compiler) cache.put(kKind, identity, compiler->version);
+  return compiler;
+}
+
 }  // namespace
 
 std::vector<std::string> split_command(const std::string& command) {
@@ -32,11 +82,11 @@ std::vector<std::string> split_command(const std::string& command) {
 
 std::optional<Compiler> find_compiler() {
   if (const std::string& chosen = options().cxx; !chosen.empty()) {
-    if (auto compiler = probe(chosen)) return compiler;
+    if (auto compiler = remembered(chosen)) return compiler;
     log::warning("CXX='" + chosen + "' does not run; looking for g++, clang++ and c++");
   }
   for (const char* name : {"g++", "clang++", "c++"})
-    if (auto compiler = probe(name)) return compiler;
+    if (auto compiler = remembered(name)) return compiler;
   return std::nullopt;
 }
 

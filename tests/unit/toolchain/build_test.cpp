@@ -65,6 +65,24 @@ TEST(Compiler, CxxComesFirstAndMayHaveArguments) {
   EXPECT_EQ(compiler->path, (scratch / "mine") + " -x");
 }
 
+TEST(Compiler, IsAskedForItsVersionOnceAsLongAsItIsTheSame) {
+  Scratch scratch, caches;
+  ScopedEnvironment environment{{"BRAZE_CACHE_DIR", caches / "cache"}};
+  const Counting counting(scratch);
+  ScopedEnvironment chosen{{"CXX", counting.script}};
+  const auto first = find_compiler(), second = find_compiler();
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->version, host_compiler()->version);
+  EXPECT_EQ(second->version, first->version);
+  EXPECT_EQ(counting.runs(), 1u);
+  spill(counting.script, "#!/bin/sh\necho another 2\n");
+  EXPECT_EQ(find_compiler()->version, "another 2");
+  std::filesystem::remove(counting.script);
+  CaptureStderr();
+  EXPECT_NE(find_compiler()->path, counting.script);
+  EXPECT_NE(GetCapturedStderr().find("does not run"), std::string::npos);
+}
+
 TEST(Compiler, ABadCxxIsNamedAndPassedOver) {
   ScopedEnvironment environment{{"CXX", "/no/such/compiler"}};
   CaptureStderr();
