@@ -6,6 +6,7 @@
 #include "capture/catalogue.h"
 #include "codegen/cpp/codegen.h"
 #include "dispatch/compiled_function.h"
+#include "runtime/attention_operator.h"
 #include "runtime/dense_operators.h"
 #include "runtime/memory.h"
 #include "toolchain/toolchain.h"
@@ -52,6 +53,7 @@ PYBIND11_MODULE(_C, module) {
   std::string trouble = braze::trace::initialize(module.ptr());
   if (!trouble.empty()) throw py::import_error(trouble);
   braze::runtime::register_dense_operators();
+  braze::runtime::register_attention_operator();
   if (!braze::capture::initialize(module.ptr())) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();
 

@@ -10,6 +10,7 @@ std::string cache_key(const graph::Graph& graph, const Options& options) {
   text += "\nisa " + std::string(codegen::cpp::to_string(options.isa));
   text += "\nthreads " + std::to_string(options.threads);
   if (options.panel_products) text += "\npanel products";
+  if (options.fused_attention) text += "\nfused attention";
   text += options.linear_pointwise ? "\nlinear pointwise\n" : "\n";
   text += graph::canonical(graph);
   return content_hash(text);

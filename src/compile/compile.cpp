@@ -36,6 +36,7 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   passes::PipelineOptions pass_options;
   pass_options.check_each = options.check_passes;
   pass_options.panel_products = options.panel_products && options.backend == Backend::kKernels;
+  pass_options.fused_attention = options.fused_attention && options.backend == Backend::kKernels;
   pass_options.linear_pointwise = options.linear_pointwise && options.backend == Backend::kKernels;
   try {
     passes::run_inference_pipeline(graph, pass_options);

@@ -22,6 +22,7 @@ struct Options {
   codegen::cpp::Isa isa = codegen::cpp::Isa::kGeneric;
   int64_t threads = 1;
   bool panel_products = false;    // large products of many rows through kernels/
+  bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)
   bool check_passes =
       false;  // verify the graph after each pass, and each pass's claim of "changed"

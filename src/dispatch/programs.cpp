@@ -35,6 +35,7 @@ compile::Options compile_options(const Settings& settings) {
   out.threads = at::get_num_threads();
   out.isa = codegen::cpp::chosen_isa();
   out.panel_products = onednn_multiplies_faster() && kernels::variant_for(out.isa) != nullptr;
+  out.fused_attention = kernels::variant_for(out.isa) != nullptr;
   out.linear_pointwise = onednn_multiplies_faster();
   if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {
     static std::once_flag told;

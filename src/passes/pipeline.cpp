@@ -5,6 +5,7 @@
 #include "passes/decompose.h"
 #include "passes/fold.h"
 #include "passes/functionalise.h"
+#include "passes/fused_attention.h"
 #include "passes/linear_pointwise.h"
 
 namespace braze::passes {
@@ -13,6 +14,7 @@ const std::vector<Pass>& inference_passes() {
   static const std::vector<Pass> passes = {
       {"functionalise", functionalise},
       {"panel_products", use_panel_products},
+      {"fused_attention", use_fused_attention},
       {"linear_pointwise", use_linear_pointwise},
       {"decompose", decompose},
       {"fold", fold},
@@ -25,6 +27,7 @@ const std::vector<Pass>& inference_passes() {
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options) {
   PassOptions pass_options = options;
   if (!options.panel_products) pass_options.skip.push_back("panel_products");
+  if (!options.fused_attention) pass_options.skip.push_back("fused_attention");
   if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");
   run_passes(graph, inference_passes(), pass_options);
 }

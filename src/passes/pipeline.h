@@ -8,13 +8,14 @@ namespace braze::passes {
 
 struct PipelineOptions : PassOptions {
   bool panel_products = false;    // large products of many rows through kernels/
+  bool fused_attention = false;   // attention through kernels/ (fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (linear_pointwise.h)
 };
 
 const std::vector<Pass>& inference_passes();
 
-// functionalise, panel_products, linear_pointwise, decompose, fold, cse, dce. Throws Unsupported, the graph
-// unchanged, when the graph has to run in eager.
+// functionalise, panel_products, fused_attention, linear_pointwise, decompose, fold, cse, dce.
+// Throws Unsupported, the graph unchanged, when the graph has to run in eager.
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options);
 
 }  // namespace braze::passes

@@ -16,7 +16,7 @@ namespace {
 using loop::Statement;
 
 constexpr std::string_view kPlacedOps[] = {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm",
-                                           "braze.mm_pointwise"};
+                                           "braze.mm_pointwise", "braze.attention"};
 
 bool has_placed_result(const loop::ExternCall& call) {
   return call.results.size() == 1 &&

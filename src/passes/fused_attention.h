@@ -1,0 +1,25 @@
+// Scaled dot product attention in fp32 goes to Braze's own kernel (kernels/kernels.h), which
+// computes into memory of the plan and is faster than ATen's: by a third for 128 queries and keys
+// of depth 64, by half where it is causal. Few queries, as where a text is continued word by word,
+// or some more than 16 leave too much of its vectors empty: there ATen's kernel stays. Sizes that
+// vary are judged by those seen when traced.
+//
+// Needs and keeps a functional graph. Nobody may use the second result, which is for backward. The
+// first keeps its strides.
+//
+//   before  %3: f32[4, 12, 128, 64], %4: f32[4, 12, 128]{1536, 1, 12} =
+//             aten._scaled_dot_product_flash_attention_for_cpu(%0, %1, %2, 0.0, false, None, None)
+//   after   %5: f32[4, 12, 128, 64] = braze.attention(%0, %1, %2, None, false, 0.125)
+//
+// Left alone: other types than fp32, dropout, elements of a row that do not lie side by side, empty
+// tensors, heads that are no multiple of the keys' heads, a depth that varies without a scale.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace braze::passes {
+
+// Whether the graph changed.
+bool use_fused_attention(graph::Graph& graph);
+
+}  // namespace braze::passes

@@ -1,0 +1,120 @@
+#include "runtime/attention_operator.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+#include "kernels/kernels.h"
+
+#ifndef _OPENMP
+#error "at::parallel_for runs on one thread without -fopenmp (CMakeLists.txt)"
+#endif
+
+namespace braze::runtime {
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+bool has_rows(const at::Tensor& tensor) {
+  return tensor.dim() == 4 && tensor.scalar_type() == at::kFloat && tensor.device().is_cpu() &&
+         tensor.layout() == at::kStrided && (tensor.stride(3) == 1 || tensor.size(3) <= 1);
+}
+
+void copy_strides(const at::Tensor& from, int64_t (&to)[3]) {
+  for (int i = 0; i < 3; ++i) to[i] = from.stride(i);
+}
+
+void check_operands(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                    const at::Tensor& out) {
+  for (const at::Tensor& tensor : {query, key, value, out})
+    TORCH_CHECK(has_rows(tensor),
+                "attention: expected float32 tensors of 4 dimensions on the CPU, last stride 1");
+  TORCH_CHECK(out.sizes() == query.sizes() && key.sizes() == value.sizes() &&
+                  key.size(0) == query.size(0) && key.size(3) == query.size(3) &&
+                  key.size(1) != 0 && query.size(1) % key.size(1) == 0,
+              "attention: query ", query.sizes(), ", key ", key.sizes(), ", value ", value.sizes(),
+              " into ", out.sizes());
+}
+
+at::Tensor& attention_out(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                          const OptionalTensor& attn_mask, bool is_causal, double scale,
+                          at::Tensor& out) {
+  const kernels::Variant* variant = kernels::variant_for(codegen::cpp::chosen_isa());
+  TORCH_CHECK(variant, "attention: needs a processor with AVX2 and FMA");
+  check_operands(query, key, value, out);
+  kernels::Attention attention{.query = query.const_data_ptr<float>(),
+                               .key = key.const_data_ptr<float>(),
+                               .value = value.const_data_ptr<float>(),
+                               .out = out.mutable_data_ptr<float>(),
+                               .batch = query.size(0),
+                               .heads = query.size(1),
+                               .key_heads = key.size(1),
+                               .queries = query.size(2),
+                               .keys = key.size(2),
+                               .depth = query.size(3),
+                               .scale = static_cast<float>(scale),
+                               .causal = is_causal};
+  copy_strides(query, attention.query_strides);
+  copy_strides(key, attention.key_strides);
+  copy_strides(value, attention.value_strides);
+  copy_strides(out, attention.out_strides);
+  if (attn_mask) {
+    TORCH_CHECK(attn_mask->scalar_type() == at::kFloat && attn_mask->device().is_cpu(),
+                "attention: expected a float32 mask on the CPU");
+    const at::Tensor mask =
+        attn_mask->expand({query.size(0), query.size(1), query.size(2), key.size(2)});
+    attention.mask = mask.const_data_ptr<float>();
+    for (int i = 0; i < 4; ++i) attention.mask_strides[i] = mask.stride(i);
+  }
+  const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+  kernels::attend(*variant, attention, threads, [](int count, const std::function<void()>& body) {
+    at::parallel_for(0, count, 1, [&](int64_t, int64_t) { body(); });
+  });
+  return out;
+}
+
+// Whether ATen's operator of this PyTorch gives a result like the query, or one with the layout
+// [batch, queries, heads, depth]: asked once, of the operator.
+bool aten_gives_like_query() {
+  static const bool answer = [] {
+    const at::Tensor query = at::zeros({1, 2, 3, 4}, at::TensorOptions(at::kFloat));
+    const auto result = at::_scaled_dot_product_flash_attention_for_cpu(query, query, query);
+    return std::get<0>(result).is_contiguous();
+  }();
+  return answer;
+}
+
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const OptionalTensor& attn_mask, bool is_causal, double scale) {
+  TORCH_CHECK(has_rows(query), "attention: expected a float32 query of 4 dimensions on the CPU");
+  const auto sizes = query.sizes();
+  at::Tensor out =
+      aten_gives_like_query()
+          ? at::empty_like(query)
+          : at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, query.options()).transpose(1, 2);
+  return attention_out(query, key, value, attn_mask, is_causal, scale, out);
+}
+
+}  // namespace
+
+void register_attention_operator() {
+  static const bool done = [] {
+    static torch::Library library(torch::Library::FRAGMENT, "braze", std::nullopt, __FILE__,
+                                  __LINE__);
+    library.def(
+        "attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, "
+        "float scale) -> Tensor",
+        torch::dispatch(c10::DispatchKey::CPU, attention));
+    library.def(
+        "attention.out(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, "
+        "bool is_causal, float scale, *, Tensor(a!) out) -> Tensor(a!)",
+        torch::dispatch(c10::DispatchKey::CPU, attention_out));
+    return true;
+  }();
+  (void)done;
+}
+
+}  // namespace braze::runtime
