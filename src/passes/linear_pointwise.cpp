@@ -14,8 +14,10 @@ using sym::Int;
 
 namespace {
 
-constexpr int64_t kLargeWeight = 1 << 19;  // elements; below, the cheaper call wins
-constexpr int64_t kManyRows = 128;         // below, oneDNN wins
+// Elements of the weight below which ATen's cheaper call wins over oneDNN's.
+constexpr int64_t kLargeWeight = 1 << 19;
+// The own kernel loses by storing the result where there is less to multiply.
+constexpr int64_t kPanelWeight = 1 << 18, kPanelInner = 384, kPanelRows = 64;
 
 struct Product {
   Value* rows = nullptr;     // [m, k]
@@ -47,11 +49,14 @@ std::optional<Product> product_of(const Node& node) {
         bias.sizes[0] != columns.sizes[1] || bias.strides[0] != Int(1))
       return std::nullopt;
   }
-  const Int weight = columns.sizes[0] * columns.sizes[1];
-  if (!weight.is_constant() || weight.constant() < kLargeWeight ||
-      product.rows->type().sizes[0] == Int(0))
-    return std::nullopt;
+  if (product.rows->type().sizes[0] == Int(0)) return std::nullopt;
   return product;
+}
+
+bool has_weight_of(const Product& product, int64_t elements) {
+  const sym::Dims& sizes = product.columns->type().sizes;
+  const Int weight = sizes[0] * sizes[1];
+  return weight.is_constant() && weight.constant() >= elements;
 }
 
 bool is_view_of_sizes(const Node& node) {
@@ -103,9 +108,13 @@ Argument bias_of(const Product& product) {
   return product.bias ? Argument(product.bias) : Argument(graph::None{});
 }
 
-bool has_many_rows(const Product& product) {
-  return product.rows->type().sizes[0].hint() >= kManyRows;
+bool suits_panels(const Product& product) {
+  return has_weight_of(product, kPanelWeight) &&
+         product.columns->type().sizes[0].hint() >= kPanelInner &&
+         product.rows->type().sizes[0].hint() >= kPanelRows;
 }
+
+bool suits_onednn(const Product& product) { return has_weight_of(product, kLargeWeight); }
 
 Value* panel_product(graph::Emitter& emit, const Product& product, const Node* gelu,
                      const Value& replaced) {
@@ -130,12 +139,11 @@ Value* onednn_product(graph::Emitter& emit, const Product& product, const Node* 
 }  // namespace
 
 bool use_panel_products(graph::Graph& graph) {
-  return fuse_products(graph, has_many_rows, panel_product);
+  return fuse_products(graph, suits_panels, panel_product);
 }
 
 bool use_linear_pointwise(graph::Graph& graph) {
-  return fuse_products(
-      graph, [](const Product&) { return true; }, onednn_product);
+  return fuse_products(graph, suits_onednn, onednn_product);
 }
 
 }  // namespace braze::passes

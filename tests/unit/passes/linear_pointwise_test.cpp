@@ -91,7 +91,17 @@ TEST(PanelProducts, PlainProductWithoutBias) {
   EXPECT_NE(text.find("braze.mm_pointwise(%0, %1, None, \"none\")"), std::string::npos) << text;
 }
 
-TEST(PanelProducts, LeaveFewRows) { expect_unchanged_by(use_panel_products, kLinearGelu); }
+TEST(PanelProducts, LeaveFewRowsAndLittleToMultiply) {
+  expect_unchanged_by(use_panel_products, kLinearGelu);
+  expect_unchanged_by(use_panel_products, R"(graph(%0: f32[512, 256], %1: f32[256, 4096]) {
+  %2: f32[512, 4096] = aten.mm(%0, %1)
+  return %2
+})");
+  expect_unchanged_by(use_panel_products, R"(graph(%0: f32[512, 400], %1: f32[400, 400]) {
+  %2: f32[512, 400] = aten.mm(%0, %1)
+  return %2
+})");
+}
 
 TEST(PanelProducts, GoBeforeOneDnnInThePipeline) {
   Graph graph = graph::parse(kManyRows);
