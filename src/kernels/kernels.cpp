@@ -7,7 +7,7 @@
 namespace braze::kernels {
 namespace {
 
-// Elements of b's columns in a packed panel: 256 KiB with 64 columns, which half of a second-level
+// Elements of a column of b in a packed panel: 256 KiB with 64 columns, which half of a second-level
 // cache holds.
 constexpr int64_t kInnerBlock = 1024;
 // Rows that are multiplied with all panels before the next ones: 1.5 MiB of a with inner 768.
@@ -28,6 +28,7 @@ class Scratch {
   float* of(size_t count) {
     if (count > count_) {
       std::free(data_);
+      data_ = nullptr;
       count_ = 0;
       void* memory = nullptr;
       if (posix_memalign(&memory, 64, count * sizeof(float)) != 0) throw std::bad_alloc();
