@@ -1,8 +1,6 @@
 """Timing, memory and accuracy."""
 
-import hashlib
 import statistics
-import threading
 import time
 from collections.abc import Callable
 from itertools import repeat
@@ -18,27 +16,6 @@ def seconds_of(function: Callable, arguments, calls: int = 1, clock=time.perf_co
     for _ in repeat(None, calls):
         function(*arguments)
     return (clock() - begin) / calls
-
-
-def cores_are_apart(threads: int, megabytes: int = 2) -> bool:
-    """Whether `threads` threads at once are about as fast as one alone.
-
-    The host of a virtual machine may run two virtual cores on one real core, for seconds; whatever
-    uses both then takes twice its time. Hashes show it: they fill a core and leave no thread pool
-    or library warm that a first call needs.
-    """
-    data = bytes(megabytes << 20)
-
-    def together(count: int) -> float:
-        workers = [threading.Thread(target=hashlib.blake2b, args=(data,)) for _ in range(count)]
-        begin = time.perf_counter()
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        return time.perf_counter() - begin
-
-    return min(together(threads) for _ in range(3)) < 1.4 * min(together(1) for _ in range(3))
 
 
 def interleaved(

@@ -10,7 +10,6 @@ from bench.processes import ChildError, empty_caches
 
 SIZES = (8, 1024)  # of the overhead suite, in floats
 WARM_PROCESSES = 5  # a first call happens once in a process: the median of so many new ones
-ATTEMPTS = 8  # processes more, in place of those that the host disturbed
 PHASE = re.compile(
     r"\b(total|capture|in torch|passes|lower|schedule|codegen|build) (\d+(?:\.\d+)?)"
 )
@@ -38,24 +37,14 @@ def models(names: list[str], compilers: list[str], samples: int, quick: bool) ->
     return records
 
 
-def _undisturbed(calls: list[dict]) -> list[dict]:
-    """Those whose threads had cores of their own; all where there is none."""
-    return [call for call in calls if call["cores_apart"]] or calls
-
-
-def _wants_more(calls: list[dict]) -> bool:
-    enough = sum(call["cores_apart"] for call in calls) >= WARM_PROCESSES
-    return not enough and len(calls) < WARM_PROCESSES + ATTEMPTS
-
-
 def _measure_model(name: str, compiler: str, samples: int, quick: bool) -> dict:
     with empty_caches() as caches:
         cold = None if quick else processes.run("first_call", caches, model=name, compiler=compiler)
         warm = processes.run("steady", caches, model=name, compiler=compiler, samples=samples)
-        again = [warm]
-        while cold and _wants_more(again):
-            again.append(processes.run("first_call", caches, model=name, compiler=compiler))
-    warm_calls = [call["first_call_s"] for call in _undisturbed(again)]
+        warm_calls = [warm["first_call_s"]]
+        while cold and len(warm_calls) < WARM_PROCESSES:
+            again = processes.run("first_call", caches, model=name, compiler=compiler)
+            warm_calls.append(again["first_call_s"])
     first = cold or warm
     eager, compiled = measure.median(warm["eager_ms"]), measure.median(warm["compiled_ms"])
     return {
@@ -63,7 +52,6 @@ def _measure_model(name: str, compiler: str, samples: int, quick: bool) -> dict:
         "cold_first_call_s": first["first_call_s"],
         "warm_first_call_s": measure.median(warm_calls) if cold else None,
         "warm_first_call_s_all": warm_calls,
-        "disturbed_first_call_s": [c["first_call_s"] for c in again if not c["cores_apart"]],
         "samples": samples,
         "eager_ms": eager,
         "compiled_ms": compiled,
