@@ -10,14 +10,23 @@ namespace avx2 {
 #include "vector_math_avx2.inc"
 
 #define BRAZE_MATH(name) name##_f32x8
+// Each needs those before it.
+// clang-format off
 #include "kernels/panel.inc"
-
-#include "kernels/attention.inc"
 #include "kernels/product.inc"
+#include "kernels/rows.inc"
+#include "kernels/few_rows.inc"
+#include "kernels/attention.inc"
+// clang-format on
 
 }  // namespace avx2
 }  // namespace
 
-const Variant kAvx2 = {avx2::kPanel, avx2::kTileRows, avx2::multiply, avx2::kLanes, avx2::attend};
+const Variant kAvx2 = {.panel = avx2::kPanel,
+                       .tile_rows = avx2::kTileRows,
+                       .multiply = avx2::multiply,
+                       .multiply_few_rows = avx2::multiply_few_rows,
+                       .lanes = avx2::kLanes,
+                       .attend = avx2::attend};
 
 }  // namespace braze::kernels

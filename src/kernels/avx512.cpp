@@ -10,15 +10,23 @@ namespace avx512 {
 #include "vector_math_avx512.inc"
 
 #define BRAZE_MATH(name) name##_f32x16
+// Each needs those before it.
+// clang-format off
 #include "kernels/panel.inc"
-
-#include "kernels/attention.inc"
 #include "kernels/product.inc"
+#include "kernels/rows.inc"
+#include "kernels/few_rows.inc"
+#include "kernels/attention.inc"
+// clang-format on
 
 }  // namespace avx512
 }  // namespace
 
-const Variant kAvx512 = {avx512::kPanel, avx512::kTileRows, avx512::multiply, avx512::kLanes,
-                         avx512::attend};
+const Variant kAvx512 = {.panel = avx512::kPanel,
+                         .tile_rows = avx512::kTileRows,
+                         .multiply = avx512::multiply,
+                         .multiply_few_rows = avx512::multiply_few_rows,
+                         .lanes = avx512::kLanes,
+                         .attend = avx512::attend};
 
 }  // namespace braze::kernels

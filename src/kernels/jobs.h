@@ -24,11 +24,12 @@ struct Product {
   Activation activation = Activation::kNone;
 };
 
-// A product cut into tasks: a panel of columns over a block of rows, of which the threads take one
-// after the other.
+// A product cut into tasks: some columns, a panel of them where there are many rows, over a block
+// of rows. The threads take one after the other.
 struct ProductJob {
   Product product;
-  int64_t row_block = 0, row_blocks = 0, panels = 0;
+  int64_t width = 0;                                  // columns of a task
+  int64_t row_block = 0, row_blocks = 0, panels = 0;  // panels: tasks a block of rows
   int64_t inner_block = 0;
   int64_t threads = 1;
   int64_t next = 0;  // the first task that nobody has taken; atomic
@@ -56,7 +57,7 @@ struct Attention {
 struct AttentionJob {
   Attention attention;
   int64_t query_block = 0, query_blocks = 0;
-  int64_t key_block = 0;  // keys whose scores are in memory at a time
+  int64_t key_block = 0;  // keys whose scores are in memory at a time; whole vectors
   int64_t next = 0;       // the first task that nobody has taken; atomic
 };
 
@@ -65,6 +66,8 @@ struct Variant {
   int64_t tile_rows = 0;
   // Takes tasks until none is left. `scratch`, 64-byte aligned: inner_block x panel floats.
   void (*multiply)(ProductJob& job, float* scratch) = nullptr;
+  // The same for few rows, `scratch`: rows x width floats.
+  void (*multiply_few_rows)(ProductJob& job, float* scratch) = nullptr;
   int64_t lanes = 0;  // of a vector; they divide `panel`
   // The same, `scratch`: key_block + 2 * depth rows of a panel.
   void (*attend)(AttentionJob& job, float* scratch) = nullptr;

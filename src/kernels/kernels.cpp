@@ -7,13 +7,17 @@
 namespace braze::kernels {
 namespace {
 
-// Elements of a column of b in a packed panel: 256 KiB with 64 columns, which half of a second-level
-// cache holds.
+// Elements of a column of b in a packed panel: 256 KiB with 64 columns, which half of a
+// second-level cache holds.
 constexpr int64_t kInnerBlock = 1024;
 // Rows that are multiplied with all panels before the next ones: 1.5 MiB of a with inner 768.
 constexpr int64_t kMostRows = 512;
 // Fewer rows do not pay for packing the panel again.
 constexpr int64_t kLeastRows = 48;
+// Up to which a product is computed from b as it lies.
+constexpr int64_t kFewRows = 48, kFewRowsTransposed = 12;
+// Of such a product in a task: 2 KiB of each row of b.
+constexpr int64_t kMostColumns = 512;
 // So that a thread that was held up costs the others little.
 constexpr int64_t kTasksPerThread = 3;
 // 64 KiB of scores in panels of 64 columns.
@@ -44,6 +48,18 @@ class Scratch {
 };
 thread_local Scratch scratch;
 
+void multiply_few_rows(const Variant& variant, const Product& product, int threads,
+                       const OnThreads& run) {
+  ProductJob job{.product = product};
+  const int64_t share = ceil_div(product.columns, kTasksPerThread * threads);
+  const int64_t unit = share < variant.panel ? variant.lanes : variant.panel;
+  job.width = std::min(ceil_div(share, unit) * unit, kMostColumns);
+  job.panels = ceil_div(product.columns, job.width);
+  job.threads = std::min<int64_t>(threads, job.panels);
+  const size_t count = product.rows * job.width;
+  run(static_cast<int>(job.threads), [&] { variant.multiply_few_rows(job, scratch.of(count)); });
+}
+
 }  // namespace
 
 const Variant* variant_for(codegen::cpp::Isa isa) {
@@ -60,8 +76,10 @@ const Variant* variant_for(codegen::cpp::Isa isa) {
 
 void multiply(const Variant& variant, const Product& product, int threads, const OnThreads& run) {
   if (product.rows == 0 || product.columns == 0) return;
-  ProductJob job{.product = product};
-  job.panels = ceil_div(product.columns, variant.panel);
+  if (product.rows <= (product.b_transposed ? kFewRowsTransposed : kFewRows))
+    return multiply_few_rows(variant, product, threads, run);
+  ProductJob job{.product = product, .width = variant.panel};
+  job.panels = ceil_div(product.columns, job.width);
   const int64_t wanted = threads == 1 ? 1 : ceil_div(kTasksPerThread * threads, job.panels);
   const int64_t blocks =
       std::clamp(wanted, ceil_div(product.rows, kMostRows),
@@ -84,9 +102,10 @@ void attend(const Variant& variant, const Attention& attention, int threads, con
   auto tasks = [&] { return heads * ceil_div(attention.queries, job.query_block); };
   while (job.query_block > variant.lanes && tasks() < threads) job.query_block /= 2;
   job.query_blocks = ceil_div(attention.queries, job.query_block);
-  job.key_block = std::clamp<int64_t>(attention.keys, 1, kKeyBlock);
-  const size_t count = (job.key_block + 2 * attention.depth) * variant.panel;
+  const int64_t keys = std::clamp<int64_t>(attention.keys, 1, kKeyBlock);
+  job.key_block = ceil_div(keys, variant.lanes) * variant.lanes;
   const int useful = static_cast<int>(std::min<int64_t>(threads, tasks()));
+  const size_t count = (job.key_block + 2 * attention.depth) * variant.panel;
   run(useful, [&] { variant.attend(job, scratch.of(count)); });
 }
 

@@ -16,15 +16,6 @@ using sym::Int;
 
 namespace {
 
-// Of queries in a vector of AVX-512.
-constexpr int64_t kLanes = 16;
-
-// ATen's kernel is faster where more than three in ten lanes are empty.
-bool fill_vectors(Int queries) {
-  const int64_t lanes = (queries.hint() + kLanes - 1) / kLanes * kLanes;
-  return 10 * queries.hint() >= 7 * lanes;
-}
-
 // The arguments of aten._scaled_dot_product_flash_attention_for_cpu by position.
 enum Position { kQuery, kKey, kValue, kDropout, kCausal, kMask, kScale };
 
@@ -78,8 +69,7 @@ std::vector<Argument> fused_arguments(const graph::Graph& graph, const Node& nod
   Value *value = graph::tensor_arg(node, kValue), *mask = graph::optional_tensor_arg(node, kMask);
   if (!has_rows(query->type()) || !has_rows(key->type()) || !has_rows(value->type()) ||
       !has_rows(results[0]->type()) || !fit_together(query->type(), key->type(), value->type()) ||
-      (mask && !is_mask_of(mask->type(), query->type(), key->type())) ||
-      !fill_vectors(query->type().sizes[2]))
+      (mask && !is_mask_of(mask->type(), query->type(), key->type())))
     return {};
   const auto scale = scale_of(node, query->type().sizes[3]);
   if (!scale) return {};

@@ -17,7 +17,7 @@ namespace {
 // Elements of the weight below which ATen's cheaper call wins over oneDNN's.
 constexpr int64_t kLargeWeight = 1 << 19;
 // The own kernel loses by storing the result where there is less to multiply.
-constexpr int64_t kPanelWeight = 1 << 18, kPanelInner = 384, kPanelRows = 64;
+constexpr int64_t kPanelWeight = 1 << 18, kPanelInner = 384;
 
 struct Product {
   Value* rows = nullptr;     // [m, k]
@@ -110,8 +110,7 @@ Argument bias_of(const Product& product) {
 
 bool suits_panels(const Product& product) {
   return has_weight_of(product, kPanelWeight) &&
-         product.columns->type().sizes[0].hint() >= kPanelInner &&
-         product.rows->type().sizes[0].hint() >= kPanelRows;
+         product.columns->type().sizes[0].hint() >= kPanelInner;
 }
 
 bool suits_onednn(const Product& product) { return has_weight_of(product, kLargeWeight); }

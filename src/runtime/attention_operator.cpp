@@ -1,6 +1,5 @@
 #include "runtime/attention_operator.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -8,10 +7,7 @@
 #include <torch/library.h>
 
 #include "kernels/kernels.h"
-
-#ifndef _OPENMP
-#error "at::parallel_for runs on one thread without -fopenmp (CMakeLists.txt)"
-#endif
+#include "runtime/torch_threads.h"
 
 namespace braze::runtime {
 namespace {
@@ -69,10 +65,7 @@ at::Tensor& attention_out(const at::Tensor& query, const at::Tensor& key, const 
     attention.mask = mask.const_data_ptr<float>();
     for (int i = 0; i < 4; ++i) attention.mask_strides[i] = mask.stride(i);
   }
-  const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
-  kernels::attend(*variant, attention, threads, [](int count, const std::function<void()>& body) {
-    at::parallel_for(0, count, 1, [&](int64_t, int64_t) { body(); });
-  });
+  kernels::attend(*variant, attention, usable_threads(), on_torch_threads);
   return out;
 }
 

@@ -1,14 +1,10 @@
 #include "runtime/dense_operators.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include "kernels/kernels.h"
-
-#ifndef _OPENMP
-#error "at::parallel_for runs on one thread without -fopenmp (CMakeLists.txt)"
-#endif
+#include "runtime/torch_threads.h"
 
 namespace braze::runtime {
 namespace {
@@ -63,10 +59,7 @@ at::Tensor& mm_pointwise_out(const at::Tensor& self, const at::Tensor& mat2,
       .b_stride = b.stride(transposed ? 1 : 0),
       .b_transposed = transposed,
       .activation = activation_named(activation)};
-  const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
-  kernels::multiply(*variant, product, threads, [](int count, const std::function<void()>& body) {
-    at::parallel_for(0, count, 1, [&](int64_t, int64_t) { body(); });
-  });
+  kernels::multiply(*variant, product, usable_threads(), on_torch_threads);
   return out;
 }
 

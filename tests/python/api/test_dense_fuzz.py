@@ -56,7 +56,7 @@ def test_attention(seed):
     batch, count = rng.choice([1, 2, 3]), rng.choice([1, 2, 4, 6])
     depth = rng.choice([1, 3, 8, 16, 33, 64, 80, 128, 200])
     key_count = rng.choice([n for n in range(1, count + 1) if count % n == 0])
-    queries = rng.choice([1, 5, 12, 16, 31, 48, 63, 64, 65, 100, 130])
+    queries = rng.choice([1, 2, 3, 5, 8, 9, 12, 16, 20, 31, 48, 63, 64, 65, 100, 130])
     keys = rng.choice([1, 2, 7, 31, 64, 100, 255, 256, 257, 300, 520])
     query = heads(rng, batch, count, queries, depth)
     key, value = (heads(rng, batch, key_count, keys, depth) for _ in range(2))
@@ -75,7 +75,8 @@ def test_product(seed):
     torch.manual_seed(seed)
     rng = random.Random(seed)
     rows, inner, columns = (
-        rng.choice([1, 2, 5, 6, 7, 16, 33, 64, 65, 100, 200, 513]) for _ in range(3)
+        rng.choice([1, 2, 3, 5, 7, 12, 13, 16, 33, 48, 49, 64, 65, 100, 200, 513, 1100])
+        for _ in range(3)
     )
     if rng.random() < 0.3:
         inner = rng.choice([1023, 1024, 1025, 2500])

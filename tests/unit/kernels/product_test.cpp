@@ -2,10 +2,10 @@
 
 #include <cmath>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/on_threads.h"
 
 namespace braze::kernels {
 namespace {
@@ -37,13 +37,6 @@ double activated(double x, Activation activation) {
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
   }
   return NAN;
-}
-
-void on_threads(int threads, const std::function<void()>& body) {
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(body);
-  body();
-  for (std::thread& thread : others) thread.join();
 }
 
 constexpr float kUntouched = -777;
@@ -100,7 +93,7 @@ class ProductTest : public ::testing::TestWithParam<Isa> {
 };
 
 TEST_P(ProductTest, AllSizesAroundTilesAndPanels) {
-  for (int64_t rows : {1, 5, 6, 7, 13})
+  for (int64_t rows : {1, 2, 3, 5, 8, 12, 13, 48, 49, 55})
     for (int64_t inner : {1, 15, 16, 17, 40})
       for (int64_t columns : {1, 7, 16, 63, 64, 65, 130})
         for (bool transposed : {false, true})
@@ -108,13 +101,25 @@ TEST_P(ProductTest, AllSizesAroundTilesAndPanels) {
 }
 
 TEST_P(ProductTest, InnerInSeveralBlocks) {
+  for (int64_t rows : {2, 9, 50})
+    for (bool transposed : {false, true})
+      for (int64_t inner : {31, 32, 33, 256, 300, 512, 519, 1024, 1025, 2500})
+        multiplied(*variant_, {rows, inner, 100, transposed, true, Activation::kGelu}, 1);
+}
+
+TEST_P(ProductTest, FewRowsOfManyColumns) {
   for (bool transposed : {false, true})
-    for (int64_t inner : {1024, 1025, 2500})
-      multiplied(*variant_, {9, inner, 100, transposed, true, Activation::kGelu}, 1);
+    for (int64_t columns : {511, 512, 1100, 2049})
+      for (int threads : {1, 3})
+        multiplied(*variant_, {3, 40, columns, transposed, true, Activation::kGeluTanh, 3},
+                   threads);
 }
 
 TEST_P(ProductTest, EmptyInnerGivesTheBias) {
-  for (int64_t columns : {3, 64}) multiplied(*variant_, {4, 0, columns, true, true}, 1);
+  for (int64_t rows : {1, 4, 50})
+    for (bool transposed : {false, true})
+      for (int64_t columns : {3, 64})
+        multiplied(*variant_, {rows, 0, columns, transposed, true}, 1);
 }
 
 TEST_P(ProductTest, NothingToDo) {
@@ -125,13 +130,44 @@ TEST_P(ProductTest, NothingToDo) {
 TEST_P(ProductTest, ActivationsAndGaps) {
   for (Activation activation : {Activation::kGelu, Activation::kGeluTanh})
     for (bool transposed : {false, true})
-      multiplied(*variant_, {20, 33, 97, transposed, true, activation, 5}, 1);
+      for (int64_t rows : {4, 20, 60})
+        multiplied(*variant_, {rows, 33, 97, transposed, true, activation, 5}, 1);
 }
 
 TEST_P(ProductTest, ThreadsShareTheRowsOfFewPanels) {
   const Case few{700, 64, 70, true, true, Activation::kGelu};
   const auto alone = multiplied(*variant_, few, 1);
   for (int threads : {2, 5, 16}) EXPECT_EQ(multiplied(*variant_, few, threads), alone);
+}
+
+TEST_P(ProductTest, ThreadsChangeNothingForFewRows) {
+  for (bool transposed : {false, true})
+    for (int64_t rows : {1, 7}) {
+      const Case few{rows, 300, 700, transposed, true, Activation::kGelu};
+      const auto alone = multiplied(*variant_, few, 1);
+      for (int threads : {2, 5, 64}) EXPECT_EQ(multiplied(*variant_, few, threads), alone);
+    }
+}
+
+TEST_P(ProductTest, ANanReachesItsRowAndNoOther) {
+  for (bool transposed : {false, true})
+    for (int64_t rows : {2, 4, 60}) {
+      std::vector<float> a(rows * 20, 1.0f), b(20 * 30, 1.0f), c(rows * 30);
+      a[3] = NAN;
+      multiply(*variant_,
+               {.a = a.data(),
+                .b = b.data(),
+                .c = c.data(),
+                .rows = rows,
+                .inner = 20,
+                .columns = 30,
+                .a_stride = 20,
+                .c_stride = 30,
+                .b_stride = transposed ? 20 : 30,
+                .b_transposed = transposed},
+               1, on_threads);
+      for (int64_t i = 0; i < rows * 30; ++i) EXPECT_EQ(std::isnan(c[i]), i < 30) << i;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, ProductTest, ::testing::Values(Isa::kAvx2, Isa::kAvx512),

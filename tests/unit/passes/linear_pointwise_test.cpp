@@ -91,8 +91,7 @@ TEST(PanelProducts, PlainProductWithoutBias) {
   EXPECT_NE(text.find("braze.mm_pointwise(%0, %1, None, \"none\")"), std::string::npos) << text;
 }
 
-TEST(PanelProducts, LeaveFewRowsAndLittleToMultiply) {
-  expect_unchanged_by(use_panel_products, kLinearGelu);
+TEST(PanelProducts, LeaveLittleToMultiply) {
   expect_unchanged_by(use_panel_products, R"(graph(%0: f32[512, 256], %1: f32[256, 4096]) {
   %2: f32[512, 4096] = aten.mm(%0, %1)
   return %2
