@@ -37,7 +37,7 @@ struct Draft {
   graph::Graph graph;
   std::vector<DraftInput> inputs;  // by graph input
   std::shared_ptr<guard::SourceArena> sources;
-  std::vector<guard::Guard> guards;
+  guard::Guards guards;
   guard::ShapeGuards shapes;  // with a symbolic graph
   bool had_symbols = false;   // at some time, and the code may be captured with numbers instead
   // Sources of integers that could have been symbols but had to be numbers.

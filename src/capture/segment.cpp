@@ -361,7 +361,7 @@ class Capture {
   bool leaves_by_exception_ = false;
   int64_t handling_since_ = -1;
   int64_t recorded_ = 0, recorded_by_whole_ = 0;  // tensor operations: of the last trace, of all
-  std::vector<guard::Guard> raising_guards_;
+  guard::Guards raising_guards_;
   std::shared_ptr<guard::SourceArena> raising_sources_;
 };
 

@@ -57,8 +57,11 @@ std::string guard_text(const guard::Guard& guard, PyObject* names) {
   };
   std::string text =
       guard::to_string(guard.source, names) + " " + kTexts[static_cast<int>(guard.kind)];
-  for (size_t i = 1; i < guard.group.size(); ++i)
-    text += (i == 1 ? ": from " : ", ") + guard::to_string(guard.group[i], names);
+  if (guard.kind == guard::GuardKind::kDistinct) {
+    const std::vector<const guard::Source*>& group = guard.details->group;
+    for (size_t i = 1; i < group.size(); ++i)
+      text += (i == 1 ? ": from " : ", ") + guard::to_string(group[i], names);
+  }
   if (guard.other) return text + " " + guard::to_string(guard.other, names);
   if (!guard.expected || guard.kind == guard::GuardKind::kTensor) return text;
   // The program's own classes are not asked: their __repr__ may do anything.

@@ -142,7 +142,7 @@ void World::guard(GuardKind kind, const Source* source, PyObject* expected, cons
     if (guarded_[id] & bit) return;
     guarded_[id] |= bit;
   }
-  guards_.push_back({kind, source, Ref::borrow(expected), other});
+  guards_.push_back({kind, source, Ref::borrow(expected), other, nullptr});
 }
 
 // The same path in this world's arena.
@@ -154,9 +154,12 @@ const Source* World::own(const Source* foreign) {
 void World::guard_again(const guard::Guard& given) {
   if (given.kind != GuardKind::kDistinct)
     return guard(given.kind, own(given.source), given.expected.get(), own(given.other));
-  guards_.push_back(given);
-  guards_.back().source = own(given.source);
-  for (const Source*& source : guards_.back().group) source = own(source);
+  auto details = std::make_unique<guard::GuardDetails>(*given.details);
+  for (const Source*& source : details->group) source = own(source);
+  guards_.push_back({.kind = given.kind,
+                     .source = own(given.source),
+                     .expected = Ref(),
+                     .details = std::move(details)});
 }
 
 void World::guard_length(const Source* source, Py_ssize_t length) {
@@ -217,8 +220,8 @@ void World::guard_distinct(const std::vector<PyObject*>& written) {
     guards_.push_back({.kind = GuardKind::kDistinct,
                        .source = group.sources.front(),
                        .expected = Ref(),
-                       .group = std::move(group.sources),
-                       .written = group.written});
+                       .details = std::make_unique<guard::GuardDetails>(guard::GuardDetails{
+                           .group = std::move(group.sources), .written = group.written})});
   }
 }
 
@@ -336,10 +339,9 @@ bool World::read_tensor(PyObject* tensor, const Source* source) {
   if (!dims.empty()) {
     Recording::StandIn made = recording_.symbolic_input(tensor, kind, std::move(name), dims);
     for (guard::Guard& tensor_guard : guards_)
-      if (tensor_guard.kind == GuardKind::kTensor && tensor_guard.source == source) {
-        tensor_guard.free_sizes = made.free_sizes;
-        tensor_guard.free_strides = made.free_strides;
-      }
+      if (tensor_guard.kind == GuardKind::kTensor && tensor_guard.source == source)
+        tensor_guard.details = std::make_unique<guard::GuardDetails>(
+            guard::GuardDetails{.free_sizes = made.free_sizes, .free_strides = made.free_strides});
     symbolic_tensors_.push_back(
         {Ref::borrow(tensor), source, made.free_sizes, made.free_strides, std::move(dims)});
     stood_for_[made.tensor.get()] = tensor;

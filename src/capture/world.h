@@ -151,9 +151,9 @@ class World {
   void hold(Ref object) { held_.push_back(std::move(object)); }
 
   std::shared_ptr<guard::SourceArena> sources() const { return arena_; }
-  std::vector<guard::Guard> take_guards() { return std::move(guards_); }
+  guard::Guards take_guards() { return std::move(guards_); }
   size_t guard_count() const { return guards_.size(); }
-  const std::vector<guard::Guard>& guards() const { return guards_; }
+  const guard::Guards& guards() const { return guards_; }
   struct OutsideTensor {
     Ref tensor;
     const Source* source;
@@ -241,7 +241,7 @@ class World {
   PyFunctionObject* root_;
   PyObject* parameter_names_;
   std::shared_ptr<guard::SourceArena> arena_;
-  std::vector<guard::Guard> guards_;
+  guard::Guards guards_;
   std::vector<uint32_t> guarded_;  // by source id: bits of guard kinds
   IdentityMap<const Source*> origin_;
   IdentityMap<const Source*> globals_bases_;

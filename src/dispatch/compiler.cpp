@@ -87,6 +87,7 @@ std::vector<OutputState> output_states(const capture::Draft& draft) {
   return states;
 }
 
+// The draft's graph is used up.
 void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& entry,
                       const std::string& name) {
   std::vector<at::Tensor> constants;
@@ -106,18 +107,16 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
     return;
   }
   entry.programs =
-      std::make_unique<Programs>(draft.graph.clone(), settings, std::move(constants), name);
+      std::make_unique<Programs>(std::move(draft.graph), settings, std::move(constants), name);
   entry.programs->add(hints, &entry.report);
 }
 
-void log_entry(const Entry& entry, const capture::Draft& draft, const std::string& name) {
+void log_entry(const Entry& entry, const std::string& name) {
   if (log::enabled(log::Component::kGuards)) {
     std::string text = name;
     for (const std::string& guard : entry.guards->describe(entry.names.get())) text += "\n" + guard;
     log::write(log::Component::kGuards, text);
   }
-  if (log::enabled(log::Component::kGraph))
-    log::write(log::Component::kGraph, name + "\n" + graph::to_string(draft.graph));
   if (entry.reason) log_break(name, *entry.reason);
   if (log::enabled(log::Component::kTiming)) {
     const Report& r = entry.report;
@@ -182,8 +181,8 @@ std::shared_ptr<Entry> eager_entry(PyFunctionObject* function, const guard::Glob
   place(*entry, reinterpret_cast<PyCodeObject*>(function->func_code), segment);
   entry->reason = capture::BreakReason{kind, std::move(why), {}};
   entry->guards = std::make_unique<guard::GuardSet>(
-      std::make_shared<guard::SourceArena>(), std::vector<guard::Guard>(),
-      std::vector<const guard::Source*>(), held_function(function, segment).get(), state);
+      std::make_shared<guard::SourceArena>(), guard::Guards(), std::vector<const guard::Source*>(),
+      held_function(function, segment).get(), state);
   return entry;
 }
 
@@ -249,6 +248,9 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
     entry->only_python_follows = draft->only_python_follows;
     entry->reason = draft->reason;
     entry->leaves = std::move(draft->leaves);
+    if (settings.keep_report) entry->report.graph = graph::to_string(draft->graph);
+    if (log::enabled(log::Component::kGraph))
+      log::write(log::Component::kGraph, name + "\n" + graph::to_string(draft->graph));
     if (draft->traced) {
       entry->input_count = draft->inputs.size();
       if (settings.custom_backend) {
@@ -263,7 +265,6 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
       }
       entry->single_output = entry->kind == EntryKind::kPlan && is_plain_output(*draft);
     }
-    if (settings.keep_report) entry->report.graph = graph::to_string(draft->graph);
   } catch (const std::exception& error) {
     if (braze::options().strict) {
       PyErr_Format(PyExc_RuntimeError, "braze internal error while compiling %s: %s", name.c_str(),
@@ -282,7 +283,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                                                     state, std::move(draft->shapes));
   entry->recipe = std::move(draft->recipe);
   entry->report.total = seconds_since(start);
-  log_entry(*entry, *draft, name);
+  log_entry(*entry, name);
   return entry;
 }
 

@@ -51,7 +51,7 @@ compile::Options compile_options(const Settings& settings) {
   return out;
 }
 
-plan::Plan make_plan(graph::Graph graph, compile::Options options, bool keep_report,
+plan::Plan make_plan(const graph::Graph& graph, compile::Options options, bool keep_report,
                      Report& report) {
   bool cacheable = options.backend == compile::Backend::kKernels && braze::options().cache;
   std::string key;
@@ -76,7 +76,7 @@ plan::Plan make_plan(graph::Graph graph, compile::Options options, bool keep_rep
   };
   if (!keep_report && !log::enabled(log::Component::kSchedule)) options.dump = nullptr;
   compile::Timings timings;
-  plan::Plan plan = compile::compile(std::move(graph), options, &timings);
+  plan::Plan plan = compile::compile(graph.clone(), options, &timings);
   report.passes = timings.passes;
   report.lower = timings.lower;
   report.schedule_time = timings.schedule;
@@ -149,7 +149,7 @@ std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels
   auto start = Clock::now();
   plan::Plan plan;
   for (;;) {
-    plan = make_plan(graph.clone(), options, settings_.keep_report, report);
+    plan = make_plan(graph, options, settings_.keep_report, report);
     start = Clock::now();
     try {
       program->executable = std::make_unique<runtime::Executable>(plan, constants_, name_);

@@ -12,6 +12,8 @@
 // arguments, and of the captured tensors, nothing.
 #pragma once
 
+#include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,16 +58,24 @@ enum class GuardKind : uint8_t {
 #undef X
 };
 
-struct Guard {
-  GuardKind kind;
-  const Source* source;
-  cpython::Ref expected;
-  const Source* other = nullptr;  // kSameObject, kNotSameObject, kDisjointStorage
+// What few guards have.
+struct GuardDetails {
   // kTensor: dimensions whose size or stride may be any, by bit; ShapeGuards tell which.
   uint64_t free_sizes = 0, free_strides = 0;
   std::vector<const Source*> group;  // kDistinct
   size_t written = 0;                // kDistinct
 };
+
+struct Guard {
+  GuardKind kind;
+  const Source* source;
+  cpython::Ref expected;
+  const Source* other = nullptr;          // kSameObject, kNotSameObject, kDisjointStorage
+  std::unique_ptr<GuardDetails> details;  // of each kDistinct; null: nothing of it
+};
+
+// A capture makes thousands: memory is taken as they come, none of it twice.
+using Guards = std::deque<Guard>;
 
 // The thread's torch state that compiled code depends on: grad mode, inference mode, autocast
 // (enabled, dtypes, cache), default dtype, deterministic algorithms, dispatch and function modes.
@@ -87,9 +97,8 @@ class GuardSet {
  public:
   // `function` is the compiled function (held). `inputs`: sources of the graph inputs, in order,
   // each with a kTensor guard in `guards`; null for graph constants (their output stays untouched).
-  GuardSet(std::shared_ptr<SourceArena> sources, std::vector<Guard> guards,
-           std::vector<const Source*> inputs, PyObject* function, GlobalState state,
-           ShapeGuards shapes = {});
+  GuardSet(std::shared_ptr<SourceArena> sources, Guards guards, std::vector<const Source*> inputs,
+           PyObject* function, GlobalState state, ShapeGuards shapes = {});
   ~GuardSet();
   GuardSet(const GuardSet&) = delete;
 

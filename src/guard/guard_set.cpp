@@ -11,7 +11,7 @@ using cpython::Ref;
 
 struct GuardSet::Impl {
   std::shared_ptr<SourceArena> sources;
-  std::vector<Guard> guards;
+  Guards guards;
   Ref function;
   GlobalState state;
   Tree tree;
@@ -23,9 +23,8 @@ struct GuardSet::Impl {
   std::vector<PyObject*> members;  // of the group looked at; kept for its memory
   bool busy = false;
 
-  Impl(std::shared_ptr<SourceArena> arena, std::vector<Guard> list,
-       const std::vector<const Source*>& inputs, PyObject* compiled, GlobalState captured,
-       ShapeGuards shape_guards)
+  Impl(std::shared_ptr<SourceArena> arena, Guards list, const std::vector<const Source*>& inputs,
+       PyObject* compiled, GlobalState captured, ShapeGuards shape_guards)
       : sources(std::move(arena)),
         guards(std::move(list)),
         function(Ref::borrow(compiled)),
@@ -74,7 +73,7 @@ struct GuardSet::Impl {
     for (const DistinctGuard& group : tree.distinct) {
       members.clear();
       for (const int node : group.nodes) members.push_back(tree.nodes[node].object);
-      if (same_member(members, group.guard->written)) return false;
+      if (same_member(members, group.guard->details->written)) return false;
     }
     return true;
   }
@@ -114,20 +113,21 @@ struct GuardSet::Impl {
   std::pair<const Source*, const Source*> same_sources(const Guard& guard,
                                                        const std::vector<Ref>& objects) const {
     std::vector<PyObject*> found;
-    for (const Source* source : guard.group) found.push_back(objects[tree.node_of(source)].get());
-    const auto same = same_member(found, guard.written);
+    for (const Source* source : guard.details->group)
+      found.push_back(objects[tree.node_of(source)].get());
+    const auto same = same_member(found, guard.details->written);
     if (!same) return {};
-    return {guard.group[same->first], guard.group[same->second]};
+    return {guard.details->group[same->first], guard.details->group[same->second]};
   }
 
   // "a, b, c and 77 more"
   std::string group_text(const Guard& guard, PyObject* names) const {
     constexpr size_t kShown = 4;
+    const std::vector<const Source*>& group = guard.details->group;
     std::string line;
-    for (size_t i = 0; i < guard.group.size() && i < kShown; ++i)
-      line += (i > 0 ? ", " : "") + text(guard.group[i], names);
-    if (guard.group.size() > kShown)
-      line += " and " + std::to_string(guard.group.size() - kShown) + " more";
+    for (size_t i = 0; i < group.size() && i < kShown; ++i)
+      line += (i > 0 ? ", " : "") + text(group[i], names);
+    if (group.size() > kShown) line += " and " + std::to_string(group.size() - kShown) + " more";
     return line;
   }
 
@@ -145,7 +145,7 @@ struct GuardSet::Impl {
   };
 };
 
-GuardSet::GuardSet(std::shared_ptr<SourceArena> sources, std::vector<Guard> guards,
+GuardSet::GuardSet(std::shared_ptr<SourceArena> sources, Guards guards,
                    std::vector<const Source*> inputs, PyObject* function, GlobalState state,
                    ShapeGuards shapes)
     : impl_(std::make_unique<Impl>(std::move(sources), std::move(guards), inputs, function, state,

@@ -56,9 +56,7 @@ bool Program::read_again(PyObject* function, PyObject* const* args, bool build,
   tree_->commit(range_.begin, fresh_, dropped);
   root_ = range_.argument >= 0 ? args[range_.argument] : nullptr;
   passed_ = false;
-  built_ = build && ProgramBuilder(*this).run();
-  for (Ref& ref : released_) dropped.push_back(std::move(ref));
-  released_.clear();
+  built_ = build && ProgramBuilder(*this).run(dropped);
   if (!built_) release(dropped);
   return true;
 }
@@ -136,7 +134,7 @@ Program::Outcome Program::check_lists(const std::vector<ListRecord>& records,
   for (const ListRecord& record : records) {
     if (Py_TYPE(record.list) != record.type) return Outcome::kReadAgain;
     if (record.length >= 0 && Py_SIZE(record.list) != record.length) return Outcome::kFails;
-    for (int child : tree_->nodes[record.node].children) {
+    for (int child : tree_->children_of(record.node)) {
       const Node& node = tree_->nodes[child];
       if (node.source->kind != SourceKind::kItem || is_volatile_[child - range_.begin]) continue;
       const Ref now = resolve_step(node.source, record.list);
@@ -162,9 +160,8 @@ bool Program::check_volatile(PyObject* function, PyObject* const* args, std::vec
 
 Program::Outcome Program::repair(int index, std::vector<Ref>& dropped) {
   const Node& node = tree_->nodes[index];
-  for (const Guard* guard : node.guards)
-    if (!holds(*guard, node.object)) return Outcome::kFails;
-  for (int child : node.children) {
+  if (!tree_->guards_hold(node, node.object)) return Outcome::kFails;
+  for (int child : tree_->children_of(index)) {
     if (is_volatile_[child - range_.begin]) continue;
     const Ref now = resolve_step(tree_->nodes[child].source, node.object);
     const Outcome outcome = repair_child(child, now.get(), dropped);

@@ -91,8 +91,7 @@ class Program {
   std::vector<int> recheck_;        // nodes whose guards are checked on every call
   std::vector<uint8_t> validated_;  // by node: has a record that proves its own object
   std::vector<uint8_t> has_record_;
-  std::vector<uint8_t> is_volatile_;    // roots of volatile subtrees
-  std::vector<cpython::Ref> released_;  // what building has let go of
+  std::vector<uint8_t> is_volatile_;  // roots of volatile subtrees
   std::vector<cpython::Ref> fresh_;
 };
 

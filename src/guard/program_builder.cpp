@@ -66,7 +66,7 @@ bool may_hold(PyObject* object, bool is_static) {
 ProgramBuilder::ProgramBuilder(Program& program)
     : program_(program), never_changed_(unchanging_dict()) {}
 
-bool ProgramBuilder::run() {
+bool ProgramBuilder::run(std::vector<Ref>& dropped) {
   const Range& range = program_.range_;
   const auto count = static_cast<size_t>(range.end - range.begin);
   program_.waves_.clear();
@@ -91,7 +91,7 @@ bool ProgramBuilder::run() {
     }
     ++index;
   }
-  finish();
+  finish(dropped);
   return true;
 }
 
@@ -143,7 +143,7 @@ void ProgramBuilder::add_function(int index, PyFunctionObject* function) {
             dict != nullptr ? add_dict(index, n.object, &function->func_kwdefaults, dict)
                             : add_pointer(index, &function->func_kwdefaults));
   }
-  for (int child : n.children) {
+  for (int child : tree().children_of(index)) {
     if (node(child).source->kind != SourceKind::kCell) continue;
     PyObject* cell =
         cpython::closure_cell(function, PyLong_AsSsize_t(node(child).source->key.get()));
@@ -261,7 +261,7 @@ bool ProgramBuilder::needs_type_record(int index) const {
 }
 
 void ProgramBuilder::place_children(int index) {
-  for (int child : node(index).children) {
+  for (int child : tree().children_of(index)) {
     places_[local(child)] = provided_[kind_index(node(child).source->kind)];
     if (is_volatile(index, child)) program_.is_volatile_[local(child)] = 1;
   }
@@ -312,7 +312,7 @@ bool ProgramBuilder::proves_itself(const Node& child) const {
          cpython::observable_dict_slot(child.object) != nullptr;
 }
 
-void ProgramBuilder::finish() {
+void ProgramBuilder::finish(std::vector<Ref>& dropped) {
   for (auto& wave : program_.waves_)
     for (DictRecord& record : wave.dicts)
       if (record.slot == nullptr) record.slot = &record.dict;
@@ -324,7 +324,7 @@ void ProgramBuilder::finish() {
     }
     Node& n = node(index++);
     if (n.held && !may_hold(n.held.get(), range.argument < 0))
-      program_.released_.push_back(std::move(n.held));
+      dropped.push_back(std::move(n.held));
   }
 }
 

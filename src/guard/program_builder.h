@@ -12,8 +12,9 @@ class ProgramBuilder {
  public:
   explicit ProgramBuilder(Program& program);
 
-  // False: the identity of the root proves nothing, so there is nothing to build.
-  bool run();
+  // False: the identity of the root proves nothing, so there is nothing to build. What need not be
+  // held any more goes to `dropped`.
+  bool run(std::vector<cpython::Ref>& dropped);
 
  private:
   // Kinds of records in the order in which a wave checks them.
@@ -43,7 +44,7 @@ class ProgramBuilder {
   bool needs_type_record(int index) const;
 
   Place after(Place place, Kind kind);
-  void finish();
+  void finish(std::vector<cpython::Ref>& dropped);
 
   Tree& tree() const { return *program_.tree_; }
   Node& node(int index) const { return program_.tree_->nodes[index]; }

@@ -1,5 +1,6 @@
 #include "guard/source.h"
 
+#include <deque>
 #include <vector>
 
 #include "base/error.h"
@@ -34,31 +35,21 @@ bool same_key(PyObject* a, PyObject* b) {
 }  // namespace
 
 struct SourceArena::Impl {
-  static constexpr size_t kChunk = 512;
-
   struct Slot {
-    uint64_t hash = 0;
-    Source* source = nullptr;
+    uint32_t hash = 0;
+    uint32_t number = 0;  // id of the source + 1; 0: free
   };
 
-  std::vector<std::unique_ptr<Source[]>> chunks;
+  std::deque<Source> sources;                         // by id
   std::vector<Slot> slots = std::vector<Slot>(1024);  // a power of two, at most half full
-  int count = 0;
 
-  Source* add(SourceKind kind, const Source* base, PyObject* key) {
-    if (count % kChunk == 0) chunks.push_back(std::make_unique<Source[]>(kChunk));
-    Source* source = &chunks.back()[count % kChunk];
-    *source = {kind, base, cpython::Ref::borrow(key), count};
-    ++count;
-    return source;
-  }
-
-  Slot& find(uint64_t hash, SourceKind kind, const Source* base, PyObject* key) {
+  Slot& find(uint32_t hash, SourceKind kind, const Source* base, PyObject* key) {
     for (size_t i = hash;; ++i) {
       Slot& slot = slots[i & (slots.size() - 1)];
-      if (slot.source == nullptr) return slot;
-      if (slot.hash == hash && slot.source->kind == kind && slot.source->base == base &&
-          same_key(slot.source->key.get(), key))
+      if (slot.number == 0) return slot;
+      if (slot.hash != hash) continue;
+      const Source& source = sources[slot.number - 1];
+      if (source.kind == kind && source.base == base && same_key(source.key.get(), key))
         return slot;
     }
   }
@@ -67,9 +58,9 @@ struct SourceArena::Impl {
     std::vector<Slot> old(slots.size() * 2);
     old.swap(slots);
     for (const Slot& slot : old) {
-      if (slot.source == nullptr) continue;
+      if (slot.number == 0) continue;
       size_t i = slot.hash;
-      while (slots[i & (slots.size() - 1)].source != nullptr) ++i;
+      while (slots[i & (slots.size() - 1)].number != 0) ++i;
       slots[i & (slots.size() - 1)] = slot;
     }
   }
@@ -79,18 +70,20 @@ SourceArena::SourceArena() : impl_(std::make_unique<Impl>()) {}
 SourceArena::~SourceArena() = default;
 
 const Source* SourceArena::get(SourceKind kind, const Source* base, PyObject* key) {
-  const uint64_t hash =
-      mix(mix(static_cast<uint64_t>(kind), reinterpret_cast<uintptr_t>(base)), hash_key(key));
+  std::deque<Source>& sources = impl_->sources;
+  const auto hash = static_cast<uint32_t>(
+      mix(mix(static_cast<uint64_t>(kind), reinterpret_cast<uintptr_t>(base)), hash_key(key)));
   Impl::Slot* slot = &impl_->find(hash, kind, base, key);
-  if (slot->source != nullptr) return slot->source;
-  if (2 * static_cast<size_t>(impl_->count) >= impl_->slots.size()) {
+  if (slot->number != 0) return &sources[slot->number - 1];
+  if (2 * sources.size() >= impl_->slots.size()) {
     impl_->grow();
     slot = &impl_->find(hash, kind, base, key);
   }
-  *slot = {hash, impl_->add(kind, base, key)};
-  return slot->source;
+  const int id = size();
+  *slot = {hash, static_cast<uint32_t>(id) + 1};
+  return &sources.emplace_back(Source{kind, id, base, cpython::Ref::borrow(key)});
 }
 
-int SourceArena::size() const { return impl_->count; }
+int SourceArena::size() const { return static_cast<int>(impl_->sources.size()); }
 
 }  // namespace braze::guard

@@ -48,9 +48,9 @@ enum class SourceKind : uint8_t {
 
 struct Source {
   SourceKind kind;
+  int id = 0;
   const Source* base = nullptr;
   cpython::Ref key;
-  int id = 0;
 };
 
 // Owns the sources of one capture (and then of its entry).

@@ -1,5 +1,8 @@
 #include "guard/tree.h"
 
+#include <ranges>
+#include <utility>
+
 #include "base/error.h"
 #include "guard/guard_check.h"
 #include "guard/resolve.h"
@@ -13,20 +16,34 @@ namespace {
 constexpr int kUnknown = -1;
 constexpr int kCollected = -2;
 
+// Tensors apart.
+bool is_about_one_source(const Guard& guard) {
+  return guard.other == nullptr && guard.kind != GuardKind::kDistinct &&
+         guard.kind != GuardKind::kTensor;
+}
+
+TensorSpec spec_of(const Guard& guard) {
+  if (guard.details == nullptr) return TensorSpec(guard.expected.get());
+  return TensorSpec(guard.expected.get(), guard.details->free_sizes, guard.details->free_strides);
+}
+
 }  // namespace
 
-Tree::Tree(const std::vector<Guard>& guards, const std::vector<const Source*>& inputs,
-           int source_count)
+Tree::Tree(const Guards& guards, const std::vector<const Source*>& inputs, int source_count)
     : index_(source_count, kUnknown) {
-  std::vector<const Source*> roots;
-  std::vector<std::vector<const Source*>> children(source_count);
+  std::vector<const Source*> sources;
+  sources.reserve(source_count);
   for (const Guard& guard : guards) {
-    collect(guard.source, roots, children);
-    if (guard.other != nullptr) collect(guard.other, roots, children);
-    for (const Source* member : guard.group) collect(member, roots, children);
+    collect(guard.source, sources);
+    if (guard.other != nullptr) collect(guard.other, sources);
+    if (guard.kind == GuardKind::kDistinct)
+      for (const Source* member : guard.details->group) collect(member, sources);
   }
-  place_roots(roots, children);
+  place(sources);
+  tensors.reserve(inputs.size());
   for (const Guard& guard : guards) attach(guard);
+  list_guards(guards);
+  input_tensors.reserve(inputs.size());
   for (const Source* input : inputs) {
     if (input == nullptr) {
       input_tensors.push_back(-1);
@@ -39,46 +56,48 @@ Tree::Tree(const std::vector<Guard>& guards, const std::vector<const Source*>& i
   }
 }
 
-void Tree::collect(const Source* source, std::vector<const Source*>& roots,
-                   std::vector<std::vector<const Source*>>& children) {
-  while (index_[source->id] == kUnknown) {
-    index_[source->id] = kCollected;
-    if (source->base == nullptr) {
-      roots.push_back(source);
-      return;
+void Tree::collect(const Source* source, std::vector<const Source*>& sources) {
+  if (index_[source->id] == kCollected) return;
+  if (source->base != nullptr) collect(source->base, sources);
+  index_[source->id] = kCollected;
+  sources.push_back(source);
+}
+
+void Tree::place(const std::vector<const Source*>& sources) {
+  std::vector<int> sizes(index_.size());  // of the subtrees, by source id
+  for (const Source* source : std::views::reverse(sources)) {
+    const int size = ++sizes[source->id];
+    if (source->base != nullptr) sizes[source->base->id] += size;
+  }
+  place_roots(sources, sizes);
+  nodes.resize(sources.size());
+  for (const Source* source : sources) {
+    int& index = index_[source->id];
+    const int parent = source->base != nullptr ? index_[source->base->id] : -1;
+    if (parent >= 0) {
+      index = nodes[parent].end;  // of the children that have been placed
+      nodes[parent].end += sizes[source->id];
+      nodes[parent].child_kinds |= 1u << static_cast<int>(source->kind);
     }
-    children[source->base->id].push_back(source);
-    source = source->base;
+    nodes[index].source = source;
+    nodes[index].parent = parent;
+    nodes[index].end = index + 1;
   }
 }
 
-void Tree::place_roots(const std::vector<const Source*>& roots,
-                       const std::vector<std::vector<const Source*>>& children) {
-  for (const Source* root : roots)
-    if (root->kind != SourceKind::kArgument) place(root, -1, children);
-  ranges.push_back({0, static_cast<int>(nodes.size()), -1});
-  for (const Source* root : roots) {
-    if (root->kind != SourceKind::kArgument) continue;
-    const int begin = static_cast<int>(nodes.size());
-    place(root, -1, children);
-    ranges.push_back(
-        {begin, static_cast<int>(nodes.size()), static_cast<int>(PyLong_AsLong(root->key.get()))});
+void Tree::place_roots(const std::vector<const Source*>& sources, const std::vector<int>& sizes) {
+  int end = 0;
+  for (const bool is_argument : {false, true}) {
+    for (const Source* source : sources) {
+      if (source->base != nullptr || (source->kind == SourceKind::kArgument) != is_argument)
+        continue;
+      const int begin = std::exchange(end, end + sizes[source->id]);
+      index_[source->id] = begin;
+      if (is_argument)
+        ranges.push_back({begin, end, static_cast<int>(PyLong_AsLong(source->key.get()))});
+    }
+    if (!is_argument) ranges.push_back({0, end, -1});
   }
-}
-
-void Tree::place(const Source* source, int parent,
-                 const std::vector<std::vector<const Source*>>& children) {
-  const int index = static_cast<int>(nodes.size());
-  index_[source->id] = index;
-  Node& node = nodes.emplace_back();
-  node.source = source;
-  node.parent = parent;
-  if (parent >= 0) {
-    nodes[parent].children.push_back(index);
-    nodes[parent].child_kinds |= 1u << static_cast<int>(source->kind);
-  }
-  for (const Source* child : children[source->id]) place(child, index, children);
-  nodes[index].end = static_cast<int>(nodes.size());
 }
 
 void Tree::attach(const Guard& guard) {
@@ -89,23 +108,35 @@ void Tree::attach(const Guard& guard) {
   }
   if (guard.kind == GuardKind::kDistinct) {
     DistinctGuard& made = distinct.emplace_back(DistinctGuard{&guard, {}});
-    for (const Source* member : guard.group) made.nodes.push_back(index_[member->id]);
+    for (const Source* member : guard.details->group) made.nodes.push_back(index_[member->id]);
     return;
   }
   Node& node = nodes[index];
   node.guard_kinds |= 1u << static_cast<int>(guard.kind);
   if (guard.kind != GuardKind::kTensor) {
-    node.guards.push_back(&guard);
+    ++node.guard_count;
   } else if (node.tensor < 0) {
     node.tensor = static_cast<int>(tensors.size());
-    tensors.push_back({nullptr, nullptr,
-                       TensorSpec(guard.expected.get(), guard.free_sizes, guard.free_strides),
-                       index});
+    tensors.push_back({nullptr, nullptr, spec_of(guard), index});
+  }
+}
+
+void Tree::list_guards(const Guards& guards) {
+  uint32_t count = 0;
+  for (Node& node : nodes) {
+    node.first_guard = count;
+    count += std::exchange(node.guard_count, 0);
+  }
+  guards_.resize(count);
+  for (const Guard& guard : guards) {
+    if (!is_about_one_source(guard)) continue;
+    Node& node = nodes[index_[guard.source->id]];
+    guards_[node.first_guard + node.guard_count++] = &guard;
   }
 }
 
 bool Tree::guards_hold(const Node& node, PyObject* object) const {
-  for (const Guard* guard : node.guards)
+  for (const Guard* guard : guards_of(node))
     if (!holds(*guard, object)) return false;
   return true;
 }

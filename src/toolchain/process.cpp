@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,9 +65,11 @@ bool write_all(int descriptor, std::string_view bytes) {
 }
 
 std::optional<std::string> read_all(int descriptor) {
-  std::string bytes;
+  struct stat status;
+  if (::fstat(descriptor, &status) != 0) return std::nullopt;
+  std::string bytes(static_cast<size_t>(status.st_size) + 1, '\0');  // room to see the end
   for (size_t filled = 0;;) {
-    bytes.resize(filled + (filled ? filled : 65536));
+    if (filled == bytes.size()) bytes.resize(2 * filled);
     const ssize_t count = ::read(descriptor, bytes.data() + filled, bytes.size() - filled);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return std::nullopt;

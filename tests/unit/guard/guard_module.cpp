@@ -16,7 +16,7 @@ namespace {
 struct Builder {
   std::shared_ptr<SourceArena> arena = std::make_shared<SourceArena>();
   std::vector<const Source*> sources;
-  std::vector<Guard> guards;
+  Guards guards;
   std::vector<const Source*> inputs;
   std::unique_ptr<GuardSet> set;
   size_t input_count = 0;
@@ -79,7 +79,7 @@ PyObject* guard(PyObject*, PyObject* args) {
   const int kind = find(kGuardNames, kind_name);
   if (kind < 0) return nullptr;
   builder->guards.push_back({static_cast<GuardKind>(kind), source_at(builder, source_id),
-                             Ref::borrow(expected), source_at(builder, other)});
+                             Ref::borrow(expected), source_at(builder, other), nullptr});
   Py_RETURN_NONE;
 }
 
