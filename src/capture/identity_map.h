@@ -25,7 +25,7 @@ class IdentityMap {
 
   // The value of `key`, made by default when it is new.
   V& operator[](const void* key) {
-    if ((size_ + 1) * 2 > entries_.size()) grow();
+    if ((size_ + 1) * 4 > entries_.size() * 3) grow();
     size_t i = place(key);
     while (entries_[i].first && entries_[i].first != key) i = (i + 1) & mask();
     if (!entries_[i].first) {

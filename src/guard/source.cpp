@@ -41,7 +41,7 @@ struct SourceArena::Impl {
   };
 
   std::deque<Source> sources;                         // by id
-  std::vector<Slot> slots = std::vector<Slot>(1024);  // a power of two, at most half full
+  std::vector<Slot> slots = std::vector<Slot>(1024);  // a power of two, at most three quarters full
 
   Slot& find(uint32_t hash, SourceKind kind, const Source* base, PyObject* key) {
     for (size_t i = hash;; ++i) {
@@ -75,7 +75,7 @@ const Source* SourceArena::get(SourceKind kind, const Source* base, PyObject* ke
       mix(mix(static_cast<uint64_t>(kind), reinterpret_cast<uintptr_t>(base)), hash_key(key)));
   Impl::Slot* slot = &impl_->find(hash, kind, base, key);
   if (slot->number != 0) return &sources[slot->number - 1];
-  if (2 * sources.size() >= impl_->slots.size()) {
+  if (4 * sources.size() >= 3 * impl_->slots.size()) {
     impl_->grow();
     slot = &impl_->find(hash, kind, base, key);
   }
