@@ -165,6 +165,9 @@ Arena::Arena(int64_t bytes) : bytes_(bytes) {
   constexpr int64_t kHugePage = 2 << 20;
   int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   void* memory = nullptr;
+  // Half a huge page and more becomes a whole one: 256 page faults or more, or one.
+  if (bytes % kHugePage >= kHugePage / 2 && bytes >= kHugePage)
+    bytes += kHugePage - bytes % kHugePage;
   if (posix_memalign(&memory, alignment, bytes) != 0) throw std::bad_alloc();
   data_ = static_cast<char*>(memory);
   if (bytes < kHugePage) return;
