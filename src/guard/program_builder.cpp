@@ -323,8 +323,7 @@ void ProgramBuilder::finish(std::vector<Ref>& dropped) {
       continue;
     }
     Node& n = node(index++);
-    if (n.held && !may_hold(n.held.get(), range.argument < 0))
-      dropped.push_back(std::move(n.held));
+    if (n.held && !may_hold(n.held.get(), range.argument < 0)) dropped.push_back(std::move(n.held));
   }
 }
 
