@@ -4,8 +4,8 @@
 // memory of the plan and whose threads take their parts one by one. It chooses how by the number of
 // rows of the call. On two Zen 4 cores it takes 0.8 to 1.05 of oneDNN's time for many rows and 0.3
 // to 1.0 of it for up to 16; on Xeon cores with AVX-512 0.8 to 1.1 (two) and 0.5 to 1.15 (sixteen)
-// of MKL's for many. `braze.mm_pointwise(x, weight, bias, activation)` is
-// activation(x @ weight + bias).
+// of MKL's for many, while fewer than 64 stay with MKL. `braze.mm_pointwise(x, weight, bias,
+// activation)` is activation(x @ weight + bias).
 //
 // The others go to oneDNN. On processors that are not Intel's, its product is 10 to 20 % faster
 // than the one that ATen's mm and addmm call, and twice as fast where few rows meet a large matrix;

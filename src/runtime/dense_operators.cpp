@@ -1,6 +1,9 @@
 #include "runtime/dense_operators.h"
 
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/mm.h>
 #include <torch/library.h>
 
 #include "kernels/kernels.h"
@@ -21,6 +24,25 @@ bool is_f32_matrix(const at::Tensor& tensor) {
          tensor.layout() == at::kStrided;
 }
 
+// Where MKL, which multiplies for ATen, knows the processor, it is the faster one for fewer rows.
+constexpr int64_t kRowsOverMkl = 64;
+
+bool aten_multiplies_faster(int64_t rows) {
+  return rows < kRowsOverMkl && __builtin_cpu_is("intel");
+}
+
+at::Tensor& aten_product(const at::Tensor& self, const at::Tensor& mat2,
+                         const std::optional<at::Tensor>& bias, kernels::Activation activation,
+                         at::Tensor& out) {
+  if (bias)
+    at::addmm_out(out, *bias, self, mat2);
+  else
+    at::mm_out(out, self, mat2);
+  if (activation == kernels::Activation::kGelu) at::gelu_(out, "none");
+  if (activation == kernels::Activation::kGeluTanh) at::gelu_(out, "tanh");
+  return out;
+}
+
 // Elements of a row side by side.
 at::Tensor with_whole_rows(const at::Tensor& tensor) {
   return tensor.stride(1) == 1 || tensor.size(1) <= 1 ? tensor : tensor.contiguous();
@@ -37,15 +59,15 @@ at::Tensor& mm_pointwise_out(const at::Tensor& self, const at::Tensor& mat2,
   TORCH_CHECK(mat2.size(0) == inner && out.size(0) == rows && out.size(1) == columns &&
                   (out.stride(1) == 1 || columns <= 1),
               "mm_pointwise: ", self.sizes(), " @ ", mat2.sizes(), " into ", out.sizes());
+  if (bias)
+    TORCH_CHECK(bias->dim() == 1 && bias->size(0) == columns && bias->scalar_type() == at::kFloat,
+                "mm_pointwise: a bias of sizes ", bias->sizes());
+  const kernels::Activation wanted = activation_named(activation);
+  if (aten_multiplies_faster(rows)) return aten_product(self, mat2, bias, wanted, out);
   const at::Tensor a = with_whole_rows(self);
   const bool transposed = mat2.stride(1) != 1 && columns > 1 && (mat2.stride(0) == 1 || inner <= 1);
   const at::Tensor b = transposed ? mat2 : with_whole_rows(mat2);
-  at::Tensor bias_row;
-  if (bias) {
-    TORCH_CHECK(bias->dim() == 1 && bias->size(0) == columns && bias->scalar_type() == at::kFloat,
-                "mm_pointwise: a bias of sizes ", bias->sizes());
-    bias_row = bias->contiguous();
-  }
+  const at::Tensor bias_row = bias ? bias->contiguous() : at::Tensor();
   const kernels::Product product{
       .a = a.const_data_ptr<float>(),
       .b = b.const_data_ptr<float>(),
@@ -58,7 +80,7 @@ at::Tensor& mm_pointwise_out(const at::Tensor& self, const at::Tensor& mat2,
       .c_stride = out.stride(0),
       .b_stride = b.stride(transposed ? 1 : 0),
       .b_transposed = transposed,
-      .activation = activation_named(activation)};
+      .activation = wanted};
   kernels::multiply(*variant, product, usable_threads(), on_torch_threads);
   return out;
 }

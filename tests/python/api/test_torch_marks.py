@@ -294,7 +294,7 @@ def test_disable_of_a_method_alone(names):
     model = Model().eval().requires_grad_(False)
     fast = braze.compile(model)
     for x in (X, X.abs(), -X.abs()):
-        same(fast(x), model(x))
+        same(fast(x), model(x), rtol=1e-4)  # gelu of -3 is 1 - 0.997 in float32
     assert model.seen[:2] == [X.shape, "end"] and len(model.seen) == 12
     compiled = {e["function"].split(".")[-1] for e in entries(fast) if e["nodes"]}
     assert {"act", "forward"} & compiled and "route" not in compiled
