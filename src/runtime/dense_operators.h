@@ -6,7 +6,7 @@ namespace braze::runtime {
 //   mm_pointwise(Tensor self, Tensor mat2, Tensor? bias, str activation) -> Tensor
 // is activation(self @ mat2 + bias) of float32 matrices on the CPU, for an activation of "none",
 // "gelu" or "gelu_tanh". With out=. Fastest where the rows of `self` and either the rows or the
-// columns of `mat2` lie side by side.
+// columns of `mat2` lie side by side. Few rows are ATen's on processors that MKL knows.
 //
 // Once for a process; a call more does nothing.
 void register_dense_operators();
