@@ -285,7 +285,7 @@ def test_disable_of_a_method_alone(names):
                 self.seen.append("end")
 
         def act(self, x):
-            return torch.nn.functional.gelu(x) * 2
+            return torch.nn.functional.silu(x) * 2
 
         def forward(self, x):
             a, b = self.route(x + 1)
@@ -294,7 +294,7 @@ def test_disable_of_a_method_alone(names):
     model = Model().eval().requires_grad_(False)
     fast = braze.compile(model)
     for x in (X, X.abs(), -X.abs()):
-        same(fast(x), model(x), rtol=1e-4)  # gelu of -3 is 1 - 0.997 in float32
+        same(fast(x), model(x))
     assert model.seen[:2] == [X.shape, "end"] and len(model.seen) == 12
     compiled = {e["function"].split(".")[-1] for e in entries(fast) if e["nodes"]}
     assert {"act", "forward"} & compiled and "route" not in compiled
