@@ -6,6 +6,7 @@
 
 #include "trace/break.h"
 #include "trace/recorder.h"
+#include "trace/supported.h"
 #include "trace/sym_node.h"
 
 namespace braze::trace {
@@ -254,6 +255,10 @@ void Recorder::take_devices() {
     // None follows the tensor operands, which are on meta; without any it is the default device.
     if (value.isDevice() || operands_.empty()) value = c10::Device(c10::kMeta);
   }
+}
+
+PyTypeObject* python_type_of(const at::Tensor& tensor) {
+  return Py_TYPE(pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(tensor)).ptr());
 }
 
 }  // namespace braze::trace

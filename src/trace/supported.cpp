@@ -1,7 +1,5 @@
 #include "trace/supported.h"
 
-#include <torch/csrc/autograd/python_variable.h>
-
 #include "trace/fake_tensor.h"
 #include "trace/tracer.h"
 
@@ -10,15 +8,17 @@ namespace {
 
 // torch.Tensor itself or torch.nn.Parameter; buffers are plain tensors.
 bool is_plain_type(PyTypeObject* type) {
-  if (type == reinterpret_cast<PyTypeObject*>(THPVariableClass)) return true;
-  static PyObject* const parameter = [] {
-    PyObject* module = PyImport_ImportModule("torch.nn.parameter");
-    PyObject* found = module ? PyObject_GetAttrString(module, "Parameter") : nullptr;
+  auto find = [](const char* module_name, const char* name) {
+    PyObject* module = PyImport_ImportModule(module_name);
+    PyObject* found = module ? PyObject_GetAttrString(module, name) : nullptr;
     Py_XDECREF(module);
     if (!found) PyErr_Clear();
     return found;
-  }();
-  return reinterpret_cast<PyObject*>(type) == parameter;
+  };
+  static PyObject* const tensor = find("torch", "Tensor");
+  static PyObject* const parameter = find("torch.nn.parameter", "Parameter");
+  auto* object = reinterpret_cast<PyObject*>(type);
+  return object == tensor || object == parameter;
 }
 
 }  // namespace
@@ -40,9 +40,7 @@ std::string why_unsupported(const at::Tensor& tensor, bool check_type) {
     return "it is a tensor subclass or wrapper";
   if (!tensor.unsafeGetTensorImpl()->has_storage()) return "it has no storage";
   if (check_type) {
-    PyObject* object = THPVariable_Wrap(tensor);
-    PyTypeObject* type = Py_TYPE(object);
-    Py_DECREF(object);
+    PyTypeObject* type = python_type_of(tensor);
     if (!is_plain_type(type)) return std::string("it is of the tensor subclass ") + type->tp_name;
   }
   return "";
