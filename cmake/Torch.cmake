@@ -7,7 +7,6 @@ execute_process(
 add_library(braze_torch INTERFACE)
 target_include_directories(braze_torch SYSTEM INTERFACE
   ${BRAZE_TORCH_DIR}/include ${BRAZE_TORCH_DIR}/include/torch/csrc/api/include ${Python_INCLUDE_DIRS})
-target_compile_definitions(braze_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
 foreach(library torch_python torch_cpu torch c10)
   target_link_libraries(braze_torch INTERFACE ${BRAZE_TORCH_DIR}/lib/lib${library}.so)
 endforeach()

@@ -1,13 +1,13 @@
 // Where the trace is: for messages, for the graph's nodes, for the record of torch-level calls.
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/InferenceMode.h>
-#include <torch/csrc/DynamicTypes.h>
 
 #include "capture/evaluator.h"
 #include "capture/known.h"
 #include "cpython/text.h"
+#include "pytorch/aten.h"
+#include "pytorch/objects.h"
 
 namespace braze::capture {
 
@@ -78,15 +78,13 @@ std::string name_of_callable(PyObject* callable) {
   return owner.empty() ? name : owner + "." + name;
 }
 
-PyObject* as_python(at::ScalarType dtype) {
-  return reinterpret_cast<PyObject*>(torch::getTHPDtype(dtype));
-}
+PyObject* as_python(at::ScalarType dtype) { return pytorch::dtype_object(dtype); }
 
 // What braze._fx.torch_state() gives; without Python code, which would be traced.
 Ref torch_state() {
   auto autocast = [](const char* name, c10::DeviceType device) {
-    return Py_BuildValue("(sOO)", name, as_python(at::autocast::get_autocast_dtype(device)),
-                         at::autocast::is_autocast_enabled(device) ? Py_True : Py_False);
+    return Py_BuildValue("(sOO)", name, as_python(pytorch::autocast_dtype(device)),
+                         pytorch::is_autocast_enabled(device) ? Py_True : Py_False);
   };
   return Ref::steal(Py_BuildValue("(O(NN)(OO))", at::GradMode::is_enabled() ? Py_True : Py_False,
                                   autocast("cpu", at::kCPU), autocast("cuda", at::kCUDA),

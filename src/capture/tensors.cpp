@@ -2,9 +2,10 @@
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/ThreadLocalState.h>
-#include <ATen/autocast_mode.h>
-#include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/utils/pybind.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <unordered_map>
 
@@ -12,12 +13,16 @@
 #include "capture/identity_map.h"
 #include "capture/known.h"
 #include "guard/guard.h"
+#include "pytorch/aten.h"
+#include "pytorch/objects.h"
 #include "trace/control_flow.h"
 #include "trace/sym_node.h"
 #include "trace/testing.h"
 #include "trace/tracer.h"
 
 namespace braze::capture {
+
+using pytorch::tensor_of;
 
 bool is_tensor_type(PyTypeObject* type) {
   if (type == known().tensor || type == known().parameter) return true;
@@ -26,29 +31,29 @@ bool is_tensor_type(PyTypeObject* type) {
 }
 
 bool is_fake(PyObject* object) {
-  return is_tensor(object) && trace::Tracer::is_fake(THPVariable_Unpack(object));
+  return is_tensor(object) && trace::Tracer::is_fake(tensor_of(object));
 }
 
-bool requires_grad(PyObject* tensor) { return THPVariable_Unpack(tensor).requires_grad(); }
+bool requires_grad(PyObject* tensor) { return tensor_of(tensor).requires_grad(); }
 
 bool holds_integers(PyObject* tensor) {
-  return c10::isIntegralType(THPVariable_Unpack(tensor).scalar_type(), /*includeBool=*/false);
+  return c10::isIntegralType(tensor_of(tensor).scalar_type(), /*includeBool=*/false);
 }
 
 Ref shared_offsets(PyObject* a, PyObject* b) {
-  const at::Tensor& x = THPVariable_Unpack(a);
-  const at::Tensor& y = THPVariable_Unpack(b);
+  const at::Tensor& x = tensor_of(a);
+  const at::Tensor& y = tensor_of(b);
   if (!x.has_storage() || !y.has_storage() || !x.storage().is_alias_of(y.storage()))
     return Ref::borrow(Py_False);
   return Ref::steal(Py_BuildValue("(LL)", static_cast<long long>(x.storage_offset()),
                                   static_cast<long long>(y.storage_offset())));
 }
 
-std::vector<int64_t> sizes_of(PyObject* tensor) { return THPVariable_Unpack(tensor).sizes().vec(); }
+std::vector<int64_t> sizes_of(PyObject* tensor) { return tensor_of(tensor).sizes().vec(); }
 
 bool may_be_symbolic(PyObject* object) {
   if (Py_TYPE(object) != known().tensor) return false;
-  const at::Tensor& tensor = THPVariable_Unpack(object);
+  const at::Tensor& tensor = tensor_of(object);
   return tensor.layout() == at::kStrided && !tensor.requires_grad() && tensor.device().is_cpu() &&
          !trace::Tracer::is_fake(tensor);
 }
@@ -66,10 +71,10 @@ Ref plain_like(PyObject* symbol) {
 
 std::vector<Ref> replay(const graph::Graph& graph, const std::vector<PyObject*>& inputs) {
   std::vector<at::Tensor> tensors;
-  for (PyObject* input : inputs) tensors.push_back(THPVariable_Unpack(input));
+  for (PyObject* input : inputs) tensors.push_back(tensor_of(input));
   std::vector<Ref> outputs;
   for (const at::Tensor& output : trace::replay(graph, tensors))
-    outputs.push_back(Ref::steal(THPVariable_Wrap(output)));
+    outputs.push_back(Ref::steal(pytorch::wrap(output)));
   return outputs;
 }
 
@@ -94,8 +99,8 @@ Recording::~Recording() {
 void Recording::start() {
   impl_->state = guard::GlobalState::current();
   impl_->thread_state.emplace();
-  impl_->autocast_dtype = at::autocast::get_autocast_dtype(at::kCPU);
-  impl_->autocast_cache = at::autocast::is_autocast_cache_enabled();
+  impl_->autocast_dtype = pytorch::autocast_dtype(at::kCPU);
+  impl_->autocast_cache = pytorch::is_autocast_cache_enabled();
   impl_->scope.emplace(impl_->tracer);
 }
 
@@ -115,8 +120,8 @@ bool Recording::stop(std::vector<Ref> guards) {
   PyErr_Restore(type, value, traceback);
   if (!unchanged || closed) {
     at::ThreadLocalState::setThreadLocalState(*impl_->thread_state);
-    at::autocast::set_autocast_dtype(at::kCPU, impl_->autocast_dtype);
-    at::autocast::set_autocast_cache_enabled(impl_->autocast_cache);
+    pytorch::set_autocast_dtype(at::kCPU, impl_->autocast_dtype);
+    pytorch::set_autocast_cache_enabled(impl_->autocast_cache);
   }
   impl_->thread_state.reset();
   if (unchanged) return true;
@@ -154,7 +159,7 @@ Zeros::~Zeros() = default;
 
 Ref Zeros::like(PyObject* object) {
   if (Py_TYPE(object) != known().tensor && Py_TYPE(object) != known().parameter) return {};
-  const at::Tensor& tensor = THPVariable_Unpack(object);
+  const at::Tensor& tensor = tensor_of(object);
   if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() || tensor.is_quantized())
     return {};
   try {
@@ -165,7 +170,7 @@ Ref Zeros::like(PyObject* object) {
       bytes = at::zeros({static_cast<int64_t>(storage.nbytes())}, at::TensorOptions(at::kByte));
     at::Tensor made = at::empty({0}, at::TensorOptions(tensor.scalar_type()));
     made.set_(bytes.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
-    return Ref::steal(THPVariable_Wrap(made));
+    return Ref::steal(pytorch::wrap(made));
   } catch (const c10::Error&) {
     return {};  // there is no like of it (meta tensors, bounds that do not fit): see the caller
   }
@@ -178,7 +183,7 @@ void Recording::set_origin_provider(graph::OriginId (*provider)(void*, graph::Gr
 
 bool Recording::declare(PyObject* tensor, graph::InputKind kind, std::string name,
                         std::string* why) {
-  return impl_->tracer.declare(THPVariable_Unpack(tensor), kind, std::move(name), why);
+  return impl_->tracer.declare(tensor_of(tensor), kind, std::move(name), why);
 }
 
 Recording::StandIn Recording::symbolic_input(PyObject* tensor, graph::InputKind kind,
@@ -191,7 +196,7 @@ Recording::StandIn Recording::symbolic_input(PyObject* tensor, graph::InputKind 
                        .previous = dim.previous,
                        .unbacked = dim.mark.unbacked});
   const at::Tensor fake =
-      impl_->tracer.symbolic_input(THPVariable_Unpack(tensor), kind, std::move(name), symbols);
+      impl_->tracer.symbolic_input(tensor_of(tensor), kind, std::move(name), symbols);
   StandIn result;
   auto bits = [](c10::SymIntArrayRef values) {
     uint64_t symbolic = 0;
@@ -201,14 +206,14 @@ Recording::StandIn Recording::symbolic_input(PyObject* tensor, graph::InputKind 
   };
   result.free_sizes = bits(fake.sym_sizes());
   result.free_strides = bits(fake.sym_strides());
-  result.tensor = Ref::steal(THPVariable_Wrap(fake));
+  result.tensor = Ref::steal(pytorch::wrap(fake));
   has_symbols_ |= result.free_sizes != 0;
   return result;
 }
 
 Ref Recording::symbolic_integer(int64_t value) {
   has_symbols_ = true;
-  return Ref::steal(pybind11::cast(impl_->tracer.symbolic_integer(value)).release().ptr());
+  return Ref::steal(pytorch::wrap(impl_->tracer.symbolic_integer(value)));
 }
 
 Recording::SymbolicFloat Recording::symbolic_float(double value, std::string name) {
@@ -219,18 +224,18 @@ Recording::SymbolicFloat Recording::symbolic_float(double value, std::string nam
   }
   has_symbols_ = has_floats_ = true;
   SymbolicFloat made;
-  made.fake = Ref::steal(THPVariable_Wrap(impl_->tracer.stand_in(real, std::move(name))));
-  made.real = Ref::steal(THPVariable_Wrap(real));
+  made.fake = Ref::steal(pytorch::wrap(impl_->tracer.stand_in(real, std::move(name))));
+  made.real = Ref::steal(pytorch::wrap(real));
   return made;
 }
 
 Ref Recording::float_operand(PyObject* fake, PyObject* tensor) {
-  at::ScalarType dtype = THPVariable_Unpack(tensor).scalar_type();
+  at::ScalarType dtype = tensor_of(tensor).scalar_type();
   if (c10::isIntegralType(dtype, /*includeBool=*/true))
     dtype = c10::typeMetaToScalarType(c10::get_default_dtype());
   if (dtype == at::kDouble) return Ref::borrow(fake);
   if (dtype != at::kFloat) return {};
-  return Ref::steal(THPVariable_Wrap(THPVariable_Unpack(fake).to(at::kFloat)));
+  return Ref::steal(pytorch::wrap(tensor_of(fake).to(at::kFloat)));
 }
 
 sym::ShapeEnv& Recording::shapes() { return impl_->tracer.shapes(); }
@@ -240,11 +245,11 @@ sym::Int Recording::value_of(PyObject* object) {
     const Ref node = Ref::steal(PyObject_GetAttr(object, names().node));
     if (const sym::Int* value = node ? impl_->integers.find(node.get()) : nullptr) return *value;
   }
-  return trace::from_symint(pybind11::handle(object).cast<c10::SymInt>());
+  return trace::from_symint(pytorch::symint_of(object));
 }
 
 sym::Int Recording::size_of(PyObject* fake, int dim) {
-  return trace::from_symint(THPVariable_Unpack(fake).sym_size(dim));
+  return trace::from_symint(tensor_of(fake).sym_size(dim));
 }
 
 namespace {
@@ -323,7 +328,7 @@ Ref Recording::object_of(sym::Int value) {
     BRAZE_CHECK(object && PyObject_SetAttr(object.get(), names().node, nodes[id].get()) == 0,
                 "a torch.SymInt cannot be made");
   } else {
-    object = Ref::steal(pybind11::cast(trace::to_symint(value, shapes())).release().ptr());
+    object = Ref::steal(pytorch::wrap(trace::to_symint(value, shapes())));
     nodes[id] = Ref::steal(PyObject_GetAttr(object.get(), names().node));
     BRAZE_CHECK(nodes[id], "a torch.SymInt without a node");
     impl_->integers[nodes[id].get()] = value;
@@ -336,14 +341,14 @@ namespace {
 // A fake whose sizes nobody overrides: no subclass, no mode.
 bool has_plain_sizes(PyObject* tensor) {
   return Py_TYPE(tensor) == known().tensor && !at::impl::torch_function_mode_enabled() &&
-         trace::Tracer::is_fake(THPVariable_Unpack(tensor));
+         trace::Tracer::is_fake(tensor_of(tensor));
 }
 
 }  // namespace
 
 Ref Recording::shape_of(PyObject* tensor) {
   if (!has_plain_sizes(tensor)) return {};
-  const c10::SymIntArrayRef sizes = THPVariable_Unpack(tensor).sym_sizes();
+  const c10::SymIntArrayRef sizes = tensor_of(tensor).sym_sizes();
   PyTypeObject* type = known().size;
   Ref shape = Ref::steal(type->tp_alloc(type, static_cast<Py_ssize_t>(sizes.size())));
   if (!shape) throw std::bad_alloc();
@@ -355,7 +360,7 @@ Ref Recording::shape_of(PyObject* tensor) {
 
 Ref Recording::size_of(PyObject* tensor, PyObject* dim) {
   if (!PyLong_CheckExact(dim) || !has_plain_sizes(tensor)) return {};
-  const c10::SymIntArrayRef sizes = THPVariable_Unpack(tensor).sym_sizes();
+  const c10::SymIntArrayRef sizes = tensor_of(tensor).sym_sizes();
   int overflow = 0;
   int64_t number = PyLong_AsLongLongAndOverflow(dim, &overflow);
   const auto rank = static_cast<int64_t>(sizes.size());
@@ -367,7 +372,7 @@ namespace {
 
 std::vector<at::Tensor> unpack(const std::vector<PyObject*>& objects) {
   std::vector<at::Tensor> tensors;
-  for (PyObject* object : objects) tensors.push_back(THPVariable_Unpack(object));
+  for (PyObject* object : objects) tensors.push_back(tensor_of(object));
   return tensors;
 }
 
@@ -387,7 +392,7 @@ auto explained(std::string* why, F&& f) -> decltype(f()) {
 
 std::vector<Ref> wrap(const std::vector<at::Tensor>& tensors) {
   std::vector<Ref> objects;
-  for (const at::Tensor& tensor : tensors) objects.push_back(Ref::steal(THPVariable_Wrap(tensor)));
+  for (const at::Tensor& tensor : tensors) objects.push_back(Ref::steal(pytorch::wrap(tensor)));
   return objects;
 }
 
@@ -412,13 +417,12 @@ std::string Recording::end_region(int number, const std::vector<PyObject*>& outp
 }
 
 Ref Recording::loop_parameter(PyObject* like, int number) {
-  return Ref::steal(
-      THPVariable_Wrap(impl_->tracer.control_flow().parameter(THPVariable_Unpack(like), number)));
+  return Ref::steal(pytorch::wrap(impl_->tracer.control_flow().parameter(tensor_of(like), number)));
 }
 
 std::vector<Ref> Recording::cond(PyObject* predicate, int yes, int no, std::string* why) {
   return explained(why, [&] {
-    return wrap(impl_->tracer.control_flow().cond(THPVariable_Unpack(predicate), yes, no, why));
+    return wrap(impl_->tracer.control_flow().cond(tensor_of(predicate), yes, no, why));
   });
 }
 
@@ -462,11 +466,10 @@ bool Recording::take_break(OpBreak& out) {
 
 Recording::Result Recording::finish(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
-  for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
+  for (PyObject* output : outputs) tensors.push_back(tensor_of(output));
   trace::Trace trace = impl_->tracer.finish(tensors);
   Result result{.graph = std::move(trace.graph)};
-  for (auto& input : trace.inputs)
-    result.inputs.push_back(Ref::steal(THPVariable_Wrap(input.tensor)));
+  for (auto& input : trace.inputs) result.inputs.push_back(Ref::steal(pytorch::wrap(input.tensor)));
   result.arena = std::move(trace.arena);
   for (trace::SymbolicInput& input : trace.symbolic_inputs)
     result.shapes.push_back({std::move(input.sizes), std::move(input.strides)});

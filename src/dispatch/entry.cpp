@@ -4,6 +4,7 @@
 
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
+#include "pytorch/errors.h"
 
 namespace braze::dispatch {
 namespace {
@@ -105,7 +106,7 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
     run = [&] { outcome = run_plan(*program, inputs, outputs, symbols, why); };
   }
   if (writes_early)
-    translate_exceptions(run);
+    pytorch::translate_exceptions(run);
   else
     run();
   if (outcome == Outcome::kDone || outcome == Outcome::kBrokenHalfway)

@@ -7,6 +7,7 @@
 #include "cpython/ref.h"
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
+#include "runtime/extern_call.h"
 
 namespace braze::dispatch {
 namespace {
@@ -54,6 +55,8 @@ void check_signals() {
 }
 
 }  // namespace
+
+Stages::~Stages() = default;
 
 Stages::Stages(const graph::Graph& graph, std::span<const int> data_symbols,
                std::vector<sym::Condition> assertions, const Settings& settings,

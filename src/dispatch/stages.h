@@ -12,8 +12,11 @@
 #include "dispatch/programs.h"
 #include "graph/stages.h"
 #include "plan/binder.h"
-#include "runtime/extern_call.h"
 #include "sym/condition.h"
+
+namespace braze::runtime {
+class ExternCall;
+}
 
 namespace braze::dispatch {
 
@@ -27,6 +30,7 @@ class Stages {
   Stages(const graph::Graph& graph, std::span<const int> data_symbols,
          std::vector<sym::Condition> assertions, const Settings& settings,
          std::vector<at::Tensor> constants, std::string name);
+  ~Stages();
 
   // Compiles all stages. InternalError if one cannot be.
   void build(std::span<const int64_t> symbols, Report* report);

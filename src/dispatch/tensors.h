@@ -3,8 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-
 #include "cpython/ref.h"
 
 namespace braze::dispatch {
@@ -18,9 +16,5 @@ bool is_tensor(PyObject* object);
 
 // Holds what was borrowed.
 at::Tensor borrow(c10::TensorImpl* impl);
-
-// Runs `body`, turning C++ exceptions into the Python exception that PyTorch's own bindings would
-// raise. False with an exception set.
-bool translate_exceptions(const std::function<void()>& body);
 
 }  // namespace braze::dispatch

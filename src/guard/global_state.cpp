@@ -1,7 +1,6 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
-#include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -10,6 +9,7 @@
 #include <bit>
 
 #include "guard/guard.h"
+#include "pytorch/aten.h"
 
 namespace braze::guard {
 
@@ -59,7 +59,7 @@ GlobalState GlobalState::current() {
     const bool cuda = autocast.has(c10::DispatchKey::AutocastCUDA);
     state.autocast_enabled = autocast == kAutocastKeys ? 3 : cuda ? 2 : 1;
     state.autocast_dtype =
-        static_cast<uint8_t>(at::autocast::get_autocast_dtype(cuda ? at::kCUDA : at::kCPU));
+        static_cast<uint8_t>(pytorch::autocast_dtype(cuda ? at::kCUDA : at::kCPU));
   }
   state.torch_function =
       static_cast<uint8_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state());

@@ -1,12 +1,12 @@
 #include "guard/tensor_spec.h"
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "pytorch/objects.h"
 
 namespace braze::guard {
 
@@ -66,8 +66,8 @@ std::string device_text(int16_t device) {
 }  // namespace
 
 c10::TensorImpl* tensor_of(PyObject* object) {
-  if (object == nullptr || !THPVariable_Check(object)) return nullptr;
-  return THPVariable_Unpack(object).unsafeGetTensorImpl();
+  if (object == nullptr || !pytorch::is_tensor(object)) return nullptr;
+  return pytorch::tensor_of(object).unsafeGetTensorImpl();
 }
 
 void prefetch_tensor(PyObject* object, c10::TensorImpl* impl) {
@@ -159,7 +159,7 @@ inline bool TensorSpec::matches(const c10::TensorImpl& impl) const {
 
 bool TensorSpec::matches(PyObject* object, c10::TensorImpl** impl) const {
   if (object == nullptr || Py_TYPE(object) != type_) return false;
-  *impl = THPVariable_Unpack(object).unsafeGetTensorImpl();
+  *impl = pytorch::tensor_of(object).unsafeGetTensorImpl();
   return matches(**impl);
 }
 

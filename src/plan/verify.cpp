@@ -299,7 +299,7 @@ void verify(const Plan& plan) {
       BRAZE_CHECK(steps < count && plan.slots[place].kind == SlotKind::kArena, "slot s", id,
                   ": no place in the arena");
   }
-  Verifier(bind(plan, hints(plan)), true).run();
+  Verifier(plan::bind(plan, hints(plan)), true).run();
 }
 
 }  // namespace braze::plan

@@ -1,6 +1,5 @@
 #include "runtime/bound_plan.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/as_strided_ops.h>
 #include <ATen/ops/copy_ops.h>
@@ -11,10 +10,7 @@
 
 #include "base/options.h"
 #include "runtime/executable.h"
-
-#ifndef _OPENMP
-#error "at::parallel_for runs on one thread without -fopenmp (CMakeLists.txt)"
-#endif
+#include "runtime/torch_threads.h"
 
 namespace braze::runtime {
 namespace {
@@ -53,13 +49,14 @@ void BoundPlan::run_kernel(size_t step, const PreparedPlan::Kernel& kernel,
   for (size_t i = 0; i < args.size(); ++i) args[i] = context.pointers[kernel.args[i]];
   const int64_t* sizes = numbers_.kernel_sizes.data() + kernel.first_size;
   int64_t status = 0;
-  if (extent <= grain || at::get_num_threads() == 1 || at::in_parallel_region()) {
+  if (extent <= grain || usable_threads() == 1) {
     status = kernel.function(args.data(), sizes, 0, extent);
   } else {
     std::atomic<int64_t> failed{0};
-    at::parallel_for(0, extent, grain, [&](int64_t begin, int64_t end) {
+    const auto run_range = [&](int64_t begin, int64_t end) {
       if (int64_t code = kernel.function(args.data(), sizes, begin, end)) failed = code;
-    });
+    };
+    for_ranges(extent, grain, std::ref(run_range));  // no memory of its own
     status = failed;
   }
   if (status != 0) throw NeedsEager();

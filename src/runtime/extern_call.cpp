@@ -1,8 +1,8 @@
 #include "runtime/extern_call.h"
 
-#include <ATen/ScalarOps.h>
 #include <ATen/ops/copy_ops.h>
 
+#include "pytorch/aten.h"
 #include "runtime/memory.h"
 
 namespace braze::runtime {
@@ -212,11 +212,8 @@ c10::IValue ExternCall::converted(const plan::Argument& argument, int position,
         }
       },
       argument);
-  if (takes_tensor(formal) && result.isScalar()) {  // `torch.sub(2, x)`
-    at::Tensor wrapped = c10::scalar_to_tensor(result.toScalar());
-    wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
-    result = std::move(wrapped);
-  }
+  if (takes_tensor(formal) && result.isScalar())  // `torch.sub(2, x)`
+    result = pytorch::tensor_of_number(result.toScalar());
   return result;
 }
 

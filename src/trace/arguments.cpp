@@ -1,9 +1,7 @@
 // Arguments of a call: PyTorch's boxed values to the graph's, by the operator's schema.
 #include <ATen/core/ivalue.h>
-#include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/utils/pybind.h>
-#include <torch/csrc/utils/python_symnode.h>
 
+#include "pytorch/objects.h"
 #include "trace/break.h"
 #include "trace/recorder.h"
 #include "trace/supported.h"
@@ -28,20 +26,16 @@ Argument number_of(const c10::Scalar& scalar) {
   return scalar.toDouble();
 }
 
-// PyTorch's argument parser makes a tensor of this number of a torch.SymInt in a tensor's place,
-// and keeps the SymInt itself in an attribute of the tensor's Python object.
+// The number in the tensor that PyTorch's argument parser makes of a torch.SymInt.
 constexpr int64_t kStandsForSymbol = 7777777;
 
 std::optional<sym::Int> symbol_in(const at::Tensor& tensor) {
   if (tensor.scalar_type() != at::kLong ||
       *static_cast<const int64_t*>(tensor.const_data_ptr()) != kStandsForSymbol)
     return std::nullopt;
-  pybind11::gil_scoped_acquire gil;
-  auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(tensor));
-  if (!pybind11::hasattr(object, "_wrapped_number")) return std::nullopt;
-  pybind11::object number = object.attr("_wrapped_number");
-  if (!torch::is_symint(number)) return std::nullopt;
-  return from_symint(number.cast<c10::SymInt>());
+  const std::optional<c10::SymInt> kept = pytorch::symint_kept_by(tensor);
+  if (!kept) return std::nullopt;
+  return from_symint(*kept);
 }
 
 // The Python number that a 0-dim tensor was made of.
@@ -258,7 +252,10 @@ void Recorder::take_devices() {
 }
 
 PyTypeObject* python_type_of(const at::Tensor& tensor) {
-  return Py_TYPE(pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(tensor)).ptr());
+  PyObject* object = pytorch::wrap(tensor);
+  PyTypeObject* type = Py_TYPE(object);
+  Py_DECREF(object);
+  return type;
 }
 
 }  // namespace braze::trace

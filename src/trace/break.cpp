@@ -1,7 +1,6 @@
 #include "trace/break.h"
 
-#include <torch/csrc/Exceptions.h>
-
+#include "pytorch/errors.h"
 #include "trace/record.h"
 
 namespace braze::trace {
@@ -9,19 +8,13 @@ namespace {
 
 PyObject* g_break_type = nullptr;
 
-// PyTorch's bindings turn any PyTorchError into its Python type.
-struct BreakException final : torch::PyTorchError {
-  using PyTorchError::PyTorchError;
-  PyObject* python_type() override { return g_break_type; }
-};
-
 }  // namespace
 
 void raise_break(TraceBreak reason) {
   std::string message = reason.op + ": " + reason.what + "; " + reason.way_out;
   if (Record* record = current_record(); record && !record->last_break)
     record->last_break = std::move(reason);
-  throw BreakException(std::move(message));
+  pytorch::throw_as(g_break_type, std::move(message));
 }
 
 bool create_break_type(PyObject* module) {

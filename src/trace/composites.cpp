@@ -4,8 +4,6 @@
 // above all others is included while a trace is under way; for all other operators it is passed by.
 #include "trace/composites.h"
 
-#include <ATen/ExpandUtils.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/bmm.h>
@@ -13,6 +11,8 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mv.h>
+
+#include "pytorch/aten.h"
 
 namespace braze::trace {
 namespace {
@@ -70,7 +70,7 @@ Tensor batched_product(const Tensor& a, const Tensor& b) {
     if (a_batch[0] == 1 && a.requires_grad()) return product_of(a.squeeze(0), b);
     if (b_batch[0] == 1 && b.requires_grad()) return product_of(a, b.squeeze(0));
   }
-  SymInts result_sizes = at::infer_size_symint(a_batch, b_batch);
+  SymInts result_sizes = pytorch::broadcast_sizes(a_batch, b_batch);
   auto expanded = [&](const Tensor& t) {
     SymInts sizes = result_sizes;
     sizes.push_back(t.sym_size(-2));
@@ -105,7 +105,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   c10::impl::ExcludeDispatchKeyGuard below(kCompositeKey);
   // Autocast casts before it decomposes.
   const bool decompose =
-      (is_symbolic(a) || is_symbolic(b)) && !at::autocast::is_autocast_enabled(at::kCPU);
+      (is_symbolic(a) || is_symbolic(b)) && !pytorch::is_autocast_enabled(at::kCPU);
   return decompose ? product_of(a, b) : at::matmul(a, b);
 }
 

@@ -3,8 +3,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/Exceptions.h>
 
+#include "pytorch/errors.h"
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
 #include "trace/number_range.h"
@@ -189,11 +189,9 @@ void Recorder::compute_metadata() {
     compute_results(info_, stack_);
   } catch (const c10::NotImplementedError&) {
     fail("PyTorch has no function for its result's shape", kMoveOut);
-  } catch (python_error& error) {
-    PyGILState_STATE gil = PyGILState_Ensure();
-    const bool missing = PyErr_GivenExceptionMatches(error.type, PyExc_NotImplementedError);
-    PyGILState_Release(gil);
-    if (missing) fail("PyTorch has no function for its result's shape", kMoveOut);
+  } catch (const std::exception& error) {
+    if (pytorch::carries_python_error(error, PyExc_NotImplementedError))
+      fail("PyTorch has no function for its result's shape", kMoveOut);
     throw;
   }
 }

@@ -4,10 +4,10 @@
 // holds as many copies of the cell as this call's sequence has steps. With a symbolic size the
 // operator is recorded as it is, and runs as in eager. With numbers for sizes the kernel is traced:
 // then its steps can be fused.
-#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
+#include "pytorch/aten.h"
 #include "trace/composites.h"
 #include "trace/fake_tensor.h"
 #include "trace/recorder.h"
@@ -92,7 +92,7 @@ bool fit_params(const Layer& layer) {
 // Where anything is unusual PyTorch's kernel is asked, which raises or specialises.
 bool is_recorded_whole(const Layer& layer) try {
   if (!is_symbolic(layer.input) || layer.input.dim() != 3 || layer.drops) return false;
-  if (at::autocast::is_autocast_enabled(at::kCPU) || thread_state.in_kernel) return false;
+  if (pytorch::is_autocast_enabled(at::kCPU) || thread_state.in_kernel) return false;
   const at::ScalarType dtype = layer.input.scalar_type();
   if (dtype != at::kFloat && dtype != at::kDouble) return false;
   for (const at::Tensor& state : layer.states)

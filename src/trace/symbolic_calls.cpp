@@ -1,7 +1,5 @@
 // Metadata of calls with symbolic sizes that have no shape function of their own.
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/utils/pybind.h>
-
+#include "pytorch/errors.h"
 #include "trace/kernel_scope.h"
 #include "trace/recorder.h"
 #include "trace/shapes/families.h"
@@ -34,10 +32,11 @@ bool Recorder::try_symbolic_kernel() {
     return true;
   } catch (const c10::Error&) {
     // Not one of those; an error of the user's is raised again by the kernel over numbers.
-  } catch (python_error& error) {  // the same of a custom operator's own function
-    pybind11::gil_scoped_acquire gil;
-    error.restore();
+  } catch (const std::exception& error) {  // the same of a custom operator's own function
+    if (!pytorch::carries_python_error(error)) throw;
+    PyGILState_STATE gil = PyGILState_Ensure();
     PyErr_Clear();
+    PyGILState_Release(gil);
   }
   stack_.resize(begin_);
   stack_.insert(stack_.end(), saved.begin(), saved.end());

@@ -3,13 +3,13 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/empty.h>
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/python_variable.h>
 
 #include <chrono>
 #include <unordered_map>
 
+#include "pytorch/aten.h"
+#include "pytorch/errors.h"
+#include "pytorch/objects.h"
 #include "trace/tracer.h"
 
 namespace braze::trace {
@@ -38,13 +38,6 @@ int64_t memory_format(graph::MemoryFormat format) {
       return static_cast<int64_t>(at::MemoryFormat::ChannelsLast3d);
   }
   BRAZE_UNREACHABLE("memory format");
-}
-
-at::Tensor wrapped(const c10::Scalar& number, at::ScalarType dtype) {
-  at::Tensor tensor = at::empty({}, at::TensorOptions().dtype(dtype));
-  tensor.fill_(number);
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return tensor;
 }
 
 // A boxed argument; `formal` tells where numbers stand for tensors and lists are optional.
@@ -77,20 +70,20 @@ struct Boxer {
     return result;
   }
   c10::IValue operator()(const sym::Int& value) const {
-    if (wants_tensor()) return wrapped(value.hint(), at::kLong);
+    if (wants_tensor()) return pytorch::tensor_of_number(value.hint());
     return value.hint();
   }
   c10::IValue operator()(double value) const {
-    if (wants_tensor()) return wrapped(value, at::kDouble);
+    if (wants_tensor()) return pytorch::tensor_of_number(value);
     return value;
   }
   c10::IValue operator()(bool value) const {
-    if (wants_tensor()) return wrapped(value, at::kBool);
+    if (wants_tensor()) return pytorch::tensor_of_number(value);
     return value;
   }
   c10::IValue operator()(std::complex<double> value) const {
     const c10::complex<double> number(value.real(), value.imag());
-    if (wants_tensor()) return wrapped(number, at::kComplexDouble);
+    if (wants_tensor()) return pytorch::tensor_of_number(number);
     return number;
   }
   c10::IValue operator()(const std::string& value) const { return value; }
@@ -158,7 +151,7 @@ void run_node(const graph::Node& node, Values& values) {
 // Owning reference; the folder does not depend on cpython/.
 struct Object {
   explicit Object(PyObject* object) : object(object) {
-    if (!object) throw python_error();
+    if (!object) pytorch::throw_pending();
   }
   ~Object() { Py_DECREF(object); }
   Object(const Object&) = delete;
@@ -168,7 +161,7 @@ struct Object {
 
 void set(PyObject* dict, const char* key, PyObject* stolen) {
   Object value(stolen);
-  if (PyDict_SetItemString(dict, key, value) < 0) throw python_error();
+  if (PyDict_SetItemString(dict, key, value) < 0) pytorch::throw_pending();
 }
 
 void declare_module(Tracer& tracer, PyObject* module) {
@@ -180,7 +173,7 @@ void declare_module(Tracer& tracer, PyObject* module) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.object); ++i) {
       PyObject* pair = PyList_GET_ITEM(list.object, i);
       std::string why;
-      TORCH_CHECK(tracer.declare(THPVariable_Unpack(PyTuple_GET_ITEM(pair, 1)), kind,
+      TORCH_CHECK(tracer.declare(pytorch::tensor_of(PyTuple_GET_ITEM(pair, 1)), kind,
                                  PyUnicode_AsUTF8(PyTuple_GET_ITEM(pair, 0)), &why),
                   why);
     }
@@ -195,13 +188,13 @@ bool is_symbolic(PyObject* options, const std::string& name) {
 }
 
 std::vector<at::Tensor> tensors_of(PyObject* result) {
-  if (THPVariable_Check(result)) return {THPVariable_Unpack(result)};
+  if (pytorch::is_tensor(result)) return {pytorch::tensor_of(result)};
   Object list(PySequence_List(result));
   std::vector<at::Tensor> tensors;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.object); ++i) {
     PyObject* item = PyList_GET_ITEM(list.object, i);
-    TORCH_CHECK(THPVariable_Check(item), "a result that is not a tensor");
-    tensors.push_back(THPVariable_Unpack(item));
+    TORCH_CHECK(pytorch::is_tensor(item), "a result that is not a tensor");
+    tensors.push_back(pytorch::tensor_of(item));
   }
   return tensors;
 }
@@ -209,30 +202,32 @@ std::vector<at::Tensor> tensors_of(PyObject* result) {
 PyObject* list_of(const std::vector<at::Tensor>& tensors) {
   Object list(PyList_New(0));
   for (const at::Tensor& tensor : tensors) {
-    Object object(THPVariable_Wrap(tensor));
-    if (PyList_Append(list, object) < 0) throw python_error();
+    Object object(pytorch::wrap(tensor));
+    if (PyList_Append(list, object) < 0) pytorch::throw_pending();
   }
   return Py_NewRef(list.object);
 }
 
 PyObject* replay_trace(PyObject* capsule, PyObject*) {
-  HANDLE_TH_ERRORS
-  auto* trace = static_cast<Trace*>(PyCapsule_GetPointer(capsule, nullptr));
-  std::vector<at::Tensor> inputs;
-  for (const GraphInput& input : trace->inputs) inputs.push_back(input.tensor);
-  return list_of(replay(trace->graph, inputs));
-  END_HANDLE_TH_ERRORS
+  PyObject* outputs = nullptr;
+  pytorch::translate_exceptions([&] {
+    auto* trace = static_cast<Trace*>(PyCapsule_GetPointer(capsule, nullptr));
+    std::vector<at::Tensor> inputs;
+    for (const GraphInput& input : trace->inputs) inputs.push_back(input.tensor);
+    outputs = list_of(replay(trace->graph, inputs));
+  });
+  return outputs;
 }
 
 PyObject* describe_inputs(const Trace& trace) {
   static constexpr const char* kKinds[] = {"user", "parameter", "constant"};
   Object list(PyList_New(0));
   for (size_t i = 0; i < trace.inputs.size(); ++i) {
-    Object tensor(THPVariable_Wrap(trace.inputs[i].tensor));
+    Object tensor(pytorch::wrap(trace.inputs[i].tensor));
     Object entry(Py_BuildValue("(Oss)", tensor.object,
                                kKinds[static_cast<int>(trace.inputs[i].kind)],
                                trace.graph.inputs()[i].name.c_str()));
-    if (PyList_Append(list, entry) < 0) throw python_error();
+    if (PyList_Append(list, entry) < 0) pytorch::throw_pending();
   }
   return Py_NewRef(list.object);
 }
@@ -272,19 +267,19 @@ PyObject* trace_function(PyObject* fn, PyObject* args, PyObject* options) {
     PyObject* arg = PyTuple_GET_ITEM(args, i);
     const std::string name = "arg" + std::to_string(i);
     std::string why;
-    if (THPVariable_Check(arg) && is_symbolic(options, name)) {
-      const at::Tensor& tensor = THPVariable_Unpack(arg);
+    if (pytorch::is_tensor(arg) && is_symbolic(options, name)) {
+      const at::Tensor& tensor = pytorch::tensor_of(arg);
       std::vector<DynamicDim> dims;
       // Each dimension with a history of its own: not duck-shaped.
       for (int64_t d = 0; d < tensor.dim(); ++d)
         dims.push_back({.dim = static_cast<int>(d), .previous = 100 * i + d});
       Object fake(
-          THPVariable_Wrap(tracer->symbolic_input(tensor, graph::InputKind::kUser, name, dims)));
+          pytorch::wrap(tracer->symbolic_input(tensor, graph::InputKind::kUser, name, dims)));
       PyList_Append(actual, fake);
       continue;
     }
-    if (THPVariable_Check(arg))
-      TORCH_CHECK(tracer->declare(THPVariable_Unpack(arg), graph::InputKind::kUser, name, &why),
+    if (pytorch::is_tensor(arg))
+      TORCH_CHECK(tracer->declare(pytorch::tensor_of(arg), graph::InputKind::kUser, name, &why),
                   why);
     PyList_Append(actual, arg);
   }
@@ -337,9 +332,9 @@ bool add_test_functions(PyObject* module) {
 }
 
 PyObject* trace_function_for_test(PyObject* fn, PyObject* args, PyObject* options) {
-  HANDLE_TH_ERRORS
-  return trace_function(fn, args, options);
-  END_HANDLE_TH_ERRORS
+  PyObject* description = nullptr;
+  pytorch::translate_exceptions([&] { description = trace_function(fn, args, options); });
+  return description;
 }
 
 }  // namespace braze::trace

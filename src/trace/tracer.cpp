@@ -1,11 +1,11 @@
 #include "trace/tracer.h"
 
-#include <ATen/autocast_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include <utility>
 
+#include "pytorch/aten.h"
 #include "trace/break.h"
 #include "trace/composites.h"
 #include "trace/kernel_scope.h"
@@ -83,15 +83,15 @@ Tracer::Scope::Scope(Tracer& tracer) : previous_(nullptr) {
   previous_ = &tracer;
   thread_state.record = &tracer.impl_->record;
   // The cache of casted weights would keep fakes beyond the trace.
-  tracer.impl_->autocast_cache = at::autocast::is_autocast_cache_enabled();
-  at::autocast::set_autocast_cache_enabled(false);
+  tracer.impl_->autocast_cache = pytorch::is_autocast_cache_enabled();
+  pytorch::set_autocast_cache_enabled(false);
   include_keys(true);
 }
 
 Tracer::Scope::~Scope() {
   include_keys(false);
   previous_->impl_->record.restore_versions();
-  at::autocast::set_autocast_cache_enabled(previous_->impl_->autocast_cache);
+  pytorch::set_autocast_cache_enabled(previous_->impl_->autocast_cache);
   thread_state.record = nullptr;
 }
 

@@ -1,11 +1,10 @@
-#include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
-#include <ATen/native/Resize.h>
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
 #include <map>
 
+#include "pytorch/aten.h"
 #include "sym/expr.h"
 #include "trace/fake_tensor.h"
 #include "trace/record.h"
@@ -281,7 +280,8 @@ at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype) {
   }
   if (tensor.is_non_overlapping_and_dense())
     return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
-  const std::vector<int64_t> strides = at::infer_dense_strides(tensor.sizes(), tensor.strides());
+  const std::vector<int64_t> strides =
+      pytorch::dense_strides_like(tensor.sizes(), tensor.strides());
   return make_fake(tensor.sym_sizes(), c10::fromIntArrayRefSlow(strides), dtype);
 }
 
