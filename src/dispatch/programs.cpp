@@ -12,6 +12,7 @@
 #include "dispatch/gil.h"
 #include "graph/substitute.h"
 #include "kernels/kernels.h"
+#include "runtime/dense_operators.h"
 #include "toolchain/toolchain.h"
 
 namespace braze::dispatch {
@@ -23,9 +24,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Where MKL, which multiplies for ATen, does not know the processor.
 bool onednn_multiplies_faster() {
-  return !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx2") && at::hasMKLDNN() &&
+  return !runtime::mkl_knows_processor() && __builtin_cpu_supports("avx2") && at::hasMKLDNN() &&
          at::globalContext().userEnabledMkldnn();
 }
 

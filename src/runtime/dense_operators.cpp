@@ -24,12 +24,10 @@ bool is_f32_matrix(const at::Tensor& tensor) {
          tensor.layout() == at::kStrided;
 }
 
-// Where MKL, which multiplies for ATen, knows the processor, it is the faster one for fewer rows.
+// Where MKL knows the processor, it is the faster one for fewer rows.
 constexpr int64_t kRowsOverMkl = 64;
 
-bool aten_multiplies_faster(int64_t rows) {
-  return rows < kRowsOverMkl && __builtin_cpu_is("intel");
-}
+bool aten_multiplies_faster(int64_t rows) { return rows < kRowsOverMkl && mkl_knows_processor(); }
 
 at::Tensor& aten_product(const at::Tensor& self, const at::Tensor& mat2,
                          const std::optional<at::Tensor>& bias, kernels::Activation activation,
@@ -94,6 +92,8 @@ at::Tensor mm_pointwise(const at::Tensor& self, const at::Tensor& mat2,
 }
 
 }  // namespace
+
+bool mkl_knows_processor() { return __builtin_cpu_is("intel"); }
 
 void register_dense_operators() {
   static const bool done = [] {

@@ -3,6 +3,9 @@
 
 namespace braze::runtime {
 
+// Whether this processor is one that MKL, which multiplies for ATen, knows: an Intel one.
+bool mkl_knows_processor();
+
 //   mm_pointwise(Tensor self, Tensor mat2, Tensor? bias, str activation) -> Tensor
 // is activation(self @ mat2 + bias) of float32 matrices on the CPU, for an activation of "none",
 // "gelu" or "gelu_tanh". With out=. Fastest where the rows of `self` and either the rows or the
