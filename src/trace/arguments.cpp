@@ -4,7 +4,6 @@
 #include "pytorch/objects.h"
 #include "trace/break.h"
 #include "trace/recorder.h"
-#include "trace/supported.h"
 #include "trace/sym_node.h"
 
 namespace braze::trace {
@@ -249,13 +248,6 @@ void Recorder::take_devices() {
     // None follows the tensor operands, which are on meta; without any it is the default device.
     if (value.isDevice() || operands_.empty()) value = c10::Device(c10::kMeta);
   }
-}
-
-PyTypeObject* python_type_of(const at::Tensor& tensor) {
-  PyObject* object = pytorch::wrap(tensor);
-  PyTypeObject* type = Py_TYPE(object);
-  Py_DECREF(object);
-  return type;
 }
 
 }  // namespace braze::trace
