@@ -21,7 +21,17 @@ foreach(folder base sym graph passes loop schedule codegen toolchain plan compil
                      ${CMAKE_SOURCE_DIR}/tests/unit/passes/fuzz_support_test.cpp)
     endif()
     target_include_directories(braze_${folder}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
-    gtest_discover_tests(braze_${folder}_test DISCOVERY_TIMEOUT 60)
+    # `ctest -L core`: the compiler, without what is compiled ahead (kernels).
+    set(label core)
+    if(folder STREQUAL kernels)
+      set(label kernels)
+    endif()
+    gtest_discover_tests(braze_${folder}_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${label})
+    if(folder STREQUAL codegen OR folder STREQUAL compile)  # see tests/unit/exhaustive.h
+      gtest_discover_tests(braze_${folder}_test DISCOVERY_TIMEOUT 60 TEST_PREFIX exhaustive.
+                           TEST_FILTER "-*EndToEnd*:CacheKey*:DirectPlan*"
+                           PROPERTIES LABELS exhaustive ENVIRONMENT BRAZE_EXHAUSTIVE=1)
+    endif()
   endif()
 endforeach()
 

@@ -7,24 +7,32 @@ std::string number(int64_t n) { return std::to_string(n); }
 
 TEST(Reduction, AllOpsOverRowsAndColumns) {
   std::vector<std::string> texts;
-  for (const std::string op : {"sum", "prod", "max", "min", "argmax", "argmin"})
+  const int lengths[] = {1, 5, 16, 70};
+  const auto add = [&](const std::string& op, const std::string& type, const std::string& out,
+                       int n, bool rows) {
+    texts.push_back("kernel " + op + "(b0: " + type + " in, b1: " + out +
+                    " out) outer(o0 < 21) inner(i0 < " + number(n) + ") {\n r0 = " + op +
+                    "(load(b0, " + (rows ? "o0*" + number(n) + " + i0" : "i0*21 + o0") +
+                    ")) inner\n store(b1, o0, r0)\n}");
+  };
+  // Every length with every op and with every type; with both only in the exhaustive tier.
+  const auto add_lengths = [&](const std::string& op, const std::string& type,
+                               const std::string& out, size_t place) {
+    for (size_t i = 0; i < 4; ++i) {
+      if (exhaustive() || i == place % 4) add(op, type, out, lengths[i], true);
+      if (exhaustive() || i == (place + 2) % 4) add(op, type, out, lengths[i], false);
+    }
+  };
+  size_t op_place = 0;
+  for (const std::string op : {"sum", "prod", "max", "min", "argmax", "argmin"}) {
+    size_t place = op_place++;
     for (const std::string type : {"f32", "i64", "i32", "f64"})
-      for (int n : {1, 5, 16, 70}) {
-        const std::string out = op.starts_with("arg") ? "i64" : type;
-        const std::string head = "kernel " + op + "(b0: " + type + " in, b1: " + out +
-                                 " out) outer(o0 < 21) inner(i0 < " + number(n) +
-                                 ") {\n r0 = " + op;
-        texts.push_back(head + "(load(b0, o0*" + number(n) +
-                        " + i0)) inner\n store(b1, o0, r0)\n}");
-        texts.push_back(head + "(load(b0, i0*21 + o0)) inner\n store(b1, o0, r0)\n}");
-      }
+      add_lengths(op, type, op.starts_with("arg") ? "i64" : type, place++);
+  }
   for (const std::string op : {"any", "all"})
-    for (int n : {1, 5, 16, 70}) {
-      const std::string head = "kernel " + op +
-                               "(b0: bool in, b1: bool out) outer(o0 < 21) inner(i0 < " +
-                               number(n) + ") {\n r0 = " + op;
-      texts.push_back(head + "(load(b0, o0*" + number(n) + " + i0)) inner\n store(b1, o0, r0)\n}");
-      texts.push_back(head + "(load(b0, i0*21 + o0)) inner\n store(b1, o0, r0)\n}");
+    for (size_t i = 0; i < 4; ++i) {
+      add(op, "bool", "bool", lengths[i], true);
+      if (exhaustive() || i % 2) add(op, "bool", "bool", lengths[i], false);
     }
   check_kernels(texts, {.tolerance = 1e-4, .magnitude = 1e-2});
 }
@@ -82,6 +90,7 @@ std::string layer_norm(int rows, int n) {
 TEST(Reduction, Cascades) {
   std::vector<std::string> texts;
   for (int n : {1, 3, 16, 24, 37, 64, 100, 128, 500}) {
+    if (!exhaustive() && n % 4 == 0 && n != 64) continue;
     texts.push_back(softmax(9, n));
     texts.push_back(layer_norm(5, n));
   }
@@ -108,6 +117,7 @@ TEST(Reduction, Cascades) {
 TEST(Reduction, WideColumnsAndLongSums) {
   std::vector<std::string> texts;
   for (int n : {64, 128, 130, 512, 600}) {
+    if (!exhaustive() && n % 128 == 0) continue;
     const std::string at = "i0*" + number(n) + " + o0";
     texts.push_back("kernel columns(b0: f32 in, b1: f32 out, b2: f32 out) outer(o0 < " + number(n) +
                     ") inner(i0 < 19) {\n r0 = sum(load(b0, " + at +

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codegen/cpp/codegen.h"
+#include "exhaustive.h"
 #include "loop/program.h"
 #include "loop/scalar.h"
 #include "toolchain/toolchain.h"
@@ -18,7 +19,9 @@ namespace braze::codegen::cpp {
 
 using KernelFunction = int64_t (*)(void* const*, const int64_t*, int64_t, int64_t);
 
-inline std::vector<Isa> host_isas() {
+// The host's own; all that it runs in the exhaustive tier.
+inline std::vector<Isa> tested_isas() {
+  if (!exhaustive()) return {host_isa()};
   std::vector<Isa> result;
   for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512})
     if (isa <= host_isa()) result.push_back(isa);
@@ -70,26 +73,38 @@ inline bool close(graph::DType dtype, loop::Scalar a, loop::Scalar b, const RunO
   return std::fabs(a.f - b.f) <= t * std::max({std::fabs(a.f), std::fabs(b.f), options.magnitude});
 }
 
-// Compares every element of every parameter after the run.
-inline void compare_with_interpreter(const loop::Kernel& kernel, const KernelCode& code,
-                                     KernelFunction function, Isa isa, const RunOptions& options) {
+// A kernel's parameters, one buffer of bytes for each.
+using Buffers = std::vector<std::vector<char>>;
+
+inline Buffers random_buffers(const loop::Kernel& kernel, const RunOptions& options) {
   std::mt19937 random(options.seed);
-  std::vector<std::vector<char>> got;
-  for (const auto& param : kernel.params)
-    got.push_back(random_values(param.dtype, options.elements, random, options.special));
-  auto want = got;
-  std::vector<void*> got_args, want_args;
-  for (auto& bytes : got) got_args.push_back(bytes.data());
-  for (auto& bytes : want) want_args.push_back(bytes.data());
-  ASSERT_TRUE(loop::interpret(kernel, want_args, options.symbols)) << loop::to_string(kernel);
+  Buffers buffers;
+  for (const loop::BufferParam& param : kernel.params)
+    buffers.push_back(random_values(param.dtype, options.elements, random, options.special));
+  return buffers;
+}
+
+inline std::vector<void*> addresses(Buffers& buffers) {
+  std::vector<void*> result;
+  for (std::vector<char>& bytes : buffers) result.push_back(bytes.data());
+  return result;
+}
+
+// Runs the machine code on a copy of `before` and compares every element with `want`.
+inline void expect_result(const loop::Kernel& kernel, const KernelCode& code,
+                          KernelFunction function, Isa isa, const RunOptions& options,
+                          const Buffers& before, const Buffers& want) {
+  Buffers got = before;
+  const std::vector<void*> args = addresses(got);
   std::vector<int64_t> sizes;
   for (sym::Int size : code.sizes) sizes.push_back(sym::evaluate(size, options.symbols));
   const int64_t extent = sym::evaluate(code.extent, options.symbols);
   EXPECT_GE(sym::evaluate(code.grain, options.symbols), 1);
   const int64_t step = std::max<int64_t>(1, (extent + options.chunks - 1) / options.chunks);
   for (int64_t begin = 0; begin < extent; begin += step)
-    ASSERT_EQ(function(got_args.data(), sizes.data(), begin, std::min(begin + step, extent)), 0);
+    ASSERT_EQ(function(args.data(), sizes.data(), begin, std::min(begin + step, extent)), 0);
   for (size_t p = 0; p < kernel.params.size(); ++p) {
+    if (got[p] == want[p]) continue;
     const graph::DType dtype = kernel.params[p].dtype;
     for (int64_t i = 0; i < options.elements; ++i) {
       const loop::Scalar a = loop::load(dtype, got[p].data(), i);
@@ -103,8 +118,8 @@ inline void compare_with_interpreter(const loop::Kernel& kernel, const KernelCod
   }
 }
 
-// All kernels in one translation unit for each instruction set of the host. Symbols are s0, s1, ...
-// with these hints; each kernel runs with each of the lists of values.
+// All kernels in one translation unit for each tested instruction set. Symbols are s0, s1, ... with
+// these hints; each kernel runs with each of the lists of values.
 inline void check_kernels(const std::vector<std::string>& texts, const RunOptions& options = {},
                           const std::vector<int64_t>& hints = {},
                           const std::vector<std::vector<int64_t>>& values = {{}}) {
@@ -117,20 +132,30 @@ inline void check_kernels(const std::vector<std::string>& texts, const RunOption
     kernels.push_back(loop::parse_kernel(text, pool, &arena));
     loop::verify(kernels.back());
   }
-  for (Isa isa : host_isas()) {
-    const Source source = generate(kernels, isa);
-    const auto library = toolchain::build(source.text, compiler_flags(isa));
-    for (size_t i = 0; i < kernels.size(); ++i) {
-      const auto function =
-          reinterpret_cast<KernelFunction>(library->symbol(source.kernels[i].name));
-      for (const std::vector<int64_t>& symbols : values) {
-        RunOptions with_symbols = options;
-        with_symbols.symbols = symbols;
-        compare_with_interpreter(kernels[i], source.kernels[i], function, isa, with_symbols);
-      }
-      if (testing::Test::HasFatalFailure()) {
-        ADD_FAILURE() << "seed " << options.seed;
-        return;
+  const std::vector<Isa> isas = tested_isas();
+  std::vector<Source> sources;
+  std::vector<std::shared_ptr<toolchain::Library>> libraries;
+  for (Isa isa : isas) {
+    sources.push_back(generate(kernels, isa));
+    libraries.push_back(toolchain::build(sources.back().text, compiler_flags(isa)));
+  }
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    const Buffers before = random_buffers(kernels[k], options);
+    for (const std::vector<int64_t>& symbols : values) {
+      RunOptions with_symbols = options;
+      with_symbols.symbols = symbols;
+      Buffers want = before;
+      ASSERT_TRUE(loop::interpret(kernels[k], addresses(want), symbols))
+          << loop::to_string(kernels[k]);
+      for (size_t i = 0; i < isas.size(); ++i) {
+        const KernelCode& code = sources[i].kernels[k];
+        expect_result(kernels[k], code,
+                      reinterpret_cast<KernelFunction>(libraries[i]->symbol(code.name)), isas[i],
+                      with_symbols, before, want);
+        if (testing::Test::HasFatalFailure()) {
+          ADD_FAILURE() << "seed " << options.seed;
+          return;
+        }
       }
     }
   }

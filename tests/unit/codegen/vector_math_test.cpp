@@ -93,7 +93,7 @@ TEST(VectorMath, WithinTwoUlp) {
             std::to_string(kCount) + ") {\n store(b1, o0, " + f.name + "(load(b0, o0)))\n}",
         pool));
   const std::vector<float> in = inputs();
-  for (Isa isa : host_isas()) {
+  for (Isa isa : tested_isas()) {
     const Source source = generate(kernels, isa);
     const auto library = toolchain::build(source.text, compiler_flags(isa));
     for (size_t k = 0; k < kernels.size(); ++k) {
@@ -134,7 +134,7 @@ TEST(VectorMath, FunctionsOfTwoArguments) {
                                " store(b2, o0, " +
                                name + "(load(b0, o0), load(b1, o0)))\n}",
                            pool));
-  for (Isa isa : host_isas()) {
+  for (Isa isa : tested_isas()) {
     const Source source = generate(kernels, isa);
     const auto library = toolchain::build(source.text, compiler_flags(isa));
     for (size_t k = 0; k < 2; ++k) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compile/plan_runner.h"
+#include "exhaustive.h"
 #include "graph/emitter.h"
 #include "graph/substitute.h"
 #include "plan/binder.h"
@@ -206,7 +207,7 @@ void fuzz(unsigned first, unsigned count) {
     run(seed);
 }
 
-TEST(SymbolicFuzz, RandomGraphs) { fuzz(0, 25); }
+TEST(SymbolicFuzz, RandomGraphs) { fuzz(0, exhaustive() ? 25 : 3); }
 TEST(SymbolicFuzz, DISABLED_ManyRandomGraphs) { fuzz(1000, 400); }
 
 }  // namespace
