@@ -15,7 +15,7 @@ TEST(Reduction, AllOpsOverRowsAndColumns) {
                     "(load(b0, " + (rows ? "o0*" + number(n) + " + i0" : "i0*21 + o0") +
                     ")) inner\n store(b1, o0, r0)\n}");
   };
-  // Every length with every op and with every type; with both only in the exhaustive tier.
+  // Each op with several types and lengths; all of them only in the exhaustive tier.
   const auto add_lengths = [&](const std::string& op, const std::string& type,
                                const std::string& out, size_t place) {
     for (size_t i = 0; i < 4; ++i) {
@@ -26,8 +26,10 @@ TEST(Reduction, AllOpsOverRowsAndColumns) {
   size_t op_place = 0;
   for (const std::string op : {"sum", "prod", "max", "min", "argmax", "argmin"}) {
     size_t place = op_place++;
-    for (const std::string type : {"f32", "i64", "i32", "f64"})
+    for (const std::string type : {"f32", "i64", "i32", "f64"}) {
+      if (!exhaustive() && type == (op_place % 2 ? "f64" : "i32")) continue;
       add_lengths(op, type, op.starts_with("arg") ? "i64" : type, place++);
+    }
   }
   for (const std::string op : {"any", "all"})
     for (size_t i = 0; i < 4; ++i) {
@@ -90,7 +92,7 @@ std::string layer_norm(int rows, int n) {
 TEST(Reduction, Cascades) {
   std::vector<std::string> texts;
   for (int n : {1, 3, 16, 24, 37, 64, 100, 128, 500}) {
-    if (!exhaustive() && n % 4 == 0 && n != 64) continue;
+    if (!exhaustive() && n != 1 && n != 37 && n != 64) continue;
     texts.push_back(softmax(9, n));
     texts.push_back(layer_norm(5, n));
   }
@@ -117,7 +119,7 @@ TEST(Reduction, Cascades) {
 TEST(Reduction, WideColumnsAndLongSums) {
   std::vector<std::string> texts;
   for (int n : {64, 128, 130, 512, 600}) {
-    if (!exhaustive() && n % 128 == 0) continue;
+    if (!exhaustive() && n != 64 && n != 130) continue;
     const std::string at = "i0*" + number(n) + " + o0";
     texts.push_back("kernel columns(b0: f32 in, b1: f32 out, b2: f32 out) outer(o0 < " + number(n) +
                     ") inner(i0 < 19) {\n r0 = sum(load(b0, " + at +

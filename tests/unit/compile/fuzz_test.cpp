@@ -31,7 +31,7 @@ void fuzz(Backend backend, unsigned first, unsigned count) {
   EXPECT_GT(compared, count / 2);
 }
 
-TEST(CompileFuzz, Kernels) { fuzz(Backend::kKernels, 0, exhaustive() ? 40 : 12); }
+TEST(CompileFuzz, Kernels) { fuzz(Backend::kKernels, 0, exhaustive() ? 40 : 8); }
 TEST(CompileFuzz, Aten) { fuzz(Backend::kAten, 0, 300); }
 TEST(CompileFuzz, Eager) { fuzz(Backend::kEager, 0, 300); }
 

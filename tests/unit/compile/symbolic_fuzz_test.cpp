@@ -207,7 +207,7 @@ void fuzz(unsigned first, unsigned count) {
     run(seed);
 }
 
-TEST(SymbolicFuzz, RandomGraphs) { fuzz(0, exhaustive() ? 25 : 3); }
+TEST(SymbolicFuzz, RandomGraphs) { fuzz(0, exhaustive() ? 25 : 2); }
 TEST(SymbolicFuzz, DISABLED_ManyRandomGraphs) { fuzz(1000, 400); }
 
 }  // namespace
