@@ -2,7 +2,6 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/TensorImpl.h>
-#include <sys/mman.h>
 
 #include <array>
 #include <cstdlib>
@@ -162,17 +161,11 @@ at::Tensor borrow_tensor(void* data, c10::IntArrayRef sizes, c10::IntArrayRef st
 
 Arena::Arena(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  constexpr int64_t kHugePage = 2 << 20;
-  int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   void* memory = nullptr;
-  // Half a huge page and more becomes a whole one: 256 page faults or more, or one.
-  if (bytes % kHugePage >= kHugePage / 2 && bytes >= kHugePage)
-    bytes += kHugePage - bytes % kHugePage;
-  if (posix_memalign(&memory, alignment, bytes) != 0) throw std::bad_alloc();
+  if (posix_memalign(&memory, kAlignment, bytes) != 0) throw std::bad_alloc();
   data_ = static_cast<char*>(memory);
-  if (bytes < kHugePage) return;
-  raise_mmap_threshold();
-  madvise(data_, bytes, MADV_HUGEPAGE);  // a hint: without huge pages everything works the same
+  constexpr int64_t kLarge = 2 << 20;
+  if (bytes >= kLarge) raise_mmap_threshold();
 }
 Arena::Arena(Arena&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
   other.data_ = nullptr;
