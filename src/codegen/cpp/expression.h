@@ -62,6 +62,7 @@ class ExpressionWriter {
   bool is_active_known() const {
     return !active_.empty() && active_[0] >= '0' && active_[0] <= '9';
   }
+  bool is_lane_count_known() const { return active_.empty() || is_active_known(); }
   // Rows of a tile: fewer than lanes where the tile axis is that short.
   void set_tile_rows(std::string rows) { tile_rows_ = std::move(rows); }
 

@@ -183,8 +183,9 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
     text = name + "<" + storage + ">(" + pointer + ", " + guard_mask_ +
            (stride == one ? "" : ", " + size(stride)) + ")";
   } else if (stride != one) {
-    prelude_.need("load_strided");
-    text = "load_strided<" + storage + ">(" + pointer + ", " + size(stride) + ", " + lanes + ")";
+    const std::string name = is_lane_count_known() ? "load_strided" : "load_first_strided";
+    prelude_.need(name);
+    text = name + "<" + storage + ">(" + pointer + ", " + size(stride) + ", " + lanes + ")";
   } else if (!active_.empty()) {
     const std::string name = is_active_known() ? "load_part" : "load_first";
     prelude_.need(name);
@@ -227,8 +228,9 @@ void ExpressionWriter::store(const Statement& statement) {
       });
       block(header, body);
     } else if (stride != one) {
-      prelude_.need("store_strided");
-      line("store_strided(" + address(buffer, index) + ", " + storage + "(" + stored + "), " +
+      const std::string name = is_lane_count_known() ? "store_strided" : "store_first_strided";
+      prelude_.need(name);
+      line(name + "(" + address(buffer, index) + ", " + storage + "(" + stored + "), " +
            size(stride) + ", " + lanes + ");");
     } else if (!active_.empty()) {
       const std::string name = is_active_known() ? "store_part" : "store_first";

@@ -124,6 +124,16 @@ template <class V, class T> INLINE V load_strided(const T* p, i64 stride, int n)
   return v;
 }
 )"},
+      {"load_first_strided", {}, R"(
+// For an n that is not known when this is compiled: unrolled once, not at each place.
+template <class V, class T>
+static __attribute__((noinline)) V load_first_strided(const T* p, i64 stride, i64 n) {
+  V v{};
+#pragma GCC unroll 64
+  for (i64 l = 0; l < n; ++l) v[l] = p[l * stride];
+  return v;
+}
+)"},
       {"load_tile", {"load"}, R"(
 // N rows of N elements, transposed: tile[i][j] is element i of row j. Each of log2(N) rounds
 // interleaves row i with row i + N/2.
@@ -160,6 +170,13 @@ template <int N, class V, class T> INLINE void load_tile(V* tile, const T* p, i6
 template <class T, class V> INLINE void store_strided(T* p, V v, i64 stride, int n) {
 #pragma GCC unroll 64
   for (int l = 0; l < n; ++l) p[l * stride] = v[l];
+}
+)"},
+      {"store_first_strided", {}, R"(
+template <class T, class V>
+static __attribute__((noinline)) void store_first_strided(T* p, V v, i64 stride, i64 n) {
+#pragma GCC unroll 64
+  for (i64 l = 0; l < n; ++l) p[l * stride] = v[l];
 }
 )"},
       {"load_tile_part", {"load_tile"}, R"(
