@@ -24,13 +24,8 @@ const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
   static auto& memo = *new IdentityMap<CodeInfo*>;
   CodeInfo*& info = memo[code];
   if (!info) {
-    PyObject* module = globals ? PyDict_GetItem(globals, names().name) : nullptr;
     const cpython::DecodedCode& decoded = cpython::decode(code);
-    info = new CodeInfo{&decoded,
-                        code_policy(globals, cpython::utf8_of(code->co_qualname)),
-                        module && is_torch_module_name(module),
-                        module && PyUnicode_Check(module) &&
-                            PyUnicode_CompareWithASCIIString(module, "torch.random") == 0,
+    info = new CodeInfo{&decoded, code_policy(code, globals),
                         library_break(globals, cpython::utf8_of(code->co_qualname)),
                         std::vector<int>(decoded.instructions.size())};
   }

@@ -77,9 +77,18 @@ bool Evaluator::bind_defaults(Frame& frame, PyFunctionObject* function) {
   return true;
 }
 
+Slot Evaluator::refuse_code(const CodeInfo& info, BreakKind kind, const char* why) {
+  return refuse(kind, std::string(cpython::utf8_of(info.code()->co_qualname)) + "(): " + why);
+}
+
 Slot Evaluator::refuse_library(const CodeInfo& info) {
-  return refuse(info.library_break->kind, std::string(cpython::utf8_of(info.code()->co_qualname)) +
-                                              "(): " + info.library_break->why);
+  return refuse_code(info, info.library_break->kind, info.library_break->why);
+}
+
+// A function of torch that can warn runs natively only where the user's backend is to see its
+// calls.
+bool Evaluator::runs_natively(const CodeInfo& info) const {
+  return info.policy.frame == FramePolicy::kNative && (!info.policy.may_warn || torch_calls_);
 }
 
 // What inspect.signature() says of a function depends on its code, defaults and annotations.
@@ -114,7 +123,7 @@ Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, Py
                   std::string(cpython::utf8_of(function->func_qualname)) +
                       (mark == names().disable_mark ? "() is marked with braze.disable"
                                                     : "() is marked with torch.compiler.disable"));
-  if (info.policy != FramePolicy::kNative && (function->func_dict || torch_calls_)) {
+  if (!runs_natively(info) && (function->func_dict || torch_calls_)) {
     bool done = false;
     Slot result = call_marked(callable, args, count, kwnames, done);
     if (done) return result;
@@ -126,13 +135,20 @@ Slot Evaluator::call_unmarked(const Slot& callable, Slot* args, size_t count, Py
   auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   const CodeInfo& info = code_info(code, function->func_globals);
-  if (info.policy == FramePolicy::kNative) {
-    if (info.is_torch) {
-      if (PyObject* substitute = substitute_for(callable.get()))
-        return call(world_.wrap(substitute), args, count, kwnames);
+  if (info.policy.is_torch)
+    if (PyObject* substitute = substitute_for(callable.get()))
+      return call(world_.wrap(substitute), args, count, kwnames);
+  if (runs_natively(info)) {
+    if (info.policy.is_torch) {
       PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
-      return call_torch(callable, module ? cpython::utf8_of(module) : "torch",
-                        cpython::utf8_of(function->func_name), args, count, kwnames);
+      const char* place = module ? cpython::utf8_of(module) : "torch";
+      const char* name = cpython::utf8_of(function->func_name);
+      const bool asks = is_hint_function(place, name) || std::string_view(name) == "graph_break";
+      if (info.policy.refused && !asks)
+        return refuse(BreakKind::kUntraceableOp,
+                      std::string(place) + "." + cpython::utf8_of(function->func_qualname) +
+                          "(): " + info.policy.refused);
+      return call_torch(callable, place, name, args, count, kwnames);
     }
     if (info.library_break) return refuse_library(info);
     rely_on_signatures(args, count);
@@ -148,7 +164,7 @@ Slot Evaluator::call_unmarked(const Slot& callable, Slot* args, size_t count, Py
     importing_ -= imports;
     return result_of_library(std::move(result));
   }
-  if (info.policy == FramePolicy::kLibrary && count > 0 &&
+  if (info.policy.frame == FramePolicy::kLibrary && count > 0 &&
       is_log_method(args[0].get(), callable.get()))
     return log(args[0], callable.get(), args + 1, count - 1, kwnames);
   bool outside = !world_.made_function(callable.get());

@@ -26,15 +26,13 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
       --self->importing_;
       return result;
     }
-    if (info.policy == FramePolicy::kNative) {
-      if (!info.is_torch && self->handles_warnings())
+    if (self->runs_natively(info)) {
+      if (!info.policy.is_torch && self->handles_warnings())
         return self->raise_break(BreakKind::kOutput,
                                  "a library that may warn is called where the traced code handles "
                                  "warnings");
-      if (info.is_random)
-        return self->raise_break(
-            BreakKind::kUntraceableOp,
-            "a function of torch reads or sets the state of a random generator");
+      if (info.policy.refused && (self->native_depth_ == 0 || info.policy.is_random))
+        return self->refuse_code(info, BreakKind::kUntraceableOp, info.policy.refused), nullptr;
       if (info.library_break && self->native_depth_ == 0)
         return self->refuse_library(info), nullptr;
       const bool asks_compiling = view.function() == known().is_compiling;
@@ -43,7 +41,7 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
       if (result && asks_compiling) Py_SETREF(result, Py_NewRef(Py_True));
       return result;
     }
-    if (self->native_depth_ && info.policy == FramePolicy::kLibrary)
+    if (self->native_depth_ && info.policy.frame == FramePolicy::kLibrary)
       return cpython::evaluate_natively(thread, view, throwing);
     int outer_native = std::exchange(self->native_depth_, 0);
     PyObject* result = view.is_generator() ? self->resume_hooked(thread, view, throwing)

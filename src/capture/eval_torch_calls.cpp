@@ -110,6 +110,14 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
     return asked_break("torch._dynamo.graph_break()", args, count);
   if (why)
     return refuse(BreakKind::kUntraceableOp, std::string(module) + "." + name + "(): " + why);
+  if (count == 0 && native_depth_ == 0 && reads_a_switch(module, name)) {
+    // Each call asks again.
+    Ref value = call_raw(callable.get(), args, count, kwnames);
+    if (!value || is_atom(value.get()))
+      return value ? world_.read(value.get(),
+                                 world_.source(SourceKind::kNative, nullptr, callable.get()))
+                   : Slot();
+  }
   if (!torch_function_takes_objects(module, name)) {
     if (!read_arguments(args, count)) return {};
     use_stand_ins(args, count);

@@ -364,6 +364,8 @@ class Evaluator {
   bool bind_defaults(Frame& frame, PyFunctionObject* function);
   Slot result_of_library(Ref result);
   Slot refuse_library(const CodeInfo& info);
+  Slot refuse_code(const CodeInfo& info, BreakKind kind, const char* why);
+  bool runs_natively(const CodeInfo& info) const;
   void rely_on_signatures(Slot* args, size_t count);
   static PyObject* disable_mark(PyFunctionObject* function);
   Slot call_marked(const Slot& callable, Slot* args, size_t count, PyObject* kwnames, bool& done);

@@ -12,9 +12,7 @@ namespace braze::capture {
 // What is known of a code object.
 struct CodeInfo {
   const cpython::DecodedCode* decoded;
-  FramePolicy policy;
-  bool is_torch;
-  bool is_random;  // of torch.random: seeds and states of generators
+  CodePolicy policy;
   const LibraryBreak* library_break;
   mutable std::vector<int> lines;  // by instruction, where it has been asked for; else 0
 

@@ -13,7 +13,7 @@ namespace braze::capture {
 
 namespace {
 
-bool is_user_frame(const Frame& frame) { return !frame.info->is_torch; }
+bool is_user_frame(const Frame& frame) { return !frame.info->policy.is_torch; }
 
 std::string text_of(PyObject* unicode) {
   return unicode && PyUnicode_Check(unicode) ? cpython::utf8_of(unicode) : "";

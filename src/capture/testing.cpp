@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "capture/capture.h"
 #include "capture/catalogue.h"
+#include "capture/policy/torch_code.h"
 #include "capture/tensors.h"
 #include "capture/world.h"
 #include "cpython/frame.h"
@@ -208,7 +209,23 @@ PyObject* capture_for_test(PyObject*, PyObject* arguments, PyObject* keywords) {
   });
 }
 
+// [(module, name, "evaluated" | "native" | "function" | "refused", why), ...]
+PyObject* torch_code_list(PyObject*, PyObject*) {
+  static const char* const kWords[] = {"evaluated", "native", "function", "refused"};
+  Ref list = Ref::steal(PyList_New(0));
+  for (const TorchCodeEntry& entry : torch_code_entries()) {
+    Ref row = Ref::steal(
+        Py_BuildValue("(s#s#ss)", entry.module.data(), static_cast<Py_ssize_t>(entry.module.size()),
+                      entry.name.data(), static_cast<Py_ssize_t>(entry.name.size()),
+                      kWords[static_cast<int>(entry.what)], entry.why));
+    if (!list || !row || PyList_Append(list.get(), row.get()) < 0) return nullptr;
+  }
+  return list.release();
+}
+
 PyMethodDef g_methods[] = {
+    {"torch_code_list", torch_code_list, METH_NOARGS,
+     "The rows of src/capture/policy/torch_code.h."},
     {"capture_for_test", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(capture_for_test)),
      METH_VARARGS | METH_KEYWORDS, "Captures a call; see src/capture/testing.h."},
     {nullptr, nullptr, 0, nullptr}};

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "capture/leaks.h"
 #include "cpython/text.h"
 #include "dispatch/break_log.h"
 #include "dispatch/gil.h"
@@ -231,6 +232,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                        "a torch function or dispatch mode is active (torch.set_default_device, "
                        "`with torch.device(...)`, FakeTensorMode, ...)",
                        segment);
+  const capture::LeakCheck leak_check;
   std::unique_ptr<capture::Draft> draft;
   try {
     draft = capture_entry(function, bound, settings, segment, dynamic);
@@ -282,6 +284,17 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                                                     sources, held_function(function, segment).get(),
                                                     state, std::move(draft->shapes));
   entry->recipe = std::move(draft->recipe);
+  draft.reset();
+  // A user's backend may keep what it is given.
+  const std::string holders = settings.custom_backend ? "" : leak_check.leaks();
+  if (!holders.empty()) {
+    const std::string why = "a tensor without data, made while tracing, is held by " + holders;
+    if (braze::options().strict) {
+      PyErr_Format(PyExc_RuntimeError, "braze internal error in %s: %s", name.c_str(), why.c_str());
+      return nullptr;
+    }
+    retire(*entry, function, why);
+  }
   entry->report.total = seconds_since(start);
   log_entry(*entry, name);
   return entry;

@@ -38,6 +38,7 @@ c10::SymInt bytes_of(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at:
 FakeTensorImpl::FakeTensorImpl(c10::Storage storage, caffe2::TypeMeta dtype, c10::Device device)
     : TensorImpl(std::move(storage), c10::DispatchKeySet({c10::DispatchKey::CPU, kFakeKey}), dtype),
       device_(device) {
+  live_count.fetch_add(1, std::memory_order_relaxed);
   set_custom_device(true);
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
+#include <atomic>
 #include <typeinfo>
 #include <vector>
 
@@ -33,6 +34,10 @@ inline thread_local ThreadState thread_state;
 class FakeTensorImpl final : public c10::TensorImpl {
  public:
   FakeTensorImpl(c10::Storage storage, caffe2::TypeMeta dtype, c10::Device device);
+  ~FakeTensorImpl() override { live_count.fetch_sub(1, std::memory_order_relaxed); }
+
+  // Of all threads.
+  static inline std::atomic<int64_t> live_count{0};
 
   c10::Device device_custom() const override {
     return thread_state.in_kernel ? c10::Device(c10::kMeta) : device_;

@@ -1,9 +1,11 @@
 // Which Python code is evaluated.
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include "capture/known.h"
 #include "capture/policy/policy.h"
+#include "capture/policy/torch_code.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -19,12 +21,6 @@ std::string_view text(PyObject* globals, PyObject* key) {
   return cpython::utf8_of(value);
 }
 
-// Python code of torch that calls the user's or keeps state that the evaluator must see.
-constexpr std::string_view kInline[] = {
-    "torch.nn.modules.", "torch.nn.utils.", "torch.utils._contextlib", "torch.autograd.grad_mode",
-    "torch.nn.parameter", "torch.nn.attention", "torch.utils.hooks",
-    // Wraps Module.__init__ once torch.compile was used.
-    "torch._dynamo.mutation_guard"};
 // Libraries whose functions run natively: they read what never changes (see `library_break`).
 constexpr std::string_view kNative[] = {
     "inspect",           "re",   "re._compiler", "re._parser", "abc",      "_py_abc",  "typing",
@@ -46,11 +42,57 @@ bool is_numpy_module_name(PyObject* name) {
   return name && PyUnicode_Check(name) && is_in_package(cpython::utf8_of(name), "numpy");
 }
 
+std::span<const TorchCodeEntry> torch_code_entries() {
+  static constexpr TorchCodeEntry kEntries[] = {
+#define X(module, name, what, why) {module, name, TorchCode::what, why},
+      BRAZE_TORCH_CODE(X)
+#undef X
+  };
+  return kEntries;
+}
+
+const TorchCodeEntry* torch_code(std::string_view module, std::string_view qualname) {
+  const TorchCodeEntry* found = nullptr;
+  for (const TorchCodeEntry& entry : torch_code_entries()) {
+    const bool fits = entry.name.empty()
+                          ? is_in_package(module, entry.module)
+                          : module == entry.module && qualname.starts_with(entry.name);
+    const auto length = [](const TorchCodeEntry& e) {
+      return std::pair(e.module.size(), e.name.size());
+    };
+    if (fits && (!found || length(*found) < length(entry))) found = &entry;
+  }
+  return found;
+}
+
+namespace {
+
+// The code, or a function of its module that it calls, says `warnings`.
+bool may_warn(PyCodeObject* code, PyObject* globals, int depth = 0) {
+  static PyObject* const warnings = PyUnicode_InternFromString("warnings");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_names); ++i) {
+    PyObject* name = PyTuple_GET_ITEM(code->co_names, i);
+    if (name == warnings) return true;
+    PyObject* called = depth < 3 ? PyDict_GetItemWithError(globals, name) : nullptr;
+    if (!called || !PyFunction_Check(called)) continue;
+    auto* function = reinterpret_cast<PyFunctionObject*>(called);
+    auto* callee = reinterpret_cast<PyCodeObject*>(function->func_code);
+    if (function->func_globals == globals && callee != code && may_warn(callee, globals, depth + 1))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 FramePolicy frame_policy(PyObject* globals) {
   std::string_view module = text(globals, names().name);
-  for (std::string_view prefix : kInline)
-    if (module.starts_with(prefix)) return FramePolicy::kInline;
-  for (std::string_view package : {"torch", "numpy", "importlib"})
+  if (is_in_package(module, "torch")) {
+    const TorchCodeEntry* listed = torch_code(module, "");
+    const bool evaluated = !listed || listed->what == TorchCode::kEvaluated;
+    return evaluated ? FramePolicy::kInline : FramePolicy::kNative;
+  }
+  for (std::string_view package : {"numpy", "importlib"})
     if (is_in_package(module, package)) return FramePolicy::kNative;
   for (std::string_view native : kNative)
     if (module == native) return FramePolicy::kNative;
@@ -60,15 +102,17 @@ FramePolicy frame_policy(PyObject* globals) {
   return standard ? FramePolicy::kLibrary : FramePolicy::kInline;
 }
 
-// A handle of a hook counts itself in its class, which is no matter: while the hook stays, the
-// guards of the module's hooks fail, and when it is removed in the same call its number is free
-// again. GenerationTracker.tag speaks to torch.compile alone (see `is_hint_function`).
-FramePolicy code_policy(PyObject* globals, std::string_view qualname) {
-  const bool native = qualname == "RemovableHandle.__init__"
-                          ? text(globals, names().name) == "torch.utils.hooks"
-                          : qualname == "GenerationTracker.tag" &&
-                                text(globals, names().name) == "torch._dynamo.mutation_guard";
-  return native ? FramePolicy::kNative : frame_policy(globals);
+CodePolicy code_policy(PyCodeObject* code, PyObject* globals) {
+  std::string_view module = text(globals, names().name);
+  if (!is_in_package(module, "torch")) return {frame_policy(globals)};
+  CodePolicy policy{FramePolicy::kInline, true};
+  const TorchCodeEntry* listed = torch_code(module, cpython::utf8_of(code->co_qualname));
+  if (!listed || listed->what == TorchCode::kEvaluated) return policy;
+  policy.frame = FramePolicy::kNative;
+  if (listed->what == TorchCode::kRefused) policy.refused = listed->why;
+  policy.is_random = module == "torch.random";
+  policy.may_warn = listed->what == TorchCode::kFunction && may_warn(code, globals);
+  return policy;
 }
 
 const LibraryBreak* library_break(PyObject* globals, std::string_view qualname) {

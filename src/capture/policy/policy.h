@@ -1,9 +1,9 @@
 // What the evaluator may do with code that it does not evaluate itself.
 //
-// Frames: user code and torch.nn's modules are evaluated; the standard library and other libraries
-// too, unless torch calls them; torch's own functions run natively on fakes.
-// Native callees: each is listed by identity, type or name with what it does to its arguments. One
-// that is not listed and is given something mutable from outside is a break.
+// Frames: user code and libraries are evaluated, PyTorch's own too unless torch_code.h lists it;
+// the standard library as well, unless torch calls it. Native callees: each is listed by identity,
+// type or name with what it does to its arguments. One that is not listed and is given something
+// mutable from outside is a break.
 #pragma once
 
 #include <string>
@@ -18,7 +18,14 @@ enum class FramePolicy : uint8_t { kInline, kLibrary, kNative };
 FramePolicy frame_policy(PyObject* globals);
 
 // Of one function; a few differ from their module.
-FramePolicy code_policy(PyObject* globals, std::string_view qualname);
+struct CodePolicy {
+  FramePolicy frame;
+  bool is_torch = false;
+  bool may_warn = false;          // a function of torch that is native but for its warnings
+  const char* refused = nullptr;  // of torch: why it is not called in a trace
+  bool is_random = false;         // of torch.random: not even by other code of torch
+};
+CodePolicy code_policy(PyCodeObject* code, PyObject* globals);
 
 // Why a function of a library that runs natively must not run while tracing; null: it may.
 struct LibraryBreak {
@@ -117,6 +124,8 @@ TensorAttribute tensor_attribute(const char* name);
 const char* tensor_method_break(const char* name);
 // Why a function of torch may not be called in a trace; null if it may.
 const char* torch_function_break(const char* module, const char* name);
+// A function of PyTorch made in C that tells, called without arguments, what a switch stands at.
+bool reads_a_switch(const char* module, const char* name);
 // Says something to torch.compile only: nothing to do.
 bool is_hint_function(const char* module, const char* name);
 // Functions of torch written in Python that may be given modules and other outside objects.

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "capture/policy/policy.h"
+#include "capture/policy/torch_code.h"
 
 namespace braze::capture {
 
@@ -178,21 +179,13 @@ const char* torch_function_break(const char* module, const char* name) {
       {"vmap", "is not supported"},
   };
   std::string_view m = module, n = name;
-  if (m == "torch.random" || m == "torch.serialization" || m.starts_with("torch._dynamo") ||
-      m.starts_with("torch._inductor") || m.starts_with("torch._functorch") ||
-      m.starts_with("functorch") || m.starts_with("torch._higher_order_ops") ||
-      m.starts_with("torch.distributed") || m.starts_with("torch.optim") ||
-      m.starts_with("torch.multiprocessing") || m.starts_with("torch.utils.data") ||
-      m.starts_with("torch.profiler") || m.starts_with("torch.fx") ||
-      m.starts_with("torch.export") || m == "torch.func" || m.starts_with("torch.func."))
-    return m == "torch.random" ? kRandom : "is not traced";
-  if (m == "torch.autograd" && (n == "backward" || n == "grad")) return kAutograd;
+  if (const TorchCodeEntry* listed = torch_code(m, n);
+      listed && listed->what == TorchCode::kRefused)
+    return listed->why;
   static const Set context = {"apply", "save_for_backward", "mark_non_differentiable",
                               "set_materialize_grads"};
   if (m == "torch.autograd.function" && context.contains(n)) return nullptr;
-  if (m.starts_with("torch.autograd.function") || m == "torch.autograd.graph" ||
-      m == "torch.autograd.functional")
-    return kAutograd;
+  if (m == "torch.autograd.function") return kAutograd;
   if ((m.starts_with("torch._C") || m == "torch") &&
       (n.starts_with("_set_") || n.starts_with("set_"))) {
     static const Set undone = {"_set_grad_enabled",          "set_grad_enabled",
@@ -202,16 +195,35 @@ const char* torch_function_break(const char* module, const char* name) {
     if (!undone.contains(n)) return kProcess;
   }
   if (m == "torch.backends" && (n == "__get__" || n == "__set__")) return kSwitch;
-  if (n.starts_with("_get_") || n.starts_with("get_")) {
-    static const Set unguarded = {"get_float32_matmul_precision", "get_rng_state",
-                                  "get_num_interop_threads"};
-    for (const char* part :
-         {"cudnn", "cublas", "mkldnn", "onednn", "nnpack", "_sdp_", "matmul_prec"})
-      if (n.find(part) != n.npos) return kSwitch;
-    if (unguarded.contains(n)) return kSwitch;
-  }
   auto it = reasons.find(n);
   return it == reasons.end() ? nullptr : it->second;
+}
+
+bool reads_a_switch(const char* module, const char* name) {
+  // Of the thread's state that each call compares (guard::GlobalState), or of nothing that changes.
+  static const Set guarded = {"get_default_dtype",
+                              "get_num_threads",
+                              "_get_deterministic_algorithms",
+                              "_get_deterministic_algorithms_warn_only",
+                              "is_grad_enabled",
+                              "is_inference_mode_enabled",
+                              "_is_torch_function_enabled",
+                              "_is_torch_function_all_disabled",
+                              "_is_torch_function_mode_enabled",
+                              "_get_torch_function_state",
+                              "_get_tracing_state",
+                              "_is_tracing",
+                              "_is_any_autocast_enabled",
+                              "is_autocast_enabled",
+                              "is_autocast_cpu_enabled",
+                              "_get_privateuse1_backend_name",
+                              "_get_cpu_capability",
+                              "_get_accelerator"};
+  const std::string_view m = module, n = name;
+  if (!m.starts_with("torch._C") && m != "torch") return false;
+  for (std::string_view start : {"_get_", "get_", "_is_", "is_"})
+    if (n.starts_with(start)) return !guarded.contains(n);
+  return n == "_check_sparse_tensor_invariants";
 }
 
 bool is_hint_function(const char* module, const char* name) {
