@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "capture/memory_guards.h"
 #include "capture/recipe_builder.h"
 #include "capture/shape_guards.h"
 #include "capture/testing.h"
@@ -28,31 +29,6 @@ struct EndOfTrace {
     result = Slot();
   }
 };
-
-void add_disjoint_guards(World& world, const graph::Graph& graph,
-                         const std::vector<DraftInput>& inputs) {
-  std::vector<bool> written(inputs.size(), false);
-  bool any = false;
-  for (const auto& node : graph.nodes())
-    for (int position : node->mutated_arguments()) {
-      const graph::Argument& argument = node->args()[static_cast<size_t>(position)];
-      std::vector<graph::Value*> values;
-      if (auto* value = std::get_if<graph::Value*>(&argument)) values = {*value};
-      if (auto* list = std::get_if<std::vector<graph::Value*>>(&argument)) values = *list;
-      for (const graph::Value* value : values)
-        for (size_t i = 0; i < inputs.size(); ++i)
-          if (graph.inputs()[i].value->storage() == value->storage()) any = written[i] = true;
-    }
-  if (!any) return;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!written[i] || !inputs[i].source) continue;
-    for (size_t j = 0; j < inputs.size(); ++j) {
-      if (i == j || !inputs[j].source || (written[j] && j < i)) continue;
-      const Ref offsets = shared_offsets(inputs[i].tensor.get(), inputs[j].tensor.get());
-      world.guard(GuardKind::kDisjointStorage, inputs[i].source, offsets.get(), inputs[j].source);
-    }
-  }
-}
 
 bool has_unbacked_marks(Evaluator& evaluator) {
   for (const World::SymbolicTensor& input : evaluator.world().symbolic_tensors())
@@ -335,7 +311,7 @@ class Capture {
       draft.fixed_floats.push_back(world.text_of(source));
     // What decides that the exception is raised may be read behind the exit.
     for (const guard::Guard& guard : raising_guards_) world.guard_again(guard);
-    add_disjoint_guards(world, draft.graph, draft.inputs);
+    add_memory_guards(world, draft.graph, draft.inputs);
     builder.prune();
     draft.recipe = std::move(builder.recipe);
     add_shape_guards(evaluator, recorded, draft);

@@ -14,6 +14,7 @@
 #include "capture/known.h"
 #include "guard/guard.h"
 #include "pytorch/aten.h"
+#include "pytorch/memory.h"
 #include "pytorch/objects.h"
 #include "trace/control_flow.h"
 #include "trace/sym_node.h"
@@ -40,13 +41,12 @@ bool holds_integers(PyObject* tensor) {
   return c10::isIntegralType(tensor_of(tensor).scalar_type(), /*includeBool=*/false);
 }
 
-Ref shared_offsets(PyObject* a, PyObject* b) {
-  const at::Tensor& x = tensor_of(a);
-  const at::Tensor& y = tensor_of(b);
-  if (!x.has_storage() || !y.has_storage() || !x.storage().is_alias_of(y.storage()))
-    return Ref::borrow(Py_False);
-  return Ref::steal(Py_BuildValue("(LL)", static_cast<long long>(x.storage_offset()),
-                                  static_cast<long long>(y.storage_offset())));
+Ref memory_between(PyObject* a, PyObject* b) {
+  const c10::TensorImpl& x = *tensor_of(a).unsafeGetTensorImpl();
+  const c10::TensorImpl& y = *tensor_of(b).unsafeGetTensorImpl();
+  const auto bytes = static_cast<int64_t>(pytorch::address_of(y) - pytorch::address_of(x));
+  return Ref::steal(Py_BuildValue("(LO)", static_cast<long long>(bytes),
+                                  x.storage().is_alias_of(y.storage()) ? Py_True : Py_False));
 }
 
 std::vector<int64_t> sizes_of(PyObject* tensor) { return tensor_of(tensor).sizes().vec(); }

@@ -171,7 +171,8 @@ class Zeros {
 // Runs the graph op by op on real tensors.
 std::vector<Ref> replay(const graph::Graph& graph, const std::vector<PyObject*>& inputs);
 
-// The storage offsets of two tensors that share memory, as a tuple; else False.
-Ref shared_offsets(PyObject* a, PyObject* b);
+// From the first element of `a` to that of `b`, and whether both have one storage: what a guard of
+// kSharedMemory expects.
+Ref memory_between(PyObject* a, PyObject* b);
 
 }  // namespace braze::capture

@@ -58,7 +58,7 @@ std::string guard_text(const guard::Guard& guard, PyObject* names) {
   };
   std::string text =
       guard::to_string(guard.source, names) + " " + kTexts[static_cast<int>(guard.kind)];
-  if (guard.kind == guard::GuardKind::kDistinct) {
+  if (guard.has_group()) {
     const std::vector<const guard::Source*>& group = guard.details->group;
     for (size_t i = 1; i < group.size(); ++i)
       text += (i == 1 ? ": from " : ", ") + guard::to_string(group[i], names);

@@ -56,6 +56,10 @@ Ref own_items(PyObject* container) {
 
 bool is_python_class(PyTypeObject* type) { return type->tp_dealloc == known().module->tp_dealloc; }
 
+bool exports_memory(PyObject* object) {
+  return PyObject_CheckBuffer(object) && !PyBytes_Check(object);
+}
+
 bool is_frozen(PyObject* object) {
   static const std::unordered_set<std::string_view> types = {"re.Pattern",
                                                              "re.Match",
@@ -137,7 +141,7 @@ void World::guard(GuardKind kind, const Source* source, PyObject* expected, cons
   if (id >= guarded_.size()) guarded_.resize(std::max(id + 1, guarded_.size() * 2 + 256));
   uint32_t bit = 1u << static_cast<int>(kind);
   bool pair = kind == GuardKind::kSameObject || kind == GuardKind::kNotSameObject ||
-              kind == GuardKind::kDisjointStorage || kind == GuardKind::kFloatCompare;
+              kind == GuardKind::kSharedMemory || kind == GuardKind::kFloatCompare;
   if (!pair) {
     if (guarded_[id] & bit) return;
     guarded_[id] |= bit;
@@ -152,7 +156,7 @@ const Source* World::own(const Source* foreign) {
 }
 
 void World::guard_again(const guard::Guard& given) {
-  if (given.kind != GuardKind::kDistinct)
+  if (!given.has_group())
     return guard(given.kind, own(given.source), given.expected.get(), own(given.other));
   auto details = std::make_unique<guard::GuardDetails>(*given.details);
   for (const Source*& source : details->group) source = own(source);

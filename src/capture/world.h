@@ -55,6 +55,7 @@ class World {
   }
   void guard(GuardKind kind, const Source* source, PyObject* expected = nullptr,
              const Source* other = nullptr);
+  void add_guard(guard::Guard guard) { guards_.push_back(std::move(guard)); }
   // A guard of another capture of the same call.
   void guard_again(const guard::Guard& guard);
   void guard_length(const Source* source, Py_ssize_t length);
@@ -307,6 +308,10 @@ Ref own_items(PyObject* container);
 bool is_python_class(PyTypeObject* type);
 // Never changes, or is shared program structure that is guarded by identity.
 bool is_immutable(PyObject* object);
+// Hands out its memory, to which others may then write: an array of NumPy's, a bytearray, and the
+// instances of classes derived from such. Native code that looks into it reads what no guard
+// covers.
+bool exports_memory(PyObject* object);
 // An object made in C whose value never changes and that only its identity stands for.
 bool is_frozen(PyObject* object);
 // The instance dict, made if the object has none yet; null, nothing pending, without one. Borrowed.

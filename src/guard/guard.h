@@ -48,9 +48,12 @@ namespace braze::guard {
   X(FloatCompare, "compares") /* a float that compares as it did; expected: (Py_LT ..., number,    \
                                  outcome) */                                                       \
   X(SetValue, "set ==")       /* equal set, expected: a frozenset of atoms */                      \
-  X(DisjointStorage, "no overlap") /* tensor sources `source` and `other` share memory just as     \
-                                      they did when captured: expected is False, or the tuple      \
-                                      of their storage offsets */
+  X(DisjointMemory, "no overlap")  /* of the tensors of `group`, those of the first `written` of   \
+                                      `memories` share no byte with a tensor of another memory;    \
+                                      source: its first */                                         \
+  X(SharedMemory, "shares memory") /* tensor source `source` lies in memory as captured, seen from \
+                                      `other`; expected: (bytes between them, whether PyTorch      \
+                                      knows of it: one storage) */
 
 enum class GuardKind : uint8_t {
 #define X(id, text) k##id,
@@ -62,16 +65,19 @@ enum class GuardKind : uint8_t {
 struct GuardDetails {
   // kTensor: dimensions whose size or stride may be any, by bit; ShapeGuards tell which.
   uint64_t free_sizes = 0, free_strides = 0;
-  std::vector<const Source*> group;  // kDistinct
-  size_t written = 0;                // kDistinct
+  std::vector<const Source*> group;  // kDistinct, kDisjointMemory
+  size_t written = 0;                // kDistinct, kDisjointMemory
+  std::vector<int> memories;         // kDisjointMemory: by member of the group
 };
 
 struct Guard {
   GuardKind kind;
   const Source* source;
   cpython::Ref expected;
-  const Source* other = nullptr;          // kSameObject, kNotSameObject, kDisjointStorage
-  std::unique_ptr<GuardDetails> details;  // of each kDistinct; null: nothing of it
+  const Source* other = nullptr;          // kSameObject, kNotSameObject, kSharedMemory
+  std::unique_ptr<GuardDetails> details;  // of each with a group; null: nothing of it
+
+  bool has_group() const { return details != nullptr && !details->group.empty(); }
 };
 
 // A capture makes thousands: memory is taken as they come, none of it twice.

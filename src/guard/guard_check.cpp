@@ -130,19 +130,11 @@ bool holds(const Guard& guard, PyObject* object) {
     case GuardKind::kSameObject:
     case GuardKind::kNotSameObject:
     case GuardKind::kDistinct:
-    case GuardKind::kDisjointStorage:
+    case GuardKind::kDisjointMemory:
+    case GuardKind::kSharedMemory:
       return true;
   }
   return false;
-}
-
-// `offsets`: a tuple of both storage offsets, or False if no memory is shared.
-bool shares_as_captured(PyObject* a, PyObject* b, PyObject* offsets) {
-  if (!share_storage(a, b)) return offsets == Py_False;
-  if (!PyTuple_Check(offsets)) return false;
-  const auto [first, second] = storage_offsets(a, b);
-  return PyLong_AsLongLong(PyTuple_GET_ITEM(offsets, 0)) == first &&
-         PyLong_AsLongLong(PyTuple_GET_ITEM(offsets, 1)) == second;
 }
 
 std::optional<std::pair<size_t, size_t>> same_member(std::span<PyObject* const> objects,
@@ -169,8 +161,9 @@ bool pair_holds(const Guard& guard, PyObject* object, PyObject* other) {
       return object == other && object != nullptr;
     case GuardKind::kNotSameObject:
       return object != other;
-    case GuardKind::kDisjointStorage:
-      return shares_as_captured(object, other, guard.expected.get());
+    case GuardKind::kSharedMemory:
+      return lie_apart(other, object, PyLong_AsLongLong(PyTuple_GET_ITEM(guard.expected.get(), 0)),
+                       PyTuple_GET_ITEM(guard.expected.get(), 1) == Py_True);
     default:
       return true;
   }
@@ -207,9 +200,10 @@ std::string guard_text(const Guard& guard, const std::string& source, const std:
       return source + " is not " + other;
     case GuardKind::kDistinct:
       return source + " is distinct";
-    case GuardKind::kDisjointStorage:
-      return source + (expected == Py_False ? " shares no memory with " : " shares memory with ") +
-             other;
+    case GuardKind::kDisjointMemory:
+      return source + " shares no memory";
+    case GuardKind::kSharedMemory:
+      return source + " shares memory with " + other;
   }
   return "?";
 }
@@ -249,11 +243,10 @@ std::string failure_text(const Guard& guard, const std::string& source, const st
       return source + ": expected another object than " + other;
     case GuardKind::kDistinct:
       return source + ": expected another object";
-    case GuardKind::kDisjointStorage:
-      return source +
-             (expected == Py_False ? ": expected to share no memory with "
-                                   : ": expected to share memory, at the same offset, with ") +
-             other;
+    case GuardKind::kDisjointMemory:
+      return source + ": expected to share no memory";
+    case GuardKind::kSharedMemory:
+      return source + ": expected to share memory, at the same place, with " + other;
   }
   return "?";
 }

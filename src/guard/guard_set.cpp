@@ -2,6 +2,7 @@
 #include "cpython/exception.h"
 #include "guard/guard.h"
 #include "guard/guard_check.h"
+#include "guard/memory_check.h"
 #include "guard/program.h"
 #include "guard/shape_check.h"
 
@@ -20,6 +21,7 @@ struct GuardSet::Impl {
   std::vector<int> float_nodes;
   std::vector<double> float_values;
   ShapeCheck shapes;
+  std::vector<MemoryCheck> memories;
   std::vector<PyObject*> members;  // of the group looked at; kept for its memory
   bool busy = false;
 
@@ -34,6 +36,12 @@ struct GuardSet::Impl {
         float_nodes(nodes_of(shape_guards.floats, tree)),
         float_values(float_nodes.size()),
         shapes(std::move(shape_guards), tree) {
+    for (const GroupGuard& group : tree.groups) {
+      if (group.guard->kind != GuardKind::kDisjointMemory) continue;
+      std::vector<int> tensors;
+      for (const int node : group.nodes) tensors.push_back(tree.nodes[node].tensor);
+      memories.emplace_back(*group.guard, std::move(tensors));
+    }
     // The specs have what is to be known of the captured tensors: they may die.
     for (Guard& guard : guards)
       if (guard.kind == GuardKind::kTensor) guard.expected = Ref();
@@ -70,7 +78,8 @@ struct GuardSet::Impl {
   }
 
   bool check_distinct() {
-    for (const DistinctGuard& group : tree.distinct) {
+    for (const GroupGuard& group : tree.groups) {
+      if (group.guard->kind != GuardKind::kDistinct) continue;
       members.clear();
       for (const int node : group.nodes) members.push_back(tree.nodes[node].object);
       if (same_member(members, group.guard->details->written)) return false;
@@ -95,10 +104,17 @@ struct GuardSet::Impl {
     return true;
   }
 
+  // Of tensors that have been checked.
+  bool check_memories() {
+    for (MemoryCheck& memory : memories)
+      if (!memory.holds(tree.tensors)) return false;
+    return true;
+  }
+
   bool check(PyObject* called, PyObject* const* args, c10::TensorImpl** inputs_out,
              std::vector<Ref>& dropped) {
     if (!check_sources(called, args, dropped) || !check_pairs() || !check_distinct() ||
-        !check_tensors(inputs_out) || !(shapes.empty() || shapes.holds(tree)))
+        !check_tensors(inputs_out) || !check_memories() || !(shapes.empty() || shapes.holds(tree)))
       return false;
     read_floats();
     return true;
@@ -109,13 +125,19 @@ struct GuardSet::Impl {
     return &tree.tensors[tree.nodes[tree.node_of(guard.source)].tensor].spec;
   }
 
-  // Of a kDistinct guard that does not hold: the two sources that give one object; else null.
+  // Of a guard about a group that does not hold: the two sources that give one object, or one
+  // memory; else null.
   std::pair<const Source*, const Source*> same_sources(const Guard& guard,
                                                        const std::vector<Ref>& objects) const {
     std::vector<PyObject*> found;
-    for (const Source* source : guard.details->group)
+    std::vector<c10::TensorImpl*> tensors;
+    for (const Source* source : guard.details->group) {
       found.push_back(objects[tree.node_of(source)].get());
-    const auto same = same_member(found, guard.details->written);
+      tensors.push_back(tensor_of(found.back()));
+    }
+    const auto same = guard.kind == GuardKind::kDistinct
+                          ? same_member(found, guard.details->written)
+                          : MemoryCheck::overlapping(guard, tensors);
     if (!same) return {};
     return {guard.details->group[same->first], guard.details->group[same->second]};
   }
@@ -189,10 +211,12 @@ std::vector<std::string> GuardSet::failures(PyObject* const* args, PyObject* par
   impl.tree.resolve(0, static_cast<int>(impl.tree.nodes.size()),
                     function ? function : impl.function.get(), args, false, objects);
   for (const Guard& guard : impl.guards) {
-    if (guard.kind == GuardKind::kDistinct) {
+    if (guard.has_group()) {
+      const char* const expected = guard.kind == GuardKind::kDistinct
+                                       ? ": expected another object than "
+                                       : ": expected to share no memory with ";
       if (const auto [a, b] = impl.same_sources(guard, objects); a != nullptr)
-        lines.push_back(impl.text(a, parameter_names) + ": expected another object than " +
-                        impl.text(b, parameter_names));
+        lines.push_back(impl.text(a, parameter_names) + expected + impl.text(b, parameter_names));
       continue;
     }
     PyObject* object = objects[impl.tree.node_of(guard.source)].get();
@@ -222,7 +246,7 @@ std::optional<std::vector<Variation>> GuardSet::variations(PyObject* const* args
                     objects);
   std::vector<Variation> found;
   for (const Guard& guard : impl.guards) {
-    if (guard.kind == GuardKind::kDistinct) {
+    if (guard.has_group()) {
       if (impl.same_sources(guard, objects).first != nullptr) return std::nullopt;
       continue;
     }
@@ -272,8 +296,10 @@ std::vector<std::string> GuardSet::describe(PyObject* parameter_names) const {
   const cpython::SavedException pending;
   std::vector<std::string> lines;
   for (const Guard& guard : impl_->guards)
-    lines.push_back(guard.kind == GuardKind::kDistinct
-                        ? impl_->group_text(guard, parameter_names) + " are distinct objects"
+    lines.push_back(guard.has_group()
+                        ? impl_->group_text(guard, parameter_names) +
+                              (guard.kind == GuardKind::kDistinct ? " are distinct objects"
+                                                                  : " share no memory")
                         : guard_text(guard, impl_->text(guard.source, parameter_names),
                                      impl_->text(guard.other, parameter_names),
                                      impl_->spec(guard)));

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "pytorch/memory.h"
 #include "pytorch/objects.h"
 
 namespace braze::guard {
@@ -76,15 +77,12 @@ void prefetch_tensor(PyObject* object, c10::TensorImpl* impl) {
   for (int line = 0; line < 4; ++line) __builtin_prefetch(at + 64 * line);
 }
 
-bool share_storage(PyObject* a, PyObject* b) {
+bool lie_apart(PyObject* a, PyObject* b, int64_t bytes, bool one_storage) {
   const c10::TensorImpl* x = tensor_of(a);
   const c10::TensorImpl* y = tensor_of(b);
   return x != nullptr && y != nullptr && x->has_storage() && y->has_storage() &&
-         x->storage().is_alias_of(y->storage());
-}
-
-std::pair<int64_t, int64_t> storage_offsets(PyObject* a, PyObject* b) {
-  return {tensor_of(a)->storage_offset(), tensor_of(b)->storage_offset()};
+         x->storage().is_alias_of(y->storage()) == one_storage &&
+         pytorch::address_of(*y) - pytorch::address_of(*x) == static_cast<uintptr_t>(bytes);
 }
 
 TensorSpec::TensorSpec(PyObject* tensor, uint64_t free_sizes, uint64_t free_strides)

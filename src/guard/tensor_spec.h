@@ -60,9 +60,7 @@ c10::TensorImpl* tensor_of(PyObject* object);
 // Hints the processor to load what `matches` will read. Never faults.
 void prefetch_tensor(PyObject* object, c10::TensorImpl* impl);
 
-// Whether two tensors are views of one storage.
-bool share_storage(PyObject* a, PyObject* b);
-// In elements, of two tensors with storage.
-std::pair<int64_t, int64_t> storage_offsets(PyObject* a, PyObject* b);
+// Whether two tensors have that many bytes between them, and one storage or two.
+bool lie_apart(PyObject* a, PyObject* b, int64_t bytes, bool one_storage);
 
 }  // namespace braze::guard

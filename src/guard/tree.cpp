@@ -18,8 +18,7 @@ constexpr int kCollected = -2;
 
 // Tensors apart.
 bool is_about_one_source(const Guard& guard) {
-  return guard.other == nullptr && guard.kind != GuardKind::kDistinct &&
-         guard.kind != GuardKind::kTensor;
+  return guard.other == nullptr && !guard.has_group() && guard.kind != GuardKind::kTensor;
 }
 
 TensorSpec spec_of(const Guard& guard) {
@@ -36,7 +35,7 @@ Tree::Tree(const Guards& guards, const std::vector<const Source*>& inputs, int s
   for (const Guard& guard : guards) {
     collect(guard.source, sources);
     if (guard.other != nullptr) collect(guard.other, sources);
-    if (guard.kind == GuardKind::kDistinct)
+    if (guard.has_group())
       for (const Source* member : guard.details->group) collect(member, sources);
   }
   place(sources);
@@ -106,8 +105,8 @@ void Tree::attach(const Guard& guard) {
     pairs.push_back({&guard, index, index_[guard.other->id]});
     return;
   }
-  if (guard.kind == GuardKind::kDistinct) {
-    DistinctGuard& made = distinct.emplace_back(DistinctGuard{&guard, {}});
+  if (guard.has_group()) {
+    GroupGuard& made = groups.emplace_back(GroupGuard{&guard, {}});
     for (const Source* member : guard.details->group) made.nodes.push_back(index_[member->id]);
     return;
   }

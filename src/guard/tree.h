@@ -57,7 +57,7 @@ struct PairGuard {
   int node, other;
 };
 
-struct DistinctGuard {
+struct GroupGuard {
   const Guard* guard;
   std::vector<int> nodes;  // of its group
 };
@@ -76,7 +76,7 @@ class Tree {
   std::vector<Node> nodes;
   std::vector<TensorNode> tensors;
   std::vector<PairGuard> pairs;
-  std::vector<DistinctGuard> distinct;
+  std::vector<GroupGuard> groups;
   std::vector<Range> ranges;       // the static one first, it may be empty
   std::vector<int> input_tensors;  // by graph input: index into `tensors`, -1: a constant
 

@@ -65,6 +65,9 @@ class Functionaliser {
     for (const Input& input : graph_.inputs()) {
       Memory* memory = memory_of(input.value);
       if (!memory) continue;
+      if (graph::may_overlap_itself(input.value->type()))
+        throw Unsupported("input " + input.name,
+                          "several of its elements lie in one place, and it is written to");
       if (!memory->root) {
         set_root(*memory, input.value);
         memory->written_back = input.kind != InputKind::kConstant;
@@ -310,6 +313,8 @@ class Functionaliser {
       graph_.replace_all_uses(result, functional->results()[i]);
       if (memory_of(result)) renamed_root(result, functional->results()[i]);
     }
+    if (memory_of(graph::tensor_arg(*node, 3)) == memory_of(graph::tensor_arg(*node, 4)))
+      throw Unsupported(node->op().name, "both running statistics are in one memory");
     write(graph::tensor_arg(*node, 3), functional->results()[3], emit, node->op());
     write(graph::tensor_arg(*node, 4), functional->results()[4], emit, node->op());
   }

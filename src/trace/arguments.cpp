@@ -236,6 +236,7 @@ at::Tensor Recorder::take_operand(const at::Tensor& tensor, int position, int el
   requires_grad_ |= tensor.requires_grad();
   FakeTensorImpl* fake = record_.fake_of(tensor, *info_.op);
   operands_.push_back({position, element, fake->value});
+  check_memory(operands_.back());
   symbolic_ |= fake->has_symbolic_sizes_strides();
   constant_ = constant_ && record_.constants_.contains(fake->value);
   if (as_fake(tensor)) return tensor;

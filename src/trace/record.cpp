@@ -22,6 +22,16 @@ c10::StorageImpl* storage_impl(const at::Tensor& real) {
   return real.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
+// Sets of storages, by number.
+bool is_marked(const std::vector<bool>& set, int storage) {
+  return storage < static_cast<int>(set.size()) && set[storage];
+}
+
+void mark(std::vector<bool>& set, int storage) {
+  if (static_cast<int>(set.size()) <= storage) set.resize(storage + 1);
+  set[storage] = true;
+}
+
 }  // namespace
 
 Record* current_record() { return static_cast<Record*>(thread_state.record); }
@@ -51,31 +61,20 @@ void Record::bind(FakeTensorImpl* fake, graph::Value* value) {
   fake->serial = serial_;
 }
 
-int Record::storage_number(const c10::Storage& storage) {
-  auto [entry, fresh] = storage_numbers_.try_emplace(storage.unsafeGetStorageImpl(), -1);
+Record::KnownStorage& Record::known_storage(const c10::Storage& storage) {
+  auto [entry, fresh] = known_storages_.try_emplace(storage.unsafeGetStorageImpl());
   if (fresh) {
-    entry->second = graph_.new_storage();
+    entry->second = {graph_.new_storage(), c10::InferenceMode::is_enabled()};
     storages_.push_back(storage);
-    note_inference(entry->second, c10::InferenceMode::is_enabled());
   }
   return entry->second;
 }
 
-void Record::note_inference(int storage, bool inference) {
-  if (static_cast<int>(inference_storages_.size()) <= storage)
-    inference_storages_.resize(storage + 1);
-  inference_storages_[storage] = inference;
-}
-
 int Record::renew_storage_number(const c10::Storage& storage) {
-  const int known = storage_number(storage), renewed = graph_.new_storage();
-  note_inference(renewed, is_inference_storage(known));
-  return storage_numbers_[storage.unsafeGetStorageImpl()] = renewed;
+  return known_storage(storage).number = graph_.new_storage();
 }
 
-bool Record::is_outside_storage(int storage) const {
-  return storage < static_cast<int>(outside_storages_.size()) && outside_storages_[storage];
-}
+bool Record::is_outside_storage(int storage) const { return is_marked(outside_storages_, storage); }
 
 c10::Storage Record::storage_of_real(const at::Tensor& real) {
   c10::Storage& meta = meta_of_real_storage_[storage_impl(real)];
@@ -85,11 +84,13 @@ c10::Storage Record::storage_of_real(const at::Tensor& real) {
 
 void Record::add_value(OutsideTensor& tensor, graph::TensorType type) {
   FakeTensorImpl* fake = as_fake(tensor.fake);
-  const int storage = storage_number(fake->unsafe_storage());
-  if (static_cast<int>(outside_storages_.size()) <= storage) outside_storages_.resize(storage + 1);
-  outside_storages_[storage] = true;
-  note_inference(storage, tensor.real.is_inference());
-  bind(fake, graph_.add_input(std::move(type), tensor.kind, tensor.name, storage));
+  KnownStorage& storage = known_storage(fake->unsafe_storage());
+  storage.inference = tensor.real.is_inference();
+  if (!is_outside_storage(storage.number)) {
+    mark(outside_storages_, storage.number);
+    join_memory(tensor.real, storage.number, tensor.kind == graph::InputKind::kConstant);
+  }
+  bind(fake, graph_.add_input(std::move(type), tensor.kind, tensor.name, storage.number));
   inputs_.push_back({tensor.real, tensor.kind});
 }
 
@@ -217,7 +218,33 @@ bool Record::needs_autograd() {
   return needs_autograd_;
 }
 
+void Record::join_memory(const at::Tensor& real, int storage, bool is_constant) {
+  const std::vector<int> numbers =
+      outside_memory_.add(pytorch::extent_of(*storage_impl(real)), storage);
+  if (numbers.size() > 1 && is_constant)
+    raise_break(
+        {"tensor", "a tensor made while tracing shares memory with one from outside", kMoveOut});
+  for (size_t i = 1; i < numbers.size(); ++i) rename_storage(numbers[i], numbers[0]);
+}
+
+void Record::rename_storage(int from, int to) {
+  for (const graph::Input& input : graph_.inputs())
+    if (input.value->storage() == from) input.value->set_storage(to);
+  for (const auto& node : graph_.nodes())
+    for (graph::Value* result : node->results())
+      if (result && result->storage() == from) result->set_storage(to);
+  for (auto& [impl, storage] : known_storages_)
+    if (storage.number == from) storage.number = to;
+  if (is_marked(written_storages_, from)) mark(written_storages_, to);
+}
+
+OutsideMemory::Sharing Record::sharing_of_written(int storage) const {
+  return is_marked(written_storages_, storage) ? outside_memory_.sharing(storage)
+                                               : OutsideMemory::Sharing::kNone;
+}
+
 void Record::note_write(int storage) {
+  mark(written_storages_, storage);
   for (const auto& [impl, tensor] : outside_)
     if (tensor.fake.defined() && as_fake(tensor.fake)->value &&
         as_fake(tensor.fake)->value->storage() == storage && !tensor.real.is_inference())

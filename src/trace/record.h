@@ -15,6 +15,7 @@
 #include "trace/control_flow.h"
 #include "trace/fake_tensor.h"
 #include "trace/operator.h"
+#include "trace/outside_memory.h"
 #include "trace/tracer.h"
 
 namespace braze::trace {
@@ -83,14 +84,21 @@ class Record {
   at::Tensor literal(const at::Tensor& real);
 
   bool is_declared(const at::Tensor& real) const;
-  int storage_number(const c10::Storage& storage);
-  // Whether tensors over the storage are inference tensors.
-  bool is_inference_storage(int storage) const { return inference_storages_[storage]; }
+  struct KnownStorage {
+    int number = -1;         // in the graph
+    bool inference = false;  // tensors over it are inference tensors
+  };
+  KnownStorage& known_storage(const c10::Storage& storage);
+  int storage_number(const c10::Storage& storage) { return known_storage(storage).number; }
+  // Gives the memory of `real` and what it overlaps with one number.
+  void join_memory(const at::Tensor& real, int storage, bool is_constant);
+  void rename_storage(int from, int to);
+  // Of memory that the trace has written to so far; kNone for other memory.
+  OutsideMemory::Sharing sharing_of_written(int storage) const;
   // From here on the storage counts as another one: its memory has been allocated anew.
   int renew_storage_number(const c10::Storage& storage);
   bool is_outside_storage(int storage) const;
-  void note_inference(int storage, bool inference);
-  void note_write(int storage);  // of an outside tensor
+  void note_write(int storage);  // to an outside tensor
   c10::Storage storage_of_real(const at::Tensor& real);
 
   void bind(FakeTensorImpl* fake, graph::Value* value);
@@ -106,10 +114,11 @@ class Record {
   // The declared tensor to which a real storage belongs.
   std::unordered_map<c10::StorageImpl*, c10::TensorImpl*> declared_storages_;
   std::unordered_map<c10::StorageImpl*, c10::Storage> meta_of_real_storage_;
-  std::unordered_map<c10::StorageImpl*, int> storage_numbers_;
-  std::vector<c10::Storage> storages_;    // keeps addresses unique
-  std::vector<bool> outside_storages_;    // by number
-  std::vector<bool> inference_storages_;  // by number
+  std::unordered_map<c10::StorageImpl*, KnownStorage> known_storages_;
+  std::vector<c10::Storage> storages_;  // keeps addresses unique
+  std::vector<bool> outside_storages_;  // by number
+  std::vector<bool> written_storages_;  // by number: of those from outside
+  OutsideMemory outside_memory_;
   // Tensors from outside that the trace writes to, with their versions at its beginning.
   std::vector<std::pair<at::Tensor, int64_t>> versions_;
   std::vector<at::Tensor> autograd_candidates_;

@@ -19,6 +19,10 @@ bool same_hints(std::span<const sym::Int> a, std::span<const sym::Int> b) {
                     [](sym::Int x, sym::Int y) { return x.hint() == y.hint(); });
 }
 
+constexpr const char* kSharedUnknown =
+    " that tensors from outside share without PyTorch's knowledge";
+constexpr const char* kPassViews = "pass views of one tensor instead";
+
 bool has_concrete_numel_zero(const graph::TensorType& type) {
   for (const sym::Int& size : type.sizes)
     if (size == sym::Int(0)) return true;
@@ -109,7 +113,7 @@ void Recorder::check_writes() {
       const bool outside = record_.is_outside_storage(operand.value->storage());
       const bool input = operand.value->producer() == nullptr;
       if (!outside) continue;
-      record_.note_write(operand.value->storage());
+      note_write(operand);
       if (record_.constants_.contains(operand.value))
         fail("it changes a tensor that is not an input of the traced code",
              "make the tensor in the compiled function or pass it as an argument");
@@ -120,6 +124,24 @@ void Recorder::check_writes() {
         fail("it changes the sizes of a tensor from outside", "use the out-of-place operator");
     }
   }
+}
+
+void Recorder::note_write(const Operand& written) {
+  const int storage = written.value->storage();
+  record_.note_write(storage);
+  check_memory(written);
+  if (record_.sharing_of_written(storage) == OutsideMemory::Sharing::kNone) return;
+  // In one storage PyTorch refuses what overlaps in part; here the order of the kernel's reads and
+  // writes decides.
+  for (const Operand& read : operands_)
+    if (read.value != written.value && read.value->storage() == storage)
+      fail("it reads and writes memory" + std::string(kSharedUnknown), kPassViews);
+}
+
+// What the graph reads of memory that it writes to is put in order by the types of its values.
+void Recorder::check_memory(const Operand& operand) {
+  if (record_.sharing_of_written(operand.value->storage()) == OutsideMemory::Sharing::kMixed)
+    fail("it uses memory" + std::string(kSharedUnknown) + " and that is written to", kPassViews);
 }
 
 void Recorder::use_overload_with_number() {
@@ -242,9 +264,9 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
 
   at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device_);
   fake = as_fake(result);
-  const int storage = record_.storage_number(fake->unsafe_storage());
-  fake->set_inference(record_.is_inference_storage(storage));
-  results_.push_back({true, type_of(result), storage, fake});
+  const Record::KnownStorage storage = record_.known_storage(fake->unsafe_storage());
+  fake->set_inference(storage.inference);
+  results_.push_back({true, type_of(result), storage.number, fake});
   if (requires_grad_) result_tensors_.push_back(result);
   return result;
 }
@@ -389,6 +411,9 @@ void Recorder::batch_norm() {
     arguments_.erase(arguments_.begin() + kTraining);
   } else if (std::holds_alternative<graph::Value*>(arguments_[kRunningMean])) {
     op_ = with_statistics;
+    for (const Operand& operand : operands_)
+      if (operand.argument == kRunningMean || operand.argument == kRunningMean + 1)
+        if (record_.is_outside_storage(operand.value->storage())) note_write(operand);
   } else {
     op_ = without;
     arguments_.erase(arguments_.begin() + kRunningMean, arguments_.begin() + kRunningMean + 2);

@@ -37,6 +37,8 @@ class Recorder {
   void check_region();
   void check_place();
   void check_writes();
+  void note_write(const Operand& written);
+  void check_memory(const Operand& operand);
   void use_overload_with_number();
 
   void compute_metadata();

@@ -113,6 +113,22 @@ bool is_dense(const TensorType& type) {
   return contiguous_as(type, order);
 }
 
+bool may_overlap_itself(const TensorType& type) {
+  if (type.is_contiguous()) return false;
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    if (type.sizes[i].hint() == 0) return false;
+    if (type.sizes[i].hint() > 1) dims.emplace_back(type.strides[i].hint(), type.sizes[i].hint());
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0;  // of the dimensions so far
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return true;
+    reach += stride * (size - 1);
+  }
+  return false;
+}
+
 sym::Dims pointwise_strides(std::span<const TensorType* const> operands,
                             std::span<const Int> sizes) {
   if (same_sizes(operands, sizes)) {

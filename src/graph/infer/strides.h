@@ -21,6 +21,9 @@ sym::Dims pointwise_strides(std::span<const TensorType* const> operands,
 // Every element has its own place and there are no gaps.
 bool is_dense(const TensorType& type);
 
+// Two elements may have one place, for the sizes that were seen when traced.
+bool may_overlap_itself(const TensorType& type);
+
 // Strides of torch.empty_like(type, memory_format).
 sym::Dims like_strides(const TensorType& type, MemoryFormat format);
 

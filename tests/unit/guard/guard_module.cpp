@@ -83,6 +83,29 @@ PyObject* guard(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// guard_memories(builder, [source ids], [memory of each], number of written memories)
+PyObject* guard_memories(PyObject*, PyObject* args) {
+  PyObject *capsule, *ids, *memories;
+  Py_ssize_t written;
+  if (!PyArg_ParseTuple(args, "OO!O!n", &capsule, &PyList_Type, &ids, &PyList_Type, &memories,
+                        &written))
+    return nullptr;
+  Builder* builder = builder_of(capsule);
+  auto details = std::make_unique<GuardDetails>();
+  details->written = static_cast<size_t>(written);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(ids); ++i) {
+    details->group.push_back(
+        source_at(builder, static_cast<int>(PyLong_AsLong(PyList_GET_ITEM(ids, i)))));
+    details->memories.push_back(static_cast<int>(PyLong_AsLong(PyList_GET_ITEM(memories, i))));
+  }
+  const Source* first = details->group.front();
+  builder->guards.push_back({.kind = GuardKind::kDisjointMemory,
+                             .source = first,
+                             .expected = Ref(),
+                             .details = std::move(details)});
+  Py_RETURN_NONE;
+}
+
 // build(builder, function, [source ids of the inputs])
 PyObject* build(PyObject*, PyObject* args) {
   PyObject *capsule, *function, *inputs;
@@ -174,6 +197,7 @@ PyObject* time_state(PyObject*, PyObject*) {
 PyMethodDef kMethods[] = {{"create", create, METH_NOARGS, nullptr},
                           {"source", source, METH_VARARGS, nullptr},
                           {"guard", guard, METH_VARARGS, nullptr},
+                          {"guard_memories", guard_memories, METH_VARARGS, nullptr},
                           {"build", build, METH_VARARGS, nullptr},
                           {"check", check, METH_VARARGS, nullptr},
                           {"why_not", why_not, METH_VARARGS, nullptr},
@@ -241,6 +265,9 @@ class Capture:
     def fn(self): return Path(self, gs.source(self.raw, 'Function', -1, None), self.function)
     def pinned(self, o): return Path(self, gs.source(self.raw, 'Pinned', -1, o), o)
     def native(self, f): return Path(self, gs.source(self.raw, 'Native', -1, f), f())
+    def memories(self, tensors, memories, written):
+        gs.guard_memories(self.raw, [t.id for t in tensors], memories, written)
+        return self
     def build(self):
         gs.build(self.raw, self.function, self.inputs)
         self.args = None

@@ -195,16 +195,47 @@ b.guard('SameObject', None, a)
 c.build()
 same = [c.check(t, t), c.check(t, u), c.why(t, u)]
 base = torch.ones(8)
-c = Capture(f, base[:4], base[4:])
+twin = torch.frombuffer(memoryview(base.numpy()), dtype=torch.float32)
+c = Capture(f, base[:4], base[2:6])
 a, b = c.arg(0).tensor(), c.arg(1).tensor()
-a.guard('DisjointStorage', (0, 4), b)
+b.guard('SharedMemory', (8, True), a)
 c.build()
-views = [c.check(base[:4], base[4:]), c.check(base[:4], base[2:6]),
-         c.why(base[:4], torch.ones(4))]
+views = [c.check(base[:4], base[2:6]), c.check(base[1:5], base[3:7]), c.check(base[:4], base[3:7]),
+         c.check(base[:4], twin[2:6]), c.why(base[:4], torch.ones(4))]
 )");
   EXPECT_EQ(repr(program.eval("same")), "[True, False, 'b: expected the same object as a']");
   EXPECT_EQ(repr(program.eval("views")),
-            "[True, False, 'a: expected to share memory, at the same offset, with b']");
+            "[True, True, False, False, 'b: expected to share memory, at the same place, with a']");
+}
+
+TEST(GuardSet, MemoriesThatAreDisjoint) {
+  Program program(kPrelude);
+  program.run(R"(
+def f(a, b, c, d): pass
+base = torch.ones(40)
+twin = torch.frombuffer(memoryview(base.numpy()), dtype=torch.float32)
+# `a` and `b` are one memory, which is written.
+at = lambda *places: [base[p:p + 4] if p < 40 else twin[p - 40:p - 36] for p in places]
+c = Capture(f, *at(0, 2, 10, 20))
+sources = [c.arg(i).tensor() for i in range(4)]
+c.memories(sources, [0, 0, 1, 2], 1).build()
+found = {places: c.check(*at(*places)) for places in [
+    (0, 2, 10, 20), (30, 32, 10, 20),
+    (0, 2, 3, 20), (0, 2, 20, 3), (20, 22, 10, 17), (20, 22, 10, 16),  # with what is written
+    (0, 2, 10, 12), (0, 2, 10, 10),                                    # among what is read
+    (0, 2, 43, 20), (0, 2, 46, 20),                                    # another storage
+    (0, 20, 10, 14), (0, 20, 10, 18),                                  # between parts of a memory
+]}
+why = c.why(*at(0, 2, 43, 20))
+empty = Capture(f, base[:0], *at(0, 0, 0))
+empty.memories([empty.arg(i).tensor() for i in range(4)], [0, 1, 2, 3], 1).build()
+nothing = empty.check(base[:0], *at(0, 0, 0))
+)");
+  EXPECT_EQ(repr(program.eval("list(found.values())")),
+            "[True, True, False, False, False, True, True, True, False, True, True, False]");
+  EXPECT_EQ(repr(program.eval("why")), "'a: expected to share no memory with c'");
+  EXPECT_EQ(repr(program.eval("c.describe()[-2]")), "'a, b, c, d share no memory'");
+  EXPECT_EQ(repr(program.eval("nothing")), "True");
 }
 
 TEST(GuardSet, DescribesItself) {

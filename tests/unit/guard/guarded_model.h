@@ -75,7 +75,7 @@ def capture(model, x, flag=True, data=None):
         d = c.arg(3).of_type()
         d.item('t').tensor(); d.item('list').length().item(0).tensor(); d.item('list').item(1).same()
         d.item('t').guard('NotSameObject', None, d.item('list').item(0))
-        d.item('t').guard('DisjointStorage', False, d.item('list').item(0))
+        c.memories([d.item('t'), d.item('list').item(0)], [0, 1], 1)
     return c.build()
 c = capture(model, x, True, data)
 call = lambda: c.check(model, x, True, data)
