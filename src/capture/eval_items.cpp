@@ -73,7 +73,7 @@ Slot Evaluator::getitem(const Slot& object, const Slot& given) {
       return {};
     }
   }
-  if (torch && is_container(key.get()) && !read_deeply(key.get(), Look::kDeep)) return {};
+  if (torch ? !may_index_tensor(key.get()) : !read_operand(key, "an index")) return {};
   PyObject* callee = torch ? operator_callable("getitem") : nullptr;
   Ref value;
   {
@@ -89,6 +89,12 @@ Slot Evaluator::getitem(const Slot& object, const Slot& given) {
   return result_of_native(std::move(value));
 }
 
+// As key or as what is put there.
+bool Evaluator::may_index_tensor(PyObject* object) {
+  if (is_container(object) || PySlice_Check(object)) return read_deeply(object, Look::kDeep);
+  return may_give_torch(object, "Tensor", "__getitem__");
+}
+
 bool Evaluator::setitem(const Slot& object, const Slot& given, const Slot& value) {
   const Subject subject(*this, object);
   Slot key = given;
@@ -99,8 +105,7 @@ bool Evaluator::setitem(const Slot& object, const Slot& given, const Slot& value
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   if (is_tensor(obj)) {
-    if (is_container(key.get()) && !read_deeply(key.get(), Look::kDeep)) return false;
-    if (value && is_container(value.get()) && !read_deeply(value.get(), Look::kDeep)) return false;
+    if (!may_index_tensor(key.get()) || (value && !may_index_tensor(value.get()))) return false;
     PyObject* callee = operator_callable("setitem");
     int status;
     {
@@ -131,6 +136,7 @@ bool Evaluator::setitem(const Slot& object, const Slot& given, const Slot& value
     obj = world_.shadow(obj);
     if (!obj) return false;
   }
+  if (!read_operand(key, "an index")) return false;
   if (value && PySlice_Check(key.get()) && !read_by_advancing(value.get())) return false;
   ++container_changes_;
   int status =

@@ -33,7 +33,7 @@ Slot Evaluator::get_iter(const Slot& iterable) {
       }
     } else if (is_foreign_iterator(object)) {
       return refuse(BreakKind::kOutsideIterator, "iteration over an iterator from outside");
-    } else if (is_python_class(Py_TYPE(object))) {
+    } else if (is_python_class(Py_TYPE(object)) && !exports_memory(object)) {
       if (!world_.type_lookup(Py_TYPE(object), names().iter))
         world_.type_lookup(Py_TYPE(object), names().getitem);
     } else if (!read_operand(iterable, "iteration")) {

@@ -94,9 +94,10 @@ Slot Evaluator::call_method_of(PyObject* callable, const char* name, const Slot&
   if (outside && !is_immutable(object)) {
     bool python_parts = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
     bool reads =
-        is_reading_method(type, name) ||
-        (python_parts && is_one_of(text, {"__eq__", "__ne__", "__hash__", "__repr__", "__str__",
-                                          "__format__", "__init__", "__init_subclass__"}));
+        !exports_memory(object) &&
+        (is_reading_method(type, name) ||
+         (python_parts && is_one_of(text, {"__eq__", "__ne__", "__hash__", "__repr__", "__str__",
+                                           "__format__", "__init__", "__init_subclass__"})));
     if (!reads)
       return refuse(BreakKind::kNativeCall, std::string("method ") + type->tp_name + "." + name +
                                                 " of an object from outside");
@@ -127,7 +128,7 @@ Slot Evaluator::reduce(PyObject* callable, const Slot& self, Slot* args, size_t 
       Slot dict = getattr(self, names().dict);
       if (!dict || !world_.read_all(dict.get())) return {};
     }
-    if (!is_python_class(Py_TYPE(self.get())))
+    if (!is_python_class(Py_TYPE(self.get())) || exports_memory(self.get()))
       return refuse(BreakKind::kNativeObject, "__reduce_ex__ of an object made in C");
   }
   return call_unbound(callable, self, args, count, kwnames, unbound);

@@ -21,7 +21,8 @@ bool is_bound_to_object(PyObject* self) {
   return self && !PyModule_Check(self) && !PyType_Check(self);
 }
 
-// An object made in C that hands out what it holds: an iterator, a view, a partial, a bound method.
+// An object made in C that hands out what it holds: an iterator, a view, a slice, a partial, a
+// bound method.
 bool is_carrier(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (!type->tp_traverse || is_python_class(type) || PyType_Check(object) ||
@@ -29,8 +30,9 @@ bool is_carrier(PyObject* object) {
       PyGen_Check(object) || PyCoro_CheckExact(object) || PyAsyncGen_CheckExact(object) ||
       PyFrame_Check(object) || PyTraceBack_Check(object) || PyCell_Check(object))
     return false;
-  return type->tp_iternext || type == known().partial || PyMethod_Check(object) ||
-         PyCFunction_Check(object) || PyDictViewSet_Check(object) || PyDictValues_Check(object);
+  return type->tp_iternext || PySlice_Check(object) || type == known().partial ||
+         PyMethod_Check(object) || PyCFunction_Check(object) || PyDictViewSet_Check(object) ||
+         PyDictValues_Check(object);
 }
 
 // Iterators that hand out what is in their containers and look no further.
@@ -116,6 +118,12 @@ bool Evaluator::read_deeply(PyObject* object, Look look) {
 bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth) {
   if (is_atom(object) || is_tensor(object)) return true;
   const bool container = is_container(object);
+  if (!container && depth > 0 && look == Look::kDeep && exports_memory(object) &&
+      world_.is_outside(object))
+    return breaks_.refuse(
+        Py_TYPE(object) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,
+        std::string("native code may look at the memory of a '") + Py_TYPE(object)->tp_name +
+            "' object inside its argument");
   if (!container && !is_carrier(object)) return true;
   if (seen.contains(object)) return true;
   if (depth > 100)

@@ -73,7 +73,7 @@ bool Evaluator::read_operand(const Slot& operand, const char* what, Look look) {
   if (!world_.is_outside(object) || is_immutable(object))
     return PyIter_Check(object) ? read_by_advancing(object) : read_deeply(object, look);
   PyTypeObject* type = Py_TYPE(object);
-  if (is_python_class(type) || is_frozen(object)) return true;
+  if ((is_python_class(type) && !exports_memory(object)) || is_frozen(object)) return true;
   return breaks_.refuse(BreakKind::kNativeCall,
                         std::string(what) + " on a '" + type->tp_name + "' object from outside");
 }
@@ -221,7 +221,7 @@ int Evaluator::truth(const Slot& value) {
   }
   PyObject* used = world_.effective(object);
   const Source* source = used == object ? world_.source_of(value) : nullptr;
-  if (!is_container(object) && is_python_class(Py_TYPE(object))) {
+  if (!is_container(object) && is_python_class(Py_TYPE(object)) && !exports_memory(object)) {
     if (!world_.type_lookup(Py_TYPE(object), names().bool_))
       world_.type_lookup(Py_TYPE(object), names().len);
   } else if (source) {
@@ -282,7 +282,7 @@ int Evaluator::contains(const Slot& container, const Slot& given) {
     if (!compares && !read_by_advancing(object)) return -1;
   } else if (source && is_container(object)) {
     if (!world_.read_all(object)) return -1;
-  } else if (!is_tensor(object) && is_python_class(Py_TYPE(object))) {
+  } else if (!is_tensor(object) && is_python_class(Py_TYPE(object)) && !exports_memory(object)) {
     world_.type_lookup(Py_TYPE(object), names().contains);
   } else if (source && !read_operand(container, "a membership test")) {
     return -1;
@@ -308,7 +308,7 @@ Slot Evaluator::length_of(const Slot& object) {
       world_.guard_length(source, n);
     return Slot::steal(PyLong_FromSsize_t(n));
   }
-  if (is_python_class(Py_TYPE(used)) && !is_tensor(used))
+  if (is_python_class(Py_TYPE(used)) && !is_tensor(used) && !exports_memory(used))
     world_.type_lookup(Py_TYPE(used), names().len);
   else if (source && !read_operand(object, "len()"))
     return {};

@@ -56,6 +56,8 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
     return refuse(kind_of_tensor_method(name), text);
   }
   if (!read_arguments(args, count)) return {};
+  for (size_t i = 0; i < count; ++i)
+    if (!may_give_torch(args[i].get(), "Tensor", name)) return {};
   use_stand_ins(args, count);
   Slot result;
   std::vector<Slot> all;
@@ -95,6 +97,19 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
   return result;
 }
 
+// PyTorch looks into what it is given without a trace of it: arrays, numbers of NumPy's, objects
+// with
+// __index__ or __array__.
+bool Evaluator::may_give_torch(PyObject* object, const char* owner, const char* function) {
+  if (is_atom(object) || is_tensor(object) || is_immutable(object) || is_container(object) ||
+      !world_.is_outside(object) || is_torch_module_name(module_of(Py_TYPE(object))))
+    return true;
+  return breaks_.refuse(
+      Py_TYPE(object) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,
+      std::string(owner) + "." + function + "() is given a '" + Py_TYPE(object)->tp_name +
+          "' object from outside");
+}
+
 Slot Evaluator::call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
                            size_t count, PyObject* kwnames) {
   if (is_hint_function(module, name)) return Slot::borrow(Py_None);
@@ -123,11 +138,8 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
     use_stand_ins(args, count);
     for (size_t i = 0; i < count; ++i) {
       PyObject* arg = args[i].get();
-      if (is_atom(arg) || is_tensor(arg) || is_immutable(arg) || is_container(arg)) continue;
-      if (world_.is_outside(arg) && !is_torch_module_name(module_of(Py_TYPE(arg))))
-        return refuse(BreakKind::kNativeCall, std::string(module) + "." + name + "() is given a '" +
-                                                  Py_TYPE(arg)->tp_name + "' object from outside");
-      if (world_.is_outside(arg) && PyObject_TypeCheck(arg, known().module))
+      if (!may_give_torch(arg, module, name)) return {};
+      if (!is_immutable(arg) && world_.is_outside(arg) && PyObject_TypeCheck(arg, known().module))
         return refuse(BreakKind::kNativeCall,
                       std::string(module) + "." + name + "() is given a module");
     }

@@ -132,6 +132,7 @@ class Evaluator {
 
   // --- eval_items.cpp
   Slot getitem(const Slot& object, const Slot& key);
+  bool may_index_tensor(PyObject* object);
   bool setitem(const Slot& object, const Slot& key, const Slot& value);  // empty value: delete
   Slot load_global(Frame& frame, PyObject* name);
   Slot read_global(Frame& frame, PyObject* name);
@@ -319,6 +320,7 @@ class Evaluator {
   const std::string& module_path(const Source* module);
   const std::string& callee_name(const void* key);
   const Source* module_under_way() const;
+  bool may_give_torch(PyObject* object, const char* owner, const char* function);
   Slot call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
                   size_t count, PyObject* kwnames);
   Slot call_tensor_method(const Slot& callable, const char* name, const Slot& self, Slot* args,
