@@ -1,6 +1,7 @@
 // Torch operations that raise while they are traced.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "pytorch/random.h"
 
 namespace braze::capture {
 
@@ -73,7 +74,9 @@ Slot Evaluator::torch_failed(PyObject* callable, const Slot* args, size_t count,
   {
     NativeScope scope(*this, true, callable);
     Recording::Pause pause;
+    const pytorch::GeneratorState before;
     result = Ref::steal(PyObject_Vectorcall(function.get(), raw.data(), count - keywords, kwnames));
+    before.restore();
   }
   if (result || !PyErr_Occurred()) return break_off();
   Ref real_error = take_exception();

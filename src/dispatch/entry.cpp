@@ -5,6 +5,7 @@
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
 #include "pytorch/errors.h"
+#include "pytorch/random.h"
 
 namespace braze::dispatch {
 namespace {
@@ -12,23 +13,29 @@ namespace {
 using cpython::Ref;
 
 // Runs compiled code; what failed by itself is told from the user's errors (an index out of range,
-// no memory), which eager raises where they belong.
+// no memory), which eager raises where they belong. Eager draws the same random numbers once more.
 template <class Run>
-Entry::Outcome outcome_of(bool writes_inputs_early, std::string* why, Run&& run) {
+Entry::Outcome outcome_of(bool writes_inputs_early, bool may_draw, std::string* why, Run&& run) {
+  std::optional<pytorch::GeneratorState> drawn_from;
+  if (may_draw) drawn_from.emplace();
+  const auto run_eager = [&](Entry::Outcome outcome) {
+    if (drawn_from) drawn_from->restore();
+    return outcome;
+  };
   try {
     run();
     return Entry::Outcome::kDone;
   } catch (const runtime::NeedsEager&) {
-    return Entry::Outcome::kRunEager;
+    return run_eager(Entry::Outcome::kRunEager);
   } catch (const InternalError& error) {
     *why = error.what();
-    if (!writes_inputs_early) return Entry::Outcome::kBroken;
+    if (!writes_inputs_early) return run_eager(Entry::Outcome::kBroken);
     PyErr_Format(PyExc_RuntimeError,
                  "braze: internal error in compiled code that had written to its inputs: %s",
                  error.what());
     return Entry::Outcome::kBrokenHalfway;
   } catch (const std::exception&) {  // c10::Error, and what PyTorch throws besides
-    if (!writes_inputs_early) return Entry::Outcome::kRunEager;
+    if (!writes_inputs_early) return run_eager(Entry::Outcome::kRunEager);
     throw;
   }
 }
@@ -64,7 +71,7 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
   const std::vector<int64_t> scalars = programs->scalars(symbols);
   const std::vector<at::Tensor> held =
       program.releases_gil ? hold(inputs) : std::vector<at::Tensor>();
-  return outcome_of(program.writes_inputs_early, why, [&] {
+  return outcome_of(program.writes_inputs_early, program.may_draw, why, [&] {
     GilRelease gil(program.releases_gil);
     program.executable->run({inputs, input_count}, outputs, scalars);
   });
@@ -72,7 +79,7 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
 
 Entry::Outcome Entry::run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                                  std::span<int64_t> symbols, std::string* why) {
-  return outcome_of(stages->writes_inputs_early(), why, [&] {
+  return outcome_of(stages->writes_inputs_early(), stages->may_draw(), why, [&] {
     try {
       stages->run({inputs, input_count}, outputs, symbols);
     } catch (const Interrupted&) {  // done, with an exception pending

@@ -125,14 +125,16 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
   BRAZE_CHECK(step.args.size() <= arguments.size(), step.op);
   int position = 0;
   for (const plan::Argument& argument : step.args) {
-    const c10::Argument& formal = arguments[position];
     note_tensors(argument, position);
     if (is_symbolic(argument)) symbolic_.push_back(position);
     template_.push_back(is_symbolic(argument) ? c10::IValue()
                                               : converted(argument, position,
                                                           [](sym::Int v) { return v.constant(); }));
-    if (formal.alias_info() && formal.alias_info()->isWrite()) writes_arguments_ = true;
     ++position;
+  }
+  for (const TensorPosition& tensor : positions_) {
+    const c10::AliasInfo* alias = arguments[tensor.argument].alias_info();
+    if (alias && alias->isWrite()) written_.push_back(tensor.slot);
   }
   for (size_t i = step.args.size(); i < arguments.size(); ++i) {
     BRAZE_CHECK(arguments[i].default_value().has_value(), step.op, " lacks ", arguments[i].name());
@@ -146,6 +148,10 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
         uses_out_ = true;
       }
   }
+}
+
+bool ExternCall::may_draw() const {
+  return op_.hasTag(at::Tag::nondeterministic_seeded) || !step_->op.starts_with("aten.");
 }
 
 std::vector<c10::IValue> ExternCall::symbolic_arguments(const Shapes& shapes) const {

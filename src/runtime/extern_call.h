@@ -29,9 +29,10 @@ class ExternCall {
            const Shapes& shapes, bool check) const;
 
   const std::string& name() const { return step_->op; }
-  // Whether the op writes to one of its arguments (in-place ops of graphs that were not
-  // functionalised).
-  bool writes_arguments() const { return writes_arguments_; }
+  // Slots of arguments that the op writes to (in-place ops of graphs that were not functionalised).
+  const std::vector<plan::SlotId>& written() const { return written_; }
+  // Whether it may draw random numbers; of an operator of the user's nobody knows.
+  bool may_draw() const;
   const std::vector<plan::SlotId>& results() const { return step_->results; }
 
  private:
@@ -51,7 +52,7 @@ class ExternCall {
   const plan::ExternStep* step_;
   c10::OperatorHandle op_;
   bool uses_out_ = false;
-  bool writes_arguments_ = false;
+  std::vector<plan::SlotId> written_;
   const c10::FunctionSchema* schema_;  // as the step names it, which op_ may be the out= form of
   // Arguments in schema order; tensors and what depends on sizes are missing.
   std::vector<c10::IValue> template_;

@@ -108,8 +108,16 @@ void PreparedPlan::find_tensors() {
 bool PreparedPlan::writes_inputs_early() const {
   for (const Step& step : steps)
     if (auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step))
-      if ((*call)->writes_arguments()) return true;
+      for (SlotId slot : (*call)->written())
+        if (root[slot] < plan.input_count) return true;
   return false;
+}
+
+bool PreparedPlan::may_draw() const {
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
+    auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step);
+    return call && (*call)->may_draw();
+  });
 }
 
 }  // namespace braze::runtime
