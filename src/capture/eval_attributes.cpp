@@ -14,6 +14,13 @@ bool is_traceback_name(PyObject* name) {
          PyUnicode_CompareWithASCIIString(name, "with_traceback") == 0;
 }
 
+// Of a frame; the others stay while its function runs.
+bool changes_as_it_runs(PyObject* name) {
+  return PyUnicode_CompareWithASCIIString(name, "f_lineno") == 0 ||
+         PyUnicode_CompareWithASCIIString(name, "f_lasti") == 0 ||
+         PyUnicode_CompareWithASCIIString(name, "f_locals") == 0;
+}
+
 bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
 
 PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
@@ -192,6 +199,7 @@ AttributeTraits Evaluator::traits_of(PyTypeObject* type) {
   traits.symbol = type == known().sym_int || type == known().sym_bool || type == known().sym_float;
   traits.tensor = is_tensor_type(type);
   traits.traceback = type == &PyTraceBack_Type;
+  traits.frame = type == &PyFrame_Type;
   traits.exception = PyType_FastSubclass(type, Py_TPFLAGS_BASE_EXC_SUBCLASS);
   traits.module = PyType_IsSubtype(type, &PyModule_Type);
   traits.type = PyType_FastSubclass(type, Py_TPFLAGS_TYPE_SUBCLASS);
@@ -222,6 +230,9 @@ Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
   // What is raised in a trace has no frames of CPython's behind it.
   if (traits.traceback || (traits.exception && is_traceback_name(name)))
     return refuse(BreakKind::kTraceback, "the traceback of an exception");
+  if (traits.frame && changes_as_it_runs(name))
+    return refuse(BreakKind::kIntrospection,
+                  std::string(cpython::utf8_of(name)) + " of a frame, which goes on as it runs");
   if (traits.module && !world_.made_module(obj)) return module_attribute_of(object, name);
   if (traits.native && !traits.type) return native_attribute_of(object, name);
 

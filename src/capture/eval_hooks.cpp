@@ -1,6 +1,7 @@
 // Frames of Python functions that native code calls while tracing.
 #include "capture/evaluator.h"
 #include "capture/known.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -27,6 +28,10 @@ PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, 
       return result;
     }
     if (self->runs_natively(info)) {
+      if (asks_for_caller(view.code()))
+        return self->raise_break(
+            BreakKind::kIntrospection,
+            std::string(cpython::utf8_of(view.code()->co_qualname)) + "(): it asks who calls it");
       if (!info.policy.is_torch && self->handles_warnings())
         return self->raise_break(BreakKind::kOutput,
                                  "a library that may warn is called where the traced code handles "

@@ -25,16 +25,34 @@ Slot Evaluator::call_new(const Slot& callable, Slot* args, size_t count, PyObjec
     return refuse(BreakKind::kNativeCall,
                   std::string("an instance of '") + base->tp_name + "' is made");
   if (!check_native_arguments("__new__", args + 1, count - 1, true, Look::kKeeps)) return {};
+  if (base == &PyType_Type && !name_module(args + 1, count - 1)) return {};
   Slot made = call_native(callable.get(), args, count, kwnames, false);
   if (made && base == &PyType_Type) note_class(made.get());
   return made;
+}
+
+// (name, bases, namespace): a class whose namespace does not say its module is of the module of the
+// code that makes it, which CPython takes from the frame under way.
+bool Evaluator::name_module(Slot* args, size_t count) {
+  if (count < 3 || !PyDict_Check(args[2].get())) return true;
+  PyObject* given = world_.effective(args[2].get());
+  PyObject* globals = top_->globals.get();
+  if (PyDict_Contains(given, names().module) != 0 ||
+      !PyDict_GetItemWithError(globals, names().name))
+    return !PyErr_Occurred();
+  const Slot module = load_global(*top_, names().name);
+  Ref names_it = module ? Ref::steal(PyDict_Copy(given)) : Ref();
+  if (!names_it || PyDict_SetItem(names_it.get(), names().module, module.get()) < 0) return false;
+  world_.mark_created(names_it.get());
+  args[2] = Slot(std::move(names_it));
+  return true;
 }
 
 Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
   if (type == &PyType_Type) {
     if (count != 1) {
-      if (!prepare_iterables(type, args, count)) return {};
+      if (!prepare_iterables(type, args, count) || !name_module(args, count)) return {};
       Slot made = call_native(callable.get(), args, count, kwnames, false);
       if (made) note_class(made.get());
       return made;
@@ -101,6 +119,7 @@ Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyOb
     if (PyType_IsSubtype(type, known().enum_type))
       return enum_member(callable, args, count, kwnames);
     if (!prepare_iterables(base ? base : type, args, count)) return {};
+    if (base == &PyType_Type && !name_module(args, count)) return {};
     return call_native(callable.get(), args, count, kwnames, false);
   }
   Ref made;

@@ -1,6 +1,8 @@
 // print, warnings and logging: calls that only write text. Nothing that the traced code can read
 // depends on them, so they are made, in order, when the compiled code runs. What they are given is
 // turned to text where they stand.
+#include <algorithm>
+
 #include "capture/evaluator.h"
 #include "capture/known.h"
 #include "cpython/text.h"
@@ -111,6 +113,11 @@ PyMethodDef g_warnings_raise = {"a warning raises", warnings_raise, METH_NOARGS,
 
 }  // namespace
 
+void Evaluator::put_off(DeferredCall call) {
+  deferred_.push_back(std::move(call));
+  world_.note_output();
+}
+
 // A warning may be turned into an exception at any time, which flies from where it stands.
 bool Evaluator::some_warning_raises() {
   static PyObject* asks = PyCFunction_NewEx(&g_warnings_raise, nullptr, nullptr);
@@ -173,7 +180,7 @@ Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* 
     return call_native(callable.get(), texts.data(), count + 1, names.get(), false);
   }
   if (own) return call_native(callable.get(), texts.data(), count, kwnames, false);
-  deferred_.push_back({callable, std::move(texts), Ref::borrow(kwnames)});
+  put_off({callable, std::move(texts), Ref::borrow(kwnames)});
   return Slot::borrow(Py_None);
 }
 
@@ -225,8 +232,7 @@ Slot Evaluator::warn(Slot* args, size_t count, PyObject* kwnames) {
   static PyObject* callable = PyCFunction_NewEx(&g_warn_at, nullptr, nullptr);
   Slot line = Slot::steal(PyLong_FromLong(frame->line()));
   Slot file = Slot::borrow(frame->code()->co_filename);
-  deferred_.push_back(
-      {Slot::borrow(callable), {message, category, file, line, Slot(frame->function)}, Ref()});
+  put_off({Slot::borrow(callable), {message, category, file, line, Slot(frame->function)}, Ref()});
   return Slot::borrow(Py_None);
 }
 
@@ -260,15 +266,20 @@ Slot Evaluator::log(const Slot& logger, PyObject* method, Slot* args, size_t cou
   if (!frame) return refuse(BreakKind::kLogging, "a log message about the caller");
   static PyObject* callable = PyCFunction_NewEx(&g_log_at, nullptr, nullptr);
   PyCodeObject* code = frame->code();
-  deferred_.push_back(
-      {Slot::borrow(callable),
-       {logger, level, args[0], Slot(std::move(values)), Slot::borrow(code->co_filename),
-        Slot::steal(PyLong_FromLong(frame->line())), Slot::borrow(code->co_name)},
-       Ref()});
+  put_off({Slot::borrow(callable),
+           {logger, level, args[0], Slot(std::move(values)), Slot::borrow(code->co_filename),
+            Slot::steal(PyLong_FromLong(frame->line())), Slot::borrow(code->co_name)},
+           Ref()});
   return Slot::borrow(Py_None);
 }
 
 Slot Evaluator::defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+  const bool warned = std::any_of(deferred_.begin(), deferred_.end(), [](const DeferredCall& call) {
+    return PyCFunction_Check(call.callable.get()) &&
+           PyCFunction_GET_FUNCTION(call.callable.get()) == warn_at;
+  });
+  if (warned && count == 0)  // warnings._filters_mutated()
+    return refuse(BreakKind::kOutput, "filters of warnings are changed behind a warning");
   for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();

@@ -163,6 +163,7 @@ class Evaluator {
   bool some_warning_raises();
   Slot warn(Slot* args, size_t count, PyObject* kwnames);
   Slot log(const Slot& logger, PyObject* method, Slot* args, size_t count, PyObject* kwnames);
+  void put_off(DeferredCall call);
   Slot defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
 
   // --- eval_calls.cpp, eval_builtins.cpp, eval_methods.cpp, eval_torch_calls.cpp
@@ -310,6 +311,7 @@ class Evaluator {
   Slot call_new(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot instantiate(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot enum_member(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  bool name_module(Slot* args, size_t count);
   static Look look_of(PyTypeObject* type, PyObject* first);
   bool prepare_iterables(PyTypeObject* type, Slot* args, size_t count);
   static bool made_by_empty_new(PyTypeObject* base);

@@ -15,8 +15,8 @@ struct KnownGlobal {
 // How attributes of the objects of a type are read.
 struct AttributeTraits {
   unsigned version = 0;  // of the type
-  bool heap = false, symbol = false, tensor = false, traceback = false, exception = false,
-       module = false, type = false, native = false;
+  bool heap = false, symbol = false, tensor = false, traceback = false, frame = false,
+       exception = false, module = false, type = false, native = false;
   PyObject* getattribute = nullptr;  // a function
 };
 

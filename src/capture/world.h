@@ -129,6 +129,8 @@ class World {
   bool write_attribute(PyObject* owner, PyObject* name, PyObject* value);
   bool write_global(PyFunctionObject* function, PyObject* name, PyObject* value);
   void write_cell(PyObject* cell, PyObject* value);
+  // Output of the traced code has been put off: what decides where it goes stays as it is.
+  void note_output() { has_output_ = true; }
   // What stands for `object` when its contents are used: its shadow if it has one.
   PyObject* effective(PyObject* object) const {
     if (shadows_.empty()) return object;
@@ -275,6 +277,7 @@ class World {
   std::vector<Write> log_;
   IdentityMap<bool> written_owners_;  // of entries of the log, now or before
   size_t write_count_ = 0, logged_count_ = 0;
+  bool has_output_ = false;
   std::vector<OutsideTensor> tensors_;
   std::vector<PyObject*> changeable_;  // read from outside: containers, instances, cells; held
   const DynamicSizes* dynamic_;

@@ -3,6 +3,7 @@
 
 #include "capture/known.h"
 #include "capture/world.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -66,6 +67,26 @@ Ref copy_container(PyObject* original) {
   return {};
 }
 
+bool is_output_module(PyObject* name) {
+  if (!name || !PyUnicode_Check(name)) return false;
+  const std::string_view text = cpython::utf8_of(name);
+  return text == "sys" || text == "warnings" || text == "logging" || text == "logging.handlers";
+}
+
+// The modules that write warnings, records and printed text, and loggers and what they consist of.
+bool steers_output(PyObject* owner) {
+  if (PyModule_Check(owner))
+    return is_output_module(PyDict_GetItemWithError(PyModule_GetDict(owner), names().name));
+  PyObject* mro = Py_TYPE(owner)->tp_mro;
+  for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (is_python_class(type) &&
+        is_output_module(PyDict_GetItemWithError(type->tp_dict, names().module)))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 // --- Writing ------------------------------------------------------------------------------------
@@ -102,6 +123,8 @@ Write& World::log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, 
 bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (!PyUnicode_CheckExact(name))
     return breaks_.refuse(BreakKind::kSideEffect, "an attribute whose name is not a plain string");
+  if (has_output_ && steers_output(owner))
+    return breaks_.refuse(BreakKind::kOutput, "what becomes of earlier output is changed");
   ++write_count_;
   PyObject* dict = instance_dict(owner);
   if (dict)

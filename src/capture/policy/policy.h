@@ -34,6 +34,9 @@ struct LibraryBreak {
 };
 const LibraryBreak* library_break(PyObject* globals, std::string_view qualname);
 
+// Asks the interpreter for the frame that called it, where a frame under evaluation is none.
+bool asks_for_caller(PyCodeObject* code);
+
 // How a call at a break is made: by CPython alone; with the function's frame captured as well (its
 // frames are evaluated, and it is not marked with braze.disable); or with the frame in eager and
 // the calls that it makes carried out as if they were at breaks (disable(recursive=False)).
