@@ -1,0 +1,244 @@
+"""One subject, eager and compiled: what a program can see of its calls, and how two runs differ."""
+
+import contextlib
+import gc
+import math
+import random
+import re
+import sys
+from pathlib import Path
+
+import numpy
+import torch
+
+import braze
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+from snapshot import Snapshot
+
+CALLS = 4
+ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+# Objects that hold no state of the subject, or one that differs from run to run.
+OPAQUE = ("braze", "inspect", "weakref", "threading", "_thread", "_weakref", "builtins.generator")
+
+
+class Seen(Snapshot):
+    """A snapshot that keeps values: exact strides, copies of tensors, text without addresses."""
+
+    def tensor(self, t):
+        facts = super().tensor(t)
+        if t.layout == torch.strided:
+            facts.append(t.stride() if t.numel() else ())
+        self.tensors[facts[0]] = copied(t)
+        return facts
+
+    def contents(self, o):
+        if isinstance(o, BaseException):
+            return (self.name(type(o)), ADDRESS.sub("0x", str(o)))
+        if isinstance(o, torch.Generator):
+            self.tensors.append(o.get_state())
+            return "generator"
+        if isinstance(o, numpy.ndarray):
+            if o.dtype == object:
+                return ("array", o.shape, self.visit(o.tolist()))
+            self.tensors.append(torch.from_numpy(o.copy()) if o.dtype.kind in "fiub" else None)
+            return ("array", str(o.dtype), o.shape, o.strides, len(self.tensors))
+        if isinstance(o, numpy.generic):
+            return ("numpy", str(o.dtype), repr(o))
+        kind = type(o)
+        if kind.__module__.split(".")[0] in OPAQUE or isinstance(o, type(gc)):
+            return self.name(kind)
+        return super().contents(o)
+
+
+def copied(t):
+    """The values that are left when the tensor itself is changed later."""
+    with torch.no_grad():
+        if t.is_meta or t.layout == torch.jagged:
+            return None
+        if t.layout != torch.strided:
+            t = t.to_dense()
+        t = t.detach().resolve_conj().resolve_neg()
+        return t.dequantize() if t.is_quantized else t.clone()
+
+
+def close(actual, expected):
+    """None, or how far the values of two tensors of one shape and dtype are apart."""
+    if actual is None or expected is None or actual.numel() == 0:
+        return None
+    if not (actual.is_floating_point() or actual.is_complex()):
+        different = int((actual != expected).sum())
+        return f"{different} of {actual.numel()} elements" if different else None
+    wide = torch.complex128 if actual.is_complex() else torch.float64
+    a, e = actual.to(wide).flatten(), expected.to(wide).flatten()
+    finite = torch.isfinite(e)
+    # The largest finite value tells how much cancels where small results are sums of large ones.
+    scale = float(e[finite].abs().max()) if bool(finite.any()) else 0.0
+    precision = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+    rtol = precision.get(actual.dtype, 1e-4)
+    near = torch.isclose(a, e, rtol=rtol, atol=rtol * (0.01 + 0.1 * min(scale, 1e30)), equal_nan=True)
+    if bool(near.all()):
+        return None
+    at = int((~near).nonzero()[0, 0])
+    return f"{int((~near).sum())} of {a.numel()} elements, first {a[at].item()!r} for {e[at].item()!r}"
+
+
+def difference(a, e, path=""):
+    """Where two trees differ, as text; None where they are equal."""
+    if isinstance(a, list | tuple) and type(a) is type(e):
+        if len(a) == len(e):
+            for i, (x, y) in enumerate(zip(a, e)):
+                found = difference(x, y, f"{path}.{i}")
+                if found:
+                    return found
+            return None
+    elif a == e or (
+        isinstance(a, float)
+        and isinstance(e, float)
+        and math.isclose(a, e, rel_tol=1e-4, abs_tol=1e-6)
+    ):
+        return None
+    return f"{path}: {cut(a)} instead of {cut(e)}"
+
+
+def cut(o, most=300):
+    text = repr(o)
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def compare(actual, expected):
+    """What differs between two `Seen`; None if nothing does."""
+    found = difference(actual.tree, expected.tree)
+    if found:
+        return found
+    for i, (a, e) in enumerate(zip(actual.tensors, expected.tensors)):
+        apart = close(a, e) if a is None or a.shape == e.shape else f"{a.shape} for {e.shape}"
+        if apart:
+            return f"values of tensor {i}: {apart}"
+    return None
+
+
+def seed(number):
+    torch.manual_seed(number)
+    random.seed(number)
+    numpy.random.seed(number)
+
+
+def drawn():
+    """The next number of each generator."""
+    return [torch.rand(1), random.random(), float(numpy.random.rand())]
+
+
+def observe(case, wrap):
+    """What each call of the case shows: (the result or exception, arguments, state, generators)."""
+    seed(0)
+    function, state = case.make()
+    function = wrap(function)
+    shown = []
+    for number in range(case.calls):
+        seed(100 + number)
+        args, kwargs = case.inputs(number)
+        seed(number)
+        try:
+            result = ("returned", function(*args, **kwargs))
+        except Exception as error:
+            error.__traceback__ = None
+            result = ("raised", error)
+        after = drawn()
+        parts = {"result": result, "arguments": (args, kwargs), "state": state, "generators": after}
+        shown.append(
+            ({part: Seen(value, "subject") for part, value in parts.items()}, Seen(parts, "subject"))
+        )
+    return shown
+
+
+def first_difference(actual, expected):
+    for number, ((a_parts, a_all), (e_parts, e_all)) in enumerate(zip(actual, expected)):
+        for part in e_parts:
+            found = compare(a_parts[part], e_parts[part])
+            if found:
+                return f"call {number}, {part} {found}"
+        found = compare(a_all, e_all)  # what the parts share
+        if found:
+            return f"call {number}, sharing {found}"
+    return None
+
+
+FAKE = "Fake"
+
+
+def is_fake(t):
+    return FAKE in str(torch._C._dispatch_keys(t))
+
+
+def fakes_alive():
+    """Where fake tensors are left that something reaches, as text."""
+    gc.collect()
+    found = []
+    for o in gc.get_objects():
+        if issubclass(type(o), torch.Tensor) and is_fake(o):
+            owners = [type(r).__name__ for r in gc.get_referrers(o) if not isinstance(r, type(sys))]
+            found.append(f"{tuple(o.shape)} held by {owners[:4]}")
+    return found
+
+
+@contextlib.contextmanager
+def said_to_compile(says):
+    """What `torch.compiler.is_compiling()` says in eager: code that asks for it does something else."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = says
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+
+
+def plain(function):
+    return function
+
+
+def check(case, variants, backend):
+    """(status, text, breaks) of a case.
+
+    status: "equal"; "differs"; "fake"; "asks" (equal to eager in which `is_compiling()` is true);
+        "varies" (eager itself gives something else each time); "refused" (eager cannot make it).
+    variants: values of `dynamic`.
+    """
+    try:
+        expected = observe(case, plain)
+    except Exception as error:
+        return "refused", repr(error), 0
+    apart = first_difference(observe(case, plain), expected)
+    if apart:
+        return "varies", apart, 0
+    breaks, status = 0, "equal"
+    for dynamic in variants:
+        compiled = []
+
+        def wrap(function, dynamic=dynamic, compiled=compiled):
+            compiled.append(braze.compile(function, backend=backend, dynamic=dynamic))
+            return compiled[-1]
+
+        found = first_difference(observe(case, wrap), expected)
+        if found:
+            with said_to_compile(True):
+                if first_difference(observe(case, wrap), observe(case, plain)):
+                    return "differs", f"dynamic={dynamic}: {found}", breaks
+            status = "asks"
+        breaks += count_breaks(compiled[0])
+        del compiled[:], wrap
+        left = fakes_alive()
+        if left:
+            text = f"dynamic={dynamic}: {len(left)} fakes left: {'; '.join(left[:3])}"
+            return "fake", text, breaks
+    again = first_difference(observe(case, plain), expected)
+    if again:
+        return "differs", f"in eager afterwards: {again}", breaks
+    return status, "", breaks
+
+
+def count_breaks(compiled):
+    from braze import _api
+
+    entries = _api.compiled_function_of(compiled)._entries()
+    return sum(bool(entry["reason"]) for entry in entries)
