@@ -322,13 +322,10 @@ bool RecipeBuilder::attribute_dict(int target, PyObject* dict) {
   return true;
 }
 
-// The instance dict and the slots.
+// The instance dict, which types made in C may have as well (OrderedDict), and the slots.
 bool RecipeBuilder::attributes(int target, PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  if (!is_python_class(type) && !PyExceptionInstance_Check(object) && !is_namespace(type))
-    return true;
   if (PyObject* dict = instance_dict(object); dict && !attribute_dict(target, dict)) return false;
-  PyObject* mro = type->tp_mro;
+  PyObject* mro = Py_TYPE(object)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
     auto* cls = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
     if (!is_python_class(cls) || !cls->tp_members) continue;

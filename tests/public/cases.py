@@ -1,6 +1,5 @@
 """Subjects and their cases: how a public function or module is called, found by trying in eager."""
 
-import copy
 import inspect
 import itertools
 import time
@@ -68,6 +67,10 @@ def choices(function, given=None):
     if signature is None:
         return
     given = given or {}
+    if any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()):
+        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
+        if all(p.kind is p.VAR_KEYWORD or p.default is not p.empty for p in parameters):
+            yield Arguments([], [])
     names, lists = [], []
     for p in signature.parameters.values():
         if p.kind is p.VAR_KEYWORD or (p.default is not p.empty and p.name not in given):
@@ -152,22 +155,21 @@ def constructions(cls, given=None, seconds=SECONDS):
     """Arguments with which the class can be made."""
     end = time.monotonic() + seconds
     for arguments in itertools.islice(choices(cls, given), ATTEMPTS):
+        torch.manual_seed(0)  # as where a case is made: whether a class takes values may depend on them
         try:
             args, kwargs = arguments.make(2)
-            cls(*args, **kwargs)
+            made = cls(*args, **kwargs)
         except Exception:
             pass
         else:
-            yield arguments
+            yield arguments, made
         if time.monotonic() > end:
             return
 
 
 def module_case(cls, given=None, forward=None):
     """A module, made by its signature, and called."""
-    for construction in itertools.islice(constructions(cls, given), 12):
-        made = construction.make(2)
-        module = cls(*made[0], **made[1])
+    for construction, module in itertools.islice(constructions(cls, given), 12):
         found = search(module, module.forward, forward, seconds=1.5)
         if found is None:
             continue
@@ -179,10 +181,6 @@ def module_case(cls, given=None, forward=None):
 
         return Case(make, found.of_call)
     return None
-
-
-def fresh(value):
-    return copy.deepcopy(value)
 
 
 warnings.simplefilter("ignore")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy
 import torch
+from torch.utils.hooks import RemovableHandle
 
 import braze
 
@@ -132,6 +133,7 @@ def drawn():
 def observe(case, wrap):
     """What each call of the case shows: (the result or exception, arguments, state, generators)."""
     seed(0)
+    RemovableHandle.next_id = 0  # keys of the dicts of hooks
     function, state = case.make()
     function = wrap(function)
     shown = []

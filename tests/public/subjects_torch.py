@@ -21,7 +21,7 @@ from torch.func import (
 from torch.nn import functional as F
 
 from cases import SIZES, Case, function_case, module_case
-from recipes import GENERIC, below, const, positive_definite, tensor, unit
+from recipes import GENERIC, below, const, tensor, unit
 from subjects_distributions import simple
 
 # --- torch.nn.init
@@ -127,9 +127,20 @@ FUNCTIONAL = {
     "upsample": [IMAGE, const((9, 7))],
     "fold": [tensor("n", 8, 9), const((4, 4)), const((2, 2))],
     "unfold": [IMAGE, const((2, 2))],
-    "max_unpool2d": [tensor("n", 2, 2, 2), lambda n: torch.tensor([[0, 3], [8, 15]]).expand(n, 2, 2, 2), const(2)],
+    "max_unpool2d": [tensor("n", 2, 2, 2), lambda n: torch.tensor([[0, 3], [8, 15]]).expand(n, 2, 2, 2).contiguous(), const(2)],
     "fractional_max_pool2d": [IMAGE, const(2), const((3, 3))],
     "fractional_max_pool3d": [VOLUME, const(2), const((2, 2, 2))],
+    "max_unpool1d": [tensor("n", 2, 2), lambda n: torch.tensor([0, 3]).expand(n, 2, 2).contiguous(), const(2)],
+    "max_unpool3d": [tensor("n", 1, 1, 1, 1), lambda n: torch.full((n, 1, 1, 1, 1), 3), const(2)],
+    "cosine_similarity": [ROW, ROW],
+    "pairwise_distance": [ROW, ROW],
+    "upsample_bilinear": [IMAGE, const((9, 7))],
+    "upsample_nearest": [IMAGE, const((9, 7))],
+    "threshold_": [ROW, const(0.1), const(0.2)],
+    "linear_cross_entropy": [ROW, tensor(5, 4), below(5, "n")],
+    "native_channel_shuffle": [IMAGE, const(2)],
+    "fractional_max_pool2d_with_indices": [IMAGE, const(2), const((3, 3))],
+    "fractional_max_pool3d_with_indices": [VOLUME, const(2), const((2, 2, 2))],
     "lp_pool1d": [SIGNAL, const(2.0), const(3)],
     "lp_pool3d": [VOLUME, const(2.0), const(2)],
     "pad": [IMAGE, const((1, 2, 0, 1)), const("reflect")],
@@ -196,12 +207,11 @@ FORWARD = {
 
 def special_modules():
     """Modules whose arguments must fit each other: (maker, recipes of the call)."""
-    long = lambda n: torch.full((n,), 6)  # noqa: E731
     return {
         "CTCLoss": (nn.CTCLoss, FUNCTIONAL["ctc_loss"]),
         "MultiheadAttention": (lambda: nn.MultiheadAttention(4, 2), [tensor(5, "n", 4)] * 3),
         "EmbeddingBag": (lambda: nn.EmbeddingBag(5, 4), [below(5, "n", 3)]),
-        "MaxUnpool1d": (lambda: nn.MaxUnpool1d(2), [tensor("n", 2, 2), lambda n: torch.tensor([0, 3]).expand(n, 2, 2)]),
+        "MaxUnpool1d": (lambda: nn.MaxUnpool1d(2), [tensor("n", 2, 2), lambda n: torch.tensor([0, 3]).expand(n, 2, 2).contiguous()]),
         "MaxUnpool2d": (lambda: nn.MaxUnpool2d(2), FUNCTIONAL["max_unpool2d"][:2]),
         "Fold": (lambda: nn.Fold((4, 4), (2, 2)), [tensor("n", 8, 9)]),
         "CrossEntropyLoss": (nn.CrossEntropyLoss, [ROW, LABELS]),
@@ -232,7 +242,6 @@ def special_modules():
         "GaussianNLLLoss": (nn.GaussianNLLLoss, FUNCTIONAL["gaussian_nll_loss"]),
         "LinearCrossEntropyLoss": (lambda: nn.LinearCrossEntropyLoss(4, 5), [ROW, below(5, "n")]),
         "Unflatten": (lambda: nn.Unflatten(1, (2, 2)), [ROW]),
-        "lengths": (nn.Identity, [long]),
     }  # fmt: skip
 
 
@@ -345,5 +354,3 @@ def transforms_of_functions():
 def simple_or_raises(use):
     return [Case(lambda: (lambda x: use(x), None), lambda number: ((tensor("n", 4)(SIZES[number]),), {}))]
 
-
-SQUARES = positive_definite("n", 3, 3)

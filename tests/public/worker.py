@@ -53,7 +53,6 @@ def main():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    sys.path.insert(0, os.environ.get("BRAZE_PUBLIC_SUBJECTS", os.path.dirname(__file__)))
 
     import torch
     from subjects import group
