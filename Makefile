@@ -16,13 +16,14 @@ INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python -ty
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help build demo test test-cpp test-python test-cpython bench format lint check ruff clean
+.PHONY: help build demo test test-cpp test-python test-cpython test-public bench format lint check ruff clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make build    the extension, installed in editable form into .venv"
 	@echo "make demo     four models, eager against Braze"
-	@echo "make test     C++ and Python tests, CPython's own tests compiled, ruff, the checks of the house"
+	@echo "make test     C++ and Python tests, CPython's own tests and a part of PyTorch's Python code compiled, ruff, the checks of the house"
+	@echo "make test-public  public functions of PyTorch and libraries, eager against compiled; docs/fidelity.md"
 	@echo "make bench    docs/benchmarks.md anew (half an hour)"
 	@echo "make format   clang-format and ruff"
 	@echo "make lint     formatting, ruff, the checks of the house, clang-tidy on the core"
@@ -46,6 +47,7 @@ demo: build
 
 test: check ruff test-cpp
 	$(RUN) -m pytest tests/tools tests/python -q
+	$(RUN) tests/public/run.py --quick -j $(JOBS)
 	$(MAKE) test-cpython
 
 ruff: $(VENV)/.requirements
@@ -65,6 +67,14 @@ test-python: build
 test-cpython: build
 	sh tools/install_cpython_tests.sh $(RUN)
 	$(RUN) tests/cpython_suite/run.py
+
+# Public functions of PyTorch and of libraries, eager against compiled; docs/fidelity.md anew.
+$(VENV)/.requirements-public: requirements-public.txt $(VENV)/.requirements
+	$(RUN) -m pip install --quiet --no-deps -r requirements-public.txt
+	@touch $@
+
+test-public: build $(VENV)/.requirements-public
+	$(RUN) tests/public/run.py -j $(JOBS) --report docs/fidelity.md
 
 bench: build
 	$(RUN) -m bench models overhead compile_time sizes --markdown docs/benchmarks.md

@@ -6,7 +6,6 @@ import time
 import warnings
 
 import torch
-
 from recipes import candidates
 
 ATTEMPTS, SECONDS = 160, 3.0
@@ -82,7 +81,11 @@ def choices(function, given=None):
         else:
             names.append(p.name if p.kind is p.KEYWORD_ONLY or p.default is not p.empty else None)
         lists.append(list(given[p.name]) if p.name in given else candidates(p)[:24])
-    flags = [(p.name, not p.default) for p in signature.parameters.values() if isinstance(p.default, bool)]
+    flags = [
+        (p.name, not p.default)
+        for p in signature.parameters.values()
+        if isinstance(p.default, bool)
+    ]
     for indices in by_rank([len(found) for found in lists]):
         recipes = [(name, found[i]) for name, found, i in zip(names, lists, indices)]
         yield Arguments(recipes, flags)
@@ -155,7 +158,9 @@ def constructions(cls, given=None, seconds=SECONDS):
     """Arguments with which the class can be made."""
     end = time.monotonic() + seconds
     for arguments in itertools.islice(choices(cls, given), ATTEMPTS):
-        torch.manual_seed(0)  # as where a case is made: whether a class takes values may depend on them
+        torch.manual_seed(
+            0
+        )  # as where a case is made: whether a class takes values may depend on them
         try:
             args, kwargs = arguments.make(2)
             made = cls(*args, **kwargs)

@@ -8,11 +8,10 @@ import re
 import sys
 from pathlib import Path
 
+import braze
 import numpy
 import torch
 from torch.utils.hooks import RemovableHandle
-
-import braze
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 from snapshot import Snapshot
@@ -75,13 +74,22 @@ def close(actual, expected):
     finite = torch.isfinite(e)
     # The largest finite value tells how much cancels where small results are sums of large ones.
     scale = float(e[finite].abs().max()) if bool(finite.any()) else 0.0
-    precision = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+    precision = {
+        torch.float64: 1e-9,
+        torch.complex128: 1e-9,
+        torch.float16: 4e-3,
+        torch.bfloat16: 3e-2,
+    }
     rtol = precision.get(actual.dtype, 1e-4)
-    near = torch.isclose(a, e, rtol=rtol, atol=rtol * (0.01 + 0.1 * min(scale, 1e30)), equal_nan=True)
+    near = torch.isclose(
+        a, e, rtol=rtol, atol=rtol * (0.01 + 0.1 * min(scale, 1e30)), equal_nan=True
+    )
     if bool(near.all()):
         return None
     at = int((~near).nonzero()[0, 0])
-    return f"{int((~near).sum())} of {a.numel()} elements, first {a[at].item()!r} for {e[at].item()!r}"
+    return (
+        f"{int((~near).sum())} of {a.numel()} elements, first {a[at].item()!r} for {e[at].item()!r}"
+    )
 
 
 def difference(a, e, path=""):
@@ -149,7 +157,10 @@ def observe(case, wrap):
         after = drawn()
         parts = {"result": result, "arguments": (args, kwargs), "state": state, "generators": after}
         shown.append(
-            ({part: Seen(value, "subject") for part, value in parts.items()}, Seen(parts, "subject"))
+            (
+                {part: Seen(value, "subject") for part, value in parts.items()},
+                Seen(parts, "subject"),
+            )
         )
     return shown
 

@@ -154,7 +154,9 @@ def annotation_name(annotation):
         text = str(annotation)
     text = text.replace("typing.", "").replace("torch.", "").replace("Optional[", "").lower()
     for alternative in text.replace("sequence", "list").split("|"):
-        alternative = alternative.strip().removesuffix("]") if "[" not in alternative else alternative.strip()
+        alternative = (
+            alternative.strip().removesuffix("]") if "[" not in alternative else alternative.strip()
+        )
         if alternative.startswith("callable"):
             alternative = "callable"
         if alternative in BY_TYPE:
@@ -165,7 +167,9 @@ def annotation_name(annotation):
 def candidates(parameter):
     """Recipes for a parameter of a signature, the likeliest first."""
     named = next((found for pattern, found in BY_NAME if pattern.search(parameter.name)), None)
-    kind = annotation_name(parameter.annotation) if parameter.annotation is not inspect._empty else ""
+    kind = (
+        annotation_name(parameter.annotation) if parameter.annotation is not inspect._empty else ""
+    )
     if kind == "tensor":
         tensors = [r for r in named or [] if not is_constant(r)]
         return tensors + GENERIC

@@ -44,7 +44,9 @@ def reason_of(found, listed):
 
 
 def count(results, listed):
-    counts = dict.fromkeys(("found", "tried", "equal", "listed", "unlisted", "refused", "varies"), 0)
+    counts = dict.fromkeys(
+        ("found", "tried", "equal", "listed", "unlisted", "refused", "varies"), 0
+    )
     for found in results:
         counts["found"] += 1
         status = found["status"]
@@ -96,7 +98,9 @@ def markdown(results, listed):
         lines.append(
             f"| {name} | {which} | {c['found']} | {c['tried']} | {c['equal']} | {c['listed']} | {c['unlisted']} |"
         )
-    known = [(found, reason_of(found, listed)) for found in results if found["status"] in (*BAD, "asks")]
+    known = [
+        (found, reason_of(found, listed)) for found in results if found["status"] in (*BAD, "asks")
+    ]
     known = [(found["name"], reason) for found, reason in known if reason]
     if known:
         lines += ["", "## Listed", ""]

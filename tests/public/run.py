@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 import report
-from subjects import GROUPS, OF_TORCH
+from subjects import GROUPS
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 90  # of one subject
@@ -33,14 +33,26 @@ class Worker:
     """A process that tries subjects of one group."""
 
     def __init__(self, group, backend):
-        self.command = [sys.executable, "-W", "ignore", "-X", "faulthandler", str(HERE / "worker.py"), group]
+        self.command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-X",
+            "faulthandler",
+            str(HERE / "worker.py"),
+            group,
+        ]
         self.command += ["--backend", backend]
         self.process = None
 
     def start(self):
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
         )
         self.answers = queue.Queue()
         threading.Thread(target=self.read, args=(self.process, self.answers), daemon=True).start()
@@ -129,7 +141,9 @@ def main():
     parser.add_argument("-j", dest="jobs", type=int, default=os.cpu_count())
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--backend", default="aten")
-    parser.add_argument("--results", help="a file of JSON lines for all results; those in it are kept")
+    parser.add_argument(
+        "--results", help="a file of JSON lines for all results; those in it are kept"
+    )
     parser.add_argument("--report", help="a file of Markdown")
     options = parser.parse_args()
     groups = options.groups or (list(report.QUICK) if options.quick else list(GROUPS))

@@ -6,7 +6,6 @@ import pkgutil
 import re
 
 import torch
-
 from cases import function_case, module_case
 
 # Never called: what reaches outside of the process, ends it, waits, or is about tools.
@@ -92,4 +91,3 @@ GROUPS = {
     "diffusers": ("subjects_libraries", "diffusers"),
     "transformers": ("subjects_libraries", "transformers"),
 }
-OF_TORCH = [name for name in GROUPS if name.startswith("torch.")]

@@ -3,6 +3,9 @@
 import inspect
 
 import torch
+from cases import SIZES, Case, function_case, module_case
+from recipes import GENERIC, below, const, tensor, unit
+from subjects_distributions import simple
 from torch import nn
 from torch.func import (
     functional_call,
@@ -19,10 +22,6 @@ from torch.func import (
     vmap,
 )
 from torch.nn import functional as F
-
-from cases import SIZES, Case, function_case, module_case
-from recipes import GENERIC, below, const, tensor, unit
-from subjects_distributions import simple
 
 # --- torch.nn.init
 
@@ -89,7 +88,7 @@ def inits():
 
 LABELS, SIGNAL, ROW = below(4, "n"), tensor("n", 4, 9), tensor("n", 4)
 IMAGE, VOLUME = tensor("n", 4, 6, 6), tensor("n", 4, 4, 4, 4)
-LOG = lambda n: torch.randn(n, 4).log_softmax(-1)  # noqa: E731
+LOG = lambda n: torch.randn(n, 4).log_softmax(-1)
 FUNCTIONAL = {
     "conv1d": [SIGNAL, tensor(6, 4, 3), tensor(6)],
     "conv2d": [IMAGE, tensor(6, 4, 3, 3), tensor(6)],
@@ -171,7 +170,11 @@ def functional():
         if name.startswith("_") or not callable(function) or inspect.isclass(function):
             continue
         home = getattr(function, "__module__", None) or "torch"
-        if not home.startswith("torch") or "torch.overrides" in home or name in ("boolean_dispatch", "assert_int_or_pair"):
+        if (
+            not home.startswith("torch")
+            or "torch.overrides" in home
+            or name in ("boolean_dispatch", "assert_int_or_pair")
+        ):
             continue
 
         def build(name=name, function=function):
@@ -265,7 +268,9 @@ def whole_module(make, recipes):
     def functional():
         module = make()
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        return lambda *args: functional_call(module, {k: v * 2 for k, v in state.items()}, args), module
+        return lambda *args: functional_call(
+            module, {k: v * 2 for k, v in state.items()}, args
+        ), module
 
     try:
         outside()[0](*inputs(0)[0])
@@ -278,7 +283,12 @@ def modules():
     special = special_modules()
     table = {}
     for name, cls in sorted(vars(nn).items()):
-        if not inspect.isclass(cls) or not issubclass(cls, nn.Module) or name in special or name in ("Module", "Container"):
+        if (
+            not inspect.isclass(cls)
+            or not issubclass(cls, nn.Module)
+            or name in special
+            or name in ("Module", "Container")
+        ):
             continue
 
         def build(cls=cls):
@@ -315,11 +325,13 @@ def transforms_of_functions():
 
     def ensemble(x):
         parameters, buffers = stack_module_state(members)
-        return vmap(lambda p, b, v: functional_call(members[0], (p, b), (v,)), (0, 0, None))(parameters, buffers, x)
+        return vmap(lambda p, b, v: functional_call(members[0], (p, b), (v,)), (0, 0, None))(
+            parameters, buffers, x
+        )
 
     def per_sample(x):
         p = {k: v.detach() for k, v in layer.named_parameters()}
-        loss = lambda p, v: functional_call(layer, p, (v[None],)).square().mean()  # noqa: E731
+        loss = lambda p, v: functional_call(layer, p, (v[None],)).square().mean()
         return vmap(grad(loss), (None, 0))(p, x)
 
     uses = {
@@ -338,19 +350,28 @@ def transforms_of_functions():
         "vmap with in_dims": lambda x: vmap(torch.mul, in_dims=(0, None))(x, x[0]),
         "vmap with out_dims": lambda x: vmap(lambda v: v * 2, out_dims=1)(x),
         "vmap with chunk_size": lambda x: vmap(torch.sin, chunk_size=1)(x),
-        "vmap with randomness": lambda x: vmap(lambda v: v + torch.rand(4), randomness="different")(x),
+        "vmap with randomness": lambda x: vmap(lambda v: v + torch.rand(4), randomness="different")(
+            x
+        ),
         "vmap of vmap": lambda x: vmap(vmap(lambda v: v * v + 1))(x),
         "vmap of random without leave": lambda x: vmap(lambda v: v + torch.rand(4))(x),
         "vmap of item": lambda x: vmap(lambda v: v * v.sum().item())(x),
         "vmap of grad": lambda x: vmap(grad(square))(x),
         "functional_call": lambda x: functional_call(layer, {"0.weight": torch.ones(3, 4)}, (x,)),
-        "functional_call strict": lambda x: functional_call(layer, {"0.weight": torch.ones(3, 4)}, (x,), strict=True),
+        "functional_call strict": lambda x: functional_call(
+            layer, {"0.weight": torch.ones(3, 4)}, (x,), strict=True
+        ),
         "stack_module_state": ensemble,
         "gradients per sample": per_sample,
     }
-    return {f"torch.func.{name}": lambda use=use: simple_or_raises(use) for name, use in uses.items()}
+    return {
+        f"torch.func.{name}": lambda use=use: simple_or_raises(use) for name, use in uses.items()
+    }
 
 
 def simple_or_raises(use):
-    return [Case(lambda: (lambda x: use(x), None), lambda number: ((tensor("n", 4)(SIZES[number]),), {}))]
-
+    return [
+        Case(
+            lambda: (lambda x: use(x), None), lambda number: ((tensor("n", 4)(SIZES[number]),), {})
+        )
+    ]

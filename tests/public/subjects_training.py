@@ -3,14 +3,13 @@
 import inspect
 
 import torch
+from cases import SIZES, Case
+from recipes import tensor
 from torch import nn, optim
 from torch.nn import utils as U
 from torch.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from torch.optim import lr_scheduler as S
 from torch.utils import _pytree, checkpoint, data, weak
-
-from cases import SIZES, Case
-from recipes import tensor
 
 ROW = tensor("n", 4)
 
@@ -75,13 +74,19 @@ def given_gradients(cls, options):
 def optimizers():
     table = {}
     for name, cls in sorted(vars(optim).items()):
-        if not inspect.isclass(cls) or not issubclass(cls, optim.Optimizer) or cls is optim.Optimizer:
+        if (
+            not inspect.isclass(cls)
+            or not issubclass(cls, optim.Optimizer)
+            or cls is optim.Optimizer
+        ):
             continue
         for options in OPTIONS.get(name, [{}]):
             text = ", ".join(f"{k}={v}" for k, v in options.items())
             table[f"torch.optim.{name}({text}).step"] = lambda cls=cls, o=options: stepping(cls, o)
             if name not in ("LBFGS",):
-                table[f"torch.optim.{name}({text}).state_dict"] = lambda cls=cls, o=options: given_gradients(cls, o)
+                table[f"torch.optim.{name}({text}).state_dict"] = lambda cls=cls, o=options: (
+                    given_gradients(cls, o)
+                )
 
     def average(make_average):
         def make():
@@ -124,8 +129,12 @@ SCHEDULES = {
     "OneCycleLR": lambda o: S.OneCycleLR(o, 0.1, total_steps=8),
     "PolynomialLR": lambda o: S.PolynomialLR(o, 4, 2.0),
     "ReduceLROnPlateau": lambda o: S.ReduceLROnPlateau(o, patience=0),
-    "SequentialLR": lambda o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9)], [2]),
-    "ChainedScheduler": lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9)]),
+    "SequentialLR": lambda o: S.SequentialLR(
+        o, [S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9)], [2]
+    ),
+    "ChainedScheduler": lambda o: S.ChainedScheduler(
+        [S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9)]
+    ),
     "SWALR": lambda o: optim.swa_utils.SWALR(o, 0.05, 3),
 }
 
@@ -163,7 +172,9 @@ def schedulers():
     table = {}
     for name, make in SCHEDULES.items():
         for what, use in uses.items():
-            table[f"torch.optim.lr_scheduler.{name}.{what}"] = lambda m=make, u=use: schedule_cases(m, u)
+            table[f"torch.optim.lr_scheduler.{name}.{what}"] = lambda m=make, u=use: schedule_cases(
+                m, u
+            )
     return table
 
 
@@ -211,7 +222,9 @@ def with_gradients(function):
 
 
 def packed(x):
-    return rnn.pack_padded_sequence(x[None].repeat(3, 1, 1), [3, 2][: x.size(0)] + [1] * (x.size(0) - 2), enforce_sorted=True)
+    return rnn.pack_padded_sequence(
+        x[None].repeat(3, 1, 1), [3, 2][: x.size(0)] + [1] * (x.size(0) - 2), enforce_sorted=True
+    )
 
 
 def weak_tensor_dictionary():
@@ -337,7 +350,10 @@ def utilities():
         "nn.Module.zero_grad": with_gradients(lambda m: m.zero_grad(set_to_none=False)),
         "nn.Module.__repr__": on_layer(lambda m, x: (repr(m), m(x))),
     }  # fmt: skip
-    return {f"torch.{'' if name.startswith('nn.M') else 'utils.'}{name}": build for name, build in table.items()}
+    return {
+        f"torch.{'' if name.startswith('nn.M') else 'utils.'}{name}": build
+        for name, build in table.items()
+    }
 
 
 def swapped(x):

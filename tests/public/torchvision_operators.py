@@ -24,7 +24,7 @@ SCHEMAS = [
 ]  # fmt: skip
 
 try:
-    import torchvision  # noqa: F401
+    import torchvision
 except RuntimeError as error:
     if "torchvision::nms" not in str(error):
         raise

@@ -1,7 +1,7 @@
 """Tries subjects of one group, one for each line of its input; a line of JSON for each result.
 
-    python tests/public/worker.py GROUP --list
-    echo torch.nn.init.normal_ | python tests/public/worker.py torch.nn.init
+python tests/public/worker.py GROUP --list
+echo torch.nn.init.normal_ | python tests/public/worker.py torch.nn.init
 """
 
 import argparse
@@ -75,7 +75,10 @@ def main():
                 traceback.print_exc()
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{os.path.basename(last.filename)}:{last.lineno}"
-            found = {"status": "broken", "what": f"{type(error).__name__}: {str(error)[:300]} ({where})"}
+            found = {
+                "status": "broken",
+                "what": f"{type(error).__name__}: {str(error)[:300]} ({where})",
+            }
         print(json.dumps({"name": name, **found}), file=answers)
 
 

@@ -211,6 +211,18 @@ def ordered_dict_result():
     return f
 
 
+@case(*ONE)
+def attributes_of_an_ordered_dict():
+    layer = torch.nn.Linear(2, 3)
+
+    def f(x):
+        d = collections.OrderedDict(a=x)
+        d.note = [x + 1]
+        return d, d.note[0], layer.state_dict()
+
+    return f
+
+
 class Colour(enum.Enum):
     RED = 1
     BLUE = 2

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from program_async import Async
 from program_flow import Flow
+from program_libraries import PRELUDE as LIBRARIES_PRELUDE
+from program_libraries import Libraries
 from program_objects import Objects
 
 PRELUDE = Path(__file__).with_name("program_prelude.py").read_text()
 
 
-class Writer(Flow, Async, Objects):
+class Writer(Flow, Async, Objects, Libraries):
     def __init__(self, seed, kind="function", wide=False):
         self.wide = wide
         self.kind = kind
@@ -192,6 +194,8 @@ class Writer(Flow, Async, Objects):
             ]  # fmt: skip
         if self.wide and self.depth < 4:
             kinds += self.over_objects()
+        if self.wide == LIBRARIES and self.depth < 4:
+            kinds += self.over_libraries()
         weights = [weight for weight, _ in kinds]
         self.random.choices([kind for _, kind in kinds], weights)[0]()
 
@@ -365,13 +369,15 @@ class Writer(Flow, Async, Objects):
             self.bind("tensor", self.var("function").format(x=self.var("tensor")))
 
 
+LIBRARIES = "libraries"
 KINDS = ("function", "generator", "coroutine", "async generator")
 
 
 def program(seed, kind="function", wide=False):
     """Source text with a function `f` of this kind, which gives things back now and then.
 
-    `wide`: with the statements of `program_objects.py`.
+    `wide`: with the statements of `program_objects.py`; `LIBRARIES`: with those of
+    `program_libraries.py` as well.
     """
     writer = Writer(seed, kind, wide)
     writer.nonlocals = set()
@@ -385,7 +391,8 @@ def program(seed, kind="function", wide=False):
     body = "\n".join(writer.lines)
     begin = "async def" if kind in ("coroutine", "async generator") else "def"
     end = f"yield {result}" if kind == "async generator" else f"return {result}"
+    prelude = f"{PRELUDE}\n\n{LIBRARIES_PRELUDE}" if wide == LIBRARIES else PRELUDE
     return (
-        f"{PRELUDE}\n\n{begin} f(x, y, n, items, table, box):\n    global TOTAL, SCALE\n{body}\n"
+        f"{prelude}\n\n{begin} f(x, y, n, items, table, box):\n    global TOTAL, SCALE\n{body}\n"
         f"    {end}\n"
     )
