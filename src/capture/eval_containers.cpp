@@ -103,14 +103,22 @@ bool Evaluator::extend(Frame& frame, const Instruction& in) {
     }
     case Opcode::kSetUpdate: {
       make_concrete(value);
-      Ref items = to_list(value);
+      // The members of these CPython adds in one, which gives them other places than one after the
+      // other, and past an __iter__ of their class.
+      const bool in_one = PyAnySet_Check(value.get()) || PyDict_CheckExact(value.get());
+      if (in_one && world_.source_of(value) && !world_.read_all(value.get())) return false;
+      Ref items = in_one ? own_items(world_.effective(value.get())) : to_list(value);
       if (!items) return false;
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
         Slot item = Slot::borrow(PyList_GET_ITEM(items.get(), i));
         make_key(item);
-        if (PySet_Add(target, item.get()) < 0) return false;
+        if (!in_one && PySet_Add(target, item.get()) < 0) return false;
       }
-      return true;
+      if (!in_one) return true;
+      static PyObject* const update =
+          PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PySet_Type), "update");
+      return bool(Ref::steal(
+          PyObject_CallFunctionObjArgs(update, target, world_.effective(value.get()), nullptr)));
     }
     default: {  // DictUpdate, DictMerge
       if (!PyDict_Check(value.get()) && world_.is_outside(value.get()))

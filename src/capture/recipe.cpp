@@ -2,6 +2,7 @@
 
 #include "capture/known.h"
 #include "capture/recipe_builder.h"
+#include "cpython/set_layout.h"
 
 namespace braze::capture {
 
@@ -243,9 +244,14 @@ int RecipeBuilder::instance(PyObject* object) {
     return emit({.kind = Kind::kGeneric, .items = std::move(items)});
   } else if (base == &PyFrozenSet_Type && type == base) {
     Ref list = Ref::steal(PySequence_List(object));
-    std::vector<int> items;
-    if (!list || !values(list.get(), items)) return -1;
-    int packed = emit({.kind = Kind::kTuple, .items = std::move(items)});
+    Step fill{.kind = Kind::kSetFill};
+    if (!list || !values(list.get(), fill.items) || !keep_layout(fill, object)) return -1;
+    if (fill.object) {
+      fill.target = emit({.kind = Kind::kNew, .object = Ref::borrow(type_object)});
+      emit(std::move(fill));
+      return static_cast<int>(recipe.steps.size()) - 2;
+    }
+    int packed = emit({.kind = Kind::kTuple, .items = std::move(fill.items)});
     int arguments = emit({.kind = Kind::kTuple, .items = {packed}});
     return emit({.kind = Kind::kGeneric, .items = {constant(type_object), arguments}});
   } else if (is_namespace(type)) {
@@ -301,11 +307,20 @@ bool RecipeBuilder::fill(int target, PyObject* container) {
     Ref list = own_items(container);
     if (!list || !values(list.get(), step.items)) return false;
     if (step.items.empty()) return true;
+    if (PySet_Check(container) && !keep_layout(step, container)) return false;
   } else {
     return true;
   }
   emit(std::move(step));
   return true;
+}
+
+// A set of constants is kept as it is: filled anew, it could give them in another order.
+bool RecipeBuilder::keep_layout(Step& step, PyObject* set) {
+  for (int item : step.items)
+    if (!is_constant(item)) return true;
+  step.object = Ref::steal(PySet_New(nullptr));
+  return step.object && cpython::copy_set_layout(set, step.object.get());
 }
 
 bool RecipeBuilder::attribute_dict(int target, PyObject* dict) {

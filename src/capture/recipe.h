@@ -30,7 +30,8 @@ struct Recipe {
   X(ListFill)  /* effect: `target` (a new or outside list) gets exactly `items` */                 \
   X(DictFill)  /* effect: `target` dict gets exactly items[2i] -> items[2i+1], in order, by        \
                   dict.__setitem__ (OrderedDict by its own) */                                     \
-  X(SetFill)   /* effect: `target` set gets exactly `items` */                                     \
+  X(SetFill)   /* effect: `target` set gets exactly `items`; or, if they are all constants, the    \
+                  members and the layout of the set `object` */                                    \
   X(DequeFill) /* effect */                                                                        \
   X(SetAttr)   /* effect: object.__setattr__-like store of `items[0]` under name `object` on       \
                   `target`, into its __dict__ or slot */                                           \

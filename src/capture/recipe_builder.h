@@ -52,6 +52,7 @@ class RecipeBuilder {
   int built_in_exception(PyObject* object);
   bool values(PyObject* sequence, std::vector<int>& items);
   bool fill(int target, PyObject* container);
+  bool keep_layout(Recipe::Step& step, PyObject* set);
   bool attribute_dict(int target, PyObject* dict);
   bool attributes(int target, PyObject* object);
   bool is_constant(int step) const { return recipe.steps[step].kind == Recipe::Kind::kConstant; }

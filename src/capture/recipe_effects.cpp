@@ -24,13 +24,6 @@ bool RecipeBuilder::shadow_changed(const World::Shadow& shadow) const {
     const auto entries_a = dict_entries(a), entries_b = dict_entries(b);
     return !entries_a || !entries_b || *entries_a != *entries_b;
   }
-  if (PySet_Check(a)) {
-    if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return true;
-    Ref items = own_items(a);
-    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i)
-      if (PySet_Contains(b, PyList_GET_ITEM(items.get(), i)) != 1) return true;
-    return false;
-  }
   Ref list_a = own_items(a), list_b = own_items(b);
   if (!list_a || !list_b) return PyErr_Clear(), true;
   if (PyList_GET_SIZE(list_a.get()) != PyList_GET_SIZE(list_b.get())) return true;
@@ -186,6 +179,7 @@ bool RecipeBuilder::note_fill(int target, PyObject* container) {
     items = own_items(container);
   }
   if (!items || !values(items.get(), step.items)) return false;
+  if (PySet_Check(container) && !keep_layout(step, container)) return false;
   effects_.push_back(std::move(step));
   return true;
 }

@@ -2,6 +2,7 @@
 #include "capture/known.h"
 #include "capture/recipe.h"
 #include "capture/world.h"
+#include "cpython/set_layout.h"
 #include "sym/expr.h"
 
 namespace braze::capture {
@@ -50,7 +51,7 @@ class Runner {
   Ref make_iterator(const Step& s) const;
   bool fill_list(PyObject* target, const std::vector<int>& items) const;
   bool fill_dict(PyObject* target, const std::vector<int>& items) const;
-  bool fill_set(PyObject* target, const std::vector<int>& items) const;
+  bool fill_set(PyObject* target, const Step& step) const;
   bool fill_deque(PyObject* target, const std::vector<int>& items) const;
   bool set_attribute(PyObject* target, PyObject* name, PyObject* value) const;
 
@@ -135,9 +136,10 @@ bool Runner::fill_dict(PyObject* target, const std::vector<int>& items) const {
   return true;
 }
 
-bool Runner::fill_set(PyObject* target, const std::vector<int>& items) const {
-  if (PySet_GET_SIZE(target) && PySet_Clear(target) < 0) return false;
-  for (int item : items)
+bool Runner::fill_set(PyObject* target, const Step& step) const {
+  if (PySet_Check(target) && PySet_Clear(target) < 0) return false;
+  if (step.object) return cpython::copy_set_layout(step.object.get(), target);
+  for (int item : step.items)
     if (PySet_Add(target, at(item)) < 0) return false;
   return true;
 }
@@ -197,7 +199,7 @@ bool Runner::step(const Step& s, Ref& value) {
     case Kind::kDictFill:
       return fill_dict(at(s.target), s.items);
     case Kind::kSetFill:
-      return fill_set(at(s.target), s.items);
+      return fill_set(at(s.target), s);
     case Kind::kDequeFill:
       return fill_deque(at(s.target), s.items);
     case Kind::kSetAttr:

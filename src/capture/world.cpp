@@ -444,15 +444,16 @@ bool World::read_all(PyObject* container) {
     return true;
   }
   if (PyAnySet_Check(container)) {
-    Ref frozen = Ref::steal(PyFrozenSet_New(container));
-    Ref items = frozen ? Ref::steal(PySequence_List(frozen.get())) : Ref();
-    if (!items) return false;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
-      if (PyObject* item = PyList_GET_ITEM(items.get(), i); !is_atom(item) && !is_structure(item))
+    Ref list = own_items(container);
+    Ref members = list ? Ref::steal(PyList_AsTuple(list.get())) : Ref();
+    if (!members) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members.get()); ++i)
+      if (PyObject* item = PyTuple_GET_ITEM(members.get(), i);
+          !is_atom(item) && !is_structure(item))
         return breaks_.refuse(BreakKind::kUnsupported,
                               "a set from outside that holds more than numbers and strings: " +
                                   guard::to_string(s, parameter_names_));
-    guard(GuardKind::kSetValue, s, frozen.get());
+    guard(GuardKind::kSetValue, s, members.get());
   }
   return true;
 }

@@ -3,6 +3,7 @@
 
 #include "capture/known.h"
 #include "capture/world.h"
+#include "cpython/set_layout.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -26,10 +27,7 @@ Ref copy_subclass(PyObject* original, PyTypeObject* base) {
     Ref items = own_items(original);
     if (!items || PyList_SetSlice(copy.get(), 0, 0, items.get()) < 0) return {};
   } else if (PyAnySet_Check(original)) {
-    Ref items = own_items(original);
-    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i)
-      if (PySet_Add(copy.get(), PyList_GET_ITEM(items.get(), i)) < 0) return {};
-    if (!items) return {};
+    if (!cpython::copy_set_layout(original, copy.get())) return {};
   } else if (base == known().ordered_dict) {
     Ref items =
         Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "items", "O", original));
@@ -55,7 +53,6 @@ Ref copy_container(PyObject* original) {
   const Known& k = known();
   if (PyList_CheckExact(original)) return Ref::steal(PySequence_List(original));
   if (PyDict_CheckExact(original)) return Ref::steal(PyDict_Copy(original));
-  if (is_type_of(original, &PySet_Type)) return Ref::steal(PySet_New(original));
   if (is_type_of(original, k.ordered_dict) || is_type_of(original, k.deque) ||
       is_type_of(original, k.defaultdict) || is_type_of(original, &PyByteArray_Type))
     return Ref::steal(PyObject_CallMethodNoArgs(original, names().copy));

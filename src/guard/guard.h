@@ -47,7 +47,7 @@ namespace braze::guard {
                                  differs from all others of it; source: its first */               \
   X(FloatCompare, "compares") /* a float that compares as it did; expected: (Py_LT ..., number,    \
                                  outcome) */                                                       \
-  X(SetValue, "set ==")       /* equal set, expected: a frozenset of atoms */                      \
+  X(SetValue, "set ==")       /* members, expected: a tuple of them in order */                    \
   X(DisjointMemory, "no overlap")  /* of the tensors of `group`, those of the first `written` of   \
                                       `memories` share no byte with a tensor of another memory;    \
                                       source: its first */                                         \

@@ -33,12 +33,16 @@ bool same_keys(PyObject* dict, PyObject* expected) {
   return index == PyTuple_GET_SIZE(expected);
 }
 
-// Through frozensets of the same members, whose comparison runs no user code.
+// In the order that iteration gives, which equal sets may differ in.
 bool same_members(PyObject* set, PyObject* expected) {
-  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(expected)) return false;
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(expected)) return false;
   const cpython::SavedException pending;
-  const Ref members = Ref::steal(PyFrozenSet_New(set));
-  return members && same_value(members.get(), expected);
+  const Ref iterator = Ref::steal(PySet_Type.tp_iter(set));
+  if (!iterator) return false;
+  Py_ssize_t index = 0;
+  while (const Ref member = Ref::steal(PyIter_Next(iterator.get())))
+    if (!same_value(member.get(), PyTuple_GET_ITEM(expected, index++))) return false;
+  return true;
 }
 
 std::string changed(const std::string& what, const std::string& was, const std::string& is) {
@@ -172,7 +176,8 @@ bool pair_holds(const Guard& guard, PyObject* object, PyObject* other) {
 std::string guard_text(const Guard& guard, const std::string& source, const std::string& other,
                        const TensorSpec* spec) {
   PyObject* expected = guard.expected.get();
-  if (guard.source->kind == SourceKind::kSpecialMethods) return source + " are those captured";
+  if (guard.source->kind == SourceKind::kSpecialMethods)
+    return source + " are those captured, in that order";
   switch (guard.kind) {
     case GuardKind::kValue:
       return source + " == " + value_text(expected);
@@ -234,7 +239,7 @@ std::string failure_text(const Guard& guard, const std::string& source, const st
       return source + ": expected " + comparison_text(source, expected) + ", it is " +
              value_text(object);
     case GuardKind::kSetValue:
-      return source + ": its members have changed";
+      return source + ": its members or their order have changed";
     case GuardKind::kTensor:
       return spec->difference(source, object);
     case GuardKind::kSameObject:

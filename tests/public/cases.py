@@ -118,7 +118,7 @@ def accepts(call, arguments):
             begin = time.monotonic()
             if call(*args, **kwargs) is NotImplemented or time.monotonic() - begin > 2:
                 return False
-    except Exception:
+    except (Exception, SystemExit):
         return False
     return True
 
@@ -164,7 +164,7 @@ def constructions(cls, given=None, seconds=SECONDS):
         try:
             args, kwargs = arguments.make(2)
             made = cls(*args, **kwargs)
-        except Exception:
+        except (Exception, SystemExit):
             pass
         else:
             yield arguments, made

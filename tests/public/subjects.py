@@ -39,12 +39,13 @@ def public(package, only=None, skip=None):
     top = package.split(".")[0]
     seen = {}
     for module in modules_of(package, only, skip):
-        exported = getattr(module, "__all__", None)
         for name, found in sorted(vars(module).items()):
-            if name.startswith("_") or LEFT_OUT.search(name) or (exported and name not in exported):
+            if name.startswith("_") or LEFT_OUT.search(name) or id(found) in seen:
                 continue
-            home = getattr(found, "__module__", None) or ""
-            if not isinstance(home, str) or home.split(".")[0] != top or id(found) in seen:
+            home, qualname = (getattr(found, a, None) for a in ("__module__", "__qualname__"))
+            if not isinstance(home, str) or not isinstance(qualname, str):
+                continue
+            if home.split(".")[0] != top or "<locals>" in qualname:
                 continue
             is_module = inspect.isclass(found) and issubclass(found, torch.nn.Module)
             if is_module or inspect.isfunction(found):

@@ -121,6 +121,8 @@ def torch_geometric():
 def timm():
     import torchvision_operators  # noqa: F401
 
+    import timm
+
     given = {"in_chs": [const(8)], "out_chs": [const(8)], "dim": [const(8)], "num_heads": [const(2)], "channels": [const(8)],
              "in_features": [const(8)], "img_size": [const(8)], "patch_size": [const(4)], "feat_size": [const((8, 8))]}  # fmt: skip
     forward = {
@@ -132,9 +134,12 @@ def timm():
             tensor("n", 8),
         ]
     }
-    return walked(
+    table = walked(
         "timm", skip=r"timm\.(data|models\._|utils\.(agc|onnx))", given=given, forward=forward
     )
+    # Whole models are large; their parts are what is tried.
+    models = set(timm.list_models())
+    return {name: build for name, build in table.items() if name.split(".")[-1] not in models}
 
 
 def diffusers():

@@ -45,7 +45,8 @@ def main():
     parser.add_argument("--backend", default="aten")
     parser.add_argument("--here", action="store_true", help="show what is printed and raised")
     options = parser.parse_args()
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    # A subject may close the streams that it knows.
+    answers, questions = os.fdopen(os.dup(1), "w", buffering=1), os.fdopen(os.dup(0))
     if not options.here:
         # What the subjects print is of no interest.
         null = os.open(os.devnull, os.O_WRONLY)
@@ -66,7 +67,7 @@ def main():
     os.chdir(tempfile.mkdtemp(prefix="braze-public-"))
     gc.collect()
     gc.freeze()  # only what the subjects make is looked through for fakes
-    for line in sys.stdin:
+    for line in questions:
         name = line.strip()
         try:
             found = try_subject(table[name], options.backend)

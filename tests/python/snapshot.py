@@ -12,6 +12,7 @@ import math
 import types
 import weakref
 
+import numpy
 import torch
 
 ATOMS = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
@@ -22,10 +23,14 @@ ITERATORS = tuple(
 
 
 class Snapshot:
-    """A tree of tuples in `tree`; the tensors in it are numbers into `tensors`."""
+    """A tree of tuples in `tree`; the tensors in it are numbers into `tensors`.
 
-    def __init__(self, value, module):
+    `exact`: also the strides of dimensions of size 1.
+    """
+
+    def __init__(self, value, module, exact=False):
         self.module = module
+        self.exact = exact
         self.tensors = []
         self.seen = {}
         self.storages = {}
@@ -58,6 +63,10 @@ class Snapshot:
         kind = self.name(type(o))
         if isinstance(o, torch.Tensor):
             return (kind, *self.tensor(o))
+        if isinstance(o, torch.Generator):
+            return (kind, self.visit(o.get_state()))
+        if isinstance(o, numpy.ndarray):
+            return (kind, self.visit(torch.from_numpy(o)))
         if isinstance(o, type):
             return self.a_class(o)
         if isinstance(o, types.FunctionType):
@@ -130,7 +139,7 @@ class Snapshot:
         self.tensors.append(t)
         facts = [index, str(t.dtype), str(t.layout), tuple(t.shape), t.requires_grad, t.is_leaf]
         if t.layout == torch.strided:
-            counts = [i for i in range(t.dim()) if t.size(i) > 1] if t.numel() else []
+            counts = [i for i in range(t.dim()) if t.size(i) > 1 or self.exact] if t.numel() else []
             facts.append([t.stride(i) for i in counts])
             storage = t.untyped_storage()
             if storage.nbytes():

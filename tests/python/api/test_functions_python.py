@@ -213,7 +213,7 @@ def ordered_dict_result():
 
 @case(*ONE)
 def attributes_of_an_ordered_dict():
-    layer = torch.nn.Linear(2, 3)
+    layer = torch.nn.Sequential(torch.nn.BatchNorm1d(3))
 
     def f(x):
         d = collections.OrderedDict(a=x)

@@ -131,7 +131,8 @@ class Run:
         state = [self.space[name] for name in ("LOG", "TOTAL", "SCALE")]
         state += [self.space[name] for name in STATE if name in self.space]
         drawn = [torch.rand(1), random.random(), numpy.random.rand()]
-        return Snapshot([result, printed.getvalue(), given, state, drawn], "program")
+        shown = [result, printed.getvalue(), given, state, drawn]
+        return Snapshot(shown, "program", exact="LAYER" in self.space)
 
 
 def difference(source, name="program", **options):

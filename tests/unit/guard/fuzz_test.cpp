@@ -96,7 +96,7 @@ class Fuzz:
             for i in range(len(v)):
                 if r.random() < .7: self.read(path.item(i), depth - 1)
         elif isinstance(v, set):
-            path.guard('SetValue', frozenset(v)) if r.random() < .5 else path.length()
+            path.guard('SetValue', tuple(v)) if r.random() < .5 else path.length()
     # ---- change
     def change(self):
         r = self.r

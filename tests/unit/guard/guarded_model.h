@@ -55,7 +55,7 @@ def capture(model, x, flag=True, data=None):
     sizes.item(0).same(); sizes.item(1).same()
     table = m.attr('table').of_type()
     table.item('a').same(); table.item('b').same(); table.lacks('missing')
-    m.attr('names').of_type().guard('SetValue', frozenset(m.value.names))
+    m.attr('names').of_type().guard('SetValue', tuple(m.value.names))
     m.attr('queue').of_type().length().item(0).same()
     m.attr('pair').same()
     m.attr('order').of_type().guard('Keys', tuple(m.value.order))
