@@ -104,9 +104,16 @@ std::vector<std::string> argument_names(const c10::FunctionSchema& schema) {
   return names;
 }
 
+bool is_of_pytorch(const std::string& name) {
+  return name.starts_with("aten::") || name.starts_with("prims::");
+}
+
+// What an operator of the user's draws its schema does not say, and few carry the tag that would.
 const graph::Op* graph_op(const c10::OperatorHandle& handle) {
+  graph::Effects effects = effects_of(handle);
+  effects.random |= !is_of_pytorch(handle.operator_name().name);
   return &graph::find_or_add_op(graph_name(handle.operator_name()), argument_names(handle.schema()),
-                                effects_of(handle));
+                                std::move(effects));
 }
 
 std::optional<c10::OperatorHandle> find_operator(std::string name, std::string overload) {
@@ -227,7 +234,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   kernel = hidden.kernel;
   python_kernel = hidden.only_python;
   probe_allowed = !hidden.runs_python;
-  is_custom = !name.starts_with("aten::") && !name.starts_with("prims::");
+  is_custom = !is_of_pytorch(name);
   uncertain_kernel = hidden.composite || !handle.hasComputedKernelForDispatchKey(DispatchKey::Meta);
   if (const ShapeEntry* entry = find_shape_function(name)) {
     shape = entry->function;
