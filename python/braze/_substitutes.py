@@ -153,11 +153,28 @@ def tolist(self):
 
 
 def tensor(data, *, dtype=None, device=None):
-    """`torch.tensor` of a size or of a list of sizes; only then in the place of the function."""
-    dtype = torch.int64 if dtype is None else dtype
-    if isinstance(data, int):
-        return torch.scalar_tensor(data, dtype=dtype, device=device)
-    return torch.stack([torch.scalar_tensor(size, dtype=dtype, device=device) for size in data])
+    """`torch.tensor` of numbers that vary; only then in the place of the function."""
+    numbers = [data] if isinstance(data, (int, float)) else data
+    if dtype is None:
+        floats = any(isinstance(number, float) for number in numbers)
+        dtype = torch.get_default_dtype() if floats else torch.int64
+    made = [_number(number, dtype, device) for number in numbers]
+    return made[0] if isinstance(data, (int, float)) else torch.stack(made)
+
+
+def _number(number, dtype, device):
+    if isinstance(number, float):
+        return torch.full((), number, dtype=dtype, device=device)
+    return torch.scalar_tensor(number, dtype=dtype, device=device)
+
+
+def new_tensor(self, data, *, dtype=None, device=None):
+    """Of numbers; only then in the place of the method."""
+    return torch.tensor(
+        data,
+        dtype=self.dtype if dtype is None else dtype,
+        device=self.device if device is None else device,
+    )
 
 
 SUBSTITUTES = {
@@ -169,4 +186,5 @@ SUBSTITUTES = {
     torch._check: check,
     torch._check_is_size: check_is_size,
     torch.Tensor.tolist: tolist,
+    torch.Tensor.new_tensor: new_tensor,
 }

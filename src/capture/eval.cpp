@@ -197,10 +197,15 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
     }
     if (is_root) {
       path_[static_cast<size_t>(frame.current())] = true;
-      if (lazy_ && !force_operands(frame, in)) {
+    }
+    const bool lazy = lazy_ && is_root;
+    if (lazy || recording_.has_symbols()) {
+      bool done = false;
+      if (!make_text(frame, in, done) || (lazy && !done && !force_operands(frame, in))) {
         raised = true;
         continue;
       }
+      if (done) continue;
     }
     if ((++statistics_.bytecodes & 0xFFFF) == 0) {
       std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;

@@ -196,7 +196,8 @@ AttributeTraits Evaluator::traits_of(PyTypeObject* type) {
   if (before.version == version && version != 0) return before;
   AttributeTraits traits;
   traits.heap = is_heap_type(type);
-  traits.symbol = type == known().sym_int || type == known().sym_bool || type == known().sym_float;
+  traits.symbol = type == known().sym_int || type == known().sym_bool ||
+                  type == known().sym_float || type == known().text;
   traits.tensor = is_tensor_type(type);
   traits.traceback = type == &PyTraceBack_Type;
   traits.frame = type == &PyFrame_Type;

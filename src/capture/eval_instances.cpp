@@ -37,9 +37,10 @@ bool Evaluator::name_module(Slot* args, size_t count) {
   if (count < 3 || !PyDict_Check(args[2].get())) return true;
   PyObject* given = world_.effective(args[2].get());
   PyObject* globals = top_->globals.get();
-  if (PyDict_Contains(given, names().module) != 0 ||
-      !PyDict_GetItemWithError(globals, names().name))
-    return !PyErr_Occurred();
+  if (PyDict_Contains(given, names().module) != 0) return !PyErr_Occurred();
+  if (!PyDict_GetItemWithError(globals, names().name))
+    return !PyErr_Occurred() && breaks_.refuse(BreakKind::kIntrospection,
+                                               "a class is made by code of a module without name");
   const Slot module = load_global(*top_, names().name);
   Ref names_it = module ? Ref::steal(PyDict_Copy(given)) : Ref();
   if (!names_it || PyDict_SetItem(names_it.get(), names().module, module.get()) < 0) return false;

@@ -12,6 +12,7 @@ bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAG
 }  // namespace
 
 Slot Evaluator::getitem(const Slot& object, const Slot& given) {
+  if (Py_TYPE(object.get()) == known().text) return getitem(Slot(settle_text(object.get())), given);
   const Subject subject(*this, object);
   Slot key = given;
   if (recording_.has_symbols() && !is_tensor(object.get()) &&

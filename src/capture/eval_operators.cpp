@@ -298,6 +298,7 @@ int Evaluator::contains(const Slot& container, const Slot& given) {
 }
 
 Slot Evaluator::length_of(const Slot& object) {
+  if (Py_TYPE(object.get()) == known().text) return length_of(Slot(settle_text(object.get())));
   PyObject* used = world_.effective(object.get());
   const Source* source = used == object.get() ? world_.source_of(object) : nullptr;
   if (source && is_container(used)) {

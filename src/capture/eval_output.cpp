@@ -86,7 +86,7 @@ bool is_logging(PyObject* module_name) {
 
 // The same when the compiled code has run as where it is logged.
 bool is_lasting(PyObject* value) {
-  if (is_atom(value) || PyType_CheckExact(value)) return true;
+  if (is_symbolic(value) || is_atom(value) || PyType_CheckExact(value)) return true;
   if (!PyTuple_CheckExact(value) && Py_TYPE(value) != known().size) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
     if (!is_lasting(PyTuple_GET_ITEM(value, i))) return false;
@@ -127,8 +127,8 @@ bool Evaluator::some_warning_raises() {
 }
 
 Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
-  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
+  for (size_t i = count - keywords; i < count; ++i) make_concrete(args[i]);
   PyObject* stream = PySys_GetObject("stdout");
   static PyObject* stdout_name = PyUnicode_InternFromString("stdout");
   bool standard = true, names_file = false;
@@ -162,8 +162,13 @@ Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* 
   }
   std::vector<Slot> texts;
   for (size_t i = 0; i < count; ++i) {
+    if (own) make_concrete(args[i]);
     if (i >= count - keywords || is_atom(args[i].get())) {
       texts.push_back(args[i]);
+      continue;
+    }
+    if (Slot text = varying_text(TextFunction::kStr, {args[i]})) {
+      texts.push_back(std::move(text));
       continue;
     }
     Slot text = format(args[i], Slot(), 1);
@@ -240,7 +245,8 @@ Slot Evaluator::warn(Slot* args, size_t count, PyObject* kwnames) {
 Slot Evaluator::log(const Slot& logger, PyObject* method, Slot* args, size_t count,
                     PyObject* kwnames) {
   std::string_view name = cpython::utf8_of(reinterpret_cast<PyFunctionObject*>(method)->func_name);
-  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
+  for (size_t i = 0; i < count; ++i)
+    if (!may_be_in_text(args[i])) make_concrete(args[i]);
   PyObject* known_level = level_of(name);
   Slot level = known_level ? Slot::borrow(known_level) : Slot();
   if (name == "log" && count > 0 && PyLong_CheckExact(args[0].get())) {

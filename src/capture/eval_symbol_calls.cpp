@@ -59,8 +59,8 @@ void Evaluator::use_stand_ins(Slot* args, size_t count) {
   }
 }
 
-// The arguments of torch.tensor: an integer or a list of them with symbols among them, and at most
-// a dtype and a device.
+// The arguments of torch.tensor: a number or a list of them with symbols among them, and at most a
+// dtype and a device.
 bool Evaluator::is_data_of_symbols(Slot* args, size_t count, PyObject* kwnames) {
   const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   if (count != keywords + 1) return false;
@@ -69,12 +69,15 @@ bool Evaluator::is_data_of_symbols(Slot* args, size_t count, PyObject* kwnames) 
     if (keyword != "dtype" && keyword != "device") return false;
   }
   PyObject* data = world_.effective(args[0].get());
-  if (is_integer(data)) return is_symbolic(data);
+  auto is_number = [](PyObject* object) {
+    return is_integer(object) || PyFloat_Check(object) || Py_TYPE(object) == known().sym_float;
+  };
+  if (is_number(data)) return is_symbolic(data);
   if (!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) return false;
   bool any = false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data); ++i) {
     const Slot item = world_.wrap(PySequence_Fast_GET_ITEM(data, i));
-    if (!is_integer(item.get())) return false;
+    if (!is_number(item.get())) return false;
     any |= is_symbolic(item.get());
   }
   return any;
@@ -100,6 +103,11 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
     if (type == &PyLong_Type && count == 1 && is_integer(args[0].get())) {
       result = Slot(recording_.object_of(*integer_in(args[0].get())));
       return true;
+    }
+    if (type == &PyUnicode_Type && count == 1 && !kwnames && is_symbolic(args[0].get())) {
+      result = Py_TYPE(args[0].get()) == known().text ? args[0]
+                                                      : varying_text(TextFunction::kStr, {args[0]});
+      if (result) return true;
     }
     if (type == &PyFloat_Type && count == 1 && Py_TYPE(args[0].get()) == known().sym_float) {
       result = args[0];
@@ -184,13 +192,13 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
       case Callee::kExpect:
       case Callee::kOperand:
       case Callee::kControlFlow:
+      case Callee::kPrint:
         return true;
       case Callee::kUnlisted:
       case Callee::kReadOnly:
       case Callee::kChangesFirst:
       case Callee::kDefer:
       case Callee::kBuildClass:
-      case Callee::kPrint:
       case Callee::kWarn:
       case Callee::kBreak:
       case Callee::kIdentity:

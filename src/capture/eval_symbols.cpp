@@ -89,6 +89,7 @@ Ref Evaluator::with_numbers(PyObject* object, int depth) {
   if (Py_TYPE(object) == known().sym_bool)
     return Ref::borrow(recording_.guard_bool(object) ? Py_True : Py_False);
   if (Py_TYPE(object) == known().sym_float) return world_.number_of_float(object);
+  if (Py_TYPE(object) == known().text) return settle_text(object);
   if (!holds_symbol(object, depth)) return Ref::borrow(object);
   if (PySlice_Check(object)) {
     auto* slice = reinterpret_cast<PySliceObject*>(object);

@@ -26,6 +26,23 @@ bool are_plain(const Slot& self, const Slot* args, size_t count) {
          std::all_of(args, args + count, [](const Slot& arg) { return is_plain(arg.get()); });
 }
 
+// The arguments of Tensor.new_tensor: numbers, and options by name.
+bool is_data_of_numbers(const Slot* args, size_t count, PyObject* kwnames) {
+  const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
+  for (size_t i = 0; i < keywords; ++i) {
+    PyObject* keyword = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i));
+    if (PyUnicode_CompareWithASCIIString(keyword, "dtype") != 0 &&
+        PyUnicode_CompareWithASCIIString(keyword, "device") != 0)
+      return false;
+  }
+  const auto is_other = [](PyObject* object) {
+    return !PyList_Check(object) && !PyTuple_Check(object) && !PyFloat_Check(object) &&
+           !PyLong_Check(object) && !is_symbolic(object);
+  };
+  return count == keywords + 1 && !any_inside(args[0].get(), is_other, 0) &&
+         !any_inside(args[0].get(), is_tensor);
+}
+
 // Of a tensor method that bypasses the dispatcher.
 BreakKind kind_of_tensor_method(std::string_view name) {
   if (is_one_of(name, {"__repr__", "__str__", "__format__"})) return BreakKind::kTensorAsText;
@@ -61,6 +78,15 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
   use_stand_ins(args, count);
   Slot result;
   std::vector<Slot> all;
+  // The method looks at the device of a tensor in a way that a fake has no answer to.
+  if (std::string_view(name) == "new_tensor" && is_fake(self.get()) &&
+      is_data_of_numbers(args, count, kwnames)) {
+    if (PyObject* substitute = substitute_for(names_in_tensor(name))) {
+      all.push_back(self);
+      all.insert(all.end(), args, args + count);
+      return call(world_.wrap(substitute), all.data(), all.size(), kwnames);
+    }
+  }
   if (recording_.has_floats() && (kwnames || !is_plain_operator(name))) {
     bool done = false;
     all.push_back(self);

@@ -223,6 +223,26 @@ class Evaluator {
   // Those of this capture's traces so far, in the order of their calls; kept by the caller.
   void use_constants(ConstantResults* known) { constants_ = known; }
 
+  // --- eval_text.cpp: text of what varies, computed when the compiled code runs
+  enum class TextFunction : uint8_t {
+    kStr,
+    kRepr,
+    kAscii,
+    kFormat,       // (value, spec)
+    kJoin,         // the parts, one after the other
+    kTemplate,     // str.format(text, ...)
+    kOldTemplate,  // text % value
+  };
+  struct Text {
+    Ref object;  // what stands for it
+    Ref now;     // in this call
+    TextFunction function;
+    std::vector<Slot> args;  // unread, symbols, texts and constants
+  };
+  static PyObject* text_function(TextFunction function);
+  const Text& text_behind(PyObject* object) const;
+  Slot varying_text(TextFunction function, std::vector<Slot> args);
+
   // --- eval_control_flow.cpp: torch.cond and torch.while_loop on data
   Slot control_flow(ControlFlowCall call, Slot* args, size_t count);
 
@@ -379,6 +399,12 @@ class Evaluator {
   bool rely_on_constant(const Slot& argument);
   bool budget_left();
   void begin_segment(Frame& frame, PyObject* const* entry);
+  bool may_be_in_text(const Slot& slot) const;
+  Ref value_in_text(const Slot& slot);
+  Ref settle_text(PyObject* object);
+  bool is_wanted_as_text(Frame& frame, const cpython::Instruction& in);
+  Slot text_for(Frame& frame, const cpython::Instruction& in);
+  bool make_text(Frame& frame, const cpython::Instruction& in, bool& done);
   bool force(Slot& slot);
   bool may_drop(const Slot& slot);
   bool may_return(const Frame& frame);
@@ -406,6 +432,7 @@ class Evaluator {
   std::unique_ptr<Frame> stopped_frame_;
   std::vector<std::unique_ptr<Frame>> spare_frames_;
   std::vector<DeferredCall> deferred_;
+  std::vector<Text> texts_;
   struct ContextWrite {
     Ref var, value;  // the value before the first write
   };

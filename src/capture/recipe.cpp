@@ -93,6 +93,18 @@ int RecipeBuilder::tuple(PyObject* object) {
   return attributes(step, object) ? step : -1;
 }
 
+int RecipeBuilder::text(PyObject* object) {
+  const Evaluator::Text& text = evaluator_.text_behind(object);
+  const int function = constant(Evaluator::text_function(text.function));
+  Step args{.kind = Kind::kTuple};
+  for (const Slot& arg : text.args) {
+    args.items.push_back(value(arg));
+    if (args.items.back() < 0) return -1;
+  }
+  const int packed = emit(std::move(args));
+  return emit({.kind = Kind::kGeneric, .items = {function, packed}});
+}
+
 int RecipeBuilder::value(const Slot& slot) {
   if (slot.unread) return emit({.kind = Kind::kOutside, .source = slot.source});
   return value(slot.get());
@@ -121,6 +133,7 @@ int RecipeBuilder::make(const Slot& slot) {
     outputs.push_back(world_.float_of(object).tensor.get());
     return emit({.kind = Kind::kFloat, .index = static_cast<int>(outputs.size()) - 1});
   }
+  if (type == known().text) return text(object);
   if (is_symbolic(object)) return refuse(object, "a symbolic bool");
   if (slot.source) {
     const bool is_cell = PyCell_Check(object);

@@ -41,6 +41,7 @@ class RecipeBuilder {
   int outside(PyObject* object, const Source* source);
   int tensor(PyObject* object);
   int tuple(PyObject* object);
+  int text(PyObject* object);
   int function(PyObject* object);
   int cell(PyObject* object);
   // A built-in one whose __reduce__ neither advances it nor runs user code.

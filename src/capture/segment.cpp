@@ -208,7 +208,8 @@ class Capture {
     }
     recorded_ = evaluator.recorded_nodes();
     if (stop_at < 0) recorded_by_whole_ = recorded_;
-    draft->had_symbols = evaluator.recording().has_symbols() && !has_unbacked_marks(evaluator);
+    draft->had_symbols =
+        evaluator.recording().has_numbers_as_symbols() && !has_unbacked_marks(evaluator);
     draft->statistics = evaluator.statistics();
     draft->statistics.guards = static_cast<int64_t>(draft->guards.size());
     draft->statistics.nodes = static_cast<int64_t>(draft->graph.nodes().size());

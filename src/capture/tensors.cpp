@@ -60,11 +60,13 @@ bool may_be_symbolic(PyObject* object) {
 
 bool is_symbolic(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  return type == known().sym_int || type == known().sym_bool || type == known().sym_float;
+  return type == known().sym_int || type == known().sym_bool || type == known().sym_float ||
+         type == known().text;
 }
 
 Ref plain_like(PyObject* symbol) {
   if (Py_TYPE(symbol) == known().sym_bool) return Ref::borrow(Py_False);
+  if (Py_TYPE(symbol) == known().text) return Ref::steal(PyUnicode_New(0, 0));
   if (Py_TYPE(symbol) == known().sym_float) return Ref::steal(PyFloat_FromDouble(0));
   return Ref::steal(PyLong_FromLong(0));
 }

@@ -94,8 +94,10 @@ class Recording {
   // Such a fake as an operand beside `tensor`, cast to what a Python float is computed in there;
   // empty where that is not known.
   Ref float_operand(PyObject* fake, PyObject* tensor);
-  // Whether there are symbols in this trace at all.
-  bool has_symbols() const { return has_symbols_; }
+  // Whether there are objects in this trace at all that stand for numbers or for text.
+  bool has_symbols() const { return has_symbols_ || has_text_; }
+  bool has_numbers_as_symbols() const { return has_symbols_; }
+  void note_text() { has_text_ = true; }
   // Numbers that are read from data become symbols too (see Options).
   void capture_data(bool scalars, bool sizes);
   Ref comparison(sym::Relation relation, sym::Int a, sym::Int b);
@@ -150,7 +152,7 @@ class Recording {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-  bool has_symbols_ = false, has_floats_ = false;
+  bool has_symbols_ = false, has_floats_ = false, has_text_ = false;
   std::optional<bool> left_grad_mode_;
 };
 
