@@ -6,10 +6,12 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/fork_mutex.h"
 #include "base/options.h"
 
 namespace braze::log {
@@ -63,13 +65,16 @@ uint32_t parse_components(std::string_view text) {
 
 // Low half: components that are on. High half: generation of the options it was made from.
 std::atomic<uint64_t> g_mask = 0;
-std::mutex g_parse_mutex;
+ForkMutex& parse_mutex() {
+  static auto& mutex = *std::make_unique<ForkMutex>().release();  // also while the process ends
+  return mutex;
+}
 
 uint32_t current_mask() {
   const uint64_t generation = options_generation();
   uint64_t packed = g_mask.load(std::memory_order_acquire);
   if (packed >> 32 != generation) {
-    std::lock_guard lock(g_parse_mutex);
+    std::lock_guard lock(parse_mutex());
     packed = g_mask.load(std::memory_order_acquire);
     if (packed >> 32 != generation) {
       packed = generation << 32 | parse_components(options().log);

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "base/fork_mutex.h"
 #include "base/log.h"
 
 namespace braze {
@@ -56,7 +57,7 @@ Options read_environment() {
 
 // Old snapshots are kept because references to them may be held.
 struct Snapshots {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::deque<Options> all;
   std::atomic<const Options*> current = nullptr;
   std::atomic<uint64_t> generation = 0;

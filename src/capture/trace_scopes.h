@@ -1,6 +1,8 @@
 // What is in force around one trace, and put back behind it.
 #pragma once
 
+#include <pthread.h>
+
 #include "capture/known.h"
 #include "cpython/exception.h"
 #include "cpython/ref.h"
@@ -13,11 +15,15 @@ using cpython::Ref;
 // what the trace made.
 class CollectorOff {
  public:
-  CollectorOff() {
+  CollectorOff() : thread_(PyThreadState_Get()) {
+    static const int watched = ::pthread_atfork(nullptr, nullptr, end_of_other_thread);
+    (void)watched;
     collect();
     was_on_ = PyGC_Disable();
+    in_force_ = this;
   }
   ~CollectorOff() {
+    in_force_ = nullptr;
     if (collects_after_) {
       const cpython::SavedException pending;
       collect();
@@ -36,8 +42,17 @@ class CollectorOff {
     if (!done) PyErr_Clear();
   }
 
+  // In the child of a fork(), whose only thread is the one that called it.
+  static void end_of_other_thread() {
+    if (!in_force_ || !PyGILState_Check() || in_force_->thread_ == PyThreadState_Get()) return;
+    if (in_force_->was_on_) PyGC_Enable();
+    in_force_ = nullptr;
+  }
+
+  static inline CollectorOff* in_force_ = nullptr;  // at most one; with the GIL
+  PyThreadState* thread_;
   bool collects_after_ = false;
-  int was_on_;
+  int was_on_ = 0;
 };
 
 // Context variables that the traced code sets are set in a copy.

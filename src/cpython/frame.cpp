@@ -1,5 +1,7 @@
 #include "cpython/frame.h"
 
+#include <pthread.h>
+
 #include "base/error.h"
 #include "cpython/exception.h"
 #include "cpython/frame_layout.h"
@@ -124,6 +126,17 @@ struct Evaluator {
     }
   }
 
+  template <class Entry>
+  static void keep_own(Entry** link, PyThreadState* Entry::*thread, Entry* Entry::*next,
+                       PyThreadState* self) {
+    while (*link != nullptr) {
+      if ((*link)->*thread == self)
+        link = &((*link)->*next);
+      else
+        *link = (*link)->*next;
+    }
+  }
+
   // The evaluator that the scopes ask for; null: whatever was there.
   static _PyFrameEvalFunction wanted() {
     if (one_shots != nullptr) return evaluate;
@@ -132,6 +145,16 @@ struct Evaluator {
     for (HookScope* scope = scopes; scope != nullptr; scope = scope->outer_)
       if (scope->hook_ != nullptr && scope_of(scope->thread_)->hook_ != nullptr) return evaluate;
     return _PyEval_EvalFrameDefault;
+  }
+
+  // Of the threads, the child of a fork() has the one that called it; the others' scopes, which
+  // stand on their stacks, are not left any more.
+  static void forget_other_threads() {
+    if (!PyGILState_Check()) return;
+    PyThreadState* self = PyThreadState_Get();
+    keep_own(&scopes, &HookScope::thread_, &HookScope::outer_, self);
+    keep_own(&one_shots, &OneShot::thread, &OneShot::outer, self);
+    synchronise();
   }
 
   static void synchronise() {
@@ -150,7 +173,13 @@ struct Evaluator {
     _PyInterpreterState_SetEvalFrameFunc(interpreter, target ? target : foreign);
   }
 
+  static void watch_forks() {
+    static const int watched = ::pthread_atfork(nullptr, nullptr, forget_other_threads);
+    (void)watched;
+  }
+
   static void add(HookScope* scope) {
+    watch_forks();
     scope->outer_ = scopes;
     scopes = scope;
     synchronise();
@@ -160,6 +189,7 @@ struct Evaluator {
     synchronise();
   }
   static void add(OneShot* shot) {
+    watch_forks();
     shot->outer = one_shots;
     one_shots = shot;
     synchronise();

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "base/fork_mutex.h"
 #include "base/log.h"
 
 namespace braze::dispatch {
@@ -19,7 +20,7 @@ std::string identity_of(const std::string& name, const capture::BreakReason& rea
 }
 
 bool is_new(const std::string& name, const capture::BreakReason& reason) {
-  static auto& mutex = *new std::mutex;
+  static auto& mutex = *new ForkMutex;
   static auto& seen = *new std::unordered_set<std::string>;
   std::lock_guard lock(mutex);
   return seen.insert(identity_of(name, reason)).second;

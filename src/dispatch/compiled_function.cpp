@@ -250,7 +250,7 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
   if (!entry->guards->check(bound, inputs.data())) {
     std::string why = entry->guards->why_not(bound, parameter_names_of(function));
     if (entry->kind == EntryKind::kEager) return run_original(self, call);
-    report_defect(function, "it runs in eager", "guards do not hold right after capture: " + why);
+    report_unheld_guards(function, why);
     return run_original(self, call);
   }
   return run_entry(self, entry, bound, call, inputs.data());

@@ -3,10 +3,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
+#include "base/fork_mutex.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "capture/leaks.h"
@@ -27,29 +30,45 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Tells the user on stderr when a compile takes longer than two seconds.
+// Tells the user on stderr when a compile takes longer than two seconds; nothing where no thread is
+// to be had.
 class ProgressLine {
  public:
-  explicit ProgressLine(std::string what)
-      : thread_([this, what = std::move(what)] {
-          std::unique_lock lock(mutex_);
-          if (!done_.wait_for(lock, std::chrono::seconds(2), [this] { return finished_; }))
-            std::fprintf(stderr, "braze: still compiling %s\n", what.c_str());
-        }) {}
-  ~ProgressLine() {
-    {
-      std::lock_guard lock(mutex_);
-      finished_ = true;
+  explicit ProgressLine(const std::string& what) : state_(std::make_unique<State>()) {
+    try {
+      state_->thread = std::thread([state = state_.get(), what] { state->wait(what); });
+    } catch (const std::system_error&) {
     }
-    done_.notify_all();
-    thread_.join();
   }
+  ~ProgressLine() {
+    if (fork_depth() != fork_depth_) {  // the thread is in the parent, and would be waited for
+      (void)state_.release();
+      return;
+    }
+    if (!state_->thread.joinable()) return;
+    {
+      std::lock_guard lock(state_->mutex);
+      state_->finished = true;
+    }
+    state_->done.notify_all();
+    state_->thread.join();
+  }
+  ProgressLine(const ProgressLine&) = delete;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable done_;
-  bool finished_ = false;
-  std::thread thread_;
+  struct State {
+    void wait(const std::string& what) {
+      std::unique_lock lock(mutex);
+      if (!done.wait_for(lock, std::chrono::seconds(2), [this] { return finished; }))
+        std::fprintf(stderr, "braze: still compiling %s\n", what.c_str());
+    }
+    std::mutex mutex;
+    std::condition_variable done;
+    bool finished = false;
+    std::thread thread;
+  };
+  std::unique_ptr<State> state_;
+  const int fork_depth_ = fork_depth();
 };
 
 bool is_plain_output(const capture::Draft& draft) {
@@ -210,6 +229,11 @@ void retire(Entry& entry, PyFunctionObject* function, const std::string& why) {
   entry.kind = EntryKind::kEager;
   entry.exit = capture::ExitKind::kGiveUp;
   entry.reason = capture::BreakReason{capture::BreakKind::kInternal, "internal error: " + why, {}};
+}
+
+void report_unheld_guards(PyFunctionObject* function, const std::string& why) {
+  if (PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get()))) return;
+  report_defect(function, "it runs in eager", "guards do not hold right after capture: " + why);
 }
 
 std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const* bound,

@@ -28,5 +28,8 @@ std::string describe(PyFunctionObject* function);
 void report_defect(PyFunctionObject* function, const char* consequence, const std::string& why);
 // The same for what `entry` has compiled, which is not run again.
 void retire(Entry& entry, PyFunctionObject* function, const std::string& why);
+// The same for guards that do not hold right after their capture, unless there are other threads,
+// which may have changed meanwhile what was read.
+void report_unheld_guards(PyFunctionObject* function, const std::string& why);
 
 }  // namespace braze::dispatch

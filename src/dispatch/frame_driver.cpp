@@ -178,9 +178,8 @@ std::shared_ptr<Entry> FrameDriver::compile(std::vector<c10::TensorImpl*>& input
   inputs.assign(entry->input_count + 1, nullptr);
   if (entry->guards->check(frame_.slots(), inputs.data(), function)) return entry;
   if (PyErr_Occurred()) return nullptr;
-  report_defect(function_, "it runs in eager",
-                "guards of a segment do not hold right after capture: " +
-                    entry->guards->why_not(frame_.slots(), entry->names.get(), function));
+  report_unheld_guards(function_,
+                       entry->guards->why_not(frame_.slots(), entry->names.get(), function));
   return nullptr;
 }
 

@@ -56,7 +56,7 @@ thread_local SmallBlocks small_blocks;
 
 // Large blocks are reused for exactly their size: the outputs of one compiled function.
 struct LargeBlocks {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::unordered_map<int64_t, std::vector<Header*>> idle;
   int64_t idle_bytes = 0;
 };

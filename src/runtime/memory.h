@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "graph/types.h"
 
 namespace braze::runtime {
@@ -49,7 +49,7 @@ class ArenaPool {
   void give(std::unique_ptr<Arena> arena);
 
  private:
-  std::mutex mutex_;
+  ForkMutex mutex_;
   std::vector<std::unique_ptr<Arena>> idle_;
 };
 

@@ -6,7 +6,8 @@
 
 namespace braze::runtime {
 
-// How many a kernel may use: PyTorch's number of them, one inside of a parallel region.
+// How many a kernel may use: PyTorch's number of them, one inside of a parallel region and in the
+// child of a fork() whose parent has run kernels on several.
 int usable_threads();
 
 // at::parallel_for.
