@@ -205,7 +205,7 @@ class Graph {
 //
 //   graph(%0 x: f32[8], %1 w: f32[8] parameter) {
 //     %2: f32[8] = aten.add.Tensor(%0, %1, 1)      // model.py:12 forward, layers.3, torch.add
-//     %3: f32[8] #%0, _ = my.op(%0, [1, 2], tensors[], ?[%1, None], 1.0, "text", cpu)
+//     %3: f32[8] #%0, _ = my.op(%0, [1, 2], tensors[], ?[%1, None], 1.0, "text", cpu) !mutates[0]
 //     return %2, %3
 //     mutate %0 <- %2
 //   }
@@ -213,9 +213,10 @@ class Graph {
 // "#%n" after a type: the memory is that of the earlier value %n (the first with this storage).
 // "_" is an undefined result. Numbers with a point, an exponent, inf and nan are doubles. Empty
 // lists other than of integers say what they hold: tensors[], ?[], floats[], bools[].
-// Symbols stand before the inputs, with the value seen when traced and, unless it is [2, inf], the
-// range that guards have assured; sizes and integers are then expressions (sym/parse.h). Names
-// begin with "s".
+// Behind a call of an op that is not in op_list.inc stand its effects, each after a '!', unless
+// they are what its name says (`effects_by_name`); "!none": there are none. Symbols stand before
+// the inputs, with the value seen when traced and, unless it is [2, inf], the range that guards
+// have assured; sizes and integers are then expressions (sym/parse.h). Names begin with "s".
 //
 //   graph(s0 = size(%0, 0) hint 128, s1 = scalar(0) hint 3 range [0, 7], %0 x: f32[s0, 8]) {
 //     %1: f32[s0 + s1, 8] = my.pad(%0, [0, s1], (s0 + s1) // 2)

@@ -1,11 +1,12 @@
 #include "graph/op.h"
 
+#include <map>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
-#include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
+#include "base/fork_mutex.h"
 
 namespace braze::graph {
 namespace {
@@ -48,23 +49,13 @@ class OpTable {
 
   const Op& known(OpKind kind) const { return *by_kind_.at(static_cast<size_t>(kind)); }
 
-  const Op* find(std::string_view name) const {
-    std::shared_lock lock(mutex_);
-    auto found = by_name_.find(name);
-    return found == by_name_.end() ? nullptr : found->second;
-  }
-
-  const Op& add(std::string_view name, std::vector<std::string> arg_names, Effects effects) {
-    std::unique_lock lock(mutex_);
-    auto found = by_name_.find(name);
-    if (found != by_name_.end()) {
-      const Op& op = *found->second;
-      const bool same = op.arg_names == arg_names && op.effects == effects;
-      if (op.kind != OpKind::kUnknown || same) return op;
-    }
+  const Op& find_or_add(std::string_view name, Effects effects) {
+    std::lock_guard lock(mutex_);
+    if (const auto known = by_name_.find(name); known != by_name_.end())
+      for (const Op* op : known->second)
+        if (op->kind != OpKind::kUnknown || op->effects == effects) return *op;
     Op op;
     op.name = name;
-    op.arg_names = std::move(arg_names);
     op.effects = std::move(effects);
     return add_locked(std::move(op));
   }
@@ -85,15 +76,14 @@ class OpTable {
   const Op& add_locked(Op op) {
     ops_.push_back(std::make_unique<Op>(std::move(op)));
     const Op& added = *ops_.back();
-    by_name_.erase(added.name);  // the key of a replaced op lives in that op
-    by_name_.emplace(added.name, &added);
+    by_name_[added.name].push_back(&added);
     return added;
   }
 
-  mutable std::shared_mutex mutex_;
+  ForkMutex mutex_;
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<const Op*> by_kind_;
-  std::unordered_map<std::string_view, const Op*> by_name_;
+  std::map<std::string, std::vector<const Op*>, std::less<>> by_name_;
 };
 
 OpTable& table() {
@@ -101,19 +91,30 @@ OpTable& table() {
   return *instance;
 }
 
+// "The last entry holds for all further results": what follows from the others is left out, so that
+// effects that mean the same are equal.
+Effects normalised(Effects effects) {
+  std::vector<int>& alias = effects.results_alias;
+  while (alias.size() > 1 && alias.back() == alias[alias.size() - 2]) alias.pop_back();
+  if (alias == std::vector<int>{-1}) alias.clear();
+  return effects;
+}
+
 }  // namespace
 
-const Op& find_or_add_op(std::string_view name) {
-  if (const Op* op = table().find(name)) return *op;
+Effects effects_by_name(std::string_view name) {
   Effects effects;
   if (named_in_place(name)) effects = {.mutates = {0}, .results_alias = {0}};
   effects.opaque = name.ends_with(".out") || name.ends_with("_out");
-  return table().add(name, {}, std::move(effects));
+  return effects;
 }
 
-const Op& find_or_add_op(std::string_view name, std::vector<std::string> arg_names,
-                         Effects effects) {
-  return table().add(name, std::move(arg_names), std::move(effects));
+const Op& find_or_add_op(std::string_view name) {
+  return table().find_or_add(name, effects_by_name(name));
+}
+
+const Op& find_or_add_op(std::string_view name, Effects effects) {
+  return table().find_or_add(name, normalised(std::move(effects)));
 }
 
 const Op& op_of(OpKind kind) { return table().known(kind); }

@@ -22,6 +22,14 @@ enum class OpKind : uint16_t {
   kCount,
 };
 
+// The members of `Effects` with their words in the text form.
+#define BRAZE_GRAPH_EFFECTS(X)    \
+  X(random, "random")             \
+  X(opaque, "opaque")             \
+  X(inplace_view, "inplace_view") \
+  X(mutates, "mutates")           \
+  X(results_alias, "results_alias")
+
 // What an op does besides computing its results: the one source for DCE, ordering,
 // functionalisation and CSE.
 struct Effects {
@@ -56,23 +64,21 @@ enum class OpClass : uint8_t {
 
 struct Op {
   OpKind kind = OpKind::kUnknown;
-  std::string name;                    // "aten.add.Tensor"
-  std::vector<std::string> arg_names;  // in schema order; may be empty when unknown
+  std::string name;  // "aten.add.Tensor"
   Effects effects;
   OpClass op_class = OpClass::kUnknown;
   bool pointwise = false;  // elementwise with broadcasting
   bool view = false;       // result is a view of argument 0, no data moved
 };
 
-// The interned op of that name. Known ops come from op_list.inc. Thread-safe; the reference lives
-// for the whole process. An op that is not known and comes without effects is taken for an in-place
-// op where its name says so ("aten.add_.Tensor": writes to and returns argument 0), for an opaque
-// one where it is an out= variant, else for a pure one. The form with effects replaces what an
-// earlier form without had guessed; ops obtained before keep their guess. For a known op the list
-// wins.
+// The interned op of that name and effects: what was asked for before makes no difference.
+// Thread-safe; the reference lives for the whole process. For an op of op_list.inc the list says
+// what it does, whatever is asked for. Of an op without a word about its effects they follow from
+// its name: an in-place op where ATen's naming says so ("aten.add_.Tensor": writes to and returns
+// argument 0), an opaque one where it is an out= variant, else a pure one.
 const Op& find_or_add_op(std::string_view name);
-const Op& find_or_add_op(std::string_view name, std::vector<std::string> arg_names,
-                         Effects effects);
+const Op& find_or_add_op(std::string_view name, Effects effects);
+Effects effects_by_name(std::string_view name);
 const Op& op_of(OpKind kind);
 
 }  // namespace braze::graph

@@ -308,7 +308,7 @@ class Parser {
       expect("=");
     }
     if (peek() == '}' || peek() == '\0') fail("expected 'return'");
-    const Op& op = find_or_add_op(name("an operator"));
+    const std::string_view op_name = name("an operator");
     own_results_ = results;
     expect("(");
     std::vector<Argument> args;
@@ -318,7 +318,30 @@ class Parser {
       expect(")");
     }
     own_results_.clear();
+    const bool has_effects = peek() == '!';
+    const Op& op = has_effects ? find_or_add_op(op_name, effects()) : find_or_add_op(op_name);
+    if (has_effects && op.kind != OpKind::kUnknown) fail("effects of an op that is on the list");
     GraphBuilder(graph_).node(op, std::move(args), std::move(results), -1);
+  }
+
+  // "!opaque !mutates[0, 2]", what an op of that name does; "!none": nothing.
+  Effects effects() {
+    Effects effects;
+    while (accept("!")) {
+      const std::string_view word = name("an effect");
+      bool known = word == "none";
+#define X(member, spelling) \
+  if (word == spelling) known = effect(effects.member);
+      BRAZE_GRAPH_EFFECTS(X)
+#undef X
+      if (!known) fail("unknown effect '" + std::string(word) + "'");
+    }
+    return effects;
+  }
+  bool effect(bool& present) { return present = true; }
+  bool effect(std::vector<int>& positions) {
+    positions = list<int>([&] { return static_cast<int>(integer()); });
+    return true;
   }
 
   // Arguments.

@@ -206,6 +206,22 @@ class Printer {
       argument(n.args()[i]);
     }
     text_ += ')';
+    effects(n.op());
+  }
+
+  // Those of an op that is not on the list and does other than its name says: " !mutates[1]".
+  void effects(const Op& op) {
+    if (op.kind != OpKind::kUnknown || op.effects == effects_by_name(op.name)) return;
+    if (op.effects == Effects()) text_ += " !none";
+#define X(member, word) effect(op.effects.member, " !" word);
+    BRAZE_GRAPH_EFFECTS(X)
+#undef X
+  }
+  void effect(bool present, const char* word) {
+    if (present) text_ += word;
+  }
+  void effect(const std::vector<int>& positions, const char* word) {
+    if (!positions.empty()) list(word, positions, [&](int i) { text_ += std::to_string(i); });
   }
 
   template <class T, class F>

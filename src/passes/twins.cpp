@@ -134,7 +134,9 @@ const Op* functional_twin(const Op& op) {
       std::find(kWithoutTwin.begin(), kWithoutTwin.end(), base) != kWithoutTwin.end())
     return nullptr;
   if (op.effects.mutates != std::vector<int>{0} && !op.effects.inplace_view) return nullptr;
-  return &graph::find_or_add_op(join(base.substr(0, base.size() - 1), overload));
+  const std::string name = join(base.substr(0, base.size() - 1), overload);
+  if (op.effects.inplace_view) return &graph::find_or_add_op(name, {.results_alias = {0}});
+  return &graph::find_or_add_op(name);
 }
 
 }  // namespace braze::passes

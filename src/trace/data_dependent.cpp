@@ -100,7 +100,7 @@ bool Recorder::capture_item() {
   const at::Tensor tensor = argument(0).toTensor();
   if (!c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false)) return false;
   static const graph::Op* const item =
-      &graph::find_or_add_op("braze.item", {"self", "symbol"}, graph::Effects{.opaque = true});
+      &graph::find_or_add_op("braze.item", graph::Effects{.opaque = true});
   const sym::Int symbol = record_.data_symbol({-kLargest, kLargest});
   record_.graph_.add_node(*item, {operands_[0].value, symbol}, {}, record_.origin());
   record_.last_cut_ = record_.graph_.value_count();

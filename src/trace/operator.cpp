@@ -1,8 +1,12 @@
 #include "trace/operator.h"
 
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
+#include "base/fork_mutex.h"
 #include "trace/shapes/shapes.h"
 
 namespace braze::trace {
@@ -98,12 +102,6 @@ graph::Effects effects_of(const c10::OperatorHandle& handle) {
   return effects;
 }
 
-std::vector<std::string> argument_names(const c10::FunctionSchema& schema) {
-  std::vector<std::string> names;
-  for (const c10::Argument& argument : schema.arguments()) names.push_back(argument.name());
-  return names;
-}
-
 bool is_of_pytorch(const std::string& name) {
   return name.starts_with("aten::") || name.starts_with("prims::");
 }
@@ -112,8 +110,7 @@ bool is_of_pytorch(const std::string& name) {
 const graph::Op* graph_op(const c10::OperatorHandle& handle) {
   graph::Effects effects = effects_of(handle);
   effects.random |= !is_of_pytorch(handle.operator_name().name);
-  return &graph::find_or_add_op(graph_name(handle.operator_name()), argument_names(handle.schema()),
-                                std::move(effects));
+  return &graph::find_or_add_op(graph_name(handle.operator_name()), std::move(effects));
 }
 
 std::optional<c10::OperatorHandle> find_operator(std::string name, std::string overload) {
@@ -242,17 +239,59 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   }
 }
 
-const OperatorInfo& operator_info(const c10::OperatorHandle& handle) {
-  static std::mutex mutex;
-  static std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OperatorInfo>> table;
-  thread_local std::unordered_map<const c10::FunctionSchema*, const OperatorInfo*> seen;
-  const OperatorInfo*& info = seen[&handle.schema()];
-  if (info == nullptr) {
-    std::lock_guard lock(mutex);
-    auto& entry = table[&handle.schema()];
-    if (!entry) entry = std::make_unique<OperatorInfo>(handle);
-    info = entry.get();
+namespace {
+
+// Its schema's address stands for an operator as long as no operator goes: another may get it then.
+class OperatorTable : public c10::OpRegistrationListener {
+ public:
+  static OperatorTable& instance() {
+    static auto& instance = []() -> OperatorTable& {
+      auto table = std::make_unique<OperatorTable>();
+      OperatorTable& result = *table;
+      static auto& listening = *new c10::RegistrationHandleRAII(
+          c10::Dispatcher::singleton().addRegistrationListener(std::move(table)));
+      (void)listening;
+      return result;
+    }();
+    return instance;
   }
+
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle&) override {
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+  const OperatorInfo& find(const c10::OperatorHandle& handle, uint64_t generation) {
+    std::lock_guard lock(mutex_);
+    if (generation != filled_) infos_.clear();
+    filled_ = generation;
+    const OperatorInfo*& info = infos_[&handle.schema()];
+    if (info == nullptr) info = all_.emplace_back(std::make_unique<OperatorInfo>(handle)).get();
+    return *info;
+  }
+
+ private:
+  std::atomic<uint64_t> generation_ = 0;
+  ForkMutex mutex_;
+  uint64_t filled_ = 0;
+  std::unordered_map<const c10::FunctionSchema*, const OperatorInfo*> infos_;
+  std::vector<std::unique_ptr<const OperatorInfo>> all_;  // a trace under way may use any
+};
+
+}  // namespace
+
+const OperatorInfo& operator_info(const c10::OperatorHandle& handle) {
+  thread_local std::unordered_map<const c10::FunctionSchema*, const OperatorInfo*> seen;
+  thread_local uint64_t filled = 0;
+  OperatorTable& table = OperatorTable::instance();
+  if (const uint64_t now = table.generation(); now != filled) {
+    seen.clear();
+    filled = now;
+  }
+  const OperatorInfo*& info = seen[&handle.schema()];
+  if (info == nullptr) info = &table.find(handle, filled);
   return *info;
 }
 

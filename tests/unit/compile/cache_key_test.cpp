@@ -50,6 +50,23 @@ TEST(CacheKey, DifferentForEverySemanticChange) {
   EXPECT_TRUE(keys.insert(key(text)).second);
 }
 
+// An op that is not on the list, as its author declares it from time to time.
+TEST(CacheKey, DifferentForOtherEffectsOfAnOp) {
+  std::set<std::string> keys;
+  for (const char* effects :
+       {"", "!opaque", "!random", "!mutates[0]", "!mutates[1]", "!mutates[0, 1]",
+        "!mutates[0] !results_alias[0]", "!results_alias[0]", "!results_alias[1]",
+        "!inplace_view !mutates[0] !results_alias[0]"}) {
+    const std::string alias = std::string_view(effects).ends_with("alias[0]")   ? " #%0"
+                              : std::string_view(effects).ends_with("alias[1]") ? " #%1"
+                                                                                : "";
+    const std::string text = "graph(%0: f32[4], %1: f32[4]) {\n  %2: f32[4]" + alias +
+                             " = my.op(%0, %1) " + effects + "\n  return %2\n}\n";
+    EXPECT_TRUE(keys.insert(key(text)).second) << text;
+    EXPECT_FALSE(keys.insert(key(text)).second) << text;
+  }
+}
+
 TEST(CacheKey, DifferentForOtherOptions) {
   Options options;
   std::set<std::string> keys{key(kGraph, options)};

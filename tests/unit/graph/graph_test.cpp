@@ -83,14 +83,27 @@ TEST(Op, ListIsInternedAndNamesSayInPlace) {
   EXPECT_TRUE(find_or_add_op("my.pure").effects.pure());
 }
 
-TEST(Op, EffectsOfTheSchemaReplaceAGuess) {
-  const Op& guess = find_or_add_op("my.inplace.out");
-  EXPECT_TRUE(guess.effects.opaque && guess.effects.mutates.empty());
-  const Op& op = find_or_add_op("my.inplace.out", {"a", "out"}, {.mutates = {1}});
+TEST(Op, EffectsMakeAnotherOpOfTheName) {
+  const Op& by_name = find_or_add_op("my.inplace.out");
+  EXPECT_TRUE(by_name.effects.opaque && by_name.effects.mutates.empty());
+  const Op& op = find_or_add_op("my.inplace.out", {.mutates = {1}});
   EXPECT_EQ(op.effects.mutates, std::vector<int>{1});
-  EXPECT_EQ(&find_or_add_op("my.inplace.out"), &op);
-  EXPECT_EQ(&find_or_add_op("my.inplace.out", {"a", "out"}, {.mutates = {1}}), &op);
-  EXPECT_EQ(guess.name, op.name);
+  EXPECT_EQ(op.name, by_name.name);
+  EXPECT_EQ(&find_or_add_op("my.inplace.out", {.mutates = {1}}), &op);
+  EXPECT_EQ(&find_or_add_op("my.inplace.out"), &by_name);
+}
+
+TEST(Op, EffectsThatMeanTheSameAreOne) {
+  EXPECT_EQ(&find_or_add_op("my.fresh", {.results_alias = {-1, -1}}), &find_or_add_op("my.fresh"));
+  EXPECT_EQ(&find_or_add_op("my.views", {.results_alias = {0, 0, 0}}),
+            &find_or_add_op("my.views", {.results_alias = {0}}));
+  EXPECT_NE(&find_or_add_op("my.views", {.results_alias = {0, -1}}),
+            &find_or_add_op("my.views", {.results_alias = {0}}));
+}
+
+TEST(Op, OfAListedOneTheListSaysWhatItDoes) {
+  EXPECT_EQ(&find_or_add_op("aten.relu", {.opaque = true}), &op_of(OpKind::krelu));
+  EXPECT_TRUE(find_or_add_op("aten.relu", {.opaque = true}).effects.pure());
 }
 
 TEST(Node, BatchNormMutatesOnlyWhenItTrains) {

@@ -43,6 +43,49 @@ TEST(Text, ParserBuildsWhatTheTextSays) {
   EXPECT_EQ(graph.mutations()[0].target, graph.inputs()[0].value);
 }
 
+constexpr std::string_view kEffects =
+    R"(graph(%0 x: f32[8], %1 y: f32[8]) {
+  my.write(%0, %1) !mutates[0, 1]
+  my.print(%0) !opaque
+  my.write(%0, %1)
+  %2: f32[8], %3: f32[8] #%1 = my.op(%0, %1) !random !mutates[1] !results_alias[-1, 1]
+  %4: f32[8] = my.copy_(%0) !none
+  %5: f32[8] #%4 = my.copy_(%4)
+  %6: f32[8] #%5 = my.turn_(%5) !inplace_view !mutates[0] !results_alias[0]
+  return %2, %6
+}
+)";
+
+TEST(Text, EffectsOfUnlistedOpsAreAPartOfIt) {
+  const Graph graph = parse(kEffects);
+  EXPECT_EQ(to_string(graph), kEffects);
+  EXPECT_EQ(to_string(parse(to_string(graph))), kEffects);
+  std::vector<Effects> effects;
+  for (const auto& node : graph.nodes()) effects.push_back(node->op().effects);
+  const std::vector<Effects> expected = {
+      {.mutates = {0, 1}},
+      {.opaque = true},
+      {},
+      {.random = true, .mutates = {1}, .results_alias = {-1, 1}},
+      {},
+      {.mutates = {0}, .results_alias = {0}},
+      {.inplace_view = true, .mutates = {0}, .results_alias = {0}},
+  };
+  EXPECT_EQ(effects, expected);
+}
+
+TEST(Text, WhatWasParsedBeforeMakesNoDifference) {
+  const std::string_view plain = "graph(%0: f32[2]) { %1: f32[2] = my.later(%0) return %1 }";
+  const std::string before = canonical(parse(plain));
+  find_or_add_op("my.later", {.mutates = {0}});
+  const Graph graph = parse(plain);
+  EXPECT_TRUE(graph.nodes().front()->op().effects.pure());
+  EXPECT_EQ(canonical(graph), before);
+  const Graph writes =
+      parse("graph(%0: f32[2]) { %1: f32[2] = my.later(%0) !mutates[0] return %1 }");
+  EXPECT_NE(canonical(writes), before);
+}
+
 TEST(Text, OriginsAreComments) {
   Graph graph;
   Value* x = graph.add_input({.sizes = {8}, .strides = {1}}, InputKind::kUser, "x");
@@ -78,6 +121,11 @@ TEST(Text, ErrorsNameThePlace) {
     EXPECT_NE(error_of(text).find(message), std::string::npos) << error_of(text);
   };
   expect("grap", "graph text 1:1: expected 'graph'");
+  expect("graph(%0: f32[2]) { my.op(%0) !writes return }", "unknown effect 'writes'");
+  expect("graph(%0: f32[2]) { my.op(%0) !mutates return }", "expected '['");
+  expect("graph(%0: f32[2]) { my.op(%0) ! return }", "unknown effect 'return'");
+  expect("graph(%0: f32[2]) { %1: f32[2] = aten.relu(%0) !opaque return %1 }",
+         "effects of an op that is on the list");
   expect("graph(%0 x: f33[2]) { return }", "1:16: unknown dtype 'f33'");
   expect("graph() {\n  %0: f32[] = aten.relu(%1)\n  return\n}", "2:27: %1 is not defined here");
   expect("graph(%0: f32[2], %0: f32[2]) { return }", "%0 is defined twice");

@@ -75,7 +75,7 @@ TEST(Realisation, MutatingNodesAreRefused) {
   graph::Value* x = graph.add_input(type, graph::InputKind::kUser, "x");
   graph::Effects effects;
   effects.mutates = {0};
-  graph.add_node(graph::find_or_add_op("test.write_", {"self"}, effects), {x}, {type});
+  graph.add_node(graph::find_or_add_op("test.write_", effects), {x}, {type});
   EXPECT_THROW(lower(graph), InternalError);
 }
 

@@ -47,12 +47,11 @@ TEST(Cse, ArgumentsMustBeEqual) {
 }
 
 TEST(Cse, RandomAndOpaqueOpsStay) {
-  graph::find_or_add_op("my.print", {}, {.opaque = true});
   after(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.bernoulli(%0, None)
     %2: f32[4] = aten.bernoulli(%0, None)
-    %3: f32[4] = my.print(%0)
-    %4: f32[4] = my.print(%0)
+    %3: f32[4] = my.print(%0) !opaque
+    %4: f32[4] = my.print(%0) !opaque
     %5: f32[4] = aten.cat([%1, %2, %3, %4], 0)
     return %5
   })",

@@ -29,10 +29,9 @@ TEST(Dce, UnusedChainsGo) {
 }
 
 TEST(Dce, EffectsStay) {
-  graph::find_or_add_op("my.log", {}, {.opaque = true});
   graph::Graph graph = graph::parse(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.bernoulli(%0, None)
-    my.log(%0)
+    my.log(%0) !opaque
     %2: f32[4] #%0 = aten.neg_(%0)
     return
   })");

@@ -135,10 +135,9 @@ TEST(Functionalise, SplitPieces) {
 }
 
 TEST(Functionalise, CopyOutVariantAndTranspose) {
-  graph::find_or_add_op("aten.add.out", {}, {.mutates = {3}, .results_alias = {3}});
   EXPECT_EQ(after(R"(graph(%0 x: f32[2], %1 y: f32[2]) {
     %2: f32[2] = aten.empty.memory_format([2], f32, None, None, None, None)
-    %3: f32[2] #%2 = aten.add.out(%0, %1, 1, %2)
+    %3: f32[2] #%2 = aten.add.out(%0, %1, 1, %2) !mutates[3] !results_alias[3]
     %4: f32[2] #%0 = aten.copy_(%0, %3, false)
     return %2
   })"),
@@ -169,11 +168,9 @@ TEST(Functionalise, BatchNormThatTrains) {
 }
 
 TEST(Functionalise, InPlaceViews) {
-  graph::find_or_add_op("aten.t_", {},
-                        {.inplace_view = true, .mutates = {0}, .results_alias = {0}});
   EXPECT_EQ(after(R"(graph(%0 x: f32[2, 3]) {
     %1: f32[2, 3] = aten.neg(%0)
-    %2: f32[3, 2]{1, 3} #%1 = aten.t_(%1)
+    %2: f32[3, 2]{1, 3} #%1 = aten.t_(%1) !inplace_view !mutates[0] !results_alias[0]
     %3: f32[3, 2]{1, 3} #%1 = aten.exp_(%2)
     return %3
   })"),
@@ -228,8 +225,8 @@ std::string refused(std::string_view text) {
 }
 
 TEST(Functionalise, WhatHasNoFunctionalFormIsRefused) {
-  graph::find_or_add_op("aten.random_", {}, {.random = true, .mutates = {0}, .results_alias = {0}});
-  EXPECT_EQ(refused("graph(%0: f32[2]) { %1: f32[2] #%0 = aten.random_(%0, None) return %1 }"),
+  EXPECT_EQ(refused(R"(graph(%0: f32[2]) {
+    %1: f32[2] #%0 = aten.random_(%0, None) !random !mutates[0] !results_alias[0] return %1 })"),
             "'aten.random_' cannot be compiled: it draws random numbers in place");
   EXPECT_EQ(refused("graph(%0: f32[2]) { %1: f32[2] #%0 = aten.resize_(%0, [1], None) return %1 }"),
             "'aten.resize_' cannot be compiled: it has no form that does not mutate");
