@@ -24,6 +24,16 @@ py::dict entry_of(Words words) {
   return entry;
 }
 
+// As Python shows the environment: bytes that are no UTF-8 as lone surrogates.
+py::object as_python(const std::string& value) {
+  return py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeFSDefaultAndSize(value.data(), static_cast<Py_ssize_t>(value.size())));
+}
+template <class Number>
+py::object as_python(Number value) {
+  return py::cast(value);
+}
+
 py::list breaks() {
   py::list out;
   for (const auto& words : braze::capture::break_catalogue())
@@ -61,7 +71,7 @@ PYBIND11_MODULE(_C, module) {
       "options",
       [] {
         py::dict out;
-#define X(member, env, type, value, help) out[#member] = braze::options().member;
+#define X(member, env, type, value, help) out[#member] = as_python(braze::options().member);
         BRAZE_OPTIONS(X)
 #undef X
         return out;
@@ -73,7 +83,7 @@ PYBIND11_MODULE(_C, module) {
       []() -> py::object {
         const auto& compiler = braze::toolchain::host_compiler();
         if (!compiler) return py::none();
-        return py::make_tuple(compiler->path, compiler->version);
+        return py::make_tuple(as_python(compiler->path), as_python(compiler->version));
       },
       "(path, version) of the C++ compiler that builds kernels, or None.");
   module.def(

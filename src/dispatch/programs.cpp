@@ -85,6 +85,14 @@ plan::Plan make_plan(const graph::Graph& graph, compile::Options options, bool k
   return plan;
 }
 
+// In the handler of what was thrown when generated code was built.
+void choose_aten(compile::Options& options, const std::string& name, const char* why) {
+  if (options.backend != compile::Backend::kKernels || braze::options().strict) throw;
+  std::fprintf(stderr, "braze: generated code of %s could not be built, running through ATen: %s\n",
+               name.c_str(), why);
+  options.backend = compile::Backend::kAten;
+}
+
 // More would not pay: each needs the host compiler.
 constexpr size_t kWithKernels = 4;
 // What is kept; beyond that all are made again.
@@ -155,11 +163,9 @@ std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels
       program->executable = std::make_unique<runtime::Executable>(plan, constants_, name_);
       break;
     } catch (const InternalError& error) {
-      if (options.backend != compile::Backend::kKernels || braze::options().strict) throw;
-      std::fprintf(stderr,
-                   "braze: generated code of %s could not be built, running through ATen: %s\n",
-                   name_.c_str(), error.what());
-      options.backend = compile::Backend::kAten;
+      choose_aten(options, name_, error.what());
+    } catch (const UserError& error) {  // no place for temporary files
+      choose_aten(options, name_, error.what());
     }
   }
   report.build = seconds_since(start);

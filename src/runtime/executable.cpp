@@ -5,6 +5,7 @@
 #include <list>
 #include <mutex>
 
+#include "base/fork_mutex.h"
 #include "runtime/bound_plan.h"
 #include "toolchain/toolchain.h"
 
@@ -29,7 +30,7 @@ struct Executable::Impl {
   std::unique_ptr<PreparedPlan> prepared;
   ArenaPool arenas;
   std::shared_ptr<BoundPlan> fixed;  // of a static plan
-  std::mutex mutex;
+  ForkMutex mutex;
   // Those with this layout, which has room for all sizes so far; the one used last first.
   std::list<Entry> recent;
   std::shared_ptr<const plan::Layout> layout;
@@ -49,9 +50,11 @@ struct Executable::Impl {
 Executable::Impl::Impl(plan::Plan plan, std::vector<at::Tensor> constants, std::string name)
     : tag(std::move(name)) {
   std::vector<KernelFunction> functions;
-  if (!plan.kernels.empty()) library = toolchain::build(plan.source, plan.compiler_flags);
-  for (const plan::Kernel& kernel : plan.kernels)
-    functions.push_back(reinterpret_cast<KernelFunction>(library->symbol(kernel.name)));
+  std::vector<std::string> names;
+  for (const plan::Kernel& kernel : plan.kernels) names.push_back(kernel.name);
+  if (!names.empty()) library = toolchain::build(plan.source, plan.compiler_flags, names);
+  for (const std::string& kernel : names)
+    functions.push_back(reinterpret_cast<KernelFunction>(library->symbol(kernel)));
   prepared = std::make_unique<PreparedPlan>(std::move(plan), std::move(constants), functions);
   const std::vector<int64_t> hints = plan::hints(prepared->plan);
   auto first = std::make_shared<BoundPlan>(*prepared, hints, nullptr);

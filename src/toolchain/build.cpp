@@ -1,19 +1,24 @@
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "base/error.h"
+#include "base/fork_mutex.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "toolchain/command.h"
 #include "toolchain/process.h"
+#include "toolchain/shared_object.h"
 #include "toolchain/toolchain.h"
 
 namespace braze::toolchain {
@@ -58,6 +63,44 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+[[noreturn]] void fail(const std::string& what) { throw InternalError(__FILE__, __LINE__, what); }
+
+// A compiler that has not come back twice in a row is not waited for a third time.
+class Patience {
+ public:
+  static Patience& instance() {
+    static auto& instance = *std::make_unique<Patience>().release();
+    return instance;
+  }
+  bool is_over(const Compiler& compiler) {
+    std::lock_guard lock(mutex_);
+    return timeouts_[compiler.path] >= 2;
+  }
+  void note(const Compiler& compiler, bool timed_out) {
+    std::lock_guard lock(mutex_);
+    int& count = timeouts_[compiler.path];
+    count = timed_out ? count + 1 : 0;
+  }
+
+ private:
+  ForkMutex mutex_;
+  std::map<std::string, int> timeouts_;
+};
+
+RunResult run_compiler(const Compiler& compiler, const std::vector<std::string>& line,
+                       const std::string& messages) {
+  if (Patience::instance().is_over(compiler))
+    fail("the host compiler did not come to an end twice and is not run any more: " +
+         compiler.path);
+  const std::chrono::seconds limit(options().compiler_timeout);
+  const RunResult result = run(line, messages, limit);
+  Patience::instance().note(compiler, result.timed_out);
+  if (result.timed_out)
+    fail(detail::concat("the host compiler did not come to an end in ", limit.count(),
+                        " s (BRAZE_COMPILER_TIMEOUT) and was killed: ", joined(line)));
+  return result;
+}
+
 // The compiled library's path in `folder`.
 std::string compile(const std::string& source, const std::vector<std::string>& flags,
                     const Compiler& compiler, const TemporaryFolder& folder) {
@@ -69,15 +112,15 @@ std::string compile(const std::string& source, const std::vector<std::string>& f
                     "; set TMPDIR to a folder with room");
   const std::vector<std::string> line = command_line(compiler, flags, input, output);
   const auto begin = std::chrono::steady_clock::now();
-  const RunResult result = run(line, messages);
-  struct stat status;
-  if (!result.ok() || ::stat(output.c_str(), &status) != 0) {
+  const RunResult result = run_compiler(compiler, line, messages);
+  if (!result.ok()) {
     const std::string text = result.started ? read_file(messages).value_or("") : result.error;
-    throw InternalError(
-        __FILE__, __LINE__,
-        detail::concat("the host compiler failed (exit code ", result.exit_code,
-                       "): ", joined(line), "\n", text.substr(0, kMaxCompilerOutput)));
+    fail(detail::concat("the host compiler failed (exit code ", result.exit_code,
+                        "): ", joined(line), "\n", text.substr(0, kMaxCompilerOutput)));
   }
+  if (const std::string damage = damage_of(output); !damage.empty())
+    fail(detail::concat("the host compiler ended without an error, but what it wrote is damaged (",
+                        damage, "): ", joined(line)));
   if (log::enabled(log::Component::kTiming)) {
     const std::chrono::duration<double, std::milli> spent =
         std::chrono::steady_clock::now() - begin;
@@ -99,6 +142,13 @@ std::shared_ptr<Library> load_cached(DiskCache& cache, const std::string& key) {
   }
 }
 
+// The first of `symbols` that is not there; empty: all are.
+std::string missing_in(const Library& library, std::span<const std::string> symbols) {
+  for (const std::string& symbol : symbols)
+    if (!library.has(symbol)) return symbol;
+  return "";
+}
+
 const Compiler& required_compiler() {
   const std::optional<Compiler>& compiler = host_compiler();
   if (!compiler)
@@ -111,6 +161,8 @@ const Compiler& required_compiler() {
 
 Library::~Library() { ::dlclose(handle_); }
 
+bool Library::has(const std::string& name) const { return ::dlsym(handle_, name.c_str()); }
+
 void* Library::symbol(const std::string& name) const {
   void* address = ::dlsym(handle_, name.c_str());
   BRAZE_CHECK(address, "no symbol '", name, "' in a compiled library");
@@ -118,28 +170,39 @@ void* Library::symbol(const std::string& name) const {
 }
 
 std::shared_ptr<Library> load(const std::string& path) {
+  if (const std::string damage = damage_of(path); !damage.empty())
+    fail("cannot load " + path + ": " + damage);
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* why = ::dlerror();
-    throw InternalError(__FILE__, __LINE__,
-                        detail::concat("cannot load ", path, ": ", why ? why : "unknown"));
+    fail(detail::concat("cannot load ", path, ": ", why ? why : "unknown"));
   }
   return std::shared_ptr<Library>(new Library(handle));
 }
 
 std::shared_ptr<Library> build(const std::string& source, const std::vector<std::string>& flags,
-                               const Compiler& compiler, DiskCache& cache) {
+                               const Compiler& compiler, DiskCache& cache,
+                               std::span<const std::string> symbols) {
   const std::string key = cache_key(compiler, flags, source);
-  if (auto library = load_cached(cache, key)) return library;
+  if (auto library = load_cached(cache, key); library && missing_in(*library, symbols).empty())
+    return library;
   TemporaryFolder folder;
   const std::string path = compile(source, flags, compiler, folder);
-  if (const std::optional<std::string> bytes = read_file(path)) cache.put(kKind, key, *bytes);
-  if (auto library = load_cached(cache, key)) return library;
-  return load(path);
+  if (const std::optional<std::string> bytes = read_file(path))
+    cache.put(kKind, key, *bytes, DiskCache::Use::kMapped);
+  std::shared_ptr<Library> library = load_cached(cache, key);
+  if (!library) library = load(path);
+  if (const std::string missing = missing_in(*library, symbols); !missing.empty()) {
+    cache.remove(kKind, key);
+    fail("the host compiler ended without an error, but there is no symbol '" + missing +
+         "' in what it wrote: " + compiler.path);
+  }
+  return library;
 }
 
-std::shared_ptr<Library> build(const std::string& source, const std::vector<std::string>& flags) {
-  return build(source, flags, required_compiler(), DiskCache::instance());
+std::shared_ptr<Library> build(const std::string& source, const std::vector<std::string>& flags,
+                               std::span<const std::string> symbols) {
+  return build(source, flags, required_compiler(), DiskCache::instance(), symbols);
 }
 
 std::vector<std::shared_ptr<Library>> build_all(std::span<const std::string> sources,

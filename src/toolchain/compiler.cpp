@@ -1,9 +1,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <sstream>
 
+#include "base/fork_mutex.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "toolchain/command.h"
@@ -19,7 +24,10 @@ std::optional<Compiler> probe(const std::string& command) {
   arguments.push_back("--version");
   TemporaryFolder folder;
   const std::string output = folder.file("version");
-  if (!run(arguments, output).ok()) return std::nullopt;
+  constexpr int64_t kMostSeconds = 10;
+  const int64_t seconds = options().compiler_timeout;
+  const std::chrono::seconds limit(seconds == 0 ? kMostSeconds : std::min(seconds, kMostSeconds));
+  if (!run(arguments, output, limit).ok()) return std::nullopt;
   const std::string text = read_file(output).value_or("");
   if (text.empty()) return std::nullopt;
   return Compiler{command, text.substr(0, text.find('\n'))};
@@ -91,8 +99,17 @@ std::optional<Compiler> find_compiler() {
 }
 
 const std::optional<Compiler>& host_compiler() {
-  static const std::optional<Compiler> compiler = find_compiler();
-  return compiler;
+  static auto& mutex = *std::make_unique<ForkMutex>().release();
+  static const std::optional<Compiler>* known = nullptr;  // never destroyed
+  {
+    std::lock_guard lock(mutex);
+    if (known) return *known;
+  }
+  // Not under the lock: it may take seconds, and a fork() waits for the lock.
+  auto found = std::make_unique<const std::optional<Compiler>>(find_compiler());
+  std::lock_guard lock(mutex);
+  if (!known) known = found.release();
+  return *known;
 }
 
 }  // namespace braze::toolchain

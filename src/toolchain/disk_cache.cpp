@@ -12,6 +12,8 @@
 #include <ctime>
 #include <deque>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -106,8 +108,9 @@ bool make_private_folders(const std::string& path) {
 }  // namespace
 
 DiskCache& DiskCache::instance() {
-  static std::mutex mutex;
-  static std::deque<DiskCache> caches;
+  // Never destroyed: threads may still build while the process ends.
+  static auto& mutex = *std::make_unique<ForkMutex>().release();
+  static auto& caches = *std::make_unique<std::deque<DiskCache>>().release();
   static uint64_t generation = 0;
   std::lock_guard lock(mutex);
   if (generation != options_generation() || caches.empty()) {
@@ -180,6 +183,10 @@ std::optional<std::string> DiskCache::path(std::string_view kind, std::string_vi
   return file;
 }
 
+void DiskCache::remove(std::string_view kind, std::string_view key) {
+  if (!folder_.empty()) ::unlink(file_of(kind, key).c_str());
+}
+
 bool DiskCache::make_folders(std::string_view kind) {
   if (make_private_folders(folder_of(kind))) return true;
   std::lock_guard lock(mutex_);
@@ -187,13 +194,16 @@ bool DiskCache::make_folders(std::string_view kind) {
   return false;
 }
 
-void DiskCache::put(std::string_view kind, std::string_view key, std::string_view bytes) {
+void DiskCache::put(std::string_view kind, std::string_view key, std::string_view bytes, Use use) {
   const auto total = static_cast<int64_t>(bytes.size() + kTrailerSize);
   if (folder_.empty() || total > limit_ || !make_folders(kind) || !trusted(kind)) return;
   std::string temporary = folder_of(kind) + "/" + std::string(kTemporaryPrefix) + "XXXXXX";
   File output(::mkostemp(temporary.data(), O_CLOEXEC));  // mode 0600
+  // What is written late may fail late. An entry that is read is checked each time, but not what
+  // the loader maps, whose pages may be read again from the disk at any time.
   const bool written = output && write_all(output.get(), bytes) &&
-                       write_all(output.get(), trailer_of(bytes)) && output.close() &&
+                       write_all(output.get(), trailer_of(bytes)) &&
+                       (use == Use::kRead || ::fdatasync(output.get()) == 0) && output.close() &&
                        ::rename(temporary.c_str(), file_of(kind, key).c_str()) == 0;
   if (written) return account(total);
   const std::string why = std::strerror(errno);

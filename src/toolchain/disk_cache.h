@@ -14,10 +14,11 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "base/fork_mutex.h"
 
 namespace braze::toolchain {
 
@@ -33,9 +34,12 @@ class DiskCache {
 
   // `kind`: lower-case letters, digits, '-' and '_'. Thread-safe.
   std::optional<std::string> get(std::string_view kind, std::string_view key);
-  void put(std::string_view kind, std::string_view key, std::string_view bytes);
-  // A path to the entry's bytes for dlopen, checked; empty: not there.
+  enum class Use { kRead, kMapped };
+  void put(std::string_view kind, std::string_view key, std::string_view bytes,
+           Use use = Use::kRead);
+  // A path to the entry's bytes for dlopen, checked; empty: not there. They were put as kMapped.
   std::optional<std::string> path(std::string_view kind, std::string_view key);
+  void remove(std::string_view kind, std::string_view key);
   // Removes every entry (and nothing that is not one).
   void clear();
 
@@ -53,7 +57,7 @@ class DiskCache {
 
   std::string folder_;
   int64_t limit_;
-  std::mutex mutex_;
+  ForkMutex mutex_;
   std::map<std::string, bool, std::less<>> trusted_;  // by kind, asked once
   int64_t written_since_scan_ = -1;                   // -1: not scanned yet
   int64_t scanned_bytes_ = 0;

@@ -1,12 +1,15 @@
 #include "toolchain/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -33,6 +36,31 @@ struct SpawnActions {
   SpawnActions(const SpawnActions&) = delete;
 };
 
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+bool has_ended(pid_t child) {
+  siginfo_t info{};
+  const int done = ::waitid(P_PID, child, &info, WEXITED | WNOHANG | WNOWAIT);
+  return (done < 0 && errno != EINTR) || (done == 0 && info.si_pid == child);
+}
+
+// False where the child runs on after `limit`.
+bool ends_within(pid_t child, milliseconds limit) {
+  const auto end = Clock::now() + limit;
+  File handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));  // none before Linux 5.3
+  milliseconds pause(1);
+  while (!has_ended(child)) {
+    const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
+    if (left <= milliseconds(0)) return false;
+    pollfd event{handle.get(), POLLIN, 0};
+    const auto wait = handle ? std::min(left, milliseconds(60'000)) : std::min(left, pause);
+    ::poll(&event, handle ? 1 : 0, static_cast<int>(wait.count()));
+    pause = std::min(2 * pause, milliseconds(50));
+  }
+  return true;
+}
+
 int exit_code_of(pid_t child) {
   int status = 0;
   pid_t done;
@@ -58,7 +86,8 @@ bool write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
+    if (count == 0) errno = ENOSPC;
+    if (count <= 0) return false;
     bytes.remove_prefix(static_cast<size_t>(count));
   }
   return true;
@@ -82,7 +111,7 @@ std::optional<std::string> read_all(int descriptor) {
 }
 
 std::optional<std::string> read_file(const std::string& path) {
-  File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe is read as empty
   return file ? read_all(file.get()) : std::nullopt;
 }
 
@@ -110,7 +139,8 @@ std::string TemporaryFolder::file(std::string_view name) const {
   return (path_ + "/").append(name);
 }
 
-RunResult run(const std::vector<std::string>& arguments, const std::string& output) {
+RunResult run(const std::vector<std::string>& arguments, const std::string& output,
+              milliseconds limit) {
   std::vector<char*> pointers;
   for (const std::string& argument : arguments)
     pointers.push_back(const_cast<char*>(argument.c_str()));
@@ -139,6 +169,10 @@ RunResult run(const std::vector<std::string>& arguments, const std::string& outp
     return result;
   }
   result.started = true;
+  if (limit > milliseconds(0) && !ends_within(child, limit)) {
+    result.timed_out = true;
+    ::kill(-child, SIGKILL);
+  }
   result.exit_code = exit_code_of(child);
   return result;
 }

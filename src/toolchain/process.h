@@ -1,6 +1,7 @@
 // Small tools for running a program and for files, private to this folder.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,12 +43,15 @@ class TemporaryFolder {
 
 struct RunResult {
   bool started = false;
-  int exit_code = -1;  // 128 + n when killed by signal n
-  std::string error;   // why it could not be started
+  bool timed_out = false;  // and was killed
+  int exit_code = -1;      // 128 + n when killed by signal n
+  std::string error;       // why it could not be started
   bool ok() const { return started && exit_code == 0; }
 };
 // Runs arguments[0], looked for on the PATH, waits for it, and leaves what it printed (stdout and
 // stderr) in the file `output`. Its signals are at their defaults, its process group is its own.
-RunResult run(const std::vector<std::string>& arguments, const std::string& output);
+// What has not ended after `limit` (0: there is none) is killed with its process group.
+RunResult run(const std::vector<std::string>& arguments, const std::string& output,
+              std::chrono::milliseconds limit);
 
 }  // namespace braze::toolchain

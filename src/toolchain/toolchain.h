@@ -33,6 +33,7 @@ class Library {
   Library(const Library&) = delete;
   ~Library();
   void* symbol(const std::string& name) const;  // InternalError if absent
+  bool has(const std::string& name) const;
 
  private:
   friend std::shared_ptr<Library> load(const std::string&);
@@ -45,10 +46,13 @@ std::shared_ptr<Library> load(const std::string& path);  // InternalError with t
 // and must say what they mean without regard to the machine (-mavx2, not -march=native), as they
 // are part of the cache key. The code may call what libm and libc have. Throws InternalError with
 // the compiler's output; UserError, with the way out, when there is no compiler or no place for
-// temporary files.
-std::shared_ptr<Library> build(const std::string& source, const std::vector<std::string>& flags);
+// temporary files. A library that is damaged or lacks one of `symbols` is not kept, and built again
+// where it was.
 std::shared_ptr<Library> build(const std::string& source, const std::vector<std::string>& flags,
-                               const Compiler& compiler, DiskCache& cache);
+                               std::span<const std::string> symbols = {});
+std::shared_ptr<Library> build(const std::string& source, const std::vector<std::string>& flags,
+                               const Compiler& compiler, DiskCache& cache,
+                               std::span<const std::string> symbols = {});
 
 // The same for several sources, as many compilers at once as the machine has threads. result[i]
 // belongs to sources[i]. All are tried; then the first failure in order is thrown.
