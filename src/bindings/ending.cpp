@@ -1,0 +1,71 @@
+// The end of the interpreter while daemon threads are in our code.
+//
+// Before 3.14, CPython ends a thread that asks for the GIL after the interpreter has begun to end
+// by pthread_exit(), which unwinds the thread's C++ frames: destructors would drop references
+// without the GIL while the interpreter is taken apart, and one that may not throw, as that of a
+// released GIL is, ends the process by std::terminate. As from 3.14 on, such a thread stays where
+// it is instead; the process ends without it.
+// * Our own frames: unwinding asks each frame's personality routine what is to be done there. Ours
+// is
+//   wrapped when the module is linked (cmake/Braze.cmake), and does not come back.
+// * PyTorch's bindings release the GIL too, and their frames may come first: std::terminate.
+// * Objects with static storage are not destroyed at exit (same place), as a thread that holds no
+// GIL
+//   may be compiling or running a kernel still. The module is never unloaded before.
+#include <Python.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <cstdlib>
+#include <exception>
+
+namespace {
+
+bool is_ending() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+bool is_main_thread() { return ::gettid() == ::getpid(); }
+
+[[noreturn]] void stay() {
+  for (;;) ::pause();
+}
+
+std::terminate_handler g_outer_handler = nullptr;
+
+[[noreturn]] void stay_or_terminate() {
+  // Without an exception: unwinding by pthread_exit() has come to a frame that forbids it.
+  if (!std::current_exception() && !is_main_thread() && is_ending()) stay();
+  if (g_outer_handler) g_outer_handler();
+  std::abort();
+}
+
+const bool g_installed = [] {
+  g_outer_handler = std::set_terminate(stay_or_terminate);
+  return true;
+}();
+
+}  // namespace
+
+extern "C" {
+
+_Unwind_Reason_Code __real___gxx_personality_v0(int version, _Unwind_Action actions,
+                                                _Unwind_Exception_Class exception_class,
+                                                _Unwind_Exception* exception,
+                                                _Unwind_Context* context);
+
+_Unwind_Reason_Code __wrap___gxx_personality_v0(int version, _Unwind_Action actions,
+                                                _Unwind_Exception_Class exception_class,
+                                                _Unwind_Exception* exception,
+                                                _Unwind_Context* context) {
+  if ((actions & _UA_FORCE_UNWIND) != 0 && !is_main_thread() && is_ending()) stay();
+  return __real___gxx_personality_v0(version, actions, exception_class, exception, context);
+}
+
+int __wrap___cxa_atexit(void (*)(void*), void*, void*) { return 0; }
+
+}  // extern "C"
