@@ -2,6 +2,8 @@
 
 #include <ATen/ops/copy_ops.h>
 
+#include <algorithm>
+
 #include "pytorch/aten.h"
 #include "runtime/memory.h"
 
@@ -148,6 +150,12 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
         uses_out_ = true;
       }
   }
+}
+
+bool ExternCall::gives_views() const {
+  const auto& returns = schema_->returns();  // not those of its out= form
+  return std::any_of(returns.begin(), returns.end(),
+                     [](const c10::Argument& result) { return result.alias_info() != nullptr; });
 }
 
 bool ExternCall::may_draw() const {

@@ -106,10 +106,18 @@ void PreparedPlan::find_tensors() {
 }
 
 bool PreparedPlan::writes_inputs_early() const {
-  for (const Step& step : steps)
-    if (auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step))
-      for (SlotId slot : (*call)->written())
-        if (root[slot] < plan.input_count) return true;
+  // Memory from outside: inputs, and what operators give that are views of them.
+  std::vector<char> outside(root.size(), 0);
+  std::fill_n(outside.begin(), plan.input_count, 1);
+  for (const Step& step : steps) {
+    auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step);
+    if (!call) continue;
+    for (SlotId slot : (*call)->written())
+      if (outside[root[slot]]) return true;
+    if (!(*call)->gives_views()) continue;
+    for (SlotId slot : (*call)->results())
+      if (slot >= 0) outside[root[slot]] = 1;
+  }
   return false;
 }
 
