@@ -210,12 +210,12 @@ def plain(function):
     return function
 
 
-def check(case, variants, backend):
+def check(case, variants, backend, begin=lambda: None):
     """(status, text, breaks) of a case.
 
     status: "equal"; "differs"; "fake"; "asks" (equal to eager in which `is_compiling()` is true);
         "varies" (eager itself gives something else each time); "refused" (eager cannot make it).
-    variants: values of `dynamic`.
+    variants: values of `dynamic`. `begin()` is called where compiled code runs for the first time.
     """
     try:
         expected = observe(case, plain)
@@ -224,6 +224,7 @@ def check(case, variants, backend):
     apart = first_difference(observe(case, plain), expected)
     if apart:
         return "varies", apart, 0
+    begin()
     breaks, status = 0, "equal"
     for dynamic in variants:
         compiled = []

@@ -25,7 +25,8 @@ import report
 from subjects import GROUPS
 
 HERE = Path(__file__).resolve().parent
-SECONDS = 90  # of one subject
+EAGER_SECONDS = 45  # until eager has accepted and run a subject
+SECONDS = 90  # of each of its cases compiled
 START = 120  # of a worker's imports
 
 
@@ -67,22 +68,28 @@ class Worker:
         fresh = self.process is None
         if fresh:
             self.start()
+        limit, compiled = EAGER_SECONDS + (START if fresh else 0), False
+        line = ""
         try:
             self.process.stdin.write(name + "\n")
             self.process.stdin.flush()
-            line = self.answers.get(timeout=SECONDS + (START if fresh else 0))
+            while (line := self.answers.get(timeout=limit)) is not None:
+                found = json.loads(line)
+                if "status" in found:
+                    return found
+                limit, compiled = SECONDS, True
         except queue.Empty:
             self.stop()
-            return {"name": name, "status": "hang", "what": f"no answer within {SECONDS} s"}
+            status, what = "hang", f"no answer within {limit} s"
         except BrokenPipeError:
             line = None
         if line is None:
             code = self.process.wait()
             self.errors.seek(0)
-            said = self.errors.read()
+            status, what = "crash", f"exit status {code}: {self.errors.read()[-1500:]}"
             self.stop()
-            return {"name": name, "status": "crash", "what": f"exit status {code}: {said[-1500:]}"}
-        return json.loads(line)
+        # What eager itself does not survive is not tried.
+        return {"name": name, "status": status if compiled else "refused", "what": what}
 
     def stop(self):
         if self.process is not None:

@@ -53,10 +53,12 @@ def public(package, only=None, skip=None):
     return sorted(seen.values(), key=lambda pair: pair[0])
 
 
-def walked(package, only=None, skip=None, given=None, forward=None):
-    """A table over the public functions and modules of a package."""
+def walked(package, only=None, skip=None, given=None, forward=None, too_large=()):
+    """A table over the public functions and modules of a package, but classes of `too_large`."""
     table = {}
     for name, found in public(package, only, skip):
+        if inspect.isclass(found) and issubclass(found, too_large):
+            continue
         if inspect.isclass(found):
             table[name] = lambda found=found: [module_case(found, given, forward)]
         else:

@@ -1,7 +1,8 @@
 """Libraries: their public functions and modules, with what their parameters take."""
 
 import torch
-from recipes import GENERIC, const, tensor, unit
+import torchvision_operators  # noqa: F401
+from recipes import const, tensor, unit
 from subjects import walked
 from subjects_distributions import simple
 
@@ -61,8 +62,6 @@ def kornia():
 
 
 def torchvision():
-    import torchvision_operators  # noqa: F401
-
     given = {"num_output_channels": [const(3)], "brightness_factor": [const(0.7)], "contrast_factor": [const(0.7)],
              "saturation_factor": [const(0.7)], "hue_factor": [const(0.2)], "gamma": [const(0.7)], "kernel_size": [const(3)],
              "mean": [const([0.5, 0.4, 0.3])], "std": [const([0.2, 0.3, 0.4])], "bits": [const(4)], "sharpness_factor": [const(0.6)]}  # fmt: skip
@@ -72,8 +71,6 @@ def torchvision():
 
 
 def torchmetrics():
-    import torchvision_operators  # noqa: F401
-
     given = {"num_classes": [const(5)], "num_labels": [const(8)]}
     return walked(
         "torchmetrics",
@@ -112,15 +109,11 @@ def torch_geometric():
         given=given,
         forward=forward,
     )
-    edge = {"edge_index": GENERIC[:0] or None}
-    del edge
     table.update(walked("torch_geometric.utils", given={"x": [nodes], "src": [nodes]}))
     return table
 
 
 def timm():
-    import torchvision_operators  # noqa: F401
-
     import timm
 
     given = {"in_chs": [const(8)], "out_chs": [const(8)], "dim": [const(8)], "num_heads": [const(2)], "channels": [const(8)],
@@ -143,7 +136,7 @@ def timm():
 
 
 def diffusers():
-    import torchvision_operators  # noqa: F401
+    from diffusers import ModelMixin
 
     given = {"in_channels": [const(8)], "out_channels": [const(8)], "channels": [const(8)], "dim": [const(8)], "temb_channels": [const(16)],
              "num_attention_heads": [const(2)], "attention_head_dim": [const(4)], "embedding_dim": [const(8)], "num_layers": [const(1)]}  # fmt: skip
@@ -153,15 +146,17 @@ def diffusers():
         "sample": [tensor("n", 8, 8, 8)],
     }
     return walked("diffusers", only=r"models|schedulers|image_processor|training_utils|utils\.torch", given=given, forward=forward,
-                  skip=r"flax|controlnets|pipelines|quantiz")  # fmt: skip
+                  skip=r"flax|controlnets|pipelines|quantiz", too_large=ModelMixin)  # fmt: skip
 
 
 def transformers():
-    import torchvision_operators  # noqa: F401
+    from transformers import PreTrainedModel
 
     given = {"hidden_size": [const(8)], "dim": [const(8)], "n_rep": [const(2)]}
     return walked(
         "transformers",
         only=r"activations|pytorch_utils|loss\.|modeling_attn_mask|masking_utils|trainer_pt_utils|image_transforms|generation\.(logits|utils)|time_series",
+        skip=r"hub|fsdp|distributed",
         given=given,
+        too_large=PreTrainedModel,
     )
