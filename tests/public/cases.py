@@ -9,7 +9,9 @@ import torch
 from recipes import candidates
 
 ATTEMPTS, SECONDS = 160, 3.0
-SIZES = (2, 2, 3, 2, 2)
+# Of each call. In call 4 something does not fit, in call 5 the tensors have other strides, in call 6
+# another dtype.
+SIZES = (2, 2, 3, 2, 2, 3, 2)
 
 
 class Case:
@@ -20,6 +22,36 @@ class Case:
     def __init__(self, make, inputs, calls=None):
         self.make, self.inputs = make, inputs
         self.calls = calls or self.calls
+
+    def arguments(self, number):
+        args, kwargs = self.inputs(number)
+        if number == 5:
+            return changed(args, relaid), changed(kwargs, relaid)
+        if number == 6:
+            return changed(args, widened), changed(kwargs, widened)
+        return args, kwargs
+
+
+def changed(value, change):
+    """The tensors of plain containers changed."""
+    if type(value) is torch.Tensor:
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)(changed(v, change) for v in value)
+    return {k: changed(v, change) for k, v in value.items()} if type(value) is dict else value
+
+
+def relaid(t):
+    """The same values with other strides; of four dimensions: channels last."""
+    if t.layout != torch.strided or t.dim() < 2:
+        return t
+    if t.dim() == 4:
+        return t.contiguous(memory_format=torch.channels_last)
+    return t.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+def widened(t):
+    return t.double() if t.dtype == torch.float32 else t
 
 
 class Arguments:

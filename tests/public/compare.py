@@ -147,7 +147,7 @@ def observe(case, wrap):
     shown = []
     for number in range(case.calls):
         seed(100 + number)
-        args, kwargs = case.inputs(number)
+        args, kwargs = case.arguments(number)
         seed(number)
         try:
             result = ("returned", function(*args, **kwargs))

@@ -81,10 +81,12 @@ def markdown(results, listed):
         "# Fidelity to public code",
         "",
         "Made by `make test-public`. Functions and modules of PyTorch's Python code and of libraries are",
-        "called in eager and compiled, several times with different values and sizes, with `dynamic=None` and",
-        "`dynamic=True`; results, exceptions, arguments, the state of objects and of random generators, and",
-        "what is shared are compared (`tests/public/`). *Found*: public functions, methods and modules;",
-        "*tried*: those for which eager accepts arguments that the harness makes, and gives the same each time.",
+        "called in eager and compiled, several times with different values, sizes, strides and dtypes, also",
+        "with what does not fit, with `dynamic=None` and `dynamic=True`; results, exceptions, arguments, the",
+        "state of objects and of random generators, and what is shared are compared, and no tensor without",
+        "data may be left anywhere (`tests/public/`). *Found*: public functions, methods and modules; *tried*:",
+        "those for which eager accepts arguments that the harness makes, and gives the same each time;",
+        "*listed*: different for the reason given below.",
         "",
         "| library | version | found | tried | equal | listed | different |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
@@ -104,5 +106,8 @@ def markdown(results, listed):
     known = [(found["name"], reason) for found, reason in known if reason]
     if known:
         lines += ["", "## Listed", ""]
-        lines += [f"* `{name}`: {reason}" for name, reason in sorted(known)]
-    return "\n".join(lines) + "\n"
+        for reason in sorted({reason for _, reason in known}):
+            names = sorted(name for name, why in known if why == reason)
+            lines += [f"{reason[:1].upper() + reason[1:]} ({len(names)}):", ""]
+            lines += [", ".join(f"`{name}`" for name in names) + ".", ""]
+    return "\n".join(lines).rstrip() + "\n"

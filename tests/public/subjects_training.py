@@ -151,7 +151,7 @@ def schedule_cases(make_scheduler, use):
         state = {k: v for k, v in vars(scheduler).items() if isinstance(v, (int, float, list))}
         return call, (state, scheduler, optimizer.param_groups)
 
-    return on_rows(make, 6 if len(SIZES) >= 6 else len(SIZES))
+    return on_rows(make)
 
 
 def step(scheduler, optimizer, x):
