@@ -35,14 +35,23 @@ std::vector<Argument> with_base(const ViewLink& link, Value* base) {
   return args;
 }
 
+// Where an input lies in its storage is known for the call that was traced only.
+void check_place(const ViewLink& link) {
+  const bool absolute = link.args.size() > 3 && !std::holds_alternative<graph::None>(link.args[3]);
+  if (absolute && link.parent->producer() == nullptr)
+    throw Unsupported(link.op->name, "a place in the storage of an input that is written to");
+}
+
 Value* emit_as_strided(Emitter& emit, const ViewLink& link, Value* base) {
+  check_place(link);
   // The offset counts from the beginning of the storage.
   const Int offset = link.type.offset - link.parent_type.offset;
   if (!same_layout(base->type(), link.parent_type) || !graph::is_dense(base->type()) ||
-      offset.hint() < 0)
+      offset.hint() < 0 || (base->producer() == nullptr && offset != Int(0)))
     throw Unsupported("aten.as_strided", "it views memory outside of a mutated tensor");
-  return emit(OpKind::kas_strided,
-              {base, link.type.sizes, link.type.strides, offset + base->type().offset});
+  std::vector<Argument> args{base, link.type.sizes, link.type.strides, graph::None{}};
+  if (offset != Int(0)) args[3] = offset + base->type().offset;
+  return emit(OpKind::kas_strided, std::move(args));
 }
 
 }  // namespace
@@ -104,12 +113,17 @@ Value* emit_inverse(Emitter& emit, const ViewLink& link, Value* base, Value* val
                   {base, value, graph::sym_arg_or(args, 1, 0), graph::sym_arg_or(args, 2, 0),
                    graph::sym_arg_or(args, 3, 1)});
     case OpKind::kas_strided: {
+      check_place(link);
       const Int offset = link.type.offset - link.parent_type.offset;
       if (!same_layout(base->type(), link.parent_type) || !graph::is_dense(base->type()) ||
           base->type().offset != Int(0) || offset.hint() < 0)
         throw Unsupported(link.op->name, "it writes to memory outside of a mutated tensor");
+      const bool is_input = base->producer() == nullptr;
+      if (is_input && offset != Int(0))
+        throw Unsupported(link.op->name, "it writes to a place in an input");
+      const Argument place = offset == Int(0) ? Argument(graph::None{}) : Argument(offset);
       return emit(OpKind::kas_strided_scatter,
-                  {base, value, link.type.sizes, link.type.strides, offset});
+                  {base, value, link.type.sizes, link.type.strides, place});
     }
     default:
       throw Unsupported(link.op->name, "a view of this kind is written to");

@@ -108,6 +108,34 @@ def test_sizes_decide_what_overlaps(calls, body, dynamic):
     assert outcomes(fast, calls) == outcomes(f, calls)
 
 
+PLACES = [
+    "v = x.as_strided((2,), (2,))\nv += 1\nreturn v, x * 2",
+    "v = x.as_strided((2,), (1,), 1)\nv += 1\nreturn v, x * 2",
+    "v = x.as_strided((2,), (1,), 3)\nx += 1\nreturn v, v * 2",
+    "v = x[1:].as_strided((2,), (2,))\nx += 1\nreturn v, v * 2",
+    "v = x[1:].as_strided((2,), (2,))\nv += 1\nreturn x * 2, v",
+    "y = x * 2\nv = y[1:].as_strided((2,), (2,))\nv += 1\ny *= 3\nreturn y, v + x",
+    "return x.as_strided((2,), (1,)), x.as_strided((2,), (1,), 1) + x[0]",
+]
+
+
+@pytest.mark.parametrize("backend", ["braze", "aten"])
+@pytest.mark.parametrize("body", PLACES)
+def test_places_in_a_storage_are_those_of_the_call(body, backend):
+    f = function(body)
+
+    def part(start):
+        def make():
+            return torch.arange(1.0, 21.0)[start : start + 4], None
+
+        return make
+
+    calls = [part(start) for start in (0, 4, 2, 0)]
+    assert outcomes(braze.compile(f, backend=backend), calls) == outcomes(f, calls)
+    calls = calls[::-1][1:]
+    assert outcomes(braze.compile(f, backend=backend), calls) == outcomes(f, calls)
+
+
 PROGRAMS = {}
 
 

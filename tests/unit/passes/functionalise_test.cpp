@@ -234,8 +234,14 @@ TEST(Functionalise, WhatHasNoFunctionalFormIsRefused) {
     %2: f32[2] #%0 = aten.neg_(%0) return %1 })"),
             "'input ' cannot be compiled: it shares memory with another input of other sizes, and "
             "one of them is written to");
-  EXPECT_EQ(refused("graph(%0: f32[3, 2]{1, 1}) { %1: f32[3, 2]{1, 1} #%0 = aten.neg_(%0) return }"),
-            "'input ' cannot be compiled: several of its elements lie in one place, and it is "
+  EXPECT_EQ(
+      refused("graph(%0: f32[3, 2]{1, 1}) { %1: f32[3, 2]{1, 1} #%0 = aten.neg_(%0) return }"),
+      "'input ' cannot be compiled: several of its elements lie in one place, and it is "
+      "written to");
+  EXPECT_EQ(refused(R"(graph(%0: f32[4]) {
+    %1: f32[2]+1 #%0 = aten.as_strided(%0, [2], [1], 1)
+    %2: f32[2]+1 #%0 = aten.neg_(%1) return %1 })"),
+            "'aten.as_strided' cannot be compiled: a place in the storage of an input that is "
             "written to");
   EXPECT_EQ(refused(R"(graph(%0: f32[1]) {
     %1: f32[3]{0} #%0 = aten.expand(%0, [3], false)
