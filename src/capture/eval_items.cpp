@@ -92,7 +92,7 @@ Slot Evaluator::getitem(const Slot& object, const Slot& given) {
 
 // As key or as what is put there.
 bool Evaluator::may_index_tensor(PyObject* object) {
-  if (is_container(object) || PySlice_Check(object)) return read_deeply(object, Look::kDeep);
+  if (is_container(object) && !read_deeply(object, Look::kDeep)) return false;
   return may_give_torch(object, "Tensor", "__getitem__");
 }
 

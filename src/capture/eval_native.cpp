@@ -5,9 +5,11 @@
 // come upon an object that the trace has changed, or could read or change attributes.
 #include <opcode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "capture/evaluator.h"
+#include "capture/exported_memory.h"
 #include "capture/known.h"
 #include "capture/policy/policy.h"
 #include "cpython/lookup.h"
@@ -43,6 +45,16 @@ bool hands_out_only(PyTypeObject* type) {
         &PyDictRevIterKey_Type, &PyDictRevIterValue_Type, &PyDictRevIterItem_Type,
         &PyUnicodeIter_Type, &PyBytesIter_Type, &PyListRevIter_Type})
     if (type == listed) return true;
+  return false;
+}
+
+std::vector<PyObject*> referents(PyObject* object);
+
+// map(float, ...), accumulate(...): native code is given what they iterate over.
+bool calls_natively(PyObject* iterator) {
+  if (std::string_view(Py_TYPE(iterator)->tp_name) == "itertools.accumulate") return true;
+  for (PyObject* part : referents(iterator))
+    if (PyCallable_Check(part) && !PyFunction_Check(part) && !PyMethod_Check(part)) return true;
   return false;
 }
 
@@ -118,12 +130,6 @@ bool Evaluator::read_deeply(PyObject* object, Look look) {
 bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth) {
   if (is_atom(object) || is_tensor(object)) return true;
   const bool container = is_container(object);
-  if (!container && depth > 0 && look == Look::kDeep && exports_memory(object) &&
-      world_.is_outside(object))
-    return breaks_.refuse(
-        Py_TYPE(object) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,
-        std::string("native code may look at the memory of a '") + Py_TYPE(object)->tp_name +
-            "' object inside its argument");
   if (!container && !is_carrier(object)) return true;
   if (seen.contains(object)) return true;
   if (depth > 100)
@@ -181,6 +187,8 @@ bool Evaluator::read_by_advancing(PyObject* iterator) {
   const size_t now = 1 + world_.write_count() + container_changes_;
   if (read_at == now) return true;
   read_at = now;
+  if (PyObject* memory = calls_natively(iterator) ? memory_among_items(world_, iterator) : nullptr)
+    return refuse_memory(breaks_, memory, type->tp_name);
   return read_deeply(iterator, Look::kDeep);
 }
 
@@ -257,10 +265,17 @@ bool Evaluator::may_call_natively(PyObject* callable, IdentityMap<bool>& seen) {
 
 bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t count, bool read_only,
                                        Look look) {
+  // With a function that it is given it compares what that gives.
+  const bool looks_at_items =
+      look == Look::kDeep && std::none_of(args, args + count, [](const Slot& arg) {
+        return PyFunction_Check(arg.get()) || PyMethod_Check(arg.get());
+      });
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     if (is_atom(arg) || is_tensor(arg)) continue;
     const Subject subject(*this, args[i]);
+    if (PyObject* memory = looks_at_items ? memory_among_items(world_, arg) : nullptr)
+      return refuse_memory(breaks_, memory, what);
     if (look != Look::kKeeps && !may_call_natively(arg))
       return breaks_.refuse(BreakKind::kNativeCall,
                             std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name +

@@ -2,6 +2,7 @@
 #include <opcode.h>
 
 #include "capture/evaluator.h"
+#include "capture/exported_memory.h"
 #include "capture/known.h"
 
 namespace braze::capture {
@@ -69,6 +70,10 @@ bool Evaluator::read_operand(const Slot& operand, const char* what, Look look) {
   const Subject subject(*this, operand);
   PyObject* object = operand.get();
   if (is_atom(object) || is_tensor(object)) return true;
+  if (PyObject* memory = look == Look::kDeep && (is_container(object) || PySlice_Check(object))
+                             ? memory_within(world_, object)
+                             : nullptr)
+    return refuse_memory(breaks_, memory, what);
   if (is_container(object)) return read_deeply(object, look);
   if (!world_.is_outside(object) || is_immutable(object))
     return PyIter_Check(object) ? read_by_advancing(object) : read_deeply(object, look);

@@ -3,6 +3,7 @@
 
 #include "base/is_one_of.h"
 #include "capture/evaluator.h"
+#include "capture/exported_memory.h"
 #include "capture/known.h"
 
 namespace braze::capture {
@@ -127,8 +128,12 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
 // with
 // __index__ or __array__.
 bool Evaluator::may_give_torch(PyObject* object, const char* owner, const char* function) {
-  if (is_atom(object) || is_tensor(object) || is_immutable(object) || is_container(object) ||
-      !world_.is_outside(object) || is_torch_module_name(module_of(Py_TYPE(object))))
+  if (is_atom(object) || is_tensor(object)) return true;
+  const bool of_trees = std::string_view(owner) == "torch.utils._pytree";
+  if (PyObject* memory = of_trees ? nullptr : memory_within(world_, object))
+    return refuse_memory(breaks_, memory, std::string(owner) + "." + function + "()");
+  if (is_immutable(object) || is_container(object) || !world_.is_outside(object) ||
+      is_torch_module_name(module_of(Py_TYPE(object))))
     return true;
   return breaks_.refuse(
       Py_TYPE(object) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,

@@ -82,6 +82,16 @@ READS = [
     "m.tolist()",
     "functools.reduce(lambda a, b: a + float(b), m, 0.0)",
     "struct.unpack_from('B', m)",
+    "f'{[m]}'[-9:]",
+    "(x, m) == (x, copy.copy(m))",
+    "[m, 1].count(m)",
+    "max([m[0]], [m[1]])",
+    "sorted([m[1], m[0]])",
+    "sum({'a': m[0]}.values())",
+    "list(map(float, (m[0], m[1])))",
+    "dict(a=m)['a'][0]",
+    "list({'a': m}.values())[0][0]",
+    "torch.utils._pytree.tree_leaves({'a': m})[0][0]",
     "torch.frombuffer(m, dtype=torch.uint8)[0]",
     "m.T[0] if hasattr(m, 'T') else 0",
     "m.flat[0] if hasattr(m, 'flat') else 0",
@@ -107,6 +117,22 @@ def test_reads_are_of_this_call(kind):
         if outcomes(braze.compile(scope["f"]), calls) != outcomes(scope["f"], calls):
             wrong.append(read)
     assert not wrong
+
+
+def test_arrays_are_handed_on():
+    """What is only moved about is not looked into."""
+
+    def f(batch):
+        leaves, spec = torch.utils._pytree.tree_flatten(batch)
+        again = torch.utils._pytree.tree_unflatten(leaves, spec)
+        first = sorted(batch.items(), key=lambda item: item[0])[0][1]
+        doubled = {k: v * 2 if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
+        kept = [v for v in map(lambda v: v, batch.values())]
+        return again["x"] + len(kept), doubled, first is batch["a"], dict(batch), list(kept)
+
+    batch = {"a": numpy.ones(2), "x": torch.ones(2)}
+    fast = braze.compile(f, fullgraph=True)
+    assert outcomes(fast, [lambda: (batch,)] * 2) == outcomes(f, [lambda: (batch,)] * 2)
 
 
 SCALARS = [
