@@ -234,7 +234,7 @@ nothing = empty.check(base[:0], *at(0, 0, 0))
   EXPECT_EQ(repr(program.eval("list(found.values())")),
             "[True, True, False, False, False, True, True, True, False, True, True, False]");
   EXPECT_EQ(repr(program.eval("why")), "'a: expected to share no memory with c'");
-  EXPECT_EQ(repr(program.eval("c.describe()[-2]")), "'a, b, c, d share no memory'");
+  EXPECT_EQ(repr(program.eval("c.describe()[-1]")), "'a, b, c, d share no memory'");
   EXPECT_EQ(repr(program.eval("nothing")), "True");
 }
 
