@@ -23,8 +23,7 @@ bool is_bound_to_object(PyObject* self) {
   return self && !PyModule_Check(self) && !PyType_Check(self);
 }
 
-// An object made in C that hands out what it holds: an iterator, a view, a slice, a partial, a
-// bound method.
+// An object made in C that hands out what it holds: an iterator, a view, a partial, a bound method.
 bool is_carrier(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (!type->tp_traverse || is_python_class(type) || PyType_Check(object) ||
@@ -32,9 +31,8 @@ bool is_carrier(PyObject* object) {
       PyGen_Check(object) || PyCoro_CheckExact(object) || PyAsyncGen_CheckExact(object) ||
       PyFrame_Check(object) || PyTraceBack_Check(object) || PyCell_Check(object))
     return false;
-  return type->tp_iternext || PySlice_Check(object) || type == known().partial ||
-         PyMethod_Check(object) || PyCFunction_Check(object) || PyDictViewSet_Check(object) ||
-         PyDictValues_Check(object);
+  return type->tp_iternext || type == known().partial || PyMethod_Check(object) ||
+         PyCFunction_Check(object) || PyDictViewSet_Check(object) || PyDictValues_Check(object);
 }
 
 // Iterators that hand out what is in their containers and look no further.

@@ -33,7 +33,7 @@ int visit(PyObject* object, void* argument) {
   // Iterating over a dict gives its keys; a view and an iterator stand for what they refer to.
   if (container && (search.depth == 0 || search.seen.contains(object))) return 0;
   if (!Py_TYPE(object)->tp_traverse) return 0;
-  search.seen[object] = true;
+  if (!PyTuple_CheckExact(object) && !PySlice_Check(object)) search.seen[object] = true;
   search.depth -= container ? 1 : 0;
   const int stop = Py_TYPE(object)->tp_traverse(object, visit, argument);
   search.depth += container ? 1 : 0;
