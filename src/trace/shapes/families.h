@@ -31,6 +31,7 @@ std::span<const NamedShape> pooling_shapes();
 std::span<const NamedShape> ordering_shapes();
 std::span<const NamedShape> scatter_shapes();
 std::span<const NamedShape> recurrent_shapes();
+std::span<const NamedShape> random_shapes();
 
 using Dims = c10::SmallVector<c10::SymInt, 6>;
 using DimsRef = c10::ArrayRef<c10::SymInt>;

@@ -98,6 +98,15 @@ bool softmax(const ShapeCall& call) {
   return call.give(fresh(input.sym_sizes(), input.scalar_type()));
 }
 
+// self, dim, dtype
+bool safe_softmax(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  const at::ScalarType dtype = dtype_in(call[2], input.scalar_type());
+  const int64_t dim = int_in(call[1]).guard_int(__FILE__, __LINE__), rank = input.dim();
+  if (!c10::isFloatingType(dtype) || dim < -rank || dim >= rank) return false;
+  return call.give(fresh(input.sym_sizes(), dtype));
+}
+
 // self, dim, keepdim
 bool arg_extreme(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
@@ -204,6 +213,7 @@ constexpr NamedShape kShapes[] = {
     {"mean", mean_all, true},
     {"_softmax", softmax, true},
     {"_log_softmax", softmax, true},
+    {"_safe_softmax", safe_softmax, true},
 };
 
 }  // namespace

@@ -20,10 +20,10 @@ bool ShapeCall::is_number(int i) const {
 const ShapeEntry* find_shape_function(const std::string& name) {
   static const std::unordered_map<std::string, ShapeEntry> table = [] {
     std::unordered_map<std::string, ShapeEntry> entries;
-    for (auto family :
-         {assembly_shapes(), normalisation_shapes(), convolution_shapes(), attention_shapes(),
-          indexing_shapes(), pointwise_shapes(), matrix_shapes(), view_shapes(), reduction_shapes(),
-          pooling_shapes(), ordering_shapes(), scatter_shapes(), recurrent_shapes()})
+    for (auto family : {assembly_shapes(), normalisation_shapes(), convolution_shapes(),
+                        attention_shapes(), indexing_shapes(), pointwise_shapes(), matrix_shapes(),
+                        view_shapes(), reduction_shapes(), pooling_shapes(), ordering_shapes(),
+                        scatter_shapes(), recurrent_shapes(), random_shapes()})
       for (const NamedShape& shape : family)
         entries.emplace(std::string("aten::") + shape.name,
                         ShapeEntry{shape.function, shape.for_symbols_only});

@@ -4,6 +4,7 @@ import cases_draws
 import pytest
 import torch
 from drawing import compare_draws
+from support import entries
 
 DYNAMIC = pytest.mark.parametrize("dynamic", [None, True], ids=["auto", "dynamic"])
 
@@ -51,3 +52,36 @@ def test_samplers(name, dynamic):
 @pytest.mark.parametrize("name", cases_draws.PROGRAMS)
 def test_programs(name, dynamic):
     compare_draws(cases_draws.PROGRAMS[name], dynamic=dynamic)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "normal of two tensors",
+        "normal of a mean",
+        "normal of a deviation",
+        "poisson",
+        "gamma",
+        "native dropout",
+        "attention of heads",
+        "attention with a mask",
+    ],
+)
+def test_sizes_stay_symbols(name):
+    call = cases_draws.SAMPLERS[name]
+    compiled = compare_draws(lambda: call, counts=(3, 4, 5, 6, 7))
+    assert len(entries(compiled)) == 2
+
+
+def test_calls_follow_each_other():
+    """Only a call that fails sets the generator back."""
+
+    def f(x):
+        return x + torch.rand(1)
+
+    compiled = compare_draws(lambda: f)
+    torch.manual_seed(0)
+    want = [torch.rand(1) for _ in range(3)]
+    torch.manual_seed(0)
+    got = [compiled(torch.zeros(1)) for _ in range(3)]
+    assert torch.equal(torch.cat(got), torch.cat(want))
