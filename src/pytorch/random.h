@@ -5,8 +5,8 @@
 
 namespace braze::pytorch {
 
-// The generator's state as it was when this was made, to go back to: what runs again, or has run for
-// its error alone, draws nothing.
+// The generator's state as it was when this was made, to go back to: what runs again, or has run
+// for its error alone, draws nothing.
 class GeneratorState {
  public:
   GeneratorState();
