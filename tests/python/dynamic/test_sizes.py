@@ -344,7 +344,7 @@ def test_a_counter():
 
 def test_an_int_that_must_be_a_number():
     def fn(x, n):
-        return x * 2, f"{n}"
+        return x * 2, f"{n}".zfill(3)
 
     x = torch.randn(3)
     fast = check(fn, [(x, n) for n in (3, 5, 7, 9)], compiles=4)
