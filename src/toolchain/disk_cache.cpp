@@ -155,7 +155,8 @@ bool DiskCache::trusted(std::string_view kind) {
 
 std::optional<std::string> DiskCache::read_checked(std::string_view kind, const std::string& file) {
   if (folder_.empty() || !trusted(kind)) return std::nullopt;
-  File input(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  // O_NONBLOCK: a pipe is not waited for.
+  File input(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   struct stat status;
   if (!input || ::fstat(input.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       !owned_by_user_alone(status))

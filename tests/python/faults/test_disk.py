@@ -7,7 +7,6 @@ import sys
 import pytest
 
 BOTH = """
-import warnings
 dynamic = braze.compile(breaks, dynamic=True)
 fast = braze.compile(f)
 same(fast(X), W)
@@ -32,7 +31,7 @@ DAMAGE = {
     "last_bytes_cut": lambda data, k: data[: -1 - k],
     "zeroed": lambda data, k: bytes(len(data)),
     "end_zeroed": lambda data, k: data[: len(data) // 2] + bytes(len(data) - len(data) // 2),
-    "page_zeroed": lambda data, k: data[:100] + bytes(min(500, len(data) - 100)) + data[600:],
+    "page_zeroed": lambda data, k: data[:10] + bytes(len(data[10:510])) + data[510:],
     "longer": lambda data, k: data + b"x" * (k + 1),
     "bit_flipped": lambda data, k: (
         data[: len(data) * (k + 1) // 20]
@@ -113,7 +112,7 @@ def test_a_short_library_with_a_right_digest(bytes_left, program, tmp_path):
             data = data[:-32][:bytes_left]
             path.write_bytes(data + trailer_of(data))
     assert program(BOTH) == WARM  # the plans; the kernels are built again
-    assert program(BOTH, CXX="/no/such/compiler", PATH="/no/such/place").endswith(WARM[-7:])
+    assert program(BOTH) == WARM
 
 
 LIMITS = [0, 1, 100, 3000, 5000, 9000, 15000, 17000, 20000, 30000, 60000]
@@ -254,8 +253,9 @@ def test_entries_that_are_no_files(name, program, tmp_path):
     program(BOTH)
     for file in files_of(tmp_path / "cache"):
         ENTRIES[name](tmp_path / "cache" / file)
-    assert program(BOTH) in (WARM, COLD)
-    program(BOTH)
+    for _ in range(2):
+        text = program(BOTH)
+        assert text.endswith((WARM, COLD)) and "Traceback" not in text, text
 
 
 def test_a_library_cut_while_it_is_in_use_elsewhere(program, tmp_path):

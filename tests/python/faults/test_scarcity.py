@@ -38,7 +38,7 @@ def test_interrupts_at_random_moments(seed, program):
         def g(x, k):
             calls.append("in")
             for _ in range(10):
-                x = torch.sin(x) * k + x.sum(-1, keepdim=True) * 0.001
+                x = torch.sin(x) * (0.5 + 0.01 * k) + x.sum(-1, keepdim=True) * 0.001
             calls.append("out")
             return x
         for k in range(12):

@@ -51,7 +51,7 @@ constexpr std::string_view kEffects =
   %2: f32[8], %3: f32[8] #%1 = my.op(%0, %1) !random !mutates[1] !results_alias[-1, 1]
   %4: f32[8] = my.copy_(%0) !none
   %5: f32[8] #%4 = my.copy_(%4)
-  %6: f32[8] #%5 = my.turn_(%5) !inplace_view !mutates[0] !results_alias[0]
+  %6: f32[8] #%4 = my.turn_(%5) !inplace_view !mutates[0] !results_alias[0]
   return %2, %6
 }
 )";

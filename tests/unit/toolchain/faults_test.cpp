@@ -102,6 +102,18 @@ TEST(Faults, AShortLibraryInTheCacheIsBuiltAgain) {
   EXPECT_EQ(slurp(file), whole);
 }
 
+TEST(Faults, APipeInTheCacheIsNotWaitedFor) {
+  Scratch scratch;
+  DiskCache cache(scratch / "cache", kPlenty);
+  cache.put("kernels", "key", "bytes");
+  const std::string file = *cache.path("kernels", "key");
+  std::filesystem::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  EXPECT_EQ(cache.get("kernels", "key"), std::nullopt);
+  cache.put("kernels", "key", "bytes");
+  EXPECT_EQ(cache.get("kernels", "key"), "bytes");
+}
+
 TEST(Faults, ALibraryWithoutItsSymbolsIsNotKept) {
   Scratch scratch;
   DiskCache cache(scratch / "cache", kPlenty);
