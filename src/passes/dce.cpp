@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "graph/data_errors.h"
+
 namespace braze::passes {
 
 using graph::Graph;
@@ -20,7 +22,7 @@ bool eliminate_dead_code(Graph& graph) {
         std::all_of(node.results().begin(), node.results().end(), [&](const Value* result) {
           return !result || (result->users().empty() && !escapes[result->id()]);
         });
-    return unused && node.mutated_arguments().empty();
+    return unused && node.mutated_arguments().empty() && !graph::may_refuse_data(node);
   };
   bool changed = false;
   for (auto place = graph.nodes().end(); place != graph.nodes().begin();) {

@@ -5,8 +5,8 @@
 //   %2: f32[4] = aten.neg(%0)               return %2
 //   return %2
 //
-// What has effects (writes, draws random numbers, is opaque) stays. Graph inputs stay too: they are
-// the signature.
+// What has effects (writes, draws random numbers, is opaque) stays, and so does what may refuse its
+// operands' data (graph/data_errors.h). Graph inputs stay too: they are the signature.
 #pragma once
 
 #include "graph/graph.h"
