@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 
+#include "loop/checks.h"
 #include "loop/ir.h"
 #include "loop/scalar.h"
 #include "loop/simplify.h"
@@ -85,7 +86,9 @@ bool preserves(DType inner, DType outer) {
 
 DType result_dtype(ExprKind kind, std::span<const ExprRef> args) {
   if (is_comparison(kind)) return DType::kBool;
-  return kind == ExprKind::kWhere || kind == ExprKind::kMasked ? args[1]->dtype : args[0]->dtype;
+  const bool second =
+      kind == ExprKind::kWhere || kind == ExprKind::kMasked || kind == ExprKind::kAfter;
+  return args[second ? 1 : 0]->dtype;
 }
 
 void check_operands(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
@@ -95,7 +98,7 @@ void check_operands(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
               graph::to_string(result_dtype(kind, args)), ", not ", graph::to_string(dtype));
   bool conditional = kind == ExprKind::kWhere || kind == ExprKind::kMasked;
   if (conditional) BRAZE_CHECK(args[0]->dtype == DType::kBool, "condition of ", to_string(kind));
-  size_t first = conditional ? 1 : 0;
+  size_t first = conditional || kind == ExprKind::kAfter ? 1 : 0;
   for (size_t i = first + 1; i < args.size(); ++i)
     BRAZE_CHECK(args[i]->dtype == args[first]->dtype, "operands of ", to_string(kind), ": ",
                 graph::to_string(args[first]->dtype), " and ", graph::to_string(args[i]->dtype));
@@ -315,6 +318,13 @@ ExprRef ExprPool::where(ExprRef cond, ExprRef a, ExprRef b) {
 
 ExprRef ExprPool::masked(ExprRef cond, ExprRef value, ExprRef other) {
   return make(ExprKind::kMasked, value->dtype, {cond, value, other});
+}
+
+ExprRef ExprPool::after(ExprRef check, ExprRef value) {
+  const std::vector<ExprRef> made = checks_in(value);
+  if (std::ranges::find(made, check) != made.end()) return value;
+  if (is_half(value->dtype)) return cast(after(check, cast(value, DType::kFloat32)), value->dtype);
+  return make(ExprKind::kAfter, value->dtype, {check, value});
 }
 
 namespace {

@@ -196,6 +196,9 @@ class Interpreter {
         if (index.i < 0 || index.i >= evaluate(e->args[1]).i) throw IndexError();
         return index;
       }
+      case ExprKind::kAfter:
+        evaluate(e->args[0]);
+        return evaluate(e->args[1]);
       default:
         break;  // the arithmetic
     }

@@ -25,6 +25,8 @@
 //     them is in f32.
 //   * kCheckIndex(index, size): the index if 0 <= index < size; otherwise the kernel stops, returns
 //     non-zero, and the caller runs the whole call in eager, which raises the user's exception.
+//   * kAfter(check, value): the value, once `check` has been evaluated, of whatever dtype, for the
+//     index checks in it. It stands where a value does not depend on an index that was checked.
 //
 // ## Kernels
 // A kernel is a loop nest: `outer` axes (parallel) and `inner` axes (a reduction or a row that is
@@ -136,6 +138,7 @@ class ExprPool {
   ExprRef binary(ExprKind kind, ExprRef a, ExprRef b);
   ExprRef where(ExprRef cond, ExprRef a, ExprRef b);
   ExprRef masked(ExprRef cond, ExprRef value, ExprRef other);
+  ExprRef after(ExprRef check, ExprRef value);  // the value itself where it makes that check
   // i64 index arithmetic.
   ExprRef add(ExprRef a, ExprRef b) { return binary(ExprKind::kAdd, a, b); }
   ExprRef mul(ExprRef a, ExprRef b) { return binary(ExprKind::kMul, a, b); }

@@ -80,10 +80,11 @@
   X(Sigmoid, "sigmoid", 1, false, 15) \
   X(Atan2, "atan2", 2, false, 30)
 
-#define BRAZE_LOOP_CONTROL(X)      \
-  X(Where, "where", 3, false, 1)   \
-  X(Masked, "masked", 3, false, 1) \
-  X(CheckIndex, "check_index", 2, false, 1)
+#define BRAZE_LOOP_CONTROL(X)               \
+  X(Where, "where", 3, false, 1)            \
+  X(Masked, "masked", 3, false, 1)          \
+  X(CheckIndex, "check_index", 2, false, 1) \
+  X(After, "after", 2, false, 0)
 
 #define BRAZE_LOOP_OPS(X)    \
   BRAZE_LOOP_EXACT(X)        \

@@ -78,6 +78,8 @@ Range range_of_op(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
       Range c = args[2]->range;
       return {std::min(b.lo, c.lo), std::max(b.hi, c.hi)};
     }
+    case ExprKind::kAfter:
+      return b;
     case ExprKind::kCheckIndex: {
       int64_t hi = std::max<int64_t>(0, std::min(a.hi, b.hi - 1));
       return {std::clamp<int64_t>(a.lo, 0, hi), hi};

@@ -19,8 +19,8 @@ double round_to(DType dtype, double value);  // to a float dtype, half to even
 Range range_of(DType dtype);                 // of an integer dtype; everything for floats
 Scalar convert(Scalar value, DType from, DType to);
 
-// An op on operands of dtype `operand` (the condition of kWhere is bool). kMasked and kCheckIndex
-// are the caller's business.
+// An op on operands of dtype `operand` (the condition of kWhere is bool). kMasked, kCheckIndex and
+// kAfter are the caller's business.
 Scalar apply(ExprKind kind, DType operand, std::span<const Scalar> args);
 
 Scalar load(DType dtype, const void* base, int64_t index);

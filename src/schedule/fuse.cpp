@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "schedule/checks.h"
 #include "schedule/inline.h"
 #include "schedule/item_graph.h"
 #include "schedule/kernel_edit.h"
@@ -202,10 +203,15 @@ class Fuser {
       if (expr->kind == loop::ExprKind::kLoad) loaded[expr->ival] = true;
     });
     size_t before = merged.body.size();
-    std::erase_if(merged.body, [&](const loop::Statement& statement) {
-      if (statement.kind != loop::Statement::Kind::kStore || loaded[statement.buffer]) return false;
-      return is_private(aliases_.root(merged.params[statement.buffer].buffer));
-    });
+    std::vector<bool> gone(before, false);
+    for (size_t i = 0; i < before; ++i) {
+      const loop::Statement& statement = merged.body[i];
+      gone[i] = statement.kind == loop::Statement::Kind::kStore && !loaded[statement.buffer] &&
+                is_private(aliases_.root(merged.params[statement.buffer].buffer)) &&
+                checks_stay_without(merged, i, gone);
+    }
+    size_t number = 0;
+    std::erase_if(merged.body, [&](const loop::Statement&) { return gone[number++]; });
     if (merged.body.size() != before) renumber(merged, program_.pool);
   }
 

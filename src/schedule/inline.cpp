@@ -1,8 +1,12 @@
 #include "schedule/inline.h"
 
 #include <algorithm>
+#include <functional>
+#include <unordered_set>
 
+#include "loop/checks.h"
 #include "loop/linear_form.h"
+#include "schedule/checks.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/merge.h"
 #include "schedule/sweeps.h"
@@ -99,6 +103,43 @@ class Producer {
   sym::Dims extents_;
   sym::Dims strides_;
 };
+
+// Whether the index, which is not under a mask, runs over all of [0, points).
+bool runs_over(ExprRef index, const sym::Dims& extents, sym::Int points) {
+  loop::LinearForm form = loop::linear_form(index);
+  std::sort(form.terms.begin(), form.terms.end(), [](const auto& a, const auto& b) {
+    return a.coefficient.hint() < b.coefficient.hint();
+  });
+  sym::Int expected = 1;
+  for (const loop::LinearForm::Term& term : form.terms) {
+    if (term.atom->kind != ExprKind::kAxis || term.coefficient != expected) return false;
+    expected = expected * extents[term.atom->ival];
+  }
+  return form.constant == sym::Int(0) && expected == points;
+}
+
+// Whether `merged`, the consumer with the producer's value in place of its loads, makes the
+// producer's index checks for all its elements.
+bool makes_checks(const Kernel& consumer, const Kernel& merged, const Producer& producer) {
+  const size_t checks = loop::checks_in(producer.kernel().body[0].value).size();
+  sym::Dims all = extents(consumer.outer), inner = extents(consumer.inner);
+  all.insert(all.end(), inner.begin(), inner.end());
+  for (size_t i = 0; i < consumer.body.size(); ++i) {
+    if (loop::checks_in(merged.body[i].value).size() < checks) continue;
+    bool complete = false;
+    std::unordered_set<ExprRef> seen;
+    std::function<void(ExprRef)> visit = [&](ExprRef expr) {
+      if (!seen.insert(expr).second) return;
+      if (expr->kind == ExprKind::kLoad && consumer.params[expr->ival].buffer == producer.buffer())
+        complete |= runs_over(expr->args[0], all, producer.points());
+      for (size_t a = 0; a < expr->args.size(); ++a)
+        if (expr->kind != ExprKind::kMasked || a != 1) visit(expr->args[a]);
+    };
+    visit(consumer.body[i].value);
+    if (complete) return true;
+  }
+  return false;
+}
 
 // Points at which code that hoists what it can computes an expression of this index.
 int64_t evaluations(const Kernel& kernel, ExprRef index) {
@@ -202,6 +243,8 @@ class Inliner {
     int buffer = producer.buffer();
     if (aliases_.root(buffer) != buffer || needed_[buffer]) return false;
     std::vector<std::pair<int, Kernel>> rewritten;
+    const bool checked = has_checks(producer.kernel());
+    bool checks_stay = !checked;
     int64_t bytes = bytes_of(program_.buffers[buffer]);
     int64_t saved = bytes + kLaunchBytes;
     for (const loop::BufferParam& param : producer.kernel().params) {
@@ -213,10 +256,11 @@ class Inliner {
       if (consumer == nullptr || !loads_only(*consumer, buffer)) return false;
       std::optional<Kernel> merged = inlined(program_.pool, *consumer, producer, aliases_);
       if (!merged) return false;
+      checks_stay = checks_stay || makes_checks(*consumer, *merged, producer);
       saved += traffic(*consumer) - traffic(*merged);
       rewritten.emplace_back(user, std::move(*merged));
     }
-    if (rewritten.empty() || saved <= 0) return false;
+    if (rewritten.empty() || saved <= 0 || !checks_stay) return false;
     for (auto& [user, merged] : rewritten) {
       *kernel(user) = std::move(merged);
       for (const loop::BufferParam& param : kernel(user)->params) {
@@ -225,6 +269,7 @@ class Inliner {
       }
     }
     users_[buffer] = {item};
+    if (checked) kernel(item)->body.clear();  // nothing reads it, and its checks are made
     return true;
   }
 

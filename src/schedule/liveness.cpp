@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "schedule/checks.h"
 #include "schedule/item_graph.h"
 #include "schedule/kernel_edit.h"
 
@@ -104,10 +105,11 @@ class ListScheduler {
   std::set<int> ready_;
 };
 
-// Statements of a kernel that something needs: marks from the last to the first.
+// Statements of a kernel that something needs, be it for their index checks: marks from the last to
+// the first.
 std::vector<bool> live_statements(const loop::Kernel& kernel, const Aliases& aliases,
                                   const std::vector<bool>& needed) {
-  std::vector<bool> live(kernel.body.size(), false);
+  std::vector<bool> live(kernel.body.size(), false), gone(kernel.body.size(), false);
   std::vector<bool> loaded(kernel.params.size(), false);
   std::set<int64_t> reduced;
   for (size_t i = kernel.body.size(); i-- > 0;) {
@@ -118,7 +120,9 @@ std::vector<bool> live_statements(const loop::Kernel& kernel, const Aliases& ali
     } else {
       live[i] = reduced.contains(statement.reduced);
     }
-    if (!live[i]) continue;
+    gone[i] = !live[i] && checks_stay_without(kernel, i, gone);
+    live[i] = !gone[i];
+    if (gone[i]) continue;
     loop::Kernel one;
     one.body = {statement};
     for_each_expr(one, [&](loop::ExprRef expr) {

@@ -26,7 +26,8 @@ std::vector<int64_t> allocated_bytes(const loop::Program& program);
 // as much as it allocates first, else what stands first.
 void order_items(loop::Program& program, const Aliases& aliases);
 
-// Removes stores that no one reads, reductions that no one uses and kernels without stores.
+// Removes stores that no one reads, reductions that no one uses and kernels without stores; not
+// where an index check would go with them.
 void remove_dead_stores(loop::Program& program, const Aliases& aliases);
 
 }  // namespace braze::schedule

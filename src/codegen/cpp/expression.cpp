@@ -340,6 +340,14 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
       return build_masked(expr, depth);
     case ExprKind::kCheckIndex:
       return build_check(expr, depth);
+    case ExprKind::kAfter: {
+      const Operand check = emit(expr->args[0], depth);
+      // One that differs by lane has been written by now.
+      if (!check.vector) scopes_[depth].lines.push_back("(void)(" + check.text + ");");
+      const DType dtype = dtype_of(expr);
+      Operand value = emit_as(expr->args[1], dtype, depth);
+      return varies(expr) ? Operand{as_vector(value, dtype), true, false} : value;
+    }
     case ExprKind::kCast:
       return cast(emit(expr->args[0], depth), dtype_of(expr->args[0]), expr->dtype);
     case ExprKind::kBitcast: {

@@ -14,15 +14,12 @@ using K = ExprKind;
 
 ExprRef as_index(ExprPool& pool, ExprRef value) { return pool.cast(value, DType::kInt64); }
 
-ExprRef checked(ExprPool& pool, ExprRef index, sym::Int size) {
-  return pool.binary(K::kCheckIndex, index, pool.index(size));
-}
-
 // Python's negative indices, then the check.
-ExprRef wrapped(ExprPool& pool, ExprRef index, sym::Int size) {
+ExprRef wrapped(Lowering& lowering, ExprRef index, sym::Int size) {
+  ExprPool& pool = lowering.pool();
   ExprRef from_end = pool.add(index, pool.index(size));
   ExprRef negative = pool.binary(K::kLt, index, pool.integer(0));
-  return checked(pool, pool.where(negative, from_end, index), size);
+  return lowering.checked(pool.where(negative, from_end, index), size);
 }
 
 bool is_index(const Value* value) {
@@ -49,7 +46,7 @@ bool lower_embedding(Lowering& lowering, const Node& node) {
                     ExprPool& pool = lowering.pool();
                     ExprRef row =
                         as_index(pool, lowering.element(rows, index.first(index.size() - 1)));
-                    Index own = {checked(pool, row, count), index.back()};
+                    Index own = {lowering.checked(row, count), index.back()};
                     return lowering.element(table, own);
                   });
   return true;
@@ -93,7 +90,7 @@ bool lower_index(Lowering& lowering, const Node& node) {
                         continue;
                       }
                       ExprRef at = as_index(pool, lowering.broadcast_element(listed[i], common));
-                      own.push_back(wrapped(pool, at, sizes[i]));
+                      own.push_back(wrapped(lowering, at, sizes[i]));
                     }
                     return lowering.element(self, own);
                   });
@@ -112,7 +109,7 @@ bool lower_index_select(Lowering& lowering, const Node& node) {
                     ExprPool& pool = lowering.pool();
                     Index own(index.begin(), index.end());
                     ExprRef at = as_index(pool, lowering.element(places, index.subspan(dim, 1)));
-                    own[dim] = checked(pool, at, size);
+                    own[dim] = lowering.checked(at, size);
                     return lowering.element(self, own);
                   });
   return true;
@@ -130,7 +127,8 @@ bool lower_gather(Lowering& lowering, const Node& node) {
                   [&lowering, self, places, dim, size](IndexView index) {
                     ExprPool& pool = lowering.pool();
                     Index own(index.begin(), index.end());
-                    own[dim] = checked(pool, as_index(pool, lowering.element(places, index)), size);
+                    own[dim] =
+                        lowering.checked(as_index(pool, lowering.element(places, index)), size);
                     return lowering.element(self, own);
                   });
   return true;

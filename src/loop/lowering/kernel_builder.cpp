@@ -1,3 +1,7 @@
+#include <algorithm>
+
+#include "loop/checks.h"
+#include "loop/linear_form.h"
 #include "loop/lowering/lowering.h"
 
 namespace braze::loop::lowering {
@@ -14,7 +18,10 @@ DType accumulator(ReduceOp op, DType dtype) {
 
 KernelBuilder::KernelBuilder(Lowering& lowering, graph::OriginId origin, std::string name,
                              std::span<const sym::Int> outer, std::span<const sym::Int> inner)
-    : lowering_(lowering), origin_(origin), outer_(outer.size()) {
+    : lowering_(lowering),
+      origin_(origin),
+      outer_(outer.size()),
+      first_check_(lowering.checks_.size()) {
   kernel_.name = std::move(name);
   ExprPool& pool = lowering.pool();
   for (sym::Int extent : outer) kernel_.outer.push_back({extent});
@@ -61,7 +68,30 @@ void KernelBuilder::store(int buffer, std::span<const sym::Int> strides, IndexVi
   kernel_.body.push_back(s);
 }
 
+// Checks that none of the statements makes become part of one.
+void KernelBuilder::keep_checks() {
+  std::vector<ExprRef>& asked = lowering_.checks_;
+  if (asked.size() == first_check_) return;
+  std::vector<ExprRef> made;
+  for (const Statement& s : kernel_.body)
+    for (ExprRef check : checks_in(s.value)) made.push_back(check);
+  for (size_t i = first_check_; i < asked.size(); ++i) {
+    if (std::ranges::find(made, asked[i]) != made.end()) continue;
+    made.push_back(asked[i]);
+    bool varies_inside = false;
+    for (size_t axis = outer_; axis < axes_.size(); ++axis)
+      varies_inside |= depends_on(asked[i], static_cast<int>(axis));
+    const auto place =
+        std::find_if(kernel_.body.rbegin(), kernel_.body.rend(),
+                     [varies_inside](const Statement& s) { return s.inner || !varies_inside; });
+    BRAZE_CHECK(place != kernel_.body.rend(), "no place for the index check ", to_string(asked[i]));
+    place->value = lowering_.pool().after(asked[i], place->value);
+  }
+  asked.resize(first_check_);
+}
+
 void KernelBuilder::finish() {
+  keep_checks();
   std::unordered_map<int, int> param_of;
   auto param = [&](int buffer, DType dtype) {
     auto [at, added] = param_of.emplace(buffer, static_cast<int>(kernel_.params.size()));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/data_errors.h"
+#include "loop/checks.h"
 #include "loop/linear_form.h"
 
 namespace braze::loop::lowering {
@@ -86,6 +88,8 @@ Program Lowering::run() {
   count_uses();
   add_inputs();
   for (const auto& node : graph_.nodes()) lower(*node);
+  for (Value* value : refusing_)
+    if (const Known& known = known_[value->id()]; known.at && !known.evaluated) realise(value);
   finish_outputs();
   return std::move(program_);
 }
@@ -136,32 +140,75 @@ void Lowering::lower(const Node& node) {
               "a node that mutates after functionalisation: ", graph::to_string(node));
   const bool used = std::ranges::any_of(
       node.results(), [&](const Value* result) { return result && uses_[result->id()] > 0; });
-  if (!used && node.op().effects.pure()) return;
+  const bool refuses = graph::may_refuse_data(node);
+  if (!used && node.op().effects.pure() && !refuses) return;
+  realise_unread(node);
+  Value* checked = refuses && !node.results().empty() ? node.result() : nullptr;
+  if (checked && !used) uses_[checked->id()] = 1;  // for what it is checked for
   if (is_supported(node)) {
     Handler handler = handler_for(node.op().kind);
     try {
-      if (handler && handler(*this, node)) return;
+      if (handler && handler(*this, node)) {
+        if (checked) refusing_.push_back(checked);
+        return;
+      }
     } catch (const sym::NotConstant&) {
       // An argument is a symbol where the handler takes numbers.
     }
   }
+  if (checked && !used) uses_[checked->id()] = 0;
   call_extern(node);
+}
+
+bool Lowering::has_checks(const Value* value) const {
+  const Known* known = &known_[value->id()];
+  while (known->base) known = &known_[known->base->id()];
+  return known->buffer < 0 && known->traits.checked;
+}
+
+// Operands whose elements are not read where the result is empty.
+void Lowering::realise_unread(const Node& node) {
+  for (Value* operand : node.operands()) {
+    if (!has_checks(operand)) continue;
+    for (const Value* result : node.results())
+      if (result && sizes_of(result) != sizes_of(operand) && !never_empty(sizes_of(result)))
+        realise_checked(operand);
+  }
+}
+
+ExprRef Lowering::checked(ExprRef index, sym::Int size) {
+  ExprRef result = pool().binary(ExprKind::kCheckIndex, index, pool().index(size));
+  if (result->kind == ExprKind::kCheckIndex) checks_.push_back(result);
+  return result;
+}
+
+// `value`, which makes the checks asked for since the first.
+ExprRef Lowering::keep_checks(ExprRef value, size_t first) {
+  for (size_t i = first; i < checks_.size(); ++i) value = pool().after(checks_[i], value);
+  checks_.resize(first);
+  return value;
 }
 
 ExprRef Lowering::element(Value* value, IndexView index) {
   Known& known = known_[value->id()];
-  if (known.last && std::ranges::equal(known.last_index, index)) return known.last;
+  if (known.last && std::ranges::equal(known.last_index, index)) {
+    checks_.insert(checks_.end(), known.last_checks.begin(), known.last_checks.end());
+    return known.last;
+  }
+  const size_t first_check = checks_.size();
   ExprRef result;
   if (known.buffer >= 0 && !known.base) {
     result = pool().load(known.buffer, value->type().dtype, dot(pool(), index, strides_of(value)));
   } else {
     BRAZE_CHECK(known.at, "use of %", value->id(), " before its definition");
     result = known.at(index);
+    known.evaluated = true;
     BRAZE_CHECK(result->dtype == value->type().dtype, "%", value->id(), " lowered to ",
                 graph::to_string(result->dtype));
   }
   known.last_index.assign(index.begin(), index.end());
   known.last = result;
+  known.last_checks.assign(checks_.begin() + static_cast<ptrdiff_t>(first_check), checks_.end());
   return result;
 }
 
@@ -186,7 +233,8 @@ ExprRef Lowering::element_within(Value* value, IndexView index, std::span<const 
     narrow[i] = pool().axis(kPlaceholder + placeholders_++, extents[i]);
     if (!narrow[i]->is_constant()) memo.emplace(narrow[i], index[i]);  // one place: it is there
   }
-  ExprRef result = element(value, narrow);
+  const size_t first_check = checks_.size();
+  ExprRef result = keep_checks(element(value, narrow), first_check);  // under the mask
   placeholders_ = before;
   if (memo.empty()) return result;
   return rewrite(pool(), result, memo, [](ExprRef) { return nullptr; });

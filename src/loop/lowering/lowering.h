@@ -50,6 +50,10 @@ class Lowering {
   // The element at an index that is known to lie in [0, extents) wherever the element is needed, as
   // under a mask, though its own range may be wider.
   ExprRef element_within(Value* value, IndexView index, std::span<const sym::Int> extents);
+  // The index, checked where its range does not tell that it lies in [0, size). A kernel makes the
+  // checks of all elements that were asked for while it was put together, also where they do not
+  // depend on the index in the end (one row, a row repeated, a constant).
+  ExprRef checked(ExprRef index, sym::Int size);
   // The element at an index of a shape that the value broadcasts to.
   ExprRef broadcast_element(Value* value, IndexView index);
   Traits traits(Value* value) const;
@@ -85,6 +89,8 @@ class Lowering {
     const Node* node = nullptr;
     Index last_index;  // the elements asked for last: x * x asks twice
     ExprRef last = nullptr;
+    std::vector<ExprRef> last_checks;  // those that `last` comes with
+    bool evaluated = false;            // some kernel has asked for all elements
   };
 
   void count_uses();
@@ -97,12 +103,17 @@ class Lowering {
   bool is_supported(const Node& node) const;
   void finish_outputs();
   int mutation_source(Value* source, Value* target);
+  bool has_checks(const Value* value) const;
+  void realise_unread(const Node& node);
+  ExprRef keep_checks(ExprRef value, size_t first);
 
   const graph::Graph& graph_;
   Program program_;
-  std::vector<Known> known_;  // by value id
-  std::vector<int> uses_;     // by value id, counted through views and copies
-  int placeholders_ = 0;      // in use by element_within
+  std::vector<Known> known_;      // by value id
+  std::vector<int> uses_;         // by value id, counted through views and copies
+  int placeholders_ = 0;          // in use by element_within
+  std::vector<ExprRef> checks_;   // of the elements asked for, but those under a mask
+  std::vector<Value*> refusing_;  // results of nodes that may refuse data, known by their elements
 };
 
 // Puts one kernel together. Expressions name buffers of the program until `finish`.
@@ -125,10 +136,13 @@ class KernelBuilder {
   void finish();
 
  private:
+  void keep_checks();
+
   Lowering& lowering_;
   graph::OriginId origin_;
   Kernel kernel_;
   size_t outer_;
+  size_t first_check_;  // in Lowering::checks_
   Index axes_;
 };
 

@@ -157,6 +157,12 @@ TEST(Pointwise, MaskedAndGather) {
       "kernel masked_gather(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 50) {\n"
       " store(b2, o0, masked(lt(load(b0, o0), 5), load(b1, check_index(load(b0, o0), 5)), "
       "0:f32))\n}",
+      "kernel checked_only(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 7, o1 < 45) {\n"
+      " store(b2, o0*45 + o1, after(check_index(load(b0, o0*45 + o1), 10), load(b1, o1)))\n}",
+      "kernel checked_rows(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 7, o1 < 45) {\n"
+      " store(b2, o0*45 + o1, after(check_index(load(b0, o0), 10), load(b1, o1)))\n}",
+      "kernel checked_truth(b0: i64 in, b1: bool out) outer(o0 < 50) {\n"
+      " store(b1, o0, after(check_index(load(b0, o0), 10), true))\n}",
       "kernel checked_value(b0: i64 in, b1: i64 out) outer(o0 < 50) {\n"
       " store(b1, o0, check_index(load(b0, o0), 10))\n}",
   });
@@ -164,21 +170,26 @@ TEST(Pointwise, MaskedAndGather) {
 
 TEST(Pointwise, FailingIndexIsReported) {
   loop::ExprPool pool;
-  const std::vector<loop::Kernel> kernels = {loop::parse_kernel(
-      "kernel embedding(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 4, o1 < 32) {\n"
-      " store(b2, o0*32 + o1, load(b1, check_index(load(b0, o0), 3)*32 + o1))\n}",
-      pool)};
+  const std::string head = "(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 4, o1 < 32) {\n";
+  std::vector<loop::Kernel> kernels;
+  for (const char* value : {"load(b1, check_index(load(b0, o0), 3)*32 + o1)",
+                            "after(check_index(load(b0, o0), 3), load(b1, o1))",
+                            "after(check_index(load(b0, o0) + o1*0, 3), 1:f32)"})
+    kernels.push_back(loop::parse_kernel(
+        "kernel embedding" + head + " store(b2, o0*32 + o1, " + value + ")\n}", pool));
   for (Isa isa : tested_isas()) {
     const Source source = generate(kernels, isa);
     const auto library = toolchain::build(source.text, compiler_flags(isa));
-    const auto run = reinterpret_cast<KernelFunction>(library->symbol(source.kernels[0].name));
-    std::vector<float> table(96, 1.0f), out(128);
-    std::vector<int64_t> ids = {0, 2, 1, 2};
-    void* args[] = {ids.data(), table.data(), out.data()};
-    EXPECT_EQ(run(args, nullptr, 0, source.kernels[0].extent.constant()), 0);
-    for (int64_t bad : {int64_t{3}, int64_t{-1}, int64_t{1} << 62}) {
-      ids[2] = bad;
-      EXPECT_NE(run(args, nullptr, 0, source.kernels[0].extent.constant()), 0) << to_string(isa);
+    for (const KernelCode& code : source.kernels) {
+      const auto run = reinterpret_cast<KernelFunction>(library->symbol(code.name));
+      std::vector<float> table(96, 1.0f), out(128);
+      std::vector<int64_t> ids = {0, 2, 1, 2};
+      void* args[] = {ids.data(), table.data(), out.data()};
+      EXPECT_EQ(run(args, nullptr, 0, code.extent.constant()), 0);
+      for (int64_t bad : {int64_t{3}, int64_t{-1}, int64_t{1} << 62}) {
+        ids[2] = bad;
+        EXPECT_NE(run(args, nullptr, 0, code.extent.constant()), 0) << to_string(isa);
+      }
     }
   }
 }

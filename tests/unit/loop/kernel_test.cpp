@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "loop/checks.h"
 #include "loop/program.h"
 #include "loop/scalar.h"
 
@@ -140,6 +141,37 @@ TEST(Interpret, Welford) {
   EXPECT_EQ(out[0], 3);
   EXPECT_EQ(out[1], 14);
   EXPECT_EQ(out[2], 4);
+}
+
+TEST(Interpret, ChecksCountWhereTheirIndexDoesNot) {
+  ExprPool pool;
+  const std::string text =
+      "kernel k(b0: i64 in, b1: f32 out) outer(o0 < 2) {\n"
+      "  store(b1, o0, after(check_index(load(b0, o0), 3), 7:f32))\n}\n";
+  const Kernel kernel = parse_kernel(text, pool);
+  EXPECT_EQ(to_string(kernel), text);
+  int64_t index[2] = {2, 0};
+  float out[2] = {};
+  void* params[] = {index, out};
+  ASSERT_TRUE(interpret(kernel, params));
+  EXPECT_EQ(out[1], 7);
+  index[1] = 3;
+  EXPECT_FALSE(interpret(kernel, params));
+}
+
+TEST(Checks, AreThoseThatAreMadeInAnyCase) {
+  ExprPool pool;
+  const Kernel kernel = parse_kernel(
+      "kernel k(b0: i64 in, b1: f32 out) outer(o0 < 2) {\n"
+      "  store(b1, o0, add(load(b1, check_index(check_index(load(b0, o0), 3) + 1, 3)), "
+      "masked(lt(load(b0, o0), 5), load(b1, check_index(load(b0, o0), 7)), 0:f32)))\n}\n",
+      pool);
+  EXPECT_EQ(checks_in(kernel.body[0].value).size(), 3u);  // two, and the mask around the third
+  ExprRef check = pool.binary(ExprKind::kCheckIndex, pool.load(0, DType::kInt64, pool.axis(0, 2)),
+                              pool.integer(3));
+  EXPECT_EQ(pool.after(check, check), check);
+  ExprRef half = pool.after(check, pool.constant(DType::kFloat16, 1));
+  EXPECT_EQ(half->kind, ExprKind::kCast);  // arithmetic on halves is in f32
 }
 
 TEST(Interpret, FailedIndexCheckStops) {

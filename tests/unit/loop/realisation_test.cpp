@@ -116,5 +116,43 @@ TEST(Lowering, FiveHundredNodesInMilliseconds) {
   EXPECT_LT(std::chrono::duration<double>(best).count(), limit);
 }
 
+// Whether the index 1 is taken and 9 is not.
+bool checks_its_index(const std::string& nodes) {
+  const Program program =
+      lowered("graph(%0: f32[3], %1: f32[1, 3], %2: i64[1, 3]) {" + nodes + "}");
+  const std::vector<Numbers> taken{{1, 2, 3}, {4, 5, 6}, {0, 1, 0}},
+      refused{{1, 2, 3}, {4, 5, 6}, {0, 9, 0}};
+  return ProgramRunner(program).run(taken) && !ProgramRunner(program).run(refused);
+}
+
+TEST(Realisation, IndicesAreCheckedWhereNothingDependsOnThem) {
+  const std::string gather = " %9: f32[1, 3] = aten.gather(%1, 1, %2)";
+  for (const std::string& nodes : std::vector<std::string>{
+           gather + " return %0", gather + " %10: f32[1, 3] = aten.zeros_like(%9) return %10",
+           gather + " %10: f32[1] = aten.select.int(%9, 1, 0) return %10",
+           gather + " %10: f32[0, 3]{3, 1} = aten.expand(%9, [0, 3]) return %10",
+           " %3: f32[3] = aten.full([3], 1.5) %4: f32[1, 3]{3, 1} = aten.unsqueeze(%3, 0)"
+           " %5: f32[1, 3] = aten.gather(%4, 1, %2) return %5",
+           " %3: f32[1, 3]{3, 0} = aten.as_strided(%0, [1, 3], [3, 0])"
+           " %4: f32[1, 3] = aten.gather(%3, 1, %2) return %4",
+           " %3: i64[3] = aten.arange(3) %4: i64[1, 3]{3, 1} = aten.unsqueeze(%3, 0)"
+           " %5: i64[1, 3] = aten.gather(%4, 1, %2)"
+           " %6: i64[1, 3] = aten.mul.Tensor(%5, 0) return %6",
+           " %3: i64[3] = aten.arange(3) %4: i64[1, 3]{3, 1} = aten.unsqueeze(%3, 0)"
+           " %5: i64[1, 3] = aten.gather(%4, 1, %2)"
+           " %6: bool[1, 3] = aten.lt.Scalar(%5, 3) %7: bool[] = aten.any(%6) return %7"})
+    EXPECT_TRUE(checks_its_index(nodes)) << nodes;
+}
+
+TEST(Realisation, IndicesOfPartsAreCheckedWhereThePartIs) {
+  const Program program = lowered(
+      "graph(%0: f32[4], %1: i64[2]) {"
+      " %2: f32[4] = aten.full([4], 2.5) %3: f32[2] = aten.gather(%2, 0, %1)"
+      " %4: f32[6] = aten.cat(tensors[%0, %3], 0) return %4 }");
+  EXPECT_EQ(ProgramRunner(program).run({{1, 2, 3, 4}, {0, 3}}).value()[0],
+            (Numbers{1, 2, 3, 4, 2.5, 2.5}));
+  EXPECT_FALSE(ProgramRunner(program).run({{1, 2, 3, 4}, {0, 4}}));
+}
+
 }  // namespace
 }  // namespace braze::loop
