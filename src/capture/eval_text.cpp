@@ -82,7 +82,8 @@ bool old_template_suits(std::string_view text, PyObject* value) {
 }
 
 PyObject* str_method(const char* name) {
-  return PyDict_GetItemString(PyUnicode_Type.tp_dict, name);
+  const Ref text = Ref::steal(PyUnicode_InternFromString(name));
+  return _PyType_Lookup(&PyUnicode_Type, text.get());
 }
 
 PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }

@@ -117,6 +117,7 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   entry.float_inputs = draft.float_inputs;
   entry.input_writes = count_writes(draft.graph);
   entry.output_states = output_states(draft);
+  entry.rollback = RollbackNeeds::of(draft.graph);
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);

@@ -5,7 +5,6 @@
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
 #include "pytorch/errors.h"
-#include "pytorch/random.h"
 
 namespace braze::dispatch {
 namespace {
@@ -13,29 +12,23 @@ namespace {
 using cpython::Ref;
 
 // Runs compiled code; what failed by itself is told from the user's errors (an index out of range,
-// no memory), which eager raises where they belong. Eager draws the same random numbers once more.
+// no memory), which eager raises where they belong.
 template <class Run>
-Entry::Outcome outcome_of(bool writes_inputs_early, bool may_draw, std::string* why, Run&& run) {
-  std::optional<pytorch::GeneratorState> drawn_from;
-  if (may_draw) drawn_from.emplace();
-  const auto run_eager = [&](Entry::Outcome outcome) {
-    if (drawn_from) drawn_from->restore();
-    return outcome;
-  };
+Entry::Outcome outcome_of(bool halfway, std::string* why, Run&& run) {
   try {
     run();
     return Entry::Outcome::kDone;
   } catch (const runtime::NeedsEager&) {
-    return run_eager(Entry::Outcome::kRunEager);
+    return Entry::Outcome::kRunEager;
   } catch (const InternalError& error) {
     *why = error.what();
-    if (!writes_inputs_early) return run_eager(Entry::Outcome::kBroken);
+    if (!halfway) return Entry::Outcome::kBroken;
     PyErr_Format(PyExc_RuntimeError,
                  "braze: internal error in compiled code that had written to its inputs: %s",
                  error.what());
     return Entry::Outcome::kBrokenHalfway;
   } catch (const std::exception&) {  // c10::Error, and what PyTorch throws besides
-    if (!writes_inputs_early) return run_eager(Entry::Outcome::kRunEager);
+    if (!halfway) return Entry::Outcome::kRunEager;
     throw;
   }
 }
@@ -67,19 +60,19 @@ std::shared_ptr<Program> Entry::add_program(std::span<const int64_t> symbols, st
 
 Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
                                std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols,
-                               std::string* why) {
+                               bool halfway, std::string* why) {
   const std::vector<int64_t> scalars = programs->scalars(symbols);
   const std::vector<at::Tensor> held =
       program.releases_gil ? hold(inputs) : std::vector<at::Tensor>();
-  return outcome_of(program.writes_inputs_early, program.may_draw, why, [&] {
+  return outcome_of(halfway, why, [&] {
     GilRelease gil(program.releases_gil);
     program.executable->run({inputs, input_count}, outputs, scalars);
   });
 }
 
 Entry::Outcome Entry::run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
-                                 std::span<int64_t> symbols, std::string* why) {
-  return outcome_of(stages->writes_inputs_early(), stages->may_draw(), why, [&] {
+                                 std::span<int64_t> symbols, bool halfway, std::string* why) {
+  return outcome_of(halfway, why, [&] {
     try {
       stages->run({inputs, input_count}, outputs, symbols);
     } catch (const Interrupted&) {  // done, with an exception pending
@@ -92,7 +85,7 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
                                   std::span<int64_t> symbols, std::string* why) {
   Outcome outcome = Outcome::kDone;
   std::function<void()> run;
-  bool writes_early = false;
+  bool writes_early = false, halfway = false;
   std::shared_ptr<Program> program;
   std::vector<at::Tensor> held;
   for (const InputWrites& write : input_writes)  // counted at the end
@@ -100,7 +93,7 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
   if (stages) {
     outputs.reserve(stages->output_count());
     writes_early = stages->writes_inputs_early();
-    run = [&] { outcome = run_stages(inputs, outputs, symbols, why); };
+    run = [&] { outcome = run_stages(inputs, outputs, symbols, halfway, why); };
   } else {
     program = programs->find(symbols);
     if (!program) {
@@ -110,12 +103,15 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
     if (!program) return Outcome::kBroken;
     outputs.reserve(program->executable->plan().outputs.size());
     writes_early = program->writes_inputs_early;
-    run = [&] { outcome = run_plan(*program, inputs, outputs, symbols, why); };
+    run = [&] { outcome = run_plan(*program, inputs, outputs, symbols, halfway, why); };
   }
-  if (writes_early)
+  Rollback saved(rollback, inputs, writes_early);
+  halfway = !saved.is_complete();
+  if (halfway)
     pytorch::translate_exceptions(run);
   else
     run();
+  if (outcome == Outcome::kRunEager || outcome == Outcome::kBroken) saved.undo();
   if (outcome == Outcome::kDone || outcome == Outcome::kBrokenHalfway)
     add_versions(input_writes, inputs);
   return outcome;

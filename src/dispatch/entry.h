@@ -12,6 +12,7 @@
 #include "dispatch/input_versions.h"
 #include "dispatch/output_states.h"
 #include "dispatch/programs.h"
+#include "dispatch/rollback.h"
 #include "dispatch/stages.h"
 #include "guard/guard.h"
 
@@ -41,6 +42,7 @@ struct Entry {
   size_t python_outputs = 0;                   // kPython: how many tensors it must return
   std::vector<InputWrites> input_writes;       // kPlan
   std::vector<OutputState> output_states;      // kPlan; may be empty
+  RollbackNeeds rollback;                      // kPlan
   capture::Recipe recipe;
   // The segment: where in which code it begins.
   PyCodeObject* code = nullptr;  // held by the guards
@@ -86,11 +88,12 @@ struct Entry {
   Outcome run_with_floats(c10::TensorImpl* const* inputs, std::span<const double> floats,
                           std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
                           std::string* why);
+  // `halfway`: inputs may have changed for good by the time a step fails.
   Outcome run_plan(Program& program, c10::TensorImpl* const* inputs,
-                   std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols,
+                   std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols, bool halfway,
                    std::string* why);
   Outcome run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
-                     std::span<int64_t> symbols, std::string* why);
+                     std::span<int64_t> symbols, bool halfway, std::string* why);
   bool run_python(c10::TensorImpl* const* inputs, std::vector<cpython::Ref>& outputs);
   Outcome run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                       std::span<int64_t> symbols, std::string* why);

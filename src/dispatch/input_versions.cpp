@@ -23,9 +23,9 @@ const Value* counted_with(const Value* value) {
   return value;
 }
 
-}  // namespace
-
-std::vector<InputWrites> count_writes(const graph::Graph& graph) {
+// By input.
+template <class Counts>
+std::vector<int> writes_by_input(const graph::Graph& graph, Counts&& is_counted) {
   std::vector<int> counts(graph.value_count());
   for (const auto& node : graph.nodes()) {
     if (!is_counted(*node)) continue;
@@ -34,11 +34,31 @@ std::vector<InputWrites> count_writes(const graph::Graph& graph) {
       graph::for_each_value(node->args()[position], count);
     if (node->op().effects.inplace_view) graph::for_each_value(node->args()[0], count);
   }
+  std::vector<int> by_input;
+  for (const graph::Input& input : graph.inputs()) by_input.push_back(counts[input.value->id()]);
+  return by_input;
+}
+
+}  // namespace
+
+std::vector<InputWrites> count_writes(const graph::Graph& graph) {
   std::vector<InputWrites> writes;
-  for (size_t i = 0; i < graph.inputs().size(); ++i)
-    if (const int count = counts[graph.inputs()[i].value->id()])
-      writes.push_back({static_cast<int>(i), count});
+  int input = 0;
+  for (const int count : writes_by_input(graph, is_counted)) {
+    if (count) writes.push_back({input, count});
+    ++input;
+  }
   return writes;
+}
+
+std::vector<int> written_inputs(const graph::Graph& graph) {
+  std::vector<int> written;
+  int input = 0;
+  for (const int count : writes_by_input(graph, [](const graph::Node&) { return true; })) {
+    if (count) written.push_back(input);
+    ++input;
+  }
+  return written;
 }
 
 void add_versions(std::span<const InputWrites> writes, c10::TensorImpl* const* inputs) {

@@ -19,6 +19,9 @@ struct InputWrites {
 // Of a graph as traced.
 std::vector<InputWrites> count_writes(const graph::Graph& graph);
 
+// The inputs of such a graph that it writes to, running statistics among them.
+std::vector<int> written_inputs(const graph::Graph& graph);
+
 // Counts them. Constants, whose place in `inputs` is null, and inference tensors have no counter.
 void add_versions(std::span<const InputWrites> writes, c10::TensorImpl* const* inputs);
 

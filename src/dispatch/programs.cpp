@@ -170,7 +170,6 @@ std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels
   }
   report.build = seconds_since(start);
   program->writes_inputs_early = program->executable->writes_inputs_early();
-  program->may_draw = program->executable->may_draw();
   program->releases_gil = work_of(plan) > 1;
   if (settings_.keep_report) {
     report.plan = plan::to_string(plan);

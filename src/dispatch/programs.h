@@ -20,7 +20,6 @@ namespace braze::dispatch {
 struct Program {
   std::unique_ptr<runtime::Executable> executable;
   bool writes_inputs_early = false;  // inputs may have changed by the time a step fails
-  bool may_draw = false;             // random numbers may have been drawn by then
   bool releases_gil = false;         // there is enough to do
 };
 

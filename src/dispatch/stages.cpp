@@ -119,7 +119,6 @@ void Stages::build(std::span<const int64_t> symbols, Report* report) {
     if (!programs) continue;
     Report own;
     const std::shared_ptr<Program> program = programs->add(symbols, report ? &own : nullptr);
-    may_draw_ |= program->may_draw;
     if (programs == programs_.back()) writes_inputs_early_ = program->writes_inputs_early;
     if (report) report->add(own);
   }

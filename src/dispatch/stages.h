@@ -43,7 +43,6 @@ class Stages {
 
   // Of the last stage; those before write to no input.
   bool writes_inputs_early() const { return writes_inputs_early_; }
-  bool may_draw() const { return may_draw_; }
   size_t output_count() const { return staged_.outputs.size(); }
 
  private:
@@ -81,7 +80,6 @@ class Stages {
   std::vector<sym::Range> ranges_;  // by symbol
   std::vector<at::Tensor> constants_;
   bool writes_inputs_early_ = false;
-  bool may_draw_ = false;
 };
 
 }  // namespace braze::dispatch

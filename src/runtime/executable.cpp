@@ -171,8 +171,6 @@ void Executable::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::T
 
 bool Executable::writes_inputs_early() const { return impl_->prepared->writes_inputs_early(); }
 
-bool Executable::may_draw() const { return impl_->prepared->may_draw(); }
-
 const plan::Plan& Executable::plan() const { return impl_->prepared->plan; }
 
 }  // namespace braze::runtime

@@ -40,8 +40,6 @@ class Executable {
   // Whether a step before the closing copies may change an input: after such a step has run, a
   // failing call cannot be run again in eager.
   bool writes_inputs_early() const;
-  // Whether a step may draw random numbers.
-  bool may_draw() const;
 
   const plan::Plan& plan() const;
 

@@ -158,10 +158,6 @@ bool ExternCall::gives_views() const {
                      [](const c10::Argument& result) { return result.alias_info() != nullptr; });
 }
 
-bool ExternCall::may_draw() const {
-  return op_.hasTag(at::Tag::nondeterministic_seeded) || !step_->op.starts_with("aten.");
-}
-
 std::vector<c10::IValue> ExternCall::symbolic_arguments(const Shapes& shapes) const {
   std::vector<c10::IValue> result;
   for (int position : symbolic_)

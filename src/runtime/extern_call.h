@@ -33,8 +33,6 @@ class ExternCall {
   const std::vector<plan::SlotId>& written() const { return written_; }
   // Whether a result may share memory with an argument.
   bool gives_views() const;
-  // Whether it may draw random numbers; of an operator of the user's nobody knows.
-  bool may_draw() const;
   const std::vector<plan::SlotId>& results() const { return step_->results; }
 
  private:

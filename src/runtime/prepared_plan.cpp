@@ -121,11 +121,4 @@ bool PreparedPlan::writes_inputs_early() const {
   return false;
 }
 
-bool PreparedPlan::may_draw() const {
-  return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
-    auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step);
-    return call && (*call)->may_draw();
-  });
-}
-
 }  // namespace braze::runtime

@@ -23,7 +23,6 @@ struct PreparedPlan {
   PreparedPlan(const PreparedPlan&) = delete;
 
   bool writes_inputs_early() const;
-  bool may_draw() const;
 
   struct Kernel {
     KernelFunction function;
