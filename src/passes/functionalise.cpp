@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/is_one_of.h"
 #include "graph/arguments.h"
 #include "graph/infer/infer.h"
 #include "graph/infer/strides.h"
@@ -246,6 +247,10 @@ class Functionaliser {
       return emit.raw(*twin, args, types->at(0));
     }
     // Without a rule: in place keeps dtype and sizes, out of place does too when nothing promotes.
+    constexpr int kScanDtype = 2;
+    const bool scans = is_one_of(twin->name, {"aten.cumsum", "aten.cumprod"});
+    if (scans && graph::is_integral(type.dtype, true) && args.size() > kScanDtype)
+      args[kScanDtype] = type.dtype;  // out of place, integers would become i64
     TensorType result = type;
     result.offset = 0;
     result.strides = graph::like_strides(type, graph::MemoryFormat::kPreserve);

@@ -130,6 +130,7 @@ class Record {
   std::set<int> from_data_;   // symbols whose values the compiled code reads
   int last_cut_ = 0;          // values of lower ids are from before the last of them
   bool has_effects_ = false;
+  bool has_lasting_effects_ = false, has_refusing_ = false;  // Recorder::check_rerun
 };
 
 Record* current_record();

@@ -4,8 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "graph/data_errors.h"
 #include "pytorch/errors.h"
 #include "trace/break.h"
+#include "trace/dtype_errors.h"
 #include "trace/kernel_scope.h"
 #include "trace/number_range.h"
 #include "trace/probe.h"
@@ -68,6 +70,8 @@ void Recorder::run() {
   check_writes();
   if (std::string why = refused_by_kernel(info_, stack_.data() + begin_); !why.empty())
     fail(why, "use a number that the dtype holds, or another dtype");
+  refuse_dtypes(info_, stack_, begin_);
+  check_rerun();
   use_overload_with_number();
   compute_metadata();
   take_results();
@@ -101,6 +105,19 @@ void Recorder::check_region() {
       if (operand.argument == position)
         fail("a branch changes a tensor from outside of it", "return the new tensor instead");
   }
+}
+
+// Where an operator refuses its data the call runs again in eager. What an operator of somebody
+// else's does besides its results would then happen twice, or too early.
+void Recorder::check_rerun() {
+  const bool lasting = info_.is_custom && info_.op->effects.opaque;
+  const bool refuses = graph::may_refuse_data(info_.op->name);
+  if (lasting && record_.has_refusing_)
+    fail("it has effects of its own, behind an operator that may refuse its data", kMoveOut);
+  if (refuses && record_.has_lasting_effects_)
+    fail("it may refuse its data, behind an operator with effects of its own", kMoveOut);
+  record_.has_lasting_effects_ |= lasting;
+  record_.has_refusing_ |= refuses;
 }
 
 void Recorder::check_writes() {

@@ -36,6 +36,7 @@ class Recorder {
   void run_for_real();
   void check_region();
   void check_place();
+  void check_rerun();
   void check_writes();
   void note_write(const Operand& written);
   void check_memory(const Operand& operand);

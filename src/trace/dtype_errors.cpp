@@ -1,0 +1,178 @@
+#include "trace/dtype_errors.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "trace/constants.h"
+#include "trace/fake_tensor.h"
+#include "trace/sym_node.h"
+
+namespace braze::trace {
+namespace {
+
+constexpr int64_t kMostElements = 4096;  // of a tensor that the call is tried with or makes
+
+bool is_common(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kDouble; }
+
+// Nearly all kernels are there for these, and a Python number changes nothing.
+bool is_plain(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
+  const auto is_plain = [](const at::Tensor& tensor) {
+    return !tensor.defined() || is_common(tensor.scalar_type());
+  };
+  std::optional<at::ScalarType> dtype;
+  for (size_t i = begin; i < stack.size(); ++i) {
+    const c10::IValue& value = stack[i];
+    const bool truth = value.isBool() && info.arguments[i - begin] == ArgumentKind::kScalar;
+    if (truth || value.isComplexDouble() || value.isTensorList() || value.isOptionalTensorList())
+      return false;
+    if (!value.isTensor()) continue;
+    const at::Tensor& tensor = value.toTensor();
+    if (!is_plain(tensor)) return false;
+    if (tensor.defined() && dtype.value_or(tensor.scalar_type()) != tensor.scalar_type())
+      return false;
+    if (tensor.defined()) dtype = tensor.scalar_type();
+  }
+  return true;
+}
+
+// The call on tensors of one element: no size matters to whether a dtype is refused. Where that
+// size is refused, on tensors of the sizes seen, if they are small.
+class SmallCall {
+ public:
+  // What the outcome depends on; empty for a call that is not to be made.
+  std::string key(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
+    key_ = std::to_string(reinterpret_cast<uintptr_t>(&info));
+    for (size_t i = begin; i < stack.size(); ++i)
+      if (!note(stack[i])) return {};
+    return std::move(key_);
+  }
+
+  static torch::jit::Stack arguments(const torch::jit::Stack& stack, size_t begin, bool one) {
+    torch::jit::Stack call;
+    const auto tried = [one](const at::Tensor& tensor) { return tried_with(tensor, one); };
+    for (size_t i = begin; i < stack.size(); ++i) {
+      call.push_back(copy_lists(stack[i]));
+      c10::IValue& value = call.back();
+      if (value.isTensor()) {
+        value = tried(value.toTensor());
+      } else if (value.isTensorList()) {
+        auto list = value.toTensorList();
+        for (size_t j = 0; j < list.size(); ++j) list.set(j, tried(list.get(j)));
+      } else if (value.isOptionalTensorList()) {
+        auto list = value.toOptionalTensorList();
+        for (size_t j = 0; j < list.size(); ++j)
+          if (const std::optional<at::Tensor> tensor = list.get(j)) list.set(j, tried(*tensor));
+      } else if (value.isDevice()) {
+        value = c10::Device(c10::kCPU);
+      }
+    }
+    return call;
+  }
+
+ private:
+  bool note(const c10::IValue& value) {
+    if (value.isTensor()) {
+      note(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) note(tensor);
+    } else if (value.isOptionalTensorList()) {
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
+        note(tensor.value_or(at::Tensor()));
+    } else if (value.isIntList()) {
+      int64_t product = 1;
+      for (int64_t size : value.toIntVector()) {
+        if (size > kMostElements) return false;
+        product *= std::max<int64_t>(size, 1);
+        if (product > kMostElements) return false;
+      }
+      key_ += 'l';
+    } else if (value.isSymInt() || value.isSymIntList() || value.isSymFloat() ||
+               value.isSymBool()) {
+      return false;
+    } else if (value.isInt()) {
+      if (value.toInt() > kMostElements) return false;
+      key_ += 'i' + std::to_string(value.toInt());  // a dtype, or which dimension
+    } else if (value.isBool()) {
+      key_ += value.toBool() ? 'y' : 'n';
+    } else if (value.isString()) {
+      key_ += '"' + value.toStringRef() + '"';
+    } else {
+      key_ += value.isNone() ? '-' : value.isDouble() ? 'f' : value.isComplexDouble() ? 'c' : '?';
+    }
+    key_ += ',';
+    return true;
+  }
+
+  void note(const at::Tensor& tensor) {
+    if (!tensor.defined()) {
+      key_ += '-';
+      return;
+    }
+    const bool number = tensor.unsafeGetTensorImpl()->is_wrapped_number() && !as_fake(tensor);
+    key_ += (number ? 'w' : 't') + std::to_string(static_cast<int>(tensor.scalar_type())) + ':' +
+            std::to_string(tensor.dim());
+  }
+
+  static at::Tensor tried_with(const at::Tensor& tensor, bool one) {
+    const FakeTensorImpl* fake = tensor.defined() ? as_fake(tensor) : nullptr;
+    if (!tensor.defined() || (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !fake))
+      return tensor;
+    std::vector<int64_t> sizes(tensor.dim(), 1);
+    int64_t count = 1;
+    for (int64_t d = 0; d < tensor.dim() && !one; ++d) {
+      sizes[d] = std::min(from_symint(tensor.sym_size(d)).hint(), kMostElements);
+      count *= std::max<int64_t>(sizes[d], 1);
+      TORCH_CHECK(count <= kMostElements, "too large to be tried");
+    }
+    return at::zeros(sizes, at::TensorOptions(tensor.scalar_type()));
+  }
+
+  std::string key_;
+};
+
+// Not about the size that is not the call's own.
+bool is_about_dtypes(std::string_view message) {
+  for (std::string_view words :
+       {"can't be cast", "not implemented for '", "type", "support", "not allowed", "must not be"})
+    if (message.find(words) != std::string_view::npos) return true;
+  return false;
+}
+
+std::string refusal_of(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
+  RealCallScope scope;
+  for (const bool one : {true, false}) {
+    try {
+      torch::jit::Stack call = SmallCall::arguments(stack, begin, one);
+      info.handle.callBoxed(call);
+      return {};
+    } catch (const c10::Error& error) {
+      std::string message = error.what_without_backtrace();
+      if (is_about_dtypes(message)) return message;
+    } catch (const std::exception&) {
+      // Of sizes that do not fit each other.
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void refuse_dtypes(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
+  const bool may_refuse = !info.is_custom && info.probe_allowed && !info.random &&
+                          info.returns_tensor && !info.inplace_view && !info.op->view &&
+                          info.rule == Rule::kRecord &&
+                          info.op->op_class != graph::OpClass::kFactory;
+  if (!may_refuse || is_plain(info, stack, begin)) return;
+  thread_local std::unordered_map<std::string, std::string> outcomes;  // by key: the error
+  std::string key = SmallCall().key(info, stack, begin);
+  if (key.empty()) return;
+  const auto [known, fresh] = outcomes.try_emplace(std::move(key));
+  if (fresh) known->second = refusal_of(info, stack, begin);
+  TORCH_CHECK(known->second.empty(), known->second);
+}
+
+}  // namespace braze::trace
