@@ -1,4 +1,6 @@
 // Metadata of calls with symbolic sizes that have no shape function of their own.
+#include <algorithm>
+
 #include "pytorch/errors.h"
 #include "trace/kernel_scope.h"
 #include "trace/recorder.h"
@@ -20,6 +22,29 @@ at::Tensor with_hints(const at::Tensor& tensor) {
   if (!fake) return tensor;
   return make_fake(c10::fromIntArrayRefSlow(hints_of(tensor.sym_sizes())),
                    c10::fromIntArrayRefSlow(hints_of(tensor.sym_strides())), tensor.scalar_type());
+}
+
+bool has_number(const torch::jit::Stack& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
+    return value.isTensor() && value.toTensor().defined() && !as_fake(value.toTensor());
+  });
+}
+
+// The result of an elementwise operator: laid out as by one of the rules that kernels follow, that
+// which gives `seen`, what the operator has made of the sizes seen. Undefined: none does.
+at::Tensor laid_out_like(const at::Tensor& seen, c10::ArrayRef<at::Tensor> operands,
+                         const torch::jit::Stack& arguments) {
+  const at::ScalarType dtype = seen.scalar_type();
+  const auto fits = [&](const at::Tensor& made) {
+    return seen.sizes() == c10::IntArrayRef(hints_of(made.sym_sizes())) &&
+           seen.strides() == c10::IntArrayRef(hints_of(made.sym_strides()));
+  };
+  const bool with_number = has_number(arguments);
+  for (const bool number : {with_number, !with_number})
+    if (at::Tensor made = fresh_elementwise(operands, dtype, number); fits(made)) return made;
+  if (at::Tensor made = fresh_like(operands[0], dtype); fits(made)) return made;
+  at::Tensor made = fresh(broadcast(operands), dtype);
+  return fits(made) ? made : at::Tensor();
 }
 
 }  // namespace
@@ -75,11 +100,11 @@ bool Recorder::try_elementwise() {
     stack_.emplace_back(operands[0]);
     return true;
   }
-  const bool usable = stack_.back().isTensor();
-  const at::ScalarType dtype = usable ? stack_.back().toTensor().scalar_type() : at::kFloat;
+  at::Tensor result;
+  if (stack_.back().isTensor()) result = laid_out_like(stack_.back().toTensor(), operands, saved);
   stack_.resize(begin_);
-  if (usable) {
-    stack_.emplace_back(fresh_elementwise(operands, dtype));
+  if (result.defined()) {
+    stack_.emplace_back(result);
     return true;
   }
   stack_.insert(stack_.end(), saved.begin(), saved.end());

@@ -1,8 +1,10 @@
 #include <ATen/TensorIterator.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "pytorch/aten.h"
 #include "sym/expr.h"
@@ -173,6 +175,11 @@ bool is_row_major_order(const std::vector<int64_t>& order) {
   return std::is_sorted(order.begin(), order.end(), std::greater<>());
 }
 
+bool is_empty(DimsRef sizes) {
+  return std::any_of(sizes.begin(), sizes.end(),
+                     [](const c10::SymInt& size) { return is(size, 0); });
+}
+
 bool is_dense(const at::Tensor& tensor, const std::vector<int64_t>& order) {
   c10::SymInt expected = 1;
   for (int64_t dim : order) {
@@ -274,6 +281,9 @@ at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype) {
         at::MemoryFormat::Contiguous)
       return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
     if (is_row_major(tensor)) return fresh(tensor.sym_sizes(), dtype);
+    // What has no elements counts as dense.
+    if (is_empty(tensor.sym_sizes()))
+      return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
     const std::vector<int64_t> order = iteration_order(tensor.sym_sizes(), {strides_of(tensor)});
     if (is_dense(tensor, order)) return make_fake(tensor.sym_sizes(), tensor.sym_strides(), dtype);
     return make_fake(tensor.sym_sizes(), dense_strides(tensor.sym_sizes(), order), dtype);
@@ -341,8 +351,45 @@ Indices following_indices(const ShapeCall& call) {
   return result;
 }
 
+namespace {
+
+// Tensor::is_contiguous: dimensions of size 1 may have any stride, and what is empty is contiguous.
+bool is_contiguous(const at::Tensor& tensor) {
+  if (auto format = obvious_format(tensor)) return *format == at::MemoryFormat::Contiguous;
+  if (is_empty(tensor.sym_sizes())) return true;
+  std::vector<int64_t> order(tensor.dim());
+  std::iota(order.rbegin(), order.rend(), 0);
+  return is_dense(tensor, order);
+}
+
+bool is_channels_last(const at::Tensor& tensor) {
+  if (auto format = obvious_format(tensor)) return *format == at::MemoryFormat::ChannelsLast;
+  return tensor.dim() == 4 && is_dense(tensor, {1, 3, 2, 0});
+}
+
+// The strides of a result that TensorIterator sets up without a look at single dimensions: operands
+// of one shape that are contiguous, channels-last, or dense with the same strides.
+std::optional<Dims> common_strides(DimsRef sizes, c10::ArrayRef<at::Tensor> operands) {
+  const auto all = [&](auto&& holds) {
+    return std::all_of(operands.begin(), operands.end(), holds);
+  };
+  if (!all([&](const at::Tensor& operand) { return all_equal(operand.sym_sizes(), sizes); }))
+    return std::nullopt;
+  if (all(is_contiguous)) return contiguous_strides(sizes);
+  if (all(is_channels_last)) return channels_last_strides(sizes);
+  const at::Tensor& last = operands.back();
+  const bool same = all([&](const at::Tensor& operand) {
+    return all_equal(operand.sym_strides(), last.sym_strides());
+  });
+  if (!same || !is_dense(last, iteration_order(sizes, {strides_of(last)}))) return std::nullopt;
+  return strides_of(last);
+}
+
+}  // namespace
+
 // Sizes are concrete: PyTorch's own iterator decides. With symbols: what it does is done here.
-at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype) {
+at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype,
+                             bool with_number) {
   bool symbolic = false;
   for (const at::Tensor& operand : operands)
     symbolic |= operand.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
@@ -354,20 +401,20 @@ at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType 
         .declare_static_dtype_and_device(dtype, c10::kMeta)
         .add_owned_output(at::Tensor());
     for (const at::Tensor& operand : operands) config.add_const_input(operand);
+    const at::Tensor number =
+        with_number ? at::empty({}, at::TensorOptions(c10::kMeta)) : at::Tensor();
+    if (with_number) config.add_const_input(number);
     const at::Tensor output = config.build().output();
     return make_fake(output.sym_sizes(), output.sym_strides(), dtype);
   }
   const Dims sizes = broadcast(operands);
-  bool one_shape = true, contiguous = true, one_layout = true;
-  for (const at::Tensor& operand : operands) {
-    one_shape = one_shape && all_equal(operand.sym_sizes(), sizes);
-    contiguous = contiguous && is_row_major(operand);
-    one_layout =
-        one_layout && one_shape && all_equal(operand.sym_strides(), operands[0].sym_strides());
-  }
-  // A contiguous operand of lower rank or with broadcast dims leaves the order of dims as it is.
-  if (contiguous) return fresh(sizes, dtype);
-  if (one_layout) return fresh_like(operands[0], dtype);
+  // A row-major operand of lower rank or with broadcast dims leaves the order of dims as it is, but
+  // for dimensions of size 0, which go inside of those of size 1.
+  if (!is_empty(sizes) && std::all_of(operands.begin(), operands.end(), is_row_major))
+    return fresh(sizes, dtype);
+  if (!with_number)
+    if (const std::optional<Dims> strides = common_strides(sizes, operands))
+      return make_fake(sizes, *strides, dtype);
   std::vector<Dims> strides;
   for (const at::Tensor& operand : operands) strides.push_back(broadcast_strides(operand, sizes));
   return make_fake(sizes, strides_for_operands(sizes, strides), dtype);

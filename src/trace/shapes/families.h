@@ -68,8 +68,10 @@ at::Tensor fresh(DimsRef sizes, at::ScalarType dtype);
 at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype);
 // Dense strides in the order in which TensorIterator walks operands of these strides; 0: repeated.
 Dims strides_for_operands(DimsRef sizes, c10::ArrayRef<Dims> operand_strides);
-// What an elementwise op over these tensors allocates (TensorIterator).
-at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype);
+// What an elementwise op over these tensors allocates (TensorIterator); `with_number`: and over a
+// number, which it takes for a tensor without dimensions.
+at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype,
+                             bool with_number = false);
 // The memory format of a tensor that is dense in exactly one; of others kernels make different
 // things.
 std::optional<at::MemoryFormat> plain_format(const at::Tensor& tensor);

@@ -48,9 +48,9 @@ bool in_place(const ShapeCall& call, DimsRef sizes, at::ScalarType dtype) {
 }
 
 bool give_elementwise(const ShapeCall& call, std::initializer_list<at::Tensor> operands,
-                      at::ScalarType dtype) {
+                      at::ScalarType dtype, bool with_number = false) {
   if (!call.info.mutates.empty()) return in_place(call, broadcast(operands), dtype);
-  return call.give(fresh_elementwise(operands, dtype));
+  return call.give(fresh_elementwise(operands, dtype, with_number));
 }
 
 bool unary(const ShapeCall& call) {
@@ -111,16 +111,26 @@ bool comparison(const ShapeCall& call) {
 
 bool with_number(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
-  return give_elementwise(call, {input}, promoted(input, call[1].toScalar()));
+  return give_elementwise(call, {input}, promoted(input, call[1].toScalar()), true);
+}
+
+// The number is no operand of the kernel's.
+bool power_of_number(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0);
+  const c10::Scalar exponent = call[1].toScalar();
+  const bool integral = c10::isIntegralType(input.scalar_type(), /*includeBool=*/true);
+  if (integral && (exponent.isSymbolic() || (exponent.isIntegral(true) && exponent.toLong() < 0)))
+    return false;  // an error
+  return give_elementwise(call, {input}, promoted(input, exponent));
 }
 
 bool comparison_with_number(const ShapeCall& call) {
-  return give_elementwise(call, {call.tensor(0)}, at::kBool);
+  return give_elementwise(call, {call.tensor(0)}, at::kBool, true);
 }
 
 bool division_by_number(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
-  return give_elementwise(call, {input}, floating(promoted(input, call[1].toScalar())));
+  return give_elementwise(call, {input}, floating(promoted(input, call[1].toScalar())), true);
 }
 
 // condition, self, other
@@ -133,6 +143,14 @@ bool where(const ShapeCall& call) {
   if (a.scalar_type() != dtype) a = call.is_number(1) ? a : fresh_like(a, dtype);
   if (b.scalar_type() != dtype) b = call.is_number(2) ? b : fresh_like(b, dtype);
   return call.give(fresh_elementwise({condition, a, b}, dtype));
+}
+
+// Of the real parts and the imaginary ones, or of lengths and angles.
+bool complex_of(const ShapeCall& call) {
+  const at::Tensor a = call.tensor(0), b = call.tensor(1);
+  const at::ScalarType dtype = a.scalar_type();
+  if (dtype != b.scalar_type() || (dtype != at::kFloat && dtype != at::kDouble)) return false;
+  return call.give(fresh_elementwise({a, b}, c10::toComplexType(dtype)));
 }
 
 // self, *, memory_format
@@ -190,6 +208,8 @@ constexpr NamedShape kShapes[] = {
     {"abs", absolute, false},
     {"where.self", where, false},
     {"floor_divide", binary, false},
+    {"complex", complex_of, false},
+    {"polar", complex_of, false},
     {"add.Tensor", binary, true},
     {"sub.Tensor", binary, true},
     {"mul.Tensor", binary, true},
@@ -212,7 +232,7 @@ constexpr NamedShape kShapes[] = {
     {"le.Scalar", comparison_with_number, true},
     {"gt.Scalar", comparison_with_number, true},
     {"ge.Scalar", comparison_with_number, true},
-    {"pow.Tensor_Scalar", with_number, true},
+    {"pow.Tensor_Scalar", power_of_number, true},
     {"mul.Scalar", with_number, true},
     {"add.Scalar", with_number, true},
     {"div.Scalar", division_by_number, true},

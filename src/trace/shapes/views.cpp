@@ -2,6 +2,8 @@
 // than by PyTorch's kernels.
 #include <c10/core/WrapDimMinimal.h>
 
+#include <algorithm>
+
 #include "trace/fake_tensor.h"
 #include "trace/shapes/families.h"
 
@@ -90,12 +92,19 @@ bool view(const ShapeCall& call) {
   }
   c10::SymInt elements = 1;
   for (const c10::SymInt& size : base.sym_sizes()) elements = times(elements, size);
+  const bool empty = std::any_of(base.sym_sizes().begin(), base.sym_sizes().end(),
+                                 [](const c10::SymInt& size) { return is(size, 0); });
   if (inferred >= 0) {
     if (equal(known, 0)) return false;
-    sizes[inferred] = elements / known;
-    known = times(known, sizes[inferred]);
+    sizes[inferred] = empty ? c10::SymInt(0) : elements / known;
+    known = empty ? c10::SymInt(0) : times(known, sizes[inferred]);
   }
   TORCH_CHECK(equal(elements, known), "shape is invalid for input of size ", elements);
+  if (empty) {
+    const bool same = all_equal(sizes, base.sym_sizes());
+    return give_view(call, base, sizes, same ? strides_of(base) : contiguous_strides(sizes),
+                     base.sym_storage_offset());
+  }
   if (is_row_major(base)) {
     const at::Tensor made =
         make_fake_view(base, sizes, contiguous_strides(sizes), base.sym_storage_offset());
@@ -200,7 +209,13 @@ bool unbind(const ShapeCall& call) {
 // self, size, stride: what reshape calls when the memory has such a view.
 bool reshape_alias(const ShapeCall& call) {
   const at::Tensor base = call.tensor(0);
-  return give_view(call, base, dims_in(call[1]), dims_in(call[2]), base.sym_storage_offset());
+  const Dims sizes = dims_in(call[1]);
+  const bool empty =
+      std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) { return is(size, 0); });
+  // What works out the strides of symbolic sizes has 0 outside of an empty dimension.
+  const Dims strides =
+      empty && !all_equal(sizes, base.sym_sizes()) ? contiguous_strides(sizes) : dims_in(call[2]);
+  return give_view(call, base, sizes, strides, base.sym_storage_offset());
 }
 
 // self, dim
