@@ -70,7 +70,7 @@ test-cpython: build
 
 # Public functions of PyTorch and of libraries, eager against compiled; docs/fidelity.md anew.
 $(VENV)/.requirements-public: requirements-public.txt $(VENV)/.requirements
-	$(RUN) -m pip install --quiet --no-deps -r requirements-public.txt
+	$(RUN) -m pip install --quiet --no-deps --upgrade --target $(VENV)/public -r requirements-public.txt
 	@touch $@
 
 test-public: build $(VENV)/.requirements-public

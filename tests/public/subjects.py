@@ -4,9 +4,16 @@ import importlib
 import inspect
 import pkgutil
 import re
+import sys
+from pathlib import Path
 
 import torch
 from cases import function_case, module_case
+
+# The libraries stand apart: what runs without them is not to find them.
+LIBRARIES = Path(sys.prefix) / "public"
+if str(LIBRARIES) not in sys.path:
+    sys.path.append(str(LIBRARIES))
 
 # Never called: what reaches outside of the process, ends it, waits, or is about tools.
 LEFT_OUT = re.compile(
