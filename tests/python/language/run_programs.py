@@ -37,7 +37,9 @@ def variant(seed):
 
 
 def failure(source, dynamic):
-    """What differs, as text; None if nothing does."""
+    """What differs, as text; None if nothing does, or if it is no program."""
+    if not compiles(source):
+        return None
     import torch
     from program_running import difference
 
