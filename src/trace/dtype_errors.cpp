@@ -39,8 +39,9 @@ bool is_plain(const OperatorInfo& info, const torch::jit::Stack& stack, size_t b
   return true;
 }
 
-// The call on tensors of one element: no size matters to whether a dtype is refused. Where that
-// size is refused, on tensors of the sizes seen, if they are small.
+// The call on tensors of one element: no size matters to whether a dtype is refused, but that empty
+// tensors may not come to the kernel that does. Where that size is refused, on tensors of the sizes
+// seen, if they are small.
 class SmallCall {
  public:
   // What the outcome depends on; empty for a call that is not to be made.
@@ -115,6 +116,12 @@ class SmallCall {
     const bool number = tensor.unsafeGetTensorImpl()->is_wrapped_number() && !as_fake(tensor);
     key_ += (number ? 'w' : 't') + std::to_string(static_cast<int>(tensor.scalar_type())) + ':' +
             std::to_string(tensor.dim());
+    for (int64_t d = 0; d < tensor.dim(); ++d)
+      if (is_empty_along(tensor, d)) key_ += '0' + std::to_string(d);
+  }
+
+  static bool is_empty_along(const at::Tensor& tensor, int64_t d) {
+    return from_symint(tensor.sym_size(d)).hint() == 0;
   }
 
   static at::Tensor tried_with(const at::Tensor& tensor, bool one) {
@@ -123,7 +130,8 @@ class SmallCall {
       return tensor;
     std::vector<int64_t> sizes(tensor.dim(), 1);
     int64_t count = 1;
-    for (int64_t d = 0; d < tensor.dim() && !one; ++d) {
+    for (int64_t d = 0; d < tensor.dim(); ++d) {
+      if (one && !is_empty_along(tensor, d)) continue;
       sizes[d] = std::min(from_symint(tensor.sym_size(d)).hint(), kMostElements);
       count *= std::max<int64_t>(sizes[d], 1);
       TORCH_CHECK(count <= kMostElements, "too large to be tried");

@@ -167,7 +167,10 @@ Drive how_to_drive(PyFunctionObject* function) {
       if (PyDict_GetItemWithError(marks, mark) == Py_False) return Drive::kStepsInside;
     if (PyDict_GetItemWithError(marks, names().disable_mark)) return Drive::kNot;
   }
-  return may_drive_code(function->func_globals) ? Drive::kCapture : Drive::kNot;
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  const bool driven = may_drive_code(function->func_globals) &&
+                      code_policy(code, function->func_globals).frame == FramePolicy::kInline;
+  return driven ? Drive::kCapture : Drive::kNot;
 }
 
 cpython::Ref python_call_method(PyObject* instance) {

@@ -80,12 +80,9 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.mps", "", kNative, "what the machine has")                                            \
   X("torch.mtia", "", kNative, "what the machine has")                                           \
   X("torch.accelerator", "", kNative, "what the machine has")                                    \
-  /* A hook's handle counts itself in its class, which is no matter: while the hook stays, the   \
-     guards of the module's hooks fail, and when it is removed in the same call its number is    \
-     free again. */                                                                              \
-  X("torch.utils.hooks", "RemovableHandle.__init__", kNative, "counts handles")                  \
   X("torch._dynamo.mutation_guard", "", kEvaluated, "wraps Module.__init__")                     \
   X("torch._dynamo.mutation_guard", "GenerationTracker.tag", kNative, "is read by torch.export") \
+  X("torch.utils.hooks", "RemovableHandle.__init__", kRefused, "counts handles in its class")    \
   /* Of nothing here would a part be compiled. */                                                \
   X("torch.backends", "ContextProp", kRefused, "a switch of PyTorch that no guard covers")       \
   X("torch", "compile", kRefused, "compiles")                                                    \

@@ -184,7 +184,10 @@ bool is_dense(const at::Tensor& tensor, const std::vector<int64_t>& order) {
   c10::SymInt expected = 1;
   for (int64_t dim : order) {
     if (is(tensor.sym_size(dim), 1)) continue;
-    if (!surely_equal(tensor.sym_stride(dim), expected)) return false;
+    if (!surely_equal(tensor.sym_stride(dim), expected)) {
+      if (surely_equal(tensor.sym_size(dim), 1)) continue;
+      return false;
+    }
     expected = times(expected, tensor.sym_size(dim));
   }
   return true;

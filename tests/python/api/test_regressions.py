@@ -175,8 +175,6 @@ def test_failing_after_a_write_does_not_write_twice(broken, capfd):
         return five_zeros(x).sum()
 
     fast, x = braze.compile(fn), torch.zeros(2)
-    with pytest.raises(RuntimeError, match="had written to its inputs"):
-        fast(x)
-    assert x.tolist() == [1, 1]
+    assert fast(x) == 0 and x.tolist() == [1, 1]
     assert "runs in eager from now on" in capfd.readouterr().err
     assert fast(x) == 0 and x.tolist() == [2, 2]
