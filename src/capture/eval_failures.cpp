@@ -80,7 +80,10 @@ Slot Evaluator::torch_failed(PyObject* callable, const Slot* args, size_t count,
   }
   if (result || !PyErr_Occurred()) return break_off();
   Ref real_error = take_exception();
-  if (Py_TYPE(real_error.get()) != Py_TYPE(error.get())) return break_off();
+  // PyTorch's words for symbols where its kernels take numbers alone are not eager's.
+  const bool about_symbols =
+      describe_exception(real_error.get()).find("only concrete integers") != std::string::npos;
+  if (about_symbols || Py_TYPE(real_error.get()) != Py_TYPE(error.get())) return break_off();
   restore_exception(std::move(real_error));
   return {};
 }

@@ -70,6 +70,10 @@ bool Departure::has_ended(bool (*at_stop)(void* context, int offset), void* cont
 
 void Departure::balance() const {}
 
+void link_to_current(PyThreadState* thread, _PyInterpreterFrame* frame) {
+  frame->previous = thread->cframe->current_frame;
+}
+
 _PyInterpreterFrame* caller_in_same_evaluation(PyThreadState* thread) {
   _PyInterpreterFrame* callee = thread->cframe->current_frame;
   return callee != nullptr && !callee->is_entry ? callee->previous : nullptr;

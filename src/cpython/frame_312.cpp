@@ -80,6 +80,10 @@ void discard(PyThreadState* thread, _PyInterpreterFrame* frame) {
   pop_frame(thread, frame);
 }
 
+void link_to_current(PyThreadState* thread, _PyInterpreterFrame* frame) {
+  frame->previous = thread->cframe->current_frame;
+}
+
 _PyInterpreterFrame* caller_in_same_evaluation(PyThreadState* thread) {
   _PyInterpreterFrame* callee = thread->cframe->current_frame;
   _PyInterpreterFrame* caller = callee != nullptr ? callee->previous : nullptr;

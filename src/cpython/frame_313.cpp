@@ -66,6 +66,10 @@ void discard(PyThreadState* thread, _PyInterpreterFrame* frame) {
   _PyEval_FrameClearAndPop(thread, frame);
 }
 
+void link_to_current(PyThreadState* thread, _PyInterpreterFrame* frame) {
+  frame->previous = thread->current_frame;
+}
+
 _PyInterpreterFrame* caller_in_same_evaluation(PyThreadState* thread) {
   _PyInterpreterFrame* callee = thread->current_frame;
   _PyInterpreterFrame* caller = callee != nullptr ? callee->previous : nullptr;

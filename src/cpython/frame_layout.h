@@ -55,6 +55,10 @@ void set_current_offset(_PyInterpreterFrame* frame, int offset);
 // What CPython is about to run; with `raise`, where it is about to raise.
 void set_next_offset(_PyInterpreterFrame* frame, int offset, bool raise);
 
+// The thread's current frame is the one before it, as long as no evaluation carries the frame out:
+// one that has left it was linked in between, and is gone.
+void link_to_current(PyThreadState* thread, _PyInterpreterFrame* frame);
+
 // The frame's memory is the frame's still when the interpreter has come to its end.
 bool survives_its_end(_PyInterpreterFrame* frame);
 

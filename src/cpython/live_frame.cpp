@@ -123,7 +123,9 @@ const StopCode::Stop* StopCode::at(int offset) const {
 }
 
 LiveFrame::LiveFrame(PyThreadState* thread, FrameView view, const Suspension* suspension)
-    : thread_(thread), frame_(view.raw()), offset_(view.offset()), suspension_(suspension) {}
+    : thread_(thread), frame_(view.raw()), offset_(view.offset()), suspension_(suspension) {
+  if (suspension_ == nullptr) internal::link_to_current(thread_, frame_);
+}
 
 PyObject** LiveFrame::slots() const { return internal::slots(frame_); }
 
@@ -172,6 +174,7 @@ bool LiveFrame::run_until(const StopCode& stops, bool raise, PyObject** result) 
   if (raised && suspension_ != nullptr) *result = hand_over_raised();
   if (ended) return false;
   departure.balance();
+  internal::link_to_current(thread_, frame_);
   const StopCode::Stop* stop = stops.left_at(internal::current_offset(frame_));  // has_ended asked
   offset_ = stop->offset;
   // What kLeave took from the stack is still there, and no reference of ours.

@@ -120,12 +120,30 @@ bool Recorder::capture_result_of_data() {
   return true;
 }
 
+// as_strided; a guard where sizes decide. In elements from the beginning of the memory.
+bool Recorder::reaches_beyond_its_operand() {
+  const auto end = [](DimsRef sizes, DimsRef strides, c10::SymInt offset) {
+    for (size_t i = 0; i < sizes.size(); ++i)
+      offset = plus(offset, times(minus(sizes[i], 1), strides[i]));
+    return offset;
+  };
+  const at::Tensor base = argument(0).toTensor();
+  const Dims sizes = dims_in(argument(1)), strides = dims_in(argument(2));
+  const c10::SymInt offset = argument(3).isNone() ? base.sym_storage_offset() : int_in(argument(3));
+  return sizes.size() == strides.size() &&
+         less(end(base.sym_sizes(), base.sym_strides(), base.sym_storage_offset()),
+              end(sizes, strides, offset));
+}
+
 // as_strided counts from the beginning of the memory. What is given over a cut of the graph (see
 // graph/stages.h) may lie elsewhere then.
 void Recorder::check_place() {
   if (record_.control_flow.is_used())
     fail("a tensor from before a branch on data is viewed by its place", kMoveOut);
   if (operands_.empty()) return;
+  // How much memory there is no guard says.
+  if (reaches_beyond_its_operand())
+    fail("it reaches beyond its operand", "make the view of the tensor that holds all of it");
   const graph::Value* value = operands_[0].value;
   while (value->producer() && value->id() >= record_.last_cut_) {
     const int base = value->producer()->op().effects.aliased_argument(value->result_index());

@@ -19,7 +19,15 @@ constexpr int64_t kMostElements = 4096;  // of a tensor that the call is tried w
 bool is_common(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kDouble; }
 
 // Nearly all kernels are there for these, and a Python number changes nothing.
+// Of whole numbers alone.
+bool is_of_integers(std::string_view name) {
+  for (std::string_view part : {"bitwise", "shift", "__and__", "__or__", "__xor__", "gcd", "lcm"})
+    if (name.find(part) != name.npos) return true;
+  return false;
+}
+
 bool is_plain(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
+  if (is_of_integers(info.handle.operator_name().name)) return false;
   const auto is_plain = [](const at::Tensor& tensor) {
     return !tensor.defined() || is_common(tensor.scalar_type());
   };

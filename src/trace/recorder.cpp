@@ -75,9 +75,31 @@ void Recorder::run() {
   use_overload_with_number();
   compute_metadata();
   take_results();
+  check_sizes();
   if (info_.rule == Rule::kBatchNorm) batch_norm();
   complete_dtype();
   append_node();
+}
+
+// PyTorch's functions for metadata let pass what leaves a convolution or a pool without a place,
+// and windows of no size.
+void Recorder::check_sizes() {
+  const std::string_view name = op_name();
+  const bool slides = name.find("conv") != name.npos || name.find("pool") != name.npos;
+  // What is read from data has no value yet.
+  const bool all_known = !record_.data_capture.scalars && !record_.data_capture.sizes;
+  const auto is_known = [&](const sym::Int& size) { return all_known || size.is_constant(); };
+  bool empty_input = false, refused = false;
+  for (const Operand& operand : operands_)
+    for (const sym::Int& size : operand.value->type().sizes) {
+      if (!is_known(size) || size.hint() != 0) continue;
+      empty_input |= operand.argument == 0;
+      refused |= slides && operand.argument != 0;
+    }
+  const int64_t least = slides && !empty_input ? 1 : 0;
+  for (const Result& result : results_)
+    for (const sym::Int& size : result.type.sizes) refused |= is_known(size) && size.hint() < least;
+  if (refused) fail("it has no place for its window", "eager raises an error here");
 }
 
 bool Recorder::only_numbers() {

@@ -35,7 +35,9 @@ class Recorder {
   bool only_numbers();
   void run_for_real();
   void check_region();
+  void check_sizes();
   void check_place();
+  bool reaches_beyond_its_operand();
   void check_rerun();
   void check_writes();
   void note_write(const Operand& written);

@@ -21,7 +21,9 @@ struct Window {
 c10::SymInt pooled(const c10::SymInt& size, const Window& window, size_t i) {
   const c10::SymInt reach = window.dilation[i] * (window.kernel[i] - 1);
   const c10::SymInt rounding = window.ceil ? window.stride[i] - 1 : c10::SymInt(0);
-  c10::SymInt result = (size + window.padding[i] * 2 - reach - 1 + rounding) / window.stride[i] + 1;
+  const c10::SymInt room = size + window.padding[i] * 2 - reach - 1 + rounding;
+  if (less(room, 0)) return 0;  // division rounds towards 0
+  c10::SymInt result = room / window.stride[i] + 1;
   // The last window begins inside of the image.
   if (window.ceil && !less((result - 1) * window.stride[i], size + window.padding[i]))
     result = result - 1;

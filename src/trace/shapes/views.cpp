@@ -236,6 +236,10 @@ bool expand(const ShapeCall& call) {
   Dims sizes = dims_in(call[1]);
   const int64_t first = static_cast<int64_t>(sizes.size()) - base.dim();
   if (first < 0) return false;
+  for (size_t i = 0; i < sizes.size(); ++i)  // -1: as it is, of a dimension that there is
+    if (!sizes[i].is_heap_allocated() &&
+        sizes[i].as_int_unchecked() < (i < static_cast<size_t>(first) ? 0 : -1))
+      return false;
   Dims strides(sizes.size(), 0);
   for (size_t i = first; i < sizes.size(); ++i) {
     const c10::SymInt size = base.sym_size(i - first);

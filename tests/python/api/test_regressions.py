@@ -178,3 +178,41 @@ def test_failing_after_a_write_does_not_write_twice(broken, capfd):
     assert fast(x) == 0 and x.tolist() == [1, 1]
     assert "runs in eager from now on" in capfd.readouterr().err
     assert fast(x) == 0 and x.tolist() == [2, 2]
+
+
+REFUSED = {
+    "convolution without a place": lambda x: torch.conv2d(x[None, None], torch.ones(1, 1, 3, 1)),
+    "kernel of no size": lambda x: torch.conv2d(x[None, None], torch.ones(1, 1, 0, 1)),
+    "pool without a place": lambda x: torch.nn.functional.avg_pool2d(x[:, None], 2),
+    "expanded to less than nothing": lambda x: x.expand(-1, 2, 3),
+    "bits of floats": lambda x: x.double().clone().bitwise_and_(x.double()),
+    "a view beyond the memory": lambda x: x.as_strided((2, 4), (4, 1)),
+    "sizes that do not fit": lambda x: x.view(x.size(0) * 4, -1),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_sizes_or_dtypes_refuse_raises(name, used, dynamic):
+    """Also where the result is not used, and in a later call with another size."""
+
+    def fn(x):
+        result = "caught"
+        try:
+            made = REFUSED[name](x)
+            result = made if used else "no error"
+        except (RuntimeError, NotImplementedError) as error:
+            result = type(error), str(error).split("\n")[0]
+        return x + 1, result
+
+    fast = braze.compile(fn, dynamic=dynamic)
+    for rows in (2, 2, 3, 4, 2):
+        x = torch.ones(rows, 3)
+        torch.testing.assert_close(fast(x)[0], fn(x)[0])
+        expected, got = fn(x)[1], fast(x)[1]
+        assert type(got) is type(expected)
+        if isinstance(expected, torch.Tensor):
+            torch.testing.assert_close(got, expected)
+        else:
+            assert got == expected

@@ -122,7 +122,7 @@ constexpr Change kChanges[] = {
     {"dict_key_appears", "model.table['missing'] = 1", false, "absent -> 1"},
     {"dict_key_removed", "del model.table['a']", false, "model.table['a']: 1 -> absent"},
     {"dict_replaced", "model.table = {'a': 1, 'b': 2.0}", false, "2.5 -> 2.0"},
-    {"set", "model.names.add('z')", false, "model.names: its members have changed"},
+    {"set", "model.names.add('z')", false, "model.names: its members or their order have changed"},
     {"set_same_size", "model.names.remove('x'); model.names.add('z')", false, "members"},
     {"deque_rotated", "model.queue.rotate()", false, "model.queue[0]: 1 -> 2"},
     {"deque_length", "model.queue.append(3)", false, "len(model.queue): 2 -> 3"},
