@@ -124,10 +124,13 @@ TemporaryFolder::TemporaryFolder() {
   std::error_code ignored;
   std::string place = std::filesystem::temp_directory_path(ignored).string();
   if (place.empty()) place = "/tmp";
-  path_ = place + "/braze-XXXXXX";
-  if (!::mkdtemp(path_.data()))
-    throw UserError("cannot make a temporary folder in " + place + ": " + std::strerror(errno) +
-                    "; set TMPDIR to a folder that can be written to");
+  // A place that is a folder, but none for files, is no reason to do without.
+  for (const std::string& folder : {place, std::string("/tmp")}) {
+    path_ = folder + "/braze-XXXXXX";
+    if (::mkdtemp(path_.data())) return;
+  }
+  throw UserError("cannot make a temporary folder in " + place + ": " + std::strerror(errno) +
+                  "; set TMPDIR to a folder that can be written to");
 }
 
 TemporaryFolder::~TemporaryFolder() {
