@@ -20,7 +20,6 @@ constexpr const char* kMetadata = "changes the tensor in place behind the dispat
 constexpr const char* kProcess = "changes state of the process";
 constexpr const char* kRandom = "reads or sets the state of a random generator";
 constexpr const char* kFile = "reads or writes a file";
-constexpr const char* kSwitch = "reads or sets a switch of PyTorch that no guard covers";
 
 }  // namespace
 
@@ -194,7 +193,6 @@ const char* torch_function_break(const char* module, const char* name) {
                                "set_autocast_cpu_dtype"};
     if (!undone.contains(n)) return kProcess;
   }
-  if (m == "torch.backends" && (n == "__get__" || n == "__set__")) return kSwitch;
   auto it = reasons.find(n);
   return it == reasons.end() ? nullptr : it->second;
 }
