@@ -113,8 +113,9 @@ function(braze_module name)
   # Some toolchains link their own libstdc++ statically. Its symbols must not mix with those of the
   # libstdc++ that torch has loaded: a locale of one knows no facets of the other.
   target_link_options(${name} PRIVATE $<$<PLATFORM_ID:Linux>:LINKER:--exclude-libs,ALL>)
-  # What they are wrapped in, and why: src/bindings/ending.cpp.
-  foreach(wrapped __gxx_personality_v0 __cxa_atexit)
+  # What they are wrapped in, and why: src/bindings/ending.cpp and statics.cpp.
+  foreach(wrapped __gxx_personality_v0 __cxa_atexit
+          __cxa_guard_acquire __cxa_guard_release __cxa_guard_abort)
     target_link_options(${name} PRIVATE LINKER:--wrap=${wrapped})
   endforeach()
   install(TARGETS ${name} LIBRARY DESTINATION braze)

@@ -17,6 +17,16 @@ std::atomic<int> g_fork_depth = 0;
 [[maybe_unused]] const int g_counting = ::pthread_atfork(
     nullptr, nullptr, [] { g_fork_depth.fetch_add(1, std::memory_order_relaxed); });
 
+std::atomic<bool> g_forking = false;   // a thread waits to fork, or forks
+std::atomic<int> g_threads_whole = 0;  // threads in stretches that must stay whole
+thread_local int t_whole = 0;          // this thread's stretches
+thread_local int t_held = 0;           // this thread's mutexes
+
+// Whoever holds nothing that fork() waits for lets it go first: it would starve otherwise.
+void let_fork_go_first() {
+  while (g_forking.load() && t_held == 0 && t_whole == 0) std::this_thread::yield();
+}
+
 }  // namespace
 
 // All that there are, in a list.
@@ -52,33 +62,39 @@ class ForkMutexes {
     const auto end = Clock::now() + std::chrono::seconds(1);
     for (;;) {
       list_mutex_->lock();
-      if (take_all() || Clock::now() > end) return;
+      g_forking.store(true);
+      const bool all = take_all() && g_threads_whole.load() == own_whole();
+      if (all || Clock::now() > end) return;
       give_back();
       list_mutex_->unlock();
       std::this_thread::yield();
     }
   }
 
+  static int own_whole() { return t_whole > 0 ? 1 : 0; }
+
   bool take_all() {
     bool all = true;
     for (ForkMutex* mutex = first_; mutex; mutex = mutex->next_)
-      all = (mutex->taken_ = mutex->try_lock()) && all;
+      all = (mutex->taken_ = mutex->mutex_->try_lock()) && all;
     return all;
   }
 
   void give_back() {
     for (ForkMutex* mutex = first_; mutex; mutex = mutex->next_)
-      if (std::exchange(mutex->taken_, false)) mutex->unlock();
+      if (std::exchange(mutex->taken_, false)) mutex->mutex_->unlock();
   }
 
   void in_parent() {
     give_back();
+    g_forking.store(false);
     list_mutex_->unlock();
   }
 
   void in_child() {
     for (ForkMutex* mutex = first_; mutex; mutex = mutex->next_)
       if (!mutex->taken_) mutex->mutex_.emplace();
+    g_threads_whole.store(own_whole());
     in_parent();
   }
 
@@ -88,6 +104,38 @@ class ForkMutexes {
 
 ForkMutex::ForkMutex() { ForkMutexes::instance().add(this); }
 ForkMutex::~ForkMutex() { ForkMutexes::instance().remove(this); }
+
+void ForkMutex::lock() {
+  let_fork_go_first();
+  mutex_->lock();
+  ++t_held;
+}
+
+bool ForkMutex::try_lock() {
+  let_fork_go_first();
+  const bool locked = mutex_->try_lock();
+  t_held += locked;
+  return locked;
+}
+
+void ForkMutex::unlock() {
+  --t_held;
+  mutex_->unlock();
+}
+
+void enter_whole() {
+  if (t_whole++ > 0) return;
+  for (;;) {
+    g_threads_whole.fetch_add(1);
+    if (!g_forking.load() || t_held > 0) return;
+    g_threads_whole.fetch_sub(1);
+    while (g_forking.load()) std::this_thread::yield();
+  }
+}
+
+void leave_whole() {
+  if (--t_whole == 0) g_threads_whole.fetch_sub(1);
+}
 
 int fork_depth() { return g_fork_depth.load(std::memory_order_relaxed); }
 

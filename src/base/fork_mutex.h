@@ -18,9 +18,9 @@ class ForkMutex {
   ~ForkMutex();
   ForkMutex(const ForkMutex&) = delete;
 
-  void lock() { mutex_->lock(); }
-  bool try_lock() { return mutex_->try_lock(); }
-  void unlock() { mutex_->unlock(); }
+  void lock();
+  bool try_lock();
+  void unlock();
 
  private:
   friend class ForkMutexes;
@@ -29,6 +29,11 @@ class ForkMutex {
   ForkMutex* next_ = nullptr;
   ForkMutex* previous_ = nullptr;
 };
+
+// A stretch of work that fork() waits for as it does for a ForkMutex that is held. Any number of
+// threads may be in one at a time, and one thread several times over.
+void enter_whole();
+void leave_whole();
 
 // How many calls of fork() lie between the first process and this one: for what belongs to a
 // process, threads of its own above all.

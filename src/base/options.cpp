@@ -1,5 +1,6 @@
 #include "base/options.h"
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
@@ -55,7 +56,7 @@ Options read_environment() {
   return result;
 }
 
-// Old snapshots are kept because references to them may be held.
+// Old snapshots are kept because references to them may be held; an equal one is used again.
 struct Snapshots {
   ForkMutex mutex;
   std::deque<Options> all;
@@ -64,7 +65,9 @@ struct Snapshots {
 
   const Options& add() {
     Options fresh = read_environment();
-    const Options* stored = &all.emplace_back(std::move(fresh));
+    const auto found = std::ranges::find(all, fresh);
+    const Options* stored = found != all.end() ? &*found : &all.emplace_back(std::move(fresh));
+    if (stored == current.load(std::memory_order_relaxed)) return *stored;
     generation.fetch_add(1, std::memory_order_release);
     current.store(stored, std::memory_order_release);
     return *stored;

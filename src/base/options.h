@@ -34,6 +34,8 @@ struct Options {
 #define X(member, env, type, value, help) type member = value;
   BRAZE_OPTIONS(X)
 #undef X
+
+  bool operator==(const Options&) const = default;
 };
 
 // Read once at first use; `reload_options` reads the environment again (tests). A value that does
@@ -42,7 +44,7 @@ struct Options {
 const Options& options();
 void reload_options();
 
-// Grows with every reload, so that what is derived from the options can be kept.
+// Grows with every reload that changes one, so that what is derived from the options can be kept.
 uint64_t options_generation();
 
 }  // namespace braze

@@ -5,13 +5,11 @@
 // without the GIL while the interpreter is taken apart, and one that may not throw, as that of a
 // released GIL is, ends the process by std::terminate. As from 3.14 on, such a thread stays where
 // it is instead; the process ends without it.
-// * Our own frames: unwinding asks each frame's personality routine what is to be done there. Ours
-// is
+// * Our own frames: unwinding asks each frame's personality routine what is to be done there. It is
 //   wrapped when the module is linked (cmake/Braze.cmake), and does not come back.
 // * PyTorch's bindings release the GIL too, and their frames may come first: std::terminate.
-// * Objects with static storage are not destroyed at exit (same place), as a thread that holds no
-// GIL
-//   may be compiling or running a kernel still. The module is never unloaded before.
+// * Objects with static storage are not destroyed at exit (same place), as a thread without the
+//   GIL may be compiling or running a kernel still. The module is never unloaded before.
 #include <Python.h>
 #include <unistd.h>
 #include <unwind.h>

@@ -90,6 +90,34 @@ TEST(ForkMutex, OneThatIsNotGivenBackIsNewInTheChild) {
   release = true;
 }
 
+TEST(ForkMutex, WhatMustStayWholeIsWaitedFor) {
+  int a = 0, b = 0;
+  std::atomic<bool> stop = false;
+  std::jthread thread([&] {
+    while (!stop) {
+      enter_whole();
+      enter_whole();
+      ++a;
+      std::this_thread::yield();
+      leave_whole();
+      ++b;
+      leave_whole();
+    }
+  });
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_EQ(in_child([&] { return a == b; }), 0);
+    // One's own stretch is not waited for, in the parent or the child.
+    enter_whole();
+    EXPECT_EQ(in_child([&] {
+                leave_whole();
+                return a == b && in_child([] { return true; }) == 0;
+              }),
+              0);
+    leave_whole();
+  }
+  stop = true;
+}
+
 TEST(ForkMutex, DepthGrowsInChildren) {
   const int here = fork_depth();
   EXPECT_EQ(in_child([&] {
