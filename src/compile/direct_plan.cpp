@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compile/slots.h"
+#include "graph/infer/strides.h"
 
 namespace braze::compile {
 namespace {
@@ -20,7 +21,8 @@ class Builder {
       add_slot(input.value, {.kind = plan::SlotKind::kInput, .type = input.value->type()});
     }
     plan_.origins = graph_.origins();
-    for (const auto& node : graph_.nodes()) add_call(*node);
+    for (const auto& node : graph_.nodes())
+      if (!add_copy(*node)) add_call(*node);
     for (const graph::Mutation& mutation : graph_.mutations()) {
       plan_.steps.emplace_back(
           plan::CopyStep{.target = slot(mutation.target), .source = slot(mutation.source)});
@@ -37,6 +39,29 @@ class Builder {
     slot_of_[value->id()] = static_cast<plan::SlotId>(plan_.slots.size());
     plan_.slots.push_back(std::move(slot));
     return slot_of_[value->id()];
+  }
+
+  // aten.copy would copy the whole memory that its first argument is a part of, and leave the
+  // result at that place in it.
+  bool add_copy(const graph::Node& node) {
+    if (node.op().kind != graph::OpKind::kcopy) return false;
+    const auto* like = std::get_if<Value*>(&node.args().at(0));
+    const auto* source = std::get_if<Value*>(&node.args().at(1));
+    const Value* result = node.results()[0];
+    if (!like || !source || !graph::is_dense(result->type()) ||
+        result->type().offset != sym::Int(0))
+      return false;
+    plan::ExternStep step{.op = "aten.new_empty_strided", .origin = node.origin()};
+    const graph::TensorType& type = result->type();
+    step.args = {slot(*like),   type.sizes,    type.strides, graph::None{},
+                 graph::None{}, graph::None{}, graph::None{}};
+    step.results = {add_slot(result, {.kind = plan::SlotKind::kExtern, .type = type})};
+    plan_.steps.emplace_back(std::move(step));
+    plan_.steps.emplace_back(plan::ExternStep{.op = "aten.copy_",
+                                              .args = {slot(result), slot(*source), false},
+                                              .results = {slot(result)},
+                                              .origin = node.origin()});
+    return true;
   }
 
   void add_call(const graph::Node& node) {

@@ -216,3 +216,20 @@ def test_what_the_sizes_or_dtypes_refuse_raises(name, used, dynamic):
             torch.testing.assert_close(got, expected)
         else:
             assert got == expected
+
+
+@pytest.mark.parametrize("backend", ["aten", None])
+def test_a_written_copy_has_memory_of_its_own_size(backend):
+    """It is no copy of all the memory that the original is a small part of."""
+
+    def fn(x):
+        return x[-1][::2].clone().add_(1)
+
+    fast = braze.compile(fn, **({"backend": backend} if backend else {}))
+    x = torch.arange(8.0).reshape(4, 2)
+    for _ in range(2):
+        expected, got = fn(x), fast(x)
+        torch.testing.assert_close(got, expected)
+        assert got.stride() == expected.stride()
+        assert got.storage_offset() == expected.storage_offset() == 0
+        assert got.untyped_storage().nbytes() == expected.untyped_storage().nbytes()

@@ -48,6 +48,27 @@ TEST(DirectPlan, InPlaceResultIsTheArgumentsSlot) {
             "}\n");
 }
 
+TEST(DirectPlan, CopiesAreIntoFreshMemory) {
+  EXPECT_EQ(plan_text("graph(%0 x: f32[4, 2]) {\n"
+                      "  %1: f32[1]{2}+6 #%0 = aten.as_strided(%0, [1], [2], 6)\n"
+                      "  %2: f32[1] = aten.relu(%1)\n"
+                      "  %3: f32[1]{2} = aten.copy(%1, %2, false)\n"
+                      "  return %3\n"
+                      "}\n"),
+            "plan(s0: f32[4, 2]) arena 0 bytes {\n"
+            "  s1: extern f32[1]{2}+6\n"
+            "  s2: extern f32[1]\n"
+            "  s3: extern f32[1]{2}\n"
+            "  s1 = aten.as_strided(s0, [1], [2], 6)\n"
+            "  s2 = aten.relu(s1)\n"
+            "  s3 = aten.new_empty_strided(s1, [1], [2], none, none, none, none)\n"
+            "  free s1\n"
+            "  s3 = aten.copy_(s3, s2, false)\n"
+            "  free s2\n"
+            "  return s3\n"
+            "}\n");
+}
+
 TEST(DirectPlan, MutationsAreCopiesAndUnusedResultsHaveNoSlot) {
   EXPECT_EQ(plan_text("graph(%0 x: f32[8], %1 y: f32[8]) {\n"
                       "  %2: f32[], %3: i64[] = aten.max.dim(%0, 0, false)\n"
