@@ -47,7 +47,8 @@ class RecipeBuilder {
   // A built-in one whose __reduce__ neither advances it nor runs user code.
   static bool is_plain_iterator(PyObject* object);
   int iterator(PyObject* object);
-  int dict_iterator(PyObject* object, PyObject* dict, PyObject* remaining);
+  int exhausted_iterator(PyObject* object, PyObject* reduced);
+  int dict_iterator(PyObject* object, PyObject* dict, Py_ssize_t given);
   int instance(PyObject* object);
   int exception(PyObject* object);
   int built_in_exception(PyObject* object);

@@ -9,17 +9,28 @@ using Kind = Recipe::Kind;
 
 namespace {
 
+bool is_dict_iterator(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return type == &PyDictIterKey_Type || type == &PyDictIterValue_Type ||
+         type == &PyDictIterItem_Type;
+}
+
+// Its __reduce__ has a third part, the place, unless it has come to the end.
+bool says_its_place(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return type == &PyListIter_Type || type == &PyTupleIter_Type || type == &PyUnicodeIter_Type ||
+         type == &PyListRevIter_Type || type == &PyReversed_Type;
+}
+
 // What an iterator over a dict goes over; null: it has come to the end.
 PyObject* dict_behind(PyObject* iterator) {
-  PyTypeObject* type = Py_TYPE(iterator);
-  if (type != &PyDictIterKey_Type && type != &PyDictIterValue_Type && type != &PyDictIterItem_Type)
-    return nullptr;
+  if (!is_dict_iterator(iterator)) return nullptr;
   PyObject* dict = nullptr;
   const visitproc visit = [](PyObject* object, void* found) {
     if (PyDict_Check(object)) *static_cast<PyObject**>(found) = object;
     return 0;
   };
-  type->tp_traverse(iterator, visit, &dict);
+  Py_TYPE(iterator)->tp_traverse(iterator, visit, &dict);
   return dict;
 }
 
@@ -45,8 +56,14 @@ int RecipeBuilder::iterator(PyObject* object) {
   // What __reduce__ made lives only as long as `reduced`; the index must not outlive it.
   world_.hold(reduced);
   PyObject* arguments = PyTuple_GET_ITEM(reduced.get(), 1);
-  if (PyObject* dict = dict_behind(object); dict && !is_resized(dict))
-    return dict_iterator(object, dict, PyTuple_GET_ITEM(arguments, 0));
+  PyObject* dict = dict_behind(object);
+  if (dict && !is_resized(dict)) {
+    PyObject* remaining = PyTuple_GET_ITEM(arguments, 0);
+    return dict_iterator(object, dict, PyDict_GET_SIZE(dict) - PyObject_Size(remaining));
+  }
+  if ((is_dict_iterator(object) && !dict) ||
+      (says_its_place(object) && PyTuple_GET_SIZE(reduced.get()) == 2))
+    return exhausted_iterator(object, reduced.get());
   std::vector<int> items;
   if (!values(reduced.get(), items)) return -1;
   const bool sized = Py_IS_TYPE(object, &PyListIter_Type) ||
@@ -59,8 +76,26 @@ int RecipeBuilder::iterator(PyObject* object) {
   return step;
 }
 
-// Over the dict itself, whose changes it is to notice; __reduce__ tells what is left of it.
-int RecipeBuilder::dict_iterator(PyObject* object, PyObject* dict, PyObject* remaining) {
+// One that has let go of what it went over. __reduce__ gives a fresh one over nothing in its place,
+// at times of another type.
+int RecipeBuilder::exhausted_iterator(PyObject* object, PyObject* reduced) {
+  if (is_dict_iterator(object)) {
+    Ref dict = Ref::steal(PyDict_New());
+    if (!dict) return -1;
+    world_.hold(dict);
+    return dict_iterator(object, dict.get(), 1);
+  }
+  std::vector<int> items;
+  if (!values(reduced, items)) return -1;
+  if (Py_IS_TYPE(object, &PyListRevIter_Type))
+    items[0] = constant(reinterpret_cast<PyObject*>(&PyReversed_Type));
+  const int step = emit({.kind = Kind::kGeneric, .items = {items[0], items[1]}});
+  places_.push_back({.kind = Kind::kAdvance, .index = 1, .target = step});
+  return step;
+}
+
+// Over the dict itself, whose changes it is to notice, `given` times advanced.
+int RecipeBuilder::dict_iterator(PyObject* object, PyObject* dict, Py_ssize_t given) {
   static PyObject* const iterate = PyDict_GetItemString(PyEval_GetBuiltins(), "iter");
   auto* type = reinterpret_cast<PyObject*>(&PyDict_Type);
   const char* view = Py_IS_TYPE(object, &PyDictIterKey_Type)     ? "keys"
@@ -73,7 +108,6 @@ int RecipeBuilder::dict_iterator(PyObject* object, PyObject* dict, PyObject* rem
     const int packed = emit({.kind = Kind::kTuple, .items = {over}});
     over = emit({.kind = Kind::kGeneric, .items = {constant(callable), packed}});
   }
-  const Py_ssize_t given = PyDict_GET_SIZE(dict) - PyObject_Size(remaining);
   places_.push_back({.kind = Kind::kAdvance, .index = static_cast<int>(given), .target = over});
   return over;
 }

@@ -1,6 +1,8 @@
 """Loops that a break interrupts go on where they were, and notice what happens to their container."""
 
+import braze
 import pytest
+import torch
 from segmenting import check, print, x4
 
 
@@ -101,3 +103,41 @@ def test_dict_from_outside_that_grows_before_the_loop():
         return y
 
     check(f, lambda: (x4.clone(), {"a": 1, "b": 2}))
+
+
+ITERATORS = {
+    "list": lambda: iter([1, 2]),
+    "tuple": lambda: iter((1, 2)),
+    "str": lambda: iter("ab"),
+    "reversed list": lambda: reversed([1, 2]),
+    "reversed tuple": lambda: reversed((1, 2)),
+    "keys": lambda: iter({1: 2, 3: 4}),
+    "values": lambda: iter({1: 2, 3: 4}.values()),
+    "items": lambda: iter({1: 2, 3: 4}.items()),
+    "range": lambda: iter(range(2)),
+    "enumerate": lambda: enumerate([1, 2]),
+    "nothing": lambda: iter([]),
+    "no keys": lambda: iter({}),
+}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", ITERATORS)
+def test_an_iterator_that_was_advanced(name, count):
+    """Also to its end: it has then let go of what it went over."""
+
+    def fn(x):
+        iterator = ITERATORS[name]()
+        for _ in range(count):
+            next(iterator, None)
+        return x + 1, iterator
+
+    expected, got = fn(torch.ones(2))[1], braze.compile(fn)(torch.ones(2))[1]
+    assert type(got) is type(expected)
+    parts = [
+        [list(part) if hasattr(part, "__next__") else part for part in iterator.__reduce__()[1:]]
+        for iterator in (got, expected)
+    ]
+    if name != "enumerate":
+        assert parts[0] == parts[1]
+    assert list(got) == list(expected)
