@@ -122,6 +122,9 @@ def try_all(group, names, jobs, backend, told=lambda found: None):
                 break
             begin = time.monotonic()
             found = worker.run(name)
+            if found["status"] in ("broken", "hang"):  # for want of memory or time, perhaps
+                worker.stop()
+                found = worker.run(name)
             found["seconds"] = round(time.monotonic() - begin, 2)
             results[name] = found
             told(found)

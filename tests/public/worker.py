@@ -38,6 +38,15 @@ def try_subject(build, backend, begin):
     return {"status": "asks" if "asks" in tried else "equal", "breaks": with_breaks}
 
 
+def broken(error, show):
+    if show:
+        traceback.print_exception(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(last.filename)}:{last.lineno}"
+    text = f"{type(error).__name__}: {str(error)[:300]} ({where})"
+    return {"status": "broken", "what": text}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("group")
@@ -75,15 +84,13 @@ def main():
         name = line.strip()
         try:
             found = try_subject(table[name], options.backend, begin)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
+                found = broken(error, options.here)
+            else:
+                found = {"status": "refused", "what": f"needs more than {MEMORY >> 30} GB"}
         except BaseException as error:
-            if options.here:
-                traceback.print_exc()
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{os.path.basename(last.filename)}:{last.lineno}"
-            found = {
-                "status": "broken",
-                "what": f"{type(error).__name__}: {str(error)[:300]} ({where})",
-            }
+            found = broken(error, options.here)
         print(json.dumps({"name": name, **found}), file=answers)
 
 
