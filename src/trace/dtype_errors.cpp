@@ -16,9 +16,10 @@ namespace {
 
 constexpr int64_t kMostElements = 4096;  // of a tensor that the call is tried with or makes
 
+constexpr size_t kMostOutcomes = 10'000;  // kept
+
 bool is_common(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kDouble; }
 
-// Nearly all kernels are there for these, and a Python number changes nothing.
 // Of whole numbers alone.
 bool is_of_integers(std::string_view name) {
   for (std::string_view part : {"bitwise", "shift", "__and__", "__or__", "__xor__", "gcd", "lcm"})
@@ -26,6 +27,8 @@ bool is_of_integers(std::string_view name) {
   return false;
 }
 
+// Nearly all kernels are there for tensors of one common dtype, and a Python number changes
+// nothing.
 bool is_plain(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
   if (is_of_integers(info.handle.operator_name().name)) return false;
   const auto is_plain = [](const at::Tensor& tensor) {
@@ -55,12 +58,19 @@ class SmallCall {
   // What the outcome depends on; empty for a call that is not to be made.
   std::string key(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
     key_ = std::to_string(reinterpret_cast<uintptr_t>(&info));
-    for (size_t i = begin; i < stack.size(); ++i)
-      if (!note(stack[i])) return {};
+    for (size_t i = begin; i < stack.size(); ++i) {
+      if (is_size(info, i - begin)) {
+        key_ += 's';
+        for (int64_t hint : hints_of(stack[i])) key_ += hint == 0 ? '0' : hint > 0 ? '1' : '-';
+      } else if (!note(stack[i])) {
+        return {};
+      }
+    }
     return std::move(key_);
   }
 
-  static torch::jit::Stack arguments(const torch::jit::Stack& stack, size_t begin, bool one) {
+  static torch::jit::Stack arguments(const OperatorInfo& info, const torch::jit::Stack& stack,
+                                     size_t begin, bool one) {
     torch::jit::Stack call;
     const auto tried = [one](const at::Tensor& tensor) { return tried_with(tensor, one); };
     for (size_t i = begin; i < stack.size(); ++i) {
@@ -77,6 +87,8 @@ class SmallCall {
           if (const std::optional<at::Tensor> tensor = list.get(j)) list.set(j, tried(*tensor));
       } else if (value.isDevice()) {
         value = c10::Device(c10::kCPU);
+      } else if (is_size(info, i - begin)) {
+        value = size_tried_with(value, one);
       }
     }
     return call;
@@ -92,13 +104,7 @@ class SmallCall {
       for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
         note(tensor.value_or(at::Tensor()));
     } else if (value.isIntList()) {
-      int64_t product = 1;
-      for (int64_t size : value.toIntVector()) {
-        if (size > kMostElements) return false;
-        product *= std::max<int64_t>(size, 1);
-        if (product > kMostElements) return false;
-      }
-      key_ += 'l';
+      for (int64_t number : value.toIntVector()) key_ += 'i' + std::to_string(number);
     } else if (value.isSymInt() || value.isSymIntList() || value.isSymFloat() ||
                value.isSymBool()) {
       return false;
@@ -126,6 +132,37 @@ class SmallCall {
             std::to_string(tensor.dim());
     for (int64_t d = 0; d < tensor.dim(); ++d)
       if (is_empty_along(tensor, d)) key_ += '0' + std::to_string(d);
+  }
+
+  // As the schema says: dimensions and dtypes are plain integers there.
+  static bool is_size(const OperatorInfo& info, size_t argument) {
+    c10::TypePtr type = info.handle.schema().arguments()[argument].real_type();
+    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    if (const auto list = type->cast<c10::ListType>()) type = list->getElementType();
+    return type->kind() == c10::TypeKind::SymIntType;
+  }
+
+  static std::vector<int64_t> hints_of(const c10::IValue& value) {
+    std::vector<int64_t> hints;
+    if (value.isInt() || value.isSymInt()) hints.push_back(from_symint(value.toSymInt()).hint());
+    if (value.isIntList() || value.isSymIntList())
+      for (const c10::SymInt& size : value.toSymIntVector())
+        hints.push_back(from_symint(size).hint());
+    return hints;
+  }
+
+  // 0 and -1 are kept.
+  static c10::IValue size_tried_with(const c10::IValue& value, bool one) {
+    std::vector<int64_t> sizes = hints_of(value);
+    if (sizes.empty()) return value;
+    int64_t count = 1;
+    for (int64_t& size : sizes) {
+      if (one) size = std::min<int64_t>(size, 1);
+      TORCH_CHECK(size <= kMostElements && (count *= std::max<int64_t>(size, 1)) <= kMostElements,
+                  "too large to be tried");
+    }
+    if (value.isInt() || value.isSymInt()) return sizes[0];
+    return sizes;
   }
 
   static bool is_empty_along(const at::Tensor& tensor, int64_t d) {
@@ -162,7 +199,7 @@ std::string refusal_of(const OperatorInfo& info, const torch::jit::Stack& stack,
   RealCallScope scope;
   for (const bool one : {true, false}) {
     try {
-      torch::jit::Stack call = SmallCall::arguments(stack, begin, one);
+      torch::jit::Stack call = SmallCall::arguments(info, stack, begin, one);
       info.handle.callBoxed(call);
       return {};
     } catch (const c10::Error& error) {
@@ -180,12 +217,13 @@ std::string refusal_of(const OperatorInfo& info, const torch::jit::Stack& stack,
 void refuse_dtypes(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
   const bool may_refuse = !info.is_custom && info.probe_allowed && !info.random &&
                           info.returns_tensor && !info.inplace_view && !info.op->view &&
-                          info.rule == Rule::kRecord &&
+                          (info.rule == Rule::kRecord || info.rule == Rule::kBatchNorm) &&
                           info.op->op_class != graph::OpClass::kFactory;
   if (!may_refuse || is_plain(info, stack, begin)) return;
   thread_local std::unordered_map<std::string, std::string> outcomes;  // by key: the error
   std::string key = SmallCall().key(info, stack, begin);
   if (key.empty()) return;
+  if (outcomes.size() >= kMostOutcomes) outcomes.clear();
   const auto [known, fresh] = outcomes.try_emplace(std::move(key));
   if (fresh) known->second = refusal_of(info, stack, begin);
   TORCH_CHECK(known->second.empty(), known->second);

@@ -91,6 +91,39 @@ def test_dtypes(name, mode):
         compare(lambda: mode(CASES[name]), calls, dynamic=True if mode is caught else None)
 
 
+MIXED = {
+    "group norm": lambda x, w: F.group_norm(x, 1, w, w),
+    "layer norm": lambda x, w: F.layer_norm(x, (x.size(-1),), w, w),
+    "batch norm": lambda x, w: F.batch_norm(x, w, w, w, w),
+    "batch norm that trains": lambda x, w: F.batch_norm(x, w, w, w, w, True),
+    "instance norm": lambda x, w: F.instance_norm(x, None, None, w, w),
+    "rms norm": lambda x, w: F.rms_norm(x, (x.size(-1),), w),
+    "linear": lambda x, w: F.linear(x, w[None], w[:1]),
+    "convolution": lambda x, w: F.conv1d(x, w[None, :, None]),
+    "prelu": F.prelu,
+}
+PAIRS = [(a, b) for a in ("float64", "float32", "float16") for b in ("float32", "bfloat16")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("size", [4, 60])
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", MIXED)
+def test_parameters_of_another_dtype(name, dynamic, size):
+    """Whatever the sizes are, and how many elements there are."""
+    for of_data, of_parameters in PAIRS:
+        x = torch.ones(size // 2, size, size, dtype=getattr(torch, of_data))
+        w = torch.ones(size, dtype=getattr(torch, of_parameters))
+
+        def f(x, w):
+            try:
+                return MIXED[name](x, w).dtype
+            except RuntimeError as error:
+                return str(error)
+
+        compare(lambda: f, [lambda: (x, w.clone())], dynamic=dynamic)
+
+
 def test_three_in_turn():
     def f(x, y):
         results = []
