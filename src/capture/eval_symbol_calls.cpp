@@ -14,6 +14,16 @@ bool is_integer(PyObject* object) {
   return PyLong_Check(object) || Py_TYPE(object) == known().sym_int;
 }
 
+bool is_random_generator(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "torch._C.Generator";
+}
+
+bool is_made_in_c(PyObject* callable) {
+  if (PyType_Check(callable)) return !is_python_class(reinterpret_cast<PyTypeObject*>(callable));
+  return PyCFunction_Check(callable) || Py_IS_TYPE(callable, &PyMethodDescr_Type) ||
+         Py_IS_TYPE(callable, &PyWrapperDescr_Type) || Py_IS_TYPE(callable, &_PyMethodWrapper_Type);
+}
+
 }  // namespace
 
 // max(a, b, ...), min(a, b, ...): decided by guards, the first of equal ones as in Python.
@@ -117,6 +127,13 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
       if (is_symbolic(args[0].get())) args[0] = Slot(plain_like(args[0].get()));
       return false;
     }
+    // Calls it in C, with what it is to look at as it is.
+    const bool calls =
+        (type == &PyMap_Type || type == &PyFilter_Type) && count > 0 && is_made_in_c(args[0].get());
+    if (calls) {
+      for (size_t i = 1; i < count; ++i) make_concrete(args[i]);
+      return false;
+    }
     const bool keeps = type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type ||
                        type == &PySlice_Type || type == &PyEnum_Type || type == &PyZip_Type ||
                        type == &PyReversed_Type || type == &PyMap_Type || type == &PyFilter_Type ||
@@ -153,7 +170,7 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
       first = 1;
     }
   }
-  if (owner && is_symbolic(owner)) return false;
+  if (owner && (is_symbolic(owner) || is_random_generator(owner))) return false;
   if (owner && (is_tensor(owner) || is_torch_module_name(module_of(Py_TYPE(owner))))) return true;
   if (owner && PyType_Check(owner))
     return name == "__new__" ||

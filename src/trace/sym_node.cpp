@@ -161,7 +161,11 @@ class SymNode final : public c10::SymNodeImpl {
     return condition().constant;
   }
   std::optional<int64_t> maybe_as_int() override { return constant_int(); }
-  std::string str() override { return is_int() ? sym::to_string(integer()) : condition().text(); }
+  // Code that turns it into text takes it for a number; a guard follows from that.
+  std::string str() override {
+    if (is_int()) return std::to_string(shapes_.guard_int(integer()));
+    return condition().guard(shapes_) ? "True" : "False";
+  }
   // Nodes do not change.
   c10::SymNode clone() override {
     return c10::SymNode(c10::intrusive_ptr<SymNodeImpl>::reclaim_copy(this));
