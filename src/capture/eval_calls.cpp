@@ -320,8 +320,10 @@ Slot Evaluator::call_builtin(const Slot& callable, Slot* args, size_t count, PyO
   }
   PyObject* module = f->m_module;
   if (is_bound_to_object(self) && is_torch_module_name(module_of(Py_TYPE(self))) &&
-      !is_tensor(self))
+      !is_tensor(self)) {
+    if (PyTuple_Check(self) && !read_deeply(self, Look::kDeep)) return {};  // a torch.Size
     return call_torch(callable, module_text(module_of(Py_TYPE(self))), name, args, count, kwnames);
+  }
   if (is_bound_to_object(self) && !(module && PyUnicode_Check(module))) {
     Slot owner = world_.wrap(self);
     const Source* source = world_.source_of(callable);

@@ -39,7 +39,8 @@ Slot Evaluator::get_iter(const Slot& iterable) {
     } else if (!read_operand(iterable, "iteration")) {
       return {};
     }
-  } else if (PyTuple_Check(object) && world_.source_of(iterable) && !world_.read_all(object)) {
+  } else if ((PyTuple_Check(object) || PyFrozenSet_Check(object)) && world_.source_of(iterable) &&
+             !world_.read_all(object)) {
     return {};
   }
   bool torch = is_tensor(object);

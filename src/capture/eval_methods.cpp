@@ -94,7 +94,7 @@ Slot Evaluator::call_method_of(PyObject* callable, const char* name, const Slot&
   if (outside && !is_immutable(object)) {
     bool python_parts = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
     bool reads =
-        !exports_memory(object) &&
+        !exports_memory(object) && !is_view_of_a_dict(object) &&
         (is_reading_method(type, name) ||
          (python_parts && is_one_of(text, {"__eq__", "__ne__", "__hash__", "__repr__", "__str__",
                                            "__format__", "__init__", "__init_subclass__"})));
@@ -120,6 +120,13 @@ Slot Evaluator::call_unbound(PyObject* callable, const Slot& self, Slot* args, s
   return call_native(callable, all.data(), count + 1, kwnames, false);
 }
 
+// Of some dict that only it refers to; that of a class tells what its class says.
+bool Evaluator::is_view_of_a_dict(PyObject* object) {
+  if (!Py_IS_TYPE(object, &PyDictProxy_Type)) return false;
+  const Source* source = world_.source_of(object);
+  return !source || source->kind != SourceKind::kAttribute || source->key.get() != names().dict;
+}
+
 // object.__reduce_ex__ hands out the instance dict: it is read by the evaluator first.
 Slot Evaluator::reduce(PyObject* callable, const Slot& self, Slot* args, size_t count,
                        PyObject* kwnames, bool unbound) {
@@ -130,6 +137,9 @@ Slot Evaluator::reduce(PyObject* callable, const Slot& self, Slot* args, size_t 
     }
     if (!is_python_class(Py_TYPE(self.get())) || exports_memory(self.get()))
       return refuse(BreakKind::kNativeObject, "__reduce_ex__ of an object made in C");
+    if (PyExceptionInstance_Check(self.get()) && !read_exception(self.get())) return {};
+  } else if (!read_deeply(self.get(), Look::kDeep)) {
+    return {};
   }
   return call_unbound(callable, self, args, count, kwnames, unbound);
 }
@@ -140,6 +150,8 @@ Slot Evaluator::call_container_method(PyObject* callable, const char* name, cons
   PyTypeObject* type = Py_TYPE(object);
   std::string_view text = name;
   const Source* source = world_.source_of(self);
+  if (source && is_one_of(text, {"__reduce__", "__reduce_ex__"}) && !world_.read_all(object))
+    return {};
   if (world_.is_outside(object) && !source)
     return refuse(BreakKind::kNativeCall, std::string("method ") + name + " of a '" +
                                               type->tp_name + "' object that native code gave");

@@ -127,8 +127,9 @@ bool Evaluator::read_deeply(PyObject* object, Look look) {
 
 bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth) {
   if (is_atom(object) || is_tensor(object)) return true;
+  if (PyExceptionInstance_Check(object)) return look != Look::kDeep || read_exception(object);
   const bool container = is_container(object);
-  if (!container && !is_carrier(object)) return true;
+  if (!container && !is_carrier(object)) return look != Look::kDeep || may_look_at(object);
   if (seen.contains(object)) return true;
   if (depth > 100)
     return breaks_.refuse(BreakKind::kNativeCall, "native code is given data that nest too deeply");
@@ -142,6 +143,37 @@ bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& s
   for (PyObject* reached : referents(world_.effective(object)))
     if (!read_reachable(reached, look, seen, depth + 1)) return false;
   return true;
+}
+
+// Native code that is given it inside of something else.
+bool Evaluator::may_look_at(PyObject* object) {
+  if (!world_.is_outside(object) || is_immutable(object)) return true;
+  PyTypeObject* type = Py_TYPE(object);
+  if (is_frozen(object)) {
+    world_.guard_as_key(object);
+    return true;
+  }
+  if (is_python_class(type) && !exports_memory(object)) return true;
+  return is_torch_module_name(module_of(type)) ||
+         breaks_.refuse(BreakKind::kNativeCall, std::string("native code is given a '") +
+                                                    type->tp_name + "' object from outside");
+}
+
+// What str() and repr() of an exception from outside show: its arguments, unless its class has
+// fields of its own.
+bool Evaluator::read_exception(PyObject* exception) {
+  const Slot slot = world_.wrap(exception);
+  if (!slot.source) return true;
+  const PyTypeObject* type = Py_TYPE(exception);
+  const auto text_of = [](PyObject* base) { return reinterpret_cast<PyTypeObject*>(base)->tp_str; };
+  const bool own = type->tp_str != text_of(PyExc_BaseException) &&
+                   type->tp_str != text_of(PyExc_KeyError) && !is_python_class(Py_TYPE(exception));
+  if (own)
+    return breaks_.refuse(BreakKind::kNativeCall,
+                          std::string("text of a '") + type->tp_name + "' object from outside");
+  static PyObject* const name = PyUnicode_InternFromString("args");
+  const Slot arguments = getattr(slot, name);
+  return arguments && read_deeply(arguments.get(), Look::kDeep);
 }
 
 // What a bound method or partial from outside holds comes from outside with it.
@@ -159,6 +191,10 @@ bool Evaluator::read_parts(PyObject* carrier) {
     return read(names().partial_func) && read(names().partial_args) &&
            read(names().partial_keywords);
   }
+  if (PyDictViewSet_Check(carrier) || PyDictValues_Check(carrier))
+    return breaks_.refuse(BreakKind::kNativeCall, std::string("native code is given a '") +
+                                                      Py_TYPE(carrier)->tp_name +
+                                                      "' object from outside");
   if (PyMethod_Check(carrier)) return read(names().self) && read(names().func);
   if (PyCFunction_Check(carrier))
     return !is_bound_to_object(PyCFunction_GET_SELF(carrier)) || read(names().self);
@@ -299,6 +335,7 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
       if (!read_deeply(arg, look)) return false;
       continue;
     }
+    if (look == Look::kDeep && PyExceptionInstance_Check(arg) && !read_exception(arg)) return false;
     const bool seen = is_python_class(Py_TYPE(arg)) || PyExceptionInstance_Check(arg) ||
                       is_torch_module_name(module_of(Py_TYPE(arg)));
     // A buffer may be written to by whoever is given it.

@@ -75,12 +75,29 @@ bool Evaluator::read_operand(const Slot& operand, const char* what, Look look) {
                              : nullptr)
     return refuse_memory(breaks_, memory, what);
   if (is_container(object)) return read_deeply(object, look);
+  if (PyExceptionInstance_Check(object) && look == Look::kDeep) return read_exception(object);
   if (!world_.is_outside(object) || is_immutable(object))
     return PyIter_Check(object) ? read_by_advancing(object) : read_deeply(object, look);
   PyTypeObject* type = Py_TYPE(object);
   if ((is_python_class(type) && !exports_memory(object)) || is_frozen(object)) return true;
   return breaks_.refuse(BreakKind::kNativeCall,
                         std::string(what) + " on a '" + type->tp_name + "' object from outside");
+}
+
+// The operand's class has a method for it where the other is a tensor, of a library whose code runs
+// as it is when torch calls it.
+bool Evaluator::reflects_in_a_library(PyObject* operand, int op) {
+  if (is_tensor(operand) || !is_python_class(Py_TYPE(operand))) return false;
+  static const size_t count = std::size(kBinaryNames) / 2;
+  std::string_view name = kBinaryNames[static_cast<size_t>(op) % count];
+  if (name.ends_with('_')) name.remove_suffix(1);
+  const std::string reflected = "__r" + std::string(name) + "__";
+  const Ref key = Ref::steal(PyUnicode_FromString(reflected.c_str()));
+  PyObject* method = key ? _PyType_Lookup(Py_TYPE(operand), key.get()) : nullptr;
+  if (!method || !PyFunction_Check(method)) return false;
+  auto* function = reinterpret_cast<PyFunctionObject*>(method);
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  return code_policy(code, function->func_globals).frame == FramePolicy::kLibrary;
 }
 
 Slot Evaluator::binary(int op, Slot a, Slot b) {
@@ -118,6 +135,8 @@ Slot Evaluator::binary(int op, Slot a, Slot b) {
   }
   PyObject* y = world_.effective(b.get());
   bool torch = is_tensor(x) || is_tensor(y);
+  if (torch && (reflects_in_a_library(x, op) || reflects_in_a_library(y, op)))
+    return refuse(BreakKind::kNativeCall, "an operator of a library's class with a tensor");
   PyObject* callee = torch ? operator_callable(kBinaryNames[op]) : nullptr;
   Ref result;
   {

@@ -73,7 +73,7 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
     std::string text = std::string("Tensor.") + name + "(): " + why;
     return refuse(kind_of_tensor_method(name), text);
   }
-  if (!read_arguments(args, count)) return {};
+  if (!may_copy_data(name, args, count) || !read_arguments(args, count)) return {};
   for (size_t i = 0; i < count; ++i)
     if (!may_give_torch(args[i].get(), "Tensor", name)) return {};
   use_stand_ins(args, count);
@@ -141,6 +141,16 @@ bool Evaluator::may_give_torch(PyObject* object, const char* owner, const char* 
           "' object from outside");
 }
 
+// What torch.tensor and its like are given.
+bool Evaluator::may_copy_data(const char* name, const Slot* args, size_t count) {
+  if (!copies_data(name)) return true;
+  for (size_t i = 0; i < count; ++i)
+    if (!is_tensor(args[i].get()) && holds_tensor(world_.effective(args[i].get())))
+      return breaks_.refuse(BreakKind::kDataDependent,
+                            std::string(name) + "() reads the data of tensors in a list");
+  return true;
+}
+
 Slot Evaluator::call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
                            size_t count, PyObject* kwnames) {
   if (is_hint_function(module, name)) return Slot::borrow(Py_None);
@@ -151,11 +161,15 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
         BreakKind::kUntraceableOp,
         std::string("the end of a '") + Py_TYPE(args[0].get())->tp_name + "' object from outside");
   const char* why = torch_function_break(module, name);
+  const auto has_tensor = [](const Slot& arg) { return holds_tensor(arg.get()); };
+  if (!why && !may_see_fakes(module, name) && std::any_of(args, args + count, has_tensor))
+    why = "may look behind the tensors it is given";
   if (!why && std::string_view(module) == "torch._tensor") why = tensor_method_break(name);
   if (why && std::string_view(name) == "graph_break")
     return asked_break("torch._dynamo.graph_break()", args, count);
   if (why)
     return refuse(BreakKind::kUntraceableOp, std::string(module) + "." + name + "(): " + why);
+  if (!may_copy_data(name, args, count)) return {};
   if (count == 0 && native_depth_ == 0 && reads_a_switch(module, name)) {
     // Each call asks again.
     Ref value = call_raw(callable.get(), args, count, kwnames);

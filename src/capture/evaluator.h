@@ -112,6 +112,7 @@ class Evaluator {
   // What native code does with its arguments: keeps them for later, iterates over them and calls
   // what it is given, or looks at them to any depth (comparison, text).
   enum class Look : uint8_t { kKeeps, kItems, kDeep };
+  static bool reflects_in_a_library(PyObject* operand, int op);
   bool read_operand(const Slot& operand, const char* what, Look look = Look::kDeep);
   static bool names_its_address(PyObject* object);
   static PyObject* operator_callable(const char* name);  // from the module `operator`
@@ -342,6 +343,7 @@ class Evaluator {
   const std::string& module_path(const Source* module);
   const std::string& callee_name(const void* key);
   const Source* module_under_way() const;
+  bool may_copy_data(const char* name, const Slot* args, size_t count);
   bool may_give_torch(PyObject* object, const char* owner, const char* function);
   Slot call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
                   size_t count, PyObject* kwnames);
@@ -354,6 +356,9 @@ class Evaluator {
   // Guards everything that native code can reach in a container or an iterator, from outside or
   // made by the trace. A break (false) if that has been changed by the trace and `look` is kDeep.
   bool read_deeply(PyObject* object, Look look);
+  bool is_view_of_a_dict(PyObject* object);
+  bool may_look_at(PyObject* object);
+  bool read_exception(PyObject* exception);
   bool read_parts(PyObject* carrier);
   bool read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth);
   bool read_by_advancing(PyObject* iterator);

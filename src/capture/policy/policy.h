@@ -129,6 +129,12 @@ const char* tensor_method_break(const char* name);
 const char* torch_function_break(const char* module, const char* name);
 // A function of PyTorch made in C that tells, called without arguments, what a switch stands at.
 bool reads_a_switch(const char* module, const char* name);
+// Whether a function of PyTorch made in C, should it be no operator, may be given tensors of a
+// trace: those of torch._C that users are not meant to call may do anything with them.
+bool may_see_fakes(const char* module, const char* name);
+// Makes a tensor of lists of numbers, past the dispatcher: the data of tensors in them is read
+// without a trace of it.
+bool copies_data(const char* name);
 // Says something to torch.compile only: nothing to do.
 bool is_hint_function(const char* module, const char* name);
 // Functions of torch written in Python that may be given modules and other outside objects.

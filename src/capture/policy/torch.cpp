@@ -125,7 +125,12 @@ const char* tensor_method_break(const char* name) {
       {"__delattr__", kMetadata},
       {"_set_grad", kAutograd},
       {"_backward", kAutograd},
-      {"swap_tensors", kMetadata},
+      {"_use_count", "counts references to the tensor"},
+      {"const_data_ptr", kStorage},
+      {"_view_func", kAutograd},
+      {"_view_func_unsafe", kAutograd},
+      {"_rev_view_func_unsafe", kAutograd},
+      {"_dtensor__new__", kMetadata},
       {"record_stream", kProcess},
       {"_fix_weakref", kMetadata},
       {"__init__", kMetadata},
@@ -170,7 +175,6 @@ const char* torch_function_break(const char* module, const char* name) {
       {"is_storage", kStorage},
       {"set_anomaly_enabled", kAutograd},
       {"checkpoint", "recomputes in the backward pass"},
-      {"swap_tensors", kMetadata},
       {"_make_subclass", kMetadata},
       {"functional_call", "replaces parameters of a module"},
       {"synchronize", kProcess},
@@ -222,6 +226,29 @@ bool reads_a_switch(const char* module, const char* name) {
   for (std::string_view start : {"_get_", "get_", "_is_", "is_"})
     if (n.starts_with(start)) return !guarded.contains(n);
   return n == "_check_sparse_tensor_invariants";
+}
+
+bool copies_data(const char* name) {
+  static const Set makers = {"tensor", "as_tensor", "asarray", "new_tensor", "new"};
+  return makers.contains(name) || std::string_view(name).ends_with("Tensor");
+}
+
+bool may_see_fakes(const char* module, const char* name) {
+  static const Set looks_at_metadata = {"_has_torch_function",
+                                        "_has_torch_function_unary",
+                                        "_has_torch_function_variadic",
+                                        "_any_requires_grad",
+                                        "_conv_determine_backend_memory_format",
+                                        "_disabled_torch_function_impl",
+                                        "_get_autocast_dtype",
+                                        "_group_tensors_by_device_and_dtype",
+                                        "_infer_size",
+                                        "_non_sym_sizes",
+                                        "_select_batch_norm_backend",
+                                        "_select_conv_backend",
+                                        "_skip_one_hop_torch_function"};
+  const std::string_view m = module, n = name;
+  return m != "torch._C" || !n.starts_with("_") || looks_at_metadata.contains(n);
 }
 
 bool is_hint_function(const char* module, const char* name) {

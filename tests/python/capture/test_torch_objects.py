@@ -404,6 +404,25 @@ def einsum_of_several():
 
 
 @case
+def tensors_swapped():
+    kept = torch.full((3,), 5.0)
+
+    def f(x):
+        torch.utils.swap_tensors(x, kept)
+        return x * 2, kept + 1
+
+    return f, [(R(3, seed=k),) for k in range(3)], lambda: kept
+
+
+@case
+def use_count_asked():
+    def f(x):
+        return x + x._use_count()
+
+    return f, [(R(3),), (R(3),)], None
+
+
+@case
 def warning_of_a_function_of_torch():
     def f(x):
         return nn.functional.softmax(x) if x.dim() == 1 else nn.functional.mse_loss(x, x[0])

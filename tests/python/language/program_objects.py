@@ -245,7 +245,7 @@ class Objects:
                 [f"v = {x}.view(-1); v[1:4] += {a}; LOG.append({x}.clone())"],
                 [f"v = {x}[0]; v.mul_({a}); {x}[-1] = v; LOG.append({x}.sum())"],
                 [f"w = {x}.t(); w[0] = {y}.t()[0] + 1; {x}.add_(w.t())"],
-                [f"torch.mul({x}, 2, out={y}); LOG.append({y}.clone())"],
+                [f"torch.mul({x}, 2, out={y} if {x}.numel() <= {y}.numel() else torch.empty(0)); LOG.append({y}.clone())"],
                 [f"o = torch.empty(0); torch.add({x}, {a}, out=o); LOG.append(o.shape)"],
                 [f"a, b = {x}.chunk(2, -1); a.add_(1); LOG.append((b.clone(), {x}.clone()))"],
                 [f"for r in {x}: r += {a}", f"LOG.append(float({x}.sum()))"],
