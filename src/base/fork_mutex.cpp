@@ -38,9 +38,9 @@ class ForkMutexes {
     return instance;
   }
 
-  ForkMutexes() {
-    ::pthread_atfork([] { instance().prepare(); }, [] { instance().in_parent(); },
-                     [] { instance().in_child(); });
+  static int watch_forks() {
+    return ::pthread_atfork([] { instance().prepare(); }, [] { instance().in_parent(); },
+                            [] { instance().in_child(); });
   }
 
   void add(ForkMutex* mutex) {
@@ -101,6 +101,8 @@ class ForkMutexes {
   std::optional<std::mutex> list_mutex_{std::in_place};
   ForkMutex* first_ = nullptr;
 };
+
+[[maybe_unused]] static const int g_watching = ForkMutexes::watch_forks();
 
 ForkMutex::ForkMutex() { ForkMutexes::instance().add(this); }
 ForkMutex::~ForkMutex() { ForkMutexes::instance().remove(this); }

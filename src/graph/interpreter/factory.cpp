@@ -35,6 +35,7 @@ bool run_factory(Call& call) {
     case OpKind::kzeros_like:
     case OpKind::kempty_memory_format:
     case OpKind::kempty_like:
+    case OpKind::knew_empty_strided:
       return true;
     case OpKind::kones:
     case OpKind::kones_like:
