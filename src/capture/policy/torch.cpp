@@ -248,7 +248,8 @@ bool may_see_fakes(const char* module, const char* name) {
                                         "_select_conv_backend",
                                         "_skip_one_hop_torch_function"};
   const std::string_view m = module, n = name;
-  return m != "torch._C" || !n.starts_with("_") || looks_at_metadata.contains(n);
+  const bool is_private = n.starts_with("_") && !n.starts_with("__");
+  return m != "torch._C" || !is_private || looks_at_metadata.contains(n);
 }
 
 bool is_hint_function(const char* module, const char* name) {
