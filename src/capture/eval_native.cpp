@@ -147,7 +147,7 @@ bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& s
 
 // Native code that is given it inside of something else.
 bool Evaluator::may_look_at(PyObject* object) {
-  if (!world_.is_outside(object) || is_immutable(object)) return true;
+  if (!world_.source_of(object) || is_immutable(object)) return true;  // native code made it
   PyTypeObject* type = Py_TYPE(object);
   if (is_frozen(object)) {
     world_.guard_as_key(object);
@@ -201,9 +201,9 @@ bool Evaluator::read_parts(PyObject* carrier) {
   return true;
 }
 
-bool Evaluator::read_arguments(Slot* args, size_t count) {
+bool Evaluator::read_arguments(Slot* args, size_t count, Look look) {
   for (size_t i = 0; i < count; ++i)
-    if (is_container(args[i].get()) && !read_deeply(args[i].get(), Look::kDeep)) return false;
+    if (is_container(args[i].get()) && !read_deeply(args[i].get(), look)) return false;
   return true;
 }
 

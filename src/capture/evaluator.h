@@ -352,7 +352,7 @@ class Evaluator {
   bool rely_on_registrations(PyObject* classes);
   bool check_native_arguments(const char* what, Slot* args, size_t count, bool read_only,
                               Look look = Look::kDeep);
-  bool read_arguments(Slot* args, size_t count);
+  bool read_arguments(Slot* args, size_t count, Look look = Look::kDeep);
   // Guards everything that native code can reach in a container or an iterator, from outside or
   // made by the trace. A break (false) if that has been changed by the trace and `look` is kDeep.
   bool read_deeply(PyObject* object, Look look);
