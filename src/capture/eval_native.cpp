@@ -51,9 +51,13 @@ std::vector<PyObject*> referents(PyObject* object);
 // map(float, ...), accumulate(...): native code is given what they iterate over.
 bool calls_natively(PyObject* iterator) {
   if (std::string_view(Py_TYPE(iterator)->tp_name) == "itertools.accumulate") return true;
-  for (PyObject* part : referents(iterator))
-    if (PyCallable_Check(part) && !PyFunction_Check(part) && !PyMethod_Check(part)) return true;
-  return false;
+  bool evaluated = false;
+  for (PyObject* part : referents(iterator)) {
+    const bool function = PyFunction_Check(part) || PyMethod_Check(part);
+    if (PyCallable_Check(part) && !function) return true;
+    evaluated |= function;
+  }
+  return Py_IS_TYPE(iterator, &PyFilter_Type) && !evaluated;  // filter(None, ...) asks for truth
 }
 
 std::vector<PyObject*> referents(PyObject* object) {
@@ -135,7 +139,7 @@ bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& s
     return breaks_.refuse(BreakKind::kNativeCall, "native code is given data that nest too deeply");
   seen[object] = true;
   if (!container && !read_parts(object)) return false;
-  if (depth > 0 && look == Look::kDeep && world_.effective(object) != object)
+  if (depth > 0 && look >= Look::kHandsOn && world_.effective(object) != object)
     return breaks_.refuse(BreakKind::kPendingChange, std::string("it may look at a '") +
                                                          Py_TYPE(object)->tp_name +
                                                          "' object inside its argument");
@@ -221,9 +225,10 @@ bool Evaluator::read_by_advancing(PyObject* iterator) {
   const size_t now = 1 + world_.write_count() + container_changes_;
   if (read_at == now) return true;
   read_at = now;
-  if (PyObject* memory = calls_natively(iterator) ? memory_among_items(world_, iterator) : nullptr)
+  const bool looks = calls_natively(iterator);
+  if (PyObject* memory = looks ? memory_among_items(world_, iterator) : nullptr)
     return refuse_memory(breaks_, memory, type->tp_name);
-  return read_deeply(iterator, Look::kDeep);
+  return read_deeply(iterator, looks ? Look::kDeep : Look::kHandsOn);
 }
 
 // --- What native code is given
@@ -304,6 +309,7 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
       look == Look::kDeep && std::none_of(args, args + count, [](const Slot& arg) {
         return PyFunction_Check(arg.get()) || PyMethod_Check(arg.get());
       });
+  if (look == Look::kDeep && !looks_at_items) look = Look::kHandsOn;
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     if (is_atom(arg) || is_tensor(arg)) continue;

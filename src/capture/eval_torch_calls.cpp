@@ -180,7 +180,7 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
   }
   if (!torch_function_takes_objects(module, name)) {
     const bool of_trees = std::string_view(module) == "torch.utils._pytree";
-    if (!read_arguments(args, count, of_trees ? Look::kItems : Look::kDeep)) return {};
+    if (!read_arguments(args, count, of_trees ? Look::kHandsOn : Look::kDeep)) return {};
     use_stand_ins(args, count);
     for (size_t i = 0; i < count; ++i) {
       PyObject* arg = args[i].get();

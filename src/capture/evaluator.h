@@ -110,8 +110,9 @@ class Evaluator {
   bool is_foreign_iterator(PyObject* object);
   Ref take_from(const Slot& iterable, int limit);
   // What native code does with its arguments: keeps them for later, iterates over them and calls
-  // what it is given, or looks at them to any depth (comparison, text).
-  enum class Look : uint8_t { kKeeps, kItems, kDeep };
+  // what it is given, gives what containers hold at any depth to others, or looks at it itself
+  // (comparison, text).
+  enum class Look : uint8_t { kKeeps, kItems, kHandsOn, kDeep };
   static bool reflects_in_a_library(PyObject* operand, int op);
   bool read_operand(const Slot& operand, const char* what, Look look = Look::kDeep);
   static bool names_its_address(PyObject* object);
