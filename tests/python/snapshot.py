@@ -42,6 +42,8 @@ class Snapshot:
         if kind in ATOMS:
             if kind is float and math.isnan(o):
                 return "nan"
+            if kind is str:  # a stack of C++ names its callers, and where they lie in memory
+                o = o.split("\nException raised from ")[0]
             return (kind.__name__, o)
         if isinstance(o, VALUES):
             return repr(o)
