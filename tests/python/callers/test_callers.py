@@ -5,9 +5,11 @@ import traceback
 import warnings
 
 import braze
-import cases_callers
+import cases_callers  # noqa: F401
+import cases_output  # noqa: F401
 import pytest
 import torch
+from calling import CASES, STATES
 from support import outcome, same
 
 
@@ -27,11 +29,11 @@ def run(function, count):
 
 
 @pytest.mark.parametrize("dynamic", [None, True], ids=["auto", "dynamic"])
-@pytest.mark.parametrize("name", cases_callers.CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_case(name, dynamic):
-    eager = cases_callers.CASES[name]
+    eager = CASES[name]
     compiled = braze.compile(eager, dynamic=dynamic)
-    state = cases_callers.STATES.get(name, lambda: None)
+    state = STATES.get(name, lambda: None)
     for count in (3, 4, 3, 5):
         results = []
         # One line calls both, so that they have the same caller.
