@@ -137,7 +137,7 @@ Slot Evaluator::reduce(PyObject* callable, const Slot& self, Slot* args, size_t 
     }
     if (!is_python_class(Py_TYPE(self.get())) || exports_memory(self.get()))
       return refuse(BreakKind::kNativeObject, "__reduce_ex__ of an object made in C");
-    if (PyExceptionInstance_Check(self.get()) && !read_exception(self.get())) return {};
+    if (PyExceptionInstance_Check(self.get()) && !read_deeply(self.get(), Look::kDeep)) return {};
   } else if (!read_deeply(self.get(), Look::kDeep)) {
     return {};
   }

@@ -131,13 +131,16 @@ bool Evaluator::read_deeply(PyObject* object, Look look) {
 
 bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth) {
   if (is_atom(object) || is_tensor(object)) return true;
-  if (PyExceptionInstance_Check(object)) return look != Look::kDeep || read_exception(object);
   const bool container = is_container(object);
-  if (!container && !is_carrier(object)) return look != Look::kDeep || may_look_at(object);
+  const bool exception = PyExceptionInstance_Check(object);
+  if (exception && look != Look::kDeep) return true;
+  if (!container && !exception && !is_carrier(object))
+    return look != Look::kDeep || may_look_at(object);
   if (seen.contains(object)) return true;
   if (depth > 100)
     return breaks_.refuse(BreakKind::kNativeCall, "native code is given data that nest too deeply");
   seen[object] = true;
+  if (exception) return read_exception(object, seen, depth);
   if (!container && !read_parts(object)) return false;
   if (depth > 0 && look >= Look::kHandsOn && world_.effective(object) != object)
     return breaks_.refuse(BreakKind::kPendingChange, std::string("it may look at a '") +
@@ -163,21 +166,25 @@ bool Evaluator::may_look_at(PyObject* object) {
                                                     type->tp_name + "' object from outside");
 }
 
-// What str() and repr() of an exception from outside show: its arguments, unless its class has
-// fields of its own.
-bool Evaluator::read_exception(PyObject* exception) {
+// What str() and repr() of an exception show: its arguments, unless its class has fields of its
+// own.
+bool Evaluator::read_exception(PyObject* exception, IdentityMap<bool>& seen, int depth) {
+  static PyObject* const str = PyUnicode_InternFromString("__str__");
+  static PyObject* const name = PyUnicode_InternFromString("args");
+  PyTypeObject* type = Py_TYPE(exception);
+  const auto is_text_of = [type](PyObject* base) {
+    return type->tp_str == reinterpret_cast<PyTypeObject*>(base)->tp_str;
+  };
   const Slot slot = world_.wrap(exception);
-  if (!slot.source) return true;
-  const PyTypeObject* type = Py_TYPE(exception);
-  const auto text_of = [](PyObject* base) { return reinterpret_cast<PyTypeObject*>(base)->tp_str; };
-  const bool own = type->tp_str != text_of(PyExc_BaseException) &&
-                   type->tp_str != text_of(PyExc_KeyError) && !is_python_class(Py_TYPE(exception));
-  if (own)
+  const bool of_arguments = is_text_of(PyExc_BaseException) || is_text_of(PyExc_KeyError) ||
+                            is_text_of(PyExc_BaseExceptionGroup) ||
+                            PyFunction_Check(_PyType_Lookup(type, str));
+  if (slot.source && !of_arguments)
     return breaks_.refuse(BreakKind::kNativeCall,
                           std::string("text of a '") + type->tp_name + "' object from outside");
-  static PyObject* const name = PyUnicode_InternFromString("args");
-  const Slot arguments = getattr(slot, name);
-  return arguments && read_deeply(arguments.get(), Look::kDeep);
+  const Slot arguments =
+      slot.source ? getattr(slot, name) : Slot::steal(PyObject_GetAttr(exception, name));
+  return arguments && read_reachable(arguments.get(), Look::kDeep, seen, depth + 1);
 }
 
 // What a bound method or partial from outside holds comes from outside with it.
@@ -341,7 +348,8 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
       if (!read_deeply(arg, look)) return false;
       continue;
     }
-    if (look == Look::kDeep && PyExceptionInstance_Check(arg) && !read_exception(arg)) return false;
+    if (look == Look::kDeep && PyExceptionInstance_Check(arg) && !read_deeply(arg, look))
+      return false;
     const bool seen = is_python_class(Py_TYPE(arg)) || PyExceptionInstance_Check(arg) ||
                       is_torch_module_name(module_of(Py_TYPE(arg)));
     // A buffer may be written to by whoever is given it.

@@ -75,7 +75,7 @@ bool Evaluator::read_operand(const Slot& operand, const char* what, Look look) {
                              : nullptr)
     return refuse_memory(breaks_, memory, what);
   if (is_container(object)) return read_deeply(object, look);
-  if (PyExceptionInstance_Check(object) && look == Look::kDeep) return read_exception(object);
+  if (PyExceptionInstance_Check(object) && look == Look::kDeep) return read_deeply(object, look);
   if (!world_.is_outside(object) || is_immutable(object))
     return PyIter_Check(object) ? read_by_advancing(object) : read_deeply(object, look);
   PyTypeObject* type = Py_TYPE(object);

@@ -359,7 +359,7 @@ class Evaluator {
   bool read_deeply(PyObject* object, Look look);
   bool is_view_of_a_dict(PyObject* object);
   bool may_look_at(PyObject* object);
-  bool read_exception(PyObject* exception);
+  bool read_exception(PyObject* exception, IdentityMap<bool>& seen, int depth);
   bool read_parts(PyObject* carrier);
   bool read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth);
   bool read_by_advancing(PyObject* iterator);

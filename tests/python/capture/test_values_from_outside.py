@@ -89,6 +89,10 @@ class Told(ValueError):
         return f"T{self.args[0]}"
 
 
+class Missing(FileNotFoundError):
+    pass
+
+
 Pair = collections.namedtuple("Pair", "a b")
 TYPES = (int, str, float, bytes, list)
 DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64, torch.bool)
@@ -125,6 +129,7 @@ OBJECTS = {
     "ValueError": ValueError,
     "OSError": lambda v: OSError(v, "x"),
     "file not found": lambda v: FileNotFoundError(2, "no", f"f{v}"),
+    "own file error": lambda v: Missing(2, "no", f"f{v}"),
     "KeyError": KeyError,
     "own exception": Told,
     "group": lambda v: ExceptionGroup(f"g{v}", [ValueError(v)]),
@@ -199,6 +204,7 @@ LOOKS = {
     "in a list": lambda x, o: str([o]),
     "in a tuple": lambda x, o: repr((o, 1)),
     "in a dict": lambda x, o: str({"k": o}),
+    "in an exception": lambda x, o: (str(ValueError(o)), repr(KeyError(o))),
     "joined": lambda x, o: ",".join(map(str, [o])),
     "copy": lambda x, o: str(copy.copy(o)),
     "deepcopy": lambda x, o: str(copy.deepcopy(o)),
@@ -244,3 +250,17 @@ def test_values_from_outside(look):
         fast = braze.compile(f)
         for v in (1, 2, 1, 3):
             assert seen(fast, make(v)) == seen(f, make(v)), (name, v)
+
+
+def test_an_exception_that_holds_itself():
+    def error():
+        made = ValueError()
+        made.args = (made,)
+        return made
+
+    for look in ("str", "repr", "in a list"):
+
+        def f(x, o):
+            return x + 1, LOOKS[look](x, o)
+
+        assert seen(braze.compile(f), error()) == seen(f, error())
