@@ -127,7 +127,10 @@ def _scaled(sizes, factors):
 
 def one_hot(input, num_classes=-1):
     """A class that is too large is an error of the scatter, and the call runs again in eager."""
-    if num_classes < 1:
+    refused = input.dtype != torch.int64 or num_classes == 0 or num_classes < -1
+    if refused or (input.numel() == 0 and num_classes == -1):
+        return torch.ops.aten.one_hot(input, num_classes)  # which says why
+    if num_classes == -1:
         num_classes = int(input.max()) + 1
     zeros = torch.zeros((*input.shape, num_classes), dtype=torch.int64, device=input.device)
     return zeros.scatter_(-1, input.unsqueeze(-1), 1)

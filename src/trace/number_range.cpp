@@ -75,6 +75,18 @@ std::string refused_dtype(std::string_view name, at::ScalarType dtype) {
 
 }  // namespace
 
+bool fits(const c10::Scalar& number, at::ScalarType dtype) {
+  return is_ordinary(number) || converts(number, dtype);
+}
+
+bool all_fit(at::ScalarType source, at::ScalarType dtype) {
+  if (source == dtype || source == at::kBool || dtype == at::kBool) return true;
+  const bool wide = dtype == at::kFloat || dtype == at::kDouble || c10::isComplexType(dtype);
+  const bool narrow = c10::isIntegralType(source, true) || source == at::kHalf ||
+                      source == at::kBFloat16 || source == at::kFloat;
+  return wide && narrow;
+}
+
 std::string refused_by_kernel(const OperatorInfo& info, const c10::IValue* arguments) {
   const auto& schema = info.handle.schema();
   const std::string_view name = schema.name();

@@ -11,6 +11,11 @@
 
 namespace braze::trace {
 
+// Whether PyTorch converts the number to the dtype without an error.
+bool fits(const c10::Scalar& number, at::ScalarType dtype);
+// Whether it does so for every number of `source`.
+bool all_fit(at::ScalarType source, at::ScalarType dtype);
+
 // What of the call is refused; empty if all is taken. A call of a kernel that takes it after all
 // may be refused: that costs a break.
 std::string refused_by_kernel(const OperatorInfo& info, const c10::IValue* arguments);

@@ -3,10 +3,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "base/fork_mutex.h"
+#include "base/is_one_of.h"
 #include "trace/shapes/shapes.h"
 
 namespace braze::trace {
@@ -172,6 +174,15 @@ bool is_loop_over_lists(const c10::OperatorHandle& handle) {
          handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
 }
 
+bool names_dims(std::string_view argument) {
+  return is_one_of(argument, {"dim", "dims", "dim0", "dim1", "dim2"});
+}
+
+// One that is not there yet, or one several times.
+bool takes_other_dims(std::string_view name) {
+  return is_one_of(name, {"aten::unsqueeze", "aten::unsqueeze_", "aten::stack", "aten::roll"});
+}
+
 std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
@@ -195,6 +206,8 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
     if (arguments.back() == ArgumentKind::kDevice) device_arguments.push_back(static_cast<int>(i));
     if (argument.name() == "dtype" && arguments.back() == ArgumentKind::kDType)
       dtype_argument = static_cast<int>(i);
+    if (names_dims(argument.name()) && !takes_other_dims(handle.operator_name().name))
+      dim_arguments.push_back(static_cast<int>(i));
   }
   const graph::Effects effects = effects_of(handle);
   mutates = effects.mutates;

@@ -62,6 +62,8 @@ struct OperatorInfo {
   std::vector<int> device_arguments;
   std::vector<int> mutates;  // positions of tensor arguments written to
   int dtype_argument = -1;   // named "dtype"
+  // That name dimensions of argument 0, which must have them.
+  std::vector<int> dim_arguments;
   int result_count = 0;
   bool returns_tensor = false;
   bool takes_tensor = false;

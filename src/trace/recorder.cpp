@@ -4,7 +4,9 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "graph/data_errors.h"
+#include <algorithm>
+#include <utility>
+
 #include "pytorch/errors.h"
 #include "trace/break.h"
 #include "trace/dtype_errors.h"
@@ -20,10 +22,6 @@ bool same_hints(std::span<const sym::Int> a, std::span<const sym::Int> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](sym::Int x, sym::Int y) { return x.hint() == y.hint(); });
 }
-
-constexpr const char* kSharedUnknown =
-    " that tensors from outside share without PyTorch's knowledge";
-constexpr const char* kPassViews = "pass views of one tensor instead";
 
 bool has_concrete_numel_zero(const graph::TensorType& type) {
   for (const sym::Int& size : type.sizes)
@@ -70,6 +68,8 @@ void Recorder::run() {
   check_writes();
   if (std::string why = refused_by_kernel(info_, stack_.data() + begin_); !why.empty())
     fail(why, "use a number that the dtype holds, or another dtype");
+  refuse_unchecked();
+  check_filling();
   refuse_dtypes(info_, stack_, begin_);
   check_rerun();
   use_overload_with_number();
@@ -79,27 +79,6 @@ void Recorder::run() {
   if (info_.rule == Rule::kBatchNorm) batch_norm();
   complete_dtype();
   append_node();
-}
-
-// PyTorch's functions for metadata let pass what leaves a convolution or a pool without a place,
-// and windows of no size.
-void Recorder::check_sizes() {
-  const std::string_view name = op_name();
-  const bool slides = name.find("conv") != name.npos || name.find("pool") != name.npos;
-  // What is read from data has no value yet.
-  const bool all_known = !record_.data_capture.scalars && !record_.data_capture.sizes;
-  const auto is_known = [&](const sym::Int& size) { return all_known || size.is_constant(); };
-  bool empty_input = false, refused = false;
-  for (const Operand& operand : operands_)
-    for (const sym::Int& size : operand.value->type().sizes) {
-      if (!is_known(size) || size.hint() != 0) continue;
-      empty_input |= operand.argument == 0;
-      refused |= slides && operand.argument != 0;
-    }
-  const int64_t least = slides && !empty_input ? 1 : 0;
-  for (const Result& result : results_)
-    for (const sym::Int& size : result.type.sizes) refused |= is_known(size) && size.hint() < least;
-  if (refused) fail("it has no place for its window", "eager raises an error here");
 }
 
 bool Recorder::only_numbers() {
@@ -112,75 +91,6 @@ bool Recorder::only_numbers() {
 void Recorder::run_for_real() {
   RealCallScope scope;
   info_.handle.callBoxed(stack_);
-}
-
-// In a region that may run, or not, or again and again.
-void Recorder::check_region() {
-  constexpr int kTraining = 5;
-  const bool trains = info_.rule == Rule::kBatchNorm && std::get<bool>(arguments_[kTraining]);
-  if (info_.random || info_.op->effects.opaque || trains)
-    fail("it draws random numbers, or has effects, in a branch", kMoveOut);
-  for (const Operand& operand : operands_) {
-    const bool outer = record_.control_flow.is_outer_storage(operand.value->storage());
-    if (!outer) continue;
-    for (int position : info_.mutates)
-      if (operand.argument == position)
-        fail("a branch changes a tensor from outside of it", "return the new tensor instead");
-  }
-}
-
-// Where an operator refuses its data the call runs again in eager. What an operator of somebody
-// else's does besides its results would then happen twice, or too early.
-void Recorder::check_rerun() {
-  const bool lasting = info_.is_custom && info_.op->effects.opaque;
-  const bool refuses = graph::may_refuse_data(info_.op->name);
-  if (lasting && record_.has_refusing_)
-    fail("it has effects of its own, behind an operator that may refuse its data", kMoveOut);
-  if (refuses && record_.has_lasting_effects_)
-    fail("it may refuse its data, behind an operator with effects of its own", kMoveOut);
-  record_.has_lasting_effects_ |= lasting;
-  record_.has_refusing_ |= refuses;
-}
-
-void Recorder::check_writes() {
-  if (op_name().starts_with("aten::as_strided")) check_place();
-  if (record_.control_flow.is_open()) check_region();
-  const bool autograd = requires_grad_ && at::GradMode::is_enabled();
-  for (int position : info_.mutates) {
-    for (const Operand& operand : operands_) {
-      if (operand.argument != position) continue;
-      const bool outside = record_.is_outside_storage(operand.value->storage());
-      const bool input = operand.value->producer() == nullptr;
-      if (!outside) continue;
-      note_write(operand);
-      if (record_.constants_.contains(operand.value))
-        fail("it changes a tensor that is not an input of the traced code",
-             "make the tensor in the compiled function or pass it as an argument");
-      if (autograd)
-        fail("autograd would record a change of a tensor from outside",
-             "run it under torch.no_grad() or torch.inference_mode()");
-      if (info_.inplace_view && input)
-        fail("it changes the sizes of a tensor from outside", "use the out-of-place operator");
-    }
-  }
-}
-
-void Recorder::note_write(const Operand& written) {
-  const int storage = written.value->storage();
-  record_.note_write(storage);
-  check_memory(written);
-  if (record_.sharing_of_written(storage) == OutsideMemory::Sharing::kNone) return;
-  // In one storage PyTorch refuses what overlaps in part; here the order of the kernel's reads and
-  // writes decides.
-  for (const Operand& read : operands_)
-    if (read.value != written.value && read.value->storage() == storage)
-      fail("it reads and writes memory" + std::string(kSharedUnknown), kPassViews);
-}
-
-// What the graph reads of memory that it writes to is put in order by the types of its values.
-void Recorder::check_memory(const Operand& operand) {
-  if (record_.sharing_of_written(operand.value->storage()) == OutsideMemory::Sharing::kMixed)
-    fail("it uses memory" + std::string(kSharedUnknown) + " and that is written to", kPassViews);
 }
 
 void Recorder::use_overload_with_number() {
@@ -250,6 +160,10 @@ void Recorder::compute_metadata() {
     compute_results(info_, stack_);
   } catch (const c10::NotImplementedError&) {
     fail("PyTorch has no function for its result's shape", kMoveOut);
+  } catch (const c10::Error&) {
+    // Samplers look at the values of their parameters before they look at the sizes.
+    if (info_.random && operands_.size() > 1) fail("it refuses its arguments", kMoveOut);
+    throw;
   } catch (const std::exception& error) {
     if (pytorch::carries_python_error(error, PyExc_NotImplementedError))
       fail("PyTorch has no function for its result's shape", kMoveOut);
@@ -258,6 +172,7 @@ void Recorder::compute_metadata() {
 }
 
 bool Recorder::use_shape_function() {
+  if (!has_named_dims()) fail("it has no such dimension, or is given one twice", kMoveOut);
   const ShapeCall call{info_, stack_, begin_};
   if (!symbolic_) return info_.shape(call);
   try {

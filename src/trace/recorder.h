@@ -40,11 +40,15 @@ class Recorder {
   bool reaches_beyond_its_operand();
   void check_rerun();
   void check_writes();
+  void check_filling();
+  void refuse_unchecked();
   void note_write(const Operand& written);
   void check_memory(const Operand& operand);
   void use_overload_with_number();
 
   void compute_metadata();
+  // Arguments that name dimensions of the first one name some that it has, each once.
+  bool has_named_dims() const;
   bool use_shape_function();
   // symbolic_calls.cpp
   bool try_elementwise();

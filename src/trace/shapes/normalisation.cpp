@@ -55,7 +55,13 @@ bool group_norm(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
   const auto format = plain_format(input);
   if (!format) return false;
-  const Dims statistics{int_in(call[3]), int_in(call[6])};
+  const c10::SymInt images = int_in(call[3]), channels = int_in(call[4]), groups = int_in(call[6]);
+  if (less(groups, 1) || !equal(channels % groups, 0) ||
+      !equal(input.sym_numel(), images * channels * int_in(call[5])))
+    return false;  // an error
+  for (const at::Tensor& param : {weight, bias})
+    if (param.defined() && (param.dim() != 1 || !equal(param.sym_numel(), channels))) return false;
+  const Dims statistics{images, groups};
   const at::ScalarType dtype = statistics_dtype(input, {weight, bias});
   return call.give(fresh_in_format(input.sym_sizes(), *format, input.scalar_type()),
                    fresh(statistics, dtype), fresh(statistics, dtype));

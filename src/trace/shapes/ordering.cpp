@@ -80,6 +80,8 @@ bool topk(const ShapeCall& call) {
 // self, shifts, dims: parts joined anew, in rows unless the channels are innermost.
 bool roll(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
+  for (const c10::SymInt& dim : dims_in(call[2]))
+    if (less(dim, -input.dim()) || !less(dim, input.dim())) return false;  // an error
   if (input.dim() == 0 || !all_equal(input.sym_strides(), contiguous_strides(input.sym_sizes())))
     return false;
   if (input.dim() > 3 && plain_format(input) != at::MemoryFormat::Contiguous) return false;

@@ -71,9 +71,10 @@ bool avg_pool2d(const ShapeCall& call) {
   const Dims kernel = spatial(dims_in(call[1]), {});
   const Window window{kernel, spatial(dims_in(call[2]), kernel), spatial(dims_in(call[3]), {}),
                       Dims{1, 1}, call[4].toBool()};
+  const bool divides_by_zero = !call[6].isNone() && equal(int_in(call[6]), 0);
   const std::optional<Dims> sizes = pooled_sizes(input, window);
   const auto format = format_of_result(input);
-  if (!sizes || !format) return false;
+  if (divides_by_zero || !sizes || !format) return false;
   return call.give(fresh_in_format(*sizes, *format, input.scalar_type()));
 }
 
@@ -91,7 +92,33 @@ bool upsample(const ShapeCall& call) {
   return call.give(fresh_in_format(sizes, *format, input.scalar_type()));
 }
 
+// self, padding from the last dimension on. Channels that are innermost stay so, which PyTorch's
+// own metadata does not say.
+bool pad_of_edge(const ShapeCall& call) {
+  const at::Tensor self = call.tensor(0);
+  const Dims padding = dims_in(call[1]);
+  const size_t padded = padding.size() / 2, rank = self.dim();
+  if (rank != 4 && rank != 5) return false;
+  const at::MemoryFormat format = self.suggest_memory_format();
+  if (format == at::MemoryFormat::Contiguous || padding.size() % 2 != 0 || padded >= rank)
+    return false;
+  Dims sizes = sizes_of(self);
+  const bool reflects = call.info.handle.operator_name().name.starts_with("aten::reflection");
+  for (const c10::SymInt& size : sizes)
+    if (less(size, 1)) return false;
+  for (size_t i = 0; i < padded; ++i) {
+    c10::SymInt& size = sizes[rank - 1 - i];
+    for (const c10::SymInt& beyond : {padding[2 * i], padding[2 * i + 1]})
+      if (reflects && !less(beyond, size)) return false;  // an error
+    size = size + padding[2 * i] + padding[2 * i + 1];
+    if (less(size, 1)) return false;
+  }
+  return call.give(fresh_in_format(sizes, format, self.scalar_type()));
+}
+
 constexpr NamedShape kShapes[] = {
+    {"reflection_pad2d", pad_of_edge, false},      {"reflection_pad3d", pad_of_edge, false},
+    {"replication_pad2d", pad_of_edge, false},     {"replication_pad3d", pad_of_edge, false},
     {"max_pool2d_with_indices", max_pool2d, true}, {"avg_pool2d", avg_pool2d, true},
     {"upsample_nearest1d", upsample, true},        {"upsample_nearest2d", upsample, true},
     {"upsample_nearest3d", upsample, true},        {"_upsample_nearest_exact1d", upsample, true},

@@ -43,10 +43,18 @@ bool native_dropout(const ShapeCall& call) {
   return call.give(fresh_like(input, input.scalar_type()), fresh_like(input, at::kBool));
 }
 
+// self, noise, ...: computed on a contiguous copy, whatever PyTorch's own metadata has.
+bool leaky_with_noise(const ShapeCall& call) {
+  const at::Tensor self = call.tensor(0);
+  if (!c10::isFloatingType(self.scalar_type())) return false;
+  return call.give(fresh(self.sym_sizes(), self.scalar_type()));
+}
+
 constexpr NamedShape kShapes[] = {
     {"normal.Tensor_float", normal_around, true},  {"normal.float_Tensor", normal_with, true},
     {"normal.Tensor_Tensor", normal_of_two, true}, {"poisson", sample_of_each, true},
     {"_standard_gamma", sample_of_each, true},     {"native_dropout", native_dropout, true},
+    {"rrelu_with_noise", leaky_with_noise, false},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 import braze
 import pytest
 import torch
+import torch.nn.functional as F
 
 
 def written_chunk(x):
@@ -73,3 +74,42 @@ def test_copies_of_a_written_argument(backend):
         expected, actual = fn(given[0]), fast(given[1])
         assert all(map(torch.equal, expected, actual))
         assert described(actual) == described(expected)
+
+
+@pytest.mark.parametrize("dynamic", (None, True))
+@pytest.mark.parametrize("mode", ("reflect", "replicate"))
+def test_padding_keeps_the_channels_innermost(mode, dynamic, capfd):
+    def f(x, padding):
+        return F.pad(x, padding, mode)
+
+    images = torch.arange(240.0).reshape(2, 3, 5, 8).to(memory_format=torch.channels_last)
+    volumes = torch.arange(480.0).reshape(1, 4, 2, 6, 10).to(memory_format=torch.channels_last_3d)
+    fast = braze.compile(f, dynamic=dynamic)
+    for x, padding in (
+        (images, (1, 2, 0, 1)),
+        (images, (1, 1, 1, 1, 1, 1)),
+        (volumes, (1, 0, 2, 1, 1, 1)),
+        (images[:, :2], (1, 2, 0, 1)),
+        (images.contiguous(), (1, 2, 0, 1)),
+    ):
+        expected, result = f(x, padding), fast(x, padding)
+        assert result.stride() == expected.stride()
+        assert torch.equal(result, expected)
+    assert "Please report" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("dynamic", (None, True))
+@pytest.mark.parametrize("training", (False, True))
+def test_a_random_slope_makes_rows(training, dynamic, capfd):
+    def f(x):
+        return F.rrelu(x, training=training)
+
+    fast = braze.compile(f, dynamic=dynamic)
+    for x in (torch.randn(2, 3, 4).transpose(0, 2), torch.randn(4, 6)[:, ::2], torch.randn(3)):
+        torch.manual_seed(3)
+        expected = f(x)
+        torch.manual_seed(3)
+        result = fast(x)
+        assert result.stride() == expected.stride()
+        assert torch.equal(result, expected)
+    assert "Please report" not in capfd.readouterr().err

@@ -1,0 +1,152 @@
+// What a call is refused for before it becomes a node.
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/is_one_of.h"
+#include "graph/data_errors.h"
+#include "trace/break.h"
+#include "trace/number_range.h"
+#include "trace/recorder.h"
+#include "trace/unchecked_calls.h"
+
+namespace braze::trace {
+namespace {
+
+constexpr const char* kSharedUnknown =
+    " that tensors from outside share without PyTorch's knowledge";
+constexpr const char* kPassViews = "pass views of one tensor instead";
+
+}  // namespace
+
+void Recorder::refuse_unchecked() {
+  if (std::string why = refused_unchecked(ShapeCall{info_, stack_, begin_}); !why.empty())
+    fail(why, kMoveOut);
+}
+
+// PyTorch's functions for metadata let pass what leaves a convolution or a pool without a place,
+// and windows of no size.
+void Recorder::check_sizes() {
+  const std::string_view name = op_name();
+  const bool slides = name.find("conv") != name.npos || name.find("pool") != name.npos;
+  // What is read from data has no value yet.
+  const bool all_known = !record_.data_capture.scalars && !record_.data_capture.sizes;
+  const auto is_known = [&](const sym::Int& size) { return all_known || size.is_constant(); };
+  bool empty_input = false, refused = false;
+  for (const Operand& operand : operands_)
+    for (const sym::Int& size : operand.value->type().sizes) {
+      if (!is_known(size) || size.hint() != 0) continue;
+      empty_input |= operand.argument == 0;
+      refused |= slides && operand.argument != 0;
+    }
+  const int64_t least = slides && !empty_input ? 1 : 0;
+  for (const Result& result : results_)
+    for (const sym::Int& size : result.type.sizes) refused |= is_known(size) && size.hint() < least;
+  if (refused) fail("it has no place for its window", "eager raises an error here");
+}
+
+// In a region that may run, or not, or again and again.
+void Recorder::check_region() {
+  constexpr int kTraining = 5;
+  const bool trains = info_.rule == Rule::kBatchNorm && std::get<bool>(arguments_[kTraining]);
+  if (info_.random || info_.op->effects.opaque || trains)
+    fail("it draws random numbers, or has effects, in a branch", kMoveOut);
+  for (const Operand& operand : operands_) {
+    const bool outer = record_.control_flow.is_outer_storage(operand.value->storage());
+    if (!outer) continue;
+    for (int position : info_.mutates)
+      if (operand.argument == position)
+        fail("a branch changes a tensor from outside of it", "return the new tensor instead");
+  }
+}
+
+// Where an operator refuses its data the call runs again in eager. What an operator of somebody
+// else's does besides its results would then happen twice, or too early.
+void Recorder::check_rerun() {
+  const bool lasting = info_.is_custom && info_.op->effects.opaque;
+  const bool refuses = graph::may_refuse_data(info_.op->name);
+  if (lasting && record_.has_refusing_)
+    fail("it has effects of its own, behind an operator that may refuse its data", kMoveOut);
+  if (refuses && record_.has_lasting_effects_)
+    fail("it may refuse its data, behind an operator with effects of its own", kMoveOut);
+  record_.has_lasting_effects_ |= lasting;
+  record_.has_refusing_ |= refuses;
+}
+
+void Recorder::check_writes() {
+  if (op_name().starts_with("aten::as_strided")) check_place();
+  if (record_.control_flow.is_open()) check_region();
+  const bool autograd = requires_grad_ && at::GradMode::is_enabled();
+  for (int position : info_.mutates) {
+    for (const Operand& operand : operands_) {
+      if (operand.argument != position) continue;
+      const bool outside = record_.is_outside_storage(operand.value->storage());
+      const bool input = operand.value->producer() == nullptr;
+      if (!outside) continue;
+      note_write(operand);
+      if (record_.constants_.contains(operand.value))
+        fail("it changes a tensor that is not an input of the traced code",
+             "make the tensor in the compiled function or pass it as an argument");
+      if (autograd)
+        fail("autograd would record a change of a tensor from outside",
+             "run it under torch.no_grad() or torch.inference_mode()");
+      if (info_.inplace_view && input)
+        fail("it changes the sizes of a tensor from outside", "use the out-of-place operator");
+    }
+  }
+}
+
+// A tensor that gives the number to fill with: eager refuses one that the elements cannot hold.
+void Recorder::check_filling() {
+  const bool fills = is_one_of(op_name(), {"aten::masked_fill", "aten::masked_fill_",
+                                           "aten::index_fill", "aten::index_fill_"});
+  const c10::IValue& value = stack_.back();
+  if (!fills || !value.isTensor()) return;
+  const at::ScalarType dtype = stack_[begin_].toTensor().scalar_type();
+  if (all_fit(value.toTensor().scalar_type(), dtype)) return;
+  const FakeTensorImpl* fake = as_fake(value.toTensor());
+  if (fake && record_.constants_.contains(fake->value) &&
+      fits(record_.constants_.evaluate(fake->value).item(), dtype))
+    return;
+  fail(std::string("a number that may not fit into ") + c10::toString(dtype),
+       "give it a number of that dtype");
+}
+
+void Recorder::note_write(const Operand& written) {
+  const int storage = written.value->storage();
+  record_.note_write(storage);
+  check_memory(written);
+  if (record_.sharing_of_written(storage) == OutsideMemory::Sharing::kNone) return;
+  // In one storage PyTorch refuses what overlaps in part; here the order of the kernel's reads and
+  // writes decides.
+  for (const Operand& read : operands_)
+    if (read.value != written.value && read.value->storage() == storage)
+      fail("it reads and writes memory" + std::string(kSharedUnknown), kPassViews);
+}
+
+// What the graph reads of memory that it writes to is put in order by the types of its values.
+void Recorder::check_memory(const Operand& operand) {
+  if (record_.sharing_of_written(operand.value->storage()) == OutsideMemory::Sharing::kMixed)
+    fail("it uses memory" + std::string(kSharedUnknown) + " and that is written to", kPassViews);
+}
+
+bool Recorder::has_named_dims() const {
+  if (info_.dim_arguments.empty() || !stack_[begin_].isTensor()) return true;
+  const int64_t rank = std::max<int64_t>(stack_[begin_].toTensor().dim(), 1);
+  for (int position : info_.dim_arguments) {
+    const c10::IValue& dims = stack_[begin_ + position];
+    const auto exists = [rank](int64_t dim) { return -rank <= dim && dim < rank; };
+    if (dims.isInt() && !exists(dims.toInt())) return false;
+    if (!dims.isIntList()) continue;
+    c10::SmallVector<bool, 8> named(rank, false);
+    for (int64_t dim : dims.toIntVector()) {
+      if (!exists(dim)) return false;
+      if (std::exchange(named[dim < 0 ? dim + rank : dim], true)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace braze::trace

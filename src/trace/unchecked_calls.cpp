@@ -1,0 +1,110 @@
+#include "trace/unchecked_calls.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/is_one_of.h"
+#include "trace/shapes/families.h"
+
+namespace braze::trace {
+namespace {
+
+using Check = std::string (*)(const ShapeCall& call);
+
+bool any_less(const Dims& dims, int64_t least) {
+  return std::any_of(dims.begin(), dims.end(),
+                     [least](const c10::SymInt& dim) { return less(dim, least); });
+}
+
+// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+std::string convolution(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0), weight = call.tensor(1);
+  const Dims stride = dims_in(call[3]), padding = dims_in(call[4]), dilation = dims_in(call[5]),
+             output_padding = dims_in(call[7]);
+  const bool transposed = call[6].toBool();
+  const c10::SymInt groups = int_in(call[8]);
+  if (input.dim() < 3 || weight.dim() != input.dim()) return "";  // others refuse it
+  const auto spatial = static_cast<size_t>(input.dim() - 2);
+  for (const Dims* dims : {&stride, &padding, &dilation, &output_padding})
+    if (dims->size() != 1 && dims->size() != spatial)
+      return "it has " + std::to_string(spatial) +
+             " spatial dimensions and other numbers of windows";
+  if (any_less(stride, 1) || any_less(dilation, 1) || any_less(padding, 0) ||
+      any_less(output_padding, 0) || less(groups, 1))
+    return "its stride, dilation, padding or groups is out of range";
+  if (less(weight.sym_size(0), groups)) return "it has more groups than channels";
+  if (!transposed) return "";
+  for (size_t i = 0; i < spatial; ++i) {
+    const auto of = [i](const Dims& dims) { return dims[dims.size() == 1 ? 0 : i]; };
+    if (!less(of(output_padding), of(stride)) && !less(of(output_padding), of(dilation)))
+      return "its output padding is not below stride or dilation";
+  }
+  return "";
+}
+
+// self, approximate; in a backward behind the gradient
+std::string gelu(const ShapeCall& call) {
+  const c10::IValue& approximate = call[call.count() - 1];
+  if (is_one_of(approximate.toStringRef(), {"none", "tanh"})) return "";
+  return "it knows no approximation of this name";
+}
+
+// self, shifts, dims
+std::string roll(const ShapeCall& call) {
+  const size_t shifts = dims_in(call[1]).size(), dims = dims_in(call[2]).size();
+  if (shifts == 0) return "it has no shifts";
+  return shifts == dims || (shifts == 1 && dims == 0) ? "" : "it has no shift for each dimension";
+}
+
+// self, boundaries
+std::string bucketize(const ShapeCall& call) {
+  return call.tensor(1).defined() && call.tensor(1).dim() != 1 ? "its boundaries are no vector"
+                                                               : "";
+}
+
+// self, p, dim, maxnorm
+std::string renorm(const ShapeCall& call) {
+  const int64_t rank = call.tensor(0).dim(), dim = call[2].toInt();
+  return dim < -rank || dim >= rank ? "it has no dimension of this number" : "";
+}
+
+std::string matrix(const ShapeCall& call) {
+  return call.tensor(0).dim() < 2 ? "it is no matrix" : "";
+}
+
+// self, downscale_factor
+std::string pixel_unshuffle(const ShapeCall& call) {
+  const at::Tensor self = call.tensor(0);
+  const c10::SymInt factor = int_in(call[1]);
+  if (self.dim() < 3 || less(factor, 1)) return "";  // refused by PyTorch's function
+  for (int64_t dim : {-2, -1})
+    if (!equal(self.sym_size(dim) % factor, 0))
+      return "its factor does not divide height and width";
+  return "";
+}
+
+}  // namespace
+
+std::string refused_unchecked(const ShapeCall& call) {
+  static const std::unordered_map<std::string_view, Check> checks{
+      {"aten::convolution", convolution},
+      {"aten::convolution_overrideable", convolution},
+      {"aten::gelu", gelu},
+      {"aten::gelu_", gelu},
+      {"aten::gelu_backward", gelu},
+      {"aten::roll", roll},
+      {"aten::bucketize", bucketize},
+      {"aten::pixel_unshuffle", pixel_unshuffle},
+      {"aten::renorm", renorm},
+      {"aten::renorm_", renorm},
+      {"aten::tril", matrix},
+      {"aten::tril_", matrix},
+      {"aten::triu", matrix},
+      {"aten::triu_", matrix},
+  };
+  const auto found = checks.find(call.info.handle.operator_name().name);
+  return found == checks.end() ? "" : found->second(call);
+}
+
+}  // namespace braze::trace
