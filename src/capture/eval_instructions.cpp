@@ -138,8 +138,10 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
     case Opcode::kUnpackEx:
       return unpack(frame, in.arg & 255, in.arg >> 8, true);
     case Opcode::kListToTuple: {
+      // Where the segment began amid the building, the list is from outside.
       Slot list = frame.pop();
-      return frame.push(Slot::steal(PyList_AsTuple(list.get())));
+      if (world_.source_of(list) && !world_.read_all(list.get())) return false;
+      return frame.push(Slot::steal(PyList_AsTuple(world_.effective(list.get()))));
     }
     case Opcode::kGetIter:
       return frame.push(get_iter(frame.pop()));

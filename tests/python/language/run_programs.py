@@ -23,8 +23,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[2])]
 os.environ.setdefault("BRAZE_CACHE_DIR", tempfile.mkdtemp(prefix="braze-test-cache-"))
 
-CHUNK = 50
-SECONDS = 300  # of a chunk
+CHUNK = 250  # a process each
+SECONDS = 900  # of a chunk
 CONTINUED = re.compile(r"(except|else|elif|finally)\b")
 BEGIN = re.compile(r"^(async )?def f\(", re.MULTILINE)
 

@@ -1,5 +1,7 @@
 """Loops that a break interrupts go on where they were, and notice what happens to their container."""
 
+import itertools
+
 import braze
 import pytest
 import torch
@@ -141,3 +143,26 @@ def test_an_iterator_that_was_advanced(name, count):
     if name != "enumerate":
         assert parts[0] == parts[1]
     assert list(got) == list(expected)
+
+
+def test_a_tuple_that_is_built_when_the_segment_begins():
+    def f(x, n, items, log):
+        try:
+            first, *rest, last = *items, (2 if n > 1 else n), 7
+            log.append((first, rest, last))
+        except ValueError as error:
+            log.append(str(error))
+        try:
+            x[None].expand(2, *x.shape)
+        except RuntimeError as error:
+            log.append(str(error))
+        log.append(list(itertools.takewhile(lambda v: float(x.sum()) > v, items)))
+
+    fast = braze.compile(f, backend="aten")
+    x = torch.arange(6.0).reshape(2, 3)
+    for n, items in ((2, [1, 2, 3]), (3, [4, 1, 2]), (2, [1, 2, 3]), (0, []), (0, [1]), (3, [])):
+        told = []
+        for function in (f, fast):
+            function(x, n, items, log := [])
+            told.append(log)
+        assert told[0] == told[1]
