@@ -19,7 +19,7 @@ bool any_less(const Dims& dims, int64_t least) {
 
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
 std::string convolution(const ShapeCall& call) {
-  const at::Tensor input = call.tensor(0), weight = call.tensor(1);
+  const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
   const Dims stride = dims_in(call[3]), padding = dims_in(call[4]), dilation = dims_in(call[5]),
              output_padding = dims_in(call[7]);
   const bool transposed = call[6].toBool();
@@ -33,12 +33,23 @@ std::string convolution(const ShapeCall& call) {
   if (any_less(stride, 1) || any_less(dilation, 1) || any_less(padding, 0) ||
       any_less(output_padding, 0) || less(groups, 1))
     return "its stride, dilation, padding or groups is out of range";
-  if (less(weight.sym_size(0), groups)) return "it has more groups than channels";
-  if (!transposed) return "";
+  if (less(weight.sym_size(0), groups) || !equal(weight.sym_size(0) % groups, 0))
+    return "its groups do not divide the channels";
+  const c10::SymInt channels = transposed ? weight.sym_size(1) * groups : weight.sym_size(0);
+  if (bias.defined() && (bias.dim() != 1 || !equal(bias.sym_size(0), channels)))
+    return "its bias has other channels";
+  if (bias.defined() && bias.scalar_type() != input.scalar_type())
+    return "its bias is of another dtype";
   for (size_t i = 0; i < spatial; ++i) {
     const auto of = [i](const Dims& dims) { return dims[dims.size() == 1 ? 0 : i]; };
-    if (!less(of(output_padding), of(stride)) && !less(of(output_padding), of(dilation)))
-      return "its output padding is not below stride or dilation";
+    if (transposed) {
+      if (!less(of(output_padding), of(stride)) && !less(of(output_padding), of(dilation)))
+        return "its output padding is not below stride or dilation";
+      continue;
+    }
+    const c10::SymInt reach = of(dilation) * (weight.sym_size(i + 2) - 1) + 1;
+    if (!equal(input.sym_numel(), 0) && less(input.sym_size(i + 2) + of(padding) * 2, reach))
+      return "its window is larger than the input";
   }
   return "";
 }

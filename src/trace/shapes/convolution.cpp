@@ -102,21 +102,6 @@ bool has_own_order(const Dims& sizes) {
   return space && !equal(sizes[1], 1);
 }
 
-// What every backend refuses; PyTorch's own function says why. The windows are looked at before
-// (unchecked_calls.cpp).
-bool is_refused(const Convolution& conv) {
-  if (!equal(conv.weight.sym_size(0) % conv.groups, 0)) return true;
-  if (conv.bias.defined() &&
-      (conv.bias.dim() != 1 || !equal(conv.bias.sym_size(0), output_channels(conv)) ||
-       conv.bias.scalar_type() != conv.input.scalar_type()))
-    return true;
-  for (int64_t i = 2; !conv.transposed && i < conv.input.dim(); ++i) {
-    const c10::SymInt reach = conv.dilation[i - 2] * (conv.weight.sym_size(i) - 1) + 1;
-    if (less(conv.input.sym_size(i) + conv.padding[i - 2] * 2, reach)) return true;
-  }
-  return false;
-}
-
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
 bool convolution(const ShapeCall& call) {
   Convolution conv{call.tensor(0),   call.tensor(1),   call.tensor(2),
@@ -132,7 +117,6 @@ bool convolution(const ShapeCall& call) {
   const size_t spatial = input.dim() - 2;
   for (Dims* dims : {&conv.stride, &conv.padding, &conv.dilation, &conv.output_padding})
     if (dims->size() == 1) dims->resize(spatial, (*dims)[0]);
-  if (is_refused(conv)) return false;
   const bool one_dimensional = input.dim() == 3;
   if (one_dimensional) add_dim(conv);
 
