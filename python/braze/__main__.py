@@ -38,6 +38,8 @@ def doctor():
 
 
 if __name__ == "__main__":
+    # A path or a line that the terminal's encoding does not have is shown with escapes.
+    sys.stdout.reconfigure(errors="backslashreplace")
     if sys.argv[1:] == ["breaks"]:
         sys.stdout.write(_words.markdown())
     elif sys.argv[1:] in ([], ["doctor"]):

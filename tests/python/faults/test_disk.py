@@ -200,12 +200,14 @@ def test_variables_that_are_no_utf8(variable, program):
     assert "['plan']" in text and "Traceback" not in text, text
 
 
-def test_the_command_line_tells_of_odd_places(program, tmp_path):
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict", "utf-8:surrogateescape"])
+def test_the_command_line_tells_of_odd_places(encoding, program, tmp_path):
     place = tmp_path / "bad-\udcff"
     place.symlink_to(shutil.which("g++"))
     import subprocess
 
     environment = {**os.environ, "CXX": str(place), "BRAZE_CACHE_DIR": str(tmp_path / "\udcfe")}
+    environment["PYTHONIOENCODING"] = encoding
     done = subprocess.run(
         [sys.executable, "-m", "braze"], env=environment, capture_output=True, timeout=120
     )
