@@ -46,7 +46,7 @@ def use(form):
     return USE.format(schema=schema, implementation=implementation, fake=fake)
 
 
-@pytest.mark.parametrize("first, second", itertools.permutations(FORMS, 2))
+@pytest.mark.parametrize("first, second", list(itertools.permutations(FORMS, 2)))
 def test_declared_otherwise_in_a_later_process(first, second, program):
     program(use(first))
     program(use(second))

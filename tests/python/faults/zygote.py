@@ -14,12 +14,15 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 
 import braze
 import torch
 
 torch.set_num_threads(1)
 torch.set_grad_enabled(False)
+# As from Python 3.12 on, of every fork while other threads run, which is what is tested here.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 
 
 def f(x):
