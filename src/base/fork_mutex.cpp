@@ -19,8 +19,10 @@ std::atomic<int> g_fork_depth = 0;
 
 std::atomic<bool> g_forking = false;   // a thread waits to fork, or forks
 std::atomic<int> g_threads_whole = 0;  // threads in stretches that must stay whole
-thread_local int t_whole = 0;          // this thread's stretches
-thread_local int t_held = 0;           // this thread's mutexes
+
+// Every compiled call looks at these: the model spares it the loader's function for their address.
+[[gnu::tls_model("initial-exec")]] thread_local int t_whole = 0;  // this thread's stretches
+[[gnu::tls_model("initial-exec")]] thread_local int t_held = 0;   // this thread's mutexes
 
 // Whoever holds nothing that fork() waits for lets it go first: it would starve otherwise.
 void let_fork_go_first() {

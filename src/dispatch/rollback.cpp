@@ -19,8 +19,7 @@ RollbackNeeds RollbackNeeds::of(const graph::Graph& graph) {
   return needs;
 }
 
-Rollback::Rollback(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early)
-    : complete_(!writes_early || needs.refuses || needs.inputs.empty()) {
+void Rollback::keep(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early) {
   if (needs.random_numbers) drawn_from_.emplace();
   if (!writes_early || !needs.refuses) return;
   at::AutoDispatchBelowADInplaceOrView below_autograd;

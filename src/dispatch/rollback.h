@@ -26,13 +26,18 @@ struct RollbackNeeds {
 class Rollback {
  public:
   // `writes_early`: inputs are written to before the last step that may fail.
-  Rollback(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early);
+  Rollback(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early)
+      : complete_(!writes_early || needs.refuses || needs.inputs.empty()) {
+    if (needs.random_numbers || (writes_early && needs.refuses)) keep(needs, inputs, writes_early);
+  }
 
   // All that the call may have done until it failed.
   bool is_complete() const { return complete_; }
   void undo();
 
  private:
+  void keep(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early);
+
   std::optional<pytorch::GeneratorState> drawn_from_;
   std::vector<std::pair<at::Tensor, at::Tensor>> inputs_;  // and what was in them
   bool complete_;

@@ -43,9 +43,8 @@ bool is_nonzero_number(const Argument& argument) {
 
 }  // namespace
 
-bool may_refuse_data(std::string_view op_name) {
-  const Op& op = find_or_add_op(op_name);
-  const std::string_view base = base_name(op_name);
+bool may_refuse_data(const Op& op) {
+  const std::string_view base = base_name(op.name);
   switch (op.op_class) {
     case OpClass::kPointwise:
       return divides(base);
@@ -67,7 +66,7 @@ bool may_refuse_data(std::string_view op_name) {
 }
 
 bool may_refuse_data(const Node& node) {
-  if (!may_refuse_data(node.op().name)) return false;
+  if (!may_refuse_data(node.op())) return false;
   if (!divides(base_name(node.op().name)) || node.args().size() < 2) return true;
   const Value* result = node.results().empty() ? nullptr : node.result();
   if (result && !is_integral(result->type().dtype, true)) return false;

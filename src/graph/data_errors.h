@@ -13,7 +13,7 @@ namespace braze::graph {
 // Whether some data make eager raise, of operands with the sizes and dtypes that these have. Of an
 // op that the compiler does not know: unless total_ops.inc has its name.
 bool may_refuse_data(const Node& node);
-// The same of any call of an op of that name ("aten.gather").
-bool may_refuse_data(std::string_view op_name);
+// The same of any call of an op.
+bool may_refuse_data(const Op& op);
 
 }  // namespace braze::graph

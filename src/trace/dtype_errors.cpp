@@ -20,17 +20,10 @@ constexpr size_t kMostOutcomes = 10'000;  // kept
 
 bool is_common(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kDouble; }
 
-// Of whole numbers alone.
-bool is_of_integers(std::string_view name) {
-  for (std::string_view part : {"bitwise", "shift", "__and__", "__or__", "__xor__", "gcd", "lcm"})
-    if (name.find(part) != name.npos) return true;
-  return false;
-}
-
 // Nearly all kernels are there for tensors of one common dtype, and a Python number changes
 // nothing.
 bool is_plain(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
-  if (is_of_integers(info.handle.operator_name().name)) return false;
+  if (info.of_integers) return false;
   const auto is_plain = [](const at::Tensor& tensor) {
     return !tensor.defined() || is_common(tensor.scalar_type());
   };

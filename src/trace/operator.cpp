@@ -1,6 +1,8 @@
 #include "trace/operator.h"
 
+#include <algorithm>
 #include <atomic>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -9,7 +11,9 @@
 
 #include "base/fork_mutex.h"
 #include "base/is_one_of.h"
+#include "graph/data_errors.h"
 #include "trace/shapes/shapes.h"
+#include "trace/unchecked_calls.h"
 
 namespace braze::trace {
 namespace {
@@ -102,6 +106,11 @@ graph::Effects effects_of(const c10::OperatorHandle& handle) {
   effects.opaque = (schema.returns().empty() && effects.mutates.empty()) ||
                    handle.operator_name().name.starts_with("c10d");
   return effects;
+}
+
+bool contains_any(std::string_view name, std::initializer_list<std::string_view> parts) {
+  return std::ranges::any_of(
+      parts, [name](std::string_view part) { return name.find(part) != name.npos; });
 }
 
 bool is_of_pytorch(const std::string& name) {
@@ -250,6 +259,14 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
     shape = entry->function;
     shape_for_symbols_only = entry->for_symbols_only;
   }
+  const std::string& base = handle.operator_name().name;
+  unchecked = find_unchecked_call(base);
+  may_refuse_data = graph::may_refuse_data(*op);
+  slides_window = contains_any(base, {"conv", "pool"});
+  fills = is_one_of(
+      base, {"aten::masked_fill", "aten::masked_fill_", "aten::index_fill", "aten::index_fill_"});
+  of_integers =
+      contains_any(base, {"bitwise", "shift", "__and__", "__or__", "__xor__", "gcd", "lcm"});
 }
 
 namespace {

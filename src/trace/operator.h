@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <string>
 #include <vector>
 
 #include "graph/op.h"
@@ -15,6 +16,9 @@ struct ShapeCall;
 // Works out the results' metadata and puts fakes on the stack in place of the arguments; false,
 // with the stack untouched, when it does not handle this case.
 using ShapeFunction = bool (*)(const ShapeCall& call);
+
+// What of a call is refused that metadata does not look at (unchecked_calls.h); empty: nothing.
+using UncheckedCall = std::string (*)(const ShapeCall& call);
 
 // How a call of the operator is treated.
 enum class Rule : uint8_t {
@@ -77,6 +81,12 @@ struct OperatorInfo {
   bool is_custom = false;      // not of PyTorch's own namespaces: its Python kernel is the user's
   bool probe_allowed = true;   // false: its kernel is Python code and must not run while tracing
   bool uncertain_kernel = false;  // composite: what it calls may have no kernel for metadata
+  // What a call has to be looked at for before it is recorded.
+  UncheckedCall unchecked = nullptr;  // null: nothing that metadata lets pass
+  bool may_refuse_data = false;       // graph/data_errors.h
+  bool slides_window = false;         // a convolution or a pool
+  bool fills = false;                 // with the number in its last argument
+  bool of_integers = false;           // whole numbers alone
 };
 
 const OperatorInfo& operator_info(const c10::OperatorHandle& handle);

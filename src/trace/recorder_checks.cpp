@@ -22,15 +22,14 @@ constexpr const char* kPassViews = "pass views of one tensor instead";
 }  // namespace
 
 void Recorder::refuse_unchecked() {
-  if (std::string why = refused_unchecked(ShapeCall{info_, stack_, begin_}); !why.empty())
+  if (!info_.unchecked) return;
+  if (std::string why = info_.unchecked(ShapeCall{info_, stack_, begin_}); !why.empty())
     fail(why, kMoveOut);
 }
 
 // PyTorch's functions for metadata let pass what leaves a convolution or a pool without a place,
 // and windows of no size.
 void Recorder::check_sizes() {
-  const std::string_view name = op_name();
-  const bool slides = name.find("conv") != name.npos || name.find("pool") != name.npos;
   // What is read from data has no value yet.
   const bool all_known = !record_.data_capture.scalars && !record_.data_capture.sizes;
   const auto is_known = [&](const sym::Int& size) { return all_known || size.is_constant(); };
@@ -39,9 +38,9 @@ void Recorder::check_sizes() {
     for (const sym::Int& size : operand.value->type().sizes) {
       if (!is_known(size) || size.hint() != 0) continue;
       empty_input |= operand.argument == 0;
-      refused |= slides && operand.argument != 0;
+      refused |= info_.slides_window && operand.argument != 0;
     }
-  const int64_t least = slides && !empty_input ? 1 : 0;
+  const int64_t least = info_.slides_window && !empty_input ? 1 : 0;
   for (const Result& result : results_)
     for (const sym::Int& size : result.type.sizes) refused |= is_known(size) && size.hint() < least;
   if (refused) fail("it has no place for its window", "eager raises an error here");
@@ -66,13 +65,12 @@ void Recorder::check_region() {
 // else's does besides its results would then happen twice, or too early.
 void Recorder::check_rerun() {
   const bool lasting = info_.is_custom && info_.op->effects.opaque;
-  const bool refuses = graph::may_refuse_data(info_.op->name);
   if (lasting && record_.has_refusing_)
     fail("it has effects of its own, behind an operator that may refuse its data", kMoveOut);
-  if (refuses && record_.has_lasting_effects_)
+  if (info_.may_refuse_data && record_.has_lasting_effects_)
     fail("it may refuse its data, behind an operator with effects of its own", kMoveOut);
   record_.has_lasting_effects_ |= lasting;
-  record_.has_refusing_ |= refuses;
+  record_.has_refusing_ |= info_.may_refuse_data;
 }
 
 void Recorder::check_writes() {
@@ -100,10 +98,8 @@ void Recorder::check_writes() {
 
 // A tensor that gives the number to fill with: eager refuses one that the elements cannot hold.
 void Recorder::check_filling() {
-  const bool fills = is_one_of(op_name(), {"aten::masked_fill", "aten::masked_fill_",
-                                           "aten::index_fill", "aten::index_fill_"});
   const c10::IValue& value = stack_.back();
-  if (!fills || !value.isTensor()) return;
+  if (!info_.fills || !value.isTensor()) return;
   const at::ScalarType dtype = stack_[begin_].toTensor().scalar_type();
   if (all_fit(value.toTensor().scalar_type(), dtype)) return;
   const FakeTensorImpl* fake = as_fake(value.toTensor());

@@ -10,8 +10,6 @@
 namespace braze::trace {
 namespace {
 
-using Check = std::string (*)(const ShapeCall& call);
-
 bool any_less(const Dims& dims, int64_t least) {
   return std::any_of(dims.begin(), dims.end(),
                      [least](const c10::SymInt& dim) { return less(dim, least); });
@@ -97,8 +95,8 @@ std::string pixel_unshuffle(const ShapeCall& call) {
 
 }  // namespace
 
-std::string refused_unchecked(const ShapeCall& call) {
-  static const std::unordered_map<std::string_view, Check> checks{
+UncheckedCall find_unchecked_call(std::string_view name) {
+  static const std::unordered_map<std::string_view, UncheckedCall> checks{
       {"aten::convolution", convolution},
       {"aten::convolution_overrideable", convolution},
       {"aten::gelu", gelu},
@@ -114,8 +112,8 @@ std::string refused_unchecked(const ShapeCall& call) {
       {"aten::triu", matrix},
       {"aten::triu_", matrix},
   };
-  const auto found = checks.find(call.info.handle.operator_name().name);
-  return found == checks.end() ? "" : found->second(call);
+  const auto found = checks.find(name);
+  return found == checks.end() ? nullptr : found->second;
 }
 
 }  // namespace braze::trace

@@ -3,13 +3,13 @@
 // uses that.
 #pragma once
 
-#include <string>
+#include <string_view>
 
-#include "trace/shapes/shapes.h"
+#include "trace/operator.h"
 
 namespace braze::trace {
 
-// What of the call is refused; empty if nothing of what is looked at here.
-std::string refused_unchecked(const ShapeCall& call);
+// What looks at the calls of an operator ("aten::gelu"); null: nothing has to.
+UncheckedCall find_unchecked_call(std::string_view name);
 
 }  // namespace braze::trace

@@ -1,7 +1,10 @@
 // Which Python code is evaluated.
+#include <algorithm>
+#include <functional>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
-#include <utility>
+#include <vector>
 
 #include "capture/known.h"
 #include "capture/policy/policy.h"
@@ -52,17 +55,22 @@ std::span<const TorchCodeEntry> torch_code_entries() {
 }
 
 const TorchCodeEntry* torch_code(std::string_view module, std::string_view qualname) {
-  const TorchCodeEntry* found = nullptr;
-  for (const TorchCodeEntry& entry : torch_code_entries()) {
-    const bool fits = entry.name.empty()
-                          ? is_in_package(module, entry.module)
-                          : module == entry.module && qualname.starts_with(entry.name);
-    const auto length = [](const TorchCodeEntry& e) {
-      return std::pair(e.module.size(), e.name.size());
-    };
-    if (fits && (!found || length(*found) < length(entry))) found = &entry;
+  // By module, that with the longest name first.
+  static const auto by_module = [] {
+    std::unordered_map<std::string_view, std::vector<const TorchCodeEntry*>> index;
+    for (const TorchCodeEntry& entry : torch_code_entries()) index[entry.module].push_back(&entry);
+    for (auto& [name, entries] : index)
+      std::ranges::stable_sort(entries, std::greater(),
+                               [](const TorchCodeEntry* entry) { return entry->name.size(); });
+    return index;
+  }();
+  for (std::string_view package = module;; package = package.substr(0, package.rfind('.'))) {
+    if (const auto found = by_module.find(package); found != by_module.end())
+      for (const TorchCodeEntry* entry : found->second)
+        if (entry->name.empty() || (package == module && qualname.starts_with(entry->name)))
+          return entry;
+    if (package.find('.') == package.npos) return nullptr;
   }
-  return found;
 }
 
 namespace {
