@@ -105,16 +105,26 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
     writes_early = program->writes_inputs_early;
     run = [&] { outcome = run_plan(*program, inputs, outputs, symbols, halfway, why); };
   }
-  Rollback saved(rollback, inputs, writes_early);
+  const bool first = writes_early && !has_run_for(symbols);
+  Rollback saved(rollback, inputs, writes_early, first);
   halfway = !saved.is_complete();
   if (halfway)
     pytorch::translate_exceptions(run);
   else
     run();
   if (outcome == Outcome::kRunEager || outcome == Outcome::kBroken) saved.undo();
+  if (outcome == Outcome::kDone && first) has_run_.emplace(symbols.begin(), symbols.end());
   if (outcome == Outcome::kDone || outcome == Outcome::kBrokenHalfway)
     add_versions(input_writes, inputs);
   return outcome;
+}
+
+// Never of code that reads sizes from data.
+bool Entry::has_run_for(std::span<const int64_t> symbols) {
+  constexpr size_t kMost = 64;
+  if (stages) return false;
+  if (has_run_.size() > kMost) has_run_.clear();
+  return has_run_.contains({symbols.begin(), symbols.end()});
 }
 
 Entry::Outcome Entry::run_with_floats(c10::TensorImpl* const* inputs,

@@ -5,7 +5,9 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "capture/capture.h"
 #include "cpython/live_frame.h"
@@ -100,6 +102,10 @@ struct Entry {
   // Another thread may drop its last reference to an input once the GIL is free.
   std::vector<at::Tensor> hold(c10::TensorImpl* const* inputs) const;
   std::shared_ptr<Program> add_program(std::span<const int64_t> symbols, std::string* why);
+  bool has_run_for(std::span<const int64_t> symbols);
+
+  // Where inputs are written to early: the values of the symbols that it has run for.
+  std::set<std::vector<int64_t>> has_run_;
 };
 
 // Finds an entry that `fits`, newest first; those that CPython runs come last, because they have no

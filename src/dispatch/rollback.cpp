@@ -9,6 +9,17 @@
 #include "graph/data_errors.h"
 
 namespace braze::dispatch {
+namespace {
+
+// Without the dimensions along which a tensor says the same element again and again: what has
+// several places for one element may not be written to.
+at::Tensor each_once(at::Tensor tensor) {
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim)
+    if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) tensor = tensor.narrow(dim, 0, 1);
+  return tensor;
+}
+
+}  // namespace
 
 RollbackNeeds RollbackNeeds::of(const graph::Graph& graph) {
   RollbackNeeds needs;
@@ -19,14 +30,12 @@ RollbackNeeds RollbackNeeds::of(const graph::Graph& graph) {
   return needs;
 }
 
-void Rollback::keep(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early) {
-  if (needs.random_numbers) drawn_from_.emplace();
-  if (!writes_early || !needs.refuses) return;
+void Rollback::keep(const RollbackNeeds& needs, c10::TensorImpl* const* inputs) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   for (int input : needs.inputs)
     if (inputs[input]) {
-      const at::Tensor tensor = borrow(inputs[input]);
-      inputs_.emplace_back(tensor, tensor.clone());
+      const at::Tensor elements = each_once(borrow(inputs[input]));
+      inputs_.emplace_back(elements, elements.clone());
     }
 }
 

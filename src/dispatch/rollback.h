@@ -1,5 +1,9 @@
 // What compiled code has done to the outside by the time it gives up (an index out of range):
 // undone, so that the call runs again in eager as if nothing had been.
+//
+// What makes a step fail is either data, which graph/data_errors.h knows of, or what its operands
+// are (sizes, dtypes, numbers): then it fails the first time that the code runs for such sizes, if
+// ever. So inputs that are written to early are kept where data may be refused, and on first runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,10 +29,13 @@ struct RollbackNeeds {
 
 class Rollback {
  public:
-  // `writes_early`: inputs are written to before the last step that may fail.
-  Rollback(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early)
-      : complete_(!writes_early || needs.refuses || needs.inputs.empty()) {
-    if (needs.random_numbers || (writes_early && needs.refuses)) keep(needs, inputs, writes_early);
+  // `writes_early`: inputs are written to before the last step that may fail. `first`: for the
+  // sizes of this call the code has not run yet.
+  Rollback(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early,
+           bool first)
+      : complete_(!writes_early || needs.refuses || first || needs.inputs.empty()) {
+    if (needs.random_numbers) drawn_from_.emplace();
+    if (writes_early && complete_) keep(needs, inputs);
   }
 
   // All that the call may have done until it failed.
@@ -36,10 +43,10 @@ class Rollback {
   void undo();
 
  private:
-  void keep(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early);
+  void keep(const RollbackNeeds& needs, c10::TensorImpl* const* inputs);
 
   std::optional<pytorch::GeneratorState> drawn_from_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> inputs_;  // and what was in them
+  std::vector<std::pair<at::Tensor, at::Tensor>> inputs_;  // their elements, and what these were
   bool complete_;
 };
 
