@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "compile/direct_plan.h"
-#include "compile/kernel_plan.h"
+#include "compile/direct_function.h"
+#include "compile/kernel_function.h"
 #include "loop/program.h"
 #include "passes/pipeline.h"
 #include "schedule/schedule.h"
@@ -47,7 +47,9 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   }
 }
 
-plan::Plan compile_kernels(const graph::Graph& graph, const Options& options, Timings& timings) {
+// Adds the code of its kernels to the module, if it has any.
+plan::Function compile_kernels(const graph::Graph& graph, const Options& options, Timings& timings,
+                               plan::Module& module) {
   loop::Program program = [&] {
     StageTimer timer(timings.lower);
     return loop::lower(graph);
@@ -68,19 +70,21 @@ plan::Plan compile_kernels(const graph::Graph& graph, const Options& options, Ti
     if (!kernels.kernels.empty()) source = codegen::cpp::generate(kernels.kernels, options.isa);
   }
   dump(options, "code", [&] { return source.text; });
-  plan::Plan plan = kernel_plan(program, memory, kernels, std::move(source));
-  if (!plan.kernels.empty()) plan.compiler_flags = codegen::cpp::compiler_flags(options.isa);
-  return plan;
+  if (!kernels.kernels.empty())
+    module.code.push_back({.language = plan::Language::kCpp,
+                           .text = std::move(source.text),
+                           .flags = codegen::cpp::compiler_flags(options.isa)});
+  return kernel_function(program, memory, kernels, source.kernels);
 }
 
 // Where the symbols of the graph come from. The slots of inputs are numbered as the inputs are.
-void bind_symbols(const graph::Graph& graph, plan::Plan& plan) {
-  plan.arena = graph.arena();
+void bind_symbols(const graph::Graph& graph, plan::Function& function) {
+  function.arena = graph.arena();
   for (int i = 0; i < static_cast<int>(graph.symbols().size()); ++i) {
     const graph::SymbolBinding& binding = graph.symbols()[i];
-    const sym::Range range = plan.arena->range(i);
-    plan::Symbol symbol{.name = plan.arena->name(i),
-                        .hint = plan.arena->symbol_expr(i)->hint,
+    const sym::Range range = function.arena->range(i);
+    plan::Symbol symbol{.name = function.arena->name(i),
+                        .hint = function.arena->symbol_expr(i)->hint,
                         .low = range.low,
                         .high = range.high,
                         .kind = binding.kind,
@@ -88,23 +92,24 @@ void bind_symbols(const graph::Graph& graph, plan::Plan& plan) {
     for (size_t input = 0; input < graph.inputs().size(); ++input)
       if (binding.input == graph.inputs()[input].value)
         symbol.input = static_cast<plan::SlotId>(input);
-    plan.symbols.push_back(std::move(symbol));
+    function.symbols.push_back(std::move(symbol));
   }
 }
 
 }  // namespace
 
-plan::Plan compile(graph::Graph graph, const Options& options, Timings* timings) {
+plan::Module compile(graph::Graph graph, const Options& options, Timings* timings) {
   Timings unused;
   if (timings == nullptr) timings = &unused;
   bool functional = options.backend != Backend::kEager && run_passes(graph, options, *timings);
   dump(options, "graph", [&] { return graph::to_string(graph); });
-  plan::Plan plan = functional && options.backend == Backend::kKernels
-                        ? compile_kernels(graph, options, *timings)
-                        : direct_plan(graph);
-  if (graph.is_symbolic()) bind_symbols(graph, plan);
-  plan::verify(plan);
-  return plan;
+  plan::Module module;
+  module.functions.push_back(functional && options.backend == Backend::kKernels
+                                 ? compile_kernels(graph, options, *timings, module)
+                                 : direct_function(graph));
+  if (graph.is_symbolic()) bind_symbols(graph, module.functions[0]);
+  plan::verify(module);
+  return module;
 }
 
 }  // namespace braze::compile

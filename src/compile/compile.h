@@ -1,4 +1,4 @@
-// The pipeline as straight-line code: graph in, plan out. A pure function of its arguments: no
+// The pipeline as straight-line code: graph in, module out. A pure function of its arguments: no
 // torch, no Python, no globals.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 #include "codegen/cpp/codegen.h"
 #include "graph/graph.h"
-#include "plan/plan.h"
+#include "plan/module.h"
 
 namespace braze::compile {
 
@@ -35,13 +35,13 @@ struct Timings {  // seconds
   double passes = 0, lower = 0, schedule = 0, codegen = 0;
 };
 
-// The plan of a symbolic graph is symbolic: for all values of the symbols within their ranges.
-// A graph that the passes cannot make functional (random in-place ops, say) gets the plan of
-// kEager, whatever the backend.
-plan::Plan compile(graph::Graph graph, const Options& options, Timings* timings = nullptr);
+// A module of one function. That of a symbolic graph is symbolic: for all values of the symbols
+// within their ranges. A graph that the passes cannot make functional (random in-place ops, say)
+// gets the function of kEager, whatever the backend.
+plan::Module compile(graph::Graph graph, const Options& options, Timings* timings = nullptr);
 
-// The key under which a cache keeps the plan of this graph: hash of the canonical form, the options
-// and the compiler's version.
+// The key under which a cache keeps the module of this graph: hash of the canonical form, the
+// options and the compiler's version.
 std::string cache_key(const graph::Graph& graph, const Options& options);
 
 }  // namespace braze::compile

@@ -20,29 +20,29 @@ void collect(const plan::Step& step, std::vector<plan::SlotId>& slots) {
 
 }  // namespace
 
-void add_free_steps(plan::Plan& plan) {
+void add_free_steps(plan::Function& function) {
   constexpr int kKept = -1;
-  std::vector<int> last_use(plan.slots.size(), kKept);
+  std::vector<int> last_use(function.slots.size(), kKept);
   std::vector<plan::SlotId> slots;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
+  for (size_t i = 0; i < function.steps.size(); ++i) {
     slots.clear();
-    collect(plan.steps[i], slots);
-    for (plan::SlotId slot : slots) last_use[plan::root_of(plan, slot)] = static_cast<int>(i);
+    collect(function.steps[i], slots);
+    for (plan::SlotId slot : slots) last_use[plan::root_of(function, slot)] = static_cast<int>(i);
   }
-  for (plan::SlotId output : plan.outputs) last_use[plan::root_of(plan, output)] = kKept;
+  for (plan::SlotId output : function.outputs) last_use[plan::root_of(function, output)] = kKept;
 
-  std::vector<std::vector<plan::SlotId>> dying(plan.steps.size());
-  for (size_t slot = 0; slot < plan.slots.size(); ++slot) {
-    if (plan.slots[slot].kind == plan::SlotKind::kExtern && last_use[slot] != kKept) {
+  std::vector<std::vector<plan::SlotId>> dying(function.steps.size());
+  for (size_t slot = 0; slot < function.slots.size(); ++slot) {
+    if (function.slots[slot].kind == plan::SlotKind::kExtern && last_use[slot] != kKept) {
       dying[last_use[slot]].push_back(static_cast<plan::SlotId>(slot));
     }
   }
   std::vector<plan::Step> steps;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    steps.push_back(std::move(plan.steps[i]));
+  for (size_t i = 0; i < function.steps.size(); ++i) {
+    steps.push_back(std::move(function.steps[i]));
     for (plan::SlotId slot : dying[i]) steps.emplace_back(plan::FreeStep{slot});
   }
-  plan.steps = std::move(steps);
+  function.steps = std::move(steps);
 }
 
 }  // namespace braze::compile

@@ -1,4 +1,4 @@
-// Helpers shared by the makers of plans.
+// Helpers shared by what makes functions of a module.
 #pragma once
 
 #include <utility>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "graph/argument.h"
-#include "plan/plan.h"
+#include "plan/function.h"
 
 namespace braze::compile {
 
@@ -51,6 +51,6 @@ void for_each_ref(const graph::BasicArgument<Ref>& argument, Visit&& visit) {
 
 // Puts a FreeStep behind the last step that names each kExtern slot, itself or through a kView
 // slot. Outputs and their bases are kept. (A kExtern view holds the storage of its base by itself.)
-void add_free_steps(plan::Plan& plan);
+void add_free_steps(plan::Function& function);
 
 }  // namespace braze::compile

@@ -61,12 +61,11 @@ std::shared_ptr<Program> Entry::add_program(std::span<const int64_t> symbols, st
 Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
                                std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols,
                                bool halfway, std::string* why) {
-  const std::vector<int64_t> scalars = programs->scalars(symbols);
   const std::vector<at::Tensor> held =
       program.releases_gil ? hold(inputs) : std::vector<at::Tensor>();
   return outcome_of(halfway, why, [&] {
     GilRelease gil(program.releases_gil);
-    program.executable->run({inputs, input_count}, outputs, scalars);
+    program.executable->run({inputs, input_count}, outputs, symbols);
   });
 }
 
@@ -101,7 +100,7 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
       program = add_program(symbols, why);
     }
     if (!program) return Outcome::kBroken;
-    outputs.reserve(program->executable->plan().outputs.size());
+    outputs.reserve(program->executable->function().outputs.size());
     writes_early = program->writes_inputs_early;
     run = [&] { outcome = run_plan(*program, inputs, outputs, symbols, halfway, why); };
   }

@@ -51,17 +51,17 @@ compile::Options compile_options(const Settings& settings) {
   return out;
 }
 
-plan::Plan make_plan(const graph::Graph& graph, compile::Options options, bool keep_report,
-                     Report& report) {
+plan::Module make_module(const graph::Graph& graph, compile::Options options, bool keep_report,
+                         Report& report) {
   bool cacheable = options.backend == compile::Backend::kKernels && braze::options().cache;
   std::string key;
   if (cacheable && !keep_report && !log::enabled(log::Component::kSchedule)) {
     key = compile::cache_key(graph, options);
     if (auto bytes = toolchain::DiskCache::instance().get("plan", key)) {
       try {
-        plan::Plan plan = plan::deserialize(*bytes);
+        plan::Module module = plan::deserialize(*bytes);
         report.from_cache = true;
-        return plan;
+        return module;
       } catch (const UserError&) {
         // Damaged or from another version: made again below.
       }
@@ -76,13 +76,13 @@ plan::Plan make_plan(const graph::Graph& graph, compile::Options options, bool k
   };
   if (!keep_report && !log::enabled(log::Component::kSchedule)) options.dump = nullptr;
   compile::Timings timings;
-  plan::Plan plan = compile::compile(graph.clone(), options, &timings);
+  plan::Module module = compile::compile(graph.clone(), options, &timings);
   report.passes = timings.passes;
   report.lower = timings.lower;
   report.schedule_time = timings.schedule;
   report.codegen = timings.codegen;
-  if (!key.empty()) toolchain::DiskCache::instance().put("plan", key, plan::serialize(plan));
-  return plan;
+  if (!key.empty()) toolchain::DiskCache::instance().put("plan", key, plan::serialize(module));
+  return module;
 }
 
 // In the handler of what was thrown when generated code was built.
@@ -99,9 +99,9 @@ constexpr size_t kWithKernels = 4;
 constexpr size_t kMost = 256;
 
 // Grains of work of the kernels, 2 for a step of any other kind.
-int64_t work_of(const plan::Plan& plan) {
+int64_t work_of(const plan::Function& function) {
   int64_t work = 0;
-  for (const plan::Step& step : plan.steps) {
+  for (const plan::Step& step : function.steps) {
     if (auto* kernel = std::get_if<plan::KernelStep>(&step))
       work += kernel->extent.hint() / std::max<int64_t>(kernel->grain.hint(), 1);
     else
@@ -119,17 +119,6 @@ Programs::Programs(graph::Graph graph, const Settings& settings, std::vector<at:
       constants_(std::move(constants)),
       name_(std::move(name)) {}
 
-std::vector<int64_t> Programs::scalars(std::span<const int64_t> symbols) const {
-  std::vector<int64_t> values;
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    const graph::SymbolBinding& binding = graph_.symbols()[i];
-    if (binding.kind != graph::SymbolBinding::Kind::kScalar) continue;
-    if (binding.index >= static_cast<int>(values.size())) values.resize(binding.index + 1);
-    values[binding.index] = symbols[i];
-  }
-  return values;
-}
-
 std::shared_ptr<Program> Programs::find(std::span<const int64_t> symbols) const {
   if (only_ || symbols.empty()) return only_;
   auto found = by_symbols_.find({symbols.begin(), symbols.end()});
@@ -143,7 +132,7 @@ std::shared_ptr<Program> Programs::build_symbolic(Report& report) {
   } catch (const InternalError& error) {
     refused_ = true;
     if (log::enabled(log::Component::kSchedule))
-      log::write(log::Component::kSchedule, name_ + ": no symbolic plan: " + error.what());
+      log::write(log::Component::kSchedule, name_ + ": no symbolic module: " + error.what());
     return nullptr;
   }
 }
@@ -155,12 +144,12 @@ std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels
     options.backend = compile::Backend::kAten;
   auto program = std::make_shared<Program>();
   auto start = Clock::now();
-  plan::Plan plan;
+  plan::Module module;
   for (;;) {
-    plan = make_plan(graph, options, settings_.keep_report, report);
+    module = make_module(graph, options, settings_.keep_report, report);
     start = Clock::now();
     try {
-      program->executable = std::make_unique<runtime::Executable>(plan, constants_, name_);
+      program->executable = std::make_unique<runtime::Executable>(module, constants_, name_);
       break;
     } catch (const InternalError& error) {
       choose_aten(options, name_, error.what());
@@ -170,13 +159,13 @@ std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels
   }
   report.build = seconds_since(start);
   program->writes_inputs_early = program->executable->writes_inputs_early();
-  program->releases_gil = work_of(plan) > 1;
+  program->releases_gil = work_of(module.functions[0]) > 1;
   if (settings_.keep_report) {
-    report.plan = plan::to_string(plan);
-    report.code = plan.source;
+    report.plan = plan::to_string(module);
+    for (const plan::Code& code : module.code) report.code += code.text;
   }
-  if (log::enabled(log::Component::kCode) && !plan.source.empty())
-    log::write(log::Component::kCode, plan.source);
+  if (log::enabled(log::Component::kCode))
+    for (const plan::Code& code : module.code) log::write(log::Component::kCode, code.text);
   return program;
 }
 

@@ -32,12 +32,9 @@ class Programs {
   // The program for these values of the graph's symbols; null if there is none yet. With the GIL.
   std::shared_ptr<Program> find(std::span<const int64_t> symbols) const;
   // Makes it. Without the GIL for as long as it takes; `report` (may be null) is filled. Without a
-  // symbolic plan the first few sets of sizes get kernels of their own, later ones run through
+  // symbolic module the first few sets of sizes get kernels of their own, later ones run through
   // ATen, which needs no compiler. InternalError if it cannot be made.
   std::shared_ptr<Program> add(std::span<const int64_t> symbols, Report* report);
-
-  // The integers of the call, from the values of all symbols.
-  std::vector<int64_t> scalars(std::span<const int64_t> symbols) const;
 
  private:
   std::shared_ptr<Program> build(const graph::Graph& graph, bool kernels, Report& report) const;
@@ -48,7 +45,7 @@ class Programs {
   std::vector<at::Tensor> constants_;
   std::string name_;
   std::shared_ptr<Program> only_;  // of the graph as it is
-  bool refused_ = false;           // there is no symbolic plan
+  bool refused_ = false;           // there is no symbolic module
   std::map<std::vector<int64_t>, std::shared_ptr<Program>> by_symbols_;
 };
 

@@ -108,9 +108,9 @@ void Stages::add_reader(const graph::Stage::Read& read, std::vector<bool>& known
     if (all_known(assertions_[i], known) && !all_known(assertions_[i], before))
       reader.assertions.push_back(i);
   if (read.op == "braze.item") return;
-  reader.plan.slots.resize(staged_.register_count);
-  for (plan::Slot& slot : reader.plan.slots) slot.kind = plan::SlotKind::kExtern;
-  reader.plan.steps.emplace_back(
+  reader.function.slots.resize(staged_.register_count);
+  for (plan::Slot& slot : reader.function.slots) slot.kind = plan::SlotKind::kExtern;
+  reader.function.steps.emplace_back(
       plan::ExternStep{.op = read.op, .args = read.args, .results = read.results});
 }
 
@@ -126,10 +126,10 @@ void Stages::build(std::span<const int64_t> symbols, Report* report) {
     for (std::optional<Inner>* region : {&control.first, &control.second})
       if (*region) (*region)->stages->build(symbols, report);
   for (Reader& reader : readers_) {
-    if (reader.plan.steps.empty()) continue;
-    reader.binder = std::make_unique<plan::Binder>(reader.plan);
+    if (reader.function.steps.empty()) continue;
+    reader.binder = std::make_unique<plan::Binder>(reader.function);
     reader.call = std::make_unique<runtime::ExternCall>(
-        reader.plan, std::get<plan::ExternStep>(reader.plan.steps[0]));
+        reader.function, std::get<plan::ExternStep>(reader.function.steps[0]));
   }
 }
 

@@ -47,8 +47,8 @@ class Stages {
 
  private:
   struct Reader {
-    plan::Plan plan;                       // one step, its slots are registers
-    std::unique_ptr<plan::Binder> binder;  // with `numbers`: of a plan that has none
+    plan::Function function;               // one step, its slots are registers
+    std::unique_ptr<plan::Binder> binder;  // with `numbers`: of one that has none
     plan::Numbers numbers;
     std::unique_ptr<runtime::ExternCall> call;
     std::vector<size_t> assertions;  // to be checked behind it

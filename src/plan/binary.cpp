@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "plan/plan.h"
+#include "plan/module.h"
 
 // Layout: magic, version, body, 32 hexadecimal digits of the content hash of all before. Numbers
 // are eight bytes (tags and flags one), little-endian; sequences carry their length first. Reading
@@ -14,13 +14,13 @@
 namespace braze::plan {
 namespace {
 
-constexpr std::string_view kMagic = "BRAZEPLN";
-constexpr int64_t kVersion = 2;
+constexpr std::string_view kMagic = "BRAZEMOD";
+constexpr int64_t kVersion = 3;
 constexpr size_t kHashDigits = 32;
 enum IntTag : uint8_t { kConstant, kKnownExpr, kNewExpr };
 
 [[noreturn]] void damaged(const std::string& what) {
-  throw UserError("a stored plan cannot be read: " + what +
+  throw UserError("a stored module cannot be read: " + what +
                   ". Remove the file or clear the cache; it will be made again.");
 }
 
@@ -36,6 +36,8 @@ class Writer {
     (put(values), ...);
   }
   std::string take() { return std::move(bytes_); }
+  // Expressions written from now on are of another arena.
+  void forget_exprs() { exprs_.clear(); }
 
  private:
   void byte(uint8_t value) { bytes_.push_back(static_cast<char>(value)); }
@@ -109,6 +111,7 @@ constexpr int count_of(graph::MemoryFormat) {
   return static_cast<int>(graph::MemoryFormat::kChannelsLast3d) + 1;
 }
 constexpr int count_of(graph::Layout) { return 1; }
+constexpr int count_of(Language) { return static_cast<int>(Language::kCpp) + 1; }
 constexpr int count_of(Symbol::Kind) { return static_cast<int>(Symbol::Kind::kScalar) + 1; }
 
 class Reader {
@@ -120,7 +123,10 @@ class Reader {
   }
   bool at_end() const { return bytes_.empty(); }
   // Symbols that expressions read from now on are over.
-  void set_arena(sym::ExprArena* arena) { arena_ = arena; }
+  void set_arena(sym::ExprArena* arena) {
+    arena_ = arena;
+    exprs_.clear();
+  }
 
  private:
   std::string_view take(size_t count) {
@@ -293,16 +299,20 @@ void fields(A& a, Is<FreeStep> auto& x) {
 }
 template <class A>
 void fields(A& a, Is<Kernel> auto& x) {
-  a(x.name, x.written, x.sizes);
+  a(x.name, x.code, x.written, x.sizes);
 }
 template <class A>
 void fields(A& a, Is<Symbol> auto& x) {
   a(x.name, x.hint, x.low, x.high, x.kind, x.input, x.index);
 }
 template <class A>
-void fields(A& a, Is<Plan> auto& x) {
-  a(x.slots, x.input_count, x.arena_bytes, x.steps, x.outputs, x.kernels, x.source,
-    x.compiler_flags, x.origins, x.limits);
+void fields(A& a, Is<Code> auto& x) {
+  a(x.language, x.text, x.flags);
+}
+// Behind its symbols.
+template <class A>
+void fields(A& a, Is<Function> auto& x) {
+  a(x.slots, x.input_count, x.arena_bytes, x.steps, x.outputs, x.kernels, x.origins, x.limits);
 }
 
 std::string header() {
@@ -313,38 +323,55 @@ std::string header() {
 
 }  // namespace
 
-std::string serialize(const Plan& plan) {
+std::string serialize(const Module& module) {
   Writer writer;
-  writer(plan.symbols, plan);
+  writer(module.code, static_cast<int64_t>(module.functions.size()));
+  for (const Function& function : module.functions) {
+    writer.forget_exprs();
+    writer(function.symbols, function);
+  }
   std::string bytes = header() + writer.take();
   bytes += content_hash(bytes);
   return bytes;
 }
 
-Plan deserialize(std::string_view bytes) {
+namespace {
+
+Function read_function(Reader& reader) {
+  Function function;
+  reader(function.symbols);
+  if (function.is_symbolic()) {
+    function.arena = std::make_shared<sym::ExprArena>();
+    for (const Symbol& symbol : function.symbols)
+      function.arena->symbol(symbol.name, symbol.hint, {symbol.low, symbol.high});
+  }
+  reader.set_arena(function.arena.get());
+  reader(function);
+  return function;
+}
+
+}  // namespace
+
+Module deserialize(std::string_view bytes) {
   const std::string expected = header();
   if (bytes.size() < expected.size() + kHashDigits) damaged("it is too short");
-  if (!bytes.starts_with(kMagic)) damaged("it is not a plan");
+  if (!bytes.starts_with(kMagic)) damaged("it is no module");
   if (!bytes.starts_with(expected)) damaged("it is of another version of Braze");
   std::string_view hashed = bytes.substr(0, bytes.size() - kHashDigits);
   if (content_hash(hashed) != bytes.substr(hashed.size())) damaged("its checksum does not match");
-  Plan plan;
+  Module module;
   Reader reader(hashed.substr(expected.size()));
-  reader(plan.symbols);
-  if (plan.is_symbolic()) {
-    plan.arena = std::make_shared<sym::ExprArena>();
-    for (const Symbol& symbol : plan.symbols)
-      plan.arena->symbol(symbol.name, symbol.hint, {symbol.low, symbol.high});
-    reader.set_arena(plan.arena.get());
-  }
-  reader(plan);
+  int64_t functions = 0;
+  reader(module.code, functions);
+  // A reader at its end throws before this goes on for long.
+  for (int64_t i = 0; i < functions; ++i) module.functions.push_back(read_function(reader));
   if (!reader.at_end()) damaged("bytes are left over");
   try {
-    verify(plan);
+    verify(module);
   } catch (const InternalError& error) {
     damaged(error.what());
   }
-  return plan;
+  return module;
 }
 
 }  // namespace braze::plan

@@ -25,13 +25,13 @@ void for_each_int_of_type(Type& type, const Visit& visit) {
   visit(type.offset);
 }
 
-// Every expression of the plan, for reading or for writing.
-template <class SomePlan, class Visit>
-void for_each_int_of_plan(SomePlan& plan, const Visit& visit) {
-  for (auto& slot : plan.slots) for_each_int_of_type(slot.type, visit);
-  for (auto& kernel : plan.kernels)
+// Every expression of the function, for reading or for writing.
+template <class SomeFunction, class Visit>
+void for_each_int_of_function(SomeFunction& function, const Visit& visit) {
+  for (auto& slot : function.slots) for_each_int_of_type(slot.type, visit);
+  for (auto& kernel : function.kernels)
     for (auto& size : kernel.sizes) visit(size);
-  for (auto& step : plan.steps) {
+  for (auto& step : function.steps) {
     if (auto* kernel = std::get_if<KernelStep>(&step)) {
       visit(kernel->extent);
       visit(kernel->grain);
@@ -92,16 +92,16 @@ int64_t compute(const Expr& e, std::span<const int64_t> symbols, const Operand& 
 
 }  // namespace
 
-Binder::Binder(const Plan& plan) : plan_(plan) {
+Binder::Binder(const Function& function) : function_(function) {
   std::set<const Expr*, ById> exprs;
-  for_each_int_of_plan(plan, [&](Int value) { collect(value, exprs); });
-  for (Int limit : plan.limits) collect(limit, exprs);
+  for_each_int_of_function(function, [&](Int value) { collect(value, exprs); });
+  for (Int limit : function.limits) collect(limit, exprs);
   exprs_.assign(exprs.begin(), exprs.end());
   index_of_id_.assign(exprs_.empty() ? 0 : exprs_.back()->id + 1, -1);
   for (size_t i = 0; i < exprs_.size(); ++i) index_of_id_[exprs_[i]->id] = static_cast<int32_t>(i);
   find_types();
   find_places();
-  if (plan.is_symbolic()) find_groups();
+  if (function.is_symbolic()) find_groups();
 }
 
 Binder::Place Binder::place(Int value) const {
@@ -111,9 +111,9 @@ Binder::Place Binder::place(Int value) const {
 
 void Binder::find_types() {
   std::map<std::vector<Place>, int32_t> known;
-  for (const Slot& slot : plan_.slots) {
-    // A plan of numbers has byte offsets.
-    const bool symbolic = plan_.is_symbolic();
+  for (const Slot& slot : function_.slots) {
+    // A function of numbers has byte offsets.
+    const bool symbolic = function_.is_symbolic();
     offset_.push_back(symbolic ? place(slot.type.offset) : Place{.constant = slot.byte_offset});
     std::vector<Place> dims;
     for (Int size : slot.type.sizes) dims.push_back(place(size));
@@ -132,34 +132,34 @@ void Binder::find_types() {
 }
 
 void Binder::find_places() {
-  for (const Kernel& kernel : plan_.kernels) {
+  for (const Kernel& kernel : function_.kernels) {
     first_kernel_size_.push_back(kernel_sizes_.size());
     for (Int size : kernel.sizes) kernel_sizes_.push_back(place(size));
   }
-  for (const Step& step : plan_.steps) {
+  for (const Step& step : function_.steps) {
     work_.emplace_back();
     if (auto* kernel = std::get_if<KernelStep>(&step))
       work_.back() = {place(kernel->extent), place(kernel->grain)};
   }
-  for (Int limit : plan_.limits) limits_.push_back(place(limit));
+  for (Int limit : function_.limits) limits_.push_back(place(limit));
 }
 
 // Uses of a slot are uses of the memory that it is a view of.
 void Binder::find_groups() {
   constexpr int kNever = -1;
-  const size_t count = plan_.slots.size();
+  const size_t count = function_.slots.size();
   std::vector<int> begin(count, kNever), end(count, kNever);
   auto use = [&](SlotId slot, int step) {
-    for (; slot >= 0; slot = plan_.slots[slot].base) {
+    for (; slot >= 0; slot = function_.slots[slot].base) {
       if (begin[slot] == kNever) begin[slot] = step;
       end[slot] = step;
     }
   };
-  for (size_t i = 0; i < plan_.steps.size(); ++i) {
+  for (size_t i = 0; i < function_.steps.size(); ++i) {
     const int step = static_cast<int>(i);
-    if (auto* kernel = std::get_if<KernelStep>(&plan_.steps[i])) {
+    if (auto* kernel = std::get_if<KernelStep>(&function_.steps[i])) {
       for (SlotId slot : kernel->args) use(slot, step);
-    } else if (auto* call = std::get_if<ExternStep>(&plan_.steps[i])) {
+    } else if (auto* call = std::get_if<ExternStep>(&function_.steps[i])) {
       for (const Argument& argument : call->args) {
         if (auto* slot = std::get_if<SlotId>(&argument)) use(*slot, step);
         if (auto* list = std::get_if<std::vector<SlotId>>(&argument))
@@ -170,16 +170,16 @@ void Binder::find_groups() {
       }
       for (SlotId slot : call->results)
         if (slot >= 0) use(slot, step);
-    } else if (auto* copy = std::get_if<CopyStep>(&plan_.steps[i])) {
+    } else if (auto* copy = std::get_if<CopyStep>(&function_.steps[i])) {
       use(copy->target, step);
       use(copy->source, step);
     }
   }
   std::vector<int> group_of(count, kNever);
   for (size_t i = 0; i < count; ++i) {
-    if (plan_.slots[i].kind != SlotKind::kArena || begin[i] == kNever) continue;
+    if (function_.slots[i].kind != SlotKind::kArena || begin[i] == kNever) continue;
     SlotId place = static_cast<SlotId>(i);
-    while (plan_.slots[place].place >= 0) place = plan_.slots[place].place;
+    while (function_.slots[place].place >= 0) place = function_.slots[place].place;
     if (group_of[place] == kNever) {
       group_of[place] = static_cast<int>(groups_.size());
       groups_.push_back({.slots = {}, .begin = begin[i], .end = end[i]});
@@ -194,9 +194,10 @@ void Binder::find_groups() {
 }
 
 void Binder::evaluate(std::span<const int64_t> symbols, Numbers& numbers) const {
-  BRAZE_CHECK(symbols.size() == plan_.symbols.size(), "one value for each symbol");
+  BRAZE_CHECK(symbols.size() == function_.symbols.size(), "one value for each symbol");
   for (size_t i = 0; i < symbols.size(); ++i)
-    if (symbols[i] < plan_.symbols[i].low || symbols[i] > plan_.symbols[i].high) throw Unbindable();
+    if (symbols[i] < function_.symbols[i].low || symbols[i] > function_.symbols[i].high)
+      throw Unbindable();
   numbers.values.resize(exprs_.size());
   const auto operand = [&](Int value) {
     return value.is_constant() ? value.constant() : numbers.values[index_of_id_[value.expr()->id]];
@@ -249,16 +250,16 @@ std::shared_ptr<const Layout> Binder::lay_out_groups(const Numbers& numbers,
   auto layout = std::make_shared<Layout>();
   layout->arena_bytes = lay_out(blocks);
   layout->group_bytes = std::move(bytes);
-  layout->offset.resize(plan_.slots.size());
+  layout->offset.resize(function_.slots.size());
   for (size_t i = 0; i < blocks.size(); ++i)
     for (SlotId slot : groups_[i].slots) layout->offset[slot] = blocks[i].offset;
   return layout;
 }
 
-std::shared_ptr<const Layout> Binder::layout_of_plan() const {
+std::shared_ptr<const Layout> Binder::layout_of_function() const {
   auto layout = std::make_shared<Layout>();
-  for (const Slot& slot : plan_.slots) layout->offset.push_back(slot.byte_offset);
-  layout->arena_bytes = plan_.arena_bytes;
+  for (const Slot& slot : function_.slots) layout->offset.push_back(slot.byte_offset);
+  layout->arena_bytes = function_.arena_bytes;
   return layout;
 }
 
@@ -272,8 +273,8 @@ Numbers Binder::numbers(std::span<const int64_t> symbols, std::shared_ptr<const 
   result.work.reserve(work_.size());
   for (const auto& [extent, grain] : work_)
     result.work.push_back({extent.in(result), grain.in(result)});
-  result.layout =
-      plan_.is_symbolic() ? lay_out_groups(result, std::move(known), room) : layout_of_plan();
+  result.layout = function_.is_symbolic() ? lay_out_groups(result, std::move(known), room)
+                                          : layout_of_function();
   return result;
 }
 
@@ -281,16 +282,16 @@ int64_t Binder::number(Int value, const Numbers& numbers) const {
   return value.is_constant() ? value.constant() : numbers.values[index_of_id_[value.expr()->id]];
 }
 
-Plan Binder::bind(std::span<const int64_t> symbols) const {
+Function Binder::bind(std::span<const int64_t> symbols) const {
   const Numbers numbers = this->numbers(symbols);
-  Plan bound{.slots = plan_.slots,
-             .input_count = plan_.input_count,
-             .arena_bytes = numbers.layout->arena_bytes,
-             .steps = plan_.steps,
-             .outputs = plan_.outputs,
-             .kernels = plan_.kernels};
-  for_each_int_of_plan(bound, [&](Int& value) { value = number(value, numbers); });
-  for (size_t i = 0; i < bound.slots.size() && plan_.is_symbolic(); ++i) {
+  Function bound{.slots = function_.slots,
+                 .input_count = function_.input_count,
+                 .arena_bytes = numbers.layout->arena_bytes,
+                 .steps = function_.steps,
+                 .outputs = function_.outputs,
+                 .kernels = function_.kernels};
+  for_each_int_of_function(bound, [&](Int& value) { value = number(value, numbers); });
+  for (size_t i = 0; i < bound.slots.size() && function_.is_symbolic(); ++i) {
     Slot& slot = bound.slots[i];
     slot.place = -1;
     if (slot.kind == SlotKind::kArena || slot.kind == SlotKind::kOutput)
@@ -302,11 +303,13 @@ Plan Binder::bind(std::span<const int64_t> symbols) const {
   return bound;
 }
 
-Plan bind(const Plan& plan, std::span<const int64_t> values) { return Binder(plan).bind(values); }
+Function bind(const Function& function, std::span<const int64_t> values) {
+  return Binder(function).bind(values);
+}
 
-std::vector<int64_t> hints(const Plan& plan) {
+std::vector<int64_t> hints(const Function& function) {
   std::vector<int64_t> values;
-  for (const Symbol& symbol : plan.symbols) values.push_back(symbol.hint);
+  for (const Symbol& symbol : function.symbols) values.push_back(symbol.hint);
   return values;
 }
 

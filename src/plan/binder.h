@@ -1,4 +1,4 @@
-// The numbers of a plan with symbols, for the values that a call brings.
+// The numbers of a function with symbols, for the values that a call brings.
 #pragma once
 
 #include <compare>
@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "base/arena_layout.h"
-#include "plan/plan.h"
+#include "plan/function.h"
 
 namespace braze::plan {
 
-// The values of symbols are outside of what the plan is for: run the call in eager.
+// The values of symbols are outside of what the function is for: run the call in eager.
 class Unbindable : public std::exception {
  public:
-  const char* what() const noexcept override { return "sizes outside of what a plan is for"; }
+  const char* what() const noexcept override { return "sizes outside of what a function is for"; }
 };
 
 // Where arena slots lie, and room for how many bytes they have there.
@@ -31,7 +31,7 @@ struct Numbers {
   struct Work {
     int64_t extent = 1, grain = 1;
   };
-  std::vector<int64_t> values;        // of the plan's expressions: Binder::number
+  std::vector<int64_t> values;        // of the function's expressions: Binder::number
   std::vector<int64_t> dims;          // sizes and then strides of type 0, of type 1, ...
   std::vector<int64_t> type_bytes;    // extent_bytes by type
   std::vector<int64_t> kernel_sizes;  // of kernel 0, of kernel 1, ...
@@ -39,18 +39,18 @@ struct Numbers {
   std::shared_ptr<const Layout> layout;
 };
 
-// Works out the numbers of a plan, which it refers to. A plan of numbers has its own. Safe to use
+// Works out the numbers of a function, which it refers to. One of numbers has its own. Safe to use
 // from many threads.
 class Binder {
  public:
-  explicit Binder(const Plan& plan);
+  explicit Binder(const Function& function);
 
   // symbols[i]: the value of symbol i. `known`: a layout that is taken where there is room enough
   // in it. Otherwise the arena is laid out by liveness, with room for all that `known` has, and for
   // sizes a quarter larger if `room`. Throws Unbindable.
   Numbers numbers(std::span<const int64_t> symbols, std::shared_ptr<const Layout> known = nullptr,
                   bool room = false) const;
-  // An expression of the plan.
+  // An expression of the function.
   int64_t number(sym::Int value, const Numbers& numbers) const;
 
   // A number, or the place of an expression in Numbers::values.
@@ -76,7 +76,7 @@ class Binder {
 
   // The same slots, steps and kernels with all expressions evaluated; without source, compiler
   // flags and origins. Throws Unbindable.
-  Plan bind(std::span<const int64_t> symbols) const;
+  Function bind(std::span<const int64_t> symbols) const;
 
  private:
   struct Group {  // slots that share a place, and when
@@ -93,9 +93,9 @@ class Binder {
   std::shared_ptr<const Layout> lay_out_groups(const Numbers& numbers,
                                                std::shared_ptr<const Layout> known,
                                                bool room) const;
-  std::shared_ptr<const Layout> layout_of_plan() const;
+  std::shared_ptr<const Layout> layout_of_function() const;
 
-  const Plan& plan_;
+  const Function& function_;
   std::vector<const sym::Expr*> exprs_;  // in order of creation: operands first
   std::vector<int32_t> index_of_id_;     // into exprs_
   std::vector<Group> groups_;
@@ -107,8 +107,8 @@ class Binder {
   std::vector<std::pair<Place, Place>> work_;                 // extent and grain by step
 };
 
-Plan bind(const Plan& plan, std::span<const int64_t> values);
+Function bind(const Function& function, std::span<const int64_t> values);
 // The values seen when the graph was traced.
-std::vector<int64_t> hints(const Plan& plan);
+std::vector<int64_t> hints(const Function& function);
 
 }  // namespace braze::plan

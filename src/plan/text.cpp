@@ -1,6 +1,6 @@
 #include <sstream>
 
-#include "plan/plan.h"
+#include "plan/module.h"
 
 namespace braze::plan {
 namespace {
@@ -74,12 +74,12 @@ struct ArgumentText {
 };
 
 struct StepText {
-  const Plan& plan;
+  const Function& function;
 
   std::string operator()(const KernelStep& step) const {
-    return "kernel " + plan.kernels.at(step.kernel).name + "(" + join(step.args, slot_name) +
+    return "kernel " + function.kernels.at(step.kernel).name + "(" + join(step.args, slot_name) +
            ") extent " + sym::to_string(step.extent) + " grain " + sym::to_string(step.grain) +
-           sizes(plan.kernels.at(step.kernel).sizes) + origin(step.origin);
+           sizes(function.kernels.at(step.kernel).sizes) + origin(step.origin);
   }
   std::string operator()(const ExternStep& step) const {
     std::string args = join(
@@ -100,7 +100,7 @@ struct StepText {
 
   std::string origin(graph::OriginId id) const {
     if (id < 0) return "";
-    const graph::Origin& origin = plan.origins.at(id);
+    const graph::Origin& origin = function.origins.at(id);
     std::string text;
     auto add = [&](const std::string& part) {
       if (!part.empty()) text += (text.empty() ? "" : ", ") + part;
@@ -151,20 +151,36 @@ std::string symbol_text(const Symbol& symbol) {
 
 }  // namespace
 
-std::string to_string(const Plan& plan) {
+std::string to_string(const Function& function) {
   std::ostringstream out;
-  out << "plan(";
-  for (const Symbol& symbol : plan.symbols) out << symbol_text(symbol) << ", ";
-  for (SlotId i = 0; i < plan.input_count; ++i) {
-    out << (i ? ", " : "") << slot_name(i) << ": " << slot_text(plan.slots.at(i));
+  out << "function(";
+  for (const Symbol& symbol : function.symbols) out << symbol_text(symbol) << ", ";
+  for (SlotId i = 0; i < function.input_count; ++i) {
+    out << (i ? ", " : "") << slot_name(i) << ": " << slot_text(function.slots.at(i));
   }
-  out << ") arena " << plan.arena_bytes << " bytes {\n";
-  for (size_t i = plan.input_count; i < plan.slots.size(); ++i) {
-    out << "  " << slot_name(static_cast<SlotId>(i)) << ": " << slot_text(plan.slots[i]) << "\n";
+  out << ") arena " << function.arena_bytes << " bytes {\n";
+  for (size_t i = function.input_count; i < function.slots.size(); ++i) {
+    out << "  " << slot_name(static_cast<SlotId>(i)) << ": " << slot_text(function.slots[i])
+        << "\n";
   }
-  for (const Step& step : plan.steps) out << "  " << std::visit(StepText{plan}, step) << "\n";
-  out << "  return " << join(plan.outputs, slot_name) << "\n}\n";
+  for (const Step& step : function.steps)
+    out << "  " << std::visit(StepText{function}, step) << "\n";
+  out << "  return " << join(function.outputs, slot_name) << "\n}\n";
   return out.str();
+}
+
+std::string_view to_string(Language language) {
+  switch (language) {
+    case Language::kCpp:
+      return "cpp";
+  }
+  return "?";
+}
+
+std::string to_string(const Module& module) {
+  std::string text;
+  for (const Function& function : module.functions) text += to_string(function);
+  return text;
 }
 
 }  // namespace braze::plan

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "plan/binder.h"
+#include "plan/module.h"
 
 namespace braze::plan {
 namespace {
@@ -48,30 +49,28 @@ std::vector<SlotId> slots_of(const Argument& argument) {
 class Verifier {
  public:
   // `bound`: made by a Binder, without source.
-  Verifier(const Plan& plan, bool bound)
-      : plan_(plan),
+  Verifier(const Function& function, bool bound)
+      : function_(function),
         bound_(bound),
-        born_(plan.slots.size(), kNever),
-        last_use_(plan.slots.size(), kNever),
-        freed_(plan.slots.size(), false) {}
+        born_(function.slots.size(), kNever),
+        last_use_(function.slots.size(), kNever),
+        freed_(function.slots.size(), false) {}
 
   void run() {
     check_slots();
-    BRAZE_CHECK(bound_ || plan_.kernels.empty() == plan_.source.empty(),
-                "kernels and source come together");
-    for (step_ = 0; step_ < static_cast<int>(plan_.steps.size()); ++step_) {
-      std::visit([this](const auto& step) { check_step(step); }, plan_.steps[step_]);
+    for (step_ = 0; step_ < static_cast<int>(function_.steps.size()); ++step_) {
+      std::visit([this](const auto& step) { check_step(step); }, function_.steps[step_]);
     }
     check_outputs();
     check_overlap();
   }
 
  private:
-  const Slot& slot(SlotId id) const { return plan_.slots[id]; }
-  SlotId root(SlotId id) const { return root_of(plan_, id); }
+  const Slot& slot(SlotId id) const { return function_.slots[id]; }
+  SlotId root(SlotId id) const { return root_of(function_, id); }
 
   void check_number(SlotId id) const {
-    BRAZE_CHECK(id >= 0 && id < static_cast<SlotId>(plan_.slots.size()), where(), "slot s", id,
+    BRAZE_CHECK(id >= 0 && id < static_cast<SlotId>(function_.slots.size()), where(), "slot s", id,
                 " does not exist");
   }
 
@@ -80,12 +79,13 @@ class Verifier {
   }
 
   void check_slots() {
-    int64_t count = static_cast<int64_t>(plan_.slots.size());
-    BRAZE_CHECK(plan_.input_count >= 0 && plan_.input_count <= count, "bad number of inputs");
-    BRAZE_CHECK(plan_.arena_bytes >= 0, "negative arena");
+    int64_t count = static_cast<int64_t>(function_.slots.size());
+    BRAZE_CHECK(function_.input_count >= 0 && function_.input_count <= count,
+                "bad number of inputs");
+    BRAZE_CHECK(function_.arena_bytes >= 0, "negative arena");
     for (SlotId id = 0; id < count; ++id) {
       const Slot& s = slot(id);
-      BRAZE_CHECK((s.kind == SlotKind::kInput) == (id < plan_.input_count), "slot s", id,
+      BRAZE_CHECK((s.kind == SlotKind::kInput) == (id < function_.input_count), "slot s", id,
                   ": inputs come first, and nothing else does");
       BRAZE_CHECK(s.type.sizes.size() == s.type.strides.size(), "slot s", id,
                   ": as many strides as sizes");
@@ -102,7 +102,7 @@ class Verifier {
           BRAZE_CHECK(s.byte_offset >= 0 && s.byte_offset % kAlignment == 0, "slot s", id,
                       ": place in the arena not aligned to 64 bytes: ", s.byte_offset);
           BRAZE_CHECK(s.bytes >= extent, "slot s", id, ": ", s.bytes, " bytes for ", extent);
-          BRAZE_CHECK(checked_add(s.byte_offset, s.bytes) <= plan_.arena_bytes, "slot s", id,
+          BRAZE_CHECK(checked_add(s.byte_offset, s.bytes) <= function_.arena_bytes, "slot s", id,
                       " ends behind the arena");
           break;
         case SlotKind::kOutput:
@@ -114,7 +114,7 @@ class Verifier {
           break;
       }
     }
-    for (SlotId id = 0; id < plan_.input_count; ++id) born_[id] = 0;
+    for (SlotId id = 0; id < function_.input_count; ++id) born_[id] = 0;
   }
 
   void check_view(SlotId id, int64_t extent) const {
@@ -147,17 +147,17 @@ class Verifier {
   }
 
   void check_origin(graph::OriginId origin) const {
-    BRAZE_CHECK(bound_ || (origin >= -1 && origin < static_cast<int64_t>(plan_.origins.size())),
+    BRAZE_CHECK(bound_ || (origin >= -1 && origin < static_cast<int64_t>(function_.origins.size())),
                 where(), "origin ", origin, " does not exist");
   }
 
   void check_step(const KernelStep& step) {
-    BRAZE_CHECK(step.kernel >= 0 && step.kernel < static_cast<int64_t>(plan_.kernels.size()),
+    BRAZE_CHECK(step.kernel >= 0 && step.kernel < static_cast<int64_t>(function_.kernels.size()),
                 where(), "kernel ", step.kernel, " does not exist");
     BRAZE_CHECK(step.extent.constant() >= 0 && step.grain.constant() >= 1, where(),
                 "bad extent or grain");
     check_origin(step.origin);
-    const Kernel& kernel = plan_.kernels[step.kernel];
+    const Kernel& kernel = function_.kernels[step.kernel];
     BRAZE_CHECK(kernel.written.size() == step.args.size(), where(), "kernel ", kernel.name,
                 " takes ", kernel.written.size(), " arguments, not ", step.args.size());
     for (size_t i = 0; i < step.args.size(); ++i) {
@@ -213,7 +213,7 @@ class Verifier {
   }
 
   void check_outputs() {
-    for (SlotId id : plan_.outputs) {
+    for (SlotId id : function_.outputs) {
       use(id);
       for (SlotId memory = id; memory >= 0; memory = slot(memory).base) {
         BRAZE_CHECK(slot(memory).kind != SlotKind::kArena, "output s", id, " lives in the arena");
@@ -224,7 +224,7 @@ class Verifier {
   // Slots sorted by birth; each is compared with those that are still live then.
   void check_overlap() const {
     std::vector<SlotId> order;
-    for (SlotId id = 0; id < static_cast<SlotId>(plan_.slots.size()); ++id) {
+    for (SlotId id = 0; id < static_cast<SlotId>(function_.slots.size()); ++id) {
       if (slot(id).kind == SlotKind::kArena && born_[id] != kNever && slot(id).bytes > 0) {
         order.push_back(id);
       }
@@ -246,12 +246,12 @@ class Verifier {
         x.byte_offset + x.bytes <= y.byte_offset || y.byte_offset + y.bytes <= x.byte_offset;
     bool in_place = last_use_[a] == born_[b] && born_[a] < born_[b] &&
                     x.byte_offset == y.byte_offset &&
-                    std::holds_alternative<KernelStep>(plan_.steps[born_[b]]);
+                    std::holds_alternative<KernelStep>(function_.steps[born_[b]]);
     BRAZE_CHECK(apart || in_place, "slots s", a, " and s", b,
                 " share bytes of the arena while both are live");
   }
 
-  const Plan& plan_;
+  const Function& function_;
   bool bound_;
   int step_ = -1;
   std::vector<int> born_;      // by root slot: step of definition
@@ -273,33 +273,48 @@ int64_t extent_bytes(const graph::TensorType& type) {
   return checked_multiply(checked_add(last, 1), graph::size_of(type.dtype));
 }
 
-SlotId root_of(const Plan& plan, SlotId slot) {
-  while (plan.slots[slot].kind == SlotKind::kView) slot = plan.slots[slot].base;
+SlotId root_of(const Function& function, SlotId slot) {
+  while (function.slots[slot].kind == SlotKind::kView) slot = function.slots[slot].base;
   return slot;
 }
 
-void verify(const Plan& plan) {
-  if (!plan.is_symbolic()) return Verifier(plan, false).run();
-  BRAZE_CHECK(plan.kernels.empty() == plan.source.empty(), "kernels and source come together");
-  BRAZE_CHECK(plan.arena && plan.arena->symbol_count() == static_cast<int>(plan.symbols.size()),
-              "symbols of the arena are those of the plan");
-  const auto count = static_cast<SlotId>(plan.slots.size());
-  for (const Symbol& symbol : plan.symbols) {
+void verify(const Function& function) {
+  if (!function.is_symbolic()) return Verifier(function, false).run();
+  BRAZE_CHECK(
+      function.arena && function.arena->symbol_count() == static_cast<int>(function.symbols.size()),
+      "symbols of the arena are those of the function");
+  const auto count = static_cast<SlotId>(function.slots.size());
+  for (const Symbol& symbol : function.symbols) {
     if (symbol.kind == Symbol::Kind::kScalar) continue;
-    BRAZE_CHECK(symbol.input >= 0 && symbol.input < plan.input_count && symbol.input < count &&
-                    symbol.index >= 0 && symbol.index < plan.slots[symbol.input].type.rank(),
+    BRAZE_CHECK(symbol.input >= 0 && symbol.input < function.input_count && symbol.input < count &&
+                    symbol.index >= 0 && symbol.index < function.slots[symbol.input].type.rank(),
                 "symbol ", symbol.name, " is bound to a dimension that is not there");
   }
   for (SlotId id = 0; id < count; ++id)
-    BRAZE_CHECK(plan.slots[id].place < count && plan.slots[id].base < id, "slot s", id,
+    BRAZE_CHECK(function.slots[id].place < count && function.slots[id].base < id, "slot s", id,
                 ": what it refers to comes before it");
   for (SlotId id = 0; id < count; ++id) {
-    SlotId place = plan.slots[id].place;
-    for (SlotId steps = 0; place >= 0; place = plan.slots[place].place, ++steps)
-      BRAZE_CHECK(steps < count && plan.slots[place].kind == SlotKind::kArena, "slot s", id,
+    SlotId place = function.slots[id].place;
+    for (SlotId steps = 0; place >= 0; place = function.slots[place].place, ++steps)
+      BRAZE_CHECK(steps < count && function.slots[place].kind == SlotKind::kArena, "slot s", id,
                   ": no place in the arena");
   }
-  Verifier(plan::bind(plan, hints(plan)), true).run();
+  Verifier(plan::bind(function, hints(function)), true).run();
+}
+
+void verify(const Module& module) {
+  BRAZE_CHECK(!module.functions.empty(), "a module without functions");
+  std::vector<bool> used(module.code.size(), false);
+  for (const Function& function : module.functions) {
+    verify(function);
+    for (const Kernel& kernel : function.kernels) {
+      BRAZE_CHECK(kernel.code >= 0 && kernel.code < static_cast<int64_t>(used.size()), "kernel ",
+                  kernel.name, ": code object ", kernel.code, " does not exist");
+      used[kernel.code] = true;
+    }
+  }
+  for (size_t i = 0; i < used.size(); ++i)
+    BRAZE_CHECK(used[i], "code object ", i, " has no kernel");
 }
 
 }  // namespace braze::plan

@@ -1,9 +1,9 @@
-// Loads and runs plans: kernels of a shared library, ATen calls without Python, memory.
+// Loads and runs modules: kernels of a shared library, ATen calls without Python, memory.
 //
 // An executable may run on several threads at once: what changes during a run (arena, prepared
 // tensors and argument lists) is a context taken from a free list for the length of the run.
 //
-// A symbolic plan is bound to the sizes that a call comes with; the last 32 lists of sizes are
+// A symbolic function is bound to the sizes that a call comes with; the last 32 lists of sizes are
 // kept. Its kernels are loaded once, and its runs share arenas.
 #pragma once
 
@@ -14,34 +14,36 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan.h"
+#include "plan/module.h"
 
 namespace braze::runtime {
 
-// A kernel met an index out of range, or sizes are outside of what the plan is for: nothing that
+// A kernel met an index out of range, or sizes are outside of what the code is for: nothing that
 // the user sees has been changed; run the call in eager, which raises the user's exception.
 class NeedsEager : public std::exception {};
 
 class Executable {
  public:
   // `constants`: tensors of the graph's constant inputs, by graph input (undefined for the others),
-  // bound here for good. Builds or loads the plan's kernels. `tag` names it in logs.
-  Executable(plan::Plan plan, std::vector<at::Tensor> constants, std::string tag);
+  // bound here for good. Builds or loads the module's kernels. `tag` names it in logs.
+  // Today of one function.
+  Executable(plan::Module module, std::vector<at::Tensor> constants, std::string tag);
   ~Executable();
   Executable(const Executable&) = delete;
 
-  // inputs[i]: the tensor of plan input i (ignored where it is a constant). outputs: appended, in
-  // the plan's order; an output that is an input is that very tensor, a view of one is a fresh
-  // view. scalars[i]: the integer number i of the call, for symbols that are bound to one. Runs
-  // below autograd with the GIL held or not. Throws NeedsEager, c10::Error, InternalError.
+  // inputs[i]: the tensor of input i (ignored where it is a constant). outputs: appended, in
+  // the function's order; an output that is an input is that very tensor, a view of one is a fresh
+  // view. symbols[i]: the value of the function's symbol i in this call; one without symbols does
+  // not look at them. Runs below autograd with the GIL held or not. Throws NeedsEager, c10::Error,
+  // InternalError.
   void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
-           std::span<const int64_t> scalars = {});
+           std::span<const int64_t> symbols = {});
 
   // Whether a step before the closing copies may change an input: after such a step has run, a
   // failing call cannot be run again in eager.
   bool writes_inputs_early() const;
 
-  const plan::Plan& plan() const;
+  const plan::Function& function() const;
 
  private:
   struct Impl;

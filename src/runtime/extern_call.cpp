@@ -115,8 +115,8 @@ bool is_symbolic(const plan::Argument& argument) {
 
 }  // namespace
 
-ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
-    : plan_(&plan), step_(&step), op_([&] {
+ExternCall::ExternCall(const plan::Function& function, const plan::ExternStep& step)
+    : function_(&function), step_(&step), op_([&] {
         auto [base, overload] = split_name(step.op);
         auto found = c10::Dispatcher::singleton().findSchema({base, overload});
         if (!found) throw UserError("this PyTorch has no operator " + step.op);
@@ -143,7 +143,7 @@ ExternCall::ExternCall(const plan::Plan& plan, const plan::ExternStep& step)
     template_.push_back(*arguments[i].default_value());
   }
   if (step.results.size() == 1 && step.results[0] >= 0) {
-    auto kind = plan.slots[step.results[0]].kind;
+    auto kind = function.slots[step.results[0]].kind;
     if (kind == plan::SlotKind::kArena || kind == plan::SlotKind::kOutput)
       if (auto out = find_out_overload(op_)) {
         op_ = *out;
@@ -275,7 +275,7 @@ void ExternCall::run(std::vector<at::Tensor>& tensors,
 }
 
 void ExternCall::check_result(const at::Tensor& result, SlotId slot, const Shapes& shapes) const {
-  const graph::TensorType& type = plan_->slots[slot].type;
+  const graph::TensorType& type = function_->slots[slot].type;
   bool same = result.defined() && result.scalar_type() == scalar_type(type.dtype) &&
               result.sizes() == shapes.sizes(slot);
   for (int64_t i = 0; same && i < result.dim(); ++i)
@@ -294,7 +294,7 @@ void ExternCall::check_result(const at::Tensor& result, SlotId slot, const Shape
 void ExternCall::store(const at::Tensor& result, SlotId slot, std::vector<at::Tensor>& tensors,
                        const Shapes& shapes, bool check) const {
   if (check) check_result(result, slot, shapes);
-  switch (plan_->slots[slot].kind) {
+  switch (function_->slots[slot].kind) {
     case plan::SlotKind::kArena:
     case plan::SlotKind::kOutput:
       if (!tensors[slot].is_same(result)) at::_ops::copy_::call(tensors[slot], result, false);

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/plan.h"
+#include "plan/function.h"
 #include "runtime/shapes.h"
 
 namespace braze::runtime {
@@ -16,7 +16,7 @@ namespace braze::runtime {
 class ExternCall {
  public:
   // Throws UserError if the running PyTorch has no such operator. Refers to `plan` and `step`.
-  ExternCall(const plan::Plan& plan, const plan::ExternStep& step);
+  ExternCall(const plan::Function& function, const plan::ExternStep& step);
 
   // The arguments that depend on the sizes of a call.
   bool has_symbolic_arguments() const { return !symbolic_.empty(); }
@@ -48,7 +48,7 @@ class ExternCall {
              const Shapes& shapes, bool check) const;
   void check_result(const at::Tensor& result, plan::SlotId slot, const Shapes& shapes) const;
 
-  const plan::Plan* plan_;
+  const plan::Function* function_;
   const plan::ExternStep* step_;
   c10::OperatorHandle op_;
   bool uses_out_ = false;

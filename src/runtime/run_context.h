@@ -7,25 +7,25 @@
 #include <vector>
 
 #include "runtime/memory.h"
-#include "runtime/prepared_plan.h"
+#include "runtime/prepared_function.h"
 
 namespace braze::runtime {
 
-class BoundPlan;
+class BoundFunction;
 
 class RunContext {
  public:
-  explicit RunContext(const PreparedPlan& plan);
+  explicit RunContext(const PreparedFunction& prepared);
 
   // Lays the slots whose memory is there for all calls out as `bound` has it, in an arena of at
   // least its size. Next to nothing if they lie there already, little if only sizes differ.
-  void attach(const BoundPlan& bound, std::unique_ptr<Arena> arena);
+  void attach(const BoundFunction& bound, std::unique_ptr<Arena> arena);
   // The slot's address, and its tensor where one is needed, from those of its base.
-  void bind_view(plan::SlotId slot, const BoundPlan& bound);
+  void bind_view(plan::SlotId slot, const BoundFunction& bound);
   // Drops what belongs to the caller.
   void forget_call();
 
-  const PreparedPlan& plan;
+  const PreparedFunction& prepared;
   std::unique_ptr<Arena> arena;     // null while the context of a symbolic plan is idle
   std::vector<at::Tensor> tensors;  // by slot
   std::vector<void*> pointers;      // by slot
@@ -40,15 +40,15 @@ class RunContext {
     size_t users = 0;
   };
 
-  void lay_out(const BoundPlan& bound);
+  void lay_out(const BoundFunction& bound);
   // For other sizes in the same layout. False, nothing changed, if somebody holds a tensor.
-  bool resize(const BoundPlan& bound);
-  void resize(Cell& cell, const BoundPlan& bound);
-  at::Tensor make_tensor(plan::SlotId slot, const BoundPlan& bound) const;
-  int64_t view_offset(plan::SlotId slot, const BoundPlan& bound) const;
+  bool resize(const BoundFunction& bound);
+  void resize(Cell& cell, const BoundFunction& bound);
+  at::Tensor make_tensor(plan::SlotId slot, const BoundFunction& bound) const;
+  int64_t view_offset(plan::SlotId slot, const BoundFunction& bound) const;
 
   std::vector<Cell> cells_;
-  uint64_t serial_ = 0;  // of the BoundPlan that the slots are laid out for; 0: none
+  uint64_t serial_ = 0;  // of the BoundFunction that the slots are laid out for; 0: none
   std::shared_ptr<const plan::Layout> layout_;
   char* address_ = nullptr;    // of its arena
   std::vector<int64_t> dims_;  // its Numbers::dims

@@ -1,4 +1,4 @@
-// The numbers of a plan as PyTorch takes them.
+// The numbers of a function as PyTorch takes them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

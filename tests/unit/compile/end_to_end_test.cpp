@@ -1,13 +1,13 @@
 #include <gtest/gtest.h>
 
-#include "compile/plan_runner.h"
+#include "compile/function_runner.h"
 
 namespace braze::compile {
 namespace {
 
 class EndToEnd : public testing::TestWithParam<Backend> {
  protected:
-  plan::Plan check(std::string_view text) {
+  plan::Function check(std::string_view text) {
     return compile_and_compare(text, {.backend = GetParam(), .isa = codegen::cpp::host_isa()});
   }
   bool kernels() const { return GetParam() == Backend::kKernels; }
@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, EndToEnd,
                          backend_name);
 
 TEST_P(EndToEnd, Pointwise) {
-  plan::Plan plan = check(R"(graph(%0 x: f32[4, 37], %1 y: f32[37]) {
+  plan::Function function = check(R"(graph(%0 x: f32[4, 37], %1 y: f32[37]) {
   %2: f32[4, 37] = aten.add.Tensor(%0, %1, 2)
   %3: f32[4, 37] = aten.relu(%2)
   %4: f32[4, 37] = aten.mul.Tensor(%3, %0)
@@ -38,11 +38,11 @@ TEST_P(EndToEnd, Pointwise) {
   return %5, %3
 }
 )");
-  if (kernels()) EXPECT_EQ(count_steps<plan::KernelStep>(plan), 1);
+  if (kernels()) EXPECT_EQ(count_steps<plan::KernelStep>(function), 1);
 }
 
 TEST_P(EndToEnd, TransformerBlock) {
-  plan::Plan plan = check(
+  plan::Function function = check(
       R"(graph(%0 x: f32[2, 8, 16], %1 w: f32[16, 64] parameter, %2 b: f32[64] parameter, %3 w2: f32[64, 16] parameter, %4 b2: f32[16] parameter, %5 g: f32[16] parameter) {
   %6: f32[2, 8, 16], %7: f32[2, 8, 1], %8: f32[2, 8, 1] = aten.native_layer_norm(%0, [16], %5, %4, 1e-05)
   %9: f32[16, 16] #%6 = aten.view(%6, [16, 16])
@@ -57,12 +57,12 @@ TEST_P(EndToEnd, TransformerBlock) {
   return %17, %16
 }
 )");
-  if (kernels()) EXPECT_EQ(count_steps<plan::KernelStep>(plan), 3);
+  if (kernels()) EXPECT_EQ(count_steps<plan::KernelStep>(function), 3);
 }
 
 // Expensive values are kept in memory between the sweeps; 37 is no multiple of the lanes.
 TEST_P(EndToEnd, GeluLayerNormSoftmax) {
-  plan::Plan plan = check(R"(graph(%0 x: f32[3, 5, 37], %1 g: f32[37], %2 b: f32[37]) {
+  plan::Function function = check(R"(graph(%0 x: f32[3, 5, 37], %1 g: f32[37], %2 b: f32[37]) {
   %3: f32[3, 5, 37] = aten.gelu(%0, "tanh")
   %4: f32[3, 5, 37], %5: f32[3, 5, 1], %6: f32[3, 5, 1] = aten.native_layer_norm(%3, [37], %1, %2, 1e-05)
   %7: f32[3, 5, 37] = aten.exp(%4)
@@ -71,11 +71,11 @@ TEST_P(EndToEnd, GeluLayerNormSoftmax) {
   return %9, %3
 }
 )");
-  if (kernels()) EXPECT_LE(count_steps<plan::KernelStep>(plan), 3);
+  if (kernels()) EXPECT_LE(count_steps<plan::KernelStep>(function), 3);
 }
 
 TEST_P(EndToEnd, Attention) {
-  plan::Plan plan = check(
+  plan::Function function = check(
       R"(graph(%0 q: f32[2, 4, 8, 16], %1 k: f32[2, 4, 8, 16], %2 v: f32[2, 4, 8, 16], %3 mask: f32[2, 1, 1, 8]) {
   %4: f32[2, 4, 16, 8]{512, 128, 1, 16} #%1 = aten.transpose.int(%1, 2, 3)
   %5: f32[8, 8, 16] #%0 = aten.view(%0, [8, 8, 16])
@@ -95,11 +95,11 @@ TEST_P(EndToEnd, Attention) {
   return %18
 }
 )");
-  if (kernels()) EXPECT_EQ(count_steps<plan::KernelStep>(plan), 2);
+  if (kernels()) EXPECT_EQ(count_steps<plan::KernelStep>(function), 2);
 }
 
 TEST_P(EndToEnd, InPlaceOnInputs) {
-  plan::Plan plan = check(R"(graph(%0 x: f32[4, 8], %1 y: f32[8]) {
+  plan::Function function = check(R"(graph(%0 x: f32[4, 8], %1 y: f32[8]) {
   %2: f32[4, 8] #%0 = aten.add_.Tensor(%0, %1, 1)
   %3: f32[2, 8]+8 #%0 = aten.slice.Tensor(%2, 0, 1, 3, 1)
   %4: f32[2, 8]+8 #%0 = aten.mul_.Tensor(%3, 3.0)
@@ -107,7 +107,7 @@ TEST_P(EndToEnd, InPlaceOnInputs) {
   return %5, %0
 }
 )");
-  if (GetParam() != Backend::kEager) EXPECT_EQ(count_steps<plan::CopyStep>(plan), 1);
+  if (GetParam() != Backend::kEager) EXPECT_EQ(count_steps<plan::CopyStep>(function), 1);
 }
 
 TEST_P(EndToEnd, SwapOfTwoInputs) {
@@ -167,9 +167,9 @@ TEST(EndToEndKernels, RepeatedLayersShareKernels) {
     std::string sum = value("aten.add.Tensor(" + relu + ", " + last + ", 1)");
     last = value("aten._softmax(" + sum + ", 1, false)");
   }
-  plan::Plan plan = compile_and_compare(text + "  return " + last + "\n}\n");
-  EXPECT_EQ(count_steps<plan::KernelStep>(plan), 6);
-  EXPECT_EQ(plan.kernels.size(), 1u);
+  plan::Function function = compile_and_compare(text + "  return " + last + "\n}\n");
+  EXPECT_EQ(count_steps<plan::KernelStep>(function), 6);
+  EXPECT_EQ(function.kernels.size(), 1u);
 }
 
 TEST(EndToEndKernels, IndexOutOfRangeAsksForEager) {
@@ -181,7 +181,8 @@ TEST(EndToEndKernels, IndexOutOfRangeAsksForEager) {
   std::vector<graph::Tensor> inputs = random_inputs(graph, 1), outputs;
   int64_t index[] = {1};
   inputs[0].set(index, graph::Number::of(int64_t{7}));
-  EXPECT_FALSE(PlanRunner(compile(graph.clone(), {})).run(inputs, outputs));
+  const plan::Module module = compile(graph.clone(), {});
+  EXPECT_FALSE(FunctionRunner(module.functions[0], module.code).run(inputs, outputs));
 }
 
 TEST(EndToEndKernels, WhatCannotBeFunctionalisedRunsAsTraced) {
@@ -196,10 +197,11 @@ TEST(EndToEndKernels, WhatCannotBeFunctionalisedRunsAsTraced) {
   options.dump = [&](const char* stage, const std::string& text) {
     if (std::string_view(stage) == "unsupported") reason = text;
   };
-  plan::Plan plan = compile(std::move(graph), options);
+  const plan::Module module = compile(std::move(graph), options);
+  const plan::Function& function = module.functions[0];
   EXPECT_NE(reason.find("aten.normal_"), std::string::npos) << reason;
-  EXPECT_EQ(count_steps<plan::KernelStep>(plan), 0);
-  EXPECT_EQ(count_steps<plan::ExternStep>(plan), 2);
+  EXPECT_EQ(count_steps<plan::KernelStep>(function), 0);
+  EXPECT_EQ(count_steps<plan::ExternStep>(function), 2);
 }
 
 TEST(EndToEndKernels, TimingsAndDumps) {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compile/plan_runner.h"
+#include "compile/function_runner.h"
 #include "exhaustive.h"
 
 namespace braze::compile {

@@ -1,7 +1,7 @@
 // Random symbolic graphs, compiled once, against the interpreter on several sizes.
 #include <gtest/gtest.h>
 
-#include "compile/plan_runner.h"
+#include "compile/function_runner.h"
 #include "exhaustive.h"
 #include "graph/emitter.h"
 #include "graph/substitute.h"
@@ -180,20 +180,19 @@ void run(unsigned seed) {
   graph::Graph graph = Generator(seed).make(4 + static_cast<int>(seed % 9));
   graph::verify(graph);
   Options options{.isa = codegen::cpp::host_isa(), .check_passes = true};
-  plan::Plan plan = compile(graph.clone(), options);
-  plan::Plan stored = plan::deserialize(plan::serialize(plan));
-  SCOPED_TRACE(graph::to_string(graph) + plan::to_string(plan) + plan.source);
-  plan::Binder binder(stored);
+  const plan::Module module = compile(graph.clone(), options);
+  const plan::Module stored = plan::deserialize(plan::serialize(module));
+  SCOPED_TRACE(graph::to_string(graph) + plan::to_string(module) +
+               (module.code.empty() ? "" : module.code[0].text));
+  plan::Binder binder(stored.functions[0]);
   for (const std::vector<int64_t>& values : kValues) {
     SCOPED_TRACE("sizes " + testing::PrintToString(values));
     graph::Graph fixed = graph::substitute(graph, values);
     std::vector<graph::Tensor> inputs = random_inputs(fixed, seed);
     std::vector<graph::Tensor> expected = graph::interpret(fixed, copies(inputs));
-    plan::Plan bound = binder.bind(values);
-    bound.source = plan.source;
-    bound.compiler_flags = plan.compiler_flags;
+    plan::Function bound = binder.bind(values);
     std::vector<graph::Tensor> outputs;
-    ASSERT_TRUE(PlanRunner(bound).run(inputs, outputs));
+    ASSERT_TRUE(FunctionRunner(bound, module.code).run(inputs, outputs));
     for (size_t i = 0; i < expected.size() && i < outputs.size(); ++i)
       expect_close(outputs[i], expected[i], "output " + std::to_string(i));
     if (testing::Test::HasFailure()) return;

@@ -2,7 +2,7 @@
 // static graph of those sizes.
 #include <gtest/gtest.h>
 
-#include "compile/plan_runner.h"
+#include "compile/function_runner.h"
 #include "exhaustive.h"
 #include "graph/substitute.h"
 #include "plan/binder.h"
@@ -21,32 +21,32 @@ const Values kPairs = {{2, 2},  {3, 7},   {7, 3},  {8, 16}, {16, 8},  {17, 5},
 const Values kFewPairs = {{2, 2}, {3, 7}, {7, 3}, {8, 16}, {17, 5}, {2, 65}, {2, 100}};
 const Values& few_pairs() { return exhaustive() ? kPairs : kFewPairs; }
 
-plan::Plan compile_symbolic(const graph::Graph& graph, Backend backend) {
+plan::Module compile_symbolic(const graph::Graph& graph, Backend backend) {
   Options options{.backend = backend, .isa = codegen::cpp::host_isa(), .check_passes = true};
-  plan::Plan plan = compile(graph.clone(), options);
+  const plan::Module module = compile(graph.clone(), options);
   // As a cache stores it.
-  plan::Plan stored = plan::deserialize(plan::serialize(plan));
-  EXPECT_EQ(plan::to_string(stored), plan::to_string(plan));
+  plan::Module stored = plan::deserialize(plan::serialize(module));
+  EXPECT_EQ(plan::to_string(stored), plan::to_string(module));
   return stored;
 }
 
-// The plan, which is for all sizes.
-plan::Plan check(std::string_view text, const Values& values, Backend backend = Backend::kKernels) {
+// The function, which is for all sizes.
+plan::Function check(std::string_view text, const Values& values,
+                     Backend backend = Backend::kKernels) {
   graph::Graph graph = graph::parse(text);
   graph::verify(graph);
-  plan::Plan plan = compile_symbolic(graph, backend);
-  SCOPED_TRACE(plan::to_string(plan) + plan.source);
+  plan::Module module = compile_symbolic(graph, backend);
+  const plan::Function& function = module.functions[0];
+  SCOPED_TRACE(plan::to_string(module) + (module.code.empty() ? "" : module.code[0].text));
   for (const std::vector<int64_t>& sizes : values) {
     SCOPED_TRACE("sizes " + testing::PrintToString(sizes));
     graph::Graph fixed = graph::substitute(graph, sizes);
     std::vector<graph::Tensor> inputs = random_inputs(fixed, 1);
     std::vector<graph::Tensor> expected_inputs = copies(inputs);
     std::vector<graph::Tensor> expected = graph::interpret(fixed, expected_inputs);
-    plan::Plan bound = plan::bind(plan, sizes);
-    bound.source = plan.source;
-    bound.compiler_flags = plan.compiler_flags;
+    plan::Function bound = plan::bind(function, sizes);
     std::vector<graph::Tensor> outputs;
-    EXPECT_TRUE(PlanRunner(bound).run(inputs, outputs));
+    EXPECT_TRUE(FunctionRunner(bound, module.code).run(inputs, outputs));
     for (size_t i = 0; i < expected.size() && i < outputs.size(); ++i)
       expect_close(outputs[i], expected[i], "output " + std::to_string(i));
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -54,23 +54,23 @@ plan::Plan check(std::string_view text, const Values& values, Backend backend = 
     EXPECT_EQ(sharing(inputs, outputs), sharing(expected_inputs, expected));
     if (testing::Test::HasFailure()) break;
   }
-  return plan;
+  return function;
 }
 
 TEST(Symbolic, Pointwise) {
-  plan::Plan plan = check(R"(graph(s0 = size(%0, 0) hint 37, %0 x: f32[s0], %1 y: f32[s0]) {
+  plan::Function function = check(R"(graph(s0 = size(%0, 0) hint 37, %0 x: f32[s0], %1 y: f32[s0]) {
   %2: f32[s0] = aten.add.Tensor(%0, %1, 2)
   %3: f32[s0] = aten.tanh(%2)
   %4: f32[s0] = aten.mul.Tensor(%3, %0)
   return %4
 }
 )",
-                          kSizes);
-  EXPECT_EQ(count_steps<plan::KernelStep>(plan), 1);
+                                  kSizes);
+  EXPECT_EQ(count_steps<plan::KernelStep>(function), 1);
 }
 
 TEST(Symbolic, BroadcastOverRows) {
-  plan::Plan plan = check(
+  plan::Function function = check(
       R"(graph(s0 = size(%0, 0) hint 4, s1 = size(%0, 1) hint 37, %0 x: f32[s0, s1], %1 y: f32[s1], %2 z: f32[s0, 1]) {
   %3: f32[s0, s1] = aten.add.Tensor(%0, %1, 2)
   %4: f32[s0, s1] = aten.mul.Tensor(%3, %2)
@@ -79,22 +79,22 @@ TEST(Symbolic, BroadcastOverRows) {
 }
 )",
       kPairs);
-  EXPECT_EQ(count_steps<plan::KernelStep>(plan), 1);
+  EXPECT_EQ(count_steps<plan::KernelStep>(function), 1);
 }
 
 TEST(Symbolic, SoftmaxOverASymbolicRow) {
   for (int hint : {3, 128}) {
     if (hint == 3 && !exhaustive()) continue;  // g++ takes a second for it
-    plan::Plan plan = check("graph(s0 = size(%0, 0) hint 12, s1 = size(%0, 1) hint " +
-                                std::to_string(hint) + R"(, %0 x: f32[s0, s1]) {
+    plan::Function function = check("graph(s0 = size(%0, 0) hint 12, s1 = size(%0, 1) hint " +
+                                        std::to_string(hint) + R"(, %0 x: f32[s0, s1]) {
   %1: f32[s0, s1] = aten.div.Scalar(%0, 8.0)
   %2: f32[s0, s1] = aten._softmax(%1, 1, false)
   %3: f32[s0, s1] = aten._log_softmax(%2, 1, false)
   return %2, %3
 }
 )",
-                            kPairs);
-    EXPECT_EQ(count_steps<plan::ExternStep>(plan), 0);
+                                    kPairs);
+    EXPECT_EQ(count_steps<plan::ExternStep>(function), 0);
   }
 }
 
@@ -111,7 +111,7 @@ TEST(Symbolic, LongRowsOfKeptValues) {
 }
 
 TEST(Symbolic, Reductions) {
-  plan::Plan plan = check(
+  plan::Function function = check(
       R"(graph(s0 = size(%0, 0) hint 4, s1 = size(%0, 1) hint 37, %0 x: f32[s0, s1]) {
   %1: f32[s0] = aten.sum.dim_IntList(%0, [1], false, None)
   %2: f32[s1] = aten.mean.dim(%0, [0], false, None)
@@ -124,11 +124,11 @@ TEST(Symbolic, Reductions) {
 }
 )",
       kPairs);
-  EXPECT_EQ(count_steps<plan::ExternStep>(plan), 0);
+  EXPECT_EQ(count_steps<plan::ExternStep>(function), 0);
 }
 
 TEST(Symbolic, LayerNormOfManyRows) {
-  plan::Plan plan = check(
+  plan::Function function = check(
       R"(graph(s0 = size(%0, 0) hint 2, s1 = size(%0, 1) hint 8, %0 x: f32[s0, s1, 48], %1 g: f32[48] parameter, %2 b: f32[48] parameter) {
   %3: f32[s0, s1, 48] = aten.gelu(%0, "none")
   %4: f32[s0, s1, 48] = aten.add.Tensor(%0, %3, 1)
@@ -137,7 +137,7 @@ TEST(Symbolic, LayerNormOfManyRows) {
 }
 )",
       few_pairs());
-  EXPECT_EQ(count_steps<plan::KernelStep>(plan), 1);
+  EXPECT_EQ(count_steps<plan::KernelStep>(function), 1);
 }
 
 TEST(Symbolic, LayerNormOfASymbolicRow) {
@@ -165,7 +165,7 @@ TEST(Symbolic, Transposes) {
 }
 
 TEST(Symbolic, HeadsOfAttention) {
-  plan::Plan plan = check(
+  plan::Function function = check(
       R"(graph(s0 = size(%0, 0) hint 2, s1 = size(%0, 1) hint 16, %0 x: f32[s0, s1, 24], %1 w: f32[24, 24] parameter, %2 b: f32[24] parameter) {
   %3: f32[s0*s1, 24] #%0 = aten.view(%0, [s0*s1, 24])
   %4: f32[s0*s1, 24] = aten.addmm(%2, %3, %1, 1, 1)
@@ -190,11 +190,11 @@ TEST(Symbolic, HeadsOfAttention) {
 }
 )",
       few_pairs());
-  EXPECT_EQ(count_steps<plan::ExternStep>(plan), 3);
+  EXPECT_EQ(count_steps<plan::ExternStep>(function), 3);
 }
 
 TEST(Symbolic, CausalMaskOfPositions) {
-  plan::Plan plan = check(
+  plan::Function function = check(
       R"(graph(s0 = size(%0, 0) hint 3, s1 = size(%0, 1) hint 20, %0 x: f32[s0, s1, s1]) {
   %1: i64[s1] = aten.arange(s1, None, None, cpu, None)
   %2: i64[s1, 1] #%1 = aten.unsqueeze(%1, 1)
@@ -206,11 +206,11 @@ TEST(Symbolic, CausalMaskOfPositions) {
 }
 )",
       few_pairs());
-  EXPECT_EQ(count_steps<plan::ExternStep>(plan), 0);
+  EXPECT_EQ(count_steps<plan::ExternStep>(function), 0);
 }
 
 TEST(Symbolic, SlicesAndConcatenations) {
-  plan::Plan plan = check(
+  plan::Function function = check(
       R"(graph(s0 = size(%0, 0) hint 5, s1 = size(%1, 0) hint 9, %0 x: f32[s0, 6], %1 y: f32[s1, 6]) {
   %2: f32[s0 + s1, 6] = aten.cat([%0, %1], 0)
   %3: f32[s0 - 1, 6]+6 #%0 = aten.slice.Tensor(%0, 0, 1, 9223372036854775807, 1)
@@ -221,7 +221,7 @@ TEST(Symbolic, SlicesAndConcatenations) {
 }
 )",
       kPairs);
-  EXPECT_EQ(count_steps<plan::ExternStep>(plan), 0);
+  EXPECT_EQ(count_steps<plan::ExternStep>(function), 0);
 }
 
 TEST(Symbolic, IntegersOfTheCall) {
@@ -264,10 +264,11 @@ TEST(Symbolic, SizesOutsideOfTheRangeAreRefused) {
   return %1
 }
 )");
-  plan::Plan plan = compile_symbolic(graph, Backend::kKernels);
-  EXPECT_THROW(plan::bind(plan, std::vector<int64_t>{3}), plan::Unbindable);
-  EXPECT_THROW(plan::bind(plan, std::vector<int64_t>{10}), plan::Unbindable);
-  EXPECT_EQ(plan::bind(plan, std::vector<int64_t>{9}).slots[0].type.sizes[0], sym::Int(9));
+  const plan::Module module = compile_symbolic(graph, Backend::kKernels);
+  const plan::Function& function = module.functions[0];
+  EXPECT_THROW(plan::bind(function, std::vector<int64_t>{3}), plan::Unbindable);
+  EXPECT_THROW(plan::bind(function, std::vector<int64_t>{10}), plan::Unbindable);
+  EXPECT_EQ(plan::bind(function, std::vector<int64_t>{9}).slots[0].type.sizes[0], sym::Int(9));
 }
 
 }  // namespace

@@ -15,28 +15,30 @@ void expect_damaged(std::string_view bytes, const std::string& message) {
   }
 }
 
-TEST(PlanBinary, RoundTrip) {
-  Plan plan = small_plan();
-  std::string bytes = serialize(plan);
-  EXPECT_EQ(to_string(deserialize(bytes)), to_string(plan));
+TEST(ModuleBinary, RoundTrip) {
+  const Module module = small_module();
+  const std::string bytes = serialize(module);
+  EXPECT_EQ(to_string(deserialize(bytes)), to_string(module));
+  EXPECT_EQ(deserialize(bytes).code.at(0).text, "// kernels");
+  EXPECT_EQ(deserialize(bytes).code.at(0).flags, std::vector<std::string>{"-O2"});
   EXPECT_EQ(serialize(deserialize(bytes)), bytes);
 }
 
-TEST(PlanBinary, RandomPlansRoundTrip) {
+TEST(ModuleBinary, RandomModulesRoundTrip) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
-    Plan plan = RandomPlan(seed).make();
-    ASSERT_NO_THROW(verify(plan)) << "seed " << seed << "\n" << to_string(plan);
-    std::string bytes = serialize(plan);
-    Plan again = deserialize(bytes);
+    const Module module = random_module(seed);
+    ASSERT_NO_THROW(verify(module)) << "seed " << seed << "\n" << to_string(module);
+    const std::string bytes = serialize(module);
+    const Module again = deserialize(bytes);
     ASSERT_EQ(serialize(again), bytes) << "seed " << seed;
-    ASSERT_EQ(to_string(again), to_string(plan)) << "seed " << seed;
+    ASSERT_EQ(to_string(again), to_string(module)) << "seed " << seed;
   }
 }
 
-TEST(PlanBinary, RefusesWhatIsDamaged) {
-  std::string bytes = serialize(small_plan());
+TEST(ModuleBinary, RefusesWhatIsDamaged) {
+  std::string bytes = serialize(small_module());
   expect_damaged("", "it is too short");
-  expect_damaged(std::string(100, 'x'), "it is not a plan");
+  expect_damaged(std::string(100, 'x'), "it is no module");
   std::string other = bytes;
   other[8] ^= 1;
   expect_damaged(other, "another version of Braze");
@@ -51,17 +53,17 @@ std::string with_new_checksum(std::string bytes) {
   return bytes + content_hash(bytes);
 }
 
-TEST(PlanBinary, RandomDamageIsAnErrorEvenWithAGoodChecksum) {
+TEST(ModuleBinary, RandomDamageIsAnErrorEvenWithAGoodChecksum) {
   std::mt19937 random(7);
   int refused = 0;
   for (int round = 0; round < 2000; ++round) {
-    std::string bytes = serialize(RandomPlan(round % 50).make());
+    std::string bytes = serialize(random_module(round % 50));
     for (int flips = static_cast<int>(random() % 3) + 1; flips > 0; --flips) {
       bytes[16 + random() % (bytes.size() - 48)] = static_cast<char>(random());
     }
     if (round % 3 == 0) bytes.erase(16 + random() % (bytes.size() - 48), random() % 9);
     try {
-      deserialize(with_new_checksum(bytes));  // may be another valid plan
+      deserialize(with_new_checksum(bytes));  // may be another valid module
     } catch (const UserError&) {
       ++refused;
     }
@@ -69,8 +71,8 @@ TEST(PlanBinary, RandomDamageIsAnErrorEvenWithAGoodChecksum) {
   EXPECT_GT(refused, 500);
 }
 
-TEST(PlanBinary, StaleBytesAtTheEnd) {
-  std::string bytes = serialize(small_plan());
+TEST(ModuleBinary, StaleBytesAtTheEnd) {
+  std::string bytes = serialize(small_module());
   bytes.insert(bytes.size() - 32, "x");
   expect_damaged(with_new_checksum(bytes), "bytes are left over");
 }

@@ -1,40 +1,41 @@
 #include <gtest/gtest.h>
 
 #include "plan/binder.h"
+#include "plan/helpers.h"
 
 namespace braze::plan {
 namespace {
 
 // s1 = relu(s0); s2 = relu(s1); s3 = relu(s2): s2 takes the place of s1.
 struct Bind : testing::Test {
-  Plan plan;
+  Function function;
   sym::Int n;
 
   Bind() {
-    plan.arena = std::make_shared<sym::ExprArena>();
-    n = sym::Int(plan.arena->symbol("s0", 16, {2, 1000}));
-    plan.symbols = {{.name = "s0", .hint = 16, .low = 2, .high = 1000, .input = 0}};
+    function.arena = std::make_shared<sym::ExprArena>();
+    n = sym::Int(function.arena->symbol("s0", 16, {2, 1000}));
+    function.symbols = {{.name = "s0", .hint = 16, .low = 2, .high = 1000, .input = 0}};
     graph::TensorType type;
     type.sizes = {n, 4};
     type.strides = {4, 1};
-    plan.slots = {{.kind = SlotKind::kInput, .type = type},
-                  {.kind = SlotKind::kArena, .type = type},
-                  {.kind = SlotKind::kArena, .type = type, .place = 1},
-                  {.kind = SlotKind::kOutput, .type = type}};
-    plan.input_count = 1;
-    plan.kernels = {{.name = "relu", .written = {false, true}, .sizes = {n * 4, n - sym::Int(1)}}};
-    plan.source = "relu";
+    function.slots = {{.kind = SlotKind::kInput, .type = type},
+                      {.kind = SlotKind::kArena, .type = type},
+                      {.kind = SlotKind::kArena, .type = type, .place = 1},
+                      {.kind = SlotKind::kOutput, .type = type}};
+    function.input_count = 1;
+    function.kernels = {
+        {.name = "relu", .written = {false, true}, .sizes = {n * 4, n - sym::Int(1)}}};
     for (SlotId i = 0; i < 3; ++i)
-      plan.steps.emplace_back(
+      function.steps.emplace_back(
           KernelStep{.kernel = 0, .args = {i, i + 1}, .extent = sym::floordiv(n + sym::Int(7), 8)});
-    plan.outputs = {3};
-    plan.limits = {n * n};
+    function.outputs = {3};
+    function.limits = {n * n};
   }
 };
 
 TEST_F(Bind, NumbersAndPlaces) {
-  verify(plan);
-  Plan bound = plan::bind(plan, std::vector<int64_t>{100});
+  verify(function);
+  Function bound = plan::bind(function, std::vector<int64_t>{100});
   EXPECT_FALSE(bound.is_symbolic());
   EXPECT_EQ(bound.slots[1].type.sizes, (sym::Dims{100, 4}));
   EXPECT_EQ(bound.slots[1].bytes, 1600);
@@ -45,27 +46,29 @@ TEST_F(Bind, NumbersAndPlaces) {
 }
 
 TEST_F(Bind, RangesAndLimits) {
-  EXPECT_THROW(plan::bind(plan, std::vector<int64_t>{1}), Unbindable);
-  EXPECT_THROW(plan::bind(plan, std::vector<int64_t>{1001}), Unbindable);
-  plan.limits = {n * 10000000};
-  EXPECT_NO_THROW(plan::bind(plan, std::vector<int64_t>{200}));
-  EXPECT_THROW(plan::bind(plan, std::vector<int64_t>{300}), Unbindable);
+  EXPECT_THROW(plan::bind(function, std::vector<int64_t>{1}), Unbindable);
+  EXPECT_THROW(plan::bind(function, std::vector<int64_t>{1001}), Unbindable);
+  function.limits = {n * 10000000};
+  EXPECT_NO_THROW(plan::bind(function, std::vector<int64_t>{200}));
+  EXPECT_THROW(plan::bind(function, std::vector<int64_t>{300}), Unbindable);
 }
 
 TEST_F(Bind, StoredAndReadBack) {
-  Plan stored = deserialize(serialize(plan));
-  EXPECT_EQ(to_string(stored), to_string(plan));
-  EXPECT_EQ(serialize(stored), serialize(plan));
+  const Module module = module_of({function});
+  const Module again = deserialize(serialize(module));
+  EXPECT_EQ(serialize(again), serialize(module));
+  const Function& stored = again.functions.at(0);
+  EXPECT_EQ(to_string(stored), to_string(function));
   EXPECT_EQ(to_string(plan::bind(stored, std::vector<int64_t>{33})),
-            to_string(plan::bind(plan, std::vector<int64_t>{33})));
+            to_string(plan::bind(function, std::vector<int64_t>{33})));
 }
 
 TEST_F(Bind, DamageIsFound) {
-  plan.symbols[0].index = 2;
-  EXPECT_THROW(verify(plan), InternalError);
-  plan.symbols[0].index = 0;
-  plan.slots[2].place = 3;
-  EXPECT_THROW(verify(plan), InternalError);
+  function.symbols[0].index = 2;
+  EXPECT_THROW(verify(function), InternalError);
+  function.symbols[0].index = 0;
+  function.slots[2].place = 3;
+  EXPECT_THROW(verify(function), InternalError);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
-// Plans for tests: small valid ones by hand, and random ones.
+// Functions and modules for tests: small valid ones by hand, and random ones.
 #pragma once
 
+#include <algorithm>
 #include <random>
+#include <vector>
 
-#include "plan/plan.h"
+#include "plan/module.h"
 
 namespace braze::plan {
 
@@ -17,12 +19,12 @@ inline graph::TensorType tensor(sym::Dims sizes, graph::DType dtype = graph::DTy
 
 // s0, s1: inputs f32[4, 8]; s2: arena; s3: extern; s4: output; s5: view of s2; s6: view of s4.
 //   fused_add(s0, s1, s2); s3 = aten.mm(s5, s1); free after; fused_mul(s3, s2, s4)
-inline Plan small_plan() {
-  Plan plan;
+inline Function small_function() {
+  Function function;
   graph::TensorType type = tensor({4, 8});
-  plan.input_count = 2;
-  plan.arena_bytes = 256;
-  plan.slots = {
+  function.input_count = 2;
+  function.arena_bytes = 256;
+  function.slots = {
       {.kind = SlotKind::kInput, .type = type},
       {.kind = SlotKind::kInput, .type = type},
       {.kind = SlotKind::kArena, .type = type, .byte_offset = 64, .bytes = 128},
@@ -31,46 +33,45 @@ inline Plan small_plan() {
       {.kind = SlotKind::kView, .type = tensor({2, 8}), .byte_offset = 64, .base = 2},
       {.kind = SlotKind::kView, .type = tensor({8}), .byte_offset = 32, .base = 4},
   };
-  plan.kernels = {{.name = "fused_add", .written = {false, false, true}},
-                  {.name = "fused_mul", .written = {false, false, true}}};
-  plan.source = "// kernels";
-  plan.origins = {{.file = "model.py", .line = 12, .function = "forward", .call = "torch.add"}};
-  plan.steps = {
+  function.kernels = {{.name = "fused_add", .written = {false, false, true}},
+                      {.name = "fused_mul", .written = {false, false, true}}};
+  function.origins = {{.file = "model.py", .line = 12, .function = "forward", .call = "torch.add"}};
+  function.steps = {
       KernelStep{.kernel = 0, .args = {0, 1, 2}, .extent = 4, .grain = 2, .origin = 0},
       ExternStep{.op = "aten.mm", .args = {SlotId{5}, SlotId{1}}, .results = {3}},
       KernelStep{.kernel = 1, .args = {3, 2, 4}, .extent = 4},
       FreeStep{.slot = 3},
       CopyStep{.target = 0, .source = 4},
   };
-  plan.outputs = {4, 6};
-  return plan;
+  function.outputs = {4, 6};
+  return function;
 }
 
-class RandomPlan {
+class RandomFunction {
  public:
-  explicit RandomPlan(uint32_t seed) : random_(seed) {}
+  explicit RandomFunction(uint32_t seed) : random_(seed) {}
 
   // Valid: every step uses what is defined; every argument alternative occurs.
-  Plan make() {
-    Plan plan;
-    plan.input_count = below(3) + 1;
-    for (int i = 0; i < plan.input_count; ++i) {
-      plan.slots.push_back({.kind = SlotKind::kInput, .type = type()});
+  Function make() {
+    Function function;
+    function.input_count = below(3) + 1;
+    for (int i = 0; i < function.input_count; ++i) {
+      function.slots.push_back({.kind = SlotKind::kInput, .type = type()});
     }
     for (int i = below(3); i > 0; --i) {
-      plan.origins.push_back({.file = word(), .line = below(100), .function = word()});
+      function.origins.push_back({.file = word(), .line = below(100), .function = word()});
     }
     int kernels = below(3);
     for (int i = 0; i < kernels; ++i) {
-      plan.kernels.push_back({.name = word(), .written = {false, true}});
-      plan.source += word() + "\n";
+      function.kernels.push_back({.name = word(), .written = {false, true}});
     }
-    for (int i = below(8); i > 0; --i) add_step(plan);
+    for (int i = below(8); i > 0; --i) add_step(function);
     for (int i = below(3); i > 0; --i) {
-      SlotId slot = below(static_cast<int>(plan.slots.size()));
-      if (plan.slots[root_of(plan, slot)].kind != SlotKind::kArena) plan.outputs.push_back(slot);
+      SlotId slot = below(static_cast<int>(function.slots.size()));
+      if (function.slots[root_of(function, slot)].kind != SlotKind::kArena)
+        function.outputs.push_back(slot);
     }
-    return plan;
+    return function;
   }
 
  private:
@@ -85,21 +86,21 @@ class RandomPlan {
     for (int i = below(4); i > 0; --i) sizes.push_back(below(5));
     return tensor(std::move(sizes), static_cast<graph::DType>(below(12)));
   }
-  graph::OriginId origin(const Plan& plan) {
-    return below(static_cast<int>(plan.origins.size()) + 1) - 1;
+  graph::OriginId origin(const Function& function) {
+    return below(static_cast<int>(function.origins.size()) + 1) - 1;
   }
-  SlotId any(const Plan& plan) { return below(static_cast<int>(plan.slots.size())); }
+  SlotId any(const Function& function) { return below(static_cast<int>(function.slots.size())); }
 
-  Argument argument(const Plan& plan) {
+  Argument argument(const Function& function) {
     switch (below(16)) {
       case 0:
         return graph::None{};
       case 1:
-        return any(plan);
+        return any(function);
       case 2:
-        return std::vector<SlotId>{any(plan), any(plan)};
+        return std::vector<SlotId>{any(function), any(function)};
       case 3:
-        return graph::OptionalRefs<SlotId>{{std::nullopt, any(plan)}};
+        return graph::OptionalRefs<SlotId>{{std::nullopt, any(function)}};
       case 4:
         return sym::Int(int64_t{-1} * below(1000));
       case 5:
@@ -127,7 +128,7 @@ class RandomPlan {
     }
   }
 
-  SlotId add_slot(Plan& plan) {
+  SlotId add_slot(Function& function) {
     Slot slot{.kind = SlotKind::kExtern, .type = type()};
     int choice = below(3);
     if (choice > 0) {
@@ -135,34 +136,53 @@ class RandomPlan {
       slot.bytes = extent_bytes(slot.type);
     }
     if (slot.kind == SlotKind::kArena) {
-      slot.byte_offset = plan.arena_bytes;
-      plan.arena_bytes += (slot.bytes + 63) / 64 * 64;
+      slot.byte_offset = function.arena_bytes;
+      function.arena_bytes += (slot.bytes + 63) / 64 * 64;
     }
-    plan.slots.push_back(slot);
-    return static_cast<SlotId>(plan.slots.size()) - 1;
+    function.slots.push_back(slot);
+    return static_cast<SlotId>(function.slots.size()) - 1;
   }
 
-  void add_step(Plan& plan) {
-    if (!plan.kernels.empty() && below(2) == 0) {
-      SlotId read = any(plan);
-      SlotId written = add_slot(plan);
-      if (plan.slots[written].kind == SlotKind::kExtern)
-        plan.slots[written].kind = SlotKind::kOutput;
-      plan.slots[written].bytes = extent_bytes(plan.slots[written].type);
-      plan.steps.push_back(KernelStep{.kernel = below(static_cast<int>(plan.kernels.size())),
-                                      .args = {read, written},
-                                      .extent = below(100),
-                                      .grain = below(9) + 1,
-                                      .origin = origin(plan)});
+  void add_step(Function& function) {
+    if (!function.kernels.empty() && below(2) == 0) {
+      SlotId read = any(function);
+      SlotId written = add_slot(function);
+      if (function.slots[written].kind == SlotKind::kExtern)
+        function.slots[written].kind = SlotKind::kOutput;
+      function.slots[written].bytes = extent_bytes(function.slots[written].type);
+      function.steps.push_back(
+          KernelStep{.kernel = below(static_cast<int>(function.kernels.size())),
+                     .args = {read, written},
+                     .extent = below(100),
+                     .grain = below(9) + 1,
+                     .origin = origin(function)});
       return;
     }
-    ExternStep step{.op = "aten.test_" + std::to_string(below(5)), .origin = origin(plan)};
-    for (int i = below(5); i > 0; --i) step.args.push_back(argument(plan));
-    step.results = {-1, add_slot(plan)};
-    plan.steps.push_back(std::move(step));
+    ExternStep step{.op = "aten.test_" + std::to_string(below(5)), .origin = origin(function)};
+    for (int i = below(5); i > 0; --i) step.args.push_back(argument(function));
+    step.results = {-1, add_slot(function)};
+    function.steps.push_back(std::move(step));
   }
 
   std::mt19937 random_;
 };
+
+// With code for the functions' kernels, if they have any.
+inline Module module_of(std::vector<Function> functions) {
+  Module module{.functions = std::move(functions)};
+  const bool kernels =
+      std::any_of(module.functions.begin(), module.functions.end(),
+                  [](const Function& function) { return !function.kernels.empty(); });
+  if (kernels) module.code.push_back({.text = "// kernels", .flags = {"-O2"}});
+  return module;
+}
+
+inline Module small_module() { return module_of({small_function()}); }
+
+inline Module random_module(uint32_t seed) {
+  std::vector<Function> functions;
+  for (uint32_t i = 0; i <= seed % 3; ++i) functions.push_back(RandomFunction(seed * 3 + i).make());
+  return module_of(std::move(functions));
+}
 
 }  // namespace braze::plan

@@ -5,10 +5,10 @@
 namespace braze::plan {
 namespace {
 
-TEST(PlanText, SmallPlan) {
+TEST(FunctionText, Small) {
   EXPECT_EQ(
-      to_string(small_plan()),
-      "plan(s0: f32[4, 8], s1: f32[4, 8]) arena 256 bytes {\n"
+      to_string(small_function()),
+      "function(s0: f32[4, 8], s1: f32[4, 8]) arena 256 bytes {\n"
       "  s2: arena[64, 192) f32[4, 8]\n"
       "  s3: extern f32[4, 8]\n"
       "  s4: output f32[4, 8]\n"
@@ -23,9 +23,9 @@ TEST(PlanText, SmallPlan) {
       "}\n");
 }
 
-TEST(PlanText, Arguments) {
-  Plan plan = small_plan();
-  plan.steps = {ExternStep{
+TEST(FunctionText, Arguments) {
+  Function function = small_function();
+  function.steps = {ExternStep{
       .op = "aten.test",
       .args = {graph::None{}, std::vector<SlotId>{0, 1},
                graph::OptionalRefs<SlotId>{{std::nullopt, 1}}, sym::Int(-3), 0.5, true,
@@ -33,12 +33,17 @@ TEST(PlanText, Arguments) {
                std::vector<double>{0.25}, std::vector<bool>{true, false}, graph::DType::kInt64,
                graph::Device{}, graph::MemoryFormat::kChannelsLast, graph::Layout::kStrided},
       .results = {-1, 3}}};
-  EXPECT_NE(
-      to_string(plan).find("_, s3 = aten.test(none, [s0, s1], [none, s1], -3, 0.5, true, (1, 2), "
-                           "\"tanh\", [1, 2], [0.25], [true, false], i64, cpu, channels_last, "
-                           "strided)"),
-      std::string::npos)
-      << to_string(plan);
+  EXPECT_NE(to_string(function).find(
+                "_, s3 = aten.test(none, [s0, s1], [none, s1], -3, 0.5, true, (1, 2), "
+                "\"tanh\", [1, 2], [0.25], [true, false], i64, cpu, channels_last, "
+                "strided)"),
+            std::string::npos)
+      << to_string(function);
+}
+
+TEST(ModuleText, FunctionsOneAfterTheOther) {
+  const std::string one = to_string(small_function());
+  EXPECT_EQ(to_string(module_of({small_function(), small_function()})), one + one);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace braze::plan {
 namespace {
 
-void expect_rejected(const std::function<void(Plan&)>& spoil, const std::string& message) {
-  Plan plan = small_plan();
+void expect_rejected(const std::function<void(Function&)>& spoil, const std::string& message) {
+  Function plan = small_function();
   spoil(plan);
   try {
     verify(plan);
@@ -19,95 +19,103 @@ void expect_rejected(const std::function<void(Plan&)>& spoil, const std::string&
 }
 
 template <class T>
-T& step(Plan& plan, int i) {
+T& step(Function& plan, int i) {
   return std::get<T>(plan.steps.at(i));
 }
 
-TEST(PlanVerify, AcceptsSmallPlan) { EXPECT_NO_THROW(verify(small_plan())); }
+TEST(FunctionVerify, AcceptsSmall) { EXPECT_NO_THROW(verify(small_function())); }
 
-TEST(PlanVerify, Slots) {
-  expect_rejected([](Plan& p) { p.slots[1].kind = SlotKind::kExtern; }, "inputs come first");
-  expect_rejected([](Plan& p) { p.input_count = 1; }, "inputs come first");
-  expect_rejected([](Plan& p) { p.input_count = 99; }, "bad number of inputs");
-  expect_rejected([](Plan& p) { p.slots[2].byte_offset = 32; }, "not aligned to 64 bytes: 32");
-  expect_rejected([](Plan& p) { p.slots[2].byte_offset = 192; }, "ends behind the arena");
-  expect_rejected([](Plan& p) { p.slots[2].bytes = 64; }, "64 bytes for 128");
-  expect_rejected([](Plan& p) { p.slots[4].bytes = 0; }, "0 bytes for 128");
-  expect_rejected([](Plan& p) { p.slots[5].base = 5; }, "base of a view comes before it");
-  expect_rejected([](Plan& p) { p.slots[5].byte_offset = 128; }, "the view leaves its base s2");
-  expect_rejected([](Plan& p) { p.slots[3].base = 3; }, "the base comes before it");
-  expect_rejected([](Plan& p) { p.slots[0].type.strides.pop_back(); }, "as many strides as sizes");
-  expect_rejected([](Plan& p) { p.slots[0].type.sizes[0] = -1; }, "negative size or stride");
+TEST(FunctionVerify, Slots) {
+  expect_rejected([](Function& p) { p.slots[1].kind = SlotKind::kExtern; }, "inputs come first");
+  expect_rejected([](Function& p) { p.input_count = 1; }, "inputs come first");
+  expect_rejected([](Function& p) { p.input_count = 99; }, "bad number of inputs");
+  expect_rejected([](Function& p) { p.slots[2].byte_offset = 32; }, "not aligned to 64 bytes: 32");
+  expect_rejected([](Function& p) { p.slots[2].byte_offset = 192; }, "ends behind the arena");
+  expect_rejected([](Function& p) { p.slots[2].bytes = 64; }, "64 bytes for 128");
+  expect_rejected([](Function& p) { p.slots[4].bytes = 0; }, "0 bytes for 128");
+  expect_rejected([](Function& p) { p.slots[5].base = 5; }, "base of a view comes before it");
+  expect_rejected([](Function& p) { p.slots[5].byte_offset = 128; }, "the view leaves its base s2");
+  expect_rejected([](Function& p) { p.slots[3].base = 3; }, "the base comes before it");
+  expect_rejected([](Function& p) { p.slots[0].type.strides.pop_back(); },
+                  "as many strides as sizes");
+  expect_rejected([](Function& p) { p.slots[0].type.sizes[0] = -1; }, "negative size or stride");
   expect_rejected(
-      [](Plan& p) {
+      [](Function& p) {
         p.slots[0].type.sizes[0] = INT64_MAX;
         p.slots[0].type.strides[0] = INT64_MAX;
       },
       "overflow");
 }
 
-TEST(PlanVerify, KernelSteps) {
-  expect_rejected([](Plan& p) { step<KernelStep>(p, 0).kernel = 2; }, "kernel 2 does not exist");
-  expect_rejected([](Plan& p) { step<KernelStep>(p, 0).args.pop_back(); },
+TEST(FunctionVerify, KernelSteps) {
+  expect_rejected([](Function& p) { step<KernelStep>(p, 0).kernel = 2; },
+                  "kernel 2 does not exist");
+  expect_rejected([](Function& p) { step<KernelStep>(p, 0).args.pop_back(); },
                   "kernel fused_add takes 3 arguments, not 2");
-  expect_rejected([](Plan& p) { step<KernelStep>(p, 0).args[0] = 7; }, "slot s7 does not exist");
-  expect_rejected([](Plan& p) { step<KernelStep>(p, 0).args[0] = 3; },
+  expect_rejected([](Function& p) { step<KernelStep>(p, 0).args[0] = 7; },
+                  "slot s7 does not exist");
+  expect_rejected([](Function& p) { step<KernelStep>(p, 0).args[0] = 3; },
                   "s3 is used before it is defined");
-  expect_rejected([](Plan& p) { step<KernelStep>(p, 0).grain = 0; }, "bad extent or grain");
-  expect_rejected([](Plan& p) { step<KernelStep>(p, 0).origin = 1; }, "origin 1 does not exist");
-  expect_rejected([](Plan& p) { step<KernelStep>(p, 2).args[2] = 3; },
+  expect_rejected([](Function& p) { step<KernelStep>(p, 0).grain = 0; }, "bad extent or grain");
+  expect_rejected([](Function& p) { step<KernelStep>(p, 0).origin = 1; },
+                  "origin 1 does not exist");
+  expect_rejected([](Function& p) { step<KernelStep>(p, 2).args[2] = 3; },
                   "a kernel cannot write to it");
-  expect_rejected([](Plan& p) { p.source.clear(); }, "kernels and source come together");
 }
 
-TEST(PlanVerify, ExternSteps) {
-  expect_rejected([](Plan& p) { step<ExternStep>(p, 1).args[0] = SlotId{4}; },
+TEST(FunctionVerify, ExternSteps) {
+  expect_rejected([](Function& p) { step<ExternStep>(p, 1).args[0] = SlotId{4}; },
                   "in step 1: slot s4 is used before it is defined");
   expect_rejected(
-      [](Plan& p) {
+      [](Function& p) {
         step<ExternStep>(p, 1).args[0] = std::vector<SlotId>{0, 3};
       },
       "s3 is used before it is defined");
-  expect_rejected([](Plan& p) { step<ExternStep>(p, 1).results[0] = 0; },
+  expect_rejected([](Function& p) { step<ExternStep>(p, 1).results[0] = 0; },
                   "must be memory of its own");
-  expect_rejected([](Plan& p) { step<ExternStep>(p, 1).results[0] = 2; }, "s2 is defined twice");
-  expect_rejected([](Plan& p) { step<ExternStep>(p, 1).results = {3, 3}; }, "s3 is two results");
+  expect_rejected([](Function& p) { step<ExternStep>(p, 1).results[0] = 2; },
+                  "s2 is defined twice");
+  expect_rejected(
+      [](Function& p) {
+        step<ExternStep>(p, 1).results = {3, 3};
+      },
+      "s3 is two results");
 }
 
-TEST(PlanVerify, AnEmptyViewMayBeginAnywhere) {
-  Plan plan = small_plan();
+TEST(FunctionVerify, AnEmptyViewMayBeginAnywhere) {
+  Function plan = small_function();
   plan.slots[6].type = tensor({0, 8});
   plan.slots[6].byte_offset = 160;
   EXPECT_NO_THROW(verify(plan));
 }
 
-TEST(PlanVerify, InPlaceResultIsItsArgument) {
-  Plan plan = small_plan();
+TEST(FunctionVerify, InPlaceResultIsItsArgument) {
+  Function plan = small_function();
   plan.steps.insert(
       plan.steps.begin(),
       ExternStep{.op = "aten.add_.Tensor", .args = {SlotId{0}, SlotId{1}}, .results = {0}});
   EXPECT_NO_THROW(verify(plan));
 }
 
-TEST(PlanVerify, CopiesAndFrees) {
-  expect_rejected([](Plan& p) { step<CopyStep>(p, 4).target = 2; },
+TEST(FunctionVerify, CopiesAndFrees) {
+  expect_rejected([](Function& p) { step<CopyStep>(p, 4).target = 2; },
                   "target s2 of a copy is no input");
-  expect_rejected([](Plan& p) { step<CopyStep>(p, 4).source = 5; },
+  expect_rejected([](Function& p) { step<CopyStep>(p, 4).source = 5; },
                   "a copy between different sizes");
-  expect_rejected([](Plan& p) { step<FreeStep>(p, 3).slot = 2; },
+  expect_rejected([](Function& p) { step<FreeStep>(p, 3).slot = 2; },
                   "s2 is freed but is no extern result");
-  expect_rejected([](Plan& p) { p.steps.push_back(FreeStep{3}); },
+  expect_rejected([](Function& p) { p.steps.push_back(FreeStep{3}); },
                   "before it is defined, or twice");
-  expect_rejected([](Plan& p) { std::swap(p.steps[2], p.steps[3]); },
+  expect_rejected([](Function& p) { std::swap(p.steps[2], p.steps[3]); },
                   "s3 is used after it was freed");
 }
 
-TEST(PlanVerify, Outputs) {
-  expect_rejected([](Plan& p) { p.outputs[0] = 2; }, "output s2 lives in the arena");
-  expect_rejected([](Plan& p) { p.outputs[0] = 5; }, "output s5 lives in the arena");
-  expect_rejected([](Plan& p) { p.outputs[0] = 3; }, "s3 is used after it was freed");
+TEST(FunctionVerify, Outputs) {
+  expect_rejected([](Function& p) { p.outputs[0] = 2; }, "output s2 lives in the arena");
+  expect_rejected([](Function& p) { p.outputs[0] = 5; }, "output s5 lives in the arena");
+  expect_rejected([](Function& p) { p.outputs[0] = 3; }, "s3 is used after it was freed");
   expect_rejected(
-      [](Plan& p) {
+      [](Function& p) {
         p.slots[3].base = 2;
         p.steps.erase(p.steps.begin() + 3);
         p.outputs[0] = 3;
@@ -116,8 +124,8 @@ TEST(PlanVerify, Outputs) {
 }
 
 // Adds an arena slot at `offset` that step `at` (a copy of fused_add) defines.
-Plan with_second_arena_slot(int64_t offset, int at) {
-  Plan plan = small_plan();
+Function with_second_arena_slot(int64_t offset, int at) {
+  Function plan = small_function();
   plan.arena_bytes = 512;
   plan.slots.push_back(
       {.kind = SlotKind::kArena, .type = tensor({4, 8}), .byte_offset = offset, .bytes = 128});
@@ -125,15 +133,15 @@ Plan with_second_arena_slot(int64_t offset, int at) {
   return plan;
 }
 
-TEST(PlanVerify, ArenaOverlap) {
+TEST(FunctionVerify, ArenaOverlap) {
   EXPECT_NO_THROW(verify(with_second_arena_slot(192, 1)));
   EXPECT_NO_THROW(verify(with_second_arena_slot(64, 3)));  // s2 is dead by then
   EXPECT_THROW(verify(with_second_arena_slot(128, 1)), InternalError);
   EXPECT_THROW(verify(with_second_arena_slot(64, 2)), InternalError);
 }
 
-TEST(PlanVerify, InPlaceReuseInsideOneKernel) {
-  Plan plan = with_second_arena_slot(64, 3);
+TEST(FunctionVerify, InPlaceReuseInsideOneKernel) {
+  Function plan = with_second_arena_slot(64, 3);
   std::get<KernelStep>(plan.steps[2]).args[2] = 7;  // reads s2, its last use, and writes s7 over it
   plan.steps.erase(plan.steps.begin() + 3);
   plan.outputs = {};
@@ -143,8 +151,8 @@ TEST(PlanVerify, InPlaceReuseInsideOneKernel) {
   EXPECT_THROW(verify(plan), InternalError);
 }
 
-TEST(PlanVerify, ExternViewKeepsArenaAlive) {
-  Plan plan = with_second_arena_slot(64, 3);
+TEST(FunctionVerify, ExternViewKeepsArenaAlive) {
+  Function plan = with_second_arena_slot(64, 3);
   EXPECT_NO_THROW(verify(plan));
   plan.slots.push_back({.kind = SlotKind::kExtern, .type = tensor({4, 8}), .base = 2});
   plan.steps.insert(plan.steps.begin() + 1,
@@ -152,6 +160,31 @@ TEST(PlanVerify, ExternViewKeepsArenaAlive) {
   EXPECT_NO_THROW(verify(plan));
   plan.steps.push_back(CopyStep{.target = 0, .source = 8});
   EXPECT_THROW(verify(plan), InternalError);
+}
+
+TEST(ModuleVerify, KernelsAndCodeComeTogether) {
+  const auto expect_rejected = [](const Module& module, const std::string& message) {
+    try {
+      verify(module);
+      ADD_FAILURE() << "accepted, but: " << message;
+    } catch (const InternalError& error) {
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+    }
+  };
+  Module module = small_module();
+  EXPECT_NO_THROW(verify(module));
+  module.functions[0].kernels[1].code = 1;
+  expect_rejected(module, "kernel fused_mul: code object 1 does not exist");
+  module.code.push_back(module.code[0]);
+  EXPECT_NO_THROW(verify(module));
+  module.functions[0].kernels[1].code = 0;
+  expect_rejected(module, "code object 1 has no kernel");
+  expect_rejected({}, "a module without functions");
+  module = small_module();
+  module.functions.push_back(small_function());
+  EXPECT_NO_THROW(verify(module));
+  module.functions[1].outputs[0] = 2;
+  expect_rejected(module, "output s2 lives in the arena");
 }
 
 }  // namespace

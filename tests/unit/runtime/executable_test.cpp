@@ -16,17 +16,30 @@ namespace {
 
 std::unique_ptr<Executable> make(std::string_view text) {
   compile::Options options{.isa = codegen::cpp::host_isa(), .threads = 2};
-  plan::Plan plan = compile::compile(graph::parse(text), options);
-  return std::make_unique<Executable>(plan::deserialize(plan::serialize(plan)),
+  plan::Module module = compile::compile(graph::parse(text), options);
+  return std::make_unique<Executable>(plan::deserialize(plan::serialize(module)),
                                       std::vector<at::Tensor>{}, "test");
 }
 
+// As guards give them.
+std::vector<int64_t> symbol_values(const plan::Function& function,
+                                   const std::vector<at::Tensor>& inputs,
+                                   const std::vector<int64_t>& scalars) {
+  std::vector<int64_t> values;
+  for (const plan::Symbol& symbol : function.symbols)
+    values.push_back(symbol.kind == plan::Symbol::Kind::kScalar ? scalars.at(symbol.index)
+                     : symbol.kind == plan::Symbol::Kind::kSize
+                         ? inputs.at(symbol.input).size(symbol.index)
+                         : inputs.at(symbol.input).stride(symbol.index));
+  return values;
+}
+
 std::vector<at::Tensor> call(Executable& executable, const std::vector<at::Tensor>& inputs,
-                             std::vector<int64_t> scalars = {}) {
+                             const std::vector<int64_t>& scalars = {}) {
   std::vector<c10::TensorImpl*> impls;
   for (const at::Tensor& input : inputs) impls.push_back(input.unsafeGetTensorImpl());
   std::vector<at::Tensor> outputs;
-  executable.run(impls, outputs, scalars);
+  executable.run(impls, outputs, symbol_values(executable.function(), inputs, scalars));
   return outputs;
 }
 
@@ -54,7 +67,7 @@ at::Tensor block(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) 
 
 TEST(Executable, SizesOfEachCall) {
   auto executable = make(kBlock);
-  EXPECT_TRUE(executable->plan().is_symbolic());
+  EXPECT_TRUE(executable->function().is_symbolic());
   at::Tensor w = at::randn({24, 24}) * 0.1, b = at::randn({24});
   for (int round = 0; round < 2; ++round)
     for (auto [batch, length] : {std::pair{2, 16}, {3, 7}, {2, 2}, {5, 65}, {8, 128}, {2, 16}}) {
@@ -111,12 +124,12 @@ TEST(Executable, IntegersAndArgumentsOfTheCall) {
 TEST(Executable, BindingTakesLittle) {
   auto executable = make(kBlock);
   at::Tensor w = at::randn({24, 24}) * 0.1, b = at::randn({24});
-  plan::Binder binder(executable->plan());
+  plan::Binder binder(executable->function());
   using Clock = std::chrono::steady_clock;
   double best = 1;
   for (int64_t length = 2; length < 100; ++length) {
     const auto start = Clock::now();
-    plan::Plan bound = binder.bind(std::vector<int64_t>{2, length});
+    plan::Function bound = binder.bind(std::vector<int64_t>{2, length});
     best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
   }
   EXPECT_LT(best, 300e-6);

@@ -1,4 +1,4 @@
-#include "compile/kernel_plan.h"
+#include "compile/kernel_function.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -57,36 +57,35 @@ class Builder {
         kernels_(kernels),
         slot_of_(program.buffers.size(), plan::SlotId{-1}) {}
 
-  plan::Plan build(codegen::cpp::Source source) {
-    plan_.arena_bytes = memory_.arena_bytes;
-    plan_.origins = program_.origins;
+  plan::Function build(std::span<const codegen::cpp::KernelCode> code) {
+    function_.arena_bytes = memory_.arena_bytes;
+    function_.origins = program_.origins;
     add_inputs();
     for (size_t i = 0; i < kernels_.kernels.size(); ++i) {
-      plan::Kernel kernel{.name = source.kernels.at(i).name, .sizes = source.kernels[i].sizes};
-      for (sym::Int limit : source.kernels[i].limits)
-        if (std::ranges::find(plan_.limits, limit) == plan_.limits.end())
-          plan_.limits.push_back(limit);
+      plan::Kernel kernel{.name = code[i].name, .sizes = code[i].sizes};
+      for (sym::Int limit : code[i].limits)
+        if (std::ranges::find(function_.limits, limit) == function_.limits.end())
+          function_.limits.push_back(limit);
       for (const loop::BufferParam& param : kernels_.kernels[i].params) {
         kernel.written.push_back(param.written);
       }
-      plan_.kernels.push_back(std::move(kernel));
+      function_.kernels.push_back(std::move(kernel));
     }
-    if (!plan_.kernels.empty()) plan_.source = std::move(source.text);
     for (size_t i = 0; i < program_.items.size(); ++i) {
       if (const auto* scheduled = std::get_if<loop::ScheduledKernel>(&program_.items[i])) {
         int number = kernels_.of_item[i];
-        add_kernel(*scheduled, number, source.kernels[number]);
+        add_kernel(*scheduled, number, code[number]);
       } else {
         add_call(std::get<loop::ExternCall>(program_.items[i]));
       }
     }
     for (const auto& [target, source_buffer] : program_.mutations) {
-      plan_.steps.emplace_back(
+      function_.steps.emplace_back(
           plan::CopyStep{.target = slot(target), .source = slot(source_buffer)});
     }
-    for (int output : program_.outputs) plan_.outputs.push_back(slot(output));
-    add_free_steps(plan_);
-    return std::move(plan_);
+    for (int output : program_.outputs) function_.outputs.push_back(slot(output));
+    add_free_steps(function_);
+    return std::move(function_);
   }
 
  private:
@@ -100,17 +99,17 @@ class Builder {
     std::sort(inputs.begin(), inputs.end(),
               [&](int a, int b) { return program_.buffers[a].input < program_.buffers[b].input; });
     for (int buffer : inputs) {
-      BRAZE_CHECK(program_.buffers[buffer].input == static_cast<int>(plan_.slots.size()),
+      BRAZE_CHECK(program_.buffers[buffer].input == static_cast<int>(function_.slots.size()),
                   "every graph input is one buffer");
       add_slot(buffer, {.kind = plan::SlotKind::kInput});
     }
-    plan_.input_count = static_cast<int32_t>(inputs.size());
+    function_.input_count = static_cast<int32_t>(inputs.size());
   }
 
   plan::SlotId add_slot(int buffer, plan::Slot slot) {
     slot.type = program_.buffers[buffer].type;
-    slot_of_[buffer] = static_cast<plan::SlotId>(plan_.slots.size());
-    plan_.slots.push_back(std::move(slot));
+    slot_of_[buffer] = static_cast<plan::SlotId>(function_.slots.size());
+    function_.slots.push_back(std::move(slot));
     return slot_of_[buffer];
   }
 
@@ -159,7 +158,7 @@ class Builder {
     for (const loop::BufferParam& param : scheduled.kernel.params) {
       step.args.push_back(slot(param.buffer));
     }
-    plan_.steps.emplace_back(std::move(step));
+    function_.steps.emplace_back(std::move(step));
   }
 
   void add_call(const loop::ExternCall& call) {
@@ -176,9 +175,10 @@ class Builder {
       }
       step.results.push_back(slot(result));
       int aliased = call.effects.aliased_argument(static_cast<int>(i));
-      if (aliased >= 0) plan_.slots[step.results.back()].base = first_slot(step.args.at(aliased));
+      if (aliased >= 0)
+        function_.slots[step.results.back()].base = first_slot(step.args.at(aliased));
     }
-    plan_.steps.emplace_back(std::move(step));
+    function_.steps.emplace_back(std::move(step));
   }
 
   static plan::SlotId first_slot(const plan::Argument& argument) {
@@ -192,7 +192,7 @@ class Builder {
   const loop::Program& program_;
   const schedule::MemoryPlan& memory_;
   const DistinctKernels& kernels_;
-  plan::Plan plan_;
+  plan::Function function_;
   std::vector<plan::SlotId> slot_of_;  // by buffer
 };
 
@@ -214,9 +214,10 @@ DistinctKernels distinct_kernels(const loop::Program& program) {
   return result;
 }
 
-plan::Plan kernel_plan(const loop::Program& program, const schedule::MemoryPlan& memory,
-                       const DistinctKernels& kernels, codegen::cpp::Source source) {
-  return Builder(program, memory, kernels).build(std::move(source));
+plan::Function kernel_function(const loop::Program& program, const schedule::MemoryPlan& memory,
+                               const DistinctKernels& kernels,
+                               std::span<const codegen::cpp::KernelCode> code) {
+  return Builder(program, memory, kernels).build(code);
 }
 
 }  // namespace braze::compile

@@ -1,9 +1,12 @@
-// From a fused program to a plan.
+// From a fused program to a function of a module.
 #pragma once
+
+#include <span>
+#include <vector>
 
 #include "codegen/cpp/codegen.h"
 #include "loop/program.h"
-#include "plan/plan.h"
+#include "plan/function.h"
 #include "schedule/schedule.h"
 
 namespace braze::compile {
@@ -16,7 +19,9 @@ struct DistinctKernels {
 };
 DistinctKernels distinct_kernels(const loop::Program& program);
 
-plan::Plan kernel_plan(const loop::Program& program, const schedule::MemoryPlan& memory,
-                       const DistinctKernels& kernels, codegen::cpp::Source source);
+// `code`: what was generated for the kernels, in order; they are of the module's code object 0.
+plan::Function kernel_function(const loop::Program& program, const schedule::MemoryPlan& memory,
+                               const DistinctKernels& kernels,
+                               std::span<const codegen::cpp::KernelCode> code);
 
 }  // namespace braze::compile

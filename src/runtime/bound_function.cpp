@@ -1,4 +1,4 @@
-#include "runtime/bound_plan.h"
+#include "runtime/bound_function.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/as_strided_ops.h>
@@ -30,18 +30,18 @@ uint64_t next_serial() {
 
 }  // namespace
 
-BoundPlan::BoundPlan(const PreparedPlan& plan, std::span<const int64_t> symbols,
-                     std::shared_ptr<const plan::Layout> layout)
-    : plan_(plan),
-      numbers_(plan.binder.numbers(symbols, std::move(layout), /*room=*/true)),
+BoundFunction::BoundFunction(const PreparedFunction& prepared, std::span<const int64_t> symbols,
+                             std::shared_ptr<const plan::Layout> layout)
+    : prepared_(prepared),
+      numbers_(prepared.binder.numbers(symbols, std::move(layout), /*room=*/true)),
       serial_(next_serial()) {
-  if (!plan.plan.is_symbolic()) return;
-  for (const ExternCall* call : plan.sized_calls)
+  if (!prepared.function.is_symbolic()) return;
+  for (const ExternCall* call : prepared.sized_calls)
     symbolic_arguments_.push_back(call->symbolic_arguments(shapes()));
 }
 
-void BoundPlan::run_kernel(size_t step, const PreparedPlan::Kernel& kernel,
-                           RunContext& context) const {
+void BoundFunction::run_kernel(size_t step, const PreparedFunction::Kernel& kernel,
+                               RunContext& context) const {
   const auto [extent, grain] = numbers_.work[step];
   if (extent == 0) return;  // empty tensors: not even a hoisted load may run
   auto& args = context.kernel_args;
@@ -62,21 +62,22 @@ void BoundPlan::run_kernel(size_t step, const PreparedPlan::Kernel& kernel,
   if (status != 0) throw NeedsEager();
 }
 
-void BoundPlan::run_extern(size_t step, const ExternCall& call, RunContext& context,
-                           bool check) const {
+void BoundFunction::run_extern(size_t step, const ExternCall& call, RunContext& context,
+                               bool check) const {
   std::span<const c10::IValue> numbers;
-  if (const int sized = plan_.sized_call[step]; sized >= 0) numbers = symbolic_arguments_[sized];
+  if (const int sized = prepared_.sized_call[step]; sized >= 0)
+    numbers = symbolic_arguments_[sized];
   call.run(context.tensors, numbers, shapes(), check);
   for (SlotId result : call.results()) {
-    if (result < 0 || plan_.plan.slots[result].kind != SlotKind::kExtern) continue;
+    if (result < 0 || prepared_.function.slots[result].kind != SlotKind::kExtern) continue;
     const at::Tensor& tensor = context.tensors[result];
     context.pointers[result] =
         tensor.defined() ? tensor.unsafeGetTensorImpl()->mutable_data() : nullptr;
-    for (SlotId view : plan_.views_of[result]) context.bind_view(view, *this);
+    for (SlotId view : prepared_.views_of[result]) context.bind_view(view, *this);
   }
 }
 
-bool BoundPlan::is_plain(const PreparedPlan::Copy& copy) const {
+bool BoundFunction::is_plain(const PreparedFunction::Copy& copy) const {
   const Shapes shapes = this->shapes();
   const auto is_contiguous = [&](SlotId slot) {
     int64_t expected = 1;
@@ -87,11 +88,11 @@ bool BoundPlan::is_plain(const PreparedPlan::Copy& copy) const {
     }
     return true;
   };
-  return plan_.dtype[copy.target] == plan_.dtype[copy.source] && is_contiguous(copy.target) &&
-         is_contiguous(copy.source);
+  return prepared_.dtype[copy.target] == prepared_.dtype[copy.source] &&
+         is_contiguous(copy.target) && is_contiguous(copy.source);
 }
 
-void BoundPlan::run_copy(const PreparedPlan::Copy& copy, RunContext& context) const {
+void BoundFunction::run_copy(const PreparedFunction::Copy& copy, RunContext& context) const {
   const at::Tensor& target = context.tensors[copy.target];
   if (is_plain(copy)) {
     std::memmove(context.pointers[copy.target], context.pointers[copy.source],
@@ -101,58 +102,60 @@ void BoundPlan::run_copy(const PreparedPlan::Copy& copy, RunContext& context) co
   }
 }
 
-void BoundPlan::bind_inputs(RunContext& context, std::span<c10::TensorImpl* const> inputs) const {
-  for (SlotId slot = 0; slot < plan_.plan.input_count; ++slot)
-    if (!plan_.survives[slot])  // a plain read leaves copy-on-write storage shared
-      context.pointers[slot] = plan_.written[slot] ? inputs[slot]->mutable_data()
-                                                   : const_cast<void*>(inputs[slot]->data());
-  for (SlotId slot : plan_.extern_inputs)
+void BoundFunction::bind_inputs(RunContext& context,
+                                std::span<c10::TensorImpl* const> inputs) const {
+  for (SlotId slot = 0; slot < prepared_.function.input_count; ++slot)
+    if (!prepared_.survives[slot])  // a plain read leaves copy-on-write storage shared
+      context.pointers[slot] = prepared_.written[slot] ? inputs[slot]->mutable_data()
+                                                       : const_cast<void*>(inputs[slot]->data());
+  for (SlotId slot : prepared_.extern_inputs)
     context.tensors[slot] = at::Tensor(
         c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(inputs[slot]));
   const Shapes shapes = this->shapes();
-  for (SlotId slot : plan_.output_slots) {
-    context.tensors[slot] =
-        allocate_tensor(shapes.sizes(slot), shapes.strides(slot), plan_.dtype[slot], bytes(slot));
+  for (SlotId slot : prepared_.output_slots) {
+    context.tensors[slot] = allocate_tensor(shapes.sizes(slot), shapes.strides(slot),
+                                            prepared_.dtype[slot], bytes(slot));
     context.pointers[slot] = context.tensors[slot].unsafeGetTensorImpl()->mutable_data();
   }
 }
 
-void BoundPlan::run_steps(RunContext& context, bool check) const {
+void BoundFunction::run_steps(RunContext& context, bool check) const {
   c10::impl::ExcludeDispatchKeyGuard below(kExcluded);
   // Views whose base is there from the start; those of extern results are bound when it exists.
-  for (SlotId slot : plan_.input_views)
-    if (plan_.plan.slots[plan_.root[slot]].kind != SlotKind::kExtern)
+  for (SlotId slot : prepared_.input_views)
+    if (prepared_.function.slots[prepared_.root[slot]].kind != SlotKind::kExtern)
       context.bind_view(slot, *this);
-  for (size_t i = 0; i < plan_.steps.size(); ++i) {
-    const PreparedPlan::Step& step = plan_.steps[i];
-    if (auto* kernel = std::get_if<PreparedPlan::Kernel>(&step)) {
+  for (size_t i = 0; i < prepared_.steps.size(); ++i) {
+    const PreparedFunction::Step& step = prepared_.steps[i];
+    if (auto* kernel = std::get_if<PreparedFunction::Kernel>(&step)) {
       run_kernel(i, *kernel, context);
     } else if (auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step)) {
       run_extern(i, **call, context, check);
-    } else if (auto* copy = std::get_if<PreparedPlan::Copy>(&step)) {
+    } else if (auto* copy = std::get_if<PreparedFunction::Copy>(&step)) {
       run_copy(*copy, context);
     } else {
       const SlotId freed = std::get<plan::FreeStep>(step).slot;
       context.tensors[freed].reset();
-      for (SlotId view : plan_.views_of[freed]) context.tensors[view].reset();
+      for (SlotId view : prepared_.views_of[freed]) context.tensors[view].reset();
     }
   }
 }
 
-void BoundPlan::run(RunContext& context, std::span<c10::TensorImpl* const> inputs,
-                    std::vector<at::Tensor>& outputs) {
+void BoundFunction::run(RunContext& context, std::span<c10::TensorImpl* const> inputs,
+                        std::vector<at::Tensor>& outputs) {
   bind_inputs(context, inputs);
-  bool check = plan_.has_externs && (!checked_.load(std::memory_order_relaxed) || options().verify);
+  bool check =
+      prepared_.has_externs && (!checked_.load(std::memory_order_relaxed) || options().verify);
 #ifdef BRAZE_CHECKS
-  check = plan_.has_externs;
+  check = prepared_.has_externs;
 #endif
   run_steps(context, check);
   if (check) checked_ = true;
-  for (SlotId slot : plan_.plan.outputs) outputs.push_back(make_output(slot, context));
+  for (SlotId slot : prepared_.function.outputs) outputs.push_back(make_output(slot, context));
 }
 
-at::Tensor BoundPlan::make_output(SlotId slot, const RunContext& context) const {
-  const std::vector<plan::Slot>& slots = plan_.plan.slots;
+at::Tensor BoundFunction::make_output(SlotId slot, const RunContext& context) const {
+  const std::vector<plan::Slot>& slots = prepared_.function.slots;
   SlotId base = slot;
   while (slots[base].base >= 0) base = slots[base].base;
   if (base == slot) return context.tensors[slot];
@@ -167,7 +170,7 @@ at::Tensor BoundPlan::make_output(SlotId slot, const RunContext& context) const 
     return at::_ops::as_strided::call(origin, view.sym_sizes(), view.sym_strides(),
                                       view.sym_storage_offset());
   }
-  if (plan_.dtype[slot] != origin.scalar_type()) return context.tensors[slot];
+  if (prepared_.dtype[slot] != origin.scalar_type()) return context.tensors[slot];
   const Shapes shapes = this->shapes();
   const int64_t bytes =
       static_cast<char*>(context.pointers[slot]) - static_cast<char*>(context.pointers[base]);

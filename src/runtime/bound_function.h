@@ -8,43 +8,45 @@
 #include <span>
 #include <vector>
 
-#include "runtime/prepared_plan.h"
+#include "runtime/prepared_function.h"
 #include "runtime/run_context.h"
 
 namespace braze::runtime {
 
-class BoundPlan {
+class BoundFunction {
  public:
   // symbols: the values of the plan's symbols. layout: one that is taken where there is room
   // enough in it, or null. Throws plan::Unbindable. Refers to `plan`.
-  BoundPlan(const PreparedPlan& plan, std::span<const int64_t> symbols,
-            std::shared_ptr<const plan::Layout> layout);
-  BoundPlan(const BoundPlan&) = delete;
+  BoundFunction(const PreparedFunction& prepared, std::span<const int64_t> symbols,
+                std::shared_ptr<const plan::Layout> layout);
+  BoundFunction(const BoundFunction&) = delete;
 
   // As Executable::run, in a context that is attached to this plan.
   void run(RunContext& context, std::span<c10::TensorImpl* const> inputs,
            std::vector<at::Tensor>& outputs);
 
-  const PreparedPlan& prepared() const { return plan_; }
+  const PreparedFunction& prepared() const { return prepared_; }
   const plan::Numbers& numbers() const { return numbers_; }
-  Shapes shapes() const { return {plan_.binder, numbers_}; }
+  Shapes shapes() const { return {prepared_.binder, numbers_}; }
   // Memory that a slot of this type takes.
-  int64_t bytes(plan::SlotId slot) const { return numbers_.type_bytes[plan_.binder.type_of(slot)]; }
+  int64_t bytes(plan::SlotId slot) const {
+    return numbers_.type_bytes[prepared_.binder.type_of(slot)];
+  }
   uint64_t serial() const { return serial_; }  // no other bound plan has it
 
  private:
   void bind_inputs(RunContext& context, std::span<c10::TensorImpl* const> inputs) const;
   void run_steps(RunContext& context, bool check) const;
-  void run_kernel(size_t step, const PreparedPlan::Kernel& kernel, RunContext& context) const;
+  void run_kernel(size_t step, const PreparedFunction::Kernel& kernel, RunContext& context) const;
   void run_extern(size_t step, const ExternCall& call, RunContext& context, bool check) const;
-  void run_copy(const PreparedPlan::Copy& copy, RunContext& context) const;
-  bool is_plain(const PreparedPlan::Copy& copy) const;
+  void run_copy(const PreparedFunction::Copy& copy, RunContext& context) const;
+  bool is_plain(const PreparedFunction::Copy& copy) const;
   at::Tensor make_output(plan::SlotId slot, const RunContext& context) const;
 
-  const PreparedPlan& plan_;
+  const PreparedFunction& prepared_;
   const plan::Numbers numbers_;
   const uint64_t serial_;
-  std::vector<std::vector<c10::IValue>> symbolic_arguments_;  // by PreparedPlan::sized_calls
+  std::vector<std::vector<c10::IValue>> symbolic_arguments_;  // by PreparedFunction::sized_calls
   std::atomic<bool> checked_{false};  // extern results compared with the trace once
 };
 

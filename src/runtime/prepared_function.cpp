@@ -1,4 +1,4 @@
-#include "runtime/prepared_plan.h"
+#include "runtime/prepared_function.h"
 
 #include <algorithm>
 
@@ -9,23 +9,23 @@ namespace braze::runtime {
 using plan::SlotId;
 using plan::SlotKind;
 
-PreparedPlan::PreparedPlan(plan::Plan given, std::vector<at::Tensor> constants,
-                           const std::vector<KernelFunction>& functions)
-    : plan(std::move(given)), binder(plan), constants(std::move(constants)) {
+PreparedFunction::PreparedFunction(plan::Function given, std::vector<at::Tensor> constants,
+                                   const std::vector<KernelFunction>& functions)
+    : function(std::move(given)), binder(function), constants(std::move(constants)) {
   sort_slots();
   prepare_steps(functions);
   find_tensors();
 }
 
-void PreparedPlan::sort_slots() {
-  const size_t count = plan.slots.size();
+void PreparedFunction::sort_slots() {
+  const size_t count = function.slots.size();
   survives.assign(count, 0);
   views_of.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    const plan::Slot& slot = plan.slots[i];
+    const plan::Slot& slot = function.slots[i];
     const auto id = static_cast<SlotId>(i);
     dtype.push_back(scalar_type(slot.type.dtype));
-    root.push_back(plan::root_of(plan, id));
+    root.push_back(plan::root_of(function, id));
     if (slot.kind == SlotKind::kArena) survives[i] = 1;
     if (slot.kind == SlotKind::kInput && i < constants.size() && constants[i].defined())
       survives[i] = 1;
@@ -46,15 +46,15 @@ void PreparedPlan::sort_slots() {
   }
 }
 
-void PreparedPlan::prepare_steps(const std::vector<KernelFunction>& functions) {
-  written.assign(plan.input_count, 0);
-  for (const plan::Step& step : plan.steps) {
+void PreparedFunction::prepare_steps(const std::vector<KernelFunction>& functions) {
+  written.assign(function.input_count, 0);
+  for (const plan::Step& step : function.steps) {
     if (auto* kernel = std::get_if<plan::KernelStep>(&step)) {
       steps.push_back(Kernel{functions.at(kernel->kernel), kernel->args,
                              binder.first_kernel_size(kernel->kernel)});
     } else if (auto* call = std::get_if<plan::ExternStep>(&step)) {
       has_externs = true;
-      auto prepared = std::make_unique<ExternCall>(plan, *call);
+      auto prepared = std::make_unique<ExternCall>(function, *call);
       if (prepared->has_symbolic_arguments()) {
         sized_call.resize(steps.size() + 1, -1);
         sized_call.back() = static_cast<int>(sized_calls.size());
@@ -62,7 +62,7 @@ void PreparedPlan::prepare_steps(const std::vector<KernelFunction>& functions) {
       }
       steps.push_back(std::move(prepared));
     } else if (auto* copy = std::get_if<plan::CopyStep>(&step)) {
-      if (root[copy->target] < plan.input_count) written[root[copy->target]] = 1;
+      if (root[copy->target] < function.input_count) written[root[copy->target]] = 1;
       steps.push_back(Copy{copy->target, copy->source});
       has_externs = true;
     } else {
@@ -73,13 +73,13 @@ void PreparedPlan::prepare_steps(const std::vector<KernelFunction>& functions) {
 }
 
 // A view is made from the tensor that it is a view of.
-void PreparedPlan::need(SlotId slot) {
-  for (; slot >= 0; slot = plan.slots[slot].base) needs_tensor[slot] = 1;
+void PreparedFunction::need(SlotId slot) {
+  for (; slot >= 0; slot = function.slots[slot].base) needs_tensor[slot] = 1;
 }
 
-void PreparedPlan::find_tensors() {
-  needs_tensor.assign(plan.slots.size(), 0);
-  for (const plan::Step& step : plan.steps) {
+void PreparedFunction::find_tensors() {
+  needs_tensor.assign(function.slots.size(), 0);
+  for (const plan::Step& step : function.steps) {
     if (auto* call = std::get_if<plan::ExternStep>(&step)) {
       for (const plan::Argument& argument : call->args) {
         if (auto* slot = std::get_if<SlotId>(&argument)) need(*slot);
@@ -96,19 +96,20 @@ void PreparedPlan::find_tensors() {
       need(copy->source);
     }
   }
-  for (SlotId slot : plan.outputs) {
-    BRAZE_CHECK(plan.slots[root[slot]].kind != SlotKind::kArena, "output ", slot, " in the arena");
+  for (SlotId slot : function.outputs) {
+    BRAZE_CHECK(function.slots[root[slot]].kind != SlotKind::kArena, "output ", slot,
+                " in the arena");
     need(slot);
   }
   for (SlotId slot : output_slots) need(slot);
-  for (SlotId slot = 0; slot < plan.input_count; ++slot)
+  for (SlotId slot = 0; slot < function.input_count; ++slot)
     if (needs_tensor[slot] && !survives[slot]) extern_inputs.push_back(slot);
 }
 
-bool PreparedPlan::writes_inputs_early() const {
+bool PreparedFunction::writes_inputs_early() const {
   // Memory from outside: inputs, and what operators give that are views of them.
   std::vector<char> outside(root.size(), 0);
-  std::fill_n(outside.begin(), plan.input_count, 1);
+  std::fill_n(outside.begin(), function.input_count, 1);
   for (const Step& step : steps) {
     auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step);
     if (!call) continue;

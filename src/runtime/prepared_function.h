@@ -1,5 +1,5 @@
-// What running a plan needs that is the same for all sizes: functions and operators looked up, the
-// slots sorted by how they get their memory.
+// What running a function needs that is the same for all sizes: functions and operators looked up,
+// the slots sorted by how they get their memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,11 +16,11 @@ namespace braze::runtime {
 using KernelFunction = int64_t (*)(void* const* args, const int64_t* sizes, int64_t begin,
                                    int64_t end);
 
-struct PreparedPlan {
+struct PreparedFunction {
   // functions: by kernel. constants: by input, undefined where it is not one.
-  PreparedPlan(plan::Plan plan, std::vector<at::Tensor> constants,
-               const std::vector<KernelFunction>& functions);
-  PreparedPlan(const PreparedPlan&) = delete;
+  PreparedFunction(plan::Function function, std::vector<at::Tensor> constants,
+                   const std::vector<KernelFunction>& functions);
+  PreparedFunction(const PreparedFunction&) = delete;
 
   bool writes_inputs_early() const;
 
@@ -34,7 +34,7 @@ struct PreparedPlan {
   };
   using Step = std::variant<Kernel, std::unique_ptr<ExternCall>, Copy, plan::FreeStep>;
 
-  const plan::Plan plan;
+  const plan::Function function;
   const plan::Binder binder;
   const std::vector<at::Tensor> constants;
   std::vector<Step> steps;

@@ -1,4 +1,4 @@
-#include "compile/direct_plan.h"
+#include "compile/direct_function.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@ namespace braze::compile {
 namespace {
 
 std::string plan_text(std::string_view graph) {
-  plan::Plan plan = direct_plan(graph::parse(graph));
-  plan::verify(plan);
-  return plan::to_string(plan);
+  const plan::Function function = direct_function(graph::parse(graph));
+  plan::verify(function);
+  return plan::to_string(function);
 }
 
 TEST(DirectPlan, FreesAfterLastUse) {
@@ -18,7 +18,7 @@ TEST(DirectPlan, FreesAfterLastUse) {
                       "  %3: f32[4, 8] = aten.mul.Tensor(%2, %1)\n"
                       "  return %3, %0\n"
                       "}\n"),
-            "plan(s0: f32[4, 8]) arena 0 bytes {\n"
+            "function(s0: f32[4, 8]) arena 0 bytes {\n"
             "  s1: extern f32[4, 8]\n"
             "  s2: extern f32[4, 8]\n"
             "  s3: extern f32[4, 8]\n"
@@ -38,7 +38,7 @@ TEST(DirectPlan, InPlaceResultIsTheArgumentsSlot) {
                       "  %3: f32[4] #%0 = aten.mul_.Tensor(%2, %2)\n"
                       "  return %1\n"
                       "}\n"),
-            "plan(s0: f32[8]) arena 0 bytes {\n"
+            "function(s0: f32[8]) arena 0 bytes {\n"
             "  s1: extern f32[4]\n"
             "  s0 = aten.add_.Tensor(s0, s0, 1)\n"
             "  s1 = aten.slice.Tensor(s0, 0, 0, 4, 1)\n"
@@ -55,7 +55,7 @@ TEST(DirectPlan, CopiesAreIntoFreshMemory) {
                       "  %3: f32[1]{2} = aten.copy(%1, %2, false)\n"
                       "  return %3\n"
                       "}\n"),
-            "plan(s0: f32[4, 2]) arena 0 bytes {\n"
+            "function(s0: f32[4, 2]) arena 0 bytes {\n"
             "  s1: extern f32[1]{2}+6\n"
             "  s2: extern f32[1]\n"
             "  s3: extern f32[1]{2}\n"
@@ -76,7 +76,7 @@ TEST(DirectPlan, MutationsAreCopiesAndUnusedResultsHaveNoSlot) {
                       "  return\n"
                       "  mutate %1 <- %4\n"
                       "}\n"),
-            "plan(s0: f32[8], s1: f32[8]) arena 0 bytes {\n"
+            "function(s0: f32[8], s1: f32[8]) arena 0 bytes {\n"
             "  s2: extern f32[]\n"
             "  s3: extern f32[8]\n"
             "  s2, _ = aten.max.dim(s0, 0, false)\n"

@@ -1,4 +1,4 @@
-#include "compile/direct_plan.h"
+#include "compile/direct_function.h"
 
 #include <algorithm>
 
@@ -15,29 +15,29 @@ class Builder {
   explicit Builder(const graph::Graph& graph)
       : graph_(graph), slot_of_(graph.value_count(), plan::SlotId{-1}) {}
 
-  plan::Plan build() {
-    plan_.input_count = static_cast<int32_t>(graph_.inputs().size());
+  plan::Function build() {
+    function_.input_count = static_cast<int32_t>(graph_.inputs().size());
     for (const graph::Input& input : graph_.inputs()) {
       add_slot(input.value, {.kind = plan::SlotKind::kInput, .type = input.value->type()});
     }
-    plan_.origins = graph_.origins();
+    function_.origins = graph_.origins();
     for (const auto& node : graph_.nodes())
       if (!add_copy(*node)) add_call(*node);
     for (const graph::Mutation& mutation : graph_.mutations()) {
-      plan_.steps.emplace_back(
+      function_.steps.emplace_back(
           plan::CopyStep{.target = slot(mutation.target), .source = slot(mutation.source)});
     }
-    for (const Value* output : graph_.outputs()) plan_.outputs.push_back(slot(output));
-    add_free_steps(plan_);
-    return std::move(plan_);
+    for (const Value* output : graph_.outputs()) function_.outputs.push_back(slot(output));
+    add_free_steps(function_);
+    return std::move(function_);
   }
 
  private:
   plan::SlotId slot(const Value* value) const { return slot_of_[value->id()]; }
 
   plan::SlotId add_slot(const Value* value, plan::Slot slot) {
-    slot_of_[value->id()] = static_cast<plan::SlotId>(plan_.slots.size());
-    plan_.slots.push_back(std::move(slot));
+    slot_of_[value->id()] = static_cast<plan::SlotId>(function_.slots.size());
+    function_.slots.push_back(std::move(slot));
     return slot_of_[value->id()];
   }
 
@@ -56,11 +56,11 @@ class Builder {
     step.args = {slot(*like),   type.sizes,    type.strides, graph::None{},
                  graph::None{}, graph::None{}, graph::None{}};
     step.results = {add_slot(result, {.kind = plan::SlotKind::kExtern, .type = type})};
-    plan_.steps.emplace_back(std::move(step));
-    plan_.steps.emplace_back(plan::ExternStep{.op = "aten.copy_",
-                                              .args = {slot(result), slot(*source), false},
-                                              .results = {slot(result)},
-                                              .origin = node.origin()});
+    function_.steps.emplace_back(std::move(step));
+    function_.steps.emplace_back(plan::ExternStep{.op = "aten.copy_",
+                                                  .args = {slot(result), slot(*source), false},
+                                                  .results = {slot(result)},
+                                                  .origin = node.origin()});
     return true;
   }
 
@@ -73,7 +73,7 @@ class Builder {
     for (size_t i = 0; i < node.results().size(); ++i) {
       step.results.push_back(result_slot(node, static_cast<int>(i)));
     }
-    plan_.steps.emplace_back(std::move(step));
+    function_.steps.emplace_back(std::move(step));
   }
 
   plan::SlotId result_slot(const graph::Node& node, int i) {
@@ -107,12 +107,12 @@ class Builder {
   }
 
   const graph::Graph& graph_;
-  plan::Plan plan_;
+  plan::Function function_;
   std::vector<plan::SlotId> slot_of_;  // by value id
 };
 
 }  // namespace
 
-plan::Plan direct_plan(const graph::Graph& graph) { return Builder(graph).build(); }
+plan::Function direct_function(const graph::Graph& graph) { return Builder(graph).build(); }
 
 }  // namespace braze::compile

@@ -1,11 +1,12 @@
-// The compiled artefact as plain data: what caches store and the runtime loads.
+// One function of a compiled module (module.h) as plain data: slots, and steps that work on them.
 //
-// A plan works on numbered slots. Slots [0, inputs.size()) are the graph's inputs, bound by the
-// caller on each call. The other slots are defined by steps. Step order is execution order.
+// Slots [0, inputs.size()) are the function's inputs, bound by the caller on each call. The other
+// slots are defined by steps. Step order is execution order.
 //
-// A plan with symbols is for all values that they may have: sizes, strides, offsets, arguments of
-// extern calls, extents and grains are expressions over them, and what follows from those (places
-// and sizes in memory) is not there yet. `Binder` (binder.h) works out the numbers for a call.
+// A function with symbols is for all values that they may have: sizes, strides, offsets, arguments
+// of extern calls, extents and grains are expressions over them, and what follows from those
+// (places and sizes in memory) is not there yet. `Binder` (binder.h) works out the numbers for a
+// call.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +63,7 @@ struct Symbol {
 // extent 0 (an empty tensor) the kernel must not be called. A non-zero result means that the call
 // must be run in eager instead (an index out of range: eager raises the user's exception).
 struct KernelStep {
-  int32_t kernel = 0;  // index into Plan::kernels
+  int32_t kernel = 0;  // index into Function::kernels
   std::vector<SlotId> args;
   sym::Int extent = 1;
   sym::Int grain = 1;
@@ -99,49 +100,43 @@ struct FreeStep {
 using Step = std::variant<KernelStep, ExternStep, CopyStep, FreeStep>;
 
 struct Kernel {
-  std::string name;             // extern "C" symbol in Plan::source
+  std::string name;             // symbol of the code object
+  int32_t code = 0;             // index into Module::code
   std::vector<bool> written;    // by parameter: whether the kernel stores to it
   std::vector<sym::Int> sizes;  // what it is given as `sizes`
 };
 
-struct Plan {
+struct Function {
   std::vector<Slot> slots;
   int32_t input_count = 0;
   int64_t arena_bytes = 0;
   std::vector<Step> steps;
-  // A graph output is a slot; an output that is an input itself names the input's slot, a view of
-  // an input is a kView slot.
+  // An output is a slot; an output that is an input itself names the input's slot, a view of an
+  // input is a kView slot.
   std::vector<SlotId> outputs;
   std::vector<Kernel> kernels;
-  std::string source;  // one C++ translation unit with all kernels; empty: no kernels
-  std::vector<std::string> compiler_flags;  // for `source`
   std::vector<graph::Origin> origins;
   std::vector<Symbol> symbols;            // symbol i of the arena; empty: all sizes are numbers
   std::shared_ptr<sym::ExprArena> arena;  // of the expressions
-  std::vector<sym::Int> limits;           // must fit 32 bits, or the plan does not hold
+  std::vector<sym::Int> limits;           // must fit 32 bits, or the function does not hold
 
   bool is_symbolic() const { return !symbols.empty(); }
 };
 
 // For people:
-//   plan(s0: f32[4, 8], s1: f32[8]) arena 128 bytes {
+//   function(s0: f32[4, 8], s1: f32[8]) arena 128 bytes {
 //     s2: arena[0, 128) f32[4, 8]
 //     s3: output f32[4, 8]
 //     s2 = aten.mm(s0, s0)
 //     kernel fused_add(s2, s1, s3) extent 4 grain 1      // model.py:12 forward
 //     return s3
 //   }
-std::string to_string(const Plan& plan);
-
-// Exact binary form with a version and a checksum. `deserialize` throws
-// UserError on anything damaged or from another version; what it returns has passed `verify`.
-std::string serialize(const Plan& plan);
-Plan deserialize(std::string_view bytes);
+std::string to_string(const Function& function);
 
 // Bytes from element 0 to the end of the last element of a tensor of this type; 0 when it is empty.
 int64_t extent_bytes(const graph::TensorType& type);
 // The slot whose memory a kView slot shares; any other slot is its own root.
-SlotId root_of(const Plan& plan, SlotId slot);
+SlotId root_of(const Function& function, SlotId slot);
 
 // Throws InternalError, naming the step, unless:
 //   * slot numbers are in range; inputs come first; a base has a smaller number, and a kView lies
@@ -154,7 +149,7 @@ SlotId root_of(const Plan& plan, SlotId slot);
 //     at the same byte when one dies there and the other is born there (in-place reuse);
 //   * outputs are not in the arena, and neither is what they are views of;
 //   * kernel calls have one argument per parameter, copies go to inputs, origins exist.
-// A symbolic plan is checked as it is bound to its hints.
-void verify(const Plan& plan);
+// A function with symbols is checked as it is bound to its hints.
+void verify(const Function& function);
 
 }  // namespace braze::plan

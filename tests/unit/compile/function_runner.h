@@ -1,4 +1,4 @@
-// Runs plans without PyTorch: kernels as machine code, extern calls by the graph interpreter.
+// Runs functions without PyTorch: kernels as machine code, extern calls by the graph interpreter.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,20 +17,21 @@
 
 namespace braze::compile {
 
-class PlanRunner {
+class FunctionRunner {
  public:
-  explicit PlanRunner(plan::Plan plan) : plan_(std::move(plan)) {
-    if (!plan_.source.empty()) library_ = toolchain::build(plan_.source, plan_.compiler_flags);
+  FunctionRunner(plan::Function function, const std::vector<plan::Code>& code)
+      : function_(std::move(function)) {
+    if (!code.empty()) library_ = toolchain::build(code.at(0).text, code[0].flags);
   }
 
   // False when a kernel asks for eager.
   bool run(std::span<const graph::Tensor> inputs, std::vector<graph::Tensor>& outputs) {
-    arena_ = std::make_shared<std::vector<std::byte>>(plan_.arena_bytes, std::byte{0x7b});
+    arena_ = std::make_shared<std::vector<std::byte>>(function_.arena_bytes, std::byte{0x7b});
     tensors_.clear();
-    for (size_t i = 0; i < plan_.slots.size(); ++i) {
-      tensors_.push_back(make(plan_.slots[i], i < inputs.size() ? &inputs[i] : nullptr));
+    for (size_t i = 0; i < function_.slots.size(); ++i) {
+      tensors_.push_back(make(function_.slots[i], i < inputs.size() ? &inputs[i] : nullptr));
     }
-    for (const plan::Step& step : plan_.steps) {
+    for (const plan::Step& step : function_.steps) {
       if (const auto* kernel = std::get_if<plan::KernelStep>(&step)) {
         if (!run_kernel(*kernel)) return false;
       } else if (const auto* call = std::get_if<plan::ExternStep>(&step)) {
@@ -41,7 +42,7 @@ class PlanRunner {
         tensors_[std::get<plan::FreeStep>(step).slot].memory = nullptr;
       }
     }
-    for (plan::SlotId slot : plan_.outputs) outputs.push_back(tensor(slot));
+    for (plan::SlotId slot : function_.outputs) outputs.push_back(tensor(slot));
     return true;
   }
 
@@ -59,7 +60,7 @@ class PlanRunner {
   }
 
   graph::Tensor tensor(plan::SlotId id) const {
-    const plan::Slot& slot = plan_.slots[id];
+    const plan::Slot& slot = function_.slots[id];
     if (slot.kind != plan::SlotKind::kView) {
       BRAZE_CHECK(tensors_[id].memory != nullptr, "slot s", id, " holds no tensor");
       return tensors_[id];
@@ -78,13 +79,14 @@ class PlanRunner {
 
   bool run_kernel(const plan::KernelStep& step) {
     using Function = int64_t (*)(void* const*, const int64_t*, int64_t, int64_t);
-    auto function = reinterpret_cast<Function>(library_->symbol(plan_.kernels[step.kernel].name));
+    auto function =
+        reinterpret_cast<Function>(library_->symbol(function_.kernels[step.kernel].name));
     if (step.extent == 0) return true;
     std::vector<void*> args;
     for (plan::SlotId slot : step.args) args.push_back(address(tensor(slot)));
     // In two parts, as threads would.
     const int64_t extent = step.extent.constant(), middle = extent / 2;
-    const std::vector<int64_t> sizes = sym::constants(plan_.kernels[step.kernel].sizes);
+    const std::vector<int64_t> sizes = sym::constants(function_.kernels[step.kernel].sizes);
     return function(args.data(), sizes.data(), 0, middle) == 0 &&
            function(args.data(), sizes.data(), middle, extent) == 0;
   }
@@ -115,7 +117,7 @@ class PlanRunner {
     std::vector<int> storages;
     for (size_t i = 0; i < step.results.size(); ++i) {
       plan::SlotId slot = step.results[i];
-      types.push_back(slot >= 0 ? plan_.slots[slot].type : inferred.value().at(i));
+      types.push_back(slot >= 0 ? function_.slots[slot].type : inferred.value().at(i));
       int aliased = op.effects.aliased_argument(static_cast<int>(i));
       const auto* value = aliased >= 0 ? std::get_if<graph::Value*>(&args.at(aliased)) : nullptr;
       storages.push_back(value != nullptr ? (*value)->storage() : -1);
@@ -130,14 +132,14 @@ class PlanRunner {
     size_t next = 0;
     for (plan::SlotId slot : step.results) {
       if (slot < 0) continue;
-      bool placed = plan_.slots[slot].kind != plan::SlotKind::kExtern;
+      bool placed = function_.slots[slot].kind != plan::SlotKind::kExtern;
       if (placed) assign(tensors_[slot], results[next]);
       if (!placed) tensors_[slot] = results[next];
       ++next;
     }
   }
 
-  plan::Plan plan_;
+  plan::Function function_;
   std::shared_ptr<toolchain::Library> library_;
   std::shared_ptr<std::vector<std::byte>> arena_;
   std::vector<graph::Tensor> tensors_;
@@ -206,9 +208,9 @@ inline std::vector<size_t> sharing(const std::vector<graph::Tensor>& inputs,
 }
 
 // Compiles with the backend, runs, and compares with the interpreter: outputs, inputs (mutations),
-// and what shares memory.
-inline plan::Plan compile_and_compare(const graph::Graph& graph, Options options = {},
-                                      uint32_t seed = 1) {
+// and what shares memory. Gives the function.
+inline plan::Function compile_and_compare(const graph::Graph& graph, Options options = {},
+                                          uint32_t seed = 1) {
   std::vector<graph::Tensor> inputs = random_inputs(graph, seed);
   std::vector<graph::Tensor> expected_inputs = copies(inputs);
   std::vector<graph::Tensor> expected = graph::interpret(graph, expected_inputs);
@@ -217,10 +219,10 @@ inline plan::Plan compile_and_compare(const graph::Graph& graph, Options options
     if (std::string_view(stage) != "code") stages += std::string(stage) + ":\n" + dump + "\n";
   };
   options.check_passes = true;
-  plan::Plan plan = compile(graph.clone(), options);
-  SCOPED_TRACE(stages + plan::to_string(plan));
+  plan::Module module = compile(graph.clone(), options);
+  SCOPED_TRACE(stages + plan::to_string(module));
   std::vector<graph::Tensor> outputs;
-  EXPECT_TRUE(PlanRunner(plan).run(inputs, outputs));
+  EXPECT_TRUE(FunctionRunner(module.functions[0], module.code).run(inputs, outputs));
   EXPECT_EQ(outputs.size(), expected.size());
   for (size_t i = 0; i < expected.size() && i < outputs.size(); ++i) {
     expect_close(outputs[i], expected[i], "output " + std::to_string(i));
@@ -229,17 +231,17 @@ inline plan::Plan compile_and_compare(const graph::Graph& graph, Options options
     expect_close(inputs[i], expected_inputs[i], "input " + std::to_string(i));
   }
   EXPECT_EQ(sharing(inputs, outputs), sharing(expected_inputs, expected));
-  return plan;
+  return std::move(module.functions[0]);
 }
 
-inline plan::Plan compile_and_compare(std::string_view text, Options options = {}) {
+inline plan::Function compile_and_compare(std::string_view text, Options options = {}) {
   return compile_and_compare(graph::parse(text), std::move(options));
 }
 
 template <class StepKind>
-int count_steps(const plan::Plan& plan) {
+int count_steps(const plan::Function& function) {
   int count = 0;
-  for (const plan::Step& step : plan.steps) count += std::holds_alternative<StepKind>(step);
+  for (const plan::Step& step : function.steps) count += std::holds_alternative<StepKind>(step);
   return count;
 }
 
