@@ -161,21 +161,21 @@ void Graph::erase(Node* node) {
 }
 
 OriginId Graph::add_origin(Origin origin) {
-  // What differs most often comes first.
-  auto same = [&](const Origin& other) {
-    return other.line == origin.line && other.module_path == origin.module_path && other == origin;
+  const auto hash_of = [](const Origin& of) {
+    const std::hash<std::string> hash;
+    return hash(of.module_path) ^ (hash(of.call) << 1) ^ static_cast<size_t>(of.line);
   };
-  // Nodes of one line follow each other, so that the last ones are the likely ones.
-  constexpr size_t kLookBack = 32;
-  const size_t oldest = origins_.size() > kLookBack ? origins_.size() - kLookBack : 0;
-  for (size_t i = origins_.size(); i-- > oldest;) {
-    if (same(origins_[i])) return static_cast<OriginId>(i);
-  }
-  for (size_t i = 0; i < oldest; ++i) {
-    if (same(origins_[i])) return static_cast<OriginId>(i);
-  }
+  // A clone's index is empty.
+  for (size_t i = origin_index_.size(); i < origins_.size(); ++i)
+    origin_index_.emplace(hash_of(origins_[i]), static_cast<OriginId>(i));
+  const size_t hash = hash_of(origin);
+  const auto [begin, end] = origin_index_.equal_range(hash);
+  for (auto known = begin; known != end; ++known)
+    if (origins_[known->second] == origin) return known->second;
+  const auto id = static_cast<OriginId>(origins_.size());
   origins_.push_back(std::move(origin));
-  return static_cast<OriginId>(origins_.size() - 1);
+  origin_index_.emplace(hash, id);
+  return id;
 }
 
 bool Graph::owns(const Value* value) const {

@@ -20,6 +20,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/argument.h"
@@ -195,6 +196,7 @@ class Graph {
   std::vector<Value*> outputs_;
   std::vector<Mutation> mutations_;
   std::vector<Origin> origins_;
+  std::unordered_multimap<size_t, OriginId> origin_index_;  // by hash
   std::shared_ptr<sym::ExprArena> arena_;
   std::vector<SymbolBinding> symbols_;
   int next_storage_ = 0;
