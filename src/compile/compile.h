@@ -19,7 +19,7 @@ enum class Backend : uint8_t {
 
 struct Options {
   Backend backend = Backend::kKernels;
-  codegen::cpp::Isa isa = codegen::cpp::Isa::kGeneric;
+  target::Isa isa = target::Isa::kGeneric;
   int64_t threads = 1;
   bool panel_products = false;    // large products of many rows through kernels/
   bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)

@@ -33,10 +33,10 @@ compile::Options compile_options(const Settings& settings) {
   compile::Options out;
   out.backend = settings.backend;
   out.threads = at::get_num_threads();
-  out.isa = codegen::cpp::chosen_isa();
+  out.isa = target::chosen_isa();
   // With AVX2 alone the kernel was not measured against MKL on the processors that MKL knows.
-  out.panel_products = out.isa == codegen::cpp::Isa::kAvx512 ||
-                       (out.isa == codegen::cpp::Isa::kAvx2 && onednn_multiplies_faster());
+  out.panel_products = out.isa == target::Isa::kAvx512 ||
+                       (out.isa == target::Isa::kAvx2 && onednn_multiplies_faster());
   out.fused_attention = kernels::variant_for(out.isa) != nullptr;
   out.linear_pointwise = onednn_multiplies_faster();
   if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {

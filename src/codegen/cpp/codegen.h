@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "loop/ir.h"
+#include "target/isa.h"
 
 namespace braze::codegen::cpp {
 
-enum class Isa : uint8_t { kGeneric, kAvx2, kAvx512 };
-std::string_view to_string(Isa isa);
-Isa host_isa();    // by cpuid
-Isa chosen_isa();  // the host's, or the lesser one that BRAZE_ISA names
+using target::Isa;
+
 std::vector<std::string> compiler_flags(Isa isa);  // "-O2 -mavx512f ...", for the toolchain
 
 struct KernelCode {

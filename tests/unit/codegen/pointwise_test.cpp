@@ -188,7 +188,7 @@ TEST(Pointwise, FailingIndexIsReported) {
       EXPECT_EQ(run(args, nullptr, 0, code.extent.constant()), 0);
       for (int64_t bad : {int64_t{3}, int64_t{-1}, int64_t{1} << 62}) {
         ids[2] = bad;
-        EXPECT_NE(run(args, nullptr, 0, code.extent.constant()), 0) << to_string(isa);
+        EXPECT_NE(run(args, nullptr, 0, code.extent.constant()), 0) << target::to_string(isa);
       }
     }
   }

@@ -108,9 +108,9 @@ TEST(VectorMath, WithinTwoUlp) {
         const double error = ulps(out[i], f.exact(in[i]));
         if (error > worst) worst = error, where = i;
       }
-      EXPECT_LE(worst, f.limit) << to_string(isa) << " " << f.name << "(" << in[where]
+      EXPECT_LE(worst, f.limit) << target::to_string(isa) << " " << f.name << "(" << in[where]
                                 << ") = " << out[where] << ", exactly " << f.exact(in[where]);
-      RecordProperty(std::string(to_string(isa)) + "_" + f.name, std::to_string(worst));
+      RecordProperty(std::string(target::to_string(isa)) + "_" + f.name, std::to_string(worst));
     }
   }
 }
@@ -147,7 +147,7 @@ TEST(VectorMath, FunctionsOfTwoArguments) {
                                  ? std::pow(static_cast<double>(x[i]), static_cast<double>(y[i]))
                                  : std::atan2(static_cast<double>(x[i]), static_cast<double>(y[i]));
         EXPECT_LE(ulps(out[i], exact), 2)
-            << to_string(isa) << (k ? " atan2(" : " pow(") << x[i] << ", " << y[i]
+            << target::to_string(isa) << (k ? " atan2(" : " pow(") << x[i] << ", " << y[i]
             << ") = " << out[i] << ", exactly " << exact;
       }
     }

@@ -72,7 +72,7 @@ TEST(CacheKey, DifferentForOtherOptions) {
   std::set<std::string> keys{key(kGraph, options)};
   options.backend = Backend::kAten;
   EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
-  options.isa = codegen::cpp::Isa::kAvx2;
+  options.isa = target::Isa::kAvx2;
   EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
   options.threads = 3;
   EXPECT_TRUE(keys.insert(key(kGraph, options)).second);

@@ -8,7 +8,7 @@ namespace {
 class EndToEnd : public testing::TestWithParam<Backend> {
  protected:
   plan::Plan check(std::string_view text) {
-    return compile_and_compare(text, {.backend = GetParam(), .isa = codegen::cpp::host_isa()});
+    return compile_and_compare(text, {.backend = GetParam(), .isa = target::host_isa()});
   }
   bool kernels() const { return GetParam() == Backend::kKernels; }
 };
