@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "codegen/cpp/codegen.h"
 #include "compile/direct_plan.h"
 #include "compile/kernel_plan.h"
 #include "loop/program.h"
@@ -30,14 +31,20 @@ void dump(const Options& options, const char* stage, Text&& text) {
   if (options.dump) options.dump(stage, text());
 }
 
+// The target, if kernels are made for it.
+const target::Cpu* kernel_target(const Options& options) {
+  return options.backend == Backend::kKernels ? std::get_if<target::Cpu>(&options.target) : nullptr;
+}
+
 // False, the graph unchanged, when the graph has to run as it was traced.
 bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   StageTimer timer(timings.passes);
+  const bool kernels = kernel_target(options) != nullptr;
   passes::PipelineOptions pass_options;
   pass_options.check_each = options.check_passes;
-  pass_options.panel_products = options.panel_products && options.backend == Backend::kKernels;
-  pass_options.fused_attention = options.fused_attention && options.backend == Backend::kKernels;
-  pass_options.linear_pointwise = options.linear_pointwise && options.backend == Backend::kKernels;
+  pass_options.panel_products = options.panel_products && kernels;
+  pass_options.fused_attention = options.fused_attention && kernels;
+  pass_options.linear_pointwise = options.linear_pointwise && kernels;
   try {
     passes::run_inference_pipeline(graph, pass_options);
     return true;
@@ -47,29 +54,30 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   }
 }
 
-plan::Plan compile_kernels(const graph::Graph& graph, const Options& options, Timings& timings) {
+plan::Plan compile_kernels(const graph::Graph& graph, const target::Cpu& cpu,
+                           const Options& options, Timings& timings) {
   loop::Program program = [&] {
     StageTimer timer(timings.lower);
-    return loop::lower(graph);
+    return loop::lower(graph, cpu);
   }();
   dump(options, "loops", [&] { return loop::to_string(program); });
   schedule::MemoryPlan memory;
   DistinctKernels kernels;
   {
     StageTimer timer(timings.schedule);
-    schedule::fuse(program, {.threads = options.threads});
-    memory = schedule::plan_memory(program);
+    schedule::fuse(program, cpu);
+    memory = schedule::plan_memory(program, cpu);
     kernels = distinct_kernels(program);
   }
   dump(options, "schedule", [&] { return loop::to_string(program); });
   codegen::cpp::Source source;
   {
     StageTimer timer(timings.codegen);
-    if (!kernels.kernels.empty()) source = codegen::cpp::generate(kernels.kernels, options.isa);
+    if (!kernels.kernels.empty()) source = codegen::cpp::generate(kernels.kernels, cpu);
   }
   dump(options, "code", [&] { return source.text; });
   plan::Plan plan = kernel_plan(program, memory, kernels, std::move(source));
-  if (!plan.kernels.empty()) plan.compiler_flags = codegen::cpp::compiler_flags(options.isa);
+  if (!plan.kernels.empty()) plan.compiler_flags = codegen::cpp::compiler_flags(cpu.isa);
   return plan;
 }
 
@@ -99,9 +107,9 @@ plan::Plan compile(graph::Graph graph, const Options& options, Timings* timings)
   if (timings == nullptr) timings = &unused;
   bool functional = options.backend != Backend::kEager && run_passes(graph, options, *timings);
   dump(options, "graph", [&] { return graph::to_string(graph); });
-  plan::Plan plan = functional && options.backend == Backend::kKernels
-                        ? compile_kernels(graph, options, *timings)
-                        : direct_plan(graph);
+  const target::Cpu* cpu = kernel_target(options);
+  plan::Plan plan =
+      functional && cpu ? compile_kernels(graph, *cpu, options, *timings) : direct_plan(graph);
   if (graph.is_symbolic()) bind_symbols(graph, plan);
   plan::verify(plan);
   return plan;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "loop/ir.h"
-#include "target/isa.h"
+#include "target/target.h"
 
 namespace braze::codegen::cpp {
 
@@ -33,6 +33,6 @@ struct Source {
 // which returns 0, or non-zero when a kCheckIndex failed. Loads and stores may be unaligned. A
 // kernel of symbolic sizes is right for all of them (within `limits`); how it walks its axes is
 // chosen by the sizes seen when traced.
-Source generate(std::span<const loop::Kernel> kernels, Isa isa);
+Source generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu);
 
 }  // namespace braze::codegen::cpp

@@ -178,7 +178,7 @@ TEST(Pointwise, FailingIndexIsReported) {
     kernels.push_back(loop::parse_kernel(
         "kernel embedding" + head + " store(b2, o0*32 + o1, " + value + ")\n}", pool));
   for (Isa isa : tested_isas()) {
-    const Source source = generate(kernels, isa);
+    const Source source = generate(kernels, {.isa = isa});
     const auto library = toolchain::build(source.text, compiler_flags(isa));
     for (const KernelCode& code : source.kernels) {
       const auto run = reinterpret_cast<KernelFunction>(library->symbol(code.name));

@@ -136,7 +136,7 @@ inline void check_kernels(const std::vector<std::string>& texts, const RunOption
   std::vector<Source> sources;
   std::vector<std::shared_ptr<toolchain::Library>> libraries;
   for (Isa isa : isas) {
-    sources.push_back(generate(kernels, isa));
+    sources.push_back(generate(kernels, {.isa = isa}));
     libraries.push_back(toolchain::build(sources.back().text, compiler_flags(isa)));
   }
   for (size_t k = 0; k < kernels.size(); ++k) {

@@ -94,7 +94,7 @@ TEST(VectorMath, WithinTwoUlp) {
         pool));
   const std::vector<float> in = inputs();
   for (Isa isa : tested_isas()) {
-    const Source source = generate(kernels, isa);
+    const Source source = generate(kernels, {.isa = isa});
     const auto library = toolchain::build(source.text, compiler_flags(isa));
     for (size_t k = 0; k < kernels.size(); ++k) {
       const Function& f = functions()[k];
@@ -135,7 +135,7 @@ TEST(VectorMath, FunctionsOfTwoArguments) {
                                name + "(load(b0, o0), load(b1, o0)))\n}",
                            pool));
   for (Isa isa : tested_isas()) {
-    const Source source = generate(kernels, isa);
+    const Source source = generate(kernels, {.isa = isa});
     const auto library = toolchain::build(source.text, compiler_flags(isa));
     for (size_t k = 0; k < 2; ++k) {
       std::vector<float> out(4096);

@@ -22,7 +22,8 @@ const Values kFewPairs = {{2, 2}, {3, 7}, {7, 3}, {8, 16}, {17, 5}, {2, 65}, {2,
 const Values& few_pairs() { return exhaustive() ? kPairs : kFewPairs; }
 
 plan::Plan compile_symbolic(const graph::Graph& graph, Backend backend) {
-  Options options{.backend = backend, .isa = target::host_isa(), .check_passes = true};
+  Options options{
+      .backend = backend, .target = target::Cpu{target::host_isa()}, .check_passes = true};
   plan::Plan plan = compile(graph.clone(), options);
   // As a cache stores it.
   plan::Plan stored = plan::deserialize(plan::serialize(plan));
