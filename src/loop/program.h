@@ -51,8 +51,8 @@ std::string to_string(const Program& program);
 // without being stored, a value is realised (gets a kernel that stores it) where it is a reduction,
 // a graph output, an operand of an extern call, or has several users. Kernels that come out store
 // one value each; fusing them is the scheduler's business. An op without a lowering, and any value
-// of a dtype or device outside the code generator's (f32, f64, integers and bool on devices of the
-// target's type; f16 and bf16 as storage), is an ExternCall.
+// of a dtype or device outside the code generator's (f32, f64, integers and bool on one device of
+// the target's type; f16 and bf16 as storage), is an ExternCall.
 //
 // Sizes may be symbolic: kernels are then right for all values of the symbols. What is not known of
 // them (whether a size is zero, say) makes an op an ExternCall.

@@ -130,6 +130,7 @@ class Fuser {
     if (!domains_match(kernel(a)->kernel, kernel(b)->kernel)) return;
     int64_t saved = saved_bytes(a, b);
     if (saved == 0 || starves_workers(kernel(a)->kernel, kernel(b)->kernel)) return;
+    if (!on_one_device(program_, kernel(a)->kernel, kernel(b)->kernel)) return;
     queue_.push({.saved = saved + costs_.launch_bytes,
                  .distance = distance,
                  .first = a,

@@ -247,6 +247,7 @@ class Inliner {
       if (user == item) continue;
       Kernel* consumer = kernel(user);
       if (consumer == nullptr || !loads_only(*consumer, buffer)) return false;
+      if (!on_one_device(program_, producer.kernel(), *consumer)) return false;
       std::optional<Kernel> merged = inlined(program_.pool, *consumer, producer, aliases_, costs_);
       if (!merged) return false;
       checks_stay = checks_stay || makes_checks(*consumer, *merged, producer);

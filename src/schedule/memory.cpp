@@ -67,6 +67,7 @@ class MemoryPlanner {
  public:
   MemoryPlanner(const loop::Program& program, const target::Target& target)
       : program_(program),
+        device_(loop::device_type(target)),
         costs_(target::costs_of(target)),
         aliases_(program),
         ranges_(live_ranges(program, aliases_)),
@@ -118,8 +119,10 @@ class MemoryPlanner {
   }
 
   bool has_placed_result(const loop::ExternCall& call) const {
-    return call.results.size() == 1 && std::ranges::count(costs_.placed_ops, call.op) > 0 &&
-           is_dense(program_.buffers[call.results[0]].type);
+    if (call.results.size() != 1 || std::ranges::count(costs_.placed_ops, call.op) == 0)
+      return false;
+    const graph::TensorType& type = program_.buffers[call.results[0]].type;
+    return type.device.type == device_ && is_dense(type);
   }
 
   int block(int buffer) const {
@@ -193,6 +196,7 @@ class MemoryPlanner {
   }
 
   const loop::Program& program_;
+  const graph::Device::Type device_;  // of the arena
   const target::Costs costs_;
   Aliases aliases_;
   std::vector<LiveRange> ranges_;  // by root; of a joined block: by its first buffer

@@ -100,6 +100,7 @@ class Splitter {
       if (s.kind != Statement::Kind::kReduce) continue;
       loop::Buffer buffer;
       buffer.type.dtype = loop::reduced_dtype(s.op, s.accumulate, 0);
+      buffer.type.device = program_.buffers[kernel().params[0].buffer].type.device;
       buffer.type.sizes = {results(), rows_};
       buffer.type.strides = sym::contiguous_strides(buffer.type.sizes);
       buffers_.push_back(static_cast<int>(program_.buffers.size()));

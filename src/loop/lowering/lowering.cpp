@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/data_errors.h"
+#include "graph/devices.h"
 #include "loop/checks.h"
 #include "loop/linear_form.h"
 
@@ -124,10 +125,15 @@ void Lowering::add_inputs() {
   }
 }
 
+// A kernel reaches the memory of one device.
 bool Lowering::is_supported(const Node& node) const {
+  const Value* first = nullptr;
   auto fits = [&](const Value* value) {
-    return !value ||
-           (!graph::is_complex(value->type().dtype) && value->type().device.type == device_);
+    if (!value) return true;
+    if (!first) first = value;
+    const graph::TensorType& type = value->type();
+    return !graph::is_complex(type.dtype) && type.device.type == device_ &&
+           graph::same_device(type.device, first->type().device);
   };
   return std::ranges::all_of(node.operands(), fits) && std::ranges::all_of(node.results(), fits);
 }
