@@ -8,7 +8,7 @@ if(NOT GTest_FOUND)
 endif()
 include(GoogleTest)
 
-foreach(folder base sym graph passes loop schedule codegen toolchain plan compile kernels)
+foreach(folder base target sym graph passes loop schedule codegen toolchain plan compile kernels)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*_test.cpp)
   if(sources)
     add_executable(braze_${folder}_test ${sources})

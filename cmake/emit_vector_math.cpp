@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   using namespace braze;
   if (argc != 3) return 2;
   const bool avx512 = std::string_view(argv[1]) == "avx512";
-  codegen::cpp::Prelude prelude(avx512 ? codegen::cpp::Isa::kAvx512 : codegen::cpp::Isa::kAvx2);
+  codegen::cpp::Prelude prelude(avx512 ? target::Isa::kAvx512 : target::Isa::kAvx2);
   using loop::ExprKind;
   for (ExprKind kind : {ExprKind::kExp, ExprKind::kErf, ExprKind::kTanh})
     prelude.math(kind, graph::DType::kFloat32, avx512 ? 16 : 8);

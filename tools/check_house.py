@@ -10,7 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = {
-    "base", "sym", "graph", "passes", "loop", "schedule", "codegen", "toolchain", "plan", "compile",
+    "base", "target", "sym", "graph", "passes", "loop", "schedule", "codegen", "toolchain", "plan",
+    "compile",
 }  # fmt: skip
 PYTHON_HEADER = re.compile(r"[<\"](Python\.h|internal/pycore_\w+\.h|pybind11/.*)[>\"]")
 TORCH_HEADER = re.compile(r"[<\"](ATen|c10|caffe2|torch)/.*[>\"]")

@@ -4,11 +4,11 @@
 #include "base/options.h"
 #include "capture/capture.h"
 #include "capture/catalogue.h"
-#include "codegen/cpp/codegen.h"
 #include "dispatch/compiled_function.h"
 #include "runtime/attention_operator.h"
 #include "runtime/dense_operators.h"
 #include "runtime/memory.h"
+#include "target/isa.h"
 #include "toolchain/toolchain.h"
 #include "trace/tracer.h"
 
@@ -87,8 +87,7 @@ PYBIND11_MODULE(_C, module) {
       },
       "(path, version) of the C++ compiler that builds kernels, or None.");
   module.def(
-      "host_isa",
-      [] { return std::string(braze::codegen::cpp::to_string(braze::codegen::cpp::host_isa())); },
+      "host_isa", [] { return std::string(braze::target::to_string(braze::target::host_isa())); },
       "The vector instruction set that kernels are generated for.");
   module.def(
       "clear_cache", [] { braze::toolchain::DiskCache::instance().clear(); },

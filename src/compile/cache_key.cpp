@@ -7,8 +7,7 @@ namespace braze::compile {
 std::string cache_key(const graph::Graph& graph, const Options& options) {
   std::string text(compiler_version());
   text += "\nbackend " + std::to_string(static_cast<int>(options.backend));
-  text += "\nisa " + std::string(codegen::cpp::to_string(options.isa));
-  text += "\nthreads " + std::to_string(options.threads);
+  text += "\ntarget " + target::to_string(options.target);
   if (options.panel_products) text += "\npanel products";
   if (options.fused_attention) text += "\nfused attention";
   text += options.linear_pointwise ? "\nlinear pointwise\n" : "\n";

@@ -5,22 +5,21 @@
 #include <functional>
 #include <string>
 
-#include "codegen/cpp/codegen.h"
 #include "graph/graph.h"
 #include "plan/module.h"
+#include "target/target.h"
 
 namespace braze::compile {
 
 enum class Backend : uint8_t {
-  kKernels,  // the whole pipeline
+  kKernels,  // the whole pipeline, for a target that has a code generator; else as kAten
   kAten,     // passes, then every op an extern call
   kEager,    // the graph as traced, every op an extern call, in-place ops as they are
 };
 
 struct Options {
   Backend backend = Backend::kKernels;
-  codegen::cpp::Isa isa = codegen::cpp::Isa::kGeneric;
-  int64_t threads = 1;
+  target::Target target;
   bool panel_products = false;    // large products of many rows through kernels/
   bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)

@@ -13,6 +13,7 @@
 #include "graph/substitute.h"
 #include "kernels/kernels.h"
 #include "runtime/dense_operators.h"
+#include "target/target.h"
 #include "toolchain/toolchain.h"
 
 namespace braze::dispatch {
@@ -32,12 +33,12 @@ bool onednn_multiplies_faster() {
 compile::Options compile_options(const Settings& settings) {
   compile::Options out;
   out.backend = settings.backend;
-  out.threads = at::get_num_threads();
-  out.isa = codegen::cpp::chosen_isa();
+  const target::Cpu cpu{.isa = target::chosen_isa(), .threads = at::get_num_threads()};
+  out.target = cpu;
   // With AVX2 alone the kernel was not measured against MKL on the processors that MKL knows.
-  out.panel_products = out.isa == codegen::cpp::Isa::kAvx512 ||
-                       (out.isa == codegen::cpp::Isa::kAvx2 && onednn_multiplies_faster());
-  out.fused_attention = kernels::variant_for(out.isa) != nullptr;
+  out.panel_products = cpu.isa == target::Isa::kAvx512 ||
+                       (cpu.isa == target::Isa::kAvx2 && onednn_multiplies_faster());
+  out.fused_attention = kernels::variant_for(cpu.isa) != nullptr;
   out.linear_pointwise = onednn_multiplies_faster();
   if (out.backend == compile::Backend::kKernels && !toolchain::host_compiler()) {
     static std::once_flag told;

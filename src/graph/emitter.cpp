@@ -1,6 +1,7 @@
 #include "graph/emitter.h"
 
 #include "graph/arguments.h"
+#include "graph/devices.h"
 #include "graph/infer/infer.h"
 #include "graph/infer/strides.h"
 
@@ -65,9 +66,13 @@ Value* Emitter::reshape(Value* a, sym::Dims sizes) {
   return (*this)(OpKind::kview, {a, std::move(sizes)});
 }
 
-Value* Emitter::cast(Value* a, DType dtype) {
-  if (a->type().dtype == dtype) return a;
-  return (*this)(OpKind::k_to_copy, {a, dtype, None{}, None{}, None{}, false, None{}});
+Value* Emitter::cast(Value* a, DType dtype) { return cast(a, dtype, a->type().device); }
+
+Value* Emitter::cast(Value* a, DType dtype, Device device) {
+  const bool stays = same_device(a->type().device, device);
+  if (stays && a->type().dtype == dtype) return a;
+  return (*this)(OpKind::k_to_copy, {a, dtype, None{}, stays ? Argument(None{}) : Argument(device),
+                                     None{}, false, None{}});
 }
 
 Value* Emitter::contiguous(Value* a) {
@@ -75,9 +80,10 @@ Value* Emitter::contiguous(Value* a) {
   return (*this)(OpKind::kclone, {a, MemoryFormat::kContiguous});
 }
 
-Value* Emitter::full(sym::Dims sizes, Argument value, DType dtype) {
-  return (*this)(OpKind::kfull,
-                 {std::move(sizes), std::move(value), dtype, None{}, None{}, None{}});
+Value* Emitter::full(const TensorType& type, Argument value) {
+  const bool on_cpu = same_device(type.device, {});
+  return (*this)(OpKind::kfull, {type.sizes, std::move(value), type.dtype, None{},
+                                 on_cpu ? Argument(None{}) : Argument(type.device), None{}});
 }
 
 }  // namespace braze::graph

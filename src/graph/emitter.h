@@ -29,10 +29,12 @@ class Emitter {
   Value* permute(Value* a, std::vector<int64_t> order);
   Value* expand(Value* a, sym::Dims sizes);
   // `a` itself where it has these sizes already.
-  Value* reshape(Value* a, sym::Dims sizes);  // a view, of a contiguous copy where needed
-  Value* cast(Value* a, DType dtype);         // `a` itself where it has the dtype
-  Value* contiguous(Value* a);                // `a` itself where it is contiguous
-  Value* full(sym::Dims sizes, Argument value, DType dtype);
+  Value* reshape(Value* a, sym::Dims sizes);          // a view, of a contiguous copy where needed
+  Value* cast(Value* a, DType dtype);                 // `a` itself where it has the dtype
+  Value* cast(Value* a, DType dtype, Device device);  // `a` itself where it has both
+  Value* contiguous(Value* a);                        // `a` itself where it is contiguous
+  // Filled with a number: the dtype, device and sizes of `type`, contiguous.
+  Value* full(const TensorType& type, Argument value);
 
   Graph& graph() const { return graph_; }
 

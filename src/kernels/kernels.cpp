@@ -62,13 +62,13 @@ void multiply_few_rows(const Variant& variant, const Product& product, int threa
 
 }  // namespace
 
-const Variant* variant_for(codegen::cpp::Isa isa) {
+const Variant* variant_for(target::Isa isa) {
   switch (isa) {
-    case codegen::cpp::Isa::kGeneric:
+    case target::Isa::kGeneric:
       return nullptr;
-    case codegen::cpp::Isa::kAvx2:
+    case target::Isa::kAvx2:
       return &kAvx2;
-    case codegen::cpp::Isa::kAvx512:
+    case target::Isa::kAvx512:
       return &kAvx512;
   }
   return nullptr;

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "codegen/cpp/codegen.h"
 #include "kernels/jobs.h"
+#include "target/isa.h"
 
 namespace braze::kernels {
 
@@ -14,7 +14,7 @@ namespace braze::kernels {
 using OnThreads = std::function<void(int threads, const std::function<void()>&)>;
 
 // The variant for these instructions; null where there is none.
-const Variant* variant_for(codegen::cpp::Isa isa);
+const Variant* variant_for(target::Isa isa);
 
 // Cache blocking after K. Goto and R. van de Geijn, Anatomy of High-Performance Matrix
 // Multiplication (ACM TOMS 34, 2008), with two changes that fit weights that are used once per

@@ -5,6 +5,7 @@
 
 #include "graph/graph.h"
 #include "loop/ir.h"
+#include "target/target.h"
 
 namespace braze::loop {
 
@@ -50,12 +51,15 @@ std::string to_string(const Program& program);
 // without being stored, a value is realised (gets a kernel that stores it) where it is a reduction,
 // a graph output, an operand of an extern call, or has several users. Kernels that come out store
 // one value each; fusing them is the scheduler's business. An op without a lowering, and any value
-// of a dtype or device outside the code generator's (f32, f64, integers and bool on the CPU; f16
-// and bf16 as storage), is an ExternCall.
+// of a dtype or device outside the code generator's (f32, f64, integers and bool on one device of
+// the target's type; f16 and bf16 as storage), is an ExternCall.
 //
 // Sizes may be symbolic: kernels are then right for all values of the symbols. What is not known of
 // them (whether a size is zero, say) makes an op an ExternCall.
-Program lower(const graph::Graph& graph);
+Program lower(const graph::Graph& graph, const target::Target& target);
+
+// The type of the devices that kernels for this target run on.
+graph::Device::Type device_type(const target::Target& target);
 
 // Runs a kernel on plain memory, one element at a time: the reference for code generators and for
 // the scheduler. `params[i]` is the address of element 0 of parameter i, `symbols[i]` the value of

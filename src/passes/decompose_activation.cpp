@@ -3,6 +3,7 @@
 
 #include "graph/arguments.h"
 #include "graph/infer/promotion.h"
+#include "graph/infer/strides.h"
 #include "passes/decompose_rules.h"
 
 namespace braze::passes {
@@ -175,7 +176,8 @@ Replacement decompose_activation(Emitter& emit, const Node& node) {
     case OpKind::kthreshold: {
       Value* x = graph::tensor_arg(node, 0);
       if (!is_float(x->type().dtype)) return {};
-      Value* value = emit.full({}, node.args().at(2), x->type().dtype);
+      Value* value =
+          emit.full(graph::make_type(x->type().dtype, {}, x->type().device), node.args().at(2));
       return {emit.where(emit(OpKind::kle_Scalar, {x, node.args()[1]}), value, x)};
     }
     default: {

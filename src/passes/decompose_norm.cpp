@@ -121,8 +121,7 @@ Replacement batch_norm_inference(Emitter& emit, const Node& node, double eps) {
   // The saved statistics are empty at inference.
   auto empty = [&](size_t i) -> Value* {
     if (!used(emit, node, i)) return nullptr;
-    const graph::TensorType& type = node.results()[i]->type();
-    return emit.full(type.sizes, 0.0, type.dtype);
+    return emit.full(node.results()[i]->type(), 0.0);
   };
   return {out, empty(1), empty(2)};
 }

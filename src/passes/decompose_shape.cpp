@@ -47,10 +47,8 @@ Replacement stack(Emitter& emit, const Node& node) {
 // A tensor of one number. `value` null: the contents do not matter.
 Replacement filled(Emitter& emit, const Node& node, const Argument& value) {
   const TensorType& type = node.result()->type();
-  if (!type.is_contiguous() || type.device != graph::Device{} ||
-      graph::scalar_kind(value) == graph::DTypeKind::kComplex)
-    return {};
-  return {emit.full(type.sizes, value, type.dtype)};
+  if (!type.is_contiguous() || graph::scalar_kind(value) == graph::DTypeKind::kComplex) return {};
+  return {emit.full(type, value)};
 }
 
 // aten.copy(self, src): src, a tensor or a number, in the type of self.
@@ -59,9 +57,8 @@ Replacement copy(Emitter& emit, const Node& node) {
   const Argument& number = node.args().at(1);
   if (graph::is_scalar(number) && graph::scalar_kind(number) == graph::DTypeKind::kComplex)
     throw Unsupported(node.op().name, "a complex number is written into a tensor");
-  Value* source = graph::is_scalar(number) ? emit.full(type.sizes, number, type.dtype)
-                                           : graph::tensor_arg(node, 1);
-  Value* converted = emit.cast(emit.expand(source, type.sizes), type.dtype);
+  Value* source = graph::is_scalar(number) ? emit.full(type, number) : graph::tensor_arg(node, 1);
+  Value* converted = emit.cast(emit.expand(source, type.sizes), type.dtype, type.device);
   const bool moved =
       converted->producer() && !converted->producer()->op().view && converted != source;
   if (moved && converted->type().strides == type.strides) return {converted};

@@ -169,7 +169,7 @@ class Folder {
     const std::optional<Argument> value = fold_to_uniform(*node);
     if (!value) return false;
     Emitter emit(graph_, node);
-    Value* full = emit.full(type.sizes, *value, type.dtype);
+    Value* full = emit.full(type, *value);
     if (replace(node, full)) return true;
     graph_.erase(full->producer());
     return false;

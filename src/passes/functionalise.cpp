@@ -237,8 +237,8 @@ class Functionaliser {
     if (node.op().effects.random)
       throw Unsupported(node.op().name, "it draws random numbers in place");
     if (!twin) throw Unsupported(node.op().name, "it has no form that does not mutate");
-    if (twin->kind == OpKind::kzeros_like) return emit.full(type.sizes, sym::Int(0), type.dtype);
-    if (twin->kind == OpKind::kfill_Scalar) return emit.full(type.sizes, args.at(1), type.dtype);
+    if (twin->kind == OpKind::kzeros_like) return emit.full(type, sym::Int(0));
+    if (twin->kind == OpKind::kfill_Scalar) return emit.full(type, args.at(1));
     if (is_out_variant(node.op())) args.erase(args.begin() + position);
     if (const auto types = graph::infer_types(*twin, args)) {
       if (!can_hold(type.dtype, types->at(0).dtype))

@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/torch_threads.h"
+#include "target/isa.h"
 
 namespace braze::runtime {
 namespace {
@@ -38,7 +39,7 @@ void check_operands(const at::Tensor& query, const at::Tensor& key, const at::Te
 at::Tensor& attention_out(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                           const OptionalTensor& attn_mask, bool is_causal, double scale,
                           at::Tensor& out) {
-  const kernels::Variant* variant = kernels::variant_for(codegen::cpp::chosen_isa());
+  const kernels::Variant* variant = kernels::variant_for(target::chosen_isa());
   TORCH_CHECK(variant, "attention: needs a processor with AVX2 and FMA");
   check_operands(query, key, value, out);
   kernels::Attention attention{.query = query.const_data_ptr<float>(),

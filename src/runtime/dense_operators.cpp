@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/torch_threads.h"
+#include "target/isa.h"
 
 namespace braze::runtime {
 namespace {
@@ -49,7 +50,7 @@ at::Tensor with_whole_rows(const at::Tensor& tensor) {
 at::Tensor& mm_pointwise_out(const at::Tensor& self, const at::Tensor& mat2,
                              const std::optional<at::Tensor>& bias, std::string_view activation,
                              at::Tensor& out) {
-  const kernels::Variant* variant = kernels::variant_for(codegen::cpp::chosen_isa());
+  const kernels::Variant* variant = kernels::variant_for(target::chosen_isa());
   TORCH_CHECK(variant, "mm_pointwise: needs a processor with AVX2 and FMA");
   TORCH_CHECK(is_f32_matrix(self) && is_f32_matrix(mat2) && is_f32_matrix(out),
               "mm_pointwise: expected float32 matrices on the CPU");

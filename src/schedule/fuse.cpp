@@ -12,18 +12,15 @@
 #include "schedule/schedule.h"
 #include "schedule/split_reductions.h"
 #include "schedule/sweeps.h"
+#include "target/costs.h"
 
 namespace braze::schedule {
 namespace {
 
-// What a call of a kernel costs besides its work, in bytes of memory traffic of the same time.
-constexpr int64_t kLaunchBytes = 4096;
 // Kernels that share an input are looked at when no more items than this lie between them.
 constexpr int kHorizontalReach = 64;
 // Readers of one buffer that are paired with a kernel, the nearest first.
 constexpr size_t kPairsPerBuffer = 6;
-// Points of a kernel from which on it should not lose its threads to a small outer loop.
-constexpr int64_t kParallelPoints = 32768;
 constexpr int64_t kNoLimit = INT64_MAX;
 
 struct Candidate {
@@ -42,10 +39,10 @@ struct Candidate {
 class Fuser {
  public:
   // No merge raises the peak of live bytes above `limit`.
-  Fuser(loop::Program& program, const Aliases& aliases, const Options& options, int64_t limit)
+  Fuser(loop::Program& program, const Aliases& aliases, const target::Costs& costs, int64_t limit)
       : program_(program),
         aliases_(aliases),
-        options_(options),
+        costs_(costs),
         limit_(limit),
         accesses_(accesses_of(program, aliases)),
         graph_(accesses_, program.buffers.size()),
@@ -108,7 +105,7 @@ class Fuser {
     // Horizontal: inputs that both load. Too little in common is not worth longer lives of buffers.
     int64_t shared = shared_input_bytes(first, second);
     int64_t smaller = std::min(traffic(first), traffic(second));
-    return shared * 8 >= smaller || smaller <= kLaunchBytes * 4 ? shared : 0;
+    return shared * 8 >= smaller || smaller <= costs_.launch_bytes * 4 ? shared : 0;
   }
 
   int64_t shared_input_bytes(int first, int second) {
@@ -132,8 +129,9 @@ class Fuser {
     int distance = graph_.position(b) - graph_.position(a);
     if (!domains_match(kernel(a)->kernel, kernel(b)->kernel)) return;
     int64_t saved = saved_bytes(a, b);
-    if (saved == 0 || starves_threads(kernel(a)->kernel, kernel(b)->kernel)) return;
-    queue_.push({.saved = saved + kLaunchBytes,
+    if (saved == 0 || starves_workers(kernel(a)->kernel, kernel(b)->kernel)) return;
+    if (!on_one_device(program_, kernel(a)->kernel, kernel(b)->kernel)) return;
+    queue_.push({.saved = saved + costs_.launch_bytes,
                  .distance = distance,
                  .first = a,
                  .second = b,
@@ -166,14 +164,14 @@ class Fuser {
     for (int partner : partners) add_candidate(item, partner);
   }
 
-  // A long pointwise loop inside a reduction with few rows would run on few threads, if the
+  // A long pointwise loop inside a reduction with few rows would keep few workers busy, if the
   // reduction is not one that is split.
-  bool starves_threads(const loop::Kernel& a, const loop::Kernel& b) const {
-    if (options_.threads <= 1 || a.inner.empty() == b.inner.empty()) return false;
+  bool starves_workers(const loop::Kernel& a, const loop::Kernel& b) const {
+    if (costs_.workers <= 1 || a.inner.empty() == b.inner.empty()) return false;
     const loop::Kernel& rows = a.inner.empty() ? b : a;
     const loop::Kernel& wide = a.inner.empty() ? a : b;
-    return !will_be_split(rows) && schedule::points(rows.outer) < options_.threads &&
-           schedule::points(wide.outer) >= kParallelPoints;
+    return !will_be_split(rows, costs_.split) && schedule::points(rows.outer) < costs_.workers &&
+           schedule::points(wide.outer) >= costs_.parallel_points;
   }
 
   void try_merge(int first, int second) {
@@ -243,7 +241,7 @@ class Fuser {
 
   loop::Program& program_;
   const Aliases& aliases_;
-  const Options& options_;
+  const target::Costs& costs_;
   int64_t limit_;                 // of live bytes
   std::vector<Access> accesses_;  // by item
   ItemGraph graph_;
@@ -264,18 +262,18 @@ void for_each_kernel(loop::Program& program, Change&& change) {
 
 // Almost always the best fusion needs less memory than none. Where it does not, it is done again
 // with a look at the peak before every step.
-void fuse_within(loop::Program& program, const Aliases& aliases, const Options& options,
-                 int64_t peak) {
+void fuse_within(loop::Program& program, const Aliases& aliases, const target::Costs& costs) {
+  const int64_t peak = peak_live_bytes(program, aliases);
   const std::vector<loop::Item> unfused = program.items;
   for (int64_t limit : {kNoLimit, peak}) {
     program.items = unfused;
-    Fuser(program, aliases, options, limit).run();
+    Fuser(program, aliases, costs, limit).run();
     remove_dead_stores(program, aliases);
     order_items(program, aliases);
     if (peak_live_bytes(program, aliases) <= peak) break;
   }
   std::vector<loop::Item> fused = program.items;
-  if (!inline_cheap_kernels(program, aliases)) return;
+  if (!inline_cheap_kernels(program, aliases, costs)) return;
   remove_dead_stores(program, aliases);
   // Operands of what was inlined live longer.
   if (peak_live_bytes(program, aliases) > peak) program.items = std::move(fused);
@@ -283,19 +281,16 @@ void fuse_within(loop::Program& program, const Aliases& aliases, const Options& 
 
 }  // namespace
 
-void fuse(loop::Program& program, const Options& options) {
+void fuse(loop::Program& program, const target::Target& target) {
+  const target::Costs costs = target::costs_of(target);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
     resolve_views(kernel, program, program.pool);
     normalise_axes(kernel, program.pool);
   });
   Aliases aliases(program);
   size_t before = program.items.size();
-  if (options.fuse) {
-    fuse_within(program, aliases, options, peak_live_bytes(program, aliases));
-  } else {
-    remove_dead_stores(program, aliases);
-  }
-  split_reductions(program);
+  fuse_within(program, aliases, costs);
+  split_reductions(program, costs.split);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
     keep_between_sweeps(kernel, program.pool);
     renumber(kernel, program.pool);

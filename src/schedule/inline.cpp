@@ -20,15 +20,6 @@ using loop::ExprRef;
 using loop::Kernel;
 using loop::Statement;
 
-// What a launch costs, in bytes of memory traffic of the same time.
-constexpr int64_t kLaunchBytes = 4096;
-constexpr int kCheapNodes = 24;
-// How often an element may be computed again, unless the loop around it does much more anyway.
-constexpr int64_t kRepeats = 4;
-constexpr int64_t kPointsPerRepeat = 8;
-// Operations that cost nothing beside the load that they stand for.
-constexpr int kFreeOperations = 3;
-
 int division_count(const Kernel& kernel) {
   int count = 0;
   for_each_expr(kernel, [&](ExprRef expr) {
@@ -50,10 +41,10 @@ int operation_count(const Kernel& kernel) {
 // that each axis can be read off the index.
 class Producer {
  public:
-  static std::optional<Producer> of(const Kernel& kernel) {
+  static std::optional<Producer> of(const Kernel& kernel, int most_nodes) {
     if (!kernel.inner.empty() || kernel.body.size() != 1) return std::nullopt;
     const Statement& store = kernel.body[0];
-    if (node_count(kernel) > kCheapNodes || is_expensive(store.value)) return std::nullopt;
+    if (node_count(kernel) > most_nodes || is_expensive(store.value)) return std::nullopt;
     Producer result(kernel);
     loop::LinearForm index = loop::linear_form(store.index);
     if (index.constant != 0) return std::nullopt;
@@ -154,7 +145,8 @@ int64_t evaluations(const Kernel& kernel, ExprRef index) {
 }
 
 std::optional<Kernel> inlined(loop::ExprPool& pool, const Kernel& consumer,
-                              const Producer& producer, const Aliases& aliases) {
+                              const Producer& producer, const Aliases& aliases,
+                              const target::Costs& costs) {
   Kernel result = consumer;
   const Kernel& source = producer.kernel();
   std::vector<int> params(source.params.size(), -1);
@@ -176,7 +168,7 @@ std::optional<Kernel> inlined(loop::ExprPool& pool, const Kernel& consumer,
 
   bool possible = true;
   const int64_t all_points = points(consumer.outer) * points(consumer.inner);
-  bool is_free = operation_count(source) <= kFreeOperations;
+  bool is_free = operation_count(source) <= costs.free_operations;
   Rewriter rewriter(pool);
   rewriter.forward = [&](int param, graph::DType, ExprRef index) -> ExprRef {
     if (param >= static_cast<int>(consumer.params.size()) ||
@@ -184,8 +176,8 @@ std::optional<Kernel> inlined(loop::ExprPool& pool, const Kernel& consumer,
       return nullptr;
     }
     int64_t times = evaluations(consumer, index);
-    possible &= is_free || times <= kRepeats * producer.points().hint() ||
-                times <= all_points / kPointsPerRepeat;
+    possible &= is_free || times <= costs.repeats * producer.points().hint() ||
+                times <= all_points / costs.points_per_repeat;
     Rewriter copy(pool);
     copy.axes = producer.axes_at(pool, index);
     copy.params = params;
@@ -204,9 +196,10 @@ std::optional<Kernel> inlined(loop::ExprPool& pool, const Kernel& consumer,
 
 class Inliner {
  public:
-  Inliner(loop::Program& program, const Aliases& aliases)
+  Inliner(loop::Program& program, const Aliases& aliases, const target::Costs& costs)
       : program_(program),
         aliases_(aliases),
+        costs_(costs),
         needed_(needed_at_end(program, aliases)),
         users_(program.buffers.size()) {
     for (size_t i = 0; i < program.items.size(); ++i) note_users(static_cast<int>(i));
@@ -216,7 +209,7 @@ class Inliner {
     bool changed = false;
     for (size_t i = 0; i < program_.items.size(); ++i) {
       if (const Kernel* source = kernel(static_cast<int>(i))) {
-        if (std::optional<Producer> producer = Producer::of(*source)) {
+        if (std::optional<Producer> producer = Producer::of(*source, costs_.cheap_nodes)) {
           changed |= try_inline(static_cast<int>(i), *producer);
         }
       }
@@ -246,7 +239,7 @@ class Inliner {
     const bool checked = has_checks(producer.kernel());
     bool checks_stay = !checked;
     int64_t bytes = bytes_of(program_.buffers[buffer]);
-    int64_t saved = bytes + kLaunchBytes;
+    int64_t saved = bytes + costs_.launch_bytes;
     for (const loop::BufferParam& param : producer.kernel().params) {
       if (!param.written) saved += bytes_of(program_.buffers[param.buffer]);
     }
@@ -254,7 +247,8 @@ class Inliner {
       if (user == item) continue;
       Kernel* consumer = kernel(user);
       if (consumer == nullptr || !loads_only(*consumer, buffer)) return false;
-      std::optional<Kernel> merged = inlined(program_.pool, *consumer, producer, aliases_);
+      if (!on_one_device(program_, producer.kernel(), *consumer)) return false;
+      std::optional<Kernel> merged = inlined(program_.pool, *consumer, producer, aliases_, costs_);
       if (!merged) return false;
       checks_stay = checks_stay || makes_checks(*consumer, *merged, producer);
       saved += traffic(*consumer) - traffic(*merged);
@@ -292,14 +286,16 @@ class Inliner {
 
   loop::Program& program_;
   const Aliases& aliases_;
+  const target::Costs& costs_;
   std::vector<bool> needed_;             // by root
   std::vector<std::vector<int>> users_;  // by root: items that read or write it
 };
 
 }  // namespace
 
-bool inline_cheap_kernels(loop::Program& program, const Aliases& aliases) {
-  return Inliner(program, aliases).run();
+bool inline_cheap_kernels(loop::Program& program, const Aliases& aliases,
+                          const target::Costs& costs) {
+  return Inliner(program, aliases, costs).run();
 }
 
 }  // namespace braze::schedule

@@ -3,6 +3,7 @@
 
 #include "loop/program.h"
 #include "schedule/aliases.h"
+#include "target/costs.h"
 
 namespace braze::schedule {
 
@@ -14,6 +15,7 @@ namespace braze::schedule {
 //     -> y = x * rsqrt(load(var, o0) + eps)
 //
 // True if something changed; the stores that are dead now are left to remove_dead_stores.
-bool inline_cheap_kernels(loop::Program& program, const Aliases& aliases);
+bool inline_cheap_kernels(loop::Program& program, const Aliases& aliases,
+                          const target::Costs& costs);
 
 }  // namespace braze::schedule

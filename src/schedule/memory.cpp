@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <numeric>
-#include <string_view>
 
 #include "base/arena_layout.h"
 #include "base/error.h"
@@ -9,19 +8,12 @@
 #include "schedule/liveness.h"
 #include "schedule/schedule.h"
 #include "sym/facts.h"
+#include "target/costs.h"
 
 namespace braze::schedule {
 namespace {
 
 using loop::Statement;
-
-constexpr std::string_view kPlacedOps[] = {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm",
-                                           "braze.mm_pointwise", "braze.attention"};
-
-bool has_placed_result(const loop::ExternCall& call) {
-  return call.results.size() == 1 &&
-         std::find(std::begin(kPlacedOps), std::end(kPlacedOps), call.op) != std::end(kPlacedOps);
-}
 
 // Every byte of the extent belongs to one element.
 bool is_dense(const graph::TensorType& type) {
@@ -63,19 +55,20 @@ loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, siz
 
 // A code generator may walk a kernel's statements in several sweeps, where one overwrites what a
 // later one reads, and it may compute the elements at the end of an axis twice when the axis is no
-// multiple of the lanes; both go wrong in place. One sweep of whole vectors does not.
-bool may_run_in_place(const loop::Kernel& kernel) {
-  constexpr int64_t kMostLanes = 64;
+// multiple of `multiple`; both go wrong in place. One sweep over whole multiples does not.
+bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple) {
   const sym::Dims outer = extents(kernel.outer);
-  return kernel.inner.empty() && std::all_of(outer.begin(), outer.end(), [](sym::Int extent) {
-           return sym::divide_exactly(extent, kMostLanes).has_value();
+  return kernel.inner.empty() && std::all_of(outer.begin(), outer.end(), [&](sym::Int extent) {
+           return sym::divide_exactly(extent, multiple).has_value();
          });
 }
 
 class MemoryPlanner {
  public:
-  explicit MemoryPlanner(const loop::Program& program)
+  MemoryPlanner(const loop::Program& program, const target::Target& target)
       : program_(program),
+        device_(loop::device_type(target)),
+        costs_(target::costs_of(target)),
         aliases_(program),
         ranges_(live_ranges(program, aliases_)),
         block_(program.buffers.size()) {
@@ -112,8 +105,7 @@ class MemoryPlanner {
       const auto& call = std::get<loop::ExternCall>(item);
       for (int result : call.results) {
         if (result < 0) continue;
-        bool placed = has_placed_result(call) && is_dense(program_.buffers[result].type) &&
-                      aliases_.root(result) == result;
+        const bool placed = has_placed_result(call) && aliases_.root(result) == result;
         plan_.home[result] =
             !placed ? Home::kExtern : (escapes[result] ? Home::kOutput : Home::kArena);
       }
@@ -124,6 +116,13 @@ class MemoryPlanner {
         plan_.home[i] = escapes[i] ? Home::kOutput : Home::kArena;
       }
     }
+  }
+
+  bool has_placed_result(const loop::ExternCall& call) const {
+    if (call.results.size() != 1 || std::ranges::count(costs_.placed_ops, call.op) == 0)
+      return false;
+    const graph::TensorType& type = program_.buffers[call.results[0]].type;
+    return type.device.type == device_ && is_dense(type);
   }
 
   int block(int buffer) const {
@@ -144,7 +143,7 @@ class MemoryPlanner {
 
   // Pairs each operand that dies at item `at` with a result that is born there and takes its place.
   void join_in_place(const loop::Kernel& kernel, int at) {
-    if (!may_run_in_place(kernel)) return;
+    if (!may_run_in_place(kernel, costs_.in_place_multiple)) return;
     std::vector<bool> taken(kernel.params.size(), false);
     for (size_t out = 0; out < kernel.params.size(); ++out) {
       int result = kernel.params[out].buffer;
@@ -197,6 +196,8 @@ class MemoryPlanner {
   }
 
   const loop::Program& program_;
+  const graph::Device::Type device_;  // of the arena
+  const target::Costs costs_;
   Aliases aliases_;
   std::vector<LiveRange> ranges_;  // by root; of a joined block: by its first buffer
   std::vector<int> block_;         // by buffer: the buffer whose place it takes, itself if none
@@ -205,6 +206,8 @@ class MemoryPlanner {
 
 }  // namespace
 
-MemoryPlan plan_memory(const loop::Program& program) { return MemoryPlanner(program).run(); }
+MemoryPlan plan_memory(const loop::Program& program, const target::Target& target) {
+  return MemoryPlanner(program, target).run();
+}
 
 }  // namespace braze::schedule

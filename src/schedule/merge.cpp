@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "graph/devices.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/sweeps.h"
 #include "sym/facts.h"
@@ -271,6 +272,18 @@ std::string merged_name(const std::string& first, const std::string& second) {
 }
 
 }  // namespace
+
+bool on_one_device(const loop::Program& program, const Kernel& first, const Kernel& second) {
+  auto device_of = [&](const loop::BufferParam& param) {
+    return program.buffers[param.buffer].type.device;
+  };
+  if (first.params.empty()) return true;
+  const graph::Device device = device_of(first.params[0]);
+  auto same = [&](const loop::BufferParam& param) {
+    return graph::same_device(device_of(param), device);
+  };
+  return std::ranges::all_of(first.params, same) && std::ranges::all_of(second.params, same);
+}
 
 bool domains_match(const Kernel& first, const Kernel& second) {
   return nest_of(first, second).has_value();

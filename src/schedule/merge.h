@@ -14,6 +14,10 @@ struct MergeLimits {
   int nodes = 400;
 };
 
+// Whether all buffers of both are on one device.
+bool on_one_device(const loop::Program& program, const loop::Kernel& first,
+                   const loop::Kernel& second);
+
 // Whether `first` followed by `second` can walk the same loop nest, judged by the extents alone: a
 // quick test before merge_kernels.
 bool domains_match(const loop::Kernel& first, const loop::Kernel& second);

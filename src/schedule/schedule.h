@@ -2,20 +2,16 @@
 #pragma once
 
 #include "loop/program.h"
+#include "target/target.h"
 
 namespace braze::schedule {
 
-struct Options {
-  bool fuse = true;
-  int64_t threads = 1;
-};
-
 // Fuses kernels by the bytes of memory traffic that a fusion saves (vertical: the producer's loads
 // disappear; horizontal: shared inputs are read once), never against data dependences, never
-// raising the peak of live bytes above that of running one op at a time. Removes stores that no
-// one reads any more, merges axes, and orders items so that buffers die early. Long reductions of
-// few rows are cut into parts (split_reductions.h).
-void fuse(loop::Program& program, const Options& options);
+// raising the peak of live bytes above that of running one op at a time, never kernels of two
+// devices. Removes stores that no one reads any more, merges axes, and orders items so that buffers
+// die early. Long reductions of few rows are cut into parts (split_reductions.h).
+void fuse(loop::Program& program, const target::Target& target);
 
 // Where a buffer's memory is.
 enum class Home : uint8_t {
@@ -27,18 +23,19 @@ enum class Home : uint8_t {
   kView,    // its base's memory
 };
 
-// Homes and offsets in one arena, by liveness over the item order. Results of extern calls of a few
-// ops that write into given memory well (mm, addmm, bmm, baddbmm) live where computed buffers do.
-// A buffer that a graph output shares memory with is never in the arena. The result of a kernel
-// without inner axes whose extents are multiples of 64 may take the place of an operand that dies
-// there, where each point reads only what it overwrites. With symbolic sizes the offsets are those
-// of the sizes seen when traced, and `place` holds for all sizes.
+// Homes and offsets in one arena, by liveness over the item order. Results of extern calls on the
+// target's device live where computed buffers do if the op writes into given memory well
+// (target::Costs::placed_ops). A buffer that a graph output shares memory with is never in the
+// arena. The result of a kernel without inner axes whose extents are multiples of
+// target::Costs::in_place_multiple may take the place of an operand that dies there, where each
+// point reads only what it overwrites. With symbolic sizes the offsets are those of the sizes seen
+// when traced, and `place` holds for all sizes.
 struct MemoryPlan {
   std::vector<Home> home;       // by buffer
   std::vector<int64_t> offset;  // by buffer; -1: not in the arena
   std::vector<int> place;       // by buffer: the one whose place it takes, itself; -1 as above
   int64_t arena_bytes = 0;
 };
-MemoryPlan plan_memory(const loop::Program& program);
+MemoryPlan plan_memory(const loop::Program& program, const target::Target& target);
 
 }  // namespace braze::schedule

@@ -14,12 +14,6 @@ using loop::Kernel;
 using loop::ReduceOp;
 using loop::Statement;
 
-constexpr int64_t kMostRows = 64;        // more keep the threads busy without parts
-constexpr int64_t kPartPoints = 32768;   // of a part: some microseconds' work
-constexpr int64_t kFewestOfARow = 1024;  // points of one row in a part
-constexpr int64_t kMostParts = 32;
-constexpr int64_t kPartMultiple = 64;  // whole vectors, where the axis is long enough
-
 bool can_be_split(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
@@ -58,26 +52,29 @@ bool is_one_sweep(const Kernel& kernel) {
   return fits && reduces;
 }
 
-int64_t parts_of(const Kernel& kernel) {
+int64_t parts_of(const Kernel& kernel, const target::SplitCosts& costs) {
   const int64_t rows = points(kernel.outer), inner = points(kernel.inner);
-  if (kernel.inner.empty() || rows < 1 || rows > kMostRows) return 1;
-  return std::min({kMostParts, rows * inner / kPartPoints, inner / kFewestOfARow});
+  if (kernel.inner.empty() || rows < 1 || rows > costs.most_rows) return 1;
+  return std::min(
+      {costs.most_parts, rows * inner / costs.part_points, inner / costs.fewest_of_a_row});
 }
 
 class Splitter {
  public:
-  Splitter(loop::Program& program, const loop::ScheduledKernel& scheduled)
+  Splitter(loop::Program& program, const loop::ScheduledKernel& scheduled,
+           const target::SplitCosts& costs)
       : program_(program),
         pool_(program.pool),
         whole_(scheduled),
-        parts_(parts_of(scheduled.kernel)) {
+        parts_(parts_of(scheduled.kernel, costs)) {
     const std::vector<loop::Axis>& inner = kernel().inner;
     const auto longest = std::max_element(
         inner.begin(), inner.end(),
         [](const auto& a, const auto& b) { return a.extent.hint() < b.extent.hint(); });
     axis_ = static_cast<int>(longest - inner.begin());
     const sym::Int length = longest->extent;
-    const int64_t unit = length.hint() >= 8 * parts_ * kPartMultiple ? kPartMultiple : 1;
+    const int64_t multiple = costs.part_multiple;
+    const int64_t unit = length.hint() >= 8 * parts_ * multiple ? multiple : 1;
     part_length_ = sym::floordiv(length, parts_ * unit) * sym::Int(unit);
     rest_ = length - part_length_ * sym::Int(parts_);
     for (const loop::Axis& axis : kernel().outer) rows_ = rows_ * axis.extent;
@@ -103,6 +100,7 @@ class Splitter {
       if (s.kind != Statement::Kind::kReduce) continue;
       loop::Buffer buffer;
       buffer.type.dtype = loop::reduced_dtype(s.op, s.accumulate, 0);
+      buffer.type.device = program_.buffers[kernel().params[0].buffer].type.device;
       buffer.type.sizes = {results(), rows_};
       buffer.type.strides = sym::contiguous_strides(buffer.type.sizes);
       buffers_.push_back(static_cast<int>(program_.buffers.size()));
@@ -202,17 +200,20 @@ class Splitter {
 
 }  // namespace
 
-bool will_be_split(const Kernel& kernel) { return parts_of(kernel) >= 2 && is_one_sweep(kernel); }
+bool will_be_split(const Kernel& kernel, const target::SplitCosts& costs) {
+  return parts_of(kernel, costs) >= 2 && is_one_sweep(kernel);
+}
 
-void split_reductions(loop::Program& program) {
+void split_reductions(loop::Program& program, const target::SplitCosts& costs) {
   std::vector<loop::Item> items;
   for (loop::Item& item : program.items) {
     const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
-    if (!scheduled || !will_be_split(scheduled->kernel)) {
+    if (!scheduled || !will_be_split(scheduled->kernel, costs)) {
       items.push_back(std::move(item));
       continue;
     }
-    for (loop::Item& part : Splitter(program, *scheduled).run()) items.push_back(std::move(part));
+    for (loop::Item& part : Splitter(program, *scheduled, costs).run())
+      items.push_back(std::move(part));
   }
   program.items = std::move(items);
 }

@@ -14,11 +14,12 @@
 #pragma once
 
 #include "loop/program.h"
+#include "target/costs.h"
 
 namespace braze::schedule {
 
-void split_reductions(loop::Program& program);
+void split_reductions(loop::Program& program, const target::SplitCosts& costs);
 // Would it be split, as it is?
-bool will_be_split(const loop::Kernel& kernel);
+bool will_be_split(const loop::Kernel& kernel, const target::SplitCosts& costs);
 
 }  // namespace braze::schedule

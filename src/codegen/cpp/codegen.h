@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "loop/ir.h"
+#include "target/target.h"
 
 namespace braze::codegen::cpp {
 
-enum class Isa : uint8_t { kGeneric, kAvx2, kAvx512 };
-std::string_view to_string(Isa isa);
-Isa host_isa();    // by cpuid
-Isa chosen_isa();  // the host's, or the lesser one that BRAZE_ISA names
+using target::Isa;
+
 std::vector<std::string> compiler_flags(Isa isa);  // "-O2 -mavx512f ...", for the toolchain
 
 struct KernelCode {
@@ -34,6 +33,6 @@ struct Source {
 // which returns 0, or non-zero when a kCheckIndex failed. Loads and stores may be unaligned. A
 // kernel of symbolic sizes is right for all of them (within `limits`); how it walks its axes is
 // chosen by the sizes seen when traced.
-Source generate(std::span<const loop::Kernel> kernels, Isa isa);
+Source generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu);
 
 }  // namespace braze::codegen::cpp

@@ -1,5 +1,6 @@
-// Metadata of results, as eager PyTorch gives it on the CPU: dtypes by promotion, broadcast sizes,
-// strides. Covers the ops that passes make nodes for or have to understand.
+// Metadata of results, as eager PyTorch gives it: dtypes by promotion, broadcast sizes, the device
+// of the operands or of the argument that names one; strides as on the CPU. Covers the ops that
+// passes make nodes for or have to understand.
 #pragma once
 
 #include <optional>

@@ -36,11 +36,17 @@ DType sum_dtype(const TensorType& self, std::optional<DType> asked) {
   return is_integral(self.dtype, true) ? DType::kInt64 : self.dtype;
 }
 
+// Factories have their arguments for dtype, layout and device in this order.
+Device device_arg(ArgumentList list, int dtype_position, Device otherwise = {}) {
+  return optional_device_arg(list, dtype_position + 2).value_or(otherwise);
+}
+
 TensorType like(const TensorType& self, ArgumentList list, int dtype_position,
                 int format_position) {
   TensorType type = self;
   type.offset = 0;
   type.dtype = optional_dtype_arg(list, dtype_position).value_or(self.dtype);
+  type.device = device_arg(list, dtype_position, self.device);
   type.strides = like_strides(
       self, optional_memory_format_arg(list, format_position).value_or(MemoryFormat::kPreserve));
   return type;
@@ -57,7 +63,7 @@ TensorType arange(ArgumentList list, std::span<const Argument> numbers, int dtyp
   const auto size = static_cast<int64_t>(std::ceil((end - start) / step));
   return make_type(
       optional_dtype_arg(list, dtype_position).value_or(integral ? DType::kInt64 : DType::kFloat32),
-      {std::max<int64_t>(size, 0)});
+      {std::max<int64_t>(size, 0)}, device_arg(list, dtype_position));
 }
 
 TensorType concatenated(const std::vector<Value*>& parts, int64_t dim) {
@@ -140,7 +146,7 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
     // Factories.
     case OpKind::kfull:
       return one(make_type(optional_dtype_arg(list, 2).value_or(dtype_of_scalar(args[1])),
-                           dims_arg(list, 0)));
+                           dims_arg(list, 0), device_arg(list, 2)));
     case OpKind::kfull_like:
       return one(like(self(), list, 2, 6));
     case OpKind::kzeros_like:
@@ -150,8 +156,8 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
     case OpKind::kzeros:
     case OpKind::kones:
     case OpKind::kempty_memory_format:
-      return one(
-          make_type(optional_dtype_arg(list, 1).value_or(DType::kFloat32), dims_arg(list, 0)));
+      return one(make_type(optional_dtype_arg(list, 1).value_or(DType::kFloat32), dims_arg(list, 0),
+                           device_arg(list, 1)));
     case OpKind::karange:
       return one(arange(list, args.first(1), 1));
     case OpKind::karange_start:
@@ -159,7 +165,8 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
     case OpKind::karange_start_step:
       return one(arange(list, args.first(3), 3));
     case OpKind::kscalar_tensor:
-      return one(make_type(optional_dtype_arg(list, 1).value_or(DType::kFloat32), {}));
+      return one(make_type(optional_dtype_arg(list, 1).value_or(DType::kFloat32), {},
+                           device_arg(list, 1)));
     case OpKind::klift_fresh_copy:
     case OpKind::kcopy:
     case OpKind::kfill_Scalar:
@@ -231,19 +238,24 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
                            self().sizes, self().device));
     // Library calls.
     case OpKind::kmm:
-      return one(
-          make_type(self().dtype, {self().sizes.at(0), tensor_arg(list, 1)->type().sizes.at(1)}));
+      return one(make_type(self().dtype,
+                           {self().sizes.at(0), tensor_arg(list, 1)->type().sizes.at(1)},
+                           self().device));
     case OpKind::kaddmm:
-      return one(make_type(self().dtype, {tensor_arg(list, 1)->type().sizes.at(0),
-                                          tensor_arg(list, 2)->type().sizes.at(1)}));
+      return one(make_type(
+          self().dtype,
+          {tensor_arg(list, 1)->type().sizes.at(0), tensor_arg(list, 2)->type().sizes.at(1)},
+          tensor_arg(list, 1)->type().device));
     case OpKind::klinear: {
       sym::Dims sizes = self().sizes;
       sizes.back() = tensor_arg(list, 1)->type().sizes.at(0);
       return one(make_type(self().dtype, std::move(sizes), self().device));
     }
     case OpKind::kbmm:
-      return one(make_type(self().dtype, {self().sizes.at(0), self().sizes.at(1),
-                                          tensor_arg(list, 1)->type().sizes.at(2)}));
+      return one(make_type(
+          self().dtype,
+          {self().sizes.at(0), self().sizes.at(1), tensor_arg(list, 1)->type().sizes.at(2)},
+          self().device));
     case OpKind::knative_layer_norm: {
       const auto normalized = static_cast<int64_t>(dims_arg(list, 1).size());
       std::vector<int64_t> last;
@@ -253,7 +265,7 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
                          statistics};
     }
     case OpKind::k_native_batch_norm_legit_functional: {
-      const TensorType statistics = make_type(self().dtype, {self().sizes.at(1)});
+      const TensorType statistics = make_type(self().dtype, {self().sizes.at(1)}, self().device);
       TensorType out = self();
       out.offset = 0;
       out.strides = like_strides(self(), MemoryFormat::kPreserve);

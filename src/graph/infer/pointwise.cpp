@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "graph/arguments.h"
+#include "graph/devices.h"
 #include "graph/infer/infer.h"
 #include "graph/infer/promotion.h"
 #include "graph/infer/strides.h"
@@ -167,7 +168,7 @@ std::optional<std::vector<TensorType>> infer_pointwise(OpKind kind,
   if (reversed) std::reverse(operands.begin(), operands.end());
   TensorType type;
   type.dtype = result_dtype(kind, args, args);
-  type.device = operands[0]->device;
+  type.device = common_device(operands);
   type.sizes = broadcast_sizes(operands);
   // Eager's pow(number, tensor) allocates without regard to the exponent's layout.
   type.strides = kind == OpKind::kpow_Scalar ? sym::contiguous_strides(type.sizes)

@@ -9,8 +9,6 @@ namespace {
 using graph::OpKind;
 using K = ExprKind;
 
-constexpr size_t kMaxParts = 16;  // beyond that a chain of conditions is slower than a copy
-
 ExprRef at_least(ExprPool& pool, ExprRef index, sym::Int bound) {
   return pool.binary(K::kLe, pool.index(bound), index);
 }
@@ -29,7 +27,7 @@ struct Part {
 // every part is read, so index checks stay complete.
 bool define_parts(Lowering& lowering, const Node& node, std::vector<Part> parts, int64_t dim,
                   bool stacked) {
-  if (parts.empty() || parts.size() > kMaxParts) return false;
+  if (parts.empty() || std::ssize(parts) > lowering.costs().joined_parts) return false;
   std::vector<Value*> values;
   for (const Part& part : parts) values.push_back(part.value);
   const DType dtype = node.result()->type().dtype;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/data_errors.h"
+#include "graph/devices.h"
 #include "loop/checks.h"
 #include "loop/linear_form.h"
 
@@ -10,9 +11,6 @@ namespace braze::loop::lowering {
 namespace {
 
 constexpr int kMaxInlined = 64;        // nodes of an expression that is not stored
-constexpr int kMaxRepeated = 16;       // nodes evaluated by each pass of a kernel
-constexpr int64_t kMaxRecompute = 8;   // times that a transcendental function may be recomputed
-constexpr int kMaxIndexOnly = 16;      // nodes of an expression without loads that is never stored
 constexpr int kPlaceholder = 1 << 20;  // axis numbers that no kernel has
 constexpr size_t kMaxLabel = 48;
 
@@ -20,10 +18,6 @@ constexpr size_t kMaxLabel = 48;
 bool passes_through(const graph::Op& op) {
   return op.view || op.kind == graph::OpKind::k_to_copy || op.kind == graph::OpKind::kclone ||
          op.kind == graph::OpKind::klift_fresh || op.kind == graph::OpKind::klift_fresh_copy;
-}
-
-bool is_supported(const graph::TensorType& type) {
-  return !graph::is_complex(type.dtype) && type.device.type == graph::Device::Type::kCPU;
 }
 
 Handler handler_for(graph::OpKind kind) {
@@ -78,8 +72,12 @@ std::string short_name(const graph::Op& op) {
   return op.name.substr(begin, end == std::string::npos ? end : end - begin);
 }
 
-Lowering::Lowering(const graph::Graph& graph)
-    : graph_(graph), known_(graph.value_count()), uses_(graph.value_count()) {
+Lowering::Lowering(const graph::Graph& graph, const target::Target& target)
+    : graph_(graph),
+      device_(device_type(target)),
+      costs_(target::costs_of(target)),
+      known_(graph.value_count()),
+      uses_(graph.value_count()) {
   program_.origins = graph.origins();
   program_.arena = graph.arena();
 }
@@ -127,12 +125,17 @@ void Lowering::add_inputs() {
   }
 }
 
+// A kernel reaches the memory of one device.
 bool Lowering::is_supported(const Node& node) const {
-  for (const Value* operand : node.operands())
-    if (!lowering::is_supported(operand->type())) return false;
-  for (const Value* result : node.results())
-    if (result && !lowering::is_supported(result->type())) return false;
-  return true;
+  const Value* first = nullptr;
+  auto fits = [&](const Value* value) {
+    if (!value) return true;
+    if (!first) first = value;
+    const graph::TensorType& type = value->type();
+    return !graph::is_complex(type.dtype) && type.device.type == device_ &&
+           graph::same_device(type.device, first->type().device);
+  };
+  return std::ranges::all_of(node.operands(), fits) && std::ranges::all_of(node.results(), fits);
 }
 
 void Lowering::lower(const Node& node) {
@@ -265,7 +268,7 @@ Traits Lowering::traits_over(const Node& node, std::span<Value* const> operands,
     if (!all.label.ends_with(name) && all.label.size() < kMaxLabel)
       all.label += (all.label.empty() ? "" : "_") + name;
   }
-  if (!all.loads && !all.heavy && all.size <= kMaxIndexOnly) all.math = false;
+  if (!all.loads && !all.heavy && all.size <= costs_.index_only_nodes) all.math = false;
   return all;
 }
 
@@ -281,7 +284,7 @@ void Lowering::define(const Node& node, int result, Traits traits, ElementFuncti
   if (known.traits.heavy && !shared)
     for (const Node* user : value->users())
       for (const Value* other : user->results())
-        recomputed |= other && numel(other) >= kMaxRecompute * numel(value);
+        recomputed |= other && numel(other) >= costs_.heavy_repeats * numel(value);
   if (shared || recomputed || known.traits.size > kMaxInlined) realise(value);
 }
 
@@ -344,7 +347,7 @@ void Lowering::realise_checked(Value* value) {
 
 void Lowering::realise_heavy(Value* value) {
   Traits own = traits(value);
-  if (!own.heavy && own.size <= kMaxRepeated) return;
+  if (!own.heavy && own.size <= costs_.repeated_nodes) return;
   while (known_[value->id()].base) value = known_[value->id()].base;
   buffer_of(value);
 }
@@ -421,5 +424,14 @@ int Lowering::mutation_source(Value* source, Value* target) {
 }  // namespace braze::loop::lowering
 
 namespace braze::loop {
-Program lower(const graph::Graph& graph) { return lowering::Lowering(graph).run(); }
+
+Program lower(const graph::Graph& graph, const target::Target& target) {
+  return lowering::Lowering(graph, target).run();
+}
+
+graph::Device::Type device_type(const target::Target& target) {
+  return std::holds_alternative<target::Cpu>(target) ? graph::Device::Type::kCPU
+                                                     : graph::Device::Type::kCUDA;
+}
+
 }  // namespace braze::loop

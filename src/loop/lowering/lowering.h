@@ -15,6 +15,7 @@
 #include "graph/arguments.h"
 #include "loop/program.h"
 #include "sym/facts.h"
+#include "target/costs.h"
 
 namespace braze::loop::lowering {
 
@@ -39,11 +40,12 @@ DType compute_dtype(DType dtype);
 
 class Lowering {
  public:
-  explicit Lowering(const graph::Graph& graph);
+  Lowering(const graph::Graph& graph, const target::Target& target);
   Program run();
 
   ExprPool& pool() { return program_.pool; }
   Program& program() { return program_; }
+  const target::Costs& costs() const { return costs_; }
 
   // The element at an index, an expression of the value's dtype.
   ExprRef element(Value* value, IndexView index);
@@ -108,6 +110,8 @@ class Lowering {
   ExprRef keep_checks(ExprRef value, size_t first);
 
   const graph::Graph& graph_;
+  const graph::Device::Type device_;  // of kernels
+  const target::Costs costs_;
   Program program_;
   std::vector<Known> known_;      // by value id
   std::vector<int> uses_;         // by value id, counted through views and copies

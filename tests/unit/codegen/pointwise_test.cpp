@@ -178,7 +178,7 @@ TEST(Pointwise, FailingIndexIsReported) {
     kernels.push_back(loop::parse_kernel(
         "kernel embedding" + head + " store(b2, o0*32 + o1, " + value + ")\n}", pool));
   for (Isa isa : tested_isas()) {
-    const Source source = generate(kernels, isa);
+    const Source source = generate(kernels, {.isa = isa});
     const auto library = toolchain::build(source.text, compiler_flags(isa));
     for (const KernelCode& code : source.kernels) {
       const auto run = reinterpret_cast<KernelFunction>(library->symbol(code.name));
@@ -188,7 +188,7 @@ TEST(Pointwise, FailingIndexIsReported) {
       EXPECT_EQ(run(args, nullptr, 0, code.extent.constant()), 0);
       for (int64_t bad : {int64_t{3}, int64_t{-1}, int64_t{1} << 62}) {
         ids[2] = bad;
-        EXPECT_NE(run(args, nullptr, 0, code.extent.constant()), 0) << to_string(isa);
+        EXPECT_NE(run(args, nullptr, 0, code.extent.constant()), 0) << target::to_string(isa);
       }
     }
   }

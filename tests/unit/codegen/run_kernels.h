@@ -21,10 +21,10 @@ using KernelFunction = int64_t (*)(void* const*, const int64_t*, int64_t, int64_
 
 // The host's own; all that it runs in the exhaustive tier.
 inline std::vector<Isa> tested_isas() {
-  if (!exhaustive()) return {host_isa()};
+  if (!exhaustive()) return {target::host_isa()};
   std::vector<Isa> result;
   for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512})
-    if (isa <= host_isa()) result.push_back(isa);
+    if (isa <= target::host_isa()) result.push_back(isa);
   return result;
 }
 
@@ -110,7 +110,7 @@ inline void expect_result(const loop::Kernel& kernel, const KernelCode& code,
       const loop::Scalar a = loop::load(dtype, got[p].data(), i);
       const loop::Scalar b = loop::load(dtype, want[p].data(), i);
       ASSERT_TRUE(close(dtype, a, b, options))
-          << to_string(isa) << " b" << p << "[" << i
+          << target::to_string(isa) << " b" << p << "[" << i
           << "]: " << (graph::is_float(dtype) ? a.f : a.i) << ", expected "
           << (graph::is_float(dtype) ? b.f : b.i) << "\n"
           << loop::to_string(kernel) << testing::PrintToString(options.symbols);
@@ -136,7 +136,7 @@ inline void check_kernels(const std::vector<std::string>& texts, const RunOption
   std::vector<Source> sources;
   std::vector<std::shared_ptr<toolchain::Library>> libraries;
   for (Isa isa : isas) {
-    sources.push_back(generate(kernels, isa));
+    sources.push_back(generate(kernels, {.isa = isa}));
     libraries.push_back(toolchain::build(sources.back().text, compiler_flags(isa)));
   }
   for (size_t k = 0; k < kernels.size(); ++k) {

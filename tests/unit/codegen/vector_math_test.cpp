@@ -94,7 +94,7 @@ TEST(VectorMath, WithinTwoUlp) {
         pool));
   const std::vector<float> in = inputs();
   for (Isa isa : tested_isas()) {
-    const Source source = generate(kernels, isa);
+    const Source source = generate(kernels, {.isa = isa});
     const auto library = toolchain::build(source.text, compiler_flags(isa));
     for (size_t k = 0; k < kernels.size(); ++k) {
       const Function& f = functions()[k];
@@ -108,9 +108,9 @@ TEST(VectorMath, WithinTwoUlp) {
         const double error = ulps(out[i], f.exact(in[i]));
         if (error > worst) worst = error, where = i;
       }
-      EXPECT_LE(worst, f.limit) << to_string(isa) << " " << f.name << "(" << in[where]
+      EXPECT_LE(worst, f.limit) << target::to_string(isa) << " " << f.name << "(" << in[where]
                                 << ") = " << out[where] << ", exactly " << f.exact(in[where]);
-      RecordProperty(std::string(to_string(isa)) + "_" + f.name, std::to_string(worst));
+      RecordProperty(std::string(target::to_string(isa)) + "_" + f.name, std::to_string(worst));
     }
   }
 }
@@ -135,7 +135,7 @@ TEST(VectorMath, FunctionsOfTwoArguments) {
                                name + "(load(b0, o0), load(b1, o0)))\n}",
                            pool));
   for (Isa isa : tested_isas()) {
-    const Source source = generate(kernels, isa);
+    const Source source = generate(kernels, {.isa = isa});
     const auto library = toolchain::build(source.text, compiler_flags(isa));
     for (size_t k = 0; k < 2; ++k) {
       std::vector<float> out(4096);
@@ -147,7 +147,7 @@ TEST(VectorMath, FunctionsOfTwoArguments) {
                                  ? std::pow(static_cast<double>(x[i]), static_cast<double>(y[i]))
                                  : std::atan2(static_cast<double>(x[i]), static_cast<double>(y[i]));
         EXPECT_LE(ulps(out[i], exact), 2)
-            << to_string(isa) << (k ? " atan2(" : " pow(") << x[i] << ", " << y[i]
+            << target::to_string(isa) << (k ? " atan2(" : " pow(") << x[i] << ", " << y[i]
             << ") = " << out[i] << ", exactly " << exact;
       }
     }

@@ -72,10 +72,12 @@ TEST(CacheKey, DifferentForOtherOptions) {
   std::set<std::string> keys{key(kGraph, options)};
   options.backend = Backend::kAten;
   EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
-  options.isa = codegen::cpp::Isa::kAvx2;
-  EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
-  options.threads = 3;
-  EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
+  for (const target::Target& target : std::initializer_list<target::Target>{
+           target::Cpu{target::Isa::kAvx2}, target::Cpu{target::Isa::kAvx2, 3},
+           target::cuda(90, 132, 3350000)}) {
+    options.target = target;
+    EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
+  }
 }
 
 TEST(CacheKey, HoldsTheCompilersVersion) { EXPECT_EQ(compiler_version().size(), 64u); }

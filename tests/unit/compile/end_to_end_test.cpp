@@ -8,7 +8,8 @@ namespace {
 class EndToEnd : public testing::TestWithParam<Backend> {
  protected:
   plan::Function check(std::string_view text) {
-    return compile_and_compare(text, {.backend = GetParam(), .isa = codegen::cpp::host_isa()});
+    return compile_and_compare(text,
+                               {.backend = GetParam(), .target = target::Cpu{target::host_isa()}});
   }
   bool kernels() const { return GetParam() == Backend::kKernels; }
 };
@@ -202,6 +203,15 @@ TEST(EndToEndKernels, WhatCannotBeFunctionalisedRunsAsTraced) {
   EXPECT_NE(reason.find("aten.normal_"), std::string::npos) << reason;
   EXPECT_EQ(count_steps<plan::KernelStep>(function), 0);
   EXPECT_EQ(count_steps<plan::ExternStep>(function), 2);
+}
+
+TEST(EndToEndKernels, ATargetWithoutACodeGeneratorRunsThroughAten) {
+  const graph::Graph graph =
+      graph::parse("graph(%0: f32[4]@cuda:0) { %1: f32[4]@cuda:0 = aten.exp(%0) return %1 }");
+  const plan::Module module = compile(graph.clone(), {.target = target::cuda(90, 132, 3350000)});
+  EXPECT_EQ(count_steps<plan::KernelStep>(module.functions[0]), 0);
+  EXPECT_EQ(count_steps<plan::ExternStep>(module.functions[0]), 1);
+  EXPECT_TRUE(module.code.empty());
 }
 
 TEST(EndToEndKernels, TimingsAndDumps) {

@@ -24,7 +24,8 @@ void fuzz(Backend backend, unsigned first, unsigned count) {
     graph::Graph graph = passes::fuzz::random_graph(seed, 5 + static_cast<int>(seed % 20), true);
     if (!interprets(graph, seed)) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));
-    compile_and_compare(graph, {.backend = backend, .isa = codegen::cpp::host_isa()}, seed);
+    compile_and_compare(graph, {.backend = backend, .target = target::Cpu{target::host_isa()}},
+                        seed);
     if (testing::Test::HasFailure()) return;
     ++compared;
   }

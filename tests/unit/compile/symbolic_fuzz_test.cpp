@@ -179,7 +179,7 @@ void run(unsigned seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   graph::Graph graph = Generator(seed).make(4 + static_cast<int>(seed % 9));
   graph::verify(graph);
-  Options options{.isa = codegen::cpp::host_isa(), .check_passes = true};
+  Options options{.target = target::Cpu{target::host_isa()}, .check_passes = true};
   const plan::Module module = compile(graph.clone(), options);
   const plan::Module stored = plan::deserialize(plan::serialize(module));
   SCOPED_TRACE(graph::to_string(graph) + plan::to_string(module) +

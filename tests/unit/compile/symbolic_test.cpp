@@ -22,7 +22,8 @@ const Values kFewPairs = {{2, 2}, {3, 7}, {7, 3}, {8, 16}, {17, 5}, {2, 65}, {2,
 const Values& few_pairs() { return exhaustive() ? kPairs : kFewPairs; }
 
 plan::Module compile_symbolic(const graph::Graph& graph, Backend backend) {
-  Options options{.backend = backend, .isa = codegen::cpp::host_isa(), .check_passes = true};
+  Options options{
+      .backend = backend, .target = target::Cpu{target::host_isa()}, .check_passes = true};
   const plan::Module module = compile(graph.clone(), options);
   // As a cache stores it.
   plan::Module stored = plan::deserialize(plan::serialize(module));

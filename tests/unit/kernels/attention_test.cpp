@@ -11,7 +11,7 @@
 namespace braze::kernels {
 namespace {
 
-using codegen::cpp::Isa;
+using target::Isa;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kUntouched = -777;
@@ -100,7 +100,7 @@ std::vector<double> expected(const Case& c, Tensor& q, Tensor& k, Tensor& v, Ten
 class AttentionTest : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    if (GetParam() > codegen::cpp::host_isa()) GTEST_SKIP() << "not on this processor";
+    if (GetParam() > target::host_isa()) GTEST_SKIP() << "not on this processor";
     variant_ = variant_for(GetParam());
   }
 

@@ -10,7 +10,7 @@
 namespace braze::kernels {
 namespace {
 
-using codegen::cpp::Isa;
+using target::Isa;
 
 struct Case {
   int64_t rows, inner, columns;
@@ -86,7 +86,7 @@ std::vector<float> multiplied(const Variant& variant, const Case& c, int threads
 class ProductTest : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    if (GetParam() > codegen::cpp::host_isa()) GTEST_SKIP() << "not on this processor";
+    if (GetParam() > target::host_isa()) GTEST_SKIP() << "not on this processor";
     variant_ = variant_for(GetParam());
   }
   const Variant* variant_ = nullptr;

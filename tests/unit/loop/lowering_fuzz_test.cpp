@@ -126,7 +126,7 @@ TEST(LoweringFuzz, InliningChangesNothing) {
     const std::string text = graph::to_string(random.graph(), false);
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + text);
 
-    const Program fused = lower(random.graph());
+    const Program fused = lower(random.graph(), {});
     for (const Item& item : fused.items)
       ASSERT_TRUE(std::holds_alternative<ScheduledKernel>(item)) << to_string(fused);
     const auto expected_of_one = ProgramRunner(fused).run(inputs);
@@ -136,7 +136,7 @@ TEST(LoweringFuzz, InliningChangesNothing) {
     std::vector<Value*> outputs = all.outputs();
     for (const auto& node : all.nodes()) outputs.push_back(node->result());
     all.set_outputs(outputs);
-    const Program separate = lower(all);
+    const Program separate = lower(all, {});
     const auto expected = ProgramRunner(separate).run(inputs);
     ASSERT_TRUE(expected);
     ASSERT_EQ((*expected_of_one)[0].size(), (*expected)[0].size());

@@ -22,7 +22,7 @@ Numbers run_one(const std::string& inputs, const std::string& result, const std:
 
 bool is_extern(const std::string& inputs, const std::string& result, const std::string& call) {
   const graph::Graph graph = graph::parse(one(inputs, result, call));
-  const Program program = lower(graph);
+  const Program program = lower(graph, {});
   verify(program);
   return std::holds_alternative<ExternCall>(program.items.back());
 }

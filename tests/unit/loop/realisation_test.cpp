@@ -62,7 +62,7 @@ TEST(Realisation, ExternOperandsAreBuffersWithTheTracedStrides) {
 TEST(Realisation, SwappedInputsAreSavedFirst) {
   const graph::Graph graph =
       graph::parse("graph(%0: f32[2], %1: f32[2]) { return mutate %0 <- %1 mutate %1 <- %0 }");
-  const Program program = lower(graph);
+  const Program program = lower(graph, {});
   ProgramRunner runner(program);
   ASSERT_TRUE(runner.run({{1, 2}, {3, 4}}));
   EXPECT_EQ(runner.read(0), (Numbers{3, 4}));
@@ -76,7 +76,7 @@ TEST(Realisation, MutatingNodesAreRefused) {
   graph::Effects effects;
   effects.mutates = {0};
   graph.add_node(graph::find_or_add_op("test.write_", effects), {x}, {type});
-  EXPECT_THROW(lower(graph), InternalError);
+  EXPECT_THROW(lower(graph, {}), InternalError);
 }
 
 TEST(Lowering, FiveHundredNodesInMilliseconds) {
@@ -101,11 +101,11 @@ TEST(Lowering, FiveHundredNodesInMilliseconds) {
     last = add(type, "aten.gelu(" + ref(scaled) + ", \"none\")");
   }
   const graph::Graph graph = graph::parse(text + " return " + ref(last) + " }");
-  lower(graph);
+  lower(graph, {});
   auto best = std::chrono::steady_clock::duration::max();
   for (int i = 0; i < 5; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    lower(graph);
+    lower(graph, {});
     best = std::min(best, std::chrono::steady_clock::now() - begin);
   }
 #ifdef BRAZE_CHECKS

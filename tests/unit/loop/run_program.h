@@ -113,7 +113,7 @@ class ProgramRunner {
 inline std::optional<std::vector<Numbers>> try_run(std::string_view text,
                                                    const std::vector<Numbers>& inputs) {
   const graph::Graph graph = graph::parse(text);
-  const Program program = lower(graph);
+  const Program program = lower(graph, {});
   for (const Item& item : program.items)
     EXPECT_TRUE(std::holds_alternative<ScheduledKernel>(item)) << to_string(program);
   return ProgramRunner(program).run(inputs);
@@ -125,7 +125,7 @@ inline std::vector<Numbers> run(std::string_view text, const std::vector<Numbers
   return outputs.value_or(std::vector<Numbers>());
 }
 
-inline Program lowered(std::string_view text) { return lower(graph::parse(text)); }
+inline Program lowered(std::string_view text) { return lower(graph::parse(text), {}); }
 
 inline int kernel_count(const Program& program) {
   int count = 0;

@@ -251,7 +251,7 @@ class Generator {
         emit_(OpKind::kzeros_like, {x, None{}, None{}, None{}, None{}, None{}});
         return;
       case 1:
-        emit_.full(x->type().sizes, Int(1), DType::kFloat32);
+        emit_.full(graph::make_type(DType::kFloat32, x->type().sizes), Int(1));
         return;
       case 2:
         emit_(OpKind::kfull_like, {x, 0.5, None{}, None{}, None{}, None{}, None{}});

@@ -15,7 +15,7 @@ namespace braze::runtime {
 namespace {
 
 std::unique_ptr<Executable> make(std::string_view text) {
-  compile::Options options{.isa = codegen::cpp::host_isa(), .threads = 2};
+  compile::Options options{.target = target::Cpu{target::host_isa(), 2}};
   plan::Module module = compile::compile(graph::parse(text), options);
   return std::make_unique<Executable>(plan::deserialize(plan::serialize(module)),
                                       std::vector<at::Tensor>{}, "test");

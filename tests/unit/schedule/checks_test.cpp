@@ -17,7 +17,7 @@ TEST(Checks, IndexChecksStay) {
         " %3: f32[6, 4] = aten.mul.Tensor(%2, 2) %4: f32[6, 4] = aten.add.Tensor(%2, %3) return %4 "
         "}",
         " %3: f32[6, 4] = aten.zeros_like(%2) return %3 }"}) {
-    loop::Program program = loop::lower(graph::parse(head + rest));
+    loop::Program program = loop::lower(graph::parse(head + rest), {});
     fuse(program, {});
     loop::Numbers table(32, 1.0);
     EXPECT_TRUE(loop::ProgramRunner(program).run({table, {0, 7, 1, 2, 3, 4}}))
@@ -28,10 +28,12 @@ TEST(Checks, IndexChecksStay) {
 }
 
 TEST(Checks, CheckedValuesOfOneKernelAreNotStored) {
-  loop::Program program = loop::lower(graph::parse(
-      "graph(%0: f32[8, 4], %1: i64[6], %9: f32[4]) { %2: f32[6, 4] = aten.embedding(%0, %1)"
-      " %3: f32[6, 4] = aten.add.Tensor(%2, %9) %4: f32[6, 4] = aten.exp(%3)"
-      " %5: f32[6, 4] = aten.mul.Tensor(%4, %3) return %5 }"));
+  loop::Program program = loop::lower(
+      graph::parse(
+          "graph(%0: f32[8, 4], %1: i64[6], %9: f32[4]) { %2: f32[6, 4] = aten.embedding(%0, %1)"
+          " %3: f32[6, 4] = aten.add.Tensor(%2, %9) %4: f32[6, 4] = aten.exp(%3)"
+          " %5: f32[6, 4] = aten.mul.Tensor(%4, %3) return %5 }"),
+      {});
   fuse(program, {});
   EXPECT_EQ(loop::kernel_count(program), 1) << loop::to_string(program);
   EXPECT_EQ(std::get<loop::ScheduledKernel>(program.items[0]).kernel.body.size(), 1u);
@@ -49,7 +51,7 @@ TEST(Checks, ProducersAreInlinedWhereAllElementsAreRead) {
            {" %5: f32[6, 4] = aten.mul.Tensor(%4, 2) %6: f32[4, 6]{1, 4} = aten.t(%5)"
             " %7: f32[4, 6] = aten.add.Tensor(%6, %2) return %7 }",
             1}}) {
-    loop::Program program = loop::lower(graph::parse(head + rest));
+    loop::Program program = loop::lower(graph::parse(head + rest), {});
     fuse(program, {});
     EXPECT_EQ(loop::kernel_count(program), kernels) << loop::to_string(program);
     const loop::Numbers table(32, 1.0), other(24, 0.0);

@@ -192,7 +192,7 @@ TEST(Fuse, DeadKernelsGo) {
   int x = b.input({4});
   b.unary({4}, x, ExprKind::kExp);
   b.program.outputs = {b.unary({4}, x, ExprKind::kAbs)};
-  fuse_and_compare(b.program, {.fuse = false});
+  fuse_and_compare(b.program);
   EXPECT_EQ(kernel_count(b.program), 1) << text(b.program);
 }
 
@@ -233,22 +233,22 @@ TEST(Fuse, StoreThroughAViewIsSeenByItsBase) {
 }
 
 TEST(Fuse, LongPointwiseKeepsItsThreadsBesideAFullReduction) {
-  for (int64_t threads : {1, 8}) {
+  for (int threads : {1, 8}) {
     ProgramBuilder b;
     int x = b.input({65536});
     b.program.outputs = {
         b.reduce({65536}, 0, b.unary({65536}, x, ExprKind::kExp), ReduceOp::kArgMax)};
-    fuse(b.program, {.threads = threads});
+    fuse(b.program, target::Cpu{.threads = threads});
     EXPECT_EQ(kernel_count(b.program), threads == 1 ? 1 : 2);
   }
 }
 
 TEST(Fuse, LongPointwiseIsPartOfAReductionThatIsSplit) {
-  for (int64_t threads : {1, 8}) {
+  for (int threads : {1, 8}) {
     ProgramBuilder b;
     int x = b.input({65536});
     b.program.outputs = {b.reduce({65536}, 0, b.unary({65536}, x, ExprKind::kExp), ReduceOp::kMax)};
-    fuse(b.program, {.threads = threads});
+    fuse(b.program, target::Cpu{.threads = threads});
     EXPECT_EQ(kernel_count(b.program), 2);  // the parts, and the result of the parts
   }
 }

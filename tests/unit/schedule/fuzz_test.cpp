@@ -189,7 +189,7 @@ TEST_P(FuseFuzz, SameValuesNoHigherPeak) {
     ProgramBuilder b;
     RandomProgram(seed).make(b);
     int64_t before = peak_live_bytes(b.program, Aliases(b.program));
-    fuse_and_compare(b.program, {.threads = 1 + seed % 2 * 7}, seed);
+    fuse_and_compare(b.program, target::Cpu{.threads = 1 + static_cast<int>(seed % 2) * 7}, seed);
     if (HasFatalFailure()) return;
     ASSERT_LE(peak_live_bytes(b.program, Aliases(b.program)), before);
   }

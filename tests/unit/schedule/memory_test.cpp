@@ -16,7 +16,7 @@ TEST(MemoryPlan, Homes) {
   int out = b.call("aten.mm", {half, e}, {2, 4});
   int dead = b.buffer(loop::Buffer::Kind::kComputed, {4});
   b.program.outputs = {out, x};
-  MemoryPlan plan = plan_memory(b.program);
+  MemoryPlan plan = plan_memory(b.program, {});
   EXPECT_EQ(plan.home[x], Home::kInput);
   EXPECT_EQ(plan.home[m], Home::kArena);
   EXPECT_EQ(plan.home[other], Home::kExtern);
@@ -33,7 +33,7 @@ TEST(MemoryPlan, AnOutputThatIsAViewKeepsItsBaseOutOfTheArena) {
   int f = b.unary({4, 4}, e, ExprKind::kAbs);
   int view = b.call("aten.detach", {f}, {4, 4}, {.results_alias = {0}});
   b.program.outputs = {b.view(e, {2, 4}, 0), view};
-  MemoryPlan plan = plan_memory(b.program);
+  MemoryPlan plan = plan_memory(b.program, {});
   EXPECT_EQ(plan.home[e], Home::kOutput);
   EXPECT_EQ(plan.home[f], Home::kOutput);
   EXPECT_EQ(plan.home[view], Home::kExtern);
@@ -47,7 +47,7 @@ TEST(MemoryPlan, ExternViewKeepsTheArenaAlive) {
   int f = b.unary({16}, x, ExprKind::kAbs);  // e itself is dead here, its view is not
   int g = b.call("aten.mm", {f, view}, {16});
   b.program.outputs = {b.call("aten.mm", {g, g}, {16})};
-  MemoryPlan plan = plan_memory(b.program);
+  MemoryPlan plan = plan_memory(b.program, {});
   EXPECT_NE(plan.offset[e], plan.offset[f]);
   EXPECT_EQ(plan.arena_bytes, 3 * 64);
 }
@@ -58,7 +58,7 @@ TEST(MemoryPlan, PointwiseTakesThePlaceOfADyingOperand) {
   int m = b.call("aten.mm", {x, x}, {64, 128});
   int e = b.unary({64, 128}, m, ExprKind::kExp);
   b.program.outputs = {b.call("aten.mm", {e, e}, {64, 128})};
-  MemoryPlan plan = plan_memory(b.program);
+  MemoryPlan plan = plan_memory(b.program, {});
   EXPECT_EQ(plan.offset[m], plan.offset[e]);
   EXPECT_EQ(plan.arena_bytes, 64 * 128 * 4);
 }
@@ -71,7 +71,7 @@ TEST(MemoryPlan, WhatRunsInPlaceLivesAsLongAsItsLastResult) {
   int e = b.unary(sizes, m, ExprKind::kExp);
   int f = b.call("aten.mm", {x, x}, sizes);
   b.program.outputs = {b.call("aten.mm", {e, f}, sizes)};
-  MemoryPlan plan = plan_memory(b.program);
+  MemoryPlan plan = plan_memory(b.program, {});
   EXPECT_EQ(plan.offset[m], plan.offset[e]);
   EXPECT_NE(plan.offset[e], plan.offset[f]);
   EXPECT_EQ(plan.arena_bytes, 2 * 256);
@@ -89,7 +89,7 @@ bool runs_in_place(const Shape& outer, const Shape& inner, Make&& make) {
   make(k, m, t);
   k.finish();
   b.program.outputs = {b.call("aten.mm", {t, t}, sizes)};
-  MemoryPlan plan = plan_memory(b.program);
+  MemoryPlan plan = plan_memory(b.program, {});
   return plan.offset[m] == plan.offset[t];
 }
 
@@ -117,7 +117,7 @@ TEST(MemoryPlan, NotInPlaceWhenTheOperandIsReadAfterTheStore) {
   k.store(second, k.all_axes(), value, false);
   k.finish();
   b.program.outputs = {b.call("aten.mm", {first, second}, sizes)};
-  MemoryPlan plan = plan_memory(b.program);
+  MemoryPlan plan = plan_memory(b.program, {});
   EXPECT_NE(plan.offset[m], plan.offset[first]);
   EXPECT_EQ(plan.offset[m], plan.offset[second]);
 }

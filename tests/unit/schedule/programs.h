@@ -279,14 +279,14 @@ class Runner {
 };
 
 // Fuses, and checks against the unfused program, with memory of its own and in the planned arena.
-inline void fuse_and_compare(loop::Program& program, const Options& options = {},
+inline void fuse_and_compare(loop::Program& program, const target::Target& target = {},
                              uint32_t seed = 1) {
   Snapshot before(program);
   std::vector<float> expected = Runner(program, before, nullptr).run(seed);
-  fuse(program, options);
+  fuse(program, target);
   loop::verify(program);
   Snapshot after(program);
-  MemoryPlan memory = plan_memory(program);
+  MemoryPlan memory = plan_memory(program, target);
   for (const MemoryPlan* plan : {static_cast<const MemoryPlan*>(nullptr), &std::as_const(memory)}) {
     std::vector<float> got = Runner(program, after, plan).run(seed);
     ASSERT_EQ(got.size(), expected.size());

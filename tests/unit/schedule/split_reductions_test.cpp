@@ -50,7 +50,7 @@ std::vector<std::vector<float>> run(loop::Program& program) {
 
 void check(const std::string& text, const std::vector<int64_t>& sizes, size_t items) {
   loop::Program whole = program_of(text, sizes), split = program_of(text, sizes);
-  split_reductions(split);
+  split_reductions(split, target::costs_of({}).split);
   EXPECT_EQ(split.items.size(), items) << loop::to_string(split);
   loop::verify(split);
   const auto expected = run(whole), got = run(split);

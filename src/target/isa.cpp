@@ -1,12 +1,16 @@
-#include <cpuid.h>
+#include "target/isa.h"
 
 #include "base/error.h"
 #include "base/options.h"
-#include "codegen/cpp/codegen.h"
 
-namespace braze::codegen::cpp {
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
 
+namespace braze::target {
 namespace {
+
+#if defined(__x86_64__) || defined(__i386__)
 
 // Register state that the operating system saves on a task switch (XCR0).
 uint64_t saved_state() {
@@ -29,6 +33,12 @@ Isa detect() {
       (b & kAvx512) == kAvx512 && (saved_state() & kAvx512State) == kAvx512State;
   return has_avx512 ? Isa::kAvx512 : Isa::kAvx2;
 }
+
+#else
+
+Isa detect() { return Isa::kGeneric; }
+
+#endif
 
 }  // namespace
 
@@ -55,32 +65,4 @@ Isa chosen_isa() {
   return host_isa();
 }
 
-std::vector<std::string> compiler_flags(Isa isa) {
-  // Contraction is off because eager rounds after each op; the math helpers and the reductions ask
-  // for fused multiply-add themselves.
-  std::vector<std::string> flags = {"-std=c++17",
-                                    "-O2",
-                                    "-fPIC",
-                                    "-w",
-                                    "-fno-math-errno",
-                                    "-fno-trapping-math",
-                                    "-ffp-contract=off",
-                                    "-fno-exceptions",
-                                    "-fno-rtti",
-                                    "-fno-asynchronous-unwind-tables"};
-  switch (isa) {
-    case Isa::kGeneric:
-      break;
-    case Isa::kAvx2:
-      for (const char* f : {"-mavx2", "-mfma", "-mf16c"}) flags.emplace_back(f);
-      break;
-    case Isa::kAvx512:
-      for (const char* f : {"-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma",
-                            "-mf16c", "-mprefer-vector-width=512"})
-        flags.emplace_back(f);
-      break;
-  }
-  return flags;
-}
-
-}  // namespace braze::codegen::cpp
+}  // namespace braze::target

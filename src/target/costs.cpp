@@ -1,0 +1,66 @@
+#include "target/costs.h"
+
+namespace braze::target {
+namespace {
+
+constexpr std::string_view kPlacedOnCpu[] = {
+    "aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "braze.mm_pointwise", "braze.attention"};
+constexpr std::string_view kPlacedOnCuda[] = {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm"};
+
+Costs costs(const Cpu& cpu) {
+  return {.launch_bytes = 4096,
+          .workers = cpu.threads,
+          .parallel_points = 32768,
+          .split = {.most_rows = 64,
+                    .part_points = 32768,
+                    .fewest_of_a_row = 1024,
+                    .most_parts = 32,
+                    .part_multiple = 64},
+          .repeated_nodes = 16,
+          .heavy_repeats = 8,
+          .index_only_nodes = 16,
+          .joined_parts = 16,
+          .cheap_nodes = 24,
+          .repeats = 4,
+          .points_per_repeat = 8,
+          .free_operations = 3,
+          // The most lanes of any vector.
+          .in_place_multiple = 64,
+          .placed_ops = kPlacedOnCpu};
+}
+
+// Estimates: none has been measured.
+Costs costs(const Cuda& cuda) {
+  // Of one launch behind another on a stream.
+  constexpr int64_t kLaunchMicroseconds = 2;
+  // Blocks that hide each other's waits.
+  constexpr int64_t kBlocksPerProcessor = 4;
+  const int64_t blocks = kBlocksPerProcessor * cuda.processors;
+  return {.launch_bytes = kLaunchMicroseconds * cuda.bandwidth,
+          .workers = cuda.processors,
+          .parallel_points = int64_t{cuda.processors} * cuda.resident_threads,
+          .split = {.most_rows = blocks,
+                    .part_points = 8192,
+                    .fewest_of_a_row = 1024,
+                    .most_parts = blocks,
+                    .part_multiple = 64},
+          .repeated_nodes = 16,
+          .heavy_repeats = 8,
+          .index_only_nodes = 16,
+          .joined_parts = 16,
+          .cheap_nodes = 24,
+          .repeats = 4,
+          .points_per_repeat = 8,
+          .free_operations = 3,
+          // Each point is computed once, by a thread of its own.
+          .in_place_multiple = 1,
+          .placed_ops = kPlacedOnCuda};
+}
+
+}  // namespace
+
+Costs costs_of(const Target& target) {
+  return std::visit([](const auto& kind) { return costs(kind); }, target);
+}
+
+}  // namespace braze::target

@@ -1,0 +1,52 @@
+// What pays on a target: numbers by which the neutral stages decide. Limits that keep the time of a
+// compile in check are no matter of the machine and stand where they are used.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "target/target.h"
+
+namespace braze::target {
+
+// How long reductions of few rows are cut into parts (schedule/split_reductions.h). On a CPU none
+// of these depends on the threads, so that results do not either.
+struct SplitCosts {
+  int64_t most_rows;        // more keep the machine busy without parts
+  int64_t part_points;      // of a part: some microseconds' work
+  int64_t fewest_of_a_row;  // points of one row in a part
+  int64_t most_parts;
+  int64_t part_multiple;  // points: whole vectors, where the axis is long enough
+};
+
+struct Costs {
+  // What a launch costs besides its work, in bytes of memory traffic of the same time.
+  int64_t launch_bytes;
+  // Outer points of a kernel that are worked on at one time.
+  int64_t workers;
+  // Points of a kernel from which on it should not lose its workers to a small outer loop.
+  int64_t parallel_points;
+  SplitCosts split;
+
+  // Computing an element anew against storing and loading it. In loop/lowering/:
+  int repeated_nodes;     // most nodes that each pass of a kernel evaluates anew
+  int64_t heavy_repeats;  // a transcendental function that is asked for as often is stored
+  int index_only_nodes;   // most nodes of an expression without loads that is never stored
+  int64_t joined_parts;   // most operands of a concatenation that is a chain of conditions
+  // In schedule/inline.h:
+  int cheap_nodes;            // most nodes of a kernel that is computed where it is loaded
+  int64_t repeats;            // how often each of its elements may be, unless the loop around it
+  int64_t points_per_repeat;  // has so many points for each time
+  int free_operations;        // most that cost nothing beside the load that they stand for
+
+  // A kernel may overwrite an operand with its result where the extents of its axes are multiples
+  // of this: others are computed in part twice.
+  int64_t in_place_multiple;
+  // External ops that write into given memory as fast as into their own.
+  std::span<const std::string_view> placed_ops;
+};
+
+Costs costs_of(const Target& target);
+
+}  // namespace braze::target
