@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "loop/effects.h"
 #include "schedule/checks.h"
 #include "schedule/inline.h"
 #include "schedule/item_graph.h"
@@ -133,6 +134,7 @@ class Fuser {
     if (!domains_match(kernel(a)->kernel, kernel(b)->kernel)) return;
     int64_t saved = saved_bytes(a, b);
     if (saved == 0 || starves_threads(kernel(a)->kernel, kernel(b)->kernel)) return;
+    if (loses_lanes(kernel(a)->kernel, kernel(b)->kernel)) return;
     queue_.push({.saved = saved + kLaunchBytes,
                  .distance = distance,
                  .first = a,
@@ -176,6 +178,15 @@ class Fuser {
            schedule::points(wide.outer) >= kParallelPoints;
   }
 
+  // What a scan or an accumulating store does point by point would have to be done so for an exp
+  // beside it too.
+  static bool loses_lanes(const loop::Kernel& a, const loop::Kernel& b) {
+    if (loop::walks_once(a) == loop::walks_once(b)) return false;
+    const loop::Kernel& other = loop::walks_once(a) ? b : a;
+    return std::ranges::any_of(other.body,
+                               [](const auto& statement) { return is_expensive(statement.value); });
+  }
+
   void try_merge(int first, int second) {
     if (!graph_.can_merge(first, second)) return;
     std::optional<loop::Kernel> merged = merge_kernels(
@@ -206,7 +217,7 @@ class Fuser {
     std::vector<bool> gone(before, false);
     for (size_t i = 0; i < before; ++i) {
       const loop::Statement& statement = merged.body[i];
-      gone[i] = statement.kind == loop::Statement::Kind::kStore && !loaded[statement.buffer] &&
+      gone[i] = statement.overwrites() && !loaded[statement.buffer] &&
                 is_private(aliases_.root(merged.params[statement.buffer].buffer)) &&
                 checks_stay_without(merged, i, gone);
     }

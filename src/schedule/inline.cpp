@@ -51,7 +51,8 @@ int operation_count(const Kernel& kernel) {
 class Producer {
  public:
   static std::optional<Producer> of(const Kernel& kernel) {
-    if (!kernel.inner.empty() || kernel.body.size() != 1) return std::nullopt;
+    if (!kernel.inner.empty() || kernel.body.size() != 1 || !kernel.body[0].overwrites())
+      return std::nullopt;
     const Statement& store = kernel.body[0];
     if (node_count(kernel) > kCheapNodes || is_expensive(store.value)) return std::nullopt;
     Producer result(kernel);

@@ -4,6 +4,7 @@
 
 #include "base/arena_layout.h"
 #include "base/error.h"
+#include "loop/effects.h"
 #include "schedule/aliases.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/liveness.h"
@@ -15,8 +16,8 @@ namespace {
 
 using loop::Statement;
 
-constexpr std::string_view kPlacedOps[] = {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm",
-                                           "braze.mm_pointwise", "braze.attention"};
+constexpr std::string_view kPlacedOps[] = {"aten.mm",      "aten.addmm",         "aten.bmm",
+                                           "aten.baddbmm", "braze.mm_pointwise", "braze.attention"};
 
 bool has_placed_result(const loop::ExternCall& call) {
   return call.results.size() == 1 &&
@@ -53,7 +54,7 @@ loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, siz
       touch(expr->args[0]);
       if (stored || i > *store) same = false;
     });
-    if (statement.kind == Statement::Kind::kStore && statement.buffer == param) {
+    if (statement.is_store() && statement.buffer == param) {
       touch(statement.index);
       *store = std::min(*store, i);
     }
@@ -67,7 +68,8 @@ loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, siz
 bool may_run_in_place(const loop::Kernel& kernel) {
   constexpr int64_t kMostLanes = 64;
   const sym::Dims outer = extents(kernel.outer);
-  return kernel.inner.empty() && std::all_of(outer.begin(), outer.end(), [](sym::Int extent) {
+  return kernel.inner.empty() && !loop::walks_once(kernel) &&
+         std::all_of(outer.begin(), outer.end(), [](sym::Int extent) {
            return sym::divide_exactly(extent, kMostLanes).has_value();
          });
 }

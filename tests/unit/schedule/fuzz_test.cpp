@@ -56,7 +56,7 @@ class RandomProgram {
   }
 
   void step(ProgramBuilder& b) {
-    switch (below(9)) {
+    switch (below(11)) {
       case 0:
         return extern_call(b);
       case 1:
@@ -69,6 +69,10 @@ class RandomProgram {
         return reshaped(b);
       case 5:
         return view(b);
+      case 6:
+        return scan(b);
+      case 7:
+        return scatter_add(b);
       default:
         return pointwise(b);
     }
@@ -96,6 +100,19 @@ class RandomProgram {
     Shape kept = a.shape;
     for (size_t i = first; i < kept.size(); ++i) kept[i] = 1;
     add(b.reduce(a.shape, first, a.buffer, below(2) == 0 ? ReduceOp::kSum : ReduceOp::kMax), kept);
+  }
+
+  void scan(ProgramBuilder& b) {
+    Value a = any();
+    if (a.shape.empty()) return;
+    add(b.scan(a.shape, static_cast<size_t>(below(static_cast<int>(a.shape.size()))), a.buffer),
+        a.shape);
+  }
+
+  void scatter_add(ProgramBuilder& b) {
+    Value a = any(), source = any();
+    if (a.shape.size() != 2 || source.shape.size() != 2 || a.shape[1] != source.shape[1]) return;
+    add(b.scatter_add(a.shape, a.buffer, source.shape, source.buffer), a.shape);
   }
 
   // max and sum of the row in one kernel, stored at both levels.
