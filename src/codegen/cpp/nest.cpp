@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "loop/effects.h"
 #include "sym/facts.h"
 
 namespace braze::codegen::cpp {
@@ -69,11 +70,18 @@ Survey survey(const Kernel& kernel, const sym::Dims& extent) {
       visit(arg, as_index, inner, guarded || expr->kind == ExprKind::kMasked);
   };
   for (const Statement& s : kernel.body) {
-    if (s.kind == Statement::Kind::kStore) {
-      result.accesses.push_back({s.buffer, true, s.inner, false, affine_of(s.index, extent)});
-      visit(s.index, true, s.inner, false);
-    } else {
-      result.operations += s.op == ReduceOp::kWelford ? 3 : 1;
+    switch (s.kind) {
+      case Statement::Kind::kStore:
+        result.accesses.push_back({s.buffer, true, s.inner, false, affine_of(s.index, extent)});
+        if (s.accumulates())
+          result.accesses.push_back({s.buffer, false, s.inner, false, affine_of(s.index, extent)});
+        visit(s.index, true, s.inner, false);
+        break;
+      case Statement::Kind::kReduce:
+        result.operations += s.op == ReduceOp::kWelford ? 3 : 1;
+        break;
+      case Statement::Kind::kScan:
+        break;
     }
     visit(s.value, false, s.inner, false);
   }
@@ -111,7 +119,7 @@ int widest_value(const Kernel& kernel, const Survey& facts, const sym::Dims& ext
     widest = std::max(widest, fits_int32(value, extent, limits) ? 4 : compute_bytes(value->dtype));
   }
   for (const Statement& s : kernel.body)
-    if (s.kind == Statement::Kind::kReduce) widest = std::max(widest, compute_bytes(s.accumulate));
+    if (!s.is_store()) widest = std::max(widest, compute_bytes(s.accumulate));
   return widest;
 }
 
@@ -166,7 +174,7 @@ double cost_with(const Kernel& kernel, const Survey& facts, const sym::Dims& ext
   }
   if (inner_axis)
     for (const Statement& s : kernel.body)
-      if (s.kind == Statement::Kind::kReduce) cost += outer_points * 6;
+      if (s.is_reduction()) cost += outer_points * 6;
   return cost;
 }
 
@@ -179,13 +187,23 @@ int lanes_for(int widest, sym::Int length, Isa isa) {
   return lanes > extent && extent < 3 ? 1 : lanes;
 }
 
+// Where the inner points are walked in their order, lanes along an inner axis must be neighbours in
+// it; a scan has no lanes along it at all.
+bool may_be_lanes(const Nest& nest, int axis) {
+  if (axis < nest.outer_count || !loop::walks_once(*nest.kernel)) return true;
+  const auto is_scan = [](const Statement& s) { return s.is_scan(); };
+  if (std::ranges::any_of(nest.kernel->body, is_scan)) return false;
+  return std::all_of(nest.extent.begin() + axis + 1, nest.extent.end(),
+                     [](sym::Int extent) { return is_trivial(extent); });
+}
+
 void choose_vector_axis(Nest& nest, const Survey& facts, Isa isa) {
   const Kernel& kernel = *nest.kernel;
   const int widest = widest_value(kernel, facts, nest.extent, nest.limits);
   nest.mask_bytes = widest;
   double best = cost_with(kernel, facts, nest.extent, -1, 1);
   for (int axis = static_cast<int>(nest.extent.size()) - 1; axis >= 0; --axis) {
-    if (is_trivial(nest.extent[axis])) continue;
+    if (is_trivial(nest.extent[axis]) || !may_be_lanes(nest, axis)) continue;
     const int lanes = lanes_for(widest, nest.extent[axis], isa);
     if (lanes < 2) continue;
     const double cost = cost_with(kernel, facts, nest.extent, axis, lanes);
@@ -217,11 +235,13 @@ int tile_axis_of(const Nest& nest, const Survey& facts) {
   return -1;
 }
 
-// Reductions over an axis of large stride use each row of memory better, and hide the latency of
-// the sums, when several vectors of neighbouring outer points share one walk.
+// Reductions, scans and accumulating stores over an axis of large stride use each row of memory
+// better, and hide the latency of the sums, when several vectors of neighbouring outer points share
+// one walk.
 int columns_of(const Nest& nest, const Survey& facts, int64_t other_items, Isa isa) {
   int reductions = 0;
-  for (const Statement& s : nest.kernel->body) reductions += s.kind == Statement::Kind::kReduce;
+  for (const Statement& s : nest.kernel->body)
+    reductions += s.is_reduction() || s.is_scan() || (s.inner && s.accumulates());
   if (!nest.vector_is_outer() || reductions == 0 || facts.operations > 16) return 1;
   const int registers = isa == Isa::kAvx512 ? 16 : 8;
   for (int columns : {8, 4, 2}) {
