@@ -57,7 +57,8 @@ int LoopWriter::unroll_of(const Level& level) const {
   bool reduces = false;
   for (const Step& step : level.inner) {
     if (step.role == Step::Role::kReduce && !Reduction::can_unroll(step)) return 1;
-    reduces |= step.is_reduction();
+    // The steps of a scan stay in their order; several in one iteration save the loop's own work.
+    reduces |= step.role != Step::Role::kStore;
     visit(step.statement->value);
   }
   if (!reduces || nest_.inner.empty()) return 1;

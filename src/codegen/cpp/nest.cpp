@@ -157,6 +157,9 @@ double cost_with(const Kernel& kernel, const Survey& facts, const sym::Dims& ext
   const double at_outer = axis >= 0 && !inner_axis ? shrink(outer_points) : outer_points;
   const bool has_inner = std::any_of(kernel.body.begin(), kernel.body.end(),
                                      [](const Statement& s) { return s.inner; });
+  // One by one, a scan waits for itself, and what it loads and stores costs little beside.
+  const bool scans =
+      std::ranges::any_of(kernel.body, [](const Statement& s) { return s.is_scan(); });
   double cost = static_cast<double>(facts.operations) * 0.5 * (has_inner ? at_inner : at_outer);
   for (const Access& access : facts.accesses) {
     const double points = access.inner ? at_inner : at_outer;
@@ -168,7 +171,7 @@ double cost_with(const Kernel& kernel, const Survey& facts, const sym::Dims& ext
       else if (access.index.stride(axis) == sym::Int(0))
         each = 0.1;
       else if (access.index.stride(axis) != sym::Int(1))
-        each = (access.store ? 1.5 : 1.2) * lanes;
+        each = (scans ? 3 : access.store ? 1.5 : 1.2) * lanes;
     }
     cost += each * points;
   }
@@ -187,14 +190,10 @@ int lanes_for(int widest, sym::Int length, Isa isa) {
   return lanes > extent && extent < 3 ? 1 : lanes;
 }
 
-// Where the inner points are walked in their order, lanes along an inner axis must be neighbours in
-// it; a scan has no lanes along it at all.
+// A scan has no lanes along what it walks; what is accumulated in places of its own for each point
+// is done so one by one, and that is faster without lanes to take apart.
 bool may_be_lanes(const Nest& nest, int axis) {
-  if (axis < nest.outer_count || !loop::walks_once(*nest.kernel)) return true;
-  const auto is_scan = [](const Statement& s) { return s.is_scan(); };
-  if (std::ranges::any_of(nest.kernel->body, is_scan)) return false;
-  return std::all_of(nest.extent.begin() + axis + 1, nest.extent.end(),
-                     [](sym::Int extent) { return is_trivial(extent); });
+  return axis < nest.outer_count || !loop::walks_once(*nest.kernel);
 }
 
 void choose_vector_axis(Nest& nest, const Survey& facts, Isa isa) {
