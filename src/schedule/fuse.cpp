@@ -188,6 +188,8 @@ class Fuser {
   }
 
   void try_merge(int first, int second) {
+    // Merges since may have put two that do not depend on each other in another order.
+    if (graph_.position(first) > graph_.position(second)) std::swap(first, second);
     if (!graph_.can_merge(first, second)) return;
     std::optional<loop::Kernel> merged = merge_kernels(
         program_.pool, kernel(first)->kernel, kernel(second)->kernel, aliases_, MergeLimits{});

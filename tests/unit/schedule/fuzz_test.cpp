@@ -2,6 +2,7 @@
 // and fusion never raises the peak.
 #include <gtest/gtest.h>
 
+#include "exhaustive.h"
 #include "schedule/liveness.h"
 #include "schedule/programs.h"
 
@@ -200,8 +201,8 @@ class RandomProgram {
 class FuseFuzz : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(FuseFuzz, SameValuesNoHigherPeak) {
-  constexpr uint32_t kSeeds = 400;
-  for (uint32_t seed = GetParam() * kSeeds; seed < (GetParam() + 1) * kSeeds; ++seed) {
+  const uint32_t seeds = exhaustive() ? 20000 : 400;
+  for (uint32_t seed = GetParam() * seeds; seed < (GetParam() + 1) * seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ProgramBuilder b;
     RandomProgram(seed).make(b);
