@@ -161,6 +161,7 @@ bool lower_index_put(Lowering& lowering, const Node& node) {
   const sym::Dims count = sizes_of(places[0]);
   const sym::Dims rest(sizes.begin() + static_cast<ptrdiff_t>(places.size()), sizes.end());
   if (!never_empty(sizes) || !never_empty(count)) return false;
+  if (values->type().rank() > static_cast<int64_t>(rest.size()) + 1) return false;
   if (!rest.empty() && !has_rows(node.result())) return false;
   if (is_slow_row(self->type().dtype, rest)) return false;
   lowering.realise_heavy(values);
