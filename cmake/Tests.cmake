@@ -27,7 +27,7 @@ foreach(folder base target sym graph passes loop schedule codegen toolchain plan
       set(label kernels)
     endif()
     gtest_discover_tests(braze_${folder}_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${label})
-    if(folder STREQUAL codegen OR folder STREQUAL compile)  # see tests/unit/exhaustive.h
+    if(folder MATCHES "^(schedule|codegen|compile)$")  # see tests/unit/exhaustive.h
       gtest_discover_tests(braze_${folder}_test DISCOVERY_TIMEOUT 60 TEST_PREFIX exhaustive.
                            TEST_FILTER "-*EndToEnd*:CacheKey*:DirectPlan*"
                            PROPERTIES LABELS exhaustive ENVIRONMENT BRAZE_EXHAUSTIVE=1)

@@ -11,7 +11,6 @@ namespace braze::compile {
 namespace {
 
 using loop::Kernel;
-using loop::Statement;
 
 // Expressions of one pool are the same exactly when their addresses are.
 struct KernelIdentity {
@@ -24,10 +23,7 @@ struct KernelIdentity {
     for (const loop::Axis& axis : kernel->outer) hash = mix(hash, axis.extent.hint());
     hash = mix(hash, kernel->outer.size());
     for (const loop::Axis& axis : kernel->inner) hash = mix(hash, axis.extent.hint());
-    for (const Statement& statement : kernel->body) {
-      hash = mix(hash, statement.value->hash);
-      hash = mix(hash, static_cast<size_t>(statement.buffer));
-    }
+    for (const loop::Statement& s : kernel->body) hash = mix(hash, loop::hash_of(s));
     return hash;
   }
 
@@ -36,15 +32,9 @@ struct KernelIdentity {
     auto same_param = [](const loop::BufferParam& x, const loop::BufferParam& y) {
       return x.dtype == y.dtype && x.written == y.written;
     };
-    auto same_statement = [](const Statement& x, const Statement& y) {
-      return x.kind == y.kind && x.inner == y.inner && x.op == y.op && x.reduced == y.reduced &&
-             x.accumulate == y.accumulate && x.buffer == y.buffer && x.index == y.index &&
-             x.value == y.value;
-    };
     return std::ranges::equal(a->outer, b->outer, same_axis) &&
            std::ranges::equal(a->inner, b->inner, same_axis) &&
-           std::ranges::equal(a->params, b->params, same_param) &&
-           std::ranges::equal(a->body, b->body, same_statement);
+           std::ranges::equal(a->params, b->params, same_param) && a->body == b->body;
   }
 };
 

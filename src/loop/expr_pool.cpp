@@ -276,6 +276,28 @@ ExprRef ExprPool::reduced(int number, DType dtype, int component) {
   return impl_->intern(e);
 }
 
+namespace {
+
+Expr scanned_expr(int number, DType dtype, int component) {
+  Expr e;
+  e.kind = ExprKind::kScanned;
+  e.dtype = dtype;
+  e.ival = number;
+  e.component = component;
+  e.range = range_of(dtype);
+  return e;
+}
+
+}  // namespace
+
+ExprRef ExprPool::scanned(int number, DType dtype) {
+  return impl_->intern(scanned_expr(number, dtype, 0));
+}
+
+ExprRef ExprPool::scanned_before(int number, DType dtype) {
+  return impl_->intern(scanned_expr(number, dtype, 1));
+}
+
 ExprRef ExprPool::cast(ExprRef value, DType dtype) {
   if (value->dtype == dtype) return value;
   if (value->is_constant() && !is_half(value->dtype)) {
@@ -344,7 +366,7 @@ const KindFacts& facts_of(ExprKind kind) {
   };
   static_assert(static_cast<int>(ExprKind::kConst) == 0 &&
                 static_cast<int>(ExprKind::kBitcast) ==
-                    6);  // the terms are listed as the kinds are
+                    7);  // the terms are listed as the kinds are
   return kFacts[static_cast<int>(kind)];
 }
 
@@ -377,6 +399,51 @@ std::string_view to_string(ReduceOp op) {
       return "welford";
   }
   BRAZE_UNREACHABLE("reduction ", static_cast<int>(op));
+}
+
+std::string_view to_string(StoreOp op) {
+  switch (op) {
+    case StoreOp::kSet:
+      return "store";
+    case StoreOp::kAdd:
+      return "store_add";
+    case StoreOp::kMul:
+      return "store_mul";
+    case StoreOp::kMin:
+      return "store_min";
+    case StoreOp::kMax:
+      return "store_max";
+  }
+  BRAZE_UNREACHABLE("store ", static_cast<int>(op));
+}
+
+ExprKind combination(StoreOp op) {
+  switch (op) {
+    case StoreOp::kSet:
+      break;
+    case StoreOp::kAdd:
+      return ExprKind::kAdd;
+    case StoreOp::kMul:
+      return ExprKind::kMul;
+    case StoreOp::kMin:
+      return ExprKind::kMin;
+    case StoreOp::kMax:
+      return ExprKind::kMax;
+  }
+  BRAZE_UNREACHABLE("combination of ", to_string(op));
+}
+
+uint64_t hash_of(const Statement& statement) {
+  // All fields by name: one that is added does not build until it stands here.
+  const auto& [kind, inner, op, reduced, accumulate, initial, store, buffer, index, value] =
+      statement;
+  uint64_t hash = mix(static_cast<uint64_t>(kind) << 1 | static_cast<uint64_t>(inner), 0x3c6e);
+  hash = mix(hash, static_cast<uint64_t>(op) << 16 | static_cast<uint64_t>(accumulate) << 8 |
+                       static_cast<uint64_t>(store));
+  hash = mix(hash, static_cast<uint64_t>(reduced));
+  hash = mix(hash, static_cast<uint64_t>(buffer));
+  for (ExprRef expr : {initial, index, value}) hash = mix(hash, expr ? expr->hash : 0);
+  return hash;
 }
 
 DType reduced_dtype(ReduceOp op, DType accumulate, int component) {

@@ -9,7 +9,7 @@ namespace {
 
 struct IndexError {};
 
-// Partial result of one reduction.
+// Partial result of one reduction. Of a scan: what it was at the point before, and is at this one.
 struct Accumulator {
   Scalar value, position;
   double mean = 0, m2 = 0;
@@ -27,7 +27,7 @@ class Interpreter {
     for (const Statement& s : kernel.body) {
       collect(s.index);
       collect(s.value);
-      if (s.kind == Statement::Kind::kReduce)
+      if (!s.is_store())
         results_.resize(std::max(results_.size(), static_cast<size_t>(s.reduced) + 1));
     }
   }
@@ -57,14 +57,47 @@ class Interpreter {
   }
 
   void run(const Statement& s) {
-    if (s.kind == Statement::Kind::kReduce) return reduce(s);
-    auto store_one = [&] {
+    switch (s.kind) {
+      case Statement::Kind::kReduce:
+        return reduce(s);
+      case Statement::Kind::kScan:
+        return;  // done anew for each statement that sees it
+      case Statement::Kind::kStore:
+        break;
+    }
+    if (!s.inner) {
       ++time_;
-      const int buffer = s.buffer;
-      store(kernel_.params[buffer].dtype, params_[buffer], evaluate(s.index).i, evaluate(s.value));
-    };
-    if (!s.inner) return store_one();
-    for_each_point(kernel_.outer.size(), extents_.size(), store_one);
+      return store_one(s);
+    }
+    for_each_inner_point(s, [&] { store_one(s); });
+  }
+
+  void store_one(const Statement& s) {
+    const DType dtype = kernel_.params[s.buffer].dtype;
+    void* const base = params_[s.buffer];
+    const int64_t index = evaluate(s.index).i;
+    Scalar value = evaluate(s.value);
+    if (s.accumulates()) {
+      const Scalar operands[] = {load(dtype, base, index), value};
+      value = apply(combination(s.store), dtype, operands);
+    }
+    store(dtype, base, index, value);
+  }
+
+  // The inner points of one statement, and at each of them the scans that come before it.
+  template <class Body>
+  void for_each_inner_point(const Statement& s, const Body& body) {
+    for (const Statement& other : kernel_.body)
+      if (other.is_scan())
+        results_[other.reduced].value = {other.initial->ival, other.initial->fval};
+    for_each_point(kernel_.outer.size(), extents_.size(), [&] {
+      ++time_;
+      for (const Statement* scan = kernel_.body.data(); scan != &s; ++scan)
+        if (scan->is_scan()) results_[scan->reduced].position = evaluate(scan->value);
+      body();
+      for (const Statement* scan = kernel_.body.data(); scan != &s; ++scan)
+        if (scan->is_scan()) results_[scan->reduced].value = results_[scan->reduced].position;
+    });
   }
 
   void reduce(const Statement& s) {
@@ -72,10 +105,7 @@ class Interpreter {
     acc.value = {s.op == ReduceOp::kProd || s.op == ReduceOp::kAll,
                  s.op == ReduceOp::kProd ? 1.0 : 0};
     int64_t position = 0;
-    for_each_point(kernel_.outer.size(), extents_.size(), [&] {
-      ++time_;
-      accumulate(s, acc, evaluate(s.value), position++);
-    });
+    for_each_inner_point(s, [&] { accumulate(s, acc, evaluate(s.value), position++); });
     if (s.accumulate == DType::kFloat32) acc.value.f = static_cast<float>(acc.value.f);
     results_[s.reduced] = acc;
   }
@@ -157,7 +187,7 @@ class Interpreter {
 
   const Statement& reduction(int64_t number) const {
     for (const Statement& s : kernel_.body)
-      if (s.kind == Statement::Kind::kReduce && s.reduced == number) return s;
+      if (s.is_reduction() && s.reduced == number) return s;
     BRAZE_UNREACHABLE("no reduction ", number);
   }
 
@@ -180,6 +210,8 @@ class Interpreter {
         return {sym::evaluate(e->size, symbols_), 0};
       case ExprKind::kReduced:
         return reduced(e);
+      case ExprKind::kScanned:
+        return e->component == 0 ? results_[e->ival].position : results_[e->ival].value;
       case ExprKind::kLoad:
         return load(e->dtype, params_[e->ival], evaluate(e->args[0]).i);
       case ExprKind::kCast:

@@ -34,6 +34,25 @@
 // statement marked `inner` runs over all inner points before the next statement begins. Reductions
 // are inner statements whose result (kReduced) later statements may use at both levels.
 //
+// A scan is an inner statement too: it keeps a running value over the inner points in row-major
+// order. Inner statements see it as it is at their point (kScanned) and as it was at the point
+// before; a scan's own value is an expression of the latter, so that it may be any recurrence.
+//
+//   the running sum and its share of the whole, for each row of f32[512, 128]:
+//     kernel share(b0: f32 in, b1: f32 out) outer(o0 < 512) inner(i0 < 128) {
+//       r0 = scan(0:f32, add(r0.before, load(b0, o0*128 + i0)))       inner
+//       r1 = sum(load(b0, o0*128 + i0))                               inner
+//       store(b1, o0*128 + i0, div(r0, r1))                           inner
+//     }
+//
+// What a scan depends on is the same in every walk over the inner points: no later statement stores
+// to what it loads, so that it may be done again.
+//
+// A store may accumulate: add, multiply, take the minimum or the maximum of what is there and the
+// value. Points that accumulate into one element differ in inner axes only, and do so in row-major
+// order; so every outer axis is a term of the index. What a kernel accumulates into it touches in
+// no other way; an earlier kernel has stored what is there at first.
+//
 //   softmax over the last axis of f32[512, 128]:
 //     kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < 512) inner(i0 < 128) {
 //       r0 = max(load(b0, o0*128 + i0))                               inner
@@ -70,6 +89,8 @@ enum class ExprKind : uint8_t {
   kLoad,     // args[0] = index in elements from element 0; `ival` = buffer parameter
   kReduced,  // result of a reduction: `ival` = its number, `component` (Welford: 0 mean, 1 M2, 2
              // count; argmax: 0 index, 1 value)
+  kScanned,  // running value of a scan: `ival` = its number, `component`: 0 at this inner point, 1
+             // at the one before (at the first one: what the scan begins with)
   kCast,     // args[0] converted to dtype as C++ static_cast does (float -> bool: != 0)
   kBitcast,
 #define X(id, text, arity, is_comparison, cost) k##id,
@@ -113,7 +134,7 @@ class ExprPool {
   ExprPool(ExprPool&&) noexcept;
   ExprPool& operator=(ExprPool&&) noexcept;
 
-  // Any kind with operands. For kLoad and kReduced use the functions below.
+  // Any kind with operands. For kLoad, kReduced and kScanned use the functions below.
   ExprRef make(ExprKind kind, DType dtype, std::span<const ExprRef> args);
   ExprRef make(ExprKind kind, DType dtype, std::initializer_list<ExprRef> args) {
     return make(kind, dtype, std::span<const ExprRef>(args.begin(), args.size()));
@@ -129,6 +150,8 @@ class ExprPool {
   ExprRef axis(int number, sym::Int extent = kUnknownExtent);
   ExprRef load(int buffer, DType dtype, ExprRef index);
   ExprRef reduced(int number, DType dtype, int component = 0);
+  ExprRef scanned(int number, DType dtype);
+  ExprRef scanned_before(int number, DType dtype);
   ExprRef cast(ExprRef value, DType dtype);  // the value itself when the dtype is the same
   // The same expression over other operands (and the same pointer when they are the same).
   ExprRef with_args(ExprRef expr, std::span<const ExprRef> args);
@@ -157,21 +180,38 @@ struct Axis {
   sym::Int extent = 1;
 };
 
+// What a store makes of the element that is there.
+enum class StoreOp : uint8_t { kSet, kAdd, kMul, kMin, kMax };
+
 struct Statement {
-  enum class Kind : uint8_t { kReduce, kStore };
+  enum class Kind : uint8_t { kReduce, kScan, kStore };
   Kind kind = Kind::kStore;
-  bool inner = false;  // reductions always are
+  bool inner = false;  // reductions and scans always are
   // kReduce: `value`, of dtype `accumulate` (kAny, kAll: bool), reduced over all inner axes with
   // `op`. Ties of argmax/argmin: the first index in row-major order of the inner axes; NaN wins. An
   // empty sum is 0, an empty product 1.
   ReduceOp op = ReduceOp::kSum;
-  int reduced = -1;  // number that kReduced refers to
+  int reduced = -1;  // kReduce, kScan: number that kReduced or kScanned refers to
   DType accumulate = DType::kFloat32;
-  // kStore
+  // kScan: what the running value, of dtype `accumulate`, is before the first inner point (a
+  // constant); `value` is what it becomes at each.
+  ExprRef initial = nullptr;
+  // kStore; min and max propagate NaN, as kMin and kMax do.
+  StoreOp store = StoreOp::kSet;
   int buffer = -1;
   ExprRef index = nullptr;
   ExprRef value = nullptr;
+
+  // Of one pool: equal expressions are the same pointer.
+  friend bool operator==(const Statement&, const Statement&) = default;
+
+  bool is_reduction() const { return kind == Kind::kReduce; }
+  bool is_scan() const { return kind == Kind::kScan; }
+  bool is_store() const { return kind == Kind::kStore; }
+  bool accumulates() const { return is_store() && store != StoreOp::kSet; }
+  bool overwrites() const { return is_store() && store == StoreOp::kSet; }
 };
+uint64_t hash_of(const Statement& statement);  // the same in every pool
 
 struct BufferParam {
   DType dtype = DType::kFloat32;
@@ -190,12 +230,14 @@ struct Kernel {
 };
 
 std::string_view to_string(ExprKind kind);  // "add"; leaves: "const", "axis", ...
-int arity(ExprKind kind);                   // -1 for kConst, kAxis, kReduced
+int arity(ExprKind kind);                   // -1 for kConst, kAxis, kReduced, kScanned
 bool is_comparison(ExprKind kind);          // result is bool whatever the operands are
 int cost_of(ExprKind kind);                 // as in the lists above
 // A value of at least this cost is kept rather than worked out a second time.
 constexpr int kExpensive = 15;
 std::string_view to_string(ReduceOp op);
+std::string_view to_string(StoreOp op);  // "store", "store_add"
+ExprKind combination(StoreOp op);        // of what is there and the value; not of kSet
 // The dtype of kReduced for a reduction that accumulates in `accumulate`: the position of an argmax
 // (component 0) is i64.
 DType reduced_dtype(ReduceOp op, DType accumulate, int component);

@@ -10,6 +10,7 @@
   X(Size, "size", -1, false, 0)       \
   X(Load, "load", 1, false, 0)        \
   X(Reduced, "reduced", -1, false, 0) \
+  X(Scanned, "scanned", -1, false, 0) \
   X(Cast, "cast", 1, false, 1)        \
   X(Bitcast, "bitcast", 1, false, 1)
 

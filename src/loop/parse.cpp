@@ -24,6 +24,9 @@ std::optional<ReduceOp> reduce_op(std::string_view name) {
   return std::nullopt;
 }
 
+constexpr StoreOp kStoreOps[] = {StoreOp::kSet, StoreOp::kAdd, StoreOp::kMul, StoreOp::kMin,
+                                 StoreOp::kMax};
+
 class Parser {
  public:
   Parser(std::string_view text, ExprPool& pool, sym::ExprArena* arena)
@@ -140,19 +143,8 @@ class Parser {
   }
 
   void statement() {
-    Statement s;
-    if (accept("store")) {
-      expect("(");
-      s.buffer = numbered('b');
-      expect(",");
-      s.index = expression();
-      expect(",");
-      s.value = expression();
-      expect(")");
-      s.inner = accept("inner");
-      kernel_.body.push_back(s);
-      return;
-    }
+    for (StoreOp op : kStoreOps)
+      if (accept(to_string(op))) return store(op);
     std::string name = word();
     expect("=");
     if (name[0] == 't') {
@@ -160,8 +152,34 @@ class Parser {
       return;
     }
     if (name[0] != 'r') fail("expected store, r<n> = or t<n> =");
-    s.kind = Statement::Kind::kReduce;
+    Statement s;
+    s.inner = true;
     s.reduced = std::stoi(name.substr(1));
+    if (accept("scan")) {
+      scan(s);
+    } else {
+      reduction(s);
+    }
+    expect("inner");
+    kernel_.body.push_back(s);
+  }
+
+  void store(StoreOp op) {
+    Statement s;
+    s.store = op;
+    expect("(");
+    s.buffer = numbered('b');
+    expect(",");
+    s.index = expression();
+    expect(",");
+    s.value = expression();
+    expect(")");
+    s.inner = accept("inner");
+    kernel_.body.push_back(s);
+  }
+
+  void reduction(Statement& s) {
+    s.kind = Statement::Kind::kReduce;
     std::string op = word();
     auto known = reduce_op(op);
     if (!known) fail("unknown reduction " + op);
@@ -169,11 +187,20 @@ class Parser {
     expect("(");
     s.value = expression();
     expect(")");
-    expect("inner");
-    s.inner = true;
     s.accumulate = s.value->dtype;
     reductions_[s.reduced] = s;
-    kernel_.body.push_back(s);
+  }
+
+  // Its own value refers to it.
+  void scan(Statement& s) {
+    s.kind = Statement::Kind::kScan;
+    expect("(");
+    s.initial = expression();
+    s.accumulate = s.initial->dtype;
+    reductions_[s.reduced] = s;
+    expect(",");
+    s.value = expression();
+    expect(")");
   }
 
   ExprRef expression() {
@@ -264,8 +291,11 @@ class Parser {
       case 'r': {
         auto known = reductions_.find(static_cast<int>(number));
         if (known == reductions_.end()) fail("undefined " + name);
-        int component = accept(".") ? static_cast<int>(integer()) : 0;
         const Statement& s = known->second;
+        if (s.is_scan())
+          return accept(".before") ? pool_.scanned_before(s.reduced, s.accumulate)
+                                   : pool_.scanned(s.reduced, s.accumulate);
+        int component = accept(".") ? static_cast<int>(integer()) : 0;
         return pool_.reduced(s.reduced, reduced_dtype(s.op, s.accumulate, component), component);
       }
       default:

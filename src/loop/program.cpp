@@ -3,6 +3,8 @@
 
 #include <sstream>
 
+#include "loop/effects.h"
+
 namespace braze::loop {
 namespace {
 
@@ -118,14 +120,13 @@ class Verifier {
 
   void check(const ScheduledKernel& item) {
     verify(item.kernel);
-    for (const BufferParam& param : item.kernel.params) {
+    const std::vector<bool> accumulated = accumulated_params(item.kernel);
+    for (size_t i = 0; i < item.kernel.params.size(); ++i) {
+      const BufferParam& param = item.kernel.params[i];
       BRAZE_CHECK(program_.buffers.at(param.buffer).type.dtype == param.dtype, "dtype of %",
                   param.buffer, " in kernel ", item.kernel.name);
-      if (param.written) {
-        define(param.buffer, Buffer::Kind::kComputed);
-      } else {
-        read(param.buffer);
-      }
+      if (!param.written || accumulated[i]) read(param.buffer);
+      if (param.written) define(param.buffer, Buffer::Kind::kComputed);
     }
   }
 

@@ -97,6 +97,8 @@ class Printer {
     if (e->kind == ExprKind::kReduced)
       return "r" + std::to_string(e->ival) +
              (e->component ? "." + std::to_string(e->component) : "");
+    if (e->kind == ExprKind::kScanned)
+      return "r" + std::to_string(e->ival) + (e->component ? ".before" : "");
     if (e->kind == ExprKind::kLoad)
       return "load(b" + std::to_string(e->ival) + ", " + text(e->args[0]) + ")";
     std::string dtype(graph::to_string(e->dtype));
@@ -158,13 +160,21 @@ std::string to_string(const Kernel& kernel, bool with_name) {
   }
   for (const Statement& s : kernel.body) {
     std::string line;
-    if (s.kind == Statement::Kind::kReduce) {
-      line = "  r" + std::to_string(s.reduced) + " = " + std::string(to_string(s.op)) + "(" +
-             printer.print(s.value, out, "  ", "\n") + ")";
-    } else {
-      std::string index = printer.print(s.index, out, "  ", "\n");
-      line = "  store(b" + std::to_string(s.buffer) + ", " + index + ", " +
-             printer.print(s.value, out, "  ", "\n") + ")";
+    switch (s.kind) {
+      case Statement::Kind::kReduce:
+        line = "  r" + std::to_string(s.reduced) + " = " + std::string(to_string(s.op)) + "(" +
+               printer.print(s.value, out, "  ", "\n") + ")";
+        break;
+      case Statement::Kind::kScan:
+        line = "  r" + std::to_string(s.reduced) + " = scan(" +
+               printer.print(s.initial, out, "  ", "\n") + ", " +
+               printer.print(s.value, out, "  ", "\n") + ")";
+        break;
+      case Statement::Kind::kStore:
+        line = "  " + std::string(to_string(s.store)) + "(b" + std::to_string(s.buffer) + ", " +
+               printer.print(s.index, out, "  ", "\n") + ", ";
+        line += printer.print(s.value, out, "  ", "\n") + ")";
+        break;
     }
     out += line + (s.inner ? " inner\n" : "\n");
   }

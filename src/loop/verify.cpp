@@ -1,10 +1,14 @@
+#include <algorithm>
 #include <set>
 #include <unordered_set>
 
+#include "loop/linear_form.h"
 #include "loop/program.h"
 
 namespace braze::loop {
 namespace {
+
+bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 class Verifier {
  public:
@@ -15,12 +19,13 @@ class Verifier {
       BRAZE_CHECK(!graph::is_complex(param.dtype), where(), "complex parameter");
     for (const Statement& s : kernel_.body) {
       BRAZE_CHECK(s.value, where(), "statement without a value");
+      // A scan's own value refers to it.
+      if (s.is_scan()) scan(s);
       check(s.value, s.inner);
-      if (s.kind == Statement::Kind::kReduce) {
-        reduction(s);
-      } else {
-        store(s);
-      }
+      scan_ = -1;
+      if (s.is_reduction()) reduction(s);
+      if (s.is_store()) store(s);
+      if (s.is_scan()) note_loads(s.value);
     }
   }
 
@@ -36,8 +41,26 @@ class Verifier {
                     s.op == ReduceOp::kMin || s.op == ReduceOp::kArgMax ||
                     s.op == ReduceOp::kArgMin,
                 where(), to_string(s.op), " of ", graph::to_string(s.accumulate));
-    BRAZE_CHECK(reductions_.emplace(s.reduced, &s).second, where(), "r", s.reduced,
+    BRAZE_CHECK(results_.emplace(s.reduced, &s).second, where(), "r", s.reduced,
                 " is defined twice");
+  }
+
+  void scan(const Statement& s) {
+    BRAZE_CHECK(s.inner, where(), "a scan runs over the inner axes");
+    BRAZE_CHECK(s.initial && s.initial->is_constant() && s.initial->dtype == s.accumulate &&
+                    s.value->dtype == s.accumulate && !is_half(s.accumulate),
+                where(), "r", s.reduced, " scans ", graph::to_string(s.value->dtype), " in ",
+                graph::to_string(s.accumulate));
+    BRAZE_CHECK(results_.emplace(s.reduced, &s).second, where(), "r", s.reduced,
+                " is defined twice");
+    scan_ = s.reduced;
+  }
+
+  // What a scan loads stays as it is.
+  void note_loads(ExprRef e) {
+    if (!noted_.insert(e).second) return;
+    if (e->kind == ExprKind::kLoad) scanned_buffers_.insert(static_cast<int>(e->ival));
+    for (ExprRef arg : e->args) note_loads(arg);
   }
 
   void store(const Statement& s) {
@@ -49,14 +72,41 @@ class Verifier {
     BRAZE_CHECK(s.value->dtype == param.dtype, where(), "store of ",
                 graph::to_string(s.value->dtype), " to b", s.buffer, " of ",
                 graph::to_string(param.dtype));
+    BRAZE_CHECK(!scanned_buffers_.contains(s.buffer), where(), "store to b", s.buffer,
+                ", which a scan has loaded");
     check(s.index, s.inner);
+    if (s.accumulates()) return accumulation(s);
+    BRAZE_CHECK(!accumulated_.contains(s.buffer), where(), "store to b", s.buffer,
+                ", which is accumulated into");
     stored_.emplace(s.buffer, s.index);
+    touched_.insert(s.buffer);
+  }
+
+  void accumulation(const Statement& s) {
+    const DType dtype = s.value->dtype;
+    BRAZE_CHECK(!is_half(dtype) && dtype != DType::kBool, where(), to_string(s.store), " in ",
+                graph::to_string(dtype));
+    BRAZE_CHECK(!touched_.contains(s.buffer), where(), "store to b", s.buffer,
+                ", which is accumulated into");
+    const auto [known, fresh] = accumulated_.emplace(s.buffer, s.store);
+    BRAZE_CHECK(fresh || known->second == s.store, where(), "b", s.buffer,
+                " is accumulated into in two ways");
+    const LinearForm index = linear_form(s.index);
+    for (size_t axis = 0; axis < kernel_.outer.size(); ++axis) {
+      const sym::Int extent = kernel_.outer[axis].extent;
+      if (extent.is_constant() && extent.constant() <= 1) continue;
+      const bool found = std::ranges::any_of(index.terms, [&](const LinearForm::Term& term) {
+        return term.atom->kind == ExprKind::kAxis && term.atom->ival == static_cast<int64_t>(axis);
+      });
+      BRAZE_CHECK(found, where(), "all o", axis, " accumulate into the same elements of b",
+                  s.buffer);
+    }
   }
 
   void check(ExprRef e, bool inner) {
     if (!seen_[inner].insert(e).second) return;
     for (ExprRef arg : e->args) check(arg, inner);
-    const bool half = e->dtype == DType::kFloat16 || e->dtype == DType::kBFloat16;
+    const bool half = is_half(e->dtype);
     BRAZE_CHECK(!half || e->kind == ExprKind::kConst || e->kind == ExprKind::kLoad ||
                     e->kind == ExprKind::kCast,
                 where(), to_string(e->kind), " computed in ", graph::to_string(e->dtype));
@@ -64,11 +114,11 @@ class Verifier {
       check_half_cast(e->dtype, e->args[0]->dtype);
     if (e->kind == ExprKind::kAxis) axis(*e, inner);
     if (e->kind == ExprKind::kReduced) result(*e);
+    if (e->kind == ExprKind::kScanned) running(*e, inner);
     if (e->kind == ExprKind::kLoad) load(*e);
   }
 
   void check_half_cast(DType to, DType from) const {
-    auto is_half = [](DType d) { return d == DType::kFloat16 || d == DType::kBFloat16; };
     BRAZE_CHECK(
         (!is_half(to) || from == DType::kFloat32) && (!is_half(from) || to == DType::kFloat32),
         where(), "cast from ", graph::to_string(from), " to ", graph::to_string(to));
@@ -87,11 +137,9 @@ class Verifier {
   }
 
   void result(const Expr& e) const {
-    auto known = reductions_.find(static_cast<int>(e.ival));
-    BRAZE_CHECK(known != reductions_.end(), where(), "r", e.ival, " is used before its definition");
-    const Statement& s = *known->second;
-    BRAZE_CHECK(e.dtype == reduced_dtype(s.op, s.accumulate, e.component), where(), "r", e.ival,
-                " as ", graph::to_string(e.dtype));
+    const Statement& s = definition(e);
+    BRAZE_CHECK(s.is_reduction() && e.dtype == reduced_dtype(s.op, s.accumulate, e.component),
+                where(), "r", e.ival, " as ", graph::to_string(e.dtype));
     int components = s.op == ReduceOp::kWelford                               ? 3
                      : s.op == ReduceOp::kArgMax || s.op == ReduceOp::kArgMin ? 2
                                                                               : 1;
@@ -99,7 +147,22 @@ class Verifier {
                 e.component);
   }
 
-  void load(const Expr& e) const {
+  const Statement& definition(const Expr& e) const {
+    auto known = results_.find(static_cast<int>(e.ival));
+    BRAZE_CHECK(known != results_.end(), where(), "r", e.ival, " is used before its definition");
+    return *known->second;
+  }
+
+  void running(const Expr& e, bool inner) const {
+    const Statement& s = definition(e);
+    BRAZE_CHECK(s.is_scan() && e.dtype == s.accumulate, where(), "r", e.ival, " as ",
+                graph::to_string(e.dtype));
+    BRAZE_CHECK(inner, where(), "the running r", e.ival, " in an outer statement");
+    BRAZE_CHECK(e.component == 1 || (e.component == 0 && e.ival != scan_), where(), "r", e.ival,
+                " is used before its definition");
+  }
+
+  void load(const Expr& e) {
     BRAZE_CHECK(e.ival >= 0 && e.ival < static_cast<int64_t>(kernel_.params.size()), where(),
                 "load of b", e.ival);
     const BufferParam& param = kernel_.params[e.ival];
@@ -107,11 +170,16 @@ class Verifier {
                 graph::to_string(e.dtype));
     BRAZE_CHECK(!param.written || stored_.contains({static_cast<int>(e.ival), e.args[0]}), where(),
                 "load of b", e.ival, " at an index that was not stored before");
+    touched_.insert(static_cast<int>(e.ival));
   }
 
   const Kernel& kernel_;
   std::unordered_set<ExprRef> seen_[2];
-  std::unordered_map<int, const Statement*> reductions_;
+  std::unordered_map<int, const Statement*> results_;
+  int scan_ = -1;  // whose value is looked at
+  std::unordered_set<ExprRef> noted_;
+  std::unordered_set<int> touched_, scanned_buffers_;  // loaded or overwritten; loaded by a scan
+  std::unordered_map<int, StoreOp> accumulated_;
   std::set<std::pair<int, ExprRef>> stored_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "loop/effects.h"
 
 namespace braze::schedule {
 namespace {
@@ -79,8 +80,12 @@ Aliases::Aliases(const loop::Program& program) : root_(program.buffers.size()) {
 
 Access access_of(const loop::Kernel& kernel, const Aliases& aliases) {
   Access access;
-  for (const loop::BufferParam& param : kernel.params) {
-    (param.written ? access.writes : access.reads).push_back(aliases.root(param.buffer));
+  const std::vector<bool> accumulated = loop::accumulated_params(kernel);
+  for (size_t i = 0; i < kernel.params.size(); ++i) {
+    const loop::BufferParam& param = kernel.params[i];
+    const int root = aliases.root(param.buffer);
+    if (param.written) access.writes.push_back(root);
+    if (!param.written || accumulated[i]) access.reads.push_back(root);
   }
   sort_unique(access.reads);
   sort_unique(access.writes);

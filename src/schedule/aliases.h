@@ -20,7 +20,7 @@ class Aliases {
 };
 
 // Roots that an item reads and writes: sorted, each once. A kernel that loads back what it stored
-// does not read it.
+// does not read it; one that accumulates into a buffer reads and writes it.
 struct Access {
   std::vector<int> reads;
   std::vector<int> writes;

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "loop/effects.h"
 #include "loop/linear_form.h"
 #include "schedule/kernel_edit.h"
 
@@ -86,21 +87,15 @@ class AxisNormaliser {
     }
     auto boundary = std::find_if(order.begin(), order.end(), [&](int a) { return is_inner(a); });
     sort_by_stride(order.begin(), boundary, last_store_index(false));
-    if (!keeps_inner_order()) sort_by_stride(boundary, order.end(), last_store_index(true));
+    if (!loop::keeps_inner_order(kernel_))
+      sort_by_stride(boundary, order.end(), last_store_index(true));
     return order;
-  }
-
-  bool keeps_inner_order() const {
-    return std::any_of(kernel_.body.begin(), kernel_.body.end(), [](const Statement& statement) {
-      return statement.kind == Statement::Kind::kReduce &&
-             (statement.op == loop::ReduceOp::kArgMax || statement.op == loop::ReduceOp::kArgMin);
-    });
   }
 
   // The index of the last store, or of the last one that runs over inner points.
   ExprRef last_store_index(bool inner_only) const {
     for (auto statement = kernel_.body.rbegin(); statement != kernel_.body.rend(); ++statement) {
-      if (statement->kind != Statement::Kind::kStore) continue;
+      if (!statement->is_store()) continue;
       if (!inner_only || statement->inner) return statement->index;
     }
     return nullptr;
@@ -155,7 +150,7 @@ class AxisNormaliser {
       rewriter.axes[order[i]] = pool_.axis(number++, size);
     }
     changed |= number != axis_count();
-    if (inner.empty() && has_reduction()) {
+    if (inner.empty() && has_inner_results()) {
       changed |= kernel_.inner.size() != 1 || number + 1 != axis_count();
       inner.push_back({1});
     }
@@ -168,10 +163,10 @@ class AxisNormaliser {
     }
   }
 
-  bool has_reduction() const {
-    return std::any_of(kernel_.body.begin(), kernel_.body.end(), [](const Statement& statement) {
-      return statement.kind == Statement::Kind::kReduce;
-    });
+  // Reductions and scans.
+  bool has_inner_results() const {
+    return std::any_of(kernel_.body.begin(), kernel_.body.end(),
+                       [](const Statement& statement) { return !statement.is_store(); });
   }
 
   loop::Kernel& kernel_;

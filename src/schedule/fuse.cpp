@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "loop/effects.h"
 #include "schedule/checks.h"
 #include "schedule/inline.h"
 #include "schedule/item_graph.h"
@@ -131,6 +132,7 @@ class Fuser {
     int64_t saved = saved_bytes(a, b);
     if (saved == 0 || starves_workers(kernel(a)->kernel, kernel(b)->kernel)) return;
     if (!on_one_device(program_, kernel(a)->kernel, kernel(b)->kernel)) return;
+    if (loses_lanes(kernel(a)->kernel, kernel(b)->kernel)) return;
     queue_.push({.saved = saved + costs_.launch_bytes,
                  .distance = distance,
                  .first = a,
@@ -174,7 +176,18 @@ class Fuser {
            schedule::points(wide.outer) >= costs_.parallel_points;
   }
 
+  // What a scan or an accumulating store does point by point would have to be done so for an exp
+  // beside it too.
+  static bool loses_lanes(const loop::Kernel& a, const loop::Kernel& b) {
+    if (loop::walks_once(a) == loop::walks_once(b)) return false;
+    const loop::Kernel& other = loop::walks_once(a) ? b : a;
+    return std::ranges::any_of(other.body,
+                               [](const auto& statement) { return is_expensive(statement.value); });
+  }
+
   void try_merge(int first, int second) {
+    // Merges since may have put two that do not depend on each other in another order.
+    if (graph_.position(first) > graph_.position(second)) std::swap(first, second);
     if (!graph_.can_merge(first, second)) return;
     std::optional<loop::Kernel> merged = merge_kernels(
         program_.pool, kernel(first)->kernel, kernel(second)->kernel, aliases_, MergeLimits{});
@@ -204,7 +217,7 @@ class Fuser {
     std::vector<bool> gone(before, false);
     for (size_t i = 0; i < before; ++i) {
       const loop::Statement& statement = merged.body[i];
-      gone[i] = statement.kind == loop::Statement::Kind::kStore && !loaded[statement.buffer] &&
+      gone[i] = statement.overwrites() && !loaded[statement.buffer] &&
                 is_private(aliases_.root(merged.params[statement.buffer].buffer)) &&
                 checks_stay_without(merged, i, gone);
     }

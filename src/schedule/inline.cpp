@@ -42,7 +42,8 @@ int operation_count(const Kernel& kernel) {
 class Producer {
  public:
   static std::optional<Producer> of(const Kernel& kernel, int most_nodes) {
-    if (!kernel.inner.empty() || kernel.body.size() != 1) return std::nullopt;
+    if (!kernel.inner.empty() || kernel.body.size() != 1 || !kernel.body[0].overwrites())
+      return std::nullopt;
     const Statement& store = kernel.body[0];
     if (node_count(kernel) > most_nodes || is_expensive(store.value)) return std::nullopt;
     Producer result(kernel);

@@ -29,6 +29,12 @@ ExprRef Rewriter::rebuild(ExprRef expr) {
     case ExprKind::kReduced:
       if (reduced.empty()) return expr;
       return pool_.reduced(reduced.at(expr->ival), expr->dtype, expr->component);
+    case ExprKind::kScanned: {
+      if (reduced.empty()) return expr;
+      const int number = reduced.at(expr->ival);
+      return expr->component == 0 ? pool_.scanned(number, expr->dtype)
+                                  : pool_.scanned_before(number, expr->dtype);
+    }
     case ExprKind::kLoad: {
       ExprRef index = moved(expr->ival, (*this)(expr->args[0]));
       int number = param(expr->ival);
@@ -49,7 +55,7 @@ ExprRef Rewriter::rebuild(ExprRef expr) {
 Statement Rewriter::operator()(const Statement& statement) {
   Statement result = statement;
   result.value = (*this)(statement.value);
-  if (statement.kind == Statement::Kind::kStore) {
+  if (statement.is_store()) {
     result.index = moved(statement.buffer, (*this)(statement.index));
     result.buffer = param(statement.buffer);
   }
@@ -138,25 +144,23 @@ void renumber(loop::Kernel& kernel, loop::ExprPool& pool) {
   });
   int highest = -1;
   for (const Statement& statement : kernel.body) {
-    if (statement.kind == Statement::Kind::kStore) use(statement.buffer);
+    if (statement.is_store()) use(statement.buffer);
     highest = std::max(highest, statement.reduced);
   }
   rewriter.reduced.assign(highest + 1, -1);
   int next = 0;
   for (const Statement& statement : kernel.body) {
-    if (statement.kind == Statement::Kind::kReduce) rewriter.reduced[statement.reduced] = next++;
+    if (!statement.is_store()) rewriter.reduced[statement.reduced] = next++;
   }
   for (int& number : rewriter.params) number = std::max(number, 0);  // unused ones occur nowhere
   for (Statement& statement : kernel.body) {
     statement = rewriter(statement);
-    if (statement.kind == Statement::Kind::kReduce) {
-      statement.reduced = rewriter.reduced[statement.reduced];
-    }
+    if (!statement.is_store()) statement.reduced = rewriter.reduced[statement.reduced];
   }
   kernel.params = std::move(params);
   for (loop::BufferParam& param : kernel.params) param.written = false;
   for (const Statement& statement : kernel.body) {
-    if (statement.kind == Statement::Kind::kStore) kernel.params[statement.buffer].written = true;
+    if (statement.is_store()) kernel.params[statement.buffer].written = true;
   }
 }
 

@@ -18,12 +18,12 @@ class Rewriter {
   std::vector<loop::ExprRef> axes;  // by axis number; empty: as they are
   std::vector<int> params;          // by parameter: the new number; empty: as they are
   sym::Dims offsets;                // by parameter: elements added to the index; empty: none
-  std::vector<int> reduced;         // by reduction: the new number; empty: as they are
+  std::vector<int> reduced;         // by reduction or scan: the new number; empty: as they are
   // Asked for each load after its index and parameter were replaced: what stands for it, or null.
   std::function<loop::ExprRef(int param, graph::DType dtype, loop::ExprRef index)> forward;
 
   loop::ExprRef operator()(loop::ExprRef expr);
-  // Index, value and buffer of a store; value of a reduction. `reduced` of a reduction is not
+  // Index, value and buffer of a store; value of a reduction or scan, whose own number is not
   // touched.
   loop::Statement operator()(const loop::Statement& statement);
   // For replacements that depend on the statement (`forward`).
@@ -51,9 +51,10 @@ int node_count(const loop::Kernel& kernel);
 // Calls `visit` for every expression of the kernel once, operands after the expression.
 void for_each_expr(const loop::Kernel& kernel, const std::function<void(loop::ExprRef)>& visit);
 
-// Orders the axes of each level by the strides of what is stored, largest first (inner axes of an
-// argmax keep their order, which breaks ties), and merges neighbours wherever every index of the
-// kernel allows it. Axes of extent 1 go. A kernel with reductions keeps at least one inner axis.
+// Orders the axes of each level by the strides of what is stored, largest first (inner axes keep
+// their order where it decides: that of an argmax breaks ties, scans and accumulating stores follow
+// it), and merges neighbours wherever every index of the kernel allows it. Axes of extent 1 go. A
+// kernel with reductions or scans keeps at least one inner axis.
 void normalise_axes(loop::Kernel& kernel, loop::ExprPool& pool);
 
 // Parameters that are views of computed buffers become the base with an offset, parameters of one

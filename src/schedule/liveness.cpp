@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "loop/effects.h"
 #include "schedule/checks.h"
 #include "schedule/item_graph.h"
 #include "schedule/kernel_edit.h"
@@ -111,24 +112,19 @@ std::vector<bool> live_statements(const loop::Kernel& kernel, const Aliases& ali
                                   const std::vector<bool>& needed) {
   std::vector<bool> live(kernel.body.size(), false), gone(kernel.body.size(), false);
   std::vector<bool> loaded(kernel.params.size(), false);
-  std::set<int64_t> reduced;
+  std::set<int> results;
   for (size_t i = kernel.body.size(); i-- > 0;) {
-    const Statement& statement = kernel.body[i];
-    if (statement.kind == Statement::Kind::kStore) {
-      live[i] =
-          loaded[statement.buffer] || needed[aliases.root(kernel.params[statement.buffer].buffer)];
+    const loop::Effects effects = loop::effects_of(kernel.body[i]);
+    if (const int param = effects.writes(); param >= 0) {
+      live[i] = loaded[param] || needed[aliases.root(kernel.params[param].buffer)];
     } else {
-      live[i] = reduced.contains(statement.reduced);
+      live[i] = results.contains(effects.defines);
     }
     gone[i] = !live[i] && checks_stay_without(kernel, i, gone);
     live[i] = !gone[i];
     if (gone[i]) continue;
-    loop::Kernel one;
-    one.body = {statement};
-    for_each_expr(one, [&](loop::ExprRef expr) {
-      if (expr->kind == loop::ExprKind::kLoad) loaded[expr->ival] = true;
-      if (expr->kind == loop::ExprKind::kReduced) reduced.insert(expr->ival);
-    });
+    for (int param : effects.loads) loaded[param] = true;
+    results.insert(effects.results.begin(), effects.results.end());
   }
   return live;
 }

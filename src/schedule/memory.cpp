@@ -3,6 +3,7 @@
 
 #include "base/arena_layout.h"
 #include "base/error.h"
+#include "loop/effects.h"
 #include "schedule/aliases.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/liveness.h"
@@ -45,7 +46,7 @@ loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, siz
       touch(expr->args[0]);
       if (stored || i > *store) same = false;
     });
-    if (statement.kind == Statement::Kind::kStore && statement.buffer == param) {
+    if (statement.is_store() && statement.buffer == param) {
       touch(statement.index);
       *store = std::min(*store, i);
     }
@@ -58,7 +59,8 @@ loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, siz
 // multiple of `multiple`; both go wrong in place. One sweep over whole multiples does not.
 bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple) {
   const sym::Dims outer = extents(kernel.outer);
-  return kernel.inner.empty() && std::all_of(outer.begin(), outer.end(), [&](sym::Int extent) {
+  return kernel.inner.empty() && !loop::walks_once(kernel) &&
+         std::all_of(outer.begin(), outer.end(), [&](sym::Int extent) {
            return sym::divide_exactly(extent, multiple).has_value();
          });
 }

@@ -155,6 +155,7 @@ class Merger {
       if ((has_levels && at_inner != inner) || took_over) rewriter.forget();
       inner = at_inner;
       expensive.clear();
+      if (statement.is_scan()) number(statement, rewriter.reduced);  // its value refers to it
       Statement moved = rewriter(statement);
       if (!possible) return false;
       // A later sweep loads what is expensive to compute again.
@@ -165,11 +166,19 @@ class Merger {
         moved = rewriter(statement);
       }
       moved.inner = inner && !result_.inner.empty();
-      if (moved.kind == Statement::Kind::kStore) {
-        stored.push_back({{moved.buffer, moved.index}, {moved.value, moved.inner}});
-        result_.body.push_back(std::move(moved));
-      } else {
-        add_reduction(std::move(moved), rewriter.reduced);
+      switch (moved.kind) {
+        case Statement::Kind::kReduce:
+          add_reduction(std::move(moved), rewriter.reduced);
+          break;
+        case Statement::Kind::kScan:
+          add_result(std::move(moved), rewriter.reduced);
+          break;
+        case Statement::Kind::kStore:
+          // What is accumulated is complete after the last point: nobody is told of it.
+          if (moved.overwrites())
+            stored.push_back({{moved.buffer, moved.index}, {moved.value, moved.inner}});
+          result_.body.push_back(std::move(moved));
+          break;
       }
     }
     for (const auto& [place_of, value] : stored) values_[place_of] = value;
@@ -236,18 +245,29 @@ class Merger {
 
   // A reduction that is there already is not done again.
   void add_reduction(Statement statement, std::vector<int>& reduced) {
-    int old_number = statement.reduced;
-    if (old_number >= static_cast<int>(reduced.size())) reduced.resize(old_number + 1, -1);
+    number(statement, reduced);
     for (const Statement& other : result_.body) {
-      if (other.kind == Statement::Kind::kReduce && other.op == statement.op &&
-          other.accumulate == statement.accumulate && other.value == statement.value) {
-        reduced[old_number] = other.reduced;
+      Statement same = statement;
+      same.reduced = other.reduced;
+      if (other == same) {
+        reduced[statement.reduced] = other.reduced;
+        --next_reduced_;
         return;
       }
     }
-    statement.reduced = next_reduced_++;
-    sweeps_.add_reduction(statement.reduced, statement.value);
-    reduced[old_number] = statement.reduced;
+    add_result(std::move(statement), reduced);
+  }
+
+  // A number of its own.
+  void number(const Statement& statement, std::vector<int>& reduced) {
+    const auto old_number = static_cast<size_t>(statement.reduced);
+    if (old_number >= reduced.size()) reduced.resize(old_number + 1, -1);
+    reduced[old_number] = next_reduced_++;
+  }
+
+  void add_result(Statement statement, const std::vector<int>& reduced) {
+    statement.reduced = reduced[statement.reduced];
+    sweeps_.add(statement);
     result_.body.push_back(std::move(statement));
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "loop/effects.h"
 #include "schedule/kernel_edit.h"
 #include "sym/facts.h"
 
@@ -36,16 +37,20 @@ bool is_one_sweep(const Kernel& kernel) {
   std::vector<bool> stored(kernel.params.size());
   bool reduces = false, fits = true;
   for (const Statement& s : kernel.body) {
-    if (s.kind == Statement::Kind::kStore) {
-      fits = fits && !s.inner;
-      stored[s.buffer] = true;
-      continue;
+    const loop::Effects effects = loop::effects_of(s);
+    switch (s.kind) {
+      case Statement::Kind::kReduce:
+        reduces = true;
+        fits = fits && can_be_split(s.op) && effects.results.empty();
+        break;
+      case Statement::Kind::kScan:
+        fits = false;
+        break;
+      case Statement::Kind::kStore:
+        fits = fits && !s.inner && s.overwrites();
+        stored[s.buffer] = true;
+        break;
     }
-    reduces = true;
-    fits = fits && can_be_split(s.op);
-    Kernel one;
-    one.body = {s};
-    for_each_expr(one, [&](ExprRef e) { fits = fits && e->kind != ExprKind::kReduced; });
   }
   for_each_expr(
       kernel, [&](ExprRef e) { fits = fits && !(e->kind == ExprKind::kLoad && stored[e->ival]); });
@@ -97,7 +102,7 @@ class Splitter {
   // One result of each part for each reduction: [parts, rows].
   void add_buffers() {
     for (const Statement& s : kernel().body) {
-      if (s.kind != Statement::Kind::kReduce) continue;
+      if (!s.is_reduction()) continue;
       loop::Buffer buffer;
       buffer.type.dtype = loop::reduced_dtype(s.op, s.accumulate, 0);
       buffer.type.device = program_.buffers[kernel().params[0].buffer].type.device;
@@ -124,7 +129,7 @@ class Splitter {
   loop::ScheduledKernel reduce_into(Kernel target, Rewriter& rewriter, ExprRef index) {
     target.params = kernel().params;
     for (const Statement& s : kernel().body)
-      if (s.kind == Statement::Kind::kReduce) target.body.push_back(rewriter(s));
+      if (s.is_reduction()) target.body.push_back(rewriter(s));
     const size_t reductions = target.body.size();
     for (size_t i = 0; i < reductions; ++i) {
       const graph::DType dtype = program_.buffers[buffers_[i]].type.dtype;
@@ -180,7 +185,7 @@ class Splitter {
     size_t next = 0;
     for (const Statement& s : kernel().body) {
       target.body.push_back(s);
-      if (s.kind != Statement::Kind::kReduce) continue;
+      if (!s.is_reduction()) continue;
       const int buffer = buffers_[next++];
       const graph::DType dtype = program_.buffers[buffer].type.dtype;
       target.body.back().value = pool_.load(static_cast<int>(target.params.size()), dtype, index);

@@ -43,6 +43,7 @@ bool varies_inside(ExprRef expr, int outer_count) {
   std::unordered_map<ExprRef, bool> seen;
   walk(expr, seen, [&](ExprRef e) {
     varies |= e->kind == ExprKind::kAxis && e->ival >= outer_count;
+    varies |= e->kind == ExprKind::kScanned;
     return !varies;
   });
   return varies;
@@ -53,19 +54,24 @@ bool varies_inside(ExprRef expr, int outer_count) {
 int Sweeps::of(ExprRef expr) {
   if (auto found = memo_.find(expr); found != memo_.end()) return found->second;
   int sweep = 0;
-  if (expr->kind == ExprKind::kReduced) sweep = of_reduction_.at(expr->ival) + 1;
+  if (expr->kind == ExprKind::kReduced) sweep = of_result_.at(expr->ival) + 1;
+  if (expr->kind == ExprKind::kScanned) sweep = of_result_[expr->ival];  // 0 in its own value
   for (ExprRef arg : expr->args) sweep = std::max(sweep, of(arg));
   memo_.emplace(expr, sweep);
   return sweep;
 }
 
-void Sweeps::add_reduction(int number, ExprRef value) { of_reduction_[number] = of(value); }
+void Sweeps::add(const Statement& statement) {
+  of_result_[statement.reduced] = of(statement.value);
+  if (statement.is_scan()) memo_.clear();
+}
 
 bool is_expensive(ExprRef expr) {
   bool expensive = false;
   std::unordered_map<ExprRef, bool> seen;
   walk(expr, seen, [&](ExprRef e) {
     expensive |= loop::cost_of(e->kind) >= loop::kExpensive && graph::is_float(e->dtype);
+    expensive |= e->kind == ExprKind::kScanned;
     return !expensive && e->kind != ExprKind::kLoad;
   });
   return expensive;
@@ -74,17 +80,15 @@ bool is_expensive(ExprRef expr) {
 void keep_between_sweeps(loop::Kernel& kernel, loop::ExprPool& pool) {
   if (kernel.inner.empty() || kernel.body.empty()) return;
   Statement& last = kernel.body.back();
-  if (last.kind != Statement::Kind::kStore || !last.inner) return;
+  if (!last.overwrites() || !last.inner) return;
   std::unordered_map<ExprRef, bool> seen;
   bool touched = false;
   Sweeps sweeps;
   for (const Statement& statement : kernel.body) {
-    if (&statement != &last && statement.kind == Statement::Kind::kStore) {
+    if (&statement != &last && statement.is_store()) {
       touched |= statement.buffer == last.buffer;
     }
-    if (statement.kind == Statement::Kind::kReduce) {
-      sweeps.add_reduction(statement.reduced, statement.value);
-    }
+    if (!statement.is_store()) sweeps.add(statement);
     walk(statement.value, seen, [&](ExprRef e) {
       touched |= e->kind == ExprKind::kLoad && e->ival == last.buffer;
       return true;
@@ -106,7 +110,7 @@ void keep_between_sweeps(loop::Kernel& kernel, loop::ExprPool& pool) {
     }
     for (size_t i = 0; i + 1 < kernel.body.size(); ++i) {
       const Statement& statement = kernel.body[i];
-      if (statement.kind != Statement::Kind::kReduce || !contains(statement.value, e)) continue;
+      if (!statement.is_reduction() || !contains(statement.value, e)) continue;
       if (sweeps.of(statement.value) >= last_sweep) continue;
       kept = e;
       user = i;

@@ -15,15 +15,17 @@ namespace braze::schedule {
 class Sweeps {
  public:
   int of(loop::ExprRef expr);
-  // Call for each reduction in order, before asking about expressions that use it.
-  void add_reduction(int number, loop::ExprRef value);
+  // Call for each reduction and scan in order, before asking about expressions that use it. What a
+  // scan keeps is known in its own sweep.
+  void add(const loop::Statement& statement);
 
  private:
-  std::unordered_map<int64_t, int> of_reduction_;
+  std::unordered_map<int64_t, int> of_result_;
   std::unordered_map<loop::ExprRef, int> memo_;
 };
 
-// Whether an element costs more to compute again than to store and load: it has an exp or the like.
+// Whether an element costs more to compute again than to store and load: it has an exp or the like,
+// or is of a scan, which would have to be done again.
 bool is_expensive(loop::ExprRef expr);
 
 // Keeps an expensive expression that a reduction and the kernel's last store both need, in the

@@ -1,4 +1,4 @@
-// The two tiers of the tests that run the host compiler, whose time is the compiler's.
+// The two tiers of the tests that run the host compiler, whose time is the compiler's, and of fuzz.
 #pragma once
 
 #include <cstdlib>

@@ -45,7 +45,7 @@ ExpressionWriter::ExpressionWriter(const Nest& nest, Prelude& prelude, std::vect
   for (const Statement& s : nest.kernel->body) {
     visit(s.value);
     if (s.index) visit(s.index);
-    if (s.kind == Statement::Kind::kStore) stored[s.buffer] = true;
+    if (s.is_store()) stored[s.buffer] = true;
   }
   for (size_t b = 0; b < reread_.size(); ++b) reread_[b] = loaded[b] && stored[b];
   open();
@@ -141,8 +141,8 @@ const ExpressionWriter::Facts& ExpressionWriter::facts(ExprRef expr) {
   }
   if (expr->kind == ExprKind::kAxis && !is_trivial(nest_.extent[expr->ival]))
     result.axes |= uint64_t{1} << expr->ival;
-  if (expr->kind == ExprKind::kReduced) {
-    BRAZE_CHECK(expr->ival < 64, "a kernel with more than 64 reductions");
+  if (expr->kind == ExprKind::kReduced || expr->kind == ExprKind::kScanned) {
+    BRAZE_CHECK(expr->ival < 64, "a kernel with more than 64 reductions and scans");
     result.reduced |= uint64_t{1} << expr->ival;
   }
   if (expr->kind == ExprKind::kLoad || expr->kind == ExprKind::kCheckIndex) result.reads = true;
@@ -268,7 +268,7 @@ Operand ExpressionWriter::emit(ExprRef expr) {
 Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
   if (expr->kind == ExprKind::kConst) return {constant(expr), false, true};
   if (expr->kind == ExprKind::kSize) return {size(expr->size), false, true};
-  if (expr->kind == ExprKind::kReduced) {
+  if (expr->kind == ExprKind::kReduced || expr->kind == ExprKind::kScanned) {
     const auto found = reduced_[column_].find({expr->ival, expr->component});
     BRAZE_CHECK(found != reduced_[column_].end(), "reduction ", expr->ival,
                 " is used before it is done");
@@ -323,6 +323,7 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
     case ExprKind::kConst:
     case ExprKind::kSize:
     case ExprKind::kReduced:
+    case ExprKind::kScanned:
       break;
     case ExprKind::kAxis: {
       const std::string element = scalar_type(dtype_of(expr));

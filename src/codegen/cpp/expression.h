@@ -45,6 +45,7 @@ class ExpressionWriter {
   };
   Binding binding(int axis) const { return {axis_text_[axis], axis_depth_[axis]}; }
   void rebind(int axis, Binding to);
+  // The result of a reduction, or the running value of a scan, for the current scope.
   void bind_reduced(int number, int component, Operand value);
   void set_level(int level) { level_ = level; }
   // Inside the loop over the rows of a tile: `row` is the loop's variable, `first` the text of the
@@ -95,7 +96,7 @@ class ExpressionWriter {
   };
   struct Facts {
     uint64_t axes = 0;
-    uint64_t reduced = 0;
+    uint64_t reduced = 0;  // reductions and scans
     bool reads = false;    // loads, or checks an index: must not run where a guard forbids it
     bool rereads = false;  // loads from a parameter that the kernel also stores to
   };
@@ -124,6 +125,11 @@ class ExpressionWriter {
   Operand round_half(Operand value, graph::DType dtype);
   Operand from_storage(const std::string& text, graph::DType dtype, bool vector);
   std::string to_storage(const Operand& value, graph::DType dtype);
+  // What an accumulating store leaves of `old` and the value.
+  std::string combined(loop::StoreOp op, const std::string& old, const std::string& value,
+                       const std::string& type);
+  void store_lanes(const loop::Statement& statement, const Affine& index,
+                   const std::string& stored);
   std::string constant(loop::ExprRef expr);
   std::string mask_as(const std::string& mask, int bytes);
   std::string to_mask(const std::string& comparison, graph::DType dtype);

@@ -197,49 +197,86 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
   return from_storage(text, expr->dtype, true);
 }
 
+std::string ExpressionWriter::combined(loop::StoreOp op, const std::string& old,
+                                       const std::string& value, const std::string& type) {
+  switch (op) {
+    case loop::StoreOp::kSet:
+      return value;
+    case loop::StoreOp::kAdd:
+      return old + " + (" + value + ")";
+    case loop::StoreOp::kMul:
+      return old + " * (" + value + ")";
+    case loop::StoreOp::kMin:
+    case loop::StoreOp::kMax: {
+      const std::string function = op == loop::StoreOp::kMin ? "minimum" : "maximum";
+      prelude_.need(function);
+      return function + "<" + type + ">(" + old + ", " + value + ")";
+    }
+  }
+  BRAZE_UNREACHABLE("store ", static_cast<int>(op));
+}
+
+// One lane after the other, in their order.
+void ExpressionWriter::store_lanes(const Statement& statement, const Affine& index,
+                                   const std::string& stored) {
+  const DType dtype = nest_.kernel->params[statement.buffer].dtype;
+  const std::string name = fresh("out");
+  line("const " + prelude_.vector(storage_type(dtype), nest_.lanes) + " " + name + " = " + stored +
+       ";");
+  const std::string header = lane_header();
+  std::vector<std::string> body = lane_loop([&] {
+    int unused = 0;
+    const std::string offset = linear(index, true, unused);
+    const std::string at =
+        "b" + std::to_string(statement.buffer) + "[" + (offset.empty() ? "0" : offset) + "]";
+    line(at + " = " + combined(statement.store, at, name + "[l]", storage_type(dtype)) + ";");
+  });
+  block(header, body);
+}
+
 void ExpressionWriter::store(const Statement& statement) {
   const int buffer = statement.buffer;
   const DType dtype = nest_.kernel->params[buffer].dtype;
   const Affine index = affine_of(statement.index, nest_.extent);
   Operand value = cast(emit(statement.value), dtype_of(statement.value), dtype);
   const bool lanes_differ = opaque_in_lanes(index);
+  // What is stored at each lane, be it the same, is accumulated at each.
+  const bool each_lane = statement.accumulates() && statement.inner && nest_.vector_is_inner();
   const bool vector = nest_.vector_axis >= 0 &&
-                      (value.vector || lanes_differ ||
+                      (value.vector || lanes_differ || each_lane ||
                        (index.stride(nest_.vector_axis) != sym::Int(0) && varies(statement.index)));
-  const std::string base = "b" + std::to_string(buffer);
   if (!vector) {
     int unused = 0;
     const std::string offset = linear(index, true, unused);
-    line(base + "[" + (offset.empty() ? "0" : offset) + "] = " + to_storage(value, dtype) + ";");
+    const std::string at =
+        "b" + std::to_string(buffer) + "[" + (offset.empty() ? "0" : offset) + "]";
+    line(at + " = " + combined(statement.store, at, to_storage(value, dtype), storage_type(dtype)) +
+         ";");
   } else {
     if (!value.vector) value = {as_vector(value, dtype), true, true};
     const std::string stored = to_storage(value, dtype);
     const std::string storage = prelude_.vector(storage_type(dtype), nest_.lanes);
     const std::string lanes = active_.empty() ? std::to_string(nest_.lanes) : active_;
     const sym::Int stride = index.stride(nest_.vector_axis), one = 1;
-    if (lanes_differ || stride == sym::Int(0)) {
-      const std::string name = fresh("out");
-      line("const " + storage + " " + name + " = " + stored + ";");
-      const std::string header = lane_header();
-      std::vector<std::string> body = lane_loop([&] {
-        int unused = 0;
-        const std::string offset = linear(index, true, unused);
-        line(base + "[" + (offset.empty() ? "0" : offset) + "] = " + name + "[l];");
-      });
-      block(header, body);
+    if (lanes_differ || stride == sym::Int(0) || (statement.accumulates() && stride != one)) {
+      store_lanes(statement, index, stored);
     } else if (stride != one) {
       const std::string name = is_lane_count_known() ? "store_strided" : "store_first_strided";
       prelude_.need(name);
       line(name + "(" + address(buffer, index) + ", " + storage + "(" + stored + "), " +
            size(stride) + ", " + lanes + ");");
-    } else if (!active_.empty()) {
-      const std::string name = is_active_known() ? "store_part" : "store_first";
-      prelude_.need(name);
-      line(name + "(" + address(buffer, index) + ", " + storage + "(" + stored + "), " + active_ +
-           ");");
     } else {
-      prelude_.need("store");
-      line("store(" + address(buffer, index) + ", " + storage + "(" + stored + "));");
+      const std::string suffix = active_.empty() ? "" : is_active_known() ? "_part" : "_first";
+      const std::string count = active_.empty() ? "" : ", " + active_;
+      const std::string pointer = address(buffer, index);
+      std::string result = stored;
+      if (statement.accumulates()) {
+        prelude_.need("load" + suffix);
+        const std::string old = "load" + suffix + "<" + storage + ">(" + pointer + count + ")";
+        result = combined(statement.store, old, stored, storage);
+      }
+      prelude_.need("store" + suffix);
+      line("store" + suffix + "(" + pointer + ", " + storage + "(" + result + ")" + count + ");");
     }
   }
   if (reread_[buffer]) forget_rereads();

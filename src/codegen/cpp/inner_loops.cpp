@@ -19,7 +19,7 @@ void LoopWriter::write_inner(const Level& level) {
   std::vector<Reduction> reductions;
   for (int column = 0; column < columns_; ++column)
     for (const Step& step : level.inner)
-      if (step.role != Step::Role::kStore)
+      if (step.is_reduction())
         reductions.emplace_back(nest_, step, columns_ > 1 ? column : -1, writer_);
   sym::Int points = 1;
   for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
@@ -35,6 +35,7 @@ void LoopWriter::write_inner(const Level& level) {
     if (has_total(points) && r.has_parts()) r.keep_total();
     r.declare(unroll);
   }
+  declare_scans(level);
   if (!empty) write_inner_loop(level, reductions, 0, unroll);
   for (size_t i = 0; i < reductions.size(); ++i) {
     writer_.set_column(static_cast<int>(i * columns_ / reductions.size()));
@@ -56,6 +57,7 @@ int LoopWriter::unroll_of(const Level& level) const {
   bool reduces = false;
   for (const Step& step : level.inner) {
     if (step.role == Step::Role::kReduce && !Reduction::can_unroll(step)) return 1;
+    // The steps of a scan stay in their order; several in one iteration save the loop's own work.
     reduces |= step.role != Step::Role::kStore;
     visit(step.statement->value);
   }
@@ -209,13 +211,68 @@ void LoopWriter::write_inner_body(const Level& level, std::vector<Reduction>& re
   const size_t each = reductions.size() / columns_;
   for_each_column([&](int column) {
     size_t next = column * each;
+    begin_scans(level, column);
     for (const Step& step : level.inner) {
-      if (step.role == Step::Role::kStore)
-        writer_.store(*step.statement);
-      else
-        reductions[next++].accumulate(copy);
+      switch (step.role) {
+        case Step::Role::kStore:
+          writer_.store(*step.statement);
+          break;
+        case Step::Role::kScan:
+          write_scan(*step.statement, column);
+          break;
+        case Step::Role::kReduce:
+        case Step::Role::kMean:
+        case Step::Role::kSquares:
+          reductions[next++].accumulate(copy);
+          break;
+      }
     }
+    end_scans(level, column);
   });
+}
+
+void LoopWriter::declare_scans(const Level& level) {
+  running_.clear();
+  const bool lanes = nest_.vector_axis >= 0;
+  for (int column = 0; column < columns_; ++column)
+    for (const Step& step : level.inner) {
+      if (step.role != Step::Role::kScan) continue;
+      const loop::Statement& scan = *step.statement;
+      const std::string stem = "r" + std::to_string(scan.reduced);
+      Running& running = running_[{column, scan.reduced}];
+      running = {writer_.fresh(stem + "_before"), writer_.fresh(stem + "_now")};
+      const Operand initial = writer_.emit(scan.initial);
+      writer_.line(writer_.type_of(scan.accumulate, lanes) + " " + running.before + " = " +
+                   (lanes ? writer_.as_vector(initial, scan.accumulate) : initial.text) + ";");
+    }
+}
+
+void LoopWriter::begin_scans(const Level& level, int column) {
+  const bool lanes = nest_.vector_axis >= 0;
+  for (const Step& step : level.inner) {
+    if (step.role != Step::Role::kScan) continue;
+    const int number = step.statement->reduced;
+    const Running& running = running_.at({column, number});
+    writer_.bind_reduced(number, 0, {running.now, lanes, true});
+    writer_.bind_reduced(number, 1, {running.before, lanes, true});
+  }
+}
+
+void LoopWriter::write_scan(const loop::Statement& scan, int column) {
+  const bool lanes = nest_.vector_axis >= 0;
+  const graph::DType dtype = scan.accumulate;
+  const Operand value = writer_.cast(writer_.emit(scan.value), writer_.dtype_of(scan.value), dtype);
+  writer_.line("const " + writer_.type_of(dtype, lanes) + " " +
+               running_.at({column, scan.reduced}).now + " = " +
+               (lanes ? writer_.as_vector(value, dtype) : value.text) + ";");
+}
+
+void LoopWriter::end_scans(const Level& level, int column) {
+  for (const Step& step : level.inner) {
+    if (step.role != Step::Role::kScan) continue;
+    const Running& running = running_.at({column, step.statement->reduced});
+    writer_.line(running.before + " = " + running.now + ";");
+  }
 }
 
 }  // namespace braze::codegen::cpp

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -21,15 +22,25 @@ class Leveller {
 
   std::vector<Level> run() {
     for (const Statement& s : kernel_.body) {
-      if (s.kind == Statement::Kind::kStore) {
-        place({Step::Role::kStore, &s});
-      } else if (s.op == ReduceOp::kWelford) {
-        place({Step::Role::kMean, &s});
-        place({Step::Role::kSquares, &s});
-      } else {
-        place({Step::Role::kReduce, &s});
+      switch (s.kind) {
+        case Statement::Kind::kStore:
+          place({Step::Role::kStore, &s});
+          break;
+        case Statement::Kind::kScan:
+          scans_.push_back({&s, {}});
+          break;
+        case Statement::Kind::kReduce:
+          if (s.op == ReduceOp::kWelford) {
+            place({Step::Role::kMean, &s});
+            place({Step::Role::kSquares, &s});
+          } else {
+            place({Step::Role::kReduce, &s});
+          }
+          break;
       }
     }
+    for (const Scan& scan : scans_)  // one that is there for its index checks
+      if (scan.levels.empty()) place({Step::Role::kScan, scan.statement});
     return std::move(levels_);
   }
 
@@ -44,11 +55,16 @@ class Leveller {
     Time loaded, stored;
     bool is_loaded = false, is_stored = false;
   };
+  struct Scan {
+    const Statement* statement = nullptr;
+    std::set<size_t> levels;  // that it is done in
+  };
 
   void place(Step step) {
     const Statement& s = *step.statement;
     std::unordered_set<ExprRef> seen;
     std::vector<int> loads;
+    std::set<int> used;  // scans
     Time earliest{0, s.inner ? 0 : 1};
     const auto not_before = [&](Time t) {
       if (s.inner && t.after == 1) t = {t.level + 1, 0};
@@ -62,6 +78,10 @@ class Leveller {
         not_before({ready_.at(expr->ival), 1});
       }
       if (expr->kind == ExprKind::kLoad) loads.push_back(static_cast<int>(expr->ival));
+      if (expr->kind == ExprKind::kScanned) {
+        used.insert(static_cast<int>(expr->ival));
+        visit(scan(expr->ival).statement->value);
+      }
       for (ExprRef arg : expr->args) visit(arg);
     };
     visit(s.value);
@@ -76,11 +96,20 @@ class Leveller {
     }
     if (levels_.size() <= earliest.level) levels_.resize(earliest.level + 1);
     Level& level = levels_[earliest.level];
-    (s.inner ? level.inner : level.outer).push_back(step);
-    if (step.role != Step::Role::kStore) ready_[s.reduced] = earliest.level;
+    if (step.role == Step::Role::kScan) used.insert(s.reduced);
+    for (Scan& scan : scans_)
+      if (used.contains(scan.statement->reduced) && scan.levels.insert(earliest.level).second)
+        level.inner.push_back({Step::Role::kScan, scan.statement});
+    if (step.role != Step::Role::kScan) (s.inner ? level.inner : level.outer).push_back(step);
+    if (step.is_reduction()) ready_[s.reduced] = earliest.level;
     for (int buffer : loads) note(buffers_[buffer].is_loaded, buffers_[buffer].loaded, earliest);
     if (step.role == Step::Role::kStore)
       note(buffers_[s.buffer].is_stored, buffers_[s.buffer].stored, earliest);
+  }
+
+  Scan& scan(int64_t number) {
+    return *std::find_if(scans_.begin(), scans_.end(),
+                         [&](const Scan& s) { return s.statement->reduced == number; });
   }
 
   static void note(bool& known, Time& last, Time now) {
@@ -90,6 +119,7 @@ class Leveller {
 
   const Kernel& kernel_;
   std::vector<Level> levels_;
+  std::vector<Scan> scans_;
   std::unordered_map<int64_t, size_t> ready_;
   std::unordered_map<int, Buffer> buffers_;
 };

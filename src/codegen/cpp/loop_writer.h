@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -68,12 +69,23 @@ class LoopWriter {
   // Where the axis may be shorter than a vector, that is another case.
   void write_overlapping(const Level& level, std::vector<Reduction>& reductions, int axis);
   void write_inner_body(const Level& level, std::vector<Reduction>& reductions, int copy);
+  // Variables for the running values of a level's scans, by column and scan.
+  void declare_scans(const Level& level);
+  // At the start of a point; the running values are those of the point before.
+  void begin_scans(const Level& level, int column);
+  void write_scan(const loop::Statement& scan, int column);
+  // At its end: they become those of this point.
+  void end_scans(const Level& level, int column);
   // Calls `body` for the position of each vector of an axis of few vectors, in a scope of its own;
   // the last vector may be a part, or begins early where some elements may be done twice.
   void for_each_vector(bool may_repeat, const std::function<void(int)>& body);
 
   const Nest& nest_;
   ExpressionWriter writer_;
+  struct Running {
+    std::string before, now;
+  };
+  std::map<std::pair<int, int>, Running> running_;  // by column and number, of the current level
   int columns_ = 1;
   bool is_tile_cut_ = false;  // the tile axis may be shorter than a tile
   bool in_parts_ = false;     // of the inner loops being written: sums have a second level

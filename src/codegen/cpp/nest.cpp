@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "loop/effects.h"
 #include "sym/facts.h"
 
 namespace braze::codegen::cpp {
@@ -69,11 +70,18 @@ Survey survey(const Kernel& kernel, const sym::Dims& extent) {
       visit(arg, as_index, inner, guarded || expr->kind == ExprKind::kMasked);
   };
   for (const Statement& s : kernel.body) {
-    if (s.kind == Statement::Kind::kStore) {
-      result.accesses.push_back({s.buffer, true, s.inner, false, affine_of(s.index, extent)});
-      visit(s.index, true, s.inner, false);
-    } else {
-      result.operations += s.op == ReduceOp::kWelford ? 3 : 1;
+    switch (s.kind) {
+      case Statement::Kind::kStore:
+        result.accesses.push_back({s.buffer, true, s.inner, false, affine_of(s.index, extent)});
+        if (s.accumulates())
+          result.accesses.push_back({s.buffer, false, s.inner, false, affine_of(s.index, extent)});
+        visit(s.index, true, s.inner, false);
+        break;
+      case Statement::Kind::kReduce:
+        result.operations += s.op == ReduceOp::kWelford ? 3 : 1;
+        break;
+      case Statement::Kind::kScan:
+        break;
     }
     visit(s.value, false, s.inner, false);
   }
@@ -111,7 +119,7 @@ int widest_value(const Kernel& kernel, const Survey& facts, const sym::Dims& ext
     widest = std::max(widest, fits_int32(value, extent, limits) ? 4 : compute_bytes(value->dtype));
   }
   for (const Statement& s : kernel.body)
-    if (s.kind == Statement::Kind::kReduce) widest = std::max(widest, compute_bytes(s.accumulate));
+    if (!s.is_store()) widest = std::max(widest, compute_bytes(s.accumulate));
   return widest;
 }
 
@@ -149,6 +157,9 @@ double cost_with(const Kernel& kernel, const Survey& facts, const sym::Dims& ext
   const double at_outer = axis >= 0 && !inner_axis ? shrink(outer_points) : outer_points;
   const bool has_inner = std::any_of(kernel.body.begin(), kernel.body.end(),
                                      [](const Statement& s) { return s.inner; });
+  // One by one, a scan waits for itself, and what it loads and stores costs little beside.
+  const bool scans =
+      std::ranges::any_of(kernel.body, [](const Statement& s) { return s.is_scan(); });
   double cost = static_cast<double>(facts.operations) * 0.5 * (has_inner ? at_inner : at_outer);
   for (const Access& access : facts.accesses) {
     const double points = access.inner ? at_inner : at_outer;
@@ -160,13 +171,13 @@ double cost_with(const Kernel& kernel, const Survey& facts, const sym::Dims& ext
       else if (access.index.stride(axis) == sym::Int(0))
         each = 0.1;
       else if (access.index.stride(axis) != sym::Int(1))
-        each = (access.store ? 1.5 : 1.2) * lanes;
+        each = (scans ? 3 : access.store ? 1.5 : 1.2) * lanes;
     }
     cost += each * points;
   }
   if (inner_axis)
     for (const Statement& s : kernel.body)
-      if (s.kind == Statement::Kind::kReduce) cost += outer_points * 6;
+      if (s.is_reduction()) cost += outer_points * 6;
   return cost;
 }
 
@@ -179,13 +190,19 @@ int lanes_for(int widest, sym::Int length, Isa isa) {
   return lanes > extent && extent < 3 ? 1 : lanes;
 }
 
+// A scan has no lanes along what it walks; what is accumulated in places of its own for each point
+// is done so one by one, and that is faster without lanes to take apart.
+bool may_be_lanes(const Nest& nest, int axis) {
+  return axis < nest.outer_count || !loop::walks_once(*nest.kernel);
+}
+
 void choose_vector_axis(Nest& nest, const Survey& facts, Isa isa) {
   const Kernel& kernel = *nest.kernel;
   const int widest = widest_value(kernel, facts, nest.extent, nest.limits);
   nest.mask_bytes = widest;
   double best = cost_with(kernel, facts, nest.extent, -1, 1);
   for (int axis = static_cast<int>(nest.extent.size()) - 1; axis >= 0; --axis) {
-    if (is_trivial(nest.extent[axis])) continue;
+    if (is_trivial(nest.extent[axis]) || !may_be_lanes(nest, axis)) continue;
     const int lanes = lanes_for(widest, nest.extent[axis], isa);
     if (lanes < 2) continue;
     const double cost = cost_with(kernel, facts, nest.extent, axis, lanes);
@@ -217,11 +234,13 @@ int tile_axis_of(const Nest& nest, const Survey& facts) {
   return -1;
 }
 
-// Reductions over an axis of large stride use each row of memory better, and hide the latency of
-// the sums, when several vectors of neighbouring outer points share one walk.
+// Reductions, scans and accumulating stores over an axis of large stride use each row of memory
+// better, and hide the latency of the sums, when several vectors of neighbouring outer points share
+// one walk.
 int columns_of(const Nest& nest, const Survey& facts, int64_t other_items, Isa isa) {
   int reductions = 0;
-  for (const Statement& s : nest.kernel->body) reductions += s.kind == Statement::Kind::kReduce;
+  for (const Statement& s : nest.kernel->body)
+    reductions += s.is_reduction() || s.is_scan() || (s.inner && s.accumulates());
   if (!nest.vector_is_outer() || reductions == 0 || facts.operations > 16) return 1;
   const int registers = isa == Isa::kAvx512 ? 16 : 8;
   for (int columns : {8, 4, 2}) {

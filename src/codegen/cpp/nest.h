@@ -18,9 +18,11 @@ constexpr int64_t kLongestRow = 4096;
 // One thing done at each point of a loop. Welford is two sweeps: the mean, then the sum of squares
 // around it, which is both more accurate and easier on the pipeline than the running form.
 struct Step {
-  enum class Role : uint8_t { kStore, kReduce, kMean, kSquares };
+  enum class Role : uint8_t { kStore, kScan, kReduce, kMean, kSquares };
   Role role = Role::kStore;
   const loop::Statement* statement = nullptr;
+
+  bool is_reduction() const { return role != Role::kStore && role != Role::kScan; }
 };
 
 // Inner statements that share one walk over the inner axes, then the statements after it.
@@ -56,7 +58,7 @@ struct Nest {
   // vectors, shortest first, and for a moderate length. What few vectors hold stays in registers,
   // without a loop; sums of a moderate length need no second level.
   std::vector<Nest> short_versions;
-  bool rereads_stores = false;  // some parameter is both loaded and stored
+  bool rereads_stores = false;  // some parameter is both loaded and stored, or accumulated into
   KernelCode code;              // extent and grain
   mutable Limits limits;        // grows while the kernel is planned and written
 
@@ -77,7 +79,7 @@ sym::Dims collapse_axes(const loop::Kernel& kernel);
 
 // Order of the steps: a step comes after the reductions that it uses, after stores to what it
 // loads, and after loads of what it stores; otherwise as early as possible, so that steps meet in
-// one loop.
+// one loop. A scan is done in each level that sees it, before the first step that does.
 std::vector<Level> plan_levels(const loop::Kernel& kernel);
 
 Nest plan_nest(const loop::Kernel& kernel, Isa isa);

@@ -37,18 +37,41 @@ ExprRef KernelBuilder::reduce(ReduceOp op, ExprRef value) {
   s.op = op;
   s.accumulate = accumulator(op, value->dtype);
   s.value = lowering_.pool().cast(value, s.accumulate);
-  s.reduced = 0;
-  for (const Statement& other : kernel_.body)
-    if (other.kind == Statement::Kind::kReduce) ++s.reduced;
+  s.reduced = results();
   kernel_.body.push_back(s);
   return lowering_.pool().reduced(s.reduced, reduced_dtype(op, s.accumulate, 0));
 }
 
 ExprRef KernelBuilder::component(ExprRef reduced, int number) {
   for (const Statement& s : kernel_.body)
-    if (s.kind == Statement::Kind::kReduce && s.reduced == reduced->ival)
+    if (s.is_reduction() && s.reduced == reduced->ival)
       return lowering_.pool().reduced(s.reduced, reduced_dtype(s.op, s.accumulate, number), number);
   BRAZE_UNREACHABLE("component of a value that is not a reduction");
+}
+
+int KernelBuilder::results() const {
+  return static_cast<int>(
+      std::ranges::count_if(kernel_.body, [](const Statement& s) { return !s.is_store(); }));
+}
+
+ExprRef KernelBuilder::scan(ExprRef initial, const std::function<ExprRef(ExprRef before)>& next) {
+  ExprPool& pool = lowering_.pool();
+  Statement s;
+  s.kind = Statement::Kind::kScan;
+  s.inner = true;
+  s.reduced = results();
+  s.accumulate = initial->dtype;
+  s.initial = initial;
+  s.value = next(pool.scanned_before(s.reduced, s.accumulate));
+  kernel_.body.push_back(s);
+  return pool.scanned(s.reduced, s.accumulate);
+}
+
+void KernelBuilder::accumulate(StoreOp op, Value* result, IndexView index, ExprRef value) {
+  const int buffer = lowering_.known_[result->id()].buffer;
+  BRAZE_CHECK(buffer >= 0, "%", result->id(), " is accumulated into before it is stored");
+  store(buffer, strides_of(result), index, value, kernel_.inner.size() > 0);
+  kernel_.body.back().store = op;
 }
 
 void KernelBuilder::store(Value* result, IndexView index, ExprRef value, bool inner) {
@@ -110,7 +133,7 @@ void KernelBuilder::finish() {
     s.value = rewrite(pool, s.value, memo, renumber);
   }
   for (Statement& s : kernel_.body) {
-    if (s.kind != Statement::Kind::kStore) continue;
+    if (!s.is_store()) continue;
     s.buffer = param(s.buffer, s.value->dtype);
     kernel_.params[s.buffer].written = true;
   }

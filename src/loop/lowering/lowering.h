@@ -132,15 +132,22 @@ class KernelBuilder {
   // The value is cast to what `op` accumulates in; the result is component 0.
   ExprRef reduce(ReduceOp op, ExprRef value);
   ExprRef component(ExprRef reduced, int number);
+  // A running value over the inner points: `initial`, a constant, before the first; `next` gives
+  // what it becomes at a point from what it was at the one before. The result is what it is there.
+  ExprRef scan(ExprRef initial, const std::function<ExprRef(ExprRef before)>& next);
   // Stores the elements of a result, which is then realised. `value` is cast to its dtype.
   void store(Value* result, IndexView index, ExprRef value, bool inner = false);
   // The same into a buffer of the program with these strides.
   void store(int buffer, std::span<const sym::Int> strides, IndexView index, ExprRef value,
              bool inner = false);
+  // Accumulates into the elements of a result that an earlier kernel has stored; at inner points,
+  // unless there are none.
+  void accumulate(StoreOp op, Value* result, IndexView index, ExprRef value);
   void finish();
 
  private:
   void keep_checks();
+  int results() const;  // reductions and scans so far
 
   Lowering& lowering_;
   graph::OriginId origin_;
@@ -176,6 +183,8 @@ Handler view_handler(graph::OpKind kind);
 Handler indexing_handler(graph::OpKind kind);
 Handler concatenation_handler(graph::OpKind kind);
 Handler reduction_handler(graph::OpKind kind);
+Handler scan_handler(graph::OpKind kind);
+Handler scatter_handler(graph::OpKind kind);
 Handler normalization_handler(graph::OpKind kind);
 
 }  // namespace braze::loop::lowering

@@ -19,17 +19,20 @@ class Generator {
       for (int n = pick(2); n >= 0; --n) inner_.push_back(extent());
     std::string text =
         "kernel fuzz(b0: f32 in, b1: f32 in, b2: i64 in, b3: bool in, b4: i32 in, "
-        "b5: f64 in, b6: f32 out, b7: f32 out, b8: i64 out)";
+        "b5: f64 in, b6: f32 out, b7: f32 out, b8: i64 out, b9: f32 out)";
     text += axes(" outer(", "o", outer_);
     if (!inner_.empty()) text += axes(" inner(", "i", inner_);
     text += " {\n";
-    reduced_ = 0;
+    is_scan_.clear();
     if (!inner_.empty()) {
-      for (int n = pick(3); n >= 0; --n) {
-        const char* ops[] = {"sum", "max", "min", "welford"};
-        text += " r" + std::to_string(reduced_) + " = " + ops[pick(4)] + "(" + number(3, true) +
-                ") inner\n";
-        ++reduced_;
+      for (int n = pick(4); n >= 0; --n) {
+        const std::string name = "r" + std::to_string(is_scan_.size());
+        const bool is_scan = pick(3) == 0;
+        text += " " + name + " = " +
+                (is_scan ? "scan(0.5:f32, add(mul(" + name + ".before, 0.5:f32), "
+                         : std::string(kReductions[pick(4)]) + "(");
+        text += number(3, true) + (is_scan ? "))" : ")") + " inner\n";
+        is_scan_.push_back(is_scan);
       }
       text += " store(b7, " + dense(false) + ", " + number(3, false) + ")\n";
     }
@@ -37,10 +40,14 @@ class Generator {
     const char* mark = inner ? " inner\n" : "\n";
     text += " store(b6, " + dense(inner) + ", " + number(5, inner) + ")" + mark;
     if (pick(2)) text += " store(b8, " + dense(inner) + ", " + integer(3, inner) + ")" + mark;
+    if (!inner_.empty() && pick(3) == 0)
+      text += " store_add(b9, " + dense(false, "4") + " + check_index(load(b2, " + index(true) +
+              "), 10)//3, " + number(3, true) + ") inner\n";
     return text + "}";
   }
 
  private:
+  static constexpr const char* kReductions[] = {"sum", "max", "min", "welford"};
   static constexpr int64_t kMostPoints = 4000;
   int pick(int n) { return static_cast<int>(random_() % n); }
   // A number, or a symbol where there are any.
@@ -74,10 +81,10 @@ class Generator {
     return result;
   }
   // Distinct elements for distinct points: row-major, sometimes of permuted axes.
-  std::string dense(bool inner) {
+  std::string dense(bool inner, std::string stride = "1") {
     auto axes = all_axes(inner);
     if (pick(3) == 0) std::shuffle(axes.begin(), axes.end(), random_);
-    std::string text, stride = "1";
+    std::string text;
     for (size_t i = axes.size(); i-- > 0; stride += "*" + axes[i].second)
       text = axes[i].first + "*{" + stride + "}" + (text.empty() ? "" : " + ") + text;
     return text;
@@ -134,7 +141,12 @@ class Generator {
     }
   }
   std::string number(int depth, bool inner) {
-    if (reduced_ > 0 && pick(4) == 0) return "r" + std::to_string(pick(reduced_));
+    if (!is_scan_.empty() && pick(4) == 0) {
+      const int number = pick(static_cast<int>(is_scan_.size()));
+      const std::string name = "r" + std::to_string(number);
+      if (!is_scan_[number]) return name;
+      if (inner) return name + (pick(3) ? "" : ".before");
+    }
     if (depth <= 0 || pick(5) == 0) {
       switch (pick(4)) {
         case 0:
@@ -172,7 +184,7 @@ class Generator {
   Values values_;
   std::vector<std::string> outer_, inner_;
   std::vector<int64_t> points_;  // by list of values
-  int reduced_ = 0;
+  std::vector<bool> is_scan_;    // by number: or a reduction
 };
 
 void fuzz(const std::vector<int64_t>& hints, const Values& values, unsigned rounds_wanted,

@@ -53,7 +53,7 @@ class RandomGraph {
   void step() {
     Value* x = any();
     const int64_t rank = x->type().rank();
-    switch (rank == 0 ? pick(4) : pick(15)) {
+    switch (rank == 0 ? pick(4) : pick(18)) {
       case 0:
         return add(emit_(OpKind::kneg, {x}));
       case 1:
@@ -103,12 +103,36 @@ class RandomGraph {
         add(emit_(OpKind::kabs, {flat}));
         return add(emit_.reshape(values_.back(), x->type().sizes));
       }
+      case 14: {
+        // Along one dim, of what is a sum of integers or of floats.
+        graph::TensorType type = x->type();
+        if (type.dtype != DType::kFloat32 && type.dtype != DType::kInt64) return;
+        type.strides = sym::contiguous_strides(type.sizes);
+        type.offset = 0;
+        return add(emit_.raw(graph::op_of(OpKind::kcumsum), {x, sym::Int(dim_of(x)), graph::None()},
+                             type));
+      }
+      case 15:
+        return add_into_places(x);
       default: {
         Value* y = any();
         if (y->type().sizes != x->type().sizes) return add(emit_(OpKind::kabs, {x}));
         return add(emit_.sub(x, y));
       }
     }
+  }
+
+  // x, flat, with the integers of an input added to it in places that follow from them.
+  void add_into_places(Value* x) {
+    if (x->type().dtype != DType::kFloat32) return;
+    Value* target = emit_.reshape(x, {x->type().numel()});
+    Value* integers = emit_.reshape(values_[2], {values_[2]->type().numel()});
+    Value* places = emit_(OpKind::kremainder_Scalar, {integers, x->type().numel()});
+    graph::TensorType type = target->type();
+    type.offset = 0;
+    add(emit_.raw(graph::op_of(OpKind::kindex_add),
+                  {target, sym::Int(0), places, emit_.cast(integers, DType::kFloat32), sym::Int(1)},
+                  type));
   }
 
   std::mt19937 random_;

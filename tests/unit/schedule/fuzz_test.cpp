@@ -2,6 +2,7 @@
 // and fusion never raises the peak.
 #include <gtest/gtest.h>
 
+#include "exhaustive.h"
 #include "schedule/liveness.h"
 #include "schedule/programs.h"
 
@@ -56,7 +57,7 @@ class RandomProgram {
   }
 
   void step(ProgramBuilder& b) {
-    switch (below(9)) {
+    switch (below(11)) {
       case 0:
         return extern_call(b);
       case 1:
@@ -69,6 +70,10 @@ class RandomProgram {
         return reshaped(b);
       case 5:
         return view(b);
+      case 6:
+        return scan(b);
+      case 7:
+        return scatter_add(b);
       default:
         return pointwise(b);
     }
@@ -96,6 +101,19 @@ class RandomProgram {
     Shape kept = a.shape;
     for (size_t i = first; i < kept.size(); ++i) kept[i] = 1;
     add(b.reduce(a.shape, first, a.buffer, below(2) == 0 ? ReduceOp::kSum : ReduceOp::kMax), kept);
+  }
+
+  void scan(ProgramBuilder& b) {
+    Value a = any();
+    if (a.shape.empty()) return;
+    add(b.scan(a.shape, static_cast<size_t>(below(static_cast<int>(a.shape.size()))), a.buffer),
+        a.shape);
+  }
+
+  void scatter_add(ProgramBuilder& b) {
+    Value a = any(), source = any();
+    if (a.shape.size() != 2 || source.shape.size() != 2 || a.shape[1] != source.shape[1]) return;
+    add(b.scatter_add(a.shape, a.buffer, source.shape, source.buffer), a.shape);
   }
 
   // max and sum of the row in one kernel, stored at both levels.
@@ -183,8 +201,8 @@ class RandomProgram {
 class FuseFuzz : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(FuseFuzz, SameValuesNoHigherPeak) {
-  constexpr uint32_t kSeeds = 400;
-  for (uint32_t seed = GetParam() * kSeeds; seed < (GetParam() + 1) * kSeeds; ++seed) {
+  const uint32_t seeds = exhaustive() ? 20000 : 400;
+  for (uint32_t seed = GetParam() * seeds; seed < (GetParam() + 1) * seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ProgramBuilder b;
     RandomProgram(seed).make(b);

@@ -89,7 +89,7 @@ class ProgramBuilder {
     }
     ExprRef reduce(loop::ReduceOp op, ExprRef value) {
       int number = 0;
-      for (const auto& s : kernel.body) number += s.kind == loop::Statement::Kind::kReduce;
+      for (const auto& s : kernel.body) number += !s.is_store();
       kernel.body.push_back({.kind = loop::Statement::Kind::kReduce,
                              .inner = true,
                              .op = op,
@@ -97,6 +97,19 @@ class ProgramBuilder {
                              .accumulate = graph::DType::kFloat32,
                              .value = value});
       return builder.pool().reduced(number, graph::DType::kFloat32);
+    }
+    // The running sum of `value`.
+    ExprRef scan(ExprRef value) {
+      int number = 0;
+      for (const auto& s : kernel.body) number += !s.is_store();
+      ExprRef before = builder.pool().scanned_before(number, graph::DType::kFloat32);
+      kernel.body.push_back({.kind = loop::Statement::Kind::kScan,
+                             .inner = true,
+                             .reduced = number,
+                             .accumulate = graph::DType::kFloat32,
+                             .initial = builder.pool().constant(graph::DType::kFloat32, 0),
+                             .value = builder.pool().add(before, value)});
+      return builder.pool().scanned(number, graph::DType::kFloat32);
     }
     std::vector<ExprRef> outer_axes() {
       std::vector<ExprRef> axes;
@@ -156,6 +169,32 @@ class ProgramBuilder {
     kept.resize(sizes.size(), 1);
     int result = buffer(loop::Buffer::Kind::kComputed, kept);
     k.store(result, k.all_axes(), reduced, false);
+    k.finish();
+    return result;
+  }
+
+  // The running sum over the axes from `first` on, in row-major order.
+  int scan(const Shape& sizes, size_t first, int operand) {
+    Shape outer(sizes.begin(), sizes.begin() + first), inner(sizes.begin() + first, sizes.end());
+    KernelDraft k = draft("scan", outer, inner);
+    ExprRef running = k.scan(k.load(operand, k.all_axes()));
+    int result = buffer(loop::Buffer::Kind::kComputed, sizes);
+    k.store(result, k.all_axes(), running, true);
+    k.finish();
+    return result;
+  }
+
+  // target[i % n, j] += source[i, j], where the target [n, columns] is copied first.
+  int scatter_add(const Shape& target_sizes, int target, const Shape& source_sizes, int source) {
+    KernelDraft copy = draft("copy", target_sizes);
+    int result = buffer(loop::Buffer::Kind::kComputed, target_sizes);
+    copy.store(result, copy.all_axes(), copy.load(target, copy.all_axes()), false);
+    copy.finish();
+    KernelDraft k = draft("scatter_add", {target_sizes[1]}, {source_sizes[0]});
+    ExprRef row = pool().binary(ExprKind::kMod, k.axis(1), pool().integer(target_sizes[0]));
+    ExprRef value = k.load(source, {k.axis(1), k.axis(0)});
+    k.store(result, {row, k.axis(0)}, value, true);
+    k.kernel.body.back().store = loop::StoreOp::kAdd;
     k.finish();
     return result;
   }

@@ -1,0 +1,203 @@
+// Ops that accumulate into computed places: a kernel that copies, one that accumulates.
+//
+// The walk along the scattered dim is the inner one, so that the elements that meet in one place do
+// so in eager's order; every other dim of the result is an outer axis. An op that would read memory
+// across its rows that way is left to eager.
+#include <optional>
+
+#include "loop/lowering/lowering.h"
+
+namespace braze::loop::lowering {
+namespace {
+
+using graph::OpKind;
+using K = ExprKind;
+
+// What eager accumulates in the result itself.
+bool is_supported(DType dtype) {
+  return dtype == compute_dtype(dtype) && dtype != DType::kBool && !graph::is_complex(dtype);
+}
+
+bool is_index(const Value* value) {
+  return value->type().dtype == DType::kInt64 || value->type().dtype == DType::kInt32;
+}
+
+sym::Dims without(sym::Dims sizes, int64_t dim) {
+  sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(dim));
+  return sizes;
+}
+
+// Stores the operand as the result's first contents.
+void copy(Lowering& lowering, const Node& node) {
+  Value* self = graph::tensor_arg(node, 0);
+  KernelBuilder kernel(lowering, node.origin(), "fused_copy", sizes_of(self));
+  kernel.store(node.result(), kernel.outer(), lowering.element(self, kernel.outer()));
+  kernel.finish();
+}
+
+// Eager adds long rows of floats in vectors, row by row, which uses memory better than the walk
+// along the dim does.
+bool is_slow_row(DType dtype, std::span<const sym::Int> row) {
+  constexpr int64_t kMostBytes = 2048;
+  return graph::is_float(dtype) && count_of(row).hint() * graph::size_of(dtype) > kMostBytes;
+}
+
+// Whether neighbours along the last dim are neighbours in the memory of the result.
+bool has_rows(const Value* value) {
+  const sym::Dims strides = strides_of(value);
+  return !strides.empty() && strides.back() == sym::Int(1);
+}
+
+struct Scatter {
+  StoreOp op = StoreOp::kAdd;
+  int64_t dim = 0;
+  sym::Dims sizes;  // of what is scattered
+  // The place along the dim, before it is checked, and the element.
+  std::function<ExprRef(IndexView index)> place, element;
+};
+
+bool accumulate(Lowering& lowering, const Node& node, const Scatter& scatter) {
+  Value* result = node.result();
+  const sym::Int size = sizes_of(result)[scatter.dim];
+  copy(lowering, node);
+  const sym::Dims walk = {scatter.sizes[scatter.dim]};
+  KernelBuilder kernel(lowering, node.origin(), "fused_" + short_name(node.op()),
+                       without(scatter.sizes, scatter.dim), walk);
+  Index index(kernel.outer().begin(), kernel.outer().end());
+  index.insert(index.begin() + static_cast<ptrdiff_t>(scatter.dim), kernel.inner()[0]);
+  Index target = index;
+  target[scatter.dim] =
+      lowering.checked(lowering.pool().cast(scatter.place(index), DType::kInt64), size);
+  kernel.accumulate(scatter.op, result, target, scatter.element(index));
+  kernel.finish();
+  return true;
+}
+
+// self, dim, index of one dim, source, alpha
+bool lower_index_add(Lowering& lowering, const Node& node) {
+  Value* self = graph::tensor_arg(node, 0);
+  Value* places = graph::tensor_arg(node, 2);
+  Value* source = graph::tensor_arg(node, 3);
+  const int64_t rank = self->type().rank();
+  if (rank == 0 || source->type().rank() != rank || places->type().rank() != 1 ||
+      !is_index(places) || !is_supported(self->type().dtype) ||
+      source->type().dtype != self->type().dtype)
+    return false;
+  if (!graph::is_none(node, 4) && !graph::is_number(node.args()[4], 1)) return false;
+  const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
+  const sym::Dims sizes = sizes_of(source);
+  if (!never_empty(sizes) || !never_empty(sizes_of(self))) return false;
+  if (rank > 1 && (dim == rank - 1 || !has_rows(node.result()) || !has_rows(source))) return false;
+  if (is_slow_row(self->type().dtype, without(sizes, dim))) return false;
+  lowering.realise_heavy(source);
+  return accumulate(
+      lowering, node,
+      {.dim = dim,
+       .sizes = sizes,
+       .place = [&](IndexView index) { return lowering.element(places, index.subspan(dim, 1)); },
+       .element = [&](IndexView index) { return lowering.element(source, index); }});
+}
+
+// self, dim, index, source, ...: a place of its own for each element.
+bool lower_scatter(Lowering& lowering, const Node& node, StoreOp op) {
+  Value* self = graph::tensor_arg(node, 0);
+  Value* places = graph::tensor_arg(node, 2);
+  Value* source = graph::tensor_arg(node, 3);
+  const int64_t rank = self->type().rank();
+  if (rank == 0 || source->type().rank() != rank || places->type().rank() != rank ||
+      !is_index(places) || !is_supported(self->type().dtype) ||
+      source->type().dtype != self->type().dtype)
+    return false;
+  const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
+  const sym::Dims sizes = sizes_of(places);
+  if (!never_empty(sizes) || !never_empty(sizes_of(self))) return false;
+  // One place for a whole row, or places along the rows.
+  const bool is_row = dim != rank - 1 && strides_of(places).back() == sym::Int(0);
+  if (!is_row && dim != rank - 1) return false;
+  if (rank > 1 && (!has_rows(node.result()) || !has_rows(source))) return false;
+  if (is_row && is_slow_row(self->type().dtype, without(sizes, dim))) return false;
+  lowering.realise_heavy(source);
+  return accumulate(lowering, node,
+                    {.op = op,
+                     .dim = dim,
+                     .sizes = sizes,
+                     .place = [&](IndexView index) { return lowering.element(places, index); },
+                     .element = [&](IndexView index) { return lowering.element(source, index); }});
+}
+
+bool lower_scatter_add(Lowering& lowering, const Node& node) {
+  return lower_scatter(lowering, node, StoreOp::kAdd);
+}
+
+std::optional<StoreOp> named_op(const std::string& name) {
+  if (name == "sum" || name == "add") return StoreOp::kAdd;
+  if (name == "prod" || name == "multiply") return StoreOp::kMul;
+  if (name == "amax") return StoreOp::kMax;
+  if (name == "amin") return StoreOp::kMin;
+  return std::nullopt;
+}
+
+// self, dim, index, source, reduce, include_self
+bool lower_scatter_reduce(Lowering& lowering, const Node& node) {
+  const std::optional<StoreOp> op = named_op(graph::string_arg_or(node, 4, ""));
+  if (!op || !graph::bool_arg_or(node, 5, true)) return false;
+  return lower_scatter(lowering, node, *op);
+}
+
+// self, indices, values, accumulate: the leading dims by indices of one dim, from the end where
+// they are negative. More dims of places eager walks in an order of its own.
+bool lower_index_put(Lowering& lowering, const Node& node) {
+  Value* self = graph::tensor_arg(node, 0);
+  const std::vector<Value*> places = graph::tensor_list_arg(node, 1);
+  Value* values = graph::tensor_arg(node, 2);
+  const sym::Dims sizes = sizes_of(self);
+  if (!graph::bool_arg_or(node, 3, false) || places.empty() || places.size() > sizes.size() ||
+      !is_supported(self->type().dtype) || values->type().dtype != self->type().dtype)
+    return false;
+  for (const Value* place : places)
+    if (!place || !is_index(place) || place->type().rank() != 1 ||
+        sizes_of(place) != sizes_of(places[0]))
+      return false;
+  const sym::Dims count = sizes_of(places[0]);
+  const sym::Dims rest(sizes.begin() + static_cast<ptrdiff_t>(places.size()), sizes.end());
+  if (!never_empty(sizes) || !never_empty(count)) return false;
+  if (values->type().rank() > static_cast<int64_t>(rest.size()) + 1) return false;
+  if (!rest.empty() && !has_rows(node.result())) return false;
+  if (is_slow_row(self->type().dtype, rest)) return false;
+  lowering.realise_heavy(values);
+  copy(lowering, node);
+  ExprPool& pool = lowering.pool();
+  KernelBuilder kernel(lowering, node.origin(), "fused_index_put", rest, count);
+  Index source(kernel.outer().begin(), kernel.outer().end()), target = source;
+  source.insert(source.begin(), kernel.inner()[0]);
+  for (size_t i = places.size(); i-- > 0;) {
+    ExprRef place = pool.cast(lowering.element(places[i], kernel.inner()), DType::kInt64);
+    ExprRef from_end = pool.add(place, pool.index(sizes[i]));
+    place = pool.where(pool.binary(K::kLt, place, pool.integer(0)), from_end, place);
+    target.insert(target.begin(), lowering.checked(place, sizes[i]));
+  }
+  kernel.accumulate(StoreOp::kAdd, node.result(), target,
+                    lowering.broadcast_element(values, source));
+  kernel.finish();
+  return true;
+}
+
+}  // namespace
+
+Handler scatter_handler(OpKind kind) {
+  switch (kind) {
+    case OpKind::kindex_add:
+      return lower_index_add;
+    case OpKind::kindex_put:
+      return lower_index_put;
+    case OpKind::kscatter_add:
+      return lower_scatter_add;
+    case OpKind::kscatter_reduce:
+    case OpKind::kscatter_reduce_two:
+      return lower_scatter_reduce;
+    default:
+      return nullptr;  // other families, or an extern call
+  }
+}
+
+}  // namespace braze::loop::lowering

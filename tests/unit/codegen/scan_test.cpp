@@ -1,0 +1,134 @@
+// Scans and accumulating stores against the interpreter.
+#include "codegen/run_kernels.h"
+
+namespace braze::codegen::cpp {
+namespace {
+
+std::string number(int64_t n) { return std::to_string(n); }
+
+// `value` with the running value as R and the element as X.
+std::string filled(std::string text, const std::string& element) {
+  for (size_t at; (at = text.find('R')) != std::string::npos;) text.replace(at, 1, "r0.before");
+  for (size_t at; (at = text.find('X')) != std::string::npos;) text.replace(at, 1, element);
+  return text;
+}
+
+TEST(Scan, OverRowsAndColumns) {
+  struct Op {
+    std::string type, accumulate, initial, value, result;
+  };
+  const Op ops[] = {
+      {"f32", "f32", "0:f32", "add(R, X)", "r0"},
+      {"f32", "f64", "0:f64", "add(R, f64(X))", "f32(r0)"},
+      {"f64", "f64", "1:f64", "mul(R, X)", "r0"},
+      {"i64", "i64", "0", "add(R, X)", "r0"},
+      {"bool", "i64", "0", "add(R, i64(X))", "r0.before"},
+      {"bool", "bool", "true", "and(R, X)", "r0"},
+      {"f16", "f32", "0:f32", "add(R, f32(X))", "f16(r0)"},
+      {"i32", "i32", "0:i32", "where(lt(R, X), X, R)", "r0"},
+  };
+  for (bool special : {false, true}) {
+    std::vector<std::string> texts;
+    for (const Op& op : ops)
+      for (int n : {1, 5, 70})
+        for (bool rows : {true, false}) {
+          const std::string at = rows ? "o0*" + number(n) + " + i0" : "i0*21 + o0";
+          const std::string out = op.result[0] == 'r' ? op.accumulate : op.type;
+          texts.push_back("kernel scan(b0: " + op.type + " in, b1: " + out +
+                          " out) outer(o0 < 21) inner(i0 < " + number(n) + ") {\n r0 = scan(" +
+                          op.initial + ", " + filled(op.value, "load(b0, " + at + ")") +
+                          ") inner\n store(b1, " + at + ", " + op.result + ") inner\n}");
+        }
+    check_kernels(texts, {.tolerance = 1e-5, .magnitude = 1e-2, .special = special});
+  }
+}
+
+TEST(Scan, WithReductionsInSeveralLevels) {
+  std::vector<std::string> texts;
+  for (const std::string at : {"o0*200 + i0*20 + i1", "i0*500 + i1*25 + o0", "o0*200 + i1*9 + i0"})
+    texts.push_back(
+        "kernel share(b0: f32 in, b1: f32 out, b2: i64 out, b3: f32 out) outer(o0 < 23) "
+        "inner(i0 < 9, i1 < 20) {\n"
+        " r0 = scan(0:f32, add(mul(r0.before, 0.5:f32), load(b0, " +
+        at +
+        "))) inner\n"
+        " r1 = max(abs(r0)) inner\n"
+        " r2 = scan(0, where(lt(r0.before, r0), i0*20 + i1, r2.before)) inner\n"
+        " store(b1, " +
+        at +
+        ", div(r0, r1)) inner\n"
+        " store(b2, " +
+        at +
+        ", r2) inner\n"
+        " r3 = scan(0.25:f32, add(r3.before, sub(r0, r1))) inner\n"
+        " store(b3, " +
+        at + ", r3) inner\n}");
+  check_kernels(texts, {.tolerance = 1e-4, .magnitude = 1});
+}
+
+TEST(Scan, OfSymbolicSizes) {
+  const std::vector<std::string> texts = {
+      "kernel rows(b0: f32 in, b1: f32 out) outer(o0 < {s0}) inner(i0 < {s1}) {\n"
+      " r0 = scan(0:f32, add(r0.before, load(b0, o0*{s1} + i0))) inner\n"
+      " store(b1, o0*{s1} + i0, r0) inner\n}",
+      "kernel columns(b0: f32 in, b1: f32 out) outer(o0 < {s0}) inner(i0 < {s1}) {\n"
+      " r0 = scan(0:f32, add(r0.before, load(b0, i0*{s0} + o0))) inner\n"
+      " store(b1, i0*{s0} + o0, r0) inner\n}"};
+  check_kernels(texts, {.tolerance = 1e-4, .magnitude = 1}, {16, 7},
+                {{2, 3}, {7, 16}, {16, 7}, {17, 8}, {3, 64}, {65, 2}, {130, 5}});
+}
+
+TEST(AccumulatingStore, AllOpsAndPlaces) {
+  std::vector<std::string> texts;
+  for (const std::string op : {"store_add", "store_mul", "store_min", "store_max"})
+    for (const std::string type : {"f32", "i64", "u8", "f64"})
+      for (const std::string& body : {
+               // One element for all inner points, the same for rows in lanes, and what is loaded.
+               "outer(o0 < 21) inner(i0 < 37) { OP(b2, o0, load(b1, o0*37 + i0)) inner }",
+               "outer(o0 < 21) inner(i0 < 37) { OP(b2, o0*37 + i0, load(b1, i0*21 + o0)) inner }",
+               "outer(o0 < 40) inner(i0 < 19) {\n"
+               " OP(b2, check_index(load(b0, i0), 10)*40 + o0, load(b1, i0*40 + o0)) inner }",
+               "outer(o0 < 7) inner(i0 < 35) {\n"
+               " OP(b2, o0*10 + check_index(load(b0, i0), 10), load(b1, o0*35 + i0)) inner }",
+               "inner(i0 < 90) {\n"
+               " OP(b2, check_index(load(b0, i0), 10), load(b1, i0)) inner }",
+               "inner(i0 < 9, i1 < 33) { OP(b2, i1, load(b1, i0*33 + i1)) inner }",
+               "inner(i0 < 9, i1 < 33) { OP(b2, 3, load(b1, i1)) inner }",
+               "outer(o0 < 35) { OP(b2, o0*2, load(b1, o0)) }",
+           }) {
+        std::string text = body;
+        text.replace(text.find("OP"), 2, op);
+        texts.push_back("kernel accumulate(b0: i64 in, b1: " + type + " in, b2: " + type +
+                        " out) " + text);
+      }
+  check_kernels(texts, {.tolerance = 1e-5, .magnitude = 1});
+}
+
+TEST(AccumulatingStore, SpecialValues) {
+  std::vector<std::string> texts;
+  for (const std::string op : {"store_min", "store_max"})
+    texts.push_back("kernel k(b0: f32 in, b1: f32 out) outer(o0 < 50) inner(i0 < 3) {\n " + op +
+                    "(b1, o0, load(b0, i0*50 + o0)) inner }");
+  check_kernels(texts, {.special = true});
+}
+
+TEST(AccumulatingStore, OfSymbolicSizes) {
+  check_kernels(
+      {"kernel rows(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < {s0}) inner(i0 < {s1}) {\n"
+       " store_add(b2, check_index(load(b0, i0), 10)*{s0} + o0, load(b1, i0*{s0} + o0)) inner\n}",
+       "kernel last(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < {s0}) inner(i0 < {s1}) {\n"
+       " store_add(b2, o0*10 + check_index(load(b0, i0), 10), load(b1, o0*{s1} + i0)) inner\n}"},
+      {.tolerance = 1e-4, .magnitude = 1}, {16, 7},
+      {{2, 3}, {7, 16}, {16, 7}, {17, 8}, {3, 64}, {65, 2}, {130, 5}});
+}
+
+TEST(AccumulatingStore, OrderIsThatOfThePoints) {
+  // Sums of numbers of very different size, exactly as the interpreter has them.
+  check_kernels({"kernel k(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 40) inner(i0 < 60) {\n"
+                 " store_add(b2, check_index(load(b0, i0), 10)*40 + o0, mul(load(b1, i0*40 + o0), "
+                 "mul(load(b1, i0), mul(load(b1, o0), 1000:f32)))) inner\n}"},
+                {.tolerance = 0, .magnitude = 0});
+}
+
+}  // namespace
+}  // namespace braze::codegen::cpp
