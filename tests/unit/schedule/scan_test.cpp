@@ -77,7 +77,7 @@ TEST(Scan, IsNotSplit) {
   ExprRef running = k.scan(k.load(b.input(sizes), k.all_axes()));
   int result = b.buffer(loop::Buffer::Kind::kComputed, {1});
   k.store(result, k.outer_axes(), k.reduce(ReduceOp::kMax, running), false);
-  EXPECT_FALSE(will_be_split(k.kernel));
+  EXPECT_FALSE(will_be_split(k.kernel, {}));
 }
 
 TEST(Scan, TwoOfOneValueStayTwo) {
