@@ -7,10 +7,12 @@
 // it is instead; the process ends without it.
 // * Our own frames: unwinding asks each frame's personality routine what is to be done there. It is
 //   wrapped when the module is linked (cmake/Braze.cmake), and does not come back.
-// * PyTorch's bindings release the GIL too, and their frames may come first: std::terminate.
+// * PyTorch's bindings release the GIL too, and their frames may come first: std::terminate, of the
+//   libstdc++ that PyTorch has loaded, also where this module is linked with one of its own.
 // * Objects with static storage are not destroyed at exit (same place), as a thread without the
 //   GIL may be compiling or running a kernel still. The module is never unloaded before.
 #include <Python.h>
+#include <dlfcn.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -33,17 +35,29 @@ bool is_main_thread() { return ::gettid() == ::getpid(); }
   for (;;) ::pause();
 }
 
+// What is asked of the libstdc++ that is loaded; of the linked one where none is.
+std::terminate_handler (*g_set_terminate)(std::terminate_handler) noexcept = std::set_terminate;
+std::exception_ptr (*g_current_exception)() noexcept = std::current_exception;
 std::terminate_handler g_outer_handler = nullptr;
 
 [[noreturn]] void stay_or_terminate() {
   // Without an exception: unwinding by pthread_exit() has come to a frame that forbids it.
-  if (!std::current_exception() && !is_main_thread() && is_ending()) stay();
+  if (!g_current_exception() && !is_main_thread() && is_ending()) stay();
   if (g_outer_handler) g_outer_handler();
   std::abort();
 }
 
+template <typename Function>
+void find(void* library, const char* mangled, Function& function) {
+  if (void* found = ::dlsym(library, mangled)) function = reinterpret_cast<Function>(found);
+}
+
 const bool g_installed = [] {
-  g_outer_handler = std::set_terminate(stay_or_terminate);
+  if (void* library = ::dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD)) {
+    find(library, "_ZSt13set_terminatePFvvE", g_set_terminate);
+    find(library, "_ZSt17current_exceptionv", g_current_exception);
+  }
+  g_outer_handler = g_set_terminate(stay_or_terminate);
   return true;
 }();
 
