@@ -83,11 +83,15 @@ bool is_frozen(PyObject* object) {
 }
 
 bool is_immutable(PyObject* object) {
-  if (is_atom(object) || is_structure(object)) return true;
+  if (is_atom(object)) return true;
+  // The types met most often first.
   PyTypeObject* type = Py_TYPE(object);
-  return type == &PyTuple_Type || type == &PyFrozenSet_Type || type == known().size ||
-         type == &PyRange_Type || type == &PySlice_Type || type == &PyMethod_Type ||
-         type == &PySuper_Type || type == known().pattern || is_symbolic(object);
+  if (type == &PyList_Type || type == &PyDict_Type) return false;
+  if (type == &PyTuple_Type || type == &PyFrozenSet_Type || type == known().size ||
+      type == &PyRange_Type || type == &PySlice_Type || type == &PyMethod_Type ||
+      type == &PySuper_Type || type == known().pattern)
+    return true;
+  return is_structure(object) || is_symbolic(object);
 }
 
 PyObject* instance_dict(PyObject* object) {

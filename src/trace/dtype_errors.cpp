@@ -50,9 +50,10 @@ class SmallCall {
  public:
   // What the outcome depends on; empty for a call that is not to be made.
   std::string key(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
-    key_ = std::to_string(reinterpret_cast<uintptr_t>(&info));
+    key_.reserve(kUsualKey);
+    put(reinterpret_cast<intptr_t>(&info));
     for (size_t i = begin; i < stack.size(); ++i) {
-      if (is_size(info, i - begin)) {
+      if (info.is_size[i - begin]) {
         key_ += 's';
         for (int64_t hint : hints_of(stack[i])) key_ += hint == 0 ? '0' : hint > 0 ? '1' : '-';
       } else if (!note(stack[i])) {
@@ -80,7 +81,7 @@ class SmallCall {
           if (const std::optional<at::Tensor> tensor = list.get(j)) list.set(j, tried(*tensor));
       } else if (value.isDevice()) {
         value = c10::Device(c10::kCPU);
-      } else if (is_size(info, i - begin)) {
+      } else if (info.is_size[i - begin]) {
         value = size_tried_with(value, one);
       }
     }
@@ -88,6 +89,19 @@ class SmallCall {
   }
 
  private:
+  static constexpr size_t kUsualKey = 64;  // bytes
+
+  // The bytes of a number; one byte for nearly all.
+  void put(int64_t number) {
+    const bool small = number >= 0 && number < 255;
+    key_ += static_cast<char>(small ? number : 255);
+    if (!small) key_.append(reinterpret_cast<const char*>(&number), sizeof number);
+  }
+  void put(char kind, int64_t number) {
+    key_ += kind;
+    put(number);
+  }
+
   bool note(const c10::IValue& value) {
     if (value.isTensor()) {
       note(value.toTensor());
@@ -97,13 +111,13 @@ class SmallCall {
       for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
         note(tensor.value_or(at::Tensor()));
     } else if (value.isIntList()) {
-      for (int64_t number : value.toIntVector()) key_ += 'i' + std::to_string(number);
+      for (int64_t number : value.toIntVector()) put('i', number);
     } else if (value.isSymInt() || value.isSymIntList() || value.isSymFloat() ||
                value.isSymBool()) {
       return false;
     } else if (value.isInt()) {
       if (value.toInt() > kMostElements) return false;
-      key_ += 'i' + std::to_string(value.toInt());  // a dtype, or which dimension
+      put('i', value.toInt());  // a dtype, or which dimension
     } else if (value.isBool()) {
       key_ += value.toBool() ? 'y' : 'n';
     } else if (value.isString()) {
@@ -121,18 +135,10 @@ class SmallCall {
       return;
     }
     const bool number = tensor.unsafeGetTensorImpl()->is_wrapped_number() && !as_fake(tensor);
-    key_ += (number ? 'w' : 't') + std::to_string(static_cast<int>(tensor.scalar_type())) + ':' +
-            std::to_string(tensor.dim());
+    put(number ? 'w' : 't', static_cast<int64_t>(tensor.scalar_type()));
+    put(':', tensor.dim());
     for (int64_t d = 0; d < tensor.dim(); ++d)
-      if (is_empty_along(tensor, d)) key_ += '0' + std::to_string(d);
-  }
-
-  // As the schema says: dimensions and dtypes are plain integers there.
-  static bool is_size(const OperatorInfo& info, size_t argument) {
-    c10::TypePtr type = info.handle.schema().arguments()[argument].real_type();
-    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-    if (const auto list = type->cast<c10::ListType>()) type = list->getElementType();
-    return type->kind() == c10::TypeKind::SymIntType;
+      if (is_empty_along(tensor, d)) put('0', d);
   }
 
   static std::vector<int64_t> hints_of(const c10::IValue& value) {
@@ -208,11 +214,7 @@ std::string refusal_of(const OperatorInfo& info, const torch::jit::Stack& stack,
 }  // namespace
 
 void refuse_dtypes(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
-  const bool may_refuse = !info.is_custom && info.probe_allowed && !info.random &&
-                          info.returns_tensor && !info.inplace_view && !info.op->view &&
-                          (info.rule == Rule::kRecord || info.rule == Rule::kBatchNorm) &&
-                          info.op->op_class != graph::OpClass::kFactory;
-  if (!may_refuse || is_plain(info, stack, begin)) return;
+  if (!info.may_refuse_dtypes || is_plain(info, stack, begin)) return;
   thread_local std::unordered_map<std::string, std::string> outcomes;  // by key: the error
   std::string key = SmallCall().key(info, stack, begin);
   if (key.empty()) return;

@@ -41,6 +41,12 @@ ArgumentKind kind_of_list(const c10::TypePtr& element) {
   }
 }
 
+bool is_symbolic_integer(c10::TypePtr type) {
+  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  if (const auto list = type->cast<c10::ListType>()) type = list->getElementType();
+  return type->kind() == TypeKind::SymIntType;
+}
+
 ArgumentKind kind_of(c10::TypePtr type) {
   if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
   switch (type->kind()) {
@@ -211,6 +217,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     arguments.push_back(kind_of(argument.real_type()));
+    is_size.push_back(is_symbolic_integer(argument.real_type()));
     takes_tensor |= is_tensor(arguments.back());
     if (arguments.back() == ArgumentKind::kDevice) device_arguments.push_back(static_cast<int>(i));
     if (argument.name() == "dtype" && arguments.back() == ArgumentKind::kDType)
@@ -262,6 +269,9 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   const std::string& base = handle.operator_name().name;
   unchecked = find_unchecked_call(base);
   may_refuse_data = graph::may_refuse_data(*op);
+  may_refuse_dtypes = !is_custom && probe_allowed && !random && returns_tensor && !inplace_view &&
+                      !op->view && (rule == Rule::kRecord || rule == Rule::kBatchNorm) &&
+                      op->op_class != graph::OpClass::kFactory;
   slides_window = contains_any(base, {"conv", "pool"});
   fills = is_one_of(
       base, {"aten::masked_fill", "aten::masked_fill_", "aten::index_fill", "aten::index_fill_"});

@@ -63,6 +63,7 @@ struct OperatorInfo {
   // The overload that takes a number where this one takes tensor argument 1; null: none.
   const graph::Op* op_with_number = nullptr;
   std::vector<ArgumentKind> arguments;
+  std::vector<bool> is_size;  // an argument: sizes are symbols in the schema, dimensions are not
   std::vector<int> device_arguments;
   std::vector<int> mutates;  // positions of tensor arguments written to
   int dtype_argument = -1;   // named "dtype"
@@ -84,6 +85,7 @@ struct OperatorInfo {
   // What a call has to be looked at for before it is recorded.
   UncheckedCall unchecked = nullptr;  // null: nothing that metadata lets pass
   bool may_refuse_data = false;       // graph/data_errors.h
+  bool may_refuse_dtypes = false;     // trace/dtype_errors.h
   bool slides_window = false;         // a convolution or a pool
   bool fills = false;                 // with the number in its last argument
   bool of_integers = false;           // whole numbers alone

@@ -36,7 +36,10 @@ void mark(std::vector<bool>& set, int storage) {
 
 Record* current_record() { return static_cast<Record*>(thread_state.record); }
 
-Record::Record() : serial_(next_serial()) {}
+Record::Record() : serial_(next_serial()) {
+  constexpr size_t kUsualStorages = 256;
+  known_storages_.reserve(kUsualStorages);
+}
 
 bool Record::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
                      std::string* why) {

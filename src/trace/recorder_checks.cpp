@@ -34,12 +34,11 @@ void Recorder::check_sizes() {
   const bool all_known = !record_.data_capture.scalars && !record_.data_capture.sizes;
   const auto is_known = [&](const sym::Int& size) { return all_known || size.is_constant(); };
   bool empty_input = false, refused = false;
-  for (const Operand& operand : operands_)
-    for (const sym::Int& size : operand.value->type().sizes) {
-      if (!is_known(size) || size.hint() != 0) continue;
-      empty_input |= operand.argument == 0;
-      refused |= info_.slides_window && operand.argument != 0;
-    }
+  if (info_.slides_window)
+    for (const Operand& operand : operands_)
+      for (const sym::Int& size : operand.value->type().sizes)
+        if (is_known(size) && size.hint() == 0)
+          (operand.argument == 0 ? empty_input : refused) = true;
   const int64_t least = info_.slides_window && !empty_input ? 1 : 0;
   for (const Result& result : results_)
     for (const sym::Int& size : result.type.sizes) refused |= is_known(size) && size.hint() < least;

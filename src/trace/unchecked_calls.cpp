@@ -52,6 +52,11 @@ std::string convolution(const ShapeCall& call) {
   return "";
 }
 
+// input first: dimension 1 holds the channels
+std::string batch_norm(const ShapeCall& call) {
+  return call.tensor(0).dim() < 2 ? "its input has no channels" : "";
+}
+
 // self, approximate; in a backward behind the gradient
 std::string gelu(const ShapeCall& call) {
   const c10::IValue& approximate = call[call.count() - 1];
@@ -99,6 +104,9 @@ UncheckedCall find_unchecked_call(std::string_view name) {
   static const std::unordered_map<std::string_view, UncheckedCall> checks{
       {"aten::convolution", convolution},
       {"aten::convolution_overrideable", convolution},
+      {"aten::native_batch_norm", batch_norm},
+      {"aten::_native_batch_norm_legit", batch_norm},
+      {"aten::_native_batch_norm_legit_no_training", batch_norm},
       {"aten::gelu", gelu},
       {"aten::gelu_", gelu},
       {"aten::gelu_backward", gelu},
