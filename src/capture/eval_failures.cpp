@@ -81,9 +81,13 @@ Slot Evaluator::torch_failed(PyObject* callable, const Slot* args, size_t count,
   if (result || !PyErr_Occurred()) return break_off();
   Ref real_error = take_exception();
   // PyTorch's words for symbols where its kernels take numbers alone are not eager's.
-  const bool about_symbols =
-      describe_exception(real_error.get()).find("only concrete integers") != std::string::npos;
-  if (about_symbols || Py_TYPE(real_error.get()) != Py_TYPE(error.get())) return break_off();
+  const std::string words = describe_exception(real_error.get());
+  const bool about_symbols = words.find("only concrete integers") != std::string::npos;
+  // The elements of a tensor, and its type.
+  const bool prints_data =
+      words.find("[ torch.") != std::string::npos || words.find("[ CPU") != std::string::npos;
+  if (about_symbols || prints_data || Py_TYPE(real_error.get()) != Py_TYPE(error.get()))
+    return break_off();
   restore_exception(std::move(real_error));
   return {};
 }

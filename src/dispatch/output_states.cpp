@@ -39,7 +39,10 @@ void take_state(at::Tensor& output, const OutputState& state,
   if (state.is_inference != output.is_inference())
     output = state.is_inference || !state.is_view ? over_same_memory(output, state.is_inference)
                                                   : normal_view(output, outputs, states);
-  if (state.is_inference || !output.is_view()) return;
+  if (state.is_inference) return;
+  // Where the graph's operators run without autograd.
+  if (state.is_view && !output.is_view()) output = normal_view(output, outputs, states);
+  if (!output.is_view()) return;
   auto* view = torch::autograd::impl::get_view_autograd_meta(output);
   if (!state.is_view) {
     // `detach` of what somebody else holds; else a tensor that was changed in place (`t_`).

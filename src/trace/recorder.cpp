@@ -74,6 +74,7 @@ void Recorder::run() {
   check_rerun();
   use_overload_with_number();
   compute_metadata();
+  check_overlap();
   take_results();
   check_sizes();
   if (info_.rule == Rule::kBatchNorm) batch_norm();

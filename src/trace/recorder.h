@@ -40,6 +40,7 @@ class Recorder {
   bool reaches_beyond_its_operand();
   void check_rerun();
   void check_writes();
+  void check_overlap();
   void check_filling();
   void refuse_unchecked();
   void note_write(const Operand& written);

@@ -9,6 +9,7 @@
 #include "graph/data_errors.h"
 #include "trace/break.h"
 #include "trace/number_range.h"
+#include "trace/partial_overlap.h"
 #include "trace/recorder.h"
 #include "trace/unchecked_calls.h"
 
@@ -92,6 +93,21 @@ void Recorder::check_writes() {
       if (info_.inplace_view && input)
         fail("it changes the sizes of a tensor from outside", "use the out-of-place operator");
     }
+  }
+}
+
+// What eager's kernel lets pass, and gives a result that depends on the order of the elements.
+void Recorder::check_overlap() {
+  if (info_.inplace_view) return;
+  for (int position : info_.mutates) {
+    if (info_.arguments[position] != ArgumentKind::kTensor) continue;
+    for (const Operand& written : operands_)
+      for (const Operand& other : operands_)
+        if (written.argument == position && other.value != written.value &&
+            other.value->storage() == written.value->storage() &&
+            overlap_partially(written.value->type(), other.value->type()))
+          fail("it reads elements that it writes at other places",
+               "clone one of the tensors before");
   }
 }
 

@@ -1,6 +1,7 @@
 #include "trace/unchecked_calls.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <unordered_map>
 
@@ -9,6 +10,20 @@
 
 namespace braze::trace {
 namespace {
+
+constexpr const char* kEmpty = "it is given no elements";
+constexpr const char* kOtherSizes = "what it adds has other sizes";
+
+bool is_empty(const at::Tensor& tensor) { return equal(tensor.sym_numel(), 0); }
+
+bool expands_to(const at::Tensor& tensor, const Dims& sizes) {
+  const auto rank = static_cast<int64_t>(sizes.size());
+  if (tensor.dim() > rank) return false;
+  for (int64_t d = 1; d <= tensor.dim(); ++d)
+    if (!equal(tensor.sym_size(-d), 1) && !equal(tensor.sym_size(-d), sizes[rank - d]))
+      return false;
+  return true;
+}
 
 bool any_less(const Dims& dims, int64_t least) {
   return std::any_of(dims.begin(), dims.end(),
@@ -22,7 +37,11 @@ std::string convolution(const ShapeCall& call) {
              output_padding = dims_in(call[7]);
   const bool transposed = call[6].toBool();
   const c10::SymInt groups = int_in(call[8]);
-  if (input.dim() < 3 || weight.dim() != input.dim()) return "";  // others refuse it
+  if (input.dim() < 3 || weight.dim() != input.dim())
+    return "its input and its weight have other dimensions";
+  if (is_empty(input)) return kEmpty;
+  const c10::SymInt taken = transposed ? weight.sym_size(0) : weight.sym_size(1) * groups;
+  if (!equal(input.sym_size(1), taken)) return "its input has other channels";
   const auto spatial = static_cast<size_t>(input.dim() - 2);
   for (const Dims* dims : {&stride, &padding, &dilation, &output_padding})
     if (dims->size() != 1 && dims->size() != spatial)
@@ -52,9 +71,52 @@ std::string convolution(const ShapeCall& call) {
   return "";
 }
 
-// input first: dimension 1 holds the channels
+// input, weight, bias, mean, variance: dimension 1 holds the channels
 std::string batch_norm(const ShapeCall& call) {
-  return call.tensor(0).dim() < 2 ? "its input has no channels" : "";
+  if (call.tensor(0).dim() < 2) return "its input has no channels";
+  for (int i = 1; i < call.count(); ++i)
+    if (call[i].isTensor() && call.tensor(i).dim() != 1) return "it is given what is no vector";
+  return "";
+}
+
+// Windows and transforms.
+std::string of_nothing(const ShapeCall& call) { return is_empty(call.tensor(0)) ? kEmpty : ""; }
+
+// self; those with a dimension have a function of PyTorch's that looks at it
+std::string extremum(const ShapeCall& call) { return call.count() == 1 ? of_nothing(call) : ""; }
+
+// self, dim, keepdim; without a dimension, nothing has a median of NaN
+std::string order_statistic(const ShapeCall& call) {
+  const at::Tensor self = call.tensor(0);
+  if (call.count() == 1 || self.dim() == 0) return "";
+  const int64_t dim = call[1].toInt();
+  if (dim < -self.dim() || dim >= self.dim()) return "";  // refused by PyTorch's function
+  return equal(self.sym_size(dim), 0) ? kEmpty : "";
+}
+
+// self, ord, dim, keepdim, dtype
+std::string vector_norm(const ShapeCall& call) {
+  const c10::IValue& order = call[1];
+  const double ord = order.isDouble() ? order.toDouble()
+                     : order.isInt()  ? double(order.toInt())
+                                      : 2;
+  return ord < 0 || std::isinf(ord) ? of_nothing(call) : "";
+}
+
+// self, mat1, mat2
+std::string addmm(const ShapeCall& call) {
+  const at::Tensor first = call.tensor(1), second = call.tensor(2);
+  if (first.dim() != 2 || second.dim() != 2) return "it is given no matrices";
+  return expands_to(call.tensor(0), {first.sym_size(0), second.sym_size(1)}) ? "" : kOtherSizes;
+}
+
+// input, weight, bias
+std::string linear(const ShapeCall& call) {
+  const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
+  if (!bias.defined() || input.dim() < 1 || weight.dim() != 2) return "";
+  Dims sizes(input.sym_sizes().begin(), input.sym_sizes().end());
+  sizes.back() = weight.sym_size(0);
+  return bias.dim() == 1 && expands_to(bias, sizes) ? "" : kOtherSizes;
 }
 
 // self, approximate; in a backward behind the gradient
@@ -79,6 +141,7 @@ std::string bucketize(const ShapeCall& call) {
 
 // self, p, dim, maxnorm
 std::string renorm(const ShapeCall& call) {
+  if (is_empty(call.tensor(0))) return kEmpty;
   const int64_t rank = call.tensor(0).dim(), dim = call[2].toInt();
   return dim < -rank || dim >= rank ? "it has no dimension of this number" : "";
 }
@@ -107,6 +170,24 @@ UncheckedCall find_unchecked_call(std::string_view name) {
       {"aten::native_batch_norm", batch_norm},
       {"aten::_native_batch_norm_legit", batch_norm},
       {"aten::_native_batch_norm_legit_no_training", batch_norm},
+      {"aten::addmm", addmm},
+      {"aten::addmm_", addmm},
+      {"aten::linear", linear},
+      {"aten::median", order_statistic},
+      {"aten::nanmedian", order_statistic},
+      {"aten::mode", order_statistic},
+      {"aten::max", extremum},
+      {"aten::min", extremum},
+      {"aten::_adaptive_avg_pool2d", of_nothing},
+      {"aten::_adaptive_avg_pool3d", of_nothing},
+      {"aten::avg_pool2d", of_nothing},
+      {"aten::avg_pool3d", of_nothing},
+      {"aten::max_pool2d_with_indices", of_nothing},
+      {"aten::max_pool3d_with_indices", of_nothing},
+      {"aten::linalg_vector_norm", vector_norm},
+      {"aten::_fft_c2c", of_nothing},
+      {"aten::_fft_c2r", of_nothing},
+      {"aten::_fft_r2c", of_nothing},
       {"aten::gelu", gelu},
       {"aten::gelu_", gelu},
       {"aten::gelu_backward", gelu},

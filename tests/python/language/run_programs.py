@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -142,12 +143,32 @@ def run_chunk(first, last):
     return found
 
 
+class TooLong(BaseException):
+    pass
+
+
+def stop(signal_number, frame):
+    raise TooLong
+
+
+def fails_soon(source, dynamic):
+    """Whether it fails; a program made smaller may never end, and catch what ends it once."""
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 5, 0.2)
+    try:
+        return failure(source, dynamic) is not None
+    except TooLong:
+        return False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def show(seed, kind, dynamic):
     source = program_of(seed, kind)
     found = failure(source, dynamic)
     print(f"--- program {seed}, {kind}, dynamic={dynamic}: {found or 'equal'}", flush=True)
     if found:
-        small = shrunk(source, lambda text: failure(text, dynamic) is not None)
+        small = shrunk(source, lambda text: fails_soon(text, dynamic))
         print(small[BEGIN.search(small).start() :])
         print(f"# {failure(small, dynamic)}", flush=True)
     return found is not None
