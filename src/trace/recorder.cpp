@@ -75,6 +75,7 @@ void Recorder::run() {
   use_overload_with_number();
   compute_metadata();
   check_overlap();
+  check_broadcast();
   take_results();
   check_sizes();
   if (info_.rule == Rule::kBatchNorm) batch_norm();

@@ -41,6 +41,7 @@ class Recorder {
   void check_rerun();
   void check_writes();
   void check_overlap();
+  void check_broadcast();
   void check_filling();
   void refuse_unchecked();
   void note_write(const Operand& written);

@@ -111,6 +111,26 @@ void Recorder::check_overlap() {
   }
 }
 
+// What an elementwise operator writes to has the sizes of its result; `floor_divide_` has no
+// function for metadata that says so.
+void Recorder::check_broadcast() {
+  if (!info_.in_place_elementwise) return;
+  const Operand* written = nullptr;
+  for (const Operand& operand : operands_)
+    if (operand.argument == 0) written = &operand;
+  if (!written) return;
+  const sym::Dims& sizes = written->value->type().sizes;
+  for (const Operand& operand : operands_) {
+    const sym::Dims& given = operand.value->type().sizes;
+    bool fits = given.size() <= sizes.size();
+    for (size_t d = 1; fits && d <= given.size(); ++d) {
+      const sym::Int &from = given[given.size() - d], &to = sizes[sizes.size() - d];
+      fits = from == to || from.hint() == 1 || from.hint() == to.hint();
+    }
+    if (!fits) fail("what it writes to has other sizes", "eager raises an error here");
+  }
+}
+
 // A tensor that gives the number to fill with: eager refuses one that the elements cannot hold.
 void Recorder::check_filling() {
   const c10::IValue& value = stack_.back();
