@@ -116,16 +116,15 @@ void Evaluator::begin_segment(Frame& frame, PyObject* const* entry) {
     Ref index = Ref::steal(PyLong_FromLong(i));
     const Source* source = world_.source(SourceKind::kArgument, nullptr, index.get());
     Slot slot = Slot::borrow(entry[i], source);
-    if (i >= locals) {
-      slot.unread = true;
-      frame.stack.push_back(std::move(slot));
-      continue;
-    }
-    bool is_cell = entry[i] && PyCell_Check(entry[i]) && (kinds[i] & (kCellKind | kFreeKind)) != 0;
+    const bool on_stack = i >= locals;
+    const char kind = on_stack ? 0 : kinds[i];
+    // On the stack: the cell of a variable whose place an inlined comprehension uses (PEP 709).
+    const bool is_cell =
+        entry[i] && PyCell_Check(entry[i]) && (on_stack || (kind & (kCellKind | kFreeKind)) != 0);
     if (is_cell) {
       Ref cell_index = Ref::steal(PyLong_FromLong(i - free));
       world_.set_origin(entry[i],
-                        kinds[i] & kFreeKind
+                        kind & kFreeKind
                             ? world_.source(SourceKind::kCell, world_.source(SourceKind::kFunction),
                                             cell_index.get())
                             : world_.source(SourceKind::kContents, source));
@@ -134,7 +133,10 @@ void Evaluator::begin_segment(Frame& frame, PyObject* const* entry) {
     } else {
       slot.unread = true;
     }
-    frame.locals[static_cast<size_t>(i)] = std::move(slot);
+    if (on_stack)
+      frame.stack.push_back(std::move(slot));
+    else
+      frame.locals[static_cast<size_t>(i)] = std::move(slot);
   }
 }
 

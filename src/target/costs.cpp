@@ -16,14 +16,6 @@ Costs costs(const Cpu& cpu) {
                     .fewest_of_a_row = 1024,
                     .most_parts = 32,
                     .part_multiple = 64},
-          .repeated_nodes = 16,
-          .heavy_repeats = 8,
-          .index_only_nodes = 16,
-          .joined_parts = 16,
-          .cheap_nodes = 24,
-          .repeats = 4,
-          .points_per_repeat = 8,
-          .free_operations = 3,
           // The most lanes of any vector.
           .in_place_multiple = 64,
           .placed_ops = kPlacedOnCpu};
@@ -44,14 +36,6 @@ Costs costs(const Cuda& cuda) {
                     .fewest_of_a_row = 1024,
                     .most_parts = blocks,
                     .part_multiple = 64},
-          .repeated_nodes = 16,
-          .heavy_repeats = 8,
-          .index_only_nodes = 16,
-          .joined_parts = 16,
-          .cheap_nodes = 24,
-          .repeats = 4,
-          .points_per_repeat = 8,
-          .free_operations = 3,
           // Each point is computed once, by a thread of its own.
           .in_place_multiple = 1,
           .placed_ops = kPlacedOnCuda};

@@ -29,16 +29,17 @@ struct Costs {
   int64_t parallel_points;
   SplitCosts split;
 
-  // Computing an element anew against storing and loading it. In loop/lowering/:
-  int repeated_nodes;     // most nodes that each pass of a kernel evaluates anew
-  int64_t heavy_repeats;  // a transcendental function that is asked for as often is stored
-  int index_only_nodes;   // most nodes of an expression without loads that is never stored
-  int64_t joined_parts;   // most operands of a concatenation that is a chain of conditions
+  // Computing an element anew against storing and loading it: of no target in particular yet. In
+  // loop/lowering/:
+  int repeated_nodes = 16;    // most nodes that each pass of a kernel evaluates anew
+  int64_t heavy_repeats = 8;  // a transcendental function that is asked for as often is stored
+  int index_only_nodes = 16;  // most nodes of an expression without loads that is never stored
+  int64_t joined_parts = 16;  // most operands of a concatenation that is a chain of conditions
   // In schedule/inline.h:
-  int cheap_nodes;            // most nodes of a kernel that is computed where it is loaded
-  int64_t repeats;            // how often each of its elements may be, unless the loop around it
-  int64_t points_per_repeat;  // has so many points for each time
-  int free_operations;        // most that cost nothing beside the load that they stand for
+  int cheap_nodes = 24;  // most nodes of a kernel that is computed where it is loaded
+  int64_t repeats = 4;   // how often each of its elements may be, unless the loop around it
+  int64_t points_per_repeat = 8;  // has so many points for each time
+  int free_operations = 3;        // most that cost nothing beside the load that they stand for
 
   // A kernel may overwrite an operand with its result where the extents of its axes are multiples
   // of this: others are computed in part twice.

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "loop/checks.h"
+#include "loop/kernel_errors.h"
 #include "loop/program.h"
 #include "loop/scalar.h"
 
@@ -24,20 +25,6 @@ std::string round_trip(const std::string& text) {
   Kernel kernel = parse_kernel(text, pool);
   verify(kernel);
   return to_string(kernel);
-}
-
-std::string message_of(const std::string& text) {
-  ExprPool pool;
-  try {
-    verify(parse_kernel(text, pool));
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
-void expect_message(const std::string& text, const std::string& part) {
-  EXPECT_NE(message_of(text).find(part), std::string::npos) << message_of(text);
 }
 
 TEST(KernelText, RoundTrip) {

@@ -11,23 +11,6 @@ namespace {
 constexpr double kNan = NAN;
 constexpr double kInf = INFINITY;
 
-std::string one(const std::string& inputs, const std::string& result, const std::string& call) {
-  return "graph(" + inputs + ") { %9: " + result + " = " + call + " return %9 }";
-}
-
-Numbers run_one(const std::string& inputs, const std::string& result, const std::string& call,
-                const std::vector<Numbers>& values) {
-  auto outputs = run(one(inputs, result, call), values);
-  return outputs.empty() ? Numbers() : outputs[0];
-}
-
-bool is_extern(const std::string& inputs, const std::string& result, const std::string& call) {
-  const graph::Graph graph = graph::parse(one(inputs, result, call));
-  const Program program = lower(graph, {});
-  verify(program);
-  return std::holds_alternative<ExternCall>(program.items.back());
-}
-
 bool refuses(const std::string& text, const std::vector<Numbers>& values) {
   const graph::Graph graph = graph::parse(text);
   const Program program = lower(graph, {});

@@ -9,24 +9,6 @@ namespace {
 
 constexpr double kInf = INFINITY;
 
-// A graph of one node with result type `result`.
-std::string one(const std::string& inputs, const std::string& result, const std::string& call) {
-  return "graph(" + inputs + ") { %9: " + result + " = " + call + " return %9 }";
-}
-
-Numbers run_one(const std::string& inputs, const std::string& result, const std::string& call,
-                const std::vector<Numbers>& values) {
-  auto outputs = run(one(inputs, result, call), values);
-  return outputs.empty() ? Numbers() : outputs[0];
-}
-
-bool is_extern(const std::string& inputs, const std::string& result, const std::string& call) {
-  const graph::Graph graph = graph::parse(one(inputs, result, call));
-  const Program program = lower(graph, {});
-  verify(program);
-  return std::holds_alternative<ExternCall>(program.items.back());
-}
-
 void expect_near(const Numbers& actual, const Numbers& expected, double tolerance = 1e-6) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {

@@ -133,4 +133,24 @@ inline int kernel_count(const Program& program) {
   return count;
 }
 
+// A graph of one node with result type `result`.
+inline std::string one(const std::string& inputs, const std::string& result,
+                       const std::string& call) {
+  return "graph(" + inputs + ") { %9: " + result + " = " + call + " return %9 }";
+}
+
+inline Numbers run_one(const std::string& inputs, const std::string& result,
+                       const std::string& call, const std::vector<Numbers>& values) {
+  auto outputs = run(one(inputs, result, call), values);
+  return outputs.empty() ? Numbers() : outputs[0];
+}
+
+inline bool is_extern(const std::string& inputs, const std::string& result,
+                      const std::string& call) {
+  const graph::Graph graph = graph::parse(one(inputs, result, call));
+  const Program program = lower(graph, {});
+  verify(program);
+  return std::holds_alternative<ExternCall>(program.items.back());
+}
+
 }  // namespace braze::loop

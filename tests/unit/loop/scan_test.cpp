@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "loop/effects.h"
+#include "loop/kernel_errors.h"
 #include "loop/program.h"
 
 namespace braze::loop {
@@ -22,20 +23,6 @@ constexpr const char* kHistogram =
   store_add(b2, o0*3 + check_index(load(b0, i0), 3), load(b1, o0*4 + i0)) inner
 }
 )";
-
-std::string message_of(const std::string& text) {
-  ExprPool pool;
-  try {
-    verify(parse_kernel(text, pool));
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
-void expect_message(const std::string& text, const std::string& part) {
-  EXPECT_NE(message_of(text).find(part), std::string::npos) << message_of(text);
-}
 
 TEST(Scan, RoundTrip) {
   for (std::string text : {kShare, kHistogram}) {
