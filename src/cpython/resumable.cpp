@@ -46,6 +46,7 @@ PyObject* pass(PyObject* keeper) {
   if (LiveFrame::is_watched(thread)) {
     // In the copy, whose RESUME has made it known to what watches (3.12).
     internal::set_next_offset(frame, place, false);
+    const internal::Aside gate_aside(thread, frame);
     return LiveFrame(thread, view).leave_to_cpython();
   }
   Py_INCREF(points->code());
