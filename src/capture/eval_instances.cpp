@@ -114,6 +114,9 @@ Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyOb
     // Built-in __init__ (of an exception, a namedtuple, a dict subclass): all of it natively.
     auto* base = type;
     while (base && is_heap_type(base)) base = base->tp_base;
+    if (asks_for_caller(type))
+      return refuse(BreakKind::kNativeCall,
+                    std::string(type->tp_name) + "() asks for the module of its caller");
     if (base && !may_instantiate(base))
       return refuse(BreakKind::kNativeCall,
                     std::string("an instance of '") + type->tp_name + "' is made");
@@ -135,6 +138,9 @@ Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyOb
     auto* base = type;
     while (base && is_heap_type(base)) base = base->tp_base;
     bool takes_arguments = type->tp_new != PyBaseObject_Type.tp_new;
+    if (asks_for_caller(type))
+      return refuse(BreakKind::kNativeCall,
+                    std::string(type->tp_name) + "() asks for the module of its caller");
     if (base && !may_instantiate(base))
       return refuse(BreakKind::kNativeCall,
                     std::string("an instance of '") + type->tp_name + "' is made");

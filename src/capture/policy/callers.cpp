@@ -1,6 +1,7 @@
 // Code that asks who calls it.
 #include <string_view>
 
+#include "base/is_one_of.h"
 #include "capture/identity_map.h"
 #include "capture/policy/policy.h"
 #include "cpython/text.h"
@@ -37,6 +38,11 @@ bool asks_for_caller(PyCodeObject* code) {
     if (name == "_getframe" || name == "_getframemodulename") known = 2;
   }
   return known == 2 && !is_instance_check(code);
+}
+
+bool asks_for_caller(PyTypeObject* type) {
+  return is_one_of(type->tp_name, {"typing.TypeVar", "typing.ParamSpec", "typing.TypeVarTuple",
+                                   "typing.TypeAliasType"});
 }
 
 }  // namespace braze::capture

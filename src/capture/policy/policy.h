@@ -36,6 +36,8 @@ const LibraryBreak* library_break(PyObject* globals, std::string_view qualname);
 
 // Asks the interpreter for the frame that called it, where a frame under evaluation is none.
 bool asks_for_caller(PyCodeObject* code);
+// Classes in C whose instances have the module of who makes them: those of typing, from 3.12 on.
+bool asks_for_caller(PyTypeObject* type);
 
 // How a call at a break is made: by CPython alone; with the function's frame captured as well (its
 // frames are evaluated, and it is not marked with braze.disable); or with the frame in eager and
