@@ -16,7 +16,7 @@ INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python -ty
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help build demo test test-cpp test-python test-cpython test-public bench format lint check ruff clean
+.PHONY: help build demo test test-cpp test-cpp-build test-python fuzz test-cpython test-public bench format lint check ruff clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make demo     four models, eager against Braze"
 	@echo "make test     C++ and Python tests, CPython's own tests and a part of PyTorch's Python code compiled, ruff, the checks of the house"
 	@echo "make test-public  public functions of PyTorch and libraries, eager against compiled; docs/fidelity.md"
+	@echo "make fuzz     random programs and graphs with fresh seeds, FUZZ_SECONDS long (ten minutes)"
 	@echo "make bench    docs/benchmarks.md anew (half an hour)"
 	@echo "make format   clang-format and ruff"
 	@echo "make lint     formatting, ruff, the checks of the house, clang-tidy on the core"
@@ -54,10 +55,12 @@ ruff: $(VENV)/.requirements
 	$(BIN)/ruff check .
 
 # The same build folder as the extension's: what both need is compiled once.
-test-cpp: build
+test-cpp-build: build
 	sh tools/install_gtest.sh
 	$(BIN)/cmake -B $(BUILD) -DBRAZE_TESTS=ON > $(BUILD)/configure.log || { cat $(BUILD)/configure.log; exit 1; }
 	$(BIN)/cmake --build $(BUILD)
+
+test-cpp: test-cpp-build
 	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --progress
 
 test-python: build
@@ -75,6 +78,11 @@ $(VENV)/.requirements-public: requirements-public.txt $(VENV)/.requirements
 
 test-public: build $(VENV)/.requirements-public
 	$(RUN) tests/public/run.py -j $(JOBS) --report docs/fidelity.md
+
+# Random programs and graphs with fresh seeds, for so many seconds; what differs joins the corpora.
+FUZZ_SECONDS ?= 600
+fuzz: test-cpp-build
+	$(RUN) tests/fuzz.py --seconds $(FUZZ_SECONDS) -j $(JOBS) --cpp $(BUILD)
 
 bench: build
 	$(RUN) -m bench models overhead compile_time sizes --markdown docs/benchmarks.md

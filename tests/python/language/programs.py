@@ -373,6 +373,11 @@ LIBRARIES = "libraries"
 KINDS = ("function", "generator", "coroutine", "async generator")
 
 
+def with_prelude(function):
+    """The whole program around the text of a function `f` that may use all of the preludes."""
+    return f"{PRELUDE}\n\n{LIBRARIES_PRELUDE}\n\n{function}"
+
+
 def program(seed, kind="function", wide=False):
     """Source text with a function `f` of this kind, which gives things back now and then.
 

@@ -163,14 +163,18 @@ def fails_soon(source, dynamic):
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def show(seed, kind, dynamic):
+def show(seed, kind, dynamic, keep=False):
     source = program_of(seed, kind)
     found = failure(source, dynamic)
     print(f"--- program {seed}, {kind}, dynamic={dynamic}: {found or 'equal'}", flush=True)
     if found:
         small = shrunk(source, lambda text: fails_soon(text, dynamic))
-        print(small[BEGIN.search(small).start() :])
+        function = small[BEGIN.search(small).start() :]
+        print(function)
         print(f"# {failure(small, dynamic)}", flush=True)
+        if keep:
+            head = json.dumps({"dynamic": dynamic})
+            (HERE / "corpus" / f"seed_{seed}.py").write_text(f"# {head}\n{function}")
     return found is not None
 
 
@@ -182,6 +186,7 @@ def main():
     parser.add_argument("--only", type=int, help="show this program, made small")
     parser.add_argument("--kind", help="its kind, if not the one of its seed")
     parser.add_argument("--dynamic", action="store_const", const=True, help="not that of its seed")
+    parser.add_argument("--keep", action="store_true", help="and put it into corpus/")
     parser.add_argument("--serve", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -191,7 +196,7 @@ def main():
         kind, dynamic = variant(options.only)
         if options.kind:
             kind, dynamic = options.kind, options.dynamic
-        return show(options.only, kind, dynamic)
+        return show(options.only, kind, dynamic, options.keep)
     last = options.seed + options.programs
     chunks = [(at, min(at + CHUNK, last)) for at in range(options.seed, last, CHUNK)]
     failed = 0
@@ -200,6 +205,8 @@ def main():
             for seed, what in found:
                 failed += 1
                 print(f"{seed} {variant(seed)}: {what}", flush=True)
+                if options.keep:
+                    show(seed, *variant(seed), keep=True)
             if done % 20 == 0:
                 print(f"{done * CHUNK} programs, {failed} differ", flush=True)
     print(f"{options.programs} programs from {options.seed}: {failed} differ")

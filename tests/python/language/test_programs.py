@@ -3,10 +3,14 @@
 `run_programs.py` runs many more of them.
 """
 
-import pytest
-from program_running import compare
-from programs import KINDS, LIBRARIES
+import json
+from pathlib import Path
 
+import pytest
+from program_running import compare, difference
+from programs import KINDS, LIBRARIES, with_prelude
+
+CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.py"))
 CHUNK = 40
 WIDE = 10
 
@@ -41,4 +45,15 @@ def test_random_programs_over_objects(dynamic, kind, capfd):
 def test_random_programs_over_libraries(dynamic, kind, capfd):
     for seed in range(WIDE):
         compare(seed, kind, wide=LIBRARIES, dynamic=dynamic)
+    check_told(capfd)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_found_before(path, capfd):
+    """What `run_programs.py` has found, made small."""
+    head, function = path.read_text().split("\n", 1)
+    options = json.loads(head.removeprefix("#"))
+    found = difference(with_prelude(function), f"program {path.stem}", **options)
+    assert found is None, f"{function}\n{found}"
     check_told(capfd)

@@ -36,8 +36,11 @@ TEST(CompileFuzz, Kernels) { fuzz(Backend::kKernels, 0, exhaustive() ? 40 : 8); 
 TEST(CompileFuzz, Aten) { fuzz(Backend::kAten, 0, 300); }
 TEST(CompileFuzz, Eager) { fuzz(Backend::kEager, 0, 300); }
 
-// Run by hand with --gtest_also_run_disabled_tests: as many as time allows.
-TEST(CompileFuzz, DISABLED_ManyKernels) { fuzz(Backend::kKernels, 1000, 1000); }
+// Run by tests/fuzz.py.
+TEST(CompileFuzz, DISABLED_ManyKernels) {
+  fuzz(Backend::kKernels, number_given("BRAZE_FUZZ_SEED", 1000),
+       number_given("BRAZE_FUZZ_COUNT", 1000));
+}
 
 }  // namespace
 }  // namespace braze::compile

@@ -1,0 +1,203 @@
+"""Random functions of three tensors of any dtype: a source text, its inputs, and whether compiled and
+eager agree. A failing one is made small."""
+
+import json
+import random
+import re
+
+import braze
+import torch
+import torch.nn.functional as F
+from support import aliasing, same
+
+SHAPES = [(4, 6), (6,), (1, 6), (4, 1), (2, 4, 6), (3, 4, 6), (17,), (2, 33)]
+LARGE = [(64, 48), (65, 96), (48, 96)]  # whose products have kernels of their own
+DTYPES = ("float32",) * 6 + ("float64", "float16", "bfloat16", "int64", "int32", "bool")
+
+UNARY = [
+    "{a}.sin()", "{a}.cos()", "{a}.tanh()", "{a}.sigmoid()", "{a}.abs()", "-{a}", "{a}.exp().clamp(max=50)",
+    "{a}.relu()", "F.gelu({a})", "F.silu({a})", "{a} * 2", "{a} + 1.5", "1 - {a}", "{a} ** 2", "{a}.floor()",
+    "{a}.clamp(-1, 1)", "({a} * {a} + 1).sqrt()", "({a}.abs() + 1).log()", "({a}.abs() + 1).rsqrt()", "torch.erf({a})",
+    "F.leaky_relu({a}, 0.1)", "F.hardswish({a})", "{a}.round()", "({a} > 0).float()", "{a}.sign()", "{a} % 3", "{a} / 3",
+]  # fmt: skip
+BINARY = [
+    "{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b}.abs() + 1)", "torch.maximum({a}, {b})",
+    "torch.where({a} > {b}, {a}, {b})", "torch.minimum({a}, {b})", "{a}.masked_fill({b} > 0, 0.25)",
+    "torch.add({a}, {b}, alpha=3)", "torch.atan2({a}, {b})", "({a} < {b}).float() + {a}",
+]  # fmt: skip
+VIEW = [
+    "{a}.reshape(-1)", "{a}.transpose(0, -1)", "{a}.unsqueeze(0)", "{a}[..., 1:]", "{a}[..., ::2]", "{a}.flip(0)",
+    "{a}.expand(2, *{a}.shape)", "{a}.contiguous()", "torch.cat([{a}, {a} * 2], -1)", "{a}.select(0, 0)", "{a}.t() if {a}.dim() == 2 else {a}",
+    "F.pad({a}, (1, 2))", "torch.stack([{a}, {a}])", "{a}.roll(1, -1)", "{a}.squeeze()", "{a}.repeat(2, *[1] * ({a}.dim() - 1))", "{a}[None, ..., -1]",
+]  # fmt: skip
+REDUCE = [
+    "{a}.sum()", "{a}.sum(-1)", "{a}.mean(0)", "{a}.amax(-1, keepdim=True)", "{a}.var(-1)", "{a}.softmax(-1)", "{a}.std(0, unbiased=False)",
+    "{a}.log_softmax(0)", "F.layer_norm({a}, {a}.shape[-1:])", "{a}.amin(0)", "{a}.logsumexp(-1)", "{a}.argmax(-1).float()", "{a}.max(-1)[0]", "{a}.cumsum(-1)", "{a}.norm()", "{a}.prod(-1)",
+]  # fmt: skip
+DENSE = [
+    "{a} @ {b}.t()", "{a} @ {b}.transpose(-1, -2)", "F.linear({a}, {b})", "F.gelu(F.linear({a}, {b}))",
+    "F.scaled_dot_product_attention({a}[None, None], {b}[None, None], {b}[None, None])",
+    "F.scaled_dot_product_attention({a}[None, None], {a}[None, None], {b}[None, None], is_causal=True)",
+    "torch.baddbmm({a}[None], {a}[None], {b}[None])", "{a}.cumsum(0)", "{a}.index_add(0, ({b}.flatten()[:2] > 0).long(), {a}[:2])",
+]  # fmt: skip
+INPLACE = [
+    "{a}.add_(1)",
+    "{a}.mul_(0.5)",
+    "{a}.relu_()",
+    "{a}[..., 0] = 0.5",
+    "{a}[..., 1:].mul_(2)",
+    "{a}.copy_({a} * 2)",
+]
+
+MOST_ELEMENTS = 20_000
+HEAD = re.compile(r"# (.*)\n")
+TOLERANCES = {"float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
+
+
+def make(dtype, shape):
+    if dtype == "bool":
+        return torch.rand(shape) > 0.5
+    if dtype.startswith("int"):
+        return torch.randint(-4, 9, shape, dtype=getattr(torch, dtype))
+    return torch.randn(shape).to(getattr(torch, dtype))
+
+
+def random_line(rng, name, live, in_place):
+    kinds = [UNARY, UNARY, BINARY, BINARY, VIEW, REDUCE, DENSE]
+    a, b = rng.choice(live), rng.choice(live)
+    if in_place and rng.random() < 0.25:
+        return None, rng.choice(INPLACE).format(a=a)
+    return name, f"{name} = " + rng.choice(rng.choice(kinds)).format(a=a, b=b)
+
+
+def program(seed, in_place=False, dtypes=DTYPES):
+    """Source of a function of three tensors, every line of which works for its inputs. Its first line
+    is a comment that says the inputs and the options."""
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    shapes = SHAPES if rng.random() < 0.8 else LARGE
+    inputs = {name: (rng.choice(dtypes), rng.choice(shapes)) for name in "xyz"}
+    values = {name: make(*given) for name, given in inputs.items()}
+    lines, live = [], list(values)
+    environment = {"torch": torch, "F": F}
+    for number in range(rng.randint(3, 14)):
+        for _ in range(20):
+            name, line = random_line(rng, f"t{number}", live, in_place)
+            trial = {k: v.clone() for k, v in values.items()}
+            try:
+                exec(line, environment, trial)
+                exec(line, environment, values)  # views, whose memory is not theirs alone
+            except (RuntimeError, IndexError, TypeError, NotImplementedError):
+                continue
+            made = trial[name] if name else None
+            if name and not (torch.is_tensor(made) and 0 < made.numel() <= MOST_ELEMENTS):
+                del values[name]
+                continue
+            lines.append(line)
+            if name:
+                live.append(name)
+            break
+    results = rng.sample(live, min(len(live), 3))
+    if lines and live[-1] not in results:
+        results.append(live[-1])
+    head = json.dumps({"inputs": list(inputs.values()), "dynamic": rng.choice([None, True])})
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"# {head}\ndef f(x, y, z):\n{body}    return {', '.join(results)},\n"
+
+
+def outcome(f, inputs):
+    """(result, inputs afterwards, aliasing), or the exception."""
+    inputs = [t.clone() for t in inputs]
+    try:
+        result = f(*inputs)
+    except Exception as error:
+        return error
+    return result, inputs, aliasing(result, inputs)
+
+
+def difference(actual, expected, tolerance):
+    """What two outcomes differ in; None if in nothing."""
+    if isinstance(expected, Exception) or isinstance(actual, Exception):
+        if type(actual) is type(expected):
+            return None
+        return f"{actual!r} is not {expected!r}"
+    rtol, atol = tolerance
+    try:
+        same(actual[0], expected[0], rtol=rtol, atol=atol)
+        same(actual[1], expected[1], "arguments", rtol=rtol, atol=atol)
+        assert actual[2] == expected[2], "aliasing"
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
+def nudged(tensor):
+    """The same but for rounding."""
+    if not tensor.is_floating_point():
+        return tensor
+    return (tensor.double() * (1 + 4 * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
+
+
+def widened(tensor):
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def narrowed(made, like):
+    """An outcome in the dtypes of another one."""
+    if isinstance(made, Exception) or isinstance(like, Exception):
+        return like
+    values = [tuple(a.to(b.dtype) for a, b in zip(*both)) for both in zip(made[:2], like[:2])]
+    return values[0], list(values[1]), like[2]
+
+
+def is_stable(f, inputs, expected, tolerance):
+    """Whether eager gives nearly the same for nearly the same inputs, and in double precision: a
+    comparison, a sign or a rounding makes much of little."""
+    shaken = outcome(f, [nudged(t) for t in inputs])
+    exact = narrowed(outcome(f, [widened(t) for t in inputs]), expected)
+    return all(difference(other, expected, tolerance) is None for other in (shaken, exact))
+
+
+def failure(source):
+    """What the compiled program does otherwise than eager; None if nothing, or if eager itself makes
+    more of rounding than the tolerance."""
+    said = json.loads(HEAD.match(source)[1])
+    environment = {"torch": torch, "F": F}
+    exec(source, environment)
+    fast = braze.compile(environment["f"], dynamic=said["dynamic"])
+    dtypes = {dtype for dtype, _ in said["inputs"]}
+    tolerance = max((TOLERANCES.get(dtype, (1e-4, 1e-5)) for dtype in dtypes))
+    for call in range(2):
+        torch.manual_seed(1000 + call)
+        inputs = [make(dtype, shape) for dtype, shape in said["inputs"]]
+        expected = outcome(environment["f"], inputs)
+        found = difference(outcome(fast, inputs), expected, tolerance)
+        if found and is_stable(environment["f"], inputs, expected, tolerance):
+            return f"call {call}: {found}"
+    return None
+
+
+def shrunk(source):
+    """The program without the lines that it fails without."""
+    head, begin, *lines = source.rstrip().split("\n")
+    changed = True
+    while changed:
+        changed = False
+        for at in reversed(range(len(lines) - 1)):
+            trial = "\n".join([head, begin, *lines[:at], *lines[at + 1 :]]) + "\n"
+            try:
+                fails = failure(trial) is not None
+            except (NameError, UnboundLocalError, RuntimeError, IndexError, TypeError):
+                fails = False
+            if fails:
+                del lines[at]
+                changed = True
+        names = lines[-1].removeprefix("    return ").rstrip(",").split(", ")
+        for name in list(names):
+            rest = [n for n in names if n != name]
+            if not rest:
+                break
+            trial = "\n".join([head, begin, *lines[:-1], f"    return {', '.join(rest)},"]) + "\n"
+            if failure(trial) is not None:
+                names, lines[-1], changed = rest, f"    return {', '.join(rest)},", True
+    return "\n".join([head, begin, *lines]) + "\n"
