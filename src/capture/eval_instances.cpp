@@ -105,6 +105,19 @@ Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObje
   return instantiate(callable, args, count, kwnames);
 }
 
+// False after a break: native code makes instances of `type`, whose nearest static base is `base`,
+// and may not.
+bool Evaluator::may_make(PyTypeObject* type, PyTypeObject* base) {
+  if (asks_for_caller(type))
+    refuse(BreakKind::kNativeCall,
+           std::string(type->tp_name) + "() asks for the module of its caller");
+  else if (base && !may_instantiate(base))
+    refuse(BreakKind::kNativeCall, std::string("an instance of '") + type->tp_name + "' is made");
+  else
+    return true;
+  return false;
+}
+
 // What `type.__call__` does: __new__, then __init__ of what came out.
 Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
@@ -114,12 +127,7 @@ Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyOb
     // Built-in __init__ (of an exception, a namedtuple, a dict subclass): all of it natively.
     auto* base = type;
     while (base && is_heap_type(base)) base = base->tp_base;
-    if (asks_for_caller(type))
-      return refuse(BreakKind::kNativeCall,
-                    std::string(type->tp_name) + "() asks for the module of its caller");
-    if (base && !may_instantiate(base))
-      return refuse(BreakKind::kNativeCall,
-                    std::string("an instance of '") + type->tp_name + "' is made");
+    if (!may_make(type, base)) return {};
     if (PyType_IsSubtype(type, known().enum_type))
       return enum_member(callable, args, count, kwnames);
     if (!prepare_iterables(base ? base : type, args, count)) return {};
@@ -138,12 +146,7 @@ Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyOb
     auto* base = type;
     while (base && is_heap_type(base)) base = base->tp_base;
     bool takes_arguments = type->tp_new != PyBaseObject_Type.tp_new;
-    if (asks_for_caller(type))
-      return refuse(BreakKind::kNativeCall,
-                    std::string(type->tp_name) + "() asks for the module of its caller");
-    if (base && !may_instantiate(base))
-      return refuse(BreakKind::kNativeCall,
-                    std::string("an instance of '") + type->tp_name + "' is made");
+    if (!may_make(type, base)) return {};
     // An exception keeps the arguments that __new__ gets.
     Ref positional = Ref::steal(PyTuple_New(0));
     if (takes_arguments && PyExceptionClass_Check(callable.get())) {

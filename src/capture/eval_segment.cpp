@@ -122,12 +122,13 @@ void Evaluator::begin_segment(Frame& frame, PyObject* const* entry) {
     const bool is_cell =
         entry[i] && PyCell_Check(entry[i]) && (on_stack || (kind & (kCellKind | kFreeKind)) != 0);
     if (is_cell) {
-      Ref cell_index = Ref::steal(PyLong_FromLong(i - free));
-      world_.set_origin(entry[i],
-                        kind & kFreeKind
-                            ? world_.source(SourceKind::kCell, world_.source(SourceKind::kFunction),
-                                            cell_index.get())
-                            : world_.source(SourceKind::kContents, source));
+      if (kind & kFreeKind) {
+        Ref cell = Ref::steal(PyLong_FromLong(i - free));
+        source = world_.source(SourceKind::kCell, world_.source(SourceKind::kFunction), cell.get());
+      } else {
+        source = world_.source(SourceKind::kContents, source);
+      }
+      world_.set_origin(entry[i], source);
       world_.hold(slot.object);
       slot.source = nullptr;
     } else {

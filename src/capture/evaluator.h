@@ -332,6 +332,7 @@ class Evaluator {
   Slot call_numpy(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot call_new(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot instantiate(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+  bool may_make(PyTypeObject* type, PyTypeObject* base);
   Slot enum_member(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   bool name_module(Slot* args, size_t count);
   static Look look_of(PyTypeObject* type, PyObject* first);

@@ -66,7 +66,7 @@ def ticks_by_thread() -> dict[str, int]:
     return ticks
 
 
-@pytest.mark.skipif(torch.get_num_threads() < 2, reason="needs two threads: a second core")
+@pytest.mark.skipif(torch.get_num_threads() < 2, reason="needs two threads; a second core lifts it")
 @pytest.mark.parametrize("name", ["sum", "pointwise"])
 def test_work_is_shared_by_threads(name):
     x = torch.randn(1 << 20)

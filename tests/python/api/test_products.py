@@ -10,7 +10,7 @@ from braze import _C
 
 needs_vectors = pytest.mark.skipif(
     "generic" in (_C.host_isa(), _C.options()["isa"]),
-    reason="the kernel needs a processor with AVX2 and FMA",
+    reason="the kernel needs AVX2 and FMA; a processor with them lifts it",
 )
 
 
