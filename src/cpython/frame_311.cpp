@@ -85,10 +85,12 @@ Aside::Aside(PyThreadState* thread, _PyInterpreterFrame* caller)
       callee_(thread->cframe->current_frame),
       outer_(caller->previous) {
   thread->cframe->current_frame = outer_;
+  thread->recursion_remaining += kLevels;
 }
 
 // Evaluations of the caller have linked it to others.
 Aside::~Aside() {
+  thread_->recursion_remaining -= kLevels;
   caller_->previous = outer_;
   thread_->cframe->current_frame = callee_;
 }

@@ -97,10 +97,12 @@ Aside::Aside(PyThreadState* thread, _PyInterpreterFrame* caller)
       callee_(thread->cframe->current_frame),
       outer_(caller->previous) {
   thread->cframe->current_frame = outer_;
+  thread->py_recursion_remaining += kLevels;
 }
 
 // Evaluations of the caller have linked it to others.
 Aside::~Aside() {
+  thread_->py_recursion_remaining -= kLevels;
   caller_->previous = outer_;
   caller_->return_offset = 0;  // the gate returns to where the frame now is
   thread_->cframe->current_frame = callee_;
@@ -115,9 +117,13 @@ LiveFrame::Running::Running(LiveFrame& frame) : frame_(frame) {
   frame.frame_->previous = outer->current_frame;
   internal::set_current_offset(frame.frame_, frame.offset_);
   frame.thread_->cframe = &link_;
+  --frame.thread_->py_recursion_remaining;
 }
 
-LiveFrame::Running::~Running() { frame_.thread_->cframe = link_.previous; }
+LiveFrame::Running::~Running() {
+  ++frame_.thread_->py_recursion_remaining;
+  frame_.thread_->cframe = link_.previous;
+}
 
 }  // namespace braze::cpython
 #endif

@@ -80,9 +80,11 @@ _PyInterpreterFrame* caller_in_same_evaluation(PyThreadState* thread) {
 Aside::Aside(PyThreadState* thread, _PyInterpreterFrame* caller)
     : thread_(thread), caller_(caller), callee_(thread->current_frame), outer_(caller->previous) {
   thread->current_frame = outer_;
+  thread->py_recursion_remaining += kLevels;
 }
 
 Aside::~Aside() {
+  thread_->py_recursion_remaining -= kLevels;
   caller_->previous = outer_;
   caller_->return_offset = 0;
   thread_->current_frame = callee_;
@@ -95,9 +97,13 @@ LiveFrame::Running::Running(LiveFrame& frame)
   frame.frame_->previous = outer_;
   internal::set_current_offset(frame.frame_, frame.offset_);
   frame.thread_->current_frame = frame.frame_;
+  --frame.thread_->py_recursion_remaining;
 }
 
-LiveFrame::Running::~Running() { frame_.thread_->current_frame = outer_; }
+LiveFrame::Running::~Running() {
+  ++frame_.thread_->py_recursion_remaining;
+  frame_.thread_->current_frame = outer_;
+}
 
 }  // namespace braze::cpython
 #endif

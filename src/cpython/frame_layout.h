@@ -26,9 +26,11 @@ _PyInterpreterFrame* frame_of_new_generator(PyObject* generator);
 // memory; else null.
 _PyInterpreterFrame* caller_in_same_evaluation(PyThreadState* thread);
 // While it lives, `caller` (as the function above gives it) may be evaluated again: the current
-// frame of the thread is the one that has resumed it.
+// frame of the thread is the one that has resumed it, and neither it nor its callee is a level of
+// recursion.
 class Aside {
  public:
+  static constexpr int kLevels = 2;
   Aside(PyThreadState* thread, _PyInterpreterFrame* caller);
   ~Aside();
   Aside(const Aside&) = delete;

@@ -71,8 +71,8 @@ class LiveFrame {
   std::vector<Ref> pop(int count);
   void push(Ref value);
 
-  // While it lives, the frame is the thread's current one and is carrying out its next instruction:
-  // for calls out of it.
+  // While it lives, the frame is the thread's current one, counts as a level of recursion, and is
+  // carrying out its next instruction: for calls out of it.
   class Running {
    public:
     explicit Running(LiveFrame& frame);
