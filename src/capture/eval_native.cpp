@@ -285,12 +285,14 @@ bool Evaluator::may_call_natively(PyObject* callable, IdentityMap<bool>& seen) {
       return world_.is_created(f->m_self) || reads(Py_TYPE(f->m_self), name);
     if (f->m_self && PyType_Check(f->m_self)) {
       auto* owner = reinterpret_cast<PyTypeObject*>(f->m_self);
-      if (is_torch_module_name(module_of(owner))) return !torch_function_break("torch", name);
+      if (is_torch_module_name(module_of(owner)))
+        return !torch_function_policy("torch", name).refused;
       return is_class_method_of_builtin(owner, name) || std::string_view(name) == "__new__";
     }
     const char* module =
         f->m_module && PyUnicode_Check(f->m_module) ? cpython::utf8_of(f->m_module) : "";
-    if (std::string_view(module).starts_with("torch")) return !torch_function_break(module, name);
+    if (std::string_view(module).starts_with("torch"))
+      return !torch_function_policy(module, name).refused;
     return is_pure_c_module(module);
   }
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||

@@ -160,9 +160,10 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
     return refuse(
         BreakKind::kUntraceableOp,
         std::string("the end of a '") + Py_TYPE(args[0].get())->tp_name + "' object from outside");
-  const char* why = torch_function_break(module, name);
+  const TorchFunctionPolicy policy = torch_function_policy(module, name);
+  const char* why = policy.refused;
   const auto has_tensor = [](const Slot& arg) { return holds_tensor(arg.get()); };
-  if (!why && !may_see_fakes(module, name) && std::any_of(args, args + count, has_tensor))
+  if (!why && !policy.may_see_fakes && std::any_of(args, args + count, has_tensor))
     why = "may look behind the tensors it is given";
   if (!why && std::string_view(module) == "torch._tensor") why = tensor_method_break(name);
   if (why && std::string_view(name) == "graph_break")
@@ -170,7 +171,7 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
   if (why)
     return refuse(BreakKind::kUntraceableOp, std::string(module) + "." + name + "(): " + why);
   if (!may_copy_data(name, args, count)) return {};
-  if (count == 0 && native_depth_ == 0 && reads_a_switch(module, name)) {
+  if (count == 0 && native_depth_ == 0 && policy.reads_a_switch) {
     // Each call asks again.
     Ref value = call_raw(callable.get(), args, count, kwnames);
     if (!value || is_atom(value.get()))
@@ -178,7 +179,7 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
                                  world_.source(SourceKind::kNative, nullptr, callable.get()))
                    : Slot();
   }
-  if (!torch_function_takes_objects(module, name)) {
+  if (!policy.takes_objects) {
     const bool of_trees = std::string_view(module) == "torch.utils._pytree";
     if (!read_arguments(args, count, of_trees ? Look::kHandsOn : Look::kDeep)) return {};
     use_stand_ins(args, count);

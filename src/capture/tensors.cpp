@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "capture/identity_map.h"
+#include "base/identity_map.h"
 #include "capture/known.h"
 #include "guard/guard.h"
 #include "pytorch/aten.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "capture/breaks.h"
-#include "capture/identity_map.h"
+#include "base/identity_map.h"
 #include "capture/known.h"
 #include "capture/slot.h"
 #include "capture/tensors.h"

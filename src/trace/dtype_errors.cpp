@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "trace/constants.h"
 #include "trace/fake_tensor.h"
@@ -48,19 +49,20 @@ bool is_plain(const OperatorInfo& info, const torch::jit::Stack& stack, size_t b
 // seen, if they are small.
 class SmallCall {
  public:
-  // What the outcome depends on; empty for a call that is not to be made.
-  std::string key(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
-    key_.reserve(kUsualKey);
+  // What the outcome depends on, until the next one is asked for; empty for a call that is not to
+  // be made.
+  std::string_view key(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
+    size_ = 0;
     put(reinterpret_cast<intptr_t>(&info));
     for (size_t i = begin; i < stack.size(); ++i) {
       if (info.is_size[i - begin]) {
-        key_ += 's';
-        for (int64_t hint : hints_of(stack[i])) key_ += hint == 0 ? '0' : hint > 0 ? '1' : '-';
+        add('s');
+        for (int64_t hint : hints_of(stack[i])) add(hint == 0 ? '0' : hint > 0 ? '1' : '-');
       } else if (!note(stack[i])) {
         return {};
       }
     }
-    return std::move(key_);
+    return {bytes_.data(), size_};
   }
 
   static torch::jit::Stack arguments(const OperatorInfo& info, const torch::jit::Stack& stack,
@@ -89,16 +91,21 @@ class SmallCall {
   }
 
  private:
-  static constexpr size_t kUsualKey = 64;  // bytes
-
+  void add(char byte) {
+    if (size_ == bytes_.size()) bytes_.resize(2 * size_ + 64);
+    bytes_[size_++] = byte;
+  }
+  void add(std::string_view text) {
+    for (char byte : text) add(byte);
+  }
   // The bytes of a number; one byte for nearly all.
   void put(int64_t number) {
     const bool small = number >= 0 && number < 255;
-    key_ += static_cast<char>(small ? number : 255);
-    if (!small) key_.append(reinterpret_cast<const char*>(&number), sizeof number);
+    add(static_cast<char>(small ? number : 255));
+    if (!small) add({reinterpret_cast<const char*>(&number), sizeof number});
   }
   void put(char kind, int64_t number) {
-    key_ += kind;
+    add(kind);
     put(number);
   }
 
@@ -119,19 +126,21 @@ class SmallCall {
       if (value.toInt() > kMostElements) return false;
       put('i', value.toInt());  // a dtype, or which dimension
     } else if (value.isBool()) {
-      key_ += value.toBool() ? 'y' : 'n';
+      add(value.toBool() ? 'y' : 'n');
     } else if (value.isString()) {
-      key_ += '"' + value.toStringRef() + '"';
+      add('"');
+      add(value.toStringRef());
+      add('"');
     } else {
-      key_ += value.isNone() ? '-' : value.isDouble() ? 'f' : value.isComplexDouble() ? 'c' : '?';
+      add(value.isNone() ? '-' : value.isDouble() ? 'f' : value.isComplexDouble() ? 'c' : '?');
     }
-    key_ += ',';
+    add(',');
     return true;
   }
 
   void note(const at::Tensor& tensor) {
     if (!tensor.defined()) {
-      key_ += '-';
+      add('-');
       return;
     }
     const bool number = tensor.unsafeGetTensorImpl()->is_wrapped_number() && !as_fake(tensor);
@@ -183,7 +192,14 @@ class SmallCall {
     return at::zeros(sizes, at::TensorOptions(tensor.scalar_type()));
   }
 
-  std::string key_;
+  std::vector<char> bytes_;
+  size_t size_ = 0;
+};
+
+// Strings found by views.
+struct ViewHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 
 // Not about the size that is not the call's own.
@@ -215,12 +231,20 @@ std::string refusal_of(const OperatorInfo& info, const torch::jit::Stack& stack,
 
 void refuse_dtypes(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
   if (!info.may_refuse_dtypes || is_plain(info, stack, begin)) return;
-  thread_local std::unordered_map<std::string, std::string> outcomes;  // by key: the error
-  std::string key = SmallCall().key(info, stack, begin);
+  struct Outcomes {
+    SmallCall call;
+    std::unordered_map<std::string, std::string, ViewHash, std::equal_to<>> by_key;  // the error
+  };
+  thread_local Outcomes outcomes;
+  const std::string_view key = outcomes.call.key(info, stack, begin);
   if (key.empty()) return;
-  if (outcomes.size() >= kMostOutcomes) outcomes.clear();
-  const auto [known, fresh] = outcomes.try_emplace(std::move(key));
-  if (fresh) known->second = refusal_of(info, stack, begin);
+  auto known = outcomes.by_key.find(key);
+  if (known == outcomes.by_key.end()) {
+    if (outcomes.by_key.size() >= kMostOutcomes) outcomes.by_key.clear();
+    std::string kept(key);  // the call that is tried may come here too
+    std::string refusal = refusal_of(info, stack, begin);
+    known = outcomes.by_key.try_emplace(std::move(kept), std::move(refusal)).first;
+  }
   TORCH_CHECK(known->second.empty(), known->second);
 }
 

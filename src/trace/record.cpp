@@ -36,10 +36,7 @@ void mark(std::vector<bool>& set, int storage) {
 
 Record* current_record() { return static_cast<Record*>(thread_state.record); }
 
-Record::Record() : serial_(next_serial()) {
-  constexpr size_t kUsualStorages = 256;
-  known_storages_.reserve(kUsualStorages);
-}
+Record::Record() : serial_(next_serial()) {}
 
 bool Record::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
                      std::string* why) {
@@ -65,12 +62,12 @@ void Record::bind(FakeTensorImpl* fake, graph::Value* value) {
 }
 
 Record::KnownStorage& Record::known_storage(const c10::Storage& storage) {
-  auto [entry, fresh] = known_storages_.try_emplace(storage.unsafeGetStorageImpl());
-  if (fresh) {
-    entry->second = {graph_.new_storage(), c10::InferenceMode::is_enabled()};
+  KnownStorage& known = known_storages_[storage.unsafeGetStorageImpl()];
+  if (known.number < 0) {
+    known = {graph_.new_storage(), c10::InferenceMode::is_enabled()};
     storages_.push_back(storage);
   }
-  return entry->second;
+  return known;
 }
 
 int Record::renew_storage_number(const c10::Storage& storage) {
@@ -236,8 +233,9 @@ void Record::rename_storage(int from, int to) {
   for (const auto& node : graph_.nodes())
     for (graph::Value* result : node->results())
       if (result && result->storage() == from) result->set_storage(to);
-  for (auto& [impl, storage] : known_storages_)
+  known_storages_.for_each_value([&](KnownStorage& storage) {
     if (storage.number == from) storage.number = to;
+  });
   if (is_marked(written_storages_, from)) mark(written_storages_, to);
 }
 

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/identity_map.h"
 #include "trace/constants.h"
 #include "trace/control_flow.h"
 #include "trace/fake_tensor.h"
@@ -114,7 +115,7 @@ class Record {
   // The declared tensor to which a real storage belongs.
   std::unordered_map<c10::StorageImpl*, c10::TensorImpl*> declared_storages_;
   std::unordered_map<c10::StorageImpl*, c10::Storage> meta_of_real_storage_;
-  std::unordered_map<c10::StorageImpl*, KnownStorage> known_storages_;
+  IdentityMap<KnownStorage> known_storages_;
   std::vector<c10::Storage> storages_;  // keeps addresses unique
   std::vector<bool> outside_storages_;  // by number
   std::vector<bool> written_storages_;  // by number: of those from outside

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "capture/identity_map.h"
+#include "base/identity_map.h"
 #include "capture/known.h"
 #include "capture/policy/policy.h"
 

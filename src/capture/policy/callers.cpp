@@ -2,7 +2,7 @@
 #include <string_view>
 
 #include "base/is_one_of.h"
-#include "capture/identity_map.h"
+#include "base/identity_map.h"
 #include "capture/policy/policy.h"
 #include "cpython/text.h"
 

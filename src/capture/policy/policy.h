@@ -127,20 +127,23 @@ enum class TensorAttribute : uint8_t { kMetadata, kTensor, kData, kGradient, kBr
 TensorAttribute tensor_attribute(const char* name);
 // Why a tensor method bypasses the dispatcher; null if it does not.
 const char* tensor_method_break(const char* name);
-// Why a function of torch may not be called in a trace; null if it may.
-const char* torch_function_break(const char* module, const char* name);
-// A function of PyTorch made in C that tells, called without arguments, what a switch stands at.
-bool reads_a_switch(const char* module, const char* name);
-// Whether a function of PyTorch made in C, should it be no operator, may be given tensors of a
-// trace: those of torch._C that users are not meant to call may do anything with them.
-bool may_see_fakes(const char* module, const char* name);
+// Of a function of torch, by its module and name.
+struct TorchFunctionPolicy {
+  const char* refused;  // why it may not be called in a trace; null if it may
+  // Made in C: it tells, called without arguments, what a switch stands at.
+  bool reads_a_switch;
+  // Made in C and no operator: it may be given tensors of a trace. Those of torch._C that users are
+  // not meant to call may do anything with them.
+  bool may_see_fakes;
+  // Made in Python: it may be given modules and other outside objects.
+  bool takes_objects;
+};
+TorchFunctionPolicy torch_function_policy(const char* module, const char* name);
 // Makes a tensor of lists of numbers, past the dispatcher: the data of tensors in them is read
 // without a trace of it.
 bool copies_data(const char* name);
 // Says something to torch.compile only: nothing to do.
 bool is_hint_function(const char* module, const char* name);
-// Functions of torch written in Python that may be given modules and other outside objects.
-bool torch_function_takes_objects(const char* module, const char* name);
 
 bool initialize_builtin_rules();
 

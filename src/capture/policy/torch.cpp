@@ -1,4 +1,7 @@
 // What of torch bypasses the dispatcher, changes state or reads data.
+#include <array>
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -20,6 +23,29 @@ constexpr const char* kMetadata = "changes the tensor in place behind the dispat
 constexpr const char* kProcess = "changes state of the process";
 constexpr const char* kRandom = "reads or sets the state of a random generator";
 constexpr const char* kFile = "reads or writes a file";
+
+// Answers about a function, kept by the addresses of its names, which as a rule are those of
+// interned strings or of C's, and compared. Under the GIL.
+template <class Answer>
+class Remembered {
+ public:
+  Answer get(const char* module, const char* name, Answer (*ask)(const char*, const char*)) {
+    const auto mixed =
+        (reinterpret_cast<uintptr_t>(module) * 31 + reinterpret_cast<uintptr_t>(name)) >> 3;
+    Entry& entry = entries_[(mixed ^ (mixed >> 9)) % entries_.size()];
+    if (!entry.known || entry.name != name || entry.module != module)
+      entry = {true, module, name, ask(module, name)};
+    return entry.answer;
+  }
+
+ private:
+  struct Entry {
+    bool known = false;
+    std::string module, name;
+    Answer answer{};
+  };
+  std::array<Entry, 512> entries_;
+};
 
 }  // namespace
 
@@ -71,7 +97,9 @@ TensorAttribute tensor_attribute(const char* name) {
   return TensorAttribute::kOther;
 }
 
-const char* tensor_method_break(const char* name) {
+namespace {
+
+const char* listed_method_break(std::string_view name) {
   static const Reasons reasons = {
       {"data_ptr", kStorage},
       {"numpy", kReadsData},
@@ -139,7 +167,17 @@ const char* tensor_method_break(const char* name) {
   return it == reasons.end() ? nullptr : it->second;
 }
 
-const char* torch_function_break(const char* module, const char* name) {
+}  // namespace
+
+const char* tensor_method_break(const char* name) {
+  static auto& known = *new Remembered<const char*>;
+  return known.get("", name,
+                   [](const char*, const char* name) { return listed_method_break(name); });
+}
+
+namespace {
+
+const char* torch_function_break(std::string_view m, std::string_view n) {
   static const Reasons reasons = {
       {"manual_seed", kRandom},
       {"seed", kRandom},
@@ -181,7 +219,6 @@ const char* torch_function_break(const char* module, const char* name) {
       {"load_state_dict", kMetadata},
       {"vmap", "is not supported"},
   };
-  std::string_view m = module, n = name;
   if (const TorchCodeEntry* listed = torch_code(m, n);
       listed && listed->what == TorchCode::kRefused)
     return listed->why;
@@ -201,7 +238,7 @@ const char* torch_function_break(const char* module, const char* name) {
   return it == reasons.end() ? nullptr : it->second;
 }
 
-bool reads_a_switch(const char* module, const char* name) {
+bool reads_a_switch(std::string_view m, std::string_view n) {
   // Of the thread's state that each call compares (guard::GlobalState), or of nothing that changes.
   static const Set guarded = {"get_default_dtype",
                               "get_num_threads",
@@ -221,19 +258,13 @@ bool reads_a_switch(const char* module, const char* name) {
                               "_get_privateuse1_backend_name",
                               "_get_cpu_capability",
                               "_get_accelerator"};
-  const std::string_view m = module, n = name;
   if (!m.starts_with("torch._C") && m != "torch") return false;
   for (std::string_view start : {"_get_", "get_", "_is_", "is_"})
     if (n.starts_with(start)) return !guarded.contains(n);
   return n == "_check_sparse_tensor_invariants";
 }
 
-bool copies_data(const char* name) {
-  static const Set makers = {"tensor", "as_tensor", "asarray", "new_tensor", "new"};
-  return makers.contains(name) || std::string_view(name).ends_with("Tensor");
-}
-
-bool may_see_fakes(const char* module, const char* name) {
+bool may_see_fakes(std::string_view m, std::string_view n) {
   static const Set looks_at_metadata = {"_has_torch_function",
                                         "_has_torch_function_unary",
                                         "_has_torch_function_variadic",
@@ -247,9 +278,31 @@ bool may_see_fakes(const char* module, const char* name) {
                                         "_select_batch_norm_backend",
                                         "_select_conv_backend",
                                         "_skip_one_hop_torch_function"};
-  const std::string_view m = module, n = name;
   const bool is_private = n.starts_with("_") && !n.starts_with("__");
   return m != "torch._C" || !is_private || looks_at_metadata.contains(n);
+}
+
+bool takes_objects(std::string_view m, std::string_view n) {
+  return (m == "torch.overrides" && (n == "has_torch_function" || n == "is_tensor_like")) ||
+         (m == "torch._C" && n.starts_with("_has_torch_function")) || n == "_has_torch_function" ||
+         n == "has_torch_function" || n == "has_torch_function_unary" ||
+         n == "has_torch_function_variadic" || n == "is_tensor" || n == "is_scripting" ||
+         n == "is_tracing" || n == "is_compiling";
+}
+
+}  // namespace
+
+TorchFunctionPolicy torch_function_policy(const char* module, const char* name) {
+  static auto& known = *new Remembered<TorchFunctionPolicy>;
+  return known.get(module, name, [](const char* module, const char* name) {
+    return TorchFunctionPolicy{torch_function_break(module, name), reads_a_switch(module, name),
+                               may_see_fakes(module, name), takes_objects(module, name)};
+  });
+}
+
+bool copies_data(const char* name) {
+  static const Set makers = {"tensor", "as_tensor", "asarray", "new_tensor", "new"};
+  return makers.contains(name) || std::string_view(name).ends_with("Tensor");
 }
 
 bool is_hint_function(const char* module, const char* name) {
@@ -259,15 +312,6 @@ bool is_hint_function(const char* module, const char* name) {
   // Modules that were made in a traced function: looked at by torch.export alone.
   if (m == "torch._dynamo.mutation_guard") return std::string_view(name) == "tag";
   return m.starts_with("torch._dynamo") && hints.contains(name);
-}
-
-bool torch_function_takes_objects(const char* module, const char* name) {
-  std::string_view m = module, n = name;
-  return (m == "torch.overrides" && (n == "has_torch_function" || n == "is_tensor_like")) ||
-         (m == "torch._C" && n.starts_with("_has_torch_function")) || n == "_has_torch_function" ||
-         n == "has_torch_function" || n == "has_torch_function_unary" ||
-         n == "has_torch_function_variadic" || n == "is_tensor" || n == "is_scripting" ||
-         n == "is_tracing" || n == "is_compiling";
 }
 
 }  // namespace braze::capture

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace braze::capture {
+namespace braze {
 
 // Does not own its keys: whoever inserts keeps the object alive, or does not mind that its address
 // is used again.
@@ -35,6 +35,12 @@ class IdentityMap {
     return entries_[i].second;
   }
 
+  template <class Visit>
+  void for_each_value(Visit visit) {
+    for (auto& [key, value] : entries_)
+      if (key) visit(value);
+  }
+
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   void clear() {
@@ -60,4 +66,4 @@ class IdentityMap {
   size_t size_ = 0;
 };
 
-}  // namespace braze::capture
+}  // namespace braze
