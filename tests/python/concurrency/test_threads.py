@@ -1,7 +1,6 @@
 """Threads that call and compile, together and while another compiles."""
 
 import threading
-import time
 
 import braze
 import torch
@@ -40,9 +39,10 @@ def test_a_thread_calls_while_another_compiles():
 
     def backend(gm, example_inputs):
         compiling.set()
-        go_on.wait(20)
+        released.append(go_on.wait(20))
         return gm.forward
 
+    released = []
     slow = braze.compile(lambda x: x + 1, backend=backend)
     ready = braze.compile(lambda x: x * 2)
     ready(X)
@@ -50,13 +50,12 @@ def test_a_thread_calls_while_another_compiles():
     thread = threading.Thread(target=lambda: results.append(slow(X)))
     thread.start()
     assert compiling.wait(20)
-    start = time.monotonic()
     same(ready(X), X * 2)
     same(slow(X), X + 1)
     same(braze.compile(lambda x: x - 1)(X), X - 1)
-    assert time.monotonic() - start < 10
     go_on.set()
     thread.join()
+    assert released == [True]
     same(results[0], X + 1)
 
 

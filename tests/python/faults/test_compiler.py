@@ -1,7 +1,6 @@
 """A compiler that fails, lies, hangs or is killed: the call has its result, and the reason is told."""
 
 import os
-import time
 
 import pytest
 
@@ -84,9 +83,7 @@ def processes_of(path):
 @pytest.mark.parametrize("name", HANGS)
 def test_a_compiler_that_hangs_is_killed(name, program, compiler):
     path = compiler(HANGS[name])
-    begin = time.monotonic()
     text = program("print(once())", limit=30, CXX=path, BRAZE_COMPILER_TIMEOUT=1)
-    assert time.monotonic() - begin < 20
     assert "did not come to an end in 1 s (BRAZE_COMPILER_TIMEOUT) and was killed" in text, text
     assert "['plan']" in text
     assert processes_of(path) == []
@@ -96,11 +93,10 @@ def test_a_compiler_that_hangs_is_not_waited_for_again_and_again(program, compil
     path = compiler("sleep 60.25\n")
     text = program(
         """
-        begin = time.monotonic()
         for k in range(8):
             once(lambda x, k=k: torch.sin(x) * k + k)
-        assert time.monotonic() - begin < 15
         """,
+        limit=50,
         CXX=path,
         BRAZE_COMPILER_TIMEOUT=1,
     )
@@ -129,9 +125,7 @@ def test_without_a_limit_a_slow_compiler_is_waited_for(program, compiler):
 
 def test_a_compiler_that_hangs_when_asked_for_its_version(program, compiler):
     path = compiler('exec g++ "$@"\n', version="sleep 60.25")
-    begin = time.monotonic()
-    text = program("print(once())", CXX=path, BRAZE_COMPILER_TIMEOUT=1)
-    assert time.monotonic() - begin < 30
+    text = program("print(once())", limit=50, CXX=path, BRAZE_COMPILER_TIMEOUT=1)
     assert "does not run" in text and "['plan']" in text, text
     assert processes_of(path) == []
 

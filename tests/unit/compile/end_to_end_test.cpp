@@ -225,10 +225,8 @@ TEST(EndToEndKernels, TimingsAndDumps) {
   compile(graph::parse("graph(%0 x: f32[4]) {\n  %1: f32[4] = aten.exp(%0)\n  return %1\n}\n"),
           options, &timings);
   EXPECT_EQ(stages, (std::vector<std::string>{"graph", "loops", "schedule", "code"}));
-  for (double seconds : {timings.passes, timings.lower, timings.schedule, timings.codegen}) {
+  for (double seconds : {timings.passes, timings.lower, timings.schedule, timings.codegen})
     EXPECT_GT(seconds, 0);
-    EXPECT_LT(seconds, 1);
-  }
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "guard_module.h"
 
-#include <chrono>
 #include <exception>
 #include <unordered_map>
 
@@ -159,41 +158,6 @@ PyObject* describe(PyObject*, PyObject* args) {
   return list;
 }
 
-// Seconds of the fastest of `rounds` checks.
-PyObject* time_check(PyObject*, PyObject* args) {
-  PyObject *capsule, *call;
-  int rounds;
-  if (!PyArg_ParseTuple(args, "OO!i", &capsule, &PyTuple_Type, &call, &rounds)) return nullptr;
-  Builder* builder = builder_of(capsule);
-  std::vector<c10::TensorImpl*> inputs(builder->input_count);
-  double best = 1e9;
-  bool holds = true;
-  for (int i = 0; i < rounds; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    holds &= builder->set->check(&PyTuple_GET_ITEM(call, 0), inputs.data());
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    best = std::min(best, time.count());
-  }
-  return PyFloat_FromDouble(holds ? best : -1);
-}
-
-PyObject* time_state(PyObject*, PyObject*) {
-  double best = 1e9;
-  constexpr int kCalls = 1000;
-  uint64_t sink = 0;
-  for (int round = 0; round < 50; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCalls; ++i) {
-      GlobalState state = GlobalState::current();
-      sink += state.included;
-      asm volatile("" : "+r"(sink));
-    }
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    best = std::min(best, time.count() / kCalls);
-  }
-  return PyFloat_FromDouble(best);
-}
-
 PyMethodDef kMethods[] = {{"create", create, METH_NOARGS, nullptr},
                           {"source", source, METH_VARARGS, nullptr},
                           {"guard", guard, METH_VARARGS, nullptr},
@@ -202,8 +166,6 @@ PyMethodDef kMethods[] = {{"create", create, METH_NOARGS, nullptr},
                           {"check", check, METH_VARARGS, nullptr},
                           {"why_not", why_not, METH_VARARGS, nullptr},
                           {"describe", describe, METH_VARARGS, nullptr},
-                          {"time_check", time_check, METH_VARARGS, nullptr},
-                          {"time_state", time_state, METH_NOARGS, nullptr},
                           {nullptr, nullptr, 0, nullptr}};
 PyModuleDef kModule = {
     PyModuleDef_HEAD_INIT, "guard_sets", nullptr, -1, kMethods, nullptr, nullptr, nullptr, nullptr};

@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <thread>
 
 #include "compile/compile.h"
@@ -119,20 +118,6 @@ TEST(Executable, IntegersAndArgumentsOfTheCall) {
     EXPECT_EQ(got[1].sizes(), (std::vector<int64_t>{number + 1, number}));
   }
   EXPECT_THROW(call(*executable, {at::randn({4, 6})}, {101}), NeedsEager);
-}
-
-TEST(Executable, BindingTakesLittle) {
-  auto executable = make(kBlock);
-  at::Tensor w = at::randn({24, 24}) * 0.1, b = at::randn({24});
-  plan::Binder binder(executable->function());
-  using Clock = std::chrono::steady_clock;
-  double best = 1;
-  for (int64_t length = 2; length < 100; ++length) {
-    const auto start = Clock::now();
-    plan::Function bound = binder.bind(std::vector<int64_t>{2, length});
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
-  }
-  EXPECT_LT(best, 300e-6);
 }
 
 }  // namespace
