@@ -50,6 +50,7 @@ constexpr DTypeKind kind_of(DType dtype) {
   return table[static_cast<int>(dtype)];
 }
 constexpr bool is_float(DType d) { return kind_of(d) == DTypeKind::kFloat; }
+constexpr bool is_half(DType d) { return d == DType::kFloat16 || d == DType::kBFloat16; }
 constexpr bool is_complex(DType d) { return kind_of(d) == DTypeKind::kComplex; }
 constexpr bool is_integral(DType d, bool include_bool) {
   return kind_of(d) == DTypeKind::kUnsigned || kind_of(d) == DTypeKind::kSigned ||

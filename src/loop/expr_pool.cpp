@@ -43,11 +43,9 @@ bool same(const Expr& a, const Expr& b) {
          std::ranges::equal(a.args, b.args);
 }
 
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
 // Ops whose value for constants is the same everywhere: correctly rounded or integer.
 bool is_foldable(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
-  if (args.empty() || is_half(dtype)) return false;
+  if (args.empty() || graph::is_half(dtype)) return false;
   for (ExprRef arg : args)
     if (!arg->is_constant()) return false;
 #define X(id, text, arity, is_comparison, cost) case ExprKind::k##id:
@@ -300,7 +298,7 @@ ExprRef ExprPool::scanned_before(int number, DType dtype) {
 
 ExprRef ExprPool::cast(ExprRef value, DType dtype) {
   if (value->dtype == dtype) return value;
-  if (value->is_constant() && !is_half(value->dtype)) {
+  if (value->is_constant() && !graph::is_half(value->dtype)) {
     Scalar result = convert({value->ival, value->fval}, value->dtype, dtype);
     return graph::is_float(dtype) ? constant(dtype, result.f) : integer(result.i, dtype);
   }
@@ -309,11 +307,12 @@ ExprRef ExprPool::cast(ExprRef value, DType dtype) {
     ExprRef inner = value->args[0];
     if (inner->dtype == dtype) return inner;
     bool through_float = graph::is_float(value->dtype) && !graph::is_float(dtype);
-    bool half = is_half(inner->dtype) || is_half(dtype);  // those are only cast to and from f32
+    bool half = graph::is_half(inner->dtype) ||
+                graph::is_half(dtype);  // those are only cast to and from f32
     if (!through_float && !half) return cast(inner, dtype);
   }
-  bool via_single = (is_half(dtype) || is_half(value->dtype)) && dtype != DType::kFloat32 &&
-                    value->dtype != DType::kFloat32;
+  bool via_single = (graph::is_half(dtype) || graph::is_half(value->dtype)) &&
+                    dtype != DType::kFloat32 && value->dtype != DType::kFloat32;
   if (via_single) value = cast(value, DType::kFloat32);
   return Impl::raw(*this, ExprKind::kCast, dtype, {&value, 1});
 }
@@ -345,7 +344,6 @@ ExprRef ExprPool::masked(ExprRef cond, ExprRef value, ExprRef other) {
 ExprRef ExprPool::after(ExprRef check, ExprRef value) {
   const std::vector<ExprRef> made = checks_in(value);
   if (std::ranges::find(made, check) != made.end()) return value;
-  if (is_half(value->dtype)) return cast(after(check, cast(value, DType::kFloat32)), value->dtype);
   return make(ExprKind::kAfter, value->dtype, {check, value});
 }
 
@@ -413,6 +411,8 @@ std::string_view to_string(StoreOp op) {
       return "store_min";
     case StoreOp::kMax:
       return "store_max";
+    case StoreOp::kLast:
+      return "store_last";
   }
   BRAZE_UNREACHABLE("store ", static_cast<int>(op));
 }
@@ -420,6 +420,7 @@ std::string_view to_string(StoreOp op) {
 ExprKind combination(StoreOp op) {
   switch (op) {
     case StoreOp::kSet:
+    case StoreOp::kLast:
       break;
     case StoreOp::kAdd:
       return ExprKind::kAdd;

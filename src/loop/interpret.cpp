@@ -77,7 +77,7 @@ class Interpreter {
     void* const base = params_[s.buffer];
     const int64_t index = evaluate(s.index).i;
     Scalar value = evaluate(s.value);
-    if (s.accumulates()) {
+    if (s.combines()) {
       const Scalar operands[] = {load(dtype, base, index), value};
       value = apply(combination(s.store), dtype, operands);
     }

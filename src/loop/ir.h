@@ -49,9 +49,9 @@
 // to what it loads, so that it may be done again.
 //
 // A store may accumulate: add, multiply, take the minimum or the maximum of what is there and the
-// value. Points that accumulate into one element differ in inner axes only, and do so in row-major
-// order; so every outer axis is a term of the index. What a kernel accumulates into it touches in
-// no other way; an earlier kernel has stored what is there at first.
+// value, or keep the last of them. Points that accumulate into one element differ in inner axes
+// only, and do so in row-major order; so every outer axis is a term of the index. What a kernel
+// accumulates into it touches in no other way; an earlier kernel has stored what is there at first.
 //
 //   softmax over the last axis of f32[512, 128]:
 //     kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < 512) inner(i0 < 128) {
@@ -181,7 +181,7 @@ struct Axis {
 };
 
 // What a store makes of the element that is there.
-enum class StoreOp : uint8_t { kSet, kAdd, kMul, kMin, kMax };
+enum class StoreOp : uint8_t { kSet, kAdd, kMul, kMin, kMax, kLast };
 
 struct Statement {
   enum class Kind : uint8_t { kReduce, kScan, kStore };
@@ -210,6 +210,8 @@ struct Statement {
   bool is_store() const { return kind == Kind::kStore; }
   bool accumulates() const { return is_store() && store != StoreOp::kSet; }
   bool overwrites() const { return is_store() && store == StoreOp::kSet; }
+  // Whether what it stores depends on what is there.
+  bool combines() const { return accumulates() && store != StoreOp::kLast; }
 };
 uint64_t hash_of(const Statement& statement);  // the same in every pool
 
@@ -237,7 +239,7 @@ int cost_of(ExprKind kind);                 // as in the lists above
 constexpr int kExpensive = 15;
 std::string_view to_string(ReduceOp op);
 std::string_view to_string(StoreOp op);  // "store", "store_add"
-ExprKind combination(StoreOp op);        // of what is there and the value; not of kSet
+ExprKind combination(StoreOp op);        // of what is there and the value
 // The dtype of kReduced for a reduction that accumulates in `accumulate`: the position of an argmax
 // (component 0) is i64.
 DType reduced_dtype(ReduceOp op, DType accumulate, int component);

@@ -24,8 +24,8 @@ std::optional<ReduceOp> reduce_op(std::string_view name) {
   return std::nullopt;
 }
 
-constexpr StoreOp kStoreOps[] = {StoreOp::kSet, StoreOp::kAdd, StoreOp::kMul, StoreOp::kMin,
-                                 StoreOp::kMax};
+constexpr StoreOp kStoreOps[] = {StoreOp::kSet, StoreOp::kAdd, StoreOp::kMul,
+                                 StoreOp::kMin, StoreOp::kMax, StoreOp::kLast};
 
 class Parser {
  public:

@@ -8,8 +8,6 @@
 namespace braze::loop {
 namespace {
 
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
 class Verifier {
  public:
   explicit Verifier(const Kernel& kernel) : kernel_(kernel) {}
@@ -48,7 +46,7 @@ class Verifier {
   void scan(const Statement& s) {
     BRAZE_CHECK(s.inner, where(), "a scan runs over the inner axes");
     BRAZE_CHECK(s.initial && s.initial->is_constant() && s.initial->dtype == s.accumulate &&
-                    s.value->dtype == s.accumulate && !is_half(s.accumulate),
+                    s.value->dtype == s.accumulate && !graph::is_half(s.accumulate),
                 where(), "r", s.reduced, " scans ", graph::to_string(s.value->dtype), " in ",
                 graph::to_string(s.accumulate));
     BRAZE_CHECK(results_.emplace(s.reduced, &s).second, where(), "r", s.reduced,
@@ -84,8 +82,8 @@ class Verifier {
 
   void accumulation(const Statement& s) {
     const DType dtype = s.value->dtype;
-    BRAZE_CHECK(!is_half(dtype) && dtype != DType::kBool, where(), to_string(s.store), " in ",
-                graph::to_string(dtype));
+    BRAZE_CHECK(!s.combines() || (!graph::is_half(dtype) && dtype != DType::kBool), where(),
+                to_string(s.store), " in ", graph::to_string(dtype));
     BRAZE_CHECK(!touched_.contains(s.buffer), where(), "store to b", s.buffer,
                 ", which is accumulated into");
     const auto [known, fresh] = accumulated_.emplace(s.buffer, s.store);
@@ -106,9 +104,9 @@ class Verifier {
   void check(ExprRef e, bool inner) {
     if (!seen_[inner].insert(e).second) return;
     for (ExprRef arg : e->args) check(arg, inner);
-    const bool half = is_half(e->dtype);
+    const bool half = graph::is_half(e->dtype);
     BRAZE_CHECK(!half || e->kind == ExprKind::kConst || e->kind == ExprKind::kLoad ||
-                    e->kind == ExprKind::kCast,
+                    e->kind == ExprKind::kCast || e->kind == ExprKind::kAfter,
                 where(), to_string(e->kind), " computed in ", graph::to_string(e->dtype));
     if (e->kind == ExprKind::kCast && (half || graph::size_of(e->args[0]->dtype) == 2))
       check_half_cast(e->dtype, e->args[0]->dtype);
@@ -119,9 +117,9 @@ class Verifier {
   }
 
   void check_half_cast(DType to, DType from) const {
-    BRAZE_CHECK(
-        (!is_half(to) || from == DType::kFloat32) && (!is_half(from) || to == DType::kFloat32),
-        where(), "cast from ", graph::to_string(from), " to ", graph::to_string(to));
+    BRAZE_CHECK((!graph::is_half(to) || from == DType::kFloat32) &&
+                    (!graph::is_half(from) || to == DType::kFloat32),
+                where(), "cast from ", graph::to_string(from), " to ", graph::to_string(to));
   }
 
   void axis(const Expr& e, bool inner) const {

@@ -18,11 +18,9 @@ using sym::Int;
 
 namespace {
 
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
 // x in the dtype that eager computes in.
 Value* compute_type(Emitter& emit, Value* x) {
-  return is_half(x->type().dtype) ? emit.cast(x, DType::kFloat32) : x;
+  return graph::is_half(x->type().dtype) ? emit.cast(x, DType::kFloat32) : x;
 }
 
 Value* compare(Emitter& emit, OpKind kind, Value* x, double y) { return emit(kind, {x, y}); }
@@ -105,7 +103,7 @@ Replacement log_sigmoid(Emitter& emit, const Node& node) {
 Replacement addc(Emitter& emit, const Node& node, bool divide) {
   const DType dtype = node.result()->type().dtype;
   if (!graph::is_float(dtype)) return {};
-  const DType compute = is_half(dtype) ? DType::kFloat32 : dtype;
+  const DType compute = graph::is_half(dtype) ? DType::kFloat32 : dtype;
   auto operand = [&](int i) { return emit.cast(graph::tensor_arg(node, i), compute); };
   Value* scaled = operand(1);
   const Argument value = graph::is_none(node, 3) ? Argument(Int(1)) : node.args()[3];
@@ -141,7 +139,7 @@ Replacement rsub(Emitter& emit, const Node& node) {
   if (auto* other = std::get_if<Value*>(&node.args()[1]))
     return {emit(OpKind::ksub_Tensor, {*other, self, alpha})};
   const bool promoted = self->type().dtype != node.result()->type().dtype;  // -x would wrap
-  if (!graph::is_number(alpha, 1) || is_half(self->type().dtype) || promoted) return {};
+  if (!graph::is_number(alpha, 1) || graph::is_half(self->type().dtype) || promoted) return {};
   return {emit.add(emit.unary(OpKind::kneg, self), node.args()[1])};
 }
 

@@ -20,8 +20,6 @@ namespace {
 
 constexpr size_t kLongestInline = 60;
 
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
 std::string paren(const Operand& value) { return value.atom ? value.text : "(" + value.text + ")"; }
 
 }  // namespace
@@ -347,7 +345,8 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
       if (!check.vector) scopes_[depth].lines.push_back("(void)(" + check.text + ");");
       const DType dtype = dtype_of(expr);
       Operand value = emit_as(expr->args[1], dtype, depth);
-      return varies(expr) ? Operand{as_vector(value, dtype), true, false} : value;
+      if (varies(expr) && !value.vector) return {as_vector(value, dtype), true, false};
+      return value;
     }
     case ExprKind::kCast:
       return cast(emit(expr->args[0], depth), dtype_of(expr->args[0]), expr->dtype);
@@ -355,7 +354,7 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
       const DType from = expr->args[0]->dtype;
       const Operand value = emit_as(expr->args[0], from, depth);
       const std::string stored = to_storage(value, from);
-      if (from == DType::kBool || is_half(from) || is_half(expr->dtype) ||
+      if (from == DType::kBool || graph::is_half(from) || graph::is_half(expr->dtype) ||
           expr->dtype == DType::kBool) {
         const std::string type = value.vector
                                      ? prelude_.vector(storage_type(expr->dtype), nest_.lanes)

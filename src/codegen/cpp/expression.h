@@ -23,6 +23,7 @@ struct Operand {
   std::string text;
   bool vector = false;
   bool atom = true;  // needs no parentheses
+  std::string stored;  // a half as it is in memory, where that is at hand
 };
 
 class ExpressionWriter {

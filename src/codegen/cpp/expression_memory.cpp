@@ -19,10 +19,12 @@ std::string ExpressionWriter::scaled(sym::Int factor, const std::string& text) {
 Operand ExpressionWriter::from_storage(const std::string& text, DType dtype, bool vector) {
   const auto half = [&](const std::string& function) {
     prelude_.need(function);
-    if (!vector) return call(function + "(" + text + ")", false);
-    return call(function + "<" + prelude_.vector("f32", nest_.lanes) + ", " +
-                    prelude_.vector("u32", nest_.lanes) + ">(" + text + ")",
-                true);
+    const std::string types = vector ? "<" + prelude_.vector("f32", nest_.lanes) + ", " +
+                                           prelude_.vector("u32", nest_.lanes) + ">"
+                                     : "";
+    Operand result = call(function + types + "(" + text + ")", vector);
+    result.stored = text;
+    return result;
   };
   switch (dtype) {
     case DType::kBool:
@@ -40,6 +42,7 @@ Operand ExpressionWriter::from_storage(const std::string& text, DType dtype, boo
 std::string ExpressionWriter::to_storage(const Operand& value, DType dtype) {
   const bool vector = value.vector;
   const auto half = [&](const std::string& function) {
+    if (!value.stored.empty()) return value.stored;
     prelude_.need(function);
     if (!vector) return function + "(" + value.text + ")";
     return function + "<" + prelude_.vector("u16", nest_.lanes) + ", " +
@@ -201,6 +204,7 @@ std::string ExpressionWriter::combined(loop::StoreOp op, const std::string& old,
                                        const std::string& value, const std::string& type) {
   switch (op) {
     case loop::StoreOp::kSet:
+    case loop::StoreOp::kLast:
       return value;
     case loop::StoreOp::kAdd:
       return old + " + (" + value + ")";
@@ -238,7 +242,12 @@ void ExpressionWriter::store(const Statement& statement) {
   const int buffer = statement.buffer;
   const DType dtype = nest_.kernel->params[buffer].dtype;
   const Affine index = affine_of(statement.index, nest_.extent);
-  Operand value = cast(emit(statement.value), dtype_of(statement.value), dtype);
+  // A half is rounded by the store.
+  const ExprRef rounded = statement.value;
+  const bool is_rounded_here =
+      rounded->kind == ExprKind::kCast && graph::is_half(dtype) && uses_[rounded] == 1;
+  const ExprRef source = is_rounded_here ? rounded->args[0] : rounded;
+  Operand value = cast(emit(source), dtype_of(source), dtype);
   const bool lanes_differ = opaque_in_lanes(index);
   // What is stored at each lane, be it the same, is accumulated at each.
   const bool each_lane = statement.accumulates() && statement.inner && nest_.vector_is_inner();
@@ -270,7 +279,7 @@ void ExpressionWriter::store(const Statement& statement) {
       const std::string count = active_.empty() ? "" : ", " + active_;
       const std::string pointer = address(buffer, index);
       std::string result = stored;
-      if (statement.accumulates()) {
+      if (statement.combines()) {
         prelude_.need("load" + suffix);
         const std::string old = "load" + suffix + "<" + storage + ">(" + pointer + count + ")";
         result = combined(statement.store, old, stored, storage);

@@ -15,7 +15,6 @@ using loop::ExprRef;
 
 namespace {
 
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 bool is_small(DType dtype) { return graph::is_integral(dtype, false) && graph::size_of(dtype) < 4; }
 std::string paren(const Operand& value) { return value.atom ? value.text : "(" + value.text + ")"; }
 
@@ -113,7 +112,7 @@ std::string ExpressionWriter::to_mask(const std::string& comparison, DType dtype
 }
 
 Operand ExpressionWriter::round_half(Operand value, DType dtype) {
-  const std::string name = dtype == DType::kFloat16 ? "f16" : "bf16";
+  value.stored.clear();
   return from_storage(to_storage(value, dtype), dtype, value.vector);
 }
 
@@ -125,8 +124,8 @@ Operand ExpressionWriter::cast(const Operand& value, DType from, DType to) {
     prelude_.need("convert");
     return "convert<" + prelude_.vector(element, nest_.lanes) + ">(" + text + ")";
   };
-  if (is_half(to)) {
-    const Operand single = is_half(from) ? value : cast(value, from, DType::kFloat32);
+  if (graph::is_half(to)) {
+    const Operand single = graph::is_half(from) ? value : cast(value, from, DType::kFloat32);
     return round_half(single, to);
   }
   if (to == DType::kBool) {
@@ -211,7 +210,7 @@ Operand ExpressionWriter::build_unary(ExprRef expr, const Operand& a, DType dtyp
   BRAZE_CHECK(is_float, loop::to_string(expr->kind), " of ", graph::to_string(dtype));
   const std::string function = prelude_.math(expr->kind, dtype, vector ? nest_.lanes : 1);
   Operand result = call(function + "(" + a.text + ")", vector);
-  return is_half(dtype) ? round_half(result, dtype) : result;
+  return graph::is_half(dtype) ? round_half(result, dtype) : result;
 }
 
 Operand ExpressionWriter::build_comparison(ExprRef expr, const Operand& a, const Operand& b,
@@ -278,7 +277,7 @@ Operand ExpressionWriter::build_binary(ExprRef expr, const Operand& a, const Ope
   const bool vector = a.vector || b.vector;
   const bool is_float = graph::is_float(dtype);
   const auto finish = [&](Operand result) {
-    return is_half(dtype) ? round_half(std::move(result), dtype) : result;
+    return graph::is_half(dtype) ? round_half(std::move(result), dtype) : result;
   };
   switch (expr->kind) {
     case ExprKind::kAdd:

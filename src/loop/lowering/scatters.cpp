@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "loop/lowering/lowering.h"
+#include "loop/lowering/pointwise.h"
 
 namespace braze::loop::lowering {
 namespace {
@@ -14,8 +15,9 @@ using graph::OpKind;
 using K = ExprKind;
 
 // What eager accumulates in the result itself.
-bool is_supported(DType dtype) {
-  return dtype == compute_dtype(dtype) && dtype != DType::kBool && !graph::is_complex(dtype);
+bool is_supported(StoreOp op, DType dtype) {
+  if (graph::is_complex(dtype)) return false;
+  return op == StoreOp::kLast || (dtype == compute_dtype(dtype) && dtype != DType::kBool);
 }
 
 bool is_index(const Value* value) {
@@ -80,7 +82,7 @@ bool lower_index_add(Lowering& lowering, const Node& node) {
   Value* source = graph::tensor_arg(node, 3);
   const int64_t rank = self->type().rank();
   if (rank == 0 || source->type().rank() != rank || places->type().rank() != 1 ||
-      !is_index(places) || !is_supported(self->type().dtype) ||
+      !is_index(places) || !is_supported(StoreOp::kAdd, self->type().dtype) ||
       source->type().dtype != self->type().dtype)
     return false;
   if (!graph::is_none(node, 4) && !graph::is_number(node.args()[4], 1)) return false;
@@ -98,31 +100,40 @@ bool lower_index_add(Lowering& lowering, const Node& node) {
        .element = [&](IndexView index) { return lowering.element(source, index); }});
 }
 
-// self, dim, index, source, ...: a place of its own for each element.
+// self, dim, index, source (a tensor or a number), ...: a place of its own for each element.
 bool lower_scatter(Lowering& lowering, const Node& node, StoreOp op) {
   Value* self = graph::tensor_arg(node, 0);
   Value* places = graph::tensor_arg(node, 2);
-  Value* source = graph::tensor_arg(node, 3);
+  const Operand operand = operand_arg(node, 3);
+  Value* source = operand.value;
+  const DType dtype = self->type().dtype;
   const int64_t rank = self->type().rank();
-  if (rank == 0 || source->type().rank() != rank || places->type().rank() != rank ||
-      !is_index(places) || !is_supported(self->type().dtype) ||
-      source->type().dtype != self->type().dtype)
+  if (rank == 0 || places->type().rank() != rank || !is_index(places) || !is_supported(op, dtype))
     return false;
+  if (source && (source->type().rank() != rank || source->type().dtype != dtype)) return false;
+  const ExprRef number = source ? nullptr : number_as(lowering.pool(), operand.number, dtype);
+  if (!source && !number) return false;
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
   const sym::Dims sizes = sizes_of(places);
   if (!never_empty(sizes) || !never_empty(sizes_of(self))) return false;
   // One place for a whole row, or places along the rows.
   const bool is_row = dim != rank - 1 && strides_of(places).back() == sym::Int(0);
   if (!is_row && dim != rank - 1) return false;
-  if (rank > 1 && (!has_rows(node.result()) || !has_rows(source))) return false;
-  if (is_row && is_slow_row(self->type().dtype, without(sizes, dim))) return false;
-  lowering.realise_heavy(source);
-  return accumulate(lowering, node,
-                    {.op = op,
-                     .dim = dim,
-                     .sizes = sizes,
-                     .place = [&](IndexView index) { return lowering.element(places, index); },
-                     .element = [&](IndexView index) { return lowering.element(source, index); }});
+  if (rank > 1 && (!has_rows(node.result()) || (source && !has_rows(source)))) return false;
+  if (is_row && is_slow_row(dtype, without(sizes, dim))) return false;
+  if (source) lowering.realise_heavy(source);
+  return accumulate(
+      lowering, node,
+      {.op = op,
+       .dim = dim,
+       .sizes = sizes,
+       .place = [&](IndexView index) { return lowering.element(places, index); },
+       .element =
+           [&](IndexView index) { return source ? lowering.element(source, index) : number; }});
+}
+
+bool lower_scatter_last(Lowering& lowering, const Node& node) {
+  return lower_scatter(lowering, node, StoreOp::kLast);
 }
 
 bool lower_scatter_add(Lowering& lowering, const Node& node) {
@@ -151,8 +162,9 @@ bool lower_index_put(Lowering& lowering, const Node& node) {
   const std::vector<Value*> places = graph::tensor_list_arg(node, 1);
   Value* values = graph::tensor_arg(node, 2);
   const sym::Dims sizes = sizes_of(self);
-  if (!graph::bool_arg_or(node, 3, false) || places.empty() || places.size() > sizes.size() ||
-      !is_supported(self->type().dtype) || values->type().dtype != self->type().dtype)
+  const StoreOp op = graph::bool_arg_or(node, 3, false) ? StoreOp::kAdd : StoreOp::kLast;
+  if (places.empty() || places.size() > sizes.size() || !is_supported(op, self->type().dtype) ||
+      values->type().dtype != self->type().dtype)
     return false;
   for (const Value* place : places)
     if (!place || !is_index(place) || place->type().rank() != 1 ||
@@ -176,8 +188,7 @@ bool lower_index_put(Lowering& lowering, const Node& node) {
     place = pool.where(pool.binary(K::kLt, place, pool.integer(0)), from_end, place);
     target.insert(target.begin(), lowering.checked(place, sizes[i]));
   }
-  kernel.accumulate(StoreOp::kAdd, node.result(), target,
-                    lowering.broadcast_element(values, source));
+  kernel.accumulate(op, node.result(), target, lowering.broadcast_element(values, source));
   kernel.finish();
   return true;
 }
@@ -190,6 +201,9 @@ Handler scatter_handler(OpKind kind) {
       return lower_index_add;
     case OpKind::kindex_put:
       return lower_index_put;
+    case OpKind::kscatter_src:
+    case OpKind::kscatter_value:
+      return lower_scatter_last;
     case OpKind::kscatter_add:
       return lower_scatter_add;
     case OpKind::kscatter_reduce:

@@ -30,6 +30,16 @@ def result(function, *args):
     return outcome(function, args, {})[:2]
 
 
+def in_order(function, *args):
+    """The result in eager on one thread: several race for a place that is written to twice."""
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        return result(function, *args)
+    finally:
+        torch.set_num_threads(threads)
+
+
 def exactly(function, compiled, *args):
     """Bit by bit; what eager refuses is refused."""
     same(result(compiled, *args), result(function, *args), rtol=0, atol=0)
@@ -136,6 +146,15 @@ SUMS = {
     "index_put": lambda x, i, s: x.index_put((i,), s, accumulate=True),
     "index_put of one row": lambda x, i, s: x.index_put((i - x.shape[0],), x[0] + 1, accumulate=True),
     "index_put of places": lambda x, i, s: x.index_put((i, i % x.shape[1]), s[:, 0], accumulate=True),
+    "put": lambda x, i, s: x.index_put((i,), s),
+    "put one row": lambda x, i, s: x.index_put((i - x.shape[0],), x[0] + 1),
+    "put in places": lambda x, i, s: x.index_put_((i, i % x.shape[1]), s[:, 0]).relu(),
+    "put into a cache": lambda x, i, s: (x.__setitem__(i, s.abs()), x * 2)[1],
+    "last": lambda x, i, s: x[:, 0].contiguous().scatter(0, i, s[:, 0].contiguous()),
+    "last of rows": lambda x, i, s: x.scatter(0, i[:, None].expand_as(s), s + 1),
+    "a number": lambda x, i, s: x.scatter(0, i[:, None].expand_as(s), 3).cumsum(0),
+    "a number in place": lambda x, i, s: x.scatter_(1, (i % x.shape[1])[: x.shape[0]].expand(x.shape[0], -1).contiguous(), 2.0),
+    "one hot": lambda x, i, s: torch.zeros(i.shape[0], x.shape[0], dtype=torch.bool).scatter_(1, i[:, None], True),
     "used twice": lambda x, i, s: (lambda y: (y * 2, y.sum(0), y.cumsum(0)))(x.index_add(0, i, s)),
     "two in a row": lambda x, i, s: x.index_add(0, i, s).index_add(0, i.flip(0), s * 3),
 }  # fmt: skip
@@ -153,7 +172,7 @@ def test_sum_into_places(name, dtype):
             first, second = x.clone(), x.clone()
             same(
                 result(braze.compile(function), second, i, s),
-                result(function, first, i, s),
+                in_order(function, first, i, s),
                 rtol=1e-6,
             )
             same(second, first, rtol=1e-6)
@@ -182,7 +201,7 @@ def test_sums_of_sizes_that_vary(name):
             x, s = torch.randn(rows, columns), torch.randn(count, columns)
             i = torch.randint(0, rows, (count,))
             first, second = x.clone(), x.clone()
-            same(result(compiled, second, i, s), result(function, first, i, s), rtol=1e-6)
+            same(result(compiled, second, i, s), in_order(function, first, i, s), rtol=1e-6)
             same(second, first)
 
 
@@ -219,7 +238,10 @@ KERNELS = {
     "along columns": (lambda: X.scatter_add(0, PLACES[:, None].expand_as(S).contiguous(), S), False),
     "without itself": (lambda: X.scatter_reduce(0, PLACES[:, None].expand_as(S), S, "sum", include_self=False), False),
     "long rows": (lambda: X.repeat(1, 40).index_add(0, PLACES, S.repeat(1, 40)), False),
-    "put in place": (lambda: X.index_put((PLACES,), S), False),
+    "put": (lambda: X.index_put((PLACES,), S), True),
+    "halves put": (lambda: X.half().index_put((PLACES,), S.half()), True),
+    "scatter": (lambda: X.scatter(0, PLACES[:, None].expand_as(S), S), True),
+    "scatter of truths": (lambda: (X > 0).scatter(1, PLACES[None, :20].expand(40, -1) % 30, True), True),
 }  # fmt: skip
 
 

@@ -41,8 +41,9 @@ class Generator {
     text += " store(b6, " + dense(inner) + ", " + number(5, inner) + ")" + mark;
     if (pick(2)) text += " store(b8, " + dense(inner) + ", " + integer(3, inner) + ")" + mark;
     if (!inner_.empty() && pick(3) == 0)
-      text += " store_add(b9, " + dense(false, "4") + " + check_index(load(b2, " + index(true) +
-              "), 10)//3, " + number(3, true) + ") inner\n";
+      text += std::string(pick(2) ? " store_add" : " store_last") + "(b9, " + dense(false, "4") +
+              " + check_index(load(b2, " + index(true) + "), 10)//3, " + number(3, true) +
+              ") inner\n";
     return text + "}";
   }
 

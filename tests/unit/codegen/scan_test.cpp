@@ -80,7 +80,7 @@ TEST(Scan, OfSymbolicSizes) {
 
 TEST(AccumulatingStore, AllOpsAndPlaces) {
   std::vector<std::string> texts;
-  for (const std::string op : {"store_add", "store_mul", "store_min", "store_max"})
+  for (const std::string op : {"store_add", "store_mul", "store_min", "store_max", "store_last"})
     for (const std::string type : {"f32", "i64", "u8", "f64"})
       for (const std::string& body : {
                // One element for all inner points, the same for rows in lanes, and what is loaded.

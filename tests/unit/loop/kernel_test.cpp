@@ -158,7 +158,7 @@ TEST(Checks, AreThoseThatAreMadeInAnyCase) {
                               pool.integer(3));
   EXPECT_EQ(pool.after(check, check), check);
   ExprRef half = pool.after(check, pool.constant(DType::kFloat16, 1));
-  EXPECT_EQ(half->kind, ExprKind::kCast);  // arithmetic on halves is in f32
+  EXPECT_EQ(half->dtype, DType::kFloat16);
 }
 
 TEST(Interpret, FailedIndexCheckStops) {

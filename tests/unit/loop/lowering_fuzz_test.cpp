@@ -122,7 +122,8 @@ class RandomGraph {
     }
   }
 
-  // x, flat, with the integers of an input added to it in places that follow from them.
+  // x, flat, with the integers of an input added to it in places that follow from them, or put
+  // there.
   void add_into_places(Value* x) {
     if (x->type().dtype != DType::kFloat32) return;
     Value* target = emit_.reshape(x, {x->type().numel()});
@@ -130,9 +131,13 @@ class RandomGraph {
     Value* places = emit_(OpKind::kremainder_Scalar, {integers, x->type().numel()});
     graph::TensorType type = target->type();
     type.offset = 0;
-    add(emit_.raw(graph::op_of(OpKind::kindex_add),
-                  {target, sym::Int(0), places, emit_.cast(integers, DType::kFloat32), sym::Int(1)},
-                  type));
+    Value* source = emit_.cast(integers, DType::kFloat32);
+    if (random_() % 2)
+      add(emit_.raw(graph::op_of(OpKind::kscatter_src), {target, sym::Int(0), places, source},
+                    type));
+    else
+      add(emit_.raw(graph::op_of(OpKind::kindex_add),
+                    {target, sym::Int(0), places, source, sym::Int(1)}, type));
   }
 
   std::mt19937 random_;

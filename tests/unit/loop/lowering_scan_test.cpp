@@ -92,6 +92,13 @@ TEST(LowerScatter, EachToItsPlace) {
   EXPECT_EQ(
       run_one(inputs, "f32[2, 3]", "aten.scatter.reduce(%0, 1, %1, %2, \"multiply\")", values),
       (Numbers{1, 1, 12, 10, 12, 2}));
+  EXPECT_EQ(run_one(inputs, "f32[2, 3]", "aten.scatter.src(%0, 1, %1, %2)", values),
+            (Numbers{1, 1, 4, 5, 6, 2}));
+  EXPECT_EQ(run_one(inputs, "f32[2, 3]", "aten.scatter.value(%0, 1, %1, 9)", values),
+            (Numbers{1, 1, 9, 9, 9, 2}));
+  EXPECT_EQ(run_one("%0: bool[3], %1: i64[3], %2: bool[3]", "bool[3]",
+                    "aten.scatter.src(%0, 0, %1, %2)", {{1, 0, 0}, {0, 2, 0}, {1, 1, 0}}),
+            (Numbers{0, 0, 1}));
   for (const char* refused : {"aten.scatter_reduce.two(%0, 1, %1, %2, \"mean\", true)",
                               "aten.scatter_reduce.two(%0, 1, %1, %2, \"sum\", false)",
                               "aten.scatter_add(%0, 0, %1, %2)"})
@@ -100,7 +107,7 @@ TEST(LowerScatter, EachToItsPlace) {
       is_extern("%0: f16[3], %1: i64[2], %2: f16[2]", "f16[3]", "aten.scatter_add(%0, 0, %1, %2)"));
 }
 
-TEST(LowerScatter, IndexPutAccumulates) {
+TEST(LowerScatter, IndexPut) {
   const std::string inputs = "%0: f32[2, 3], %1: i64[4], %2: f32[3]";
   const std::string call = "aten.index_put(%0, [%1], %2, true)";
   EXPECT_EQ(run_one(inputs, "f32[2, 3]", call, {{0, 0, 0, 5, 5, 5}, {1, -1, 0, 1}, {1, 2, 3}}),
@@ -111,7 +118,9 @@ TEST(LowerScatter, IndexPutAccumulates) {
                     "aten.index_put(%0, [%1, %2], %3, true)",
                     {{0, 0, 0, 0}, {1, 1, 0}, {0, 0, 1}, {1, 2, 3}}),
             (Numbers{0, 3, 3, 0}));
-  EXPECT_TRUE(is_extern(inputs, "f32[2, 3]", "aten.index_put(%0, [%1], %2, false)"));
+  EXPECT_EQ(run_one(inputs, "f32[2, 3]", "aten.index_put(%0, [%1], %2, false)",
+                    {{9, 9, 9, 5, 5, 5}, {0, -2, 0, 0}, {1, 2, 3}}),
+            (Numbers{1, 2, 3, 5, 5, 5}));
 }
 
 }  // namespace

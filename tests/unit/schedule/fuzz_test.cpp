@@ -73,7 +73,7 @@ class RandomProgram {
       case 6:
         return scan(b);
       case 7:
-        return scatter_add(b);
+        return scatter(b);
       default:
         return pointwise(b);
     }
@@ -110,10 +110,11 @@ class RandomProgram {
         a.shape);
   }
 
-  void scatter_add(ProgramBuilder& b) {
+  void scatter(ProgramBuilder& b) {
     Value a = any(), source = any();
     if (a.shape.size() != 2 || source.shape.size() != 2 || a.shape[1] != source.shape[1]) return;
-    add(b.scatter_add(a.shape, a.buffer, source.shape, source.buffer), a.shape);
+    const loop::StoreOp op = below(2) ? loop::StoreOp::kAdd : loop::StoreOp::kLast;
+    add(b.scatter(a.shape, a.buffer, source.shape, source.buffer, op), a.shape);
   }
 
   // max and sum of the row in one kernel, stored at both levels.

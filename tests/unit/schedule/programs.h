@@ -184,17 +184,19 @@ class ProgramBuilder {
     return result;
   }
 
-  // target[i % n, j] += source[i, j], where the target [n, columns] is copied first.
-  int scatter_add(const Shape& target_sizes, int target, const Shape& source_sizes, int source) {
+  // target[i % n, j] += source[i, j], or what `op` says, where the target [n, columns] is copied
+  // first.
+  int scatter(const Shape& target_sizes, int target, const Shape& source_sizes, int source,
+              loop::StoreOp op = loop::StoreOp::kAdd) {
     KernelDraft copy = draft("copy", target_sizes);
     int result = buffer(loop::Buffer::Kind::kComputed, target_sizes);
     copy.store(result, copy.all_axes(), copy.load(target, copy.all_axes()), false);
     copy.finish();
-    KernelDraft k = draft("scatter_add", {target_sizes[1]}, {source_sizes[0]});
+    KernelDraft k = draft("scatter", {target_sizes[1]}, {source_sizes[0]});
     ExprRef row = pool().binary(ExprKind::kMod, k.axis(1), pool().integer(target_sizes[0]));
     ExprRef value = k.load(source, {k.axis(1), k.axis(0)});
     k.store(result, {row, k.axis(0)}, value, true);
-    k.kernel.body.back().store = loop::StoreOp::kAdd;
+    k.kernel.body.back().store = op;
     k.finish();
     return result;
   }

@@ -92,7 +92,7 @@ TEST(Scan, TwoOfOneValueStayTwo) {
 TEST(AccumulatingStore, StaysBehindWhatItAddsToAndBeforeItsReaders) {
   ProgramBuilder b;
   const Shape target{3, 8}, source{6, 8};
-  int sum = b.scatter_add(target, b.input(target), source, b.input(source));
+  int sum = b.scatter(target, b.input(target), source, b.input(source));
   b.program.outputs = {b.unary(target, sum, ExprKind::kNeg)};
   fuse_and_compare(b.program);
   EXPECT_EQ(kernel_count(b.program), 3) << text(b.program);
@@ -105,7 +105,7 @@ TEST(AccumulatingStore, TakesItsSourceIn) {
   ProgramBuilder b;
   const Shape target{3, 8}, source{6, 8};
   int doubled = b.add(source, b.input(source), b.input({8}));
-  b.program.outputs = {b.scatter_add(target, b.input(target), source, doubled)};
+  b.program.outputs = {b.scatter(target, b.input(target), source, doubled)};
   fuse_and_compare(b.program);
   EXPECT_EQ(kernel_count(b.program), 2) << text(b.program);
 }
@@ -114,7 +114,7 @@ TEST(AccumulatingStore, GoesWithItsResult) {
   ProgramBuilder b;
   const Shape target{3, 8}, source{6, 8};
   int x = b.input(target), y = b.input(source);
-  b.scatter_add(target, x, source, y);
+  b.scatter(target, x, source, y);
   b.program.outputs = {b.unary(target, x, ExprKind::kNeg)};
   fuse_and_compare(b.program);
   EXPECT_EQ(kernel_count(b.program), 1) << text(b.program);
