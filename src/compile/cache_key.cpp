@@ -4,13 +4,17 @@
 
 namespace braze::compile {
 
-std::string cache_key(const graph::Graph& graph, const Options& options) {
+std::string cache_key(const graph::Graph& graph, const Options& options,
+                      const graph::DataSymbols& data) {
   std::string text(compiler_version());
   text += "\nbackend " + std::to_string(static_cast<int>(options.backend));
   text += "\ntarget " + target::to_string(options.target);
   if (options.panel_products) text += "\npanel products";
   if (options.fused_attention) text += "\nfused attention";
   text += options.linear_pointwise ? "\nlinear pointwise\n" : "\n";
+  for (int symbol : data.numbers) text += "data symbol " + std::to_string(symbol) + "\n";
+  for (const sym::Condition& assertion : data.assertions)
+    text += "assert " + sym::to_string(assertion) + "\n";
   text += graph::canonical(graph);
   return content_hash(text);
 }

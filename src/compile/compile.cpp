@@ -1,8 +1,10 @@
 #include "compile/compile.h"
 
 #include <chrono>
+#include <span>
 
 #include "codegen/cpp/codegen.h"
+#include "compile/control_function.h"
 #include "compile/direct_function.h"
 #include "compile/kernel_function.h"
 #include "loop/program.h"
@@ -54,36 +56,6 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   }
 }
 
-// Adds the code of its kernels to the module, if it has any.
-plan::Function compile_kernels(const graph::Graph& graph, const target::Cpu& cpu,
-                               const Options& options, Timings& timings, plan::Module& module) {
-  loop::Program program = [&] {
-    StageTimer timer(timings.lower);
-    return loop::lower(graph, cpu);
-  }();
-  dump(options, "loops", [&] { return loop::to_string(program); });
-  schedule::MemoryPlan memory;
-  DistinctKernels kernels;
-  {
-    StageTimer timer(timings.schedule);
-    schedule::fuse(program, cpu);
-    memory = schedule::plan_memory(program, cpu);
-    kernels = distinct_kernels(program);
-  }
-  dump(options, "schedule", [&] { return loop::to_string(program); });
-  codegen::cpp::Source source;
-  {
-    StageTimer timer(timings.codegen);
-    if (!kernels.kernels.empty()) source = codegen::cpp::generate(kernels.kernels, cpu);
-  }
-  dump(options, "code", [&] { return source.text; });
-  if (!kernels.kernels.empty())
-    module.code.push_back({.language = plan::Language::kCpp,
-                           .text = std::move(source.text),
-                           .flags = codegen::cpp::compiler_flags(cpu.isa)});
-  return kernel_function(program, memory, kernels, source.kernels);
-}
-
 // Where the symbols of the graph come from. The slots of inputs are numbered as the inputs are.
 void bind_symbols(const graph::Graph& graph, plan::Function& function) {
   function.arena = graph.arena();
@@ -103,21 +75,110 @@ void bind_symbols(const graph::Graph& graph, plan::Function& function) {
   }
 }
 
+// The functions of a module, one for each part of the graph. Code is generated once all are there.
+class ModuleBuilder {
+ public:
+  ModuleBuilder(const Options& options, Timings& timings) : options_(options), timings_(timings) {}
+
+  // The number of the function that runs the graph.
+  int32_t add(graph::Graph graph, const graph::DataSymbols& data) {
+    const auto number = static_cast<int32_t>(module_.functions.size());
+    module_.functions.emplace_back();
+    plan::Function function;
+    if (!data.numbers.empty() || graph::has_control_flow(graph))
+      function = control_function(graph, data,
+                                  [&](graph::Graph part) { return add(std::move(part), {}); });
+    else
+      function = straight_function(graph, number);
+    if (graph.is_symbolic()) bind_symbols(graph, function);
+    module_.functions[number] = std::move(function);
+    return number;
+  }
+
+  plan::Module finish() {
+    generate();
+    plan::verify(module_);
+    return std::move(module_);
+  }
+
+ private:
+  // A function that waits for the code of its kernels, which are kernels_[first] and those behind.
+  struct Waiting {
+    int32_t function;
+    size_t first;
+    loop::Program program;
+    schedule::MemoryPlan memory;
+    DistinctKernels kernels;
+  };
+
+  // Empty where it waits for code.
+  plan::Function straight_function(graph::Graph& graph, int32_t number) {
+    const bool functional =
+        options_.backend != Backend::kEager && run_passes(graph, options_, timings_);
+    dump(options_, "graph", [&] { return graph::to_string(graph); });
+    const target::Cpu* cpu = kernel_target(options_);
+    if (!functional || !cpu) return direct_function(graph);
+    lower(graph, *cpu, number);
+    return {};
+  }
+
+  void lower(const graph::Graph& graph, const target::Cpu& cpu, int32_t number) {
+    Waiting waiting{.function = number, .first = kernels_.size()};
+    {
+      StageTimer timer(timings_.lower);
+      waiting.program = loop::lower(graph, cpu);
+    }
+    dump(options_, "loops", [&] { return loop::to_string(waiting.program); });
+    {
+      StageTimer timer(timings_.schedule);
+      schedule::fuse(waiting.program, cpu);
+      waiting.memory = schedule::plan_memory(waiting.program, cpu);
+      waiting.kernels = distinct_kernels(waiting.program);
+    }
+    dump(options_, "schedule", [&] { return loop::to_string(waiting.program); });
+    for (const loop::Kernel& kernel : waiting.kernels.kernels) kernels_.push_back(kernel);
+    waiting_.push_back(std::move(waiting));
+  }
+
+  void generate() {
+    if (waiting_.empty()) return;
+    const target::Cpu& cpu = *kernel_target(options_);
+    codegen::cpp::Source source;
+    {
+      StageTimer timer(timings_.codegen);
+      if (!kernels_.empty()) source = codegen::cpp::generate(kernels_, cpu);
+    }
+    dump(options_, "code", [&] { return source.text; });
+    if (!kernels_.empty())
+      module_.code.push_back({.language = plan::Language::kCpp,
+                              .text = std::move(source.text),
+                              .flags = codegen::cpp::compiler_flags(cpu.isa)});
+    for (const Waiting& waiting : waiting_) {
+      plan::Function& function = module_.functions[waiting.function];
+      plan::Function made = kernel_function(
+          waiting.program, waiting.memory, waiting.kernels,
+          std::span(source.kernels).subspan(waiting.first, waiting.kernels.kernels.size()));
+      made.symbols = std::move(function.symbols);
+      made.arena = std::move(function.arena);
+      function = std::move(made);
+    }
+  }
+
+  const Options& options_;
+  Timings& timings_;
+  plan::Module module_;
+  std::vector<Waiting> waiting_;
+  std::vector<loop::Kernel> kernels_;
+};
+
 }  // namespace
 
-plan::Module compile(graph::Graph graph, const Options& options, Timings* timings) {
+plan::Module compile(graph::Graph graph, const Options& options, Timings* timings,
+                     const graph::DataSymbols& data) {
   Timings unused;
-  if (timings == nullptr) timings = &unused;
-  bool functional = options.backend != Backend::kEager && run_passes(graph, options, *timings);
-  dump(options, "graph", [&] { return graph::to_string(graph); });
-  const target::Cpu* cpu = kernel_target(options);
-  plan::Module module;
-  module.functions.push_back(functional && cpu
-                                 ? compile_kernels(graph, *cpu, options, *timings, module)
-                                 : direct_function(graph));
-  if (graph.is_symbolic()) bind_symbols(graph, module.functions[0]);
-  plan::verify(module);
-  return module;
+  ModuleBuilder builder(options, timings ? *timings : unused);
+  builder.add(std::move(graph), data);
+  return builder.finish();
 }
 
 }  // namespace braze::compile

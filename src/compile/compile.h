@@ -6,6 +6,7 @@
 #include <string>
 
 #include "graph/graph.h"
+#include "graph/stages.h"
 #include "plan/module.h"
 #include "target/target.h"
 
@@ -34,13 +35,16 @@ struct Timings {  // seconds
   double passes = 0, lower = 0, schedule = 0, codegen = 0;
 };
 
-// A module of one function. That of a symbolic graph is symbolic: for all values of the symbols
-// within their ranges. A graph that the passes cannot make functional (random in-place ops, say)
-// gets the function of kEager, whatever the backend.
-plan::Module compile(graph::Graph graph, const Options& options, Timings* timings = nullptr);
+// A module of one function; of more where the graph reads numbers from data or has control flow
+// (control_function.h). That of a symbolic graph is symbolic: for all values of the symbols within
+// their ranges. What the passes cannot make functional (random in-place ops, say) gets the function
+// of kEager, whatever the backend.
+plan::Module compile(graph::Graph graph, const Options& options, Timings* timings = nullptr,
+                     const graph::DataSymbols& data = {});
 
 // The key under which a cache keeps the module of this graph: hash of the canonical form, the
 // options and the compiler's version.
-std::string cache_key(const graph::Graph& graph, const Options& options);
+std::string cache_key(const graph::Graph& graph, const Options& options,
+                      const graph::DataSymbols& data = {});
 
 }  // namespace braze::compile

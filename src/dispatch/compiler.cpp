@@ -121,14 +121,10 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);
-  if (!draft.data_symbols.empty() || graph::has_control_flow(draft.graph)) {
-    entry.stages = std::make_unique<Stages>(draft.graph, draft.data_symbols, draft.assertions,
-                                            settings, std::move(constants), name);
-    entry.stages->build(hints, &entry.report);
-    return;
-  }
-  entry.programs =
-      std::make_unique<Programs>(std::move(draft.graph), settings, std::move(constants), name);
+  entry.programs = std::make_unique<Programs>(
+      std::move(draft.graph),
+      graph::DataSymbols{std::move(draft.data_symbols), std::move(draft.assertions)}, settings,
+      std::move(constants), name);
   entry.programs->add(hints, &entry.report);
 }
 

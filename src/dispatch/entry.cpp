@@ -59,21 +59,14 @@ std::shared_ptr<Program> Entry::add_program(std::span<const int64_t> symbols, st
 }
 
 Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
-                               std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols,
+                               std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
                                bool halfway, std::string* why) {
   const std::vector<at::Tensor> held =
       program.releases_gil ? hold(inputs) : std::vector<at::Tensor>();
   return outcome_of(halfway, why, [&] {
     GilRelease gil(program.releases_gil);
-    program.executable->run({inputs, input_count}, outputs, symbols);
-  });
-}
-
-Entry::Outcome Entry::run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
-                                 std::span<int64_t> symbols, bool halfway, std::string* why) {
-  return outcome_of(halfway, why, [&] {
     try {
-      stages->run({inputs, input_count}, outputs, symbols);
+      program.executable->run({inputs, input_count}, outputs, symbols);
     } catch (const Interrupted&) {  // done, with an exception pending
     }
   });
@@ -83,30 +76,21 @@ Entry::Outcome Entry::run_stages(c10::TensorImpl* const* inputs, std::vector<at:
 Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                                   std::span<int64_t> symbols, std::string* why) {
   Outcome outcome = Outcome::kDone;
-  std::function<void()> run;
-  bool writes_early = false, halfway = false;
-  std::shared_ptr<Program> program;
   std::vector<at::Tensor> held;
   for (const InputWrites& write : input_writes)  // counted at the end
     if (inputs[write.input]) held.push_back(borrow(inputs[write.input]));
-  if (stages) {
-    outputs.reserve(stages->output_count());
-    writes_early = stages->writes_inputs_early();
-    run = [&] { outcome = run_stages(inputs, outputs, symbols, halfway, why); };
-  } else {
-    program = programs->find(symbols);
-    if (!program) {
-      held = hold(inputs);
-      program = add_program(symbols, why);
-    }
-    if (!program) return Outcome::kBroken;
-    outputs.reserve(program->executable->function().outputs.size());
-    writes_early = program->writes_inputs_early;
-    run = [&] { outcome = run_plan(*program, inputs, outputs, symbols, halfway, why); };
+  std::shared_ptr<Program> program = programs->find(symbols);
+  if (!program) {
+    held = hold(inputs);
+    program = add_program(symbols, why);
   }
-  const bool first = writes_early && !has_run_for(symbols);
+  if (!program) return Outcome::kBroken;
+  outputs.reserve(program->executable->function().outputs.size());
+  const bool writes_early = program->writes_inputs_early;
+  const bool first = writes_early && !has_run_for(*program, symbols);
   Rollback saved(rollback, inputs, writes_early, first);
-  halfway = !saved.is_complete();
+  const bool halfway = !saved.is_complete();
+  const auto run = [&] { outcome = run_plan(*program, inputs, outputs, symbols, halfway, why); };
   if (halfway)
     pytorch::translate_exceptions(run);
   else
@@ -119,9 +103,9 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
 }
 
 // Never of code that reads sizes from data.
-bool Entry::has_run_for(std::span<const int64_t> symbols) {
+bool Entry::has_run_for(const Program& program, std::span<const int64_t> symbols) {
   constexpr size_t kMost = 64;
-  if (stages) return false;
+  if (program.executable->has_control()) return false;
   if (has_run_.size() > kMost) has_run_.clear();
   return has_run_.contains({symbols.begin(), symbols.end()});
 }

@@ -15,14 +15,13 @@
 #include "dispatch/output_states.h"
 #include "dispatch/programs.h"
 #include "dispatch/rollback.h"
-#include "dispatch/stages.h"
 #include "guard/guard.h"
 
 namespace braze::dispatch {
 
 enum class EntryKind : uint8_t {
   kEager,   // the original runs; `reason` says why
-  kPlan,    // `programs`, or `stages` where numbers are read from data
+  kPlan,    // `programs`
   kPython,  // `python`: what a user's backend returned
 };
 
@@ -38,7 +37,6 @@ struct Entry {
   size_t input_count = 0;
   std::vector<int> float_inputs;  // by float of the guards: the input that takes it
   std::unique_ptr<Programs> programs;
-  std::unique_ptr<Stages> stages;
   cpython::Ref python;
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
   size_t python_outputs = 0;                   // kPython: how many tensors it must return
@@ -92,17 +90,15 @@ struct Entry {
                           std::string* why);
   // `halfway`: inputs may have changed for good by the time a step fails.
   Outcome run_plan(Program& program, c10::TensorImpl* const* inputs,
-                   std::vector<at::Tensor>& outputs, std::span<const int64_t> symbols, bool halfway,
+                   std::vector<at::Tensor>& outputs, std::span<int64_t> symbols, bool halfway,
                    std::string* why);
-  Outcome run_stages(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
-                     std::span<int64_t> symbols, bool halfway, std::string* why);
   bool run_python(c10::TensorImpl* const* inputs, std::vector<cpython::Ref>& outputs);
   Outcome run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                       std::span<int64_t> symbols, std::string* why);
   // Another thread may drop its last reference to an input once the GIL is free.
   std::vector<at::Tensor> hold(c10::TensorImpl* const* inputs) const;
   std::shared_ptr<Program> add_program(std::span<const int64_t> symbols, std::string* why);
-  bool has_run_for(std::span<const int64_t> symbols);
+  bool has_run_for(const Program& program, std::span<const int64_t> symbols);
 
   // Where inputs are written to early: the values of the symbols that it has run for.
   std::set<std::vector<int64_t>> has_run_;

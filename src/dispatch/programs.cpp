@@ -52,12 +52,12 @@ compile::Options compile_options(const Settings& settings) {
   return out;
 }
 
-plan::Module make_module(const graph::Graph& graph, compile::Options options, bool keep_report,
-                         Report& report) {
+plan::Module make_module(const graph::Graph& graph, const graph::DataSymbols& data,
+                         compile::Options options, bool keep_report, Report& report) {
   bool cacheable = options.backend == compile::Backend::kKernels && braze::options().cache;
   std::string key;
   if (cacheable && !keep_report && !log::enabled(log::Component::kSchedule)) {
-    key = compile::cache_key(graph, options);
+    key = compile::cache_key(graph, options, data);
     if (auto bytes = toolchain::DiskCache::instance().get("plan", key)) {
       try {
         plan::Module module = plan::deserialize(*bytes);
@@ -71,13 +71,13 @@ plan::Module make_module(const graph::Graph& graph, compile::Options options, bo
   options.dump = [&](const char* stage, const std::string& text) {
     std::string_view name = stage;
     if (name == "schedule") {
-      if (keep_report) report.schedule = text;
+      if (keep_report) report.schedule += text;
       if (log::enabled(log::Component::kSchedule)) log::write(log::Component::kSchedule, text);
     }
   };
   if (!keep_report && !log::enabled(log::Component::kSchedule)) options.dump = nullptr;
   compile::Timings timings;
-  plan::Module module = compile::compile(graph.clone(), options, &timings);
+  plan::Module module = compile::compile(graph.clone(), options, &timings, data);
   report.passes = timings.passes;
   report.lower = timings.lower;
   report.schedule_time = timings.schedule;
@@ -100,22 +100,36 @@ constexpr size_t kWithKernels = 4;
 constexpr size_t kMost = 256;
 
 // Grains of work of the kernels, 2 for a step of any other kind.
-int64_t work_of(const plan::Function& function) {
+int64_t work_of(const plan::Module& module) {
   int64_t work = 0;
-  for (const plan::Step& step : function.steps) {
-    if (auto* kernel = std::get_if<plan::KernelStep>(&step))
-      work += kernel->extent.hint() / std::max<int64_t>(kernel->grain.hint(), 1);
-    else
-      work += 2;
-  }
+  for (const plan::Function& function : module.functions)
+    for (const plan::Step& step : function.steps) {
+      if (auto* kernel = std::get_if<plan::KernelStep>(&step))
+        work += kernel->extent.hint() / std::max<int64_t>(kernel->grain.hint(), 1);
+      else
+        work += 2;
+    }
   return work;
+}
+
+// A loop without end can be interrupted. Now and then, as the GIL may be another thread's.
+void check_signals() {
+  constexpr auto kPause = std::chrono::milliseconds(20);
+  thread_local Clock::time_point last;
+  if (Clock::now() - last < kPause) return;
+  last = Clock::now();
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool interrupted = PyErr_CheckSignals() < 0;
+  PyGILState_Release(state);
+  if (interrupted) throw Interrupted();
 }
 
 }  // namespace
 
-Programs::Programs(graph::Graph graph, const Settings& settings, std::vector<at::Tensor> constants,
-                   std::string name)
+Programs::Programs(graph::Graph graph, graph::DataSymbols data, const Settings& settings,
+                   std::vector<at::Tensor> constants, std::string name)
     : graph_(std::move(graph)),
+      data_(std::move(data)),
       settings_(settings),
       constants_(std::move(constants)),
       name_(std::move(name)) {}
@@ -132,6 +146,7 @@ std::shared_ptr<Program> Programs::build_symbolic(Report& report) {
     return build(graph_, true, report);
   } catch (const InternalError& error) {
     refused_ = true;
+    if (only_symbolic() && braze::options().strict) throw;
     if (log::enabled(log::Component::kSchedule))
       log::write(log::Component::kSchedule, name_ + ": no symbolic module: " + error.what());
     return nullptr;
@@ -147,10 +162,11 @@ std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels
   auto start = Clock::now();
   plan::Module module;
   for (;;) {
-    module = make_module(graph, options, settings_.keep_report, report);
+    module = make_module(graph, data_, options, settings_.keep_report, report);
     start = Clock::now();
     try {
-      program->executable = std::make_unique<runtime::Executable>(module, constants_, name_);
+      program->executable =
+          std::make_unique<runtime::Executable>(module, constants_, check_signals);
       break;
     } catch (const InternalError& error) {
       choose_aten(options, name_, error.what());
@@ -160,7 +176,7 @@ std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels
   }
   report.build = seconds_since(start);
   program->writes_inputs_early = program->executable->writes_inputs_early();
-  program->releases_gil = work_of(module.functions[0]) > 1;
+  program->releases_gil = work_of(module) > 1;
   if (settings_.keep_report) {
     report.plan = plan::to_string(module);
     for (const plan::Code& code : module.code) report.code += code.text;
@@ -180,6 +196,7 @@ std::shared_ptr<Program> Programs::add(std::span<const int64_t> symbols, Report*
   {
     GilRelease gil(true);  // nothing here touches Python
     if (whole) program = graph_.is_symbolic() ? build_symbolic(out) : build(graph_, true, out);
+    if (!program && only_symbolic()) program = build(graph_, /*kernels=*/false, out);
     numbers = !program;
     if (numbers) program = build(graph::substitute(graph_, symbols), kernels, out);
   }

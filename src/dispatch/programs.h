@@ -12,10 +12,13 @@
 
 #include "dispatch/report_data.h"
 #include "dispatch/settings.h"
-#include "graph/graph.h"
+#include "graph/stages.h"
 #include "runtime/executable.h"
 
 namespace braze::dispatch {
+
+// A Python exception is pending: a signal came while a loop ran.
+struct Interrupted {};
 
 struct Program {
   std::unique_ptr<runtime::Executable> executable;
@@ -26,8 +29,8 @@ struct Program {
 class Programs {
  public:
   // `constants`: tensors of the graph's constant inputs, by graph input.
-  Programs(graph::Graph graph, const Settings& settings, std::vector<at::Tensor> constants,
-           std::string name);
+  Programs(graph::Graph graph, graph::DataSymbols data, const Settings& settings,
+           std::vector<at::Tensor> constants, std::string name);
 
   // The program for these values of the graph's symbols; null if there is none yet. With the GIL.
   std::shared_ptr<Program> find(std::span<const int64_t> symbols) const;
@@ -38,9 +41,12 @@ class Programs {
 
  private:
   std::shared_ptr<Program> build(const graph::Graph& graph, bool kernels, Report& report) const;
+  // A module that reads sizes from data cannot be made for single sizes.
+  bool only_symbolic() const { return !data_.numbers.empty(); }
   std::shared_ptr<Program> build_symbolic(Report& report);
 
   graph::Graph graph_;
+  graph::DataSymbols data_;
   Settings settings_;
   std::vector<at::Tensor> constants_;
   std::string name_;

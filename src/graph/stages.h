@@ -33,8 +33,15 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "sym/condition.h"
 
 namespace braze::graph {
+
+// What a graph reads from data.
+struct DataSymbols {
+  std::vector<int> numbers;                // of the symbols whose values are read
+  std::vector<sym::Condition> assertions;  // on them, to be checked as soon as they are known
+};
 
 // Nodes of a graph as a graph of their own.
 struct Region {

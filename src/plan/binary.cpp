@@ -15,7 +15,7 @@ namespace braze::plan {
 namespace {
 
 constexpr std::string_view kMagic = "BRAZEMOD";
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 4;
 constexpr size_t kHashDigits = 32;
 enum IntTag : uint8_t { kConstant, kKnownExpr, kNewExpr };
 
@@ -112,6 +112,8 @@ constexpr int count_of(graph::MemoryFormat) {
 }
 constexpr int count_of(graph::Layout) { return 1; }
 constexpr int count_of(Language) { return static_cast<int>(Language::kCpp) + 1; }
+constexpr int count_of(OnFailure) { return static_cast<int>(OnFailure::kRaise) + 1; }
+constexpr int count_of(sym::Relation) { return static_cast<int>(sym::Relation::kNotLess) + 1; }
 constexpr int count_of(Symbol::Kind) { return static_cast<int>(Symbol::Kind::kScalar) + 1; }
 
 class Reader {
@@ -298,6 +300,38 @@ void fields(A& a, Is<FreeStep> auto& x) {
   a(x.slot);
 }
 template <class A>
+void fields(A& a, Is<Callee> auto& x) {
+  a(x.function, x.args);
+}
+template <class A>
+void fields(A& a, Is<CallStep> auto& x) {
+  a(x.callee, x.results);
+}
+template <class A>
+void fields(A& a, Is<BranchStep> auto& x) {
+  a(x.predicate, x.yes, x.no, x.results);
+}
+template <class A>
+void fields(A& a, Is<LoopStep> auto& x) {
+  a(x.condition, x.body, x.carried, x.results);
+}
+template <class A>
+void fields(A& a, Is<ReadStep> auto& x) {
+  a(x.slot, x.dim, x.symbol);
+}
+template <class A>
+void fields(A& a, Is<ExpectStep> auto& x) {
+  a(x.slot);
+}
+template <class A>
+void fields(A& a, Is<AssertStep> auto& x) {
+  a(x.condition);
+}
+template <class A>
+void fields(A& a, Is<sym::Condition> auto& x) {
+  a(x.relation, x.a, x.b);
+}
+template <class A>
 void fields(A& a, Is<Kernel> auto& x) {
   a(x.name, x.code, x.written, x.sizes);
 }
@@ -312,7 +346,8 @@ void fields(A& a, Is<Code> auto& x) {
 // Behind its symbols.
 template <class A>
 void fields(A& a, Is<Function> auto& x) {
-  a(x.slots, x.input_count, x.arena_bytes, x.steps, x.outputs, x.kernels, x.origins, x.limits);
+  a(x.on_failure, x.slots, x.input_count, x.arena_bytes, x.steps, x.outputs, x.kernels, x.origins,
+    x.limits);
 }
 
 std::string header() {

@@ -156,24 +156,8 @@ void Binder::find_groups() {
     }
   };
   for (size_t i = 0; i < function_.steps.size(); ++i) {
-    const int step = static_cast<int>(i);
-    if (auto* kernel = std::get_if<KernelStep>(&function_.steps[i])) {
-      for (SlotId slot : kernel->args) use(slot, step);
-    } else if (auto* call = std::get_if<ExternStep>(&function_.steps[i])) {
-      for (const Argument& argument : call->args) {
-        if (auto* slot = std::get_if<SlotId>(&argument)) use(*slot, step);
-        if (auto* list = std::get_if<std::vector<SlotId>>(&argument))
-          for (SlotId slot : *list) use(slot, step);
-        if (auto* list = std::get_if<graph::OptionalRefs<SlotId>>(&argument))
-          for (const auto& slot : list->refs)
-            if (slot) use(*slot, step);
-      }
-      for (SlotId slot : call->results)
-        if (slot >= 0) use(slot, step);
-    } else if (auto* copy = std::get_if<CopyStep>(&function_.steps[i])) {
-      use(copy->target, step);
-      use(copy->source, step);
-    }
+    if (std::holds_alternative<FreeStep>(function_.steps[i])) continue;
+    for (SlotId slot : slots_of(function_.steps[i])) use(slot, static_cast<int>(i));
   }
   std::vector<int> group_of(count, kNever);
   for (size_t i = 0; i < count; ++i) {
@@ -284,7 +268,8 @@ int64_t Binder::number(Int value, const Numbers& numbers) const {
 
 Function Binder::bind(std::span<const int64_t> symbols) const {
   const Numbers numbers = this->numbers(symbols);
-  Function bound{.slots = function_.slots,
+  Function bound{.on_failure = function_.on_failure,
+                 .slots = function_.slots,
                  .input_count = function_.input_count,
                  .arena_bytes = numbers.layout->arena_bytes,
                  .steps = function_.steps,
@@ -301,6 +286,16 @@ Function Binder::bind(std::span<const int64_t> symbols) const {
       slot.byte_offset = view_bytes(static_cast<SlotId>(i), numbers);
   }
   return bound;
+}
+
+std::vector<bool> used_symbols(const Function& function) {
+  std::set<const Expr*, ById> exprs;
+  for_each_int_of_function(function, [&](Int value) { collect(value, exprs); });
+  for (Int limit : function.limits) collect(limit, exprs);
+  std::vector<bool> used(function.symbols.size(), false);
+  for (const Expr* expr : exprs)
+    if (expr->kind == sym::ExprKind::kSymbol) used[expr->symbol] = true;
+  return used;
 }
 
 Function bind(const Function& function, std::span<const int64_t> values) {

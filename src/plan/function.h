@@ -3,6 +3,10 @@
 // Slots [0, inputs.size()) are the function's inputs, bound by the caller on each call. The other
 // slots are defined by steps. Step order is execution order.
 //
+// A function of control steps runs others of its module (module.h): the parts of a graph between
+// two numbers that are read from data, the branches and loop bodies of control flow. It has neither
+// kernels nor memory of its own: its slots are inputs and kExtern.
+//
 // A function with symbols is for all values that they may have: sizes, strides, offsets, arguments
 // of extern calls, extents and grains are expressions over them, and what follows from those
 // (places and sizes in memory) is not there yet. `Binder` (binder.h) works out the numbers for a
@@ -19,6 +23,7 @@
 #include "graph/argument.h"
 #include "graph/graph.h"
 #include "graph/types.h"
+#include "sym/condition.h"
 #include "sym/expr.h"
 
 namespace braze::plan {
@@ -60,8 +65,8 @@ struct Symbol {
 //   extern "C" int64_t name(void* const* args, const int64_t* sizes, int64_t begin, int64_t end);
 // args[i] is the address of element 0 of slot args[i]; sizes are those of the kernel. The work [0,
 // extent) is split among threads in chunks of at least `grain`; begin..end is one chunk. With
-// extent 0 (an empty tensor) the kernel must not be called. A non-zero result means that the call
-// must be run in eager instead (an index out of range: eager raises the user's exception).
+// extent 0 (an empty tensor) the kernel must not be called. A non-zero result is a failure (an
+// index out of range).
 struct KernelStep {
   int32_t kernel = 0;  // index into Function::kernels
   std::vector<SlotId> args;
@@ -97,7 +102,56 @@ struct FreeStep {
   SlotId slot = -1;
 };
 
-using Step = std::variant<KernelStep, ExternStep, CopyStep, FreeStep>;
+// Another function of the module, and what it is given as inputs, in order: slots, or in a loop, as
+// -1 - k, the tensor k that is carried.
+struct Callee {
+  int32_t function = -1;
+  std::vector<SlotId> args;
+};
+
+// What the function gives, in order, is kept in `results`.
+struct CallStep {
+  Callee callee;
+  std::vector<SlotId> results;
+};
+
+// Calls `yes` if the only element of `predicate` is true, else `no`.
+struct BranchStep {
+  SlotId predicate = -1;
+  Callee yes, no;
+  std::vector<SlotId> results;
+};
+
+// As long as the only element of what `condition` gives is true, `body` gives what is carried anew.
+// The results are memory of their own, also where the body never ran.
+struct LoopStep {
+  Callee condition, body;
+  std::vector<SlotId> carried, results;
+};
+
+// The symbol gets its value: the slot's size in dimension `dim`, or its only element (dim -1). One
+// outside of the symbol's range is a failure.
+struct ReadStep {
+  SlotId slot = -1;
+  int32_t dim = -1;
+  int32_t symbol = -1;
+};
+
+// Sizes and strides of what the slot holds are other than its type's: a failure.
+struct ExpectStep {
+  SlotId slot = -1;
+};
+
+// The condition does not hold: a failure.
+struct AssertStep {
+  sym::Condition condition;
+};
+
+using Step = std::variant<KernelStep, ExternStep, CopyStep, FreeStep, CallStep, BranchStep,
+                          LoopStep, ReadStep, ExpectStep, AssertStep>;
+bool is_control(const Step& step);  // CallStep and those behind it in the list
+// Every slot that a step names, what it gives last; -1 - k and unused results left out.
+std::vector<SlotId> slots_of(const Step& step);
 
 struct Kernel {
   std::string name;             // symbol of the code object
@@ -106,7 +160,13 @@ struct Kernel {
   std::vector<sym::Int> sizes;  // what it is given as `sizes`
 };
 
+// What a failure of a step means. Where nothing that the user sees has changed, the call is run
+// again in eager, which raises the user's exception at its place; elsewhere (in a backward) it is
+// raised at once.
+enum class OnFailure : uint8_t { kRunEager, kRaise };
+
 struct Function {
+  OnFailure on_failure = OnFailure::kRunEager;
   std::vector<Slot> slots;
   int32_t input_count = 0;
   int64_t arena_bytes = 0;
@@ -121,6 +181,7 @@ struct Function {
   std::vector<sym::Int> limits;           // must fit 32 bits, or the function does not hold
 
   bool is_symbolic() const { return !symbols.empty(); }
+  bool has_control() const;
 };
 
 // For people:
@@ -133,6 +194,8 @@ struct Function {
 //   }
 std::string to_string(const Function& function);
 
+// By symbol: whether a slot, a kernel or a step is an expression of it.
+std::vector<bool> used_symbols(const Function& function);
 // Bytes from element 0 to the end of the last element of a tensor of this type; 0 when it is empty.
 int64_t extent_bytes(const graph::TensorType& type);
 // The slot whose memory a kView slot shares; any other slot is its own root.

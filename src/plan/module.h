@@ -20,6 +20,8 @@ struct Code {
   std::vector<std::string> flags;  // of the compiler
 };
 
+// The functions have the same symbols, or none. What a function computes from symbols is known when
+// it is entered.
 struct Module {
   std::vector<Function> functions;  // the first one is what a call runs
   std::vector<Code> code;
@@ -33,8 +35,10 @@ std::string to_string(const Module& module);
 std::string serialize(const Module& module);
 Module deserialize(std::string_view bytes);
 
-// Throws InternalError unless there is a function, all functions are right (function.h), and kernels
-// and code objects come together: each kernel has one, each of them has a kernel.
+// Throws InternalError unless there is a function, all functions are right (function.h), kernels
+// and code objects come together (each kernel has one, each of them has a kernel), each function
+// but the first is called in one place, by one before it, with as many tensors as it takes and
+// gives, and symbols have their values where they are used.
 void verify(const Module& module);
 
 }  // namespace braze::plan

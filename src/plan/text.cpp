@@ -84,14 +84,45 @@ struct StepText {
   std::string operator()(const ExternStep& step) const {
     std::string args = join(
         step.args, [](const Argument& argument) { return std::visit(ArgumentText{}, argument); });
-    std::string results = join(step.results, slot_name);
-    return (results.empty() ? "" : results + " = ") + step.op + "(" + args + ")" +
-           origin(step.origin);
+    return results(step.results) + step.op + "(" + args + ")" + origin(step.origin);
   }
   std::string operator()(const CopyStep& step) const {
     return "copy " + slot_name(step.target) + " <- " + slot_name(step.source);
   }
   std::string operator()(const FreeStep& step) const { return "free " + slot_name(step.slot); }
+  std::string operator()(const CallStep& step) const {
+    return results(step.results) + call(step.callee);
+  }
+  std::string operator()(const BranchStep& step) const {
+    return results(step.results) + "if " + slot_name(step.predicate) + " " + call(step.yes) +
+           " else " + call(step.no);
+  }
+  std::string operator()(const LoopStep& step) const {
+    return results(step.results) + "from " + join(step.carried, slot_name) + " while " +
+           call(step.condition) + " do " + call(step.body);
+  }
+  std::string operator()(const ReadStep& step) const {
+    return function.symbols.at(step.symbol).name + " = " +
+           (step.dim < 0 ? "item(" + slot_name(step.slot)
+                         : "size(" + slot_name(step.slot) + ", " + std::to_string(step.dim)) +
+           ")";
+  }
+  std::string operator()(const ExpectStep& step) const { return "expect " + slot_name(step.slot); }
+  std::string operator()(const AssertStep& step) const {
+    return "assert " + sym::to_string(step.condition);
+  }
+
+  static std::string results(const std::vector<SlotId>& slots) {
+    return slots.empty() ? "" : join(slots, slot_name) + " = ";
+  }
+  static std::string call(const Callee& callee) {
+    return "call " + std::to_string(callee.function) + "(" +
+           join(callee.args,
+                [](SlotId slot) {
+                  return slot < 0 ? "carried " + std::to_string(-1 - slot) : slot_name(slot);
+                }) +
+           ")";
+  }
 
   static std::string sizes(const std::vector<sym::Int>& values) {
     if (values.empty()) return "";
@@ -158,7 +189,8 @@ std::string to_string(const Function& function) {
   for (SlotId i = 0; i < function.input_count; ++i) {
     out << (i ? ", " : "") << slot_name(i) << ": " << slot_text(function.slots.at(i));
   }
-  out << ") arena " << function.arena_bytes << " bytes {\n";
+  out << ") arena " << function.arena_bytes << " bytes "
+      << (function.on_failure == OnFailure::kRaise ? "on failure raise {\n" : "{\n");
   for (size_t i = function.input_count; i < function.slots.size(); ++i) {
     out << "  " << slot_name(static_cast<SlotId>(i)) << ": " << slot_text(function.slots[i])
         << "\n";

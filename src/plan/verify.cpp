@@ -58,6 +58,7 @@ class Verifier {
 
   void run() {
     check_slots();
+    if (function_.has_control()) check_control();
     for (step_ = 0; step_ < static_cast<int>(function_.steps.size()); ++step_) {
       std::visit([this](const auto& step) { check_step(step); }, function_.steps[step_]);
     }
@@ -212,6 +213,65 @@ class Verifier {
     freed_[step.slot] = true;
   }
 
+  void check_control() const {
+    BRAZE_CHECK(function_.kernels.empty() && function_.arena_bytes == 0 &&
+                    std::ranges::all_of(function_.slots,
+                                        [](const Slot& s) {
+                                          return s.kind == SlotKind::kInput ||
+                                                 s.kind == SlotKind::kExtern;
+                                        }),
+                "a function of control steps has no kernels and no memory of its own");
+  }
+
+  void use_all(const std::vector<SlotId>& slots) {
+    for (SlotId id : slots) use(id);
+  }
+  void give(const std::vector<SlotId>& results) {
+    for (SlotId id : results) {
+      check_number(id);
+      BRAZE_CHECK(slot(id).kind == SlotKind::kExtern && born_[id] == kNever, where(), "result s",
+                  id, " must be a kExtern slot that nothing else defines");
+      define(id);
+    }
+  }
+  void check_call(const Callee& callee, size_t carried) {
+    for (SlotId id : callee.args) {
+      if (id >= 0)
+        use(id);
+      else
+        BRAZE_CHECK(static_cast<size_t>(-1 - id) < carried, where(), "nothing is carried as ",
+                    -1 - id);
+    }
+  }
+  void check_step(const CallStep& step) {
+    check_call(step.callee, 0);
+    give(step.results);
+  }
+  void check_step(const BranchStep& step) {
+    use(step.predicate);
+    check_call(step.yes, 0);
+    check_call(step.no, 0);
+    give(step.results);
+  }
+  void check_step(const LoopStep& step) {
+    use_all(step.carried);
+    check_call(step.condition, step.carried.size());
+    check_call(step.body, step.carried.size());
+    BRAZE_CHECK(step.results.size() == step.carried.size(), where(),
+                "a loop gives what it carries");
+    give(step.results);
+  }
+  void check_step(const ReadStep& step) {
+    use(step.slot);
+    BRAZE_CHECK(step.dim >= -1 && step.dim < slot(step.slot).type.rank(), where(), "no dimension ",
+                step.dim);
+    BRAZE_CHECK(bound_ || (step.symbol >= 0 &&
+                           step.symbol < static_cast<int64_t>(function_.symbols.size())),
+                where(), "no symbol ", step.symbol);
+  }
+  void check_step(const ExpectStep& step) { use(step.slot); }
+  void check_step(const AssertStep&) {}
+
   void check_outputs() {
     for (SlotId id : function_.outputs) {
       use(id);
@@ -300,21 +360,6 @@ void verify(const Function& function) {
                   ": no place in the arena");
   }
   Verifier(plan::bind(function, hints(function)), true).run();
-}
-
-void verify(const Module& module) {
-  BRAZE_CHECK(!module.functions.empty(), "a module without functions");
-  std::vector<bool> used(module.code.size(), false);
-  for (const Function& function : module.functions) {
-    verify(function);
-    for (const Kernel& kernel : function.kernels) {
-      BRAZE_CHECK(kernel.code >= 0 && kernel.code < static_cast<int64_t>(used.size()), "kernel ",
-                  kernel.name, ": code object ", kernel.code, " does not exist");
-      used[kernel.code] = true;
-    }
-  }
-  for (size_t i = 0; i < used.size(); ++i)
-    BRAZE_CHECK(used[i], "code object ", i, " has no kernel");
 }
 
 }  // namespace braze::plan

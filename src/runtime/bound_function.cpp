@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/options.h"
-#include "runtime/executable.h"
+#include "runtime/failure.h"
 #include "runtime/torch_threads.h"
 
 namespace braze::runtime {
@@ -59,7 +59,7 @@ void BoundFunction::run_kernel(size_t step, const PreparedFunction::Kernel& kern
     for_ranges(extent, grain, std::ref(run_range));  // no memory of its own
     status = failed;
   }
-  if (status != 0) throw NeedsEager();
+  if (status != 0) fail(prepared_.function.on_failure, "index out of range");
 }
 
 void BoundFunction::run_extern(size_t step, const ExternCall& call, RunContext& context,

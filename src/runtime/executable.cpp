@@ -1,157 +1,110 @@
 #include "runtime/executable.h"
 
-#include <c10/util/SmallVector.h>
-
 #include <algorithm>
-#include <list>
-#include <mutex>
+#include <variant>
 
-#include "base/fork_mutex.h"
-#include "runtime/bound_function.h"
+#include "runtime/control_runner.h"
+#include "runtime/function_runner.h"
 #include "toolchain/toolchain.h"
 
 namespace braze::runtime {
 namespace {
 
-using Values = c10::SmallVector<int64_t, 8>;  // of a function's symbols
+// By code object.
+std::vector<std::shared_ptr<toolchain::Library>> load_code(const plan::Module& module) {
+  std::vector<std::vector<std::string>> names(module.code.size());
+  for (const plan::Function& function : module.functions)
+    for (const plan::Kernel& kernel : function.kernels) names[kernel.code].push_back(kernel.name);
+  std::vector<std::shared_ptr<toolchain::Library>> libraries;
+  for (size_t i = 0; i < module.code.size(); ++i)
+    libraries.push_back(toolchain::build(module.code[i].text, module.code[i].flags, names[i]));
+  return libraries;
+}
+
+std::vector<at::Tensor> constants_of(const plan::Callee& callee,
+                                     const std::vector<at::Tensor>& constants) {
+  std::vector<at::Tensor> own;
+  for (plan::SlotId slot : callee.args)
+    own.push_back(static_cast<size_t>(slot) < constants.size() ? constants[slot] : at::Tensor());
+  return own;
+}
 
 }  // namespace
 
-// A static function is bound once; a symbolic one for each list of values of its symbols, of which
-// those used last are kept.
 struct Executable::Impl {
-  static constexpr size_t kMostBound = 32;
-  struct Entry {
-    Values values;
-    std::shared_ptr<BoundFunction> bound;
-  };
+  using Runner = std::variant<FunctionRunner, ControlRunner>;
 
-  std::string tag;
-  std::shared_ptr<toolchain::Library> library;
-  std::unique_ptr<PreparedFunction> prepared;
-  ArenaPool arenas;
-  std::shared_ptr<BoundFunction> fixed;  // of a static function
-  ForkMutex mutex;
-  // Those with this layout, which has room for all sizes so far; the one used last first.
-  std::list<Entry> recent;
-  std::shared_ptr<const plan::Layout> layout;
-  std::vector<std::unique_ptr<RunContext>> idle;  // the one used last last
+  std::vector<std::shared_ptr<toolchain::Library>> libraries;
+  std::vector<std::unique_ptr<Runner>> runners;  // by function
+  plan::Function const* first = nullptr;
 
-  Impl(plan::Module module, std::vector<at::Tensor> constants, std::string name);
-  std::shared_ptr<BoundFunction> bound_to(std::span<const int64_t> values);
-  std::shared_ptr<BoundFunction> find(std::span<const int64_t> values);
-  std::unique_ptr<RunContext> take_context(const BoundFunction& bound);
-  void return_context(std::unique_ptr<RunContext> context);
-  void run(BoundFunction& bound, std::span<c10::TensorImpl* const> inputs,
-           std::vector<at::Tensor>& outputs);
+  void run(int32_t number, std::span<c10::TensorImpl* const> inputs,
+           std::vector<at::Tensor>& outputs, std::span<int64_t> symbols) {
+    Runner& runner = *runners[number];
+    if (auto* straight = std::get_if<FunctionRunner>(&runner))
+      straight->run(inputs, outputs, symbols);
+    else
+      std::get<ControlRunner>(runner).run(inputs, outputs, symbols);
+  }
+
+  std::unique_ptr<Runner> runner_of(plan::Function function, std::vector<at::Tensor> constants,
+                                    const std::function<void()>& poll);
 };
 
-Executable::Impl::Impl(plan::Module module, std::vector<at::Tensor> constants, std::string name)
-    : tag(std::move(name)) {
-  std::vector<KernelFunction> functions;
-  std::vector<std::string> names;
-  BRAZE_CHECK(module.functions.size() == 1 && module.code.size() <= 1);
-  for (const plan::Kernel& kernel : module.functions[0].kernels) names.push_back(kernel.name);
-  if (!names.empty()) library = toolchain::build(module.code[0].text, module.code[0].flags, names);
-  for (const std::string& kernel : names)
-    functions.push_back(reinterpret_cast<KernelFunction>(library->symbol(kernel)));
-  prepared = std::make_unique<PreparedFunction>(std::move(module.functions[0]),
-                                                std::move(constants), functions);
-  const std::vector<int64_t> hints = plan::hints(prepared->function);
-  auto first = std::make_shared<BoundFunction>(*prepared, hints, nullptr);
-  layout = first->numbers().layout;
-  if (!prepared->function.is_symbolic())
-    fixed = std::move(first);
-  else
-    recent.push_back({{hints.begin(), hints.end()}, std::move(first)});
+std::unique_ptr<Executable::Impl::Runner> Executable::Impl::runner_of(
+    plan::Function function, std::vector<at::Tensor> constants, const std::function<void()>& poll) {
+  if (function.has_control()) {
+    const auto call = [this](int32_t number, std::span<c10::TensorImpl* const> inputs,
+                             std::vector<at::Tensor>& outputs,
+                             std::span<int64_t> symbols) { run(number, inputs, outputs, symbols); };
+    return std::make_unique<Runner>(std::in_place_type<ControlRunner>, std::move(function),
+                                    std::move(constants), call, poll);
+  }
+  std::vector<KernelFunction> kernels;
+  for (const plan::Kernel& kernel : function.kernels)
+    kernels.push_back(
+        reinterpret_cast<KernelFunction>(libraries[kernel.code]->symbol(kernel.name)));
+  return std::make_unique<Runner>(std::in_place_type<FunctionRunner>, std::move(function),
+                                  std::move(constants), kernels);
 }
 
-std::shared_ptr<BoundFunction> Executable::Impl::find(std::span<const int64_t> values) {
-  std::lock_guard lock(mutex);
-  for (auto entry = recent.begin(); entry != recent.end(); ++entry) {
-    if (!std::ranges::equal(entry->values, values)) continue;
-    recent.splice(recent.begin(), recent, entry);
-    return entry->bound;
-  }
-  return nullptr;
+Executable::Executable(plan::Module module, std::vector<at::Tensor> constants,
+                       std::function<void()> poll)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->libraries = load_code(module);
+  // What the first function hands on of its constants is bound for good there too.
+  std::vector<std::vector<at::Tensor>> own(module.functions.size());
+  for (const plan::Step& step : module.functions[0].steps)
+    if (const auto* call = std::get_if<plan::CallStep>(&step))
+      own[call->callee.function] = constants_of(call->callee, constants);
+  own[0] = std::move(constants);
+  for (size_t i = 0; i < module.functions.size(); ++i)
+    impl_->runners.push_back(
+        impl_->runner_of(std::move(module.functions[i]), std::move(own[i]), poll));
+  const Impl::Runner& first = *impl_->runners[0];
+  impl_->first = std::holds_alternative<ControlRunner>(first)
+                     ? &std::get<ControlRunner>(first).function()
+                     : &std::get<FunctionRunner>(first).prepared().function;
 }
 
-std::shared_ptr<BoundFunction> Executable::Impl::bound_to(std::span<const int64_t> values) {
-  BRAZE_CHECK(values.size() == prepared->function.symbols.size());
-  if (auto known = find(values)) return known;
-  std::shared_ptr<const plan::Layout> known;
-  {
-    std::lock_guard lock(mutex);
-    known = layout;
-  }
-  std::shared_ptr<BoundFunction> made;
-  try {
-    made = std::make_shared<BoundFunction>(*prepared, values, std::move(known));
-  } catch (const plan::Unbindable&) {
-    throw NeedsEager();
-  }
-  std::lock_guard lock(mutex);
-  if (layout != made->numbers().layout) {
-    recent.clear();
-    layout = made->numbers().layout;
-  }
-  recent.push_front({{values.begin(), values.end()}, made});
-  if (recent.size() > kMostBound) recent.pop_back();
-  return made;
-}
-
-std::unique_ptr<RunContext> Executable::Impl::take_context(const BoundFunction& bound) {
-  std::unique_ptr<RunContext> context;
-  {
-    std::lock_guard lock(mutex);
-    if (!idle.empty()) {
-      context = std::move(idle.back());
-      idle.pop_back();
-    }
-  }
-  if (context == nullptr) context = std::make_unique<RunContext>(*prepared);
-  const int64_t bytes = bound.numbers().layout->arena_bytes;
-  if (!fixed)
-    context->attach(bound, arenas.take(bytes));
-  else if (!context->arena)  // it stays there
-    context->attach(bound, std::make_unique<Arena>(bytes));
-  return context;
-}
-
-void Executable::Impl::return_context(std::unique_ptr<RunContext> context) {
-  context->forget_call();
-  if (!fixed) arenas.give(std::move(context->arena));
-  std::lock_guard lock(mutex);
-  idle.push_back(std::move(context));
-}
-
-void Executable::Impl::run(BoundFunction& bound, std::span<c10::TensorImpl* const> inputs,
-                           std::vector<at::Tensor>& outputs) {
-  BRAZE_CHECK(static_cast<int64_t>(inputs.size()) == prepared->function.input_count);
-  std::unique_ptr<RunContext> context = take_context(bound);
-  const size_t before = outputs.size();
-  try {
-    bound.run(*context, inputs, outputs);
-  } catch (...) {
-    // The context may hold half-made tensors: it is not used again. Nothing is swallowed.
-    outputs.resize(before);
-    throw;
-  }
-  return_context(std::move(context));
-}
-
-Executable::Executable(plan::Module module, std::vector<at::Tensor> constants, std::string tag)
-    : impl_(std::make_unique<Impl>(std::move(module), std::move(constants), std::move(tag))) {}
 Executable::~Executable() = default;
 
 void Executable::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
-                     std::span<const int64_t> symbols) {
-  if (impl_->fixed) return impl_->run(*impl_->fixed, inputs, outputs);
-  impl_->run(*impl_->bound_to(symbols), inputs, outputs);
+                     std::span<int64_t> symbols) {
+  impl_->run(0, inputs, outputs, symbols);
 }
 
-bool Executable::writes_inputs_early() const { return impl_->prepared->writes_inputs_early(); }
+bool Executable::writes_inputs_early() const {
+  return std::ranges::any_of(impl_->runners, [](const auto& runner) {
+    const auto* straight = std::get_if<FunctionRunner>(runner.get());
+    return straight && straight->prepared().writes_inputs_early();
+  });
+}
 
-const plan::Function& Executable::function() const { return impl_->prepared->function; }
+bool Executable::has_control() const {
+  return std::holds_alternative<ControlRunner>(*impl_->runners[0]);
+}
+
+const plan::Function& Executable::function() const { return *impl_->first; }
 
 }  // namespace braze::runtime

@@ -4,11 +4,13 @@
 // tensors and argument lists) is a context taken from a free list for the length of the run.
 //
 // A symbolic function is bound to the sizes that a call comes with; the last 32 lists of sizes are
-// kept. Its kernels are loaded once, and its runs share arenas.
+// kept. Its kernels are loaded once, and its runs share arenas (function_runner.h). A function of
+// control steps is interpreted (control_runner.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,25 +27,28 @@ class NeedsEager : public std::exception {};
 class Executable {
  public:
   // `constants`: tensors of the graph's constant inputs, by graph input (undefined for the others),
-  // bound here for good. Builds or loads the module's kernels. `tag` names it in logs.
-  // Today of one function.
-  Executable(plan::Module module, std::vector<at::Tensor> constants, std::string tag);
+  // bound here for good. Builds or loads the module's kernels. `poll` is called in each round of a
+  // loop on data, which it may end with an exception.
+  Executable(plan::Module module, std::vector<at::Tensor> constants,
+             std::function<void()> poll = {});
   ~Executable();
   Executable(const Executable&) = delete;
 
   // inputs[i]: the tensor of input i (ignored where it is a constant). outputs: appended, in
   // the function's order; an output that is an input is that very tensor, a view of one is a fresh
-  // view. symbols[i]: the value of the function's symbol i in this call; one without symbols does
-  // not look at them. Runs below autograd with the GIL held or not. Throws NeedsEager, c10::Error,
-  // InternalError.
+  // view. symbols[i]: the value of the module's symbol i in this call, which is written where it is
+  // read from data; one without symbols does not look at them. Runs below autograd with the GIL
+  // held or not. Throws NeedsEager, c10::Error, InternalError, and what `poll` throws.
   void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
-           std::span<const int64_t> symbols = {});
+           std::span<int64_t> symbols = {});
 
   // Whether a step before the closing copies may change an input: after such a step has run, a
   // failing call cannot be run again in eager.
   bool writes_inputs_early() const;
 
-  const plan::Function& function() const;
+  // Whether a call may take other ways than the one before it, by its data.
+  bool has_control() const;
+  const plan::Function& function() const;  // the first one
 
  private:
   struct Impl;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sym/symbols.h"
 #include "trace/record.h"
 #include "trace/sym_node.h"
 
@@ -56,18 +57,12 @@ bool is_symbolic(const sym::Dims& dims) {
   return std::any_of(dims.begin(), dims.end(), [](Int dim) { return !dim.is_constant(); });
 }
 
-bool depends_on(Int value, const std::vector<int>& symbols) {
-  if (value.is_constant()) return false;
-  const sym::Expr* e = value.expr();
-  if (e->kind == sym::ExprKind::kSymbol)
-    return std::find(symbols.begin(), symbols.end(), e->symbol) != symbols.end();
-  return depends_on(e->a, symbols) || depends_on(e->b, symbols) ||
-         std::any_of(e->terms.begin(), e->terms.end(),
-                     [&](const auto& term) { return depends_on(Int(term.first), symbols); });
-}
-
 bool depends_on(const sym::Condition& condition, const std::vector<int>& symbols) {
-  return depends_on(condition.a, symbols) || depends_on(condition.b, symbols);
+  bool found = false;
+  sym::for_each_symbol(condition, [&](int symbol) {
+    found = found || std::find(symbols.begin(), symbols.end(), symbol) != symbols.end();
+  });
+  return found;
 }
 
 void settle(graph::Graph& graph, std::span<const Int> values) {

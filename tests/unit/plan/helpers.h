@@ -179,10 +179,42 @@ inline Module module_of(std::vector<Function> functions) {
 
 inline Module small_module() { return module_of({small_function()}); }
 
+// A function that calls the ones behind it, each in another way, and these.
 inline Module random_module(uint32_t seed) {
-  std::vector<Function> functions;
-  for (uint32_t i = 0; i <= seed % 3; ++i) functions.push_back(RandomFunction(seed * 3 + i).make());
-  return module_of(std::move(functions));
+  std::vector<Function> called;
+  for (uint32_t i = 0; i < seed % 4; ++i) called.push_back(RandomFunction(seed * 3 + i).make());
+  if (called.empty()) return module_of({RandomFunction(seed).make()});
+  Function first;
+  first.input_count = 1;
+  first.slots = {{.kind = SlotKind::kInput, .type = tensor({3})}};
+  const auto results = [&](size_t count) {
+    std::vector<SlotId> slots;
+    for (; count > 0; --count) {
+      slots.push_back(static_cast<SlotId>(first.slots.size()));
+      first.slots.push_back({.kind = SlotKind::kExtern, .type = tensor({3})});
+    }
+    return slots;
+  };
+  const auto callee = [&](int32_t number) {
+    return Callee{number, std::vector<SlotId>(called[number - 1].input_count, 0)};
+  };
+  for (size_t i = 0; i < called.size(); ++i) {
+    const auto number = static_cast<int32_t>(i + 1);
+    if (i + 1 < called.size() && called[i].outputs.size() == called[i + 1].outputs.size()) {
+      first.steps.push_back(BranchStep{.predicate = 0,
+                                       .yes = callee(number),
+                                       .no = callee(number + 1),
+                                       .results = results(called[i].outputs.size())});
+      ++i;
+    } else {
+      first.steps.push_back(
+          CallStep{.callee = callee(number), .results = results(called[i].outputs.size())});
+    }
+    first.steps.push_back(ExpectStep{.slot = 0});
+  }
+  first.on_failure = seed % 5 == 0 ? OnFailure::kRaise : OnFailure::kRunEager;
+  called.insert(called.begin(), std::move(first));
+  return module_of(std::move(called));
 }
 
 }  // namespace braze::plan

@@ -162,15 +162,16 @@ TEST(FunctionVerify, ExternViewKeepsArenaAlive) {
   EXPECT_THROW(verify(plan), InternalError);
 }
 
+void expect_rejected(const Module& module, const std::string& message) {
+  try {
+    verify(module);
+    ADD_FAILURE() << "accepted, but: " << message;
+  } catch (const InternalError& error) {
+    EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+  }
+}
+
 TEST(ModuleVerify, KernelsAndCodeComeTogether) {
-  const auto expect_rejected = [](const Module& module, const std::string& message) {
-    try {
-      verify(module);
-      ADD_FAILURE() << "accepted, but: " << message;
-    } catch (const InternalError& error) {
-      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
-    }
-  };
   Module module = small_module();
   EXPECT_NO_THROW(verify(module));
   module.functions[0].kernels[1].code = 1;
@@ -179,12 +180,83 @@ TEST(ModuleVerify, KernelsAndCodeComeTogether) {
   EXPECT_NO_THROW(verify(module));
   module.functions[0].kernels[1].code = 0;
   expect_rejected(module, "code object 1 has no kernel");
-  expect_rejected({}, "a module without functions");
-  module = small_module();
-  module.functions.push_back(small_function());
-  EXPECT_NO_THROW(verify(module));
+  expect_rejected(Module{}, "a module without functions");
+}
+
+// Calls function 1, which is small_function().
+Module calling_module() {
+  Module module = small_module();
+  Function first;
+  first.input_count = 1;
+  first.slots = {{.kind = SlotKind::kInput, .type = tensor({4, 8})},
+                 {.kind = SlotKind::kExtern, .type = tensor({4, 8})},
+                 {.kind = SlotKind::kExtern, .type = tensor({8})}};
+  first.steps = {CallStep{.callee = {1, {0, 0}}, .results = {1, 2}}};
+  first.outputs = {1, 2};
+  module.functions.insert(module.functions.begin(), std::move(first));
+  return module;
+}
+
+TEST(ModuleVerify, CallsFitTheFunctionsThatTheyCall) {
+  EXPECT_NO_THROW(verify(calling_module()));
+  Module module = calling_module();
   module.functions[1].outputs[0] = 2;
   expect_rejected(module, "output s2 lives in the arena");
+  const auto call = [](Module& module) -> CallStep& {
+    return std::get<CallStep>(module.functions[0].steps[0]);
+  };
+  module = calling_module();
+  call(module).callee.args.pop_back();
+  expect_rejected(module, "function 1 takes 2 and gives 2 tensors, not 1 and 2");
+  module = calling_module();
+  call(module).callee.function = 0;
+  expect_rejected(module, "function 0 calls 0, which is not behind it");
+  module = calling_module();
+  call(module).callee.args[0] = -1;
+  expect_rejected(module, "nothing is carried as 0");
+  module = calling_module();
+  call(module).results[1] = 0;
+  expect_rejected(module, "result s0 must be a kExtern slot");
+  module = calling_module();
+  module.functions[0].steps.push_back(CallStep{.callee = {1, {0, 0}}, .results = {}});
+  expect_rejected(module, "function 1 is called twice");
+  module = calling_module();
+  module.functions[0].arena_bytes = 64;
+  expect_rejected(module, "no kernels and no memory of its own");
+  module = small_module();
+  module.functions.push_back(RandomFunction(1).make());
+  expect_rejected(module, "function 1 is never called");
+}
+
+TEST(ModuleVerify, SymbolsAreUsedWhenTheirValuesAreKnown) {
+  auto arena = std::make_shared<sym::ExprArena>();
+  const sym::Int u(arena->symbol("u0", 4, {0, 100}));
+  const auto with_symbol = [&](Function function) {
+    function.arena = arena;
+    function.symbols = {{.name = "u0", .hint = 4, .low = 0, .high = 100,
+                         .kind = Symbol::Kind::kScalar}};
+    return function;
+  };
+  Function first, second;
+  first.input_count = second.input_count = 1;
+  first.slots = {{.kind = SlotKind::kInput, .type = tensor({})},
+                 {.kind = SlotKind::kExtern, .type = tensor({u})}};
+  second.slots = {{.kind = SlotKind::kInput, .type = tensor({})},
+                  {.kind = SlotKind::kExtern, .type = tensor({u})}};
+  second.steps = {ExternStep{.op = "aten.fill", .args = {SlotId{0}, u}, .results = {1}}};
+  second.outputs = {1};
+  const ReadStep read{.slot = 0, .dim = -1, .symbol = 0};
+  const CallStep call{.callee = {1, {0}}, .results = {1}};
+  const AssertStep assertion{{sym::Relation::kLess, u, sym::Int(9)}};
+  Module module{.functions = {with_symbol(first), with_symbol(second)}, .code = {}};
+  module.functions[0].steps = {read, assertion, call, ExpectStep{1}};
+  EXPECT_NO_THROW(verify(module));
+  module.functions[0].steps = {call, read};
+  expect_rejected(module, "function 1 uses symbol 0 before it is read");
+  module.functions[0].steps = {assertion, read, call};
+  expect_rejected(module, "function 0 uses symbol 0 before it is read");
+  module.functions[0].steps = {read, read, call};
+  expect_rejected(module, "symbol 0 is read twice");
 }
 
 }  // namespace

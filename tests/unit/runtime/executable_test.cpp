@@ -17,7 +17,7 @@ std::unique_ptr<Executable> make(std::string_view text) {
   compile::Options options{.target = target::Cpu{target::host_isa(), 2}};
   plan::Module module = compile::compile(graph::parse(text), options);
   return std::make_unique<Executable>(plan::deserialize(plan::serialize(module)),
-                                      std::vector<at::Tensor>{}, "test");
+                                      std::vector<at::Tensor>{});
 }
 
 // As guards give them.
@@ -38,7 +38,8 @@ std::vector<at::Tensor> call(Executable& executable, const std::vector<at::Tenso
   std::vector<c10::TensorImpl*> impls;
   for (const at::Tensor& input : inputs) impls.push_back(input.unsafeGetTensorImpl());
   std::vector<at::Tensor> outputs;
-  executable.run(impls, outputs, symbol_values(executable.function(), inputs, scalars));
+  std::vector<int64_t> symbols = symbol_values(executable.function(), inputs, scalars);
+  executable.run(impls, outputs, symbols);
   return outputs;
 }
 

@@ -1,0 +1,108 @@
+#include "runtime/function_runner.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "runtime/executable.h"
+
+namespace braze::runtime {
+namespace {
+
+constexpr size_t kMostBound = 32;
+
+}  // namespace
+
+FunctionRunner::FunctionRunner(plan::Function function, std::vector<at::Tensor> constants,
+                               const std::vector<KernelFunction>& kernels)
+    : prepared_(
+          std::make_unique<PreparedFunction>(std::move(function), std::move(constants), kernels)) {
+  const std::vector<int64_t> hints = plan::hints(prepared_->function);
+  auto first = std::make_shared<BoundFunction>(*prepared_, hints, nullptr);
+  layout_ = first->numbers().layout;
+  if (!prepared_->function.is_symbolic())
+    fixed_ = std::move(first);
+  else
+    recent_.push_back({hints, std::move(first)});
+}
+
+std::shared_ptr<BoundFunction> FunctionRunner::find(std::span<const int64_t> values) {
+  std::lock_guard lock(mutex_);
+  for (auto entry = recent_.begin(); entry != recent_.end(); ++entry) {
+    if (!std::ranges::equal(entry->values, values)) continue;
+    recent_.splice(recent_.begin(), recent_, entry);
+    return entry->bound;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<BoundFunction> FunctionRunner::bound_to(std::span<const int64_t> values) {
+  BRAZE_CHECK(values.size() == prepared_->function.symbols.size());
+  if (auto known = find(values)) return known;
+  std::shared_ptr<const plan::Layout> known;
+  {
+    std::lock_guard lock(mutex_);
+    known = layout_;
+  }
+  std::shared_ptr<BoundFunction> made;
+  try {
+    made = std::make_shared<BoundFunction>(*prepared_, values, std::move(known));
+  } catch (const plan::Unbindable&) {
+    throw NeedsEager();
+  }
+  std::lock_guard lock(mutex_);
+  if (layout_ != made->numbers().layout) {
+    recent_.clear();
+    layout_ = made->numbers().layout;
+  }
+  recent_.push_front({{values.begin(), values.end()}, made});
+  if (recent_.size() > kMostBound) recent_.pop_back();
+  return made;
+}
+
+std::unique_ptr<RunContext> FunctionRunner::take_context(const BoundFunction& bound) {
+  std::unique_ptr<RunContext> context;
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      context = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (context == nullptr) context = std::make_unique<RunContext>(*prepared_);
+  const int64_t bytes = bound.numbers().layout->arena_bytes;
+  if (!fixed_)
+    context->attach(bound, arenas_.take(bytes));
+  else if (!context->arena)  // it stays there
+    context->attach(bound, std::make_unique<Arena>(bytes));
+  return context;
+}
+
+void FunctionRunner::return_context(std::unique_ptr<RunContext> context) {
+  context->forget_call();
+  if (!fixed_) arenas_.give(std::move(context->arena));
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(context));
+}
+
+void FunctionRunner::run_bound(BoundFunction& bound, std::span<c10::TensorImpl* const> inputs,
+                               std::vector<at::Tensor>& outputs) {
+  BRAZE_CHECK(static_cast<int64_t>(inputs.size()) == prepared_->function.input_count);
+  std::unique_ptr<RunContext> context = take_context(bound);
+  const size_t before = outputs.size();
+  try {
+    bound.run(*context, inputs, outputs);
+  } catch (...) {
+    // The context may hold half-made tensors: it is not used again. Nothing is swallowed.
+    outputs.resize(before);
+    throw;
+  }
+  return_context(std::move(context));
+}
+
+void FunctionRunner::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
+                         std::span<const int64_t> symbols) {
+  if (fixed_) return run_bound(*fixed_, inputs, outputs);
+  run_bound(*bound_to(symbols), inputs, outputs);
+}
+
+}  // namespace braze::runtime

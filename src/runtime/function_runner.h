@@ -1,0 +1,51 @@
+// Runs one function of straight-line steps, for any values of its symbols and on any number of
+// threads.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/fork_mutex.h"
+#include "runtime/bound_function.h"
+
+namespace braze::runtime {
+
+// A static function is bound once; a symbolic one for each list of values of its symbols, of which
+// those used last are kept.
+class FunctionRunner {
+ public:
+  // As PreparedFunction.
+  FunctionRunner(plan::Function function, std::vector<at::Tensor> constants,
+                 const std::vector<KernelFunction>& kernels);
+
+  // As Executable::run.
+  void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
+           std::span<const int64_t> symbols);
+
+  const PreparedFunction& prepared() const { return *prepared_; }
+
+ private:
+  struct Entry {
+    std::vector<int64_t> values;
+    std::shared_ptr<BoundFunction> bound;
+  };
+  std::shared_ptr<BoundFunction> bound_to(std::span<const int64_t> values);
+  std::shared_ptr<BoundFunction> find(std::span<const int64_t> values);
+  std::unique_ptr<RunContext> take_context(const BoundFunction& bound);
+  void return_context(std::unique_ptr<RunContext> context);
+  void run_bound(BoundFunction& bound, std::span<c10::TensorImpl* const> inputs,
+                 std::vector<at::Tensor>& outputs);
+
+  std::unique_ptr<PreparedFunction> prepared_;
+  ArenaPool arenas_;
+  std::shared_ptr<BoundFunction> fixed_;  // of a static function
+  ForkMutex mutex_;
+  // Those with this layout, which has room for all sizes so far; the one used last first.
+  std::list<Entry> recent_;
+  std::shared_ptr<const plan::Layout> layout_;
+  std::vector<std::unique_ptr<RunContext>> idle_;  // the one used last last
+};
+
+}  // namespace braze::runtime
