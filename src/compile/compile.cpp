@@ -75,6 +75,13 @@ void bind_symbols(const graph::Graph& graph, plan::Function& function) {
   }
 }
 
+// The floats of the call among the inputs, whose slots are numbered as they are.
+void number_inputs(const graph::Graph& graph, plan::Function& function) {
+  int32_t count = 0;
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    if (graph.inputs()[i].kind == graph::InputKind::kNumber) function.slots[i].number = count++;
+}
+
 // The functions of a module, one for each part of the graph. Code is generated once all are there.
 class ModuleBuilder {
  public:
@@ -91,6 +98,11 @@ class ModuleBuilder {
     else
       function = straight_function(graph, number);
     if (graph.is_symbolic()) bind_symbols(graph, function);
+    const bool waits = !waiting_.empty() && waiting_.back().function == number;
+    if (waits)
+      waiting_.back().graph = std::move(graph);
+    else
+      number_inputs(graph, function);
     module_.functions[number] = std::move(function);
     return number;
   }
@@ -106,6 +118,7 @@ class ModuleBuilder {
   struct Waiting {
     int32_t function;
     size_t first;
+    graph::Graph graph;
     loop::Program program;
     schedule::MemoryPlan memory;
     DistinctKernels kernels;
@@ -160,6 +173,7 @@ class ModuleBuilder {
           std::span(source.kernels).subspan(waiting.first, waiting.kernels.kernels.size()));
       made.symbols = std::move(function.symbols);
       made.arena = std::move(function.arena);
+      number_inputs(waiting.graph, made);
       function = std::move(made);
     }
   }

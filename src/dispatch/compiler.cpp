@@ -1,5 +1,6 @@
 #include "dispatch/compiler.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -113,8 +114,13 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   std::vector<at::Tensor> constants;
   for (const auto& input : draft.inputs)
     constants.push_back(input.source ? at::Tensor() : unwrap(input.tensor.get()));
-  for (int input : draft.float_inputs) constants[input] = at::Tensor();
-  entry.float_inputs = draft.float_inputs;
+  for (size_t i = 0; i < draft.float_inputs.size(); ++i) {
+    constants[draft.float_inputs[i]] = at::Tensor();
+    draft.graph.set_input_kind(draft.float_inputs[i], graph::InputKind::kNumber);
+    entry.floats.push_back(static_cast<int>(i));
+  }
+  // Numbers are in the order of inputs.
+  std::ranges::sort(entry.floats, {}, [&](int number) { return draft.float_inputs[number]; });
   entry.input_writes = count_writes(draft.graph);
   entry.output_states = output_states(draft);
   entry.rollback = RollbackNeeds::of(draft.graph);

@@ -1,6 +1,6 @@
 #include "dispatch/entry.h"
 
-#include <ATen/EmptyTensor.h>
+#include <c10/util/SmallVector.h>
 
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
@@ -33,12 +33,6 @@ Entry::Outcome outcome_of(bool halfway, std::string* why, Run&& run) {
   }
 }
 
-at::Tensor number_tensor(double value) {
-  at::Tensor tensor = at::detail::empty_cpu({}, at::kDouble);
-  *tensor.mutable_data_ptr<double>() = value;
-  return tensor;
-}
-
 }  // namespace
 
 std::vector<at::Tensor> Entry::hold(c10::TensorImpl* const* inputs) const {
@@ -63,10 +57,13 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
                                bool halfway, std::string* why) {
   const std::vector<at::Tensor> held =
       program.releases_gil ? hold(inputs) : std::vector<at::Tensor>();
+  // A copy: other threads may check the guards meanwhile.
+  c10::SmallVector<double, 8> numbers;
+  for (int number : floats) numbers.push_back(guards->floats()[number]);
   return outcome_of(halfway, why, [&] {
     GilRelease gil(program.releases_gil);
     try {
-      program.executable->run({inputs, input_count}, outputs, symbols);
+      program.executable->run({inputs, input_count}, outputs, symbols, numbers);
     } catch (const Interrupted&) {  // done, with an exception pending
     }
   });
@@ -108,19 +105,6 @@ bool Entry::has_run_for(const Program& program, std::span<const int64_t> symbols
   if (program.executable->has_control()) return false;
   if (has_run_.size() > kMost) has_run_.clear();
   return has_run_.contains({symbols.begin(), symbols.end()});
-}
-
-Entry::Outcome Entry::run_with_floats(c10::TensorImpl* const* inputs,
-                                      std::span<const double> floats,
-                                      std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
-                                      std::string* why) {
-  std::vector<c10::TensorImpl*> all(inputs, inputs + input_count);
-  std::vector<at::Tensor> held;
-  for (size_t i = 0; i < float_inputs.size(); ++i) {
-    held.push_back(number_tensor(floats[i]));
-    all[float_inputs[i]] = held.back().unsafeGetTensorImpl();
-  }
-  return run_tensors(all.data(), outputs, symbols, why);
 }
 
 // What a user's backend returned is run. False with an exception set.
@@ -178,9 +162,7 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
   std::vector<int64_t> symbols(checked.begin(), checked.end());
   if (kind == EntryKind::kPlan) {
     std::vector<at::Tensor> tensors;
-    const Outcome outcome = float_inputs.empty()
-                                ? run_tensors(inputs, tensors, symbols, why)
-                                : run_with_floats(inputs, guards->floats(), tensors, symbols, why);
+    const Outcome outcome = run_tensors(inputs, tensors, symbols, why);
     if (outcome != Outcome::kDone || PyErr_Occurred()) return outcome;
     take_states(tensors, output_states);
     if (single_output) {

@@ -35,8 +35,8 @@ struct Entry {
   EntryKind kind = EntryKind::kEager;
   std::unique_ptr<guard::GuardSet> guards;
   size_t input_count = 0;
-  std::vector<int> float_inputs;  // by float of the guards: the input that takes it
   std::unique_ptr<Programs> programs;
+  std::vector<int> floats;  // by number that the program takes: which float of the guards it is
   cpython::Ref python;
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
   size_t python_outputs = 0;                   // kPython: how many tensors it must return
@@ -85,9 +85,6 @@ struct Entry {
               PyObject** result, std::vector<cpython::Ref>& values, std::string* why);
 
  private:
-  Outcome run_with_floats(c10::TensorImpl* const* inputs, std::span<const double> floats,
-                          std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
-                          std::string* why);
   // `halfway`: inputs may have changed for good by the time a step fails.
   Outcome run_plan(Program& program, c10::TensorImpl* const* inputs,
                    std::vector<at::Tensor>& outputs, std::span<int64_t> symbols, bool halfway,

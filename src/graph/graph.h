@@ -101,6 +101,7 @@ enum class InputKind : uint8_t {
   kUser,       // an argument of the call or reached from one
   kParameter,  // bound by pointer: module parameters and buffers
   kConstant,   // made while tracing (a literal); the tracer keeps the tensor
+  kNumber,     // f64[]: a float of the call, given by value; numbers are in the order of inputs
 };
 
 struct Input {
@@ -150,6 +151,7 @@ class Graph {
   Graph& operator=(Graph&&) noexcept;
 
   Value* add_input(TensorType type, InputKind kind, std::string name, int storage = -1);
+  void set_input_kind(int input, InputKind kind) { inputs_[input].kind = kind; }
   // Appends (or inserts before `before`) a node. Each result gets a value of the given type;
   // `storages[i]` < 0 or missing: fresh storage.
   Node* add_node(const Op& op, std::vector<Argument> args, std::vector<TensorType> result_types,

@@ -282,6 +282,7 @@ class Parser {
     InputKind kind = InputKind::kUser;
     if (accept_word("parameter")) kind = InputKind::kParameter;
     if (accept_word("constant")) kind = InputKind::kConstant;
+    if (accept_word("number")) kind = InputKind::kNumber;
     GraphBuilder(graph_).input(value, kind, std::move(input_name));
   }
 

@@ -185,6 +185,9 @@ class Printer {
       case InputKind::kConstant:
         text_ += " constant";
         break;
+      case InputKind::kNumber:
+        text_ += " number";
+        break;
     }
   }
 

@@ -173,7 +173,9 @@ class Splitter {
       for (const Value* operand : node->operands()) {
         if (made.contains(operand) || map.contains(operand)) continue;
         const Input* input = input_of(operand);
-        map[operand] = graph.add_input(operand->type(), input ? input->kind : InputKind::kUser,
+        // What a part is given is a tensor.
+        const bool is_plain = !input || input->kind == InputKind::kNumber;
+        map[operand] = graph.add_input(operand->type(), is_plain ? InputKind::kUser : input->kind,
                                        input ? input->name : "v" + std::to_string(operand->id()),
                                        storage_of(operand));
         inputs.push_back(register_of(operand));

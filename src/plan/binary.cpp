@@ -281,7 +281,7 @@ void fields(A& a, Is<graph::Origin> auto& x) {
 }
 template <class A>
 void fields(A& a, Is<Slot> auto& x) {
-  a(x.kind, x.type, x.byte_offset, x.bytes, x.base, x.place);
+  a(x.kind, x.type, x.byte_offset, x.bytes, x.base, x.place, x.number);
 }
 template <class A>
 void fields(A& a, Is<KernelStep> auto& x) {

@@ -48,6 +48,9 @@ struct Slot {
   // kArena with symbols: the slot whose place this one takes over; -1: it has its own. A kView's
   // place is then its type's offset.
   SlotId place = -1;
+  // kInput: the float of the call that it is, by number, f64[]; -1: a tensor. The caller gives it by
+  // value.
+  int32_t number = -1;
 };
 
 // Where the value of symbol i comes from, and what it may be.

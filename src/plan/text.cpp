@@ -151,7 +151,7 @@ std::string slot_text(const Slot& slot) {
   std::string begin = std::to_string(slot.byte_offset);
   switch (slot.kind) {
     case SlotKind::kInput:
-      return type;
+      return type + (slot.number < 0 ? "" : " number " + std::to_string(slot.number));
     case SlotKind::kArena:
       return "arena[" + begin + ", " + std::to_string(slot.byte_offset + slot.bytes) + ") " + type;
     case SlotKind::kOutput:

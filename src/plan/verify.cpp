@@ -94,6 +94,9 @@ class Verifier {
       switch (s.kind) {
         case SlotKind::kInput:
           BRAZE_CHECK(s.base == -1, "slot s", id, ": an input has no base");
+          BRAZE_CHECK(
+              s.number < 0 || (s.type.dtype == graph::DType::kFloat64 && s.type.rank() == 0),
+              "slot s", id, ": a float of the call is f64[]");
           break;
         case SlotKind::kExtern:
           BRAZE_CHECK(s.base >= -1 && s.base < id, "slot s", id, ": the base comes before it");
@@ -142,6 +145,8 @@ class Verifier {
 
   void define(SlotId id) {
     SlotId memory = root(id);
+    BRAZE_CHECK(slot(memory).number < 0, where(), "slot s", id,
+                ", a float of the call, is written");
     BRAZE_CHECK(!freed_[memory], where(), "slot s", id, " is written after it was freed");
     if (born_[memory] == kNever) born_[memory] = step_;
     touch(memory);
@@ -198,8 +203,9 @@ class Verifier {
   void check_step(const CopyStep& step) {
     use(step.source);
     use(step.target);
-    BRAZE_CHECK(slot(root(step.target)).kind == SlotKind::kInput, where(), "the target s",
-                step.target, " of a copy is no input");
+    BRAZE_CHECK(
+        slot(root(step.target)).kind == SlotKind::kInput && slot(root(step.target)).number < 0,
+        where(), "the target s", step.target, " of a copy is no input");
     BRAZE_CHECK(slot(step.target).type.sizes == slot(step.source).type.sizes, where(),
                 "a copy between different sizes");
   }

@@ -105,7 +105,8 @@ void BoundFunction::run_copy(const PreparedFunction::Copy& copy, RunContext& con
 void BoundFunction::bind_inputs(RunContext& context,
                                 std::span<c10::TensorImpl* const> inputs) const {
   for (SlotId slot = 0; slot < prepared_.function.input_count; ++slot)
-    if (!prepared_.survives[slot])  // a plain read leaves copy-on-write storage shared
+    if (!prepared_.survives[slot] &&
+        inputs[slot])  // a plain read leaves copy-on-write storage shared
       context.pointers[slot] = prepared_.written[slot] ? inputs[slot]->mutable_data()
                                                        : const_cast<void*>(inputs[slot]->data());
   for (SlotId slot : prepared_.extern_inputs)
@@ -116,6 +117,21 @@ void BoundFunction::bind_inputs(RunContext& context,
     context.tensors[slot] = allocate_tensor(shapes.sizes(slot), shapes.strides(slot),
                                             prepared_.dtype[slot], bytes(slot));
     context.pointers[slot] = context.tensors[slot].unsafeGetTensorImpl()->mutable_data();
+  }
+}
+
+// A tensor that nobody has kept is used again.
+void BoundFunction::bind_numbers(RunContext& context, std::span<const double> numbers) const {
+  for (SlotId slot : prepared_.numbers) {
+    const double& number = numbers[prepared_.function.slots[slot].number];
+    context.pointers[slot] = const_cast<double*>(&number);
+    if (!prepared_.needs_tensor[slot]) continue;
+    at::Tensor& tensor = context.tensors[slot];
+    if (!tensor.defined() || tensor.use_count() > 1 || tensor.storage().use_count() > 1)
+      tensor = number_tensor(number);
+    else
+      *tensor.mutable_data_ptr<double>() = number;
+    context.pointers[slot] = tensor.unsafeGetTensorImpl()->mutable_data();
   }
 }
 
@@ -142,8 +158,9 @@ void BoundFunction::run_steps(RunContext& context, bool check) const {
 }
 
 void BoundFunction::run(RunContext& context, std::span<c10::TensorImpl* const> inputs,
-                        std::vector<at::Tensor>& outputs) {
+                        std::span<const double> numbers, std::vector<at::Tensor>& outputs) {
   bind_inputs(context, inputs);
+  bind_numbers(context, numbers);
   bool check =
       prepared_.has_externs && (!checked_.load(std::memory_order_relaxed) || options().verify);
 #ifdef BRAZE_CHECKS

@@ -23,7 +23,7 @@ class BoundFunction {
 
   // As Executable::run, in a context that is attached to this plan.
   void run(RunContext& context, std::span<c10::TensorImpl* const> inputs,
-           std::vector<at::Tensor>& outputs);
+           std::span<const double> numbers, std::vector<at::Tensor>& outputs);
 
   const PreparedFunction& prepared() const { return prepared_; }
   const plan::Numbers& numbers() const { return numbers_; }
@@ -36,6 +36,7 @@ class BoundFunction {
 
  private:
   void bind_inputs(RunContext& context, std::span<c10::TensorImpl* const> inputs) const;
+  void bind_numbers(RunContext& context, std::span<const double> numbers) const;
   void run_steps(RunContext& context, bool check) const;
   void run_kernel(size_t step, const PreparedFunction::Kernel& kernel, RunContext& context) const;
   void run_extern(size_t step, const ExternCall& call, RunContext& context, bool check) const;

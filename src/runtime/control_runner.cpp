@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/failure.h"
+#include "runtime/memory.h"
 #include "sym/expr.h"
 
 namespace braze::runtime {
@@ -53,14 +54,8 @@ class ControlRunner::Run {
   Run(const ControlRunner& runner, std::span<int64_t> symbols)
       : runner_(runner), symbols_(symbols), slots_(runner.function_.slots.size()) {}
 
-  void bind_inputs(std::span<c10::TensorImpl* const> inputs) {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      slots_[i] =
-          inputs[i]
-              ? at::Tensor(
-                    c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
-                        inputs[i]))
-              : runner_.constants_[i];
+  void bind_inputs(std::span<c10::TensorImpl* const> inputs, std::span<const double> numbers) {
+    for (size_t i = 0; i < inputs.size(); ++i) slots_[i] = input(i, inputs[i], numbers);
   }
 
   void step(size_t number) {
@@ -70,6 +65,14 @@ class ControlRunner::Run {
   const at::Tensor& slot(SlotId slot) const { return slots_[slot]; }
 
  private:
+  at::Tensor input(size_t slot, c10::TensorImpl* given, std::span<const double> numbers) const {
+    if (given)
+      return at::Tensor(
+          c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(given));
+    const int32_t number = runner_.function_.slots[slot].number;
+    return number < 0 ? runner_.constants_[slot] : number_tensor(numbers[number]);
+  }
+
   [[noreturn]] void fail(const char* what) const {
     runtime::fail(runner_.function_.on_failure, what);
   }
@@ -153,9 +156,9 @@ class ControlRunner::Run {
 };
 
 void ControlRunner::run(std::span<c10::TensorImpl* const> inputs, Tensors& outputs,
-                        std::span<int64_t> symbols) const {
+                        std::span<int64_t> symbols, std::span<const double> numbers) const {
   Run run(*this, symbols);
-  run.bind_inputs(inputs);
+  run.bind_inputs(inputs, numbers);
   for (size_t i = 0; i < function_.steps.size(); ++i) run.step(i);
   for (SlotId output : function_.outputs) outputs.push_back(run.slot(output));
 }

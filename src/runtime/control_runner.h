@@ -27,9 +27,9 @@ class ControlRunner {
   ControlRunner(plan::Function function, std::vector<at::Tensor> constants, Call call,
                 std::function<void()> poll);
 
-  // As Executable::run.
-  void run(std::span<c10::TensorImpl* const> inputs, Tensors& outputs,
-           std::span<int64_t> symbols) const;
+  // As Executable::run. What it calls is given numbers as tensors.
+  void run(std::span<c10::TensorImpl* const> inputs, Tensors& outputs, std::span<int64_t> symbols,
+           std::span<const double> numbers) const;
 
   const plan::Function& function() const { return function_; }
 

@@ -39,12 +39,13 @@ struct Executable::Impl {
   plan::Function const* first = nullptr;
 
   void run(int32_t number, std::span<c10::TensorImpl* const> inputs,
-           std::vector<at::Tensor>& outputs, std::span<int64_t> symbols) {
+           std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
+           std::span<const double> numbers) {
     Runner& runner = *runners[number];
     if (auto* straight = std::get_if<FunctionRunner>(&runner))
-      straight->run(inputs, outputs, symbols);
+      straight->run(inputs, outputs, symbols, numbers);
     else
-      std::get<ControlRunner>(runner).run(inputs, outputs, symbols);
+      std::get<ControlRunner>(runner).run(inputs, outputs, symbols, numbers);
   }
 
   std::unique_ptr<Runner> runner_of(plan::Function function, std::vector<at::Tensor> constants,
@@ -55,8 +56,9 @@ std::unique_ptr<Executable::Impl::Runner> Executable::Impl::runner_of(
     plan::Function function, std::vector<at::Tensor> constants, const std::function<void()>& poll) {
   if (function.has_control()) {
     const auto call = [this](int32_t number, std::span<c10::TensorImpl* const> inputs,
-                             std::vector<at::Tensor>& outputs,
-                             std::span<int64_t> symbols) { run(number, inputs, outputs, symbols); };
+                             std::vector<at::Tensor>& outputs, std::span<int64_t> symbols) {
+      run(number, inputs, outputs, symbols, {});
+    };
     return std::make_unique<Runner>(std::in_place_type<ControlRunner>, std::move(function),
                                     std::move(constants), call, poll);
   }
@@ -90,8 +92,8 @@ Executable::Executable(plan::Module module, std::vector<at::Tensor> constants,
 Executable::~Executable() = default;
 
 void Executable::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
-                     std::span<int64_t> symbols) {
-  impl_->run(0, inputs, outputs, symbols);
+                     std::span<int64_t> symbols, std::span<const double> numbers) {
+  impl_->run(0, inputs, outputs, symbols, numbers);
 }
 
 bool Executable::writes_inputs_early() const {

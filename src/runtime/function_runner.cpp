@@ -85,12 +85,12 @@ void FunctionRunner::return_context(std::unique_ptr<RunContext> context) {
 }
 
 void FunctionRunner::run_bound(BoundFunction& bound, std::span<c10::TensorImpl* const> inputs,
-                               std::vector<at::Tensor>& outputs) {
+                               std::span<const double> numbers, std::vector<at::Tensor>& outputs) {
   BRAZE_CHECK(static_cast<int64_t>(inputs.size()) == prepared_->function.input_count);
   std::unique_ptr<RunContext> context = take_context(bound);
   const size_t before = outputs.size();
   try {
-    bound.run(*context, inputs, outputs);
+    bound.run(*context, inputs, numbers, outputs);
   } catch (...) {
     // The context may hold half-made tensors: it is not used again. Nothing is swallowed.
     outputs.resize(before);
@@ -100,9 +100,9 @@ void FunctionRunner::run_bound(BoundFunction& bound, std::span<c10::TensorImpl* 
 }
 
 void FunctionRunner::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
-                         std::span<const int64_t> symbols) {
-  if (fixed_) return run_bound(*fixed_, inputs, outputs);
-  run_bound(*bound_to(symbols), inputs, outputs);
+                         std::span<const int64_t> symbols, std::span<const double> numbers) {
+  if (fixed_) return run_bound(*fixed_, inputs, numbers, outputs);
+  run_bound(*bound_to(symbols), inputs, numbers, outputs);
 }
 
 }  // namespace braze::runtime

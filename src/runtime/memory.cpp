@@ -1,5 +1,6 @@
 #include "runtime/memory.h"
 
+#include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/TensorImpl.h>
 
@@ -152,6 +153,12 @@ at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at:
   void* memory = allocate(bytes);
   return make_tensor(c10::DataPtr(memory, memory, &release, c10::Device(c10::kCPU)), sizes, strides,
                      dtype, bytes);
+}
+
+at::Tensor number_tensor(double value) {
+  at::Tensor tensor = at::detail::empty_cpu({}, at::kDouble);
+  *tensor.mutable_data_ptr<double>() = value;
+  return tensor;
 }
 
 at::Tensor borrow_tensor(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides,

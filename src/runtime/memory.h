@@ -20,6 +20,9 @@ namespace braze::runtime {
 at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
                            int64_t bytes);
 
+// f64[] with this value.
+at::Tensor number_tensor(double value);
+
 // A tensor over memory that somebody else owns and keeps alive.
 at::Tensor borrow_tensor(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                          at::ScalarType dtype, int64_t bytes);

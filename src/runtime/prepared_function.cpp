@@ -30,6 +30,7 @@ void PreparedFunction::sort_slots() {
     if (slot.kind == SlotKind::kInput && i < constants.size() && constants[i].defined())
       survives[i] = 1;
     if (slot.kind == SlotKind::kView) survives[i] = survives[slot.base];
+    if (slot.number >= 0) numbers.push_back(id);
     if (slot.kind == SlotKind::kOutput) output_slots.push_back(id);
     if (slot.kind == SlotKind::kExtern) extern_slots.push_back(id);
     if (slot.kind == SlotKind::kArena || (slot.kind == SlotKind::kView && survives[i]))
@@ -103,7 +104,8 @@ void PreparedFunction::find_tensors() {
   }
   for (SlotId slot : output_slots) need(slot);
   for (SlotId slot = 0; slot < function.input_count; ++slot)
-    if (needs_tensor[slot] && !survives[slot]) extern_inputs.push_back(slot);
+    if (needs_tensor[slot] && !survives[slot] && function.slots[slot].number < 0)
+      extern_inputs.push_back(slot);
 }
 
 bool PreparedFunction::writes_inputs_early() const {

@@ -51,6 +51,7 @@ struct PreparedFunction {
   std::vector<plan::SlotId> context_slots;  // arena and views that survive, bases first
   std::vector<plan::SlotId> moving_views;   // of them: views whose place depends on sizes
   std::vector<plan::SlotId> extern_inputs;  // inputs that are needed as tensors
+  std::vector<plan::SlotId> numbers;        // inputs that are floats of the call
   std::vector<plan::SlotId> output_slots;   // kOutput, allocated on each call
   std::vector<plan::SlotId> extern_slots;   // kExtern: what operators give on each call
   std::vector<plan::SlotId> input_views;    // kView of what only exists during a call

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "compile/compile.h"
@@ -119,6 +120,45 @@ TEST(Executable, IntegersAndArgumentsOfTheCall) {
     EXPECT_EQ(got[1].sizes(), (std::vector<int64_t>{number + 1, number}));
   }
   EXPECT_THROW(call(*executable, {at::randn({4, 6})}, {101}), NeedsEager);
+}
+
+constexpr std::string_view kNumbers =
+    "graph(%0 s: f64[] number, %1 x: f32[4], %2 t: f64[] number) {\n"
+    "  %3: f32[4] = aten.mul.Tensor(%1, %0)\n"
+    "  %4: f32[4] = aten.add.Tensor(%3, %2, 1)\n"
+    "  return %4\n"
+    "}\n";
+
+TEST(Executable, NumbersAreGivenByValue) {
+  for (const compile::Backend backend : {compile::Backend::kKernels, compile::Backend::kAten}) {
+    const compile::Options options{.backend = backend,
+                                   .target = target::Cpu{target::host_isa(), 2}};
+    const plan::Module module = compile::compile(graph::parse(kNumbers), options);
+    EXPECT_NE(plan::to_string(module).find("s2: f64[] number 1"), std::string::npos);
+    Executable executable(plan::deserialize(plan::serialize(module)), {});
+    const at::Tensor x = at::arange(4, at::kFloat);
+    std::vector<c10::TensorImpl*> inputs = {nullptr, x.unsafeGetTensorImpl(), nullptr};
+    for (const std::array<double, 2>& numbers : {std::array{2.0, 1.0}, {0.5, -3.0}, {0.0, 0.0}}) {
+      std::vector<at::Tensor> outputs;
+      executable.run(inputs, outputs, {}, numbers);
+      EXPECT_TRUE(at::equal(outputs.at(0), x * numbers[0] + numbers[1]));
+    }
+  }
+}
+
+TEST(Executable, ATensorOfANumberThatIsKeptStaysAsItWas) {
+  const compile::Options options{.backend = compile::Backend::kEager};
+  Executable executable(compile::compile(graph::parse("graph(%0 s: f64[] number) {\n"
+                                                      "  %1: f64[1] #%0 = aten.view(%0, [1])\n"
+                                                      "  return %1\n"
+                                                      "}\n"),
+                                         options),
+                        {});
+  std::vector<c10::TensorImpl*> inputs = {nullptr};
+  std::vector<at::Tensor> outputs;
+  for (double number : {1.0, 2.0, 3.0})
+    executable.run(inputs, outputs, {}, std::span<const double>(&number, 1));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(outputs.at(i).item<double>(), i + 1);
 }
 
 }  // namespace
