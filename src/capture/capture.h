@@ -7,9 +7,9 @@
 
 #include "capture/break_reason.h"
 #include "capture/dynamic.h"
-#include "capture/recipe.h"
 #include "graph/graph.h"
 #include "guard/guard.h"
+#include "recipe/recipe.h"
 
 namespace braze::capture {
 
@@ -52,7 +52,7 @@ struct Draft {
   // A dimension that the user has marked as dynamic is not: what to tell. The draft is of no use.
   std::string user_error;
   ExitKind exit = ExitKind::kGiveUp;
-  Recipe recipe;
+  recipe::Recipe recipe;
   std::optional<BreakReason> reason;  // kBreak, kGiveUp
   // The graph and the recipe take the frame from the beginning of the segment to its exit. Else
   // CPython does.

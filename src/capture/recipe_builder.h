@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "capture/evaluator.h"
-#include "capture/recipe.h"
+#include "recipe/recipe.h"
 
 namespace braze::capture {
+
+using recipe::Recipe;
 
 // Keys and items of a dict, in its order, borrowed: their __hash__ and __eq__ are not called, which
 // may do more than compare. Of an OrderedDict that was changed behind its back: none.

@@ -1,6 +1,5 @@
 // The steps that replay side effects; the last clean-up of a recipe.
 #include "capture/known.h"
-#include "capture/recipe.h"
 #include "capture/recipe_builder.h"
 
 namespace braze::capture {

@@ -12,8 +12,7 @@ PyTypeObject* plain_type() { return reinterpret_cast<PyTypeObject*>(PyExc_BaseEx
 
 // All of an instance is its arguments and its __dict__.
 bool is_plain_exception(PyTypeObject* type) {
-  while (type && is_python_class(type)) type = type->tp_base;
-  return type && type->tp_basicsize == plain_type()->tp_basicsize;
+  return cpython::built_in_base(type)->tp_basicsize == plain_type()->tp_basicsize;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // The steps that make the built-in iterators of a trace again.
 #include "capture/known.h"
-#include "capture/recipe.h"
 #include "capture/recipe_builder.h"
 
 namespace braze::capture {

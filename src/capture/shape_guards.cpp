@@ -86,7 +86,7 @@ void add_shape_guards(Evaluator& evaluator, const Recording::Result& recorded, D
   draft.shapes.conditions = recorded.conditions;
   draft.data_symbols = recorded.data_symbols;
   draft.assertions = recorded.assertions;
-  for (Recipe::Step& step : draft.recipe.steps)
+  for (recipe::Recipe::Step& step : draft.recipe.steps)
     step.number = sym::replace(step.number, recorded.values);
 }
 

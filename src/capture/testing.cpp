@@ -79,7 +79,7 @@ std::string guard_text(const guard::Guard& guard, PyObject* names) {
 
 // What is left of the call from the middle, or the whole call.
 PyObject* continue_call(const Captured& captured, const std::vector<Ref>& values) {
-  const Recipe& recipe = captured.draft->recipe;
+  const recipe::Recipe& recipe = captured.draft->recipe;
   auto* code = reinterpret_cast<PyCodeObject*>(
       reinterpret_cast<PyFunctionObject*>(captured.function.get())->func_code);
   std::vector<PyObject*> args(captured.bound.begin(), captured.bound.begin() + code->co_argcount);
@@ -142,7 +142,7 @@ PyObject* describe(std::unique_ptr<Captured> captured) {
               set(dict.get(), "traced", PyBool_FromLong(draft.traced)) &&
               set(dict.get(), "offset", PyLong_FromLong(draft.recipe.offset)) &&
               set(dict.get(), "graph", text(graph::to_string(draft.graph))) &&
-              set(dict.get(), "recipe", text(to_string(draft.recipe))) &&
+              set(dict.get(), "recipe", text(recipe::to_string(draft.recipe))) &&
               set(dict.get(), "reason", text(draft.reason ? to_string(*draft.reason) : "")) &&
               set(dict.get(), "kind", text(draft.reason ? words_of(draft.reason->kind).id : "")) &&
               set(dict.get(), "guards", texts(guards)) &&

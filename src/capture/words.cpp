@@ -1,10 +1,9 @@
-// Break reasons, recipes and drafts as text.
+// Break reasons and drafts as text.
 #include <algorithm>
 #include <sstream>
 
 #include "capture/capture.h"
 #include "capture/catalogue.h"
-#include "capture/world.h"
 #include "cpython/exception.h"
 #include "cpython/text.h"
 
@@ -15,12 +14,6 @@ using cpython::Ref;
 namespace {
 
 constexpr size_t kFramesWithSource = 4, kFramesShown = 8;
-
-constexpr const char* kSteps[] = {
-#define X(id) #id,
-    BRAZE_RECIPE_STEPS(X)
-#undef X
-};
 
 // As Python's tracebacks find it: also for a notebook's cells. Without the line's end.
 std::string source_line(const std::string& file, int line) {
@@ -57,25 +50,6 @@ std::string shown_source(const StackEntry& entry) {
          std::string(characters(text.substr(from, to - from)), '^') + "\n";
 }
 
-std::string text_of(PyObject* object) {
-  if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
-  if (!is_atom(object)) return std::string("a ") + Py_TYPE(object)->tp_name + " object";
-  Ref text = Ref::steal(PyObject_Repr(object));
-  const char* utf8 = text ? cpython::utf8_of(text.get()) : nullptr;
-  if (!utf8) {
-    PyErr_Clear();
-    return "?";
-  }
-  std::string result = utf8;
-  return result.size() > 60 ? result.substr(0, 57) + "..." : result;
-}
-
-std::string numbers(const std::vector<int>& items) {
-  std::string text;
-  for (int item : items) text += (text.empty() ? "%" : ", %") + std::to_string(item);
-  return text;
-}
-
 }  // namespace
 
 std::string to_string(const BreakReason& reason) {
@@ -97,22 +71,6 @@ std::string to_string(const BreakReason& reason) {
   return out.str();
 }
 
-std::string to_string(const Recipe& recipe) {
-  std::ostringstream out;
-  for (size_t i = 0; i < recipe.steps.size(); ++i) {
-    const Recipe::Step& step = recipe.steps[i];
-    out << "%" << i << " = " << kSteps[static_cast<int>(step.kind)];
-    if (step.index >= 0) out << " #" << step.index;
-    if (step.target >= 0) out << " %" << step.target << " <-";
-    if (step.object) out << " " << text_of(step.object.get());
-    if (step.source) out << " " << guard::to_string(step.source);
-    if (!step.items.empty()) out << " (" << numbers(step.items) << ")";
-    out << "\n";
-  }
-  if (recipe.result >= 0) out << "return %" << recipe.result << "\n";
-  return out.str();
-}
-
 std::string to_string(const Draft& draft) {
   std::ostringstream out;
   if (draft.exit == ExitKind::kReturn) {
@@ -131,7 +89,7 @@ std::string to_string(const Draft& draft) {
   for (size_t i = 0; i < draft.inputs.size(); ++i)
     out << "input " << i << ": "
         << (draft.inputs[i].source ? guard::to_string(draft.inputs[i].source) : "constant") << "\n";
-  out << to_string(draft.recipe);
+  out << recipe::to_string(draft.recipe);
   return out.str();
 }
 

@@ -48,13 +48,10 @@ bool is_container(PyObject* object) {
 }
 
 Ref own_items(PyObject* container) {
-  PyTypeObject* type = Py_TYPE(container);
-  while (is_python_class(type)) type = type->tp_base;
+  PyTypeObject* type = cpython::built_in_base(Py_TYPE(container));
   Ref iterator = Ref::steal(type->tp_iter(container));
   return iterator ? Ref::steal(PySequence_List(iterator.get())) : Ref();
 }
-
-bool is_python_class(PyTypeObject* type) { return type->tp_dealloc == known().module->tp_dealloc; }
 
 bool exports_memory(PyObject* object) {
   return PyObject_CheckBuffer(object) && !PyBytes_Check(object);

@@ -12,15 +12,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "capture/breaks.h"
 #include "base/identity_map.h"
+#include "capture/breaks.h"
 #include "capture/known.h"
 #include "capture/slot.h"
 #include "capture/tensors.h"
+#include "cpython/lookup.h"
 #include "guard/guard.h"
 
 namespace braze::capture {
 
+using cpython::is_python_class;
 using guard::GuardKind;
 
 // A logged write to an object from outside. An empty value: deleted.
@@ -307,8 +309,6 @@ bool is_container(PyObject* object);
 // What a container holds (of a dict: the keys), in order, as a list: by the C type below its class,
 // whatever methods the class has.
 Ref own_items(PyObject* container);
-// Made by a class statement, not by C.
-bool is_python_class(PyTypeObject* type);
 // Never changes, or is shared program structure that is guarded by identity.
 bool is_immutable(PyObject* object);
 // Hands out its memory, to which others may then write: an array of NumPy's, a bytearray, and the

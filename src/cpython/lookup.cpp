@@ -37,6 +37,22 @@ bool is_data(PyObject* value) {
 
 }  // namespace
 
+bool is_python_class(const PyTypeObject* type) {
+  // CPython gives every such class the one destructor.
+  static const destructor of_python_classes = [] {
+    const SavedException pending;
+    const Ref made = Ref::steal(
+        PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Any"));
+    return reinterpret_cast<PyTypeObject*>(made.get())->tp_dealloc;
+  }();
+  return type->tp_dealloc == of_python_classes;
+}
+
+PyTypeObject* built_in_base(PyTypeObject* type) {
+  while (is_python_class(type)) type = type->tp_base;
+  return type;
+}
+
 bool is_native_data_descriptor(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   return type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type;

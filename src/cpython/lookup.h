@@ -17,6 +17,12 @@ inline bool is_changeable_class(const PyTypeObject* type) {
          (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) == 0;
 }
 
+// Made by a class statement, not by C.
+bool is_python_class(const PyTypeObject* type);
+
+// The class made in C that `type` is or derives from.
+PyTypeObject* built_in_base(PyTypeObject* type);
+
 // What decides how native code treats instances of `type`, as a tuple (name, value, name, value
 // ...): its MRO and the entries `__len__`, `_missing_` and so on of the classes of its MRO that can
 // be changed, apart from data (`__doc__`, `__dict__`, lists and the like). A special method that is

@@ -75,7 +75,7 @@ class ProgressLine {
 bool is_plain_output(const capture::Draft& draft) {
   const auto& recipe = draft.recipe;
   return draft.exit == capture::ExitKind::kReturn && recipe.steps.size() == 1 &&
-         recipe.steps[0].kind == capture::Recipe::Kind::kOutput && recipe.steps[0].index == 0;
+         recipe.steps[0].kind == recipe::Recipe::Kind::kOutput && recipe.steps[0].index == 0;
 }
 
 // Hands the torch-level graph to the user's backend; see braze/_fx.py. `python` is a string, why,

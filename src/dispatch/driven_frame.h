@@ -66,7 +66,7 @@ class FrameDriver {
   void note_capture(Entry& entry);
   bool run(const std::shared_ptr<Entry>& entry, c10::TensorImpl* const* inputs);
   bool go_on_behind(const Entry& entry, std::vector<cpython::Ref> values);
-  void apply(const capture::Recipe& recipe, std::vector<cpython::Ref> values);
+  void apply(const recipe::Recipe& recipe, std::vector<cpython::Ref> values);
   bool walk(const std::shared_ptr<Entry>& entry);
   bool step();
   bool step_to_call();

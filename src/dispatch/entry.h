@@ -16,6 +16,7 @@
 #include "dispatch/programs.h"
 #include "dispatch/rollback.h"
 #include "guard/guard.h"
+#include "recipe/recipe.h"
 
 namespace braze::dispatch {
 
@@ -43,7 +44,7 @@ struct Entry {
   std::vector<InputWrites> input_writes;       // kPlan
   std::vector<OutputState> output_states;      // kPlan; may be empty
   RollbackNeeds rollback;                      // kPlan
-  capture::Recipe recipe;
+  recipe::Recipe recipe;
   // The segment: where in which code it begins.
   PyCodeObject* code = nullptr;  // held by the guards
   int offset = 0;

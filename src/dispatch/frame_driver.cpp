@@ -227,12 +227,12 @@ bool FrameDriver::go_on_behind(const Entry& entry, std::vector<Ref> values) {
 }
 
 // Puts the frame into the state at a segment's exit.
-void FrameDriver::apply(const capture::Recipe& recipe, std::vector<Ref> values) {
+void FrameDriver::apply(const recipe::Recipe& recipe, std::vector<Ref> values) {
   auto at = [&](int step) { return step < 0 ? Ref() : values[static_cast<size_t>(step)]; };
   std::vector<Ref> former, stack;
   PyObject** slots = frame_.slots();
   for (size_t i = 0; i < recipe.locals.size(); ++i)
-    if (int step = recipe.locals[i]; step != capture::Recipe::kUnchanged)
+    if (int step = recipe.locals[i]; step != recipe::Recipe::kUnchanged)
       former.push_back(Ref::steal(std::exchange(slots[i], at(step).release())));
   for (int step : recipe.stack) stack.push_back(at(step));
   frame_.set_offset(recipe.offset);

@@ -10,10 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "cpython/ref.h"
 #include "guard/source.h"
 #include "sym/int.h"
 
-namespace braze::capture {
+namespace braze::recipe {
 
 struct Recipe {
   // id, operands
@@ -82,4 +83,4 @@ struct Recipe {
 
 std::string to_string(const Recipe& recipe);
 
-}  // namespace braze::capture
+}  // namespace braze::recipe

@@ -1,7 +1,6 @@
-#include "capture/recipe.h"
+#include "capture/recipe_builder.h"
 
 #include "capture/known.h"
-#include "capture/recipe_builder.h"
 #include "cpython/set_layout.h"
 
 namespace braze::capture {
@@ -10,11 +9,6 @@ using Kind = Recipe::Kind;
 using Step = Recipe::Step;
 
 namespace {
-
-PyTypeObject* built_in_base(PyTypeObject* type) {
-  while (type && is_python_class(type)) type = type->tp_base;
-  return type;
-}
 
 bool is_namespace(PyTypeObject* type) {
   return std::string_view(type->tp_name) == "types.SimpleNamespace";
@@ -210,7 +204,7 @@ int RecipeBuilder::function(PyObject* object) {
 // New instances of built-in containers and of classes written in Python.
 int RecipeBuilder::instance(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  PyTypeObject* base = built_in_base(type);
+  PyTypeObject* base = cpython::built_in_base(type);
   const Known& k = known();
   if (!world_.is_created(object))
     return refuse(object, "it is from outside and nobody knows where");

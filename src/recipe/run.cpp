@@ -1,11 +1,10 @@
 // Running a recipe: on every call of compiled code, so without detours for the usual results.
-#include "capture/known.h"
-#include "capture/recipe.h"
-#include "capture/world.h"
+#include "cpython/lookup.h"
 #include "cpython/set_layout.h"
+#include "recipe/recipe.h"
 #include "sym/expr.h"
 
-namespace braze::capture {
+namespace braze::recipe {
 
 using cpython::Ref;
 using Kind = Recipe::Kind;
@@ -63,9 +62,17 @@ class Runner {
   std::vector<Ref>& values_;
 };
 
-PyTypeObject* built_in_base(PyTypeObject* type) {
-  while (is_python_class(type)) type = type->tp_base;
+PyObject* torch_size() {
+  static PyObject* const type = [] {
+    const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
+    return torch ? PyObject_GetAttrString(torch.get(), "Size") : nullptr;
+  }();
   return type;
+}
+
+bool set_state(PyObject* iterator, PyObject* state) {
+  static PyObject* const name = PyUnicode_InternFromString("__setstate__");
+  return bool(Ref::steal(PyObject_CallMethodOneArg(iterator, name, state)));
 }
 
 PyObject* empty_tuple() {
@@ -76,14 +83,14 @@ PyObject* empty_tuple() {
 Ref Runner::make_new(PyTypeObject* type) const {
   if (type == &PyList_Type) return Ref::steal(PyList_New(0));
   if (type == &PyDict_Type) return Ref::steal(PyDict_New());
-  return Ref::steal(built_in_base(type)->tp_new(type, empty_tuple(), nullptr));
+  return Ref::steal(cpython::built_in_base(type)->tp_new(type, empty_tuple(), nullptr));
 }
 
 Ref Runner::make_tuple(PyTypeObject* type, const std::vector<int>& items) const {
   Ref packed = pack(items);
   if (!packed) return {};
-  if (type == known().size)
-    return Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(type), packed.get()));
+  if (auto* object = reinterpret_cast<PyObject*>(type); object == torch_size())
+    return Ref::steal(PyObject_CallOneArg(object, packed.get()));
   Ref arguments = Ref::steal(PyTuple_Pack(1, packed.get()));
   return arguments ? Ref::steal(PyTuple_Type.tp_new(type, arguments.get(), nullptr)) : Ref();
 }
@@ -105,8 +112,7 @@ Ref Runner::make_iterator(const Step& s) const {
   Ref made = Ref::steal(PyObject_CallObject(at(s.items[0]), at(s.items[1])));
   // Python 3.12's range iterators reduce with None for "no state".
   if (!made || s.items.size() < 3 || at(s.items[2]) == Py_None) return made;
-  Ref done = Ref::steal(PyObject_CallMethodOneArg(made.get(), names().setstate, at(s.items[2])));
-  return done ? made : Ref();
+  return set_state(made.get(), at(s.items[2])) ? made : Ref();
 }
 
 bool Runner::fill_list(PyObject* target, const std::vector<int>& items) const {
@@ -118,11 +124,11 @@ bool Runner::fill_list(PyObject* target, const std::vector<int>& items) const {
 }
 
 bool Runner::fill_dict(PyObject* target, const std::vector<int>& items) const {
-  bool ordered = PyObject_TypeCheck(target, known().ordered_dict);
+  bool ordered = PyObject_TypeCheck(target, &PyODict_Type);
   if (PyDict_GET_SIZE(target)) {
     if (ordered) {
-      Ref done = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(known().ordered_dict),
-                                                "clear", "O", target));
+      Ref done = Ref::steal(
+          PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyODict_Type), "clear", "O", target));
       if (!done) return false;
     } else {
       PyDict_Clear(target);
@@ -237,8 +243,7 @@ bool Runner::step(const Step& s, Ref& value) {
       value = make_iterator(s);
       return bool(value);
     case Kind::kSetState:
-      return bool(
-          Ref::steal(PyObject_CallMethodOneArg(at(s.target), names().setstate, at(s.items[0]))));
+      return set_state(at(s.target), at(s.items[0]));
     case Kind::kAdvance:
       for (int i = 0; i < s.index; ++i)
         if (!Ref::steal(PyIter_Next(at(s.target)))) return PyErr_Occurred() == nullptr;
@@ -263,4 +268,4 @@ bool Recipe::run(PyObject* function, PyObject* const* args, std::span<PyObject* 
   return false;
 }
 
-}  // namespace braze::capture
+}  // namespace braze::recipe
