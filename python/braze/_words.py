@@ -1,7 +1,7 @@
 """What Braze says to its users: numbers of breaks and errors, and the page made of them.
 
-The words themselves stand beside the code that breaks, in `src/capture/break_reason.h` and
-`src/capture/catalogue.cpp`.
+The words themselves stand beside the code that breaks, in `src/capture/breaks/reason.h` and
+`src/capture/breaks/catalogue.cpp`.
 """
 
 import builtins

@@ -2,8 +2,8 @@
 #include <pybind11/pybind11.h>
 
 #include "base/options.h"
+#include "capture/breaks/catalogue.h"
 #include "capture/capture.h"
-#include "capture/catalogue.h"
 #include "dispatch/compiled_function.h"
 #include "runtime/attention_operator.h"
 #include "runtime/dense_operators.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <variant>
 
-#include "capture/break_reason.h"
+#include "capture/breaks/reason.h"
 #include "capture/dynamic.h"
 #include "graph/graph.h"
 #include "guard/guard.h"

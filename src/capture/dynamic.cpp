@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "capture/tensors.h"
+#include "capture/recording/recording.h"
 #include "cpython/exception.h"
 #include "cpython/text.h"
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "capture/capture.h"
-#include "capture/frame.h"
-#include "capture/memo.h"
+#include "capture/frames/frame.h"
+#include "capture/objects/memo.h"
 #include "capture/policy/policy.h"
-#include "capture/world.h"
+#include "capture/world/world.h"
 #include "cpython/code.h"
 #include "cpython/frame.h"
 
@@ -84,7 +84,7 @@ class Evaluator {
   }
   const std::vector<Ref>& addresses() const { return addresses_; }
 
-  // --- eval.cpp, eval_hooks.cpp: frames
+  // --- frames/evaluate.cpp, frames/hook.cpp: frames
   Slot start(std::unique_ptr<Frame> frame);
   Status run(Frame& frame, Slot& result, bool throwing);
   Status run_instructions(Frame& frame, Slot& result, bool raised);
@@ -94,7 +94,7 @@ class Evaluator {
   static PyObject* hook(void* context, PyThreadState* thread, cpython::FrameView view,
                         bool throwing);
 
-  // --- eval_operators.cpp, eval_iteration.cpp
+  // --- objects/operators.cpp, objects/iteration.cpp
   Slot binary(int op, Slot a, Slot b);
   Slot unary(cpython::Opcode op, const Slot& a);
   Slot compare(const Slot& a, const Slot& b, int op, bool to_bool);
@@ -122,7 +122,7 @@ class Evaluator {
   // The contents of any iterable as a list.
   Ref to_list(const Slot& iterable);
 
-  // --- eval_attributes.cpp
+  // --- objects/attributes.cpp
   // With `self`: may give an unbound method and set *self, for a call.
   Slot getattr(const Slot& object, PyObject* name, Slot* self = nullptr);
   bool setattr(const Slot& object, PyObject* name, const Slot& value);  // empty value: delete
@@ -132,7 +132,7 @@ class Evaluator {
   bool set_tensor_attribute(const Slot& tensor, PyObject* name, const Slot& value);
   bool generic_setattr(const Slot& object, PyObject* name, const Slot& value);
 
-  // --- eval_items.cpp
+  // --- objects/items.cpp
   Slot getitem(const Slot& object, const Slot& key);
   bool may_index_tensor(PyObject* object);
   bool setitem(const Slot& object, const Slot& key, const Slot& value);  // empty value: delete
@@ -147,19 +147,19 @@ class Evaluator {
   void rely_on_import(PyObject* name, const Slot& from_list, PyObject* module);
   Slot import_from(const Slot& module, PyObject* name);
 
-  // --- eval_match.cpp
+  // --- objects/match.cpp
   Slot match_key(const Slot& subject, const Slot& key, bool& found);
   Slot match_keys(const Slot& subject, const Slot& keys);
   Slot match_class(const Slot& subject, const Slot& cls, const Slot& names, int count);
 
-  // --- eval_classes.cpp: class statements
+  // --- objects/class_statements.cpp: class statements
   bool run_class_instruction(Frame& frame, const cpython::Instruction& in);
   Slot build_class(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   void note_class(PyObject* made);
   Slot load_name(Frame& frame, PyObject* name);
   Slot name_in(Frame& frame, PyObject* name);
 
-  // --- eval_output.cpp: calls that only write text, made when the compiled code runs
+  // --- calls/output.cpp: calls that only write text, made when the compiled code runs
   Slot print(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   bool handles_warnings() const;
   bool some_warning_raises();
@@ -168,7 +168,7 @@ class Evaluator {
   void put_off(DeferredCall call);
   Slot defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
 
-  // --- eval_calls.cpp, eval_builtins.cpp, eval_methods.cpp, eval_torch_calls.cpp
+  // --- calls/calls.cpp, calls/builtins.cpp, calls/methods.cpp, calls/torch.cpp
   Slot call(const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
   Slot call_ex(const Slot& callable, PyObject* args, PyObject* kwargs);
   // What a native callee gave: checked for a swallowed break and for things from nowhere.
@@ -180,12 +180,12 @@ class Evaluator {
   Ref call_raw(PyObject* callable, Slot* args, size_t count, PyObject* kwnames);
   Slot call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames, bool torch);
 
-  // --- eval_functions.cpp
+  // --- calls/functions.cpp
   Slot call_function(const Slot& function, Slot* args, size_t count, PyObject* kwnames);
   Slot call_unmarked(const Slot& function, Slot* args, size_t count, PyObject* kwnames);
   Slot make_function(Frame& frame, int flags);
 
-  // --- eval_symbols.cpp, eval_symbol_calls.cpp: torch.SymInt where the program has an int
+  // --- symbols/integers.cpp, symbols/calls.cpp: torch.SymInt where the program has an int
   bool has_symbol(const Slot& slot);
   bool may_hold_symbol(PyObject* object);
   void make_concrete(Slot& slot);
@@ -205,7 +205,7 @@ class Evaluator {
   bool call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
                          Slot& result);
 
-  // --- eval_floats.cpp: torch.SymFloat where the program has a float that varies
+  // --- symbols/floats.cpp: torch.SymFloat where the program has a float that varies
   Slot binary_of_floats(int op, const Slot& a, const Slot& b, bool& done);
   Slot compare_floats(const Slot& a, const Slot& b, int op, bool& done);
   Slot unary_of_float(cpython::Opcode op, const Slot& a);
@@ -221,11 +221,11 @@ class Evaluator {
   // The arguments of a function of torch: operands are tensors, all else gets the numbers.
   void settle_floats(PyObject* callable, Slot* args, size_t count, PyObject* kwnames);
 
-  // --- eval_marks.cpp: functions of which the user has said something
+  // --- calls/marks.cpp: functions of which the user has said something
   // Those of this capture's traces so far, in the order of their calls; kept by the caller.
   void use_constants(ConstantResults* known) { constants_ = known; }
 
-  // --- eval_text.cpp: text of what varies, computed when the compiled code runs
+  // --- symbols/text.cpp: text of what varies, computed when the compiled code runs
   enum class TextFunction : uint8_t {
     kStr,
     kRepr,
@@ -245,20 +245,20 @@ class Evaluator {
   const Text& text_behind(PyObject* object) const;
   Slot varying_text(TextFunction function, std::vector<Slot> args);
 
-  // --- eval_control_flow.cpp: torch.cond and torch.while_loop on data
+  // --- calls/control_flow.cpp: torch.cond and torch.while_loop on data
   Slot control_flow(ControlFlowCall call, Slot* args, size_t count);
 
-  // --- eval_exceptions.cpp
+  // --- frames/exceptions.cpp
   void raise(int count, Frame& frame);
   // Unwinds to a handler of the frame; false if there is none.
   bool unwind(Frame& frame);
   bool enter_with(Frame& frame);
 
-  // --- shortcuts.cpp: what often evaluated functions do, with the same reads. True if it applies;
-  // then `result` is the value or empty if there is none.
+  // --- objects/module_parts.cpp: what often evaluated functions do, with the same reads. True if
+  // it applies; then `result` is the value or empty if there is none.
   bool module_getattr(const Slot& module, PyObject* name, Slot& result);
 
-  // --- origin.cpp
+  // --- frames/origin.cpp
   std::string place();  // "model.py:12 in forward": where the user's code is
   std::vector<StackEntry> stack() const;
   // The stack, and the object that the innermost `Subject` of this frame names.

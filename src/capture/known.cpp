@@ -76,7 +76,7 @@ bool initialize_known() {
       look_up_type("re", "Pattern", k.pattern) &&
       look_up_type("torch.jit", "ScriptFunction", k.script_function);
   if (!types) return false;
-  // Of the objects that stand for text that varies (eval_text.cpp).
+  // Of the objects that stand for text that varies (symbols/text.cpp).
   k.text = reinterpret_cast<PyTypeObject*>(PyObject_CallFunction(
       reinterpret_cast<PyObject*>(&PyType_Type), "s(){s()}", "Text", "__slots__"));
   if (!k.text) return false;

@@ -3,11 +3,11 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "capture/breaks/catalogue.h"
 #include "capture/capture.h"
-#include "capture/catalogue.h"
 #include "capture/policy/torch_code.h"
-#include "capture/tensors.h"
-#include "capture/world.h"
+#include "capture/recording/recording.h"
+#include "capture/world/world.h"
 #include "cpython/frame.h"
 
 namespace braze::capture {

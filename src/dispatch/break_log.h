@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "capture/break_reason.h"
+#include "capture/breaks/reason.h"
 
 namespace braze::dispatch {
 

@@ -13,7 +13,7 @@
 #include "base/fork_mutex.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "capture/leaks.h"
+#include "capture/exit/leaks.h"
 #include "cpython/text.h"
 #include "dispatch/break_log.h"
 #include "dispatch/gil.h"

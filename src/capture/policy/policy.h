@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "capture/break_reason.h"
+#include "capture/breaks/reason.h"
 #include "cpython/ref.h"
 
 namespace braze::capture {

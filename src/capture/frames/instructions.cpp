@@ -1,0 +1,285 @@
+// The instructions that the loop in frames/evaluate.cpp does not carry out itself.
+
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+using cpython::Instruction;
+using cpython::Opcode;
+
+namespace {
+
+bool push_bool(Frame& frame, int value) {
+  return value >= 0 && frame.push(Slot::borrow(value ? Py_True : Py_False));
+}
+
+PyObject* name_at(Frame& frame, int index) {
+  return PyTuple_GET_ITEM(frame.code()->co_names, index);
+}
+
+}  // namespace
+
+bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
+  std::vector<Slot>& stack = frame.stack;
+  const auto local = static_cast<size_t>(in.arg);
+  switch (in.op) {
+    case Opcode::kBuildTuple:
+    case Opcode::kBuildList:
+    case Opcode::kBuildSet:
+    case Opcode::kBuildMap:
+    case Opcode::kBuildConstKeyMap:
+    case Opcode::kBuildString:
+    case Opcode::kBuildSlice:
+      return build(frame, in);
+    case Opcode::kListAppend:
+    case Opcode::kSetAdd:
+    case Opcode::kMapAdd:
+    case Opcode::kListExtend:
+    case Opcode::kSetUpdate:
+    case Opcode::kDictUpdate:
+    case Opcode::kDictMerge:
+      return extend(frame, in);
+
+    // --- Locals, cells, globals
+    case Opcode::kLoadFastAndClear:
+      stack.push_back(std::exchange(frame.locals[local], Slot()));
+      return true;
+    case Opcode::kDeleteFast:
+      if (!frame.locals[local]) {
+        PyErr_Format(PyExc_UnboundLocalError,
+                     "cannot access local variable '%U' where it is not associated with a value",
+                     PyTuple_GET_ITEM(frame.code()->co_localsplusnames, in.arg));
+        return false;
+      }
+      std::exchange(frame.locals[local], Slot());
+      return true;
+    case Opcode::kMakeCell: {
+      Ref cell = Ref::steal(PyCell_New(frame.locals[local].get()));
+      world_.mark_created(cell.get());
+      frame.locals[local] = Slot(cell);
+      return true;
+    }
+    case Opcode::kCopyFreeVars:
+      return copy_free_vars(frame, in.arg);
+    case Opcode::kLoadClosure:
+      stack.push_back(frame.locals[local]);
+      return true;
+    case Opcode::kStoreDeref:
+      return store_deref(frame, in.arg, frame.pop());
+    case Opcode::kDeleteDeref:
+      return store_deref(frame, in.arg, Slot());
+    case Opcode::kStoreGlobal:
+      return store_global(frame, name_at(frame, in.arg), frame.pop());
+    case Opcode::kDeleteGlobal:
+      return store_global(frame, name_at(frame, in.arg), Slot());
+
+    // --- Attributes and items
+    case Opcode::kLoadSuperAttr: {
+      Slot self = frame.pop(), cls = frame.pop();
+      frame.pop();
+      Slot bound, value;
+      value =
+          super_attribute(cls, self, name_at(frame, in.arg >> 2), in.arg & 1 ? &bound : nullptr);
+      if (!value) return false;
+      bool method = in.arg & 1;
+      if (method && !bound && in.null_below) stack.emplace_back();
+      stack.push_back(std::move(value));
+      if (method && (bound || !in.null_below)) stack.push_back(std::move(bound));
+      return true;
+    }
+    case Opcode::kStoreAttr: {
+      Slot object = frame.pop(), value = frame.pop();
+      return setattr(object, name_at(frame, in.arg), value);
+    }
+    case Opcode::kDeleteAttr:
+      return setattr(frame.pop(), name_at(frame, in.arg), Slot());
+    case Opcode::kStoreSubscr: {
+      Slot key = frame.pop(), object = frame.pop(), value = frame.pop();
+      return setitem(object, key, value);
+    }
+    case Opcode::kDeleteSubscr: {
+      Slot key = frame.pop(), object = frame.pop();
+      return setitem(object, key, Slot());
+    }
+    case Opcode::kBinarySlice:
+    case Opcode::kStoreSlice: {
+      Slot stop = frame.pop(), start = frame.pop(), object = frame.pop();
+      Slot slice = Slot::steal(PySlice_New(start.get(), stop.get(), nullptr));
+      if (in.op == Opcode::kBinarySlice) return frame.push(getitem(object, slice));
+      return setitem(object, slice, frame.pop());
+    }
+
+    // --- Operators
+    case Opcode::kUnaryNot: {
+      int value = truth(frame.pop());
+      return push_bool(frame, value < 0 ? -1 : !value);
+    }
+    case Opcode::kToBool:
+      return push_bool(frame, truth(frame.pop()));
+    case Opcode::kUnaryNegative:
+    case Opcode::kUnaryPositive:
+    case Opcode::kUnaryInvert:
+      return frame.push(unary(in.op, frame.pop()));
+    case Opcode::kBinaryOp: {
+      Slot b = frame.pop(), a = frame.pop();
+      return frame.push(binary(in.arg, std::move(a), std::move(b)));
+    }
+    case Opcode::kCompareOp: {
+      Slot b = frame.pop(), a = frame.pop();
+      return frame.push(compare(a, b, in.arg & 15, (in.arg & 256) != 0));
+    }
+    case Opcode::kFormatValue: {
+      Slot spec = in.arg & 4 ? frame.pop() : Slot();
+      return frame.push(format(frame.pop(), spec, in.arg & 3));
+    }
+    case Opcode::kUnpackSequence:
+      return unpack(frame, in.arg, 0, false);
+    case Opcode::kUnpackEx:
+      return unpack(frame, in.arg & 255, in.arg >> 8, true);
+    case Opcode::kListToTuple: {
+      // Where the segment began amid the building, the list is from outside.
+      Slot list = frame.pop();
+      if (world_.source_of(list) && !world_.read_all(list.get())) return false;
+      return frame.push(Slot::steal(PyList_AsTuple(world_.effective(list.get()))));
+    }
+    case Opcode::kGetIter:
+      return frame.push(get_iter(frame.pop()));
+    case Opcode::kGetLen: {
+      Slot length = length_of(stack.back());
+      return frame.push(std::move(length));
+    }
+
+    // --- Generators
+    case Opcode::kGetYieldFromIter:
+      if (PyGen_CheckExact(stack.back().get())) return true;
+      return frame.push(get_iter(frame.pop()));
+    case Opcode::kSend:
+      return send(frame, in);
+    case Opcode::kEndSend: {
+      Slot value = frame.pop();
+      stack.back() = std::move(value);
+      return true;
+    }
+
+    // --- Calls, functions, imports
+    case Opcode::kCallFunctionEx: {
+      Slot kwargs = in.arg & 1 ? frame.pop() : Slot();
+      Slot args = frame.pop(), b = frame.pop(), a = frame.pop();
+      return frame.push(call_unpacked(b ? b : a, args, kwargs));
+    }
+    case Opcode::kMakeFunction:
+      return frame.push(make_function(frame, in.arg));
+    case Opcode::kSetFunctionAttribute:
+      return set_function_attribute(frame, in.arg);
+    case Opcode::kImportName: {
+      Slot from_list = frame.pop(), level = frame.pop();
+      return frame.push(import_name(frame, name_at(frame, in.arg), from_list, level));
+    }
+    case Opcode::kImportFrom: {
+      Slot module = stack.back();
+      return frame.push(import_from(module, name_at(frame, in.arg)));
+    }
+
+    // --- Exceptions and with
+    case Opcode::kLoadAssertionError:
+      stack.push_back(Slot::borrow(PyExc_AssertionError));
+      return true;
+    case Opcode::kBeforeWith:
+      return enter_with(frame);
+    case Opcode::kWithExceptStart: {
+      PyObject* exception = stack.back().get();
+      PyObject* traceback = PyException_GetTraceback(exception);
+      Slot args[3] = {Slot::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception))),
+                      Slot::borrow(exception),
+                      traceback ? Slot::steal(traceback) : Slot::borrow(Py_None)};
+      Slot exit = frame.peek(4);
+      return frame.push(call(exit, args, 3, nullptr));
+    }
+    case Opcode::kPushExcInfo: {
+      Slot exception = frame.pop();
+      // Of this level only: a generator's outer handled exception is not its own.
+      PyObject* handled = PyThreadState_Get()->exc_info->exc_value;
+      stack.push_back(Slot::borrow(handled ? handled : Py_None));
+      PyErr_SetHandledException(exception.get());
+      stack.push_back(std::move(exception));
+      return true;
+    }
+    case Opcode::kPopExcept: {
+      Slot previous = frame.pop();
+      if (depth_ == 1 && !handling_.empty()) {
+        last_handled_ = handling_.front();
+        handling_.pop_back();
+      }
+      PyErr_SetHandledException(previous.get() == Py_None ? nullptr : previous.get());
+      return true;
+    }
+    case Opcode::kCheckExcMatch:
+      return check_exception_match(frame);
+    case Opcode::kCheckEgMatch:
+      return check_group_match(frame);
+    case Opcode::kPrepReraiseStar: {
+      Slot raised = frame.pop(), original = frame.pop();
+      return frame.push(exceptions_to_raise(original, raised));
+    }
+    case Opcode::kReraise: {
+      Slot exception = frame.pop();
+      if (world_.source_of(exception))
+        return breaks_.refuse(BreakKind::kOutsideException,
+                              "an exception object from outside is raised");
+      restore_exception(exception.object);
+      return false;
+    }
+    case Opcode::kRaiseVarargs:
+      raise(in.arg, frame);
+      return false;
+    case Opcode::kStopIterationError: {
+      Slot exception = frame.pop();
+      return frame.push(stop_iteration_error(exception));
+    }
+    case Opcode::kCleanupThrow:
+      return cleanup_throw(frame);
+
+    // --- match
+    case Opcode::kMatchMapping:
+    case Opcode::kMatchSequence: {
+      auto flag = in.op == Opcode::kMatchMapping ? Py_TPFLAGS_MAPPING : Py_TPFLAGS_SEQUENCE;
+      return push_bool(frame, PyType_HasFeature(Py_TYPE(stack.back().get()), flag) != 0);
+    }
+    case Opcode::kMatchKeys:
+      return frame.push(match_keys(frame.peek(2), frame.peek(1)));
+    case Opcode::kMatchClass: {
+      Slot attribute_names = frame.pop(), cls = frame.pop(), subject = frame.pop();
+      return frame.push(match_class(subject, cls, attribute_names, in.arg));
+    }
+    case Opcode::kLoadBuildClass:
+    case Opcode::kLoadName:
+    case Opcode::kStoreName:
+    case Opcode::kDeleteName:
+    case Opcode::kLoadLocals:
+    case Opcode::kSetupAnnotations:
+    case Opcode::kLoadClassDeref:
+    case Opcode::kLoadFromDictOrDeref:
+    case Opcode::kLoadFromDictOrGlobals:
+      return run_class_instruction(frame, in);
+    default:
+      return unsupported_instruction(frame, in);
+  }
+}
+
+bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
+  const char* what = cpython::asynchronous_part(in);
+  const BreakKind kind = what ? BreakKind::kSuspends : BreakKind::kUnsupportedBytecode;
+  switch (in.op) {
+    case Opcode::kImportStar:
+      what = "from ... import *";
+      break;
+    default:
+      break;
+  }
+  return breaks_.refuse(kind, what ? what
+                                   : std::string("instruction ") + cpython::to_string(in.op) +
+                                         " (" + std::to_string(in.raw) + ")");
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,292 @@
+// Text of numbers that vary, in the evaluator: an object of a type of ours where the program has a
+// str.
+//
+// Most text is printed and looked at by nobody. What str(), a format or an f-string gives of values
+// of the entry state that nothing has read, or of symbols, is made when the compiled code runs, and
+// the values are not guarded but by type. Whoever looks at such text is given the str itself, with
+// guards on what it was made of.
+#include "cpython/text.h"
+
+#include <opcode.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "capture/evaluator.h"
+#include "capture/known.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_text(PyObject* object) { return Py_TYPE(object) == known().text; }
+
+// A shape, say, some of whose sizes are symbols.
+bool is_tuple_of_sizes(PyObject* object) {
+  if (!PyTuple_CheckExact(object) && Py_TYPE(object) != known().size) return false;
+  bool any = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(object, i);
+    const bool symbol = Py_TYPE(item) == known().sym_int;
+    if (!symbol && !PyLong_CheckExact(item)) return false;
+    any |= symbol;
+  }
+  return any;
+}
+
+// Of these types alone, formatting has no effects and depends on nothing but value and format.
+bool is_plain_value(PyObject* object) {
+  return PyFloat_CheckExact(object) || PyLong_CheckExact(object) || PyUnicode_CheckExact(object) ||
+         PyBool_Check(object);
+}
+
+// Whether a format either fails for all values of the type of `value` or for none.
+bool suits_any(PyObject* value, char presentation) {
+  if (PyLong_Check(value))
+    return std::string_view("ceEfFgG%n").find(presentation) == std::string_view::npos;
+  return true;
+}
+
+// `{}` and `{:.3f}` for each of the values.
+bool template_suits(std::string_view text, PyObject* value) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '}') {
+      if (++i == text.size() || text[i] != '}') return false;
+      continue;
+    }
+    if (text[i] != '{') continue;
+    if (++i == text.size()) return false;
+    if (text[i] == '{') continue;
+    const size_t end = text.find_first_of("{}[].!:", i);
+    if (end == text.npos || (text[end] != '}' && text[end] != ':')) return false;
+    for (size_t digit = i; digit < end; ++digit)
+      if (text[digit] < '0' || text[digit] > '9') return false;
+    i = text.find_first_of("{}", end);
+    if (i == text.npos || text[i] == '{' || !suits_any(value, text[i - 1])) return false;
+  }
+  return true;
+}
+
+// `%.3f` and the like.
+bool old_template_suits(std::string_view text, PyObject* value) {
+  const std::string_view suited = PyFloat_Check(value)     ? "eEfFgGsr"
+                                  : PyLong_Check(value)    ? "diuxXosr"
+                                  : PyUnicode_Check(value) ? "sr"
+                                                           : "";
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') continue;
+    i = text.find_first_not_of("#0- +.123456789", i + 1);
+    if (i == text.npos) return false;
+    if (text[i] != '%' && suited.find(text[i]) == suited.npos) return false;
+  }
+  return true;
+}
+
+PyObject* str_method(const char* name) {
+  const Ref text = Ref::steal(PyUnicode_InternFromString(name));
+  return _PyType_Lookup(&PyUnicode_Type, text.get());
+}
+
+PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }
+
+// The str that the values give where they are numbers.
+PyObject* join(PyObject*, PyObject* parts) {
+  Ref empty = Ref::steal(PyUnicode_New(0, 0));
+  return empty ? PyUnicode_Join(empty.get(), parts) : nullptr;
+}
+
+PyMethodDef g_join = {"join", join, METH_VARARGS, nullptr};
+
+}  // namespace
+
+PyObject* Evaluator::text_function(TextFunction function) {
+  static PyObject* const joins = PyCFunction_NewEx(&g_join, nullptr, nullptr);
+  static PyObject* const formats = builtin("format");
+  static PyObject* const represents = builtin("repr");
+  static PyObject* const ascii = builtin("ascii");
+  switch (function) {
+    case TextFunction::kStr:
+      return reinterpret_cast<PyObject*>(&PyUnicode_Type);
+    case TextFunction::kRepr:
+      return represents;
+    case TextFunction::kAscii:
+      return ascii;
+    case TextFunction::kFormat:
+      return formats;
+    case TextFunction::kJoin:
+      return joins;
+    case TextFunction::kTemplate:
+      return str_method("format");
+    case TextFunction::kOldTemplate:
+      return str_method("__mod__");
+  }
+  return nullptr;
+}
+
+bool Evaluator::may_be_in_text(const Slot& slot) const {
+  PyObject* object = slot.get();
+  if (!object) return false;
+  if (slot.unread) return is_plain_value(object);
+  return is_text(object) || Py_TYPE(object) == known().sym_int ||
+         Py_TYPE(object) == known().sym_float || is_tuple_of_sizes(object);
+}
+
+// The result of the function for the arguments, of which some vary. Empty, with nothing pending,
+// where it has to be computed now.
+Slot Evaluator::varying_text(TextFunction function, std::vector<Slot> args) {
+  bool varies = false;
+  for (const Slot& arg : args) {
+    if (!arg) return {};
+    const bool varying = may_be_in_text(arg);
+    if (!varying && (arg.unread || !is_plain_value(arg.get()))) return {};
+    varies |= varying;
+  }
+  if (!varies) return {};
+  std::vector<Ref> values;
+  for (const Slot& arg : args) values.push_back(value_in_text(arg));
+  if (std::any_of(values.begin(), values.end(), [](const Ref& value) { return !value; })) return {};
+  const bool has_template =
+      function == TextFunction::kTemplate || function == TextFunction::kOldTemplate;
+  if (has_template || function == TextFunction::kFormat) {
+    PyObject* text = values[has_template ? 0 : 1].get();
+    if (args[has_template ? 0 : 1].unread || !PyUnicode_CheckExact(text)) return {};
+    const std::string_view format = cpython::utf8_of(text);
+    for (size_t i = has_template ? 1 : 0; i < (has_template ? values.size() : 1); ++i) {
+      PyObject* value = values[i].get();
+      const bool suits = function == TextFunction::kTemplate ? template_suits(format, value)
+                         : function == TextFunction::kOldTemplate
+                             ? old_template_suits(format, value)
+                             : format.empty() || suits_any(value, format.back());
+      if (!suits) return {};
+    }
+  }
+  std::vector<PyObject*> raw;
+  for (const Ref& value : values) raw.push_back(value.get());
+  Ref now =
+      Ref::steal(PyObject_Vectorcall(text_function(function), raw.data(), raw.size(), nullptr));
+  if (!now || !PyUnicode_CheckExact(now.get())) {
+    PyErr_Clear();  // raised again where it is computed
+    return {};
+  }
+  for (const Slot& arg : args)
+    if (arg.unread)
+      world_.guard(GuardKind::kType, arg.source, reinterpret_cast<PyObject*>(Py_TYPE(arg.get())));
+  Ref object = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(known().text)));
+  if (!object) return {};
+  texts_.push_back({object, std::move(now), function, std::move(args)});
+  recording_.note_text();
+  return Slot(std::move(object));
+}
+
+const Evaluator::Text& Evaluator::text_behind(PyObject* object) const {
+  return *std::find_if(texts_.begin(), texts_.end(),
+                       [&](const Text& text) { return text.object.get() == object; });
+}
+
+// As it is in this call.
+Ref Evaluator::value_in_text(const Slot& slot) {
+  PyObject* object = slot.get();
+  if (is_text(object)) return text_behind(object).now;
+  if (Py_TYPE(object) == known().sym_float) return world_.float_of(object).number;
+  if (Py_TYPE(object) == known().sym_int) {
+    const sym::Int value = recording_.value_of(object);
+    if (recording_.shapes().mentions_unbacked(value)) return {};
+    return Ref::steal(PyLong_FromLongLong(value.hint()));
+  }
+  if (!is_tuple_of_sizes(object)) return Ref::borrow(object);
+  Ref items = Ref::steal(PySequence_List(object));
+  for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
+    Ref number = value_in_text(Slot::borrow(PyList_GET_ITEM(items.get(), i)));
+    if (!number) return {};
+    PyList_SetItem(items.get(), i, number.release());
+  }
+  Ref arguments = Ref::steal(PyTuple_Pack(1, items.get()));
+  return Ref::steal(PyTuple_Type.tp_new(Py_TYPE(object), arguments.get(), nullptr));
+}
+
+// The str itself.
+Ref Evaluator::settle_text(PyObject* object) {
+  const Text text = text_behind(object);
+  for (const Slot& given : text.args) {
+    Slot arg = given;
+    if (!force(arg)) return {};
+    make_concrete(arg);
+  }
+  return text.now;
+}
+
+// What an instruction is about to look at becomes text where that is all that is wanted of it.
+bool Evaluator::is_wanted_as_text(Frame& frame, const cpython::Instruction& in) {
+  auto& stack = frame.stack;
+  using cpython::Opcode;
+  if (in.op == Opcode::kFormatValue) {
+    Slot& value = frame.peek(in.arg & 4 ? 2 : 1);
+    return may_be_in_text(value) && (!(in.arg & 4) || force(frame.peek(1)));
+  }
+  if (in.op == Opcode::kBinaryOp)
+    return in.arg == NB_REMAINDER && may_be_in_text(frame.peek(1)) && force(frame.peek(2)) &&
+           PyUnicode_CheckExact(frame.peek(2).get());
+  const auto count = static_cast<size_t>(in.arg);
+  if (in.op != Opcode::kCall || count == 0 || stack.size() < count + 2) return false;
+  Slot* args = stack.data() + (stack.size() - count);
+  Slot &first = args[-2], &second = args[-1];
+  if (!first.unread && !second.unread && first && second) {  // "{}".format(...)
+    return PyUnicode_CheckExact(second.get()) && first.get() == str_method("format") &&
+           !frame.kwnames && std::all_of(args, args + count, [&](const Slot& arg) {
+             return may_be_in_text(arg) || (!arg.unread && is_plain_value(arg.get()));
+           });
+  }
+  if (!force(first) || !force(second)) return false;
+  PyObject* callable = first ? first.get() : second.get();
+  const CalleeRule* rule = callable ? callee_rule(callable) : nullptr;
+  const bool prints = rule && rule->callee == Callee::kPrint;
+  if (!prints && callable != reinterpret_cast<PyObject*>(&PyUnicode_Type)) return false;
+  if (!prints && (count != 1 || frame.kwnames)) return false;
+  const size_t keywords =
+      frame.kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(frame.kwnames.get())) : 0;
+  for (size_t i = 0; i < count - keywords; ++i) {
+    if (!args[i].unread) continue;
+    if (Slot text = varying_text(TextFunction::kStr, {args[i]})) args[i] = std::move(text);
+  }
+  return false;  // the others are looked at
+}
+
+// The text of values that vary, where the instruction makes such; else they are looked at.
+Slot Evaluator::text_for(Frame& frame, const cpython::Instruction& in) {
+  using cpython::Opcode;
+  if (in.op == Opcode::kFormatValue) {
+    Slot spec = in.arg & 4 ? frame.peek(1) : Slot::steal(PyUnicode_New(0, 0));
+    const Slot value = frame.peek(in.arg & 4 ? 2 : 1);
+    constexpr TextFunction kConversions[] = {TextFunction::kFormat, TextFunction::kStr,
+                                             TextFunction::kRepr, TextFunction::kAscii};
+    Slot text = value;
+    if (in.arg & 3) text = varying_text(kConversions[in.arg & 3], {value});
+    return text ? varying_text(TextFunction::kFormat, {text, spec}) : Slot();
+  }
+  if (in.op == Opcode::kBinaryOp)
+    return varying_text(TextFunction::kOldTemplate, {frame.peek(2), frame.peek(1)});
+  if (in.op == Opcode::kBuildString) {
+    std::vector<Slot> parts(frame.stack.end() - in.arg, frame.stack.end());
+    return varying_text(TextFunction::kJoin, std::move(parts));
+  }
+  std::vector<Slot> args(frame.stack.end() - in.arg - 1, frame.stack.end());
+  return varying_text(TextFunction::kTemplate, std::move(args));
+}
+
+bool Evaluator::make_text(Frame& frame, const cpython::Instruction& in, bool& done) {
+  using cpython::Opcode;
+  const bool joins = in.op == Opcode::kBuildString && !texts_.empty();
+  done = joins || is_wanted_as_text(frame, in);
+  if (!done) return !PyErr_Occurred();
+  Slot text = text_for(frame, in);
+  done = bool(text);
+  if (!done) return !PyErr_Occurred();
+  const int operands = in.op == Opcode::kFormatValue   ? (in.arg & 4 ? 2 : 1)
+                       : in.op == Opcode::kBinaryOp    ? 2
+                       : in.op == Opcode::kBuildString ? in.arg
+                                                       : in.arg + 2;
+  frame.drop(operands);
+  return frame.push(std::move(text));
+}
+
+}  // namespace braze::capture

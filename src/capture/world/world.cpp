@@ -1,0 +1,462 @@
+#include "capture/world/world.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/known.h"
+#include "cpython/watch.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
+
+// Guarded by identity wherever it is read: program structure that nobody changes in place.
+bool is_structure(PyObject* object) {
+  return PyFunction_Check(object) || PyType_Check(object) || PyModule_Check(object) ||
+         PyCFunction_Check(object) || PyCode_Check(object) ||
+         is_type_of(object, &PyMethodDescr_Type) || is_type_of(object, &PyWrapperDescr_Type) ||
+         is_type_of(object, &PyGetSetDescr_Type) || is_type_of(object, &PyMemberDescr_Type) ||
+         is_type_of(object, &PyProperty_Type) || is_type_of(object, &PyClassMethod_Type) ||
+         is_type_of(object, &PyStaticMethod_Type) || is_lru_cache(object) ||
+         (Py_TYPE(Py_TYPE(object)) != &PyType_Type &&
+          PyObject_TypeCheck(object, known().enum_type));
+}
+
+// Of a class derived from one of these: C looks at the value itself.
+bool is_number_or_text(PyObject* object) {
+  return PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object) ||
+         PyUnicode_Check(object) || PyBytes_Check(object);
+}
+
+// `Union[int, str]`, `Optional[...]`: what the module typing looks into by itself.
+bool is_typing_form(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (!is_python_class(type)) return false;
+  PyObject* module = PyDict_GetItemWithError(type->tp_dict, names().module);
+  return module && PyUnicode_Check(module) &&
+         PyUnicode_CompareWithASCIIString(module, "typing") == 0;
+}
+
+}  // namespace
+
+bool is_container(PyObject* object) {
+  return PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object) ||
+         PyAnySet_Check(object) || PyObject_TypeCheck(object, known().deque);
+}
+
+Ref own_items(PyObject* container) {
+  PyTypeObject* type = cpython::built_in_base(Py_TYPE(container));
+  Ref iterator = Ref::steal(type->tp_iter(container));
+  return iterator ? Ref::steal(PySequence_List(iterator.get())) : Ref();
+}
+
+bool exports_memory(PyObject* object) {
+  return PyObject_CheckBuffer(object) && !PyBytes_Check(object);
+}
+
+bool is_frozen(PyObject* object) {
+  static const std::unordered_set<std::string_view> types = {"re.Pattern",
+                                                             "re.Match",
+                                                             "datetime.timedelta",
+                                                             "datetime.date",
+                                                             "datetime.time",
+                                                             "datetime.datetime",
+                                                             "datetime.timezone",
+                                                             "decimal.Decimal",
+                                                             "operator.itemgetter",
+                                                             "operator.attrgetter",
+                                                             "operator.methodcaller",
+                                                             "method-wrapper",
+                                                             "typing.TypeVar",
+                                                             "typing.ParamSpec",
+                                                             "typing.TypeVarTuple",
+                                                             "_struct.Struct",
+                                                             "types.UnionType",
+                                                             "types.GenericAlias"};
+  return !is_python_class(Py_TYPE(object)) && types.contains(Py_TYPE(object)->tp_name);
+}
+
+bool is_immutable(PyObject* object) {
+  if (is_atom(object)) return true;
+  // The types met most often first.
+  PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyList_Type || type == &PyDict_Type) return false;
+  if (type == &PyTuple_Type || type == &PyFrozenSet_Type || type == known().size ||
+      type == &PyRange_Type || type == &PySlice_Type || type == &PyMethod_Type ||
+      type == &PySuper_Type || type == known().pattern)
+    return true;
+  return is_structure(object) || is_symbolic(object);
+}
+
+PyObject* instance_dict(PyObject* object) {
+  if (PyModule_Check(object)) return PyModule_GetDict(object);
+  PyTypeObject* type = Py_TYPE(object);
+#ifdef Py_TPFLAGS_MANAGED_DICT
+  bool managed = PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT);
+#else
+  bool managed = false;
+#endif
+  if ((type->tp_dictoffset == 0 && !managed) || PyType_Check(object)) return nullptr;
+  PyObject* dict = PyObject_GenericGetDict(object, nullptr);
+  if (!dict) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  Py_DECREF(dict);  // the object keeps it
+  return dict;
+}
+
+World::World(Breaks& breaks, Recording& recording, PyFunctionObject* root,
+             PyObject* parameter_names, const DynamicSizes* dynamic)
+    : breaks_(breaks),
+      recording_(recording),
+      root_(root),
+      parameter_names_(parameter_names),
+      arena_(std::make_shared<guard::SourceArena>()),
+      dynamic_(dynamic) {}
+
+World::~World() = default;
+
+// --- Sources and guards -------------------------------------------------------------------------
+
+const Source* World::pinned(PyObject* object) {
+  return source(SourceKind::kPinned, nullptr, object);
+}
+
+const Source* World::function_base(PyFunctionObject* function) {
+  return function == root_ ? source(SourceKind::kFunction)
+                           : pinned(reinterpret_cast<PyObject*>(function));
+}
+
+const Source* World::globals_base(PyFunctionObject* function) {
+  const Source*& base = globals_bases_[function->func_globals];
+  if (!base) base = function_base(function);
+  return base;
+}
+
+void World::guard(GuardKind kind, const Source* source, PyObject* expected, const Source* other) {
+  auto id = static_cast<size_t>(source->id);
+  if (id >= guarded_.size()) guarded_.resize(std::max(id + 1, guarded_.size() * 2 + 256));
+  uint32_t bit = 1u << static_cast<int>(kind);
+  bool pair = kind == GuardKind::kSameObject || kind == GuardKind::kNotSameObject ||
+              kind == GuardKind::kSharedMemory || kind == GuardKind::kFloatCompare;
+  if (!pair) {
+    if (guarded_[id] & bit) return;
+    guarded_[id] |= bit;
+  }
+  guards_.push_back({kind, source, Ref::borrow(expected), other, nullptr});
+}
+
+// The same path in this world's arena.
+const Source* World::own(const Source* foreign) {
+  if (!foreign) return nullptr;
+  return source(foreign->kind, own(foreign->base), foreign->key.get());
+}
+
+void World::guard_again(const guard::Guard& given) {
+  if (!given.has_group())
+    return guard(given.kind, own(given.source), given.expected.get(), own(given.other));
+  auto details = std::make_unique<guard::GuardDetails>(*given.details);
+  for (const Source*& source : details->group) source = own(source);
+  guards_.push_back({.kind = given.kind,
+                     .source = own(given.source),
+                     .expected = Ref(),
+                     .details = std::move(details)});
+}
+
+void World::guard_length(const Source* source, Py_ssize_t length) {
+  auto id = static_cast<size_t>(source->id);
+  if (id < guarded_.size() && guarded_[id] & (1u << static_cast<int>(GuardKind::kLength))) return;
+  guard(GuardKind::kLength, source, Ref::steal(PyLong_FromSsize_t(length)).get());
+}
+
+void World::guard_identity_of_pair(const Slot& a, const Slot& b) {
+  if (a.get() == b.get()) return;  // one source or a guard of sameness stands already
+  if (is_atom(a.get()) || is_atom(b.get()) || is_structure(a.get()) || is_structure(b.get()))
+    return;
+  const Source* x = source_of(a);
+  const Source* y = source_of(b);
+  if (x && y && x != y) guard(GuardKind::kNotSameObject, x, nullptr, y);
+}
+
+const Source* World::object_source(PyObject* object) {
+  const Source* known = source_of(object);
+  if (!known || !PyCell_Check(object)) return known;
+  if (known->kind == SourceKind::kContents) return known->base;
+  return known->kind == SourceKind::kCell
+             ? source(SourceKind::kCellObject, known->base, known->key.get())
+             : nullptr;
+}
+
+// One guard for the objects of each class.
+void World::guard_distinct(const std::vector<PyObject*>& written) {
+  struct Group {
+    PyTypeObject* type;
+    std::vector<const Source*> sources;
+    size_t written = 0;
+  };
+  std::vector<Group> groups;
+  IdentityMap<size_t> group_of;  // by class, counted from 1
+  std::unordered_set<const Source*> seen;
+  const auto add = [&](PyObject* object, bool is_written) {
+    const Source* source = object_source(object);
+    size_t& group = group_of[Py_TYPE(object)];
+    if (!source || (!group && !is_written) || !seen.insert(source).second) return;
+    if (!group) {
+      groups.push_back({Py_TYPE(object), {}});
+      group = groups.size();
+    }
+    groups[group - 1].sources.push_back(source);
+    if (is_written) ++groups[group - 1].written;
+  };
+  for (PyObject* object : written) add(object, true);
+  for (PyObject* other : changeable_) add(other, false);
+  for (Group& group : groups) {
+    // Constants are what they are, and a frame makes a cell for each of its variables.
+    const bool constant =
+        std::all_of(group.sources.begin(), group.sources.end(), [&](const Source* source) {
+          return source->kind == SourceKind::kPinned ||
+                 (group.type == &PyCell_Type && source->kind == SourceKind::kArgument);
+        });
+    if (constant || group.sources.size() < 2) continue;
+    guards_.push_back({.kind = GuardKind::kDistinct,
+                       .source = group.sources.front(),
+                       .expected = Ref(),
+                       .details = std::make_unique<guard::GuardDetails>(guard::GuardDetails{
+                           .group = std::move(group.sources), .written = group.written})});
+  }
+}
+
+void World::guard_as_key(PyObject* object) {
+  if (is_atom(object) || is_structure(object)) return;
+  if (PyTuple_Check(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      guard_as_key(PyTuple_GET_ITEM(object, i));
+  } else if (const Source* s = source_of(object); s && s->kind != SourceKind::kPinned) {
+    guard(GuardKind::kIdentity, s, object);
+  }
+}
+
+// --- Reading ------------------------------------------------------------------------------------
+
+Slot World::read(PyObject* value, const Source* source, bool alone) {
+  if (is_atom(value)) {
+    if (alone && dynamic_ && !dynamic_->integers.empty() && PyLong_CheckExact(value))
+      if (Slot symbol = read_integer(value, source)) return symbol;
+    if (alone && dynamic_ && !dynamic_->floats.empty() && PyFloat_CheckExact(value))
+      if (Slot symbol = read_float(value, source)) return symbol;
+    guard(GuardKind::kValue, source, value);
+    return Slot::borrow(value, source);
+  }
+  const Source* const* before = origin_.find(value);
+  if (!before) return read_new(value, source);
+  if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value))
+    value = stand_in->get();
+  if (*before == source) return Slot::borrow(value, source);
+  if (is_structure(value))
+    guard(GuardKind::kIdentity, source, value);
+  else if (auto id = static_cast<size_t>(source->id);
+           id >= guarded_.size() ||
+           !(guarded_[id] & (1u << static_cast<int>(GuardKind::kSameObject)))) {
+    guard(GuardKind::kSameObject, source, nullptr, *before);
+    guarded_.resize(std::max(guarded_.size(), id + 1));
+    guarded_[id] |= 1u << static_cast<int>(GuardKind::kSameObject);
+  }
+  return Slot::borrow(value, *before);
+}
+
+Slot World::read_new(PyObject* value, const Source* source) {
+  if (is_tensor(value) && !read_tensor(value, source)) return {};
+  origin_[value] = source;
+  hold(Ref::borrow(value));
+  rely_on_specials(PyType_Check(value) ? reinterpret_cast<PyTypeObject*>(value) : Py_TYPE(value));
+  if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value)) {
+    origin_[stand_in->get()] = source;
+    return Slot(*stand_in, source);
+  }
+  if (PyFunction_Check(value)) {
+    guard(GuardKind::kIdentity, source, value);
+    rely_on(reinterpret_cast<PyFunctionObject*>(value));
+  } else if (is_structure(value) || is_frozen(value) || is_number_or_text(value) ||
+             is_typing_form(value)) {
+    guard(GuardKind::kIdentity, source, value);
+  } else if (!is_tensor(value) &&
+             !(source->kind == SourceKind::kInstanceDict && PyDict_CheckExact(value))) {
+    guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    if ((PyRange_Check(value) || PySlice_Check(value)) && !read_bounds(value, source)) return {};
+  }
+  if (!is_tensor(value) && !is_immutable(value)) changeable_.push_back(value);
+  return Slot::borrow(value, source);
+}
+
+// Of a range or slice, which native code looks into without a trace of it.
+bool World::read_bounds(PyObject* value, const Source* source) {
+  for (PyObject* name : {names().start, names().stop, names().step}) {
+    Ref bound = Ref::steal(PyObject_GetAttr(value, name));
+    if (!bound || !read(bound.get(), this->source(SourceKind::kAttribute, source, name), false))
+      return false;
+  }
+  return true;
+}
+
+// What guard::to_string() gives for a parameter, buffer or part of a module, of which most share
+// their beginnings.
+std::string World::name_of_part(const Source* source) {
+  const char* key =
+      PyUnicode_CheckExact(source->key.get()) ? PyUnicode_AsUTF8(source->key.get()) : nullptr;
+  const std::string_view text = key ? key : "";
+  if (!key) PyErr_Clear();
+  const bool is_name = key && PyUnicode_IsIdentifier(source->key.get());
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  if (!is_name && !is_number) return guard::to_string(source, parameter_names_);
+  std::string name = name_of_module(source->base->base);
+  name += is_name ? '.' : '[';
+  name += text;
+  if (is_number) name += ']';
+  return name;
+}
+
+const std::string& World::name_of_module(const Source* source) {
+  if (auto known = module_names_.find(source); known != module_names_.end()) return known->second;
+  const bool is_part = source->kind == SourceKind::kItem &&
+                       source->base->kind == SourceKind::kAttribute &&
+                       source->base->key.get() == names().modules;
+  std::string name = is_part ? name_of_part(source) : guard::to_string(source, parameter_names_);
+  return module_names_[source] = std::move(name);
+}
+
+bool World::read_tensor(PyObject* tensor, const Source* source) {
+  if (is_fake(tensor)) return true;
+  const Source* holder = source->kind == SourceKind::kItem ? source->base : nullptr;
+  bool bound = holder && holder->kind == SourceKind::kAttribute &&
+               (holder->key.get() == names().parameters || holder->key.get() == names().buffers);
+  const graph::InputKind kind = bound ? graph::InputKind::kParameter : graph::InputKind::kUser;
+  std::string why, name = bound ? name_of_part(source) : guard::to_string(source, parameter_names_);
+  std::vector<DynamicDimension> dims;
+  if (dynamic_ && !bound && may_be_symbolic(tensor))
+    dims = dynamic_dimensions(*dynamic_, tensor, text_of(source));
+  if (!recording_.declare(tensor, kind, name, &why))
+    return breaks_.refuse(BreakKind::kUnsupportedTensor, name + ": " + why);
+  guard(GuardKind::kTensor, source, tensor);
+  if (!dims.empty()) {
+    Recording::StandIn made = recording_.symbolic_input(tensor, kind, std::move(name), dims);
+    for (guard::Guard& tensor_guard : guards_)
+      if (tensor_guard.kind == GuardKind::kTensor && tensor_guard.source == source)
+        tensor_guard.details = std::make_unique<guard::GuardDetails>(
+            guard::GuardDetails{.free_sizes = made.free_sizes, .free_strides = made.free_strides});
+    symbolic_tensors_.push_back(
+        {Ref::borrow(tensor), source, made.free_sizes, made.free_strides, std::move(dims)});
+    stood_for_[made.tensor.get()] = tensor;
+    stand_ins_[tensor] = std::move(made.tensor);
+  }
+  tensors_.push_back({Ref::borrow(tensor), source});
+  return true;
+}
+
+Slot World::read_integer(PyObject* value, const Source* source) {
+  for (const SymbolicInteger& known : symbolic_integers_)
+    if (known.source == source) return Slot(known.object, source);
+  auto id = static_cast<size_t>(source->id);
+  if (id < guarded_.size() && guarded_[id] & (1u << static_cast<int>(GuardKind::kValue))) return {};
+  auto found = dynamic_->integers.find(text_of(source));
+  if (found == dynamic_->integers.end() || !found->second) return {};
+  // 0 and 1 decide too much to be symbols; what is large could overflow where Python's does not.
+  constexpr int64_t kLargest = int64_t{1} << 31;
+  int overflow = 0;
+  const int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow || number == 0 || number == 1 || number > kLargest || number < -kLargest) return {};
+  guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(&PyLong_Type));
+  symbolic_integers_.push_back({recording_.symbolic_integer(number), source});
+  return Slot(symbolic_integers_.back().object, source);
+}
+
+Slot World::wrap(Ref value) const {
+  if (!value) return Slot();
+  if (!originals_.empty())
+    if (PyObject* const* original = originals_.find(value.get())) return wrap(*original);
+  if (!stand_ins_.empty())
+    if (const Ref* stand_in = stand_ins_.find(value.get())) value = *stand_in;
+  const Source* source = is_atom(value.get()) ? nullptr : source_of(value.get());
+  return Slot(std::move(value), source);
+}
+Slot World::wrap(PyObject* value) const { return wrap(Ref::borrow(value)); }
+
+void World::rely_on(PyFunctionObject* function) {
+  auto* object = reinterpret_cast<PyObject*>(function);
+  if (created_.contains(object)) return;
+  const Source* code = source(SourceKind::kCode, function_base(function));
+  guard(GuardKind::kIdentity, code, function->func_code);
+}
+
+const Source* World::item_source(PyObject* container, const Source* s, PyObject* key) {
+  if (s->kind == SourceKind::kInstanceDict && PyUnicode_CheckExact(key)) {
+    PyObject* owner = owner_of_dict(container);
+    PyObject* descriptor = owner ? _PyType_Lookup(Py_TYPE(owner), key) : Py_None;
+    if (!descriptor || (descriptor != Py_None && !Py_TYPE(descriptor)->tp_descr_set))
+      return source(SourceKind::kAttribute, s->base, key);
+  }
+  return source(SourceKind::kItem, s, key);
+}
+
+bool World::read_all(PyObject* container) {
+  const Source* s = source_of(container);
+  if (!s || shadows_.contains(container) || all_read_.contains(container)) return true;
+  all_read_[container] = true;
+  if (PyDict_Check(container)) {
+    std::vector<std::pair<Ref, Ref>> items;
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(container, &position, &key, &value)) {
+      if (is_tensor(key))
+        return breaks_.refuse(BreakKind::kUnsupported, "a dict with tensors as keys");
+      items.emplace_back(Ref::borrow(key), Ref::borrow(value));
+    }
+    Ref list = own_items(container);
+    Ref keys = list ? Ref::steal(PyList_AsTuple(list.get())) : Ref();
+    if (!keys) return false;
+    guard(GuardKind::kKeys, s, keys.get());
+    for (auto& [k, v] : items)
+      if (!read(v.get(), item_source(container, s, k.get()), false)) return false;
+    return true;
+  }
+  if (PyList_Check(container) || PyTuple_Check(container)) {
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(container);
+    guard_length(s, n);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      Ref index = Ref::steal(PyLong_FromSsize_t(i));
+      if (!read(PySequence_Fast_GET_ITEM(container, i), source(SourceKind::kItem, s, index.get()),
+                false))
+        return false;
+    }
+    return true;
+  }
+  if (PyObject_TypeCheck(container, known().deque)) {
+    Ref items = own_items(container);
+    if (!items) return false;
+    guard_length(s, PyList_GET_SIZE(items.get()));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+      Ref index = Ref::steal(PyLong_FromSsize_t(i));
+      if (!read(PyList_GET_ITEM(items.get(), i), source(SourceKind::kItem, s, index.get()), false))
+        return false;
+    }
+    return true;
+  }
+  if (PyAnySet_Check(container)) {
+    Ref list = own_items(container);
+    Ref members = list ? Ref::steal(PyList_AsTuple(list.get())) : Ref();
+    if (!members) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members.get()); ++i)
+      if (PyObject* item = PyTuple_GET_ITEM(members.get(), i);
+          !is_atom(item) && !is_structure(item))
+        return breaks_.refuse(BreakKind::kUnsupported,
+                              "a set from outside that holds more than numbers and strings: " +
+                                  guard::to_string(s, parameter_names_));
+    guard(GuardKind::kSetValue, s, members.get());
+  }
+  return true;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,223 @@
+// The log of writes and the shadows of containers.
+#include <algorithm>
+
+#include "capture/known.h"
+#include "capture/world/world.h"
+#include "cpython/set_layout.h"
+#include "cpython/text.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
+
+Ref interned(PyObject* name) {
+  Py_INCREF(name);
+  PyUnicode_InternInPlace(&name);
+  return Ref::steal(name);
+}
+
+// An empty object of the class, made and filled without the class's own methods.
+Ref copy_subclass(PyObject* original, PyTypeObject* base) {
+  Ref none = Ref::steal(PyTuple_New(0));
+  Ref copy = Ref::steal(base->tp_new(Py_TYPE(original), none.get(), nullptr));
+  if (!copy) return {};
+  if (PyList_Check(original)) {
+    Ref items = own_items(original);
+    if (!items || PyList_SetSlice(copy.get(), 0, 0, items.get()) < 0) return {};
+  } else if (PyAnySet_Check(original)) {
+    if (!cpython::copy_set_layout(original, copy.get())) return {};
+  } else if (base == known().ordered_dict) {
+    Ref items =
+        Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "items", "O", original));
+    Ref list = items ? Ref::steal(PySequence_List(items.get())) : Ref();
+    if (!list) return {};
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+      PyObject* pair = PyList_GET_ITEM(list.get(), i);
+      Ref done = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "__setitem__",
+                                                "OOO", copy.get(), PyTuple_GET_ITEM(pair, 0),
+                                                PyTuple_GET_ITEM(pair, 1)));
+      if (!done) return {};
+    }
+  } else {
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(original, &position, &key, &value))
+      if (PyDict_SetItem(copy.get(), key, value) < 0) return {};
+  }
+  return copy;
+}
+
+Ref copy_container(PyObject* original) {
+  const Known& k = known();
+  if (PyList_CheckExact(original)) return Ref::steal(PySequence_List(original));
+  if (PyDict_CheckExact(original)) return Ref::steal(PyDict_Copy(original));
+  if (is_type_of(original, k.ordered_dict) || is_type_of(original, k.deque) ||
+      is_type_of(original, k.defaultdict) || is_type_of(original, &PyByteArray_Type))
+    return Ref::steal(PyObject_CallMethodNoArgs(original, names().copy));
+  if (PyObject_TypeCheck(original, k.ordered_dict)) return copy_subclass(original, k.ordered_dict);
+  if (PyObject_TypeCheck(original, k.defaultdict)) return {};
+  if (PyDict_Check(original)) return copy_subclass(original, &PyDict_Type);
+  if (PyList_Check(original)) return copy_subclass(original, &PyList_Type);
+  if (PySet_Check(original)) return copy_subclass(original, &PySet_Type);
+  return {};
+}
+
+bool is_output_module(PyObject* name) {
+  if (!name || !PyUnicode_Check(name)) return false;
+  const std::string_view text = cpython::utf8_of(name);
+  return text == "sys" || text == "warnings" || text == "logging" || text == "logging.handlers";
+}
+
+// The modules that write warnings, records and printed text, and loggers and what they consist of.
+bool steers_output(PyObject* owner) {
+  if (PyModule_Check(owner))
+    return is_output_module(PyDict_GetItemWithError(PyModule_GetDict(owner), names().name));
+  PyObject* mro = Py_TYPE(owner)->tp_mro;
+  for (Py_ssize_t i = 0; mro && i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (is_python_class(type) &&
+        is_output_module(PyDict_GetItemWithError(type->tp_dict, names().module)))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// --- Writing ------------------------------------------------------------------------------------
+
+const Write* World::written(PyObject* owner, PyObject* name) const {
+  if (is_unwritten(owner)) return nullptr;
+  auto it = log_index_.find({owner, name});
+  if (it == log_index_.end() && name && !PyUnicode_CHECK_INTERNED(name)) {
+    Ref same = interned(name);
+    it = log_index_.find({owner, same.get()});
+  }
+  return it == log_index_.end() ? nullptr : &log_[it->second];
+}
+
+bool World::written_attributes(PyObject* owner) const {
+  for (const Write& write : log_)
+    if (write.owner.get() == owner) return true;
+  return false;
+}
+
+Write& World::log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name) {
+  ++write_count_;
+  ++logged_count_;
+  Ref key = name ? interned(name) : Ref();
+  auto [it, fresh] = log_index_.try_emplace({key_owner, key.get()}, log_.size());
+  if (fresh) {
+    log_.push_back({kind, Ref::borrow(owner), key, Ref()});
+    written_owners_[key_owner] = true;
+    hold(Ref::borrow(key_owner));
+  }
+  return log_[it->second];
+}
+
+bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
+  if (!PyUnicode_CheckExact(name))
+    return breaks_.refuse(BreakKind::kSideEffect, "an attribute whose name is not a plain string");
+  if (has_output_ && steers_output(owner))
+    return breaks_.refuse(BreakKind::kOutput, "what becomes of earlier output is changed");
+  ++write_count_;
+  PyObject* dict = instance_dict(owner);
+  if (dict)
+    if (const Ref* shadow = shadows_.find(dict)) {
+      if (value) return PyDict_SetItem(shadow->get(), name, value) == 0;
+      return PyDict_DelItem(shadow->get(), name) == 0;
+    }
+  PyObject* key_owner = PyModule_Check(owner) ? dict : owner;
+  // Set again after its deletion: it goes to the end of the instance dict.
+  if (const Write* write = written(key_owner, name); value && write && !write->value)
+    log_index_.erase({key_owner, interned(name).get()});
+  log_entry(Write::Kind::kAttribute, owner, key_owner, name).value = Ref::borrow(value);
+  return true;
+}
+
+bool World::write_global(PyFunctionObject* function, PyObject* name, PyObject* value) {
+  log_entry(Write::Kind::kGlobal, reinterpret_cast<PyObject*>(function), function->func_globals,
+            name)
+      .value = Ref::borrow(value);
+  return true;
+}
+
+void World::write_cell(PyObject* cell, PyObject* value) {
+  log_entry(Write::Kind::kCell, cell, cell, nullptr).value = Ref::borrow(value);
+}
+
+PyObject* World::owner_of_dict(PyObject* dict) const {
+  PyObject* const* owner = owners_.find(dict);
+  return owner ? *owner : nullptr;
+}
+
+PyObject* World::shadow(PyObject* container) {
+  ++write_count_;
+  if (const Ref* made = shadows_.find(container)) return made->get();
+  if (!source_of(container))
+    return breaks_.raise(BreakKind::kSideEffect, std::string("a change of a '") +
+                                                     Py_TYPE(container)->tp_name +
+                                                     "' object that native code gave");
+  if (PyDict_CheckExact(container) && PyDict_GetItemString(container, "__builtins__"))
+    return breaks_.raise(BreakKind::kSideEffect, "a module's globals are used as a dict");
+  if (!read_all(container)) return nullptr;
+  Ref copy = copy_container(container);
+  if (!copy) {
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
+    PyErr_Clear();
+    return breaks_.raise(
+        BreakKind::kSideEffect,
+        std::string("a change of a '") + Py_TYPE(container)->tp_name + "' object from outside");
+  }
+  if (PyObject* owner = owner_of_dict(container))
+    if (!apply_log(owner, copy.get())) return nullptr;
+  PyObject* result = copy.get();
+  hold(Ref::borrow(container));
+  originals_[result] = container;
+  shadow_list_.push_back({Ref::borrow(container), copy});
+  shadows_[container] = std::move(copy);
+  return result;
+}
+
+// Moves the logged attribute writes of `owner` into the copy of its instance dict.
+bool World::apply_log(PyObject* owner, PyObject* dict_copy) {
+  for (Write& write : log_) {
+    if (write.owner.get() != owner || write.kind != Write::Kind::kAttribute) continue;
+    if (write.value) {
+      if (PyDict_SetItem(dict_copy, write.name.get(), write.value.get()) < 0) return false;
+    } else if (PyDict_DelItem(dict_copy, write.name.get()) < 0) {
+      PyErr_Clear();
+    }
+    log_index_.erase({PyModule_Check(owner) ? PyModule_GetDict(owner) : owner, write.name.get()});
+    write.owner = Ref();
+  }
+  return true;
+}
+
+bool World::has_pending_changes() const {
+  auto same_items = [](PyObject* a, PyObject* b) {
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(a);
+    if (count != PySequence_Fast_GET_SIZE(b)) return false;
+    return std::equal(PySequence_Fast_ITEMS(a), PySequence_Fast_ITEMS(a) + count,
+                      PySequence_Fast_ITEMS(b));
+  };
+  auto same_entries = [](PyObject* a, PyObject* b) {
+    if (PyDict_GET_SIZE(a) != PyDict_GET_SIZE(b)) return false;
+    Py_ssize_t i = 0, j = 0;
+    PyObject *key, *value, *other_key, *other;
+    while (PyDict_Next(a, &i, &key, &value) && PyDict_Next(b, &j, &other_key, &other))
+      if (key != other_key || value != other) return false;
+    return true;
+  };
+  auto changed = [&](const Shadow& shadow) {
+    PyObject *a = shadow.original.get(), *b = shadow.copy.get();
+    if (PyList_CheckExact(a) && PyList_CheckExact(b)) return !same_items(a, b);
+    if (PyDict_CheckExact(a) && PyDict_CheckExact(b)) return !same_entries(a, b);
+    return true;
+  };
+  return !writes().empty() || std::any_of(shadow_list_.begin(), shadow_list_.end(), changed);
+}
+
+}  // namespace braze::capture
