@@ -1,12 +1,15 @@
 // capture(): one trace, its checks, the draft.
 #include "base/error.h"
-#include "capture/evaluator.h"
+#include "capture/calls/context_variables.h"
 #include "capture/exit/memory_guards.h"
 #include "capture/exit/recipe_builder.h"
 #include "capture/exit/shape_guards.h"
+#include "capture/frames/evaluate.h"
+#include "capture/frames/hook.h"
 #include "capture/known.h"
 #include "capture/recording/scopes.h"
 #include "capture/testing.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
@@ -21,17 +24,17 @@ double seconds_since(Clock::time_point start) {
 // What the trace made goes while the hook is there, so that the handlers of generators that are
 // closed by it do not run for real.
 struct EndOfTrace {
-  Evaluator& evaluator;
+  TraceContext& trace;
   Slot& result;
   ~EndOfTrace() {
-    cpython::HookScope hook(&Evaluator::hook, &evaluator);
-    evaluator.end();
+    cpython::HookScope hook(frame_hook, &trace);
+    trace.end();
     result = Slot();
   }
 };
 
-bool has_unbacked_marks(Evaluator& evaluator) {
-  for (const World::SymbolicTensor& input : evaluator.world().symbolic_tensors())
+bool has_unbacked_marks(TraceContext& trace) {
+  for (const World::SymbolicTensor& input : trace.world.symbolic_tensors())
     for (const DynamicDimension& dim : input.dims)
       if (dim.mark.unbacked) return true;
   return false;
@@ -52,7 +55,7 @@ class Capture {
     constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
     if (options_.offset == 0 && (code_->co_flags & kSuspends) != 0)
       return give_up({BreakKind::kSuspends, "a generator or coroutine", {}});
-    std::unique_ptr<Draft> draft = trace(-1);
+    std::unique_ptr<Draft> draft = run_trace(-1);
     if (!draft) return nullptr;
     if (draft->exit == ExitKind::kReturn) {
       if (!options_.thrifty || !draft->graph.nodes().empty()) return draft;
@@ -67,7 +70,7 @@ class Capture {
     if (break_at_ > 1) {
       // What the trace made was changed for real, so there is no way back within it: it is thrown
       // away and run again up to the breaking instruction.
-      std::unique_ptr<Draft> prefix = trace(break_at_);
+      std::unique_ptr<Draft> prefix = run_trace(break_at_);
       if (!prefix && PyErr_Occurred()) return nullptr;
       if (!prefix && prefix_needs_autograd_) return draft;
       if (prefix && prefix->exit == ExitKind::kBreak && !prefix->graph.nodes().empty()) {
@@ -98,7 +101,7 @@ class Capture {
   std::unique_ptr<Draft> up_to_exception(std::unique_ptr<Draft> whole) {
     for (int64_t stop_at : {break_at_, handling_since_}) {
       if (stop_at < 1) continue;
-      std::unique_ptr<Draft> prefix = trace(stop_at);
+      std::unique_ptr<Draft> prefix = run_trace(stop_at);
       if (!prefix && PyErr_Occurred()) return nullptr;
       if (!prefix) continue;
       if (options_.thrifty && prefix->graph.nodes().empty()) return left_to_cpython();
@@ -160,57 +163,56 @@ class Capture {
 
   // One trace. With `stop_at`: again, up to that instruction of the root frame; null if the state
   // there cannot be expressed. Null with an exception pending if the capture was interrupted.
-  std::unique_ptr<Draft> trace(int64_t stop_at) {
+  std::unique_ptr<Draft> run_trace(int64_t stop_at) {
     auto start = Clock::now();
     CollectorOff collector;
     HandledException handled;
     ContextCopy context;
-    Evaluator evaluator(function_, names_.get(), options_);
-    evaluator.use_constants(&constants_);
+    TraceContext trace(function_, names_.get(), options_);
+    trace.constants = &constants_;
     Slot result;
-    const EndOfTrace end{evaluator, result};
+    const EndOfTrace end{trace, result};
     bool unchanged, same_handled;
     {
-      cpython::HookScope hook(&Evaluator::hook, &evaluator);
-      evaluator.recording().start();
-      result = evaluator.run_root(args_, stop_at);
-      unchanged = evaluator.recording().stop(evaluator.state_guards());
+      cpython::HookScope hook(frame_hook, &trace);
+      trace.recording.start();
+      result = run_root(trace, args_, stop_at);
+      unchanged = trace.recording.stop(trace.state_guards);
       same_handled = !handled.changed();
     }
-    if (evaluator.made_class()) collector.collect_after();
-    evaluator.breaks().rethrow_defect();
-    if (evaluator.interrupted()) return nullptr;
+    if (trace.made_class) collector.collect_after();
+    trace.breaks.rethrow_defect();
+    if (trace.interrupted) return nullptr;
     double trace_seconds = seconds_since(start);
     auto draft = std::make_unique<Draft>();
-    const bool stopped = stop_at >= 0 && evaluator.stopped_frame();
-    prefix_needs_autograd_ = stopped && evaluator.recording().needs_autograd();
-    bool built = (result || stopped) && check(evaluator, unchanged, same_handled) &&
-                 (stopped ? build_state(evaluator, *draft) : build(evaluator, result, *draft));
+    const bool stopped = stop_at >= 0 && trace.progress.stopped_frame;
+    prefix_needs_autograd_ = stopped && trace.recording.needs_autograd();
+    bool built = (result || stopped) && check(trace, unchanged, same_handled) &&
+                 (stopped ? build_state(trace, *draft) : build(trace, result, *draft));
     if (!built) {
       if (stop_at >= 0) {
         PyErr_Clear();
         return nullptr;
       }
-      break_at_ = result ? -1 : evaluator.break_at();
-      break_index_ = evaluator.break_index();
-      path_ = evaluator.path();
-      leaves_by_exception_ = !result && !evaluator.breaks().reason() && PyErr_Occurred();
+      break_at_ = result ? -1 : trace.progress.break_at;
+      break_index_ = trace.progress.break_index;
+      path_ = trace.progress.path;
+      leaves_by_exception_ = !result && !trace.breaks.reason() && PyErr_Occurred();
       if (leaves_by_exception_) {
-        handling_since_ = evaluator.handling_since();
-        if (!evaluator.recording().has_symbols()) {
-          raising_guards_ = evaluator.world().take_guards();
-          raising_sources_ = evaluator.world().sources();
+        handling_since_ = trace.progress.handling_since();
+        if (!trace.recording.has_symbols()) {
+          raising_guards_ = trace.world.take_guards();
+          raising_sources_ = trace.world.sources();
         }
       }
-      BreakReason reason = reason_of(evaluator);
+      BreakReason reason = reason_of(trace);
       PyErr_Clear();
       draft = give_up(std::move(reason));
     }
-    recorded_ = evaluator.recorded_nodes();
+    recorded_ = trace.origins.recorded_nodes();
     if (stop_at < 0) recorded_by_whole_ = recorded_;
-    draft->had_symbols =
-        evaluator.recording().has_numbers_as_symbols() && !has_unbacked_marks(evaluator);
-    draft->statistics = evaluator.statistics();
+    draft->had_symbols = trace.recording.has_numbers_as_symbols() && !has_unbacked_marks(trace);
+    draft->statistics = trace.statistics;
     draft->statistics.guards = static_cast<int64_t>(draft->guards.size());
     draft->statistics.nodes = static_cast<int64_t>(draft->graph.nodes().size());
     draft->statistics.trace_seconds = trace_seconds;
@@ -219,47 +221,47 @@ class Capture {
   }
 
   // What must hold at the end of the traced code.
-  static bool check(Evaluator& evaluator, bool unchanged, bool same_handled) {
-    if (evaluator.breaks().under_way()) return false;  // in the finaliser of a local
+  static bool check(TraceContext& trace, bool unchanged, bool same_handled) {
+    if (trace.breaks.under_way()) return false;  // in the finaliser of a local
     if (!unchanged)
-      return evaluator.breaks().refuse(
-          BreakKind::kTorchState, "torch's thread state (grad mode, autocast) is not as it was");
+      return trace.breaks.refuse(BreakKind::kTorchState,
+                                 "torch's thread state (grad mode, autocast) is not as it was");
     if (!same_handled)
-      return evaluator.breaks().refuse(BreakKind::kSideEffect,
-                                       "an exception is caught and still being handled");
-    if (evaluator.context_changed())
-      return evaluator.breaks().refuse(BreakKind::kContextVariable, "a context variable was set");
-    if (evaluator.recording().needs_autograd())
-      return evaluator.breaks().refuse(BreakKind::kAutograd,
-                                       "an operation in grad mode on a tensor that requires grad");
+      return trace.breaks.refuse(BreakKind::kSideEffect,
+                                 "an exception is caught and still being handled");
+    if (context_changed(trace))
+      return trace.breaks.refuse(BreakKind::kContextVariable, "a context variable was set");
+    if (trace.recording.needs_autograd())
+      return trace.breaks.refuse(BreakKind::kAutograd,
+                                 "an operation in grad mode on a tensor that requires grad");
     return true;
   }
 
-  static BreakReason reason_of(Evaluator& evaluator) {
-    if (evaluator.breaks().reason()) return *evaluator.breaks().reason();
+  static BreakReason reason_of(TraceContext& trace) {
+    if (trace.breaks.reason()) return *trace.breaks.reason();
     Ref error = take_exception();
     if (!error) return {BreakKind::kUnsupported, "unknown", {}};
-    return {BreakKind::kException, describe_exception(error.get()), evaluator.error_stack()};
+    return {BreakKind::kException, describe_exception(error.get()), {}};
   }
 
-  bool build(Evaluator& evaluator, const Slot& result, Draft& draft) const {
-    RecipeBuilder builder(evaluator);
+  bool build(TraceContext& trace, const Slot& result, Draft& draft) const {
+    RecipeBuilder builder(trace);
     int step = builder.value(result);
     if (step < 0 || !builder.side_effects()) return false;
     builder.recipe.result = step;
     draft.exit = ExitKind::kReturn;
     draft.traced = true;
-    finish(evaluator, builder, draft);
+    finish(trace, builder, draft);
     if (draft.torch_calls) draft.result = result.object;
     return true;
   }
 
   // The state of the root frame before the breaking instruction.
-  bool build_state(Evaluator& evaluator, Draft& draft) const {
-    const Frame& frame = *evaluator.stopped_frame();
+  bool build_state(TraceContext& trace, Draft& draft) const {
+    const Frame& frame = *trace.progress.stopped_frame;
     const int at = resume_index(frame.pc);
     if (at < 0 || (at != frame.pc && !frame.kwnames)) return false;
-    RecipeBuilder builder(evaluator);
+    RecipeBuilder builder(trace);
     std::vector<int> locals, stack;
     for (size_t i = 0; i < frame.locals.size(); ++i) {
       const Slot& slot = frame.locals[i];
@@ -281,7 +283,7 @@ class Capture {
     builder.recipe.offset = decoded_.instructions[static_cast<size_t>(at)].offset;
     draft.exit = ExitKind::kBreak;
     draft.traced = true;
-    finish(evaluator, builder, draft);
+    finish(trace, builder, draft);
     return true;
   }
 
@@ -293,11 +295,11 @@ class Capture {
            PyLong_AsSize_t(slot.source->key.get()) == index;
   }
 
-  void finish(Evaluator& evaluator, RecipeBuilder& builder, Draft& draft) const {
-    draft.user_error = broken_marks(evaluator);
-    Recording::Result recorded = evaluator.recording().finish(builder.outputs);
+  void finish(TraceContext& trace, RecipeBuilder& builder, Draft& draft) const {
+    draft.user_error = broken_marks(trace);
+    Recording::Result recorded = trace.recording.finish(builder.outputs);
     draft.graph = std::move(recorded.graph);
-    World& world = evaluator.world();
+    World& world = trace.world;
     for (Ref& tensor : recorded.inputs) {
       const Source* source = world.source_of(tensor.get());
       draft.inputs.push_back({source, std::move(tensor)});
@@ -315,10 +317,10 @@ class Capture {
     add_memory_guards(world, draft.graph, draft.inputs);
     builder.prune();
     draft.recipe = std::move(builder.recipe);
-    add_shape_guards(evaluator, recorded, draft);
+    add_shape_guards(trace, recorded, draft);
     draft.sources = world.sources();
     draft.guards = world.take_guards();
-    draft.torch_calls = evaluator.torch_calls();
+    draft.torch_calls = trace.torch_calls;
     draft.outputs = Ref::steal(PyList_New(0));
     for (PyObject* tensor : builder.outputs) PyList_Append(draft.outputs.get(), tensor);
   }

@@ -100,7 +100,8 @@ std::unique_ptr<Draft> capture(PyFunctionObject* function, PyObject* const* args
 // The names of what kArgument sources count, for messages.
 cpython::Ref entry_names(PyCodeObject* code, const Options& options);
 
-// Types and functions of PyTorch and the library that the evaluator compares with; once, at import.
+// Types and functions of PyTorch and the library that the evaluation compares with; once, at
+// import.
 bool initialize(PyObject* module);
 
 // Python functions that are evaluated in the place of others: dicts, kept and only read.

@@ -1,4 +1,4 @@
-// Names, types and functions that the evaluator compares with, looked up once at import.
+// Names, types and functions that the evaluation compares with, looked up once at import.
 #pragma once
 
 #include "cpython/ref.h"

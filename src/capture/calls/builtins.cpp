@@ -1,6 +1,18 @@
-// Builtins that the evaluator carries out itself.
-#include "capture/evaluator.h"
+#include "capture/calls/builtins.h"
+
+#include "capture/calls/control_flow.h"
+#include "capture/calls/native.h"
+#include "capture/calls/output.h"
 #include "capture/known.h"
+#include "capture/objects/attribute_writes.h"
+#include "capture/objects/attributes.h"
+#include "capture/objects/class_statements.h"
+#include "capture/objects/items.h"
+#include "capture/objects/iteration.h"
+#include "capture/objects/operators.h"
+#include "capture/symbols/floats.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -14,13 +26,12 @@ bool is_plain_name(PyObject* name) { return PyUnicode_CheckExact(name) || !PyUni
 
 }  // namespace
 
-// The first argument, if any, is the user's message.
-Slot Evaluator::asked_break(const char* function, const Slot* args, size_t count) {
+Slot asked_break(TraceContext& trace, const char* function, const Slot* args, size_t count) {
   std::string text = function;
   const char* message =
       count > 0 && PyUnicode_Check(args[0].get()) ? cpython::utf8_of(args[0].get()) : nullptr;
   if (message && *message) text += std::string(": ") + message;
-  return refuse(BreakKind::kGraphBreak, std::move(text));
+  return trace.refuse(BreakKind::kGraphBreak, std::move(text));
 }
 
 // Of the names in a protocol's class, those that an instance is asked for; not special methods.
@@ -59,54 +70,53 @@ static bool asks_for_attributes(PyObject* cls) {
   return false;
 }
 
-// What isinstance() and issubclass() say of an abstract class: what is registered is counted by the
-// module abc, for all of them together.
-bool Evaluator::rely_on_registrations(PyObject* classes) {
+bool rely_on_registrations(TraceContext& trace, PyObject* classes) {
   if (PyTuple_Check(classes)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i)
-      if (!rely_on_registrations(PyTuple_GET_ITEM(classes, i))) return false;
+      if (!rely_on_registrations(trace, PyTuple_GET_ITEM(classes, i))) return false;
     return true;
   }
   if (asks_for_attributes(classes))
-    return breaks_.refuse(BreakKind::kNativeCall,
-                          "isinstance() of a protocol, which looks for any attribute");
+    return trace.breaks.refuse(BreakKind::kNativeCall,
+                               "isinstance() of a protocol, which looks for any attribute");
   if (!PyType_Check(classes) || !PyType_IsSubtype(Py_TYPE(classes), known().abc_meta)) return true;
-  const Source* count = world_.source(SourceKind::kNative, nullptr, known().abc_cache_token);
+  const Source* count = trace.world.source(SourceKind::kNative, nullptr, known().abc_cache_token);
   Ref now = Ref::steal(PyObject_CallNoArgs(known().abc_cache_token));
-  return now && world_.read(now.get(), count, false);
+  return now && trace.world.read(now.get(), count, false);
 }
 
-Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* args, size_t count,
-                            PyObject* kwnames, bool& done) {
+Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callable, Slot* args,
+                 size_t count, PyObject* kwnames, bool& done) {
   done = !kwnames;
   switch (rule.callee) {
     case Callee::kBreak:
       done = true;
-      return refuse(rule.kind, rule.text);
+      return trace.refuse(rule.kind, rule.text);
     case Callee::kGraphBreak:
       done = true;
-      return asked_break("braze.graph_break()", args, count);
+      return asked_break(trace, "braze.graph_break()", args, count);
     case Callee::kExpect:
       if (done = done && count == 1; !done) return {};
-      return expect(args[0]);
+      return expect_condition(trace, args[0]);
     case Callee::kOperand:
       if (done = done && count == 2; !done) return {};
-      return operand_of_float(args[0], args[1]);
+      return operand_of_float(trace, args[0], args[1]);
     case Callee::kControlFlow:
       done = true;
-      return control_flow(static_cast<ControlFlowCall>(rule.op), args, count);
+      return call_control_flow(trace, static_cast<ControlFlowCall>(rule.op), args, count);
     case Callee::kReadOnly:
       done = true;
       if (count > 0 && (rule.text == "repr()" || rule.text == "ascii()") &&
           (names_its_address(args[0].get()) || holds_tensor(args[0].get())))
-        return refuse(BreakKind::kTensorAsText, "a tensor or an address is formatted as text");
-      if (!check_native_arguments(rule.text.c_str(), args, count, true)) return {};
-      return call_native(callable.get(), args, count, kwnames, false);
+        return trace.refuse(BreakKind::kTensorAsText,
+                            "a tensor or an address is formatted as text");
+      if (!check_native_arguments(trace, rule.text.c_str(), args, count, true)) return {};
+      return call_native(trace, callable.get(), args, count, kwnames, false);
     case Callee::kGetattr: {
       if (done = done && (count == 2 || count == 3); !done) return {};
-      if (!is_plain_name(args[1].get())) return refuse(BreakKind::kNativeCall, kOwnName);
-      Slot value = getattr(args[0], args[1].get());
-      if (value || count == 2 || breaks_.under_way() ||
+      if (!is_plain_name(args[1].get())) return trace.refuse(BreakKind::kNativeCall, kOwnName);
+      Slot value = getattr(trace, args[0], args[1].get());
+      if (value || count == 2 || trace.breaks.under_way() ||
           !PyErr_ExceptionMatches(PyExc_AttributeError))
         return value;
       PyErr_Clear();
@@ -114,10 +124,10 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     }
     case Callee::kHasattr: {
       if (done = done && count == 2; !done) return {};
-      if (!is_plain_name(args[1].get())) return refuse(BreakKind::kNativeCall, kOwnName);
-      Slot value = getattr(args[0], args[1].get());
+      if (!is_plain_name(args[1].get())) return trace.refuse(BreakKind::kNativeCall, kOwnName);
+      Slot value = getattr(trace, args[0], args[1].get());
       if (value) return Slot::borrow(Py_True);
-      if (breaks_.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
+      if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
       PyErr_Clear();
       return Slot::borrow(Py_False);
     }
@@ -125,38 +135,40 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     case Callee::kDelattr: {
       bool set = rule.callee == Callee::kSetattr;
       if (done = done && count == (set ? 3u : 2u); !done) return {};
-      if (!is_plain_name(args[1].get())) return refuse(BreakKind::kNativeCall, kOwnName);
-      return setattr(args[0], args[1].get(), set ? args[2] : Slot()) ? Slot::borrow(Py_None)
-                                                                     : Slot();
+      if (!is_plain_name(args[1].get())) return trace.refuse(BreakKind::kNativeCall, kOwnName);
+      return setattr(trace, args[0], args[1].get(), set ? args[2] : Slot()) ? Slot::borrow(Py_None)
+                                                                            : Slot();
     }
     case Callee::kIsinstance: {
-      const Source* source = world_.source_of(args[0]);
+      const Source* source = trace.world.source_of(args[0]);
       if (count == 2 && source && !is_atom(args[0].get()) && !is_tensor(args[0].get()) &&
           !is_immutable(args[0].get()))
-        world_.guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(args[0].get())));
+        trace.world.guard(GuardKind::kType, source,
+                          reinterpret_cast<PyObject*>(Py_TYPE(args[0].get())));
       done = true;
-      if (count == 2 && (!read_arguments(args + 1, 1) || !rely_on_registrations(args[1].get())))
+      if (count == 2 &&
+          (!read_arguments(trace, args + 1, 1) || !rely_on_registrations(trace, args[1].get())))
         return {};
-      return call_native(callable.get(), args, count, kwnames, false);
+      return call_native(trace, callable.get(), args, count, kwnames, false);
     }
     case Callee::kLen:
       if (done = done && count == 1; !done) return {};
-      return length_of(args[0]);
+      return length_of(trace, args[0]);
     case Callee::kIter:
       if (done && count == 2 &&
           (PyFunction_Check(args[0].get()) || PyCFunction_Check(args[0].get()))) {
-        // Calls of the first come back to the evaluator, or are calls of a method of the trace's
+        // Calls of the first come back to the evaluation, or are calls of a method of the trace's
         // own.
-        if (!check_native_arguments("iter", args, count, false)) return {};
-        return call_native(callable.get(), args, count, kwnames, false);
+        if (!check_native_arguments(trace, "iter", args, count, false)) return {};
+        return call_native(trace, callable.get(), args, count, kwnames, false);
       }
       if (done = done && count == 1; !done)
-        return refuse(BreakKind::kUnsupported, "iter() with a sentinel");
-      return get_iter(args[0]);
+        return trace.refuse(BreakKind::kUnsupported, "iter() with a sentinel");
+      return get_iter(trace, args[0]);
     case Callee::kNext: {
       if (done = done && (count == 1 || count == 2); !done) return {};
       bool exhausted = false;
-      Slot value = next(args[0], exhausted, count == 1);
+      Slot value = next_item(trace, args[0], exhausted, count == 1);
       if (value || !exhausted) return value;
       if (count == 2) return args[1];
       if (!PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
@@ -164,55 +176,57 @@ Slot Evaluator::call_listed(const CalleeRule& rule, const Slot& callable, Slot* 
     }
     case Callee::kVars:
       if (done = done && count == 1; !done)
-        return refuse(BreakKind::kIntrospection, "vars() of a frame");
-      return getattr(args[0], names().dict);
+        return trace.refuse(BreakKind::kIntrospection, "vars() of a frame");
+      return getattr(trace, args[0], names().dict);
     case Callee::kIdentity: {
       if (done = done && count == 1; !done) return {};
-      args[0] = Slot::borrow(world_.real_of(args[0].get()), args[0].source);
+      args[0] = Slot::borrow(trace.world.real_of(args[0].get()), args[0].source);
       if (rule.text == "hash()" && is_container(args[0].get()) &&
-          !read_deeply(args[0].get(), Look::kDeep))
+          !read_deeply(trace, args[0].get(), Look::kDeep))
         return {};
-      Slot value = call_native(callable.get(), args, count, kwnames, false);
-      world_.guard_as_key(args[0].get());
+      Slot value = call_native(trace, callable.get(), args, count, kwnames, false);
+      trace.world.guard_as_key(args[0].get());
       if (value && !is_atom(args[0].get()))
-        world_.hold(args[0].object), addresses_.push_back(value.object);
+        trace.world.hold(args[0].object), trace.addresses.push_back(value.object);
       return value;
     }
     case Callee::kReadItem:
       if (done = done && count == 2; !done) return {};
-      return getitem(args[0], args[1]);
+      return getitem(trace, args[0], args[1]);
     case Callee::kWriteItem:
       if (done = done && count == 3; !done) return {};
-      return setitem(args[0], args[1], args[2]) ? Slot::borrow(Py_None) : Slot();
+      return setitem(trace, args[0], args[1], args[2]) ? Slot::borrow(Py_None) : Slot();
     case Callee::kDeleteItem:
       if (done = done && count == 2; !done) return {};
-      return setitem(args[0], args[1], Slot()) ? Slot::borrow(Py_None) : Slot();
+      return setitem(trace, args[0], args[1], Slot()) ? Slot::borrow(Py_None) : Slot();
     case Callee::kOperator:
       if (done = done && count == 2; !done) return {};
-      return binary(rule.op, args[0], args[1]);
+      return binary_operation(trace, rule.op, args[0], args[1]);
     case Callee::kChangesFirst: {
       if (count == 0) break;
       done = true;
       PyObject* changed = args[0].get();
-      if (world_.is_outside(changed) && !(is_container(changed) && world_.shadow(changed)))
-        return breaks_.under_way()
+      if (trace.world.is_outside(changed) &&
+          !(is_container(changed) && trace.world.shadow(changed)))
+        return trace.breaks.under_way()
                    ? Slot()
-                   : refuse(BreakKind::kNativeCall, rule.text + " changes an object from outside");
-      if (!check_native_arguments(rule.text.c_str(), args + 1, count - 1, true)) return {};
-      return call_native(callable.get(), args, count, kwnames, false);
+                   : trace.refuse(BreakKind::kNativeCall,
+                                  rule.text + " changes an object from outside");
+      if (!check_native_arguments(trace, rule.text.c_str(), args + 1, count - 1, true)) return {};
+      return call_native(trace, callable.get(), args, count, kwnames, false);
     }
     case Callee::kDefer:
       done = true;
-      return defer(callable, args, count, kwnames);
+      return defer_call(trace, callable, args, count, kwnames);
     case Callee::kBuildClass:
       done = true;
-      return build_class(callable, args, count, kwnames);
+      return build_class(trace, callable, args, count, kwnames);
     case Callee::kPrint:
       done = true;
-      return print(callable, args, count, kwnames);
+      return call_print(trace, callable, args, count, kwnames);
     case Callee::kWarn:
       done = true;
-      return warn(args, count, kwnames);
+      return call_warn(trace, args, count, kwnames);
     case Callee::kUnlisted:
       break;
   }

@@ -1,8 +1,22 @@
-// Calls: which kind of callable it is, and what native code may be given.
+#include "capture/calls/calls.h"
+
 #include <algorithm>
 
-#include "capture/evaluator.h"
+#include "capture/calls/builtins.h"
+#include "capture/calls/functions.h"
+#include "capture/calls/instances.h"
+#include "capture/calls/methods.h"
+#include "capture/calls/native.h"
+#include "capture/calls/output.h"
+#include "capture/calls/torch.h"
+#include "capture/frames/subject.h"
 #include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/objects/displays.h"
+#include "capture/objects/items.h"
+#include "capture/objects/iteration.h"
+#include "capture/symbols/calls.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -48,67 +62,81 @@ Ref source_of_script(PyObject* script) {
 
 }  // namespace
 
-Slot Evaluator::call(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+static Slot wrapped_function(TraceContext& trace, const Slot& wrapper);
+static Slot call_cached(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                        PyObject* kwnames);
+static bool is_compiled_function(PyTypeObject* type);
+static bool is_logging_function(PyObject* function);
+static Slot call_instance(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                          PyObject* kwnames);
+static Slot call_partial(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                         PyObject* kwnames);
+static Slot call_builtin(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                         PyObject* kwnames);
+
+Slot call(TraceContext& trace, const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
   PyObject* f = callable.get();
   PyTypeObject* type = Py_TYPE(f);
-  const Subject subject(*this, callable);
-  if (PyFunction_Check(f)) return call_function(callable, args, count, kwnames);
+  const Subject subject(trace, callable);
+  if (PyFunction_Check(f)) return call_function(trace, callable, args, count, kwnames);
   if (PyMethod_Check(f)) {
-    const Source* source = world_.source_of(callable);
+    const Source* source = trace.world.source_of(callable);
     auto part = [&](PyObject* value, PyObject* name) {
-      if (!source || world_.source_of(value)) return world_.wrap(value);
-      return world_.read(value, world_.source(SourceKind::kAttribute, source, name));
+      if (!source || trace.world.source_of(value)) return trace.world.wrap(value);
+      return trace.world.read(value, trace.world.source(SourceKind::kAttribute, source, name));
     };
     Slot self = part(PyMethod_GET_SELF(f), names().self);
     Slot function = part(PyMethod_GET_FUNCTION(f), names().func);
     if (!self || !function) return {};
     if (is_log_method(self.get(), function.get()))
-      return log(self, function.get(), args, count, kwnames);
+      return call_log(trace, self, function.get(), args, count, kwnames);
     std::vector<Slot> all;
     all.reserve(count + 1);
     all.push_back(std::move(self));
     all.insert(all.end(), args, args + count);
-    return call(function, all.data(), count + 1, kwnames);
+    return call(trace, function, all.data(), count + 1, kwnames);
   }
-  if (recording_.has_symbols())
-    if (Slot done; call_with_symbols(callable, args, count, kwnames, done)) return done;
-  if (PyType_Check(f)) return call_type(callable, args, count, kwnames);
-  if (PyCFunction_Check(f)) return call_builtin(callable, args, count, kwnames);
+  if (trace.recording.has_symbols())
+    if (Slot done; call_with_symbols(trace, callable, args, count, kwnames, done)) return done;
+  if (PyType_Check(f)) return call_type(trace, callable, args, count, kwnames);
+  if (PyCFunction_Check(f)) return call_builtin(trace, callable, args, count, kwnames);
   size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) {
     if (positional >= 1)
-      return call_method_of(f, cpython::utf8_of(reinterpret_cast<PyDescrObject*>(f)->d_name),
+      return call_method_of(trace, f, cpython::utf8_of(reinterpret_cast<PyDescrObject*>(f)->d_name),
                             args[0], args + 1, count - 1, kwnames, true);
-    return call_native(f, args, count, kwnames, false);
+    return call_native(trace, f, args, count, kwnames, false);
   }
   if (type == &_PyMethodWrapper_Type) {
     Ref self = Ref::steal(PyObject_GetAttr(f, names().self));
     Ref name = Ref::steal(PyObject_GetAttr(f, names().name));
     if (!self || !name) return {};
-    return call_method_of(f, cpython::utf8_of(name.get()), world_.wrap(self), args, count, kwnames,
-                          false);
+    return call_method_of(trace, f, cpython::utf8_of(name.get()), trace.world.wrap(self), args,
+                          count, kwnames, false);
   }
-  if (type == known().partial) return call_partial(callable, args, count, kwnames);
-  if (is_lru_cache(f)) return call_cached(callable, args, count, kwnames);
+  if (type == known().partial) return call_partial(trace, callable, args, count, kwnames);
+  if (is_lru_cache(f)) return call_cached(trace, callable, args, count, kwnames);
   if (is_compiled_function(type)) {
-    Slot inner = wrapped_function(callable);
-    return inner ? call(inner, args, count, kwnames) : Slot();
+    Slot inner = wrapped_function(trace, callable);
+    return inner ? call(trace, inner, args, count, kwnames) : Slot();
   }
   // Whether it still has one is read, and guarded by nothing but the object's own source.
-  if (PyWeakref_CheckRef(f) && world_.is_outside(f) && !world_.source_of(PyWeakref_GET_OBJECT(f)))
-    return refuse(BreakKind::kNativeObject,
-                  "a weak reference from outside is asked for its object");
-  return call_instance(callable, args, count, kwnames);
+  if (PyWeakref_CheckRef(f) && trace.world.is_outside(f) &&
+      !trace.world.source_of(PyWeakref_GET_OBJECT(f)))
+    return trace.refuse(BreakKind::kNativeObject,
+                        "a weak reference from outside is asked for its object");
+  return call_instance(trace, callable, args, count, kwnames);
 }
 
 // What a wrapper from outside wraps, as `__wrapped__`.
-Slot Evaluator::wrapped_function(const Slot& wrapper) {
+static Slot wrapped_function(TraceContext& trace, const Slot& wrapper) {
   Ref wrapped = Ref::steal(PyObject_GetAttr(wrapper.get(), names().wrapped));
   if (!wrapped) return {};
-  Slot inner = world_.wrap(wrapped);
-  if (const Source* source = world_.source_of(wrapper); source && !world_.source_of(inner)) {
-    world_.guard(GuardKind::kIdentity, source, wrapper.get());
-    inner = world_.read(wrapped.get(), world_.pinned(wrapped.get()));
+  Slot inner = trace.world.wrap(wrapped);
+  if (const Source* source = trace.world.source_of(wrapper);
+      source && !trace.world.source_of(inner)) {
+    trace.world.guard(GuardKind::kIdentity, source, wrapper.get());
+    inner = trace.world.read(wrapped.get(), trace.world.pinned(wrapped.get()));
   }
   return inner;
 }
@@ -116,47 +144,51 @@ Slot Evaluator::wrapped_function(const Slot& wrapper) {
 // An lru_cache from outside is left as it is. What the call would give is worked out by its
 // function, if that has no effects and gives a value whose identity nobody can tell; the call
 // itself is made when the compiled code runs, so that the cache then holds what it would.
-Slot Evaluator::call_cached(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
-  if (world_.made_function(callable.get())) {
-    if (!check_native_arguments("a cached function", args, count, true, Look::kKeeps)) return {};
-    return call_native(callable.get(), args, count, kwnames, false);
+static Slot call_cached(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                        PyObject* kwnames) {
+  if (trace.world.made_function(callable.get())) {
+    if (!check_native_arguments(trace, "a cached function", args, count, true, Look::kKeeps))
+      return {};
+    return call_native(trace, callable.get(), args, count, kwnames, false);
   }
-  Slot inner = wrapped_function(callable);
+  Slot inner = wrapped_function(trace, callable);
   if (!inner) return {};
-  if (is_logging_function(inner.get())) return defer(callable, args, count, kwnames);
+  if (is_logging_function(inner.get())) return defer_call(trace, callable, args, count, kwnames);
   // What the cache holds was computed when it was called first, perhaps from other data.
   const bool is_installed = is_of_library(inner.get());
-  if (!is_installed && world_.has_pending_changes())
-    return refuse(BreakKind::kPendingChange, "a cached function (lru_cache) behind changes");
-  const size_t writes = world_.write_count(), deferred = deferred_.size();
-  const size_t guards = world_.guard_count();
-  Slot result = call(inner, args, count, kwnames);
+  if (!is_installed && trace.world.has_pending_changes())
+    return trace.refuse(BreakKind::kPendingChange, "a cached function (lru_cache) behind changes");
+  const size_t writes = trace.world.write_count(), deferred = trace.deferred.size();
+  const size_t guards = trace.world.guard_count();
+  Slot result = call(trace, inner, args, count, kwnames);
   if (!result) return {};
   const auto reads_data = [](const guard::Guard& guard) {
     return guard.kind == GuardKind::kValue && guard.source->kind != SourceKind::kArgument;
   };
-  if (!is_installed && std::any_of(world_.guards().begin() + static_cast<std::ptrdiff_t>(guards),
-                                   world_.guards().end(), reads_data))
-    return refuse(BreakKind::kNativeObject, "a cached function (lru_cache) reads what may change");
+  if (!is_installed &&
+      std::any_of(trace.world.guards().begin() + static_cast<std::ptrdiff_t>(guards),
+                  trace.world.guards().end(), reads_data))
+    return trace.refuse(BreakKind::kNativeObject,
+                        "a cached function (lru_cache) reads what may change");
   // Cached functions that this one calls are called by it again, if need be, when it is replayed.
-  const bool only_cached =
-      std::all_of(deferred_.begin() + static_cast<std::ptrdiff_t>(deferred), deferred_.end(),
-                  [](const DeferredCall& nested) { return is_lru_cache(nested.callable.get()); });
-  if (only_cached) deferred_.resize(deferred);
-  if (world_.write_count() != writes || !only_cached)
-    return refuse(BreakKind::kSideEffect, "a cached function (lru_cache) has side effects");
+  const bool only_cached = std::all_of(
+      trace.deferred.begin() + static_cast<std::ptrdiff_t>(deferred), trace.deferred.end(),
+      [](const DeferredCall& nested) { return is_lru_cache(nested.callable.get()); });
+  if (only_cached) trace.deferred.resize(deferred);
+  if (trace.world.write_count() != writes || !only_cached)
+    return trace.refuse(BreakKind::kSideEffect, "a cached function (lru_cache) has side effects");
   if (!is_immutable(result.get()) && !is_atom(result.get()))
-    return refuse(BreakKind::kNativeCall, std::string("a cached function (lru_cache) gives a '") +
-                                              Py_TYPE(result.get())->tp_name +
-                                              "' object, the same one at each call");
-  return defer(callable, args, count, kwnames) ? std::move(result) : Slot();
+    return trace.refuse(BreakKind::kNativeCall,
+                        std::string("a cached function (lru_cache) gives a '") +
+                            Py_TYPE(result.get())->tp_name + "' object, the same one at each call");
+  return defer_call(trace, callable, args, count, kwnames) ? std::move(result) : Slot();
 }
 
-bool Evaluator::is_compiled_function(PyTypeObject* type) {
+static bool is_compiled_function(PyTypeObject* type) {
   return std::string_view(type->tp_name) == "braze._C.CompiledFunction";
 }
 
-bool Evaluator::is_logging_function(PyObject* function) {
+static bool is_logging_function(PyObject* function) {
   if (!PyFunction_Check(function)) return false;
   PyObject* globals = reinterpret_cast<PyFunctionObject*>(function)->func_globals;
   PyObject* module = PyDict_GetItemWithError(globals, names().name);
@@ -164,8 +196,7 @@ bool Evaluator::is_logging_function(PyObject* function) {
   return text == "logging" || text.ends_with(".logging");
 }
 
-// logger.warning and so on; not what asks for the logger's level.
-bool Evaluator::is_log_method(PyObject* self, PyObject* function) {
+bool is_log_method(PyObject* self, PyObject* function) {
   if (!PyObject_TypeCheck(self, known().logger) || !PyFunction_Check(function)) return false;
   PyObject* globals = reinterpret_cast<PyFunctionObject*>(function)->func_globals;
   PyObject* module = PyDict_GetItemWithError(globals, names().name);
@@ -179,39 +210,40 @@ bool Evaluator::is_log_method(PyObject* self, PyObject* function) {
 }
 
 // An object with __call__.
-Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+static Slot call_instance(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                          PyObject* kwnames) {
   PyObject* f = callable.get();
   PyTypeObject* type = Py_TYPE(f);
-  PyObject* method = world_.source_of(callable) ? world_.type_lookup(type, names().call)
-                                                : _PyType_Lookup(type, names().call);
+  PyObject* method = trace.world.source_of(callable) ? trace.world.type_lookup(type, names().call)
+                                                     : _PyType_Lookup(type, names().call);
   if (method && PyFunction_Check(method)) {
     std::vector<Slot> all;
     all.reserve(count + 1);
     all.push_back(callable);
     all.insert(all.end(), args, args + count);
-    return call(world_.wrap(method), all.data(), count + 1, kwnames);
+    return call(trace, trace.world.wrap(method), all.data(), count + 1, kwnames);
   }
   if (type == known().script_function)
     if (Ref source = source_of_script(f))
-      return call(world_.wrap(std::move(source)), args, count, kwnames);
+      return call(trace, trace.world.wrap(std::move(source)), args, count, kwnames);
   const char* module = module_text(module_of(type));
   if (is_torch_module_name(module_of(type))) {
     Ref name = Ref::steal(PyObject_GetAttr(f, names().name));
     if (!name) PyErr_Clear();
-    return call_torch(callable, module,
+    return call_torch(trace, callable, module,
                       name && PyUnicode_Check(name.get()) ? cpython::utf8_of(name.get()) : "", args,
                       count, kwnames);
   }
   if (type == &_PyWeakref_RefType && count == 0) {
     Ref referent = Ref::steal(PyObject_CallNoArgs(f));
-    if (!world_.source_of(callable) || referent.get() == Py_None ||
-        world_.source_of(referent.get()))
-      return world_.wrap(std::move(referent));
-    return world_.read(referent.get(), world_.source(SourceKind::kNative, nullptr, f));
+    if (!trace.world.source_of(callable) || referent.get() == Py_None ||
+        trace.world.source_of(referent.get()))
+      return trace.world.wrap(std::move(referent));
+    return trace.world.read(referent.get(), trace.world.source(SourceKind::kNative, nullptr, f));
   }
   if (type == &PyStaticMethod_Type) {
     Ref function = Ref::steal(PyObject_GetAttr(f, names().func));
-    return function ? call(world_.wrap(function), args, count, kwnames) : Slot();
+    return function ? call(trace, trace.world.wrap(function), args, count, kwnames) : Slot();
   }
   if (!type->tp_call) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", type->tp_name);
@@ -219,30 +251,32 @@ Slot Evaluator::call_instance(const Slot& callable, Slot* args, size_t count, Py
   }
   if (std::string_view(type->tp_name).starts_with("operator.") && count == 1 && !kwnames) {
     bool done = false;
-    Slot value = call_getter(callable, args[0], done);
+    Slot value = call_getter(trace, callable, args[0], done);
     if (done) return value;
   }
-  if (world_.is_outside(f) && !is_immutable(f) && !is_pure_c_module(module))
-    return refuse(
+  if (trace.world.is_outside(f) && !is_immutable(f) && !is_pure_c_module(module))
+    return trace.refuse(
         is_numpy_module_name(module_of(type)) ? BreakKind::kNumpy : BreakKind::kNativeCall,
         std::string("a call of a '") + type->tp_name + "' object");
-  if (!check_native_arguments(type->tp_name, args, count, false)) return {};
-  return call_native(f, args, count, kwnames, false);
+  if (!check_native_arguments(trace, type->tp_name, args, count, false)) return {};
+  return call_native(trace, f, args, count, kwnames, false);
 }
 
-Slot Evaluator::call_partial(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+static Slot call_partial(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                         PyObject* kwnames) {
   PyObject* f = callable.get();
-  const Source* source = world_.source_of(callable);
+  const Source* source = trace.world.source_of(callable);
   auto part = [&](PyObject* name) -> Slot {
     Ref value = Ref::steal(PyObject_GetAttr(f, name));
     if (!value) return {};
-    if (!source) return world_.wrap(std::move(value));
-    return world_.read(value.get(), world_.source(SourceKind::kAttribute, source, name));
+    if (!source) return trace.world.wrap(std::move(value));
+    return trace.world.read(value.get(), trace.world.source(SourceKind::kAttribute, source, name));
   };
   Slot function = part(names().partial_func), first = part(names().partial_args),
        keywords = part(names().partial_keywords);
   if (!function || !first || !keywords) return {};
-  if (source && (!world_.read_all(first.get()) || !world_.read_all(keywords.get()))) return {};
+  if (source && (!trace.world.read_all(first.get()) || !trace.world.read_all(keywords.get())))
+    return {};
   size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   Ref merged = Ref::steal(PyDict_Copy(keywords.get()));
   Ref rest = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(positional)));
@@ -253,13 +287,13 @@ Slot Evaluator::call_partial(const Slot& callable, Slot* args, size_t count, PyO
                    args[i].get());
   Ref all = Ref::steal(PySequence_Concat(first.get(), rest.get()));
   if (!all) return {};
-  return call_ex(function, all.get(), merged.get());
+  return call_ex(trace, function, all.get(), merged.get());
 }
 
-Slot Evaluator::call_ex(const Slot& callable, PyObject* args, PyObject* kwargs) {
+Slot call_ex(TraceContext& trace, const Slot& callable, PyObject* args, PyObject* kwargs) {
   std::vector<Slot> all;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
-    all.push_back(world_.wrap(PyTuple_GET_ITEM(args, i)));
+    all.push_back(trace.world.wrap(PyTuple_GET_ITEM(args, i)));
   Ref kwnames;
   if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
     kwnames = Ref::steal(PyTuple_New(PyDict_GET_SIZE(kwargs)));
@@ -270,25 +304,27 @@ Slot Evaluator::call_ex(const Slot& callable, PyObject* args, PyObject* kwargs) 
         PyErr_SetString(PyExc_TypeError, "keywords must be strings");
         return {};
       }
-      all.push_back(world_.wrap(value));
+      all.push_back(trace.world.wrap(value));
       Py_INCREF(key);
       PyTuple_SET_ITEM(kwnames.get(), i++, key);
     }
   }
-  return call(callable, all.data(), all.size(), kwnames.get());
+  return call(trace, callable, all.data(), all.size(), kwnames.get());
 }
 
-Slot Evaluator::call_unpacked(const Slot& callable, const Slot& args, const Slot& kwargs) {
+Slot call_unpacked(TraceContext& trace, const Slot& callable, const Slot& args,
+                   const Slot& kwargs) {
   Ref positional;
   if (PyTuple_CheckExact(args.get())) {
-    if (world_.source_of(args) && !world_.read_all(args.get())) return {};
+    if (trace.world.source_of(args) && !trace.world.read_all(args.get())) return {};
     positional = args.object;
   } else {
-    Ref list = to_list(args);
+    Ref list = to_list(trace, args);
     if (!list) {
       if (PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(args.get())->tp_iter)
-        raise_about_call(callable.get(), "argument after * must be an iterable, not " +
-                                             std::string(Py_TYPE(args.get())->tp_name));
+        raise_about_call(trace, callable.get(),
+                         "argument after * must be an iterable, not " +
+                             std::string(Py_TYPE(args.get())->tp_name));
       return {};
     }
     positional = Ref::steal(PyList_AsTuple(list.get()));
@@ -296,78 +332,82 @@ Slot Evaluator::call_unpacked(const Slot& callable, const Slot& args, const Slot
   Ref keywords;
   if (kwargs) {
     if (!PyDict_Check(kwargs.get()))
-      return refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
-    if (world_.source_of(kwargs) && !world_.read_all(kwargs.get())) return {};
-    keywords = Ref::borrow(world_.effective(kwargs.get()));
+      return trace.refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
+    if (trace.world.source_of(kwargs) && !trace.world.read_all(kwargs.get())) return {};
+    keywords = Ref::borrow(trace.world.effective(kwargs.get()));
   }
-  return call_ex(callable, positional.get(), keywords.get());
+  return call_ex(trace, callable, positional.get(), keywords.get());
 }
 
 // --- Functions and methods of C
 // -------------------------------------------------------------------
 
-Slot Evaluator::call_builtin(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+static Slot call_builtin(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                         PyObject* kwnames) {
   auto* f = reinterpret_cast<PyCFunctionObject*>(callable.get());
   const char* name = f->m_ml->ml_name;
   PyObject* self = f->m_self;
   if (PyObject* substitute = substitute_for(callable.get()))
-    if (!makes_tensors(name) || is_data_of_symbols(args, count, kwnames))
-      return call(world_.wrap(substitute), args, count, kwnames);
+    if (!makes_tensors(name) || is_data_of_symbols(trace, args, count, kwnames))
+      return call(trace, trace.world.wrap(substitute), args, count, kwnames);
   if (const CalleeRule* rule = callee_rule(callable.get())) {
     bool done = false;
-    Slot result = call_listed(*rule, callable, args, count, kwnames, done);
+    Slot result = call_listed(trace, *rule, callable, args, count, kwnames, done);
     if (done) return result;
   }
   PyObject* module = f->m_module;
   if (is_bound_to_object(self) && is_torch_module_name(module_of(Py_TYPE(self))) &&
       !is_tensor(self)) {
-    if (PyTuple_Check(self) && !read_deeply(self, Look::kDeep)) return {};  // a torch.Size
-    return call_torch(callable, module_text(module_of(Py_TYPE(self))), name, args, count, kwnames);
+    if (PyTuple_Check(self) && !read_deeply(trace, self, Look::kDeep)) return {};  // a torch.Size
+    return call_torch(trace, callable, module_text(module_of(Py_TYPE(self))), name, args, count,
+                      kwnames);
   }
   if (is_bound_to_object(self) && !(module && PyUnicode_Check(module))) {
-    Slot owner = world_.wrap(self);
-    const Source* source = world_.source_of(callable);
-    if (!owner.source && source && world_.is_outside(self)) {
-      owner = world_.read(self, world_.source(SourceKind::kAttribute, source, names().self));
+    Slot owner = trace.world.wrap(self);
+    const Source* source = trace.world.source_of(callable);
+    if (!owner.source && source && trace.world.is_outside(self)) {
+      owner =
+          trace.world.read(self, trace.world.source(SourceKind::kAttribute, source, names().self));
       if (!owner) return {};
     }
-    return call_method_of(callable.get(), name, owner, args, count, kwnames, false);
+    return call_method_of(trace, callable.get(), name, owner, args, count, kwnames, false);
   }
   std::string_view module_name = module_text(module);
   if (self && PyType_Check(self)) {
     auto* type = reinterpret_cast<PyTypeObject*>(self);
     if (std::string_view(name) == "__init_subclass__")  // object's: takes nothing, does nothing
-      return call_native(callable.get(), args, count, kwnames, false);
-    if (std::string_view(name) == "__new__") return call_new(callable, args, count, kwnames);
+      return call_native(trace, callable.get(), args, count, kwnames, false);
+    if (std::string_view(name) == "__new__") return call_new(trace, callable, args, count, kwnames);
     if (module_name.empty()) module_name = module_text(module_of(type));
     if (is_torch_module_name(module_of(type)))
-      return call_torch(callable, module_name.data(), name, args, count, kwnames);
+      return call_torch(trace, callable, module_name.data(), name, args, count, kwnames);
     if (is_class_method_of_builtin(type, name)) {
-      if (!check_native_arguments(name, args, count, true)) return {};
-      return call_native(callable.get(), args, count, kwnames, false);
+      if (!check_native_arguments(trace, name, args, count, true)) return {};
+      return call_native(trace, callable.get(), args, count, kwnames, false);
     }
   }
   if (module_name.starts_with("torch"))
-    return call_torch(callable, module_name.data(), name, args, count, kwnames);
-  if (is_numpy_module_name(module)) return call_numpy(callable, args, count, kwnames);
+    return call_torch(trace, callable, module_name.data(), name, args, count, kwnames);
+  if (is_numpy_module_name(module)) return call_numpy(trace, callable, args, count, kwnames);
   if (is_pure_c_module(std::string(module_name).c_str())) {
-    if (!check_native_arguments(name, args, count, true)) return {};
-    return call_native(callable.get(), args, count, kwnames, false);
+    if (!check_native_arguments(trace, name, args, count, true)) return {};
+    return call_native(trace, callable.get(), args, count, kwnames, false);
   }
   if (module_name == "_heapq" || module_name == "_bisect") {
-    if (!check_native_arguments(name, args, count, true)) return {};
-    return call_native(callable.get(), args, count, kwnames, false);
+    if (!check_native_arguments(trace, name, args, count, true)) return {};
+    return call_native(trace, callable.get(), args, count, kwnames, false);
   }
-  return refuse(BreakKind::kNativeCall,
-                std::string(module_name) + (module_name.empty() ? "" : ".") + name +
-                    "(): native code that is not known to be safe to trace");
+  return trace.refuse(BreakKind::kNativeCall,
+                      std::string(module_name) + (module_name.empty() ? "" : ".") + name +
+                          "(): native code that is not known to be safe to trace");
 }
 
-Slot Evaluator::call_numpy(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+Slot call_numpy(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                PyObject* kwnames) {
   for (size_t i = 0; i < count; ++i)
     if (!is_atom(args[i].get()) && !PyTuple_Check(args[i].get()))
-      return refuse(BreakKind::kNumpy, "a numpy function that is given more than numbers");
-  return call_native(callable.get(), args, count, kwnames, true);
+      return trace.refuse(BreakKind::kNumpy, "a numpy function that is given more than numbers");
+  return call_native(trace, callable.get(), args, count, kwnames, true);
 }
 
 }  // namespace braze::capture

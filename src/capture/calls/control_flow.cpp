@@ -1,11 +1,10 @@
-// torch.cond and torch.while_loop on data: each branch is evaluated once, as a region of the graph.
-//
-// A region runs, or not, or many times, so that it must be nothing but tensors: what it would
-// change for Python code is a break, and the operator runs for real.
+#include "capture/calls/control_flow.h"
+
 #include <algorithm>
 #include <string_view>
 
-#include "capture/evaluator.h"
+#include "capture/calls/calls.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -100,38 +99,42 @@ class Snapshot {
 
 }  // namespace
 
-Slot Evaluator::decline(std::string why) {
-  return refuse(BreakKind::kControlFlow,
-                "a control flow operator that cannot be captured: " + std::move(why));
+static bool tensors_in(const Slot& list, std::vector<PyObject*>& tensors);
+
+static Slot decline(TraceContext& trace, std::string why) {
+  return trace.refuse(BreakKind::kControlFlow,
+                      "a control flow operator that cannot be captured: " + std::move(why));
 }
 
 // (number, what the function gave), which has to be a pair of a list of tensors and anything.
-Slot Evaluator::trace_branch(const Slot& function, const Slot& arguments) {
-  if (torch_calls_) return decline("a backend of the user's takes no branches");
-  const Snapshot before(world_);
-  const size_t writes = world_.logged_count(), deferred = deferred_.size(),
-               context_writes = context_writes_.size();
+static Slot trace_branch(TraceContext& trace, const Slot& function, const Slot& arguments) {
+  if (trace.torch_calls) return decline(trace, "a backend of the user's takes no branches");
+  const Snapshot before(trace.world);
+  const size_t writes = trace.world.logged_count(), deferred = trace.deferred.size(),
+               context_writes = trace.context_variables.writes.size();
   int number = 0;
-  if (std::string why = recording_.begin_region(&number); !why.empty()) return decline(why);
-  Slot given = call_ex(function, arguments.get(), nullptr);
+  if (std::string why = trace.recording.begin_region(&number); !why.empty())
+    return decline(trace, why);
+  Slot given = call_ex(trace, function, arguments.get(), nullptr);
   if (!given) {
-    if (breaks_.under_way() || !PyErr_ExceptionMatches(PyExc_Exception)) return {};
+    if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_Exception)) return {};
     const Ref exception = take_exception();
-    return decline("a branch raises " + describe_exception(exception.get()));
+    return decline(trace, "a branch raises " + describe_exception(exception.get()));
   }
-  if (world_.logged_count() != writes || deferred_.size() != deferred ||
-      context_writes_.size() != context_writes || !before.unchanged())
-    return decline("a branch changes an object that was there before it");
+  if (trace.world.logged_count() != writes || trace.deferred.size() != deferred ||
+      trace.context_variables.writes.size() != context_writes || !before.unchanged())
+    return decline(trace, "a branch changes an object that was there before it");
   if (!PyTuple_CheckExact(given.get()) || PyTuple_GET_SIZE(given.get()) != 2)
-    return decline("a branch gives no tensors");
+    return decline(trace, "a branch gives no tensors");
   std::vector<PyObject*> outputs;
   if (!tensors_in(Slot::borrow(PyTuple_GET_ITEM(given.get(), 0)), outputs))
-    return decline("a branch gives something else than tensors");
-  if (std::string why = recording_.end_region(number, outputs); !why.empty()) return decline(why);
+    return decline(trace, "a branch gives something else than tensors");
+  if (std::string why = trace.recording.end_region(number, outputs); !why.empty())
+    return decline(trace, why);
   return Slot(Ref::steal(Py_BuildValue("(iO)", number, given.get())));
 }
 
-bool Evaluator::tensors_in(const Slot& list, std::vector<PyObject*>& tensors) {
+static bool tensors_in(const Slot& list, std::vector<PyObject*>& tensors) {
   if (!PyList_CheckExact(list.get()) && !PyTuple_CheckExact(list.get())) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
     tensors.push_back(PySequence_Fast_GET_ITEM(list.get(), i));
@@ -140,38 +143,38 @@ bool Evaluator::tensors_in(const Slot& list, std::vector<PyObject*>& tensors) {
   return true;
 }
 
-Slot Evaluator::list_of(std::vector<Ref> tensors, const std::string& why) {
-  if (!why.empty()) return decline(why);
+static Slot list_of(TraceContext& trace, std::vector<Ref> tensors, const std::string& why) {
+  if (!why.empty()) return decline(trace, why);
   Ref list = Ref::steal(PyList_New(static_cast<Py_ssize_t>(tensors.size())));
   for (size_t i = 0; i < tensors.size(); ++i)
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), tensors[i].release());
   return Slot(std::move(list));
 }
 
-Slot Evaluator::control_flow(ControlFlowCall call, Slot* args, size_t count) {
+Slot call_control_flow(TraceContext& trace, ControlFlowCall call, Slot* args, size_t count) {
   std::string why;
   auto number = [&](size_t i) { return static_cast<int>(PyLong_AsLong(args[i].get())); };
   std::vector<PyObject*> tensors;
   switch (call) {
     case ControlFlowCall::kBranch:
       BRAZE_CHECK(count == 2 && PyTuple_CheckExact(args[1].get()), "branch(function, arguments)");
-      return trace_branch(args[0], args[1]);
+      return trace_branch(trace, args[0], args[1]);
     case ControlFlowCall::kParameters: {
       BRAZE_CHECK(count == 1 && tensors_in(args[0], tensors), "parameters(tensors)");
       std::vector<Ref> made;
       for (PyObject* tensor : tensors)
-        made.push_back(recording_.loop_parameter(tensor, static_cast<int>(made.size())));
-      return list_of(std::move(made), "");
+        made.push_back(trace.recording.loop_parameter(tensor, static_cast<int>(made.size())));
+      return list_of(trace, std::move(made), "");
     }
     case ControlFlowCall::kChoose:
       BRAZE_CHECK(count == 3 && is_tensor(args[0].get()), "choose(predicate, yes, no)");
-      return list_of(recording_.cond(args[0].get(), number(1), number(2), &why), why);
+      return list_of(trace, trace.recording.cond(args[0].get(), number(1), number(2), &why), why);
     case ControlFlowCall::kRepeat:
       BRAZE_CHECK(count == 3 && tensors_in(args[2], tensors), "repeat(condition, body, carried)");
-      return list_of(recording_.loop(number(0), number(1), tensors, &why), why);
+      return list_of(trace, trace.recording.loop(number(0), number(1), tensors, &why), why);
     case ControlFlowCall::kDecline:
       BRAZE_CHECK(count == 1 && PyUnicode_Check(args[0].get()), "decline(why)");
-      return decline(cpython::utf8_of(args[0].get()));
+      return decline(trace, cpython::utf8_of(args[0].get()));
   }
   BRAZE_UNREACHABLE("control flow call");
 }

@@ -1,6 +1,15 @@
-// Calls of Python functions, and functions that the traced code makes.
-#include "capture/evaluator.h"
+#include "capture/calls/functions.h"
+
+#include "capture/calls/calls.h"
+#include "capture/calls/marks.h"
+#include "capture/calls/native.h"
+#include "capture/calls/native_scope.h"
+#include "capture/calls/output.h"
+#include "capture/calls/torch.h"
+#include "capture/frames/evaluate.h"
+#include "capture/frames/generators.h"
 #include "capture/known.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -32,20 +41,23 @@ bool says_compiling(const Frame* asking) {
 
 }  // namespace
 
+static Slot result_of_library(TraceContext& trace, Ref result);
+
 // The arguments do not fit: CPython fails to bind them, with its own message, before any code runs.
-Slot Evaluator::bind_failure(PyFunctionObject* function, Slot* args, size_t count,
-                             PyObject* kwnames) {
+static Slot bind_failure(TraceContext& trace, PyFunctionObject* function, Slot* args, size_t count,
+                         PyObject* kwnames) {
   std::vector<PyObject*> raw;
   for (size_t i = 0; i < count; ++i) raw.push_back(args[i].get());
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
-  NativeScope scope(*this, true, nullptr);
+  NativeScope scope(trace, true, nullptr);
   Ref result = Ref::steal(PyObject_Vectorcall(reinterpret_cast<PyObject*>(function), raw.data(),
                                               count - keywords, kwnames));
-  if (result) return refuse(BreakKind::kUnsupported, "arguments that bind in CPython's way only");
+  if (result)
+    return trace.refuse(BreakKind::kUnsupported, "arguments that bind in CPython's way only");
   return {};
 }
 
-bool Evaluator::bind_defaults(Frame& frame, PyFunctionObject* function) {
+static bool bind_defaults(TraceContext& trace, Frame& frame, PyFunctionObject* function) {
   PyCodeObject* code = frame.code();
   Py_ssize_t positional = code->co_argcount, total = positional + code->co_kwonlyargcount;
   PyObject* defaults = function->func_defaults;
@@ -61,125 +73,127 @@ bool Evaluator::bind_defaults(Frame& frame, PyFunctionObject* function) {
     }
     if (!value) return false;
     if (!frame.outside_function) {
-      local = world_.wrap(value);
+      local = trace.world.wrap(value);
       continue;
     }
-    const Source* base = world_.function_base(function);
+    const Source* base = trace.world.function_base(function);
     if (i < positional) {
       Ref index = Ref::steal(PyLong_FromSsize_t(i + given - positional));
-      local = world_.read(value, world_.source(SourceKind::kDefault, base, index.get()));
+      local = trace.world.read(value, trace.world.source(SourceKind::kDefault, base, index.get()));
     } else {
-      local =
-          world_.read(value, world_.source(SourceKind::kKwDefault, base, parameter_name(code, i)));
+      local = trace.world.read(
+          value, trace.world.source(SourceKind::kKwDefault, base, parameter_name(code, i)));
     }
     if (!local) return false;
   }
   return true;
 }
 
-Slot Evaluator::refuse_code(const CodeInfo& info, BreakKind kind, const char* why) {
-  return refuse(kind, std::string(cpython::utf8_of(info.code()->co_qualname)) + "(): " + why);
+Slot refuse_code(TraceContext& trace, const CodeInfo& info, BreakKind kind, const char* why) {
+  return trace.refuse(kind, std::string(cpython::utf8_of(info.code()->co_qualname)) + "(): " + why);
 }
 
-Slot Evaluator::refuse_library(const CodeInfo& info) {
-  return refuse_code(info, info.library_break->kind, info.library_break->why);
+Slot refuse_library(TraceContext& trace, const CodeInfo& info) {
+  return refuse_code(trace, info, info.library_break->kind, info.library_break->why);
 }
 
-// A function of torch that can warn runs natively only where the user's backend is to see its
-// calls.
-bool Evaluator::runs_natively(const CodeInfo& info) const {
-  return info.policy.frame == FramePolicy::kNative && (!info.policy.may_warn || torch_calls_);
+bool runs_natively(TraceContext& trace, const CodeInfo& info) {
+  return info.policy.frame == FramePolicy::kNative && (!info.policy.may_warn || trace.torch_calls);
 }
 
 // What inspect.signature() says of a function depends on its code, defaults and annotations.
-void Evaluator::rely_on_signatures(Slot* args, size_t count) {
+static void rely_on_signatures(TraceContext& trace, Slot* args, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     PyObject* object = args[i].get();
-    const Source* source = world_.source_of(args[i]);
+    const Source* source = trace.world.source_of(args[i]);
     if (source && PyMethod_Check(object)) {
       object = PyMethod_GET_FUNCTION(object);
-      source = world_.source_of(object);
+      source = trace.world.source_of(object);
     }
     if (!source || !PyFunction_Check(object)) continue;
     auto* function = reinterpret_cast<PyFunctionObject*>(object);
-    world_.rely_on(function);
+    trace.world.rely_on(function);
     for (auto [value, name] : {std::pair{function->func_defaults, names().defaults},
                                std::pair{function->func_kwdefaults, names().kwdefaults},
                                std::pair{function->func_annotations, names().annotations}}) {
-      const Source* part = world_.source(SourceKind::kAttribute, source, name);
-      if (value && world_.read(value, part)) world_.read_all(value);
+      const Source* part = trace.world.source(SourceKind::kAttribute, source, name);
+      if (value && trace.world.read(value, part)) trace.world.read_all(value);
     }
   }
 }
 
-Slot Evaluator::call_function(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+Slot call_function(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                   PyObject* kwnames) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   if (callable.get() == known().is_compiling && count == 0)
-    return Slot::borrow(says_compiling(top_) ? Py_True : Py_False);
+    return Slot::borrow(says_compiling(trace.frames.top()) ? Py_True : Py_False);
   const CodeInfo& info = code_info(code, function->func_globals);
   if (PyObject* mark = disable_mark(function))
-    return refuse(BreakKind::kDisabled,
-                  std::string(cpython::utf8_of(function->func_qualname)) +
-                      (mark == names().disable_mark ? "() is marked with braze.disable"
-                                                    : "() is marked with torch.compiler.disable"));
-  if (!runs_natively(info) && (function->func_dict || torch_calls_)) {
+    return trace.refuse(
+        BreakKind::kDisabled,
+        std::string(cpython::utf8_of(function->func_qualname)) +
+            (mark == names().disable_mark ? "() is marked with braze.disable"
+                                          : "() is marked with torch.compiler.disable"));
+  if (!runs_natively(trace, info) && (function->func_dict || trace.torch_calls)) {
     bool done = false;
-    Slot result = call_marked(callable, args, count, kwnames, done);
+    Slot result = call_marked(trace, callable, args, count, kwnames, done);
     if (done) return result;
   }
-  return call_unmarked(callable, args, count, kwnames);
+  return call_unmarked(trace, callable, args, count, kwnames);
 }
 
-Slot Evaluator::call_unmarked(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+Slot call_unmarked(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                   PyObject* kwnames) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   const CodeInfo& info = code_info(code, function->func_globals);
   if (info.policy.is_torch)
     if (PyObject* substitute = substitute_for(callable.get()))
-      return call(world_.wrap(substitute), args, count, kwnames);
-  if (runs_natively(info)) {
+      return call(trace, trace.world.wrap(substitute), args, count, kwnames);
+  if (runs_natively(trace, info)) {
     if (info.policy.is_torch) {
       PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
       const char* place = module ? cpython::utf8_of(module) : "torch";
       const char* name = cpython::utf8_of(function->func_name);
       const bool asks = is_hint_function(place, name) || std::string_view(name) == "graph_break";
       if (info.policy.refused && !asks)
-        return refuse(BreakKind::kUntraceableOp, std::string(place) + "." +
-                                                     cpython::utf8_of(function->func_qualname) +
-                                                     "(): " + info.policy.refused);
-      return call_torch(callable, place, name, args, count, kwnames);
+        return trace.refuse(BreakKind::kUntraceableOp,
+                            std::string(place) + "." + cpython::utf8_of(function->func_qualname) +
+                                "(): " + info.policy.refused);
+      return call_torch(trace, callable, place, name, args, count, kwnames);
     }
-    if (info.library_break) return refuse_library(info);
-    rely_on_signatures(args, count);
-    if (!check_native_arguments(cpython::utf8_of(function->func_qualname), args, count, true))
+    if (info.library_break) return refuse_library(trace, info);
+    rely_on_signatures(trace, args, count);
+    if (!check_native_arguments(trace, cpython::utf8_of(function->func_qualname), args, count,
+                                true))
       return {};
-    NativeScope scope(*this, true, callable.get());
+    NativeScope scope(trace, true, callable.get());
     // Finders and loaders are looked at by nobody.
     PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
     bool imports = module && PyUnicode_Check(module) &&
                    std::string_view(cpython::utf8_of(module)).starts_with("importlib");
-    importing_ += imports;
-    Ref result = call_raw(callable.get(), args, count, kwnames);
-    importing_ -= imports;
-    return result_of_library(std::move(result));
+    trace.importing += imports;
+    Ref result = call_raw(trace, callable.get(), args, count, kwnames);
+    trace.importing -= imports;
+    return result_of_library(trace, std::move(result));
   }
   if (info.policy.frame == FramePolicy::kLibrary && count > 0 &&
       is_log_method(args[0].get(), callable.get()))
-    return log(args[0], callable.get(), args + 1, count - 1, kwnames);
-  bool outside = !world_.made_function(callable.get());
-  if (outside) world_.rely_on(function);
+    return call_log(trace, args[0], callable.get(), args + 1, count - 1, kwnames);
+  bool outside = !trace.world.made_function(callable.get());
+  if (outside) trace.world.rely_on(function);
   constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
   if (code->co_flags & kSuspends) {
     // CPython makes the generator; its frame comes to the hook when it is resumed.
-    if (!(code->co_flags & CO_GENERATOR)) return refuse(BreakKind::kSuspends, "a coroutine");
-    Slot made = call_native(callable.get(), args, count, kwnames, false);
-    if (made) mark_generator(made.get());
+    if (!(code->co_flags & CO_GENERATOR)) return trace.refuse(BreakKind::kSuspends, "a coroutine");
+    Slot made = call_native(trace, callable.get(), args, count, kwnames, false);
+    if (made) mark_generator(trace, made.get());
     return made;
   }
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   size_t positional = count - keywords;
-  auto frame = new_frame(info);
+  auto frame = trace.frames.make(info);
   frame->function = callable.object;
   frame->globals = Ref::borrow(function->func_globals);
   frame->builtins = Ref::borrow(function->func_builtins);
@@ -196,12 +210,12 @@ Slot Evaluator::call_unmarked(const Slot& callable, Slot* args, size_t count, Py
                        Ref(args[parameters + i].object).release());
     frame->locals[total] = Slot(std::move(rest));
   } else if (positional > parameters) {
-    return bind_failure(function, args, count, kwnames);
+    return bind_failure(trace, function, args, count, kwnames);
   }
   PyObject* extra_keywords = nullptr;
   if (code->co_flags & CO_VARKEYWORDS) {
     extra_keywords = PyDict_New();
-    world_.mark_created(extra_keywords);
+    trace.world.mark_created(extra_keywords);
     frame->locals[total + varargs] = Slot::steal(extra_keywords);
   }
   for (size_t i = 0; i < keywords; ++i) {
@@ -212,23 +226,23 @@ Slot Evaluator::call_unmarked(const Slot& callable, Slot* args, size_t count, Py
     else if (place < 0 && extra_keywords && PyUnicode_Check(name))
       PyDict_SetItem(extra_keywords, name, args[positional + i].get());
     else
-      return bind_failure(function, args, count, kwnames);
+      return bind_failure(trace, function, args, count, kwnames);
   }
-  if (!bind_defaults(*frame, function))
-    return PyErr_Occurred() ? Slot() : bind_failure(function, args, count, kwnames);
-  return start(std::move(frame));
+  if (!bind_defaults(trace, *frame, function))
+    return PyErr_Occurred() ? Slot() : bind_failure(trace, function, args, count, kwnames);
+  return start_frame(trace, std::move(frame));
 }
 
 // inspect, importlib and the like hand out objects of the program's structure: they are held.
-Slot Evaluator::result_of_library(Ref result) {
-  if (!result || breaks_.under_way()) return {};
+static Slot result_of_library(TraceContext& trace, Ref result) {
+  if (!result || trace.breaks.under_way()) return {};
   if (Py_REFCNT(result.get()) > 1 && !is_atom(result.get()) && !is_container(result.get()) &&
-      !world_.source_of(result.get()) && world_.is_outside(result.get()))
-    return world_.read(result.get(), world_.pinned(result.get()));
-  return result_of_native(std::move(result));
+      !trace.world.source_of(result.get()) && trace.world.is_outside(result.get()))
+    return trace.world.read(result.get(), trace.world.pinned(result.get()));
+  return result_of_native(trace, std::move(result));
 }
 
-Slot Evaluator::make_function(Frame& frame, int flags) {
+Slot make_function(TraceContext& trace, Frame& frame, int flags) {
   auto pop = [&] {
     Slot slot = std::move(frame.stack.back());
     frame.stack.pop_back();
@@ -242,12 +256,12 @@ Slot Evaluator::make_function(Frame& frame, int flags) {
   if (flags & 4) Py_XSETREF(function->func_annotations, pop().object.release());
   if (flags & 2) Py_XSETREF(function->func_kwdefaults, pop().object.release());
   if (flags & 1) Py_XSETREF(function->func_defaults, pop().object.release());
-  world_.mark_created(made.get());
-  world_.globals_base(frame.function_object());
+  trace.world.mark_created(made.get());
+  trace.world.globals_base(frame.function_object());
   return Slot(made);
 }
 
-bool Evaluator::set_function_attribute(Frame& frame, int flag) {
+bool set_function_attribute(Frame& frame, int flag) {
   Slot function = std::move(frame.stack.back());
   frame.stack.pop_back();
   Slot value = std::move(frame.stack.back());

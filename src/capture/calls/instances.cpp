@@ -1,6 +1,17 @@
-// Calls of classes: how instances are made.
-#include "capture/evaluator.h"
+#include "capture/calls/instances.h"
+
+#include "capture/calls/builtins.h"
+#include "capture/calls/calls.h"
+#include "capture/calls/native.h"
+#include "capture/calls/native_scope.h"
+#include "capture/calls/torch.h"
 #include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/objects/class_statements.h"
+#include "capture/objects/operators.h"
+#include "capture/objects/variables.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
@@ -12,141 +23,157 @@ bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAG
 
 }  // namespace
 
-// `cls.__new__(cls, ...)` of a class made in C.
-Slot Evaluator::call_new(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+static bool name_module(TraceContext& trace, Slot* args, size_t count);
+static Slot instantiate(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                        PyObject* kwnames);
+static bool made_by_empty_new(PyTypeObject* base);
+static Slot enum_member(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                        PyObject* kwnames);
+static bool prepare_iterables(TraceContext& trace, PyTypeObject* type, Slot* args, size_t count);
+
+Slot call_new(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+              PyObject* kwnames) {
   if (count < 1 || !PyType_Check(args[0].get()))
-    return call_native(callable.get(), args, count, kwnames, false);
+    return call_native(trace, callable.get(), args, count, kwnames, false);
   auto* type = reinterpret_cast<PyTypeObject*>(args[0].get());
   if (PyType_IsSubtype(type, known().tensor))
-    return refuse(BreakKind::kUnsupportedTensor, "a tensor subclass is made");
+    return trace.refuse(BreakKind::kUnsupportedTensor, "a tensor subclass is made");
   auto* base =
       reinterpret_cast<PyTypeObject*>(reinterpret_cast<PyCFunctionObject*>(callable.get())->m_self);
   if (!may_instantiate(base) && !is_torch_module_name(module_of(base)))
-    return refuse(BreakKind::kNativeCall,
-                  std::string("an instance of '") + base->tp_name + "' is made");
-  if (!check_native_arguments("__new__", args + 1, count - 1, true, Look::kKeeps)) return {};
-  if (base == &PyType_Type && !name_module(args + 1, count - 1)) return {};
-  Slot made = call_native(callable.get(), args, count, kwnames, false);
-  if (made && base == &PyType_Type) note_class(made.get());
+    return trace.refuse(BreakKind::kNativeCall,
+                        std::string("an instance of '") + base->tp_name + "' is made");
+  if (!check_native_arguments(trace, "__new__", args + 1, count - 1, true, Look::kKeeps)) return {};
+  if (base == &PyType_Type && !name_module(trace, args + 1, count - 1)) return {};
+  Slot made = call_native(trace, callable.get(), args, count, kwnames, false);
+  if (made && base == &PyType_Type) note_class(trace, made.get());
   return made;
 }
 
 // (name, bases, namespace): a class whose namespace does not say its module is of the module of the
 // code that makes it, which CPython takes from the frame under way.
-bool Evaluator::name_module(Slot* args, size_t count) {
+static bool name_module(TraceContext& trace, Slot* args, size_t count) {
   if (count < 3 || !PyDict_Check(args[2].get())) return true;
-  PyObject* given = world_.effective(args[2].get());
-  PyObject* globals = top_->globals.get();
+  PyObject* given = trace.world.effective(args[2].get());
+  PyObject* globals = trace.frames.top()->globals.get();
   if (PyDict_Contains(given, names().module) != 0) return !PyErr_Occurred();
   if (!PyDict_GetItemWithError(globals, names().name))
-    return !PyErr_Occurred() && breaks_.refuse(BreakKind::kIntrospection,
-                                               "a class is made by code of a module without name");
-  const Slot module = load_global(*top_, names().name);
+    return !PyErr_Occurred() &&
+           trace.breaks.refuse(BreakKind::kIntrospection,
+                               "a class is made by code of a module without name");
+  const Slot module = load_global(trace, *trace.frames.top(), names().name);
   Ref names_it = module ? Ref::steal(PyDict_Copy(given)) : Ref();
   if (!names_it || PyDict_SetItem(names_it.get(), names().module, module.get()) < 0) return false;
-  world_.mark_created(names_it.get());
+  trace.world.mark_created(names_it.get());
   args[2] = Slot(std::move(names_it));
   return true;
 }
 
-Slot Evaluator::call_type(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+Slot call_type(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+               PyObject* kwnames) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
   if (type == &PyType_Type) {
     if (count != 1) {
-      if (!prepare_iterables(type, args, count) || !name_module(args, count)) return {};
-      Slot made = call_native(callable.get(), args, count, kwnames, false);
-      if (made) note_class(made.get());
+      if (!prepare_iterables(trace, type, args, count) || !name_module(trace, args, count))
+        return {};
+      Slot made = call_native(trace, callable.get(), args, count, kwnames, false);
+      if (made) note_class(trace, made.get());
       return made;
     }
     PyObject* of = as_object(Py_TYPE(args[0].get()));
-    if (const Source* source = world_.source_of(args[0]);
+    if (const Source* source = trace.world.source_of(args[0]);
         source && !is_atom(args[0].get()) && !is_tensor(args[0].get()))
-      world_.guard(GuardKind::kType, source, of);
-    return world_.made_function(of) ? world_.wrap(of) : known_class_value(Ref::borrow(of));
+      trace.world.guard(GuardKind::kType, source, of);
+    return trace.world.made_function(of) ? trace.world.wrap(of)
+                                         : known_class_value(trace, Ref::borrow(of));
   }
   if (type == &PyLong_Type && count == 1 && !kwnames)
-    if (Slot number = number_of_tensor(args[0]); number || PyErr_Occurred()) return number;
+    if (Slot number = number_of_tensor(trace, args[0]); number || PyErr_Occurred()) return number;
   if (const CalleeRule* rule = callee_rule(callable.get())) {
     bool done = false;
-    Slot result = call_listed(*rule, callable, args, count, kwnames, done);
+    Slot result = call_listed(trace, *rule, callable, args, count, kwnames, done);
     if (done) return result;
   }
   if (PyType_IsSubtype(type, known().tensor) && type != known().tensor) {
-    return refuse(BreakKind::kUnsupportedTensor,
-                  std::string("a '") + type->tp_name + "' tensor is made");
+    return trace.refuse(BreakKind::kUnsupportedTensor,
+                        std::string("a '") + type->tp_name + "' tensor is made");
   }
   bool torch = is_torch_module_name(module_of(type));
   bool own_call = Py_TYPE(callable.get())->tp_call != PyType_Type.tp_call;
   if (!is_heap_type(type) || (torch && type->tp_init != PyBaseObject_Type.tp_init &&
                               !PyFunction_Check(_PyType_Lookup(type, names().init)))) {
     if (torch) {
-      Slot made = call_torch(callable, "torch", type->tp_name, args, count, kwnames);
+      Slot made = call_torch(trace, callable, "torch", type->tp_name, args, count, kwnames);
       // torch._C._InferenceMode and its like
-      if (made && _PyType_Lookup(type, names().exit)) state_guards_.push_back(made.object);
+      if (made && _PyType_Lookup(type, names().exit)) trace.state_guards.push_back(made.object);
       return made;
     }
     // The record of the trace keeps what it made: a weak reference would never see it go.
     const bool plain_reference =
         type == &_PyWeakref_RefType && count == 1 && !kwnames && !is_tensor(args[0].get());
     if (!may_instantiate(type) && !plain_reference)
-      return refuse(BreakKind::kNativeCall,
-                    std::string("an instance of '") + type->tp_name + "' is made");
-    if (!prepare_iterables(type, args, count)) return {};
-    return call_native(callable.get(), args, count, kwnames, false);
+      return trace.refuse(BreakKind::kNativeCall,
+                          std::string("an instance of '") + type->tp_name + "' is made");
+    if (!prepare_iterables(trace, type, args, count)) return {};
+    return call_native(trace, callable.get(), args, count, kwnames, false);
   }
   PyObject* meta_call = _PyType_Lookup(Py_TYPE(callable.get()), names().call);
   if (own_call && meta_call && PyFunction_Check(meta_call)) {
-    world_.type_lookup(Py_TYPE(callable.get()), names().call);
+    trace.world.type_lookup(Py_TYPE(callable.get()), names().call);
     std::vector<Slot> all{callable};
     all.insert(all.end(), args, args + count);
-    return call(world_.wrap(meta_call), all.data(), count + 1, kwnames);
+    return call(trace, trace.world.wrap(meta_call), all.data(), count + 1, kwnames);
   }
-  if (is_numpy_module_name(module_of(type))) return call_numpy(callable, args, count, kwnames);
-  return instantiate(callable, args, count, kwnames);
+  if (is_numpy_module_name(module_of(type)))
+    return call_numpy(trace, callable, args, count, kwnames);
+  return instantiate(trace, callable, args, count, kwnames);
 }
 
 // False after a break: native code makes instances of `type`, whose nearest static base is `base`,
 // and may not.
-bool Evaluator::may_make(PyTypeObject* type, PyTypeObject* base) {
+static bool may_make(TraceContext& trace, PyTypeObject* type, PyTypeObject* base) {
   if (asks_for_caller(type))
-    refuse(BreakKind::kNativeCall,
-           std::string(type->tp_name) + "() asks for the module of its caller");
+    trace.refuse(BreakKind::kNativeCall,
+                 std::string(type->tp_name) + "() asks for the module of its caller");
   else if (base && !may_instantiate(base))
-    refuse(BreakKind::kNativeCall, std::string("an instance of '") + type->tp_name + "' is made");
+    trace.refuse(BreakKind::kNativeCall,
+                 std::string("an instance of '") + type->tp_name + "' is made");
   else
     return true;
   return false;
 }
 
 // What `type.__call__` does: __new__, then __init__ of what came out.
-Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+static Slot instantiate(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                        PyObject* kwnames) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
-  PyObject* make = world_.type_lookup(type, names().new_);
-  PyObject* init = world_.type_lookup(type, names().init);
+  PyObject* make = trace.world.type_lookup(type, names().new_);
+  PyObject* init = trace.world.type_lookup(type, names().init);
   if (!init || !PyFunction_Check(init)) {
     // Built-in __init__ (of an exception, a namedtuple, a dict subclass): all of it natively.
     auto* base = type;
     while (base && is_heap_type(base)) base = base->tp_base;
-    if (!may_make(type, base)) return {};
+    if (!may_make(trace, type, base)) return {};
     if (PyType_IsSubtype(type, known().enum_type))
-      return enum_member(callable, args, count, kwnames);
-    if (!prepare_iterables(base ? base : type, args, count)) return {};
-    if (base == &PyType_Type && !name_module(args, count)) return {};
-    return call_native(callable.get(), args, count, kwnames, false);
+      return enum_member(trace, callable, args, count, kwnames);
+    if (!prepare_iterables(trace, base ? base : type, args, count)) return {};
+    if (base == &PyType_Type && !name_module(trace, args, count)) return {};
+    return call_native(trace, callable.get(), args, count, kwnames, false);
   }
   Ref made;
   if (make && Py_IS_TYPE(make, &PyStaticMethod_Type)) {
     std::vector<Slot> all{callable};
     all.insert(all.end(), args, args + count);
     Ref function = Ref::steal(PyObject_GetAttr(make, names().func));
-    Slot result = function ? call(world_.wrap(function), all.data(), count + 1, kwnames) : Slot();
+    Slot result =
+        function ? call(trace, trace.world.wrap(function), all.data(), count + 1, kwnames) : Slot();
     if (!result) return {};
     made = result.object;
   } else {
     auto* base = type;
     while (base && is_heap_type(base)) base = base->tp_base;
     bool takes_arguments = type->tp_new != PyBaseObject_Type.tp_new;
-    if (!may_make(type, base)) return {};
+    if (!may_make(trace, type, base)) return {};
     // An exception keeps the arguments that __new__ gets.
     Ref positional = Ref::steal(PyTuple_New(0));
     if (takes_arguments && PyExceptionClass_Check(callable.get())) {
@@ -156,45 +183,46 @@ Slot Evaluator::instantiate(const Slot& callable, Slot* args, size_t count, PyOb
         PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i),
                          Ref(args[i].object).release());
     } else if (takes_arguments && !made_by_empty_new(base)) {
-      return call_native(callable.get(), args, count, kwnames, false);
+      return call_native(trace, callable.get(), args, count, kwnames, false);
     }
     made = Ref::steal(type->tp_new(type, positional.get(), nullptr));
-    if (breaks_.under_way() || !made) return {};
-    world_.mark_created(made.get());
+    if (trace.breaks.under_way() || !made) return {};
+    trace.world.mark_created(made.get());
   }
-  if (!PyType_IsSubtype(Py_TYPE(made.get()), type)) return world_.wrap(made);
-  std::vector<Slot> all{world_.wrap(made)};
+  if (!PyType_IsSubtype(Py_TYPE(made.get()), type)) return trace.world.wrap(made);
+  std::vector<Slot> all{trace.world.wrap(made)};
   all.insert(all.end(), args, args + count);
-  Slot result = call(world_.wrap(init), all.data(), count + 1, kwnames);
+  Slot result = call(trace, trace.world.wrap(init), all.data(), count + 1, kwnames);
   if (!result) return {};
   if (result.get() != Py_None) {
     PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'",
                  Py_TYPE(result.get())->tp_name);
     return {};
   }
-  return world_.wrap(made);
+  return trace.world.wrap(made);
 }
 
 // Containers that take their contents in __init__: an empty tp_new is what type.__call__ does too.
-bool Evaluator::made_by_empty_new(PyTypeObject* base) {
+static bool made_by_empty_new(PyTypeObject* base) {
   return base == &PyDict_Type || base == &PyList_Type || base == &PySet_Type ||
          base == known().ordered_dict || base == &PyBaseObject_Type;
 }
 
 // Color(2): the member that exists.
-Slot Evaluator::enum_member(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+static Slot enum_member(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                        PyObject* kwnames) {
   if (count != 1 || !is_atom(args[0].get()))
-    return refuse(BreakKind::kClassStatement, "an enum is made");
+    return trace.refuse(BreakKind::kClassStatement, "an enum is made");
   Ref member;
   {
-    NativeScope scope(*this, true, nullptr);
+    NativeScope scope(trace, true, nullptr);
     PyObject* raw[1] = {args[0].get()};
     member = Ref::steal(PyObject_Vectorcall(callable.get(), raw, 1, kwnames));
   }
-  return member ? known_class_value(std::move(member)) : Slot();
+  return member ? known_class_value(trace, std::move(member)) : Slot();
 }
 
-Evaluator::Look Evaluator::look_of(PyTypeObject* type, PyObject* first) {
+static Look look_of(PyTypeObject* type, PyObject* first) {
   if (type == known().partial || PyExceptionClass_Check(as_object(type))) return Look::kKeeps;
   for (PyTypeObject* keeps : {&PySuper_Type, &PyProperty_Type, &PyMethod_Type, &PyStaticMethod_Type,
                               &PyClassMethod_Type, &PyType_Type})
@@ -205,23 +233,23 @@ Evaluator::Look Evaluator::look_of(PyTypeObject* type, PyObject* first) {
 }
 
 // Arguments of a built-in class that reads or iterates them.
-bool Evaluator::prepare_iterables(PyTypeObject* type, Slot* args, size_t count) {
+static bool prepare_iterables(TraceContext& trace, PyTypeObject* type, Slot* args, size_t count) {
   const Look look = look_of(type, count ? args[0].get() : nullptr);
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     bool text = type == &PyUnicode_Type || type == &PyBytes_Type;
     if (text && (holds_tensor(arg) || names_its_address(arg)))
-      return breaks_.refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
-    if (!is_container(arg) || !world_.is_outside(arg)) continue;
+      return trace.breaks.refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
+    if (!is_container(arg) || !trace.world.is_outside(arg)) continue;
     bool heap = is_heap_type(Py_TYPE(arg)) && Py_TYPE(arg) != known().ordered_dict &&
                 Py_TYPE(arg) != known().deque && Py_TYPE(arg) != known().defaultdict;
     if (look == Look::kKeeps || heap || PyTuple_Check(arg) || PyFrozenSet_Check(arg)) {
-      if (!read_deeply(arg, look)) return false;
-    } else if (!world_.shadow(arg)) {
+      if (!read_deeply(trace, arg, look)) return false;
+    } else if (!trace.world.shadow(arg)) {
       return false;
     }
   }
-  return check_native_arguments(type->tp_name, args, count, true, look);
+  return check_native_arguments(trace, type->tp_name, args, count, true, look);
 }
 
 }  // namespace braze::capture

@@ -1,7 +1,12 @@
-// Functions that the user has marked: those that stay in eager, those whose result is a constant,
-// those that are one node of the graph that a backend of the user's is given.
-#include "capture/evaluator.h"
+#include "capture/calls/marks.h"
+
+#include "capture/calls/functions.h"
+#include "capture/calls/torch_record.h"
 #include "capture/known.h"
+#include "capture/objects/operators.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
+#include "cpython/frame.h"
 
 namespace braze::capture {
 
@@ -40,64 +45,71 @@ bool is_plain_data(PyObject* object, bool lists, int depth = 4) {
 
 }  // namespace
 
-// The attribute that says that the function stays in eager; null without one.
-PyObject* Evaluator::disable_mark(PyFunctionObject* function) {
+static Slot call_as_one_step(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                             PyObject* kwnames);
+static Slot constant_result(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                            PyObject* kwnames, bool& done);
+static bool rely_on_constant(TraceContext& trace, const Slot& argument);
+
+PyObject* disable_mark(PyFunctionObject* function) {
   if (!function->func_dict || PyDict_GET_SIZE(function->func_dict) == 0) return nullptr;
   for (PyObject* mark : {names().disable_mark, names().torch_disable_mark})
     if (PyDict_GetItemWithError(function->func_dict, mark) == Py_True) return mark;
   return nullptr;
 }
 
-Slot Evaluator::call_marked(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
-                            bool& done) {
+Slot call_marked(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                 PyObject* kwnames, bool& done) {
   if (has_mark(callable.get(), {names().constant_mark, names().torch_constant_mark})) {
-    Slot result = constant_result(callable, args, count, kwnames, done);
+    Slot result = constant_result(trace, callable, args, count, kwnames, done);
     if (done) return result;
   }
-  done = torch_calls_ &&
+  done = trace.torch_calls &&
          (has_mark(callable.get(), {names().one_step_mark}) || is_allowed_by_torch(callable.get()));
-  return done ? call_as_one_step(callable, args, count, kwnames) : Slot();
+  return done ? call_as_one_step(trace, callable, args, count, kwnames) : Slot();
 }
 
 // What the function does is evaluated like everything else, so that it is guarded and what it
 // cannot do is a break; in the place of the calls it made stands the call of itself. Where the
 // backend's code, which makes that call, would not see what the trace has seen, or would repeat an
 // effect, the calls stay.
-Slot Evaluator::call_as_one_step(const Slot& callable, Slot* args, size_t count,
-                                 PyObject* kwnames) {
-  bool separate = native_depth_ == 0 && !world_.made_function(callable.get()) &&
-                  !world_.has_writes() && deferred_.empty() && context_writes_.empty();
+static Slot call_as_one_step(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                             PyObject* kwnames) {
+  bool separate = trace.native.depth == 0 && !trace.world.made_function(callable.get()) &&
+                  !trace.world.has_writes() && trace.deferred.empty() &&
+                  trace.context_variables.writes.empty();
   std::vector<Slot> given(args, args + count);
   for (size_t i = 0; i < count; ++i)
     separate = separate && is_plain_data(args[i].get(), /*lists=*/false);
-  const Py_ssize_t before = PyList_GET_SIZE(torch_calls_.get());
-  Slot result = call_unmarked(callable, args, count, kwnames);
-  if (!result || !separate || world_.has_writes() || !deferred_.empty() ||
-      !context_writes_.empty() || !holds_tensor(result.get()) ||
+  const Py_ssize_t before = PyList_GET_SIZE(trace.torch_calls.get());
+  Slot result = call_unmarked(trace, callable, args, count, kwnames);
+  if (!result || !separate || trace.world.has_writes() || !trace.deferred.empty() ||
+      !trace.context_variables.writes.empty() || !holds_tensor(result.get()) ||
       !is_plain_data(result.get(), /*lists=*/true))
     return result;
-  if (PyList_SetSlice(torch_calls_.get(), before, PyList_GET_SIZE(torch_calls_.get()), nullptr) < 0)
+  if (PyList_SetSlice(trace.torch_calls.get(), before, PyList_GET_SIZE(trace.torch_calls.get()),
+                      nullptr) < 0)
     return {};
-  record_torch_call(callable.get(), given.data(), count, kwnames, result.get());
+  record_torch_call(trace, callable.get(), given.data(), count, kwnames, result.get());
   return result;
 }
 
 // The function is called for real; if it is given what differs from call to call, or could not see
 // what the trace has changed, it is evaluated like any other.
-Slot Evaluator::constant_result(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
-                                bool& done) {
+static Slot constant_result(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                            PyObject* kwnames, bool& done) {
   PyObject* function = callable.get();
-  if (!constants_ || world_.made_function(function) || world_.has_pending_changes() ||
-      !context_writes_.empty())
+  if (!trace.constants || trace.world.made_function(function) ||
+      trace.world.has_pending_changes() || !trace.context_variables.writes.empty())
     return {};
   for (size_t i = 0; i < count; ++i) {
-    make_concrete(args[i]);
-    if (!rely_on_constant(args[i])) return {};
+    make_concrete(trace, args[i]);
+    if (!rely_on_constant(trace, args[i])) return {};
   }
   done = true;
-  world_.rely_on(reinterpret_cast<PyFunctionObject*>(function));
-  const size_t number = constants_used_++;
-  if (number >= constants_->size() || (*constants_)[number].function.get() != function) {
+  trace.world.rely_on(reinterpret_cast<PyFunctionObject*>(function));
+  const size_t number = trace.constants_used++;
+  if (number >= trace.constants->size() || (*trace.constants)[number].function.get() != function) {
     std::vector<PyObject*> raw;
     for (size_t i = 0; i < count; ++i) raw.push_back(args[i].get());
     const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
@@ -105,26 +117,27 @@ Slot Evaluator::constant_result(const Slot& callable, Slot* args, size_t count, 
     Ref result =
         Ref::steal(cpython::call_unhooked(function, raw.data(), count - keywords, kwnames));
     if (!result) return {};
-    constants_->resize(number);
-    constants_->push_back({callable.object, std::move(result)});
+    trace.constants->resize(number);
+    trace.constants->push_back({callable.object, std::move(result)});
   }
-  PyObject* result = (*constants_)[number].result.get();
-  return is_atom(result) ? world_.wrap(result) : world_.read(result, world_.pinned(result));
+  PyObject* result = (*trace.constants)[number].result.get();
+  return is_atom(result) ? trace.world.wrap(result)
+                         : trace.world.read(result, trace.world.pinned(result));
 }
 
 // Whether the argument is the same on every call that the guards let through.
-bool Evaluator::rely_on_constant(const Slot& argument) {
+static bool rely_on_constant(TraceContext& trace, const Slot& argument) {
   PyObject* object = argument.get();
   if (is_atom(object)) return true;
   if (PyTuple_CheckExact(object)) {
-    if (world_.source_of(argument) && !world_.read_all(object)) return false;
+    if (trace.world.source_of(argument) && !trace.world.read_all(object)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
-      if (!rely_on_constant(world_.wrap(PyTuple_GET_ITEM(object, i)))) return false;
+      if (!rely_on_constant(trace, trace.world.wrap(PyTuple_GET_ITEM(object, i)))) return false;
     return true;
   }
-  const Source* source = world_.source_of(argument);
+  const Source* source = trace.world.source_of(argument);
   if (!source || is_tensor(object) || is_container(object)) return false;
-  world_.guard(GuardKind::kIdentity, source, object);
+  trace.world.guard(GuardKind::kIdentity, source, object);
   return true;
 }
 

@@ -1,17 +1,19 @@
-// Native code: what it may be given, and what it reads is guarded.
-//
-// Native code sees neither the log of writes nor the shadows, and takes no guards. So before it
-// runs, everything that it can reach in its arguments is guarded, and it is a break if it would
-// come upon an object that the trace has changed, or could read or change attributes.
+#include "capture/calls/native.h"
+
 #include <opcode.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "capture/calls/exported_memory.h"
-#include "capture/evaluator.h"
+#include "capture/calls/native_scope.h"
+#include "capture/frames/subject.h"
 #include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/objects/iteration.h"
 #include "capture/policy/policy.h"
+#include "capture/symbols/floats.h"
+#include "capture/trace_context.h"
 #include "cpython/lookup.h"
 #include "cpython/text.h"
 
@@ -78,36 +80,44 @@ std::vector<PyObject*> referents(PyObject* object) {
 
 }  // namespace
 
-Slot Evaluator::result_of_native(Ref result) {
-  if (breaks_.under_way() || !result) return {};
+static bool read_reachable(TraceContext& trace, PyObject* object, Look look,
+                           IdentityMap<bool>& seen, int depth);
+static bool may_look_at(TraceContext& trace, PyObject* object);
+static bool read_exception(TraceContext& trace, PyObject* exception, IdentityMap<bool>& seen,
+                           int depth);
+static bool read_parts(TraceContext& trace, PyObject* carrier);
+static bool may_call_natively(TraceContext& trace, PyObject* callable, IdentityMap<bool>& seen);
+
+Slot result_of_native(TraceContext& trace, Ref result) {
+  if (trace.breaks.under_way() || !result) return {};
   PyObject* object = result.get();
   if ((is_lru_cache(object) || PyModule_Check(object)) && Py_REFCNT(object) == 1)
-    world_.mark_created(object);
-  world_.rely_on_specials(Py_TYPE(object));
+    trace.world.mark_created(object);
+  trace.world.rely_on_specials(Py_TYPE(object));
   if (is_atom(object) || is_tensor(object) || is_immutable(object))
-    return world_.wrap(std::move(result));
-  Slot slot = world_.wrap(std::move(result));
+    return trace.world.wrap(std::move(result));
+  Slot slot = trace.world.wrap(std::move(result));
   object = slot.get();
-  if (slot.source || world_.made_function(object)) return slot;
+  if (slot.source || trace.world.made_function(object)) return slot;
   if (Py_REFCNT(object) == 1) {
-    world_.mark_created(object);
+    trace.world.mark_created(object);
     return slot;
   }
-  if (!world_.is_created(object))
-    return refuse(BreakKind::kNativeCall,
-                  std::string("native code gave a '") + Py_TYPE(object)->tp_name +
-                      "' object that existed before, from an unknown place");
+  if (!trace.world.is_created(object))
+    return trace.refuse(BreakKind::kNativeCall,
+                        std::string("native code gave a '") + Py_TYPE(object)->tp_name +
+                            "' object that existed before, from an unknown place");
   return slot;
 }
 
-Slot Evaluator::call_native(PyObject* callable, Slot* args, size_t count, PyObject* kwnames,
-                            bool torch) {
-  if (torch && recording_.has_floats()) settle_floats(callable, args, count, kwnames);
-  NativeScope scope(*this, torch, callable);
-  return result_of_native(call_raw(callable, args, count, kwnames));
+Slot call_native(TraceContext& trace, PyObject* callable, Slot* args, size_t count,
+                 PyObject* kwnames, bool torch) {
+  if (torch && trace.recording.has_floats()) settle_floats(trace, callable, args, count, kwnames);
+  NativeScope scope(trace, torch, callable);
+  return result_of_native(trace, call_raw(trace, callable, args, count, kwnames));
 }
 
-Ref Evaluator::call_raw(PyObject* callable, Slot* args, size_t count, PyObject* kwnames) {
+Ref call_raw(TraceContext& trace, PyObject* callable, Slot* args, size_t count, PyObject* kwnames) {
   PyObject* few[17];
   std::vector<PyObject*> many;
   PyObject** raw = few;
@@ -115,7 +125,7 @@ Ref Evaluator::call_raw(PyObject* callable, Slot* args, size_t count, PyObject* 
     many.resize(count + 1);
     raw = many.data();
   }
-  for (size_t i = 0; i < count; ++i) raw[i + 1] = world_.effective(args[i].get());
+  for (size_t i = 0; i < count; ++i) raw[i + 1] = trace.world.effective(args[i].get());
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   return Ref::steal(PyObject_Vectorcall(
       callable, raw + 1, (count - keywords) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames));
@@ -124,131 +134,133 @@ Ref Evaluator::call_raw(PyObject* callable, Slot* args, size_t count, PyObject* 
 // --- What native code reads
 // -------------------------------------------------------------------------
 
-bool Evaluator::read_deeply(PyObject* object, Look look) {
+bool read_deeply(TraceContext& trace, PyObject* object, Look look) {
   IdentityMap<bool> seen;
-  return read_reachable(object, look, seen, 0);
+  return read_reachable(trace, object, look, seen, 0);
 }
 
-bool Evaluator::read_reachable(PyObject* object, Look look, IdentityMap<bool>& seen, int depth) {
+static bool read_reachable(TraceContext& trace, PyObject* object, Look look,
+                           IdentityMap<bool>& seen, int depth) {
   if (is_atom(object) || is_tensor(object)) return true;
   const bool container = is_container(object);
   const bool exception = PyExceptionInstance_Check(object);
   if (exception && look != Look::kDeep) return true;
   if (!container && !exception && !is_carrier(object))
-    return look != Look::kDeep || may_look_at(object);
+    return look != Look::kDeep || may_look_at(trace, object);
   if (seen.contains(object)) return true;
   if (depth > 100)
-    return breaks_.refuse(BreakKind::kNativeCall, "native code is given data that nest too deeply");
+    return trace.breaks.refuse(BreakKind::kNativeCall,
+                               "native code is given data that nest too deeply");
   seen[object] = true;
-  if (exception) return read_exception(object, seen, depth);
-  if (!container && !read_parts(object)) return false;
-  if (depth > 0 && look >= Look::kHandsOn && world_.effective(object) != object)
-    return breaks_.refuse(BreakKind::kPendingChange, std::string("it may look at a '") +
-                                                         Py_TYPE(object)->tp_name +
-                                                         "' object inside its argument");
-  if (container && !world_.read_all(object)) return false;
-  for (PyObject* reached : referents(world_.effective(object)))
-    if (!read_reachable(reached, look, seen, depth + 1)) return false;
+  if (exception) return read_exception(trace, object, seen, depth);
+  if (!container && !read_parts(trace, object)) return false;
+  if (depth > 0 && look >= Look::kHandsOn && trace.world.effective(object) != object)
+    return trace.breaks.refuse(BreakKind::kPendingChange, std::string("it may look at a '") +
+                                                              Py_TYPE(object)->tp_name +
+                                                              "' object inside its argument");
+  if (container && !trace.world.read_all(object)) return false;
+  for (PyObject* reached : referents(trace.world.effective(object)))
+    if (!read_reachable(trace, reached, look, seen, depth + 1)) return false;
   return true;
 }
 
 // Native code that is given it inside of something else.
-bool Evaluator::may_look_at(PyObject* object) {
-  if (!world_.source_of(object) || is_immutable(object)) return true;  // native code made it
+static bool may_look_at(TraceContext& trace, PyObject* object) {
+  if (!trace.world.source_of(object) || is_immutable(object)) return true;  // native code made it
   PyTypeObject* type = Py_TYPE(object);
   if (is_frozen(object)) {
-    world_.guard_as_key(object);
+    trace.world.guard_as_key(object);
     return true;
   }
   if (is_python_class(type) && !exports_memory(object)) return true;
   return is_torch_module_name(module_of(type)) ||
-         breaks_.refuse(BreakKind::kNativeCall, std::string("native code is given a '") +
-                                                    type->tp_name + "' object from outside");
+         trace.breaks.refuse(BreakKind::kNativeCall, std::string("native code is given a '") +
+                                                         type->tp_name + "' object from outside");
 }
 
 // What str() and repr() of an exception show: its arguments, unless its class has fields of its
 // own.
-bool Evaluator::read_exception(PyObject* exception, IdentityMap<bool>& seen, int depth) {
+static bool read_exception(TraceContext& trace, PyObject* exception, IdentityMap<bool>& seen,
+                           int depth) {
   static PyObject* const str = PyUnicode_InternFromString("__str__");
   static PyObject* const name = PyUnicode_InternFromString("args");
   PyTypeObject* type = Py_TYPE(exception);
   const auto is_text_of = [type](PyObject* base) {
     return type->tp_str == reinterpret_cast<PyTypeObject*>(base)->tp_str;
   };
-  const Slot slot = world_.wrap(exception);
+  const Slot slot = trace.world.wrap(exception);
   const bool of_arguments = is_text_of(PyExc_BaseException) || is_text_of(PyExc_KeyError) ||
                             is_text_of(PyExc_BaseExceptionGroup) ||
                             PyFunction_Check(_PyType_Lookup(type, str));
   if (slot.source && !of_arguments)
-    return breaks_.refuse(BreakKind::kNativeCall,
-                          std::string("text of a '") + type->tp_name + "' object from outside");
+    return trace.breaks.refuse(BreakKind::kNativeCall, std::string("text of a '") + type->tp_name +
+                                                           "' object from outside");
   const Slot arguments =
-      slot.source ? getattr(slot, name) : Slot::steal(PyObject_GetAttr(exception, name));
-  return arguments && read_reachable(arguments.get(), Look::kDeep, seen, depth + 1);
+      slot.source ? getattr(trace, slot, name) : Slot::steal(PyObject_GetAttr(exception, name));
+  return arguments && read_reachable(trace, arguments.get(), Look::kDeep, seen, depth + 1);
 }
 
 // What a bound method or partial from outside holds comes from outside with it.
-bool Evaluator::read_parts(PyObject* carrier) {
-  const Source* source = world_.source_of(carrier);
+static bool read_parts(TraceContext& trace, PyObject* carrier) {
+  const Source* source = trace.world.source_of(carrier);
   if (!source) return true;
   auto read = [&](PyObject* name) {
     Ref part = Ref::steal(PyObject_GetAttr(carrier, name));
-    return part && world_.read(part.get(), world_.source(SourceKind::kAttribute, source, name));
+    return part &&
+           trace.world.read(part.get(), trace.world.source(SourceKind::kAttribute, source, name));
   };
   if (Py_IS_TYPE(carrier, known().partial)) {
     // functools.partial() does not look into one that has attributes.
-    world_.guard(cpython::existing_dict(carrier) ? GuardKind::kPresent : GuardKind::kAbsent,
-                 world_.source(SourceKind::kInstanceDict, source));
+    trace.world.guard(cpython::existing_dict(carrier) ? GuardKind::kPresent : GuardKind::kAbsent,
+                      trace.world.source(SourceKind::kInstanceDict, source));
     return read(names().partial_func) && read(names().partial_args) &&
            read(names().partial_keywords);
   }
   if (PyDictViewSet_Check(carrier) || PyDictValues_Check(carrier))
-    return breaks_.refuse(BreakKind::kNativeCall, std::string("native code is given a '") +
-                                                      Py_TYPE(carrier)->tp_name +
-                                                      "' object from outside");
+    return trace.breaks.refuse(BreakKind::kNativeCall, std::string("native code is given a '") +
+                                                           Py_TYPE(carrier)->tp_name +
+                                                           "' object from outside");
   if (PyMethod_Check(carrier)) return read(names().self) && read(names().func);
   if (PyCFunction_Check(carrier))
     return !is_bound_to_object(PyCFunction_GET_SELF(carrier)) || read(names().self);
   return true;
 }
 
-bool Evaluator::read_arguments(Slot* args, size_t count, Look look) {
+bool read_arguments(TraceContext& trace, Slot* args, size_t count, Look look) {
   for (size_t i = 0; i < count; ++i)
-    if (is_container(args[i].get()) && !read_deeply(args[i].get(), look)) return false;
+    if (is_container(args[i].get()) && !read_deeply(trace, args[i].get(), look)) return false;
   return true;
 }
 
-// An iterator made by the trace is advanced: map(), filter() and their like call and compare what
-// they iterate over.
-bool Evaluator::read_by_advancing(PyObject* iterator) {
+bool read_by_advancing(TraceContext& trace, PyObject* iterator) {
   PyTypeObject* type = Py_TYPE(iterator);
   if (hands_out_only(type) || is_python_class(type) || !is_carrier(iterator)) return true;
   if (type == &PyEnum_Type || type == &PyZip_Type || type == &PyReversed_Type) {
     for (PyObject* part : referents(iterator))
-      if (PyIter_Check(part) && !read_by_advancing(part)) return false;
+      if (PyIter_Check(part) && !read_by_advancing(trace, part)) return false;
     return true;
   }
-  size_t& read_at = advanced_[iterator];
-  const size_t now = 1 + world_.write_count() + container_changes_;
+  size_t& read_at = trace.caches.advanced[iterator];
+  const size_t now = 1 + trace.world.write_count() + trace.container_changes;
   if (read_at == now) return true;
   read_at = now;
   const bool looks = calls_natively(iterator);
-  if (PyObject* memory = looks ? memory_among_items(world_, iterator) : nullptr)
-    return refuse_memory(breaks_, memory, type->tp_name);
-  return read_deeply(iterator, looks ? Look::kDeep : Look::kHandsOn);
+  if (PyObject* memory = looks ? memory_among_items(trace.world, iterator) : nullptr)
+    return refuse_memory(trace.breaks, memory, type->tp_name);
+  return read_deeply(trace, iterator, looks ? Look::kDeep : Look::kHandsOn);
 }
 
 // --- What native code is given
 // ----------------------------------------------------------------------
 
 // Whether native code may call it at any time with anything from its other arguments.
-bool Evaluator::may_call_natively(PyObject* callable) {
+static bool may_call_natively(TraceContext& trace, PyObject* callable) {
   IdentityMap<bool> seen;
-  return may_call_natively(callable, seen);
+  return may_call_natively(trace, callable, seen);
 }
 
 // `seen`: the partials on the way; one can hold itself.
-bool Evaluator::may_call_natively(PyObject* callable, IdentityMap<bool>& seen) {
+static bool may_call_natively(TraceContext& trace, PyObject* callable, IdentityMap<bool>& seen) {
   PyTypeObject* type = Py_TYPE(callable);
   if (!type->tp_call || PyType_Check(callable)) return true;
   if (PyFunction_Check(callable)) {
@@ -256,7 +268,8 @@ bool Evaluator::may_call_natively(PyObject* callable, IdentityMap<bool>& seen) {
     return !code_info(reinterpret_cast<PyCodeObject*>(function->func_code), function->func_globals)
                 .library_break;
   }
-  if (PyMethod_Check(callable)) return may_call_natively(PyMethod_GET_FUNCTION(callable), seen);
+  if (PyMethod_Check(callable))
+    return may_call_natively(trace, PyMethod_GET_FUNCTION(callable), seen);
   if (const CalleeRule* rule = callee_rule(callable)) {
     switch (rule->callee) {
       case Callee::kReadOnly:
@@ -282,7 +295,7 @@ bool Evaluator::may_call_natively(PyObject* callable, IdentityMap<bool>& seen) {
     auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
     const char* name = f->m_ml->ml_name;
     if (is_bound_to_object(f->m_self))
-      return world_.is_created(f->m_self) || reads(Py_TYPE(f->m_self), name);
+      return trace.world.is_created(f->m_self) || reads(Py_TYPE(f->m_self), name);
     if (f->m_self && PyType_Check(f->m_self)) {
       auto* owner = reinterpret_cast<PyTypeObject*>(f->m_self);
       if (is_torch_module_name(module_of(owner)))
@@ -303,16 +316,16 @@ bool Evaluator::may_call_natively(PyObject* callable, IdentityMap<bool>& seen) {
   if (type == known().partial || std::string_view(type->tp_name) == "functools.KeyWrapper") {
     if (std::exchange(seen[callable], true)) return true;
     for (PyObject* part : referents(callable))
-      if (!may_call_natively(part, seen)) return false;
+      if (!may_call_natively(trace, part, seen)) return false;
     return true;
   }
-  // attrgetter and methodcaller read attributes that only the evaluator can guard.
+  // attrgetter and methodcaller read attributes that only the evaluation can guard.
   return is_python_class(type) || std::string_view(type->tp_name) == "operator.itemgetter" ||
          PyObject_TypeCheck(callable, known().module);
 }
 
-bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t count, bool read_only,
-                                       Look look) {
+bool check_native_arguments(TraceContext& trace, const char* what, Slot* args, size_t count,
+                            bool read_only, Look look) {
   // With a function that it is given it compares what that gives.
   const bool looks_at_items =
       look == Look::kDeep && std::none_of(args, args + count, [](const Slot& arg) {
@@ -322,41 +335,42 @@ bool Evaluator::check_native_arguments(const char* what, Slot* args, size_t coun
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
     if (is_atom(arg) || is_tensor(arg)) continue;
-    const Subject subject(*this, args[i]);
-    if (PyObject* memory = looks_at_items ? memory_among_items(world_, arg) : nullptr)
-      return refuse_memory(breaks_, memory, what);
-    if (look != Look::kKeeps && !may_call_natively(arg))
-      return breaks_.refuse(BreakKind::kNativeCall,
-                            std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name +
-                                "' that it may call out of the evaluator's sight");
-    bool outside = world_.is_outside(arg);
+    const Subject subject(trace, args[i]);
+    if (PyObject* memory = looks_at_items ? memory_among_items(trace.world, arg) : nullptr)
+      return refuse_memory(trace.breaks, memory, what);
+    if (look != Look::kKeeps && !may_call_natively(trace, arg))
+      return trace.breaks.refuse(BreakKind::kNativeCall,
+                                 std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name +
+                                     "' that it may call out of the evaluator's sight");
+    bool outside = trace.world.is_outside(arg);
     if (is_container(arg)) {
       if (outside && !read_only && !PyTuple_Check(arg) && !PyFrozenSet_Check(arg))
-        return breaks_.refuse(BreakKind::kNativeCall,
-                              std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name +
-                                  "' object from outside, which it may change");
-      if (!read_deeply(arg, look)) return false;
+        return trace.breaks.refuse(BreakKind::kNativeCall,
+                                   std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name +
+                                       "' object from outside, which it may change");
+      if (!read_deeply(trace, arg, look)) return false;
       continue;
     }
     if (!outside || is_immutable(arg)) {
-      if (PyIter_Check(arg) ? !read_by_advancing(arg) : !read_deeply(arg, look)) return false;
+      if (PyIter_Check(arg) ? !read_by_advancing(trace, arg) : !read_deeply(trace, arg, look))
+        return false;
       continue;
     }
     if (read_only && is_frozen(arg)) {
-      world_.guard_as_key(arg);
+      trace.world.guard_as_key(arg);
       continue;
     }
     if (read_only && Py_IS_TYPE(arg, known().partial)) {
-      if (!read_deeply(arg, look)) return false;
+      if (!read_deeply(trace, arg, look)) return false;
       continue;
     }
-    if (look == Look::kDeep && PyExceptionInstance_Check(arg) && !read_deeply(arg, look))
+    if (look == Look::kDeep && PyExceptionInstance_Check(arg) && !read_deeply(trace, arg, look))
       return false;
     const bool seen = is_python_class(Py_TYPE(arg)) || PyExceptionInstance_Check(arg) ||
                       is_torch_module_name(module_of(Py_TYPE(arg)));
     // A buffer may be written to by whoever is given it.
-    if (!read_only || !seen || is_foreign_iterator(arg) || PyObject_CheckBuffer(arg))
-      return breaks_.refuse(
+    if (!read_only || !seen || is_foreign_iterator(trace, arg) || PyObject_CheckBuffer(arg))
+      return trace.breaks.refuse(
           Py_TYPE(arg) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,
           std::string(what) + " is given a '" + Py_TYPE(arg)->tp_name + "' object from outside");
   }

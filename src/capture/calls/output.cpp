@@ -1,10 +1,14 @@
-// print, warnings and logging: calls that only write text. Nothing that the traced code can read
-// depends on them, so they are made, in order, when the compiled code runs. What they are given is
-// turned to text where they stand.
+#include "capture/calls/output.h"
+
 #include <algorithm>
 
-#include "capture/evaluator.h"
+#include "capture/calls/native.h"
 #include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/objects/operators.h"
+#include "capture/symbols/integers.h"
+#include "capture/symbols/text.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -113,22 +117,24 @@ PyMethodDef g_warnings_raise = {"a warning raises", warnings_raise, METH_NOARGS,
 
 }  // namespace
 
-void Evaluator::put_off(DeferredCall call) {
-  deferred_.push_back(std::move(call));
-  world_.note_output();
+static void put_off(TraceContext& trace, DeferredCall call) {
+  trace.deferred.push_back(std::move(call));
+  trace.world.note_output();
 }
 
 // A warning may be turned into an exception at any time, which flies from where it stands.
-bool Evaluator::some_warning_raises() {
+static bool some_warning_raises(TraceContext& trace) {
   static PyObject* asks = PyCFunction_NewEx(&g_warnings_raise, nullptr, nullptr);
   Ref answer = Ref::steal(PyObject_CallNoArgs(asks));
-  return !answer || !world_.read(answer.get(), world_.source(SourceKind::kNative, nullptr, asks)) ||
+  return !answer ||
+         !trace.world.read(answer.get(), trace.world.source(SourceKind::kNative, nullptr, asks)) ||
          answer.get() == Py_True;
 }
 
-Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+Slot call_print(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                PyObject* kwnames) {
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
-  for (size_t i = count - keywords; i < count; ++i) make_concrete(args[i]);
+  for (size_t i = count - keywords; i < count; ++i) make_concrete(trace, args[i]);
   PyObject* stream = PySys_GetObject("stdout");
   static PyObject* stdout_name = PyUnicode_InternFromString("stdout");
   bool standard = true, names_file = false;
@@ -140,38 +146,40 @@ Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* 
       stream = args[i].get();
       standard = false;
     } else if (!is_atom(args[i].get())) {
-      return refuse(BreakKind::kOutput, "print() with a separator that is no text");
+      return trace.refuse(BreakKind::kOutput, "print() with a separator that is no text");
     }
   }
   if (standard)
-    if (const Write* write = world_.written(sys_dict(), stdout_name)) stream = write->value.get();
+    if (const Write* write = trace.world.written(sys_dict(), stdout_name))
+      stream = write->value.get();
   // What is written to a stream that the trace made is the trace's own.
-  const bool own = stream && !world_.source_of(stream) && world_.is_created(stream);
+  const bool own = stream && !trace.world.source_of(stream) && trace.world.is_created(stream);
   const bool redirected = standard && own;
   standard = standard && !own;
   if (!stream || !writes_in_c(stream) || (redirected && names_file) ||
-      (!standard && !own && !world_.source_of(stream)))
-    return refuse(BreakKind::kOutput, "print() to a stream that is written in Python");
+      (!standard && !own && !trace.world.source_of(stream)))
+    return trace.refuse(BreakKind::kOutput, "print() to a stream that is written in Python");
   if (standard) {
     if (stream != PySys_GetObject("stdout"))
-      return refuse(BreakKind::kOutput, "print() to a stream that the traced code has set");
+      return trace.refuse(BreakKind::kOutput, "print() to a stream that the traced code has set");
     Ref module = Ref::steal(PyImport_ImportModule("sys"));
-    if (!world_.read(stream, world_.source(SourceKind::kAttribute, world_.pinned(module.get()),
-                                           stdout_name)))
+    if (!trace.world.read(
+            stream, trace.world.source(SourceKind::kAttribute, trace.world.pinned(module.get()),
+                                       stdout_name)))
       return {};
   }
   std::vector<Slot> texts;
   for (size_t i = 0; i < count; ++i) {
-    if (own) make_concrete(args[i]);
+    if (own) make_concrete(trace, args[i]);
     if (i >= count - keywords || is_atom(args[i].get())) {
       texts.push_back(args[i]);
       continue;
     }
-    if (Slot text = varying_text(TextFunction::kStr, {args[i]})) {
+    if (Slot text = varying_text(trace, TextFunction::kStr, {args[i]})) {
       texts.push_back(std::move(text));
       continue;
     }
-    Slot text = format(args[i], Slot(), 1);
+    Slot text = format_value(trace, args[i], Slot(), 1);
     if (!text) return {};
     texts.push_back(std::move(text));
   }
@@ -182,34 +190,32 @@ Slot Evaluator::print(const Slot& callable, Slot* args, size_t count, PyObject* 
         kwnames && last ? Ref::steal(PySequence_Concat(kwnames, last.get())) : std::move(last);
     if (!names) return {};
     texts.push_back(Slot::borrow(stream));
-    return call_native(callable.get(), texts.data(), count + 1, names.get(), false);
+    return call_native(trace, callable.get(), texts.data(), count + 1, names.get(), false);
   }
-  if (own) return call_native(callable.get(), texts.data(), count, kwnames, false);
-  put_off({callable, std::move(texts), Ref::borrow(kwnames)});
+  if (own) return call_native(trace, callable.get(), texts.data(), count, kwnames, false);
+  put_off(trace, {callable, std::move(texts), Ref::borrow(kwnames)});
   return Slot::borrow(Py_None);
 }
 
-// The traced code has set what becomes of warnings, which native code cannot see.
-bool Evaluator::handles_warnings() const {
-  if (!world_.has_writes()) return false;
+bool handles_warnings(TraceContext& trace) {
+  if (!trace.world.has_writes()) return false;
   static PyObject* dict = PyModule_GetDict(PyImport_ImportModule("warnings"));
   for (const char* name : {"filters", "showwarning", "_showwarnmsg_impl"}) {
     const Ref key = Ref::steal(PyUnicode_InternFromString(name));
-    const Write* write = world_.written(dict, key.get());
+    const Write* write = trace.world.written(dict, key.get());
     if (write && write->value.get() != PyDict_GetItemWithError(dict, key.get())) return true;
   }
   return false;
 }
 
-// warnings.warn(message, category=UserWarning, stacklevel=1)
-Slot Evaluator::warn(Slot* args, size_t count, PyObject* kwnames) {
-  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
+Slot call_warn(TraceContext& trace, Slot* args, size_t count, PyObject* kwnames) {
+  for (size_t i = 0; i < count; ++i) make_concrete(trace, args[i]);
   const size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   Slot message, category, level;
   Slot* places[] = {&message, &category, &level};
   for (size_t i = 0; i < count; ++i) {
     if (i < positional) {
-      if (i >= 3) return refuse(BreakKind::kOutput, "warnings.warn() with a source");
+      if (i >= 3) return trace.refuse(BreakKind::kOutput, "warnings.warn() with a source");
       *places[i] = args[i];
       continue;
     }
@@ -218,81 +224,87 @@ Slot Evaluator::warn(Slot* args, size_t count, PyObject* kwnames) {
                   : PyUnicode_CompareWithASCIIString(name, "category") == 0   ? &category
                   : PyUnicode_CompareWithASCIIString(name, "stacklevel") == 0 ? &level
                                                                               : nullptr;
-    if (!place) return refuse(BreakKind::kOutput, "warnings.warn() with a source");
+    if (!place) return trace.refuse(BreakKind::kOutput, "warnings.warn() with a source");
     *place = args[i];
   }
   if (!category || category.get() == Py_None) category = Slot::borrow(PyExc_UserWarning);
   bool plain = message && PyUnicode_CheckExact(message.get()) && PyType_Check(category.get()) &&
                PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(category.get()),
                                 reinterpret_cast<PyTypeObject*>(PyExc_Warning)) &&
-               !world_.made_function(category.get()) && (!level || PyLong_CheckExact(level.get()));
-  if (handles_warnings())
-    return refuse(BreakKind::kOutput, "warnings.warn() where the traced code handles warnings");
-  if (!plain || native_depth_ > 0 || some_warning_raises())
-    return refuse(BreakKind::kOutput, "warnings.warn(): a warning that may raise or is no text");
+               !trace.world.made_function(category.get()) &&
+               (!level || PyLong_CheckExact(level.get()));
+  if (handles_warnings(trace))
+    return trace.refuse(BreakKind::kOutput,
+                        "warnings.warn() where the traced code handles warnings");
+  if (!plain || trace.native.depth > 0 || some_warning_raises(trace))
+    return trace.refuse(BreakKind::kOutput,
+                        "warnings.warn(): a warning that may raise or is no text");
   long up = level ? PyLong_AsLong(level.get()) : 1;
-  Frame* frame = top_;
+  Frame* frame = trace.frames.top();
   while (--up > 0 && frame) frame = frame->back;
-  if (!frame) return refuse(BreakKind::kOutput, "warnings.warn() about the caller");
+  if (!frame) return trace.refuse(BreakKind::kOutput, "warnings.warn() about the caller");
   static PyObject* callable = PyCFunction_NewEx(&g_warn_at, nullptr, nullptr);
   Slot line = Slot::steal(PyLong_FromLong(frame->line()));
   Slot file = Slot::borrow(frame->code()->co_filename);
-  put_off({Slot::borrow(callable), {message, category, file, line, Slot(frame->function)}, Ref()});
+  put_off(trace,
+          {Slot::borrow(callable), {message, category, file, line, Slot(frame->function)}, Ref()});
   return Slot::borrow(Py_None);
 }
 
-// logger.info(message, *values) and so on. The record tells of the line where it stands.
-Slot Evaluator::log(const Slot& logger, PyObject* method, Slot* args, size_t count,
-                    PyObject* kwnames) {
+Slot call_log(TraceContext& trace, const Slot& logger, PyObject* method, Slot* args, size_t count,
+              PyObject* kwnames) {
   std::string_view name = cpython::utf8_of(reinterpret_cast<PyFunctionObject*>(method)->func_name);
   for (size_t i = 0; i < count; ++i)
-    if (!may_be_in_text(args[i])) make_concrete(args[i]);
+    if (!may_be_in_text(args[i])) make_concrete(trace, args[i]);
   PyObject* known_level = level_of(name);
   Slot level = known_level ? Slot::borrow(known_level) : Slot();
   if (name == "log" && count > 0 && PyLong_CheckExact(args[0].get())) {
     level = args[0];
     ++args, --count;
   }
-  if (!level || count == 0 || kwnames || !world_.source_of(logger) ||
+  if (!level || count == 0 || kwnames || !trace.world.source_of(logger) ||
       !is_logging(module_of(Py_TYPE(logger.get()))))
-    return refuse(BreakKind::kLogging,
-                  "a log message with more than its values, or of a logger of another class");
+    return trace.refuse(BreakKind::kLogging,
+                        "a log message with more than its values, or of a logger of another class");
   Ref values = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count - 1)));
   for (size_t i = 0; i < count; ++i) {
     if (!is_lasting(args[i].get()))
-      return refuse(BreakKind::kLogging, "a log message about an object that may change");
+      return trace.refuse(BreakKind::kLogging, "a log message about an object that may change");
     if (i > 0)
       PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i - 1), Ref(args[i].object).release());
   }
-  const Frame* frame = top_;
+  const Frame* frame = trace.frames.top();
   const auto is_of_logging = [](const Frame* f) {
     return is_logging(PyDict_GetItemWithError(f->globals.get(), names().name));
   };
   while (frame && is_of_logging(frame)) frame = frame->back;
-  if (!frame) return refuse(BreakKind::kLogging, "a log message about the caller");
+  if (!frame) return trace.refuse(BreakKind::kLogging, "a log message about the caller");
   static PyObject* callable = PyCFunction_NewEx(&g_log_at, nullptr, nullptr);
   PyCodeObject* code = frame->code();
-  put_off({Slot::borrow(callable),
-           {logger, level, args[0], Slot(std::move(values)), Slot::borrow(code->co_filename),
-            Slot::steal(PyLong_FromLong(frame->line())), Slot::borrow(code->co_name)},
-           Ref()});
+  put_off(trace, {Slot::borrow(callable),
+                  {logger, level, args[0], Slot(std::move(values)), Slot::borrow(code->co_filename),
+                   Slot::steal(PyLong_FromLong(frame->line())), Slot::borrow(code->co_name)},
+                  Ref()});
   return Slot::borrow(Py_None);
 }
 
-Slot Evaluator::defer(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
-  const bool warned = std::any_of(deferred_.begin(), deferred_.end(), [](const DeferredCall& call) {
-    return PyCFunction_Check(call.callable.get()) &&
-           PyCFunction_GET_FUNCTION(call.callable.get()) == warn_at;
-  });
+Slot defer_call(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                PyObject* kwnames) {
+  const bool warned =
+      std::any_of(trace.deferred.begin(), trace.deferred.end(), [](const DeferredCall& call) {
+        return PyCFunction_Check(call.callable.get()) &&
+               PyCFunction_GET_FUNCTION(call.callable.get()) == warn_at;
+      });
   if (warned && count == 0)  // warnings._filters_mutated()
-    return refuse(BreakKind::kOutput, "filters of warnings are changed behind a warning");
-  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
+    return trace.refuse(BreakKind::kOutput, "filters of warnings are changed behind a warning");
+  for (size_t i = 0; i < count; ++i) make_concrete(trace, args[i]);
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();
-    if (!is_atom(arg) && !(world_.source_of(args[i]) && !is_tensor(arg)) && !PyType_Check(arg))
-      return refuse(BreakKind::kLogging, "a call that is put off is given objects of the trace");
+    if (!is_atom(arg) && !(trace.world.source_of(args[i]) && !is_tensor(arg)) && !PyType_Check(arg))
+      return trace.refuse(BreakKind::kLogging,
+                          "a call that is put off is given objects of the trace");
   }
-  deferred_.push_back({callable, std::vector<Slot>(args, args + count), Ref::borrow(kwnames)});
+  trace.deferred.push_back({callable, std::vector<Slot>(args, args + count), Ref::borrow(kwnames)});
   return Slot::borrow(Py_None);
 }
 

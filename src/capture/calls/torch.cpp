@@ -1,10 +1,23 @@
-// Calls of torch: its functions and the methods of tensors.
+#include "capture/calls/torch.h"
+
 #include <algorithm>
 
 #include "base/is_one_of.h"
+#include "capture/calls/builtins.h"
+#include "capture/calls/calls.h"
 #include "capture/calls/exported_memory.h"
-#include "capture/evaluator.h"
+#include "capture/calls/native.h"
+#include "capture/calls/torch_failures.h"
+#include "capture/calls/torch_record.h"
+#include "capture/frames/hook.h"
+#include "capture/frames/subject.h"
 #include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/objects/operators.h"
+#include "capture/symbols/calls.h"
+#include "capture/symbols/floats.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
@@ -59,24 +72,27 @@ bool only_rearranges(std::string_view module, std::string_view name) {
 
 }  // namespace
 
-Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const Slot& self,
-                                   Slot* args, size_t count, PyObject* kwnames, bool unbound) {
-  const Subject subject(*this, self);
-  if (std::string_view(name) == "size" && count <= 1 && !kwnames && !torch_calls_) {
-    Ref size = count == 0 ? recording_.shape_of(self.get())
-                          : recording_.size_of(self.get(), args[0].get());
+static bool may_copy_data(TraceContext& trace, const char* name, const Slot* args, size_t count);
+
+Slot call_tensor_method(TraceContext& trace, const Slot& callable, const char* name,
+                        const Slot& self, Slot* args, size_t count, PyObject* kwnames,
+                        bool unbound) {
+  const Subject subject(trace, self);
+  if (std::string_view(name) == "size" && count <= 1 && !kwnames && !trace.torch_calls) {
+    Ref size = count == 0 ? trace.recording.shape_of(self.get())
+                          : trace.recording.size_of(self.get(), args[0].get());
     if (size) return Slot(std::move(size));
   }
   if (const char* why = tensor_method_break(name)) {
     if (std::string_view(name) == "tolist" && count == 0)
-      if (Slot list = list_of_tensor(self); list || PyErr_Occurred()) return list;
+      if (Slot list = list_of_tensor(trace, self); list || PyErr_Occurred()) return list;
     std::string text = std::string("Tensor.") + name + "(): " + why;
-    return refuse(kind_of_tensor_method(name), text);
+    return trace.refuse(kind_of_tensor_method(name), text);
   }
-  if (!may_copy_data(name, args, count) || !read_arguments(args, count)) return {};
+  if (!may_copy_data(trace, name, args, count) || !read_arguments(trace, args, count)) return {};
   for (size_t i = 0; i < count; ++i)
-    if (!may_give_torch(args[i].get(), "Tensor", name)) return {};
-  use_stand_ins(args, count);
+    if (!may_give_torch(trace, args[i].get(), "Tensor", name)) return {};
+  use_stand_ins(trace, args, count);
   Slot result;
   std::vector<Slot> all;
   // The method looks at the device of a tensor in a way that a fake has no answer to.
@@ -85,79 +101,77 @@ Slot Evaluator::call_tensor_method(const Slot& callable, const char* name, const
     if (PyObject* substitute = substitute_for(names_in_tensor(name))) {
       all.push_back(self);
       all.insert(all.end(), args, args + count);
-      return call(world_.wrap(substitute), all.data(), all.size(), kwnames);
+      return call(trace, trace.world.wrap(substitute), all.data(), all.size(), kwnames);
     }
   }
-  if (recording_.has_floats() && (kwnames || !is_plain_operator(name))) {
+  if (trace.recording.has_floats() && (kwnames || !is_plain_operator(name))) {
     bool done = false;
     all.push_back(self);
     all.insert(all.end(), args, args + count);
-    result = call_for_floats(names_in_tensor(name), all.data(), all.size(), kwnames, done);
+    result = call_for_floats(trace, names_in_tensor(name), all.data(), all.size(), kwnames, done);
     if (done) return result;
     all.clear();
   }
   std::optional<Recording::PlainTorch> plain;
-  if (recording_.has_symbols() && are_plain(self, args, count)) plain.emplace();
+  if (trace.recording.has_symbols() && are_plain(self, args, count)) plain.emplace();
   if (unbound) {
     all.reserve(count + 1);
     all.push_back(self);
     all.insert(all.end(), args, args + count);
-    result = call_native(callable.get(), all.data(), count + 1, kwnames, true);
+    result = call_native(trace, callable.get(), all.data(), count + 1, kwnames, true);
   } else {
-    result = call_native(callable.get(), args, count, kwnames, true);
+    result = call_native(trace, callable.get(), args, count, kwnames, true);
   }
   if (!result) {
-    if (unbound) return torch_failed(callable.get(), all.data(), all.size(), kwnames);
-    return torch_failed(callable.get(), args, count, kwnames);
+    if (unbound) return torch_failed(trace, callable.get(), all.data(), all.size(), kwnames);
+    return torch_failed(trace, callable.get(), args, count, kwnames);
   }
   plain.reset();
-  if (torch_calls_ && native_depth_ == 0) {
+  if (trace.torch_calls && trace.native.depth == 0) {
     PyObject* method =
         _PyType_Lookup(Py_TYPE(self.get()), Ref::steal(PyUnicode_FromString(name)).get());
     if (!unbound) {
       all.push_back(self);
       all.insert(all.end(), args, args + count);
     }
-    record_torch_call(method ? method : callable.get(), all.data(), all.size(), kwnames,
+    record_torch_call(trace, method ? method : callable.get(), all.data(), all.size(), kwnames,
                       result.get());
   }
   return result;
 }
 
-// PyTorch looks into what it is given without a trace of it: arrays, numbers of NumPy's, objects
-// with
-// __index__ or __array__.
-bool Evaluator::may_give_torch(PyObject* object, const char* owner, const char* function) {
+bool may_give_torch(TraceContext& trace, PyObject* object, const char* owner,
+                    const char* function) {
   if (is_atom(object) || is_tensor(object)) return true;
   const bool of_trees = std::string_view(owner) == "torch.utils._pytree";
-  if (PyObject* memory = of_trees ? nullptr : memory_within(world_, object))
-    return refuse_memory(breaks_, memory, std::string(owner) + "." + function + "()");
-  if (is_immutable(object) || is_container(object) || !world_.is_outside(object) ||
+  if (PyObject* memory = of_trees ? nullptr : memory_within(trace.world, object))
+    return refuse_memory(trace.breaks, memory, std::string(owner) + "." + function + "()");
+  if (is_immutable(object) || is_container(object) || !trace.world.is_outside(object) ||
       is_torch_module_name(module_of(Py_TYPE(object))))
     return true;
-  return breaks_.refuse(
+  return trace.breaks.refuse(
       Py_TYPE(object) == known().ndarray ? BreakKind::kNumpy : BreakKind::kNativeCall,
       std::string(owner) + "." + function + "() is given a '" + Py_TYPE(object)->tp_name +
           "' object from outside");
 }
 
 // What torch.tensor and its like are given.
-bool Evaluator::may_copy_data(const char* name, const Slot* args, size_t count) {
+static bool may_copy_data(TraceContext& trace, const char* name, const Slot* args, size_t count) {
   if (!copies_data(name)) return true;
   for (size_t i = 0; i < count; ++i)
-    if (!is_tensor(args[i].get()) && holds_tensor(world_.effective(args[i].get())))
-      return breaks_.refuse(BreakKind::kDataDependent,
-                            std::string(name) + "() reads the data of tensors in a list");
+    if (!is_tensor(args[i].get()) && holds_tensor(trace.world.effective(args[i].get())))
+      return trace.breaks.refuse(BreakKind::kDataDependent,
+                                 std::string(name) + "() reads the data of tensors in a list");
   return true;
 }
 
-Slot Evaluator::call_torch(const Slot& callable, const char* module, const char* name, Slot* args,
-                           size_t count, PyObject* kwnames) {
+Slot call_torch(TraceContext& trace, const Slot& callable, const char* module, const char* name,
+                Slot* args, size_t count, PyObject* kwnames) {
   if (is_hint_function(module, name)) return Slot::borrow(Py_None);
   // What torch's state is to become at the end of such an object is known to nobody.
-  if (count > 0 && std::string_view(name) == "__exit__" && world_.is_outside(args[0].get()) &&
-      !is_state_guard(args[0].get()))
-    return refuse(
+  if (count > 0 && std::string_view(name) == "__exit__" && trace.world.is_outside(args[0].get()) &&
+      !trace.is_state_guard(args[0].get()))
+    return trace.refuse(
         BreakKind::kUntraceableOp,
         std::string("the end of a '") + Py_TYPE(args[0].get())->tp_name + "' object from outside");
   const TorchFunctionPolicy policy = torch_function_policy(module, name);
@@ -167,51 +181,54 @@ Slot Evaluator::call_torch(const Slot& callable, const char* module, const char*
     why = "may look behind the tensors it is given";
   if (!why && std::string_view(module) == "torch._tensor") why = tensor_method_break(name);
   if (why && std::string_view(name) == "graph_break")
-    return asked_break("torch._dynamo.graph_break()", args, count);
+    return asked_break(trace, "torch._dynamo.graph_break()", args, count);
   if (why)
-    return refuse(BreakKind::kUntraceableOp, std::string(module) + "." + name + "(): " + why);
-  if (!may_copy_data(name, args, count)) return {};
-  if (count == 0 && native_depth_ == 0 && policy.reads_a_switch) {
+    return trace.refuse(BreakKind::kUntraceableOp, std::string(module) + "." + name + "(): " + why);
+  if (!may_copy_data(trace, name, args, count)) return {};
+  if (count == 0 && trace.native.depth == 0 && policy.reads_a_switch) {
     // Each call asks again.
-    Ref value = call_raw(callable.get(), args, count, kwnames);
+    Ref value = call_raw(trace, callable.get(), args, count, kwnames);
     if (!value || is_atom(value.get()))
-      return value ? world_.read(value.get(),
-                                 world_.source(SourceKind::kNative, nullptr, callable.get()))
+      return value ? trace.world.read(value.get(), trace.world.source(SourceKind::kNative, nullptr,
+                                                                      callable.get()))
                    : Slot();
   }
   if (!policy.takes_objects) {
     const bool of_trees = std::string_view(module) == "torch.utils._pytree";
-    if (!read_arguments(args, count, of_trees ? Look::kHandsOn : Look::kDeep)) return {};
-    use_stand_ins(args, count);
+    if (!read_arguments(trace, args, count, of_trees ? Look::kHandsOn : Look::kDeep)) return {};
+    use_stand_ins(trace, args, count);
     for (size_t i = 0; i < count; ++i) {
       PyObject* arg = args[i].get();
-      if (!may_give_torch(arg, module, name)) return {};
-      if (!is_immutable(arg) && world_.is_outside(arg) && PyObject_TypeCheck(arg, known().module))
-        return refuse(BreakKind::kNativeCall,
-                      std::string(module) + "." + name + "() is given a module");
+      if (!may_give_torch(trace, arg, module, name)) return {};
+      if (!is_immutable(arg) && trace.world.is_outside(arg) &&
+          PyObject_TypeCheck(arg, known().module))
+        return trace.refuse(BreakKind::kNativeCall,
+                            std::string(module) + "." + name + "() is given a module");
     }
   }
-  if (recording_.has_floats() && (kwnames || !is_plain_operator(name))) {
+  if (trace.recording.has_floats() && (kwnames || !is_plain_operator(name))) {
     bool done = false;
-    Slot result = call_for_floats(callable.get(), args, count, kwnames, done);
+    Slot result = call_for_floats(trace, callable.get(), args, count, kwnames, done);
     if (done) return result;
   }
-  int64_t recorded = recorded_nodes_;
-  const size_t effects = effects_so_far();
-  Slot result = call_native(callable.get(), args, count, kwnames, true);
+  int64_t recorded = trace.origins.recorded_nodes();
+  const size_t effects = effects_so_far(trace);
+  Slot result = call_native(trace, callable.get(), args, count, kwnames, true);
   if (!result) {
     // Without tensors the error is a fact about the environment (torch.cuda without CUDA).
-    bool about_tensors = recorded_nodes_ != recorded;
+    bool about_tensors = trace.origins.recorded_nodes() != recorded;
     for (size_t i = 0; i < count; ++i) about_tensors |= holds_tensor(args[i].get());
-    return about_tensors || breaks_.under_way() ? torch_failed(callable.get(), args, count, kwnames)
-                                                : Slot();
+    return about_tensors || trace.breaks.under_way()
+               ? torch_failed(trace, callable.get(), args, count, kwnames)
+               : Slot();
   }
-  if (torch_calls_ && effects_so_far() != effects)  // of an autograd.Function's forward()
-    return refuse(BreakKind::kSideEffect, std::string(module) + "." + name +
-                                              "() calls code with side effects, which would happen "
-                                              "again in a backend's graph");
+  if (trace.torch_calls && effects_so_far(trace) != effects)  // of an autograd.Function's forward()
+    return trace.refuse(BreakKind::kSideEffect,
+                        std::string(module) + "." + name +
+                            "() calls code with side effects, which would happen "
+                            "again in a backend's graph");
   if (!only_rearranges(module, name))
-    record_torch_call(callable.get(), args, count, kwnames, result.get());
+    record_torch_call(trace, callable.get(), args, count, kwnames, result.get());
   return result;
 }
 

@@ -1,6 +1,8 @@
-// Torch operations that raise while they are traced.
-#include "capture/evaluator.h"
+#include "capture/calls/torch_failures.h"
+
+#include "capture/calls/native_scope.h"
 #include "capture/known.h"
+#include "capture/trace_context.h"
 #include "pytorch/random.h"
 
 namespace braze::capture {
@@ -35,20 +37,20 @@ Ref with_zeros(PyObject* value, Zeros& zeros, int depth = 0) {
 
 }  // namespace
 
-Slot Evaluator::torch_failed(PyObject* callable, const Slot* args, size_t count,
-                             PyObject* kwnames) {
-  if (breaks_.under_way()) return {};
-  if (Recording::OpBreak op; recording_.take_break(op)) return refuse(op.kind, op.what);
+Slot torch_failed(TraceContext& trace, PyObject* callable, const Slot* args, size_t count,
+                  PyObject* kwnames) {
+  if (trace.breaks.under_way()) return {};
+  if (Recording::OpBreak op; trace.recording.take_break(op)) return trace.refuse(op.kind, op.what);
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return {};
   Ref error = take_exception();
   auto break_off = [&] {
     PyErr_Clear();
-    return refuse(BreakKind::kException,
-                  "a tensor operation failed: " + describe_exception(error.get()));
+    return trace.refuse(BreakKind::kException,
+                        "a tensor operation failed: " + describe_exception(error.get()));
   };
   // What raises for the sizes and dtypes of its arguments raises on every call that the guards let
   // through, and the real kernels say it in eager's words.
-  if (!callable || native_depth_ > 0) return break_off();
+  if (!callable || trace.native.depth > 0) return break_off();
   Ref self;
   if (PyCFunction_Check(callable) && PyCFunction_GET_SELF(callable) &&
       is_tensor(PyCFunction_GET_SELF(callable)))
@@ -56,7 +58,7 @@ Slot Evaluator::torch_failed(PyObject* callable, const Slot* args, size_t count,
   Zeros zeros;
   std::vector<Ref> real;
   for (size_t i = 0; i < count; ++i) {
-    real.push_back(with_zeros(world_.effective(args[i].get()), zeros));
+    real.push_back(with_zeros(trace.world.effective(args[i].get()), zeros));
     if (!real.back()) return break_off();
   }
   Ref function = Ref::borrow(callable);
@@ -72,7 +74,7 @@ Slot Evaluator::torch_failed(PyObject* callable, const Slot* args, size_t count,
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   Ref result;
   {
-    NativeScope scope(*this, true, callable);
+    NativeScope scope(trace, true, callable);
     Recording::Pause pause;
     const pytorch::GeneratorState before;
     result = Ref::steal(PyObject_Vectorcall(function.get(), raw.data(), count - keywords, kwnames));

@@ -76,7 +76,7 @@ bool RecipeBuilder::side_effects() {
   world_.guard_distinct(written);
   for (Step& step : places_) effects_.push_back(std::move(step));
   places_.clear();
-  for (const Evaluator::DeferredCall& call : evaluator_.deferred()) {
+  for (const DeferredCall& call : trace_.deferred) {
     std::vector<int> items{value(call.callable.get())};
     if (items[0] < 0) return false;
     size_t keywords = call.kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(call.kwnames.get())) : 0;
@@ -99,7 +99,7 @@ bool RecipeBuilder::side_effects() {
     if (keywords) emit(std::move(named));
     effects_.push_back({.kind = Kind::kCall, .items = std::move(items)});
   }
-  if (const std::optional<bool> mode = evaluator_.recording().left_grad_mode()) {
+  if (const std::optional<bool> mode = trace_.recording.left_grad_mode()) {
     static PyObject* set = [] {
       Ref module = Ref::steal(PyImport_ImportModule("torch._C"));
       return PyObject_GetAttrString(module.get(), "_set_grad_enabled");

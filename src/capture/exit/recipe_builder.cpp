@@ -38,7 +38,7 @@ int RecipeBuilder::refuse(PyObject* object, const char* why) {
 
 int RecipeBuilder::constant(PyObject* object) {
   if (PyLong_CheckExact(object))
-    for (const Ref& address : evaluator_.addresses())
+    for (const Ref& address : trace_.addresses)
       if (address.get() == object || PyObject_RichCompareBool(address.get(), object, Py_EQ) == 1)
         return refuse(object, "it is the result of id() or hash()");
   return emit({.kind = Kind::kConstant, .object = Ref::borrow(object)});
@@ -88,8 +88,8 @@ int RecipeBuilder::tuple(PyObject* object) {
 }
 
 int RecipeBuilder::text(PyObject* object) {
-  const Evaluator::Text& text = evaluator_.text_behind(object);
-  const int function = constant(Evaluator::text_function(text.function));
+  const VaryingText& text = text_behind(trace_, object);
+  const int function = constant(text_function(text.function));
   Step args{.kind = Kind::kTuple};
   for (const Slot& arg : text.args) {
     args.items.push_back(value(arg));
@@ -122,7 +122,7 @@ int RecipeBuilder::make(const Slot& slot) {
   const bool made_here = world_.made_function(object);
   if (is_atom(object)) return constant(object);
   if (type == known().sym_int)
-    return emit({.kind = Kind::kNumber, .number = evaluator_.recording().value_of(object)});
+    return emit({.kind = Kind::kNumber, .number = trace_.recording.value_of(object)});
   if (type == known().sym_float) {
     outputs.push_back(world_.float_of(object).tensor.get());
     return emit({.kind = Kind::kFloat, .index = static_cast<int>(outputs.size()) - 1});
@@ -210,7 +210,7 @@ int RecipeBuilder::instance(PyObject* object) {
     return refuse(object, "it is from outside and nobody knows where");
   if (PyExceptionInstance_Check(object)) return exception(object);
   if (type->tp_finalize) return refuse(object, "it has a finaliser");
-  if (evaluator_.is_state_guard(object))
+  if (trace_.is_state_guard(object))
     return refuse(object, "it would put torch's state back to that of the capture");
   if (world_.made_function(reinterpret_cast<PyObject*>(type)))
     return refuse(object, "its class was made by the trace");

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/evaluator.h"
+#include "capture/trace_context.h"
 #include "recipe/recipe.h"
 
 namespace braze::capture {
@@ -18,7 +18,7 @@ std::optional<std::vector<std::pair<PyObject*, PyObject*>>> dict_entries(PyObjec
 
 class RecipeBuilder {
  public:
-  explicit RecipeBuilder(Evaluator& evaluator) : evaluator_(evaluator), world_(evaluator.world()) {}
+  explicit RecipeBuilder(TraceContext& trace) : trace_(trace), world_(trace.world) {}
 
   // The step that makes this value; -1 with a break pending if a recipe cannot express it.
   int value(PyObject* object);
@@ -64,7 +64,7 @@ class RecipeBuilder {
   bool is_resized(PyObject* dict) const;  // one from outside
   bool note_fill(int target, PyObject* container);
 
-  Evaluator& evaluator_;
+  TraceContext& trace_;
   World& world_;
   static constexpr int kUnderWay = -1;  // what it is made of is being visited
   IdentityMap<int> index_;              // step of a value + 1, or kUnderWay

@@ -33,15 +33,15 @@ class Collector {
 
 }  // namespace
 
-std::string broken_marks(Evaluator& evaluator) {
-  sym::ShapeEnv& shapes = evaluator.recording().shapes();
-  for (const World::SymbolicTensor& input : evaluator.world().symbolic_tensors()) {
+std::string broken_marks(TraceContext& trace) {
+  sym::ShapeEnv& shapes = trace.recording.shapes();
+  for (const World::SymbolicTensor& input : trace.world.symbolic_tensors()) {
     const std::vector<int64_t> hints = sizes_of(input.tensor.get());
     for (const DynamicDimension& dim : input.dims) {
       if (!dim.mark.strict) continue;
       const int64_t hint = hints[static_cast<size_t>(dim.mark.dim)];
       const std::string name =
-          evaluator.world().text_of(input.source) + ".size(" + std::to_string(dim.mark.dim) + ")";
+          trace.world.text_of(input.source) + ".size(" + std::to_string(dim.mark.dim) + ")";
       const std::string marked = name + " is marked as dynamic (mark_dynamic), but ";
       if (hint < 2)
         return marked + "it is " + std::to_string(hint) +
@@ -50,8 +50,7 @@ std::string broken_marks(Evaluator& evaluator) {
       if (hint < dim.mark.range.low || hint > dim.mark.range.high)
         return name + " is " + std::to_string(hint) +
                ", outside of the range that it is marked with";
-      const Int size =
-          evaluator.recording().size_of(evaluator.world().stand_in(input), dim.mark.dim);
+      const Int size = trace.recording.size_of(trace.world.stand_in(input), dim.mark.dim);
       if (!shapes.normal(size).is_constant()) continue;
       const sym::ShapeEnv::Guard* guard = shapes.why_constant(size);
       return marked + "the code works for the size " + std::to_string(hint) + " only" +
@@ -62,9 +61,9 @@ std::string broken_marks(Evaluator& evaluator) {
   return "";
 }
 
-void add_shape_guards(Evaluator& evaluator, const Recording::Result& recorded, Draft& draft) {
+void add_shape_guards(TraceContext& trace, const Recording::Result& recorded, Draft& draft) {
   if (!recorded.arena) return;
-  World& world = evaluator.world();
+  World& world = trace.world;
   Collector collector(recorded.arena, draft.shapes);
   const auto& tensors = world.symbolic_tensors();
   BRAZE_CHECK(tensors.size() == recorded.shapes.size(), "symbolic tensors and their shapes differ");

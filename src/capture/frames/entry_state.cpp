@@ -1,7 +1,8 @@
-// A segment that begins in the middle of a frame: its entry state, which is read as late as can be.
+#include "capture/frames/entry_state.h"
+
 #include <algorithm>
 
-#include "capture/evaluator.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
@@ -101,20 +102,21 @@ bool end_is_noticed(PyObject* object) {
 
 }  // namespace
 
-void Evaluator::begin_segment(Frame& frame, PyObject* const* entry) {
-  lazy_ = true;
+void begin_segment(TraceContext& trace, Frame& frame, PyObject* const* entry) {
+  trace.entry.lazy = true;
   PyCodeObject* code = frame.code();
-  frame.pc = frame.info->decoded->index_of_offset(options_.offset);
+  frame.pc = frame.info->decoded->index_of_offset(trace.options.offset);
   const char* kinds = PyBytes_AS_STRING(code->co_localspluskinds);
   const int locals = code->co_nlocalsplus, free = locals - code->co_nfreevars;
-  const std::span<PyObject* const> all(entry, static_cast<size_t>(locals + options_.stack_size));
+  const std::span<PyObject* const> all(entry,
+                                       static_cast<size_t>(locals + trace.options.stack_size));
   for (PyObject* object : all)
     if (object && end_is_noticed(object) &&
         Py_REFCNT(object) == std::count(all.begin(), all.end(), object))
-      mortal_[object] = true;
-  for (int i = 0; i < locals + options_.stack_size; ++i) {
+      trace.entry.mortal[object] = true;
+  for (int i = 0; i < locals + trace.options.stack_size; ++i) {
     Ref index = Ref::steal(PyLong_FromLong(i));
-    const Source* source = world_.source(SourceKind::kArgument, nullptr, index.get());
+    const Source* source = trace.world.source(SourceKind::kArgument, nullptr, index.get());
     Slot slot = Slot::borrow(entry[i], source);
     const bool on_stack = i >= locals;
     const char kind = on_stack ? 0 : kinds[i];
@@ -124,12 +126,13 @@ void Evaluator::begin_segment(Frame& frame, PyObject* const* entry) {
     if (is_cell) {
       if (kind & kFreeKind) {
         Ref cell = Ref::steal(PyLong_FromLong(i - free));
-        source = world_.source(SourceKind::kCell, world_.source(SourceKind::kFunction), cell.get());
+        source = trace.world.source(SourceKind::kCell, trace.world.source(SourceKind::kFunction),
+                                    cell.get());
       } else {
-        source = world_.source(SourceKind::kContents, source);
+        source = trace.world.source(SourceKind::kContents, source);
       }
-      world_.set_origin(entry[i], source);
-      world_.hold(slot.object);
+      trace.world.set_origin(entry[i], source);
+      trace.world.hold(slot.object);
       slot.source = nullptr;
     } else {
       slot.unread = true;
@@ -141,61 +144,58 @@ void Evaluator::begin_segment(Frame& frame, PyObject* const* entry) {
   }
 }
 
-bool Evaluator::force(Slot& slot) {
+bool force(TraceContext& trace, Slot& slot) {
   if (!slot.unread) return true;
   const Source* source = slot.source;
   slot.unread = false;
   if (!slot) {
-    world_.guard(GuardKind::kAbsent, source);
+    trace.world.guard(GuardKind::kAbsent, source);
     slot = Slot();
     return true;
   }
-  slot = world_.read(slot.get(), source);
+  slot = trace.world.read(slot.get(), source);
   return bool(slot);
 }
 
-// The frame keeps the entry state until the segment's exit, where what the segment drops goes.
-bool Evaluator::may_drop(const Slot& slot) {
-  if (!slot || mortal_.empty() || !mortal_.contains(slot.get())) return true;
-  return breaks_.refuse(BreakKind::kSideEffect,
-                        "an object with a finaliser or weak references is dropped");
+bool may_drop(TraceContext& trace, const Slot& slot) {
+  if (!slot || trace.entry.mortal.empty() || !trace.entry.mortal.contains(slot.get())) return true;
+  return trace.breaks.refuse(BreakKind::kSideEffect,
+                             "an object with a finaliser or weak references is dropped");
 }
 
 // What the segment made ends before what it found in the frame, while CPython goes by their places.
-bool Evaluator::may_return(const Frame& frame) {
-  if (mortal_.empty()) return true;
+static bool may_return(TraceContext& trace, const Frame& frame) {
+  if (trace.entry.mortal.empty()) return true;
   for (const Slot& local : frame.locals)
-    if (local && !local.unread && !world_.source_of(local) && end_is_noticed(local.get()))
-      return breaks_.refuse(BreakKind::kSideEffect,
-                            "objects with finalisers or weak references end with the frame");
+    if (local && !local.unread && !trace.world.source_of(local) && end_is_noticed(local.get()))
+      return trace.breaks.refuse(BreakKind::kSideEffect,
+                                 "objects with finalisers or weak references end with the frame");
   return true;
 }
 
-// Values of the entry state are guarded when an instruction looks at them, not where they are moved
-// or handed on: a segment then serves all values that pass through it.
-bool Evaluator::force_operands(Frame& frame, const Instruction& in) {
+bool force_operands(TraceContext& trace, Frame& frame, const Instruction& in) {
   switch (in.op) {
     case Opcode::kLoadFast:
     case Opcode::kLoadFastAndClear:
     case Opcode::kDeleteFast: {
       Slot& local = frame.locals[static_cast<size_t>(in.arg)];
-      if (in.op == Opcode::kDeleteFast && !may_drop(local)) return false;
+      if (in.op == Opcode::kDeleteFast && !may_drop(trace, local)) return false;
       if (!local.unread) return true;
-      if (!local) return force(local);
-      world_.guard(GuardKind::kPresent, local.source);
+      if (!local) return force(trace, local);
+      trace.world.guard(GuardKind::kPresent, local.source);
       return true;
     }
     case Opcode::kStoreFast:
-      return may_drop(frame.locals[static_cast<size_t>(in.arg)]);
+      return may_drop(trace, frame.locals[static_cast<size_t>(in.arg)]);
     case Opcode::kPopTop:
-      return may_drop(frame.stack.back());
+      return may_drop(trace, frame.stack.back());
     case Opcode::kReturnValue:
     case Opcode::kReturnConst:
-      return may_return(frame);
+      return may_return(trace, frame);
     case Opcode::kMakeCell:
-      return force(frame.locals[static_cast<size_t>(in.arg)]);
+      return force(trace, frame.locals[static_cast<size_t>(in.arg)]);
     case Opcode::kCall:  // super() takes the first local
-      if (in.arg == 0 && !frame.locals.empty() && !force(frame.locals[0])) return false;
+      if (in.arg == 0 && !frame.locals.empty() && !force(trace, frame.locals[0])) return false;
       break;
     default:
       break;
@@ -203,7 +203,7 @@ bool Evaluator::force_operands(Frame& frame, const Instruction& in) {
   const auto size = static_cast<int>(frame.stack.size());
   const int count = std::min(operand_count(in), size);
   for (int i = size - count; i < size; ++i)
-    if (!force(frame.stack[static_cast<size_t>(i)])) return false;
+    if (!force(trace, frame.stack[static_cast<size_t>(i)])) return false;
   return true;
 }
 

@@ -1,13 +1,23 @@
-// Frames and the instructions that models run most; the others are in frames/instructions.cpp.
-#include <cstring>
+#include "capture/frames/evaluate.h"
 
-#include "capture/evaluator.h"
-#include "capture/known.h"
+#include "capture/calls/calls.h"
+#include "capture/frames/entry_state.h"
+#include "capture/frames/exceptions.h"
+#include "capture/frames/instructions.h"
+#include "capture/objects/attributes.h"
+#include "capture/objects/items.h"
+#include "capture/objects/iteration.h"
+#include "capture/objects/operators.h"
+#include "capture/objects/super.h"
+#include "capture/objects/variables.h"
+#include "capture/symbols/text.h"
+#include "capture/trace_context.h"
+#include "cpython/code.h"
+#include "cpython/frame.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
 
-using cpython::FrameView;
 using cpython::Instruction;
 using cpython::Opcode;
 
@@ -15,159 +25,82 @@ namespace {
 
 constexpr int64_t kBytecodeBudget = 20'000'000;
 constexpr double kSecondsBudget = 10;
-constexpr int kMaximalDepth = 900;
-constexpr size_t kStackBytes = 4 << 20;  // of the C stack, below which evaluation goes no deeper
 
 }  // namespace
 
-const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
-  static auto& memo = *new IdentityMap<CodeInfo*>;
-  CodeInfo*& info = memo[code];
-  if (!info) {
-    const cpython::DecodedCode& decoded = cpython::decode(code);
-    info = new CodeInfo{&decoded, code_policy(code, globals),
-                        library_break(globals, cpython::utf8_of(code->co_qualname)),
-                        std::vector<int>(decoded.instructions.size())};
-  }
-  return *info;
-}
+static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, bool raised);
 
-Evaluator::Evaluator(PyFunctionObject* root, PyObject* parameter_names, const Options& options)
-    : breaks_(
-          [](void* self, BreakReason& reason) { static_cast<Evaluator*>(self)->locate(reason); },
-          this),
-      world_(breaks_, recording_, root, parameter_names, options.dynamic),
-      options_(options),
-      root_(root),
-      thread_(PyThreadState_Get()),
-      started_(std::chrono::steady_clock::now()) {
-  stack_limit_ = reinterpret_cast<const char*>(
-      reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - kStackBytes);
-  recording_.set_origin_provider(
-      [](void* self, graph::Graph& graph) { return static_cast<Evaluator*>(self)->origin(graph); },
-      this);
-  recording_.shapes().set_observer([this] { return place(); });
-  recording_.capture_data(options.capture_scalars, options.capture_sizes);
-  if (options.record_torch_calls) torch_calls_ = Ref::steal(PyList_New(0));
-}
-
-Evaluator::~Evaluator() { release_frames(); }
-
-void Evaluator::release_frames() {
-  stopped_frame_.reset();
-  spare_frames_.clear();
-}
-
-std::unique_ptr<Frame> Evaluator::new_frame(const CodeInfo& info) {
-  std::unique_ptr<Frame> frame;
-  if (spare_frames_.empty()) {
-    frame = std::make_unique<Frame>();
-  } else {
-    frame = std::move(spare_frames_.back());
-    spare_frames_.pop_back();
-  }
-  frame->info = &info;
-  frame->locals.resize(static_cast<size_t>(info.code()->co_nlocalsplus));
-  frame->stack.reserve(static_cast<size_t>(info.code()->co_stacksize));
-  return frame;
-}
-
-void Evaluator::recycle(std::unique_ptr<Frame> frame) {
-  // Finalisers of what the frame held may come back here: it is emptied before it is spare.
-  frame->stack.clear();
-  frame->locals.clear();
-  frame->function = frame->globals = frame->builtins = frame->names = frame->kwnames = Ref();
-  frame->back = nullptr;
-  frame->pc = 0;
-  frame->executed = 0;
-  frame->outside_function = false;
-  spare_frames_.push_back(std::move(frame));
-}
-
-bool Evaluator::budget_left() {
-  // The address of a local would do, but not where a sanitizer moves locals to the heap.
-  auto* here = static_cast<const char*>(__builtin_frame_address(0));
-  if (depth_ > kMaximalDepth || here < stack_limit_)
-    return breaks_.refuse(BreakKind::kRecursion, "too many nested calls");
-  if (statistics_.bytecodes > kBytecodeBudget)
-    return breaks_.refuse(BreakKind::kTraceBudget,
-                          "more than 20 million instructions in one trace");
+bool budget_left(TraceContext& trace) {
+  if (trace.frames.is_full())
+    return trace.breaks.refuse(BreakKind::kRecursion, "too many nested calls");
+  if (trace.statistics.bytecodes > kBytecodeBudget)
+    return trace.breaks.refuse(BreakKind::kTraceBudget,
+                               "more than 20 million instructions in one trace");
   return true;
 }
 
-Slot Evaluator::start(std::unique_ptr<Frame> frame) {
-  if (!budget_left()) return {};
-  ++statistics_.inlined_calls;
+Slot start_frame(TraceContext& trace, std::unique_ptr<Frame> frame) {
+  if (!budget_left(trace)) return {};
+  ++trace.statistics.inlined_calls;
   Slot result;
-  Status status = run(*frame, result, false);
-  if (status == Status::kStopped && depth_ == 0) {
-    stopped_frame_ = std::move(frame);
+  Status status = run_frame(trace, *frame, result, false);
+  if (status == Status::kStopped && trace.frames.depth() == 0) {
+    trace.progress.stopped_frame = std::move(frame);
     return {};
   }
-  ++depth_;  // finalisers of what the frame held are not the root
-  recycle(std::move(frame));
-  --depth_;
+  trace.frames.recycle(std::move(frame));
   return status == Status::kReturn ? std::move(result) : Slot();
 }
 
-// --- The loop
-// -------------------------------------------------------------------------------------
-
-Slot Evaluator::run_root(PyObject* const* args, int64_t stop_at) {
-  auto* code = reinterpret_cast<PyCodeObject*>(root_->func_code);
-  stop_at_ = stop_at;
-  auto frame = new_frame(code_info(code, root_->func_globals));
-  frame->function = Ref::borrow(reinterpret_cast<PyObject*>(root_));
-  frame->globals = Ref::borrow(root_->func_globals);
-  frame->builtins = Ref::borrow(root_->func_builtins);
+Slot run_root(TraceContext& trace, PyObject* const* args, int64_t stop_at) {
+  auto* code = reinterpret_cast<PyCodeObject*>(trace.root->func_code);
+  trace.progress.stop_at = stop_at;
+  auto frame = trace.frames.make(code_info(code, trace.root->func_globals));
+  frame->function = Ref::borrow(reinterpret_cast<PyObject*>(trace.root));
+  frame->globals = Ref::borrow(trace.root->func_globals);
+  frame->builtins = Ref::borrow(trace.root->func_builtins);
   frame->outside_function = true;
-  world_.set_origin(frame->function.get(), world_.source(SourceKind::kFunction));
-  world_.rely_on(root_);
-  path_.assign(frame->info->decoded->instructions.size(), false);
-  if (options_.offset > 0) begin_segment(*frame, args);
-  int count = options_.offset > 0 ? 0 : cpython::parameter_count(code);
+  trace.world.set_origin(frame->function.get(), trace.world.source(SourceKind::kFunction));
+  trace.world.rely_on(trace.root);
+  trace.progress.path.assign(frame->info->decoded->instructions.size(), false);
+  if (trace.options.offset > 0) begin_segment(trace, *frame, args);
+  int count = trace.options.offset > 0 ? 0 : cpython::parameter_count(code);
   for (int i = 0; i < count; ++i) {
     Ref index = Ref::steal(PyLong_FromLong(i));
-    Slot value = world_.read(args[i], world_.source(SourceKind::kArgument, nullptr, index.get()));
+    Slot value =
+        trace.world.read(args[i], trace.world.source(SourceKind::kArgument, nullptr, index.get()));
     if (!value) return {};
     frame->locals[static_cast<size_t>(i)] = std::move(value);
   }
-  Slot result = start(std::move(frame));
-  if (world_.silence_finalisers() && result)
-    return refuse(BreakKind::kSideEffect,
-                  "an object with a finaliser (__del__, a generator that is not done) outlives the "
-                  "call");
+  Slot result = start_frame(trace, std::move(frame));
+  if (trace.world.silence_finalisers() && result)
+    return trace.refuse(
+        BreakKind::kSideEffect,
+        "an object with a finaliser (__del__, a generator that is not done) outlives the "
+        "call");
   return result;
 }
 
-Status Evaluator::run(Frame& frame, Slot& result, bool throwing) {
-  frame.back = std::exchange(top_, &frame);
-  ++depth_;
-  struct Leave {
-    Evaluator& evaluator;
-    Frame* back;
-    ~Leave() {
-      evaluator.top_ = back;
-      --evaluator.depth_;
-    }
-  } leave{*this, frame.back};
+Status run_frame(TraceContext& trace, Frame& frame, Slot& result, bool throwing) {
+  const FrameStack::Entered entered(trace.frames, frame);
   for (bool raised = throwing;;) {
     try {
-      return run_instructions(frame, result, raised);
+      return run_instructions(trace, frame, result, raised);
     } catch (const sym::Undecidable& question) {
-      raise_break(BreakKind::kDataDependent,
-                  std::string("a decision on a number that is read from data: ") + question.what());
+      trace.raise_break(
+          BreakKind::kDataDependent,
+          std::string("a decision on a number that is read from data: ") + question.what());
       raised = true;
     }
   }
 }
 
-Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
+static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, bool raised) {
   std::vector<Slot>& stack = frame.stack;
   const std::vector<Instruction>& instructions = frame.info->decoded->instructions;
   PyCodeObject* code = frame.code();
-  const bool is_root = depth_ == 1;
-  const int64_t stop_at = is_root ? stop_at_ : -1;
+  const bool is_root = trace.frames.depth() == 1;
+  const int64_t stop_at = is_root ? trace.progress.stop_at : -1;
 
   auto pop = [&] {
     Slot slot = std::move(stack.back());
@@ -178,43 +111,45 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
 
   for (;;) {
     // In a finaliser, whose exceptions nobody hears of.
-    if (breaks_.begun() && !raised) [[unlikely]]
-      raised = breaks_.under_way();
+    if (trace.breaks.begun() && !raised) [[unlikely]]
+      raised = trace.breaks.under_way();
     if (raised) {
       raised = false;
-      if (depth_ == 1) {
-        break_at_ = frame.executed;
-        break_index_ = frame.current();
+      if (trace.frames.depth() == 1) {
+        trace.progress.break_at = frame.executed;
+        trace.progress.break_index = frame.current();
       }
-      if (!unwind(frame)) return stopped_ ? Status::kStopped : Status::kError;
-      if (depth_ == 1) handling_.push_back(std::exchange(break_at_, -1));
+      if (!unwind(trace, frame)) return trace.progress.stopped ? Status::kStopped : Status::kError;
+      if (trace.frames.depth() == 1)
+        trace.progress.handling.push_back(std::exchange(trace.progress.break_at, -1));
     }
     const Instruction& in = instructions[static_cast<size_t>(frame.pc++)];
     if (++frame.executed == stop_at) {
       --frame.pc;
-      stopped_ = true;
+      trace.progress.stopped = true;
       return Status::kStopped;
     }
     if (is_root) {
-      path_[static_cast<size_t>(frame.current())] = true;
+      trace.progress.path[static_cast<size_t>(frame.current())] = true;
     }
-    const bool lazy = lazy_ && is_root;
-    if (lazy || recording_.has_symbols()) {
+    const bool lazy = trace.entry.lazy && is_root;
+    if (lazy || trace.recording.has_symbols()) {
       bool done = false;
-      if (!make_text(frame, in, done) || (lazy && !done && !force_operands(frame, in))) {
+      if (!make_text(trace, frame, in, done) ||
+          (lazy && !done && !force_operands(trace, frame, in))) {
         raised = true;
         continue;
       }
       if (done) continue;
     }
-    if ((++statistics_.bytecodes & 0xFFFF) == 0) {
-      std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;
+    if ((++trace.statistics.bytecodes & 0xFFFF) == 0) {
+      std::chrono::duration<double> spent = std::chrono::steady_clock::now() - trace.started;
       if (spent.count() > kSecondsBudget) {
-        raise_break(BreakKind::kTraceBudget, "a trace that takes longer than 10 seconds");
+        trace.raise_break(BreakKind::kTraceBudget, "a trace that takes longer than 10 seconds");
         raised = true;
         continue;
       }
-      if (!budget_left()) {
+      if (!budget_left(trace)) {
         raised = true;
         continue;
       }
@@ -259,7 +194,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
         break;
       }
       case Opcode::kLoadGlobal: {
-        Slot value = load_global(frame, name(in.arg >> 1));
+        Slot value = load_global(trace, frame, name(in.arg >> 1));
         if (!value) {
           raised = true;
           break;
@@ -271,7 +206,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
         break;
       }
       case Opcode::kLoadDeref: {
-        Slot value = load_deref(frame, in.arg);
+        Slot value = load_deref(trace, frame, in.arg);
         if (!value) {
           raised = true;
           break;
@@ -281,7 +216,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
       }
       case Opcode::kLoadAttr: {
         Slot object = pop();
-        Slot value = getattr(object, name(in.arg));
+        Slot value = getattr(trace, object, name(in.arg));
         if (!value) {
           raised = true;
           break;
@@ -291,7 +226,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
       }
       case Opcode::kLoadMethod: {
         Slot object = pop(), self;
-        Slot value = getattr(object, name(in.arg), &self);
+        Slot value = getattr(trace, object, name(in.arg), &self);
         if (!value) {
           raised = true;
           break;
@@ -303,7 +238,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
       }
       case Opcode::kBinarySubscr: {
         Slot key = pop(), object = pop();
-        Slot value = getitem(object, key);
+        Slot value = getitem(trace, object, key);
         if (!value) {
           raised = true;
           break;
@@ -313,7 +248,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
       }
       case Opcode::kContainsOp: {
         Slot container = pop(), value = pop();
-        int found = contains(container, value);
+        int found = contains(trace, container, value);
         if (found < 0) {
           raised = true;
           break;
@@ -323,7 +258,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
       }
       case Opcode::kIsOp: {
         Slot b = pop(), a = pop();
-        Slot same = is_same(a, b, in.arg != 0);
+        Slot same = is_same(trace, a, b, in.arg != 0);
         if (!same) {
           raised = true;
           break;
@@ -346,7 +281,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
       case Opcode::kJumpIfTrueOrPop: {
         bool wanted = in.op == Opcode::kPopJumpIfTrue || in.op == Opcode::kJumpIfTrueOrPop;
         bool keeps = in.op == Opcode::kJumpIfFalseOrPop || in.op == Opcode::kJumpIfTrueOrPop;
-        int value = truth(stack.back());
+        int value = truth(trace, stack.back());
         if (value < 0) {
           raised = true;
           break;
@@ -358,7 +293,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
       }
       case Opcode::kForIter: {
         bool exhausted = false;
-        Slot value = next(stack.back(), exhausted);
+        Slot value = next_item(trace, stack.back(), exhausted);
         if (value) {
           stack.push_back(std::move(value));
           break;
@@ -368,7 +303,7 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
           break;
         }
         // A generator that has come to its end has nothing left to do.
-        if (!PyGen_CheckExact(stack.back().get()) && !may_drop(stack.back())) {
+        if (!PyGen_CheckExact(stack.back().get()) && !may_drop(trace, stack.back())) {
           raised = true;
           break;
         }
@@ -388,12 +323,12 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
         Slot value;
         bool has_self = stack[base - 2] && stack[base - 1];
         if (has_self)
-          value = call(stack[base - 2], &stack[base - 1], count + 1, kwnames.get());
+          value = call(trace, stack[base - 2], &stack[base - 1], count + 1, kwnames.get());
         else if (Slot& callee = stack[base - 1] ? stack[base - 1] : stack[base - 2];
                  count == 0 && callee.get() == reinterpret_cast<PyObject*>(&PySuper_Type))
-          value = bare_super(frame);
+          value = bare_super(trace, frame);
         else
-          value = call(callee, stack.data() + base, count, kwnames.get());
+          value = call(trace, callee, stack.data() + base, count, kwnames.get());
         if (!value) {
           raised = true;
           break;
@@ -410,14 +345,14 @@ Status Evaluator::run_instructions(Frame& frame, Slot& result, bool raised) {
         return Status::kReturn;
       case Opcode::kYieldValue:
         if (is_root) {
-          raise_break(BreakKind::kSuspends, "a generator yields to its caller");
+          trace.raise_break(BreakKind::kSuspends, "a generator yields to its caller");
           raised = true;
           break;
         }
         result = pop();
         return Status::kYield;
       default:
-        raised = !run_instruction(frame, in);
+        raised = !run_instruction(trace, frame, in);
         break;
     }
   }

@@ -1,6 +1,11 @@
-// raise, the search for a handler, except*, with.
-#include "capture/evaluator.h"
+#include "capture/frames/exceptions.h"
+
+#include "capture/calls/calls.h"
+#include "capture/frames/entry_state.h"
 #include "capture/known.h"
+#include "capture/objects/super.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 extern "C" PyAPI_FUNC(void) _PyTraceback_Add(const char*, const char*, int);
@@ -94,7 +99,7 @@ Ref only_leaves(PyObject* exception, PyObject* leaves) {
 
 }  // namespace
 
-void Evaluator::raise(int count, Frame& frame) {
+void raise_varargs(TraceContext& trace, int count, Frame& frame) {
   auto pop = [&] {
     Slot slot = std::move(frame.stack.back());
     frame.stack.pop_back();
@@ -109,8 +114,8 @@ void Evaluator::raise(int count, Frame& frame) {
       return;
     }
     exception = Slot::steal(handled);
-    if (!world_.is_created(exception.get())) {
-      raise_break(BreakKind::kOutsideException, "an exception object from outside is raised");
+    if (!trace.world.is_created(exception.get())) {
+      trace.raise_break(BreakKind::kOutsideException, "an exception object from outside is raised");
       return;
     }
     restore_exception(exception.object);
@@ -118,7 +123,7 @@ void Evaluator::raise(int count, Frame& frame) {
   }
   if (PyExceptionClass_Check(exception.get())) {
     Slot cls = exception;
-    exception = call(cls, nullptr, 0, nullptr);
+    exception = call(trace, cls, nullptr, 0, nullptr);
     if (!exception) return;
     if (!PyExceptionInstance_Check(exception.get())) {
       PyErr_Format(PyExc_TypeError,
@@ -133,17 +138,17 @@ void Evaluator::raise(int count, Frame& frame) {
   }
   // One that the program raises itself; that of the user at the keyboard ends the capture.
   if (PyErr_GivenExceptionMatches(exception.get(), PyExc_KeyboardInterrupt)) {
-    raise_break(BreakKind::kException, "KeyboardInterrupt is raised");
+    trace.raise_break(BreakKind::kException, "KeyboardInterrupt is raised");
     return;
   }
-  if (world_.source_of(exception)) {
-    raise_break(BreakKind::kOutsideException, "an exception object from outside is raised");
+  if (trace.world.source_of(exception)) {
+    trace.raise_break(BreakKind::kOutsideException, "an exception object from outside is raised");
     return;
   }
   if (cause) {
     if (PyExceptionClass_Check(cause.get())) {
       Slot cls = cause;
-      cause = call(cls, nullptr, 0, nullptr);
+      cause = call(trace, cls, nullptr, 0, nullptr);
       if (!cause) return;
     }
     if (cause.get() == Py_None) {
@@ -158,23 +163,23 @@ void Evaluator::raise(int count, Frame& frame) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
 }
 
-bool Evaluator::unwind(Frame& frame) {
-  if (breaks_.under_way() || stopped_) {
-    world_.silence_finalisers();  // the trace is thrown away
+bool unwind(TraceContext& trace, Frame& frame) {
+  if (trace.breaks.under_way() || trace.progress.stopped) {
+    trace.world.silence_finalisers();  // the trace is thrown away
     return false;
   }
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "the evaluator lost an exception");
-  if (Recording::OpBreak op; recording_.take_break(op)) {
-    breaks_.raise(op.kind, op.what);
+  if (Recording::OpBreak op; trace.recording.take_break(op)) {
+    trace.breaks.raise(op.kind, op.what);
     return false;
   }
   // Not the program's business: they end the capture.
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
-    interrupted_ = true;
+    trace.interrupted = true;
     return false;
   }
   if (PyErr_ExceptionMatches(PyExc_MemoryError)) {
-    raise_break(BreakKind::kException, "MemoryError");
+    trace.raise_break(BreakKind::kException, "MemoryError");
     return false;
   }
   int at = frame.current();
@@ -188,9 +193,9 @@ bool Evaluator::unwind(Frame& frame) {
   const ExceptionHandler* handler = frame.info->decoded->handler(at);
   if (!handler) return false;
   Ref exception = take_exception();
-  if (!make_arguments_concrete(exception.get())) return false;
+  if (!make_arguments_concrete(trace, exception.get())) return false;
   for (auto depth = static_cast<size_t>(handler->depth); frame.stack.size() > depth;) {
-    if (!may_drop(frame.stack.back())) return false;
+    if (!may_drop(trace, frame.stack.back())) return false;
     frame.stack.pop_back();
   }
   if (handler->push_lasti)
@@ -202,13 +207,13 @@ bool Evaluator::unwind(Frame& frame) {
   return true;
 }
 
-bool Evaluator::check_exception_match(Frame& frame) {
+bool check_exception_match(TraceContext& trace, Frame& frame) {
   Slot type = std::move(frame.stack.back());
   frame.stack.pop_back();
   auto is_exception = [](PyObject* o) { return PyType_Check(o) && PyExceptionClass_Check(o); };
   bool valid = is_exception(type.get());
   if (PyTuple_Check(type.get())) {
-    if (world_.source_of(type) && !world_.read_all(type.get())) return false;
+    if (trace.world.source_of(type) && !trace.world.read_all(type.get())) return false;
     valid = true;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type.get()); ++i)
       valid = valid && is_exception(PyTuple_GET_ITEM(type.get(), i));
@@ -223,12 +228,11 @@ bool Evaluator::check_exception_match(Frame& frame) {
   return true;
 }
 
-// (exception type -- rest match), or (exception -- exception None) where nothing matches.
-bool Evaluator::check_group_match(Frame& frame) {
+bool check_group_match(TraceContext& trace, Frame& frame) {
   const Slot type = std::move(frame.stack.back());
   frame.stack.pop_back();
   if (PyTuple_Check(type.get())) {
-    if (world_.source_of(type) && !world_.read_all(type.get())) return false;
+    if (trace.world.source_of(type) && !trace.world.read_all(type.get())) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type.get()); ++i)
       if (!is_valid_in_except_star(PyTuple_GET_ITEM(type.get(), i))) return false;
   } else if (!is_valid_in_except_star(type.get())) {
@@ -243,10 +247,10 @@ bool Evaluator::check_group_match(Frame& frame) {
             : Ref::steal(PyObject_CallFunction(PyExc_BaseExceptionGroup, "s(O)", "", exception));
   } else if (exception != Py_None && is_group(exception)) {
     const Ref parts = Ref::steal(PyObject_CallMethod(exception, "split", "(O)", type.get()));
-    if (!parts || breaks_.under_way()) return false;
+    if (!parts || trace.breaks.under_way()) return false;
     if (!PyTuple_CheckExact(parts.get()) || PyTuple_GET_SIZE(parts.get()) != 2)
-      return breaks_.refuse(BreakKind::kUnsupportedBytecode,
-                            "except* of a group that splits oddly");
+      return trace.breaks.refuse(BreakKind::kUnsupportedBytecode,
+                                 "except* of a group that splits oddly");
     match = Ref::borrow(PyTuple_GET_ITEM(parts.get(), 0));
     rest = Ref::borrow(PyTuple_GET_ITEM(parts.get(), 1));
   }
@@ -259,9 +263,7 @@ bool Evaluator::check_group_match(Frame& frame) {
   return true;
 }
 
-// What goes on flying after the handlers of except*: the parts that none of them took. None:
-// nothing.
-Slot Evaluator::exceptions_to_raise(const Slot& original, const Slot& raised) {
+Slot exceptions_to_raise(TraceContext& trace, const Slot& original, const Slot& raised) {
   PyObject* list = raised.get();
   const Ref leaves = Ref::steal(PySet_New(nullptr));
   Slot only = Slot::borrow(Py_None);
@@ -274,22 +276,21 @@ Slot Evaluator::exceptions_to_raise(const Slot& original, const Slot& raised) {
     }
     // How it is joined with the rest depends on the version of Python.
     if (!raised_together(exception, original.get()))
-      return refuse(BreakKind::kUnsupportedBytecode, "an exception is raised in except*");
+      return trace.refuse(BreakKind::kUnsupportedBytecode, "an exception is raised in except*");
     add_leaves(exception, leaves.get());
   }
   if (!leaves) return {};
   if (PySet_GET_SIZE(leaves.get()) == 0) return only;
   Ref rest = only_leaves(original.get(), leaves.get());
-  if (!rest || breaks_.under_way()) return {};
+  if (!rest || trace.breaks.under_way()) return {};
   return Slot(std::move(rest));
 }
 
-// (manager -- exit entered)
-bool Evaluator::enter_with(Frame& frame) {
+bool enter_with(TraceContext& trace, Frame& frame) {
   Slot manager = std::move(frame.stack.back());
   frame.stack.pop_back();
-  Slot enter = special_method(manager, names().enter);
-  Slot exit = enter ? special_method(manager, names().exit) : Slot();
+  Slot enter = special_method(trace, manager, names().enter);
+  Slot exit = enter ? special_method(trace, manager, names().exit) : Slot();
   if (!exit) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError))
       PyErr_Format(PyExc_TypeError,
@@ -297,7 +298,7 @@ bool Evaluator::enter_with(Frame& frame) {
                    Py_TYPE(manager.get())->tp_name, enter ? " (missed __exit__ method)" : "");
     return false;
   }
-  Slot entered = call(enter, nullptr, 0, nullptr);
+  Slot entered = call(trace, enter, nullptr, 0, nullptr);
   if (!entered) return false;
   frame.stack.push_back(std::move(exit));
   frame.stack.push_back(std::move(entered));

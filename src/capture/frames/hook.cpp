@@ -1,60 +1,70 @@
-// Frames of Python functions that native code calls while tracing.
-#include "capture/evaluator.h"
+#include "capture/frames/hook.h"
+
+#include "capture/calls/functions.h"
+#include "capture/calls/native_scope.h"
+#include "capture/calls/output.h"
+#include "capture/frames/evaluate.h"
+#include "capture/frames/generators.h"
 #include "capture/known.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
 
 using cpython::FrameView;
 
-PyObject* Evaluator::hook(void* context, PyThreadState* thread, FrameView view, bool throwing) {
-  auto* self = static_cast<Evaluator*>(context);
+static PyObject* evaluate_hooked(TraceContext& trace, PyThreadState* thread, FrameView view);
+static bool rely_on_hooked(TraceContext& trace, Frame& frame);
+static bool read_bound_defaults(TraceContext& trace, Frame& frame);
+
+PyObject* frame_hook(void* context, PyThreadState* thread, FrameView view, bool throwing) {
+  TraceContext& trace = *static_cast<TraceContext*>(context);
   try {
     const CodeInfo& info = code_info(view.code(), view.globals());
     constexpr int kFunction = CO_OPTIMIZED | CO_NEWLOCALS;
     bool is_function = (view.code()->co_flags & kFunction) == kFunction;
-    if (self->stopped_ && throwing && self->generators_.contains(view.raw()))
+    if (trace.progress.stopped && throwing && trace.generators.contains(view.raw()))
       return end_generator(thread, view);
-    if (self->importing_ || self->stopped_)
+    if (trace.importing || trace.progress.stopped)
       return cpython::evaluate_natively(thread, view, throwing);
-    if (!is_function && view.names() && self->world_.made_function(view.function()))
-      return self->evaluate_hooked(thread, view);  // the body of a class of the traced code
+    if (!is_function && view.names() && trace.world.made_function(view.function()))
+      return evaluate_hooked(trace, thread, view);  // the body of a class of the traced code
     if (!is_function) {
       // A module body comes with an import; the body of a class reads what nobody guards.
-      if (self->native_depth_) return cpython::evaluate_natively(thread, view, throwing);
-      ++self->importing_;
+      if (trace.native.depth) return cpython::evaluate_natively(thread, view, throwing);
+      ++trace.importing;
       PyObject* result = cpython::evaluate_natively(thread, view, throwing);
-      --self->importing_;
+      --trace.importing;
       return result;
     }
-    if (self->runs_natively(info)) {
+    if (runs_natively(trace, info)) {
       if (asks_for_caller(view.code()))
-        return self->raise_break(
+        return trace.raise_break(
             BreakKind::kIntrospection,
             std::string(cpython::utf8_of(view.code()->co_qualname)) + "(): it asks who calls it");
-      if (!info.policy.is_torch && self->handles_warnings())
-        return self->raise_break(BreakKind::kOutput,
+      if (!info.policy.is_torch && handles_warnings(trace))
+        return trace.raise_break(BreakKind::kOutput,
                                  "a library that may warn is called where the traced code handles "
                                  "warnings");
-      if (info.policy.refused && (self->native_depth_ == 0 || info.policy.is_random))
-        return self->refuse_code(info, BreakKind::kUntraceableOp, info.policy.refused), nullptr;
-      if (info.library_break && self->native_depth_ == 0)
-        return self->refuse_library(info), nullptr;
+      if (info.policy.refused && (trace.native.depth == 0 || info.policy.is_random))
+        return refuse_code(trace, info, BreakKind::kUntraceableOp, info.policy.refused), nullptr;
+      if (info.library_break && trace.native.depth == 0)
+        return refuse_library(trace, info), nullptr;
       const bool asks_compiling = view.function() == known().is_compiling;
-      NativeScope scope(*self, true, view.function());
+      NativeScope scope(trace, true, view.function());
       PyObject* result = cpython::evaluate_natively(thread, view, throwing);
       if (result && asks_compiling) Py_SETREF(result, Py_NewRef(Py_True));
       return result;
     }
-    if (self->native_depth_ && info.policy.frame == FramePolicy::kLibrary)
+    if (trace.native.depth && info.policy.frame == FramePolicy::kLibrary)
       return cpython::evaluate_natively(thread, view, throwing);
-    int outer_native = std::exchange(self->native_depth_, 0);
-    PyObject* result = view.is_generator() ? self->resume_hooked(thread, view, throwing)
-                                           : self->evaluate_hooked(thread, view);
-    self->native_depth_ = outer_native;
+    int outer_native = std::exchange(trace.native.depth, 0);
+    PyObject* result = view.is_generator() ? resume_generator(trace, thread, view, throwing)
+                                           : evaluate_hooked(trace, thread, view);
+    trace.native.depth = outer_native;
     return result;
   } catch (...) {
-    self->breaks_.keep_defect(std::current_exception());
+    trace.breaks.keep_defect(std::current_exception());
     return nullptr;
   }
 }
@@ -90,45 +100,46 @@ static bool is_comparison(const Frame& frame) {
   return frame.code()->co_name == hash || frame.code()->co_name == equal;
 }
 
-size_t Evaluator::effects_so_far() const {
-  return world_.write_count() + container_changes_ + deferred_.size();
+size_t effects_so_far(TraceContext& trace) {
+  return trace.world.write_count() + trace.container_changes + trace.deferred.size();
 }
 
-PyObject* Evaluator::evaluate_hooked(PyThreadState* thread, FrameView view) {
+static PyObject* evaluate_hooked(TraceContext& trace, PyThreadState* thread, FrameView view) {
   PyCodeObject* code = view.code();
   if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
     PyObject* made = cpython::evaluate_natively(thread, view, false);
-    if (made) mark_generator(made);
+    if (made) mark_generator(trace, made);
     return made;
   }
   if (reinterpret_cast<PyObject*>(code) == known().slotnames_code)
     if (PyObject* cls = view.locals()[0]; !has_slots(cls)) return PyList_New(0);
-  auto frame = new_frame(code_info(code, view.globals()));
-  fill_frame(*frame, view);
+  auto frame = trace.frames.make(code_info(code, view.globals()));
+  fill_frame(trace, *frame, view);
   frame->names = Ref::borrow(code->co_flags & CO_NEWLOCALS ? nullptr : view.names());
-  if (!rely_on_hooked(*frame)) return nullptr;
+  if (!rely_on_hooked(trace, *frame)) return nullptr;
   const bool unheard = is_unheard(*frame), compares = is_comparison(*frame);
-  const size_t before = effects_so_far();
-  Slot result = start(std::move(frame));
+  const size_t before = effects_so_far(trace);
+  Slot result = start_frame(trace, std::move(frame));
   // Containers are copied and filled again behind the program's back.
-  if (result && compares && effects_so_far() != before)
-    return breaks_.raise(BreakKind::kSideEffect, "__hash__ or __eq__ of a key has side effects");
+  if (result && compares && effects_so_far(trace) != before)
+    return trace.breaks.raise(BreakKind::kSideEffect,
+                              "__hash__ or __eq__ of a key has side effects");
   // The break is found by the loop of the frame that dropped the object.
-  if (!result && unheard && breaks_.begun()) {
+  if (!result && unheard && trace.breaks.begun()) {
     PyErr_Clear();
     return Py_NewRef(Py_None);
   }
   return result.object.release();
 }
 
-void Evaluator::fill_frame(Frame& frame, FrameView view) {
+void fill_frame(TraceContext& trace, Frame& frame, FrameView view) {
   frame.function = Ref::borrow(view.function());
   frame.globals = Ref::borrow(view.globals());
   frame.builtins = Ref::borrow(view.builtins());
-  frame.outside_function = !world_.made_function(view.function());
+  frame.outside_function = !trace.world.made_function(view.function());
   auto locals = view.locals();
   for (size_t i = 0; i < locals.size() && i < frame.locals.size(); ++i)
-    if (locals[i]) frame.locals[i] = world_.wrap(locals[i]);
+    if (locals[i]) frame.locals[i] = trace.world.wrap(locals[i]);
 }
 
 // The names under which a class has the function, as a method or a part of a property.
@@ -155,27 +166,27 @@ static std::vector<PyObject*> names_in_class(PyTypeObject* type, PyObject* funct
 
 // Native code found this function by itself, so nothing guards where it was found: if it is a
 // method of its first argument's class, that look-up is relied on.
-bool Evaluator::rely_on_hooked(Frame& frame) {
+static bool rely_on_hooked(TraceContext& trace, Frame& frame) {
   auto* function = frame.function_object();
   if (!frame.outside_function) return true;
   if (frame.code()->co_argcount > 0 && frame.locals[0]) {
     PyObject* self = frame.locals[0].get();
     auto* type = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
-    if (hooked_.emplace(function, type).second)
+    if (trace.hooked.emplace(function, type).second)
       for (PyObject* name : names_in_class(type, frame.function.get()))
-        world_.type_lookup(type, name);
+        trace.world.type_lookup(type, name);
   }
-  if (!world_.source_of(frame.function.get())) world_.rely_on(function);
-  return read_bound_defaults(frame);
+  if (!trace.world.source_of(frame.function.get())) trace.world.rely_on(function);
+  return read_bound_defaults(trace, frame);
 }
 
 // CPython has filled in the defaults of arguments that were not given: those locals come from the
 // function.
-bool Evaluator::read_bound_defaults(Frame& frame) {
+static bool read_bound_defaults(TraceContext& trace, Frame& frame) {
   auto* function = frame.function_object();
   PyCodeObject* code = frame.code();
   PyObject* defaults = function->func_defaults;
-  const Source* base = world_.function_base(function);
+  const Source* base = trace.world.function_base(function);
   const Py_ssize_t given = defaults ? PyTuple_GET_SIZE(defaults) : 0;
   const Py_ssize_t total = code->co_argcount + code->co_kwonlyargcount;
   for (Py_ssize_t i = code->co_argcount - given; i < total; ++i) {
@@ -187,10 +198,10 @@ bool Evaluator::read_bound_defaults(Frame& frame) {
                       : function->func_kwdefaults
                           ? PyDict_GetItemWithError(function->func_kwdefaults, key.get())
                           : nullptr;
-    if (!value || value != local.get() || world_.source_of(local)) continue;
-    local = world_.read(
-        value, world_.source(by_position ? SourceKind::kDefault : SourceKind::kKwDefault, base,
-                             key.get()));
+    if (!value || value != local.get() || trace.world.source_of(local)) continue;
+    local = trace.world.read(
+        value, trace.world.source(by_position ? SourceKind::kDefault : SourceKind::kKwDefault, base,
+                                  key.get()));
     if (!local) return false;
   }
   return true;

@@ -1,7 +1,20 @@
-// The instructions that the loop in frames/evaluate.cpp does not carry out itself.
+#include "capture/frames/instructions.h"
 
-#include "capture/evaluator.h"
-#include "capture/known.h"
+#include "capture/calls/calls.h"
+#include "capture/calls/functions.h"
+#include "capture/frames/exceptions.h"
+#include "capture/frames/generators.h"
+#include "capture/objects/attribute_writes.h"
+#include "capture/objects/class_statements.h"
+#include "capture/objects/displays.h"
+#include "capture/objects/imports.h"
+#include "capture/objects/items.h"
+#include "capture/objects/iteration.h"
+#include "capture/objects/match.h"
+#include "capture/objects/operators.h"
+#include "capture/objects/super.h"
+#include "capture/objects/variables.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
@@ -20,7 +33,7 @@ PyObject* name_at(Frame& frame, int index) {
 
 }  // namespace
 
-bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
+bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
   std::vector<Slot>& stack = frame.stack;
   const auto local = static_cast<size_t>(in.arg);
   switch (in.op) {
@@ -31,7 +44,7 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
     case Opcode::kBuildConstKeyMap:
     case Opcode::kBuildString:
     case Opcode::kBuildSlice:
-      return build(frame, in);
+      return build_display(trace, frame, in);
     case Opcode::kListAppend:
     case Opcode::kSetAdd:
     case Opcode::kMapAdd:
@@ -39,7 +52,7 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
     case Opcode::kSetUpdate:
     case Opcode::kDictUpdate:
     case Opcode::kDictMerge:
-      return extend(frame, in);
+      return extend_display(trace, frame, in);
 
     // --- Locals, cells, globals
     case Opcode::kLoadFastAndClear:
@@ -56,31 +69,31 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
       return true;
     case Opcode::kMakeCell: {
       Ref cell = Ref::steal(PyCell_New(frame.locals[local].get()));
-      world_.mark_created(cell.get());
+      trace.world.mark_created(cell.get());
       frame.locals[local] = Slot(cell);
       return true;
     }
     case Opcode::kCopyFreeVars:
-      return copy_free_vars(frame, in.arg);
+      return copy_free_vars(trace, frame, in.arg);
     case Opcode::kLoadClosure:
       stack.push_back(frame.locals[local]);
       return true;
     case Opcode::kStoreDeref:
-      return store_deref(frame, in.arg, frame.pop());
+      return store_deref(trace, frame, in.arg, frame.pop());
     case Opcode::kDeleteDeref:
-      return store_deref(frame, in.arg, Slot());
+      return store_deref(trace, frame, in.arg, Slot());
     case Opcode::kStoreGlobal:
-      return store_global(frame, name_at(frame, in.arg), frame.pop());
+      return store_global(trace, frame, name_at(frame, in.arg), frame.pop());
     case Opcode::kDeleteGlobal:
-      return store_global(frame, name_at(frame, in.arg), Slot());
+      return store_global(trace, frame, name_at(frame, in.arg), Slot());
 
     // --- Attributes and items
     case Opcode::kLoadSuperAttr: {
       Slot self = frame.pop(), cls = frame.pop();
       frame.pop();
       Slot bound, value;
-      value =
-          super_attribute(cls, self, name_at(frame, in.arg >> 2), in.arg & 1 ? &bound : nullptr);
+      value = super_attribute(trace, cls, self, name_at(frame, in.arg >> 2),
+                              in.arg & 1 ? &bound : nullptr);
       if (!value) return false;
       bool method = in.arg & 1;
       if (method && !bound && in.null_below) stack.emplace_back();
@@ -90,72 +103,72 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
     }
     case Opcode::kStoreAttr: {
       Slot object = frame.pop(), value = frame.pop();
-      return setattr(object, name_at(frame, in.arg), value);
+      return setattr(trace, object, name_at(frame, in.arg), value);
     }
     case Opcode::kDeleteAttr:
-      return setattr(frame.pop(), name_at(frame, in.arg), Slot());
+      return setattr(trace, frame.pop(), name_at(frame, in.arg), Slot());
     case Opcode::kStoreSubscr: {
       Slot key = frame.pop(), object = frame.pop(), value = frame.pop();
-      return setitem(object, key, value);
+      return setitem(trace, object, key, value);
     }
     case Opcode::kDeleteSubscr: {
       Slot key = frame.pop(), object = frame.pop();
-      return setitem(object, key, Slot());
+      return setitem(trace, object, key, Slot());
     }
     case Opcode::kBinarySlice:
     case Opcode::kStoreSlice: {
       Slot stop = frame.pop(), start = frame.pop(), object = frame.pop();
       Slot slice = Slot::steal(PySlice_New(start.get(), stop.get(), nullptr));
-      if (in.op == Opcode::kBinarySlice) return frame.push(getitem(object, slice));
-      return setitem(object, slice, frame.pop());
+      if (in.op == Opcode::kBinarySlice) return frame.push(getitem(trace, object, slice));
+      return setitem(trace, object, slice, frame.pop());
     }
 
     // --- Operators
     case Opcode::kUnaryNot: {
-      int value = truth(frame.pop());
+      int value = truth(trace, frame.pop());
       return push_bool(frame, value < 0 ? -1 : !value);
     }
     case Opcode::kToBool:
-      return push_bool(frame, truth(frame.pop()));
+      return push_bool(frame, truth(trace, frame.pop()));
     case Opcode::kUnaryNegative:
     case Opcode::kUnaryPositive:
     case Opcode::kUnaryInvert:
-      return frame.push(unary(in.op, frame.pop()));
+      return frame.push(unary_operation(trace, in.op, frame.pop()));
     case Opcode::kBinaryOp: {
       Slot b = frame.pop(), a = frame.pop();
-      return frame.push(binary(in.arg, std::move(a), std::move(b)));
+      return frame.push(binary_operation(trace, in.arg, std::move(a), std::move(b)));
     }
     case Opcode::kCompareOp: {
       Slot b = frame.pop(), a = frame.pop();
-      return frame.push(compare(a, b, in.arg & 15, (in.arg & 256) != 0));
+      return frame.push(compare(trace, a, b, in.arg & 15, (in.arg & 256) != 0));
     }
     case Opcode::kFormatValue: {
       Slot spec = in.arg & 4 ? frame.pop() : Slot();
-      return frame.push(format(frame.pop(), spec, in.arg & 3));
+      return frame.push(format_value(trace, frame.pop(), spec, in.arg & 3));
     }
     case Opcode::kUnpackSequence:
-      return unpack(frame, in.arg, 0, false);
+      return unpack(trace, frame, in.arg, 0, false);
     case Opcode::kUnpackEx:
-      return unpack(frame, in.arg & 255, in.arg >> 8, true);
+      return unpack(trace, frame, in.arg & 255, in.arg >> 8, true);
     case Opcode::kListToTuple: {
       // Where the segment began amid the building, the list is from outside.
       Slot list = frame.pop();
-      if (world_.source_of(list) && !world_.read_all(list.get())) return false;
-      return frame.push(Slot::steal(PyList_AsTuple(world_.effective(list.get()))));
+      if (trace.world.source_of(list) && !trace.world.read_all(list.get())) return false;
+      return frame.push(Slot::steal(PyList_AsTuple(trace.world.effective(list.get()))));
     }
     case Opcode::kGetIter:
-      return frame.push(get_iter(frame.pop()));
+      return frame.push(get_iter(trace, frame.pop()));
     case Opcode::kGetLen: {
-      Slot length = length_of(stack.back());
+      Slot length = length_of(trace, stack.back());
       return frame.push(std::move(length));
     }
 
     // --- Generators
     case Opcode::kGetYieldFromIter:
       if (PyGen_CheckExact(stack.back().get())) return true;
-      return frame.push(get_iter(frame.pop()));
+      return frame.push(get_iter(trace, frame.pop()));
     case Opcode::kSend:
-      return send(frame, in);
+      return send_value(trace, frame, in);
     case Opcode::kEndSend: {
       Slot value = frame.pop();
       stack.back() = std::move(value);
@@ -166,19 +179,19 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
     case Opcode::kCallFunctionEx: {
       Slot kwargs = in.arg & 1 ? frame.pop() : Slot();
       Slot args = frame.pop(), b = frame.pop(), a = frame.pop();
-      return frame.push(call_unpacked(b ? b : a, args, kwargs));
+      return frame.push(call_unpacked(trace, b ? b : a, args, kwargs));
     }
     case Opcode::kMakeFunction:
-      return frame.push(make_function(frame, in.arg));
+      return frame.push(make_function(trace, frame, in.arg));
     case Opcode::kSetFunctionAttribute:
       return set_function_attribute(frame, in.arg);
     case Opcode::kImportName: {
       Slot from_list = frame.pop(), level = frame.pop();
-      return frame.push(import_name(frame, name_at(frame, in.arg), from_list, level));
+      return frame.push(import_name(trace, frame, name_at(frame, in.arg), from_list, level));
     }
     case Opcode::kImportFrom: {
       Slot module = stack.back();
-      return frame.push(import_from(module, name_at(frame, in.arg)));
+      return frame.push(import_from(trace, module, name_at(frame, in.arg)));
     }
 
     // --- Exceptions and with
@@ -186,7 +199,7 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
       stack.push_back(Slot::borrow(PyExc_AssertionError));
       return true;
     case Opcode::kBeforeWith:
-      return enter_with(frame);
+      return enter_with(trace, frame);
     case Opcode::kWithExceptStart: {
       PyObject* exception = stack.back().get();
       PyObject* traceback = PyException_GetTraceback(exception);
@@ -194,7 +207,7 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
                       Slot::borrow(exception),
                       traceback ? Slot::steal(traceback) : Slot::borrow(Py_None)};
       Slot exit = frame.peek(4);
-      return frame.push(call(exit, args, 3, nullptr));
+      return frame.push(call(trace, exit, args, 3, nullptr));
     }
     case Opcode::kPushExcInfo: {
       Slot exception = frame.pop();
@@ -207,38 +220,38 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
     }
     case Opcode::kPopExcept: {
       Slot previous = frame.pop();
-      if (depth_ == 1 && !handling_.empty()) {
-        last_handled_ = handling_.front();
-        handling_.pop_back();
+      if (trace.frames.depth() == 1 && !trace.progress.handling.empty()) {
+        trace.progress.last_handled = trace.progress.handling.front();
+        trace.progress.handling.pop_back();
       }
       PyErr_SetHandledException(previous.get() == Py_None ? nullptr : previous.get());
       return true;
     }
     case Opcode::kCheckExcMatch:
-      return check_exception_match(frame);
+      return check_exception_match(trace, frame);
     case Opcode::kCheckEgMatch:
-      return check_group_match(frame);
+      return check_group_match(trace, frame);
     case Opcode::kPrepReraiseStar: {
       Slot raised = frame.pop(), original = frame.pop();
-      return frame.push(exceptions_to_raise(original, raised));
+      return frame.push(exceptions_to_raise(trace, original, raised));
     }
     case Opcode::kReraise: {
       Slot exception = frame.pop();
-      if (world_.source_of(exception))
-        return breaks_.refuse(BreakKind::kOutsideException,
-                              "an exception object from outside is raised");
+      if (trace.world.source_of(exception))
+        return trace.breaks.refuse(BreakKind::kOutsideException,
+                                   "an exception object from outside is raised");
       restore_exception(exception.object);
       return false;
     }
     case Opcode::kRaiseVarargs:
-      raise(in.arg, frame);
+      raise_varargs(trace, in.arg, frame);
       return false;
     case Opcode::kStopIterationError: {
       Slot exception = frame.pop();
       return frame.push(stop_iteration_error(exception));
     }
     case Opcode::kCleanupThrow:
-      return cleanup_throw(frame);
+      return cleanup_throw(trace, frame);
 
     // --- match
     case Opcode::kMatchMapping:
@@ -247,10 +260,10 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
       return push_bool(frame, PyType_HasFeature(Py_TYPE(stack.back().get()), flag) != 0);
     }
     case Opcode::kMatchKeys:
-      return frame.push(match_keys(frame.peek(2), frame.peek(1)));
+      return frame.push(match_keys(trace, frame.peek(2), frame.peek(1)));
     case Opcode::kMatchClass: {
       Slot attribute_names = frame.pop(), cls = frame.pop(), subject = frame.pop();
-      return frame.push(match_class(subject, cls, attribute_names, in.arg));
+      return frame.push(match_class(trace, subject, cls, attribute_names, in.arg));
     }
     case Opcode::kLoadBuildClass:
     case Opcode::kLoadName:
@@ -261,13 +274,13 @@ bool Evaluator::run_instruction(Frame& frame, const Instruction& in) {
     case Opcode::kLoadClassDeref:
     case Opcode::kLoadFromDictOrDeref:
     case Opcode::kLoadFromDictOrGlobals:
-      return run_class_instruction(frame, in);
+      return run_class_instruction(trace, frame, in);
     default:
-      return unsupported_instruction(frame, in);
+      return unsupported_instruction(trace, frame, in);
   }
 }
 
-bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
+bool unsupported_instruction(TraceContext& trace, Frame&, const Instruction& in) {
   const char* what = cpython::asynchronous_part(in);
   const BreakKind kind = what ? BreakKind::kSuspends : BreakKind::kUnsupportedBytecode;
   switch (in.op) {
@@ -277,9 +290,9 @@ bool Evaluator::unsupported_instruction(Frame&, const Instruction& in) {
     default:
       break;
   }
-  return breaks_.refuse(kind, what ? what
-                                   : std::string("instruction ") + cpython::to_string(in.op) +
-                                         " (" + std::to_string(in.raw) + ")");
+  return trace.breaks.refuse(kind, what ? what
+                                        : std::string("instruction ") + cpython::to_string(in.op) +
+                                              " (" + std::to_string(in.raw) + ")");
 }
 
 }  // namespace braze::capture

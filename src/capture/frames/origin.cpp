@@ -1,13 +1,8 @@
-// Where the trace is: for messages, for the graph's nodes, for the record of torch-level calls.
-#include <ATen/core/grad_mode.h>
-#include <c10/core/DefaultDtype.h>
-#include <c10/core/InferenceMode.h>
+#include "capture/frames/origin.h"
 
-#include "capture/evaluator.h"
 #include "capture/known.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
-#include "pytorch/aten.h"
-#include "pytorch/objects.h"
 
 namespace braze::capture {
 
@@ -78,88 +73,81 @@ std::string name_of_callable(PyObject* callable) {
   return owner.empty() ? name : owner + "." + name;
 }
 
-PyObject* as_python(at::ScalarType dtype) { return pytorch::dtype_object(dtype); }
-
-// What braze._fx.torch_state() gives; without Python code, which would be traced.
-Ref torch_state() {
-  auto autocast = [](const char* name, c10::DeviceType device) {
-    return Py_BuildValue("(sOO)", name, as_python(pytorch::autocast_dtype(device)),
-                         pytorch::is_autocast_enabled(device) ? Py_True : Py_False);
-  };
-  return Ref::steal(Py_BuildValue("(O(NN)(OO))", at::GradMode::is_enabled() ? Py_True : Py_False,
-                                  autocast("cpu", at::kCPU), autocast("cuda", at::kCUDA),
-                                  c10::InferenceMode::is_enabled() ? Py_True : Py_False,
-                                  as_python(c10::get_default_dtype_as_scalartype())));
-}
-
 }  // namespace
 
-std::vector<StackEntry> Evaluator::stack() const {
+std::vector<StackEntry> user_stack(TraceContext& trace) {
   std::vector<StackEntry> entries;
   bool user = false;
-  for (const Frame* frame = top_; frame; frame = frame->back) {
+  for (const Frame* frame = trace.frames.top(); frame; frame = frame->back) {
     user = user || is_user_frame(*frame);
     if (user) entries.push_back(exact_entry_of(*frame));
   }
-  if (entries.empty() && top_) entries.push_back(exact_entry_of(*top_));
+  if (entries.empty() && trace.frames.top()) entries.push_back(exact_entry_of(*trace.frames.top()));
   return entries;
 }
 
-void Evaluator::locate(BreakReason& reason) const {
-  reason.stack = stack();
-  if (!subject_ || subject_frame_ != top_ || !*subject_) return;
-  PyObject* object = subject_->get();
-  if (const Source* source = world_.source_of(*subject_))
-    reason.object =
-        guard::to_string(source, world_.parameter_names(), reinterpret_cast<PyObject*>(root_)) +
-        ", " + kind_of(object);
+void locate(TraceContext& trace, BreakReason& reason) {
+  reason.stack = user_stack(trace);
+  if (!trace.subject.slot || trace.subject.frame != trace.frames.top() || !*trace.subject.slot)
+    return;
+  PyObject* object = trace.subject.slot->get();
+  if (const Source* source = trace.world.source_of(*trace.subject.slot))
+    reason.object = guard::to_string(source, trace.world.parameter_names(),
+                                     reinterpret_cast<PyObject*>(trace.root)) +
+                    ", " + kind_of(object);
   else if (is_fake(object))
     reason.object = "a tensor that the compiled code computes";
   else
     reason.object = kind_of(object);
 }
 
-std::string Evaluator::place() {
+std::string user_place(TraceContext& trace) {
   // Guards are recorded inside of operators, too, where PyTorch has given the GIL up.
   struct Gil {
     PyGILState_STATE state = PyGILState_Ensure();
     ~Gil() { PyGILState_Release(state); }
   } gil;
-  const Frame* frame = top_;
+  const Frame* frame = trace.frames.top();
   while (frame && !is_user_frame(*frame) && frame->back) frame = frame->back;
   if (!frame) return "";
   const StackEntry entry = entry_of(*frame);
   return entry.file + ":" + std::to_string(entry.line) + " in " + entry.function;
 }
 
-// Of the innermost frame of a method of a module.
-const Source* Evaluator::module_under_way() const {
-  for (const Frame* frame = top_; frame; frame = frame->back) {
+const Source* module_under_way(TraceContext& trace) {
+  for (const Frame* frame = trace.frames.top(); frame; frame = frame->back) {
     if (frame->locals.empty() || frame->code()->co_argcount == 0) continue;
     PyObject* self = frame->locals[0].get();
     if (!self || !PyObject_TypeCheck(self, known().module)) continue;
-    if (const Source* module = world_.source_of(self)) return module;
+    if (const Source* module = trace.world.source_of(self)) return module;
   }
   return nullptr;
 }
 
-graph::OriginId Evaluator::origin(graph::Graph& graph) {
+size_t OriginTracker::KeyHash::operator()(const Key& key) const {
+  size_t hash = reinterpret_cast<size_t>(key.code) >> 4;
+  hash = hash * 1000003u ^ reinterpret_cast<size_t>(key.module) >> 4;
+  hash = hash * 1000003u ^ reinterpret_cast<size_t>(key.callee) >> 4;
+  return hash * 1000003u ^ static_cast<size_t>(key.at);
+}
+
+graph::OriginId OriginTracker::origin(graph::Graph& graph) {
   // PyTorch's bindings give the GIL up around an operator.
   struct Gil {
     PyGILState_STATE state = PyGILState_Ensure();
     ~Gil() { PyGILState_Release(state); }
   };
   ++recorded_nodes_;
-  const Frame* frame = top_;
+  const Frame* frame = trace_.frames.top();
   while (frame && !is_user_frame(*frame) && frame->back) frame = frame->back;
   if (!frame) return graph.add_origin({});
-  OriginKey key{frame->info, frame->current(), native_module_, native_callee_};
-  if (native_callee_ && PyCFunction_Check(native_callee_))
-    key.callee = reinterpret_cast<PyCFunctionObject*>(native_callee_)->m_ml;
+  Key key{frame->info, frame->current(), trace_.native.module, trace_.native.callee};
+  if (trace_.native.callee && PyCFunction_Check(trace_.native.callee))
+    key.callee = reinterpret_cast<PyCFunctionObject*>(trace_.native.callee)->m_ml;
   std::optional<Gil> gil;
-  if (native_frame_ != top_) {
+  if (trace_.native.frame != trace_.frames.top()) {
     gil.emplace();
-    key.module = module_under_way();
+    key.module = module_under_way(trace_);
   }
   auto [place, fresh] = origins_.try_emplace(key, -1);
   if (!fresh) return place->second;
@@ -174,23 +162,23 @@ graph::OriginId Evaluator::origin(graph::Graph& graph) {
 }
 
 // Of the native callee under way, which has this key.
-const std::string& Evaluator::callee_name(const void* key) {
+const std::string& OriginTracker::callee_name(const void* key) {
   auto [place, fresh] = callee_names_.try_emplace(key);
-  if (fresh && native_callee_) {
-    place->second = name_of_callable(native_callee_);
-    world_.hold(Ref::borrow(native_callee_));  // so that the key stays its own
+  if (fresh && trace_.native.callee) {
+    place->second = name_of_callable(trace_.native.callee);
+    trace_.world.hold(Ref::borrow(trace_.native.callee));  // so that the key stays its own
   }
   return place->second;
 }
 
 // "encoder.layer.3.attention": the modules between the outermost one and this.
-const std::string& Evaluator::module_path(const Source* module) {
+const std::string& OriginTracker::module_path(const Source* module) {
   if (auto known = module_paths_.find(module); known != module_paths_.end()) return known->second;
   std::string path = make_module_path(module);
   return module_paths_[module] = std::move(path);
 }
 
-std::string Evaluator::make_module_path(const Source* module) {
+std::string OriginTracker::make_module_path(const Source* module) {
   if (!module || !module->base) return "";
   const bool is_child = module->kind == SourceKind::kItem &&
                         module->base->kind == SourceKind::kAttribute &&
@@ -202,32 +190,6 @@ std::string Evaluator::make_module_path(const Source* module) {
   const std::string part = text_of(module->key.get());
   if (part == "__self__" || part == "__func__") return path;
   return path.empty() ? part : path + "." + part;
-}
-
-void Evaluator::record_torch_call(PyObject* callable, const Slot* args, size_t count,
-                                  PyObject* kwnames, PyObject* result) {
-  if (!torch_calls_ || native_depth_ != 0 || !callable) return;
-  bool about_tensors = holds_tensor(result);
-  for (size_t i = 0; i < count && !about_tensors; ++i)
-    about_tensors = args[i] && holds_tensor(args[i].get());
-  if (!about_tensors) return;
-  size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
-  Ref positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count - keywords)));
-  for (size_t i = 0; i + keywords < count; ++i) {
-    PyObject* arg = args[i] ? args[i].get() : Py_None;
-    Py_INCREF(arg);
-    PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), arg);
-  }
-  Ref named = Ref::steal(PyDict_New());
-  for (size_t i = 0; i < keywords; ++i)
-    PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i)),
-                   args[count - keywords + i].get());
-  std::vector<StackEntry> where = stack();
-  StackEntry entry = where.empty() ? StackEntry{} : where.front();
-  Ref record = Ref::steal(Py_BuildValue("(OOOO(sis)N)", callable, positional.get(), named.get(),
-                                        result, entry.file.c_str(), entry.line,
-                                        entry.function.c_str(), torch_state().release()));
-  if (!record || PyList_Append(torch_calls_.get(), record.get()) < 0) PyErr_Clear();
 }
 
 }  // namespace braze::capture

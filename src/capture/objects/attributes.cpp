@@ -1,6 +1,15 @@
-// Attribute reads and writes, as `object.__getattribute__` and the descriptors of classes do them.
-#include "capture/evaluator.h"
+#include "capture/objects/attributes.h"
+
+#include "capture/calls/calls.h"
+#include "capture/calls/native.h"
+#include "capture/calls/native_scope.h"
+#include "capture/calls/torch_failures.h"
+#include "capture/frames/subject.h"
 #include "capture/known.h"
+#include "capture/objects/module_parts.h"
+#include "capture/objects/super.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
 #include "cpython/lookup.h"
 #include "cpython/text.h"
 #include "cpython/watch.h"
@@ -34,8 +43,19 @@ bool clear_attribute_error() {
 
 }  // namespace
 
-// What a class attribute gives when it is read through an instance.
-Slot Evaluator::bind(PyObject* descriptor, const Source* source, const Slot& object, Slot* self) {
+static Slot call_descriptor(TraceContext& trace, const Slot& descriptor, const Slot& object);
+static Slot field_of_named_tuple(TraceContext& trace, const Slot& object, PyObject* descriptor);
+static void missing_attribute(PyObject* object, PyObject* name);
+static Slot attribute_of_created(TraceContext& trace, PyObject* object, PyObject* name, Ref value);
+static PyObject* get_dunder();
+static Slot native_attribute_of(TraceContext& trace, const Slot& object, PyObject* name);
+static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObject* name);
+static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject* name, bool quiet);
+static Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name,
+                                Slot* self);
+
+Slot bind_descriptor(TraceContext& trace, PyObject* descriptor, const Source* source,
+                     const Slot& object, Slot* self) {
   if (self && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
     *self = object;
     return Slot::borrow(descriptor, source);
@@ -43,35 +63,37 @@ Slot Evaluator::bind(PyObject* descriptor, const Source* source, const Slot& obj
   if (PyFunction_Check(descriptor)) return Slot::steal(PyMethod_New(descriptor, object.get()));
   auto get = Py_TYPE(descriptor)->tp_descr_get;
   if (!get) {
-    if (!source) return world_.wrap(descriptor);
-    return world_.read(descriptor, source);
+    if (!source) return trace.world.wrap(descriptor);
+    return trace.world.read(descriptor, source);
   }
-  if (is_heap_type(Py_TYPE(descriptor)) && world_.is_outside(descriptor))
-    return call_descriptor(Slot::borrow(descriptor, source), object);
+  if (is_heap_type(Py_TYPE(descriptor)) && trace.world.is_outside(descriptor))
+    return call_descriptor(trace, Slot::borrow(descriptor, source), object);
   Ref value = Ref::steal(get(descriptor, object.get(), as_object(Py_TYPE(object.get()))));
   if (!value) return {};
   // staticmethod: what it holds is as fixed as the descriptor itself.
   if (source && Py_IS_TYPE(descriptor, &PyStaticMethod_Type))
-    return world_.read(value.get(), world_.source(SourceKind::kAttribute, source, names().func));
-  return result_of_native(std::move(value));
+    return trace.world.read(value.get(),
+                            trace.world.source(SourceKind::kAttribute, source, names().func));
+  return result_of_native(trace, std::move(value));
 }
 
 // A descriptor written in Python: its __get__ is evaluated.
-Slot Evaluator::call_descriptor(const Slot& descriptor, const Slot& object) {
+static Slot call_descriptor(TraceContext& trace, const Slot& descriptor, const Slot& object) {
   static PyObject* get_name = PyUnicode_InternFromString("__get__");
-  if (descriptor.source && !world_.read(descriptor.get(), descriptor.source)) return {};
-  Slot get = special_method(descriptor, get_name);
+  if (descriptor.source && !trace.world.read(descriptor.get(), descriptor.source)) return {};
+  Slot get = special_method(trace, descriptor, get_name);
   if (!get) return {};
   Slot args[2] = {object, Slot::borrow(as_object(Py_TYPE(object.get())))};
-  return call(get, args, 2, nullptr);
+  return call(trace, get, args, 2, nullptr);
 }
 
-Slot Evaluator::generic_getattr(const Slot& object, PyObject* name, Slot* self, bool quiet) {
+Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Slot* self,
+                     bool quiet) {
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
-  const Source* source = world_.source_of(object);
+  const Source* source = trace.world.source_of(object);
   const Source* type_source = nullptr;
-  PyObject* found = world_.type_lookup(type, name, &type_source);
+  PyObject* found = trace.world.type_lookup(type, name, &type_source);
   Ref descriptor = Ref::borrow(found);
   auto get = descriptor ? Py_TYPE(descriptor.get())->tp_descr_get : nullptr;
 
@@ -85,74 +107,78 @@ Slot Evaluator::generic_getattr(const Slot& object, PyObject* name, Slot* self, 
         return {};
       }
       Slot args[1] = {object};
-      return call(world_.wrap(getter), args, 1, nullptr);
+      return call(trace, trace.world.wrap(getter), args, 1, nullptr);
     }
     if (is_heap_type(Py_TYPE(descriptor.get())) &&
         PyFunction_Check(_PyType_Lookup(Py_TYPE(descriptor.get()), get_dunder())))
-      return call_descriptor(Slot::borrow(descriptor.get(), type_source), object);
-    if (const Write* write = source ? world_.written(obj, name) : nullptr) {
-      if (write->value) return world_.wrap(write->value.get());
+      return call_descriptor(trace, Slot::borrow(descriptor.get(), type_source), object);
+    if (const Write* write = source ? trace.world.written(obj, name) : nullptr) {
+      if (write->value) return trace.world.wrap(write->value.get());
       PyErr_SetObject(PyExc_AttributeError, name);
       return {};
     }
     if (source && Py_IS_TYPE(descriptor.get(), known().tuple_getter))
-      return field_of_named_tuple(object, descriptor.get());
+      return field_of_named_tuple(trace, object, descriptor.get());
     if (source && !cpython::is_native_data_descriptor(descriptor.get()))
-      return refuse(BreakKind::kNativeObject, std::string("an attribute of a '") + type->tp_name +
-                                                  "' object from outside, read by a '" +
-                                                  Py_TYPE(descriptor.get())->tp_name + "' object");
+      return trace.refuse(BreakKind::kNativeObject,
+                          std::string("an attribute of a '") + type->tp_name +
+                              "' object from outside, read by a '" +
+                              Py_TYPE(descriptor.get())->tp_name + "' object");
     Ref value = Ref::steal(get(descriptor.get(), obj, as_object(type)));
     if (!value) {
       if (source && PyErr_ExceptionMatches(PyExc_AttributeError)) {
         Ref error = take_exception();
-        world_.guard(GuardKind::kAbsent, world_.source(SourceKind::kAttribute, source, name));
+        trace.world.guard(GuardKind::kAbsent,
+                          trace.world.source(SourceKind::kAttribute, source, name));
         restore_exception(std::move(error));
       }
       return {};
     }
-    if (!source) return attribute_of_created(obj, name, std::move(value));
+    if (!source) return attribute_of_created(trace, obj, name, std::move(value));
     if (name == names().dict) {
-      world_.set_owner_of_dict(value.get(), obj);
-      if (world_.has_writes() && world_.written_attributes(obj)) {
-        Slot dict = world_.read(value.get(), world_.source(SourceKind::kInstanceDict, source));
-        return dict && world_.shadow(value.get()) ? dict : Slot();
+      trace.world.set_owner_of_dict(value.get(), obj);
+      if (trace.world.has_writes() && trace.world.written_attributes(obj)) {
+        Slot dict =
+            trace.world.read(value.get(), trace.world.source(SourceKind::kInstanceDict, source));
+        return dict && trace.world.shadow(value.get()) ? dict : Slot();
       }
-      return world_.read(value.get(), world_.source(SourceKind::kInstanceDict, source));
+      return trace.world.read(value.get(), trace.world.source(SourceKind::kInstanceDict, source));
     }
     if (name == names().class_)
-      return world_.read(value.get(), world_.source(SourceKind::kType, source));
-    return world_.read(value.get(), world_.source(SourceKind::kAttribute, source, name));
+      return trace.world.read(value.get(), trace.world.source(SourceKind::kType, source));
+    return trace.world.read(value.get(), trace.world.source(SourceKind::kAttribute, source, name));
   }
 
-  if (source && world_.has_writes()) {
-    if (const Write* write = world_.written(obj, name)) {
-      if (write->value) return world_.wrap(write->value.get());
+  if (source && trace.world.has_writes()) {
+    if (const Write* write = trace.world.written(obj, name)) {
+      if (write->value) return trace.world.wrap(write->value.get());
       goto class_attribute;
     }
   }
   if (PyObject* dict =
           Py_IS_TYPE(obj, known().partial) ? cpython::existing_dict(obj) : instance_dict(obj)) {
-    PyObject* used = world_.effective(dict);
+    PyObject* used = trace.world.effective(dict);
     PyObject* value = PyDict_GetItemWithError(used, name);
     if (value) {
-      if (!source || used != dict) return world_.wrap(value);
-      return world_.read(value, world_.source(SourceKind::kAttribute, source, name));
+      if (!source || used != dict) return trace.world.wrap(value);
+      return trace.world.read(value, trace.world.source(SourceKind::kAttribute, source, name));
     }
     if (PyErr_Occurred()) return {};
     if (source && used == dict)
-      world_.guard(GuardKind::kAbsent, world_.source(SourceKind::kAttribute, source, name));
+      trace.world.guard(GuardKind::kAbsent,
+                        trace.world.source(SourceKind::kAttribute, source, name));
   } else if (source && Py_IS_TYPE(obj, known().partial)) {
-    world_.guard(GuardKind::kAbsent, world_.source(SourceKind::kAttribute, source, name));
+    trace.world.guard(GuardKind::kAbsent, trace.world.source(SourceKind::kAttribute, source, name));
   }
 class_attribute:
-  if (descriptor) return bind(descriptor.get(), type_source, object, self);
+  if (descriptor) return bind_descriptor(trace, descriptor.get(), type_source, object, self);
   if (!quiet) missing_attribute(obj, name);
   return {};
 }
 
 // The class of a namedtuple has a descriptor for each field, which says the item that it stands for
 // in how it is pickled: (class, (index, doc)).
-Slot Evaluator::field_of_named_tuple(const Slot& object, PyObject* descriptor) {
+static Slot field_of_named_tuple(TraceContext& trace, const Slot& object, PyObject* descriptor) {
   Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(descriptor, names().reduce));
   if (!reduced) return {};
   PyObject* index = PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0);
@@ -161,11 +187,12 @@ Slot Evaluator::field_of_named_tuple(const Slot& object, PyObject* descriptor) {
     PyErr_SetString(PyExc_IndexError, "tuple index out of range");
     return {};
   }
-  return world_.read(PyTuple_GET_ITEM(object.get(), at),
-                     world_.source(SourceKind::kItem, world_.source_of(object), index));
+  return trace.world.read(
+      PyTuple_GET_ITEM(object.get(), at),
+      trace.world.source(SourceKind::kItem, trace.world.source_of(object), index));
 }
 
-void Evaluator::missing_attribute(PyObject* object, PyObject* name) {
+static void missing_attribute(PyObject* object, PyObject* name) {
   PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'",
                Py_TYPE(object)->tp_name, name);
   Ref error = take_exception();
@@ -176,22 +203,23 @@ void Evaluator::missing_attribute(PyObject* object, PyObject* name) {
 }
 
 // What a descriptor made in C gives for an object that the trace made.
-Slot Evaluator::attribute_of_created(PyObject* object, PyObject* name, Ref value) {
-  bool made = PyFunction_Check(object) ? world_.made_function(object) : world_.is_created(object);
-  if (!made) return result_of_native(std::move(value));
+static Slot attribute_of_created(TraceContext& trace, PyObject* object, PyObject* name, Ref value) {
+  bool made =
+      PyFunction_Check(object) ? trace.world.made_function(object) : trace.world.is_created(object);
+  if (!made) return result_of_native(trace, std::move(value));
   bool is_part = (PyFunction_Check(object) || Py_IS_TYPE(object, known().partial)) &&
                  PyDict_CheckExact(value.get());
-  if (name == names().dict || is_part) world_.mark_created(value.get());
-  return world_.wrap(std::move(value));
+  if (name == names().dict || is_part) trace.world.mark_created(value.get());
+  return trace.world.wrap(std::move(value));
 }
 
-PyObject* Evaluator::get_dunder() {
+static PyObject* get_dunder() {
   static PyObject* name = PyUnicode_InternFromString("__get__");
   return name;
 }
 
-AttributeTraits Evaluator::traits_of(PyTypeObject* type) {
-  AttributeTraits& before = traits_[type];
+static AttributeTraits traits_of(TraceContext& trace, PyTypeObject* type) {
+  AttributeTraits& before = trace.caches.traits[type];
   const unsigned version = cpython::current_type_version(type);
   if (before.version == version && version != 0) return before;
   AttributeTraits traits;
@@ -209,60 +237,63 @@ AttributeTraits Evaluator::traits_of(PyTypeObject* type) {
   traits.native = type->tp_getattro != PyObject_GenericGetAttr && !traits.getattribute &&
                   found != known().object_getattribute;
   traits.version = cpython::current_type_version(type);
-  return traits_[type] = traits;
+  return trace.caches.traits[type] = traits;
 }
 
-Slot Evaluator::getattr(const Slot& object, PyObject* name, Slot* self) {
+Slot getattr(TraceContext& trace, const Slot& object, PyObject* name, Slot* self) {
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
-  const AttributeTraits traits = traits_of(type);
+  const AttributeTraits traits = traits_of(trace, type);
   if (traits.symbol) {
     Slot number = object;
-    make_concrete(number);
-    return getattr(number, name, self);
+    make_concrete(trace, number);
+    return getattr(trace, number, name, self);
   }
-  const Subject subject(*this, object);
+  const Subject subject(trace, object);
   if (!PyUnicode_Check(name)) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
                  Py_TYPE(name)->tp_name);
     return {};
   }
-  if (traits.tensor) return tensor_attribute_of(object, name, self);
+  if (traits.tensor) return tensor_attribute_of(trace, object, name, self);
   // What is raised in a trace has no frames of CPython's behind it.
   if (traits.traceback || (traits.exception && is_traceback_name(name)))
-    return refuse(BreakKind::kTraceback, "the traceback of an exception");
+    return trace.refuse(BreakKind::kTraceback, "the traceback of an exception");
   if (traits.frame && changes_as_it_runs(name))
-    return refuse(BreakKind::kIntrospection,
-                  std::string(cpython::utf8_of(name)) + " of a frame, which goes on as it runs");
-  if (traits.module && !world_.made_module(obj)) return module_attribute_of(object, name);
-  if (traits.native && !traits.type) return native_attribute_of(object, name);
+    return trace.refuse(BreakKind::kIntrospection, std::string(cpython::utf8_of(name)) +
+                                                       " of a frame, which goes on as it runs");
+  if (traits.module && !trace.world.made_module(obj))
+    return module_attribute_of(trace, object, name);
+  if (traits.native && !traits.type) return native_attribute_of(trace, object, name);
 
-  const bool outside = world_.source_of(object) != nullptr;
+  const bool outside = trace.world.source_of(object) != nullptr;
   // Looked up first: a look-up with an exception pending would clear it.
   Ref fallback;
   if (traits.heap)
-    fallback = Ref::borrow(outside ? world_.type_lookup(type, names().getattr)
+    fallback = Ref::borrow(outside ? trace.world.type_lookup(type, names().getattr)
                                    : _PyType_Lookup(type, names().getattr));
-  if (fallback && !PyFunction_Check(fallback.get())) return native_attribute_of(object, name);
+  if (fallback && !PyFunction_Check(fallback.get()))
+    return native_attribute_of(trace, object, name);
   Slot value;
   if (traits.getattribute) {
-    if (outside) world_.type_lookup(type, names().getattribute);
+    if (outside) trace.world.type_lookup(type, names().getattribute);
     Slot args[2] = {object, Slot::borrow(name)};
-    value = call(Slot::borrow(traits.getattribute), args, 2, nullptr);
+    value = call(trace, Slot::borrow(traits.getattribute), args, 2, nullptr);
   } else if (traits.type) {
-    value = type_attribute_of(object, name, bool(fallback));
+    value = type_attribute_of(trace, object, name, bool(fallback));
   } else {
-    value = generic_getattr(object, name, self, bool(fallback));
+    value = generic_getattr(trace, object, name, self, bool(fallback));
   }
   if (value || !fallback) return value;
   if (PyErr_Occurred() && !clear_attribute_error()) return {};
-  if (fallback.get() == known().module_getattr && module_getattr(object, name, value)) return value;
+  if (fallback.get() == known().module_getattr && module_getattr(trace, object, name, value))
+    return value;
   Slot args[2] = {object, Slot::borrow(name)};
-  return call(Slot(fallback), args, 2, nullptr);
+  return call(trace, Slot(fallback), args, 2, nullptr);
 }
 
 // super objects, C types with a look-up of their own.
-Slot Evaluator::native_attribute_of(const Slot& object, PyObject* name) {
+static Slot native_attribute_of(TraceContext& trace, const Slot& object, PyObject* name) {
   PyObject* obj = object.get();
   if (Py_IS_TYPE(obj, &PySuper_Type)) {
     static PyObject *this_class = PyUnicode_InternFromString("__thisclass__"),
@@ -270,101 +301,108 @@ Slot Evaluator::native_attribute_of(const Slot& object, PyObject* name) {
     Ref cls = Ref::steal(PyObject_GenericGetAttr(obj, this_class));
     Ref self = Ref::steal(PyObject_GenericGetAttr(obj, its_self));
     if (!cls || !self) return {};
-    return super_attribute(world_.wrap(cls), world_.wrap(self), name, nullptr);
+    return super_attribute(trace, trace.world.wrap(cls), trace.world.wrap(self), name, nullptr);
   }
-  if (world_.source_of(object) && !PyMethod_Check(obj) && !is_immutable(obj) &&
-      world_.is_outside(obj) && !Py_IS_TYPE(obj, known().partial))
-    return refuse(BreakKind::kNativeObject, std::string("an attribute of a '") +
-                                                Py_TYPE(obj)->tp_name + "' object from outside");
-  Ref value = Ref::steal(PyObject_GetAttr(world_.effective(obj), name));
+  if (trace.world.source_of(object) && !PyMethod_Check(obj) && !is_immutable(obj) &&
+      trace.world.is_outside(obj) && !Py_IS_TYPE(obj, known().partial))
+    return trace.refuse(
+        BreakKind::kNativeObject,
+        std::string("an attribute of a '") + Py_TYPE(obj)->tp_name + "' object from outside");
+  Ref value = Ref::steal(PyObject_GetAttr(trace.world.effective(obj), name));
   if (!value) return {};
-  if (Py_IS_TYPE(obj, known().partial) && world_.is_created(obj) && PyDict_CheckExact(value.get()))
-    world_.mark_created(value.get());
-  if (PyMethod_Check(obj) && world_.source_of(object) && !PyMethod_Check(value.get()) &&
+  if (Py_IS_TYPE(obj, known().partial) && trace.world.is_created(obj) &&
+      PyDict_CheckExact(value.get()))
+    trace.world.mark_created(value.get());
+  if (PyMethod_Check(obj) && trace.world.source_of(object) && !PyMethod_Check(value.get()) &&
       !PyCFunction_Check(value.get()) && !is_atom(value.get()))
-    return world_.read(value.get(),
-                       world_.source(SourceKind::kAttribute, world_.source_of(object), name));
-  return world_.wrap(std::move(value));
+    return trace.world.read(value.get(), trace.world.source(SourceKind::kAttribute,
+                                                            trace.world.source_of(object), name));
+  return trace.world.wrap(std::move(value));
 }
 
-Slot Evaluator::module_attribute_of(const Slot& module, PyObject* name) {
+static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObject* name) {
   PyObject* dict = PyModule_GetDict(module.get());
-  const Source* source = world_.source(SourceKind::kAttribute, world_.pinned(module.get()), name);
-  if (const Write* write = world_.written(dict, name)) {
-    if (write->value) return world_.wrap(write->value.get());
-    return refuse(BreakKind::kSideEffect, "a deleted module attribute is read");
+  const Source* source =
+      trace.world.source(SourceKind::kAttribute, trace.world.pinned(module.get()), name);
+  if (const Write* write = trace.world.written(dict, name)) {
+    if (write->value) return trace.world.wrap(write->value.get());
+    return trace.refuse(BreakKind::kSideEffect, "a deleted module attribute is read");
   }
-  if (PyObject* value = PyDict_GetItemWithError(dict, name)) return world_.read(value, source);
+  if (PyObject* value = PyDict_GetItemWithError(dict, name)) return trace.world.read(value, source);
   if (PyErr_Occurred()) return {};
   if (PyTypeObject* type = Py_TYPE(module.get()); type != &PyModule_Type)
-    if (PyObject* found = world_.type_lookup(type, name)) {
+    if (PyObject* found = trace.world.type_lookup(type, name)) {
       // A switch of PyTorch's (torch.backends.mkldnn.enabled), which no guard covers.
       if (PyDescr_IsData(found) && is_torch_module_name(module_of(type)))
-        return refuse(BreakKind::kTorchState,
-                      world_.text_of(source) + " is computed when it is read");
-      return generic_getattr(module, name, nullptr, false);  // of a class of the program's own
+        return trace.refuse(BreakKind::kTorchState,
+                            trace.world.text_of(source) + " is computed when it is read");
+      return generic_getattr(trace, module, name, nullptr,
+                             false);  // of a class of the program's own
     }
   if (PyObject* fallback = PyDict_GetItemWithError(dict, names().getattr);
       fallback && PyFunction_Check(fallback) &&
       may_drive_code(reinterpret_cast<PyFunctionObject*>(fallback)->func_globals)) {
-    world_.guard(GuardKind::kAbsent, source);
-    Slot function = world_.read(
-        fallback,
-        world_.source(SourceKind::kAttribute, world_.pinned(module.get()), names().getattr));
+    trace.world.guard(GuardKind::kAbsent, source);
+    Slot function = trace.world.read(
+        fallback, trace.world.source(SourceKind::kAttribute, trace.world.pinned(module.get()),
+                                     names().getattr));
     Slot args[1] = {Slot::borrow(name)};
-    return function ? call(function, args, 1, nullptr) : Slot();
+    return function ? call(trace, function, args, 1, nullptr) : Slot();
   }
-  NativeScope scope(*this, true, nullptr);  // lazy modules of libraries: __getattr__ runs natively
-  ++importing_;
+  NativeScope scope(trace, true, nullptr);  // lazy modules of libraries: __getattr__ runs natively
+  ++trace.importing;
   Ref value = Ref::steal(PyObject_GetAttr(module.get(), name));
-  --importing_;
+  --trace.importing;
   if (!value) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
       Ref error = take_exception();
-      world_.guard(GuardKind::kAbsent, source);
+      trace.world.guard(GuardKind::kAbsent, source);
       restore_exception(std::move(error));
     }
     return {};
   }
-  if (PyDict_GetItemWithError(dict, name) == value.get()) return world_.read(value.get(), source);
+  if (PyDict_GetItemWithError(dict, name) == value.get())
+    return trace.world.read(value.get(), source);
   if (is_immutable(value.get()) && !is_atom(value.get())) {
-    world_.set_origin(value.get(), world_.pinned(value.get()));
-    world_.hold(value);
-    return world_.wrap(value);
+    trace.world.set_origin(value.get(), trace.world.pinned(value.get()));
+    trace.world.hold(value);
+    return trace.world.wrap(value);
   }
-  if (Py_TYPE(module.get()) != &PyModule_Type) return world_.read(value.get(), source);
-  return result_of_native(std::move(value));
+  if (Py_TYPE(module.get()) != &PyModule_Type) return trace.world.read(value.get(), source);
+  return result_of_native(trace, std::move(value));
 }
 
-Slot Evaluator::type_attribute_of(const Slot& object, PyObject* name, bool quiet) {
+static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject* name, bool quiet) {
   auto* type = reinterpret_cast<PyTypeObject*>(object.get());
   PyTypeObject* meta = Py_TYPE(object.get());
-  bool created = world_.made_function(object.get());
+  bool created = trace.world.made_function(object.get());
   if (name == names().dict && is_heap_type(type) && !created)
-    return refuse(BreakKind::kIntrospection, "the __dict__ of a class is read");
+    return trace.refuse(BreakKind::kIntrospection, "the __dict__ of a class is read");
   const Source* source = nullptr;
-  Ref meta_attribute =
-      Ref::borrow(is_heap_type(meta) ? world_.type_lookup(meta, name) : _PyType_Lookup(meta, name));
+  Ref meta_attribute = Ref::borrow(is_heap_type(meta) ? trace.world.type_lookup(meta, name)
+                                                      : _PyType_Lookup(meta, name));
   bool meta_data = meta_attribute && PyDescr_IsData(meta_attribute.get());
   if (meta_data && Py_IS_TYPE(meta_attribute.get(), &PyProperty_Type)) {
     Ref getter = Ref::steal(PyObject_GetAttr(meta_attribute.get(), names().fget));
     Slot args[1] = {object};
-    return getter ? call(world_.wrap(getter), args, 1, nullptr) : Slot();
+    return getter ? call(trace, trace.world.wrap(getter), args, 1, nullptr) : Slot();
   }
-  if (PyObject* found = meta_data ? nullptr : world_.type_lookup(type, name, &source)) {
+  if (PyObject* found = meta_data ? nullptr : trace.world.type_lookup(type, name, &source)) {
     Ref held = Ref::borrow(found);
-    if (PyFunction_Check(found)) return Slot::borrow(found, world_.source_of(found));
+    if (PyFunction_Check(found)) return Slot::borrow(found, trace.world.source_of(found));
     auto get = Py_TYPE(found)->tp_descr_get;
-    if (!get) return source ? world_.read(found, source) : known_class_value(held);
+    if (!get) return source ? trace.world.read(found, source) : known_class_value(trace, held);
     Ref value = Ref::steal(get(found, nullptr, object.get()));
     if (!value) return {};
-    if (PyMethod_Check(value.get()) || value.get() == found) return world_.wrap(std::move(value));
+    if (PyMethod_Check(value.get()) || value.get() == found)
+      return trace.world.wrap(std::move(value));
     if (source && Py_IS_TYPE(found, &PyStaticMethod_Type))
-      return world_.read(value.get(), world_.source(SourceKind::kAttribute, source, names().func));
-    return known_class_value(std::move(value));
+      return trace.world.read(value.get(),
+                              trace.world.source(SourceKind::kAttribute, source, names().func));
+    return known_class_value(trace, std::move(value));
   }
   if (quiet && !meta_attribute) return {};
-  NativeScope scope(*this, is_torch_module_name(module_of(type)), nullptr);
+  NativeScope scope(trace, is_torch_module_name(module_of(type)), nullptr);
   // The fallback is not for native code to call.
   Ref value = Ref::steal(quiet ? PyType_Type.tp_getattro(object.get(), name)
                                : PyObject_GetAttr(object.get(), name));
@@ -373,29 +411,29 @@ Slot Evaluator::type_attribute_of(const Slot& object, PyObject* name, bool quiet
   if (meta_data && !created && cpython::is_changeable_class(type) &&
       cpython::is_native_data_descriptor(meta_attribute.get()) &&
       (is_atom(value.get()) || PyTuple_CheckExact(value.get())))
-    return world_.read(value.get(),
-                       world_.source(SourceKind::kAttribute, world_.pinned(object.get()), name));
-  if (created || PyMethod_Check(value.get())) return world_.wrap(std::move(value));
-  return known_class_value(std::move(value));
+    return trace.world.read(
+        value.get(),
+        trace.world.source(SourceKind::kAttribute, trace.world.pinned(object.get()), name));
+  if (created || PyMethod_Check(value.get())) return trace.world.wrap(std::move(value));
+  return known_class_value(trace, std::move(value));
 }
 
-// A value of a class that cannot change, or that a descriptor of the class made: __name__, __mro__.
-Slot Evaluator::known_class_value(Ref value) {
+Slot known_class_value(TraceContext& trace, Ref value) {
   if (is_immutable(value.get())) {
-    if (!is_atom(value.get()) && !world_.source_of(value.get())) {
-      world_.set_origin(value.get(), world_.pinned(value.get()));
-      world_.hold(value);
+    if (!is_atom(value.get()) && !trace.world.source_of(value.get())) {
+      trace.world.set_origin(value.get(), trace.world.pinned(value.get()));
+      trace.world.hold(value);
     }
-    return world_.wrap(std::move(value));
+    return trace.world.wrap(std::move(value));
   }
-  if (!world_.source_of(value.get()) && world_.is_outside(value.get())) {
-    const Source* pinned = world_.pinned(value.get());
-    return world_.read(value.get(), pinned);
+  if (!trace.world.source_of(value.get()) && trace.world.is_outside(value.get())) {
+    const Source* pinned = trace.world.pinned(value.get());
+    return trace.world.read(value.get(), pinned);
   }
-  return world_.wrap(std::move(value));
+  return trace.world.wrap(std::move(value));
 }
 
-PyObject* Evaluator::module_of(PyTypeObject* type) {
+PyObject* module_of(PyTypeObject* type) {
   PyObject* dict = type->tp_dict;
   PyObject* module = dict ? PyDict_GetItemWithError(dict, names().module) : nullptr;
   if (module && PyUnicode_Check(module)) return module;
@@ -410,11 +448,12 @@ PyObject* Evaluator::module_of(PyTypeObject* type) {
   return text;
 }
 
-Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* self) {
+static Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name,
+                                Slot* self) {
   PyObject* obj = tensor.get();
   PyTypeObject* type = Py_TYPE(obj);
   const char* text = cpython::utf8_of(name);
-  PyObject* descriptor = world_.type_lookup(type, name);
+  PyObject* descriptor = trace.world.type_lookup(type, name);
   if (descriptor && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
     if (self) {
       *self = tensor;
@@ -424,39 +463,41 @@ Slot Evaluator::tensor_attribute_of(const Slot& tensor, PyObject* name, Slot* se
   }
   switch (tensor_attribute(text)) {
     case TensorAttribute::kBreak:
-      return refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
+      return trace.refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
     case TensorAttribute::kMetadata:
     case TensorAttribute::kTensor: {
       if (std::string_view(text) == "is_leaf" && requires_grad(obj))
-        return refuse(BreakKind::kTensorInternals, "Tensor.is_leaf is read");
+        return trace.refuse(BreakKind::kTensorInternals, "Tensor.is_leaf is read");
       if (name == names().shape)
-        if (Ref shape = recording_.shape_of(obj)) return Slot(std::move(shape));
-      NativeScope scope(*this, true, descriptor);
+        if (Ref shape = trace.recording.shape_of(obj)) return Slot(std::move(shape));
+      NativeScope scope(trace, true, descriptor);
       Ref value = Ref::steal(PyObject_GetAttr(obj, name));
-      if (!value) return torch_failed();
-      return world_.wrap(std::move(value));
+      if (!value) return torch_failed(trace);
+      return trace.world.wrap(std::move(value));
     }
     case TensorAttribute::kData: {
       // Apart from autograd's counter of versions, which no graph has.
       static PyObject* detach = PyUnicode_InternFromString("detach");
-      Slot method = getattr(tensor, detach);
-      return method ? call(method, nullptr, 0, nullptr) : Slot();
+      Slot method = getattr(trace, tensor, detach);
+      return method ? call(trace, method, nullptr, 0, nullptr) : Slot();
     }
     case TensorAttribute::kGradient:
       if (requires_grad(obj))
-        return refuse(BreakKind::kTensorInternals, "Tensor.grad is read where autograd may set it");
-      if (!world_.source_of(tensor)) return Slot::borrow(Py_None);
-      return generic_getattr(Slot::borrow(world_.real_of(obj), world_.source_of(tensor)), name,
-                             self, false);
+        return trace.refuse(BreakKind::kTensorInternals,
+                            "Tensor.grad is read where autograd may set it");
+      if (!trace.world.source_of(tensor)) return Slot::borrow(Py_None);
+      return generic_getattr(trace,
+                             Slot::borrow(trace.world.real_of(obj), trace.world.source_of(tensor)),
+                             name, self, false);
     case TensorAttribute::kOther:
       break;
   }
   if (descriptor && PyDescr_IsData(descriptor))
-    return refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
-  if (world_.source_of(tensor)) return generic_getattr(tensor, name, self, false);
-  NativeScope scope(*this, true, nullptr);
+    return trace.refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
+  if (trace.world.source_of(tensor)) return generic_getattr(trace, tensor, name, self, false);
+  NativeScope scope(trace, true, nullptr);
   Ref value = Ref::steal(PyObject_GetAttr(obj, name));
-  return value ? world_.wrap(std::move(value)) : Slot();
+  return value ? trace.world.wrap(std::move(value)) : Slot();
 }
 
 }  // namespace braze::capture

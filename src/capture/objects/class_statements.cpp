@@ -1,47 +1,50 @@
-// Class statements. CPython's __build_class__ makes the class; the frame of its body comes to the
-// hook and is evaluated over the namespace that the metaclass prepared.
-#include "capture/evaluator.h"
+#include "capture/objects/class_statements.h"
+
+#include "capture/calls/native.h"
+#include "capture/frames/instructions.h"
 #include "capture/known.h"
+#include "capture/objects/variables.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
 using cpython::Instruction;
 using cpython::Opcode;
 
-Slot Evaluator::build_class(const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
-  if (count < 2 || !world_.made_function(args[0].get()))
-    return refuse(BreakKind::kClassStatement, "a class whose body is not traced code");
-  Slot made = call_native(callable.get(), args, count, kwnames, false);
-  if (made) note_class(made.get());
+Slot build_class(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                 PyObject* kwnames) {
+  if (count < 2 || !trace.world.made_function(args[0].get()))
+    return trace.refuse(BreakKind::kClassStatement, "a class whose body is not traced code");
+  Slot made = call_native(trace, callable.get(), args, count, kwnames, false);
+  if (made) note_class(trace, made.get());
   return made;
 }
 
-// A class of the trace stands in the list of subclasses of its bases for as long as it lives.
-void Evaluator::note_class(PyObject* made) {
+void note_class(TraceContext& trace, PyObject* made) {
   if (!PyType_Check(made)) return;
-  world_.mark_created(made);
-  made_class_ = true;
+  trace.world.mark_created(made);
+  trace.made_class = true;
 }
 
 // What the namespace of the class body has for `name`; empty, with nothing pending, if nothing.
-Slot Evaluator::name_in(Frame& frame, PyObject* name) {
+static Slot name_in(TraceContext& trace, Frame& frame, PyObject* name) {
   PyObject* names = frame.names.get();
   if (PyDict_CheckExact(names)) {
     PyObject* value = PyDict_GetItemWithError(names, name);
-    return value ? world_.wrap(value) : Slot();
+    return value ? trace.world.wrap(value) : Slot();
   }
   Ref value = Ref::steal(PyObject_GetItem(names, name));
-  if (value) return world_.wrap(std::move(value));
-  if (!breaks_.under_way() && PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_Clear();
+  if (value) return trace.world.wrap(std::move(value));
+  if (!trace.breaks.under_way() && PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_Clear();
   return {};
 }
 
-Slot Evaluator::load_name(Frame& frame, PyObject* name) {
-  Slot value = name_in(frame, name);
-  return value || PyErr_Occurred() ? std::move(value) : load_global(frame, name);
+static Slot load_name(TraceContext& trace, Frame& frame, PyObject* name) {
+  Slot value = name_in(trace, frame, name);
+  return value || PyErr_Occurred() ? std::move(value) : load_global(trace, frame, name);
 }
 
-bool Evaluator::run_class_instruction(Frame& frame, const Instruction& in) {
+bool run_class_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
   auto push = [&](Slot slot) {
     if (!slot) return false;
     frame.stack.push_back(std::move(slot));
@@ -59,23 +62,24 @@ bool Evaluator::run_class_instruction(Frame& frame, const Instruction& in) {
     return false;
   }
   PyObject* names = frame.names.get();
-  if (!names || world_.source_of(names) || (!PyDict_CheckExact(names) && world_.is_outside(names)))
-    return breaks_.refuse(BreakKind::kClassStatement,
-                          "names of a class body in a namespace from outside");
+  if (!names || trace.world.source_of(names) ||
+      (!PyDict_CheckExact(names) && trace.world.is_outside(names)))
+    return trace.breaks.refuse(BreakKind::kClassStatement,
+                               "names of a class body in a namespace from outside");
   PyCodeObject* code = frame.code();
   switch (in.op) {
     case Opcode::kLoadName:
-      return push(load_name(frame, PyTuple_GET_ITEM(code->co_names, in.arg)));
+      return push(load_name(trace, frame, PyTuple_GET_ITEM(code->co_names, in.arg)));
     case Opcode::kStoreName: {
       Slot value = pop();
       PyObject* name = PyTuple_GET_ITEM(code->co_names, in.arg);
       int status = PyObject_SetItem(names, name, value.get());
-      return status == 0 && !breaks_.under_way();
+      return status == 0 && !trace.breaks.under_way();
     }
     case Opcode::kDeleteName: {
       PyObject* name = PyTuple_GET_ITEM(code->co_names, in.arg);
-      if (PyObject_DelItem(names, name) == 0) return !breaks_.under_way();
-      if (!breaks_.under_way() && PyErr_ExceptionMatches(PyExc_KeyError))
+      if (PyObject_DelItem(names, name) == 0) return !trace.breaks.under_way();
+      if (!trace.breaks.under_way() && PyErr_ExceptionMatches(PyExc_KeyError))
         PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
       return false;
     }
@@ -83,25 +87,25 @@ bool Evaluator::run_class_instruction(Frame& frame, const Instruction& in) {
       return push(Slot::borrow(names));
     case Opcode::kSetupAnnotations: {
       static PyObject* annotations = PyUnicode_InternFromString("__annotations__");
-      if (name_in(frame, annotations)) return true;
+      if (name_in(trace, frame, annotations)) return true;
       if (PyErr_Occurred()) return false;
       Ref made = Ref::steal(PyDict_New());
-      world_.mark_created(made.get());
+      trace.world.mark_created(made.get());
       return PyObject_SetItem(names, annotations, made.get()) == 0;
     }
     case Opcode::kLoadClassDeref:
     case Opcode::kLoadFromDictOrDeref: {
       if (in.op == Opcode::kLoadFromDictOrDeref) pop();
       PyObject* name = PyTuple_GET_ITEM(code->co_localsplusnames, in.arg);
-      Slot value = name_in(frame, name);
+      Slot value = name_in(trace, frame, name);
       if (!value && PyErr_Occurred()) return false;
-      return push(value ? std::move(value) : load_deref(frame, in.arg));
+      return push(value ? std::move(value) : load_deref(trace, frame, in.arg));
     }
     case Opcode::kLoadFromDictOrGlobals:
       pop();
-      return push(load_name(frame, PyTuple_GET_ITEM(code->co_names, in.arg)));
+      return push(load_name(trace, frame, PyTuple_GET_ITEM(code->co_names, in.arg)));
     default:
-      return unsupported_instruction(frame, in);
+      return unsupported_instruction(trace, frame, in);
   }
 }
 

@@ -1,7 +1,8 @@
-// Instructions that build containers, strings and slices, or add to a container that the frame is
-// building: displays, comprehensions, the arguments of calls with * and **.
-#include "capture/evaluator.h"
-#include "capture/known.h"
+#include "capture/objects/displays.h"
+
+#include "capture/objects/iteration.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -9,8 +10,10 @@ namespace braze::capture {
 using cpython::Instruction;
 using cpython::Opcode;
 
-// Tuples, lists, sets, dicts, strings and slices from stack entries.
-bool Evaluator::build(Frame& frame, const Instruction& in) {
+static bool merge_keywords(TraceContext& trace, const Slot& callable, PyObject* target,
+                           PyObject* from);
+
+bool build_display(TraceContext& trace, Frame& frame, const Instruction& in) {
   const int n = in.arg;
   Ref made;
   switch (in.op) {
@@ -25,7 +28,7 @@ bool Evaluator::build(Frame& frame, const Instruction& in) {
     case Opcode::kBuildSet:
       made = Ref::steal(PySet_New(nullptr));
       for (int i = n; i > 0; --i) {
-        make_key(frame.peek(i));
+        make_key(trace, frame.peek(i));
         if (PySet_Add(made.get(), frame.peek(i).get()) < 0) return false;
       }
       frame.drop(n);
@@ -33,7 +36,7 @@ bool Evaluator::build(Frame& frame, const Instruction& in) {
     case Opcode::kBuildMap:
       made = Ref::steal(PyDict_New());
       for (int i = n; i > 0; --i) {
-        make_key(frame.peek(2 * i));
+        make_key(trace, frame.peek(2 * i));
         if (PyDict_SetItem(made.get(), frame.peek(2 * i).get(), frame.peek(2 * i - 1).get()) < 0)
           return false;
       }
@@ -64,87 +67,90 @@ bool Evaluator::build(Frame& frame, const Instruction& in) {
       return false;
   }
   if (!made) return false;
-  world_.mark_created(made.get());
+  trace.world.mark_created(made.get());
   return frame.push(Slot(made));
 }
 
-// Adds to a container that the frame is building.
-bool Evaluator::extend(Frame& frame, const Instruction& in) {
+bool extend_display(TraceContext& trace, Frame& frame, const Instruction& in) {
   Slot value = frame.pop();
   // Where the segment began amid the building, the container is from outside.
   PyObject* target = frame.peek(in.op == Opcode::kMapAdd ? in.arg + 1 : in.arg).get();
-  target = world_.source_of(target) ? world_.shadow(target) : world_.effective(target);
+  target =
+      trace.world.source_of(target) ? trace.world.shadow(target) : trace.world.effective(target);
   if (!target) return false;
   switch (in.op) {
     case Opcode::kListAppend:
       return PyList_Append(target, value.get()) == 0;
     case Opcode::kSetAdd:
-      make_key(value);
+      make_key(trace, value);
       return PySet_Add(target, value.get()) == 0;
     case Opcode::kMapAdd: {
       Slot key = frame.pop();
-      make_key(key);
+      make_key(trace, key);
       return PyDict_SetItem(target, key.get(), value.get()) == 0;
     }
     case Opcode::kListExtend: {
       if (!PyList_Check(value.get()) && !PyTuple_Check(value.get())) {
-        Ref items = to_list(value);
+        Ref items = to_list(trace, value);
         if (!items && PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(value.get())->tp_iter &&
             !PySequence_Check(value.get()))
           PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s",
                        Py_TYPE(value.get())->tp_name);
         if (!items) return false;
         value = Slot(items);
-      } else if (world_.source_of(value) && !world_.read_all(value.get())) {
+      } else if (trace.world.source_of(value) && !trace.world.read_all(value.get())) {
         return false;
       }
       Py_ssize_t end = PyList_GET_SIZE(target);
-      return PyList_SetSlice(target, end, end, world_.effective(value.get())) == 0;
+      return PyList_SetSlice(target, end, end, trace.world.effective(value.get())) == 0;
     }
     case Opcode::kSetUpdate: {
-      make_concrete(value);
+      make_concrete(trace, value);
       // The members of these CPython adds in one, which gives them other places than one after the
       // other, and past an __iter__ of their class.
       const bool in_one = PyAnySet_Check(value.get()) || PyDict_CheckExact(value.get());
-      if (in_one && world_.source_of(value) && !world_.read_all(value.get())) return false;
-      Ref items = in_one ? own_items(world_.effective(value.get())) : to_list(value);
+      if (in_one && trace.world.source_of(value) && !trace.world.read_all(value.get()))
+        return false;
+      Ref items = in_one ? own_items(trace.world.effective(value.get())) : to_list(trace, value);
       if (!items) return false;
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
         Slot item = Slot::borrow(PyList_GET_ITEM(items.get(), i));
-        make_key(item);
+        make_key(trace, item);
         if (!in_one && PySet_Add(target, item.get()) < 0) return false;
       }
       if (!in_one) return true;
       static PyObject* const update =
           PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PySet_Type), "update");
-      return bool(Ref::steal(
-          PyObject_CallFunctionObjArgs(update, target, world_.effective(value.get()), nullptr)));
+      return bool(Ref::steal(PyObject_CallFunctionObjArgs(
+          update, target, trace.world.effective(value.get()), nullptr)));
     }
     default: {  // DictUpdate, DictMerge
-      if (!PyDict_Check(value.get()) && world_.is_outside(value.get()))
-        return breaks_.refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
-      if (world_.source_of(value) && !world_.read_all(value.get())) return false;
-      PyObject* from = world_.effective(value.get());
+      if (!PyDict_Check(value.get()) && trace.world.is_outside(value.get()))
+        return trace.breaks.refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
+      if (trace.world.source_of(value) && !trace.world.read_all(value.get())) return false;
+      PyObject* from = trace.world.effective(value.get());
       if (in.op == Opcode::kDictUpdate) {
         if (PyDict_Update(target, from) == 0) return true;
         if (PyErr_ExceptionMatches(PyExc_AttributeError))
           PyErr_Format(PyExc_TypeError, "'%.200s' object is not a mapping", Py_TYPE(from)->tp_name);
         return false;
       }
-      return merge_keywords(frame.peek(in.arg + 2), target, from);
+      return merge_keywords(trace, frame.peek(in.arg + 2), target, from);
     }
   }
 }
 
 // f(**a, **b): like an update, but a key that is there already is an error.
-bool Evaluator::merge_keywords(const Slot& callable, PyObject* target, PyObject* from) {
+static bool merge_keywords(TraceContext& trace, const Slot& callable, PyObject* target,
+                           PyObject* from) {
   Ref items;
   if (!PyDict_Check(from)) {
     items = Ref::steal(PyDict_New());
     if (PyDict_Update(items.get(), from) < 0) {
       if (PyErr_ExceptionMatches(PyExc_AttributeError))
-        raise_about_call(callable.get(), "argument after ** must be a mapping, not " +
-                                             std::string(Py_TYPE(from)->tp_name));
+        raise_about_call(
+            trace, callable.get(),
+            "argument after ** must be a mapping, not " + std::string(Py_TYPE(from)->tp_name));
       return false;
     }
     from = items.get();
@@ -159,26 +165,25 @@ bool Evaluator::merge_keywords(const Slot& callable, PyObject* target, PyObject*
       return false;
     }
     if (there)
-      return raise_about_call(callable.get(), "got multiple values for keyword argument '" +
-                                                  std::string(cpython::utf8_of(key)) + "'");
+      return raise_about_call(
+          trace, callable.get(),
+          "got multiple values for keyword argument '" + std::string(cpython::utf8_of(key)) + "'");
     if (PyDict_SetItem(target, key, value) < 0) return false;
   }
   return true;
 }
 
-// A TypeError that begins with what is called, as CPython names it; that of an object whose own
-// code would have to be asked is left to CPython.
-bool Evaluator::raise_about_call(PyObject* callable, const std::string& what) {
+bool raise_about_call(TraceContext& trace, PyObject* callable, const std::string& what) {
   const bool plain = PyFunction_Check(callable) || PyMethod_Check(callable) ||
                      PyCFunction_Check(callable) || Py_IS_TYPE(callable, &PyType_Type);
   PyErr_Clear();
   if (!plain)
-    return breaks_.refuse(BreakKind::kException, "a TypeError about what is called: " + what);
+    return trace.breaks.refuse(BreakKind::kException, "a TypeError about what is called: " + what);
   const Ref qualname = Ref::steal(PyObject_GetAttrString(callable, "__qualname__"));
   const Ref module = Ref::steal(PyObject_GetAttrString(callable, "__module__"));
   PyErr_Clear();
   if (!qualname)
-    return breaks_.refuse(BreakKind::kException, "a TypeError about what is called: " + what);
+    return trace.breaks.refuse(BreakKind::kException, "a TypeError about what is called: " + what);
   const bool named = module && module.get() != Py_None &&
                      !(PyUnicode_Check(module.get()) &&
                        PyUnicode_CompareWithASCIIString(module.get(), "builtins") == 0);

@@ -1,6 +1,13 @@
-// Iterators: making and advancing them, unpacking, lists of what they give.
-#include "capture/evaluator.h"
+#include "capture/objects/iteration.h"
+
+#include "capture/calls/native.h"
+#include "capture/calls/native_scope.h"
+#include "capture/calls/torch_failures.h"
+#include "capture/frames/subject.h"
 #include "capture/known.h"
+#include "capture/objects/operators.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
@@ -13,69 +20,71 @@ bool is_library_container(PyObject* object) {
 
 }  // namespace
 
-Slot Evaluator::get_iter(const Slot& iterable) {
+static Ref take_from(TraceContext& trace, const Slot& iterable, int limit);
+
+Slot get_iter(TraceContext& trace, const Slot& iterable) {
   PyObject* object = iterable.get();
   if (is_symbolic(object)) {
     Slot number = iterable;
-    make_concrete(number);
-    return get_iter(number);
+    make_concrete(trace, number);
+    return get_iter(trace, number);
   }
-  if (world_.is_outside(object) && !is_tensor(object) && !PyTuple_Check(object)) {
+  if (trace.world.is_outside(object) && !is_tensor(object) && !PyTuple_Check(object)) {
     if (is_container(object)) {
       bool copied =
           !PyFrozenSet_Check(object) && (!PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) ||
                                          is_library_container(object));
       if (!copied) {
-        if (!world_.read_all(object)) return {};
-      } else if (!world_.shadow(object)) {
+        if (!trace.world.read_all(object)) return {};
+      } else if (!trace.world.shadow(object)) {
         // A copy is iterated, so that changes made meanwhile are seen as they would be.
         return {};
       }
-    } else if (is_foreign_iterator(object)) {
-      return refuse(BreakKind::kOutsideIterator, "iteration over an iterator from outside");
+    } else if (is_foreign_iterator(trace, object)) {
+      return trace.refuse(BreakKind::kOutsideIterator, "iteration over an iterator from outside");
     } else if (is_python_class(Py_TYPE(object)) && !exports_memory(object)) {
-      if (!world_.type_lookup(Py_TYPE(object), names().iter))
-        world_.type_lookup(Py_TYPE(object), names().getitem);
-    } else if (!read_operand(iterable, "iteration")) {
+      if (!trace.world.type_lookup(Py_TYPE(object), names().iter))
+        trace.world.type_lookup(Py_TYPE(object), names().getitem);
+    } else if (!read_operand(trace, iterable, "iteration")) {
       return {};
     }
-  } else if ((PyTuple_Check(object) || PyFrozenSet_Check(object)) && world_.source_of(iterable) &&
-             !world_.read_all(object)) {
+  } else if ((PyTuple_Check(object) || PyFrozenSet_Check(object)) &&
+             trace.world.source_of(iterable) && !trace.world.read_all(object)) {
     return {};
   }
   bool torch = is_tensor(object);
   Ref iterator;
   {
-    NativeScope scope(*this, torch, nullptr);
-    iterator = Ref::steal(PyObject_GetIter(world_.effective(object)));
+    NativeScope scope(trace, torch, nullptr);
+    iterator = Ref::steal(PyObject_GetIter(trace.world.effective(object)));
   }
-  if (!iterator) return torch ? torch_failed() : Slot();
+  if (!iterator) return torch ? torch_failed(trace) : Slot();
   if (iterator.get() == object) return iterable;
-  return result_of_native(std::move(iterator));
+  return result_of_native(trace, std::move(iterator));
 }
 
-bool Evaluator::is_foreign_iterator(PyObject* object) {
-  if (!PyIter_Check(object) || !world_.is_outside(object)) return false;
+bool is_foreign_iterator(TraceContext& trace, PyObject* object) {
+  if (!PyIter_Check(object) || !trace.world.is_outside(object)) return false;
   PyObject* next = is_python_class(Py_TYPE(object))
-                       ? world_.type_lookup(Py_TYPE(object), names().next)
+                       ? trace.world.type_lookup(Py_TYPE(object), names().next)
                        : nullptr;
   return !next || !PyFunction_Check(next);
 }
 
-Slot Evaluator::next(const Slot& iterator, bool& exhausted, bool keep_stop) {
-  const Subject subject(*this, iterator);
+Slot next_item(TraceContext& trace, const Slot& iterator, bool& exhausted, bool keep_stop) {
+  const Subject subject(trace, iterator);
   PyObject* object = iterator.get();
   exhausted = false;
   if (Py_TYPE(object)->tp_iternext == nullptr) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(object)->tp_name);
     return {};
   }
-  if (world_.source_of(iterator) && is_foreign_iterator(object))
-    return refuse(BreakKind::kOutsideIterator, "an iterator from outside is advanced");
-  if (!read_by_advancing(object)) return {};
+  if (trace.world.source_of(iterator) && is_foreign_iterator(trace, object))
+    return trace.refuse(BreakKind::kOutsideIterator, "an iterator from outside is advanced");
+  if (!read_by_advancing(trace, object)) return {};
   Ref value = Ref::steal(Py_TYPE(object)->tp_iternext(object));
-  if (breaks_.under_way()) return {};
-  if (value) return world_.wrap(std::move(value));
+  if (trace.breaks.under_way()) return {};
+  if (value) return trace.world.wrap(std::move(value));
   if (PyErr_Occurred()) {
     if (!PyErr_ExceptionMatches(PyExc_StopIteration)) return {};
     if (!keep_stop) PyErr_Clear();
@@ -84,24 +93,24 @@ Slot Evaluator::next(const Slot& iterator, bool& exhausted, bool keep_stop) {
   return {};
 }
 
-Ref Evaluator::to_list(const Slot& iterable) {
+Ref to_list(TraceContext& trace, const Slot& iterable) {
   PyObject* object = iterable.get();
   if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
-    if (world_.source_of(iterable) && !world_.read_all(object)) return {};
-    return Ref::steal(PySequence_List(world_.effective(object)));
+    if (trace.world.source_of(iterable) && !trace.world.read_all(object)) return {};
+    return Ref::steal(PySequence_List(trace.world.effective(object)));
   }
-  Slot iterator = get_iter(iterable);
+  Slot iterator = get_iter(trace, iterable);
   if (!iterator) return {};
   Ref list = Ref::steal(PyList_New(0));
   for (;;) {
     bool exhausted;
-    Slot value = next(iterator, exhausted);
+    Slot value = next_item(trace, iterator, exhausted);
     if (!value) return exhausted ? list : Ref();
     if (PyList_Append(list.get(), value.get()) < 0) return {};
   }
 }
 
-bool Evaluator::unpack(Frame& frame, int before, int after, bool starred) {
+bool unpack(TraceContext& trace, Frame& frame, int before, int after, bool starred) {
   Slot iterable = std::move(frame.stack.back());
   frame.stack.pop_back();
   PyTypeObject* type = Py_TYPE(iterable.get());
@@ -111,9 +120,9 @@ bool Evaluator::unpack(Frame& frame, int before, int after, bool starred) {
   }
   Ref list;
   if (starred || PyList_CheckExact(iterable.get()) || PyTuple_CheckExact(iterable.get())) {
-    list = to_list(iterable);
+    list = to_list(trace, iterable);
   } else {
-    list = take_from(iterable, before + 1);
+    list = take_from(trace, iterable, before + 1);
   }
   if (!list) return false;
   Py_ssize_t n = PyList_GET_SIZE(list.get());
@@ -131,12 +140,12 @@ bool Evaluator::unpack(Frame& frame, int before, int after, bool starred) {
     return false;
   }
   auto push_item = [&](Py_ssize_t i) {
-    frame.stack.push_back(world_.wrap(PyList_GET_ITEM(list.get(), i)));
+    frame.stack.push_back(trace.world.wrap(PyList_GET_ITEM(list.get(), i)));
   };
   for (Py_ssize_t i = n; i-- > n - after;) push_item(i);
   if (starred) {
     Ref rest = Ref::steal(PyList_GetSlice(list.get(), before, n - after));
-    world_.mark_created(rest.get());
+    trace.world.mark_created(rest.get());
     frame.stack.push_back(Slot(rest));
   }
   for (Py_ssize_t i = before; i--;) push_item(i);
@@ -144,13 +153,13 @@ bool Evaluator::unpack(Frame& frame, int before, int after, bool starred) {
 }
 
 // At most `limit` items: an unpacking stops at the first one too many.
-Ref Evaluator::take_from(const Slot& iterable, int limit) {
-  Slot iterator = get_iter(iterable);
+static Ref take_from(TraceContext& trace, const Slot& iterable, int limit) {
+  Slot iterator = get_iter(trace, iterable);
   if (!iterator) return {};
   Ref list = Ref::steal(PyList_New(0));
   while (PyList_GET_SIZE(list.get()) < limit) {
     bool exhausted;
-    Slot value = next(iterator, exhausted);
+    Slot value = next_item(trace, iterator, exhausted);
     if (!value) return exhausted ? list : Ref();
     if (PyList_Append(list.get(), value.get()) < 0) return {};
   }

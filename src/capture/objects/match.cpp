@@ -1,29 +1,34 @@
-// The instructions of `match`.
-#include "capture/evaluator.h"
+#include "capture/objects/match.h"
+
+#include "capture/calls/builtins.h"
+#include "capture/calls/calls.h"
 #include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/objects/items.h"
+#include "capture/objects/operators.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
 // CPython asks subject.get(key, MARK).
-Slot Evaluator::match_key(const Slot& subject, const Slot& key, bool& found) {
+static Slot match_key(TraceContext& trace, const Slot& subject, const Slot& key, bool& found) {
   if (!is_python_class(Py_TYPE(subject.get()))) {
-    const int there = contains(subject, key);
+    const int there = contains(trace, subject, key);
     found = there != 0;
-    return there > 0 ? getitem(subject, key) : Slot();
+    return there > 0 ? getitem(trace, subject, key) : Slot();
   }
-  Slot get = getattr(subject, names().get);
+  Slot get = getattr(trace, subject, names().get);
   if (!get) return {};
   Slot args[2] = {
       key, Slot::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)))};
   PyObject* mark = args[1].get();
   const Ref held = Ref::borrow(mark);
-  Slot value = call(get, args, 2, nullptr);
+  Slot value = call(trace, get, args, 2, nullptr);
   found = !value || value.get() != mark;
   return found ? std::move(value) : Slot();
 }
 
-// A tuple of the values of `keys`, or None if one is missing.
-Slot Evaluator::match_keys(const Slot& subject, const Slot& keys) {
+Slot match_keys(TraceContext& trace, const Slot& subject, const Slot& keys) {
   Py_ssize_t n = PyTuple_GET_SIZE(keys.get());
   Ref values = Ref::steal(PyTuple_New(n));
   Ref seen = Ref::steal(PySet_New(nullptr));
@@ -35,7 +40,7 @@ Slot Evaluator::match_keys(const Slot& subject, const Slot& keys) {
       return {};
     }
     bool found = true;
-    Slot value = match_key(subject, Slot::borrow(key), found);
+    Slot value = match_key(trace, subject, Slot::borrow(key), found);
     if (!found) return Slot::borrow(Py_None);
     if (!value) return {};
     PyTuple_SET_ITEM(values.get(), i, value.object.release());
@@ -80,29 +85,29 @@ Ref positional_names(PyTypeObject* type, const Slot& declared, int count) {
 
 }  // namespace
 
-// A tuple of the matched attributes, or None.
-Slot Evaluator::match_class(const Slot& subject, const Slot& cls, const Slot& attribute_names,
-                            int count) {
+Slot match_class(TraceContext& trace, const Slot& subject, const Slot& cls,
+                 const Slot& attribute_names, int count) {
   if (!PyType_Check(cls.get())) {
     PyErr_SetString(PyExc_TypeError, "called match pattern must be a class");
     return {};
   }
   auto* type = reinterpret_cast<PyTypeObject*>(cls.get());
-  if (const Source* source = world_.source_of(subject); source && !is_atom(subject.get()) &&
-                                                        !is_tensor(subject.get()) &&
-                                                        !is_immutable(subject.get()))
-    world_.guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(subject.get())));
-  if (!rely_on_registrations(cls.get())) return {};
+  if (const Source* source = trace.world.source_of(subject); source && !is_atom(subject.get()) &&
+                                                             !is_tensor(subject.get()) &&
+                                                             !is_immutable(subject.get()))
+    trace.world.guard(GuardKind::kType, source,
+                      reinterpret_cast<PyObject*>(Py_TYPE(subject.get())));
+  if (!rely_on_registrations(trace, cls.get())) return {};
   const Ref like =
       is_symbolic(subject.get()) ? plain_like(subject.get()) : Ref::borrow(subject.get());
   int instance = PyObject_IsInstance(like.get(), cls.get());
-  if (instance < 0 || breaks_.under_way()) return {};
+  if (instance < 0 || trace.breaks.under_way()) return {};
   if (!instance) return Slot::borrow(Py_None);
   Ref wanted = Ref::steal(PyList_New(0));
   if (count > 0) {
-    Slot declared = getattr(cls, names().match_args);
+    Slot declared = getattr(trace, cls, names().match_args);
     if (!declared) {
-      if (breaks_.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
+      if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
       PyErr_Clear();
     }
     wanted = positional_names(type, declared, count);
@@ -123,9 +128,9 @@ Slot Evaluator::match_class(const Slot& subject, const Slot& cls, const Slot& at
       return {};
     }
     PySet_Add(seen.get(), name);
-    Slot value = getattr(subject, name);
+    Slot value = getattr(trace, subject, name);
     if (!value) {
-      if (breaks_.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
+      if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
       PyErr_Clear();
       return Slot::borrow(Py_None);
     }

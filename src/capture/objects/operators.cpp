@@ -1,9 +1,18 @@
-// Operators, truth, comparison, iteration, formatting.
+#include "capture/objects/operators.h"
+
 #include <opcode.h>
 
 #include "capture/calls/exported_memory.h"
-#include "capture/evaluator.h"
+#include "capture/calls/native.h"
+#include "capture/calls/native_scope.h"
+#include "capture/calls/torch_failures.h"
+#include "capture/calls/torch_record.h"
+#include "capture/frames/subject.h"
 #include "capture/known.h"
+#include "capture/symbols/floats.h"
+#include "capture/symbols/integers.h"
+#include "capture/symbols/text.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
@@ -56,7 +65,7 @@ bool is_mutable_builtin(PyObject* object) {
 
 }  // namespace
 
-PyObject* Evaluator::operator_callable(const char* name) {
+PyObject* operator_callable(const char* name) {
   static PyObject* module = PyImport_ImportModule("operator");
   static auto& memo = *new std::unordered_map<std::string, PyObject*>;
   PyObject*& function = memo[name];
@@ -64,29 +73,29 @@ PyObject* Evaluator::operator_callable(const char* name) {
   return function;
 }
 
-// An operand from outside that is not a tensor or atom: its contents are read; an instance of a
-// class made in C that nobody knows is refused.
-bool Evaluator::read_operand(const Slot& operand, const char* what, Look look) {
-  const Subject subject(*this, operand);
+bool read_operand(TraceContext& trace, const Slot& operand, const char* what, Look look) {
+  const Subject subject(trace, operand);
   PyObject* object = operand.get();
   if (is_atom(object) || is_tensor(object)) return true;
   if (PyObject* memory = look == Look::kDeep && (is_container(object) || PySlice_Check(object))
-                             ? memory_within(world_, object)
+                             ? memory_within(trace.world, object)
                              : nullptr)
-    return refuse_memory(breaks_, memory, what);
-  if (is_container(object)) return read_deeply(object, look);
-  if (PyExceptionInstance_Check(object) && look == Look::kDeep) return read_deeply(object, look);
-  if (!world_.is_outside(object) || is_immutable(object))
-    return PyIter_Check(object) ? read_by_advancing(object) : read_deeply(object, look);
+    return refuse_memory(trace.breaks, memory, what);
+  if (is_container(object)) return read_deeply(trace, object, look);
+  if (PyExceptionInstance_Check(object) && look == Look::kDeep)
+    return read_deeply(trace, object, look);
+  if (!trace.world.is_outside(object) || is_immutable(object))
+    return PyIter_Check(object) ? read_by_advancing(trace, object)
+                                : read_deeply(trace, object, look);
   PyTypeObject* type = Py_TYPE(object);
   if ((is_python_class(type) && !exports_memory(object)) || is_frozen(object)) return true;
-  return breaks_.refuse(BreakKind::kNativeCall,
-                        std::string(what) + " on a '" + type->tp_name + "' object from outside");
+  return trace.breaks.refuse(BreakKind::kNativeCall, std::string(what) + " on a '" + type->tp_name +
+                                                         "' object from outside");
 }
 
 // The operand's class has a method for it where the other is a tensor, of a library whose code runs
 // as it is when torch calls it.
-bool Evaluator::reflects_in_a_library(PyObject* operand, int op) {
+static bool reflects_in_a_library(PyObject* operand, int op) {
   if (is_tensor(operand) || !is_python_class(Py_TYPE(operand))) return false;
   static const size_t count = std::size(kBinaryNames) / 2;
   std::string_view name = kBinaryNames[static_cast<size_t>(op) % count];
@@ -100,64 +109,66 @@ bool Evaluator::reflects_in_a_library(PyObject* operand, int op) {
   return code_policy(code, function->func_globals).frame == FramePolicy::kLibrary;
 }
 
-Slot Evaluator::binary(int op, Slot a, Slot b) {
+Slot binary_operation(TraceContext& trace, int op, Slot a, Slot b) {
   if (Py_TYPE(a.get()) == known().sym_float || Py_TYPE(b.get()) == known().sym_float) {
     bool done = false;
-    Slot result = binary_of_floats(op, a, b, done);
+    Slot result = binary_of_floats(trace, op, a, b, done);
     if (done || PyErr_Occurred()) return result;
     for (Slot* operand : {&a, &b})
-      if (Py_TYPE(operand->get()) == known().sym_float) make_concrete(*operand);
+      if (Py_TYPE(operand->get()) == known().sym_float) make_concrete(trace, *operand);
   }
-  if (recording_.has_symbols() && (has_symbol(a) || has_symbol(b)) && !is_tensor(a.get()) &&
-      !is_tensor(b.get())) {
+  if (trace.recording.has_symbols() && (has_symbol(trace, a) || has_symbol(trace, b)) &&
+      !is_tensor(a.get()) && !is_tensor(b.get())) {
     bool done = false;
-    Slot result = binary_of_symbols(op, a, b, done);
+    Slot result = binary_of_symbols(trace, op, a, b, done);
     if (done) return result;
     const bool sequences = is_container(a.get()) && is_container(b.get());  // (1, s) + (2,)
-    if (!sequences) make_concrete(a), make_concrete(b);
+    if (!sequences) make_concrete(trace, a), make_concrete(trace, b);
   }
   // Containers are joined without a look at their items, but for text (%) and pairs (|=).
   const bool deep = op == NB_REMAINDER || op == NB_INPLACE_REMAINDER ||
                     (op == NB_INPLACE_OR && !PyDict_Check(b.get()) && !PyAnySet_Check(b.get()));
   const Look look = deep ? Look::kDeep : Look::kItems;
-  if (!read_operand(a, "an operator", look) || !read_operand(b, "an operator", look)) return {};
+  if (!read_operand(trace, a, "an operator", look) || !read_operand(trace, b, "an operator", look))
+    return {};
   PyObject* x = a.get();
   // The text looks up the keys that it names, and a class's __missing__ may fill them in.
   if (op == NB_REMAINDER && (PyUnicode_Check(x) || PyBytes_Check(x)) && PyDict_Check(b.get()) &&
-      !PyDict_CheckExact(b.get()) && world_.is_outside(b.get()))
-    return refuse(BreakKind::kNativeCall, "% with a mapping from outside that is no plain dict");
+      !PyDict_CheckExact(b.get()) && trace.world.is_outside(b.get()))
+    return trace.refuse(BreakKind::kNativeCall,
+                        "% with a mapping from outside that is no plain dict");
   bool in_place = op >= NB_INPLACE_ADD;
-  if (in_place && is_mutable_builtin(x) && world_.is_outside(x)) {
-    x = world_.shadow(x);
+  if (in_place && is_mutable_builtin(x) && trace.world.is_outside(x)) {
+    x = trace.world.shadow(x);
     if (!x) return {};
   } else {
-    x = world_.effective(x);
+    x = trace.world.effective(x);
   }
-  PyObject* y = world_.effective(b.get());
+  PyObject* y = trace.world.effective(b.get());
   bool torch = is_tensor(x) || is_tensor(y);
   if (torch && (reflects_in_a_library(x, op) || reflects_in_a_library(y, op)))
-    return refuse(BreakKind::kNativeCall, "an operator of a library's class with a tensor");
+    return trace.refuse(BreakKind::kNativeCall, "an operator of a library's class with a tensor");
   PyObject* callee = torch ? operator_callable(kBinaryNames[op]) : nullptr;
   Ref result;
   {
-    NativeScope scope(*this, torch, callee);
+    NativeScope scope(trace, torch, callee);
     result = Ref::steal(kBinary[op](x, y));
   }
   Slot args[2] = {a, b};
-  if (!result) return torch ? torch_failed(callee, args, 2) : Slot();
-  if (torch) record_torch_call(callee, args, 2, nullptr, result.get());
-  return result_of_native(std::move(result));
+  if (!result) return torch ? torch_failed(trace, callee, args, 2) : Slot();
+  if (torch) record_torch_call(trace, callee, args, 2, nullptr, result.get());
+  return result_of_native(trace, std::move(result));
 }
 
-Slot Evaluator::unary(Opcode op, const Slot& a) {
+Slot unary_operation(TraceContext& trace, Opcode op, const Slot& a) {
   if (Py_TYPE(a.get()) == known().sym_int) {
-    if (Slot result = unary_of_symbol(op, a.get())) return result;
+    if (Slot result = unary_of_symbol(trace, op, a.get())) return result;
     Slot number = a;
-    make_concrete(number);
-    return unary(op, number);
+    make_concrete(trace, number);
+    return unary_operation(trace, op, number);
   }
-  if (Py_TYPE(a.get()) == known().sym_float) return unary_of_float(op, a);
-  if (!read_operand(a, "an operator")) return {};
+  if (Py_TYPE(a.get()) == known().sym_float) return unary_of_float(trace, op, a);
+  if (!read_operand(trace, a, "an operator")) return {};
   bool torch = is_tensor(a.get());
   const char* name = op == Opcode::kUnaryNegative   ? "neg"
                      : op == Opcode::kUnaryPositive ? "pos"
@@ -165,59 +176,59 @@ Slot Evaluator::unary(Opcode op, const Slot& a) {
   PyObject* callee = torch ? operator_callable(name) : nullptr;
   Ref result;
   {
-    NativeScope scope(*this, torch, callee);
+    NativeScope scope(trace, torch, callee);
     result = Ref::steal(op == Opcode::kUnaryNegative   ? PyNumber_Negative(a.get())
                         : op == Opcode::kUnaryPositive ? PyNumber_Positive(a.get())
                                                        : PyNumber_Invert(a.get()));
   }
-  if (!result) return torch ? torch_failed(callee, &a, 1) : Slot();
-  if (torch) record_torch_call(callee, &a, 1, nullptr, result.get());
-  return result_of_native(std::move(result));
+  if (!result) return torch ? torch_failed(trace, callee, &a, 1) : Slot();
+  if (torch) record_torch_call(trace, callee, &a, 1, nullptr, result.get());
+  return result_of_native(trace, std::move(result));
 }
 
-Slot Evaluator::compare(const Slot& a, const Slot& b, int op, bool to_bool) {
+Slot compare(TraceContext& trace, const Slot& a, const Slot& b, int op, bool to_bool) {
   if (Py_TYPE(a.get()) == known().sym_float || Py_TYPE(b.get()) == known().sym_float) {
     bool done = false;
-    Slot result = compare_floats(a, b, op, done);
+    Slot result = compare_floats(trace, a, b, op, done);
     if (!done && PyErr_Occurred()) return {};
     if (!done) {
       Slot x = a, y = b;
       for (Slot* operand : {&x, &y})
-        if (Py_TYPE(operand->get()) == known().sym_float) make_concrete(*operand);
-      return compare(x, y, op, to_bool);
+        if (Py_TYPE(operand->get()) == known().sym_float) make_concrete(trace, *operand);
+      return compare(trace, x, y, op, to_bool);
     }
     if (!to_bool || !result) return result;
-    const int is_true = truth(result);
+    const int is_true = truth(trace, result);
     return is_true < 0 ? Slot() : Slot::borrow(is_true ? Py_True : Py_False);
   }
-  if (recording_.has_symbols() && (has_symbol(a) || has_symbol(b)) && !is_tensor(a.get()) &&
-      !is_tensor(b.get())) {
-    if (Slot undecided = undecided_comparison(a, b, op)) {
+  if (trace.recording.has_symbols() && (has_symbol(trace, a) || has_symbol(trace, b)) &&
+      !is_tensor(a.get()) && !is_tensor(b.get())) {
+    if (Slot undecided = undecided_comparison(trace, a, b, op)) {
       if (!to_bool || !is_symbolic(undecided.get())) return undecided;
-      return Slot::borrow(truth(undecided) ? Py_True : Py_False);
+      return Slot::borrow(truth(trace, undecided) ? Py_True : Py_False);
     }
-    if (int decided = compare_symbols(a, b, op); decided >= 0)
+    if (int decided = compare_symbols(trace, a, b, op); decided >= 0)
       return Slot::borrow(decided ? Py_True : Py_False);
     Slot x = a, y = b;
-    make_concrete(x), make_concrete(y);
-    return compare(x, y, op, to_bool);
+    make_concrete(trace, x), make_concrete(trace, y);
+    return compare(trace, x, y, op, to_bool);
   }
-  if (!read_operand(a, "a comparison") || !read_operand(b, "a comparison")) return {};
-  if (op == Py_EQ || op == Py_NE) world_.guard_identity_of_pair(a, b);
+  if (!read_operand(trace, a, "a comparison") || !read_operand(trace, b, "a comparison")) return {};
+  if (op == Py_EQ || op == Py_NE) trace.world.guard_identity_of_pair(a, b);
   bool torch = is_tensor(a.get()) || is_tensor(b.get());
   PyObject* callee = torch ? operator_callable(kCompareNames[op]) : nullptr;
   Ref result;
   {
-    NativeScope scope(*this, torch, callee);
-    result =
-        Ref::steal(PyObject_RichCompare(world_.effective(a.get()), world_.effective(b.get()), op));
+    NativeScope scope(trace, torch, callee);
+    result = Ref::steal(
+        PyObject_RichCompare(trace.world.effective(a.get()), trace.world.effective(b.get()), op));
   }
   Slot args[2] = {a, b};
-  if (!result) return torch ? torch_failed(callee, args, 2) : Slot();
-  if (torch) record_torch_call(callee, args, 2, nullptr, result.get());
-  Slot value = result_of_native(std::move(result));
+  if (!result) return torch ? torch_failed(trace, callee, args, 2) : Slot();
+  if (torch) record_torch_call(trace, callee, args, 2, nullptr, result.get());
+  Slot value = result_of_native(trace, std::move(result));
   if (!to_bool || !value) return value;
-  int is_true = truth(value);
+  int is_true = truth(trace, value);
   return is_true < 0 ? Slot() : Slot::borrow(is_true ? Py_True : Py_False);
 }
 
@@ -227,139 +238,142 @@ static bool decides_truth(PyTypeObject* type) {
          (type->tp_as_sequence && type->tp_as_sequence->sq_length);
 }
 
-int Evaluator::truth(const Slot& value) {
-  const Subject subject(*this, value);
+int truth(TraceContext& trace, const Slot& value) {
+  const Subject subject(trace, value);
   PyObject* object = value.get();
   if (object == Py_True) return 1;
   if (object == Py_False || object == Py_None) return 0;
   if (is_atom(object)) return PyObject_IsTrue(object);
-  if (is_symbolic(object)) return truth_of_symbol(object);
+  if (is_symbolic(object)) return truth_of_symbol(trace, object);
   if (is_tensor(object)) {
     int result;
     {
-      NativeScope scope(*this, true, nullptr);
+      NativeScope scope(trace, true, nullptr);
       result = PyObject_IsTrue(object);
     }
-    if (result < 0) torch_failed();
+    if (result < 0) torch_failed(trace);
     return result;
   }
-  PyObject* used = world_.effective(object);
-  const Source* source = used == object ? world_.source_of(value) : nullptr;
+  PyObject* used = trace.world.effective(object);
+  const Source* source = used == object ? trace.world.source_of(value) : nullptr;
   if (!is_container(object) && is_python_class(Py_TYPE(object)) && !exports_memory(object)) {
-    if (!world_.type_lookup(Py_TYPE(object), names().bool_))
-      world_.type_lookup(Py_TYPE(object), names().len);
+    if (!trace.world.type_lookup(Py_TYPE(object), names().bool_))
+      trace.world.type_lookup(Py_TYPE(object), names().len);
   } else if (source) {
     if (is_container(object)) {
-      world_.guard_length(source, PyObject_Size(object));
+      trace.world.guard_length(source, PyObject_Size(object));
     } else if (decides_truth(Py_TYPE(object))) {
-      if (!read_operand(value, "the truth value")) return -1;
+      if (!read_operand(trace, value, "the truth value")) return -1;
     }
   }
   return PyObject_IsTrue(used);
 }
 
-Slot Evaluator::is_same(const Slot& a, const Slot& b, bool negate) {
-  if (recording_.has_symbols() &&
+Slot is_same(TraceContext& trace, const Slot& a, const Slot& b, bool negate) {
+  if (trace.recording.has_symbols() &&
       (Py_TYPE(a.get()) == known().sym_int || Py_TYPE(b.get()) == known().sym_int)) {
-    const int same = is_same_integer(a.get(), b.get());
-    if (same < 0) return refuse(BreakKind::kIntrospection, "`is` of two large integers");
+    const int same = is_same_integer(trace, a.get(), b.get());
+    if (same < 0) return trace.refuse(BreakKind::kIntrospection, "`is` of two large integers");
     return Slot::borrow((same != 0) != negate ? Py_True : Py_False);
   }
-  world_.guard_identity_of_pair(a, b);
+  trace.world.guard_identity_of_pair(a, b);
   return Slot::borrow((a.get() == b.get()) != negate ? Py_True : Py_False);
 }
 
-int Evaluator::contains(const Slot& container, const Slot& given) {
+int contains(TraceContext& trace, const Slot& container, const Slot& given) {
   Slot value = given;
-  if (recording_.has_symbols()) {
+  if (trace.recording.has_symbols()) {
     Slot held = container;
-    if (!is_tensor(held.get())) make_concrete(value);
-    if (!is_tensor(held.get()) && !PyDict_Check(held.get())) make_concrete(held);
-    if (held.get() != container.get()) return contains(held, value);
-    if (is_container(held.get())) value = Slot::borrow(world_.real_of(value.get()), value.source);
+    if (!is_tensor(held.get())) make_concrete(trace, value);
+    if (!is_tensor(held.get()) && !PyDict_Check(held.get())) make_concrete(trace, held);
+    if (held.get() != container.get()) return contains(trace, held, value);
+    if (is_container(held.get()))
+      value = Slot::borrow(trace.world.real_of(value.get()), value.source);
   }
   PyObject* object = container.get();
-  PyObject* used = world_.effective(object);
-  const Source* source = used == object ? world_.source_of(container) : nullptr;
+  PyObject* used = trace.world.effective(object);
+  const Source* source = used == object ? trace.world.source_of(container) : nullptr;
   if (PyDict_Check(used) || PyAnySet_Check(used))
-    make_key(value);
+    make_key(trace, value);
   else if (is_container(object) && !is_atom(value.get()))
-    world_.guard_as_key(value.get());
+    trace.world.guard_as_key(value.get());
   if (source && PyDict_Check(object) && !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) {
-    if (!is_atom(value.get()) && !is_immutable(value.get()) && world_.is_outside(value.get()) &&
-        !read_operand(value, "a look-up"))
+    if (!is_atom(value.get()) && !is_immutable(value.get()) &&
+        trace.world.is_outside(value.get()) && !read_operand(trace, value, "a look-up"))
       return -1;
-    if (PyObject* owner = world_.owner_of_dict(object))
-      if (const Write* write = world_.written(owner, value.get())) return write->value ? 1 : 0;
+    if (PyObject* owner = trace.world.owner_of_dict(object))
+      if (const Write* write = trace.world.written(owner, value.get())) return write->value ? 1 : 0;
     int found = PyDict_Contains(object, value.get());
     if (found >= 0)
-      world_.guard(found ? GuardKind::kPresent : GuardKind::kAbsent,
-                   world_.item_source(object, source, value.get()));
+      trace.world.guard(found ? GuardKind::kPresent : GuardKind::kAbsent,
+                        trace.world.item_source(object, source, value.get()));
     return found;
   }
   const bool compares = (PyList_Check(object) || PyTuple_Check(object) ||
                          PyObject_TypeCheck(object, known().deque)) &&
                         !is_atom(value.get()) && !is_tensor(value.get());
-  if (compares || (PyIter_Check(object) && !world_.is_outside(object))) {
-    if (compares && (!read_deeply(object, Look::kDeep) || !read_deeply(value.get(), Look::kDeep)))
+  if (compares || (PyIter_Check(object) && !trace.world.is_outside(object))) {
+    if (compares &&
+        (!read_deeply(trace, object, Look::kDeep) || !read_deeply(trace, value.get(), Look::kDeep)))
       return -1;
-    if (!compares && !read_by_advancing(object)) return -1;
+    if (!compares && !read_by_advancing(trace, object)) return -1;
   } else if (source && is_container(object)) {
-    if (!world_.read_all(object)) return -1;
+    if (!trace.world.read_all(object)) return -1;
   } else if (!is_tensor(object) && is_python_class(Py_TYPE(object)) && !exports_memory(object)) {
-    world_.type_lookup(Py_TYPE(object), names().contains);
-  } else if (source && !read_operand(container, "a membership test")) {
+    trace.world.type_lookup(Py_TYPE(object), names().contains);
+  } else if (source && !read_operand(trace, container, "a membership test")) {
     return -1;
   }
   bool torch = is_tensor(object);
   int result;
   {
-    NativeScope scope(*this, torch, nullptr);
+    NativeScope scope(trace, torch, nullptr);
     result = PySequence_Contains(used, value.get());
   }
-  if (result < 0 && torch) torch_failed();
-  return breaks_.under_way() ? -1 : result;
+  if (result < 0 && torch) torch_failed(trace);
+  return trace.breaks.under_way() ? -1 : result;
 }
 
-Slot Evaluator::length_of(const Slot& object) {
-  if (Py_TYPE(object.get()) == known().text) return length_of(Slot(settle_text(object.get())));
-  PyObject* used = world_.effective(object.get());
-  const Source* source = used == object.get() ? world_.source_of(object) : nullptr;
+Slot length_of(TraceContext& trace, const Slot& object) {
+  if (Py_TYPE(object.get()) == known().text)
+    return length_of(trace, Slot(settle_text(trace, object.get())));
+  PyObject* used = trace.world.effective(object.get());
+  const Source* source = used == object.get() ? trace.world.source_of(object) : nullptr;
   if (source && is_container(used)) {
     Py_ssize_t n = PyObject_Size(used);
     if (n < 0) return {};
     if (!PyType_HasFeature(Py_TYPE(used), Py_TPFLAGS_HEAPTYPE) ||
-        !PyFunction_Check(world_.type_lookup(Py_TYPE(used), names().len)))
-      world_.guard_length(source, n);
+        !PyFunction_Check(trace.world.type_lookup(Py_TYPE(used), names().len)))
+      trace.world.guard_length(source, n);
     return Slot::steal(PyLong_FromSsize_t(n));
   }
   if (is_python_class(Py_TYPE(used)) && !is_tensor(used) && !exports_memory(used))
-    world_.type_lookup(Py_TYPE(used), names().len);
-  else if (source && !read_operand(object, "len()"))
+    trace.world.type_lookup(Py_TYPE(used), names().len);
+  else if (source && !read_operand(trace, object, "len()"))
     return {};
-  if (recording_.has_symbols() && is_tensor(used))
-    if (Ref length = symbolic_length(used)) return Slot(std::move(length));
-  NativeScope scope(*this, is_tensor(used), nullptr);
+  if (trace.recording.has_symbols() && is_tensor(used))
+    if (Ref length = symbolic_length(trace, used)) return Slot(std::move(length));
+  NativeScope scope(trace, is_tensor(used), nullptr);
   Py_ssize_t n = PyObject_Size(used);
   if (n < 0) return {};
   return Slot::steal(PyLong_FromSsize_t(n));
 }
 
-Slot Evaluator::format(const Slot& given, const Slot& spec, int conversion) {
+Slot format_value(TraceContext& trace, const Slot& given, const Slot& spec, int conversion) {
   Slot value = given;
-  make_concrete(value);
-  const Subject subject(*this, value);
+  make_concrete(trace, value);
+  const Subject subject(trace, value);
   if (is_tensor(value.get()))
-    return refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
-  if (!read_operand(value, "formatting")) return {};
+    return trace.refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
+  if (!read_operand(trace, value, "formatting")) return {};
   if (holds_tensor(value.get()))
-    return refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
+    return trace.refuse(BreakKind::kTensorAsText, "a tensor is formatted as text");
   static PyObject* format_name = PyUnicode_InternFromString("__format__");
   bool formats_itself = !conversion && _PyType_Lookup(Py_TYPE(value.get()), format_name) !=
                                            _PyType_Lookup(&PyBaseObject_Type, format_name);
   if (!formats_itself && names_its_address(value.get()))
-    return refuse(BreakKind::kAddress, "an object's address is formatted as text");
-  Ref text = Ref::borrow(world_.effective(value.get()));
+    return trace.refuse(BreakKind::kAddress, "an object's address is formatted as text");
+  Ref text = Ref::borrow(trace.world.effective(value.get()));
   if (conversion == 1) text = Ref::steal(PyObject_Str(text.get()));
   if (conversion == 2) text = Ref::steal(PyObject_Repr(text.get()));
   if (conversion == 3) text = Ref::steal(PyObject_ASCII(text.get()));
@@ -367,13 +381,12 @@ Slot Evaluator::format(const Slot& given, const Slot& spec, int conversion) {
   return Slot::steal(PyObject_Format(text.get(), spec.get()));
 }
 
-// repr() of the object is the default one.
-bool Evaluator::names_its_address(PyObject* object) {
+bool names_its_address(PyObject* object) {
   return Py_TYPE(object)->tp_repr == PyBaseObject_Type.tp_repr &&
          Py_TYPE(object)->tp_str == PyBaseObject_Type.tp_str;
 }
 
-bool Evaluator::holds_tensor(PyObject* container, int depth) {
+bool holds_tensor(PyObject* container, int depth) {
   if (depth > 20) return true;
   if (is_tensor(container) || Py_TYPE(container) == known().ndarray) return true;
   if (PyDict_Check(container)) {

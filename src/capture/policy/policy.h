@@ -1,4 +1,4 @@
-// What the evaluator may do with code that it does not evaluate itself.
+// What the evaluation may do with code that it does not evaluate itself.
 //
 // Frames: user code and libraries are evaluated, PyTorch's own too unless torch_code.h lists it;
 // the standard library as well, unless torch calls it. Native callees: each is listed by identity,
@@ -61,7 +61,7 @@ enum class Callee : uint8_t {
   kExpect,       // braze._C.expect(condition)
   kOperand,      // braze._C.operand(value, tensor)
   kControlFlow,  // braze._C.branch and its companions: `CalleeRule::op` is a ControlFlowCall
-  // Builtins that the evaluator carries out itself.
+  // Builtins that the evaluation carries out itself.
   kGetattr,
   kHasattr,
   kSetattr,

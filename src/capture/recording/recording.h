@@ -1,5 +1,4 @@
-// The evaluator's view of PyTorch's tensors and thread state: the only header of the evaluator
-// whose source includes PyTorch.
+// What the evaluation sees of PyTorch's tensors and thread state, without PyTorch's headers.
 #pragma once
 
 #include <memory>

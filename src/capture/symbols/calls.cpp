@@ -1,7 +1,12 @@
-// Calls that are given torch.SymInts: what may see them, what is done here, what gets the numbers.
+#include "capture/symbols/calls.h"
+
 #include "base/is_one_of.h"
-#include "capture/evaluator.h"
 #include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/symbols/floats.h"
+#include "capture/symbols/integers.h"
+#include "capture/symbols/text.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -26,12 +31,15 @@ bool is_made_in_c(PyObject* callable) {
 
 }  // namespace
 
+static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Slot* args,
+                          size_t count, PyObject* kwnames, Slot& result);
+
 // max(a, b, ...), min(a, b, ...): decided by guards, the first of equal ones as in Python.
-Slot Evaluator::extremum_of_symbols(bool largest, const Slot* args, size_t count) {
+static Slot extremum_of_symbols(TraceContext& trace, bool largest, const Slot* args, size_t count) {
   size_t best = 0;
   for (size_t i = 1; i < count; ++i) {
-    const int better = largest ? compare_symbols(args[i], args[best], Py_GT)
-                               : compare_symbols(args[i], args[best], Py_LT);
+    const int better = largest ? compare_symbols(trace, args[i], args[best], Py_GT)
+                               : compare_symbols(trace, args[i], args[best], Py_LT);
     if (better < 0) return {};
     if (better) best = i;
   }
@@ -39,27 +47,25 @@ Slot Evaluator::extremum_of_symbols(bool largest, const Slot* args, size_t count
 }
 
 // sum(x.shape)
-Slot Evaluator::sum_of_symbols(PyObject* sequence) {
+static Slot sum_of_symbols(TraceContext& trace, PyObject* sequence) {
   Int sum = 0;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
-    const std::optional<Int> value = is_integer(item) ? integer_in(item) : std::nullopt;
-    if (!value || !recording_.shapes().may_add(sum, *value)) return {};
+    const std::optional<Int> value = is_integer(item) ? integer_in(trace, item) : std::nullopt;
+    if (!value || !trace.recording.shapes().may_add(sum, *value)) return {};
     sum = sum + *value;
   }
-  return Slot(recording_.object_of(sum));
+  return Slot(trace.recording.object_of(sum));
 }
 
-// Torch's functions only read the lists that they are given: those from outside are handed over as
-// copies that hold the fakes, so that sizes stay symbols.
-void Evaluator::use_stand_ins(Slot* args, size_t count) {
-  if (!recording_.has_symbols()) return;
+void use_stand_ins(TraceContext& trace, Slot* args, size_t count) {
+  if (!trace.recording.has_symbols()) return;
   for (size_t i = 0; i < count; ++i) {
-    PyObject* list = world_.effective(args[i].get());
+    PyObject* list = trace.world.effective(args[i].get());
     if (!PyList_CheckExact(list) && !PyTuple_CheckExact(list)) continue;
     Ref copy;
     for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(list); ++j) {
-      Slot item = world_.wrap(PySequence_Fast_GET_ITEM(list, j));
+      Slot item = trace.world.wrap(PySequence_Fast_GET_ITEM(list, j));
       if (item.get() == PySequence_Fast_GET_ITEM(list, j)) continue;
       if (!copy) copy = Ref::steal(PySequence_List(list));
       PyList_SetItem(copy.get(), j, item.object.release());
@@ -69,16 +75,14 @@ void Evaluator::use_stand_ins(Slot* args, size_t count) {
   }
 }
 
-// The arguments of torch.tensor: a number or a list of them with symbols among them, and at most a
-// dtype and a device.
-bool Evaluator::is_data_of_symbols(Slot* args, size_t count, PyObject* kwnames) {
+bool is_data_of_symbols(TraceContext& trace, Slot* args, size_t count, PyObject* kwnames) {
   const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   if (count != keywords + 1) return false;
   for (size_t i = 0; i < keywords; ++i) {
     const std::string_view keyword = cpython::utf8_of(PyTuple_GET_ITEM(kwnames, i));
     if (keyword != "dtype" && keyword != "device") return false;
   }
-  PyObject* data = world_.effective(args[0].get());
+  PyObject* data = trace.world.effective(args[0].get());
   auto is_number = [](PyObject* object) {
     return is_integer(object) || PyFloat_Check(object) || Py_TYPE(object) == known().sym_float;
   };
@@ -86,37 +90,37 @@ bool Evaluator::is_data_of_symbols(Slot* args, size_t count, PyObject* kwnames) 
   if (!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) return false;
   bool any = false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data); ++i) {
-    const Slot item = world_.wrap(PySequence_Fast_GET_ITEM(data, i));
+    const Slot item = trace.world.wrap(PySequence_Fast_GET_ITEM(data, i));
     if (!is_number(item.get())) return false;
     any |= is_symbolic(item.get());
   }
   return any;
 }
 
-// A call of something made in C with symbols among its arguments. True with `result` if the call is
-// done; else its arguments are such that it may be made.
-bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count, PyObject* kwnames,
-                                  Slot& result) {
+bool call_with_symbols(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
+                       PyObject* kwnames, Slot& result) {
   bool any = false;
-  for (size_t i = 0; i < count && !any; ++i) any = may_hold_symbol(world_.effective(args[i].get()));
+  for (size_t i = 0; i < count && !any; ++i)
+    any = may_hold_symbol(trace, trace.world.effective(args[i].get()));
   PyObject* f = callable.get();
   PyObject* self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : nullptr;
   const bool container_self = self && (PyList_Check(self) || PyTuple_Check(self));
   if (!any && !container_self) return false;
-  if (any && !kwnames && recording_.has_floats()) {
+  if (any && !kwnames && trace.recording.has_floats()) {
     bool done = false;
-    result = number_of_floats(f, args, count, done);
+    result = number_of_floats(trace, f, args, count, done);
     if (done) return true;
   }
   if (PyType_Check(f)) {
     auto* type = reinterpret_cast<PyTypeObject*>(f);
     if (type == &PyLong_Type && count == 1 && is_integer(args[0].get())) {
-      result = Slot(recording_.object_of(*integer_in(args[0].get())));
+      result = Slot(trace.recording.object_of(*integer_in(trace, args[0].get())));
       return true;
     }
     if (type == &PyUnicode_Type && count == 1 && !kwnames && is_symbolic(args[0].get())) {
-      result = Py_TYPE(args[0].get()) == known().text ? args[0]
-                                                      : varying_text(TextFunction::kStr, {args[0]});
+      result = Py_TYPE(args[0].get()) == known().text
+                   ? args[0]
+                   : varying_text(trace, TextFunction::kStr, {args[0]});
       if (result) return true;
     }
     if (type == &PyFloat_Type && count == 1 && Py_TYPE(args[0].get()) == known().sym_float) {
@@ -131,7 +135,7 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
     const bool calls =
         (type == &PyMap_Type || type == &PyFilter_Type) && count > 0 && is_made_in_c(args[0].get());
     if (calls) {
-      for (size_t i = 1; i < count; ++i) make_concrete(args[i]);
+      for (size_t i = 1; i < count; ++i) make_concrete(trace, args[i]);
       return false;
     }
     const bool keeps = type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type ||
@@ -144,18 +148,18 @@ bool Evaluator::call_with_symbols(const Slot& callable, Slot* args, size_t count
     if (keeps || python_class || is_torch_module_name(module_of(type))) return false;
   } else if (PyCFunction_Check(f) || Py_IS_TYPE(f, &PyMethodDescr_Type) ||
              Py_IS_TYPE(f, &PyWrapperDescr_Type) || Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
-    if (keeps_symbols(f, self, args, count, kwnames, result)) return bool(result);
+    if (keeps_symbols(trace, f, self, args, count, kwnames, result)) return bool(result);
   } else {
     return false;  // comes back with what it calls
   }
-  for (size_t i = 0; i < count; ++i) make_concrete(args[i]);
-  if (container_self && PyList_Check(self)) with_numbers(self, kContainerDepth);
+  for (size_t i = 0; i < count; ++i) make_concrete(trace, args[i]);
+  if (container_self && PyList_Check(self)) with_numbers(trace, self, kContainerDepth);
   return false;
 }
 
 // Whether the C function may see symbols, or (with `result`) is done here.
-bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t count,
-                              PyObject* kwnames, Slot& result) {
+static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Slot* args,
+                          size_t count, PyObject* kwnames, Slot& result) {
   Ref given = Ref::steal(PyObject_GetAttr(f, names().name));
   const char* text = given && PyUnicode_Check(given.get()) ? cpython::utf8_of(given.get()) : "";
   const std::string_view name = text;
@@ -184,7 +188,7 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
                     "popitem",    "__reversed__", "popleft",  "__init__"}))
       return false;
     const bool by_key = PyDict_Check(owner) || is_one_of(name, {"insert", "pop", "__setitem__"});
-    if (by_key && first < count) make_concrete(args[first]);
+    if (by_key && first < count) make_concrete(trace, args[first]);
     return true;
   }
   if (owner && is_one_of(name, {"__setattr__", "__init__", "__new__", "send", "throw", "__next__"}))
@@ -228,19 +232,19 @@ bool Evaluator::keeps_symbols(PyObject* f, PyObject* self, Slot* args, size_t co
     if (module && PyUnicode_Check(module) && is_torch_module_name(module)) return true;
   }
   if (is_one_of(name, {"max", "min"}) && count >= 2 && !kwnames) {
-    result = extremum_of_symbols(name == "max", args, count);
+    result = extremum_of_symbols(trace, name == "max", args, count);
     return bool(result);
   }
   if (name == "sum" && count == 1 &&
       (PyList_Check(args[0].get()) || PyTuple_Check(args[0].get()))) {
-    result = sum_of_symbols(args[0].get());
+    result = sum_of_symbols(trace, args[0].get());
     return bool(result);
   }
   if (name == "abs" && count == 1 && Py_TYPE(args[0].get()) == known().sym_int) {
-    const Int value = recording_.value_of(args[0].get());
-    if (!recording_.shapes().may_add(value, 0)) return false;
-    result =
-        Slot(recording_.object_of(recording_.shapes().guard_lt(value, 0) ? Int(0) - value : value));
+    const Int value = trace.recording.value_of(args[0].get());
+    if (!trace.recording.shapes().may_add(value, 0)) return false;
+    result = Slot(trace.recording.object_of(
+        trace.recording.shapes().guard_lt(value, 0) ? Int(0) - value : value));
     return true;
   }
   return false;

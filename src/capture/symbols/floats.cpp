@@ -1,12 +1,15 @@
-// Floats that vary, in the evaluator: torch.SymFloat where the program has a float.
-//
-// Beside a tensor such a float is an operand, cast as PyTorch casts a Python number; with numbers
-// it is computed in double precision, as Python computes; compared with a number it is guarded.
-// Everything else is given the number, with a guard.
+#include "capture/symbols/floats.h"
+
 #include <opcode.h>
 
-#include "capture/evaluator.h"
+#include "capture/calls/calls.h"
+#include "capture/calls/native_scope.h"
+#include "capture/calls/torch_failures.h"
 #include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/objects/operators.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -23,19 +26,19 @@ bool holds_float(PyObject* object) { return any_inside(object, is_float_symbol);
 PyObject* operator_of(int op) {
   switch (op) {
     case NB_ADD:
-      return Evaluator::operator_callable("add");
+      return operator_callable("add");
     case NB_SUBTRACT:
-      return Evaluator::operator_callable("sub");
+      return operator_callable("sub");
     case NB_MULTIPLY:
-      return Evaluator::operator_callable("mul");
+      return operator_callable("mul");
     case NB_TRUE_DIVIDE:
-      return Evaluator::operator_callable("truediv");
+      return operator_callable("truediv");
     case NB_FLOOR_DIVIDE:
-      return Evaluator::operator_callable("floordiv");
+      return operator_callable("floordiv");
     case NB_REMAINDER:
-      return Evaluator::operator_callable("mod");
+      return operator_callable("mod");
     case NB_POWER:
-      return Evaluator::operator_callable("pow");
+      return operator_callable("pow");
     default:
       return nullptr;
   }
@@ -54,6 +57,11 @@ Ref plain_number(PyObject* object) {
 
 }  // namespace
 
+static Slot power_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done);
+static Slot apply_operator(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done);
+static Slot apply_to_float(TraceContext& trace, PyObject* function, const Slot* args, size_t count,
+                           bool& done);
+
 bool is_plain_operator(std::string_view name) {
   for (const char* known :
        {"add",  "sub",   "subtract",  "mul",        "multiply",     "eq",
@@ -65,34 +73,38 @@ bool is_plain_operator(std::string_view name) {
   return false;
 }
 
-Slot Evaluator::float_beside(const Slot& number, const Slot& tensor) {
+static Slot float_beside(TraceContext& trace, const Slot& number, const Slot& tensor) {
   if (!is_float_symbol(number.get())) return number;
-  NativeScope scope(*this, true, nullptr);
-  return Slot(recording_.float_operand(world_.float_of(number.get()).tensor.get(), tensor.get()));
+  NativeScope scope(trace, true, nullptr);
+  return Slot(
+      trace.recording.float_operand(trace.world.float_of(number.get()).tensor.get(), tensor.get()));
 }
 
-Slot Evaluator::binary_of_floats(int op, const Slot& a, const Slot& b, bool& done) {
+Slot binary_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done) {
   done = false;
   const int plain = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
   const bool tensor_first = is_tensor(a.get()), has_tensor = tensor_first || is_tensor(b.get());
-  if (plain == NB_POWER && has_tensor) return power_of_floats(op, a, b, done);
+  if (plain == NB_POWER && has_tensor) return power_of_floats(trace, op, a, b, done);
   if (plain != NB_ADD && plain != NB_SUBTRACT && plain != NB_MULTIPLY && plain != NB_TRUE_DIVIDE) {
     const bool divides = tensor_first && (plain == NB_FLOOR_DIVIDE || plain == NB_REMAINDER);
-    if (!divides) return has_tensor ? Slot() : apply_operator(plain, a, b, done);
+    if (!divides) return has_tensor ? Slot() : apply_operator(trace, plain, a, b, done);
   }
   if (has_tensor) {
-    Slot x = float_beside(a, b), y = float_beside(b, a);
+    Slot x = float_beside(trace, a, b), y = float_beside(trace, b, a);
     if (!x || !y) return {};
     done = true;
-    if (tensor_first) return binary(op, std::move(x), std::move(y));
-    if (plain != NB_TRUE_DIVIDE) return binary(plain, std::move(x), std::move(y));
+    if (tensor_first) return binary_operation(trace, op, std::move(x), std::move(y));
+    if (plain != NB_TRUE_DIVIDE) return binary_operation(trace, plain, std::move(x), std::move(y));
     // Tensor.__rtruediv__
     Slot inverse =
-        call(getattr(y, Ref::steal(PyUnicode_FromString("reciprocal")).get()), nullptr, 0, nullptr);
-    return inverse ? binary(NB_MULTIPLY, std::move(inverse), std::move(x)) : Slot();
+        call(trace, getattr(trace, y, Ref::steal(PyUnicode_FromString("reciprocal")).get()),
+             nullptr, 0, nullptr);
+    return inverse ? binary_operation(trace, NB_MULTIPLY, std::move(inverse), std::move(x))
+                   : Slot();
   }
   // The divisor might be zero.
-  if (plain == NB_TRUE_DIVIDE && is_float_symbol(b.get())) return apply_operator(plain, a, b, done);
+  if (plain == NB_TRUE_DIVIDE && is_float_symbol(b.get()))
+    return apply_operator(trace, plain, a, b, done);
   Ref numbers[2], operands[2];
   std::vector<const Source*> sources;
   const Source* host = nullptr;
@@ -100,16 +112,16 @@ Slot Evaluator::binary_of_floats(int op, const Slot& a, const Slot& b, bool& don
   for (int i = 0; i < 2; ++i) {
     PyObject* object = given[i]->get();
     if (is_float_symbol(object)) {
-      const World::SymbolicFloat& symbol = world_.float_of(object);
+      const World::SymbolicFloat& symbol = trace.world.float_of(object);
       numbers[i] = symbol.number;
       operands[i] = symbol.tensor;
       sources.insert(sources.end(), symbol.sources.begin(), symbol.sources.end());
       PyObject* other = given[1 - i]->get();
       if (other == object)
-        host = world_.computed_source(operator_of(plain), symbol.host, kBothPlaces, {});
+        host = trace.world.computed_source(operator_of(plain), symbol.host, kBothPlaces, {});
       else if (!is_float_symbol(other))
-        host = world_.computed_source(operator_of(plain), symbol.host, static_cast<size_t>(i),
-                                      {other});
+        host = trace.world.computed_source(operator_of(plain), symbol.host, static_cast<size_t>(i),
+                                           {other});
     } else if (!(operands[i] = numbers[i] = plain_number(object))) {
       return {};
     }
@@ -126,30 +138,31 @@ Slot Evaluator::binary_of_floats(int op, const Slot& a, const Slot& b, bool& don
   }
   Ref tensor;
   {
-    NativeScope scope(*this, true, nullptr);
+    NativeScope scope(trace, true, nullptr);
     tensor = Ref::steal(function(operands[0].get(), operands[1].get()));
   }
-  if (!tensor) return torch_failed();
+  if (!tensor) return torch_failed(trace);
   done = true;
-  return world_.computed_float(std::move(tensor), std::move(number), std::move(sources), host);
+  return trace.world.computed_float(std::move(tensor), std::move(number), std::move(sources), host);
 }
 
 // `x ** s` as PyTorch's own functions have it, which have rules of their own for some exponents.
-Slot Evaluator::power_of_floats(int op, const Slot& a, const Slot& b, bool& done) {
+static Slot power_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done) {
   const char* name = op == NB_POWER ? "pow" : "pow_";
   if (op != NB_POWER && !is_tensor(a.get())) return {};
   Slot operands[2] = {a, b};
-  return call_for_floats(names_in_tensor(name), operands, 2, nullptr, done);
+  return call_for_floats(trace, names_in_tensor(name), operands, 2, nullptr, done);
 }
 
-Slot Evaluator::apply_operator(int op, const Slot& a, const Slot& b, bool& done) {
+static Slot apply_operator(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done) {
   PyObject* function = operator_of(op);
   const Slot operands[2] = {a, b};
-  return function ? apply_to_float(function, operands, 2, done) : Slot();
+  return function ? apply_to_float(trace, function, operands, 2, done) : Slot();
 }
 
 // Computed from the one float that varies, beside constants, whenever the compiled code is called.
-Slot Evaluator::apply_to_float(PyObject* function, const Slot* args, size_t count, bool& done) {
+static Slot apply_to_float(TraceContext& trace, PyObject* function, const Slot* args, size_t count,
+                           bool& done) {
   PyObject* symbol = nullptr;
   size_t place = 0;
   std::vector<PyObject*> constants;
@@ -166,12 +179,12 @@ Slot Evaluator::apply_to_float(PyObject* function, const Slot* args, size_t coun
     }
   }
   if (!symbol) return {};
-  Slot result = world_.apply_to_float(function, symbol, place, constants);
+  Slot result = trace.world.apply_to_float(function, symbol, place, constants);
   done = bool(result);
   return result;
 }
 
-bool Evaluator::is_function_of_numbers(PyObject* function) {
+static bool is_function_of_numbers(PyObject* function) {
   if (function == reinterpret_cast<PyObject*>(&PyLong_Type)) return true;
   if (!PyCFunction_Check(function)) return false;
   PyObject* module = reinterpret_cast<PyCFunctionObject*>(function)->m_module;
@@ -183,11 +196,12 @@ bool Evaluator::is_function_of_numbers(PyObject* function) {
 }
 
 // max(a, b, ...), min(a, b, ...): decided by guards, the first of equal ones as in Python.
-Slot Evaluator::extremum_of_floats(bool largest, const Slot* args, size_t count, bool& done) {
+static Slot extremum_of_floats(TraceContext& trace, bool largest, const Slot* args, size_t count,
+                               bool& done) {
   size_t best = 0;
   for (size_t i = 1; i < count; ++i) {
     bool known = false;
-    const Slot better = compare_floats(args[i], args[best], largest ? Py_GT : Py_LT, known);
+    const Slot better = compare_floats(trace, args[i], args[best], largest ? Py_GT : Py_LT, known);
     if (!known) return {};
     if (better.get() == Py_True) best = i;
   }
@@ -195,84 +209,84 @@ Slot Evaluator::extremum_of_floats(bool largest, const Slot* args, size_t count,
   return args[best];
 }
 
-// A function of numbers.
-Slot Evaluator::number_of_floats(PyObject* function, const Slot* args, size_t count, bool& done) {
-  if (is_function_of_numbers(function)) return apply_to_float(function, args, count, done);
+Slot number_of_floats(TraceContext& trace, PyObject* function, const Slot* args, size_t count,
+                      bool& done) {
+  if (is_function_of_numbers(function)) return apply_to_float(trace, function, args, count, done);
   if (!PyCFunction_Check(function) || count < 2) return {};
   const CalleeRule* rule = callee_rule(function);
   if (!rule || (rule->text != "max()" && rule->text != "min()")) return {};
-  return extremum_of_floats(rule->text == "max()", args, count, done);
+  return extremum_of_floats(trace, rule->text == "max()", args, count, done);
 }
 
-// A function that does the same with tensors of one element in the place of the numbers.
-Slot Evaluator::call_for_floats(PyObject* function, Slot* args, size_t count, PyObject* kwnames,
-                                bool& done) {
+Slot call_for_floats(TraceContext& trace, PyObject* function, Slot* args, size_t count,
+                     PyObject* kwnames, bool& done) {
   PyObject* substitute = function ? substitute_for_floats(function) : nullptr;
   if (!substitute) return {};
   bool any = false;
   for (size_t i = 0; i < count && !any; ++i) any = is_float_symbol(args[i].get());
   if (!any) return {};
   done = true;
-  return call(world_.wrap(substitute), args, count, kwnames);
+  return call(trace, trace.world.wrap(substitute), args, count, kwnames);
 }
 
-PyObject* Evaluator::names_in_tensor(const char* name) {
+PyObject* names_in_tensor(const char* name) {
   Ref text = Ref::steal(PyUnicode_FromString(name));
   return _PyType_Lookup(known().tensor, text.get());
 }
 
-// braze._C.operand(value, tensor): see policy.h.
-Slot Evaluator::operand_of_float(const Slot& value, const Slot& tensor) {
+Slot operand_of_float(TraceContext& trace, const Slot& value, const Slot& tensor) {
   if (!is_float_symbol(value.get())) return value;
   Slot number = value;
-  if (is_tensor(tensor.get()) && world_.fits_float32(value.get()))
-    if (Slot operand = float_beside(value, tensor)) return operand;
+  if (is_tensor(tensor.get()) && trace.world.fits_float32(value.get()))
+    if (Slot operand = float_beside(trace, value, tensor)) return operand;
   if (PyErr_Occurred()) return {};
-  make_concrete(number);
+  make_concrete(trace, number);
   return number;
 }
 
-Slot Evaluator::unary_of_float(cpython::Opcode op, const Slot& a) {
-  const World::SymbolicFloat& symbol = world_.float_of(a.get());
+Slot unary_of_float(TraceContext& trace, cpython::Opcode op, const Slot& a) {
+  const World::SymbolicFloat& symbol = trace.world.float_of(a.get());
   if (op == cpython::Opcode::kUnaryPositive) return a;
   if (op != cpython::Opcode::kUnaryNegative) {
     Slot number = a;
-    make_concrete(number);
-    return unary(op, number);
+    make_concrete(trace, number);
+    return unary_operation(trace, op, number);
   }
   Ref number = Ref::steal(PyNumber_Negative(symbol.number.get()));
-  const Source* host = world_.computed_source(operator_callable("neg"), symbol.host, 0, {});
+  const Source* host = trace.world.computed_source(operator_callable("neg"), symbol.host, 0, {});
   std::vector<const Source*> sources = symbol.sources;
   Ref tensor;
   {
-    NativeScope scope(*this, true, nullptr);
+    NativeScope scope(trace, true, nullptr);
     tensor = Ref::steal(PyNumber_Negative(symbol.tensor.get()));
   }
-  if (!tensor) return torch_failed();
-  return world_.computed_float(std::move(tensor), std::move(number), std::move(sources), host);
+  if (!tensor) return torch_failed(trace);
+  return trace.world.computed_float(std::move(tensor), std::move(number), std::move(sources), host);
 }
 
-Slot Evaluator::compare_floats(const Slot& a, const Slot& b, int op, bool& done) {
+Slot compare_floats(TraceContext& trace, const Slot& a, const Slot& b, int op, bool& done) {
   done = false;
   if (is_tensor(a.get()) || is_tensor(b.get())) {
-    Slot x = float_beside(a, b), y = float_beside(b, a);
+    Slot x = float_beside(trace, a, b), y = float_beside(trace, b, a);
     if (!x || !y) return {};
     done = true;
-    return compare(x, y, op, false);
+    return compare(trace, x, y, op, false);
   }
   constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
   std::optional<bool> outcome;
   if (is_float_symbol(a.get()) && !is_float_symbol(b.get()))
-    outcome = world_.compare_float(a.get(), b.get(), op);
+    outcome = trace.world.compare_float(a.get(), b.get(), op);
   else if (is_float_symbol(b.get()) && !is_float_symbol(a.get()))
-    outcome = world_.compare_float(b.get(), a.get(), kSwapped[op]);
+    outcome = trace.world.compare_float(b.get(), a.get(), kSwapped[op]);
   done = outcome.has_value();
   return done ? Slot::borrow(*outcome ? Py_True : Py_False) : Slot();
 }
 
-void Evaluator::settle_floats(PyObject* callable, Slot* args, size_t count, PyObject* kwnames) {
+void settle_floats(TraceContext& trace, PyObject* callable, Slot* args, size_t count,
+                   PyObject* kwnames) {
   bool any = false;
-  for (size_t i = 0; i < count && !any; ++i) any = holds_float(world_.effective(args[i].get()));
+  for (size_t i = 0; i < count && !any; ++i)
+    any = holds_float(trace.world.effective(args[i].get()));
   if (!any) return;
   PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
   const Slot owner = self && is_tensor(self) ? Slot::borrow(self) : Slot();
@@ -284,11 +298,11 @@ void Evaluator::settle_floats(PyObject* callable, Slot* args, size_t count, PyOb
     if (is_tensor(tensor.get()))
       for (size_t i = 0; i < count; ++i) {
         if (!is_float_symbol(args[i].get()) || (!owner && i == 0)) continue;
-        if (Slot operand = float_beside(args[i], tensor)) args[i] = std::move(operand);
+        if (Slot operand = float_beside(trace, args[i], tensor)) args[i] = std::move(operand);
       }
   }
   for (size_t i = 0; i < count; ++i)
-    if (holds_float(world_.effective(args[i].get()))) make_concrete(args[i]);
+    if (holds_float(trace.world.effective(args[i].get()))) make_concrete(trace, args[i]);
 }
 
 }  // namespace braze::capture

@@ -1,13 +1,12 @@
-// Symbolic integers in the evaluator: torch.SymInt where the program has an int.
-//
-// What Python does with ints is done on expressions as far as it can be: arithmetic, comparison
-// (decided at once, with a guard), truth. Torch's functions take SymInts themselves. Whatever else
-// would look into one - formatting, hashing, native code - is given the int, and the symbol becomes
-// that number, with a guard. So nothing that the traced code can see tells a SymInt from an int.
+#include "capture/symbols/integers.h"
+
 #include <opcode.h>
 
-#include "capture/evaluator.h"
+#include "capture/calls/calls.h"
 #include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/symbols/text.h"
+#include "capture/trace_context.h"
 
 namespace braze::capture {
 
@@ -40,6 +39,8 @@ Ref with_real_tensors(const World& world, PyObject* key) {
 
 }  // namespace
 
+static int compare_sequences(TraceContext& trace, const Slot& a, const Slot& b, int op);
+
 bool any_inside(PyObject* object, bool (*wanted)(PyObject*), int depth) {
   if (wanted(object)) return true;
   if (depth == 0) return false;
@@ -59,9 +60,8 @@ bool any_inside(PyObject* object, bool (*wanted)(PyObject*), int depth) {
   return false;
 }
 
-// The number of a Python int or of a symbol; nothing for a large one.
-std::optional<Int> Evaluator::integer_in(PyObject* object) {
-  if (Py_TYPE(object) == known().sym_int) return recording_.value_of(object);
+std::optional<Int> integer_in(TraceContext& trace, PyObject* object) {
+  if (Py_TYPE(object) == known().sym_int) return trace.recording.value_of(object);
   int overflow = 0;
   const int64_t value = PyLong_AsLongLongAndOverflow(object, &overflow);
   // Sums and products of a few of these stay within 64 bits.
@@ -70,38 +70,35 @@ std::optional<Int> Evaluator::integer_in(PyObject* object) {
   return Int(value);
 }
 
-// Containers from outside hold none; what has been put into one is in its shadow.
-bool Evaluator::may_hold_symbol(PyObject* object) {
+bool may_hold_symbol(TraceContext& trace, PyObject* object) {
   const bool container = PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object);
-  return !(container && world_.source_of(object)) && holds_symbol(object);
+  return !(container && trace.world.source_of(object)) && holds_symbol(object);
 }
 
-bool Evaluator::has_symbol(const Slot& slot) {
-  return recording_.has_symbols() && may_hold_symbol(world_.effective(slot.get()));
+bool has_symbol(TraceContext& trace, const Slot& slot) {
+  return trace.recording.has_symbols() && may_hold_symbol(trace, trace.world.effective(slot.get()));
 }
 
-// The same object with numbers for symbols. Containers are the trace's own: those from outside hold
-// no symbols, their shadows are the trace's.
-Ref Evaluator::with_numbers(PyObject* object, int depth) {
+Ref with_numbers(TraceContext& trace, PyObject* object, int depth) {
   if (Py_TYPE(object) == known().sym_int)
     return Ref::steal(
-        PyLong_FromLongLong(recording_.shapes().guard_int(recording_.value_of(object))));
+        PyLong_FromLongLong(trace.recording.shapes().guard_int(trace.recording.value_of(object))));
   if (Py_TYPE(object) == known().sym_bool)
-    return Ref::borrow(recording_.guard_bool(object) ? Py_True : Py_False);
-  if (Py_TYPE(object) == known().sym_float) return world_.number_of_float(object);
-  if (Py_TYPE(object) == known().text) return settle_text(object);
+    return Ref::borrow(trace.recording.guard_bool(object) ? Py_True : Py_False);
+  if (Py_TYPE(object) == known().sym_float) return trace.world.number_of_float(object);
+  if (Py_TYPE(object) == known().text) return settle_text(trace, object);
   if (!holds_symbol(object, depth)) return Ref::borrow(object);
   if (PySlice_Check(object)) {
     auto* slice = reinterpret_cast<PySliceObject*>(object);
-    Ref start = with_numbers(slice->start, 0), stop = with_numbers(slice->stop, 0),
-        step = with_numbers(slice->step, 0);
+    Ref start = with_numbers(trace, slice->start, 0), stop = with_numbers(trace, slice->stop, 0),
+        step = with_numbers(trace, slice->step, 0);
     return Ref::steal(PySlice_New(start.get(), stop.get(), step.get()));
   }
   if (PyTuple_Check(object)) {
     Ref items = Ref::steal(PySequence_List(object));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
       PyList_SetItem(items.get(), i,
-                     with_numbers(PyList_GET_ITEM(items.get(), i), depth - 1).release());
+                     with_numbers(trace, PyList_GET_ITEM(items.get(), i), depth - 1).release());
     Ref plain = Ref::steal(PyList_AsTuple(items.get()));
     if (PyTuple_CheckExact(object)) return plain;
     Ref arguments = Ref::steal(PyTuple_Pack(1, plain.get()));
@@ -109,35 +106,33 @@ Ref Evaluator::with_numbers(PyObject* object, int depth) {
   }
   if (PyList_Check(object)) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(object); ++i)
-      PyList_SetItem(object, i, with_numbers(PyList_GET_ITEM(object, i), depth - 1).release());
+      PyList_SetItem(object, i,
+                     with_numbers(trace, PyList_GET_ITEM(object, i), depth - 1).release());
   } else if (PyDict_Check(object)) {
     Py_ssize_t position = 0;
     PyObject *key, *value;
     while (PyDict_Next(object, &position, &key, &value)) {
       if (!holds_symbol(value, depth - 1)) continue;
-      Ref number = with_numbers(value, depth - 1);
+      Ref number = with_numbers(trace, value, depth - 1);
       if (PyDict_SetItem(object, key, number.get()) < 0) return {};  // the key is there: no resize
     }
   }
   return Ref::borrow(object);
 }
 
-// Puts numbers in place of symbols.
-void Evaluator::make_concrete(Slot& slot) {
-  if (!recording_.has_symbols()) return;
-  PyObject* used = world_.effective(slot.get());
-  if (!may_hold_symbol(used)) return;
-  Ref number = with_numbers(used, kDepth);
+void make_concrete(TraceContext& trace, Slot& slot) {
+  if (!trace.recording.has_symbols()) return;
+  PyObject* used = trace.world.effective(slot.get());
+  if (!may_hold_symbol(trace, used)) return;
+  Ref number = with_numbers(trace, used, kDepth);
   if (number.get() != used) slot = Slot(std::move(number));
 }
 
-// Who catches an exception may print it or hand it on. A generator's return value stands in its
-// StopIteration without a call that would have asked for the number.
-bool Evaluator::make_arguments_concrete(PyObject* exception) {
-  if (!recording_.has_symbols()) return true;
+bool make_arguments_concrete(TraceContext& trace, PyObject* exception) {
+  if (!trace.recording.has_symbols()) return true;
   Ref arguments = Ref::steal(PyObject_GetAttrString(exception, "args"));
   if (!arguments) return false;
-  Ref numbers = with_numbers(arguments.get(), kDepth);
+  Ref numbers = with_numbers(trace, arguments.get(), kDepth);
   if (!numbers) return false;
   if (numbers.get() == arguments.get()) return true;
   if (PyObject_SetAttrString(exception, "args", numbers.get()) < 0) return false;
@@ -145,32 +140,31 @@ bool Evaluator::make_arguments_concrete(PyObject* exception) {
          PyObject_SetAttrString(exception, "value", PyTuple_GET_ITEM(numbers.get(), 0)) == 0;
 }
 
-void Evaluator::make_key(Slot& slot) {
-  make_concrete(slot);
-  if (recording_.has_symbols()) {
-    Ref real = with_real_tensors(world_, slot.get());
+void make_key(TraceContext& trace, Slot& slot) {
+  make_concrete(trace, slot);
+  if (trace.recording.has_symbols()) {
+    Ref real = with_real_tensors(trace.world, slot.get());
     if (real.get() != slot.get()) slot = Slot(std::move(real), slot.source);
   }
-  world_.guard_as_key(slot.get());
+  trace.world.guard_as_key(slot.get());
 }
 
-bool Evaluator::integer_operands(const Slot& a, const Slot& b, Int& x, Int& y) {
+static bool integer_operands(TraceContext& trace, const Slot& a, const Slot& b, Int& x, Int& y) {
   if (!is_integer(a.get()) || !is_integer(b.get())) return false;
-  const std::optional<Int> left = integer_in(a.get()), right = integer_in(b.get());
+  const std::optional<Int> left = integer_in(trace, a.get()), right = integer_in(trace, b.get());
   if (!left || !right) return false;
   x = *left, y = *right;
   return true;
 }
 
-// a OP b where one is a symbol; `done` is false where the operator needs the numbers.
-Slot Evaluator::binary_of_symbols(int op, const Slot& a, const Slot& b, bool& done) {
+Slot binary_of_symbols(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done) {
   Int x, y;
   done = false;
-  if (!integer_operands(a, b, x, y)) return {};
-  sym::ShapeEnv& shapes = recording_.shapes();
+  if (!integer_operands(trace, a, b, x, y)) return {};
+  sym::ShapeEnv& shapes = trace.recording.shapes();
   auto give = [&](Int value) {
     done = true;
-    return Slot(recording_.object_of(value));
+    return Slot(trace.recording.object_of(value));
   };
   constexpr int64_t kLargestShift = 16, kLargestPower = 4;
   auto small = [](Int value, int64_t largest) {
@@ -208,16 +202,16 @@ Slot Evaluator::binary_of_symbols(int op, const Slot& a, const Slot& b, bool& do
   }
 }
 
-Slot Evaluator::unary_of_symbol(cpython::Opcode op, PyObject* symbol) {
-  const Int value = recording_.value_of(symbol);
-  if (!recording_.shapes().may_add(value, 0)) return {};
+Slot unary_of_symbol(TraceContext& trace, cpython::Opcode op, PyObject* symbol) {
+  const Int value = trace.recording.value_of(symbol);
+  if (!trace.recording.shapes().may_add(value, 0)) return {};
   switch (op) {
     case cpython::Opcode::kUnaryNegative:
-      return Slot(recording_.object_of(Int(0) - value));
+      return Slot(trace.recording.object_of(Int(0) - value));
     case cpython::Opcode::kUnaryPositive:
-      return Slot(recording_.object_of(value));
+      return Slot(trace.recording.object_of(value));
     default:
-      return Slot(recording_.object_of(Int(-1) - value));
+      return Slot(trace.recording.object_of(Int(-1) - value));
   }
 }
 
@@ -239,64 +233,56 @@ sym::Relation relation_of(int op) {
 
 }  // namespace
 
-// A comparison with a number that is read from data, not decided until something asks: a SymBool,
-// or empty if it is none.
-Slot Evaluator::undecided_comparison(const Slot& a, const Slot& b, int op) {
+Slot undecided_comparison(TraceContext& trace, const Slot& a, const Slot& b, int op) {
   Int x, y;
-  if (!integer_operands(a, b, x, y)) return {};
-  sym::ShapeEnv& shapes = recording_.shapes();
+  if (!integer_operands(trace, a, b, x, y)) return {};
+  sym::ShapeEnv& shapes = trace.recording.shapes();
   if (!shapes.mentions_unbacked(x) && !shapes.mentions_unbacked(y)) return {};
   if (op == Py_GT || op == Py_LE) std::swap(x, y);
   const std::optional<bool> known = shapes.known(relation_of(op), x, y);
   if (known) return Slot::borrow(*known ? Py_True : Py_False);
-  return Slot(recording_.comparison(relation_of(op), x, y));
+  return Slot(trace.recording.comparison(relation_of(op), x, y));
 }
 
-// torch._check of a condition.
-Slot Evaluator::expect(const Slot& condition) {
+Slot expect_condition(TraceContext& trace, const Slot& condition) {
   if (Py_TYPE(condition.get()) != known().sym_bool) return condition;
-  return Slot::borrow(recording_.expect(condition.get()) ? Py_True : Py_False);
+  return Slot::borrow(trace.recording.expect(condition.get()) ? Py_True : Py_False);
 }
 
-// int(x), x.tolist() of a tensor of integers, where numbers that are read from data are symbols.
-// Empty, without an exception, for anything else.
-Slot Evaluator::number_of_tensor(const Slot& tensor) {
-  if (!options_.capture_scalars || !is_tensor(tensor.get()) || !holds_integers(tensor.get()))
+Slot number_of_tensor(TraceContext& trace, const Slot& tensor) {
+  if (!trace.options.capture_scalars || !is_tensor(tensor.get()) || !holds_integers(tensor.get()))
     return {};
-  Slot method = getattr(tensor, names().item);
-  return method ? call(method, nullptr, 0, nullptr) : Slot();
+  Slot method = getattr(trace, tensor, names().item);
+  return method ? call(trace, method, nullptr, 0, nullptr) : Slot();
 }
 
-Slot Evaluator::list_of_tensor(const Slot& tensor) {
-  if (!options_.capture_scalars || !is_tensor(tensor.get()) || !holds_integers(tensor.get()))
+Slot list_of_tensor(TraceContext& trace, const Slot& tensor) {
+  if (!trace.options.capture_scalars || !is_tensor(tensor.get()) || !holds_integers(tensor.get()))
     return {};
   PyObject* method = _PyType_Lookup(Py_TYPE(tensor.get()), names().tolist);
   PyObject* substitute = method ? substitute_for(method) : nullptr;
   if (!substitute) return {};
   Slot argument = tensor;
-  return call(world_.wrap(substitute), &argument, 1, nullptr);
+  return call(trace, trace.world.wrap(substitute), &argument, 1, nullptr);
 }
 
-// `a is b` where one is a symbol. CPython has one object for each small int; of other equal ones
-// only the program's own run can tell: -1.
-int Evaluator::is_same_integer(PyObject* a, PyObject* b) {
+int is_same_integer(TraceContext& trace, PyObject* a, PyObject* b) {
   if (a == b) return 1;
   auto is_int = [](PyObject* object) {
     return PyLong_CheckExact(object) || Py_TYPE(object) == known().sym_int;
   };
   if (!is_int(a) || !is_int(b)) return 0;
-  const std::optional<Int> x = integer_in(a), y = integer_in(b);
-  sym::ShapeEnv& shapes = recording_.shapes();
+  const std::optional<Int> x = integer_in(trace, a), y = integer_in(trace, b);
+  sym::ShapeEnv& shapes = trace.recording.shapes();
   if (!x || !y || !shapes.guard_eq(*x, *y)) return 0;
   constexpr int64_t kSmallest = -5, kLargest = 256;
   return shapes.guard_lt(*x, kSmallest) || shapes.guard_lt(kLargest, *x) ? -1 : 1;
 }
 
-// -1: not decided here.
-int Evaluator::compare_symbols(const Slot& a, const Slot& b, int op) {
+int compare_symbols(TraceContext& trace, const Slot& a, const Slot& b, int op) {
   Int x, y;
-  if (!integer_operands(a, b, x, y)) return compare_sequences(a, b, op);
-  sym::ShapeEnv& shapes = recording_.shapes();
+  if (!integer_operands(trace, a, b, x, y)) return compare_sequences(trace, a, b, op);
+  sym::ShapeEnv& shapes = trace.recording.shapes();
   switch (op) {
     case Py_EQ:
       return shapes.guard_eq(x, y);
@@ -314,8 +300,8 @@ int Evaluator::compare_symbols(const Slot& a, const Slot& b, int op) {
 }
 
 // Equality of tuples or of lists, item by item: `x.shape == y.shape`.
-int Evaluator::compare_sequences(const Slot& a, const Slot& b, int op) {
-  PyObject *x = world_.effective(a.get()), *y = world_.effective(b.get());
+static int compare_sequences(TraceContext& trace, const Slot& a, const Slot& b, int op) {
+  PyObject *x = trace.world.effective(a.get()), *y = trace.world.effective(b.get());
   if (op != Py_EQ && op != Py_NE) return -1;
   auto plain = [](PyObject* object) {
     return PyTuple_CheckExact(object) || PyList_CheckExact(object) ||
@@ -329,7 +315,7 @@ int Evaluator::compare_sequences(const Slot& a, const Slot& b, int op) {
       return -1;
   }
   for (Py_ssize_t i = 0; i < count; ++i) {
-    const int same = compare_symbols(Slot::borrow(PySequence_Fast_GET_ITEM(x, i)),
+    const int same = compare_symbols(trace, Slot::borrow(PySequence_Fast_GET_ITEM(x, i)),
                                      Slot::borrow(PySequence_Fast_GET_ITEM(y, i)), Py_EQ);
     if (same < 0) return -1;
     if (!same) return op == Py_NE;
@@ -337,21 +323,20 @@ int Evaluator::compare_sequences(const Slot& a, const Slot& b, int op) {
   return op == Py_EQ;
 }
 
-int Evaluator::truth_of_symbol(PyObject* symbol) {
+int truth_of_symbol(TraceContext& trace, PyObject* symbol) {
   if (Py_TYPE(symbol) == known().sym_int)
-    return !recording_.shapes().guard_eq(recording_.value_of(symbol), 0);
+    return !trace.recording.shapes().guard_eq(trace.recording.value_of(symbol), 0);
   if (Py_TYPE(symbol) == known().sym_float) {
     const Ref zero = Ref::steal(PyFloat_FromDouble(0));
-    if (const std::optional<bool> other = world_.compare_float(symbol, zero.get(), Py_NE))
+    if (const std::optional<bool> other = trace.world.compare_float(symbol, zero.get(), Py_NE))
       return *other;
   }
-  return PyObject_IsTrue(with_numbers(symbol, 0).get());
+  return PyObject_IsTrue(with_numbers(trace, symbol, 0).get());
 }
 
-// len(x) of a tensor: its first size, which CPython's own len() would make a number.
-Ref Evaluator::symbolic_length(PyObject* tensor) {
+Ref symbolic_length(TraceContext& trace, PyObject* tensor) {
   if (!is_fake(tensor)) return {};
-  Ref shape = recording_.shape_of(tensor);
+  Ref shape = trace.recording.shape_of(tensor);
   if (!shape) shape = Ref::steal(PyObject_GetAttr(tensor, names().shape));
   if (!shape || PyTuple_GET_SIZE(shape.get()) == 0) {
     PyErr_Clear();

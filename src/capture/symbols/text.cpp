@@ -1,19 +1,15 @@
-// Text of numbers that vary, in the evaluator: an object of a type of ours where the program has a
-// str.
-//
-// Most text is printed and looked at by nobody. What str(), a format or an f-string gives of values
-// of the entry state that nothing has read, or of symbols, is made when the compiled code runs, and
-// the values are not guarded but by type. Whoever looks at such text is given the str itself, with
-// guards on what it was made of.
-#include "cpython/text.h"
+#include "capture/symbols/text.h"
 
 #include <opcode.h>
 
 #include <algorithm>
 #include <string_view>
 
-#include "capture/evaluator.h"
+#include "capture/frames/entry_state.h"
 #include "capture/known.h"
+#include "capture/symbols/integers.h"
+#include "capture/trace_context.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -99,7 +95,9 @@ PyMethodDef g_join = {"join", join, METH_VARARGS, nullptr};
 
 }  // namespace
 
-PyObject* Evaluator::text_function(TextFunction function) {
+static Ref value_in_text(TraceContext& trace, const Slot& slot);
+
+PyObject* text_function(TextFunction function) {
   static PyObject* const joins = PyCFunction_NewEx(&g_join, nullptr, nullptr);
   static PyObject* const formats = builtin("format");
   static PyObject* const represents = builtin("repr");
@@ -123,7 +121,7 @@ PyObject* Evaluator::text_function(TextFunction function) {
   return nullptr;
 }
 
-bool Evaluator::may_be_in_text(const Slot& slot) const {
+bool may_be_in_text(const Slot& slot) {
   PyObject* object = slot.get();
   if (!object) return false;
   if (slot.unread) return is_plain_value(object);
@@ -131,9 +129,7 @@ bool Evaluator::may_be_in_text(const Slot& slot) const {
          Py_TYPE(object) == known().sym_float || is_tuple_of_sizes(object);
 }
 
-// The result of the function for the arguments, of which some vary. Empty, with nothing pending,
-// where it has to be computed now.
-Slot Evaluator::varying_text(TextFunction function, std::vector<Slot> args) {
+Slot varying_text(TraceContext& trace, TextFunction function, std::vector<Slot> args) {
   bool varies = false;
   for (const Slot& arg : args) {
     if (!arg) return {};
@@ -143,7 +139,7 @@ Slot Evaluator::varying_text(TextFunction function, std::vector<Slot> args) {
   }
   if (!varies) return {};
   std::vector<Ref> values;
-  for (const Slot& arg : args) values.push_back(value_in_text(arg));
+  for (const Slot& arg : args) values.push_back(value_in_text(trace, arg));
   if (std::any_of(values.begin(), values.end(), [](const Ref& value) { return !value; })) return {};
   const bool has_template =
       function == TextFunction::kTemplate || function == TextFunction::kOldTemplate;
@@ -170,33 +166,34 @@ Slot Evaluator::varying_text(TextFunction function, std::vector<Slot> args) {
   }
   for (const Slot& arg : args)
     if (arg.unread)
-      world_.guard(GuardKind::kType, arg.source, reinterpret_cast<PyObject*>(Py_TYPE(arg.get())));
+      trace.world.guard(GuardKind::kType, arg.source,
+                        reinterpret_cast<PyObject*>(Py_TYPE(arg.get())));
   Ref object = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(known().text)));
   if (!object) return {};
-  texts_.push_back({object, std::move(now), function, std::move(args)});
-  recording_.note_text();
+  trace.texts.push_back({object, std::move(now), function, std::move(args)});
+  trace.recording.note_text();
   return Slot(std::move(object));
 }
 
-const Evaluator::Text& Evaluator::text_behind(PyObject* object) const {
-  return *std::find_if(texts_.begin(), texts_.end(),
-                       [&](const Text& text) { return text.object.get() == object; });
+const VaryingText& text_behind(TraceContext& trace, PyObject* object) {
+  return *std::find_if(trace.texts.begin(), trace.texts.end(),
+                       [&](const VaryingText& text) { return text.object.get() == object; });
 }
 
 // As it is in this call.
-Ref Evaluator::value_in_text(const Slot& slot) {
+static Ref value_in_text(TraceContext& trace, const Slot& slot) {
   PyObject* object = slot.get();
-  if (is_text(object)) return text_behind(object).now;
-  if (Py_TYPE(object) == known().sym_float) return world_.float_of(object).number;
+  if (is_text(object)) return text_behind(trace, object).now;
+  if (Py_TYPE(object) == known().sym_float) return trace.world.float_of(object).number;
   if (Py_TYPE(object) == known().sym_int) {
-    const sym::Int value = recording_.value_of(object);
-    if (recording_.shapes().mentions_unbacked(value)) return {};
+    const sym::Int value = trace.recording.value_of(object);
+    if (trace.recording.shapes().mentions_unbacked(value)) return {};
     return Ref::steal(PyLong_FromLongLong(value.hint()));
   }
   if (!is_tuple_of_sizes(object)) return Ref::borrow(object);
   Ref items = Ref::steal(PySequence_List(object));
   for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
-    Ref number = value_in_text(Slot::borrow(PyList_GET_ITEM(items.get(), i)));
+    Ref number = value_in_text(trace, Slot::borrow(PyList_GET_ITEM(items.get(), i)));
     if (!number) return {};
     PyList_SetItem(items.get(), i, number.release());
   }
@@ -204,27 +201,26 @@ Ref Evaluator::value_in_text(const Slot& slot) {
   return Ref::steal(PyTuple_Type.tp_new(Py_TYPE(object), arguments.get(), nullptr));
 }
 
-// The str itself.
-Ref Evaluator::settle_text(PyObject* object) {
-  const Text text = text_behind(object);
+Ref settle_text(TraceContext& trace, PyObject* object) {
+  const VaryingText text = text_behind(trace, object);
   for (const Slot& given : text.args) {
     Slot arg = given;
-    if (!force(arg)) return {};
-    make_concrete(arg);
+    if (!force(trace, arg)) return {};
+    make_concrete(trace, arg);
   }
   return text.now;
 }
 
 // What an instruction is about to look at becomes text where that is all that is wanted of it.
-bool Evaluator::is_wanted_as_text(Frame& frame, const cpython::Instruction& in) {
+static bool is_wanted_as_text(TraceContext& trace, Frame& frame, const cpython::Instruction& in) {
   auto& stack = frame.stack;
   using cpython::Opcode;
   if (in.op == Opcode::kFormatValue) {
     Slot& value = frame.peek(in.arg & 4 ? 2 : 1);
-    return may_be_in_text(value) && (!(in.arg & 4) || force(frame.peek(1)));
+    return may_be_in_text(value) && (!(in.arg & 4) || force(trace, frame.peek(1)));
   }
   if (in.op == Opcode::kBinaryOp)
-    return in.arg == NB_REMAINDER && may_be_in_text(frame.peek(1)) && force(frame.peek(2)) &&
+    return in.arg == NB_REMAINDER && may_be_in_text(frame.peek(1)) && force(trace, frame.peek(2)) &&
            PyUnicode_CheckExact(frame.peek(2).get());
   const auto count = static_cast<size_t>(in.arg);
   if (in.op != Opcode::kCall || count == 0 || stack.size() < count + 2) return false;
@@ -236,7 +232,7 @@ bool Evaluator::is_wanted_as_text(Frame& frame, const cpython::Instruction& in) 
              return may_be_in_text(arg) || (!arg.unread && is_plain_value(arg.get()));
            });
   }
-  if (!force(first) || !force(second)) return false;
+  if (!force(trace, first) || !force(trace, second)) return false;
   PyObject* callable = first ? first.get() : second.get();
   const CalleeRule* rule = callable ? callee_rule(callable) : nullptr;
   const bool prints = rule && rule->callee == Callee::kPrint;
@@ -246,13 +242,13 @@ bool Evaluator::is_wanted_as_text(Frame& frame, const cpython::Instruction& in) 
       frame.kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(frame.kwnames.get())) : 0;
   for (size_t i = 0; i < count - keywords; ++i) {
     if (!args[i].unread) continue;
-    if (Slot text = varying_text(TextFunction::kStr, {args[i]})) args[i] = std::move(text);
+    if (Slot text = varying_text(trace, TextFunction::kStr, {args[i]})) args[i] = std::move(text);
   }
   return false;  // the others are looked at
 }
 
 // The text of values that vary, where the instruction makes such; else they are looked at.
-Slot Evaluator::text_for(Frame& frame, const cpython::Instruction& in) {
+static Slot text_for(TraceContext& trace, Frame& frame, const cpython::Instruction& in) {
   using cpython::Opcode;
   if (in.op == Opcode::kFormatValue) {
     Slot spec = in.arg & 4 ? frame.peek(1) : Slot::steal(PyUnicode_New(0, 0));
@@ -260,25 +256,25 @@ Slot Evaluator::text_for(Frame& frame, const cpython::Instruction& in) {
     constexpr TextFunction kConversions[] = {TextFunction::kFormat, TextFunction::kStr,
                                              TextFunction::kRepr, TextFunction::kAscii};
     Slot text = value;
-    if (in.arg & 3) text = varying_text(kConversions[in.arg & 3], {value});
-    return text ? varying_text(TextFunction::kFormat, {text, spec}) : Slot();
+    if (in.arg & 3) text = varying_text(trace, kConversions[in.arg & 3], {value});
+    return text ? varying_text(trace, TextFunction::kFormat, {text, spec}) : Slot();
   }
   if (in.op == Opcode::kBinaryOp)
-    return varying_text(TextFunction::kOldTemplate, {frame.peek(2), frame.peek(1)});
+    return varying_text(trace, TextFunction::kOldTemplate, {frame.peek(2), frame.peek(1)});
   if (in.op == Opcode::kBuildString) {
     std::vector<Slot> parts(frame.stack.end() - in.arg, frame.stack.end());
-    return varying_text(TextFunction::kJoin, std::move(parts));
+    return varying_text(trace, TextFunction::kJoin, std::move(parts));
   }
   std::vector<Slot> args(frame.stack.end() - in.arg - 1, frame.stack.end());
-  return varying_text(TextFunction::kTemplate, std::move(args));
+  return varying_text(trace, TextFunction::kTemplate, std::move(args));
 }
 
-bool Evaluator::make_text(Frame& frame, const cpython::Instruction& in, bool& done) {
+bool make_text(TraceContext& trace, Frame& frame, const cpython::Instruction& in, bool& done) {
   using cpython::Opcode;
-  const bool joins = in.op == Opcode::kBuildString && !texts_.empty();
-  done = joins || is_wanted_as_text(frame, in);
+  const bool joins = in.op == Opcode::kBuildString && !trace.texts.empty();
+  done = joins || is_wanted_as_text(trace, frame, in);
   if (!done) return !PyErr_Occurred();
-  Slot text = text_for(frame, in);
+  Slot text = text_for(trace, frame, in);
   done = bool(text);
   if (!done) return !PyErr_Occurred();
   const int operands = in.op == Opcode::kFormatValue   ? (in.arg & 4 ? 2 : 1)

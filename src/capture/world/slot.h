@@ -14,7 +14,7 @@ struct Slot {
   Ref object;
   const Source* source = nullptr;
   // A value of the segment's entry state that nothing has looked at yet, so that nothing guards it;
-  // it may be NULL. It can be moved about and handed on as `source`; see Evaluator::force_operands.
+  // it may be NULL. It can be moved about and handed on as `source`; see frames/entry_state.h.
   bool unread = false;
 
   Slot() = default;

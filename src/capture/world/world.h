@@ -141,7 +141,7 @@ class World {
   }
   // Makes one; null with a break pending if the container cannot be copied.
   PyObject* shadow(PyObject* container);
-  // The object whose instance dict this is, if the evaluator has seen it read; else null.
+  // The object whose instance dict this is, if the evaluation has seen it read; else null.
   PyObject* owner_of_dict(PyObject* dict) const;
   void set_owner_of_dict(PyObject* dict, PyObject* owner) { owners_[dict] = owner; }
   bool written_attributes(PyObject* owner) const;

@@ -1,7 +1,11 @@
-// What the evaluator remembers within one trace.
+// What has been read within one trace, so that the same reads are not made again.
 #pragma once
 
-#include "capture/frames/frame.h"
+#include <cstdint>
+#include <vector>
+
+#include "base/identity_map.h"
+#include "capture/world/slot.h"
 
 namespace braze::capture {
 
@@ -29,21 +33,13 @@ struct ModuleParts {
   const Source* sources[3] = {};  // null: not read yet
 };
 
-// What the origin of a node is made of.
-struct OriginKey {
-  const CodeInfo* code;
-  int at;  // the instruction
-  const Source* module;
-  const void* callee;
-  friend bool operator==(const OriginKey&, const OriginKey&) = default;
-};
-struct OriginHash {
-  size_t operator()(const OriginKey& key) const {
-    size_t hash = reinterpret_cast<size_t>(key.code) >> 4;
-    hash = hash * 1000003u ^ reinterpret_cast<size_t>(key.module) >> 4;
-    hash = hash * 1000003u ^ reinterpret_cast<size_t>(key.callee) >> 4;
-    return hash * 1000003u ^ static_cast<size_t>(key.at);
-  }
+struct ReadCaches {
+  static constexpr size_t kGlobals = 512;
+  std::vector<KnownGlobal> globals = std::vector<KnownGlobal>(kGlobals);
+  IdentityMap<AttributeTraits> traits;    // by type
+  IdentityMap<ModuleParts> module_parts;  // by module from outside
+  // Native iterators: the state of the world in which their contents were last read.
+  IdentityMap<size_t> advanced;
 };
 
 }  // namespace braze::capture

@@ -1,0 +1,16 @@
+// torch.cond and torch.while_loop on data: each branch is evaluated once, as a region of the graph.
+//
+// A region runs, or not, or many times, so that it must be nothing but tensors: what it would
+// change for Python code is a break, and the operator runs for real.
+#pragma once
+
+#include "capture/policy/policy.h"
+#include "capture/world/slot.h"
+
+namespace braze::capture {
+
+struct TraceContext;
+
+Slot call_control_flow(TraceContext& trace, ControlFlowCall call, Slot* args, size_t count);
+
+}  // namespace braze::capture

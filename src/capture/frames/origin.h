@@ -1,0 +1,57 @@
+// Where the trace is: for messages and for the graph's nodes.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/breaks/reason.h"
+#include "capture/frames/frame.h"
+#include "graph/graph.h"
+
+namespace braze::capture {
+
+struct TraceContext;
+
+// "model.py:12 in forward": where the user's code is.
+std::string user_place(TraceContext& trace);
+// From the user's innermost frame outwards.
+std::vector<StackEntry> user_stack(TraceContext& trace);
+// The stack, and the object that the innermost `Subject` of this frame names.
+void locate(TraceContext& trace, BreakReason& reason);
+// Of the innermost frame of a method of a module; null: there is none.
+const Source* module_under_way(TraceContext& trace);
+// Gives the graph's nodes their origins.
+class OriginTracker {
+ public:
+  explicit OriginTracker(TraceContext& trace) : trace_(trace) {}
+  OriginTracker(const OriginTracker&) = delete;
+
+  // Of a node that is being recorded; the GIL may not be held.
+  graph::OriginId origin(graph::Graph& graph);
+  int64_t recorded_nodes() const { return recorded_nodes_; }
+
+ private:
+  // What the origin of a node is made of.
+  struct Key {
+    const CodeInfo* code;
+    int at;  // the instruction
+    const Source* module;
+    const void* callee;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
+  const std::string& callee_name(const void* key);
+  const std::string& module_path(const Source* module);
+  std::string make_module_path(const Source* module);
+
+  TraceContext& trace_;
+  std::unordered_map<Key, graph::OriginId, KeyHash> origins_;
+  std::unordered_map<const Source*, std::string> module_paths_;
+  std::unordered_map<const void*, std::string> callee_names_;
+  int64_t recorded_nodes_ = 0;
+};
+
+}  // namespace braze::capture

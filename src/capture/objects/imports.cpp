@@ -1,0 +1,67 @@
+#include "capture/objects/imports.h"
+
+#include "capture/calls/native_scope.h"
+#include "capture/known.h"
+#include "capture/objects/attributes.h"
+#include "capture/trace_context.h"
+
+namespace braze::capture {
+
+// The module that sys.modules has under the name that was imported, or has not. `module`: what came
+// of it; null with an exception pending.
+static void rely_on_import(TraceContext& trace, PyObject* name, const Slot& from_list,
+                           PyObject* module) {
+  Ref error = module ? Ref() : take_exception();
+  Ref key = Ref::borrow(name);
+  if (module && from_list.get() == Py_None) {  // import a.b gives a
+    Ref parts = Ref::steal(PyUnicode_Partition(name, names().dot));
+    if (parts) key = Ref::borrow(PyTuple_GET_ITEM(parts.get(), 0));
+  }
+  PyObject* found = PyDict_GetItemWithError(known().sys_modules, key.get());
+  const Source* modules = trace.world.pinned(known().sys_modules);
+  const Source* source = trace.world.source(SourceKind::kItem, modules, key.get());
+  if (!found && !module)
+    trace.world.guard(GuardKind::kAbsent, source);
+  else if (found && found == module)
+    trace.world.guard(GuardKind::kIdentity, source, module);
+  if (!module) restore_exception(std::move(error));
+}
+
+Slot import_name(TraceContext& trace, Frame& frame, PyObject* name, const Slot& from_list,
+                 const Slot& level) {
+  NativeScope scope(trace, true, nullptr);
+  ++trace.importing;
+  int64_t recorded = trace.origins.recorded_nodes();
+  int depth = static_cast<int>(PyLong_AsLong(level.get()));
+  Ref module = Ref::steal(
+      PyImport_ImportModuleLevelObject(name, frame.globals.get(), Py_None, from_list.get(), depth));
+  --trace.importing;
+  if (depth == 0 && !trace.breaks.under_way()) rely_on_import(trace, name, from_list, module.get());
+  if (!module) return {};
+  if (trace.origins.recorded_nodes() != recorded)
+    return trace.refuse(BreakKind::kImport, "an import that runs tensor operations");
+  if (!PyModule_Check(module.get()))
+    return trace.refuse(BreakKind::kImport, "an import that gives no module");
+  trace.world.set_origin(module.get(), trace.world.pinned(module.get()));
+  trace.world.hold(module);
+  return Slot(module, trace.world.pinned(module.get()));
+}
+
+Slot import_from(TraceContext& trace, const Slot& module, PyObject* name) {
+  Slot value = getattr(trace, module, name);
+  if (value || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
+  PyErr_Clear();
+  // A submodule that is not an attribute of its package yet.
+  Ref package = Ref::steal(PyObject_GetAttr(module.get(), names().name));
+  Ref full = package ? Ref::steal(PyUnicode_FromFormat("%U.%U", package.get(), name)) : Ref();
+  if (!full) return {};
+  if (PyObject* found = PyDict_GetItemWithError(known().sys_modules, full.get())) {
+    trace.world.set_origin(found, trace.world.pinned(found));
+    trace.world.hold(Ref::borrow(found));
+    return Slot::borrow(found, trace.world.pinned(found));
+  }
+  PyErr_Format(PyExc_ImportError, "cannot import name '%U' from '%U'", name, package.get());
+  return {};
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,19 @@
+// Iterators: making and advancing them, unpacking, lists of what they give.
+#pragma once
+
+#include "capture/frames/frame.h"
+
+namespace braze::capture {
+
+struct TraceContext;
+
+Slot get_iter(TraceContext& trace, const Slot& iterable);
+// `keep_stop`: a StopIteration that the iterator itself has raised stays pending.
+Slot next_item(TraceContext& trace, const Slot& iterator, bool& exhausted, bool keep_stop = false);
+// The contents of any iterable as a list.
+Ref to_list(TraceContext& trace, const Slot& iterable);
+bool unpack(TraceContext& trace, Frame& frame, int before, int after, bool starred);
+// An iterator whose state Python code does not hold, from outside: advancing it cannot be undone.
+bool is_foreign_iterator(TraceContext& trace, PyObject* object);
+
+}  // namespace braze::capture

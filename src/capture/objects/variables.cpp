@@ -1,0 +1,121 @@
+#include "capture/objects/variables.h"
+
+#include "capture/known.h"
+#include "capture/trace_context.h"
+#include "cpython/watch.h"
+
+namespace braze::capture {
+
+static Slot read_global(TraceContext& trace, Frame& frame, PyObject* name);
+
+Slot load_global(TraceContext& trace, Frame& frame, PyObject* name) {
+  PyObject* globals = frame.globals.get();
+  const size_t hash =
+      (reinterpret_cast<size_t>(globals) >> 4) * 31 + (reinterpret_cast<size_t>(name) >> 4);
+  KnownGlobal& known = trace.caches.globals[hash % ReadCaches::kGlobals];
+  const uint64_t version = cpython::dict_version(globals),
+                 builtins_version = cpython::dict_version(frame.builtins.get());
+  const bool unwritten = trace.world.is_unwritten(globals);
+  if (known.name == name && known.version == version && known.builtins == builtins_version &&
+      unwritten)
+    return known.value;
+  Slot value = read_global(trace, frame, name);
+  if (value && unwritten) known = {name, version, builtins_version, value};
+  return value;
+}
+
+static Slot read_global(TraceContext& trace, Frame& frame, PyObject* name) {
+  PyObject* globals = frame.globals.get();
+  const Source* base = trace.world.globals_base(frame.function_object());
+  if (const Write* write = trace.world.written(globals, name)) {
+    if (write->value) return trace.world.wrap(write->value.get());
+  } else if (PyObject* value = PyDict_GetItemWithError(globals, name)) {
+    return trace.world.read(value, trace.world.source(SourceKind::kGlobal, base, name));
+  }
+  if (PyErr_Occurred()) return {};
+  if (PyObject* value = PyDict_GetItemWithError(frame.builtins.get(), name)) {
+    trace.world.guard(GuardKind::kAbsent, trace.world.source(SourceKind::kGlobal, base, name));
+    return trace.world.read(value, trace.world.source(SourceKind::kBuiltin, base, name));
+  }
+  if (PyErr_Occurred()) return {};
+  PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
+  Ref error = take_exception();
+  if (PyObject_SetAttr(error.get(), names().name_plain, name) < 0) PyErr_Clear();
+  restore_exception(std::move(error));
+  return {};
+}
+
+bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Slot& value) {
+  const Source* base = trace.world.globals_base(frame.function_object());
+  PyObject* globals = frame.globals.get();
+  const Write* write = trace.world.written(globals, name);
+  PyObject* outside = PyDict_GetItemWithError(globals, name);
+  if (!outside && PyErr_Occurred()) return false;
+  // It would go to the end of the dict.
+  if (value && write && !write->value && outside)
+    return trace.breaks.refuse(BreakKind::kSideEffect, "a global is deleted and set again");
+  if (!value) {
+    if (!write) {
+      const Source* source = trace.world.source(SourceKind::kGlobal, base, name);
+      trace.world.guard(outside ? GuardKind::kPresent : GuardKind::kAbsent, source);
+    }
+    if (write ? !write->value : !outside) {
+      PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
+      return false;
+    }
+  }
+  return trace.world.write_global(frame.function_object(), name, value.get());
+}
+
+bool copy_free_vars(TraceContext& trace, Frame& frame, int count) {
+  PyFunctionObject* function = frame.function_object();
+  int first = frame.code()->co_nlocalsplus - count;
+  for (int i = 0; i < count; ++i) {
+    PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
+    if (frame.outside_function && !trace.world.made_function(cell) &&
+        !trace.world.source_of(cell)) {
+      Ref index = Ref::steal(PyLong_FromLong(i));
+      trace.world.set_origin(
+          cell,
+          trace.world.source(SourceKind::kCell, trace.world.function_base(function), index.get()));
+      trace.world.hold(Ref::borrow(cell));
+    }
+    frame.locals[static_cast<size_t>(first + i)] = Slot::borrow(cell);
+  }
+  return true;
+}
+
+Slot load_deref(TraceContext& trace, Frame& frame, int index) {
+  PyObject* cell = frame.locals[static_cast<size_t>(index)].get();
+  const Source* source = trace.world.source_of(cell);
+  PyObject* value = PyCell_GET(cell);
+  if (source) {
+    if (const Write* write = trace.world.written(cell, nullptr)) {
+      value = write->value.get();
+      source = nullptr;
+    }
+  }
+  if (value) return source ? trace.world.read(value, source) : trace.world.wrap(value);
+  if (source) trace.world.guard(GuardKind::kAbsent, source);
+  PyCodeObject* code = frame.code();
+  bool is_free = index >= code->co_nlocalsplus - code->co_nfreevars;
+  PyErr_Format(is_free ? PyExc_NameError : PyExc_UnboundLocalError,
+               is_free
+                   ? "cannot access free variable '%U' where it is not associated with a value in "
+                     "enclosing scope"
+                   : "cannot access local variable '%U' where it is not associated with a value",
+               PyTuple_GET_ITEM(code->co_localsplusnames, index));
+  return {};
+}
+
+bool store_deref(TraceContext& trace, Frame& frame, int index, Slot value) {
+  PyObject* cell = frame.locals[static_cast<size_t>(index)].get();
+  if (!value && !load_deref(trace, frame, index)) return false;
+  if (trace.world.source_of(cell))
+    trace.world.write_cell(cell, value.get());
+  else
+    PyCell_Set(cell, value.get());
+  return true;
+}
+
+}  // namespace braze::capture

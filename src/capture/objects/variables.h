@@ -1,0 +1,20 @@
+// Globals, and the cells of variables that functions share.
+#pragma once
+
+#include "capture/frames/frame.h"
+
+namespace braze::capture {
+
+struct TraceContext;
+
+// A global that has been read before, in the same state of the dicts, is given again: its guards
+// are there. Names are those of code objects, which stay.
+Slot load_global(TraceContext& trace, Frame& frame, PyObject* name);
+// An empty value: delete.
+bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Slot& value);
+Slot load_deref(TraceContext& trace, Frame& frame, int index);
+// An empty value: delete.
+bool store_deref(TraceContext& trace, Frame& frame, int index, Slot value);
+bool copy_free_vars(TraceContext& trace, Frame& frame, int count);
+
+}  // namespace braze::capture
