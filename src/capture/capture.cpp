@@ -201,8 +201,8 @@ class Capture {
       if (leaves_by_exception_) {
         handling_since_ = trace.progress.handling_since();
         if (!trace.recording.has_symbols()) {
-          raising_guards_ = trace.world.take_guards();
-          raising_sources_ = trace.world.sources();
+          raising_guards_ = trace.guards.take();
+          raising_sources_ = trace.guards.arena();
         }
       }
       BreakReason reason = reason_of(trace);
@@ -304,22 +304,22 @@ class Capture {
       const Source* source = world.source_of(tensor.get());
       draft.inputs.push_back({source, std::move(tensor)});
     }
-    for (const World::SymbolicFloat& symbol : world.symbolic_floats())
+    for (const VaryingFloat& symbol : world.floats().all())
       for (size_t i = 0; symbol.real && i < draft.inputs.size(); ++i)
         if (draft.inputs[i].tensor.get() == symbol.real.get()) {
           draft.float_inputs.push_back(static_cast<int>(i));
           draft.shapes.floats.push_back(symbol.sources[0]);
         }
-    for (const Source* source : world.fixed_floats())
-      draft.fixed_floats.push_back(world.text_of(source));
+    for (const Source* source : world.floats().fixed())
+      draft.fixed_floats.push_back(trace.guards.text_of(source));
     // What decides that the exception is raised may be read behind the exit.
-    for (const guard::Guard& guard : raising_guards_) world.guard_again(guard);
+    for (const guard::Guard& guard : raising_guards_) trace.guards.add_again(guard);
     add_memory_guards(world, draft.graph, draft.inputs);
     builder.prune();
     draft.recipe = std::move(builder.recipe);
     add_shape_guards(trace, recorded, draft);
-    draft.sources = world.sources();
-    draft.guards = world.take_guards();
+    draft.sources = trace.guards.arena();
+    draft.guards = trace.guards.take();
     draft.torch_calls = trace.torch_calls;
     draft.outputs = Ref::steal(PyList_New(0));
     for (PyObject* tensor : builder.outputs) PyList_Append(draft.outputs.get(), tensor);

@@ -68,6 +68,7 @@ struct TraceContext {
 
   Breaks breaks;
   Recording recording;
+  TraceGuards guards;
   World world;
   const Options options;
   PyFunctionObject* const root;

@@ -80,7 +80,7 @@ bool rely_on_registrations(TraceContext& trace, PyObject* classes) {
     return trace.breaks.refuse(BreakKind::kNativeCall,
                                "isinstance() of a protocol, which looks for any attribute");
   if (!PyType_Check(classes) || !PyType_IsSubtype(Py_TYPE(classes), known().abc_meta)) return true;
-  const Source* count = trace.world.source(SourceKind::kNative, nullptr, known().abc_cache_token);
+  const Source* count = trace.guards.source(SourceKind::kNative, nullptr, known().abc_cache_token);
   Ref now = Ref::steal(PyObject_CallNoArgs(known().abc_cache_token));
   return now && trace.world.read(now.get(), count, false);
 }
@@ -143,8 +143,8 @@ Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callab
       const Source* source = trace.world.source_of(args[0]);
       if (count == 2 && source && !is_atom(args[0].get()) && !is_tensor(args[0].get()) &&
           !is_immutable(args[0].get()))
-        trace.world.guard(GuardKind::kType, source,
-                          reinterpret_cast<PyObject*>(Py_TYPE(args[0].get())));
+        trace.guards.add(GuardKind::kType, source,
+                         reinterpret_cast<PyObject*>(Py_TYPE(args[0].get())));
       done = true;
       if (count == 2 &&
           (!read_arguments(trace, args + 1, 1) || !rely_on_registrations(trace, args[1].get())))

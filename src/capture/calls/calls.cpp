@@ -83,7 +83,7 @@ Slot call(TraceContext& trace, const Slot& callable, Slot* args, size_t count, P
     const Source* source = trace.world.source_of(callable);
     auto part = [&](PyObject* value, PyObject* name) {
       if (!source || trace.world.source_of(value)) return trace.world.wrap(value);
-      return trace.world.read(value, trace.world.source(SourceKind::kAttribute, source, name));
+      return trace.world.read(value, trace.guards.source(SourceKind::kAttribute, source, name));
     };
     Slot self = part(PyMethod_GET_SELF(f), names().self);
     Slot function = part(PyMethod_GET_FUNCTION(f), names().func);
@@ -135,8 +135,8 @@ static Slot wrapped_function(TraceContext& trace, const Slot& wrapper) {
   Slot inner = trace.world.wrap(wrapped);
   if (const Source* source = trace.world.source_of(wrapper);
       source && !trace.world.source_of(inner)) {
-    trace.world.guard(GuardKind::kIdentity, source, wrapper.get());
-    inner = trace.world.read(wrapped.get(), trace.world.pinned(wrapped.get()));
+    trace.guards.add(GuardKind::kIdentity, source, wrapper.get());
+    inner = trace.world.read(wrapped.get(), trace.guards.pinned(wrapped.get()));
   }
   return inner;
 }
@@ -159,15 +159,14 @@ static Slot call_cached(TraceContext& trace, const Slot& callable, Slot* args, s
   if (!is_installed && trace.world.has_pending_changes())
     return trace.refuse(BreakKind::kPendingChange, "a cached function (lru_cache) behind changes");
   const size_t writes = trace.world.write_count(), deferred = trace.deferred.size();
-  const size_t guards = trace.world.guard_count();
+  const size_t guards = trace.guards.count();
   Slot result = call(trace, inner, args, count, kwnames);
   if (!result) return {};
   const auto reads_data = [](const guard::Guard& guard) {
     return guard.kind == GuardKind::kValue && guard.source->kind != SourceKind::kArgument;
   };
-  if (!is_installed &&
-      std::any_of(trace.world.guards().begin() + static_cast<std::ptrdiff_t>(guards),
-                  trace.world.guards().end(), reads_data))
+  if (!is_installed && std::any_of(trace.guards.all().begin() + static_cast<std::ptrdiff_t>(guards),
+                                   trace.guards.all().end(), reads_data))
     return trace.refuse(BreakKind::kNativeObject,
                         "a cached function (lru_cache) reads what may change");
   // Cached functions that this one calls are called by it again, if need be, when it is replayed.
@@ -239,7 +238,7 @@ static Slot call_instance(TraceContext& trace, const Slot& callable, Slot* args,
     if (!trace.world.source_of(callable) || referent.get() == Py_None ||
         trace.world.source_of(referent.get()))
       return trace.world.wrap(std::move(referent));
-    return trace.world.read(referent.get(), trace.world.source(SourceKind::kNative, nullptr, f));
+    return trace.world.read(referent.get(), trace.guards.source(SourceKind::kNative, nullptr, f));
   }
   if (type == &PyStaticMethod_Type) {
     Ref function = Ref::steal(PyObject_GetAttr(f, names().func));
@@ -270,7 +269,7 @@ static Slot call_partial(TraceContext& trace, const Slot& callable, Slot* args, 
     Ref value = Ref::steal(PyObject_GetAttr(f, name));
     if (!value) return {};
     if (!source) return trace.world.wrap(std::move(value));
-    return trace.world.read(value.get(), trace.world.source(SourceKind::kAttribute, source, name));
+    return trace.world.read(value.get(), trace.guards.source(SourceKind::kAttribute, source, name));
   };
   Slot function = part(names().partial_func), first = part(names().partial_args),
        keywords = part(names().partial_keywords);
@@ -367,7 +366,7 @@ static Slot call_builtin(TraceContext& trace, const Slot& callable, Slot* args, 
     const Source* source = trace.world.source_of(callable);
     if (!owner.source && source && trace.world.is_outside(self)) {
       owner =
-          trace.world.read(self, trace.world.source(SourceKind::kAttribute, source, names().self));
+          trace.world.read(self, trace.guards.source(SourceKind::kAttribute, source, names().self));
       if (!owner) return {};
     }
     return call_method_of(trace, callable.get(), name, owner, args, count, kwnames, false);

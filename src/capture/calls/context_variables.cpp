@@ -20,7 +20,7 @@ Slot call_context_var(TraceContext& trace, PyObject* var, const char* name, PyOb
     if (count && value.get() == args[0].get()) return args[0];
     Ref getter = Ref::steal(PyObject_GetAttrString(var, "get"));
     const Source*& source = trace.context_variables.sources[var];
-    if (!source) source = trace.world.source(SourceKind::kNative, nullptr, getter.get());
+    if (!source) source = trace.guards.source(SourceKind::kNative, nullptr, getter.get());
     return trace.world.read(value.get(), source);
   }
   bool known_write = false;

@@ -110,7 +110,7 @@ static Slot decline(TraceContext& trace, std::string why) {
 static Slot trace_branch(TraceContext& trace, const Slot& function, const Slot& arguments) {
   if (trace.torch_calls) return decline(trace, "a backend of the user's takes no branches");
   const Snapshot before(trace.world);
-  const size_t writes = trace.world.logged_count(), deferred = trace.deferred.size(),
+  const size_t writes = trace.world.log().count(), deferred = trace.deferred.size(),
                context_writes = trace.context_variables.writes.size();
   int number = 0;
   if (std::string why = trace.recording.begin_region(&number); !why.empty())
@@ -121,7 +121,7 @@ static Slot trace_branch(TraceContext& trace, const Slot& function, const Slot& 
     const Ref exception = take_exception();
     return decline(trace, "a branch raises " + describe_exception(exception.get()));
   }
-  if (trace.world.logged_count() != writes || trace.deferred.size() != deferred ||
+  if (trace.world.log().count() != writes || trace.deferred.size() != deferred ||
       trace.context_variables.writes.size() != context_writes || !before.unchanged())
     return decline(trace, "a branch changes an object that was there before it");
   if (!PyTuple_CheckExact(given.get()) || PyTuple_GET_SIZE(given.get()) != 2)

@@ -76,13 +76,13 @@ static bool bind_defaults(TraceContext& trace, Frame& frame, PyFunctionObject* f
       local = trace.world.wrap(value);
       continue;
     }
-    const Source* base = trace.world.function_base(function);
+    const Source* base = trace.guards.function_base(function);
     if (i < positional) {
       Ref index = Ref::steal(PyLong_FromSsize_t(i + given - positional));
-      local = trace.world.read(value, trace.world.source(SourceKind::kDefault, base, index.get()));
+      local = trace.world.read(value, trace.guards.source(SourceKind::kDefault, base, index.get()));
     } else {
       local = trace.world.read(
-          value, trace.world.source(SourceKind::kKwDefault, base, parameter_name(code, i)));
+          value, trace.guards.source(SourceKind::kKwDefault, base, parameter_name(code, i)));
     }
     if (!local) return false;
   }
@@ -116,7 +116,7 @@ static void rely_on_signatures(TraceContext& trace, Slot* args, size_t count) {
     for (auto [value, name] : {std::pair{function->func_defaults, names().defaults},
                                std::pair{function->func_kwdefaults, names().kwdefaults},
                                std::pair{function->func_annotations, names().annotations}}) {
-      const Source* part = trace.world.source(SourceKind::kAttribute, source, name);
+      const Source* part = trace.guards.source(SourceKind::kAttribute, source, name);
       if (value && trace.world.read(value, part)) trace.world.read_all(value);
     }
   }
@@ -238,7 +238,7 @@ static Slot result_of_library(TraceContext& trace, Ref result) {
   if (!result || trace.breaks.under_way()) return {};
   if (Py_REFCNT(result.get()) > 1 && !is_atom(result.get()) && !is_container(result.get()) &&
       !trace.world.source_of(result.get()) && trace.world.is_outside(result.get()))
-    return trace.world.read(result.get(), trace.world.pinned(result.get()));
+    return trace.world.read(result.get(), trace.guards.pinned(result.get()));
   return result_of_native(trace, std::move(result));
 }
 
@@ -257,7 +257,7 @@ Slot make_function(TraceContext& trace, Frame& frame, int flags) {
   if (flags & 2) Py_XSETREF(function->func_kwdefaults, pop().object.release());
   if (flags & 1) Py_XSETREF(function->func_defaults, pop().object.release());
   trace.world.mark_created(made.get());
-  trace.world.globals_base(frame.function_object());
+  trace.guards.globals_base(frame.function_object());
   return Slot(made);
 }
 

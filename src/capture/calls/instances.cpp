@@ -83,7 +83,7 @@ Slot call_type(TraceContext& trace, const Slot& callable, Slot* args, size_t cou
     PyObject* of = as_object(Py_TYPE(args[0].get()));
     if (const Source* source = trace.world.source_of(args[0]);
         source && !is_atom(args[0].get()) && !is_tensor(args[0].get()))
-      trace.world.guard(GuardKind::kType, source, of);
+      trace.guards.add(GuardKind::kType, source, of);
     return trace.world.made_function(of) ? trace.world.wrap(of)
                                          : known_class_value(trace, Ref::borrow(of));
   }

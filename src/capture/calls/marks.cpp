@@ -122,7 +122,7 @@ static Slot constant_result(TraceContext& trace, const Slot& callable, Slot* arg
   }
   PyObject* result = (*trace.constants)[number].result.get();
   return is_atom(result) ? trace.world.wrap(result)
-                         : trace.world.read(result, trace.world.pinned(result));
+                         : trace.world.read(result, trace.guards.pinned(result));
 }
 
 // Whether the argument is the same on every call that the guards let through.
@@ -137,7 +137,7 @@ static bool rely_on_constant(TraceContext& trace, const Slot& argument) {
   }
   const Source* source = trace.world.source_of(argument);
   if (!source || is_tensor(object) || is_container(object)) return false;
-  trace.world.guard(GuardKind::kIdentity, source, object);
+  trace.guards.add(GuardKind::kIdentity, source, object);
   return true;
 }
 

@@ -204,7 +204,7 @@ static Slot call_container_method(TraceContext& trace, PyObject* callable, const
           }
         }
         if (text == "__len__") {
-          trace.world.guard_length(source, PyObject_Size(object));
+          trace.guards.add_length(source, PyObject_Size(object));
         } else if (is_one_of(text, {"keys", "values", "items", "__iter__", "__reversed__"}) &&
                    !PyFrozenSet_Check(object) && !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
           if (!trace.world.shadow(object)) return {};
@@ -243,7 +243,7 @@ static Slot dict_get(TraceContext& trace, const Slot& self, Slot* args, size_t c
   if (!found) return count > 1 ? args[1] : Slot::borrow(Py_None);
   PyObject* object = self.get();
   if (PyObject* owner = trace.world.owner_of_dict(object))
-    if (const Write* write = trace.world.written(owner, args[0].get()))
+    if (const Write* write = trace.world.log().written(owner, args[0].get()))
       return trace.world.wrap(write->value.get());
   PyObject* value = PyDict_GetItemWithError(object, args[0].get());
   if (!value) return {};

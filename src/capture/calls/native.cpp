@@ -207,12 +207,12 @@ static bool read_parts(TraceContext& trace, PyObject* carrier) {
   auto read = [&](PyObject* name) {
     Ref part = Ref::steal(PyObject_GetAttr(carrier, name));
     return part &&
-           trace.world.read(part.get(), trace.world.source(SourceKind::kAttribute, source, name));
+           trace.world.read(part.get(), trace.guards.source(SourceKind::kAttribute, source, name));
   };
   if (Py_IS_TYPE(carrier, known().partial)) {
     // functools.partial() does not look into one that has attributes.
-    trace.world.guard(cpython::existing_dict(carrier) ? GuardKind::kPresent : GuardKind::kAbsent,
-                      trace.world.source(SourceKind::kInstanceDict, source));
+    trace.guards.add(cpython::existing_dict(carrier) ? GuardKind::kPresent : GuardKind::kAbsent,
+                     trace.guards.source(SourceKind::kInstanceDict, source));
     return read(names().partial_func) && read(names().partial_args) &&
            read(names().partial_keywords);
   }

@@ -127,7 +127,7 @@ static bool some_warning_raises(TraceContext& trace) {
   static PyObject* asks = PyCFunction_NewEx(&g_warnings_raise, nullptr, nullptr);
   Ref answer = Ref::steal(PyObject_CallNoArgs(asks));
   return !answer ||
-         !trace.world.read(answer.get(), trace.world.source(SourceKind::kNative, nullptr, asks)) ||
+         !trace.world.read(answer.get(), trace.guards.source(SourceKind::kNative, nullptr, asks)) ||
          answer.get() == Py_True;
 }
 
@@ -150,7 +150,7 @@ Slot call_print(TraceContext& trace, const Slot& callable, Slot* args, size_t co
     }
   }
   if (standard)
-    if (const Write* write = trace.world.written(sys_dict(), stdout_name))
+    if (const Write* write = trace.world.log().written(sys_dict(), stdout_name))
       stream = write->value.get();
   // What is written to a stream that the trace made is the trace's own.
   const bool own = stream && !trace.world.source_of(stream) && trace.world.is_created(stream);
@@ -164,8 +164,8 @@ Slot call_print(TraceContext& trace, const Slot& callable, Slot* args, size_t co
       return trace.refuse(BreakKind::kOutput, "print() to a stream that the traced code has set");
     Ref module = Ref::steal(PyImport_ImportModule("sys"));
     if (!trace.world.read(
-            stream, trace.world.source(SourceKind::kAttribute, trace.world.pinned(module.get()),
-                                       stdout_name)))
+            stream, trace.guards.source(SourceKind::kAttribute, trace.guards.pinned(module.get()),
+                                        stdout_name)))
       return {};
   }
   std::vector<Slot> texts;
@@ -202,7 +202,7 @@ bool handles_warnings(TraceContext& trace) {
   static PyObject* dict = PyModule_GetDict(PyImport_ImportModule("warnings"));
   for (const char* name : {"filters", "showwarning", "_showwarnmsg_impl"}) {
     const Ref key = Ref::steal(PyUnicode_InternFromString(name));
-    const Write* write = trace.world.written(dict, key.get());
+    const Write* write = trace.world.log().written(dict, key.get());
     if (write && write->value.get() != PyDict_GetItemWithError(dict, key.get())) return true;
   }
   return false;

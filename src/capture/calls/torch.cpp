@@ -189,8 +189,8 @@ Slot call_torch(TraceContext& trace, const Slot& callable, const char* module, c
     // Each call asks again.
     Ref value = call_raw(trace, callable.get(), args, count, kwnames);
     if (!value || is_atom(value.get()))
-      return value ? trace.world.read(value.get(), trace.world.source(SourceKind::kNative, nullptr,
-                                                                      callable.get()))
+      return value ? trace.world.read(value.get(), trace.guards.source(SourceKind::kNative, nullptr,
+                                                                       callable.get()))
                    : Slot();
   }
   if (!policy.takes_objects) {

@@ -40,7 +40,7 @@ bool RecipeBuilder::is_resized(PyObject* dict) const {
 
 bool RecipeBuilder::side_effects() {
   std::vector<PyObject*> written;
-  for (const Write& write : world_.writes()) {
+  for (const Write& write : world_.log().writes()) {
     if (!write.owner) continue;  // moved into a shadow of the instance dict
     written.push_back(write.owner.get());
     int target;

@@ -44,18 +44,19 @@ void add_memory_guards(World& world, const graph::Graph& graph,
         details->group.push_back(member->source);
         details->memories.push_back(number);
         if (&group == &memories[0] && member != members.front())
-          world.guard(GuardKind::kSharedMemory, member->source,
-                      memory_between(members.front()->tensor.get(), member->tensor.get()).get(),
-                      members.front()->source);
+          world.guards().add(
+              GuardKind::kSharedMemory, member->source,
+              memory_between(members.front()->tensor.get(), member->tensor.get()).get(),
+              members.front()->source);
       }
       ++number;
     }
   if (number < 2) return;
   const Source* first = details->group.front();
-  world.add_guard({.kind = GuardKind::kDisjointMemory,
-                   .source = first,
-                   .expected = Ref(),
-                   .details = std::move(details)});
+  world.guards().add({.kind = GuardKind::kDisjointMemory,
+                      .source = first,
+                      .expected = Ref(),
+                      .details = std::move(details)});
 }
 
 }  // namespace braze::capture

@@ -124,7 +124,7 @@ int RecipeBuilder::make(const Slot& slot) {
   if (type == known().sym_int)
     return emit({.kind = Kind::kNumber, .number = trace_.recording.value_of(object)});
   if (type == known().sym_float) {
-    outputs.push_back(world_.float_of(object).tensor.get());
+    outputs.push_back(world_.floats().of(object).tensor.get());
     return emit({.kind = Kind::kFloat, .index = static_cast<int>(outputs.size()) - 1});
   }
   if (type == known().text) return text(object);
@@ -133,8 +133,8 @@ int RecipeBuilder::make(const Slot& slot) {
     const bool is_cell = PyCell_Check(object);
     if (is_cell && slot.source->kind == SourceKind::kCell)
       return emit({.kind = Kind::kOutside,
-                   .source = world_.source(SourceKind::kCellObject, slot.source->base,
-                                           slot.source->key.get())});
+                   .source = trace_.guards.source(SourceKind::kCellObject, slot.source->base,
+                                                  slot.source->key.get())});
     if (is_cell && slot.source->kind == SourceKind::kContents)
       return emit({.kind = Kind::kOutside, .source = slot.source->base});
     return outside(object, slot.source);

@@ -41,7 +41,7 @@ std::string broken_marks(TraceContext& trace) {
       if (!dim.mark.strict) continue;
       const int64_t hint = hints[static_cast<size_t>(dim.mark.dim)];
       const std::string name =
-          trace.world.text_of(input.source) + ".size(" + std::to_string(dim.mark.dim) + ")";
+          trace.guards.text_of(input.source) + ".size(" + std::to_string(dim.mark.dim) + ")";
       const std::string marked = name + " is marked as dynamic (mark_dynamic), but ";
       if (hint < 2)
         return marked + "it is " + std::to_string(hint) +
@@ -80,7 +80,7 @@ void add_shape_guards(TraceContext& trace, const Recording::Result& recorded, Dr
   for (size_t i = 0; i < integers.size(); ++i) {
     collector.add({Quantity::Kind::kInteger, integers[i].source, 0}, recorded.integers[i]);
     if (recorded.integers[i].is_constant())
-      draft.fixed_integers.push_back(world.text_of(integers[i].source));
+      draft.fixed_integers.push_back(trace.guards.text_of(integers[i].source));
   }
   draft.shapes.conditions = recorded.conditions;
   draft.data_symbols = recorded.data_symbols;

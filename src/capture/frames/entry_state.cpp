@@ -116,7 +116,7 @@ void begin_segment(TraceContext& trace, Frame& frame, PyObject* const* entry) {
       trace.entry.mortal[object] = true;
   for (int i = 0; i < locals + trace.options.stack_size; ++i) {
     Ref index = Ref::steal(PyLong_FromLong(i));
-    const Source* source = trace.world.source(SourceKind::kArgument, nullptr, index.get());
+    const Source* source = trace.guards.source(SourceKind::kArgument, nullptr, index.get());
     Slot slot = Slot::borrow(entry[i], source);
     const bool on_stack = i >= locals;
     const char kind = on_stack ? 0 : kinds[i];
@@ -126,10 +126,10 @@ void begin_segment(TraceContext& trace, Frame& frame, PyObject* const* entry) {
     if (is_cell) {
       if (kind & kFreeKind) {
         Ref cell = Ref::steal(PyLong_FromLong(i - free));
-        source = trace.world.source(SourceKind::kCell, trace.world.source(SourceKind::kFunction),
-                                    cell.get());
+        source = trace.guards.source(SourceKind::kCell, trace.guards.source(SourceKind::kFunction),
+                                     cell.get());
       } else {
-        source = trace.world.source(SourceKind::kContents, source);
+        source = trace.guards.source(SourceKind::kContents, source);
       }
       trace.world.set_origin(entry[i], source);
       trace.world.hold(slot.object);
@@ -149,7 +149,7 @@ bool force(TraceContext& trace, Slot& slot) {
   const Source* source = slot.source;
   slot.unread = false;
   if (!slot) {
-    trace.world.guard(GuardKind::kAbsent, source);
+    trace.guards.add(GuardKind::kAbsent, source);
     slot = Slot();
     return true;
   }
@@ -182,7 +182,7 @@ bool force_operands(TraceContext& trace, Frame& frame, const Instruction& in) {
       if (in.op == Opcode::kDeleteFast && !may_drop(trace, local)) return false;
       if (!local.unread) return true;
       if (!local) return force(trace, local);
-      trace.world.guard(GuardKind::kPresent, local.source);
+      trace.guards.add(GuardKind::kPresent, local.source);
       return true;
     }
     case Opcode::kStoreFast:

@@ -60,7 +60,7 @@ Slot run_root(TraceContext& trace, PyObject* const* args, int64_t stop_at) {
   frame->globals = Ref::borrow(trace.root->func_globals);
   frame->builtins = Ref::borrow(trace.root->func_builtins);
   frame->outside_function = true;
-  trace.world.set_origin(frame->function.get(), trace.world.source(SourceKind::kFunction));
+  trace.world.set_origin(frame->function.get(), trace.guards.source(SourceKind::kFunction));
   trace.world.rely_on(trace.root);
   trace.progress.path.assign(frame->info->decoded->instructions.size(), false);
   if (trace.options.offset > 0) begin_segment(trace, *frame, args);
@@ -68,7 +68,7 @@ Slot run_root(TraceContext& trace, PyObject* const* args, int64_t stop_at) {
   for (int i = 0; i < count; ++i) {
     Ref index = Ref::steal(PyLong_FromLong(i));
     Slot value =
-        trace.world.read(args[i], trace.world.source(SourceKind::kArgument, nullptr, index.get()));
+        trace.world.read(args[i], trace.guards.source(SourceKind::kArgument, nullptr, index.get()));
     if (!value) return {};
     frame->locals[static_cast<size_t>(i)] = std::move(value);
   }

@@ -186,7 +186,7 @@ static bool read_bound_defaults(TraceContext& trace, Frame& frame) {
   auto* function = frame.function_object();
   PyCodeObject* code = frame.code();
   PyObject* defaults = function->func_defaults;
-  const Source* base = trace.world.function_base(function);
+  const Source* base = trace.guards.function_base(function);
   const Py_ssize_t given = defaults ? PyTuple_GET_SIZE(defaults) : 0;
   const Py_ssize_t total = code->co_argcount + code->co_kwonlyargcount;
   for (Py_ssize_t i = code->co_argcount - given; i < total; ++i) {
@@ -200,8 +200,8 @@ static bool read_bound_defaults(TraceContext& trace, Frame& frame) {
                           : nullptr;
     if (!value || value != local.get() || trace.world.source_of(local)) continue;
     local = trace.world.read(
-        value, trace.world.source(by_position ? SourceKind::kDefault : SourceKind::kKwDefault, base,
-                                  key.get()));
+        value, trace.guards.source(by_position ? SourceKind::kDefault : SourceKind::kKwDefault,
+                                   base, key.get()));
     if (!local) return false;
   }
   return true;

@@ -92,9 +92,7 @@ void locate(TraceContext& trace, BreakReason& reason) {
     return;
   PyObject* object = trace.subject.slot->get();
   if (const Source* source = trace.world.source_of(*trace.subject.slot))
-    reason.object = guard::to_string(source, trace.world.parameter_names(),
-                                     reinterpret_cast<PyObject*>(trace.root)) +
-                    ", " + kind_of(object);
+    reason.object = trace.guards.text_of(source) + ", " + kind_of(object);
   else if (is_fake(object))
     reason.object = "a tensor that the compiled code computes";
   else

@@ -73,7 +73,7 @@ Slot bind_descriptor(TraceContext& trace, PyObject* descriptor, const Source* so
   // staticmethod: what it holds is as fixed as the descriptor itself.
   if (source && Py_IS_TYPE(descriptor, &PyStaticMethod_Type))
     return trace.world.read(value.get(),
-                            trace.world.source(SourceKind::kAttribute, source, names().func));
+                            trace.guards.source(SourceKind::kAttribute, source, names().func));
   return result_of_native(trace, std::move(value));
 }
 
@@ -112,7 +112,7 @@ Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Sl
     if (is_heap_type(Py_TYPE(descriptor.get())) &&
         PyFunction_Check(_PyType_Lookup(Py_TYPE(descriptor.get()), get_dunder())))
       return call_descriptor(trace, Slot::borrow(descriptor.get(), type_source), object);
-    if (const Write* write = source ? trace.world.written(obj, name) : nullptr) {
+    if (const Write* write = source ? trace.world.log().written(obj, name) : nullptr) {
       if (write->value) return trace.world.wrap(write->value.get());
       PyErr_SetObject(PyExc_AttributeError, name);
       return {};
@@ -128,8 +128,8 @@ Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Sl
     if (!value) {
       if (source && PyErr_ExceptionMatches(PyExc_AttributeError)) {
         Ref error = take_exception();
-        trace.world.guard(GuardKind::kAbsent,
-                          trace.world.source(SourceKind::kAttribute, source, name));
+        trace.guards.add(GuardKind::kAbsent,
+                         trace.guards.source(SourceKind::kAttribute, source, name));
         restore_exception(std::move(error));
       }
       return {};
@@ -137,20 +137,20 @@ Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Sl
     if (!source) return attribute_of_created(trace, obj, name, std::move(value));
     if (name == names().dict) {
       trace.world.set_owner_of_dict(value.get(), obj);
-      if (trace.world.has_writes() && trace.world.written_attributes(obj)) {
+      if (trace.world.has_writes() && trace.world.log().has_attributes_of(obj)) {
         Slot dict =
-            trace.world.read(value.get(), trace.world.source(SourceKind::kInstanceDict, source));
+            trace.world.read(value.get(), trace.guards.source(SourceKind::kInstanceDict, source));
         return dict && trace.world.shadow(value.get()) ? dict : Slot();
       }
-      return trace.world.read(value.get(), trace.world.source(SourceKind::kInstanceDict, source));
+      return trace.world.read(value.get(), trace.guards.source(SourceKind::kInstanceDict, source));
     }
     if (name == names().class_)
-      return trace.world.read(value.get(), trace.world.source(SourceKind::kType, source));
-    return trace.world.read(value.get(), trace.world.source(SourceKind::kAttribute, source, name));
+      return trace.world.read(value.get(), trace.guards.source(SourceKind::kType, source));
+    return trace.world.read(value.get(), trace.guards.source(SourceKind::kAttribute, source, name));
   }
 
   if (source && trace.world.has_writes()) {
-    if (const Write* write = trace.world.written(obj, name)) {
+    if (const Write* write = trace.world.log().written(obj, name)) {
       if (write->value) return trace.world.wrap(write->value.get());
       goto class_attribute;
     }
@@ -161,14 +161,14 @@ Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Sl
     PyObject* value = PyDict_GetItemWithError(used, name);
     if (value) {
       if (!source || used != dict) return trace.world.wrap(value);
-      return trace.world.read(value, trace.world.source(SourceKind::kAttribute, source, name));
+      return trace.world.read(value, trace.guards.source(SourceKind::kAttribute, source, name));
     }
     if (PyErr_Occurred()) return {};
     if (source && used == dict)
-      trace.world.guard(GuardKind::kAbsent,
-                        trace.world.source(SourceKind::kAttribute, source, name));
+      trace.guards.add(GuardKind::kAbsent,
+                       trace.guards.source(SourceKind::kAttribute, source, name));
   } else if (source && Py_IS_TYPE(obj, known().partial)) {
-    trace.world.guard(GuardKind::kAbsent, trace.world.source(SourceKind::kAttribute, source, name));
+    trace.guards.add(GuardKind::kAbsent, trace.guards.source(SourceKind::kAttribute, source, name));
   }
 class_attribute:
   if (descriptor) return bind_descriptor(trace, descriptor.get(), type_source, object, self);
@@ -189,7 +189,7 @@ static Slot field_of_named_tuple(TraceContext& trace, const Slot& object, PyObje
   }
   return trace.world.read(
       PyTuple_GET_ITEM(object.get(), at),
-      trace.world.source(SourceKind::kItem, trace.world.source_of(object), index));
+      trace.guards.source(SourceKind::kItem, trace.world.source_of(object), index));
 }
 
 static void missing_attribute(PyObject* object, PyObject* name) {
@@ -315,16 +315,16 @@ static Slot native_attribute_of(TraceContext& trace, const Slot& object, PyObjec
     trace.world.mark_created(value.get());
   if (PyMethod_Check(obj) && trace.world.source_of(object) && !PyMethod_Check(value.get()) &&
       !PyCFunction_Check(value.get()) && !is_atom(value.get()))
-    return trace.world.read(value.get(), trace.world.source(SourceKind::kAttribute,
-                                                            trace.world.source_of(object), name));
+    return trace.world.read(value.get(), trace.guards.source(SourceKind::kAttribute,
+                                                             trace.world.source_of(object), name));
   return trace.world.wrap(std::move(value));
 }
 
 static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObject* name) {
   PyObject* dict = PyModule_GetDict(module.get());
   const Source* source =
-      trace.world.source(SourceKind::kAttribute, trace.world.pinned(module.get()), name);
-  if (const Write* write = trace.world.written(dict, name)) {
+      trace.guards.source(SourceKind::kAttribute, trace.guards.pinned(module.get()), name);
+  if (const Write* write = trace.world.log().written(dict, name)) {
     if (write->value) return trace.world.wrap(write->value.get());
     return trace.refuse(BreakKind::kSideEffect, "a deleted module attribute is read");
   }
@@ -335,17 +335,17 @@ static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObjec
       // A switch of PyTorch's (torch.backends.mkldnn.enabled), which no guard covers.
       if (PyDescr_IsData(found) && is_torch_module_name(module_of(type)))
         return trace.refuse(BreakKind::kTorchState,
-                            trace.world.text_of(source) + " is computed when it is read");
+                            trace.guards.text_of(source) + " is computed when it is read");
       return generic_getattr(trace, module, name, nullptr,
                              false);  // of a class of the program's own
     }
   if (PyObject* fallback = PyDict_GetItemWithError(dict, names().getattr);
       fallback && PyFunction_Check(fallback) &&
       may_drive_code(reinterpret_cast<PyFunctionObject*>(fallback)->func_globals)) {
-    trace.world.guard(GuardKind::kAbsent, source);
+    trace.guards.add(GuardKind::kAbsent, source);
     Slot function = trace.world.read(
-        fallback, trace.world.source(SourceKind::kAttribute, trace.world.pinned(module.get()),
-                                     names().getattr));
+        fallback, trace.guards.source(SourceKind::kAttribute, trace.guards.pinned(module.get()),
+                                      names().getattr));
     Slot args[1] = {Slot::borrow(name)};
     return function ? call(trace, function, args, 1, nullptr) : Slot();
   }
@@ -356,7 +356,7 @@ static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObjec
   if (!value) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
       Ref error = take_exception();
-      trace.world.guard(GuardKind::kAbsent, source);
+      trace.guards.add(GuardKind::kAbsent, source);
       restore_exception(std::move(error));
     }
     return {};
@@ -364,7 +364,7 @@ static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObjec
   if (PyDict_GetItemWithError(dict, name) == value.get())
     return trace.world.read(value.get(), source);
   if (is_immutable(value.get()) && !is_atom(value.get())) {
-    trace.world.set_origin(value.get(), trace.world.pinned(value.get()));
+    trace.world.set_origin(value.get(), trace.guards.pinned(value.get()));
     trace.world.hold(value);
     return trace.world.wrap(value);
   }
@@ -398,7 +398,7 @@ static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject*
       return trace.world.wrap(std::move(value));
     if (source && Py_IS_TYPE(found, &PyStaticMethod_Type))
       return trace.world.read(value.get(),
-                              trace.world.source(SourceKind::kAttribute, source, names().func));
+                              trace.guards.source(SourceKind::kAttribute, source, names().func));
     return known_class_value(trace, std::move(value));
   }
   if (quiet && !meta_attribute) return {};
@@ -413,7 +413,7 @@ static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject*
       (is_atom(value.get()) || PyTuple_CheckExact(value.get())))
     return trace.world.read(
         value.get(),
-        trace.world.source(SourceKind::kAttribute, trace.world.pinned(object.get()), name));
+        trace.guards.source(SourceKind::kAttribute, trace.guards.pinned(object.get()), name));
   if (created || PyMethod_Check(value.get())) return trace.world.wrap(std::move(value));
   return known_class_value(trace, std::move(value));
 }
@@ -421,13 +421,13 @@ static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject*
 Slot known_class_value(TraceContext& trace, Ref value) {
   if (is_immutable(value.get())) {
     if (!is_atom(value.get()) && !trace.world.source_of(value.get())) {
-      trace.world.set_origin(value.get(), trace.world.pinned(value.get()));
+      trace.world.set_origin(value.get(), trace.guards.pinned(value.get()));
       trace.world.hold(value);
     }
     return trace.world.wrap(std::move(value));
   }
   if (!trace.world.source_of(value.get()) && trace.world.is_outside(value.get())) {
-    const Source* pinned = trace.world.pinned(value.get());
+    const Source* pinned = trace.guards.pinned(value.get());
     return trace.world.read(value.get(), pinned);
   }
   return trace.world.wrap(std::move(value));

@@ -18,12 +18,12 @@ static void rely_on_import(TraceContext& trace, PyObject* name, const Slot& from
     if (parts) key = Ref::borrow(PyTuple_GET_ITEM(parts.get(), 0));
   }
   PyObject* found = PyDict_GetItemWithError(known().sys_modules, key.get());
-  const Source* modules = trace.world.pinned(known().sys_modules);
-  const Source* source = trace.world.source(SourceKind::kItem, modules, key.get());
+  const Source* modules = trace.guards.pinned(known().sys_modules);
+  const Source* source = trace.guards.source(SourceKind::kItem, modules, key.get());
   if (!found && !module)
-    trace.world.guard(GuardKind::kAbsent, source);
+    trace.guards.add(GuardKind::kAbsent, source);
   else if (found && found == module)
-    trace.world.guard(GuardKind::kIdentity, source, module);
+    trace.guards.add(GuardKind::kIdentity, source, module);
   if (!module) restore_exception(std::move(error));
 }
 
@@ -42,9 +42,9 @@ Slot import_name(TraceContext& trace, Frame& frame, PyObject* name, const Slot& 
     return trace.refuse(BreakKind::kImport, "an import that runs tensor operations");
   if (!PyModule_Check(module.get()))
     return trace.refuse(BreakKind::kImport, "an import that gives no module");
-  trace.world.set_origin(module.get(), trace.world.pinned(module.get()));
+  trace.world.set_origin(module.get(), trace.guards.pinned(module.get()));
   trace.world.hold(module);
-  return Slot(module, trace.world.pinned(module.get()));
+  return Slot(module, trace.guards.pinned(module.get()));
 }
 
 Slot import_from(TraceContext& trace, const Slot& module, PyObject* name) {
@@ -56,9 +56,9 @@ Slot import_from(TraceContext& trace, const Slot& module, PyObject* name) {
   Ref full = package ? Ref::steal(PyUnicode_FromFormat("%U.%U", package.get(), name)) : Ref();
   if (!full) return {};
   if (PyObject* found = PyDict_GetItemWithError(known().sys_modules, full.get())) {
-    trace.world.set_origin(found, trace.world.pinned(found));
+    trace.world.set_origin(found, trace.guards.pinned(found));
     trace.world.hold(Ref::borrow(found));
-    return Slot::borrow(found, trace.world.pinned(found));
+    return Slot::borrow(found, trace.guards.pinned(found));
   }
   PyErr_Format(PyExc_ImportError, "cannot import name '%U' from '%U'", name, package.get());
   return {};

@@ -45,19 +45,19 @@ Slot getitem(TraceContext& trace, const Slot& object, const Slot& given) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(used);
     Py_ssize_t i = PyLong_AsSsize_t(key.get());
     if (i == -1 && PyErr_Occurred()) return {};
-    trace.world.guard_length(source, n);
+    trace.guards.add_length(source, n);
     if (i < 0) i += n;
     if (i >= 0 && i < n) {
       Ref index = Ref::steal(PyLong_FromSsize_t(i));
       return trace.world.read(PySequence_Fast_GET_ITEM(used, i),
-                              trace.world.source(SourceKind::kItem, source, index.get()));
+                              trace.guards.source(SourceKind::kItem, source, index.get()));
     }
   }
   if (source && PyDict_Check(used) &&
       type->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript) {
     if (!read_operand(trace, key, "a look-up")) return {};
     if (PyObject* owner = trace.world.owner_of_dict(original))
-      if (const Write* write = trace.world.written(owner, key.get())) {
+      if (const Write* write = trace.world.log().written(owner, key.get())) {
         if (write->value) return trace.world.wrap(write->value.get());
         PyErr_SetObject(PyExc_KeyError, key.get());
         return {};
@@ -65,7 +65,7 @@ Slot getitem(TraceContext& trace, const Slot& object, const Slot& given) {
     if (PyObject* value = PyDict_GetItemWithError(used, key.get()))
       return trace.world.read(value, trace.world.item_source(original, source, key.get()));
     if (PyErr_Occurred()) return {};
-    trace.world.guard(GuardKind::kAbsent, trace.world.item_source(original, source, key.get()));
+    trace.guards.add(GuardKind::kAbsent, trace.world.item_source(original, source, key.get()));
     if (!PyDict_CheckExact(used) && _PyType_Lookup(type, names().missing)) {
       used = trace.world.shadow(original);
       if (!used) return {};

@@ -95,8 +95,7 @@ Slot match_class(TraceContext& trace, const Slot& subject, const Slot& cls,
   if (const Source* source = trace.world.source_of(subject); source && !is_atom(subject.get()) &&
                                                              !is_tensor(subject.get()) &&
                                                              !is_immutable(subject.get()))
-    trace.world.guard(GuardKind::kType, source,
-                      reinterpret_cast<PyObject*>(Py_TYPE(subject.get())));
+    trace.guards.add(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(subject.get())));
   if (!rely_on_registrations(trace, cls.get())) return {};
   const Ref like =
       is_symbolic(subject.get()) ? plain_like(subject.get()) : Ref::borrow(subject.get());

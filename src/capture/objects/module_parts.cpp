@@ -15,7 +15,7 @@ static ModuleParts* parts_of(TraceContext& trace, const Slot& module) {
   if (parts.version == version && parts.write_count == trace.world.write_count()) return &parts;
   PyObject* const places[] = {names().parameters, names().buffers, names().modules};
   for (int i = 0; i < 3; ++i) {
-    if (trace.world.written(module.get(), places[i])) return nullptr;
+    if (trace.world.log().written(module.get(), places[i])) return nullptr;
     parts.dicts[i] = PyDict_GetItemWithError(dict, places[i]);
     parts.sources[i] = nullptr;
     if (!parts.dicts[i] || !PyDict_CheckExact(parts.dicts[i])) return parts.version = 0, nullptr;
@@ -36,7 +36,7 @@ bool module_getattr(TraceContext& trace, const Slot& module, PyObject* name, Slo
     const Source*& read = parts->sources[i];
     if (!read) {
       Slot slot =
-          trace.world.read(entries, trace.world.source(SourceKind::kAttribute, source, places[i]));
+          trace.world.read(entries, trace.guards.source(SourceKind::kAttribute, source, places[i]));
       if (!slot) return true;
       read = slot.source;
     }
@@ -44,12 +44,12 @@ bool module_getattr(TraceContext& trace, const Slot& module, PyObject* name, Slo
     PyObject* value = PyDict_GetItemWithError(used, name);
     if (value) {
       result = used == entries
-                   ? trace.world.read(value, trace.world.source(SourceKind::kItem, read, name))
+                   ? trace.world.read(value, trace.guards.source(SourceKind::kItem, read, name))
                    : trace.world.wrap(value);
       return true;
     }
     if (used == entries)
-      trace.world.guard(GuardKind::kAbsent, trace.world.source(SourceKind::kItem, read, name));
+      trace.guards.add(GuardKind::kAbsent, trace.guards.source(SourceKind::kItem, read, name));
   }
   return false;  // the AttributeError is left to the Python code
 }

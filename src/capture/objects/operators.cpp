@@ -261,7 +261,7 @@ int truth(TraceContext& trace, const Slot& value) {
       trace.world.type_lookup(Py_TYPE(object), names().len);
   } else if (source) {
     if (is_container(object)) {
-      trace.world.guard_length(source, PyObject_Size(object));
+      trace.guards.add_length(source, PyObject_Size(object));
     } else if (decides_truth(Py_TYPE(object))) {
       if (!read_operand(trace, value, "the truth value")) return -1;
     }
@@ -302,11 +302,12 @@ int contains(TraceContext& trace, const Slot& container, const Slot& given) {
         trace.world.is_outside(value.get()) && !read_operand(trace, value, "a look-up"))
       return -1;
     if (PyObject* owner = trace.world.owner_of_dict(object))
-      if (const Write* write = trace.world.written(owner, value.get())) return write->value ? 1 : 0;
+      if (const Write* write = trace.world.log().written(owner, value.get()))
+        return write->value ? 1 : 0;
     int found = PyDict_Contains(object, value.get());
     if (found >= 0)
-      trace.world.guard(found ? GuardKind::kPresent : GuardKind::kAbsent,
-                        trace.world.item_source(object, source, value.get()));
+      trace.guards.add(found ? GuardKind::kPresent : GuardKind::kAbsent,
+                       trace.world.item_source(object, source, value.get()));
     return found;
   }
   const bool compares = (PyList_Check(object) || PyTuple_Check(object) ||
@@ -344,7 +345,7 @@ Slot length_of(TraceContext& trace, const Slot& object) {
     if (n < 0) return {};
     if (!PyType_HasFeature(Py_TYPE(used), Py_TPFLAGS_HEAPTYPE) ||
         !PyFunction_Check(trace.world.type_lookup(Py_TYPE(used), names().len)))
-      trace.world.guard_length(source, n);
+      trace.guards.add_length(source, n);
     return Slot::steal(PyLong_FromSsize_t(n));
   }
   if (is_python_class(Py_TYPE(used)) && !is_tensor(used) && !exports_memory(used))

@@ -15,7 +15,7 @@ Slot load_global(TraceContext& trace, Frame& frame, PyObject* name) {
   KnownGlobal& known = trace.caches.globals[hash % ReadCaches::kGlobals];
   const uint64_t version = cpython::dict_version(globals),
                  builtins_version = cpython::dict_version(frame.builtins.get());
-  const bool unwritten = trace.world.is_unwritten(globals);
+  const bool unwritten = trace.world.log().is_unwritten(globals);
   if (known.name == name && known.version == version && known.builtins == builtins_version &&
       unwritten)
     return known.value;
@@ -26,16 +26,16 @@ Slot load_global(TraceContext& trace, Frame& frame, PyObject* name) {
 
 static Slot read_global(TraceContext& trace, Frame& frame, PyObject* name) {
   PyObject* globals = frame.globals.get();
-  const Source* base = trace.world.globals_base(frame.function_object());
-  if (const Write* write = trace.world.written(globals, name)) {
+  const Source* base = trace.guards.globals_base(frame.function_object());
+  if (const Write* write = trace.world.log().written(globals, name)) {
     if (write->value) return trace.world.wrap(write->value.get());
   } else if (PyObject* value = PyDict_GetItemWithError(globals, name)) {
-    return trace.world.read(value, trace.world.source(SourceKind::kGlobal, base, name));
+    return trace.world.read(value, trace.guards.source(SourceKind::kGlobal, base, name));
   }
   if (PyErr_Occurred()) return {};
   if (PyObject* value = PyDict_GetItemWithError(frame.builtins.get(), name)) {
-    trace.world.guard(GuardKind::kAbsent, trace.world.source(SourceKind::kGlobal, base, name));
-    return trace.world.read(value, trace.world.source(SourceKind::kBuiltin, base, name));
+    trace.guards.add(GuardKind::kAbsent, trace.guards.source(SourceKind::kGlobal, base, name));
+    return trace.world.read(value, trace.guards.source(SourceKind::kBuiltin, base, name));
   }
   if (PyErr_Occurred()) return {};
   PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
@@ -46,9 +46,9 @@ static Slot read_global(TraceContext& trace, Frame& frame, PyObject* name) {
 }
 
 bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Slot& value) {
-  const Source* base = trace.world.globals_base(frame.function_object());
+  const Source* base = trace.guards.globals_base(frame.function_object());
   PyObject* globals = frame.globals.get();
-  const Write* write = trace.world.written(globals, name);
+  const Write* write = trace.world.log().written(globals, name);
   PyObject* outside = PyDict_GetItemWithError(globals, name);
   if (!outside && PyErr_Occurred()) return false;
   // It would go to the end of the dict.
@@ -56,8 +56,8 @@ bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Slot&
     return trace.breaks.refuse(BreakKind::kSideEffect, "a global is deleted and set again");
   if (!value) {
     if (!write) {
-      const Source* source = trace.world.source(SourceKind::kGlobal, base, name);
-      trace.world.guard(outside ? GuardKind::kPresent : GuardKind::kAbsent, source);
+      const Source* source = trace.guards.source(SourceKind::kGlobal, base, name);
+      trace.guards.add(outside ? GuardKind::kPresent : GuardKind::kAbsent, source);
     }
     if (write ? !write->value : !outside) {
       PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
@@ -76,8 +76,8 @@ bool copy_free_vars(TraceContext& trace, Frame& frame, int count) {
         !trace.world.source_of(cell)) {
       Ref index = Ref::steal(PyLong_FromLong(i));
       trace.world.set_origin(
-          cell,
-          trace.world.source(SourceKind::kCell, trace.world.function_base(function), index.get()));
+          cell, trace.guards.source(SourceKind::kCell, trace.guards.function_base(function),
+                                    index.get()));
       trace.world.hold(Ref::borrow(cell));
     }
     frame.locals[static_cast<size_t>(first + i)] = Slot::borrow(cell);
@@ -90,13 +90,13 @@ Slot load_deref(TraceContext& trace, Frame& frame, int index) {
   const Source* source = trace.world.source_of(cell);
   PyObject* value = PyCell_GET(cell);
   if (source) {
-    if (const Write* write = trace.world.written(cell, nullptr)) {
+    if (const Write* write = trace.world.log().written(cell, nullptr)) {
       value = write->value.get();
       source = nullptr;
     }
   }
   if (value) return source ? trace.world.read(value, source) : trace.world.wrap(value);
-  if (source) trace.world.guard(GuardKind::kAbsent, source);
+  if (source) trace.guards.add(GuardKind::kAbsent, source);
   PyCodeObject* code = frame.code();
   bool is_free = index >= code->co_nlocalsplus - code->co_nfreevars;
   PyErr_Format(is_free ? PyExc_NameError : PyExc_UnboundLocalError,

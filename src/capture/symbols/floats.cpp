@@ -76,8 +76,8 @@ bool is_plain_operator(std::string_view name) {
 static Slot float_beside(TraceContext& trace, const Slot& number, const Slot& tensor) {
   if (!is_float_symbol(number.get())) return number;
   NativeScope scope(trace, true, nullptr);
-  return Slot(
-      trace.recording.float_operand(trace.world.float_of(number.get()).tensor.get(), tensor.get()));
+  return Slot(trace.recording.float_operand(trace.world.floats().of(number.get()).tensor.get(),
+                                            tensor.get()));
 }
 
 Slot binary_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done) {
@@ -112,16 +112,17 @@ Slot binary_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b,
   for (int i = 0; i < 2; ++i) {
     PyObject* object = given[i]->get();
     if (is_float_symbol(object)) {
-      const World::SymbolicFloat& symbol = trace.world.float_of(object);
+      const VaryingFloat& symbol = trace.world.floats().of(object);
       numbers[i] = symbol.number;
       operands[i] = symbol.tensor;
       sources.insert(sources.end(), symbol.sources.begin(), symbol.sources.end());
       PyObject* other = given[1 - i]->get();
       if (other == object)
-        host = trace.world.computed_source(operator_of(plain), symbol.host, kBothPlaces, {});
+        host =
+            trace.world.floats().computed_source(operator_of(plain), symbol.host, kBothPlaces, {});
       else if (!is_float_symbol(other))
-        host = trace.world.computed_source(operator_of(plain), symbol.host, static_cast<size_t>(i),
-                                           {other});
+        host = trace.world.floats().computed_source(operator_of(plain), symbol.host,
+                                                    static_cast<size_t>(i), {other});
     } else if (!(operands[i] = numbers[i] = plain_number(object))) {
       return {};
     }
@@ -143,7 +144,8 @@ Slot binary_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b,
   }
   if (!tensor) return torch_failed(trace);
   done = true;
-  return trace.world.computed_float(std::move(tensor), std::move(number), std::move(sources), host);
+  return trace.world.floats().computed(std::move(tensor), std::move(number), std::move(sources),
+                                       host);
 }
 
 // `x ** s` as PyTorch's own functions have it, which have rules of their own for some exponents.
@@ -179,7 +181,7 @@ static Slot apply_to_float(TraceContext& trace, PyObject* function, const Slot* 
     }
   }
   if (!symbol) return {};
-  Slot result = trace.world.apply_to_float(function, symbol, place, constants);
+  Slot result = trace.world.floats().apply(function, symbol, place, constants);
   done = bool(result);
   return result;
 }
@@ -237,7 +239,7 @@ PyObject* names_in_tensor(const char* name) {
 Slot operand_of_float(TraceContext& trace, const Slot& value, const Slot& tensor) {
   if (!is_float_symbol(value.get())) return value;
   Slot number = value;
-  if (is_tensor(tensor.get()) && trace.world.fits_float32(value.get()))
+  if (is_tensor(tensor.get()) && trace.world.floats().fits_float32(value.get()))
     if (Slot operand = float_beside(trace, value, tensor)) return operand;
   if (PyErr_Occurred()) return {};
   make_concrete(trace, number);
@@ -245,7 +247,7 @@ Slot operand_of_float(TraceContext& trace, const Slot& value, const Slot& tensor
 }
 
 Slot unary_of_float(TraceContext& trace, cpython::Opcode op, const Slot& a) {
-  const World::SymbolicFloat& symbol = trace.world.float_of(a.get());
+  const VaryingFloat& symbol = trace.world.floats().of(a.get());
   if (op == cpython::Opcode::kUnaryPositive) return a;
   if (op != cpython::Opcode::kUnaryNegative) {
     Slot number = a;
@@ -253,7 +255,8 @@ Slot unary_of_float(TraceContext& trace, cpython::Opcode op, const Slot& a) {
     return unary_operation(trace, op, number);
   }
   Ref number = Ref::steal(PyNumber_Negative(symbol.number.get()));
-  const Source* host = trace.world.computed_source(operator_callable("neg"), symbol.host, 0, {});
+  const Source* host =
+      trace.world.floats().computed_source(operator_callable("neg"), symbol.host, 0, {});
   std::vector<const Source*> sources = symbol.sources;
   Ref tensor;
   {
@@ -261,7 +264,8 @@ Slot unary_of_float(TraceContext& trace, cpython::Opcode op, const Slot& a) {
     tensor = Ref::steal(PyNumber_Negative(symbol.tensor.get()));
   }
   if (!tensor) return torch_failed(trace);
-  return trace.world.computed_float(std::move(tensor), std::move(number), std::move(sources), host);
+  return trace.world.floats().computed(std::move(tensor), std::move(number), std::move(sources),
+                                       host);
 }
 
 Slot compare_floats(TraceContext& trace, const Slot& a, const Slot& b, int op, bool& done) {
@@ -275,9 +279,9 @@ Slot compare_floats(TraceContext& trace, const Slot& a, const Slot& b, int op, b
   constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
   std::optional<bool> outcome;
   if (is_float_symbol(a.get()) && !is_float_symbol(b.get()))
-    outcome = trace.world.compare_float(a.get(), b.get(), op);
+    outcome = trace.world.floats().compare(a.get(), b.get(), op);
   else if (is_float_symbol(b.get()) && !is_float_symbol(a.get()))
-    outcome = trace.world.compare_float(b.get(), a.get(), kSwapped[op]);
+    outcome = trace.world.floats().compare(b.get(), a.get(), kSwapped[op]);
   done = outcome.has_value();
   return done ? Slot::borrow(*outcome ? Py_True : Py_False) : Slot();
 }

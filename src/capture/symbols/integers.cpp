@@ -85,7 +85,7 @@ Ref with_numbers(TraceContext& trace, PyObject* object, int depth) {
         PyLong_FromLongLong(trace.recording.shapes().guard_int(trace.recording.value_of(object))));
   if (Py_TYPE(object) == known().sym_bool)
     return Ref::borrow(trace.recording.guard_bool(object) ? Py_True : Py_False);
-  if (Py_TYPE(object) == known().sym_float) return trace.world.number_of_float(object);
+  if (Py_TYPE(object) == known().sym_float) return trace.world.floats().number_of(object);
   if (Py_TYPE(object) == known().text) return settle_text(trace, object);
   if (!holds_symbol(object, depth)) return Ref::borrow(object);
   if (PySlice_Check(object)) {
@@ -328,7 +328,7 @@ int truth_of_symbol(TraceContext& trace, PyObject* symbol) {
     return !trace.recording.shapes().guard_eq(trace.recording.value_of(symbol), 0);
   if (Py_TYPE(symbol) == known().sym_float) {
     const Ref zero = Ref::steal(PyFloat_FromDouble(0));
-    if (const std::optional<bool> other = trace.world.compare_float(symbol, zero.get(), Py_NE))
+    if (const std::optional<bool> other = trace.world.floats().compare(symbol, zero.get(), Py_NE))
       return *other;
   }
   return PyObject_IsTrue(with_numbers(trace, symbol, 0).get());

@@ -166,8 +166,8 @@ Slot varying_text(TraceContext& trace, TextFunction function, std::vector<Slot> 
   }
   for (const Slot& arg : args)
     if (arg.unread)
-      trace.world.guard(GuardKind::kType, arg.source,
-                        reinterpret_cast<PyObject*>(Py_TYPE(arg.get())));
+      trace.guards.add(GuardKind::kType, arg.source,
+                       reinterpret_cast<PyObject*>(Py_TYPE(arg.get())));
   Ref object = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(known().text)));
   if (!object) return {};
   trace.texts.push_back({object, std::move(now), function, std::move(args)});
@@ -184,7 +184,7 @@ const VaryingText& text_behind(TraceContext& trace, PyObject* object) {
 static Ref value_in_text(TraceContext& trace, const Slot& slot) {
   PyObject* object = slot.get();
   if (is_text(object)) return text_behind(trace, object).now;
-  if (Py_TYPE(object) == known().sym_float) return trace.world.float_of(object).number;
+  if (Py_TYPE(object) == known().sym_float) return trace.world.floats().of(object).number;
   if (Py_TYPE(object) == known().sym_int) {
     const sym::Int value = trace.recording.value_of(object);
     if (trace.recording.shapes().mentions_unbacked(value)) return {};

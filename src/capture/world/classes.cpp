@@ -18,8 +18,8 @@ void World::rely_on_specials(PyTypeObject* type) {
   specials_[type] = true;
   rely_on_specials(Py_TYPE(type));
   if (!created_.contains(type)) {
-    const Source* s = source(SourceKind::kSpecialMethods, pinned(as_object(type)));
-    guard(GuardKind::kValue, s, cpython::special_methods(type).get());
+    const Source* s = guards_.source(SourceKind::kSpecialMethods, guards_.pinned(as_object(type)));
+    guards_.add(GuardKind::kValue, s, cpython::special_methods(type).get());
     return;
   }
   for (Py_ssize_t i = 1; type->tp_mro && i < PyTuple_GET_SIZE(type->tp_mro); ++i)
@@ -40,7 +40,8 @@ PyObject* World::type_lookup(PyTypeObject* type, PyObject* name, const Source** 
   rely_on_specials(type);
   if (created_.contains(type)) return lookup_in_made(type, name, found_at);
   PyObject* found = _PyType_Lookup(type, name);
-  const Source* s = source(SourceKind::kTypeAttribute, pinned(as_object(type)), name);
+  const Source* s =
+      guards_.source(SourceKind::kTypeAttribute, guards_.pinned(as_object(type)), name);
   if (s->key.get() == name) known = {type, name, cpython::current_type_version(type), found, s};
   guard_lookup(s, found);
   if (found_at && found) *found_at = s;
@@ -55,7 +56,8 @@ PyObject* World::lookup_in_made(PyTypeObject* type, PyObject* name, const Source
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
     PyObject* own = base->tp_dict ? PyDict_GetItemWithError(base->tp_dict, name) : nullptr;
     if (cpython::is_changeable_class(base) && !created_.contains(base)) {
-      const Source* s = source(SourceKind::kTypeAttribute, pinned(as_object(base)), name);
+      const Source* s =
+          guards_.source(SourceKind::kTypeAttribute, guards_.pinned(as_object(base)), name);
       guard_lookup(s, _PyType_Lookup(base, name));
       if (found_at && own) *found_at = s;
     }
@@ -65,8 +67,8 @@ PyObject* World::lookup_in_made(PyTypeObject* type, PyObject* name, const Source
 }
 
 void World::guard_lookup(const Source* source, PyObject* found) {
-  if (!found) return guard(GuardKind::kAbsent, source);
-  guard(GuardKind::kIdentity, source, found);
+  if (!found) return guards_.add(GuardKind::kAbsent, source);
+  guards_.add(GuardKind::kIdentity, source, found);
   // What it does as a descriptor.
   if (is_python_class(Py_TYPE(found))) rely_on_specials(Py_TYPE(found));
   if (PyFunction_Check(found) && !origin_.contains(found)) {

@@ -9,169 +9,16 @@
 
 namespace braze::capture {
 
-namespace {
-
-bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
-
-// Guarded by identity wherever it is read: program structure that nobody changes in place.
-bool is_structure(PyObject* object) {
-  return PyFunction_Check(object) || PyType_Check(object) || PyModule_Check(object) ||
-         PyCFunction_Check(object) || PyCode_Check(object) ||
-         is_type_of(object, &PyMethodDescr_Type) || is_type_of(object, &PyWrapperDescr_Type) ||
-         is_type_of(object, &PyGetSetDescr_Type) || is_type_of(object, &PyMemberDescr_Type) ||
-         is_type_of(object, &PyProperty_Type) || is_type_of(object, &PyClassMethod_Type) ||
-         is_type_of(object, &PyStaticMethod_Type) || is_lru_cache(object) ||
-         (Py_TYPE(Py_TYPE(object)) != &PyType_Type &&
-          PyObject_TypeCheck(object, known().enum_type));
-}
-
-// Of a class derived from one of these: C looks at the value itself.
-bool is_number_or_text(PyObject* object) {
-  return PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object) ||
-         PyUnicode_Check(object) || PyBytes_Check(object);
-}
-
-// `Union[int, str]`, `Optional[...]`: what the module typing looks into by itself.
-bool is_typing_form(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  if (!is_python_class(type)) return false;
-  PyObject* module = PyDict_GetItemWithError(type->tp_dict, names().module);
-  return module && PyUnicode_Check(module) &&
-         PyUnicode_CompareWithASCIIString(module, "typing") == 0;
-}
-
-}  // namespace
-
-bool is_container(PyObject* object) {
-  return PyDict_Check(object) || PyList_Check(object) || PyTuple_Check(object) ||
-         PyAnySet_Check(object) || PyObject_TypeCheck(object, known().deque);
-}
-
-Ref own_items(PyObject* container) {
-  PyTypeObject* type = cpython::built_in_base(Py_TYPE(container));
-  Ref iterator = Ref::steal(type->tp_iter(container));
-  return iterator ? Ref::steal(PySequence_List(iterator.get())) : Ref();
-}
-
-bool exports_memory(PyObject* object) {
-  return PyObject_CheckBuffer(object) && !PyBytes_Check(object);
-}
-
-bool is_frozen(PyObject* object) {
-  static const std::unordered_set<std::string_view> types = {"re.Pattern",
-                                                             "re.Match",
-                                                             "datetime.timedelta",
-                                                             "datetime.date",
-                                                             "datetime.time",
-                                                             "datetime.datetime",
-                                                             "datetime.timezone",
-                                                             "decimal.Decimal",
-                                                             "operator.itemgetter",
-                                                             "operator.attrgetter",
-                                                             "operator.methodcaller",
-                                                             "method-wrapper",
-                                                             "typing.TypeVar",
-                                                             "typing.ParamSpec",
-                                                             "typing.TypeVarTuple",
-                                                             "_struct.Struct",
-                                                             "types.UnionType",
-                                                             "types.GenericAlias"};
-  return !is_python_class(Py_TYPE(object)) && types.contains(Py_TYPE(object)->tp_name);
-}
-
-bool is_immutable(PyObject* object) {
-  if (is_atom(object)) return true;
-  // The types met most often first.
-  PyTypeObject* type = Py_TYPE(object);
-  if (type == &PyList_Type || type == &PyDict_Type) return false;
-  if (type == &PyTuple_Type || type == &PyFrozenSet_Type || type == known().size ||
-      type == &PyRange_Type || type == &PySlice_Type || type == &PyMethod_Type ||
-      type == &PySuper_Type || type == known().pattern)
-    return true;
-  return is_structure(object) || is_symbolic(object);
-}
-
-PyObject* instance_dict(PyObject* object) {
-  if (PyModule_Check(object)) return PyModule_GetDict(object);
-  PyTypeObject* type = Py_TYPE(object);
-#ifdef Py_TPFLAGS_MANAGED_DICT
-  bool managed = PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT);
-#else
-  bool managed = false;
-#endif
-  if ((type->tp_dictoffset == 0 && !managed) || PyType_Check(object)) return nullptr;
-  PyObject* dict = PyObject_GenericGetDict(object, nullptr);
-  if (!dict) {
-    PyErr_Clear();
-    return nullptr;
-  }
-  Py_DECREF(dict);  // the object keeps it
-  return dict;
-}
-
-World::World(Breaks& breaks, Recording& recording, PyFunctionObject* root,
-             PyObject* parameter_names, const DynamicSizes* dynamic)
+World::World(Breaks& breaks, Recording& recording, TraceGuards& guards, const DynamicSizes* dynamic)
     : breaks_(breaks),
       recording_(recording),
-      root_(root),
-      parameter_names_(parameter_names),
-      arena_(std::make_shared<guard::SourceArena>()),
-      dynamic_(dynamic) {}
+      guards_(guards),
+      dynamic_(dynamic),
+      floats_(*this, recording, guards, dynamic) {}
 
 World::~World() = default;
 
-// --- Sources and guards -------------------------------------------------------------------------
-
-const Source* World::pinned(PyObject* object) {
-  return source(SourceKind::kPinned, nullptr, object);
-}
-
-const Source* World::function_base(PyFunctionObject* function) {
-  return function == root_ ? source(SourceKind::kFunction)
-                           : pinned(reinterpret_cast<PyObject*>(function));
-}
-
-const Source* World::globals_base(PyFunctionObject* function) {
-  const Source*& base = globals_bases_[function->func_globals];
-  if (!base) base = function_base(function);
-  return base;
-}
-
-void World::guard(GuardKind kind, const Source* source, PyObject* expected, const Source* other) {
-  auto id = static_cast<size_t>(source->id);
-  if (id >= guarded_.size()) guarded_.resize(std::max(id + 1, guarded_.size() * 2 + 256));
-  uint32_t bit = 1u << static_cast<int>(kind);
-  bool pair = kind == GuardKind::kSameObject || kind == GuardKind::kNotSameObject ||
-              kind == GuardKind::kSharedMemory || kind == GuardKind::kFloatCompare;
-  if (!pair) {
-    if (guarded_[id] & bit) return;
-    guarded_[id] |= bit;
-  }
-  guards_.push_back({kind, source, Ref::borrow(expected), other, nullptr});
-}
-
-// The same path in this world's arena.
-const Source* World::own(const Source* foreign) {
-  if (!foreign) return nullptr;
-  return source(foreign->kind, own(foreign->base), foreign->key.get());
-}
-
-void World::guard_again(const guard::Guard& given) {
-  if (!given.has_group())
-    return guard(given.kind, own(given.source), given.expected.get(), own(given.other));
-  auto details = std::make_unique<guard::GuardDetails>(*given.details);
-  for (const Source*& source : details->group) source = own(source);
-  guards_.push_back({.kind = given.kind,
-                     .source = own(given.source),
-                     .expected = Ref(),
-                     .details = std::move(details)});
-}
-
-void World::guard_length(const Source* source, Py_ssize_t length) {
-  auto id = static_cast<size_t>(source->id);
-  if (id < guarded_.size() && guarded_[id] & (1u << static_cast<int>(GuardKind::kLength))) return;
-  guard(GuardKind::kLength, source, Ref::steal(PyLong_FromSsize_t(length)).get());
-}
+// --- Guards of what it knows ---------------------------------------------------------------------
 
 void World::guard_identity_of_pair(const Slot& a, const Slot& b) {
   if (a.get() == b.get()) return;  // one source or a guard of sameness stands already
@@ -179,7 +26,7 @@ void World::guard_identity_of_pair(const Slot& a, const Slot& b) {
     return;
   const Source* x = source_of(a);
   const Source* y = source_of(b);
-  if (x && y && x != y) guard(GuardKind::kNotSameObject, x, nullptr, y);
+  if (x && y && x != y) guards_.add(GuardKind::kNotSameObject, x, nullptr, y);
 }
 
 const Source* World::object_source(PyObject* object) {
@@ -187,7 +34,7 @@ const Source* World::object_source(PyObject* object) {
   if (!known || !PyCell_Check(object)) return known;
   if (known->kind == SourceKind::kContents) return known->base;
   return known->kind == SourceKind::kCell
-             ? source(SourceKind::kCellObject, known->base, known->key.get())
+             ? guards_.source(SourceKind::kCellObject, known->base, known->key.get())
              : nullptr;
 }
 
@@ -222,11 +69,11 @@ void World::guard_distinct(const std::vector<PyObject*>& written) {
                  (group.type == &PyCell_Type && source->kind == SourceKind::kArgument);
         });
     if (constant || group.sources.size() < 2) continue;
-    guards_.push_back({.kind = GuardKind::kDistinct,
-                       .source = group.sources.front(),
-                       .expected = Ref(),
-                       .details = std::make_unique<guard::GuardDetails>(guard::GuardDetails{
-                           .group = std::move(group.sources), .written = group.written})});
+    guards_.add({.kind = GuardKind::kDistinct,
+                 .source = group.sources.front(),
+                 .expected = Ref(),
+                 .details = std::make_unique<guard::GuardDetails>(guard::GuardDetails{
+                     .group = std::move(group.sources), .written = group.written})});
   }
 }
 
@@ -236,7 +83,7 @@ void World::guard_as_key(PyObject* object) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
       guard_as_key(PyTuple_GET_ITEM(object, i));
   } else if (const Source* s = source_of(object); s && s->kind != SourceKind::kPinned) {
-    guard(GuardKind::kIdentity, s, object);
+    guards_.add(GuardKind::kIdentity, s, object);
   }
 }
 
@@ -247,8 +94,8 @@ Slot World::read(PyObject* value, const Source* source, bool alone) {
     if (alone && dynamic_ && !dynamic_->integers.empty() && PyLong_CheckExact(value))
       if (Slot symbol = read_integer(value, source)) return symbol;
     if (alone && dynamic_ && !dynamic_->floats.empty() && PyFloat_CheckExact(value))
-      if (Slot symbol = read_float(value, source)) return symbol;
-    guard(GuardKind::kValue, source, value);
+      if (Slot symbol = floats_.read(value, source)) return symbol;
+    guards_.add(GuardKind::kValue, source, value);
     return Slot::borrow(value, source);
   }
   const Source* const* before = origin_.find(value);
@@ -257,13 +104,10 @@ Slot World::read(PyObject* value, const Source* source, bool alone) {
     value = stand_in->get();
   if (*before == source) return Slot::borrow(value, source);
   if (is_structure(value))
-    guard(GuardKind::kIdentity, source, value);
-  else if (auto id = static_cast<size_t>(source->id);
-           id >= guarded_.size() ||
-           !(guarded_[id] & (1u << static_cast<int>(GuardKind::kSameObject)))) {
-    guard(GuardKind::kSameObject, source, nullptr, *before);
-    guarded_.resize(std::max(guarded_.size(), id + 1));
-    guarded_[id] |= 1u << static_cast<int>(GuardKind::kSameObject);
+    guards_.add(GuardKind::kIdentity, source, value);
+  else if (!guards_.has(GuardKind::kSameObject, source)) {
+    guards_.add(GuardKind::kSameObject, source, nullptr, *before);
+    guards_.note(GuardKind::kSameObject, source);
   }
   return Slot::borrow(value, *before);
 }
@@ -278,14 +122,14 @@ Slot World::read_new(PyObject* value, const Source* source) {
     return Slot(*stand_in, source);
   }
   if (PyFunction_Check(value)) {
-    guard(GuardKind::kIdentity, source, value);
+    guards_.add(GuardKind::kIdentity, source, value);
     rely_on(reinterpret_cast<PyFunctionObject*>(value));
   } else if (is_structure(value) || is_frozen(value) || is_number_or_text(value) ||
              is_typing_form(value)) {
-    guard(GuardKind::kIdentity, source, value);
+    guards_.add(GuardKind::kIdentity, source, value);
   } else if (!is_tensor(value) &&
              !(source->kind == SourceKind::kInstanceDict && PyDict_CheckExact(value))) {
-    guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    guards_.add(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(value)));
     if ((PyRange_Check(value) || PySlice_Check(value)) && !read_bounds(value, source)) return {};
   }
   if (!is_tensor(value) && !is_immutable(value)) changeable_.push_back(value);
@@ -296,7 +140,7 @@ Slot World::read_new(PyObject* value, const Source* source) {
 bool World::read_bounds(PyObject* value, const Source* source) {
   for (PyObject* name : {names().start, names().stop, names().step}) {
     Ref bound = Ref::steal(PyObject_GetAttr(value, name));
-    if (!bound || !read(bound.get(), this->source(SourceKind::kAttribute, source, name), false))
+    if (!bound || !read(bound.get(), guards_.source(SourceKind::kAttribute, source, name), false))
       return false;
   }
   return true;
@@ -311,7 +155,7 @@ std::string World::name_of_part(const Source* source) {
   if (!key) PyErr_Clear();
   const bool is_name = key && PyUnicode_IsIdentifier(source->key.get());
   const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-  if (!is_name && !is_number) return guard::to_string(source, parameter_names_);
+  if (!is_name && !is_number) return guards_.name_of(source);
   std::string name = name_of_module(source->base->base);
   name += is_name ? '.' : '[';
   name += text;
@@ -324,7 +168,7 @@ const std::string& World::name_of_module(const Source* source) {
   const bool is_part = source->kind == SourceKind::kItem &&
                        source->base->kind == SourceKind::kAttribute &&
                        source->base->key.get() == names().modules;
-  std::string name = is_part ? name_of_part(source) : guard::to_string(source, parameter_names_);
+  std::string name = is_part ? name_of_part(source) : guards_.name_of(source);
   return module_names_[source] = std::move(name);
 }
 
@@ -334,19 +178,16 @@ bool World::read_tensor(PyObject* tensor, const Source* source) {
   bool bound = holder && holder->kind == SourceKind::kAttribute &&
                (holder->key.get() == names().parameters || holder->key.get() == names().buffers);
   const graph::InputKind kind = bound ? graph::InputKind::kParameter : graph::InputKind::kUser;
-  std::string why, name = bound ? name_of_part(source) : guard::to_string(source, parameter_names_);
+  std::string why, name = bound ? name_of_part(source) : guards_.name_of(source);
   std::vector<DynamicDimension> dims;
   if (dynamic_ && !bound && may_be_symbolic(tensor))
-    dims = dynamic_dimensions(*dynamic_, tensor, text_of(source));
+    dims = dynamic_dimensions(*dynamic_, tensor, guards_.text_of(source));
   if (!recording_.declare(tensor, kind, name, &why))
     return breaks_.refuse(BreakKind::kUnsupportedTensor, name + ": " + why);
-  guard(GuardKind::kTensor, source, tensor);
+  guards_.add(GuardKind::kTensor, source, tensor);
   if (!dims.empty()) {
     Recording::StandIn made = recording_.symbolic_input(tensor, kind, std::move(name), dims);
-    for (guard::Guard& tensor_guard : guards_)
-      if (tensor_guard.kind == GuardKind::kTensor && tensor_guard.source == source)
-        tensor_guard.details = std::make_unique<guard::GuardDetails>(
-            guard::GuardDetails{.free_sizes = made.free_sizes, .free_strides = made.free_strides});
+    guards_.free_sizes(source, made.free_sizes, made.free_strides);
     symbolic_tensors_.push_back(
         {Ref::borrow(tensor), source, made.free_sizes, made.free_strides, std::move(dims)});
     stood_for_[made.tensor.get()] = tensor;
@@ -359,16 +200,15 @@ bool World::read_tensor(PyObject* tensor, const Source* source) {
 Slot World::read_integer(PyObject* value, const Source* source) {
   for (const SymbolicInteger& known : symbolic_integers_)
     if (known.source == source) return Slot(known.object, source);
-  auto id = static_cast<size_t>(source->id);
-  if (id < guarded_.size() && guarded_[id] & (1u << static_cast<int>(GuardKind::kValue))) return {};
-  auto found = dynamic_->integers.find(text_of(source));
+  if (guards_.has(GuardKind::kValue, source)) return {};
+  auto found = dynamic_->integers.find(guards_.text_of(source));
   if (found == dynamic_->integers.end() || !found->second) return {};
   // 0 and 1 decide too much to be symbols; what is large could overflow where Python's does not.
   constexpr int64_t kLargest = int64_t{1} << 31;
   int overflow = 0;
   const int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
   if (overflow || number == 0 || number == 1 || number > kLargest || number < -kLargest) return {};
-  guard(GuardKind::kType, source, reinterpret_cast<PyObject*>(&PyLong_Type));
+  guards_.add(GuardKind::kType, source, reinterpret_cast<PyObject*>(&PyLong_Type));
   symbolic_integers_.push_back({recording_.symbolic_integer(number), source});
   return Slot(symbolic_integers_.back().object, source);
 }
@@ -387,8 +227,8 @@ Slot World::wrap(PyObject* value) const { return wrap(Ref::borrow(value)); }
 void World::rely_on(PyFunctionObject* function) {
   auto* object = reinterpret_cast<PyObject*>(function);
   if (created_.contains(object)) return;
-  const Source* code = source(SourceKind::kCode, function_base(function));
-  guard(GuardKind::kIdentity, code, function->func_code);
+  const Source* code = guards_.source(SourceKind::kCode, guards_.function_base(function));
+  guards_.add(GuardKind::kIdentity, code, function->func_code);
 }
 
 const Source* World::item_source(PyObject* container, const Source* s, PyObject* key) {
@@ -396,9 +236,9 @@ const Source* World::item_source(PyObject* container, const Source* s, PyObject*
     PyObject* owner = owner_of_dict(container);
     PyObject* descriptor = owner ? _PyType_Lookup(Py_TYPE(owner), key) : Py_None;
     if (!descriptor || (descriptor != Py_None && !Py_TYPE(descriptor)->tp_descr_set))
-      return source(SourceKind::kAttribute, s->base, key);
+      return guards_.source(SourceKind::kAttribute, s->base, key);
   }
-  return source(SourceKind::kItem, s, key);
+  return guards_.source(SourceKind::kItem, s, key);
 }
 
 bool World::read_all(PyObject* container) {
@@ -417,18 +257,18 @@ bool World::read_all(PyObject* container) {
     Ref list = own_items(container);
     Ref keys = list ? Ref::steal(PyList_AsTuple(list.get())) : Ref();
     if (!keys) return false;
-    guard(GuardKind::kKeys, s, keys.get());
+    guards_.add(GuardKind::kKeys, s, keys.get());
     for (auto& [k, v] : items)
       if (!read(v.get(), item_source(container, s, k.get()), false)) return false;
     return true;
   }
   if (PyList_Check(container) || PyTuple_Check(container)) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(container);
-    guard_length(s, n);
+    guards_.add_length(s, n);
     for (Py_ssize_t i = 0; i < n; ++i) {
       Ref index = Ref::steal(PyLong_FromSsize_t(i));
-      if (!read(PySequence_Fast_GET_ITEM(container, i), source(SourceKind::kItem, s, index.get()),
-                false))
+      if (!read(PySequence_Fast_GET_ITEM(container, i),
+                guards_.source(SourceKind::kItem, s, index.get()), false))
         return false;
     }
     return true;
@@ -436,10 +276,11 @@ bool World::read_all(PyObject* container) {
   if (PyObject_TypeCheck(container, known().deque)) {
     Ref items = own_items(container);
     if (!items) return false;
-    guard_length(s, PyList_GET_SIZE(items.get()));
+    guards_.add_length(s, PyList_GET_SIZE(items.get()));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
       Ref index = Ref::steal(PyLong_FromSsize_t(i));
-      if (!read(PyList_GET_ITEM(items.get(), i), source(SourceKind::kItem, s, index.get()), false))
+      if (!read(PyList_GET_ITEM(items.get(), i), guards_.source(SourceKind::kItem, s, index.get()),
+                false))
         return false;
     }
     return true;
@@ -451,10 +292,10 @@ bool World::read_all(PyObject* container) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members.get()); ++i)
       if (PyObject* item = PyTuple_GET_ITEM(members.get(), i);
           !is_atom(item) && !is_structure(item))
-        return breaks_.refuse(BreakKind::kUnsupported,
-                              "a set from outside that holds more than numbers and strings: " +
-                                  guard::to_string(s, parameter_names_));
-    guard(GuardKind::kSetValue, s, members.get());
+        return breaks_.refuse(
+            BreakKind::kUnsupported,
+            "a set from outside that holds more than numbers and strings: " + guards_.name_of(s));
+    guards_.add(GuardKind::kSetValue, s, members.get());
   }
   return true;
 }

@@ -12,12 +12,6 @@ namespace {
 
 bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
 
-Ref interned(PyObject* name) {
-  Py_INCREF(name);
-  PyUnicode_InternInPlace(&name);
-  return Ref::steal(name);
-}
-
 // An empty object of the class, made and filled without the class's own methods.
 Ref copy_subclass(PyObject* original, PyTypeObject* base) {
   Ref none = Ref::steal(PyTuple_New(0));
@@ -88,35 +82,6 @@ bool steers_output(PyObject* owner) {
 
 // --- Writing ------------------------------------------------------------------------------------
 
-const Write* World::written(PyObject* owner, PyObject* name) const {
-  if (is_unwritten(owner)) return nullptr;
-  auto it = log_index_.find({owner, name});
-  if (it == log_index_.end() && name && !PyUnicode_CHECK_INTERNED(name)) {
-    Ref same = interned(name);
-    it = log_index_.find({owner, same.get()});
-  }
-  return it == log_index_.end() ? nullptr : &log_[it->second];
-}
-
-bool World::written_attributes(PyObject* owner) const {
-  for (const Write& write : log_)
-    if (write.owner.get() == owner) return true;
-  return false;
-}
-
-Write& World::log_entry(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name) {
-  ++write_count_;
-  ++logged_count_;
-  Ref key = name ? interned(name) : Ref();
-  auto [it, fresh] = log_index_.try_emplace({key_owner, key.get()}, log_.size());
-  if (fresh) {
-    log_.push_back({kind, Ref::borrow(owner), key, Ref()});
-    written_owners_[key_owner] = true;
-    hold(Ref::borrow(key_owner));
-  }
-  return log_[it->second];
-}
-
 bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (!PyUnicode_CheckExact(name))
     return breaks_.refuse(BreakKind::kSideEffect, "an attribute whose name is not a plain string");
@@ -131,21 +96,23 @@ bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
     }
   PyObject* key_owner = PyModule_Check(owner) ? dict : owner;
   // Set again after its deletion: it goes to the end of the instance dict.
-  if (const Write* write = written(key_owner, name); value && write && !write->value)
-    log_index_.erase({key_owner, interned(name).get()});
-  log_entry(Write::Kind::kAttribute, owner, key_owner, name).value = Ref::borrow(value);
+  if (const Write* write = log_.written(key_owner, name); value && write && !write->value)
+    log_.forget(key_owner, name);
+  ++write_count_;
+  log_.write(Write::Kind::kAttribute, owner, key_owner, name, value);
   return true;
 }
 
 bool World::write_global(PyFunctionObject* function, PyObject* name, PyObject* value) {
-  log_entry(Write::Kind::kGlobal, reinterpret_cast<PyObject*>(function), function->func_globals,
-            name)
-      .value = Ref::borrow(value);
+  ++write_count_;
+  log_.write(Write::Kind::kGlobal, reinterpret_cast<PyObject*>(function), function->func_globals,
+             name, value);
   return true;
 }
 
 void World::write_cell(PyObject* cell, PyObject* value) {
-  log_entry(Write::Kind::kCell, cell, cell, nullptr).value = Ref::borrow(value);
+  ++write_count_;
+  log_.write(Write::Kind::kCell, cell, cell, nullptr, value);
 }
 
 PyObject* World::owner_of_dict(PyObject* dict) const {
@@ -172,28 +139,13 @@ PyObject* World::shadow(PyObject* container) {
         std::string("a change of a '") + Py_TYPE(container)->tp_name + "' object from outside");
   }
   if (PyObject* owner = owner_of_dict(container))
-    if (!apply_log(owner, copy.get())) return nullptr;
+    if (!log_.move_into(copy.get(), owner)) return nullptr;
   PyObject* result = copy.get();
   hold(Ref::borrow(container));
   originals_[result] = container;
   shadow_list_.push_back({Ref::borrow(container), copy});
   shadows_[container] = std::move(copy);
   return result;
-}
-
-// Moves the logged attribute writes of `owner` into the copy of its instance dict.
-bool World::apply_log(PyObject* owner, PyObject* dict_copy) {
-  for (Write& write : log_) {
-    if (write.owner.get() != owner || write.kind != Write::Kind::kAttribute) continue;
-    if (write.value) {
-      if (PyDict_SetItem(dict_copy, write.name.get(), write.value.get()) < 0) return false;
-    } else if (PyDict_DelItem(dict_copy, write.name.get()) < 0) {
-      PyErr_Clear();
-    }
-    log_index_.erase({PyModule_Check(owner) ? PyModule_GetDict(owner) : owner, write.name.get()});
-    write.owner = Ref();
-  }
-  return true;
 }
 
 bool World::has_pending_changes() const {
@@ -217,7 +169,7 @@ bool World::has_pending_changes() const {
     if (PyDict_CheckExact(a) && PyDict_CheckExact(b)) return !same_entries(a, b);
     return true;
   };
-  return !writes().empty() || std::any_of(shadow_list_.begin(), shadow_list_.end(), changed);
+  return !log_.empty() || std::any_of(shadow_list_.begin(), shadow_list_.end(), changed);
 }
 
 }  // namespace braze::capture

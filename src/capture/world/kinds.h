@@ -1,0 +1,46 @@
+// Kinds of Python objects, as far as a trace tells them apart.
+#pragma once
+
+#include "capture/known.h"
+#include "cpython/lookup.h"
+#include "cpython/ref.h"
+
+namespace braze::capture {
+
+using cpython::is_python_class;
+using cpython::Ref;
+
+// None, numbers, strings, dtypes: immutable and guarded by value.
+inline bool is_atom(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBool_Type ||
+      type == &PyFloat_Type || object == Py_None || type == &PyBytes_Type || object == Py_Ellipsis)
+    return true;
+  for (PyObject* atom : known().atom_types)
+    if (reinterpret_cast<PyObject*>(type) == atom) return true;
+  return false;
+}
+// A list, tuple, dict, set, frozenset or deque, or of a subclass of one.
+bool is_container(PyObject* object);
+// What a container holds (of a dict: the keys), in order, as a list: by the C type below its class,
+// whatever methods the class has.
+Ref own_items(PyObject* container);
+// Never changes, or is shared program structure that is guarded by identity.
+bool is_immutable(PyObject* object);
+// Hands out its memory, to which others may then write: an array of NumPy's, a bytearray, and the
+// instances of classes derived from such. Native code that looks into it reads what no guard
+// covers.
+bool exports_memory(PyObject* object);
+// An object made in C whose value never changes and that only its identity stands for.
+bool is_frozen(PyObject* object);
+// The instance dict, made if the object has none yet; null, nothing pending, without one. Borrowed.
+PyObject* instance_dict(PyObject* object);
+
+// Guarded by identity wherever it is read: program structure that nobody changes in place.
+bool is_structure(PyObject* object);
+// Of a class derived from a number's or a string's: C looks at the value itself.
+bool is_number_or_text(PyObject* object);
+// Generic aliases and the like of typing.
+bool is_typing_form(PyObject* object);
+
+}  // namespace braze::capture
