@@ -10,8 +10,8 @@ BUILD = $(firstword $(wildcard build/$(shell $(RUN) -c "import sys; print('cp%d%
 # A newer compiler's new warning does not stop a build; .ci/run sets it.
 WERROR ?= OFF
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-CPP_SOURCES = $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'tests/unit/*.cpp' 'tests/unit/*.h')
-INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python -type f -not -name '*.py' -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
+CPP_SOURCES = $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'tests/unit/*.cpp' 'tests/unit/*.h' 'tests/hooks/*.cpp' 'tests/hooks/*.h')
+INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python tests/hooks -type f -not -name '*.py' -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
 
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 export PATH := $(BIN):$(PATH)
@@ -38,7 +38,8 @@ $(VENV)/.requirements: requirements-dev.txt
 $(VENV)/.installed: $(VENV)/.requirements $(INSTALLED_FROM)
 	@echo "Compiling the extension; minutes the first time, then only what has changed."
 	$(RUN) -m pip install --quiet --no-build-isolation --no-deps --editable . \
-		--config-settings=cmake.define.BRAZE_WERROR=$(WERROR)
+		--config-settings=cmake.define.BRAZE_WERROR=$(WERROR) \
+		--config-settings=cmake.define.BRAZE_TEST_HOOKS=ON
 	@touch $@
 
 build: $(VENV)/.installed

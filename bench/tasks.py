@@ -69,14 +69,14 @@ def ten_breaks(x):
 
 def capture(model: str, samples: int) -> dict:
     """Seconds that evaluating and tracing a call takes, with sizes as numbers and as symbols."""
-    from braze import _C
+    from bench import hooks
 
     module, arguments = models.build(model)
     call = torch.nn.Module.__call__.__get__(module)
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(samples):
         for dynamic, times in seconds.items():
-            captured = _C.capture_for_test(call, arguments, {}, dynamic=dynamic)
+            captured = hooks.capture(call, arguments, {}, dynamic=dynamic)
             if captured["exit"] != "return":
                 raise RuntimeError(captured["reason"])
             times.append(captured["seconds"])

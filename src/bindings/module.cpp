@@ -64,7 +64,7 @@ PYBIND11_MODULE(_C, module) {
   if (!trouble.empty()) throw py::import_error(trouble);
   braze::runtime::register_dense_operators();
   braze::runtime::register_attention_operator();
-  if (!braze::capture::initialize(module.ptr())) throw py::error_already_set();
+  if (!braze::capture::initialize()) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();
 
   module.def(

@@ -8,7 +8,6 @@
 #include "capture/frames/hook.h"
 #include "capture/known.h"
 #include "capture/recording/scopes.h"
-#include "capture/testing.h"
 #include "capture/trace_context.h"
 
 namespace braze::capture {
@@ -364,8 +363,6 @@ std::unique_ptr<Draft> capture(PyFunctionObject* function, PyObject* const* args
   return Capture(function, args, options).run();
 }
 
-bool initialize(PyObject* module) {
-  return initialize_known() && initialize_builtin_rules() && add_test_functions(module);
-}
+bool initialize() { return initialize_known() && initialize_builtin_rules(); }
 
 }  // namespace braze::capture

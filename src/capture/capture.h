@@ -102,7 +102,7 @@ cpython::Ref entry_names(PyCodeObject* code, const Options& options);
 
 // Types and functions of PyTorch and the library that the evaluation compares with; once, at
 // import.
-bool initialize(PyObject* module);
+bool initialize();
 
 // Python functions that are evaluated in the place of others: dicts, kept and only read.
 // `for_floats`: only where an argument is a float that varies.

@@ -11,7 +11,6 @@
 #include "trace/kernel_scope.h"
 #include "trace/recorder.h"
 #include "trace/sym_node.h"
-#include "trace/testing.h"
 
 namespace braze::trace {
 namespace {
@@ -146,7 +145,7 @@ sym::ShapeEnv& Tracer::shapes() { return impl_->record.shapes; }
 ControlFlow& Tracer::control_flow() { return impl_->record.control_flow; }
 
 std::string initialize(PyObject* module) {
-  if (!create_break_type(module) || !add_test_functions(module)) {
+  if (!create_break_type(module)) {
     PyErr_Clear();
     return "the exception type TraceBreak could not be created";
   }

@@ -18,7 +18,6 @@
 #include "pytorch/objects.h"
 #include "trace/control_flow.h"
 #include "trace/sym_node.h"
-#include "trace/testing.h"
 #include "trace/tracer.h"
 
 namespace braze::capture {
@@ -69,15 +68,6 @@ Ref plain_like(PyObject* symbol) {
   if (Py_TYPE(symbol) == known().text) return Ref::steal(PyUnicode_New(0, 0));
   if (Py_TYPE(symbol) == known().sym_float) return Ref::steal(PyFloat_FromDouble(0));
   return Ref::steal(PyLong_FromLong(0));
-}
-
-std::vector<Ref> replay(const graph::Graph& graph, const std::vector<PyObject*>& inputs) {
-  std::vector<at::Tensor> tensors;
-  for (PyObject* input : inputs) tensors.push_back(tensor_of(input));
-  std::vector<Ref> outputs;
-  for (const at::Tensor& output : trace::replay(graph, tensors))
-    outputs.push_back(Ref::steal(pytorch::wrap(output)));
-  return outputs;
 }
 
 struct Recording::Impl {

@@ -169,9 +169,6 @@ class Zeros {
   std::unique_ptr<Impl> impl_;
 };
 
-// Runs the graph op by op on real tensors.
-std::vector<Ref> replay(const graph::Graph& graph, const std::vector<PyObject*>& inputs);
-
 // From the first element of `a` to that of `b`, and whether both have one storage: what a guard of
 // kSharedMemory expects.
 Ref memory_between(PyObject* a, PyObject* b);

@@ -11,9 +11,10 @@ import braze
 import pytest
 import torch
 import torch.signal.windows
-from braze import _C
 
-ENTRIES = _C.torch_code_list()
+from bench import hooks
+
+ENTRIES = hooks.torch_code_list()
 IMMUTABLE = (
     types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, str, int, float, bool, tuple, frozenset,
     type(None), torch.dtype, torch.layout, torch.memory_format, enum.Enum,

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from braze import _C
 
+from bench import hooks
 from bench.zoo import ZOO
 
 pytest.importorskip("transformers", reason="the models come from transformers")
@@ -19,7 +19,7 @@ def test_dynamic_against_static(name):
     call = torch.nn.Module.__call__.__get__(model)
 
     def seconds(dynamic):
-        captured = _C.capture_for_test(call, (), arguments, dynamic=dynamic)
+        captured = hooks.capture(call, (), arguments, dynamic=dynamic)
         assert captured["exit"] == "return", captured["reason"]
         return captured["seconds"]
 
@@ -33,7 +33,7 @@ def test_dynamic_against_static(name):
 
 
 def test_symbolic_sizes_are_what_is_measured():
-    captured = _C.capture_for_test(
+    captured = hooks.capture(
         lambda x: torch.relu(x).reshape(-1), (torch.randn(6, 8),), {}, dynamic=True
     )
     assert captured["exit"] == "return", captured["reason"]

@@ -4,12 +4,14 @@ import pytest
 import torch
 from braze import _C
 
+from bench import hooks
+
 TraceBreak = _C.TraceBreak
 
 
 def trace(fn, *args, **options):
-    """The dict that `trace_for_test` gives; see src/trace/testing.h."""
-    return _C.trace_for_test(fn, args, options)
+    """The dict that `trace` of tests/hooks/hooks.h gives."""
+    return hooks.trace(fn, args, options)
 
 
 def layout(t):

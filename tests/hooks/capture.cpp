@@ -1,14 +1,15 @@
-#include "capture/testing.h"
+// Captures a call and carries the draft out with real ops.
+#include "capture/capture.h"
 
 #include <chrono>
 
 #include "base/error.h"
 #include "capture/breaks/catalogue.h"
-#include "capture/capture.h"
 #include "capture/policy/torch_code.h"
-#include "capture/recording/recording.h"
-#include "capture/world/world.h"
+#include "capture/world/kinds.h"
 #include "cpython/frame.h"
+#include "hooks.h"
+#include "pytorch/objects.h"
 
 namespace braze::capture {
 
@@ -108,9 +109,12 @@ PyObject* run(PyObject* capsule, PyObject*) {
   if (!captured) return nullptr;
   return guarded([&]() -> PyObject* {
     const Draft& draft = *captured->draft;
-    std::vector<PyObject*> inputs;
-    for (const DraftInput& input : draft.inputs) inputs.push_back(input.tensor.get());
-    std::vector<Ref> outputs = replay(draft.graph, inputs);
+    std::vector<at::Tensor> inputs;
+    for (const DraftInput& input : draft.inputs)
+      inputs.push_back(pytorch::tensor_of(input.tensor.get()));
+    std::vector<Ref> outputs;
+    for (const at::Tensor& output : trace::replay(draft.graph, inputs))
+      outputs.push_back(Ref::steal(pytorch::wrap(output)));
     std::vector<PyObject*> borrowed;
     for (const Ref& output : outputs) borrowed.push_back(output.get());
     std::vector<Ref> values;
@@ -161,7 +165,7 @@ PyObject* describe(std::unique_ptr<Captured> captured) {
   return dict.release();
 }
 
-PyObject* capture_for_test(PyObject*, PyObject* arguments, PyObject* keywords) {
+PyObject* capture_call(PyObject*, PyObject* arguments, PyObject* keywords) {
   static const char* const kNames[] = {"function", "args", "kwargs", "record", "dynamic", nullptr};
   PyObject *function, *args, *kwargs = nullptr;
   int record = 0, dynamic = 0;
@@ -177,7 +181,7 @@ PyObject* capture_for_test(PyObject*, PyObject* arguments, PyObject* keywords) {
       function = PyMethod_GET_FUNCTION(function);
     }
     if (!PyFunction_Check(function)) {
-      PyErr_SetString(PyExc_TypeError, "capture_for_test() needs a Python function");
+      PyErr_SetString(PyExc_TypeError, "capture() needs a Python function");
       return nullptr;
     }
     captured->function = Ref::borrow(function);
@@ -226,12 +230,12 @@ PyObject* torch_code_list(PyObject*, PyObject*) {
 PyMethodDef g_methods[] = {
     {"torch_code_list", torch_code_list, METH_NOARGS,
      "The rows of src/capture/policy/torch_code.h."},
-    {"capture_for_test", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(capture_for_test)),
-     METH_VARARGS | METH_KEYWORDS, "Captures a call; see src/capture/testing.h."},
+    {"capture", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(capture_call)),
+     METH_VARARGS | METH_KEYWORDS, "Captures a call; see tests/hooks/hooks.h."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
-bool add_test_functions(PyObject* module) { return PyModule_AddFunctions(module, g_methods) == 0; }
+bool add_hooks(PyObject* module) { return PyModule_AddFunctions(module, g_methods) == 0; }
 
 }  // namespace braze::capture
