@@ -6,6 +6,7 @@
 #include "capture/known.h"
 #include "capture/objects/attributes.h"
 #include "capture/objects/super.h"
+#include "capture/objects/tensor_attributes.h"
 #include "capture/trace_context.h"
 #include "cpython/text.h"
 
@@ -25,9 +26,6 @@ bool stores_as_object_does(PyObject* method) {
 }
 
 }  // namespace
-
-static bool set_tensor_attribute(TraceContext& trace, const Slot& tensor, PyObject* name,
-                                 const Slot& value);
 
 bool setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot& value) {
   const Subject subject(trace, object);
@@ -76,22 +74,6 @@ bool setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot
         BreakKind::kNativeObject,
         std::string("an attribute of a '") + type->tp_name + "' object from outside is set");
   return generic_setattr(trace, object, name, value);
-}
-
-// An attribute of the program's own: neither PyTorch's, nor by its name one that it looks for.
-static bool set_tensor_attribute(TraceContext& trace, const Slot& tensor, PyObject* name,
-                                 const Slot& value) {
-  PyObject* obj = tensor.get();
-  PyTypeObject* type = Py_TYPE(obj);
-  const bool plain = type == known().tensor || type == known().parameter;
-  const bool own = plain && PyUnicode_Check(name) && PyUnicode_GET_LENGTH(name) > 0 &&
-                   PyUnicode_READ_CHAR(name, 0) != '_' && !_PyType_Lookup(type, name);
-  const bool stands_for_another = trace.world.real_of(obj) != obj;
-  if (!own || stands_for_another)
-    return trace.breaks.refuse(BreakKind::kTensorInternals,
-                               std::string("Tensor.") + cpython::utf8_of(name) + " is set");
-  if (trace.world.source_of(tensor)) return generic_setattr(trace, tensor, name, value);
-  return (value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name)) == 0;
 }
 
 bool generic_setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot& value) {

@@ -3,11 +3,11 @@
 #include "capture/calls/calls.h"
 #include "capture/calls/native.h"
 #include "capture/calls/native_scope.h"
-#include "capture/calls/torch_failures.h"
 #include "capture/frames/subject.h"
 #include "capture/known.h"
 #include "capture/objects/module_parts.h"
 #include "capture/objects/super.h"
+#include "capture/objects/tensor_attributes.h"
 #include "capture/symbols/integers.h"
 #include "capture/trace_context.h"
 #include "cpython/lookup.h"
@@ -51,8 +51,6 @@ static PyObject* get_dunder();
 static Slot native_attribute_of(TraceContext& trace, const Slot& object, PyObject* name);
 static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObject* name);
 static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject* name, bool quiet);
-static Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name,
-                                Slot* self);
 
 Slot bind_descriptor(TraceContext& trace, PyObject* descriptor, const Source* source,
                      const Slot& object, Slot* self) {
@@ -446,58 +444,6 @@ PyObject* module_of(PyTypeObject* type) {
                : PyUnicode_InternFromString("builtins");
   }
   return text;
-}
-
-static Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name,
-                                Slot* self) {
-  PyObject* obj = tensor.get();
-  PyTypeObject* type = Py_TYPE(obj);
-  const char* text = cpython::utf8_of(name);
-  PyObject* descriptor = trace.world.type_lookup(type, name);
-  if (descriptor && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
-    if (self) {
-      *self = tensor;
-      return Slot::borrow(descriptor);
-    }
-    return Slot::steal(PyObject_GetAttr(obj, name));
-  }
-  switch (tensor_attribute(text)) {
-    case TensorAttribute::kBreak:
-      return trace.refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
-    case TensorAttribute::kMetadata:
-    case TensorAttribute::kTensor: {
-      if (std::string_view(text) == "is_leaf" && requires_grad(obj))
-        return trace.refuse(BreakKind::kTensorInternals, "Tensor.is_leaf is read");
-      if (name == names().shape)
-        if (Ref shape = trace.recording.shape_of(obj)) return Slot(std::move(shape));
-      NativeScope scope(trace, true, descriptor);
-      Ref value = Ref::steal(PyObject_GetAttr(obj, name));
-      if (!value) return torch_failed(trace);
-      return trace.world.wrap(std::move(value));
-    }
-    case TensorAttribute::kData: {
-      // Apart from autograd's counter of versions, which no graph has.
-      static PyObject* detach = PyUnicode_InternFromString("detach");
-      Slot method = getattr(trace, tensor, detach);
-      return method ? call(trace, method, nullptr, 0, nullptr) : Slot();
-    }
-    case TensorAttribute::kGradient:
-      if (requires_grad(obj))
-        return trace.refuse(BreakKind::kTensorInternals,
-                            "Tensor.grad is read where autograd may set it");
-      if (!trace.world.source_of(tensor)) return Slot::borrow(Py_None);
-      return generic_getattr(trace,
-                             Slot::borrow(trace.world.real_of(obj), trace.world.source_of(tensor)),
-                             name, self, false);
-    case TensorAttribute::kOther:
-      break;
-  }
-  if (descriptor && PyDescr_IsData(descriptor))
-    return trace.refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
-  if (trace.world.source_of(tensor)) return generic_getattr(trace, tensor, name, self, false);
-  NativeScope scope(trace, true, nullptr);
-  Ref value = Ref::steal(PyObject_GetAttr(obj, name));
-  return value ? trace.world.wrap(std::move(value)) : Slot();
 }
 
 }  // namespace braze::capture

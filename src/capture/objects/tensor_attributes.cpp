@@ -1,0 +1,80 @@
+#include "capture/objects/tensor_attributes.h"
+
+#include "capture/calls/calls.h"
+#include "capture/calls/native_scope.h"
+#include "capture/calls/torch_failures.h"
+#include "capture/known.h"
+#include "capture/objects/attribute_writes.h"
+#include "capture/objects/attributes.h"
+#include "capture/trace_context.h"
+#include "cpython/text.h"
+
+namespace braze::capture {
+
+Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name, Slot* self) {
+  PyObject* obj = tensor.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  const char* text = cpython::utf8_of(name);
+  PyObject* descriptor = trace.world.type_lookup(type, name);
+  if (descriptor && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
+    if (self) {
+      *self = tensor;
+      return Slot::borrow(descriptor);
+    }
+    return Slot::steal(PyObject_GetAttr(obj, name));
+  }
+  switch (tensor_attribute(text)) {
+    case TensorAttribute::kBreak:
+      return trace.refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
+    case TensorAttribute::kMetadata:
+    case TensorAttribute::kTensor: {
+      if (std::string_view(text) == "is_leaf" && requires_grad(obj))
+        return trace.refuse(BreakKind::kTensorInternals, "Tensor.is_leaf is read");
+      if (name == names().shape)
+        if (Ref shape = trace.recording.shape_of(obj)) return Slot(std::move(shape));
+      NativeScope scope(trace, true, descriptor);
+      Ref value = Ref::steal(PyObject_GetAttr(obj, name));
+      if (!value) return torch_failed(trace);
+      return trace.world.wrap(std::move(value));
+    }
+    case TensorAttribute::kData: {
+      // Apart from autograd's counter of versions, which no graph has.
+      static PyObject* detach = PyUnicode_InternFromString("detach");
+      Slot method = getattr(trace, tensor, detach);
+      return method ? call(trace, method, nullptr, 0, nullptr) : Slot();
+    }
+    case TensorAttribute::kGradient:
+      if (requires_grad(obj))
+        return trace.refuse(BreakKind::kTensorInternals,
+                            "Tensor.grad is read where autograd may set it");
+      if (!trace.world.source_of(tensor)) return Slot::borrow(Py_None);
+      return generic_getattr(trace,
+                             Slot::borrow(trace.world.real_of(obj), trace.world.source_of(tensor)),
+                             name, self, false);
+    case TensorAttribute::kOther:
+      break;
+  }
+  if (descriptor && PyDescr_IsData(descriptor))
+    return trace.refuse(BreakKind::kTensorInternals, std::string("Tensor.") + text + " is read");
+  if (trace.world.source_of(tensor)) return generic_getattr(trace, tensor, name, self, false);
+  NativeScope scope(trace, true, nullptr);
+  Ref value = Ref::steal(PyObject_GetAttr(obj, name));
+  return value ? trace.world.wrap(std::move(value)) : Slot();
+}
+
+bool set_tensor_attribute(TraceContext& trace, const Slot& tensor, PyObject* name,
+                          const Slot& value) {
+  PyObject* obj = tensor.get();
+  PyTypeObject* type = Py_TYPE(obj);
+  const bool plain = type == known().tensor || type == known().parameter;
+  const bool own = plain && PyUnicode_Check(name) && PyUnicode_GET_LENGTH(name) > 0 &&
+                   PyUnicode_READ_CHAR(name, 0) != '_' && !_PyType_Lookup(type, name);
+  const bool stands_for_another = trace.world.real_of(obj) != obj;
+  if (!own || stands_for_another)
+    return trace.breaks.refuse(BreakKind::kTensorInternals,
+                               std::string("Tensor.") + cpython::utf8_of(name) + " is set");
+  if (trace.world.source_of(tensor)) return generic_setattr(trace, tensor, name, value);
+  return (value ? PyObject_SetAttr(obj, name, value.get()) : PyObject_DelAttr(obj, name)) == 0;
+}
+
+}  // namespace braze::capture
