@@ -26,6 +26,8 @@ namespace braze {
     "the host C++ compiler, arguments allowed; empty: g++, clang++ or c++ from the PATH")          \
   X(compiler_timeout, "BRAZE_COMPILER_TIMEOUT", int64_t, 300,                                      \
     "seconds that one run of the C++ compiler may take before it is killed; 0: no limit")          \
+  X(nvrtc, "BRAZE_NVRTC", std::string, "",                                                         \
+    "path of libnvrtc; empty: that of PyTorch's packages, then the loader's")                      \
   X(path, "PATH", std::string, "", "where programs are looked for")                                \
   X(xdg_cache_home, "XDG_CACHE_HOME", std::string, "", "the user's cache folder; empty: ~/.cache") \
   X(home, "HOME", std::string, "", "the user's home folder; empty: that of the user database")

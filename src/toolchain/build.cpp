@@ -1,15 +1,11 @@
 #include <dlfcn.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <system_error>
-#include <thread>
 
 #include "base/error.h"
 #include "base/fork_mutex.h"
@@ -19,6 +15,7 @@
 #include "toolchain/command.h"
 #include "toolchain/process.h"
 #include "toolchain/shared_object.h"
+#include "toolchain/side_by_side.h"
 #include "toolchain/toolchain.h"
 
 namespace braze::toolchain {
@@ -209,29 +206,8 @@ std::vector<std::shared_ptr<Library>> build_all(std::span<const std::string> sou
                                                 const std::vector<std::string>& flags,
                                                 const Compiler& compiler, DiskCache& cache) {
   std::vector<std::shared_ptr<Library>> libraries(sources.size());
-  std::vector<std::exception_ptr> errors(sources.size());
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i; (i = next++) < sources.size();) {
-      try {
-        libraries[i] = build(sources[i], flags, compiler, cache);
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    const size_t at_once = std::max(1u, std::thread::hardware_concurrency());
-    try {
-      while (helpers.size() + 1 < std::min(at_once, sources.size())) helpers.emplace_back(work);
-    } catch (const std::system_error&) {
-      // No more threads to be had: those that run do the work.
-    }
-    work();
-  }
-  for (const std::exception_ptr& error : errors)
-    if (error) std::rethrow_exception(error);
+  side_by_side(sources.size(),
+               [&](size_t i) { libraries[i] = build(sources[i], flags, compiler, cache); });
   return libraries;
 }
 
