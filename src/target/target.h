@@ -15,7 +15,7 @@ struct Cpu {
   friend bool operator==(const Cpu&, const Cpu&) = default;
 };
 
-// Described only: there is no code generator yet.
+// A GPU of NVIDIA.
 struct Cuda {
   int sm = 0;                // compute capability times ten: 90
   int processors = 0;        // streaming multiprocessors

@@ -1,0 +1,39 @@
+// Loop IR to CUDA C++ without a single #include, for NVRTC: a source for each kernel, so that they
+// compile side by side and are kept apart in caches.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "loop/ir.h"
+#include "target/target.h"
+
+namespace braze::codegen::cuda {
+
+std::vector<std::string> compiler_flags(const target::Cuda& cuda);  // of NVRTC
+
+struct KernelCode {
+  std::string name;  // extern "C" symbol
+  std::string text;  // of the source
+  std::array<sym::Int, 3> blocks = {1, 1, 1};
+  std::array<sym::Int, 3> threads = {1, 1, 1};  // of a block
+  sym::Int shared_bytes = 0;                    // beside what the kernel declares itself
+  std::vector<sym::Int> sizes;                  // what it takes behind its parameters
+  std::vector<sym::Int> limits;  // values that must fit 32 bits, or the kernel must not be launched
+};
+
+// What of this kernel there is no code for yet; empty: nothing.
+std::string why_unsupported(const loop::Kernel& kernel);
+
+// Each kernel becomes
+//   extern "C" __global__ void <name>(T0* p0, T1* p1, ..., long long s0, ...);
+// to be launched as the plan has it (plan/function.h), unless there are no blocks. A kernel without
+// inner axes has a thread for each outer point, or for some that lie one behind the other. One with
+// inner axes has a block, a warp or a part of one for each outer point, whose threads share the
+// inner points. Reductions have a fixed order, which follows from the sizes seen when traced. Loads
+// and stores may be unaligned.
+std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cuda& cuda);
+
+}  // namespace braze::codegen::cuda

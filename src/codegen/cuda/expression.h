@@ -1,0 +1,101 @@
+// Writes the expressions of a kernel as CUDA C++ statements, each in the outermost scope where it
+// can stand, once.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "codegen/cuda/nest.h"
+
+namespace braze::codegen::cuda {
+
+// Scopes of a kernel, from the outside: the function; the walk over a thread's inner points, a pack
+// at a time; the points of a pack.
+enum class Level : uint8_t { kFunction, kWalk, kLanes };
+
+class ExpressionWriter {
+ public:
+  // sizes: what the kernel takes behind its parameters; grows.
+  ExpressionWriter(const Nest& nest, std::vector<sym::Int>& sizes);
+
+  void open(Level level);
+  std::vector<std::string> close();
+  void line(std::string text) { scopes_.back().lines.push_back(std::move(text)); }
+  // Adds `body`, one level deeper, between "{" after `header` and "}".
+  void block(const std::string& header, const std::vector<std::string>& body);
+
+  // A variable of the integers that an axis needs, `text`, in the scope that is open.
+  void bind_axis(int axis, const std::string& text);
+  // The vector axis at the first point of a pack.
+  void bind_base(const std::string& text);
+  const std::string& base() const { return base_text_; }
+  // Of a reduction: its accumulator, merged.
+  void bind_result(const loop::Statement& reduction, std::string accumulator);
+  // A store that is not inner: what is loaded from there is that value.
+  void note_stored(const loop::Statement& store);
+
+  // A name or a literal.
+  std::string emit(loop::ExprRef expr);
+  // The same of an index at the first point of a pack.
+  std::string emit_at_base(loop::ExprRef index);
+  bool is_packed(loop::ExprRef index) const;
+
+  // A number, or what comes with the call, as an i32 or i64.
+  std::string size(sym::Int value, bool wide);
+  std::string fresh(const std::string& stem);
+  // Parameters that are loaded or stored in packs.
+  void use_pack(int buffer) { packed_.insert(buffer); }
+  const std::set<int>& packed() const { return packed_; }
+
+ private:
+  struct Scope {
+    Level level;
+    bool guarded = false;  // what is in it runs only where a mask holds
+    std::vector<std::string> lines;
+    std::unordered_map<loop::ExprRef, std::string> values, at_base, packs;
+  };
+
+  bool depends_on_vector(loop::ExprRef expr);
+  Level level_of(loop::ExprRef expr);
+  Level pack_level() const {
+    return nest_.shape == Shape::kPoints ? Level::kFunction : Level::kWalk;
+  }
+  const std::string* find(loop::ExprRef expr);
+  // Runs `body` with the scopes that are deeper than `level`, as far as no mask guards them, set
+  // aside, so that what it writes lands there.
+  void at_level(Level level, const std::function<void()>& body);
+  std::string build(loop::ExprRef expr);
+  std::string build_arithmetic(loop::ExprRef expr);
+  std::string build_index(loop::ExprRef expr, const std::vector<std::string>& args);
+  std::string build_load(loop::ExprRef expr);
+  std::string build_masked(loop::ExprRef expr);
+  std::string pack_of(loop::ExprRef load);
+  std::string declare(loop::ExprRef expr, const std::string& text);
+  // "i32" for index arithmetic that fits.
+  std::string type_of(loop::ExprRef expr);
+  bool is_narrow(loop::ExprRef expr);
+
+  const Nest& nest_;
+  std::vector<sym::Int>& sizes_;
+  std::vector<Scope> scopes_;
+  std::vector<std::string> axis_text_;
+  std::string base_text_;
+  bool at_base_ = false;
+  struct Result {
+    const loop::Statement* reduction;
+    std::string accumulator;
+  };
+  std::map<int64_t, Result> results_;
+  std::map<std::pair<int64_t, loop::ExprRef>, loop::ExprRef> stored_;  // by buffer and index
+  std::unordered_map<loop::ExprRef, bool> narrow_;
+  AxesOf axes_of_;
+  std::set<int> packed_;
+  std::map<std::string, int> names_;
+};
+
+}  // namespace braze::codegen::cuda

@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <cctype>
+#include <unordered_set>
+
+#include "codegen/cuda/codegen.h"
+#include "codegen/cuda/kernel_writer.h"
+
+namespace braze::codegen::cuda {
+namespace {
+
+using loop::ExprKind;
+using loop::ExprRef;
+
+std::string unsupported_in(ExprRef expr, std::unordered_set<ExprRef>& seen) {
+  if (!expr || !seen.insert(expr).second) return "";
+  if (expr->kind == ExprKind::kCheckIndex || expr->kind == ExprKind::kAfter)
+    return "it checks an index that comes from data";
+  for (ExprRef arg : expr->args)
+    if (std::string why = unsupported_in(arg, seen); !why.empty()) return why;
+  return "";
+}
+
+// Names are descriptive, and may hold anything.
+std::string symbol_of(const std::string& name) {
+  std::string symbol = "k_";
+  for (char c : name) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return symbol;
+}
+
+}  // namespace
+
+std::string why_unsupported(const loop::Kernel& kernel) {
+  std::unordered_set<ExprRef> seen;
+  for (const loop::Statement& statement : kernel.body) {
+    if (statement.is_scan()) return "it keeps a running value along an axis";
+    if (statement.accumulates()) return "several points store to one element";
+    for (ExprRef expr : {statement.value, statement.index})
+      if (std::string why = unsupported_in(expr, seen); !why.empty()) return why;
+  }
+  return "";
+}
+
+std::vector<std::string> compiler_flags(const target::Cuda& cuda) {
+  // Eager rounds after each op; what its own kernels contract within one op differs in the last
+  // place.
+  return {"--gpu-architecture=sm_" + std::to_string(cuda.sm), "--std=c++17", "--fmad=false",
+          "--device-as-default-execution-space"};
+}
+
+std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cuda& cuda) {
+  std::vector<KernelCode> code;
+  for (const loop::Kernel& kernel : kernels) {
+    const Nest nest = plan_nest(kernel, cuda);
+    code.push_back(write_kernel(nest, symbol_of(kernel.name)));
+  }
+  return code;
+}
+
+}  // namespace braze::codegen::cuda

@@ -1,0 +1,351 @@
+#include "codegen/cuda/kernel_writer.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "codegen/cuda/expression.h"
+#include "codegen/cuda/operators.h"
+#include "codegen/cuda/prelude.h"
+
+namespace braze::codegen::cuda {
+namespace {
+
+using loop::Statement;
+
+// The kernel as text, as a comment; very long lines are cut.
+std::string description(const loop::Kernel& kernel) {
+  constexpr size_t kWidth = 160;
+  constexpr int kLines = 16;
+  std::istringstream text(loop::to_string(kernel, /*with_name=*/false));
+  std::string result, line;
+  for (int n = 0; std::getline(text, line); ++n) {
+    if (n == kLines) return result + "// ...\n";
+    if (line.size() > kWidth) line = line.substr(0, kWidth) + " ...";
+    result += "// " + line + "\n";
+  }
+  return result;
+}
+
+class KernelWriter {
+ public:
+  KernelWriter(const Nest& nest, KernelCode& code)
+      : nest_(nest), code_(code), writer_(nest, code.sizes) {}
+
+  std::string write() {
+    writer_.open(Level::kFunction);
+    switch (nest_.shape) {
+      case Shape::kPoints:
+        begin_points();
+        break;
+      case Shape::kRows:
+        begin_rows();
+        break;
+      case Shape::kColumns:
+        begin_columns();
+        break;
+    }
+    const std::vector<std::string> beginning = writer_.close();
+    writer_.open(Level::kFunction);
+    if (nest_.shape == Shape::kPoints)
+      write_points();
+    else
+      for (const auto& group : nest_.groups) write_group(group);
+    return function(beginning, writer_.close());
+  }
+
+ private:
+  // Numbers of threads, packs or points: in 32 bits where they sufficed when traced.
+  bool is_wide(sym::Int count) const {
+    const sym::Int end = count + sym::Int(kMostThreads);
+    if (end.hint() > INT32_MAX) return true;
+    if (!end.is_constant() && std::ranges::find(nest_.limits, end) == nest_.limits.end())
+      nest_.limits.push_back(end);
+    return false;
+  }
+  std::string number(sym::Int value, bool wide) {
+    if (value.is_constant()) return std::to_string(value.constant()) + (wide ? "ull" : "u");
+    return (wide ? "(u64)" : "(u32)") + writer_.size(value, true);
+  }
+
+  std::string axis_count(int axis, bool wide) {
+    const sym::Int extent = nest_.extent[axis];
+    return number(axis == nest_.vector_axis ? nest_.packs(extent) : extent, wide);
+  }
+  void bind(int axis, const std::string& text) {
+    if (axis == nest_.vector_axis)
+      writer_.bind_base(text + " * " + std::to_string(nest_.lanes));
+    else
+      writer_.bind_axis(axis, text);
+  }
+  // The axes [begin, end) of a point, or of a pack, by its number in row-major order.
+  void bind_axes(int begin, int end, std::string point, bool wide) {
+    const auto trivial = [&](int axis) { return cpp::is_trivial(nest_.extent[axis]); };
+    while (begin < end && trivial(begin)) ++begin;
+    for (int axis = end - 1; axis > begin; --axis) {
+      if (trivial(axis)) continue;
+      const std::string count = axis_count(axis, wide);
+      bind(axis, "(" + point + " % " + count + ")");
+      const std::string rest = writer_.fresh("rest");
+      writer_.line(std::string("const ") + (wide ? "u64 " : "u32 ") + rest + " = " + point + " / " +
+                   count + ";");
+      point = rest;
+    }
+    if (begin < end) bind(begin, point);
+  }
+
+  void begin_points() {
+    const sym::Int packs = nest_.packs(nest_.outer_points());
+    const bool wide = is_wide(packs);
+    code_.threads[0] = kThreadsOfBlock;
+    code_.blocks[0] = blocks_of(packs, kThreadsOfBlock);
+    const std::string type = wide ? "u64" : "u32";
+    writer_.line("const " + type + " point = (" + type + ")blockIdx.x * " +
+                 std::to_string(kThreadsOfBlock) + "u + threadIdx.x;");
+    writer_.line("if (point >= " + number(packs, wide) + ") return;");
+    bind_axes(0, nest_.outer_count, "point", wide);
+  }
+
+  // `per_block` outer points of a block; those of the last one that are too many do the last point
+  // again, and store nothing.
+  void begin_shared(int per_block, const std::string& within) {
+    const sym::Int points = nest_.outer_points();
+    const bool wide = is_wide(points);
+    const std::string type = wide ? "u64" : "u32";
+    code_.blocks[0] = blocks_of(points, per_block);
+    const bool exact = sym::mod(points, per_block) == sym::Int(0);
+    writer_.line("const " + type + " place = (" + type + ")blockIdx.x * " +
+                 std::to_string(per_block) + "u + " + within + ";");
+    if (exact) {
+      bind_axes(0, nest_.outer_count, "place", wide);
+      return;
+    }
+    guards_.push_back("active");
+    const std::string count = number(points, wide);
+    writer_.line("const bool active = place < " + count + ";");
+    writer_.line("const " + type + " point = active ? place : " + count + " - 1;");
+    bind_axes(0, nest_.outer_count, "point", wide);
+  }
+
+  void begin_rows() {
+    const bool several = nest_.sharers <= kThreadsOfWarp;
+    const std::string sharers = std::to_string(nest_.sharers) + "u";
+    code_.threads[0] = several ? kThreadsOfBlock : nest_.sharers;
+    if (several)
+      begin_shared(nest_.rows_of_block(), "threadIdx.x / " + sharers);
+    else
+      begin_shared(1, "0");
+    writer_.line("const u32 lane = threadIdx.x" + (several ? " % " + sharers : "") + ";");
+  }
+
+  void begin_columns() {
+    code_.threads = {kColumnsOfBlock, nest_.sharers, 1};
+    begin_shared(kColumnsOfBlock, "threadIdx.x");
+    writer_.line("const u32 lane = threadIdx.y;");
+  }
+
+  static sym::Int blocks_of(sym::Int points, int per_block) {
+    return sym::floordiv(points + sym::Int(per_block - 1), per_block);
+  }
+
+  void write_points() {
+    std::vector<const Statement*> statements;
+    for (const Statement& statement : nest_.kernel->body) statements.push_back(&statement);
+    for (const Statement* statement : statements) writer_.note_stored(*statement);
+    if (nest_.lanes > 1) {
+      writer_.line("const i32 count = " + lane_count() + ";");
+      return write_lanes(statements);
+    }
+    for (const Statement* statement : statements) store(*statement);
+  }
+
+  std::string lane_count() {
+    const std::string lanes = std::to_string(nest_.lanes);
+    if (!nest_.has_tail) return lanes;
+    const std::string rest =
+        writer_.size(nest_.extent[nest_.vector_axis], true) + " - " + writer_.base();
+    return rest + " < " + lanes + " ? (i32)(" + rest + ") : " + lanes;
+  }
+
+  void write_group(const std::vector<const Statement*>& group) {
+    if (!group[0]->inner) {
+      guards_.push_back("lane == 0");
+      store(*group[0]);
+      guards_.pop_back();
+      writer_.note_stored(*group[0]);
+      return;
+    }
+    for (const Statement* statement : group)
+      if (statement->is_reduction()) begin_reduction(*statement);
+    write_walk(group);
+    for (const Statement* statement : group)
+      if (statement->is_reduction()) end_reduction(*statement);
+  }
+
+  std::string accumulator(const Statement& reduction) const {
+    return "a" + std::to_string(reduction.reduced);
+  }
+  void begin_reduction(const Statement& s) {
+    const std::string type = accumulator_of(s);
+    writer_.line(type + " " + accumulator(s) + " = " + type + "::none();");
+  }
+  void end_reduction(const Statement& s) {
+    const std::string name = accumulator(s), type = accumulator_of(s);
+    const std::string sharers = std::to_string(nest_.sharers);
+    writer_.bind_result(s, name);
+    if (nest_.sharers == 1) return;
+    if (nest_.shape == Shape::kRows && nest_.sharers <= kThreadsOfWarp) {
+      writer_.line(name + " = over_lanes<" + sharers + ">(" + name + ");");
+      return;
+    }
+    const bool rows = nest_.shape == Shape::kRows;
+    const int warps = nest_.sharers / kThreadsOfWarp;
+    const int count = rows ? warps : nest_.sharers * kColumnsOfBlock;
+    const std::string shared = "shared" + std::to_string(s.reduced);
+    writer_.line("__shared__ " + type + " " + shared + "[" + std::to_string(count) + "];");
+    writer_.line(name + " = " +
+                 (rows ? "over_block<" + std::to_string(warps) : "over_columns<" + sharers) + ">(" +
+                 name + ", " + shared + ");");
+  }
+
+  // All inner points of this thread.
+  void write_walk(const std::vector<const Statement*>& group) {
+    const sym::Int packs = nest_.packs(nest_.inner_points());
+    const bool wide = is_wide(packs);
+    const std::string type = wide ? "u64" : "u32";
+    writer_.open(Level::kWalk);
+    bind_axes(nest_.outer_count, static_cast<int>(nest_.extent.size()), "step", wide);
+    if (nest_.lanes > 1) {
+      writer_.line("const i32 count = " + std::to_string(nest_.lanes) + ";");
+      write_lanes(group);
+    } else {
+      for (const Statement* statement : group) run(*statement, "step");
+    }
+    write_steps(packs, wide, writer_.close());
+  }
+
+  // Each thread takes every so many-th pack. Where that is a few times, the loop is no loop: what a
+  // thread has loaded it keeps in registers.
+  void write_steps(sym::Int packs, bool wide, const std::vector<std::string>& body) {
+    constexpr int64_t kMostElements = 32;  // of a thread, so that they stay in registers
+    const std::string type = wide ? "u64" : "u32", end = number(packs, wide);
+    const std::string sharers = std::to_string(nest_.sharers);
+    const int64_t rounds =
+        packs.is_constant() ? (packs.constant() + nest_.sharers - 1) / nest_.sharers : INT64_MAX;
+    if (rounds > kMostElements / nest_.lanes) {
+      writer_.line(nest_.lanes > 1 ? "#pragma unroll 2" : "#pragma unroll 4");
+      writer_.block("for (" + type + " step = lane; step < " + end + "; step += " + sharers + ")",
+                    body);
+      return;
+    }
+    writer_.open(Level::kWalk);
+    writer_.line("const u32 step = round * " + sharers + "u + lane;");
+    const bool exact = packs.constant() % nest_.sharers == 0;
+    writer_.block(exact ? "" : "if (step < " + end + ")", body);
+    const std::vector<std::string> round = writer_.close();
+    writer_.line("#pragma unroll");
+    writer_.block("for (u32 round = 0; round < " + std::to_string(rounds) + "; ++round)", round);
+  }
+
+  // The points of a pack.
+  void write_lanes(const std::vector<const Statement*>& statements) {
+    const std::string lanes = std::to_string(nest_.lanes);
+    std::vector<std::string> after;
+    for (const Statement* s : statements)
+      if (s->is_store() && writer_.is_packed(s->index)) after.push_back(declare_pack(*s));
+    writer_.open(Level::kLanes);
+    if (nest_.has_tail) writer_.line("if (v >= count) break;");
+    writer_.bind_axis(nest_.vector_axis, writer_.base() + " + v");
+    for (const Statement* s : statements) run(*s, "step * " + lanes + " + v");
+    const std::vector<std::string> body = writer_.close();
+    writer_.line("#pragma unroll");
+    writer_.block("for (i32 v = 0; v < " + lanes + "; ++v)", body);
+    for (const std::string& line : after) writer_.line(line);
+  }
+
+  std::string pack_name(const Statement& s) const {
+    return "out" + std::to_string(&s - nest_.kernel->body.data());
+  }
+  // Gives what stores it.
+  std::string declare_pack(const Statement& s) {
+    const std::string lanes = std::to_string(nest_.lanes), name = pack_name(s);
+    writer_.use_pack(s.buffer);
+    writer_.line("Pack<" + storage_type_of(s.value->dtype) + ", " + lanes + "> " + name + ";");
+    return guarded("store_pack<" + lanes + ">(p" + std::to_string(s.buffer) + " + " +
+                   writer_.emit_at_base(s.index) + ", " + name + ", aligned, count);");
+  }
+
+  // `position`: of an inner point, in row-major order.
+  void run(const Statement& s, const std::string& position) {
+    if (s.is_store()) return store(s);
+    const std::string value = writer_.emit(s.value);
+    writer_.line(accumulator(s) + ".add(" + value + ", " + position + ");");
+  }
+
+  void store(const Statement& s) {
+    const std::string value = writer_.emit(s.value);
+    if (nest_.lanes > 1 && (nest_.shape == Shape::kPoints || s.inner) &&
+        writer_.is_packed(s.index)) {
+      writer_.line(pack_name(s) + ".v[v] = " + value + ";");
+      return;
+    }
+    const std::string index = writer_.emit(s.index);
+    writer_.line(guarded("p" + std::to_string(s.buffer) + "[" + index + "] = " + value + ";"));
+  }
+
+  std::string guarded(const std::string& statement) const {
+    std::string condition;
+    for (const std::string& guard : guards_) condition += (condition.empty() ? "" : " && ") + guard;
+    return condition.empty() ? statement : "if (" + condition + ") " + statement;
+  }
+
+  std::string function(const std::vector<std::string>& beginning,
+                       const std::vector<std::string>& body) {
+    std::string text = "extern \"C\" __global__ void __launch_bounds__(" +
+                       std::to_string(code_.threads[0].constant() * code_.threads[1].constant()) +
+                       ") " + code_.name + "(" + parameters() + ") {\n";
+    for (const std::string& line : beginning) text += "  " + line + "\n";
+    text += aligned();
+    for (const std::string& line : body) text += "  " + line + "\n";
+    return text + "}\n";
+  }
+
+  std::string aligned() const {
+    std::string text;
+    for (int buffer : writer_.packed())
+      text += (text.empty() ? "" : " && ") + ("is_aligned(p" + std::to_string(buffer)) + ", " +
+              std::to_string(nest_.lanes) + ")";
+    return text.empty() ? "" : "  const bool aligned = " + text + ";\n";
+  }
+
+  // A kernel without inner axes may overwrite what it reads (schedule/schedule.h).
+  std::string parameters() const {
+    std::string text;
+    const char* alone = nest_.shape == Shape::kPoints ? "* p" : "* __restrict__ p";
+    const std::vector<loop::BufferParam>& params = nest_.kernel->params;
+    for (size_t i = 0; i < params.size(); ++i)
+      text += (i ? ", " : "") + std::string(params[i].written ? "" : "const ") +
+              storage_type_of(params[i].dtype) + alone + std::to_string(i);
+    for (size_t i = 0; i < code_.sizes.size(); ++i) text += ", const i64 s" + std::to_string(i);
+    return text;
+  }
+
+  static constexpr int kMostThreads = 1024;
+
+  const Nest& nest_;
+  KernelCode& code_;
+  ExpressionWriter writer_;
+  std::vector<std::string> guards_;  // what must hold for this thread to store
+};
+
+}  // namespace
+
+KernelCode write_kernel(const Nest& nest, const std::string& name) {
+  KernelCode code{.name = name};
+  const std::string function = KernelWriter(nest, code).write();
+  code.limits = nest.limits;
+  code.text = "// Generated by Braze.\n" + std::string(prelude()) + "\n" +
+              description(*nest.kernel) + function;
+  return code;
+}
+
+}  // namespace braze::codegen::cuda

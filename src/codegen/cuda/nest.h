@@ -1,0 +1,66 @@
+// How the points of a kernel are spread over blocks and threads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/cpp/affine.h"
+#include "loop/ir.h"
+#include "target/target.h"
+
+namespace braze::codegen::cuda {
+
+// Index expressions are the same in all languages.
+using cpp::Affine;
+using cpp::affine_of;
+using cpp::Limits;
+
+// A kernel without inner axes is kPoints. The threads that share an outer point are neighbours in
+// kRows, where they read what lies side by side along the inner axes; in kColumns neighbours work
+// on neighbouring outer points.
+enum class Shape : uint8_t { kPoints, kRows, kColumns };
+
+// Outer points of a block of kColumns.
+constexpr int kColumnsOfBlock = 32;
+constexpr int kThreadsOfBlock = 256;
+constexpr int kThreadsOfWarp = 32;
+
+struct Nest {
+  const loop::Kernel* kernel = nullptr;
+  Shape shape = Shape::kPoints;
+  sym::Dims extent;     // by axis
+  int outer_count = 0;  // axes
+  // A thread takes `lanes` points along the last axis at a time (`vector_axis`, -1: where one).
+  int vector_axis = -1;
+  int lanes = 1;
+  bool has_tail = false;  // the last ones may be fewer
+  int sharers = 1;        // threads of an outer point, a power of two
+  // Statements that run in one walk over the inner points; one that is not inner stands alone.
+  std::vector<std::vector<const loop::Statement*>> groups;
+  mutable Limits limits;
+
+  sym::Int outer_points() const;
+  sym::Int inner_points() const;
+  // Along the axes that the threads of a kernel count: packs of `lanes` count once.
+  sym::Int packs(sym::Int points) const;
+  int rows_of_block() const { return kThreadsOfBlock / sharers; }  // of kRows, where several
+};
+
+Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda);
+
+// Whether elements at `index` of `lanes` neighbours along the axis are one aligned piece of memory
+// behind an aligned address.
+bool is_pack(const Affine& index, int axis, int lanes);
+
+// Axes that an expression depends on, as bits.
+class AxesOf {
+ public:
+  uint64_t operator()(loop::ExprRef expr);
+
+ private:
+  std::unordered_map<loop::ExprRef, uint64_t> known_;
+};
+
+}  // namespace braze::codegen::cuda

@@ -1,0 +1,197 @@
+// Runs generated CUDA C++ on the CPU, so that it can be compared with the interpreter without a
+// GPU: the threads of a block are coroutines that take turns at each barrier and each exchange
+// between lanes. Of the machine code that NVRTC makes it says nothing.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/codegen.h"
+#include "codegen/cuda/operators.h"
+#include "codegen/cuda/prelude.h"
+#include "codegen/run_kernels.h"
+
+namespace braze::codegen::cuda {
+
+using cpp::Buffers;
+using cpp::RunOptions;
+
+constexpr const char* kMachine = R"(
+#include <math.h>
+#include <stdlib.h>
+#include <ucontext.h>
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(n)
+#define __shared__ static
+struct Index { unsigned x, y, z; };
+Index threadIdx, blockIdx;
+static ucontext_t scheduler, fibers[1024];
+static Index index_of[1024];
+static bool ended[1024];
+static unsigned exchanged[1024];
+static int current;
+void yield() { swapcontext(&fibers[current], &scheduler); }
+void __syncthreads() { yield(); }
+unsigned __shfl_xor_sync(unsigned, unsigned value, int offset) {
+  exchanged[current] = value;
+  yield();
+  const unsigned other = exchanged[current ^ offset];
+  yield();
+  return other;
+}
+template <class To, class From> To bits_of(From x) { To to; __builtin_memcpy(&to, &x, sizeof to); return to; }
+float __int_as_float(int x) { return bits_of<float>(x); }
+double __longlong_as_double(long long x) { return bits_of<double>(x); }
+float rsqrtf(float x) { return 1 / sqrtf(x); }
+double rsqrt(double x) { return 1 / sqrt(x); }
+float from_f16(unsigned short h) { return (float)bits_of<_Float16>(h); }
+unsigned short to_f16(float f) { return bits_of<unsigned short>((_Float16)f); }
+float from_bf16(unsigned short h) { return bits_of<float>((unsigned)h << 16); }
+unsigned short to_bf16(float f) {
+  if (f != f) return 0x7fff;
+  unsigned bits = bits_of<unsigned>(f);
+  return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+static void (*body)(void);
+static void start() {
+  body();
+  ended[current] = true;
+  swapcontext(&fibers[current], &scheduler);
+}
+// All threads of a block, in turns, until all have ended.
+static void run_block(const unsigned* threads) {
+  static char* stacks = (char*)malloc(1024 * 65536ll);
+  const int count = threads[0] * threads[1] * threads[2];
+  for (int t = 0; t < count; ++t) {
+    index_of[t] = {t % threads[0], t / threads[0] % threads[1], t / threads[0] / threads[1]};
+    ended[t] = false;
+    getcontext(&fibers[t]);
+    fibers[t].uc_stack.ss_sp = stacks + t * 65536ll;
+    fibers[t].uc_stack.ss_size = 65536;
+    fibers[t].uc_link = 0;
+    makecontext(&fibers[t], start, 0);
+  }
+  for (int left = count; left > 0;)
+    for (int t = 0; t < count; ++t) {
+      if (ended[t]) continue;
+      current = t;
+      threadIdx = index_of[t];
+      swapcontext(&scheduler, &fibers[t]);
+      left -= ended[t];
+    }
+}
+)";
+
+using Emulated = void (*)(void* const* args, const int64_t* sizes, const uint32_t* blocks,
+                          const uint32_t* threads);
+
+// The prelude without what is written in PTX, which kMachine has.
+inline std::string portable_prelude() {
+  std::string text(prelude());
+  const size_t begin = text.find("D f32 from_f16"), end = text.find("template <class To");
+  return text.erase(begin, end - begin);
+}
+
+inline std::string emulated_kernel(const loop::Kernel& kernel, const KernelCode& code, size_t n) {
+  const std::string scope = "kernel" + std::to_string(n);
+  std::string function = code.text.substr(code.text.find(prelude()) + prelude().size());
+  const std::string linkage = "extern \"C\" __global__";
+  function.replace(function.find(linkage), linkage.size(), "static");
+  std::string call = scope + "::" + code.name + "(";
+  for (size_t i = 0; i < kernel.params.size(); ++i)
+    call += (i ? ", (" : "(") + storage_type_of(kernel.params[i].dtype) + "*)args[" +
+            std::to_string(i) + "]";
+  for (size_t i = 0; i < code.sizes.size(); ++i) call += ", sizes[" + std::to_string(i) + "]";
+  return "namespace " + scope + " {\n" + function + "}\nextern \"C\" void run_" + scope +
+         "(void* const* args_, const i64* sizes_, const u32* blocks, const u32* threads) {\n"
+         "  static void* const* args; static const i64* sizes; args = args_; sizes = sizes_;\n"
+         "  body = [] { " +
+         call +
+         "); };\n"
+         "  for (blockIdx.z = 0; blockIdx.z < blocks[2]; ++blockIdx.z)\n"
+         "    for (blockIdx.y = 0; blockIdx.y < blocks[1]; ++blockIdx.y)\n"
+         "      for (blockIdx.x = 0; blockIdx.x < blocks[0]; ++blockIdx.x) "
+         "run_block(threads);\n}\n";
+}
+
+inline std::vector<int64_t> values_of(const std::vector<sym::Int>& sizes,
+                                      const std::vector<int64_t>& symbols) {
+  std::vector<int64_t> values;
+  for (sym::Int size : sizes) values.push_back(sym::evaluate(size, symbols));
+  return values;
+}
+
+inline void expect_result(const loop::Kernel& kernel, const KernelCode& code, Emulated run,
+                          const RunOptions& options, const Buffers& before, const Buffers& want) {
+  Buffers got = before;
+  const std::vector<int64_t> sizes = values_of(code.sizes, options.symbols);
+  uint32_t blocks[3], threads[3];
+  for (int i = 0; i < 3; ++i) {
+    blocks[i] = static_cast<uint32_t>(sym::evaluate(code.blocks[i], options.symbols));
+    threads[i] = static_cast<uint32_t>(sym::evaluate(code.threads[i], options.symbols));
+  }
+  run(cpp::addresses(got).data(), sizes.data(), blocks, threads);
+  for (size_t p = 0; p < kernel.params.size(); ++p) {
+    const graph::DType dtype = kernel.params[p].dtype;
+    for (int64_t i = 0; i < options.elements; ++i) {
+      const loop::Scalar a = loop::load(dtype, got[p].data(), i);
+      const loop::Scalar b = loop::load(dtype, want[p].data(), i);
+      ASSERT_TRUE(cpp::close(dtype, a, b, options))
+          << "b" << p << "[" << i << "]: " << (graph::is_float(dtype) ? a.f : a.i) << ", expected "
+          << (graph::is_float(dtype) ? b.f : b.i) << "\n"
+          << code.text.substr(prelude().size()) << testing::PrintToString(options.symbols);
+    }
+  }
+}
+
+inline std::vector<loop::Kernel> parse_kernels(const std::vector<std::string>& texts,
+                                               loop::ExprPool& pool, sym::ExprArena& arena,
+                                               const std::vector<int64_t>& hints = {}) {
+  for (size_t i = 0; i < hints.size(); ++i)
+    arena.symbol("s" + std::to_string(i), hints[i], {2, INT64_MAX});
+  std::vector<loop::Kernel> kernels;
+  for (const std::string& text : texts) {
+    kernels.push_back(loop::parse_kernel(text, pool, &arena));
+    loop::verify(kernels.back());
+    EXPECT_EQ(why_unsupported(kernels.back()), "") << text;
+  }
+  return kernels;
+}
+
+inline const target::Cuda& tested_gpu() {
+  static const target::Cuda gpu = target::cuda(90, 132, 3350000);
+  return gpu;
+}
+
+// Each kernel for each of the lists of values of symbols s0, s1, ... with these hints.
+inline void check_emulated(const std::vector<std::string>& texts, const RunOptions& options = {},
+                           const std::vector<int64_t>& hints = {},
+                           const std::vector<std::vector<int64_t>>& values = {{}},
+                           const target::Cuda& gpu = tested_gpu()) {
+  sym::ExprArena arena;
+  loop::ExprPool pool;
+  const std::vector<loop::Kernel> kernels = parse_kernels(texts, pool, arena, hints);
+  const std::vector<KernelCode> code = generate(kernels, gpu);
+  std::string source = kMachine + portable_prelude();
+  for (size_t k = 0; k < kernels.size(); ++k) source += emulated_kernel(kernels[k], code[k], k);
+  const auto library = toolchain::build(
+      source, {"-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-mf16c"});
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    const Buffers before = cpp::random_buffers(kernels[k], options);
+    const auto run = reinterpret_cast<Emulated>(library->symbol("run_kernel" + std::to_string(k)));
+    for (const std::vector<int64_t>& symbols : values) {
+      RunOptions with_symbols = options;
+      with_symbols.symbols = symbols;
+      Buffers want = before;
+      ASSERT_TRUE(loop::interpret(kernels[k], cpp::addresses(want), symbols));
+      expect_result(kernels[k], code[k], run, with_symbols, before, want);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace braze::codegen::cuda

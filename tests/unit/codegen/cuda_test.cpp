@@ -1,0 +1,296 @@
+#include "codegen/cuda_emulator.h"
+#include "toolchain/nvrtc.h"
+
+namespace braze::codegen::cuda {
+namespace {
+
+std::string number(int64_t n) { return std::to_string(n); }
+
+// One multiprocessor is busy with little: elements are taken in packs.
+target::Cuda small_gpu() {
+  target::Cuda gpu = tested_gpu();
+  gpu.processors = 1;
+  return gpu;
+}
+
+std::string relu(const std::string& type, const std::string& extent) {
+  const bool half = type.ends_with("f16");
+  const std::string x = half ? "f32(load(b0, o0))" : "load(b0, o0)";
+  const std::string y = "mul(max(add(" + x + ", 1:f32), 0:f32), 2:f32)";
+  return "kernel relu(b0: " + type + " in, b1: " + type + " out) outer(o0 < " + extent +
+         ") {\n store(b1, o0, " + (half ? type + "(" + y + ")" : y) + ")\n}";
+}
+
+std::string softmax(int64_t rows, int64_t columns) {
+  const std::string x = "load(b0, o0*" + number(columns) + " + i0)";
+  return "kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < " + number(rows) + ") inner(i0 < " +
+         number(columns) + ") {\n r0 = max(" + x + ") inner\n t0 = exp(sub(" + x +
+         ", r0))\n r1 = sum(t0) inner\n store(b1, o0*" + number(columns) +
+         " + i0, div(t0, r1)) inner\n}";
+}
+
+std::string layer_norm(const std::string& type, int64_t rows, int64_t columns) {
+  const bool half = type.ends_with("f16");
+  const auto widened = [&](const std::string& load) { return half ? "f32(" + load + ")" : load; };
+  const std::string c = number(columns);
+  const std::string x = widened("load(b0, o0*" + c + " + i0)");
+  const std::string y = "add(mul(mul(sub(" + x +
+                        ", r0.0), rsqrt(add(div(r0.1, r0.2), 1e-05:f32)))"
+                        ", " +
+                        widened("load(b1, i0)") + "), " + widened("load(b2, i0)") + ")";
+  return "kernel layer_norm(b0: " + type + " in, b1: " + type + " in, b2: " + type +
+         " in, b3: " + type + " out) outer(o0 < " + number(rows) + ") inner(i0 < " + c +
+         ") {\n r0 = welford(" + x + ") inner\n store(b3, o0*" + c + " + i0, " +
+         (half ? type + "(" + y + ")" : y) + ") inner\n}";
+}
+
+TEST(CudaPoints, EachTypeAndLength) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"f32", "f16", "bf16"})
+    for (int n : {1, 7, 255, 256, 257, 4096, 10001}) texts.push_back(relu(type, number(n)));
+  check_emulated(texts);
+  check_emulated(texts, {}, {}, {{}}, small_gpu());
+}
+
+TEST(CudaPoints, BroadcastStridesAndOffsets) {
+  const std::vector<std::string> texts = {
+      "kernel bias(b0: f32 in, b1: f32 in, b2: f32 out) outer(o0 < 50, o1 < 36) {\n"
+      " store(b2, o0*36 + o1, add(load(b0, o0*36 + o1), load(b1, o1)))\n}",
+      "kernel channel_bias(b0: f32 in, b1: f32 in, b2: f32 out) outer(o0 < 2, o1 < 3, o2 < 49) {\n"
+      " store(b2, o0*147 + o1*49 + o2, mul(load(b0, o0*147 + o1*49 + o2), load(b1, o1)))\n}",
+      "kernel strided(b0: f32 in, b1: f32 out) outer(o0 < 90, o1 < 24) {\n"
+      " store(b1, o0*24 + o1, neg(load(b0, o0*64 + o1*3 + 5)))\n}",
+      "kernel shifted(b0: f32 in, b1: f32 out) outer(o0 < 4096) {\n"
+      " store(b1, o0, load(b0, o0 + 1))\n}",
+      "kernel transpose(b0: f32 in, b1: f32 out) outer(o0 < 19, o1 < 32) {\n"
+      " store(b1, o0*32 + o1, load(b0, o1*19 + o0))\n}",
+      "kernel flip(b0: f32 in, b1: f32 out) outer(o0 < 50) {\n"
+      " store(b1, o0, load(b0, o0*-1 + 49))\n}",
+      "kernel scalar(b0: f32 in, b1: f32 out) {\n store(b1, 3, exp(load(b0, 1)))\n}",
+      "kernel division(b0: f32 in, b1: f32 out) outer(o0 < 210) {\n"
+      " store(b1, o0, load(b0, o0//7*64 + o0%7))\n}",
+      "kernel reread(b0: f32 out, b1: f32 in, b2: f32 out) outer(o0 < 2100) {\n"
+      " store(b0, o0, add(load(b1, o0), 1:f32))\n"
+      " store(b2, o0, mul(load(b0, o0), 2:f32))\n}",
+      "kernel mixed(b0: f16 in, b1: f32 in, b2: i64 in, b3: f32 out) outer(o0 < 4000) {\n"
+      " store(b3, o0, add(mul(f32(load(b0, o0)), load(b1, o0)), f32(load(b2, o0))))\n}",
+      "kernel bools(b0: bool in, b1: f32 in, b2: bool out) outer(o0 < 4000) {\n"
+      " store(b2, o0, or(not(load(b0, o0)), lt(load(b1, o0), 0.5:f32)))\n}",
+      "kernel padded(b0: f32 in, b1: f32 out) outer(o0 < 1000) {\n"
+      " store(b1, o0, masked(lt(o0, 700), load(b0, o0), -1:f32))\n}",
+      "kernel joined(b0: f32 in, b1: f32 in, b2: f32 out) outer(o0 < 1000) {\n"
+      " store(b2, o0, masked(lt(o0, 700), load(b0, o0), masked(lt(o0, 900), load(b1, o0 + -700), "
+      "0:f32)))\n}",
+  };
+  check_emulated(texts);
+  check_emulated(texts, {.special = true}, {}, {{}}, small_gpu());
+}
+
+TEST(CudaPoints, IndicesFromMemory) {
+  check_emulated({"kernel gather(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 100, o1 < 16) {\n"
+                  " store(b2, o0*16 + o1, load(b1, load(b0, o0)*16 + o1))\n}"},
+                 {}, {}, {{}}, small_gpu());
+}
+
+TEST(CudaPoints, IntegerOps) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"u8", "i8", "i16", "i32", "i64"}) {
+    std::string stores;
+    int at = 0;
+    for (const std::string op : {"add", "sub", "mul", "floordiv", "truncdiv", "mod", "fmod", "pow",
+                                 "min", "max", "and", "or", "xor", "shl", "shr"})
+      stores +=
+          " store(b2, o0 + " + number(200 * at++) + ", " + op + "(load(b0, o0), load(b1, o0)))\n";
+    texts.push_back("kernel ops(b0: " + type + " in, b1: " + type + " in, b2: " + type +
+                    " out) outer(o0 < 100) {\n" + stores + "}");
+  }
+  check_emulated(texts);
+}
+
+TEST(CudaPoints, FloatOps) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"f32", "f64"}) {
+    std::string stores;
+    int at = 0;
+    const auto add = [&](const std::string& value) {
+      stores += " store(b2, o0 + " + number(100 * at++) + ", " + value + ")\n";
+    };
+    for (const std::string op :
+         {"neg",   "abs",  "floor", "ceil",  "trunc", "round", "sqrt", "exp",    "exp2",
+          "expm1", "log",  "log2",  "log10", "log1p", "rsqrt", "sin",  "cos",    "tan",
+          "asin",  "acos", "atan",  "sinh",  "cosh",  "tanh",  "erf",  "sigmoid"})
+      add(op + "(load(b0, o0))");
+    for (const std::string op : {"add", "sub", "mul", "div", "min", "max", "floordiv", "truncdiv",
+                                 "mod", "fmod", "pow", "atan2"})
+      add(op + "(load(b0, o0), load(b1, o0))");
+    for (const std::string op : {"isnan", "isinf"})
+      add("where(" + op + "(load(b0, o0)), 1:" + type + ", 2:" + type + ")");
+    texts.push_back("kernel ops(b0: " + type + " in, b1: " + type + " in, b2: " + type +
+                    " out) outer(o0 < 100) {\n" + stores + "}");
+  }
+  check_emulated(texts, {.tolerance = 1e-5});
+  check_emulated(texts, {.tolerance = 1e-5, .special = true});
+}
+
+TEST(CudaPoints, Casts) {
+  std::vector<std::string> texts;
+  const char* types[] = {"bool", "u8", "i8", "i16", "i32", "i64", "f32", "f64"};
+  for (const std::string from : types)
+    for (const std::string to : types)
+      if (from != to)
+        texts.push_back("kernel cast(b0: " + from + " in, b1: " + to +
+                        " out) outer(o0 < 37) {\n store(b1, o0 + 3, " + to + "(load(b0, o0)))\n}");
+  check_emulated(texts);
+}
+
+TEST(CudaRows, AllReductions) {
+  std::vector<std::string> texts;
+  for (const bool rows : {true, false})
+    for (int n : {1, 5, 70, 300}) {
+      const std::string index = rows ? "o0*" + number(n) + " + i0" : "i0*21 + o0";
+      const auto add = [&](const std::string& op, const std::string& type, const std::string& out) {
+        texts.push_back("kernel " + op + "(b0: " + type + " in, b1: " + out +
+                        " out) outer(o0 < 21) inner(i0 < " + number(n) + ") {\n r0 = " + op +
+                        "(load(b0, " + index + ")) inner\n store(b1, o0, r0)\n}");
+      };
+      // How many there are, how they lie and of what type are questions apart.
+      for (const std::string op : {"sum", "prod", "max", "min", "argmax", "argmin"})
+        for (const std::string type : {"f32", "i64", "i32", "f64"})
+          if (n == 70 ? rows || type == "f32" : type == "f32" && (op == "sum" || op == "argmax"))
+            add(op, type, op.starts_with("arg") ? "i64" : type);
+      for (const std::string op : {"any", "all"})
+        if (n == 70) add(op, "bool", "bool");
+    }
+  check_emulated(texts, {.tolerance = 1e-4, .magnitude = 1e-2});
+  check_emulated(texts, {.tolerance = 1e-4, .magnitude = 1, .special = true});
+}
+
+TEST(CudaRows, Softmax) {
+  std::vector<std::string> texts;
+  for (int64_t columns : {1, 3, 32, 33, 100, 1024, 1025, 4096, 12000})
+    texts.push_back(softmax(std::max<int64_t>(1, std::min<int64_t>(40, 16000 / columns)), columns));
+  check_emulated(texts, {.tolerance = 1e-5, .magnitude = 1e-6});
+  check_emulated(texts, {.tolerance = 1e-5, .magnitude = 1e-6}, {}, {{}}, small_gpu());
+}
+
+TEST(CudaRows, LayerNorm) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"f32", "f16", "bf16"})
+    for (int64_t columns : {8, 33, 768, 1000, 8000})
+      texts.push_back(layer_norm(type, std::min<int64_t>(20, 16000 / columns), columns));
+  check_emulated(texts, {.tolerance = 1e-4, .magnitude = 1e-2});
+}
+
+TEST(CudaRows, SeveralAxesAndLevels) {
+  check_emulated(
+      {
+          "kernel pool(b0: f32 in, b1: f32 out) outer(o0 < 3, o1 < 5) inner(i0 < 7, i1 < 12) {\n"
+          " r0 = sum(load(b0, o0*500 + o1*100 + i0*14 + i1)) inner\n store(b1, o0*5 + o1, r0)\n}",
+          "kernel pool(b0: f32 in, b1: f32 out) outer(o0 < 3, o1 < 5) inner(i0 < 7, i1 < 19) {\n"
+          " r0 = max(load(b0, o0*5 + o1 + i0*15 + i1*105)) inner\n store(b1, o0*5 + o1, r0)\n}",
+          "kernel all(b0: f32 in, b1: f32 out) inner(i0 < 16000) {\n"
+          " r0 = sum(load(b0, i0)) inner\n store(b1, 0, r0)\n}",
+          "kernel two(b0: f32 in, b1: f32 out, b2: f32 out) outer(o0 < 50) inner(i0 < 64) {\n"
+          " store(b1, o0, mul(load(b0, o0*64), 2:f32))\n"
+          " r0 = sum(mul(load(b0, o0*64 + i0), load(b1, o0))) inner\n"
+          " r1 = max(load(b0, o0*64 + i0)) inner\n"
+          " store(b2, o0*64 + i0, add(load(b0, o0*64 + i0), add(r0, r1))) inner\n}",
+          "kernel reread(b0: f32 in, b1: f32 out, b2: f32 out) outer(o0 < 9) inner(i0 < 256) {\n"
+          " store(b1, o0*256 + i0, exp(load(b0, o0*256 + i0))) inner\n"
+          " r0 = sum(load(b1, o0*256 + i0)) inner\n"
+          " store(b2, o0*256 + i0, div(load(b1, o0*256 + i0), r0)) inner\n}",
+      },
+      {.tolerance = 1e-4, .magnitude = 10});
+}
+
+TEST(CudaSymbolic, SizesOfTheCall) {
+  const std::vector<std::vector<int64_t>> values = {{2, 3}, {64, 128}, {100, 100}, {37, 401}};
+  const std::vector<std::string> texts = {
+      relu("f32", "{s0}"),
+      relu("f16", "{4*s0*s1}"),
+      "kernel bias(b0: f32 in, b1: f32 in, b2: f32 out) outer(o0 < {s0}, o1 < {s1}) {\n"
+      " store(b2, o0*{s1} + o1, add(load(b0, o0*{s1} + o1), load(b1, o1)))\n}",
+      "kernel sums(b0: f32 in, b1: f32 out) outer(o0 < {s0}) inner(i0 < {s1}) {\n"
+      " r0 = sum(load(b0, o0*{s1} + i0)) inner\n store(b1, o0, r0)\n}",
+      "kernel columns(b0: f32 in, b1: f32 out) outer(o0 < {s1}) inner(i0 < {s0}) {\n"
+      " r0 = sum(load(b0, i0*{s1} + o0)) inner\n store(b1, o0, r0)\n}",
+  };
+  const RunOptions options = {.elements = 1 << 16, .tolerance = 1e-4, .magnitude = 1e-2};
+  check_emulated(texts, options, {64, 128}, values);
+  check_emulated(texts, options, {64, 128}, values, small_gpu());
+}
+
+std::string text_of(const std::string& kernel, const target::Cuda& gpu = tested_gpu()) {
+  sym::ExprArena arena;
+  loop::ExprPool pool;
+  const std::vector<KernelCode> code = generate(parse_kernels({kernel}, pool, arena), gpu);
+  return code[0].text.substr(prelude().size());
+}
+
+TEST(CudaText, PacksWhereThereIsWorkEnough) {
+  EXPECT_EQ(text_of(relu("f32", "100")).find("load_pack"), std::string::npos);
+  EXPECT_NE(text_of(relu("f32", "1000000")).find("load_pack<4>"), std::string::npos);
+  EXPECT_NE(text_of(relu("f16", "1000000")).find("load_pack<8>"), std::string::npos);
+  EXPECT_EQ(text_of(relu("f32", "1000000")).find("if (v >= count)"), std::string::npos);
+  EXPECT_NE(text_of(relu("f32", "1000001")).find("if (v >= count)"), std::string::npos);
+}
+
+TEST(CudaText, ThreadsOfARow) {
+  const auto threads = [](const std::string& kernel) {
+    sym::ExprArena arena;
+    loop::ExprPool pool;
+    const KernelCode code = generate(parse_kernels({kernel}, pool, arena), tested_gpu())[0];
+    return std::pair(code.threads[0].constant(), code.blocks[0].constant());
+  };
+  EXPECT_EQ(threads(softmax(100000, 4)), std::pair(int64_t{256}, int64_t{391}));
+  EXPECT_EQ(threads(softmax(100000, 128)).first, 256);
+  EXPECT_EQ(threads(softmax(8192, 4096)), std::pair(int64_t{256}, int64_t{8192}));
+  EXPECT_EQ(threads(softmax(1, 100000)), std::pair(int64_t{1024}, int64_t{1}));
+}
+
+TEST(CudaText, WhatThereIsNoCodeFor) {
+  const auto why = [](const std::string& text) {
+    loop::ExprPool pool;
+    return why_unsupported(loop::parse_kernel(text, pool));
+  };
+  EXPECT_EQ(why("kernel scan(b0: f32 in, b1: f32 out) outer(o0 < 5) inner(i0 < 9) {\n"
+                " r0 = scan(0:f32, add(r0.before, load(b0, o0*9 + i0))) inner\n"
+                " store(b1, o0*9 + i0, r0) inner\n}"),
+            "it keeps a running value along an axis");
+  EXPECT_EQ(why("kernel add(b0: i64 in, b1: f32 out) outer(o0 < 5) inner(i0 < 9) {\n"
+                " store_add(b1, o0*9 + load(b0, i0), 1:f32) inner\n}"),
+            "several points store to one element");
+  EXPECT_EQ(why("kernel take(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 5) {\n"
+                " store(b2, o0, load(b1, check_index(load(b0, o0), 7)))\n}"),
+            "it checks an index that comes from data");
+}
+
+TEST(CudaNvrtc, CompilesWhatIsGenerated) {
+  if (!toolchain::why_no_nvrtc().empty()) GTEST_SKIP() << toolchain::why_no_nvrtc();
+  sym::ExprArena arena;
+  loop::ExprPool pool;
+  const std::vector<std::string> texts = {
+      relu("f32", "1000001"),
+      relu("f16", "4096"),
+      relu("bf16", "{s0}"),
+      softmax(100000, 4),
+      softmax(4096, 1000),
+      softmax(8192, 4096),
+      layer_norm("f16", 4096, 768),
+      layer_norm("f32", 1, 100000),
+      "kernel columns(b0: f64 in, b1: f64 out) outer(o0 < 500) inner(i0 < 100) {\n"
+      " r0 = welford(load(b0, i0*500 + o0)) inner\n store(b1, o0, r0.1)\n}",
+      "kernel arg(b0: f32 in, b1: i64 out) outer(o0 < 500) inner(i0 < 100) {\n"
+      " r0 = argmax(load(b0, o0*100 + i0)) inner\n store(b1, o0, r0)\n}"};
+  std::vector<toolchain::CudaSource> sources;
+  for (const KernelCode& code : generate(parse_kernels(texts, pool, arena, {64}), tested_gpu()))
+    sources.push_back({code.text, compiler_flags(tested_gpu())});
+  toolchain::DiskCache none("", 0);
+  for (const std::string& cubin : toolchain::cubins(sources, none))
+    EXPECT_TRUE(
+        cubin.starts_with("\x7f"
+                          "ELF"));
+}
+
+}  // namespace
+}  // namespace braze::codegen::cuda
