@@ -3,10 +3,11 @@
 #include <chrono>
 #include <span>
 
-#include "codegen/cpp/codegen.h"
 #include "compile/control_function.h"
 #include "compile/direct_function.h"
+#include "compile/generate.h"
 #include "compile/kernel_function.h"
+#include "graph/devices.h"
 #include "loop/program.h"
 #include "passes/pipeline.h"
 #include "schedule/schedule.h"
@@ -33,15 +34,12 @@ void dump(const Options& options, const char* stage, Text&& text) {
   if (options.dump) options.dump(stage, text());
 }
 
-// The target, if kernels are made for it.
-const target::Cpu* kernel_target(const Options& options) {
-  return options.backend == Backend::kKernels ? std::get_if<target::Cpu>(&options.target) : nullptr;
-}
-
 // False, the graph unchanged, when the graph has to run as it was traced.
 bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   StageTimer timer(timings.passes);
-  const bool kernels = kernel_target(options) != nullptr;
+  // What is compiled ahead (kernels/) is for CPUs.
+  const bool kernels =
+      options.backend == Backend::kKernels && std::holds_alternative<target::Cpu>(options.target);
   passes::PipelineOptions pass_options;
   pass_options.check_each = options.check_passes;
   pass_options.panel_products = options.panel_products && kernels;
@@ -85,7 +83,14 @@ void number_inputs(const graph::Graph& graph, plan::Function& function) {
 // The functions of a module, one for each part of the graph. Code is generated once all are there.
 class ModuleBuilder {
  public:
-  ModuleBuilder(const Options& options, Timings& timings) : options_(options), timings_(timings) {}
+  ModuleBuilder(const graph::Graph& graph, const Options& options, Timings& timings)
+      : options_(options),
+        timings_(timings),
+        kernels_wanted_(options.backend == Backend::kKernels) {
+    if (!kernels_wanted_ || graph::accelerators(graph).size() <= 1) return;
+    kernels_wanted_ = false;
+    dump(options_, "unsupported", [] { return std::string("values on several GPUs"); });
+  }
 
   // The number of the function that runs the graph.
   int32_t add(graph::Graph graph, const graph::DataSymbols& data) {
@@ -129,48 +134,53 @@ class ModuleBuilder {
     const bool functional =
         options_.backend != Backend::kEager && run_passes(graph, options_, timings_);
     dump(options_, "graph", [&] { return graph::to_string(graph); });
-    const target::Cpu* cpu = kernel_target(options_);
-    if (!functional || !cpu) return direct_function(graph);
-    lower(graph, *cpu, number);
+    if (!functional || !kernels_wanted_ || !lower(graph, number)) return direct_function(graph);
     return {};
   }
 
-  void lower(const graph::Graph& graph, const target::Cpu& cpu, int32_t number) {
+  // False where there is no code for its kernels.
+  bool lower(const graph::Graph& graph, int32_t number) {
+    const target::Target& target = options_.target;
     Waiting waiting{.function = number, .first = kernels_.size()};
     {
       StageTimer timer(timings_.lower);
-      waiting.program = loop::lower(graph, cpu);
+      waiting.program = loop::lower(graph, target);
     }
     dump(options_, "loops", [&] { return loop::to_string(waiting.program); });
     {
       StageTimer timer(timings_.schedule);
-      schedule::fuse(waiting.program, cpu);
-      waiting.memory = schedule::plan_memory(waiting.program, cpu);
+      schedule::fuse(waiting.program, target);
+      waiting.memory = schedule::plan_memory(waiting.program, target);
       waiting.kernels = distinct_kernels(waiting.program);
     }
     dump(options_, "schedule", [&] { return loop::to_string(waiting.program); });
+    if (const std::string why = why_no_code(waiting.kernels.kernels, target); !why.empty()) {
+      dump(options_, "unsupported", [&] { return why; });
+      return false;
+    }
     for (const loop::Kernel& kernel : waiting.kernels.kernels) kernels_.push_back(kernel);
     waiting_.push_back(std::move(waiting));
+    return true;
   }
 
   void generate() {
     if (waiting_.empty()) return;
-    const target::Cpu& cpu = *kernel_target(options_);
-    codegen::cpp::Source source;
+    std::vector<KernelCode> code;
     {
       StageTimer timer(timings_.codegen);
-      if (!kernels_.empty()) source = codegen::cpp::generate(kernels_, cpu);
+      code = generate_code(kernels_, options_.target, module_);
     }
-    dump(options_, "code", [&] { return source.text; });
-    if (!kernels_.empty())
-      module_.code.push_back({.language = plan::Language::kCpp,
-                              .text = std::move(source.text),
-                              .flags = codegen::cpp::compiler_flags(cpu.isa)});
+    dump(options_, "code", [&] {
+      std::string text;
+      for (const plan::Code& object : module_.code) text += object.text;
+      return text;
+    });
     for (const Waiting& waiting : waiting_) {
       plan::Function& function = module_.functions[waiting.function];
-      plan::Function made = kernel_function(
-          waiting.program, waiting.memory, waiting.kernels,
-          std::span(source.kernels).subspan(waiting.first, waiting.kernels.kernels.size()));
+      plan::Function made =
+          kernel_function(waiting.program, waiting.memory, waiting.kernels,
+                          std::span(code).subspan(waiting.first, waiting.kernels.kernels.size()),
+                          kernel_device(waiting.graph, options_.target));
       made.symbols = std::move(function.symbols);
       made.arena = std::move(function.arena);
       number_inputs(waiting.graph, made);
@@ -180,6 +190,7 @@ class ModuleBuilder {
 
   const Options& options_;
   Timings& timings_;
+  bool kernels_wanted_;
   plan::Module module_;
   std::vector<Waiting> waiting_;
   std::vector<loop::Kernel> kernels_;
@@ -190,7 +201,7 @@ class ModuleBuilder {
 plan::Module compile(graph::Graph graph, const Options& options, Timings* timings,
                      const graph::DataSymbols& data) {
   Timings unused;
-  ModuleBuilder builder(options, timings ? *timings : unused);
+  ModuleBuilder builder(graph, options, timings ? *timings : unused);
   builder.add(std::move(graph), data);
   return builder.finish();
 }

@@ -13,7 +13,7 @@
 namespace braze::compile {
 
 enum class Backend : uint8_t {
-  kKernels,  // the whole pipeline, for a target that has a code generator; else as kAten
+  kKernels,  // the whole pipeline
   kAten,     // passes, then every op an extern call
   kEager,    // the graph as traced, every op an extern call, in-place ops as they are
 };
@@ -27,7 +27,8 @@ struct Options {
   bool check_passes =
       false;  // verify the graph after each pass, and each pass's claim of "changed"
   // Called with ("graph", text) after the passes, ("loops", text), ("schedule", text), ("code",
-  // text) when set; with ("unsupported", reason) when the graph cannot be made functional.
+  // text) when set; with ("unsupported", reason) when the graph cannot be made functional, or no
+  // code can be generated for its kernels.
   std::function<void(const char* stage, const std::string& text)> dump;
 };
 
@@ -38,7 +39,8 @@ struct Timings {  // seconds
 // A module of one function; of more where the graph reads numbers from data or has control flow
 // (control_function.h). That of a symbolic graph is symbolic: for all values of the symbols within
 // their ranges. What the passes cannot make functional (random in-place ops, say) gets the function
-// of kEager, whatever the backend.
+// of kEager, whatever the backend; a graph with values on several devices beside the CPU, or a part
+// with kernels that there is no code for, gets that of kAten.
 plan::Module compile(graph::Graph graph, const Options& options, Timings* timings = nullptr,
                      const graph::DataSymbols& data = {});
 

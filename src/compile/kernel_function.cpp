@@ -47,12 +47,13 @@ class Builder {
         kernels_(kernels),
         slot_of_(program.buffers.size(), plan::SlotId{-1}) {}
 
-  plan::Function build(std::span<const codegen::cpp::KernelCode> code) {
+  plan::Function build(std::span<const KernelCode> code, graph::Device device) {
+    function_.device = device;
     function_.arena_bytes = memory_.arena_bytes;
     function_.origins = program_.origins;
     add_inputs();
     for (size_t i = 0; i < kernels_.kernels.size(); ++i) {
-      plan::Kernel kernel{.name = code[i].name, .sizes = code[i].sizes};
+      plan::Kernel kernel{.name = code[i].name, .code = code[i].code, .sizes = code[i].sizes};
       for (sym::Int limit : code[i].limits)
         if (std::ranges::find(function_.limits, limit) == function_.limits.end())
           function_.limits.push_back(limit);
@@ -141,10 +142,8 @@ class Builder {
                              .base = base});
   }
 
-  void add_kernel(const loop::ScheduledKernel& scheduled, int number,
-                  const codegen::cpp::KernelCode& code) {
-    plan::KernelStep step{
-        .kernel = number, .extent = code.extent, .grain = code.grain, .origin = scheduled.origin};
+  void add_kernel(const loop::ScheduledKernel& scheduled, int number, const KernelCode& code) {
+    plan::KernelStep step{.kernel = number, .launch = code.launch, .origin = scheduled.origin};
     for (const loop::BufferParam& param : scheduled.kernel.params) {
       step.args.push_back(slot(param.buffer));
     }
@@ -205,9 +204,9 @@ DistinctKernels distinct_kernels(const loop::Program& program) {
 }
 
 plan::Function kernel_function(const loop::Program& program, const schedule::MemoryPlan& memory,
-                               const DistinctKernels& kernels,
-                               std::span<const codegen::cpp::KernelCode> code) {
-  return Builder(program, memory, kernels).build(code);
+                               const DistinctKernels& kernels, std::span<const KernelCode> code,
+                               graph::Device device) {
+  return Builder(program, memory, kernels).build(code, device);
 }
 
 }  // namespace braze::compile

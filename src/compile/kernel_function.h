@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "codegen/cpp/codegen.h"
 #include "loop/program.h"
 #include "plan/function.h"
 #include "schedule/schedule.h"
@@ -19,9 +18,18 @@ struct DistinctKernels {
 };
 DistinctKernels distinct_kernels(const loop::Program& program);
 
-// `code`: what was generated for the kernels, in order; they are of the module's code object 0.
+// What was generated for a kernel.
+struct KernelCode {
+  std::string name;  // in its code object
+  int32_t code = 0;  // the module's code object
+  plan::Launch launch;
+  std::vector<sym::Int> sizes;   // what a call gives it
+  std::vector<sym::Int> limits;  // must fit 32 bits, or the function does not hold
+};
+
+// `code`: of the kernels, in order. `device`: theirs.
 plan::Function kernel_function(const loop::Program& program, const schedule::MemoryPlan& memory,
-                               const DistinctKernels& kernels,
-                               std::span<const codegen::cpp::KernelCode> code);
+                               const DistinctKernels& kernels, std::span<const KernelCode> code,
+                               graph::Device device);
 
 }  // namespace braze::compile

@@ -6,14 +6,18 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 
 #include "base/log.h"
 #include "base/options.h"
 #include "dispatch/gil.h"
+#include "graph/devices.h"
 #include "graph/substitute.h"
 #include "kernels/kernels.h"
+#include "runtime/cuda/driver.h"
 #include "runtime/dense_operators.h"
 #include "target/target.h"
+#include "toolchain/nvrtc.h"
 #include "toolchain/toolchain.h"
 
 namespace braze::dispatch {
@@ -30,9 +34,26 @@ bool onednn_multiplies_faster() {
          at::globalContext().userEnabledMkldnn();
 }
 
-compile::Options compile_options(const Settings& settings) {
-  compile::Options out;
-  out.backend = settings.backend;
+// The GPU's description; nothing, said once, where no kernels can be made for it.
+std::optional<target::Cuda> describe_gpu(graph::Device device) {
+  std::string why = runtime::cuda::why_no_driver();
+  if (why.empty()) why = toolchain::why_no_nvrtc();
+  try {
+    if (why.empty()) return runtime::cuda::describe(device.index);
+  } catch (const UserError& error) {
+    why = error.what();
+  } catch (const InternalError& error) {
+    why = error.what();
+  }
+  static std::once_flag told;
+  std::call_once(told, [&] {
+    std::fprintf(stderr, "braze: no kernels on GPUs: %s. Compiled functions run through ATen.\n",
+                 why.c_str());
+  });
+  return std::nullopt;
+}
+
+void choose_cpu(compile::Options& out) {
   const target::Cpu cpu{.isa = target::chosen_isa(), .threads = at::get_num_threads()};
   out.target = cpu;
   // With AVX2 alone the kernel was not measured against MKL on the processors that MKL knows.
@@ -47,6 +68,20 @@ compile::Options compile_options(const Settings& settings) {
                    "braze: no C++ compiler found ($CXX, g++, clang++, c++): compiled functions run "
                    "through ATen. Install g++ or clang++ for generated kernels.\n");
     });
+    out.backend = compile::Backend::kAten;
+  }
+}
+
+// The target is the one device beside the CPU that the graph has values on, else the CPU.
+compile::Options compile_options(const Settings& settings, const graph::Graph& graph) {
+  compile::Options out;
+  out.backend = settings.backend;
+  const std::vector<graph::Device> gpus = graph::accelerators(graph);
+  if (gpus.empty() || out.backend != compile::Backend::kKernels) {
+    choose_cpu(out);
+  } else if (const std::optional<target::Cuda> gpu = describe_gpu(gpus[0])) {
+    out.target = *gpu;
+  } else {
     out.backend = compile::Backend::kAten;
   }
   return out;
@@ -72,6 +107,9 @@ plan::Module make_module(const graph::Graph& graph, const graph::DataSymbols& da
     std::string_view name = stage;
     if (name == "schedule") {
       if (keep_report) report.schedule += text;
+      if (log::enabled(log::Component::kSchedule)) log::write(log::Component::kSchedule, text);
+    } else if (name == "unsupported") {
+      if (keep_report) report.schedule += "runs through ATen: " + text + "\n";
       if (log::enabled(log::Component::kSchedule)) log::write(log::Component::kSchedule, text);
     }
   };
@@ -99,14 +137,16 @@ constexpr size_t kWithKernels = 4;
 // What is kept; beyond that all are made again.
 constexpr size_t kMost = 256;
 
-// Grains of work of the kernels, 2 for a step of any other kind.
+// Grains of work of the kernels, none for a launch on a GPU, 2 for a step of any other kind.
 int64_t work_of(const plan::Module& module) {
   int64_t work = 0;
   for (const plan::Function& function : module.functions)
     for (const plan::Step& step : function.steps) {
-      if (auto* kernel = std::get_if<plan::KernelStep>(&step))
-        work += kernel->extent.hint() / std::max<int64_t>(kernel->grain.hint(), 1);
-      else
+      auto* kernel = std::get_if<plan::KernelStep>(&step);
+      auto* chunks = kernel ? std::get_if<plan::Chunks>(&kernel->launch) : nullptr;
+      if (chunks)
+        work += chunks->extent.hint() / std::max<int64_t>(chunks->grain.hint(), 1);
+      else if (!kernel)
         work += 2;
     }
   return work;
@@ -155,7 +195,7 @@ std::shared_ptr<Program> Programs::build_symbolic(Report& report) {
 
 std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels,
                                          Report& report) const {
-  compile::Options options = compile_options(settings_);
+  compile::Options options = compile_options(settings_, graph);
   if (!kernels && options.backend == compile::Backend::kKernels)
     options.backend = compile::Backend::kAten;
   auto program = std::make_shared<Program>();

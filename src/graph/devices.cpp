@@ -20,4 +20,17 @@ Device common_device(std::span<const TensorType* const> operands) {
   return (*other)->device;
 }
 
+std::vector<Device> accelerators(const Graph& graph) {
+  std::vector<Device> found;
+  const auto add = [&](const Value* value) {
+    if (!value || value->type().device.type == Device::Type::kCPU) return;
+    const Device device = value->type().device;
+    if (std::ranges::find(found, device) == found.end()) found.push_back(device);
+  };
+  for (const Input& input : graph.inputs()) add(input.value);
+  for (const auto& node : graph.nodes())
+    for (const Value* result : node->results()) add(result);
+  return found;
+}
+
 }  // namespace braze::graph

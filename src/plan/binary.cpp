@@ -15,7 +15,7 @@ namespace braze::plan {
 namespace {
 
 constexpr std::string_view kMagic = "BRAZEMOD";
-constexpr int64_t kVersion = 4;
+constexpr int64_t kVersion = 5;
 constexpr size_t kHashDigits = 32;
 enum IntTag : uint8_t { kConstant, kKnownExpr, kNewExpr };
 
@@ -111,7 +111,7 @@ constexpr int count_of(graph::MemoryFormat) {
   return static_cast<int>(graph::MemoryFormat::kChannelsLast3d) + 1;
 }
 constexpr int count_of(graph::Layout) { return 1; }
-constexpr int count_of(Language) { return static_cast<int>(Language::kCpp) + 1; }
+constexpr int count_of(Language) { return static_cast<int>(Language::kCuda) + 1; }
 constexpr int count_of(OnFailure) { return static_cast<int>(OnFailure::kRaise) + 1; }
 constexpr int count_of(sym::Relation) { return static_cast<int>(sym::Relation::kNotLess) + 1; }
 constexpr int count_of(Symbol::Kind) { return static_cast<int>(Symbol::Kind::kScalar) + 1; }
@@ -284,8 +284,18 @@ void fields(A& a, Is<Slot> auto& x) {
   a(x.kind, x.type, x.byte_offset, x.bytes, x.base, x.place, x.number);
 }
 template <class A>
+void fields(A& a, Is<Chunks> auto& x) {
+  a(x.extent, x.grain);
+}
+template <class A>
+void fields(A& a, Is<Grid> auto& x) {
+  for (auto& count : x.blocks) a(count);
+  for (auto& count : x.threads) a(count);
+  a(x.shared_bytes);
+}
+template <class A>
 void fields(A& a, Is<KernelStep> auto& x) {
-  a(x.kernel, x.args, x.extent, x.grain, x.origin);
+  a(x.kernel, x.args, x.launch, x.origin);
 }
 template <class A>
 void fields(A& a, Is<ExternStep> auto& x) {
@@ -346,8 +356,8 @@ void fields(A& a, Is<Code> auto& x) {
 // Behind its symbols.
 template <class A>
 void fields(A& a, Is<Function> auto& x) {
-  a(x.on_failure, x.slots, x.input_count, x.arena_bytes, x.steps, x.outputs, x.kernels, x.origins,
-    x.limits);
+  a(x.on_failure, x.slots, x.input_count, x.device, x.arena_bytes, x.steps, x.outputs, x.kernels,
+    x.origins, x.limits);
 }
 
 std::string header() {

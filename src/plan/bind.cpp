@@ -25,6 +25,19 @@ void for_each_int_of_type(Type& type, const Visit& visit) {
   visit(type.offset);
 }
 
+template <class SomeLaunch, class Visit>
+void for_each_int_of_launch(SomeLaunch& launch, const Visit& visit) {
+  if (auto* chunks = std::get_if<Chunks>(&launch)) {
+    visit(chunks->extent);
+    visit(chunks->grain);
+  } else {
+    auto& grid = std::get<Grid>(launch);
+    for (auto& count : grid.blocks) visit(count);
+    for (auto& count : grid.threads) visit(count);
+    visit(grid.shared_bytes);
+  }
+}
+
 // Every expression of the function, for reading or for writing.
 template <class SomeFunction, class Visit>
 void for_each_int_of_function(SomeFunction& function, const Visit& visit) {
@@ -33,8 +46,7 @@ void for_each_int_of_function(SomeFunction& function, const Visit& visit) {
     for (auto& size : kernel.sizes) visit(size);
   for (auto& step : function.steps) {
     if (auto* kernel = std::get_if<KernelStep>(&step)) {
-      visit(kernel->extent);
-      visit(kernel->grain);
+      for_each_int_of_launch(kernel->launch, visit);
     } else if (auto* call = std::get_if<ExternStep>(&step)) {
       for (auto& argument : call->args) for_each_int(argument, visit);
     }
@@ -138,8 +150,16 @@ void Binder::find_places() {
   }
   for (const Step& step : function_.steps) {
     work_.emplace_back();
-    if (auto* kernel = std::get_if<KernelStep>(&step))
-      work_.back() = {place(kernel->extent), place(kernel->grain)};
+    auto* kernel = std::get_if<KernelStep>(&step);
+    if (!kernel) continue;
+    if (auto* chunks = std::get_if<Chunks>(&kernel->launch)) {
+      work_.back() = {place(chunks->extent), place(chunks->grain)};
+    } else {
+      const Grid& grid = std::get<Grid>(kernel->launch);
+      launches_.push_back({place(grid.blocks[0]), place(grid.blocks[1]), place(grid.blocks[2]),
+                           place(grid.threads[0]), place(grid.threads[1]), place(grid.threads[2]),
+                           place(grid.shared_bytes)});
+    }
   }
   for (Int limit : function_.limits) limits_.push_back(place(limit));
 }
@@ -215,6 +235,25 @@ void Binder::measure_types(Numbers& numbers) const {
   }
 }
 
+// What no CUDA device launches is outside of what a function is for.
+void Binder::evaluate_launches(Numbers& numbers) const {
+  constexpr int64_t kMostBlocks[] = {INT32_MAX, 65535, 65535};
+  constexpr int64_t kMostThreads = 1024;
+  for (const std::array<Place, 7>& places : launches_) {
+    std::array<int64_t, 7> value;
+    for (size_t i = 0; i < value.size(); ++i) value[i] = places[i].in(numbers);
+    for (size_t i = 0; i < 3; ++i)
+      if (value[i] < 0 || value[i] > kMostBlocks[i] || value[3 + i] < 1 ||
+          value[3 + i] > kMostThreads)
+        throw Unbindable();
+    if (value[3] * value[4] * value[5] > kMostThreads || value[6] < 0 || value[6] > INT32_MAX)
+      throw Unbindable();
+    const auto number = [&](size_t i) { return static_cast<uint32_t>(value[i]); };
+    numbers.launches.push_back(
+        {{number(0), number(1), number(2)}, {number(3), number(4), number(5)}, number(6)});
+  }
+}
+
 std::shared_ptr<const Layout> Binder::lay_out_groups(const Numbers& numbers,
                                                      std::shared_ptr<const Layout> known,
                                                      bool room) const {
@@ -257,6 +296,7 @@ Numbers Binder::numbers(std::span<const int64_t> symbols, std::shared_ptr<const 
   result.work.reserve(work_.size());
   for (const auto& [extent, grain] : work_)
     result.work.push_back({extent.in(result), grain.in(result)});
+  evaluate_launches(result);
   result.layout = function_.is_symbolic() ? lay_out_groups(result, std::move(known), room)
                                           : layout_of_function();
   return result;
@@ -271,6 +311,7 @@ Function Binder::bind(std::span<const int64_t> symbols) const {
   Function bound{.on_failure = function_.on_failure,
                  .slots = function_.slots,
                  .input_count = function_.input_count,
+                 .device = function_.device,
                  .arena_bytes = numbers.layout->arena_bytes,
                  .steps = function_.steps,
                  .outputs = function_.outputs,

@@ -1,6 +1,7 @@
 // The numbers of a function with symbols, for the values that a call brings.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <exception>
@@ -31,11 +32,16 @@ struct Numbers {
   struct Work {
     int64_t extent = 1, grain = 1;
   };
+  struct Launch {
+    std::array<uint32_t, 3> blocks, threads;
+    uint32_t shared_bytes;
+  };
   std::vector<int64_t> values;        // of the function's expressions: Binder::number
   std::vector<int64_t> dims;          // sizes and then strides of type 0, of type 1, ...
   std::vector<int64_t> type_bytes;    // extent_bytes by type
   std::vector<int64_t> kernel_sizes;  // of kernel 0, of kernel 1, ...
-  std::vector<Work> work;             // by step; of those that call a kernel
+  std::vector<Work> work;             // by step; of those that call a kernel on a CPU
+  std::vector<Launch> launches;       // of kernel steps on a GPU, in order
   std::shared_ptr<const Layout> layout;
 };
 
@@ -90,6 +96,7 @@ class Binder {
   void find_places();
   void evaluate(std::span<const int64_t> symbols, Numbers& numbers) const;
   void measure_types(Numbers& numbers) const;
+  void evaluate_launches(Numbers& numbers) const;
   std::shared_ptr<const Layout> lay_out_groups(const Numbers& numbers,
                                                std::shared_ptr<const Layout> known,
                                                bool room) const;
@@ -105,6 +112,7 @@ class Binder {
   std::vector<size_t> first_kernel_size_;                     // by kernel
   std::vector<Place> dims_, kernel_sizes_, limits_, offset_;  // offset_: by slot
   std::vector<std::pair<Place, Place>> work_;                 // extent and grain by step
+  std::vector<std::array<Place, 7>> launches_;  // blocks, threads, shared bytes of each grid
 };
 
 Function bind(const Function& function, std::span<const int64_t> values);

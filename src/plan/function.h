@@ -13,6 +13,7 @@
 // call.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -34,7 +35,8 @@ using Argument = graph::BasicArgument<SlotId>;
 enum class SlotKind : uint8_t {
   kInput,   // the caller's tensor
   kArena,   // [byte_offset, byte_offset + bytes) of the executable's arena; reused by liveness
-  kOutput,  // freshly allocated by the runtime on each call, handed to the user (steps write to it)
+  kOutput,  // freshly allocated by the runtime on each call, on the device of its type, handed to
+            // the user (steps write to it)
   kExtern,  // defined by an ExternStep that allocates its own result
   kView,    // shares the memory of `base`: type.strides, byte_offset relative to base's element 0
 };
@@ -48,8 +50,8 @@ struct Slot {
   // kArena with symbols: the slot whose place this one takes over; -1: it has its own. A kView's
   // place is then its type's offset.
   SlotId place = -1;
-  // kInput: the float of the call that it is, by number, f64[]; -1: a tensor. The caller gives it by
-  // value.
+  // kInput: the float of the call that it is, by number, f64[]; -1: a tensor. The caller gives it
+  // by value.
   int32_t number = -1;
 };
 
@@ -64,17 +66,36 @@ struct Symbol {
   int32_t index = 0;  // of the dimension; kScalar: of the integer
 };
 
-// One call of a compiled kernel:
+// A kernel on a CPU:
 //   extern "C" int64_t name(void* const* args, const int64_t* sizes, int64_t begin, int64_t end);
 // args[i] is the address of element 0 of slot args[i]; sizes are those of the kernel. The work [0,
 // extent) is split among threads in chunks of at least `grain`; begin..end is one chunk. With
 // extent 0 (an empty tensor) the kernel must not be called. A non-zero result is a failure (an
 // index out of range).
+struct Chunks {
+  sym::Int extent = 1;
+  sym::Int grain = 1;
+  friend bool operator==(const Chunks&, const Chunks&) = default;
+};
+
+// A kernel on a GPU:
+//   extern "C" __global__ void name(T0* arg0, T1* arg1, ..., long long size0, ...);
+// the addresses of its slots and its sizes, one by one. Without blocks (an empty tensor) it must
+// not be launched.
+struct Grid {
+  std::array<sym::Int, 3> blocks = {1, 1, 1};
+  std::array<sym::Int, 3> threads = {1, 1, 1};  // of a block
+  sym::Int shared_bytes = 0;  // of a block, beside what the kernel declares itself
+  friend bool operator==(const Grid&, const Grid&) = default;
+};
+
+using Launch = std::variant<Chunks, Grid>;
+
+// One call of a compiled kernel.
 struct KernelStep {
   int32_t kernel = 0;  // index into Function::kernels
   std::vector<SlotId> args;
-  sym::Int extent = 1;
-  sym::Int grain = 1;
+  Launch launch;
   graph::OriginId origin = -1;
 };
 
@@ -172,6 +193,7 @@ struct Function {
   OnFailure on_failure = OnFailure::kRunEager;
   std::vector<Slot> slots;
   int32_t input_count = 0;
+  graph::Device device;  // where its kernels run and its arena lies
   int64_t arena_bytes = 0;
   std::vector<Step> steps;
   // An output is a slot; an output that is an input itself names the input's slot, a view of an
@@ -207,14 +229,16 @@ SlotId root_of(const Function& function, SlotId slot);
 // Throws InternalError, naming the step, unless:
 //   * slot numbers are in range; inputs come first; a base has a smaller number, and a kView lies
 //     inside a kArena or kOutput base;
-//   * arena slots are 64-byte aligned, inside the arena, and as large as their type;
+//   * arena slots are 64-byte aligned, inside the arena, on the function's device, and as large as
+//     their type;
 //   * every slot is defined before it is used and not used after its FreeStep; only kExtern slots
 //     are freed, and no output is;
 //   * arena slots that are live at the same time do not overlap (a view keeps its base alive).
 //   Slots of one kernel call may start
 //     at the same byte when one dies there and the other is born there (in-place reuse);
 //   * outputs are not in the arena, and neither is what they are views of;
-//   * kernel calls have one argument per parameter, copies go to inputs, origins exist.
+//   * kernel calls have one argument per parameter, on the function's device, and the launch that
+//     it takes; copies go to inputs, origins exist.
 // A function with symbols is checked as it is bound to its hints.
 void verify(const Function& function);
 

@@ -10,7 +10,7 @@
 
 namespace braze::plan {
 
-enum class Language : uint8_t { kCpp };
+enum class Language : uint8_t { kCpp, kCuda };
 std::string_view to_string(Language language);
 
 // One translation unit, with the kernels of any number of functions.
@@ -36,9 +36,9 @@ std::string serialize(const Module& module);
 Module deserialize(std::string_view bytes);
 
 // Throws InternalError unless there is a function, all functions are right (function.h), kernels
-// and code objects come together (each kernel has one, each of them has a kernel), each function
-// but the first is called in one place, by one before it, with as many tensors as it takes and
-// gives, and symbols have their values where they are used.
+// and code objects come together (each kernel has one, in the language of its function's device,
+// each of them has a kernel), each function but the first is called in one place, by one before it,
+// with as many tensors as it takes and gives, and symbols have their values where they are used.
 void verify(const Module& module);
 
 }  // namespace braze::plan

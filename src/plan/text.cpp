@@ -78,8 +78,8 @@ struct StepText {
 
   std::string operator()(const KernelStep& step) const {
     return "kernel " + function.kernels.at(step.kernel).name + "(" + join(step.args, slot_name) +
-           ") extent " + sym::to_string(step.extent) + " grain " + sym::to_string(step.grain) +
-           sizes(function.kernels.at(step.kernel).sizes) + origin(step.origin);
+           ") " + std::visit(*this, step.launch) + sizes(function.kernels.at(step.kernel).sizes) +
+           origin(step.origin);
   }
   std::string operator()(const ExternStep& step) const {
     std::string args = join(
@@ -122,6 +122,18 @@ struct StepText {
                   return slot < 0 ? "carried " + std::to_string(-1 - slot) : slot_name(slot);
                 }) +
            ")";
+  }
+
+  std::string operator()(const Chunks& chunks) const {
+    return "extent " + sym::to_string(chunks.extent) + " grain " + sym::to_string(chunks.grain);
+  }
+  std::string operator()(const Grid& grid) const {
+    std::string text = "blocks " + product(grid.blocks) + " threads " + product(grid.threads);
+    if (grid.shared_bytes != sym::Int(0)) text += " shared " + sym::to_string(grid.shared_bytes);
+    return text;
+  }
+  static std::string product(const std::array<sym::Int, 3>& factors) {
+    return "(" + join(factors, [](sym::Int value) { return sym::to_string(value); }) + ")";
   }
 
   static std::string sizes(const std::vector<sym::Int>& values) {
@@ -189,8 +201,9 @@ std::string to_string(const Function& function) {
   for (SlotId i = 0; i < function.input_count; ++i) {
     out << (i ? ", " : "") << slot_name(i) << ": " << slot_text(function.slots.at(i));
   }
-  out << ") arena " << function.arena_bytes << " bytes "
-      << (function.on_failure == OnFailure::kRaise ? "on failure raise {\n" : "{\n");
+  out << ") arena " << function.arena_bytes << " bytes";
+  if (function.device != graph::Device{}) out << " on " << graph::to_string(function.device);
+  out << (function.on_failure == OnFailure::kRaise ? " on failure raise {\n" : " {\n");
   for (size_t i = function.input_count; i < function.slots.size(); ++i) {
     out << "  " << slot_name(static_cast<SlotId>(i)) << ": " << slot_text(function.slots[i])
         << "\n";
@@ -205,6 +218,8 @@ std::string_view to_string(Language language) {
   switch (language) {
     case Language::kCpp:
       return "cpp";
+    case Language::kCuda:
+      return "cuda";
   }
   return "?";
 }

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "graph/devices.h"
 #include "plan/binder.h"
 #include "plan/module.h"
 
@@ -103,6 +104,7 @@ class Verifier {
           break;
         case SlotKind::kArena:
           BRAZE_CHECK(s.base == -1, "slot s", id, ": arena memory has no base");
+          check_device(id);
           BRAZE_CHECK(s.byte_offset >= 0 && s.byte_offset % kAlignment == 0, "slot s", id,
                       ": place in the arena not aligned to 64 bytes: ", s.byte_offset);
           BRAZE_CHECK(s.bytes >= extent, "slot s", id, ": ", s.bytes, " bytes for ", extent);
@@ -157,17 +159,39 @@ class Verifier {
                 where(), "origin ", origin, " does not exist");
   }
 
+  void check_device(SlotId id) const {
+    BRAZE_CHECK(graph::same_device(slot(id).type.device, function_.device), where(), "slot s", id,
+                " is not on the device of the function");
+  }
+
+  void check_launch(const Launch& launch) const {
+    const bool on_gpu = function_.device.type == graph::Device::Type::kCUDA;
+    BRAZE_CHECK(std::holds_alternative<Grid>(launch) == on_gpu, where(),
+                "a grid is for a GPU, chunks are for a CPU");
+    if (const auto* chunks = std::get_if<Chunks>(&launch)) {
+      BRAZE_CHECK(chunks->extent.constant() >= 0 && chunks->grain.constant() >= 1, where(),
+                  "bad extent or grain");
+    } else {
+      const Grid& grid = std::get<Grid>(launch);
+      for (sym::Int count : grid.blocks)
+        BRAZE_CHECK(count.constant() >= 0, where(), "a negative number of blocks");
+      for (sym::Int count : grid.threads)
+        BRAZE_CHECK(count.constant() >= 1, where(), "a block without threads");
+      BRAZE_CHECK(grid.shared_bytes.constant() >= 0, where(), "negative shared memory");
+    }
+  }
+
   void check_step(const KernelStep& step) {
     BRAZE_CHECK(step.kernel >= 0 && step.kernel < static_cast<int64_t>(function_.kernels.size()),
                 where(), "kernel ", step.kernel, " does not exist");
-    BRAZE_CHECK(step.extent.constant() >= 0 && step.grain.constant() >= 1, where(),
-                "bad extent or grain");
+    check_launch(step.launch);
     check_origin(step.origin);
     const Kernel& kernel = function_.kernels[step.kernel];
     BRAZE_CHECK(kernel.written.size() == step.args.size(), where(), "kernel ", kernel.name,
                 " takes ", kernel.written.size(), " arguments, not ", step.args.size());
     for (size_t i = 0; i < step.args.size(); ++i) {
       check_number(step.args[i]);
+      check_device(step.args[i]);
       if (!kernel.written[i]) use(step.args[i]);
     }
     for (size_t i = 0; i < step.args.size(); ++i) {

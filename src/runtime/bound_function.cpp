@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/options.h"
+#include "runtime/cuda/driver.h"
 #include "runtime/failure.h"
 #include "runtime/torch_threads.h"
 
@@ -62,6 +63,18 @@ void BoundFunction::run_kernel(size_t step, const PreparedFunction::Kernel& kern
   if (status != 0) fail(prepared_.function.on_failure, "index out of range");
 }
 
+void BoundFunction::launch(const PreparedFunction::GpuKernel& kernel, RunContext& context) const {
+  const plan::Numbers::Launch& launch = numbers_.launches[kernel.launch];
+  if (launch.blocks[0] == 0 || launch.blocks[1] == 0 || launch.blocks[2] == 0) return;
+  auto& args = context.kernel_args;
+  args.clear();
+  for (SlotId slot : kernel.args) args.push_back(&context.pointers[slot]);
+  const int64_t* sizes = numbers_.kernel_sizes.data() + kernel.first_size;
+  for (size_t i = 0; i < kernel.size_count; ++i) args.push_back(const_cast<int64_t*>(sizes + i));
+  cuda::launch(kernel.function, launch.blocks, launch.threads, launch.shared_bytes, context.stream,
+               args.data());
+}
+
 void BoundFunction::run_extern(size_t step, const ExternCall& call, RunContext& context,
                                bool check) const {
   std::span<const c10::IValue> numbers;
@@ -94,7 +107,7 @@ bool BoundFunction::is_plain(const PreparedFunction::Copy& copy) const {
 
 void BoundFunction::run_copy(const PreparedFunction::Copy& copy, RunContext& context) const {
   const at::Tensor& target = context.tensors[copy.target];
-  if (is_plain(copy)) {
+  if (target.is_cpu() && is_plain(copy)) {
     std::memmove(context.pointers[copy.target], context.pointers[copy.source],
                  target.numel() * static_cast<int64_t>(target.itemsize()));
   } else {
@@ -114,8 +127,9 @@ void BoundFunction::bind_inputs(RunContext& context,
         c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(inputs[slot]));
   const Shapes shapes = this->shapes();
   for (SlotId slot : prepared_.output_slots) {
-    context.tensors[slot] = allocate_tensor(shapes.sizes(slot), shapes.strides(slot),
-                                            prepared_.dtype[slot], bytes(slot));
+    context.tensors[slot] =
+        allocate_tensor_on(prepared_.device_of_slot[slot], shapes.sizes(slot), shapes.strides(slot),
+                           prepared_.dtype[slot], bytes(slot));
     context.pointers[slot] = context.tensors[slot].unsafeGetTensorImpl()->mutable_data();
   }
 }
@@ -145,6 +159,8 @@ void BoundFunction::run_steps(RunContext& context, bool check) const {
     const PreparedFunction::Step& step = prepared_.steps[i];
     if (auto* kernel = std::get_if<PreparedFunction::Kernel>(&step)) {
       run_kernel(i, *kernel, context);
+    } else if (auto* kernel = std::get_if<PreparedFunction::GpuKernel>(&step)) {
+      launch(*kernel, context);
     } else if (auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step)) {
       run_extern(i, **call, context, check);
     } else if (auto* copy = std::get_if<PreparedFunction::Copy>(&step)) {

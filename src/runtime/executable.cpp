@@ -5,21 +5,10 @@
 
 #include "runtime/control_runner.h"
 #include "runtime/function_runner.h"
-#include "toolchain/toolchain.h"
+#include "runtime/loaded_kernels.h"
 
 namespace braze::runtime {
 namespace {
-
-// By code object.
-std::vector<std::shared_ptr<toolchain::Library>> load_code(const plan::Module& module) {
-  std::vector<std::vector<std::string>> names(module.code.size());
-  for (const plan::Function& function : module.functions)
-    for (const plan::Kernel& kernel : function.kernels) names[kernel.code].push_back(kernel.name);
-  std::vector<std::shared_ptr<toolchain::Library>> libraries;
-  for (size_t i = 0; i < module.code.size(); ++i)
-    libraries.push_back(toolchain::build(module.code[i].text, module.code[i].flags, names[i]));
-  return libraries;
-}
 
 std::vector<at::Tensor> constants_of(const plan::Callee& callee,
                                      const std::vector<at::Tensor>& constants) {
@@ -34,7 +23,7 @@ std::vector<at::Tensor> constants_of(const plan::Callee& callee,
 struct Executable::Impl {
   using Runner = std::variant<FunctionRunner, ControlRunner>;
 
-  std::vector<std::shared_ptr<toolchain::Library>> libraries;
+  LoadedKernels kernels;
   std::vector<std::unique_ptr<Runner>> runners;  // by function
   plan::Function const* first = nullptr;
 
@@ -49,11 +38,13 @@ struct Executable::Impl {
   }
 
   std::unique_ptr<Runner> runner_of(plan::Function function, std::vector<at::Tensor> constants,
+                                    const std::vector<void*>& loaded,
                                     const std::function<void()>& poll);
 };
 
 std::unique_ptr<Executable::Impl::Runner> Executable::Impl::runner_of(
-    plan::Function function, std::vector<at::Tensor> constants, const std::function<void()>& poll) {
+    plan::Function function, std::vector<at::Tensor> constants, const std::vector<void*>& loaded,
+    const std::function<void()>& poll) {
   if (function.has_control()) {
     const auto call = [this](int32_t number, std::span<c10::TensorImpl* const> inputs,
                              std::vector<at::Tensor>& outputs, std::span<int64_t> symbols) {
@@ -62,18 +53,14 @@ std::unique_ptr<Executable::Impl::Runner> Executable::Impl::runner_of(
     return std::make_unique<Runner>(std::in_place_type<ControlRunner>, std::move(function),
                                     std::move(constants), call, poll);
   }
-  std::vector<KernelFunction> kernels;
-  for (const plan::Kernel& kernel : function.kernels)
-    kernels.push_back(
-        reinterpret_cast<KernelFunction>(libraries[kernel.code]->symbol(kernel.name)));
   return std::make_unique<Runner>(std::in_place_type<FunctionRunner>, std::move(function),
-                                  std::move(constants), kernels);
+                                  std::move(constants), loaded);
 }
 
 Executable::Executable(plan::Module module, std::vector<at::Tensor> constants,
                        std::function<void()> poll)
     : impl_(std::make_unique<Impl>()) {
-  impl_->libraries = load_code(module);
+  impl_->kernels = load_kernels(module);
   // What the first function hands on of its constants is bound for good there too.
   std::vector<std::vector<at::Tensor>> own(module.functions.size());
   for (const plan::Step& step : module.functions[0].steps)
@@ -81,8 +68,8 @@ Executable::Executable(plan::Module module, std::vector<at::Tensor> constants,
       own[call->callee.function] = constants_of(call->callee, constants);
   own[0] = std::move(constants);
   for (size_t i = 0; i < module.functions.size(); ++i)
-    impl_->runners.push_back(
-        impl_->runner_of(std::move(module.functions[i]), std::move(own[i]), poll));
+    impl_->runners.push_back(impl_->runner_of(std::move(module.functions[i]), std::move(own[i]),
+                                              impl_->kernels.functions[i], poll));
   const Impl::Runner& first = *impl_->runners[0];
   impl_->first = std::holds_alternative<ControlRunner>(first)
                      ? &std::get<ControlRunner>(first).function()

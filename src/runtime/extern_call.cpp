@@ -12,18 +12,6 @@ namespace {
 
 using plan::SlotId;
 
-c10::Device device_of(graph::Device device) {
-  switch (device.type) {
-    case graph::Device::Type::kCPU:
-      return c10::Device(c10::kCPU, device.index);
-    case graph::Device::Type::kCUDA:
-      return c10::Device(c10::kCUDA, device.index);
-    case graph::Device::Type::kMeta:
-      return c10::Device(c10::kMeta, device.index);
-  }
-  BRAZE_UNREACHABLE("device");
-}
-
 int64_t memory_format_of(graph::MemoryFormat format) {
   switch (format) {
     case graph::MemoryFormat::kContiguous:

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
+#include "runtime/cuda/driver.h"
+#include "runtime/cuda/stream.h"
 #include "runtime/executable.h"
 
 namespace braze::runtime {
@@ -13,7 +16,7 @@ constexpr size_t kMostBound = 32;
 }  // namespace
 
 FunctionRunner::FunctionRunner(plan::Function function, std::vector<at::Tensor> constants,
-                               const std::vector<KernelFunction>& kernels)
+                               const std::vector<void*>& kernels)
     : prepared_(
           std::make_unique<PreparedFunction>(std::move(function), std::move(constants), kernels)) {
   const std::vector<int64_t> hints = plan::hints(prepared_->function);
@@ -70,7 +73,11 @@ std::unique_ptr<RunContext> FunctionRunner::take_context(const BoundFunction& bo
   }
   if (context == nullptr) context = std::make_unique<RunContext>(*prepared_);
   const int64_t bytes = bound.numbers().layout->arena_bytes;
-  if (!fixed_)
+  // Memory of a GPU belongs to the stream of the call, and to its allocator between calls, which
+  // gives the same piece again as long as nobody else takes it.
+  if (prepared_->on_gpu())
+    context->attach(bound, std::make_unique<Arena>(bytes, prepared_->device));
+  else if (!fixed_)
     context->attach(bound, arenas_.take(bytes));
   else if (!context->arena)  // it stays there
     context->attach(bound, std::make_unique<Arena>(bytes));
@@ -79,7 +86,10 @@ std::unique_ptr<RunContext> FunctionRunner::take_context(const BoundFunction& bo
 
 void FunctionRunner::return_context(std::unique_ptr<RunContext> context) {
   context->forget_call();
-  if (!fixed_) arenas_.give(std::move(context->arena));
+  if (prepared_->on_gpu())
+    context->arena = nullptr;
+  else if (!fixed_)
+    arenas_.give(std::move(context->arena));
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(context));
 }
@@ -87,7 +97,10 @@ void FunctionRunner::return_context(std::unique_ptr<RunContext> context) {
 void FunctionRunner::run_bound(BoundFunction& bound, std::span<c10::TensorImpl* const> inputs,
                                std::span<const double> numbers, std::vector<at::Tensor>& outputs) {
   BRAZE_CHECK(static_cast<int64_t>(inputs.size()) == prepared_->function.input_count);
+  std::optional<cuda::CurrentContext> current;
+  if (prepared_->on_gpu()) current.emplace(prepared_->context);
   std::unique_ptr<RunContext> context = take_context(bound);
+  if (prepared_->on_gpu()) context->stream = cuda::current_stream(prepared_->device);
   const size_t before = outputs.size();
   try {
     bound.run(*context, inputs, numbers, outputs);

@@ -18,7 +18,7 @@ class FunctionRunner {
  public:
   // As PreparedFunction.
   FunctionRunner(plan::Function function, std::vector<at::Tensor> constants,
-                 const std::vector<KernelFunction>& kernels);
+                 const std::vector<void*>& kernels);
 
   // As Executable::run.
   void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,

@@ -135,15 +135,21 @@ void release(void* payload) {
 }
 
 at::Tensor make_tensor(c10::DataPtr data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
-                       at::ScalarType dtype, int64_t bytes) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                       std::move(data), c10::GetCPUAllocator(),
-                                                       /*resizable=*/true);
-  auto tensor = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)),
-                                                     c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                     c10::scalarTypeToTypeMeta(dtype));
+                       at::ScalarType dtype, int64_t bytes, c10::DispatchKey key,
+                       c10::Allocator* allocator) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator, /*resizable=*/true);
+  auto tensor = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(dtype));
   tensor->set_sizes_and_strides(sizes, strides);
   return at::Tensor(std::move(tensor));
+}
+
+at::Tensor make_tensor_on(c10::Device device, c10::DataPtr data, c10::IntArrayRef sizes,
+                          c10::IntArrayRef strides, at::ScalarType dtype, int64_t bytes) {
+  BRAZE_CHECK(device.is_cuda(), "memory on device ", device.str());
+  return make_tensor(std::move(data), sizes, strides, dtype, bytes, c10::DispatchKey::CUDA,
+                     c10::GetAllocator(c10::kCUDA));
 }
 
 }  // namespace
@@ -152,7 +158,7 @@ at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at:
                            int64_t bytes) {
   void* memory = allocate(bytes);
   return make_tensor(c10::DataPtr(memory, memory, &release, c10::Device(c10::kCPU)), sizes, strides,
-                     dtype, bytes);
+                     dtype, bytes, c10::DispatchKey::CPU, c10::GetCPUAllocator());
 }
 
 at::Tensor number_tensor(double value) {
@@ -161,9 +167,20 @@ at::Tensor number_tensor(double value) {
   return tensor;
 }
 
-at::Tensor borrow_tensor(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
-                         at::ScalarType dtype, int64_t bytes) {
-  return make_tensor(c10::DataPtr(data, c10::Device(c10::kCPU)), sizes, strides, dtype, bytes);
+at::Tensor allocate_tensor_on(c10::Device device, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                              at::ScalarType dtype, int64_t bytes) {
+  if (device.is_cpu()) return allocate_tensor(sizes, strides, dtype, bytes);
+  return make_tensor_on(device, c10::GetAllocator(device.type())->allocate(bytes), sizes, strides,
+                        dtype, bytes);
+}
+
+at::Tensor borrow_tensor(void* data, c10::Device device, c10::IntArrayRef sizes,
+                         c10::IntArrayRef strides, at::ScalarType dtype, int64_t bytes) {
+  c10::DataPtr memory(data, device);
+  if (!device.is_cpu())
+    return make_tensor_on(device, std::move(memory), sizes, strides, dtype, bytes);
+  return make_tensor(std::move(memory), sizes, strides, dtype, bytes, c10::DispatchKey::CPU,
+                     c10::GetCPUAllocator());
 }
 
 Arena::Arena(int64_t bytes) : bytes_(bytes) {
@@ -174,10 +191,14 @@ Arena::Arena(int64_t bytes) : bytes_(bytes) {
   constexpr int64_t kLarge = 2 << 20;
   if (bytes >= kLarge) raise_mmap_threshold();
 }
-Arena::Arena(Arena&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
-  other.data_ = nullptr;
+Arena::Arena(int64_t bytes, c10::Device device) : bytes_(bytes) {
+  if (bytes == 0) return;
+  on_device_ = c10::GetAllocator(device.type())->allocate(bytes);
+  data_ = static_cast<char*>(on_device_.get());
 }
-Arena::~Arena() { std::free(data_); }
+Arena::~Arena() {
+  if (!on_device_) std::free(data_);
+}
 
 std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
   {
@@ -205,6 +226,18 @@ int64_t release_pooled_memory() {
   blocks.idle.clear();
   blocks.idle_bytes = 0;
   return released;
+}
+
+c10::Device device_of(graph::Device device) {
+  switch (device.type) {
+    case graph::Device::Type::kCPU:
+      return c10::Device(c10::kCPU, device.index);
+    case graph::Device::Type::kCUDA:
+      return c10::Device(c10::kCUDA, device.index);
+    case graph::Device::Type::kMeta:
+      return c10::Device(c10::kMeta, device.index);
+  }
+  BRAZE_UNREACHABLE("device");
 }
 
 at::ScalarType scalar_type(graph::DType dtype) {

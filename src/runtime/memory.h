@@ -23,25 +23,32 @@ at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at:
 // f64[] with this value.
 at::Tensor number_tensor(double value);
 
-// A tensor over memory that somebody else owns and keeps alive.
-at::Tensor borrow_tensor(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
-                         at::ScalarType dtype, int64_t bytes);
+// The same on any device, by PyTorch's allocator for it; the device has to be the current one.
+at::Tensor allocate_tensor_on(c10::Device device, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                              at::ScalarType dtype, int64_t bytes);
 
-// 64-byte aligned; null for 0 bytes. Huge pages are not asked for: no model here ran faster with
-// them, and on a virtual machine whose host takes idle memory back the first touch of one costs
-// several milliseconds, that of as many small pages, which the system has at hand, a quarter.
+// A tensor over memory that somebody else owns and keeps alive.
+at::Tensor borrow_tensor(void* data, c10::Device device, c10::IntArrayRef sizes,
+                         c10::IntArrayRef strides, at::ScalarType dtype, int64_t bytes);
+
+// 64-byte aligned; null for 0 bytes. On the CPU, huge pages are not asked for: no model here ran
+// faster with them, and on a virtual machine whose host takes idle memory back the first touch of
+// one costs several milliseconds, that of as many small pages, which the system has at hand, a
+// quarter.
 class Arena {
  public:
   explicit Arena(int64_t bytes);
+  // Of another device, by PyTorch's allocator for it; the device has to be the current one.
+  Arena(int64_t bytes, c10::Device device);
   ~Arena();
-  Arena(Arena&& other) noexcept;
-  Arena& operator=(Arena&&) = delete;
+  Arena(Arena&& other) = delete;
   char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 
  private:
   char* data_ = nullptr;
   int64_t bytes_ = 0;
+  c10::DataPtr on_device_;  // owns it there
 };
 
 // Arenas that runs of different sizes share. Thread-safe.
@@ -59,6 +66,7 @@ class ArenaPool {
 // Gives the pool's idle blocks back to the system; bytes released.
 int64_t release_pooled_memory();
 
+c10::Device device_of(graph::Device device);
 at::ScalarType scalar_type(graph::DType dtype);
 std::optional<graph::DType> graph_dtype(at::ScalarType type);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/cuda/driver.h"
 #include "runtime/memory.h"
 
 namespace braze::runtime {
@@ -10,8 +11,12 @@ using plan::SlotId;
 using plan::SlotKind;
 
 PreparedFunction::PreparedFunction(plan::Function given, std::vector<at::Tensor> constants,
-                                   const std::vector<KernelFunction>& functions)
-    : function(std::move(given)), binder(function), constants(std::move(constants)) {
+                                   const std::vector<void*>& functions)
+    : function(std::move(given)),
+      binder(function),
+      device(device_of(function.device)),
+      context(device.is_cuda() ? cuda::primary_context(device.index()) : nullptr),
+      constants(std::move(constants)) {
   sort_slots();
   prepare_steps(functions);
   find_tensors();
@@ -25,6 +30,7 @@ void PreparedFunction::sort_slots() {
     const plan::Slot& slot = function.slots[i];
     const auto id = static_cast<SlotId>(i);
     dtype.push_back(scalar_type(slot.type.dtype));
+    device_of_slot.push_back(device_of(slot.type.device));
     root.push_back(plan::root_of(function, id));
     if (slot.kind == SlotKind::kArena) survives[i] = 1;
     if (slot.kind == SlotKind::kInput && i < constants.size() && constants[i].defined())
@@ -47,12 +53,21 @@ void PreparedFunction::sort_slots() {
   }
 }
 
-void PreparedFunction::prepare_steps(const std::vector<KernelFunction>& functions) {
+void PreparedFunction::prepare_kernel(const plan::KernelStep& step, void* code, size_t& launches) {
+  const size_t first_size = binder.first_kernel_size(step.kernel);
+  if (on_gpu())
+    steps.push_back(GpuKernel{code, step.args, first_size,
+                              function.kernels[step.kernel].sizes.size(), launches++});
+  else
+    steps.push_back(Kernel{reinterpret_cast<KernelFunction>(code), step.args, first_size});
+}
+
+void PreparedFunction::prepare_steps(const std::vector<void*>& functions) {
+  size_t launches = 0;
   written.assign(function.input_count, 0);
   for (const plan::Step& step : function.steps) {
     if (auto* kernel = std::get_if<plan::KernelStep>(&step)) {
-      steps.push_back(Kernel{functions.at(kernel->kernel), kernel->args,
-                             binder.first_kernel_size(kernel->kernel)});
+      prepare_kernel(*kernel, functions.at(kernel->kernel), launches);
     } else if (auto* call = std::get_if<plan::ExternStep>(&step)) {
       has_externs = true;
       auto prepared = std::make_unique<ExternCall>(function, *call);

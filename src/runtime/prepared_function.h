@@ -17,9 +17,10 @@ using KernelFunction = int64_t (*)(void* const* args, const int64_t* sizes, int6
                                    int64_t end);
 
 struct PreparedFunction {
-  // functions: by kernel. constants: by input, undefined where it is not one.
+  // functions: by kernel, what its code object has under its name. constants: by input, undefined
+  // where it is not one.
   PreparedFunction(plan::Function function, std::vector<at::Tensor> constants,
-                   const std::vector<KernelFunction>& functions);
+                   const std::vector<void*>& functions);
   PreparedFunction(const PreparedFunction&) = delete;
 
   bool writes_inputs_early() const;
@@ -29,13 +30,23 @@ struct PreparedFunction {
     std::vector<plan::SlotId> args;
     size_t first_size;  // into Numbers::kernel_sizes
   };
+  struct GpuKernel {
+    void* function;
+    std::vector<plan::SlotId> args;
+    size_t first_size, size_count;  // into Numbers::kernel_sizes
+    size_t launch;                  // into Numbers::launches
+  };
   struct Copy {
     plan::SlotId target, source;
   };
-  using Step = std::variant<Kernel, std::unique_ptr<ExternCall>, Copy, plan::FreeStep>;
+  using Step = std::variant<Kernel, GpuKernel, std::unique_ptr<ExternCall>, Copy, plan::FreeStep>;
+
+  bool on_gpu() const { return device.is_cuda(); }
 
   const plan::Function function;
   const plan::Binder binder;
+  const c10::Device device;
+  void* const context;  // of a GPU
   const std::vector<at::Tensor> constants;
   std::vector<Step> steps;
   std::vector<const ExternCall*> sized_calls;  // those with arguments that depend on sizes
@@ -43,6 +54,7 @@ struct PreparedFunction {
 
   // By slot.
   std::vector<at::ScalarType> dtype;
+  std::vector<c10::Device> device_of_slot;
   std::vector<plan::SlotId> root;     // plan::root_of
   std::vector<uint8_t> survives;      // its memory is there for all calls of a context
   std::vector<uint8_t> needs_tensor;  // extern calls, copies or outputs take it as a tensor
@@ -60,7 +72,8 @@ struct PreparedFunction {
 
  private:
   void sort_slots();
-  void prepare_steps(const std::vector<KernelFunction>& functions);
+  void prepare_steps(const std::vector<void*>& functions);
+  void prepare_kernel(const plan::KernelStep& step, void* code, size_t& launches);
   void find_tensors();
   void need(plan::SlotId slot);
 };

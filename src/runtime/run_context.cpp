@@ -47,7 +47,7 @@ int64_t RunContext::view_offset(SlotId slot, const BoundFunction& bound) const {
 at::Tensor RunContext::make_tensor(SlotId slot, const BoundFunction& bound) const {
   const Shapes shapes = bound.shapes();
   if (prepared.function.slots[slot].kind == SlotKind::kArena)
-    return borrow_tensor(pointers[slot], shapes.sizes(slot), shapes.strides(slot),
+    return borrow_tensor(pointers[slot], prepared.device, shapes.sizes(slot), shapes.strides(slot),
                          prepared.dtype[slot], bound.bytes(slot));
   const at::Tensor& base = tensors[prepared.function.slots[slot].base];
   at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(

@@ -26,10 +26,11 @@ class RunContext {
   void forget_call();
 
   const PreparedFunction& prepared;
-  std::unique_ptr<Arena> arena;     // null while the context of a symbolic plan is idle
+  std::unique_ptr<Arena> arena;     // null while the context of a symbolic or GPU's plan is idle
   std::vector<at::Tensor> tensors;  // by slot
   std::vector<void*> pointers;      // by slot
   std::vector<void*> kernel_args;
+  void* stream = nullptr;  // of a GPU, during a run: the user's current one
 
  private:
   // A tensor of memory that is there for all calls. Slots of one type at one place share it:

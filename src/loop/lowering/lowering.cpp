@@ -125,8 +125,13 @@ void Lowering::add_inputs() {
   }
 }
 
-// A kernel reaches the memory of one device.
+// A kernel reaches the memory of one device. Those of a GPU make no index checks, keep no running
+// values and store once to an element.
 bool Lowering::is_supported(const Node& node) const {
+  const graph::OpKind kind = node.op().kind;
+  if (device_ == graph::Device::Type::kCUDA &&
+      (graph::may_refuse_data(node) || scan_handler(kind) || scatter_handler(kind)))
+    return false;
   const Value* first = nullptr;
   auto fits = [&](const Value* value) {
     if (!value) return true;

@@ -205,15 +205,6 @@ TEST(EndToEndKernels, WhatCannotBeFunctionalisedRunsAsTraced) {
   EXPECT_EQ(count_steps<plan::ExternStep>(function), 2);
 }
 
-TEST(EndToEndKernels, ATargetWithoutACodeGeneratorRunsThroughAten) {
-  const graph::Graph graph =
-      graph::parse("graph(%0: f32[4]@cuda:0) { %1: f32[4]@cuda:0 = aten.exp(%0) return %1 }");
-  const plan::Module module = compile(graph.clone(), {.target = target::cuda(90, 132, 3350000)});
-  EXPECT_EQ(count_steps<plan::KernelStep>(module.functions[0]), 0);
-  EXPECT_EQ(count_steps<plan::ExternStep>(module.functions[0]), 1);
-  EXPECT_TRUE(module.code.empty());
-}
-
 TEST(EndToEndKernels, TimingsAndDumps) {
   std::vector<std::string> stages;
   Options options;

@@ -81,11 +81,12 @@ class FunctionRunner {
     using Function = int64_t (*)(void* const*, const int64_t*, int64_t, int64_t);
     auto function =
         reinterpret_cast<Function>(library_->symbol(function_.kernels[step.kernel].name));
-    if (step.extent == 0) return true;
+    const auto& chunks = std::get<plan::Chunks>(step.launch);
+    if (chunks.extent == 0) return true;
     std::vector<void*> args;
     for (plan::SlotId slot : step.args) args.push_back(address(tensor(slot)));
     // In two parts, as threads would.
-    const int64_t extent = step.extent.constant(), middle = extent / 2;
+    const int64_t extent = chunks.extent.constant(), middle = extent / 2;
     const std::vector<int64_t> sizes = sym::constants(function_.kernels[step.kernel].sizes);
     return function(args.data(), sizes.data(), 0, middle) == 0 &&
            function(args.data(), sizes.data(), middle, extent) == 0;

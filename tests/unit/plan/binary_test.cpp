@@ -24,6 +24,18 @@ TEST(ModuleBinary, RoundTrip) {
   EXPECT_EQ(serialize(deserialize(bytes)), bytes);
 }
 
+TEST(ModuleBinary, GridsRoundTrip) {
+  const Module module = module_of({small_gpu_function()});
+  const Module again = deserialize(serialize(module));
+  const auto grid = [](const Module& of) {
+    return std::get<Grid>(std::get<KernelStep>(of.functions.at(0).steps.at(2)).launch);
+  };
+  EXPECT_EQ(grid(again), grid(module));
+  EXPECT_EQ(again.code.at(0).language, Language::kCuda);
+  EXPECT_EQ(again.functions.at(0).device, module.functions.at(0).device);
+  EXPECT_EQ(to_string(again), to_string(module));
+}
+
 TEST(ModuleBinary, RandomModulesRoundTrip) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     const Module module = random_module(seed);

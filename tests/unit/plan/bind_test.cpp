@@ -27,7 +27,9 @@ struct Bind : testing::Test {
         {.name = "relu", .written = {false, true}, .sizes = {n * 4, n - sym::Int(1)}}};
     for (SlotId i = 0; i < 3; ++i)
       function.steps.emplace_back(
-          KernelStep{.kernel = 0, .args = {i, i + 1}, .extent = sym::floordiv(n + sym::Int(7), 8)});
+          KernelStep{.kernel = 0,
+                     .args = {i, i + 1},
+                     .launch = Chunks{.extent = sym::floordiv(n + sym::Int(7), 8)}});
     function.outputs = {3};
     function.limits = {n * n};
   }
@@ -42,7 +44,22 @@ TEST_F(Bind, NumbersAndPlaces) {
   EXPECT_EQ(bound.slots[2].byte_offset, bound.slots[1].byte_offset);
   EXPECT_EQ(bound.arena_bytes, 1600);
   EXPECT_EQ(bound.kernels[0].sizes, (std::vector<sym::Int>{400, 99}));
-  EXPECT_EQ(std::get<KernelStep>(bound.steps[0]).extent, sym::Int(13));
+  EXPECT_EQ(std::get<Chunks>(std::get<KernelStep>(bound.steps[0]).launch).extent, sym::Int(13));
+}
+
+TEST_F(Bind, GridsFollowTheSizes) {
+  function.device = {graph::Device::Type::kCUDA, 0};
+  for (Slot& slot : function.slots) slot.type.device = function.device;
+  for (Step& step : function.steps)
+    std::get<KernelStep>(step).launch =
+        Grid{.blocks = {sym::floordiv(n + sym::Int(7), 8), n, 1}, .threads = {n, 2, 1}};
+  verify(function);
+  const Binder binder(function);
+  const Numbers numbers = binder.numbers(std::vector<int64_t>{100});
+  ASSERT_EQ(numbers.launches.size(), 3u);
+  EXPECT_EQ(numbers.launches[2].blocks, (std::array<uint32_t, 3>{13, 100, 1}));
+  EXPECT_EQ(numbers.launches[2].threads, (std::array<uint32_t, 3>{100, 2, 1}));
+  EXPECT_THROW(binder.numbers(std::vector<int64_t>{600}), Unbindable);  // 1200 threads
 }
 
 TEST_F(Bind, RangesAndLimits) {

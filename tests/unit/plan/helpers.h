@@ -37,9 +37,10 @@ inline Function small_function() {
                       {.name = "fused_mul", .written = {false, false, true}}};
   function.origins = {{.file = "model.py", .line = 12, .function = "forward", .call = "torch.add"}};
   function.steps = {
-      KernelStep{.kernel = 0, .args = {0, 1, 2}, .extent = 4, .grain = 2, .origin = 0},
+      KernelStep{
+          .kernel = 0, .args = {0, 1, 2}, .launch = Chunks{.extent = 4, .grain = 2}, .origin = 0},
       ExternStep{.op = "aten.mm", .args = {SlotId{5}, SlotId{1}}, .results = {3}},
-      KernelStep{.kernel = 1, .args = {3, 2, 4}, .extent = 4},
+      KernelStep{.kernel = 1, .args = {3, 2, 4}, .launch = Chunks{.extent = 4}},
       FreeStep{.slot = 3},
       CopyStep{.target = 0, .source = 4},
   };
@@ -47,13 +48,26 @@ inline Function small_function() {
   return function;
 }
 
+// The same on a GPU.
+inline Function small_gpu_function() {
+  Function function = small_function();
+  function.device = {graph::Device::Type::kCUDA, 0};
+  for (Slot& slot : function.slots) slot.type.device = function.device;
+  std::get<KernelStep>(function.steps[0]).launch = Grid{.blocks = {7, 2, 1}, .threads = {32, 4, 1}};
+  std::get<KernelStep>(function.steps[2]).launch =
+      Grid{.blocks = {1, 1, 1}, .threads = {256, 1, 1}, .shared_bytes = 1024};
+  return function;
+}
+
 class RandomFunction {
  public:
-  explicit RandomFunction(uint32_t seed) : random_(seed) {}
+  explicit RandomFunction(uint32_t seed, graph::Device device = {})
+      : random_(seed), device_(device) {}
 
   // Valid: every step uses what is defined; every argument alternative occurs.
   Function make() {
     Function function;
+    function.device = device_;
     function.input_count = below(3) + 1;
     for (int i = 0; i < function.input_count; ++i) {
       function.slots.push_back({.kind = SlotKind::kInput, .type = type()});
@@ -84,7 +98,9 @@ class RandomFunction {
   graph::TensorType type() {
     sym::Dims sizes;
     for (int i = below(4); i > 0; --i) sizes.push_back(below(5));
-    return tensor(std::move(sizes), static_cast<graph::DType>(below(12)));
+    graph::TensorType type = tensor(std::move(sizes), static_cast<graph::DType>(below(12)));
+    type.device = device_;
+    return type;
   }
   graph::OriginId origin(const Function& function) {
     return below(static_cast<int>(function.origins.size()) + 1) - 1;
@@ -128,6 +144,14 @@ class RandomFunction {
     }
   }
 
+  Launch launch() {
+    if (device_.type != graph::Device::Type::kCUDA)
+      return Chunks{.extent = below(100), .grain = below(9) + 1};
+    return Grid{.blocks = {below(9), below(9), 1},
+                .threads = {below(99) + 1, below(9) + 1, 1},
+                .shared_bytes = below(99)};
+  }
+
   SlotId add_slot(Function& function) {
     Slot slot{.kind = SlotKind::kExtern, .type = type()};
     int choice = below(3);
@@ -153,8 +177,7 @@ class RandomFunction {
       function.steps.push_back(
           KernelStep{.kernel = below(static_cast<int>(function.kernels.size())),
                      .args = {read, written},
-                     .extent = below(100),
-                     .grain = below(9) + 1,
+                     .launch = launch(),
                      .origin = origin(function)});
       return;
     }
@@ -165,6 +188,7 @@ class RandomFunction {
   }
 
   std::mt19937 random_;
+  const graph::Device device_;
 };
 
 // With code for the functions' kernels, if they have any.
@@ -173,7 +197,11 @@ inline Module module_of(std::vector<Function> functions) {
   const bool kernels =
       std::any_of(module.functions.begin(), module.functions.end(),
                   [](const Function& function) { return !function.kernels.empty(); });
-  if (kernels) module.code.push_back({.text = "// kernels", .flags = {"-O2"}});
+  const bool on_gpu = module.functions.back().device.type == graph::Device::Type::kCUDA;
+  if (kernels)
+    module.code.push_back({.language = on_gpu ? Language::kCuda : Language::kCpp,
+                           .text = "// kernels",
+                           .flags = {"-O2"}});
   return module;
 }
 
@@ -181,9 +209,12 @@ inline Module small_module() { return module_of({small_function()}); }
 
 // A function that calls the ones behind it, each in another way, and these.
 inline Module random_module(uint32_t seed) {
+  const graph::Device device =
+      seed % 3 == 0 ? graph::Device{graph::Device::Type::kCUDA, 1} : graph::Device{};
   std::vector<Function> called;
-  for (uint32_t i = 0; i < seed % 4; ++i) called.push_back(RandomFunction(seed * 3 + i).make());
-  if (called.empty()) return module_of({RandomFunction(seed).make()});
+  for (uint32_t i = 0; i < seed % 4; ++i)
+    called.push_back(RandomFunction(seed * 3 + i, device).make());
+  if (called.empty()) return module_of({RandomFunction(seed, device).make()});
   Function first;
   first.input_count = 1;
   first.slots = {{.kind = SlotKind::kInput, .type = tensor({3})}};

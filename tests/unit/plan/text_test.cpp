@@ -23,6 +23,18 @@ TEST(FunctionText, Small) {
       "}\n");
 }
 
+TEST(FunctionText, OnAGpu) {
+  const std::string text = to_string(small_gpu_function());
+  EXPECT_NE(text.find(") arena 256 bytes on cuda:0 {\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("s2: arena[64, 192) f32[4, 8]@cuda:0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("fused_add(s0, s1, s2) blocks (7, 2, 1) threads (32, 4, 1)  "),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("fused_mul(s3, s2, s4) blocks (1, 1, 1) threads (256, 1, 1) shared 1024\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(FunctionText, Arguments) {
   Function function = small_function();
   function.steps = {ExternStep{

@@ -56,11 +56,39 @@ TEST(FunctionVerify, KernelSteps) {
                   "slot s7 does not exist");
   expect_rejected([](Function& p) { step<KernelStep>(p, 0).args[0] = 3; },
                   "s3 is used before it is defined");
-  expect_rejected([](Function& p) { step<KernelStep>(p, 0).grain = 0; }, "bad extent or grain");
+  expect_rejected([](Function& p) { std::get<Chunks>(step<KernelStep>(p, 0).launch).grain = 0; },
+                  "bad extent or grain");
   expect_rejected([](Function& p) { step<KernelStep>(p, 0).origin = 1; },
                   "origin 1 does not exist");
   expect_rejected([](Function& p) { step<KernelStep>(p, 2).args[2] = 3; },
                   "a kernel cannot write to it");
+}
+
+TEST(FunctionVerify, Launches) {
+  EXPECT_NO_THROW(verify(small_gpu_function()));
+  const auto expect_gpu_rejected = [](const std::function<void(Function&)>& spoil,
+                                      const std::string& message) {
+    expect_rejected(
+        [&](Function& p) {
+          p = small_gpu_function();
+          spoil(p);
+        },
+        message);
+  };
+  const auto grid = [](Function& p) -> Grid& {
+    return std::get<Grid>(step<KernelStep>(p, 0).launch);
+  };
+  expect_rejected([](Function& p) { step<KernelStep>(p, 0).launch = Grid{}; },
+                  "a grid is for a GPU, chunks are for a CPU");
+  expect_gpu_rejected([](Function& p) { step<KernelStep>(p, 0).launch = Chunks{}; },
+                      "a grid is for a GPU, chunks are for a CPU");
+  expect_gpu_rejected([&](Function& p) { grid(p).blocks[1] = -1; }, "a negative number of blocks");
+  expect_gpu_rejected([&](Function& p) { grid(p).threads[2] = 0; }, "a block without threads");
+  expect_gpu_rejected([&](Function& p) { grid(p).shared_bytes = -1; }, "negative shared memory");
+  expect_gpu_rejected([](Function& p) { p.slots[2].type.device = {}; },
+                      "slot s2 is not on the device of the function");
+  expect_gpu_rejected([](Function& p) { p.slots[1].type.device.index = 1; },
+                      "in step 0: slot s1 is not on the device of the function");
 }
 
 TEST(FunctionVerify, ExternSteps) {
@@ -178,6 +206,8 @@ TEST(ModuleVerify, KernelsAndCodeComeTogether) {
   expect_rejected(module, "kernel fused_mul: code object 1 does not exist");
   module.code.push_back(module.code[0]);
   EXPECT_NO_THROW(verify(module));
+  module.code[1].language = Language::kCuda;
+  expect_rejected(module, "kernel fused_mul: code in another language than its device's");
   module.functions[0].kernels[1].code = 0;
   expect_rejected(module, "code object 1 has no kernel");
   expect_rejected(Module{}, "a module without functions");
@@ -233,8 +263,8 @@ TEST(ModuleVerify, SymbolsAreUsedWhenTheirValuesAreKnown) {
   const sym::Int u(arena->symbol("u0", 4, {0, 100}));
   const auto with_symbol = [&](Function function) {
     function.arena = arena;
-    function.symbols = {{.name = "u0", .hint = 4, .low = 0, .high = 100,
-                         .kind = Symbol::Kind::kScalar}};
+    function.symbols = {
+        {.name = "u0", .hint = 4, .low = 0, .high = 100, .kind = Symbol::Kind::kScalar}};
     return function;
   };
   Function first, second;

@@ -1,0 +1,26 @@
+// From kernels to code objects, in the language of the target.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compile/kernel_function.h"
+#include "graph/graph.h"
+#include "plan/module.h"
+#include "target/target.h"
+
+namespace braze::compile {
+
+// Why there is no code for one of the kernels; empty: there is for all.
+std::string why_no_code(std::span<const loop::Kernel> kernels, const target::Target& target);
+
+// Adds the code of the kernels to the module, if there are any: one source on a CPU, where starting
+// the compiler takes longest, one for each kernel on a GPU, where they compile side by side.
+std::vector<KernelCode> generate_code(std::span<const loop::Kernel> kernels,
+                                      const target::Target& target, plan::Module& module);
+
+// Where kernels for the target run: on that device of the graph's.
+graph::Device kernel_device(const graph::Graph& graph, const target::Target& target);
+
+}  // namespace braze::compile

@@ -1,0 +1,53 @@
+// The CUDA driver, opened when it is first asked for: no CUDA headers or libraries are needed to
+// build, and none to run on a machine without a GPU.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "target/target.h"
+
+namespace braze::runtime::cuda {
+
+// Why there is no driver; empty: there is one.
+const std::string& why_no_driver();
+
+// A device by its number, described by the driver. UserError for one that no kernels can be made
+// for, and where there is no driver.
+target::Cuda describe(int device);
+
+// The device's primary context, which is PyTorch's.
+void* primary_context(int device);
+
+// The context is current on this thread while it lives.
+class CurrentContext {
+ public:
+  explicit CurrentContext(void* context);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+
+ private:
+  bool pushed_;
+};
+
+// Machine code that is loaded on a device, for as long as it lives.
+class LoadedCode {
+ public:
+  LoadedCode(int device, const std::string& cubin);  // InternalError with the driver's word
+  ~LoadedCode();
+  LoadedCode(const LoadedCode&) = delete;
+  void* kernel(const std::string& name) const;  // InternalError if absent
+
+ private:
+  void* context_;
+  void* module_ = nullptr;
+};
+
+// Puts a kernel on a stream of the current device. `arguments`: addresses of what it takes, in
+// order. InternalError with the driver's word.
+void launch(void* kernel, const std::array<uint32_t, 3>& blocks,
+            const std::array<uint32_t, 3>& threads, uint32_t shared_bytes, void* stream,
+            void** arguments);
+
+}  // namespace braze::runtime::cuda

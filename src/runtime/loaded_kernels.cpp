@@ -1,0 +1,71 @@
+#include "runtime/loaded_kernels.h"
+
+#include <string>
+
+#include "toolchain/nvrtc.h"
+
+namespace braze::runtime {
+namespace {
+
+// What the kernels of a code object are.
+struct Use {
+  std::vector<std::string> names;
+  int device = 0;
+};
+
+std::vector<Use> uses_of(const plan::Module& module) {
+  std::vector<Use> uses(module.code.size());
+  for (const plan::Function& function : module.functions)
+    for (const plan::Kernel& kernel : function.kernels) {
+      uses[kernel.code].names.push_back(kernel.name);
+      uses[kernel.code].device = function.device.index;
+    }
+  return uses;
+}
+
+void load_on_cpu(const plan::Module& module, const std::vector<Use>& uses, LoadedKernels& loaded) {
+  for (size_t i = 0; i < module.code.size(); ++i) {
+    const plan::Code& code = module.code[i];
+    if (code.language == plan::Language::kCpp)
+      loaded.libraries[i] = toolchain::build(code.text, code.flags, uses[i].names);
+  }
+}
+
+// All at once: they compile side by side.
+void load_on_gpu(const plan::Module& module, const std::vector<Use>& uses, LoadedKernels& loaded) {
+  std::vector<toolchain::CudaSource> sources;
+  std::vector<size_t> objects;
+  for (size_t i = 0; i < module.code.size(); ++i) {
+    const plan::Code& code = module.code[i];
+    if (code.language != plan::Language::kCuda) continue;
+    sources.push_back({.text = code.text, .flags = code.flags});
+    objects.push_back(i);
+  }
+  if (sources.empty()) return;
+  const std::vector<std::string> cubins = toolchain::cubins(sources);
+  for (size_t i = 0; i < cubins.size(); ++i)
+    loaded.on_device[objects[i]] =
+        std::make_unique<cuda::LoadedCode>(uses[objects[i]].device, cubins[i]);
+}
+
+}  // namespace
+
+LoadedKernels load_kernels(const plan::Module& module) {
+  LoadedKernels loaded;
+  loaded.libraries.resize(module.code.size());
+  loaded.on_device.resize(module.code.size());
+  const std::vector<Use> uses = uses_of(module);
+  load_on_cpu(module, uses, loaded);
+  load_on_gpu(module, uses, loaded);
+  for (const plan::Function& function : module.functions) {
+    std::vector<void*>& found = loaded.functions.emplace_back();
+    for (const plan::Kernel& kernel : function.kernels) {
+      const auto& library = loaded.libraries[kernel.code];
+      found.push_back(library ? library->symbol(kernel.name)
+                              : loaded.on_device[kernel.code]->kernel(kernel.name));
+    }
+  }
+  return loaded;
+}
+
+}  // namespace braze::runtime

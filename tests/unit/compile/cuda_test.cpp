@@ -1,0 +1,124 @@
+// Graphs of values on a GPU: their modules, without running them.
+#include <gtest/gtest.h>
+
+#include "compile/compile.h"
+#include "plan/binder.h"
+
+namespace braze::compile {
+namespace {
+
+struct Compiled {
+  plan::Module module;
+  std::string unsupported;
+  const plan::Function& function() const { return module.functions.at(0); }
+};
+
+Compiled compile_for_gpu(std::string_view text) {
+  Compiled result;
+  Options options{.target = target::cuda(90, 132, 3350000), .check_passes = true};
+  options.dump = [&](const char* stage, const std::string& what) {
+    if (std::string_view(stage) == "unsupported") result.unsupported = what;
+  };
+  result.module = compile(graph::parse(text), options);
+  result.module = plan::deserialize(plan::serialize(result.module));
+  return result;
+}
+
+template <class Step>
+std::vector<const Step*> steps(const plan::Function& function) {
+  std::vector<const Step*> found;
+  for (const plan::Step& step : function.steps)
+    if (const auto* one = std::get_if<Step>(&step)) found.push_back(one);
+  return found;
+}
+
+TEST(CompileForGpu, PointwiseIsOneKernel) {
+  const Compiled compiled = compile_for_gpu(
+      "graph(%0 x: f16[64, 768]@cuda:1) {\n"
+      "  %1: f16[64, 768]@cuda:1 = aten.add.Tensor(%0, 1, 1)\n"
+      "  %2: f16[64, 768]@cuda:1 = aten.relu(%1)\n"
+      "  %3: f16[64, 768]@cuda:1 = aten.mul.Tensor(%2, 2)\n"
+      "  return %3\n}\n");
+  const plan::Function& function = compiled.function();
+  EXPECT_EQ(function.device, (graph::Device{graph::Device::Type::kCUDA, 1}));
+  const auto kernels = steps<plan::KernelStep>(function);
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(function.steps.size(), 1u);
+  const auto& grid = std::get<plan::Grid>(kernels[0]->launch);
+  EXPECT_EQ(grid.blocks[0] * grid.threads[0], sym::Int(64 * 768));
+  ASSERT_EQ(compiled.module.code.size(), 1u);
+  EXPECT_EQ(compiled.module.code[0].language, plan::Language::kCuda);
+  EXPECT_EQ(compiled.module.code[0].flags[0], "--gpu-architecture=sm_90");
+}
+
+TEST(CompileForGpu, SoftmaxIsOneKernelForAllSizes) {
+  const Compiled compiled = compile_for_gpu(
+      "graph(s0 = size(%0, 0) hint 4096 range [2, 100000], %0 x: f32[s0, 1000]@cuda:0) {\n"
+      "  %1: f32[s0, 1000]@cuda:0 = aten._softmax(%0, 1, false)\n"
+      "  return %1\n}\n");
+  const plan::Function& function = compiled.function();
+  ASSERT_EQ(steps<plan::KernelStep>(function).size(), 1u);
+  const plan::Binder binder(function);
+  for (int64_t rows : {2, 77, 100000}) {
+    const plan::Numbers numbers = binder.numbers(std::vector<int64_t>{rows});
+    EXPECT_EQ(numbers.launches.at(0).blocks[0], rows);
+  }
+}
+
+TEST(CompileForGpu, LibraryCallsAndTheArenaAreOnTheDevice) {
+  const Compiled compiled = compile_for_gpu(
+      "graph(%0 x: f32[64, 64]@cuda:0, %1 w: f32[64, 64]@cuda:0) {\n"
+      "  %2: f32[64, 64]@cuda:0 = aten.mm(%0, %1)\n"
+      "  %3: f32[64, 64]@cuda:0 = aten.relu(%2)\n"
+      "  return %3\n}\n");
+  const plan::Function& function = compiled.function();
+  ASSERT_EQ(steps<plan::ExternStep>(function).size(), 1u);
+  EXPECT_EQ(steps<plan::ExternStep>(function)[0]->op, "aten.mm");
+  EXPECT_EQ(steps<plan::KernelStep>(function).size(), 1u);
+  for (const plan::Slot& slot : function.slots) EXPECT_EQ(slot.type.device, function.device);
+}
+
+TEST(CompileForGpu, WhatKernelsCannotHoldIsLeftToTheLibrary) {
+  const Compiled compiled = compile_for_gpu(
+      "graph(%0 w: f32[50, 8]@cuda:0, %1 i: i64[7]@cuda:0, %2 x: f32[7, 8]@cuda:0) {\n"
+      "  %3: f32[7, 8]@cuda:0 = aten.embedding(%0, %1)\n"
+      "  %4: f32[7, 8]@cuda:0 = aten.cumsum(%2, 0)\n"
+      "  %5: f32[7, 8]@cuda:0 = aten.add.Tensor(%3, %4, 1)\n"
+      "  return %5\n}\n");
+  EXPECT_EQ(compiled.unsupported, "");
+  EXPECT_EQ(steps<plan::ExternStep>(compiled.function()).size(), 2u);
+  EXPECT_EQ(steps<plan::KernelStep>(compiled.function()).size(), 1u);
+}
+
+TEST(CompileForGpu, NumbersFromTheCpu) {
+  const Compiled compiled = compile_for_gpu(
+      "graph(%0 x: f32[64]@cuda:0, %1 s: f32[]) {\n"
+      "  %2: f32[64]@cuda:0 = aten.mul.Tensor(%0, %1)\n"
+      "  %3: f32[64]@cuda:0 = aten.relu(%2)\n"
+      "  return %3\n}\n");
+  ASSERT_EQ(steps<plan::ExternStep>(compiled.function()).size(), 1u);
+  EXPECT_EQ(steps<plan::KernelStep>(compiled.function()).size(), 1u);
+}
+
+TEST(CompileForGpu, SeveralGpusRunThroughAten) {
+  const Compiled compiled = compile_for_gpu(
+      "graph(%0 x: f32[64]@cuda:0, %1 y: f32[64]@cuda:1) {\n"
+      "  %2: f32[64]@cuda:0 = aten.relu(%0)\n"
+      "  %3: f32[64]@cuda:1 = aten.relu(%1)\n"
+      "  return %2, %3\n}\n");
+  EXPECT_EQ(compiled.unsupported, "values on several GPUs");
+  EXPECT_TRUE(steps<plan::KernelStep>(compiled.function()).empty());
+}
+
+TEST(CompileForGpu, KernelsOfACpuStaySo) {
+  plan::Module module = compile(graph::parse("graph(%0 x: f32[64]) {\n"
+                                             "  %1: f32[64] = aten.relu(%0)\n"
+                                             "  return %1\n}\n"),
+                                {.target = target::Cpu{.isa = target::host_isa(), .threads = 1}});
+  EXPECT_EQ(module.functions[0].device, graph::Device{});
+  EXPECT_TRUE(std::holds_alternative<plan::Chunks>(
+      steps<plan::KernelStep>(module.functions[0]).at(0)->launch));
+}
+
+}  // namespace
+}  // namespace braze::compile
