@@ -129,11 +129,8 @@ Argument Recorder::take_argument(int i) {
       if (!dtype) fail(std::string("dtype ") + c10::toString(type) + " is not supported", kMoveOut);
       return *dtype;
     }
-    case ArgumentKind::kDevice: {
-      const c10::Device device = value.toDevice();
-      if (!device.is_cpu()) fail("device " + device.str() + " is not supported", kMoveOut);
-      return graph::Device{};
-    }
+    case ArgumentKind::kDevice:
+      return take_device(i);
     case ArgumentKind::kMemoryFormat:
       if (auto format = memory_format_of(static_cast<at::MemoryFormat>(value.toInt())))
         return *format;
@@ -241,14 +238,6 @@ at::Tensor Recorder::take_operand(const at::Tensor& tensor, int position, int el
   constant_ = constant_ && record_.constants_.contains(fake->value);
   if (as_fake(tensor)) return tensor;
   return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(fake));
-}
-
-void Recorder::take_devices() {
-  for (int i : info_.device_arguments) {
-    c10::IValue& value = argument(i);
-    // None follows the tensor operands, which are on meta; without any it is the default device.
-    if (value.isDevice() || operands_.empty()) value = c10::Device(c10::kMeta);
-  }
 }
 
 }  // namespace braze::trace

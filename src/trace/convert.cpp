@@ -21,6 +21,8 @@ namespace {
   X(Complex64, ComplexFloat) \
   X(Complex128, ComplexDouble)
 
+}  // namespace
+
 graph::Device graph_device(c10::Device device) {
   graph::Device result;
   result.index = device.index();
@@ -30,8 +32,6 @@ graph::Device graph_device(c10::Device device) {
     BRAZE_CHECK(device.is_cpu(), "device ", device.str());
   return result;
 }
-
-}  // namespace
 
 std::optional<graph::DType> try_dtype_of(at::ScalarType type) {
   switch (type) {

@@ -33,10 +33,14 @@ c10::SymInt bytes_of(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at:
   return times(reach, static_cast<int64_t>(c10::elementSize(dtype)));
 }
 
+c10::DispatchKey key_of(c10::Device device) {
+  return device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+}
+
 }  // namespace
 
 FakeTensorImpl::FakeTensorImpl(c10::Storage storage, caffe2::TypeMeta dtype, c10::Device device)
-    : TensorImpl(std::move(storage), c10::DispatchKeySet({c10::DispatchKey::CPU, kFakeKey}), dtype),
+    : TensorImpl(std::move(storage), c10::DispatchKeySet({key_of(device), kFakeKey}), dtype),
       device_(device) {
   live_count.fetch_add(1, std::memory_order_relaxed);
   set_custom_device(true);
@@ -77,13 +81,23 @@ void FakeTensorImpl::copy_layout_of(const c10::TensorImpl& source) {
     TensorImpl::set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
 }
 
+void FakeTensorImpl::set_fake_device(c10::Device device) {
+  const c10::BackendComponent from = c10::toBackendComponent(key_of(device_));
+  const c10::BackendComponent to = c10::toBackendComponent(key_of(device));
+  device_ = device;
+  if (from == to) return;
+  key_set_ = (key_set_.remove_backend(from) - c10::getAutocastRelatedKeySetFromBackend(from)) |
+             c10::DispatchKeySet(to) | c10::getAutocastRelatedKeySetFromBackend(to);
+}
+
 void FakeTensorImpl::set_inference(bool inference) {
   if (inference == is_inference()) return;
   if (inference) {
     key_set_ = key_set_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView;
     version_counter_ = c10::VariableVersion();
   } else {
-    key_set_ = key_set_ | c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CPUBit);
+    key_set_ = key_set_ |
+               c10::getAutogradRelatedKeySetFromBackend(c10::toBackendComponent(key_of(device_)));
     version_counter_ = c10::VariableVersion(/*version=*/0);
   }
 }
@@ -163,9 +177,10 @@ at::Tensor make_row_major_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef st
 }
 
 at::Tensor make_fake_input(c10::Storage storage, c10::SymIntArrayRef sizes,
-                           c10::SymIntArrayRef strides, int64_t offset, at::ScalarType dtype) {
-  auto fake = c10::make_intrusive<FakeTensorImpl>(
-      std::move(storage), c10::scalarTypeToTypeMeta(dtype), c10::Device(c10::kCPU));
+                           c10::SymIntArrayRef strides, int64_t offset, at::ScalarType dtype,
+                           c10::Device device) {
+  auto fake = c10::make_intrusive<FakeTensorImpl>(std::move(storage),
+                                                  c10::scalarTypeToTypeMeta(dtype), device);
   set_layout(*fake, sizes, strides, offset);
   return at::Tensor(std::move(fake));
 }
@@ -174,7 +189,7 @@ at::Tensor make_fake_view(const at::Tensor& base, c10::SymIntArrayRef sizes,
                           c10::SymIntArrayRef strides, const c10::SymInt& offset) {
   auto fake = c10::make_intrusive<FakeTensorImpl>(
       c10::Storage(base.unsafeGetTensorImpl()->unsafe_storage()), base.dtype(),
-      c10::Device(c10::kCPU));
+      as_fake(base) ? as_fake(base)->fake_device() : c10::Device(c10::kCPU));
   set_layout(*fake, sizes, strides, offset);
   return at::Tensor(std::move(fake));
 }

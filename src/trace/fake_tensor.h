@@ -26,8 +26,8 @@ struct ThreadState {
 inline thread_local ThreadState thread_state;
 
 // A fake holds a *meta* storage, shared by views as real storages are, and the key set of a real
-// tensor plus kFakeKey. `device()` is "cpu", or "meta" while a metadata kernel runs, so that the
-// fake itself can be handed to Meta kernels.
+// tensor of its device plus kFakeKey. `device()` is "meta" while a metadata kernel runs, so that
+// the fake itself can be handed to Meta kernels.
 //
 // Outside of the fallback a fake claims to have no storage, so that `data_ptr()`, `numpy()` and
 // `tolist()` raise instead of reading through a null pointer.
@@ -73,6 +73,7 @@ class FakeTensorImpl final : public c10::TensorImpl {
   bool is_known_row_major() const { return row_major_; }
 
   c10::Device fake_device() const { return device_; }
+  void set_fake_device(c10::Device device);
 
   graph::Value* value = nullptr;  // what it stands for in the graph of trace `serial`
   uint32_t serial = 0;
@@ -102,14 +103,16 @@ c10::Storage meta_storage(c10::SymInt bytes);
 // A fake over `storage` with dtype, sizes, strides and offset of `like`.
 at::Tensor make_fake(c10::Storage storage, const c10::TensorImpl& like, c10::Device device);
 
-// A fresh fake on the CPU with these row-major strides, in elements.
+// A fresh fake with these row-major strides, in elements; on the CPU, like those below, until the
+// recorder says otherwise.
 at::Tensor make_row_major_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
                                at::ScalarType dtype);
 // With any strides.
 at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at::ScalarType dtype);
 // A fake for a tensor from outside.
 at::Tensor make_fake_input(c10::Storage storage, c10::SymIntArrayRef sizes,
-                           c10::SymIntArrayRef strides, int64_t offset, at::ScalarType dtype);
+                           c10::SymIntArrayRef strides, int64_t offset, at::ScalarType dtype,
+                           c10::Device device);
 // A view of `base`, which is a fake.
 at::Tensor make_fake_view(const at::Tensor& base, c10::SymIntArrayRef sizes,
                           c10::SymIntArrayRef strides, const c10::SymInt& offset);

@@ -70,7 +70,7 @@ void Recorder::run() {
     fail(why, "use a number that the dtype holds, or another dtype");
   refuse_unchecked();
   check_filling();
-  refuse_dtypes(info_, stack_, begin_);
+  if (device_.is_cpu()) refuse_dtypes(info_, stack_, begin_);
   check_rerun();
   use_overload_with_number();
   compute_metadata();
@@ -220,6 +220,7 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
 
   at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device_);
   fake = as_fake(result);
+  fake->set_fake_device(device_);
   const Record::KnownStorage storage = record_.known_storage(fake->unsafe_storage());
   fake->set_inference(storage.inference);
   results_.push_back({true, type_of(result), storage.number, fake});
@@ -250,7 +251,7 @@ at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl&
       graph::Node* node =
           record_.graph_.add_node(empty,
                                   {result.type.sizes, result.type.strides, result.type.dtype,
-                                   graph::None{}, graph::Device{}, graph::None{}},
+                                   graph::None{}, result.type.device, graph::None{}},
                                   {result.type}, record_.origin(), nullptr, {result.storage});
       for (graph::Argument& argument : arguments_)
         if (auto* value = std::get_if<graph::Value*>(&argument); value && *value == fake.value)

@@ -29,7 +29,11 @@ class Recorder {
   graph::Argument take_optional_tensors(int i);
   graph::Argument take_list(int i);
   at::Tensor take_operand(const at::Tensor& tensor, int position, int element);
+  // devices.cpp
+  graph::Argument take_device(int i);
   void take_devices();
+  c10::Device device_of_operands() const;
+  bool may_come_from_cpu(const Operand& operand) const;
 
   // Whether only Python numbers stand in the tensor positions; then the call runs for real.
   bool only_numbers();
@@ -96,7 +100,7 @@ class Recorder {
   std::vector<c10::IValue> constant_call_;  // the arguments, while all operands are constants
   std::vector<Result> results_;
   std::vector<at::Tensor> result_tensors_;  // for autograd
-  c10::Device device_{c10::kCPU};
+  c10::Device device_{c10::kCPU};           // of the results
   bool constant_ = true;
   bool symbolic_ = false;
   bool requires_grad_ = false;

@@ -31,7 +31,8 @@ std::string why_unsupported(const at::Tensor& tensor, bool check_type) {
   if (tensor.layout() != at::kStrided) return "its layout is not dense";
   if (tensor.is_nested()) return "it is a nested tensor";
   if (tensor.is_quantized()) return "it is quantised";
-  if (!tensor.device().is_cpu()) return "it is on device " + tensor.device().str();
+  if (!tensor.device().is_cpu() && !tensor.device().is_cuda())
+    return "it is on device " + tensor.device().str();
   if (!try_dtype_of(tensor.scalar_type()))
     return std::string("its dtype is ") + c10::toString(tensor.scalar_type());
   if (tensor.is_conj() || tensor.is_neg()) return "it is lazily conjugated or negated";

@@ -139,9 +139,9 @@ at::Tensor Record::symbolic_input(const at::Tensor& real, graph::InputKind kind,
       std::any_of(dims.begin(), dims.end(), [](auto& dim) { return dim.unbacked; });
   input.strides = unbacked && real.is_contiguous() ? strides_without_sizes(input.sizes, shapes)
                                                    : strides_of(real, input.sizes, shapes);
-  at::Tensor fake =
-      make_fake_input(storage_of_real(real), to_symints(input.sizes, shapes),
-                      to_symints(input.strides, shapes), real.storage_offset(), real.scalar_type());
+  at::Tensor fake = make_fake_input(storage_of_real(real), to_symints(input.sizes, shapes),
+                                    to_symints(input.strides, shapes), real.storage_offset(),
+                                    real.scalar_type(), real.device());
   stand_for(fake, real, kind, std::move(name));
   symbolic_inputs_.push_back(std::move(input));
   return fake;
@@ -150,7 +150,7 @@ at::Tensor Record::symbolic_input(const at::Tensor& real, graph::InputKind kind,
 at::Tensor Record::stand_in(const at::Tensor& real, graph::InputKind kind, std::string name) {
   at::Tensor fake = make_fake_input(storage_of_real(real), c10::fromIntArrayRefSlow(real.sizes()),
                                     c10::fromIntArrayRefSlow(real.strides()), real.storage_offset(),
-                                    real.scalar_type());
+                                    real.scalar_type(), real.device());
   stand_for(fake, real, kind, std::move(name));
   return fake;
 }

@@ -162,5 +162,6 @@ std::optional<graph::DType> try_dtype_of(at::ScalarType type);
 at::ScalarType scalar_type_of(graph::DType dtype);
 graph::TensorType type_of(const at::Tensor& tensor);
 at::Device device_of(graph::Device device);
+graph::Device graph_device(c10::Device device);  // InternalError for others than CPUs and GPUs
 
 }  // namespace braze::trace

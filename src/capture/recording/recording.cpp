@@ -53,8 +53,8 @@ std::vector<int64_t> sizes_of(PyObject* tensor) { return tensor_of(tensor).sizes
 bool may_be_symbolic(PyObject* object) {
   if (Py_TYPE(object) != known().tensor) return false;
   const at::Tensor& tensor = tensor_of(object);
-  return tensor.layout() == at::kStrided && !tensor.requires_grad() && tensor.device().is_cpu() &&
-         !trace::Tracer::is_fake(tensor);
+  return tensor.layout() == at::kStrided && !tensor.requires_grad() &&
+         (tensor.device().is_cpu() || tensor.device().is_cuda()) && !trace::Tracer::is_fake(tensor);
 }
 
 bool is_symbolic(PyObject* object) {
@@ -74,7 +74,7 @@ struct Recording::Impl {
   trace::Tracer tracer;
   std::optional<trace::Tracer::Scope> scope;
   std::optional<at::ThreadLocalState> thread_state;
-  at::ScalarType autocast_dtype = at::kFloat;
+  at::ScalarType autocast_dtype = at::kFloat, autocast_gpu_dtype = at::kFloat;
   bool autocast_cache = true;
   guard::GlobalState state;
   std::vector<guard::GlobalState> region_states;
@@ -92,6 +92,7 @@ void Recording::start() {
   impl_->state = guard::GlobalState::current();
   impl_->thread_state.emplace();
   impl_->autocast_dtype = pytorch::autocast_dtype(at::kCPU);
+  impl_->autocast_gpu_dtype = pytorch::autocast_dtype(at::kCUDA);
   impl_->autocast_cache = pytorch::is_autocast_cache_enabled();
   impl_->scope.emplace(impl_->tracer);
 }
@@ -113,6 +114,7 @@ bool Recording::stop(std::vector<Ref> guards) {
   if (!unchanged || closed) {
     at::ThreadLocalState::setThreadLocalState(*impl_->thread_state);
     pytorch::set_autocast_dtype(at::kCPU, impl_->autocast_dtype);
+    pytorch::set_autocast_dtype(at::kCUDA, impl_->autocast_gpu_dtype);
     pytorch::set_autocast_cache_enabled(impl_->autocast_cache);
   }
   impl_->thread_state.reset();
