@@ -218,6 +218,7 @@ uint64_t hash_of(const Statement& statement);  // the same in every pool
 struct BufferParam {
   DType dtype = DType::kFloat32;
   bool written = false;
+  bool by_value = false;  // it is its only element, on the CPU, that a kernel of a GPU is given
   // Buffer number in the surrounding program (program.h); not part of the kernel's identity.
   int buffer = -1;
 };

@@ -128,7 +128,8 @@ class Parser {
     expect(":");
     BufferParam param{.dtype = dtype()};
     param.written = accept("out");
-    if (!param.written) expect("in");
+    param.by_value = !param.written && accept("value");
+    if (!param.written && !param.by_value) expect("in");
     kernel_.params.push_back(param);
   }
 

@@ -15,6 +15,7 @@ struct Buffer {
   graph::TensorType type;    // eager's strides; offset only meaningful for kView (from base)
   int input = -1;            // kInput: index of the graph input
   int base = -1;             // kView: buffer whose memory it shares
+  bool by_value = false;     // kInput: kernels are given its only element (BufferParam)
   sym::Int view_offset = 0;  // kView: elements from base's element 0
   const graph::Value* value = nullptr;  // the graph value it holds, for names in dumps
 };

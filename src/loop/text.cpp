@@ -149,7 +149,9 @@ std::string to_string(const Kernel& kernel, bool with_name) {
     const BufferParam& param = kernel.params[i];
     if (i > 0) out += ", ";
     out += "b" + std::to_string(i) + ": " + std::string(graph::to_string(param.dtype)) +
-           (param.written ? " out" : " in");
+           (param.written    ? " out"
+            : param.by_value ? " value"
+                             : " in");
   }
   out +=
       ")" + axes_text("outer", 'o', kernel.outer) + axes_text("inner", 'i', kernel.inner) + " {\n";

@@ -65,7 +65,7 @@ class Verifier {
     BRAZE_CHECK(s.buffer >= 0 && s.buffer < static_cast<int>(kernel_.params.size()), where(),
                 "store to b", s.buffer);
     const BufferParam& param = kernel_.params[s.buffer];
-    BRAZE_CHECK(param.written, where(), "store to the input b", s.buffer);
+    BRAZE_CHECK(param.written && !param.by_value, where(), "store to the input b", s.buffer);
     BRAZE_CHECK(s.index && s.index->dtype == DType::kInt64, where(), "index of a store");
     BRAZE_CHECK(s.value->dtype == param.dtype, where(), "store of ",
                 graph::to_string(s.value->dtype), " to b", s.buffer, " of ",

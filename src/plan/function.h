@@ -80,7 +80,8 @@ struct Chunks {
 
 // A kernel on a GPU:
 //   extern "C" __global__ void name(T0* arg0, T1* arg1, ..., long long size0, ...);
-// the addresses of its slots and its sizes, one by one. Without blocks (an empty tensor) it must
+// the addresses of its slots (of one that is a number, the number itself) and its sizes, one by
+// one. Without blocks (an empty tensor) it must
 // not be launched.
 struct Grid {
   std::array<sym::Int, 3> blocks = {1, 1, 1};

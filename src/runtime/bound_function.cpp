@@ -68,7 +68,8 @@ void BoundFunction::launch(const PreparedFunction::GpuKernel& kernel, RunContext
   if (launch.blocks[0] == 0 || launch.blocks[1] == 0 || launch.blocks[2] == 0) return;
   auto& args = context.kernel_args;
   args.clear();
-  for (SlotId slot : kernel.args) args.push_back(&context.pointers[slot]);
+  for (const auto& [slot, by_value] : kernel.args)
+    args.push_back(by_value ? context.pointers[slot] : &context.pointers[slot]);
   const int64_t* sizes = numbers_.kernel_sizes.data() + kernel.first_size;
   for (size_t i = 0; i < kernel.size_count; ++i) args.push_back(const_cast<int64_t*>(sizes + i));
   cuda::launch(kernel.function, launch.blocks, launch.threads, launch.shared_bytes, context.stream,

@@ -31,8 +31,12 @@ struct PreparedFunction {
     size_t first_size;  // into Numbers::kernel_sizes
   };
   struct GpuKernel {
+    struct Argument {
+      plan::SlotId slot;
+      bool by_value;  // what its pointer points to, on the CPU
+    };
     void* function;
-    std::vector<plan::SlotId> args;
+    std::vector<Argument> args;
     size_t first_size, size_count;  // into Numbers::kernel_sizes
     size_t launch;                  // into Numbers::launches
   };

@@ -117,7 +117,10 @@ void resolve_views(loop::Kernel& kernel, const loop::Program& program, loop::Exp
     }
     auto [found, fresh] = param_of_buffer.emplace(buffer, static_cast<int>(params.size()));
     if (fresh) {
-      params.push_back({.dtype = param.dtype, .written = param.written, .buffer = buffer});
+      params.push_back({.dtype = param.dtype,
+                        .written = param.written,
+                        .by_value = param.by_value,
+                        .buffer = buffer});
     } else {
       params[found->second].written |= param.written;
     }

@@ -134,7 +134,7 @@ class Splitter {
     for (size_t i = 0; i < reductions; ++i) {
       const graph::DType dtype = program_.buffers[buffers_[i]].type.dtype;
       const auto param = static_cast<int>(target.params.size());
-      target.params.push_back({dtype, true, buffers_[i]});
+      target.params.push_back({.dtype = dtype, .written = true, .buffer = buffers_[i]});
       target.body.push_back({.kind = Statement::Kind::kStore,
                              .buffer = param,
                              .index = index,
@@ -189,7 +189,7 @@ class Splitter {
       const int buffer = buffers_[next++];
       const graph::DType dtype = program_.buffers[buffer].type.dtype;
       target.body.back().value = pool_.load(static_cast<int>(target.params.size()), dtype, index);
-      target.params.push_back({dtype, false, buffer});
+      target.params.push_back({.dtype = dtype, .buffer = buffer});
     }
     return {std::move(target), whole_.origin};
   }

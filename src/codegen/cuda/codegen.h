@@ -29,6 +29,7 @@ std::string why_unsupported(const loop::Kernel& kernel);
 
 // Each kernel becomes
 //   extern "C" __global__ void <name>(T0* p0, T1* p1, ..., long long s0, ...);
+// (T p of a parameter by value)
 // to be launched as the plan has it (plan/function.h), unless there are no blocks. A kernel without
 // inner axes has a thread for each outer point, or for some that lie one behind the other. One with
 // inner axes has a block, a warp or a part of one for each outer point, whose threads share the

@@ -221,6 +221,7 @@ std::string ExpressionWriter::pack_of(ExprRef load) {
 }
 
 std::string ExpressionWriter::build_load(ExprRef expr) {
+  if (nest_.kernel->params[expr->ival].by_value) return "p" + std::to_string(expr->ival);
   if (auto stored = stored_.find({expr->ival, expr->args[0]}); stored != stored_.end())
     return emit(stored->second);
   const std::string truth = expr->dtype == DType::kBool ? " != 0" : "";

@@ -324,7 +324,8 @@ class KernelWriter {
     const std::vector<loop::BufferParam>& params = nest_.kernel->params;
     for (size_t i = 0; i < params.size(); ++i)
       text += (i ? ", " : "") + std::string(params[i].written ? "" : "const ") +
-              storage_type_of(params[i].dtype) + alone + std::to_string(i);
+              storage_type_of(params[i].dtype) + (params[i].by_value ? " p" : alone) +
+              std::to_string(i);
     for (size_t i = 0; i < code_.sizes.size(); ++i) text += ", const i64 s" + std::to_string(i);
     return text;
   }

@@ -118,7 +118,10 @@ void KernelBuilder::finish() {
   std::unordered_map<int, int> param_of;
   auto param = [&](int buffer, DType dtype) {
     auto [at, added] = param_of.emplace(buffer, static_cast<int>(kernel_.params.size()));
-    if (added) kernel_.params.push_back({.dtype = dtype, .buffer = buffer});
+    if (added)
+      kernel_.params.push_back({.dtype = dtype,
+                                .by_value = lowering_.program_.buffers[buffer].by_value,
+                                .buffer = buffer});
     return at->second;
   };
   ExprPool& pool = lowering_.pool();

@@ -115,26 +115,57 @@ int Lowering::add_buffer(Buffer buffer) {
   return static_cast<int>(program_.buffers.size()) - 1;
 }
 
+// A GPU does not read where the caller holds a number.
+bool Lowering::takes_by_value(const graph::Input& input) const {
+  return device_ == graph::Device::Type::kCUDA && input.kind == graph::InputKind::kNumber;
+}
+
 void Lowering::add_inputs() {
   int number = 0;
   for (const graph::Input& input : graph_.inputs()) {
     known_[input.value->id()].buffer = add_buffer({.kind = Buffer::Kind::kInput,
                                                    .type = input.value->type(),
                                                    .input = number++,
+                                                   .by_value = takes_by_value(input),
                                                    .value = input.value});
   }
 }
 
-// A kernel reaches the memory of one device. Those of a GPU make no index checks, keep no running
-// values and store once to an element.
+// Numbers of the call, and what follows from them, are on the CPU: kernels of a GPU compute them
+// from those that they are given by value, operators of PyTorch get them as tensors.
+bool Lowering::is_host_number(const Value* value) const {
+  const Known& known = known_[value->id()];
+  return known.on_host || (known.buffer >= 0 && program_.buffers[known.buffer].by_value);
+}
+
+bool Lowering::is_host_arithmetic(const Node& node) const {
+  if (device_ != graph::Device::Type::kCUDA || !node.op().pointwise || node.results().size() != 1)
+    return false;
+  const std::vector<Value*> operands = node.operands();
+  const graph::TensorType& type = node.result()->type();
+  return !operands.empty() && type.rank() == 0 && type.device.type == graph::Device::Type::kCPU &&
+         std::ranges::all_of(operands, [this](const Value* v) { return is_host_number(v); });
+}
+
+void Lowering::define_on_host(const Node& node, Known& known) {
+  known.on_host = !known.traits.heavy && known.traits.size <= kMaxInlined;
+  if (known.on_host) return;
+  known.at = nullptr;
+  call_extern(node);
+}
+
+// A kernel reaches the memory of one device, and what it is given by value. Those of a GPU make no
+// index checks, keep no running values and store once to an element.
 bool Lowering::is_supported(const Node& node) const {
   const graph::OpKind kind = node.op().kind;
   if (device_ == graph::Device::Type::kCUDA &&
       (graph::may_refuse_data(node) || scan_handler(kind) || scatter_handler(kind)))
     return false;
+  if (is_host_arithmetic(node)) return true;
   const Value* first = nullptr;
   auto fits = [&](const Value* value) {
     if (!value) return true;
+    if (is_host_number(value)) return true;
     if (!first) first = value;
     const graph::TensorType& type = value->type();
     return !graph::is_complex(type.dtype) && type.device.type == device_ &&
@@ -205,7 +236,7 @@ ExprRef Lowering::element(Value* value, IndexView index) {
   }
   const size_t first_check = checks_.size();
   ExprRef result;
-  if (known.buffer >= 0 && !known.base) {
+  if (known.buffer >= 0 && !known.base && !known.on_host) {
     result = pool().load(known.buffer, value->type().dtype, dot(pool(), index, strides_of(value)));
   } else {
     BRAZE_CHECK(known.at, "use of %", value->id(), " before its definition");
@@ -284,6 +315,7 @@ void Lowering::define(const Node& node, int result, Traits traits, ElementFuncti
   known.at = std::move(at);
   known.traits = std::move(traits);
   known.node = &node;
+  if (is_host_arithmetic(node)) return define_on_host(node, known);
   const bool shared = known.traits.math && uses_[value->id()] > 1;
   bool recomputed = false;
   if (known.traits.heavy && !shared)
@@ -306,6 +338,7 @@ void Lowering::define_view(const Node& node, int result, Value* base, sym::Int o
 
 void Lowering::realise(Value* value) {
   Known& known = known_[value->id()];
+  if (known.on_host) return call_extern(*known.node);
   std::string label =
       known.traits.label.empty() ? short_name(known.node->op()) : known.traits.label;
   sym::Dims sizes = sizes_of(value);
@@ -341,7 +374,7 @@ int Lowering::buffer_of(Value* value) {
 }
 
 void Lowering::realise_math(Value* value) {
-  if (traits(value).math) buffer_of(value);
+  if (traits(value).math && !is_host_number(value)) buffer_of(value);
 }
 
 void Lowering::realise_checked(Value* value) {
@@ -351,6 +384,7 @@ void Lowering::realise_checked(Value* value) {
 }
 
 void Lowering::realise_heavy(Value* value) {
+  if (is_host_number(value)) return;
   Traits own = traits(value);
   if (!own.heavy && own.size <= costs_.repeated_nodes) return;
   while (known_[value->id()].base) value = known_[value->id()].base;

@@ -93,9 +93,14 @@ class Lowering {
     ExprRef last = nullptr;
     std::vector<ExprRef> last_checks;  // those that `last` comes with
     bool evaluated = false;            // some kernel has asked for all elements
+    bool on_host = false;              // is_host_number
   };
 
   void count_uses();
+  bool takes_by_value(const graph::Input& input) const;
+  bool is_host_number(const Value* value) const;
+  bool is_host_arithmetic(const Node& node) const;
+  void define_on_host(const Node& node, Known& known);
   void add_inputs();
   void lower(const Node& node);
   void call_extern(const Node& node);

@@ -103,8 +103,8 @@ inline std::string emulated_kernel(const loop::Kernel& kernel, const KernelCode&
   function.replace(function.find(linkage), linkage.size(), "static");
   std::string call = scope + "::" + code.name + "(";
   for (size_t i = 0; i < kernel.params.size(); ++i)
-    call += (i ? ", (" : "(") + storage_type_of(kernel.params[i].dtype) + "*)args[" +
-            std::to_string(i) + "]";
+    call += (i ? ", " : "") + std::string(kernel.params[i].by_value ? "*(" : "(") +
+            storage_type_of(kernel.params[i].dtype) + "*)args[" + std::to_string(i) + "]";
   for (size_t i = 0; i < code.sizes.size(); ++i) call += ", sizes[" + std::to_string(i) + "]";
   return "namespace " + scope + " {\n" + function + "}\nextern \"C\" void run_" + scope +
          "(void* const* args_, const i64* sizes_, const u32* blocks, const u32* threads) {\n"

@@ -66,6 +66,8 @@ TEST(CudaPoints, BroadcastStridesAndOffsets) {
       " store(b1, o0*32 + o1, load(b0, o1*19 + o0))\n}",
       "kernel flip(b0: f32 in, b1: f32 out) outer(o0 < 50) {\n"
       " store(b1, o0, load(b0, o0*-1 + 49))\n}",
+      "kernel number(b0: f32 in, b1: f64 value, b2: f32 out) outer(o0 < 300) {\n"
+      " store(b2, o0, mul(load(b0, o0), f32(load(b1, 0))))\n}",
       "kernel scalar(b0: f32 in, b1: f32 out) {\n store(b1, 3, exp(load(b0, 1)))\n}",
       "kernel division(b0: f32 in, b1: f32 out) outer(o0 < 210) {\n"
       " store(b1, o0, load(b0, o0//7*64 + o0%7))\n}",

@@ -100,6 +100,59 @@ TEST(CompileForGpu, NumbersFromTheCpu) {
   EXPECT_EQ(steps<plan::KernelStep>(compiled.function()).size(), 1u);
 }
 
+TEST(CompileForGpu, FloatsOfTheCallAreGivenByValue) {
+  const Compiled compiled = compile_for_gpu(
+      "graph(%0 x: f32[64]@cuda:0, %1 s: f64[] number) {\n"
+      "  %2: f32[64]@cuda:0 = aten.mul.Tensor(%0, %1)\n"
+      "  %3: f32[64]@cuda:0 = aten.relu(%2)\n"
+      "  return %3\n}\n");
+  EXPECT_TRUE(steps<plan::ExternStep>(compiled.function()).empty());
+  const auto kernels = steps<plan::KernelStep>(compiled.function());
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels[0]->args.size(), 3u);
+  EXPECT_NE(compiled.module.code.at(0).text.find("const f64 p1"), std::string::npos);
+}
+
+TEST(CompileForGpu, ArithmeticOfFloatsIsDoneWhereItIsUsed) {
+  const std::string beginning =
+      "graph(%0 x: f32[64]@cuda:0, %1 s: f64[] number) {\n"
+      "  %2: f64[] = aten.mul.Tensor(%1, 2.0)\n"
+      "  %3: f32[] = aten._to_copy(%2, f32, None, None, None, false, None)\n"
+      "  %4: f32[64]@cuda:0 = aten.mul.Tensor(%0, %3)\n"
+      "  %5: f32[64]@cuda:0 = aten.add.Tensor(%4, %3, 1)\n";
+  const Compiled compiled = compile_for_gpu(beginning + "  return %5\n}\n");
+  EXPECT_TRUE(steps<plan::ExternStep>(compiled.function()).empty());
+  EXPECT_EQ(steps<plan::KernelStep>(compiled.function()).size(), 1u);
+  // As a tensor, where it is asked for.
+  const Compiled given = compile_for_gpu(beginning + "  return %5, %2\n}\n");
+  EXPECT_EQ(steps<plan::ExternStep>(given.function()).size(), 1u);
+  EXPECT_EQ(steps<plan::KernelStep>(given.function()).size(), 1u);
+}
+
+TEST(CompileForGpu, PartsOfControlFlowHaveTheirKernels) {
+  const Compiled compiled = compile_for_gpu(
+      "graph(%0 x: f32[64]@cuda:1, %1 p: bool[]@cuda:1) {\n"
+      "  %2: f32[64]@cuda:1 = aten.relu(%0)\n"
+      "  braze.begin(0)\n"
+      "  %3: f32[64]@cuda:1 = aten.sin(%2)\n"
+      "  braze.end(0, [%3])\n"
+      "  braze.begin(1)\n"
+      "  %4: f32[64]@cuda:1 = aten.cos(%2)\n"
+      "  braze.end(1, [%4])\n"
+      "  %5: f32[64]@cuda:1 = braze.cond(%1, 0, 1)\n"
+      "  return %5\n}\n");
+  const plan::Module& module = compiled.module;
+  ASSERT_EQ(module.functions.size(), 4u);
+  ASSERT_EQ(module.code.size(), 3u);
+  EXPECT_TRUE(module.functions[0].has_control());
+  for (int32_t i = 1; i < 4; ++i) {
+    const plan::Function& part = module.functions[i];
+    EXPECT_EQ(part.device, (graph::Device{graph::Device::Type::kCUDA, 1}));
+    ASSERT_EQ(part.kernels.size(), 1u);
+    EXPECT_EQ(part.kernels[0].code, i - 1);
+  }
+}
+
 TEST(CompileForGpu, SeveralGpusRunThroughAten) {
   const Compiled compiled = compile_for_gpu(
       "graph(%0 x: f32[64]@cuda:0, %1 y: f32[64]@cuda:1) {\n"

@@ -62,7 +62,8 @@ class ProgramBuilder {
       for (size_t i = 0; i < kernel.params.size(); ++i) {
         if (kernel.params[i].buffer == buffer) return static_cast<int>(i);
       }
-      kernel.params.push_back({graph::DType::kFloat32, written, buffer});
+      kernel.params.push_back(
+          {.dtype = graph::DType::kFloat32, .written = written, .buffer = buffer});
       return static_cast<int>(kernel.params.size()) - 1;
     }
     // The element of the buffer at these axes, aligned to the right as broadcasting does.
