@@ -247,19 +247,21 @@ class Functionaliser {
       return emit.raw(*twin, args, types->at(0));
     }
     // Without a rule: in place keeps dtype and sizes, out of place does too when nothing promotes.
+    // Of a contiguous tensor every such op makes a contiguous one; of others some keep the strides.
     constexpr int kScanDtype = 2;
     const bool scans = is_one_of(twin->name, {"aten.cumsum", "aten.cumprod"});
     if (scans && graph::is_integral(type.dtype, true) && args.size() > kScanDtype)
       args[kScanDtype] = type.dtype;  // out of place, integers would become i64
     TensorType result = type;
     result.offset = 0;
-    result.strides = graph::like_strides(type, graph::MemoryFormat::kPreserve);
+    result.strides = sym::contiguous_strides(type.sizes);
     for (const Value* operand : node.operands()) {
       if (operand->type().dtype != type.dtype &&
           graph::kind_of(operand->type().dtype) > graph::DTypeKind::kSigned)
         throw Unsupported(node.op().name, "operands of different dtypes in an op without a rule");
     }
     if (position != 0) throw Unsupported(node.op().name, "it has no form that does not mutate");
+    args[0] = emit.contiguous(std::get<Value*>(args[0]));
     return emit.raw(*twin, std::move(args), std::move(result));
   }
 

@@ -119,8 +119,8 @@ void BoundFunction::run_copy(const PreparedFunction::Copy& copy, RunContext& con
 void BoundFunction::bind_inputs(RunContext& context,
                                 std::span<c10::TensorImpl* const> inputs) const {
   for (SlotId slot = 0; slot < prepared_.function.input_count; ++slot)
-    if (!prepared_.survives[slot] &&
-        inputs[slot])  // a plain read leaves copy-on-write storage shared
+    if (!prepared_.survives[slot] && inputs[slot])
+      // A plain read leaves copy-on-write storage shared.
       context.pointers[slot] = prepared_.written[slot] ? inputs[slot]->mutable_data()
                                                        : const_cast<void*>(inputs[slot]->data());
   for (SlotId slot : prepared_.extern_inputs)

@@ -130,19 +130,17 @@ const graph::Op* graph_op(const c10::OperatorHandle& handle) {
   return &graph::find_or_add_op(graph_name(handle.operator_name()), std::move(effects));
 }
 
-// "aten::floor_divide_.Tensor" and the like, by what gives the same as a new tensor.
-bool writes_elementwise(const c10::OperatorHandle& handle) {
-  std::string base = handle.operator_name().name;
-  if (!base.ends_with('_') || base.ends_with("__")) return false;
-  base.pop_back();
-  for (const std::string& overload : {handle.operator_name().overload_name, std::string()})
-    if (const auto twin = c10::Dispatcher::singleton().findSchema({base, overload}))
-      return graph_op(*twin)->op_class == graph::OpClass::kPointwise;
-  return false;
-}
-
 std::optional<c10::OperatorHandle> find_operator(std::string name, std::string overload) {
   return c10::Dispatcher::singleton().findSchema({std::move(name), std::move(overload)});
+}
+
+// "aten::floor_divide" of "aten::floor_divide_.Tensor": what gives the same as a new tensor.
+std::optional<c10::OperatorHandle> twin_of_in_place(const c10::OperatorHandle& handle) {
+  std::string base = handle.operator_name().name;
+  if (!base.ends_with('_') || base.ends_with("__")) return std::nullopt;
+  base.pop_back();
+  auto twin = find_operator(base, handle.operator_name().overload_name);
+  return twin ? twin : find_operator(base, "");
 }
 
 // "aten::t_" is "aten::t" to the graph, with the tensor standing for the new view from then on.
@@ -284,7 +282,11 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
                       !op->view && (rule == Rule::kRecord || rule == Rule::kBatchNorm) &&
                       op->op_class != graph::OpClass::kFactory;
   slides_window = contains_any(base, {"conv", "pool"});
-  in_place_elementwise = mutates == std::vector<int>{0} && writes_elementwise(handle);
+  const auto twin = twin_of_in_place(handle);
+  in_place_elementwise = mutates == std::vector<int>{0} && twin &&
+                         graph_op(*twin)->op_class == graph::OpClass::kPointwise;
+  elementwise = op->pointwise || in_place_elementwise || base == "aten::copy_" ||
+                handle.hasTag(at::Tag::pointwise) || (twin && twin->hasTag(at::Tag::pointwise));
   fills = is_one_of(
       base, {"aten::masked_fill", "aten::masked_fill_", "aten::index_fill", "aten::index_fill_"});
   of_integers =

@@ -87,6 +87,7 @@ struct OperatorInfo {
   bool may_refuse_data = false;       // graph/data_errors.h
   bool may_refuse_dtypes = false;     // trace/dtype_errors.h
   bool slides_window = false;         // a convolution or a pool
+  bool elementwise = false;  // a result's element follows from the operands' elements of its place
   bool in_place_elementwise = false;  // its operands have the sizes of argument 0, or fewer
   bool fills = false;                 // with the number in its last argument
   bool of_integers = false;           // whole numbers alone

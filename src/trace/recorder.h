@@ -44,6 +44,7 @@ class Recorder {
   bool reaches_beyond_its_operand();
   void check_rerun();
   void check_writes();
+  bool may_overlap(const Operand& written, const Operand& read) const;
   void check_overlap();
   void check_broadcast();
   void check_filling();

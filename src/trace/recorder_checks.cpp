@@ -9,7 +9,7 @@
 #include "graph/data_errors.h"
 #include "trace/break.h"
 #include "trace/number_range.h"
-#include "trace/partial_overlap.h"
+#include "trace/overlap.h"
 #include "trace/recorder.h"
 #include "trace/unchecked_calls.h"
 
@@ -96,16 +96,28 @@ void Recorder::check_writes() {
   }
 }
 
-// What eager's kernel lets pass, and gives a result that depends on the order of the elements.
+bool Recorder::may_overlap(const Operand& written, const Operand& read) const {
+  switch (overlap_of(written.value->type(), read.value->type())) {
+    case Overlap::kNone:
+      return true;
+    case Overlap::kPartial:
+      return false;
+    case Overlap::kFull:
+      return info_.elementwise;
+  }
+  BRAZE_UNREACHABLE("overlap");
+}
+
+// What eager's kernel refuses, or lets pass and gives a result that depends on the order of the
+// elements.
 void Recorder::check_overlap() {
   if (info_.inplace_view) return;
   for (int position : info_.mutates) {
     if (info_.arguments[position] != ArgumentKind::kTensor) continue;
     for (const Operand& written : operands_)
       for (const Operand& other : operands_)
-        if (written.argument == position && other.value != written.value &&
-            other.value->storage() == written.value->storage() &&
-            overlap_partially(written.value->type(), other.value->type()))
+        if (written.argument == position && other.argument != position &&
+            other.value->storage() == written.value->storage() && !may_overlap(written, other))
           fail("it reads elements that it writes at other places",
                "clone one of the tensors before");
   }

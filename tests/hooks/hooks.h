@@ -25,7 +25,8 @@ std::vector<at::Tensor> replay(const graph::Graph& graph, const std::vector<at::
 // `options`: "symbolic": names of arguments ("arg0") whose sizes are symbols.
 //
 // A dict: "graph" (text), "inputs" (list of (tensor, kind, name)), "outputs" (the fakes or outside
-// tensors), "types" (text of the output types), "needs_autograd", "guards", "nodes",
+// tensors), "types" (text of the output types), "rules" (the nodes whose types differ from those of
+// the rules in graph/infer/), "needs_autograd", "guards", "nodes",
 // "replay" (a callable of no arguments: runs the graph on the inputs, gives the outputs),
 // "seconds" (of the call of `fn` alone). Raises what `fn` raises, TraceBreak included.
 bool add_hooks(PyObject* module);

@@ -1,6 +1,7 @@
 // Traces a Python function natively and runs the graph with real ops.
 #include <chrono>
 
+#include "graph/infer/infer.h"
 #include "hooks.h"
 #include "pytorch/errors.h"
 #include "pytorch/objects.h"
@@ -93,6 +94,27 @@ PyObject* describe_inputs(const Trace& trace) {
   return Py_NewRef(list.object);
 }
 
+// The nodes to whose results the rules of graph/infer/ give other types than the trace did: what a
+// pass would make of the same operator differs from what eager does.
+PyObject* describe_rules(const graph::Graph& graph) {
+  Object list(PyList_New(0));
+  for (const auto& node : graph.nodes()) {
+    if (!node->mutated_arguments().empty() || node->op().effects.inplace_view) continue;
+    const auto types = graph::infer_types(node->op(), node->args());
+    if (!types) continue;
+    for (size_t i = 0; i < node->results().size(); ++i) {
+      const graph::Value* result = node->results()[i];
+      if (!result || (i < types->size() && types->at(i) == result->type())) continue;
+      const std::string rule = i < types->size() ? graph::to_string(types->at(i)) : "nothing";
+      Object text(PyUnicode_FromString(
+          (node->op().name + ": traced " + graph::to_string(result->type()) + ", by rule " + rule)
+              .c_str()));
+      if (PyList_Append(list, text) < 0) pytorch::throw_pending();
+    }
+  }
+  return Py_NewRef(list.object);
+}
+
 PyObject* describe(std::unique_ptr<Trace> trace, Tracer& tracer,
                    const std::vector<at::Tensor>& outputs) {
   static PyMethodDef replay_method = {"replay", replay_trace, METH_NOARGS, nullptr};
@@ -111,6 +133,7 @@ PyObject* describe(std::unique_ptr<Trace> trace, Tracer& tracer,
     Object text(PyUnicode_FromString(graph::to_string(value->type()).c_str()));
     PyList_Append(types, text);
   }
+  set(dict, "rules", describe_rules(trace->graph));
   set(dict, "guards", Py_NewRef(guards.object));
   set(dict, "types", Py_NewRef(types.object));
   Object capsule(PyCapsule_New(trace.release(), nullptr, [](PyObject* object) {

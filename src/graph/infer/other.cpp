@@ -66,6 +66,15 @@ TensorType arange(ArgumentList list, std::span<const Argument> numbers, int dtyp
       {std::max<int64_t>(size, 0)}, device_arg(list, dtype_position));
 }
 
+// The format that all have; what is joined keeps it.
+MemoryFormat common_format(const std::vector<Value*>& parts) {
+  const MemoryFormat format = suggested_format(parts.at(0)->type());
+  const bool common = std::all_of(parts.begin(), parts.end(), [&](const Value* part) {
+    return suggested_format(part->type()) == format;
+  });
+  return common ? format : MemoryFormat::kContiguous;
+}
+
 TensorType concatenated(const std::vector<Value*>& parts, int64_t dim) {
   // Tensors of size [0] are left out, as eager does for old programs.
   const TensorType* shape = nullptr;
@@ -83,15 +92,7 @@ TensorType concatenated(const std::vector<Value*>& parts, int64_t dim) {
   }
   TensorType type = make_type(result_type(all), shape->sizes, shape->device);
   type.sizes[dim] = total;
-  // The result is channels-last where all parts are.
-  const bool channels_last =
-      shape->rank() == 4 && std::all_of(parts.begin(), parts.end(), [](const Value* part) {
-        const TensorType& t = part->type();
-        return t.rank() == 4 && !t.is_contiguous() &&
-               t.strides == like_strides(t, MemoryFormat::kChannelsLast);
-      });
-  type.strides = channels_last ? like_strides(type, MemoryFormat::kChannelsLast)
-                               : sym::contiguous_strides(type.sizes);
+  type.strides = like_strides(type, common_format(parts));
   return type;
 }
 
@@ -113,26 +114,53 @@ TensorType scattered(const TensorType& self) {
   return type;
 }
 
-TensorType index(const TensorType& self, const std::vector<Value*>& indices) {
+// Empty: a mask, of which only the data tells how much it picks.
+std::optional<TensorType> index(const TensorType& self, const std::vector<Value*>& indices) {
   // The broadcast index shape stands where the first index stood, or in front when indices are
   // apart from each other.
-  std::vector<const TensorType*> shapes;
+  std::vector<const TensorType*> tensors;
   size_t first = indices.size(), last = 0;
   for (size_t i = 0; i < indices.size(); ++i) {
     if (!indices[i]) continue;
-    shapes.push_back(&indices[i]->type());
+    const TensorType& type = indices[i]->type();
+    if (type.dtype == DType::kBool || type.dtype == DType::kUInt8) return std::nullopt;
+    tensors.push_back(&type);
     first = std::min(first, i);
     last = i;
   }
-  const sym::Dims shape = broadcast_sizes(shapes);
-  const bool adjacent = last - first + 1 == shapes.size();
-  sym::Dims sizes;
-  if (!adjacent) sizes = shape;
+  const sym::Dims picked = broadcast_sizes(tensors);
+  const bool adjacent = last - first + 1 == tensors.size();
+  const size_t place = adjacent ? first : 0;
+  TensorType type = make_type(self.dtype, {}, self.device);
+  sym::Dims& sizes = type.sizes;
+  std::vector<sym::Dims> strides(1);  // of the operands of the kernel's loop, `self` first
   for (size_t i = 0; i < self.sizes.size(); ++i) {
-    if (adjacent && i == first) sizes.insert(sizes.end(), shape.begin(), shape.end());
-    if (i >= indices.size() || !indices[i]) sizes.push_back(self.sizes[i]);
+    if (i < indices.size() && indices[i]) continue;
+    sizes.push_back(self.sizes[i]);
+    strides[0].push_back(self.strides[i]);
   }
-  return make_type(self.dtype, std::move(sizes), self.device);
+  sizes.insert(sizes.begin() + place, picked.begin(), picked.end());
+  strides[0].insert(strides[0].begin() + place, picked.size(), 0);
+  for (const TensorType* tensor : tensors) {
+    sym::Dims& own = strides.emplace_back(sizes.size(), 0);
+    const size_t begin = place + picked.size() - tensor->sizes.size();
+    for (size_t i = 0; i < tensor->sizes.size(); ++i)
+      if (tensor->sizes[i] != Int(1) || sizes[begin + i] == Int(1))
+        own[begin + i] = tensor->strides[i];
+  }
+  type.strides = iterator_strides(strides, sizes);
+  return type;
+}
+
+// Statistics of half-precision inputs are kept in f32 where a parameter is of f32.
+DType statistics_dtype(const TensorType& self, ArgumentList list,
+                       std::initializer_list<int> parameters) {
+  const bool half = self.dtype == DType::kFloat16 || self.dtype == DType::kBFloat16;
+  for (const int position : parameters) {
+    const Value* parameter = optional_tensor_arg(list, position);
+    if (half && parameter && parameter->type().dtype == DType::kFloat32) return DType::kFloat32;
+  }
+  return self.dtype;
 }
 
 }  // namespace
@@ -172,10 +200,11 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
     case OpKind::kfill_Scalar:
     case OpKind::kfill_Tensor:
     case OpKind::kindex_put:
+      return one(cloned(self()));
     case OpKind::kscatter_src:
     case OpKind::kscatter_value:
     case OpKind::kscatter_add:
-      return one(cloned(self()));
+      return one(make_type(self().dtype, self().sizes, self().device));
     case OpKind::kslice_scatter:
     case OpKind::kselect_scatter:
     case OpKind::kas_strided_scatter:
@@ -198,7 +227,8 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
     case OpKind::kgather:
       return one(make_type(self().dtype, tensor_arg(list, 2)->type().sizes, self().device));
     case OpKind::kindex_Tensor:
-      return one(index(self(), tensor_list_arg(list, 1)));
+      if (const auto type = index(self(), tensor_list_arg(list, 1))) return one(*type);
+      return std::nullopt;
     // Reductions.
     case OpKind::ksum:
     case OpKind::kprod:
@@ -227,10 +257,12 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
       return one(reduced(self(), dims(1), bool_arg_or(list, 2, false), DType::kInt64));
     case OpKind::kvar_correction:
     case OpKind::kstd_correction:
-      return one(reduced(self(), dims(1), bool_arg_or(list, 3, false), self().dtype));
+      return one(reduced(self(), dims(1), bool_arg_or(list, 3, false), part_of(self().dtype)));
     case OpKind::kvar_mean_correction: {
-      const TensorType type = reduced(self(), dims(1), bool_arg_or(list, 3, false), self().dtype);
-      return std::vector{type, type};
+      const TensorType mean = reduced(self(), dims(1), bool_arg_or(list, 3, false), self().dtype);
+      TensorType variance = mean;
+      variance.dtype = part_of(mean.dtype);
+      return std::vector{variance, mean};
     }
     case OpKind::k_softmax:
     case OpKind::k_log_softmax:
@@ -260,12 +292,14 @@ std::optional<std::vector<TensorType>> infer_other(OpKind kind, std::span<const 
       const auto normalized = static_cast<int64_t>(dims_arg(list, 1).size());
       std::vector<int64_t> last;
       for (int64_t i = self().rank() - normalized; i < self().rank(); ++i) last.push_back(i);
-      const TensorType statistics = reduced(self(), last, true, self().dtype);
+      const TensorType statistics =
+          reduced(self(), last, true, statistics_dtype(self(), list, {2, 3}));
       return std::vector{make_type(self().dtype, self().sizes, self().device), statistics,
                          statistics};
     }
     case OpKind::k_native_batch_norm_legit_functional: {
-      const TensorType statistics = make_type(self().dtype, {self().sizes.at(1)}, self().device);
+      const TensorType statistics = make_type(statistics_dtype(self(), list, {1, 2, 3, 4}),
+                                              {self().sizes.at(1)}, self().device);
       TensorType out = self();
       out.offset = 0;
       out.strides = like_strides(self(), MemoryFormat::kPreserve);

@@ -118,12 +118,62 @@ size_t promoted_arguments(OpKind kind, size_t count) {
   }
 }
 
+// The number is an operand of the kernel's, as a tensor without dimensions.
+bool takes_number_as_operand(OpKind kind) {
+  switch (kind) {
+    case OpKind::kadd_Scalar:
+    case OpKind::ksub_Scalar:
+    case OpKind::krsub_Scalar:
+    case OpKind::kmul_Scalar:
+    case OpKind::kdiv_Scalar:
+    case OpKind::kdiv_Scalar_mode:
+    case OpKind::kfloor_divide_Scalar:
+    case OpKind::kremainder_Scalar:
+    case OpKind::kfmod_Scalar:
+    case OpKind::keq_Scalar:
+    case OpKind::kne_Scalar:
+    case OpKind::klt_Scalar:
+    case OpKind::kle_Scalar:
+    case OpKind::kgt_Scalar:
+    case OpKind::kge_Scalar:
+    case OpKind::kbitwise_and_Scalar:
+    case OpKind::kbitwise_or_Scalar:
+    case OpKind::kbitwise_xor_Scalar:
+      return true;
+    default:
+      return false;
+  }
+}
+
+sym::Dims result_strides(OpKind kind, std::vector<const TensorType*> operands,
+                         std::span<const sym::Int> sizes) {
+  switch (kind) {
+    case OpKind::kpow_Scalar:  // allocated without regard to the operand's layout
+    case OpKind::kmasked_fill_Scalar:
+    case OpKind::kmasked_fill_Tensor:
+      return sym::contiguous_strides(sizes);
+    case OpKind::khardtanh:  // allocated by empty_like
+    case OpKind::knan_to_num:
+      return like_strides(*operands[0], MemoryFormat::kPreserve);
+    case OpKind::kabs:
+      if (!is_complex(operands[0]->dtype)) break;
+      return like_strides(*operands[0], MemoryFormat::kPreserve);
+    default:
+      break;
+  }
+  const TensorType number;
+  if (takes_number_as_operand(kind)) operands.push_back(&number);
+  return pointwise_strides(operands, sizes);
+}
+
 DType result_dtype(OpKind kind, ArgumentList list, std::span<const Argument> args) {
   switch (rule_of(kind)) {
     case Rule::kCompare:
       return DType::kBool;
-    case Rule::kSelf:
-      return tensor_arg(list, 0)->type().dtype;
+    case Rule::kSelf: {
+      const DType dtype = tensor_arg(list, 0)->type().dtype;
+      return kind == OpKind::kabs ? part_of(dtype) : dtype;
+    }
     case Rule::kPromote:
     case Rule::kFloat:
       break;
@@ -170,9 +220,7 @@ std::optional<std::vector<TensorType>> infer_pointwise(OpKind kind,
   type.dtype = result_dtype(kind, args, args);
   type.device = common_device(operands);
   type.sizes = broadcast_sizes(operands);
-  // Eager's pow(number, tensor) allocates without regard to the exponent's layout.
-  type.strides = kind == OpKind::kpow_Scalar ? sym::contiguous_strides(type.sizes)
-                                             : pointwise_strides(operands, type.sizes);
+  type.strides = result_strides(kind, std::move(operands), type.sizes);
   return std::vector{std::move(type)};
 }
 

@@ -40,6 +40,11 @@ DType promote_types(DType a, DType b) {
   return b;
 }
 
+DType part_of(DType dtype) {
+  if (dtype == DType::kComplex64) return DType::kFloat32;
+  return dtype == DType::kComplex128 ? DType::kFloat64 : dtype;
+}
+
 DType dtype_of_scalar(const Argument& scalar) {
   switch (scalar_kind(scalar)) {
     case DTypeKind::kBool:

@@ -9,6 +9,9 @@ namespace braze::graph {
 
 DType promote_types(DType a, DType b);
 
+// That of a number's real part: f32 of c64; any other is its own.
+DType part_of(DType dtype);
+
 // What a Python number contributes by itself: bool, i64, f32 (the default dtype) or c64.
 DType dtype_of_scalar(const Argument& scalar);
 

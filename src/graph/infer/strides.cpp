@@ -1,6 +1,7 @@
 #include "graph/infer/strides.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace braze::graph {
@@ -32,25 +33,23 @@ sym::Dims dense_strides(std::span<const Int> sizes, std::span<const int> innermo
 }
 
 // Strides of `type` seen with the broadcast `sizes`; 0 where it is broadcast.
-std::vector<int64_t> broadcast_strides(const TensorType& type, std::span<const Int> sizes) {
-  std::vector<int64_t> strides(sizes.size(), 0);
+sym::Dims broadcast_strides(const TensorType& type, std::span<const Int> sizes) {
+  sym::Dims strides(sizes.size(), 0);
   const size_t missing = sizes.size() - type.sizes.size();
   for (size_t i = missing; i < sizes.size(); ++i) {
     const bool broadcast = type.sizes[i - missing] == Int(1) && sizes[i] != Int(1);
-    strides[i] = broadcast ? 0 : type.strides[i - missing].hint();
+    strides[i] = broadcast ? Int(0) : type.strides[i - missing];
   }
   return strides;
 }
 
 // Dimensions from the innermost outwards. Insertion sort, because pairs may be undecided.
-std::vector<int> dimension_order(std::span<const TensorType* const> operands,
+std::vector<int> dimension_order(std::span<const sym::Dims> operand_strides,
                                  std::span<const Int> sizes) {
-  std::vector<std::vector<int64_t>> strides;
-  for (const TensorType* operand : operands) strides.push_back(broadcast_strides(*operand, sizes));
   // 1: `outer` belongs inside of `inner`; -1: they are in order; 0: undecided.
   auto compare = [&](int inner, int outer) {
-    for (const std::vector<int64_t>& operand : strides) {
-      const int64_t a = operand[inner], b = operand[outer];
+    for (const sym::Dims& strides : operand_strides) {
+      const int64_t a = strides[inner].hint(), b = strides[outer].hint();
       if (a == 0 || b == 0) continue;
       if (a < b) return -1;
       if (a > b) return 1;
@@ -73,6 +72,21 @@ std::vector<int> dimension_order(std::span<const TensorType* const> operands,
     }
   }
   return order;
+}
+
+// As c10::is_channels_last_strides_2d and _3d: strides that grow in this order, where sizes of 1
+// leave no doubt that it is not the row-major one.
+bool looks_channels_last(const TensorType& type, std::span<const int> order) {
+  constexpr int kChannels = 1;
+  int64_t least = 0;
+  if (type.strides[kChannels] == Int(0)) return false;
+  for (const int dim : order) {
+    const int64_t size = type.sizes[dim].hint(), stride = type.strides[dim].hint();
+    if (size == 0 || stride < least) return false;
+    if (dim == 0 && least == type.strides[kChannels].hint()) return false;
+    least = size > 1 ? stride * size : stride;
+  }
+  return true;
 }
 
 bool same_sizes(std::span<const TensorType* const> operands, std::span<const Int> sizes) {
@@ -98,6 +112,21 @@ sym::Dims broadcast_sizes(std::span<const TensorType* const> operands) {
     }
   }
   return sizes;
+}
+
+sym::Dims iterator_strides(std::span<const sym::Dims> operand_strides, std::span<const Int> sizes) {
+  const std::vector<int> order = dimension_order(operand_strides, sizes);
+  if (std::is_sorted(order.begin(), order.end(), std::greater<>()))
+    return sym::contiguous_strides(sizes);
+  // Unlike any other result, one that TensorIterator lays out has strides of 0 outside of an empty
+  // dimension.
+  sym::Dims strides(sizes.size());
+  Int stride = 1;
+  for (const int dim : order) {
+    strides[dim] = stride;
+    stride = stride * sizes[dim];
+  }
+  return strides;
 }
 
 bool is_dense(const TensorType& type) {
@@ -142,7 +171,17 @@ sym::Dims pointwise_strides(std::span<const TensorType* const> operands,
         all([&](const TensorType* operand) { return operand->strides == operands[0]->strides; }))
       return operands[0]->strides;
   }
-  return dense_strides(sizes, dimension_order(operands, sizes));
+  std::vector<sym::Dims> strides;
+  for (const TensorType* operand : operands) strides.push_back(broadcast_strides(*operand, sizes));
+  return iterator_strides(strides, sizes);
+}
+
+MemoryFormat suggested_format(const TensorType& type) {
+  if (type.rank() == 4 && looks_channels_last(type, kChannelsLastOrder))
+    return MemoryFormat::kChannelsLast;
+  if (type.rank() == 5 && looks_channels_last(type, kChannelsLast3dOrder))
+    return MemoryFormat::kChannelsLast3d;
+  return MemoryFormat::kContiguous;
 }
 
 sym::Dims like_strides(const TensorType& type, MemoryFormat format) {
@@ -151,8 +190,7 @@ sym::Dims like_strides(const TensorType& type, MemoryFormat format) {
       return sym::contiguous_strides(type.sizes);
     case MemoryFormat::kPreserve: {
       if (is_dense(type)) return type.strides;
-      const TensorType* operand = &type;
-      return dense_strides(type.sizes, dimension_order({&operand, 1}, type.sizes));
+      return dense_strides(type.sizes, dimension_order({&type.strides, 1}, type.sizes));
     }
     case MemoryFormat::kChannelsLast:
       BRAZE_CHECK(type.rank() == 4, "channels_last of a tensor of rank ", type.rank());
@@ -188,7 +226,11 @@ std::optional<sym::Dims> view_strides(const TensorType& type, std::span<const In
       view_run = view_run * sizes[view_dim];
       --view_dim;
     }
-    if (view_run != run) return std::nullopt;
+    if (view_run != run) {
+      // Of a contiguous tensor all is one run; the caller knows that the sizes fit.
+      if (type.is_contiguous() && view_dim == -1) return sym::contiguous_strides(sizes);
+      return std::nullopt;
+    }
     if (dim > 0) {
       run_stride = type.strides[dim - 1];
       run = 1;

@@ -18,11 +18,19 @@ sym::Dims broadcast_sizes(std::span<const TensorType* const> operands);
 sym::Dims pointwise_strides(std::span<const TensorType* const> operands,
                             std::span<const sym::Int> sizes);
 
+// Output strides of an at::TensorIterator that allocates for operands of these strides, one for
+// each of `sizes`; 0: the operand is repeated along the dimension.
+sym::Dims iterator_strides(std::span<const sym::Dims> operand_strides,
+                           std::span<const sym::Int> sizes);
+
 // Every element has its own place and there are no gaps.
 bool is_dense(const TensorType& type);
 
 // Two elements may have one place, for the sizes that were seen when traced.
 bool may_overlap_itself(const TensorType& type);
+
+// The memory format that at::Tensor::suggest_memory_format() reads from sizes and strides.
+MemoryFormat suggested_format(const TensorType& type);
 
 // Strides of torch.empty_like(type, memory_format).
 sym::Dims like_strides(const TensorType& type, MemoryFormat format);

@@ -25,7 +25,8 @@ sym::Dims complete_sizes(sym::Dims sizes, Int numel) {
 
 TensorType view(TensorType type, sym::Dims sizes) {
   sizes = complete_sizes(std::move(sizes), type.numel());
-  BRAZE_CHECK(sym::product(sizes) == type.numel(), "view of ", to_string(type),
+  // A guard may say that they are equal where the expressions do not show it.
+  BRAZE_CHECK(sym::product(sizes).hint() == type.numel().hint(), "view of ", to_string(type),
               " with another number of elements");
   std::optional<sym::Dims> strides = view_strides(type, sizes);
   BRAZE_CHECK(strides, "no view of ", to_string(type), " has these sizes");
@@ -60,11 +61,11 @@ TensorType expand(const TensorType& type, const sym::Dims& sizes) {
   BRAZE_CHECK(sizes.size() >= type.sizes.size(), "expand to a lower rank");
   result.sizes = sizes;
   result.strides.assign(sizes.size(), 0);
+  if (type.rank() == 0) return result;
   for (size_t i = sizes.size(); i-- > 0;) {
     if (i < added) {
       // A new dimension gets the extent of what is inside of it.
-      if (sizes[i] == Int(1))
-        result.strides[i] = i + 1 < sizes.size() ? result.sizes[i + 1] * result.strides[i + 1] : 1;
+      if (sizes[i] == Int(1)) result.strides[i] = result.sizes[i + 1] * result.strides[i + 1];
       continue;
     }
     const Int old = type.sizes[i - added];
@@ -171,12 +172,12 @@ std::vector<TensorType> split(const TensorType& type, const sym::Dims& pieces, i
   return types;
 }
 
-sym::Dims equal_pieces(Int size, int64_t piece) {
+// As many as the sizes seen make of it; the last one is the rest.
+sym::Dims equal_pieces(const Int& size, const Int& piece) {
   sym::Dims pieces;
-  const int64_t total = size.constant();
-  for (int64_t start = 0; start < total; start += piece)
-    pieces.push_back(std::min(piece, total - start));
-  if (pieces.empty()) pieces.push_back(0);
+  Int rest = size;
+  for (; piece.hint() < rest.hint(); rest = rest - piece) pieces.push_back(piece);
+  pieces.push_back(rest);
   return pieces;
 }
 
@@ -237,7 +238,7 @@ std::optional<std::vector<TensorType>> infer_view(OpKind kind, std::span<const A
       return std::vector{unfold(self, int_arg(list, 1), sym_arg(list, 2), sym_arg(list, 3))};
     case OpKind::ksplit_Tensor: {
       const int64_t dim = normalize_dim(int_arg_or(list, 2, 0), self.rank());
-      return split(self, equal_pieces(self.sizes[dim], int_arg(list, 1)), dim);
+      return split(self, equal_pieces(self.sizes[dim], sym_arg(list, 1)), dim);
     }
     case OpKind::ksplit_with_sizes:
       return split(self, dims_arg(list, 1), int_arg_or(list, 2, 0));

@@ -39,6 +39,7 @@ def check(fn, *args):
     """Metadata of the fakes, replayed values and written-to arguments are eager's, bit for bit."""
     traced_args, eager_args = copies(args), copies(args)
     result = trace(fn, *traced_args)
+    assert not result["rules"], result["rules"]
     for a, b in zip(traced_args, args):
         if isinstance(a, torch.Tensor):
             assert torch.equal(a, b) and layout(a) == layout(b), "tracing changed an argument"
@@ -69,6 +70,7 @@ def check_layout(fn, *args):
     except (RuntimeError, IndexError, ValueError, TypeError):
         return None
     result = trace(fn, *args)
+    assert not result["rules"], result["rules"]
     for fake, wanted in zip(result["outputs"], expected):
         assert layout(fake) == layout(wanted), (
             f"{result['graph']}\n{layout(fake)} is not {layout(wanted)}, "

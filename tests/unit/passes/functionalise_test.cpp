@@ -88,6 +88,21 @@ TEST(Functionalise, DtypeStaysThatOfTheTensor) {
 )");
 }
 
+TEST(Functionalise, WithoutARuleTheOperatorIsGivenContiguousContents) {
+  EXPECT_EQ(after(R"(graph(%0 x: f32[2, 3]{1, 2}) {
+    %1: f32[2, 3]{1, 2} #%0 = aten.tril_(%0, 0)
+    return %1
+  })"),
+            R"(graph(%0: f32[2, 3]{1, 2}) {
+  %1: f32[2, 3] = aten.clone(%0, contiguous_format)
+  %2: f32[2, 3] = aten.tril(%1, 0)
+  %3: f32[2, 3]{1, 2} = aten.copy(%0, %2, false)
+  return %0
+  mutate %0 <- %3
+}
+)");
+}
+
 TEST(Functionalise, OutputsKeepTheirAliases) {
   Graph graph = parse(R"(graph(%0 x: f32[2, 3]) {
     %1: f32[6] #%0 = aten.view(%0, [6])

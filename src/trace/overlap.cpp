@@ -1,4 +1,4 @@
-#include "trace/partial_overlap.h"
+#include "trace/overlap.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -63,16 +63,18 @@ bool meet(const Layout& one, const Layout& other, int64_t distance, size_t d) {
 
 }  // namespace
 
-bool overlap_partially(const graph::TensorType& a, const graph::TensorType& b) {
+Overlap overlap_of(const graph::TensorType& a, const graph::TensorType& b) {
   const Layout one(a), other(b);
-  if (one.count == 0 || other.count == 0) return false;
-  if (one.begin >= other.end || other.begin >= one.end) return false;
+  if (one.count == 0 || other.count == 0) return Overlap::kNone;
+  if (one.begin >= other.end || other.begin >= one.end) return Overlap::kNone;
   if (one.item == other.item && one.begin == other.begin && one.sizes == other.sizes &&
       one.strides == other.strides)
-    return false;
+    return Overlap::kFull;
   if (std::max(one.count, other.count) > kMostElements)
     return one.item == other.item && one.strides == other.strides &&
-           meet(one, other, other.begin - one.begin, 0);
+                   meet(one, other, other.begin - one.begin, 0)
+               ? Overlap::kPartial
+               : Overlap::kNone;
   const int64_t begin = std::max(one.begin, other.begin), end = std::min(one.end, other.end);
   std::vector<bool> covered(static_cast<size_t>(end - begin));
   const auto bytes_of = [&](const Layout& layout, auto function) {
@@ -84,7 +86,7 @@ bool overlap_partially(const graph::TensorType& a, const graph::TensorType& b) {
   bool found = false;
   bytes_of(one, [&](size_t byte) { covered[byte] = true; });
   bytes_of(other, [&](size_t byte) { found = found || covered[byte]; });
-  return found;
+  return found ? Overlap::kPartial : Overlap::kNone;
 }
 
 }  // namespace braze::trace
