@@ -10,8 +10,9 @@ namespace {
 
 at::Tensor over_same_memory(const at::Tensor& tensor, bool inference) {
   c10::InferenceMode mode(inference);
+  const auto backend = tensor.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
   auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(tensor.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+      c10::Storage(tensor.storage()), c10::DispatchKeySet(backend), tensor.dtype());
   impl->set_storage_offset(tensor.storage_offset());
   impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());
   return at::Tensor(std::move(impl));

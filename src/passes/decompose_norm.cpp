@@ -8,9 +8,11 @@ namespace braze::passes {
 using graph::Argument;
 using graph::DType;
 using graph::Emitter;
+using graph::MemoryFormat;
 using graph::Node;
 using graph::None;
 using graph::OpKind;
+using graph::TensorType;
 using graph::Value;
 using sym::Dims;
 using sym::Int;
@@ -111,19 +113,25 @@ Replacement batch_norm_inference(Emitter& emit, const Node& node, double eps) {
     return {};
   Value* weight = graph::optional_tensor_arg(node, 1);
   Value* bias = graph::optional_tensor_arg(node, 2);
-  Value* alpha = emit.unary(OpKind::krsqrt, emit.add(variance, eps));
-  if (weight) alpha = emit.mul(alpha, weight);
+  Value* rstd = emit.unary(OpKind::krsqrt, emit.add(variance, eps));
+  Value* alpha = weight ? emit.mul(rstd, weight) : rstd;
   Value* shift = emit.mul(mean, alpha);
   Value* beta = bias ? emit.sub(bias, shift) : emit.unary(OpKind::kneg, shift);
   const int64_t rank = input->type().rank();
   Value* out =
       emit.add(emit.mul(input, per_channel(emit, alpha, rank)), per_channel(emit, beta, rank));
-  // The saved statistics are empty at inference.
-  auto empty = [&](size_t i) -> Value* {
+  // At inference the saved statistics are empty on the CPU, and those that were given on a GPU.
+  auto saved = [&](size_t i, auto value) -> Value* {
     if (!used(emit, node, i)) return nullptr;
-    return emit.full(node.results()[i]->type(), 0.0);
+    const TensorType& type = node.results()[i]->type();
+    return type.numel() == Int(0) ? emit.full(type, 0.0) : value();
   };
-  return {out, empty(1), empty(2)};
+  return {out,
+          saved(1,
+                [&] {
+                  return emit(OpKind::kclone, {mean, MemoryFormat::kContiguous});
+                }),
+          saved(2, [&] { return emit.cast(rstd, node.results()[2]->type().dtype); })};
 }
 
 // x * rsqrt(mean(x * x) + eps) * weight over the last dimensions; the second result is the factor.

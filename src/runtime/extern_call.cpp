@@ -265,14 +265,15 @@ void ExternCall::run(std::vector<at::Tensor>& tensors,
 void ExternCall::check_result(const at::Tensor& result, SlotId slot, const Shapes& shapes) const {
   const graph::TensorType& type = function_->slots[slot].type;
   bool same = result.defined() && result.scalar_type() == scalar_type(type.dtype) &&
-              result.sizes() == shapes.sizes(slot);
+              result.sizes() == shapes.sizes(slot) && result.device() == device_of(type.device);
   for (int64_t i = 0; same && i < result.dim(); ++i)
     same =
         result.size(i) <= 1 || result.numel() == 0 || result.stride(i) == shapes.strides(slot)[i];
   if (same) return;
   std::string got = "undefined";
   if (result.defined())
-    got = detail::concat(result.scalar_type(), result.sizes(), "{", result.strides(), "}");
+    got = detail::concat(result.scalar_type(), result.sizes(), "{", result.strides(), "} on ",
+                         result.device());
   throw InternalError(__FILE__, __LINE__,
                       detail::concat("extern call ", step_->op, " gave ", got,
                                      " where the trace expected ", graph::to_string(type), " as ",

@@ -112,6 +112,7 @@ bool Recorder::capture_item() {
 bool Recorder::capture_result_of_data() {
   const ResultFunction function = result_function(info_.handle.operator_name());
   if (!record_.data_capture.sizes || !function) return false;
+  device_ = device_of_operands();
   function(ShapeCall{info_, stack_, begin_},
            to_symint(record_.data_symbol({0, kLargest}), record_.shapes));
   take_results();

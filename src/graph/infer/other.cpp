@@ -152,10 +152,11 @@ std::optional<TensorType> index(const TensorType& self, const std::vector<Value*
   return type;
 }
 
-// Statistics of half-precision inputs are kept in f32 where a parameter is of f32.
+// Statistics of half-precision inputs are kept in f32 on a GPU, and where a parameter is of f32.
 DType statistics_dtype(const TensorType& self, ArgumentList list,
                        std::initializer_list<int> parameters) {
   const bool half = self.dtype == DType::kFloat16 || self.dtype == DType::kBFloat16;
+  if (half && self.device.type == Device::Type::kCUDA) return DType::kFloat32;
   for (const int position : parameters) {
     const Value* parameter = optional_tensor_arg(list, position);
     if (half && parameter && parameter->type().dtype == DType::kFloat32) return DType::kFloat32;

@@ -7,12 +7,24 @@ namespace {
 
 bool is_reduced(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
+bool is_on_gpu(const at::Tensor& tensor) {
+  const FakeTensorImpl* fake = as_fake(tensor);
+  return fake && fake->fake_device().is_cuda();
+}
+
 // Statistics of half-precision inputs are kept in float when the parameters are float.
 at::ScalarType statistics_dtype(const at::Tensor& input, std::initializer_list<at::Tensor> params) {
   if (is_reduced(input.scalar_type()))
     for (const at::Tensor& param : params)
       if (param.defined() && param.scalar_type() == at::kFloat) return at::kFloat;
   return input.scalar_type();
+}
+
+// The same of layer and batch norm: the kernels of a GPU keep them in float always.
+at::ScalarType accumulated_dtype(const at::Tensor& input,
+                                 std::initializer_list<at::Tensor> params) {
+  if (is_on_gpu(input) && is_reduced(input.scalar_type())) return at::kFloat;
+  return statistics_dtype(input, params);
 }
 
 // input, normalized_shape, weight, bias, eps
@@ -28,7 +40,7 @@ bool layer_norm(const ShapeCall& call) {
   }
   for (const at::Tensor& param : {weight, bias})
     if (param.defined() && !all_equal(param.sym_sizes(), normalized)) return false;
-  const at::ScalarType dtype = statistics_dtype(input, {weight, bias});
+  const at::ScalarType dtype = accumulated_dtype(input, {weight, bias});
   return call.give(fresh(input.sym_sizes(), input.scalar_type()), fresh(statistics, dtype),
                    fresh(statistics, dtype));
 }
@@ -44,8 +56,8 @@ bool batch_norm(const ShapeCall& call) {
     if (param.defined() && (param.dim() != 1 || !equal(param.sym_size(0), input.sym_size(1))))
       return false;
   const bool training = call[5].toBool();
-  const Dims channels{training ? input.sym_size(1) : c10::SymInt(0)};
-  const at::ScalarType dtype = statistics_dtype(input, {weight, bias, running_mean, running_var});
+  const Dims channels{training || is_on_gpu(input) ? input.sym_size(1) : c10::SymInt(0)};
+  const at::ScalarType dtype = accumulated_dtype(input, {weight, bias, running_mean, running_var});
   return call.give(fresh_in_format(input.sym_sizes(), *format, input.scalar_type()),
                    fresh(channels, dtype), fresh(channels, dtype));
 }
@@ -70,6 +82,7 @@ bool group_norm(const ShapeCall& call) {
 constexpr NamedShape kShapes[] = {
     {"native_layer_norm", layer_norm, false},
     {"native_batch_norm", batch_norm, false},
+    {"_native_batch_norm_legit", batch_norm, false},
     {"native_group_norm", group_norm, false},
 };
 

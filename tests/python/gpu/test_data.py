@@ -99,3 +99,53 @@ def test_loops():
         return x + count
 
     check(fn, [(vector(100).abs(),), (vector(100).abs() + 2,), (vector(100).abs() + 20,)], eager)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.view_as_complex,
+        lambda x: x.detach(),
+        lambda x: torch.inner(x[:, 0], x[:, 1]),
+        lambda x: (x.t() @ x)[0],
+        lambda x: x.clone().t_(),
+        lambda x: x.view(-1)[2:],
+    ],
+    ids=["view_as_complex", "detach", "inner", "row of a product", "t_", "slice"],
+)
+def test_results_that_are_views(function, mode):
+    """What is done with them later runs on the GPU."""
+    x = torch.randn(5, 2, device="cuda")
+    compiled = braze.compile(function)
+    with mode():
+        for _ in range(2):
+            got, expected = compiled(x), function(x)
+            assert got.device == expected.device and got.stride() == expected.stride()
+            assert repr(got) == repr(expected)
+            torch.testing.assert_close(got * 2, expected * 2)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_statistics_of_norms(dtype, training, capfd):
+    """A GPU keeps them in float32; of batch norm also where it does not train."""
+
+    def f(x, mean, var):
+        results = torch.native_batch_norm(x, None, None, mean, var, training, 0.1, 1e-5)
+        return results + torch.native_layer_norm(x, (4,), None, None, 1e-5)
+
+    x = torch.randn(3, 2, 4, device="cuda", dtype=dtype)
+    with torch.no_grad():
+        got, expected = (
+            g(
+                x,
+                torch.zeros(2, device="cuda", dtype=dtype),
+                torch.ones(2, device="cuda", dtype=dtype),
+            )
+            for g in (braze.compile(f), f)
+        )
+    for a, b in zip(got, expected):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        torch.testing.assert_close(a, b)
+    assert "internal error" not in capfd.readouterr().err

@@ -103,7 +103,7 @@ TEST(EagerCases, NothingDropsTheDevice) {
     if (const auto types = graph::infer_types(node.op(), node.args())) {
       ++inferred_cases;
       for (size_t i = 0; i < types->size(); ++i)
-        EXPECT_EQ(to_string(types->at(i)), to_string(node.results()[i]->type()));
+        EXPECT_EQ(types->at(i).device, node.results()[i]->type().device);
     }
     run_inference_pipeline(graph, {});
     for (const auto& made : graph.nodes())
