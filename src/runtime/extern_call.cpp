@@ -1,5 +1,6 @@
 #include "runtime/extern_call.h"
 
+#include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
 
 #include <algorithm>
@@ -280,6 +281,15 @@ void ExternCall::check_result(const at::Tensor& result, SlotId slot, const Shape
                                      shapes.sizes(slot), "{", shapes.strides(slot), "}"));
 }
 
+bool ExternCall::is_operand(const at::Tensor& result,
+                            const std::vector<at::Tensor>& tensors) const {
+  if (!result.defined()) return false;
+  return std::ranges::any_of(positions_, [&](const TensorPosition& position) {
+    const at::Tensor& operand = tensors[position.slot];
+    return operand.defined() && operand.is_alias_of(result);
+  });
+}
+
 void ExternCall::store(const at::Tensor& result, SlotId slot, std::vector<at::Tensor>& tensors,
                        const Shapes& shapes, bool check) const {
   if (check) check_result(result, slot, shapes);
@@ -291,6 +301,10 @@ void ExternCall::store(const at::Tensor& result, SlotId slot, std::vector<at::Te
     case plan::SlotKind::kInput:  // in-place ops return their argument
       break;
     case plan::SlotKind::kExtern:
+      // Some operators give their operand back, such as `conj_physical` of real numbers; the plan
+      // may write to the operand's memory while the result is still read.
+      tensors[slot] = is_operand(result, tensors) ? at::_ops::clone::call(result, {}) : result;
+      break;
     case plan::SlotKind::kView:
       tensors[slot] = result;
       break;

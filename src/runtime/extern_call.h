@@ -46,6 +46,7 @@ class ExternCall {
   c10::IValue converted(const plan::Argument& argument, int position, const NumberOf& number) const;
   void store(const at::Tensor& result, plan::SlotId slot, std::vector<at::Tensor>& tensors,
              const Shapes& shapes, bool check) const;
+  bool is_operand(const at::Tensor& result, const std::vector<at::Tensor>& tensors) const;
   void check_result(const at::Tensor& result, plan::SlotId slot, const Shapes& shapes) const;
 
   const plan::Function* function_;

@@ -35,6 +35,7 @@ CASES = {
     "scatter_reduce": lambda x: x.scatter_reduce_(1, COLUMNS, torch.ones(4, 2), "amax"),
     "tril": lambda x: x.tril_(),
     "triu": lambda x: x.triu_(1),
+    "conj_physical": lambda x: x.conj_physical_(),  # gives its operand back
     "hypot": lambda x: x.hypot_(torch.ones(4, 3)),
     "nan_to_num": lambda x: x.nan_to_num_(),
     "hardtanh": lambda x: torch.nn.functional.hardtanh_(x),
@@ -60,3 +61,16 @@ def test_as_in_eager(case, layout, dynamic, backend, capfd):
         same(compiled(given), f(expected))
         same(given, expected)
     assert "internal error" not in capfd.readouterr().err
+
+
+def test_an_operator_that_gives_its_operand_back():
+    """What it gave is not taken for memory of its own."""
+
+    def f(x):
+        y = (x + 1).t()
+        y.conj_physical_()
+        z = y.t() * 2
+        return y, z.relu() - y.t()
+
+    x = torch.randn(40, 30)
+    same(braze.compile(f)(x), f(x))
