@@ -112,6 +112,9 @@ ExternCall::ExternCall(const plan::Function& function, const plan::ExternStep& s
         return *found;
       }()) {
   schema_ = &op_.schema();
+  gives_views_ = std::ranges::any_of(schema_->returns(), [](const c10::Argument& result) {
+    return result.alias_info() != nullptr;
+  });
   const auto& arguments = schema_->arguments();
   BRAZE_CHECK(step.args.size() <= arguments.size(), step.op);
   int position = 0;
@@ -139,12 +142,6 @@ ExternCall::ExternCall(const plan::Function& function, const plan::ExternStep& s
         uses_out_ = true;
       }
   }
-}
-
-bool ExternCall::gives_views() const {
-  const auto& returns = schema_->returns();  // not those of its out= form
-  return std::any_of(returns.begin(), returns.end(),
-                     [](const c10::Argument& result) { return result.alias_info() != nullptr; });
 }
 
 std::vector<c10::IValue> ExternCall::symbolic_arguments(const Shapes& shapes) const {
@@ -301,9 +298,10 @@ void ExternCall::store(const at::Tensor& result, SlotId slot, std::vector<at::Te
     case plan::SlotKind::kInput:  // in-place ops return their argument
       break;
     case plan::SlotKind::kExtern:
-      // Some operators give their operand back, such as `conj_physical` of real numbers; the plan
-      // may write to the operand's memory while the result is still read.
-      tensors[slot] = is_operand(result, tensors) ? at::_ops::clone::call(result, {}) : result;
+      // Some operators give their operand back and do not say so, such as `conj_physical` of real
+      // numbers; the plan may write to the operand's memory while the result is still read.
+      tensors[slot] =
+          !gives_views_ && is_operand(result, tensors) ? at::_ops::clone::call(result, {}) : result;
       break;
     case plan::SlotKind::kView:
       tensors[slot] = result;

@@ -31,8 +31,8 @@ class ExternCall {
   const std::string& name() const { return step_->op; }
   // Slots of arguments that the op writes to (in-place ops of graphs that were not functionalised).
   const std::vector<plan::SlotId>& written() const { return written_; }
-  // Whether a result may share memory with an argument.
-  bool gives_views() const;
+  // Whether a result shares memory with an argument, by the schema.
+  bool gives_views() const { return gives_views_; }
   const std::vector<plan::SlotId>& results() const { return step_->results; }
 
  private:
@@ -53,6 +53,7 @@ class ExternCall {
   const plan::ExternStep* step_;
   c10::OperatorHandle op_;
   bool uses_out_ = false;
+  bool gives_views_ = false;
   std::vector<plan::SlotId> written_;
   const c10::FunctionSchema* schema_;  // as the step names it, which op_ may be the out= form of
   // Arguments in schema order; tensors and what depends on sizes are missing.

@@ -63,7 +63,22 @@ def test_as_in_eager(case, layout, dynamic, backend, capfd):
     assert "internal error" not in capfd.readouterr().err
 
 
-def test_an_operator_that_gives_its_operand_back():
+@pytest.mark.parametrize("backend", ["aten", "braze"])
+def test_views_share_memory(backend):
+    def f(x):
+        whole = x.view(-1)
+        part = whole[1:]
+        part.add_(1)
+        return whole, part
+
+    x = torch.randn(3, 4)
+    whole, part = braze.compile(f, backend=backend)(x)
+    assert whole.data_ptr() == x.data_ptr()
+    assert part.data_ptr() == x.data_ptr() + x.itemsize
+
+
+@pytest.mark.parametrize("backend", ["aten", "braze"])
+def test_an_operator_that_gives_its_operand_back(backend):
     """What it gave is not taken for memory of its own."""
 
     def f(x):
@@ -73,4 +88,4 @@ def test_an_operator_that_gives_its_operand_back():
         return y, z.relu() - y.t()
 
     x = torch.randn(40, 30)
-    same(braze.compile(f)(x), f(x))
+    same(braze.compile(f, backend=backend)(x), f(x))
