@@ -16,7 +16,7 @@ INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python tes
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help build demo test test-cpp test-cpp-build test-python fuzz test-cpython test-public bench format lint check ruff clean
+.PHONY: help build demo test test-cpp test-cpp-build test-python fuzz test-cpython test-public coverage bench format lint check ruff clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make demo     four models, eager against Braze"
 	@echo "make test     C++ and Python tests, CPython's own tests and a part of PyTorch's Python code compiled, ruff, the checks of the house"
 	@echo "make test-public  public functions of PyTorch and libraries, eager against compiled; docs/fidelity.md"
+	@echo "make coverage operator by operator how Braze runs it; docs/coverage.md"
 	@echo "make fuzz     random programs and graphs with fresh seeds, FUZZ_SECONDS long (ten minutes)"
 	@echo "make bench    docs/benchmarks.md anew (half an hour)"
 	@echo "make format   clang-format and ruff"
@@ -79,6 +80,12 @@ $(VENV)/.requirements-public: requirements-public.txt $(VENV)/.requirements
 
 test-public: build $(VENV)/.requirements-public
 	$(RUN) tests/public/run.py -j $(JOBS) --report docs/fidelity.md
+	$(RUN) tools/operator_coverage.py --check
+	OPERATORS_EVERY=1 $(RUN) -m pytest tests/python/trace/test_operator_database.py -q
+
+# How each operator of PyTorch's database runs; docs/coverage.md anew.
+coverage: build
+	$(RUN) tools/operator_coverage.py
 
 # Random programs and graphs with fresh seeds, for so many seconds; what differs joins the corpora.
 FUZZ_SECONDS ?= 600

@@ -104,6 +104,7 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.multiprocessing", "", kRefused, "is not traced")                                      \
   X("torch.profiler", "", kRefused, "is not traced")                                             \
   X("torch.testing", "", kRefused, "compares the tensors' data")                                 \
+  X("torch.testing._internal", "", kEvaluated, "operators by other operators, for tests")        \
   X("torch.random", "", kRefused, "reads or sets the state of a random generator")               \
   X("torch.cuda.random", "", kRefused, "reads or sets the state of a random generator")          \
   X("torch.xpu.random", "", kRefused, "reads or sets the state of a random generator")           \
