@@ -1,5 +1,7 @@
 #include "dispatch/compiler.h"
 
+#include <ATen/TracerMode.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -254,6 +256,9 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
   ProgressLine progress(name);
   Capturing scope;  // until the entry is made: a user's backend may call compiled functions too
   guard::GlobalState state = guard::GlobalState::current();
+  if (at::tracer::impl::is_dispatch_enabled())
+    return eager_entry(function, state, capture::BreakKind::kTorchMode,
+                       "torch.jit.trace records what is called", segment);
   if (state.torch_function_modes || state.torch_dispatch_modes)
     return eager_entry(function, state, capture::BreakKind::kTorchMode,
                        "a torch function or dispatch mode is active (torch.set_default_device, "

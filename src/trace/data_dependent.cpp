@@ -163,12 +163,15 @@ bool Recorder::expand_masks() {
     return false;
   if (info_.arguments.size() < 2 || !argument(1).isList()) return false;
   const auto given = argument(1).toList();
-  bool any = false;
+  bool any = false, given_bytes = false;
   for (size_t i = 0; i < given.size(); ++i) {
     const c10::IValue element = given.get(i);
     any |= is_mask(element) && as_fake(element.toTensor());
+    given_bytes |= is_mask(element) && element.toTensor().scalar_type() == at::kByte;
   }
   if (!any) return false;
+  // Of one element, eager fills where the mask is, and has that of boolean masks alone.
+  if (name != "aten::index" && given_bytes && equal(argument(2).toTensor().sym_numel(), 1)) return false;
   if (!masks_fit(argument(0).toTensor(), given)) return false;
   c10::List<std::optional<at::Tensor>> places;
   for (size_t i = 0; i < given.size(); ++i) {

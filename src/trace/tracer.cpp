@@ -1,5 +1,6 @@
 #include "trace/tracer.h"
 
+#include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -77,30 +78,36 @@ struct Tracer::Impl {
 Tracer::Tracer() : impl_(std::make_unique<Impl>()) {}
 Tracer::~Tracer() = default;
 
-Tracer::Scope::Scope(Tracer& tracer) : previous_(nullptr) {
+// Observers may keep what a call is given.
+Tracer::Scope::Scope(Tracer& tracer)
+    : previous_(nullptr), observed_(at::isRecordFunctionEnabled()) {
   BRAZE_CHECK(thread_state.record == nullptr, "scopes of tracers do not nest");
   previous_ = &tracer;
   thread_state.record = &tracer.impl_->record;
   // The cache of casted weights would keep fakes beyond the trace.
   tracer.impl_->autocast_cache = pytorch::is_autocast_cache_enabled();
   pytorch::set_autocast_cache_enabled(false);
+  at::enableRecordFunction(false);
   include_keys(true);
 }
 
 Tracer::Scope::~Scope() {
   include_keys(false);
+  at::enableRecordFunction(observed_);
   previous_->impl_->record.restore_versions();
   pytorch::set_autocast_cache_enabled(previous_->impl_->autocast_cache);
   thread_state.record = nullptr;
 }
 
-Tracer::Pause::Pause() : in_kernel_(thread_state.in_kernel) {
+Tracer::Pause::Pause()
+    : in_kernel_(thread_state.in_kernel),
+      included_(c10::impl::tls_is_dispatch_key_included(kFakeKey)) {
   thread_state.in_kernel = false;
   include_keys(false);
 }
 
 Tracer::Pause::~Pause() {
-  include_keys(true);
+  include_keys(included_);
   thread_state.in_kernel = in_kernel_;
 }
 

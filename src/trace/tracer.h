@@ -92,9 +92,11 @@ class Tracer {
 
    private:
     Tracer* previous_;
+    const bool observed_;  // a profiler or the like is told of calls
   };
 
-  // While it lives, ATen calls of the thread run for real. They may not be given fakes.
+  // While it lives, ATen calls of the thread run for real. They may not be given fakes. Pauses
+  // nest.
   class Pause {
    public:
     Pause();
@@ -102,7 +104,7 @@ class Tracer {
     Pause(const Pause&) = delete;
 
    private:
-    bool in_kernel_;
+    bool in_kernel_, included_;
   };
 
   // Names an outside tensor before any op touches it. An undeclared real tensor that reaches an op

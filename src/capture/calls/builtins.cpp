@@ -1,5 +1,7 @@
 #include "capture/calls/builtins.h"
 
+#include <optional>
+
 #include "capture/calls/control_flow.h"
 #include "capture/calls/native.h"
 #include "capture/calls/output.h"
@@ -85,6 +87,36 @@ bool rely_on_registrations(TraceContext& trace, PyObject* classes) {
   return now && trace.world.read(now.get(), count, false);
 }
 
+bool same_attribute(PyObject* a, PyObject* b, const char* name) {
+  Ref of_a = Ref::steal(PyObject_GetAttrString(a, name));
+  Ref of_b = Ref::steal(PyObject_GetAttrString(b, name));
+  return of_a && of_a.get() == of_b.get();
+}
+
+// isinstance() of torch.FloatTensor and the like, which look at the dtype and at the dispatch key;
+// a fake has one of its own. Empty: it is to be called, maybe to raise.
+std::optional<bool> is_of_tensor_type(PyObject* tensor, PyObject* classes) {
+  if (PyTuple_Check(classes)) {
+    bool listed = false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
+      PyObject* cls = PyTuple_GET_ITEM(classes, i);
+      std::optional<bool> answer = is_of_tensor_type(tensor, cls);
+      if (!answer && !PyType_Check(cls)) return std::nullopt;
+      if (answer.value_or(PyType_Check(cls) &&
+                          PyType_IsSubtype(Py_TYPE(tensor), reinterpret_cast<PyTypeObject*>(cls))))
+        return listed || answer ? std::optional(true) : std::nullopt;
+      listed = listed || answer;
+    }
+    return listed ? std::optional(false) : std::nullopt;
+  }
+  if (std::string_view(Py_TYPE(classes)->tp_name) != "torch.tensortype") return std::nullopt;
+  const bool same = same_attribute(tensor, classes, "dtype") &&
+                    same_attribute(tensor, classes, "is_cuda") &&
+                    same_attribute(tensor, classes, "layout");
+  PyErr_Clear();
+  return same;
+}
+
 Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callable, Slot* args,
                  size_t count, PyObject* kwnames, bool& done) {
   done = !kwnames;
@@ -149,6 +181,9 @@ Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callab
       if (count == 2 &&
           (!read_arguments(trace, args + 1, 1) || !rely_on_registrations(trace, args[1].get())))
         return {};
+      if (count == 2 && is_tensor(args[0].get()))
+        if (const auto answer = is_of_tensor_type(args[0].get(), args[1].get()))
+          return Slot::borrow(*answer ? Py_True : Py_False);
       return call_native(trace, callable.get(), args, count, kwnames, false);
     }
     case Callee::kLen:

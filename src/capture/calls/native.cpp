@@ -13,6 +13,7 @@
 #include "capture/objects/iteration.h"
 #include "capture/policy/policy.h"
 #include "capture/symbols/floats.h"
+#include "capture/symbols/integers.h"
 #include "capture/trace_context.h"
 #include "cpython/lookup.h"
 #include "cpython/text.h"
@@ -114,7 +115,8 @@ Slot call_native(TraceContext& trace, PyObject* callable, Slot* args, size_t cou
                  PyObject* kwnames, bool torch) {
   if (torch && trace.recording.has_floats()) settle_floats(trace, callable, args, count, kwnames);
   NativeScope scope(trace, torch, callable);
-  return result_of_native(trace, call_raw(trace, callable, args, count, kwnames));
+  Ref result = call_raw(trace, callable, args, count, kwnames);
+  return result_of_native(trace, with_real_keys(trace, callable, args, count, std::move(result)));
 }
 
 Ref call_raw(TraceContext& trace, PyObject* callable, Slot* args, size_t count, PyObject* kwnames) {

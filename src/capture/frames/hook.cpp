@@ -15,6 +15,8 @@ using cpython::FrameView;
 
 static PyObject* evaluate_hooked(TraceContext& trace, PyThreadState* thread, FrameView view);
 static bool rely_on_hooked(TraceContext& trace, Frame& frame);
+static bool is_module_body(FrameView view);
+static PyObject* run_module_body(TraceContext& trace, PyThreadState* thread, FrameView view);
 static bool read_bound_defaults(TraceContext& trace, Frame& frame);
 
 PyObject* frame_hook(void* context, PyThreadState* thread, FrameView view, bool throwing) {
@@ -25,12 +27,13 @@ PyObject* frame_hook(void* context, PyThreadState* thread, FrameView view, bool 
     bool is_function = (view.code()->co_flags & kFunction) == kFunction;
     if (trace.progress.stopped && throwing && trace.generators.contains(view.raw()))
       return end_generator(thread, view);
+    if (!is_function && is_module_body(view)) return run_module_body(trace, thread, view);
     if (trace.importing || trace.progress.stopped)
       return cpython::evaluate_natively(thread, view, throwing);
     if (!is_function && view.names() && trace.world.made_function(view.function()))
       return evaluate_hooked(trace, thread, view);  // the body of a class of the traced code
     if (!is_function) {
-      // A module body comes with an import; the body of a class reads what nobody guards.
+      // The body of a class reads what nobody guards.
       if (trace.native.depth) return cpython::evaluate_natively(thread, view, throwing);
       ++trace.importing;
       PyObject* result = cpython::evaluate_natively(thread, view, throwing);
@@ -67,6 +70,28 @@ PyObject* frame_hook(void* context, PyThreadState* thread, FrameView view, bool 
     trace.breaks.keep_defect(std::current_exception());
     return nullptr;
   }
+}
+
+// The code of a module that an import is loading, rather than of exec().
+static bool is_module_body(FrameView view) {
+  static PyObject* const spec_name = PyUnicode_InternFromString("__spec__");
+  static PyObject* const initializing = PyUnicode_InternFromString("_initializing");
+  if (view.names() != view.globals() || !PyDict_Check(view.globals())) return false;
+  PyObject* spec = PyDict_GetItemWithError(view.globals(), spec_name);
+  if (!spec || spec == Py_None) return PyErr_Clear(), false;
+  Ref loading = Ref::steal(PyObject_GetAttr(spec, initializing));
+  if (!loading) PyErr_Clear();
+  return loading.get() == Py_True;
+}
+
+// It runs once in the life of the process, whatever becomes of the trace: as in eager, with tensors
+// that have data, and with nothing of what it calls evaluated.
+static PyObject* run_module_body(TraceContext& trace, PyThreadState* thread, FrameView view) {
+  Recording::Pause pause;
+  ++trace.importing;
+  PyObject* result = cpython::evaluate_natively(thread, view, false);
+  --trace.importing;
+  return result;
 }
 
 // Whether a class of the MRO declares __slots__. copyreg._slotnames() writes its answer, an empty

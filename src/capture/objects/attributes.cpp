@@ -48,6 +48,7 @@ static Slot field_of_named_tuple(TraceContext& trace, const Slot& object, PyObje
 static void missing_attribute(PyObject* object, PyObject* name);
 static Slot attribute_of_created(TraceContext& trace, PyObject* object, PyObject* name, Ref value);
 static PyObject* get_dunder();
+static Slot find_attribute(TraceContext& trace, const Slot& object, PyObject* name, Slot* self);
 static Slot native_attribute_of(TraceContext& trace, const Slot& object, PyObject* name);
 static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObject* name);
 static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject* name, bool quiet);
@@ -112,7 +113,8 @@ Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Sl
       return call_descriptor(trace, Slot::borrow(descriptor.get(), type_source), object);
     if (const Write* write = source ? trace.world.log().written(obj, name) : nullptr) {
       if (write->value) return trace.world.wrap(write->value.get());
-      PyErr_SetObject(PyExc_AttributeError, name);
+      PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type->tp_name,
+                   name);
       return {};
     }
     if (source && Py_IS_TYPE(descriptor.get(), known().tuple_getter))
@@ -238,7 +240,30 @@ static AttributeTraits traits_of(TraceContext& trace, PyTypeObject* type) {
   return trace.caches.traits[type] = traits;
 }
 
+// Who asked for what, which CPython adds to an AttributeError that does not say so.
+static void complete_error(const World& world, const Slot& object, PyObject* name) {
+  static PyObject *const what = PyUnicode_InternFromString("name"), *const whom =
+                                                                        PyUnicode_InternFromString(
+                                                                            "obj");
+  Ref error = take_exception();
+  Ref known_name = Ref::steal(PyObject_GetAttr(error.get(), what));
+  Ref known_object = Ref::steal(PyObject_GetAttr(error.get(), whom));
+  if (known_name.get() == Py_None && known_object.get() == Py_None) {
+    PyObject_SetAttr(error.get(), what, name);
+    PyObject_SetAttr(error.get(), whom, world.real_of(object.get()));
+  }
+  PyErr_Clear();
+  restore_exception(std::move(error));
+}
+
 Slot getattr(TraceContext& trace, const Slot& object, PyObject* name, Slot* self) {
+  Slot value = find_attribute(trace, object, name, self);
+  if (!value && !trace.breaks.under_way() && PyErr_ExceptionMatches(PyExc_AttributeError))
+    complete_error(trace.world, object, name);
+  return value;
+}
+
+static Slot find_attribute(TraceContext& trace, const Slot& object, PyObject* name, Slot* self) {
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   const AttributeTraits traits = traits_of(trace, type);

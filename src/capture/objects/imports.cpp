@@ -47,6 +47,17 @@ Slot import_name(TraceContext& trace, Frame& frame, PyObject* name, const Slot& 
   return Slot(module, trace.guards.pinned(module.get()));
 }
 
+// As CPython's own instruction says it.
+static void raise_no_such_name(PyObject* module, PyObject* name, PyObject* package) {
+  Ref path = Ref::steal(PyModule_Check(module) ? PyModule_GetFilenameObject(module) : nullptr);
+  PyErr_Clear();
+  Ref message = Ref::steal(
+      path ? PyUnicode_FromFormat("cannot import name %R from %R (%S)", name, package, path.get())
+           : PyUnicode_FromFormat("cannot import name %R from %R (unknown location)", name,
+                                  package));
+  if (message) PyErr_SetImportError(message.get(), package, path.get());
+}
+
 Slot import_from(TraceContext& trace, const Slot& module, PyObject* name) {
   Slot value = getattr(trace, module, name);
   if (value || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
@@ -60,7 +71,7 @@ Slot import_from(TraceContext& trace, const Slot& module, PyObject* name) {
     trace.world.hold(Ref::borrow(found));
     return Slot::borrow(found, trace.guards.pinned(found));
   }
-  PyErr_Format(PyExc_ImportError, "cannot import name '%U' from '%U'", name, package.get());
+  raise_no_such_name(module.get(), name, package.get());
   return {};
 }
 

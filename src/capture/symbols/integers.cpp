@@ -149,6 +149,52 @@ void make_key(TraceContext& trace, Slot& slot) {
   trace.world.guard_as_key(slot.get());
 }
 
+static bool has_tensor_key(PyObject* dict) {
+  Py_ssize_t position = 0;
+  for (PyObject *key, *value; PyDict_Next(dict, &position, &key, &value);)
+    if (is_tensor(key) || PyTuple_CheckExact(key)) return true;
+  return false;
+}
+
+// In place, but for a frozen set. Null with an exception pending.
+static Ref real_keys_of(const World& world, Ref container) {
+  PyObject* object = container.get();
+  const bool is_set = PyAnySet_Check(object);
+  if (!is_set && !(PyDict_Check(object) && has_tensor_key(object))) return container;
+  Ref keys = Ref::steal(PySequence_List(object));
+  bool differs = false;
+  for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.get()); ++i) {
+    Ref real = with_real_tensors(world, PyList_GET_ITEM(keys.get(), i));
+    differs = differs || real.get() != PyList_GET_ITEM(keys.get(), i);
+  }
+  if (!keys) return {};
+  if (!differs) return container;
+  Ref values = is_set ? Ref() : Ref::steal(PyDict_Values(object));
+  const bool frozen = PyFrozenSet_Check(object);
+  if (!frozen && !Ref::steal(PyObject_CallMethod(object, "clear", nullptr))) return {};
+  Ref filled = frozen ? Ref::steal(PyFrozenSet_New(nullptr)) : container;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i) {
+    Ref real = with_real_tensors(world, PyList_GET_ITEM(keys.get(), i));
+    const int failed =
+        is_set ? PySet_Add(filled.get(), real.get())
+               : PyObject_SetItem(filled.get(), real.get(), PyList_GET_ITEM(values.get(), i));
+    if (failed) return {};
+  }
+  return filled;
+}
+
+Ref with_real_keys(TraceContext& trace, PyObject* callable, const Slot* args, size_t count,
+                   Ref result) {
+  if (!result || !trace.recording.has_symbols()) return result;
+  const World& world = trace.world;
+  if (PyCFunction_Check(callable))
+    if (PyObject* self = PyCFunction_GET_SELF(callable))
+      if (!real_keys_of(world, Ref::borrow(world.effective(self)))) return {};
+  for (size_t i = 0; i < count; ++i)
+    if (!real_keys_of(world, Ref::borrow(world.effective(args[i].get())))) return {};
+  return real_keys_of(world, std::move(result));
+}
+
 static bool integer_operands(TraceContext& trace, const Slot& a, const Slot& b, Int& x, Int& y) {
   if (!is_integer(a.get()) || !is_integer(b.get())) return false;
   const std::optional<Int> left = integer_in(trace, a.get()), right = integer_in(trace, b.get());

@@ -27,6 +27,10 @@ bool may_hold_symbol(TraceContext& trace, PyObject* object);
 void make_concrete(TraceContext& trace, Slot& slot);
 // For a key of a dict or an element of a set: hashed as what it stands for, and guarded.
 void make_key(TraceContext& trace, Slot& slot);
+// C code has just been given these arguments and gave `result`: the sets and dicts among them hold,
+// as keys, the tensors from outside and not the fakes that stand for them, as make_key() has it.
+Ref with_real_keys(TraceContext& trace, PyObject* callable, const Slot* args, size_t count,
+                   Ref result);
 // Who catches an exception may print it or hand it on. A generator's return value stands in its
 // StopIteration without a call that would have asked for the number.
 bool make_arguments_concrete(TraceContext& trace, PyObject* exception);

@@ -114,6 +114,18 @@ TensorType scattered(const TensorType& self) {
   return type;
 }
 
+// The kernel sees an index tensor as one of the result's rank, whose other dimensions are of size 1:
+// where the result's are too, these have a say in its layout.
+void add_dims_of_one(sym::Dims& strides, const sym::Dims& sizes, size_t place,
+                     const TensorType& index) {
+  Int span = 1;
+  for (const Int& size : index.sizes) span = span * (size == Int(0) ? Int(1) : size);
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const bool inside = d >= place && d < place + index.sizes.size();
+    if (!inside && sizes[d] == Int(1)) strides[d] = d < place ? span : Int(1);
+  }
+}
+
 // Empty: a mask, of which only the data tells how much it picks.
 std::optional<TensorType> index(const TensorType& self, const std::vector<Value*>& indices) {
   // The broadcast index shape stands where the first index stood, or in front when indices are
@@ -147,6 +159,8 @@ std::optional<TensorType> index(const TensorType& self, const std::vector<Value*
     for (size_t i = 0; i < tensor->sizes.size(); ++i)
       if (tensor->sizes[i] != Int(1) || sizes[begin + i] == Int(1))
         own[begin + i] = tensor->strides[i];
+    if (tensor->sizes.size() == picked.size() && tensor->is_contiguous())
+      add_dims_of_one(own, sizes, place, *tensor);
   }
   type.strides = iterator_strides(strides, sizes);
   return type;

@@ -39,6 +39,17 @@ bool gather(const ShapeCall& call) {
   return call.give(fresh(index.sym_sizes(), input.scalar_type()));
 }
 
+// The kernel sees an index tensor as one of the result's rank, whose other dimensions are of size 1:
+// where the result's are too, these have a say in its layout.
+void add_dims_of_one(Dims& strides, const Dims& sizes, size_t first, const at::Tensor& index) {
+  c10::SymInt span = 1;
+  for (const c10::SymInt& size : index.sym_sizes()) span = times(span, is(size, 0) ? 1 : size);
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const bool inside = d >= first && d < first + index.dim();
+    if (!inside && is(sizes[d], 1)) strides[d] = d < first ? span : c10::SymInt(1);
+  }
+}
+
 // self, indices: tensors of integers for dimensions that follow each other.
 bool index(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0);
@@ -59,6 +70,8 @@ bool index(const ShapeCall& call) {
     for (int64_t i = 0; i < tensor.dim(); ++i)
       if (!is(tensor.sym_size(i), 1) || is(sizes[begin + i], 1))
         own[begin + i] = tensor.sym_stride(i);
+    if (tensor.dim() == static_cast<int64_t>(picked.size()) && is_row_major(tensor))
+      add_dims_of_one(own, sizes, first, tensor);
   }
   return call.give(make_fake(sizes, strides_for_operands(sizes, operands), input.scalar_type()));
 }

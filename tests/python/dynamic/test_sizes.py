@@ -444,3 +444,24 @@ def test_writes_that_overlap_raise():
     for n in (4, 6):
         with pytest.raises(RuntimeError, match="single memory location"):
             fast(torch.randn(n))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_strides_of_an_index_that_picks_nothing(dynamic):
+    """Where the other dimensions are of size 1 the index tensor has a say in the layout."""
+    compiled = braze.compile(lambda x: (x[True], x[False], x[None, False]), dynamic=dynamic)
+    for shape in ((4, 5), (1, 5), (5, 1), (1, 1)):
+        for x in (torch.ones(shape), torch.ones(shape).t()):
+            got = [t.stride() for t in compiled(x)]
+            assert got == [t.stride() for t in (x[True], x[False], x[None, False])]
+
+
+@pytest.mark.parametrize("backend", ["aten", "braze"])
+def test_masks_of_bytes_are_not_filled(backend):
+    def f(x):
+        x[torch.tensor([1, 0, 0, 0], dtype=torch.uint8)] = 5
+        return x
+
+    options = {"capture_dynamic_output_shape_ops": True}
+    with pytest.raises(RuntimeError, match="masked_fill_ only supports boolean masks"):
+        braze.compile(f, options=options, backend=backend)(torch.zeros(4, 2))
