@@ -50,6 +50,7 @@ demo: build
 
 test: check ruff test-cpp
 	$(RUN) -m pytest tests/tools tests/python -q
+	$(RUN) -m pytest tests/operators -q
 	$(RUN) tests/public/run.py --quick -j $(JOBS)
 	$(MAKE) test-cpython
 
@@ -81,7 +82,7 @@ $(VENV)/.requirements-public: requirements-public.txt $(VENV)/.requirements
 test-public: build $(VENV)/.requirements-public
 	$(RUN) tests/public/run.py -j $(JOBS) --report docs/fidelity.md
 	$(RUN) tools/operator_coverage.py --check
-	OPERATORS_EVERY=1 $(RUN) -m pytest tests/python/trace/test_operator_database.py -q
+	OPERATORS_EVERY=1 $(RUN) -m pytest tests/operators -q
 
 # How each operator of PyTorch's database runs; docs/coverage.md anew.
 coverage: build

@@ -113,7 +113,7 @@ def test_rules_give_what_is_traced(op):
             for x in (sample.input, permuted(sample.input)):
                 try:
                     with torch.no_grad():
-                        traced = trace(lambda x: op.op(x, *sample.args, **sample.kwargs), x)
+                        traced = trace(lambda x, s=sample: op.op(x, *s.args, **s.kwargs), x)
                 except (TraceBreak, RuntimeError, ValueError, TypeError, IndexError):
                     continue  # a break, or refused by eager
                 assert not traced["rules"], traced["rules"]
