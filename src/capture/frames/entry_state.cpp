@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture/trace_context.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -144,8 +145,24 @@ void begin_segment(TraceContext& trace, Frame& frame, PyObject* const* entry) {
   }
 }
 
+// Of a class whose statement stands in the function under capture. It is another class at each
+// call: a segment that is guarded for it is kept, the class and what its methods refer to with it,
+// and never used again.
+static bool is_of_own_class(const TraceContext& trace, PyObject* object) {
+  PyTypeObject* type =
+      PyType_Check(object) ? reinterpret_cast<PyTypeObject*>(object) : Py_TYPE(object);
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
+  const std::string_view name =
+      cpython::utf8_of(reinterpret_cast<PyHeapTypeObject*>(type)->ht_qualname);
+  const std::string_view function = cpython::utf8_of(trace.root->func_qualname);
+  return name.starts_with(function) && name.substr(function.size()).starts_with(".<locals>.");
+}
+
 bool force(TraceContext& trace, Slot& slot) {
   if (!slot.unread) return true;
+  if (slot && is_of_own_class(trace, slot.get()))
+    return trace.breaks.refuse(BreakKind::kClassStatement,
+                               "an object of a class that this function makes at each call");
   const Source* source = slot.source;
   slot.unread = false;
   if (!slot) {
