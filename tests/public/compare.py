@@ -63,6 +63,11 @@ def copied(t):
         return t.dequantize() if t.is_quantized else t.clone()
 
 
+def split(t):
+    """The elements of a tensor, in pieces that a cache holds."""
+    return t.flatten().split(1 << 17)
+
+
 def close(actual, expected):
     """None, or how far the values of two tensors of one shape and dtype are apart."""
     if actual is None or expected is None or actual.numel() == 0:
@@ -70,11 +75,12 @@ def close(actual, expected):
     if not (actual.is_floating_point() or actual.is_complex()):
         different = int((actual != expected).sum())
         return f"{different} of {actual.numel()} elements" if different else None
+    if torch.equal(actual, expected):
+        return None
     wide = torch.complex128 if actual.is_complex() else torch.float64
-    a, e = actual.to(wide).flatten(), expected.to(wide).flatten()
-    finite = torch.isfinite(e)
+    pieces = list(zip(split(actual), split(expected)))
     # The largest finite value tells how much cancels where small results are sums of large ones.
-    scale = float(e[finite].abs().max()) if bool(finite.any()) else 0.0
+    scale = max(float(e.abs().nan_to_num(0.0, 0.0, 0.0).max()) for _, e in pieces)
     # Doubles may come from float32: from what the call was not given, but a module holds.
     precision = {
         torch.float64: 1e-6,
@@ -83,15 +89,17 @@ def close(actual, expected):
         torch.bfloat16: 3e-2,
     }
     rtol = precision.get(actual.dtype, 1e-4)
-    near = torch.isclose(
-        a, e, rtol=rtol, atol=rtol * (0.01 + 0.1 * min(scale, 1e30)), equal_nan=True
-    )
-    if bool(near.all()):
+    atol = rtol * (0.01 + 0.1 * min(scale, 1e30))
+    far = [
+        ~torch.isclose(a.to(wide), e.to(wide), rtol=rtol, atol=atol, equal_nan=True)
+        for a, e in pieces
+    ]
+    count = sum(int(here.sum()) for here in far)
+    if not count:
         return None
-    at = int((~near).nonzero()[0, 0])
-    return (
-        f"{int((~near).sum())} of {a.numel()} elements, first {a[at].item()!r} for {e[at].item()!r}"
-    )
+    a, e, here = next((a, e, here) for (a, e), here in zip(pieces, far) if bool(here.any()))
+    at = int(here.nonzero()[0, 0])
+    return f"{count} of {actual.numel()} elements, first {a[at].item()!r} for {e[at].item()!r}"
 
 
 def difference(a, e, path=""):
