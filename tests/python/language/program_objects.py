@@ -266,7 +266,7 @@ class Objects:
                 + self.pick(
                     f"f'{{{a}!r:>{{4}}}}|{{n:04d}}|{{n / 3:.2f}}'", f"f'{{{x}.sum().item():.1f}}'", f"'%s-%r' % ({a}, 'q')",
                     f"'{{:>5}}{{k}}'.format({a}, k=n)", f"f'{{{a}=}}'", f"'abc'[{a}:] + 'x' * n", f"f'{{{x}.shape}}'.split(',')",
-                    "' '.join(map(str, range(n))).title().center(9, '*')", "f'{[i for i in range(2)]}{{}}'",
+                    "' '.join(map(str, range(min(n, 9)))).title().center(9, '*')", "f'{[i for i in range(2)]}{{}}'",
                     "bytes([n % 7]) + b'a'", "'a1b2'.translate({97: 'z'})", f"str({self.var('dict')}.keys())",
                 )
                 + ")"

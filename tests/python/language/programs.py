@@ -149,7 +149,7 @@ class Writer(Flow, Async, Objects, Libraries):
         return self.pick(
             f"[{a}, {b}]", f"[i + {a} for i in {items}]", f"list({items})", f"{items}[::-1]",
             f"sorted({items}, key=lambda v: -v)", f"list(map(lambda v: v * 2, {items}))",
-            f"[*{items}, {a}]", f"{items} + [{b}]", f"[i for i in range({a}) if i != {b}]",
+            f"[*{items}, {a}]", f"{items} + [{b}]", f"[i for i in range(min({a}, 9)) if i != {b}]",
             f"list(itertools.chain({items}, [{a}]))", f"[v for v in {self.var('dict')}.values() if isinstance(v, int)]",
             f"list(walk({items}, {self.var('tensor')}))", f"list(through([{a}], {self.var('tensor')}))",
             f"{self.var('box')}.items", f"[a + b for a, b in zip({items}, {items}[1:])]", f"[{a}] * 3",
