@@ -118,7 +118,17 @@ void Graph::set_result_undefined(Node* node, int i) {
   result = nullptr;
 }
 
-void Graph::set_outputs(std::vector<Value*> outputs) { outputs_ = std::move(outputs); }
+void Graph::move_inputs_to_end(InputKind kind) {
+  std::stable_partition(inputs_.begin(), inputs_.end(),
+                        [&](const Input& input) { return input.kind != kind; });
+}
+
+void Graph::set_outputs(std::vector<Value*> outputs, std::vector<OutputKind> kinds) {
+  BRAZE_CHECK(kinds.size() <= outputs.size(), "kinds of outputs that there are not");
+  kinds.resize(outputs.size(), OutputKind::kUser);
+  outputs_ = std::move(outputs);
+  output_kinds_ = std::move(kinds);
+}
 
 void Graph::set_mutations(std::vector<Mutation> mutations) { mutations_ = std::move(mutations); }
 
@@ -213,6 +223,7 @@ Graph Graph::clone() const {
     builder.node(*node->op_, std::move(args), std::move(results), node->origin_);
   }
   for (const Value* output : outputs_) copy.outputs_.push_back(mapped(output));
+  copy.output_kinds_ = output_kinds_;
   for (const Mutation& mutation : mutations_)
     copy.mutations_.push_back({mapped(mutation.target), mapped(mutation.source)});
   copy.arena_ = arena_;

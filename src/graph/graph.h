@@ -102,12 +102,20 @@ enum class InputKind : uint8_t {
   kParameter,  // bound by pointer: module parameters and buffers
   kConstant,   // made while tracing (a literal); the tracer keeps the tensor
   kNumber,     // f64[]: a float of the call, given by value; numbers are in the order of inputs
+  kTangent,    // of a backward: the gradient of what the forward returned
+  kSaved,      // of a backward: what the forward has kept for it
 };
 
 struct Input {
   Value* value = nullptr;
   InputKind kind = InputKind::kUser;
   std::string name;  // "x", "encoder.weight"
+};
+
+enum class OutputKind : uint8_t {
+  kUser,      // a result of the call
+  kSaved,     // of a forward: kept for the backward
+  kGradient,  // of a backward, or of a joint graph: the gradient of an input
 };
 
 // Where the value of a symbol comes from when the graph is called.
@@ -152,6 +160,7 @@ class Graph {
 
   Value* add_input(TensorType type, InputKind kind, std::string name, int storage = -1);
   void set_input_kind(int input, InputKind kind) { inputs_[input].kind = kind; }
+  void move_inputs_to_end(InputKind kind);  // in their order, behind the others in theirs
   // Appends (or inserts before `before`) a node. Each result gets a value of the given type;
   // `storages[i]` < 0 or missing: fresh storage.
   Node* add_node(const Op& op, std::vector<Argument> args, std::vector<TensorType> result_types,
@@ -162,7 +171,9 @@ class Graph {
   const std::list<std::unique_ptr<Node>>& nodes() const { return nodes_; }
   const std::vector<Input>& inputs() const { return inputs_; }
   const std::vector<Value*>& outputs() const { return outputs_; }
-  void set_outputs(std::vector<Value*> outputs);
+  // By output; what is not said is kUser.
+  const std::vector<OutputKind>& output_kinds() const { return output_kinds_; }
+  void set_outputs(std::vector<Value*> outputs, std::vector<OutputKind> kinds = {});
   const std::vector<Mutation>& mutations() const { return mutations_; }
   void set_mutations(std::vector<Mutation> mutations);
 
@@ -196,6 +207,7 @@ class Graph {
   std::vector<std::unique_ptr<Value>> values_;  // by id; null: erased
   std::vector<Input> inputs_;
   std::vector<Value*> outputs_;
+  std::vector<OutputKind> output_kinds_;
   std::vector<Mutation> mutations_;
   std::vector<Origin> origins_;
   std::unordered_multimap<size_t, OriginId> origin_index_;  // by hash
@@ -210,10 +222,12 @@ class Graph {
 //   graph(%0 x: f32[8], %1 w: f32[8] parameter) {
 //     %2: f32[8] = aten.add.Tensor(%0, %1, 1)      // model.py:12 forward, layers.3, torch.add
 //     %3: f32[8] #%0, _ = my.op(%0, [1, 2], tensors[], ?[%1, None], 1.0, "text", cpu) !mutates[0]
-//     return %2, %3
+//     return %2, %3 saved
 //     mutate %0 <- %2
 //   }
 //
+// Behind an input stands "parameter", "constant", "number", "tangent" or "saved", behind an output
+// "saved" or "gradient", unless it is the user's.
 // "#%n" after a type: the memory is that of the earlier value %n (the first with this storage).
 // "_" is an undefined result. Numbers with a point, an exponent, inf and nan are doubles. Empty
 // lists other than of integers say what they hold: tensors[], ?[], floats[], bools[].

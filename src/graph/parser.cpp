@@ -30,11 +30,16 @@ class Parser {
     expect("{");
     while (!accept_word("return")) node();
     std::vector<Value*> outputs;
+    std::vector<OutputKind> kinds;
     if (peek() == '%') {
-      do outputs.push_back(use());
-      while (accept(","));
+      do {
+        outputs.push_back(use());
+        kinds.push_back(accept_word("saved")      ? OutputKind::kSaved
+                        : accept_word("gradient") ? OutputKind::kGradient
+                                                  : OutputKind::kUser);
+      } while (accept(","));
     }
-    graph_.set_outputs(std::move(outputs));
+    graph_.set_outputs(std::move(outputs), std::move(kinds));
     std::vector<Mutation> mutations;
     while (accept_word("mutate")) {
       Value* target = use();
@@ -283,6 +288,8 @@ class Parser {
     if (accept_word("parameter")) kind = InputKind::kParameter;
     if (accept_word("constant")) kind = InputKind::kConstant;
     if (accept_word("number")) kind = InputKind::kNumber;
+    if (accept_word("tangent")) kind = InputKind::kTangent;
+    if (accept_word("saved")) kind = InputKind::kSaved;
     GraphBuilder(graph_).input(value, kind, std::move(input_name));
   }
 

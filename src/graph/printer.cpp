@@ -97,6 +97,7 @@ class Printer {
     for (size_t i = 0; i < graph_->outputs().size(); ++i) {
       text_ += i ? ", " : " ";
       value(graph_->outputs()[i]);
+      output_kind(graph_->output_kinds()[i]);
     }
     text_ += '\n';
     for (const Mutation& mutation : graph_->mutations()) {
@@ -187,6 +188,25 @@ class Printer {
         break;
       case InputKind::kNumber:
         text_ += " number";
+        break;
+      case InputKind::kTangent:
+        text_ += " tangent";
+        break;
+      case InputKind::kSaved:
+        text_ += " saved";
+        break;
+    }
+  }
+
+  void output_kind(OutputKind kind) {
+    switch (kind) {
+      case OutputKind::kUser:
+        break;
+      case OutputKind::kSaved:
+        text_ += " saved";
+        break;
+      case OutputKind::kGradient:
+        text_ += " gradient";
         break;
     }
   }

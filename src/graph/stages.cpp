@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "graph/infer/strides.h"
+#include "graph/node_copier.h"
 
 namespace braze::graph {
 namespace {
@@ -158,32 +159,25 @@ class Splitter {
   // A graph of these nodes, which come one after the other.
   Graph graph_of(const Nodes& nodes, const std::vector<Value*>& results, std::vector<int>& inputs) {
     Graph graph;
-    std::unordered_map<const Value*, Value*> map;
-    std::unordered_map<int, int> storages;
-    auto storage_of = [&](const Value* value) {
-      auto [place, fresh] = storages.try_emplace(value->storage(), -1);
-      if (fresh) place->second = graph.new_storage();
-      return place->second;
-    };
+    NodeCopier copier(graph_, graph);
     std::set<const Value*> made;
     for (const Node* node : nodes)
       for (const Value* result : node->results())
         if (result) made.insert(result);
     for (const Node* node : nodes) {
       for (const Value* operand : node->operands()) {
-        if (made.contains(operand) || map.contains(operand)) continue;
+        if (made.contains(operand) || copier.has(operand)) continue;
         const Input* input = input_of(operand);
         // What a part is given is a tensor.
         const bool is_plain = !input || input->kind == InputKind::kNumber;
-        map[operand] = graph.add_input(operand->type(), is_plain ? InputKind::kUser : input->kind,
-                                       input ? input->name : "v" + std::to_string(operand->id()),
-                                       storage_of(operand));
+        copier.add_input(operand, is_plain ? InputKind::kUser : input->kind,
+                         input ? input->name : "v" + std::to_string(operand->id()));
         inputs.push_back(register_of(operand));
       }
     }
-    for (const Node* node : nodes) add_node(graph, *node, map, storage_of);
+    for (const Node* node : nodes) add_node(copier, *node);
     std::vector<Value*> outputs;
-    for (const Value* result : results) outputs.push_back(map.at(result));
+    for (const Value* result : results) outputs.push_back(copier.at(result));
     graph.set_outputs(std::move(outputs));
     std::vector<SymbolBinding> bindings;
     for (int i = 0; i < static_cast<int>(graph_.symbols().size()); ++i)
@@ -192,42 +186,14 @@ class Splitter {
     return graph;
   }
 
-  template <class StorageOf>
-  void add_node(Graph& graph, const Node& node, std::unordered_map<const Value*, Value*>& map,
-                const StorageOf& storage_of) {
+  void add_node(NodeCopier& copier, const Node& node) {
     // A tensor from an earlier stage may lie elsewhere in its memory than when it was traced.
     if (node.op().name.starts_with("aten.as_strided")) {
       const Value* viewed = std::get<Value*>(node.args()[0]);
-      BRAZE_CHECK(lies_as_traced(*viewed) || map.at(viewed)->producer() != nullptr,
+      BRAZE_CHECK(lies_as_traced(*viewed) || copier.at(viewed)->producer() != nullptr,
                   "as_strided of a tensor from before a number that is read from data");
     }
-    std::vector<Argument> args = node.args();
-    for (Argument& argument : args) {
-      if (auto* value = std::get_if<Value*>(&argument)) {
-        *value = map.at(*value);
-      } else if (auto* list = std::get_if<std::vector<Value*>>(&argument)) {
-        for (Value*& value : *list) value = map.at(value);
-      } else if (auto* optional = std::get_if<OptionalRefs<Value*>>(&argument)) {
-        for (std::optional<Value*>& value : optional->refs)
-          if (value) value = map.at(*value);
-      }
-    }
-    std::vector<TensorType> types;
-    std::vector<int> storages;
-    for (const Value* result : node.results()) {
-      types.push_back(result ? result->type() : TensorType{});
-      storages.push_back(result ? storage_of(result) : -1);
-    }
-    const Origin* origin = graph_.origin(node.origin());
-    Node* made =
-        graph.add_node(node.op(), std::move(args), std::move(types),
-                       origin ? graph.add_origin(*origin) : -1, nullptr, std::move(storages));
-    for (size_t i = 0; i < node.results().size(); ++i) {
-      if (node.results()[i])
-        map[node.results()[i]] = made->result(static_cast<int>(i));
-      else
-        graph.set_result_undefined(made, static_cast<int>(i));
-    }
+    copier.add(node);
   }
 
   static Stage::Read read_of(const Node& node, std::vector<Stage::Read::Size> symbols) {

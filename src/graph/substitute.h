@@ -16,4 +16,9 @@ namespace braze::graph {
 //   with {5}:  graph(%0 x: f32[5]) { %1: f32[5, 1] = aten.view(%0, [5, 1]) ... }
 Graph substitute(const Graph& graph, std::span<const int64_t> values);
 
+// Moves the graph's expressions into an arena of its own, with the same symbols, so that it may be
+// compiled on another thread than the graphs that it has shared the arena with. Until then these
+// may not be compiled.
+void take_own_arena(Graph& graph);
+
 }  // namespace braze::graph
