@@ -233,9 +233,8 @@ class Functionaliser {
   Value* functional_result(const Node& node, int position, Emitter& emit) {
     const TensorType& type = graph::tensor_arg(node, position)->type();
     std::vector<Argument> args = latest_args(node, emit);
+    if (node.op().effects.random) return drawn_result(node, std::move(args), type, emit);
     const Op* twin = functional_twin(node.op());
-    if (node.op().effects.random)
-      throw Unsupported(node.op().name, "it draws random numbers in place");
     if (!twin) throw Unsupported(node.op().name, "it has no form that does not mutate");
     if (twin->kind == OpKind::kzeros_like) return emit.full(type, sym::Int(0));
     if (twin->kind == OpKind::kfill_Scalar) return emit.full(type, args.at(1));
@@ -263,6 +262,18 @@ class Functionaliser {
     if (position != 0) throw Unsupported(node.op().name, "it has no form that does not mutate");
     args[0] = emit.contiguous(std::get<Value*>(args[0]));
     return emit.raw(*twin, std::move(args), std::move(result));
+  }
+
+  // In which order the numbers go into a tensor that is not contiguous is the kernel's affair.
+  Value* drawn_result(const Node& node, std::vector<Argument> args, const TensorType& type,
+                      Emitter& emit) {
+    const Op* twin = drawing_twin(node.op());
+    if (!twin || !type.is_contiguous() || !std::holds_alternative<Value*>(args.at(0)))
+      throw Unsupported(node.op().name, "it draws random numbers in place");
+    TensorType drawn = type;
+    drawn.offset = 0;
+    args[0] = emit.contiguous(std::get<Value*>(args[0]));
+    return emit.raw(*twin, std::move(args), std::move(drawn));
   }
 
   std::vector<Argument> latest_args(const Node& node, Emitter& emit) {
@@ -343,7 +354,7 @@ class Functionaliser {
       const bool lives_in_input = memory->written_back && memory->version > 0;
       output = lives_in_input ? on_input(output, emit) : latest(output, emit);
     }
-    graph_.set_outputs(std::move(outputs));
+    graph_.set_outputs(std::move(outputs), graph_.output_kinds());
   }
 
   // The chain of views of `value`, on the input's own memory.

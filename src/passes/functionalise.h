@@ -25,7 +25,8 @@
 namespace braze::passes {
 
 // Whether the graph changed. Throws Unsupported, the graph unchanged, for what has no functional
-// form here: random in-place ops, resizing, writes through views without an inverse.
+// form here: random numbers drawn into a tensor that is not contiguous, resizing, writes through
+// views without an inverse.
 bool functionalise(graph::Graph& graph);
 
 }  // namespace braze::passes

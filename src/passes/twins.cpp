@@ -80,6 +80,21 @@ constexpr std::array<std::pair<std::string_view, OpKind>, 5> kOtherNames = {{
     {"aten.transpose_", OpKind::ktranspose_int},
 }};
 
+// The same arguments, in the same order.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kDrawing = {{
+    {"aten.bernoulli_.float", "aten.bernoulli.p"},
+    {"aten.bernoulli_.Tensor", "aten.bernoulli.Tensor"},
+    {"aten.normal_", "aten.normal_functional"},
+    {"aten.uniform_", "aten.uniform"},
+    {"aten.exponential_", "aten.exponential"},
+    {"aten.cauchy_", "aten.cauchy"},
+    {"aten.geometric_", "aten.geometric"},
+    {"aten.log_normal_", "aten.log_normal"},
+    {"aten.random_", "aten.random"},
+    {"aten.random_.from", "aten.random.from"},
+    {"aten.random_.to", "aten.random.to"},
+}};
+
 // Whether the out= variant of this op takes the arguments of the functional one and `out`.
 bool has_regular_out_variant(const Op& op) {
   switch (op.kind) {
@@ -113,6 +128,12 @@ const Op* twin_of_out_variant(std::string_view base, std::string_view overload) 
 }
 
 }  // namespace
+
+const Op* drawing_twin(const Op& op) {
+  for (const auto& [in_place, functional] : kDrawing)
+    if (op.name == in_place) return &graph::find_or_add_op(functional, {.random = true});
+  return nullptr;
+}
 
 bool is_out_variant(const Op& op) {
   const OpName name = parts(op.name);

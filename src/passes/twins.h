@@ -9,6 +9,11 @@ namespace braze::passes {
 // "aten.zeros_like", "aten.t_" -> "aten.t". Null: there is none, or it is not known.
 const graph::Op* functional_twin(const graph::Op& op);
 
+// Of an op that draws random numbers into a tensor: the one that gives them as a new, contiguous
+// tensor, drawing the same where that tensor is contiguous too. "aten.bernoulli_.float" ->
+// "aten.bernoulli.p". Null: there is none, or it is not known.
+const graph::Op* drawing_twin(const graph::Op& op);
+
 // Writes its result to an argument that is not one of its inputs ("aten.add.out").
 bool is_out_variant(const graph::Op& op);
 

@@ -227,6 +227,24 @@ TEST(Functionalise, LiteralsOfTheTraceAreNotWrittenBack) {
 )");
 }
 
+TEST(Functionalise, RandomNumbersDrawnIntoATensor) {
+  EXPECT_EQ(after(R"(graph(%0: f32[4]) {
+    %1: f32[4] = aten.empty_like(%0, f32, None, cpu, None, None)
+    %2: f32[4] #%1 = aten.bernoulli_.float(%1, 0.5, None) !random !mutates[0] !results_alias[0]
+    %3: f32[4] #%1 = aten.div_.Scalar(%2, 0.5)
+    %4: f32[4] = aten.mul.Tensor(%0, %3)
+    return %4
+  })"),
+            R"(graph(%0: f32[4]) {
+  %1: f32[4] = aten.empty_like(%0, f32, None, cpu, None, None)
+  %2: f32[4] = aten.bernoulli.p(%1, 0.5, None) !random
+  %3: f32[4] = aten.div.Scalar(%2, 0.5)
+  %4: f32[4] = aten.mul.Tensor(%0, %3)
+  return %4
+}
+)");
+}
+
 std::string refused(std::string_view text) {
   Graph graph = parse(text);
   const std::string before = graph::to_string(graph);
@@ -240,8 +258,8 @@ std::string refused(std::string_view text) {
 }
 
 TEST(Functionalise, WhatHasNoFunctionalFormIsRefused) {
-  EXPECT_EQ(refused(R"(graph(%0: f32[2]) {
-    %1: f32[2] #%0 = aten.random_(%0, None) !random !mutates[0] !results_alias[0] return %1 })"),
+  EXPECT_EQ(refused(R"(graph(%0: f32[2]{2}) {
+    %1: f32[2]{2} #%0 = aten.random_(%0, None) !random !mutates[0] !results_alias[0] return %1 })"),
             "'aten.random_' cannot be compiled: it draws random numbers in place");
   EXPECT_EQ(refused("graph(%0: f32[2]) { %1: f32[2] #%0 = aten.resize_(%0, [1], None) return %1 }"),
             "'aten.resize_' cannot be compiled: it has no form that does not mutate");

@@ -3,14 +3,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
+#include "graph/interpreter/interpreter.h"
 
 namespace braze::passes::fuzz {
 
 // A valid graph of about `nodes` nodes; with `mutate` some of them write in place, also through
 // views and to inputs.
 graph::Graph random_graph(unsigned seed, int nodes, bool mutate);
+
+// Values for the inputs of a graph, the same for the same seed.
+std::vector<graph::Tensor> random_inputs(const graph::Graph& graph, unsigned seed);
 
 using PassFunction = bool (*)(graph::Graph&);
 

@@ -325,6 +325,8 @@ class Generator {
   std::vector<Value*> values_;
 };
 
+}  // namespace
+
 // Inputs that share storage in the graph share memory.
 std::vector<Tensor> random_inputs(const Graph& graph, unsigned seed) {
   std::mt19937 random(seed);
@@ -343,6 +345,8 @@ std::vector<Tensor> random_inputs(const Graph& graph, unsigned seed) {
   }
   return inputs;
 }
+
+namespace {
 
 bool close(graph::Number a, graph::Number b) {
   const double x = a.as_double(), y = b.as_double();

@@ -1,0 +1,220 @@
+#include "passes/partition.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "graph/data_errors.h"
+#include "graph/emitter.h"
+#include "graph/infer/strides.h"
+#include "graph/node_copier.h"
+#include "graph/substitute.h"
+#include "passes/unsupported.h"
+
+namespace braze::passes {
+namespace {
+
+using graph::Graph;
+using graph::Input;
+using graph::InputKind;
+using graph::Node;
+using graph::NodeCopier;
+using graph::OutputKind;
+using graph::Value;
+using Source = Partition::Source;
+
+// More than its results can be seen of it, or it can end the call.
+bool is_seen(const Node& node) {
+  const graph::Effects& effects = node.op().effects;
+  return effects.random || effects.opaque || effects.inplace_view ||
+         !node.mutated_arguments().empty() || graph::may_refuse_data(node);
+}
+
+// Costs nothing to do again: a view, or what is made without any tensor.
+bool is_free(const Node& node) {
+  if (is_seen(node)) return false;
+  if (node.op().op_class == graph::OpClass::kView) return true;
+  return node.op().op_class == graph::OpClass::kFactory && node.operands().empty();
+}
+
+class Cut {
+ public:
+  explicit Cut(const Graph& joint)
+      : joint_(joint),
+        needs_tangent_(joint.value_count()),
+        in_forward_(joint.value_count()),
+        forward_(joint, partition_.forward),
+        backward_(joint, partition_.backward) {}
+
+  Partition run() {
+    find_forward();
+    build_forward();
+    build_backward();
+    return std::move(partition_);
+  }
+
+ private:
+  // Tangents reach what they reach; of the rest, what the user can see of the call belongs to the
+  // forward, with all that it takes.
+  void find_forward() {
+    for (const Input& input : joint_.inputs())
+      needs_tangent_[input.value->id()] = input.kind == InputKind::kTangent;
+    std::vector<const Value*> open;
+    for (const auto& node : joint_.nodes()) {
+      bool reached = false;
+      for (const Value* operand : node->operands()) reached |= needs_tangent_[operand->id()];
+      for (const Value* result : node->results())
+        if (result) needs_tangent_[result->id()] = reached;
+      if (reached || !is_seen(*node)) continue;
+      seen_.insert(node.get());
+      for (const Value* operand : node->operands()) open.push_back(operand);
+    }
+    for (size_t i = 0; i < joint_.outputs().size(); ++i)
+      if (joint_.output_kinds()[i] == OutputKind::kUser) open.push_back(joint_.outputs()[i]);
+    for (const graph::Mutation& mutation : joint_.mutations()) open.push_back(mutation.source);
+    while (!open.empty()) {
+      const Value* value = open.back();
+      open.pop_back();
+      BRAZE_CHECK(!needs_tangent_[value->id()], "what a call gives needs a tangent");
+      if (in_forward_[value->id()]) continue;
+      in_forward_[value->id()] = true;
+      if (!value->producer()) continue;
+      for (const Value* operand : value->producer()->operands()) open.push_back(operand);
+    }
+  }
+
+  bool is_in_forward(const Node& node) const {
+    if (seen_.contains(&node)) return true;
+    return std::any_of(node.results().begin(), node.results().end(),
+                       [&](const Value* result) { return result && in_forward_[result->id()]; });
+  }
+
+  void build_forward() {
+    Graph& graph = partition_.forward;
+    for (const Input& input : joint_.inputs()) {
+      if (input.kind == InputKind::kTangent) continue;
+      inputs_.push_back(input.value);
+      forward_.add_input(input.value, input.kind, input.name);
+    }
+    for (const auto& node : joint_.nodes())
+      if (is_in_forward(*node)) forward_.add(*node);
+    for (size_t i = 0; i < joint_.outputs().size(); ++i)
+      if (joint_.output_kinds()[i] == OutputKind::kUser)
+        outputs_.push_back(forward_.at(joint_.outputs()[i]));
+    std::vector<graph::Mutation> mutations;
+    for (const graph::Mutation& mutation : joint_.mutations())
+      mutations.push_back({forward_.at(mutation.target), forward_.at(mutation.source)});
+    graph.set_mutations(std::move(mutations));
+    std::vector<graph::SymbolBinding> bindings = joint_.symbols();
+    for (graph::SymbolBinding& binding : bindings)
+      if (binding.input) binding.input = forward_.at(binding.input);
+    graph.set_symbols(joint_.arena(), std::move(bindings));
+  }
+
+  void build_backward() {
+    Graph& graph = partition_.backward;
+    std::vector<const Node*> nodes = nodes_of_backward();
+    std::set<const Node*> made(nodes.begin(), nodes.end());
+    // Inputs first; tangents stand last.
+    for (const Node* node : nodes)
+      for (const Value* operand : node->operands()) take(operand, made);
+    for (size_t i = 0; i < joint_.outputs().size(); ++i)
+      if (joint_.output_kinds()[i] == OutputKind::kGradient) take(joint_.outputs()[i], made);
+    int tangent = 0;
+    for (const Input& input : joint_.inputs()) {
+      if (input.kind != InputKind::kTangent) continue;
+      backward_.add_input(input.value, input.kind, input.name);
+      partition_.sources.push_back({Source::Kind::kTangent, tangent++});
+    }
+    for (const Node* node : nodes) backward_.add(*node);
+    std::vector<Value*> gradients;
+    for (size_t i = 0; i < joint_.outputs().size(); ++i)
+      if (joint_.output_kinds()[i] == OutputKind::kGradient)
+        gradients.push_back(backward_.at(joint_.outputs()[i]));
+    std::vector<OutputKind> kinds(gradients.size(), OutputKind::kGradient);
+    graph.set_outputs(std::move(gradients), std::move(kinds));
+    std::vector<graph::SymbolBinding> bindings;
+    for (int i = 0; i < static_cast<int>(joint_.symbols().size()); ++i)
+      bindings.push_back({graph::SymbolBinding::Kind::kScalar, nullptr, i});
+    graph.set_symbols(joint_.arena(), std::move(bindings));
+    graph::take_own_arena(graph);
+    kinds.assign(outputs_.size(), OutputKind::kSaved);
+    std::fill_n(kinds.begin(), user_outputs(), OutputKind::kUser);
+    partition_.forward.set_outputs(outputs_, std::move(kinds));
+  }
+
+  size_t user_outputs() const {
+    return static_cast<size_t>(
+        std::count(joint_.output_kinds().begin(), joint_.output_kinds().end(), OutputKind::kUser));
+  }
+
+  // In their order: what the gradients take that the forward does not compute, and what of the
+  // forward is done again.
+  std::vector<const Node*> nodes_of_backward() const {
+    std::set<const Node*> needed;
+    std::vector<const Value*> open;
+    for (size_t i = 0; i < joint_.outputs().size(); ++i)
+      if (joint_.output_kinds()[i] == OutputKind::kGradient) open.push_back(joint_.outputs()[i]);
+    while (!open.empty()) {
+      const Node* node = open.back()->producer();
+      open.pop_back();
+      if (!node || needed.contains(node)) continue;
+      if (is_in_forward(*node) && !is_free(*node)) continue;
+      needed.insert(node);
+      for (const Value* operand : node->operands()) open.push_back(operand);
+    }
+    std::vector<const Node*> nodes;
+    for (const auto& node : joint_.nodes())
+      if (needed.contains(node.get())) nodes.push_back(node.get());
+    return nodes;
+  }
+
+  // Makes an input of the backward of what it does not make itself.
+  void take(const Value* value, const std::set<const Node*>& made) {
+    if (backward_.has(value) || (value->producer() && made.contains(value->producer()))) return;
+    const auto input = std::find(inputs_.begin(), inputs_.end(), value);
+    if (input == inputs_.end() && !value->producer()) return;  // a tangent
+    if (input == inputs_.end()) return keep(value, forward_.at(value));
+    const auto number = static_cast<size_t>(input - inputs_.begin());
+    const bool is_written = std::any_of(joint_.mutations().begin(), joint_.mutations().end(),
+                                        [&](const graph::Mutation& mutation) {
+                                          return mutation.target->storage() == value->storage();
+                                        });
+    if (is_written) return keep(value, copy_of(value));
+    const Input& of_joint = joint_.inputs()[number];
+    const bool is_bound =
+        of_joint.kind == InputKind::kConstant || of_joint.kind == InputKind::kNumber;
+    backward_.add_input(value, is_bound ? of_joint.kind : InputKind::kSaved, of_joint.name);
+    partition_.sources.push_back({Source::Kind::kInput, static_cast<int>(number)});
+  }
+
+  void keep(const Value* value, Value* in_forward) {
+    backward_.add_input(value, InputKind::kSaved, "saved" + std::to_string(value->id()));
+    partition_.sources.push_back({Source::Kind::kOutput, static_cast<int>(outputs_.size())});
+    outputs_.push_back(in_forward);
+  }
+
+  // What an input holds before the forward writes to it.
+  Value* copy_of(const Value* input) {
+    if (!graph::is_dense(input->type()))
+      throw Unsupported("backward",
+                        "it needs what a tensor with gaps held before it was written to");
+    Value* copy = graph::Emitter(partition_.forward, nullptr)(graph::OpKind::kclone,
+                                                              {forward_.at(input), graph::None{}});
+    return copy;
+  }
+
+  const Graph& joint_;
+  std::vector<bool> needs_tangent_, in_forward_;  // by value
+  std::set<const Node*> seen_;                    // that belong to the forward for their effects
+  std::vector<const Value*> inputs_;              // of the forward, in the joint graph
+  std::vector<Value*> outputs_;                   // of the forward
+  Partition partition_;
+  NodeCopier forward_, backward_;
+};
+
+}  // namespace
+
+Partition partition(const Graph& joint) { return Cut(joint).run(); }
+
+}  // namespace braze::passes

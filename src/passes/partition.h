@@ -1,0 +1,45 @@
+// Cuts a joint graph into the forward, which runs when the user calls, and the backward, which runs
+// when autograd asks for gradients.
+//
+// Needs: a functional joint graph: inputs of kind kTangent, outputs of kind kGradient. Guarantees:
+// the forward followed by the backward computes what the joint graph does; the forward does all
+// that the user can see of a call (results, writes to inputs, random numbers, refusals of data).
+//
+//   graph(%0 x: f32[8], %1 t: f32[8] tangent) {        forward: graph(%0 x: f32[8]) {
+//     %2 = aten.exp(%0)                                    %1 = aten.exp(%0)
+//     %3 = aten.view(%2, [2, 4])                           return %1, %1 saved
+//     %4 = aten.mul.Tensor(%1, %2)                       }
+//     return %2, %4 gradient                             backward: graph(%0 saved, %1 t tangent) {
+//   }                                                      %2 = aten.mul.Tensor(%1, %0)
+//                                                          return %2 gradient
+//                                                        }
+// What the backward needs and the forward computes anyway is kept for it, as in eager; a view of
+// such a value, and what is made of nothing (zeros), is made again there. What only the backward
+// needs is computed there.
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace braze::passes {
+
+struct Partition {
+  graph::Graph forward;   // its outputs: the user's, and behind these what is kept
+  graph::Graph backward;  // has an arena of its own; its symbols come as scalars
+  // Where an input of the backward comes from.
+  struct Source {
+    enum class Kind : uint8_t {
+      kInput,    // input `index` of the forward, which does not write to it
+      kOutput,   // output `index` of the forward
+      kTangent,  // tangent `index`
+    };
+    Kind kind = Kind::kInput;
+    int index = 0;
+  };
+  std::vector<Source> sources;  // by input of the backward
+};
+
+Partition partition(const graph::Graph& joint);
+
+}  // namespace braze::passes

@@ -1,0 +1,230 @@
+#include "passes/partition.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fuzz.h"
+#include "graph/interpreter/interpreter.h"
+#include "passes/dce.h"
+#include "passes/functionalise.h"
+#include "passes/unsupported.h"
+
+namespace braze::passes {
+namespace {
+
+using Kind = Partition::Source::Kind;
+
+Partition cut(std::string_view text) {
+  graph::Graph joint = graph::parse(text);
+  graph::verify_functional(joint);
+  Partition parts = partition(joint);
+  graph::verify_functional(parts.forward);
+  graph::verify_functional(parts.backward);
+  return parts;
+}
+
+TEST(Partition, KeepsWhatTheForwardComputesAnyway) {
+  const Partition parts = cut(R"(graph(%0 x: f32[8], %1 w: f32[8] parameter, %2 t: f32[8] tangent) {
+    %3: f32[8] = aten.mul.Tensor(%0, %1)
+    %4: f32[8] = aten.exp(%3)
+    %5: f32[8] = aten.mul.Tensor(%2, %4)
+    %6: f32[8] = aten.mul.Tensor(%5, %0)
+    return %4, %6 gradient
+  })");
+  EXPECT_EQ(graph::canonical(parts.forward), R"(graph(%0: f32[8], %1: f32[8] parameter) {
+  %2: f32[8] = aten.mul.Tensor(%0, %1)
+  %3: f32[8] = aten.exp(%2)
+  return %3, %3 saved
+}
+)");
+  EXPECT_EQ(graph::canonical(parts.backward),
+            R"(graph(%0: f32[8] saved, %1: f32[8] saved, %2: f32[8] tangent) {
+  %3: f32[8] = aten.mul.Tensor(%2, %0)
+  %4: f32[8] = aten.mul.Tensor(%3, %1)
+  return %4 gradient
+}
+)");
+  ASSERT_EQ(parts.sources.size(), 3u);
+  EXPECT_EQ(parts.sources[0].kind, Kind::kOutput);
+  EXPECT_EQ(parts.sources[0].index, 1);
+  EXPECT_EQ(parts.sources[1].kind, Kind::kInput);
+  EXPECT_EQ(parts.sources[1].index, 0);
+  EXPECT_EQ(parts.sources[2].kind, Kind::kTangent);
+}
+
+TEST(Partition, ViewsAndWhatIsMadeOfNothingAreMadeAgain) {
+  const Partition parts = cut(R"(graph(%0 x: f32[2, 4], %1 t: f32[4, 2] tangent) {
+    %2: f32[2, 4] = aten.exp(%0)
+    %3: f32[4, 2]{1, 4} #%2 = aten.t(%2)
+    %4: f32[4, 2] = aten.zeros([4, 2], f32, None, cpu, None)
+    %5: f32[4, 2] = aten.sin(%3)
+    %6: f32[4, 2] = aten.add.Tensor(%5, %4, 1)
+    %7: f32[4, 2] = aten.mul.Tensor(%1, %3)
+    %8: f32[4, 2] = aten.add.Tensor(%7, %4, 1)
+    return %6, %8 gradient
+  })");
+  EXPECT_EQ(graph::canonical(parts.backward), R"(graph(%0: f32[2, 4] saved, %1: f32[4, 2] tangent) {
+  %2: f32[4, 2]{1, 4} #%0 = aten.t(%0)
+  %3: f32[4, 2] = aten.zeros([4, 2], f32, None, cpu, None)
+  %4: f32[4, 2] = aten.mul.Tensor(%1, %2)
+  %5: f32[4, 2] = aten.add.Tensor(%4, %3, 1)
+  return %5 gradient
+}
+)");
+}
+
+TEST(Partition, WhatOnlyTheBackwardNeedsIsComputedThere) {
+  const Partition parts = cut(R"(graph(%0 x: f32[4], %1 t: f32[4] tangent) {
+    %2: f32[4] = aten.relu(%0)
+    %3: f32[4] = aten.cos(%0)
+    %4: f32[4] = aten.mul.Tensor(%1, %3)
+    return %2, %4 gradient
+  })");
+  EXPECT_EQ(parts.forward.nodes().size(), 1u);
+  EXPECT_EQ(parts.backward.nodes().size(), 2u);
+}
+
+TEST(Partition, RandomNumbersAndRefusalsBelongToTheForward) {
+  const Partition parts = cut(R"(graph(%0 x: f32[4], %1 i: i64[2], %2 t: f32[4] tangent) {
+    %3: f32[4] = aten.bernoulli(%0, None)
+    %4: f32[2] = aten.gather(%0, 0, %1)
+    %5: f32[4] = aten.mul.Tensor(%2, %3)
+    return %5 gradient
+  })");
+  EXPECT_EQ(graph::canonical(parts.forward), R"(graph(%0: f32[4], %1: i64[2]) {
+  %2: f32[4] = aten.bernoulli(%0, None)
+  %3: f32[2] = aten.gather(%0, 0, %1)
+  return %2 saved
+}
+)");
+}
+
+TEST(Partition, AnInputThatIsWrittenToIsKeptAsItWas) {
+  const Partition parts = cut(R"(graph(%0 x: f32[4], %1 s: f32[4], %2 t: f32[4] tangent) {
+    %3: f32[4] = aten.mul.Tensor(%0, %1)
+    %4: f32[4] = aten.neg(%1)
+    %5: f32[4] = aten.mul.Tensor(%2, %1)
+    return %3, %5 gradient
+    mutate %1 <- %4
+  })");
+  EXPECT_EQ(graph::canonical(parts.forward), R"(graph(%0: f32[4], %1: f32[4]) {
+  %2: f32[4] = aten.mul.Tensor(%0, %1)
+  %3: f32[4] = aten.neg(%1)
+  %4: f32[4] = aten.clone(%1, None)
+  return %2, %4 saved
+  mutate %1 <- %3
+}
+)");
+  EXPECT_THROW(cut(R"(graph(%0 s: f32[4]{2}, %1 t: f32[4] tangent) {
+    %2: f32[4]{2} = aten.slice_scatter(%0, %0, 0, 0, 9223372036854775807, 1)
+    %3: f32[4] = aten.mul.Tensor(%1, %0)
+    return %3 gradient
+    mutate %0 <- %2
+  })"),
+               Unsupported);
+}
+
+TEST(Partition, SymbolsComeAsScalarsOverAnArenaOfTheirOwn) {
+  const Partition parts =
+      cut(R"(graph(s0 = size(%0, 0) hint 4, %0 x: f32[s0], %1 t: f32[s0] tangent) {
+    %2: f32[s0] = aten.exp(%0)
+    %3: f32[s0] = aten.mul.Tensor(%1, %2)
+    return %2, %3 gradient
+  })");
+  EXPECT_EQ(graph::canonical(parts.backward),
+            R"(graph(s0 = scalar(0) hint 4, %0: f32[s0] saved, %1: f32[s0] tangent) {
+  %2: f32[s0] = aten.mul.Tensor(%1, %0)
+  return %2 gradient
+}
+)");
+  EXPECT_NE(parts.backward.arena(), parts.forward.arena());
+}
+
+// A random functional graph, one or two of whose inputs become tangents.
+graph::Graph random_joint(unsigned seed) {
+  graph::Graph graph = fuzz::random_graph(seed, 14, /*mutate=*/seed % 2 == 0);
+  functionalise(graph);
+  eliminate_dead_code(graph);
+  return graph;
+}
+
+std::vector<graph::Tensor> copies_of(const std::vector<graph::Tensor>& tensors) {
+  std::vector<graph::Tensor> copies = tensors;
+  for (graph::Tensor& copy : copies)
+    copy.memory = std::make_shared<std::vector<std::byte>>(*copy.memory);
+  return copies;
+}
+
+void expect_same(const graph::Tensor& a, const graph::Tensor& b, unsigned seed) {
+  ASSERT_EQ(a.type.sizes, b.type.sizes) << seed;
+  const std::vector<graph::Number> x = a.numbers(), y = b.numbers();
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double p = x[i].as_double(), q = y[i].as_double();
+    ASSERT_TRUE(p == q || (p != p && q != q)) << "seed " << seed << ": " << p << " and " << q;
+  }
+}
+
+TEST(Partition, TheForwardAndThenTheBackwardAreTheJointGraph) {
+  int tried = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    graph::Graph source = random_joint(seed);
+    if (source.inputs().size() < 2 || source.inputs().back().kind != graph::InputKind::kUser)
+      continue;
+    const auto last = static_cast<int>(source.inputs().size()) - 1;
+    const graph::Value* tangent = source.inputs()[last].value;
+    bool is_apart = true;  // nobody else lies in its memory, nothing is written to it
+    for (int i = 0; i < last; ++i)
+      is_apart = is_apart && source.inputs()[i].value->storage() != tangent->storage();
+    for (const graph::Mutation& mutation : source.mutations())
+      is_apart = is_apart && mutation.target != tangent;
+    std::vector<bool> reached(source.value_count());
+    reached[tangent->id()] = true;
+    for (const auto& node : source.nodes())
+      for (const graph::Value* operand : node->operands())
+        for (const graph::Value* result : node->results())
+          if (result && reached[operand->id()]) reached[result->id()] = true;
+    for (const graph::Mutation& mutation : source.mutations())
+      is_apart = is_apart && !reached[mutation.source->id()];
+    if (!is_apart) continue;
+    source.set_input_kind(last, graph::InputKind::kTangent);
+    std::vector<graph::Value*> user, gradients;
+    for (graph::Value* output : source.outputs())
+      (reached[output->id()] ? gradients : user).push_back(output);
+    if (gradients.empty()) continue;
+    std::vector<graph::OutputKind> kinds(user.size(), graph::OutputKind::kUser);
+    kinds.resize(user.size() + gradients.size(), graph::OutputKind::kGradient);
+    std::vector<graph::Value*> outputs = user;
+    outputs.insert(outputs.end(), gradients.begin(), gradients.end());
+    source.set_outputs(outputs, kinds);
+    ++tried;
+
+    Partition parts;
+    try {
+      parts = partition(source);
+    } catch (const Unsupported&) {
+      continue;
+    }
+    graph::verify_functional(parts.forward);
+    graph::verify_functional(parts.backward);
+    const std::vector<graph::Tensor> inputs = fuzz::random_inputs(source, seed);
+    const std::vector<graph::Tensor> whole = graph::interpret(source, copies_of(inputs));
+    std::vector<graph::Tensor> first = copies_of(inputs);
+    const graph::Tensor tangent_value = first.back();
+    first.pop_back();
+    const std::vector<graph::Tensor> forward = graph::interpret(parts.forward, first);
+    std::vector<graph::Tensor> given;
+    for (const Partition::Source& from : parts.sources)
+      given.push_back(from.kind == Kind::kInput    ? first[from.index]
+                      : from.kind == Kind::kOutput ? forward[from.index]
+                                                   : tangent_value);
+    const std::vector<graph::Tensor> backward = graph::interpret(parts.backward, given);
+    for (size_t i = 0; i < user.size(); ++i) expect_same(whole[i], forward[i], seed);
+    for (size_t i = 0; i < gradients.size(); ++i)
+      expect_same(whole[user.size() + i], backward[i], seed);
+  }
+  EXPECT_GT(tried, 50);
+}
+
+}  // namespace
+}  // namespace braze::passes
