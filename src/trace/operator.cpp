@@ -249,6 +249,8 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
              (!has_metadata_kernel(handle) &&
               handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd))) {
     rule = Rule::kComposite;
+    if (!is_loop_over_lists(handle) && handle.hasKernelForDispatchKey(DispatchKey::CPU))
+      composed_by = DispatchKey::Meta;
   } else if (handle.hasTag(at::Tag::data_dependent_output) ||
              handle.hasTag(at::Tag::dynamic_output_shape)) {
     rule = Rule::kEvaluate;

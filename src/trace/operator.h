@@ -58,6 +58,9 @@ struct OperatorInfo {
 
   c10::OperatorHandle handle;
   Rule rule = Rule::kRecord;
+  // kComposite: where its kernel for composing is found. A kernel of the CPU's own, which some
+  // operators have beside it (`mish_backward`), reads data.
+  c10::DispatchKey composed_by = c10::DispatchKey::CPU;
   const char* what = nullptr;     // kBreak: why
   const graph::Op* op = nullptr;  // as recorded; an in-place view op is recorded as the view op
   // The overload that takes a number where this one takes tensor argument 1; null: none.

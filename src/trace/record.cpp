@@ -1,7 +1,10 @@
 #include "trace/record.h"
 
+#include <ATen/MemoryOverlap.h>
+#include <ATen/SequenceNumber.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "trace/break.h"
@@ -36,7 +39,7 @@ void mark(std::vector<bool>& set, int storage) {
 
 Record* current_record() { return static_cast<Record*>(thread_state.record); }
 
-Record::Record() : serial_(next_serial()) {}
+Record::Record() : serial_(next_serial()), first_sequence_number_(at::sequence_number::peek()) {}
 
 bool Record::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
                      std::string* why) {
@@ -201,7 +204,64 @@ bool Record::evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack)
   return true;
 }
 
-graph::OriginId Record::origin() { return origin_provider ? origin_provider(graph_) : -1; }
+graph::OriginId Record::origin() {
+  if (backward_origin_) return *backward_origin_;
+  return origin_provider ? origin_provider(graph_) : -1;
+}
+
+// Autograd makes its node before it calls what is below.
+void Record::note_forward(graph::OriginId origin) {
+  forward_origins_.emplace_back(at::sequence_number::peek() - 1, origin);
+}
+
+void Record::backward_of(std::optional<uint64_t> sequence_number) {
+  backward_origin_.reset();
+  if (!sequence_number) return;
+  const auto behind =
+      std::upper_bound(forward_origins_.begin(), forward_origins_.end(), *sequence_number,
+                       [](uint64_t number, const auto& forward) { return number < forward.first; });
+  backward_origin_ = behind == forward_origins_.begin() ? -1 : std::prev(behind)->second;
+}
+
+// In the layout of the output where that is dense, as PyTorch's formulas give it then, else
+// contiguous.
+at::Tensor Record::add_tangent(const at::Tensor& output, std::string name) {
+  Dims strides = contiguous_strides(output.sym_sizes());
+  if (!output.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
+      output.is_non_overlapping_and_dense())
+    strides = strides_of(output);
+  at::Tensor tangent = make_fake(output.sym_sizes(), strides, output.scalar_type());
+  FakeTensorImpl* fake = as_fake(tangent);
+  fake->set_fake_device(as_fake(output)->fake_device());
+  const int storage = known_storage(fake->unsafe_storage()).number;
+  bind(fake,
+       graph_.add_input(type_of(tangent), graph::InputKind::kTangent, std::move(name), storage));
+  return tangent;
+}
+
+// So that the graph alone says through what gradients flow.
+void Record::detach_what_has_no_history() {
+  static const graph::Op& detach =
+      *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "")).op;
+  const std::set<graph::Node*> nodes(without_history_.begin(), without_history_.end());
+  for (auto place = graph_.nodes().begin(); place != graph_.nodes().end();) {
+    graph::Node* node = place->get();
+    graph::Node* next = ++place == graph_.nodes().end() ? nullptr : place->get();
+    if (!nodes.contains(node) || !node->mutated_arguments().empty()) continue;
+    for (graph::Value* result : node->results()) {
+      if (!result) continue;
+      graph::Node* made = graph_.add_node(detach, {graph::None{}}, {result->type()}, node->origin(),
+                                          next, {result->storage()});
+      graph_.replace_all_uses(result, made->result());
+      made->set_arg(0, result);
+    }
+  }
+}
+
+std::string Record::differentiate(const std::vector<at::Tensor>& outputs) {
+  detach_what_has_no_history();
+  return trace::differentiate(*this, outputs, first_sequence_number_, gradients_, joint_);
+}
 
 void Record::watch_autograd(std::vector<at::Tensor> results) {
   if (!needs_autograd_) autograd_candidates_ = std::move(results);
@@ -270,8 +330,15 @@ Trace Record::finish(const std::vector<at::Tensor>& outputs) {
     BRAZE_CHECK(!fake || (fake->serial == serial_ && fake->value), "a fake of another trace");
     values.push_back((fake ? fake : touch(output))->value);
   }
-  graph_.set_outputs(std::move(values));
-  Trace trace{.graph = std::move(graph_), .inputs = std::move(inputs_)};
+  std::vector<graph::OutputKind> kinds(values.size(), graph::OutputKind::kUser);
+  for (const at::Tensor& gradient : gradients_) {
+    FakeTensorImpl* fake = as_fake(gradient);
+    values.push_back((fake ? fake : touch(gradient))->value);
+    kinds.push_back(graph::OutputKind::kGradient);
+  }
+  graph_.set_outputs(std::move(values), std::move(kinds));
+  graph_.move_inputs_to_end(graph::InputKind::kTangent);
+  Trace trace{.graph = std::move(graph_), .inputs = std::move(inputs_), .joint = std::move(joint_)};
   settle_symbols(trace);
   return trace;
 }

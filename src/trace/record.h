@@ -15,6 +15,7 @@
 #include "trace/constants.h"
 #include "trace/control_flow.h"
 #include "trace/fake_tensor.h"
+#include "trace/joint.h"
 #include "trace/operator.h"
 #include "trace/outside_memory.h"
 #include "trace/tracer.h"
@@ -51,7 +52,18 @@ class Record {
   void settle_autograd();
   // Recorded writes count as writes to autograd; at the end of the trace nothing has been written.
   void restore_versions();
+  // Before `finish`: the backward of outputs that require grad becomes a part of the graph. A text
+  // that is not empty says what cannot be.
+  std::string differentiate(const std::vector<at::Tensor>& outputs);
   Trace finish(const std::vector<at::Tensor>& outputs);
+
+  const graph::Graph& graph() const { return graph_; }
+  const std::vector<GraphInput>& inputs() const { return inputs_; }
+  // A fake with the metadata of `output` for its gradient, an input of the graph without a real
+  // tensor.
+  at::Tensor add_tangent(const at::Tensor& output, std::string name);
+  // Nodes to come stem from the backward of what this autograd node recorded; none: from the code.
+  void backward_of(std::optional<uint64_t> sequence_number);
 
   const std::shared_ptr<sym::ShapeEnv> shapes_owner = std::make_shared<sym::ShapeEnv>();
   sym::ShapeEnv& shapes = *shapes_owner;
@@ -104,6 +116,10 @@ class Record {
 
   void bind(FakeTensorImpl* fake, graph::Value* value);
   graph::OriginId origin();
+  // The node just recorded is the forward of the autograd node made last.
+  void note_forward(graph::OriginId origin);
+  // Puts `detach` behind the nodes of the forward to whose results autograd gave no history.
+  void detach_what_has_no_history();
   // Results to which autograd is about to give a history, or not.
   void watch_autograd(std::vector<at::Tensor> results);
 
@@ -124,6 +140,14 @@ class Record {
   std::vector<std::pair<at::Tensor, int64_t>> versions_;
   std::vector<at::Tensor> autograd_candidates_;
   bool needs_autograd_ = false;
+  // Autograd's sequence number as the trace begins, and the origins of what has been recorded with
+  // higher ones, in their order.
+  const uint64_t first_sequence_number_;
+  std::vector<std::pair<uint64_t, graph::OriginId>> forward_origins_;
+  std::optional<graph::OriginId> backward_origin_;
+  std::vector<graph::Node*> without_history_;  // took what requires grad while autograd was off
+  std::vector<at::Tensor> gradients_;
+  graph::Joint joint_;
   std::map<std::pair<int64_t, int64_t>, sym::Int> ducks_;
   std::vector<SymbolicInput> symbolic_inputs_;
   std::unordered_map<FakeTensorImpl*, c10::TensorImpl*> stood_for_;

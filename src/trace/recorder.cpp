@@ -39,7 +39,7 @@ void Recorder::run() {
   switch (info_.rule) {
     case Rule::kComposite:
       // What the kernel calls comes back to the fallback one by one.
-      return info_.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+      return info_.handle.redispatchBoxed(c10::DispatchKeySet(info_.composed_by), &stack_);
     case Rule::kMetadata: {
       c10::impl::ExcludeDispatchKeyGuard below_autograd(kAboveFake);
       return info_.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
@@ -299,8 +299,12 @@ void Recorder::append_node() {
       record_.bind(results_[i].bind, node->result(static_cast<int>(i)));
   }
   note_constants(*node);
-  if (requires_grad_ && at::GradMode::is_enabled())
+  if (requires_grad_ && at::GradMode::is_enabled()) {
     record_.watch_autograd(std::move(result_tensors_));
+    record_.note_forward(node->origin());
+  } else if (requires_grad_) {
+    record_.without_history_.push_back(node);
+  }
 }
 
 void Recorder::note_constants(const graph::Node& node) {

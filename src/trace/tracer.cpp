@@ -143,6 +143,11 @@ const std::optional<TraceBreak>& Tracer::last_break() const { return impl_->reco
 
 bool Tracer::needs_autograd() const { return impl_->record.needs_autograd(); }
 
+std::string Tracer::differentiate(const std::vector<at::Tensor>& outputs) {
+  const Scope scope(*this);
+  return impl_->record.differentiate(outputs);
+}
+
 Trace Tracer::finish(const std::vector<at::Tensor>& outputs) {
   return impl_->record.finish(outputs);
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/joint.h"
 #include "sym/shape_env.h"
 
 namespace braze::trace {
@@ -61,7 +62,8 @@ struct SymbolicInput {
 
 struct Trace {
   graph::Graph graph;
-  std::vector<GraphInput> inputs;         // by graph input
+  std::vector<GraphInput> inputs;         // by graph input, less the tangents
+  graph::Joint joint;                     // empty without a backward
   std::shared_ptr<sym::ExprArena> arena;  // the graph's; null without symbols
   // Over that arena.
   std::vector<SymbolicInput> symbolic_inputs;
@@ -140,6 +142,10 @@ class Tracer {
   // Whether autograd would have recorded something: some op ran in grad mode on a tensor that
   // requires grad.
   bool needs_autograd() const;
+
+  // Before the end of the trace, outside of its scope: records the backward of those of `outputs`
+  // that require grad (trace/joint.h). A text that is not empty says what cannot be.
+  std::string differentiate(const std::vector<at::Tensor>& outputs);
 
   // Ends the trace. `outputs` are fakes of this trace or outside tensors.
   Trace finish(const std::vector<at::Tensor>& outputs);

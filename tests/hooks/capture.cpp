@@ -113,7 +113,7 @@ PyObject* run(PyObject* capsule, PyObject*) {
     for (const DraftInput& input : draft.inputs)
       inputs.push_back(pytorch::tensor_of(input.tensor.get()));
     std::vector<Ref> outputs;
-    for (const at::Tensor& output : trace::replay(draft.graph, inputs))
+    for (const at::Tensor& output : trace::replay_as_traced(draft.graph, inputs))
       outputs.push_back(Ref::steal(pytorch::wrap(output)));
     std::vector<PyObject*> borrowed;
     for (const Ref& output : outputs) borrowed.push_back(output.get());

@@ -13,9 +13,10 @@
 
 namespace braze::trace {
 
-// Runs the graph's nodes one by one through PyTorch's dispatcher, below autograd. `inputs` by graph
-// input; in-place ops change them.
-std::vector<at::Tensor> replay(const graph::Graph& graph, const std::vector<at::Tensor>& inputs);
+// Runs the graph's nodes one by one through PyTorch's dispatcher, below autograd and for the sizes
+// that were traced. `inputs` by graph input; in-place ops change them.
+std::vector<at::Tensor> replay_as_traced(const graph::Graph& graph,
+                                         const std::vector<at::Tensor>& inputs);
 
 // Adds `trace(fn, args, options={})` to the module.
 //

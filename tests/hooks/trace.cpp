@@ -1,10 +1,13 @@
 // Traces a Python function natively and runs the graph with real ops.
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <chrono>
 
 #include "graph/infer/infer.h"
 #include "hooks.h"
 #include "pytorch/errors.h"
 #include "pytorch/objects.h"
+#include "trace/replay.h"
 #include "trace/tracer.h"
 
 namespace braze::trace {
@@ -70,13 +73,26 @@ PyObject* list_of(const std::vector<at::Tensor>& tensors) {
   return Py_NewRef(list.object);
 }
 
+}  // namespace
+
+std::vector<at::Tensor> replay_as_traced(const graph::Graph& graph,
+                                         const std::vector<at::Tensor>& inputs) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  std::vector<int64_t> hints;
+  for (size_t i = 0; i < graph.symbols().size(); ++i)
+    hints.push_back(graph.arena()->symbol_expr(static_cast<int>(i))->hint);
+  return replay(graph, inputs, hints, /*check=*/true);
+}
+
+namespace {
+
 PyObject* replay_trace(PyObject* capsule, PyObject*) {
   PyObject* outputs = nullptr;
   pytorch::translate_exceptions([&] {
     auto* trace = static_cast<Trace*>(PyCapsule_GetPointer(capsule, nullptr));
     std::vector<at::Tensor> inputs;
     for (const GraphInput& input : trace->inputs) inputs.push_back(input.tensor);
-    outputs = list_of(replay(trace->graph, inputs));
+    outputs = list_of(replay_as_traced(trace->graph, inputs));
   });
   return outputs;
 }

@@ -1,11 +1,10 @@
-// Runs a graph op by op, with real ops.
-#include <ATen/core/LegacyTypeDispatch.h>
+#include "trace/replay.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
 #include <unordered_map>
 
-#include "hooks.h"
 #include "pytorch/aten.h"
 #include "trace/tracer.h"
 
@@ -42,6 +41,9 @@ int64_t memory_format(graph::MemoryFormat format) {
 struct Boxer {
   const Values& values;
   const c10::Argument& formal;
+  std::span<const int64_t> symbols;
+
+  int64_t number(const sym::Int& value) const { return sym::evaluate(value, symbols); }
 
   bool wants_tensor() const {
     c10::TypePtr type = formal.type();
@@ -68,8 +70,8 @@ struct Boxer {
     return result;
   }
   c10::IValue operator()(const sym::Int& value) const {
-    if (wants_tensor()) return pytorch::tensor_of_number(value.hint());
-    return value.hint();
+    if (wants_tensor()) return pytorch::tensor_of_number(number(value));
+    return number(value);
   }
   c10::IValue operator()(double value) const {
     if (wants_tensor()) return pytorch::tensor_of_number(value);
@@ -88,16 +90,16 @@ struct Boxer {
   c10::IValue operator()(const sym::Dims& list) const {
     if (element() == c10::TypeKind::NumberType) {
       c10::List<c10::IValue> numbers(c10::NumberType::get());
-      for (const sym::Int& value : list) numbers.push_back(value.hint());
+      for (const sym::Int& value : list) numbers.push_back(number(value));
       return numbers;
     }
     if (element() == c10::TypeKind::FloatType) {
       c10::List<double> result;
-      for (const sym::Int& value : list) result.push_back(static_cast<double>(value.hint()));
+      for (const sym::Int& value : list) result.push_back(static_cast<double>(number(value)));
       return result;
     }
     c10::List<int64_t> result;
-    for (const sym::Int& value : list) result.push_back(value.hint());
+    for (const sym::Int& value : list) result.push_back(number(value));
     return result;
   }
   c10::IValue operator()(const std::vector<double>& list) const {
@@ -121,23 +123,30 @@ struct Boxer {
   c10::IValue operator()(graph::Layout) const { return static_cast<int64_t>(at::kStrided); }
 };
 
-void run_node(const graph::Node& node, Values& values) {
+void check_metadata(const graph::Node& node, const graph::TensorType& traced,
+                    const at::Tensor& tensor, std::span<const int64_t> symbols) {
+  graph::TensorType expected = traced, got = type_of(tensor);
+  for (sym::Dims* dims : {&expected.sizes, &expected.strides})
+    for (sym::Int& dim : *dims) dim = sym::evaluate(dim, symbols);
+  expected.offset = sym::evaluate(expected.offset, symbols);
+  TORCH_CHECK(expected == got, node.op().name, ": traced as ", graph::to_string(expected), ", is ",
+              graph::to_string(got));
+}
+
+void run_node(const graph::Node& node, Values& values, std::span<const int64_t> symbols,
+              bool check) {
   const c10::OperatorHandle handle = find_operator(node.op().name);
   torch::jit::Stack stack;
   for (size_t i = 0; i < node.args().size(); ++i)
-    stack.push_back(std::visit(Boxer{values, handle.schema().arguments()[i]}, node.args()[i]));
+    stack.push_back(
+        std::visit(Boxer{values, handle.schema().arguments()[i], symbols}, node.args()[i]));
   handle.callBoxed(stack);
   size_t next = 0;
   auto take = [&](const at::Tensor& tensor) {
     const graph::Value* value = node.results().at(next++);
     if (value == nullptr) return;
     values[value] = tensor;
-    graph::TensorType expected = value->type(), got = type_of(tensor);
-    for (sym::Dims* dims : {&expected.sizes, &expected.strides})
-      for (sym::Int& dim : *dims) dim = dim.hint();
-    expected.offset = expected.offset.hint();
-    TORCH_CHECK(expected == got, node.op().name, ": traced as ", graph::to_string(expected),
-                ", is ", graph::to_string(got));
+    if (check) check_metadata(node, value->type(), tensor, symbols);
   };
   for (const c10::IValue& result : stack) {
     if (result.isTensor()) take(result.toTensor());
@@ -148,11 +157,11 @@ void run_node(const graph::Node& node, Values& values) {
 
 }  // namespace
 
-std::vector<at::Tensor> replay(const graph::Graph& graph, const std::vector<at::Tensor>& inputs) {
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
+std::vector<at::Tensor> replay(const graph::Graph& graph, std::span<const at::Tensor> inputs,
+                               std::span<const int64_t> symbols, bool check) {
   Values values;
   for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs()[i].value] = inputs[i];
-  for (const auto& node : graph.nodes()) run_node(*node, values);
+  for (const auto& node : graph.nodes()) run_node(*node, values, symbols, check);
   std::vector<at::Tensor> outputs;
   for (const graph::Value* output : graph.outputs()) outputs.push_back(values.at(output));
   return outputs;

@@ -1,0 +1,187 @@
+#include "trace/joint.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "trace/record.h"
+
+namespace braze::trace {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+using Place = std::pair<const Node*, uint32_t>;  // an input of an autograd node
+
+at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined()) return b;
+  return b.defined() ? at::add(a, b) : a;
+}
+
+class Walk {
+ public:
+  Walk(Record& record, uint64_t begin) : record_(record), begin_(begin) {}
+
+  // The gradient that arrives at this edge belongs to input number `input`.
+  void ends_at(const Edge& edge, int input) { ends_[{edge.function.get(), edge.input_nr}] = input; }
+
+  // What cannot be; empty if the walk can be made.
+  std::string prepare(const std::vector<Edge>& roots) {
+    std::vector<Node*> open;
+    for (const Edge& root : roots)
+      if (is_inside(root)) meet(root, open);
+    while (!open.empty() && why_.empty()) {
+      Node* node = open.back();
+      open.pop_back();
+      for (const Edge& edge : node->next_edges()) {
+        if (!is_inside(edge)) continue;
+        if (meet(edge, open)) ++nodes_[edge.function.get()].expected;
+      }
+    }
+    return why_;
+  }
+
+  void run(const std::vector<Edge>& roots, const std::vector<at::Tensor>& tangents) {
+    for (size_t i = 0; i < roots.size(); ++i) deliver(roots[i], tangents[i]);
+    for (auto& [node, state] : nodes_)
+      if (state.expected == 0) make_ready(node);
+    while (!ready_.empty()) {
+      Node* node = ready_.rbegin()->second;
+      ready_.erase(std::prev(ready_.end()));
+      call(*node);
+    }
+  }
+
+  const std::map<int, at::Tensor>& gradients() const { return gradients_; }
+
+ private:
+  struct State {
+    int expected = 0;  // edges that lead here and have not brought anything yet
+    variable_list inputs;
+  };
+
+  bool is_end(const Edge& edge) const {
+    return ends_.contains({edge.function.get(), edge.input_nr});
+  }
+  bool is_inside(const Edge& edge) const { return edge.is_valid() && !is_end(edge); }
+
+  // Whether the node may be walked.
+  bool meet(const Edge& edge, std::vector<Node*>& open) {
+    Node* node = edge.function.get();
+    auto [state, is_new] = nodes_.try_emplace(node);
+    if (!is_new) return true;
+    constexpr uint64_t kOfLeaves = UINT64_MAX;  // the number of nodes that accumulate
+    if (node->sequence_nr() == kOfLeaves)
+      why_ =
+          "a leaf that requires grad is made in the traced code, or is reached without being used";
+    else if (node->sequence_nr() < begin_)
+      why_ = "the history of a tensor from outside that is no input";
+    else if (!node->pre_hooks().empty() || !node->tensor_pre_hooks().empty() ||
+             !node->post_hooks().empty() || !node->retains_grad_hooks().empty())
+      why_ = "a hook on a tensor that the traced code makes";
+    state->second.inputs.resize(node->num_inputs());
+    open.push_back(node);
+    return true;
+  }
+
+  void deliver(const Edge& edge, const at::Tensor& gradient) {
+    if (!edge.is_valid()) return;
+    if (const auto end = ends_.find({edge.function.get(), edge.input_nr}); end != ends_.end()) {
+      at::Tensor& sum = gradients_[end->second];
+      sum = sum_of(sum, gradient);
+      return;
+    }
+    at::Tensor& input = nodes_.at(edge.function.get()).inputs.at(edge.input_nr);
+    input = sum_of(input, gradient);
+  }
+
+  void make_ready(Node* node) { ready_.emplace(node->sequence_nr(), node); }
+
+  void call(Node& node) {
+    record_.backward_of(node.sequence_nr());
+    State& state = nodes_.at(&node);
+    variable_list results = node(std::move(state.inputs));
+    const edge_list& edges = node.next_edges();
+    torch::autograd::validate_outputs(edges, results, [&](const std::string& message) {
+      return "Function " + node.name() + " returned an " + message;
+    });
+    for (size_t i = 0; i < edges.size(); ++i) {
+      deliver(edges[i], results[i]);
+      if (!is_inside(edges[i])) continue;
+      if (--nodes_.at(edges[i].function.get()).expected == 0) make_ready(edges[i].function.get());
+    }
+  }
+
+  Record& record_;
+  const uint64_t begin_;
+  std::map<Place, int> ends_;
+  std::unordered_map<Node*, State> nodes_;
+  std::multimap<uint64_t, Node*> ready_;
+  std::map<int, at::Tensor> gradients_;
+  std::string why_;
+};
+
+// Gradients flow from an output that is made by the traced code and shares its memory with nothing
+// that the user holds: else a write through one of the two would have to reach the history of the
+// other.
+std::string why_no_history(const std::vector<at::Tensor>& outputs, size_t number,
+                           const graph::Graph& graph) {
+  const int storage = as_fake(outputs[number])->value->storage();
+  for (const graph::Input& input : graph.inputs())
+    if (input.value->storage() == storage)
+      return "a result that requires grad shares memory with a tensor from outside";
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (const FakeTensorImpl* other = as_fake(outputs[i]);
+        i != number && other && other->value && other->value->storage() == storage)
+      return "a result that requires grad shares memory with another result";
+  return "";
+}
+
+}  // namespace
+
+std::string differentiate(Record& record, const std::vector<at::Tensor>& outputs, uint64_t begin,
+                          std::vector<at::Tensor>& gradients, graph::Joint& joint) {
+  if (record.control_flow.is_used()) return "a branch or a loop on data in grad mode";
+  if (torch::autograd::AnomalyMode::is_enabled()) return "anomaly mode is on";
+  std::vector<Edge> roots;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!as_fake(outputs[i]) || !outputs[i].requires_grad()) continue;
+    if (std::string why = why_no_history(outputs, i, record.graph()); !why.empty()) return why;
+    joint.tangent_of.push_back(static_cast<int>(i));
+    roots.push_back(torch::autograd::impl::gradient_edge(outputs[i]));
+  }
+  if (roots.empty()) return "";
+  Walk walk(record, begin);
+  for (size_t i = 0; i < record.inputs().size(); ++i)
+    if (const at::Tensor& real = record.inputs()[i].tensor; real.requires_grad())
+      walk.ends_at(torch::autograd::impl::gradient_edge(real), static_cast<int>(i));
+  if (std::string why = walk.prepare(roots); !why.empty()) return why;
+  std::vector<at::Tensor> tangents;
+  for (const int output : joint.tangent_of)
+    tangents.push_back(
+        record.add_tangent(outputs[output], "tangent" + std::to_string(tangents.size())));
+  // As a call of `backward` outside of all of the code's `with` blocks.
+  const at::AutoGradMode no_grad(false);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  walk.run(roots, tangents);
+  record.backward_of(std::nullopt);
+  for (const auto& [input, gradient] : walk.gradients()) {
+    if (!gradient.defined()) continue;
+    joint.gradient_of.push_back(input);
+    gradients.push_back(gradient);
+  }
+  return "";
+}
+
+}  // namespace braze::trace
