@@ -1,4 +1,6 @@
 // capture(): one trace, its checks, the draft.
+#include <algorithm>
+
 #include "base/error.h"
 #include "capture/calls/context_variables.h"
 #include "capture/exit/memory_guards.h"
@@ -230,7 +232,7 @@ class Capture {
                                  "an exception is caught and still being handled");
     if (context_changed(trace))
       return trace.breaks.refuse(BreakKind::kContextVariable, "a context variable was set");
-    if (trace.recording.needs_autograd())
+    if (trace.torch_calls && trace.recording.needs_autograd())
       return trace.breaks.refuse(BreakKind::kAutograd,
                                  "an operation in grad mode on a tensor that requires grad");
     return true;
@@ -250,7 +252,7 @@ class Capture {
     builder.recipe.result = step;
     draft.exit = ExitKind::kReturn;
     draft.traced = true;
-    finish(trace, builder, draft);
+    if (!finish(trace, builder, draft)) return false;
     if (draft.torch_calls) draft.result = result.object;
     return true;
   }
@@ -282,8 +284,7 @@ class Capture {
     builder.recipe.offset = decoded_.instructions[static_cast<size_t>(at)].offset;
     draft.exit = ExitKind::kBreak;
     draft.traced = true;
-    finish(trace, builder, draft);
-    return true;
+    return finish(trace, builder, draft);
   }
 
   // The local is what the segment found there.
@@ -294,10 +295,26 @@ class Capture {
            PyLong_AsSize_t(slot.source->key.get()) == index;
   }
 
-  void finish(TraceContext& trace, RecipeBuilder& builder, Draft& draft) const {
+  // The backward of a torch.autograd.Function is code of the user's, and traced as such.
+  static bool differentiate(TraceContext& trace, RecipeBuilder& builder) {
+    const size_t effects = effects_so_far(trace);
+    std::string why;
+    {
+      cpython::HookScope hook(frame_hook, &trace);
+      why = trace.recording.differentiate(builder.outputs);
+    }
+    if (why.empty() && effects_so_far(trace) != effects) why = "a backward with side effects";
+    return why.empty() || trace.breaks.refuse(BreakKind::kAutograd, why);
+  }
+
+  // False where there is no backward.
+  bool finish(TraceContext& trace, RecipeBuilder& builder, Draft& draft) const {
     draft.user_error = broken_marks(trace);
+    if (std::ranges::any_of(builder.outputs, requires_grad) && !differentiate(trace, builder))
+      return false;
     Recording::Result recorded = trace.recording.finish(builder.outputs);
     draft.graph = std::move(recorded.graph);
+    draft.joint = std::move(recorded.joint);
     World& world = trace.world;
     for (Ref& tensor : recorded.inputs) {
       const Source* source = world.source_of(tensor.get());
@@ -322,6 +339,7 @@ class Capture {
     draft.torch_calls = trace.torch_calls;
     draft.outputs = Ref::steal(PyList_New(0));
     for (PyObject* tensor : builder.outputs) PyList_Append(draft.outputs.get(), tensor);
+    return true;
   }
 
   PyFunctionObject* function_;

@@ -8,6 +8,7 @@
 #include "capture/breaks/reason.h"
 #include "capture/dynamic.h"
 #include "graph/graph.h"
+#include "graph/joint.h"
 #include "guard/guard.h"
 #include "recipe/recipe.h"
 
@@ -35,7 +36,8 @@ struct DraftInput {
 // What a capture gives: a graph, where its inputs come from, what must hold, and the exit.
 struct Draft {
   graph::Graph graph;
-  std::vector<DraftInput> inputs;  // by graph input
+  graph::Joint joint;  // where results require grad, the backward is a part of the graph
+  std::vector<DraftInput> inputs;  // by graph input, less the tangents
   std::shared_ptr<guard::SourceArena> sources;
   guard::Guards guards;
   guard::ShapeGuards shapes;  // with a symbolic graph

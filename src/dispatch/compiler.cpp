@@ -20,6 +20,7 @@
 #include "dispatch/break_log.h"
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
+#include "passes/unsupported.h"
 
 namespace braze::dispatch {
 namespace {
@@ -102,11 +103,14 @@ bool build_python_entry(const capture::Draft& draft, const Settings& settings, E
 
 std::vector<OutputState> output_states(const capture::Draft& draft) {
   std::vector<OutputState> states;
-  const auto& values = draft.graph.outputs();
-  for (size_t i = 0; draft.outputs && i < values.size(); ++i)
+  if (!draft.outputs) return states;
+  const auto& values = draft.graph.outputs();  // gradients stand behind the user's
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(draft.outputs.get()); ++i)
     states.push_back(values[i]->producer() == nullptr
                          ? OutputState{}
                          : state_of(unwrap(PyList_GET_ITEM(draft.outputs.get(), i))));
+  // What has a history of its own is no view.
+  for (const int output : draft.joint.tangent_of) states[output].is_view = false;
   return states;
 }
 
@@ -126,6 +130,8 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   entry.input_writes = count_writes(draft.graph);
   entry.output_states = output_states(draft);
   entry.rollback = RollbackNeeds::of(draft.graph);
+  if (!draft.joint.empty())
+    entry.training = Training::make(draft.graph, draft.joint, settings, constants, name);
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);
@@ -295,7 +301,12 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                              cpython::utf8_of(entry->python.get()), segment);
       } else {
         entry->kind = EntryKind::kPlan;
-        build_plan_entry(*draft, settings, *entry, name);
+        try {
+          build_plan_entry(*draft, settings, *entry, name);
+        } catch (const passes::Unsupported& reason) {  // there is no forward apart from a backward
+          return eager_entry(function, state, capture::BreakKind::kAutograd, reason.what(),
+                             segment);
+        }
       }
       entry->single_output = entry->kind == EntryKind::kPlan && is_plain_output(*draft);
     }

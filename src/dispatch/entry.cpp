@@ -54,12 +54,9 @@ std::shared_ptr<Program> Entry::add_program(std::span<const int64_t> symbols, st
 
 Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
                                std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
-                               bool halfway, std::string* why) {
+                               std::span<const double> numbers, bool halfway, std::string* why) {
   const std::vector<at::Tensor> held =
       program.releases_gil ? hold(inputs) : std::vector<at::Tensor>();
-  // A copy: other threads may check the guards meanwhile.
-  c10::SmallVector<double, 8> numbers;
-  for (int number : floats) numbers.push_back(guards->floats()[number]);
   return outcome_of(halfway, why, [&] {
     GilRelease gil(program.releases_gil);
     try {
@@ -71,7 +68,8 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
 
 // kDone with an exception pending where inputs have changed by the time a step fails.
 Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
-                                  std::span<int64_t> symbols, std::string* why) {
+                                  std::span<int64_t> symbols, std::span<const double> numbers,
+                                  std::string* why) {
   Outcome outcome = Outcome::kDone;
   std::vector<at::Tensor> held;
   for (const InputWrites& write : input_writes)  // counted at the end
@@ -87,7 +85,9 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
   const bool first = writes_early && !has_run_for(*program, symbols);
   Rollback saved(rollback, inputs, writes_early, first);
   const bool halfway = !saved.is_complete();
-  const auto run = [&] { outcome = run_plan(*program, inputs, outputs, symbols, halfway, why); };
+  const auto run = [&] {
+    outcome = run_plan(*program, inputs, outputs, symbols, numbers, halfway, why);
+  };
   if (halfway)
     pytorch::translate_exceptions(run);
   else
@@ -162,9 +162,21 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
   std::vector<int64_t> symbols(checked.begin(), checked.end());
   if (kind == EntryKind::kPlan) {
     std::vector<at::Tensor> tensors;
-    const Outcome outcome = run_tensors(inputs, tensors, symbols, why);
+    c10::SmallVector<double, 8> numbers;
+    for (int number : floats) numbers.push_back(guards->floats()[number]);
+    // The node of the backward is made of them when the GIL has been free.
+    const std::vector<at::Tensor> held = training ? hold(inputs) : std::vector<at::Tensor>();
+    std::shared_ptr<const pytorch::GeneratorState> drawn_from;
+    if (training && training->draws())
+      drawn_from = std::make_shared<const pytorch::GeneratorState>();
+    const Outcome outcome = run_tensors(inputs, tensors, symbols, numbers, why);
     if (outcome != Outcome::kDone || PyErr_Occurred()) return outcome;
+    std::vector<at::Tensor> kept;
+    if (training) kept = training->take_kept(tensors);
     take_states(tensors, output_states);
+    if (training)
+      training->give_history(inputs, tensors, std::move(kept), symbols, numbers,
+                             std::move(drawn_from));
     if (single_output) {
       *result = wrap(std::move(tensors[0]));
       return Outcome::kDone;

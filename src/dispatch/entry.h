@@ -15,6 +15,7 @@
 #include "dispatch/output_states.h"
 #include "dispatch/programs.h"
 #include "dispatch/rollback.h"
+#include "dispatch/training.h"
 #include "guard/guard.h"
 #include "recipe/recipe.h"
 
@@ -44,6 +45,7 @@ struct Entry {
   std::vector<InputWrites> input_writes;       // kPlan
   std::vector<OutputState> output_states;      // kPlan; may be empty
   RollbackNeeds rollback;                      // kPlan
+  std::unique_ptr<Training> training;          // kPlan; where results require grad
   recipe::Recipe recipe;
   // The segment: where in which code it begins.
   PyCodeObject* code = nullptr;  // held by the guards
@@ -88,11 +90,12 @@ struct Entry {
  private:
   // `halfway`: inputs may have changed for good by the time a step fails.
   Outcome run_plan(Program& program, c10::TensorImpl* const* inputs,
-                   std::vector<at::Tensor>& outputs, std::span<int64_t> symbols, bool halfway,
-                   std::string* why);
+                   std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
+                   std::span<const double> numbers, bool halfway, std::string* why);
   bool run_python(c10::TensorImpl* const* inputs, std::vector<cpython::Ref>& outputs);
   Outcome run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
-                      std::span<int64_t> symbols, std::string* why);
+                      std::span<int64_t> symbols, std::span<const double> numbers,
+                      std::string* why);
   // Another thread may drop its last reference to an input once the GIL is free.
   std::vector<at::Tensor> hold(c10::TensorImpl* const* inputs) const;
   std::shared_ptr<Program> add_program(std::span<const int64_t> symbols, std::string* why);

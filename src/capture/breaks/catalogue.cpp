@@ -59,10 +59,10 @@ f(torch.ones(3))
 )"},
     {BreakKind::kAutograd, R"(
 def f(x):
-    return x * 2
+    return x.view(-1)
 
 with torch.enable_grad():
-    f(torch.ones(3, requires_grad=True))
+    f(torch.ones(2, 3, requires_grad=True))
 )"},
     {BreakKind::kTorchState, R"(
 def f(x):

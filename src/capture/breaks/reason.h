@@ -27,8 +27,8 @@ namespace braze::capture {
     "convert it to a dense tensor of a supported dtype before the call")                         \
   X(TensorInternals, "B203", "it reads or changes what lies behind a tensor, not its values",    \
     "move it out of the compiled function")                                                      \
-  X(Autograd, "B204", "autograd would record this call",                                         \
-    "run it under torch.no_grad() or torch.inference_mode()")                                    \
+  X(Autograd, "B204", "gradients through this call cannot be compiled",                          \
+    "it trains in eager; where no gradients are wanted, run it under torch.no_grad()")           \
   X(TorchState, "B205", "a switch of PyTorch would stay changed after the call",                 \
     "use it as a context manager inside the function, or set it outside")                        \
   /* 3: side effects */                                                                          \

@@ -53,7 +53,7 @@ int RecipeBuilder::outside(PyObject* object, const Source* source) {
 
 int RecipeBuilder::tensor(PyObject* object) {
   if (Py_TYPE(object) != known().tensor) return refuse(object, "a tensor subclass");
-  if (requires_grad(object)) {
+  if (trace_.torch_calls && requires_grad(object)) {
     world_.breaks().raise(BreakKind::kAutograd, "a result requires grad");
     return -1;
   }

@@ -429,6 +429,12 @@ std::vector<Ref> Recording::loop(int condition, int body, const std::vector<PyOb
 
 bool Recording::needs_autograd() const { return impl_->tracer.needs_autograd(); }
 
+std::string Recording::differentiate(const std::vector<PyObject*>& outputs) {
+  std::string why;
+  std::string known = explained(&why, [&] { return impl_->tracer.differentiate(unpack(outputs)); });
+  return why.empty() ? known : why;
+}
+
 namespace {
 
 BreakKind kind_of(trace::NeedsData needs_data) {
@@ -462,7 +468,7 @@ Recording::Result Recording::finish(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(tensor_of(output));
   trace::Trace trace = impl_->tracer.finish(tensors);
-  Result result{.graph = std::move(trace.graph)};
+  Result result{.graph = std::move(trace.graph), .joint = std::move(trace.joint)};
   for (auto& input : trace.inputs) result.inputs.push_back(Ref::steal(pytorch::wrap(input.tensor)));
   result.arena = std::move(trace.arena);
   for (trace::SymbolicInput& input : trace.symbolic_inputs)

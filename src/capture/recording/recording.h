@@ -10,6 +10,7 @@
 #include "capture/dynamic.h"
 #include "capture/world/slot.h"
 #include "graph/graph.h"
+#include "graph/joint.h"
 #include "sym/shape_env.h"
 
 namespace braze::trace {
@@ -114,6 +115,9 @@ class Recording {
   Ref size_of(PyObject* tensor, PyObject* dim);
 
   bool needs_autograd() const;
+  // The backward of those of the outputs that require grad becomes a part of the graph. A text that
+  // is not empty says what cannot be.
+  std::string differentiate(const std::vector<PyObject*>& outputs);
 
   // Regions of control flow (trace/control_flow.h). A text that is not empty says what cannot be.
   std::string begin_region(int* number);
@@ -133,7 +137,8 @@ class Recording {
 
   struct Result {
     graph::Graph graph;
-    std::vector<Ref> inputs;  // the real tensors
+    graph::Joint joint;
+    std::vector<Ref> inputs;  // the real tensors, by graph input; none of tangents
     // By order of `symbolic_input` and `symbolic_integer`, over the graph's arena.
     struct Shape {
       sym::Dims sizes, strides;

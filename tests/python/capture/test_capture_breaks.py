@@ -44,7 +44,11 @@ REASONS = [
     ("print() to a stream", "Output", lambda x: print("text", file=PythonStream())),
     ("a tensor is formatted as text", "TensorAsText", lambda x: print(x)),
     ("MemoryError", "Exception", lambda x: raise_memory_error()),
-    ("requires grad", "Autograd", lambda x: torch.enable_grad()(lambda: x.clone())()),
+    (
+        "requires grad shares memory with a tensor from outside",
+        "Autograd",
+        lambda x: torch.enable_grad()(lambda: x.view(-1))(),
+    ),
 ]
 
 

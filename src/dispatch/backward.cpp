@@ -1,0 +1,275 @@
+#include "dispatch/backward.h"
+
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
+
+#include "cpython/ref.h"
+#include "graph/emitter.h"
+#include "graph/node_copier.h"
+#include "graph/substitute.h"
+
+namespace braze::dispatch {
+namespace {
+
+using graph::Graph;
+using graph::InputKind;
+using graph::OpKind;
+using graph::Value;
+
+// Another way in which tangents come is brought into the layout that was traced, by a copy.
+constexpr size_t kMostVariants = 8;
+// Sets of sizes for which the program is remembered.
+constexpr size_t kMostSizes = 64;
+
+// Compiling takes the GIL: a loop on data may be interrupted, and Programs gives it back meanwhile.
+class Gil {
+ public:
+  Gil() : state_(PyGILState_Ensure()) {}
+  ~Gil() { PyGILState_Release(state_); }
+  Gil(const Gil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+std::vector<int64_t> evaluated(const sym::Dims& dims, std::span<const int64_t> symbols) {
+  std::vector<int64_t> values;
+  for (const sym::Int& dim : dims) values.push_back(sym::evaluate(dim, symbols));
+  return values;
+}
+
+// Whether elements lie in the same places, whatever the strides of dimensions of size 1 and less.
+bool same_places(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (std::ranges::find(sizes, 0) != sizes.end()) return true;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] != 1 && a[i] != b[i]) return false;
+  return true;
+}
+
+// The value of `input` in the dense layout of `type`: of no copy, as the kernels that read it take
+// the elements from where they lie.
+Value* in_layout(Graph& graph, Value* input, const graph::TensorType& type) {
+  std::vector<int64_t> order(type.sizes.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+  std::ranges::stable_sort(order, std::greater(),
+                           [&](int64_t i) { return type.strides[i].hint(); });
+  std::vector<int64_t> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) back[order[i]] = static_cast<int64_t>(i);
+  graph::Emitter emit(graph, nullptr);
+  Value* permuted = emit.permute(input, order);
+  Value* dense = emit(OpKind::kclone, {permuted, graph::MemoryFormat::kContiguous});
+  return emit.permute(dense, back);
+}
+
+}  // namespace
+
+Backward::Backward(Graph graph, std::vector<Source> sources, const Settings& settings,
+                   const std::vector<at::Tensor>& constants, std::string name)
+    : graph_(std::move(graph)),
+      sources_(std::move(sources)),
+      settings_(settings),
+      constants_(constants),
+      name_(std::move(name)) {
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const InputKind kind = graph_.inputs()[i].kind;
+    if (kind == InputKind::kSaved) kept_.push_back(sources_[i]);
+    if (kind == InputKind::kNumber) numbers_.push_back(sources_[i].index);
+    if (kind == InputKind::kTangent) tangents_.push_back(static_cast<int>(i));
+  }
+}
+
+const graph::TensorType& Backward::tangent_type(size_t tangent) const {
+  return graph_.inputs()[tangents_[tangent]].value->type();
+}
+
+// Where there are too many ways already, or sizes are symbols, tangents are brought into the
+// traced layout here.
+Backward::Form Backward::form_of(std::vector<at::Tensor>& tangents,
+                                 std::span<const int64_t> symbols) {
+  Form form;
+  bool is_full = false;
+  {
+    std::lock_guard lock(mutex_);
+    is_full = variants_.size() >= kMostVariants;
+  }
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    at::Tensor& tangent = tangents[i];
+    if (!tangent.defined()) {
+      form.push_back(-1);
+      continue;
+    }
+    const std::vector<int64_t> strides = evaluated(tangent_type(i).strides, symbols);
+    if (same_places(tangent.sizes(), tangent.strides(), strides)) {
+      form.push_back(0);
+    } else if (is_full || graph_.is_symbolic()) {
+      tangent = at::empty_strided(tangent.sizes(), strides, tangent.options()).copy_(tangent);
+      form.push_back(0);
+    } else {
+      form.push_back(1);
+      form.insert(form.end(), tangent.strides().begin(), tangent.strides().end());
+    }
+  }
+  return form;
+}
+
+std::vector<bool> Backward::absent_gradients(const Form& form) const {
+  // By value: nothing but tangents that there are not flows into it, beside what was kept.
+  std::vector<bool> absent(graph_.value_count()), reached(graph_.value_count());
+  size_t place = 0;
+  for (const int input : tangents_) {
+    const Value* tangent = graph_.inputs()[input].value;
+    reached[tangent->id()] = true;
+    absent[tangent->id()] = form[place] < 0;
+    place += form[place] > 0 ? 1 + tangent->type().strides.size() : 1;
+  }
+  for (const auto& node : graph_.nodes()) {
+    bool is_reached = false, is_absent = true;
+    for (const Value* operand : node->operands()) {
+      if (!reached[operand->id()]) continue;
+      is_reached = true;
+      is_absent = is_absent && absent[operand->id()];
+    }
+    for (const Value* result : node->results()) {
+      if (!result) continue;
+      reached[result->id()] = is_reached;
+      absent[result->id()] = is_reached && is_absent;
+    }
+  }
+  std::vector<bool> gradients;
+  for (const Value* output : graph_.outputs()) gradients.push_back(absent[output->id()]);
+  return gradients;
+}
+
+std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) const {
+  Graph graph;
+  graph::NodeCopier copier(graph_, graph);
+  std::vector<at::Tensor> constants;
+  std::vector<std::pair<const Value*, Value*>> strided;
+  std::vector<const Value*> absent;
+  size_t place = 0;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const graph::Input& input = graph_.inputs()[i];
+    if (input.kind == InputKind::kTangent) {
+      const int64_t how = form[place++];
+      if (how < 0) {
+        absent.push_back(input.value);
+        continue;
+      }
+      Value* copy = copier.add_input(input.value, input.kind, input.name);
+      if (how > 0) {
+        graph::TensorType type = input.value->type();
+        for (sym::Int& stride : type.strides) stride = form[place++];
+        copy->set_type(std::move(type));
+        strided.emplace_back(input.value, copy);
+      }
+    } else {
+      copier.add_input(input.value, input.kind, input.name);
+    }
+    const bool is_constant = input.kind == InputKind::kConstant;
+    constants.push_back(is_constant ? constants_[sources_[i].index] : at::Tensor());
+  }
+  graph.set_symbols(graph_.arena(), graph_.symbols());
+  for (const auto& [traced, copy] : strided)
+    copier.set(traced, in_layout(graph, copy, traced->type()));
+  for (const Value* tangent : absent)
+    copier.set(tangent, graph::Emitter(graph, nullptr).full(tangent->type(), 0.0));
+  for (const auto& node : graph_.nodes()) copier.add(*node);
+  auto variant = std::make_unique<Variant>();
+  variant->form = form;
+  variant->absent = absent_gradients(form);
+  std::vector<Value*> outputs;
+  for (size_t i = 0; i < graph_.outputs().size(); ++i)
+    if (!variant->absent[i]) outputs.push_back(copier.at(graph_.outputs()[i]));
+  std::vector<graph::OutputKind> kinds(outputs.size(), graph::OutputKind::kGradient);
+  graph.set_outputs(std::move(outputs), std::move(kinds));
+  graph::take_own_arena(graph);
+  Graph for_aten = graph.clone();
+  graph::take_own_arena(for_aten);
+  Settings aten = settings_;
+  aten.backend = compile::Backend::kAten;
+  const std::string name = "backward of " + name_;
+  variant->programs = std::make_unique<Programs>(std::move(graph), graph::DataSymbols{}, settings_,
+                                                 constants, name);
+  variant->aten = std::make_unique<Programs>(std::move(for_aten), graph::DataSymbols{}, aten,
+                                             std::move(constants), name);
+  return variant;
+}
+
+Backward::Variant& Backward::variant_for(const Form& form) {
+  const auto find = [&]() -> Variant* {
+    for (const auto& variant : variants_)
+      if (variant->form == form) return variant.get();
+    return nullptr;
+  };
+  {
+    std::lock_guard lock(mutex_);
+    if (Variant* known = find()) return *known;
+  }
+  std::unique_ptr<Variant> made = make_variant(form);
+  std::lock_guard lock(mutex_);
+  if (Variant* known = find()) return *known;  // of another thread
+  variants_.push_back(std::move(made));
+  return *variants_.back();
+}
+
+std::shared_ptr<Program> Backward::program_for(Variant& variant, std::span<const int64_t> symbols) {
+  {
+    std::lock_guard lock(variant.mutex);
+    for (const auto& [values, program] : variant.by_symbols)
+      if (std::ranges::equal(values, symbols)) return program;
+  }
+  std::shared_ptr<Program> program;
+  {
+    const Gil gil;
+    program = variant.programs->find(symbols);
+    if (!program) program = variant.programs->add(symbols, nullptr);
+  }
+  std::lock_guard lock(variant.mutex);
+  if (variant.by_symbols.size() >= kMostSizes) variant.by_symbols.clear();
+  variant.by_symbols.emplace_back(std::vector<int64_t>(symbols.begin(), symbols.end()), program);
+  return program;
+}
+
+std::vector<at::Tensor> Backward::run(const std::vector<at::Tensor>& saved,
+                                      const std::vector<at::Tensor>& tangents,
+                                      std::span<const int64_t> symbols,
+                                      std::span<const double> numbers) {
+  std::vector<at::Tensor> laid_out = tangents;
+  Variant& variant = variant_for(form_of(laid_out, symbols));
+  std::vector<c10::TensorImpl*> inputs;
+  size_t next = 0;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    switch (graph_.inputs()[i].kind) {
+      case InputKind::kTangent:
+        if (const at::Tensor& tangent = laid_out[sources_[i].index]; tangent.defined())
+          inputs.push_back(tangent.unsafeGetTensorImpl());
+        break;
+      case InputKind::kSaved:
+        inputs.push_back(saved[next++].unsafeGetTensorImpl());
+        break;
+      default:  // bound for good, or given by value
+        inputs.push_back(nullptr);
+    }
+  }
+  std::vector<int64_t> values(symbols.begin(), symbols.end());
+  std::vector<at::Tensor> gradients;
+  try {
+    program_for(variant, symbols)->executable->run(inputs, gradients, values, numbers);
+  } catch (const runtime::NeedsEager&) {
+    // PyTorch's operators know what is wrong, if anything is.
+    gradients.clear();
+    std::shared_ptr<Program> program;
+    {
+      const Gil gil;
+      program = variant.aten->find(symbols);
+      if (!program) program = variant.aten->add(symbols, nullptr);
+    }
+    program->executable->run(inputs, gradients, values, numbers);
+  }
+  for (size_t i = 0; i < variant.absent.size(); ++i)
+    if (variant.absent[i]) gradients.insert(gradients.begin() + i, at::Tensor());
+  return gradients;
+}
+
+}  // namespace braze::dispatch

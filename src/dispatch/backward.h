@@ -1,0 +1,73 @@
+// The backward of compiled code: one graph, compiled when gradients are first asked for, once for
+// each way in which tangents come (which of them there are, in what layout).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fork_mutex.h"
+#include "dispatch/programs.h"
+#include "passes/partition.h"
+
+namespace braze::dispatch {
+
+class Backward {
+ public:
+  using Source = passes::Partition::Source;
+
+  // `sources`: of the graph's inputs. `constants`: by input of the forward.
+  Backward(graph::Graph graph, std::vector<Source> sources, const Settings& settings,
+           const std::vector<at::Tensor>& constants, std::string name);
+
+  // The gradients, by output of the graph. `saved`: by input that is kept from the forward, in the
+  // order of inputs. An undefined tangent counts as zeros, and what depends on such alone is
+  // undefined: an optimizer tells a parameter without a gradient from one whose gradient is zero.
+  // With the GIL or without. Throws c10::Error, InternalError.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& saved,
+                              const std::vector<at::Tensor>& tangents,
+                              std::span<const int64_t> symbols, std::span<const double> numbers);
+
+  // Of the inputs that are kept from the forward, in order.
+  const std::vector<Source>& kept() const { return kept_; }
+  // The floats of the call that the backward takes, in its order: their numbers, which their
+  // sources name.
+  const std::vector<int>& numbers() const { return numbers_; }
+
+ private:
+  // One way in which tangents come: by tangent -1 where there is none, 0 where it lies as traced,
+  // else 1 and its strides.
+  using Form = std::vector<int64_t>;
+  struct Variant {
+    Form form;
+    std::vector<bool> absent;  // by gradient: autograd is told that there is none
+    std::unique_ptr<Programs> programs;
+    std::unique_ptr<Programs> aten;  // where the compiled code does not hold
+    ForkMutex mutex;                 // of what follows
+    std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<Program>>> by_symbols;
+  };
+
+  Form form_of(std::vector<at::Tensor>& tangents, std::span<const int64_t> symbols);
+  Variant& variant_for(const Form& form);
+  std::vector<bool> absent_gradients(const Form& form) const;
+  std::unique_ptr<Variant> make_variant(const Form& form) const;
+  std::shared_ptr<Program> program_for(Variant& variant, std::span<const int64_t> symbols);
+  const graph::TensorType& tangent_type(size_t tangent) const;
+
+  const graph::Graph graph_;
+  const std::vector<Source> sources_;
+  const Settings settings_;
+  const std::vector<at::Tensor> constants_;  // by input of the forward
+  const std::string name_;
+  std::vector<Source> kept_;
+  std::vector<int> numbers_;
+  std::vector<int> tangents_;  // by tangent: which input it is
+  ForkMutex mutex_;
+  std::vector<std::unique_ptr<Variant>> variants_;
+};
+
+}  // namespace braze::dispatch

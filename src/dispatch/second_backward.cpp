@@ -1,0 +1,76 @@
+#include "dispatch/second_backward.h"
+
+#include <ATen/ops/scalar_tensor.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "passes/dce.h"
+#include "trace/replay.h"
+
+namespace braze::dispatch {
+
+using graph::InputKind;
+
+SecondBackward::SecondBackward(graph::Graph forward, graph::Joint joint,
+                               std::vector<at::Tensor> constants)
+    : forward_(std::move(forward)), joint_(std::move(joint)), constants_(std::move(constants)) {
+  std::vector<graph::Value*> outputs;
+  for (const int output : joint_.tangent_of) outputs.push_back(forward_.outputs()[output]);
+  forward_.set_outputs(std::move(outputs));
+  forward_.set_mutations({});
+  passes::eliminate_dead_code(forward_);
+  for (size_t i = 0; i < forward_.inputs().size(); ++i) {
+    const graph::Input& input = forward_.inputs()[i];
+    const bool is_tensor = input.kind == InputKind::kUser || input.kind == InputKind::kParameter;
+    if (is_tensor && forward_.has_uses(input.value)) needed_.push_back(static_cast<int>(i));
+  }
+}
+
+std::vector<at::Tensor> SecondBackward::run(const std::vector<at::Tensor>& inputs,
+                                            const std::vector<at::Tensor>& tangents,
+                                            std::span<const int64_t> symbols,
+                                            std::span<const double> numbers,
+                                            const pytorch::GeneratorState* drawn_from) const {
+  std::vector<at::Tensor> given = constants_;
+  given.resize(forward_.inputs().size());
+  // Gradients are taken with respect to aliases, as those of the inputs themselves would run the
+  // inputs' hooks, which run when the gradients arrive there.
+  for (size_t i = 0; i < needed_.size(); ++i)
+    given[needed_[i]] = inputs[i].requires_grad() ? inputs[i].view_as(inputs[i]) : inputs[i];
+  size_t number = 0;
+  for (size_t i = 0; i < given.size(); ++i)
+    if (forward_.inputs()[i].kind == InputKind::kNumber)
+      given[i] = at::scalar_tensor(numbers[number++], at::TensorOptions(at::kDouble));
+  std::vector<at::Tensor> results;
+  if (drawn_from) {
+    const pytorch::GeneratorState now;
+    drawn_from->restore();
+    results = trace::replay(forward_, given, symbols, /*check=*/false);
+    now.restore();
+  } else {
+    results = trace::replay(forward_, given, symbols, /*check=*/false);
+  }
+  std::vector<at::Tensor> roots, gradients_of_roots, leaves;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (tangents[i].defined() && results[i].requires_grad()) {
+      roots.push_back(results[i]);
+      gradients_of_roots.push_back(tangents[i]);
+    }
+  std::vector<at::Tensor> gradients(joint_.gradient_of.size());
+  std::vector<size_t> places;
+  for (size_t i = 0; i < joint_.gradient_of.size(); ++i)
+    if (const at::Tensor& leaf = given[joint_.gradient_of[i]];
+        leaf.defined() && leaf.requires_grad()) {
+      leaves.push_back(leaf);
+      places.push_back(i);
+    }
+  if (roots.empty() || leaves.empty()) return gradients;
+  std::vector<at::Tensor> found =
+      torch::autograd::grad(roots, leaves, gradients_of_roots, /*retain_graph=*/true,
+                            /*create_graph=*/true, /*allow_unused=*/true);
+  for (size_t i = 0; i < found.size(); ++i) gradients[places[i]] = std::move(found[i]);
+  return gradients;
+}
+
+}  // namespace braze::dispatch

@@ -1,0 +1,42 @@
+// Gradients that have a history themselves (`create_graph=True`): gradient penalties, forces of a
+// potential, Hessian-vector products.
+//
+// The forward is run again by PyTorch's operators with autograd on, from the inputs of the call,
+// and differentiated by autograd itself; so the gradients depend on the inputs and on the tangents
+// as eager's do, to any order.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/joint.h"
+#include "pytorch/random.h"
+
+namespace braze::dispatch {
+
+class SecondBackward {
+ public:
+  // `forward`: functional, its outputs the user's. `constants`: by input.
+  SecondBackward(graph::Graph forward, graph::Joint joint, std::vector<at::Tensor> constants);
+
+  // The inputs that a call has to keep for this.
+  const std::vector<int>& needed() const { return needed_; }
+
+  // The gradients, by Joint::gradient_of. `inputs`: those that are needed, in order; `numbers`: all
+  // floats of the call; `drawn_from`: null where nothing random is drawn.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs,
+                              const std::vector<at::Tensor>& tangents,
+                              std::span<const int64_t> symbols, std::span<const double> numbers,
+                              const pytorch::GeneratorState* drawn_from) const;
+
+ private:
+  graph::Graph forward_;  // its outputs: those that require grad
+  graph::Joint joint_;
+  std::vector<at::Tensor> constants_;
+  std::vector<int> needed_;
+};
+
+}  // namespace braze::dispatch

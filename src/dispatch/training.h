@@ -1,0 +1,53 @@
+// Results that require grad: a node of autograd for each call, whose backward is compiled as well.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dispatch/backward.h"
+#include "graph/joint.h"
+#include "pytorch/random.h"
+
+namespace braze::dispatch {
+
+class SecondBackward;
+
+class Training {
+ public:
+  // Cuts the joint graph of a capture; `graph` becomes the forward. Throws passes::Unsupported, the
+  // graph unchanged, where there is no cut.
+  static std::unique_ptr<Training> make(graph::Graph& graph, const graph::Joint& joint,
+                                        const Settings& settings,
+                                        const std::vector<at::Tensor>& constants,
+                                        const std::string& name);
+
+  // Takes what the forward gives for the backward from the end of its outputs.
+  std::vector<at::Tensor> take_kept(std::vector<at::Tensor>& outputs) const;
+
+  // Gives the results of a call that require grad their history: one node, which leads on to those
+  // of the inputs. `kept`: as taken; `symbols`, `numbers`: of the call; `drawn_from`: the state of
+  // the random generator before the call, where `draws()`.
+  void give_history(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
+                    std::vector<at::Tensor> kept, std::span<const int64_t> symbols,
+                    std::span<const double> numbers,
+                    std::shared_ptr<const pytorch::GeneratorState> drawn_from) const;
+  bool draws() const { return draws_; }
+
+  // Whether an output gets a history, so that it is no view of another tensor.
+  bool has_history(size_t output) const;
+
+ private:
+  Training() = default;
+
+  graph::Joint joint_;
+  size_t user_outputs_ = 0;
+  bool draws_ = false;  // random numbers
+  std::shared_ptr<Backward> backward_;
+  std::shared_ptr<const SecondBackward> second_;
+};
+
+}  // namespace braze::dispatch
