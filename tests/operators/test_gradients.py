@@ -18,7 +18,7 @@ EVERY = int(os.environ.get("OPERATORS_EVERY", "12"))
 SAMPLES = int(os.environ.get("OPERATORS_SAMPLES", "6"))
 # Uninitialised, or right up to a sign, a phase or an order.
 LEFT_OUT = ("empty", "svd", "eig", "qr", "lstsq", "low_rank", "jiterator", "to_sparse", "sparse")
-# By differences of values, eager is wrong where only one of the gradients of mean and rstd is there.
+# By differences of values, eager is wrong where one of the gradients of mean and rstd is missing.
 NEEDS_ALL_TANGENTS = ("native_group_norm",)
 OPERATORS = [
     op

@@ -237,7 +237,7 @@ TEST(Functionalise, RandomNumbersDrawnIntoATensor) {
   })"),
             R"(graph(%0: f32[4]) {
   %1: f32[4] = aten.empty_like(%0, f32, None, cpu, None, None)
-  %2: f32[4] = aten.bernoulli.p(%1, 0.5, None) !random
+  %2: f32[4] = aten.bernoulli.p(%1, 0.5, None)
   %3: f32[4] = aten.div.Scalar(%2, 0.5)
   %4: f32[4] = aten.mul.Tensor(%0, %3)
   return %4
