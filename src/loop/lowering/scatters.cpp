@@ -37,6 +37,13 @@ void copy(Lowering& lowering, const Node& node) {
   kernel.finish();
 }
 
+// The same with a number.
+void fill(Lowering& lowering, const Node& node, ExprRef number) {
+  KernelBuilder kernel(lowering, node.origin(), "fused_zeros", sizes_of(node.result()));
+  kernel.store(node.result(), kernel.outer(), number);
+  kernel.finish();
+}
+
 // Eager adds long rows of floats in vectors, row by row, which uses memory better than the walk
 // along the dim does.
 bool is_slow_row(DType dtype, std::span<const sym::Int> row) {
@@ -193,10 +200,48 @@ bool lower_index_put(Lowering& lowering, const Node& node) {
   return true;
 }
 
+// grad, indices, rows of the table, row that gets none, whether by frequency: the rows of `grad`
+// are added up by index. Eager passes by what is no row of the table: nothing is added for it, and
+// adding -0 changes nothing.
+bool lower_embedding_backward(Lowering& lowering, const Node& node) {
+  Value* grad = graph::tensor_arg(node, 0);
+  Value* places = graph::tensor_arg(node, 1);
+  Value* result = node.result();
+  const DType dtype = result->type().dtype;
+  const auto rank = static_cast<size_t>(places->type().rank());
+  if (graph::bool_arg(node, 4) || !is_index(places) || rank == 0 || !graph::is_float(dtype) ||
+      grad->type().dtype != dtype || !is_supported(StoreOp::kAdd, dtype) ||
+      sizes_of(grad).size() != rank + 1 || !has_rows(grad))
+    return false;
+  const sym::Int count = graph::sym_arg(node, 2), padding = graph::sym_arg(node, 3);
+  const sym::Dims walk = sizes_of(places), row = {sizes_of(grad).back()};
+  if (!never_empty(sizes_of(grad)) || !never_empty(sizes_of(result)) || is_slow_row(dtype, row))
+    return false;
+  lowering.realise_heavy(grad);
+  ExprPool& pool = lowering.pool();
+  fill(lowering, node, pool.number(compute_dtype(dtype), 0));
+  KernelBuilder kernel(lowering, node.origin(), "fused_" + short_name(node.op()), row, walk);
+  Index source(kernel.inner().begin(), kernel.inner().end());
+  source.push_back(kernel.outer()[0]);
+  ExprRef place = pool.cast(lowering.element(places, kernel.inner()), DType::kInt64);
+  ExprRef last = pool.index(count - sym::Int(1));
+  ExprRef inside = clamp(pool, place, pool.integer(0), last);
+  ExprRef counts = pool.binary(K::kAnd, pool.binary(K::kEq, place, inside),
+                               pool.binary(K::kNe, place, pool.index(padding)));
+  ExprRef value = pool.cast(lowering.element(grad, source), compute_dtype(dtype));
+  value = pool.where(counts, value, pool.constant(compute_dtype(dtype), -0.0));
+  const ExprRef target[] = {inside, kernel.outer()[0]};
+  kernel.accumulate(StoreOp::kAdd, result, target, value);
+  kernel.finish();
+  return true;
+}
+
 }  // namespace
 
 Handler scatter_handler(OpKind kind) {
   switch (kind) {
+    case OpKind::kembedding_dense_backward:
+      return lower_embedding_backward;
     case OpKind::kindex_add:
       return lower_index_add;
     case OpKind::kindex_put:
