@@ -206,8 +206,7 @@ bool lower_embedding_backward(Lowering& lowering, const Node& node) {
     return false;
   const sym::Int count = graph::sym_arg(node, 2), padding = graph::sym_arg(node, 3);
   const sym::Dims walk = sizes_of(places), row = {sizes_of(grad).back()};
-  if (!never_empty(sizes_of(grad)) || !never_empty(sizes_of(result)))
-    return false;
+  if (!never_empty(sizes_of(grad)) || !never_empty(sizes_of(result))) return false;
   lowering.realise_heavy(grad);
   ExprPool& pool = lowering.pool();
   fill(lowering, node, pool.number(compute_dtype(dtype), 0));
