@@ -9,7 +9,7 @@ from bench import processes, report, suites
 from bench.compilers import COMPILERS
 from bench.models import CAPTURED, MODELS
 
-SUITES = ("models", "overhead", "compile_time", "sizes", "capture")
+SUITES = ("models", "overhead", "compile_time", "sizes", "capture", "scans")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -41,6 +41,8 @@ def main() -> int:
             records = suites.overhead(arguments.compilers, samples)
         elif suite == "sizes":
             records = suites.sizes(samples)
+        elif suite == "scans":
+            records = suites.scans(samples)
         elif suite == "capture":
             records = suites.capture(names, samples)
         else:

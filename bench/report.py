@@ -1,5 +1,6 @@
 """Records to Markdown."""
 
+import math
 from collections.abc import Callable
 
 from bench.compilers import COMPILERS
@@ -26,6 +27,8 @@ def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
         parts.append(_sizes(results["sizes"]))
     if "capture" in results:
         parts.append(_capture(results["capture"]))
+    if "scans" in results:
+        parts.append(_scans(results["scans"]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -201,6 +204,31 @@ def _sizes(records: list[dict]) -> str:
             *failed,
         ]
     )
+
+
+def _scans(records: list[dict]) -> str:
+    """One row for each operator: eager's time by Braze's, by size."""
+    rows = [
+        [name, *(f"{cell['size']}: {number(cell['ratio'])}" for cell in cells)]
+        for name, cells in _by_case(records).items()
+    ]
+    ratios = [record["ratio"] for record in records if "error" not in record]
+    failed = [f"{record['case']}: {_reason(record)}" for record in records if "error" in record]
+    width = max(map(len, rows), default=2)
+    return "\n\n".join(
+        [
+            "## Scans and sums into places\n\n"
+            "Eager's time divided by that of the compiled function: medians of interleaved runs on "
+            "one thread, in seconds of the processor. "
+            f"Geometric mean: {number(_geometric_mean(ratios))}.",
+            table(["operator", *[""] * (width - 1)], _filled(rows, width)),
+            *failed,
+        ]
+    )
+
+
+def _geometric_mean(values: list[float]) -> float | None:
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else None
 
 
 def _by_case(records: list[dict]) -> dict[str, list[dict]]:

@@ -4,6 +4,7 @@ import re
 import sys
 
 from bench import measure, processes
+from bench import scans as operators
 from bench import sizes as cases
 from bench.compilers import COMPILERS
 from bench.processes import ChildError, empty_caches
@@ -134,6 +135,24 @@ def sizes(samples: int) -> list[dict]:
             for change in ("fresh", "known"):
                 if change in result:
                     record[f"{change}_us"] = result[change] * 1e6
+            records.append(record)
+    return records
+
+
+def scans(samples: int) -> list[dict]:
+    """One record for each (operator, size): Braze beside eager."""
+    records = []
+    for name in operators.OPERATORS:
+        say(f"scans: {name}")
+        try:
+            with empty_caches() as caches:
+                result = processes.run("scan", caches, operator=name, samples=samples)
+        except ChildError as error:
+            records.append({"case": name, "error": str(error)})
+            continue
+        for size, times in result["times"].items():
+            record = {"case": name, "size": size, "ratio": times["eager"] / times["compiled"]}
+            record.update({f"{key}_us": seconds * 1e6 for key, seconds in times.items()})
             records.append(record)
     return records
 

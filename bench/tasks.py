@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from bench import compilers, measure, models, sizes, zoo
+from bench import compilers, measure, models, scans, sizes, zoo
 from bench.processes import MARK
 
 
@@ -190,6 +190,28 @@ def _changes(dynamic, case) -> dict:
     return {"fresh": measure.median(fresh), "known": measure.median(known)}
 
 
+def scan(operator: str, samples: int) -> dict:
+    """Seconds a call by size, eager's and Braze's in turn, on one thread."""
+    import braze
+
+    torch.set_num_threads(1)
+    case = scans.OPERATORS[operator]
+    times = {}
+    for size in case.sizes:
+        torch.manual_seed(0)
+        arguments = case.arguments(size)
+        compiled = braze.compile(case.function, fullgraph=True, dynamic=False)
+        expected = models.tensors(case.function(*arguments))
+        for tensor, wanted in zip(models.tensors(compiled(*arguments)), expected, strict=True):
+            torch.testing.assert_close(tensor, wanted, rtol=1e-4, atol=1e-4)
+        functions = {"eager": case.function, "compiled": compiled}
+        taken = measure.interleaved(functions, arguments, samples, clock=time.thread_time)
+        times["x".join(map(str, size))] = {
+            name: measure.median(values) for name, values in taken.items()
+        }
+    return {"times": times}
+
+
 def _best(function, arguments) -> float:
     return min(measure.seconds_of(function, arguments, 1000) for _ in range(20))
 
@@ -229,6 +251,7 @@ TASKS = {
         symbolic_kernel,
         symbolic_model,
         capture,
+        scan,
     )
 }
 

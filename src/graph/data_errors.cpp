@@ -49,9 +49,9 @@ bool may_refuse_data(const Op& op) {
     case OpClass::kPointwise:
       return divides(base);
     case OpClass::kIndexing:
-      return is_one_of(
-          base, {"embedding", "index", "_unsafe_index", "gather", "index_select", "index_put",
-                 "index_add", "scatter", "scatter_add", "scatter_reduce"});
+      return is_one_of(base, {"embedding", "index", "_unsafe_index", "gather", "index_select",
+                              "index_put", "index_add", "scatter", "scatter_add", "scatter_reduce",
+                              "nll_loss_forward", "nll_loss_backward"});
     case OpClass::kRandom:
       return is_one_of(op.name, {"aten.bernoulli", "aten.multinomial"});  // probabilities
     case OpClass::kView:

@@ -79,7 +79,8 @@ class Interpreter {
     Scalar value = evaluate(s.value);
     if (s.combines()) {
       const Scalar operands[] = {load(dtype, base, index), value};
-      value = apply(combination(s.store), dtype, operands);
+      const DType compute = graph::is_half(dtype) ? DType::kFloat32 : dtype;
+      value = apply(combination(s.store), compute, operands);
     }
     store(dtype, base, index, value);
   }

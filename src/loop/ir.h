@@ -50,8 +50,9 @@
 //
 // A store may accumulate: add, multiply, take the minimum or the maximum of what is there and the
 // value, or keep the last of them. Points that accumulate into one element differ in inner axes
-// only, and do so in row-major order; so every outer axis is a term of the index. What a kernel
-// accumulates into it touches in no other way; an earlier kernel has stored what is there at first.
+// only, and do so in row-major order; so every outer axis is a term of the index. Halves are
+// combined in f32, and each result is rounded. What a kernel accumulates into it touches in no
+// other way; an earlier kernel has stored what is there at first.
 //
 //   softmax over the last axis of f32[512, 128]:
 //     kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < 512) inner(i0 < 128) {

@@ -82,8 +82,8 @@ class Verifier {
 
   void accumulation(const Statement& s) {
     const DType dtype = s.value->dtype;
-    BRAZE_CHECK(!s.combines() || (!graph::is_half(dtype) && dtype != DType::kBool), where(),
-                to_string(s.store), " in ", graph::to_string(dtype));
+    BRAZE_CHECK(!s.combines() || dtype != DType::kBool, where(), to_string(s.store), " in ",
+                graph::to_string(dtype));
     BRAZE_CHECK(!touched_.contains(s.buffer), where(), "store to b", s.buffer,
                 ", which is accumulated into");
     const auto [known, fresh] = accumulated_.emplace(s.buffer, s.store);

@@ -12,6 +12,8 @@ namespace braze::passes {
 using Replacement = std::vector<graph::Value*>;
 
 Replacement decompose_activation(graph::Emitter& emit, const graph::Node& node);
+Replacement decompose_backward(graph::Emitter& emit, const graph::Node& node);
+Replacement decompose_indexing(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_norm(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_shape(graph::Emitter& emit, const graph::Node& node);
 

@@ -238,6 +238,9 @@ class Functionaliser {
     if (!twin) throw Unsupported(node.op().name, "it has no form that does not mutate");
     if (twin->kind == OpKind::kzeros_like) return emit.full(type, sym::Int(0));
     if (twin->kind == OpKind::kfill_Scalar) return emit.full(type, args.at(1));
+    constexpr size_t kIndexPutArguments = 4;  // _index_put_impl_ has one more: whether to check
+    if (twin->kind == OpKind::kindex_put && args.size() > kIndexPutArguments)
+      args.resize(kIndexPutArguments);
     if (is_out_variant(node.op())) args.erase(args.begin() + position);
     if (const auto types = graph::infer_types(*twin, args)) {
       if (!can_hold(type.dtype, types->at(0).dtype))

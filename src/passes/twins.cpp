@@ -72,12 +72,13 @@ constexpr std::array<std::string_view, 30> kWithoutTwin = {"__ilshift__",
                                                            "_sobol_engine_scramble_"};
 
 // In-place ops whose functional op has another overload name.
-constexpr std::array<std::pair<std::string_view, OpKind>, 5> kOtherNames = {{
+constexpr std::array<std::pair<std::string_view, OpKind>, 6> kOtherNames = {{
     {"aten.zero_", OpKind::kzeros_like},
     {"aten.pow_.Scalar", OpKind::kpow_Tensor_Scalar},
     {"aten.pow_.Tensor", OpKind::kpow_Tensor_Tensor},
     {"aten.floor_divide_.Tensor", OpKind::kfloor_divide},
     {"aten.transpose_", OpKind::ktranspose_int},
+    {"aten._index_put_impl_", OpKind::kindex_put},
 }};
 
 // The same arguments, in the same order.

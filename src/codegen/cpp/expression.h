@@ -22,7 +22,7 @@ namespace braze::codegen::cpp {
 struct Operand {
   std::string text;
   bool vector = false;
-  bool atom = true;  // needs no parentheses
+  bool atom = true;    // needs no parentheses
   std::string stored;  // a half as it is in memory, where that is at hand
 };
 
@@ -128,7 +128,7 @@ class ExpressionWriter {
   std::string to_storage(const Operand& value, graph::DType dtype);
   // What an accumulating store leaves of `old` and the value.
   std::string combined(loop::StoreOp op, const std::string& old, const std::string& value,
-                       const std::string& type);
+                       graph::DType dtype, bool vector);
   void store_lanes(const loop::Statement& statement, const Affine& index,
                    const std::string& stored);
   std::string constant(loop::ExprRef expr);

@@ -200,12 +200,19 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
   return from_storage(text, expr->dtype, true);
 }
 
+// Halves are combined in f32, and each result is rounded.
 std::string ExpressionWriter::combined(loop::StoreOp op, const std::string& old,
-                                       const std::string& value, const std::string& type) {
+                                       const std::string& value, DType dtype, bool vector) {
+  if (op == loop::StoreOp::kSet || op == loop::StoreOp::kLast) return value;
+  if (graph::is_half(dtype)) {
+    const std::string a = from_storage(old, dtype, vector).text;
+    const std::string b = from_storage(value, dtype, vector).text;
+    return to_storage({combined(op, a, b, DType::kFloat32, vector), vector}, dtype);
+  }
   switch (op) {
     case loop::StoreOp::kSet:
     case loop::StoreOp::kLast:
-      return value;
+      break;
     case loop::StoreOp::kAdd:
       return old + " + (" + value + ")";
     case loop::StoreOp::kMul:
@@ -214,6 +221,8 @@ std::string ExpressionWriter::combined(loop::StoreOp op, const std::string& old,
     case loop::StoreOp::kMax: {
       const std::string function = op == loop::StoreOp::kMin ? "minimum" : "maximum";
       prelude_.need(function);
+      const std::string element = storage_type(dtype);
+      const std::string type = vector ? prelude_.vector(element, nest_.lanes) : element;
       return function + "<" + type + ">(" + old + ", " + value + ")";
     }
   }
@@ -233,7 +242,7 @@ void ExpressionWriter::store_lanes(const Statement& statement, const Affine& ind
     const std::string offset = linear(index, true, unused);
     const std::string at =
         "b" + std::to_string(statement.buffer) + "[" + (offset.empty() ? "0" : offset) + "]";
-    line(at + " = " + combined(statement.store, at, name + "[l]", storage_type(dtype)) + ";");
+    line(at + " = " + combined(statement.store, at, name + "[l]", dtype, false) + ";");
   });
   block(header, body);
 }
@@ -259,8 +268,7 @@ void ExpressionWriter::store(const Statement& statement) {
     const std::string offset = linear(index, true, unused);
     const std::string at =
         "b" + std::to_string(buffer) + "[" + (offset.empty() ? "0" : offset) + "]";
-    line(at + " = " + combined(statement.store, at, to_storage(value, dtype), storage_type(dtype)) +
-         ";");
+    line(at + " = " + combined(statement.store, at, to_storage(value, dtype), dtype, false) + ";");
   } else {
     if (!value.vector) value = {as_vector(value, dtype), true, true};
     const std::string stored = to_storage(value, dtype);
@@ -282,7 +290,7 @@ void ExpressionWriter::store(const Statement& statement) {
       if (statement.combines()) {
         prelude_.need("load" + suffix);
         const std::string old = "load" + suffix + "<" + storage + ">(" + pointer + count + ")";
-        result = combined(statement.store, old, stored, storage);
+        result = combined(statement.store, old, stored, dtype, true);
       }
       prelude_.need("store" + suffix);
       line("store" + suffix + "(" + pointer + ", " + storage + "(" + result + ")" + count + ");");

@@ -30,6 +30,8 @@ class LoopWriter {
   void write_short_versions(const std::vector<std::string>& names);
   // The loop over begin..end, and the counters of the outer axes that it stands for.
   void write_items();
+  // The lines for one work item, or for so many rows of a nest that walks several side by side.
+  std::vector<std::string> write_item(int rows);
   // The last tile starts early, where the axis is no multiple of its rows.
   void write_tile_start();
   // Can the last vector of an axis start early and compute some elements a second time, where the
@@ -46,7 +48,7 @@ class LoopWriter {
   // shorter than a tile, that is another case.
   void write_tile(const Level& level);
   void write_rows(const Level& level, const std::string& rows);
-  // The same for each of the vectors of outer points that are walked side by side.
+  // The same for each of the vectors or rows of outer points that are walked side by side.
   void for_each_column(const std::function<void(int)>& body);
 
   void write_inner(const Level& level);

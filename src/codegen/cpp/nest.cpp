@@ -250,6 +250,20 @@ int columns_of(const Nest& nest, const Survey& facts, int64_t other_items, Isa i
   return 1;
 }
 
+// Scans of several rows at once do not wait for each other.
+int rows_of(const Nest& nest, const Survey& facts) {
+  constexpr int kRows = 4;
+  constexpr int64_t kMostOperations = 24;
+  const std::vector<Statement>& body = nest.kernel->body;
+  const bool scans = std::ranges::any_of(body, [](const Statement& s) { return s.is_scan(); });
+  const bool reduces =
+      std::ranges::any_of(body, [](const Statement& s) { return s.is_reduction(); });
+  if (nest.vector_axis >= 0 || nest.parallel.empty() || nest.inner.empty() || !scans || reduces ||
+      facts.operations > kMostOperations)
+    return 1;
+  return nest.extent[nest.parallel.back()].hint() >= kRows ? kRows : 1;
+}
+
 // Items that take long enough to wake a thread for, when one is so many outer points, each of which
 // takes `fixed` nanoseconds and `per_inner` for each inner point.
 sym::Int grain_of(const Nest& nest, double fixed, double per_inner, sym::Int points,
@@ -278,6 +292,8 @@ void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
   for (int axis = nest.outer_count; axis < static_cast<int>(nest.extent.size()); ++axis)
     if (!is_trivial(nest.extent[axis]) && axis != nest.vector_axis) nest.inner.push_back(axis);
   if (nest.vector_is_inner()) nest.inner.push_back(nest.vector_axis);
+
+  nest.rows = rows_of(nest, facts);
 
   sym::Int items = 1;
   for (int axis : nest.parallel) items = items * nest.extent[axis];

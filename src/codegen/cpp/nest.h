@@ -40,6 +40,7 @@ struct Nest {
   int mask_bytes = 4;         // width of one lane of a condition
   std::vector<int> parallel;  // outer axes split among threads, in order, vector axis left out
   int columns = 1;            // outer vector axis: vectors that share one walk of the inner axes
+  int rows = 1;               // without lanes: points of the last of `parallel` that share one walk
   int64_t block = 0;          // outer vector axis: elements of it in one work item; 0: all
   // Outer axis along which some load is contiguous that is not along the vector axis: square tiles
   // of it are loaded row by row and transposed in registers. -1: none.

@@ -68,14 +68,23 @@ void LoopWriter::write_items() {
     if (axis >= 0 && axis_name(nest_, axis) == counters.back().name)
       writer_.bind_axis(axis, counters.back().name);
   }
-  if (nest_.tile_axis >= 0) write_tile_start();
-  if (nest_.vector_is_outer())
-    write_outer_lanes();
-  else
-    write_levels();
-  const std::vector<std::string> body = writer_.close();
-  if (counters.size() <= 1)
-    return writer_.block("for (i64 " + one + " = begin; " + one + " < end; ++" + one + ")", body);
+  const std::vector<std::string> body = write_item(nest_.rows);
+  std::vector<std::string> rest;
+  if (nest_.rows > 1) {
+    writer_.open();
+    writer_.bind_axis(nest_.parallel.back(), counters.back().name);
+    rest = write_item(1);
+  }
+  const auto loop = [&](const std::string& start, const std::string& name, const std::string& end) {
+    if (nest_.rows == 1)
+      return writer_.block("for (" + start + "; " + name + " < " + end + "; ++" + name + ")", body);
+    const std::string rows = std::to_string(nest_.rows);
+    if (!start.empty()) writer_.line(start + ";");
+    writer_.block(
+        "for (; " + name + " + " + rows + " <= " + end + "; " + name + " += " + rows + ")", body);
+    writer_.block("for (; " + name + " < " + end + "; ++" + name + ")", rest);
+  };
+  if (counters.size() <= 1) return loop("i64 " + one + " = begin", one, "end");
   // A loop of its own for the last counter: what depends on the others is worked out before it.
   std::string step;
   for (size_t c = 0; c + 1 < counters.size(); ++c)
@@ -86,10 +95,21 @@ void LoopWriter::write_items() {
   writer_.line("const i64 " + last + "_end = end - item < " + extent + " - " + last + " ? " + last +
                " + (end - item) : " + extent + ";");
   writer_.line("item += " + last + "_end - " + last + ";");
-  writer_.block("for (; " + last + " < " + last + "_end; ++" + last + ")", body);
+  loop("", last, last + "_end");
   writer_.line("if (" + last + " == " + extent + ") { " + last + " = 0; " + step + " }");
   const std::vector<std::string> lines = writer_.close();
   writer_.block("for (i64 item = begin; item < end;)", lines);
+}
+
+std::vector<std::string> LoopWriter::write_item(int rows) {
+  if (nest_.rows > 1) columns_ = rows;
+  if (nest_.tile_axis >= 0) write_tile_start();
+  if (nest_.vector_is_outer())
+    write_outer_lanes();
+  else
+    write_levels();
+  columns_ = 1;
+  return writer_.close();
 }
 
 void LoopWriter::write_tile_start() {
@@ -259,12 +279,14 @@ void LoopWriter::write_rows(const Level& level, const std::string& rows) {
 
 void LoopWriter::for_each_column(const std::function<void(int)>& body) {
   if (columns_ == 1) return body(0);
-  const int axis = nest_.vector_axis;
+  const bool rows = nest_.rows > 1;
+  const int axis = rows ? nest_.parallel.back() : nest_.vector_axis;
+  const int step = rows ? 1 : nest_.lanes;
   const ExpressionWriter::Binding base = writer_.binding(axis);
   for (int column = 0; column < columns_; ++column) {
     writer_.set_column(column);
     writer_.open();
-    writer_.bind_axis(axis, "(" + base.text + " + " + std::to_string(column * nest_.lanes) + ")");
+    writer_.bind_axis(axis, "(" + base.text + " + " + std::to_string(column * step) + ")");
     body(column);
     const std::vector<std::string> lines = writer_.close();
     if (!lines.empty()) writer_.block("", lines);

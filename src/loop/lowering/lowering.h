@@ -191,5 +191,6 @@ Handler reduction_handler(graph::OpKind kind);
 Handler scan_handler(graph::OpKind kind);
 Handler scatter_handler(graph::OpKind kind);
 Handler normalization_handler(graph::OpKind kind);
+Handler loss_handler(graph::OpKind kind);
 
 }  // namespace braze::loop::lowering

@@ -1,8 +1,7 @@
 // Ops that accumulate into computed places: a kernel that copies, one that accumulates.
 //
 // The walk along the scattered dim is the inner one, so that the elements that meet in one place do
-// so in eager's order; every other dim of the result is an outer axis. An op that would read memory
-// across its rows that way is left to eager.
+// so in eager's order; every other dim of the result is an outer axis.
 #include <optional>
 
 #include "loop/lowering/lowering.h"
@@ -14,10 +13,13 @@ namespace {
 using graph::OpKind;
 using K = ExprKind;
 
-// What eager accumulates in the result itself.
 bool is_supported(StoreOp op, DType dtype) {
-  if (graph::is_complex(dtype)) return false;
-  return op == StoreOp::kLast || (dtype == compute_dtype(dtype) && dtype != DType::kBool);
+  return !graph::is_complex(dtype) && (op == StoreOp::kLast || dtype != DType::kBool);
+}
+
+// Whether eager accumulates in the result itself, so that halves are rounded at each step.
+bool is_in_place(StoreOp op, DType dtype) {
+  return !graph::is_half(dtype) || (op != StoreOp::kAdd && op != StoreOp::kMul);
 }
 
 bool is_index(const Value* value) {
@@ -37,11 +39,11 @@ void copy(Lowering& lowering, const Node& node) {
   kernel.finish();
 }
 
-// Eager adds long rows of floats in vectors, row by row, which uses memory better than the walk
-// along the dim does.
-bool is_slow_row(DType dtype, std::span<const sym::Int> row) {
-  constexpr int64_t kMostBytes = 2048;
-  return graph::is_float(dtype) && count_of(row).hint() * graph::size_of(dtype) > kMostBytes;
+// The same with a number.
+void fill(Lowering& lowering, const Node& node, ExprRef number) {
+  KernelBuilder kernel(lowering, node.origin(), "fused_zeros", sizes_of(node.result()));
+  kernel.store(node.result(), kernel.outer(), number);
+  kernel.finish();
 }
 
 // Whether neighbours along the last dim are neighbours in the memory of the result.
@@ -81,6 +83,7 @@ bool lower_index_add(Lowering& lowering, const Node& node) {
   Value* places = graph::tensor_arg(node, 2);
   Value* source = graph::tensor_arg(node, 3);
   const int64_t rank = self->type().rank();
+  if (graph::is_half(self->type().dtype) && rank > 1) return false;
   if (rank == 0 || source->type().rank() != rank || places->type().rank() != 1 ||
       !is_index(places) || !is_supported(StoreOp::kAdd, self->type().dtype) ||
       source->type().dtype != self->type().dtype)
@@ -89,8 +92,7 @@ bool lower_index_add(Lowering& lowering, const Node& node) {
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
   const sym::Dims sizes = sizes_of(source);
   if (!never_empty(sizes) || !never_empty(sizes_of(self))) return false;
-  if (rank > 1 && (dim == rank - 1 || !has_rows(node.result()) || !has_rows(source))) return false;
-  if (is_slow_row(self->type().dtype, without(sizes, dim))) return false;
+  if (rank > 1 && (!has_rows(node.result()) || !has_rows(source))) return false;
   lowering.realise_heavy(source);
   return accumulate(
       lowering, node,
@@ -108,7 +110,8 @@ bool lower_scatter(Lowering& lowering, const Node& node, StoreOp op) {
   Value* source = operand.value;
   const DType dtype = self->type().dtype;
   const int64_t rank = self->type().rank();
-  if (rank == 0 || places->type().rank() != rank || !is_index(places) || !is_supported(op, dtype))
+  if (rank == 0 || places->type().rank() != rank || !is_index(places) || !is_supported(op, dtype) ||
+      !is_in_place(op, dtype))
     return false;
   if (source && (source->type().rank() != rank || source->type().dtype != dtype)) return false;
   const ExprRef number = source ? nullptr : number_as(lowering.pool(), operand.number, dtype);
@@ -116,11 +119,7 @@ bool lower_scatter(Lowering& lowering, const Node& node, StoreOp op) {
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
   const sym::Dims sizes = sizes_of(places);
   if (!never_empty(sizes) || !never_empty(sizes_of(self))) return false;
-  // One place for a whole row, or places along the rows.
-  const bool is_row = dim != rank - 1 && strides_of(places).back() == sym::Int(0);
-  if (!is_row && dim != rank - 1) return false;
   if (rank > 1 && (!has_rows(node.result()) || (source && !has_rows(source)))) return false;
-  if (is_row && is_slow_row(dtype, without(sizes, dim))) return false;
   if (source) lowering.realise_heavy(source);
   return accumulate(
       lowering, node,
@@ -175,7 +174,6 @@ bool lower_index_put(Lowering& lowering, const Node& node) {
   if (!never_empty(sizes) || !never_empty(count)) return false;
   if (values->type().rank() > static_cast<int64_t>(rest.size()) + 1) return false;
   if (!rest.empty() && !has_rows(node.result())) return false;
-  if (is_slow_row(self->type().dtype, rest)) return false;
   lowering.realise_heavy(values);
   copy(lowering, node);
   ExprPool& pool = lowering.pool();
@@ -193,10 +191,47 @@ bool lower_index_put(Lowering& lowering, const Node& node) {
   return true;
 }
 
+// grad, indices, rows of the table, row that gets none, whether by frequency: the rows of `grad`
+// are added up by index. Eager passes by what is no row of the table: nothing is added for it, and
+// adding -0 changes nothing.
+bool lower_embedding_backward(Lowering& lowering, const Node& node) {
+  Value* grad = graph::tensor_arg(node, 0);
+  Value* places = graph::tensor_arg(node, 1);
+  Value* result = node.result();
+  const DType dtype = result->type().dtype;
+  const auto rank = static_cast<size_t>(places->type().rank());
+  if (graph::bool_arg(node, 4) || !is_index(places) || rank == 0 || !graph::is_float(dtype) ||
+      grad->type().dtype != dtype || !is_supported(StoreOp::kAdd, dtype) ||
+      sizes_of(grad).size() != rank + 1 || !has_rows(grad))
+    return false;
+  const sym::Int count = graph::sym_arg(node, 2), padding = graph::sym_arg(node, 3);
+  const sym::Dims walk = sizes_of(places), row = {sizes_of(grad).back()};
+  if (!never_empty(sizes_of(grad)) || !never_empty(sizes_of(result))) return false;
+  lowering.realise_heavy(grad);
+  ExprPool& pool = lowering.pool();
+  fill(lowering, node, pool.number(compute_dtype(dtype), 0));
+  KernelBuilder kernel(lowering, node.origin(), "fused_" + short_name(node.op()), row, walk);
+  Index source(kernel.inner().begin(), kernel.inner().end());
+  source.push_back(kernel.outer()[0]);
+  ExprRef place = pool.cast(lowering.element(places, kernel.inner()), DType::kInt64);
+  ExprRef last = pool.index(count - sym::Int(1));
+  ExprRef inside = clamp(pool, place, pool.integer(0), last);
+  ExprRef counts = pool.binary(K::kAnd, pool.binary(K::kEq, place, inside),
+                               pool.binary(K::kNe, place, pool.index(padding)));
+  ExprRef value = pool.cast(lowering.element(grad, source), compute_dtype(dtype));
+  value = pool.where(counts, value, pool.constant(compute_dtype(dtype), -0.0));
+  const ExprRef target[] = {inside, kernel.outer()[0]};
+  kernel.accumulate(StoreOp::kAdd, result, target, value);
+  kernel.finish();
+  return true;
+}
+
 }  // namespace
 
 Handler scatter_handler(OpKind kind) {
   switch (kind) {
+    case OpKind::kembedding_dense_backward:
+      return lower_embedding_backward;
     case OpKind::kindex_add:
       return lower_index_add;
     case OpKind::kindex_put:

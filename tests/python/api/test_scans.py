@@ -222,6 +222,36 @@ def test_the_order_of_sums_does_not_depend_on_threads():
         same(results[0], (x.index_add(0, i, s), s.cumsum(0)), rtol=0, atol=0)
 
 
+ROUNDED = {
+    "index_add": lambda x, i, s: x.index_add(0, i, s),
+    "index_add of numbers": lambda x, i, s: x[:, 0].contiguous().index_add(0, i, s[:, 0].contiguous()),
+    "index_add of columns": lambda x, i, s: x.t().contiguous().index_add(1, i, s.t().contiguous()),
+    "index_add of more dims": lambda x, i, s: x[:, :, None].repeat(1, 1, 2).index_add(0, i, s[:, :, None].repeat(1, 1, 2)),
+    "scatter_add": lambda x, i, s: x[:, 0].scatter_add(0, i, s[:, 0]),
+    "scatter_add of rows": lambda x, i, s: x.scatter_add(0, i[:, None].expand_as(s), s),
+    "product": lambda x, i, s: x.scatter_reduce(0, i[:, None].expand_as(s), s * 0.1 + 1, "prod"),
+    "largest": lambda x, i, s: x.scatter_reduce(0, i[:, None].expand_as(s), s, "amax"),
+    "index_put": lambda x, i, s: x.index_put((i,), s, accumulate=True),
+    "gradient": lambda x, i, s: torch.ops.aten.embedding_dense_backward(s, i, x.shape[0], -1, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ROUNDED)
+def test_halves_are_rounded_where_eager_rounds(name, dtype):
+    function = ROUNDED[name]
+    with torch.no_grad():
+        for rows, count, columns in ((7, 100, 33), (40, 300, 16)):
+            x, s = values((rows, columns), dtype), values((count, columns), dtype)
+            i = torch.randint(0, rows, (count,))
+            same(
+                result(braze.compile(function), x, i, s),
+                in_order(function, x, i, s),
+                rtol=0,
+                atol=0,
+            )
+
+
 X, PLACES, S = torch.randn(40, 30), torch.randint(0, 40, (20,)), torch.randn(20, 30)
 KERNELS = {
     "cumsum": (lambda: X.cumsum(1), True),
@@ -234,10 +264,11 @@ KERNELS = {
     "scatter_reduce": (lambda: X.scatter_reduce(0, PLACES[:, None].expand_as(S), S, "amax"), True),
     "index_put": (lambda: X.index_put((PLACES,), S, accumulate=True), True),
     "halves": (lambda: X.half().cumsum(1), False),
-    "halves in places": (lambda: X.half().index_add(0, PLACES, S.half()), False),
-    "along columns": (lambda: X.scatter_add(0, PLACES[:, None].expand_as(S).contiguous(), S), False),
+    "halves in places": (lambda: X.half().index_add(0, PLACES, S.half()), True),
+    "along columns": (lambda: X.scatter_add(0, PLACES[:, None].expand_as(S).contiguous(), S), True),
     "without itself": (lambda: X.scatter_reduce(0, PLACES[:, None].expand_as(S), S, "sum", include_self=False), False),
-    "long rows": (lambda: X.repeat(1, 40).index_add(0, PLACES, S.repeat(1, 40)), False),
+    "long rows": (lambda: X.repeat(1, 40).index_add(0, PLACES, S.repeat(1, 40)), True),
+    "columns": (lambda: X.index_add(1, PLACES % 30, S.t().repeat(2, 1)[:40]), True),
     "put": (lambda: X.index_put((PLACES,), S), True),
     "halves put": (lambda: X.half().index_put((PLACES,), S.half()), True),
     "scatter": (lambda: X.scatter(0, PLACES[:, None].expand_as(S), S), True),

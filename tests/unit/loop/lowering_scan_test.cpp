@@ -100,8 +100,7 @@ TEST(LowerScatter, EachToItsPlace) {
                     "aten.scatter.src(%0, 0, %1, %2)", {{1, 0, 0}, {0, 2, 0}, {1, 1, 0}}),
             (Numbers{0, 0, 1}));
   for (const char* refused : {"aten.scatter_reduce.two(%0, 1, %1, %2, \"mean\", true)",
-                              "aten.scatter_reduce.two(%0, 1, %1, %2, \"sum\", false)",
-                              "aten.scatter_add(%0, 0, %1, %2)"})
+                              "aten.scatter_reduce.two(%0, 1, %1, %2, \"sum\", false)"})
     EXPECT_TRUE(is_extern(inputs, "f32[2, 3]", refused)) << refused;
   EXPECT_TRUE(
       is_extern("%0: f16[3], %1: i64[2], %2: f16[2]", "f16[3]", "aten.scatter_add(%0, 0, %1, %2)"));
@@ -121,6 +120,45 @@ TEST(LowerScatter, IndexPut) {
   EXPECT_EQ(run_one(inputs, "f32[2, 3]", "aten.index_put(%0, [%1], %2, false)",
                     {{9, 9, 9, 5, 5, 5}, {0, -2, 0, 0}, {1, 2, 3}}),
             (Numbers{1, 2, 3, 5, 5, 5}));
+}
+
+TEST(LowerScatter, AlongColumns) {
+  EXPECT_EQ(
+      run_one("%0: f32[3, 2], %1: i64[2, 2], %2: f32[2, 2]", "f32[3, 2]",
+              "aten.scatter_add(%0, 0, %1, %2)", {{0, 0, 0, 0, 0, 0}, {2, 0, 2, 1}, {1, 2, 3, 4}}),
+      (Numbers{0, 2, 0, 4, 4, 0}));
+  EXPECT_EQ(
+      run_one("%0: f32[2, 2], %1: i64[3], %2: f32[2, 3]", "f32[2, 2]",
+              "aten.index_add(%0, 1, %1, %2, 1)", {{0, 0, 10, 10}, {1, 0, 1}, {1, 2, 3, 4, 5, 6}}),
+      (Numbers{2, 4, 15, 20}));
+}
+
+// 2048 and 2050 are neighbours: each sum of 1 is a tie, which goes to the even one.
+TEST(LowerScatter, HalvesAreRoundedAtEachStep) {
+  EXPECT_EQ(run_one("%0: f16[1], %1: i64[3], %2: f16[3]", "f16[1]",
+                    "aten.index_add(%0, 0, %1, %2, 1)", {{2048}, {0, 0, 0}, {1, 1, 1}}),
+            (Numbers{2048}));
+}
+
+TEST(LowerScatter, GradientOfAnEmbedding) {
+  const std::string inputs = "%0: f32[5, 2], %1: i64[5]";
+  const std::vector<Numbers> values = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {2, 0, 2, 1, 9}};
+  EXPECT_EQ(
+      run_one(inputs, "f32[3, 2]", "aten.embedding_dense_backward(%0, %1, 3, -1, false)", values),
+      (Numbers{3, 4, 7, 8, 6, 8}));
+  EXPECT_EQ(
+      run_one(inputs, "f32[3, 2]", "aten.embedding_dense_backward(%0, %1, 3, 2, false)", values),
+      (Numbers{3, 4, 7, 8, 0, 0}));
+  EXPECT_TRUE(is_extern(inputs, "f32[3, 2]", "aten.embedding_dense_backward(%0, %1, 3, -1, true)"));
+}
+
+TEST(LowerLosses, GradientOfNllLoss) {
+  const std::string inputs = "%0: f32[], %1: f32[3, 2], %2: i64[3], %3: f32[2], %4: f32[]";
+  const std::string call = "aten.nll_loss_backward(%0, %1, %2, %3, 1, -100, %4)";
+  const Numbers x(6), weight = {2, 3};
+  EXPECT_EQ(run_one(inputs, "f32[3, 2]", call, {{4}, x, {1, -100, 0}, weight, {2}}),
+            (Numbers{0, -6, 0, 0, -4, 0}));
+  EXPECT_TRUE(refuses(one(inputs, "f32[3, 2]", call), {{4}, x, {1, 2, 0}, weight, {2}}));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(Scan, Errors) {
 TEST(AccumulatingStore, Errors) {
   expect_message("kernel k(b0: f32 out) outer(o0 < 4) { store_add(b0, 0, 1:f32) }",
                  "all o0 accumulate into the same elements of b0");
-  expect_message("kernel k(b0: f16 out) { store_add(b0, 0, 1:f16) }", "store_add in f16");
+  expect_message("kernel k(b0: bool out) { store_add(b0, 0, 1:bool) }", "store_add in bool");
   expect_message("kernel k(b0: f32 out) { store(b0, 0, 1:f32) store_add(b0, 0, 1:f32) }",
                  "store to b0, which is accumulated into");
   expect_message("kernel k(b0: f32 out) { store_add(b0, 0, 1:f32) store(b0, 0, 1:f32) }",

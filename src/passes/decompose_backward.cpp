@@ -1,0 +1,331 @@
+// Gradients of elementwise functions, softmax, layer norm and losses, by eager's formulas.
+#include <cmath>
+#include <numbers>
+
+#include "graph/arguments.h"
+#include "graph/infer/strides.h"
+#include "passes/decompose_rules.h"
+#include "sym/facts.h"
+
+namespace braze::passes {
+
+using graph::Argument;
+using graph::DType;
+using graph::Emitter;
+using graph::Node;
+using graph::None;
+using graph::OpKind;
+using graph::TensorType;
+using graph::Value;
+using sym::Dims;
+using sym::Int;
+
+namespace {
+
+bool used(const Emitter& emit, const Node& node, size_t i) {
+  return i < node.results().size() && node.results()[i] && emit.graph().has_uses(node.results()[i]);
+}
+
+DType compute_dtype(DType dtype) { return graph::is_half(dtype) ? DType::kFloat32 : dtype; }
+
+Value* compute_type(Emitter& emit, Value* x) {
+  return emit.cast(x, compute_dtype(x->type().dtype));
+}
+
+Value* negated(Emitter& emit, Value* x) { return emit.unary(OpKind::kneg, x); }
+
+// number - x
+Value* from(Emitter& emit, double number, Value* x) { return emit.add(negated(emit, x), number); }
+
+// Whether these arguments are float tensors of the result's dtype and sizes: nothing promotes.
+bool are_alike(const Node& node, std::initializer_list<int> tensors) {
+  const TensorType& type = node.result()->type();
+  for (const int i : tensors) {
+    const TensorType& own = graph::tensor_arg(node, i)->type();
+    if (own.dtype != type.dtype || own.sizes != type.sizes) return false;
+  }
+  return graph::is_float(type.dtype);
+}
+
+// dy * (cdf + x * pdf) with cdf = 0.5 * (1 + erf(x / sqrt(2))), pdf = exp(-x^2 / 2) / sqrt(2 pi)
+Value* gelu_erf(Emitter& emit, Value* dy, Value* x) {
+  const double beta = std::numbers::inv_sqrtpi * std::numbers::sqrt2 / 2;
+  Value* erf = emit.unary(OpKind::kerf, emit.mul(x, std::numbers::sqrt2 / 2));
+  Value* cdf = emit.mul(emit.add(erf, 1.0), 0.5);
+  Value* pdf = emit.mul(emit.unary(OpKind::kexp, emit.mul(emit.mul(x, x), -0.5)), beta);
+  return emit.mul(dy, emit.add(cdf, emit.mul(x, pdf)));
+}
+
+// dy * (0.5 * (1 + t) + 0.5 * x * (1 - t^2) * inner') with t = tanh(inner),
+// inner = beta * (x + kappa * x^3)
+Value* gelu_tanh(Emitter& emit, Value* dy, Value* x) {
+  const double beta = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kappa = 0.044715;
+  Value* square = emit.mul(x, x);
+  Value* inner = emit.mul(emit.add(x, emit.mul(emit.mul(square, x), kappa)), beta);
+  Value* t = emit.unary(OpKind::ktanh, inner);
+  Value* left = emit.mul(emit.add(t, 1.0), 0.5);
+  // A product of the dtype.
+  const double thrice =
+      x->type().dtype == DType::kFloat64 ? 3 * kappa : 3.0F * static_cast<float>(kappa);
+  Value* slope = emit.mul(emit.add(emit.mul(square, thrice), 1.0), beta);
+  Value* decay = from(emit, 1, emit.mul(t, t));
+  return emit.mul(dy, emit.add(left, emit.mul(emit.mul(emit.mul(x, 0.5), decay), slope)));
+}
+
+// dy * s * (1 + x * (1 - s)) with s = 1 / (1 + exp(-x))
+Value* silu(Emitter& emit, Value* dy, Value* x) {
+  Value* s =
+      emit.unary(OpKind::kreciprocal, emit.add(emit.unary(OpKind::kexp, negated(emit, x)), 1.0));
+  return emit.mul(emit.mul(dy, s), emit.add(emit.mul(x, from(emit, 1, s)), 1.0));
+}
+
+// Eager subtracts the square in one rounding; the product of two factors is right to 1.5 ulp.
+Value* tanh(Emitter& emit, Value* dy, Value* y) {
+  return emit.mul(dy, emit.mul(from(emit, 1, y), emit.add(y, 1.0)));
+}
+
+Value* leaky_relu(Emitter& emit, const Node& node, Value* dy, Value* x) {
+  return emit.where(emit(OpKind::kgt_Scalar, {x, 0.0}), dy,
+                    emit.mul(dy, graph::double_arg(node, 2)));
+}
+
+// Zero outside of the bounds, on them, and for NaN.
+Value* hardtanh(Emitter& emit, const Node& node, Value* dy, Value* x) {
+  Value* inside =
+      emit(OpKind::klogical_and, {emit(OpKind::kgt_Scalar, {x, graph::double_arg(node, 2)}),
+                                  emit(OpKind::klt_Scalar, {x, graph::double_arg(node, 3)})});
+  return emit.where(inside, dy,
+                    emit.full(graph::make_type(dy->type().dtype, {}, dy->type().device), 0.0));
+}
+
+// x > 0: dy * scale; else the slope of the curve, from its argument or from its result.
+Value* elu(Emitter& emit, const Node& node, Value* dy, Value* x) {
+  const double alpha = graph::double_arg(node, 1), scale = graph::double_arg(node, 2);
+  const double input_scale = graph::double_arg(node, 3);
+  Value* curve = emit.mul(dy, input_scale);
+  if (graph::bool_arg(node, 4))
+    curve = emit.mul(curve, emit.add(x, alpha * scale));
+  else
+    curve = emit.mul(emit.mul(curve, alpha * scale),
+                     emit.unary(OpKind::kexp, emit.mul(x, input_scale)));
+  return emit.where(emit(OpKind::kgt_Scalar, {x, 0.0}), emit.mul(dy, scale), curve);
+}
+
+// dy * (1 - y) * y; float16 is rounded at each step.
+Value* sigmoid(Emitter& emit, Value* dy, Value* y) {
+  return emit.mul(emit.mul(dy, from(emit, 1, y)), y);
+}
+
+Value* activation(Emitter& emit, const Node& node, Value* dy, Value* x) {
+  switch (node.op().kind) {
+    case OpKind::kgelu_backward:
+      return graph::string_arg_or(node, 2, "none") == "tanh" ? gelu_tanh(emit, dy, x)
+                                                             : gelu_erf(emit, dy, x);
+    case OpKind::ksilu_backward:
+      return silu(emit, dy, x);
+    case OpKind::ktanh_backward:
+      return tanh(emit, dy, x);
+    case OpKind::kleaky_relu_backward:
+      return leaky_relu(emit, node, dy, x);
+    case OpKind::khardtanh_backward:
+      return hardtanh(emit, node, dy, x);
+    case OpKind::kelu_backward:
+      return elu(emit, node, dy, x);
+    default:
+      return sigmoid(emit, dy, x);
+  }
+}
+
+// x <= threshold ? 0 : dy, for integers too
+Replacement threshold(Emitter& emit, const Node& node) {
+  const TensorType& type = node.result()->type();
+  for (const int i : {0, 1})
+    if (graph::tensor_arg(node, i)->type().dtype != type.dtype ||
+        graph::tensor_arg(node, i)->type().sizes != type.sizes)
+      return {};
+  if (graph::is_complex(type.dtype) || type.dtype == DType::kBool) return {};
+  const bool is_float = graph::is_float(type.dtype);
+  if (!is_float && graph::scalar_kind(node.args()[2]) == graph::DTypeKind::kFloat) return {};
+  Value* zero = emit.full(graph::make_type(type.dtype, {}, type.device),
+                          is_float ? Argument(0.0) : Argument(Int(0)));
+  Value* low = emit(OpKind::kle_Scalar, {graph::tensor_arg(node, 1), node.args()[2]});
+  return {emit.where(low, zero, graph::tensor_arg(node, 0))};
+}
+
+// dy * mask * scale
+Replacement dropout(Emitter& emit, const Node& node) {
+  Value* dy = graph::tensor_arg(node, 0);
+  Value* mask = graph::tensor_arg(node, 1);
+  if (!are_alike(node, {0}) || mask->type().sizes != dy->type().sizes ||
+      mask->type().dtype != DType::kBool)
+    return {};
+  Value* kept = emit.mul(compute_type(emit, dy), emit.cast(mask, compute_dtype(dy->type().dtype)));
+  return {emit.mul(kept, graph::double_arg(node, 2))};
+}
+
+// y * (dy - sum(dy * y)), of log-softmax dy - exp(y) * sum(dy)
+Replacement softmax(Emitter& emit, const Node& node, bool log) {
+  if (!are_alike(node, {0, 1}) || node.result()->type().rank() == 0) return {};
+  Value* dy = compute_type(emit, graph::tensor_arg(node, 0));
+  Value* y = compute_type(emit, graph::tensor_arg(node, 1));
+  Value* part = log ? dy : emit.mul(dy, y);
+  Value* sum =
+      emit(OpKind::ksum_dim_IntList, {part, Dims{Int(graph::int_arg(node, 2))}, true, None{}});
+  if (log) return {emit.sub(dy, emit.mul(emit.unary(OpKind::kexp, y), sum))};
+  return {emit.mul(emit.sub(dy, sum), y)};
+}
+
+// What layer norm's gradients are made of, in the dtype that eager computes in.
+struct LayerNorm {
+  Value *dy, *x, *mean, *rstd;
+  Value* weight;  // null: none
+  Dims rows;      // dims of the rows: those that are normalised
+  Dims batch;     // the others
+  Int size;       // of a row
+};
+
+// rstd * dy * weight + b * x + c, where b and c follow from two sums over each row.
+Value* layer_norm_input(Emitter& emit, const LayerNorm& norm) {
+  const auto [dy, x, mean, rstd, weight, rows, batch, size] = norm;
+  auto weighted = [&, weight = weight](Value* v) { return weight ? emit.mul(v, weight) : v; };
+  auto sum = [&, rows = rows](Value* v) {
+    return emit(OpKind::ksum_dim_IntList, {v, rows, true, None{}});
+  };
+  auto scaled = [&, size = size](Value* v) {
+    if (size.is_constant()) return emit.mul(v, 1.0 / static_cast<double>(size.constant()));
+    return emit.div(v, size);
+  };
+  Value* ds = sum(weighted(emit.mul(dy, x)));
+  Value* db = sum(weighted(dy));
+  Value* cube = emit.mul(emit.mul(emit.mul(emit.sub(emit.mul(db, mean), ds), rstd), rstd), rstd);
+  Value* b = scaled(cube);
+  Value* c = emit.sub(emit.mul(negated(emit, b), mean), scaled(emit.mul(db, rstd)));
+  return emit.add(emit.add(weighted(emit.mul(rstd, dy)), emit.mul(b, x)), c);
+}
+
+// dy, x, normalised sizes, mean, rstd, weight, bias, which are wanted
+Replacement layer_norm(Emitter& emit, const Node& node) {
+  Value* input = graph::tensor_arg(node, 1);
+  if (!graph::is_float(input->type().dtype) ||
+      graph::tensor_arg(node, 0)->type().dtype != input->type().dtype)
+    return {};
+  const DType dtype = compute_dtype(input->type().dtype);
+  auto operand = [&](int i) { return emit.cast(graph::tensor_arg(node, i), dtype); };
+  const Dims normalized = graph::dims_arg(node, 2);
+  const int64_t rank = input->type().rank();
+  const int64_t first = rank - static_cast<int64_t>(normalized.size());
+  LayerNorm norm{.dy = operand(0), .x = operand(1), .mean = operand(3), .rstd = operand(4)};
+  if (graph::optional_tensor_arg(node, 5)) norm.weight = operand(5);
+  norm.size = sym::product(normalized);
+  if (!sym::known_positive(norm.size) || first == rank) return {};
+  for (int64_t i = 0; i < rank; ++i) (i < first ? norm.batch : norm.rows).push_back(Int(i));
+  auto over_batch = [&](Value* v) {
+    if (norm.batch.empty()) return v;
+    return emit(OpKind::ksum_dim_IntList, {v, norm.batch, false, None{}});
+  };
+  Replacement results(3);
+  if (used(emit, node, 0)) results[0] = layer_norm_input(emit, norm);
+  if (used(emit, node, 1)) {
+    Value* shift = emit.mul(negated(emit, norm.rstd), norm.mean);
+    Value* normal = emit.add(emit.mul(norm.rstd, norm.x), shift);
+    results[1] = over_batch(emit.mul(norm.dy, normal));
+  }
+  if (used(emit, node, 2)) results[2] = over_batch(norm.dy);
+  return results;
+}
+
+constexpr int64_t kMean = 1;
+
+// -x[i, target[i]] * weight[target[i]], zero where the target is to be ignored; reduction 0: none.
+// Halves are added up by eager in half precision, which is left to it.
+Replacement nll_loss(Emitter& emit, const Node& node) {
+  Value* x = graph::tensor_arg(node, 0);
+  Value* target = graph::tensor_arg(node, 1);
+  Value* weight = graph::optional_tensor_arg(node, 2);
+  const int64_t reduction = graph::int_arg(node, 3);
+  const DType dtype = x->type().dtype;
+  if (x->type().rank() != 2 || target->type().rank() != 1 ||
+      target->type().dtype != DType::kInt64 || !graph::is_float(dtype) ||
+      (graph::is_half(dtype) && reduction != 0) || (weight && weight->type().dtype != dtype))
+    return {};
+  auto number = [&](DType of, Argument value) {
+    return emit.full(graph::make_type(of, {}, x->type().device), std::move(value));
+  };
+  Value* ignored = emit(OpKind::keq_Scalar, {target, node.args().at(4)});
+  Value* place = emit.where(ignored, number(DType::kInt64, Int(0)), target);
+  Value* column = emit(OpKind::kunsqueeze, {place, Int(1)});
+  Value* picked = emit(OpKind::kgather, {x, Int(1), column, false});
+  Value* loss = negated(emit, compute_type(emit, emit(OpKind::ksqueeze_dim, {picked, Int(1)})));
+  Value* zero = number(loss->type().dtype, 0.0);
+  Value* share = nullptr;
+  if (weight) {
+    share = compute_type(emit, emit(OpKind::kindex_select, {weight, Int(0), place}));
+    loss = emit.mul(loss, share);
+  }
+  loss = emit.where(ignored, zero, loss);
+  if (reduction == 0) return {loss, used(emit, node, 1) ? number(dtype, 0.0) : nullptr};
+  auto sum = [&](Value* v) { return emit(OpKind::ksum, {v, None{}}); };
+  Value* total = nullptr;
+  if (used(emit, node, 1) || reduction == kMean) {
+    if (!share) share = number(dtype, 1.0);
+    total = sum(emit.where(ignored, zero, share));
+  }
+  Value* out = sum(loss);
+  if (reduction == kMean) out = emit.div(out, total);
+  return {out, total};
+}
+
+Value* zeros(Emitter& emit, const Node& node) {
+  Value* dy = graph::tensor_arg(node, 0);
+  return emit.full(graph::make_type(dy->type().dtype, graph::dims_arg(node, 1), dy->type().device),
+                   graph::is_float(dy->type().dtype) ? Argument(0.0) : Argument(Int(0)));
+}
+
+}  // namespace
+
+Replacement decompose_backward(Emitter& emit, const Node& node) {
+  switch (node.op().kind) {
+    case OpKind::kgelu_backward:
+    case OpKind::ksilu_backward:
+    case OpKind::ktanh_backward:
+    case OpKind::kleaky_relu_backward:
+    case OpKind::khardtanh_backward:
+      if (!are_alike(node, {0, 1})) return {};
+      return {activation(emit, node, compute_type(emit, graph::tensor_arg(node, 0)),
+                         compute_type(emit, graph::tensor_arg(node, 1)))};
+    case OpKind::kelu_backward:
+      if (!are_alike(node, {0, 5})) return {};
+      return {activation(emit, node, compute_type(emit, graph::tensor_arg(node, 0)),
+                         compute_type(emit, graph::tensor_arg(node, 5)))};
+    case OpKind::ksigmoid_backward: {
+      if (!are_alike(node, {0, 1})) return {};
+      Value *dy = graph::tensor_arg(node, 0), *y = graph::tensor_arg(node, 1);
+      if (dy->type().dtype == DType::kBFloat16)
+        return {sigmoid(emit, compute_type(emit, dy), compute_type(emit, y))};
+      return {sigmoid(emit, dy, y)};
+    }
+    case OpKind::kthreshold_backward:
+      return threshold(emit, node);
+    case OpKind::knative_dropout_backward:
+      return dropout(emit, node);
+    case OpKind::k_softmax_backward_data:
+      return softmax(emit, node, false);
+    case OpKind::k_log_softmax_backward_data:
+      return softmax(emit, node, true);
+    case OpKind::knative_layer_norm_backward:
+      return layer_norm(emit, node);
+    case OpKind::knll_loss_forward:
+      return nll_loss(emit, node);
+    case OpKind::kslice_backward:  // dim, start, end, step
+      return {emit(OpKind::kslice_scatter,
+                   {zeros(emit, node), graph::tensor_arg(node, 0), node.args().at(2),
+                    node.args().at(3), node.args().at(4), node.args().at(5)})};
+    case OpKind::kselect_backward:  // dim, index
+      return {emit(OpKind::kselect_scatter, {zeros(emit, node), graph::tensor_arg(node, 0),
+                                             node.args().at(2), node.args().at(3)})};
+    default:
+      return {};
+  }
+}
+
+}  // namespace braze::passes
