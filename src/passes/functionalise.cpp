@@ -6,6 +6,7 @@
 #include "base/is_one_of.h"
 #include "graph/arguments.h"
 #include "graph/infer/infer.h"
+#include "graph/infer/promotion.h"
 #include "graph/infer/strides.h"
 #include "passes/aliasing.h"
 #include "passes/twins.h"
@@ -220,15 +221,6 @@ class Functionaliser {
     latest(node->result(), emit);
   }
 
-  // As c10::canCast: complex to complex, floats to floats, integers to anything but bool.
-  static bool can_hold(graph::DType target, graph::DType result) {
-    const auto rank = [](graph::DType dtype) {
-      const graph::DTypeKind kind = graph::kind_of(dtype);
-      return kind == graph::DTypeKind::kUnsigned ? graph::DTypeKind::kSigned : kind;
-    };
-    return rank(result) <= rank(target);
-  }
-
   // The new contents of the argument that `node` writes to.
   Value* functional_result(const Node& node, int position, Emitter& emit) {
     const TensorType& type = graph::tensor_arg(node, position)->type();
@@ -240,18 +232,18 @@ class Functionaliser {
     if (twin->kind == OpKind::kzeros_like) return emit.full(type, sym::Int(0));
     if (twin->kind == OpKind::kfill_Scalar) return emit.full(type, args.at(1));
     if (is_out_variant(node.op())) args.erase(args.begin() + position);
+    constexpr int kScanDtype = 2;
+    const bool scans = is_one_of(twin->name, {"aten.cumsum", "aten.cumprod"});
+    if (scans && graph::is_integral(type.dtype, true) && args.size() > kScanDtype)
+      args[kScanDtype] = type.dtype;  // out of place, integers would become i64
     if (const auto types = graph::infer_types(*twin, args)) {
-      if (!can_hold(type.dtype, types->at(0).dtype))
+      if (!graph::can_cast(types->at(0).dtype, type.dtype))
         throw Unsupported(node.op().name,
                           "its result does not fit the dtype that it is written to");
       return emit.raw(*twin, args, types->at(0));
     }
     // Without a rule: in place keeps dtype and sizes, out of place does too when nothing promotes.
     // Of a contiguous tensor every such op makes a contiguous one; of others some keep the strides.
-    constexpr int kScanDtype = 2;
-    const bool scans = is_one_of(twin->name, {"aten.cumsum", "aten.cumprod"});
-    if (scans && graph::is_integral(type.dtype, true) && args.size() > kScanDtype)
-      args[kScanDtype] = type.dtype;  // out of place, integers would become i64
     TensorType result = type;
     result.offset = 0;
     result.strides = sym::contiguous_strides(type.sizes);

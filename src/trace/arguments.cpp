@@ -3,6 +3,7 @@
 
 #include "pytorch/objects.h"
 #include "trace/break.h"
+#include "trace/metadata.h"
 #include "trace/recorder.h"
 #include "trace/sym_node.h"
 
@@ -87,6 +88,86 @@ void Recorder::take_arguments() {
   for (int i = 0; i < count; ++i) arguments_.push_back(take_argument(i));
   if (constant_)
     constant_call_.assign(stack_.begin() + static_cast<std::ptrdiff_t>(begin_), stack_.end());
+}
+
+namespace {
+
+// Plain tensors that kernels for metadata make are on "meta".
+graph::TensorType type_of_nested(const at::Tensor& tensor) {
+  const FakeTensorImpl* fake = as_fake(tensor);
+  graph::TensorType type;
+  type.dtype = dtype_of(tensor.scalar_type());
+  if (fake) type.device = graph_device(fake->fake_device());
+  type.sizes = from_symints(tensor.sym_sizes());
+  type.strides = from_symints(tensor.sym_strides());
+  type.offset = from_symint(tensor.sym_storage_offset());
+  return type;
+}
+
+// Nothing for what no graph holds, and for what only a call of the user's has.
+std::optional<Argument> nested_argument(ArgumentKind kind, const c10::IValue& value,
+                                        std::deque<graph::Value>& values) {
+  if (value.isNone()) return graph::None{};
+  switch (kind) {
+    case ArgumentKind::kTensor: {
+      const at::Tensor& tensor = value.toTensor();
+      if (!tensor.defined()) return graph::None{};
+      if (is_number(tensor)) return number_in(tensor);
+      if (!try_dtype_of(tensor.scalar_type())) return std::nullopt;
+      values.emplace_back().set_type(type_of_nested(tensor));
+      return &values.back();
+    }
+    case ArgumentKind::kInt:
+      return value.isSymInt() ? from_symint(value.toSymInt()) : sym::Int(value.toInt());
+    case ArgumentKind::kFloat:
+      if (!value.isDouble()) return std::nullopt;
+      return value.toDouble();
+    case ArgumentKind::kBool:
+      if (!value.isBool()) return std::nullopt;
+      return value.toBool();
+    case ArgumentKind::kScalar:
+      return number_of(value.toScalar());
+    case ArgumentKind::kInts: {
+      if (value.isSymIntList()) {
+        const std::vector<c10::SymInt> dims = value.toSymIntVector();
+        return from_symints(dims);
+      }
+      const std::vector<int64_t> list = value.toIntVector();
+      return sym::Dims(list.begin(), list.end());
+    }
+    case ArgumentKind::kDType:
+      if (const auto dtype = try_dtype_of(static_cast<at::ScalarType>(value.toInt())))
+        return *dtype;
+      return std::nullopt;
+    case ArgumentKind::kTensors:
+    case ArgumentKind::kOptionalTensors:
+    case ArgumentKind::kString:
+    case ArgumentKind::kFloats:
+    case ArgumentKind::kBools:
+    case ArgumentKind::kScalars:
+    case ArgumentKind::kDevice:
+    case ArgumentKind::kMemoryFormat:
+    case ArgumentKind::kLayout:
+    case ArgumentKind::kUnsupported:
+      return std::nullopt;
+  }
+  BRAZE_UNREACHABLE("argument kind");
+}
+
+}  // namespace
+
+std::optional<std::vector<Argument>> arguments_of_nested(const OperatorInfo& info,
+                                                         const torch::jit::Stack& stack,
+                                                         size_t begin,
+                                                         std::deque<graph::Value>& values) {
+  std::vector<Argument> arguments;
+  arguments.reserve(info.arguments.size());
+  for (size_t i = 0; i < info.arguments.size(); ++i) {
+    std::optional<Argument> argument = nested_argument(info.arguments[i], stack[begin + i], values);
+    if (!argument) return std::nullopt;
+    arguments.push_back(std::move(*argument));
+  }
+  return arguments;
 }
 
 Argument Recorder::take_argument(int i) {

@@ -2,7 +2,11 @@
 
 #include <c10/core/Storage.h>
 
+#include <algorithm>
+
+#include "trace/record.h"
 #include "trace/sym_node.h"
+#include "trace/tracer.h"
 
 namespace braze::trace {
 namespace {
@@ -173,6 +177,65 @@ at::Tensor make_row_major_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef st
       meta_storage(std::move(bytes)), c10::scalarTypeToTypeMeta(dtype), c10::Device(c10::kCPU));
   set_layout(*fake, sizes, strides, 0);
   fake->assume_row_major();
+  return at::Tensor(std::move(fake));
+}
+
+namespace {
+
+bool all_constant(const sym::Dims& dims) {
+  return std::ranges::all_of(dims, [](const sym::Int& dim) { return dim.is_constant(); });
+}
+
+void set_layout(FakeTensorImpl& fake, const graph::TensorType& type, const sym::Int& offset) {
+  c10::TensorImpl& impl = fake;
+  if (all_constant(type.sizes) && all_constant(type.strides) && offset.is_constant()) {
+    c10::SmallVector<int64_t, 6> sizes, strides;
+    for (const sym::Int& size : type.sizes) sizes.push_back(size.constant());
+    for (const sym::Int& stride : type.strides) strides.push_back(stride.constant());
+    return impl.set_sizes_and_strides(sizes, strides, offset.constant());
+  }
+  sym::ShapeEnv& shapes = current_record()->shapes;
+  c10::SmallVector<c10::SymInt, 6> sizes, strides;
+  for (const sym::Int& size : type.sizes) sizes.push_back(to_symint(size, shapes));
+  for (const sym::Int& stride : type.strides) strides.push_back(to_symint(stride, shapes));
+  impl.set_sizes_and_strides(sizes, strides, to_symint(offset, shapes));
+}
+
+// Of a row-major tensor that is not empty, the outermost dimension tells.
+sym::Int elements_reached(const graph::TensorType& type, bool row_major) {
+  const auto may_be_empty = [](const sym::Int& size) {
+    return size.is_constant() ? size.constant() == 0
+                              : current_record()->shapes.mentions_unbacked(size);
+  };
+  if (row_major && !type.sizes.empty() && std::ranges::none_of(type.sizes, may_be_empty))
+    return type.sizes[0] * type.strides[0];
+  sym::Int reach = 1;
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    if (type.sizes[i] == sym::Int(0)) return 0;
+    reach = reach + (type.sizes[i] - 1) * type.strides[i];
+  }
+  return reach;
+}
+
+}  // namespace
+
+at::Tensor make_fake(const graph::TensorType& type, bool row_major) {
+  const sym::Int bytes = elements_reached(type, row_major) * graph::size_of(type.dtype);
+  auto fake = c10::make_intrusive<FakeTensorImpl>(
+      meta_storage(bytes.is_constant() ? c10::SymInt(bytes.constant())
+                                       : to_symint(bytes, current_record()->shapes)),
+      c10::scalarTypeToTypeMeta(scalar_type_of(type.dtype)), c10::Device(c10::kCPU));
+  set_layout(*fake, type, 0);
+  if (row_major) fake->assume_row_major();
+  return at::Tensor(std::move(fake));
+}
+
+at::Tensor make_fake_view(const at::Tensor& base, const graph::TensorType& type) {
+  const FakeTensorImpl* fake_base = as_fake(base);
+  auto fake = c10::make_intrusive<FakeTensorImpl>(
+      c10::Storage(base.unsafeGetTensorImpl()->unsafe_storage()), base.dtype(),
+      fake_base ? fake_base->fake_device() : c10::Device(c10::kCPU));
+  set_layout(*fake, type, type.offset);
   return at::Tensor(std::move(fake));
 }
 

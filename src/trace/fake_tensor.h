@@ -109,6 +109,8 @@ at::Tensor make_row_major_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef st
                                at::ScalarType dtype);
 // With any strides.
 at::Tensor make_fake(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, at::ScalarType dtype);
+// One of this type, in the environment of this thread's trace.
+at::Tensor make_fake(const graph::TensorType& type, bool row_major = false);
 // A fake for a tensor from outside.
 at::Tensor make_fake_input(c10::Storage storage, c10::SymIntArrayRef sizes,
                            c10::SymIntArrayRef strides, int64_t offset, at::ScalarType dtype,
@@ -116,5 +118,6 @@ at::Tensor make_fake_input(c10::Storage storage, c10::SymIntArrayRef sizes,
 // A view of `base`, which is a fake.
 at::Tensor make_fake_view(const at::Tensor& base, c10::SymIntArrayRef sizes,
                           c10::SymIntArrayRef strides, const c10::SymInt& offset);
+at::Tensor make_fake_view(const at::Tensor& base, const graph::TensorType& type);
 
 }  // namespace braze::trace

@@ -12,6 +12,7 @@
 #include "base/fork_mutex.h"
 #include "base/is_one_of.h"
 #include "graph/data_errors.h"
+#include "graph/infer/call.h"
 #include "trace/shapes/shapes.h"
 #include "trace/unchecked_calls.h"
 
@@ -241,6 +242,8 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   result_count = static_cast<int>(schema.returns().size());
   for (const c10::Argument& result : schema.returns())
     returns_tensor |= is_tensor(kind_of(result.real_type()));
+  returns_list =
+      result_count == 1 && kind_of(schema.returns()[0].real_type()) == ArgumentKind::kTensors;
 
   if (const RuleEntry* entry = find_rule(name)) {
     rule = entry->rule;
@@ -271,10 +274,10 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   probe_allowed = !hidden.runs_python;
   is_custom = !is_of_pytorch(name);
   uncertain_kernel = hidden.composite || !handle.hasComputedKernelForDispatchKey(DispatchKey::Meta);
-  if (const ShapeEntry* entry = find_shape_function(name)) {
-    shape = entry->function;
-    shape_for_symbols_only = entry->for_symbols_only;
-  }
+  shape = find_shape_function(name);
+  const graph::InferEntry* entry = graph::find_infer_entry(graph_name(handle.operator_name()));
+  if (entry && entry->use != graph::InferUse::kPasses) infer = entry;
+  infer_always = infer && infer->use == graph::InferUse::kAlways;
   const std::string& base = handle.operator_name().name;
   unchecked = find_unchecked_call(base);
   may_refuse_data = graph::may_refuse_data(*op);

@@ -9,6 +9,10 @@
 
 #include "graph/op.h"
 
+namespace braze::graph {
+struct InferEntry;
+}
+
 namespace braze::trace {
 
 struct ShapeCall;
@@ -71,12 +75,15 @@ struct OperatorInfo {
   std::vector<int> dim_arguments;
   int result_count = 0;
   bool returns_tensor = false;
+  bool returns_list = false;  // its one result is a list of tensors
   bool takes_tensor = false;
   bool random = false;
   bool inplace_view = false;
-  // Metadata: own shape function; else a C++ kernel; else what the dispatcher has for Meta.
+  // Metadata: own shape function; else a rule of graph/infer/; else a C++ kernel; else what the
+  // dispatcher has for Meta.
   ShapeFunction shape = nullptr;
-  bool shape_for_symbols_only = false;
+  const graph::InferEntry* infer = nullptr;
+  bool infer_always = false;  // with numbers for sizes too
   const c10::KernelFunction* kernel = nullptr;
   bool python_kernel = false;  // only a Python function serves Meta
   bool is_custom = false;      // not of PyTorch's own namespaces: its Python kernel is the user's

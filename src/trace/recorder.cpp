@@ -150,9 +150,10 @@ void Recorder::compute_metadata() {
         symbolic_ = false;
       }
   try {
-    if (info_.shape && (symbolic_ || !info_.shape_for_symbols_only) && use_shape_function()) return;
+    if (info_.shape && use_shape_function()) return;
+    if ((symbolic_ ? info_.infer != nullptr : info_.infer_always) && use_rule()) return;
     if (symbolic_) {
-      if (!info_.shape && try_elementwise()) return;
+      if (!info_.shape && !info_.infer && try_elementwise()) return;
       // What may resize its argument, a probe with the sizes seen tells.
       const bool may_resize = info_.rule == Rule::kProbe && !info_.mutates.empty();
       const bool usable = !info_.python_kernel || info_.is_custom;
@@ -182,6 +183,20 @@ bool Recorder::use_shape_function() {
   } catch (const c10::Error&) {
     return false;  // not for these symbols: the kernel decides, with the hints
   }
+}
+
+bool Recorder::use_rule() {
+  if (!has_named_dims()) fail("it has no such dimension, or is given one twice", kMoveOut);
+  GuardedSizes sizes(record_.shapes);
+  try {
+    if (info_.infer->rule(graph::InferCall(arguments_, sizes, inferred_, default_dtype()))) {
+      put_results(info_, stack_, begin_, inferred_);
+      return true;
+    }
+  } catch (const sym::NotConstant&) {  // a symbol where the rule needs a number
+  }
+  inferred_.clear();
+  return false;
 }
 
 void Recorder::take_results() {
@@ -223,7 +238,11 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
   fake->set_fake_device(device_);
   const Record::KnownStorage storage = record_.known_storage(fake->unsafe_storage());
   fake->set_inference(storage.inference);
-  results_.push_back({true, type_of(result), storage.number, fake});
+  const size_t place = results_.size();
+  const bool known = place < inferred_.size();
+  if (known) inferred_[place].type.device = graph_device(device_);
+  results_.push_back(
+      {true, known ? std::move(inferred_[place].type) : type_of(result), storage.number, fake});
   if (requires_grad_) result_tensors_.push_back(result);
   return result;
 }

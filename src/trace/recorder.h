@@ -1,6 +1,7 @@
 // One call of an operator on its way into the graph: arguments, metadata, results.
 #pragma once
 
+#include "trace/metadata.h"
 #include "trace/record.h"
 #include "trace/shapes/shapes.h"
 
@@ -57,6 +58,7 @@ class Recorder {
   // Arguments that name dimensions of the first one name some that it has, each once.
   bool has_named_dims() const;
   bool use_shape_function();
+  bool use_rule();
   // symbolic_calls.cpp
   bool try_elementwise();
   bool try_symbolic_kernel();
@@ -99,6 +101,7 @@ class Recorder {
   std::vector<graph::Argument> arguments_;
   std::vector<Operand> operands_;
   std::vector<c10::IValue> constant_call_;  // the arguments, while all operands are constants
+  std::vector<graph::Inferred> inferred_;   // by a rule
   std::vector<Result> results_;
   std::vector<at::Tensor> result_tensors_;  // for autograd
   c10::Device device_{c10::kCPU};           // of the results

@@ -140,10 +140,10 @@ bool recurrent_shape(const ShapeCall& call) {
 }
 
 constexpr NamedShape kShapes[] = {
-    {"lstm.input", recurrent_shape, false},
-    {"gru.input", recurrent_shape, false},
-    {"rnn_tanh.input", recurrent_shape, false},
-    {"rnn_relu.input", recurrent_shape, false},
+    {"lstm.input", recurrent_shape},
+    {"gru.input", recurrent_shape},
+    {"rnn_tanh.input", recurrent_shape},
+    {"rnn_relu.input", recurrent_shape},
 };
 
 }  // namespace

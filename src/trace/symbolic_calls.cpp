@@ -4,7 +4,6 @@
 #include "pytorch/errors.h"
 #include "trace/kernel_scope.h"
 #include "trace/recorder.h"
-#include "trace/shapes/families.h"
 #include "trace/sym_node.h"
 
 namespace braze::trace {
@@ -24,27 +23,43 @@ at::Tensor with_hints(const at::Tensor& tensor) {
                    c10::fromIntArrayRefSlow(hints_of(tensor.sym_strides())), tensor.scalar_type());
 }
 
-bool has_number(const torch::jit::Stack& arguments) {
-  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
-    return value.isTensor() && value.toTensor().defined() && !as_fake(value.toTensor());
-  });
+// The hints of a layout are what the operator has made of the sizes seen.
+bool fits(const at::Tensor& seen, const graph::TensorType& type) {
+  const auto same = [](c10::IntArrayRef numbers, const sym::Dims& dims) {
+    return std::equal(numbers.begin(), numbers.end(), dims.begin(), dims.end(),
+                      [](int64_t number, sym::Int dim) { return number == dim.hint(); });
+  };
+  return same(seen.sizes(), type.sizes) && same(seen.strides(), type.strides);
 }
 
 // The result of an elementwise operator: laid out as by one of the rules that kernels follow, that
-// which gives `seen`, what the operator has made of the sizes seen. Undefined: none does.
-at::Tensor laid_out_like(const at::Tensor& seen, c10::ArrayRef<at::Tensor> operands,
-                         const torch::jit::Stack& arguments) {
-  const at::ScalarType dtype = seen.scalar_type();
-  const auto fits = [&](const at::Tensor& made) {
-    return seen.sizes() == c10::IntArrayRef(hints_of(made.sym_sizes())) &&
-           seen.strides() == c10::IntArrayRef(hints_of(made.sym_strides()));
+// which gives `seen`, what the operator has made of the sizes seen. Nothing: none does.
+std::optional<graph::Inferred> laid_out_like(const at::Tensor& seen,
+                                             std::vector<const graph::TensorType*> operands,
+                                             const sym::Dims& sizes, bool with_number,
+                                             graph::SizeQuestions& ask) {
+  graph::Inferred made;
+  made.type.dtype = dtype_of(seen.scalar_type());
+  made.type.sizes = sizes;
+  const graph::TensorType number;
+  const auto with_strides = [&](sym::Dims strides) {
+    made.type.strides = std::move(strides);
+    return fits(seen, made.type);
   };
-  const bool with_number = has_number(arguments);
-  for (const bool number : {with_number, !with_number})
-    if (at::Tensor made = fresh_elementwise(operands, dtype, number); fits(made)) return made;
-  if (at::Tensor made = fresh_like(operands[0], dtype); fits(made)) return made;
-  at::Tensor made = fresh(broadcast(operands), dtype);
-  return fits(made) ? made : at::Tensor();
+  for (const bool counts : {with_number, !with_number}) {
+    if (counts) operands.push_back(&number);
+    const bool found =
+        with_strides(graph::pointwise_strides(operands, sizes, ask, &made.row_major));
+    if (counts) operands.pop_back();
+    if (found) return made;
+    made.row_major = false;
+  }
+  if (operands[0]->sizes == sizes &&
+      with_strides(graph::like_strides(*operands[0], graph::MemoryFormat::kPreserve, ask)))
+    return made;
+  made.row_major = true;
+  if (with_strides(graph::row_major_strides(sizes, ask))) return made;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -74,19 +89,19 @@ bool Recorder::try_elementwise() {
   if (!info_.handle.hasTag(at::Tag::pointwise) || info_.result_count != 1) return false;
   const bool in_place = info_.mutates.size() == 1 && info_.mutates[0] == 0;
   if (!info_.mutates.empty() && !in_place) return false;
-  std::vector<at::Tensor> operands;
-  const torch::jit::Stack saved(stack_.begin() + begin_, stack_.end());
-  for (const c10::IValue& value : saved) {
-    if (value.isTensorList() || value.isSymIntList()) return false;
-    if (value.isTensor() && value.toTensor().defined() && as_fake(value.toTensor()))
-      operands.push_back(value.toTensor());
+  std::vector<const graph::TensorType*> operands;
+  bool with_number = false;
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    if (info_.arguments[i] == ArgumentKind::kTensors || argument(i).isSymIntList()) return false;
+    with_number |= info_.arguments[i] == ArgumentKind::kTensor && graph::is_scalar(arguments_[i]);
+    graph::for_each_value(arguments_[i],
+                          [&](const graph::Value* value) { operands.push_back(&value->type()); });
   }
   if (operands.empty()) return false;
-  const Dims sizes = broadcast(operands);
-  if (in_place) {
-    TORCH_CHECK(all_equal(sizes, operands[0].sym_sizes()),
-                "the result of an in-place operator does not fit its first argument");
-  }
+  const torch::jit::Stack saved(stack_.begin() + begin_, stack_.end());
+  GuardedSizes ask(record_.shapes);
+  const std::optional<sym::Dims> sizes = graph::try_broadcast(operands, ask);
+  if (!sizes || (in_place && !ask.all_equal(*sizes, operands[0]->sizes))) return false;
   for (size_t i = begin_; i < stack_.size(); ++i) {
     if (stack_[i].isTensor() && stack_[i].toTensor().defined())
       stack_[i] = with_hints(stack_[i].toTensor());
@@ -97,14 +112,16 @@ bool Recorder::try_elementwise() {
   if (in_place) {
     // It has been for the errors alone: a result that the dtype cannot hold.
     stack_.resize(begin_);
-    stack_.emplace_back(operands[0]);
+    stack_.emplace_back(saved[0]);
     return true;
   }
-  at::Tensor result;
-  if (stack_.back().isTensor()) result = laid_out_like(stack_.back().toTensor(), operands, saved);
+  std::optional<graph::Inferred> result;
+  if (stack_.back().isTensor())
+    result = laid_out_like(stack_.back().toTensor(), operands, *sizes, with_number, ask);
   stack_.resize(begin_);
-  if (result.defined()) {
-    stack_.emplace_back(result);
+  if (result) {
+    stack_.emplace_back(make_fake(result->type, result->row_major));
+    inferred_.push_back(std::move(*result));
     return true;
   }
   stack_.insert(stack_.end(), saved.begin(), saved.end());

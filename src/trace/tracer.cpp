@@ -10,6 +10,7 @@
 #include "trace/break.h"
 #include "trace/composites.h"
 #include "trace/kernel_scope.h"
+#include "trace/metadata.h"
 #include "trace/recorder.h"
 #include "trace/sym_node.h"
 
@@ -31,8 +32,8 @@ void nested_call(const OperatorInfo& info, torch::jit::Stack& stack) {
                  "the size or value of a result depends on the data of a tensor", kReadsData,
                  NeedsData::kForAValue});
   }
-  if (info.shape && !info.shape_for_symbols_only && info.shape(ShapeCall{info, stack, begin}))
-    return;
+  if (info.shape && info.shape(ShapeCall{info, stack, begin})) return;
+  if (info.infer_always && infer_nested(info, stack)) return;
   compute_results(info, stack);
 }
 

@@ -40,12 +40,18 @@ DType promote_types(DType a, DType b) {
   return b;
 }
 
+bool can_cast(DType from, DType to) {
+  if (is_complex(from)) return is_complex(to);
+  if (is_float(from)) return is_float(to) || is_complex(to);
+  return from == DType::kBool || to != DType::kBool;
+}
+
 DType part_of(DType dtype) {
   if (dtype == DType::kComplex64) return DType::kFloat32;
   return dtype == DType::kComplex128 ? DType::kFloat64 : dtype;
 }
 
-DType dtype_of_scalar(const Argument& scalar) {
+DType dtype_of_scalar(const Argument& scalar, DType default_dtype) {
   switch (scalar_kind(scalar)) {
     case DTypeKind::kBool:
       return DType::kBool;
@@ -53,17 +59,17 @@ DType dtype_of_scalar(const Argument& scalar) {
     case DTypeKind::kSigned:
       return DType::kInt64;
     case DTypeKind::kFloat:
-      return DType::kFloat32;
+      return default_dtype;
     case DTypeKind::kComplex:
-      return DType::kComplex64;
+      return complex_of(default_dtype);
   }
   BRAZE_UNREACHABLE("scalar kind");
 }
 
-DType result_type(std::span<const Argument> arguments) {
+DType result_type(std::span<const Argument> arguments, DType default_dtype) {
   std::optional<DType> with_dims, without_dims, numbers;
   for (const Argument& argument : arguments) {
-    if (is_scalar(argument)) accumulate(numbers, dtype_of_scalar(argument));
+    if (is_scalar(argument)) accumulate(numbers, dtype_of_scalar(argument, default_dtype));
     for_each_value(argument, [&](const Value* value) {
       accumulate(value->type().rank() > 0 ? with_dims : without_dims, value->type().dtype);
     });

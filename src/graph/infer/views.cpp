@@ -1,132 +1,236 @@
+// Views: every result lies in the memory of argument 0.
 #include <algorithm>
 
-#include "graph/arguments.h"
-#include "graph/infer/infer.h"
-#include "graph/infer/strides.h"
+#include "graph/infer/call.h"
 
 namespace braze::graph {
 namespace {
 
 using sym::Int;
 
-// Sizes with a -1 worked out.
-sym::Dims complete_sizes(sym::Dims sizes, Int numel) {
-  Int known = 1;
-  Int* unknown = nullptr;
-  for (Int& size : sizes) {
-    if (size == Int(-1))
-      unknown = &size;
-    else
-      known = known * size;
-  }
-  if (unknown) *unknown = known == Int(0) ? Int(0) : sym::floordiv(numel, known);
-  return sizes;
+bool is_empty(std::span<const Int> sizes) {
+  return std::ranges::find(sizes, Int(0)) != sizes.end();
 }
 
-TensorType view(TensorType type, sym::Dims sizes) {
-  sizes = complete_sizes(std::move(sizes), type.numel());
-  // A guard may say that they are equal where the expressions do not show it.
-  BRAZE_CHECK(sym::product(sizes).hint() == type.numel().hint(), "view of ", to_string(type),
-              " with another number of elements");
-  std::optional<sym::Dims> strides = view_strides(type, sizes);
-  BRAZE_CHECK(strides, "no view of ", to_string(type), " has these sizes");
-  type.sizes = std::move(sizes);
-  type.strides = std::move(*strides);
-  return type;
-}
-
-TensorType permute(const TensorType& type, std::span<const int64_t> order) {
-  TensorType result = type;
-  BRAZE_CHECK(static_cast<int64_t>(order.size()) == type.rank(), "permutation of another rank");
-  for (size_t i = 0; i < order.size(); ++i) {
-    const int64_t from = normalize_dim(order[i], type.rank());
-    result.sizes[i] = type.sizes[from];
-    result.strides[i] = type.strides[from];
-  }
-  return result;
-}
-
-TensorType transpose(TensorType type, int64_t a, int64_t b) {
-  if (type.rank() == 0) return type;
-  a = normalize_dim(a, type.rank());
-  b = normalize_dim(b, type.rank());
-  std::swap(type.sizes[a], type.sizes[b]);
-  std::swap(type.strides[a], type.strides[b]);
-  return type;
-}
-
-TensorType expand(const TensorType& type, const sym::Dims& sizes) {
-  TensorType result = type;
-  const size_t added = sizes.size() - type.sizes.size();
-  BRAZE_CHECK(sizes.size() >= type.sizes.size(), "expand to a lower rank");
-  result.sizes = sizes;
-  result.strides.assign(sizes.size(), 0);
-  if (type.rank() == 0) return result;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    if (i < added) {
-      // A new dimension gets the extent of what is inside of it.
-      if (sizes[i] == Int(1)) result.strides[i] = result.sizes[i + 1] * result.strides[i + 1];
-      continue;
-    }
-    const Int old = type.sizes[i - added];
-    if (sizes[i] == Int(-1)) result.sizes[i] = old;
-    const bool broadcast = old == Int(1) && result.sizes[i] != Int(1);
-    BRAZE_CHECK(broadcast || old == result.sizes[i], "expand of a dimension of size ",
-                sym::to_string(old), " to ", sym::to_string(result.sizes[i]));
-    result.strides[i] = broadcast ? Int(0) : type.strides[i - added];
-  }
-  return result;
-}
-
-TensorType select(TensorType type, int64_t dim, Int index) {
-  dim = normalize_dim(dim, type.rank());
-  if (index.hint() < 0) index = index + type.sizes[dim];
-  type.offset = type.offset + index * type.strides[dim];
+TensorType without_dim(TensorType type, int64_t dim) {
   type.sizes.erase(type.sizes.begin() + dim);
   type.strides.erase(type.strides.begin() + dim);
   return type;
 }
 
-TensorType slice(TensorType type, ArgumentList list) {
-  const int64_t dim = normalize_dim(int_arg_or(list, 1, 0), type.rank());
-  const Int size = type.sizes[dim], step = sym_arg_or(list, 4, 1);
-  auto clamp_end = [&](Int end) {
-    if (end.hint() < 0) end = end + size;
-    if (end.hint() < 0) return Int(0);
-    return end.hint() > size.hint() ? size : end;
-  };
-  const Int start = clamp_end(sym_arg_or(list, 2, 0));
-  Int end = clamp_end(sym_arg_or(list, 3, size));
-  if (end.hint() < start.hint()) end = start;
-  type.offset = type.offset + start * type.strides[dim];
-  type.sizes[dim] = sym::floordiv(end - start + step - 1, step);
-  type.strides[dim] = type.strides[dim] * step;
-  return type;
-}
+bool same(const InferCall& call) { return call.give(call.tensor(0)); }
 
-TensorType unsqueeze(TensorType type, int64_t dim) {
-  dim = normalize_dim(dim, type.rank() + 1);
-  const Int stride = dim < type.rank() ? type.sizes[dim] * type.strides[dim] : Int(1);
-  type.sizes.insert(type.sizes.begin() + dim, 1);
-  type.strides.insert(type.strides.begin() + dim, stride);
-  return type;
-}
-
-TensorType squeeze(const TensorType& type, const std::vector<int64_t>& dims) {
-  TensorType result = type;
-  result.sizes.clear();
-  result.strides.clear();
-  for (int64_t i = 0; i < type.rank(); ++i) {
-    if (type.sizes[i] == Int(1) && std::find(dims.begin(), dims.end(), i) != dims.end()) continue;
-    result.sizes.push_back(type.sizes[i]);
-    result.strides.push_back(type.strides[i]);
+// self, size: with a -1 worked out
+bool view(const InferCall& call) {
+  TensorType type = call.tensor(0);
+  const std::span<const Int> asked = call.dims(1);
+  sym::Dims sizes(asked.begin(), asked.end());
+  Int known = 1;
+  Int* inferred = nullptr;
+  for (Int& size : sizes) {
+    if (size == Int(-1))
+      inferred = &size;
+    else
+      known = known * size;
   }
-  return result;
+  const Int elements = type.numel();
+  const bool empty = is_empty(type.sizes);
+  if (inferred) {
+    if (call.ask.equal(known, 0)) return false;
+    *inferred = empty ? Int(0) : sym::floordiv(elements, known);
+    known = empty ? Int(0) : known * *inferred;
+  }
+  // A guard may say that they are equal where the expressions do not show it.
+  if (!call.ask.fit(elements, known)) return false;
+  const bool row_major = !empty && is_row_major(type, call.ask);
+  std::optional<sym::Dims> strides =
+      row_major ? row_major_strides(sizes, call.ask) : view_strides(type, sizes, call.ask);
+  if (!strides) {
+    // Dimensions of size 1 and empty tensors have more views: a trace makes sure that it is
+    // neither.
+    for (const Int& size : type.sizes)
+      if (!size.is_constant() && !call.ask.expect_at_least(size, 2)) return false;
+    return false;
+  }
+  type.sizes = std::move(sizes);
+  type.strides = std::move(*strides);
+  return call.give(std::move(type), row_major);
 }
 
-TensorType diagonal(TensorType type, int64_t offset, int64_t dim1, int64_t dim2) {
-  dim1 = normalize_dim(dim1, type.rank());
-  dim2 = normalize_dim(dim2, type.rank());
+// self, size, stride: what reshape calls when the memory has such a view.
+bool reshape_alias(const InferCall& call) {
+  TensorType type = call.tensor(0);
+  const std::span<const Int> sizes = call.dims(1), strides = call.dims(2);
+  // What works out the strides of symbolic sizes has 0 outside of an empty dimension.
+  if (is_empty(sizes) && !call.ask.all_equal(sizes, type.sizes))
+    type.strides = row_major_strides(sizes, call.ask);
+  else
+    type.strides.assign(strides.begin(), strides.end());
+  type.sizes.assign(sizes.begin(), sizes.end());
+  return call.give(std::move(type));
+}
+
+bool swap_dims(const InferCall& call, int64_t a, int64_t b) {
+  TensorType type = call.tensor(0);
+  std::swap(type.sizes[a], type.sizes[b]);
+  std::swap(type.strides[a], type.strides[b]);
+  return call.give(std::move(type));
+}
+
+bool transpose(const InferCall& call) {
+  const int64_t rank = call.tensor(0).rank();
+  const auto a = call.dim(1, rank), b = call.dim(2, rank);
+  if (!a || !b) return false;
+  return rank == 0 ? same(call) : swap_dims(call, *a, *b);
+}
+
+bool t(const InferCall& call) {
+  const int64_t rank = call.tensor(0).rank();
+  if (rank > 2) return false;
+  return rank < 2 ? same(call) : swap_dims(call, 0, 1);
+}
+
+// self, dims
+bool permute(const InferCall& call) {
+  const TensorType& self = call.tensor(0);
+  const std::span<const Int> order = call.dims(1);
+  if (order.size() != self.sizes.size()) return false;
+  TensorType type = self;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const int64_t dim = order[i].constant();
+    if (dim < -self.rank() || dim >= self.rank()) return false;
+    const int64_t from = dim < 0 ? dim + self.rank() : dim;
+    type.sizes[i] = self.sizes[from];
+    type.strides[i] = self.strides[from];
+  }
+  return call.give(std::move(type));
+}
+
+// self, size
+bool expand(const InferCall& call) {
+  const TensorType& self = call.tensor(0);
+  const std::span<const Int> asked = call.dims(1);
+  if (asked.size() < self.sizes.size()) return false;
+  const size_t first = asked.size() - self.sizes.size();
+  for (size_t i = 0; i < asked.size(); ++i)  // -1: as it is, of a dimension that there is
+    if (asked[i].is_constant() && asked[i].constant() < (i < first ? 0 : -1)) return false;
+  TensorType type = self;
+  type.sizes.assign(asked.begin(), asked.end());
+  type.strides.assign(asked.size(), 0);
+  for (size_t i = first; i < asked.size(); ++i) {
+    const Int size = self.sizes[i - first];
+    if (type.sizes[i] == Int(-1)) type.sizes[i] = size;
+    if (call.ask.equal(size, type.sizes[i]))
+      type.strides[i] = self.strides[i - first];
+    else if (!call.ask.equal(size, 1))
+      return false;
+  }
+  // A new dimension gets the extent of what is inside of it.
+  if (self.rank() > 0)
+    for (size_t i = first; i-- > 0;)
+      if (type.sizes[i] == Int(1)) type.strides[i] = type.sizes[i + 1] * type.strides[i + 1];
+  return call.give(std::move(type));
+}
+
+// An end of a slice as Python counts: from the end if negative, within the size.
+Int clamped(Int index, const Int& size, SizeQuestions& ask) {
+  if (ask.less(index, 0)) index = index + size;
+  if (ask.less(index, 0)) return 0;
+  return ask.less(size, index) ? size : index;
+}
+
+// self, dim, start, end, step
+bool slice(const InferCall& call) {
+  TensorType type = call.tensor(0);
+  const auto dim = call.absent(1) ? std::optional<int64_t>(0) : call.dim(1, type.rank());
+  if (type.rank() == 0 || !dim) return false;
+  const Int size = type.sizes[*dim], step = sym_arg_or(call.list(), 4, 1);
+  const bool usual = step.is_constant() && step.constant() > 0;
+  if (!usual && !call.checked) return false;
+  const Int from = sym_arg_or(call.list(), 2, 0), to = sym_arg_or(call.list(), 3, INT64_MAX);
+  const Int start = clamped(from, size, call.ask);
+  Int end = to == Int(INT64_MAX) ? size : clamped(to, size, call.ask);
+  if (call.ask.less(end, start)) end = start;
+  type.offset = type.offset + start * type.strides[*dim];
+  type.sizes[*dim] = step == Int(1) ? end - start : sym::floordiv(end - start + step - 1, step);
+  type.strides[*dim] = type.strides[*dim] * step;
+  return call.give(std::move(type));
+}
+
+// self, dim, index
+bool select(const InferCall& call) {
+  const TensorType& self = call.tensor(0);
+  const auto dim = call.dim(1, self.rank());
+  if (self.rank() == 0 || !dim) return false;
+  const Int size = self.sizes[*dim];
+  Int index = sym_arg(call.list(), 2);
+  if (call.ask.less(index, 0)) index = index + size;
+  if (!call.checked && (call.ask.less(index, 0) || !call.ask.less(index, size))) return false;
+  const Int offset = self.offset + index * self.strides[*dim];
+  TensorType type = without_dim(self, *dim);
+  type.offset = offset;
+  return call.give(std::move(type));
+}
+
+// self, dim
+bool unsqueeze(const InferCall& call) {
+  TensorType type = call.tensor(0);
+  const auto dim = call.dim(1, type.rank() + 1);
+  if (!dim) return false;
+  const Int stride = *dim < type.rank() ? type.sizes[*dim] * type.strides[*dim] : Int(1);
+  type.sizes.insert(type.sizes.begin() + *dim, 1);
+  type.strides.insert(type.strides.begin() + *dim, stride);
+  return call.give(std::move(type));
+}
+
+// `which(i)`: dimension i goes if its size is 1.
+template <class Which>
+bool squeeze(const InferCall& call, const Which& which) {
+  const TensorType& self = call.tensor(0);
+  TensorType type = self;
+  type.sizes.clear();
+  type.strides.clear();
+  for (int64_t i = 0; i < self.rank(); ++i) {
+    if (which(i) && call.ask.equal(self.sizes[i], 1)) continue;
+    type.sizes.push_back(self.sizes[i]);
+    type.strides.push_back(self.strides[i]);
+  }
+  return call.give(std::move(type));
+}
+
+bool squeeze_all(const InferCall& call) {
+  return squeeze(call, [](int64_t) { return true; });
+}
+
+// self, dim
+bool squeeze_dim(const InferCall& call) {
+  const auto dim = call.dim(1, call.tensor(0).rank());
+  return dim && squeeze(call, [&](int64_t i) { return i == *dim; });
+}
+
+// self, dims
+bool squeeze_dims(const InferCall& call) {
+  const int64_t rank = call.tensor(0).rank();
+  std::vector<int64_t> dims;
+  for (const Int& dim : call.dims(1)) dims.push_back(normalize_dim(dim.constant(), rank));
+  return squeeze(call, [&](int64_t i) { return std::ranges::find(dims, i) != dims.end(); });
+}
+
+// self, size, stride, storage_offset
+bool as_strided(const InferCall& call) {
+  TensorType type = call.tensor(0);
+  type.sizes = dims_arg(call.list(), 1);
+  type.strides = dims_arg(call.list(), 2);
+  type.offset = sym_arg_or(call.list(), 3, type.offset);
+  return call.give(std::move(type));
+}
+
+// self, offset, dim1, dim2
+bool diagonal(const InferCall& call) {
+  TensorType type = call.tensor(0);
+  const int64_t offset = int_arg_or(call.list(), 1, 0);
+  const int64_t dim1 = normalize_dim(int_arg_or(call.list(), 2, 0), type.rank());
+  const int64_t dim2 = normalize_dim(int_arg_or(call.list(), 3, 1), type.rank());
   const int64_t rows = type.sizes[dim1].hint(), columns = type.sizes[dim2].hint();
   const int64_t size = std::max<int64_t>(
       offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns), 0);
@@ -134,124 +238,114 @@ TensorType diagonal(TensorType type, int64_t offset, int64_t dim1, int64_t dim2)
     type.offset = type.offset + (offset >= 0 ? Int(offset) * type.strides[dim2]
                                              : Int(-offset) * type.strides[dim1]);
   const Int stride = type.strides[dim1] + type.strides[dim2];
-  for (int64_t dim : {std::max(dim1, dim2), std::min(dim1, dim2)}) {
-    type.sizes.erase(type.sizes.begin() + dim);
-    type.strides.erase(type.strides.begin() + dim);
+  type = without_dim(without_dim(std::move(type), std::max(dim1, dim2)), std::min(dim1, dim2));
+  type.sizes.push_back(size);
+  type.strides.push_back(stride);
+  return call.give(std::move(type));
+}
+
+// self, dimension, size, step
+bool unfold(const InferCall& call) {
+  TensorType type = call.tensor(0);
+  const Int size = sym_arg(call.list(), 2), step = sym_arg(call.list(), 3);
+  Int stride = 1;
+  if (type.rank() > 0) {
+    const int64_t dim = normalize_dim(int_arg(call.list(), 1), type.rank());
+    stride = type.strides[dim];
+    type.sizes[dim] = sym::floordiv(type.sizes[dim] - size, step) + 1;
+    type.strides[dim] = stride * step;
   }
   type.sizes.push_back(size);
   type.strides.push_back(stride);
-  return type;
+  return call.give(std::move(type));
 }
 
-TensorType unfold(TensorType type, int64_t dim, Int size, Int step) {
-  if (type.rank() == 0) {
-    type.sizes = {size};
-    type.strides = {1};
-    return type;
+bool give_parts(const InferCall& call, std::span<const Int> lengths, int64_t dim) {
+  const TensorType& self = call.tensor(0);
+  Int begin = 0;
+  for (const Int& length : lengths) {
+    TensorType part = self;
+    part.sizes[dim] = length;
+    part.offset = self.offset + begin * self.strides[dim];
+    call.give(std::move(part));
+    begin = begin + length;
   }
-  dim = normalize_dim(dim, type.rank());
-  const Int stride = type.strides[dim];
-  type.sizes[dim] = sym::floordiv(type.sizes[dim] - size, step) + 1;
-  type.strides[dim] = stride * step;
-  type.sizes.push_back(size);
-  type.strides.push_back(stride);
-  return type;
+  return true;
 }
 
-std::vector<TensorType> split(const TensorType& type, const sym::Dims& pieces, int64_t dim) {
-  dim = normalize_dim(dim, type.rank());
-  std::vector<TensorType> types;
-  Int start = 0;
-  for (const Int& piece : pieces) {
-    TensorType part = type;
-    part.sizes[dim] = piece;
-    part.offset = type.offset + start * type.strides[dim];
-    types.push_back(std::move(part));
-    start = start + piece;
+std::optional<int64_t> split_dim(const InferCall& call, int position) {
+  const int64_t rank = call.tensor(0).rank();
+  if (rank == 0) return std::nullopt;
+  return call.absent(position) ? std::optional<int64_t>(0) : call.dim(position, rank);
+}
+
+// self, size of a part, dim: the last part is the rest.
+bool split(const InferCall& call) {
+  const auto dim = split_dim(call, 2);
+  if (!dim) return false;
+  const Int size = call.tensor(0).sizes[*dim], length = sym_arg(call.list(), 1);
+  if (!call.ask.less(0, length)) return false;
+  const int64_t parts = call.ask.number(sym::floordiv(size + length - 1, length));
+  const int64_t count = std::max<int64_t>(parts, 1);  // of nothing there is one
+  sym::Dims lengths(count, length);
+  lengths.back() = size - length * (count - 1);
+  return give_parts(call, lengths, *dim);
+}
+
+// self, sizes of the parts, dim
+bool split_with_sizes(const InferCall& call) {
+  const auto dim = split_dim(call, 2);
+  if (!dim) return false;
+  Int sum = 0;
+  for (const Int& length : call.dims(1)) {
+    if (call.ask.less(length, 0)) return false;
+    sum = sum + length;
   }
-  return types;
+  return call.ask.fit(sum, call.tensor(0).sizes[*dim]) && give_parts(call, call.dims(1), *dim);
 }
 
-// As many as the sizes seen make of it; the last one is the rest.
-sym::Dims equal_pieces(const Int& size, const Int& piece) {
-  sym::Dims pieces;
-  Int rest = size;
-  for (; piece.hint() < rest.hint(); rest = rest - piece) pieces.push_back(piece);
-  pieces.push_back(rest);
-  return pieces;
+// self, dim
+bool unbind(const InferCall& call) {
+  const TensorType& self = call.tensor(0);
+  const auto dim = split_dim(call, 1);
+  if (!dim) return false;
+  const int64_t count = call.ask.number(self.sizes[*dim]);
+  const TensorType part = without_dim(self, *dim);
+  for (int64_t i = 0; i < count; ++i) {
+    TensorType type = part;
+    type.offset = self.offset + self.strides[*dim] * i;
+    call.give(std::move(type));
+  }
+  return true;
 }
 
-std::vector<int64_t> normalized(std::vector<int64_t> dims, int64_t rank) {
-  for (int64_t& dim : dims) dim = normalize_dim(dim, rank);
-  return dims;
-}
+constexpr InferEntry kRules[] = {
+    {"aten.t", t, InferUse::kAlways},
+    {"aten.transpose.int", transpose, InferUse::kAlways},
+    {"aten.permute", permute},
+    {"aten.detach", same, InferUse::kAlways},
+    {"aten.alias", same, InferUse::kAlways},
+    {"aten.lift_fresh", same, InferUse::kPasses},
+    {"aten.view", view},
+    {"aten._unsafe_view", view},
+    {"aten._reshape_alias", reshape_alias},
+    {"aten.expand", expand},
+    {"aten.unsqueeze", unsqueeze, InferUse::kAlways},
+    {"aten.select.int", select},
+    {"aten.slice.Tensor", slice},
+    {"aten.split.Tensor", split},
+    {"aten.split_with_sizes", split_with_sizes},
+    {"aten.unbind.int", unbind},
+    {"aten.squeeze", squeeze_all, InferUse::kPasses},
+    {"aten.squeeze.dim", squeeze_dim},
+    {"aten.squeeze.dims", squeeze_dims, InferUse::kPasses},
+    {"aten.as_strided", as_strided, InferUse::kPasses},
+    {"aten.diagonal", diagonal, InferUse::kPasses},
+    {"aten.unfold", unfold, InferUse::kPasses},
+};
 
 }  // namespace
 
-std::optional<std::vector<TensorType>> infer_view(OpKind kind, std::span<const Argument> args) {
-  const ArgumentList list(args);
-  const TensorType& self = tensor_arg(list, 0)->type();
-  switch (kind) {
-    case OpKind::kalias:
-    case OpKind::kdetach:
-    case OpKind::klift_fresh:
-      return std::vector{self};
-    case OpKind::kview:
-    case OpKind::k_unsafe_view:
-      return std::vector{view(self, dims_arg(list, 1))};
-    case OpKind::k_reshape_alias: {
-      TensorType type = self;
-      type.sizes = dims_arg(list, 1);
-      type.strides = dims_arg(list, 2);
-      return std::vector{type};
-    }
-    case OpKind::ktranspose_int:
-      return std::vector{transpose(self, int_arg(list, 1), int_arg(list, 2))};
-    case OpKind::kt:
-      return std::vector{self.rank() < 2 ? self : transpose(self, 0, 1)};
-    case OpKind::kpermute:
-      return std::vector{permute(self, ints_arg(list, 1))};
-    case OpKind::kexpand:
-      return std::vector{expand(self, dims_arg(list, 1))};
-    case OpKind::kslice_Tensor:
-      return std::vector{slice(self, list)};
-    case OpKind::kselect_int:
-      return std::vector{select(self, int_arg(list, 1), sym_arg(list, 2))};
-    case OpKind::kunsqueeze:
-      return std::vector{unsqueeze(self, int_arg(list, 1))};
-    case OpKind::ksqueeze:
-      return std::vector{squeeze(self, reduction_dims_arg(list, 1, self.rank()))};
-    case OpKind::ksqueeze_dim:
-    case OpKind::ksqueeze_dims:
-      return std::vector{squeeze(self, normalized(ints_arg(list, 1), self.rank()))};
-    case OpKind::kas_strided: {
-      TensorType type = self;
-      type.sizes = dims_arg(list, 1);
-      type.strides = dims_arg(list, 2);
-      type.offset = sym_arg_or(list, 3, self.offset);
-      return std::vector{type};
-    }
-    case OpKind::kdiagonal:
-      return std::vector{
-          diagonal(self, int_arg_or(list, 1, 0), int_arg_or(list, 2, 0), int_arg_or(list, 3, 1))};
-    case OpKind::kunfold:
-      return std::vector{unfold(self, int_arg(list, 1), sym_arg(list, 2), sym_arg(list, 3))};
-    case OpKind::ksplit_Tensor: {
-      const int64_t dim = normalize_dim(int_arg_or(list, 2, 0), self.rank());
-      return split(self, equal_pieces(self.sizes[dim], sym_arg(list, 1)), dim);
-    }
-    case OpKind::ksplit_with_sizes:
-      return split(self, dims_arg(list, 1), int_arg_or(list, 2, 0));
-    case OpKind::kunbind_int: {
-      const int64_t dim = normalize_dim(int_arg_or(list, 1, 0), self.rank());
-      std::vector<TensorType> types;
-      for (int64_t i = 0; i < self.sizes[dim].constant(); ++i)
-        types.push_back(select(self, dim, i));
-      return types;
-    }
-    default:
-      return std::nullopt;
-  }
-}
+std::span<const InferEntry> infer_views() { return kRules; }
 
 }  // namespace braze::graph

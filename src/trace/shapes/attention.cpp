@@ -33,26 +33,20 @@ bool flash_attention(const ShapeCall& call) {
   if (output_is_like_query()) {
     output = fresh_like(query, query.scalar_type());
   } else {
-    const Dims stored = contiguous_strides(Dims{batch, length, heads, depth});
+    output = fresh(Dims{batch, length, heads, depth}, query.scalar_type());
+    const auto stored = output.sym_strides();
     output =
         make_fake(sizes, Dims{stored[0], stored[2], stored[1], stored[3]}, query.scalar_type());
   }
   const at::ScalarType accumulate = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const Dims sums = contiguous_strides(Dims{batch, length, heads});
+  const at::Tensor stored = fresh(Dims{batch, length, heads}, accumulate);
+  const auto sums = stored.sym_strides();
   return call.give(
       output, make_fake(Dims{batch, heads, length}, Dims{sums[0], sums[2], sums[1]}, accumulate));
 }
 
-// src, ...: a whole nn.TransformerEncoderLayer in evaluation mode. Contiguous whatever src is.
-bool encoder_layer(const ShapeCall& call) {
-  const at::Tensor src = call.tensor(0);
-  if (src.is_nested()) return false;
-  return call.give(fresh(src.sym_sizes(), src.scalar_type()));
-}
-
 constexpr NamedShape kShapes[] = {
-    {"_transformer_encoder_layer_fwd", encoder_layer, false},
-    {"_scaled_dot_product_flash_attention_for_cpu", flash_attention, false},
+    {"_scaled_dot_product_flash_attention_for_cpu", flash_attention},
 };
 
 }  // namespace

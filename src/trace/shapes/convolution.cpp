@@ -1,4 +1,4 @@
-// Convolution and pooling.
+// Convolution, whose layout is that of the backend that PyTorch picks.
 #include <ATen/native/ConvUtils.h>
 
 #include <algorithm>
@@ -139,25 +139,7 @@ bool convolution(const ShapeCall& call) {
   return call.give(make_fake(sizes, strides, conv.input.scalar_type()));
 }
 
-// input, output_size
-bool adaptive_avg_pool2d(const ShapeCall& call) {
-  const at::Tensor input = call.tensor(0);
-  const Dims output = dims_in(call[1]);
-  if (output.size() != 2 || (input.dim() != 3 && input.dim() != 4) || equal(input.sym_numel(), 0) ||
-      less(output[0], 1) || less(output[1], 1))
-    return false;
-  const auto format = plain_format(input);
-  if (!format) return false;
-  Dims sizes = sizes_of(input);
-  sizes[sizes.size() - 2] = output[0];
-  sizes[sizes.size() - 1] = output[1];
-  return call.give(fresh_in_format(sizes, *format, input.scalar_type()));
-}
-
-constexpr NamedShape kShapes[] = {
-    {"convolution", convolution, false},
-    {"_adaptive_avg_pool2d", adaptive_avg_pool2d, false},
-};
+constexpr NamedShape kShapes[] = {{"convolution", convolution}};
 
 }  // namespace
 

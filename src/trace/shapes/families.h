@@ -1,4 +1,4 @@
-// The own shape functions by operator family, and what they share.
+// The operators whose metadata is asked of PyTorch itself, and what else looks at fakes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,23 +15,16 @@ namespace braze::trace {
 struct NamedShape {
   const char* name;  // "add.Tensor"
   ShapeFunction function;
-  bool for_symbols_only;
 };
 
-std::span<const NamedShape> normalisation_shapes();
+// PyTorch picks a backend by the sizes, which decides about the layout.
 std::span<const NamedShape> convolution_shapes();
-std::span<const NamedShape> assembly_shapes();
+// The kernel of the PyTorch that runs tells the layout.
 std::span<const NamedShape> attention_shapes();
-std::span<const NamedShape> indexing_shapes();
-std::span<const NamedShape> pointwise_shapes();
-std::span<const NamedShape> matrix_shapes();
-std::span<const NamedShape> view_shapes();
-std::span<const NamedShape> reduction_shapes();
-std::span<const NamedShape> pooling_shapes();
-std::span<const NamedShape> ordering_shapes();
-std::span<const NamedShape> scatter_shapes();
+// Errors of writes in place that PyTorch's kernels for metadata let pass.
+std::span<const NamedShape> write_shapes();
+// Layers of lists of tensors (trace/recurrent.cpp).
 std::span<const NamedShape> recurrent_shapes();
-std::span<const NamedShape> random_shapes();
 
 using Dims = c10::SmallVector<c10::SymInt, 6>;
 using DimsRef = c10::ArrayRef<c10::SymInt>;
@@ -43,50 +36,18 @@ inline Dims strides_of(const at::Tensor& tensor) {
   return Dims(tensor.sym_strides().begin(), tensor.sym_strides().end());
 }
 
-// Guarded questions about sizes; `equal` and `less` are in sym_node.h.
-bool all_equal(DimsRef a, DimsRef b);
-// Makes sure of it: where a number comes from data, by an assertion. False: it is not so.
-bool expect_equal(const c10::SymInt& a, const c10::SymInt& b);
-bool expect_at_least(const c10::SymInt& a, int64_t least);
-// The same of a size that may be a number.
-bool expect_extent(const c10::SymInt& size, int64_t least);
-inline bool is(const c10::SymInt& a, int64_t value) {
-  return !a.is_heap_allocated() && a.as_int_unchecked() == value;
-}
-
 // int[] or SymInt[] arguments.
 Dims dims_in(const c10::IValue& value);
 c10::SymInt int_in(const c10::IValue& value);
-at::ScalarType dtype_in(const c10::IValue& value, at::ScalarType otherwise);
 
-// Row-major strides; size-0 dims count as 1.
-Dims contiguous_strides(DimsRef sizes);
-bool is_row_major(const at::Tensor& tensor);
-// A fresh contiguous fake.
+// A fresh row-major fake.
 at::Tensor fresh(DimsRef sizes, at::ScalarType dtype);
-// empty_like: dense tensors keep their strides, others get those that an elementwise op would give.
+// As torch.empty_like, of a fake or a tensor on the CPU or a GPU.
 at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype);
-// Dense strides in the order in which TensorIterator walks operands of these strides; 0: repeated.
-Dims strides_for_operands(DimsRef sizes, c10::ArrayRef<Dims> operand_strides);
-// What an elementwise op over these tensors allocates (TensorIterator); `with_number`: and over a
-// number, which it takes for a tensor without dimensions.
-at::Tensor fresh_elementwise(c10::ArrayRef<at::Tensor> operands, at::ScalarType dtype,
-                             bool with_number = false);
 // The memory format of a tensor that is dense in exactly one; of others kernels make different
 // things.
 std::optional<at::MemoryFormat> plain_format(const at::Tensor& tensor);
 // A fresh fake in a memory format.
 at::Tensor fresh_in_format(DimsRef sizes, at::MemoryFormat format, at::ScalarType dtype);
-// Broadcast sizes; raises PyTorch's error if they do not fit.
-Dims broadcast(c10::ArrayRef<at::Tensor> operands);
-
-// The second argument of `index` and `index_put`: integer tensors for dimensions `first`,
-// `first` + 1, ... of the first argument. Empty for anything else (masks, gaps, too many).
-struct Indices {
-  size_t first = 0;
-  std::vector<at::Tensor> tensors;
-};
-Indices following_indices(const ShapeCall& call);
-bool is_index(const at::Tensor& tensor);
 
 }  // namespace braze::trace

@@ -17,20 +17,17 @@ bool ShapeCall::is_number(int i) const {
   return value.defined() && value.unsafeGetTensorImpl()->is_wrapped_number() && !as_fake(value);
 }
 
-const ShapeEntry* find_shape_function(const std::string& name) {
-  static const std::unordered_map<std::string, ShapeEntry> table = [] {
-    std::unordered_map<std::string, ShapeEntry> entries;
-    for (auto family : {assembly_shapes(), normalisation_shapes(), convolution_shapes(),
-                        attention_shapes(), indexing_shapes(), pointwise_shapes(), matrix_shapes(),
-                        view_shapes(), reduction_shapes(), pooling_shapes(), ordering_shapes(),
-                        scatter_shapes(), recurrent_shapes(), random_shapes()})
+ShapeFunction find_shape_function(const std::string& name) {
+  static const std::unordered_map<std::string, ShapeFunction> table = [] {
+    std::unordered_map<std::string, ShapeFunction> entries;
+    for (auto family :
+         {convolution_shapes(), attention_shapes(), write_shapes(), recurrent_shapes()})
       for (const NamedShape& shape : family)
-        entries.emplace(std::string("aten::") + shape.name,
-                        ShapeEntry{shape.function, shape.for_symbols_only});
+        entries.emplace(std::string("aten::") + shape.name, shape.function);
     return entries;
   }();
   auto found = table.find(name);
-  return found == table.end() ? nullptr : &found->second;
+  return found == table.end() ? nullptr : found->second;
 }
 
 }  // namespace braze::trace

@@ -1,9 +1,6 @@
-// Own shape functions: metadata of results, for operators whose PyTorch kernel for metadata is a
-// slow Python function or does not take symbolic sizes. Each gives exactly eager's sizes, strides
-// and dtype on the CPU; what it is not sure of it leaves to PyTorch's kernel by returning false.
-//
-// Written on SymInt, which is a plain number when concrete: one function for both. Questions about
-// symbols are answered by guards.
+// Metadata of results of the few operators of which PyTorch itself has to be asked: all others have
+// their rule in graph/infer/. What such a function is not sure of it leaves to PyTorch's kernel for
+// metadata by returning false. Questions about symbols are answered by guards.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -33,12 +30,7 @@ struct ShapeCall {
   }
 };
 
-struct ShapeEntry {
-  ShapeFunction function;
-  // PyTorch's C++ kernel serves concrete sizes.
-  bool for_symbols_only;
-};
-// By "aten::name" or "aten::name.overload".
-const ShapeEntry* find_shape_function(const std::string& name);
+// By "aten::name" or "aten::name.overload"; null: there is none.
+ShapeFunction find_shape_function(const std::string& name);
 
 }  // namespace braze::trace

@@ -90,15 +90,28 @@ TEST(Functionalise, DtypeStaysThatOfTheTensor) {
 
 TEST(Functionalise, WithoutARuleTheOperatorIsGivenContiguousContents) {
   EXPECT_EQ(after(R"(graph(%0 x: f32[2, 3]{1, 2}) {
-    %1: f32[2, 3]{1, 2} #%0 = aten.tril_(%0, 0)
+    %1: f32[2, 3]{1, 2} #%0 = aten.erfinv_(%0)
     return %1
   })"),
             R"(graph(%0: f32[2, 3]{1, 2}) {
   %1: f32[2, 3] = aten.clone(%0, contiguous_format)
-  %2: f32[2, 3] = aten.tril(%1, 0)
+  %2: f32[2, 3] = aten.erfinv(%1)
   %3: f32[2, 3]{1, 2} = aten.copy(%0, %2, false)
   return %0
   mutate %0 <- %3
+}
+)");
+}
+
+TEST(Functionalise, AScanOfIntegersInPlaceKeepsTheirDtype) {
+  EXPECT_EQ(after(R"(graph(%0 x: i32[4]) {
+    %1: i32[4] #%0 = aten.cumsum_(%0, 0, None)
+    return %1
+  })"),
+            R"(graph(%0: i32[4]) {
+  %1: i32[4] = aten.cumsum(%0, 0, i32)
+  return %0
+  mutate %0 <- %1
 }
 )");
 }
