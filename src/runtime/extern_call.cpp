@@ -170,7 +170,9 @@ c10::IValue ExternCall::converted(const plan::Argument& argument, int position,
       [&](const auto& value) -> c10::IValue {
         using T = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<T, graph::None>) {
-          return {};
+          // An undefined tensor, where the schema does not say that there may be none.
+          const bool is_tensor = formal.type()->kind() == c10::TypeKind::TensorType;
+          return is_tensor ? c10::IValue(at::Tensor()) : c10::IValue();
         } else if constexpr (std::is_same_v<T, SlotId>) {
           return {};
         } else if constexpr (std::is_same_v<T, std::vector<SlotId>>) {

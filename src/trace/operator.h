@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <climits>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,7 @@ struct OperatorInfo {
   // That name dimensions of argument 0, which must have them.
   std::vector<int> dim_arguments;
   int result_count = 0;
+  int results_on_cpu = INT_MAX;  // from this one on, wherever the operands are
   bool returns_tensor = false;
   bool returns_list = false;  // its one result is a list of tensors
   bool takes_tensor = false;

@@ -1,6 +1,5 @@
 #include "trace/record.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/SequenceNumber.h>
 #include <c10/core/InferenceMode.h>
 
@@ -226,11 +225,11 @@ void Record::backward_of(std::optional<uint64_t> sequence_number) {
 // In the layout of the output where that is dense, as PyTorch's formulas give it then, else
 // contiguous.
 at::Tensor Record::add_tangent(const at::Tensor& output, std::string name) {
-  Dims strides = contiguous_strides(output.sym_sizes());
-  if (!output.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
-      output.is_non_overlapping_and_dense())
-    strides = strides_of(output);
-  at::Tensor tangent = make_fake(output.sym_sizes(), strides, output.scalar_type());
+  const bool keeps_layout = !output.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
+                            output.is_non_overlapping_and_dense();
+  at::Tensor tangent =
+      keeps_layout ? make_fake(output.sym_sizes(), output.sym_strides(), output.scalar_type())
+                   : fresh(output.sym_sizes(), output.scalar_type());
   FakeTensorImpl* fake = as_fake(tangent);
   fake->set_fake_device(as_fake(output)->fake_device());
   const int storage = known_storage(fake->unsafe_storage()).number;

@@ -233,14 +233,16 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
   if (!fake && !impl.key_set().has(c10::DispatchKey::Meta) && !impl.key_set().has(kFakeKey))
     fail("its result is on device " + tensor.device().str(), kMoveOut);
 
-  at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device_);
+  const size_t place = results_.size();
+  const bool on_cpu = static_cast<int>(place) >= info_.results_on_cpu;
+  const c10::Device device = on_cpu ? c10::Device(c10::kCPU) : device_;
+  at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device);
   fake = as_fake(result);
-  fake->set_fake_device(device_);
+  fake->set_fake_device(device);
   const Record::KnownStorage storage = record_.known_storage(fake->unsafe_storage());
   fake->set_inference(storage.inference);
-  const size_t place = results_.size();
   const bool known = place < inferred_.size();
-  if (known) inferred_[place].type.device = graph_device(device_);
+  if (known) inferred_[place].type.device = graph_device(device);
   results_.push_back(
       {true, known ? std::move(inferred_[place].type) : type_of(result), storage.number, fake});
   if (requires_grad_) result_tensors_.push_back(result);

@@ -56,7 +56,11 @@ struct Boxer {
     return type->expectRef<c10::ListType>().getElementType()->kind();
   }
 
-  c10::IValue operator()(graph::None) const { return {}; }
+  // An undefined tensor, where the schema does not say that there may be none.
+  c10::IValue operator()(graph::None) const {
+    const bool is_tensor = formal.type()->kind() == c10::TypeKind::TensorType;
+    return is_tensor ? c10::IValue(at::Tensor()) : c10::IValue();
+  }
   c10::IValue operator()(graph::Value* value) const { return values.at(value); }
   c10::IValue operator()(const std::vector<graph::Value*>& list) const {
     c10::List<at::Tensor> result;

@@ -110,7 +110,7 @@ TEST(Functionalise, AScanOfIntegersInPlaceKeepsTheirDtype) {
   })"),
             R"(graph(%0: i32[4]) {
   %1: i32[4] = aten.cumsum(%0, 0, i32)
-  return %1
+  return %0
   mutate %0 <- %1
 }
 )");

@@ -88,7 +88,7 @@ TEST(PassManager, DumpsSkipsAndBisects) {
 
 TEST(Pipeline, UnsupportedPassesThrough) {
   Graph graph = graph::parse(
-      "graph(%0: f32[2]) { %1: f32[2] #%0 = aten.normal_(%0, 0.0, 1.0, None) "
+      "graph(%0: f32[2]{2}) { %1: f32[2]{2} #%0 = aten.normal_(%0, 0.0, 1.0, None) "
       "!random !mutates[0] !results_alias[0] return %1 }");
   const std::string before = to_string(graph);
   EXPECT_THROW(run_inference_pipeline(graph, {}), Unsupported);
