@@ -10,3 +10,10 @@ target_include_directories(braze_torch SYSTEM INTERFACE
 foreach(library torch_python torch_cpu torch c10)
   target_link_libraries(braze_torch INTERFACE ${BRAZE_TORCH_DIR}/lib/lib${library}.so)
 endforeach()
+
+# What the extension was compiled for, which is looked at before it is loaded.
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c "import importlib.metadata; print(importlib.metadata.version('torch'))"
+  OUTPUT_VARIABLE BRAZE_TORCH_VERSION OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+file(WRITE ${CMAKE_BINARY_DIR}/generated/_built_for.py "TORCH = \"${BRAZE_TORCH_VERSION}\"\n")
+install(FILES ${CMAKE_BINARY_DIR}/generated/_built_for.py DESTINATION braze)

@@ -5,10 +5,16 @@ import sys
 
 import torch
 
-from . import _C, __version__, _words
+from . import WHY_EAGER, __version__
+
+if WHY_EAGER is None:
+    from . import _C, _words
 
 
 def doctor():
+    if WHY_EAGER is not None:
+        print(f"nothing is compiled: {WHY_EAGER}")
+        return 1
     compiler = _C.host_compiler()
     lines = [
         ("braze", __version__),
@@ -40,9 +46,9 @@ def doctor():
 if __name__ == "__main__":
     # A path or a line that the terminal's encoding does not have is shown with escapes.
     sys.stdout.reconfigure(errors="backslashreplace")
-    if sys.argv[1:] == ["breaks"]:
+    if sys.argv[1:] == ["breaks"] and WHY_EAGER is None:
         sys.stdout.write(_words.markdown())
-    elif sys.argv[1:] in ([], ["doctor"]):
+    elif sys.argv[1:] in ([], ["doctor"], ["breaks"]):
         sys.exit(doctor())
     else:
         sys.exit("usage: python -m braze [doctor | breaks]")

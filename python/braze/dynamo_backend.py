@@ -3,7 +3,7 @@
 Only PyTorch imports this module, through the entry point group `torch_dynamo_backends`.
 """
 
-from ._api import compile
+from . import compile
 
 
 def braze_backend(gm, example_inputs):

@@ -3,6 +3,7 @@
 #include <c10/core/Storage.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "trace/record.h"
 #include "trace/sym_node.h"
@@ -41,6 +42,20 @@ c10::DispatchKey key_of(c10::Device device) {
   return device.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
 }
 
+// Versions of PyTorch that have a use for kFakeKey of their own ask a tensor with that key for the
+// device that it stands for (`reshape` does), which they keep beside the tensor.
+template <class Impl, class Meta>
+void write_down(std::unique_ptr<Meta>& extra_meta, c10::Device device) {
+  if constexpr (requires(const Impl& impl) { impl.fake_device(); }) {
+    if (!extra_meta) {
+      extra_meta = std::make_unique<Meta>();
+      // TensorImpl makes it for symbolic sizes only along with the rest.
+      extra_meta->symbolic_shape_meta_ = std::make_unique<c10::SymbolicShapeMeta>();
+    }
+    extra_meta->fake_device_ = device;
+  }
+}
+
 }  // namespace
 
 FakeTensorImpl::FakeTensorImpl(c10::Storage storage, caffe2::TypeMeta dtype, c10::Device device)
@@ -48,6 +63,7 @@ FakeTensorImpl::FakeTensorImpl(c10::Storage storage, caffe2::TypeMeta dtype, c10
       device_(device) {
   live_count.fetch_add(1, std::memory_order_relaxed);
   set_custom_device(true);
+  write_down<c10::TensorImpl>(extra_meta_, device);
 }
 
 c10::IntArrayRef FakeTensorImpl::guarded(c10::SymIntArrayRef values,
@@ -89,6 +105,7 @@ void FakeTensorImpl::set_fake_device(c10::Device device) {
   const c10::BackendComponent from = c10::toBackendComponent(key_of(device_));
   const c10::BackendComponent to = c10::toBackendComponent(key_of(device));
   device_ = device;
+  write_down<c10::TensorImpl>(extra_meta_, device);
   if (from == to) return;
   key_set_ = (key_set_.remove_backend(from) - c10::getAutocastRelatedKeySetFromBackend(from)) |
              c10::DispatchKeySet(to) | c10::getAutocastRelatedKeySetFromBackend(to);

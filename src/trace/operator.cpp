@@ -217,7 +217,7 @@ std::string full_name(const c10::OperatorName& name) {
 std::string graph_name(const c10::OperatorName& name) {
   std::string result = full_name(name);
   if (size_t colons = result.find("::"); colons != std::string::npos)
-    result.replace(colons, 2, ".");
+    result.replace(colons, 2, 1, '.');
   return result;
 }
 
