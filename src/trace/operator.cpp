@@ -250,6 +250,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   if (name == "aten::_scaled_dot_product_efficient_attention" ||
       name == "aten::_efficient_attention_forward")
     results_on_cpu = kSeed;
+  keeps_unknown_size = name == "aten::mkldnn_rnn_layer";
 
   if (const RuleEntry* entry = find_rule(name)) {
     rule = entry->rule;

@@ -79,6 +79,8 @@ struct OperatorInfo {
   std::vector<int> dim_arguments;
   int result_count = 0;
   int results_on_cpu = INT_MAX;  // from this one on, wherever the operands are
+  // Only its library knows the size of what it keeps for a backward.
+  bool keeps_unknown_size = false;
   bool returns_tensor = false;
   bool returns_list = false;  // its one result is a list of tensors
   bool takes_tensor = false;

@@ -64,6 +64,8 @@ void Recorder::run() {
     const int size = info_.handle.schema().argumentIndexWithName("output_size").value_or(-1);
     if (size < 0 || argument(size).isNone()) return evaluate();
   }
+  if (info_.keeps_unknown_size && requires_grad_ && at::GradMode::is_enabled())
+    fail("only its library knows the size of what it keeps for a backward", kMoveOut);
   take_devices();
   check_writes();
   if (std::string why = refused_by_kernel(info_, stack_.data() + begin_); !why.empty())

