@@ -295,13 +295,16 @@ class Capture {
            PyLong_AsSize_t(slot.source->key.get()) == index;
   }
 
-  // The backward of a torch.autograd.Function is code of the user's, and traced as such.
+  // The backward of a torch.autograd.Function is code of the user's, and traced as such, also where
+  // the trace has stopped in front of a break.
   static bool differentiate(TraceContext& trace, RecipeBuilder& builder) {
     const size_t effects = effects_so_far(trace);
     std::string why;
     {
+      const bool stopped = std::exchange(trace.progress.stopped, false);
       cpython::HookScope hook(frame_hook, &trace);
       why = trace.recording.differentiate(builder.outputs);
+      trace.progress.stopped = stopped;
     }
     if (why.empty() && effects_so_far(trace) != effects) why = "a backward with side effects";
     return why.empty() || trace.breaks.refuse(BreakKind::kAutograd, why);

@@ -127,6 +127,35 @@ Ref stored_attribute(PyObject* object, PyObject* name) {
   return dict ? Ref::borrow(dict_get(dict.get(), name)) : Ref();
 }
 
+static bool has_attributes(PyFunctionObject* function) {
+  return function->func_dict != nullptr && PyDict_GET_SIZE(function->func_dict) != 0;
+}
+
+static Py_ssize_t default_count(PyFunctionObject* function) {
+  return function->func_defaults != nullptr ? PyTuple_GET_SIZE(function->func_defaults) : 0;
+}
+
+static Py_ssize_t keyword_default_count(PyFunctionObject* function) {
+  return function->func_kwdefaults != nullptr ? PyDict_GET_SIZE(function->func_kwdefaults) : 0;
+}
+
+Ref function_body(PyFunctionObject* function) {
+  if (has_attributes(function)) return {};
+  const Ref defaults = Ref::steal(PyLong_FromSsize_t(default_count(function)));
+  const Ref keywords = Ref::steal(PyLong_FromSsize_t(keyword_default_count(function)));
+  return Ref::steal(
+      PyTuple_Pack(4, function->func_code, function->func_globals, defaults.get(), keywords.get()));
+}
+
+bool has_function_body(PyObject* object, PyObject* body) {
+  PyFunctionObject* function = as_function(object);
+  return function != nullptr && function->func_code == PyTuple_GET_ITEM(body, 0) &&
+         function->func_globals == PyTuple_GET_ITEM(body, 1) &&
+         default_count(function) == PyLong_AsSsize_t(PyTuple_GET_ITEM(body, 2)) &&
+         keyword_default_count(function) == PyLong_AsSsize_t(PyTuple_GET_ITEM(body, 3)) &&
+         !has_attributes(function);
+}
+
 PyObject* closure_cell(PyFunctionObject* function, Py_ssize_t index) {
   PyObject* closure = function->func_closure;
   if (closure == nullptr || index < 0 || index >= PyTuple_GET_SIZE(closure)) return nullptr;

@@ -56,6 +56,11 @@ inline PyObject* cell_contents(PyObject* cell) { return PyCell_GET(cell); }
 // The index-th cell of a function's closure, null if there is none. Borrowed.
 PyObject* closure_cell(PyFunctionObject* function, Py_ssize_t index);
 
+// What a function defined anew by the same statement has in common with this one, as a tuple: its
+// code, its globals, how many defaults it has. Of one with attributes of its own: empty.
+Ref function_body(PyFunctionObject* function);
+bool has_function_body(PyObject* object, PyObject* body);
+
 inline PyFunctionObject* as_function(PyObject* object) {
   return object != nullptr && PyFunction_Check(object) ? reinterpret_cast<PyFunctionObject*>(object)
                                                        : nullptr;

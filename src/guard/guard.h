@@ -32,12 +32,13 @@ namespace braze::guard {
 #define BRAZE_GUARDS(X)                                                                            \
   X(Value, "==") /* type and value equal `expected` (None, bool, int, float by bits, str, bytes,   \
                     dtype, device, enum, tuples and frozensets of such) */                         \
-  X(Identity, "is")   /* the very object */                                                        \
-  X(Type, "type is")  /* exact type is `expected` */                                               \
-  X(Length, "len ==") /* of a list, tuple, dict, set, deque; expected: int */                      \
-  X(Keys, "keys ==")  /* keys of a dict in order; expected: tuple */                               \
-  X(Present, "has")   /* the source resolves */                                                    \
-  X(Absent, "lacks")  /* the source does not resolve */                                            \
+  X(Identity, "is")             /* the very object */                                              \
+  X(Type, "type is")            /* exact type is `expected` */                                     \
+  X(Body, "is a function like") /* expected: the function_body() of a function */                  \
+  X(Length, "len ==")           /* of a list, tuple, dict, set, deque; expected: int */            \
+  X(Keys, "keys ==")            /* keys of a dict in order; expected: tuple */                     \
+  X(Present, "has")             /* the source resolves */                                          \
+  X(Absent, "lacks")            /* the source does not resolve */                                  \
   X(Tensor, "tensor") /* like `expected`: Python type, key set, dtype, device, sizes, strides,     \
                          requires_grad */                                                          \
   X(SameObject,                                                                                    \

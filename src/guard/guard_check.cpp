@@ -3,6 +3,8 @@
 #include <bit>
 
 #include "cpython/exception.h"
+#include "cpython/lookup.h"
+#include "cpython/text.h"
 #include "guard/resolve.h"
 #include "guard/value.h"
 
@@ -74,6 +76,11 @@ std::string keys_text(PyObject* object) {
   return value_text(keys.get());
 }
 
+std::string body_text(PyObject* body) {
+  auto* code = reinterpret_cast<PyCodeObject*>(PyTuple_GET_ITEM(body, 0));
+  return cpython::utf8_of(code->co_qualname);
+}
+
 // Names that stand with another value, or at all, in only one of two (name, value ...).
 std::string difference_of_specials(PyObject* expected, PyObject* object) {
   std::string text;
@@ -118,6 +125,8 @@ bool holds(const Guard& guard, PyObject* object) {
       return object == expected;
     case GuardKind::kType:
       return object != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(object)) == expected;
+    case GuardKind::kBody:
+      return cpython::has_function_body(object, expected);
     case GuardKind::kLength:
       return length_of(object) == PyLong_AsSsize_t(expected);
     case GuardKind::kKeys:
@@ -185,6 +194,8 @@ std::string guard_text(const Guard& guard, const std::string& source, const std:
       return source + " is " + value_text(expected);
     case GuardKind::kType:
       return "type(" + source + ") is " + value_text(expected);
+    case GuardKind::kBody:
+      return source + " is a function like " + body_text(expected);
     case GuardKind::kLength:
       return "len(" + source + ") == " + value_text(expected);
     case GuardKind::kKeys:
@@ -224,6 +235,8 @@ std::string failure_text(const Guard& guard, const std::string& source, const st
       return changed(source, value_text(expected), value_text(object));
     case GuardKind::kType:
       return changed("type(" + source + ")", value_text(expected), type_text(object));
+    case GuardKind::kBody:
+      return changed(source, "a function like " + body_text(expected), value_text(object));
     case GuardKind::kLength: {
       const Py_ssize_t length = length_of(object);
       return changed("len(" + source + ")", value_text(expected),

@@ -96,10 +96,11 @@ bool ProgramBuilder::run(std::vector<Ref>& dropped) {
 }
 
 // The records of an argument are of use for the next call only if they can tell it from another
-// object at the same address: by the unique version of its dict.
+// object at the same address: by the unique version of its dict. Those of a function would keep what
+// it closes over alive.
 bool ProgramBuilder::root_is_trusted() {
   PyObject* root = node(program_.range_.begin).object;
-  if (root == nullptr) return false;
+  if (root == nullptr || PyFunction_Check(root)) return false;
   if (PyDict_Check(root)) {
     add_dict(program_.range_.begin, root, nullptr, root);
     return true;

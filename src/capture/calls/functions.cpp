@@ -152,6 +152,7 @@ Slot call_unmarked(TraceContext& trace, const Slot& callable, Slot* args, size_t
     if (PyObject* substitute = substitute_for(callable.get()))
       return call(trace, trace.world.wrap(substitute), args, count, kwnames);
   if (runs_natively(trace, info)) {
+    trace.world.guard_identity_of_function(callable.get());
     if (info.policy.is_torch) {
       PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
       const char* place = module ? cpython::utf8_of(module) : "torch";

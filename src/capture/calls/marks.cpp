@@ -60,6 +60,7 @@ PyObject* disable_mark(PyFunctionObject* function) {
 
 Slot call_marked(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
                  PyObject* kwnames, bool& done) {
+  if (trace.torch_calls) trace.world.guard_identity_of_function(callable.get());
   if (has_mark(callable.get(), {names().constant_mark, names().torch_constant_mark})) {
     Slot result = constant_result(trace, callable, args, count, kwnames, done);
     if (done) return result;

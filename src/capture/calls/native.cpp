@@ -144,6 +144,8 @@ bool read_deeply(TraceContext& trace, PyObject* object, Look look) {
 static bool read_reachable(TraceContext& trace, PyObject* object, Look look,
                            IdentityMap<bool>& seen, int depth) {
   if (is_atom(object) || is_tensor(object)) return true;
+  if (look != Look::kKeeps && PyFunction_Check(object))
+    trace.world.guard_identity_of_function(object);
   const bool container = is_container(object);
   const bool exception = PyExceptionInstance_Check(object);
   if (exception && look != Look::kDeep) return true;

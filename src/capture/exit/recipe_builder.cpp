@@ -47,6 +47,7 @@ int RecipeBuilder::constant(PyObject* object) {
 int RecipeBuilder::outside(PyObject* object, const Source* source) {
   bool fixed = PyFunction_Check(object) || PyType_Check(object) || PyModule_Check(object) ||
                PyCFunction_Check(object);
+  fixed = fixed && !trace_.guards.body_source(object);
   if (fixed) return constant(object);
   return emit({.kind = Kind::kOutside, .source = source});
 }

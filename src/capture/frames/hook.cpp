@@ -6,6 +6,7 @@
 #include "capture/frames/evaluate.h"
 #include "capture/frames/generators.h"
 #include "capture/known.h"
+#include "capture/objects/variables.h"
 #include "capture/trace_context.h"
 #include "cpython/text.h"
 
@@ -14,10 +15,11 @@ namespace braze::capture {
 using cpython::FrameView;
 
 static PyObject* evaluate_hooked(TraceContext& trace, PyThreadState* thread, FrameView view);
-static bool rely_on_hooked(TraceContext& trace, Frame& frame);
+static bool rely_on_hooked(TraceContext& trace, Frame& frame, bool may_vary = true);
+static bool rely_on_generator_function(TraceContext& trace, FrameView view);
 static bool is_module_body(FrameView view);
 static PyObject* run_module_body(TraceContext& trace, PyThreadState* thread, FrameView view);
-static bool read_bound_defaults(TraceContext& trace, Frame& frame);
+static bool read_bound_defaults(TraceContext& trace, Frame& frame, bool may_vary);
 
 PyObject* frame_hook(void* context, PyThreadState* thread, FrameView view, bool throwing) {
   TraceContext& trace = *static_cast<TraceContext*>(context);
@@ -132,6 +134,7 @@ size_t effects_so_far(TraceContext& trace) {
 static PyObject* evaluate_hooked(TraceContext& trace, PyThreadState* thread, FrameView view) {
   PyCodeObject* code = view.code();
   if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
+    if (!rely_on_generator_function(trace, view)) return nullptr;
     PyObject* made = cpython::evaluate_natively(thread, view, false);
     if (made) mark_generator(trace, made);
     return made;
@@ -191,7 +194,7 @@ static std::vector<PyObject*> names_in_class(PyTypeObject* type, PyObject* funct
 
 // Native code found this function by itself, so nothing guards where it was found: if it is a
 // method of its first argument's class, that look-up is relied on.
-static bool rely_on_hooked(TraceContext& trace, Frame& frame) {
+static bool rely_on_hooked(TraceContext& trace, Frame& frame, bool may_vary) {
   auto* function = frame.function_object();
   if (!frame.outside_function) return true;
   if (frame.code()->co_argcount > 0 && frame.locals[0]) {
@@ -202,12 +205,22 @@ static bool rely_on_hooked(TraceContext& trace, Frame& frame) {
         trace.world.type_lookup(type, name);
   }
   if (!trace.world.source_of(frame.function.get())) trace.world.rely_on(function);
-  return read_bound_defaults(trace, frame);
+  return read_bound_defaults(trace, frame, may_vary);
+}
+
+// Its frame comes back when it is resumed, with the defaults and the cells of the closure in it.
+static bool rely_on_generator_function(TraceContext& trace, FrameView view) {
+  auto frame = trace.frames.make(code_info(view.code(), view.globals()));
+  fill_frame(trace, *frame, view);
+  const bool known = rely_on_hooked(trace, *frame, false);
+  if (known && frame->outside_function) read_closure(trace, frame->function_object());
+  trace.frames.recycle(std::move(frame));
+  return known;
 }
 
 // CPython has filled in the defaults of arguments that were not given: those locals come from the
-// function.
-static bool read_bound_defaults(TraceContext& trace, Frame& frame) {
+// function. `may_vary`: a number among them may become a symbol.
+static bool read_bound_defaults(TraceContext& trace, Frame& frame, bool may_vary) {
   auto* function = frame.function_object();
   PyCodeObject* code = frame.code();
   PyObject* defaults = function->func_defaults;
@@ -223,10 +236,12 @@ static bool read_bound_defaults(TraceContext& trace, Frame& frame) {
                       : function->func_kwdefaults
                           ? PyDict_GetItemWithError(function->func_kwdefaults, key.get())
                           : nullptr;
-    if (!value || value != local.get() || trace.world.source_of(local)) continue;
+    if (!value || value != local.get()) continue;
     local = trace.world.read(
-        value, trace.guards.source(by_position ? SourceKind::kDefault : SourceKind::kKwDefault,
-                                   base, key.get()));
+        value,
+        trace.guards.source(by_position ? SourceKind::kDefault : SourceKind::kKwDefault, base,
+                            key.get()),
+        may_vary);
     if (!local) return false;
   }
   return true;

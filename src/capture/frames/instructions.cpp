@@ -74,7 +74,8 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
       return true;
     }
     case Opcode::kCopyFreeVars:
-      return copy_free_vars(trace, frame, in.arg);
+      copy_free_vars(trace, frame, in.arg);
+      return true;
     case Opcode::kLoadClosure:
       stack.push_back(frame.locals[local]);
       return true;

@@ -32,6 +32,7 @@ bool setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   if (is_tensor(obj)) return set_tensor_attribute(trace, object, name, value);
+  if (PyFunction_Check(obj)) trace.world.guard_identity_of_function(obj);
   if (!trace.world.is_outside(obj) && !PyType_Check(obj) && !PyFunction_Check(obj) &&
       (!PyModule_Check(obj) || trace.world.made_module(obj))) {
     // Made by the trace: CPython's own way, its Python parts come back through the hook.

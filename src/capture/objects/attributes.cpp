@@ -273,6 +273,7 @@ static Slot find_attribute(TraceContext& trace, const Slot& object, PyObject* na
     return getattr(trace, number, name, self);
   }
   const Subject subject(trace, object);
+  if (PyFunction_Check(obj)) trace.world.guard_identity_of_function(obj);
   if (!PyUnicode_Check(name)) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
                  Py_TYPE(name)->tp_name);

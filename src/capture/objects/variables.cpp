@@ -67,22 +67,30 @@ bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Slot&
   return trace.world.write_global(frame.function_object(), name, value.get());
 }
 
-bool copy_free_vars(TraceContext& trace, Frame& frame, int count) {
-  PyFunctionObject* function = frame.function_object();
-  int first = frame.code()->co_nlocalsplus - count;
-  for (int i = 0; i < count; ++i) {
-    PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
-    if (frame.outside_function && !trace.world.made_function(cell) &&
-        !trace.world.source_of(cell)) {
-      Ref index = Ref::steal(PyLong_FromLong(i));
-      trace.world.set_origin(
-          cell, trace.guards.source(SourceKind::kCell, trace.guards.function_base(function),
-                                    index.get()));
+void read_closure(TraceContext& trace, PyFunctionObject* function) {
+  PyObject* closure = function->func_closure;
+  const Source* base = closure ? trace.guards.function_base(function) : nullptr;
+  for (Py_ssize_t i = 0; closure && i < PyTuple_GET_SIZE(closure); ++i) {
+    PyObject* cell = PyTuple_GET_ITEM(closure, i);
+    if (trace.world.made_function(cell)) continue;
+    Ref index = Ref::steal(PyLong_FromSsize_t(i));
+    if (trace.world.source_of(cell)) {
+      trace.world.guard_same_cell(cell,
+                                  trace.guards.source(SourceKind::kCellObject, base, index.get()));
+    } else {
+      trace.world.set_origin(cell, trace.guards.source(SourceKind::kCell, base, index.get()));
       trace.world.hold(Ref::borrow(cell));
     }
-    frame.locals[static_cast<size_t>(first + i)] = Slot::borrow(cell);
   }
-  return true;
+}
+
+void copy_free_vars(TraceContext& trace, Frame& frame, int count) {
+  PyFunctionObject* function = frame.function_object();
+  if (frame.outside_function) read_closure(trace, function);
+  const int first = frame.code()->co_nlocalsplus - count;
+  for (int i = 0; i < count; ++i)
+    frame.locals[static_cast<size_t>(first + i)] =
+        Slot::borrow(PyTuple_GET_ITEM(function->func_closure, i));
 }
 
 Slot load_deref(TraceContext& trace, Frame& frame, int index) {

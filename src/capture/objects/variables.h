@@ -15,6 +15,8 @@ bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Slot&
 Slot load_deref(TraceContext& trace, Frame& frame, int index);
 // An empty value: delete.
 bool store_deref(TraceContext& trace, Frame& frame, int index, Slot value);
-bool copy_free_vars(TraceContext& trace, Frame& frame, int count);
+// Where the cells that a function from outside closes over come from.
+void read_closure(TraceContext& trace, PyFunctionObject* function);
+void copy_free_vars(TraceContext& trace, Frame& frame, int count);
 
 }  // namespace braze::capture

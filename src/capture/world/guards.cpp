@@ -2,12 +2,48 @@
 
 #include <algorithm>
 
+#include "capture/known.h"
+#include "capture/policy/policy.h"
+#include "cpython/lookup.h"
+
 namespace braze::capture {
 
 const Source* TraceGuards::globals_base(PyFunctionObject* function) {
   const Source*& base = globals_bases_[function->func_globals];
   if (!base) base = function_base(function);
   return base;
+}
+
+namespace {
+
+// A local of the frame, and what the closures and defaults of such functions hold: a nested
+// function stands there as often as the statement that defines it runs.
+bool is_of_frame(const Source* source) {
+  for (; source->base; source = source->base)
+    if (source->kind != SourceKind::kCell && source->kind != SourceKind::kContents &&
+        source->kind != SourceKind::kDefault && source->kind != SourceKind::kKwDefault)
+      return false;
+  return source->kind == SourceKind::kArgument;
+}
+
+// Nested in another function, or a lambda.
+bool is_made_anew(PyFunctionObject* function) {
+  const auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  return (code->co_flags & CO_NESTED) ||
+         PyUnicode_CompareWithASCIIString(code->co_name, "<lambda>") == 0;
+}
+
+}  // namespace
+
+bool TraceGuards::read_by_body(PyFunctionObject* function, const Source* source) {
+  if (function == root_ || !is_made_anew(function) || !is_of_frame(source)) return false;
+  PyObject* module = cpython::dict_get(function->func_globals, names().name);
+  if (module && is_torch_module_name(module)) return false;
+  const cpython::Ref body = cpython::function_body(function);
+  if (!body) return false;
+  add(GuardKind::kBody, source, body.get());
+  by_body_[reinterpret_cast<PyObject*>(function)] = source;
+  return true;
 }
 
 void TraceGuards::add(GuardKind kind, const Source* source, PyObject* expected,

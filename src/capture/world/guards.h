@@ -27,9 +27,18 @@ class TraceGuards {
   }
   // The object itself, held: for types, modules and functions that a guard of identity covers.
   const Source* pinned(PyObject* object) { return source(SourceKind::kPinned, nullptr, object); }
+  // A function that the program defines anew before each call is known by what it does, not by its
+  // identity. False for one that is not.
+  bool read_by_body(PyFunctionObject* function, const Source* source);
+  // Null: it was not read by its body.
+  const Source* body_source(PyObject* object) const {
+    const Source* const* found = by_body_.empty() ? nullptr : by_body_.find(object);
+    return found ? *found : nullptr;
+  }
   const Source* function_base(PyFunctionObject* function) {
-    return function == root_ ? source(SourceKind::kFunction)
-                             : pinned(reinterpret_cast<PyObject*>(function));
+    auto* object = reinterpret_cast<PyObject*>(function);
+    if (const Source* source = body_source(object)) return source;
+    return function == root_ ? source(SourceKind::kFunction) : pinned(object);
   }
   const Source* globals_base(PyFunctionObject* function);
   std::string text_of(const Source* source) const {
@@ -71,6 +80,7 @@ class TraceGuards {
   guard::Guards guards_;
   std::vector<uint32_t> guarded_;  // by source id: bits of guard kinds
   IdentityMap<const Source*> globals_bases_;
+  IdentityMap<const Source*> by_body_;
 };
 
 }  // namespace braze::capture

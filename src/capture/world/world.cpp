@@ -22,8 +22,12 @@ World::~World() = default;
 
 void World::guard_identity_of_pair(const Slot& a, const Slot& b) {
   if (a.get() == b.get()) return;  // one source or a guard of sameness stands already
-  if (is_atom(a.get()) || is_atom(b.get()) || is_structure(a.get()) || is_structure(b.get()))
+  if (is_atom(a.get()) || is_atom(b.get())) return;
+  if (is_structure(a.get()) || is_structure(b.get())) {
+    guard_identity_of_function(a.get());
+    guard_identity_of_function(b.get());
     return;
+  }
   const Source* x = source_of(a);
   const Source* y = source_of(b);
   if (x && y && x != y) guards_.add(GuardKind::kNotSameObject, x, nullptr, y);
@@ -36,6 +40,16 @@ const Source* World::object_source(PyObject* object) {
   return known->kind == SourceKind::kCell
              ? guards_.source(SourceKind::kCellObject, known->base, known->key.get())
              : nullptr;
+}
+
+void World::guard_same_cell(PyObject* cell, const Source* source) {
+  const auto is_fixed = [](const Source* of) {
+    return of->base &&
+           (of->base->kind == SourceKind::kPinned || of->base->kind == SourceKind::kFunction);
+  };
+  const Source* known = object_source(cell);
+  if (known && known != source && !(is_fixed(known) && is_fixed(source)))
+    guards_.add(GuardKind::kSameObject, source, nullptr, known);
 }
 
 // One guard for the objects of each class.
@@ -77,8 +91,14 @@ void World::guard_distinct(const std::vector<PyObject*>& written) {
   }
 }
 
+void World::guard_identity_of_function(PyObject* object) {
+  if (const Source* source = guards_.body_source(object))
+    guards_.add(GuardKind::kIdentity, source, object);
+}
+
 void World::guard_as_key(PyObject* object) {
-  if (is_atom(object) || is_structure(object)) return;
+  if (is_atom(object)) return;
+  if (is_structure(object)) return guard_identity_of_function(object);
   if (PyTuple_Check(object)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
       guard_as_key(PyTuple_GET_ITEM(object, i));
@@ -103,7 +123,7 @@ Slot World::read(PyObject* value, const Source* source, bool alone) {
   if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value))
     value = stand_in->get();
   if (*before == source) return Slot::borrow(value, source);
-  if (is_structure(value))
+  if (is_structure(value) && !guards_.body_source(value))
     guards_.add(GuardKind::kIdentity, source, value);
   else if (!guards_.has(GuardKind::kSameObject, source)) {
     guards_.add(GuardKind::kSameObject, source, nullptr, *before);
@@ -122,8 +142,11 @@ Slot World::read_new(PyObject* value, const Source* source) {
     return Slot(*stand_in, source);
   }
   if (PyFunction_Check(value)) {
-    guards_.add(GuardKind::kIdentity, source, value);
-    rely_on(reinterpret_cast<PyFunctionObject*>(value));
+    auto* function = reinterpret_cast<PyFunctionObject*>(value);
+    if (!guards_.read_by_body(function, source)) {
+      guards_.add(GuardKind::kIdentity, source, value);
+      rely_on(function);
+    }
   } else if (is_structure(value) || is_frozen(value) || is_number_or_text(value) ||
              is_typing_form(value)) {
     guards_.add(GuardKind::kIdentity, source, value);
@@ -226,7 +249,7 @@ Slot World::wrap(PyObject* value) const { return wrap(Ref::borrow(value)); }
 
 void World::rely_on(PyFunctionObject* function) {
   auto* object = reinterpret_cast<PyObject*>(function);
-  if (created_.contains(object)) return;
+  if (created_.contains(object) || guards_.body_source(object)) return;
   const Source* code = guards_.source(SourceKind::kCode, guards_.function_base(function));
   guards_.add(GuardKind::kIdentity, code, function->func_code);
 }

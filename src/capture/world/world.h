@@ -39,12 +39,16 @@ class World {
   const Source* source_of(const Slot& slot) const {
     return slot.source ? slot.source : source_of(slot.get());
   }
+  // A function that may have been read by its body is looked at in another way than by a call.
+  void guard_identity_of_function(PyObject* object);
   // Two outside objects were compared by identity.
   void guard_identity_of_pair(const Slot& a, const Slot& b);
 
   // The trace writes to these objects from outside: no other that it reads may come to be the same
   // as one of them.
   void guard_distinct(const std::vector<PyObject*>& written);
+  // The cell, which has a source already, is found at this one as well.
+  void guard_same_cell(PyObject* cell, const Source* source);
   // Of the object itself: the source of a cell is that of its contents. Null: none is known.
   const Source* object_source(PyObject* object);
 

@@ -310,6 +310,41 @@ def test_a_function_whose_backward_has_side_effects():
         assert_same(x.grad, torch.full((3,), 2.0))
 
 
+@pytest.mark.parametrize("has_effects", [False, True])
+def test_a_function_in_front_of_a_break(has_effects, capfd):
+    """What its backward reads is guarded there too, and its effects happen at each backward."""
+    calls = []
+
+    class Weighted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            if has_effects:
+                calls.append(1)
+            return gradient * WEIGHT["of"]
+
+    def f(x):
+        y = Weighted.apply(x).sin()
+        braze.graph_break()
+        return y.sum()
+
+    fast = braze.compile(f)
+    for i, weight in enumerate((10.0, 10.0, 20.0, 30.0)):
+        WEIGHT["of"] = weight
+        x = leaf(4)
+        same_x = x.detach().clone().requires_grad_()
+        f(x).backward()
+        calls.clear()
+        fast(same_x).backward()
+        assert len(calls) == has_effects, i
+        assert_same(same_x.grad, x.grad)
+    WEIGHT["of"] = 10.0
+    assert "internal error" not in capfd.readouterr().err
+
+
 @torch.library.custom_op("braze_training::triple", mutates_args=())
 def triple(x: torch.Tensor) -> torch.Tensor:
     return x * 3
