@@ -172,9 +172,9 @@ class Libraries:
             "v.to(torch.float64)", "torch.empty_like(v).fill_(2)", "v.softmax(1)", "v.cumsum(0)", "v.abs().sqrt()", "(v > 0)",
             f"(v + {y}.sum())", "v.squeeze()", "v.flatten()", "v.reshape(-1, 1)", "v.max(0).values", "v.sort(-1).values",
             "v.roll(1, 0)", "v.unsqueeze(1)", "v.new_zeros(v.shape)", "torch.rand_like(v)", "v.clone(memory_format=torch.preserve_format)",
-            "F.pad(v, (1, 0))", "v.repeat_interleave(2, 0)", "v.bfloat16()", "v.amax((0, 1), keepdim=True)", "F.layer_norm(v, v.shape[-1:], eps=0.1).square()",
+            "F.pad(v, (1, 0))", "v.repeat_interleave(2, 0)", "v.bfloat16()", "v.amax((0, 1), keepdim=True)", "F.layer_norm(v.sin(), v.shape[-1:], eps=0.1).square()",
             "v.clone().add_(v)", "v.diff(dim=0)", "v.tril()", "v.movedim(0, -1) + 1", "v.masked_fill(v > 1, 0)",
-            "F.interpolate(v, scale_factor=2)", "F.avg_pool2d(v, 2)", "F.conv2d(v, torch.ones(2, v.size(1), 1, 1))", "F.batch_norm(v, None, None, training=True, eps=0.1).square()",
+            "F.interpolate(v, scale_factor=2)", "F.avg_pool2d(v, 2)", "F.conv2d(v, torch.ones(2, v.size(1), 1, 1))", "F.batch_norm(v.sin(), None, None, training=True, eps=0.1).square()",
         )  # fmt: skip
         self.telling(
             [
