@@ -252,11 +252,14 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
     results_on_cpu = kSeed;
   keeps_unknown_size = name == "aten::mkldnn_rnn_layer";
 
+  // What a CPU gives for it is not what its composition gives.
+  const graph::InferEntry* metadata = graph::find_infer_entry(graph_name(handle.operator_name()));
+  const bool has_own_kernel = metadata && handle.hasKernelForDispatchKey(DispatchKey::CPU);
   if (const RuleEntry* entry = find_rule(name)) {
     rule = entry->rule;
     what = entry->what;
   } else if (is_loop_over_lists(handle) ||
-             (!has_metadata_kernel(handle) &&
+             (!has_metadata_kernel(handle) && !has_own_kernel &&
               handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd))) {
     rule = Rule::kComposite;
     if (!is_loop_over_lists(handle) && handle.hasKernelForDispatchKey(DispatchKey::CPU))
@@ -284,8 +287,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   is_custom = !is_of_pytorch(name);
   uncertain_kernel = hidden.composite || !handle.hasComputedKernelForDispatchKey(DispatchKey::Meta);
   shape = find_shape_function(name);
-  const graph::InferEntry* entry = graph::find_infer_entry(graph_name(handle.operator_name()));
-  if (entry && entry->use != graph::InferUse::kPasses) infer = entry;
+  if (metadata && metadata->use != graph::InferUse::kPasses) infer = metadata;
   infer_always = infer && infer->use == graph::InferUse::kAlways;
   const std::string& base = handle.operator_name().name;
   unchecked = find_unchecked_call(base);

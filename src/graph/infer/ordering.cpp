@@ -106,6 +106,20 @@ bool is_number_in(const InferCall& call) {
   return call.give_fresh({}, DType::kBool, call.tensor(1).device);
 }
 
+// self, groups. The CPU's kernel keeps the format, other devices compose it of views and a copy.
+bool shuffle_channels(const InferCall& call) {
+  const TensorType& self = call.tensor(0);
+  constexpr size_t kChannels = 1;
+  if (self.rank() < 3 || !call.number(1)) return false;
+  const Int& groups = std::get<Int>(call[1]);
+  if (call.ask.less(groups, 1) || !call.ask.equal(sym::mod(self.sizes[kChannels], groups), 0))
+    return false;  // an error
+  const MemoryFormat format = self.device.type == Device::Type::kCPU
+                                  ? suggested_format(self, call.ask)
+                                  : MemoryFormat::kContiguous;
+  return call.give_in_format(self.sizes, format, self.dtype, self.device);
+}
+
 constexpr InferEntry kRules[] = {
     {"aten.isin.Scalar_Tensor", is_number_in, InferUse::kAlways},
     {"aten.sort", sort},
@@ -121,6 +135,7 @@ constexpr InferEntry kRules[] = {
     {"aten.logcumsumexp", cumulative_logsumexp},
     {"aten.topk", topk},
     {"aten.roll", roll},
+    {"aten.native_channel_shuffle", shuffle_channels, InferUse::kAlways},
     {"aten.histc", histogram},
     {"aten.bucketize.Tensor", bucketize},
 };

@@ -5,6 +5,7 @@ import sys
 
 import braze
 import pytest
+import showing
 import torch
 
 
@@ -233,3 +234,23 @@ def test_a_written_copy_has_memory_of_its_own_size(backend):
         assert got.stride() == expected.stride()
         assert got.storage_offset() == expected.storage_offset() == 0
         assert got.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(
+    "shape", [(2, 4, 3, 3), (1, 4, 1, 3), (2, 4, 5), (2, 4, 2, 3, 3), (0, 4, 3)]
+)
+def test_shuffled_channels_keep_their_format(shape, dynamic):
+    def f(x, groups):
+        return torch.native_channel_shuffle(x, groups)
+
+    fast = braze.compile(f, dynamic=dynamic)
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    x = torch.randn(shape)
+    for given in (x, x.to(memory_format=formats.get(x.dim(), torch.contiguous_format)), x.mT):
+        for groups in (1, 2, 3, 0):
+            expected = showing.outcome(f, given, groups)
+            got = showing.outcome(fast, given, groups)
+            assert showing.same(expected, got), (expected, got)
+            if expected[0][0] == "returned":
+                assert fast(given, groups).stride() == f(given, groups).stride()
