@@ -9,8 +9,11 @@ import pytest
 import torch
 from tensor_programs import failure, program
 
-# What scatter says of `reduce` beside a tensor.
-pytestmark = pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter")
+# What operators say of themselves when they are first used.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter"),
+    pytest.mark.filterwarnings("ignore:index_reduce"),
+]
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.py"))
 
 
