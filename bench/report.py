@@ -207,24 +207,26 @@ def _sizes(records: list[dict]) -> str:
 
 
 def _scans(records: list[dict]) -> str:
-    """One row for each operator: eager's time by Braze's, by size."""
-    rows = [
-        [name, *(f"{cell['size']}: {number(cell['ratio'])}" for cell in cells)]
-        for name, cells in _by_case(records).items()
+    """A table for each number of threads; one row for each operator: eager's time by Braze's."""
+    parts = [
+        "## Scans and sums into places\n\n"
+        "Eager's time divided by that of the compiled function, of interleaved runs: on one thread "
+        "the medians, in seconds of the processor; on several the fastest, in seconds of the clock."
     ]
-    ratios = [record["ratio"] for record in records if "error" not in record]
-    failed = [f"{record['case']}: {_reason(record)}" for record in records if "error" in record]
-    width = max(map(len, rows), default=2)
-    return "\n\n".join(
-        [
-            "## Scans and sums into places\n\n"
-            "Eager's time divided by that of the compiled function: medians of interleaved runs on "
-            "one thread, in seconds of the processor. "
-            f"Geometric mean: {number(_geometric_mean(ratios))}.",
-            table(["operator", *[""] * (width - 1)], _filled(rows, width)),
-            *failed,
+    for threads in dict.fromkeys(record["threads"] for record in records):
+        chosen = [record for record in records if record["threads"] == threads]
+        rows = [
+            [name, *(f"{cell['size']}: {number(cell['ratio'])}" for cell in cells)]
+            for name, cells in _by_case(chosen).items()
         ]
-    )
+        ratios = [record["ratio"] for record in chosen if "error" not in record]
+        width = max(map(len, rows), default=2)
+        parts += [
+            f"Threads: {threads}. Geometric mean: {number(_geometric_mean(ratios))}.",
+            table(["operator", *[""] * (width - 1)], _filled(rows, width)),
+            *(f"{r['case']}: {_reason(r)}" for r in chosen if "error" in r),
+        ]
+    return "\n\n".join(parts)
 
 
 def _geometric_mean(values: list[float]) -> float | None:

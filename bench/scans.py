@@ -19,6 +19,7 @@ class Operator:
     sizes: tuple[tuple[int, ...], ...]
 
 
+THREADS = (1, 2)
 SCANNED = ((64, 64), (512, 1024), (4096, 256))  # rows, columns
 ADDED = ((64, 32, 16), (5000, 512, 64), (20_000, 1000, 256))  # sources, places, columns
 TABLES = ((64, 100, 32), (8192, 30_522, 768), (2048, 50_257, 256))  # tokens, rows, columns
@@ -74,6 +75,8 @@ OPERATORS: dict[str, Operator] = {
         Operator("cumprod of columns", lambda x: x.cumprod(0), _matrix, SCANNED),
         Operator("cummax of rows", lambda x: x.cummax(1), _matrix, SCANNED),
         Operator("cummax of columns", lambda x: x.cummax(0), _matrix, SCANNED),
+        Operator("cummin of rows", lambda x: x.cummin(1), _matrix, SCANNED),
+        Operator("cummin of columns", lambda x: x.cummin(0), _matrix, SCANNED),
         Operator("logcumsumexp of rows", lambda x: x.logcumsumexp(1), _matrix, SCANNED),
         Operator("logcumsumexp of columns", lambda x: x.logcumsumexp(0), _matrix, SCANNED),
         Operator("index_add", lambda x, i, s: x.index_add(0, i, s), _rows, ADDED),

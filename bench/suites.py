@@ -1,5 +1,6 @@
 """The suites. Each gives a list of records (dicts) that report.py turns into tables."""
 
+import itertools
 import re
 import sys
 
@@ -140,18 +141,21 @@ def sizes(samples: int) -> list[dict]:
 
 
 def scans(samples: int) -> list[dict]:
-    """One record for each (operator, size): Braze beside eager."""
+    """One record for each (operator, threads, size): Braze beside eager."""
     records = []
-    for name in operators.OPERATORS:
-        say(f"scans: {name}")
+    for name, threads in itertools.product(operators.OPERATORS, operators.THREADS):
+        say(f"scans: {name}, threads: {threads}")
+        case = {"case": name, "threads": threads}
         try:
             with empty_caches() as caches:
-                result = processes.run("scan", caches, operator=name, samples=samples)
+                result = processes.run(
+                    "scan", caches, operator=name, samples=samples, threads=threads
+                )
         except ChildError as error:
-            records.append({"case": name, "error": str(error)})
+            records.append({**case, "error": str(error)})
             continue
         for size, times in result["times"].items():
-            record = {"case": name, "size": size, "ratio": times["eager"] / times["compiled"]}
+            record = {**case, "size": size, "ratio": times["eager"] / times["compiled"]}
             record.update({f"{key}_us": seconds * 1e6 for key, seconds in times.items()})
             records.append(record)
     return records

@@ -190,11 +190,12 @@ def _changes(dynamic, case) -> dict:
     return {"fresh": measure.median(fresh), "known": measure.median(known)}
 
 
-def scan(operator: str, samples: int) -> dict:
-    """Seconds a call by size, eager's and Braze's in turn, on one thread."""
+def scan(operator: str, samples: int, threads: int) -> dict:
+    """Seconds a call by size, eager's and Braze's in turn: on one thread the median, of the
+    processor; on several the least, of the clock, which other processes take least from."""
     import braze
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     case = scans.OPERATORS[operator]
     times = {}
     for size in case.sizes:
@@ -205,9 +206,11 @@ def scan(operator: str, samples: int) -> dict:
         for tensor, wanted in zip(models.tensors(compiled(*arguments)), expected, strict=True):
             torch.testing.assert_close(tensor, wanted, rtol=1e-4, atol=1e-4)
         functions = {"eager": case.function, "compiled": compiled}
-        taken = measure.interleaved(functions, arguments, samples, clock=time.thread_time)
+        clock = time.thread_time if threads == 1 else time.perf_counter
+        taken = measure.interleaved(functions, arguments, samples, clock=clock)
         times["x".join(map(str, size))] = {
-            name: measure.median(values) for name, values in taken.items()
+            name: measure.median(values) if threads == 1 else min(values)
+            for name, values in taken.items()
         }
     return {"times": times}
 

@@ -1,11 +1,13 @@
 """Fresh random programs for as long as given, each lane a part of the time.
 
     python tests/fuzz.py --seconds 600 [--seed N] [-j JOBS] [--cpp BUILD]
+    python tests/fuzz.py --lane places --cases 10000
 
 The seed is printed; with `--seed` the same cases come again. What fails is made small and put into
 the corpus that the normal tests repeat. Lanes: programs of the language, of tensors of all dtypes
-(with products and attention large enough for their own kernels), and, with a build folder, random
-graphs and kernels through the C++ compiler. Exit status 1 if anything differs.
+(with products and attention large enough for their own kernels), of running values and computed
+places, and, with a build folder, random graphs and kernels through the C++ compiler. Exit status 1
+if anything differs.
 """
 
 import argparse
@@ -56,7 +58,11 @@ def tensors(first):
     return run([sys.executable, __file__, "--tensors", str(first)])
 
 
-def run_tensors(first):
+def places(first):
+    return run([sys.executable, __file__, "--tensors", str(first), "--lane", "places"])
+
+
+def run_tensors(first, places):
     """In a process of its own: the seeds that differ, made small into the corpus."""
     sys.path[:0] = [str(PYTHON / "api"), str(PYTHON), str(ROOT)]
     import tensor_programs
@@ -66,13 +72,14 @@ def run_tensors(first):
     torch.set_num_threads(1)
     with torch.no_grad():
         for seed in range(first, first + TENSORS):
-            source = tensor_programs.program(seed, in_place=seed % 3 == 0)
+            source = tensor_programs.program(seed, in_place=seed % 3 == 0, places=places)
             found = tensor_programs.failure(source)
             if found is None:
                 continue
             failed += 1
             small = tensor_programs.shrunk(source)
-            (PYTHON / "api" / "corpus" / f"seed_{seed}.py").write_text(small)
+            name = f"places_{seed}.py" if places else f"seed_{seed}.py"
+            (PYTHON / "api" / "corpus" / name).write_text(small)
             say(f"tensors, seed {seed}: {found}\n{small}")
     return failed > 0
 
@@ -89,28 +96,42 @@ def cpp(build, first):
     return None
 
 
+def goes_on(cases, done, end):
+    return time.monotonic() < end if cases is None else done < cases
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--cases", type=int, help="of each lane, however long they take")
+    parser.add_argument("--lane", choices=("language", "tensors", "places", "cpp"))
     parser.add_argument("--seed", type=int)
     parser.add_argument("-j", dest="jobs", type=int, default=os.cpu_count())
     parser.add_argument("--cpp", type=Path, help="a build folder with the C++ tests")
     parser.add_argument("--tensors", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.tensors is not None:
-        return run_tensors(options.tensors)
+        return run_tensors(options.tensors, options.lane == "places")
     seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
     say(f"--seed {seed}")
-    lanes = {"language": (language, LANGUAGE), "tensors": (tensors, TENSORS)}
+    lanes = {
+        "language": (language, LANGUAGE),
+        "tensors": (tensors, TENSORS),
+        "places": (places, TENSORS),
+    }
     if options.cpp:
         lanes["cpp"] = (lambda first: cpp(options.cpp, first), GRAPHS)
+    if options.lane == "cpp" and not options.cpp:
+        parser.error("the lane cpp needs --cpp")
+    if options.lane:
+        lanes = {options.lane: lanes[options.lane]}
     failed = False
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for name, (lane, count) in lanes.items():
             end = time.monotonic() + options.seconds / len(lanes)
             done, under_way = 0, set()
-            while time.monotonic() < end or under_way:
-                while time.monotonic() < end and len(under_way) < options.jobs:
+            while goes_on(options.cases, done, end) or under_way:
+                while goes_on(options.cases, done, end) and len(under_way) < options.jobs:
                     under_way.add(pool.submit(lane, seed + done))
                     done += count
                 ready, under_way = concurrent.futures.wait(

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "loop/checks.h"
 
 namespace braze::schedule {
 
@@ -59,7 +60,20 @@ Statement Rewriter::operator()(const Statement& statement) {
     result.index = moved(statement.buffer, (*this)(statement.index));
     result.buffer = param(statement.buffer);
   }
+  keep_checks(statement.value, result);
+  if (statement.is_store()) keep_checks(statement.index, result);
   return result;
+}
+
+void Rewriter::keep_checks(ExprRef before, Statement& after) {
+  for (ExprRef check : loop::checks_in(before)) {
+    for (ExprRef now : loop::checks_in((*this)(check))) {
+      const std::vector<ExprRef> of_index =
+          after.is_store() ? loop::checks_in(after.index) : std::vector<ExprRef>();
+      if (std::ranges::find(of_index, now) == of_index.end())
+        after.value = pool_.after(now, after.value);
+    }
+  }
 }
 
 sym::Dims extents(const std::vector<loop::Axis>& axes) {

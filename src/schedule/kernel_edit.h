@@ -31,6 +31,9 @@ class Rewriter {
 
  private:
   loop::ExprRef rebuild(loop::ExprRef expr);
+  // What stands for an operand may decide a condition, and what then goes may make index checks:
+  // the value makes those of `before` all the same.
+  void keep_checks(loop::ExprRef before, loop::Statement& after);
   int param(int64_t number) const {
     return static_cast<int>(params.empty() ? number : params[number]);
   }

@@ -298,7 +298,10 @@ Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
     scopes_[depth].lines.push_back("store(" + place + ", " + name + ");");
     value = {name, true, true};
   }
-  if (uses_[expr] == 1 && depth == user_depth && value.text.size() <= kLongestInline) return value;
+  // A check is made also where it is an operand of a choice, which C++ need not evaluate.
+  if (uses_[expr] == 1 && depth == user_depth && value.text.size() <= kLongestInline &&
+      expr->kind != ExprKind::kCheckIndex)
+    return value;
   // Loads are named after their buffer, the rest after the op.
   const std::string stem = expr->kind == ExprKind::kLoad ? "v" + std::to_string(expr->ival)
                            : expr->kind == ExprKind::kAxis

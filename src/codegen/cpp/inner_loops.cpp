@@ -58,7 +58,8 @@ int LoopWriter::unroll_of(const Level& level) const {
   for (const Step& step : level.inner) {
     if (step.role == Step::Role::kReduce && !Reduction::can_unroll(step)) return 1;
     // The steps of a scan stay in their order; several in one iteration save the loop's own work.
-    reduces |= step.role != Step::Role::kStore;
+    reduces |= step.role != Step::Role::kStore &&
+               !(step.role == Step::Role::kScan && chooses(*step.statement));
     visit(step.statement->value);
   }
   if (!reduces || nest_.inner.empty()) return 1;

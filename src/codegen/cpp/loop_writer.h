@@ -40,6 +40,12 @@ class LoopWriter {
   // The body for the vector of outer points at `position`.
   void write_outer_body(const std::string& header, const std::string& position);
   void write_outer_lanes();
+  // The lanes from `first` to `last`, which are blocks of the axis or all of it.
+  void write_outer_range(std::string first, const std::string& last, bool blocks);
+  // The first block that is written and, where there may be several, the one after the last.
+  std::pair<std::string, std::string> own_blocks() const;
+  // Within loops over the inner axes from that position on.
+  void write_within_inner(size_t position, const std::function<void()>& body);
   // One vector at a time from `first` to `last`, a part of the axis.
   void write_outer_vectors(sym::Int length, const std::string& first, const std::string& last,
                            bool is_part);

@@ -67,7 +67,8 @@ Survey survey(const Kernel& kernel, const sym::Dims& extent) {
       result.operations += loop::cost_of(expr->kind);
     }
     for (ExprRef arg : expr->args)
-      visit(arg, as_index, inner, guarded || expr->kind == ExprKind::kMasked);
+      visit(arg, as_index || (expr->kind == ExprKind::kAfter && arg == expr->args[0]), inner,
+            guarded || expr->kind == ExprKind::kMasked);
   };
   for (const Statement& s : kernel.body) {
     switch (s.kind) {
@@ -250,12 +251,14 @@ int columns_of(const Nest& nest, const Survey& facts, int64_t other_items, Isa i
   return 1;
 }
 
-// Scans of several rows at once do not wait for each other.
+// Scans of several rows at once do not wait for each other. One that chooses between a new value
+// and the one before does not wait either: the processor guesses which it will be.
 int rows_of(const Nest& nest, const Survey& facts) {
   constexpr int kRows = 4;
   constexpr int64_t kMostOperations = 24;
   const std::vector<Statement>& body = nest.kernel->body;
-  const bool scans = std::ranges::any_of(body, [](const Statement& s) { return s.is_scan(); });
+  const bool scans =
+      std::ranges::any_of(body, [](const Statement& s) { return s.is_scan() && !chooses(s); });
   const bool reduces =
       std::ranges::any_of(body, [](const Statement& s) { return s.is_reduction(); });
   if (nest.vector_axis >= 0 || nest.parallel.empty() || nest.inner.empty() || !scans || reduces ||
@@ -370,7 +373,21 @@ void plan_kept_rows(Nest& nest) {
   }
 }
 
+// Whether all that the kernel does is to accumulate at its inner points.
+bool only_accumulates(const Kernel& kernel) {
+  return std::ranges::all_of(kernel.body,
+                             [](const Statement& s) { return s.inner && s.accumulates(); });
+}
+
 }  // namespace
+
+bool chooses(const Statement& scan) {
+  if (scan.value->kind != ExprKind::kWhere) return false;
+  const auto is_before = [&](ExprRef expr) {
+    return expr->kind == ExprKind::kScanned && expr->ival == scan.reduced && expr->component == 1;
+  };
+  return is_before(scan.value->args[1]) || is_before(scan.value->args[2]);
+}
 
 sym::Int Nest::blocks() const {
   if (!vector_is_outer() || block == 0) return 1;
@@ -434,6 +451,8 @@ Nest plan_nest(const Kernel& kernel, Isa isa) {
   nest.tile_axis = tile_axis_of(nest, facts);
   plan_parallel(nest, facts, isa);
   nest.levels = plan_levels(kernel);
+  nest.row_by_row = nest.vector_is_outer() && !nest.inner.empty() && nest.tile_axis < 0 &&
+                    nest.levels.size() == 1 && only_accumulates(kernel);
   plan_kept_rows(nest);
   nest.short_versions =
       plan_short_versions(nest, facts.operations + static_cast<int64_t>(facts.accesses.size()));

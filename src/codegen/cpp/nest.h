@@ -41,6 +41,7 @@ struct Nest {
   std::vector<int> parallel;  // outer axes split among threads, in order, vector axis left out
   int columns = 1;            // outer vector axis: vectors that share one walk of the inner axes
   int rows = 1;               // without lanes: points of the last of `parallel` that share one walk
+  bool row_by_row = false;    // outer vector axis: walked within the inner axes, not around them
   int64_t block = 0;          // outer vector axis: elements of it in one work item; 0: all
   // Outer axis along which some load is contiguous that is not along the vector axis: square tiles
   // of it are loaded row by row and transposed in registers. -1: none.
@@ -73,6 +74,9 @@ struct Nest {
   sym::Int tiles() const;   // work items along the tile axis
   sym::Int blocks() const;  // work items along an outer vector axis
 };
+
+// Whether what a scan becomes at a point is a new value or the one before.
+bool chooses(const loop::Statement& scan);
 
 // Merges neighbouring axes (outer with outer, inner with inner) that every access walks as one:
 // returns the extent by axis, where the first axis of a merged pair gets extent 1.

@@ -75,7 +75,9 @@ void LoopWriter::write_items() {
     writer_.bind_axis(nest_.parallel.back(), counters.back().name);
     rest = write_item(1);
   }
+  const bool at_once = nest_.row_by_row && !is_trivial(nest_.blocks());
   const auto loop = [&](const std::string& start, const std::string& name, const std::string& end) {
+    if (at_once) return writer_.block("", body);
     if (nest_.rows == 1)
       return writer_.block("for (" + start + "; " + name + " < " + end + "; ++" + name + ")", body);
     const std::string rows = std::to_string(nest_.rows);
@@ -96,7 +98,8 @@ void LoopWriter::write_items() {
                " + (end - item) : " + extent + ";");
   writer_.line("item += " + last + "_end - " + last + ";");
   loop("", last, last + "_end");
-  writer_.line("if (" + last + " == " + extent + ") { " + last + " = 0; " + step + " }");
+  const std::string reached = at_once ? last + "_end" : last;
+  writer_.line("if (" + reached + " == " + extent + ") { " + last + " = 0; " + step + " }");
   const std::vector<std::string> lines = writer_.close();
   writer_.block("for (i64 item = begin; item < end;)", lines);
 }
@@ -146,19 +149,46 @@ void LoopWriter::write_outer_lanes() {
     return;
   }
   const sym::Int length = nest_.extent[nest_.vector_axis];
-  const std::string name = axis_name(nest_, nest_.vector_axis);
   std::string first = "0", last = size(length);
   const bool blocks = !is_trivial(nest_.blocks());
   if (blocks) {
-    first = "block * " + std::to_string(nest_.block);
+    const std::string block = std::to_string(nest_.block);
+    const auto [from, to] = own_blocks();
+    first = from + " * " + block;
     last = writer_.fresh("last");
-    const std::string bound = first + " + " + std::to_string(nest_.block);
+    const std::string bound = to.empty() ? first + " + " + block : to + " * " + block;
     writer_.line("const i64 " + last + " = " +
                  (divides(length, nest_.block)
                       ? bound
                       : bound + " < " + size(length) + " ? " + bound + " : " + size(length)) +
                  ";");
   }
+  if (!nest_.row_by_row) return write_outer_range(first, last, blocks);
+  write_within_inner(0, [&] { write_outer_range(first, last, blocks); });
+}
+
+std::pair<std::string, std::string> LoopWriter::own_blocks() const {
+  if (!nest_.row_by_row) return {"block", ""};
+  const bool only = nest_.parallel.empty();
+  return {only ? "begin" : "block", only ? "end" : "block_end"};
+}
+
+void LoopWriter::write_within_inner(size_t position, const std::function<void()>& body) {
+  if (position == nest_.inner.size()) return body();
+  const int axis = nest_.inner[position];
+  const std::string name = axis_name(nest_, axis);
+  writer_.open();
+  writer_.bind_axis(axis, name);
+  write_within_inner(position + 1, body);
+  const std::vector<std::string> lines = writer_.close();
+  writer_.block(
+      "for (i64 " + name + " = 0; " + name + " < " + size(nest_.extent[axis]) + "; ++" + name + ")",
+      lines);
+}
+
+void LoopWriter::write_outer_range(std::string first, const std::string& last, bool blocks) {
+  const sym::Int length = nest_.extent[nest_.vector_axis];
+  const std::string name = axis_name(nest_, nest_.vector_axis);
   if (nest_.columns > 1) {
     const int64_t wide = static_cast<int64_t>(nest_.columns) * nest_.lanes;
     columns_ = nest_.columns;
@@ -239,6 +269,11 @@ void LoopWriter::for_each_vector(bool may_repeat, const std::function<void(int)>
 void LoopWriter::write_levels() {
   for (const Level& level : nest_.levels) {
     writer_.set_level(static_cast<int>(&level - nest_.levels.data()));
+    if (nest_.row_by_row) {
+      std::vector<Reduction> none;
+      write_inner_body(level, none, 0);
+      continue;
+    }
     if (!level.inner.empty()) write_inner(level);
     if (nest_.tile_axis >= 0)
       write_tile(level);

@@ -6,6 +6,7 @@ import random
 import re
 
 import braze
+import place_lines
 import torch
 import torch.nn.functional as F
 from support import aliasing, same
@@ -50,66 +51,140 @@ INPLACE = [
 ]
 
 MOST_ELEMENTS = 20_000
+ENVIRONMENT = {"torch": torch, "F": F, "aten": torch.ops.aten}
 HEAD = re.compile(r"# (.*)\n")
 TOLERANCES = {"float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
 
 
-def make(dtype, shape):
+def make(dtype, shape, layout="contiguous"):
+    if layout == "transposed":
+        return make(dtype, shape[::-1]).permute(*range(len(shape))[::-1])
+    if layout == "steps":
+        return make(dtype, [2 * size for size in shape])[(slice(None, None, 2),) * len(shape)]
+    if layout == "offset":
+        return make(dtype, [shape[0] + 1, *shape[1:]])[1:]
+    if dtype == "index":
+        return torch.randint(0, 1000, shape)
     if dtype == "bool":
         return torch.rand(shape) > 0.5
+    if dtype == "uint8":
+        return torch.randint(0, 13, shape, dtype=torch.uint8)
     if dtype.startswith("int"):
         return torch.randint(-4, 9, shape, dtype=getattr(torch, dtype))
     return torch.randn(shape).to(getattr(torch, dtype))
 
 
-def random_line(rng, name, live, in_place):
-    kinds = [UNARY, UNARY, BINARY, BINARY, VIEW, REDUCE, DENSE]
+def random_line(rng, name, live, values, in_place, places):
     a, b = rng.choice(live), rng.choice(live)
+    if places and rng.random() < 0.55:
+        changes = in_place and rng.random() < 0.4
+        text = place_lines.line(rng, a, values[a].dim(), changes)
+        return (None, text) if changes else (name, f"{name} = {text}")
+    kinds = [UNARY, UNARY, BINARY, BINARY, VIEW, REDUCE, DENSE]
     if in_place and rng.random() < 0.25:
         return None, rng.choice(INPLACE).format(a=a)
     return name, f"{name} = " + rng.choice(rng.choice(kinds)).format(a=a, b=b)
 
 
-def program(seed, in_place=False, dtypes=DTYPES):
+def random_inputs(rng, dtypes, places):
+    """(dtype, shape, layout) by name."""
+    if not places:
+        shapes = SHAPES if rng.random() < 0.8 else LARGE
+        return {name: (rng.choice(dtypes), rng.choice(shapes), "contiguous") for name in "xyz"}
+    inputs = {
+        name: (
+            rng.choice(place_lines.DTYPES),
+            rng.choice(place_lines.SHAPES),
+            rng.choice(place_lines.LAYOUTS),
+        )
+        for name in "xyz"
+    }
+    return inputs | {name: ("index", rng.choice(place_lines.COUNTS), "contiguous") for name in "ij"}
+
+
+def program(seed, in_place=False, dtypes=DTYPES, places=False):
     """Source of a function of three tensors, every line of which works for its inputs. Its first line
-    is a comment that says the inputs and the options."""
+    is a comment that says the inputs and the options.
+
+    `places`: mostly lines of `place_lines.py`, two more inputs that say places, sizes 0 and 1, other
+    layouts; the last line may be one that eager refuses, and where nothing is written in place the
+    gradients of the results may be compared too."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    shapes = SHAPES if rng.random() < 0.8 else LARGE
-    inputs = {name: (rng.choice(dtypes), rng.choice(shapes)) for name in "xyz"}
+    inputs = random_inputs(rng, dtypes, places)
     values = {name: make(*given) for name, given in inputs.items()}
-    lines, live = [], list(values)
-    environment = {"torch": torch, "F": F}
-    for number in range(rng.randint(3, 14)):
+    lines, live = [], [name for name in "xyz"]
+    refused = False
+    for number in range(rng.randint(2, 8) if places else rng.randint(3, 14)):
         for _ in range(20):
-            name, line = random_line(rng, f"t{number}", live, in_place)
+            name, line = random_line(rng, f"t{number}", live, values, in_place, places)
             trial = {k: v.clone() for k, v in values.items()}
             try:
-                exec(line, environment, trial)
-                exec(line, environment, values)  # views, whose memory is not theirs alone
-            except (RuntimeError, IndexError, TypeError, NotImplementedError):
+                exec(line, ENVIRONMENT, trial)
+                exec(line, ENVIRONMENT, values)  # views, whose memory is not theirs alone
+            except (
+                RuntimeError,
+                IndexError,
+                TypeError,
+                NotImplementedError,
+                ZeroDivisionError,
+            ) as e:
+                refused = places and re.search("out of (bounds|range)", str(e)) is not None
+                if refused:
+                    break
                 continue
             made = trial[name] if name else None
-            if name and not (torch.is_tensor(made) and 0 < made.numel() <= MOST_ELEMENTS):
+            if name and not (
+                torch.is_tensor(made) and (0 if places else 1) <= made.numel() <= MOST_ELEMENTS
+            ):
                 del values[name]
                 continue
             lines.append(line)
             if name:
                 live.append(name)
             break
-    results = rng.sample(live, min(len(live), 3))
+        if refused:
+            lines.append(line)
+            break
+    results = rng.sample(live, min(len(live), 6 if places else 3))
     if lines and live[-1] not in results:
         results.append(live[-1])
-    head = json.dumps({"inputs": list(inputs.values()), "dynamic": rng.choice([None, True])})
+    if refused and name:
+        results.append(name)
+    said = {"inputs": list(inputs.values()), "dynamic": rng.choice([None, True])}
+    if places and not in_place and not refused and rng.random() < 0.3:
+        said["gradients"] = True
     body = "".join(f"    {line}\n" for line in lines)
-    return f"# {head}\ndef f(x, y, z):\n{body}    return {', '.join(results)},\n"
+    return (
+        f"# {json.dumps(said)}\ndef f({', '.join(inputs)}):\n{body}"
+        f"    return {', '.join(results)},\n"
+    )
 
 
-def outcome(f, inputs):
-    """(result, inputs afterwards, aliasing), or the exception."""
-    inputs = [t.clone() for t in inputs]
+def copied(tensor, requires_grad=False):
+    """A copy of the same strides."""
+    twin = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+    twin.copy_(tensor)
+    return twin.requires_grad_(requires_grad and tensor.is_floating_point())
+
+
+def outcome(f, inputs, gradients=False):
+    """(result, inputs afterwards, aliasing), or the exception. With `gradients` the result has those
+    of the inputs too, None where there is none."""
+    inputs = [copied(t, gradients) for t in inputs]
     try:
-        result = f(*inputs)
+        with torch.set_grad_enabled(gradients):
+            result = f(*inputs)
+            if gradients:
+                roots = [t for t in result if t.requires_grad]
+                leaves = [t for t in inputs if t.requires_grad]
+                weights = [torch.full_like(t, 0.5) for t in roots]
+                found = (
+                    torch.autograd.grad(roots, leaves, weights, allow_unused=True)
+                    if roots and leaves
+                    else ()
+                )
+                return (*(t.detach() for t in result), *found), [t.detach() for t in inputs], ()
     except Exception as error:
         return error
     return result, inputs, aliasing(result, inputs)
@@ -146,33 +221,46 @@ def narrowed(made, like):
     """An outcome in the dtypes of another one."""
     if isinstance(made, Exception) or isinstance(like, Exception):
         return like
-    values = [tuple(a.to(b.dtype) for a, b in zip(*both)) for both in zip(made[:2], like[:2])]
+    values = [
+        tuple(a if a is None or b is None else a.to(b.dtype) for a, b in zip(*both))
+        for both in zip(made[:2], like[:2])
+    ]
     return values[0], list(values[1]), like[2]
 
 
-def is_stable(f, inputs, expected, tolerance):
+def is_stable(f, inputs, expected, tolerance, gradients=False):
     """Whether eager gives nearly the same for nearly the same inputs, and in double precision: a
     comparison, a sign or a rounding makes much of little."""
-    shaken = outcome(f, [nudged(t) for t in inputs])
-    exact = narrowed(outcome(f, [widened(t) for t in inputs]), expected)
+    shaken = outcome(f, [nudged(t) for t in inputs], gradients)
+    exact = narrowed(outcome(f, [widened(t) for t in inputs], gradients), expected)
     return all(difference(other, expected, tolerance) is None for other in (shaken, exact))
+
+
+def grown(shape, by):
+    """Sizes of another call; 0 and 1 stay."""
+    return [size + by if size > 1 else size for size in shape]
 
 
 def failure(source):
     """What the compiled program does otherwise than eager; None if nothing, or if eager itself makes
     more of rounding than the tolerance."""
     said = json.loads(HEAD.match(source)[1])
-    environment = {"torch": torch, "F": F}
+    environment = dict(ENVIRONMENT)
     exec(source, environment)
-    fast = braze.compile(environment["f"], dynamic=said["dynamic"])
-    dtypes = {dtype for dtype, _ in said["inputs"]}
+    f, gradients = environment["f"], said.get("gradients", False)
+    fast = braze.compile(f, dynamic=said["dynamic"])
+    dtypes = {dtype for dtype, *_ in said["inputs"]}
     tolerance = max((TOLERANCES.get(dtype, (1e-4, 1e-5)) for dtype in dtypes))
+    varies = said["dynamic"] and "index" in dtypes
     for call in range(2):
         torch.manual_seed(1000 + call)
-        inputs = [make(dtype, shape) for dtype, shape in said["inputs"]]
-        expected = outcome(environment["f"], inputs)
-        found = difference(outcome(fast, inputs), expected, tolerance)
-        if found and is_stable(environment["f"], inputs, expected, tolerance):
+        by = 3 if varies and call else 0
+        inputs = [
+            make(dtype, grown(shape, by), *layout) for dtype, shape, *layout in said["inputs"]
+        ]
+        expected = outcome(f, inputs, gradients)
+        found = difference(outcome(fast, inputs, gradients), expected, tolerance)
+        if found and is_stable(f, inputs, expected, tolerance, gradients):
             return f"call {call}: {found}"
     return None
 

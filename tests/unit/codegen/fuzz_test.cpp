@@ -24,14 +24,24 @@ class Generator {
     if (!inner_.empty()) text += axes(" inner(", "i", inner_);
     text += " {\n";
     is_scan_.clear();
+    if (!inner_.empty() && pick(4) == 0) {
+      text += accumulation("b9");
+      if (pick(3) == 0) text += accumulation("b7");
+      return text + "}";
+    }
     if (!inner_.empty()) {
       for (int n = pick(4); n >= 0; --n) {
         const std::string name = "r" + std::to_string(is_scan_.size());
         const bool is_scan = pick(3) == 0;
-        text += " " + name + " = " +
-                (is_scan ? "scan(0.5:f32, add(mul(" + name + ".before, 0.5:f32), "
-                         : std::string(kReductions[pick(4)]) + "(");
-        text += number(3, true) + (is_scan ? "))" : ")") + " inner\n";
+        text += " " + name + " = ";
+        if (!is_scan)
+          text += std::string(kReductions[pick(4)]) + "(" + number(3, true) + ")";
+        else if (pick(2))
+          text += "scan(0.5:f32, add(mul(" + name + ".before, 0.5:f32), " + number(3, true) + "))";
+        else
+          text += "scan(0.5:f32, where(lt(" + name + ".before, " + number(2, true) + "), " +
+                  number(3, true) + ", " + name + ".before))";
+        text += " inner\n";
         is_scan_.push_back(is_scan);
       }
       text += " store(b7, " + dense(false) + ", " + number(3, false) + ")\n";
@@ -40,14 +50,17 @@ class Generator {
     const char* mark = inner ? " inner\n" : "\n";
     text += " store(b6, " + dense(inner) + ", " + number(5, inner) + ")" + mark;
     if (pick(2)) text += " store(b8, " + dense(inner) + ", " + integer(3, inner) + ")" + mark;
-    if (!inner_.empty() && pick(3) == 0)
-      text += std::string(pick(2) ? " store_add" : " store_last") + "(b9, " + dense(false, "4") +
-              " + check_index(load(b2, " + index(true) + "), 10)//3, " + number(3, true) +
-              ") inner\n";
+    if (!inner_.empty() && pick(3) == 0) text += accumulation("b9");
     return text + "}";
   }
 
  private:
+  // Into one of four places for each outer point.
+  std::string accumulation(const std::string& buffer) {
+    static constexpr const char* kStores[] = {"add", "last", "max", "min"};
+    return std::string(" store_") + kStores[pick(4)] + "(" + buffer + ", " + dense(false, "4") +
+           " + check_index(load(b2, " + index(true) + "), 10)//3, " + number(3, true) + ") inner\n";
+  }
   static constexpr const char* kReductions[] = {"sum", "max", "min", "welford"};
   static constexpr int64_t kMostPoints = 4000;
   int pick(int n) { return static_cast<int>(random_() % n); }

@@ -177,6 +177,12 @@ TEST(Pointwise, FailingIndexIsReported) {
                             "after(check_index(load(b0, o0) + o1*0, 3), 1:f32)"})
     kernels.push_back(loop::parse_kernel(
         "kernel embedding" + head + " store(b2, o0*32 + o1, " + value + ")\n}", pool));
+  // Without lanes a choice is one of C++, which evaluates one of its operands.
+  kernels.push_back(loop::parse_kernel(
+      "kernel chosen(b0: i64 in, b1: f32 in, b2: f32 out) inner(i0 < 4) {\n"
+      " store_add(b2, 0, where(eq(load(b0, i0), 1), load(b1, check_index(load(b0, i0), 3)), 0:f32))"
+      " inner\n}",
+      pool));
   for (Isa isa : tested_isas()) {
     const Source source = generate(kernels, {.isa = isa});
     const auto library = toolchain::build(source.text, compiler_flags(isa));

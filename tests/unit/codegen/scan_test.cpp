@@ -66,6 +66,20 @@ TEST(Scan, WithReductionsInSeveralLevels) {
   check_kernels(texts, {.tolerance = 1e-4, .magnitude = 1});
 }
 
+TEST(Scan, ThatChooses) {
+  // The running value is a new one or that before: rows are walked one by one.
+  const std::string rows = "outer(o0 < 21) inner(i0 < 37) {\n";
+  const std::string x = "load(b0, o0*37 + i0)";
+  const std::string wins = "or(le(r0.before, " + x + "), isnan(" + x + "))";
+  check_kernels({"kernel largest(b0: f32 in, b1: f32 out, b2: i64 out) " + rows +
+                     " r0 = scan(-inf:f32, where(" + wins + ", " + x + ", r0.before)) inner\n" +
+                     " r1 = scan(0, where(" + wins + ", i0, r1.before)) inner\n" +
+                     " store(b1, o0*37 + i0, r0) inner\n store(b2, o0*37 + i0, r1) inner\n}",
+                 "kernel latest(b0: i64 in, b1: i64 out) " + rows + " r0 = scan(7, where(lt(" + x +
+                     ", 5), r0.before, " + x + ")) inner\n store(b1, o0*37 + i0, r0) inner\n}"},
+                {.tolerance = 0, .special = true});
+}
+
 TEST(Scan, OfSymbolicSizes) {
   const std::vector<std::string> texts = {
       "kernel rows(b0: f32 in, b1: f32 out) outer(o0 < {s0}) inner(i0 < {s1}) {\n"
@@ -120,6 +134,25 @@ TEST(AccumulatingStore, OfSymbolicSizes) {
        " store_add(b2, o0*10 + check_index(load(b0, i0), 10), load(b1, o0*{s1} + i0)) inner\n}"},
       {.tolerance = 1e-4, .magnitude = 1}, {16, 7},
       {{2, 3}, {7, 16}, {16, 7}, {17, 8}, {3, 64}, {65, 2}, {130, 5}});
+}
+
+TEST(AccumulatingStore, RowsLongEnoughForSeveralBlocks) {
+  // Each call has some blocks of the rows, of one matrix or of several; lanes that are left over.
+  check_kernels(
+      {"kernel one(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 1003) inner(i0 < 40) {\n"
+       " store_add(b2, check_index(load(b0, i0), 10)*1003 + o0, load(b1, i0*1003 + o0)) inner\n}",
+       "kernel more(b0: i64 in, b1: f32 in, b2: f32 out)"
+       " outer(o0 < 3, o1 < 520) inner(i0 < 40) {\n"
+       " store_add(b2, o0*5200 + check_index(load(b0, i0), 10)*520 + o1,"
+       " load(b1, o0*20800 + i0*520 + o1)) inner\n}",
+       "kernel two(b0: i64 in, b1: f32 in, b2: f32 out)"
+       " outer(o0 < 260) inner(i0 < 10, i1 < 6) {\n"
+       " store_max(b2, check_index(load(b0, i1), 10)*260 + o0,"
+       " load(b1, i0*1560 + i1*260 + o0)) inner\n}",
+       "kernel places(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 257) inner(i0 < 60) {\n"
+       " store_add(b2, check_index(load(b0, i0*257 + o0), 10)*257 + o0, load(b1, i0*257 + o0))"
+       " inner\n}"},
+      {.elements = 1 << 16, .tolerance = 0, .magnitude = 0});
 }
 
 TEST(AccumulatingStore, OrderIsThatOfThePoints) {

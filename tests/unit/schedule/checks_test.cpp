@@ -27,6 +27,26 @@ TEST(Checks, IndexChecksStay) {
   }
 }
 
+// With its producer in place, an index is known to lie outside: nothing is added, but it is
+// refused.
+TEST(Checks, IndexChecksStayWhereAConditionIsDecided) {
+  for (const auto& [from, fits] : {std::pair("-9", false), std::pair("0", true)}) {
+    loop::Program program = loop::lower(
+        graph::parse(std::string("graph(%0: f32[9, 4], %1: i64[6]) {"
+                                 " %2: i64[6] = aten.remainder.Scalar(%1, 9)"
+                                 " %3: i64[6] = aten.add.Scalar(%2, ") +
+                     from +
+                     ", 1) %4: f32[6, 4] = aten.index_select(%0, 0, %3)"
+                     " %5: f32[9, 4] = aten.embedding_dense_backward(%4, %3, 9, -1, false)"
+                     " return %5 }"),
+        {});
+    fuse(program, {});
+    const loop::Numbers table(36, 1.0);
+    EXPECT_EQ(loop::ProgramRunner(program).run({table, {0, 8, 1, 2, 3, 4}}).has_value(), fits)
+        << loop::to_string(program);
+  }
+}
+
 TEST(Checks, CheckedValuesOfOneKernelAreNotStored) {
   loop::Program program = loop::lower(
       graph::parse(
