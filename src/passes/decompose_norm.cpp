@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "graph/arguments.h"
+#include "graph/infer/strides.h"
 #include "passes/decompose_rules.h"
 
 namespace braze::passes {
@@ -68,10 +69,18 @@ Value* per_channel(Emitter& emit, Value* value, int64_t rank) {
   return emit.reshape(value, std::move(sizes));
 }
 
+// Of other layouts eager refuses group norm.
+bool is_plain(const TensorType& type) {
+  return type.is_contiguous() ||
+         (type.rank() == 4 &&
+          graph::like_strides(type, MemoryFormat::kChannelsLast) == type.strides);
+}
+
 // x * scale + shift with scale = rstd * weight, shift = bias - mean * scale, by group.
 Replacement group_norm(Emitter& emit, const Node& node) {
   Value* input = graph::tensor_arg(node, 0);
-  if (!is_float(input->type().dtype) || input->type().rank() < 2) return {};
+  if (!is_float(input->type().dtype) || input->type().rank() < 2 || !is_plain(input->type()))
+    return {};
   const DType dtype = graph::compute_dtype(input->type().dtype);
   const Int batch = graph::sym_arg(node, 3), channels = graph::sym_arg(node, 4);
   const Int area = graph::sym_arg(node, 5), groups = graph::sym_arg(node, 6);

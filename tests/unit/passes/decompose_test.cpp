@@ -86,6 +86,13 @@ TEST(Decompose, ChannelsLastStays) {
       << text;
 }
 
+TEST(Decompose, LayoutsThatGroupNormRefusesAreLeftToIt) {
+  expect_unchanged_by(decompose, R"(graph(%0: f32[2, 4, 9]{1, 18, 2}) {
+    %1: f32[2, 4, 9]{1, 18, 2}, %2: f32[2, 2], %3: f32[2, 2] = aten.native_group_norm(%0, None, None, 2, 4, 9, 2, 1e-05)
+    return %1
+  })");
+}
+
 TEST(Decompose, Shapes) {
   EXPECT_EQ(after(R"(graph(%0: f32[2, 3]) {
     %1: f32[3, 2]{1, 3} #%0 = aten.t(%0)
