@@ -58,7 +58,7 @@ def kinds_of(schedule):
     for line in schedule.splitlines():
         if line.startswith("launch("):
             kinds.add("K")
-        elif re.match(r"(%\d+(, )?)* ?=? ?(aten|braze|torchvision)\.|%.* = \w+\.", line):
+        elif re.match(r"(%\d+(, )?)* ?=? ?(aten|braze|prims|torchvision)\.|%.* = \w+\.", line):
             kinds.add("L")
     return kinds or {"V"}
 

@@ -42,13 +42,14 @@ class Builder {
   }
 
   // aten.copy would copy the whole memory that its first argument is a part of, and leave the
-  // result at that place in it.
+  // result at that place in it; prims.copy_strided is written in Python.
   bool add_copy(const graph::Node& node) {
-    if (node.op().kind != graph::OpKind::kcopy) return false;
+    const bool strided = node.op().kind == graph::OpKind::kcopy_strided;
+    if (!strided && node.op().kind != graph::OpKind::kcopy) return false;
     const auto* like = std::get_if<Value*>(&node.args().at(0));
-    const auto* source = std::get_if<Value*>(&node.args().at(1));
+    const auto* source = strided ? like : std::get_if<Value*>(&node.args().at(1));
     const Value* result = node.results()[0];
-    if (!like || !source || !graph::is_dense(result->type()) ||
+    if (!like || !source || !(strided || graph::is_dense(result->type())) ||
         result->type().offset != sym::Int(0))
       return false;
     plan::ExternStep step{.op = "aten.new_empty_strided", .origin = node.origin()};

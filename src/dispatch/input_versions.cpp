@@ -7,10 +7,7 @@ using graph::Value;
 
 // The running statistics that training changes are no outputs in its schema, so autograd, which
 // keeps the counters, does not see it.
-bool is_counted(const graph::Node& node) {
-  return node.op().kind != graph::OpKind::knative_batch_norm &&
-         node.op().kind != graph::OpKind::k_native_batch_norm_legit;  // what the tracer makes of it
-}
+bool is_counted(const graph::Node& node) { return !node.op().has(graph::kRunningStatistics); }
 
 // The tensor whose counter `value`, a view of it or what an op in place gave back, shares.
 const Value* counted_with(const Value* value) {

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "base/is_one_of.h"
 #include "graph/arguments.h"
 #include "sym/facts.h"
 
@@ -30,9 +29,16 @@ bool is_total(std::string_view base) {
   return names.contains(base);
 }
 
-// Integers divided by zero are an error.
-bool divides(std::string_view base) {
-  return is_one_of(base, {"div", "floor_divide", "remainder", "fmod"});
+// Integers divided by zero are an error, in the op's variants in place and with out= too.
+bool divides(const Op& op) {
+  static const std::unordered_set<std::string_view> names = [] {
+    std::unordered_set<std::string_view> all;
+    for (int kind = 1; kind < static_cast<int>(OpKind::kCount); ++kind)
+      if (const Op& known = op_of(static_cast<OpKind>(kind)); known.has(kDivides))
+        all.insert(base_name(known.name));
+    return all;
+  }();
+  return op.has(kDivides) || (op.kind == OpKind::kUnknown && names.contains(base_name(op.name)));
 }
 
 bool is_nonzero_number(const Argument& argument) {
@@ -44,31 +50,14 @@ bool is_nonzero_number(const Argument& argument) {
 }  // namespace
 
 bool may_refuse_data(const Op& op) {
-  const std::string_view base = base_name(op.name);
-  switch (op.op_class) {
-    case OpClass::kPointwise:
-      return divides(base);
-    case OpClass::kIndexing:
-      return is_one_of(base, {"embedding", "index", "_unsafe_index", "gather", "index_select",
-                              "index_put", "index_add", "scatter", "scatter_add", "scatter_reduce",
-                              "nll_loss_forward", "nll_loss_backward"});
-    case OpClass::kRandom:
-      return is_one_of(op.name, {"aten.bernoulli", "aten.multinomial"});  // probabilities
-    case OpClass::kView:
-    case OpClass::kFactory:
-    case OpClass::kReduction:
-    case OpClass::kExtern:
-      return false;
-    case OpClass::kUnknown:
-      break;
-  }
+  if (op.kind != OpKind::kUnknown) return op.has(kRefusesData) || op.has(kDivides);
   const bool is_view = op.effects.aliased_argument(0) >= 0 && op.effects.mutates.empty();
-  return !is_view && (divides(base) || !is_total(base));
+  return !is_view && !is_total(base_name(op.name));
 }
 
 bool may_refuse_data(const Node& node) {
   if (!may_refuse_data(node.op())) return false;
-  if (!divides(base_name(node.op().name)) || node.args().size() < 2) return true;
+  if (!divides(node.op()) || node.args().size() < 2) return true;
   const Value* result = node.results().empty() ? nullptr : node.result();
   if (result && !is_integral(result->type().dtype, true)) return false;
   return !is_nonzero_number(node.args()[1]);

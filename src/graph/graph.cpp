@@ -38,9 +38,8 @@ std::vector<Value*> Node::operands() const {
 std::vector<int> Node::mutated_arguments() const {
   std::vector<int> positions;
   if (op_->effects.mutates.empty()) return positions;
-  const bool batch_norm =
-      op_->kind == OpKind::knative_batch_norm || op_->kind == OpKind::k_native_batch_norm_legit;
-  if (batch_norm && args_.size() > 5 && args_[5] == Argument(false)) return positions;
+  if (op_->has(kRunningStatistics) && args_.size() > 5 && args_[5] == Argument(false))
+    return positions;
   for (int position : op_->effects.mutates) {
     if (position < static_cast<int>(args_.size()) && !std::holds_alternative<None>(args_[position]))
       positions.push_back(position);

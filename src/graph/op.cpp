@@ -19,14 +19,11 @@ constexpr OpClass kReduction = OpClass::kReduction;
 constexpr OpClass kExtern = OpClass::kExtern;
 constexpr OpClass kRandom = OpClass::kRandom;
 
-Effects known_effects(OpKind kind, OpClass op_class) {
+Effects known_effects(OpClass op_class, unsigned facts) {
   Effects effects;
   effects.random = op_class == OpClass::kRandom;
   if (op_class == OpClass::kView) effects.results_alias = {0};
-  // Running mean and variance, when training (Node::mutated_arguments); the schema of the first
-  // does not say so.
-  if (kind == OpKind::knative_batch_norm || kind == OpKind::k_native_batch_norm_legit)
-    effects.mutates = {3, 4};
+  if ((facts & kRunningStatistics) != 0) effects.mutates = {3, 4};  // Node::mutated_arguments
   return effects;
 }
 
@@ -42,7 +39,8 @@ class OpTable {
  public:
   OpTable() {
     by_kind_.resize(static_cast<size_t>(OpKind::kCount));
-#define X(id, name, op_class) add_known(OpKind::k##id, name, k##op_class);
+#define X(id, name, op_class, ...) \
+  add_known(OpKind::k##id, name, k##op_class __VA_OPT__(, ) __VA_ARGS__);
 #include "graph/op_list.inc"
 #undef X
   }
@@ -61,14 +59,15 @@ class OpTable {
   }
 
  private:
-  void add_known(OpKind kind, std::string_view name, OpClass op_class) {
+  void add_known(OpKind kind, std::string_view name, OpClass op_class, unsigned facts = 0) {
     Op op;
     op.kind = kind;
     op.name = name;
-    op.effects = known_effects(kind, op_class);
+    op.effects = known_effects(op_class, facts);
     op.op_class = op_class;
     op.pointwise = op_class == OpClass::kPointwise;
     op.view = op_class == OpClass::kView;
+    op.facts = static_cast<uint8_t>(facts);
     BRAZE_CHECK(!by_name_.contains(op.name), "two lines for ", name, " in op_list.inc");
     by_kind_[static_cast<size_t>(kind)] = &add_locked(std::move(op));
   }

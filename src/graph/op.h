@@ -62,6 +62,19 @@ enum class OpClass : uint8_t {
   kRandom,  // draws from a generator
 };
 
+// What else passes and lowerings ask of an op; its line in op_list.inc names what holds.
+enum OpFact : uint8_t {
+  kRefusesData = 1 << 0,  // eager raises for some contents: an index, a probability
+  kDivides = 1 << 1,      // eager raises for integers divided by zero
+  kCopies = 1 << 2,       // the result's elements are those of argument 0, converted to its dtype
+  kUsualOut = 1 << 3,     // not pointwise, yet the out= variant takes its arguments and `out`
+  kOtherOut = 1 << 4,     // pointwise, but the out= variant takes others, or there is none
+  // Writes to arguments 3 and 4 where argument 5, `training`, is true, which the schema hides.
+  kRunningStatistics = 1 << 5,
+  // Integers become i64 unless argument 2, a dtype, says other; not so in place.
+  kWidensIntegers = 1 << 6,
+};
+
 struct Op {
   OpKind kind = OpKind::kUnknown;
   std::string name;  // "aten.add.Tensor"
@@ -69,6 +82,9 @@ struct Op {
   OpClass op_class = OpClass::kUnknown;
   bool pointwise = false;  // elementwise with broadcasting
   bool view = false;       // result is a view of argument 0, no data moved
+  uint8_t facts = 0;       // of OpFact
+
+  bool has(OpFact fact) const { return (facts & fact) != 0; }
 };
 
 // The interned op of that name and effects: what was asked for before makes no difference.

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/infer/promotion.h"
 #include "loop/program.h"
 #include "loop/scalar.h"
 
@@ -79,7 +80,7 @@ class Interpreter {
     Scalar value = evaluate(s.value);
     if (s.combines()) {
       const Scalar operands[] = {load(dtype, base, index), value};
-      const DType compute = graph::is_half(dtype) ? DType::kFloat32 : dtype;
+      const DType compute = graph::compute_dtype(dtype);
       value = apply(combination(s.store), compute, operands);
     }
     store(dtype, base, index, value);

@@ -18,26 +18,19 @@ using graph::TensorType;
 using graph::Value;
 
 Replacement apply_rules(Emitter& emit, const Node& node) {
-  for (auto rule : {decompose_activation, decompose_backward, decompose_indexing, decompose_norm,
-                    decompose_shape}) {
+  for (auto rule : {decompose_activation, decompose_backward, decompose_norm, decompose_shape}) {
     Replacement replacement = rule(emit, node);
     if (!replacement.empty()) return replacement;
   }
   return {};
 }
 
-// `value` with the dtype and strides of `wanted`; null where no op gives these strides.
+// `value` with the dtype and strides of `wanted`, null as of emit_copy.
 Value* with_type(Emitter& emit, Value* value, const TensorType& wanted) {
   BRAZE_CHECK(value->type().sizes == wanted.sizes, "a decomposition gives ",
               to_string(value->type()), " for ", to_string(wanted));
   value = emit.cast(value, wanted.dtype);
-  if (value->type().strides == wanted.strides) return value;
-  for (MemoryFormat format : {MemoryFormat::kContiguous, MemoryFormat::kChannelsLast}) {
-    if (format == MemoryFormat::kChannelsLast && wanted.rank() != 4) continue;
-    if (like_strides(wanted, format) == wanted.strides)
-      return emit(OpKind::kclone, {value, format});
-  }
-  return nullptr;
+  return value->type().strides == wanted.strides ? value : emit_copy(emit, value, wanted.strides);
 }
 
 // Takes out the nodes from `first` up to `end`, which nothing else uses.
@@ -91,6 +84,18 @@ bool decompose_node(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterat
 }
 
 }  // namespace
+
+Value* emit_copy(Emitter& emit, Value* value, const sym::Dims& strides) {
+  TensorType type = value->type();
+  for (MemoryFormat format :
+       {MemoryFormat::kContiguous, MemoryFormat::kChannelsLast, MemoryFormat::kPreserve}) {
+    if (format == MemoryFormat::kChannelsLast && type.rank() != 4) continue;
+    if (like_strides(type, format) == strides) return emit(OpKind::kclone, {value, format});
+  }
+  type.strides = strides;
+  if (graph::is_complex(type.dtype) || graph::may_overlap_itself(type)) return nullptr;
+  return emit(OpKind::kcopy_strided, {value, strides});
+}
 
 bool decompose(Graph& graph) {
   bool changed = false;

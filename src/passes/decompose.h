@@ -10,10 +10,13 @@
 //                                            %4: f32[8] = aten.add.Scalar(%3, 1.0, 1)
 //                                            %5: f32[8] = aten.div.Tensor(%0, %4)
 //
-// Written out: activations (gelu, silu, hardswish, ...), addcmul, addcdiv, lerp, rsub, square;
-// layer, group, RMS norm and batch norm at inference, std; linear; t, transpose (-> permute),
-// split, unbind (-> slice, select), stack (-> cat); full_like, zeros, ... (-> full), copy, fill.
-// Softmax, var_mean, matrix products, convolution, pooling and attention stay.
+// Written out: activations (gelu, silu, hardswish, ...), addcmul, addcdiv, lerp, square; layer,
+// group, RMS norm and batch norm at inference, std; linear; t, transpose (-> permute), split,
+// unbind (-> slice, select), stack (-> cat); full_like, zeros, ... (-> full), copy, fill. What
+// these do no lowering knows. Strides that the parts do not give are given by a copy in the end:
+// clone, or prims.copy_strided. Softmax, var_mean, matrix products, convolution, pooling and
+// attention stay, and so do complex numbers in strides of no memory format and tensors that overlap
+// themselves.
 #pragma once
 
 #include "graph/graph.h"

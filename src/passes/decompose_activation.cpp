@@ -18,12 +18,19 @@ using sym::Int;
 
 namespace {
 
-// x in the dtype that eager computes in.
-Value* compute_type(Emitter& emit, Value* x) {
-  return graph::is_half(x->type().dtype) ? emit.cast(x, DType::kFloat32) : x;
+Value* compare(Emitter& emit, OpKind kind, Value* x, Argument y) {
+  return emit(kind, {x, std::move(y)});
 }
 
-Value* compare(Emitter& emit, OpKind kind, Value* x, double y) { return emit(kind, {x, y}); }
+// Whether the number is one of the integers of this dtype.
+bool holds(DType dtype, const Argument& number) {
+  auto* integer = std::get_if<Int>(&number);
+  if (!integer || !integer->is_constant() || !graph::is_integral(dtype, false)) return false;
+  if (dtype == DType::kInt64) return true;
+  const auto bits = static_cast<int64_t>(8 * graph::size_of(dtype));
+  const int64_t low = dtype == DType::kUInt8 ? 0 : -(int64_t{1} << (bits - 1));
+  return integer->constant() >= low && integer->constant() < low + (int64_t{1} << bits);
+}
 
 // x * min(max(x + 3, 0), 6) / 6, as eager groups it.
 Value* relu6_of_shifted(Emitter& emit, Value* x) {
@@ -49,7 +56,7 @@ Value* elu(Emitter& emit, const Node& node, Value* x) {
   const double alpha = graph::double_arg_or(node, 1, 1), scale = graph::double_arg_or(node, 2, 1);
   Value* scaled = emit.mul(x, graph::double_arg_or(node, 3, 1));
   Value* negative = emit.mul(emit.unary(OpKind::kexpm1, scaled), alpha * scale);
-  return emit.where(compare(emit, OpKind::klt_Scalar, x, 0), negative, emit.mul(x, scale));
+  return emit.where(compare(emit, OpKind::klt_Scalar, x, 0.0), negative, emit.mul(x, scale));
 }
 
 // beta * x > threshold ? x : log1p(exp(beta * x)) / beta
@@ -73,7 +80,7 @@ Value* activation(Emitter& emit, const Node& node, Value* x) {
     case OpKind::khardsigmoid:
       return emit.div(relu6_of_shifted(emit, x), 6.0);
     case OpKind::kleaky_relu:
-      return emit.where(compare(emit, OpKind::kgt_Scalar, x, 0), x,
+      return emit.where(compare(emit, OpKind::kgt_Scalar, x, 0.0), x,
                         emit.mul(x, graph::double_arg_or(node, 1, 0.01)));
     case OpKind::kelu:
       return elu(emit, node, x);
@@ -91,7 +98,9 @@ Value* activation(Emitter& emit, const Node& node, Value* x) {
 Replacement log_sigmoid(Emitter& emit, const Node& node) {
   if (node.results().size() > 1 && node.results()[1] && emit.graph().has_uses(node.results()[1]))
     return {};
-  Value* x = compute_type(emit, graph::tensor_arg(node, 0));
+  Value* x = graph::tensor_arg(node, 0);
+  if (!is_float(x->type().dtype)) return {};
+  x = in_compute_dtype(emit, x);
   Value* decay = emit.unary(OpKind::kexp, emit.unary(OpKind::kneg, emit.unary(OpKind::kabs, x)));
   Value* low = emit(OpKind::kclamp_max, {x, 0.0});
   return {emit.sub(low, emit.unary(OpKind::klog1p, decay)), nullptr};
@@ -103,7 +112,7 @@ Replacement log_sigmoid(Emitter& emit, const Node& node) {
 Replacement addc(Emitter& emit, const Node& node, bool divide) {
   const DType dtype = node.result()->type().dtype;
   if (!graph::is_float(dtype)) return {};
-  const DType compute = graph::is_half(dtype) ? DType::kFloat32 : dtype;
+  const DType compute = graph::compute_dtype(dtype);
   auto operand = [&](int i) { return emit.cast(graph::tensor_arg(node, i), compute); };
   Value* scaled = operand(1);
   const Argument value = graph::is_none(node, 3) ? Argument(Int(1)) : node.args()[3];
@@ -115,15 +124,15 @@ Replacement addc(Emitter& emit, const Node& node, bool divide) {
 // |weight| < 0.5 ? self + weight * (end - self) : end - (end - self) * (1 - weight)
 Replacement lerp(Emitter& emit, const Node& node) {
   if (!graph::is_float(node.result()->type().dtype)) return {};
-  Value* self = compute_type(emit, graph::tensor_arg(node, 0));
-  Value* end = compute_type(emit, graph::tensor_arg(node, 1));
+  Value* self = in_compute_dtype(emit, graph::tensor_arg(node, 0));
+  Value* end = in_compute_dtype(emit, graph::tensor_arg(node, 1));
   Value* difference = emit.sub(end, self);
   if (node.op().kind == OpKind::klerp_Scalar) {
     const double weight = graph::double_arg(node, 2);
     if (std::abs(weight) < 0.5) return {emit.add(self, emit.mul(difference, weight))};
     return {emit.sub(end, emit.mul(difference, 1 - weight))};
   }
-  Value* weight = compute_type(emit, graph::tensor_arg(node, 2));
+  Value* weight = in_compute_dtype(emit, graph::tensor_arg(node, 2));
   Value* from_self = emit.add(self, emit.mul(weight, difference));
   Value* rest = emit.add(emit.unary(OpKind::kneg, weight), 1.0);
   Value* from_end = emit.sub(end, emit.mul(difference, rest));
@@ -131,16 +140,16 @@ Replacement lerp(Emitter& emit, const Node& node) {
   return {emit.where(small, from_self, from_end)};
 }
 
-// other - alpha * self
-Replacement rsub(Emitter& emit, const Node& node) {
-  const Argument alpha = graph::is_none(node, 2) ? Argument(Int(1)) : node.args()[2];
-  Value* self = graph::tensor_arg(node, 0);
-  if (graph::is_complex(node.result()->type().dtype)) return {};  // -x + inf is not inf - x
-  if (auto* other = std::get_if<Value*>(&node.args()[1]))
-    return {emit(OpKind::ksub_Tensor, {*other, self, alpha})};
-  const bool promoted = self->type().dtype != node.result()->type().dtype;  // -x would wrap
-  if (!graph::is_number(alpha, 1) || graph::is_half(self->type().dtype) || promoted) return {};
-  return {emit.add(emit.unary(OpKind::kneg, self), node.args()[1])};
+// x <= limit ? value : x. Integers are left to ATen where the numbers are none of their dtype, to
+// which it converts them.
+Replacement threshold(Emitter& emit, const Node& node) {
+  Value* x = graph::tensor_arg(node, 0);
+  const DType dtype = x->type().dtype;
+  const Argument &limit = node.args().at(1), &value = node.args().at(2);
+  if (!is_float(dtype) && !(holds(dtype, limit) && holds(dtype, value))) return {};
+  x = in_compute_dtype(emit, x);
+  Value* other = emit.full(graph::make_type(x->type().dtype, {}, x->type().device), value);
+  return {emit.where(compare(emit, OpKind::kle_Scalar, x, limit), other, x)};
 }
 
 }  // namespace
@@ -156,12 +165,8 @@ Replacement decompose_activation(Emitter& emit, const Node& node) {
     case OpKind::klerp_Scalar:
     case OpKind::klerp_Tensor:
       return lerp(emit, node);
-    case OpKind::krsub_Tensor:
-    case OpKind::krsub_Scalar:
-      return rsub(emit, node);
     case OpKind::ksquare: {
-      Value* x = graph::tensor_arg(node, 0);
-      if (x->type().dtype == DType::kBool) return {};
+      Value* x = emit.cast(graph::tensor_arg(node, 0), node.result()->type().dtype);
       return {emit.mul(x, x)};
     }
     case OpKind::khardtanh: {
@@ -171,13 +176,8 @@ Replacement decompose_activation(Emitter& emit, const Node& node) {
       if (!is_float(x->type().dtype)) return {};
       return {emit(OpKind::kclamp, {x, low, high})};
     }
-    case OpKind::kthreshold: {
-      Value* x = graph::tensor_arg(node, 0);
-      if (!is_float(x->type().dtype)) return {};
-      Value* value =
-          emit.full(graph::make_type(x->type().dtype, {}, x->type().device), node.args().at(2));
-      return {emit.where(emit(OpKind::kle_Scalar, {x, node.args()[1]}), value, x)};
-    }
+    case OpKind::kthreshold:
+      return threshold(emit, node);
     default: {
       if (node.op().op_class != graph::OpClass::kPointwise) return {};
       Value* const* x = node.args().empty() ? nullptr : std::get_if<Value*>(&node.args()[0]);
@@ -191,7 +191,7 @@ Replacement decompose_activation(Emitter& emit, const Node& node) {
         case OpKind::kelu:
         case OpKind::ksoftplus:
         case OpKind::kmish:
-          return {activation(emit, node, compute_type(emit, *x))};
+          return {activation(emit, node, in_compute_dtype(emit, *x))};
         default:
           return {};
       }

@@ -26,12 +26,6 @@ bool used(const Emitter& emit, const Node& node, size_t i) {
   return i < node.results().size() && node.results()[i] && emit.graph().has_uses(node.results()[i]);
 }
 
-DType compute_dtype(DType dtype) { return graph::is_half(dtype) ? DType::kFloat32 : dtype; }
-
-Value* compute_type(Emitter& emit, Value* x) {
-  return emit.cast(x, compute_dtype(x->type().dtype));
-}
-
 Value* negated(Emitter& emit, Value* x) { return emit.unary(OpKind::kneg, x); }
 
 // number - x
@@ -159,15 +153,16 @@ Replacement dropout(Emitter& emit, const Node& node) {
   if (!are_alike(node, {0}) || mask->type().sizes != dy->type().sizes ||
       mask->type().dtype != DType::kBool)
     return {};
-  Value* kept = emit.mul(compute_type(emit, dy), emit.cast(mask, compute_dtype(dy->type().dtype)));
+  Value* kept =
+      emit.mul(in_compute_dtype(emit, dy), emit.cast(mask, graph::compute_dtype(dy->type().dtype)));
   return {emit.mul(kept, graph::double_arg(node, 2))};
 }
 
 // y * (dy - sum(dy * y)), of log-softmax dy - exp(y) * sum(dy)
 Replacement softmax(Emitter& emit, const Node& node, bool log) {
   if (!are_alike(node, {0, 1}) || node.result()->type().rank() == 0) return {};
-  Value* dy = compute_type(emit, graph::tensor_arg(node, 0));
-  Value* y = compute_type(emit, graph::tensor_arg(node, 1));
+  Value* dy = in_compute_dtype(emit, graph::tensor_arg(node, 0));
+  Value* y = in_compute_dtype(emit, graph::tensor_arg(node, 1));
   Value* part = log ? dy : emit.mul(dy, y);
   Value* sum =
       emit(OpKind::ksum_dim_IntList, {part, Dims{Int(graph::int_arg(node, 2))}, true, None{}});
@@ -209,7 +204,7 @@ Replacement layer_norm(Emitter& emit, const Node& node) {
   if (!graph::is_float(input->type().dtype) ||
       graph::tensor_arg(node, 0)->type().dtype != input->type().dtype)
     return {};
-  const DType dtype = compute_dtype(input->type().dtype);
+  const DType dtype = graph::compute_dtype(input->type().dtype);
   auto operand = [&](int i) { return emit.cast(graph::tensor_arg(node, i), dtype); };
   const Dims normalized = graph::dims_arg(node, 2);
   const int64_t rank = input->type().rank();
@@ -255,11 +250,11 @@ Replacement nll_loss(Emitter& emit, const Node& node) {
   Value* place = emit.where(ignored, number(DType::kInt64, Int(0)), target);
   Value* column = emit(OpKind::kunsqueeze, {place, Int(1)});
   Value* picked = emit(OpKind::kgather, {x, Int(1), column, false});
-  Value* loss = negated(emit, compute_type(emit, emit(OpKind::ksqueeze_dim, {picked, Int(1)})));
+  Value* loss = negated(emit, in_compute_dtype(emit, emit(OpKind::ksqueeze_dim, {picked, Int(1)})));
   Value* zero = number(loss->type().dtype, 0.0);
   Value* share = nullptr;
   if (weight) {
-    share = compute_type(emit, emit(OpKind::kindex_select, {weight, Int(0), place}));
+    share = in_compute_dtype(emit, emit(OpKind::kindex_select, {weight, Int(0), place}));
     loss = emit.mul(loss, share);
   }
   loss = emit.where(ignored, zero, loss);
@@ -291,17 +286,17 @@ Replacement decompose_backward(Emitter& emit, const Node& node) {
     case OpKind::kleaky_relu_backward:
     case OpKind::khardtanh_backward:
       if (!are_alike(node, {0, 1})) return {};
-      return {activation(emit, node, compute_type(emit, graph::tensor_arg(node, 0)),
-                         compute_type(emit, graph::tensor_arg(node, 1)))};
+      return {activation(emit, node, in_compute_dtype(emit, graph::tensor_arg(node, 0)),
+                         in_compute_dtype(emit, graph::tensor_arg(node, 1)))};
     case OpKind::kelu_backward:
       if (!are_alike(node, {0, 5})) return {};
-      return {activation(emit, node, compute_type(emit, graph::tensor_arg(node, 0)),
-                         compute_type(emit, graph::tensor_arg(node, 5)))};
+      return {activation(emit, node, in_compute_dtype(emit, graph::tensor_arg(node, 0)),
+                         in_compute_dtype(emit, graph::tensor_arg(node, 5)))};
     case OpKind::ksigmoid_backward: {
       if (!are_alike(node, {0, 1})) return {};
       Value *dy = graph::tensor_arg(node, 0), *y = graph::tensor_arg(node, 1);
       if (dy->type().dtype == DType::kBFloat16)
-        return {sigmoid(emit, compute_type(emit, dy), compute_type(emit, y))};
+        return {sigmoid(emit, in_compute_dtype(emit, dy), in_compute_dtype(emit, y))};
       return {sigmoid(emit, dy, y)};
     }
     case OpKind::kthreshold_backward:

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "graph/arguments.h"
+#include "graph/infer/strides.h"
 #include "passes/decompose_rules.h"
 
 namespace braze::passes {
@@ -21,11 +22,6 @@ namespace {
 
 bool used(const Emitter& emit, const Node& node, size_t i) {
   return i < node.results().size() && node.results()[i] && emit.graph().has_uses(node.results()[i]);
-}
-
-// The dtype that eager computes norms of this dtype in.
-DType compute_dtype(DType dtype) {
-  return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
 struct Moments {
@@ -54,7 +50,7 @@ Value* cast_optional(Emitter& emit, Value* value, DType dtype) {
 Replacement layer_norm(Emitter& emit, const Node& node) {
   Value* input = graph::tensor_arg(node, 0);
   if (!is_float(input->type().dtype)) return {};
-  const DType dtype = compute_dtype(input->type().dtype);
+  const DType dtype = graph::compute_dtype(input->type().dtype);
   Value* x = emit.cast(input, dtype);
   const auto normalized = static_cast<int64_t>(graph::dims_arg(node, 1).size());
   Dims dims;
@@ -73,11 +69,19 @@ Value* per_channel(Emitter& emit, Value* value, int64_t rank) {
   return emit.reshape(value, std::move(sizes));
 }
 
+// Of other layouts eager refuses group norm.
+bool is_plain(const TensorType& type) {
+  return type.is_contiguous() ||
+         (type.rank() == 4 &&
+          graph::like_strides(type, MemoryFormat::kChannelsLast) == type.strides);
+}
+
 // x * scale + shift with scale = rstd * weight, shift = bias - mean * scale, by group.
 Replacement group_norm(Emitter& emit, const Node& node) {
   Value* input = graph::tensor_arg(node, 0);
-  if (!is_float(input->type().dtype) || input->type().rank() < 2) return {};
-  const DType dtype = compute_dtype(input->type().dtype);
+  if (!is_float(input->type().dtype) || input->type().rank() < 2 || !is_plain(input->type()))
+    return {};
+  const DType dtype = graph::compute_dtype(input->type().dtype);
   const Int batch = graph::sym_arg(node, 3), channels = graph::sym_arg(node, 4);
   const Int area = graph::sym_arg(node, 5), groups = graph::sym_arg(node, 6);
   const Int group_channels = sym::floordiv(channels, groups);
@@ -174,8 +178,11 @@ Replacement decompose_norm(Emitter& emit, const Node& node) {
     case OpKind::krms_norm:
       return rms_norm(emit, node);
     case OpKind::kstd_correction: {
-      if (!is_float(graph::tensor_arg(node, 0)->type().dtype)) return {};
-      return {emit.unary(OpKind::ksqrt, emit(OpKind::kvar_correction, node.args()))};
+      std::vector<Argument> args = node.args();
+      Value* x = graph::tensor_arg(node, 0);
+      if (!is_float(x->type().dtype)) return {};
+      args[0] = in_compute_dtype(emit, x);
+      return {emit.unary(OpKind::ksqrt, emit(OpKind::kvar_correction, std::move(args)))};
     }
     default:
       return {};

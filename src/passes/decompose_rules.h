@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/emitter.h"
+#include "graph/infer/promotion.h"
 
 namespace braze::passes {
 
@@ -11,9 +12,16 @@ namespace braze::passes {
 // unused). Empty: no rule for the node, which stays.
 using Replacement = std::vector<graph::Value*>;
 
+inline graph::Value* in_compute_dtype(graph::Emitter& emit, graph::Value* x) {
+  return emit.cast(x, graph::compute_dtype(x->type().dtype));
+}
+
+// `value` in fresh memory with these strides. Null, so that the op is left to PyTorch, where no
+// memory format gives them and elements would share a place or are complex.
+graph::Value* emit_copy(graph::Emitter& emit, graph::Value* value, const sym::Dims& strides);
+
 Replacement decompose_activation(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_backward(graph::Emitter& emit, const graph::Node& node);
-Replacement decompose_indexing(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_norm(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_shape(graph::Emitter& emit, const graph::Node& node);
 

@@ -44,10 +44,10 @@ Replacement stack(Emitter& emit, const Node& node) {
   return {emit(OpKind::kcat, {std::move(rows), Int(dim)})};
 }
 
-// A tensor of one number. `value` null: the contents do not matter.
+// A tensor of one number.
 Replacement filled(Emitter& emit, const Node& node, const Argument& value) {
   const TensorType& type = node.result()->type();
-  if (!type.is_contiguous() || graph::scalar_kind(value) == graph::DTypeKind::kComplex) return {};
+  if (graph::scalar_kind(value) == graph::DTypeKind::kComplex) return {};
   return {emit.full(type, value)};
 }
 
@@ -57,20 +57,13 @@ Replacement copy(Emitter& emit, const Node& node) {
   const Argument& number = node.args().at(1);
   if (graph::is_scalar(number) && graph::scalar_kind(number) == graph::DTypeKind::kComplex)
     throw Unsupported(node.op().name, "a complex number is written into a tensor");
-  Value* source = graph::is_scalar(number) ? emit.full(type, number) : graph::tensor_arg(node, 1);
+  if (graph::is_scalar(number)) return {emit.full(type, number)};
+  Value* source = graph::tensor_arg(node, 1);
   Value* converted = emit.cast(emit.expand(source, type.sizes), type.dtype, type.device);
   const bool moved =
       converted->producer() && !converted->producer()->op().view && converted != source;
   if (moved && converted->type().strides == type.strides) return {converted};
-  for (graph::MemoryFormat format :
-       {graph::MemoryFormat::kPreserve, graph::MemoryFormat::kContiguous}) {
-    Value* clone = emit(OpKind::kclone, {converted, format});
-    if (clone->type().strides == type.strides) return {clone};
-    emit.graph().erase(clone->producer());
-  }
-  if (graph::is_scalar(number))
-    return {emit(OpKind::kcopy, {graph::tensor_arg(node, 0), source, false})};
-  return {};
+  return {emit_copy(emit, converted, type.strides)};
 }
 
 // x @ weight^T + bias with the leading dimensions of x in one.
@@ -110,7 +103,7 @@ Replacement decompose_shape(Emitter& emit, const Node& node) {
     case OpKind::kzeros:
     case OpKind::kzeros_like:
     case OpKind::knew_zeros:
-    case OpKind::kempty_memory_format:
+    case OpKind::kempty_memory_format:  // any content will do
     case OpKind::kempty_like:
     case OpKind::kempty_strided:
     case OpKind::knew_empty:

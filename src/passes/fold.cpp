@@ -33,27 +33,9 @@ Value* identity_operand(const Node& node) {
     auto* value = std::get_if<Value*>(&arguments[i]);
     return value ? *value : nullptr;
   };
+  if (node.op().view || node.op().has(graph::kCopies)) return tensor(0);
   const bool is_exact_sum = is_integral(node.result()->type().dtype, true);
   switch (node.op().kind) {
-    case OpKind::kalias:
-    case OpKind::kdetach:
-    case OpKind::klift_fresh:
-    case OpKind::kview:
-    case OpKind::k_unsafe_view:
-    case OpKind::k_reshape_alias:
-    case OpKind::kexpand:
-    case OpKind::kpermute:
-    case OpKind::kslice_Tensor:
-    case OpKind::ksqueeze:
-    case OpKind::ksqueeze_dim:
-    case OpKind::ksqueeze_dims:
-    case OpKind::kas_strided:
-    case OpKind::kt:
-    case OpKind::ktranspose_int:
-    case OpKind::kdiagonal:
-    case OpKind::kclone:
-    case OpKind::k_to_copy:
-      return tensor(0);
     case OpKind::kmul_Tensor:
     case OpKind::kmul_Scalar:
       if (is_uniform_number(node, 1, 1)) return tensor(0);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "base/is_one_of.h"
 #include "graph/arguments.h"
 #include "graph/infer/infer.h"
 #include "graph/infer/promotion.h"
@@ -196,7 +195,7 @@ class Functionaliser {
     Emitter emit(graph_, node);
     if (node->op().effects.inplace_view) return visit_inplace_view(node, emit);
     const std::vector<int> mutated = node->mutated_arguments();
-    if (is_batch_norm(node->op())) return visit_batch_norm(node, emit);
+    if (node->op().has(graph::kRunningStatistics)) return visit_batch_norm(node, emit);
     if (mutated.size() != 1 || !std::holds_alternative<Value*>(node->args()[mutated[0]]))
       throw Unsupported(node->op().name, "it writes to several tensors at once");
     Value* target = graph::tensor_arg(*node, mutated[0]);
@@ -234,10 +233,10 @@ class Functionaliser {
     if (twin->kind == OpKind::kindex_put && args.size() > kIndexPutArguments)
       args.resize(kIndexPutArguments);
     if (is_out_variant(node.op())) args.erase(args.begin() + position);
-    constexpr int kScanDtype = 2;
-    const bool scans = is_one_of(twin->name, {"aten.cumsum", "aten.cumprod"});
-    if (scans && graph::is_integral(type.dtype, true) && args.size() > kScanDtype)
-      args[kScanDtype] = type.dtype;  // out of place, integers would become i64
+    constexpr int kDtype = 2;
+    if (twin->has(graph::kWidensIntegers) && graph::is_integral(type.dtype, true) &&
+        args.size() > kDtype)
+      args[kDtype] = type.dtype;
     if (const auto types = graph::infer_types(*twin, args)) {
       if (!graph::can_cast(types->at(0).dtype, type.dtype))
         throw Unsupported(node.op().name,

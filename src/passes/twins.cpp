@@ -1,14 +1,12 @@
 #include "passes/twins.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
+#include <cstdint>
 #include <vector>
 
 namespace braze::passes {
 
 using graph::Op;
-using graph::OpKind;
 
 namespace {
 
@@ -35,82 +33,42 @@ std::string join(std::string_view base, std::string_view overload) {
 
 const Op* known(const std::string& name) {
   const Op& op = graph::find_or_add_op(name);
-  return op.kind == OpKind::kUnknown ? nullptr : &op;
+  return op.kind == graph::OpKind::kUnknown ? nullptr : &op;
 }
 
-// In-place ops without a functional op of that name and those arguments. (All others of PyTorch
-// have one; compared by schema.)
-constexpr std::array<std::string_view, 30> kWithoutTwin = {"__ilshift__",
-                                                           "__irshift__",
-                                                           "resize_",
-                                                           "resize_as_",
-                                                           "set_",
-                                                           "set_data",
-                                                           "random_",
-                                                           "normal_",
-                                                           "uniform_",
-                                                           "bernoulli_",
-                                                           "cauchy_",
-                                                           "exponential_",
-                                                           "geometric_",
-                                                           "log_normal_",
-                                                           "detach_",
-                                                           "swap_",
-                                                           "requires_grad_",
-                                                           "sparse_resize_",
-                                                           "dropout_",
-                                                           "as_strided_",
-                                                           "alpha_dropout_",
-                                                           "feature_dropout_",
-                                                           "polygamma_",
-                                                           "ldexp_",
-                                                           "float_power_",
-                                                           "fill_diagonal_",
-                                                           "_resize_output_",
-                                                           "_sobol_engine_ff_",
-                                                           "_sobol_engine_initialize_state_",
-                                                           "_sobol_engine_scramble_"};
+enum class Twin : uint8_t { kNone, kOther, kDraws };
 
-// In-place ops whose functional op has another overload name.
-constexpr std::array<std::pair<std::string_view, OpKind>, 6> kOtherNames = {{
-    {"aten.zero_", OpKind::kzeros_like},
-    {"aten.pow_.Scalar", OpKind::kpow_Tensor_Scalar},
-    {"aten.pow_.Tensor", OpKind::kpow_Tensor_Tensor},
-    {"aten.floor_divide_.Tensor", OpKind::kfloor_divide},
-    {"aten.transpose_", OpKind::ktranspose_int},
-    {"aten._index_put_impl_", OpKind::kindex_put},
-}};
+// A line of in_place.inc.
+struct InPlace {
+  Twin twin;
+  std::string_view name, functional;
+};
 
-// The same arguments, in the same order.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kDrawing = {{
-    {"aten.bernoulli_.float", "aten.bernoulli.p"},
-    {"aten.bernoulli_.Tensor", "aten.bernoulli.Tensor"},
-    {"aten.normal_", "aten.normal_functional"},
-    {"aten.uniform_", "aten.uniform"},
-    {"aten.exponential_", "aten.exponential"},
-    {"aten.cauchy_", "aten.cauchy"},
-    {"aten.geometric_", "aten.geometric"},
-    {"aten.log_normal_", "aten.log_normal"},
-    {"aten.random_", "aten.random"},
-    {"aten.random_.from", "aten.random.from"},
-    {"aten.random_.to", "aten.random.to"},
-}};
+constexpr InPlace kInPlace[] = {
+#define NONE(name) {Twin::kNone, name, {}},
+#define OTHER(name, functional) {Twin::kOther, name, functional},
+#define DRAWS(name, functional) {Twin::kDraws, name, functional},
+#include "graph/in_place.inc"
+#undef NONE
+#undef OTHER
+#undef DRAWS
+};
+
+// The functional op of a line of this kind; empty: there is no such line.
+std::string_view listed(Twin twin, std::string_view name) {
+  for (const InPlace& line : kInPlace)
+    if (line.twin == twin && line.name == name) return line.functional;
+  return {};
+}
+
+bool has_no_twin(std::string_view base) {
+  return std::ranges::any_of(
+      kInPlace, [&](const InPlace& line) { return line.twin == Twin::kNone && line.name == base; });
+}
 
 // Whether the out= variant of this op takes the arguments of the functional one and `out`.
-bool has_regular_out_variant(const Op& op) {
-  switch (op.kind) {
-    case OpKind::k_to_copy:
-      return false;
-    case OpKind::kmm:
-    case OpKind::kbmm:
-    case OpKind::kaddmm:
-    case OpKind::kbaddbmm:
-    case OpKind::kcat:
-    case OpKind::kstack:
-      return true;
-    default:
-      return op.pointwise;
-  }
+bool has_usual_out_variant(const Op& op) {
+  return op.has(graph::kUsualOut) || (op.pointwise && !op.has(graph::kOtherOut));
 }
 
 const Op* twin_of_out_variant(std::string_view base, std::string_view overload) {
@@ -123,7 +81,7 @@ const Op* twin_of_out_variant(std::string_view base, std::string_view overload) 
     candidates = {join(base, "Tensor"), join(base, "")};
   for (const std::string& candidate : candidates) {
     const Op* twin = known(candidate);
-    if (twin && has_regular_out_variant(*twin)) return twin;
+    if (twin && has_usual_out_variant(*twin)) return twin;
   }
   return nullptr;
 }
@@ -131,9 +89,8 @@ const Op* twin_of_out_variant(std::string_view base, std::string_view overload) 
 }  // namespace
 
 const Op* drawing_twin(const Op& op) {
-  for (const auto& [in_place, functional] : kDrawing)
-    if (op.name == in_place) return &graph::find_or_add_op(functional, {.random = true});
-  return nullptr;
+  const std::string_view twin = listed(Twin::kDraws, op.name);
+  return twin.empty() ? nullptr : &graph::find_or_add_op(twin, {.random = true});
 }
 
 bool is_out_variant(const Op& op) {
@@ -141,20 +98,13 @@ bool is_out_variant(const Op& op) {
   return name.overload == "out" || name.overload.ends_with("_out");
 }
 
-bool is_batch_norm(const Op& op) {
-  return op.kind == OpKind::knative_batch_norm || op.kind == OpKind::k_native_batch_norm_legit;
-}
-
 const Op* functional_twin(const Op& op) {
   const auto [base, overload] = parts(op.name);
   if (base.empty()) return nullptr;
   if (is_out_variant(op)) return twin_of_out_variant(base, overload);
-  for (const auto& [name, kind] : kOtherNames) {
-    if (op.name == name) return &graph::op_of(kind);
-  }
-  if (!base.ends_with('_') ||
-      std::find(kWithoutTwin.begin(), kWithoutTwin.end(), base) != kWithoutTwin.end())
-    return nullptr;
+  if (const std::string_view other = listed(Twin::kOther, op.name); !other.empty())
+    return &graph::find_or_add_op(other);
+  if (!base.ends_with('_') || has_no_twin(base)) return nullptr;
   if (op.effects.mutates != std::vector<int>{0} && !op.effects.inplace_view) return nullptr;
   const std::string name = join(base.substr(0, base.size() - 1), overload);
   if (op.effects.inplace_view) return &graph::find_or_add_op(name, {.results_alias = {0}});

@@ -17,7 +17,4 @@ const graph::Op* drawing_twin(const graph::Op& op);
 // Writes its result to an argument that is not one of its inputs ("aten.add.out").
 bool is_out_variant(const graph::Op& op);
 
-// native_batch_norm and _native_batch_norm_legit.
-bool is_batch_norm(const graph::Op& op);
-
 }  // namespace braze::passes

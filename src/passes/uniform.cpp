@@ -47,6 +47,9 @@ std::optional<double> arithmetic(OpKind kind, double a, double b, DType compute)
     case OpKind::ksub_Tensor:
     case OpKind::ksub_Scalar:
       return a - b;
+    case OpKind::krsub_Tensor:
+    case OpKind::krsub_Scalar:
+      return b - a;
     case OpKind::kmul_Tensor:
     case OpKind::kmul_Scalar:
       return a * b;
@@ -78,7 +81,8 @@ std::optional<double> arithmetic(OpKind kind, double a, double b, DType compute)
 
 bool has_alpha(OpKind kind) {
   return kind == OpKind::kadd_Tensor || kind == OpKind::kadd_Scalar ||
-         kind == OpKind::ksub_Tensor || kind == OpKind::ksub_Scalar;
+         kind == OpKind::ksub_Tensor || kind == OpKind::ksub_Scalar ||
+         kind == OpKind::krsub_Tensor || kind == OpKind::krsub_Scalar;
 }
 
 std::optional<double> binary(const Node& node) {
@@ -97,6 +101,19 @@ std::optional<double> binary(const Node& node) {
   const std::optional<double> result = arithmetic(node.op().kind, *x, *y, compute);
   if (!result) return std::nullopt;
   return in_dtype(*result, node.result()->type().dtype);
+}
+
+// Whether each element of the result is one of argument 0.
+bool has_operands_elements(const Node& node) {
+  return node.op().has(graph::kCopies) || (node.op().view && node.op().kind != OpKind::kview_dtype);
+}
+
+std::optional<double> element_of_operand(const Node& node) {
+  const std::optional<double> value = uniform_value(node.args()[0]);
+  // What a NaN or infinity becomes as an integer is the machine's choice.
+  const bool is_exact =
+      value && (std::isfinite(*value) || !is_integral(node.result()->type().dtype, true));
+  return is_exact ? value : std::nullopt;
 }
 
 }  // namespace
@@ -124,26 +141,6 @@ std::optional<Argument> fold_to_uniform(const Node& node) {
   const DType dtype = node.result()->type().dtype;
   std::optional<double> value;
   switch (node.op().kind) {
-    case OpKind::kview:
-    case OpKind::k_unsafe_view:
-    case OpKind::kexpand:
-    case OpKind::kpermute:
-    case OpKind::kunsqueeze:
-    case OpKind::ksqueeze:
-    case OpKind::ksqueeze_dim:
-    case OpKind::ksqueeze_dims:
-    case OpKind::kslice_Tensor:
-    case OpKind::kselect_int:
-    case OpKind::kalias:
-    case OpKind::kdetach:
-    case OpKind::kclone:
-      value = uniform_value(node.args()[0]);
-      break;
-    case OpKind::k_to_copy:
-      value = uniform_value(node.args()[0]);
-      // What a NaN or infinity becomes as an integer is the machine's choice.
-      if (value && !std::isfinite(*value) && is_integral(dtype, true)) value = std::nullopt;
-      break;
     case OpKind::kneg:
       value = uniform_value(node.args()[0]);
       if (value) value = is_integral(dtype, true) && *value == 0 ? 0 : -*value;
@@ -158,7 +155,10 @@ std::optional<Argument> fold_to_uniform(const Node& node) {
       break;
     }
     default:
-      if (node.op().pointwise && node.args().size() >= 2) value = binary(node);
+      if (has_operands_elements(node))
+        value = element_of_operand(node);
+      else if (node.op().pointwise && node.args().size() >= 2)
+        value = binary(node);
   }
   if (value) value = in_dtype(*value, dtype);
   if (!value) return std::nullopt;

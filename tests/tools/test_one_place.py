@@ -5,23 +5,6 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
-# Each has a formula in a decomposition and in a lowering as well, which is reached where the
-# decomposition cannot give the strides, or for other dtypes; sums into places are only turned, so
-# that the lowering finds their dim outermost. No operator is to join them.
-# fmt: off
-WITH_TWO_FORMULAS = {
-    "_native_batch_norm_legit_no_training", "addcdiv", "addcmul", "copy", "elu", "empty_like",
-    "empty_memory_format", "empty_strided", "fill_Scalar", "fill_Tensor", "full_like", "gelu",
-    "hardsigmoid", "hardswish", "hardtanh", "index_add", "leaky_relu", "lerp_Scalar", "lerp_Tensor",
-    "lift_fresh_copy", "log_sigmoid_forward", "mish", "native_batch_norm", "native_layer_norm",
-    "new_empty", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "rsub_Scalar",
-    "rsub_Tensor", "scalar_tensor", "scatter_add", "scatter_reduce", "scatter_reduce_two", "silu",
-    "softplus", "split_Tensor", "split_with_sizes",
-    "square", "stack", "std_correction", "t", "threshold", "transpose_int", "unbind_int", "zeros",
-    "zeros_like",
-}
-# fmt: on
-
 
 def names(pattern, folder, files="*.cpp"):
     """Name -> the files that have it, once for each time."""
@@ -51,6 +34,48 @@ def test_formulas_stand_once():
     decomposed = set(names(case, "passes", "decompose_*.cpp"))
     lowered = set(names(case, "loop/lowering"))
     assert decomposed and lowered
-    twice = decomposed & lowered
-    assert twice - WITH_TWO_FORMULAS == set(), "a decomposition and a lowering"
-    assert WITH_TWO_FORMULAS - twice == set(), "these are no longer twice: take them off the list"
+    assert decomposed & lowered == set(), "a decomposition and a lowering"
+
+
+def sources(*folders):
+    return {
+        f"{folder}/{path.name}": path.read_text()
+        for folder in folders
+        for path in sorted((SOURCES / folder).iterdir())
+        if path.suffix in {".cpp", ".h"}
+    }
+
+
+# Beside metadata, decompositions, lowerings and the interpreter: what an operation of numbers gives
+# where they are known, and how views are undone.
+CHOOSING_BY_OPERATOR = {"passes/fold.cpp", "passes/uniform.cpp", "passes/view_chain.cpp"}
+
+
+def test_other_facts_stand_in_the_list():
+    """Sources of passes ask op_list.inc and in_place.inc, not sets of operators of their own."""
+    for name, text in sources("graph", "passes", "compile", "loop", "schedule", "dispatch").items():
+        if name in CHOOSING_BY_OPERATOR or name.startswith("passes/decompose_"):
+            continue
+        assert "case OpKind::k" not in text, f"{name} chooses by operator"
+        assert not re.search(r'is_one_of\([^)]*\{"', text), f"{name} has a set of names"
+        in_place = re.search(r'^(?!\s*//)[^/]*"aten\.\w*[a-z]_["\.]', text, re.M)
+        assert not in_place or name == "compile/direct_function.cpp", f"{name} names {in_place}"
+
+
+def test_facts_are_asked():
+    facts = set(re.findall(r"^  (k\w+) = 1 <<", (SOURCES / "graph/op.h").read_text(), re.M))
+    lines = (SOURCES / "graph/op_list.inc").read_text()
+    asked = "".join(sources("graph", "passes", "loop/lowering", "dispatch").values())
+    assert len(facts) > 4
+    for fact in facts:
+        assert re.search(rf"^X\(.*\b{fact}\b", lines, re.M), f"no operator is {fact}"
+        assert re.search(rf"has\((graph::)?{fact}\)", asked), f"nothing asks for {fact}"
+
+
+def test_dtype_that_halves_are_computed_in_stands_once():
+    found = [
+        name
+        for name, text in sources("graph", "graph/infer", "passes", "loop", "loop/lowering").items()
+        if re.search(r"is_half\(\w+\) \? (graph::)?DType::kFloat32", text)
+    ]
+    assert found == ["graph/infer/promotion.h"]

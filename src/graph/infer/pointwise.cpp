@@ -211,6 +211,16 @@ bool clone(const InferCall& call) {
   return give_copy(call, 1, call.tensor(0).dtype, call.tensor(0).device);
 }
 
+// self, strides
+bool copy_strided(const InferCall& call) {
+  const TensorType& self = call.tensor(0);
+  const std::span<const sym::Int> strides = call.dims(1);
+  return call.give({.dtype = self.dtype,
+                    .device = self.device,
+                    .sizes = self.sizes,
+                    .strides = {strides.begin(), strides.end()}});
+}
+
 // self, dtype, layout, device, pin_memory, non_blocking, memory_format
 bool to_copy(const InferCall& call) {
   const TensorType& self = call.tensor(0);
@@ -243,6 +253,7 @@ constexpr InferEntry kRules[] = {
     {"aten.glu", glu},
     {"aten.clone", clone},
     {"aten._to_copy", to_copy},
+    {"prims.copy_strided", copy_strided, kPasses},
     {"aten.add_.Tensor", binary_in_place},
     {"aten.sub_.Tensor", binary_in_place},
     {"aten.mul_.Tensor", binary_in_place},

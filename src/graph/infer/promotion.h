@@ -15,6 +15,9 @@ bool can_cast(DType from, DType to);
 // That of a number's real part: f32 of c64; any other is its own.
 DType part_of(DType dtype);
 
+// What eager computes in: f32 for halves, which it rounds in the end.
+constexpr DType compute_dtype(DType dtype) { return is_half(dtype) ? DType::kFloat32 : dtype; }
+
 // What a Python number contributes by itself: bool, i64, the default dtype or the complex one of
 // its precision.
 DType dtype_of_scalar(const Argument& scalar, DType default_dtype = DType::kFloat32);

@@ -1,4 +1,4 @@
-// Arithmetic of two operands, powers, interpolation.
+// Arithmetic of two operands, powers.
 #include <cmath>
 
 #include "loop/lowering/pointwise.h"
@@ -144,38 +144,6 @@ bool lower_pow(Lowering& lowering, const Node& node) {
   return lower_binary(lowering, node, result_dtype(node), binary<K::kPow>, true);
 }
 
-bool is_single_or_double(const Node& node) {
-  return result_dtype(node) == DType::kFloat32 || result_dtype(node) == DType::kFloat64;
-}
-
-bool lower_lerp(Lowering& lowering, const Node& node) {
-  if (!is_single_or_double(node)) return false;
-  return define_pointwise(
-      lowering, node, {operand_arg(node, 0), operand_arg(node, 1), operand_arg(node, 2)},
-      result_dtype(node), {8, false}, [](ExprPool& pool, std::span<const ExprRef> x) {
-        ExprRef weight = x[2], range = pool.binary(K::kSub, x[1], x[0]);
-        ExprRef rest = pool.binary(K::kSub, pool.constant(weight->dtype, 1), weight);
-        ExprRef small =
-            pool.binary(K::kLt, pool.unary(K::kAbs, weight), pool.constant(weight->dtype, 0.5));
-        return pool.where(small, pool.add(x[0], pool.mul(weight, range)),
-                          pool.binary(K::kSub, x[1], pool.mul(range, rest)));
-      });
-}
-
-template <K kind>
-bool lower_addc(Lowering& lowering, const Node& node) {
-  if (!is_single_or_double(node)) return false;
-  ExprRef factor = lowering.pool().constant(result_dtype(node), 1);
-  if (!graph::is_none(node, 3))
-    factor = number_as(lowering.pool(), node.args()[3], result_dtype(node));
-  if (!factor) return false;
-  return define_pointwise(
-      lowering, node, {operand_arg(node, 0), operand_arg(node, 1), operand_arg(node, 2)},
-      result_dtype(node), {3, false}, [factor](ExprPool& pool, std::span<const ExprRef> x) {
-        return pool.add(x[0], pool.binary(kind, pool.mul(factor, x[1]), x[2]));
-      });
-}
-
 }  // namespace
 
 Handler arithmetic_handler(OpKind kind) {
@@ -216,13 +184,6 @@ Handler arithmetic_handler(OpKind kind) {
       return [](Lowering& lowering, const Node& node) {
         return lower_binary(lowering, node, result_dtype(node), binary<K::kAtan2>, true);
       };
-    case OpKind::klerp_Scalar:
-    case OpKind::klerp_Tensor:
-      return lower_lerp;
-    case OpKind::kaddcmul:
-      return lower_addc<K::kMul>;
-    case OpKind::kaddcdiv:
-      return lower_addc<K::kDiv>;
     default:
       return nullptr;  // other families, or an extern call
   }

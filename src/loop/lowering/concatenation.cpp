@@ -25,24 +25,19 @@ struct Part {
 
 // `element` gives a part's element, in the dtype that the result is computed in. Every element of
 // every part is read, so index checks stay complete.
-bool define_parts(Lowering& lowering, const Node& node, std::vector<Part> parts, int64_t dim,
-                  bool stacked) {
+bool define_parts(Lowering& lowering, const Node& node, std::vector<Part> parts, int64_t dim) {
   if (parts.empty() || std::ssize(parts) > lowering.costs().joined_parts) return false;
   std::vector<Value*> values;
   for (const Part& part : parts) values.push_back(part.value);
   const DType dtype = node.result()->type().dtype;
-  auto at = [&lowering, parts, dim, stacked, dtype](IndexView index) {
+  auto at = [&lowering, parts, dim, dtype](IndexView index) {
     ExprPool& pool = lowering.pool();
     const DType compute = compute_dtype(dtype);
     ExprRef result = pool.number(compute, 0);
     for (size_t i = parts.size(); i-- > 0;) {
       const Part& part = parts[i];
       Index own(index.begin(), index.end());
-      if (stacked) {
-        own.erase(own.begin() + dim);
-      } else {
-        own[dim] = pool.binary(K::kSub, own[dim], pool.index(part.begin));
-      }
+      own[dim] = pool.binary(K::kSub, own[dim], pool.index(part.begin));
       ExprRef inside =
           both(pool, at_least(pool, index[dim], part.begin), below(pool, index[dim], part.end));
       ExprRef value = lowering.element_within(part.value, own, sizes_of(part.value));
@@ -71,19 +66,7 @@ bool lower_cat(Lowering& lowering, const Node& node) {
     parts.push_back({value, begin, begin + sizes_of(value)[dim]});
     begin = parts.back().end;
   }
-  return define_parts(lowering, node, std::move(parts), dim, false);
-}
-
-bool lower_stack(Lowering& lowering, const Node& node) {
-  const int64_t dim =
-      graph::normalize_dim(graph::int_arg_or(node, 1, 0), node.result()->type().rank());
-  std::vector<Part> parts;
-  for (Value* value : graph::tensor_list_arg(node, 0)) {
-    auto place = static_cast<int64_t>(parts.size());
-    parts.push_back({value, place, place + 1});
-  }
-  if (!never_empty(sizes_of(node.result()))) return false;
-  return define_parts(lowering, node, std::move(parts), dim, true);
+  return define_parts(lowering, node, std::move(parts), dim);
 }
 
 bool lower_constant_pad(Lowering& lowering, const Node& node) {
@@ -192,8 +175,6 @@ Handler concatenation_handler(OpKind kind) {
   switch (kind) {
     case OpKind::kcat:
       return lower_cat;
-    case OpKind::kstack:
-      return lower_stack;
     case OpKind::kconstant_pad_nd:
       return lower_constant_pad;
     case OpKind::kslice_scatter:

@@ -40,26 +40,8 @@ bool define_fill(Lowering& lowering, const Node& node, const graph::Argument& nu
   return value && define_constant(lowering, node, value);
 }
 
-bool lower_zeros(Lowering& lowering, const Node& node) {
-  return define_fill(lowering, node, graph::Argument(sym::Int(0)));
-}
-bool lower_ones(Lowering& lowering, const Node& node) {
-  return define_fill(lowering, node, graph::Argument(sym::Int(1)));
-}
-template <int position>
 bool lower_full(Lowering& lowering, const Node& node) {
-  return define_fill(lowering, node, node.args().at(position));
-}
-
-bool lower_fill_tensor(Lowering& lowering, const Node& node) {
-  Value* value = graph::tensor_arg(node, 1);
-  Value* operands[] = {value};
-  const DType dtype = node.result()->type().dtype;
-  lowering.define(node, 0, lowering.traits_over(node, operands, 0),
-                  [&lowering, value, dtype](IndexView) {
-                    return lowering.pool().cast(lowering.element(value, {}), dtype);
-                  });
-  return true;
+  return define_fill(lowering, node, node.args().at(1));
 }
 
 // start + i*step, where that is exact in the result's dtype.
@@ -112,15 +94,14 @@ bool lower_eye(Lowering& lowering, const Node& node) {
   return true;
 }
 
-// Elements of argument `position`, broadcast and cast to the result.
-template <int position>
+// The operand's elements, cast to the result.
 bool lower_copy(Lowering& lowering, const Node& node) {
-  Value* value = graph::tensor_arg(node, position);
+  Value* value = graph::tensor_arg(node, 0);
   Value* operands[] = {value};
   const DType dtype = node.result()->type().dtype;
   lowering.define(node, 0, lowering.traits_over(node, operands, 0),
                   [&lowering, value, dtype](IndexView index) {
-                    return lowering.pool().cast(lowering.broadcast_element(value, index), dtype);
+                    return lowering.pool().cast(lowering.element(value, index), dtype);
                   });
   return true;
 }
@@ -129,28 +110,8 @@ bool lower_copy(Lowering& lowering, const Node& node) {
 
 Handler factory_handler(OpKind kind) {
   switch (kind) {
-    case OpKind::kzeros:
-    case OpKind::kzeros_like:
-    case OpKind::knew_zeros:
-    case OpKind::kempty_memory_format:  // any content will do
-    case OpKind::kempty_like:
-    case OpKind::kempty_strided:
-    case OpKind::knew_empty:
-      return lower_zeros;
-    case OpKind::kones:
-    case OpKind::kones_like:
-    case OpKind::knew_ones:
-      return lower_ones;
-    case OpKind::kscalar_tensor:
-      return lower_full<0>;
     case OpKind::kfull:
-    case OpKind::kfull_like:
-    case OpKind::kfill_Scalar:
-      return lower_full<1>;
-    case OpKind::knew_full:
-      return lower_full<2>;
-    case OpKind::kfill_Tensor:
-      return lower_fill_tensor;
+      return lower_full;
     case OpKind::karange:
       return lower_arange;
     case OpKind::karange_start:
@@ -160,11 +121,9 @@ Handler factory_handler(OpKind kind) {
     case OpKind::keye:
       return lower_eye;
     case OpKind::kclone:
+    case OpKind::kcopy_strided:
     case OpKind::k_to_copy:
-    case OpKind::klift_fresh_copy:
-      return lower_copy<0>;
-    case OpKind::kcopy:
-      return lower_copy<1>;
+      return lower_copy;
     default:
       return nullptr;  // other families, or an extern call
   }

@@ -70,7 +70,12 @@ ExprRef KernelBuilder::scan(ExprRef initial, const std::function<ExprRef(ExprRef
 void KernelBuilder::accumulate(StoreOp op, Value* result, IndexView index, ExprRef value) {
   const int buffer = lowering_.known_[result->id()].buffer;
   BRAZE_CHECK(buffer >= 0, "%", result->id(), " is accumulated into before it is stored");
-  store(buffer, strides_of(result), index, value, kernel_.inner.size() > 0);
+  accumulate(op, buffer, strides_of(result), index, value);
+}
+
+void KernelBuilder::accumulate(StoreOp op, int buffer, std::span<const sym::Int> strides,
+                               IndexView index, ExprRef value) {
+  store(buffer, strides, index, value, kernel_.inner.size() > 0);
   kernel_.body.back().store = op;
 }
 

@@ -15,16 +15,12 @@ constexpr int kPlaceholder = 1 << 20;  // axis numbers that no kernel has
 constexpr size_t kMaxLabel = 48;
 
 // Ops whose result has its operand's elements: a use of the result is a use of the operand.
-bool passes_through(const graph::Op& op) {
-  return op.view || op.kind == graph::OpKind::k_to_copy || op.kind == graph::OpKind::kclone ||
-         op.kind == graph::OpKind::klift_fresh || op.kind == graph::OpKind::klift_fresh_copy;
-}
+bool passes_through(const graph::Op& op) { return op.view || op.has(graph::kCopies); }
 
 Handler handler_for(graph::OpKind kind) {
-  for (auto family :
-       {unary_handler, arithmetic_handler, comparison_handler, activation_handler, factory_handler,
-        view_handler, indexing_handler, concatenation_handler, reduction_handler, scan_handler,
-        scatter_handler, normalization_handler, loss_handler})
+  for (auto family : {unary_handler, arithmetic_handler, comparison_handler, factory_handler,
+                      view_handler, indexing_handler, concatenation_handler, reduction_handler,
+                      scan_handler, scatter_handler, normalization_handler, loss_handler})
     if (Handler handler = family(kind)) return handler;
   return nullptr;
 }
@@ -32,10 +28,6 @@ Handler handler_for(graph::OpKind kind) {
 int64_t numel(const Value* value) { return value->type().numel().hint(); }
 
 }  // namespace
-
-DType compute_dtype(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
-}
 
 sym::Dims sizes_of(const Value* value) { return value->type().sizes; }
 sym::Dims strides_of(const Value* value) { return value->type().strides; }

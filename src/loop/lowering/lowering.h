@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "graph/arguments.h"
+#include "graph/infer/promotion.h"
 #include "loop/program.h"
 #include "sym/facts.h"
 #include "target/costs.h"
 
 namespace braze::loop::lowering {
 
+using graph::compute_dtype;
 using graph::Node;
 using graph::Value;
 using Index = std::vector<ExprRef>;  // one i64 expression per dim
@@ -34,9 +36,6 @@ struct Traits {
   bool checked = false;  // has a kCheckIndex: every element must be evaluated
   std::string label;     // ops inlined so far, for the kernel's name
 };
-
-// f16 and bf16 are computed in f32.
-DType compute_dtype(DType dtype);
 
 class Lowering {
  public:
@@ -68,6 +67,7 @@ class Lowering {
   // Defines a result as a view: strides are those of its type, `offset` is added to the base's.
   void define_view(const Node& node, int result, Value* base, sym::Int offset, ElementFunction at);
 
+  int add_buffer(Buffer buffer);
   // A buffer with just the value's sizes and strides.
   int buffer_of(Value* value);
   // Makes the value's memory the source of its elements unless they are single loads.
@@ -104,7 +104,6 @@ class Lowering {
   void add_inputs();
   void lower(const Node& node);
   void call_extern(const Node& node);
-  int add_buffer(Buffer buffer);
   int view_buffer(Value* value);
   void realise(Value* value);
   bool is_supported(const Node& node) const;
@@ -148,6 +147,9 @@ class KernelBuilder {
   // Accumulates into the elements of a result that an earlier kernel has stored; at inner points,
   // unless there are none.
   void accumulate(StoreOp op, Value* result, IndexView index, ExprRef value);
+  // The same into a buffer of the program with these strides.
+  void accumulate(StoreOp op, int buffer, std::span<const sym::Int> strides, IndexView index,
+                  ExprRef value);
   void finish();
 
  private:
@@ -182,7 +184,6 @@ using Handler = bool (*)(Lowering& lowering, const Node& node);
 Handler unary_handler(graph::OpKind kind);
 Handler arithmetic_handler(graph::OpKind kind);
 Handler comparison_handler(graph::OpKind kind);
-Handler activation_handler(graph::OpKind kind);
 Handler factory_handler(graph::OpKind kind);
 Handler view_handler(graph::OpKind kind);
 Handler indexing_handler(graph::OpKind kind);

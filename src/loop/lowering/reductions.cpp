@@ -174,9 +174,7 @@ ExprRef freedom_of(ExprPool& pool, sym::Int count, double correction, DType dtyp
   return pool.constant(dtype, std::max(0.0, static_cast<double>(count.constant()) - correction));
 }
 
-// var, std, var_mean with `correction` (default 1) subtracted from the count.
-enum class Moment { kVariance, kDeviation, kVarianceAndMean };
-template <Moment moment>
+// var, var_mean with `correction` (default 1) subtracted from the count.
 bool lower_variance(Lowering& lowering, const Node& node) {
   Value* operand = graph::tensor_arg(node, 0);
   if (!graph::is_float(operand->type().dtype)) return false;
@@ -192,7 +190,6 @@ bool lower_variance(Lowering& lowering, const Node& node) {
                     lowering.element(operand, dims.operand_index(kernel.outer(), kernel.inner())));
   ExprRef variance = pool.binary(K::kDiv, kernel.component(mean, 1),
                                  freedom_of(pool, dims.count(), correction, mean->dtype));
-  if (moment == Moment::kDeviation) variance = pool.unary(K::kSqrt, variance);
   for (int i = 0; i < static_cast<int>(node.results().size()); ++i) {
     Value* result = node.result(i);
     if (!result || lowering.uses(result) == 0) continue;
@@ -262,11 +259,8 @@ Handler reduction_handler(OpKind kind) {
     case OpKind::kall_dim:
       return single<logical_over<ReduceOp::kAll>>;
     case OpKind::kvar_correction:
-      return lower_variance<Moment::kVariance>;
-    case OpKind::kstd_correction:
-      return lower_variance<Moment::kDeviation>;
     case OpKind::kvar_mean_correction:
-      return lower_variance<Moment::kVarianceAndMean>;
+      return lower_variance;
     case OpKind::klinalg_vector_norm:
       return lower_vector_norm;
     default:

@@ -17,11 +17,6 @@ bool is_supported(StoreOp op, DType dtype) {
   return !graph::is_complex(dtype) && (op == StoreOp::kLast || dtype != DType::kBool);
 }
 
-// Whether eager accumulates in the result itself, so that halves are rounded at each step.
-bool is_in_place(StoreOp op, DType dtype) {
-  return !graph::is_half(dtype) || (op != StoreOp::kAdd && op != StoreOp::kMul);
-}
-
 bool is_index(const Value* value) {
   return value->type().dtype == DType::kInt64 || value->type().dtype == DType::kInt32;
 }
@@ -39,21 +34,51 @@ void copy(Lowering& lowering, const Node& node) {
   kernel.finish();
 }
 
-// The same with a number.
+// The same in memory of its own, in f32: its buffer.
+int copy_in_single(Lowering& lowering, const Node& node) {
+  Value* self = graph::tensor_arg(node, 0);
+  graph::TensorType type = node.result()->type();
+  type.dtype = DType::kFloat32;
+  type.offset = 0;
+  const int buffer = lowering.add_buffer({.type = type, .value = node.result()});
+  KernelBuilder kernel(lowering, node.origin(), "fused_copy", sizes_of(self));
+  kernel.store(buffer, type.strides, kernel.outer(), lowering.element(self, kernel.outer()));
+  kernel.finish();
+  return buffer;
+}
+
+// The result from what has been added up in f32.
+void define_rounded(Lowering& lowering, const Node& node, int single) {
+  const DType dtype = node.result()->type().dtype;
+  lowering.define(node, 0, {.size = 1, .loads = true},
+                  [&lowering, single, dtype, strides = strides_of(node.result())](IndexView index) {
+                    ExprPool& pool = lowering.pool();
+                    ExprRef place = dot(pool, index, strides);
+                    return pool.cast(pool.load(single, DType::kFloat32, place), dtype);
+                  });
+}
+
+// A number as the result's first contents.
 void fill(Lowering& lowering, const Node& node, ExprRef number) {
   KernelBuilder kernel(lowering, node.origin(), "fused_zeros", sizes_of(node.result()));
   kernel.store(node.result(), kernel.outer(), number);
   kernel.finish();
 }
 
-// Whether neighbours along the last dim are neighbours in the memory of the result.
+// Whether neighbours along the last dim are neighbours in memory.
 bool has_rows(const Value* value) {
   const sym::Dims strides = strides_of(value);
   return !strides.empty() && strides.back() == sym::Int(1);
 }
 
+bool repeats_along_rows(const Value* value) {
+  const sym::Dims strides = strides_of(value);
+  return !strides.empty() && strides.back() == sym::Int(0);
+}
+
 struct Scatter {
   StoreOp op = StoreOp::kAdd;
+  bool in_single = false;  // in memory in f32, rounded when all is complete
   int64_t dim = 0;
   sym::Dims sizes;  // of what is scattered
   // The place along the dim, before it is checked, and the element.
@@ -63,7 +88,8 @@ struct Scatter {
 bool accumulate(Lowering& lowering, const Node& node, const Scatter& scatter) {
   Value* result = node.result();
   const sym::Int size = sizes_of(result)[scatter.dim];
-  copy(lowering, node);
+  const int single = scatter.in_single ? copy_in_single(lowering, node) : -1;
+  if (single < 0) copy(lowering, node);
   const sym::Dims walk = {scatter.sizes[scatter.dim]};
   KernelBuilder kernel(lowering, node.origin(), "fused_" + short_name(node.op()),
                        without(scatter.sizes, scatter.dim), walk);
@@ -72,9 +98,21 @@ bool accumulate(Lowering& lowering, const Node& node, const Scatter& scatter) {
   Index target = index;
   target[scatter.dim] =
       lowering.checked(lowering.pool().cast(scatter.place(index), DType::kInt64), size);
-  kernel.accumulate(scatter.op, result, target, scatter.element(index));
+  ExprRef element = scatter.element(index);
+  if (single < 0) {
+    kernel.accumulate(scatter.op, result, target, element);
+  } else {
+    kernel.accumulate(scatter.op, single, strides_of(result), target, element);
+  }
   kernel.finish();
+  if (single >= 0) define_rounded(lowering, node, single);
   return true;
+}
+
+// Whether eager adds rows of halves up in f32; of other tensors it rounds at each step.
+bool adds_rows(const Value* self, const Value* source, int64_t dim) {
+  return self->type().rank() == 2 && dim == 0 && self->type().is_contiguous() &&
+         source->type().is_contiguous();
 }
 
 // self, dim, index of one dim, source, alpha
@@ -83,26 +121,30 @@ bool lower_index_add(Lowering& lowering, const Node& node) {
   Value* places = graph::tensor_arg(node, 2);
   Value* source = graph::tensor_arg(node, 3);
   const int64_t rank = self->type().rank();
-  if (graph::is_half(self->type().dtype) && rank > 1) return false;
   if (rank == 0 || source->type().rank() != rank || places->type().rank() != 1 ||
       !is_index(places) || !is_supported(StoreOp::kAdd, self->type().dtype) ||
       source->type().dtype != self->type().dtype)
     return false;
   if (!graph::is_none(node, 4) && !graph::is_number(node.args()[4], 1)) return false;
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
+  const bool half = graph::is_half(self->type().dtype);
+  const bool in_single = half && adds_rows(self, source, dim);
+  if (half && rank > 1 && !in_single) return false;
   const sym::Dims sizes = sizes_of(source);
   if (!never_empty(sizes) || !never_empty(sizes_of(self))) return false;
   if (rank > 1 && (!has_rows(node.result()) || !has_rows(source))) return false;
   lowering.realise_heavy(source);
   return accumulate(
       lowering, node,
-      {.dim = dim,
+      {.in_single = in_single,
+       .dim = dim,
        .sizes = sizes,
        .place = [&](IndexView index) { return lowering.element(places, index.subspan(dim, 1)); },
        .element = [&](IndexView index) { return lowering.element(source, index); }});
 }
 
-// self, dim, index, source (a tensor or a number), ...: a place of its own for each element.
+// self, dim, index, source (a tensor or a number), ...: a place of its own for each element. Eager
+// keeps sums and products of halves in f32 until they are complete.
 bool lower_scatter(Lowering& lowering, const Node& node, StoreOp op) {
   Value* self = graph::tensor_arg(node, 0);
   Value* places = graph::tensor_arg(node, 2);
@@ -110,8 +152,7 @@ bool lower_scatter(Lowering& lowering, const Node& node, StoreOp op) {
   Value* source = operand.value;
   const DType dtype = self->type().dtype;
   const int64_t rank = self->type().rank();
-  if (rank == 0 || places->type().rank() != rank || !is_index(places) || !is_supported(op, dtype) ||
-      !is_in_place(op, dtype))
+  if (rank == 0 || places->type().rank() != rank || !is_index(places) || !is_supported(op, dtype))
     return false;
   if (source && (source->type().rank() != rank || source->type().dtype != dtype)) return false;
   const ExprRef number = source ? nullptr : number_as(lowering.pool(), operand.number, dtype);
@@ -119,11 +160,14 @@ bool lower_scatter(Lowering& lowering, const Node& node, StoreOp op) {
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
   const sym::Dims sizes = sizes_of(places);
   if (!never_empty(sizes) || !never_empty(sizes_of(self))) return false;
-  if (rank > 1 && (!has_rows(node.result()) || (source && !has_rows(source)))) return false;
+  const bool in_single = graph::is_half(dtype) && (op == StoreOp::kAdd || op == StoreOp::kMul);
+  const bool in_rows = !source || has_rows(source) || (in_single && repeats_along_rows(source));
+  if (rank > 1 && !(has_rows(node.result()) && in_rows)) return false;
   if (source) lowering.realise_heavy(source);
   return accumulate(
       lowering, node,
       {.op = op,
+       .in_single = in_single,
        .dim = dim,
        .sizes = sizes,
        .place = [&](IndexView index) { return lowering.element(places, index); },

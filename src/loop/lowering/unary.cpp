@@ -1,4 +1,7 @@
 // Functions of one operand.
+#include <cmath>
+#include <limits>
+
 #include "loop/lowering/pointwise.h"
 
 namespace braze::loop::lowering {
@@ -44,12 +47,6 @@ bool lower_relu(Lowering& lowering, const Node& node) {
   });
 }
 
-bool lower_square(Lowering& lowering, const Node& node) {
-  return lower_unary(lowering, node, [](ExprPool& pool, ExprRef x) {
-    return x->dtype == DType::kBool ? x : pool.mul(x, x);
-  });
-}
-
 // Tests of one operand in its own dtype.
 bool lower_test(Lowering& lowering, const Node& node, Unary formula) {
   Operand x = operand_arg(node, 0);
@@ -81,6 +78,38 @@ bool lower_logical_not(Lowering& lowering, const Node& node) {
   return lower_test(lowering, node, [](ExprPool& pool, ExprRef x) {
     return pool.unary(K::kNot, to_bool(pool, x));
   });
+}
+
+// What stands for an infinity that was not given: the ends of the tensor's dtype.
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return 65504;
+    case DType::kBFloat16:
+      return std::ldexp(255.0, 120);
+    case DType::kFloat64:
+      return std::numeric_limits<double>::max();
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+bool lower_nan_to_num(Lowering& lowering, const Node& node) {
+  const DType dtype = result_dtype(node);
+  if (!graph::is_float(dtype)) return false;
+  const double limit = largest(dtype);
+  const double nan = graph::double_arg_or(node, 1, 0);
+  const double high = graph::double_arg_or(node, 2, limit);
+  const double low = graph::double_arg_or(node, 3, -limit);
+  auto formula = [=](ExprPool& pool, std::span<const ExprRef> operands) {
+    ExprRef x = operands[0];
+    auto number = [&](double value) { return pool.constant(x->dtype, value); };
+    ExprRef finite =
+        pool.where(pool.binary(K::kEq, x, number(INFINITY)), number(high),
+                   pool.where(pool.binary(K::kEq, x, number(-INFINITY)), number(low), x));
+    return pool.where(pool.unary(K::kIsNan, x), number(nan), finite);
+  };
+  return define_pointwise(lowering, node, {operand_arg(node, 0)}, dtype, {6, false}, formula);
 }
 
 }  // namespace
@@ -145,8 +174,6 @@ Handler unary_handler(OpKind kind) {
       return lower_sign;
     case OpKind::krelu:
       return lower_relu;
-    case OpKind::ksquare:
-      return lower_square;
     case OpKind::klogical_not:
       return lower_logical_not;
     case OpKind::kbitwise_not:
@@ -159,6 +186,8 @@ Handler unary_handler(OpKind kind) {
       return lower_isinf;
     case OpKind::kisfinite:
       return lower_isfinite;
+    case OpKind::knan_to_num:
+      return lower_nan_to_num;
     default:
       return nullptr;  // other families, or an extern call
   }

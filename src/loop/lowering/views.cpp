@@ -11,9 +11,9 @@ using K = ExprKind;
 
 using IndexMap = std::function<Index(ExprPool& pool, IndexView index)>;
 
-bool define_mapped(Lowering& lowering, const Node& node, int result, Value* base, sym::Int offset,
+bool define_mapped(Lowering& lowering, const Node& node, Value* base, sym::Int offset,
                    IndexMap map) {
-  lowering.define_view(node, result, base, offset,
+  lowering.define_view(node, 0, base, offset,
                        [&lowering, base, map = std::move(map)](IndexView index) {
                          return lowering.element(base, map(lowering.pool(), index));
                        });
@@ -37,7 +37,7 @@ bool lower_view(Lowering& lowering, const Node& node) {
   const bool empty = count_of(from) == sym::Int(0);
   if (!empty && !never_empty(from)) return false;  // what may be zero divides nothing
   return define_mapped(
-      lowering, node, 0, base, 0,
+      lowering, node, base, 0,
       [from, from_strides, to_strides, empty](ExprPool& pool, IndexView index) {
         Index own(from.size(), pool.integer(0));
         if (empty) return own;
@@ -52,37 +52,15 @@ bool lower_view(Lowering& lowering, const Node& node) {
 }
 
 // Result dim i is base dim `dims[i]`.
-bool define_permuted(Lowering& lowering, const Node& node, std::vector<int64_t> dims) {
-  return define_mapped(lowering, node, 0, graph::tensor_arg(node, 0), 0,
+bool lower_permute(Lowering& lowering, const Node& node) {
+  std::vector<int64_t> dims = graph::ints_arg(node, 1);
+  for (int64_t& dim : dims) dim = graph::normalize_dim(dim, static_cast<int64_t>(dims.size()));
+  return define_mapped(lowering, node, graph::tensor_arg(node, 0), 0,
                        [dims = std::move(dims)](ExprPool&, IndexView index) {
                          Index own(index.size());
                          for (size_t i = 0; i < index.size(); ++i) own[dims[i]] = index[i];
                          return own;
                        });
-}
-
-bool lower_permute(Lowering& lowering, const Node& node) {
-  std::vector<int64_t> dims = graph::ints_arg(node, 1);
-  for (int64_t& dim : dims) dim = graph::normalize_dim(dim, static_cast<int64_t>(dims.size()));
-  return define_permuted(lowering, node, std::move(dims));
-}
-
-bool define_transposed(Lowering& lowering, const Node& node, int64_t a, int64_t b) {
-  const int64_t rank = node.result()->type().rank();
-  if (rank == 0) return lower_alias(lowering, node);
-  std::vector<int64_t> dims(rank);
-  for (int64_t i = 0; i < rank; ++i) dims[i] = i;
-  std::swap(dims[graph::normalize_dim(a, rank)], dims[graph::normalize_dim(b, rank)]);
-  return define_permuted(lowering, node, std::move(dims));
-}
-
-bool lower_transpose(Lowering& lowering, const Node& node) {
-  return define_transposed(lowering, node, graph::int_arg(node, 1), graph::int_arg(node, 2));
-}
-
-bool lower_t(Lowering& lowering, const Node& node) {
-  if (node.result()->type().rank() < 2) return lower_alias(lowering, node);
-  return define_transposed(lowering, node, 0, 1);
 }
 
 bool lower_expand(Lowering& lowering, const Node& node) {
@@ -93,21 +71,6 @@ bool lower_expand(Lowering& lowering, const Node& node) {
   return true;
 }
 
-// Part of dim `dim` from `start` in steps of `step`.
-bool define_slice(Lowering& lowering, const Node& node, int result, int64_t dim, sym::Int start,
-                  int64_t step) {
-  Value* base = graph::tensor_arg(node, 0);
-  Value* value = node.result(result);
-  if (!value) return true;
-  if (sizes_of(value) != sizes_of(base)) lowering.realise_checked(base);
-  return define_mapped(lowering, node, result, base, start * strides_of(base)[dim],
-                       [dim, start, step](ExprPool& pool, IndexView index) {
-                         Index own(index.begin(), index.end());
-                         own[dim] = pool.add(pool.mul(own[dim], step), pool.index(start));
-                         return own;
-                       });
-}
-
 bool lower_slice(Lowering& lowering, const Node& node) {
   Value* base = graph::tensor_arg(node, 0);
   const int64_t rank = base->type().rank();
@@ -115,16 +78,12 @@ bool lower_slice(Lowering& lowering, const Node& node) {
   const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 1, 0), rank);
   const auto start = slice_start(graph::sym_arg_or(node, 2, 0), sizes_of(base)[dim]);
   if (!start) return false;
-  return define_slice(lowering, node, 0, dim, *start, graph::int_arg_or(node, 4, 1));
-}
-
-bool define_selected(Lowering& lowering, const Node& node, int result, int64_t dim, sym::Int at) {
-  Value* base = graph::tensor_arg(node, 0);
-  if (sizes_of(base)[dim] != sym::Int(1)) lowering.realise_checked(base);
-  return define_mapped(lowering, node, result, base, at * strides_of(base)[dim],
-                       [dim, at](ExprPool& pool, IndexView index) {
+  const int64_t step = graph::int_arg_or(node, 4, 1);
+  if (sizes_of(node.result()) != sizes_of(base)) lowering.realise_checked(base);
+  return define_mapped(lowering, node, base, *start * strides_of(base)[dim],
+                       [dim, start = *start, step](ExprPool& pool, IndexView index) {
                          Index own(index.begin(), index.end());
-                         own.insert(own.begin() + dim, pool.index(at));
+                         own[dim] = pool.add(pool.mul(own[dim], step), pool.index(start));
                          return own;
                        });
 }
@@ -136,37 +95,19 @@ bool lower_select(Lowering& lowering, const Node& node) {
   sym::Int at = graph::sym_arg(node, 2);
   if (sym::known_less(at, 0)) at = at + size;
   if (!sym::known_at_least(at, 0) || !sym::known_less(at, size)) return false;
-  return define_selected(lowering, node, 0, dim, at);
-}
-
-bool lower_unbind(Lowering& lowering, const Node& node) {
-  Value* base = graph::tensor_arg(node, 0);
-  const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 1, 0), base->type().rank());
-  for (size_t i = 0; i < node.results().size(); ++i)
-    if (node.result(static_cast<int>(i)))
-      define_selected(lowering, node, static_cast<int>(i), dim, static_cast<int64_t>(i));
-  return true;
-}
-
-bool lower_split(Lowering& lowering, const Node& node) {
-  Value* base = graph::tensor_arg(node, 0);
-  if (base->type().rank() == 0) return false;
-  const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 2, 0), base->type().rank());
-  // By size (the last part may be shorter) or by a list of sizes.
-  const sym::Dims parts = graph::dims_arg(node, 1);
-  const bool listed = node.op().kind == OpKind::ksplit_with_sizes;
-  sym::Int start = 0;
-  for (size_t i = 0; i < node.results().size(); ++i) {
-    define_slice(lowering, node, static_cast<int>(i), dim, start, 1);
-    start = start + (listed ? parts.at(i) : parts.at(0));
-  }
-  return true;
+  if (size != sym::Int(1)) lowering.realise_checked(base);
+  return define_mapped(lowering, node, base, at * strides_of(base)[dim],
+                       [dim, at](ExprPool& pool, IndexView index) {
+                         Index own(index.begin(), index.end());
+                         own.insert(own.begin() + dim, pool.index(at));
+                         return own;
+                       });
 }
 
 bool lower_unsqueeze(Lowering& lowering, const Node& node) {
   Value* base = graph::tensor_arg(node, 0);
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), base->type().rank() + 1);
-  return define_mapped(lowering, node, 0, base, 0, [dim](ExprPool&, IndexView index) {
+  return define_mapped(lowering, node, base, 0, [dim](ExprPool&, IndexView index) {
     Index own(index.begin(), index.end());
     own.erase(own.begin() + dim);
     return own;
@@ -182,7 +123,7 @@ bool lower_squeeze(Lowering& lowering, const Node& node) {
   if (node.op().kind != OpKind::ksqueeze && rank > 0)
     for (int64_t dim : graph::ints_arg(node, 1)) dropped[graph::normalize_dim(dim, rank)] = true;
   for (int64_t i = 0; i < rank; ++i) dropped[i] = dropped[i] && sizes[i] == sym::Int(1);
-  return define_mapped(lowering, node, 0, base, 0, [dropped](ExprPool& pool, IndexView index) {
+  return define_mapped(lowering, node, base, 0, [dropped](ExprPool& pool, IndexView index) {
     Index own;
     size_t next = 0;
     for (bool drop : dropped) own.push_back(drop ? pool.integer(0) : index[next++]);
@@ -226,7 +167,7 @@ bool lower_diagonal(Lowering& lowering, const Node& node) {
   const bool empty = count_of(sizes_of(node.result())) == sym::Int(0);
   const sym::Int offset =
       empty ? sym::Int(0) : sym::Int(row) * strides[rows] + sym::Int(column) * strides[columns];
-  return define_mapped(lowering, node, 0, base, offset, [=](ExprPool& pool, IndexView index) {
+  return define_mapped(lowering, node, base, offset, [=](ExprPool& pool, IndexView index) {
     Index own;
     size_t next = 0;
     for (int64_t i = 0; i < rank; ++i) {
@@ -247,7 +188,7 @@ bool lower_unfold(Lowering& lowering, const Node& node) {
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), base->type().rank());
   const int64_t step = graph::int_arg(node, 3);
   lowering.realise_checked(base);
-  return define_mapped(lowering, node, 0, base, 0, [dim, step](ExprPool& pool, IndexView index) {
+  return define_mapped(lowering, node, base, 0, [dim, step](ExprPool& pool, IndexView index) {
     Index own(index.begin(), index.end() - 1);
     own[dim] = pool.add(pool.mul(own[dim], step), index.back());
     return own;
@@ -266,10 +207,6 @@ Handler view_handler(OpKind kind) {
     case OpKind::k_unsafe_view:
     case OpKind::k_reshape_alias:
       return lower_view;
-    case OpKind::ktranspose_int:
-      return lower_transpose;
-    case OpKind::kt:
-      return lower_t;
     case OpKind::kpermute:
       return lower_permute;
     case OpKind::kexpand:
@@ -290,11 +227,6 @@ Handler view_handler(OpKind kind) {
       return lower_diagonal;
     case OpKind::kunfold:
       return lower_unfold;
-    case OpKind::ksplit_Tensor:
-    case OpKind::ksplit_with_sizes:
-      return lower_split;
-    case OpKind::kunbind_int:
-      return lower_unbind;
     default:
       return nullptr;  // other families, or an extern call
   }

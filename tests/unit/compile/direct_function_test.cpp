@@ -69,6 +69,19 @@ TEST(DirectPlan, CopiesAreIntoFreshMemory) {
             "}\n");
 }
 
+TEST(DirectPlan, CopiesWithStridesAreNotMadeByPython) {
+  EXPECT_EQ(plan_text("graph(%0 x: f32[2, 3]) {\n"
+                      "  %1: f32[2, 3]{7, 2} = prims.copy_strided(%0, [7, 2])\n"
+                      "  return %1\n"
+                      "}\n"),
+            "function(s0: f32[2, 3]) arena 0 bytes {\n"
+            "  s1: extern f32[2, 3]{7, 2}\n"
+            "  s1 = aten.new_empty_strided(s0, [2, 3], [7, 2], none, none, none, none)\n"
+            "  s1 = aten.copy_(s1, s0, false)\n"
+            "  return s1\n"
+            "}\n");
+}
+
 TEST(DirectPlan, MutationsAreCopiesAndUnusedResultsHaveNoSlot) {
   EXPECT_EQ(plan_text("graph(%0 x: f32[8], %1 y: f32[8]) {\n"
                       "  %2: f32[], %3: i64[] = aten.max.dim(%0, 0, false)\n"

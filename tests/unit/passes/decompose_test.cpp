@@ -86,6 +86,13 @@ TEST(Decompose, ChannelsLastStays) {
       << text;
 }
 
+TEST(Decompose, LayoutsThatGroupNormRefusesAreLeftToIt) {
+  expect_unchanged_by(decompose, R"(graph(%0: f32[2, 4, 9]{1, 18, 2}) {
+    %1: f32[2, 4, 9]{1, 18, 2}, %2: f32[2, 2], %3: f32[2, 2] = aten.native_group_norm(%0, None, None, 2, 4, 9, 2, 1e-05)
+    return %1
+  })");
+}
+
 TEST(Decompose, Shapes) {
   EXPECT_EQ(after(R"(graph(%0: f32[2, 3]) {
     %1: f32[3, 2]{1, 3} #%0 = aten.t(%0)
@@ -130,15 +137,59 @@ TEST(Decompose, WhatHasNoRuleStays) {
   EXPECT_EQ(to_string(graph), before);
 }
 
-// A layout that no op gives: the op stays as it is, and nothing half done is left behind.
-TEST(Decompose, OddStridesAreLeftAlone) {
-  Graph graph = graph::parse(R"(graph(%0: f32[2, 3]) {
-    %1: f32[2, 3]{7, 2} = aten.silu(%0)
-    return %1
+TEST(Decompose, AnyStridesAreGiven) {
+  EXPECT_EQ(after(R"(graph(%0: f32[2, 3]) {
+    %1: f32[2, 3]{7, 2} = aten.square(%0)
+    %2: i64[2, 3]{1, 2} = aten.full_like(%0, 7, i64, None, None, None, None)
+    return %1, %2
+  })"),
+            R"(graph(%0: f32[2, 3]) {
+  %1: f32[2, 3] = aten.mul.Tensor(%0, %0)
+  %2: f32[2, 3]{7, 2} = prims.copy_strided(%1, [7, 2])
+  %3: i64[2, 3] = aten.full([2, 3], 7, i64, None, None, None)
+  %4: i64[2, 3]{1, 2} = prims.copy_strided(%3, [1, 2])
+  return %2, %4
+}
+)");
+}
+
+// Nothing half done is left behind.
+TEST(Decompose, OddStridesThatNoKernelGivesAreLeftAlone) {
+  expect_unchanged_by(decompose, R"(graph(%0: c64[2, 3]) {
+    %1: c64[2, 3]{7, 2} = aten.square(%0)
+    %2: c64[2, 3]{1, 2} = aten.full_like(%0, 7, None, None, None, None, None)
+    %3: f32[2, 3]{0, 1} = aten.empty_strided([2, 3], [0, 1], None, None, None, None)
+    return %1, %2, %3
   })");
-  const std::string before = to_string(graph);
-  EXPECT_FALSE(decompose(graph));
-  EXPECT_EQ(to_string(graph), before);
+}
+
+TEST(Decompose, Threshold) {
+  EXPECT_EQ(after("graph(%0: u8[3]) { %1: u8[3] = aten.threshold(%0, 3, 255) return %1 }"),
+            R"(graph(%0: u8[3]) {
+  %1: u8[] = aten.full([], 255, u8, None, None, None)
+  %2: bool[3] = aten.le.Scalar(%0, 3)
+  %3: u8[3] = aten.where.self(%2, %1, %0)
+  return %3
+}
+)");
+  for (const char* number : {"256", "-1", "2.5"})
+    expect_unchanged_by(decompose, "graph(%0: u8[3]) { %1: u8[3] = aten.threshold(%0, 3, " +
+                                       std::string(number) + ") return %1 }");
+}
+
+TEST(Decompose, DeviationsOfHalvesAreRoundedOnce) {
+  EXPECT_EQ(after(R"(graph(%0: f16[8]) {
+    %1: f16[] = aten.std.correction(%0, [0], 1, false)
+    return %1
+  })"),
+            R"(graph(%0: f16[8]) {
+  %1: f32[8] = aten._to_copy(%0, f32, None, None, None, false, None)
+  %2: f32[] = aten.var.correction(%1, [0], 1, false)
+  %3: f32[] = aten.sqrt(%2)
+  %4: f16[] = aten._to_copy(%3, f16, None, None, None, false, None)
+  return %4
+}
+)");
 }
 
 }  // namespace

@@ -126,6 +126,26 @@ TEST(Fold, UniformTensors) {
 )");
 }
 
+TEST(Fold, UniformThroughViewsAndCopies) {
+  EXPECT_EQ(after(R"(graph(%0: f32[3]) {
+    %1: f32[3, 3] = aten.full([3, 3], 1, f32, None, None, None)
+    %2: f32[3]+3 #%1 = aten.select.int(%1, 0, 1)
+    %3: f32[3] = prims.copy_strided(%2, [1])
+    %4: f32[3] = aten.rsub.Scalar(%3, 4, 1)
+    %5: f32[3] = aten.mul.Tensor(%0, %4)
+    %6: i32[3] #%3 = aten.view.dtype(%3, i32)
+    return %5, %6
+  })"),
+            R"(graph(%0: f32[3]) {
+  %1: f32[3] = aten.full([3], 1.0, f32, None, None, None)
+  %2: f32[3] = aten.full([3], 3.0, f32, None, None, None)
+  %3: f32[3] = aten.mul.Tensor(%0, %2)
+  %4: i32[3] #%1 = aten.view.dtype(%1, i32)
+  return %3, %4
+}
+)");
+}
+
 TEST(Fold, UniformArithmeticThatIsNotExactStays) {
   expect_unchanged(R"(graph() {
     %1: f32[3] = aten.full([3], 1, f32, None, None, None)

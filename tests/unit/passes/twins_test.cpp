@@ -34,10 +34,21 @@ TEST(Twins, OutVariants) {
   EXPECT_EQ(twin_of("aten.mm.out"), "aten.mm");
 }
 
+TEST(Twins, DrawingOps) {
+  auto drawing = [](std::string_view name) {
+    const graph::Op* twin = drawing_twin(graph::find_or_add_op(name));
+    return twin ? twin->name : "none";
+  };
+  EXPECT_EQ(drawing("aten.bernoulli_.float"), "aten.bernoulli.p");
+  EXPECT_EQ(drawing("aten.random_.from"), "aten.random.from");
+  EXPECT_EQ(drawing("aten.add_.Tensor"), "none");
+}
+
 TEST(Twins, OthersHaveNone) {
-  for (const char* name : {"aten.resize_", "aten.normal_", "aten.polygamma_",
-                           "aten.float_power_.Scalar", "aten.max.out", "aten.sum.IntList_out",
-                           "aten.arange.out", "aten._to_copy.out", "my.add_", "aten.add.Tensor"})
+  for (const char* name :
+       {"aten.resize_", "aten.normal_", "aten.polygamma_", "aten.float_power_.Scalar",
+        "aten.max.out", "aten.sum.IntList_out", "aten.copy_strided.out", "aten.arange.out",
+        "aten._to_copy.out", "my.add_", "aten.add.Tensor"})
     EXPECT_EQ(twin_of(name), "none") << name;
 }
 

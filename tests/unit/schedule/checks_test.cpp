@@ -16,7 +16,7 @@ TEST(Checks, IndexChecksStay) {
         " %3: f32[4] = aten.select.int(%2, 0, 1) %4: f32[4] = aten.neg(%3) return %4 }",
         " %3: f32[6, 4] = aten.mul.Tensor(%2, 2) %4: f32[6, 4] = aten.add.Tensor(%2, %3) return %4 "
         "}",
-        " %3: f32[6, 4] = aten.zeros_like(%2) return %3 }"}) {
+        " %3: f32[6, 4] = aten.full([6, 4], 0) return %3 }"}) {
     loop::Program program = loop::lower(graph::parse(head + rest), {});
     fuse(program, {});
     loop::Numbers table(32, 1.0);
@@ -68,7 +68,7 @@ TEST(Checks, ProducersAreInlinedWhereAllElementsAreRead) {
            {" %5: f32[6, 4] = aten.mul.Tensor(%4, 2) %6: f32[2, 4] = aten.index_select(%5, 0, %3)"
             " return %6 }",
             2},
-           {" %5: f32[6, 4] = aten.mul.Tensor(%4, 2) %6: f32[4, 6]{1, 4} = aten.t(%5)"
+           {" %5: f32[6, 4] = aten.mul.Tensor(%4, 2) %6: f32[4, 6]{1, 4} = aten.permute(%5, [1, 0])"
             " %7: f32[4, 6] = aten.add.Tensor(%6, %2) return %7 }",
             1}}) {
     loop::Program program = loop::lower(graph::parse(head + rest), {});
