@@ -73,8 +73,10 @@ void read_closure(TraceContext& trace, PyFunctionObject* function) {
   for (Py_ssize_t i = 0; closure && i < PyTuple_GET_SIZE(closure); ++i) {
     PyObject* cell = PyTuple_GET_ITEM(closure, i);
     if (trace.world.made_function(cell)) continue;
+    const Source* known = trace.world.source_of(cell);
+    if (known && known->base == base) continue;
     Ref index = Ref::steal(PyLong_FromSsize_t(i));
-    if (trace.world.source_of(cell)) {
+    if (known) {
       trace.world.guard_same_cell(cell,
                                   trace.guards.source(SourceKind::kCellObject, base, index.get()));
     } else {
