@@ -53,11 +53,13 @@ if(BRAZE_EXTENSION)
     if(sources)
       find_package(Python 3.11 COMPONENTS Interpreter Development.Embed REQUIRED)
       add_executable(braze_${folder}_test ${sources})
-      target_link_libraries(braze_${folder}_test PRIVATE braze_${folder} Python::Python)
+      target_link_libraries(braze_${folder}_test PRIVATE braze_${folder})
       # The extension finds PyTorch's OpenMP in the process; a program names its own.
       target_link_options(braze_${folder}_test PRIVATE -fopenmp)
-      if(folder STREQUAL runtime)  # plans from graphs
+      if(folder STREQUAL runtime)  # without Python; plans from graphs
         target_link_libraries(braze_runtime_test PRIVATE braze_compile)
+      else()
+        target_link_libraries(braze_${folder}_test PRIVATE Python::Python)
       endif()
       if(EXISTS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/main.cpp)
         target_link_libraries(braze_${folder}_test PRIVATE GTest::gtest)

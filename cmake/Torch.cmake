@@ -6,8 +6,8 @@ execute_process(
   OUTPUT_VARIABLE BRAZE_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 add_library(braze_torch INTERFACE)
 target_include_directories(braze_torch SYSTEM INTERFACE
-  ${BRAZE_TORCH_DIR}/include ${BRAZE_TORCH_DIR}/include/torch/csrc/api/include ${Python_INCLUDE_DIRS})
-foreach(library torch_python torch_cpu torch c10)
+  ${BRAZE_TORCH_DIR}/include ${BRAZE_TORCH_DIR}/include/torch/csrc/api/include)
+foreach(library torch_cpu torch c10)
   target_link_libraries(braze_torch INTERFACE ${BRAZE_TORCH_DIR}/lib/lib${library}.so)
 endforeach()
 

@@ -4,7 +4,7 @@
 
 #include "dispatch/gil.h"
 #include "dispatch/tensors.h"
-#include "pytorch/errors.h"
+#include "torch_python/errors.h"
 
 namespace braze::dispatch {
 namespace {
@@ -89,7 +89,7 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
     outcome = run_plan(*program, inputs, outputs, symbols, numbers, halfway, why);
   };
   if (halfway)
-    pytorch::translate_exceptions(run);
+    torch_python::translate_exceptions(run);
   else
     run();
   if (outcome == Outcome::kRunEager || outcome == Outcome::kBroken) saved.undo();

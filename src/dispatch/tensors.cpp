@@ -1,21 +1,21 @@
 #include "dispatch/tensors.h"
 
-#include "pytorch/errors.h"
-#include "pytorch/objects.h"
+#include "torch_python/errors.h"
+#include "torch_python/objects.h"
 
 namespace braze::dispatch {
 
 PyObject* wrap(at::Tensor tensor) {
   PyObject* result = nullptr;
-  pytorch::translate_exceptions([&] { result = pytorch::wrap(std::move(tensor)); });
+  torch_python::translate_exceptions([&] { result = torch_python::wrap(std::move(tensor)); });
   return result;
 }
 
 at::Tensor unwrap(PyObject* object) {
-  return is_tensor(object) ? pytorch::tensor_of(object) : at::Tensor();
+  return is_tensor(object) ? torch_python::tensor_of(object) : at::Tensor();
 }
 
-bool is_tensor(PyObject* object) { return pytorch::is_tensor(object); }
+bool is_tensor(PyObject* object) { return torch_python::is_tensor(object); }
 
 at::Tensor borrow(c10::TensorImpl* impl) {
   return at::Tensor(

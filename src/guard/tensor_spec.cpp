@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "pytorch/memory.h"
-#include "pytorch/objects.h"
+#include "torch_python/objects.h"
 
 namespace braze::guard {
 
@@ -67,8 +67,8 @@ std::string device_text(int16_t device) {
 }  // namespace
 
 c10::TensorImpl* tensor_of(PyObject* object) {
-  if (object == nullptr || !pytorch::is_tensor(object)) return nullptr;
-  return pytorch::tensor_of(object).unsafeGetTensorImpl();
+  if (object == nullptr || !torch_python::is_tensor(object)) return nullptr;
+  return torch_python::tensor_of(object).unsafeGetTensorImpl();
 }
 
 void prefetch_tensor(PyObject* object, c10::TensorImpl* impl) {
@@ -157,7 +157,7 @@ inline bool TensorSpec::matches(const c10::TensorImpl& impl) const {
 
 bool TensorSpec::matches(PyObject* object, c10::TensorImpl** impl) const {
   if (object == nullptr || Py_TYPE(object) != type_) return false;
-  *impl = pytorch::tensor_of(object).unsafeGetTensorImpl();
+  *impl = torch_python::tensor_of(object).unsafeGetTensorImpl();
   return matches(**impl);
 }
 

@@ -1,7 +1,7 @@
 // Arguments of a call: PyTorch's boxed values to the graph's, by the operator's schema.
 #include <ATen/core/ivalue.h>
 
-#include "pytorch/objects.h"
+#include "torch_python/objects.h"
 #include "trace/break.h"
 #include "trace/metadata.h"
 #include "trace/recorder.h"
@@ -33,7 +33,7 @@ std::optional<sym::Int> symbol_in(const at::Tensor& tensor) {
   if (tensor.scalar_type() != at::kLong ||
       *static_cast<const int64_t*>(tensor.const_data_ptr()) != kStandsForSymbol)
     return std::nullopt;
-  const std::optional<c10::SymInt> kept = pytorch::symint_kept_by(tensor);
+  const std::optional<c10::SymInt> kept = torch_python::symint_kept_by(tensor);
   if (!kept) return std::nullopt;
   return from_symint(*kept);
 }

@@ -1,6 +1,6 @@
 #include "trace/break.h"
 
-#include "pytorch/errors.h"
+#include "torch_python/errors.h"
 #include "trace/record.h"
 
 namespace braze::trace {
@@ -14,7 +14,7 @@ void raise_break(TraceBreak reason) {
   std::string message = reason.op + ": " + reason.what + "; " + reason.way_out;
   if (Record* record = current_record(); record && !record->last_break)
     record->last_break = std::move(reason);
-  pytorch::throw_as(g_break_type, std::move(message));
+  torch_python::throw_as(g_break_type, std::move(message));
 }
 
 bool create_break_type(PyObject* module) {

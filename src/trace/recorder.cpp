@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "pytorch/errors.h"
+#include "torch_python/errors.h"
 #include "trace/break.h"
 #include "trace/dtype_errors.h"
 #include "trace/kernel_scope.h"
@@ -170,7 +170,7 @@ void Recorder::compute_metadata() {
     if (info_.random && operands_.size() > 1) fail("it refuses its arguments", kMoveOut);
     throw;
   } catch (const std::exception& error) {
-    if (pytorch::carries_python_error(error, PyExc_NotImplementedError))
+    if (torch_python::carries_python_error(error, PyExc_NotImplementedError))
       fail("PyTorch has no function for its result's shape", kMoveOut);
     throw;
   }

@@ -1,6 +1,6 @@
 #include "trace/supported.h"
 
-#include "pytorch/objects.h"
+#include "torch_python/objects.h"
 #include "trace/fake_tensor.h"
 #include "trace/tracer.h"
 
@@ -42,7 +42,7 @@ std::string why_unsupported(const at::Tensor& tensor, bool check_type) {
     return "it is a tensor subclass or wrapper";
   if (!tensor.unsafeGetTensorImpl()->has_storage()) return "it has no storage";
   if (check_type) {
-    PyObject* object = pytorch::wrap(tensor);
+    PyObject* object = torch_python::wrap(tensor);
     PyTypeObject* type = Py_TYPE(object);
     Py_DECREF(object);
     if (!is_plain_type(type)) return std::string("it is of the tensor subclass ") + type->tp_name;

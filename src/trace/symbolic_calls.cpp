@@ -1,7 +1,7 @@
 // Metadata of calls with symbolic sizes that have no shape function of their own.
 #include <algorithm>
 
-#include "pytorch/errors.h"
+#include "torch_python/errors.h"
 #include "trace/kernel_scope.h"
 #include "trace/recorder.h"
 #include "trace/sym_node.h"
@@ -73,7 +73,7 @@ bool Recorder::try_symbolic_kernel() {
   } catch (const c10::Error&) {
     // Not one of those; an error of the user's is raised again by the kernel over numbers.
   } catch (const std::exception& error) {  // the same of a custom operator's own function
-    if (!pytorch::carries_python_error(error)) throw;
+    if (!torch_python::carries_python_error(error)) throw;
     PyGILState_STATE gil = PyGILState_Ensure();
     PyErr_Clear();
     PyGILState_Release(gil);

@@ -9,7 +9,7 @@
 #include "capture/world/kinds.h"
 #include "cpython/frame.h"
 #include "hooks.h"
-#include "pytorch/objects.h"
+#include "torch_python/objects.h"
 
 namespace braze::capture {
 
@@ -111,10 +111,10 @@ PyObject* run(PyObject* capsule, PyObject*) {
     const Draft& draft = *captured->draft;
     std::vector<at::Tensor> inputs;
     for (const DraftInput& input : draft.inputs)
-      inputs.push_back(pytorch::tensor_of(input.tensor.get()));
+      inputs.push_back(torch_python::tensor_of(input.tensor.get()));
     std::vector<Ref> outputs;
     for (const at::Tensor& output : trace::replay_as_traced(draft.graph, inputs))
-      outputs.push_back(Ref::steal(pytorch::wrap(output)));
+      outputs.push_back(Ref::steal(torch_python::wrap(output)));
     std::vector<PyObject*> borrowed;
     for (const Ref& output : outputs) borrowed.push_back(output.get());
     std::vector<Ref> values;

@@ -5,8 +5,8 @@
 
 #include "graph/infer/infer.h"
 #include "hooks.h"
-#include "pytorch/errors.h"
-#include "pytorch/objects.h"
+#include "torch_python/errors.h"
+#include "torch_python/objects.h"
 #include "trace/replay.h"
 #include "trace/tracer.h"
 
@@ -16,7 +16,7 @@ namespace {
 // Owning reference; throws where there is none.
 struct Object {
   explicit Object(PyObject* object) : object(object) {
-    if (!object) pytorch::throw_pending();
+    if (!object) torch_python::throw_pending();
   }
   ~Object() { Py_DECREF(object); }
   Object(const Object&) = delete;
@@ -26,7 +26,7 @@ struct Object {
 
 void set(PyObject* dict, const char* key, PyObject* stolen) {
   Object value(stolen);
-  if (PyDict_SetItemString(dict, key, value) < 0) pytorch::throw_pending();
+  if (PyDict_SetItemString(dict, key, value) < 0) torch_python::throw_pending();
 }
 
 void declare_module(Tracer& tracer, PyObject* module) {
@@ -38,7 +38,7 @@ void declare_module(Tracer& tracer, PyObject* module) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.object); ++i) {
       PyObject* pair = PyList_GET_ITEM(list.object, i);
       std::string why;
-      TORCH_CHECK(tracer.declare(pytorch::tensor_of(PyTuple_GET_ITEM(pair, 1)), kind,
+      TORCH_CHECK(tracer.declare(torch_python::tensor_of(PyTuple_GET_ITEM(pair, 1)), kind,
                                  PyUnicode_AsUTF8(PyTuple_GET_ITEM(pair, 0)), &why),
                   why);
     }
@@ -53,13 +53,13 @@ bool is_symbolic(PyObject* options, const std::string& name) {
 }
 
 std::vector<at::Tensor> tensors_of(PyObject* result) {
-  if (pytorch::is_tensor(result)) return {pytorch::tensor_of(result)};
+  if (torch_python::is_tensor(result)) return {torch_python::tensor_of(result)};
   Object list(PySequence_List(result));
   std::vector<at::Tensor> tensors;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.object); ++i) {
     PyObject* item = PyList_GET_ITEM(list.object, i);
-    TORCH_CHECK(pytorch::is_tensor(item), "a result that is not a tensor");
-    tensors.push_back(pytorch::tensor_of(item));
+    TORCH_CHECK(torch_python::is_tensor(item), "a result that is not a tensor");
+    tensors.push_back(torch_python::tensor_of(item));
   }
   return tensors;
 }
@@ -67,8 +67,8 @@ std::vector<at::Tensor> tensors_of(PyObject* result) {
 PyObject* list_of(const std::vector<at::Tensor>& tensors) {
   Object list(PyList_New(0));
   for (const at::Tensor& tensor : tensors) {
-    Object object(pytorch::wrap(tensor));
-    if (PyList_Append(list, object) < 0) pytorch::throw_pending();
+    Object object(torch_python::wrap(tensor));
+    if (PyList_Append(list, object) < 0) torch_python::throw_pending();
   }
   return Py_NewRef(list.object);
 }
@@ -88,7 +88,7 @@ namespace {
 
 PyObject* replay_trace(PyObject* capsule, PyObject*) {
   PyObject* outputs = nullptr;
-  pytorch::translate_exceptions([&] {
+  torch_python::translate_exceptions([&] {
     auto* trace = static_cast<Trace*>(PyCapsule_GetPointer(capsule, nullptr));
     std::vector<at::Tensor> inputs;
     for (const GraphInput& input : trace->inputs) inputs.push_back(input.tensor);
@@ -101,11 +101,11 @@ PyObject* describe_inputs(const Trace& trace) {
   static constexpr const char* kKinds[] = {"user", "parameter", "constant"};
   Object list(PyList_New(0));
   for (size_t i = 0; i < trace.inputs.size(); ++i) {
-    Object tensor(pytorch::wrap(trace.inputs[i].tensor));
+    Object tensor(torch_python::wrap(trace.inputs[i].tensor));
     Object entry(Py_BuildValue("(Oss)", tensor.object,
                                kKinds[static_cast<int>(trace.inputs[i].kind)],
                                trace.graph.inputs()[i].name.c_str()));
-    if (PyList_Append(list, entry) < 0) pytorch::throw_pending();
+    if (PyList_Append(list, entry) < 0) torch_python::throw_pending();
   }
   return Py_NewRef(list.object);
 }
@@ -125,7 +125,7 @@ PyObject* describe_rules(const graph::Graph& graph) {
       Object text(PyUnicode_FromString(
           (node->op().name + ": traced " + graph::to_string(result->type()) + ", by rule " + rule)
               .c_str()));
-      if (PyList_Append(list, text) < 0) pytorch::throw_pending();
+      if (PyList_Append(list, text) < 0) torch_python::throw_pending();
     }
   }
   return Py_NewRef(list.object);
@@ -167,20 +167,20 @@ PyObject* trace_function(PyObject* fn, PyObject* args, PyObject* options) {
     PyObject* arg = PyTuple_GET_ITEM(args, i);
     const std::string name = "arg" + std::to_string(i);
     std::string why;
-    if (pytorch::is_tensor(arg) && is_symbolic(options, name)) {
-      const at::Tensor& tensor = pytorch::tensor_of(arg);
+    if (torch_python::is_tensor(arg) && is_symbolic(options, name)) {
+      const at::Tensor& tensor = torch_python::tensor_of(arg);
       std::vector<DynamicDim> dims;
       // Each dimension with a history of its own: not duck-shaped.
       for (int64_t d = 0; d < tensor.dim(); ++d)
         dims.push_back({.dim = static_cast<int>(d), .previous = 100 * i + d});
       Object fake(
-          pytorch::wrap(tracer->symbolic_input(tensor, graph::InputKind::kUser, name, dims)));
+          torch_python::wrap(tracer->symbolic_input(tensor, graph::InputKind::kUser, name, dims)));
       PyList_Append(actual, fake);
       continue;
     }
-    if (pytorch::is_tensor(arg))
-      TORCH_CHECK(tracer->declare(pytorch::tensor_of(arg), graph::InputKind::kUser, name, &why),
-                  why);
+    if (torch_python::is_tensor(arg))
+      TORCH_CHECK(
+          tracer->declare(torch_python::tensor_of(arg), graph::InputKind::kUser, name, &why), why);
     PyList_Append(actual, arg);
   }
   Object actual_args(PyList_AsTuple(actual));
@@ -207,19 +207,19 @@ PyObject* trace_function(PyObject* fn, PyObject* args, PyObject* options) {
 }  // namespace
 
 bool add_hooks(PyObject* module) {
-  static PyMethodDef methods[] = {
-      {"trace",
-       [](PyObject*, PyObject* arguments) -> PyObject* {
-         PyObject *fn, *args, *options = nullptr;
-         if (!PyArg_ParseTuple(arguments, "OO!|O!", &fn, &PyTuple_Type, &args, &PyDict_Type,
-                               &options))
-           return nullptr;
-         PyObject* description = nullptr;
-         pytorch::translate_exceptions([&] { description = trace_function(fn, args, options); });
-         return description;
-       },
-       METH_VARARGS, "Traces fn(*args) and describes the graph."},
-      {nullptr, nullptr, 0, nullptr}};
+  static PyMethodDef methods[] = {{"trace",
+                                   [](PyObject*, PyObject* arguments) -> PyObject* {
+                                     PyObject *fn, *args, *options = nullptr;
+                                     if (!PyArg_ParseTuple(arguments, "OO!|O!", &fn, &PyTuple_Type,
+                                                           &args, &PyDict_Type, &options))
+                                       return nullptr;
+                                     PyObject* description = nullptr;
+                                     torch_python::translate_exceptions(
+                                         [&] { description = trace_function(fn, args, options); });
+                                     return description;
+                                   },
+                                   METH_VARARGS, "Traces fn(*args) and describes the graph."},
+                                  {nullptr, nullptr, 0, nullptr}};
   return PyModule_AddFunctions(module, methods) == 0;
 }
 

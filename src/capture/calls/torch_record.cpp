@@ -8,13 +8,13 @@
 #include "capture/objects/operators.h"
 #include "capture/trace_context.h"
 #include "pytorch/aten.h"
-#include "pytorch/objects.h"
+#include "torch_python/objects.h"
 
 namespace braze::capture {
 
 namespace {
 
-PyObject* as_python(at::ScalarType dtype) { return pytorch::dtype_object(dtype); }
+PyObject* as_python(at::ScalarType dtype) { return torch_python::dtype_object(dtype); }
 
 // What braze._fx.torch_state() gives; without Python code, which would be traced.
 Ref torch_state() {

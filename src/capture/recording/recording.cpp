@@ -15,14 +15,14 @@
 #include "guard/guard.h"
 #include "pytorch/aten.h"
 #include "pytorch/memory.h"
-#include "pytorch/objects.h"
+#include "torch_python/objects.h"
 #include "trace/control_flow.h"
 #include "trace/sym_node.h"
 #include "trace/tracer.h"
 
 namespace braze::capture {
 
-using pytorch::tensor_of;
+using torch_python::tensor_of;
 
 bool is_tensor_type(PyTypeObject* type) {
   if (type == known().tensor || type == known().parameter) return true;
@@ -164,7 +164,7 @@ Ref Zeros::like(PyObject* object) {
       bytes = at::zeros({static_cast<int64_t>(storage.nbytes())}, at::TensorOptions(at::kByte));
     at::Tensor made = at::empty({0}, at::TensorOptions(tensor.scalar_type()));
     made.set_(bytes.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
-    return Ref::steal(pytorch::wrap(made));
+    return Ref::steal(torch_python::wrap(made));
   } catch (const c10::Error&) {
     return {};  // there is no like of it (meta tensors, bounds that do not fit): see the caller
   }
@@ -200,14 +200,14 @@ Recording::StandIn Recording::symbolic_input(PyObject* tensor, graph::InputKind 
   };
   result.free_sizes = bits(fake.sym_sizes());
   result.free_strides = bits(fake.sym_strides());
-  result.tensor = Ref::steal(pytorch::wrap(fake));
+  result.tensor = Ref::steal(torch_python::wrap(fake));
   has_symbols_ |= result.free_sizes != 0;
   return result;
 }
 
 Ref Recording::symbolic_integer(int64_t value) {
   has_symbols_ = true;
-  return Ref::steal(pytorch::wrap(impl_->tracer.symbolic_integer(value)));
+  return Ref::steal(torch_python::wrap(impl_->tracer.symbolic_integer(value)));
 }
 
 Recording::SymbolicFloat Recording::symbolic_float(double value, std::string name) {
@@ -218,8 +218,8 @@ Recording::SymbolicFloat Recording::symbolic_float(double value, std::string nam
   }
   has_symbols_ = has_floats_ = true;
   SymbolicFloat made;
-  made.fake = Ref::steal(pytorch::wrap(impl_->tracer.stand_in(real, std::move(name))));
-  made.real = Ref::steal(pytorch::wrap(real));
+  made.fake = Ref::steal(torch_python::wrap(impl_->tracer.stand_in(real, std::move(name))));
+  made.real = Ref::steal(torch_python::wrap(real));
   return made;
 }
 
@@ -229,7 +229,7 @@ Ref Recording::float_operand(PyObject* fake, PyObject* tensor) {
     dtype = c10::typeMetaToScalarType(c10::get_default_dtype());
   if (dtype == at::kDouble) return Ref::borrow(fake);
   if (dtype != at::kFloat) return {};
-  return Ref::steal(pytorch::wrap(tensor_of(fake).to(at::kFloat)));
+  return Ref::steal(torch_python::wrap(tensor_of(fake).to(at::kFloat)));
 }
 
 sym::ShapeEnv& Recording::shapes() { return impl_->tracer.shapes(); }
@@ -239,7 +239,7 @@ sym::Int Recording::value_of(PyObject* object) {
     const Ref node = Ref::steal(PyObject_GetAttr(object, names().node));
     if (const sym::Int* value = node ? impl_->integers.find(node.get()) : nullptr) return *value;
   }
-  return trace::from_symint(pytorch::symint_of(object));
+  return trace::from_symint(torch_python::symint_of(object));
 }
 
 sym::Int Recording::size_of(PyObject* fake, int dim) {
@@ -322,7 +322,7 @@ Ref Recording::object_of(sym::Int value) {
     BRAZE_CHECK(object && PyObject_SetAttr(object.get(), names().node, nodes[id].get()) == 0,
                 "a torch.SymInt cannot be made");
   } else {
-    object = Ref::steal(pytorch::wrap(trace::to_symint(value, shapes())));
+    object = Ref::steal(torch_python::wrap(trace::to_symint(value, shapes())));
     nodes[id] = Ref::steal(PyObject_GetAttr(object.get(), names().node));
     BRAZE_CHECK(nodes[id], "a torch.SymInt without a node");
     impl_->integers[nodes[id].get()] = value;
@@ -386,7 +386,8 @@ auto explained(std::string* why, F&& f) -> decltype(f()) {
 
 std::vector<Ref> wrap(const std::vector<at::Tensor>& tensors) {
   std::vector<Ref> objects;
-  for (const at::Tensor& tensor : tensors) objects.push_back(Ref::steal(pytorch::wrap(tensor)));
+  for (const at::Tensor& tensor : tensors)
+    objects.push_back(Ref::steal(torch_python::wrap(tensor)));
   return objects;
 }
 
@@ -411,7 +412,8 @@ std::string Recording::end_region(int number, const std::vector<PyObject*>& outp
 }
 
 Ref Recording::loop_parameter(PyObject* like, int number) {
-  return Ref::steal(pytorch::wrap(impl_->tracer.control_flow().parameter(tensor_of(like), number)));
+  return Ref::steal(
+      torch_python::wrap(impl_->tracer.control_flow().parameter(tensor_of(like), number)));
 }
 
 std::vector<Ref> Recording::cond(PyObject* predicate, int yes, int no, std::string* why) {
@@ -469,7 +471,8 @@ Recording::Result Recording::finish(const std::vector<PyObject*>& outputs) {
   for (PyObject* output : outputs) tensors.push_back(tensor_of(output));
   trace::Trace trace = impl_->tracer.finish(tensors);
   Result result{.graph = std::move(trace.graph), .joint = std::move(trace.joint)};
-  for (auto& input : trace.inputs) result.inputs.push_back(Ref::steal(pytorch::wrap(input.tensor)));
+  for (auto& input : trace.inputs)
+    result.inputs.push_back(Ref::steal(torch_python::wrap(input.tensor)));
   result.arena = std::move(trace.arena);
   for (trace::SymbolicInput& input : trace.symbolic_inputs)
     result.shapes.push_back({std::move(input.sizes), std::move(input.strides)});

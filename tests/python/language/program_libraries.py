@@ -104,7 +104,7 @@ class Libraries:
             f"{x}[torch.tensor([{n}])]", f"{x}.view({n}, -1)", f"torch.stack([{x}, {y}])", f"{x} @ {y}",
             f"torch.bernoulli({x})", f"torch.multinomial({x}, {n})", f"torch.normal({x}, {y})", f"D.Normal({x}, {y})",
             f"D.Bernoulli({x})", f"torch.linalg.cholesky({x}.mT @ {x} - {n} * torch.eye({x}.size(-1)))",
-            f"torch.linalg.inv(({x}.mT @ {x} + torch.eye({x}.size(-1))) * ({n} > 1))", f"{x}.to({whole}).sqrt_()", f"{x}.to({whole}).normal_()",
+            f"torch.linalg.inv(torch.eye({x}.size(-1)) * (2 * ({n} > 1)))", f"{x}.to({whole}).sqrt_()", f"{x}.to({whole}).normal_()",
             f"torch.tensor([3]) // torch.tensor([{n} % 2])", f"torch.arange(0, {n}, -1)", f"torch.zeros({n})",
             f"{x}.expand({n}, 2, 3)", f"{x}.squeeze(0).unsqueeze({n})", f"{x}.transpose(0, {n})", f"{x}.masked_select({y})",
             f"{x}.index_add(0, torch.tensor([0, {n}]), {y}[:2])", f"{x}.scatter(0, torch.tensor([[{n}]]), 1.0)",

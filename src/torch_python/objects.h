@@ -11,7 +11,7 @@
 
 #include <optional>
 
-namespace braze::pytorch {
+namespace braze::torch_python {
 
 // torch.Tensor or a subclass of it. Throws PyTorch's own C++ exception where an object's
 // `__instancecheck__` or `__class__` raises.
@@ -46,4 +46,4 @@ std::optional<c10::SymInt> symint_kept_by(const at::Tensor& tensor);
 // torch.float32 for kFloat. Borrowed.
 PyObject* dtype_object(at::ScalarType dtype);
 
-}  // namespace braze::pytorch
+}  // namespace braze::torch_python

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-namespace braze::pytorch {
+namespace braze::torch_python {
 
 // Runs `body`, turning C++ exceptions into the Python exception that PyTorch's own bindings would
 // raise. False with an exception set.
@@ -25,4 +25,4 @@ bool translate_exceptions(const std::function<void()>& body);
 // is a type.
 bool carries_python_error(const std::exception& error, PyObject* type = nullptr);
 
-}  // namespace braze::pytorch
+}  // namespace braze::torch_python

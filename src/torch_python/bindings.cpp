@@ -5,10 +5,10 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
 
-#include "pytorch/errors.h"
-#include "pytorch/objects.h"
+#include "torch_python/errors.h"
+#include "torch_python/objects.h"
 
-namespace braze::pytorch {
+namespace braze::torch_python {
 namespace {
 
 // PyTorch's bindings turn any PyTorchError into its Python type.
@@ -71,4 +71,4 @@ bool carries_python_error(const std::exception& error, PyObject* type) {
   return PyErr_GivenExceptionMatches(carrier->type, type);
 }
 
-}  // namespace braze::pytorch
+}  // namespace braze::torch_python
