@@ -21,6 +21,7 @@ COMPETITION = re.compile(
 # The plug-in for torch.compile is called by TorchDynamo and may know it.
 COMPETITION_ALLOWED = {"python/braze/dynamo_backend.py"}
 GETENV_ALLOWED = {"src/base/options.cpp"}
+MOST_LINES, MOST_LINES_OF_HEADER, MOST_METHODS = 500, 250, 60
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:root|work)/")
 
 
@@ -95,6 +96,52 @@ def check_text(path: Path) -> list[str]:
     return findings
 
 
+CLASS = re.compile(r"\b(?:class|struct)\s+(\w+)[^;{}()]*\{")
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+
+
+def closing(text: str, at: int) -> int:
+    """Where the brace that is open before `at` closes."""
+    depth = 1
+    while depth and at < len(text):
+        depth += (text[at] == "{") - (text[at] == "}")
+        at += 1
+    return at
+
+
+def methods(header: str) -> dict[str, int]:
+    """Functions that each class of a header declares, overloads and constructors among them."""
+    text = COMMENT.sub("", header)
+    counts = {}
+    for found in CLASS.finditer(text):
+        body = text[found.end() : closing(text, found.end()) - 1]
+        members, at = "", 0
+        while at < len(body):  # with bodies and nested classes left out
+            members += body[at] if body[at] != "{" else ";"
+            at = closing(body, at + 1) if body[at] == "{" else at + 1
+        declarations = [
+            d for d in members.split(";")
+            if re.search(r"[\w=>]\s*\(", d) and not re.match(r"\s*(?:friend|static_assert)\b", d)
+        ]  # fmt: skip
+        counts[found.group(1)] = len(declarations)
+    return counts
+
+
+def check_sizes(path: Path) -> list[str]:
+    name = path.relative_to(ROOT)
+    text = path.read_text()
+    is_header = path.suffix == ".h" and name.parts[0] == "src"
+    most = MOST_LINES_OF_HEADER if is_header else MOST_LINES
+    findings = []
+    if (count := len(text.splitlines())) > most:
+        findings.append(f"{name}: {count} lines, {most} are the most")
+    if is_header:
+        for cls, count in methods(text).items():
+            if count > MOST_METHODS:
+                findings.append(f"{name}: {cls} has {count} methods, {MOST_METHODS} are the most")
+    return findings
+
+
 def main() -> int:
     allowed = allowed_folders()
     findings = []
@@ -102,6 +149,8 @@ def main() -> int:
         parts = path.relative_to(ROOT).parts
         if parts[0] == "src" and path.suffix in {".h", ".cpp", ".inc"}:
             findings += check_includes(path, allowed)
+        if path.suffix in {".h", ".cpp", ".inc", ".py", ".cmake"}:
+            findings += check_sizes(path)
         if path.name != "check_house.py":
             findings += check_text(path)
     print("\n".join(findings) if findings else "the house is in order")

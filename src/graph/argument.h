@@ -29,4 +29,17 @@ using BasicArgument =
                  std::complex<double>, std::string, std::vector<sym::Int>, std::vector<double>,
                  std::vector<bool>, DType, Device, MemoryFormat, Layout>;
 
+// Calls `f(Ref)` for each tensor in an argument, in order; absent ones are left out.
+template <class Ref, class F>
+void for_each_value(const BasicArgument<Ref>& argument, F&& f) {
+  if (auto* value = std::get_if<Ref>(&argument)) {
+    f(*value);
+  } else if (auto* list = std::get_if<std::vector<Ref>>(&argument)) {
+    for (const Ref& value : *list) f(value);
+  } else if (auto* optional = std::get_if<OptionalRefs<Ref>>(&argument)) {
+    for (const std::optional<Ref>& value : optional->refs)
+      if (value) f(*value);
+  }
+}
+
 }  // namespace braze::graph

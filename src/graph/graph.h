@@ -136,20 +136,6 @@ struct Mutation {
   Value* source = nullptr;
 };
 
-// Calls `f(Value*)` for each tensor in an argument, in order.
-template <class F>
-void for_each_value(const Argument& argument, F&& f) {
-  if (auto* value = std::get_if<Value*>(&argument)) {
-    f(*value);
-  } else if (auto* list = std::get_if<std::vector<Value*>>(&argument)) {
-    for (Value* value : *list) f(value);
-  } else if (auto* optional = std::get_if<OptionalRefs<Value*>>(&argument)) {
-    for (const std::optional<Value*>& value : optional->refs) {
-      if (value) f(*value);
-    }
-  }
-}
-
 // A list of nodes with stable addresses; iterate with range-for over `nodes()`.
 class Graph {
  public:

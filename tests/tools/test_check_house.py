@@ -80,3 +80,30 @@ def test_what_is_allowed(house):
         "src/base/options.cpp": "getenv(name)\n",
     }.items():
         assert check_house.check_text(write(name, text)) == []
+
+
+def test_files_headers_and_classes_stay_small(house):
+    check_house, write = house
+    long = write("src/base/a.h", "int a;\n" * 251)
+    assert check_house.check_sizes(long) == ["src/base/a.h: 251 lines, 250 are the most"]
+    assert check_house.check_sizes(write("src/base/a.cpp", "int a;\n" * 500)) == []
+    assert check_house.check_sizes(write("tests/a.py", "a\n" * 501)) != []
+
+
+def test_methods_are_counted(house):
+    check_house, _ = house
+    text = """
+    class A : public B<int> {
+     public:
+      A(int a) : a_(f(a)) {}  // not_one();
+      void one(int) const;
+      int two() { return g(h()); }
+      template <class F> void each(F&& f) { f(); }
+      struct Inner { void inside(); int field = 0; };
+      friend bool operator==(const A&, const A&) = default;
+      std::vector<int> field_ = {1, 2};
+      int a_ = 0;
+    };
+    class Declared;
+    """
+    assert check_house.methods(text) == {"A": 4, "Inner": 1}

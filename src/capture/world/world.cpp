@@ -120,6 +120,10 @@ Slot World::read(PyObject* value, const Source* source, bool alone) {
   }
   const Source* const* before = origin_.find(value);
   if (!before) return read_new(value, source);
+  if (PyCell_Check(value)) {
+    guard_same_cell(value, source);
+    return Slot::borrow(value, source);
+  }
   if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value))
     value = stand_in->get();
   if (*before == source) return Slot::borrow(value, source);
@@ -134,7 +138,7 @@ Slot World::read(PyObject* value, const Source* source, bool alone) {
 
 Slot World::read_new(PyObject* value, const Source* source) {
   if (is_tensor(value) && !read_tensor(value, source)) return {};
-  origin_[value] = source;
+  origin_[value] = PyCell_Check(value) ? guards_.source(SourceKind::kContents, source) : source;
   hold(Ref::borrow(value));
   rely_on_specials(PyType_Check(value) ? reinterpret_cast<PyTypeObject*>(value) : Py_TYPE(value));
   if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value)) {

@@ -22,6 +22,13 @@ constexpr size_t kLongestInline = 60;
 
 std::string paren(const Operand& value) { return value.atom ? value.text : "(" + value.text + ")"; }
 
+Operand lane_of(const Operand& value, DType dtype) {
+  const std::string text = value.text + "[l]";
+  if (dtype == DType::kBool) return {text + " != 0", false, false};
+  // Lanes of index arithmetic may be narrower than what is done with them.
+  return {dtype == DType::kInt64 ? "i64(" + text + ")" : text, false, true};
+}
+
 }  // namespace
 
 ExpressionWriter::ExpressionWriter(const Nest& nest, Prelude& prelude, std::vector<sym::Int>& sizes)
@@ -205,13 +212,6 @@ Operand ExpressionWriter::emit_as(ExprRef expr, DType dtype, int user_depth) {
   const DType from = dtype_of(expr);
   const Operand value = emit(expr, user_depth);
   return value.vector ? cast(value, from, dtype) : value;
-}
-
-Operand ExpressionWriter::lane_of(const Operand& value, DType dtype) {
-  const std::string text = value.text + "[l]";
-  if (dtype == DType::kBool) return {text + " != 0", false, false};
-  // Lanes of index arithmetic may be narrower than what is done with them.
-  return {dtype == DType::kInt64 ? "i64(" + text + ")" : text, false, true};
 }
 
 void ExpressionWriter::at_depth(int depth, const std::function<void()>& body) {

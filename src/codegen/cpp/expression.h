@@ -26,6 +26,12 @@ struct Operand {
   std::string stored;  // a half as it is in memory, where that is at hand
 };
 
+inline Operand call(std::string text, bool vector) { return {std::move(text), vector, true}; }
+
+// In the shortest form that reads back as the same number.
+std::string literal(graph::DType dtype, double value);
+std::string constant(loop::ExprRef expr);
+
 class ExpressionWriter {
  public:
   // sizes: what the kernel takes as `sizes`; grows.
@@ -82,7 +88,6 @@ class ExpressionWriter {
   std::string type_of(graph::DType dtype, bool vector);
   std::string mask_type();
   std::string fresh(const std::string& stem);
-  std::string literal(graph::DType dtype, double value);
   bool varies(loop::ExprRef expr);
   // The dtype that `expr` is computed in: i32 for lanes of small index arithmetic.
   graph::DType dtype_of(loop::ExprRef expr);
@@ -112,7 +117,6 @@ class ExpressionWriter {
   // The array of a value that several walks over the row share; null where there is none.
   const std::string* kept_row(loop::ExprRef expr);
   Operand emit_as(loop::ExprRef expr, graph::DType dtype, int user_depth);
-  Operand lane_of(const Operand& value, graph::DType dtype);
   Operand build(loop::ExprRef expr, int depth);
   Operand build_unary(loop::ExprRef expr, const Operand& a, graph::DType dtype);
   Operand build_binary(loop::ExprRef expr, const Operand& a, const Operand& b, graph::DType dtype);
@@ -131,17 +135,14 @@ class ExpressionWriter {
                        graph::DType dtype, bool vector);
   void store_lanes(const loop::Statement& statement, const Affine& index,
                    const std::string& stored);
-  std::string constant(loop::ExprRef expr);
   std::string mask_as(const std::string& mask, int bytes);
   std::string to_mask(const std::string& comparison, graph::DType dtype);
   std::string mixed(const Operand& value, graph::DType dtype, bool vector);
   std::string linear(const Affine& index, bool with_vector_axis, int& depth);
-  std::string scaled(sym::Int factor, const std::string& text);
   std::string address(int buffer, const Affine& index);
   std::string tile_load(int buffer, const Affine& index, const std::string& storage);
   bool opaque_in_lanes(const Affine& index);
   void forget_rereads();
-  Operand call(std::string text, bool vector) { return {std::move(text), vector, true}; }
 
   // Runs `body` with the scopes deeper than `depth` set aside, so that what it writes lands there.
   void at_depth(int depth, const std::function<void()>& body);

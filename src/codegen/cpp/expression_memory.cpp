@@ -12,8 +12,8 @@ using loop::ExprKind;
 using loop::ExprRef;
 using loop::Statement;
 
-std::string ExpressionWriter::scaled(sym::Int factor, const std::string& text) {
-  return factor == sym::Int(1) ? text : text + "*" + size(factor);
+static std::string scaled(ExpressionWriter& writer, sym::Int factor, const std::string& text) {
+  return factor == sym::Int(1) ? text : text + "*" + writer.size(factor);
 }
 
 Operand ExpressionWriter::from_storage(const std::string& text, DType dtype, bool vector) {
@@ -77,11 +77,11 @@ std::string ExpressionWriter::linear(const Affine& index, bool with_vector_axis,
   for (size_t axis = 0; axis < index.coefficient.size(); ++axis) {
     if (index.coefficient[axis] == sym::Int(0)) continue;
     if (static_cast<int>(axis) == nest_.vector_axis && !with_vector_axis) continue;
-    add(scaled(index.coefficient[axis], axis_text_[axis]), axis_depth_[axis]);
+    add(scaled(*this, index.coefficient[axis], axis_text_[axis]), axis_depth_[axis]);
   }
   for (const auto& [term, factor] : index.terms) {
     const Operand value = emit(term);
-    add(scaled(factor, value.atom ? value.text : "(" + value.text + ")"), depth_of(term));
+    add(scaled(*this, factor, value.atom ? value.text : "(" + value.text + ")"), depth_of(term));
   }
   if (index.constant != sym::Int(0)) add(size(index.constant), 0);
   return text;
@@ -108,7 +108,7 @@ std::string ExpressionWriter::address(int buffer, const Affine& index) {
   }
   const int axis = nest_.vector_axis;
   if (axis >= 0 && index.stride(axis) != sym::Int(0))
-    pointer += " + " + scaled(index.stride(axis), axis_text_[axis]);
+    pointer += " + " + scaled(*this, index.stride(axis), axis_text_[axis]);
   return pointer;
 }
 

@@ -49,7 +49,7 @@ std::string_view infix(ExprKind kind) {
 
 }  // namespace
 
-std::string ExpressionWriter::literal(DType dtype, double value) {
+std::string literal(DType dtype, double value) {
   const bool wide = dtype == DType::kFloat64;
   const std::string f = wide ? "" : "f";
   if (std::isnan(value)) return "__builtin_nan" + f + "(\"\")";
@@ -71,7 +71,7 @@ std::string ExpressionWriter::literal(DType dtype, double value) {
   return std::signbit(value) ? "(" + result + ")" : result;
 }
 
-std::string ExpressionWriter::constant(ExprRef expr) {
+std::string constant(ExprRef expr) {
   if (graph::is_float(expr->dtype)) return literal(expr->dtype, expr->fval);
   if (expr->dtype == DType::kBool) return expr->ival ? "true" : "false";
   if (expr->ival == std::numeric_limits<int64_t>::min()) return "(-__LONG_LONG_MAX__ - 1)";

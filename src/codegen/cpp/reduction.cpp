@@ -12,10 +12,10 @@ using loop::ReduceOp;
 
 namespace {
 
-std::string lowest(DType dtype, bool highest, ExpressionWriter& writer) {
+std::string lowest(DType dtype, bool highest) {
   if (graph::is_float(dtype)) {
     const double inf = std::numeric_limits<double>::infinity();
-    return writer.literal(dtype, highest ? inf : -inf);
+    return literal(dtype, highest ? inf : -inf);
   }
   switch (dtype) {
     case DType::kUInt8:
@@ -75,19 +75,19 @@ std::string Reduction::identity() {
   switch (statement_.op) {
     case ReduceOp::kSum:
     case ReduceOp::kWelford:
-      return graph::is_float(dtype_) ? writer_.literal(dtype_, 0) : "0";
+      return graph::is_float(dtype_) ? literal(dtype_, 0) : "0";
     case ReduceOp::kProd:
-      return graph::is_float(dtype_) ? writer_.literal(dtype_, 1) : "1";
+      return graph::is_float(dtype_) ? literal(dtype_, 1) : "1";
     case ReduceOp::kAny:
       return "false";
     case ReduceOp::kAll:
       return "true";
     case ReduceOp::kMax:
     case ReduceOp::kArgMax:
-      return dtype_ == DType::kBool ? "false" : lowest(dtype_, false, writer_);
+      return dtype_ == DType::kBool ? "false" : lowest(dtype_, false);
     case ReduceOp::kMin:
     case ReduceOp::kArgMin:
-      return dtype_ == DType::kBool ? "true" : lowest(dtype_, true, writer_);
+      return dtype_ == DType::kBool ? "true" : lowest(dtype_, true);
   }
   BRAZE_UNREACHABLE("reduction ", static_cast<int>(statement_.op));
 }
@@ -233,7 +233,7 @@ bool Reduction::has_parts() const {
 
 void Reduction::begin_part() {
   in_part_ = true;
-  const std::string zero = writer_.literal(dtype_, 0);
+  const std::string zero = literal(dtype_, 0);
   for (int copy = 0; copy < copies_; ++copy)
     writer_.line(writer_.type_of(dtype_, lanes()) + " " + name(copy) + " = " +
                  (lanes() ? writer_.as_vector({zero, false, true}, dtype_) : zero) + ";");
@@ -264,7 +264,7 @@ std::string Reduction::sum_of_copies() {
 
 void Reduction::move_to_total() {
   writer_.line(stem_ + "_total = " + combine(stem_ + "_total", sum_of_copies()) + ";");
-  const std::string zero = writer_.literal(dtype_, 0);
+  const std::string zero = literal(dtype_, 0);
   for (int copy = 0; copy < copies_; ++copy)
     writer_.line(name(copy) + " = " +
                  (lanes() ? writer_.as_vector({zero, false, true}, dtype_) : zero) + ";");
@@ -305,7 +305,7 @@ void Reduction::finish_arg() {
 // The number of points in the accumulator's dtype.
 std::string Reduction::count() {
   const sym::Int points = this->points();
-  if (points.is_constant()) return writer_.literal(dtype_, static_cast<double>(points.constant()));
+  if (points.is_constant()) return literal(dtype_, static_cast<double>(points.constant()));
   return scalar_type(dtype_) + "(" + writer_.size(points) + ")";
 }
 

@@ -430,3 +430,48 @@ def test_the_default_of_a_function_that_native_code_calls_is_known_from_elsewher
     for default in (Scale, type("Other", (), {"by": -1})):
         key.__defaults__ = (default,)
         assert same(outcome(f, X), outcome(fast, X))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_cell_that_is_looked_at(first, capfd):
+    """As an object, before and after what is in it is used as a variable."""
+
+    def f(x, g):
+        before = g(x) if first else None
+        cells = [c.cell_contents for c in g.__closure__]
+        return before, cells, g(x), g.__closure__[0] == g.__closure__[-1]
+
+    check(f, lambda i: (X, makes(i // 2)))
+    assert "internal error" not in capfd.readouterr().err
+
+
+PROGRAMS = {
+    "reduce": (
+        lambda x, g: functools.reduce(lambda a, b: g(a) + b, [x, x]),
+        lambda i: makes(i // 2),
+    ),
+    "filter": (lambda x, g: [*filter(g, [1, 2, 3, 4])], lambda i: lambda v: v > i // 2),
+    "vmap": (lambda x, g: torch.func.vmap(g)(x.reshape(2, 2)), lambda i: makes(i // 2)),
+    "grad": (lambda x, g: torch.func.grad(lambda v: g(v).sum())(x), lambda i: makes(i // 2)),
+    "checkpoint": (
+        lambda x, g: torch.utils.checkpoint.checkpoint(g, x, use_reentrant=False),
+        lambda i: makes(i // 2),
+    ),
+    "wraps": (lambda x, g: functools.wraps(g)(lambda v: g(v) * 2)(x), lambda i: makes(i // 2)),
+    "cached": (lambda x, g: g(3), lambda i: functools.lru_cache(lambda n: n + i // 2)),
+    "a set of it": (lambda x, g: (g in {g}, {g: 1}[g], g(x)), lambda i: makes(i // 2)),
+    "told": (lambda x, g: (g.__qualname__, g.__defaults__, g(x)), lambda i: makes(1, i // 2)),
+    "a generator": (lambda x, g: [*g()], lambda i: lambda: (yield i // 2)),
+    "of functions": (lambda x, g: g(g)(x), lambda i: lambda f: lambda v: v + i // 2),
+    "a write": (lambda x, g: g(), lambda i: (lambda t: lambda: t.add_(1))(torch.zeros(2) + i)),
+    "decorated": (lambda x, g: g(x), lambda i: torch.no_grad()(makes(i // 2))),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_functions_of_functions(name, dynamic):
+    f, make = PROGRAMS[name]
+    fast = braze.compile(f, dynamic=dynamic)
+    for i in range(7):
+        assert same(outcome(f, X, make(i)), outcome(fast, X, make(i)))

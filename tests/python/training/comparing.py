@@ -58,3 +58,25 @@ def captured(fast, *args):
     """Whether one segment without a break serves the call."""
     report = braze.explain(fast)(*args)
     return "captured as a whole" in str(report)
+
+
+def leaf(*shape, **options):
+    return torch.randn(*shape, **options).requires_grad_()
+
+
+def both(function, *tensors, **settings):
+    """(eager's results and leaves, the compiled ones): twins of `tensors` for each."""
+    answers = []
+    for call in (function, braze.compile(function, **settings)):
+        twins = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
+        answers.append((call(*twins), twins))
+    return answers
+
+
+def assert_same_gradients(function, *tensors, tangent=None, **settings):
+    (wanted, xs), (got, ys) = both(function, *tensors, **settings)
+    assert_same(got.detach(), wanted.detach())
+    for result in (wanted, got):
+        result.backward(torch.ones_like(result) if tangent is None else tangent)
+    for x, y in zip(xs, ys):
+        assert_same(y.grad, x.grad)
