@@ -8,6 +8,7 @@
 #include "capture/objects/module_parts.h"
 #include "capture/objects/super.h"
 #include "capture/objects/tensor_attributes.h"
+#include "capture/objects/variables.h"
 #include "capture/symbols/integers.h"
 #include "capture/trace_context.h"
 #include "cpython/lookup.h"
@@ -274,6 +275,12 @@ static Slot find_attribute(TraceContext& trace, const Slot& object, PyObject* na
   }
   const Subject subject(trace, object);
   if (PyFunction_Check(obj)) trace.world.guard_identity_of_function(obj);
+  if (PyCell_Check(obj) && PyUnicode_Check(name) &&
+      PyUnicode_CompareWithASCIIString(name, "cell_contents") == 0) {
+    Slot contents = read_cell(trace, obj);
+    if (!contents && !trace.breaks.under_way()) PyErr_SetString(PyExc_ValueError, "Cell is empty");
+    return contents;
+  }
   if (!PyUnicode_Check(name)) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
                  Py_TYPE(name)->tp_name);

@@ -95,8 +95,7 @@ void copy_free_vars(TraceContext& trace, Frame& frame, int count) {
         Slot::borrow(PyTuple_GET_ITEM(function->func_closure, i));
 }
 
-Slot load_deref(TraceContext& trace, Frame& frame, int index) {
-  PyObject* cell = frame.locals[static_cast<size_t>(index)].get();
+Slot read_cell(TraceContext& trace, PyObject* cell) {
   const Source* source = trace.world.source_of(cell);
   PyObject* value = PyCell_GET(cell);
   if (source) {
@@ -107,6 +106,12 @@ Slot load_deref(TraceContext& trace, Frame& frame, int index) {
   }
   if (value) return source ? trace.world.read(value, source) : trace.world.wrap(value);
   if (source) trace.guards.add(GuardKind::kAbsent, source);
+  return {};
+}
+
+Slot load_deref(TraceContext& trace, Frame& frame, int index) {
+  PyObject* cell = frame.locals[static_cast<size_t>(index)].get();
+  if (Slot value = read_cell(trace, cell); value || trace.breaks.under_way()) return value;
   PyCodeObject* code = frame.code();
   bool is_free = index >= code->co_nlocalsplus - code->co_nfreevars;
   PyErr_Format(is_free ? PyExc_NameError : PyExc_UnboundLocalError,

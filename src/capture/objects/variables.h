@@ -12,6 +12,8 @@ struct TraceContext;
 Slot load_global(TraceContext& trace, Frame& frame, PyObject* name);
 // An empty value: delete.
 bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Slot& value);
+// What the cell holds; an empty slot and no exception where it holds nothing.
+Slot read_cell(TraceContext& trace, PyObject* cell);
 Slot load_deref(TraceContext& trace, Frame& frame, int index);
 // An empty value: delete.
 bool store_deref(TraceContext& trace, Frame& frame, int index, Slot value);
