@@ -74,7 +74,7 @@ void read_closure(TraceContext& trace, PyFunctionObject* function) {
     PyObject* cell = PyTuple_GET_ITEM(closure, i);
     if (trace.world.made_function(cell)) continue;
     const Source* known = trace.world.source_of(cell);
-    if (known && known->base == base) continue;
+    if (known && known->base == base && PyLong_AsSsize_t(known->key.get()) == i) continue;
     Ref index = Ref::steal(PyLong_FromSsize_t(i));
     if (known) {
       trace.world.guard_same_cell(cell,

@@ -20,8 +20,6 @@ namespace {
 
 constexpr size_t kLongestInline = 60;
 
-std::string paren(const Operand& value) { return value.atom ? value.text : "(" + value.text + ")"; }
-
 Operand lane_of(const Operand& value, DType dtype) {
   const std::string text = value.text + "[l]";
   if (dtype == DType::kBool) return {text + " != 0", false, false};

@@ -26,6 +26,9 @@ struct Operand {
   std::string stored;  // a half as it is in memory, where that is at hand
 };
 
+inline std::string paren(const Operand& value) {
+  return value.atom ? value.text : "(" + value.text + ")";
+}
 inline Operand call(std::string text, bool vector) { return {std::move(text), vector, true}; }
 
 // In the shortest form that reads back as the same number.

@@ -81,7 +81,7 @@ std::string ExpressionWriter::linear(const Affine& index, bool with_vector_axis,
   }
   for (const auto& [term, factor] : index.terms) {
     const Operand value = emit(term);
-    add(scaled(*this, factor, value.atom ? value.text : "(" + value.text + ")"), depth_of(term));
+    add(scaled(*this, factor, paren(value)), depth_of(term));
   }
   if (index.constant != sym::Int(0)) add(size(index.constant), 0);
   return text;

@@ -16,7 +16,6 @@ using loop::ExprRef;
 namespace {
 
 bool is_small(DType dtype) { return graph::is_integral(dtype, false) && graph::size_of(dtype) < 4; }
-std::string paren(const Operand& value) { return value.atom ? value.text : "(" + value.text + ")"; }
 
 std::string_view infix(ExprKind kind) {
   switch (kind) {

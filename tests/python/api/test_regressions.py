@@ -254,3 +254,16 @@ def test_shuffled_channels_keep_their_format(shape, dynamic):
             assert showing.same(expected, got), (expected, got)
             if expected[0][0] == "returned":
                 assert fast(given, groups).stride() == f(given, groups).stride()
+
+
+def test_shuffled_channels_have_no_gradient():
+    def f(x):
+        return torch.native_channel_shuffle(x, 2).square().sum()
+
+    told = []
+    for call in (f, braze.compile(f)):
+        x = torch.ones(1, 4, 3, 6, requires_grad=True)
+        with torch.enable_grad(), pytest.raises(RuntimeError) as info:
+            call(x).backward()
+        told.append(str(info.value))
+    assert told[0] == told[1]

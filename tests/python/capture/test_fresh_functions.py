@@ -383,55 +383,6 @@ def test_not_kept_by_a_segment():
         assert [r() for r in references] == [None] * len(references)
 
 
-def scaled():
-    scale = 2
-
-    def g(v, n=2, *, of=torch.nn):
-        for k in range(n):
-            yield v * k * scale, of is torch.nn
-
-    def put(value):
-        nonlocal scale
-        scale = value
-
-    return g, put
-
-
-@pytest.mark.parametrize("outside", [True, False])
-def test_what_a_generator_function_closes_over_and_its_defaults(outside):
-    g, put = scaled()
-    f = (lambda x: [*g(x)]) if outside else (lambda x, g: [*g(x)])
-    given = (X,) if outside else (X, g)
-    fast = braze.compile(f)
-    changes = [
-        lambda: None,
-        lambda: put(3),
-        lambda: put(X),
-        lambda: setattr(g, "__defaults__", (3,)),
-        lambda: setattr(g, "__kwdefaults__", {"of": torch}),
-    ]
-    for change in changes:
-        change()
-        for _ in range(2):
-            assert same(outcome(f, *given), outcome(fast, *given))
-
-
-def test_the_default_of_a_function_that_native_code_calls_is_known_from_elsewhere():
-    class Scale:
-        by = 2
-
-    def key(v, scale=Scale):
-        return v * scale.by
-
-    def f(x):
-        return x * Scale.by, sorted([1, -2, 3], key=key)
-
-    fast = braze.compile(f)
-    for default in (Scale, type("Other", (), {"by": -1})):
-        key.__defaults__ = (default,)
-        assert same(outcome(f, X), outcome(fast, X))
-
-
 @pytest.mark.parametrize("first", [True, False])
 def test_a_cell_that_is_looked_at(first, capfd):
     """As an object, before and after what is in it is used as a variable."""
@@ -475,3 +426,33 @@ def test_functions_of_functions(name, dynamic):
     fast = braze.compile(f, dynamic=dynamic)
     for i in range(7):
         assert same(outcome(f, X, make(i)), outcome(fast, X, make(i)))
+
+
+def reads(a, b):
+    def g(v):
+        return v * a + b
+
+    return g
+
+
+def writes(a, b):
+    def g(v):
+        nonlocal a
+        a = a + 1
+        return v * a + b
+
+    return g
+
+
+@pytest.mark.parametrize("made", [reads, writes])
+@pytest.mark.parametrize("order", ["0120", "1022", "2101", "1002"])
+def test_one_cell_for_two_variables(made, order):
+    def make(i):
+        g = made(2, 3)
+        which = int(order[i])
+        if which:
+            cells = (g.__closure__[which - 1],) * 2
+            g = types.FunctionType(g.__code__, g.__globals__, closure=cells)
+        return X, g
+
+    check(lambda x, g: (g(x), g(x)), make, calls=4)

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from support import entries, reasons
 
 pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="needs an NVIDIA GPU that PyTorch can use"
+    not torch.cuda.is_available(),
+    reason="needs an NVIDIA GPU that PyTorch can use; a machine with one lifts it",
 )
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]

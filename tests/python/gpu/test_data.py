@@ -7,7 +7,8 @@ from support import entries, reasons
 from torch._higher_order_ops import while_loop
 
 pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="needs an NVIDIA GPU that PyTorch can use"
+    not torch.cuda.is_available(),
+    reason="needs an NVIDIA GPU that PyTorch can use; a machine with one lifts it",
 )
 
 
