@@ -42,11 +42,13 @@ void Recorder::take_devices() {
   }
 }
 
-// Elementwise operators take numbers from the CPU, indexing takes its indices from there.
+// Elementwise operators take numbers from the CPU, indexing takes its indices from there, and the
+// backward of attention the seed that its forward has left there.
 bool Recorder::may_come_from_cpu(const Operand& operand) const {
   const bool elementwise = info_.op->pointwise || info_.in_place_elementwise;
   if (elementwise && operand.value->type().rank() == 0) return true;
-  return operand.argument > 0 && info_.op->name.starts_with("aten.index.");
+  if (operand.argument > 0 && info_.op->name.starts_with("aten.index.")) return true;
+  return info_.handle.schema().arguments()[operand.argument].name().starts_with("philox_");
 }
 
 c10::Device Recorder::device_of_operands() const {

@@ -78,6 +78,51 @@ def test_module(name, dtype, capfd):
     assert "internal error" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("kernel", ["EFFICIENT_ATTENTION", "FLASH_ATTENTION", "MATH"])
+def test_kernels_of_attention(kernel, dropout, capfd):
+    """Seeds that a kernel's forward has left on the CPU reach its backward."""
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True).sin()
+
+    fast = braze.compile(attend, fullgraph=True)
+    given = [torch.randn(2, 4, 64, 32, device="cuda", dtype=torch.float16) for _ in range(3)]
+    with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, kernel)):
+        for number in range(3):
+            results = []
+            for call in (attend, fast):
+                leaves = [x.clone().requires_grad_() for x in given]
+                torch.manual_seed(number)
+                y = call(*leaves)
+                y.float().square().mean().backward()
+                results.append([y, *(x.grad for x in leaves), torch.cuda.get_rng_state()])
+            for a, e in zip(*results, strict=True):
+                torch.testing.assert_close(a, e, rtol=0.02, atol=2e-3)
+    assert "internal error" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_sums_into_places(dtype):
+    """Rows that repeat are added up on a GPU as eager adds them up."""
+    index = torch.randint(5, (40,), device="cuda")
+    rows = torch.randn(8, 16, device="cuda").to(dtype)
+
+    def f(rows):
+        picked = rows[index] * 2
+        return picked.new_zeros(8, 16).index_add(0, index, picked.sin())
+
+    results = []
+    for call in (f, braze.compile(f, fullgraph=True)):
+        leaf = rows.clone().requires_grad_()
+        y = call(leaf)
+        y.float().square().sum().backward()
+        results.append((y, leaf.grad))
+    tolerance = 1e-4 if dtype == torch.float32 else 0.05
+    for a, e in zip(*results, strict=True):
+        torch.testing.assert_close(a, e, rtol=tolerance, atol=tolerance * 10)
+
+
 def test_on_a_stream_of_the_users():
     module = MODULES["mlp"][0]().cuda()
     x = torch.randn(16, 32, device="cuda")
