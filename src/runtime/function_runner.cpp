@@ -28,6 +28,8 @@ FunctionRunner::FunctionRunner(plan::Function function, std::vector<at::Tensor> 
     recent_.push_back({hints, std::move(first)});
 }
 
+FunctionRunner::~FunctionRunner() { delete spare_.load(); }
+
 std::shared_ptr<BoundFunction> FunctionRunner::find(std::span<const int64_t> values) {
   std::lock_guard lock(mutex_);
   for (auto entry = recent_.begin(); entry != recent_.end(); ++entry) {
@@ -63,8 +65,8 @@ std::shared_ptr<BoundFunction> FunctionRunner::bound_to(std::span<const int64_t>
 }
 
 std::unique_ptr<RunContext> FunctionRunner::take_context(const BoundFunction& bound) {
-  std::unique_ptr<RunContext> context;
-  {
+  std::unique_ptr<RunContext> context(spare_.exchange(nullptr, std::memory_order_acquire));
+  if (context == nullptr) {
     std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
       context = std::move(idle_.back());
@@ -90,6 +92,9 @@ void FunctionRunner::return_context(std::unique_ptr<RunContext> context) {
     context->arena = nullptr;
   else if (!fixed_)
     arenas_.give(std::move(context->arena));
+  // The one that was there, if any, is the colder one.
+  context.reset(spare_.exchange(context.release(), std::memory_order_acq_rel));
+  if (context == nullptr) return;
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(context));
 }

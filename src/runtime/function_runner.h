@@ -2,6 +2,7 @@
 // threads.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <memory>
 #include <span>
@@ -19,6 +20,7 @@ class FunctionRunner {
   // As PreparedFunction.
   FunctionRunner(plan::Function function, std::vector<at::Tensor> constants,
                  const std::vector<void*>& kernels);
+  ~FunctionRunner();
 
   // As Executable::run.
   void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
@@ -45,7 +47,9 @@ class FunctionRunner {
   // Those with this layout, which has room for all sizes so far; the one used last first.
   std::list<Entry> recent_;
   std::shared_ptr<const plan::Layout> layout_;
-  std::vector<std::unique_ptr<RunContext>> idle_;  // the one used last last
+  // Contexts of no call: the one used last by itself, as one thread at a time needs no lock for it.
+  std::atomic<RunContext*> spare_ = nullptr;
+  std::vector<std::unique_ptr<RunContext>> idle_;
 };
 
 }  // namespace braze::runtime
