@@ -27,50 +27,95 @@ SecondBackward::SecondBackward(graph::Graph forward, graph::Joint joint,
   }
 }
 
-std::vector<at::Tensor> SecondBackward::run(const std::vector<at::Tensor>& inputs,
-                                            const std::vector<at::Tensor>& tangents,
-                                            std::span<const int64_t> symbols,
-                                            std::span<const double> numbers,
-                                            const pytorch::GeneratorState* drawn_from) const {
+// By input. Gradients are taken with respect to aliases, as those of the inputs themselves would
+// run the inputs' hooks, which run when the gradients arrive there.
+std::vector<at::Tensor> SecondBackward::aliases(const std::vector<at::Tensor>& inputs,
+                                                std::span<const double> numbers) const {
   std::vector<at::Tensor> given = constants_;
   given.resize(forward_.inputs().size());
-  // Gradients are taken with respect to aliases, as those of the inputs themselves would run the
-  // inputs' hooks, which run when the gradients arrive there.
   for (size_t i = 0; i < needed_.size(); ++i)
     given[needed_[i]] = inputs[i].requires_grad() ? inputs[i].view_as(inputs[i]) : inputs[i];
   size_t number = 0;
   for (size_t i = 0; i < given.size(); ++i)
     if (forward_.inputs()[i].kind == InputKind::kNumber)
       given[i] = at::scalar_tensor(numbers[number++], at::TensorOptions(at::kDouble));
+  return given;
+}
+
+// With respect to the inputs `leaves` of `forward`. `tangents`: by output.
+std::vector<at::Tensor> SecondBackward::gradients(const graph::Graph& forward,
+                                                  const std::vector<at::Tensor>& given,
+                                                  const std::vector<int>& leaves,
+                                                  const std::vector<at::Tensor>& tangents,
+                                                  std::span<const int64_t> symbols,
+                                                  const pytorch::GeneratorState* drawn_from) const {
   std::vector<at::Tensor> results;
   if (drawn_from) {
     const pytorch::GeneratorState now;
     drawn_from->restore();
-    results = trace::replay(forward_, given, symbols, /*check=*/false);
+    results = trace::replay(forward, given, symbols, /*check=*/false);
     now.restore();
   } else {
-    results = trace::replay(forward_, given, symbols, /*check=*/false);
+    results = trace::replay(forward, given, symbols, /*check=*/false);
   }
-  std::vector<at::Tensor> roots, gradients_of_roots, leaves;
+  std::vector<at::Tensor> roots, gradients_of_roots, taken;
   for (size_t i = 0; i < results.size(); ++i)
     if (tangents[i].defined() && results[i].requires_grad()) {
       roots.push_back(results[i]);
       gradients_of_roots.push_back(tangents[i]);
     }
-  std::vector<at::Tensor> gradients(joint_.gradient_of.size());
+  std::vector<at::Tensor> gradients(leaves.size());
   std::vector<size_t> places;
-  for (size_t i = 0; i < joint_.gradient_of.size(); ++i)
-    if (const at::Tensor& leaf = given[joint_.gradient_of[i]];
-        leaf.defined() && leaf.requires_grad()) {
-      leaves.push_back(leaf);
+  for (size_t i = 0; i < leaves.size(); ++i)
+    if (const at::Tensor& leaf = given[leaves[i]]; leaf.defined() && leaf.requires_grad()) {
+      taken.push_back(leaf);
       places.push_back(i);
     }
-  if (roots.empty() || leaves.empty()) return gradients;
+  if (roots.empty() || taken.empty()) return gradients;
   std::vector<at::Tensor> found =
-      torch::autograd::grad(roots, leaves, gradients_of_roots, /*retain_graph=*/true,
+      torch::autograd::grad(roots, taken, gradients_of_roots, /*retain_graph=*/true,
                             /*create_graph=*/true, /*allow_unused=*/true);
   for (size_t i = 0; i < found.size(); ++i) gradients[places[i]] = std::move(found[i]);
   return gradients;
+}
+
+std::vector<at::Tensor> SecondBackward::run(const std::vector<at::Tensor>& inputs,
+                                            const std::vector<at::Tensor>& tangents,
+                                            std::span<const int64_t> symbols,
+                                            std::span<const double> numbers,
+                                            const pytorch::GeneratorState* drawn_from) const {
+  return gradients(forward_, aliases(inputs, numbers), joint_.gradient_of, tangents, symbols,
+                   drawn_from);
+}
+
+std::vector<at::Tensor> SecondBackward::run_part(const std::vector<at::Tensor>& inputs,
+                                                 const std::vector<at::Tensor>& inner,
+                                                 const std::vector<at::Tensor>& tangents,
+                                                 std::span<const int64_t> symbols,
+                                                 std::span<const double> numbers,
+                                                 const pytorch::GeneratorState* drawn_from) const {
+  graph::Graph forward = forward_.clone();
+  std::vector<graph::Value*> outputs;
+  std::vector<at::Tensor> of_outputs;
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    if (!tangents[i].defined()) continue;
+    outputs.push_back(forward.outputs()[i]);
+    of_outputs.push_back(tangents[i]);
+  }
+  std::vector<graph::Value*> results(forward.outputs());
+  forward.set_outputs({});
+  std::vector<at::Tensor> given = aliases(inputs, numbers);
+  std::vector<int> leaves = joint_.gradient_of;
+  for (size_t i = 0; i < joint_.inner.size(); ++i) {
+    graph::Value* result = results[joint_.inner[i]];
+    leaves.push_back(static_cast<int>(given.size()));
+    given.push_back(inner[i].defined() ? inner[i].view_as(inner[i]) : inner[i]);
+    graph::Value* input = forward.add_input(result->type(), InputKind::kUser, "");
+    forward.replace_all_uses(result, input);
+  }
+  forward.set_outputs(std::move(outputs));
+  passes::eliminate_dead_code(forward);
+  return gradients(forward, given, leaves, of_outputs, symbols, drawn_from);
 }
 
 }  // namespace braze::dispatch

@@ -31,8 +31,25 @@ class SecondBackward {
                               const std::vector<at::Tensor>& tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers,
                               const pytorch::GeneratorState* drawn_from) const;
+  // As if the inner results (Joint::inner), in order, were inputs too: their gradients come behind
+  // the others. `inner`: those that the results with a tangent are computed from.
+  std::vector<at::Tensor> run_part(const std::vector<at::Tensor>& inputs,
+                                   const std::vector<at::Tensor>& inner,
+                                   const std::vector<at::Tensor>& tangents,
+                                   std::span<const int64_t> symbols,
+                                   std::span<const double> numbers,
+                                   const pytorch::GeneratorState* drawn_from) const;
 
  private:
+  std::vector<at::Tensor> aliases(const std::vector<at::Tensor>& inputs,
+                                  std::span<const double> numbers) const;
+  std::vector<at::Tensor> gradients(const graph::Graph& forward,
+                                    const std::vector<at::Tensor>& given,
+                                    const std::vector<int>& leaves,
+                                    const std::vector<at::Tensor>& tangents,
+                                    std::span<const int64_t> symbols,
+                                    const pytorch::GeneratorState* drawn_from) const;
+
   graph::Graph forward_;  // its outputs: those that require grad
   graph::Joint joint_;
   std::vector<at::Tensor> constants_;

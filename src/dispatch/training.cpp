@@ -1,15 +1,8 @@
 #include "dispatch/training.h"
 
-#include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/saved_variable.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include <algorithm>
 
-#include "dispatch/second_backward.h"
-#include "dispatch/tensors.h"
+#include "dispatch/backward_node.h"
 #include "passes/dce.h"
 #include "passes/functionalise.h"
 #include "passes/partition.h"
@@ -17,70 +10,49 @@
 namespace braze::dispatch {
 namespace {
 
-using torch::autograd::Node;
-using torch::autograd::SavedVariable;
-using torch::autograd::variable_list;
-using Source = Backward::Source;
+using graph::Graph;
+using graph::OutputKind;
+using graph::Value;
 
-// A shared_ptr, or, from PyTorch 2.13 on, an intrusive_ptr.
-using NodePtr = decltype(torch::autograd::Edge::function);
-
-template <class T>
-auto make_node() {
-  if constexpr (std::is_same_v<NodePtr, std::shared_ptr<Node>>)
-    return std::make_shared<T>();
-  else
-    return c10::make_intrusive<T>();
+void set_gradients(Graph& graph, std::vector<Value*> gradients) {
+  std::vector<OutputKind> kinds(gradients.size(), OutputKind::kGradient);
+  graph.set_outputs(std::move(gradients), std::move(kinds));
+  passes::eliminate_dead_code(graph);
 }
 
-// The backward of one call.
-class BackwardNode final : public Node {
- public:
-  std::string name() const override { return "BrazeBackward"; }
+// Of the backward with what joint.inner tells behind the gradients: the gradients alone.
+Graph whole(const Graph& backward, const graph::Joint& joint) {
+  Graph graph = backward.clone();
+  const std::vector<Value*> outputs(graph.outputs());
+  set_gradients(graph, {outputs.begin(), outputs.begin() + joint.gradient_of.size()});
+  return graph;
+}
 
-  void release_variables() override {
-    std::lock_guard lock(mutex_);
-    for (SavedVariable& variable : saved) variable.reset_data();
-    for (SavedVariable& variable : inputs) variable.reset_data();
-  }
-
-  std::shared_ptr<Backward> backward;
-  std::shared_ptr<const SecondBackward> second;
-  std::vector<SavedVariable> saved;   // for `backward`
-  std::vector<SavedVariable> inputs;  // for `second`
-  std::vector<int64_t> symbols;
-  std::vector<double> numbers;  // all floats of the call
-  std::shared_ptr<const pytorch::GeneratorState> drawn_from;
-
- protected:
-  variable_list apply(variable_list&& tangents) override {
-    if (std::ranges::none_of(tangents, [](const at::Tensor& t) { return t.defined(); }))
-      return variable_list(num_outputs());
-    if (at::GradMode::is_enabled())  // create_graph=True
-      return second->run(unpacked(inputs), tangents, symbols, numbers, drawn_from.get());
-    std::vector<double> taken;
-    for (const int number : backward->numbers()) taken.push_back(numbers[number]);
-    return backward->run(unpacked(saved), tangents, symbols, taken);
-  }
-
- private:
-  variable_list unpacked(const std::vector<SavedVariable>& variables) {
-    std::lock_guard lock(mutex_);
-    variable_list tensors;
-    for (const SavedVariable& variable : variables) tensors.push_back(variable.unpack(getptr()));
-    return tensors;
-  }
-};
-
-// The same tensor to its user, with the same counter of versions, but no view to autograd: its
-// history is that of the call, not that of what it is a view of.
-at::Tensor without_base(const at::Tensor& tensor) {
-  c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  return at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(),
-                                                 /*allow_tensor_metadata_change=*/true));
+// Each tangent of an inner result is all that flows to it; what flows to it from other results is
+// an output.
+Graph parts(const Graph& backward, const graph::Joint& joint) {
+  Graph graph = backward.clone();
+  std::vector<Value*> tangents;
+  for (const graph::Input& input : graph.inputs())
+    if (input.kind == graph::InputKind::kTangent) tangents.push_back(input.value);
+  std::vector<Value*> totals;
+  const size_t gradients = joint.gradient_of.size();
+  for (size_t i = 0; i < joint.inner.size(); ++i)
+    totals.push_back(graph.outputs()[gradients + 2 * i + 1]);
+  std::vector<Value*> outputs(graph.outputs().begin(), graph.outputs().begin() + gradients);
+  for (size_t i = 0; i < joint.inner.size(); ++i)
+    outputs.push_back(graph.outputs()[gradients + 2 * i]);
+  graph.set_outputs(std::move(outputs),
+                    std::vector<OutputKind>(gradients + joint.inner.size(), OutputKind::kGradient));
+  for (size_t i = 0; i < totals.size(); ++i)
+    graph.replace_all_uses(totals[i], tangents[joint.inner[i]]);
+  passes::eliminate_dead_code(graph);
+  return graph;
 }
 
 }  // namespace
+
+Training::~Training() = default;
 
 std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint& joint,
                                          const Settings& settings,
@@ -91,11 +63,12 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   passes::eliminate_dead_code(functional);
   passes::Partition cut = passes::partition(functional);
   std::unique_ptr<Training> training(new Training());
-  training->joint_ = joint;
   training->user_outputs_ =
       static_cast<size_t>(std::ranges::count(cut.forward.output_kinds(), graph::OutputKind::kUser));
   for (const auto& node : cut.forward.nodes()) training->draws_ |= node->op().effects.random;
-  training->second_ = std::make_shared<SecondBackward>(cut.forward.clone(), joint, constants);
+  auto code = std::make_shared<Differentiated>();
+  code->joint = joint;
+  code->second = std::make_unique<SecondBackward>(cut.forward.clone(), joint, constants);
   // Among the inputs of the forward.
   std::vector<int> number_of_input;
   int numbers = 0;
@@ -104,14 +77,21 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   for (size_t i = 0; i < cut.sources.size(); ++i)
     if (cut.backward.inputs()[i].kind == graph::InputKind::kNumber)
       cut.sources[i].index = number_of_input[cut.sources[i].index];
-  training->backward_ = std::make_shared<Backward>(std::move(cut.backward), std::move(cut.sources),
-                                                   settings, constants, name);
+  if (!joint.inner.empty()) {
+    code->parts = std::make_unique<Backward>(parts(cut.backward, joint), cut.sources, settings,
+                                             constants, name);
+    cut.backward = whole(cut.backward, joint);
+  }
+  code->whole = std::make_unique<Backward>(std::move(cut.backward), std::move(cut.sources),
+                                           settings, constants, name);
+  training->code_ = std::move(code);
   graph = std::move(cut.forward);
   return training;
 }
 
 bool Training::has_history(size_t output) const {
-  return std::ranges::find(joint_.tangent_of, static_cast<int>(output)) != joint_.tangent_of.end();
+  return std::ranges::find(code_->joint.tangent_of, static_cast<int>(output)) !=
+         code_->joint.tangent_of.end();
 }
 
 std::vector<at::Tensor> Training::take_kept(std::vector<at::Tensor>& outputs) const {
@@ -125,35 +105,7 @@ void Training::give_history(c10::TensorImpl* const* inputs, std::vector<at::Tens
                             std::vector<at::Tensor> kept, std::span<const int64_t> symbols,
                             std::span<const double> numbers,
                             std::shared_ptr<const pytorch::GeneratorState> drawn_from) const {
-  auto node = make_node<BackwardNode>();
-  torch::autograd::edge_list edges;
-  edges.reserve(joint_.gradient_of.size());
-  for (const int input : joint_.gradient_of)
-    edges.push_back(torch::autograd::impl::gradient_edge(borrow(inputs[input])));
-  node->set_next_edges(std::move(edges));
-  for (const int output : joint_.tangent_of) {
-    at::Tensor& tensor = outputs[output];
-    if (tensor.is_view()) tensor = without_base(tensor);
-    torch::autograd::set_history(tensor, node);
-  }
-  node->backward = backward_;
-  node->second = second_;
-  node->symbols.assign(symbols.begin(), symbols.end());
-  node->numbers.assign(numbers.begin(), numbers.end());
-  node->drawn_from = std::move(drawn_from);
-  node->saved.reserve(backward_->kept().size());
-  for (const Source& source : backward_->kept()) {
-    const auto index = static_cast<size_t>(source.index);
-    if (source.kind == Source::Kind::kInput)
-      node->saved.emplace_back(borrow(inputs[index]), /*is_output=*/false);
-    else if (index < user_outputs_)
-      node->saved.emplace_back(outputs[index], /*is_output=*/has_history(index));
-    else
-      node->saved.emplace_back(kept[index - user_outputs_], /*is_output=*/false);
-  }
-  node->inputs.reserve(second_->needed().size());
-  for (const int input : second_->needed())
-    node->inputs.emplace_back(borrow(inputs[input]), /*is_output=*/false);
+  dispatch::give_history({code_, inputs, outputs, kept, symbols, numbers, std::move(drawn_from)});
 }
 
 }  // namespace braze::dispatch

@@ -8,18 +8,20 @@
 #include <string>
 #include <vector>
 
-#include "dispatch/backward.h"
+#include "dispatch/settings.h"
+#include "graph/graph.h"
 #include "graph/joint.h"
 #include "pytorch/random.h"
 
 namespace braze::dispatch {
 
-class SecondBackward;
+struct Differentiated;
 
 class Training {
  public:
   // Cuts the joint graph of a capture; `graph` becomes the forward. Throws passes::Unsupported, the
   // graph unchanged, where there is no cut.
+  ~Training();
   static std::unique_ptr<Training> make(graph::Graph& graph, const graph::Joint& joint,
                                         const Settings& settings,
                                         const std::vector<at::Tensor>& constants,
@@ -28,9 +30,10 @@ class Training {
   // Takes what the forward gives for the backward from the end of its outputs.
   std::vector<at::Tensor> take_kept(std::vector<at::Tensor>& outputs) const;
 
-  // Gives the results of a call that require grad their history: one node, which leads on to those
-  // of the inputs. `kept`: as taken; `symbols`, `numbers`: of the call; `drawn_from`: the state of
-  // the random generator before the call, where `draws()`.
+  // Gives the results of a call that require grad their history: a node, which leads on to those of
+  // the inputs, and one more for each result that others are computed from. `kept`: as taken;
+  // `symbols`, `numbers`: of the call; `drawn_from`: the state of the random generator before the
+  // call, where `draws()`.
   void give_history(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                     std::vector<at::Tensor> kept, std::span<const int64_t> symbols,
                     std::span<const double> numbers,
@@ -43,11 +46,9 @@ class Training {
  private:
   Training() = default;
 
-  graph::Joint joint_;
+  std::shared_ptr<Differentiated> code_;
   size_t user_outputs_ = 0;
   bool draws_ = false;  // random numbers
-  std::shared_ptr<Backward> backward_;
-  std::shared_ptr<const SecondBackward> second_;
 };
 
 }  // namespace braze::dispatch

@@ -9,6 +9,10 @@ namespace braze::graph {
 struct Joint {
   std::vector<int> tangent_of;   // by tangent: the output that it is the gradient of
   std::vector<int> gradient_of;  // by gradient: the input that it belongs to
+  // The tangents of outputs that other outputs are computed from, the output that is computed last
+  // first. Each has two outputs more behind the gradients: what flows to it from those others, and
+  // the sum of that and the tangent, which flows on.
+  std::vector<int> inner;
 
   bool empty() const { return tangent_of.empty(); }
 };

@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
@@ -11,7 +12,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "trace/record.h"
 
@@ -29,8 +32,18 @@ at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b) {
   return b.defined() ? at::add(a, b) : a;
 }
 
+bool same_layout(const at::Tensor& a, const at::Tensor& b) {
+  return as_fake(a)->value->type() == as_fake(b)->value->type();
+}
+
 class Walk {
  public:
+  // An output that other outputs are computed from.
+  struct Inner {
+    int root = 0;
+    at::Tensor flow, total;
+  };
+
   Walk(Record& record, uint64_t begin) : record_(record), begin_(begin) {}
 
   // The gradient that arrives at this edge belongs to input number `input`.
@@ -39,21 +52,30 @@ class Walk {
   // What cannot be; empty if the walk can be made.
   std::string prepare(const std::vector<Edge>& roots) {
     std::vector<Node*> open;
-    for (const Edge& root : roots)
-      if (is_inside(root)) meet(root, open);
+    for (size_t i = 0; i < roots.size(); ++i) {
+      roots_.emplace(place_of(roots[i]), static_cast<int>(i));
+      if (is_inside(roots[i])) meet(roots[i], open);
+    }
     while (!open.empty() && why_.empty()) {
       Node* node = open.back();
       open.pop_back();
       for (const Edge& edge : node->next_edges()) {
         if (!is_inside(edge)) continue;
         if (meet(edge, open)) ++nodes_[edge.function.get()].expected;
+        if (const auto root = roots_.find(place_of(edge)); root != roots_.end())
+          inner_roots_.insert(root->second);
       }
     }
     return why_;
   }
 
   void run(const std::vector<Edge>& roots, const std::vector<at::Tensor>& tangents) {
-    for (size_t i = 0; i < roots.size(); ++i) deliver(roots[i], tangents[i]);
+    for (size_t i = 0; i < roots.size(); ++i)
+      if (inner_roots_.contains(static_cast<int>(i)))
+        waiting_[roots[i].function.get()].push_back({static_cast<int>(i), {}, tangents[i]});
+      else
+        deliver(roots[i], tangents[i]);
+    edges_of_roots_ = roots;
     for (auto& [node, state] : nodes_)
       if (state.expected == 0) make_ready(node);
     while (!ready_.empty()) {
@@ -64,6 +86,8 @@ class Walk {
   }
 
   const std::map<int, at::Tensor>& gradients() const { return gradients_; }
+  // In the order of the walk.
+  const std::vector<Inner>& inner() const { return inner_; }
 
  private:
   struct State {
@@ -71,9 +95,8 @@ class Walk {
     variable_list inputs;
   };
 
-  bool is_end(const Edge& edge) const {
-    return ends_.contains({edge.function.get(), edge.input_nr});
-  }
+  static Place place_of(const Edge& edge) { return {edge.function.get(), edge.input_nr}; }
+  bool is_end(const Edge& edge) const { return ends_.contains(place_of(edge)); }
   bool is_inside(const Edge& edge) const { return edge.is_valid() && !is_end(edge); }
 
   // Whether the node may be walked.
@@ -108,9 +131,25 @@ class Walk {
 
   void make_ready(Node* node) { ready_.emplace(node->sequence_nr(), node); }
 
+  // The tangent comes last, so that what flows in without it is known.
+  void add_tangents(Node& node, State& state) {
+    const auto waiting = waiting_.find(&node);
+    if (waiting == waiting_.end()) return;
+    for (Inner& inner : waiting->second) {
+      at::Tensor& input = state.inputs.at(edges_of_roots_[inner.root].input_nr);
+      const at::Tensor tangent = inner.total;
+      inner.flow = std::exchange(input, sum_of(input, tangent));
+      if (!inner.flow.defined()) continue;
+      if (!same_layout(input, tangent)) input = at::empty_like(tangent).copy_(input);
+      inner.total = input;
+      inner_.push_back(std::move(inner));
+    }
+  }
+
   void call(Node& node) {
     record_.backward_of(node.sequence_nr());
     State& state = nodes_.at(&node);
+    add_tangents(node, state);
     variable_list results = node(std::move(state.inputs));
     const edge_list& edges = node.next_edges();
     torch::autograd::validate_outputs(edges, results, [&](const std::string& message) {
@@ -127,6 +166,11 @@ class Walk {
   const uint64_t begin_;
   std::map<Place, int> ends_;
   std::unordered_map<Node*, State> nodes_;
+  std::map<Place, int> roots_;
+  std::set<int> inner_roots_;
+  std::vector<Edge> edges_of_roots_;
+  std::unordered_map<Node*, std::vector<Inner>> waiting_;  // until their node is called
+  std::vector<Inner> inner_;
   std::multimap<uint64_t, Node*> ready_;
   std::map<int, at::Tensor> gradients_;
   std::string why_;
@@ -180,6 +224,11 @@ std::string differentiate(Record& record, const std::vector<at::Tensor>& outputs
     if (!gradient.defined()) continue;
     joint.gradient_of.push_back(input);
     gradients.push_back(gradient);
+  }
+  for (const Walk::Inner& inner : walk.inner()) {
+    joint.inner.push_back(inner.root);
+    gradients.push_back(inner.flow);
+    gradients.push_back(inner.total);
   }
   return "";
 }

@@ -1,0 +1,48 @@
+// The nodes of autograd that stand for one call of compiled code.
+//
+// One node takes the tangents of all results and gives the gradients of all inputs. Results that
+// other results are computed from (the logits beside the loss, hidden states) have nodes of their
+// own, as in eager: whoever asks for their gradient, or hooks into it, is to see all that flows to
+// them. The nodes form a chain, the one of the other results first:
+//
+//     others -> inner 1 -> ... -> inner m        and from each of them to the inputs
+//
+// As long as nobody looks, the tangents are handed along the chain, and the last node runs the one
+// backward of the whole call. Where somebody does, each node runs its part.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dispatch/backward.h"
+#include "dispatch/second_backward.h"
+#include "graph/joint.h"
+#include "pytorch/random.h"
+
+namespace braze::dispatch {
+
+// What is made of a joint graph once, for all calls.
+struct Differentiated {
+  graph::Joint joint;
+  std::unique_ptr<Backward> whole;
+  // By tangents of which each is all that flows to its result: the gradients, and behind them what
+  // flows to the inner results. Null without such.
+  std::unique_ptr<Backward> parts;
+  std::unique_ptr<const SecondBackward> second;
+};
+
+// A call, as its nodes get it. All tensors that it takes are kept with eager's checks.
+struct DifferentiatedCall {
+  std::shared_ptr<Differentiated> code;
+  c10::TensorImpl* const* inputs;
+  std::vector<at::Tensor>& outputs;     // the user's; those with a tangent get their history
+  const std::vector<at::Tensor>& kept;  // what the forward gives for the backward
+  std::span<const int64_t> symbols;
+  std::span<const double> numbers;  // all floats of the call
+  std::shared_ptr<const pytorch::GeneratorState> drawn_from;
+};
+
+void give_history(const DifferentiatedCall& call);
+
+}  // namespace braze::dispatch
