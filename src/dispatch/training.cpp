@@ -92,8 +92,8 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   passes::Partition cut = passes::partition(functional);
   std::unique_ptr<Training> training(new Training());
   training->joint_ = joint;
-  training->user_outputs_ =
-      static_cast<size_t>(std::ranges::count(cut.forward.output_kinds(), graph::OutputKind::kUser));
+  training->user_outputs_ = static_cast<size_t>(std::ranges::count(
+      cut.forward.output_roles(), graph::OutputKind::kUser, &graph::OutputRole::kind));
   for (const auto& node : cut.forward.nodes()) training->draws_ |= node->op().effects.random;
   training->second_ = std::make_shared<SecondBackward>(cut.forward.clone(), joint, constants);
   // Among the inputs of the forward.
