@@ -15,7 +15,10 @@ std::string cache_key(const graph::Graph& graph, const Options& options,
   for (int symbol : data.numbers) text += "data symbol " + std::to_string(symbol) + "\n";
   for (const sym::Condition& assertion : data.assertions)
     text += "assert " + sym::to_string(assertion) + "\n";
-  text += graph::canonical(graph);
+  // What the canonical form leaves to be seen, and a graph need not say as it looks.
+  text += "made ";
+  for (const graph::OutputRole& role : graph.output_roles()) text += role.state.is_made ? '1' : '0';
+  text += '\n' + graph::canonical(graph);
   return content_hash(text);
 }
 

@@ -112,8 +112,21 @@ class ModuleBuilder {
     return number;
   }
 
+  // Of the graph as it was given.
+  void take_signature(const graph::Graph& graph) {
+    for (const graph::Input& input : graph.inputs()) {
+      plan::Input& own = module_.inputs.emplace_back(plan::Input{.kind = input.kind});
+      if (!input.contents) continue;
+      own.constant = static_cast<int32_t>(module_.constants.size());
+      module_.constants.push_back({input.value->type(), *input.contents});
+    }
+    module_.outputs = graph.output_roles();
+    conditions_ = graph.conditions();
+  }
+
   plan::Module finish() {
     generate();
+    module_.functions[0].conditions = std::move(conditions_);
     plan::verify(module_);
     return std::move(module_);
   }
@@ -194,6 +207,7 @@ class ModuleBuilder {
   plan::Module module_;
   std::vector<Waiting> waiting_;
   std::vector<loop::Kernel> kernels_;
+  std::vector<sym::Condition> conditions_;
 };
 
 }  // namespace
@@ -202,6 +216,7 @@ plan::Module compile(graph::Graph graph, const Options& options, Timings* timing
                      const graph::DataSymbols& data) {
   Timings unused;
   ModuleBuilder builder(graph, options, timings ? *timings : unused);
+  builder.take_signature(graph);
   builder.add(std::move(graph), data);
   return builder.finish();
 }

@@ -44,8 +44,8 @@ struct Timings {  // seconds
 plan::Module compile(graph::Graph graph, const Options& options, Timings* timings = nullptr,
                      const graph::DataSymbols& data = {});
 
-// The key under which a cache keeps the module of this graph: hash of the canonical form, the
-// options and the compiler's version.
+// The key under which a cache keeps the module of this graph: hash of the canonical form (which has
+// contents of constants, states of outputs and conditions), the options and the compiler's version.
 std::string cache_key(const graph::Graph& graph, const Options& options,
                       const graph::DataSymbols& data = {});
 

@@ -156,7 +156,7 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
         absent.push_back(input.value);
         continue;
       }
-      Value* copy = copier.add_input(input.value, input.kind, input.name);
+      Value* copy = copier.add_input(input);
       if (how > 0) {
         graph::TensorType type = input.value->type();
         for (sym::Int& stride : type.strides) stride = form[place++];
@@ -164,12 +164,13 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
         strided.emplace_back(input.value, copy);
       }
     } else {
-      copier.add_input(input.value, input.kind, input.name);
+      copier.add_input(input);
     }
     const bool is_constant = input.kind == InputKind::kConstant;
     constants.push_back(is_constant ? constants_[sources_[i].index] : at::Tensor());
   }
   graph.set_symbols(graph_.arena(), graph_.symbols());
+  graph.set_conditions(graph_.conditions());
   for (const auto& [traced, copy] : strided)
     copier.set(traced, in_layout(graph, copy, traced->type()));
   for (const Value* tangent : absent)
@@ -181,8 +182,8 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
   std::vector<Value*> outputs;
   for (size_t i = 0; i < graph_.outputs().size(); ++i)
     if (!variant->absent[i]) outputs.push_back(copier.at(graph_.outputs()[i]));
-  std::vector<graph::OutputKind> kinds(outputs.size(), graph::OutputKind::kGradient);
-  graph.set_outputs(std::move(outputs), std::move(kinds));
+  std::vector<graph::OutputRole> roles(outputs.size(), {graph::OutputKind::kGradient, {}});
+  graph.set_outputs(std::move(outputs), std::move(roles));
   graph::take_own_arena(graph);
   Graph for_aten = graph.clone();
   graph::take_own_arena(for_aten);

@@ -19,6 +19,7 @@
 #include "cpython/text.h"
 #include "dispatch/break_log.h"
 #include "dispatch/gil.h"
+#include "dispatch/output_states.h"
 #include "dispatch/tensors.h"
 #include "passes/unsupported.h"
 
@@ -101,17 +102,17 @@ bool build_python_entry(const capture::Draft& draft, const Settings& settings, E
   return bool(entry.python);
 }
 
-std::vector<OutputState> output_states(const capture::Draft& draft) {
-  std::vector<OutputState> states;
-  if (!draft.outputs) return states;
-  const auto& values = draft.graph.outputs();  // gradients stand behind the user's
+// The outputs as the traced code made them.
+void set_output_states(capture::Draft& draft) {
+  const std::vector<graph::Value*> values = draft.graph.outputs();
+  std::vector<graph::OutputRole> roles = draft.graph.output_roles();
+  // Gradients stand behind the user's.
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(draft.outputs.get()); ++i)
-    states.push_back(values[i]->producer() == nullptr
-                         ? OutputState{}
-                         : state_of(unwrap(PyList_GET_ITEM(draft.outputs.get(), i))));
+    if (values[i]->producer())
+      roles[i].state = state_of(unwrap(PyList_GET_ITEM(draft.outputs.get(), i)));
   // What has a history of its own is no view.
-  for (const int output : draft.joint.tangent_of) states[output].is_view = false;
-  return states;
+  for (const int output : draft.joint.tangent_of) roles[output].state.is_view = false;
+  draft.graph.set_outputs(values, std::move(roles));
 }
 
 // The draft's graph is used up.
@@ -128,7 +129,7 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   // Numbers are in the order of inputs.
   std::ranges::sort(entry.floats, {}, [&](int number) { return draft.float_inputs[number]; });
   entry.input_writes = count_writes(draft.graph);
-  entry.output_states = output_states(draft);
+  set_output_states(draft);
   entry.rollback = RollbackNeeds::of(draft.graph);
   if (!draft.joint.empty())
     entry.training = Training::make(draft.graph, draft.joint, settings, constants, name);

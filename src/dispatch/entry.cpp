@@ -3,6 +3,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "dispatch/gil.h"
+#include "dispatch/output_states.h"
 #include "dispatch/tensors.h"
 #include "torch_python/errors.h"
 
@@ -69,12 +70,12 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
 // kDone with an exception pending where inputs have changed by the time a step fails.
 Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                                   std::span<int64_t> symbols, std::span<const double> numbers,
-                                  std::string* why) {
+                                  std::shared_ptr<Program>& program, std::string* why) {
   Outcome outcome = Outcome::kDone;
   std::vector<at::Tensor> held;
   for (const InputWrites& write : input_writes)  // counted at the end
     if (inputs[write.input]) held.push_back(borrow(inputs[write.input]));
-  std::shared_ptr<Program> program = programs->find(symbols);
+  program = programs->find(symbols);
   if (!program) {
     held = hold(inputs);
     program = add_program(symbols, why);
@@ -169,11 +170,12 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
     std::shared_ptr<const pytorch::GeneratorState> drawn_from;
     if (training && training->draws())
       drawn_from = std::make_shared<const pytorch::GeneratorState>();
-    const Outcome outcome = run_tensors(inputs, tensors, symbols, numbers, why);
+    std::shared_ptr<Program> program;
+    const Outcome outcome = run_tensors(inputs, tensors, symbols, numbers, program, why);
     if (outcome != Outcome::kDone || PyErr_Occurred()) return outcome;
     std::vector<at::Tensor> kept;
     if (training) kept = training->take_kept(tensors);
-    take_states(tensors, output_states);
+    take_states(tensors, program->executable->outputs());
     if (training)
       training->give_history(inputs, tensors, std::move(kept), symbols, numbers,
                              std::move(drawn_from));

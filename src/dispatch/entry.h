@@ -12,7 +12,6 @@
 #include "capture/capture.h"
 #include "cpython/live_frame.h"
 #include "dispatch/input_versions.h"
-#include "dispatch/output_states.h"
 #include "dispatch/programs.h"
 #include "dispatch/rollback.h"
 #include "dispatch/training.h"
@@ -43,7 +42,6 @@ struct Entry {
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
   size_t python_outputs = 0;                   // kPython: how many tensors it must return
   std::vector<InputWrites> input_writes;       // kPlan
-  std::vector<OutputState> output_states;      // kPlan; may be empty
   RollbackNeeds rollback;                      // kPlan
   std::unique_ptr<Training> training;          // kPlan; where results require grad
   recipe::Recipe recipe;
@@ -93,9 +91,10 @@ struct Entry {
                    std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
                    std::span<const double> numbers, bool halfway, std::string* why);
   bool run_python(c10::TensorImpl* const* inputs, std::vector<cpython::Ref>& outputs);
+  // `program`: what ran.
   Outcome run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                       std::span<int64_t> symbols, std::span<const double> numbers,
-                      std::string* why);
+                      std::shared_ptr<Program>& program, std::string* why);
   // Another thread may drop its last reference to an input once the GIL is free.
   std::vector<at::Tensor> hold(c10::TensorImpl* const* inputs) const;
   std::shared_ptr<Program> add_program(std::span<const int64_t> symbols, std::string* why);

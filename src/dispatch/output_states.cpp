@@ -5,14 +5,53 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "base/error.h"
+
 namespace braze::dispatch {
 namespace {
+
+using graph::OutputRole;
+using graph::OutputState;
+using graph::ViewOrigin;
+using torch::autograd::CreationMeta;
+
+ViewOrigin origin_of(CreationMeta creation) {
+  switch (creation) {
+    case CreationMeta::DEFAULT:
+      return ViewOrigin::kPlain;
+    case CreationMeta::IN_CUSTOM_FUNCTION:
+      return ViewOrigin::kCustomFunction;
+    case CreationMeta::MULTI_OUTPUT_NODE:
+      return ViewOrigin::kMultiOutput;
+    case CreationMeta::NO_GRAD_MODE:
+      return ViewOrigin::kNoGrad;
+    case CreationMeta::INFERENCE_MODE:
+      return ViewOrigin::kInferenceMode;
+  }
+  BRAZE_UNREACHABLE("creation of a view");
+}
+
+CreationMeta creation_of(ViewOrigin origin) {
+  switch (origin) {
+    case ViewOrigin::kPlain:
+      return CreationMeta::DEFAULT;
+    case ViewOrigin::kCustomFunction:
+      return CreationMeta::IN_CUSTOM_FUNCTION;
+    case ViewOrigin::kMultiOutput:
+      return CreationMeta::MULTI_OUTPUT_NODE;
+    case ViewOrigin::kNoGrad:
+      return CreationMeta::NO_GRAD_MODE;
+    case ViewOrigin::kInferenceMode:
+      return CreationMeta::INFERENCE_MODE;
+  }
+  BRAZE_UNREACHABLE("origin of a view");
+}
 
 at::Tensor over_same_memory(const at::Tensor& tensor, bool inference) {
   c10::InferenceMode mode(inference);
   const auto backend = tensor.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(tensor.storage()), c10::DispatchKeySet(backend), tensor.dtype());
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(tensor.storage()),
+                                                   c10::DispatchKeySet(backend), tensor.dtype());
   impl->set_storage_offset(tensor.storage_offset());
   impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());
   return at::Tensor(std::move(impl));
@@ -21,12 +60,12 @@ at::Tensor over_same_memory(const at::Tensor& tensor, bool inference) {
 // A view of a tensor that is no inference tensor, where the call is in inference mode: of the
 // output that is its base, or of one that nobody else has.
 at::Tensor normal_view(const at::Tensor& tensor, const std::vector<at::Tensor>& outputs,
-                       std::span<const OutputState> states) {
+                       std::span<const OutputRole> roles) {
   c10::InferenceMode mode(false);
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (states[i].is_made && !states[i].is_inference && !states[i].is_view &&
-        outputs[i].is_alias_of(tensor) && outputs[i].dtype() == tensor.dtype() &&
-        !outputs[i].is_inference())
+    if (const OutputState& state = roles[i].state;
+        state.is_made && !state.is_inference && !state.is_view && outputs[i].is_alias_of(tensor) &&
+        outputs[i].dtype() == tensor.dtype() && !outputs[i].is_inference())
       return at::as_strided(outputs[i], tensor.sizes(), tensor.strides(), tensor.storage_offset());
   at::Tensor base = over_same_memory(tensor, false);
   const auto count = static_cast<int64_t>(tensor.storage().nbytes() / tensor.itemsize());
@@ -36,13 +75,13 @@ at::Tensor normal_view(const at::Tensor& tensor, const std::vector<at::Tensor>& 
 }
 
 void take_state(at::Tensor& output, const OutputState& state,
-                const std::vector<at::Tensor>& outputs, std::span<const OutputState> states) {
+                const std::vector<at::Tensor>& outputs, std::span<const OutputRole> roles) {
   if (state.is_inference != output.is_inference())
     output = state.is_inference || !state.is_view ? over_same_memory(output, state.is_inference)
-                                                  : normal_view(output, outputs, states);
+                                                  : normal_view(output, outputs, roles);
   if (state.is_inference) return;
   // Where the graph's operators run without autograd.
-  if (state.is_view && !output.is_view()) output = normal_view(output, outputs, states);
+  if (state.is_view && !output.is_view()) output = normal_view(output, outputs, roles);
   if (!output.is_view()) return;
   auto* view = torch::autograd::impl::get_view_autograd_meta(output);
   if (!state.is_view) {
@@ -51,28 +90,28 @@ void take_state(at::Tensor& output, const OutputState& state,
     output = base_is_held ? at::detach(output) : over_same_memory(output, false);
     return;
   }
-  const auto creation = static_cast<torch::autograd::CreationMeta>(state.creation);
+  const CreationMeta creation = creation_of(state.view);
   if (view->get_creation_meta() != creation) view->set_creation_meta(creation);
 }
 
 }  // namespace
 
-OutputState state_of(const at::Tensor& traced) {
+graph::OutputState state_of(const at::Tensor& traced) {
   OutputState state{.is_made = true, .is_inference = traced.is_inference()};
   if (state.is_inference || !traced.is_view()) return state;
   state.is_view = true;
-  state.creation = static_cast<uint8_t>(
-      torch::autograd::impl::get_view_autograd_meta(traced)->get_creation_meta());
+  state.view =
+      origin_of(torch::autograd::impl::get_view_autograd_meta(traced)->get_creation_meta());
   return state;
 }
 
-void take_states(std::vector<at::Tensor>& outputs, std::span<const OutputState> states) {
-  if (states.size() != outputs.size()) return;
+void take_states(std::vector<at::Tensor>& outputs, std::span<const OutputRole> roles) {
+  BRAZE_CHECK(roles.size() >= outputs.size(), "outputs without a role");
   // Bases first.
   for (const bool views : {false, true})
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (states[i].is_made && states[i].is_view == views)
-        take_state(outputs[i], states[i], outputs, states);
+      if (const OutputState& state = roles[i].state; state.is_made && state.is_view == views)
+        take_state(outputs[i], state, outputs, roles);
 }
 
 }  // namespace braze::dispatch

@@ -28,7 +28,8 @@ struct Program {
 
 class Programs {
  public:
-  // `constants`: tensors of the graph's constant inputs, by graph input.
+  // `constants`: tensors of the graph's constant inputs whose contents it does not hold, by graph
+  // input.
   Programs(graph::Graph graph, graph::DataSymbols data, const Settings& settings,
            std::vector<at::Tensor> constants, std::string name);
 

@@ -12,11 +12,12 @@ namespace {
 
 using graph::Graph;
 using graph::OutputKind;
+using graph::OutputRole;
 using graph::Value;
 
 void set_gradients(Graph& graph, std::vector<Value*> gradients) {
-  std::vector<OutputKind> kinds(gradients.size(), OutputKind::kGradient);
-  graph.set_outputs(std::move(gradients), std::move(kinds));
+  std::vector<OutputRole> roles(gradients.size(), {OutputKind::kGradient, {}});
+  graph.set_outputs(std::move(gradients), std::move(roles));
   passes::eliminate_dead_code(graph);
 }
 
@@ -42,8 +43,8 @@ Graph parts(const Graph& backward, const graph::Joint& joint) {
   std::vector<Value*> outputs(graph.outputs().begin(), graph.outputs().begin() + gradients);
   for (size_t i = 0; i < joint.inner.size(); ++i)
     outputs.push_back(graph.outputs()[gradients + 2 * i]);
-  graph.set_outputs(std::move(outputs),
-                    std::vector<OutputKind>(gradients + joint.inner.size(), OutputKind::kGradient));
+  std::vector<OutputRole> roles(outputs.size(), {OutputKind::kGradient, {}});
+  graph.set_outputs(std::move(outputs), std::move(roles));
   for (size_t i = 0; i < totals.size(); ++i)
     graph.replace_all_uses(totals[i], tangents[joint.inner[i]]);
   passes::eliminate_dead_code(graph);
@@ -63,8 +64,8 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   passes::eliminate_dead_code(functional);
   passes::Partition cut = passes::partition(functional);
   std::unique_ptr<Training> training(new Training());
-  training->user_outputs_ =
-      static_cast<size_t>(std::ranges::count(cut.forward.output_kinds(), graph::OutputKind::kUser));
+  training->user_outputs_ = static_cast<size_t>(std::ranges::count(
+      cut.forward.output_roles(), graph::OutputKind::kUser, &graph::OutputRole::kind));
   for (const auto& node : cut.forward.nodes()) training->draws_ |= node->op().effects.random;
   auto code = std::make_shared<Differentiated>();
   code->joint = joint;

@@ -117,16 +117,21 @@ void Graph::set_result_undefined(Node* node, int i) {
   result = nullptr;
 }
 
+void Graph::set_input_contents(const Value* input, std::shared_ptr<const std::string> contents) {
+  for (Input& own : inputs_)
+    if (own.value == input) own.contents = std::move(contents);
+}
+
 void Graph::move_inputs_to_end(InputKind kind) {
   std::stable_partition(inputs_.begin(), inputs_.end(),
                         [&](const Input& input) { return input.kind != kind; });
 }
 
-void Graph::set_outputs(std::vector<Value*> outputs, std::vector<OutputKind> kinds) {
-  BRAZE_CHECK(kinds.size() <= outputs.size(), "kinds of outputs that there are not");
-  kinds.resize(outputs.size(), OutputKind::kUser);
+void Graph::set_outputs(std::vector<Value*> outputs, std::vector<OutputRole> roles) {
+  BRAZE_CHECK(roles.size() <= outputs.size(), "roles of outputs that there are not");
+  roles.resize(outputs.size());
   outputs_ = std::move(outputs);
-  output_kinds_ = std::move(kinds);
+  output_roles_ = std::move(roles);
 }
 
 void Graph::set_mutations(std::vector<Mutation> mutations) { mutations_ = std::move(mutations); }
@@ -134,6 +139,11 @@ void Graph::set_mutations(std::vector<Mutation> mutations) { mutations_ = std::m
 void Graph::set_symbols(std::shared_ptr<sym::ExprArena> arena, std::vector<SymbolBinding> symbols) {
   arena_ = symbols.empty() ? nullptr : std::move(arena);
   symbols_ = std::move(symbols);
+  conditions_.clear();
+}
+
+void Graph::set_conditions(std::vector<sym::Condition> conditions) {
+  conditions_ = std::move(conditions);
 }
 
 void Graph::replace_all_uses(Value* from, Value* to) {
@@ -202,7 +212,10 @@ Graph Graph::clone() const {
     return map[value->id_] = builder.value(value->id_, value->type_, value->storage_);
   };
   copy.origins_ = origins_;
-  for (const Input& input : inputs_) builder.input(add_value(input.value), input.kind, input.name);
+  for (const Input& input : inputs_) {
+    builder.input(add_value(input.value), input.kind, input.name);
+    copy.inputs_.back().contents = input.contents;
+  }
   for (const auto& node : nodes_) {
     std::vector<Argument> args = node->args_;
     for (Argument& argument : args) {
@@ -222,7 +235,7 @@ Graph Graph::clone() const {
     builder.node(*node->op_, std::move(args), std::move(results), node->origin_);
   }
   for (const Value* output : outputs_) copy.outputs_.push_back(mapped(output));
-  copy.output_kinds_ = output_kinds_;
+  copy.output_roles_ = output_roles_;
   for (const Mutation& mutation : mutations_)
     copy.mutations_.push_back({mapped(mutation.target), mapped(mutation.source)});
   copy.arena_ = arena_;
@@ -230,6 +243,7 @@ Graph Graph::clone() const {
     if (binding.input) binding.input = mapped(binding.input);
     copy.symbols_.push_back(binding);
   }
+  copy.conditions_ = conditions_;
   copy.values_.resize(values_.size());
   copy.next_storage_ = next_storage_;
   return copy;

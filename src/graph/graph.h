@@ -25,7 +25,9 @@
 
 #include "graph/argument.h"
 #include "graph/op.h"
+#include "graph/signature.h"
 #include "graph/types.h"
+#include "sym/condition.h"
 #include "sym/expr.h"
 
 namespace braze::graph {
@@ -97,25 +99,13 @@ class Node {
   std::list<std::unique_ptr<Node>>::iterator place_;
 };
 
-enum class InputKind : uint8_t {
-  kUser,       // an argument of the call or reached from one
-  kParameter,  // bound by pointer: module parameters and buffers
-  kConstant,   // made while tracing (a literal); the tracer keeps the tensor
-  kNumber,     // f64[]: a float of the call, given by value; numbers are in the order of inputs
-  kTangent,    // of a backward: the gradient of what the forward returned
-  kSaved,      // of a backward: what the forward has kept for it
-};
-
 struct Input {
   Value* value = nullptr;
   InputKind kind = InputKind::kUser;
   std::string name;  // "x", "encoder.weight"
-};
-
-enum class OutputKind : uint8_t {
-  kUser,      // a result of the call
-  kSaved,     // of a forward: kept for the backward
-  kGradient,  // of a backward, or of a joint graph: the gradient of an input
+  // kConstant: the bytes from element 0 to the end of the last one, as they lie in memory; null:
+  // whoever calls the graph has the tensor.
+  std::shared_ptr<const std::string> contents;
 };
 
 // Where the value of a symbol comes from when the graph is called.
@@ -146,6 +136,7 @@ class Graph {
 
   Value* add_input(TensorType type, InputKind kind, std::string name, int storage = -1);
   void set_input_kind(int input, InputKind kind) { inputs_[input].kind = kind; }
+  void set_input_contents(const Value* input, std::shared_ptr<const std::string> contents);
   void move_inputs_to_end(InputKind kind);  // in their order, behind the others in theirs
   // Appends (or inserts before `before`) a node. Each result gets a value of the given type;
   // `storages[i]` < 0 or missing: fresh storage.
@@ -158,8 +149,8 @@ class Graph {
   const std::vector<Input>& inputs() const { return inputs_; }
   const std::vector<Value*>& outputs() const { return outputs_; }
   // By output; what is not said is kUser.
-  const std::vector<OutputKind>& output_kinds() const { return output_kinds_; }
-  void set_outputs(std::vector<Value*> outputs, std::vector<OutputKind> kinds = {});
+  const std::vector<OutputRole>& output_roles() const { return output_roles_; }
+  void set_outputs(std::vector<Value*> outputs, std::vector<OutputRole> roles = {});
   const std::vector<Mutation>& mutations() const { return mutations_; }
   void set_mutations(std::vector<Mutation> mutations);
 
@@ -167,7 +158,11 @@ class Graph {
   bool is_symbolic() const { return !symbols_.empty(); }
   const std::vector<SymbolBinding>& symbols() const { return symbols_; }
   const std::shared_ptr<sym::ExprArena>& arena() const { return arena_; }  // null if not symbolic
+  // Takes the conditions away.
   void set_symbols(std::shared_ptr<sym::ExprArena> arena, std::vector<SymbolBinding> symbols);
+  // What tracing took to hold for the symbols, beside their ranges: the graph is for no others.
+  const std::vector<sym::Condition>& conditions() const { return conditions_; }
+  void set_conditions(std::vector<sym::Condition> conditions);
 
   // Rewires every use, graph outputs and mutation sources too.
   void replace_all_uses(Value* from, Value* to);
@@ -193,12 +188,13 @@ class Graph {
   std::vector<std::unique_ptr<Value>> values_;  // by id; null: erased
   std::vector<Input> inputs_;
   std::vector<Value*> outputs_;
-  std::vector<OutputKind> output_kinds_;
+  std::vector<OutputRole> output_roles_;
   std::vector<Mutation> mutations_;
   std::vector<Origin> origins_;
   std::unordered_multimap<size_t, OriginId> origin_index_;  // by hash
   std::shared_ptr<sym::ExprArena> arena_;
   std::vector<SymbolBinding> symbols_;
+  std::vector<sym::Condition> conditions_;
   int next_storage_ = 0;
 };
 
@@ -212,8 +208,9 @@ class Graph {
 //     mutate %0 <- %2
 //   }
 //
-// Behind an input stands "parameter", "constant", "number", "tangent" or "saved", behind an output
-// "saved" or "gradient", unless it is the user's.
+// Behind an input stands its kind, behind an output its kind and state (signature.h), unless it is
+// the user's, and an output an ordinary tensor: "saved", "inference", "view(no_grad)". The contents
+// of a constant follow in hexadecimal digits: f32[2] constant "0000803f00000040".
 // "#%n" after a type: the memory is that of the earlier value %n (the first with this storage).
 // "_" is an undefined result. Numbers with a point, an exponent, inf and nan are doubles. Empty
 // lists other than of integers say what they hold: tensors[], ?[], floats[], bools[].
@@ -224,6 +221,9 @@ class Graph {
 //
 //   graph(s0 = size(%0, 0) hint 128, s1 = scalar(0) hint 3 range [0, 7], %0 x: f32[s0, 8]) {
 //     %1: f32[s0 + s1, 8] = my.pad(%0, [0, s1], (s0 + s1) // 2)
+//     return %1
+//     where s0 >= s1                                 a condition on symbols, at the end
+//   }
 //
 // The parser's errors are InternalErrors with "line:column".
 std::string to_string(const Graph& graph, bool with_origins = true);
@@ -236,6 +236,7 @@ std::string canonical(const Graph& graph);
 
 // Checks every invariant of this page; throws InternalError that names the node:
 //   * expressions are over the graph's own symbols, which are bound to dimensions of its inputs;
+//   * contents are those of constants, whose sizes are numbers, and as long as these say;
 //   * operands and results belong to the graph, are defined before use, uses are in step;
 //   * sizes and strides have one length, sizes are not negative;
 //   * tensor positions that the op's effects name are there, and a result that aliases an argument

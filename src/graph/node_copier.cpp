@@ -12,6 +12,12 @@ Value* NodeCopier::add_input(const Value* value, InputKind kind, std::string nam
   return map_[value] = to_.add_input(value->type(), kind, std::move(name), storage_of(value));
 }
 
+Value* NodeCopier::add_input(const Input& input) {
+  Value* copy = add_input(input.value, input.kind, input.name);
+  to_.set_input_contents(copy, input.contents);
+  return copy;
+}
+
 Node* NodeCopier::add(const Node& node) {
   std::vector<Argument> args = node.args();
   for (Argument& argument : args) {

@@ -14,6 +14,8 @@ class NodeCopier {
 
   // An input of the new graph that stands for this value, whose storage it has.
   Value* add_input(const Value* value, InputKind kind, std::string name);
+  // The same input, with its contents.
+  Value* add_input(const Input& input);
   // A copy behind all nodes of the new graph. Its operands must have been copied, or be inputs.
   Node* add(const Node& node);
 

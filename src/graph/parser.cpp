@@ -30,16 +30,14 @@ class Parser {
     expect("{");
     while (!accept_word("return")) node();
     std::vector<Value*> outputs;
-    std::vector<OutputKind> kinds;
+    std::vector<OutputRole> roles;
     if (peek() == '%') {
       do {
         outputs.push_back(use());
-        kinds.push_back(accept_word("saved")      ? OutputKind::kSaved
-                        : accept_word("gradient") ? OutputKind::kGradient
-                                                  : OutputKind::kUser);
+        roles.push_back(role(outputs.back()->producer() != nullptr));
       } while (accept(","));
     }
-    graph_.set_outputs(std::move(outputs), std::move(kinds));
+    graph_.set_outputs(std::move(outputs), std::move(roles));
     std::vector<Mutation> mutations;
     while (accept_word("mutate")) {
       Value* target = use();
@@ -47,6 +45,9 @@ class Parser {
       mutations.push_back({target, use()});
     }
     graph_.set_mutations(std::move(mutations));
+    std::vector<sym::Condition> conditions;
+    while (accept_word("where")) conditions.push_back(condition());
+    graph_.set_conditions(std::move(conditions));
     expect("}");
     if (peek() != '\0') fail("text after the graph");
     return std::move(graph_);
@@ -160,11 +161,15 @@ class Parser {
     return result;
   }
 
-  sym::Int expression() {
+  sym::Int expression() { return symbolic(sym::parse); }
+  sym::Condition condition() { return symbolic(sym::parse_condition); }
+
+  template <class T>
+  T symbolic(T (*read)(std::string_view& text, sym::ExprArena* arena)) {
     skip_space();
     std::string_view rest = text_.substr(position_);
     try {
-      const sym::Int value = sym::parse(rest, arena_.get());
+      const T value = read(rest, arena_.get());
       position_ = text_.size() - rest.size();
       return value;
     } catch (const InternalError& error) {
@@ -284,13 +289,29 @@ class Parser {
     else if (peek() != ':')
       input_name = name("a name");
     Value* value = definition(id);
-    InputKind kind = InputKind::kUser;
-    if (accept_word("parameter")) kind = InputKind::kParameter;
-    if (accept_word("constant")) kind = InputKind::kConstant;
-    if (accept_word("number")) kind = InputKind::kNumber;
-    if (accept_word("tangent")) kind = InputKind::kTangent;
-    if (accept_word("saved")) kind = InputKind::kSaved;
-    GraphBuilder(graph_).input(value, kind, std::move(input_name));
+    const std::string_view word = peek_name();  // none: the user's
+    const std::optional<InputKind> kind = parse_input_kind(word);
+    if (!kind) fail("unknown kind of input '" + std::string(word) + "'");
+    position_ += word.size();
+    GraphBuilder(graph_).input(value, *kind, std::move(input_name));
+    if (peek() != '"') return;
+    auto bytes = bytes_of(string());
+    if (!bytes) fail("contents are not in pairs of hexadecimal digits");
+    graph_.set_input_contents(value, std::make_shared<std::string>(std::move(*bytes)));
+  }
+
+  OutputRole role(bool is_made) {  // " saved view(no_grad)" behind an output
+    OutputRole role{.state = {.is_made = is_made}};
+    if (const auto kind = parse_output_kind(peek_name()))  // no word: the user's
+      role.kind = *kind, position_ += peek_name().size();
+    role.state.is_inference = accept_word("inference");
+    role.state.is_view = !role.state.is_inference && accept_word("view");
+    if (!role.state.is_view || !accept("(")) return role;
+    const auto origin = parse_view_origin(name("how a view came to be"));
+    if (!origin) fail("unknown origin of a view");
+    role.state.view = *origin;
+    expect(")");
+    return role;
   }
 
   Value* use() {

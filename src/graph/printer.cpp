@@ -35,6 +35,32 @@ std::string quoted(std::string_view text) {
   return result + "\"";
 }
 
+namespace {
+constexpr std::string_view kDigits = "0123456789abcdef";
+}
+
+std::string hexadecimal(std::string_view bytes) {
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+std::optional<std::string> bytes_of(std::string_view digits) {
+  if (digits.size() % 2 != 0) return std::nullopt;
+  std::string bytes;
+  for (size_t i = 0; i < digits.size(); i += 2) {
+    const size_t high = kDigits.find(digits[i]), low = kDigits.find(digits[i + 1]);
+    if (high == kDigits.npos || low == kDigits.npos) return std::nullopt;
+    bytes += static_cast<char>(high << 4 | low);
+  }
+  return bytes;
+}
+
 std::string_view to_string(MemoryFormat format) {
   switch (format) {
     case MemoryFormat::kContiguous:
@@ -97,7 +123,7 @@ class Printer {
     for (size_t i = 0; i < graph_->outputs().size(); ++i) {
       text_ += i ? ", " : " ";
       value(graph_->outputs()[i]);
-      output_kind(graph_->output_kinds()[i]);
+      role(graph_->output_roles()[i]);
     }
     text_ += '\n';
     for (const Mutation& mutation : graph_->mutations()) {
@@ -107,6 +133,8 @@ class Printer {
       value(mutation.source);
       text_ += '\n';
     }
+    for (const sym::Condition& condition : graph_->conditions())
+      text_ += "  where " + sym::to_string(condition) + '\n';
     text_ += "}\n";
     return std::move(text_);
   }
@@ -177,38 +205,18 @@ class Printer {
     if (!canonical_ && !in.name.empty())
       text_ += ' ' + (is_plain_name(in.name) ? in.name : quoted(in.name));
     definition(in.value);
-    switch (in.kind) {
-      case InputKind::kUser:
-        break;
-      case InputKind::kParameter:
-        text_ += " parameter";
-        break;
-      case InputKind::kConstant:
-        text_ += " constant";
-        break;
-      case InputKind::kNumber:
-        text_ += " number";
-        break;
-      case InputKind::kTangent:
-        text_ += " tangent";
-        break;
-      case InputKind::kSaved:
-        text_ += " saved";
-        break;
-    }
+    word(to_string(in.kind));
+    if (in.contents) text_ += " \"" + hexadecimal(*in.contents) + '"';
   }
 
-  void output_kind(OutputKind kind) {
-    switch (kind) {
-      case OutputKind::kUser:
-        break;
-      case OutputKind::kSaved:
-        text_ += " saved";
-        break;
-      case OutputKind::kGradient:
-        text_ += " gradient";
-        break;
-    }
+  void word(std::string_view word) {
+    if (!word.empty()) (text_ += ' ') += word;
+  }
+
+  // Whether the traced code made it can be seen: a node gives it.
+  void role(const OutputRole& role) {
+    word(to_string(role.kind));
+    word(to_string(role.state));
   }
 
   void node(const Node& n) {

@@ -50,7 +50,11 @@ void take_own_arena(Graph& graph) {
     symbols.emplace_back(own->symbol(shared.name(i), shared.symbol_expr(i)->hint, shared.range(i)));
   sym::Replacement replaced(symbols);
   replace_expressions(graph, [&](const sym::Int& e) { return replaced(e); });
+  std::vector<sym::Condition> conditions = graph.conditions();
+  for (sym::Condition& condition : conditions)
+    condition = {condition.relation, replaced(condition.a), replaced(condition.b)};
   graph.set_symbols(std::move(own), graph.symbols());
+  graph.set_conditions(std::move(conditions));
 }
 
 }  // namespace braze::graph

@@ -48,6 +48,23 @@ bool TensorType::is_contiguous() const {
   return true;
 }
 
+int64_t extent_bytes(const TensorType& type) {
+  int64_t last = 0, bytes = 0;
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    const int64_t size = type.sizes[i].constant(), stride = type.strides[i].constant();
+    BRAZE_CHECK(size >= 0 && stride >= 0, "negative size or stride in ", to_string(type));
+    if (size == 0) return 0;
+    int64_t span = 0;
+    BRAZE_CHECK(!__builtin_mul_overflow(size - 1, stride, &span) &&
+                    !__builtin_add_overflow(last, span, &last),
+                "sizes overflow in ", to_string(type));
+  }
+  BRAZE_CHECK(!__builtin_add_overflow(last, 1, &last) &&
+                  !__builtin_mul_overflow(last, size_of(type.dtype), &bytes),
+              "sizes overflow in ", to_string(type));
+  return bytes;
+}
+
 namespace {
 std::string join(std::span<const sym::Int> dims) {
   std::string text;

@@ -84,6 +84,9 @@ struct TensorType {
   bool is_contiguous() const;  // row-major dense; size-1 dims may have any stride
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
+// Bytes from element 0 to the end of the last element; 0 for an empty tensor. Sizes and strides are
+// numbers. Internal error where one is negative, or the number does not fit.
+int64_t extent_bytes(const TensorType& type);
 // "f32[4, 128]" for contiguous, "f32[4, 128]{1, 4}" otherwise, "+8" appended for an offset,
 // "@cuda:0" appended when not on the CPU.
 std::string to_string(const TensorType& type);

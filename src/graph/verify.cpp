@@ -16,6 +16,7 @@ class Verifier {
                   "' is the result of a node");
       define(input.value, "input");
       storages_.insert(input.value->storage());
+      if (input.contents) check_contents(input);
     }
     check_symbols();
     for (const auto& node : graph_.nodes()) check_node(*node);
@@ -45,6 +46,17 @@ class Verifier {
                   "a symbol of another graph, in ", where);
   }
 
+  static void check_contents(const Input& input) {
+    const TensorType& type = input.value->type();
+    BRAZE_CHECK(input.kind == InputKind::kConstant, "contents of '", input.name,
+                "', which is no constant");
+    for (const sym::Dims* dims : {&type.sizes, &type.strides})
+      for (const sym::Int& dim : *dims)
+        BRAZE_CHECK(dim.is_constant(), "constant '", input.name, "' has a symbolic size");
+    BRAZE_CHECK(static_cast<int64_t>(input.contents->size()) == extent_bytes(type), "constant '",
+                input.name, "' has ", input.contents->size(), " bytes for ", extent_bytes(type));
+  }
+
   void check_symbols() {
     const int count = graph_.arena() ? graph_.arena()->symbol_count() : 0;
     BRAZE_CHECK(static_cast<int>(graph_.symbols().size()) == count, "symbols without a binding");
@@ -56,6 +68,10 @@ class Verifier {
                   " is not bound to an input");
       BRAZE_CHECK(binding.index >= 0 && binding.index < binding.input->type().rank(), "symbol ",
                   name, " is bound to a dimension that its input does not have");
+    }
+    for (const sym::Condition& condition : graph_.conditions()) {
+      const sym::Int sides[] = {condition.a, condition.b};
+      check_expressions(sides, "a condition");
     }
   }
 

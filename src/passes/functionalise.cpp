@@ -348,7 +348,7 @@ class Functionaliser {
       const bool lives_in_input = memory->written_back && memory->version > 0;
       output = lives_in_input ? on_input(output, emit) : latest(output, emit);
     }
-    graph_.set_outputs(std::move(outputs), graph_.output_kinds());
+    graph_.set_outputs(std::move(outputs), graph_.output_roles());
   }
 
   // The chain of views of `value`, on the input's own memory.

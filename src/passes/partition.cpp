@@ -20,6 +20,7 @@ using graph::InputKind;
 using graph::Node;
 using graph::NodeCopier;
 using graph::OutputKind;
+using graph::OutputRole;
 using graph::Value;
 using Source = Partition::Source;
 
@@ -70,7 +71,7 @@ class Cut {
       for (const Value* operand : node->operands()) open.push_back(operand);
     }
     for (size_t i = 0; i < joint_.outputs().size(); ++i)
-      if (joint_.output_kinds()[i] == OutputKind::kUser) open.push_back(joint_.outputs()[i]);
+      if (joint_.output_roles()[i].kind == OutputKind::kUser) open.push_back(joint_.outputs()[i]);
     for (const graph::Mutation& mutation : joint_.mutations()) open.push_back(mutation.source);
     while (!open.empty()) {
       const Value* value = open.back();
@@ -94,12 +95,12 @@ class Cut {
     for (const Input& input : joint_.inputs()) {
       if (input.kind == InputKind::kTangent) continue;
       inputs_.push_back(input.value);
-      forward_.add_input(input.value, input.kind, input.name);
+      forward_.add_input(input);
     }
     for (const auto& node : joint_.nodes())
       if (is_in_forward(*node)) forward_.add(*node);
     for (size_t i = 0; i < joint_.outputs().size(); ++i)
-      if (joint_.output_kinds()[i] == OutputKind::kUser)
+      if (joint_.output_roles()[i].kind == OutputKind::kUser)
         outputs_.push_back(forward_.at(joint_.outputs()[i]));
     std::vector<graph::Mutation> mutations;
     for (const graph::Mutation& mutation : joint_.mutations())
@@ -109,6 +110,7 @@ class Cut {
     for (graph::SymbolBinding& binding : bindings)
       if (binding.input) binding.input = forward_.at(binding.input);
     graph.set_symbols(joint_.arena(), std::move(bindings));
+    graph.set_conditions(joint_.conditions());
   }
 
   void build_backward() {
@@ -119,33 +121,31 @@ class Cut {
     for (const Node* node : nodes)
       for (const Value* operand : node->operands()) take(operand, made);
     for (size_t i = 0; i < joint_.outputs().size(); ++i)
-      if (joint_.output_kinds()[i] == OutputKind::kGradient) take(joint_.outputs()[i], made);
+      if (joint_.output_roles()[i].kind == OutputKind::kGradient) take(joint_.outputs()[i], made);
     int tangent = 0;
     for (const Input& input : joint_.inputs()) {
       if (input.kind != InputKind::kTangent) continue;
-      backward_.add_input(input.value, input.kind, input.name);
+      backward_.add_input(input);
       partition_.sources.push_back({Source::Kind::kTangent, tangent++});
     }
     for (const Node* node : nodes) backward_.add(*node);
     std::vector<Value*> gradients;
     for (size_t i = 0; i < joint_.outputs().size(); ++i)
-      if (joint_.output_kinds()[i] == OutputKind::kGradient)
+      if (joint_.output_roles()[i].kind == OutputKind::kGradient)
         gradients.push_back(backward_.at(joint_.outputs()[i]));
-    std::vector<OutputKind> kinds(gradients.size(), OutputKind::kGradient);
-    graph.set_outputs(std::move(gradients), std::move(kinds));
+    std::vector<OutputRole> roles(gradients.size(), {OutputKind::kGradient, {}});
+    graph.set_outputs(std::move(gradients), std::move(roles));
     std::vector<graph::SymbolBinding> bindings;
     for (int i = 0; i < static_cast<int>(joint_.symbols().size()); ++i)
       bindings.push_back({graph::SymbolBinding::Kind::kScalar, nullptr, i});
     graph.set_symbols(joint_.arena(), std::move(bindings));
+    graph.set_conditions(joint_.conditions());
     graph::take_own_arena(graph);
-    kinds.assign(outputs_.size(), OutputKind::kSaved);
-    std::fill_n(kinds.begin(), user_outputs(), OutputKind::kUser);
-    partition_.forward.set_outputs(outputs_, std::move(kinds));
-  }
-
-  size_t user_outputs() const {
-    return static_cast<size_t>(
-        std::count(joint_.output_kinds().begin(), joint_.output_kinds().end(), OutputKind::kUser));
+    roles.clear();
+    for (const OutputRole& role : joint_.output_roles())
+      if (role.kind == OutputKind::kUser) roles.push_back(role);
+    roles.resize(outputs_.size(), {OutputKind::kSaved, {}});
+    partition_.forward.set_outputs(outputs_, std::move(roles));
   }
 
   // In their order: what the gradients take that the forward does not compute, and what of the
@@ -154,7 +154,8 @@ class Cut {
     std::set<const Node*> needed;
     std::vector<const Value*> open;
     for (size_t i = 0; i < joint_.outputs().size(); ++i)
-      if (joint_.output_kinds()[i] == OutputKind::kGradient) open.push_back(joint_.outputs()[i]);
+      if (joint_.output_roles()[i].kind == OutputKind::kGradient)
+        open.push_back(joint_.outputs()[i]);
     while (!open.empty()) {
       const Node* node = open.back()->producer();
       open.pop_back();
@@ -184,7 +185,10 @@ class Cut {
     const Input& of_joint = joint_.inputs()[number];
     const bool is_bound =
         of_joint.kind == InputKind::kConstant || of_joint.kind == InputKind::kNumber;
-    backward_.add_input(value, is_bound ? of_joint.kind : InputKind::kSaved, of_joint.name);
+    if (is_bound)
+      backward_.add_input(of_joint);
+    else
+      backward_.add_input(value, InputKind::kSaved, of_joint.name);
     partition_.sources.push_back({Source::Kind::kInput, static_cast<int>(number)});
   }
 

@@ -15,7 +15,7 @@ namespace braze::plan {
 namespace {
 
 constexpr std::string_view kMagic = "BRAZEMOD";
-constexpr int64_t kVersion = 5;
+constexpr int64_t kVersion = 6;
 constexpr size_t kHashDigits = 32;
 enum IntTag : uint8_t { kConstant, kKnownExpr, kNewExpr };
 
@@ -111,6 +111,11 @@ constexpr int count_of(graph::MemoryFormat) {
   return static_cast<int>(graph::MemoryFormat::kChannelsLast3d) + 1;
 }
 constexpr int count_of(graph::Layout) { return 1; }
+#define X(name, word) +1
+constexpr int count_of(graph::InputKind) { return BRAZE_INPUT_KINDS(X); }
+constexpr int count_of(graph::OutputKind) { return BRAZE_OUTPUT_KINDS(X); }
+constexpr int count_of(graph::ViewOrigin) { return BRAZE_VIEW_ORIGINS(X); }
+#undef X
 constexpr int count_of(Language) { return static_cast<int>(Language::kCuda) + 1; }
 constexpr int count_of(OnFailure) { return static_cast<int>(OnFailure::kRaise) + 1; }
 constexpr int count_of(sym::Relation) { return static_cast<int>(sym::Relation::kNotLess) + 1; }
@@ -353,11 +358,27 @@ template <class A>
 void fields(A& a, Is<Code> auto& x) {
   a(x.language, x.text, x.flags);
 }
+template <class A>
+void fields(A& a, Is<Constant> auto& x) {
+  a(x.type, x.bytes);
+}
+template <class A>
+void fields(A& a, Is<Input> auto& x) {
+  a(x.kind, x.constant);
+}
+template <class A>
+void fields(A& a, Is<graph::OutputState> auto& x) {
+  a(x.is_made, x.is_inference, x.is_view, x.view);
+}
+template <class A>
+void fields(A& a, Is<graph::OutputRole> auto& x) {
+  a(x.kind, x.state);
+}
 // Behind its symbols.
 template <class A>
 void fields(A& a, Is<Function> auto& x) {
   a(x.on_failure, x.slots, x.input_count, x.device, x.arena_bytes, x.steps, x.outputs, x.kernels,
-    x.origins, x.limits);
+    x.origins, x.limits, x.conditions);
 }
 
 std::string header() {
@@ -366,11 +387,19 @@ std::string header() {
   return std::string(kMagic) + writer.take();
 }
 
+std::string version_of(std::string_view bytes) {
+  int64_t version = 0;
+  Reader reader(bytes.substr(kMagic.size()));
+  reader(version);
+  return std::to_string(version);
+}
+
 }  // namespace
 
 std::string serialize(const Module& module) {
   Writer writer;
-  writer(module.code, static_cast<int64_t>(module.functions.size()));
+  writer(module.code, module.inputs, module.outputs, module.constants);
+  writer(static_cast<int64_t>(module.functions.size()));
   for (const Function& function : module.functions) {
     writer.forget_exprs();
     writer(function.symbols, function);
@@ -401,13 +430,15 @@ Module deserialize(std::string_view bytes) {
   const std::string expected = header();
   if (bytes.size() < expected.size() + kHashDigits) damaged("it is too short");
   if (!bytes.starts_with(kMagic)) damaged("it is no module");
-  if (!bytes.starts_with(expected)) damaged("it is of another version of Braze");
+  if (!bytes.starts_with(expected))
+    damaged("it is of version " + version_of(bytes) + ", this Braze reads version " +
+            std::to_string(kVersion));
   std::string_view hashed = bytes.substr(0, bytes.size() - kHashDigits);
   if (content_hash(hashed) != bytes.substr(hashed.size())) damaged("its checksum does not match");
   Module module;
   Reader reader(hashed.substr(expected.size()));
   int64_t functions = 0;
-  reader(module.code, functions);
+  reader(module.code, module.inputs, module.outputs, module.constants, functions);
   // A reader at its end throws before this goes on for long.
   for (int64_t i = 0; i < functions; ++i) module.functions.push_back(read_function(reader));
   if (!reader.at_end()) damaged("bytes are left over");

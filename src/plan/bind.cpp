@@ -3,6 +3,7 @@
 #include <set>
 
 #include "plan/binder.h"
+#include "sym/symbols.h"
 
 namespace braze::plan {
 namespace {
@@ -341,6 +342,19 @@ std::vector<bool> used_symbols(const Function& function) {
 
 Function bind(const Function& function, std::span<const int64_t> values) {
   return Binder(function).bind(values);
+}
+
+bool conditions_hold(const Function& function, std::span<const int64_t> values) {
+  bool in_range = true;
+  const auto check = [&](int symbol) {
+    in_range = in_range && values[symbol] >= function.symbols[symbol].low &&
+               values[symbol] <= function.symbols[symbol].high;
+  };
+  for (const sym::Condition& condition : function.conditions) {
+    sym::for_each_symbol(condition, check);
+    if (!in_range || !sym::holds(condition, values)) return false;
+  }
+  return true;
 }
 
 std::vector<int64_t> hints(const Function& function) {

@@ -116,6 +116,9 @@ class Binder {
 };
 
 Function bind(const Function& function, std::span<const int64_t> values);
+// Whether the function's conditions hold for these values of its symbols; a symbol of one that is
+// out of its range is a condition that does not.
+bool conditions_hold(const Function& function, std::span<const int64_t> values);
 // The values seen when the graph was traced.
 std::vector<int64_t> hints(const Function& function);
 

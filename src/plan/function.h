@@ -185,9 +185,10 @@ struct Kernel {
   std::vector<sym::Int> sizes;  // what it is given as `sizes`
 };
 
-// What a failure of a step means. Where nothing that the user sees has changed, the call is run
-// again in eager, which raises the user's exception at its place; elsewhere (in a backward) it is
-// raised at once.
+// What a failure of a step means. The compiler asks for the call to be run again, in eager, which
+// raises the user's exception at its place, or by PyTorch's operators (a backward): nothing that
+// the user sees has changed by then, or it is put back. kRaise is for who runs a module where there
+// is nothing to run again. Kernels of a GPU do not fail: they check nothing.
 enum class OnFailure : uint8_t { kRunEager, kRaise };
 
 struct Function {
@@ -205,6 +206,9 @@ struct Function {
   std::vector<Symbol> symbols;            // symbol i of the arena; empty: all sizes are numbers
   std::shared_ptr<sym::ExprArena> arena;  // of the expressions
   std::vector<sym::Int> limits;           // must fit 32 bits, or the function does not hold
+  // Of a module's first function: what was taken to hold for the symbols of a call, beside their
+  // ranges, when it was compiled. For others the module must not run.
+  std::vector<sym::Condition> conditions;
 
   bool is_symbolic() const { return !symbols.empty(); }
   bool has_control() const;
@@ -222,8 +226,6 @@ std::string to_string(const Function& function);
 
 // By symbol: whether a slot, a kernel or a step is an expression of it.
 std::vector<bool> used_symbols(const Function& function);
-// Bytes from element 0 to the end of the last element of a tensor of this type; 0 when it is empty.
-int64_t extent_bytes(const graph::TensorType& type);
 // The slot whose memory a kView slot shares; any other slot is its own root.
 SlotId root_of(const Function& function, SlotId slot);
 

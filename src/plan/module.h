@@ -20,14 +20,36 @@ struct Code {
   std::vector<std::string> flags;  // of the compiler
 };
 
-// The functions have the same symbols, or none. What a function computes from symbols is known when
-// it is entered.
+// A tensor that the traced code made, the same for all calls. The run time makes it once, when it
+// loads the module, on the device of its type.
+struct Constant {
+  graph::TensorType type;  // of numbers, without an offset
+  std::string bytes;       // from element 0 to the end of the last one, little-endian
+};
+
+struct Input {
+  graph::InputKind kind = graph::InputKind::kUser;
+  // kConstant: which of the module's it is; -1: a tensor that whoever loads the module binds for
+  // good, as it is the program's own, or large.
+  int32_t constant = -1;
+};
+
+// All that the run time needs, but for tensors of the program. The functions have the same symbols,
+// or none. What a function computes from symbols is known when it is entered.
 struct Module {
   std::vector<Function> functions;  // the first one is what a call runs
   std::vector<Code> code;
+  // What inputs and outputs of the first function are to the caller.
+  std::vector<Input> inputs;
+  std::vector<graph::OutputRole> outputs;
+  std::vector<Constant> constants;
 };
 
-// For people: the functions, one after the other.
+// For people:
+//   inputs user, parameter, constant c0
+//   outputs user, user view(no_grad)
+//   c0: f32[2] 0000803f00000040
+// and the functions, one after the other.
 std::string to_string(const Module& module);
 
 // Exact binary form with a version and a checksum. `deserialize` throws UserError on anything
@@ -38,7 +60,8 @@ Module deserialize(std::string_view bytes);
 // Throws InternalError unless there is a function, all functions are right (function.h), kernels
 // and code objects come together (each kernel has one, in the language of its function's device,
 // each of them has a kernel), each function but the first is called in one place, by one before it,
-// with as many tensors as it takes and gives, and symbols have their values where they are used.
+// with as many tensors as it takes and gives, symbols have their values where they are used, inputs
+// and outputs are those of the first function, and each constant is one input, of its type.
 void verify(const Module& module);
 
 }  // namespace braze::plan

@@ -1,5 +1,8 @@
+#include "graph/text.h"
+
 #include <sstream>
 
+#include "base/hash.h"
 #include "plan/module.h"
 
 namespace braze::plan {
@@ -192,6 +195,30 @@ std::string symbol_text(const Symbol& symbol) {
   return text + " hint " + std::to_string(symbol.hint);
 }
 
+std::string constant_text(int64_t number) { return "c" + std::to_string(number); }
+
+std::string input_text(const Input& input) {
+  std::string text(graph::to_string(input.kind));
+  if (text.empty()) text = "user";
+  return input.constant < 0 ? text : text + " " + constant_text(input.constant);
+}
+
+// Whether the traced code made an output can be seen but where it is not what it seems.
+std::string role_text(const graph::OutputRole& role) {
+  std::string text(graph::to_string(role.kind));
+  if (text.empty()) text = role.state.is_made ? "user" : "outside";
+  const std::string state = graph::to_string(role.state);
+  return state.empty() ? text : text + " " + state;
+}
+
+// A long constant is told by its beginning, its length and its hash.
+std::string bytes_text(const std::string& bytes) {
+  constexpr size_t kMost = 32;
+  if (bytes.size() <= kMost) return graph::hexadecimal(bytes);
+  return graph::hexadecimal(bytes.substr(0, kMost)) + "... " + std::to_string(bytes.size()) +
+         " bytes, hash " + content_hash(bytes);
+}
+
 }  // namespace
 
 std::string to_string(const Function& function) {
@@ -208,6 +235,8 @@ std::string to_string(const Function& function) {
     out << "  " << slot_name(static_cast<SlotId>(i)) << ": " << slot_text(function.slots[i])
         << "\n";
   }
+  for (const sym::Condition& condition : function.conditions)
+    out << "  where " << sym::to_string(condition) << "\n";
   for (const Step& step : function.steps)
     out << "  " << std::visit(StepText{function}, step) << "\n";
   out << "  return " << join(function.outputs, slot_name) << "\n}\n";
@@ -226,6 +255,11 @@ std::string_view to_string(Language language) {
 
 std::string to_string(const Module& module) {
   std::string text;
+  text += "inputs " + join(module.inputs, input_text) + "\n";
+  text += "outputs " + join(module.outputs, role_text) + "\n";
+  for (size_t i = 0; i < module.constants.size(); ++i)
+    text += constant_text(i) + ": " + graph::to_string(module.constants[i].type) + " " +
+            bytes_text(module.constants[i].bytes) + "\n";
   for (const Function& function : module.functions) text += to_string(function);
   return text;
 }

@@ -13,11 +13,6 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int kNever = -1;
 
-int64_t checked_multiply(int64_t a, int64_t b) {
-  int64_t result = 0;
-  BRAZE_CHECK(!__builtin_mul_overflow(a, b, &result), "sizes overflow: ", a, " * ", b);
-  return result;
-}
 int64_t checked_add(int64_t a, int64_t b) {
   int64_t result = 0;
   BRAZE_CHECK(!__builtin_add_overflow(a, b, &result), "sizes overflow: ", a, " + ", b);
@@ -352,18 +347,6 @@ class Verifier {
 };
 
 }  // namespace
-
-int64_t extent_bytes(const graph::TensorType& type) {
-  int64_t last = 0;
-  for (size_t i = 0; i < type.sizes.size(); ++i) {
-    int64_t size = type.sizes[i].constant();
-    int64_t stride = type.strides[i].constant();
-    BRAZE_CHECK(size >= 0 && stride >= 0, "negative size or stride in ", graph::to_string(type));
-    if (size == 0) return 0;
-    last = checked_add(last, checked_multiply(size - 1, stride));
-  }
-  return checked_multiply(checked_add(last, 1), graph::size_of(type.dtype));
-}
 
 SlotId root_of(const Function& function, SlotId slot) {
   while (function.slots[slot].kind == SlotKind::kView) slot = function.slots[slot].base;

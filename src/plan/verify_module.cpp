@@ -71,6 +71,60 @@ class CallChecker {
   size_t caller_ = 0;
 };
 
+void check_constants(const Module& module) {
+  std::vector<bool> used(module.constants.size(), false);
+  for (size_t i = 0; i < module.inputs.size(); ++i) {
+    const Input& input = module.inputs[i];
+    if (input.constant < 0) continue;
+    BRAZE_CHECK(input.kind == graph::InputKind::kConstant, "input ", i, " is no constant");
+    BRAZE_CHECK(input.constant < static_cast<int64_t>(used.size()), "input ", i, ": constant ",
+                input.constant, " does not exist");
+    BRAZE_CHECK(!used[input.constant], "constant ", input.constant, " is two inputs");
+    used[input.constant] = true;
+    const Constant& constant = module.constants[input.constant];
+    BRAZE_CHECK(constant.type == module.functions[0].slots[i].type && constant.type.offset == 0,
+                "input ", i, ": constant ", input.constant, " is of another type");
+  }
+  for (size_t i = 0; i < used.size(); ++i) {
+    BRAZE_CHECK(used[i], "constant ", i, " is no input");
+    const Constant& constant = module.constants[i];
+    for (const sym::Dims* dims : {&constant.type.sizes, &constant.type.strides})
+      for (const sym::Int& dim : *dims)
+        BRAZE_CHECK(dim.is_constant(), "constant ", i, " has a symbolic size");
+    BRAZE_CHECK(static_cast<int64_t>(constant.bytes.size()) == extent_bytes(constant.type),
+                "constant ", i, " has ", constant.bytes.size(), " bytes for ",
+                extent_bytes(constant.type));
+    BRAZE_CHECK(constant.type.dtype != graph::DType::kBool ||
+                    std::ranges::all_of(constant.bytes, [](char c) { return c == 0 || c == 1; }),
+                "constant ", i, " has a bool that is neither 0 nor 1");
+  }
+}
+
+void check_signature(const Module& module) {
+  const Function& first = module.functions[0];
+  BRAZE_CHECK(static_cast<int64_t>(module.inputs.size()) == first.input_count &&
+                  module.outputs.size() == first.outputs.size(),
+              "the module has ", module.inputs.size(), " inputs and ", module.outputs.size(),
+              " outputs, its first function ", first.input_count, " and ", first.outputs.size());
+  for (size_t i = 0; i < module.inputs.size(); ++i)
+    BRAZE_CHECK(
+        (module.inputs[i].kind == graph::InputKind::kNumber) == (first.slots[i].number >= 0),
+        "input ", i, " is a number to either the module or the function alone");
+  for (size_t i = 0; i < module.outputs.size(); ++i) {
+    const graph::OutputState& state = module.outputs[i].state;
+    BRAZE_CHECK(!state.is_view || !state.is_inference, "output ", i,
+                " is an inference tensor and a view to autograd");
+  }
+  for (size_t i = 1; i < module.functions.size(); ++i)
+    BRAZE_CHECK(module.functions[i].conditions.empty(), "function ", i,
+                " has conditions, which are the first one's");
+  for (const sym::Condition& condition : first.conditions)
+    for (const sym::Int& side : {condition.a, condition.b})
+      BRAZE_CHECK(side.is_constant() || (first.arena && side.expr()->arena == first.arena.get()),
+                  "a condition on symbols that the function does not have");
+  check_constants(module);
+}
+
 // Follows the calls with the symbols whose values are known.
 class SymbolChecker {
  public:
@@ -84,6 +138,8 @@ class SymbolChecker {
   void check_function(int32_t number) {
     const Function& function = module_.functions[number];
     if (!function.is_symbolic()) return;
+    for (const sym::Condition& condition : function.conditions)
+      sym::for_each_symbol(condition, [&](int symbol) { require(known_[symbol], number, symbol); });
     if (!function.has_control()) {
       const std::vector<bool> used = used_symbols(function);
       for (size_t i = 0; i < used.size(); ++i) require(!used[i] || known_[i], number, i);
@@ -135,6 +191,7 @@ void verify(const Module& module) {
   BRAZE_CHECK(!module.functions.empty(), "a module without functions");
   for (const Function& function : module.functions) verify(function);
   check_code(module);
+  check_signature(module);
   CallChecker(module).run();
   SymbolChecker(module).check_function(0);
 }

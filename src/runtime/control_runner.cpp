@@ -15,6 +15,8 @@ namespace {
 
 using plan::SlotId;
 
+constexpr const char* kOtherSizes = "sizes outside of what the function is for";
+
 c10::Scalar element_of(const at::Tensor& tensor) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   return tensor.item();
@@ -89,7 +91,7 @@ class ControlRunner::Run {
       try {
         numbers = runner_.binder_.numbers(symbols_);
       } catch (const plan::Unbindable&) {
-        fail("sizes outside of what the function is for");
+        fail(kOtherSizes);
       }
       arguments = call.symbolic_arguments(shapes);
     }
@@ -157,6 +159,7 @@ class ControlRunner::Run {
 
 void ControlRunner::run(std::span<c10::TensorImpl* const> inputs, Tensors& outputs,
                         std::span<int64_t> symbols, std::span<const double> numbers) const {
+  if (!plan::conditions_hold(function_, symbols)) fail(function_.on_failure, kOtherSizes);
   Run run(*this, symbols);
   run.bind_inputs(inputs, numbers);
   for (size_t i = 0; i < function_.steps.size(); ++i) run.step(i);

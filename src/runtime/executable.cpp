@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "runtime/constants.h"
 #include "runtime/control_runner.h"
 #include "runtime/function_runner.h"
 #include "runtime/loaded_kernels.h"
@@ -26,6 +27,7 @@ struct Executable::Impl {
   LoadedKernels kernels;
   std::vector<std::unique_ptr<Runner>> runners;  // by function
   plan::Function const* first = nullptr;
+  std::vector<graph::OutputRole> outputs;
 
   void run(int32_t number, std::span<c10::TensorImpl* const> inputs,
            std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
@@ -57,10 +59,12 @@ std::unique_ptr<Executable::Impl::Runner> Executable::Impl::runner_of(
                                   std::move(constants), loaded);
 }
 
-Executable::Executable(plan::Module module, std::vector<at::Tensor> constants,
+Executable::Executable(plan::Module module, std::vector<at::Tensor> bound,
                        std::function<void()> poll)
     : impl_(std::make_unique<Impl>()) {
   impl_->kernels = load_kernels(module);
+  impl_->outputs = module.outputs;
+  std::vector<at::Tensor> constants = all_constants(module, std::move(bound));
   // What the first function hands on of its constants is bound for good there too.
   std::vector<std::vector<at::Tensor>> own(module.functions.size());
   for (const plan::Step& step : module.functions[0].steps)
@@ -93,6 +97,8 @@ bool Executable::writes_inputs_early() const {
 bool Executable::has_control() const {
   return std::holds_alternative<ControlRunner>(*impl_->runners[0]);
 }
+
+const std::vector<graph::OutputRole>& Executable::outputs() const { return impl_->outputs; }
 
 const plan::Function& Executable::function() const { return *impl_->first; }
 

@@ -26,11 +26,11 @@ class NeedsEager : public std::exception {};
 
 class Executable {
  public:
-  // `constants`: tensors of the graph's constant inputs, by graph input (undefined for the others),
-  // bound here for good. Builds or loads the module's kernels. `poll` is called in each round of a
-  // loop on data, which it may end with an exception.
-  Executable(plan::Module module, std::vector<at::Tensor> constants,
-             std::function<void()> poll = {});
+  // `bound`: the constants that the module does not hold itself, by input; others are not looked
+  // at. Makes those that it holds, and builds or loads its kernels. `poll` is called in each round
+  // of a loop on data, which it may end with an exception. Internal error where a tensor to be
+  // bound is missing or of another type.
+  Executable(plan::Module module, std::vector<at::Tensor> bound, std::function<void()> poll = {});
   ~Executable();
   Executable(const Executable&) = delete;
 
@@ -49,7 +49,8 @@ class Executable {
 
   // Whether a call may take other ways than the one before it, by its data.
   bool has_control() const;
-  const plan::Function& function() const;  // the first one
+  const plan::Function& function() const;                 // the first one
+  const std::vector<graph::OutputRole>& outputs() const;  // its outputs
 
  private:
   struct Impl;

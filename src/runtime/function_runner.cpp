@@ -24,7 +24,7 @@ FunctionRunner::FunctionRunner(plan::Function function, std::vector<at::Tensor> 
   layout_ = first->numbers().layout;
   if (!prepared_->function.is_symbolic())
     fixed_ = std::move(first);
-  else
+  else if (plan::conditions_hold(prepared_->function, hints))
     recent_.push_back({hints, std::move(first)});
 }
 
@@ -43,6 +43,8 @@ std::shared_ptr<BoundFunction> FunctionRunner::find(std::span<const int64_t> val
 std::shared_ptr<BoundFunction> FunctionRunner::bound_to(std::span<const int64_t> values) {
   BRAZE_CHECK(values.size() == prepared_->function.symbols.size());
   if (auto known = find(values)) return known;
+  // The guards of a call have seen to it: for a module that somebody else calls.
+  if (!plan::conditions_hold(prepared_->function, values)) throw NeedsEager();
   std::shared_ptr<const plan::Layout> known;
   {
     std::lock_guard lock(mutex_);

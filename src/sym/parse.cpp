@@ -134,6 +134,28 @@ Int parse(std::string_view& text, ExprArena* arena) {
   return value;
 }
 
+Condition parse_condition(std::string_view& text, ExprArena* arena) {
+  struct Word {
+    std::string_view text;
+    Relation relation;
+    bool flipped;
+  };
+  constexpr Word kWords[] = {
+      {" == ", Relation::kEqual, false}, {" != ", Relation::kNotEqual, false},
+      {" < ", Relation::kLess, false},   {" >= ", Relation::kNotLess, false},
+      {" > ", Relation::kLess, true},    {" <= ", Relation::kNotLess, true}};
+  const Int left = parse(text, arena);
+  for (const Word& word : kWords) {
+    if (!text.starts_with(word.text)) continue;
+    text.remove_prefix(word.text.size());
+    const Int right = parse(text, arena);
+    return word.flipped ? Condition{word.relation, right, left}
+                        : Condition{word.relation, left, right};
+  }
+  throw InternalError(__FILE__, __LINE__,
+                      "expected a relation at '" + std::string(text.substr(0, 20)) + "'");
+}
+
 bool begins_with_symbol(std::string_view text, const ExprArena* arena) {
   if (!text.empty() && (text[0] == '(' || text[0] == '-')) return true;
   const std::string_view name = leading_name(text);

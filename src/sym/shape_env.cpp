@@ -474,6 +474,7 @@ ShapeEnv::Settled ShapeEnv::settle() const {
     if (range.high != INT64_MAX)
       settled.conditions.push_back({Relation::kNotLess, range.high, symbol});
   }
+  settled.range_count = static_cast<ptrdiff_t>(settled.conditions.size());
   settled.conditions.insert(settled.conditions.end(), others.begin(), others.end());
   return settled;
 }

@@ -94,6 +94,7 @@ class ShapeEnv : public std::enable_shared_from_this<ShapeEnv> {
     std::vector<int> kept;    // by new symbol: the old one
     std::vector<Int> values;  // by old symbol: what it is, in the new arena; for sym::replace
     std::vector<Condition> conditions;
+    ptrdiff_t range_count = 0;          // the first of them say the ranges of the arena again
     std::vector<Condition> assertions;  // on unbacked symbols
   };
   Settled settle() const;

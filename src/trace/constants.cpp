@@ -85,6 +85,18 @@ void Constants::run(const Call& call) {
   }
 }
 
+std::shared_ptr<const std::string> contents_of(const at::Tensor& real) {
+  constexpr size_t kMostBytes = 1 << 16;
+  if (real.storage_offset() != 0 || !real.is_non_overlapping_and_dense() ||
+      real.nbytes() > kMostBytes || real.is_conj() || real.is_neg())
+    return nullptr;
+  if (real.numel() == 0) return std::make_shared<std::string>();
+  RealCallScope scope;
+  const at::Tensor here = real.is_cpu() ? real : real.cpu();
+  return std::make_shared<std::string>(static_cast<const char*>(here.const_data_ptr()),
+                                       here.nbytes());
+}
+
 at::Tensor Constants::evaluate(const graph::Value* value) {
   BRAZE_CHECK(contains(value), "not a constant: %", value->id());
   RealCallScope scope;

@@ -7,6 +7,8 @@
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -51,6 +53,10 @@ class Constants {
   std::vector<Call> calls_;
   size_t evaluated_ = 0;  // calls_[0 .. evaluated_) have run
 };
+
+// The bytes of a tensor that the trace has made, to stand in the graph. Null for a large one, which
+// is cheaper to keep than to copy, and for one that is not alone in its memory.
+std::shared_ptr<const std::string> contents_of(const at::Tensor& real);
 
 // Puts `tensor` into the operand's place.
 void put_operand(c10::IValue& argument, int element, const at::Tensor& tensor);

@@ -170,7 +170,10 @@ FakeTensorImpl* Record::fake_of(const at::Tensor& tensor, const graph::Op& op) {
 }
 
 at::Tensor Record::literal(const at::Tensor& real) {
+  // One that was met before may be known to others, who may write to it.
+  const bool is_new = !outside_.contains(real.unsafeGetTensorImpl());
   graph::Value* constant = touch(real)->value;
+  if (is_new) graph_.set_input_contents(constant, contents_of(real));
   at::Tensor result = fresh_like(real, real.scalar_type());
   static const c10::OperatorHandle clone =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
@@ -329,13 +332,13 @@ Trace Record::finish(const std::vector<at::Tensor>& outputs) {
     BRAZE_CHECK(!fake || (fake->serial == serial_ && fake->value), "a fake of another trace");
     values.push_back((fake ? fake : touch(output))->value);
   }
-  std::vector<graph::OutputKind> kinds(values.size(), graph::OutputKind::kUser);
+  std::vector<graph::OutputRole> roles(values.size());
   for (const at::Tensor& gradient : gradients_) {
     FakeTensorImpl* fake = as_fake(gradient);
     values.push_back((fake ? fake : touch(gradient))->value);
-    kinds.push_back(graph::OutputKind::kGradient);
+    roles.push_back({graph::OutputKind::kGradient, {}});
   }
-  graph_.set_outputs(std::move(values), std::move(kinds));
+  graph_.set_outputs(std::move(values), std::move(roles));
   graph_.move_inputs_to_end(graph::InputKind::kTangent);
   Trace trace{.graph = std::move(graph_), .inputs = std::move(inputs_), .joint = std::move(joint_)};
   settle_symbols(trace);

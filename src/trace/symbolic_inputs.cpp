@@ -205,11 +205,15 @@ void Record::settle_symbols(Trace& trace) {
   trace.symbolic_inputs = std::move(symbolic_inputs_);
   for (int symbol : scalars_) trace.integers.push_back(settled.values[symbol]);
   trace.conditions = std::move(settled.conditions);
+  std::vector<sym::Condition> beside_ranges(trace.conditions.begin() + settled.range_count,
+                                            trace.conditions.end());
   // What is asserted of the call's own sizes is a guard.
   for (sym::Condition& assertion : settled.assertions) {
     const bool of_data = depends_on(assertion, trace.data_symbols);
+    if (!of_data) beside_ranges.push_back(assertion);
     (of_data ? trace.assertions : trace.conditions).push_back(std::move(assertion));
   }
+  trace.graph.set_conditions(std::move(beside_ranges));
   trace.values = std::move(settled.values);
 }
 

@@ -67,6 +67,32 @@ TEST(CacheKey, DifferentForOtherEffectsOfAnOp) {
   }
 }
 
+// What the module holds beside its code.
+TEST(CacheKey, DifferentForOtherConstantsStatesAndConditions) {
+  std::set<std::string> keys;
+  const auto add = [&](const std::string& constant, const std::string& output,
+                       const std::string& where) {
+    const std::string text = "graph(s0 = size(%0, 0) hint 8, %0 x: f32[s0], %1 c: f32[] constant" +
+                             constant + ") {\n  %2: f32[s0] = aten.add.Tensor(%0, %1, 1)\n" +
+                             "  return %2" + output + "\n" + where + "}\n";
+    EXPECT_TRUE(keys.insert(key(text)).second) << text;
+    EXPECT_FALSE(keys.insert(key(text)).second) << text;
+  };
+  add("", "", "");
+  add(" \"00000000\"", "", "");
+  add(" \"00000080\"", "", "");  // -0.0
+  add(" \"0000c07f\"", "", "");
+  add(" \"0100c07f\"", "", "");  // another NaN
+  add("", " view", "");
+  add("", " view(no_grad)", "");
+  add("", " inference", "");
+  add("", "", "  where s0 % 8 == 0\n");
+  add("", "", "  where s0 % 4 == 0\n");
+  graph::Graph graph = graph::parse(kGraph);
+  graph.set_outputs(graph.outputs(), {graph::OutputRole{}});  // as if it came from outside
+  EXPECT_NE(cache_key(graph, {}), key(kGraph));
+}
+
 TEST(CacheKey, DifferentForOtherOptions) {
   Options options;
   std::set<std::string> keys{key(kGraph, options)};

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "graph/graph.h"
 #include "graph/substitute.h"
 
@@ -41,6 +43,53 @@ TEST(Text, ParserBuildsWhatTheTextSays) {
   EXPECT_EQ(graph.outputs().size(), 2u);
   ASSERT_EQ(graph.mutations().size(), 1u);
   EXPECT_EQ(graph.mutations()[0].target, graph.inputs()[0].value);
+}
+
+constexpr std::string_view kSignature =
+    R"(graph(s0 = size(%0, 0) hint 8, %0 x: f32[s0], %1 c: f32[2] constant "0000803f00000080", %2 d: f32[0] constant "", %3 e: i64[] constant, %4 t: f32[s0] tangent) {
+  %5: f32[s0] = aten.exp(%0)
+  %6: f32[s0] #%5 = aten.view(%5, [s0])
+  return %0, %5, %6 view, %6 view(no_grad), %5 inference, %5 saved, %4 gradient
+  where s0 % 8 == 0
+  where s0 > 3
+  where s0 <= 640
+}
+)";
+
+TEST(Text, ContentsStatesAndConditionsAreAPartOfIt) {
+  const Graph graph = parse(kSignature);
+  verify(graph);
+  EXPECT_EQ(to_string(graph), kSignature);
+  EXPECT_EQ(to_string(graph.clone()), kSignature);
+  EXPECT_EQ(*graph.inputs()[1].contents, std::string("\0\0\x80\x3f\0\0\0\x80", 8));
+  EXPECT_EQ(*graph.inputs()[2].contents, "");
+  EXPECT_EQ(graph.inputs()[3].contents, nullptr);
+  const std::vector<OutputRole>& roles = graph.output_roles();
+  EXPECT_FALSE(roles[0].state.is_made);
+  EXPECT_EQ(roles[3].state,
+            (OutputState{.is_made = true, .is_view = true, .view = ViewOrigin::kNoGrad}));
+  EXPECT_TRUE(roles[4].state.is_inference);
+  EXPECT_EQ(roles[6].kind, OutputKind::kGradient);
+  ASSERT_EQ(graph.conditions().size(), 3u);
+  EXPECT_TRUE(sym::holds(graph.conditions()[1], std::array<int64_t, 1>{4}));
+  EXPECT_FALSE(sym::holds(graph.conditions()[1], std::array<int64_t, 1>{3}));
+  EXPECT_FALSE(sym::holds(graph.conditions()[2], std::array<int64_t, 1>{641}));
+}
+
+TEST(Text, WhatAConstantHoldsIsChecked) {
+  const auto expect_rejected = [](const std::string& text, const std::string& message) {
+    try {
+      verify(parse(text));
+      ADD_FAILURE() << "accepted, but: " << message;
+    } catch (const InternalError& error) {
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+    }
+  };
+  expect_rejected("graph(%0 c: f32[2] constant \"00\") { return %0 }", "has 1 bytes for 8");
+  expect_rejected("graph(%0 c: f32[1] \"00000000\") { return %0 }", "which is no constant");
+  expect_rejected("graph(%0 c: u8[1] constant \"0g\") { return %0 }", "hexadecimal digits");
+  expect_rejected("graph(%0 c: u8[1] constants) { return %0 }",
+                  "unknown kind of input 'constants'");
 }
 
 constexpr std::string_view kEffects =

@@ -192,11 +192,11 @@ TEST(Partition, TheForwardAndThenTheBackwardAreTheJointGraph) {
     for (graph::Value* output : source.outputs())
       (reached[output->id()] ? gradients : user).push_back(output);
     if (gradients.empty()) continue;
-    std::vector<graph::OutputKind> kinds(user.size(), graph::OutputKind::kUser);
-    kinds.resize(user.size() + gradients.size(), graph::OutputKind::kGradient);
+    std::vector<graph::OutputRole> roles(user.size());
+    roles.resize(user.size() + gradients.size(), {graph::OutputKind::kGradient, {}});
     std::vector<graph::Value*> outputs = user;
     outputs.insert(outputs.end(), gradients.begin(), gradients.end());
-    source.set_outputs(outputs, kinds);
+    source.set_outputs(outputs, roles);
     ++tried;
 
     Partition parts;

@@ -191,9 +191,17 @@ class RandomFunction {
   const graph::Device device_;
 };
 
+// Inputs and outputs are the user's.
+inline void give_signature(Module& module) {
+  const Function& first = module.functions.at(0);
+  module.inputs.assign(first.input_count, {});
+  module.outputs.assign(first.outputs.size(), {.state = {.is_made = true}});
+}
+
 // With code for the functions' kernels, if they have any.
 inline Module module_of(std::vector<Function> functions) {
   Module module{.functions = std::move(functions)};
+  give_signature(module);
   const bool kernels =
       std::any_of(module.functions.begin(), module.functions.end(),
                   [](const Function& function) { return !function.kernels.empty(); });
@@ -206,6 +214,33 @@ inline Module module_of(std::vector<Function> functions) {
 }
 
 inline Module small_module() { return module_of({small_function()}); }
+
+// s0, s1: inputs f32[4, 8], the second a constant of the module.
+inline Module module_with_constant() {
+  Module module = small_module();
+  std::string bytes(128, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i);
+  module.inputs[1] = {.kind = graph::InputKind::kConstant, .constant = 0};
+  module.constants = {{.type = module.functions[0].slots[1].type, .bytes = std::move(bytes)}};
+  module.outputs[1] = {graph::OutputKind::kSaved,
+                       {.is_made = true, .is_view = true, .view = graph::ViewOrigin::kNoGrad}};
+  return module;
+}
+
+// f(x) = x over a size s0 of which it is known that it is a multiple of 8.
+inline Module module_with_condition() {
+  Function function;
+  function.arena = std::make_shared<sym::ExprArena>();
+  const sym::Int size(function.arena->symbol("s0", 16, {2, 1000}));
+  function.symbols = {{.name = "s0", .hint = 16, .low = 2, .high = 1000, .input = 0}};
+  function.input_count = 1;
+  function.slots = {{.kind = SlotKind::kInput, .type = tensor({size})}};
+  function.outputs = {0};
+  function.conditions = {{sym::Relation::kEqual, sym::mod(size, sym::Int(8)), sym::Int(0)}};
+  Module module{.functions = {std::move(function)}};
+  give_signature(module);
+  return module;
+}
 
 // A function that calls the ones behind it, each in another way, and these.
 inline Module random_module(uint32_t seed) {
@@ -245,7 +280,12 @@ inline Module random_module(uint32_t seed) {
   }
   first.on_failure = seed % 5 == 0 ? OnFailure::kRaise : OnFailure::kRunEager;
   called.insert(called.begin(), std::move(first));
-  return module_of(std::move(called));
+  Module module = module_of(std::move(called));
+  if (seed % 2 == 1) {
+    module.inputs[0] = {.kind = graph::InputKind::kConstant, .constant = 0};
+    module.constants = {{.type = tensor({3}), .bytes = std::string(12, static_cast<char>(seed))}};
+  }
+  return module;
 }
 
 }  // namespace braze::plan

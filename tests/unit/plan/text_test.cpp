@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/hash.h"
 #include "plan/helpers.h"
 
 namespace braze::plan {
@@ -55,7 +56,40 @@ TEST(FunctionText, Arguments) {
 
 TEST(ModuleText, FunctionsOneAfterTheOther) {
   const std::string one = to_string(small_function());
-  EXPECT_EQ(to_string(module_of({small_function(), small_function()})), one + one);
+  EXPECT_EQ(to_string(module_of({small_function(), small_function()})),
+            "inputs user, user\noutputs user, user\n" + one + one);
+}
+
+TEST(ModuleText, SignatureAndConstants) {
+  Module module = module_with_constant();
+  const std::string functions = to_string(module.functions[0]);
+  EXPECT_EQ(to_string(module),
+            "inputs user, constant c0\n"
+            "outputs user, saved view(no_grad)\n"
+            "c0: f32[4, 8] 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f... "
+            "128 bytes, hash " +
+                content_hash(module.constants[0].bytes) + "\n" + functions);
+  module.inputs[0].kind = graph::InputKind::kParameter;
+  module.inputs[1].constant = -1;
+  module.outputs = {{}, {.state = {.is_made = true, .is_inference = true}}};
+  module.constants.clear();
+  EXPECT_EQ(to_string(module),
+            "inputs parameter, constant\noutputs outside, user inference\n" + functions);
+}
+
+TEST(ModuleText, ShortConstantsAreThereInFull) {
+  Module module = module_with_constant();
+  module.constants[0] = {.type = tensor({2}), .bytes = std::string("\0\0\x80\x3f\xff\0\0\0", 8)};
+  EXPECT_NE(to_string(module).find("c0: f32[2] 0000803fff000000\n"), std::string::npos);
+}
+
+TEST(ModuleText, Conditions) {
+  EXPECT_EQ(to_string(module_with_condition()),
+            "inputs user\noutputs user\n"
+            "function(s0 = size(s0, 0) hint 16, s0: f32[s0]) arena 0 bytes {\n"
+            "  where s0 % 8 == 0\n"
+            "  return s0\n"
+            "}\n");
 }
 
 }  // namespace

@@ -224,6 +224,7 @@ Module calling_module() {
   first.steps = {CallStep{.callee = {1, {0, 0}}, .results = {1, 2}}};
   first.outputs = {1, 2};
   module.functions.insert(module.functions.begin(), std::move(first));
+  give_signature(module);
   return module;
 }
 
@@ -278,7 +279,8 @@ TEST(ModuleVerify, SymbolsAreUsedWhenTheirValuesAreKnown) {
   const ReadStep read{.slot = 0, .dim = -1, .symbol = 0};
   const CallStep call{.callee = {1, {0}}, .results = {1}};
   const AssertStep assertion{{sym::Relation::kLess, u, sym::Int(9)}};
-  Module module{.functions = {with_symbol(first), with_symbol(second)}, .code = {}};
+  Module module{.functions = {with_symbol(first), with_symbol(second)}};
+  give_signature(module);
   module.functions[0].steps = {read, assertion, call, ExpectStep{1}};
   EXPECT_NO_THROW(verify(module));
   module.functions[0].steps = {call, read};
@@ -287,6 +289,63 @@ TEST(ModuleVerify, SymbolsAreUsedWhenTheirValuesAreKnown) {
   expect_rejected(module, "function 0 uses symbol 0 before it is read");
   module.functions[0].steps = {read, read, call};
   expect_rejected(module, "symbol 0 is read twice");
+  module.functions[0].steps = {read, call};
+  module.functions[0].conditions = {{sym::Relation::kLess, u, sym::Int(9)}};
+  expect_rejected(module, "function 0 uses symbol 0 before it is read");
+}
+
+TEST(ModuleVerify, TheSignatureIsThatOfTheFirstFunction) {
+  EXPECT_NO_THROW(verify(module_with_constant()));
+  Module module = small_module();
+  module.inputs.pop_back();
+  expect_rejected(module, "the module has 1 inputs and 2 outputs, its first function 2 and 2");
+  module = small_module();
+  module.outputs.push_back({});
+  expect_rejected(module, "the module has 2 inputs and 3 outputs");
+  module = small_module();
+  module.inputs[0].kind = graph::InputKind::kNumber;
+  expect_rejected(module, "input 0 is a number to either the module or the function alone");
+  module = small_module();
+  module.outputs[1].state.is_inference = module.outputs[1].state.is_view = true;
+  expect_rejected(module, "output 1 is an inference tensor and a view to autograd");
+}
+
+TEST(ModuleVerify, Constants) {
+  Module module = module_with_constant();
+  module.inputs[1].kind = graph::InputKind::kParameter;
+  expect_rejected(module, "input 1 is no constant");
+  module = module_with_constant();
+  module.inputs[1].constant = 1;
+  expect_rejected(module, "input 1: constant 1 does not exist");
+  module = module_with_constant();
+  module.inputs[0] = module.inputs[1];
+  expect_rejected(module, "constant 0 is two inputs");
+  module = module_with_constant();
+  module.inputs[1].constant = -1;
+  expect_rejected(module, "constant 0 is no input");
+  module = module_with_constant();
+  module.constants[0].type.dtype = graph::DType::kInt32;
+  expect_rejected(module, "input 1: constant 0 is of another type");
+  module = module_with_constant();
+  module.constants[0].bytes.pop_back();
+  expect_rejected(module, "constant 0 has 127 bytes for 128");
+
+  Function function;
+  function.input_count = 1;
+  function.slots = {{.kind = SlotKind::kInput, .type = tensor({2}, graph::DType::kBool)}};
+  module = module_of({std::move(function)});
+  module.inputs[0] = {.kind = graph::InputKind::kConstant, .constant = 0};
+  module.constants = {{.type = module.functions[0].slots[0].type, .bytes = "\1\1"}};
+  EXPECT_NO_THROW(verify(module));
+  module.constants[0].bytes = "\1\2";
+  expect_rejected(module, "constant 0 has a bool that is neither 0 nor 1");
+}
+
+TEST(ModuleVerify, ConditionsAreTheFirstFunctions) {
+  EXPECT_NO_THROW(verify(module_with_condition()));
+  Module module = module_with_condition();
+  module.functions[0].conditions = module_with_condition().functions[0].conditions;
+  expect_rejected(module, "a condition on symbols that the function does not have");
 }
 
 }  // namespace
