@@ -214,13 +214,6 @@ std::string full_name(const c10::OperatorName& name) {
 
 }  // namespace
 
-std::string graph_name(const c10::OperatorName& name) {
-  std::string result = full_name(name);
-  if (size_t colons = result.find("::"); colons != std::string::npos)
-    result.replace(colons, 2, 1, '.');
-  return result;
-}
-
 OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(operator_handle) {
   const c10::FunctionSchema& schema = handle.schema();
   const std::string name = full_name(handle.operator_name());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/op.h"
+#include "pytorch/operators.h"
 
 namespace braze::graph {
 struct InferEntry;
@@ -107,10 +108,9 @@ struct OperatorInfo {
   bool of_integers = false;           // whole numbers alone
 };
 
-const OperatorInfo& operator_info(const c10::OperatorHandle& handle);
+using pytorch::graph_name;
 
-// "aten.add.Tensor"
-std::string graph_name(const c10::OperatorName& name);
+const OperatorInfo& operator_info(const c10::OperatorHandle& handle);
 
 // rules/rules.cpp: the rule of operators that need one, by "aten::name" or "aten::name.overload".
 struct RuleEntry {
