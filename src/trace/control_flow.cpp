@@ -4,8 +4,9 @@
 
 #include <set>
 
+#include "graph/stages.h"
 #include "trace/record.h"
-#include "trace/shapes/families.h"
+#include "trace/shapes/common.h"
 
 namespace braze::trace {
 namespace {
@@ -46,7 +47,7 @@ int ControlFlow::begin() {
   region.first_value = record_.graph_.value_count();
   region.first_storage = record_.graph_.new_storage();
   region.data_capture = std::exchange(record_.data_capture, {});
-  static const graph::Op* const op = mark("braze.begin");
+  static const graph::Op* const op = mark(graph::kRegionBegin);
   record_.graph_.add_node(*op, {sym::Int(count_)}, {}, record_.origin());
   regions_[count_] = std::move(region);
   open_.push_back(count_);
@@ -72,7 +73,7 @@ std::string ControlFlow::end(int number, std::vector<at::Tensor> outputs) {
     region.types.push_back(type_of(output));
     region.types.back().offset = 0;
   }
-  static const graph::Op* const op = mark("braze.end");
+  static const graph::Op* const op = mark(graph::kRegionEnd);
   record_.graph_.add_node(*op, {sym::Int(number), std::move(values)}, {}, record_.origin());
   region.end_value = record_.graph_.value_count();
   record_.data_capture = region.data_capture;
@@ -111,7 +112,7 @@ at::Tensor ControlFlow::parameter(const at::Tensor& like, int number) {
   FakeTensorImpl* fake = record_.fake_of(like, graph::Op{});
   graph::TensorType type = fake->value->type();
   type.offset = 0;
-  static const graph::Op* const op = mark("braze.parameter");
+  static const graph::Op* const op = mark(graph::kRegionParameter);
   return add(*op, {sym::Int(number)}, {type})[0];
 }
 
@@ -124,7 +125,7 @@ std::vector<at::Tensor> ControlFlow::cond(const at::Tensor& predicate, int yes, 
   if (!std::equal(types.begin(), types.end(), others.begin(), others.end(), same))
     *why = "its branches give tensors of different sizes, strides or dtypes";
   if (!why->empty()) return {};
-  static const graph::Op* const op = mark("braze.cond");
+  static const graph::Op* const op = mark(graph::kCond);
   return add(*op, {flag, sym::Int(yes), sym::Int(no)}, types);
 }
 
@@ -147,7 +148,7 @@ std::vector<at::Tensor> ControlFlow::loop(int condition, int body,
   if (!std::equal(types.begin(), types.end(), given.begin(), given.end(), same))
     *why = "its body gives tensors of other sizes, strides or dtypes than it takes";
   if (!why->empty()) return {};
-  static const graph::Op* const op = mark("braze.while");
+  static const graph::Op* const op = mark(graph::kWhile);
   return add(*op, {sym::Int(condition), sym::Int(body), std::move(values)}, types);
 }
 

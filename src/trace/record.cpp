@@ -8,7 +8,7 @@
 
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
-#include "trace/shapes/families.h"
+#include "trace/shapes/common.h"
 #include "trace/supported.h"
 #include "trace/sym_node.h"
 
@@ -144,13 +144,9 @@ FakeTensorImpl* Record::touch_alias(const at::Tensor& real, const OutsideTensor&
   std::vector<graph::Argument> arguments{base};
   const bool same = type == base->type();
   if (!same) arguments.insert(arguments.end(), {type.sizes, type.strides, type.offset});
-  static const graph::Op& detach =
-      *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "")).op;
-  static const graph::Op& as_strided =
-      *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "")).op;
-  graph::Node* node =
-      graph_.add_node(same ? detach : as_strided, std::move(arguments), {std::move(type)}, origin(),
-                      nullptr, {storage_number(fake->unsafe_storage())});
+  const graph::Op& op = graph::op_of(same ? graph::OpKind::kdetach : graph::OpKind::kas_strided);
+  graph::Node* node = graph_.add_node(op, std::move(arguments), {std::move(type)}, origin(),
+                                      nullptr, {storage_number(fake->unsafe_storage())});
   bind(fake, node->result());
   fake->outside = real.unsafeGetTensorImpl();
   outside_.emplace(real.unsafeGetTensorImpl(), std::move(alias));
@@ -175,9 +171,9 @@ at::Tensor Record::literal(const at::Tensor& real) {
   static const c10::OperatorHandle clone =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
   FakeTensorImpl* fake = as_fake(result);
-  graph::Node* node =
-      graph_.add_node(*operator_info(clone).op, {constant, graph::None{}}, {type_of(result)},
-                      origin(), nullptr, {storage_number(fake->unsafe_storage())});
+  graph::Node* node = graph_.add_node(graph::op_of(graph::OpKind::kclone),
+                                      {constant, graph::None{}}, {type_of(result)}, origin(),
+                                      nullptr, {storage_number(fake->unsafe_storage())});
   bind(fake, node->result());
   constants_.add_call(clone, {real, c10::IValue()}, {{0, -1, constant}}, {node->result()});
   return result;
@@ -240,8 +236,7 @@ at::Tensor Record::add_tangent(const at::Tensor& output, std::string name) {
 
 // So that the graph alone says through what gradients flow.
 void Record::detach_what_has_no_history() {
-  static const graph::Op& detach =
-      *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "")).op;
+  const graph::Op& detach = graph::op_of(graph::OpKind::kdetach);
   const std::set<graph::Node*> nodes(without_history_.begin(), without_history_.end());
   for (auto place = graph_.nodes().begin(); place != graph_.nodes().end();) {
     graph::Node* node = place->get();

@@ -57,7 +57,7 @@ class Recorder {
   void compute_metadata();
   // Arguments that name dimensions of the first one name some that it has, each once.
   bool has_named_dims() const;
-  bool use_shape_function();
+  bool use_metadata_rule();
   bool use_rule();
   // symbolic_calls.cpp
   bool try_elementwise();

@@ -11,7 +11,6 @@
 #include "trace/number_range.h"
 #include "trace/overlap.h"
 #include "trace/recorder.h"
-#include "trace/unchecked_calls.h"
 
 namespace braze::trace {
 namespace {
@@ -23,8 +22,8 @@ constexpr const char* kPassViews = "pass views of one tensor instead";
 }  // namespace
 
 void Recorder::refuse_unchecked() {
-  if (!info_.unchecked) return;
-  if (std::string why = info_.unchecked(ShapeCall{info_, stack_, begin_}); !why.empty())
+  if (!info_.rules.refusals) return;
+  if (std::string why = info_.rules.refusals(ShapeCall{info_, stack_, begin_}); !why.empty())
     fail(why, kMoveOut);
 }
 
@@ -35,12 +34,12 @@ void Recorder::check_sizes() {
   const bool all_known = !record_.data_capture.scalars && !record_.data_capture.sizes;
   const auto is_known = [&](const sym::Int& size) { return all_known || size.is_constant(); };
   bool empty_input = false, refused = false;
-  if (info_.slides_window)
+  if (info_.has(graph::kSlidesWindow))
     for (const Operand& operand : operands_)
       for (const sym::Int& size : operand.value->type().sizes)
         if (is_known(size) && size.hint() == 0)
           (operand.argument == 0 ? empty_input : refused) = true;
-  const int64_t least = info_.slides_window && !empty_input ? 1 : 0;
+  const int64_t least = info_.has(graph::kSlidesWindow) && !empty_input ? 1 : 0;
   for (const Result& result : results_)
     for (const sym::Int& size : result.type.sizes) refused |= is_known(size) && size.hint() < least;
   if (refused) fail("it has no place for its window", "eager raises an error here");
@@ -49,7 +48,8 @@ void Recorder::check_sizes() {
 // In a region that may run, or not, or again and again.
 void Recorder::check_region() {
   constexpr int kTraining = 5;
-  const bool trains = info_.rule == Rule::kBatchNorm && std::get<bool>(arguments_[kTraining]);
+  const bool trains =
+      info_.treatment == Treatment::kBatchNorm && std::get<bool>(arguments_[kTraining]);
   if (info_.random || info_.op->effects.opaque || trains)
     fail("it draws random numbers, or has effects, in a branch", kMoveOut);
   for (const Operand& operand : operands_) {
@@ -74,7 +74,7 @@ void Recorder::check_rerun() {
 }
 
 void Recorder::check_writes() {
-  if (op_name().starts_with("aten::as_strided")) check_place();
+  if (info_.has(graph::kCountsFromMemory)) check_place();
   if (record_.control_flow.is_open()) check_region();
   const bool autograd = requires_grad_ && at::GradMode::is_enabled();
   for (int position : info_.mutates) {
@@ -146,7 +146,7 @@ void Recorder::check_broadcast() {
 // A tensor that gives the number to fill with: eager refuses one that the elements cannot hold.
 void Recorder::check_filling() {
   const c10::IValue& value = stack_.back();
-  if (!info_.fills || !value.isTensor()) return;
+  if (!info_.has(graph::kFills) || !value.isTensor()) return;
   const at::ScalarType dtype = stack_[begin_].toTensor().scalar_type();
   if (all_fit(value.toTensor().scalar_type(), dtype)) return;
   const FakeTensorImpl* fake = as_fake(value.toTensor());

@@ -26,13 +26,13 @@ struct StorageVisible {
 // A kernel for metadata calls another operator: metadata only.
 void nested_call(const OperatorInfo& info, torch::jit::Stack& stack) {
   const size_t begin = stack.size() - info.arguments.size();
-  if (info.rule == Rule::kEvaluate) {
+  if (info.treatment == Treatment::kEvaluate) {
     if (Record* record = current_record(); record && record->evaluate_nested(info, stack)) return;
     raise_break({graph_name(info.handle.operator_name()),
                  "the size or value of a result depends on the data of a tensor", kReadsData,
                  NeedsData::kForAValue});
   }
-  if (info.shape && info.shape(ShapeCall{info, stack, begin})) return;
+  if (info.rules.metadata && info.rules.metadata(ShapeCall{info, stack, begin})) return;
   if (info.infer_always && infer_nested(info, stack)) return;
   compute_results(info, stack);
 }
@@ -59,7 +59,7 @@ void record_call(const OperatorInfo& info, torch::jit::Stack& stack) {
   try {
     // A copy may have been made because of what was assumed; a view is one in any case.
     const std::vector<std::function<void()>> assumed = std::exchange(record->assumed, {});
-    if (info.handle.operator_name().name == "aten::clone")
+    if (info.has(graph::kGivesLayout))
       for (const std::function<void()>& make_sure : assumed) make_sure();
     Recorder(*record, info, stack).run();
     record->assumed.clear();
