@@ -84,32 +84,32 @@ bool masks_fit(const at::Tensor& self, const c10::List<c10::IValue>& indices) {
 
 // A call that fails later runs again in eager as a whole.
 bool Recorder::capture_data() {
-  if (!record_.may_run_again() || operands_.empty()) return false;
+  if (!state_.may_run_again() || operands_.empty()) return false;
   return capture_item() || capture_result_of_data();
 }
 
 bool Recorder::capture_item() {
-  if (!record_.data_capture.scalars || !info_.has(graph::kReadsNumber)) return false;
+  if (!state_.data_capture.scalars || !info_.has(graph::kReadsNumber)) return false;
   const at::Tensor tensor = argument(0).toTensor();
   if (!c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false)) return false;
   static const graph::Op* const item =
       &graph::find_or_add_op(graph::kItem, graph::Effects{.opaque = true});
-  const sym::Int symbol = record_.data_symbol({-kLargest, kLargest});
-  record_.graph_.add_node(*item, {operands_[0].value, symbol}, {}, record_.origin());
-  record_.last_cut_ = record_.graph_.value_count();
+  const sym::Int symbol = state_.data_symbol({-kLargest, kLargest});
+  state_.graph_.add_node(*item, {operands_[0].value, symbol}, {}, state_.origin());
+  state_.last_cut_ = state_.graph_.value_count();
   stack_.resize(begin_);
-  stack_.emplace_back(at::Scalar(to_symint(symbol, record_.shapes)));
+  stack_.emplace_back(at::Scalar(to_symint(symbol, state_.shapes)));
   return true;
 }
 
 bool Recorder::capture_result_of_data() {
-  if (!record_.data_capture.sizes || !info_.rules.sized_by_data) return false;
+  if (!state_.data_capture.sizes || !info_.rules.sized_by_data) return false;
   device_ = device_of_operands();
   info_.rules.sized_by_data(ShapeCall{info_, stack_, begin_},
-                            to_symint(record_.data_symbol({0, kLargest}), record_.shapes));
+                            to_symint(state_.data_symbol({0, kLargest}), state_.shapes));
   take_results();
   append_node();
-  record_.last_cut_ = record_.graph_.value_count();
+  state_.last_cut_ = state_.graph_.value_count();
   return true;
 }
 
@@ -131,14 +131,14 @@ bool Recorder::reaches_beyond_its_operand() {
 // as_strided counts from the beginning of the memory. What is given over a cut of the graph (see
 // graph/stages.h) may lie elsewhere then.
 void Recorder::check_place() {
-  if (record_.control_flow.is_used())
+  if (state_.control_flow.is_used())
     fail("a tensor from before a branch on data is viewed by its place", kMoveOut);
   if (operands_.empty()) return;
   // How much memory there is no guard says.
   if (reaches_beyond_its_operand())
     fail("it reaches beyond its operand", "make the view of the tensor that holds all of it");
   const graph::Value* value = operands_[0].value;
-  while (value->producer() && value->id() >= record_.last_cut_) {
+  while (value->producer() && value->id() >= state_.last_cut_) {
     const int base = value->producer()->op().effects.aliased_argument(value->result_index());
     if (base < 0) return;
     value = graph::tensor_arg(*value->producer(), base);

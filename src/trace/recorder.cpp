@@ -57,7 +57,7 @@ void Recorder::run() {
     case Treatment::kProbe:
       break;
   }
-  if (record_.data_capture.sizes && expand_masks()) return;
+  if (state_.data_capture.sizes && expand_masks()) return;
   take_arguments();
   if (only_numbers()) return run_for_real();
   if (info_.treatment == Treatment::kEvaluate && !(constant_ && operands_.empty())) {
@@ -190,7 +190,7 @@ bool Recorder::use_metadata_rule() {
 
 bool Recorder::use_rule() {
   if (!has_named_dims()) fail("it has no such dimension, or is given one twice", kMoveOut);
-  GuardedSizes sizes(record_.shapes);
+  GuardedSizes sizes(state_.shapes);
   try {
     if (info_.infer->rule(graph::InferCall(arguments_, sizes, inferred_, default_dtype()))) {
       put_results(info_, stack_, begin_, inferred_);
@@ -243,7 +243,7 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
   at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device);
   fake = as_fake(result);
   fake->set_fake_device(device);
-  const Record::KnownStorage storage = record_.known_storage(fake->unsafe_storage());
+  const TraceState::KnownStorage storage = state_.known_storage(fake->unsafe_storage());
   fake->set_inference(storage.inference);
   const bool known = place < inferred_.size();
   if (known) inferred_[place].type.device = graph_device(device);
@@ -256,7 +256,7 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
 // An argument comes back: in-place ops and out=.
 at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl& fake) {
   fake.forget_row_major();
-  Result result{true, type_of(tensor), record_.storage_number(fake.unsafe_storage()), nullptr};
+  Result result{true, type_of(tensor), state_.storage_number(fake.unsafe_storage()), nullptr};
   if (fake.specialised_from) {
     if (!same_hints(result.type.sizes, fake.value->type().sizes))
       fail("it changes sizes that vary", "use the out-of-place operator");
@@ -270,18 +270,18 @@ at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl&
     } else if (has_concrete_numel_zero(fake.value->type())) {
       // out=torch.empty(0): memory is allocated now; what was there is empty.
       const graph::Op& empty = graph::op_of(graph::OpKind::kempty_strided);
-      result.storage = record_.renew_storage_number(fake.unsafe_storage());
+      result.storage = state_.renew_storage_number(fake.unsafe_storage());
       graph::Node* node =
-          record_.graph_.add_node(empty,
-                                  {result.type.sizes, result.type.strides, result.type.dtype,
-                                   graph::None{}, result.type.device, graph::None{}},
-                                  {result.type}, record_.origin(), nullptr, {result.storage});
+          state_.graph_.add_node(empty,
+                                 {result.type.sizes, result.type.strides, result.type.dtype,
+                                  graph::None{}, result.type.device, graph::None{}},
+                                 {result.type}, state_.origin(), nullptr, {result.storage});
       for (graph::Argument& argument : arguments_)
         if (auto* value = std::get_if<graph::Value*>(&argument); value && *value == fake.value)
           *value = node->result();
       for (Operand& operand : operands_)
         if (operand.value == fake.value) operand.value = node->result();
-      record_.bind(&fake, node->result());
+      state_.bind(&fake, node->result());
       constant_ = false;
     } else {
       fail("it changes the size of its output tensor",
@@ -313,38 +313,38 @@ void Recorder::append_node() {
     types.push_back(std::move(result.type));
     storages.push_back(result.storage);
   }
-  graph::Node* node = record_.graph_.add_node(op, std::move(arguments_), std::move(types),
-                                              record_.origin(), nullptr, std::move(storages));
+  graph::Node* node = state_.graph_.add_node(op, std::move(arguments_), std::move(types),
+                                             state_.origin(), nullptr, std::move(storages));
   for (size_t i = 0; i < results_.size(); ++i) {
     if (!results_[i].defined)
-      record_.graph_.set_result_undefined(node, static_cast<int>(i));
+      state_.graph_.set_result_undefined(node, static_cast<int>(i));
     else if (results_[i].bind)
-      record_.bind(results_[i].bind, node->result(static_cast<int>(i)));
+      state_.bind(results_[i].bind, node->result(static_cast<int>(i)));
   }
   note_constants(*node);
   if (requires_grad_ && at::GradMode::is_enabled()) {
-    record_.watch_autograd(std::move(result_tensors_));
-    record_.note_forward(node->origin());
+    state_.watch_autograd(std::move(result_tensors_));
+    state_.note_forward(node->origin());
   } else if (requires_grad_) {
-    record_.without_history_.push_back(node);
+    state_.without_history_.push_back(node);
   }
 }
 
 void Recorder::note_constants(const graph::Node& node) {
-  record_.has_effects_ |= info_.random || node.op().effects.opaque;
+  state_.has_effects_ |= info_.random || node.op().effects.opaque;
   for (int position : node.mutated_arguments())
     for (const Operand& operand : operands_)
       if (operand.argument == position)
-        record_.has_effects_ |= record_.is_outside_storage(operand.value->storage());
+        state_.has_effects_ |= state_.is_outside_storage(operand.value->storage());
   if (constant_ && !info_.random && info_.treatment != Treatment::kBatchNorm) {
     std::vector<const graph::Value*> results(node.results().begin(), node.results().end());
-    record_.constants_.add_call(info_.handle, std::move(constant_call_), std::move(operands_),
-                                std::move(results));
+    state_.constants_.add_call(info_.handle, std::move(constant_call_), std::move(operands_),
+                               std::move(results));
     return;
   }
   for (int position : node.op().effects.mutates)
     for (const Operand& operand : operands_)
-      if (operand.argument == position) record_.constants_.invalidate(operand.value->storage());
+      if (operand.argument == position) state_.constants_.invalidate(operand.value->storage());
 }
 
 void Recorder::evaluate() {
@@ -357,16 +357,16 @@ void Recorder::evaluate() {
   }
   for (const Operand& operand : operands_)
     put_operand(argument(operand.argument), operand.element,
-                record_.constants_.evaluate(operand.value));
+                state_.constants_.evaluate(operand.value));
   run_for_real();
   for (size_t i = stack_.size() - info_.result_count; i < stack_.size(); ++i)
-    if (stack_[i].isTensor()) stack_[i] = record_.literal(stack_[i].toTensor());
+    if (stack_[i].isTensor()) stack_[i] = state_.literal(stack_[i].toTensor());
 }
 
 void Recorder::literal() {
   const at::Tensor tensor = argument(0).toTensor();
-  if (as_fake(tensor) || record_.is_declared(tensor)) return;
-  argument(0) = record_.literal(tensor);
+  if (as_fake(tensor) || state_.is_declared(tensor)) return;
+  argument(0) = state_.literal(tensor);
 }
 
 bool Recorder::resize() {
@@ -392,7 +392,7 @@ void Recorder::batch_norm() {
     op_ = &graph::op_of(OpKind::k_native_batch_norm_legit);
     for (const Operand& operand : operands_)
       if (operand.argument == kRunningMean || operand.argument == kRunningMean + 1)
-        if (record_.is_outside_storage(operand.value->storage())) note_write(operand);
+        if (state_.is_outside_storage(operand.value->storage())) note_write(operand);
   } else {
     op_ = &graph::op_of(OpKind::k_native_batch_norm_legit_no_stats);
     arguments_.erase(arguments_.begin() + kRunningMean, arguments_.begin() + kRunningMean + 2);
