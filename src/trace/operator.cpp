@@ -12,6 +12,7 @@
 #include "base/fork_mutex.h"
 #include "base/is_one_of.h"
 #include "graph/data_errors.h"
+#include "graph/in_place.h"
 #include "graph/infer/call.h"
 
 namespace braze::trace {
@@ -128,13 +129,10 @@ std::optional<c10::OperatorHandle> find_operator(std::string name, std::string o
   return c10::Dispatcher::singleton().findSchema({std::move(name), std::move(overload)});
 }
 
-// "aten::floor_divide" of "aten::floor_divide_.Tensor": what gives the same as a new tensor.
-std::optional<c10::OperatorHandle> twin_of_in_place(const c10::OperatorHandle& handle) {
-  std::string base = handle.operator_name().name;
-  if (!base.ends_with('_') || base.ends_with("__")) return std::nullopt;
-  base.pop_back();
-  auto twin = find_operator(base, handle.operator_name().overload_name);
-  return twin ? twin : find_operator(base, "");
+// What gives the same as a new tensor.
+std::optional<c10::OperatorHandle> functional_op(std::string_view in_place) {
+  const std::string name = graph::functional_name(in_place);
+  return name.empty() ? std::nullopt : pytorch::find_operator(name);
 }
 
 // "aten::t_" is "aten::t" to the graph, with the tensor standing for the new view from then on.
@@ -277,11 +275,12 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
                       !op->view &&
                       (treatment == Treatment::kRecord || treatment == Treatment::kBatchNorm) &&
                       op->op_class != graph::OpClass::kFactory;
-  const auto twin = twin_of_in_place(handle);
-  in_place_elementwise = mutates == std::vector<int>{0} && twin &&
-                         graph_op(*twin)->op_class == graph::OpClass::kPointwise;
+  const auto functional = functional_op(name);
+  in_place_elementwise = mutates == std::vector<int>{0} && functional &&
+                         graph_op(*functional)->op_class == graph::OpClass::kPointwise;
   elementwise = op->pointwise || in_place_elementwise || has(graph::kMovesBetweenDevices) ||
-                handle.hasTag(at::Tag::pointwise) || (twin && twin->hasTag(at::Tag::pointwise));
+                handle.hasTag(at::Tag::pointwise) ||
+                (functional && functional->hasTag(at::Tag::pointwise));
 }
 
 namespace {
