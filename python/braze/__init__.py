@@ -16,25 +16,6 @@ import torch  # the extension links against its libraries
 
 from . import _built_for, _torch_version
 
-WHY_EAGER = _torch_version.why_not(torch.__version__, _built_for.TORCH)
-if WHY_EAGER is None:
-    from . import _C, _control_flow, _float_calls
-    from ._api import compile, list_backends, reset
-    from ._dynamic import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
-    from ._explain import Explanation, explain
-    from ._marks import allow_in_graph, assume_constant_result, disable
-    from ._stance import set_stance
-    from ._substitutes import SUBSTITUTES
-
-    is_compiling = _C.is_compiling
-    graph_break = _C.graph_break
-    GraphBreakError = _C.GraphBreakError
-    _C.set_substitutes({**SUBSTITUTES, **_control_flow.SUBSTITUTES}, _float_calls.SUBSTITUTES)
-else:
-    from ._eager import *  # noqa: F403
-
-    _warnings.warn(f"braze compiles nothing, all runs in eager: {WHY_EAGER}", stacklevel=2)
-
 __version__ = "0.1.0"
 __all__ = [
     "Explanation",
@@ -54,3 +35,23 @@ __all__ = [
     "reset",
     "set_stance",
 ]
+
+WHY_EAGER = _torch_version.why_not(torch.__version__, _built_for.TORCH)
+if WHY_EAGER is None:
+    from . import _C, _control_flow, _float_calls
+    from ._api import compile, list_backends, reset
+    from ._dynamic import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+    from ._explain import Explanation, explain
+    from ._marks import allow_in_graph, assume_constant_result, disable
+    from ._stance import set_stance
+    from ._substitutes import SUBSTITUTES
+
+    is_compiling = _C.is_compiling
+    graph_break = _C.graph_break
+    GraphBreakError = _C.GraphBreakError
+    _C.set_substitutes({**SUBSTITUTES, **_control_flow.SUBSTITUTES}, _float_calls.SUBSTITUTES)
+else:
+    from . import _eager
+
+    globals().update({name: getattr(_eager, name) for name in __all__})
+    _warnings.warn(f"braze compiles nothing, all runs in eager: {WHY_EAGER}", stacklevel=2)

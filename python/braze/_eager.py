@@ -6,26 +6,7 @@ is part of the extension.
 
 import functools
 
-from ._dynamic import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
-
-__all__ = [
-    "Explanation",
-    "GraphBreakError",
-    "allow_in_graph",
-    "assume_constant_result",
-    "compile",
-    "disable",
-    "explain",
-    "graph_break",
-    "is_compiling",
-    "list_backends",
-    "mark_dynamic",
-    "mark_static",
-    "mark_unbacked",
-    "maybe_mark_dynamic",
-    "reset",
-    "set_stance",
-]
+from ._dynamic import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic  # noqa: F401
 
 
 class GraphBreakError(RuntimeError):

@@ -1,4 +1,4 @@
-// Names in lists.
+// Whether a name is one of a few.
 #pragma once
 
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// The extension module `braze._C`: creates the types of the rooms above and a few functions.
+// The extension module `braze._C`: creates the types of dispatch/ and adds a few functions.
 #include <pybind11/pybind11.h>
 
 #include "base/options.h"

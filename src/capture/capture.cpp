@@ -26,11 +26,11 @@ double seconds_since(Clock::time_point start) {
 // closed by it do not run for real.
 struct EndOfTrace {
   TraceContext& trace;
-  Slot& result;
+  Tracked& result;
   ~EndOfTrace() {
     cpython::HookScope hook(frame_hook, &trace);
     trace.end();
-    result = Slot();
+    result = Tracked();
   }
 };
 
@@ -171,7 +171,7 @@ class Capture {
     ContextCopy context;
     TraceContext trace(function_, names_.get(), options_);
     trace.constants = &constants_;
-    Slot result;
+    Tracked result;
     const EndOfTrace end{trace, result};
     bool unchanged, same_handled;
     {
@@ -245,7 +245,7 @@ class Capture {
     return {BreakKind::kException, describe_exception(error.get()), {}};
   }
 
-  bool build(TraceContext& trace, const Slot& result, Draft& draft) const {
+  bool build(TraceContext& trace, const Tracked& result, Draft& draft) const {
     RecipeBuilder builder(trace);
     int step = builder.value(result);
     if (step < 0 || !builder.side_effects()) return false;
@@ -265,17 +265,17 @@ class Capture {
     RecipeBuilder builder(trace);
     std::vector<int> locals, stack;
     for (size_t i = 0; i < frame.locals.size(); ++i) {
-      const Slot& slot = frame.locals[i];
-      const bool unchanged = options_.offset > 0 && is_unchanged(slot, i);
-      const bool filled = slot || slot.unread;
+      const Tracked& tracked = frame.locals[i];
+      const bool unchanged = options_.offset > 0 && is_unchanged(tracked, i);
+      const bool filled = tracked || tracked.unread;
       locals.push_back(unchanged ? Recipe::kUnchanged
-                       : filled  ? builder.value(slot)
+                       : filled  ? builder.value(tracked)
                                  : Recipe::kUnset);
       if (filled && !unchanged && locals.back() < 0) return false;
     }
-    for (const Slot& slot : frame.stack) {
-      const bool filled = slot || slot.unread;
-      stack.push_back(filled ? builder.value(slot) : Recipe::kUnset);
+    for (const Tracked& tracked : frame.stack) {
+      const bool filled = tracked || tracked.unread;
+      stack.push_back(filled ? builder.value(tracked) : Recipe::kUnset);
       if (filled && stack.back() < 0) return false;
     }
     if (!builder.side_effects()) return false;
@@ -288,11 +288,11 @@ class Capture {
   }
 
   // The local is what the segment found there.
-  bool is_unchanged(const Slot& slot, size_t index) const {
-    if (slot.get() != args_[index]) return false;
-    if (slot && PyCell_Check(slot.get())) return true;
-    return slot.source && slot.source->kind == SourceKind::kArgument &&
-           PyLong_AsSize_t(slot.source->key.get()) == index;
+  bool is_unchanged(const Tracked& tracked, size_t index) const {
+    if (tracked.get() != args_[index]) return false;
+    if (tracked && PyCell_Check(tracked.get())) return true;
+    return tracked.source && tracked.source->kind == SourceKind::kArgument &&
+           PyLong_AsSize_t(tracked.source->key.get()) == index;
   }
 
   // The backward of a torch.autograd.Function is code of the user's, and traced as such, also where

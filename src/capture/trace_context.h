@@ -32,7 +32,7 @@ namespace braze::capture {
 
 // See frames/subject.h.
 struct CurrentSubject {
-  const Slot* slot = nullptr;
+  const Tracked* tracked = nullptr;
   const Frame* frame = nullptr;  // the frame of that instruction
 };
 
@@ -55,7 +55,7 @@ struct TraceContext {
   std::nullptr_t raise_break(BreakKind kind, std::string what) {
     return breaks.raise(kind, std::move(what));
   }
-  Slot refuse(BreakKind kind, std::string what) {
+  Tracked refuse(BreakKind kind, std::string what) {
     breaks.raise(kind, std::move(what));
     return {};
   }

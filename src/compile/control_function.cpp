@@ -80,7 +80,7 @@ class Builder {
 
   void add_read(const graph::Stage::Read& read) {
     std::vector<SlotId> results;
-    if (read.op != "braze.item") {
+    if (read.op != graph::kItem) {
       plan::ExternStep step{.op = read.op};
       for (const auto& argument : read.args)
         step.args.push_back(

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "graph/arguments.h"
+#include "graph/op_name.h"
 #include "sym/facts.h"
 
 namespace braze::graph {
@@ -14,10 +15,7 @@ namespace {
 std::string_view base_name(std::string_view name) {
   constexpr std::string_view kPrefix = "aten.";
   if (!name.starts_with(kPrefix)) return {};
-  name.remove_prefix(kPrefix.size());
-  name = name.substr(0, name.find('.'));
-  if (name.ends_with('_') && !name.ends_with("__")) name.remove_suffix(1);
-  return name;
+  return OpName(name).functional_base().substr(kPrefix.size());
 }
 
 bool is_total(std::string_view base) {

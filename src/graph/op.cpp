@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fork_mutex.h"
+#include "graph/op_name.h"
 
 namespace braze::graph {
 namespace {
@@ -25,14 +26,6 @@ Effects known_effects(OpClass op_class, unsigned facts) {
   if (op_class == OpClass::kView) effects.results_alias = {0};
   if ((facts & kRunningStatistics) != 0) effects.mutates = {3, 4};  // Node::mutated_arguments
   return effects;
-}
-
-// "aten.add_.Tensor" is in place by the naming rule of ATen; "__and__" is not.
-bool named_in_place(std::string_view name) {
-  const size_t first = name.find('.');
-  if (first == std::string_view::npos) return false;
-  const std::string_view base = name.substr(first + 1, name.find('.', first + 1) - first - 1);
-  return base.size() > 1 && base.ends_with('_') && !base.ends_with("__");
 }
 
 class OpTable {
@@ -103,7 +96,7 @@ Effects normalised(Effects effects) {
 
 Effects effects_by_name(std::string_view name) {
   Effects effects;
-  if (named_in_place(name)) effects = {.mutates = {0}, .results_alias = {0}};
+  if (OpName(name).in_place()) effects = {.mutates = {0}, .results_alias = {0}};
   effects.opaque = name.ends_with(".out") || name.ends_with("_out");
   return effects;
 }

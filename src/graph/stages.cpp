@@ -4,15 +4,12 @@
 #include <set>
 #include <unordered_map>
 
+#include "graph/call_facts.h"
 #include "graph/infer/strides.h"
 #include "graph/node_copier.h"
 
 namespace braze::graph {
 namespace {
-
-constexpr std::string_view kItem = "braze.item", kBegin = "braze.begin", kEnd = "braze.end",
-                           kParameter = "braze.parameter", kCond = "braze.cond",
-                           kWhile = "braze.while";
 
 int number_arg(const Node& node, int i) {
   return static_cast<int>(std::get<sym::Int>(node.args()[i]).constant());
@@ -31,7 +28,7 @@ class Splitter {
     BRAZE_CHECK(graph_.mutations().empty(), "a graph is cut before it is made functional");
     Nodes nodes;
     for (const auto& node : graph_.nodes()) {
-      if (take_region(*node) || node->op().name == kParameter) continue;
+      if (take_region(*node) || node->op().name == kRegionParameter) continue;
       const bool control = node->op().name == kCond || node->op().name == kWhile;
       std::vector<Stage::Read::Size> symbols = symbols_of(*node);
       if (symbols.empty() && !control) {
@@ -62,10 +59,10 @@ class Splitter {
     const int end = static_cast<int>(graph_.nodes().size());
     int place = 0, depth = 0;
     for (const auto& node : graph_.nodes()) {
-      depth += node->op().name == kBegin;
+      depth += node->op().name == kRegionBegin;
       for (const Value* operand : node->operands())
         last_use_[operand->id()] = depth > 0 ? end : std::max(place, last_use_[operand->id()]);
-      depth -= node->op().name == kEnd;
+      depth -= node->op().name == kRegionEnd;
       places_[node.get()] = place++;
     }
     for (const Value* output : graph_.outputs()) last_use_[output->id()] = end;
@@ -73,7 +70,7 @@ class Splitter {
 
   // Whether the node belongs to a region, which is kept until its node comes.
   bool take_region(const Node& node) {
-    const bool begin = node.op().name == kBegin, end = node.op().name == kEnd;
+    const bool begin = node.op().name == kRegionBegin, end = node.op().name == kRegionEnd;
     if (open_ < 0) {
       BRAZE_CHECK(!end, "the end of a region that has not begun");
       if (begin) open_ = number_arg(node, 0);
@@ -152,7 +149,7 @@ class Splitter {
 
   static int register_of(const Value* value) {
     const Node* producer = value->producer();
-    if (producer && producer->op().name == kParameter) return -1 - number_arg(*producer, 0);
+    if (producer && producer->op().name == kRegionParameter) return -1 - number_arg(*producer, 0);
     return value->id();
   }
 
@@ -188,7 +185,7 @@ class Splitter {
 
   void add_node(NodeCopier& copier, const Node& node) {
     // A tensor from an earlier stage may lie elsewhere in its memory than when it was traced.
-    if (node.op().name.starts_with("aten.as_strided")) {
+    if (has_call_fact(node.op().name, kCountsFromMemory)) {
       const Value* viewed = std::get<Value*>(node.args()[0]);
       BRAZE_CHECK(lies_as_traced(*viewed) || copier.at(viewed)->producer() != nullptr,
                   "as_strided of a tensor from before a number that is read from data");

@@ -37,6 +37,14 @@
 
 namespace braze::graph {
 
+// The operators of Braze's own by which a graph says where it is to be cut.
+inline constexpr const char* kItem = "braze.item";
+inline constexpr const char* kRegionBegin = "braze.begin";
+inline constexpr const char* kRegionEnd = "braze.end";
+inline constexpr const char* kRegionParameter = "braze.parameter";
+inline constexpr const char* kCond = "braze.cond";
+inline constexpr const char* kWhile = "braze.while";
+
 // What a graph reads from data.
 struct DataSymbols {
   std::vector<int> numbers;                // of the symbols whose values are read

@@ -1,8 +1,8 @@
 // Guards: what must still hold for compiled code to be used, and their compiled check.
 //
 // A capture emits a flat list of (source, kind, expected). `GuardSet` compiles it: sources become a
-// tree, and the dicts, classes, functions and lists whose contents were relied on become records
-// that are compared in flat loops (dicts and classes by CPython's version tags), so that an
+// tree, and the dicts, classes, functions and lists whose contents were relied on become checks
+// that are made in flat loops (dicts and classes by CPython's version tags), so that an
 // unchanged model costs no walk; after a change only what lies under the changed node is checked
 // again, by the keys that were read. Tensor sources are checked on every call and handed to the
 // executable.

@@ -1,9 +1,9 @@
 #include "base/error.h"
 #include "cpython/exception.h"
+#include "guard/flat_checks.h"
 #include "guard/guard.h"
 #include "guard/guard_check.h"
 #include "guard/memory_check.h"
-#include "guard/program.h"
 #include "guard/shape_check.h"
 
 namespace braze::guard {
@@ -16,8 +16,8 @@ struct GuardSet::Impl {
   Ref function;
   GlobalState state;
   Tree tree;
-  std::vector<Program> arguments;  // those that are one tensor or scalar first: cheap, tell most
-  Program everything_else;
+  std::vector<FlatChecks> arguments;  // those that are one tensor or scalar first: cheap, tell most
+  FlatChecks everything_else;
   std::vector<int> float_nodes;
   std::vector<double> float_values;
   ShapeCheck shapes;
@@ -64,8 +64,8 @@ struct GuardSet::Impl {
   }
 
   bool check_sources(PyObject* called, PyObject* const* args, std::vector<Ref>& dropped) {
-    for (Program& program : arguments)
-      if (!program.check(called, args, dropped)) return false;
+    for (FlatChecks& checks : arguments)
+      if (!checks.check(called, args, dropped)) return false;
     if (called != function.get()) return everything_else.check_afresh(called, args, dropped);
     return everything_else.check(called, args, dropped);
   }

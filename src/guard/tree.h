@@ -18,7 +18,7 @@ struct Node {
   uint32_t guard_kinds = 0;                   // bits by GuardKind
   uint32_t first_guard = 0, guard_count = 0;  // Tree::guards_of()
   // What it resolved to at the last successful check; null: absent. Alive as long as the node's
-  // container is as it was, or held: see program.h.
+  // container is as it was, or held: see flat_checks.h.
   PyObject* object = nullptr;
   cpython::Ref held;
 

@@ -22,10 +22,6 @@ using sym::Int;
 
 namespace {
 
-bool used(const Emitter& emit, const Node& node, size_t i) {
-  return i < node.results().size() && node.results()[i] && emit.graph().has_uses(node.results()[i]);
-}
-
 Value* negated(Emitter& emit, Value* x) { return emit.unary(OpKind::kneg, x); }
 
 // number - x
@@ -219,13 +215,13 @@ Replacement layer_norm(Emitter& emit, const Node& node) {
     return emit(OpKind::ksum_dim_IntList, {v, norm.batch, false, None{}});
   };
   Replacement results(3);
-  if (used(emit, node, 0)) results[0] = layer_norm_input(emit, norm);
-  if (used(emit, node, 1)) {
+  if (is_used(emit, node, 0)) results[0] = layer_norm_input(emit, norm);
+  if (is_used(emit, node, 1)) {
     Value* shift = emit.mul(negated(emit, norm.rstd), norm.mean);
     Value* normal = emit.add(emit.mul(norm.rstd, norm.x), shift);
     results[1] = over_batch(emit.mul(norm.dy, normal));
   }
-  if (used(emit, node, 2)) results[2] = over_batch(norm.dy);
+  if (is_used(emit, node, 2)) results[2] = over_batch(norm.dy);
   return results;
 }
 
@@ -258,10 +254,10 @@ Replacement nll_loss(Emitter& emit, const Node& node) {
     loss = emit.mul(loss, share);
   }
   loss = emit.where(ignored, zero, loss);
-  if (reduction == 0) return {loss, used(emit, node, 1) ? number(dtype, 0.0) : nullptr};
+  if (reduction == 0) return {loss, is_used(emit, node, 1) ? number(dtype, 0.0) : nullptr};
   auto sum = [&](Value* v) { return emit(OpKind::ksum, {v, None{}}); };
   Value* total = nullptr;
-  if (used(emit, node, 1) || reduction == kMean) {
+  if (is_used(emit, node, 1) || reduction == kMean) {
     if (!share) share = number(dtype, 1.0);
     total = sum(emit.where(ignored, zero, share));
   }

@@ -20,10 +20,6 @@ using sym::Int;
 
 namespace {
 
-bool used(const Emitter& emit, const Node& node, size_t i) {
-  return i < node.results().size() && node.results()[i] && emit.graph().has_uses(node.results()[i]);
-}
-
 struct Moments {
   Value* mean;
   Value* reciprocal_deviation;  // 1 / sqrt(variance + eps)
@@ -101,8 +97,8 @@ Replacement group_norm(Emitter& emit, const Node& node) {
   Value* split = emit.reshape(rows, {batch, groups, group_channels, area});
   Value* out = emit.add(emit.mul(split, by_channel(scale)), by_channel(shift));
   auto statistic = [&](Value* value) { return emit.reshape(value, {batch, groups}); };
-  return {emit.reshape(out, input->type().sizes), used(emit, node, 1) ? statistic(mean) : nullptr,
-          used(emit, node, 2) ? statistic(rstd) : nullptr};
+  return {emit.reshape(out, input->type().sizes), is_used(emit, node, 1) ? statistic(mean) : nullptr,
+          is_used(emit, node, 2) ? statistic(rstd) : nullptr};
 }
 
 // x * alpha + beta with alpha = weight / sqrt(var + eps), beta = bias - mean * alpha.
@@ -126,7 +122,7 @@ Replacement batch_norm_inference(Emitter& emit, const Node& node, double eps) {
       emit.add(emit.mul(input, per_channel(emit, alpha, rank)), per_channel(emit, beta, rank));
   // At inference the saved statistics are empty on the CPU, and those that were given on a GPU.
   auto saved = [&](size_t i, auto value) -> Value* {
-    if (!used(emit, node, i)) return nullptr;
+    if (!is_used(emit, node, i)) return nullptr;
     const TensorType& type = node.results()[i]->type();
     return type.numel() == Int(0) ? emit.full(type, 0.0) : value();
   };

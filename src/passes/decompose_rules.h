@@ -12,6 +12,11 @@ namespace braze::passes {
 // unused). Empty: no rule for the node, which stays.
 using Replacement = std::vector<graph::Value*>;
 
+// Whether anything uses result `i` of the node.
+inline bool is_used(const graph::Emitter& emit, const graph::Node& node, size_t i) {
+  return i < node.results().size() && node.results()[i] && emit.graph().has_uses(node.results()[i]);
+}
+
 inline graph::Value* in_compute_dtype(graph::Emitter& emit, graph::Value* x) {
   return emit.cast(x, graph::compute_dtype(x->type().dtype));
 }

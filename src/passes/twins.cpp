@@ -1,8 +1,8 @@
 #include "passes/twins.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <vector>
+
+#include "graph/in_place.h"
 
 namespace braze::passes {
 
@@ -36,36 +36,6 @@ const Op* known(const std::string& name) {
   return op.kind == graph::OpKind::kUnknown ? nullptr : &op;
 }
 
-enum class Twin : uint8_t { kNone, kOther, kDraws };
-
-// A line of in_place.inc.
-struct InPlace {
-  Twin twin;
-  std::string_view name, functional;
-};
-
-constexpr InPlace kInPlace[] = {
-#define NONE(name) {Twin::kNone, name, {}},
-#define OTHER(name, functional) {Twin::kOther, name, functional},
-#define DRAWS(name, functional) {Twin::kDraws, name, functional},
-#include "graph/in_place.inc"
-#undef NONE
-#undef OTHER
-#undef DRAWS
-};
-
-// The functional op of a line of this kind; empty: there is no such line.
-std::string_view listed(Twin twin, std::string_view name) {
-  for (const InPlace& line : kInPlace)
-    if (line.twin == twin && line.name == name) return line.functional;
-  return {};
-}
-
-bool has_no_twin(std::string_view base) {
-  return std::ranges::any_of(
-      kInPlace, [&](const InPlace& line) { return line.twin == Twin::kNone && line.name == base; });
-}
-
 // Whether the out= variant of this op takes the arguments of the functional one and `out`.
 bool has_usual_out_variant(const Op& op) {
   return op.has(graph::kUsualOut) || (op.pointwise && !op.has(graph::kOtherOut));
@@ -89,7 +59,7 @@ const Op* twin_of_out_variant(std::string_view base, std::string_view overload) 
 }  // namespace
 
 const Op* drawing_twin(const Op& op) {
-  const std::string_view twin = listed(Twin::kDraws, op.name);
+  const std::string_view twin = graph::drawing_name(op.name);
   return twin.empty() ? nullptr : &graph::find_or_add_op(twin, {.random = true});
 }
 
@@ -102,11 +72,9 @@ const Op* functional_twin(const Op& op) {
   const auto [base, overload] = parts(op.name);
   if (base.empty()) return nullptr;
   if (is_out_variant(op)) return twin_of_out_variant(base, overload);
-  if (const std::string_view other = listed(Twin::kOther, op.name); !other.empty())
-    return &graph::find_or_add_op(other);
-  if (!base.ends_with('_') || has_no_twin(base)) return nullptr;
+  const std::string name = graph::functional_name(op.name);
+  if (name.empty()) return nullptr;
   if (op.effects.mutates != std::vector<int>{0} && !op.effects.inplace_view) return nullptr;
-  const std::string name = join(base.substr(0, base.size() - 1), overload);
   if (op.effects.inplace_view) return &graph::find_or_add_op(name, {.results_alias = {0}});
   return &graph::find_or_add_op(name);
 }

@@ -1,5 +1,6 @@
-// The exit of a segment as data: how to make the Python results from the plan's tensors and how to
-// replay side effects. Built by the capture, run on every call of the compiled code.
+// The exit of a segment as data: how to make the Python results from the tensors that compiled code
+// gives and how to replay side effects. Built by the capture, run on every call of the compiled
+// code.
 //
 // A recipe is a list of steps; each step makes one object, numbered by its position, or does one
 // effect. Objects that the trace made are rebuilt new on every call; objects from outside are read

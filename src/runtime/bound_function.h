@@ -1,4 +1,4 @@
-// A prepared plan with the numbers for one list of sizes: ready to run.
+// A prepared function with the numbers for one list of sizes: ready to run.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -5,38 +5,14 @@
 
 #include <algorithm>
 
-#include "pytorch/aten.h"
+#include "pytorch/boxed_arguments.h"
+#include "pytorch/operators.h"
 #include "runtime/memory.h"
 
 namespace braze::runtime {
 namespace {
 
 using plan::SlotId;
-
-int64_t memory_format_of(graph::MemoryFormat format) {
-  switch (format) {
-    case graph::MemoryFormat::kContiguous:
-      return static_cast<int64_t>(at::MemoryFormat::Contiguous);
-    case graph::MemoryFormat::kPreserve:
-      return static_cast<int64_t>(at::MemoryFormat::Preserve);
-    case graph::MemoryFormat::kChannelsLast:
-      return static_cast<int64_t>(at::MemoryFormat::ChannelsLast);
-    case graph::MemoryFormat::kChannelsLast3d:
-      return static_cast<int64_t>(at::MemoryFormat::ChannelsLast3d);
-  }
-  BRAZE_UNREACHABLE("memory format");
-}
-
-// "aten.add.Tensor" -> ("aten::add", "Tensor")
-std::pair<std::string, std::string> split_name(const std::string& name) {
-  size_t first = name.find('.');
-  BRAZE_CHECK(first != std::string::npos, name);
-  size_t second = name.find('.', first + 1);
-  std::string base =
-      name.substr(0, first) +
-      "::" + name.substr(first + 1, second == std::string::npos ? second : second - first - 1);
-  return {base, second == std::string::npos ? "" : name.substr(second + 1)};
-}
 
 // The out= overload that takes the same arguments and one more tensor, if there is one.
 std::optional<c10::OperatorHandle> find_out_overload(const c10::OperatorHandle& op) {
@@ -59,42 +35,6 @@ std::optional<c10::OperatorHandle> find_out_overload(const c10::OperatorHandle& 
   return std::nullopt;
 }
 
-bool wants_list_of(const c10::Argument& argument, c10::TypeKind element) {
-  auto type = argument.type();
-  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-  auto list = type->cast<c10::ListType>();
-  if (!list) return false;
-  auto kind = list->getElementType()->kind();
-  return kind == element ||
-         (element == c10::TypeKind::IntType && kind == c10::TypeKind::SymIntType);
-}
-
-bool takes_tensor(const c10::Argument& argument) {
-  auto type = argument.type();
-  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-  return type->kind() == c10::TypeKind::TensorType;
-}
-
-bool wants_optional_numbers(const c10::Argument& argument) {
-  auto list = argument.type()->cast<c10::ListType>();
-  auto element = list ? list->getElementType()->cast<c10::OptionalType>() : nullptr;
-  return element && element->getElementType()->kind() == c10::TypeKind::NumberType;
-}
-
-c10::IValue scalar_list(const std::vector<int64_t>& values, const c10::Argument& argument) {
-  if (wants_list_of(argument, c10::TypeKind::FloatType)) {  // an empty list has no type of its own
-    c10::List<double> list;
-    for (int64_t value : values) list.push_back(static_cast<double>(value));
-    return list;
-  }
-  if (wants_list_of(argument, c10::TypeKind::BoolType) && values.empty()) return c10::List<bool>();
-  if (wants_list_of(argument, c10::TypeKind::TensorType) && values.empty())
-    return c10::List<at::Tensor>();
-  if (wants_optional_numbers(argument) && values.empty())
-    return c10::List<std::optional<at::Scalar>>();
-  return c10::List<int64_t>(c10::IntArrayRef(values));
-}
-
 bool is_symbolic(const plan::Argument& argument) {
   if (auto* value = std::get_if<sym::Int>(&argument)) return !value->is_constant();
   auto* list = std::get_if<std::vector<sym::Int>>(&argument);
@@ -106,8 +46,7 @@ bool is_symbolic(const plan::Argument& argument) {
 
 ExternCall::ExternCall(const plan::Function& function, const plan::ExternStep& step)
     : function_(&function), step_(&step), op_([&] {
-        auto [base, overload] = split_name(step.op);
-        auto found = c10::Dispatcher::singleton().findSchema({base, overload});
+        const auto found = pytorch::find_operator(step.op);
         if (!found) throw UserError("this PyTorch has no operator " + step.op);
         return *found;
       }()) {
@@ -165,54 +104,8 @@ void ExternCall::note_tensors(const plan::Argument& argument, int position) {
 // Tensors are missing in the value.
 c10::IValue ExternCall::converted(const plan::Argument& argument, int position,
                                   const NumberOf& number) const {
-  const c10::Argument& formal = schema_->arguments()[position];
-  c10::IValue result = std::visit(
-      [&](const auto& value) -> c10::IValue {
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, graph::None>) {
-          // An undefined tensor, where the schema does not say that there may be none.
-          const bool is_tensor = formal.type()->kind() == c10::TypeKind::TensorType;
-          return is_tensor ? c10::IValue(at::Tensor()) : c10::IValue();
-        } else if constexpr (std::is_same_v<T, SlotId>) {
-          return {};
-        } else if constexpr (std::is_same_v<T, std::vector<SlotId>>) {
-          c10::List<at::Tensor> list;
-          list.resize(value.size());
-          return list;
-        } else if constexpr (std::is_same_v<T, graph::OptionalRefs<SlotId>>) {
-          c10::List<std::optional<at::Tensor>> list;
-          list.resize(value.refs.size());
-          return list;
-        } else if constexpr (std::is_same_v<T, sym::Int>) {
-          return number(value);
-        } else if constexpr (std::is_same_v<T, std::complex<double>>) {
-          return c10::complex<double>(value.real(), value.imag());
-        } else if constexpr (std::is_same_v<T, std::vector<sym::Int>>) {
-          std::vector<int64_t> numbers;
-          for (sym::Int element : value) numbers.push_back(number(element));
-          return scalar_list(numbers, formal);
-        } else if constexpr (std::is_same_v<T, std::vector<double>>) {
-          return c10::List<double>(value);
-        } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
-          c10::List<bool> list;
-          for (bool element : value) list.push_back(element);
-          return list;
-        } else if constexpr (std::is_same_v<T, graph::DType>) {
-          return static_cast<int64_t>(scalar_type(value));
-        } else if constexpr (std::is_same_v<T, graph::Device>) {
-          return device_of(value);
-        } else if constexpr (std::is_same_v<T, graph::MemoryFormat>) {
-          return memory_format_of(value);
-        } else if constexpr (std::is_same_v<T, graph::Layout>) {
-          return static_cast<int64_t>(at::kStrided);
-        } else {
-          return value;
-        }
-      },
-      argument);
-  if (takes_tensor(formal) && result.isScalar())  // `torch.sub(2, x)`
-    result = pytorch::tensor_of_number(result.toScalar());
-  return result;
+  return pytorch::boxed(
+      argument, schema_->arguments()[position], [](SlotId) { return at::Tensor(); }, number);
 }
 
 void ExternCall::run(std::vector<at::Tensor>& tensors,
@@ -264,8 +157,9 @@ void ExternCall::run(std::vector<at::Tensor>& tensors,
 
 void ExternCall::check_result(const at::Tensor& result, SlotId slot, const Shapes& shapes) const {
   const graph::TensorType& type = function_->slots[slot].type;
-  bool same = result.defined() && result.scalar_type() == scalar_type(type.dtype) &&
-              result.sizes() == shapes.sizes(slot) && result.device() == device_of(type.device);
+  bool same = result.defined() && result.scalar_type() == pytorch::scalar_type_of(type.dtype) &&
+              result.sizes() == shapes.sizes(slot) &&
+              result.device() == pytorch::device_of(type.device);
   for (int64_t i = 0; same && i < result.dim(); ++i)
     same =
         result.size(i) <= 1 || result.numel() == 0 || result.stride(i) == shapes.strides(slot)[i];

@@ -15,7 +15,7 @@ namespace braze::runtime {
 
 class ExternCall {
  public:
-  // Throws UserError if the running PyTorch has no such operator. Refers to `plan` and `step`.
+  // Throws UserError if the running PyTorch has no such operator. Refers to `function` and `step`.
   ExternCall(const plan::Function& function, const plan::ExternStep& step);
 
   // The arguments that depend on the sizes of a call.

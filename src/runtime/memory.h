@@ -66,8 +66,4 @@ class ArenaPool {
 // Gives the pool's idle blocks back to the system; bytes released.
 int64_t release_pooled_memory();
 
-c10::Device device_of(graph::Device device);
-at::ScalarType scalar_type(graph::DType dtype);
-std::optional<graph::DType> graph_dtype(at::ScalarType type);
-
 }  // namespace braze::runtime

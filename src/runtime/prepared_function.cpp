@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "pytorch/convert.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/memory.h"
 
@@ -14,7 +15,7 @@ PreparedFunction::PreparedFunction(plan::Function given, std::vector<at::Tensor>
                                    const std::vector<void*>& functions)
     : function(std::move(given)),
       binder(function),
-      device(device_of(function.device)),
+      device(pytorch::device_of(function.device)),
       context(device.is_cuda() ? cuda::primary_context(device.index()) : nullptr),
       constants(std::move(constants)) {
   sort_slots();
@@ -29,8 +30,8 @@ void PreparedFunction::sort_slots() {
   for (size_t i = 0; i < count; ++i) {
     const plan::Slot& slot = function.slots[i];
     const auto id = static_cast<SlotId>(i);
-    dtype.push_back(scalar_type(slot.type.dtype));
-    device_of_slot.push_back(device_of(slot.type.device));
+    dtype.push_back(pytorch::scalar_type_of(slot.type.dtype));
+    device_of_slot.push_back(pytorch::device_of(slot.type.device));
     root.push_back(plan::root_of(function, id));
     if (slot.kind == SlotKind::kArena) survives[i] = 1;
     if (slot.kind == SlotKind::kInput && i < constants.size() && constants[i].defined())

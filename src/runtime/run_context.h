@@ -1,4 +1,4 @@
-// What changes during a run of a plan: the tensors and addresses of its slots.
+// What changes while a function runs: the tensors and addresses of its slots.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -312,11 +312,11 @@ Argument Recorder::take_optional_tensors(int i) {
 
 at::Tensor Recorder::take_operand(const at::Tensor& tensor, int position, int element) {
   requires_grad_ |= tensor.requires_grad();
-  FakeTensorImpl* fake = record_.fake_of(tensor, *info_.op);
+  FakeTensorImpl* fake = state_.fake_of(tensor, *info_.op);
   operands_.push_back({position, element, fake->value});
   check_memory(operands_.back());
   symbolic_ |= fake->has_symbolic_sizes_strides();
-  constant_ = constant_ && record_.constants_.contains(fake->value);
+  constant_ = constant_ && state_.constants_.contains(fake->value);
   if (as_fake(tensor)) return tensor;
   return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(fake));
 }

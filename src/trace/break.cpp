@@ -1,7 +1,7 @@
 #include "trace/break.h"
 
 #include "torch_python/errors.h"
-#include "trace/record.h"
+#include "trace/trace_state.h"
 
 namespace braze::trace {
 namespace {
@@ -12,8 +12,8 @@ PyObject* g_break_type = nullptr;
 
 void raise_break(TraceBreak reason) {
   std::string message = reason.op + ": " + reason.what + "; " + reason.way_out;
-  if (Record* record = current_record(); record && !record->last_break)
-    record->last_break = std::move(reason);
+  if (TraceState* state = current_state(); state && !state->last_break)
+    state->last_break = std::move(reason);
   torch_python::throw_as(g_break_type, std::move(message));
 }
 

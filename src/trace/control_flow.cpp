@@ -4,8 +4,9 @@
 
 #include <set>
 
-#include "trace/record.h"
-#include "trace/shapes/families.h"
+#include "graph/stages.h"
+#include "trace/shapes/common.h"
+#include "trace/trace_state.h"
 
 namespace braze::trace {
 namespace {
@@ -37,17 +38,17 @@ bool is_flag(const graph::TensorType& type) {
 }  // namespace
 
 std::string ControlFlow::why_not() const {
-  return record_.may_run_again() ? ""
-                                 : "an input has been changed before it, or a random number drawn";
+  return state_.may_run_again() ? ""
+                                : "an input has been changed before it, or a random number drawn";
 }
 
 int ControlFlow::begin() {
   Region region;
-  region.first_value = record_.graph_.value_count();
-  region.first_storage = record_.graph_.new_storage();
-  region.data_capture = std::exchange(record_.data_capture, {});
-  static const graph::Op* const op = mark("braze.begin");
-  record_.graph_.add_node(*op, {sym::Int(count_)}, {}, record_.origin());
+  region.first_value = state_.graph_.value_count();
+  region.first_storage = state_.graph_.new_storage();
+  region.data_capture = std::exchange(state_.data_capture, {});
+  static const graph::Op* const op = mark(graph::kRegionBegin);
+  state_.graph_.add_node(*op, {sym::Int(count_)}, {}, state_.origin());
   regions_[count_] = std::move(region);
   open_.push_back(count_);
   return count_++;
@@ -59,29 +60,29 @@ std::string ControlFlow::end(int number, std::vector<at::Tensor> outputs) {
   std::vector<graph::Value*> values;
   Region& region = regions_.at(number);
   for (at::Tensor& output : outputs) {
-    FakeTensorImpl* fake = record_.fake_of(output, graph::Op{});
+    FakeTensorImpl* fake = state_.fake_of(output, graph::Op{});
     if (is_outer_storage(fake->value->storage())) {
       const graph::TensorType before = type_of(output);
       output = at::clone(output);
       if (!same(before, type_of(output))) return "it gives a view whose copy lies otherwise";
       region.copies = true;
-      fake = record_.fake_of(output, graph::Op{});
+      fake = state_.fake_of(output, graph::Op{});
     }
     if (!storages.insert(fake->value->storage()).second) return "two of its results share memory";
     values.push_back(fake->value);
     region.types.push_back(type_of(output));
     region.types.back().offset = 0;
   }
-  static const graph::Op* const op = mark("braze.end");
-  record_.graph_.add_node(*op, {sym::Int(number), std::move(values)}, {}, record_.origin());
-  region.end_value = record_.graph_.value_count();
-  record_.data_capture = region.data_capture;
+  static const graph::Op* const op = mark(graph::kRegionEnd);
+  state_.graph_.add_node(*op, {sym::Int(number), std::move(values)}, {}, state_.origin());
+  region.end_value = state_.graph_.value_count();
+  state_.data_capture = region.data_capture;
   open_.pop_back();
   return "";
 }
 
 bool ControlFlow::is_outer_storage(int storage) const {
-  return record_.is_outside_storage(storage) || storage < regions_.at(open_.back()).first_storage;
+  return state_.is_outside_storage(storage) || storage < regions_.at(open_.back()).first_storage;
 }
 
 bool ControlFlow::is_gone(const graph::Value& value) const {
@@ -97,34 +98,34 @@ std::vector<at::Tensor> ControlFlow::add(const graph::Op& op,
   std::vector<at::Tensor> fakes;
   std::vector<int> storages;
   for (const graph::TensorType& type : types) {
-    fakes.push_back(fake_of_type(type, record_.shapes));
-    storages.push_back(record_.storage_number(as_fake(fakes.back())->unsafe_storage()));
+    fakes.push_back(fake_of_type(type, state_.shapes));
+    storages.push_back(state_.storage_number(as_fake(fakes.back())->unsafe_storage()));
   }
-  graph::Node* node = record_.graph_.add_node(op, std::move(arguments), types, record_.origin(),
-                                              nullptr, std::move(storages));
+  graph::Node* node = state_.graph_.add_node(op, std::move(arguments), types, state_.origin(),
+                                             nullptr, std::move(storages));
   for (size_t i = 0; i < fakes.size(); ++i)
-    record_.bind(as_fake(fakes[i]), node->result(static_cast<int>(i)));
+    state_.bind(as_fake(fakes[i]), node->result(static_cast<int>(i)));
   return fakes;
 }
 
 at::Tensor ControlFlow::parameter(const at::Tensor& like, int number) {
-  FakeTensorImpl* fake = record_.fake_of(like, graph::Op{});
+  FakeTensorImpl* fake = state_.fake_of(like, graph::Op{});
   graph::TensorType type = fake->value->type();
   type.offset = 0;
-  static const graph::Op* const op = mark("braze.parameter");
+  static const graph::Op* const op = mark(graph::kRegionParameter);
   return add(*op, {sym::Int(number)}, {type})[0];
 }
 
 std::vector<at::Tensor> ControlFlow::cond(const at::Tensor& predicate, int yes, int no,
                                           std::string* why) {
-  graph::Value* flag = record_.fake_of(predicate, graph::Op{})->value;
+  graph::Value* flag = state_.fake_of(predicate, graph::Op{})->value;
   const std::vector<graph::TensorType>&types = regions_.at(yes).types,
         &others = regions_.at(no).types;
   if (!is_flag(flag->type())) *why = "its predicate is no bool of one element";
   if (!std::equal(types.begin(), types.end(), others.begin(), others.end(), same))
     *why = "its branches give tensors of different sizes, strides or dtypes";
   if (!why->empty()) return {};
-  static const graph::Op* const op = mark("braze.cond");
+  static const graph::Op* const op = mark(graph::kCond);
   return add(*op, {flag, sym::Int(yes), sym::Int(no)}, types);
 }
 
@@ -134,7 +135,7 @@ std::vector<at::Tensor> ControlFlow::loop(int condition, int body,
   std::vector<graph::Value*> values;
   std::vector<graph::TensorType> types;
   for (const at::Tensor& tensor : carried) {
-    values.push_back(record_.fake_of(tensor, graph::Op{})->value);
+    values.push_back(state_.fake_of(tensor, graph::Op{})->value);
     types.push_back(values.back()->type());
     types.back().offset = 0;
   }
@@ -147,7 +148,7 @@ std::vector<at::Tensor> ControlFlow::loop(int condition, int body,
   if (!std::equal(types.begin(), types.end(), given.begin(), given.end(), same))
     *why = "its body gives tensors of other sizes, strides or dtypes than it takes";
   if (!why->empty()) return {};
-  static const graph::Op* const op = mark("braze.while");
+  static const graph::Op* const op = mark(graph::kWhile);
   return add(*op, {sym::Int(condition), sym::Int(body), std::move(values)}, types);
 }
 

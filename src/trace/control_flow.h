@@ -16,11 +16,11 @@
 
 namespace braze::trace {
 
-class Record;
+class TraceState;
 
 class ControlFlow {
  public:
-  explicit ControlFlow(Record& record) : record_(record) {}
+  explicit ControlFlow(TraceState& state) : state_(state) {}
 
   // Whether the recording may go on with a region; else why not.
   std::string why_not() const;
@@ -55,7 +55,7 @@ class ControlFlow {
   std::vector<at::Tensor> add(const graph::Op& op, std::vector<graph::Argument> arguments,
                               const std::vector<graph::TensorType>& types);
 
-  Record& record_;
+  TraceState& state_;
   std::vector<int> open_;
   std::map<int, Region> regions_;
   int count_ = 0;

@@ -9,7 +9,8 @@
 #include "graph/stages.h"
 #include "trace/break.h"
 #include "trace/recorder.h"
-#include "trace/shapes/families.h"
+#include "trace/rules/rules.h"
+#include "trace/shapes/common.h"
 #include "trace/sym_node.h"
 
 namespace braze::trace {
@@ -18,21 +19,21 @@ namespace {
 // What is larger could overflow in expressions where Python's ints do not.
 constexpr int64_t kLargest = int64_t{1} << 31;
 
-using ResultFunction = void (*)(const ShapeCall& call, const c10::SymInt& size);
+}  // namespace
 
 // self: the places of what is not zero, in rows; the memory has the columns one after the other
-void nonzero(const ShapeCall& call, const c10::SymInt& size) {
+void sized_by_data::nonzero(const ShapeCall& call, const c10::SymInt& size) {
   const int64_t rank = call.tensor(0).dim();
   call.give(make_fake(Dims{size, rank}, Dims{1, size}, at::kLong));
 }
 
 // self, mask
-void masked_select(const ShapeCall& call, const c10::SymInt& size) {
+void sized_by_data::masked_select(const ShapeCall& call, const c10::SymInt& size) {
   call.give(fresh(Dims{size}, call.tensor(0).scalar_type()));
 }
 
 // self, sorted, return_inverse, return_counts
-void unique(const ShapeCall& call, const c10::SymInt& size) {
+void sized_by_data::unique(const ShapeCall& call, const c10::SymInt& size) {
   const at::Tensor input = call.tensor(0);
   const Dims inverse = call[2].toBool() ? sizes_of(input) : Dims{0};
   const Dims counts{call[3].toBool() ? size : c10::SymInt(0)};
@@ -41,7 +42,7 @@ void unique(const ShapeCall& call, const c10::SymInt& size) {
 }
 
 // self, weights, minlength
-void bincount(const ShapeCall& call, const c10::SymInt& size) {
+void sized_by_data::bincount(const ShapeCall& call, const c10::SymInt& size) {
   const at::Tensor weights = call.tensor(1);
   at::ScalarType dtype = at::kLong;
   if (weights.defined()) dtype = weights.scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
@@ -49,19 +50,11 @@ void bincount(const ShapeCall& call, const c10::SymInt& size) {
 }
 
 // repeats
-void repeat_interleave(const ShapeCall& call, const c10::SymInt& size) {
+void sized_by_data::repeat_interleave(const ShapeCall& call, const c10::SymInt& size) {
   call.give(fresh(Dims{size}, call.tensor(0).scalar_type()));
 }
 
-ResultFunction result_function(const c10::OperatorName& name) {
-  if (name.name == "aten::nonzero" && name.overload_name.empty()) return nonzero;
-  if (name.name == "aten::masked_select" && name.overload_name.empty()) return masked_select;
-  if (name.name == "aten::_unique2" && name.overload_name.empty()) return unique;
-  if (name.name == "aten::bincount" && name.overload_name.empty()) return bincount;
-  if (name.name == "aten::repeat_interleave" && name.overload_name == "Tensor")
-    return repeat_interleave;
-  return nullptr;
-}
+namespace {
 
 bool is_mask(const c10::IValue& element) {
   if (!element.isTensor() || !element.toTensor().defined()) return false;
@@ -91,33 +84,32 @@ bool masks_fit(const at::Tensor& self, const c10::List<c10::IValue>& indices) {
 
 // A call that fails later runs again in eager as a whole.
 bool Recorder::capture_data() {
-  if (!record_.may_run_again() || operands_.empty()) return false;
+  if (!state_.may_run_again() || operands_.empty()) return false;
   return capture_item() || capture_result_of_data();
 }
 
 bool Recorder::capture_item() {
-  if (!record_.data_capture.scalars || op_name() != "aten::_local_scalar_dense") return false;
+  if (!state_.data_capture.scalars || !info_.has(graph::kReadsNumber)) return false;
   const at::Tensor tensor = argument(0).toTensor();
   if (!c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false)) return false;
   static const graph::Op* const item =
-      &graph::find_or_add_op("braze.item", graph::Effects{.opaque = true});
-  const sym::Int symbol = record_.data_symbol({-kLargest, kLargest});
-  record_.graph_.add_node(*item, {operands_[0].value, symbol}, {}, record_.origin());
-  record_.last_cut_ = record_.graph_.value_count();
+      &graph::find_or_add_op(graph::kItem, graph::Effects{.opaque = true});
+  const sym::Int symbol = state_.data_symbol({-kLargest, kLargest});
+  state_.graph_.add_node(*item, {operands_[0].value, symbol}, {}, state_.origin());
+  state_.last_cut_ = state_.graph_.value_count();
   stack_.resize(begin_);
-  stack_.emplace_back(at::Scalar(to_symint(symbol, record_.shapes)));
+  stack_.emplace_back(at::Scalar(to_symint(symbol, state_.shapes)));
   return true;
 }
 
 bool Recorder::capture_result_of_data() {
-  const ResultFunction function = result_function(info_.handle.operator_name());
-  if (!record_.data_capture.sizes || !function) return false;
+  if (!state_.data_capture.sizes || !info_.rules.sized_by_data) return false;
   device_ = device_of_operands();
-  function(ShapeCall{info_, stack_, begin_},
-           to_symint(record_.data_symbol({0, kLargest}), record_.shapes));
+  info_.rules.sized_by_data(ShapeCall{info_, stack_, begin_},
+                            to_symint(state_.data_symbol({0, kLargest}), state_.shapes));
   take_results();
   append_node();
-  record_.last_cut_ = record_.graph_.value_count();
+  state_.last_cut_ = state_.graph_.value_count();
   return true;
 }
 
@@ -139,14 +131,14 @@ bool Recorder::reaches_beyond_its_operand() {
 // as_strided counts from the beginning of the memory. What is given over a cut of the graph (see
 // graph/stages.h) may lie elsewhere then.
 void Recorder::check_place() {
-  if (record_.control_flow.is_used())
+  if (state_.control_flow.is_used())
     fail("a tensor from before a branch on data is viewed by its place", kMoveOut);
   if (operands_.empty()) return;
   // How much memory there is no guard says.
   if (reaches_beyond_its_operand())
     fail("it reaches beyond its operand", "make the view of the tensor that holds all of it");
   const graph::Value* value = operands_[0].value;
-  while (value->producer() && value->id() >= record_.last_cut_) {
+  while (value->producer() && value->id() >= state_.last_cut_) {
     const int base = value->producer()->op().effects.aliased_argument(value->result_index());
     if (base < 0) return;
     value = graph::tensor_arg(*value->producer(), base);
@@ -158,9 +150,7 @@ void Recorder::check_place() {
 
 // x[mask] is x[mask.nonzero().unbind(1)].
 bool Recorder::expand_masks() {
-  const std::string_view name = op_name();
-  if (name != "aten::index" && name != "aten::index_put" && name != "aten::index_put_")
-    return false;
+  if (!info_.has(graph::kTakesMasks)) return false;
   if (info_.arguments.size() < 2 || !argument(1).isList()) return false;
   const auto given = argument(1).toList();
   bool any = false, given_bytes = false;
@@ -171,7 +161,8 @@ bool Recorder::expand_masks() {
   }
   if (!any) return false;
   // Of one element, eager fills where the mask is, and has that of boolean masks alone.
-  if (name != "aten::index" && given_bytes && equal(argument(2).toTensor().sym_numel(), 1)) return false;
+  if (info_.has(graph::kPuts) && given_bytes && equal(argument(2).toTensor().sym_numel(), 1))
+    return false;
   if (!masks_fit(argument(0).toTensor(), given)) return false;
   c10::List<std::optional<at::Tensor>> places;
   for (size_t i = 0; i < given.size(); ++i) {

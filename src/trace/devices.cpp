@@ -47,7 +47,7 @@ void Recorder::take_devices() {
 bool Recorder::may_come_from_cpu(const Operand& operand) const {
   const bool elementwise = info_.op->pointwise || info_.in_place_elementwise;
   if (elementwise && operand.value->type().rank() == 0) return true;
-  if (operand.argument > 0 && info_.op->name.starts_with("aten.index.")) return true;
+  if (operand.argument > 0 && info_.has(graph::kTakesCpuIndices)) return true;
   return info_.handle.schema().arguments()[operand.argument].name().starts_with("philox_");
 }
 
@@ -55,9 +55,7 @@ c10::Device Recorder::device_of_operands() const {
   if (operands_.empty()) return c10::kCPU;
   const auto other = std::ranges::find_if_not(operands_, is_on_cpu);
   if (other == operands_.end()) return c10::kCPU;
-  const std::string& name = info_.op->name;
-  if (name == "aten.copy_" || name == "aten.copy")
-    return device_of(operands_[0].value->type().device);
+  if (info_.has(graph::kMovesBetweenDevices)) return device_of(operands_[0].value->type().device);
   const graph::Device device = other->value->type().device;
   for (const Operand& operand : operands_)
     if (!graph::same_device(operand.value->type().device, device) &&

@@ -24,7 +24,7 @@ bool is_common(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at
 // Nearly all kernels are there for tensors of one common dtype, and a Python number changes
 // nothing.
 bool is_plain(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
-  if (info.of_integers) return false;
+  if (info.has(graph::kOfIntegers)) return false;
   const auto is_plain = [](const at::Tensor& tensor) {
     return !tensor.defined() || is_common(tensor.scalar_type());
   };

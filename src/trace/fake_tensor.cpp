@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "trace/record.h"
 #include "trace/sym_node.h"
+#include "trace/trace_state.h"
 #include "trace/tracer.h"
 
 namespace braze::trace {
@@ -211,7 +211,7 @@ void set_layout(FakeTensorImpl& fake, const graph::TensorType& type, const sym::
     for (const sym::Int& stride : type.strides) strides.push_back(stride.constant());
     return impl.set_sizes_and_strides(sizes, strides, offset.constant());
   }
-  sym::ShapeEnv& shapes = current_record()->shapes;
+  sym::ShapeEnv& shapes = current_state()->shapes;
   c10::SmallVector<c10::SymInt, 6> sizes, strides;
   for (const sym::Int& size : type.sizes) sizes.push_back(to_symint(size, shapes));
   for (const sym::Int& stride : type.strides) strides.push_back(to_symint(stride, shapes));
@@ -222,7 +222,7 @@ void set_layout(FakeTensorImpl& fake, const graph::TensorType& type, const sym::
 sym::Int elements_reached(const graph::TensorType& type, bool row_major) {
   const auto may_be_empty = [](const sym::Int& size) {
     return size.is_constant() ? size.constant() == 0
-                              : current_record()->shapes.mentions_unbacked(size);
+                              : current_state()->shapes.mentions_unbacked(size);
   };
   if (row_major && !type.sizes.empty() && std::ranges::none_of(type.sizes, may_be_empty))
     return type.sizes[0] * type.strides[0];
@@ -240,7 +240,7 @@ at::Tensor make_fake(const graph::TensorType& type, bool row_major) {
   const sym::Int bytes = elements_reached(type, row_major) * graph::size_of(type.dtype);
   auto fake = c10::make_intrusive<FakeTensorImpl>(
       meta_storage(bytes.is_constant() ? c10::SymInt(bytes.constant())
-                                       : to_symint(bytes, current_record()->shapes)),
+                                       : to_symint(bytes, current_state()->shapes)),
       c10::scalarTypeToTypeMeta(scalar_type_of(type.dtype)), c10::Device(c10::kCPU));
   set_layout(*fake, type, 0);
   if (row_major) fake->assume_row_major();

@@ -19,7 +19,7 @@ inline constexpr c10::DispatchKey kFakeKey = c10::DispatchKey::Fake;
 
 // What is in force on this thread.
 struct ThreadState {
-  void* record = nullptr;        // the Record of the current Scope
+  void* state = nullptr;         // the TraceState of the current Scope
   bool in_kernel = false;        // a metadata kernel runs: fakes say that they are on "meta"
   bool storage_visible = false;  // the fallback runs: fakes show their storage
 };

@@ -37,8 +37,9 @@ HiddenKernel hidden_kernel(const c10::OperatorHandle& handle) {
   const auto& kernels = entry.*member(KernelsTag{});
   // A composite kernel beside one for the CPU is not what the CPU runs; convolution's picks what to
   // run by the device.
-  const bool composite_serves_cpu = kernels.find(DispatchKey::CPU) == kernels.end() &&
-                                    handle.operator_name().name != "aten::convolution";
+  const bool composite_serves_cpu =
+      kernels.find(DispatchKey::CPU) == kernels.end() &&
+      !graph::has_call_fact(graph_name(handle.operator_name()), graph::kChoosesByDevice);
   HiddenKernel result;
   for (DispatchKey key : {DispatchKey::CPU, DispatchKey::CompositeExplicitAutograd})
     if (auto found = kernels.find(key); found != kernels.end() && !found->second.empty())

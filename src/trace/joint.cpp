@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "trace/record.h"
+#include "trace/trace_state.h"
 
 namespace braze::trace {
 namespace {
@@ -44,7 +44,7 @@ class Walk {
     at::Tensor flow, total;
   };
 
-  Walk(Record& record, uint64_t begin) : record_(record), begin_(begin) {}
+  Walk(TraceState& state, uint64_t begin) : state_(state), begin_(begin) {}
 
   // The gradient that arrives at this edge belongs to input number `input`.
   void ends_at(const Edge& edge, int input) { ends_[{edge.function.get(), edge.input_nr}] = input; }
@@ -147,7 +147,7 @@ class Walk {
   }
 
   void call(Node& node) {
-    record_.backward_of(node.sequence_nr());
+    state_.backward_of(node.sequence_nr());
     State& state = nodes_.at(&node);
     add_tangents(node, state);
     variable_list results = node(std::move(state.inputs));
@@ -162,7 +162,7 @@ class Walk {
     }
   }
 
-  Record& record_;
+  TraceState& state_;
   const uint64_t begin_;
   std::map<Place, int> ends_;
   std::unordered_map<Node*, State> nodes_;
@@ -194,32 +194,32 @@ std::string why_no_history(const std::vector<at::Tensor>& outputs, size_t number
 
 }  // namespace
 
-std::string differentiate(Record& record, const std::vector<at::Tensor>& outputs, uint64_t begin,
+std::string differentiate(TraceState& state, const std::vector<at::Tensor>& outputs, uint64_t begin,
                           std::vector<at::Tensor>& gradients, graph::Joint& joint) {
-  if (record.control_flow.is_used()) return "a branch or a loop on data in grad mode";
+  if (state.control_flow.is_used()) return "a branch or a loop on data in grad mode";
   if (torch::autograd::AnomalyMode::is_enabled()) return "anomaly mode is on";
   std::vector<Edge> roots;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!as_fake(outputs[i]) || !outputs[i].requires_grad()) continue;
-    if (std::string why = why_no_history(outputs, i, record.graph()); !why.empty()) return why;
+    if (std::string why = why_no_history(outputs, i, state.graph()); !why.empty()) return why;
     joint.tangent_of.push_back(static_cast<int>(i));
     roots.push_back(torch::autograd::impl::gradient_edge(outputs[i]));
   }
   if (roots.empty()) return "";
-  Walk walk(record, begin);
-  for (size_t i = 0; i < record.inputs().size(); ++i)
-    if (const at::Tensor& real = record.inputs()[i].tensor; real.requires_grad())
+  Walk walk(state, begin);
+  for (size_t i = 0; i < state.inputs().size(); ++i)
+    if (const at::Tensor& real = state.inputs()[i].tensor; real.requires_grad())
       walk.ends_at(torch::autograd::impl::gradient_edge(real), static_cast<int>(i));
   if (std::string why = walk.prepare(roots); !why.empty()) return why;
   std::vector<at::Tensor> tangents;
   for (const int output : joint.tangent_of)
     tangents.push_back(
-        record.add_tangent(outputs[output], "tangent" + std::to_string(tangents.size())));
+        state.add_tangent(outputs[output], "tangent" + std::to_string(tangents.size())));
   // As a call of `backward` outside of all of the code's `with` blocks.
   const at::AutoGradMode no_grad(false);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   walk.run(roots, tangents);
-  record.backward_of(std::nullopt);
+  state.backward_of(std::nullopt);
   for (const auto& [input, gradient] : walk.gradients()) {
     if (!gradient.defined()) continue;
     joint.gradient_of.push_back(input);

@@ -18,7 +18,7 @@
 
 namespace braze::trace {
 
-class Record;
+class TraceState;
 
 // Appends the backward of those of `outputs` that require grad, with respect to all inputs of the
 // graph that do. Within a scope of the tracer. `begin` is the thread's autograd sequence number at
@@ -26,7 +26,7 @@ class Record;
 // `gradients`, and what joint.inner tells behind them; one that no output depends on is left out. A
 // text that is not empty says what cannot be; the trace is then of no use. Throws what operators
 // throw.
-std::string differentiate(Record& record, const std::vector<at::Tensor>& outputs, uint64_t begin,
+std::string differentiate(TraceState& state, const std::vector<at::Tensor>& outputs, uint64_t begin,
                           std::vector<at::Tensor>& gradients, graph::Joint& joint);
 
 }  // namespace braze::trace

@@ -6,8 +6,8 @@
 
 #include "sym/symbols.h"
 #include "trace/fake_tensor.h"
-#include "trace/record.h"
 #include "trace/sym_node.h"
+#include "trace/trace_state.h"
 
 namespace braze::trace {
 
@@ -15,8 +15,8 @@ using sym::Int;
 using sym::Relation;
 
 GuardedSizes::GuardedSizes() {
-  Record* record = current_record();
-  shapes_ = record ? &record->shapes : nullptr;
+  TraceState* state = current_state();
+  shapes_ = state ? &state->shapes : nullptr;
 }
 
 bool GuardedSizes::asserts_equal(Int a, Int b) { return shapes_->expect(Relation::kEqual, a, b); }

@@ -2,8 +2,6 @@
 
 #include <c10/core/Scalar.h>
 
-#include <string_view>
-
 #include "base/is_one_of.h"
 #include "trace/fake_tensor.h"
 
@@ -66,10 +64,10 @@ bool is_float(const at::Tensor& tensor) {
          tensor.scalar_type() == at::kDouble && !as_fake(tensor) && tensor.device().is_cpu();
 }
 
-std::string refused_dtype(std::string_view name, at::ScalarType dtype) {
+std::string refused_dtype(const OperatorInfo& info, at::ScalarType dtype) {
   const bool integral = c10::isIntegralType(dtype, /*includeBool=*/true);
-  const bool refused = (is_one_of(name, {"aten::lerp", "aten::lerp_"}) && integral) ||
-                       (is_one_of(name, {"aten::addcmul", "aten::addcmul_"}) && dtype == at::kBool);
+  const bool refused = (info.has(graph::kNotForIntegers) && integral) ||
+                       (info.has(graph::kNotForBools) && dtype == at::kBool);
   return refused ? std::string("it is not made for ") + c10::toString(dtype) : "";
 }
 
@@ -89,8 +87,7 @@ bool all_fit(at::ScalarType source, at::ScalarType dtype) {
 
 std::string refused_by_kernel(const OperatorInfo& info, const c10::IValue* arguments) {
   const auto& schema = info.handle.schema();
-  const std::string_view name = schema.name();
-  const bool chooses = name == "aten::where";
+  const bool chooses = info.has(graph::kChooses);
   bool any = chooses;
   for (size_t i = 0; i < info.arguments.size(); ++i)
     any = any || info.arguments[i] == ArgumentKind::kScalar;
@@ -105,7 +102,7 @@ std::string refused_by_kernel(const OperatorInfo& info, const c10::IValue* argum
       dtype = tensor.scalar_type();
   }
   if (dtype)
-    if (std::string refused = refused_dtype(name, *dtype); !refused.empty()) return refused;
+    if (std::string refused = refused_dtype(info, *dtype); !refused.empty()) return refused;
   for (size_t i = 0; i < info.arguments.size(); ++i) {
     const std::string& argument = schema.arguments()[i].name();
     c10::Scalar number;
@@ -118,8 +115,8 @@ std::string refused_by_kernel(const OperatorInfo& info, const c10::IValue* argum
     // Operands are converted as tensors are, without a look at their range.
     if (!chooses && is_one_of(argument, {"self", "other", "exponent"})) continue;
     // A difference is a sum with -alpha.
-    if (argument == "alpha" && is_one_of(name, {"aten::sub", "aten::sub_", "aten::rsub"}) &&
-        !number.isBoolean() && !number.isSymbolic())
+    if (argument == "alpha" && info.has(graph::kNegatesAlpha) && !number.isBoolean() &&
+        !number.isSymbolic())
       number = -number;
     const bool stored = is_one_of(argument, {"value", "fill_value", "s", "alpha", "beta"});
     const at::ScalarType among = dtype.value_or(

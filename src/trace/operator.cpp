@@ -12,9 +12,8 @@
 #include "base/fork_mutex.h"
 #include "base/is_one_of.h"
 #include "graph/data_errors.h"
+#include "graph/in_place.h"
 #include "graph/infer/call.h"
-#include "trace/shapes/shapes.h"
-#include "trace/unchecked_calls.h"
 
 namespace braze::trace {
 namespace {
@@ -115,11 +114,6 @@ graph::Effects effects_of(const c10::OperatorHandle& handle) {
   return effects;
 }
 
-bool contains_any(std::string_view name, std::initializer_list<std::string_view> parts) {
-  return std::ranges::any_of(
-      parts, [name](std::string_view part) { return name.find(part) != name.npos; });
-}
-
 bool is_of_pytorch(const std::string& name) {
   return name.starts_with("aten::") || name.starts_with("prims::");
 }
@@ -135,13 +129,10 @@ std::optional<c10::OperatorHandle> find_operator(std::string name, std::string o
   return c10::Dispatcher::singleton().findSchema({std::move(name), std::move(overload)});
 }
 
-// "aten::floor_divide" of "aten::floor_divide_.Tensor": what gives the same as a new tensor.
-std::optional<c10::OperatorHandle> twin_of_in_place(const c10::OperatorHandle& handle) {
-  std::string base = handle.operator_name().name;
-  if (!base.ends_with('_') || base.ends_with("__")) return std::nullopt;
-  base.pop_back();
-  auto twin = find_operator(base, handle.operator_name().overload_name);
-  return twin ? twin : find_operator(base, "");
+// What gives the same as a new tensor.
+std::optional<c10::OperatorHandle> functional_op(std::string_view in_place) {
+  const std::string name = graph::functional_name(in_place);
+  return name.empty() ? std::nullopt : pytorch::find_operator(name);
 }
 
 // "aten::t_" is "aten::t" to the graph, with the tensor standing for the new view from then on.
@@ -180,50 +171,41 @@ std::optional<c10::OperatorHandle> overload_with_number(const c10::OperatorHandl
   return found;
 }
 
-// The unsafe ones give views as well; their schemas hide it from autograd alone.
-std::optional<c10::OperatorHandle> op_with_honest_schema(const std::string& name) {
-  if (name == "aten::unsafe_split.Tensor") return find_operator("aten::split", "Tensor");
-  if (name == "aten::unsafe_split_with_sizes") return find_operator("aten::split_with_sizes", "");
-  return std::nullopt;
-}
-
 bool has_metadata_kernel(const c10::OperatorHandle& handle) {
   return handle.hasKernelForDispatchKey(DispatchKey::Meta) ||
          handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
          handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
-// On the CPU these call one operator for each element of their lists.
-bool is_loop_over_lists(const c10::OperatorHandle& handle) {
-  return handle.operator_name().name.starts_with("aten::_foreach_") &&
-         handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
-}
-
 bool names_dims(std::string_view argument) {
   return is_one_of(argument, {"dim", "dims", "dim0", "dim1", "dim2"});
 }
 
-// One that is not there yet, or one several times.
-bool takes_other_dims(std::string_view name) {
-  return is_one_of(name, {"aten::unsqueeze", "aten::unsqueeze_", "aten::stack", "aten::roll"});
-}
+struct Listed {
+  graph::CallFact fact;
+  Treatment treatment;
+};
 
-std::string full_name(const c10::OperatorName& name) {
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+// What the list says of how a call is treated; nothing: the operator's kernels and tags do.
+std::optional<Treatment> listed_treatment(uint32_t facts) {
+  for (const auto [fact, treatment] : {Listed{graph::kIsOneNode, Treatment::kRecord},
+                                       {graph::kAsksCpuKernel, Treatment::kProbe},
+                                       {graph::kTakesLiteral, Treatment::kLiteral},
+                                       {graph::kResizes, Treatment::kResize},
+                                       {graph::kReadsMetadata, Treatment::kMetadata},
+                                       {graph::kReadsData, Treatment::kEvaluate}})
+    if ((facts & fact) != 0) return treatment;
+  return std::nullopt;
 }
 
 }  // namespace
 
-std::string graph_name(const c10::OperatorName& name) {
-  std::string result = full_name(name);
-  if (size_t colons = result.find("::"); colons != std::string::npos)
-    result.replace(colons, 2, 1, '.');
-  return result;
-}
-
 OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(operator_handle) {
   const c10::FunctionSchema& schema = handle.schema();
-  const std::string name = full_name(handle.operator_name());
+  const std::string name = graph_name(handle.operator_name());
+  const graph::CallFacts listed = graph::find_call_facts(name);
+  facts = listed.facts;
+  rules = find_rules(name);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     arguments.push_back(kind_of(argument.real_type()));
@@ -232,7 +214,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
     if (arguments.back() == ArgumentKind::kDevice) device_arguments.push_back(static_cast<int>(i));
     if (argument.name() == "dtype" && arguments.back() == ArgumentKind::kDType)
       dtype_argument = static_cast<int>(i);
-    if (names_dims(argument.name()) && !takes_other_dims(handle.operator_name().name))
+    if (names_dims(argument.name()) && !has(graph::kNamesOtherDims))
       dim_arguments.push_back(static_cast<int>(i));
   }
   const graph::Effects effects = effects_of(handle);
@@ -245,66 +227,60 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   returns_list =
       result_count == 1 && kind_of(schema.returns()[0].real_type()) == ArgumentKind::kTensors;
 
-  // Seed and offset of the random numbers, unless a CUDA graph is being captured.
-  constexpr int kSeed = 2;
-  if (name == "aten::_scaled_dot_product_efficient_attention" ||
-      name == "aten::_efficient_attention_forward")
-    results_on_cpu = kSeed;
-  keeps_unknown_size = name == "aten::mkldnn_rnn_layer";
-
   // What a CPU gives for it is not what its composition gives.
-  const graph::InferEntry* metadata = graph::find_infer_entry(graph_name(handle.operator_name()));
-  const bool has_own_kernel = metadata && handle.hasKernelForDispatchKey(DispatchKey::CPU);
-  if (const RuleEntry* entry = find_rule(name)) {
-    rule = entry->rule;
-    what = entry->what;
-  } else if (is_loop_over_lists(handle) ||
-             (!has_metadata_kernel(handle) && !has_own_kernel &&
-              handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd))) {
-    rule = Rule::kComposite;
-    if (!is_loop_over_lists(handle) && handle.hasKernelForDispatchKey(DispatchKey::CPU))
-      composed_by = DispatchKey::Meta;
+  const graph::InferEntry* inferred = graph::find_infer_entry(name);
+  const bool has_own_kernel = inferred && handle.hasKernelForDispatchKey(DispatchKey::CPU);
+  const bool loops = has(graph::kLoopsOverLists) &&
+                     handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+  if (listed.why_refused) {
+    treatment = Treatment::kBreak;
+    what = listed.why_refused;
+  } else if (const auto found = listed_treatment(facts)) {
+    treatment = *found;
+  } else if (rules.metadata) {
+    treatment = Treatment::kRecord;
+  } else if (loops || (!has_metadata_kernel(handle) && !has_own_kernel &&
+                       handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd))) {
+    treatment = Treatment::kComposite;
+    if (!loops && handle.hasKernelForDispatchKey(DispatchKey::CPU)) composed_by = DispatchKey::Meta;
   } else if (handle.hasTag(at::Tag::data_dependent_output) ||
              handle.hasTag(at::Tag::dynamic_output_shape)) {
-    rule = Rule::kEvaluate;
+    treatment = Treatment::kEvaluate;
   }
 
-  op = graph_op(op_with_honest_schema(name).value_or(handle));
-  if (inplace_view && rule == Rule::kRecord) {
+  const std::string_view honest = graph::op_with_honest_schema(name);
+  op = graph_op(honest.empty() ? handle : *pytorch::find_operator(honest));
+  if (inplace_view && treatment == Treatment::kRecord) {
     if (auto view = view_of_inplace_view(handle)) {
       op = graph_op(*view);
     } else {
-      rule = Rule::kBreak;
+      treatment = Treatment::kBreak;
       what = "it changes the sizes or the memory of a tensor in place";
     }
   }
+  // Of two operators with the same kernel, the one whose schema hides what it writes.
+  if (op->has(graph::kRunningStatistics) && mutates.empty()) treatment = Treatment::kBatchNorm;
   if (auto with_number = overload_with_number(handle)) op_with_number = graph_op(*with_number);
 
   const HiddenKernel hidden = hidden_kernel(handle);
   kernel = hidden.kernel;
   python_kernel = hidden.only_python;
   probe_allowed = !hidden.runs_python;
-  is_custom = !is_of_pytorch(name);
+  is_custom = !is_of_pytorch(handle.operator_name().name);
   uncertain_kernel = hidden.composite || !handle.hasComputedKernelForDispatchKey(DispatchKey::Meta);
-  shape = find_shape_function(name);
-  if (metadata && metadata->use != graph::InferUse::kPasses) infer = metadata;
+  if (inferred && inferred->use != graph::InferUse::kPasses) infer = inferred;
   infer_always = infer && infer->use == graph::InferUse::kAlways;
-  const std::string& base = handle.operator_name().name;
-  unchecked = find_unchecked_call(base);
   may_refuse_data = graph::may_refuse_data(*op);
   may_refuse_dtypes = !is_custom && probe_allowed && !random && returns_tensor && !inplace_view &&
-                      !op->view && (rule == Rule::kRecord || rule == Rule::kBatchNorm) &&
+                      !op->view &&
+                      (treatment == Treatment::kRecord || treatment == Treatment::kBatchNorm) &&
                       op->op_class != graph::OpClass::kFactory;
-  slides_window = contains_any(base, {"conv", "pool"});
-  const auto twin = twin_of_in_place(handle);
-  in_place_elementwise = mutates == std::vector<int>{0} && twin &&
-                         graph_op(*twin)->op_class == graph::OpClass::kPointwise;
-  elementwise = op->pointwise || in_place_elementwise || base == "aten::copy_" ||
-                handle.hasTag(at::Tag::pointwise) || (twin && twin->hasTag(at::Tag::pointwise));
-  fills = is_one_of(
-      base, {"aten::masked_fill", "aten::masked_fill_", "aten::index_fill", "aten::index_fill_"});
-  of_integers =
-      contains_any(base, {"bitwise", "shift", "__and__", "__or__", "__xor__", "gcd", "lcm"});
+  const auto functional = functional_op(name);
+  in_place_elementwise = mutates == std::vector<int>{0} && functional &&
+                         graph_op(*functional)->op_class == graph::OpClass::kPointwise;
+  elementwise = op->pointwise || in_place_elementwise || has(graph::kMovesBetweenDevices) ||
+                handle.hasTag(at::Tag::pointwise) ||
+                (functional && functional->hasTag(at::Tag::pointwise));
 }
 
 namespace {

@@ -4,11 +4,13 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
-#include <climits>
 #include <string>
 #include <vector>
 
+#include "graph/call_facts.h"
 #include "graph/op.h"
+#include "pytorch/operators.h"
+#include "trace/rules/rules.h"
 
 namespace braze::graph {
 struct InferEntry;
@@ -16,17 +18,8 @@ struct InferEntry;
 
 namespace braze::trace {
 
-struct ShapeCall;
-
-// Works out the results' metadata and puts fakes on the stack in place of the arguments; false,
-// with the stack untouched, when it does not handle this case.
-using ShapeFunction = bool (*)(const ShapeCall& call);
-
-// What of a call is refused that metadata does not look at (unchecked_calls.h); empty: nothing.
-using UncheckedCall = std::string (*)(const ShapeCall& call);
-
 // How a call of the operator is treated.
-enum class Rule : uint8_t {
+enum class Treatment : uint8_t {
   kRecord,     // metadata, fakes, a node
   kComposite,  // decomposed by PyTorch's own kernel; what it calls comes back
   kEvaluate,   // reads data: run for real on constants of the trace, else a break
@@ -34,7 +27,7 @@ enum class Rule : uint8_t {
   kLiteral,    // lift_fresh: a tensor made from Python numbers
   kBatchNorm,  // native_batch_norm: writes to arguments without saying so in its schema
   kResize,     // resize_
-  kProbe,      // recorded; its C++ kernel for metadata does not give the CPU kernel's strides
+  kProbe,      // recorded; the CPU's kernel is run on zeros for its results' metadata
   kBreak,
 };
 
@@ -62,7 +55,9 @@ struct OperatorInfo {
   explicit OperatorInfo(const c10::OperatorHandle& handle);
 
   c10::OperatorHandle handle;
-  Rule rule = Rule::kRecord;
+  Treatment treatment = Treatment::kRecord;
+  uint32_t facts = 0;  // of graph::CallFact
+  Rules rules;
   // kComposite: where its kernel for composing is found. A kernel of the CPU's own, which some
   // operators have beside it (`mish_backward`), reads data.
   c10::DispatchKey composed_by = c10::DispatchKey::CPU;
@@ -78,46 +73,31 @@ struct OperatorInfo {
   // That name dimensions of argument 0, which must have them.
   std::vector<int> dim_arguments;
   int result_count = 0;
-  int results_on_cpu = INT_MAX;  // from this one on, wherever the operands are
-  // Only its library knows the size of what it keeps for a backward.
-  bool keeps_unknown_size = false;
   bool returns_tensor = false;
   bool returns_list = false;  // its one result is a list of tensors
   bool takes_tensor = false;
   bool random = false;
   bool inplace_view = false;
-  // Metadata: own shape function; else a rule of graph/infer/; else a C++ kernel; else what the
+  // Metadata: a rule of trace/rules/; else one of graph/infer/; else a C++ kernel; else what the
   // dispatcher has for Meta.
-  ShapeFunction shape = nullptr;
   const graph::InferEntry* infer = nullptr;
   bool infer_always = false;  // with numbers for sizes too
   const c10::KernelFunction* kernel = nullptr;
   bool python_kernel = false;  // only a Python function serves Meta
   bool is_custom = false;      // not of PyTorch's own namespaces: its Python kernel is the user's
   bool probe_allowed = true;   // false: its kernel is Python code and must not run while tracing
-  bool uncertain_kernel = false;  // composite: what it calls may have no kernel for metadata
-  // What a call has to be looked at for before it is recorded.
-  UncheckedCall unchecked = nullptr;  // null: nothing that metadata lets pass
-  bool may_refuse_data = false;       // graph/data_errors.h
-  bool may_refuse_dtypes = false;     // trace/dtype_errors.h
-  bool slides_window = false;         // a convolution or a pool
+  bool uncertain_kernel = false;   // composite: what it calls may have no kernel for metadata
+  bool may_refuse_data = false;    // graph/data_errors.h
+  bool may_refuse_dtypes = false;  // trace/dtype_errors.h
   bool elementwise = false;  // a result's element follows from the operands' elements of its place
   bool in_place_elementwise = false;  // its operands have the sizes of argument 0, or fewer
-  bool fills = false;                 // with the number in its last argument
-  bool of_integers = false;           // whole numbers alone
+
+  bool has(graph::CallFact fact) const { return (facts & fact) != 0; }
 };
+
+using pytorch::graph_name;
 
 const OperatorInfo& operator_info(const c10::OperatorHandle& handle);
-
-// "aten.add.Tensor"
-std::string graph_name(const c10::OperatorName& name);
-
-// rules/rules.cpp: the rule of operators that need one, by "aten::name" or "aten::name.overload".
-struct RuleEntry {
-  Rule rule;
-  const char* what;
-};
-const RuleEntry* find_rule(const std::string& name);
 
 // hidden_kernels.cpp
 struct HiddenKernel {

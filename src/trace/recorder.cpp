@@ -36,35 +36,35 @@ void Recorder::fail(std::string what, const char* way_out, NeedsData needs_data)
 }
 
 void Recorder::run() {
-  switch (info_.rule) {
-    case Rule::kComposite:
+  switch (info_.treatment) {
+    case Treatment::kComposite:
       // What the kernel calls comes back to the fallback one by one.
       return info_.handle.redispatchBoxed(c10::DispatchKeySet(info_.composed_by), &stack_);
-    case Rule::kMetadata: {
+    case Treatment::kMetadata: {
       c10::impl::ExcludeDispatchKeyGuard below_autograd(kAboveFake);
       return info_.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     }
-    case Rule::kBreak:
+    case Treatment::kBreak:
       fail(info_.what, kMoveOut);
-    case Rule::kLiteral:
+    case Treatment::kLiteral:
       return literal();
-    case Rule::kResize:
+    case Treatment::kResize:
       if (resize()) return;
       fail("it changes the size of a tensor in place", "create the tensor with its final size");
-    case Rule::kEvaluate:
-    case Rule::kRecord:
-    case Rule::kBatchNorm:
-    case Rule::kProbe:
+    case Treatment::kEvaluate:
+    case Treatment::kRecord:
+    case Treatment::kBatchNorm:
+    case Treatment::kProbe:
       break;
   }
-  if (record_.data_capture.sizes && expand_masks()) return;
+  if (state_.data_capture.sizes && expand_masks()) return;
   take_arguments();
   if (only_numbers()) return run_for_real();
-  if (info_.rule == Rule::kEvaluate && !(constant_ && operands_.empty())) {
+  if (info_.treatment == Treatment::kEvaluate && !(constant_ && operands_.empty())) {
     const int size = info_.handle.schema().argumentIndexWithName("output_size").value_or(-1);
     if (size < 0 || argument(size).isNone()) return evaluate();
   }
-  if (info_.keeps_unknown_size && requires_grad_ && at::GradMode::is_enabled())
+  if (info_.has(graph::kKeepsUnknownSize) && requires_grad_ && at::GradMode::is_enabled())
     fail("only its library knows the size of what it keeps for a backward", kMoveOut);
   take_devices();
   check_writes();
@@ -80,7 +80,7 @@ void Recorder::run() {
   check_broadcast();
   take_results();
   check_sizes();
-  if (info_.rule == Rule::kBatchNorm) batch_norm();
+  if (info_.treatment == Treatment::kBatchNorm) batch_norm();
   complete_dtype();
   append_node();
 }
@@ -119,7 +119,8 @@ void call_metadata_kernel(const OperatorInfo& info, torch::jit::Stack& stack) {
 }  // namespace
 
 void compute_results(const OperatorInfo& info, torch::jit::Stack& stack) {
-  if ((info.python_kernel || info.rule == Rule::kProbe) && info.probe_allowed && probe(info, stack))
+  if ((info.python_kernel || info.treatment == Treatment::kProbe) && info.probe_allowed &&
+      probe(info, stack))
     return;
   if (!info.uncertain_kernel || !info.probe_allowed) return call_metadata_kernel(info, stack);
   const size_t begin = stack.size() - info.arguments.size();
@@ -152,12 +153,12 @@ void Recorder::compute_metadata() {
         symbolic_ = false;
       }
   try {
-    if (info_.shape && use_shape_function()) return;
+    if (info_.rules.metadata && use_metadata_rule()) return;
     if ((symbolic_ ? info_.infer != nullptr : info_.infer_always) && use_rule()) return;
     if (symbolic_) {
-      if (!info_.shape && !info_.infer && try_elementwise()) return;
+      if (!info_.rules.metadata && !info_.infer && try_elementwise()) return;
       // What may resize its argument, a probe with the sizes seen tells.
-      const bool may_resize = info_.rule == Rule::kProbe && !info_.mutates.empty();
+      const bool may_resize = info_.treatment == Treatment::kProbe && !info_.mutates.empty();
       const bool usable = !info_.python_kernel || info_.is_custom;
       if (usable && !may_resize && try_symbolic_kernel()) return;
       specialise_symbols();
@@ -176,12 +177,12 @@ void Recorder::compute_metadata() {
   }
 }
 
-bool Recorder::use_shape_function() {
+bool Recorder::use_metadata_rule() {
   if (!has_named_dims()) fail("it has no such dimension, or is given one twice", kMoveOut);
   const ShapeCall call{info_, stack_, begin_};
-  if (!symbolic_) return info_.shape(call);
+  if (!symbolic_) return info_.rules.metadata(call);
   try {
-    return info_.shape(call);
+    return info_.rules.metadata(call);
   } catch (const c10::Error&) {
     return false;  // not for these symbols: the kernel decides, with the hints
   }
@@ -189,7 +190,7 @@ bool Recorder::use_shape_function() {
 
 bool Recorder::use_rule() {
   if (!has_named_dims()) fail("it has no such dimension, or is given one twice", kMoveOut);
-  GuardedSizes sizes(record_.shapes);
+  GuardedSizes sizes(state_.shapes);
   try {
     if (info_.infer->rule(graph::InferCall(arguments_, sizes, inferred_, default_dtype()))) {
       put_results(info_, stack_, begin_, inferred_);
@@ -236,12 +237,13 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
     fail("its result is on device " + tensor.device().str(), kMoveOut);
 
   const size_t place = results_.size();
-  const bool on_cpu = static_cast<int>(place) >= info_.results_on_cpu;
+  constexpr size_t kSeed = 2;
+  const bool on_cpu = place >= kSeed && info_.has(graph::kSeedOnCpu);
   const c10::Device device = on_cpu ? c10::Device(c10::kCPU) : device_;
   at::Tensor result = fake ? tensor : make_fake(impl.unsafe_storage(), impl, device);
   fake = as_fake(result);
   fake->set_fake_device(device);
-  const Record::KnownStorage storage = record_.known_storage(fake->unsafe_storage());
+  const TraceState::KnownStorage storage = state_.known_storage(fake->unsafe_storage());
   fake->set_inference(storage.inference);
   const bool known = place < inferred_.size();
   if (known) inferred_[place].type.device = graph_device(device);
@@ -254,7 +256,7 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
 // An argument comes back: in-place ops and out=.
 at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl& fake) {
   fake.forget_row_major();
-  Result result{true, type_of(tensor), record_.storage_number(fake.unsafe_storage()), nullptr};
+  Result result{true, type_of(tensor), state_.storage_number(fake.unsafe_storage()), nullptr};
   if (fake.specialised_from) {
     if (!same_hints(result.type.sizes, fake.value->type().sizes))
       fail("it changes sizes that vary", "use the out-of-place operator");
@@ -267,21 +269,19 @@ at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl&
       result.bind = &fake;
     } else if (has_concrete_numel_zero(fake.value->type())) {
       // out=torch.empty(0): memory is allocated now; what was there is empty.
-      static const graph::Op& empty =
-          *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty_strided", ""))
-               .op;
-      result.storage = record_.renew_storage_number(fake.unsafe_storage());
+      const graph::Op& empty = graph::op_of(graph::OpKind::kempty_strided);
+      result.storage = state_.renew_storage_number(fake.unsafe_storage());
       graph::Node* node =
-          record_.graph_.add_node(empty,
-                                  {result.type.sizes, result.type.strides, result.type.dtype,
-                                   graph::None{}, result.type.device, graph::None{}},
-                                  {result.type}, record_.origin(), nullptr, {result.storage});
+          state_.graph_.add_node(empty,
+                                 {result.type.sizes, result.type.strides, result.type.dtype,
+                                  graph::None{}, result.type.device, graph::None{}},
+                                 {result.type}, state_.origin(), nullptr, {result.storage});
       for (graph::Argument& argument : arguments_)
         if (auto* value = std::get_if<graph::Value*>(&argument); value && *value == fake.value)
           *value = node->result();
       for (Operand& operand : operands_)
         if (operand.value == fake.value) operand.value = node->result();
-      record_.bind(&fake, node->result());
+      state_.bind(&fake, node->result());
       constant_ = false;
     } else {
       fail("it changes the size of its output tensor",
@@ -313,38 +313,38 @@ void Recorder::append_node() {
     types.push_back(std::move(result.type));
     storages.push_back(result.storage);
   }
-  graph::Node* node = record_.graph_.add_node(op, std::move(arguments_), std::move(types),
-                                              record_.origin(), nullptr, std::move(storages));
+  graph::Node* node = state_.graph_.add_node(op, std::move(arguments_), std::move(types),
+                                             state_.origin(), nullptr, std::move(storages));
   for (size_t i = 0; i < results_.size(); ++i) {
     if (!results_[i].defined)
-      record_.graph_.set_result_undefined(node, static_cast<int>(i));
+      state_.graph_.set_result_undefined(node, static_cast<int>(i));
     else if (results_[i].bind)
-      record_.bind(results_[i].bind, node->result(static_cast<int>(i)));
+      state_.bind(results_[i].bind, node->result(static_cast<int>(i)));
   }
   note_constants(*node);
   if (requires_grad_ && at::GradMode::is_enabled()) {
-    record_.watch_autograd(std::move(result_tensors_));
-    record_.note_forward(node->origin());
+    state_.watch_autograd(std::move(result_tensors_));
+    state_.note_forward(node->origin());
   } else if (requires_grad_) {
-    record_.without_history_.push_back(node);
+    state_.without_history_.push_back(node);
   }
 }
 
 void Recorder::note_constants(const graph::Node& node) {
-  record_.has_effects_ |= info_.random || node.op().effects.opaque;
+  state_.has_effects_ |= info_.random || node.op().effects.opaque;
   for (int position : node.mutated_arguments())
     for (const Operand& operand : operands_)
       if (operand.argument == position)
-        record_.has_effects_ |= record_.is_outside_storage(operand.value->storage());
-  if (constant_ && !info_.random && info_.rule != Rule::kBatchNorm) {
+        state_.has_effects_ |= state_.is_outside_storage(operand.value->storage());
+  if (constant_ && !info_.random && info_.treatment != Treatment::kBatchNorm) {
     std::vector<const graph::Value*> results(node.results().begin(), node.results().end());
-    record_.constants_.add_call(info_.handle, std::move(constant_call_), std::move(operands_),
-                                std::move(results));
+    state_.constants_.add_call(info_.handle, std::move(constant_call_), std::move(operands_),
+                               std::move(results));
     return;
   }
   for (int position : node.op().effects.mutates)
     for (const Operand& operand : operands_)
-      if (operand.argument == position) record_.constants_.invalidate(operand.value->storage());
+      if (operand.argument == position) state_.constants_.invalidate(operand.value->storage());
 }
 
 void Recorder::evaluate() {
@@ -357,16 +357,16 @@ void Recorder::evaluate() {
   }
   for (const Operand& operand : operands_)
     put_operand(argument(operand.argument), operand.element,
-                record_.constants_.evaluate(operand.value));
+                state_.constants_.evaluate(operand.value));
   run_for_real();
   for (size_t i = stack_.size() - info_.result_count; i < stack_.size(); ++i)
-    if (stack_[i].isTensor()) stack_[i] = record_.literal(stack_[i].toTensor());
+    if (stack_[i].isTensor()) stack_[i] = state_.literal(stack_[i].toTensor());
 }
 
 void Recorder::literal() {
   const at::Tensor tensor = argument(0).toTensor();
-  if (as_fake(tensor) || record_.is_declared(tensor)) return;
-  argument(0) = record_.literal(tensor);
+  if (as_fake(tensor) || state_.is_declared(tensor)) return;
+  argument(0) = state_.literal(tensor);
 }
 
 bool Recorder::resize() {
@@ -383,23 +383,18 @@ bool Recorder::resize() {
 // native_batch_norm writes to running_mean and running_var in training without saying so. PyTorch
 // has the same kernel under names whose schemas say what happens.
 void Recorder::batch_norm() {
-  auto op_of = [](const char* name, const char* overload) {
-    return operator_info(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)).op;
-  };
-  static const graph::Op* const inference = op_of("aten::_native_batch_norm_legit_no_training", "");
-  static const graph::Op* const with_statistics = op_of("aten::_native_batch_norm_legit", "");
-  static const graph::Op* const without = op_of("aten::_native_batch_norm_legit", "no_stats");
+  using graph::OpKind;
   constexpr int kRunningMean = 3, kTraining = 5;
   if (!std::get<bool>(arguments_[kTraining])) {
-    op_ = inference;
+    op_ = &graph::op_of(OpKind::k_native_batch_norm_legit_no_training);
     arguments_.erase(arguments_.begin() + kTraining);
   } else if (std::holds_alternative<graph::Value*>(arguments_[kRunningMean])) {
-    op_ = with_statistics;
+    op_ = &graph::op_of(OpKind::k_native_batch_norm_legit);
     for (const Operand& operand : operands_)
       if (operand.argument == kRunningMean || operand.argument == kRunningMean + 1)
-        if (record_.is_outside_storage(operand.value->storage())) note_write(operand);
+        if (state_.is_outside_storage(operand.value->storage())) note_write(operand);
   } else {
-    op_ = without;
+    op_ = &graph::op_of(OpKind::k_native_batch_norm_legit_no_stats);
     arguments_.erase(arguments_.begin() + kRunningMean, arguments_.begin() + kRunningMean + 2);
   }
 }

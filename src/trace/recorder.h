@@ -2,8 +2,8 @@
 #pragma once
 
 #include "trace/metadata.h"
-#include "trace/record.h"
 #include "trace/shapes/shapes.h"
+#include "trace/trace_state.h"
 
 namespace braze::trace {
 
@@ -12,8 +12,8 @@ void record_call(const OperatorInfo& info, torch::jit::Stack& stack);
 
 class Recorder {
  public:
-  Recorder(Record& record, const OperatorInfo& info, torch::jit::Stack& stack)
-      : record_(record), info_(info), stack_(stack), begin_(stack.size() - info.arguments.size()) {}
+  Recorder(TraceState& state, const OperatorInfo& info, torch::jit::Stack& stack)
+      : state_(state), info_(info), stack_(stack), begin_(stack.size() - info.arguments.size()) {}
 
   // Leaves the results on the stack.
   void run();
@@ -57,7 +57,7 @@ class Recorder {
   void compute_metadata();
   // Arguments that name dimensions of the first one name some that it has, each once.
   bool has_named_dims() const;
-  bool use_shape_function();
+  bool use_metadata_rule();
   bool use_rule();
   // symbolic_calls.cpp
   bool try_elementwise();
@@ -93,7 +93,7 @@ class Recorder {
     FakeTensorImpl* bind = nullptr;  // the fake that stands for the new value
   };
 
-  Record& record_;
+  TraceState& state_;
   const OperatorInfo& info_;
   torch::jit::Stack& stack_;
   const size_t begin_;

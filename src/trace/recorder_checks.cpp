@@ -11,7 +11,6 @@
 #include "trace/number_range.h"
 #include "trace/overlap.h"
 #include "trace/recorder.h"
-#include "trace/unchecked_calls.h"
 
 namespace braze::trace {
 namespace {
@@ -23,8 +22,8 @@ constexpr const char* kPassViews = "pass views of one tensor instead";
 }  // namespace
 
 void Recorder::refuse_unchecked() {
-  if (!info_.unchecked) return;
-  if (std::string why = info_.unchecked(ShapeCall{info_, stack_, begin_}); !why.empty())
+  if (!info_.rules.refusals) return;
+  if (std::string why = info_.rules.refusals(ShapeCall{info_, stack_, begin_}); !why.empty())
     fail(why, kMoveOut);
 }
 
@@ -32,15 +31,15 @@ void Recorder::refuse_unchecked() {
 // and windows of no size.
 void Recorder::check_sizes() {
   // What is read from data has no value yet.
-  const bool all_known = !record_.data_capture.scalars && !record_.data_capture.sizes;
+  const bool all_known = !state_.data_capture.scalars && !state_.data_capture.sizes;
   const auto is_known = [&](const sym::Int& size) { return all_known || size.is_constant(); };
   bool empty_input = false, refused = false;
-  if (info_.slides_window)
+  if (info_.has(graph::kSlidesWindow))
     for (const Operand& operand : operands_)
       for (const sym::Int& size : operand.value->type().sizes)
         if (is_known(size) && size.hint() == 0)
           (operand.argument == 0 ? empty_input : refused) = true;
-  const int64_t least = info_.slides_window && !empty_input ? 1 : 0;
+  const int64_t least = info_.has(graph::kSlidesWindow) && !empty_input ? 1 : 0;
   for (const Result& result : results_)
     for (const sym::Int& size : result.type.sizes) refused |= is_known(size) && size.hint() < least;
   if (refused) fail("it has no place for its window", "eager raises an error here");
@@ -49,11 +48,12 @@ void Recorder::check_sizes() {
 // In a region that may run, or not, or again and again.
 void Recorder::check_region() {
   constexpr int kTraining = 5;
-  const bool trains = info_.rule == Rule::kBatchNorm && std::get<bool>(arguments_[kTraining]);
+  const bool trains =
+      info_.treatment == Treatment::kBatchNorm && std::get<bool>(arguments_[kTraining]);
   if (info_.random || info_.op->effects.opaque || trains)
     fail("it draws random numbers, or has effects, in a branch", kMoveOut);
   for (const Operand& operand : operands_) {
-    const bool outer = record_.control_flow.is_outer_storage(operand.value->storage());
+    const bool outer = state_.control_flow.is_outer_storage(operand.value->storage());
     if (!outer) continue;
     for (int position : info_.mutates)
       if (operand.argument == position)
@@ -65,26 +65,26 @@ void Recorder::check_region() {
 // else's does besides its results would then happen twice, or too early.
 void Recorder::check_rerun() {
   const bool lasting = info_.is_custom && info_.op->effects.opaque;
-  if (lasting && record_.has_refusing_)
+  if (lasting && state_.has_refusing_)
     fail("it has effects of its own, behind an operator that may refuse its data", kMoveOut);
-  if (info_.may_refuse_data && record_.has_lasting_effects_)
+  if (info_.may_refuse_data && state_.has_lasting_effects_)
     fail("it may refuse its data, behind an operator with effects of its own", kMoveOut);
-  record_.has_lasting_effects_ |= lasting;
-  record_.has_refusing_ |= info_.may_refuse_data;
+  state_.has_lasting_effects_ |= lasting;
+  state_.has_refusing_ |= info_.may_refuse_data;
 }
 
 void Recorder::check_writes() {
-  if (op_name().starts_with("aten::as_strided")) check_place();
-  if (record_.control_flow.is_open()) check_region();
+  if (info_.has(graph::kCountsFromMemory)) check_place();
+  if (state_.control_flow.is_open()) check_region();
   const bool autograd = requires_grad_ && at::GradMode::is_enabled();
   for (int position : info_.mutates) {
     for (const Operand& operand : operands_) {
       if (operand.argument != position) continue;
-      const bool outside = record_.is_outside_storage(operand.value->storage());
+      const bool outside = state_.is_outside_storage(operand.value->storage());
       const bool input = operand.value->producer() == nullptr;
       if (!outside) continue;
       note_write(operand);
-      if (record_.constants_.contains(operand.value))
+      if (state_.constants_.contains(operand.value))
         fail("it changes a tensor that is not an input of the traced code",
              "make the tensor in the compiled function or pass it as an argument");
       if (autograd)
@@ -146,12 +146,12 @@ void Recorder::check_broadcast() {
 // A tensor that gives the number to fill with: eager refuses one that the elements cannot hold.
 void Recorder::check_filling() {
   const c10::IValue& value = stack_.back();
-  if (!info_.fills || !value.isTensor()) return;
+  if (!info_.has(graph::kFills) || !value.isTensor()) return;
   const at::ScalarType dtype = stack_[begin_].toTensor().scalar_type();
   if (all_fit(value.toTensor().scalar_type(), dtype)) return;
   const FakeTensorImpl* fake = as_fake(value.toTensor());
-  if (fake && record_.constants_.contains(fake->value) &&
-      fits(record_.constants_.evaluate(fake->value).item(), dtype))
+  if (fake && state_.constants_.contains(fake->value) &&
+      fits(state_.constants_.evaluate(fake->value).item(), dtype))
     return;
   fail(std::string("a number that may not fit into ") + c10::toString(dtype),
        "give it a number of that dtype");
@@ -159,9 +159,9 @@ void Recorder::check_filling() {
 
 void Recorder::note_write(const Operand& written) {
   const int storage = written.value->storage();
-  record_.note_write(storage);
+  state_.note_write(storage);
   check_memory(written);
-  if (record_.sharing_of_written(storage) == OutsideMemory::Sharing::kNone) return;
+  if (state_.sharing_of_written(storage) == OutsideMemory::Sharing::kNone) return;
   // In one storage PyTorch refuses what overlaps in part; here the order of the kernel's reads and
   // writes decides.
   for (const Operand& read : operands_)
@@ -171,7 +171,7 @@ void Recorder::note_write(const Operand& written) {
 
 // What the graph reads of memory that it writes to is put in order by the types of its values.
 void Recorder::check_memory(const Operand& operand) {
-  if (record_.sharing_of_written(operand.value->storage()) == OutsideMemory::Sharing::kMixed)
+  if (state_.sharing_of_written(operand.value->storage()) == OutsideMemory::Sharing::kMixed)
     fail("it uses memory" + std::string(kSharedUnknown) + " and that is written to", kPassViews);
 }
 

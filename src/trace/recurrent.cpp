@@ -11,7 +11,8 @@
 #include "trace/composites.h"
 #include "trace/fake_tensor.h"
 #include "trace/recorder.h"
-#include "trace/shapes/families.h"
+#include "trace/rules/rules.h"
+#include "trace/shapes/common.h"
 
 namespace braze::trace {
 namespace {
@@ -106,10 +107,10 @@ bool is_recorded_whole(const Layer& layer) try {
   return false;  // unusual as well: a size that comes from data
 }
 
+// `gates`: of its cells.
+template <int64_t gates>
 void recurrent(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard below(kCompositeKey);
-  const std::string& name = handle.operator_name().name;
-  const int64_t gates = name == "aten::lstm" ? 4 : name == "aten::gru" ? 3 : 1;
   const Layer layer(&*(stack->end() - kArguments), gates);
   if (!is_recorded_whole(layer))
     return handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
@@ -124,8 +125,10 @@ void recurrent(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::ji
   if (transposes) output = output.toTensor().transpose(0, 1);
 }
 
+}  // namespace
+
 // Steps outermost, whatever comes first.
-bool recurrent_shape(const ShapeCall& call) {
+bool metadata::recurrent_layer(const ShapeCall& call) {
   const Layer layer(&call.stack[call.begin]);
   const at::ScalarType dtype = layer.input.scalar_type();
   const int64_t features = features_of(layer.states[0]) * layer.directions;
@@ -139,20 +142,11 @@ bool recurrent_shape(const ShapeCall& call) {
   return call.give(output, states[0], states[1]);
 }
 
-constexpr NamedShape kShapes[] = {
-    {"lstm.input", recurrent_shape},
-    {"gru.input", recurrent_shape},
-    {"rnn_tanh.input", recurrent_shape},
-    {"rnn_relu.input", recurrent_shape},
-};
-
-}  // namespace
-
-std::span<const NamedShape> recurrent_shapes() { return kShapes; }
-
 void register_recurrent(torch::Library& operators) {
-  for (const char* name : {"lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"})
-    operators.impl(name, torch::CppFunction::makeFromBoxedFunction<&recurrent>());
+  operators.impl("lstm.input", torch::CppFunction::makeFromBoxedFunction<&recurrent<4>>());
+  operators.impl("gru.input", torch::CppFunction::makeFromBoxedFunction<&recurrent<3>>());
+  operators.impl("rnn_tanh.input", torch::CppFunction::makeFromBoxedFunction<&recurrent<1>>());
+  operators.impl("rnn_relu.input", torch::CppFunction::makeFromBoxedFunction<&recurrent<1>>());
 }
 
 }  // namespace braze::trace

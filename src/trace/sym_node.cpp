@@ -10,7 +10,7 @@
 #include "sym/expr.h"
 #include "trace/fake_tensor.h"
 #include "trace/kernel_scope.h"
-#include "trace/record.h"
+#include "trace/trace_state.h"
 
 namespace braze::trace {
 namespace {
@@ -71,9 +71,9 @@ struct Condition {
     try {
       return guard(shapes);
     } catch (const sym::Undecidable&) {
-      Record* record = current_record();
-      if (record && !thread_state.in_kernel)
-        record->assumed.push_back([condition = *this, &shapes, otherwise] {
+      TraceState* state = current_state();
+      if (state && !thread_state.in_kernel)
+        state->assumed.push_back([condition = *this, &shapes, otherwise] {
           if (!condition.expect(shapes, otherwise)) throw sym::Undecidable(condition.text());
         });
       return otherwise;
@@ -333,11 +333,11 @@ class SymNode final : public c10::SymNodeImpl {
 };
 
 c10::SymNode node_of(Int value, ShapeEnv& shapes) {
-  Record* record = current_record();
-  if (value.is_constant() || !record || &record->shapes != &shapes)
+  TraceState* state = current_state();
+  if (value.is_constant() || !state || &state->shapes != &shapes)
     return c10::make_intrusive<SymNode>(shapes, value);
   const size_t id = value.expr()->id;
-  std::vector<c10::SymNode>& nodes = record->size_nodes;
+  std::vector<c10::SymNode>& nodes = state->size_nodes;
   if (nodes.size() <= id) nodes.resize(std::max(id + 1, 2 * nodes.size()));
   if (!nodes[id]) nodes[id] = c10::make_intrusive<SymNode>(shapes, value);
   return nodes[id];

@@ -99,7 +99,7 @@ bool Recorder::try_elementwise() {
   }
   if (operands.empty()) return false;
   const torch::jit::Stack saved(stack_.begin() + begin_, stack_.end());
-  GuardedSizes ask(record_.shapes);
+  GuardedSizes ask(state_.shapes);
   const std::optional<sym::Dims> sizes = graph::try_broadcast(operands, ask);
   if (!sizes || (in_place && !ask.all_equal(*sizes, operands[0]->sizes))) return false;
   for (size_t i = begin_; i < stack_.size(); ++i) {

@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "sym/symbols.h"
-#include "trace/record.h"
 #include "trace/sym_node.h"
+#include "trace/trace_state.h"
 
 namespace braze::trace {
 namespace {
@@ -113,7 +113,7 @@ std::optional<graph::SymbolBinding> find_binding(const graph::Graph& graph, Int 
 
 }  // namespace
 
-sym::Int Record::size_symbol(int64_t size, const DynamicDim& dim) {
+sym::Int TraceState::size_symbol(int64_t size, const DynamicDim& dim) {
   constexpr int64_t kHint = 64;  // for sizes that say nothing about the usual ones
   if (dim.unbacked)
     return shapes.unbacked("u" + std::to_string(shapes.symbol_count()), size < 2 ? kHint : size,
@@ -129,8 +129,8 @@ sym::Int Record::size_symbol(int64_t size, const DynamicDim& dim) {
   return place->second;
 }
 
-at::Tensor Record::symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
-                                  std::span<const DynamicDim> dims) {
+at::Tensor TraceState::symbolic_input(const at::Tensor& real, graph::InputKind kind,
+                                      std::string name, std::span<const DynamicDim> dims) {
   SymbolicInput input{.tensor = real};
   for (int64_t size : real.sizes()) input.sizes.push_back(size);
   for (const DynamicDim& dim : dims)
@@ -147,7 +147,7 @@ at::Tensor Record::symbolic_input(const at::Tensor& real, graph::InputKind kind,
   return fake;
 }
 
-at::Tensor Record::stand_in(const at::Tensor& real, graph::InputKind kind, std::string name) {
+at::Tensor TraceState::stand_in(const at::Tensor& real, graph::InputKind kind, std::string name) {
   at::Tensor fake = make_fake_input(storage_of_real(real), c10::fromIntArrayRefSlow(real.sizes()),
                                     c10::fromIntArrayRefSlow(real.strides()), real.storage_offset(),
                                     real.scalar_type(), real.device());
@@ -155,8 +155,8 @@ at::Tensor Record::stand_in(const at::Tensor& real, graph::InputKind kind, std::
   return fake;
 }
 
-void Record::stand_for(const at::Tensor& fake, const at::Tensor& real, graph::InputKind kind,
-                       std::string name) {
+void TraceState::stand_for(const at::Tensor& fake, const at::Tensor& real, graph::InputKind kind,
+                           std::string name) {
   c10::TensorImpl* impl = real.unsafeGetTensorImpl();
   as_fake(fake)->stands_for_input = true;
   as_fake(fake)->serial = serial_;
@@ -166,13 +166,13 @@ void Record::stand_for(const at::Tensor& fake, const at::Tensor& real, graph::In
   declared_storages_.emplace(impl->unsafe_storage().unsafeGetStorageImpl(), impl);
 }
 
-sym::Int Record::symbolic_integer(int64_t value) {
+sym::Int TraceState::symbolic_integer(int64_t value) {
   const int number = shapes.symbol_count();
   scalars_.push_back(number);
   return shapes.symbol("s" + std::to_string(number), value, sym::Range{});
 }
 
-sym::Int Record::data_symbol(sym::Range range) {
+sym::Int TraceState::data_symbol(sym::Range range) {
   // Large enough for kernels to be shaped for much work.
   constexpr int64_t kHint = 4096;
   const int64_t hint = std::clamp<int64_t>(kHint, range.low, range.high);
@@ -180,7 +180,7 @@ sym::Int Record::data_symbol(sym::Range range) {
   return shapes.unbacked("u" + std::to_string(shapes.symbol_count()), hint, range);
 }
 
-void Record::settle_symbols(Trace& trace) {
+void TraceState::settle_symbols(Trace& trace) {
   if (shapes.symbol_count() == 0) return;
   sym::ShapeEnv::Settled settled = shapes.settle();
   settle(trace.graph, settled.values);

@@ -26,13 +26,13 @@ struct StorageVisible {
 // A kernel for metadata calls another operator: metadata only.
 void nested_call(const OperatorInfo& info, torch::jit::Stack& stack) {
   const size_t begin = stack.size() - info.arguments.size();
-  if (info.rule == Rule::kEvaluate) {
-    if (Record* record = current_record(); record && record->evaluate_nested(info, stack)) return;
+  if (info.treatment == Treatment::kEvaluate) {
+    if (TraceState* state = current_state(); state && state->evaluate_nested(info, stack)) return;
     raise_break({graph_name(info.handle.operator_name()),
                  "the size or value of a result depends on the data of a tensor", kReadsData,
                  NeedsData::kForAValue});
   }
-  if (info.shape && info.shape(ShapeCall{info, stack, begin})) return;
+  if (info.rules.metadata && info.rules.metadata(ShapeCall{info, stack, begin})) return;
   if (info.infer_always && infer_nested(info, stack)) return;
   compute_results(info, stack);
 }
@@ -50,19 +50,19 @@ void include_keys(bool included) {
 
 void record_call(const OperatorInfo& info, torch::jit::Stack& stack) {
   if (thread_state.in_kernel) return nested_call(info, stack);
-  Record* record = current_record();
+  TraceState* state = current_state();
   TORCH_CHECK(
-      record, info.handle.operator_name(),
+      state, info.handle.operator_name(),
       ": a tensor without data, made while braze was tracing, is used outside of the trace");
   StorageVisible visible;
-  record->settle_autograd();
+  state->settle_autograd();
   try {
     // A copy may have been made because of what was assumed; a view is one in any case.
-    const std::vector<std::function<void()>> assumed = std::exchange(record->assumed, {});
-    if (info.handle.operator_name().name == "aten::clone")
+    const std::vector<std::function<void()>> assumed = std::exchange(state->assumed, {});
+    if (info.has(graph::kGivesLayout))
       for (const std::function<void()>& make_sure : assumed) make_sure();
-    Recorder(*record, info, stack).run();
-    record->assumed.clear();
+    Recorder(*state, info, stack).run();
+    state->assumed.clear();
   } catch (const sym::Undecidable& question) {
     raise_break({graph_name(info.handle.operator_name()),
                  std::string("its result depends on a number that is read from data: ") +
@@ -72,7 +72,7 @@ void record_call(const OperatorInfo& info, torch::jit::Stack& stack) {
 }
 
 struct Tracer::Impl {
-  Record record;
+  TraceState state;
   bool autocast_cache = true;
 };
 
@@ -82,9 +82,9 @@ Tracer::~Tracer() = default;
 // Observers may keep what a call is given.
 Tracer::Scope::Scope(Tracer& tracer)
     : previous_(nullptr), observed_(at::isRecordFunctionEnabled()) {
-  BRAZE_CHECK(thread_state.record == nullptr, "scopes of tracers do not nest");
+  BRAZE_CHECK(thread_state.state == nullptr, "scopes of tracers do not nest");
   previous_ = &tracer;
-  thread_state.record = &tracer.impl_->record;
+  thread_state.state = &tracer.impl_->state;
   // The cache of casted weights would keep fakes beyond the trace.
   tracer.impl_->autocast_cache = pytorch::is_autocast_cache_enabled();
   pytorch::set_autocast_cache_enabled(false);
@@ -95,9 +95,9 @@ Tracer::Scope::Scope(Tracer& tracer)
 Tracer::Scope::~Scope() {
   include_keys(false);
   at::enableRecordFunction(observed_);
-  previous_->impl_->record.restore_versions();
+  previous_->impl_->state.restore_versions();
   pytorch::set_autocast_cache_enabled(previous_->impl_->autocast_cache);
-  thread_state.record = nullptr;
+  thread_state.state = nullptr;
 }
 
 Tracer::Pause::Pause()
@@ -114,48 +114,48 @@ Tracer::Pause::~Pause() {
 
 bool Tracer::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
                      std::string* why) {
-  return impl_->record.declare(real, kind, std::move(name), why);
+  return impl_->state.declare(real, kind, std::move(name), why);
 }
 
 at::Tensor Tracer::symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
                                   std::span<const DynamicDim> dims) {
-  return impl_->record.symbolic_input(real, kind, std::move(name), dims);
+  return impl_->state.symbolic_input(real, kind, std::move(name), dims);
 }
 
 at::Tensor Tracer::stand_in(const at::Tensor& real, std::string name) {
-  return impl_->record.stand_in(real, graph::InputKind::kUser, std::move(name));
+  return impl_->state.stand_in(real, graph::InputKind::kUser, std::move(name));
 }
 
 c10::SymInt Tracer::symbolic_integer(int64_t value) {
-  return to_symint(impl_->record.symbolic_integer(value), impl_->record.shapes);
+  return to_symint(impl_->state.symbolic_integer(value), impl_->state.shapes);
 }
 
-void Tracer::set_data_capture(DataCapture capture) { impl_->record.data_capture = capture; }
+void Tracer::set_data_capture(DataCapture capture) { impl_->state.data_capture = capture; }
 
 void Tracer::set_origin_provider(std::function<graph::OriginId(graph::Graph&)> provider) {
-  impl_->record.origin_provider = std::move(provider);
+  impl_->state.origin_provider = std::move(provider);
 }
 
 bool Tracer::is_fake(const at::Tensor& tensor) {
   return tensor.defined() && as_fake(tensor) != nullptr;
 }
 
-const std::optional<TraceBreak>& Tracer::last_break() const { return impl_->record.last_break; }
+const std::optional<TraceBreak>& Tracer::last_break() const { return impl_->state.last_break; }
 
-bool Tracer::needs_autograd() const { return impl_->record.needs_autograd(); }
+bool Tracer::needs_autograd() const { return impl_->state.needs_autograd(); }
 
 std::string Tracer::differentiate(const std::vector<at::Tensor>& outputs) {
   const Scope scope(*this);
-  return impl_->record.differentiate(outputs);
+  return impl_->state.differentiate(outputs);
 }
 
 Trace Tracer::finish(const std::vector<at::Tensor>& outputs) {
-  return impl_->record.finish(outputs);
+  return impl_->state.finish(outputs);
 }
 
-sym::ShapeEnv& Tracer::shapes() { return impl_->record.shapes; }
+sym::ShapeEnv& Tracer::shapes() { return impl_->state.shapes; }
 
-ControlFlow& Tracer::control_flow() { return impl_->record.control_flow; }
+ControlFlow& Tracer::control_flow() { return impl_->state.control_flow; }
 
 std::string initialize(PyObject* module) {
   if (!create_break_type(module)) {

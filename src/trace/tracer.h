@@ -21,6 +21,7 @@
 
 #include "graph/graph.h"
 #include "graph/joint.h"
+#include "pytorch/convert.h"
 #include "sym/shape_env.h"
 
 namespace braze::trace {
@@ -164,12 +165,12 @@ class Tracer {
 std::string initialize(PyObject* module);
 PyObject* trace_break_type();
 
-// Conversions between PyTorch's and the graph's notions.
-graph::DType dtype_of(at::ScalarType type);  // InternalError for unsupported ones
-std::optional<graph::DType> try_dtype_of(at::ScalarType type);
-at::ScalarType scalar_type_of(graph::DType dtype);
+using pytorch::device_of;
+using pytorch::dtype_of;
+using pytorch::graph_device;
+using pytorch::scalar_type_of;
+using pytorch::try_dtype_of;
+// Of a fake as well.
 graph::TensorType type_of(const at::Tensor& tensor);
-at::Device device_of(graph::Device device);
-graph::Device graph_device(c10::Device device);  // InternalError for others than CPUs and GPUs
 
 }  // namespace braze::trace

@@ -1,4 +1,4 @@
-// The catalogue of everything that Braze says to its users: breaks (break_reason.h) and errors of
+// The catalogue of everything that Braze says to its users: breaks (reason.h) and errors of
 // use. docs/breaks.md is made from it, and a test runs every example.
 #pragma once
 

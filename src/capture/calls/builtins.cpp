@@ -28,7 +28,7 @@ bool is_plain_name(PyObject* name) { return PyUnicode_CheckExact(name) || !PyUni
 
 }  // namespace
 
-Slot asked_break(TraceContext& trace, const char* function, const Slot* args, size_t count) {
+Tracked asked_break(TraceContext& trace, const char* function, const Tracked* args, size_t count) {
   std::string text = function;
   const char* message =
       count > 0 && PyUnicode_Check(args[0].get()) ? cpython::utf8_of(args[0].get()) : nullptr;
@@ -117,8 +117,8 @@ std::optional<bool> is_of_tensor_type(PyObject* tensor, PyObject* classes) {
   return same;
 }
 
-Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callable, Slot* args,
-                 size_t count, PyObject* kwnames, bool& done) {
+Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& callable,
+                    Tracked* args, size_t count, PyObject* kwnames, bool& done) {
   done = !kwnames;
   switch (rule.callee) {
     case Callee::kBreak:
@@ -147,7 +147,7 @@ Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callab
     case Callee::kGetattr: {
       if (done = done && (count == 2 || count == 3); !done) return {};
       if (!is_plain_name(args[1].get())) return trace.refuse(BreakKind::kNativeCall, kOwnName);
-      Slot value = getattr(trace, args[0], args[1].get());
+      Tracked value = getattr(trace, args[0], args[1].get());
       if (value || count == 2 || trace.breaks.under_way() ||
           !PyErr_ExceptionMatches(PyExc_AttributeError))
         return value;
@@ -157,19 +157,20 @@ Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callab
     case Callee::kHasattr: {
       if (done = done && count == 2; !done) return {};
       if (!is_plain_name(args[1].get())) return trace.refuse(BreakKind::kNativeCall, kOwnName);
-      Slot value = getattr(trace, args[0], args[1].get());
-      if (value) return Slot::borrow(Py_True);
+      Tracked value = getattr(trace, args[0], args[1].get());
+      if (value) return Tracked::borrow(Py_True);
       if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
       PyErr_Clear();
-      return Slot::borrow(Py_False);
+      return Tracked::borrow(Py_False);
     }
     case Callee::kSetattr:
     case Callee::kDelattr: {
       bool set = rule.callee == Callee::kSetattr;
       if (done = done && count == (set ? 3u : 2u); !done) return {};
       if (!is_plain_name(args[1].get())) return trace.refuse(BreakKind::kNativeCall, kOwnName);
-      return setattr(trace, args[0], args[1].get(), set ? args[2] : Slot()) ? Slot::borrow(Py_None)
-                                                                            : Slot();
+      return setattr(trace, args[0], args[1].get(), set ? args[2] : Tracked())
+                 ? Tracked::borrow(Py_None)
+                 : Tracked();
     }
     case Callee::kIsinstance: {
       const Source* source = trace.world.source_of(args[0]);
@@ -183,7 +184,7 @@ Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callab
         return {};
       if (count == 2 && is_tensor(args[0].get()))
         if (const auto answer = is_of_tensor_type(args[0].get(), args[1].get()))
-          return Slot::borrow(*answer ? Py_True : Py_False);
+          return Tracked::borrow(*answer ? Py_True : Py_False);
       return call_native(trace, callable.get(), args, count, kwnames, false);
     }
     case Callee::kLen:
@@ -203,7 +204,7 @@ Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callab
     case Callee::kNext: {
       if (done = done && (count == 1 || count == 2); !done) return {};
       bool exhausted = false;
-      Slot value = next_item(trace, args[0], exhausted, count == 1);
+      Tracked value = next_item(trace, args[0], exhausted, count == 1);
       if (value || !exhausted) return value;
       if (count == 2) return args[1];
       if (!PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
@@ -215,11 +216,11 @@ Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callab
       return getattr(trace, args[0], names().dict);
     case Callee::kIdentity: {
       if (done = done && count == 1; !done) return {};
-      args[0] = Slot::borrow(trace.world.real_of(args[0].get()), args[0].source);
+      args[0] = Tracked::borrow(trace.world.real_of(args[0].get()), args[0].source);
       if (rule.text == "hash()" && is_container(args[0].get()) &&
           !read_deeply(trace, args[0].get(), Look::kDeep))
         return {};
-      Slot value = call_native(trace, callable.get(), args, count, kwnames, false);
+      Tracked value = call_native(trace, callable.get(), args, count, kwnames, false);
       trace.world.guard_as_key(args[0].get());
       if (value && !is_atom(args[0].get()))
         trace.world.hold(args[0].object), trace.addresses.push_back(value.object);
@@ -230,10 +231,10 @@ Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callab
       return getitem(trace, args[0], args[1]);
     case Callee::kWriteItem:
       if (done = done && count == 3; !done) return {};
-      return setitem(trace, args[0], args[1], args[2]) ? Slot::borrow(Py_None) : Slot();
+      return setitem(trace, args[0], args[1], args[2]) ? Tracked::borrow(Py_None) : Tracked();
     case Callee::kDeleteItem:
       if (done = done && count == 2; !done) return {};
-      return setitem(trace, args[0], args[1], Slot()) ? Slot::borrow(Py_None) : Slot();
+      return setitem(trace, args[0], args[1], Tracked()) ? Tracked::borrow(Py_None) : Tracked();
     case Callee::kOperator:
       if (done = done && count == 2; !done) return {};
       return binary_operation(trace, rule.op, args[0], args[1]);
@@ -244,7 +245,7 @@ Slot call_listed(TraceContext& trace, const CalleeRule& rule, const Slot& callab
       if (trace.world.is_outside(changed) &&
           !(is_container(changed) && trace.world.shadow(changed)))
         return trace.breaks.under_way()
-                   ? Slot()
+                   ? Tracked()
                    : trace.refuse(BreakKind::kNativeCall,
                                   rule.text + " changes an object from outside");
       if (!check_native_arguments(trace, rule.text.c_str(), args + 1, count - 1, true)) return {};

@@ -62,19 +62,20 @@ Ref source_of_script(PyObject* script) {
 
 }  // namespace
 
-static Slot wrapped_function(TraceContext& trace, const Slot& wrapper);
-static Slot call_cached(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                        PyObject* kwnames);
+static Tracked wrapped_function(TraceContext& trace, const Tracked& wrapper);
+static Tracked call_cached(TraceContext& trace, const Tracked& callable, Tracked* args,
+                           size_t count, PyObject* kwnames);
 static bool is_compiled_function(PyTypeObject* type);
 static bool is_logging_function(PyObject* function);
-static Slot call_instance(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                          PyObject* kwnames);
-static Slot call_partial(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                         PyObject* kwnames);
-static Slot call_builtin(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                         PyObject* kwnames);
+static Tracked call_instance(TraceContext& trace, const Tracked& callable, Tracked* args,
+                             size_t count, PyObject* kwnames);
+static Tracked call_partial(TraceContext& trace, const Tracked& callable, Tracked* args,
+                            size_t count, PyObject* kwnames);
+static Tracked call_builtin(TraceContext& trace, const Tracked& callable, Tracked* args,
+                            size_t count, PyObject* kwnames);
 
-Slot call(TraceContext& trace, const Slot& callable, Slot* args, size_t count, PyObject* kwnames) {
+Tracked call(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+             PyObject* kwnames) {
   PyObject* f = callable.get();
   PyTypeObject* type = Py_TYPE(f);
   const Subject subject(trace, callable);
@@ -85,19 +86,19 @@ Slot call(TraceContext& trace, const Slot& callable, Slot* args, size_t count, P
       if (!source || trace.world.source_of(value)) return trace.world.wrap(value);
       return trace.world.read(value, trace.guards.source(SourceKind::kAttribute, source, name));
     };
-    Slot self = part(PyMethod_GET_SELF(f), names().self);
-    Slot function = part(PyMethod_GET_FUNCTION(f), names().func);
+    Tracked self = part(PyMethod_GET_SELF(f), names().self);
+    Tracked function = part(PyMethod_GET_FUNCTION(f), names().func);
     if (!self || !function) return {};
     if (is_log_method(self.get(), function.get()))
       return call_log(trace, self, function.get(), args, count, kwnames);
-    std::vector<Slot> all;
+    std::vector<Tracked> all;
     all.reserve(count + 1);
     all.push_back(std::move(self));
     all.insert(all.end(), args, args + count);
     return call(trace, function, all.data(), count + 1, kwnames);
   }
   if (trace.recording.has_symbols())
-    if (Slot done; call_with_symbols(trace, callable, args, count, kwnames, done)) return done;
+    if (Tracked done; call_with_symbols(trace, callable, args, count, kwnames, done)) return done;
   if (PyType_Check(f)) return call_type(trace, callable, args, count, kwnames);
   if (PyCFunction_Check(f)) return call_builtin(trace, callable, args, count, kwnames);
   size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
@@ -117,8 +118,8 @@ Slot call(TraceContext& trace, const Slot& callable, Slot* args, size_t count, P
   if (type == known().partial) return call_partial(trace, callable, args, count, kwnames);
   if (is_lru_cache(f)) return call_cached(trace, callable, args, count, kwnames);
   if (is_compiled_function(type)) {
-    Slot inner = wrapped_function(trace, callable);
-    return inner ? call(trace, inner, args, count, kwnames) : Slot();
+    Tracked inner = wrapped_function(trace, callable);
+    return inner ? call(trace, inner, args, count, kwnames) : Tracked();
   }
   // Whether it still has one is read, and guarded by nothing but the object's own source.
   if (PyWeakref_CheckRef(f) && trace.world.is_outside(f) &&
@@ -129,10 +130,10 @@ Slot call(TraceContext& trace, const Slot& callable, Slot* args, size_t count, P
 }
 
 // What a wrapper from outside wraps, as `__wrapped__`.
-static Slot wrapped_function(TraceContext& trace, const Slot& wrapper) {
+static Tracked wrapped_function(TraceContext& trace, const Tracked& wrapper) {
   Ref wrapped = Ref::steal(PyObject_GetAttr(wrapper.get(), names().wrapped));
   if (!wrapped) return {};
-  Slot inner = trace.world.wrap(wrapped);
+  Tracked inner = trace.world.wrap(wrapped);
   if (const Source* source = trace.world.source_of(wrapper);
       source && !trace.world.source_of(inner)) {
     trace.guards.add(GuardKind::kIdentity, source, wrapper.get());
@@ -144,14 +145,14 @@ static Slot wrapped_function(TraceContext& trace, const Slot& wrapper) {
 // An lru_cache from outside is left as it is. What the call would give is worked out by its
 // function, if that has no effects and gives a value whose identity nobody can tell; the call
 // itself is made when the compiled code runs, so that the cache then holds what it would.
-static Slot call_cached(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                        PyObject* kwnames) {
+static Tracked call_cached(TraceContext& trace, const Tracked& callable, Tracked* args,
+                           size_t count, PyObject* kwnames) {
   if (trace.world.made_function(callable.get())) {
     if (!check_native_arguments(trace, "a cached function", args, count, true, Look::kKeeps))
       return {};
     return call_native(trace, callable.get(), args, count, kwnames, false);
   }
-  Slot inner = wrapped_function(trace, callable);
+  Tracked inner = wrapped_function(trace, callable);
   if (!inner) return {};
   if (is_logging_function(inner.get())) return defer_call(trace, callable, args, count, kwnames);
   // What the cache holds was computed when it was called first, perhaps from other data.
@@ -160,7 +161,7 @@ static Slot call_cached(TraceContext& trace, const Slot& callable, Slot* args, s
     return trace.refuse(BreakKind::kPendingChange, "a cached function (lru_cache) behind changes");
   const size_t writes = trace.world.write_count(), deferred = trace.deferred.size();
   const size_t guards = trace.guards.count();
-  Slot result = call(trace, inner, args, count, kwnames);
+  Tracked result = call(trace, inner, args, count, kwnames);
   if (!result) return {};
   const auto reads_data = [](const guard::Guard& guard) {
     return guard.kind == GuardKind::kValue && guard.source->kind != SourceKind::kArgument;
@@ -180,7 +181,7 @@ static Slot call_cached(TraceContext& trace, const Slot& callable, Slot* args, s
     return trace.refuse(BreakKind::kNativeCall,
                         std::string("a cached function (lru_cache) gives a '") +
                             Py_TYPE(result.get())->tp_name + "' object, the same one at each call");
-  return defer_call(trace, callable, args, count, kwnames) ? std::move(result) : Slot();
+  return defer_call(trace, callable, args, count, kwnames) ? std::move(result) : Tracked();
 }
 
 static bool is_compiled_function(PyTypeObject* type) {
@@ -209,14 +210,14 @@ bool is_log_method(PyObject* self, PyObject* function) {
 }
 
 // An object with __call__.
-static Slot call_instance(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                          PyObject* kwnames) {
+static Tracked call_instance(TraceContext& trace, const Tracked& callable, Tracked* args,
+                             size_t count, PyObject* kwnames) {
   PyObject* f = callable.get();
   PyTypeObject* type = Py_TYPE(f);
   PyObject* method = trace.world.source_of(callable) ? trace.world.type_lookup(type, names().call)
                                                      : _PyType_Lookup(type, names().call);
   if (method && PyFunction_Check(method)) {
-    std::vector<Slot> all;
+    std::vector<Tracked> all;
     all.reserve(count + 1);
     all.push_back(callable);
     all.insert(all.end(), args, args + count);
@@ -242,7 +243,7 @@ static Slot call_instance(TraceContext& trace, const Slot& callable, Slot* args,
   }
   if (type == &PyStaticMethod_Type) {
     Ref function = Ref::steal(PyObject_GetAttr(f, names().func));
-    return function ? call(trace, trace.world.wrap(function), args, count, kwnames) : Slot();
+    return function ? call(trace, trace.world.wrap(function), args, count, kwnames) : Tracked();
   }
   if (!type->tp_call) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", type->tp_name);
@@ -250,7 +251,7 @@ static Slot call_instance(TraceContext& trace, const Slot& callable, Slot* args,
   }
   if (std::string_view(type->tp_name).starts_with("operator.") && count == 1 && !kwnames) {
     bool done = false;
-    Slot value = call_getter(trace, callable, args[0], done);
+    Tracked value = call_getter(trace, callable, args[0], done);
     if (done) return value;
   }
   if (trace.world.is_outside(f) && !is_immutable(f) && !is_pure_c_module(module))
@@ -261,18 +262,18 @@ static Slot call_instance(TraceContext& trace, const Slot& callable, Slot* args,
   return call_native(trace, f, args, count, kwnames, false);
 }
 
-static Slot call_partial(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                         PyObject* kwnames) {
+static Tracked call_partial(TraceContext& trace, const Tracked& callable, Tracked* args,
+                            size_t count, PyObject* kwnames) {
   PyObject* f = callable.get();
   const Source* source = trace.world.source_of(callable);
-  auto part = [&](PyObject* name) -> Slot {
+  auto part = [&](PyObject* name) -> Tracked {
     Ref value = Ref::steal(PyObject_GetAttr(f, name));
     if (!value) return {};
     if (!source) return trace.world.wrap(std::move(value));
     return trace.world.read(value.get(), trace.guards.source(SourceKind::kAttribute, source, name));
   };
-  Slot function = part(names().partial_func), first = part(names().partial_args),
-       keywords = part(names().partial_keywords);
+  Tracked function = part(names().partial_func), first = part(names().partial_args),
+          keywords = part(names().partial_keywords);
   if (!function || !first || !keywords) return {};
   if (source && (!trace.world.read_all(first.get()) || !trace.world.read_all(keywords.get())))
     return {};
@@ -289,8 +290,8 @@ static Slot call_partial(TraceContext& trace, const Slot& callable, Slot* args, 
   return call_ex(trace, function, all.get(), merged.get());
 }
 
-Slot call_ex(TraceContext& trace, const Slot& callable, PyObject* args, PyObject* kwargs) {
-  std::vector<Slot> all;
+Tracked call_ex(TraceContext& trace, const Tracked& callable, PyObject* args, PyObject* kwargs) {
+  std::vector<Tracked> all;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
     all.push_back(trace.world.wrap(PyTuple_GET_ITEM(args, i)));
   Ref kwnames;
@@ -311,8 +312,8 @@ Slot call_ex(TraceContext& trace, const Slot& callable, PyObject* args, PyObject
   return call(trace, callable, all.data(), all.size(), kwnames.get());
 }
 
-Slot call_unpacked(TraceContext& trace, const Slot& callable, const Slot& args,
-                   const Slot& kwargs) {
+Tracked call_unpacked(TraceContext& trace, const Tracked& callable, const Tracked& args,
+                      const Tracked& kwargs) {
   Ref positional;
   if (PyTuple_CheckExact(args.get())) {
     if (trace.world.source_of(args) && !trace.world.read_all(args.get())) return {};
@@ -341,8 +342,8 @@ Slot call_unpacked(TraceContext& trace, const Slot& callable, const Slot& args,
 // --- Functions and methods of C
 // -------------------------------------------------------------------
 
-static Slot call_builtin(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                         PyObject* kwnames) {
+static Tracked call_builtin(TraceContext& trace, const Tracked& callable, Tracked* args,
+                            size_t count, PyObject* kwnames) {
   auto* f = reinterpret_cast<PyCFunctionObject*>(callable.get());
   const char* name = f->m_ml->ml_name;
   PyObject* self = f->m_self;
@@ -351,7 +352,7 @@ static Slot call_builtin(TraceContext& trace, const Slot& callable, Slot* args, 
       return call(trace, trace.world.wrap(substitute), args, count, kwnames);
   if (const CalleeRule* rule = callee_rule(callable.get())) {
     bool done = false;
-    Slot result = call_listed(trace, *rule, callable, args, count, kwnames, done);
+    Tracked result = call_listed(trace, *rule, callable, args, count, kwnames, done);
     if (done) return result;
   }
   PyObject* module = f->m_module;
@@ -362,7 +363,7 @@ static Slot call_builtin(TraceContext& trace, const Slot& callable, Slot* args, 
                       kwnames);
   }
   if (is_bound_to_object(self) && !(module && PyUnicode_Check(module))) {
-    Slot owner = trace.world.wrap(self);
+    Tracked owner = trace.world.wrap(self);
     const Source* source = trace.world.source_of(callable);
     if (!owner.source && source && trace.world.is_outside(self)) {
       owner =
@@ -401,8 +402,8 @@ static Slot call_builtin(TraceContext& trace, const Slot& callable, Slot* args, 
                           "(): native code that is not known to be safe to trace");
 }
 
-Slot call_numpy(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                PyObject* kwnames) {
+Tracked call_numpy(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                   PyObject* kwnames) {
   for (size_t i = 0; i < count; ++i)
     if (!is_atom(args[i].get()) && !PyTuple_Check(args[i].get()))
       return trace.refuse(BreakKind::kNumpy, "a numpy function that is given more than numbers");

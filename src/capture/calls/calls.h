@@ -1,19 +1,21 @@
-// Calls: which kind of callable it is.
+// Calls of any callable: they are handed to the source of this folder that knows its kind.
 #pragma once
 
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
 struct TraceContext;
 
-Slot call(TraceContext& trace, const Slot& callable, Slot* args, size_t count, PyObject* kwnames);
+Tracked call(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+             PyObject* kwnames);
 // Of a tuple and a dict or null.
-Slot call_ex(TraceContext& trace, const Slot& callable, PyObject* args, PyObject* kwargs);
+Tracked call_ex(TraceContext& trace, const Tracked& callable, PyObject* args, PyObject* kwargs);
 // callable(*args, **kwargs)
-Slot call_unpacked(TraceContext& trace, const Slot& callable, const Slot& args, const Slot& kwargs);
-Slot call_numpy(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                PyObject* kwnames);
+Tracked call_unpacked(TraceContext& trace, const Tracked& callable, const Tracked& args,
+                      const Tracked& kwargs);
+Tracked call_numpy(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                   PyObject* kwnames);
 // logger.warning and so on; not what asks for the logger's level.
 bool is_log_method(PyObject* self, PyObject* function);
 

@@ -5,9 +5,9 @@
 
 namespace braze::capture {
 
-Slot call_context_var(TraceContext& trace, PyObject* var, const char* name, PyObject* callable,
-                      Slot* args, size_t count, PyObject* kwnames, bool unbound) {
-  Slot self = Slot::borrow(var);
+Tracked call_context_var(TraceContext& trace, PyObject* var, const char* name, PyObject* callable,
+                         Tracked* args, size_t count, PyObject* kwnames, bool unbound) {
+  Tracked self = Tracked::borrow(var);
   if (std::string_view(name) == "get") {
     Ref value = Ref::steal(nullptr);
     PyObject* current = nullptr;

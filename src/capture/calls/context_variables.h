@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/identity_map.h"
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
@@ -18,8 +18,8 @@ struct ContextVariables {
   IdentityMap<const Source*> sources;
 };
 
-Slot call_context_var(TraceContext& trace, PyObject* var, const char* name, PyObject* callable,
-                      Slot* args, size_t count, PyObject* kwnames, bool unbound);
+Tracked call_context_var(TraceContext& trace, PyObject* var, const char* name, PyObject* callable,
+                         Tracked* args, size_t count, PyObject* kwnames, bool unbound);
 // At the end of the trace some variable is not as it was.
 bool context_changed(TraceContext& trace);
 

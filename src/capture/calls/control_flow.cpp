@@ -99,15 +99,16 @@ class Snapshot {
 
 }  // namespace
 
-static bool tensors_in(const Slot& list, std::vector<PyObject*>& tensors);
+static bool tensors_in(const Tracked& list, std::vector<PyObject*>& tensors);
 
-static Slot decline(TraceContext& trace, std::string why) {
+static Tracked decline(TraceContext& trace, std::string why) {
   return trace.refuse(BreakKind::kControlFlow,
                       "a control flow operator that cannot be captured: " + std::move(why));
 }
 
 // (number, what the function gave), which has to be a pair of a list of tensors and anything.
-static Slot trace_branch(TraceContext& trace, const Slot& function, const Slot& arguments) {
+static Tracked trace_branch(TraceContext& trace, const Tracked& function,
+                            const Tracked& arguments) {
   if (trace.torch_calls) return decline(trace, "a backend of the user's takes no branches");
   const Snapshot before(trace.world);
   const size_t writes = trace.world.log().count(), deferred = trace.deferred.size(),
@@ -115,7 +116,7 @@ static Slot trace_branch(TraceContext& trace, const Slot& function, const Slot& 
   int number = 0;
   if (std::string why = trace.recording.begin_region(&number); !why.empty())
     return decline(trace, why);
-  Slot given = call_ex(trace, function, arguments.get(), nullptr);
+  Tracked given = call_ex(trace, function, arguments.get(), nullptr);
   if (!given) {
     if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_Exception)) return {};
     const Ref exception = take_exception();
@@ -127,14 +128,14 @@ static Slot trace_branch(TraceContext& trace, const Slot& function, const Slot& 
   if (!PyTuple_CheckExact(given.get()) || PyTuple_GET_SIZE(given.get()) != 2)
     return decline(trace, "a branch gives no tensors");
   std::vector<PyObject*> outputs;
-  if (!tensors_in(Slot::borrow(PyTuple_GET_ITEM(given.get(), 0)), outputs))
+  if (!tensors_in(Tracked::borrow(PyTuple_GET_ITEM(given.get(), 0)), outputs))
     return decline(trace, "a branch gives something else than tensors");
   if (std::string why = trace.recording.end_region(number, outputs); !why.empty())
     return decline(trace, why);
-  return Slot(Ref::steal(Py_BuildValue("(iO)", number, given.get())));
+  return Tracked(Ref::steal(Py_BuildValue("(iO)", number, given.get())));
 }
 
-static bool tensors_in(const Slot& list, std::vector<PyObject*>& tensors) {
+static bool tensors_in(const Tracked& list, std::vector<PyObject*>& tensors) {
   if (!PyList_CheckExact(list.get()) && !PyTuple_CheckExact(list.get())) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
     tensors.push_back(PySequence_Fast_GET_ITEM(list.get(), i));
@@ -143,15 +144,15 @@ static bool tensors_in(const Slot& list, std::vector<PyObject*>& tensors) {
   return true;
 }
 
-static Slot list_of(TraceContext& trace, std::vector<Ref> tensors, const std::string& why) {
+static Tracked list_of(TraceContext& trace, std::vector<Ref> tensors, const std::string& why) {
   if (!why.empty()) return decline(trace, why);
   Ref list = Ref::steal(PyList_New(static_cast<Py_ssize_t>(tensors.size())));
   for (size_t i = 0; i < tensors.size(); ++i)
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), tensors[i].release());
-  return Slot(std::move(list));
+  return Tracked(std::move(list));
 }
 
-Slot call_control_flow(TraceContext& trace, ControlFlowCall call, Slot* args, size_t count) {
+Tracked call_control_flow(TraceContext& trace, ControlFlowCall call, Tracked* args, size_t count) {
   std::string why;
   auto number = [&](size_t i) { return static_cast<int>(PyLong_AsLong(args[i].get())); };
   std::vector<PyObject*> tensors;

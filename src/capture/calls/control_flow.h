@@ -5,12 +5,12 @@
 #pragma once
 
 #include "capture/policy/policy.h"
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
 struct TraceContext;
 
-Slot call_control_flow(TraceContext& trace, ControlFlowCall call, Slot* args, size_t count);
+Tracked call_control_flow(TraceContext& trace, ControlFlowCall call, Tracked* args, size_t count);
 
 }  // namespace braze::capture

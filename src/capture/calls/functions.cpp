@@ -41,11 +41,11 @@ bool says_compiling(const Frame* asking) {
 
 }  // namespace
 
-static Slot result_of_library(TraceContext& trace, Ref result);
+static Tracked result_of_library(TraceContext& trace, Ref result);
 
 // The arguments do not fit: CPython fails to bind them, with its own message, before any code runs.
-static Slot bind_failure(TraceContext& trace, PyFunctionObject* function, Slot* args, size_t count,
-                         PyObject* kwnames) {
+static Tracked bind_failure(TraceContext& trace, PyFunctionObject* function, Tracked* args,
+                            size_t count, PyObject* kwnames) {
   std::vector<PyObject*> raw;
   for (size_t i = 0; i < count; ++i) raw.push_back(args[i].get());
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
@@ -63,7 +63,7 @@ static bool bind_defaults(TraceContext& trace, Frame& frame, PyFunctionObject* f
   PyObject* defaults = function->func_defaults;
   Py_ssize_t given = defaults ? PyTuple_GET_SIZE(defaults) : 0;
   for (Py_ssize_t i = 0; i < total; ++i) {
-    Slot& local = frame.locals[static_cast<size_t>(i)];
+    Tracked& local = frame.locals[static_cast<size_t>(i)];
     if (local) continue;
     PyObject* value = nullptr;
     if (i < positional) {
@@ -89,11 +89,11 @@ static bool bind_defaults(TraceContext& trace, Frame& frame, PyFunctionObject* f
   return true;
 }
 
-Slot refuse_code(TraceContext& trace, const CodeInfo& info, BreakKind kind, const char* why) {
+Tracked refuse_code(TraceContext& trace, const CodeInfo& info, BreakKind kind, const char* why) {
   return trace.refuse(kind, std::string(cpython::utf8_of(info.code()->co_qualname)) + "(): " + why);
 }
 
-Slot refuse_library(TraceContext& trace, const CodeInfo& info) {
+Tracked refuse_library(TraceContext& trace, const CodeInfo& info) {
   return refuse_code(trace, info, info.library_break->kind, info.library_break->why);
 }
 
@@ -102,7 +102,7 @@ bool runs_natively(TraceContext& trace, const CodeInfo& info) {
 }
 
 // What inspect.signature() says of a function depends on its code, defaults and annotations.
-static void rely_on_signatures(TraceContext& trace, Slot* args, size_t count) {
+static void rely_on_signatures(TraceContext& trace, Tracked* args, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     PyObject* object = args[i].get();
     const Source* source = trace.world.source_of(args[i]);
@@ -122,12 +122,12 @@ static void rely_on_signatures(TraceContext& trace, Slot* args, size_t count) {
   }
 }
 
-Slot call_function(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                   PyObject* kwnames) {
+Tracked call_function(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                      PyObject* kwnames) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   if (callable.get() == known().is_compiling && count == 0)
-    return Slot::borrow(says_compiling(trace.frames.top()) ? Py_True : Py_False);
+    return Tracked::borrow(says_compiling(trace.frames.top()) ? Py_True : Py_False);
   const CodeInfo& info = code_info(code, function->func_globals);
   if (PyObject* mark = disable_mark(function))
     return trace.refuse(
@@ -137,14 +137,14 @@ Slot call_function(TraceContext& trace, const Slot& callable, Slot* args, size_t
                                           : "() is marked with torch.compiler.disable"));
   if (!runs_natively(trace, info) && (function->func_dict || trace.torch_calls)) {
     bool done = false;
-    Slot result = call_marked(trace, callable, args, count, kwnames, done);
+    Tracked result = call_marked(trace, callable, args, count, kwnames, done);
     if (done) return result;
   }
   return call_unmarked(trace, callable, args, count, kwnames);
 }
 
-Slot call_unmarked(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                   PyObject* kwnames) {
+Tracked call_unmarked(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                      PyObject* kwnames) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   const CodeInfo& info = code_info(code, function->func_globals);
@@ -188,7 +188,7 @@ Slot call_unmarked(TraceContext& trace, const Slot& callable, Slot* args, size_t
   if (code->co_flags & kSuspends) {
     // CPython makes the generator; its frame comes to the hook when it is resumed.
     if (!(code->co_flags & CO_GENERATOR)) return trace.refuse(BreakKind::kSuspends, "a coroutine");
-    Slot made = call_native(trace, callable.get(), args, count, kwnames, false);
+    Tracked made = call_native(trace, callable.get(), args, count, kwnames, false);
     if (made) mark_generator(trace, made.get());
     return made;
   }
@@ -209,7 +209,7 @@ Slot call_unmarked(TraceContext& trace, const Slot& callable, Slot* args, size_t
     for (size_t i = 0; i < extra; ++i)
       PyTuple_SET_ITEM(rest.get(), static_cast<Py_ssize_t>(i),
                        Ref(args[parameters + i].object).release());
-    frame->locals[total] = Slot(std::move(rest));
+    frame->locals[total] = Tracked(std::move(rest));
   } else if (positional > parameters) {
     return bind_failure(trace, function, args, count, kwnames);
   }
@@ -217,7 +217,7 @@ Slot call_unmarked(TraceContext& trace, const Slot& callable, Slot* args, size_t
   if (code->co_flags & CO_VARKEYWORDS) {
     extra_keywords = PyDict_New();
     trace.world.mark_created(extra_keywords);
-    frame->locals[total + varargs] = Slot::steal(extra_keywords);
+    frame->locals[total + varargs] = Tracked::steal(extra_keywords);
   }
   for (size_t i = 0; i < keywords; ++i) {
     PyObject* name = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i));
@@ -230,12 +230,12 @@ Slot call_unmarked(TraceContext& trace, const Slot& callable, Slot* args, size_t
       return bind_failure(trace, function, args, count, kwnames);
   }
   if (!bind_defaults(trace, *frame, function))
-    return PyErr_Occurred() ? Slot() : bind_failure(trace, function, args, count, kwnames);
+    return PyErr_Occurred() ? Tracked() : bind_failure(trace, function, args, count, kwnames);
   return start_frame(trace, std::move(frame));
 }
 
 // inspect, importlib and the like hand out objects of the program's structure: they are held.
-static Slot result_of_library(TraceContext& trace, Ref result) {
+static Tracked result_of_library(TraceContext& trace, Ref result) {
   if (!result || trace.breaks.under_way()) return {};
   if (Py_REFCNT(result.get()) > 1 && !is_atom(result.get()) && !is_container(result.get()) &&
       !trace.world.source_of(result.get()) && trace.world.is_outside(result.get()))
@@ -243,13 +243,13 @@ static Slot result_of_library(TraceContext& trace, Ref result) {
   return result_of_native(trace, std::move(result));
 }
 
-Slot make_function(TraceContext& trace, Frame& frame, int flags) {
+Tracked make_function(TraceContext& trace, Frame& frame, int flags) {
   auto pop = [&] {
-    Slot slot = std::move(frame.stack.back());
+    Tracked tracked = std::move(frame.stack.back());
     frame.stack.pop_back();
-    return slot;
+    return tracked;
   };
-  Slot code = pop();
+  Tracked code = pop();
   Ref made = Ref::steal(PyFunction_New(code.get(), frame.globals.get()));
   if (!made) return {};
   auto* function = reinterpret_cast<PyFunctionObject*>(made.get());
@@ -259,13 +259,13 @@ Slot make_function(TraceContext& trace, Frame& frame, int flags) {
   if (flags & 1) Py_XSETREF(function->func_defaults, pop().object.release());
   trace.world.mark_created(made.get());
   trace.guards.globals_base(frame.function_object());
-  return Slot(made);
+  return Tracked(made);
 }
 
 bool set_function_attribute(Frame& frame, int flag) {
-  Slot function = std::move(frame.stack.back());
+  Tracked function = std::move(frame.stack.back());
   frame.stack.pop_back();
-  Slot value = std::move(frame.stack.back());
+  Tracked value = std::move(frame.stack.back());
   auto* f = reinterpret_cast<PyFunctionObject*>(function.get());
   PyObject** field = flag == 8   ? &f->func_closure
                      : flag == 4 ? &f->func_annotations

@@ -23,16 +23,16 @@ bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAG
 
 }  // namespace
 
-static bool name_module(TraceContext& trace, Slot* args, size_t count);
-static Slot instantiate(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                        PyObject* kwnames);
+static bool name_module(TraceContext& trace, Tracked* args, size_t count);
+static Tracked instantiate(TraceContext& trace, const Tracked& callable, Tracked* args,
+                           size_t count, PyObject* kwnames);
 static bool made_by_empty_new(PyTypeObject* base);
-static Slot enum_member(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                        PyObject* kwnames);
-static bool prepare_iterables(TraceContext& trace, PyTypeObject* type, Slot* args, size_t count);
+static Tracked enum_member(TraceContext& trace, const Tracked& callable, Tracked* args,
+                           size_t count, PyObject* kwnames);
+static bool prepare_iterables(TraceContext& trace, PyTypeObject* type, Tracked* args, size_t count);
 
-Slot call_new(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-              PyObject* kwnames) {
+Tracked call_new(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                 PyObject* kwnames) {
   if (count < 1 || !PyType_Check(args[0].get()))
     return call_native(trace, callable.get(), args, count, kwnames, false);
   auto* type = reinterpret_cast<PyTypeObject*>(args[0].get());
@@ -45,14 +45,14 @@ Slot call_new(TraceContext& trace, const Slot& callable, Slot* args, size_t coun
                         std::string("an instance of '") + base->tp_name + "' is made");
   if (!check_native_arguments(trace, "__new__", args + 1, count - 1, true, Look::kKeeps)) return {};
   if (base == &PyType_Type && !name_module(trace, args + 1, count - 1)) return {};
-  Slot made = call_native(trace, callable.get(), args, count, kwnames, false);
+  Tracked made = call_native(trace, callable.get(), args, count, kwnames, false);
   if (made && base == &PyType_Type) note_class(trace, made.get());
   return made;
 }
 
 // (name, bases, namespace): a class whose namespace does not say its module is of the module of the
 // code that makes it, which CPython takes from the frame under way.
-static bool name_module(TraceContext& trace, Slot* args, size_t count) {
+static bool name_module(TraceContext& trace, Tracked* args, size_t count) {
   if (count < 3 || !PyDict_Check(args[2].get())) return true;
   PyObject* given = trace.world.effective(args[2].get());
   PyObject* globals = trace.frames.top()->globals.get();
@@ -61,22 +61,22 @@ static bool name_module(TraceContext& trace, Slot* args, size_t count) {
     return !PyErr_Occurred() &&
            trace.breaks.refuse(BreakKind::kIntrospection,
                                "a class is made by code of a module without name");
-  const Slot module = load_global(trace, *trace.frames.top(), names().name);
+  const Tracked module = load_global(trace, *trace.frames.top(), names().name);
   Ref names_it = module ? Ref::steal(PyDict_Copy(given)) : Ref();
   if (!names_it || PyDict_SetItem(names_it.get(), names().module, module.get()) < 0) return false;
   trace.world.mark_created(names_it.get());
-  args[2] = Slot(std::move(names_it));
+  args[2] = Tracked(std::move(names_it));
   return true;
 }
 
-Slot call_type(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-               PyObject* kwnames) {
+Tracked call_type(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                  PyObject* kwnames) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
   if (type == &PyType_Type) {
     if (count != 1) {
       if (!prepare_iterables(trace, type, args, count) || !name_module(trace, args, count))
         return {};
-      Slot made = call_native(trace, callable.get(), args, count, kwnames, false);
+      Tracked made = call_native(trace, callable.get(), args, count, kwnames, false);
       if (made) note_class(trace, made.get());
       return made;
     }
@@ -88,10 +88,11 @@ Slot call_type(TraceContext& trace, const Slot& callable, Slot* args, size_t cou
                                          : known_class_value(trace, Ref::borrow(of));
   }
   if (type == &PyLong_Type && count == 1 && !kwnames)
-    if (Slot number = number_of_tensor(trace, args[0]); number || PyErr_Occurred()) return number;
+    if (Tracked number = number_of_tensor(trace, args[0]); number || PyErr_Occurred())
+      return number;
   if (const CalleeRule* rule = callee_rule(callable.get())) {
     bool done = false;
-    Slot result = call_listed(trace, *rule, callable, args, count, kwnames, done);
+    Tracked result = call_listed(trace, *rule, callable, args, count, kwnames, done);
     if (done) return result;
   }
   if (PyType_IsSubtype(type, known().tensor) && type != known().tensor) {
@@ -103,7 +104,7 @@ Slot call_type(TraceContext& trace, const Slot& callable, Slot* args, size_t cou
   if (!is_heap_type(type) || (torch && type->tp_init != PyBaseObject_Type.tp_init &&
                               !PyFunction_Check(_PyType_Lookup(type, names().init)))) {
     if (torch) {
-      Slot made = call_torch(trace, callable, "torch", type->tp_name, args, count, kwnames);
+      Tracked made = call_torch(trace, callable, "torch", type->tp_name, args, count, kwnames);
       // torch._C._InferenceMode and its like
       if (made && _PyType_Lookup(type, names().exit)) trace.state_guards.push_back(made.object);
       return made;
@@ -120,7 +121,7 @@ Slot call_type(TraceContext& trace, const Slot& callable, Slot* args, size_t cou
   PyObject* meta_call = _PyType_Lookup(Py_TYPE(callable.get()), names().call);
   if (own_call && meta_call && PyFunction_Check(meta_call)) {
     trace.world.type_lookup(Py_TYPE(callable.get()), names().call);
-    std::vector<Slot> all{callable};
+    std::vector<Tracked> all{callable};
     all.insert(all.end(), args, args + count);
     return call(trace, trace.world.wrap(meta_call), all.data(), count + 1, kwnames);
   }
@@ -144,8 +145,8 @@ static bool may_make(TraceContext& trace, PyTypeObject* type, PyTypeObject* base
 }
 
 // What `type.__call__` does: __new__, then __init__ of what came out.
-static Slot instantiate(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                        PyObject* kwnames) {
+static Tracked instantiate(TraceContext& trace, const Tracked& callable, Tracked* args,
+                           size_t count, PyObject* kwnames) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable.get());
   PyObject* make = trace.world.type_lookup(type, names().new_);
   PyObject* init = trace.world.type_lookup(type, names().init);
@@ -162,11 +163,12 @@ static Slot instantiate(TraceContext& trace, const Slot& callable, Slot* args, s
   }
   Ref made;
   if (make && Py_IS_TYPE(make, &PyStaticMethod_Type)) {
-    std::vector<Slot> all{callable};
+    std::vector<Tracked> all{callable};
     all.insert(all.end(), args, args + count);
     Ref function = Ref::steal(PyObject_GetAttr(make, names().func));
-    Slot result =
-        function ? call(trace, trace.world.wrap(function), all.data(), count + 1, kwnames) : Slot();
+    Tracked result = function
+                         ? call(trace, trace.world.wrap(function), all.data(), count + 1, kwnames)
+                         : Tracked();
     if (!result) return {};
     made = result.object;
   } else {
@@ -190,9 +192,9 @@ static Slot instantiate(TraceContext& trace, const Slot& callable, Slot* args, s
     trace.world.mark_created(made.get());
   }
   if (!PyType_IsSubtype(Py_TYPE(made.get()), type)) return trace.world.wrap(made);
-  std::vector<Slot> all{trace.world.wrap(made)};
+  std::vector<Tracked> all{trace.world.wrap(made)};
   all.insert(all.end(), args, args + count);
-  Slot result = call(trace, trace.world.wrap(init), all.data(), count + 1, kwnames);
+  Tracked result = call(trace, trace.world.wrap(init), all.data(), count + 1, kwnames);
   if (!result) return {};
   if (result.get() != Py_None) {
     PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'",
@@ -209,8 +211,8 @@ static bool made_by_empty_new(PyTypeObject* base) {
 }
 
 // Color(2): the member that exists.
-static Slot enum_member(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                        PyObject* kwnames) {
+static Tracked enum_member(TraceContext& trace, const Tracked& callable, Tracked* args,
+                           size_t count, PyObject* kwnames) {
   if (count != 1 || !is_atom(args[0].get()))
     return trace.refuse(BreakKind::kClassStatement, "an enum is made");
   Ref member;
@@ -219,7 +221,7 @@ static Slot enum_member(TraceContext& trace, const Slot& callable, Slot* args, s
     PyObject* raw[1] = {args[0].get()};
     member = Ref::steal(PyObject_Vectorcall(callable.get(), raw, 1, kwnames));
   }
-  return member ? known_class_value(trace, std::move(member)) : Slot();
+  return member ? known_class_value(trace, std::move(member)) : Tracked();
 }
 
 static Look look_of(PyTypeObject* type, PyObject* first) {
@@ -233,7 +235,8 @@ static Look look_of(PyTypeObject* type, PyObject* first) {
 }
 
 // Arguments of a built-in class that reads or iterates them.
-static bool prepare_iterables(TraceContext& trace, PyTypeObject* type, Slot* args, size_t count) {
+static bool prepare_iterables(TraceContext& trace, PyTypeObject* type, Tracked* args,
+                              size_t count) {
   const Look look = look_of(type, count ? args[0].get() : nullptr);
   for (size_t i = 0; i < count; ++i) {
     PyObject* arg = args[i].get();

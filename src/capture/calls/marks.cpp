@@ -45,11 +45,11 @@ bool is_plain_data(PyObject* object, bool lists, int depth = 4) {
 
 }  // namespace
 
-static Slot call_as_one_step(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                             PyObject* kwnames);
-static Slot constant_result(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                            PyObject* kwnames, bool& done);
-static bool rely_on_constant(TraceContext& trace, const Slot& argument);
+static Tracked call_as_one_step(TraceContext& trace, const Tracked& callable, Tracked* args,
+                                size_t count, PyObject* kwnames);
+static Tracked constant_result(TraceContext& trace, const Tracked& callable, Tracked* args,
+                               size_t count, PyObject* kwnames, bool& done);
+static bool rely_on_constant(TraceContext& trace, const Tracked& argument);
 
 PyObject* disable_mark(PyFunctionObject* function) {
   if (!function->func_dict || PyDict_GET_SIZE(function->func_dict) == 0) return nullptr;
@@ -58,32 +58,32 @@ PyObject* disable_mark(PyFunctionObject* function) {
   return nullptr;
 }
 
-Slot call_marked(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                 PyObject* kwnames, bool& done) {
+Tracked call_marked(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                    PyObject* kwnames, bool& done) {
   if (trace.torch_calls) trace.world.guard_identity_of_function(callable.get());
   if (has_mark(callable.get(), {names().constant_mark, names().torch_constant_mark})) {
-    Slot result = constant_result(trace, callable, args, count, kwnames, done);
+    Tracked result = constant_result(trace, callable, args, count, kwnames, done);
     if (done) return result;
   }
   done = trace.torch_calls &&
          (has_mark(callable.get(), {names().one_step_mark}) || is_allowed_by_torch(callable.get()));
-  return done ? call_as_one_step(trace, callable, args, count, kwnames) : Slot();
+  return done ? call_as_one_step(trace, callable, args, count, kwnames) : Tracked();
 }
 
 // What the function does is evaluated like everything else, so that it is guarded and what it
 // cannot do is a break; in the place of the calls it made stands the call of itself. Where the
 // backend's code, which makes that call, would not see what the trace has seen, or would repeat an
 // effect, the calls stay.
-static Slot call_as_one_step(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                             PyObject* kwnames) {
+static Tracked call_as_one_step(TraceContext& trace, const Tracked& callable, Tracked* args,
+                                size_t count, PyObject* kwnames) {
   bool separate = trace.native.depth == 0 && !trace.world.made_function(callable.get()) &&
                   !trace.world.has_writes() && trace.deferred.empty() &&
                   trace.context_variables.writes.empty();
-  std::vector<Slot> given(args, args + count);
+  std::vector<Tracked> given(args, args + count);
   for (size_t i = 0; i < count; ++i)
     separate = separate && is_plain_data(args[i].get(), /*lists=*/false);
   const Py_ssize_t before = PyList_GET_SIZE(trace.torch_calls.get());
-  Slot result = call_unmarked(trace, callable, args, count, kwnames);
+  Tracked result = call_unmarked(trace, callable, args, count, kwnames);
   if (!result || !separate || trace.world.has_writes() || !trace.deferred.empty() ||
       !trace.context_variables.writes.empty() || !holds_tensor(result.get()) ||
       !is_plain_data(result.get(), /*lists=*/true))
@@ -97,8 +97,8 @@ static Slot call_as_one_step(TraceContext& trace, const Slot& callable, Slot* ar
 
 // The function is called for real; if it is given what differs from call to call, or could not see
 // what the trace has changed, it is evaluated like any other.
-static Slot constant_result(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                            PyObject* kwnames, bool& done) {
+static Tracked constant_result(TraceContext& trace, const Tracked& callable, Tracked* args,
+                               size_t count, PyObject* kwnames, bool& done) {
   PyObject* function = callable.get();
   if (!trace.constants || trace.world.made_function(function) ||
       trace.world.has_pending_changes() || !trace.context_variables.writes.empty())
@@ -127,7 +127,7 @@ static Slot constant_result(TraceContext& trace, const Slot& callable, Slot* arg
 }
 
 // Whether the argument is the same on every call that the guards let through.
-static bool rely_on_constant(TraceContext& trace, const Slot& argument) {
+static bool rely_on_constant(TraceContext& trace, const Tracked& argument) {
   PyObject* object = argument.get();
   if (is_atom(object)) return true;
   if (PyTuple_CheckExact(object)) {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
@@ -20,7 +20,7 @@ using ConstantResults = std::vector<ConstantResult>;
 // The attribute that says that the function stays in eager; null without one.
 PyObject* disable_mark(PyFunctionObject* function);
 // `done` is false for a function that is called like any other.
-Slot call_marked(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                 PyObject* kwnames, bool& done);
+Tracked call_marked(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                    PyObject* kwnames, bool& done);
 
 }  // namespace braze::capture

@@ -40,7 +40,7 @@ bool looks_at_items(std::string_view name) {
 }
 
 // Whether a format string only names whole arguments: what it reads of them nobody would guard.
-bool formats_plainly(PyObject* format, const Slot* args, size_t count) {
+bool formats_plainly(PyObject* format, const Tracked* args, size_t count) {
   bool only_atoms = true;
   for (size_t i = 0; i < count; ++i) only_atoms = only_atoms && is_atom(args[i].get());
   if (only_atoms) return true;
@@ -58,20 +58,21 @@ bool formats_plainly(PyObject* format, const Slot* args, size_t count) {
 }  // namespace
 
 static bool is_view_of_a_dict(TraceContext& trace, PyObject* object);
-static Slot call_reduce(TraceContext& trace, PyObject* callable, const Slot& self, Slot* args,
-                        size_t count, PyObject* kwnames, bool unbound);
-static Slot call_container_method(TraceContext& trace, PyObject* callable, const char* name,
-                                  const Slot& self, Slot* args, size_t count, PyObject* kwnames,
-                                  bool unbound);
-static Slot dict_get(TraceContext& trace, const Slot& self, Slot* args, size_t count);
+static Tracked call_reduce(TraceContext& trace, PyObject* callable, const Tracked& self,
+                           Tracked* args, size_t count, PyObject* kwnames, bool unbound);
+static Tracked call_container_method(TraceContext& trace, PyObject* callable, const char* name,
+                                     const Tracked& self, Tracked* args, size_t count,
+                                     PyObject* kwnames, bool unbound);
+static Tracked dict_get(TraceContext& trace, const Tracked& self, Tracked* args, size_t count);
 
-Slot call_method_of(TraceContext& trace, PyObject* callable, const char* name, const Slot& self,
-                    Slot* args, size_t count, PyObject* kwnames, bool unbound) {
+Tracked call_method_of(TraceContext& trace, PyObject* callable, const char* name,
+                       const Tracked& self, Tracked* args, size_t count, PyObject* kwnames,
+                       bool unbound) {
   PyObject* object = self.get();
   PyTypeObject* type = Py_TYPE(object);
   std::string_view text = name;
   if (is_tensor(object))
-    return call_tensor_method(trace, Slot::borrow(callable), name, self, args, count, kwnames,
+    return call_tensor_method(trace, Tracked::borrow(callable), name, self, args, count, kwnames,
                               unbound);
   if (type == known().context_var)
     return call_context_var(trace, object, name, callable, args, count, kwnames, unbound);
@@ -79,7 +80,7 @@ Slot call_method_of(TraceContext& trace, PyObject* callable, const char* name, c
   if (std::string_view type_name = type->tp_name;
       (type_name == "_thread.RLock" || type_name == "_thread.lock") &&
       trace.world.is_outside(object) && is_one_of(text, {"__enter__", "__exit__"}))
-    return Slot::borrow(text == "__enter__" ? Py_True : Py_None);
+    return Tracked::borrow(text == "__enter__" ? Py_True : Py_None);
   if (text == "__getattribute__" && count == 1 && !PyType_Check(object))
     return generic_getattr(trace, self, args[0].get(), nullptr, false);
   const bool made = trace.world.made_function(object);
@@ -91,8 +92,9 @@ Slot call_method_of(TraceContext& trace, PyObject* callable, const char* name, c
     return trace.refuse(BreakKind::kSideEffect, "an attribute is set by calling its descriptor");
   if (!made && is_immutable(object) && !is_atom(object) &&
       is_one_of(text, {"__setattr__", "__delattr__"}) && count > 0)
-    return setattr(trace, self, args[0].get(), count > 1 ? args[1] : Slot()) ? Slot::borrow(Py_None)
-                                                                             : Slot();
+    return setattr(trace, self, args[0].get(), count > 1 ? args[1] : Tracked())
+               ? Tracked::borrow(Py_None)
+               : Tracked();
   if (PyUnicode_Check(object) && is_one_of(text, {"format", "format_map"}) &&
       !formats_plainly(object, args, count))
     return trace.refuse(BreakKind::kNativeCall, "str." + std::string(text) +
@@ -100,11 +102,13 @@ Slot call_method_of(TraceContext& trace, PyObject* callable, const char* name, c
   const bool outside = trace.world.is_outside(object);
   if (outside && !is_atom(object) && !PyTuple_Check(object)) {
     if (text == "__setattr__" && count == 2)
-      return generic_setattr(trace, self, args[0].get(), args[1]) ? Slot::borrow(Py_None) : Slot();
+      return generic_setattr(trace, self, args[0].get(), args[1]) ? Tracked::borrow(Py_None)
+                                                                  : Tracked();
     if (text == "__delattr__" && count == 1)
-      return generic_setattr(trace, self, args[0].get(), Slot()) ? Slot::borrow(Py_None) : Slot();
+      return generic_setattr(trace, self, args[0].get(), Tracked()) ? Tracked::borrow(Py_None)
+                                                                    : Tracked();
     if (text == "__init__" && type->tp_init == PyBaseObject_Type.tp_init)
-      return Slot::borrow(Py_None);
+      return Tracked::borrow(Py_None);
   }
   if (is_container(object))
     return call_container_method(trace, callable, name, self, args, count, kwnames, unbound);
@@ -129,10 +133,10 @@ Slot call_method_of(TraceContext& trace, PyObject* callable, const char* name, c
   return call_unbound(trace, callable, self, args, count, kwnames, unbound);
 }
 
-Slot call_unbound(TraceContext& trace, PyObject* callable, const Slot& self, Slot* args,
-                  size_t count, PyObject* kwnames, bool unbound) {
+Tracked call_unbound(TraceContext& trace, PyObject* callable, const Tracked& self, Tracked* args,
+                     size_t count, PyObject* kwnames, bool unbound) {
   if (!unbound) return call_native(trace, callable, args, count, kwnames, false);
-  std::vector<Slot> all;
+  std::vector<Tracked> all;
   all.reserve(count + 1);
   all.push_back(self);
   all.insert(all.end(), args, args + count);
@@ -147,11 +151,11 @@ static bool is_view_of_a_dict(TraceContext& trace, PyObject* object) {
 }
 
 // object.__reduce_ex__ hands out the instance dict: it is read by the evaluation first.
-static Slot call_reduce(TraceContext& trace, PyObject* callable, const Slot& self, Slot* args,
-                        size_t count, PyObject* kwnames, bool unbound) {
+static Tracked call_reduce(TraceContext& trace, PyObject* callable, const Tracked& self,
+                           Tracked* args, size_t count, PyObject* kwnames, bool unbound) {
   if (trace.world.is_outside(self.get()) && !is_immutable(self.get())) {
     if (instance_dict(self.get())) {
-      Slot dict = getattr(trace, self, names().dict);
+      Tracked dict = getattr(trace, self, names().dict);
       if (!dict || !trace.world.read_all(dict.get())) return {};
     }
     if (!is_python_class(Py_TYPE(self.get())) || exports_memory(self.get()))
@@ -164,9 +168,9 @@ static Slot call_reduce(TraceContext& trace, PyObject* callable, const Slot& sel
   return call_unbound(trace, callable, self, args, count, kwnames, unbound);
 }
 
-static Slot call_container_method(TraceContext& trace, PyObject* callable, const char* name,
-                                  const Slot& self, Slot* args, size_t count, PyObject* kwnames,
-                                  bool unbound) {
+static Tracked call_container_method(TraceContext& trace, PyObject* callable, const char* name,
+                                     const Tracked& self, Tracked* args, size_t count,
+                                     PyObject* kwnames, bool unbound) {
   PyObject* object = self.get();
   PyTypeObject* type = Py_TYPE(object);
   std::string_view text = name;
@@ -186,8 +190,8 @@ static Slot call_container_method(TraceContext& trace, PyObject* callable, const
         if (PyObject* owner = trace.world.owner_of_dict(object);
             owner && text == "__setitem__" && count == 2 && PyUnicode_CheckExact(args[0].get()))
           return trace.world.write_attribute(owner, args[0].get(), args[1].get())
-                     ? Slot::borrow(Py_None)
-                     : Slot();
+                     ? Tracked::borrow(Py_None)
+                     : Tracked();
         if (!trace.world.shadow(object)) return {};
         break;
       case MethodEffect::kRead:
@@ -200,7 +204,7 @@ static Slot call_container_method(TraceContext& trace, PyObject* callable, const
             return getitem(trace, self, args[0]);
           if (text == "__contains__" && count == 1) {
             int found = contains(trace, self, args[0]);
-            return found < 0 ? Slot() : Slot::borrow(found ? Py_True : Py_False);
+            return found < 0 ? Tracked() : Tracked::borrow(found ? Py_True : Py_False);
           }
         }
         if (text == "__len__") {
@@ -232,15 +236,15 @@ static Slot call_container_method(TraceContext& trace, PyObject* callable, const
   PyObject* used = trace.world.effective(object);
   if (!unbound && used != object) {
     Ref rebound = Ref::steal(PyObject_GetAttrString(used, name));
-    return rebound ? call_native(trace, rebound.get(), args, count, kwnames, false) : Slot();
+    return rebound ? call_native(trace, rebound.get(), args, count, kwnames, false) : Tracked();
   }
   return call_unbound(trace, callable, self, args, count, kwnames, unbound);
 }
 
-static Slot dict_get(TraceContext& trace, const Slot& self, Slot* args, size_t count) {
+static Tracked dict_get(TraceContext& trace, const Tracked& self, Tracked* args, size_t count) {
   int found = contains(trace, self, args[0]);
   if (found < 0) return {};
-  if (!found) return count > 1 ? args[1] : Slot::borrow(Py_None);
+  if (!found) return count > 1 ? args[1] : Tracked::borrow(Py_None);
   PyObject* object = self.get();
   if (PyObject* owner = trace.world.owner_of_dict(object))
     if (const Write* write = trace.world.log().written(owner, args[0].get()))

@@ -89,7 +89,7 @@ static bool read_exception(TraceContext& trace, PyObject* exception, IdentityMap
 static bool read_parts(TraceContext& trace, PyObject* carrier);
 static bool may_call_natively(TraceContext& trace, PyObject* callable, IdentityMap<bool>& seen);
 
-Slot result_of_native(TraceContext& trace, Ref result) {
+Tracked result_of_native(TraceContext& trace, Ref result) {
   if (trace.breaks.under_way() || !result) return {};
   PyObject* object = result.get();
   if ((is_lru_cache(object) || PyModule_Check(object)) && Py_REFCNT(object) == 1)
@@ -97,29 +97,30 @@ Slot result_of_native(TraceContext& trace, Ref result) {
   trace.world.rely_on_specials(Py_TYPE(object));
   if (is_atom(object) || is_tensor(object) || is_immutable(object))
     return trace.world.wrap(std::move(result));
-  Slot slot = trace.world.wrap(std::move(result));
-  object = slot.get();
-  if (slot.source || trace.world.made_function(object)) return slot;
+  Tracked tracked = trace.world.wrap(std::move(result));
+  object = tracked.get();
+  if (tracked.source || trace.world.made_function(object)) return tracked;
   if (Py_REFCNT(object) == 1) {
     trace.world.mark_created(object);
-    return slot;
+    return tracked;
   }
   if (!trace.world.is_created(object))
     return trace.refuse(BreakKind::kNativeCall,
                         std::string("native code gave a '") + Py_TYPE(object)->tp_name +
                             "' object that existed before, from an unknown place");
-  return slot;
+  return tracked;
 }
 
-Slot call_native(TraceContext& trace, PyObject* callable, Slot* args, size_t count,
-                 PyObject* kwnames, bool torch) {
+Tracked call_native(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
+                    PyObject* kwnames, bool torch) {
   if (torch && trace.recording.has_floats()) settle_floats(trace, callable, args, count, kwnames);
   NativeScope scope(trace, torch, callable);
   Ref result = call_raw(trace, callable, args, count, kwnames);
   return result_of_native(trace, with_real_keys(trace, callable, args, count, std::move(result)));
 }
 
-Ref call_raw(TraceContext& trace, PyObject* callable, Slot* args, size_t count, PyObject* kwnames) {
+Ref call_raw(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
+             PyObject* kwnames) {
   PyObject* few[17];
   std::vector<PyObject*> many;
   PyObject** raw = few;
@@ -192,15 +193,15 @@ static bool read_exception(TraceContext& trace, PyObject* exception, IdentityMap
   const auto is_text_of = [type](PyObject* base) {
     return type->tp_str == reinterpret_cast<PyTypeObject*>(base)->tp_str;
   };
-  const Slot slot = trace.world.wrap(exception);
+  const Tracked tracked = trace.world.wrap(exception);
   const bool of_arguments = is_text_of(PyExc_BaseException) || is_text_of(PyExc_KeyError) ||
                             is_text_of(PyExc_BaseExceptionGroup) ||
                             PyFunction_Check(_PyType_Lookup(type, str));
-  if (slot.source && !of_arguments)
+  if (tracked.source && !of_arguments)
     return trace.breaks.refuse(BreakKind::kNativeCall, std::string("text of a '") + type->tp_name +
                                                            "' object from outside");
-  const Slot arguments =
-      slot.source ? getattr(trace, slot, name) : Slot::steal(PyObject_GetAttr(exception, name));
+  const Tracked arguments = tracked.source ? getattr(trace, tracked, name)
+                                           : Tracked::steal(PyObject_GetAttr(exception, name));
   return arguments && read_reachable(trace, arguments.get(), Look::kDeep, seen, depth + 1);
 }
 
@@ -230,7 +231,7 @@ static bool read_parts(TraceContext& trace, PyObject* carrier) {
   return true;
 }
 
-bool read_arguments(TraceContext& trace, Slot* args, size_t count, Look look) {
+bool read_arguments(TraceContext& trace, Tracked* args, size_t count, Look look) {
   for (size_t i = 0; i < count; ++i)
     if (is_container(args[i].get()) && !read_deeply(trace, args[i].get(), look)) return false;
   return true;
@@ -328,11 +329,11 @@ static bool may_call_natively(TraceContext& trace, PyObject* callable, IdentityM
          PyObject_TypeCheck(callable, known().module);
 }
 
-bool check_native_arguments(TraceContext& trace, const char* what, Slot* args, size_t count,
+bool check_native_arguments(TraceContext& trace, const char* what, Tracked* args, size_t count,
                             bool read_only, Look look) {
   // With a function that it is given it compares what that gives.
   const bool looks_at_items =
-      look == Look::kDeep && std::none_of(args, args + count, [](const Slot& arg) {
+      look == Look::kDeep && std::none_of(args, args + count, [](const Tracked& arg) {
         return PyFunction_Check(arg.get()) || PyMethod_Check(arg.get());
       });
   if (look == Look::kDeep && !looks_at_items) look = Look::kHandsOn;

@@ -5,7 +5,7 @@
 // come upon an object that the trace has changed, or could read or change attributes.
 #pragma once
 
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
@@ -17,17 +17,18 @@ struct TraceContext;
 enum class Look : uint8_t { kKeeps, kItems, kHandsOn, kDeep };
 
 // `torch`: native code of torch, whose frames are not the user's.
-Slot call_native(TraceContext& trace, PyObject* callable, Slot* args, size_t count,
-                 PyObject* kwnames, bool torch);
+Tracked call_native(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
+                    PyObject* kwnames, bool torch);
 // Without a look at the result.
-Ref call_raw(TraceContext& trace, PyObject* callable, Slot* args, size_t count, PyObject* kwnames);
+Ref call_raw(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
+             PyObject* kwnames);
 // What a native callee gave: checked for a swallowed break and for things from nowhere.
-Slot result_of_native(TraceContext& trace, Ref result);
+Tracked result_of_native(TraceContext& trace, Ref result);
 // `what`: the callee, for messages. A false: a break is pending.
-bool check_native_arguments(TraceContext& trace, const char* what, Slot* args, size_t count,
+bool check_native_arguments(TraceContext& trace, const char* what, Tracked* args, size_t count,
                             bool read_only, Look look = Look::kDeep);
 // Those that are containers.
-bool read_arguments(TraceContext& trace, Slot* args, size_t count, Look look = Look::kDeep);
+bool read_arguments(TraceContext& trace, Tracked* args, size_t count, Look look = Look::kDeep);
 // Guards everything that native code can reach in a container or an iterator, from outside or
 // made by the trace. A break (false) if that has been changed by the trace and `look` is kDeep.
 bool read_deeply(TraceContext& trace, PyObject* object, Look look);

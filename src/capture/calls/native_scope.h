@@ -1,4 +1,4 @@
-// Native code of torch under way.
+// A scope for the time in which native code that the trace has called is running.
 #pragma once
 
 #include "capture/frames/origin.h"

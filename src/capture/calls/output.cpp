@@ -131,8 +131,8 @@ static bool some_warning_raises(TraceContext& trace) {
          answer.get() == Py_True;
 }
 
-Slot call_print(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                PyObject* kwnames) {
+Tracked call_print(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                   PyObject* kwnames) {
   size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   for (size_t i = count - keywords; i < count; ++i) make_concrete(trace, args[i]);
   PyObject* stream = PySys_GetObject("stdout");
@@ -168,18 +168,18 @@ Slot call_print(TraceContext& trace, const Slot& callable, Slot* args, size_t co
                                         stdout_name)))
       return {};
   }
-  std::vector<Slot> texts;
+  std::vector<Tracked> texts;
   for (size_t i = 0; i < count; ++i) {
     if (own) make_concrete(trace, args[i]);
     if (i >= count - keywords || is_atom(args[i].get())) {
       texts.push_back(args[i]);
       continue;
     }
-    if (Slot text = varying_text(trace, TextFunction::kStr, {args[i]})) {
+    if (Tracked text = varying_text(trace, TextFunction::kStr, {args[i]})) {
       texts.push_back(std::move(text));
       continue;
     }
-    Slot text = format_value(trace, args[i], Slot(), 1);
+    Tracked text = format_value(trace, args[i], Tracked(), 1);
     if (!text) return {};
     texts.push_back(std::move(text));
   }
@@ -189,12 +189,12 @@ Slot call_print(TraceContext& trace, const Slot& callable, Slot* args, size_t co
     Ref names =
         kwnames && last ? Ref::steal(PySequence_Concat(kwnames, last.get())) : std::move(last);
     if (!names) return {};
-    texts.push_back(Slot::borrow(stream));
+    texts.push_back(Tracked::borrow(stream));
     return call_native(trace, callable.get(), texts.data(), count + 1, names.get(), false);
   }
   if (own) return call_native(trace, callable.get(), texts.data(), count, kwnames, false);
   put_off(trace, {callable, std::move(texts), Ref::borrow(kwnames)});
-  return Slot::borrow(Py_None);
+  return Tracked::borrow(Py_None);
 }
 
 bool handles_warnings(TraceContext& trace) {
@@ -208,11 +208,11 @@ bool handles_warnings(TraceContext& trace) {
   return false;
 }
 
-Slot call_warn(TraceContext& trace, Slot* args, size_t count, PyObject* kwnames) {
+Tracked call_warn(TraceContext& trace, Tracked* args, size_t count, PyObject* kwnames) {
   for (size_t i = 0; i < count; ++i) make_concrete(trace, args[i]);
   const size_t positional = count - (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
-  Slot message, category, level;
-  Slot* places[] = {&message, &category, &level};
+  Tracked message, category, level;
+  Tracked* places[] = {&message, &category, &level};
   for (size_t i = 0; i < count; ++i) {
     if (i < positional) {
       if (i >= 3) return trace.refuse(BreakKind::kOutput, "warnings.warn() with a source");
@@ -220,14 +220,14 @@ Slot call_warn(TraceContext& trace, Slot* args, size_t count, PyObject* kwnames)
       continue;
     }
     PyObject* name = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - positional));
-    Slot* place = PyUnicode_CompareWithASCIIString(name, "message") == 0      ? &message
-                  : PyUnicode_CompareWithASCIIString(name, "category") == 0   ? &category
-                  : PyUnicode_CompareWithASCIIString(name, "stacklevel") == 0 ? &level
-                                                                              : nullptr;
+    Tracked* place = PyUnicode_CompareWithASCIIString(name, "message") == 0      ? &message
+                     : PyUnicode_CompareWithASCIIString(name, "category") == 0   ? &category
+                     : PyUnicode_CompareWithASCIIString(name, "stacklevel") == 0 ? &level
+                                                                                 : nullptr;
     if (!place) return trace.refuse(BreakKind::kOutput, "warnings.warn() with a source");
     *place = args[i];
   }
-  if (!category || category.get() == Py_None) category = Slot::borrow(PyExc_UserWarning);
+  if (!category || category.get() == Py_None) category = Tracked::borrow(PyExc_UserWarning);
   bool plain = message && PyUnicode_CheckExact(message.get()) && PyType_Check(category.get()) &&
                PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(category.get()),
                                 reinterpret_cast<PyTypeObject*>(PyExc_Warning)) &&
@@ -244,20 +244,21 @@ Slot call_warn(TraceContext& trace, Slot* args, size_t count, PyObject* kwnames)
   while (--up > 0 && frame) frame = frame->back;
   if (!frame) return trace.refuse(BreakKind::kOutput, "warnings.warn() about the caller");
   static PyObject* callable = PyCFunction_NewEx(&g_warn_at, nullptr, nullptr);
-  Slot line = Slot::steal(PyLong_FromLong(frame->line()));
-  Slot file = Slot::borrow(frame->code()->co_filename);
-  put_off(trace,
-          {Slot::borrow(callable), {message, category, file, line, Slot(frame->function)}, Ref()});
-  return Slot::borrow(Py_None);
+  Tracked line = Tracked::steal(PyLong_FromLong(frame->line()));
+  Tracked file = Tracked::borrow(frame->code()->co_filename);
+  put_off(trace, {Tracked::borrow(callable),
+                  {message, category, file, line, Tracked(frame->function)},
+                  Ref()});
+  return Tracked::borrow(Py_None);
 }
 
-Slot call_log(TraceContext& trace, const Slot& logger, PyObject* method, Slot* args, size_t count,
-              PyObject* kwnames) {
+Tracked call_log(TraceContext& trace, const Tracked& logger, PyObject* method, Tracked* args,
+                 size_t count, PyObject* kwnames) {
   std::string_view name = cpython::utf8_of(reinterpret_cast<PyFunctionObject*>(method)->func_name);
   for (size_t i = 0; i < count; ++i)
     if (!may_be_in_text(args[i])) make_concrete(trace, args[i]);
   PyObject* known_level = level_of(name);
-  Slot level = known_level ? Slot::borrow(known_level) : Slot();
+  Tracked level = known_level ? Tracked::borrow(known_level) : Tracked();
   if (name == "log" && count > 0 && PyLong_CheckExact(args[0].get())) {
     level = args[0];
     ++args, --count;
@@ -281,15 +282,16 @@ Slot call_log(TraceContext& trace, const Slot& logger, PyObject* method, Slot* a
   if (!frame) return trace.refuse(BreakKind::kLogging, "a log message about the caller");
   static PyObject* callable = PyCFunction_NewEx(&g_log_at, nullptr, nullptr);
   PyCodeObject* code = frame->code();
-  put_off(trace, {Slot::borrow(callable),
-                  {logger, level, args[0], Slot(std::move(values)), Slot::borrow(code->co_filename),
-                   Slot::steal(PyLong_FromLong(frame->line())), Slot::borrow(code->co_name)},
-                  Ref()});
-  return Slot::borrow(Py_None);
+  put_off(trace,
+          {Tracked::borrow(callable),
+           {logger, level, args[0], Tracked(std::move(values)), Tracked::borrow(code->co_filename),
+            Tracked::steal(PyLong_FromLong(frame->line())), Tracked::borrow(code->co_name)},
+           Ref()});
+  return Tracked::borrow(Py_None);
 }
 
-Slot defer_call(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                PyObject* kwnames) {
+Tracked defer_call(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                   PyObject* kwnames) {
   const bool warned =
       std::any_of(trace.deferred.begin(), trace.deferred.end(), [](const DeferredCall& call) {
         return PyCFunction_Check(call.callable.get()) &&
@@ -304,8 +306,9 @@ Slot defer_call(TraceContext& trace, const Slot& callable, Slot* args, size_t co
       return trace.refuse(BreakKind::kLogging,
                           "a call that is put off is given objects of the trace");
   }
-  trace.deferred.push_back({callable, std::vector<Slot>(args, args + count), Ref::borrow(kwnames)});
-  return Slot::borrow(Py_None);
+  trace.deferred.push_back(
+      {callable, std::vector<Tracked>(args, args + count), Ref::borrow(kwnames)});
+  return Tracked::borrow(Py_None);
 }
 
 }  // namespace braze::capture

@@ -5,28 +5,28 @@
 
 #include <vector>
 
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
 struct TraceContext;
 
 struct DeferredCall {
-  Slot callable;
-  std::vector<Slot> args;
+  Tracked callable;
+  std::vector<Tracked> args;
   Ref kwnames;
 };
 
-Slot call_print(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                PyObject* kwnames);
+Tracked call_print(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                   PyObject* kwnames);
 // warnings.warn(message, category=UserWarning, stacklevel=1)
-Slot call_warn(TraceContext& trace, Slot* args, size_t count, PyObject* kwnames);
+Tracked call_warn(TraceContext& trace, Tracked* args, size_t count, PyObject* kwnames);
 // logger.info(message, *values) and so on. The record tells of the line where it stands.
-Slot call_log(TraceContext& trace, const Slot& logger, PyObject* method, Slot* args, size_t count,
-              PyObject* kwnames);
+Tracked call_log(TraceContext& trace, const Tracked& logger, PyObject* method, Tracked* args,
+                 size_t count, PyObject* kwnames);
 // Any other call that nothing in the trace depends on.
-Slot defer_call(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                PyObject* kwnames);
+Tracked defer_call(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                   PyObject* kwnames);
 // The traced code has set what becomes of warnings, which native code cannot see.
 bool handles_warnings(TraceContext& trace);
 

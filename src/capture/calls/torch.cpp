@@ -35,13 +35,13 @@ bool is_plain(PyObject* object, bool alone = true) {
   return true;
 }
 
-bool are_plain(const Slot& self, const Slot* args, size_t count) {
+bool are_plain(const Tracked& self, const Tracked* args, size_t count) {
   return Py_TYPE(self.get()) == known().tensor &&
-         std::all_of(args, args + count, [](const Slot& arg) { return is_plain(arg.get()); });
+         std::all_of(args, args + count, [](const Tracked& arg) { return is_plain(arg.get()); });
 }
 
 // The arguments of Tensor.new_tensor: numbers, and options by name.
-bool is_data_of_numbers(const Slot* args, size_t count, PyObject* kwnames) {
+bool is_data_of_numbers(const Tracked* args, size_t count, PyObject* kwnames) {
   const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   for (size_t i = 0; i < keywords; ++i) {
     PyObject* keyword = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i));
@@ -72,20 +72,20 @@ bool only_rearranges(std::string_view module, std::string_view name) {
 
 }  // namespace
 
-static bool may_copy_data(TraceContext& trace, const char* name, const Slot* args, size_t count);
+static bool may_copy_data(TraceContext& trace, const char* name, const Tracked* args, size_t count);
 
-Slot call_tensor_method(TraceContext& trace, const Slot& callable, const char* name,
-                        const Slot& self, Slot* args, size_t count, PyObject* kwnames,
-                        bool unbound) {
+Tracked call_tensor_method(TraceContext& trace, const Tracked& callable, const char* name,
+                           const Tracked& self, Tracked* args, size_t count, PyObject* kwnames,
+                           bool unbound) {
   const Subject subject(trace, self);
   if (std::string_view(name) == "size" && count <= 1 && !kwnames && !trace.torch_calls) {
     Ref size = count == 0 ? trace.recording.shape_of(self.get())
                           : trace.recording.size_of(self.get(), args[0].get());
-    if (size) return Slot(std::move(size));
+    if (size) return Tracked(std::move(size));
   }
   if (const char* why = tensor_method_break(name)) {
     if (std::string_view(name) == "tolist" && count == 0)
-      if (Slot list = list_of_tensor(trace, self); list || PyErr_Occurred()) return list;
+      if (Tracked list = list_of_tensor(trace, self); list || PyErr_Occurred()) return list;
     std::string text = std::string("Tensor.") + name + "(): " + why;
     return trace.refuse(kind_of_tensor_method(name), text);
   }
@@ -93,8 +93,8 @@ Slot call_tensor_method(TraceContext& trace, const Slot& callable, const char* n
   for (size_t i = 0; i < count; ++i)
     if (!may_give_torch(trace, args[i].get(), "Tensor", name)) return {};
   use_stand_ins(trace, args, count);
-  Slot result;
-  std::vector<Slot> all;
+  Tracked result;
+  std::vector<Tracked> all;
   // The method looks at the device of a tensor in a way that a fake has no answer to.
   if (std::string_view(name) == "new_tensor" && is_fake(self.get()) &&
       is_data_of_numbers(args, count, kwnames)) {
@@ -156,7 +156,8 @@ bool may_give_torch(TraceContext& trace, PyObject* object, const char* owner,
 }
 
 // What torch.tensor and its like are given.
-static bool may_copy_data(TraceContext& trace, const char* name, const Slot* args, size_t count) {
+static bool may_copy_data(TraceContext& trace, const char* name, const Tracked* args,
+                          size_t count) {
   if (!copies_data(name)) return true;
   for (size_t i = 0; i < count; ++i)
     if (!is_tensor(args[i].get()) && holds_tensor(trace.world.effective(args[i].get())))
@@ -165,9 +166,9 @@ static bool may_copy_data(TraceContext& trace, const char* name, const Slot* arg
   return true;
 }
 
-Slot call_torch(TraceContext& trace, const Slot& callable, const char* module, const char* name,
-                Slot* args, size_t count, PyObject* kwnames) {
-  if (is_hint_function(module, name)) return Slot::borrow(Py_None);
+Tracked call_torch(TraceContext& trace, const Tracked& callable, const char* module,
+                   const char* name, Tracked* args, size_t count, PyObject* kwnames) {
+  if (is_hint_function(module, name)) return Tracked::borrow(Py_None);
   // What torch's state is to become at the end of such an object is known to nobody.
   if (count > 0 && std::string_view(name) == "__exit__" && trace.world.is_outside(args[0].get()) &&
       !trace.is_state_guard(args[0].get()))
@@ -176,7 +177,7 @@ Slot call_torch(TraceContext& trace, const Slot& callable, const char* module, c
         std::string("the end of a '") + Py_TYPE(args[0].get())->tp_name + "' object from outside");
   const TorchFunctionPolicy policy = torch_function_policy(module, name);
   const char* why = policy.refused;
-  const auto has_tensor = [](const Slot& arg) { return holds_tensor(arg.get()); };
+  const auto has_tensor = [](const Tracked& arg) { return holds_tensor(arg.get()); };
   if (!why && !policy.may_see_fakes && std::any_of(args, args + count, has_tensor))
     why = "may look behind the tensors it is given";
   if (!why && std::string_view(module) == "torch._tensor") why = tensor_method_break(name);
@@ -191,7 +192,7 @@ Slot call_torch(TraceContext& trace, const Slot& callable, const char* module, c
     if (!value || is_atom(value.get()))
       return value ? trace.world.read(value.get(), trace.guards.source(SourceKind::kNative, nullptr,
                                                                        callable.get()))
-                   : Slot();
+                   : Tracked();
   }
   if (!policy.takes_objects) {
     const bool of_trees = std::string_view(module) == "torch.utils._pytree";
@@ -208,19 +209,19 @@ Slot call_torch(TraceContext& trace, const Slot& callable, const char* module, c
   }
   if (trace.recording.has_floats() && (kwnames || !is_plain_operator(name))) {
     bool done = false;
-    Slot result = call_for_floats(trace, callable.get(), args, count, kwnames, done);
+    Tracked result = call_for_floats(trace, callable.get(), args, count, kwnames, done);
     if (done) return result;
   }
   int64_t recorded = trace.origins.recorded_nodes();
   const size_t effects = effects_so_far(trace);
-  Slot result = call_native(trace, callable.get(), args, count, kwnames, true);
+  Tracked result = call_native(trace, callable.get(), args, count, kwnames, true);
   if (!result) {
     // Without tensors the error is a fact about the environment (torch.cuda without CUDA).
     bool about_tensors = trace.origins.recorded_nodes() != recorded;
     for (size_t i = 0; i < count; ++i) about_tensors |= holds_tensor(args[i].get());
     return about_tensors || trace.breaks.under_way()
                ? torch_failed(trace, callable.get(), args, count, kwnames)
-               : Slot();
+               : Tracked();
   }
   if (trace.torch_calls && effects_so_far(trace) != effects)  // of an autograd.Function's forward()
     return trace.refuse(BreakKind::kSideEffect,

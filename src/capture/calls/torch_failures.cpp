@@ -37,8 +37,8 @@ Ref with_zeros(PyObject* value, Zeros& zeros, int depth = 0) {
 
 }  // namespace
 
-Slot torch_failed(TraceContext& trace, PyObject* callable, const Slot* args, size_t count,
-                  PyObject* kwnames) {
+Tracked torch_failed(TraceContext& trace, PyObject* callable, const Tracked* args, size_t count,
+                     PyObject* kwnames) {
   if (trace.breaks.under_way()) return {};
   if (Recording::OpBreak op; trace.recording.take_break(op)) return trace.refuse(op.kind, op.what);
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return {};

@@ -30,7 +30,7 @@ Ref torch_state() {
 
 }  // namespace
 
-void record_torch_call(TraceContext& trace, PyObject* callable, const Slot* args, size_t count,
+void record_torch_call(TraceContext& trace, PyObject* callable, const Tracked* args, size_t count,
                        PyObject* kwnames, PyObject* result) {
   if (!trace.torch_calls || trace.native.depth != 0 || !callable) return;
   bool about_tensors = holds_tensor(result);

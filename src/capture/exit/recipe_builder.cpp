@@ -92,7 +92,7 @@ int RecipeBuilder::text(PyObject* object) {
   const VaryingText& text = text_behind(trace_, object);
   const int function = constant(text_function(text.function));
   Step args{.kind = Kind::kTuple};
-  for (const Slot& arg : text.args) {
+  for (const Tracked& arg : text.args) {
     args.items.push_back(value(arg));
     if (args.items.back() < 0) return -1;
   }
@@ -100,25 +100,25 @@ int RecipeBuilder::text(PyObject* object) {
   return emit({.kind = Kind::kGeneric, .items = {function, packed}});
 }
 
-int RecipeBuilder::value(const Slot& slot) {
-  if (slot.unread) return emit({.kind = Kind::kOutside, .source = slot.source});
-  return value(slot.get());
+int RecipeBuilder::value(const Tracked& tracked) {
+  if (tracked.unread) return emit({.kind = Kind::kOutside, .source = tracked.source});
+  return value(tracked.get());
 }
 
 int RecipeBuilder::value(PyObject* given) {
-  const Slot slot = world_.wrap(given);
-  PyObject* object = slot.get();
+  const Tracked tracked = world_.wrap(given);
+  PyObject* object = tracked.get();
   const int known_step = index_[object];
   if (known_step > 0) return known_step - 1;
   if (known_step == kUnderWay) return refuse(object, "it holds itself");
   index_[object] = kUnderWay;
-  const int step = make(slot);
+  const int step = make(tracked);
   index_[object] = step + 1;
   return step;
 }
 
-int RecipeBuilder::make(const Slot& slot) {
-  PyObject* object = slot.get();
+int RecipeBuilder::make(const Tracked& tracked) {
+  PyObject* object = tracked.get();
   PyTypeObject* type = Py_TYPE(object);
   const bool made_here = world_.made_function(object);
   if (is_atom(object)) return constant(object);
@@ -130,15 +130,15 @@ int RecipeBuilder::make(const Slot& slot) {
   }
   if (type == known().text) return text(object);
   if (is_symbolic(object)) return refuse(object, "a symbolic bool");
-  if (slot.source) {
+  if (tracked.source) {
     const bool is_cell = PyCell_Check(object);
-    if (is_cell && slot.source->kind == SourceKind::kCell)
+    if (is_cell && tracked.source->kind == SourceKind::kCell)
       return emit({.kind = Kind::kOutside,
-                   .source = trace_.guards.source(SourceKind::kCellObject, slot.source->base,
-                                                  slot.source->key.get())});
-    if (is_cell && slot.source->kind == SourceKind::kContents)
-      return emit({.kind = Kind::kOutside, .source = slot.source->base});
-    return outside(object, slot.source);
+                   .source = trace_.guards.source(SourceKind::kCellObject, tracked.source->base,
+                                                  tracked.source->key.get())});
+    if (is_cell && tracked.source->kind == SourceKind::kContents)
+      return emit({.kind = Kind::kOutside, .source = tracked.source->base});
+    return outside(object, tracked.source);
   }
   // What it holds would be there on the next call as well.
   if (is_lru_cache(object) && world_.is_created(object))

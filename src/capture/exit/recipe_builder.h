@@ -22,7 +22,7 @@ class RecipeBuilder {
 
   // The step that makes this value; -1 with a break pending if a recipe cannot express it.
   int value(PyObject* object);
-  int value(const Slot& slot);
+  int value(const Tracked& tracked);
   // Replays the logs of the world and the deferred calls. After every `value`: effects on objects
   // from outside come after all reads of them.
   bool side_effects();
@@ -37,7 +37,7 @@ class RecipeBuilder {
   int emit(Recipe::Step step);
   // A value seen for the first time. What can hold itself enters its step into `index_` before it
   // looks at its parts.
-  int make(const Slot& slot);
+  int make(const Tracked& tracked);
   int refuse(PyObject* object, const char* why);
   int constant(PyObject* object);
   int outside(PyObject* object, const Source* source);

@@ -118,7 +118,7 @@ void begin_segment(TraceContext& trace, Frame& frame, PyObject* const* entry) {
   for (int i = 0; i < locals + trace.options.stack_size; ++i) {
     Ref index = Ref::steal(PyLong_FromLong(i));
     const Source* source = trace.guards.source(SourceKind::kArgument, nullptr, index.get());
-    Slot slot = Slot::borrow(entry[i], source);
+    Tracked tracked = Tracked::borrow(entry[i], source);
     const bool on_stack = i >= locals;
     const char kind = on_stack ? 0 : kinds[i];
     // On the stack: the cell of a variable whose place an inlined comprehension uses (PEP 709).
@@ -133,15 +133,15 @@ void begin_segment(TraceContext& trace, Frame& frame, PyObject* const* entry) {
         source = trace.guards.source(SourceKind::kContents, source);
       }
       trace.world.set_origin(entry[i], source);
-      trace.world.hold(slot.object);
-      slot.source = nullptr;
+      trace.world.hold(tracked.object);
+      tracked.source = nullptr;
     } else {
-      slot.unread = true;
+      tracked.unread = true;
     }
     if (on_stack)
-      frame.stack.push_back(std::move(slot));
+      frame.stack.push_back(std::move(tracked));
     else
-      frame.locals[static_cast<size_t>(i)] = std::move(slot);
+      frame.locals[static_cast<size_t>(i)] = std::move(tracked);
   }
 }
 
@@ -158,24 +158,25 @@ static bool is_of_own_class(const TraceContext& trace, PyObject* object) {
   return name.starts_with(function) && name.substr(function.size()).starts_with(".<locals>.");
 }
 
-bool force(TraceContext& trace, Slot& slot) {
-  if (!slot.unread) return true;
-  if (slot && is_of_own_class(trace, slot.get()))
+bool force(TraceContext& trace, Tracked& tracked) {
+  if (!tracked.unread) return true;
+  if (tracked && is_of_own_class(trace, tracked.get()))
     return trace.breaks.refuse(BreakKind::kClassStatement,
                                "an object of a class that this function makes at each call");
-  const Source* source = slot.source;
-  slot.unread = false;
-  if (!slot) {
+  const Source* source = tracked.source;
+  tracked.unread = false;
+  if (!tracked) {
     trace.guards.add(GuardKind::kAbsent, source);
-    slot = Slot();
+    tracked = Tracked();
     return true;
   }
-  slot = trace.world.read(slot.get(), source);
-  return bool(slot);
+  tracked = trace.world.read(tracked.get(), source);
+  return bool(tracked);
 }
 
-bool may_drop(TraceContext& trace, const Slot& slot) {
-  if (!slot || trace.entry.mortal.empty() || !trace.entry.mortal.contains(slot.get())) return true;
+bool may_drop(TraceContext& trace, const Tracked& tracked) {
+  if (!tracked || trace.entry.mortal.empty() || !trace.entry.mortal.contains(tracked.get()))
+    return true;
   return trace.breaks.refuse(BreakKind::kSideEffect,
                              "an object with a finaliser or weak references is dropped");
 }
@@ -183,7 +184,7 @@ bool may_drop(TraceContext& trace, const Slot& slot) {
 // What the segment made ends before what it found in the frame, while CPython goes by their places.
 static bool may_return(TraceContext& trace, const Frame& frame) {
   if (trace.entry.mortal.empty()) return true;
-  for (const Slot& local : frame.locals)
+  for (const Tracked& local : frame.locals)
     if (local && !local.unread && !trace.world.source_of(local) && end_is_noticed(local.get()))
       return trace.breaks.refuse(BreakKind::kSideEffect,
                                  "objects with finalisers or weak references end with the frame");
@@ -195,7 +196,7 @@ bool force_operands(TraceContext& trace, Frame& frame, const Instruction& in) {
     case Opcode::kLoadFast:
     case Opcode::kLoadFastAndClear:
     case Opcode::kDeleteFast: {
-      Slot& local = frame.locals[static_cast<size_t>(in.arg)];
+      Tracked& local = frame.locals[static_cast<size_t>(in.arg)];
       if (in.op == Opcode::kDeleteFast && !may_drop(trace, local)) return false;
       if (!local.unread) return true;
       if (!local) return force(trace, local);

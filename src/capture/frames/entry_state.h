@@ -10,7 +10,7 @@ namespace braze::capture {
 struct TraceContext;
 
 struct EntryState {
-  bool lazy = false;  // slots of the root frame may be unread
+  bool lazy = false;  // values of the root frame may be unread
   // Objects of the entry state whose end the program notices and whose only owner is the frame.
   IdentityMap<bool> mortal;
 };
@@ -18,11 +18,11 @@ struct EntryState {
 // Puts the frame into the state that the segment finds: all locals and behind them the value stack.
 void begin_segment(TraceContext& trace, Frame& frame, PyObject* const* entry);
 // Reads and guards a value of the entry state, if nothing has yet.
-bool force(TraceContext& trace, Slot& slot);
+bool force(TraceContext& trace, Tracked& tracked);
 // Values of the entry state are guarded when an instruction looks at them, not where they are moved
 // or handed on: a segment then serves all values that pass through it.
 bool force_operands(TraceContext& trace, Frame& frame, const cpython::Instruction& in);
 // The frame keeps the entry state until the segment's exit, where what the segment drops goes.
-bool may_drop(TraceContext& trace, const Slot& slot);
+bool may_drop(TraceContext& trace, const Tracked& tracked);
 
 }  // namespace braze::capture

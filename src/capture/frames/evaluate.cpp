@@ -28,7 +28,7 @@ constexpr double kSecondsBudget = 10;
 
 }  // namespace
 
-static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, bool raised);
+static Status run_instructions(TraceContext& trace, Frame& frame, Tracked& result, bool raised);
 
 bool budget_left(TraceContext& trace) {
   if (trace.frames.is_full())
@@ -39,20 +39,20 @@ bool budget_left(TraceContext& trace) {
   return true;
 }
 
-Slot start_frame(TraceContext& trace, std::unique_ptr<Frame> frame) {
+Tracked start_frame(TraceContext& trace, std::unique_ptr<Frame> frame) {
   if (!budget_left(trace)) return {};
   ++trace.statistics.inlined_calls;
-  Slot result;
+  Tracked result;
   Status status = run_frame(trace, *frame, result, false);
   if (status == Status::kStopped && trace.frames.depth() == 0) {
     trace.progress.stopped_frame = std::move(frame);
     return {};
   }
   trace.frames.recycle(std::move(frame));
-  return status == Status::kReturn ? std::move(result) : Slot();
+  return status == Status::kReturn ? std::move(result) : Tracked();
 }
 
-Slot run_root(TraceContext& trace, PyObject* const* args, int64_t stop_at) {
+Tracked run_root(TraceContext& trace, PyObject* const* args, int64_t stop_at) {
   auto* code = reinterpret_cast<PyCodeObject*>(trace.root->func_code);
   trace.progress.stop_at = stop_at;
   auto frame = trace.frames.make(code_info(code, trace.root->func_globals));
@@ -67,12 +67,12 @@ Slot run_root(TraceContext& trace, PyObject* const* args, int64_t stop_at) {
   int count = trace.options.offset > 0 ? 0 : cpython::parameter_count(code);
   for (int i = 0; i < count; ++i) {
     Ref index = Ref::steal(PyLong_FromLong(i));
-    Slot value =
+    Tracked value =
         trace.world.read(args[i], trace.guards.source(SourceKind::kArgument, nullptr, index.get()));
     if (!value) return {};
     frame->locals[static_cast<size_t>(i)] = std::move(value);
   }
-  Slot result = start_frame(trace, std::move(frame));
+  Tracked result = start_frame(trace, std::move(frame));
   if (trace.world.silence_finalisers() && result)
     return trace.refuse(
         BreakKind::kSideEffect,
@@ -81,7 +81,7 @@ Slot run_root(TraceContext& trace, PyObject* const* args, int64_t stop_at) {
   return result;
 }
 
-Status run_frame(TraceContext& trace, Frame& frame, Slot& result, bool throwing) {
+Status run_frame(TraceContext& trace, Frame& frame, Tracked& result, bool throwing) {
   const FrameStack::Entered entered(trace.frames, frame);
   for (bool raised = throwing;;) {
     try {
@@ -95,17 +95,17 @@ Status run_frame(TraceContext& trace, Frame& frame, Slot& result, bool throwing)
   }
 }
 
-static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, bool raised) {
-  std::vector<Slot>& stack = frame.stack;
+static Status run_instructions(TraceContext& trace, Frame& frame, Tracked& result, bool raised) {
+  std::vector<Tracked>& stack = frame.stack;
   const std::vector<Instruction>& instructions = frame.info->decoded->instructions;
   PyCodeObject* code = frame.code();
   const bool is_root = trace.frames.depth() == 1;
   const int64_t stop_at = is_root ? trace.progress.stop_at : -1;
 
   auto pop = [&] {
-    Slot slot = std::move(stack.back());
+    Tracked tracked = std::move(stack.back());
     stack.pop_back();
-    return slot;
+    return tracked;
   };
   auto name = [&](int index) { return PyTuple_GET_ITEM(code->co_names, index); };
 
@@ -174,10 +174,10 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
         std::swap(stack.back(), stack[stack.size() - static_cast<size_t>(in.arg)]);
         break;
       case Opcode::kLoadConst:
-        stack.push_back(Slot::borrow(PyTuple_GET_ITEM(code->co_consts, in.arg)));
+        stack.push_back(Tracked::borrow(PyTuple_GET_ITEM(code->co_consts, in.arg)));
         break;
       case Opcode::kLoadFast: {
-        const Slot& local = frame.locals[static_cast<size_t>(in.arg)];
+        const Tracked& local = frame.locals[static_cast<size_t>(in.arg)];
         if (!local) {
           PyErr_Format(PyExc_UnboundLocalError,
                        "cannot access local variable '%U' where it is not associated with a value",
@@ -189,12 +189,13 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
         break;
       }
       case Opcode::kStoreFast: {
-        // What was there may have a finaliser that runs code: the slot is changed first.
-        Slot old = std::exchange(frame.locals[static_cast<size_t>(in.arg)], pop());
+        // What was there may have a finaliser that runs code: the place on the frame is changed
+        // first.
+        Tracked old = std::exchange(frame.locals[static_cast<size_t>(in.arg)], pop());
         break;
       }
       case Opcode::kLoadGlobal: {
-        Slot value = load_global(trace, frame, name(in.arg >> 1));
+        Tracked value = load_global(trace, frame, name(in.arg >> 1));
         if (!value) {
           raised = true;
           break;
@@ -206,7 +207,7 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
         break;
       }
       case Opcode::kLoadDeref: {
-        Slot value = load_deref(trace, frame, in.arg);
+        Tracked value = load_deref(trace, frame, in.arg);
         if (!value) {
           raised = true;
           break;
@@ -215,8 +216,8 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
         break;
       }
       case Opcode::kLoadAttr: {
-        Slot object = pop();
-        Slot value = getattr(trace, object, name(in.arg));
+        Tracked object = pop();
+        Tracked value = getattr(trace, object, name(in.arg));
         if (!value) {
           raised = true;
           break;
@@ -225,8 +226,8 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
         break;
       }
       case Opcode::kLoadMethod: {
-        Slot object = pop(), self;
-        Slot value = getattr(trace, object, name(in.arg), &self);
+        Tracked object = pop(), self;
+        Tracked value = getattr(trace, object, name(in.arg), &self);
         if (!value) {
           raised = true;
           break;
@@ -237,8 +238,8 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
         break;
       }
       case Opcode::kBinarySubscr: {
-        Slot key = pop(), object = pop();
-        Slot value = getitem(trace, object, key);
+        Tracked key = pop(), object = pop();
+        Tracked value = getitem(trace, object, key);
         if (!value) {
           raised = true;
           break;
@@ -247,18 +248,18 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
         break;
       }
       case Opcode::kContainsOp: {
-        Slot container = pop(), value = pop();
+        Tracked container = pop(), value = pop();
         int found = contains(trace, container, value);
         if (found < 0) {
           raised = true;
           break;
         }
-        stack.push_back(Slot::borrow((found ^ in.arg) ? Py_True : Py_False));
+        stack.push_back(Tracked::borrow((found ^ in.arg) ? Py_True : Py_False));
         break;
       }
       case Opcode::kIsOp: {
-        Slot b = pop(), a = pop();
-        Slot same = is_same(trace, a, b, in.arg != 0);
+        Tracked b = pop(), a = pop();
+        Tracked same = is_same(trace, a, b, in.arg != 0);
         if (!same) {
           raised = true;
           break;
@@ -293,7 +294,7 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
       }
       case Opcode::kForIter: {
         bool exhausted = false;
-        Slot value = next_item(trace, stack.back(), exhausted);
+        Tracked value = next_item(trace, stack.back(), exhausted);
         if (value) {
           stack.push_back(std::move(value));
           break;
@@ -320,11 +321,11 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
         auto count = static_cast<size_t>(in.arg);
         size_t base = stack.size() - count;
         Ref kwnames = std::move(frame.kwnames);
-        Slot value;
+        Tracked value;
         bool has_self = stack[base - 2] && stack[base - 1];
         if (has_self)
           value = call(trace, stack[base - 2], &stack[base - 1], count + 1, kwnames.get());
-        else if (Slot& callee = stack[base - 1] ? stack[base - 1] : stack[base - 2];
+        else if (Tracked& callee = stack[base - 1] ? stack[base - 1] : stack[base - 2];
                  count == 0 && callee.get() == reinterpret_cast<PyObject*>(&PySuper_Type))
           value = bare_super(trace, frame);
         else
@@ -341,7 +342,7 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Slot& result, 
         result = pop();
         return Status::kReturn;
       case Opcode::kReturnConst:
-        result = Slot::borrow(PyTuple_GET_ITEM(code->co_consts, in.arg));
+        result = Tracked::borrow(PyTuple_GET_ITEM(code->co_consts, in.arg));
         return Status::kReturn;
       case Opcode::kYieldValue:
         if (is_root) {

@@ -101,19 +101,19 @@ Ref only_leaves(PyObject* exception, PyObject* leaves) {
 
 void raise_varargs(TraceContext& trace, int count, Frame& frame) {
   auto pop = [&] {
-    Slot slot = std::move(frame.stack.back());
+    Tracked tracked = std::move(frame.stack.back());
     frame.stack.pop_back();
-    return slot;
+    return tracked;
   };
-  Slot cause = count == 2 ? pop() : Slot();
-  Slot exception = count ? pop() : Slot();
+  Tracked cause = count == 2 ? pop() : Tracked();
+  Tracked exception = count ? pop() : Tracked();
   if (!count) {
     PyObject* handled = PyErr_GetHandledException();
     if (!handled || handled == Py_None) {
       PyErr_SetString(PyExc_RuntimeError, "No active exception to reraise");
       return;
     }
-    exception = Slot::steal(handled);
+    exception = Tracked::steal(handled);
     if (!trace.world.is_created(exception.get())) {
       trace.raise_break(BreakKind::kOutsideException, "an exception object from outside is raised");
       return;
@@ -122,7 +122,7 @@ void raise_varargs(TraceContext& trace, int count, Frame& frame) {
     return;
   }
   if (PyExceptionClass_Check(exception.get())) {
-    Slot cls = exception;
+    Tracked cls = exception;
     exception = call(trace, cls, nullptr, 0, nullptr);
     if (!exception) return;
     if (!PyExceptionInstance_Check(exception.get())) {
@@ -147,7 +147,7 @@ void raise_varargs(TraceContext& trace, int count, Frame& frame) {
   }
   if (cause) {
     if (PyExceptionClass_Check(cause.get())) {
-      Slot cls = cause;
+      Tracked cls = cause;
       cause = call(trace, cls, nullptr, 0, nullptr);
       if (!cause) return;
     }
@@ -199,16 +199,16 @@ bool unwind(TraceContext& trace, Frame& frame) {
     frame.stack.pop_back();
   }
   if (handler->push_lasti)
-    frame.stack.push_back(Slot::steal(
+    frame.stack.push_back(Tracked::steal(
         PyLong_FromLong(frame.info->decoded->instructions[static_cast<size_t>(at)].offset)));
-  frame.stack.push_back(Slot(std::move(exception)));
+  frame.stack.push_back(Tracked(std::move(exception)));
   frame.kwnames = Ref();
   frame.pc = handler->target;
   return true;
 }
 
 bool check_exception_match(TraceContext& trace, Frame& frame) {
-  Slot type = std::move(frame.stack.back());
+  Tracked type = std::move(frame.stack.back());
   frame.stack.pop_back();
   auto is_exception = [](PyObject* o) { return PyType_Check(o) && PyExceptionClass_Check(o); };
   bool valid = is_exception(type.get());
@@ -224,12 +224,12 @@ bool check_exception_match(TraceContext& trace, Frame& frame) {
     return false;
   }
   int matches = PyErr_GivenExceptionMatches(frame.stack.back().get(), type.get());
-  frame.stack.push_back(Slot::borrow(matches ? Py_True : Py_False));
+  frame.stack.push_back(Tracked::borrow(matches ? Py_True : Py_False));
   return true;
 }
 
 bool check_group_match(TraceContext& trace, Frame& frame) {
-  const Slot type = std::move(frame.stack.back());
+  const Tracked type = std::move(frame.stack.back());
   frame.stack.pop_back();
   if (PyTuple_Check(type.get())) {
     if (trace.world.source_of(type) && !trace.world.read_all(type.get())) return false;
@@ -256,22 +256,22 @@ bool check_group_match(TraceContext& trace, Frame& frame) {
   }
   if (!match) return false;
   if (match.get() != Py_None) {
-    frame.stack.back() = Slot(std::move(rest));
+    frame.stack.back() = Tracked(std::move(rest));
     PyErr_SetHandledException(match.get());
   }
-  frame.stack.push_back(Slot(std::move(match)));
+  frame.stack.push_back(Tracked(std::move(match)));
   return true;
 }
 
-Slot exceptions_to_raise(TraceContext& trace, const Slot& original, const Slot& raised) {
+Tracked exceptions_to_raise(TraceContext& trace, const Tracked& original, const Tracked& raised) {
   PyObject* list = raised.get();
   const Ref leaves = Ref::steal(PySet_New(nullptr));
-  Slot only = Slot::borrow(Py_None);
+  Tracked only = Tracked::borrow(Py_None);
   for (Py_ssize_t i = 0; leaves && i < PyList_GET_SIZE(list); ++i) {
     PyObject* exception = PyList_GET_ITEM(list, i);
     if (exception == Py_None) continue;
     if (!is_group(original.get())) {
-      only = Slot::borrow(exception);
+      only = Tracked::borrow(exception);
       continue;
     }
     // How it is joined with the rest depends on the version of Python.
@@ -283,14 +283,14 @@ Slot exceptions_to_raise(TraceContext& trace, const Slot& original, const Slot& 
   if (PySet_GET_SIZE(leaves.get()) == 0) return only;
   Ref rest = only_leaves(original.get(), leaves.get());
   if (!rest || trace.breaks.under_way()) return {};
-  return Slot(std::move(rest));
+  return Tracked(std::move(rest));
 }
 
 bool enter_with(TraceContext& trace, Frame& frame) {
-  Slot manager = std::move(frame.stack.back());
+  Tracked manager = std::move(frame.stack.back());
   frame.stack.pop_back();
-  Slot enter = special_method(trace, manager, names().enter);
-  Slot exit = enter ? special_method(trace, manager, names().exit) : Slot();
+  Tracked enter = special_method(trace, manager, names().enter);
+  Tracked exit = enter ? special_method(trace, manager, names().exit) : Tracked();
   if (!exit) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError))
       PyErr_Format(PyExc_TypeError,
@@ -298,7 +298,7 @@ bool enter_with(TraceContext& trace, Frame& frame) {
                    Py_TYPE(manager.get())->tp_name, enter ? " (missed __exit__ method)" : "");
     return false;
   }
-  Slot entered = call(trace, enter, nullptr, 0, nullptr);
+  Tracked entered = call(trace, enter, nullptr, 0, nullptr);
   if (!entered) return false;
   frame.stack.push_back(std::move(exit));
   frame.stack.push_back(std::move(entered));

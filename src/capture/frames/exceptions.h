@@ -16,7 +16,7 @@ bool check_exception_match(TraceContext& trace, Frame& frame);
 bool check_group_match(TraceContext& trace, Frame& frame);
 // What goes on flying after the handlers of except*: the parts that none of them took. None:
 // nothing.
-Slot exceptions_to_raise(TraceContext& trace, const Slot& original, const Slot& raised);
+Tracked exceptions_to_raise(TraceContext& trace, const Tracked& original, const Tracked& raised);
 // (manager -- exit entered)
 bool enter_with(TraceContext& trace, Frame& frame);
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "capture/policy/policy.h"
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 #include "cpython/code.h"
 
 namespace braze::capture {
@@ -29,7 +29,7 @@ struct Frame {
   const CodeInfo* info = nullptr;
   Ref function, globals, builtins;
   Ref names;  // the namespace of a class body
-  std::vector<Slot> locals, stack;
+  std::vector<Tracked> locals, stack;
   Ref kwnames;
   Frame* back = nullptr;
   int pc = 0;
@@ -44,17 +44,17 @@ struct Frame {
   int line() const { return info->line(current()); }
 
   // The value stack. peek(1) is the top.
-  Slot pop() {
-    Slot slot = std::move(stack.back());
+  Tracked pop() {
+    Tracked tracked = std::move(stack.back());
     stack.pop_back();
-    return slot;
+    return tracked;
   }
-  Slot& peek(int n) { return stack[stack.size() - static_cast<size_t>(n)]; }
+  Tracked& peek(int n) { return stack[stack.size() - static_cast<size_t>(n)]; }
   void drop(int n) { stack.resize(stack.size() - static_cast<size_t>(n)); }
-  // False for an empty slot: what was to be pushed has failed.
-  bool push(Slot slot) {
-    if (!slot) return false;
-    stack.push_back(std::move(slot));
+  // False for an empty Tracked: what was to be pushed has failed.
+  bool push(Tracked tracked) {
+    if (!tracked) return false;
+    stack.push_back(std::move(tracked));
     return true;
   }
 };

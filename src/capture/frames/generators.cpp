@@ -35,9 +35,9 @@ PyObject* resume_generator(TraceContext& trace, PyThreadState* thread, FrameView
   auto frame = trace.frames.make(info);
   fill_frame(trace, *frame, view);
   for (PyObject* entry : view.stack())
-    frame->stack.push_back(entry ? trace.world.wrap(entry) : Slot());
+    frame->stack.push_back(entry ? trace.world.wrap(entry) : Tracked());
   frame->pc = info.decoded->index_of_offset(view.offset());
-  Slot result;
+  Tracked result;
   Status status = run_frame(trace, *frame, result, throwing);
   if (status == Status::kStopped) return nullptr;
   if (status == Status::kError && trace.breaks.under_way()) {
@@ -46,8 +46,8 @@ PyObject* resume_generator(TraceContext& trace, PyThreadState* thread, FrameView
   }
   cpython::FrameState state;
   state.offset = info.decoded->instructions[static_cast<size_t>(frame->current())].offset;
-  for (Slot& local : frame->locals) state.locals.push_back(std::move(local.object));
-  for (Slot& entry : frame->stack) state.stack.push_back(std::move(entry.object));
+  for (Tracked& local : frame->locals) state.locals.push_back(std::move(local.object));
+  for (Tracked& entry : frame->stack) state.stack.push_back(std::move(entry.object));
   if (status == Status::kError) {
     state.raise = true;
   } else {
@@ -69,9 +69,9 @@ PyObject* end_generator(PyThreadState* thread, FrameView view) {
 }
 
 bool send_value(TraceContext& trace, Frame& frame, const Instruction& in) {
-  Slot value = std::move(frame.stack.back());
+  Tracked value = std::move(frame.stack.back());
   frame.stack.pop_back();
-  Slot& receiver = frame.stack.back();
+  Tracked& receiver = frame.stack.back();
   if (trace.world.source_of(receiver) && trace.world.is_outside(receiver.get()))
     return trace.breaks.refuse(BreakKind::kOutsideIterator, "a generator from outside is resumed");
   PyObject* result = nullptr;
@@ -86,18 +86,18 @@ bool send_value(TraceContext& trace, Frame& frame, const Instruction& in) {
   return true;
 }
 
-Slot stop_iteration_error(const Slot& exception) {
+Tracked stop_iteration_error(const Tracked& exception) {
   if (!PyErr_GivenExceptionMatches(exception.get(), PyExc_StopIteration)) return exception;
   Ref message = Ref::steal(PyUnicode_FromString("generator raised StopIteration"));
   Ref error = Ref::steal(PyObject_CallOneArg(PyExc_RuntimeError, message.get()));
   if (!error) return {};
   PyException_SetCause(error.get(), Ref(exception.object).release());
   PyException_SetContext(error.get(), Ref(exception.object).release());
-  return Slot(error);
+  return Tracked(error);
 }
 
 bool cleanup_throw(TraceContext& trace, Frame& frame) {
-  Slot exception = frame.stack.back();
+  Tracked exception = frame.stack.back();
   if (!PyErr_GivenExceptionMatches(exception.get(), PyExc_StopIteration)) {
     frame.stack.pop_back();
     restore_exception(exception.object);
@@ -106,7 +106,7 @@ bool cleanup_throw(TraceContext& trace, Frame& frame) {
   frame.stack.resize(frame.stack.size() - 3);
   Ref value = Ref::steal(PyObject_GetAttrString(exception.get(), "value"));
   if (!value) return false;
-  frame.stack.push_back(Slot::borrow(Py_None));
+  frame.stack.push_back(Tracked::borrow(Py_None));
   frame.stack.push_back(trace.world.wrap(std::move(value)));
   return true;
 }

@@ -22,7 +22,7 @@ PyObject* end_generator(PyThreadState* thread, cpython::FrameView view);
 // target.
 bool send_value(TraceContext& trace, Frame& frame, const cpython::Instruction& in);
 // StopIteration may not leave a generator.
-Slot stop_iteration_error(const Slot& exception);
+Tracked stop_iteration_error(const Tracked& exception);
 // (receiver last exception -- None value): the end of a `yield from` into which was thrown.
 bool cleanup_throw(TraceContext& trace, Frame& frame);
 

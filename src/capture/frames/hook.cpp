@@ -147,7 +147,7 @@ static PyObject* evaluate_hooked(TraceContext& trace, PyThreadState* thread, Fra
   if (!rely_on_hooked(trace, *frame)) return nullptr;
   const bool unheard = is_unheard(*frame), compares = is_comparison(*frame);
   const size_t before = effects_so_far(trace);
-  Slot result = start_frame(trace, std::move(frame));
+  Tracked result = start_frame(trace, std::move(frame));
   // Containers are copied and filled again behind the program's back.
   if (result && compares && effects_so_far(trace) != before)
     return trace.breaks.raise(BreakKind::kSideEffect,
@@ -228,7 +228,7 @@ static bool read_bound_defaults(TraceContext& trace, Frame& frame, bool may_vary
   const Py_ssize_t given = defaults ? PyTuple_GET_SIZE(defaults) : 0;
   const Py_ssize_t total = code->co_argcount + code->co_kwonlyargcount;
   for (Py_ssize_t i = code->co_argcount - given; i < total; ++i) {
-    Slot& local = frame.locals[static_cast<size_t>(i)];
+    Tracked& local = frame.locals[static_cast<size_t>(i)];
     const bool by_position = i < code->co_argcount;
     Ref key = by_position ? Ref::steal(PyLong_FromSsize_t(i + given - code->co_argcount))
                           : Ref::borrow(PyTuple_GET_ITEM(code->co_localsplusnames, i));

@@ -24,7 +24,7 @@ using cpython::Opcode;
 namespace {
 
 bool push_bool(Frame& frame, int value) {
-  return value >= 0 && frame.push(Slot::borrow(value ? Py_True : Py_False));
+  return value >= 0 && frame.push(Tracked::borrow(value ? Py_True : Py_False));
 }
 
 PyObject* name_at(Frame& frame, int index) {
@@ -34,7 +34,7 @@ PyObject* name_at(Frame& frame, int index) {
 }  // namespace
 
 bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
-  std::vector<Slot>& stack = frame.stack;
+  std::vector<Tracked>& stack = frame.stack;
   const auto local = static_cast<size_t>(in.arg);
   switch (in.op) {
     case Opcode::kBuildTuple:
@@ -56,7 +56,7 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
 
     // --- Locals, cells, globals
     case Opcode::kLoadFastAndClear:
-      stack.push_back(std::exchange(frame.locals[local], Slot()));
+      stack.push_back(std::exchange(frame.locals[local], Tracked()));
       return true;
     case Opcode::kDeleteFast:
       if (!frame.locals[local]) {
@@ -65,12 +65,12 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
                      PyTuple_GET_ITEM(frame.code()->co_localsplusnames, in.arg));
         return false;
       }
-      std::exchange(frame.locals[local], Slot());
+      std::exchange(frame.locals[local], Tracked());
       return true;
     case Opcode::kMakeCell: {
       Ref cell = Ref::steal(PyCell_New(frame.locals[local].get()));
       trace.world.mark_created(cell.get());
-      frame.locals[local] = Slot(cell);
+      frame.locals[local] = Tracked(cell);
       return true;
     }
     case Opcode::kCopyFreeVars:
@@ -82,17 +82,17 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
     case Opcode::kStoreDeref:
       return store_deref(trace, frame, in.arg, frame.pop());
     case Opcode::kDeleteDeref:
-      return store_deref(trace, frame, in.arg, Slot());
+      return store_deref(trace, frame, in.arg, Tracked());
     case Opcode::kStoreGlobal:
       return store_global(trace, frame, name_at(frame, in.arg), frame.pop());
     case Opcode::kDeleteGlobal:
-      return store_global(trace, frame, name_at(frame, in.arg), Slot());
+      return store_global(trace, frame, name_at(frame, in.arg), Tracked());
 
     // --- Attributes and items
     case Opcode::kLoadSuperAttr: {
-      Slot self = frame.pop(), cls = frame.pop();
+      Tracked self = frame.pop(), cls = frame.pop();
       frame.pop();
-      Slot bound, value;
+      Tracked bound, value;
       value = super_attribute(trace, cls, self, name_at(frame, in.arg >> 2),
                               in.arg & 1 ? &bound : nullptr);
       if (!value) return false;
@@ -103,23 +103,23 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
       return true;
     }
     case Opcode::kStoreAttr: {
-      Slot object = frame.pop(), value = frame.pop();
+      Tracked object = frame.pop(), value = frame.pop();
       return setattr(trace, object, name_at(frame, in.arg), value);
     }
     case Opcode::kDeleteAttr:
-      return setattr(trace, frame.pop(), name_at(frame, in.arg), Slot());
+      return setattr(trace, frame.pop(), name_at(frame, in.arg), Tracked());
     case Opcode::kStoreSubscr: {
-      Slot key = frame.pop(), object = frame.pop(), value = frame.pop();
+      Tracked key = frame.pop(), object = frame.pop(), value = frame.pop();
       return setitem(trace, object, key, value);
     }
     case Opcode::kDeleteSubscr: {
-      Slot key = frame.pop(), object = frame.pop();
-      return setitem(trace, object, key, Slot());
+      Tracked key = frame.pop(), object = frame.pop();
+      return setitem(trace, object, key, Tracked());
     }
     case Opcode::kBinarySlice:
     case Opcode::kStoreSlice: {
-      Slot stop = frame.pop(), start = frame.pop(), object = frame.pop();
-      Slot slice = Slot::steal(PySlice_New(start.get(), stop.get(), nullptr));
+      Tracked stop = frame.pop(), start = frame.pop(), object = frame.pop();
+      Tracked slice = Tracked::steal(PySlice_New(start.get(), stop.get(), nullptr));
       if (in.op == Opcode::kBinarySlice) return frame.push(getitem(trace, object, slice));
       return setitem(trace, object, slice, frame.pop());
     }
@@ -136,15 +136,15 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
     case Opcode::kUnaryInvert:
       return frame.push(unary_operation(trace, in.op, frame.pop()));
     case Opcode::kBinaryOp: {
-      Slot b = frame.pop(), a = frame.pop();
+      Tracked b = frame.pop(), a = frame.pop();
       return frame.push(binary_operation(trace, in.arg, std::move(a), std::move(b)));
     }
     case Opcode::kCompareOp: {
-      Slot b = frame.pop(), a = frame.pop();
+      Tracked b = frame.pop(), a = frame.pop();
       return frame.push(compare(trace, a, b, in.arg & 15, (in.arg & 256) != 0));
     }
     case Opcode::kFormatValue: {
-      Slot spec = in.arg & 4 ? frame.pop() : Slot();
+      Tracked spec = in.arg & 4 ? frame.pop() : Tracked();
       return frame.push(format_value(trace, frame.pop(), spec, in.arg & 3));
     }
     case Opcode::kUnpackSequence:
@@ -153,14 +153,14 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
       return unpack(trace, frame, in.arg & 255, in.arg >> 8, true);
     case Opcode::kListToTuple: {
       // Where the segment began amid the building, the list is from outside.
-      Slot list = frame.pop();
+      Tracked list = frame.pop();
       if (trace.world.source_of(list) && !trace.world.read_all(list.get())) return false;
-      return frame.push(Slot::steal(PyList_AsTuple(trace.world.effective(list.get()))));
+      return frame.push(Tracked::steal(PyList_AsTuple(trace.world.effective(list.get()))));
     }
     case Opcode::kGetIter:
       return frame.push(get_iter(trace, frame.pop()));
     case Opcode::kGetLen: {
-      Slot length = length_of(trace, stack.back());
+      Tracked length = length_of(trace, stack.back());
       return frame.push(std::move(length));
     }
 
@@ -171,15 +171,15 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
     case Opcode::kSend:
       return send_value(trace, frame, in);
     case Opcode::kEndSend: {
-      Slot value = frame.pop();
+      Tracked value = frame.pop();
       stack.back() = std::move(value);
       return true;
     }
 
     // --- Calls, functions, imports
     case Opcode::kCallFunctionEx: {
-      Slot kwargs = in.arg & 1 ? frame.pop() : Slot();
-      Slot args = frame.pop(), b = frame.pop(), a = frame.pop();
+      Tracked kwargs = in.arg & 1 ? frame.pop() : Tracked();
+      Tracked args = frame.pop(), b = frame.pop(), a = frame.pop();
       return frame.push(call_unpacked(trace, b ? b : a, args, kwargs));
     }
     case Opcode::kMakeFunction:
@@ -187,40 +187,40 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
     case Opcode::kSetFunctionAttribute:
       return set_function_attribute(frame, in.arg);
     case Opcode::kImportName: {
-      Slot from_list = frame.pop(), level = frame.pop();
+      Tracked from_list = frame.pop(), level = frame.pop();
       return frame.push(import_name(trace, frame, name_at(frame, in.arg), from_list, level));
     }
     case Opcode::kImportFrom: {
-      Slot module = stack.back();
+      Tracked module = stack.back();
       return frame.push(import_from(trace, module, name_at(frame, in.arg)));
     }
 
     // --- Exceptions and with
     case Opcode::kLoadAssertionError:
-      stack.push_back(Slot::borrow(PyExc_AssertionError));
+      stack.push_back(Tracked::borrow(PyExc_AssertionError));
       return true;
     case Opcode::kBeforeWith:
       return enter_with(trace, frame);
     case Opcode::kWithExceptStart: {
       PyObject* exception = stack.back().get();
       PyObject* traceback = PyException_GetTraceback(exception);
-      Slot args[3] = {Slot::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception))),
-                      Slot::borrow(exception),
-                      traceback ? Slot::steal(traceback) : Slot::borrow(Py_None)};
-      Slot exit = frame.peek(4);
+      Tracked args[3] = {Tracked::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception))),
+                         Tracked::borrow(exception),
+                         traceback ? Tracked::steal(traceback) : Tracked::borrow(Py_None)};
+      Tracked exit = frame.peek(4);
       return frame.push(call(trace, exit, args, 3, nullptr));
     }
     case Opcode::kPushExcInfo: {
-      Slot exception = frame.pop();
+      Tracked exception = frame.pop();
       // Of this level only: a generator's outer handled exception is not its own.
       PyObject* handled = PyThreadState_Get()->exc_info->exc_value;
-      stack.push_back(Slot::borrow(handled ? handled : Py_None));
+      stack.push_back(Tracked::borrow(handled ? handled : Py_None));
       PyErr_SetHandledException(exception.get());
       stack.push_back(std::move(exception));
       return true;
     }
     case Opcode::kPopExcept: {
-      Slot previous = frame.pop();
+      Tracked previous = frame.pop();
       if (trace.frames.depth() == 1 && !trace.progress.handling.empty()) {
         trace.progress.last_handled = trace.progress.handling.front();
         trace.progress.handling.pop_back();
@@ -233,11 +233,11 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
     case Opcode::kCheckEgMatch:
       return check_group_match(trace, frame);
     case Opcode::kPrepReraiseStar: {
-      Slot raised = frame.pop(), original = frame.pop();
+      Tracked raised = frame.pop(), original = frame.pop();
       return frame.push(exceptions_to_raise(trace, original, raised));
     }
     case Opcode::kReraise: {
-      Slot exception = frame.pop();
+      Tracked exception = frame.pop();
       if (trace.world.source_of(exception))
         return trace.breaks.refuse(BreakKind::kOutsideException,
                                    "an exception object from outside is raised");
@@ -248,7 +248,7 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
       raise_varargs(trace, in.arg, frame);
       return false;
     case Opcode::kStopIterationError: {
-      Slot exception = frame.pop();
+      Tracked exception = frame.pop();
       return frame.push(stop_iteration_error(exception));
     }
     case Opcode::kCleanupThrow:
@@ -263,7 +263,7 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
     case Opcode::kMatchKeys:
       return frame.push(match_keys(trace, frame.peek(2), frame.peek(1)));
     case Opcode::kMatchClass: {
-      Slot attribute_names = frame.pop(), cls = frame.pop(), subject = frame.pop();
+      Tracked attribute_names = frame.pop(), cls = frame.pop(), subject = frame.pop();
       return frame.push(match_class(trace, subject, cls, attribute_names, in.arg));
     }
     case Opcode::kLoadBuildClass:

@@ -88,10 +88,11 @@ std::vector<StackEntry> user_stack(TraceContext& trace) {
 
 void locate(TraceContext& trace, BreakReason& reason) {
   reason.stack = user_stack(trace);
-  if (!trace.subject.slot || trace.subject.frame != trace.frames.top() || !*trace.subject.slot)
+  if (!trace.subject.tracked || trace.subject.frame != trace.frames.top() ||
+      !*trace.subject.tracked)
     return;
-  PyObject* object = trace.subject.slot->get();
-  if (const Source* source = trace.world.source_of(*trace.subject.slot))
+  PyObject* object = trace.subject.tracked->get();
+  if (const Source* source = trace.world.source_of(*trace.subject.tracked))
     reason.object = trace.guards.text_of(source) + ", " + kind_of(object);
   else if (is_fake(object))
     reason.object = "a tensor that the compiled code computes";

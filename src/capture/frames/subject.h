@@ -8,8 +8,8 @@ namespace braze::capture {
 // While it lives, a break is about this object.
 class Subject {
  public:
-  Subject(TraceContext& trace, const Slot& slot) : trace_(trace), before_(trace.subject) {
-    trace.subject = {&slot, trace.frames.top()};
+  Subject(TraceContext& trace, const Tracked& tracked) : trace_(trace), before_(trace.subject) {
+    trace.subject = {&tracked, trace.frames.top()};
   }
   ~Subject() { trace_.subject = before_; }
   Subject(const Subject&) = delete;

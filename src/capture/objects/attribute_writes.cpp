@@ -27,7 +27,7 @@ bool stores_as_object_does(PyObject* method) {
 
 }  // namespace
 
-bool setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot& value) {
+bool setattr(TraceContext& trace, const Tracked& object, PyObject* name, const Tracked& value) {
   const Subject subject(trace, object);
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
@@ -67,8 +67,8 @@ bool setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot
   PyObject* method_name = value ? names().setattr : names().delattr;
   PyObject* method = trace.world.type_lookup(type, method_name);
   if (method && PyFunction_Check(method)) {
-    Slot args[3] = {object, Slot::borrow(name), value};
-    return bool(call(trace, Slot::borrow(method), args, value ? 3 : 2, nullptr));
+    Tracked args[3] = {object, Tracked::borrow(name), value};
+    return bool(call(trace, Tracked::borrow(method), args, value ? 3 : 2, nullptr));
   }
   if (!stores_as_object_does(method))
     return trace.breaks.refuse(
@@ -77,7 +77,8 @@ bool setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot
   return generic_setattr(trace, object, name, value);
 }
 
-bool generic_setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot& value) {
+bool generic_setattr(TraceContext& trace, const Tracked& object, PyObject* name,
+                     const Tracked& value) {
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   const Source* descriptor_source = nullptr;
@@ -91,7 +92,7 @@ bool generic_setattr(TraceContext& trace, const Slot& object, PyObject* name, co
                    type->tp_name, value ? "setter" : "deleter");
       return false;
     }
-    Slot args[2] = {object, value};
+    Tracked args[2] = {object, value};
     return bool(call(trace, trace.world.wrap(setter), args, value ? 2 : 1, nullptr));
   }
   // One written in Python: its __set__ or __delete__ is evaluated.
@@ -102,9 +103,9 @@ bool generic_setattr(TraceContext& trace, const Slot& object, PyObject* name, co
                          : nullptr;
   if (method && PyFunction_Check(method)) {
     if (descriptor_source && !trace.world.read(descriptor, descriptor_source)) return false;
-    Slot bound =
-        special_method(trace, Slot::borrow(descriptor, descriptor_source), value ? set : delete_);
-    Slot args[2] = {object, value};
+    Tracked bound = special_method(trace, Tracked::borrow(descriptor, descriptor_source),
+                                   value ? set : delete_);
+    Tracked args[2] = {object, value};
     return bound && call(trace, bound, args, value ? 2 : 1, nullptr);
   }
   if (descriptor && Py_TYPE(descriptor)->tp_descr_set && !is_slot(descriptor))
@@ -119,7 +120,7 @@ bool generic_setattr(TraceContext& trace, const Slot& object, PyObject* name, co
     }
   }
   if (!value) {
-    Slot there = generic_getattr(trace, object, name, nullptr, true);
+    Tracked there = generic_getattr(trace, object, name, nullptr, true);
     if (!there) {
       if (!PyErr_Occurred())
         PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", type->tp_name,

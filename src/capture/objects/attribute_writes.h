@@ -1,15 +1,16 @@
 // Writing and deleting attributes.
 #pragma once
 
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
 struct TraceContext;
 
 // An empty value: delete.
-bool setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot& value);
+bool setattr(TraceContext& trace, const Tracked& object, PyObject* name, const Tracked& value);
 // As object.__setattr__.
-bool generic_setattr(TraceContext& trace, const Slot& object, PyObject* name, const Slot& value);
+bool generic_setattr(TraceContext& trace, const Tracked& object, PyObject* name,
+                     const Tracked& value);
 
 }  // namespace braze::capture

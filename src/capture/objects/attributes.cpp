@@ -44,30 +44,35 @@ bool clear_attribute_error() {
 
 }  // namespace
 
-static Slot call_descriptor(TraceContext& trace, const Slot& descriptor, const Slot& object);
-static Slot field_of_named_tuple(TraceContext& trace, const Slot& object, PyObject* descriptor);
+static Tracked call_descriptor(TraceContext& trace, const Tracked& descriptor,
+                               const Tracked& object);
+static Tracked field_of_named_tuple(TraceContext& trace, const Tracked& object,
+                                    PyObject* descriptor);
 static void missing_attribute(PyObject* object, PyObject* name);
-static Slot attribute_of_created(TraceContext& trace, PyObject* object, PyObject* name, Ref value);
+static Tracked attribute_of_created(TraceContext& trace, PyObject* object, PyObject* name,
+                                    Ref value);
 static PyObject* get_dunder();
-static Slot find_attribute(TraceContext& trace, const Slot& object, PyObject* name, Slot* self);
-static Slot native_attribute_of(TraceContext& trace, const Slot& object, PyObject* name);
-static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObject* name);
-static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject* name, bool quiet);
+static Tracked find_attribute(TraceContext& trace, const Tracked& object, PyObject* name,
+                              Tracked* self);
+static Tracked native_attribute_of(TraceContext& trace, const Tracked& object, PyObject* name);
+static Tracked module_attribute_of(TraceContext& trace, const Tracked& module, PyObject* name);
+static Tracked type_attribute_of(TraceContext& trace, const Tracked& object, PyObject* name,
+                                 bool quiet);
 
-Slot bind_descriptor(TraceContext& trace, PyObject* descriptor, const Source* source,
-                     const Slot& object, Slot* self) {
+Tracked bind_descriptor(TraceContext& trace, PyObject* descriptor, const Source* source,
+                        const Tracked& object, Tracked* self) {
   if (self && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
     *self = object;
-    return Slot::borrow(descriptor, source);
+    return Tracked::borrow(descriptor, source);
   }
-  if (PyFunction_Check(descriptor)) return Slot::steal(PyMethod_New(descriptor, object.get()));
+  if (PyFunction_Check(descriptor)) return Tracked::steal(PyMethod_New(descriptor, object.get()));
   auto get = Py_TYPE(descriptor)->tp_descr_get;
   if (!get) {
     if (!source) return trace.world.wrap(descriptor);
     return trace.world.read(descriptor, source);
   }
   if (is_heap_type(Py_TYPE(descriptor)) && trace.world.is_outside(descriptor))
-    return call_descriptor(trace, Slot::borrow(descriptor, source), object);
+    return call_descriptor(trace, Tracked::borrow(descriptor, source), object);
   Ref value = Ref::steal(get(descriptor, object.get(), as_object(Py_TYPE(object.get()))));
   if (!value) return {};
   // staticmethod: what it holds is as fixed as the descriptor itself.
@@ -78,17 +83,18 @@ Slot bind_descriptor(TraceContext& trace, PyObject* descriptor, const Source* so
 }
 
 // A descriptor written in Python: its __get__ is evaluated.
-static Slot call_descriptor(TraceContext& trace, const Slot& descriptor, const Slot& object) {
+static Tracked call_descriptor(TraceContext& trace, const Tracked& descriptor,
+                               const Tracked& object) {
   static PyObject* get_name = PyUnicode_InternFromString("__get__");
   if (descriptor.source && !trace.world.read(descriptor.get(), descriptor.source)) return {};
-  Slot get = special_method(trace, descriptor, get_name);
+  Tracked get = special_method(trace, descriptor, get_name);
   if (!get) return {};
-  Slot args[2] = {object, Slot::borrow(as_object(Py_TYPE(object.get())))};
+  Tracked args[2] = {object, Tracked::borrow(as_object(Py_TYPE(object.get())))};
   return call(trace, get, args, 2, nullptr);
 }
 
-Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Slot* self,
-                     bool quiet) {
+Tracked generic_getattr(TraceContext& trace, const Tracked& object, PyObject* name, Tracked* self,
+                        bool quiet) {
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   const Source* source = trace.world.source_of(object);
@@ -106,12 +112,12 @@ Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Sl
                      type->tp_name);
         return {};
       }
-      Slot args[1] = {object};
+      Tracked args[1] = {object};
       return call(trace, trace.world.wrap(getter), args, 1, nullptr);
     }
     if (is_heap_type(Py_TYPE(descriptor.get())) &&
         PyFunction_Check(_PyType_Lookup(Py_TYPE(descriptor.get()), get_dunder())))
-      return call_descriptor(trace, Slot::borrow(descriptor.get(), type_source), object);
+      return call_descriptor(trace, Tracked::borrow(descriptor.get(), type_source), object);
     if (const Write* write = source ? trace.world.log().written(obj, name) : nullptr) {
       if (write->value) return trace.world.wrap(write->value.get());
       PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type->tp_name,
@@ -139,9 +145,9 @@ Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Sl
     if (name == names().dict) {
       trace.world.set_owner_of_dict(value.get(), obj);
       if (trace.world.has_writes() && trace.world.log().has_attributes_of(obj)) {
-        Slot dict =
+        Tracked dict =
             trace.world.read(value.get(), trace.guards.source(SourceKind::kInstanceDict, source));
-        return dict && trace.world.shadow(value.get()) ? dict : Slot();
+        return dict && trace.world.shadow(value.get()) ? dict : Tracked();
       }
       return trace.world.read(value.get(), trace.guards.source(SourceKind::kInstanceDict, source));
     }
@@ -179,7 +185,8 @@ class_attribute:
 
 // The class of a namedtuple has a descriptor for each field, which says the item that it stands for
 // in how it is pickled: (class, (index, doc)).
-static Slot field_of_named_tuple(TraceContext& trace, const Slot& object, PyObject* descriptor) {
+static Tracked field_of_named_tuple(TraceContext& trace, const Tracked& object,
+                                    PyObject* descriptor) {
   Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(descriptor, names().reduce));
   if (!reduced) return {};
   PyObject* index = PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0);
@@ -204,7 +211,8 @@ static void missing_attribute(PyObject* object, PyObject* name) {
 }
 
 // What a descriptor made in C gives for an object that the trace made.
-static Slot attribute_of_created(TraceContext& trace, PyObject* object, PyObject* name, Ref value) {
+static Tracked attribute_of_created(TraceContext& trace, PyObject* object, PyObject* name,
+                                    Ref value) {
   bool made =
       PyFunction_Check(object) ? trace.world.made_function(object) : trace.world.is_created(object);
   if (!made) return result_of_native(trace, std::move(value));
@@ -242,7 +250,7 @@ static AttributeTraits traits_of(TraceContext& trace, PyTypeObject* type) {
 }
 
 // Who asked for what, which CPython adds to an AttributeError that does not say so.
-static void complete_error(const World& world, const Slot& object, PyObject* name) {
+static void complete_error(const World& world, const Tracked& object, PyObject* name) {
   static PyObject *const what = PyUnicode_InternFromString("name"), *const whom =
                                                                         PyUnicode_InternFromString(
                                                                             "obj");
@@ -257,19 +265,20 @@ static void complete_error(const World& world, const Slot& object, PyObject* nam
   restore_exception(std::move(error));
 }
 
-Slot getattr(TraceContext& trace, const Slot& object, PyObject* name, Slot* self) {
-  Slot value = find_attribute(trace, object, name, self);
+Tracked getattr(TraceContext& trace, const Tracked& object, PyObject* name, Tracked* self) {
+  Tracked value = find_attribute(trace, object, name, self);
   if (!value && !trace.breaks.under_way() && PyErr_ExceptionMatches(PyExc_AttributeError))
     complete_error(trace.world, object, name);
   return value;
 }
 
-static Slot find_attribute(TraceContext& trace, const Slot& object, PyObject* name, Slot* self) {
+static Tracked find_attribute(TraceContext& trace, const Tracked& object, PyObject* name,
+                              Tracked* self) {
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
   const AttributeTraits traits = traits_of(trace, type);
   if (traits.symbol) {
-    Slot number = object;
+    Tracked number = object;
     make_concrete(trace, number);
     return getattr(trace, number, name, self);
   }
@@ -277,7 +286,7 @@ static Slot find_attribute(TraceContext& trace, const Slot& object, PyObject* na
   if (PyFunction_Check(obj)) trace.world.guard_identity_of_function(obj);
   if (PyCell_Check(obj) && PyUnicode_Check(name) &&
       PyUnicode_CompareWithASCIIString(name, "cell_contents") == 0) {
-    Slot contents = read_cell(trace, obj);
+    Tracked contents = read_cell(trace, obj);
     if (!contents && !trace.breaks.under_way()) PyErr_SetString(PyExc_ValueError, "Cell is empty");
     return contents;
   }
@@ -305,11 +314,11 @@ static Slot find_attribute(TraceContext& trace, const Slot& object, PyObject* na
                                    : _PyType_Lookup(type, names().getattr));
   if (fallback && !PyFunction_Check(fallback.get()))
     return native_attribute_of(trace, object, name);
-  Slot value;
+  Tracked value;
   if (traits.getattribute) {
     if (outside) trace.world.type_lookup(type, names().getattribute);
-    Slot args[2] = {object, Slot::borrow(name)};
-    value = call(trace, Slot::borrow(traits.getattribute), args, 2, nullptr);
+    Tracked args[2] = {object, Tracked::borrow(name)};
+    value = call(trace, Tracked::borrow(traits.getattribute), args, 2, nullptr);
   } else if (traits.type) {
     value = type_attribute_of(trace, object, name, bool(fallback));
   } else {
@@ -319,12 +328,12 @@ static Slot find_attribute(TraceContext& trace, const Slot& object, PyObject* na
   if (PyErr_Occurred() && !clear_attribute_error()) return {};
   if (fallback.get() == known().module_getattr && module_getattr(trace, object, name, value))
     return value;
-  Slot args[2] = {object, Slot::borrow(name)};
-  return call(trace, Slot(fallback), args, 2, nullptr);
+  Tracked args[2] = {object, Tracked::borrow(name)};
+  return call(trace, Tracked(fallback), args, 2, nullptr);
 }
 
 // super objects, C types with a look-up of their own.
-static Slot native_attribute_of(TraceContext& trace, const Slot& object, PyObject* name) {
+static Tracked native_attribute_of(TraceContext& trace, const Tracked& object, PyObject* name) {
   PyObject* obj = object.get();
   if (Py_IS_TYPE(obj, &PySuper_Type)) {
     static PyObject *this_class = PyUnicode_InternFromString("__thisclass__"),
@@ -351,7 +360,7 @@ static Slot native_attribute_of(TraceContext& trace, const Slot& object, PyObjec
   return trace.world.wrap(std::move(value));
 }
 
-static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObject* name) {
+static Tracked module_attribute_of(TraceContext& trace, const Tracked& module, PyObject* name) {
   PyObject* dict = PyModule_GetDict(module.get());
   const Source* source =
       trace.guards.source(SourceKind::kAttribute, trace.guards.pinned(module.get()), name);
@@ -374,11 +383,11 @@ static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObjec
       fallback && PyFunction_Check(fallback) &&
       may_drive_code(reinterpret_cast<PyFunctionObject*>(fallback)->func_globals)) {
     trace.guards.add(GuardKind::kAbsent, source);
-    Slot function = trace.world.read(
+    Tracked function = trace.world.read(
         fallback, trace.guards.source(SourceKind::kAttribute, trace.guards.pinned(module.get()),
                                       names().getattr));
-    Slot args[1] = {Slot::borrow(name)};
-    return function ? call(trace, function, args, 1, nullptr) : Slot();
+    Tracked args[1] = {Tracked::borrow(name)};
+    return function ? call(trace, function, args, 1, nullptr) : Tracked();
   }
   NativeScope scope(trace, true, nullptr);  // lazy modules of libraries: __getattr__ runs natively
   ++trace.importing;
@@ -403,7 +412,8 @@ static Slot module_attribute_of(TraceContext& trace, const Slot& module, PyObjec
   return result_of_native(trace, std::move(value));
 }
 
-static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject* name, bool quiet) {
+static Tracked type_attribute_of(TraceContext& trace, const Tracked& object, PyObject* name,
+                                 bool quiet) {
   auto* type = reinterpret_cast<PyTypeObject*>(object.get());
   PyTypeObject* meta = Py_TYPE(object.get());
   bool created = trace.world.made_function(object.get());
@@ -415,12 +425,12 @@ static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject*
   bool meta_data = meta_attribute && PyDescr_IsData(meta_attribute.get());
   if (meta_data && Py_IS_TYPE(meta_attribute.get(), &PyProperty_Type)) {
     Ref getter = Ref::steal(PyObject_GetAttr(meta_attribute.get(), names().fget));
-    Slot args[1] = {object};
-    return getter ? call(trace, trace.world.wrap(getter), args, 1, nullptr) : Slot();
+    Tracked args[1] = {object};
+    return getter ? call(trace, trace.world.wrap(getter), args, 1, nullptr) : Tracked();
   }
   if (PyObject* found = meta_data ? nullptr : trace.world.type_lookup(type, name, &source)) {
     Ref held = Ref::borrow(found);
-    if (PyFunction_Check(found)) return Slot::borrow(found, trace.world.source_of(found));
+    if (PyFunction_Check(found)) return Tracked::borrow(found, trace.world.source_of(found));
     auto get = Py_TYPE(found)->tp_descr_get;
     if (!get) return source ? trace.world.read(found, source) : known_class_value(trace, held);
     Ref value = Ref::steal(get(found, nullptr, object.get()));
@@ -449,7 +459,7 @@ static Slot type_attribute_of(TraceContext& trace, const Slot& object, PyObject*
   return known_class_value(trace, std::move(value));
 }
 
-Slot known_class_value(TraceContext& trace, Ref value) {
+Tracked known_class_value(TraceContext& trace, Ref value) {
   if (is_immutable(value.get())) {
     if (!is_atom(value.get()) && !trace.world.source_of(value.get())) {
       trace.world.set_origin(value.get(), trace.guards.pinned(value.get()));

@@ -1,23 +1,24 @@
 // Reading attributes, as `object.__getattribute__` and the descriptors of classes do it.
 #pragma once
 
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
 struct TraceContext;
 
 // With `self`: may give an unbound method and set *self, for a call.
-Slot getattr(TraceContext& trace, const Slot& object, PyObject* name, Slot* self = nullptr);
+Tracked getattr(TraceContext& trace, const Tracked& object, PyObject* name,
+                Tracked* self = nullptr);
 // As object.__getattribute__. `quiet`: a missing attribute need not raise, the metaclass or class
 // has a __getattr__.
-Slot generic_getattr(TraceContext& trace, const Slot& object, PyObject* name, Slot* self,
-                     bool quiet);
+Tracked generic_getattr(TraceContext& trace, const Tracked& object, PyObject* name, Tracked* self,
+                        bool quiet);
 // What a class attribute gives when it is read through an instance.
-Slot bind_descriptor(TraceContext& trace, PyObject* descriptor, const Source* source,
-                     const Slot& object, Slot* self);
+Tracked bind_descriptor(TraceContext& trace, PyObject* descriptor, const Source* source,
+                        const Tracked& object, Tracked* self);
 // A value of a class that cannot change, or that a descriptor of the class made: __name__, __mro__.
-Slot known_class_value(TraceContext& trace, Ref value);
+Tracked known_class_value(TraceContext& trace, Ref value);
 // `__module__` of a class, a str. Borrowed.
 PyObject* module_of(PyTypeObject* type);
 

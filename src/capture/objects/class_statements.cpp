@@ -11,11 +11,11 @@ namespace braze::capture {
 using cpython::Instruction;
 using cpython::Opcode;
 
-Slot build_class(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                 PyObject* kwnames) {
+Tracked build_class(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                    PyObject* kwnames) {
   if (count < 2 || !trace.world.made_function(args[0].get()))
     return trace.refuse(BreakKind::kClassStatement, "a class whose body is not traced code");
-  Slot made = call_native(trace, callable.get(), args, count, kwnames, false);
+  Tracked made = call_native(trace, callable.get(), args, count, kwnames, false);
   if (made) note_class(trace, made.get());
   return made;
 }
@@ -27,11 +27,11 @@ void note_class(TraceContext& trace, PyObject* made) {
 }
 
 // What the namespace of the class body has for `name`; empty, with nothing pending, if nothing.
-static Slot name_in(TraceContext& trace, Frame& frame, PyObject* name) {
+static Tracked name_in(TraceContext& trace, Frame& frame, PyObject* name) {
   PyObject* names = frame.names.get();
   if (PyDict_CheckExact(names)) {
     PyObject* value = PyDict_GetItemWithError(names, name);
-    return value ? trace.world.wrap(value) : Slot();
+    return value ? trace.world.wrap(value) : Tracked();
   }
   Ref value = Ref::steal(PyObject_GetItem(names, name));
   if (value) return trace.world.wrap(std::move(value));
@@ -39,25 +39,25 @@ static Slot name_in(TraceContext& trace, Frame& frame, PyObject* name) {
   return {};
 }
 
-static Slot load_name(TraceContext& trace, Frame& frame, PyObject* name) {
-  Slot value = name_in(trace, frame, name);
+static Tracked load_name(TraceContext& trace, Frame& frame, PyObject* name) {
+  Tracked value = name_in(trace, frame, name);
   return value || PyErr_Occurred() ? std::move(value) : load_global(trace, frame, name);
 }
 
 bool run_class_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
-  auto push = [&](Slot slot) {
-    if (!slot) return false;
-    frame.stack.push_back(std::move(slot));
+  auto push = [&](Tracked tracked) {
+    if (!tracked) return false;
+    frame.stack.push_back(std::move(tracked));
     return true;
   };
   auto pop = [&] {
-    Slot slot = std::move(frame.stack.back());
+    Tracked tracked = std::move(frame.stack.back());
     frame.stack.pop_back();
-    return slot;
+    return tracked;
   };
   if (in.op == Opcode::kLoadBuildClass) {
     PyObject* build = PyDict_GetItemWithError(frame.builtins.get(), names().build_class);
-    if (build) return push(Slot::borrow(build));
+    if (build) return push(Tracked::borrow(build));
     PyErr_SetString(PyExc_NameError, "__build_class__ not found");
     return false;
   }
@@ -71,7 +71,7 @@ bool run_class_instruction(TraceContext& trace, Frame& frame, const Instruction&
     case Opcode::kLoadName:
       return push(load_name(trace, frame, PyTuple_GET_ITEM(code->co_names, in.arg)));
     case Opcode::kStoreName: {
-      Slot value = pop();
+      Tracked value = pop();
       PyObject* name = PyTuple_GET_ITEM(code->co_names, in.arg);
       int status = PyObject_SetItem(names, name, value.get());
       return status == 0 && !trace.breaks.under_way();
@@ -84,7 +84,7 @@ bool run_class_instruction(TraceContext& trace, Frame& frame, const Instruction&
       return false;
     }
     case Opcode::kLoadLocals:
-      return push(Slot::borrow(names));
+      return push(Tracked::borrow(names));
     case Opcode::kSetupAnnotations: {
       static PyObject* annotations = PyUnicode_InternFromString("__annotations__");
       if (name_in(trace, frame, annotations)) return true;
@@ -97,7 +97,7 @@ bool run_class_instruction(TraceContext& trace, Frame& frame, const Instruction&
     case Opcode::kLoadFromDictOrDeref: {
       if (in.op == Opcode::kLoadFromDictOrDeref) pop();
       PyObject* name = PyTuple_GET_ITEM(code->co_localsplusnames, in.arg);
-      Slot value = name_in(trace, frame, name);
+      Tracked value = name_in(trace, frame, name);
       if (!value && PyErr_Occurred()) return false;
       return push(value ? std::move(value) : load_deref(trace, frame, in.arg));
     }

@@ -9,8 +9,8 @@ namespace braze::capture {
 
 struct TraceContext;
 
-Slot build_class(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                 PyObject* kwnames);
+Tracked build_class(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                    PyObject* kwnames);
 // A class of the trace stands in the list of subclasses of its bases for as long as it lives.
 void note_class(TraceContext& trace, PyObject* made);
 // Instructions of the bodies of classes.

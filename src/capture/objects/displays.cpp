@@ -10,7 +10,7 @@ namespace braze::capture {
 using cpython::Instruction;
 using cpython::Opcode;
 
-static bool merge_keywords(TraceContext& trace, const Slot& callable, PyObject* target,
+static bool merge_keywords(TraceContext& trace, const Tracked& callable, PyObject* target,
                            PyObject* from);
 
 bool build_display(TraceContext& trace, Frame& frame, const Instruction& in) {
@@ -20,7 +20,7 @@ bool build_display(TraceContext& trace, Frame& frame, const Instruction& in) {
     case Opcode::kBuildTuple:
       made = Ref::steal(PyTuple_New(n));
       for (int i = n; i--;) PyTuple_SET_ITEM(made.get(), i, frame.pop().object.release());
-      return frame.push(Slot(made));
+      return frame.push(Tracked(made));
     case Opcode::kBuildList:
       made = Ref::steal(PyList_New(n));
       for (int i = n; i--;) PyList_SET_ITEM(made.get(), i, frame.pop().object.release());
@@ -43,7 +43,7 @@ bool build_display(TraceContext& trace, Frame& frame, const Instruction& in) {
       frame.drop(2 * n);
       break;
     case Opcode::kBuildConstKeyMap: {
-      Slot keys = frame.pop();
+      Tracked keys = frame.pop();
       made = Ref::steal(PyDict_New());
       for (int i = 0; i < n; ++i)
         if (PyDict_SetItem(made.get(), PyTuple_GET_ITEM(keys.get(), i), frame.peek(n - i).get()) <
@@ -56,23 +56,23 @@ bool build_display(TraceContext& trace, Frame& frame, const Instruction& in) {
       Ref empty = Ref::steal(PyUnicode_New(0, 0));
       Ref parts = Ref::steal(PyList_New(n));
       for (int i = n; i--;) PyList_SET_ITEM(parts.get(), i, frame.pop().object.release());
-      return frame.push(Slot::steal(PyUnicode_Join(empty.get(), parts.get())));
+      return frame.push(Tracked::steal(PyUnicode_Join(empty.get(), parts.get())));
     }
     case Opcode::kBuildSlice: {
-      Slot step = n == 3 ? frame.pop() : Slot();
-      Slot stop = frame.pop(), start = frame.pop();
-      return frame.push(Slot::steal(PySlice_New(start.get(), stop.get(), step.get())));
+      Tracked step = n == 3 ? frame.pop() : Tracked();
+      Tracked stop = frame.pop(), start = frame.pop();
+      return frame.push(Tracked::steal(PySlice_New(start.get(), stop.get(), step.get())));
     }
     default:
       return false;
   }
   if (!made) return false;
   trace.world.mark_created(made.get());
-  return frame.push(Slot(made));
+  return frame.push(Tracked(made));
 }
 
 bool extend_display(TraceContext& trace, Frame& frame, const Instruction& in) {
-  Slot value = frame.pop();
+  Tracked value = frame.pop();
   // Where the segment began amid the building, the container is from outside.
   PyObject* target = frame.peek(in.op == Opcode::kMapAdd ? in.arg + 1 : in.arg).get();
   target =
@@ -85,7 +85,7 @@ bool extend_display(TraceContext& trace, Frame& frame, const Instruction& in) {
       make_key(trace, value);
       return PySet_Add(target, value.get()) == 0;
     case Opcode::kMapAdd: {
-      Slot key = frame.pop();
+      Tracked key = frame.pop();
       make_key(trace, key);
       return PyDict_SetItem(target, key.get(), value.get()) == 0;
     }
@@ -97,7 +97,7 @@ bool extend_display(TraceContext& trace, Frame& frame, const Instruction& in) {
           PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s",
                        Py_TYPE(value.get())->tp_name);
         if (!items) return false;
-        value = Slot(items);
+        value = Tracked(items);
       } else if (trace.world.source_of(value) && !trace.world.read_all(value.get())) {
         return false;
       }
@@ -114,7 +114,7 @@ bool extend_display(TraceContext& trace, Frame& frame, const Instruction& in) {
       Ref items = in_one ? own_items(trace.world.effective(value.get())) : to_list(trace, value);
       if (!items) return false;
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-        Slot item = Slot::borrow(PyList_GET_ITEM(items.get(), i));
+        Tracked item = Tracked::borrow(PyList_GET_ITEM(items.get(), i));
         make_key(trace, item);
         if (!in_one && PySet_Add(target, item.get()) < 0) return false;
       }
@@ -141,7 +141,7 @@ bool extend_display(TraceContext& trace, Frame& frame, const Instruction& in) {
 }
 
 // f(**a, **b): like an update, but a key that is there already is an error.
-static bool merge_keywords(TraceContext& trace, const Slot& callable, PyObject* target,
+static bool merge_keywords(TraceContext& trace, const Tracked& callable, PyObject* target,
                            PyObject* from) {
   Ref items;
   if (!PyDict_Check(from)) {

@@ -9,7 +9,7 @@ namespace braze::capture {
 
 // The module that sys.modules has under the name that was imported, or has not. `module`: what came
 // of it; null with an exception pending.
-static void rely_on_import(TraceContext& trace, PyObject* name, const Slot& from_list,
+static void rely_on_import(TraceContext& trace, PyObject* name, const Tracked& from_list,
                            PyObject* module) {
   Ref error = module ? Ref() : take_exception();
   Ref key = Ref::borrow(name);
@@ -27,8 +27,8 @@ static void rely_on_import(TraceContext& trace, PyObject* name, const Slot& from
   if (!module) restore_exception(std::move(error));
 }
 
-Slot import_name(TraceContext& trace, Frame& frame, PyObject* name, const Slot& from_list,
-                 const Slot& level) {
+Tracked import_name(TraceContext& trace, Frame& frame, PyObject* name, const Tracked& from_list,
+                    const Tracked& level) {
   NativeScope scope(trace, true, nullptr);
   ++trace.importing;
   int64_t recorded = trace.origins.recorded_nodes();
@@ -44,7 +44,7 @@ Slot import_name(TraceContext& trace, Frame& frame, PyObject* name, const Slot& 
     return trace.refuse(BreakKind::kImport, "an import that gives no module");
   trace.world.set_origin(module.get(), trace.guards.pinned(module.get()));
   trace.world.hold(module);
-  return Slot(module, trace.guards.pinned(module.get()));
+  return Tracked(module, trace.guards.pinned(module.get()));
 }
 
 // As CPython's own instruction says it.
@@ -58,8 +58,8 @@ static void raise_no_such_name(PyObject* module, PyObject* name, PyObject* packa
   if (message) PyErr_SetImportError(message.get(), package, path.get());
 }
 
-Slot import_from(TraceContext& trace, const Slot& module, PyObject* name) {
-  Slot value = getattr(trace, module, name);
+Tracked import_from(TraceContext& trace, const Tracked& module, PyObject* name) {
+  Tracked value = getattr(trace, module, name);
   if (value || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
   PyErr_Clear();
   // A submodule that is not an attribute of its package yet.
@@ -69,7 +69,7 @@ Slot import_from(TraceContext& trace, const Slot& module, PyObject* name) {
   if (PyObject* found = PyDict_GetItemWithError(known().sys_modules, full.get())) {
     trace.world.set_origin(found, trace.guards.pinned(found));
     trace.world.hold(Ref::borrow(found));
-    return Slot::borrow(found, trace.guards.pinned(found));
+    return Tracked::borrow(found, trace.guards.pinned(found));
   }
   raise_no_such_name(module.get(), name, package.get());
   return {};

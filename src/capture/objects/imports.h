@@ -7,8 +7,8 @@ namespace braze::capture {
 
 struct TraceContext;
 
-Slot import_name(TraceContext& trace, Frame& frame, PyObject* name, const Slot& from_list,
-                 const Slot& level);
-Slot import_from(TraceContext& trace, const Slot& module, PyObject* name);
+Tracked import_name(TraceContext& trace, Frame& frame, PyObject* name, const Tracked& from_list,
+                    const Tracked& level);
+Tracked import_from(TraceContext& trace, const Tracked& module, PyObject* name);
 
 }  // namespace braze::capture

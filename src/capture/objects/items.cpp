@@ -25,15 +25,15 @@ bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAG
 
 static bool may_index_tensor(TraceContext& trace, PyObject* object);
 
-Slot getitem(TraceContext& trace, const Slot& object, const Slot& given) {
+Tracked getitem(TraceContext& trace, const Tracked& object, const Tracked& given) {
   if (Py_TYPE(object.get()) == known().text)
-    return getitem(trace, Slot(settle_text(trace, object.get())), given);
+    return getitem(trace, Tracked(settle_text(trace, object.get())), given);
   const Subject subject(trace, object);
-  Slot key = given;
+  Tracked key = given;
   if (trace.recording.has_symbols() && !is_tensor(object.get()) &&
       (is_container(object.get()) || is_atom(object.get()) || PyRange_Check(object.get()))) {
     make_concrete(trace, key);
-    key = Slot::borrow(trace.world.real_of(key.get()), key.source);
+    key = Tracked::borrow(trace.world.real_of(key.get()), key.source);
   }
   PyObject* original = object.get();
   PyObject* used = trace.world.effective(original);
@@ -77,8 +77,8 @@ Slot getitem(TraceContext& trace, const Slot& object, const Slot& given) {
   if (!is_tensor(used) && is_heap_type(type)) {
     PyObject* method = trace.world.type_lookup(type, names().getitem);
     if (method && PyFunction_Check(method)) {
-      Slot args[2] = {object, key};
-      return call(trace, Slot::borrow(method), args, 2, nullptr);
+      Tracked args[2] = {object, key};
+      return call(trace, Tracked::borrow(method), args, 2, nullptr);
     }
   }
   bool torch = is_tensor(used);
@@ -100,8 +100,8 @@ Slot getitem(TraceContext& trace, const Slot& object, const Slot& given) {
                 ? Ref::steal(PyObject_CallMethod(used, "select", "iO", 0, key.get()))
                 : Ref::steal(PyObject_GetItem(used, trace.world.effective(key.get())));
   }
-  Slot args[2] = {object, key};
-  if (!value) return torch ? torch_failed(trace, callee, args, 2) : Slot();
+  Tracked args[2] = {object, key};
+  if (!value) return torch ? torch_failed(trace, callee, args, 2) : Tracked();
   if (torch) record_torch_call(trace, callee, args, 2, nullptr, value.get());
   return result_of_native(trace, std::move(value));
 }
@@ -112,12 +112,13 @@ static bool may_index_tensor(TraceContext& trace, PyObject* object) {
   return may_give_torch(trace, object, "Tensor", "__getitem__");
 }
 
-bool setitem(TraceContext& trace, const Slot& object, const Slot& given, const Slot& value) {
+bool setitem(TraceContext& trace, const Tracked& object, const Tracked& given,
+             const Tracked& value) {
   const Subject subject(trace, object);
-  Slot key = given;
+  Tracked key = given;
   if (trace.recording.has_symbols() && is_container(object.get())) {
     make_concrete(trace, key);
-    key = Slot::borrow(trace.world.real_of(key.get()), key.source);
+    key = Tracked::borrow(trace.world.real_of(key.get()), key.source);
   }
   PyObject* obj = object.get();
   PyTypeObject* type = Py_TYPE(obj);
@@ -131,7 +132,7 @@ bool setitem(TraceContext& trace, const Slot& object, const Slot& given, const S
       status =
           value ? PyObject_SetItem(obj, key.get(), value.get()) : PyObject_DelItem(obj, key.get());
     }
-    Slot args[3] = {object, key, value};
+    Tracked args[3] = {object, key, value};
     if (status < 0) return bool(torch_failed(trace, callee, args, value ? 3 : 2));
     record_torch_call(trace, callee, args, 3, nullptr, Py_None);
     return true;
@@ -141,8 +142,8 @@ bool setitem(TraceContext& trace, const Slot& object, const Slot& given, const S
     PyObject* name = value ? names().setitem : names().delitem;
     PyObject* method = is_heap_type(type) ? trace.world.type_lookup(type, name) : nullptr;
     if (method && PyFunction_Check(method)) {
-      Slot args[3] = {object, key, value};
-      return bool(call(trace, Slot::borrow(method), args, value ? 3 : 2, nullptr));
+      Tracked args[3] = {object, key, value};
+      return bool(call(trace, Tracked::borrow(method), args, value ? 3 : 2, nullptr));
     }
     if (PyObject* owner = trace.world.owner_of_dict(obj);
         owner && PyUnicode_CheckExact(key.get()) && value && trace.world.effective(obj) == obj)
@@ -163,7 +164,7 @@ bool setitem(TraceContext& trace, const Slot& object, const Slot& given, const S
   return !trace.breaks.under_way() && status == 0;
 }
 
-Slot call_getter(TraceContext& trace, const Slot& getter, const Slot& object, bool& done) {
+Tracked call_getter(TraceContext& trace, const Tracked& getter, const Tracked& object, bool& done) {
   std::string_view name = Py_TYPE(getter.get())->tp_name;
   const bool items = name == "operator.itemgetter";
   if (!items && name != "operator.attrgetter") return {};
@@ -175,7 +176,7 @@ Slot call_getter(TraceContext& trace, const Slot& getter, const Slot& object, bo
   Ref values = Ref::steal(PyTuple_New(n));
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys, i);
-    Slot value = object;
+    Tracked value = object;
     if (items) {
       value = getitem(trace, object, trace.world.wrap(key));
     } else {
@@ -188,7 +189,7 @@ Slot call_getter(TraceContext& trace, const Slot& getter, const Slot& object, bo
     if (n == 1) return value;
     PyTuple_SET_ITEM(values.get(), i, value.object.release());
   }
-  return Slot(values);
+  return Tracked(values);
 }
 
 }  // namespace braze::capture

@@ -1,17 +1,17 @@
 // Items of containers and tensors.
 #pragma once
 
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
 struct TraceContext;
 
-Slot getitem(TraceContext& trace, const Slot& object, const Slot& key);
+Tracked getitem(TraceContext& trace, const Tracked& object, const Tracked& key);
 // An empty value: delete.
-bool setitem(TraceContext& trace, const Slot& object, const Slot& key, const Slot& value);
+bool setitem(TraceContext& trace, const Tracked& object, const Tracked& key, const Tracked& value);
 // operator.itemgetter and attrgetter: what they read is guarded like the expressions they stand
 // for. `done`: the getter is one of them.
-Slot call_getter(TraceContext& trace, const Slot& getter, const Slot& object, bool& done);
+Tracked call_getter(TraceContext& trace, const Tracked& getter, const Tracked& object, bool& done);
 
 }  // namespace braze::capture

@@ -20,12 +20,12 @@ bool is_library_container(PyObject* object) {
 
 }  // namespace
 
-static Ref take_from(TraceContext& trace, const Slot& iterable, int limit);
+static Ref take_from(TraceContext& trace, const Tracked& iterable, int limit);
 
-Slot get_iter(TraceContext& trace, const Slot& iterable) {
+Tracked get_iter(TraceContext& trace, const Tracked& iterable) {
   PyObject* object = iterable.get();
   if (is_symbolic(object)) {
-    Slot number = iterable;
+    Tracked number = iterable;
     make_concrete(trace, number);
     return get_iter(trace, number);
   }
@@ -58,7 +58,7 @@ Slot get_iter(TraceContext& trace, const Slot& iterable) {
     NativeScope scope(trace, torch, nullptr);
     iterator = Ref::steal(PyObject_GetIter(trace.world.effective(object)));
   }
-  if (!iterator) return torch ? torch_failed(trace) : Slot();
+  if (!iterator) return torch ? torch_failed(trace) : Tracked();
   if (iterator.get() == object) return iterable;
   return result_of_native(trace, std::move(iterator));
 }
@@ -71,7 +71,7 @@ bool is_foreign_iterator(TraceContext& trace, PyObject* object) {
   return !next || !PyFunction_Check(next);
 }
 
-Slot next_item(TraceContext& trace, const Slot& iterator, bool& exhausted, bool keep_stop) {
+Tracked next_item(TraceContext& trace, const Tracked& iterator, bool& exhausted, bool keep_stop) {
   const Subject subject(trace, iterator);
   PyObject* object = iterator.get();
   exhausted = false;
@@ -93,25 +93,25 @@ Slot next_item(TraceContext& trace, const Slot& iterator, bool& exhausted, bool 
   return {};
 }
 
-Ref to_list(TraceContext& trace, const Slot& iterable) {
+Ref to_list(TraceContext& trace, const Tracked& iterable) {
   PyObject* object = iterable.get();
   if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
     if (trace.world.source_of(iterable) && !trace.world.read_all(object)) return {};
     return Ref::steal(PySequence_List(trace.world.effective(object)));
   }
-  Slot iterator = get_iter(trace, iterable);
+  Tracked iterator = get_iter(trace, iterable);
   if (!iterator) return {};
   Ref list = Ref::steal(PyList_New(0));
   for (;;) {
     bool exhausted;
-    Slot value = next_item(trace, iterator, exhausted);
+    Tracked value = next_item(trace, iterator, exhausted);
     if (!value) return exhausted ? list : Ref();
     if (PyList_Append(list.get(), value.get()) < 0) return {};
   }
 }
 
 bool unpack(TraceContext& trace, Frame& frame, int before, int after, bool starred) {
-  Slot iterable = std::move(frame.stack.back());
+  Tracked iterable = std::move(frame.stack.back());
   frame.stack.pop_back();
   PyTypeObject* type = Py_TYPE(iterable.get());
   if (!type->tp_iter && !PySequence_Check(iterable.get())) {
@@ -146,20 +146,20 @@ bool unpack(TraceContext& trace, Frame& frame, int before, int after, bool starr
   if (starred) {
     Ref rest = Ref::steal(PyList_GetSlice(list.get(), before, n - after));
     trace.world.mark_created(rest.get());
-    frame.stack.push_back(Slot(rest));
+    frame.stack.push_back(Tracked(rest));
   }
   for (Py_ssize_t i = before; i--;) push_item(i);
   return true;
 }
 
 // At most `limit` items: an unpacking stops at the first one too many.
-static Ref take_from(TraceContext& trace, const Slot& iterable, int limit) {
-  Slot iterator = get_iter(trace, iterable);
+static Ref take_from(TraceContext& trace, const Tracked& iterable, int limit) {
+  Tracked iterator = get_iter(trace, iterable);
   if (!iterator) return {};
   Ref list = Ref::steal(PyList_New(0));
   while (PyList_GET_SIZE(list.get()) < limit) {
     bool exhausted;
-    Slot value = next_item(trace, iterator, exhausted);
+    Tracked value = next_item(trace, iterator, exhausted);
     if (!value) return exhausted ? list : Ref();
     if (PyList_Append(list.get(), value.get()) < 0) return {};
   }

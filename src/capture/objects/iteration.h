@@ -7,11 +7,12 @@ namespace braze::capture {
 
 struct TraceContext;
 
-Slot get_iter(TraceContext& trace, const Slot& iterable);
+Tracked get_iter(TraceContext& trace, const Tracked& iterable);
 // `keep_stop`: a StopIteration that the iterator itself has raised stays pending.
-Slot next_item(TraceContext& trace, const Slot& iterator, bool& exhausted, bool keep_stop = false);
+Tracked next_item(TraceContext& trace, const Tracked& iterator, bool& exhausted,
+                  bool keep_stop = false);
 // The contents of any iterable as a list.
-Ref to_list(TraceContext& trace, const Slot& iterable);
+Ref to_list(TraceContext& trace, const Tracked& iterable);
 bool unpack(TraceContext& trace, Frame& frame, int before, int after, bool starred);
 // An iterator whose state Python code does not hold, from outside: advancing it cannot be undone.
 bool is_foreign_iterator(TraceContext& trace, PyObject* object);

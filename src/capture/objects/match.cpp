@@ -11,24 +11,25 @@
 namespace braze::capture {
 
 // CPython asks subject.get(key, MARK).
-static Slot match_key(TraceContext& trace, const Slot& subject, const Slot& key, bool& found) {
+static Tracked match_key(TraceContext& trace, const Tracked& subject, const Tracked& key,
+                         bool& found) {
   if (!is_python_class(Py_TYPE(subject.get()))) {
     const int there = contains(trace, subject, key);
     found = there != 0;
-    return there > 0 ? getitem(trace, subject, key) : Slot();
+    return there > 0 ? getitem(trace, subject, key) : Tracked();
   }
-  Slot get = getattr(trace, subject, names().get);
+  Tracked get = getattr(trace, subject, names().get);
   if (!get) return {};
-  Slot args[2] = {
-      key, Slot::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)))};
+  Tracked args[2] = {
+      key, Tracked::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)))};
   PyObject* mark = args[1].get();
   const Ref held = Ref::borrow(mark);
-  Slot value = call(trace, get, args, 2, nullptr);
+  Tracked value = call(trace, get, args, 2, nullptr);
   found = !value || value.get() != mark;
-  return found ? std::move(value) : Slot();
+  return found ? std::move(value) : Tracked();
 }
 
-Slot match_keys(TraceContext& trace, const Slot& subject, const Slot& keys) {
+Tracked match_keys(TraceContext& trace, const Tracked& subject, const Tracked& keys) {
   Py_ssize_t n = PyTuple_GET_SIZE(keys.get());
   Ref values = Ref::steal(PyTuple_New(n));
   Ref seen = Ref::steal(PySet_New(nullptr));
@@ -40,19 +41,19 @@ Slot match_keys(TraceContext& trace, const Slot& subject, const Slot& keys) {
       return {};
     }
     bool found = true;
-    Slot value = match_key(trace, subject, Slot::borrow(key), found);
-    if (!found) return Slot::borrow(Py_None);
+    Tracked value = match_key(trace, subject, Tracked::borrow(key), found);
+    if (!found) return Tracked::borrow(Py_None);
     if (!value) return {};
     PyTuple_SET_ITEM(values.get(), i, value.object.release());
   }
-  return Slot(values);
+  return Tracked(values);
 }
 
 namespace {
 
 // The names that the positional sub-patterns stand for; a list that holds None: the subject itself.
 // Empty with an exception pending if there are not so many.
-Ref positional_names(PyTypeObject* type, const Slot& declared, int count) {
+Ref positional_names(PyTypeObject* type, const Tracked& declared, int count) {
   Ref names = Ref::steal(PyList_New(0));
   Py_ssize_t allowed = 0;
   if (declared) {
@@ -85,8 +86,8 @@ Ref positional_names(PyTypeObject* type, const Slot& declared, int count) {
 
 }  // namespace
 
-Slot match_class(TraceContext& trace, const Slot& subject, const Slot& cls,
-                 const Slot& attribute_names, int count) {
+Tracked match_class(TraceContext& trace, const Tracked& subject, const Tracked& cls,
+                    const Tracked& attribute_names, int count) {
   if (!PyType_Check(cls.get())) {
     PyErr_SetString(PyExc_TypeError, "called match pattern must be a class");
     return {};
@@ -101,10 +102,10 @@ Slot match_class(TraceContext& trace, const Slot& subject, const Slot& cls,
       is_symbolic(subject.get()) ? plain_like(subject.get()) : Ref::borrow(subject.get());
   int instance = PyObject_IsInstance(like.get(), cls.get());
   if (instance < 0 || trace.breaks.under_way()) return {};
-  if (!instance) return Slot::borrow(Py_None);
+  if (!instance) return Tracked::borrow(Py_None);
   Ref wanted = Ref::steal(PyList_New(0));
   if (count > 0) {
-    Slot declared = getattr(trace, cls, names().match_args);
+    Tracked declared = getattr(trace, cls, names().match_args);
     if (!declared) {
       if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
       PyErr_Clear();
@@ -127,15 +128,15 @@ Slot match_class(TraceContext& trace, const Slot& subject, const Slot& cls,
       return {};
     }
     PySet_Add(seen.get(), name);
-    Slot value = getattr(trace, subject, name);
+    Tracked value = getattr(trace, subject, name);
     if (!value) {
       if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return {};
       PyErr_Clear();
-      return Slot::borrow(Py_None);
+      return Tracked::borrow(Py_None);
     }
     PyList_Append(attributes.get(), value.get());
   }
-  return Slot::steal(PyList_AsTuple(attributes.get()));
+  return Tracked::steal(PyList_AsTuple(attributes.get()));
 }
 
 }  // namespace braze::capture

@@ -1,16 +1,16 @@
 // The instructions of match statements.
 #pragma once
 
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
 struct TraceContext;
 
 // A tuple of the values of `keys`, or None if one is missing.
-Slot match_keys(TraceContext& trace, const Slot& subject, const Slot& keys);
+Tracked match_keys(TraceContext& trace, const Tracked& subject, const Tracked& keys);
 // A tuple of the matched attributes, or None.
-Slot match_class(TraceContext& trace, const Slot& subject, const Slot& cls, const Slot& names,
-                 int count);
+Tracked match_class(TraceContext& trace, const Tracked& subject, const Tracked& cls,
+                    const Tracked& names, int count);
 
 }  // namespace braze::capture

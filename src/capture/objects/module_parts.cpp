@@ -7,7 +7,7 @@
 namespace braze::capture {
 
 // The dicts that nn.Module keeps its parts in; null where the Python code has to be evaluated.
-static ModuleParts* parts_of(TraceContext& trace, const Slot& module) {
+static ModuleParts* parts_of(TraceContext& trace, const Tracked& module) {
   PyObject* dict = instance_dict(module.get());
   if (!dict || trace.world.effective(dict) != dict) return nullptr;
   ModuleParts& parts = trace.caches.module_parts[module.get()];
@@ -25,7 +25,7 @@ static ModuleParts* parts_of(TraceContext& trace, const Slot& module) {
   return &parts;
 }
 
-bool module_getattr(TraceContext& trace, const Slot& module, PyObject* name, Slot& result) {
+bool module_getattr(TraceContext& trace, const Tracked& module, PyObject* name, Tracked& result) {
   const Source* source = trace.world.source_of(module);
   if (!source) return false;
   ModuleParts* parts = parts_of(trace, module);
@@ -35,10 +35,10 @@ bool module_getattr(TraceContext& trace, const Slot& module, PyObject* name, Slo
     PyObject* entries = parts->dicts[i];
     const Source*& read = parts->sources[i];
     if (!read) {
-      Slot slot =
+      Tracked tracked =
           trace.world.read(entries, trace.guards.source(SourceKind::kAttribute, source, places[i]));
-      if (!slot) return true;
-      read = slot.source;
+      if (!tracked) return true;
+      read = tracked.source;
     }
     PyObject* used = trace.world.effective(entries);
     PyObject* value = PyDict_GetItemWithError(used, name);

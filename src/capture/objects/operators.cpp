@@ -73,7 +73,7 @@ PyObject* operator_callable(const char* name) {
   return function;
 }
 
-bool read_operand(TraceContext& trace, const Slot& operand, const char* what, Look look) {
+bool read_operand(TraceContext& trace, const Tracked& operand, const char* what, Look look) {
   const Subject subject(trace, operand);
   PyObject* object = operand.get();
   if (is_atom(object) || is_tensor(object)) return true;
@@ -109,18 +109,18 @@ static bool reflects_in_a_library(PyObject* operand, int op) {
   return code_policy(code, function->func_globals).frame == FramePolicy::kLibrary;
 }
 
-Slot binary_operation(TraceContext& trace, int op, Slot a, Slot b) {
+Tracked binary_operation(TraceContext& trace, int op, Tracked a, Tracked b) {
   if (Py_TYPE(a.get()) == known().sym_float || Py_TYPE(b.get()) == known().sym_float) {
     bool done = false;
-    Slot result = binary_of_floats(trace, op, a, b, done);
+    Tracked result = binary_of_floats(trace, op, a, b, done);
     if (done || PyErr_Occurred()) return result;
-    for (Slot* operand : {&a, &b})
+    for (Tracked* operand : {&a, &b})
       if (Py_TYPE(operand->get()) == known().sym_float) make_concrete(trace, *operand);
   }
   if (trace.recording.has_symbols() && (has_symbol(trace, a) || has_symbol(trace, b)) &&
       !is_tensor(a.get()) && !is_tensor(b.get())) {
     bool done = false;
-    Slot result = binary_of_symbols(trace, op, a, b, done);
+    Tracked result = binary_of_symbols(trace, op, a, b, done);
     if (done) return result;
     const bool sequences = is_container(a.get()) && is_container(b.get());  // (1, s) + (2,)
     if (!sequences) make_concrete(trace, a), make_concrete(trace, b);
@@ -154,16 +154,16 @@ Slot binary_operation(TraceContext& trace, int op, Slot a, Slot b) {
     NativeScope scope(trace, torch, callee);
     result = Ref::steal(kBinary[op](x, y));
   }
-  Slot args[2] = {a, b};
-  if (!result) return torch ? torch_failed(trace, callee, args, 2) : Slot();
+  Tracked args[2] = {a, b};
+  if (!result) return torch ? torch_failed(trace, callee, args, 2) : Tracked();
   if (torch) record_torch_call(trace, callee, args, 2, nullptr, result.get());
   return result_of_native(trace, std::move(result));
 }
 
-Slot unary_operation(TraceContext& trace, Opcode op, const Slot& a) {
+Tracked unary_operation(TraceContext& trace, Opcode op, const Tracked& a) {
   if (Py_TYPE(a.get()) == known().sym_int) {
-    if (Slot result = unary_of_symbol(trace, op, a.get())) return result;
-    Slot number = a;
+    if (Tracked result = unary_of_symbol(trace, op, a.get())) return result;
+    Tracked number = a;
     make_concrete(trace, number);
     return unary_operation(trace, op, number);
   }
@@ -181,35 +181,35 @@ Slot unary_operation(TraceContext& trace, Opcode op, const Slot& a) {
                         : op == Opcode::kUnaryPositive ? PyNumber_Positive(a.get())
                                                        : PyNumber_Invert(a.get()));
   }
-  if (!result) return torch ? torch_failed(trace, callee, &a, 1) : Slot();
+  if (!result) return torch ? torch_failed(trace, callee, &a, 1) : Tracked();
   if (torch) record_torch_call(trace, callee, &a, 1, nullptr, result.get());
   return result_of_native(trace, std::move(result));
 }
 
-Slot compare(TraceContext& trace, const Slot& a, const Slot& b, int op, bool to_bool) {
+Tracked compare(TraceContext& trace, const Tracked& a, const Tracked& b, int op, bool to_bool) {
   if (Py_TYPE(a.get()) == known().sym_float || Py_TYPE(b.get()) == known().sym_float) {
     bool done = false;
-    Slot result = compare_floats(trace, a, b, op, done);
+    Tracked result = compare_floats(trace, a, b, op, done);
     if (!done && PyErr_Occurred()) return {};
     if (!done) {
-      Slot x = a, y = b;
-      for (Slot* operand : {&x, &y})
+      Tracked x = a, y = b;
+      for (Tracked* operand : {&x, &y})
         if (Py_TYPE(operand->get()) == known().sym_float) make_concrete(trace, *operand);
       return compare(trace, x, y, op, to_bool);
     }
     if (!to_bool || !result) return result;
     const int is_true = truth(trace, result);
-    return is_true < 0 ? Slot() : Slot::borrow(is_true ? Py_True : Py_False);
+    return is_true < 0 ? Tracked() : Tracked::borrow(is_true ? Py_True : Py_False);
   }
   if (trace.recording.has_symbols() && (has_symbol(trace, a) || has_symbol(trace, b)) &&
       !is_tensor(a.get()) && !is_tensor(b.get())) {
-    if (Slot undecided = undecided_comparison(trace, a, b, op)) {
+    if (Tracked undecided = undecided_comparison(trace, a, b, op)) {
       if (!to_bool || !is_symbolic(undecided.get())) return undecided;
-      return Slot::borrow(truth(trace, undecided) ? Py_True : Py_False);
+      return Tracked::borrow(truth(trace, undecided) ? Py_True : Py_False);
     }
     if (int decided = compare_symbols(trace, a, b, op); decided >= 0)
-      return Slot::borrow(decided ? Py_True : Py_False);
-    Slot x = a, y = b;
+      return Tracked::borrow(decided ? Py_True : Py_False);
+    Tracked x = a, y = b;
     make_concrete(trace, x), make_concrete(trace, y);
     return compare(trace, x, y, op, to_bool);
   }
@@ -223,13 +223,13 @@ Slot compare(TraceContext& trace, const Slot& a, const Slot& b, int op, bool to_
     result = Ref::steal(
         PyObject_RichCompare(trace.world.effective(a.get()), trace.world.effective(b.get()), op));
   }
-  Slot args[2] = {a, b};
-  if (!result) return torch ? torch_failed(trace, callee, args, 2) : Slot();
+  Tracked args[2] = {a, b};
+  if (!result) return torch ? torch_failed(trace, callee, args, 2) : Tracked();
   if (torch) record_torch_call(trace, callee, args, 2, nullptr, result.get());
-  Slot value = result_of_native(trace, std::move(result));
+  Tracked value = result_of_native(trace, std::move(result));
   if (!to_bool || !value) return value;
   int is_true = truth(trace, value);
-  return is_true < 0 ? Slot() : Slot::borrow(is_true ? Py_True : Py_False);
+  return is_true < 0 ? Tracked() : Tracked::borrow(is_true ? Py_True : Py_False);
 }
 
 static bool decides_truth(PyTypeObject* type) {
@@ -238,7 +238,7 @@ static bool decides_truth(PyTypeObject* type) {
          (type->tp_as_sequence && type->tp_as_sequence->sq_length);
 }
 
-int truth(TraceContext& trace, const Slot& value) {
+int truth(TraceContext& trace, const Tracked& value) {
   const Subject subject(trace, value);
   PyObject* object = value.get();
   if (object == Py_True) return 1;
@@ -269,26 +269,26 @@ int truth(TraceContext& trace, const Slot& value) {
   return PyObject_IsTrue(used);
 }
 
-Slot is_same(TraceContext& trace, const Slot& a, const Slot& b, bool negate) {
+Tracked is_same(TraceContext& trace, const Tracked& a, const Tracked& b, bool negate) {
   if (trace.recording.has_symbols() &&
       (Py_TYPE(a.get()) == known().sym_int || Py_TYPE(b.get()) == known().sym_int)) {
     const int same = is_same_integer(trace, a.get(), b.get());
     if (same < 0) return trace.refuse(BreakKind::kIntrospection, "`is` of two large integers");
-    return Slot::borrow((same != 0) != negate ? Py_True : Py_False);
+    return Tracked::borrow((same != 0) != negate ? Py_True : Py_False);
   }
   trace.world.guard_identity_of_pair(a, b);
-  return Slot::borrow((a.get() == b.get()) != negate ? Py_True : Py_False);
+  return Tracked::borrow((a.get() == b.get()) != negate ? Py_True : Py_False);
 }
 
-int contains(TraceContext& trace, const Slot& container, const Slot& given) {
-  Slot value = given;
+int contains(TraceContext& trace, const Tracked& container, const Tracked& given) {
+  Tracked value = given;
   if (trace.recording.has_symbols()) {
-    Slot held = container;
+    Tracked held = container;
     if (!is_tensor(held.get())) make_concrete(trace, value);
     if (!is_tensor(held.get()) && !PyDict_Check(held.get())) make_concrete(trace, held);
     if (held.get() != container.get()) return contains(trace, held, value);
     if (is_container(held.get()))
-      value = Slot::borrow(trace.world.real_of(value.get()), value.source);
+      value = Tracked::borrow(trace.world.real_of(value.get()), value.source);
   }
   PyObject* object = container.get();
   PyObject* used = trace.world.effective(object);
@@ -335,9 +335,9 @@ int contains(TraceContext& trace, const Slot& container, const Slot& given) {
   return trace.breaks.under_way() ? -1 : result;
 }
 
-Slot length_of(TraceContext& trace, const Slot& object) {
+Tracked length_of(TraceContext& trace, const Tracked& object) {
   if (Py_TYPE(object.get()) == known().text)
-    return length_of(trace, Slot(settle_text(trace, object.get())));
+    return length_of(trace, Tracked(settle_text(trace, object.get())));
   PyObject* used = trace.world.effective(object.get());
   const Source* source = used == object.get() ? trace.world.source_of(object) : nullptr;
   if (source && is_container(used)) {
@@ -346,22 +346,23 @@ Slot length_of(TraceContext& trace, const Slot& object) {
     if (!PyType_HasFeature(Py_TYPE(used), Py_TPFLAGS_HEAPTYPE) ||
         !PyFunction_Check(trace.world.type_lookup(Py_TYPE(used), names().len)))
       trace.guards.add_length(source, n);
-    return Slot::steal(PyLong_FromSsize_t(n));
+    return Tracked::steal(PyLong_FromSsize_t(n));
   }
   if (is_python_class(Py_TYPE(used)) && !is_tensor(used) && !exports_memory(used))
     trace.world.type_lookup(Py_TYPE(used), names().len);
   else if (source && !read_operand(trace, object, "len()"))
     return {};
   if (trace.recording.has_symbols() && is_tensor(used))
-    if (Ref length = symbolic_length(trace, used)) return Slot(std::move(length));
+    if (Ref length = symbolic_length(trace, used)) return Tracked(std::move(length));
   NativeScope scope(trace, is_tensor(used), nullptr);
   Py_ssize_t n = PyObject_Size(used);
   if (n < 0) return {};
-  return Slot::steal(PyLong_FromSsize_t(n));
+  return Tracked::steal(PyLong_FromSsize_t(n));
 }
 
-Slot format_value(TraceContext& trace, const Slot& given, const Slot& spec, int conversion) {
-  Slot value = given;
+Tracked format_value(TraceContext& trace, const Tracked& given, const Tracked& spec,
+                     int conversion) {
+  Tracked value = given;
   make_concrete(trace, value);
   const Subject subject(trace, value);
   if (is_tensor(value.get()))
@@ -379,7 +380,7 @@ Slot format_value(TraceContext& trace, const Slot& given, const Slot& spec, int 
   if (conversion == 2) text = Ref::steal(PyObject_Repr(text.get()));
   if (conversion == 3) text = Ref::steal(PyObject_ASCII(text.get()));
   if (!text) return {};
-  return Slot::steal(PyObject_Format(text.get(), spec.get()));
+  return Tracked::steal(PyObject_Format(text.get(), spec.get()));
 }
 
 bool names_its_address(PyObject* object) {

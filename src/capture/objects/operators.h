@@ -2,26 +2,27 @@
 #pragma once
 
 #include "capture/calls/native.h"
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 #include "cpython/code.h"
 
 namespace braze::capture {
 
 struct TraceContext;
 
-Slot binary_operation(TraceContext& trace, int op, Slot a, Slot b);
-Slot unary_operation(TraceContext& trace, cpython::Opcode op, const Slot& a);
-Slot compare(TraceContext& trace, const Slot& a, const Slot& b, int op, bool to_bool);
+Tracked binary_operation(TraceContext& trace, int op, Tracked a, Tracked b);
+Tracked unary_operation(TraceContext& trace, cpython::Opcode op, const Tracked& a);
+Tracked compare(TraceContext& trace, const Tracked& a, const Tracked& b, int op, bool to_bool);
 // -1: an exception is pending.
-int truth(TraceContext& trace, const Slot& value);
-Slot is_same(TraceContext& trace, const Slot& a, const Slot& b, bool negate);
+int truth(TraceContext& trace, const Tracked& value);
+Tracked is_same(TraceContext& trace, const Tracked& a, const Tracked& b, bool negate);
 // -1: an exception is pending.
-int contains(TraceContext& trace, const Slot& container, const Slot& value);
-Slot length_of(TraceContext& trace, const Slot& object);
-Slot format_value(TraceContext& trace, const Slot& value, const Slot& spec, int conversion);
+int contains(TraceContext& trace, const Tracked& container, const Tracked& value);
+Tracked length_of(TraceContext& trace, const Tracked& object);
+Tracked format_value(TraceContext& trace, const Tracked& value, const Tracked& spec,
+                     int conversion);
 // An operand from outside that is not a tensor or atom: its contents are read; an instance of a
 // class made in C that nobody knows is refused.
-bool read_operand(TraceContext& trace, const Slot& operand, const char* what,
+bool read_operand(TraceContext& trace, const Tracked& operand, const char* what,
                   Look look = Look::kDeep);
 // From the module `operator`. Borrowed.
 PyObject* operator_callable(const char* name);

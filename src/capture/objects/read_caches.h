@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/identity_map.h"
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
@@ -13,7 +13,7 @@ namespace braze::capture {
 struct KnownGlobal {
   PyObject* name = nullptr;
   uint64_t version = 0, builtins = 0;  // of the dicts
-  Slot value;
+  Tracked value;
 };
 
 // How attributes of the objects of a type are read.

@@ -17,8 +17,8 @@ bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAG
 
 }  // namespace
 
-Slot super_attribute(TraceContext& trace, const Slot& cls, const Slot& self, PyObject* name,
-                     Slot* method_self) {
+Tracked super_attribute(TraceContext& trace, const Tracked& cls, const Tracked& self,
+                        PyObject* name, Tracked* method_self) {
   PyObject* obj = self.get();
   bool through_type =
       PyType_Check(obj) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(obj),
@@ -41,28 +41,28 @@ Slot super_attribute(TraceContext& trace, const Slot& cls, const Slot& self, PyO
     trace.world.type_lookup(type, name, &source);
     Ref held = Ref::borrow(found);
     if (PyFunction_Check(found)) {
-      if (through_type) return Slot::borrow(found, source);
+      if (through_type) return Tracked::borrow(found, source);
       return bind_descriptor(trace, found, source, self, method_self);
     }
     if (Py_IS_TYPE(found, &PyProperty_Type) && !through_type) {
       Ref getter = Ref::steal(PyObject_GetAttr(found, names().fget));
-      Slot args[1] = {self};
-      return getter ? call(trace, trace.world.wrap(getter), args, 1, nullptr) : Slot();
+      Tracked args[1] = {self};
+      return getter ? call(trace, trace.world.wrap(getter), args, 1, nullptr) : Tracked();
     }
     auto get = Py_TYPE(found)->tp_descr_get;
     if (!get) return source ? trace.world.read(found, source) : trace.world.wrap(found);
     Ref value = Ref::steal(get(found, through_type ? nullptr : obj, as_object(start)));
-    return value ? result_of_native(trace, std::move(value)) : Slot();
+    return value ? result_of_native(trace, std::move(value)) : Tracked();
   }
   // Only built-in classes are left.
   PyObject* args[2] = {cls.get(), obj};
   Ref super = Ref::steal(PyObject_Vectorcall(as_object(&PySuper_Type), args, 2, nullptr));
   if (!super) return {};
   Ref value = Ref::steal(PyObject_GetAttr(super.get(), name));
-  return value ? trace.world.wrap(std::move(value)) : Slot();
+  return value ? trace.world.wrap(std::move(value)) : Tracked();
 }
 
-Slot bare_super(TraceContext& trace, Frame& frame) {
+Tracked bare_super(TraceContext& trace, Frame& frame) {
   PyCodeObject* code = frame.code();
   int first_free = code->co_nlocalsplus - code->co_nfreevars;
   if (code->co_argcount == 0) first_free = code->co_nlocalsplus;
@@ -70,19 +70,19 @@ Slot bare_super(TraceContext& trace, Frame& frame) {
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i),
                                          "__class__"))
       continue;
-    Slot cls = load_deref(trace, frame, i);
+    Tracked cls = load_deref(trace, frame, i);
     if (!cls) return {};
     PyObject* self = frame.locals[0].get();
     if (self && PyCell_Check(self)) self = PyCell_GET(self);
     if (!self) break;
     PyObject* args[2] = {cls.get(), self};
-    return Slot::steal(PyObject_Vectorcall(as_object(&PySuper_Type), args, 2, nullptr));
+    return Tracked::steal(PyObject_Vectorcall(as_object(&PySuper_Type), args, 2, nullptr));
   }
   PyErr_SetString(PyExc_RuntimeError, "super(): no arguments");
   return {};
 }
 
-Slot special_method(TraceContext& trace, const Slot& object, PyObject* name) {
+Tracked special_method(TraceContext& trace, const Tracked& object, PyObject* name) {
   PyTypeObject* type = Py_TYPE(object.get());
   const Source* source = nullptr;
   PyObject* found = trace.world.type_lookup(type, name, &source);
@@ -90,10 +90,10 @@ Slot special_method(TraceContext& trace, const Slot& object, PyObject* name) {
     PyErr_SetObject(PyExc_AttributeError, name);
     return {};
   }
-  if (PyFunction_Check(found)) return Slot::steal(PyMethod_New(found, object.get()));
+  if (PyFunction_Check(found)) return Tracked::steal(PyMethod_New(found, object.get()));
   auto get = Py_TYPE(found)->tp_descr_get;
-  if (!get) return Slot::borrow(found);
-  return Slot::steal(get(found, object.get(), as_object(type)));
+  if (!get) return Tracked::borrow(found);
+  return Tracked::steal(get(found, object.get(), as_object(type)));
 }
 
 }  // namespace braze::capture

@@ -11,7 +11,8 @@
 
 namespace braze::capture {
 
-Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name, Slot* self) {
+Tracked tensor_attribute_of(TraceContext& trace, const Tracked& tensor, PyObject* name,
+                            Tracked* self) {
   PyObject* obj = tensor.get();
   PyTypeObject* type = Py_TYPE(obj);
   const char* text = cpython::utf8_of(name);
@@ -19,9 +20,9 @@ Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name
   if (descriptor && PyType_HasFeature(Py_TYPE(descriptor), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
     if (self) {
       *self = tensor;
-      return Slot::borrow(descriptor);
+      return Tracked::borrow(descriptor);
     }
-    return Slot::steal(PyObject_GetAttr(obj, name));
+    return Tracked::steal(PyObject_GetAttr(obj, name));
   }
   switch (tensor_attribute(text)) {
     case TensorAttribute::kBreak:
@@ -31,7 +32,7 @@ Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name
       if (std::string_view(text) == "is_leaf" && requires_grad(obj))
         return trace.refuse(BreakKind::kTensorInternals, "Tensor.is_leaf is read");
       if (name == names().shape)
-        if (Ref shape = trace.recording.shape_of(obj)) return Slot(std::move(shape));
+        if (Ref shape = trace.recording.shape_of(obj)) return Tracked(std::move(shape));
       NativeScope scope(trace, true, descriptor);
       Ref value = Ref::steal(PyObject_GetAttr(obj, name));
       if (!value) return torch_failed(trace);
@@ -40,17 +41,17 @@ Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name
     case TensorAttribute::kData: {
       // Apart from autograd's counter of versions, which no graph has.
       static PyObject* detach = PyUnicode_InternFromString("detach");
-      Slot method = getattr(trace, tensor, detach);
-      return method ? call(trace, method, nullptr, 0, nullptr) : Slot();
+      Tracked method = getattr(trace, tensor, detach);
+      return method ? call(trace, method, nullptr, 0, nullptr) : Tracked();
     }
     case TensorAttribute::kGradient:
       if (requires_grad(obj))
         return trace.refuse(BreakKind::kTensorInternals,
                             "Tensor.grad is read where autograd may set it");
-      if (!trace.world.source_of(tensor)) return Slot::borrow(Py_None);
-      return generic_getattr(trace,
-                             Slot::borrow(trace.world.real_of(obj), trace.world.source_of(tensor)),
-                             name, self, false);
+      if (!trace.world.source_of(tensor)) return Tracked::borrow(Py_None);
+      return generic_getattr(
+          trace, Tracked::borrow(trace.world.real_of(obj), trace.world.source_of(tensor)), name,
+          self, false);
     case TensorAttribute::kOther:
       break;
   }
@@ -59,11 +60,11 @@ Slot tensor_attribute_of(TraceContext& trace, const Slot& tensor, PyObject* name
   if (trace.world.source_of(tensor)) return generic_getattr(trace, tensor, name, self, false);
   NativeScope scope(trace, true, nullptr);
   Ref value = Ref::steal(PyObject_GetAttr(obj, name));
-  return value ? trace.world.wrap(std::move(value)) : Slot();
+  return value ? trace.world.wrap(std::move(value)) : Tracked();
 }
 
-bool set_tensor_attribute(TraceContext& trace, const Slot& tensor, PyObject* name,
-                          const Slot& value) {
+bool set_tensor_attribute(TraceContext& trace, const Tracked& tensor, PyObject* name,
+                          const Tracked& value) {
   PyObject* obj = tensor.get();
   PyTypeObject* type = Py_TYPE(obj);
   const bool plain = type == known().tensor || type == known().parameter;

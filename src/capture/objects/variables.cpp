@@ -6,9 +6,9 @@
 
 namespace braze::capture {
 
-static Slot read_global(TraceContext& trace, Frame& frame, PyObject* name);
+static Tracked read_global(TraceContext& trace, Frame& frame, PyObject* name);
 
-Slot load_global(TraceContext& trace, Frame& frame, PyObject* name) {
+Tracked load_global(TraceContext& trace, Frame& frame, PyObject* name) {
   PyObject* globals = frame.globals.get();
   const size_t hash =
       (reinterpret_cast<size_t>(globals) >> 4) * 31 + (reinterpret_cast<size_t>(name) >> 4);
@@ -19,12 +19,12 @@ Slot load_global(TraceContext& trace, Frame& frame, PyObject* name) {
   if (known.name == name && known.version == version && known.builtins == builtins_version &&
       unwritten)
     return known.value;
-  Slot value = read_global(trace, frame, name);
+  Tracked value = read_global(trace, frame, name);
   if (value && unwritten) known = {name, version, builtins_version, value};
   return value;
 }
 
-static Slot read_global(TraceContext& trace, Frame& frame, PyObject* name) {
+static Tracked read_global(TraceContext& trace, Frame& frame, PyObject* name) {
   PyObject* globals = frame.globals.get();
   const Source* base = trace.guards.globals_base(frame.function_object());
   if (const Write* write = trace.world.log().written(globals, name)) {
@@ -45,7 +45,7 @@ static Slot read_global(TraceContext& trace, Frame& frame, PyObject* name) {
   return {};
 }
 
-bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Slot& value) {
+bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Tracked& value) {
   const Source* base = trace.guards.globals_base(frame.function_object());
   PyObject* globals = frame.globals.get();
   const Write* write = trace.world.log().written(globals, name);
@@ -92,10 +92,10 @@ void copy_free_vars(TraceContext& trace, Frame& frame, int count) {
   const int first = frame.code()->co_nlocalsplus - count;
   for (int i = 0; i < count; ++i)
     frame.locals[static_cast<size_t>(first + i)] =
-        Slot::borrow(PyTuple_GET_ITEM(function->func_closure, i));
+        Tracked::borrow(PyTuple_GET_ITEM(function->func_closure, i));
 }
 
-Slot read_cell(TraceContext& trace, PyObject* cell) {
+Tracked read_cell(TraceContext& trace, PyObject* cell) {
   const Source* source = trace.world.source_of(cell);
   PyObject* value = PyCell_GET(cell);
   if (source) {
@@ -109,9 +109,9 @@ Slot read_cell(TraceContext& trace, PyObject* cell) {
   return {};
 }
 
-Slot load_deref(TraceContext& trace, Frame& frame, int index) {
+Tracked load_deref(TraceContext& trace, Frame& frame, int index) {
   PyObject* cell = frame.locals[static_cast<size_t>(index)].get();
-  if (Slot value = read_cell(trace, cell); value || trace.breaks.under_way()) return value;
+  if (Tracked value = read_cell(trace, cell); value || trace.breaks.under_way()) return value;
   PyCodeObject* code = frame.code();
   bool is_free = index >= code->co_nlocalsplus - code->co_nfreevars;
   PyErr_Format(is_free ? PyExc_NameError : PyExc_UnboundLocalError,
@@ -123,7 +123,7 @@ Slot load_deref(TraceContext& trace, Frame& frame, int index) {
   return {};
 }
 
-bool store_deref(TraceContext& trace, Frame& frame, int index, Slot value) {
+bool store_deref(TraceContext& trace, Frame& frame, int index, Tracked value) {
   PyObject* cell = frame.locals[static_cast<size_t>(index)].get();
   if (!value && !load_deref(trace, frame, index)) return false;
   if (trace.world.source_of(cell))

@@ -8,7 +8,7 @@
 
 #include "capture/breaks/reason.h"
 #include "capture/dynamic.h"
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 #include "graph/graph.h"
 #include "graph/joint.h"
 #include "sym/shape_env.h"

@@ -31,11 +31,12 @@ bool is_made_in_c(PyObject* callable) {
 
 }  // namespace
 
-static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Slot* args,
-                          size_t count, PyObject* kwnames, Slot& result);
+static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Tracked* args,
+                          size_t count, PyObject* kwnames, Tracked& result);
 
 // max(a, b, ...), min(a, b, ...): decided by guards, the first of equal ones as in Python.
-static Slot extremum_of_symbols(TraceContext& trace, bool largest, const Slot* args, size_t count) {
+static Tracked extremum_of_symbols(TraceContext& trace, bool largest, const Tracked* args,
+                                   size_t count) {
   size_t best = 0;
   for (size_t i = 1; i < count; ++i) {
     const int better = largest ? compare_symbols(trace, args[i], args[best], Py_GT)
@@ -47,7 +48,7 @@ static Slot extremum_of_symbols(TraceContext& trace, bool largest, const Slot* a
 }
 
 // sum(x.shape)
-static Slot sum_of_symbols(TraceContext& trace, PyObject* sequence) {
+static Tracked sum_of_symbols(TraceContext& trace, PyObject* sequence) {
   Int sum = 0;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
@@ -55,27 +56,27 @@ static Slot sum_of_symbols(TraceContext& trace, PyObject* sequence) {
     if (!value || !trace.recording.shapes().may_add(sum, *value)) return {};
     sum = sum + *value;
   }
-  return Slot(trace.recording.object_of(sum));
+  return Tracked(trace.recording.object_of(sum));
 }
 
-void use_stand_ins(TraceContext& trace, Slot* args, size_t count) {
+void use_stand_ins(TraceContext& trace, Tracked* args, size_t count) {
   if (!trace.recording.has_symbols()) return;
   for (size_t i = 0; i < count; ++i) {
     PyObject* list = trace.world.effective(args[i].get());
     if (!PyList_CheckExact(list) && !PyTuple_CheckExact(list)) continue;
     Ref copy;
     for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(list); ++j) {
-      Slot item = trace.world.wrap(PySequence_Fast_GET_ITEM(list, j));
+      Tracked item = trace.world.wrap(PySequence_Fast_GET_ITEM(list, j));
       if (item.get() == PySequence_Fast_GET_ITEM(list, j)) continue;
       if (!copy) copy = Ref::steal(PySequence_List(list));
       PyList_SetItem(copy.get(), j, item.object.release());
     }
     if (copy && PyTuple_CheckExact(list)) copy = Ref::steal(PyList_AsTuple(copy.get()));
-    if (copy) args[i] = Slot(std::move(copy));
+    if (copy) args[i] = Tracked(std::move(copy));
   }
 }
 
-bool is_data_of_symbols(TraceContext& trace, Slot* args, size_t count, PyObject* kwnames) {
+bool is_data_of_symbols(TraceContext& trace, Tracked* args, size_t count, PyObject* kwnames) {
   const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
   if (count != keywords + 1) return false;
   for (size_t i = 0; i < keywords; ++i) {
@@ -90,15 +91,15 @@ bool is_data_of_symbols(TraceContext& trace, Slot* args, size_t count, PyObject*
   if (!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) return false;
   bool any = false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data); ++i) {
-    const Slot item = trace.world.wrap(PySequence_Fast_GET_ITEM(data, i));
+    const Tracked item = trace.world.wrap(PySequence_Fast_GET_ITEM(data, i));
     if (!is_number(item.get())) return false;
     any |= is_symbolic(item.get());
   }
   return any;
 }
 
-bool call_with_symbols(TraceContext& trace, const Slot& callable, Slot* args, size_t count,
-                       PyObject* kwnames, Slot& result) {
+bool call_with_symbols(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                       PyObject* kwnames, Tracked& result) {
   bool any = false;
   for (size_t i = 0; i < count && !any; ++i)
     any = may_hold_symbol(trace, trace.world.effective(args[i].get()));
@@ -114,7 +115,7 @@ bool call_with_symbols(TraceContext& trace, const Slot& callable, Slot* args, si
   if (PyType_Check(f)) {
     auto* type = reinterpret_cast<PyTypeObject*>(f);
     if (type == &PyLong_Type && count == 1 && is_integer(args[0].get())) {
-      result = Slot(trace.recording.object_of(*integer_in(trace, args[0].get())));
+      result = Tracked(trace.recording.object_of(*integer_in(trace, args[0].get())));
       return true;
     }
     if (type == &PyUnicode_Type && count == 1 && !kwnames && is_symbolic(args[0].get())) {
@@ -128,7 +129,7 @@ bool call_with_symbols(TraceContext& trace, const Slot& callable, Slot* args, si
       return true;
     }
     if (type == &PyType_Type && count == 1) {
-      if (is_symbolic(args[0].get())) args[0] = Slot(plain_like(args[0].get()));
+      if (is_symbolic(args[0].get())) args[0] = Tracked(plain_like(args[0].get()));
       return false;
     }
     // Calls it in C, with what it is to look at as it is.
@@ -158,8 +159,8 @@ bool call_with_symbols(TraceContext& trace, const Slot& callable, Slot* args, si
 }
 
 // Whether the C function may see symbols, or (with `result`) is done here.
-static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Slot* args,
-                          size_t count, PyObject* kwnames, Slot& result) {
+static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Tracked* args,
+                          size_t count, PyObject* kwnames, Tracked& result) {
   Ref given = Ref::steal(PyObject_GetAttr(f, names().name));
   const char* text = given && PyUnicode_Check(given.get()) ? cpython::utf8_of(given.get()) : "";
   const std::string_view name = text;
@@ -196,7 +197,7 @@ static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Slot
   if (const CalleeRule* rule = callee_rule(f)) {
     switch (rule->callee) {
       case Callee::kIsinstance:
-        if (count > 0 && is_symbolic(args[0].get())) args[0] = Slot(plain_like(args[0].get()));
+        if (count > 0 && is_symbolic(args[0].get())) args[0] = Tracked(plain_like(args[0].get()));
         return true;
       case Callee::kGetattr:
       case Callee::kHasattr:
@@ -243,7 +244,7 @@ static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Slot
   if (name == "abs" && count == 1 && Py_TYPE(args[0].get()) == known().sym_int) {
     const Int value = trace.recording.value_of(args[0].get());
     if (!trace.recording.shapes().may_add(value, 0)) return false;
-    result = Slot(trace.recording.object_of(
+    result = Tracked(trace.recording.object_of(
         trace.recording.shapes().guard_lt(value, 0) ? Int(0) - value : value));
     return true;
   }

@@ -57,10 +57,12 @@ Ref plain_number(PyObject* object) {
 
 }  // namespace
 
-static Slot power_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done);
-static Slot apply_operator(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done);
-static Slot apply_to_float(TraceContext& trace, PyObject* function, const Slot* args, size_t count,
-                           bool& done);
+static Tracked power_of_floats(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
+                               bool& done);
+static Tracked apply_operator(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
+                              bool& done);
+static Tracked apply_to_float(TraceContext& trace, PyObject* function, const Tracked* args,
+                              size_t count, bool& done);
 
 bool is_plain_operator(std::string_view name) {
   for (const char* known :
@@ -73,34 +75,35 @@ bool is_plain_operator(std::string_view name) {
   return false;
 }
 
-static Slot float_beside(TraceContext& trace, const Slot& number, const Slot& tensor) {
+static Tracked float_beside(TraceContext& trace, const Tracked& number, const Tracked& tensor) {
   if (!is_float_symbol(number.get())) return number;
   NativeScope scope(trace, true, nullptr);
-  return Slot(trace.recording.float_operand(trace.world.floats().of(number.get()).tensor.get(),
-                                            tensor.get()));
+  return Tracked(trace.recording.float_operand(trace.world.floats().of(number.get()).tensor.get(),
+                                               tensor.get()));
 }
 
-Slot binary_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done) {
+Tracked binary_of_floats(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
+                         bool& done) {
   done = false;
   const int plain = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
   const bool tensor_first = is_tensor(a.get()), has_tensor = tensor_first || is_tensor(b.get());
   if (plain == NB_POWER && has_tensor) return power_of_floats(trace, op, a, b, done);
   if (plain != NB_ADD && plain != NB_SUBTRACT && plain != NB_MULTIPLY && plain != NB_TRUE_DIVIDE) {
     const bool divides = tensor_first && (plain == NB_FLOOR_DIVIDE || plain == NB_REMAINDER);
-    if (!divides) return has_tensor ? Slot() : apply_operator(trace, plain, a, b, done);
+    if (!divides) return has_tensor ? Tracked() : apply_operator(trace, plain, a, b, done);
   }
   if (has_tensor) {
-    Slot x = float_beside(trace, a, b), y = float_beside(trace, b, a);
+    Tracked x = float_beside(trace, a, b), y = float_beside(trace, b, a);
     if (!x || !y) return {};
     done = true;
     if (tensor_first) return binary_operation(trace, op, std::move(x), std::move(y));
     if (plain != NB_TRUE_DIVIDE) return binary_operation(trace, plain, std::move(x), std::move(y));
     // Tensor.__rtruediv__
-    Slot inverse =
+    Tracked inverse =
         call(trace, getattr(trace, y, Ref::steal(PyUnicode_FromString("reciprocal")).get()),
              nullptr, 0, nullptr);
     return inverse ? binary_operation(trace, NB_MULTIPLY, std::move(inverse), std::move(x))
-                   : Slot();
+                   : Tracked();
   }
   // The divisor might be zero.
   if (plain == NB_TRUE_DIVIDE && is_float_symbol(b.get()))
@@ -108,7 +111,7 @@ Slot binary_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b,
   Ref numbers[2], operands[2];
   std::vector<const Source*> sources;
   const Source* host = nullptr;
-  const Slot* given[2] = {&a, &b};
+  const Tracked* given[2] = {&a, &b};
   for (int i = 0; i < 2; ++i) {
     PyObject* object = given[i]->get();
     if (is_float_symbol(object)) {
@@ -149,22 +152,24 @@ Slot binary_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b,
 }
 
 // `x ** s` as PyTorch's own functions have it, which have rules of their own for some exponents.
-static Slot power_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done) {
+static Tracked power_of_floats(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
+                               bool& done) {
   const char* name = op == NB_POWER ? "pow" : "pow_";
   if (op != NB_POWER && !is_tensor(a.get())) return {};
-  Slot operands[2] = {a, b};
+  Tracked operands[2] = {a, b};
   return call_for_floats(trace, names_in_tensor(name), operands, 2, nullptr, done);
 }
 
-static Slot apply_operator(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done) {
+static Tracked apply_operator(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
+                              bool& done) {
   PyObject* function = operator_of(op);
-  const Slot operands[2] = {a, b};
-  return function ? apply_to_float(trace, function, operands, 2, done) : Slot();
+  const Tracked operands[2] = {a, b};
+  return function ? apply_to_float(trace, function, operands, 2, done) : Tracked();
 }
 
 // Computed from the one float that varies, beside constants, whenever the compiled code is called.
-static Slot apply_to_float(TraceContext& trace, PyObject* function, const Slot* args, size_t count,
-                           bool& done) {
+static Tracked apply_to_float(TraceContext& trace, PyObject* function, const Tracked* args,
+                              size_t count, bool& done) {
   PyObject* symbol = nullptr;
   size_t place = 0;
   std::vector<PyObject*> constants;
@@ -181,7 +186,7 @@ static Slot apply_to_float(TraceContext& trace, PyObject* function, const Slot* 
     }
   }
   if (!symbol) return {};
-  Slot result = trace.world.floats().apply(function, symbol, place, constants);
+  Tracked result = trace.world.floats().apply(function, symbol, place, constants);
   done = bool(result);
   return result;
 }
@@ -198,12 +203,13 @@ static bool is_function_of_numbers(PyObject* function) {
 }
 
 // max(a, b, ...), min(a, b, ...): decided by guards, the first of equal ones as in Python.
-static Slot extremum_of_floats(TraceContext& trace, bool largest, const Slot* args, size_t count,
-                               bool& done) {
+static Tracked extremum_of_floats(TraceContext& trace, bool largest, const Tracked* args,
+                                  size_t count, bool& done) {
   size_t best = 0;
   for (size_t i = 1; i < count; ++i) {
     bool known = false;
-    const Slot better = compare_floats(trace, args[i], args[best], largest ? Py_GT : Py_LT, known);
+    const Tracked better =
+        compare_floats(trace, args[i], args[best], largest ? Py_GT : Py_LT, known);
     if (!known) return {};
     if (better.get() == Py_True) best = i;
   }
@@ -211,8 +217,8 @@ static Slot extremum_of_floats(TraceContext& trace, bool largest, const Slot* ar
   return args[best];
 }
 
-Slot number_of_floats(TraceContext& trace, PyObject* function, const Slot* args, size_t count,
-                      bool& done) {
+Tracked number_of_floats(TraceContext& trace, PyObject* function, const Tracked* args, size_t count,
+                         bool& done) {
   if (is_function_of_numbers(function)) return apply_to_float(trace, function, args, count, done);
   if (!PyCFunction_Check(function) || count < 2) return {};
   const CalleeRule* rule = callee_rule(function);
@@ -220,8 +226,8 @@ Slot number_of_floats(TraceContext& trace, PyObject* function, const Slot* args,
   return extremum_of_floats(trace, rule->text == "max()", args, count, done);
 }
 
-Slot call_for_floats(TraceContext& trace, PyObject* function, Slot* args, size_t count,
-                     PyObject* kwnames, bool& done) {
+Tracked call_for_floats(TraceContext& trace, PyObject* function, Tracked* args, size_t count,
+                        PyObject* kwnames, bool& done) {
   PyObject* substitute = function ? substitute_for_floats(function) : nullptr;
   if (!substitute) return {};
   bool any = false;
@@ -236,21 +242,21 @@ PyObject* names_in_tensor(const char* name) {
   return _PyType_Lookup(known().tensor, text.get());
 }
 
-Slot operand_of_float(TraceContext& trace, const Slot& value, const Slot& tensor) {
+Tracked operand_of_float(TraceContext& trace, const Tracked& value, const Tracked& tensor) {
   if (!is_float_symbol(value.get())) return value;
-  Slot number = value;
+  Tracked number = value;
   if (is_tensor(tensor.get()) && trace.world.floats().fits_float32(value.get()))
-    if (Slot operand = float_beside(trace, value, tensor)) return operand;
+    if (Tracked operand = float_beside(trace, value, tensor)) return operand;
   if (PyErr_Occurred()) return {};
   make_concrete(trace, number);
   return number;
 }
 
-Slot unary_of_float(TraceContext& trace, cpython::Opcode op, const Slot& a) {
+Tracked unary_of_float(TraceContext& trace, cpython::Opcode op, const Tracked& a) {
   const VaryingFloat& symbol = trace.world.floats().of(a.get());
   if (op == cpython::Opcode::kUnaryPositive) return a;
   if (op != cpython::Opcode::kUnaryNegative) {
-    Slot number = a;
+    Tracked number = a;
     make_concrete(trace, number);
     return unary_operation(trace, op, number);
   }
@@ -268,10 +274,11 @@ Slot unary_of_float(TraceContext& trace, cpython::Opcode op, const Slot& a) {
                                        host);
 }
 
-Slot compare_floats(TraceContext& trace, const Slot& a, const Slot& b, int op, bool& done) {
+Tracked compare_floats(TraceContext& trace, const Tracked& a, const Tracked& b, int op,
+                       bool& done) {
   done = false;
   if (is_tensor(a.get()) || is_tensor(b.get())) {
-    Slot x = float_beside(trace, a, b), y = float_beside(trace, b, a);
+    Tracked x = float_beside(trace, a, b), y = float_beside(trace, b, a);
     if (!x || !y) return {};
     done = true;
     return compare(trace, x, y, op, false);
@@ -283,26 +290,26 @@ Slot compare_floats(TraceContext& trace, const Slot& a, const Slot& b, int op, b
   else if (is_float_symbol(b.get()) && !is_float_symbol(a.get()))
     outcome = trace.world.floats().compare(b.get(), a.get(), kSwapped[op]);
   done = outcome.has_value();
-  return done ? Slot::borrow(*outcome ? Py_True : Py_False) : Slot();
+  return done ? Tracked::borrow(*outcome ? Py_True : Py_False) : Tracked();
 }
 
-void settle_floats(TraceContext& trace, PyObject* callable, Slot* args, size_t count,
+void settle_floats(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
                    PyObject* kwnames) {
   bool any = false;
   for (size_t i = 0; i < count && !any; ++i)
     any = holds_float(trace.world.effective(args[i].get()));
   if (!any) return;
   PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
-  const Slot owner = self && is_tensor(self) ? Slot::borrow(self) : Slot();
+  const Tracked owner = self && is_tensor(self) ? Tracked::borrow(self) : Tracked();
   Ref name = Ref::steal(PyObject_GetAttr(callable, names().name));
   if (!name) PyErr_Clear();
   const char* text = name && PyUnicode_Check(name.get()) ? cpython::utf8_of(name.get()) : "";
   if (!kwnames && is_plain_operator(text) && count == (owner ? 1u : 2u)) {
-    const Slot tensor = owner ? owner : args[is_tensor(args[0].get()) ? 0 : 1];
+    const Tracked tensor = owner ? owner : args[is_tensor(args[0].get()) ? 0 : 1];
     if (is_tensor(tensor.get()))
       for (size_t i = 0; i < count; ++i) {
         if (!is_float_symbol(args[i].get()) || (!owner && i == 0)) continue;
-        if (Slot operand = float_beside(trace, args[i], tensor)) args[i] = std::move(operand);
+        if (Tracked operand = float_beside(trace, args[i], tensor)) args[i] = std::move(operand);
       }
   }
   for (size_t i = 0; i < count; ++i)

@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 #include "cpython/code.h"
 
 namespace braze::capture {
@@ -17,20 +17,21 @@ struct TraceContext;
 // Functions and methods of torch whose two operands may each be a number or a tensor.
 bool is_plain_operator(std::string_view name);
 
-Slot binary_of_floats(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done);
-Slot unary_of_float(TraceContext& trace, cpython::Opcode op, const Slot& a);
-Slot compare_floats(TraceContext& trace, const Slot& a, const Slot& b, int op, bool& done);
+Tracked binary_of_floats(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
+                         bool& done);
+Tracked unary_of_float(TraceContext& trace, cpython::Opcode op, const Tracked& a);
+Tracked compare_floats(TraceContext& trace, const Tracked& a, const Tracked& b, int op, bool& done);
 // braze._C.operand(value, tensor): see policy.h.
-Slot operand_of_float(TraceContext& trace, const Slot& value, const Slot& tensor);
+Tracked operand_of_float(TraceContext& trace, const Tracked& value, const Tracked& tensor);
 // A function of numbers.
-Slot number_of_floats(TraceContext& trace, PyObject* function, const Slot* args, size_t count,
-                      bool& done);
+Tracked number_of_floats(TraceContext& trace, PyObject* function, const Tracked* args, size_t count,
+                         bool& done);
 // A function that does the same with tensors of one element in the place of the numbers.
-Slot call_for_floats(TraceContext& trace, PyObject* function, Slot* args, size_t count,
-                     PyObject* kwnames, bool& done);
+Tracked call_for_floats(TraceContext& trace, PyObject* function, Tracked* args, size_t count,
+                        PyObject* kwnames, bool& done);
 PyObject* names_in_tensor(const char* name);
 // The arguments of a function of torch: operands are tensors, all else gets the numbers.
-void settle_floats(TraceContext& trace, PyObject* callable, Slot* args, size_t count,
+void settle_floats(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
                    PyObject* kwnames);
 
 }  // namespace braze::capture

@@ -39,7 +39,7 @@ Ref with_real_tensors(const World& world, PyObject* key) {
 
 }  // namespace
 
-static int compare_sequences(TraceContext& trace, const Slot& a, const Slot& b, int op);
+static int compare_sequences(TraceContext& trace, const Tracked& a, const Tracked& b, int op);
 
 bool any_inside(PyObject* object, bool (*wanted)(PyObject*), int depth) {
   if (wanted(object)) return true;
@@ -75,8 +75,9 @@ bool may_hold_symbol(TraceContext& trace, PyObject* object) {
   return !(container && trace.world.source_of(object)) && holds_symbol(object);
 }
 
-bool has_symbol(TraceContext& trace, const Slot& slot) {
-  return trace.recording.has_symbols() && may_hold_symbol(trace, trace.world.effective(slot.get()));
+bool has_symbol(TraceContext& trace, const Tracked& tracked) {
+  return trace.recording.has_symbols() &&
+         may_hold_symbol(trace, trace.world.effective(tracked.get()));
 }
 
 Ref with_numbers(TraceContext& trace, PyObject* object, int depth) {
@@ -120,12 +121,12 @@ Ref with_numbers(TraceContext& trace, PyObject* object, int depth) {
   return Ref::borrow(object);
 }
 
-void make_concrete(TraceContext& trace, Slot& slot) {
+void make_concrete(TraceContext& trace, Tracked& tracked) {
   if (!trace.recording.has_symbols()) return;
-  PyObject* used = trace.world.effective(slot.get());
+  PyObject* used = trace.world.effective(tracked.get());
   if (!may_hold_symbol(trace, used)) return;
   Ref number = with_numbers(trace, used, kDepth);
-  if (number.get() != used) slot = Slot(std::move(number));
+  if (number.get() != used) tracked = Tracked(std::move(number));
 }
 
 bool make_arguments_concrete(TraceContext& trace, PyObject* exception) {
@@ -140,13 +141,13 @@ bool make_arguments_concrete(TraceContext& trace, PyObject* exception) {
          PyObject_SetAttrString(exception, "value", PyTuple_GET_ITEM(numbers.get(), 0)) == 0;
 }
 
-void make_key(TraceContext& trace, Slot& slot) {
-  make_concrete(trace, slot);
+void make_key(TraceContext& trace, Tracked& tracked) {
+  make_concrete(trace, tracked);
   if (trace.recording.has_symbols()) {
-    Ref real = with_real_tensors(trace.world, slot.get());
-    if (real.get() != slot.get()) slot = Slot(std::move(real), slot.source);
+    Ref real = with_real_tensors(trace.world, tracked.get());
+    if (real.get() != tracked.get()) tracked = Tracked(std::move(real), tracked.source);
   }
-  trace.world.guard_as_key(slot.get());
+  trace.world.guard_as_key(tracked.get());
 }
 
 static bool has_tensor_key(PyObject* dict) {
@@ -183,7 +184,7 @@ static Ref real_keys_of(const World& world, Ref container) {
   return filled;
 }
 
-Ref with_real_keys(TraceContext& trace, PyObject* callable, const Slot* args, size_t count,
+Ref with_real_keys(TraceContext& trace, PyObject* callable, const Tracked* args, size_t count,
                    Ref result) {
   if (!result || !trace.recording.has_symbols()) return result;
   const World& world = trace.world;
@@ -195,7 +196,8 @@ Ref with_real_keys(TraceContext& trace, PyObject* callable, const Slot* args, si
   return real_keys_of(world, std::move(result));
 }
 
-static bool integer_operands(TraceContext& trace, const Slot& a, const Slot& b, Int& x, Int& y) {
+static bool integer_operands(TraceContext& trace, const Tracked& a, const Tracked& b, Int& x,
+                             Int& y) {
   if (!is_integer(a.get()) || !is_integer(b.get())) return false;
   const std::optional<Int> left = integer_in(trace, a.get()), right = integer_in(trace, b.get());
   if (!left || !right) return false;
@@ -203,14 +205,15 @@ static bool integer_operands(TraceContext& trace, const Slot& a, const Slot& b, 
   return true;
 }
 
-Slot binary_of_symbols(TraceContext& trace, int op, const Slot& a, const Slot& b, bool& done) {
+Tracked binary_of_symbols(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
+                          bool& done) {
   Int x, y;
   done = false;
   if (!integer_operands(trace, a, b, x, y)) return {};
   sym::ShapeEnv& shapes = trace.recording.shapes();
   auto give = [&](Int value) {
     done = true;
-    return Slot(trace.recording.object_of(value));
+    return Tracked(trace.recording.object_of(value));
   };
   constexpr int64_t kLargestShift = 16, kLargestPower = 4;
   auto small = [](Int value, int64_t largest) {
@@ -218,22 +221,23 @@ Slot binary_of_symbols(TraceContext& trace, int op, const Slot& a, const Slot& b
   };
   switch (op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op) {
     case NB_ADD:
-      return shapes.may_add(x, y) ? give(x + y) : Slot();
+      return shapes.may_add(x, y) ? give(x + y) : Tracked();
     case NB_SUBTRACT:
-      return shapes.may_add(x, y) ? give(x - y) : Slot();
+      return shapes.may_add(x, y) ? give(x - y) : Tracked();
     case NB_MULTIPLY:
-      return shapes.may_multiply(x, y) ? give(x * y) : Slot();
+      return shapes.may_multiply(x, y) ? give(x * y) : Tracked();
     case NB_FLOOR_DIVIDE:
-      return shapes.guard_eq(y, 0) ? Slot() : give(sym::floordiv(x, y));
+      return shapes.guard_eq(y, 0) ? Tracked() : give(sym::floordiv(x, y));
     case NB_REMAINDER:
-      return shapes.guard_eq(y, 0) ? Slot() : give(sym::mod(x, y));
+      return shapes.guard_eq(y, 0) ? Tracked() : give(sym::mod(x, y));
     case NB_LSHIFT: {
       if (!small(y, kLargestShift)) return {};
       const Int factor = int64_t{1} << y.constant();
-      return shapes.may_multiply(x, factor) ? give(x * factor) : Slot();
+      return shapes.may_multiply(x, factor) ? give(x * factor) : Tracked();
     }
     case NB_RSHIFT:
-      return small(y, kLargestShift) ? give(sym::floordiv(x, int64_t{1} << y.constant())) : Slot();
+      return small(y, kLargestShift) ? give(sym::floordiv(x, int64_t{1} << y.constant()))
+                                     : Tracked();
     case NB_POWER: {
       if (!small(y, kLargestPower)) return {};
       Int power = 1;
@@ -248,16 +252,16 @@ Slot binary_of_symbols(TraceContext& trace, int op, const Slot& a, const Slot& b
   }
 }
 
-Slot unary_of_symbol(TraceContext& trace, cpython::Opcode op, PyObject* symbol) {
+Tracked unary_of_symbol(TraceContext& trace, cpython::Opcode op, PyObject* symbol) {
   const Int value = trace.recording.value_of(symbol);
   if (!trace.recording.shapes().may_add(value, 0)) return {};
   switch (op) {
     case cpython::Opcode::kUnaryNegative:
-      return Slot(trace.recording.object_of(Int(0) - value));
+      return Tracked(trace.recording.object_of(Int(0) - value));
     case cpython::Opcode::kUnaryPositive:
-      return Slot(trace.recording.object_of(value));
+      return Tracked(trace.recording.object_of(value));
     default:
-      return Slot(trace.recording.object_of(Int(-1) - value));
+      return Tracked(trace.recording.object_of(Int(-1) - value));
   }
 }
 
@@ -279,36 +283,36 @@ sym::Relation relation_of(int op) {
 
 }  // namespace
 
-Slot undecided_comparison(TraceContext& trace, const Slot& a, const Slot& b, int op) {
+Tracked undecided_comparison(TraceContext& trace, const Tracked& a, const Tracked& b, int op) {
   Int x, y;
   if (!integer_operands(trace, a, b, x, y)) return {};
   sym::ShapeEnv& shapes = trace.recording.shapes();
   if (!shapes.mentions_unbacked(x) && !shapes.mentions_unbacked(y)) return {};
   if (op == Py_GT || op == Py_LE) std::swap(x, y);
   const std::optional<bool> known = shapes.known(relation_of(op), x, y);
-  if (known) return Slot::borrow(*known ? Py_True : Py_False);
-  return Slot(trace.recording.comparison(relation_of(op), x, y));
+  if (known) return Tracked::borrow(*known ? Py_True : Py_False);
+  return Tracked(trace.recording.comparison(relation_of(op), x, y));
 }
 
-Slot expect_condition(TraceContext& trace, const Slot& condition) {
+Tracked expect_condition(TraceContext& trace, const Tracked& condition) {
   if (Py_TYPE(condition.get()) != known().sym_bool) return condition;
-  return Slot::borrow(trace.recording.expect(condition.get()) ? Py_True : Py_False);
+  return Tracked::borrow(trace.recording.expect(condition.get()) ? Py_True : Py_False);
 }
 
-Slot number_of_tensor(TraceContext& trace, const Slot& tensor) {
+Tracked number_of_tensor(TraceContext& trace, const Tracked& tensor) {
   if (!trace.options.capture_scalars || !is_tensor(tensor.get()) || !holds_integers(tensor.get()))
     return {};
-  Slot method = getattr(trace, tensor, names().item);
-  return method ? call(trace, method, nullptr, 0, nullptr) : Slot();
+  Tracked method = getattr(trace, tensor, names().item);
+  return method ? call(trace, method, nullptr, 0, nullptr) : Tracked();
 }
 
-Slot list_of_tensor(TraceContext& trace, const Slot& tensor) {
+Tracked list_of_tensor(TraceContext& trace, const Tracked& tensor) {
   if (!trace.options.capture_scalars || !is_tensor(tensor.get()) || !holds_integers(tensor.get()))
     return {};
   PyObject* method = _PyType_Lookup(Py_TYPE(tensor.get()), names().tolist);
   PyObject* substitute = method ? substitute_for(method) : nullptr;
   if (!substitute) return {};
-  Slot argument = tensor;
+  Tracked argument = tensor;
   return call(trace, trace.world.wrap(substitute), &argument, 1, nullptr);
 }
 
@@ -325,7 +329,7 @@ int is_same_integer(TraceContext& trace, PyObject* a, PyObject* b) {
   return shapes.guard_lt(*x, kSmallest) || shapes.guard_lt(kLargest, *x) ? -1 : 1;
 }
 
-int compare_symbols(TraceContext& trace, const Slot& a, const Slot& b, int op) {
+int compare_symbols(TraceContext& trace, const Tracked& a, const Tracked& b, int op) {
   Int x, y;
   if (!integer_operands(trace, a, b, x, y)) return compare_sequences(trace, a, b, op);
   sym::ShapeEnv& shapes = trace.recording.shapes();
@@ -346,7 +350,7 @@ int compare_symbols(TraceContext& trace, const Slot& a, const Slot& b, int op) {
 }
 
 // Equality of tuples or of lists, item by item: `x.shape == y.shape`.
-static int compare_sequences(TraceContext& trace, const Slot& a, const Slot& b, int op) {
+static int compare_sequences(TraceContext& trace, const Tracked& a, const Tracked& b, int op) {
   PyObject *x = trace.world.effective(a.get()), *y = trace.world.effective(b.get());
   if (op != Py_EQ && op != Py_NE) return -1;
   auto plain = [](PyObject* object) {
@@ -361,8 +365,8 @@ static int compare_sequences(TraceContext& trace, const Slot& a, const Slot& b, 
       return -1;
   }
   for (Py_ssize_t i = 0; i < count; ++i) {
-    const int same = compare_symbols(trace, Slot::borrow(PySequence_Fast_GET_ITEM(x, i)),
-                                     Slot::borrow(PySequence_Fast_GET_ITEM(y, i)), Py_EQ);
+    const int same = compare_symbols(trace, Tracked::borrow(PySequence_Fast_GET_ITEM(x, i)),
+                                     Tracked::borrow(PySequence_Fast_GET_ITEM(y, i)), Py_EQ);
     if (same < 0) return -1;
     if (!same) return op == Py_NE;
   }

@@ -95,7 +95,7 @@ PyMethodDef g_join = {"join", join, METH_VARARGS, nullptr};
 
 }  // namespace
 
-static Ref value_in_text(TraceContext& trace, const Slot& slot);
+static Ref value_in_text(TraceContext& trace, const Tracked& tracked);
 
 PyObject* text_function(TextFunction function) {
   static PyObject* const joins = PyCFunction_NewEx(&g_join, nullptr, nullptr);
@@ -121,17 +121,17 @@ PyObject* text_function(TextFunction function) {
   return nullptr;
 }
 
-bool may_be_in_text(const Slot& slot) {
-  PyObject* object = slot.get();
+bool may_be_in_text(const Tracked& tracked) {
+  PyObject* object = tracked.get();
   if (!object) return false;
-  if (slot.unread) return is_plain_value(object);
+  if (tracked.unread) return is_plain_value(object);
   return is_text(object) || Py_TYPE(object) == known().sym_int ||
          Py_TYPE(object) == known().sym_float || is_tuple_of_sizes(object);
 }
 
-Slot varying_text(TraceContext& trace, TextFunction function, std::vector<Slot> args) {
+Tracked varying_text(TraceContext& trace, TextFunction function, std::vector<Tracked> args) {
   bool varies = false;
-  for (const Slot& arg : args) {
+  for (const Tracked& arg : args) {
     if (!arg) return {};
     const bool varying = may_be_in_text(arg);
     if (!varying && (arg.unread || !is_plain_value(arg.get()))) return {};
@@ -139,7 +139,7 @@ Slot varying_text(TraceContext& trace, TextFunction function, std::vector<Slot> 
   }
   if (!varies) return {};
   std::vector<Ref> values;
-  for (const Slot& arg : args) values.push_back(value_in_text(trace, arg));
+  for (const Tracked& arg : args) values.push_back(value_in_text(trace, arg));
   if (std::any_of(values.begin(), values.end(), [](const Ref& value) { return !value; })) return {};
   const bool has_template =
       function == TextFunction::kTemplate || function == TextFunction::kOldTemplate;
@@ -164,7 +164,7 @@ Slot varying_text(TraceContext& trace, TextFunction function, std::vector<Slot> 
     PyErr_Clear();  // raised again where it is computed
     return {};
   }
-  for (const Slot& arg : args)
+  for (const Tracked& arg : args)
     if (arg.unread)
       trace.guards.add(GuardKind::kType, arg.source,
                        reinterpret_cast<PyObject*>(Py_TYPE(arg.get())));
@@ -172,7 +172,7 @@ Slot varying_text(TraceContext& trace, TextFunction function, std::vector<Slot> 
   if (!object) return {};
   trace.texts.push_back({object, std::move(now), function, std::move(args)});
   trace.recording.note_text();
-  return Slot(std::move(object));
+  return Tracked(std::move(object));
 }
 
 const VaryingText& text_behind(TraceContext& trace, PyObject* object) {
@@ -181,8 +181,8 @@ const VaryingText& text_behind(TraceContext& trace, PyObject* object) {
 }
 
 // As it is in this call.
-static Ref value_in_text(TraceContext& trace, const Slot& slot) {
-  PyObject* object = slot.get();
+static Ref value_in_text(TraceContext& trace, const Tracked& tracked) {
+  PyObject* object = tracked.get();
   if (is_text(object)) return text_behind(trace, object).now;
   if (Py_TYPE(object) == known().sym_float) return trace.world.floats().of(object).number;
   if (Py_TYPE(object) == known().sym_int) {
@@ -193,7 +193,7 @@ static Ref value_in_text(TraceContext& trace, const Slot& slot) {
   if (!is_tuple_of_sizes(object)) return Ref::borrow(object);
   Ref items = Ref::steal(PySequence_List(object));
   for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
-    Ref number = value_in_text(trace, Slot::borrow(PyList_GET_ITEM(items.get(), i)));
+    Ref number = value_in_text(trace, Tracked::borrow(PyList_GET_ITEM(items.get(), i)));
     if (!number) return {};
     PyList_SetItem(items.get(), i, number.release());
   }
@@ -203,8 +203,8 @@ static Ref value_in_text(TraceContext& trace, const Slot& slot) {
 
 Ref settle_text(TraceContext& trace, PyObject* object) {
   const VaryingText text = text_behind(trace, object);
-  for (const Slot& given : text.args) {
-    Slot arg = given;
+  for (const Tracked& given : text.args) {
+    Tracked arg = given;
     if (!force(trace, arg)) return {};
     make_concrete(trace, arg);
   }
@@ -216,7 +216,7 @@ static bool is_wanted_as_text(TraceContext& trace, Frame& frame, const cpython::
   auto& stack = frame.stack;
   using cpython::Opcode;
   if (in.op == Opcode::kFormatValue) {
-    Slot& value = frame.peek(in.arg & 4 ? 2 : 1);
+    Tracked& value = frame.peek(in.arg & 4 ? 2 : 1);
     return may_be_in_text(value) && (!(in.arg & 4) || force(trace, frame.peek(1)));
   }
   if (in.op == Opcode::kBinaryOp)
@@ -224,11 +224,11 @@ static bool is_wanted_as_text(TraceContext& trace, Frame& frame, const cpython::
            PyUnicode_CheckExact(frame.peek(2).get());
   const auto count = static_cast<size_t>(in.arg);
   if (in.op != Opcode::kCall || count == 0 || stack.size() < count + 2) return false;
-  Slot* args = stack.data() + (stack.size() - count);
-  Slot &first = args[-2], &second = args[-1];
+  Tracked* args = stack.data() + (stack.size() - count);
+  Tracked &first = args[-2], &second = args[-1];
   if (!first.unread && !second.unread && first && second) {  // "{}".format(...)
     return PyUnicode_CheckExact(second.get()) && first.get() == str_method("format") &&
-           !frame.kwnames && std::all_of(args, args + count, [&](const Slot& arg) {
+           !frame.kwnames && std::all_of(args, args + count, [&](const Tracked& arg) {
              return may_be_in_text(arg) || (!arg.unread && is_plain_value(arg.get()));
            });
   }
@@ -242,30 +242,31 @@ static bool is_wanted_as_text(TraceContext& trace, Frame& frame, const cpython::
       frame.kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(frame.kwnames.get())) : 0;
   for (size_t i = 0; i < count - keywords; ++i) {
     if (!args[i].unread) continue;
-    if (Slot text = varying_text(trace, TextFunction::kStr, {args[i]})) args[i] = std::move(text);
+    if (Tracked text = varying_text(trace, TextFunction::kStr, {args[i]}))
+      args[i] = std::move(text);
   }
   return false;  // the others are looked at
 }
 
 // The text of values that vary, where the instruction makes such; else they are looked at.
-static Slot text_for(TraceContext& trace, Frame& frame, const cpython::Instruction& in) {
+static Tracked text_for(TraceContext& trace, Frame& frame, const cpython::Instruction& in) {
   using cpython::Opcode;
   if (in.op == Opcode::kFormatValue) {
-    Slot spec = in.arg & 4 ? frame.peek(1) : Slot::steal(PyUnicode_New(0, 0));
-    const Slot value = frame.peek(in.arg & 4 ? 2 : 1);
+    Tracked spec = in.arg & 4 ? frame.peek(1) : Tracked::steal(PyUnicode_New(0, 0));
+    const Tracked value = frame.peek(in.arg & 4 ? 2 : 1);
     constexpr TextFunction kConversions[] = {TextFunction::kFormat, TextFunction::kStr,
                                              TextFunction::kRepr, TextFunction::kAscii};
-    Slot text = value;
+    Tracked text = value;
     if (in.arg & 3) text = varying_text(trace, kConversions[in.arg & 3], {value});
-    return text ? varying_text(trace, TextFunction::kFormat, {text, spec}) : Slot();
+    return text ? varying_text(trace, TextFunction::kFormat, {text, spec}) : Tracked();
   }
   if (in.op == Opcode::kBinaryOp)
     return varying_text(trace, TextFunction::kOldTemplate, {frame.peek(2), frame.peek(1)});
   if (in.op == Opcode::kBuildString) {
-    std::vector<Slot> parts(frame.stack.end() - in.arg, frame.stack.end());
+    std::vector<Tracked> parts(frame.stack.end() - in.arg, frame.stack.end());
     return varying_text(trace, TextFunction::kJoin, std::move(parts));
   }
-  std::vector<Slot> args(frame.stack.end() - in.arg - 1, frame.stack.end());
+  std::vector<Tracked> args(frame.stack.end() - in.arg - 1, frame.stack.end());
   return varying_text(trace, TextFunction::kTemplate, std::move(args));
 }
 
@@ -274,7 +275,7 @@ bool make_text(TraceContext& trace, Frame& frame, const cpython::Instruction& in
   const bool joins = in.op == Opcode::kBuildString && !trace.texts.empty();
   done = joins || is_wanted_as_text(trace, frame, in);
   if (!done) return !PyErr_Occurred();
-  Slot text = text_for(trace, frame, in);
+  Tracked text = text_for(trace, frame, in);
   done = bool(text);
   if (!done) return !PyErr_Occurred();
   const int operands = in.op == Opcode::kFormatValue   ? (in.arg & 4 ? 2 : 1)

@@ -29,15 +29,15 @@ struct VaryingText {
   Ref object;  // what stands for it
   Ref now;     // in this call
   TextFunction function;
-  std::vector<Slot> args;  // unread, symbols, texts and constants
+  std::vector<Tracked> args;  // unread, symbols, texts and constants
 };
 
 // The callable. Borrowed.
 PyObject* text_function(TextFunction function);
 // The result of the function for the arguments, of which some vary. Empty, with nothing pending,
 // where it has to be computed now.
-Slot varying_text(TraceContext& trace, TextFunction function, std::vector<Slot> args);
-bool may_be_in_text(const Slot& slot);
+Tracked varying_text(TraceContext& trace, TextFunction function, std::vector<Tracked> args);
+bool may_be_in_text(const Tracked& tracked);
 const VaryingText& text_behind(TraceContext& trace, PyObject* object);
 // The str itself.
 Ref settle_text(TraceContext& trace, PyObject* object);

@@ -1,4 +1,4 @@
-// What is read from classes.
+// Reading of the world: attributes of classes, along their order of resolution.
 #include "capture/known.h"
 #include "capture/world/world.h"
 #include "cpython/lookup.h"

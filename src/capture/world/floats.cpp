@@ -10,9 +10,9 @@
 
 namespace braze::capture {
 
-Slot VaryingFloats::read(PyObject* value, const Source* source) {
+Tracked VaryingFloats::read(PyObject* value, const Source* source) {
   for (const VaryingFloat& known : floats_)
-    if (known.real && known.sources[0] == source) return Slot(known.object, source);
+    if (known.real && known.sources[0] == source) return Tracked(known.object, source);
   if (guards_.has(GuardKind::kValue, source)) return {};
   const std::string name = guards_.text_of(source);
   auto found = dynamic_->floats.find(name);
@@ -20,13 +20,13 @@ Slot VaryingFloats::read(PyObject* value, const Source* source) {
   return make(value, source);
 }
 
-Slot VaryingFloats::make(PyObject* value, const Source* source) {
+Tracked VaryingFloats::make(PyObject* value, const Source* source) {
   guards_.add(GuardKind::kType, source, reinterpret_cast<PyObject*>(&PyFloat_Type));
   Recording::SymbolicFloat made =
       recording_.symbolic_float(PyFloat_AS_DOUBLE(value), guards_.text_of(source));
-  Slot symbol = computed(std::move(made.fake), Ref::borrow(value), {source}, source);
+  Tracked symbol = computed(std::move(made.fake), Ref::borrow(value), {source}, source);
   floats_.back().real = std::move(made.real);
-  return Slot(symbol.object, source);
+  return Tracked(symbol.object, source);
 }
 
 const Source* VaryingFloats::computed_source(PyObject* function, const Source* base, size_t place,
@@ -43,8 +43,8 @@ const Source* VaryingFloats::computed_source(PyObject* function, const Source* b
   return computed_sources_.back();
 }
 
-Slot VaryingFloats::apply(PyObject* function, PyObject* object, size_t place,
-                          const std::vector<PyObject*>& constants) {
+Tracked VaryingFloats::apply(PyObject* function, PyObject* object, size_t place,
+                             const std::vector<PyObject*>& constants) {
   const Source* base = of(object).host;
   if (!base) return {};
   std::vector<PyObject*> arguments = constants;
@@ -56,11 +56,11 @@ Slot VaryingFloats::apply(PyObject* function, PyObject* object, size_t place,
   const Source* source = computed_source(function, base, place, constants);
   if (!PyFloat_CheckExact(value.get())) return world_.read(value.get(), source);
   for (const VaryingFloat& known : floats_)
-    if (known.real && known.sources[0] == source) return Slot(known.object, source);
+    if (known.real && known.sources[0] == source) return Tracked(known.object, source);
   auto found = dynamic_->floats.find(guards_.text_of(source));
   if (found == dynamic_->floats.end() || found->second) return make(value.get(), source);
   guards_.add(GuardKind::kValue, source, value.get());
-  return Slot(std::move(value), source);
+  return Tracked(std::move(value), source);
 }
 
 bool VaryingFloats::fits_float32(PyObject* object) {
@@ -79,14 +79,14 @@ bool VaryingFloats::fits_float32(PyObject* object) {
   return symbol->fits_float32 = true;
 }
 
-Slot VaryingFloats::computed(Ref tensor, Ref number, std::vector<const Source*> sources,
-                             const Source* host) {
+Tracked VaryingFloats::computed(Ref tensor, Ref number, std::vector<const Source*> sources,
+                                const Source* host) {
   Ref object =
       Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(known().sym_float), tensor.get()));
   BRAZE_CHECK(object, "a torch.SymFloat cannot be made");
   floats_.push_back(
       {object, std::move(tensor), Ref(), std::move(number), std::move(sources), host});
-  return Slot(std::move(object));
+  return Tracked(std::move(object));
 }
 
 const VaryingFloat& VaryingFloats::of(PyObject* object) const {

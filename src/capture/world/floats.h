@@ -7,7 +7,7 @@
 #include "capture/dynamic.h"
 #include "capture/recording/recording.h"
 #include "capture/world/guards.h"
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 
 namespace braze::capture {
 
@@ -32,19 +32,19 @@ class VaryingFloats {
 
   // In the order in which they were read or computed.
   const std::vector<VaryingFloat>& all() const { return floats_; }
-  // A float from outside. An empty slot without a break: it is a number.
-  Slot read(PyObject* value, const Source* source);
+  // A float from outside. An empty Tracked without a break: it is a number.
+  Tracked read(PyObject* value, const Source* source);
   // Of a torch.SymFloat.
   const VaryingFloat& of(PyObject* object) const;
   // The result of arithmetic on others.
-  Slot computed(Ref tensor, Ref number, std::vector<const Source*> sources,
-                const Source* host = nullptr);
+  Tracked computed(Ref tensor, Ref number, std::vector<const Source*> sources,
+                   const Source* host = nullptr);
   // What a pure function of numbers gives for the constants with the float `object` at `place`
   // among them: a float that varies itself, or another number, guarded as what is read from
   // outside. It is computed by the guards of each call. Empty, with nothing pending, where that
   // cannot be.
-  Slot apply(PyObject* function, PyObject* object, size_t place,
-             const std::vector<PyObject*>& constants);
+  Tracked apply(PyObject* function, PyObject* object, size_t place,
+                const std::vector<PyObject*>& constants);
   const Source* computed_source(PyObject* function, const Source* base, size_t place,
                                 const std::vector<PyObject*>& constants);
   // Whether a tensor of float32 can hold it as it is: a guard.
@@ -57,7 +57,7 @@ class VaryingFloats {
   std::vector<const Source*> fixed() const;
 
  private:
-  Slot make(PyObject* value, const Source* source);
+  Tracked make(PyObject* value, const Source* source);
 
   World& world_;
   Recording& recording_;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/identity_map.h"
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 #include "guard/guard.h"
 
 namespace braze::capture {

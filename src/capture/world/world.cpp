@@ -20,7 +20,7 @@ World::~World() = default;
 
 // --- Guards of what it knows ---------------------------------------------------------------------
 
-void World::guard_identity_of_pair(const Slot& a, const Slot& b) {
+void World::guard_identity_of_pair(const Tracked& a, const Tracked& b) {
   if (a.get() == b.get()) return;  // one source or a guard of sameness stands already
   if (is_atom(a.get()) || is_atom(b.get())) return;
   if (is_structure(a.get()) || is_structure(b.get())) {
@@ -109,41 +109,41 @@ void World::guard_as_key(PyObject* object) {
 
 // --- Reading ------------------------------------------------------------------------------------
 
-Slot World::read(PyObject* value, const Source* source, bool alone) {
+Tracked World::read(PyObject* value, const Source* source, bool alone) {
   if (is_atom(value)) {
     if (alone && dynamic_ && !dynamic_->integers.empty() && PyLong_CheckExact(value))
-      if (Slot symbol = read_integer(value, source)) return symbol;
+      if (Tracked symbol = read_integer(value, source)) return symbol;
     if (alone && dynamic_ && !dynamic_->floats.empty() && PyFloat_CheckExact(value))
-      if (Slot symbol = floats_.read(value, source)) return symbol;
+      if (Tracked symbol = floats_.read(value, source)) return symbol;
     guards_.add(GuardKind::kValue, source, value);
-    return Slot::borrow(value, source);
+    return Tracked::borrow(value, source);
   }
   const Source* const* before = origin_.find(value);
   if (!before) return read_new(value, source);
   if (PyCell_Check(value)) {
     guard_same_cell(value, source);
-    return Slot::borrow(value, source);
+    return Tracked::borrow(value, source);
   }
   if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value))
     value = stand_in->get();
-  if (*before == source) return Slot::borrow(value, source);
+  if (*before == source) return Tracked::borrow(value, source);
   if (is_structure(value) && !guards_.body_source(value))
     guards_.add(GuardKind::kIdentity, source, value);
   else if (!guards_.has(GuardKind::kSameObject, source)) {
     guards_.add(GuardKind::kSameObject, source, nullptr, *before);
     guards_.note(GuardKind::kSameObject, source);
   }
-  return Slot::borrow(value, *before);
+  return Tracked::borrow(value, *before);
 }
 
-Slot World::read_new(PyObject* value, const Source* source) {
+Tracked World::read_new(PyObject* value, const Source* source) {
   if (is_tensor(value) && !read_tensor(value, source)) return {};
   origin_[value] = PyCell_Check(value) ? guards_.source(SourceKind::kContents, source) : source;
   hold(Ref::borrow(value));
   rely_on_specials(PyType_Check(value) ? reinterpret_cast<PyTypeObject*>(value) : Py_TYPE(value));
   if (const Ref* stand_in = stand_ins_.empty() ? nullptr : stand_ins_.find(value)) {
     origin_[stand_in->get()] = source;
-    return Slot(*stand_in, source);
+    return Tracked(*stand_in, source);
   }
   if (PyFunction_Check(value)) {
     auto* function = reinterpret_cast<PyFunctionObject*>(value);
@@ -160,7 +160,7 @@ Slot World::read_new(PyObject* value, const Source* source) {
     if ((PyRange_Check(value) || PySlice_Check(value)) && !read_bounds(value, source)) return {};
   }
   if (!is_tensor(value) && !is_immutable(value)) changeable_.push_back(value);
-  return Slot::borrow(value, source);
+  return Tracked::borrow(value, source);
 }
 
 // Of a range or slice, which native code looks into without a trace of it.
@@ -224,9 +224,9 @@ bool World::read_tensor(PyObject* tensor, const Source* source) {
   return true;
 }
 
-Slot World::read_integer(PyObject* value, const Source* source) {
+Tracked World::read_integer(PyObject* value, const Source* source) {
   for (const SymbolicInteger& known : symbolic_integers_)
-    if (known.source == source) return Slot(known.object, source);
+    if (known.source == source) return Tracked(known.object, source);
   if (guards_.has(GuardKind::kValue, source)) return {};
   auto found = dynamic_->integers.find(guards_.text_of(source));
   if (found == dynamic_->integers.end() || !found->second) return {};
@@ -237,19 +237,19 @@ Slot World::read_integer(PyObject* value, const Source* source) {
   if (overflow || number == 0 || number == 1 || number > kLargest || number < -kLargest) return {};
   guards_.add(GuardKind::kType, source, reinterpret_cast<PyObject*>(&PyLong_Type));
   symbolic_integers_.push_back({recording_.symbolic_integer(number), source});
-  return Slot(symbolic_integers_.back().object, source);
+  return Tracked(symbolic_integers_.back().object, source);
 }
 
-Slot World::wrap(Ref value) const {
-  if (!value) return Slot();
+Tracked World::wrap(Ref value) const {
+  if (!value) return Tracked();
   if (!originals_.empty())
     if (PyObject* const* original = originals_.find(value.get())) return wrap(*original);
   if (!stand_ins_.empty())
     if (const Ref* stand_in = stand_ins_.find(value.get())) value = *stand_in;
   const Source* source = is_atom(value.get()) ? nullptr : source_of(value.get());
-  return Slot(std::move(value), source);
+  return Tracked(std::move(value), source);
 }
-Slot World::wrap(PyObject* value) const { return wrap(Ref::borrow(value)); }
+Tracked World::wrap(PyObject* value) const { return wrap(Ref::borrow(value)); }
 
 void World::rely_on(PyFunctionObject* function) {
   auto* object = reinterpret_cast<PyObject*>(function);

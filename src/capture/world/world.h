@@ -19,7 +19,7 @@
 #include "capture/world/floats.h"
 #include "capture/world/guards.h"
 #include "capture/world/kinds.h"
-#include "capture/world/slot.h"
+#include "capture/world/tracked.h"
 #include "capture/world/write_log.h"
 #include "guard/guard.h"
 
@@ -36,13 +36,13 @@ class World {
     const Source* const* found = origin_.find(object);
     return found ? *found : nullptr;
   }
-  const Source* source_of(const Slot& slot) const {
-    return slot.source ? slot.source : source_of(slot.get());
+  const Source* source_of(const Tracked& tracked) const {
+    return tracked.source ? tracked.source : source_of(tracked.get());
   }
   // A function that may have been read by its body is looked at in another way than by a call.
   void guard_identity_of_function(PyObject* object);
   // Two outside objects were compared by identity.
-  void guard_identity_of_pair(const Slot& a, const Slot& b);
+  void guard_identity_of_pair(const Tracked& a, const Tracked& b);
 
   // The trace writes to these objects from outside: no other that it reads may come to be the same
   // as one of them.
@@ -61,10 +61,10 @@ class World {
   // Empty with a break pending if it cannot be traced.
   // A tensor with symbolic sizes comes as the fake that stands for it, and, with `alone`, an int
   // that varies as a torch.SymInt; otherwise native code sees the int itself.
-  Slot read(PyObject* value, const Source* source, bool alone = true);
+  Tracked read(PyObject* value, const Source* source, bool alone = true);
   // A value that comes without a source: found again by identity; a shadow becomes its original.
-  Slot wrap(PyObject* value) const;
-  Slot wrap(Ref value) const;
+  Tracked wrap(PyObject* value) const;
+  Tracked wrap(Ref value) const;
   // Guards the function's identity and code; nothing for functions that the trace made.
   void rely_on(PyFunctionObject* function);
   const Source* item_source(PyObject* container, const Source* source, PyObject* key);
@@ -165,13 +165,13 @@ class World {
   Breaks& breaks() { return breaks_; }
 
  private:
-  Slot read_new(PyObject* value, const Source* source);
+  Tracked read_new(PyObject* value, const Source* source);
   bool read_tensor(PyObject* tensor, const Source* source);
   std::string name_of_part(const Source* source);
   const std::string& name_of_module(const Source* source);
   bool read_bounds(PyObject* value, const Source* source);
-  // An empty slot without a break: not a symbol.
-  Slot read_integer(PyObject* value, const Source* source);
+  // An empty Tracked without a break: not a symbol.
+  Tracked read_integer(PyObject* value, const Source* source);
   void watch_finaliser(PyObject* object);
   PyObject* lookup_in_made(PyTypeObject* type, PyObject* name, const Source** found_at);
   void guard_lookup(const Source* source, PyObject* found);

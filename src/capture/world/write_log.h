@@ -1,4 +1,5 @@
-// Writes to attributes, globals and cells from outside, which reads look at first.
+// The log of writes to attributes, globals and cells of objects that existed before the trace.
+// Reads look there before they look at the object.
 #pragma once
 
 #include <unordered_map>

@@ -1,4 +1,4 @@
-// The log of writes and the shadows of containers.
+// Writing of the world: what goes to the log, and the shadows that containers from outside get.
 #include <algorithm>
 
 #include "capture/known.h"

@@ -4,7 +4,8 @@
 
 #include "trace/constants.h"
 #include "trace/fake_tensor.h"
-#include "trace/shapes/families.h"
+#include "trace/rules/rules.h"
+#include "trace/shapes/common.h"
 
 namespace braze::trace {
 namespace {
@@ -22,9 +23,11 @@ bool output_is_like_query() {
   return answer;
 }
 
+}  // namespace
+
 // query, key, value, dropout_p, is_causal, *, attn_mask, scale. Sizes (batch, heads, sequence,
 // depth).
-bool flash_attention(const ShapeCall& call) {
+bool metadata::flash_attention(const ShapeCall& call) {
   const at::Tensor query = call.tensor(0), value = call.tensor(2);
   if (query.dim() != 4 || value.dim() != 4) return false;
   const auto sizes = query.sym_sizes();
@@ -44,13 +47,5 @@ bool flash_attention(const ShapeCall& call) {
   return call.give(
       output, make_fake(Dims{batch, heads, length}, Dims{sums[0], sums[2], sums[1]}, accumulate));
 }
-
-constexpr NamedShape kShapes[] = {
-    {"_scaled_dot_product_flash_attention_for_cpu", flash_attention},
-};
-
-}  // namespace
-
-std::span<const NamedShape> attention_shapes() { return kShapes; }
 
 }  // namespace braze::trace

@@ -1,7 +1,8 @@
 // What the functions of this folder share: the rules of graph/infer/ for tensors of PyTorch's.
+#include "trace/shapes/common.h"
+
 #include "trace/fake_tensor.h"
 #include "trace/metadata.h"
-#include "trace/shapes/families.h"
 #include "trace/tracer.h"
 
 namespace braze::trace {

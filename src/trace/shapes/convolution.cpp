@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "trace/fake_tensor.h"
-#include "trace/shapes/families.h"
+#include "trace/rules/rules.h"
+#include "trace/shapes/common.h"
 
 namespace braze::trace {
 namespace {
@@ -102,8 +103,10 @@ bool has_own_order(const Dims& sizes) {
   return space && !equal(sizes[1], 1);
 }
 
+}  // namespace
+
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-bool convolution(const ShapeCall& call) {
+bool metadata::convolution(const ShapeCall& call) {
   Convolution conv{call.tensor(0),   call.tensor(1),   call.tensor(2),
                    dims_in(call[3]), dims_in(call[4]), dims_in(call[5]),
                    dims_in(call[7]), call[6].toBool(), int_in(call[8])};
@@ -138,11 +141,5 @@ bool convolution(const ShapeCall& call) {
   strides.erase(strides.begin() + 2);
   return call.give(make_fake(sizes, strides, conv.input.scalar_type()));
 }
-
-constexpr NamedShape kShapes[] = {{"convolution", convolution}};
-
-}  // namespace
-
-std::span<const NamedShape> convolution_shapes() { return kShapes; }
 
 }  // namespace braze::trace

@@ -5,8 +5,6 @@
 
 #include <ATen/core/stack.h>
 
-#include <string>
-
 #include "trace/operator.h"
 
 namespace braze::trace {
@@ -29,8 +27,5 @@ struct ShapeCall {
     return true;
   }
 };
-
-// By "aten::name" or "aten::name.overload"; null: there is none.
-ShapeFunction find_shape_function(const std::string& name);
 
 }  // namespace braze::trace

@@ -3,13 +3,12 @@
 #include <c10/core/DefaultDtype.h>
 
 #include "trace/break.h"
-#include "trace/shapes/families.h"
+#include "trace/rules/rules.h"
+#include "trace/shapes/common.h"
 
 namespace braze::trace {
-namespace {
-
 // PyTorch's kernel for metadata does not look whether the two overlap.
-bool copy_in_place(const ShapeCall& call) {
+bool metadata::copy_in_place(const ShapeCall& call) {
   const at::Tensor self = call.tensor(0), source = call.tensor(1);
   if (self.is_same(source) || self.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
       source.unsafeGetTensorImpl()->has_symbolic_sizes_strides())
@@ -19,16 +18,11 @@ bool copy_in_place(const ShapeCall& call) {
 }
 
 // PyTorch's kernel for metadata does not look whether the result fits.
-bool logit_in_place(const ShapeCall& call) {
+bool metadata::logit_in_place(const ShapeCall& call) {
   const at::ScalarType dtype = call.tensor(0).scalar_type();
   if (!c10::isIntegralType(dtype, /*includeBool=*/true)) return false;
-  raise_break({"aten.logit_", "its result does not fit the dtype that it is written to", kMoveOut});
+  raise_break({graph_name(call.info.handle.operator_name()),
+               "its result does not fit the dtype that it is written to", kMoveOut});
 }
-
-constexpr NamedShape kShapes[] = {{"copy_", copy_in_place}, {"logit_", logit_in_place}};
-
-}  // namespace
-
-std::span<const NamedShape> write_shapes() { return kShapes; }
 
 }  // namespace braze::trace

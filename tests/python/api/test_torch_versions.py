@@ -92,7 +92,7 @@ def test_a_version_that_is_known():
 
 
 def test_the_names_are_those_of_the_extension():
-    assert sorted(_eager.__all__) == sorted(braze.__all__)
+    assert [name for name in braze.__all__ if not hasattr(_eager, name)] == []
     for name in braze.__all__:
         if name not in ("Explanation", "GraphBreakError"):
             assert inspect.signature(getattr(_eager, name)) == inspect.signature(

@@ -1,4 +1,4 @@
-#include "trace/record.h"
+#include "trace/trace_state.h"
 
 #include <ATen/SequenceNumber.h>
 #include <c10/core/InferenceMode.h>
@@ -8,7 +8,7 @@
 
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
-#include "trace/shapes/families.h"
+#include "trace/shapes/common.h"
 #include "trace/supported.h"
 #include "trace/sym_node.h"
 
@@ -36,12 +36,13 @@ void mark(std::vector<bool>& set, int storage) {
 
 }  // namespace
 
-Record* current_record() { return static_cast<Record*>(thread_state.record); }
+TraceState* current_state() { return static_cast<TraceState*>(thread_state.state); }
 
-Record::Record() : serial_(next_serial()), first_sequence_number_(at::sequence_number::peek()) {}
+TraceState::TraceState()
+    : serial_(next_serial()), first_sequence_number_(at::sequence_number::peek()) {}
 
-bool Record::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
-                     std::string* why) {
+bool TraceState::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
+                         std::string* why) {
   c10::TensorImpl* impl = real.unsafeGetTensorImpl();
   if (outside_.count(impl)) return true;
   if (std::string reason = why_unsupported(real, /*check_type=*/true); !reason.empty()) {
@@ -53,17 +54,17 @@ bool Record::declare(const at::Tensor& real, graph::InputKind kind, std::string 
   return true;
 }
 
-bool Record::is_declared(const at::Tensor& real) const {
+bool TraceState::is_declared(const at::Tensor& real) const {
   auto found = outside_.find(real.unsafeGetTensorImpl());
   return found != outside_.end() && found->second.kind != graph::InputKind::kConstant;
 }
 
-void Record::bind(FakeTensorImpl* fake, graph::Value* value) {
+void TraceState::bind(FakeTensorImpl* fake, graph::Value* value) {
   fake->value = value;
   fake->serial = serial_;
 }
 
-Record::KnownStorage& Record::known_storage(const c10::Storage& storage) {
+TraceState::KnownStorage& TraceState::known_storage(const c10::Storage& storage) {
   KnownStorage& known = known_storages_[storage.unsafeGetStorageImpl()];
   if (known.number < 0) {
     known = {graph_.new_storage(), c10::InferenceMode::is_enabled()};
@@ -72,19 +73,21 @@ Record::KnownStorage& Record::known_storage(const c10::Storage& storage) {
   return known;
 }
 
-int Record::renew_storage_number(const c10::Storage& storage) {
+int TraceState::renew_storage_number(const c10::Storage& storage) {
   return known_storage(storage).number = graph_.new_storage();
 }
 
-bool Record::is_outside_storage(int storage) const { return is_marked(outside_storages_, storage); }
+bool TraceState::is_outside_storage(int storage) const {
+  return is_marked(outside_storages_, storage);
+}
 
-c10::Storage Record::storage_of_real(const at::Tensor& real) {
+c10::Storage TraceState::storage_of_real(const at::Tensor& real) {
   c10::Storage& meta = meta_of_real_storage_[storage_impl(real)];
   if (!meta) meta = meta_storage(static_cast<int64_t>(real.storage().nbytes()));
   return meta;
 }
 
-void Record::add_value(OutsideTensor& tensor, graph::TensorType type) {
+void TraceState::add_value(OutsideTensor& tensor, graph::TensorType type) {
   FakeTensorImpl* fake = as_fake(tensor.fake);
   KnownStorage& storage = known_storage(fake->unsafe_storage());
   storage.inference = tensor.real.is_inference();
@@ -96,7 +99,7 @@ void Record::add_value(OutsideTensor& tensor, graph::TensorType type) {
   inputs_.push_back({tensor.real, tensor.kind});
 }
 
-void Record::add_input(OutsideTensor& tensor) {
+void TraceState::add_input(OutsideTensor& tensor) {
   c10::TensorImpl* impl = tensor.real.unsafeGetTensorImpl();
   tensor.fake = make_fake(storage_of_real(tensor.real), *impl, tensor.real.device());
   FakeTensorImpl* fake = as_fake(tensor.fake);
@@ -105,7 +108,7 @@ void Record::add_input(OutsideTensor& tensor) {
   if (tensor.kind == graph::InputKind::kConstant) constants_.add_literal(fake->value, tensor.real);
 }
 
-FakeTensorImpl* Record::touch(const at::Tensor& real) {
+FakeTensorImpl* TraceState::touch(const at::Tensor& real) {
   c10::TensorImpl* impl = real.unsafeGetTensorImpl();
   auto found = outside_.find(impl);
   if (found != outside_.end()) {
@@ -130,7 +133,7 @@ FakeTensorImpl* Record::touch(const at::Tensor& real) {
 }
 
 // `x.data` of a tensor from outside: a new real tensor over its memory.
-FakeTensorImpl* Record::touch_alias(const at::Tensor& real, const OutsideTensor& declared) {
+FakeTensorImpl* TraceState::touch_alias(const at::Tensor& real, const OutsideTensor& declared) {
   if (control_flow.is_used())
     raise_break({"tensor", "the memory of a tensor from outside in a branch on data", kMoveOut});
   if (real.scalar_type() != declared.real.scalar_type())
@@ -144,20 +147,16 @@ FakeTensorImpl* Record::touch_alias(const at::Tensor& real, const OutsideTensor&
   std::vector<graph::Argument> arguments{base};
   const bool same = type == base->type();
   if (!same) arguments.insert(arguments.end(), {type.sizes, type.strides, type.offset});
-  static const graph::Op& detach =
-      *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "")).op;
-  static const graph::Op& as_strided =
-      *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "")).op;
-  graph::Node* node =
-      graph_.add_node(same ? detach : as_strided, std::move(arguments), {std::move(type)}, origin(),
-                      nullptr, {storage_number(fake->unsafe_storage())});
+  const graph::Op& op = graph::op_of(same ? graph::OpKind::kdetach : graph::OpKind::kas_strided);
+  graph::Node* node = graph_.add_node(op, std::move(arguments), {std::move(type)}, origin(),
+                                      nullptr, {storage_number(fake->unsafe_storage())});
   bind(fake, node->result());
   fake->outside = real.unsafeGetTensorImpl();
   outside_.emplace(real.unsafeGetTensorImpl(), std::move(alias));
   return fake;
 }
 
-FakeTensorImpl* Record::fake_of(const at::Tensor& tensor, const graph::Op& op) {
+FakeTensorImpl* TraceState::fake_of(const at::Tensor& tensor, const graph::Op& op) {
   FakeTensorImpl* fake = as_fake(tensor);
   if (!fake) return touch(tensor);
   if (!fake->value && fake->stands_for_input && fake->serial == serial_)
@@ -169,7 +168,7 @@ FakeTensorImpl* Record::fake_of(const at::Tensor& tensor, const graph::Op& op) {
   return fake;
 }
 
-at::Tensor Record::literal(const at::Tensor& real) {
+at::Tensor TraceState::literal(const at::Tensor& real) {
   // One that was met before may be known to others, who may write to it.
   const bool is_new = !outside_.contains(real.unsafeGetTensorImpl());
   graph::Value* constant = touch(real)->value;
@@ -178,15 +177,15 @@ at::Tensor Record::literal(const at::Tensor& real) {
   static const c10::OperatorHandle clone =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
   FakeTensorImpl* fake = as_fake(result);
-  graph::Node* node =
-      graph_.add_node(*operator_info(clone).op, {constant, graph::None{}}, {type_of(result)},
-                      origin(), nullptr, {storage_number(fake->unsafe_storage())});
+  graph::Node* node = graph_.add_node(graph::op_of(graph::OpKind::kclone),
+                                      {constant, graph::None{}}, {type_of(result)}, origin(),
+                                      nullptr, {storage_number(fake->unsafe_storage())});
   bind(fake, node->result());
   constants_.add_call(clone, {real, c10::IValue()}, {{0, -1, constant}}, {node->result()});
   return result;
 }
 
-bool Record::evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack) {
+bool TraceState::evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack) {
   const size_t begin = stack.size() - info.arguments.size();
   for (size_t i = begin; i < stack.size(); ++i) {
     if (stack[i].isList() && !stack[i].isIntList()) return false;
@@ -206,17 +205,17 @@ bool Record::evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack)
   return true;
 }
 
-graph::OriginId Record::origin() {
+graph::OriginId TraceState::origin() {
   if (backward_origin_) return *backward_origin_;
   return origin_provider ? origin_provider(graph_) : -1;
 }
 
 // Autograd makes its node before it calls what is below.
-void Record::note_forward(graph::OriginId origin) {
+void TraceState::note_forward(graph::OriginId origin) {
   forward_origins_.emplace_back(at::sequence_number::peek() - 1, origin);
 }
 
-void Record::backward_of(std::optional<uint64_t> sequence_number) {
+void TraceState::backward_of(std::optional<uint64_t> sequence_number) {
   backward_origin_.reset();
   if (!sequence_number) return;
   const auto behind =
@@ -227,7 +226,7 @@ void Record::backward_of(std::optional<uint64_t> sequence_number) {
 
 // In the layout of the output where that is dense, as PyTorch's formulas give it then, else
 // contiguous.
-at::Tensor Record::add_tangent(const at::Tensor& output, std::string name) {
+at::Tensor TraceState::add_tangent(const at::Tensor& output, std::string name) {
   const bool keeps_layout = !output.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
                             output.is_non_overlapping_and_dense();
   at::Tensor tangent =
@@ -242,9 +241,8 @@ at::Tensor Record::add_tangent(const at::Tensor& output, std::string name) {
 }
 
 // So that the graph alone says through what gradients flow.
-void Record::detach_what_has_no_history() {
-  static const graph::Op& detach =
-      *operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", "")).op;
+void TraceState::detach_what_has_no_history() {
+  const graph::Op& detach = graph::op_of(graph::OpKind::kdetach);
   const std::set<graph::Node*> nodes(without_history_.begin(), without_history_.end());
   for (auto place = graph_.nodes().begin(); place != graph_.nodes().end();) {
     graph::Node* node = place->get();
@@ -260,27 +258,27 @@ void Record::detach_what_has_no_history() {
   }
 }
 
-std::string Record::differentiate(const std::vector<at::Tensor>& outputs) {
+std::string TraceState::differentiate(const std::vector<at::Tensor>& outputs) {
   detach_what_has_no_history();
   return trace::differentiate(*this, outputs, first_sequence_number_, gradients_, joint_);
 }
 
-void Record::watch_autograd(std::vector<at::Tensor> results) {
+void TraceState::watch_autograd(std::vector<at::Tensor> results) {
   if (!needs_autograd_) autograd_candidates_ = std::move(results);
 }
 
 // Autograd marks the results after the fallback has returned them.
-void Record::settle_autograd() {
+void TraceState::settle_autograd() {
   for (const at::Tensor& tensor : autograd_candidates_) needs_autograd_ |= tensor.requires_grad();
   autograd_candidates_.clear();
 }
 
-bool Record::needs_autograd() {
+bool TraceState::needs_autograd() {
   settle_autograd();
   return needs_autograd_;
 }
 
-void Record::join_memory(const at::Tensor& real, int storage, bool is_constant) {
+void TraceState::join_memory(const at::Tensor& real, int storage, bool is_constant) {
   const std::vector<int> numbers =
       outside_memory_.add(pytorch::extent_of(*storage_impl(real)), storage);
   if (numbers.size() > 1 && is_constant)
@@ -289,7 +287,7 @@ void Record::join_memory(const at::Tensor& real, int storage, bool is_constant) 
   for (size_t i = 1; i < numbers.size(); ++i) rename_storage(numbers[i], numbers[0]);
 }
 
-void Record::rename_storage(int from, int to) {
+void TraceState::rename_storage(int from, int to) {
   for (const graph::Input& input : graph_.inputs())
     if (input.value->storage() == from) input.value->set_storage(to);
   for (const auto& node : graph_.nodes())
@@ -301,12 +299,12 @@ void Record::rename_storage(int from, int to) {
   if (is_marked(written_storages_, from)) mark(written_storages_, to);
 }
 
-OutsideMemory::Sharing Record::sharing_of_written(int storage) const {
+OutsideMemory::Sharing TraceState::sharing_of_written(int storage) const {
   return is_marked(written_storages_, storage) ? outside_memory_.sharing(storage)
                                                : OutsideMemory::Sharing::kNone;
 }
 
-void Record::note_write(int storage) {
+void TraceState::note_write(int storage) {
   mark(written_storages_, storage);
   for (const auto& [impl, tensor] : outside_)
     if (tensor.fake.defined() && as_fake(tensor.fake)->value &&
@@ -314,7 +312,7 @@ void Record::note_write(int storage) {
       versions_.emplace_back(tensor.real, tensor.real._version());
 }
 
-void Record::restore_versions() {
+void TraceState::restore_versions() {
   for (size_t i = versions_.size(); i-- > 0;) {
     c10::VariableVersion counter = versions_[i].first.unsafeGetTensorImpl()->version_counter();
     counter.set_version(versions_[i].second);
@@ -322,7 +320,7 @@ void Record::restore_versions() {
   versions_.clear();
 }
 
-Trace Record::finish(const std::vector<at::Tensor>& outputs) {
+Trace TraceState::finish(const std::vector<at::Tensor>& outputs) {
   settle_autograd();
   std::vector<graph::Value*> values;
   for (const at::Tensor& output : outputs) {

@@ -1,12 +1,11 @@
-#include "trace/unchecked_calls.h"
+// What PyTorch's kernels refuse that its functions for metadata let pass (trace/rules/rules.h).
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
-#include <unordered_map>
 
 #include "base/is_one_of.h"
-#include "trace/shapes/families.h"
+#include "trace/rules/rules.h"
+#include "trace/shapes/common.h"
 
 namespace braze::trace {
 namespace {
@@ -30,8 +29,10 @@ bool any_less(const Dims& dims, int64_t least) {
                      [least](const c10::SymInt& dim) { return less(dim, least); });
 }
 
+}  // namespace
+
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-std::string convolution(const ShapeCall& call) {
+std::string refusals::convolution(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
   const Dims stride = dims_in(call[3]), padding = dims_in(call[4]), dilation = dims_in(call[5]),
              output_padding = dims_in(call[7]);
@@ -72,7 +73,7 @@ std::string convolution(const ShapeCall& call) {
 }
 
 // input, weight, bias, mean, variance: dimension 1 holds the channels
-std::string batch_norm(const ShapeCall& call) {
+std::string refusals::batch_norm(const ShapeCall& call) {
   if (call.tensor(0).dim() < 2) return "its input has no channels";
   for (int i = 1; i < call.count(); ++i)
     if (call[i].isTensor() && call.tensor(i).dim() != 1) return "it is given what is no vector";
@@ -80,13 +81,17 @@ std::string batch_norm(const ShapeCall& call) {
 }
 
 // Windows and transforms.
-std::string of_nothing(const ShapeCall& call) { return is_empty(call.tensor(0)) ? kEmpty : ""; }
+std::string refusals::of_nothing(const ShapeCall& call) {
+  return is_empty(call.tensor(0)) ? kEmpty : "";
+}
 
 // self; those with a dimension have a function of PyTorch's that looks at it
-std::string extremum(const ShapeCall& call) { return call.count() == 1 ? of_nothing(call) : ""; }
+std::string refusals::extremum(const ShapeCall& call) {
+  return call.count() == 1 ? refusals::of_nothing(call) : "";
+}
 
 // self, dim, keepdim; without a dimension, nothing has a median of NaN
-std::string order_statistic(const ShapeCall& call) {
+std::string refusals::order_statistic(const ShapeCall& call) {
   const at::Tensor self = call.tensor(0);
   if (call.count() == 1 || self.dim() == 0) return "";
   const int64_t dim = call[1].toInt();
@@ -95,23 +100,23 @@ std::string order_statistic(const ShapeCall& call) {
 }
 
 // self, ord, dim, keepdim, dtype
-std::string vector_norm(const ShapeCall& call) {
+std::string refusals::vector_norm(const ShapeCall& call) {
   const c10::IValue& order = call[1];
   const double ord = order.isDouble() ? order.toDouble()
                      : order.isInt()  ? double(order.toInt())
                                       : 2;
-  return ord < 0 || std::isinf(ord) ? of_nothing(call) : "";
+  return ord < 0 || std::isinf(ord) ? refusals::of_nothing(call) : "";
 }
 
 // self, mat1, mat2
-std::string addmm(const ShapeCall& call) {
+std::string refusals::addmm(const ShapeCall& call) {
   const at::Tensor first = call.tensor(1), second = call.tensor(2);
   if (first.dim() != 2 || second.dim() != 2) return "it is given no matrices";
   return expands_to(call.tensor(0), {first.sym_size(0), second.sym_size(1)}) ? "" : kOtherSizes;
 }
 
 // input, weight, bias
-std::string linear(const ShapeCall& call) {
+std::string refusals::linear(const ShapeCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.tensor(2);
   if (!bias.defined() || input.dim() < 1 || weight.dim() != 2) return "";
   Dims sizes(input.sym_sizes().begin(), input.sym_sizes().end());
@@ -120,38 +125,38 @@ std::string linear(const ShapeCall& call) {
 }
 
 // self, approximate; in a backward behind the gradient
-std::string gelu(const ShapeCall& call) {
+std::string refusals::gelu(const ShapeCall& call) {
   const c10::IValue& approximate = call[call.count() - 1];
   if (is_one_of(approximate.toStringRef(), {"none", "tanh"})) return "";
   return "it knows no approximation of this name";
 }
 
 // self, shifts, dims
-std::string roll(const ShapeCall& call) {
+std::string refusals::roll(const ShapeCall& call) {
   const size_t shifts = dims_in(call[1]).size(), dims = dims_in(call[2]).size();
   if (shifts == 0) return "it has no shifts";
   return shifts == dims || (shifts == 1 && dims == 0) ? "" : "it has no shift for each dimension";
 }
 
 // self, boundaries
-std::string bucketize(const ShapeCall& call) {
+std::string refusals::bucketize(const ShapeCall& call) {
   return call.tensor(1).defined() && call.tensor(1).dim() != 1 ? "its boundaries are no vector"
                                                                : "";
 }
 
 // self, p, dim, maxnorm
-std::string renorm(const ShapeCall& call) {
+std::string refusals::renorm(const ShapeCall& call) {
   if (is_empty(call.tensor(0))) return kEmpty;
   const int64_t rank = call.tensor(0).dim(), dim = call[2].toInt();
   return dim < -rank || dim >= rank ? "it has no dimension of this number" : "";
 }
 
-std::string matrix(const ShapeCall& call) {
+std::string refusals::matrix(const ShapeCall& call) {
   return call.tensor(0).dim() < 2 ? "it is no matrix" : "";
 }
 
 // self, downscale_factor
-std::string pixel_unshuffle(const ShapeCall& call) {
+std::string refusals::pixel_unshuffle(const ShapeCall& call) {
   const at::Tensor self = call.tensor(0);
   const c10::SymInt factor = int_in(call[1]);
   if (self.dim() < 3 || less(factor, 1)) return "";  // refused by PyTorch's function
@@ -159,50 +164,6 @@ std::string pixel_unshuffle(const ShapeCall& call) {
     if (!equal(self.sym_size(dim) % factor, 0))
       return "its factor does not divide height and width";
   return "";
-}
-
-}  // namespace
-
-UncheckedCall find_unchecked_call(std::string_view name) {
-  static const std::unordered_map<std::string_view, UncheckedCall> checks{
-      {"aten::convolution", convolution},
-      {"aten::convolution_overrideable", convolution},
-      {"aten::native_batch_norm", batch_norm},
-      {"aten::_native_batch_norm_legit", batch_norm},
-      {"aten::_native_batch_norm_legit_no_training", batch_norm},
-      {"aten::addmm", addmm},
-      {"aten::addmm_", addmm},
-      {"aten::linear", linear},
-      {"aten::median", order_statistic},
-      {"aten::nanmedian", order_statistic},
-      {"aten::mode", order_statistic},
-      {"aten::max", extremum},
-      {"aten::min", extremum},
-      {"aten::_adaptive_avg_pool2d", of_nothing},
-      {"aten::_adaptive_avg_pool3d", of_nothing},
-      {"aten::avg_pool2d", of_nothing},
-      {"aten::avg_pool3d", of_nothing},
-      {"aten::max_pool2d_with_indices", of_nothing},
-      {"aten::max_pool3d_with_indices", of_nothing},
-      {"aten::linalg_vector_norm", vector_norm},
-      {"aten::_fft_c2c", of_nothing},
-      {"aten::_fft_c2r", of_nothing},
-      {"aten::_fft_r2c", of_nothing},
-      {"aten::gelu", gelu},
-      {"aten::gelu_", gelu},
-      {"aten::gelu_backward", gelu},
-      {"aten::roll", roll},
-      {"aten::bucketize", bucketize},
-      {"aten::pixel_unshuffle", pixel_unshuffle},
-      {"aten::renorm", renorm},
-      {"aten::renorm_", renorm},
-      {"aten::tril", matrix},
-      {"aten::tril_", matrix},
-      {"aten::triu", matrix},
-      {"aten::triu_", matrix},
-  };
-  const auto found = checks.find(name);
-  return found == checks.end() ? nullptr : found->second;
 }
 
 }  // namespace braze::trace

@@ -1,30 +1,15 @@
-// The operators whose metadata is asked of PyTorch itself, and what else looks at fakes.
+// Fakes by their sizes and layout, as the rules of traces make them and look at them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
 #include <optional>
-#include <span>
 
 #include "trace/shapes/shapes.h"
 #include "trace/sym_node.h"
 
 namespace braze::trace {
-
-struct NamedShape {
-  const char* name;  // "add.Tensor"
-  ShapeFunction function;
-};
-
-// PyTorch picks a backend by the sizes, which decides about the layout.
-std::span<const NamedShape> convolution_shapes();
-// The kernel of the PyTorch that runs tells the layout.
-std::span<const NamedShape> attention_shapes();
-// Errors of writes in place that PyTorch's kernels for metadata let pass.
-std::span<const NamedShape> write_shapes();
-// Layers of lists of tensors (trace/recurrent.cpp).
-std::span<const NamedShape> recurrent_shapes();
 
 using Dims = c10::SmallVector<c10::SymInt, 6>;
 using DimsRef = c10::ArrayRef<c10::SymInt>;

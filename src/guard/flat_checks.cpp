@@ -1,8 +1,8 @@
-#include "guard/program.h"
+#include "guard/flat_checks.h"
 
 #include "cpython/watch.h"
+#include "guard/flat_checks_builder.h"
 #include "guard/guard_check.h"
-#include "guard/program_builder.h"
 #include "guard/resolve.h"
 
 namespace braze::guard {
@@ -13,17 +13,17 @@ namespace {
 
 constexpr size_t kPrefetchDistance = 12;
 
-// What the record will read, so that loads of several records are under way at once. Prefetching a
+// What the check will read, so that loads of several checks are under way at once. Prefetching a
 // stale address is harmless.
-inline void prefetch(const DictRecord& record) {
-  __builtin_prefetch(record.object);
-  __builtin_prefetch(record.slot);
-  __builtin_prefetch(record.dict);
+inline void prefetch(const DictCheck& check) {
+  __builtin_prefetch(check.object);
+  __builtin_prefetch(check.slot);
+  __builtin_prefetch(check.dict);
 }
 
 }  // namespace
 
-bool Program::check(PyObject* function, PyObject* const* args, std::vector<Ref>& dropped) {
+bool FlatChecks::check(PyObject* function, PyObject* const* args, std::vector<Ref>& dropped) {
   if (range_.begin == range_.end) return true;
   PyObject* root = range_.argument >= 0 ? args[range_.argument] : nullptr;
   if (is_single() && root != nullptr) {
@@ -32,7 +32,7 @@ bool Program::check(PyObject* function, PyObject* const* args, std::vector<Ref>&
     return tree_->guards_hold(node, root);
   }
   if (built_ && root == root_) [[likely]] {
-    const Outcome outcome = check_records(dropped);
+    const Outcome outcome = check_waves(dropped);
     if (outcome == Outcome::kFails) return false;
     if (outcome == Outcome::kHolds) {
       passed_ = true;
@@ -40,14 +40,14 @@ bool Program::check(PyObject* function, PyObject* const* args, std::vector<Ref>&
     }
     return read_again(function, args, true, dropped);
   }
-  // Records for a new argument pay where it comes again: where the last ones were of use, or the
+  // Checks for a new argument pay where it comes again: where the last ones were of use, or the
   // same object comes for the second time.
   const bool build = passed_ || root == root_;
   return read_again(function, args, build, dropped);
 }
 
-bool Program::read_again(PyObject* function, PyObject* const* args, bool build,
-                         std::vector<Ref>& dropped) {
+bool FlatChecks::read_again(PyObject* function, PyObject* const* args, bool build,
+                            std::vector<Ref>& dropped) {
   if (!tree_->resolve(range_.begin, range_.end, function, args, true, fresh_)) {
     for (Ref& ref : fresh_) dropped.push_back(std::move(ref));
     fresh_.clear();
@@ -56,13 +56,13 @@ bool Program::read_again(PyObject* function, PyObject* const* args, bool build,
   tree_->commit(range_.begin, fresh_, dropped);
   root_ = range_.argument >= 0 ? args[range_.argument] : nullptr;
   passed_ = false;
-  built_ = build && ProgramBuilder(*this).run(dropped);
+  built_ = build && FlatChecksBuilder(*this).run(dropped);
   if (!built_) release(dropped);
   return true;
 }
 
 // Only what a C function or descriptor made for us stays until the next call.
-void Program::release(std::vector<Ref>& dropped) {
+void FlatChecks::release(std::vector<Ref>& dropped) {
   for (int i = range_.begin; i < range_.end; ++i) {
     Node& node = tree_->nodes[i];
     if (!node.held || Py_REFCNT(node.held.get()) == 1) continue;
@@ -70,7 +70,7 @@ void Program::release(std::vector<Ref>& dropped) {
   }
 }
 
-Program::Outcome Program::check_records(std::vector<Ref>& dropped) {
+FlatChecks::Outcome FlatChecks::check_waves(std::vector<Ref>& dropped) {
   for (Wave& wave : waves_) {
     if (const Outcome outcome = check_dicts(wave.dicts, dropped); outcome != Outcome::kHolds)
       return outcome;
@@ -87,57 +87,59 @@ Program::Outcome Program::check_records(std::vector<Ref>& dropped) {
   return Outcome::kHolds;
 }
 
-Program::Outcome Program::check_dicts(std::vector<DictRecord>& records, std::vector<Ref>& dropped) {
-  const size_t count = records.size();
+FlatChecks::Outcome FlatChecks::check_dicts(std::vector<DictCheck>& checks,
+                                            std::vector<Ref>& dropped) {
+  const size_t count = checks.size();
   for (size_t i = 0; i < count; ++i) {
-    if (i + kPrefetchDistance < count) prefetch(records[i + kPrefetchDistance]);
-    DictRecord& record = records[i];
-    if (Py_TYPE(record.object) != record.type || *record.slot != record.dict) [[unlikely]]
+    if (i + kPrefetchDistance < count) prefetch(checks[i + kPrefetchDistance]);
+    DictCheck& check = checks[i];
+    if (Py_TYPE(check.object) != check.type || *check.slot != check.dict) [[unlikely]]
       return Outcome::kReadAgain;
-    if (cpython::dict_version(record.dict) == record.version) [[likely]]
+    if (cpython::dict_version(check.dict) == check.version) [[likely]]
       continue;
-    const Outcome outcome = repair(record.node, dropped);
+    const Outcome outcome = repair(check.node, dropped);
     if (outcome != Outcome::kHolds) return outcome;
-    record.version = cpython::dict_version(record.dict);
+    check.version = cpython::dict_version(check.dict);
   }
   return Outcome::kHolds;
 }
 
-Program::Outcome Program::check_types(std::vector<TypeRecord>& records, std::vector<Ref>& dropped) {
-  for (TypeRecord& record : records) {
-    if (cpython::current_type_version(record.type) == record.version) [[likely]]
+FlatChecks::Outcome FlatChecks::check_types(std::vector<TypeCheck>& checks,
+                                            std::vector<Ref>& dropped) {
+  for (TypeCheck& check : checks) {
+    if (cpython::current_type_version(check.type) == check.version) [[likely]]
       continue;
-    for (int index : record.nodes) {
+    for (int index : check.nodes) {
       const Outcome outcome = repair(index, dropped);
       if (outcome != Outcome::kHolds) return outcome;
     }
-    record.version = cpython::type_version(record.type);
-    if (record.version == 0) return Outcome::kReadAgain;
+    check.version = cpython::type_version(check.type);
+    if (check.version == 0) return Outcome::kReadAgain;
   }
   return Outcome::kHolds;
 }
 
-Program::Outcome Program::check_pointers(std::vector<PointerRecord>& records,
-                                         std::vector<Ref>& dropped) {
-  for (PointerRecord& record : records) {
-    if (*record.address == record.expected.get()) [[likely]]
+FlatChecks::Outcome FlatChecks::check_pointers(std::vector<PointerCheck>& checks,
+                                               std::vector<Ref>& dropped) {
+  for (PointerCheck& check : checks) {
+    if (*check.address == check.expected.get()) [[likely]]
       continue;
-    const Outcome outcome = repair(record.node, dropped);
+    const Outcome outcome = repair(check.node, dropped);
     if (outcome != Outcome::kHolds) return outcome;
-    dropped.push_back(std::exchange(record.expected, Ref::borrow(*record.address)));
+    dropped.push_back(std::exchange(check.expected, Ref::borrow(*check.address)));
   }
   return Outcome::kHolds;
 }
 
-Program::Outcome Program::check_lists(const std::vector<ListRecord>& records,
-                                      std::vector<Ref>& dropped) {
-  for (const ListRecord& record : records) {
-    if (Py_TYPE(record.list) != record.type) return Outcome::kReadAgain;
-    if (record.length >= 0 && Py_SIZE(record.list) != record.length) return Outcome::kFails;
-    for (int child : tree_->children_of(record.node)) {
+FlatChecks::Outcome FlatChecks::check_lists(const std::vector<ListCheck>& checks,
+                                            std::vector<Ref>& dropped) {
+  for (const ListCheck& check : checks) {
+    if (Py_TYPE(check.list) != check.type) return Outcome::kReadAgain;
+    if (check.length >= 0 && Py_SIZE(check.list) != check.length) return Outcome::kFails;
+    for (int child : tree_->children_of(check.node)) {
       const Node& node = tree_->nodes[child];
       if (node.source->kind != SourceKind::kItem || is_volatile_[child - range_.begin]) continue;
-      const Ref now = resolve_step(node.source, record.list);
+      const Ref now = resolve_step(node.source, check.list);
       if (now.get() == node.object) continue;
       const Outcome outcome = repair_child(child, now.get(), dropped);
       if (outcome != Outcome::kHolds) return outcome;
@@ -146,7 +148,8 @@ Program::Outcome Program::check_lists(const std::vector<ListRecord>& records,
   return Outcome::kHolds;
 }
 
-bool Program::check_volatile(PyObject* function, PyObject* const* args, std::vector<Ref>& dropped) {
+bool FlatChecks::check_volatile(PyObject* function, PyObject* const* args,
+                                std::vector<Ref>& dropped) {
   for (int index : volatile_) {
     const bool holds = tree_->resolve(index, tree_->nodes[index].end, function, args, true, fresh_);
     if (!holds) {
@@ -158,7 +161,7 @@ bool Program::check_volatile(PyObject* function, PyObject* const* args, std::vec
   return true;
 }
 
-Program::Outcome Program::repair(int index, std::vector<Ref>& dropped) {
+FlatChecks::Outcome FlatChecks::repair(int index, std::vector<Ref>& dropped) {
   const Node& node = tree_->nodes[index];
   if (!tree_->guards_hold(node, node.object)) return Outcome::kFails;
   for (int child : tree_->children_of(index)) {
@@ -170,7 +173,8 @@ Program::Outcome Program::repair(int index, std::vector<Ref>& dropped) {
   return Outcome::kHolds;
 }
 
-Program::Outcome Program::repair_child(int child, PyObject* object, std::vector<Ref>& dropped) {
+FlatChecks::Outcome FlatChecks::repair_child(int child, PyObject* object,
+                                             std::vector<Ref>& dropped) {
   Node& node = tree_->nodes[child];
   if (object == node.object) {
     // The same address: another object may have taken it.
@@ -178,7 +182,7 @@ Program::Outcome Program::repair_child(int child, PyObject* object, std::vector<
     if (!node.is_leaf()) return Outcome::kReadAgain;
     return tree_->guards_hold(node, object) ? Outcome::kHolds : Outcome::kFails;
   }
-  if (!node.is_leaf() || has_record_[child - range_.begin]) return Outcome::kReadAgain;
+  if (!node.is_leaf() || has_check_[child - range_.begin]) return Outcome::kReadAgain;
   if (!tree_->guards_hold(node, object)) return Outcome::kFails;
   tree_->set_object(child, object);
   if (node.held) dropped.push_back(std::move(node.held));

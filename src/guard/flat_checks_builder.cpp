@@ -1,4 +1,4 @@
-#include "guard/program_builder.h"
+#include "guard/flat_checks_builder.h"
 
 #include <structmember.h>
 
@@ -63,30 +63,30 @@ bool may_hold(PyObject* object, bool is_static) {
           Py_TYPE(object) == &PyProperty_Type);
 }
 
-ProgramBuilder::ProgramBuilder(Program& program)
-    : program_(program), never_changed_(unchanging_dict()) {}
+FlatChecksBuilder::FlatChecksBuilder(FlatChecks& checks)
+    : checks_(checks), never_changed_(unchanging_dict()) {}
 
-bool ProgramBuilder::run(std::vector<Ref>& dropped) {
-  const Range& range = program_.range_;
+bool FlatChecksBuilder::run(std::vector<Ref>& dropped) {
+  const Range& range = checks_.range_;
   const auto count = static_cast<size_t>(range.end - range.begin);
-  program_.waves_.clear();
-  program_.volatile_.clear();
-  program_.recheck_.clear();
-  program_.validated_.assign(count, 0);
-  program_.has_record_.assign(count, 0);
-  program_.is_volatile_.assign(count, 0);
+  checks_.waves_.clear();
+  checks_.volatile_.clear();
+  checks_.recheck_.clear();
+  checks_.validated_.assign(count, 0);
+  checks_.has_check_.assign(count, 0);
+  checks_.is_volatile_.assign(count, 0);
   places_.assign(count, {});
   if (range.argument >= 0 && !root_is_trusted()) return false;
   for (int index = range.begin; index < range.end;) {
-    if (program_.is_volatile_[local(index)] || node(index).source->kind == SourceKind::kNative) {
-      program_.is_volatile_[local(index)] = 1;
-      program_.volatile_.push_back(index);
+    if (checks_.is_volatile_[local(index)] || node(index).source->kind == SourceKind::kNative) {
+      checks_.is_volatile_[local(index)] = 1;
+      checks_.volatile_.push_back(index);
       index = node(index).end;
       continue;
     }
     if (node(index).object != nullptr) {
       provided_.fill(places_[local(index)]);
-      add_records(index);
+      add_checks(index);
       place_children(index);
     }
     ++index;
@@ -95,23 +95,23 @@ bool ProgramBuilder::run(std::vector<Ref>& dropped) {
   return true;
 }
 
-// The records of an argument are of use for the next call only if they can tell it from another
-// object at the same address: by the unique version of its dict. Those of a function would keep what
-// it closes over alive.
-bool ProgramBuilder::root_is_trusted() {
-  PyObject* root = node(program_.range_.begin).object;
+// The checks of an argument are of use for the next call only if they can tell it from another
+// object at the same address: by the unique version of its dict. Those of a function would keep
+// what it closes over alive.
+bool FlatChecksBuilder::root_is_trusted() {
+  PyObject* root = node(checks_.range_.begin).object;
   if (root == nullptr || PyFunction_Check(root)) return false;
   if (PyDict_Check(root)) {
-    add_dict(program_.range_.begin, root, nullptr, root);
+    add_dict(checks_.range_.begin, root, nullptr, root);
     return true;
   }
   PyObject** slot = cpython::observable_dict_slot(root);
   if (slot == nullptr) return false;
-  add_dict(program_.range_.begin, root, slot, *slot);
+  add_dict(checks_.range_.begin, root, slot, *slot);
   return true;
 }
 
-void ProgramBuilder::add_records(int index) {
+void FlatChecksBuilder::add_checks(int index) {
   const Node& n = node(index);
   PyObject* object = n.object;
   if (PyFunctionObject* function = cpython::as_function(object)) add_function(index, function);
@@ -119,13 +119,13 @@ void ProgramBuilder::add_records(int index) {
     add_class(index);
   else if (n.has_child(SourceKind::kAttribute) || n.has_child(SourceKind::kInstanceDict))
     add_instance(index);
-  else if (n.has_child(SourceKind::kType) || needs_type_record(index))
+  else if (n.has_child(SourceKind::kType) || needs_type_check(index))
     provided_[kind_index(SourceKind::kType)] = add_dict(index, object, nullptr, never_changed_);
   add_container(index);
   add_recheck(index);
 }
 
-void ProgramBuilder::add_function(int index, PyFunctionObject* function) {
+void FlatChecksBuilder::add_function(int index, PyFunctionObject* function) {
   const Node& n = node(index);
   const auto provide = [&](SourceKind kind, Place place) { provided_[kind_index(kind)] = place; };
   if (n.has_child(SourceKind::kGlobal))
@@ -154,7 +154,7 @@ void ProgramBuilder::add_function(int index, PyFunctionObject* function) {
   }
 }
 
-void ProgramBuilder::add_class(int index) {
+void FlatChecksBuilder::add_class(int index) {
   const Node& n = node(index);
   const Place place = places_[local(index)];
   auto type = reinterpret_cast<PyTypeObject*>(n.object);
@@ -166,14 +166,14 @@ void ProgramBuilder::add_class(int index) {
     provided_[kind_index(SourceKind::kAttribute)] = found;
   }
   if (n.has_child(SourceKind::kType) || n.has_child(SourceKind::kAttribute) ||
-      needs_type_record(index)) {
+      needs_type_check(index)) {
     const Place metaclass = add_dict(index, n.object, nullptr, never_changed_);
     provided_[kind_index(SourceKind::kType)] = metaclass;
     if (n.has_child(SourceKind::kAttribute)) add_type(index, metaclass, Py_TYPE(n.object));
   }
 }
 
-void ProgramBuilder::add_instance(int index) {
+void FlatChecksBuilder::add_instance(int index) {
   const Node& n = node(index);
   PyObject** slot = cpython::observable_dict_slot(n.object);
   const Place place = slot != nullptr ? add_dict(index, n.object, slot, *slot)
@@ -185,7 +185,7 @@ void ProgramBuilder::add_instance(int index) {
   if (n.has_child(SourceKind::kAttribute)) add_type(index, place, Py_TYPE(n.object));
 }
 
-void ProgramBuilder::add_container(int index) {
+void FlatChecksBuilder::add_container(int index) {
   const Node& n = node(index);
   const bool items = n.has_child(SourceKind::kItem), length = n.has_guard(GuardKind::kLength);
   if (PyDict_Check(n.object) && (items || length || n.has_guard(GuardKind::kKeys)))
@@ -194,81 +194,81 @@ void ProgramBuilder::add_container(int index) {
     add_list(index);
 }
 
-ProgramBuilder::Place ProgramBuilder::after(Place place, Kind kind) {
+FlatChecksBuilder::Place FlatChecksBuilder::after(Place place, Kind kind) {
   const Place result{place.wave + (kind < place.kind ? 1 : 0), kind};
-  if (static_cast<size_t>(result.wave) >= program_.waves_.size())
-    program_.waves_.resize(result.wave + 1);
+  if (static_cast<size_t>(result.wave) >= checks_.waves_.size())
+    checks_.waves_.resize(result.wave + 1);
   return result;
 }
 
-ProgramBuilder::Place ProgramBuilder::add_dict(int index, PyObject* object, PyObject** slot,
-                                               PyObject* dict) {
+FlatChecksBuilder::Place FlatChecksBuilder::add_dict(int index, PyObject* object, PyObject** slot,
+                                                     PyObject* dict) {
   const Place place = after(places_[local(index)], kDict);
-  program_.waves_[place.wave].dicts.push_back(
+  checks_.waves_[place.wave].dicts.push_back(
       {object, Py_TYPE(object), slot, dict, cpython::dict_version(dict), index});
-  program_.has_record_[local(index)] = 1;
-  if (dict != never_changed_ && !PyFunction_Check(object)) program_.validated_[local(index)] = 1;
+  checks_.has_check_[local(index)] = 1;
+  if (dict != never_changed_ && !PyFunction_Check(object)) checks_.validated_[local(index)] = 1;
   return place;
 }
 
-ProgramBuilder::Place ProgramBuilder::add_type(int index, Place base, PyTypeObject* type) {
-  program_.has_record_[local(index)] = 1;
+FlatChecksBuilder::Place FlatChecksBuilder::add_type(int index, Place base, PyTypeObject* type) {
+  checks_.has_check_[local(index)] = 1;
   if (auto known = types_.find(type); known != types_.end()) {
     const TypePlace& entry = known->second;
-    program_.waves_[entry.place.wave].types[entry.index].nodes.push_back(index);
+    checks_.waves_[entry.place.wave].types[entry.index].nodes.push_back(index);
     return entry.place;
   }
   const Place place = after(base, kType);
-  auto& records = program_.waves_[place.wave].types;
-  types_.emplace(type, TypePlace{place, records.size()});
-  records.push_back({type, cpython::type_version(type), {index}});
+  auto& checks = checks_.waves_[place.wave].types;
+  types_.emplace(type, TypePlace{place, checks.size()});
+  checks.push_back({type, cpython::type_version(type), {index}});
   return place;
 }
 
-ProgramBuilder::Place ProgramBuilder::add_pointer(int index, PyObject** address) {
+FlatChecksBuilder::Place FlatChecksBuilder::add_pointer(int index, PyObject** address) {
   const Place place = after(places_[local(index)], kPointer);
-  program_.waves_[place.wave].pointers.push_back({address, Ref::borrow(*address), index});
-  program_.has_record_[local(index)] = 1;
+  checks_.waves_[place.wave].pointers.push_back({address, Ref::borrow(*address), index});
+  checks_.has_check_[local(index)] = 1;
   return place;
 }
 
-void ProgramBuilder::add_list(int index) {
+void FlatChecksBuilder::add_list(int index) {
   const Node& n = node(index);
   const Place place = after(places_[local(index)], kList);
   const Py_ssize_t length =
       n.has_guard(GuardKind::kLength) ? PyList_GET_SIZE(n.object) : Py_ssize_t{-1};
-  program_.waves_[place.wave].lists.push_back({n.object, Py_TYPE(n.object), length, index});
-  program_.has_record_[local(index)] = 1;
-  program_.validated_[local(index)] = 1;
+  checks_.waves_[place.wave].lists.push_back({n.object, Py_TYPE(n.object), length, index});
+  checks_.has_check_[local(index)] = 1;
+  checks_.validated_[local(index)] = 1;
   provided_[kind_index(SourceKind::kItem)] = place;
 }
 
-void ProgramBuilder::add_recheck(int index) {
+void FlatChecksBuilder::add_recheck(int index) {
   const Node& n = node(index);
   const bool length = n.has_guard(GuardKind::kLength);
   const bool unversioned = length && (PyAnySet_Check(n.object) || is_deque(n.object));
   // An OrderedDict keeps its order beside the dict.
   const bool order = n.has_guard(GuardKind::kKeys) && PyODict_Check(n.object);
-  if (n.has_guard(GuardKind::kSetValue) || unversioned || order) program_.recheck_.push_back(index);
+  if (n.has_guard(GuardKind::kSetValue) || unversioned || order) checks_.recheck_.push_back(index);
 }
 
 // An object's class can be assigned where it is a class statement's, or a module's. What a list or
 // cell holds may be another object at the same address.
-bool ProgramBuilder::needs_type_record(int index) const {
+bool FlatChecksBuilder::needs_type_check(int index) const {
   const Node& n = node(index);
   if (!n.has_guard(GuardKind::kType)) return false;
   const PyTypeObject* type = Py_TYPE(n.object);
   return is_heap_type(type) || PyModule_Check(n.object) || places_[local(index)].kind >= kPointer;
 }
 
-void ProgramBuilder::place_children(int index) {
+void FlatChecksBuilder::place_children(int index) {
   for (int child : tree().children_of(index)) {
     places_[local(child)] = provided_[kind_index(node(child).source->kind)];
-    if (is_volatile(index, child)) program_.is_volatile_[local(child)] = 1;
+    if (is_volatile(index, child)) checks_.is_volatile_[local(child)] = 1;
   }
 }
 
-bool ProgramBuilder::is_volatile(int parent, int index) {
+bool FlatChecksBuilder::is_volatile(int parent, int index) {
   const Node& child = node(index);
   PyObject* container = node(parent).object;
   if (child.has_child(SourceKind::kComputed)) return true;  // a number that varies
@@ -298,14 +298,14 @@ bool ProgramBuilder::is_volatile(int parent, int index) {
       break;
   }
   if (child.object == nullptr || child.is_leaf()) return false;
-  const bool held = may_hold(child.object, program_.range_.argument < 0);
-  // The records of a function keep what it refers to.
+  const bool held = may_hold(child.object, checks_.range_.argument < 0);
+  // The checks of a function keep what it refers to.
   if (PyFunction_Check(child.object)) return !held;
-  // Without a unique record to vouch for it, an object must be held or prove itself.
+  // Without a unique check to vouch for it, an object must be held or prove itself.
   return places_[local(index)].kind >= kPointer && !held && !proves_itself(child);
 }
 
-bool ProgramBuilder::proves_itself(const Node& child) const {
+bool FlatChecksBuilder::proves_itself(const Node& child) const {
   if (PyDict_Check(child.object) || PyList_Check(child.object))
     return child.has_child(SourceKind::kItem);
   if (PyType_Check(child.object) || PyFunction_Check(child.object)) return false;
@@ -313,13 +313,13 @@ bool ProgramBuilder::proves_itself(const Node& child) const {
          cpython::observable_dict_slot(child.object) != nullptr;
 }
 
-void ProgramBuilder::finish(std::vector<Ref>& dropped) {
-  for (auto& wave : program_.waves_)
-    for (DictRecord& record : wave.dicts)
-      if (record.slot == nullptr) record.slot = &record.dict;
-  const Range& range = program_.range_;
+void FlatChecksBuilder::finish(std::vector<Ref>& dropped) {
+  for (auto& wave : checks_.waves_)
+    for (DictCheck& check : wave.dicts)
+      if (check.slot == nullptr) check.slot = &check.dict;
+  const Range& range = checks_.range_;
   for (int index = range.begin; index < range.end;) {
-    if (program_.is_volatile_[local(index)]) {
+    if (checks_.is_volatile_[local(index)]) {
       index = node(index).end;
       continue;
     }

@@ -1,32 +1,32 @@
-// Inside of guard/: makes a Program's records from what its nodes have just resolved to.
+// Inside of guard/: makes the checks of a `FlatChecks` from what its nodes have just resolved to.
 #pragma once
 
 #include <array>
 #include <unordered_map>
 
-#include "guard/program.h"
+#include "guard/flat_checks.h"
 
 namespace braze::guard {
 
-class ProgramBuilder {
+class FlatChecksBuilder {
  public:
-  explicit ProgramBuilder(Program& program);
+  explicit FlatChecksBuilder(FlatChecks& checks);
 
   // False: the identity of the root proves nothing, so there is nothing to build. What need not be
   // held any more goes to `dropped`.
   bool run(std::vector<cpython::Ref>& dropped);
 
  private:
-  // Kinds of records in the order in which a wave checks them.
+  // Kinds of checks in the order in which a wave checks them.
   enum Kind : int { kNone = -1, kDict, kType, kPointer, kList };
-  // When an object is vouched for: after the records of that kind in that wave.
+  // When an object is vouched for: after the checks of that kind in that wave.
   struct Place {
     int wave = 0;
     int kind = kNone;
   };
 
   bool root_is_trusted();
-  void add_records(int index);
+  void add_checks(int index);
   void add_function(int index, PyFunctionObject* function);
   void add_instance(int index);
   void add_class(int index);
@@ -41,25 +41,25 @@ class ProgramBuilder {
   void place_children(int index);
   bool is_volatile(int parent, int child);
   bool proves_itself(const Node& child) const;
-  bool needs_type_record(int index) const;
+  bool needs_type_check(int index) const;
 
   Place after(Place place, Kind kind);
   void finish(std::vector<cpython::Ref>& dropped);
 
-  Tree& tree() const { return *program_.tree_; }
-  Node& node(int index) const { return program_.tree_->nodes[index]; }
-  size_t local(int index) const { return static_cast<size_t>(index - program_.range_.begin); }
+  Tree& tree() const { return *checks_.tree_; }
+  Node& node(int index) const { return checks_.tree_->nodes[index]; }
+  size_t local(int index) const { return static_cast<size_t>(index - checks_.range_.begin); }
 
-  Program& program_;
+  FlatChecks& checks_;
   std::vector<Place> places_;  // of each node's object
-  // What the records of the current node vouch for, by the kind of the child's source.
+  // What the checks of the current node vouch for, by the kind of the child's source.
   std::array<Place, 32> provided_;
   struct TypePlace {
     Place place;
     size_t index;
   };
   std::unordered_map<PyTypeObject*, TypePlace> types_;
-  PyObject* never_changed_;  // the dict of records that are about a class alone
+  PyObject* never_changed_;  // the dict of checks that are about a class alone
 };
 
 // Whether a reference may be kept to an object that the program itself (not a caller's argument)

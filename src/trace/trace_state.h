@@ -30,9 +30,9 @@ struct OutsideTensor {
   at::Tensor fake;  // undefined until an op touches the tensor, unless it stands for it in Python
 };
 
-class Record {
+class TraceState {
  public:
-  Record();
+  TraceState();
 
   bool declare(const at::Tensor& real, graph::InputKind kind, std::string name, std::string* why);
   at::Tensor symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
@@ -158,6 +158,6 @@ class Record {
   bool has_lasting_effects_ = false, has_refusing_ = false;  // Recorder::check_rerun
 };
 
-Record* current_record();
+TraceState* current_state();
 
 }  // namespace braze::trace

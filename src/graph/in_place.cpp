@@ -1,0 +1,56 @@
+#include "graph/in_place.h"
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "graph/op_name.h"
+
+namespace braze::graph {
+namespace {
+
+enum class Twin : uint8_t { kNone, kOther, kDraws };
+
+struct Line {
+  Twin twin;
+  std::string_view name, functional;
+};
+
+constexpr Line kLines[] = {
+#define NONE(name) {Twin::kNone, "aten." name, {}},
+#define OTHER(name, functional) {Twin::kOther, name, functional},
+#define DRAWS(name, functional) {Twin::kDraws, name, functional},
+#include "graph/in_place.inc"
+#undef NONE
+#undef OTHER
+#undef DRAWS
+};
+
+using Names = std::unordered_map<std::string_view, std::string_view>;
+
+Names lines_of(Twin twin) {
+  Names names;
+  for (const Line& line : kLines)
+    if (line.twin == twin) names.emplace(line.name, line.functional);
+  return names;
+}
+
+}  // namespace
+
+std::string functional_name(std::string_view name) {
+  static const Names others = lines_of(Twin::kOther), without = lines_of(Twin::kNone);
+  if (const auto other = others.find(name); other != others.end())
+    return std::string(other->second);
+  const OpName parts(name);
+  if (!parts.in_place() || !name.starts_with("aten.") || without.contains(parts.base)) return {};
+  std::string functional(parts.functional_base());
+  if (!parts.overload.empty()) functional.append(".").append(parts.overload);
+  return functional;
+}
+
+std::string_view drawing_name(std::string_view name) {
+  static const Names draws = lines_of(Twin::kDraws);
+  const auto found = draws.find(name);
+  return found == draws.end() ? std::string_view() : found->second;
+}
+
+}  // namespace braze::graph
