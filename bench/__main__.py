@@ -9,7 +9,7 @@ from bench import processes, report, suites
 from bench.compilers import COMPILERS
 from bench.models import CAPTURED, MODELS
 
-SUITES = ("models", "overhead", "compile_time", "sizes", "capture", "scans")
+SUITES = ("models", "overhead", "compile_time", "sizes", "capture", "scans", "draws")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -43,6 +43,8 @@ def main() -> int:
             records = suites.sizes(samples)
         elif suite == "scans":
             records = suites.scans(samples)
+        elif suite == "draws":
+            records = suites.draws(samples)
         elif suite == "capture":
             records = suites.capture(names, samples)
         else:

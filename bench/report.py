@@ -29,6 +29,8 @@ def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
         parts.append(_capture(results["capture"]))
     if "scans" in results:
         parts.append(_scans(results["scans"]))
+    if "draws" in results:
+        parts.append(_draws(results["draws"]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -227,6 +229,34 @@ def _scans(records: list[dict]) -> str:
             *(f"{r['case']}: {_reason(r)}" for r in chosen if "error" in r),
         ]
     return "\n\n".join(parts)
+
+
+def _draws(records: list[dict]) -> str:
+    """One row for each case and size."""
+    done = [record for record in records if "error" not in record]
+    rows = [
+        [
+            record["case"],
+            record["size"],
+            number(record["plain_us"], 1),
+            number(record["eager_us"], 1),
+            number(record["counter_us"], 1),
+            number(record["plain_us"] / record["counter_us"], 2, "x"),
+            number(record["eager_us"] / record["counter_us"], 2, "x"),
+        ]
+        for record in done
+    ]
+    header = ["case", "size", "eager us", "rng eager us", "rng counter us"]
+    return "\n\n".join(
+        [
+            "## Random numbers\n\n"
+            'Eager beside functions that are compiled with `options={"rng": ...}`: medians of '
+            "interleaved runs on one thread, in seconds of the processor. The last columns are the "
+            "times of eager, and of eager's numbers compiled, divided by that of the counter's.",
+            table([*header, "to eager", "to rng eager"], rows),
+            *(f"{r['case']}: {_reason(r)}" for r in records if "error" in r),
+        ]
+    )
 
 
 def _geometric_mean(values: list[float]) -> float | None:

@@ -4,6 +4,7 @@ import itertools
 import re
 import sys
 
+from bench import draws as drawing
 from bench import measure, processes
 from bench import scans as operators
 from bench import sizes as cases
@@ -156,6 +157,24 @@ def scans(samples: int) -> list[dict]:
             continue
         for size, times in result["times"].items():
             record = {**case, "size": size, "ratio": times["eager"] / times["compiled"]}
+            record.update({f"{key}_us": seconds * 1e6 for key, seconds in times.items()})
+            records.append(record)
+    return records
+
+
+def draws(samples: int) -> list[dict]:
+    """One record for each (case, size): eager, and Braze with either source of random numbers."""
+    records = []
+    for name in drawing.CASES:
+        say(f"draws: {name}")
+        try:
+            with empty_caches() as caches:
+                result = processes.run("draw", caches, case=name, samples=samples)
+        except ChildError as error:
+            records.append({"case": name, "error": str(error)})
+            continue
+        for size, times in result["times"].items():
+            record = {"case": name, "size": size}
             record.update({f"{key}_us": seconds * 1e6 for key, seconds in times.items()})
             records.append(record)
     return records

@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from bench import compilers, measure, models, scans, sizes, zoo
+from bench import compilers, draws, measure, models, scans, sizes, zoo
 from bench.processes import MARK
 
 
@@ -215,6 +215,32 @@ def scan(operator: str, samples: int, threads: int) -> dict:
     return {"times": times}
 
 
+def draw(case: str, samples: int) -> dict:
+    """Seconds of the processor by size, on one thread: eager's, and those of Braze with either
+    source of random numbers, in turn."""
+    import braze
+
+    torch.set_num_threads(1)
+    chosen = draws.CASES[case]
+    times = {}
+    for size in draws.SIZES:
+        torch.manual_seed(0)
+        arguments = draws.arguments(chosen, size)
+        functions = {"plain": chosen.function}
+        for source in draws.SOURCES:
+            functions[source] = braze.compile(
+                chosen.function, fullgraph=True, dynamic=False, options={"rng": source}
+            )
+        functions = {name: draws.with_gradient(chosen, f) for name, f in functions.items()}
+        for function in functions.values():
+            function(*arguments)
+        taken = measure.interleaved(functions, arguments, samples, clock=time.thread_time)
+        times["x".join(map(str, size))] = {
+            name: measure.median(values) for name, values in taken.items()
+        }
+    return {"times": times}
+
+
 def _best(function, arguments) -> float:
     return min(measure.seconds_of(function, arguments, 1000) for _ in range(20))
 
@@ -255,6 +281,7 @@ TASKS = {
         symbolic_model,
         capture,
         scan,
+        draw,
     )
 }
 

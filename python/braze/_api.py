@@ -14,6 +14,7 @@ from . import _C, _words
 BACKENDS = ("braze", "aten", "eager")
 MODES = (None, "default")
 CAPTURE_OPTIONS = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
+RNG_SOURCES = ("eager", "counter")
 
 _compiled = weakref.WeakSet()
 
@@ -53,6 +54,14 @@ def compile(
                 a decision that does not is a break.
             "capture_dynamic_output_shape_ops": so do the sizes of what nonzero, masked_select,
                 unique, bincount, repeat_interleave and indexing by a mask give.
+            "rng": where random numbers come from. "eager": PyTorch's generators, so the numbers are
+                eager's own. "counter": a call draws one number, its seed, from the default
+                generator of the device, and kernels compute all others from it (Philox 4x32-10)
+                where they are used, and again in the backward, so that a dropout's mask is never
+                stored. The distributions are eager's, the numbers are not; after
+                `torch.manual_seed` they are the same again. Operators without such a form
+                (randperm, multinomial, poisson, ...), with a generator of their own or in eager
+                code still draw as eager does, and so does backend="eager".
         disable: return `model` unchanged.
         recompile_limit: entries kept per function (default 8, BRAZE_RECOMPILE_LIMIT); calls that
             fit none of them then run in eager.
@@ -111,8 +120,13 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
     capture = {name: options.pop(name, False) for name in CAPTURE_OPTIONS}
     for name, value in capture.items():
         _check_switch(name, value)
+    rng = options.pop("rng", "eager")
+    if not isinstance(rng, str) or rng not in RNG_SOURCES:
+        raise _words.error(
+            "E116", f"rng must be one of {', '.join(map(repr, RNG_SOURCES))}, not {rng!r}"
+        )
     if options:
-        known = ", ".join(map(repr, ("recompile_limit", *CAPTURE_OPTIONS)))
+        known = ", ".join(map(repr, ("recompile_limit", *CAPTURE_OPTIONS, "rng")))
         raise _words.error(
             "E105", f"unknown option {next(iter(options))!r}: the options are {known}"
         )
@@ -131,6 +145,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         "backend": backend,
         "recompile_limit": min(recompile_limit, sys.maxsize),
         **capture,
+        "rng": rng,
     }
 
 

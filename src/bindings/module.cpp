@@ -8,6 +8,7 @@
 #include "runtime/attention_operator.h"
 #include "runtime/dense_operators.h"
 #include "runtime/memory.h"
+#include "runtime/random_operator.h"
 #include "target/isa.h"
 #include "toolchain/toolchain.h"
 #include "trace/tracer.h"
@@ -64,6 +65,7 @@ PYBIND11_MODULE(_C, module) {
   if (!trouble.empty()) throw py::import_error(trouble);
   braze::runtime::register_dense_operators();
   braze::runtime::register_attention_operator();
+  braze::runtime::register_random_operator();
   if (!braze::capture::initialize()) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();
 

@@ -9,6 +9,7 @@ std::string cache_key(const graph::Graph& graph, const Options& options,
   std::string text(compiler_version());
   text += "\nbackend " + std::to_string(static_cast<int>(options.backend));
   text += "\ntarget " + target::to_string(options.target);
+  if (options.counter_random) text += "\ncounter random";
   if (options.panel_products) text += "\npanel products";
   if (options.fused_attention) text += "\nfused attention";
   text += options.linear_pointwise ? "\nlinear pointwise\n" : "\n";

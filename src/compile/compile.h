@@ -21,6 +21,7 @@ enum class Backend : uint8_t {
 struct Options {
   Backend backend = Backend::kKernels;
   target::Target target;
+  bool counter_random = false;    // random numbers of a counter (passes/counter_random.h)
   bool panel_products = false;    // large products of many rows through kernels/
   bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)

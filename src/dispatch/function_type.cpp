@@ -26,6 +26,8 @@ bool read_settings(PyObject* given, Settings& out) {
   flag("keep_report", out.keep_report);
   flag("capture_scalar_outputs", out.capture_scalars);
   flag("capture_dynamic_output_shape_ops", out.capture_sizes);
+  if (PyObject* source = PyDict_GetItemString(given, "rng"))
+    out.counter_random = PyUnicode_CompareWithASCIIString(source, "counter") == 0;
   if (PyObject* dynamic = PyDict_GetItemString(given, "dynamic"); dynamic && dynamic != Py_None)
     out.dynamic = dynamic == Py_True ? capture::DynamicSizes::Mode::kAlways
                                      : capture::DynamicSizes::Mode::kNever;

@@ -76,6 +76,7 @@ void choose_cpu(compile::Options& out) {
 compile::Options compile_options(const Settings& settings, const graph::Graph& graph) {
   compile::Options out;
   out.backend = settings.backend;
+  out.counter_random = settings.counter_random;
   const std::vector<graph::Device> gpus = graph::accelerators(graph);
   if (gpus.empty() || out.backend != compile::Backend::kKernels) {
     choose_cpu(out);

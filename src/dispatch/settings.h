@@ -17,6 +17,7 @@ struct Settings {
   int64_t recompile_limit = 8;
   bool capture_scalars = false;  // see capture::Options
   bool capture_sizes = false;
+  bool counter_random = false;  // see compile::Options
   capture::DynamicSizes::Mode dynamic = capture::DynamicSizes::Mode::kAuto;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dispatch/backward_node.h"
+#include "passes/counter_random.h"
 #include "passes/dce.h"
 #include "passes/functionalise.h"
 #include "passes/partition.h"
@@ -61,6 +62,8 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
                                          const std::string& name) {
   graph::Graph functional = graph.clone();
   passes::functionalise(functional);
+  if (settings.counter_random && settings.backend != compile::Backend::kEager)
+    passes::use_counter_random(functional);
   passes::eliminate_dead_code(functional);
   passes::Partition cut = passes::partition(functional);
   std::unique_ptr<Training> training(new Training());

@@ -37,6 +37,7 @@ class Emitter {
   Value* full(const TensorType& type, Argument value);
 
   Graph& graph() const { return graph_; }
+  Node* before() const { return before_; }
 
  private:
   Graph& graph_;

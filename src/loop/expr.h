@@ -20,6 +20,10 @@
 //     where eager would round: at each op's result, which the lowering says by casts.
 //   * kWhere evaluates both branches; kMasked(cond, value, other) evaluates `value` (its loads!)
 //     only where cond holds.
+//   * kRandom(key, offset, subsequence, word): word `word & 3` of Philox 4x32-10 for that key and
+//     the counter whose low half is `offset` and whose high half is `subsequence` (base/philox.h),
+//     as an i32 with the word's bits. Operands are i64. What curand gives a thread is said so: its
+//     seed, a quarter of how many words it has drawn, its number, the rest.
 //   * f16 and bf16 values occur only as loads, constants and casts to and from f32: arithmetic on
 //     them is in f32.
 //   * kCheckIndex(index, size): the index if 0 <= index < size; otherwise the kernel stops, returns

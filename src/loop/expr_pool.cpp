@@ -53,6 +53,7 @@ bool is_foldable(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
     BRAZE_LOOP_EXACT(X)
     BRAZE_LOOP_EXACT_FLOATS(X)
     BRAZE_LOOP_BITS(X)
+    BRAZE_LOOP_RANDOM(X)
     return true;
     BRAZE_LOOP_DIVISIONS(X)
     return !graph::is_float(dtype) && (kind == ExprKind::kPow || args[1]->ival != 0);
@@ -84,6 +85,7 @@ bool preserves(DType inner, DType outer) {
 
 DType result_dtype(ExprKind kind, std::span<const ExprRef> args) {
   if (is_comparison(kind)) return DType::kBool;
+  if (kind == ExprKind::kRandom) return DType::kInt32;
   const bool second =
       kind == ExprKind::kWhere || kind == ExprKind::kMasked || kind == ExprKind::kAfter;
   return args[second ? 1 : 0]->dtype;
@@ -100,6 +102,8 @@ void check_operands(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
   for (size_t i = first + 1; i < args.size(); ++i)
     BRAZE_CHECK(args[i]->dtype == args[first]->dtype, "operands of ", to_string(kind), ": ",
                 graph::to_string(args[first]->dtype), " and ", graph::to_string(args[i]->dtype));
+  BRAZE_CHECK(kind != ExprKind::kRandom || args[0]->dtype == DType::kInt64, "operands of ",
+              to_string(kind), ": ", graph::to_string(args[0]->dtype));
 }
 
 }  // namespace

@@ -236,7 +236,7 @@ class Interpreter {
       default:
         break;  // the arithmetic
     }
-    Scalar args[3];
+    Scalar args[4];
     for (size_t i = 0; i < e->args.size(); ++i) args[i] = evaluate(e->args[i]);
     DType operand = e->kind == ExprKind::kWhere ? e->dtype : e->args[0]->dtype;
     return apply(e->kind, operand, std::span<const Scalar>(args, e->args.size()));

@@ -81,6 +81,9 @@
   X(Sigmoid, "sigmoid", 1, false, 15) \
   X(Atan2, "atan2", 2, false, 30)
 
+// Of integers i64, exact: key, offset, subsequence, word. See expr.h.
+#define BRAZE_LOOP_RANDOM(X) X(Random, "random", 4, false, 20)
+
 #define BRAZE_LOOP_CONTROL(X)               \
   X(Where, "where", 3, false, 1)            \
   X(Masked, "masked", 3, false, 1)          \
@@ -93,4 +96,5 @@
   BRAZE_LOOP_BITS(X)         \
   BRAZE_LOOP_DIVISIONS(X)    \
   BRAZE_LOOP_FUNCTIONS(X)    \
+  BRAZE_LOOP_RANDOM(X)       \
   BRAZE_LOOP_CONTROL(X)

@@ -329,7 +329,9 @@ class Parser {
     auto kind = kinds_by_name().find(name);
     if (kind == kinds_by_name().end()) fail("unknown op " + name);
     if (static_cast<int>(args.size()) != arity(kind->second)) fail("operands of " + name);
-    DType type = is_comparison(kind->second) ? DType::kBool : args.back()->dtype;
+    DType type = is_comparison(kind->second)         ? DType::kBool
+                 : kind->second == ExprKind::kRandom ? DType::kInt32
+                                                     : args.back()->dtype;
     return pool_.make(kind->second, type, args);
   }
 

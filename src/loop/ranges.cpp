@@ -72,7 +72,9 @@ Range range_of_op(ExprKind kind, DType dtype, std::span<const ExprRef> args) {
       return a.lo >= 0 ? Range{0, std::min(a.hi, b.hi - 1)} : Range{0, b.hi - 1};
     case ExprKind::kAnd:
       if (dtype != DType::kBool && by_constant) return {0, b.lo};
-      return whole;
+      return dtype != DType::kBool && a.lo >= 0 ? Range{0, a.hi} : whole;
+    case ExprKind::kShr:
+      return a.lo >= 0 && by_constant && b.lo < 63 ? Range{a.lo >> b.lo, a.hi >> b.lo} : whole;
     case ExprKind::kWhere:
     case ExprKind::kMasked: {
       Range c = args[2]->range;

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/philox.h"
+
 namespace braze::loop {
 namespace {
 
@@ -197,6 +199,7 @@ Scalar apply_float(ExprKind kind, std::span<const Scalar> args) {
 #define X(id, text, arity, is_comparison, cost) case ExprKind::k##id:
       BRAZE_LOOP_TERMS(X)
       BRAZE_LOOP_BITS(X)
+      BRAZE_LOOP_RANDOM(X)
       BRAZE_LOOP_CONTROL(X)
 #undef X
       break;
@@ -266,11 +269,18 @@ int64_t apply_integer(ExprKind kind, DType dtype, int64_t a, int64_t b) {
       BRAZE_LOOP_TERMS(X)
       BRAZE_LOOP_EXACT_FLOATS(X)
       BRAZE_LOOP_FUNCTIONS(X)
+      BRAZE_LOOP_RANDOM(X)
       BRAZE_LOOP_CONTROL(X)
 #undef X
       break;
   }
   BRAZE_UNREACHABLE("no integer ", to_string(kind));
+}
+
+Scalar random(std::span<const Scalar> args) {
+  const auto bits = [&](int i) { return static_cast<uint64_t>(args[i].i); };
+  const uint32_t word = philox(bits(0), bits(1), bits(2))[bits(3) & 3];
+  return {static_cast<int32_t>(word), 0};
 }
 
 }  // namespace
@@ -360,6 +370,7 @@ Scalar convert(Scalar value, DType from, DType to) {
 
 Scalar apply(ExprKind kind, DType operand, std::span<const Scalar> args) {
   if (kind == ExprKind::kWhere) return args[0].i ? args[1] : args[2];
+  if (kind == ExprKind::kRandom) return random(args);
   if (operand == DType::kFloat64) return apply_float<double>(kind, args);
   if (graph::is_float(operand)) return apply_float<float>(kind, args);
   int64_t value = apply_integer(kind, operand, args[0].i, args.size() > 1 ? args[1].i : 0);

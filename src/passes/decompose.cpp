@@ -25,14 +25,6 @@ Replacement apply_rules(Emitter& emit, const Node& node) {
   return {};
 }
 
-// `value` with the dtype and strides of `wanted`, null as of emit_copy.
-Value* with_type(Emitter& emit, Value* value, const TensorType& wanted) {
-  BRAZE_CHECK(value->type().sizes == wanted.sizes, "a decomposition gives ",
-              to_string(value->type()), " for ", to_string(wanted));
-  value = emit.cast(value, wanted.dtype);
-  return value->type().strides == wanted.strides ? value : emit_copy(emit, value, wanted.strides);
-}
-
 // Takes out the nodes from `first` up to `end`, which nothing else uses.
 void erase_range(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterator first,
                  std::list<std::unique_ptr<Node>>::const_iterator end) {
@@ -84,6 +76,13 @@ bool decompose_node(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterat
 }
 
 }  // namespace
+
+Value* with_type(Emitter& emit, Value* value, const TensorType& wanted) {
+  BRAZE_CHECK(value->type().sizes == wanted.sizes, "a decomposition gives ",
+              to_string(value->type()), " for ", to_string(wanted));
+  value = emit.cast(value, wanted.dtype);
+  return value->type().strides == wanted.strides ? value : emit_copy(emit, value, wanted.strides);
+}
 
 Value* emit_copy(Emitter& emit, Value* value, const sym::Dims& strides) {
   TensorType type = value->type();

@@ -25,6 +25,9 @@ inline graph::Value* in_compute_dtype(graph::Emitter& emit, graph::Value* x) {
 // memory format gives them and elements would share a place or are complex.
 graph::Value* emit_copy(graph::Emitter& emit, graph::Value* value, const sym::Dims& strides);
 
+// `value` with the dtype and strides of `wanted`, null as of emit_copy.
+graph::Value* with_type(graph::Emitter& emit, graph::Value* value, const graph::TensorType& wanted);
+
 Replacement decompose_activation(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_backward(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_norm(graph::Emitter& emit, const graph::Node& node);

@@ -38,12 +38,35 @@ bool is_free(const Node& node) {
   return node.op().op_class == graph::OpClass::kFactory && node.operands().empty();
 }
 
+// Which values are made of random numbers of a counter and of nothing else than that and constants:
+// the seed is all that it takes to make them again.
+std::vector<bool> made_of_seeds(const Graph& graph) {
+  std::vector<bool> made(graph.value_count());
+  for (const auto& node : graph.nodes()) {
+    if (is_seen(*node)) continue;
+    const std::vector<Value*> operands = node->operands();
+    const bool again = node->op().pointwise || node->op().view || is_free(*node);
+    bool all = again, any = false;
+    for (const Value* operand : operands) {
+      const Node* producer = operand->producer();
+      const bool constant = producer && producer->operands().empty() && is_free(*producer);
+      all &= made[operand->id()] || constant;
+      any |= made[operand->id()];
+    }
+    const bool is_source = node->op().kind == graph::OpKind::kbraze_random;
+    for (const Value* result : node->results())
+      if (result) made[result->id()] = is_source || (all && any);
+  }
+  return made;
+}
+
 class Cut {
  public:
   explicit Cut(const Graph& joint)
       : joint_(joint),
         needs_tangent_(joint.value_count()),
         in_forward_(joint.value_count()),
+        of_seeds_(made_of_seeds(joint)),
         forward_(joint, partition_.forward),
         backward_(joint, partition_.backward) {}
 
@@ -88,6 +111,14 @@ class Cut {
     if (seen_.contains(&node)) return true;
     return std::any_of(node.results().begin(), node.results().end(),
                        [&](const Value* result) { return result && in_forward_[result->id()]; });
+  }
+
+  // In the backward, of what the forward computes.
+  bool is_made_again(const Node& node) const {
+    if (is_free(node)) return true;
+    return !node.results().empty() &&
+           std::all_of(node.results().begin(), node.results().end(),
+                       [&](const Value* result) { return result && of_seeds_[result->id()]; });
   }
 
   void build_forward() {
@@ -160,7 +191,7 @@ class Cut {
       const Node* node = open.back()->producer();
       open.pop_back();
       if (!node || needed.contains(node)) continue;
-      if (is_in_forward(*node) && !is_free(*node)) continue;
+      if (is_in_forward(*node) && !is_made_again(*node)) continue;
       needed.insert(node);
       for (const Value* operand : node->operands()) open.push_back(operand);
     }
@@ -210,6 +241,7 @@ class Cut {
 
   const Graph& joint_;
   std::vector<bool> needs_tangent_, in_forward_;  // by value
+  const std::vector<bool> of_seeds_;              // made_of_seeds
   std::set<const Node*> seen_;                    // that belong to the forward for their effects
   std::vector<const Value*> inputs_;              // of the forward, in the joint graph
   std::vector<Value*> outputs_;                   // of the forward

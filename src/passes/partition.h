@@ -14,8 +14,9 @@
 //                                                          return %2 gradient
 //                                                        }
 // What the backward needs and the forward computes anyway is kept for it, as in eager; a view of
-// such a value, and what is made of nothing (zeros), is made again there. What only the backward
-// needs is computed there.
+// such a value, and what is made of nothing (zeros), is made again there, and so is what is made of
+// random numbers of a counter alone (counter_random.h), a dropout's mask: its seed is kept. What
+// only the backward needs is computed there.
 #pragma once
 
 #include <vector>

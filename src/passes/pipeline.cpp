@@ -1,5 +1,6 @@
 #include "passes/pipeline.h"
 
+#include "passes/counter_random.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
 #include "passes/decompose.h"
@@ -13,6 +14,7 @@ namespace braze::passes {
 const std::vector<Pass>& inference_passes() {
   static const std::vector<Pass> passes = {
       {"functionalise", functionalise},
+      {"counter_random", use_counter_random},
       {"panel_products", use_panel_products},
       {"fused_attention", use_fused_attention},
       {"linear_pointwise", use_linear_pointwise},
@@ -26,6 +28,7 @@ const std::vector<Pass>& inference_passes() {
 
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options) {
   PassOptions pass_options = options;
+  if (!options.counter_random) pass_options.skip.push_back("counter_random");
   if (!options.panel_products) pass_options.skip.push_back("panel_products");
   if (!options.fused_attention) pass_options.skip.push_back("fused_attention");
   if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");

@@ -7,6 +7,7 @@
 namespace braze::passes {
 
 struct PipelineOptions : PassOptions {
+  bool counter_random = false;    // random numbers of a counter (counter_random.h)
   bool panel_products = false;    // large products of many rows through kernels/
   bool fused_attention = false;   // attention through kernels/ (fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (linear_pointwise.h)
@@ -14,8 +15,8 @@ struct PipelineOptions : PassOptions {
 
 const std::vector<Pass>& inference_passes();
 
-// functionalise, panel_products, fused_attention, linear_pointwise, decompose, fold, cse, dce.
-// Throws Unsupported, the graph unchanged, when the graph has to run in eager.
+// functionalise, counter_random, panel_products, fused_attention, linear_pointwise, decompose,
+// fold, cse, dce. Throws Unsupported, the graph unchanged, when the graph has to run in eager.
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options);
 
 }  // namespace braze::passes

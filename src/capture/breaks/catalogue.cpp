@@ -428,6 +428,10 @@ def f(x):
 
 braze.compile(f, backend=lambda gm, example_inputs: lambda x: x * 2)(torch.ones(3))
 )"},
+    {"E116", "ValueError", "random numbers come from no such source",
+     "use one of the words that the message lists", R"(
+braze.compile(torch.rand, options={"rng": "philox"})
+)"},
 };
 
 }  // namespace

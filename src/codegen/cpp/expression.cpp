@@ -340,6 +340,8 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
       return build_masked(expr, depth);
     case ExprKind::kCheckIndex:
       return build_check(expr, depth);
+    case ExprKind::kRandom:
+      return RandomNumbers::build(*this, expr, depth);
     case ExprKind::kAfter: {
       const Operand check = emit(expr->args[0], depth);
       // One that differs by lane has been written by now.

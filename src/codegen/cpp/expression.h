@@ -35,6 +35,16 @@ inline Operand call(std::string text, bool vector) { return {std::move(text), ve
 std::string literal(graph::DType dtype, double value);
 std::string constant(loop::ExprRef expr);
 
+class ExpressionWriter;
+
+// How a kRandom is written; `depth` is that of the scope that it stands in.
+struct RandomNumbers {
+  static Operand build(ExpressionWriter& writer, loop::ExprRef expr, int depth);
+
+ private:
+  static std::string run_of(ExpressionWriter& writer, loop::ExprRef key, loop::ExprRef offset);
+};
+
 class ExpressionWriter {
  public:
   // sizes: what the kernel takes as `sizes`; grows.
@@ -98,6 +108,8 @@ class ExpressionWriter {
   Prelude& prelude() { return prelude_; }
 
  private:
+  friend struct RandomNumbers;
+
   struct Scope {
     std::vector<std::string> lines;
     std::unordered_map<loop::ExprRef, Operand> values;

@@ -262,8 +262,13 @@ Operand ExpressionWriter::build_integer_division(ExprRef expr, const Operand& a,
     default:
       BRAZE_UNREACHABLE("integer ", loop::to_string(expr->kind));
   }
-  prelude_.need(name);
   const std::string type = scalar_type(dtype);
+  // By a number that is no more than the width, vectors shift at once.
+  const ExprRef by = expr->args[1];
+  if (expr->kind == ExprKind::kShr && a.vector && by->is_constant() && by->ival >= 0 &&
+      by->ival < 8 * compute_bytes(dtype))
+    return {paren(a) + " >> " + std::to_string(by->ival), true, false};
+  prelude_.need(name);
   if (!vector) return call(name + "<" + type + ">(" + a.text + ", " + b.text + ")", false);
   prelude_.need("lanes");
   return call("lanes([](" + type + " x, " + type + " y) { return " + name + "(x, y); }, " +

@@ -1,5 +1,7 @@
 #include "codegen/cpp/helpers.h"
 
+#include "codegen/cpp/random.h"
+
 namespace braze::codegen::cpp {
 
 const std::vector<Helper>& helper_table() {
@@ -478,6 +480,9 @@ template <class V, class F> INLINE V lanes(F f, V a, V b) {
   return r;
 }
 )"},
+      {"random_word", {}, random_word_text()},
+      {"random_lanes", {"random_word"}, random_lanes_text()},
+      {"random_run", {}, random_run_text()},
   };
   return table;
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "loop/effects.h"
+#include "loop/random.h"
 #include "sym/facts.h"
 
 namespace braze::codegen::cpp {
@@ -34,6 +35,7 @@ struct Access {
 
 struct Survey {
   std::vector<Access> accesses;
+  std::vector<Affine> elements;     // whose random numbers are taken
   std::vector<ExprRef> values;      // distinct expressions outside of index position
   std::vector<bool> used_as_value;  // by axis
   int64_t operations = 0;           // weighted arithmetic for one inner point
@@ -66,6 +68,12 @@ Survey survey(const Kernel& kernel, const sym::Dims& extent) {
       if (expr->kind == ExprKind::kAxis) result.used_as_value[expr->ival] = true;
       result.operations += loop::cost_of(expr->kind);
     }
+    if (ExprRef element = loop::element_of_random(expr)) {
+      // No lane is as wide as what says which words are taken.
+      result.elements.push_back(affine_of(element, extent));
+      for (ExprRef arg : {expr->args[0], expr->args[1], element}) visit(arg, true, inner, guarded);
+      return;
+    }
     for (ExprRef arg : expr->args)
       visit(arg, as_index || (expr->kind == ExprKind::kAfter && arg == expr->args[0]), inner,
             guarded || expr->kind == ExprKind::kMasked);
@@ -96,19 +104,24 @@ sym::Dims extents_of(const Kernel& kernel) {
   return extent;
 }
 
-bool can_merge(const Survey& facts, const sym::Dims& extent, int a, int b) {
-  if (facts.used_as_value[a] || facts.used_as_value[b]) return false;
-  for (const Access& access : facts.accesses) {
-    if (access.index.stride(a) != access.index.stride(b) * extent[b]) return false;
-    for (const auto& [term, factor] : access.index.terms) {
-      // A loaded index is itself an access, whose own index is compared; anything else of these
-      // axes in a term is not linear.
-      std::vector<bool> axes(extent.size());
-      note_axes(term, false, axes);
-      if (axes[a] || axes[b]) return false;
-    }
+// Walking both axes is walking one of them further.
+bool is_one_walk(const Affine& index, const sym::Dims& extent, int a, int b) {
+  if (index.stride(a) != index.stride(b) * extent[b]) return false;
+  for (const auto& [term, factor] : index.terms) {
+    // A loaded index is itself an access, whose own index is compared; anything else of these
+    // axes in a term is not linear.
+    std::vector<bool> axes(extent.size());
+    note_axes(term, false, axes);
+    if (axes[a] || axes[b]) return false;
   }
   return true;
+}
+
+bool can_merge(const Survey& facts, const sym::Dims& extent, int a, int b) {
+  if (facts.used_as_value[a] || facts.used_as_value[b]) return false;
+  const auto fits = [&](const Affine& index) { return is_one_walk(index, extent, a, b); };
+  return std::ranges::all_of(facts.accesses, fits, &Access::index) &&
+         std::ranges::all_of(facts.elements, fits);
 }
 
 // Lanes are chosen so that the widest value fits one register.

@@ -157,6 +157,11 @@ std::string ExpressionWriter::build(ExprRef expr) {
     case ExprKind::kBitcast:
       return declare(expr,
                      "bits_as<" + cuda::type_of(expr->dtype) + ">(" + emit(expr->args[0]) + ")");
+    case ExprKind::kRandom: {
+      std::string list;
+      for (ExprRef arg : expr->args) list += (list.empty() ? "" : ", ") + emit(arg);
+      return declare(expr, "random_word(" + list + ")");
+    }
     case ExprKind::kWhere: {
       const std::string condition = emit(expr->args[0]);
       const std::string yes = emit(expr->args[1]), no = emit(expr->args[2]);

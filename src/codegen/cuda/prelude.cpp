@@ -61,6 +61,26 @@ template <int N, class T> D void store_pack(T* p, Pack<T, N> pack, bool aligned,
 }
 )";
 
+constexpr std::string_view kRandom = R"(
+// Philox 4x32-10.
+D i32 random_word(i64 key, i64 offset, i64 subsequence, i64 word) {
+  u32 k0 = (u32)key, k1 = (u32)((u64)key >> 32);
+  u32 c0 = (u32)offset, c1 = (u32)((u64)offset >> 32);
+  u32 c2 = (u32)subsequence, c3 = (u32)((u64)subsequence >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const u64 p = 0xd2511f53ull * c0, q = 0xcd9e8d57ull * c2;
+    c0 = (u32)(q >> 32) ^ c1 ^ k0;
+    c1 = (u32)q;
+    c2 = (u32)(p >> 32) ^ c3 ^ k1;
+    c3 = (u32)p;
+    k0 += 0x9e3779b9u;
+    k1 += 0xbb67ae85u;
+  }
+  return (i32)(word & 2 ? word & 1 ? c3 : c2 : word & 1 ? c1 : c0);
+}
+)";
+
 constexpr std::string_view kArithmetic = R"(
 template <class T> D T minimum(T a, T b) { return a != a ? a : b != b ? b : b < a ? b : a; }
 template <class T> D T maximum(T a, T b) { return a != a ? a : b != b ? b : a < b ? b : a; }
@@ -241,8 +261,11 @@ template <int count, class A> D A over_columns(A a, A* shared) {
 }  // namespace
 
 std::string_view prelude() {
-  static const std::string text =
-      std::string(kTypes).append(kArithmetic).append(kAccumulators).append(kThreads);
+  static const std::string text = std::string(kTypes)
+                                      .append(kRandom)
+                                      .append(kArithmetic)
+                                      .append(kAccumulators)
+                                      .append(kThreads);
   return text;
 }
 

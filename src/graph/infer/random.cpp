@@ -35,6 +35,13 @@ bool native_dropout(const InferCall& call) {
   return call.give_like(input, input.dtype) && call.give_like(input, DType::kBool);
 }
 
+// seed, offset, size, dtype: of a counter, it draws nothing
+bool random_by_counter(const InferCall& call) {
+  const std::span<const sym::Int> sizes = call.dims(2);
+  return call.give_fresh({sizes.begin(), sizes.end()}, call.dtype_or(3, DType::kFloat32),
+                         call.tensor(0).device);
+}
+
 constexpr InferEntry kRules[] = {
     {"aten.normal.Tensor_float", normal_around},
     {"aten.normal.float_Tensor", normal_with},
@@ -42,6 +49,7 @@ constexpr InferEntry kRules[] = {
     {"aten.poisson", sample_of_each},
     {"aten._standard_gamma", sample_of_each},
     {"aten.native_dropout", native_dropout},
+    {"braze.random", random_by_counter, InferUse::kPasses},
     // Computed on a contiguous copy, whatever PyTorch's own metadata has.
     {"aten.rrelu_with_noise", sample_of_each, InferUse::kAlways},
 };

@@ -18,9 +18,10 @@ constexpr size_t kMaxLabel = 48;
 bool passes_through(const graph::Op& op) { return op.view || op.has(graph::kCopies); }
 
 Handler handler_for(graph::OpKind kind) {
-  for (auto family : {unary_handler, arithmetic_handler, comparison_handler, factory_handler,
-                      view_handler, indexing_handler, concatenation_handler, reduction_handler,
-                      scan_handler, scatter_handler, normalization_handler, loss_handler})
+  for (auto family :
+       {unary_handler, arithmetic_handler, comparison_handler, factory_handler, random_handler,
+        view_handler, indexing_handler, concatenation_handler, reduction_handler, scan_handler,
+        scatter_handler, normalization_handler, loss_handler})
     if (Handler handler = family(kind)) return handler;
   return nullptr;
 }

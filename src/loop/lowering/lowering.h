@@ -185,6 +185,7 @@ Handler unary_handler(graph::OpKind kind);
 Handler arithmetic_handler(graph::OpKind kind);
 Handler comparison_handler(graph::OpKind kind);
 Handler factory_handler(graph::OpKind kind);
+Handler random_handler(graph::OpKind kind);
 Handler view_handler(graph::OpKind kind);
 Handler indexing_handler(graph::OpKind kind);
 Handler concatenation_handler(graph::OpKind kind);

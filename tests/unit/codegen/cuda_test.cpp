@@ -134,6 +134,17 @@ TEST(CudaPoints, FloatOps) {
   check_emulated(texts, {.tolerance = 1e-5, .special = true});
 }
 
+TEST(CudaPoints, RandomNumbers) {
+  std::vector<std::string> texts;
+  for (const std::string element : {"o0*100 + o1", "o1*37 + o0", "o1"})
+    texts.push_back(
+        "kernel words(b0: i64 in, b1: i32 out) outer(o0 < 37, o1 < 100) {\n"
+        " store(b1, o0*100 + o1, random(mul(load(b0, 0), 7046029254386353131), "
+        "load(b0, 1), or(and(shr(" +
+        element + ", 2), -16), and(" + element + ", 15)), and(shr(" + element + ", 4), 3)))\n}");
+  check_emulated(texts);
+}
+
 TEST(CudaPoints, Casts) {
   std::vector<std::string> texts;
   const char* types[] = {"bool", "u8", "i8", "i16", "i32", "i64", "f32", "f64"};

@@ -142,9 +142,11 @@ class Generator {
   std::string integer(int depth, bool inner) {
     if (depth <= 0 || pick(4) == 0)
       return pick(2) ? "load(b2, " + index(inner) + ")" : "i64(load(b4, " + index(inner) + "))";
-    switch (pick(4)) {
+    switch (pick(5)) {
       case 0:
         return dense(inner);
+      case 4:
+        return random(inner);
       case 1:
         return "where(" + condition(depth - 1, inner) + ", " + integer(depth - 1, inner) + ", " +
                integer(depth - 1, inner) + ")";
@@ -153,6 +155,16 @@ class Generator {
       default:
         return "max(" + integer(depth - 1, inner) + ", " + integer(depth - 1, inner) + ")";
     }
+  }
+  // A random word: of elements as loop/random.h numbers them, or of any counter.
+  std::string random(bool inner) {
+    const std::string offset = std::to_string(pick(3));
+    const std::string at = pick(2) ? dense(inner) : index(inner);
+    if (pick(3) == 0)
+      return "i64(random(load(b2, " + index(inner) + "), " + offset + ", " + at + ", " +
+             index(inner) + "))";
+    return "i64(random(load(b2, 0), " + offset + ", or(and(shr(" + at + ", 2), -16), and(" + at +
+           ", 15)), and(shr(" + at + ", 4), 3)))";
   }
   std::string number(int depth, bool inner) {
     if (!is_scan_.empty() && pick(4) == 0) {

@@ -1,0 +1,95 @@
+// Random numbers of a counter.
+#include "loop/random.h"
+
+#include <cmath>
+
+#include "loop/lowering/pointwise.h"
+
+namespace braze::loop::lowering {
+namespace {
+
+using graph::OpKind;
+using K = ExprKind;
+
+// The high `count` bits of a word, as a number that is not negative.
+ExprRef high_bits(ExprPool& pool, ExprRef word, int count) {
+  ExprRef shifted = pool.binary(K::kShr, word, pool.integer(32 - count, DType::kInt32));
+  return pool.binary(K::kAnd, shifted, pool.integer((int64_t{1} << count) - 1, DType::kInt32));
+}
+
+// What the words of an element make of a dtype: floats in [0, 1), in steps of the last place that
+// numbers in [0.5, 1) have; integers of any value.
+ExprRef number_from(ExprPool& pool, DType dtype, ExprRef first, ExprRef second) {
+  const auto single = [&](int bits) {
+    return pool.binary(K::kMul, pool.cast(high_bits(pool, first, bits), DType::kFloat32),
+                       pool.constant(DType::kFloat32, std::ldexp(1.0, -bits)));
+  };
+  const auto wide = [&](int bits, ExprRef word) {
+    return pool.cast(high_bits(pool, word, bits), DType::kFloat64);
+  };
+  const auto number = [&](double value) { return pool.constant(DType::kFloat64, value); };
+  switch (dtype) {
+    case DType::kFloat16:
+      return pool.cast(single(11), dtype);
+    case DType::kBFloat16:
+      return pool.cast(single(8), dtype);
+    case DType::kFloat32:
+      return single(24);
+    case DType::kFloat64: {
+      ExprRef high = pool.binary(K::kMul, wide(27, first), number(0x1p26));
+      return pool.binary(K::kMul, pool.binary(K::kAdd, high, wide(26, second)), number(0x1p-53));
+    }
+    case DType::kInt32:
+      return first;
+    case DType::kInt64: {
+      ExprRef high = pool.binary(K::kShl, pool.cast(second, dtype), pool.integer(32));
+      ExprRef low = pool.binary(K::kAnd, pool.cast(first, dtype), pool.integer(0xffffffff));
+      return pool.binary(K::kOr, high, low);
+    }
+    case DType::kBool:
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kComplex64:
+    case DType::kComplex128:
+      break;
+  }
+  return nullptr;
+}
+
+// seed, offset, size, dtype
+bool lower_random(Lowering& lowering, const Node& node) {
+  Value* seed = graph::tensor_arg(node, 0);
+  const int64_t offset = graph::int_arg(node, 1);
+  const graph::TensorType& type = node.result()->type();
+  const DType dtype = type.dtype;
+  const bool known = graph::is_float(dtype) || dtype == DType::kInt32 || dtype == DType::kInt64;
+  if (!known) return false;
+  const sym::Dims strides = sym::contiguous_strides(type.sizes);
+  Traits traits{.size = graph::size_of(dtype) == 8 ? 30 : 15,
+                .math = true,
+                .loads = true,
+                .heavy = true,
+                .label = "random"};
+  lowering.define(node, 0, std::move(traits),
+                  [&lowering, seed, offset, dtype, strides](IndexView index) {
+                    ExprPool& pool = lowering.pool();
+                    ExprRef key = lowering.element(seed, {});
+                    ExprRef element = dot(pool, index, strides);
+                    const auto word = [&](int64_t stream) {
+                      return random_word(pool, key, pool.integer(stream), element);
+                    };
+                    ExprRef first = word(offset);
+                    const bool wide = graph::size_of(dtype) == 8;
+                    return number_from(pool, dtype, first, wide ? word(offset + 1) : nullptr);
+                  });
+  return true;
+}
+
+}  // namespace
+
+Handler random_handler(OpKind kind) {
+  return kind == OpKind::kbraze_random ? &lower_random : nullptr;
+}
+
+}  // namespace braze::loop::lowering
