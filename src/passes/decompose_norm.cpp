@@ -97,7 +97,8 @@ Replacement group_norm(Emitter& emit, const Node& node) {
   Value* split = emit.reshape(rows, {batch, groups, group_channels, area});
   Value* out = emit.add(emit.mul(split, by_channel(scale)), by_channel(shift));
   auto statistic = [&](Value* value) { return emit.reshape(value, {batch, groups}); };
-  return {emit.reshape(out, input->type().sizes), is_used(emit, node, 1) ? statistic(mean) : nullptr,
+  return {emit.reshape(out, input->type().sizes),
+          is_used(emit, node, 1) ? statistic(mean) : nullptr,
           is_used(emit, node, 2) ? statistic(rstd) : nullptr};
 }
 
