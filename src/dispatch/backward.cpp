@@ -113,49 +113,81 @@ Backward::Form Backward::form_of(std::vector<at::Tensor>& tangents,
   return form;
 }
 
-std::vector<bool> Backward::absent_gradients(const Form& form) const {
-  // By value: nothing but tangents that there are not flows into it, beside what was kept.
-  std::vector<bool> absent(graph_.value_count()), reached(graph_.value_count());
-  size_t place = 0;
-  for (const int input : tangents_) {
-    const Value* tangent = graph_.inputs()[input].value;
-    reached[tangent->id()] = true;
-    absent[tangent->id()] = form[place] < 0;
-    place += form[place] > 0 ? 1 + tangent->type().strides.size() : 1;
-  }
-  for (const auto& node : graph_.nodes()) {
-    bool is_reached = false, is_absent = true;
-    for (const Value* operand : node->operands()) {
-      if (!reached[operand->id()]) continue;
-      is_reached = true;
-      is_absent = is_absent && absent[operand->id()];
+// Which values a variant computes. A backward is linear in its tangents: what only absent ones flow
+// into is zero, is not computed, and is left out of sums.
+struct Backward::Flow {
+  Flow(const Graph& graph, const std::vector<int>& tangents, const Form& form)
+      : absent(graph.value_count()), needed(graph.value_count()) {
+    std::vector<bool> reached(graph.value_count());
+    size_t place = 0;
+    for (const int input : tangents) {
+      const Value* tangent = graph.inputs()[input].value;
+      reached[tangent->id()] = true;
+      absent[tangent->id()] = form[place] < 0;
+      place += form[place] > 0 ? 1 + tangent->type().strides.size() : 1;
     }
-    for (const Value* result : node->results()) {
-      if (!result) continue;
-      reached[result->id()] = is_reached;
-      absent[result->id()] = is_reached && is_absent;
+    for (const auto& node : graph.nodes()) {
+      bool is_reached = false, is_absent = true;
+      for (const Value* operand : node->operands()) {
+        if (!reached[operand->id()]) continue;
+        is_reached = true;
+        is_absent = is_absent && absent[operand->id()];
+      }
+      for (const Value* result : node->results()) {
+        if (!result) continue;
+        reached[result->id()] = is_reached;
+        absent[result->id()] = is_reached && is_absent;
+      }
+    }
+    for (const Value* output : graph.outputs())
+      if (!absent[output->id()]) needed[output->id()] = true;
+    for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+      if (!computes(**node)) continue;
+      const Value* term = only_term(**node);
+      for (const Value* operand : (*node)->operands())
+        needed[operand->id()] = needed[operand->id()] || !term || operand == term;
     }
   }
-  std::vector<bool> gradients;
-  for (const Value* output : graph_.outputs()) gradients.push_back(absent[output->id()]);
-  return gradients;
-}
+
+  bool computes(const graph::Node& node) const {
+    return std::ranges::any_of(node.results(), [&](const Value* result) {
+      return result && needed[result->id()] && !absent[result->id()];
+    });
+  }
+
+  // The term that is not absent, where it is the whole sum. Null: the node is no such sum.
+  const Value* only_term(const graph::Node& node) const {
+    if (node.op().kind != OpKind::kadd_Tensor || node.operands().size() != 2) return nullptr;
+    const Value *a = node.operands()[0], *b = node.operands()[1];
+    if (absent[a->id()]) std::swap(a, b);
+    if (absent[a->id()] || !absent[b->id()]) return nullptr;
+    const bool is_plain =
+        a->type() == node.result()->type() && node.args()[2] == graph::Argument(sym::Int(1));
+    return is_plain ? a : nullptr;
+  }
+
+  std::vector<bool> absent, needed;  // by value
+};
 
 std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) const {
+  const Flow flow(graph_, tangents_, form);
+  auto variant = std::make_unique<Variant>();
+  variant->form = form;
   Graph graph;
   graph::NodeCopier copier(graph_, graph);
   std::vector<at::Tensor> constants;
   std::vector<std::pair<const Value*, Value*>> strided;
-  std::vector<const Value*> absent;
   size_t place = 0;
   for (size_t i = 0; i < sources_.size(); ++i) {
     const graph::Input& input = graph_.inputs()[i];
-    if (input.kind == InputKind::kTangent) {
+    const bool is_needed = flow.needed[input.value->id()];
+    if (input.kind == InputKind::kSaved) {
+      variant->takes.push_back(is_needed);
+      if (!is_needed) continue;
+      copier.add_input(input);
+    } else if (input.kind == InputKind::kTangent) {
       const int64_t how = form[place++];
-      if (how < 0) {
-        absent.push_back(input.value);
-        continue;
-      }
+      if (how < 0) continue;
       Value* copy = copier.add_input(input);
       if (how > 0) {
         graph::TensorType type = input.value->type();
@@ -173,15 +205,22 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
   graph.set_conditions(graph_.conditions());
   for (const auto& [traced, copy] : strided)
     copier.set(traced, in_layout(graph, copy, traced->type()));
-  for (const Value* tangent : absent)
-    copier.set(tangent, graph::Emitter(graph, nullptr).full(tangent->type(), 0.0));
-  for (const auto& node : graph_.nodes()) copier.add(*node);
-  auto variant = std::make_unique<Variant>();
-  variant->form = form;
-  variant->absent = absent_gradients(form);
+  for (const auto& node : graph_.nodes()) {
+    if (!flow.computes(*node)) continue;
+    if (const Value* term = flow.only_term(*node)) {
+      copier.set(node->result(), copier.at(term));
+      continue;
+    }
+    for (const Value* operand : node->operands())
+      if (flow.absent[operand->id()] && !copier.has(operand))
+        copier.set(operand, graph::Emitter(graph, nullptr).full(operand->type(), 0.0));
+    copier.add(*node);
+  }
   std::vector<Value*> outputs;
-  for (size_t i = 0; i < graph_.outputs().size(); ++i)
-    if (!variant->absent[i]) outputs.push_back(copier.at(graph_.outputs()[i]));
+  for (const Value* output : graph_.outputs()) {
+    variant->absent.push_back(flow.absent[output->id()]);
+    if (!variant->absent.back()) outputs.push_back(copier.at(output));
+  }
   std::vector<graph::OutputRole> roles(outputs.size(), {graph::OutputKind::kGradient, {}});
   graph.set_outputs(std::move(outputs), std::move(roles));
   graph::take_own_arena(graph);
@@ -232,13 +271,14 @@ std::shared_ptr<Program> Backward::program_for(Variant& variant, std::span<const
   return program;
 }
 
-std::vector<at::Tensor> Backward::run(const std::vector<at::Tensor>& saved,
-                                      const std::vector<at::Tensor>& tangents,
+std::vector<at::Tensor> Backward::run(const Saved& saved, const std::vector<at::Tensor>& tangents,
                                       std::span<const int64_t> symbols,
                                       std::span<const double> numbers) {
   std::vector<at::Tensor> laid_out = tangents;
   Variant& variant = variant_for(form_of(laid_out, symbols));
   std::vector<c10::TensorImpl*> inputs;
+  std::vector<at::Tensor> taken;
+  taken.reserve(variant.takes.size());
   size_t next = 0;
   for (size_t i = 0; i < sources_.size(); ++i) {
     switch (graph_.inputs()[i].kind) {
@@ -247,7 +287,8 @@ std::vector<at::Tensor> Backward::run(const std::vector<at::Tensor>& saved,
           inputs.push_back(tangent.unsafeGetTensorImpl());
         break;
       case InputKind::kSaved:
-        inputs.push_back(saved[next++].unsafeGetTensorImpl());
+        if (const size_t number = next++; variant.takes[number])
+          inputs.push_back(taken.emplace_back(saved(number)).unsafeGetTensorImpl());
         break;
       default:  // bound for good, or given by value
         inputs.push_back(nullptr);

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,12 +25,15 @@ class Backward {
   Backward(graph::Graph graph, std::vector<Source> sources, const Settings& settings,
            const std::vector<at::Tensor>& constants, std::string name);
 
-  // The gradients, by output of the graph. `saved`: by input that is kept from the forward, in the
-  // order of inputs. An undefined tangent counts as zeros, and what depends on such alone is
-  // undefined: an optimizer tells a parameter without a gradient from one whose gradient is zero.
-  // With the GIL or without. Throws c10::Error, InternalError.
-  std::vector<at::Tensor> run(const std::vector<at::Tensor>& saved,
-                              const std::vector<at::Tensor>& tangents,
+  // What is kept from the forward, by number in kept().
+  using Saved = std::function<at::Tensor(size_t)>;
+
+  // The gradients, by output of the graph. `saved` is asked for what these tangents need: of that
+  // alone, as in eager, it matters whether it was changed. An undefined tangent counts as zeros,
+  // and what depends on such alone is undefined: an optimizer tells a parameter without a gradient
+  // from one whose gradient is zero. With the GIL or without. Throws c10::Error, InternalError,
+  // what `saved` throws.
+  std::vector<at::Tensor> run(const Saved& saved, const std::vector<at::Tensor>& tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers);
 
   // Of the inputs that are kept from the forward, in order.
@@ -45,6 +49,7 @@ class Backward {
   struct Variant {
     Form form;
     std::vector<bool> absent;  // by gradient: autograd is told that there is none
+    std::vector<bool> takes;   // by number in kept_
     std::unique_ptr<Programs> programs;
     std::unique_ptr<Programs> aten;  // where the compiled code does not hold
     ForkMutex mutex;                 // of what follows
@@ -53,7 +58,7 @@ class Backward {
 
   Form form_of(std::vector<at::Tensor>& tangents, std::span<const int64_t> symbols);
   Variant& variant_for(const Form& form);
-  std::vector<bool> absent_gradients(const Form& form) const;
+  struct Flow;
   std::unique_ptr<Variant> make_variant(const Form& form) const;
   std::shared_ptr<Program> program_for(Variant& variant, std::span<const int64_t> symbols);
   const graph::TensorType& tangent_type(size_t tangent) const;

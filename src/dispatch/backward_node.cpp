@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 
 #include "dispatch/tensors.h"
 
@@ -39,6 +40,13 @@ struct Pending {
   bool in_parts = false;
 };
 
+// One of several results that no other result is computed from.
+struct Asked {
+  c10::weak_intrusive_ptr<c10::TensorImpl> result;
+  bool is_given = false;  // its tangent has come
+  bool is_spent = false;  // and the graph was not to be kept
+};
+
 // What a call keeps for its nodes.
 struct Kept {
   std::shared_ptr<Differentiated> code;
@@ -50,16 +58,25 @@ struct Kept {
   std::shared_ptr<const pytorch::GeneratorState> drawn_from;
   std::mutex mutex;
   std::map<int, Pending> pending;  // by run of the engine
+  std::vector<Asked> asked;        // by tangent of the first node; empty: it has one
 };
 
 class BackwardNode final : public Node {
  public:
   std::string name() const override { return "BrazeBackward"; }
 
-  // Those in front of the last node leave their tangents to it.
+  // Those in front of the last node leave their tangents to it. A result whose gradient has not
+  // been asked for yet, but may be, has nodes of its own in eager, which are not released with
+  // those of others.
   void release_variables() override {
     if (!is_last()) return;
     std::lock_guard lock(kept->mutex);
+    bool is_over = true;
+    for (Asked& asked : kept->asked) {
+      asked.is_spent |= asked.is_given;
+      is_over &= asked.is_spent || asked.result.expired();
+    }
+    if (!is_over) return;
     for (SavedVariable& variable : kept->saved) variable.reset_data();
     for (SavedVariable& variable : kept->inputs) variable.reset_data();
     for (SavedVariable& variable : kept->inner) variable.reset_data();
@@ -74,9 +91,11 @@ class BackwardNode final : public Node {
     if (kept->code->joint.inner.empty()) {
       if (std::ranges::none_of(given, [](const at::Tensor& t) { return t.defined(); }))
         return variable_list(num_outputs());
+      note(given);
       return run_whole(given);
     }
     const int run = torch::autograd::get_current_graph_task_id();
+    note(given);
     Pending pending = add(run, std::move(given));
     if (pending.in_parts) return run_part(pending.tangents);
     variable_list gradients(num_outputs());
@@ -87,6 +106,16 @@ class BackwardNode final : public Node {
  private:
   size_t later() const { return kept->code->joint.inner.size() - number; }
   bool is_last() const { return later() == 0; }
+
+  void note(const variable_list& given) {
+    if (number > 0) return;
+    std::lock_guard lock(kept->mutex);
+    for (size_t i = 0; i < kept->asked.size(); ++i) {
+      if (!given[i].defined()) continue;
+      if (kept->asked[i].is_spent) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+      kept->asked[i].is_given = true;
+    }
+  }
 
   // What has come in this run, of which the last node takes leave.
   Pending add(int run, variable_list given) {
@@ -125,8 +154,7 @@ class BackwardNode final : public Node {
     if (at::GradMode::is_enabled())  // create_graph=True
       return kept->code->second->run(unpacked(kept->inputs), given, kept->symbols, kept->numbers,
                                      kept->drawn_from.get());
-    return kept->code->whole->run(unpacked(kept->saved), given, kept->symbols,
-                                  numbers_of(*kept->code->whole));
+    return kept->code->whole->run(saved(), given, kept->symbols, numbers_of(*kept->code->whole));
   }
 
   variable_list run_part(const variable_list& given) {
@@ -139,7 +167,7 @@ class BackwardNode final : public Node {
                                        kept->symbols, kept->numbers, kept->drawn_from.get());
     } else {
       Backward& parts = *kept->code->parts;
-      gradients = parts.run(unpacked(kept->saved), given, kept->symbols, numbers_of(parts));
+      gradients = parts.run(saved(), given, kept->symbols, numbers_of(parts));
     }
     // Behind the inputs' come those of all inner results; a node has edges to the later ones first.
     const size_t of_inputs = kept->code->joint.gradient_of.size();
@@ -152,6 +180,13 @@ class BackwardNode final : public Node {
     std::vector<double> taken;
     for (const int number : backward.numbers()) taken.push_back(kept->numbers[number]);
     return taken;
+  }
+
+  Backward::Saved saved() {
+    return [this](size_t i) {
+      std::lock_guard lock(kept->mutex);
+      return kept->saved[i].unpack(getptr());
+    };
   }
 
   variable_list unpacked(const std::vector<SavedVariable>& variables) {
@@ -219,6 +254,10 @@ void give_history(const DifferentiatedCall& call) {
     }
     for (const int tangent : node->tangents)
       set_history(call.outputs[joint.tangent_of[tangent]], nodes[number]);
+    if (number > 0 || node->tangents.size() == 1) continue;
+    for (const int tangent : node->tangents)
+      kept->asked.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(
+          call.outputs[joint.tangent_of[tangent]].getIntrusivePtr())});
   }
   kept->symbols.assign(call.symbols.begin(), call.symbols.end());
   kept->numbers.assign(call.numbers.begin(), call.numbers.end());

@@ -9,15 +9,16 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "pytorch/convert.h"
 #include "runtime/memory.h"
 
 namespace braze::runtime {
 namespace {
 
 at::Tensor empty(const plan::Constant& constant, c10::Device device) {
-  return allocate_tensor_on(device, sym::constants(constant.type.sizes),
-                            sym::constants(constant.type.strides), scalar_type(constant.type.dtype),
-                            static_cast<int64_t>(constant.bytes.size()));
+  return allocate_tensor_on(
+      device, sym::constants(constant.type.sizes), sym::constants(constant.type.strides),
+      pytorch::scalar_type_of(constant.type.dtype), static_cast<int64_t>(constant.bytes.size()));
 }
 
 // An ordinary tensor, whatever the mode of the call that loads the module.
@@ -26,7 +27,7 @@ at::Tensor make(const plan::Constant& constant) {
   at::Tensor tensor = empty(constant, at::kCPU);
   if (!constant.bytes.empty())
     std::memcpy(tensor.mutable_data_ptr(), constant.bytes.data(), constant.bytes.size());
-  const c10::Device device = device_of(constant.type.device);
+  const c10::Device device = pytorch::device_of(constant.type.device);
   if (device.is_cpu()) return tensor;
   const c10::DeviceGuard current(device);
   const c10::impl::ExcludeDispatchKeyGuard below(
@@ -40,8 +41,8 @@ at::Tensor make(const plan::Constant& constant) {
 // A function's kernels take it as its slot says.
 void check(const at::Tensor& tensor, const graph::TensorType& type, size_t input) {
   BRAZE_CHECK(tensor.defined(), "no tensor for constant input ", input);
-  BRAZE_CHECK(tensor.scalar_type() == scalar_type(type.dtype) &&
-                  tensor.device().type() == device_of(type.device).type() &&
+  BRAZE_CHECK(tensor.scalar_type() == pytorch::scalar_type_of(type.dtype) &&
+                  tensor.device().type() == pytorch::device_of(type.device).type() &&
                   tensor.sizes().equals(sym::constants(type.sizes)) &&
                   tensor.strides().equals(sym::constants(type.strides)),
               "constant input ", input, " is to be ", graph::to_string(type));
