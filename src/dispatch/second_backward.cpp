@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "passes/dce.h"
 #include "trace/replay.h"
@@ -49,6 +50,12 @@ std::vector<at::Tensor> SecondBackward::gradients(const graph::Graph& forward,
                                                   const std::vector<at::Tensor>& tangents,
                                                   std::span<const int64_t> symbols,
                                                   const pytorch::GeneratorState* drawn_from) const {
+  if (joint_.has_user_functions)
+    throw std::runtime_error(
+        "gradients of gradients (create_graph=True) go through a torch.autograd.Function in "
+        "compiled "
+        "code, whose formula is not known to be differentiable there; call the Function in a "
+        "function under braze.disable, which leaves it to eager");
   std::vector<at::Tensor> results;
   if (drawn_from) {
     const pytorch::GeneratorState now;

@@ -26,7 +26,8 @@ class SecondBackward {
   const std::vector<int>& needed() const { return needed_; }
 
   // The gradients, by Joint::gradient_of. `inputs`: those that are needed, in order; `numbers`: all
-  // floats of the call; `drawn_from`: null where nothing random is drawn.
+  // floats of the call; `drawn_from`: null where nothing random is drawn. Throws where the user's
+  // own formulas are part of it.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs,
                               const std::vector<at::Tensor>& tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers,

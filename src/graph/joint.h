@@ -14,6 +14,10 @@ struct Joint {
   // the sum of that and the tangent, which flows on.
   std::vector<int> inner;
 
+  // A torch.autograd.Function is part of it: how its formula depends on what it was given is known
+  // to the user's code alone.
+  bool has_user_functions = false;
+
   bool empty() const { return tangent_of.empty(); }
 };
 

@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
+#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 
@@ -34,6 +36,12 @@ at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b) {
 
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return as_fake(a)->value->type() == as_fake(b)->value->type();
+}
+
+// Of a class for the user's Functions, in Python or C++.
+bool is_users(const Node& node) {
+  const std::string_view name = typeid(node).name();
+  return name.find("PyNode") != name.npos || name.find("CppNode") != name.npos;
 }
 
 class Walk {
@@ -86,6 +94,9 @@ class Walk {
   }
 
   const std::map<int, at::Tensor>& gradients() const { return gradients_; }
+  bool has_user_functions() const {
+    return std::ranges::any_of(nodes_, [](const auto& known) { return is_users(*known.first); });
+  }
   // In the order of the walk.
   const std::vector<Inner>& inner() const { return inner_; }
 
@@ -225,6 +236,7 @@ std::string differentiate(TraceState& state, const std::vector<at::Tensor>& outp
     joint.gradient_of.push_back(input);
     gradients.push_back(gradient);
   }
+  joint.has_user_functions = walk.has_user_functions();
   for (const Walk::Inner& inner : walk.inner()) {
     joint.inner.push_back(inner.root);
     gradients.push_back(inner.flow);

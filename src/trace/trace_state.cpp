@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
@@ -260,6 +261,7 @@ void TraceState::detach_what_has_no_history() {
 
 std::string TraceState::differentiate(const std::vector<at::Tensor>& outputs) {
   detach_what_has_no_history();
+  take_up_versions();
   return trace::differentiate(*this, outputs, first_sequence_number_, gradients_, joint_);
 }
 
@@ -315,9 +317,19 @@ void TraceState::note_write(int storage) {
 void TraceState::restore_versions() {
   for (size_t i = versions_.size(); i-- > 0;) {
     c10::VariableVersion counter = versions_[i].first.unsafeGetTensorImpl()->version_counter();
+    traced_versions_.emplace_back(versions_[i].first, counter.current_version());
     counter.set_version(versions_[i].second);
   }
   versions_.clear();
+}
+
+// What autograd has saved and the trace has written to since is to be known as such.
+void TraceState::take_up_versions() {
+  for (const auto& [tensor, version] : std::exchange(traced_versions_, {})) {
+    c10::VariableVersion counter = tensor.unsafeGetTensorImpl()->version_counter();
+    versions_.emplace_back(tensor, counter.current_version());
+    counter.set_version(std::max<int64_t>(version, counter.current_version()));
+  }
 }
 
 Trace TraceState::finish(const std::vector<at::Tensor>& outputs) {

@@ -77,6 +77,7 @@ class TraceState {
   ControlFlow control_flow{*this};
 
  private:
+  void take_up_versions();
   friend class Recorder;
   friend class ControlFlow;
 
@@ -138,6 +139,7 @@ class TraceState {
   OutsideMemory outside_memory_;
   // Tensors from outside that the trace writes to, with their versions at its beginning.
   std::vector<std::pair<at::Tensor, int64_t>> versions_;
+  std::vector<std::pair<at::Tensor, int64_t>> traced_versions_;  // at its end
   std::vector<at::Tensor> autograd_candidates_;
   bool needs_autograd_ = false;
   // Autograd's sequence number as the trace begins, and the origins of what has been recorded with

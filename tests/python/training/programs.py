@@ -126,7 +126,7 @@ STATEMENTS = (
     "{z}, {z}b = Pair.apply({x}, {x} + 1)\n{z} = {z} + {z}b",
     "{z}, {z}i = {x}.max(-1)\n{z} = {z} * {z}i",
     "{z} = {x}\nfor part in {x}.unbind(0):\n    {z} = {z} + part",
-    "{z} = {x}.to(torch.float32).sin().to({x}.dtype)",
+    "{z} = {x}.to(torch.complex128).abs().to({x}.dtype)",
     "with torch.set_grad_enabled(not {x}.requires_grad):\n    {z} = {x} * 2",
     "torch.set_grad_enabled(False)\n{z} = {x} * 2\ntorch.set_grad_enabled(True)",
     "{z} = torch.autograd.grad({x}.sin().sum(), {x})[0] + {x}",
@@ -178,7 +178,6 @@ def environment():
 def tensors(program, number):
     """Leaves, and what `f` is given for them."""
     maker = torch.Generator().manual_seed(number)
-    # The third call brings another first size, where that is one of a's own.
     leaves, given = {}, {}
     for name in NAMES:
         shape = program.shapes[name]
@@ -197,14 +196,27 @@ def generate(seed):
     trained = tuple(n for n in NAMES if r.random() < 0.6) or ("a",)
     histories = tuple(n for n in trained if r.random() < 0.2)
     program = Program(
-        [], "a", shapes, trained, histories, r.choice(USES), r.choice((None, None, True)), r.random() < 0.3
+        [],
+        "a",
+        shapes,
+        trained,
+        histories,
+        r.choice(USES),
+        r.choice((None, None, True)),
+        r.random() < 0.3,
     )
     names = environment()
     _, given = tensors(program, 0)
     live = list(NAMES)
     scope = dict(zip([*NAMES, "index", "mask"], given))
+    if program.use == "penalty":  # not through Functions of the user's
+        statements = [s for s in STATEMENTS if "apply" not in s and "checkpoint" not in s]
+        binary = [b for b in BINARY if "apply" not in b]
+        writes = [w for w in WRITES if "apply" not in w]
+    else:
+        statements, binary, writes = STATEMENTS, BINARY, WRITES
     wanted, tries = r.randint(2, 12), 0
-    kinds = [UNARY] * 5 + [BINARY] * 6 + [VIEWS] * 3 + [REDUCTIONS] * 2 + [PICKS] * 2
+    kinds = [UNARY] * 5 + [binary] * 6 + [VIEWS] * 3 + [REDUCTIONS] * 2 + [PICKS] * 2
     while len(program.lines) < wanted and tries < 200:
         tries += 1
         z = f"t{len(program.lines)}"
@@ -212,9 +224,9 @@ def generate(seed):
         recent = live[-4:] if r.random() < 0.6 else live
         words = {"x": r.choice(recent), "y": r.choice(live), "s": r.choice((0.5, 2, 1.5)), "z": z}
         if kind < 0.12:
-            line, made = r.choice(WRITES).format(**words), None
+            line, made = r.choice(writes).format(**words), None
         elif kind < 0.2:
-            line, made = r.choice(STATEMENTS).format(**words), z
+            line, made = r.choice(statements).format(**words), z
         else:
             line, made = f"{z} = " + r.choice(r.choice(kinds)).format(**words), z
         before = {n: t.detach().clone() for n, t in scope.items() if isinstance(t, torch.Tensor)}
@@ -258,7 +270,10 @@ def use(program, results, leaves, number):
     if not chosen:
         return []
     how = program.use
-    weights = [torch.linspace(0.5, 1.5, max(t.numel(), 1), dtype=t.dtype)[: t.numel()].reshape(t.shape) for t in chosen]
+    weights = [
+        torch.linspace(0.5, 1.5, max(t.numel(), 1), dtype=t.dtype)[: t.numel()].reshape(t.shape)
+        for t in chosen
+    ]
     total = sum((t * w).sum() for t, w in zip(chosen, weights))
     if how == "sum":
         total.backward()
@@ -266,10 +281,13 @@ def use(program, results, leaves, number):
         torch.autograd.backward(chosen, [torch.ones_like(t) for t in chosen])
     elif how == "strided":
         torch.autograd.backward(
-            chosen, [w.transpose(0, -1).contiguous().transpose(0, -1) if w.dim() else w for w in weights]
+            chosen,
+            [w.transpose(0, -1).contiguous().transpose(0, -1) if w.dim() else w for w in weights],
         )
     elif how == "expanded":
-        torch.autograd.backward(chosen, [torch.ones((), dtype=t.dtype).expand(t.shape) for t in chosen])
+        torch.autograd.backward(
+            chosen, [torch.ones((), dtype=t.dtype).expand(t.shape) for t in chosen]
+        )
     elif how == "grad":
         return list(torch.autograd.grad(total, wanted, allow_unused=True))
     elif how == "grad of some":
@@ -320,7 +338,9 @@ def observe(program, wrap):
                 shown.append(("requires_grad, is_leaf", (t.requires_grad, t.is_leaf)))
                 shown.append(("has grad_fn", t.grad_fn is not None))
             shown.append(("versions", [t._version for t in given]))
-            for word, value in zip(("gradient asked for",) * 9, use(program, results, leaves, number)):
+            for word, value in zip(
+                ("gradient asked for",) * 9, use(program, results, leaves, number)
+            ):
                 shown.append((word, value))
         except Exception as error:
             torch.set_grad_enabled(True)
@@ -336,7 +356,10 @@ def observe(program, wrap):
 
 def same(got, wanted):
     if isinstance(wanted, torch.Tensor):
-        if not isinstance(got, torch.Tensor) or (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
+        if not isinstance(got, torch.Tensor) or (got.shape, got.dtype) != (
+            wanted.shape,
+            wanted.dtype,
+        ):
             return False
         if not wanted.is_floating_point():
             return torch.equal(got, wanted)
@@ -352,9 +375,7 @@ def difference(program, backend="aten"):
     with warnings.catch_warnings(), contextlib.redirect_stderr(None):
         warnings.simplefilter("ignore")
         wanted = observe(program, lambda f: f)
-        got = observe(
-            program, lambda f: braze.compile(f, backend=backend, dynamic=program.dynamic)
-        )
+        got = observe(program, lambda f: braze.compile(f, backend=backend, dynamic=program.dynamic))
         braze.reset()
     for number, ((word, a), (other, e)) in enumerate(zip(got, wanted)):
         if word != other or not same(a, e):
@@ -363,6 +384,12 @@ def difference(program, backend="aten"):
                 return None
             return f"{other}: {cut(a) if word == other else (word, cut(a))} for {cut(e)} ({number})"
     return None if len(got) == len(wanted) else "more or fewer results"
+
+
+def show(seed, found):
+    """The program made small, for people."""
+    small = smaller(generate(seed))
+    return f"seed {seed}: {found}\n{PRELUDE}\n{small.show()}"
 
 
 def cut(value):
