@@ -19,12 +19,16 @@ SecondBackward::SecondBackward(graph::Graph forward, graph::Joint joint,
   std::vector<graph::Value*> outputs;
   for (const int output : joint_.tangent_of) outputs.push_back(forward_.outputs()[output]);
   forward_.set_outputs(std::move(outputs));
+  const std::vector<graph::Mutation> mutations = forward_.mutations();
   forward_.set_mutations({});
   passes::eliminate_dead_code(forward_);
   for (size_t i = 0; i < forward_.inputs().size(); ++i) {
     const graph::Input& input = forward_.inputs()[i];
     const bool is_tensor = input.kind == InputKind::kUser || input.kind == InputKind::kParameter;
-    if (is_tensor && forward_.has_uses(input.value)) needed_.push_back(static_cast<int>(i));
+    if (!is_tensor || !forward_.has_uses(input.value)) continue;
+    needed_.push_back(static_cast<int>(i));
+    for (const graph::Mutation& mutation : mutations)
+      writes_what_it_needs_ = writes_what_it_needs_ || mutation.target == input.value;
   }
 }
 
@@ -56,6 +60,11 @@ std::vector<at::Tensor> SecondBackward::gradients(const graph::Graph& forward,
         "compiled "
         "code, whose formula is not known to be differentiable there; call the Function in a "
         "function under braze.disable, which leaves it to eager");
+  if (writes_what_it_needs_)
+    throw std::runtime_error(
+        "gradients of gradients (create_graph=True) are asked of compiled code that has written to "
+        "its inputs, whose values from before are gone; write to a copy, or call it in a function "
+        "under braze.disable, which leaves it to eager");
   std::vector<at::Tensor> results;
   if (drawn_from) {
     const pytorch::GeneratorState now;

@@ -27,7 +27,7 @@ class SecondBackward {
 
   // The gradients, by Joint::gradient_of. `inputs`: those that are needed, in order; `numbers`: all
   // floats of the call; `drawn_from`: null where nothing random is drawn. Throws where the user's
-  // own formulas are part of it.
+  // own formulas are part of it, or the forward writes to what it needs.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs,
                               const std::vector<at::Tensor>& tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers,
@@ -55,6 +55,7 @@ class SecondBackward {
   graph::Joint joint_;
   std::vector<at::Tensor> constants_;
   std::vector<int> needed_;
+  bool writes_what_it_needs_ = false;
 };
 
 }  // namespace braze::dispatch

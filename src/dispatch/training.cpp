@@ -30,6 +30,15 @@ Graph whole(const Graph& backward, const graph::Joint& joint) {
   return graph;
 }
 
+// Views of `from` become views of `to`.
+void replace(Graph& graph, Value* from, Value* to) {
+  for (const auto& node : graph.nodes())
+    for (Value* result : node->results())
+      if (result && result != from && result->storage() == from->storage())
+        result->set_storage(to->storage());
+  graph.replace_all_uses(from, to);
+}
+
 // Each tangent of an inner result is all that flows to it; what flows to it from other results is
 // an output.
 Graph parts(const Graph& backward, const graph::Joint& joint) {
@@ -46,8 +55,7 @@ Graph parts(const Graph& backward, const graph::Joint& joint) {
     outputs.push_back(graph.outputs()[gradients + 2 * i]);
   std::vector<OutputRole> roles(outputs.size(), {OutputKind::kGradient, {}});
   graph.set_outputs(std::move(outputs), std::move(roles));
-  for (size_t i = 0; i < totals.size(); ++i)
-    graph.replace_all_uses(totals[i], tangents[joint.inner[i]]);
+  for (size_t i = 0; i < totals.size(); ++i) replace(graph, totals[i], tangents[joint.inner[i]]);
   passes::eliminate_dead_code(graph);
   return graph;
 }

@@ -1,5 +1,7 @@
 #include "trace/replay.h"
 
+#include <ATen/ops/empty_like.h>
+
 #include <unordered_map>
 
 #include "pytorch/boxed_arguments.h"
@@ -24,6 +26,11 @@ void check_metadata(const graph::Node& node, const graph::TensorType& traced,
 
 void run_node(const graph::Node& node, Values& values, std::span<const int64_t> symbols,
               bool check) {
+  if (node.op().kind == graph::OpKind::kcopy) {  // autograd knows the in-place op alone
+    const auto operand = [&](int i) { return values.at(node.operands()[i]); };
+    values[node.result()] = at::empty_like(operand(0)).copy_(operand(1));
+    return;
+  }
   const auto handle = pytorch::find_operator(node.op().name);
   TORCH_CHECK(handle, "this PyTorch has no operator ", node.op().name);
   const auto tensor_of = [&](const graph::Value* value) { return values.at(value); };

@@ -58,6 +58,14 @@ void add_leaves(PyObject* exception, PyObject* leaves) {
     add_leaves(PyTuple_GET_ITEM(parts.get(), i), leaves);
 }
 
+// What a group from outside holds is not guarded, and its parts are new groups. A break then.
+bool refuses_parts(TraceContext& trace, PyObject* group) {
+  if (trace.world.is_created(group)) return false;
+  trace.raise_break(BreakKind::kOutsideException,
+                    "an exception group from outside is split by except*");
+  return true;
+}
+
 // `group` with `parts` only, as if it had been raised with them; null with an exception pending.
 Ref subset(PyObject* group, PyObject* parts) {
   Ref made = Ref::steal(PyObject_CallMethod(group, "derive", "(O)", parts));
@@ -246,6 +254,7 @@ bool check_group_match(TraceContext& trace, Frame& frame) {
             ? Ref::borrow(exception)
             : Ref::steal(PyObject_CallFunction(PyExc_BaseExceptionGroup, "s(O)", "", exception));
   } else if (exception != Py_None && is_group(exception)) {
+    if (refuses_parts(trace, exception)) return false;
     const Ref parts = Ref::steal(PyObject_CallMethod(exception, "split", "(O)", type.get()));
     if (!parts || trace.breaks.under_way()) return false;
     if (!PyTuple_CheckExact(parts.get()) || PyTuple_GET_SIZE(parts.get()) != 2)
@@ -281,6 +290,7 @@ Tracked exceptions_to_raise(TraceContext& trace, const Tracked& original, const 
   }
   if (!leaves) return {};
   if (PySet_GET_SIZE(leaves.get()) == 0) return only;
+  if (refuses_parts(trace, original.get())) return {};
   Ref rest = only_leaves(original.get(), leaves.get());
   if (!rest || trace.breaks.under_way()) return {};
   return Tracked(std::move(rest));

@@ -236,6 +236,10 @@ def test_a_written_copy_has_memory_of_its_own_size(backend):
         assert got.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
 
 
+# Before 2.13 no groups at all end the process, in eager.
+GROUPS = (1, 2, 3, 0) if torch.__version__ >= "2.13" else (1, 2, 3)
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize(
     "shape", [(2, 4, 3, 3), (1, 4, 1, 3), (2, 4, 5), (2, 4, 2, 3, 3), (0, 4, 3)]
@@ -248,7 +252,7 @@ def test_shuffled_channels_keep_their_format(shape, dynamic):
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     x = torch.randn(shape)
     for given in (x, x.to(memory_format=formats.get(x.dim(), torch.contiguous_format)), x.mT):
-        for groups in (1, 2, 3, 0):
+        for groups in GROUPS:
             expected = showing.outcome(f, given, groups)
             got = showing.outcome(fast, given, groups)
             assert showing.same(expected, got), (expected, got)

@@ -86,7 +86,8 @@ def test_kernels_of_attention(kernel, dropout, capfd):
     def attend(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True).sin()
 
-    fast = braze.compile(attend, fullgraph=True)
+    # The flash kernel's seed is of a dtype that graphs do not have: a break.
+    fast = braze.compile(attend, fullgraph=kernel != "FLASH_ATTENTION")
     given = [torch.randn(2, 4, 64, 32, device="cuda", dtype=torch.float16) for _ in range(3)]
     with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, kernel)):
         for number in range(3):

@@ -27,7 +27,9 @@ def test_case(family, name):
         assert found == expected, reasons
 
 
-@pytest.mark.skipif(not running.UPDATE, reason="rewrites the golden records; BRAZE_UPDATE_GOLDEN=1 lifts it")
+@pytest.mark.skipif(
+    not running.UPDATE, reason="rewrites the golden records; BRAZE_UPDATE_GOLDEN=1 lifts it"
+)
 def test_write_golden():
     for family, records in recorded.items():
         kept = {n: r for n, r in running.golden(family).items() if (family, n) in CASES}

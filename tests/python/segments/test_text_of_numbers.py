@@ -343,3 +343,24 @@ def test_a_tensor_of_numbers_that_vary():
 
     calls = [lambda k=k: (torch.full((3,), k / 3),) for k in range(8)]
     assert len(entries(compare(lambda: f, calls))) <= 4
+
+
+def test_parts_of_a_group_that_was_raised_before_the_segment():
+    def f(y, n):
+        seen = []
+        try:
+            error = ExceptionGroup("g", [ValueError(y.shape[1]), KeyError("k")])
+            if y.sum() > n:
+                raise error
+        except* ValueError as e:
+            seen.append([str(part) for part in e.exceptions])
+        except* KeyError as e:
+            seen.append([str(part) for part in e.exceptions])
+        return y * 2, seen
+
+    fast = braze.compile(f, dynamic=True)
+    for shape, n in (((2, 3), 2), ((2, 3), 3), ((4, 2), 5), ((5, 6), 5), ((4, 2), 3)):
+        y = torch.ones(shape)
+        wanted, got = f(y, n), fast(y, n)
+        assert got[1] == wanted[1]
+        torch.testing.assert_close(got[0], wanted[0])

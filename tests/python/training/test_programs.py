@@ -19,6 +19,38 @@ def test_program_with_kernels(seed):
     assert not found, programs.show(seed, found)
 
 
+@pytest.mark.parametrize("seed", [155, 20391, 24435])
+def test_program_that_differed_once(seed):
+    found = programs.difference(programs.generate(seed))
+    assert not found, programs.show(seed, found)
+
+
+def test_a_saved_tensor_from_outside_that_the_code_writes_to():
+    def function(a, d):
+        product = d * a
+        a.zero_()
+        return product.sum()
+
+    for call in (function, braze.compile(function)):
+        a, d = torch.ones(3), leaf(3)
+        y = call(a, d)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
+        assert d.grad is None
+
+
+def test_gradients_of_gradients_where_an_input_was_written_to():
+    def function(x, scale):
+        y = (x * scale).sin()
+        scale.mul_(2)
+        return y * scale.sum()
+
+    x, scale = leaf(3), torch.ones(())
+    y = braze.compile(function)(x, scale)
+    with pytest.raises(RuntimeError, match="braze.disable|inplace"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+
+
 def two_results(x):
     hidden = (x * 2).sin()
     return hidden, hidden.exp().sum()
