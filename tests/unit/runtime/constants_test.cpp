@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "compile/compile.h"
 #include "graph/text.h"
+#include "pytorch/convert.h"
 #include "runtime/executable.h"
 #include "runtime/memory.h"
 
@@ -37,7 +38,7 @@ std::vector<at::Tensor> call(Executable& executable, const std::vector<at::Tenso
 // A copy of a constant of this type, made by a module that was stored.
 at::Tensor copied(const at::Tensor& constant, compile::Backend backend) {
   graph::TensorType type;
-  type.dtype = graph_dtype(constant.scalar_type()).value();
+  type.dtype = pytorch::dtype_of(constant.scalar_type());
   for (int64_t dim = 0; dim < constant.dim(); ++dim) {
     type.sizes.emplace_back(constant.size(dim));
     type.strides.emplace_back(constant.stride(dim));
