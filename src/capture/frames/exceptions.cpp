@@ -1,6 +1,7 @@
 #include "capture/frames/exceptions.h"
 
 #include "capture/calls/calls.h"
+#include "capture/calls/native.h"
 #include "capture/frames/entry_state.h"
 #include "capture/known.h"
 #include "capture/objects/super.h"
@@ -58,12 +59,9 @@ void add_leaves(PyObject* exception, PyObject* leaves) {
     add_leaves(PyTuple_GET_ITEM(parts.get(), i), leaves);
 }
 
-// What a group from outside holds is not guarded, and its parts are new groups. A break then.
-bool refuses_parts(TraceContext& trace, PyObject* group) {
-  if (trace.world.is_created(group)) return false;
-  trace.raise_break(BreakKind::kOutsideException,
-                    "an exception group from outside is split by except*");
-  return true;
+// Guards what a group from outside holds, as its parts are new groups of the same exceptions.
+bool read_group(TraceContext& trace, PyObject* group) {
+  return trace.world.is_created(group) || read_deeply(trace, group, Look::kDeep);
 }
 
 // `group` with `parts` only, as if it had been raised with them; null with an exception pending.
@@ -254,7 +252,7 @@ bool check_group_match(TraceContext& trace, Frame& frame) {
             ? Ref::borrow(exception)
             : Ref::steal(PyObject_CallFunction(PyExc_BaseExceptionGroup, "s(O)", "", exception));
   } else if (exception != Py_None && is_group(exception)) {
-    if (refuses_parts(trace, exception)) return false;
+    if (!read_group(trace, exception)) return false;
     const Ref parts = Ref::steal(PyObject_CallMethod(exception, "split", "(O)", type.get()));
     if (!parts || trace.breaks.under_way()) return false;
     if (!PyTuple_CheckExact(parts.get()) || PyTuple_GET_SIZE(parts.get()) != 2)
@@ -290,7 +288,7 @@ Tracked exceptions_to_raise(TraceContext& trace, const Tracked& original, const 
   }
   if (!leaves) return {};
   if (PySet_GET_SIZE(leaves.get()) == 0) return only;
-  if (refuses_parts(trace, original.get())) return {};
+  if (!read_group(trace, original.get())) return {};
   Ref rest = only_leaves(original.get(), leaves.get());
   if (!rest || trace.breaks.under_way()) return {};
   return Tracked(std::move(rest));
