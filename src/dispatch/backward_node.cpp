@@ -213,6 +213,11 @@ at::Tensor without_base(const at::Tensor& tensor) {
                                                  /*allow_tensor_metadata_change=*/true));
 }
 
+// What is kept may be a result as well: held with its history, it would hold itself.
+at::Tensor without_history(const at::Tensor& tensor) {
+  return tensor.requires_grad() ? without_base(tensor) : tensor;
+}
+
 // A result's history is that of the call, not that of what it is a view of.
 void set_history(at::Tensor& result, const NodePtr& node) {
   if (result.is_view()) result = without_base(result);
@@ -268,7 +273,8 @@ void give_history(const DifferentiatedCall& call) {
     if (source.kind == Source::Kind::kInput)
       kept->saved.emplace_back(borrow(call.inputs[index]), /*is_output=*/false);
     else if (index >= user_outputs)
-      kept->saved.emplace_back(call.kept[index - user_outputs], /*is_output=*/false);
+      kept->saved.emplace_back(without_history(call.kept[index - user_outputs]),
+                               /*is_output=*/false);
     else if (has_history(index) && has_inner)  // any node may be the one that takes it
       kept->saved.emplace_back(without_base(call.outputs[index]), /*is_output=*/false);
     else

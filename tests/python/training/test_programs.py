@@ -1,5 +1,8 @@
 """Random programs that are trained, and what they have found."""
 
+import gc
+import weakref
+
 import braze
 import programs
 import pytest
@@ -82,6 +85,18 @@ def test_the_gradient_of_such_a_result_is_asked_for():
         return [*of_both, *torch.autograd.grad(loss, hidden)]
 
     both(use)
+
+
+def test_such_results_are_freed_with_their_last_user():
+    fast = braze.compile(two_results, fullgraph=True)
+    for with_backward in (False, True):
+        results = fast(leaf(3, 4))
+        if with_backward:
+            results[1].backward()
+        known = [weakref.ref(result) for result in results]
+        del results
+        gc.collect()
+        assert [result() for result in known] == [None, None]
 
 
 def test_a_hook_on_such_a_result_changes_what_flows_on():
