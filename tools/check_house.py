@@ -142,10 +142,24 @@ def check_sizes(path: Path) -> list[str]:
     return findings
 
 
+def check_test_names(paths: list[Path]) -> list[str]:
+    """pytest imports test modules by their file's name alone, so no two folders may share one."""
+    seen: dict[str, Path] = {}
+    findings = []
+    for path in paths:
+        name = path.relative_to(ROOT)
+        if name.parts[0] == "tests" and re.fullmatch(r"test_\w+\.py", path.name):
+            if path.name in seen:
+                findings.append(f"{name}: pytest takes it for {seen[path.name]}")
+            seen.setdefault(path.name, name)
+    return findings
+
+
 def main() -> int:
     allowed = allowed_folders()
-    findings = []
-    for path in tracked_files():
+    paths = tracked_files()
+    findings = check_test_names(paths)
+    for path in paths:
         parts = path.relative_to(ROOT).parts
         if parts[0] == "src" and path.suffix in {".h", ".cpp", ".inc"}:
             findings += check_includes(path, allowed)

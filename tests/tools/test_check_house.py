@@ -90,6 +90,15 @@ def test_files_headers_and_classes_stay_small(house):
     assert check_house.check_sizes(write("tests/a.py", "a\n" * 501)) != []
 
 
+def test_names_of_test_modules_are_unique(house):
+    check_house, write = house
+    paths = [write(f"tests/{name}", "") for name in ("a/test_x.py", "b/test_y.py", "b/cases.py")]
+    assert check_house.check_test_names([*paths, write("tests/a/cases.py", "")]) == []
+    assert check_house.check_test_names([*paths, write("tests/b/test_x.py", "")]) == [
+        "tests/b/test_x.py: pytest takes it for tests/a/test_x.py"
+    ]
+
+
 def test_methods_are_counted(house):
     check_house, _ = house
     text = """

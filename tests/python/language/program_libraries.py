@@ -166,15 +166,16 @@ class Libraries:
             f"{x}[::2]", f"{x}.as_strided((2, 2), (1, 2))", f"{x}.unflatten(-1, (1, -1))", "IMAGE[:1].transpose(1, 3)",
             f"torch.empty_strided((2, 1, 3), (3, 7, 1)).fill_({n})", f"{x}.sum(0, keepdim=True).t()",
         )  # fmt: skip
+        # Normed values are made small: the rounding of their sum is not to reach what cancels later.
         operation = self.pick(
             "(v + 1)", "v.relu()", "(v * v)", "torch.zeros_like(v)", "v.clone()", "v.sum(1, keepdim=True)", "v.mean(-1)",
             "torch.cat([v, v], 1)", "torch.stack([v, v], -1)", "v.contiguous()", "torch.where(v > 0, v, v * 2)", "v.flip(0)",
             "v.to(torch.float64)", "torch.empty_like(v).fill_(2)", "v.softmax(1)", "v.cumsum(0)", "v.abs().sqrt()", "(v > 0)",
             f"(v + {y}.sum())", "v.squeeze()", "v.flatten()", "v.reshape(-1, 1)", "v.max(0).values", "v.sort(-1).values",
             "v.roll(1, 0)", "v.unsqueeze(1)", "v.new_zeros(v.shape)", "torch.rand_like(v)", "v.clone(memory_format=torch.preserve_format)",
-            "F.pad(v, (1, 0))", "v.repeat_interleave(2, 0)", "v.bfloat16()", "v.amax((0, 1), keepdim=True)", "F.layer_norm(v.sin(), v.shape[-1:], eps=0.1).square()",
+            "F.pad(v, (1, 0))", "v.repeat_interleave(2, 0)", "v.bfloat16()", "v.amax((0, 1), keepdim=True)", "F.layer_norm(v.sin(), v.shape[-1:], eps=0.1).square() / 64",
             "v.clone().add_(v)", "v.diff(dim=0)", "v.tril()", "v.movedim(0, -1) + 1", "v.masked_fill(v > 1, 0)",
-            "F.interpolate(v, scale_factor=2)", "F.avg_pool2d(v, 2)", "F.conv2d(v, torch.ones(2, v.size(1), 1, 1))", "F.batch_norm(v.sin(), None, None, training=True, eps=0.1).square()",
+            "F.interpolate(v, scale_factor=2)", "F.avg_pool2d(v, 2)", "F.conv2d(v, torch.ones(2, v.size(1), 1, 1))", "F.batch_norm(v.sin(), None, None, training=True, eps=0.1).square() / 64",
         )  # fmt: skip
         self.telling(
             [

@@ -4,9 +4,9 @@ import gc
 import weakref
 
 import braze
-import programs
 import pytest
 import torch
+import trained_programs as programs
 from comparing import assert_same, leaf
 
 
