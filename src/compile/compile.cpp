@@ -115,6 +115,7 @@ class ModuleBuilder {
 
   // Of the graph as it was given.
   void take_signature(const graph::Graph& graph) {
+    module_.target = target::to_string(options_.target);
     for (const graph::Input& input : graph.inputs()) {
       plan::Input& own = module_.inputs.emplace_back(plan::Input{.kind = input.kind});
       if (!input.contents) continue;

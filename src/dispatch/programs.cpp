@@ -96,11 +96,11 @@ plan::Module make_module(const graph::Graph& graph, const graph::DataSymbols& da
     key = compile::cache_key(graph, options, data);
     if (auto bytes = toolchain::DiskCache::instance().get("plan", key)) {
       try {
-        plan::Module module = plan::deserialize(*bytes);
+        plan::Module module = plan::deserialize(*bytes, target::to_string(options.target));
         report.from_cache = true;
         return module;
       } catch (const UserError&) {
-        // Damaged or from another version: made again below.
+        // Damaged, from another version or for another target: made again below.
       }
     }
   }

@@ -15,7 +15,7 @@ namespace braze::plan {
 namespace {
 
 constexpr std::string_view kMagic = "BRAZEMOD";
-constexpr int64_t kVersion = 6;
+constexpr int64_t kVersion = 7;
 constexpr size_t kHashDigits = 32;
 enum IntTag : uint8_t { kConstant, kKnownExpr, kNewExpr };
 
@@ -398,7 +398,7 @@ std::string version_of(std::string_view bytes) {
 
 std::string serialize(const Module& module) {
   Writer writer;
-  writer(module.code, module.inputs, module.outputs, module.constants);
+  writer(module.target, module.code, module.inputs, module.outputs, module.constants);
   writer(static_cast<int64_t>(module.functions.size()));
   for (const Function& function : module.functions) {
     writer.forget_exprs();
@@ -426,7 +426,7 @@ Function read_function(Reader& reader) {
 
 }  // namespace
 
-Module deserialize(std::string_view bytes) {
+Module deserialize(std::string_view bytes, std::string_view target) {
   const std::string expected = header();
   if (bytes.size() < expected.size() + kHashDigits) damaged("it is too short");
   if (!bytes.starts_with(kMagic)) damaged("it is no module");
@@ -438,6 +438,10 @@ Module deserialize(std::string_view bytes) {
   Module module;
   Reader reader(hashed.substr(expected.size()));
   int64_t functions = 0;
+  reader(module.target);
+  if (module.target != target)
+    damaged("it was compiled for \"" + module.target + "\", and this is \"" + std::string(target) +
+            "\"");
   reader(module.code, module.inputs, module.outputs, module.constants, functions);
   // A reader at its end throws before this goes on for long.
   for (int64_t i = 0; i < functions; ++i) module.functions.push_back(read_function(reader));

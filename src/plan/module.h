@@ -37,6 +37,7 @@ struct Input {
 // All that the run time needs, but for tensors of the program. The functions have the same symbols,
 // or none. What a function computes from symbols is known when it is entered.
 struct Module {
+  std::string target;               // what it was compiled for, as target::to_string names it
   std::vector<Function> functions;  // the first one is what a call runs
   std::vector<Code> code;
   // What inputs and outputs of the first function are to the caller.
@@ -46,6 +47,7 @@ struct Module {
 };
 
 // For people:
+//   target cpu avx2 threads 2
 //   inputs user, parameter, constant c0
 //   outputs user, user view(no_grad)
 //   c0: f32[2] 0000803f00000040
@@ -53,9 +55,10 @@ struct Module {
 std::string to_string(const Module& module);
 
 // Exact binary form with a version and a checksum. `deserialize` throws UserError on anything
-// damaged or from another version; what it returns has passed `verify`.
+// damaged, from another version or for another target than this one (target::to_string), and names
+// both; what it returns has passed `verify`.
 std::string serialize(const Module& module);
-Module deserialize(std::string_view bytes);
+Module deserialize(std::string_view bytes, std::string_view target);
 
 // Throws InternalError unless there is a function, all functions are right (function.h), kernels
 // and code objects come together (each kernel has one, in the language of its function's device,

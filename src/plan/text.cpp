@@ -254,7 +254,7 @@ std::string_view to_string(Language language) {
 }
 
 std::string to_string(const Module& module) {
-  std::string text;
+  std::string text = "target " + module.target + "\n";
   text += "inputs " + join(module.inputs, input_text) + "\n";
   text += "outputs " + join(module.outputs, role_text) + "\n";
   for (size_t i = 0; i < module.constants.size(); ++i)

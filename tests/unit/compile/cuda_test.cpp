@@ -3,6 +3,7 @@
 
 #include "compile/compile.h"
 #include "plan/binder.h"
+#include "plan/round_trip.h"
 
 namespace braze::compile {
 namespace {
@@ -20,7 +21,7 @@ Compiled compile_for_gpu(std::string_view text) {
     if (std::string_view(stage) == "unsupported") result.unsupported = what;
   };
   result.module = compile(graph::parse(text), options);
-  result.module = plan::deserialize(plan::serialize(result.module));
+  result.module = plan::round_trip(result.module);
   return result;
 }
 

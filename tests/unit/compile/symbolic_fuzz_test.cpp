@@ -6,6 +6,7 @@
 #include "graph/emitter.h"
 #include "graph/substitute.h"
 #include "plan/binder.h"
+#include "plan/round_trip.h"
 #include "sym/facts.h"
 
 namespace braze::compile {
@@ -181,7 +182,7 @@ void run(unsigned seed) {
   graph::verify(graph);
   Options options{.target = target::Cpu{target::host_isa()}, .check_passes = true};
   const plan::Module module = compile(graph.clone(), options);
-  const plan::Module stored = plan::deserialize(plan::serialize(module));
+  const plan::Module stored = plan::round_trip(module);
   SCOPED_TRACE(graph::to_string(graph) + plan::to_string(module) +
                (module.code.empty() ? "" : module.code[0].text));
   plan::Binder binder(stored.functions[0]);

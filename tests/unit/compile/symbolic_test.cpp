@@ -6,6 +6,7 @@
 #include "exhaustive.h"
 #include "graph/substitute.h"
 #include "plan/binder.h"
+#include "plan/round_trip.h"
 
 namespace braze::compile {
 namespace {
@@ -26,7 +27,7 @@ plan::Module compile_symbolic(const graph::Graph& graph, Backend backend) {
       .backend = backend, .target = target::Cpu{target::host_isa()}, .check_passes = true};
   const plan::Module module = compile(graph.clone(), options);
   // As a cache stores it.
-  plan::Module stored = plan::deserialize(plan::serialize(module));
+  plan::Module stored = plan::round_trip(module);
   EXPECT_EQ(plan::to_string(stored), plan::to_string(module));
   return stored;
 }

@@ -4,13 +4,16 @@
 
 #include "base/hash.h"
 #include "plan/helpers.h"
+#include "plan/round_trip.h"
 
 namespace braze::plan {
 namespace {
 
+constexpr std::string_view kTarget = "cpu avx2 threads 2";  // of the modules of helpers.h
+
 void expect_damaged(std::string_view bytes, const std::string& message) {
   try {
-    deserialize(bytes);
+    deserialize(bytes, kTarget);
     ADD_FAILURE() << "accepted, but: " << message;
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
@@ -20,15 +23,15 @@ void expect_damaged(std::string_view bytes, const std::string& message) {
 TEST(ModuleBinary, RoundTrip) {
   const Module module = small_module();
   const std::string bytes = serialize(module);
-  EXPECT_EQ(to_string(deserialize(bytes)), to_string(module));
-  EXPECT_EQ(deserialize(bytes).code.at(0).text, "// kernels");
-  EXPECT_EQ(deserialize(bytes).code.at(0).flags, std::vector<std::string>{"-O2"});
-  EXPECT_EQ(serialize(deserialize(bytes)), bytes);
+  EXPECT_EQ(to_string(deserialize(bytes, kTarget)), to_string(module));
+  EXPECT_EQ(deserialize(bytes, kTarget).code.at(0).text, "// kernels");
+  EXPECT_EQ(deserialize(bytes, kTarget).code.at(0).flags, std::vector<std::string>{"-O2"});
+  EXPECT_EQ(serialize(deserialize(bytes, kTarget)), bytes);
 }
 
 TEST(ModuleBinary, GridsRoundTrip) {
   const Module module = module_of({small_gpu_function()});
-  const Module again = deserialize(serialize(module));
+  const Module again = round_trip(module);
   const auto grid = [](const Module& of) {
     return std::get<Grid>(std::get<KernelStep>(of.functions.at(0).steps.at(2)).launch);
   };
@@ -40,7 +43,7 @@ TEST(ModuleBinary, GridsRoundTrip) {
 
 TEST(ModuleBinary, WhatBelongsToTheModuleRoundTrips) {
   const Module module = module_with_constant();
-  const Module again = deserialize(serialize(module));
+  const Module again = round_trip(module);
   EXPECT_EQ(again.inputs.at(1).kind, graph::InputKind::kConstant);
   EXPECT_EQ(again.inputs.at(1).constant, 0);
   EXPECT_EQ(again.outputs, module.outputs);
@@ -51,7 +54,7 @@ TEST(ModuleBinary, WhatBelongsToTheModuleRoundTrips) {
 
 TEST(ModuleBinary, ConditionsRoundTrip) {
   const Module module = module_with_condition();
-  const Module again = deserialize(serialize(module));
+  const Module again = round_trip(module);
   ASSERT_EQ(again.functions.at(0).conditions.size(), 1u);
   const sym::Condition& condition = again.functions[0].conditions[0];
   EXPECT_EQ(sym::to_string(condition), "s0 % 8 == 0");
@@ -67,7 +70,7 @@ TEST(ModuleBinary, NoDamagedByteGoesUnnoticed) {
     for (size_t i = 0; i < bytes.size(); ++i) {
       std::string other = bytes;
       other[i] ^= 0x11;
-      EXPECT_THROW(deserialize(other), UserError) << "byte " << i;
+      EXPECT_THROW(deserialize(other, kTarget), UserError) << "byte " << i;
     }
   }
 }
@@ -77,7 +80,7 @@ TEST(ModuleBinary, RandomModulesRoundTrip) {
     const Module module = random_module(seed);
     ASSERT_NO_THROW(verify(module)) << "seed " << seed << "\n" << to_string(module);
     const std::string bytes = serialize(module);
-    const Module again = deserialize(bytes);
+    const Module again = deserialize(bytes, kTarget);
     ASSERT_EQ(serialize(again), bytes) << "seed " << seed;
     ASSERT_EQ(to_string(again), to_string(module)) << "seed " << seed;
   }
@@ -111,12 +114,25 @@ TEST(ModuleBinary, RandomDamageIsAnErrorEvenWithAGoodChecksum) {
     }
     if (round % 3 == 0) bytes.erase(16 + random() % (bytes.size() - 48), random() % 9);
     try {
-      deserialize(with_new_checksum(bytes));  // may be another valid module
+      deserialize(with_new_checksum(bytes), kTarget);  // may be another valid module
     } catch (const UserError&) {
       ++refused;
     }
   }
   EXPECT_GT(refused, 500);
+}
+
+TEST(ModuleBinary, AnotherTargetIsRefusedByName) {
+  const std::string bytes = serialize(small_module());
+  try {
+    deserialize(bytes, "cuda sm_90");
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("it was compiled for \"cpu avx2 threads 2\", and this is \"cuda sm_90\""),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(ModuleBinary, StaleBytesAtTheEnd) {

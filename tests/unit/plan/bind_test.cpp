@@ -2,6 +2,7 @@
 
 #include "plan/binder.h"
 #include "plan/helpers.h"
+#include "plan/round_trip.h"
 
 namespace braze::plan {
 namespace {
@@ -72,7 +73,7 @@ TEST_F(Bind, RangesAndLimits) {
 
 TEST_F(Bind, StoredAndReadBack) {
   const Module module = module_of({function});
-  const Module again = deserialize(serialize(module));
+  const Module again = round_trip(module);
   EXPECT_EQ(serialize(again), serialize(module));
   const Function& stored = again.functions.at(0);
   EXPECT_EQ(to_string(stored), to_string(function));

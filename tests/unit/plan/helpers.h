@@ -200,7 +200,7 @@ inline void give_signature(Module& module) {
 
 // With code for the functions' kernels, if they have any.
 inline Module module_of(std::vector<Function> functions) {
-  Module module{.functions = std::move(functions)};
+  Module module{.target = "cpu avx2 threads 2", .functions = std::move(functions)};
   give_signature(module);
   const bool kernels =
       std::any_of(module.functions.begin(), module.functions.end(),

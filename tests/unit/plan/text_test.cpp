@@ -57,13 +57,14 @@ TEST(FunctionText, Arguments) {
 TEST(ModuleText, FunctionsOneAfterTheOther) {
   const std::string one = to_string(small_function());
   EXPECT_EQ(to_string(module_of({small_function(), small_function()})),
-            "inputs user, user\noutputs user, user\n" + one + one);
+            "target cpu avx2 threads 2\ninputs user, user\noutputs user, user\n" + one + one);
 }
 
 TEST(ModuleText, SignatureAndConstants) {
   Module module = module_with_constant();
   const std::string functions = to_string(module.functions[0]);
   EXPECT_EQ(to_string(module),
+            "target cpu avx2 threads 2\n"
             "inputs user, constant c0\n"
             "outputs user, saved view(no_grad)\n"
             "c0: f32[4, 8] 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f... "
@@ -73,8 +74,10 @@ TEST(ModuleText, SignatureAndConstants) {
   module.inputs[1].constant = -1;
   module.outputs = {{}, {.state = {.is_made = true, .is_inference = true}}};
   module.constants.clear();
-  EXPECT_EQ(to_string(module),
-            "inputs parameter, constant\noutputs outside, user inference\n" + functions);
+  EXPECT_EQ(
+      to_string(module),
+      "target cpu avx2 threads 2\ninputs parameter, constant\noutputs outside, user inference\n" +
+          functions);
 }
 
 TEST(ModuleText, ShortConstantsAreThereInFull) {
@@ -85,7 +88,7 @@ TEST(ModuleText, ShortConstantsAreThereInFull) {
 
 TEST(ModuleText, Conditions) {
   EXPECT_EQ(to_string(module_with_condition()),
-            "inputs user\noutputs user\n"
+            "target cpu avx2 threads 2\ninputs user\noutputs user\n"
             "function(s0 = size(s0, 0) hint 16, s0: f32[s0]) arena 0 bytes {\n"
             "  where s0 % 8 == 0\n"
             "  return s0\n"

@@ -10,6 +10,7 @@
 
 #include "compile/compile.h"
 #include "plan/binder.h"
+#include "plan/round_trip.h"
 
 namespace braze::runtime {
 namespace {
@@ -17,8 +18,7 @@ namespace {
 std::unique_ptr<Executable> make(std::string_view text) {
   compile::Options options{.target = target::Cpu{target::host_isa(), 2}};
   plan::Module module = compile::compile(graph::parse(text), options);
-  return std::make_unique<Executable>(plan::deserialize(plan::serialize(module)),
-                                      std::vector<at::Tensor>{});
+  return std::make_unique<Executable>(plan::round_trip(module), std::vector<at::Tensor>{});
 }
 
 // As guards give them.
@@ -135,7 +135,7 @@ TEST(Executable, NumbersAreGivenByValue) {
                                    .target = target::Cpu{target::host_isa(), 2}};
     const plan::Module module = compile::compile(graph::parse(kNumbers), options);
     EXPECT_NE(plan::to_string(module).find("s2: f64[] number 1"), std::string::npos);
-    Executable executable(plan::deserialize(plan::serialize(module)), {});
+    Executable executable(plan::round_trip(module), {});
     const at::Tensor x = at::arange(4, at::kFloat);
     std::vector<c10::TensorImpl*> inputs = {nullptr, x.unsafeGetTensorImpl(), nullptr};
     for (const std::array<double, 2>& numbers : {std::array{2.0, 1.0}, {0.5, -3.0}, {0.0, 0.0}}) {
