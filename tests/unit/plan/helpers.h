@@ -237,7 +237,7 @@ inline Module module_with_condition() {
   function.slots = {{.kind = SlotKind::kInput, .type = tensor({size})}};
   function.outputs = {0};
   function.conditions = {{sym::Relation::kEqual, sym::mod(size, sym::Int(8)), sym::Int(0)}};
-  Module module{.functions = {std::move(function)}};
+  Module module{.target = "cpu avx2 threads 2", .functions = {std::move(function)}};
   give_signature(module);
   return module;
 }
