@@ -1,12 +1,15 @@
 #include "compile/compile.h"
 
+#include <algorithm>
 #include <chrono>
+#include <optional>
 #include <span>
 
 #include "compile/control_function.h"
 #include "compile/direct_function.h"
 #include "compile/generate.h"
 #include "compile/kernel_function.h"
+#include "compile/slots.h"
 #include "graph/devices.h"
 #include "loop/program.h"
 #include "passes/pipeline.h"
@@ -81,6 +84,26 @@ void number_inputs(const graph::Graph& graph, plan::Function& function) {
     if (graph.inputs()[i].kind == graph::InputKind::kNumber) function.slots[i].number = count++;
 }
 
+// Bytes of a buffer that is not in the arena of a backward: allocating smaller ones one by one
+// costs more than they take.
+constexpr int64_t kOwnAbove = 1 << 20;
+
+// By input; empty where none is. What a backward is given may be handed over: it is often the last
+// that needs it.
+std::vector<bool> handed_over(const graph::Graph& graph) {
+  std::vector<bool> result;
+  for (const graph::Input& input : graph.inputs())
+    result.push_back(input.kind == graph::InputKind::kSaved ||
+                     input.kind == graph::InputKind::kTangent);
+  return std::ranges::find(result, true) == result.end() ? std::vector<bool>() : result;
+}
+
+void finish_inputs(const graph::Graph& graph, plan::Function& function) {
+  number_inputs(graph, function);
+  const std::vector<bool> given = handed_over(graph);
+  if (!given.empty() && !function.has_control()) allocate_by_need(function, given);
+}
+
 // The functions of a module, one for each part of the graph. Code is generated once all are there.
 class ModuleBuilder {
  public:
@@ -108,7 +131,7 @@ class ModuleBuilder {
     if (waits)
       waiting_.back().graph = std::move(graph);
     else
-      number_inputs(graph, function);
+      finish_inputs(graph, function);
     module_.functions[number] = std::move(function);
     return number;
   }
@@ -165,7 +188,9 @@ class ModuleBuilder {
     {
       StageTimer timer(timings_.schedule);
       schedule::fuse(waiting.program, target);
-      waiting.memory = schedule::plan_memory(waiting.program, target);
+      const bool dies = !handed_over(graph).empty();
+      waiting.memory = schedule::plan_memory(waiting.program, target,
+                                             dies ? std::optional(kOwnAbove) : std::nullopt);
       waiting.kernels = distinct_kernels(waiting.program);
     }
     dump(options_, "schedule", [&] { return loop::to_string(waiting.program); });
@@ -198,7 +223,7 @@ class ModuleBuilder {
                           kernel_device(waiting.graph, options_.target));
       made.symbols = std::move(function.symbols);
       made.arena = std::move(function.arena);
-      number_inputs(waiting.graph, made);
+      finish_inputs(waiting.graph, made);
       function = std::move(made);
     }
   }

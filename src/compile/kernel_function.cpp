@@ -115,6 +115,11 @@ class Builder {
                                  .bytes = bytes,
                                  .place = place_of(buffer)});
       case schedule::Home::kOutput:
+      case schedule::Home::kOwn:
+        if (const int owner = memory_.place[buffer]; owner >= 0 && owner != buffer) {
+          const plan::SlotId base = slot(owner);
+          return add_slot(buffer, {.kind = plan::SlotKind::kView, .base = base});
+        }
         return add_slot(buffer, {.kind = plan::SlotKind::kOutput, .bytes = bytes});
       case schedule::Home::kExtern:
         return add_slot(buffer, {.kind = plan::SlotKind::kExtern});

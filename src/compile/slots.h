@@ -53,4 +53,9 @@ void for_each_ref(const graph::BasicArgument<Ref>& argument, Visit&& visit) {
 // slot. Outputs and their bases are kept. (A kExtern view holds the storage of its base by itself.)
 void add_free_steps(plan::Function& function);
 
+// For a function that is handed some of its inputs (`handed_over`, by input) for good: each of them
+// is freed behind the last step that needs it, and kOutput slots get their memory with the first
+// step that needs it and are freed as well, so that what is freed can become what is allocated.
+void allocate_by_need(plan::Function& function, const std::vector<bool>& handed_over);
+
 }  // namespace braze::compile

@@ -271,34 +271,43 @@ std::shared_ptr<Program> Backward::program_for(Variant& variant, std::span<const
   return program;
 }
 
-std::vector<at::Tensor> Backward::run(const Saved& saved, const std::vector<at::Tensor>& tangents,
+std::vector<at::Tensor> Backward::run(const Saved& saved, std::vector<at::Tensor> tangents,
                                       std::span<const int64_t> symbols,
                                       std::span<const double> numbers) {
-  std::vector<at::Tensor> laid_out = tangents;
-  Variant& variant = variant_for(form_of(laid_out, symbols));
+  Variant& variant = variant_for(form_of(tangents, symbols));
   std::vector<c10::TensorImpl*> inputs;
-  std::vector<at::Tensor> taken;
-  taken.reserve(variant.takes.size());
+  std::vector<at::Tensor> taken;  // by input
   size_t next = 0;
   for (size_t i = 0; i < sources_.size(); ++i) {
+    at::Tensor tensor;
     switch (graph_.inputs()[i].kind) {
       case InputKind::kTangent:
-        if (const at::Tensor& tangent = laid_out[sources_[i].index]; tangent.defined())
-          inputs.push_back(tangent.unsafeGetTensorImpl());
+        tensor = std::move(tangents[sources_[i].index]);
+        if (!tensor.defined()) continue;
         break;
       case InputKind::kSaved:
-        if (const size_t number = next++; variant.takes[number])
-          inputs.push_back(taken.emplace_back(saved(number)).unsafeGetTensorImpl());
+        if (const size_t number = next++; !variant.takes[number]) continue;
+        tensor = saved.unpack(next - 1);
         break;
       default:  // bound for good, or given by value
-        inputs.push_back(nullptr);
+        break;
     }
+    inputs.push_back(tensor.defined() ? tensor.unsafeGetTensorImpl() : nullptr);
+    taken.push_back(std::move(tensor));
   }
   std::vector<int64_t> values(symbols.begin(), symbols.end());
   std::vector<at::Tensor> gradients;
+  const std::span<at::Tensor> handed_over =
+      saved.let_go() ? std::span(taken) : std::span<at::Tensor>();
+  const auto run = [&](runtime::Executable& executable) {
+    executable.run(inputs, gradients, values, numbers, handed_over);
+  };
   try {
-    program_for(variant, symbols)->executable->run(inputs, gradients, values, numbers);
+    run(*program_for(variant, symbols)->executable);
   } catch (const runtime::NeedsEager&) {
+    const auto is_there = [&](size_t i) { return !inputs[i] || taken[i].defined(); };
+    for (size_t i = 0; i < inputs.size(); ++i)
+      TORCH_CHECK_INDEX(is_there(i), "index out of range in the backward of ", name_);
     // PyTorch's operators know what is wrong, if anything is.
     gradients.clear();
     std::shared_ptr<Program> program;
@@ -307,7 +316,7 @@ std::vector<at::Tensor> Backward::run(const Saved& saved, const std::vector<at::
       program = variant.aten->find(symbols);
       if (!program) program = variant.aten->add(symbols, nullptr);
     }
-    program->executable->run(inputs, gradients, values, numbers);
+    run(*program->executable);
   }
   for (size_t i = 0; i < variant.absent.size(); ++i)
     if (variant.absent[i]) gradients.insert(gradients.begin() + i, at::Tensor());

@@ -26,14 +26,19 @@ class Backward {
            const std::vector<at::Tensor>& constants, std::string name);
 
   // What is kept from the forward, by number in kept().
-  using Saved = std::function<at::Tensor(size_t)>;
+  struct Saved {
+    std::function<at::Tensor(size_t)> unpack;
+    // Asked when all is unpacked: whether nobody else needs what was kept, and whoever kept it has
+    // let go of it. Then its memory is free for gradients as soon as no later step reads it.
+    std::function<bool()> let_go;
+  };
 
-  // The gradients, by output of the graph. `saved` is asked for what these tangents need: of that
-  // alone, as in eager, it matters whether it was changed. An undefined tangent counts as zeros,
-  // and what depends on such alone is undefined: an optimizer tells a parameter without a gradient
-  // from one whose gradient is zero. With the GIL or without. Throws c10::Error, InternalError,
-  // what `saved` throws.
-  std::vector<at::Tensor> run(const Saved& saved, const std::vector<at::Tensor>& tangents,
+  // The gradients, by output of the graph. `saved` is unpacked where these tangents need it: of
+  // that alone, as in eager, it matters whether it was changed. An undefined tangent counts as
+  // zeros, and what depends on such alone is undefined: an optimizer tells a parameter without a
+  // gradient from one whose gradient is zero. With the GIL or without. Throws c10::Error,
+  // InternalError, what unpacking throws.
+  std::vector<at::Tensor> run(const Saved& saved, std::vector<at::Tensor> tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers);
 
   // Of the inputs that are kept from the forward, in order.

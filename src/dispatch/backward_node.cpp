@@ -71,15 +71,8 @@ class BackwardNode final : public Node {
   void release_variables() override {
     if (!is_last()) return;
     std::lock_guard lock(kept->mutex);
-    bool is_over = true;
-    for (Asked& asked : kept->asked) {
-      asked.is_spent |= asked.is_given;
-      is_over &= asked.is_spent || asked.result.expired();
-    }
-    if (!is_over) return;
-    for (SavedVariable& variable : kept->saved) variable.reset_data();
-    for (SavedVariable& variable : kept->inputs) variable.reset_data();
-    for (SavedVariable& variable : kept->inner) variable.reset_data();
+    for (Asked& asked : kept->asked) asked.is_spent |= asked.is_given;
+    if (is_over()) reset();
   }
 
   std::shared_ptr<Kept> kept;
@@ -92,7 +85,7 @@ class BackwardNode final : public Node {
       if (std::ranges::none_of(given, [](const at::Tensor& t) { return t.defined(); }))
         return variable_list(num_outputs());
       note(given);
-      return run_whole(given);
+      return run_whole(std::move(given));
     }
     const int run = torch::autograd::get_current_graph_task_id();
     note(given);
@@ -100,10 +93,34 @@ class BackwardNode final : public Node {
     if (pending.in_parts) return run_part(pending.tangents);
     variable_list gradients(num_outputs());
     if (!is_last()) return gradients;
-    return run_whole(pending.tangents);
+    return run_whole(std::move(pending.tangents));
   }
 
  private:
+  // No result's gradient can be asked for any more. With the mutex.
+  bool is_over() const {
+    return std::ranges::all_of(kept->asked, [](const Asked& asked) {
+      return asked.is_given || asked.is_spent || asked.result.expired();
+    });
+  }
+
+  void reset() {
+    for (SavedVariable& variable : kept->saved) variable.reset_data();
+    for (SavedVariable& variable : kept->inputs) variable.reset_data();
+    for (SavedVariable& variable : kept->inner) variable.reset_data();
+  }
+
+  // Releases early what is released behind this run in any case. What a user's Function computes
+  // may fail on its data, and is to be run again then.
+  bool let_go() {
+    if (torch::autograd::get_current_graph_task_keep_graph()) return false;
+    if (kept->code->joint.has_user_functions) return false;
+    std::lock_guard lock(kept->mutex);
+    if (!is_over()) return false;
+    reset();
+    return true;
+  }
+
   size_t later() const { return kept->code->joint.inner.size() - number; }
   bool is_last() const { return later() == 0; }
 
@@ -150,11 +167,12 @@ class BackwardNode final : public Node {
     return false;
   }
 
-  variable_list run_whole(const variable_list& given) {
+  variable_list run_whole(variable_list given) {
     if (at::GradMode::is_enabled())  // create_graph=True
       return kept->code->second->run(unpacked(kept->inputs), given, kept->symbols, kept->numbers,
                                      kept->drawn_from.get());
-    return kept->code->whole->run(saved(), given, kept->symbols, numbers_of(*kept->code->whole));
+    return kept->code->whole->run(saved([this] { return let_go(); }), std::move(given),
+                                  kept->symbols, numbers_of(*kept->code->whole));
   }
 
   variable_list run_part(const variable_list& given) {
@@ -167,7 +185,7 @@ class BackwardNode final : public Node {
                                        kept->symbols, kept->numbers, kept->drawn_from.get());
     } else {
       Backward& parts = *kept->code->parts;
-      gradients = parts.run(saved(), given, kept->symbols, numbers_of(parts));
+      gradients = parts.run(saved([] { return false; }), given, kept->symbols, numbers_of(parts));
     }
     // Behind the inputs' come those of all inner results; a node has edges to the later ones first.
     const size_t of_inputs = kept->code->joint.gradient_of.size();
@@ -182,11 +200,12 @@ class BackwardNode final : public Node {
     return taken;
   }
 
-  Backward::Saved saved() {
-    return [this](size_t i) {
+  Backward::Saved saved(std::function<bool()> let_go) {
+    const auto unpack = [this](size_t i) {
       std::lock_guard lock(kept->mutex);
       return kept->saved[i].unpack(getptr());
     };
+    return {unpack, std::move(let_go)};
   }
 
   variable_list unpacked(const std::vector<SavedVariable>& variables) {

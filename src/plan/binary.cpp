@@ -315,6 +315,10 @@ void fields(A& a, Is<FreeStep> auto& x) {
   a(x.slot);
 }
 template <class A>
+void fields(A& a, Is<AllocateStep> auto& x) {
+  a(x.slot);
+}
+template <class A>
 void fields(A& a, Is<Callee> auto& x) {
   a(x.function, x.args);
 }

@@ -35,8 +35,8 @@ using Argument = graph::BasicArgument<SlotId>;
 enum class SlotKind : uint8_t {
   kInput,   // the caller's tensor
   kArena,   // [byte_offset, byte_offset + bytes) of the executable's arena; reused by liveness
-  kOutput,  // freshly allocated by the runtime on each call, on the device of its type, handed to
-            // the user (steps write to it)
+  kOutput,  // memory of its own, freshly allocated by the runtime on each call, on the device of
+            // its type: handed to the user, or freed by a step (steps write to it)
   kExtern,  // defined by an ExternStep that allocates its own result
   kView,    // shares the memory of `base`: type.strides, byte_offset relative to base's element 0
 };
@@ -122,8 +122,14 @@ struct CopyStep {
   SlotId source = -1;
 };
 
-// The tensor of a kExtern slot is no longer needed, nor are kView slots over it.
+// The slot is no longer needed, nor are kView slots over it. The memory of an input goes if the
+// caller has handed it over.
 struct FreeStep {
+  SlotId slot = -1;
+};
+
+// A kOutput slot gets its memory here, and not when the function is entered.
+struct AllocateStep {
   SlotId slot = -1;
 };
 
@@ -172,8 +178,8 @@ struct AssertStep {
   sym::Condition condition;
 };
 
-using Step = std::variant<KernelStep, ExternStep, CopyStep, FreeStep, CallStep, BranchStep,
-                          LoopStep, ReadStep, ExpectStep, AssertStep>;
+using Step = std::variant<KernelStep, ExternStep, CopyStep, FreeStep, AllocateStep, CallStep,
+                          BranchStep, LoopStep, ReadStep, ExpectStep, AssertStep>;
 bool is_control(const Step& step);  // CallStep and those behind it in the list
 // Every slot that a step names, what it gives last; -1 - k and unused results left out.
 std::vector<SlotId> slots_of(const Step& step);
@@ -234,8 +240,9 @@ SlotId root_of(const Function& function, SlotId slot);
 //     inside a kArena or kOutput base;
 //   * arena slots are 64-byte aligned, inside the arena, on the function's device, and as large as
 //     their type;
-//   * every slot is defined before it is used and not used after its FreeStep; only kExtern slots
-//     are freed, and no output is;
+//   * every slot is defined before it is used and not used after its FreeStep; arena slots, views,
+//     floats and outputs are not freed;
+//   * a kOutput slot is allocated once at most, before it is used;
 //   * arena slots that are live at the same time do not overlap (a view keeps its base alive).
 //   Slots of one kernel call may start
 //     at the same byte when one dies there and the other is born there (in-place reuse);

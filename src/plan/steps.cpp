@@ -23,6 +23,7 @@ class Collector {
     add(step.source);
   }
   void operator()(const FreeStep& step) { add(step.slot); }
+  void operator()(const AllocateStep& step) { add(step.slot); }
   void operator()(const CallStep& step) {
     add(step.callee.args);
     add(step.results);
@@ -66,7 +67,8 @@ std::vector<SlotId> slots_of(const Step& step) {
 
 bool is_control(const Step& step) {
   return !std::holds_alternative<KernelStep>(step) && !std::holds_alternative<ExternStep>(step) &&
-         !std::holds_alternative<CopyStep>(step) && !std::holds_alternative<FreeStep>(step);
+         !std::holds_alternative<CopyStep>(step) && !std::holds_alternative<FreeStep>(step) &&
+         !std::holds_alternative<AllocateStep>(step);
 }
 
 bool Function::has_control() const { return std::ranges::any_of(steps, is_control); }

@@ -93,6 +93,9 @@ struct StepText {
     return "copy " + slot_name(step.target) + " <- " + slot_name(step.source);
   }
   std::string operator()(const FreeStep& step) const { return "free " + slot_name(step.slot); }
+  std::string operator()(const AllocateStep& step) const {
+    return "allocate " + slot_name(step.slot);
+  }
   std::string operator()(const CallStep& step) const {
     return results(step.results) + call(step.callee);
   }

@@ -233,11 +233,20 @@ class Verifier {
 
   void check_step(const FreeStep& step) {
     check_number(step.slot);
-    BRAZE_CHECK(slot(step.slot).kind == SlotKind::kExtern, where(), "slot s", step.slot,
-                " is freed but is no extern result");
+    const Slot& freed = slot(step.slot);
+    BRAZE_CHECK(freed.kind != SlotKind::kArena && freed.kind != SlotKind::kView && freed.number < 0,
+                where(), "slot s", step.slot, " is freed but has no memory of its own");
     BRAZE_CHECK(born_[step.slot] != kNever && !freed_[step.slot], where(), "slot s", step.slot,
                 " is freed before it is defined, or twice");
     freed_[step.slot] = true;
+  }
+
+  void check_step(const AllocateStep& step) {
+    check_number(step.slot);
+    BRAZE_CHECK(slot(step.slot).kind == SlotKind::kOutput, where(), "slot s", step.slot,
+                " is allocated but is no output memory");
+    BRAZE_CHECK(born_[step.slot] == kNever && allocated_.insert(step.slot).second, where(),
+                "slot s", step.slot, " is allocated after it is defined, or twice");
   }
 
   void check_control() const {
@@ -344,6 +353,7 @@ class Verifier {
   std::vector<int> born_;      // by root slot: step of definition
   std::vector<int> last_use_;  // by root slot
   std::vector<bool> freed_;
+  std::set<SlotId> allocated_;
 };
 
 }  // namespace

@@ -126,13 +126,21 @@ void BoundFunction::bind_inputs(RunContext& context,
   for (SlotId slot : prepared_.extern_inputs)
     context.tensors[slot] = at::Tensor(
         c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(inputs[slot]));
+  for (SlotId slot : prepared_.first_outputs) allocate(slot, context);
+}
+
+void BoundFunction::allocate(SlotId slot, RunContext& context) const {
   const Shapes shapes = this->shapes();
-  for (SlotId slot : prepared_.output_slots) {
-    context.tensors[slot] =
-        allocate_tensor_on(prepared_.device_of_slot[slot], shapes.sizes(slot), shapes.strides(slot),
-                           prepared_.dtype[slot], bytes(slot));
-    context.pointers[slot] = context.tensors[slot].unsafeGetTensorImpl()->mutable_data();
-  }
+  context.tensors[slot] =
+      allocate_tensor_on(prepared_.device_of_slot[slot], shapes.sizes(slot), shapes.strides(slot),
+                         prepared_.dtype[slot], bytes(slot));
+  context.pointers[slot] = context.tensors[slot].unsafeGetTensorImpl()->mutable_data();
+}
+
+void BoundFunction::free(SlotId slot, RunContext& context) const {
+  context.tensors[slot].reset();
+  for (SlotId view : prepared_.views_of[slot]) context.tensors[view].reset();
+  if (static_cast<size_t>(slot) < context.handed_over.size()) context.handed_over[slot].reset();
 }
 
 // A tensor that nobody has kept is used again.
@@ -152,10 +160,7 @@ void BoundFunction::bind_numbers(RunContext& context, std::span<const double> nu
 
 void BoundFunction::run_steps(RunContext& context, bool check) const {
   c10::impl::ExcludeDispatchKeyGuard below(kExcluded);
-  // Views whose base is there from the start; those of extern results are bound when it exists.
-  for (SlotId slot : prepared_.input_views)
-    if (prepared_.function.slots[prepared_.root[slot]].kind != SlotKind::kExtern)
-      context.bind_view(slot, *this);
+  for (SlotId slot : prepared_.first_views) context.bind_view(slot, *this);
   for (size_t i = 0; i < prepared_.steps.size(); ++i) {
     const PreparedFunction::Step& step = prepared_.steps[i];
     if (auto* kernel = std::get_if<PreparedFunction::Kernel>(&step)) {
@@ -166,10 +171,12 @@ void BoundFunction::run_steps(RunContext& context, bool check) const {
       run_extern(i, **call, context, check);
     } else if (auto* copy = std::get_if<PreparedFunction::Copy>(&step)) {
       run_copy(*copy, context);
+    } else if (auto* freed = std::get_if<plan::FreeStep>(&step)) {
+      free(freed->slot, context);
     } else {
-      const SlotId freed = std::get<plan::FreeStep>(step).slot;
-      context.tensors[freed].reset();
-      for (SlotId view : prepared_.views_of[freed]) context.tensors[view].reset();
+      const SlotId slot = std::get<plan::AllocateStep>(step).slot;
+      allocate(slot, context);
+      for (SlotId view : prepared_.views_of[slot]) context.bind_view(view, *this);
     }
   }
 }

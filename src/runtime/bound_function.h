@@ -36,6 +36,8 @@ class BoundFunction {
 
  private:
   void bind_inputs(RunContext& context, std::span<c10::TensorImpl* const> inputs) const;
+  void allocate(plan::SlotId slot, RunContext& context) const;  // a kOutput slot
+  void free(plan::SlotId slot, RunContext& context) const;
   void bind_numbers(RunContext& context, std::span<const double> numbers) const;
   void run_steps(RunContext& context, bool check) const;
   void run_kernel(size_t step, const PreparedFunction::Kernel& kernel, RunContext& context) const;

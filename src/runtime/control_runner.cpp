@@ -81,6 +81,7 @@ class ControlRunner::Run {
   [[noreturn]] static void unexpected() { BRAZE_UNREACHABLE("a step of a straight-line function"); }
   void run(const plan::KernelStep&, size_t) { unexpected(); }
   void run(const plan::CopyStep&, size_t) { unexpected(); }
+  void run(const plan::AllocateStep&, size_t) { unexpected(); }
 
   void run(const plan::ExternStep&, size_t number) {
     const ExternCall& call = *runner_.externs_[number];

@@ -31,10 +31,10 @@ struct Executable::Impl {
 
   void run(int32_t number, std::span<c10::TensorImpl* const> inputs,
            std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
-           std::span<const double> numbers) {
+           std::span<const double> numbers, std::span<at::Tensor> handed_over) {
     Runner& runner = *runners[number];
     if (auto* straight = std::get_if<FunctionRunner>(&runner))
-      straight->run(inputs, outputs, symbols, numbers);
+      straight->run(inputs, outputs, symbols, numbers, handed_over);
     else
       std::get<ControlRunner>(runner).run(inputs, outputs, symbols, numbers);
   }
@@ -50,7 +50,7 @@ std::unique_ptr<Executable::Impl::Runner> Executable::Impl::runner_of(
   if (function.has_control()) {
     const auto call = [this](int32_t number, std::span<c10::TensorImpl* const> inputs,
                              std::vector<at::Tensor>& outputs, std::span<int64_t> symbols) {
-      run(number, inputs, outputs, symbols, {});
+      run(number, inputs, outputs, symbols, {}, {});
     };
     return std::make_unique<Runner>(std::in_place_type<ControlRunner>, std::move(function),
                                     std::move(constants), call, poll);
@@ -83,8 +83,9 @@ Executable::Executable(plan::Module module, std::vector<at::Tensor> bound,
 Executable::~Executable() = default;
 
 void Executable::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
-                     std::span<int64_t> symbols, std::span<const double> numbers) {
-  impl_->run(0, inputs, outputs, symbols, numbers);
+                     std::span<int64_t> symbols, std::span<const double> numbers,
+                     std::span<at::Tensor> handed_over) {
+  impl_->run(0, inputs, outputs, symbols, numbers, handed_over);
 }
 
 bool Executable::writes_inputs_early() const {

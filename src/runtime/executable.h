@@ -38,10 +38,13 @@ class Executable {
   // the function's order; an output that is an input is that very tensor, a view of one is a fresh
   // view. symbols[i]: the value of the module's symbol i in this call, which is written where it is
   // read from data; one without symbols does not look at them. numbers[i]: float i of the call,
-  // whose input is null. Runs below autograd with the GIL held or not. Throws NeedsEager,
-  // c10::Error, InternalError, and what `poll` throws.
+  // whose input is null. handed_over[i]: the tensor of input i if the caller does not need it any
+  // more, else undefined (none at all where it is empty); it is dropped when the last step that
+  // needs it has run, and cannot be had back where the run fails. Runs below autograd with the GIL
+  // held or not. Throws NeedsEager, c10::Error, InternalError, and what `poll` throws.
   void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
-           std::span<int64_t> symbols = {}, std::span<const double> numbers = {});
+           std::span<int64_t> symbols = {}, std::span<const double> numbers = {},
+           std::span<at::Tensor> handed_over = {});
 
   // Whether a step before the closing copies may change an input: after such a step has run, a
   // failing call cannot be run again in eager.

@@ -102,12 +102,14 @@ void FunctionRunner::return_context(std::unique_ptr<RunContext> context) {
 }
 
 void FunctionRunner::run_bound(BoundFunction& bound, std::span<c10::TensorImpl* const> inputs,
-                               std::span<const double> numbers, std::vector<at::Tensor>& outputs) {
+                               std::span<const double> numbers, std::span<at::Tensor> handed_over,
+                               std::vector<at::Tensor>& outputs) {
   BRAZE_CHECK(static_cast<int64_t>(inputs.size()) == prepared_->function.input_count);
   std::optional<cuda::CurrentContext> current;
   if (prepared_->on_gpu()) current.emplace(prepared_->context);
   std::unique_ptr<RunContext> context = take_context(bound);
   if (prepared_->on_gpu()) context->stream = cuda::current_stream(prepared_->device);
+  context->handed_over = handed_over;
   const size_t before = outputs.size();
   try {
     bound.run(*context, inputs, numbers, outputs);
@@ -120,9 +122,10 @@ void FunctionRunner::run_bound(BoundFunction& bound, std::span<c10::TensorImpl* 
 }
 
 void FunctionRunner::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
-                         std::span<const int64_t> symbols, std::span<const double> numbers) {
-  if (fixed_) return run_bound(*fixed_, inputs, numbers, outputs);
-  run_bound(*bound_to(symbols), inputs, numbers, outputs);
+                         std::span<const int64_t> symbols, std::span<const double> numbers,
+                         std::span<at::Tensor> handed_over) {
+  if (fixed_) return run_bound(*fixed_, inputs, numbers, handed_over, outputs);
+  run_bound(*bound_to(symbols), inputs, numbers, handed_over, outputs);
 }
 
 }  // namespace braze::runtime

@@ -24,7 +24,8 @@ class FunctionRunner {
 
   // As Executable::run.
   void run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
-           std::span<const int64_t> symbols, std::span<const double> numbers);
+           std::span<const int64_t> symbols, std::span<const double> numbers,
+           std::span<at::Tensor> handed_over);
 
   const PreparedFunction& prepared() const { return *prepared_; }
 
@@ -38,7 +39,8 @@ class FunctionRunner {
   std::unique_ptr<RunContext> take_context(const BoundFunction& bound);
   void return_context(std::unique_ptr<RunContext> context);
   void run_bound(BoundFunction& bound, std::span<c10::TensorImpl* const> inputs,
-                 std::span<const double> numbers, std::vector<at::Tensor>& outputs);
+                 std::span<const double> numbers, std::span<at::Tensor> handed_over,
+                 std::vector<at::Tensor>& outputs);
 
   std::unique_ptr<PreparedFunction> prepared_;
   ArenaPool arenas_;

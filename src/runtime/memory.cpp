@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <list>
 #include <mutex>
 #include <new>
 #include <unordered_map>
@@ -20,11 +21,16 @@ constexpr int64_t kSmallest = 64;
 constexpr int kSmallClasses = 15;                 // payloads of 64 B .. 1 MiB in powers of two
 constexpr int kSmallKept = 64;                    // blocks of one class that a thread keeps
 constexpr int64_t kLargeKeptBytes = 256ll << 20;  // idle large blocks kept in all
+// Of these, a block of a new size replaces what is above this: the peak is that of the blocks in
+// use and not of all sizes that ever were, as those of activations and of gradients.
+constexpr int64_t kLargeStaysBytes = 16ll << 20;
 
 struct Header {
   int64_t payload;  // bytes behind the header
   int size_class;   // -1: large
-  Header* next;
+  Header* next;     // of a list of small blocks
+  // Of idle large blocks by the time of their release, and of those of one size.
+  std::list<Header*>::iterator in_all, in_size;
 };
 static_assert(sizeof(Header) <= kHeader);
 
@@ -56,10 +62,57 @@ struct SmallBlocks {
 thread_local SmallBlocks small_blocks;
 
 // Large blocks are reused for exactly their size: the outputs of one compiled function.
-struct LargeBlocks {
-  ForkMutex mutex;
-  std::unordered_map<int64_t, std::vector<Header*>> idle;
-  int64_t idle_bytes = 0;
+class LargeBlocks {
+ public:
+  // Null if there is none of this size: then as many idle bytes as a new one takes are given back
+  // to the system, those first that have been idle for longest.
+  Header* take(int64_t bytes) {
+    std::vector<Header*> replaced;
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = by_size_.find(bytes);
+      if (found != by_size_.end() && !found->second.empty()) return remove(*found->second.back());
+      int64_t freed = 0;
+      while (freed < bytes && idle_bytes_ > kLargeStaysBytes) {
+        replaced.push_back(remove(*all_.front()));
+        freed += replaced.back()->payload;
+      }
+    }
+    for (Header* block : replaced) std::free(block);
+    return nullptr;
+  }
+
+  // False: there are enough.
+  bool give(Header& block) {
+    std::lock_guard lock(mutex_);
+    if (idle_bytes_ + block.payload > kLargeKeptBytes) return false;
+    std::list<Header*>& same = by_size_[block.payload];
+    block.in_all = all_.insert(all_.end(), &block);
+    block.in_size = same.insert(same.end(), &block);
+    idle_bytes_ += block.payload;
+    return true;
+  }
+
+  int64_t release_all() {
+    std::lock_guard lock(mutex_);
+    const int64_t released = idle_bytes_;
+    while (!all_.empty()) std::free(remove(*all_.front()));
+    by_size_.clear();
+    return released;
+  }
+
+ private:
+  Header* remove(Header& block) {
+    all_.erase(block.in_all);
+    by_size_.at(block.payload).erase(block.in_size);
+    idle_bytes_ -= block.payload;
+    return &block;
+  }
+
+  ForkMutex mutex_;
+  std::list<Header*> all_;  // the one released last at the end, as in those below
+  std::unordered_map<int64_t, std::list<Header*>> by_size_;
+  int64_t idle_bytes_ = 0;
 };
 LargeBlocks& large_blocks() {
   static auto* blocks = new LargeBlocks;  // outlives tensors that die at exit
@@ -98,18 +151,8 @@ void* allocate(int64_t bytes) {
     }
     return payload_of(new_block(kSmallest << size_class, size_class));
   }
-  LargeBlocks& blocks = large_blocks();
-  {
-    std::lock_guard lock(blocks.mutex);
-    auto found = blocks.idle.find(bytes);
-    if (found != blocks.idle.end() && !found->second.empty()) {
-      Header* header = found->second.back();
-      found->second.pop_back();
-      blocks.idle_bytes -= header->payload;
-      return payload_of(header);
-    }
-  }
-  return payload_of(new_block(bytes, -1));
+  Header* known = large_blocks().take(bytes);
+  return payload_of(known ? known : new_block(bytes, -1));
 }
 
 void release(void* payload) {
@@ -122,14 +165,8 @@ void release(void* payload) {
       ++blocks.count[header->size_class];
       return;
     }
-  } else {
-    LargeBlocks& blocks = large_blocks();
-    std::lock_guard lock(blocks.mutex);
-    if (blocks.idle_bytes + header->payload <= kLargeKeptBytes) {
-      blocks.idle[header->payload].push_back(header);
-      blocks.idle_bytes += header->payload;
-      return;
-    }
+  } else if (large_blocks().give(*header)) {
+    return;
   }
   std::free(header);
 }
@@ -217,15 +254,6 @@ void ArenaPool::give(std::unique_ptr<Arena> arena) {
   idle_.push_back(std::move(arena));
 }
 
-int64_t release_pooled_memory() {
-  LargeBlocks& blocks = large_blocks();
-  std::lock_guard lock(blocks.mutex);
-  int64_t released = blocks.idle_bytes;
-  for (auto& [size, list] : blocks.idle)
-    for (Header* header : list) std::free(header);
-  blocks.idle.clear();
-  blocks.idle_bytes = 0;
-  return released;
-}
+int64_t release_pooled_memory() { return large_blocks().release_all(); }
 
 }  // namespace braze::runtime

@@ -68,6 +68,7 @@ void PreparedFunction::prepare_kernel(const plan::KernelStep& step, void* code, 
 void PreparedFunction::prepare_steps(const std::vector<void*>& functions) {
   size_t launches = 0;
   written.assign(function.input_count, 0);
+  first_outputs = output_slots;
   for (const plan::Step& step : function.steps) {
     if (auto* kernel = std::get_if<plan::KernelStep>(&step)) {
       prepare_kernel(*kernel, functions.at(kernel->kernel), launches);
@@ -84,11 +85,21 @@ void PreparedFunction::prepare_steps(const std::vector<void*>& functions) {
       if (root[copy->target] < function.input_count) written[root[copy->target]] = 1;
       steps.push_back(Copy{copy->target, copy->source});
       has_externs = true;
+    } else if (auto* free = std::get_if<plan::FreeStep>(&step)) {
+      steps.push_back(*free);
     } else {
-      steps.push_back(std::get<plan::FreeStep>(step));
+      const auto& allocate = std::get<plan::AllocateStep>(step);
+      std::erase(first_outputs, allocate.slot);
+      steps.push_back(allocate);
     }
   }
   sized_call.resize(steps.size(), -1);
+  for (SlotId view : input_views) {
+    const SlotKind kind = function.slots[root[view]].kind;
+    const bool is_first = std::ranges::find(first_outputs, root[view]) != first_outputs.end();
+    if (kind == SlotKind::kOutput ? is_first : kind != SlotKind::kExtern)
+      first_views.push_back(view);
+  }
 }
 
 // A view is made from the tensor that it is a view of.

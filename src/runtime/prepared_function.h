@@ -43,7 +43,8 @@ struct PreparedFunction {
   struct Copy {
     plan::SlotId target, source;
   };
-  using Step = std::variant<Kernel, GpuKernel, std::unique_ptr<ExternCall>, Copy, plan::FreeStep>;
+  using Step = std::variant<Kernel, GpuKernel, std::unique_ptr<ExternCall>, Copy, plan::FreeStep,
+                            plan::AllocateStep>;
 
   bool on_gpu() const { return device.is_cuda(); }
 
@@ -69,8 +70,10 @@ struct PreparedFunction {
   std::vector<plan::SlotId> extern_inputs;  // inputs that are needed as tensors
   std::vector<plan::SlotId> numbers;        // inputs that are floats of the call
   std::vector<plan::SlotId> output_slots;   // kOutput, allocated on each call
+  std::vector<plan::SlotId> first_outputs;  // of them: those that no step allocates
   std::vector<plan::SlotId> extern_slots;   // kExtern: what operators give on each call
   std::vector<plan::SlotId> input_views;    // kView of what only exists during a call
+  std::vector<plan::SlotId> first_views;    // of them: those whose root is there from the start
   std::vector<uint8_t> written;             // by input: some step writes to it
   bool has_externs = false;                 // extern calls or copies
 

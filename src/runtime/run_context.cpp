@@ -118,6 +118,7 @@ void RunContext::bind_view(SlotId slot, const BoundFunction& bound) {
 }
 
 void RunContext::forget_call() {
+  handed_over = {};
   for (SlotId slot : prepared.extern_inputs) tensors[slot].reset();
   for (SlotId slot : prepared.input_views) tensors[slot].reset();
   for (SlotId slot : prepared.output_slots) tensors[slot].reset();

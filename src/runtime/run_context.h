@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/memory.h"
@@ -30,7 +31,8 @@ class RunContext {
   std::vector<at::Tensor> tensors;  // by slot
   std::vector<void*> pointers;      // by slot
   std::vector<void*> kernel_args;
-  void* stream = nullptr;  // of a GPU, during a run: the user's current one
+  void* stream = nullptr;             // of a GPU, during a run: the user's current one
+  std::span<at::Tensor> handed_over;  // during a run: as Executable::run
 
  private:
   // A tensor of memory that is there for all calls. Slots of one type at one place share it:

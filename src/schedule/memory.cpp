@@ -67,13 +67,17 @@ bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple) {
 
 class MemoryPlanner {
  public:
-  MemoryPlanner(const loop::Program& program, const target::Target& target)
+  MemoryPlanner(const loop::Program& program, const target::Target& target,
+                std::optional<int64_t> own_above)
       : program_(program),
+        own_above_(own_above),
         device_(loop::device_type(target)),
         costs_(target::costs_of(target)),
         aliases_(program),
         ranges_(live_ranges(program, aliases_)),
-        block_(program.buffers.size()) {
+        block_(program.buffers.size()),
+        owner_(program.buffers.size(), -1),
+        is_called_(program.buffers.size(), false) {
     plan_.home.assign(program.buffers.size(), Home::kNone);
     plan_.offset.assign(program.buffers.size(), -1);
     plan_.place.assign(program.buffers.size(), -1);
@@ -100,7 +104,7 @@ class MemoryPlanner {
       if (const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item)) {
         for (const loop::BufferParam& param : scheduled->kernel.params) {
           if (program_.buffers[param.buffer].kind != loop::Buffer::Kind::kComputed) continue;
-          plan_.home[param.buffer] = escapes[param.buffer] ? Home::kOutput : Home::kArena;
+          plan_.home[param.buffer] = home_of(param.buffer, escapes);
         }
         continue;
       }
@@ -108,16 +112,21 @@ class MemoryPlanner {
       for (int result : call.results) {
         if (result < 0) continue;
         const bool placed = has_placed_result(call) && aliases_.root(result) == result;
-        plan_.home[result] =
-            !placed ? Home::kExtern : (escapes[result] ? Home::kOutput : Home::kArena);
+        plan_.home[result] = placed ? home_of(result, escapes) : Home::kExtern;
+        is_called_[result] = true;
       }
     }
     // A computed buffer that kernels reach only through views.
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       if (program_.buffers[i].kind == loop::Buffer::Kind::kComputed && ranges_[i].begin >= 0) {
-        plan_.home[i] = escapes[i] ? Home::kOutput : Home::kArena;
+        plan_.home[i] = home_of(static_cast<int>(i), escapes);
       }
     }
+  }
+
+  Home home_of(int buffer, const std::vector<bool>& escapes) const {
+    if (escapes[buffer]) return Home::kOutput;
+    return own_above_ && bytes(buffer) > *own_above_ ? Home::kOwn : Home::kArena;
   }
 
   bool has_placed_result(const loop::ExternCall& call) const {
@@ -149,13 +158,17 @@ class MemoryPlanner {
     std::vector<bool> taken(kernel.params.size(), false);
     for (size_t out = 0; out < kernel.params.size(); ++out) {
       int result = kernel.params[out].buffer;
-      if (!kernel.params[out].written || !in_arena(result) || ranges_[result].begin != at) continue;
+      const Home home = plan_.home[result];
+      const bool is_output = own_above_ && home == Home::kOutput;
+      if (!kernel.params[out].written || ranges_[result].begin != at) continue;
+      if (!is_output && home != Home::kArena && home != Home::kOwn) continue;
       size_t store = kernel.body.size();
       loop::ExprRef stored_at = only_index(kernel, static_cast<int>(out), true, &store);
       if (stored_at == nullptr) continue;
       for (size_t in = 0; in < kernel.params.size(); ++in) {
         int operand = kernel.params[in].buffer;
-        if (kernel.params[in].written || taken[in] || !in_arena(operand)) continue;
+        if (kernel.params[in].written || taken[in]) continue;
+        if (is_output ? !may_become_output(operand) : plan_.home[operand] != home) continue;
         if (ranges_[block(operand)].end != at || ranges_[operand].end != at) continue;
         if (size_in_bytes(program_.buffers[operand].type) !=
                 size_in_bytes(program_.buffers[result].type) ||
@@ -168,9 +181,18 @@ class MemoryPlanner {
         int joined = block(operand);
         block_[result] = joined;
         ranges_[joined].end = ranges_[result].end;
+        if (is_output) owner_[joined] = result;
         break;
       }
     }
+  }
+
+  // A call gives its result memory of its own, which is no part of an output's.
+  bool may_become_output(int operand) const {
+    if (plan_.home[operand] != Home::kOwn) return false;
+    for (size_t i = 0; i < block_.size(); ++i)
+      if (is_called_[i] && block(static_cast<int>(i)) == block(operand)) return false;
+    return true;
   }
 
   bool has_other_way_to(const loop::Kernel& kernel, int operand, size_t param) const {
@@ -185,6 +207,10 @@ class MemoryPlanner {
     std::vector<ArenaBlock> blocks;
     for (size_t i = 0; i < block_.size(); ++i) {
       const int buffer = static_cast<int>(i);
+      if (plan_.home[i] == Home::kOwn || (own_above_ && plan_.home[i] == Home::kOutput)) {
+        const int owner = owner_[block(buffer)];
+        plan_.place[i] = owner < 0 ? block(buffer) : owner;
+      }
       if (!in_arena(buffer)) continue;
       plan_.place[i] = block(buffer);
       if (block_[i] != buffer) continue;
@@ -194,22 +220,26 @@ class MemoryPlanner {
     plan_.arena_bytes = lay_out(blocks);
     for (size_t i = 0; i < buffers.size(); ++i) plan_.offset[buffers[i]] = blocks[i].offset;
     for (size_t i = 0; i < block_.size(); ++i)
-      if (plan_.place[i] >= 0) plan_.offset[i] = plan_.offset[plan_.place[i]];
+      if (in_arena(static_cast<int>(i))) plan_.offset[i] = plan_.offset[plan_.place[i]];
   }
 
   const loop::Program& program_;
+  const std::optional<int64_t> own_above_;
   const graph::Device::Type device_;  // of the arena
   const target::Costs costs_;
   Aliases aliases_;
   std::vector<LiveRange> ranges_;  // by root; of a joined block: by its first buffer
   std::vector<int> block_;         // by buffer: the buffer whose place it takes, itself if none
+  std::vector<int> owner_;         // by such a buffer: the output whose memory it is, -1: none
+  std::vector<bool> is_called_;    // by buffer: what an extern call gives
   MemoryPlan plan_;
 };
 
 }  // namespace
 
-MemoryPlan plan_memory(const loop::Program& program, const target::Target& target) {
-  return MemoryPlanner(program, target).run();
+MemoryPlan plan_memory(const loop::Program& program, const target::Target& target,
+                       std::optional<int64_t> own_above) {
+  return MemoryPlanner(program, target, own_above).run();
 }
 
 }  // namespace braze::schedule

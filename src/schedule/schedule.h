@@ -1,6 +1,8 @@
 // Fusion, loop order and memory plan: a lowered program in, a fused program out, then a plan.
 #pragma once
 
+#include <optional>
+
 #include "loop/program.h"
 #include "target/target.h"
 
@@ -19,6 +21,7 @@ enum class Home : uint8_t {
   kInput,   // the caller's tensor
   kArena,   // `offset` of the arena
   kOutput,  // memory of its own that is handed to the user
+  kOwn,     // memory of its own for as long as it is needed
   kExtern,  // the tensor that an extern call returned
   kView,    // its base's memory
 };
@@ -30,12 +33,19 @@ enum class Home : uint8_t {
 // target::Costs::in_place_multiple may take the place of an operand that dies there, where each
 // point reads only what it overwrites. With symbolic sizes the offsets are those of the sizes seen
 // when traced, and `place` holds for all sizes.
+//
+// An arena is there from the first item to the last. With `own_above`, for a program whose inputs
+// die while it runs (a backward), buffers of more bytes than that are not in it, so that what is
+// taken at any time is what is needed then; an output may take the place of one of them.
 struct MemoryPlan {
   std::vector<Home> home;       // by buffer
   std::vector<int64_t> offset;  // by buffer; -1: not in the arena
-  std::vector<int> place;       // by buffer: the one whose place it takes, itself; -1 as above
+  // By buffer: the one whose place it takes, itself; -1: neither in the arena nor, with
+  // `own_above`, in memory of its own.
+  std::vector<int> place;
   int64_t arena_bytes = 0;
 };
-MemoryPlan plan_memory(const loop::Program& program, const target::Target& target);
+MemoryPlan plan_memory(const loop::Program& program, const target::Target& target,
+                       std::optional<int64_t> own_above = {});
 
 }  // namespace braze::schedule

@@ -174,6 +174,8 @@ class RandomFunction {
       if (function.slots[written].kind == SlotKind::kExtern)
         function.slots[written].kind = SlotKind::kOutput;
       function.slots[written].bytes = extent_bytes(function.slots[written].type);
+      if (function.slots[written].kind == SlotKind::kOutput && below(2) == 0)
+        function.steps.push_back(AllocateStep{written});
       function.steps.push_back(
           KernelStep{.kernel = below(static_cast<int>(function.kernels.size())),
                      .args = {read, written},

@@ -24,6 +24,12 @@ TEST(FunctionText, Small) {
       "}\n");
 }
 
+TEST(FunctionText, MemoryByNeed) {
+  Function function = small_function();
+  function.steps = {AllocateStep{4}, FreeStep{0}};
+  EXPECT_NE(to_string(function).find("  allocate s4\n  free s0\n"), std::string::npos);
+}
+
 TEST(FunctionText, OnAGpu) {
   const std::string text = to_string(small_gpu_function());
   EXPECT_NE(text.find(") arena 256 bytes on cuda:0 {\n"), std::string::npos) << text;

@@ -125,13 +125,34 @@ TEST(FunctionVerify, InPlaceResultIsItsArgument) {
   EXPECT_NO_THROW(verify(plan));
 }
 
+TEST(FunctionVerify, MemoryByNeed) {
+  Function plan = small_function();
+  plan.steps.insert(plan.steps.begin(), AllocateStep{4});
+  plan.steps.insert(plan.steps.begin() + 4, FreeStep{1});  // its last use is behind
+  EXPECT_NO_THROW(verify(plan));
+  expect_rejected([](Function& p) { p.steps.insert(p.steps.begin(), AllocateStep{2}); },
+                  "s2 is allocated but is no output memory");
+  expect_rejected([](Function& p) { p.steps.push_back(AllocateStep{4}); },
+                  "s4 is allocated after it is defined, or twice");
+  expect_rejected(
+      [](Function& p) {
+        p.steps.insert(p.steps.begin(), AllocateStep{4});
+        p.steps.insert(p.steps.begin(), AllocateStep{4});
+      },
+      "s4 is allocated after it is defined, or twice");
+}
+
 TEST(FunctionVerify, CopiesAndFrees) {
   expect_rejected([](Function& p) { step<CopyStep>(p, 4).target = 2; },
                   "target s2 of a copy is no input");
   expect_rejected([](Function& p) { step<CopyStep>(p, 4).source = 5; },
                   "a copy between different sizes");
   expect_rejected([](Function& p) { step<FreeStep>(p, 3).slot = 2; },
-                  "s2 is freed but is no extern result");
+                  "s2 is freed but has no memory of its own");
+  expect_rejected([](Function& p) { step<FreeStep>(p, 3).slot = 4; },
+                  "s4 is used after it was freed");
+  expect_rejected([](Function& p) { step<FreeStep>(p, 3).slot = 0; },
+                  "s0 is used after it was freed");
   expect_rejected([](Function& p) { p.steps.push_back(FreeStep{3}); },
                   "before it is defined, or twice");
   expect_rejected([](Function& p) { std::swap(p.steps[2], p.steps[3]); },

@@ -161,5 +161,50 @@ TEST(Executable, ATensorOfANumberThatIsKeptStaysAsItWas) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(outputs.at(i).item<double>(), i + 1);
 }
 
+constexpr const char* kBackward =
+    "graph(%0 tangent: f32[512, 1024] tangent, %1 kept: f32[512, 1024] saved, %2 w: f32[1024, "
+    "1024]) {\n"
+    "  %3: f32[512, 1024] = aten.mul.Tensor(%0, %1)\n"
+    "  %4: f32[512, 1024] = aten.mm(%3, %2)\n"
+    "  %5: f32[512, 1024] = aten.mul.Tensor(%4, %4)\n"
+    "  %6: f32[512, 1024] = aten.tanh(%5)\n"
+    "  return %6\n"
+    "}\n";
+
+TEST(Executable, WhatIsHandedOverIsFreedAsSoonAsNoStepNeedsIt) {
+  for (const compile::Backend backend : {compile::Backend::kKernels, compile::Backend::kAten}) {
+    const compile::Options options{.backend = backend,
+                                   .target = target::Cpu{target::host_isa(), 1}};
+    const plan::Module module = compile::compile(graph::parse(kBackward), options);
+    const plan::Function& function = module.functions[0];
+    const std::string text = plan::to_string(function);
+    EXPECT_EQ(function.arena_bytes, 0);
+    for (const char* slot : {"free s0", "free s1"}) {
+      const size_t freed = text.find(slot);
+      ASSERT_NE(freed, std::string::npos) << text;
+      EXPECT_LT(freed, text.find("aten.mm")) << text;
+    }
+    EXPECT_EQ(text.find("free s2"), std::string::npos) << text;
+
+    Executable executable(plan::round_trip(module), {});
+    const at::Tensor weight = at::randn({1024, 1024}) / 32;
+    for (const bool hand_over : {true, false}) {
+      std::vector<at::Tensor> given = {at::randn({512, 1024}), at::randn({512, 1024})};
+      const at::Tensor expected = at::mm(given[0] * given[1], weight).square().tanh();
+      std::vector<c10::TensorImpl*> inputs;
+      for (const at::Tensor& tensor : given) inputs.push_back(tensor.unsafeGetTensorImpl());
+      inputs.push_back(weight.unsafeGetTensorImpl());
+      given.emplace_back();
+      std::vector<at::Tensor> outputs;
+      executable.run(inputs, outputs, {}, {},
+                     hand_over ? std::span(given) : std::span<at::Tensor>());
+      EXPECT_NE(given[0].defined(), hand_over);
+      EXPECT_NE(given[1].defined(), hand_over);
+      EXPECT_TRUE(at::allclose(outputs.at(0), expected, 1e-4, 1e-5));
+      EXPECT_FALSE(outputs[0].is_view());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace braze::runtime

@@ -27,6 +27,31 @@ TEST(MemoryPlan, Homes) {
   EXPECT_EQ(plan.offset[out], -1);
 }
 
+TEST(MemoryPlan, ByNeedLargeBuffersHaveMemoryOfTheirOwn) {
+  ProgramBuilder b;
+  int x = b.input({64, 128});
+  int small = b.unary({4}, b.input({4}), ExprKind::kExp);
+  int m = b.call("aten.mm", {x, x}, {64, 128});
+  int e = b.unary({64, 128}, m, ExprKind::kExp);  // in the memory of m
+  int n = b.call("aten.mm", {e, small}, {64, 128});
+  int f = b.unary({64, 128}, e, ExprKind::kAbs);  // a call's memory is no part of an output
+  int g = b.unary({64, 128}, x, ExprKind::kAbs);
+  int h = b.unary({64, 128}, g, ExprKind::kExp);  // g is a part of h, which is handed out
+  b.program.outputs = {b.call("aten.mm", {n, n}, {64, 128}), f, h};
+  const MemoryPlan plan = plan_memory(b.program, {}, /*own_above=*/1024);
+  EXPECT_EQ(plan.home[small], Home::kArena);
+  EXPECT_EQ(plan.arena_bytes, 64);
+  for (const int buffer : {m, e, n, g}) EXPECT_EQ(plan.home[buffer], Home::kOwn) << buffer;
+  for (const int buffer : {f, h}) EXPECT_EQ(plan.home[buffer], Home::kOutput) << buffer;
+  EXPECT_EQ(plan.place[m], m);
+  EXPECT_EQ(plan.place[e], m);
+  EXPECT_EQ(plan.place[n], n);
+  EXPECT_EQ(plan.place[f], f);
+  EXPECT_EQ(plan.place[g], h);
+  EXPECT_EQ(plan.place[h], h);
+  EXPECT_EQ(plan.offset[m], -1);
+}
+
 TEST(MemoryPlan, AnOutputThatIsAViewKeepsItsBaseOutOfTheArena) {
   ProgramBuilder b;
   int e = b.unary({4, 4}, b.input({4, 4}), ExprKind::kExp);

@@ -249,6 +249,9 @@ class Runner {
       address_[i] = in_arena ? arena_.data() + memory->offset[i]
                              : reinterpret_cast<unsigned char*>(own_.back().data());
     }
+    if (memory != nullptr)
+      for (size_t i = 0; i < items.buffers.size(); ++i)
+        if (memory->home[i] == Home::kOwn) address_[i] = address_[memory->place[i]];
     for (size_t i = 0; i < items.buffers.size(); ++i) set_view_address(static_cast<int>(i));
   }
 
@@ -328,8 +331,9 @@ inline void fuse_and_compare(loop::Program& program, const target::Target& targe
   fuse(program, target);
   loop::verify(program);
   Snapshot after(program);
-  MemoryPlan memory = plan_memory(program, target);
-  for (const MemoryPlan* plan : {static_cast<const MemoryPlan*>(nullptr), &std::as_const(memory)}) {
+  const MemoryPlan memory = plan_memory(program, target);
+  const MemoryPlan by_need = plan_memory(program, target, /*own_above=*/64);
+  for (const MemoryPlan* plan : {static_cast<const MemoryPlan*>(nullptr), &memory, &by_need}) {
     std::vector<float> got = Runner(program, after, plan).run(seed);
     ASSERT_EQ(got.size(), expected.size());
     for (size_t i = 0; i < got.size(); ++i) {
@@ -337,7 +341,10 @@ inline void fuse_and_compare(loop::Program& program, const target::Target& targe
       ASSERT_TRUE(both_nan || got[i] == expected[i] ||
                   std::abs(got[i] - expected[i]) <= 1e-4f * (1 + std::abs(expected[i])))
           << "element " << i << ": " << got[i] << ", not " << expected[i]
-          << (plan != nullptr ? " in the arena" : "") << "\n"
+          << (plan == &memory ? " in the arena"
+              : plan          ? " with memory by need"
+                              : "")
+          << "\n"
           << loop::to_string(program);
     }
   }
