@@ -178,7 +178,8 @@ bool is_control(const Step& step);  // CallStep and those behind it in the list
 // Every slot that a step names, what it gives last; -1 - k and unused results left out.
 std::vector<SlotId> slots_of(const Step& step);
 
-struct Kernel {
+// What a launch needs to know of a kernel.
+struct KernelSignature {
   std::string name;             // symbol of the code object
   int32_t code = 0;             // index into Module::code
   std::vector<bool> written;    // by parameter: whether the kernel stores to it
@@ -201,7 +202,7 @@ struct Function {
   // An output is a slot; an output that is an input itself names the input's slot, a view of an
   // input is a kView slot.
   std::vector<SlotId> outputs;
-  std::vector<Kernel> kernels;
+  std::vector<KernelSignature> kernels;
   std::vector<graph::Origin> origins;
   std::vector<Symbol> symbols;            // symbol i of the arena; empty: all sizes are numbers
   std::shared_ptr<sym::ExprArena> arena;  // of the expressions
