@@ -247,9 +247,9 @@ class Capture {
 
   bool build(TraceContext& trace, const Tracked& result, Draft& draft) const {
     RecipeBuilder builder(trace);
-    int step = builder.value(result);
-    if (step < 0 || !builder.side_effects()) return false;
-    builder.recipe.result = step;
+    int action = builder.value(result);
+    if (action < 0 || !builder.side_effects()) return false;
+    builder.recipe.result = action;
     draft.exit = ExitKind::kReturn;
     draft.traced = true;
     if (!finish(trace, builder, draft)) return false;

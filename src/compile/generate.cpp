@@ -9,12 +9,12 @@ namespace {
 
 std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu,
                                  plan::Module& module) {
-  codegen::cpp::Source source = codegen::cpp::generate(kernels, cpu);
+  codegen::cpp::GeneratedCode generated = codegen::cpp::generate(kernels, cpu);
   module.code.push_back({.language = plan::Language::kCpp,
-                         .text = std::move(source.text),
+                         .text = std::move(generated.text),
                          .flags = codegen::cpp::compiler_flags(cpu.isa)});
   std::vector<KernelCode> code;
-  for (codegen::cpp::KernelCode& kernel : source.kernels)
+  for (codegen::cpp::KernelCode& kernel : generated.kernels)
     code.push_back({.name = std::move(kernel.name),
                     .launch = plan::Chunks{.extent = kernel.extent, .grain = kernel.grain},
                     .sizes = std::move(kernel.sizes),

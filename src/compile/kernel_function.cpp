@@ -53,14 +53,15 @@ class Builder {
     function_.origins = program_.origins;
     add_inputs();
     for (size_t i = 0; i < kernels_.kernels.size(); ++i) {
-      plan::Kernel kernel{.name = code[i].name, .code = code[i].code, .sizes = code[i].sizes};
+      plan::KernelSignature signature{
+          .name = code[i].name, .code = code[i].code, .sizes = code[i].sizes};
       for (sym::Int limit : code[i].limits)
         if (std::ranges::find(function_.limits, limit) == function_.limits.end())
           function_.limits.push_back(limit);
       for (const loop::BufferParam& param : kernels_.kernels[i].params) {
-        kernel.written.push_back(param.written);
+        signature.written.push_back(param.written);
       }
-      function_.kernels.push_back(std::move(kernel));
+      function_.kernels.push_back(std::move(signature));
     }
     for (size_t i = 0; i < program_.items.size(); ++i) {
       if (const auto* scheduled = std::get_if<loop::ScheduledKernel>(&program_.items[i])) {

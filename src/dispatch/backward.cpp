@@ -19,10 +19,10 @@ using graph::Value;
 
 // Another way in which tangents come is brought into the layout that was traced, by a copy.
 constexpr size_t kMostVariants = 8;
-// Sets of sizes for which the program is remembered.
+// Sets of sizes for which a variant remembers its specialization.
 constexpr size_t kMostSizes = 64;
 
-// Compiling takes the GIL: a loop on data may be interrupted, and Programs gives it back meanwhile.
+// Specializations are found and added with the GIL, which `add` gives back while it compiles.
 class Gil {
  public:
   Gil() : state_(PyGILState_Ensure()) {}
@@ -64,17 +64,17 @@ Value* in_layout(Graph& graph, Value* input, const graph::TensorType& type) {
 
 }  // namespace
 
-Backward::Backward(Graph graph, std::vector<Source> sources, const Settings& settings,
+Backward::Backward(Graph graph, std::vector<BackwardInput> inputs, const Settings& settings,
                    const std::vector<at::Tensor>& constants, std::string name)
     : graph_(std::move(graph)),
-      sources_(std::move(sources)),
+      inputs_(std::move(inputs)),
       settings_(settings),
       constants_(constants),
       name_(std::move(name)) {
-  for (size_t i = 0; i < sources_.size(); ++i) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
     const InputKind kind = graph_.inputs()[i].kind;
-    if (kind == InputKind::kSaved) kept_.push_back(sources_[i]);
-    if (kind == InputKind::kNumber) numbers_.push_back(sources_[i].index);
+    if (kind == InputKind::kSaved) kept_.push_back(inputs_[i]);
+    if (kind == InputKind::kNumber) numbers_.push_back(inputs_[i].index);
     if (kind == InputKind::kTangent) tangents_.push_back(static_cast<int>(i));
   }
 }
@@ -178,7 +178,7 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
   std::vector<at::Tensor> constants;
   std::vector<std::pair<const Value*, Value*>> strided;
   size_t place = 0;
-  for (size_t i = 0; i < sources_.size(); ++i) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
     const graph::Input& input = graph_.inputs()[i];
     const bool is_needed = flow.needed[input.value->id()];
     if (input.kind == InputKind::kSaved) {
@@ -199,7 +199,7 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
       copier.add_input(input);
     }
     const bool is_constant = input.kind == InputKind::kConstant;
-    constants.push_back(is_constant ? constants_[sources_[i].index] : at::Tensor());
+    constants.push_back(is_constant ? constants_[inputs_[i].index] : at::Tensor());
   }
   graph.set_symbols(graph_.arena(), graph_.symbols());
   graph.set_conditions(graph_.conditions());
@@ -229,10 +229,10 @@ std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) cons
   Settings aten = settings_;
   aten.backend = compile::Backend::kAten;
   const std::string name = "backward of " + name_;
-  variant->programs = std::make_unique<Programs>(std::move(graph), graph::DataSymbols{}, settings_,
-                                                 constants, name);
-  variant->aten = std::make_unique<Programs>(std::move(for_aten), graph::DataSymbols{}, aten,
-                                             std::move(constants), name);
+  variant->specializations = std::make_unique<Specializations>(
+      std::move(graph), graph::DataSymbols{}, settings_, constants, name);
+  variant->aten = std::make_unique<Specializations>(std::move(for_aten), graph::DataSymbols{}, aten,
+                                                    std::move(constants), name);
   return variant;
 }
 
@@ -253,22 +253,24 @@ Backward::Variant& Backward::variant_for(const Form& form) {
   return *variants_.back();
 }
 
-std::shared_ptr<Program> Backward::program_for(Variant& variant, std::span<const int64_t> symbols) {
+std::shared_ptr<Specialization> Backward::specialization_for(Variant& variant,
+                                                             std::span<const int64_t> symbols) {
   {
     std::lock_guard lock(variant.mutex);
-    for (const auto& [values, program] : variant.by_symbols)
-      if (std::ranges::equal(values, symbols)) return program;
+    for (const auto& [values, specialization] : variant.by_symbols)
+      if (std::ranges::equal(values, symbols)) return specialization;
   }
-  std::shared_ptr<Program> program;
+  std::shared_ptr<Specialization> specialization;
   {
     const Gil gil;
-    program = variant.programs->find(symbols);
-    if (!program) program = variant.programs->add(symbols, nullptr);
+    specialization = variant.specializations->find(symbols);
+    if (!specialization) specialization = variant.specializations->add(symbols, nullptr);
   }
   std::lock_guard lock(variant.mutex);
   if (variant.by_symbols.size() >= kMostSizes) variant.by_symbols.clear();
-  variant.by_symbols.emplace_back(std::vector<int64_t>(symbols.begin(), symbols.end()), program);
-  return program;
+  variant.by_symbols.emplace_back(std::vector<int64_t>(symbols.begin(), symbols.end()),
+                                  specialization);
+  return specialization;
 }
 
 std::vector<at::Tensor> Backward::run(const Saved& saved, std::vector<at::Tensor> tangents,
@@ -278,11 +280,11 @@ std::vector<at::Tensor> Backward::run(const Saved& saved, std::vector<at::Tensor
   std::vector<c10::TensorImpl*> inputs;
   std::vector<at::Tensor> taken;  // by input
   size_t next = 0;
-  for (size_t i = 0; i < sources_.size(); ++i) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
     at::Tensor tensor;
     switch (graph_.inputs()[i].kind) {
       case InputKind::kTangent:
-        tensor = std::move(tangents[sources_[i].index]);
+        tensor = std::move(tangents[inputs_[i].index]);
         if (!tensor.defined()) continue;
         break;
       case InputKind::kSaved:
@@ -297,26 +299,26 @@ std::vector<at::Tensor> Backward::run(const Saved& saved, std::vector<at::Tensor
   }
   std::vector<int64_t> values(symbols.begin(), symbols.end());
   std::vector<at::Tensor> gradients;
+  std::shared_ptr<Specialization> specialization = specialization_for(variant, symbols);
   const std::span<at::Tensor> handed_over =
       saved.let_go() ? std::span(taken) : std::span<at::Tensor>();
   const auto run = [&](runtime::Executable& executable) {
     executable.run(inputs, gradients, values, numbers, handed_over);
   };
   try {
-    run(*program_for(variant, symbols)->executable);
+    run(*specialization->executable);
   } catch (const runtime::NeedsEager&) {
     const auto is_there = [&](size_t i) { return !inputs[i] || taken[i].defined(); };
     for (size_t i = 0; i < inputs.size(); ++i)
       TORCH_CHECK_INDEX(is_there(i), "index out of range in the backward of ", name_);
     // PyTorch's operators know what is wrong, if anything is.
     gradients.clear();
-    std::shared_ptr<Program> program;
     {
       const Gil gil;
-      program = variant.aten->find(symbols);
-      if (!program) program = variant.aten->add(symbols, nullptr);
+      specialization = variant.aten->find(symbols);
+      if (!specialization) specialization = variant.aten->add(symbols, nullptr);
     }
-    run(*program->executable);
+    run(*specialization->executable);
   }
   for (size_t i = 0; i < variant.absent.size(); ++i)
     if (variant.absent[i]) gradients.insert(gradients.begin() + i, at::Tensor());

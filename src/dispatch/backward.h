@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "base/fork_mutex.h"
-#include "dispatch/programs.h"
+#include "dispatch/specializations.h"
 #include "passes/partition.h"
 
 namespace braze::dispatch {
 
 class Backward {
  public:
-  using Source = passes::Partition::Source;
+  using BackwardInput = passes::Partition::BackwardInput;
 
-  // `sources`: of the graph's inputs. `constants`: by input of the forward.
-  Backward(graph::Graph graph, std::vector<Source> sources, const Settings& settings,
+  // `inputs`: what the graph's inputs are. `constants`: by input of the forward.
+  Backward(graph::Graph graph, std::vector<BackwardInput> inputs, const Settings& settings,
            const std::vector<at::Tensor>& constants, std::string name);
 
   // What is kept from the forward, by number in kept().
@@ -42,9 +42,8 @@ class Backward {
                               std::span<const int64_t> symbols, std::span<const double> numbers);
 
   // Of the inputs that are kept from the forward, in order.
-  const std::vector<Source>& kept() const { return kept_; }
-  // The floats of the call that the backward takes, in its order: their numbers, which their
-  // sources name.
+  const std::vector<BackwardInput>& kept() const { return kept_; }
+  // Which floats of the call the backward takes, in the order of its inputs.
   const std::vector<int>& numbers() const { return numbers_; }
 
  private:
@@ -55,25 +54,26 @@ class Backward {
     Form form;
     std::vector<bool> absent;  // by gradient: autograd is told that there is none
     std::vector<bool> takes;   // by number in kept_
-    std::unique_ptr<Programs> programs;
-    std::unique_ptr<Programs> aten;  // where the compiled code does not hold
-    ForkMutex mutex;                 // of what follows
-    std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<Program>>> by_symbols;
+    std::unique_ptr<Specializations> specializations;
+    std::unique_ptr<Specializations> aten;  // where the compiled code does not hold
+    ForkMutex mutex;                        // of what follows
+    std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<Specialization>>> by_symbols;
   };
 
   Form form_of(std::vector<at::Tensor>& tangents, std::span<const int64_t> symbols);
   Variant& variant_for(const Form& form);
   struct Flow;
   std::unique_ptr<Variant> make_variant(const Form& form) const;
-  std::shared_ptr<Program> program_for(Variant& variant, std::span<const int64_t> symbols);
+  std::shared_ptr<Specialization> specialization_for(Variant& variant,
+                                                     std::span<const int64_t> symbols);
   const graph::TensorType& tangent_type(size_t tangent) const;
 
   const graph::Graph graph_;
-  const std::vector<Source> sources_;
+  const std::vector<BackwardInput> inputs_;
   const Settings settings_;
   const std::vector<at::Tensor> constants_;  // by input of the forward
   const std::string name_;
-  std::vector<Source> kept_;
+  std::vector<BackwardInput> kept_;
   std::vector<int> numbers_;
   std::vector<int> tangents_;  // by tangent: which input it is
   ForkMutex mutex_;

@@ -21,7 +21,7 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-using Source = Backward::Source;
+using BackwardInput = Backward::BackwardInput;
 
 // A shared_ptr, or, from PyTorch 2.13 on, an intrusive_ptr.
 using NodePtr = decltype(Edge::function);
@@ -287,9 +287,9 @@ void give_history(const DifferentiatedCall& call) {
   kept->numbers.assign(call.numbers.begin(), call.numbers.end());
   kept->drawn_from = call.drawn_from;
   kept->saved.reserve(call.code->whole->kept().size());
-  for (const Source& source : call.code->whole->kept()) {
-    const auto index = static_cast<size_t>(source.index);
-    if (source.kind == Source::Kind::kInput)
+  for (const BackwardInput& input : call.code->whole->kept()) {
+    const auto index = static_cast<size_t>(input.index);
+    if (input.kind == BackwardInput::Kind::kInput)
       kept->saved.emplace_back(borrow(call.inputs[index]), /*is_output=*/false);
     else if (index >= user_outputs)
       kept->saved.emplace_back(without_history(call.kept[index - user_outputs]),

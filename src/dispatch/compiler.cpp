@@ -78,8 +78,8 @@ class ProgressLine {
 
 bool is_plain_output(const capture::Draft& draft) {
   const auto& recipe = draft.recipe;
-  return draft.exit == capture::ExitKind::kReturn && recipe.steps.size() == 1 &&
-         recipe.steps[0].kind == recipe::Recipe::Kind::kOutput && recipe.steps[0].index == 0;
+  return draft.exit == capture::ExitKind::kReturn && recipe.actions.size() == 1 &&
+         recipe.actions[0].kind == recipe::Recipe::Kind::kOutput && recipe.actions[0].index == 0;
 }
 
 // Hands the torch-level graph to the user's backend; see braze/_fx.py. `python` is a string, why,
@@ -136,11 +136,11 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);
-  entry.programs = std::make_unique<Programs>(
+  entry.specializations = std::make_unique<Specializations>(
       std::move(draft.graph),
       graph::DataSymbols{std::move(draft.data_symbols), std::move(draft.assertions)}, settings,
       std::move(constants), name);
-  entry.programs->add(hints, &entry.report);
+  entry.specializations->add(hints, &entry.report);
 }
 
 void log_entry(const Entry& entry, const std::string& name) {

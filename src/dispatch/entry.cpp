@@ -44,24 +44,25 @@ std::vector<at::Tensor> Entry::hold(c10::TensorImpl* const* inputs) const {
   return held;
 }
 
-std::shared_ptr<Program> Entry::add_program(std::span<const int64_t> symbols, std::string* why) {
+std::shared_ptr<Specialization> Entry::add_specialization(std::span<const int64_t> symbols,
+                                                          std::string* why) {
   try {
-    return programs->add(symbols, nullptr);
+    return specializations->add(symbols, nullptr);
   } catch (const std::exception& error) {
     *why = error.what();
     return nullptr;
   }
 }
 
-Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
+Entry::Outcome Entry::run_plan(Specialization& specialization, c10::TensorImpl* const* inputs,
                                std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
                                std::span<const double> numbers, bool halfway, std::string* why) {
   const std::vector<at::Tensor> held =
-      program.releases_gil ? hold(inputs) : std::vector<at::Tensor>();
+      specialization.releases_gil ? hold(inputs) : std::vector<at::Tensor>();
   return outcome_of(halfway, why, [&] {
-    GilRelease gil(program.releases_gil);
+    GilRelease gil(specialization.releases_gil);
     try {
-      program.executable->run({inputs, input_count}, outputs, symbols, numbers);
+      specialization.executable->run({inputs, input_count}, outputs, symbols, numbers);
     } catch (const Interrupted&) {  // done, with an exception pending
     }
   });
@@ -70,24 +71,25 @@ Entry::Outcome Entry::run_plan(Program& program, c10::TensorImpl* const* inputs,
 // kDone with an exception pending where inputs have changed by the time a step fails.
 Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                                   std::span<int64_t> symbols, std::span<const double> numbers,
-                                  std::shared_ptr<Program>& program, std::string* why) {
+                                  std::shared_ptr<Specialization>& specialization,
+                                  std::string* why) {
   Outcome outcome = Outcome::kDone;
   std::vector<at::Tensor> held;
   for (const InputWrites& write : input_writes)  // counted at the end
     if (inputs[write.input]) held.push_back(borrow(inputs[write.input]));
-  program = programs->find(symbols);
-  if (!program) {
+  specialization = specializations->find(symbols);
+  if (!specialization) {
     held = hold(inputs);
-    program = add_program(symbols, why);
+    specialization = add_specialization(symbols, why);
   }
-  if (!program) return Outcome::kBroken;
-  outputs.reserve(program->executable->function().outputs.size());
-  const bool writes_early = program->writes_inputs_early;
-  const bool first = writes_early && !has_run_for(*program, symbols);
+  if (!specialization) return Outcome::kBroken;
+  outputs.reserve(specialization->executable->function().outputs.size());
+  const bool writes_early = specialization->writes_inputs_early;
+  const bool first = writes_early && !has_run_for(*specialization, symbols);
   Rollback saved(rollback, inputs, writes_early, first);
   const bool halfway = !saved.is_complete();
   const auto run = [&] {
-    outcome = run_plan(*program, inputs, outputs, symbols, numbers, halfway, why);
+    outcome = run_plan(*specialization, inputs, outputs, symbols, numbers, halfway, why);
   };
   if (halfway)
     torch_python::translate_exceptions(run);
@@ -101,9 +103,9 @@ Entry::Outcome Entry::run_tensors(c10::TensorImpl* const* inputs, std::vector<at
 }
 
 // Never of code that reads sizes from data.
-bool Entry::has_run_for(const Program& program, std::span<const int64_t> symbols) {
+bool Entry::has_run_for(const Specialization& specialization, std::span<const int64_t> symbols) {
   constexpr size_t kMost = 64;
-  if (program.executable->has_control()) return false;
+  if (specialization.executable->has_control()) return false;
   if (has_run_.size() > kMost) has_run_.clear();
   return has_run_.contains({symbols.begin(), symbols.end()});
 }
@@ -170,12 +172,12 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
     std::shared_ptr<const pytorch::GeneratorState> drawn_from;
     if (training && training->draws())
       drawn_from = std::make_shared<const pytorch::GeneratorState>();
-    std::shared_ptr<Program> program;
-    const Outcome outcome = run_tensors(inputs, tensors, symbols, numbers, program, why);
+    std::shared_ptr<Specialization> specialization;
+    const Outcome outcome = run_tensors(inputs, tensors, symbols, numbers, specialization, why);
     if (outcome != Outcome::kDone || PyErr_Occurred()) return outcome;
     std::vector<at::Tensor> kept;
     if (training) kept = training->take_kept(tensors);
-    take_states(tensors, program->executable->outputs());
+    take_states(tensors, specialization->executable->outputs());
     if (training)
       training->give_history(inputs, tensors, std::move(kept), symbols, numbers,
                              std::move(drawn_from));

@@ -1,4 +1,5 @@
-// One compiled specialisation of a function: guards, what to run, how to make the results.
+// What one capture of a function has given: guards, what to run where they hold, how to make the
+// results.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +13,8 @@
 #include "capture/capture.h"
 #include "cpython/live_frame.h"
 #include "dispatch/input_versions.h"
-#include "dispatch/programs.h"
 #include "dispatch/rollback.h"
+#include "dispatch/specializations.h"
 #include "dispatch/training.h"
 #include "guard/guard.h"
 #include "recipe/recipe.h"
@@ -22,7 +23,7 @@ namespace braze::dispatch {
 
 enum class EntryKind : uint8_t {
   kEager,   // the original runs; `reason` says why
-  kPlan,    // `programs`
+  kPlan,    // `specializations`
   kPython,  // `python`: what a user's backend returned
 };
 
@@ -36,8 +37,8 @@ struct Entry {
   EntryKind kind = EntryKind::kEager;
   std::unique_ptr<guard::GuardSet> guards;
   size_t input_count = 0;
-  std::unique_ptr<Programs> programs;
-  std::vector<int> floats;  // by number that the program takes: which float of the guards it is
+  std::unique_ptr<Specializations> specializations;
+  std::vector<int> floats;  // by number that the compiled code takes: which of the guards' floats
   cpython::Ref python;
   std::vector<cpython::Ref> python_constants;  // kPython: by input, empty where not a constant
   size_t python_outputs = 0;                   // kPython: how many tensors it must return
@@ -81,24 +82,25 @@ struct Entry {
     kBrokenHalfway,
   };
   // `bound`, `inputs`: as they were checked by the guards. exit kReturn: *result is the function's
-  // result; kBreak: `values` is what the recipe's steps gave.
+  // result; kBreak: `values` is what the recipe's actions gave.
   Outcome run(PyFunctionObject* function, PyObject* const* bound, c10::TensorImpl* const* inputs,
               PyObject** result, std::vector<cpython::Ref>& values, std::string* why);
 
  private:
   // `halfway`: inputs may have changed for good by the time a step fails.
-  Outcome run_plan(Program& program, c10::TensorImpl* const* inputs,
+  Outcome run_plan(Specialization& specialization, c10::TensorImpl* const* inputs,
                    std::vector<at::Tensor>& outputs, std::span<int64_t> symbols,
                    std::span<const double> numbers, bool halfway, std::string* why);
   bool run_python(c10::TensorImpl* const* inputs, std::vector<cpython::Ref>& outputs);
-  // `program`: what ran.
+  // `specialization`: is set to what ran.
   Outcome run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                       std::span<int64_t> symbols, std::span<const double> numbers,
-                      std::shared_ptr<Program>& program, std::string* why);
+                      std::shared_ptr<Specialization>& specialization, std::string* why);
   // Another thread may drop its last reference to an input once the GIL is free.
   std::vector<at::Tensor> hold(c10::TensorImpl* const* inputs) const;
-  std::shared_ptr<Program> add_program(std::span<const int64_t> symbols, std::string* why);
-  bool has_run_for(const Program& program, std::span<const int64_t> symbols);
+  std::shared_ptr<Specialization> add_specialization(std::span<const int64_t> symbols,
+                                                     std::string* why);
+  bool has_run_for(const Specialization& specialization, std::span<const int64_t> symbols);
 
   // Where inputs are written to early: the values of the symbols that it has run for.
   std::set<std::vector<int64_t>> has_run_;

@@ -228,13 +228,13 @@ bool FrameDriver::go_on_behind(const Entry& entry, std::vector<Ref> values) {
 
 // Puts the frame into the state at a segment's exit.
 void FrameDriver::apply(const recipe::Recipe& recipe, std::vector<Ref> values) {
-  auto at = [&](int step) { return step < 0 ? Ref() : values[static_cast<size_t>(step)]; };
+  auto at = [&](int action) { return action < 0 ? Ref() : values[static_cast<size_t>(action)]; };
   std::vector<Ref> former, stack;
   PyObject** slots = frame_.slots();
   for (size_t i = 0; i < recipe.locals.size(); ++i)
-    if (int step = recipe.locals[i]; step != recipe::Recipe::kUnchanged)
-      former.push_back(Ref::steal(std::exchange(slots[i], at(step).release())));
-  for (int step : recipe.stack) stack.push_back(at(step));
+    if (int action = recipe.locals[i]; action != recipe::Recipe::kUnchanged)
+      former.push_back(Ref::steal(std::exchange(slots[i], at(action).release())));
+  for (int action : recipe.stack) stack.push_back(at(action));
   frame_.set_offset(recipe.offset);
   std::vector<Ref> former_stack = frame_.replace_stack(std::move(stack));
   // Only now, with the frame as it is to be, may what was in it go, and run finalisers.

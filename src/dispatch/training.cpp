@@ -86,15 +86,15 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   int numbers = 0;
   for (const graph::Input& input : cut.forward.inputs())
     number_of_input.push_back(input.kind == graph::InputKind::kNumber ? numbers++ : -1);
-  for (size_t i = 0; i < cut.sources.size(); ++i)
+  for (size_t i = 0; i < cut.backward_inputs.size(); ++i)
     if (cut.backward.inputs()[i].kind == graph::InputKind::kNumber)
-      cut.sources[i].index = number_of_input[cut.sources[i].index];
+      cut.backward_inputs[i].index = number_of_input[cut.backward_inputs[i].index];
   if (!joint.inner.empty()) {
-    code->parts = std::make_unique<Backward>(parts(cut.backward, joint), cut.sources, settings,
-                                             constants, name);
+    code->parts = std::make_unique<Backward>(parts(cut.backward, joint), cut.backward_inputs,
+                                             settings, constants, name);
     cut.backward = whole(cut.backward, joint);
   }
-  code->whole = std::make_unique<Backward>(std::move(cut.backward), std::move(cut.sources),
+  code->whole = std::make_unique<Backward>(std::move(cut.backward), std::move(cut.backward_inputs),
                                            settings, constants, name);
   training->code_ = std::move(code);
   graph = std::move(cut.forward);

@@ -22,7 +22,7 @@ using graph::NodeCopier;
 using graph::OutputKind;
 using graph::OutputRole;
 using graph::Value;
-using Source = Partition::Source;
+using BackwardInput = Partition::BackwardInput;
 
 // More than its results can be seen of it, or it can end the call.
 bool is_seen(const Node& node) {
@@ -157,7 +157,7 @@ class Cut {
     for (const Input& input : joint_.inputs()) {
       if (input.kind != InputKind::kTangent) continue;
       backward_.add_input(input);
-      partition_.sources.push_back({Source::Kind::kTangent, tangent++});
+      partition_.backward_inputs.push_back({BackwardInput::Kind::kTangent, tangent++});
     }
     for (const Node* node : nodes) backward_.add(*node);
     std::vector<Value*> gradients;
@@ -220,12 +220,13 @@ class Cut {
       backward_.add_input(of_joint);
     else
       backward_.add_input(value, InputKind::kSaved, of_joint.name);
-    partition_.sources.push_back({Source::Kind::kInput, static_cast<int>(number)});
+    partition_.backward_inputs.push_back({BackwardInput::Kind::kInput, static_cast<int>(number)});
   }
 
   void keep(const Value* value, Value* in_forward) {
     backward_.add_input(value, InputKind::kSaved, "saved" + std::to_string(value->id()));
-    partition_.sources.push_back({Source::Kind::kOutput, static_cast<int>(outputs_.size())});
+    partition_.backward_inputs.push_back(
+        {BackwardInput::Kind::kOutput, static_cast<int>(outputs_.size())});
     outputs_.push_back(in_forward);
   }
 

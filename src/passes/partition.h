@@ -28,8 +28,8 @@ namespace braze::passes {
 struct Partition {
   graph::Graph forward;   // its outputs: the user's, and behind these what is kept
   graph::Graph backward;  // has an arena of its own; its symbols come as scalars
-  // Where an input of the backward comes from.
-  struct Source {
+  // What an input of the backward is.
+  struct BackwardInput {
     enum class Kind : uint8_t {
       kInput,    // input `index` of the forward, which does not write to it
       kOutput,   // output `index` of the forward
@@ -38,7 +38,7 @@ struct Partition {
     Kind kind = Kind::kInput;
     int index = 0;
   };
-  std::vector<Source> sources;  // by input of the backward
+  std::vector<BackwardInput> backward_inputs;  // in order
 };
 
 Partition partition(const graph::Graph& joint);

@@ -351,7 +351,7 @@ void fields(A& a, Is<sym::Condition> auto& x) {
   a(x.relation, x.a, x.b);
 }
 template <class A>
-void fields(A& a, Is<Kernel> auto& x) {
+void fields(A& a, Is<KernelSignature> auto& x) {
   a(x.name, x.code, x.written, x.sizes);
 }
 template <class A>

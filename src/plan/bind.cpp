@@ -145,7 +145,7 @@ void Binder::find_types() {
 }
 
 void Binder::find_places() {
-  for (const Kernel& kernel : function_.kernels) {
+  for (const KernelSignature& kernel : function_.kernels) {
     first_kernel_size_.push_back(kernel_sizes_.size());
     for (Int size : kernel.sizes) kernel_sizes_.push_back(place(size));
   }

@@ -1,4 +1,5 @@
-// What steps name.
+#include "plan/steps.h"
+
 #include <algorithm>
 
 #include "plan/function.h"

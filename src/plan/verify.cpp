@@ -183,7 +183,7 @@ class Verifier {
                 where(), "kernel ", step.kernel, " does not exist");
     check_launch(step.launch);
     check_origin(step.origin);
-    const Kernel& kernel = function_.kernels[step.kernel];
+    const KernelSignature& kernel = function_.kernels[step.kernel];
     BRAZE_CHECK(kernel.written.size() == step.args.size(), where(), "kernel ", kernel.name,
                 " takes ", kernel.written.size(), " arguments, not ", step.args.size());
     for (size_t i = 0; i < step.args.size(); ++i) {

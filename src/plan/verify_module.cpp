@@ -11,7 +11,7 @@ namespace {
 void check_code(const Module& module) {
   std::vector<bool> used(module.code.size(), false);
   for (const Function& function : module.functions) {
-    for (const Kernel& kernel : function.kernels) {
+    for (const KernelSignature& kernel : function.kernels) {
       BRAZE_CHECK(kernel.code >= 0 && kernel.code < static_cast<int64_t>(used.size()), "kernel ",
                   kernel.name, ": code object ", kernel.code, " does not exist");
       const bool on_gpu = function.device.type == graph::Device::Type::kCUDA;

@@ -2,9 +2,9 @@
 // gives and how to replay side effects. Built by the capture, run on every call of the compiled
 // code.
 //
-// A recipe is a list of steps; each step makes one object, numbered by its position, or does one
-// effect. Objects that the trace made are rebuilt new on every call; objects from outside are read
-// by their source; sharing and cycles inside the result are kept.
+// A recipe is a list of actions; each action makes one object, numbered by its position, or does
+// one effect. Objects that the trace made are rebuilt new on every call; objects from outside are
+// read by their source; sharing and cycles inside the result are kept.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ namespace braze::recipe {
 
 struct Recipe {
   // id, operands
-#define BRAZE_RECIPE_STEPS(X)                                                                      \
+#define BRAZE_RECIPE_ACTIONS(X)                                                                    \
   X(Output)    /* value: tensor `index` of the plan's outputs */                                   \
   X(Constant)  /* value: `object` (immutable) */                                                   \
   X(Number)    /* value: the int `number` of the symbols' values */                                \
@@ -55,29 +55,29 @@ struct Recipe {
 
   enum class Kind : uint8_t {
 #define X(id) k##id,
-    BRAZE_RECIPE_STEPS(X)
+    BRAZE_RECIPE_ACTIONS(X)
 #undef X
   };
-  struct Step {
+  struct Action {
     Kind kind;
     int index = -1;   // kOutput
-    int target = -1;  // effects: number of the step whose value is changed
+    int target = -1;  // effects: number of the action whose value is changed
     cpython::Ref object;
     const guard::Source* source = nullptr;  // kOutside
     sym::Int number;                        // kNumber
-    std::vector<int> items;                 // numbers of earlier steps
+    std::vector<int> items;                 // numbers of earlier actions
   };
-  std::vector<Step> steps;
-  int result = -1;  // kReturn: the step whose value is returned
+  std::vector<Action> actions;
+  int result = -1;  // kReturn: the action whose value is returned
   // kBreak: the frame's state; kUnset: NULL; kUnchanged: what was there at the segment's beginning
   static constexpr int kUnset = -1, kUnchanged = -2;
   std::vector<int> locals;
   std::vector<int> stack;
   int offset = 0;  // code units
 
-  // Runs the steps. `outputs`: the plan's tensors as Python objects (borrowed); `symbols`: values
-  // of the graph's symbols. All values, new references, by step; empty with an exception pending on
-  // failure.
+  // Runs the actions. `outputs`: the plan's tensors as Python objects (borrowed); `symbols`: values
+  // of the graph's symbols. All values, new references, by action; empty with an exception pending
+  // on failure.
   bool run(PyObject* function, PyObject* const* args, std::span<PyObject* const> outputs,
            std::span<const int64_t> symbols, std::vector<cpython::Ref>& values) const;
 };

@@ -8,7 +8,7 @@ namespace braze::recipe {
 
 using cpython::Ref;
 using Kind = Recipe::Kind;
-using Step = Recipe::Step;
+using Action = Recipe::Action;
 
 namespace {
 
@@ -26,9 +26,9 @@ class Runner {
 
   bool run() {
     values_.clear();
-    values_.resize(recipe_.steps.size());
-    for (size_t i = 0; i < recipe_.steps.size(); ++i)
-      if (!step(recipe_.steps[i], values_[i])) return false;
+    values_.resize(recipe_.actions.size());
+    for (size_t i = 0; i < recipe_.actions.size(); ++i)
+      if (!carry_out(recipe_.actions[i], values_[i])) return false;
     return true;
   }
 
@@ -43,14 +43,14 @@ class Runner {
     return tuple;
   }
 
-  bool step(const Step& s, Ref& value);
+  bool carry_out(const Action& action, Ref& value);
   Ref make_new(PyTypeObject* type) const;
   Ref make_tuple(PyTypeObject* type, const std::vector<int>& items) const;
-  Ref make_function(const Step& s) const;
-  Ref make_iterator(const Step& s) const;
+  Ref make_function(const Action& action) const;
+  Ref make_iterator(const Action& action) const;
   bool fill_list(PyObject* target, const std::vector<int>& items) const;
   bool fill_dict(PyObject* target, const std::vector<int>& items) const;
-  bool fill_set(PyObject* target, const Step& step) const;
+  bool fill_set(PyObject* target, const Action& action) const;
   bool fill_deque(PyObject* target, const std::vector<int>& items) const;
   bool set_attribute(PyObject* target, PyObject* name, PyObject* value) const;
 
@@ -95,24 +95,24 @@ Ref Runner::make_tuple(PyTypeObject* type, const std::vector<int>& items) const 
   return arguments ? Ref::steal(PyTuple_Type.tp_new(type, arguments.get(), nullptr)) : Ref();
 }
 
-Ref Runner::make_function(const Step& s) const {
-  Ref made = Ref::steal(PyFunction_New(s.object.get(), at(s.items[0])));
+Ref Runner::make_function(const Action& action) const {
+  Ref made = Ref::steal(PyFunction_New(action.object.get(), at(action.items[0])));
   if (!made) return {};
   auto* f = reinterpret_cast<PyFunctionObject*>(made.get());
   PyObject** fields[] = {&f->func_closure,     &f->func_defaults, &f->func_kwdefaults,
                          &f->func_annotations, &f->func_dict,     &f->func_name,
                          &f->func_qualname,    &f->func_doc,      &f->func_module};
   for (int i = 0; i < 9; ++i)
-    if (int item = s.items[static_cast<size_t>(i) + 1]; item >= 0)
+    if (int item = action.items[static_cast<size_t>(i) + 1]; item >= 0)
       Py_XSETREF(*fields[i], Ref::borrow(at(item)).release());
   return made;
 }
 
-Ref Runner::make_iterator(const Step& s) const {
-  Ref made = Ref::steal(PyObject_CallObject(at(s.items[0]), at(s.items[1])));
+Ref Runner::make_iterator(const Action& action) const {
+  Ref made = Ref::steal(PyObject_CallObject(at(action.items[0]), at(action.items[1])));
   // Python 3.12's range iterators reduce with None for "no state".
-  if (!made || s.items.size() < 3 || at(s.items[2]) == Py_None) return made;
-  return set_state(made.get(), at(s.items[2])) ? made : Ref();
+  if (!made || action.items.size() < 3 || at(action.items[2]) == Py_None) return made;
+  return set_state(made.get(), at(action.items[2])) ? made : Ref();
 }
 
 bool Runner::fill_list(PyObject* target, const std::vector<int>& items) const {
@@ -142,10 +142,10 @@ bool Runner::fill_dict(PyObject* target, const std::vector<int>& items) const {
   return true;
 }
 
-bool Runner::fill_set(PyObject* target, const Step& step) const {
+bool Runner::fill_set(PyObject* target, const Action& action) const {
   if (PySet_Check(target) && PySet_Clear(target) < 0) return false;
-  if (step.object) return cpython::copy_set_layout(step.object.get(), target);
-  for (int item : step.items)
+  if (action.object) return cpython::copy_set_layout(action.object.get(), target);
+  for (int item : action.items)
     if (PySet_Add(target, at(item)) < 0) return false;
   return true;
 }
@@ -169,91 +169,95 @@ bool Runner::set_attribute(PyObject* target, PyObject* name, PyObject* value) co
   return (value ? PyDict_SetItem(dict.get(), name, value) : PyDict_DelItem(dict.get(), name)) == 0;
 }
 
-bool Runner::step(const Step& s, Ref& value) {
-  switch (s.kind) {
+bool Runner::carry_out(const Action& action, Ref& value) {
+  switch (action.kind) {
     case Kind::kOutput:
-      value = Ref::borrow(outputs_[static_cast<size_t>(s.index)]);
+      value = Ref::borrow(outputs_[static_cast<size_t>(action.index)]);
       return true;
     case Kind::kConstant:
-      value = s.object;
+      value = action.object;
       return true;
     case Kind::kFloat:
-      value = Ref::steal(PyNumber_Float(outputs_[static_cast<size_t>(s.index)]));
+      value = Ref::steal(PyNumber_Float(outputs_[static_cast<size_t>(action.index)]));
       return bool(value);
     case Kind::kNumber:
-      value = Ref::steal(PyLong_FromLongLong(sym::evaluate(s.number, symbols_)));
+      value = Ref::steal(PyLong_FromLongLong(sym::evaluate(action.number, symbols_)));
       return bool(value);
     case Kind::kOutside:
-      value = guard::resolve(s.source, function_, args_);
+      value = guard::resolve(action.source, function_, args_);
       // A NULL on the stack that nothing has looked at is handed on.
-      if (!value && s.source->kind == guard::SourceKind::kArgument && !PyErr_Occurred())
+      if (!value && action.source->kind == guard::SourceKind::kArgument && !PyErr_Occurred())
         return true;
       if (!value)
-        PyErr_Format(PyExc_RuntimeError, "braze: %s is gone", guard::to_string(s.source).c_str());
+        PyErr_Format(PyExc_RuntimeError, "braze: %s is gone",
+                     guard::to_string(action.source).c_str());
       return bool(value);
     case Kind::kTuple:
-      value = pack(s.items);
+      value = pack(action.items);
       return bool(value);
     case Kind::kNewTuple:
-      value = make_tuple(reinterpret_cast<PyTypeObject*>(s.object.get()), s.items);
+      value = make_tuple(reinterpret_cast<PyTypeObject*>(action.object.get()), action.items);
       return bool(value);
     case Kind::kNew:
-      value = make_new(reinterpret_cast<PyTypeObject*>(s.object.get()));
+      value = make_new(reinterpret_cast<PyTypeObject*>(action.object.get()));
       return bool(value);
     case Kind::kListFill:
-      return fill_list(at(s.target), s.items);
+      return fill_list(at(action.target), action.items);
     case Kind::kDictFill:
-      return fill_dict(at(s.target), s.items);
+      return fill_dict(at(action.target), action.items);
     case Kind::kSetFill:
-      return fill_set(at(s.target), s);
+      return fill_set(at(action.target), action);
     case Kind::kDequeFill:
-      return fill_deque(at(s.target), s.items);
+      return fill_deque(at(action.target), action.items);
     case Kind::kSetAttr:
-      return set_attribute(at(s.target), s.object.get(), at(s.items[0]));
+      return set_attribute(at(action.target), action.object.get(), at(action.items[0]));
     case Kind::kDelAttr:
-      if (set_attribute(at(s.target), s.object.get(), nullptr)) return true;
+      if (set_attribute(at(action.target), action.object.get(), nullptr)) return true;
       // It was set and deleted again.
       if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
       PyErr_Clear();
       return true;
     case Kind::kSetGlobal:
-      if (s.items.empty()) {
-        PyObject* globals = PyFunction_GET_GLOBALS(at(s.target));
+      if (action.items.empty()) {
+        PyObject* globals = PyFunction_GET_GLOBALS(at(action.target));
         // It may have been set and deleted again.
-        const int there = PyDict_Contains(globals, s.object.get());
-        return there < 0 ? false : !there || PyDict_DelItem(globals, s.object.get()) == 0;
+        const int there = PyDict_Contains(globals, action.object.get());
+        return there < 0 ? false : !there || PyDict_DelItem(globals, action.object.get()) == 0;
       }
-      return PyDict_SetItem(PyFunction_GET_GLOBALS(at(s.target)), s.object.get(), at(s.items[0])) ==
-             0;
+      return PyDict_SetItem(PyFunction_GET_GLOBALS(at(action.target)), action.object.get(),
+                            at(action.items[0])) == 0;
     case Kind::kSetCell:
-      return PyCell_Set(at(s.target), s.items.empty() ? nullptr : at(s.items[0])) == 0;
+      return PyCell_Set(at(action.target), action.items.empty() ? nullptr : at(action.items[0])) ==
+             0;
     case Kind::kNewCell:
-      value = Ref::steal(PyCell_New(s.items.empty() ? nullptr : at(s.items[0])));
+      value = Ref::steal(PyCell_New(action.items.empty() ? nullptr : at(action.items[0])));
       return bool(value);
     case Kind::kFunction:
-      value = make_function(s);
+      value = make_function(action);
       return bool(value);
     case Kind::kMethod:
-      value = Ref::steal(PyMethod_New(at(s.items[0]), at(s.items[1])));
+      value = Ref::steal(PyMethod_New(at(action.items[0]), at(action.items[1])));
       return bool(value);
     case Kind::kSlice:
-      value = Ref::steal(PySlice_New(at(s.items[0]), at(s.items[1]), at(s.items[2])));
+      value =
+          Ref::steal(PySlice_New(at(action.items[0]), at(action.items[1]), at(action.items[2])));
       return bool(value);
     case Kind::kIterator:
-      value = make_iterator(s);
+      value = make_iterator(action);
       return bool(value);
     case Kind::kSetState:
-      return set_state(at(s.target), at(s.items[0]));
+      return set_state(at(action.target), at(action.items[0]));
     case Kind::kAdvance:
-      for (int i = 0; i < s.index; ++i)
-        if (!Ref::steal(PyIter_Next(at(s.target)))) return PyErr_Occurred() == nullptr;
+      for (int i = 0; i < action.index; ++i)
+        if (!Ref::steal(PyIter_Next(at(action.target)))) return PyErr_Occurred() == nullptr;
       return true;
     case Kind::kCall: {
-      Ref done = Ref::steal(PyObject_Call(at(s.items[0]), at(s.items[1]), at(s.items[2])));
+      Ref done =
+          Ref::steal(PyObject_Call(at(action.items[0]), at(action.items[1]), at(action.items[2])));
       return bool(done);
     }
     case Kind::kGeneric:
-      value = Ref::steal(PyObject_CallObject(at(s.items[0]), at(s.items[1])));
+      value = Ref::steal(PyObject_CallObject(at(action.items[0]), at(action.items[1])));
       return bool(value);
   }
   return false;

@@ -13,9 +13,9 @@ using cpython::Ref;
 
 namespace {
 
-constexpr const char* kSteps[] = {
+constexpr const char* kActions[] = {
 #define X(id) #id,
-    BRAZE_RECIPE_STEPS(X)
+    BRAZE_RECIPE_ACTIONS(X)
 #undef X
 };
 
@@ -54,14 +54,14 @@ std::string numbers(const std::vector<int>& items) {
 
 std::string to_string(const Recipe& recipe) {
   std::ostringstream out;
-  for (size_t i = 0; i < recipe.steps.size(); ++i) {
-    const Recipe::Step& step = recipe.steps[i];
-    out << "%" << i << " = " << kSteps[static_cast<int>(step.kind)];
-    if (step.index >= 0) out << " #" << step.index;
-    if (step.target >= 0) out << " %" << step.target << " <-";
-    if (step.object) out << " " << text_of(step.object.get());
-    if (step.source) out << " " << guard::to_string(step.source);
-    if (!step.items.empty()) out << " (" << numbers(step.items) << ")";
+  for (size_t i = 0; i < recipe.actions.size(); ++i) {
+    const Recipe::Action& action = recipe.actions[i];
+    out << "%" << i << " = " << kActions[static_cast<int>(action.kind)];
+    if (action.index >= 0) out << " #" << action.index;
+    if (action.target >= 0) out << " %" << action.target << " <-";
+    if (action.object) out << " " << text_of(action.object.get());
+    if (action.source) out << " " << guard::to_string(action.source);
+    if (!action.items.empty()) out << " (" << numbers(action.items) << ")";
     out << "\n";
   }
   if (recipe.result >= 0) out << "return %" << recipe.result << "\n";

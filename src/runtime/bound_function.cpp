@@ -41,21 +41,21 @@ BoundFunction::BoundFunction(const PreparedFunction& prepared, std::span<const i
     symbolic_arguments_.push_back(call->symbolic_arguments(shapes()));
 }
 
-void BoundFunction::run_kernel(size_t step, const PreparedFunction::Kernel& kernel,
+void BoundFunction::run_kernel(size_t step, const PreparedFunction::CpuLaunch& launch,
                                RunContext& context) const {
   const auto [extent, grain] = numbers_.work[step];
   if (extent == 0) return;  // empty tensors: not even a hoisted load may run
   auto& args = context.kernel_args;
-  args.resize(kernel.args.size());
-  for (size_t i = 0; i < args.size(); ++i) args[i] = context.pointers[kernel.args[i]];
-  const int64_t* sizes = numbers_.kernel_sizes.data() + kernel.first_size;
+  args.resize(launch.args.size());
+  for (size_t i = 0; i < args.size(); ++i) args[i] = context.pointers[launch.args[i]];
+  const int64_t* sizes = numbers_.kernel_sizes.data() + launch.first_size;
   int64_t status = 0;
   if (extent <= grain || usable_threads() == 1) {
-    status = kernel.function(args.data(), sizes, 0, extent);
+    status = launch.function(args.data(), sizes, 0, extent);
   } else {
     std::atomic<int64_t> failed{0};
     const auto run_range = [&](int64_t begin, int64_t end) {
-      if (int64_t code = kernel.function(args.data(), sizes, begin, end)) failed = code;
+      if (int64_t code = launch.function(args.data(), sizes, begin, end)) failed = code;
     };
     for_ranges(extent, grain, std::ref(run_range));  // no memory of its own
     status = failed;
@@ -63,16 +63,17 @@ void BoundFunction::run_kernel(size_t step, const PreparedFunction::Kernel& kern
   if (status != 0) fail(prepared_.function.on_failure, "index out of range");
 }
 
-void BoundFunction::launch(const PreparedFunction::GpuKernel& kernel, RunContext& context) const {
-  const plan::Numbers::Launch& launch = numbers_.launches[kernel.launch];
-  if (launch.blocks[0] == 0 || launch.blocks[1] == 0 || launch.blocks[2] == 0) return;
+void BoundFunction::run_kernel(const PreparedFunction::GpuLaunch& launch,
+                               RunContext& context) const {
+  const plan::Numbers::Launch& grid = numbers_.launches[launch.number];
+  if (grid.blocks[0] == 0 || grid.blocks[1] == 0 || grid.blocks[2] == 0) return;
   auto& args = context.kernel_args;
   args.clear();
-  for (const auto& [slot, by_value] : kernel.args)
+  for (const auto& [slot, by_value] : launch.args)
     args.push_back(by_value ? context.pointers[slot] : &context.pointers[slot]);
-  const int64_t* sizes = numbers_.kernel_sizes.data() + kernel.first_size;
-  for (size_t i = 0; i < kernel.size_count; ++i) args.push_back(const_cast<int64_t*>(sizes + i));
-  cuda::launch(kernel.function, launch.blocks, launch.threads, launch.shared_bytes, context.stream,
+  const int64_t* sizes = numbers_.kernel_sizes.data() + launch.first_size;
+  for (size_t i = 0; i < launch.size_count; ++i) args.push_back(const_cast<int64_t*>(sizes + i));
+  cuda::launch(launch.function, grid.blocks, grid.threads, grid.shared_bytes, context.stream,
                args.data());
 }
 
@@ -163,10 +164,10 @@ void BoundFunction::run_steps(RunContext& context, bool check) const {
   for (SlotId slot : prepared_.first_views) context.bind_view(slot, *this);
   for (size_t i = 0; i < prepared_.steps.size(); ++i) {
     const PreparedFunction::Step& step = prepared_.steps[i];
-    if (auto* kernel = std::get_if<PreparedFunction::Kernel>(&step)) {
-      run_kernel(i, *kernel, context);
-    } else if (auto* kernel = std::get_if<PreparedFunction::GpuKernel>(&step)) {
-      launch(*kernel, context);
+    if (auto* launch = std::get_if<PreparedFunction::CpuLaunch>(&step)) {
+      run_kernel(i, *launch, context);
+    } else if (auto* launch = std::get_if<PreparedFunction::GpuLaunch>(&step)) {
+      run_kernel(*launch, context);
     } else if (auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step)) {
       run_extern(i, **call, context, check);
     } else if (auto* copy = std::get_if<PreparedFunction::Copy>(&step)) {

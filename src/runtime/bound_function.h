@@ -40,8 +40,9 @@ class BoundFunction {
   void free(plan::SlotId slot, RunContext& context) const;
   void bind_numbers(RunContext& context, std::span<const double> numbers) const;
   void run_steps(RunContext& context, bool check) const;
-  void run_kernel(size_t step, const PreparedFunction::Kernel& kernel, RunContext& context) const;
-  void launch(const PreparedFunction::GpuKernel& kernel, RunContext& context) const;
+  void run_kernel(size_t step, const PreparedFunction::CpuLaunch& launch,
+                  RunContext& context) const;
+  void run_kernel(const PreparedFunction::GpuLaunch& launch, RunContext& context) const;
   void run_extern(size_t step, const ExternCall& call, RunContext& context, bool check) const;
   void run_copy(const PreparedFunction::Copy& copy, RunContext& context) const;
   bool is_plain(const PreparedFunction::Copy& copy) const;

@@ -32,10 +32,10 @@ FunctionRunner::~FunctionRunner() { delete spare_.load(); }
 
 std::shared_ptr<BoundFunction> FunctionRunner::find(std::span<const int64_t> values) {
   std::lock_guard lock(mutex_);
-  for (auto entry = recent_.begin(); entry != recent_.end(); ++entry) {
-    if (!std::ranges::equal(entry->values, values)) continue;
-    recent_.splice(recent_.begin(), recent_, entry);
-    return entry->bound;
+  for (auto binding = recent_.begin(); binding != recent_.end(); ++binding) {
+    if (!std::ranges::equal(binding->values, values)) continue;
+    recent_.splice(recent_.begin(), recent_, binding);
+    return binding->bound;
   }
   return nullptr;
 }

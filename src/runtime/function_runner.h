@@ -30,7 +30,7 @@ class FunctionRunner {
   const PreparedFunction& prepared() const { return *prepared_; }
 
  private:
-  struct Entry {
+  struct Binding {
     std::vector<int64_t> values;
     std::shared_ptr<BoundFunction> bound;
   };
@@ -47,7 +47,7 @@ class FunctionRunner {
   std::shared_ptr<BoundFunction> fixed_;  // of a static function
   ForkMutex mutex_;
   // Those with this layout, which has room for all sizes so far; the one used last first.
-  std::list<Entry> recent_;
+  std::list<Binding> recent_;
   std::shared_ptr<const plan::Layout> layout_;
   // Contexts of no call: the one used last by itself, as one thread at a time needs no lock for it.
   std::atomic<RunContext*> spare_ = nullptr;

@@ -16,7 +16,7 @@ struct Use {
 std::vector<Use> uses_of(const plan::Module& module) {
   std::vector<Use> uses(module.code.size());
   for (const plan::Function& function : module.functions)
-    for (const plan::Kernel& kernel : function.kernels) {
+    for (const plan::KernelSignature& kernel : function.kernels) {
       uses[kernel.code].names.push_back(kernel.name);
       uses[kernel.code].device = function.device.index;
     }
@@ -59,7 +59,7 @@ LoadedKernels load_kernels(const plan::Module& module) {
   load_on_gpu(module, uses, loaded);
   for (const plan::Function& function : module.functions) {
     std::vector<void*>& found = loaded.functions.emplace_back();
-    for (const plan::Kernel& kernel : function.kernels) {
+    for (const plan::KernelSignature& kernel : function.kernels) {
       const auto& library = loaded.libraries[kernel.code];
       found.push_back(library ? library->symbol(kernel.name)
                               : loaded.on_device[kernel.code]->kernel(kernel.name));

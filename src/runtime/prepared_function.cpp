@@ -57,12 +57,12 @@ void PreparedFunction::sort_slots() {
 void PreparedFunction::prepare_kernel(const plan::KernelStep& step, void* code, size_t& launches) {
   const size_t first_size = binder.first_kernel_size(step.kernel);
   if (!on_gpu()) {
-    steps.push_back(Kernel{reinterpret_cast<KernelFunction>(code), step.args, first_size});
+    steps.push_back(CpuLaunch{reinterpret_cast<KernelFunction>(code), step.args, first_size});
     return;
   }
-  GpuKernel kernel{code, {}, first_size, function.kernels[step.kernel].sizes.size(), launches++};
-  for (SlotId slot : step.args) kernel.args.push_back({slot, function.slots[slot].number >= 0});
-  steps.push_back(std::move(kernel));
+  GpuLaunch launch{code, {}, first_size, function.kernels[step.kernel].sizes.size(), launches++};
+  for (SlotId slot : step.args) launch.args.push_back({slot, function.slots[slot].number >= 0});
+  steps.push_back(std::move(launch));
 }
 
 void PreparedFunction::prepare_steps(const std::vector<void*>& functions) {

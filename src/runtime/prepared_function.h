@@ -25,12 +25,12 @@ struct PreparedFunction {
 
   bool writes_inputs_early() const;
 
-  struct Kernel {
+  struct CpuLaunch {
     KernelFunction function;
     std::vector<plan::SlotId> args;
     size_t first_size;  // into Numbers::kernel_sizes
   };
-  struct GpuKernel {
+  struct GpuLaunch {
     struct Argument {
       plan::SlotId slot;
       bool by_value;  // what its pointer points to, on the CPU
@@ -38,12 +38,12 @@ struct PreparedFunction {
     void* function;
     std::vector<Argument> args;
     size_t first_size, size_count;  // into Numbers::kernel_sizes
-    size_t launch;                  // into Numbers::launches
+    size_t number;                  // into Numbers::launches
   };
   struct Copy {
     plan::SlotId target, source;
   };
-  using Step = std::variant<Kernel, GpuKernel, std::unique_ptr<ExternCall>, Copy, plan::FreeStep,
+  using Step = std::variant<CpuLaunch, GpuLaunch, std::unique_ptr<ExternCall>, Copy, plan::FreeStep,
                             plan::AllocateStep>;
 
   bool on_gpu() const { return device.is_cuda(); }

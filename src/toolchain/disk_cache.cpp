@@ -50,15 +50,15 @@ bool is_entry_name(std::string_view name) {
   return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == name.npos;
 }
 
-struct Entry {
+struct CachedFile {
   std::string path;
   int64_t bytes;
   timespec used;
 };
 
 // Every entry under `root`; temporary files that nobody writes any more are removed on the way.
-std::vector<Entry> scan(const std::string& root) {
-  std::vector<Entry> entries;
+std::vector<CachedFile> scan(const std::string& root) {
+  std::vector<CachedFile> files;
   std::error_code error;
   for (const auto& kind : fs::directory_iterator(root, error)) {
     for (const auto& file : fs::directory_iterator(kind.path(), error)) {
@@ -66,14 +66,14 @@ std::vector<Entry> scan(const std::string& root) {
       struct stat status;
       if (::lstat(file.path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
       if (is_entry_name(name)) {
-        entries.push_back({file.path().string(), status.st_size, status.st_mtim});
+        files.push_back({file.path().string(), status.st_size, status.st_mtim});
       } else if (name.starts_with(kTemporaryPrefix) &&
                  status.st_mtim.tv_sec + kTemporaryMaxAge < ::time(nullptr)) {
         ::unlink(file.path().c_str());
       }
     }
   }
-  return entries;
+  return files;
 }
 
 std::string home_folder() {
@@ -226,18 +226,18 @@ void DiskCache::account(int64_t written) {
 }
 
 void DiskCache::evict() {
-  std::vector<Entry> entries = scan(folder_ + "/v1");
+  std::vector<CachedFile> files = scan(folder_ + "/v1");
   int64_t total = 0;
-  for (const Entry& entry : entries) total += entry.bytes;
+  for (const CachedFile& file : files) total += file.bytes;
   if (total > limit_) {
-    std::ranges::sort(entries, [](const Entry& a, const Entry& b) {
+    std::ranges::sort(files, [](const CachedFile& a, const CachedFile& b) {
       return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
     });
     const int64_t wanted = limit_ / 5 * 4;
-    for (const Entry& entry : entries) {
+    for (const CachedFile& file : files) {
       if (total <= wanted) break;
-      ::unlink(entry.path.c_str());
-      total -= entry.bytes;
+      ::unlink(file.path.c_str());
+      total -= file.bytes;
     }
   }
   scanned_bytes_ = total;
@@ -246,7 +246,7 @@ void DiskCache::evict() {
 
 void DiskCache::clear() {
   if (folder_.empty()) return;
-  for (const Entry& entry : scan(folder_ + "/v1")) ::unlink(entry.path.c_str());
+  for (const CachedFile& file : scan(folder_ + "/v1")) ::unlink(file.path.c_str());
   std::lock_guard lock(mutex_);
   written_since_scan_ = -1;
 }

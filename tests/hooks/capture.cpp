@@ -95,8 +95,9 @@ PyObject* continue_call(const Captured& captured, const std::vector<Ref>& values
     return PyObject_Vectorcall(captured.function.get(), args.data(), positional, names.get());
   cpython::FrameState state;
   state.offset = recipe.offset;
-  auto take = [&](const std::vector<int>& steps, std::vector<Ref>& into) {
-    for (int step : steps) into.push_back(step < 0 ? Ref() : values[static_cast<size_t>(step)]);
+  auto take = [&](const std::vector<int>& actions, std::vector<Ref>& into) {
+    for (int action : actions)
+      into.push_back(action < 0 ? Ref() : values[static_cast<size_t>(action)]);
   };
   take(recipe.locals, state.locals);
   take(recipe.stack, state.stack);

@@ -1,11 +1,11 @@
-// The steps that replay side effects; the last clean-up of a recipe.
+// The actions that replay side effects; the last clean-up of a recipe.
 #include "capture/exit/recipe_builder.h"
 #include "capture/known.h"
 
 namespace braze::capture {
 
 using Kind = Recipe::Kind;
-using Step = Recipe::Step;
+using Action = Recipe::Action;
 
 // --- Side effects
 
@@ -52,18 +52,18 @@ bool RecipeBuilder::side_effects() {
       target = value(write.owner.get());
     }
     if (target < 0) return false;
-    Step step{.kind = write.kind == Write::Kind::kGlobal ? Kind::kSetGlobal
-                      : write.kind == Write::Kind::kCell ? Kind::kSetCell
-                      : write.value                      ? Kind::kSetAttr
-                                                         : Kind::kDelAttr,
-              .target = target,
-              .object = write.name};
+    Action action{.kind = write.kind == Write::Kind::kGlobal ? Kind::kSetGlobal
+                          : write.kind == Write::Kind::kCell ? Kind::kSetCell
+                          : write.value                      ? Kind::kSetAttr
+                                                             : Kind::kDelAttr,
+                  .target = target,
+                  .object = write.name};
     if (write.value) {
       int item = value(write.value.get());
       if (item < 0) return false;
-      step.items = {item};
+      action.items = {item};
     }
-    effects_.push_back(std::move(step));
+    effects_.push_back(std::move(action));
   }
   for (const World::Shadow& shadow : world_.shadows()) {
     if (!shadow_changed(shadow)) continue;
@@ -74,21 +74,22 @@ bool RecipeBuilder::side_effects() {
     if (!note_fill(target, shadow.copy.get())) return false;
   }
   world_.guard_distinct(written);
-  for (Step& step : places_) effects_.push_back(std::move(step));
+  for (Action& action : places_) effects_.push_back(std::move(action));
   places_.clear();
   for (const DeferredCall& call : trace_.deferred) {
     std::vector<int> items{value(call.callable.get())};
     if (items[0] < 0) return false;
     size_t keywords = call.kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(call.kwnames.get())) : 0;
-    Step args{.kind = Kind::kTuple};
+    Action args{.kind = Kind::kTuple};
     for (size_t i = 0; i + keywords < call.args.size(); ++i) {
       args.items.push_back(value(call.args[i].get()));
       if (args.items.back() < 0) return false;
     }
     items.push_back(emit(std::move(args)));
-    Step named{.kind = Kind::kDictFill,
-               .target = emit({.kind = Kind::kNew,
-                               .object = Ref::borrow(reinterpret_cast<PyObject*>(&PyDict_Type))})};
+    Action named{
+        .kind = Kind::kDictFill,
+        .target = emit({.kind = Kind::kNew,
+                        .object = Ref::borrow(reinterpret_cast<PyObject*>(&PyDict_Type))})};
     for (size_t i = 0; i < keywords; ++i) {
       named.items.push_back(
           constant(PyTuple_GET_ITEM(call.kwnames.get(), static_cast<Py_ssize_t>(i))));
@@ -109,14 +110,14 @@ bool RecipeBuilder::side_effects() {
         {.kind = Kind::kNew, .object = Ref::borrow(reinterpret_cast<PyObject*>(&PyDict_Type))});
     effects_.push_back({.kind = Kind::kCall, .items = {constant(set), args, named}});
   }
-  for (Step& step : effects_) emit(std::move(step));
+  for (Action& action : effects_) emit(std::move(action));
   effects_.clear();
   return true;
 }
 
 void RecipeBuilder::prune() {
-  auto is_value = [](const Step& step) {
-    switch (step.kind) {
+  auto is_value = [](const Action& action) {
+    switch (action.kind) {
       case Kind::kOutput:
       case Kind::kConstant:
       case Kind::kOutside:
@@ -127,59 +128,59 @@ void RecipeBuilder::prune() {
         return false;  // effects, and objects that effects fill
     }
   };
-  std::vector<int> places(recipe.steps.size(), -1);
-  std::vector<bool> used(recipe.steps.size(), false);
-  auto use = [&](int step) {
-    if (step >= 0) used[static_cast<size_t>(step)] = true;
+  std::vector<int> places(recipe.actions.size(), -1);
+  std::vector<bool> used(recipe.actions.size(), false);
+  auto use = [&](int action) {
+    if (action >= 0) used[static_cast<size_t>(action)] = true;
   };
   use(recipe.result);
-  for (int step : recipe.locals) use(step);
-  for (int step : recipe.stack) use(step);
-  for (size_t i = recipe.steps.size(); i-- > 0;) {
-    const Step& step = recipe.steps[i];
-    if (is_value(step) && !used[i]) continue;
+  for (int action : recipe.locals) use(action);
+  for (int action : recipe.stack) use(action);
+  for (size_t i = recipe.actions.size(); i-- > 0;) {
+    const Action& action = recipe.actions[i];
+    if (is_value(action) && !used[i]) continue;
     used[i] = true;
-    use(step.target);
-    for (int item : step.items) use(item);
+    use(action.target);
+    for (int item : action.items) use(item);
   }
-  std::vector<Step> kept;
-  auto renumber = [&](int& step) {
-    if (step >= 0) step = places[static_cast<size_t>(step)];
+  std::vector<Action> kept;
+  auto renumber = [&](int& action) {
+    if (action >= 0) action = places[static_cast<size_t>(action)];
   };
-  for (size_t i = 0; i < recipe.steps.size(); ++i) {
+  for (size_t i = 0; i < recipe.actions.size(); ++i) {
     if (!used[i]) continue;
     places[i] = static_cast<int>(kept.size());
-    Step& step = kept.emplace_back(std::move(recipe.steps[i]));
-    renumber(step.target);
-    for (int& item : step.items) renumber(item);
+    Action& action = kept.emplace_back(std::move(recipe.actions[i]));
+    renumber(action.target);
+    for (int& item : action.items) renumber(item);
   }
-  recipe.steps = std::move(kept);
+  recipe.actions = std::move(kept);
   renumber(recipe.result);
-  for (int& step : recipe.locals) renumber(step);
-  for (int& step : recipe.stack) renumber(step);
+  for (int& action : recipe.locals) renumber(action);
+  for (int& action : recipe.stack) renumber(action);
 }
 
 // The contents of an outside container, replayed after everything has been read.
 bool RecipeBuilder::note_fill(int target, PyObject* container) {
-  Recipe::Step step{.kind = Kind::kListFill, .target = target};
+  Recipe::Action action{.kind = Kind::kListFill, .target = target};
   Ref items;
   if (PyDict_Check(container)) {
-    step.kind = Kind::kDictFill;
+    action.kind = Kind::kDictFill;
     items = Ref::steal(PyList_New(0));
     const auto entries = dict_entries(container);
     if (!items || !entries) return refuse(container, "its keys change") >= 0;
     for (const auto& [key, item] : *entries)
       if (PyList_Append(items.get(), key) < 0 || PyList_Append(items.get(), item) < 0) return false;
   } else {
-    step.kind = PySet_Check(container)                         ? Kind::kSetFill
-                : PyObject_TypeCheck(container, known().deque) ? Kind::kDequeFill
-                                                               : Kind::kListFill;
+    action.kind = PySet_Check(container)                         ? Kind::kSetFill
+                  : PyObject_TypeCheck(container, known().deque) ? Kind::kDequeFill
+                                                                 : Kind::kListFill;
     if (PyByteArray_Check(container)) return refuse(container, "it was changed") >= 0;
     items = own_items(container);
   }
-  if (!items || !values(items.get(), step.items)) return false;
-  if (PySet_Check(container) && !keep_layout(step, container)) return false;
-  effects_.push_back(std::move(step));
+  if (!items || !values(items.get(), action.items)) return false;
+  if (PySet_Check(container) && !keep_layout(action, container)) return false;
+  effects_.push_back(std::move(action));
   return true;
 }
 

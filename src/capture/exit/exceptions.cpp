@@ -32,9 +32,9 @@ int RecipeBuilder::exception(PyObject* object) {
     if (items.back() < 0) return -1;
   }
   const int packed = emit({.kind = Kind::kTuple, .items = std::move(items)});
-  const int step = emit({.kind = Kind::kGeneric, .items = {constant(make), packed}});
-  index_[object] = step + 1;
-  return attributes(step, object) ? step : -1;
+  const int action = emit({.kind = Kind::kGeneric, .items = {constant(make), packed}});
+  index_[object] = action + 1;
+  return attributes(action, object) ? action : -1;
 }
 
 // One made in C that keeps more than its arguments, but has got it all from them.

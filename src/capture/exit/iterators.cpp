@@ -1,4 +1,4 @@
-// The steps that make the built-in iterators of a trace again.
+// The actions that make the built-in iterators of a trace again.
 #include "capture/exit/recipe_builder.h"
 #include "capture/known.h"
 
@@ -70,9 +70,9 @@ int RecipeBuilder::iterator(PyObject* object) {
                      Py_IS_TYPE(object, &PyReversed_Type);
   if (items.size() < 3 || !sized) return emit({.kind = Kind::kIterator, .items = std::move(items)});
   const int state = items[2];
-  const int step = emit({.kind = Kind::kGeneric, .items = {items[0], items[1]}});
-  places_.push_back({.kind = Kind::kSetState, .target = step, .items = {state}});
-  return step;
+  const int action = emit({.kind = Kind::kGeneric, .items = {items[0], items[1]}});
+  places_.push_back({.kind = Kind::kSetState, .target = action, .items = {state}});
+  return action;
 }
 
 // One that has let go of what it went over. __reduce__ gives a fresh one over nothing in its place,
@@ -88,9 +88,9 @@ int RecipeBuilder::exhausted_iterator(PyObject* object, PyObject* reduced) {
   if (!values(reduced, items)) return -1;
   if (Py_IS_TYPE(object, &PyListRevIter_Type))
     items[0] = constant(reinterpret_cast<PyObject*>(&PyReversed_Type));
-  const int step = emit({.kind = Kind::kGeneric, .items = {items[0], items[1]}});
-  places_.push_back({.kind = Kind::kAdvance, .index = 1, .target = step});
-  return step;
+  const int action = emit({.kind = Kind::kGeneric, .items = {items[0], items[1]}});
+  places_.push_back({.kind = Kind::kAdvance, .index = 1, .target = action});
+  return action;
 }
 
 // Over the dict itself, whose changes it is to notice, `given` times advanced.

@@ -6,7 +6,7 @@
 namespace braze::capture {
 
 using Kind = Recipe::Kind;
-using Step = Recipe::Step;
+using Action = Recipe::Action;
 
 namespace {
 
@@ -25,9 +25,9 @@ bool is_value_type(PyTypeObject* type) {
 
 }  // namespace
 
-int RecipeBuilder::emit(Step step) {
-  recipe.steps.push_back(std::move(step));
-  return static_cast<int>(recipe.steps.size()) - 1;
+int RecipeBuilder::emit(Action action) {
+  recipe.actions.push_back(std::move(action));
+  return static_cast<int>(recipe.actions.size()) - 1;
 }
 
 int RecipeBuilder::refuse(PyObject* object, const char* why) {
@@ -59,10 +59,10 @@ int RecipeBuilder::tensor(PyObject* object) {
     return -1;
   }
   outputs.push_back(object);
-  const int step = emit({.kind = Kind::kOutput, .index = static_cast<int>(outputs.size()) - 1});
-  index_[object] = step + 1;
+  const int action = emit({.kind = Kind::kOutput, .index = static_cast<int>(outputs.size()) - 1});
+  index_[object] = action + 1;
   PyObject** dict = _PyObject_GetDictPtr(object);
-  return !dict || !*dict || attribute_dict(step, *dict) ? step : -1;
+  return !dict || !*dict || attribute_dict(action, *dict) ? action : -1;
 }
 
 bool RecipeBuilder::values(PyObject* sequence, std::vector<int>& items) {
@@ -82,16 +82,16 @@ int RecipeBuilder::tuple(PyObject* object) {
   for (int item : items) fixed = fixed && is_constant(item);
   if (fixed) return emit({.kind = Kind::kConstant, .object = Ref::borrow(object)});
   if (exact) return emit({.kind = Kind::kTuple, .items = std::move(items)});
-  int step = emit({.kind = Kind::kNewTuple,
-                   .object = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))),
-                   .items = std::move(items)});
-  return attributes(step, object) ? step : -1;
+  int action = emit({.kind = Kind::kNewTuple,
+                     .object = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))),
+                     .items = std::move(items)});
+  return attributes(action, object) ? action : -1;
 }
 
 int RecipeBuilder::text(PyObject* object) {
   const VaryingText& text = text_behind(trace_, object);
   const int function = constant(text_function(text.function));
-  Step args{.kind = Kind::kTuple};
+  Action args{.kind = Kind::kTuple};
   for (const Tracked& arg : text.args) {
     args.items.push_back(value(arg));
     if (args.items.back() < 0) return -1;
@@ -108,13 +108,13 @@ int RecipeBuilder::value(const Tracked& tracked) {
 int RecipeBuilder::value(PyObject* given) {
   const Tracked tracked = world_.wrap(given);
   PyObject* object = tracked.get();
-  const int known_step = index_[object];
-  if (known_step > 0) return known_step - 1;
-  if (known_step == kUnderWay) return refuse(object, "it holds itself");
+  const int known_action = index_[object];
+  if (known_action > 0) return known_action - 1;
+  if (known_action == kUnderWay) return refuse(object, "it holds itself");
   index_[object] = kUnderWay;
-  const int step = make(tracked);
-  index_[object] = step + 1;
-  return step;
+  const int action = make(tracked);
+  index_[object] = action + 1;
+  return action;
 }
 
 int RecipeBuilder::make(const Tracked& tracked) {
@@ -177,14 +177,14 @@ int RecipeBuilder::make(const Tracked& tracked) {
 }
 
 int RecipeBuilder::cell(PyObject* object) {
-  int step = emit({.kind = Kind::kNewCell});
-  index_[object] = step + 1;
+  int action = emit({.kind = Kind::kNewCell});
+  index_[object] = action + 1;
   if (PyObject* contents = PyCell_GET(object)) {
     int item = value(contents);
     if (item < 0) return -1;
-    emit({.kind = Kind::kSetCell, .target = step, .items = {item}});
+    emit({.kind = Kind::kSetCell, .target = action, .items = {item}});
   }
-  return step;
+  return action;
 }
 
 int RecipeBuilder::function(PyObject* object) {
@@ -216,7 +216,7 @@ int RecipeBuilder::instance(PyObject* object) {
   if (world_.made_function(reinterpret_cast<PyObject*>(type)))
     return refuse(object, "its class was made by the trace");
   auto* type_object = reinterpret_cast<PyObject*>(type);
-  int step;
+  int action;
   if (base == k.defaultdict || base == k.deque) {
     if (type != base) return refuse(object, "a subclass");
     Ref argument =
@@ -229,7 +229,7 @@ int RecipeBuilder::instance(PyObject* object) {
     if (base == k.deque) arguments.push_back(constant(nothing.get()));
     arguments.push_back(first);
     int packed = emit({.kind = Kind::kTuple, .items = std::move(arguments)});
-    step = emit({.kind = Kind::kGeneric, .items = {made_by, packed}});
+    action = emit({.kind = Kind::kGeneric, .items = {made_by, packed}});
   } else if (type == k.partial) {
     Ref reduced = Ref::steal(PyObject_CallMethodNoArgs(object, names().reduce));
     PyObject* state = reduced && PyTuple_GET_SIZE(reduced.get()) > 2
@@ -252,27 +252,27 @@ int RecipeBuilder::instance(PyObject* object) {
     return emit({.kind = Kind::kGeneric, .items = std::move(items)});
   } else if (base == &PyFrozenSet_Type && type == base) {
     Ref list = Ref::steal(PySequence_List(object));
-    Step fill{.kind = Kind::kSetFill};
+    Action fill{.kind = Kind::kSetFill};
     if (!list || !values(list.get(), fill.items) || !keep_layout(fill, object)) return -1;
     if (fill.object) {
       fill.target = emit({.kind = Kind::kNew, .object = Ref::borrow(type_object)});
       emit(std::move(fill));
-      return static_cast<int>(recipe.steps.size()) - 2;
+      return static_cast<int>(recipe.actions.size()) - 2;
     }
     int packed = emit({.kind = Kind::kTuple, .items = std::move(fill.items)});
     int arguments = emit({.kind = Kind::kTuple, .items = {packed}});
     return emit({.kind = Kind::kGeneric, .items = {constant(type_object), arguments}});
   } else if (is_namespace(type)) {
     const int nothing = emit({.kind = Kind::kTuple});
-    step = emit({.kind = Kind::kGeneric, .items = {constant(type_object), nothing}});
+    action = emit({.kind = Kind::kGeneric, .items = {constant(type_object), nothing}});
   } else if (base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type ||
              base == &PySet_Type || base == k.ordered_dict) {
-    step = emit({.kind = Kind::kNew, .object = Ref::borrow(type_object)});
+    action = emit({.kind = Kind::kNew, .object = Ref::borrow(type_object)});
   } else {
     return refuse(object, "its kind cannot be made again");
   }
-  index_[object] = step + 1;
-  return fill(step, object) && attributes(step, object) ? step : -1;
+  index_[object] = action + 1;
+  return fill(action, object) && attributes(action, object) ? action : -1;
 }
 
 std::optional<std::vector<std::pair<PyObject*, PyObject*>>> dict_entries(PyObject* dict) {
@@ -295,40 +295,40 @@ std::optional<std::vector<std::pair<PyObject*, PyObject*>>> dict_entries(PyObjec
 }
 
 bool RecipeBuilder::fill(int target, PyObject* container) {
-  Step step{.kind = Kind::kListFill, .target = target};
+  Action action{.kind = Kind::kListFill, .target = target};
   if (PyList_Check(container)) {
     if (PyList_GET_SIZE(container) == 0) return true;
-    if (!values(container, step.items)) return false;
+    if (!values(container, action.items)) return false;
   } else if (PyDict_Check(container)) {
-    step.kind = Kind::kDictFill;
+    action.kind = Kind::kDictFill;
     const auto entries = dict_entries(container);
     if (!entries) return refuse(container, "its keys change") >= 0;
     if (entries->empty()) return true;
     for (const auto& [key, item] : *entries) {
       int k = value(key), v = k < 0 ? -1 : value(item);
       if (v < 0) return false;
-      step.items.push_back(k);
-      step.items.push_back(v);
+      action.items.push_back(k);
+      action.items.push_back(v);
     }
   } else if (PySet_Check(container) || PyObject_TypeCheck(container, known().deque)) {
-    step.kind = PySet_Check(container) ? Kind::kSetFill : Kind::kDequeFill;
+    action.kind = PySet_Check(container) ? Kind::kSetFill : Kind::kDequeFill;
     Ref list = own_items(container);
-    if (!list || !values(list.get(), step.items)) return false;
-    if (step.items.empty()) return true;
-    if (PySet_Check(container) && !keep_layout(step, container)) return false;
+    if (!list || !values(list.get(), action.items)) return false;
+    if (action.items.empty()) return true;
+    if (PySet_Check(container) && !keep_layout(action, container)) return false;
   } else {
     return true;
   }
-  emit(std::move(step));
+  emit(std::move(action));
   return true;
 }
 
 // A set of constants is kept as it is: filled anew, it could give them in another order.
-bool RecipeBuilder::keep_layout(Step& step, PyObject* set) {
-  for (int item : step.items)
+bool RecipeBuilder::keep_layout(Action& action, PyObject* set) {
+  for (int item : action.items)
     if (!is_constant(item)) return true;
-  step.object = Ref::steal(PySet_New(nullptr));
-  return step.object && cpython::copy_set_layout(set, step.object.get());
+  action.object = Ref::steal(PySet_New(nullptr));
+  return action.object && cpython::copy_set_layout(set, action.object.get());
 }
 
 bool RecipeBuilder::attribute_dict(int target, PyObject* dict) {
@@ -338,9 +338,9 @@ bool RecipeBuilder::attribute_dict(int target, PyObject* dict) {
   while (PyDict_Next(dict, &position, &key, &item))
     entries.emplace_back(Ref::borrow(key), Ref::borrow(item));
   for (auto& [name, v] : entries) {
-    int step = value(v.get());
-    if (step < 0) return false;
-    emit({.kind = Kind::kSetAttr, .target = target, .object = name, .items = {step}});
+    int action = value(v.get());
+    if (action < 0) return false;
+    emit({.kind = Kind::kSetAttr, .target = target, .object = name, .items = {action}});
   }
   return true;
 }
@@ -362,10 +362,12 @@ bool RecipeBuilder::attributes(int target, PyObject* object) {
         PyErr_Clear();
         continue;
       }
-      int step = value(v.get());
-      if (step < 0) return false;
-      emit(
-          {.kind = Kind::kSetAttr, .target = target, .object = Ref::borrow(name), .items = {step}});
+      int action = value(v.get());
+      if (action < 0) return false;
+      emit({.kind = Kind::kSetAttr,
+            .target = target,
+            .object = Ref::borrow(name),
+            .items = {action}});
     }
   }
   return true;

@@ -20,7 +20,7 @@ class RecipeBuilder {
  public:
   explicit RecipeBuilder(TraceContext& trace) : trace_(trace), world_(trace.world) {}
 
-  // The step that makes this value; -1 with a break pending if a recipe cannot express it.
+  // The action that makes this value; -1 with a break pending if a recipe cannot express it.
   int value(PyObject* object);
   int value(const Tracked& tracked);
   // Replays the logs of the world and the deferred calls. After every `value`: effects on objects
@@ -31,11 +31,11 @@ class RecipeBuilder {
   void prune();
 
   Recipe recipe;
-  std::vector<PyObject*> outputs;  // the tensors that `Output` steps stand for, borrowed
+  std::vector<PyObject*> outputs;  // the tensors that `Output` actions stand for, borrowed
 
  private:
-  int emit(Recipe::Step step);
-  // A value seen for the first time. What can hold itself enters its step into `index_` before it
+  int emit(Recipe::Action action);
+  // A value seen for the first time. What can hold itself enters its action into `index_` before it
   // looks at its parts.
   int make(const Tracked& tracked);
   int refuse(PyObject* object, const char* why);
@@ -56,20 +56,22 @@ class RecipeBuilder {
   int built_in_exception(PyObject* object);
   bool values(PyObject* sequence, std::vector<int>& items);
   bool fill(int target, PyObject* container);
-  bool keep_layout(Recipe::Step& step, PyObject* set);
+  bool keep_layout(Recipe::Action& action, PyObject* set);
   bool attribute_dict(int target, PyObject* dict);
   bool attributes(int target, PyObject* object);
-  bool is_constant(int step) const { return recipe.steps[step].kind == Recipe::Kind::kConstant; }
+  bool is_constant(int action) const {
+    return recipe.actions[action].kind == Recipe::Kind::kConstant;
+  }
   bool shadow_changed(const World::Shadow& shadow) const;
   bool is_resized(PyObject* dict) const;  // one from outside
   bool note_fill(int target, PyObject* container);
 
   TraceContext& trace_;
   World& world_;
-  static constexpr int kUnderWay = -1;  // what it is made of is being visited
-  IdentityMap<int> index_;              // step of a value + 1, or kUnderWay
-  std::vector<Recipe::Step> effects_;   // on objects from outside
-  std::vector<Recipe::Step> places_;    // of iterators, behind those effects
+  static constexpr int kUnderWay = -1;   // what it is made of is being visited
+  IdentityMap<int> index_;               // action of a value + 1, or kUnderWay
+  std::vector<Recipe::Action> effects_;  // on objects from outside
+  std::vector<Recipe::Action> places_;   // of iterators, behind those effects
 };
 
 }  // namespace braze::capture

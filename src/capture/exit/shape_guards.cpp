@@ -85,8 +85,8 @@ void add_shape_guards(TraceContext& trace, const Recording::Result& recorded, Dr
   draft.shapes.conditions = recorded.conditions;
   draft.data_symbols = recorded.data_symbols;
   draft.assertions = recorded.assertions;
-  for (recipe::Recipe::Step& step : draft.recipe.steps)
-    step.number = sym::replace(step.number, recorded.values);
+  for (recipe::Recipe::Action& action : draft.recipe.actions)
+    action.number = sym::replace(action.number, recorded.values);
 }
 
 }  // namespace braze::capture

@@ -23,7 +23,7 @@ struct KernelCode {
   std::vector<sym::Int> limits;  // values that must fit 32 bits, or the kernel must not be called
 };
 
-struct Source {
+struct GeneratedCode {
   std::string text;
   std::vector<KernelCode> kernels;  // one for each given kernel, in order
 };
@@ -33,6 +33,6 @@ struct Source {
 // which returns 0, or non-zero when a kCheckIndex failed. Loads and stores may be unaligned. A
 // kernel of symbolic sizes is right for all of them (within `limits`); how it walks its axes is
 // chosen by the sizes seen when traced.
-Source generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu);
+GeneratedCode generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu);
 
 }  // namespace braze::codegen::cpp

@@ -18,9 +18,9 @@ sym::Int whole_parts(sym::Int length, int64_t part) { return sym::floordiv(lengt
 void LoopWriter::write_inner(const Level& level) {
   std::vector<Reduction> reductions;
   for (int column = 0; column < columns_; ++column)
-    for (const Step& step : level.inner)
-      if (step.is_reduction())
-        reductions.emplace_back(nest_, step, columns_ > 1 ? column : -1, writer_);
+    for (const Sweep& sweep : level.inner)
+      if (sweep.is_reduction())
+        reductions.emplace_back(nest_, sweep, columns_ > 1 ? column : -1, writer_);
   sym::Int points = 1;
   for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
     points = points * nest_.extent[axis];
@@ -55,12 +55,12 @@ int LoopWriter::unroll_of(const Level& level) const {
       for (ExprRef arg : expr->args) visit(arg);
   };
   bool reduces = false;
-  for (const Step& step : level.inner) {
-    if (step.role == Step::Role::kReduce && !Reduction::can_unroll(step)) return 1;
-    // The steps of a scan stay in their order; several in one iteration save the loop's own work.
-    reduces |= step.role != Step::Role::kStore &&
-               !(step.role == Step::Role::kScan && chooses(*step.statement));
-    visit(step.statement->value);
+  for (const Sweep& sweep : level.inner) {
+    if (sweep.role == Sweep::Role::kReduce && !Reduction::can_unroll(sweep)) return 1;
+    // The points of a scan stay in their order; several in one iteration save the loop's own work.
+    reduces |= sweep.role != Sweep::Role::kStore &&
+               !(sweep.role == Sweep::Role::kScan && chooses(*sweep.statement));
+    visit(sweep.statement->value);
   }
   if (!reduces || nest_.inner.empty()) return 1;
   const int axis = nest_.inner.back();
@@ -213,17 +213,17 @@ void LoopWriter::write_inner_body(const Level& level, std::vector<Reduction>& re
   for_each_column([&](int column) {
     size_t next = column * each;
     begin_scans(level, column);
-    for (const Step& step : level.inner) {
-      switch (step.role) {
-        case Step::Role::kStore:
-          writer_.store(*step.statement);
+    for (const Sweep& sweep : level.inner) {
+      switch (sweep.role) {
+        case Sweep::Role::kStore:
+          writer_.store(*sweep.statement);
           break;
-        case Step::Role::kScan:
-          write_scan(*step.statement, column);
+        case Sweep::Role::kScan:
+          write_scan(*sweep.statement, column);
           break;
-        case Step::Role::kReduce:
-        case Step::Role::kMean:
-        case Step::Role::kSquares:
+        case Sweep::Role::kReduce:
+        case Sweep::Role::kMean:
+        case Sweep::Role::kSquares:
           reductions[next++].accumulate(copy);
           break;
       }
@@ -236,9 +236,9 @@ void LoopWriter::declare_scans(const Level& level) {
   running_.clear();
   const bool lanes = nest_.vector_axis >= 0;
   for (int column = 0; column < columns_; ++column)
-    for (const Step& step : level.inner) {
-      if (step.role != Step::Role::kScan) continue;
-      const loop::Statement& scan = *step.statement;
+    for (const Sweep& sweep : level.inner) {
+      if (sweep.role != Sweep::Role::kScan) continue;
+      const loop::Statement& scan = *sweep.statement;
       const std::string stem = "r" + std::to_string(scan.reduced);
       Running& running = running_[{column, scan.reduced}];
       running = {writer_.fresh(stem + "_before"), writer_.fresh(stem + "_now")};
@@ -250,9 +250,9 @@ void LoopWriter::declare_scans(const Level& level) {
 
 void LoopWriter::begin_scans(const Level& level, int column) {
   const bool lanes = nest_.vector_axis >= 0;
-  for (const Step& step : level.inner) {
-    if (step.role != Step::Role::kScan) continue;
-    const int number = step.statement->reduced;
+  for (const Sweep& sweep : level.inner) {
+    if (sweep.role != Sweep::Role::kScan) continue;
+    const int number = sweep.statement->reduced;
     const Running& running = running_.at({column, number});
     writer_.bind_reduced(number, 0, {running.now, lanes, true});
     writer_.bind_reduced(number, 1, {running.before, lanes, true});
@@ -269,9 +269,9 @@ void LoopWriter::write_scan(const loop::Statement& scan, int column) {
 }
 
 void LoopWriter::end_scans(const Level& level, int column) {
-  for (const Step& step : level.inner) {
-    if (step.role != Step::Role::kScan) continue;
-    const Running& running = running_.at({column, step.statement->reduced});
+  for (const Sweep& sweep : level.inner) {
+    if (sweep.role != Sweep::Role::kScan) continue;
+    const Running& running = running_.at({column, sweep.statement->reduced});
     writer_.line(running.before + " = " + running.now + ";");
   }
 }

@@ -24,23 +24,23 @@ class Leveller {
     for (const Statement& s : kernel_.body) {
       switch (s.kind) {
         case Statement::Kind::kStore:
-          place({Step::Role::kStore, &s});
+          place({Sweep::Role::kStore, &s});
           break;
         case Statement::Kind::kScan:
           scans_.push_back({&s, {}});
           break;
         case Statement::Kind::kReduce:
           if (s.op == ReduceOp::kWelford) {
-            place({Step::Role::kMean, &s});
-            place({Step::Role::kSquares, &s});
+            place({Sweep::Role::kMean, &s});
+            place({Sweep::Role::kSquares, &s});
           } else {
-            place({Step::Role::kReduce, &s});
+            place({Sweep::Role::kReduce, &s});
           }
           break;
       }
     }
     for (const Scan& scan : scans_)  // one that is there for its index checks
-      if (scan.levels.empty()) place({Step::Role::kScan, scan.statement});
+      if (scan.levels.empty()) place({Sweep::Role::kScan, scan.statement});
     return std::move(levels_);
   }
 
@@ -60,8 +60,8 @@ class Leveller {
     std::set<size_t> levels;  // that it is done in
   };
 
-  void place(Step step) {
-    const Statement& s = *step.statement;
+  void place(Sweep sweep) {
+    const Statement& s = *sweep.statement;
     std::unordered_set<ExprRef> seen;
     std::vector<int> loads;
     std::set<int> used;  // scans
@@ -86,24 +86,24 @@ class Leveller {
     };
     visit(s.value);
     if (s.index) visit(s.index);
-    if (step.role == Step::Role::kSquares) not_before({ready_.at(s.reduced), 1});
+    if (sweep.role == Sweep::Role::kSquares) not_before({ready_.at(s.reduced), 1});
     for (int buffer : loads)
       if (buffers_[buffer].is_stored) not_before(buffers_[buffer].stored);
-    if (step.role == Step::Role::kStore) {
+    if (sweep.role == Sweep::Role::kStore) {
       const Buffer& target = buffers_[s.buffer];
       if (target.is_loaded) not_before(target.loaded);
       if (target.is_stored) not_before(target.stored);
     }
     if (levels_.size() <= earliest.level) levels_.resize(earliest.level + 1);
     Level& level = levels_[earliest.level];
-    if (step.role == Step::Role::kScan) used.insert(s.reduced);
+    if (sweep.role == Sweep::Role::kScan) used.insert(s.reduced);
     for (Scan& scan : scans_)
       if (used.contains(scan.statement->reduced) && scan.levels.insert(earliest.level).second)
-        level.inner.push_back({Step::Role::kScan, scan.statement});
-    if (step.role != Step::Role::kScan) (s.inner ? level.inner : level.outer).push_back(step);
-    if (step.is_reduction()) ready_[s.reduced] = earliest.level;
+        level.inner.push_back({Sweep::Role::kScan, scan.statement});
+    if (sweep.role != Sweep::Role::kScan) (s.inner ? level.inner : level.outer).push_back(sweep);
+    if (sweep.is_reduction()) ready_[s.reduced] = earliest.level;
     for (int buffer : loads) note(buffers_[buffer].is_loaded, buffers_[buffer].loaded, earliest);
-    if (step.role == Step::Role::kStore)
+    if (sweep.role == Sweep::Role::kStore)
       note(buffers_[s.buffer].is_stored, buffers_[s.buffer].stored, earliest);
   }
 

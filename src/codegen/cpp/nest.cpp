@@ -378,11 +378,11 @@ void plan_kept_rows(Nest& nest) {
     for (ExprRef arg : expr->args) visit(arg, level);
   };
   for (size_t level = 0; level < nest.levels.size(); ++level) {
-    for (const Step& step : nest.levels[level].inner)
-      note_values(step.statement->value, static_cast<int>(level), first);
+    for (const Sweep& sweep : nest.levels[level].inner)
+      note_values(sweep.statement->value, static_cast<int>(level), first);
     seen.clear();
-    for (const Step& step : nest.levels[level].inner)
-      visit(step.statement->value, static_cast<int>(level));
+    for (const Sweep& sweep : nest.levels[level].inner)
+      visit(sweep.statement->value, static_cast<int>(level));
   }
 }
 

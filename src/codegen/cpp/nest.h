@@ -17,7 +17,7 @@ constexpr int64_t kLongestRow = 4096;
 
 // One thing done at each point of a loop. Welford is two sweeps: the mean, then the sum of squares
 // around it, which is both more accurate and easier on the pipeline than the running form.
-struct Step {
+struct Sweep {
   enum class Role : uint8_t { kStore, kScan, kReduce, kMean, kSquares };
   Role role = Role::kStore;
   const loop::Statement* statement = nullptr;
@@ -25,10 +25,10 @@ struct Step {
   bool is_reduction() const { return role != Role::kStore && role != Role::kScan; }
 };
 
-// Inner statements that share one walk over the inner axes, then the statements after it.
+// Inner sweeps that share one walk over the inner axes, then the sweeps after it.
 struct Level {
-  std::vector<Step> inner;
-  std::vector<Step> outer;
+  std::vector<Sweep> inner;
+  std::vector<Sweep> outer;
 };
 
 struct Nest {
@@ -82,9 +82,9 @@ bool chooses(const loop::Statement& scan);
 // returns the extent by axis, where the first axis of a merged pair gets extent 1.
 sym::Dims collapse_axes(const loop::Kernel& kernel);
 
-// Order of the steps: a step comes after the reductions that it uses, after stores to what it
-// loads, and after loads of what it stores; otherwise as early as possible, so that steps meet in
-// one loop. A scan is done in each level that sees it, before the first step that does.
+// Order of the sweeps: a sweep comes after the reductions that it uses, after stores to what it
+// loads, and after loads of what it stores; otherwise as early as possible, so that sweeps meet in
+// one loop. A scan is done in each level that sees it, before the first sweep that does.
 std::vector<Level> plan_levels(const loop::Kernel& kernel);
 
 Nest plan_nest(const loop::Kernel& kernel, Isa isa);

@@ -279,7 +279,7 @@ void LoopWriter::write_levels() {
       write_tile(level);
     else
       for_each_column([&](int) {
-        for (const Step& step : level.outer) writer_.store(*step.statement);
+        for (const Sweep& sweep : level.outer) writer_.store(*sweep.statement);
       });
   }
 }
@@ -306,7 +306,7 @@ void LoopWriter::write_rows(const Level& level, const std::string& rows) {
   writer_.line("const i64 " + name + " = " + name + "_first + row;");
   writer_.bind_axis(axis, name);
   writer_.set_tile("row", name + "_first");
-  for (const Step& step : level.outer) writer_.store(*step.statement);
+  for (const Sweep& sweep : level.outer) writer_.store(*sweep.statement);
   writer_.set_tile("", "");
   const std::vector<std::string> body = writer_.close();
   writer_.block("for (int row = 0; row < " + rows + "; ++row)", body);

@@ -184,9 +184,9 @@ TEST(Pointwise, FailingIndexIsReported) {
       " inner\n}",
       pool));
   for (Isa isa : tested_isas()) {
-    const Source source = generate(kernels, {.isa = isa});
-    const auto library = toolchain::build(source.text, compiler_flags(isa));
-    for (const KernelCode& code : source.kernels) {
+    const GeneratedCode generated = generate(kernels, {.isa = isa});
+    const auto library = toolchain::build(generated.text, compiler_flags(isa));
+    for (const KernelCode& code : generated.kernels) {
       const auto run = reinterpret_cast<KernelFunction>(library->symbol(code.name));
       std::vector<float> table(96, 1.0f), out(128);
       std::vector<int64_t> ids = {0, 2, 1, 2};

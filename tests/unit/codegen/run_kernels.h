@@ -133,11 +133,11 @@ inline void check_kernels(const std::vector<std::string>& texts, const RunOption
     loop::verify(kernels.back());
   }
   const std::vector<Isa> isas = tested_isas();
-  std::vector<Source> sources;
+  std::vector<GeneratedCode> generated;
   std::vector<std::shared_ptr<toolchain::Library>> libraries;
   for (Isa isa : isas) {
-    sources.push_back(generate(kernels, {.isa = isa}));
-    libraries.push_back(toolchain::build(sources.back().text, compiler_flags(isa)));
+    generated.push_back(generate(kernels, {.isa = isa}));
+    libraries.push_back(toolchain::build(generated.back().text, compiler_flags(isa)));
   }
   for (size_t k = 0; k < kernels.size(); ++k) {
     const Buffers before = random_buffers(kernels[k], options);
@@ -148,7 +148,7 @@ inline void check_kernels(const std::vector<std::string>& texts, const RunOption
       ASSERT_TRUE(loop::interpret(kernels[k], addresses(want), symbols))
           << loop::to_string(kernels[k]);
       for (size_t i = 0; i < isas.size(); ++i) {
-        const KernelCode& code = sources[i].kernels[k];
+        const KernelCode& code = generated[i].kernels[k];
         expect_result(kernels[k], code,
                       reinterpret_cast<KernelFunction>(libraries[i]->symbol(code.name)), isas[i],
                       with_symbols, before, want);

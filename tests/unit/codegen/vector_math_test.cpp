@@ -94,14 +94,14 @@ TEST(VectorMath, WithinTwoUlp) {
         pool));
   const std::vector<float> in = inputs();
   for (Isa isa : tested_isas()) {
-    const Source source = generate(kernels, {.isa = isa});
-    const auto library = toolchain::build(source.text, compiler_flags(isa));
+    const GeneratedCode generated = generate(kernels, {.isa = isa});
+    const auto library = toolchain::build(generated.text, compiler_flags(isa));
     for (size_t k = 0; k < kernels.size(); ++k) {
       const Function& f = functions()[k];
       std::vector<float> out(kCount);
       void* args[] = {const_cast<float*>(in.data()), out.data()};
-      const auto run = reinterpret_cast<KernelFunction>(library->symbol(source.kernels[k].name));
-      run(args, nullptr, 0, source.kernels[k].extent.constant());
+      const auto run = reinterpret_cast<KernelFunction>(library->symbol(generated.kernels[k].name));
+      run(args, nullptr, 0, generated.kernels[k].extent.constant());
       double worst = 0;
       int64_t where = 0;
       for (int64_t i = 0; i < kCount; ++i) {
@@ -135,13 +135,13 @@ TEST(VectorMath, FunctionsOfTwoArguments) {
                                name + "(load(b0, o0), load(b1, o0)))\n}",
                            pool));
   for (Isa isa : tested_isas()) {
-    const Source source = generate(kernels, {.isa = isa});
-    const auto library = toolchain::build(source.text, compiler_flags(isa));
+    const GeneratedCode generated = generate(kernels, {.isa = isa});
+    const auto library = toolchain::build(generated.text, compiler_flags(isa));
     for (size_t k = 0; k < 2; ++k) {
       std::vector<float> out(4096);
       void* args[] = {x.data(), y.data(), out.data()};
-      const auto run = reinterpret_cast<KernelFunction>(library->symbol(source.kernels[k].name));
-      run(args, nullptr, 0, source.kernels[k].extent.constant());
+      const auto run = reinterpret_cast<KernelFunction>(library->symbol(generated.kernels[k].name));
+      run(args, nullptr, 0, generated.kernels[k].extent.constant());
       for (size_t i = 0; i < out.size(); ++i) {
         const double exact = k == 0
                                  ? std::pow(static_cast<double>(x[i]), static_cast<double>(y[i]))

@@ -13,7 +13,7 @@
 namespace braze::passes {
 namespace {
 
-using Kind = Partition::Source::Kind;
+using Kind = Partition::BackwardInput::Kind;
 
 Partition cut(std::string_view text) {
   graph::Graph joint = graph::parse(text);
@@ -45,12 +45,12 @@ TEST(Partition, KeepsWhatTheForwardComputesAnyway) {
   return %4 gradient
 }
 )");
-  ASSERT_EQ(parts.sources.size(), 3u);
-  EXPECT_EQ(parts.sources[0].kind, Kind::kOutput);
-  EXPECT_EQ(parts.sources[0].index, 1);
-  EXPECT_EQ(parts.sources[1].kind, Kind::kInput);
-  EXPECT_EQ(parts.sources[1].index, 0);
-  EXPECT_EQ(parts.sources[2].kind, Kind::kTangent);
+  ASSERT_EQ(parts.backward_inputs.size(), 3u);
+  EXPECT_EQ(parts.backward_inputs[0].kind, Kind::kOutput);
+  EXPECT_EQ(parts.backward_inputs[0].index, 1);
+  EXPECT_EQ(parts.backward_inputs[1].kind, Kind::kInput);
+  EXPECT_EQ(parts.backward_inputs[1].index, 0);
+  EXPECT_EQ(parts.backward_inputs[2].kind, Kind::kTangent);
 }
 
 TEST(Partition, ViewsAndWhatIsMadeOfNothingAreMadeAgain) {
@@ -214,7 +214,7 @@ TEST(Partition, TheForwardAndThenTheBackwardAreTheJointGraph) {
     first.pop_back();
     const std::vector<graph::Tensor> forward = graph::interpret(parts.forward, first);
     std::vector<graph::Tensor> given;
-    for (const Partition::Source& from : parts.sources)
+    for (const Partition::BackwardInput& from : parts.backward_inputs)
       given.push_back(from.kind == Kind::kInput    ? first[from.index]
                       : from.kind == Kind::kOutput ? forward[from.index]
                                                    : tangent_value);

@@ -1,4 +1,4 @@
-#include "dispatch/programs.h"
+#include "dispatch/specializations.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -167,22 +167,23 @@ void check_signals() {
 
 }  // namespace
 
-Programs::Programs(graph::Graph graph, graph::DataSymbols data, const Settings& settings,
-                   std::vector<at::Tensor> constants, std::string name)
+Specializations::Specializations(graph::Graph graph, graph::DataSymbols data,
+                                 const Settings& settings, std::vector<at::Tensor> constants,
+                                 std::string name)
     : graph_(std::move(graph)),
       data_(std::move(data)),
       settings_(settings),
       constants_(std::move(constants)),
       name_(std::move(name)) {}
 
-std::shared_ptr<Program> Programs::find(std::span<const int64_t> symbols) const {
+std::shared_ptr<Specialization> Specializations::find(std::span<const int64_t> symbols) const {
   if (only_ || symbols.empty()) return only_;
   auto found = by_symbols_.find({symbols.begin(), symbols.end()});
   return found == by_symbols_.end() ? nullptr : found->second;
 }
 
 // Null if the compiler cannot do it with symbols.
-std::shared_ptr<Program> Programs::build_symbolic(Report& report) {
+std::shared_ptr<Specialization> Specializations::build_symbolic(Report& report) {
   try {
     return build(graph_, true, report);
   } catch (const InternalError& error) {
@@ -194,19 +195,19 @@ std::shared_ptr<Program> Programs::build_symbolic(Report& report) {
   }
 }
 
-std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels,
-                                         Report& report) const {
+std::shared_ptr<Specialization> Specializations::build(const graph::Graph& graph, bool kernels,
+                                                       Report& report) const {
   compile::Options options = compile_options(settings_, graph);
   if (!kernels && options.backend == compile::Backend::kKernels)
     options.backend = compile::Backend::kAten;
-  auto program = std::make_shared<Program>();
+  auto specialization = std::make_shared<Specialization>();
   auto start = Clock::now();
   plan::Module module;
   for (;;) {
     module = make_module(graph, data_, options, settings_.keep_report, report);
     start = Clock::now();
     try {
-      program->executable =
+      specialization->executable =
           std::make_unique<runtime::Executable>(module, constants_, check_signals);
       break;
     } catch (const InternalError& error) {
@@ -216,34 +217,36 @@ std::shared_ptr<Program> Programs::build(const graph::Graph& graph, bool kernels
     }
   }
   report.build = seconds_since(start);
-  program->writes_inputs_early = program->executable->writes_inputs_early();
-  program->releases_gil = work_of(module) > 1;
+  specialization->writes_inputs_early = specialization->executable->writes_inputs_early();
+  specialization->releases_gil = work_of(module) > 1;
   if (settings_.keep_report) {
     report.plan = plan::to_string(module);
     for (const plan::Code& code : module.code) report.code += code.text;
   }
   if (log::enabled(log::Component::kCode))
     for (const plan::Code& code : module.code) log::write(log::Component::kCode, code.text);
-  return program;
+  return specialization;
 }
 
-std::shared_ptr<Program> Programs::add(std::span<const int64_t> symbols, Report* report) {
+std::shared_ptr<Specialization> Specializations::add(std::span<const int64_t> symbols,
+                                                     Report* report) {
   Report unused;
   Report& out = report ? *report : unused;
-  std::shared_ptr<Program> program;
+  std::shared_ptr<Specialization> specialization;
   const bool kernels = by_symbols_.size() < kWithKernels;
   const bool whole = !graph_.is_symbolic() || !refused_;
   bool numbers = false;
   {
     GilRelease gil(true);  // nothing here touches Python
-    if (whole) program = graph_.is_symbolic() ? build_symbolic(out) : build(graph_, true, out);
-    if (!program && only_symbolic()) program = build(graph_, /*kernels=*/false, out);
-    numbers = !program;
-    if (numbers) program = build(graph::substitute(graph_, symbols), kernels, out);
+    if (whole)
+      specialization = graph_.is_symbolic() ? build_symbolic(out) : build(graph_, true, out);
+    if (!specialization && only_symbolic()) specialization = build(graph_, /*kernels=*/false, out);
+    numbers = !specialization;
+    if (numbers) specialization = build(graph::substitute(graph_, symbols), kernels, out);
   }
-  if (!numbers) return only_ = program;
+  if (!numbers) return only_ = specialization;
   if (by_symbols_.size() >= kMost) by_symbols_.clear();
-  return by_symbols_[{symbols.begin(), symbols.end()}] = program;
+  return by_symbols_[{symbols.begin(), symbols.end()}] = specialization;
 }
 
 }  // namespace braze::dispatch

@@ -1,5 +1,6 @@
-// What an entry runs: one executable. Where the compiler refuses a symbolic graph: one for each set
-// of sizes, made of the graph with numbers in it.
+// The compiled forms of one graph. There is one for all sizes; where the compiler refuses a
+// symbolic graph, there is one for each set of sizes, compiled from the graph with numbers in place
+// of symbols.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,40 +21,43 @@ namespace braze::dispatch {
 // A Python exception is pending: a signal came while a loop ran.
 struct Interrupted {};
 
-struct Program {
+// One compiled form of a graph.
+struct Specialization {
   std::unique_ptr<runtime::Executable> executable;
   bool writes_inputs_early = false;  // inputs may have changed by the time a step fails
   bool releases_gil = false;         // there is enough to do
 };
 
-class Programs {
+class Specializations {
  public:
   // `constants`: tensors of the graph's constant inputs whose contents it does not hold, by graph
   // input.
-  Programs(graph::Graph graph, graph::DataSymbols data, const Settings& settings,
-           std::vector<at::Tensor> constants, std::string name);
+  Specializations(graph::Graph graph, graph::DataSymbols data, const Settings& settings,
+                  std::vector<at::Tensor> constants, std::string name);
 
-  // The program for these values of the graph's symbols; null if there is none yet. With the GIL.
-  std::shared_ptr<Program> find(std::span<const int64_t> symbols) const;
+  // The specialization for these values of the graph's symbols; null if there is none yet. With the
+  // GIL.
+  std::shared_ptr<Specialization> find(std::span<const int64_t> symbols) const;
   // Makes it. Without the GIL for as long as it takes; `report` (may be null) is filled. Without a
   // symbolic module the first few sets of sizes get kernels of their own, later ones run through
   // ATen, which needs no compiler. InternalError if it cannot be made.
-  std::shared_ptr<Program> add(std::span<const int64_t> symbols, Report* report);
+  std::shared_ptr<Specialization> add(std::span<const int64_t> symbols, Report* report);
 
  private:
-  std::shared_ptr<Program> build(const graph::Graph& graph, bool kernels, Report& report) const;
+  std::shared_ptr<Specialization> build(const graph::Graph& graph, bool kernels,
+                                        Report& report) const;
   // A module that reads sizes from data cannot be made for single sizes.
   bool only_symbolic() const { return !data_.numbers.empty(); }
-  std::shared_ptr<Program> build_symbolic(Report& report);
+  std::shared_ptr<Specialization> build_symbolic(Report& report);
 
   graph::Graph graph_;
   graph::DataSymbols data_;
   Settings settings_;
   std::vector<at::Tensor> constants_;
   std::string name_;
-  std::shared_ptr<Program> only_;  // of the graph as it is
-  bool refused_ = false;           // there is no symbolic module
-  std::map<std::vector<int64_t>, std::shared_ptr<Program>> by_symbols_;
+  std::shared_ptr<Specialization> only_;  // of the graph as it is
+  bool refused_ = false;                  // there is no symbolic module
+  std::map<std::vector<int64_t>, std::shared_ptr<Specialization>> by_symbols_;
 };
 
 }  // namespace braze::dispatch
