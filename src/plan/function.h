@@ -1,6 +1,6 @@
 // One function of a compiled module (module.h) as plain data: slots, and steps that work on them.
 //
-// Slots [0, inputs.size()) are the function's inputs, bound by the caller on each call. The other
+// Slots [0, input_count) are the function's inputs, bound by the caller on each call. The other
 // slots are defined by steps. Step order is execution order.
 //
 // A function of control steps runs others of its module (module.h): the parts of a graph between
@@ -34,7 +34,7 @@ using Argument = graph::BasicArgument<SlotId>;
 
 enum class SlotKind : uint8_t {
   kInput,   // the caller's tensor
-  kArena,   // [byte_offset, byte_offset + bytes) of the executable's arena; reused by liveness
+  kArena,   // [byte_offset, byte_offset + bytes) of the function's arena; reused by liveness
   kOutput,  // freshly allocated by the runtime on each call, on the device of its type, handed to
             // the user (steps write to it)
   kExtern,  // defined by an ExternStep that allocates its own result
@@ -50,8 +50,8 @@ struct Slot {
   // kArena with symbols: the slot whose place this one takes over; -1: it has its own. A kView's
   // place is then its type's offset.
   SlotId place = -1;
-  // kInput: the float of the call that it is, by number, f64[]; -1: a tensor. The caller gives it
-  // by value.
+  // kInput: which float of the call it is, of type f64[], which the caller gives by value; -1: a
+  // tensor.
   int32_t number = -1;
 };
 
@@ -80,9 +80,8 @@ struct Chunks {
 
 // A kernel on a GPU:
 //   extern "C" __global__ void name(T0* arg0, T1* arg1, ..., long long size0, ...);
-// the addresses of its slots (of one that is a number, the number itself) and its sizes, one by
-// one. Without blocks (an empty tensor) it must
-// not be launched.
+// It takes the addresses of its slots (of a slot that is a number, the number itself) and its
+// sizes, one by one. Without blocks (an empty tensor) it must not be launched.
 struct Grid {
   std::array<sym::Int, 3> blocks = {1, 1, 1};
   std::array<sym::Int, 3> threads = {1, 1, 1};  // of a block
@@ -127,8 +126,8 @@ struct FreeStep {
   SlotId slot = -1;
 };
 
-// Another function of the module, and what it is given as inputs, in order: slots, or in a loop, as
-// -1 - k, the tensor k that is carried.
+// Another function of the module, and what it is given as inputs, in order: slots, or, in a loop,
+// the carried tensor k, written as -1 - k.
 struct Callee {
   int32_t function = -1;
   std::vector<SlotId> args;
@@ -147,8 +146,8 @@ struct BranchStep {
   std::vector<SlotId> results;
 };
 
-// As long as the only element of what `condition` gives is true, `body` gives what is carried anew.
-// The results are memory of their own, also where the body never ran.
+// As long as the only element of `condition`'s output is true, `body` gives new values for the
+// carried tensors. The results are memory of their own, also where the body never ran.
 struct LoopStep {
   Callee condition, body;
   std::vector<SlotId> carried, results;
@@ -175,7 +174,8 @@ struct AssertStep {
 using Step = std::variant<KernelStep, ExternStep, CopyStep, FreeStep, CallStep, BranchStep,
                           LoopStep, ReadStep, ExpectStep, AssertStep>;
 bool is_control(const Step& step);  // CallStep and those behind it in the list
-// Every slot that a step names, what it gives last; -1 - k and unused results left out.
+// Every slot that a step names, its results last; carried tensors (-1 - k) and unused results are
+// left out.
 std::vector<SlotId> slots_of(const Step& step);
 
 // What a launch needs to know of a kernel.
@@ -207,8 +207,8 @@ struct Function {
   std::vector<Symbol> symbols;            // symbol i of the arena; empty: all sizes are numbers
   std::shared_ptr<sym::ExprArena> arena;  // of the expressions
   std::vector<sym::Int> limits;           // must fit 32 bits, or the function does not hold
-  // Of a module's first function: what was taken to hold for the symbols of a call, beside their
-  // ranges, when it was compiled. For others the module must not run.
+  // Of a module's first function: conditions on the symbols of a call, beside their ranges, that
+  // the compiled code relies on. Where one does not hold the module must not run.
   std::vector<sym::Condition> conditions;
 
   bool is_symbolic() const { return !symbols.empty(); }
@@ -225,7 +225,7 @@ struct Function {
 //   }
 std::string to_string(const Function& function);
 
-// By symbol: whether a slot, a kernel or a step is an expression of it.
+// By symbol: whether an expression of a slot, a kernel or a step names it.
 std::vector<bool> used_symbols(const Function& function);
 // The slot whose memory a kView slot shares; any other slot is its own root.
 SlotId root_of(const Function& function, SlotId slot);
@@ -238,8 +238,8 @@ SlotId root_of(const Function& function, SlotId slot);
 //   * every slot is defined before it is used and not used after its FreeStep; only kExtern slots
 //     are freed, and no output is;
 //   * arena slots that are live at the same time do not overlap (a view keeps its base alive).
-//   Slots of one kernel call may start
-//     at the same byte when one dies there and the other is born there (in-place reuse);
+//     Slots of one kernel call may start at the same byte when one dies there and the other is born
+//     there (in-place reuse);
 //   * outputs are not in the arena, and neither is what they are views of;
 //   * kernel calls have one argument per parameter, on the function's device, and the launch that
 //     it takes; copies go to inputs, origins exist.

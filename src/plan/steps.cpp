@@ -1,4 +1,4 @@
-// What steps name.
+// What holds for any kind of step: which slots it names, whether it is a control step.
 #include <algorithm>
 
 #include "plan/function.h"
