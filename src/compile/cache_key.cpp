@@ -16,7 +16,7 @@ std::string cache_key(const graph::Graph& graph, const Options& options,
   for (int symbol : data.numbers) text += "data symbol " + std::to_string(symbol) + "\n";
   for (const sym::Condition& assertion : data.assertions)
     text += "assert " + sym::to_string(assertion) + "\n";
-  // What the canonical form leaves to be seen, and a graph need not say as it looks.
+  // The canonical form does not say which outputs the traced code made.
   text += "made ";
   for (const graph::OutputRole& role : graph.output_roles()) text += role.state.is_made ? '1' : '0';
   text += '\n' + graph::canonical(graph);

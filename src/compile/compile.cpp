@@ -18,7 +18,7 @@
 namespace braze::compile {
 namespace {
 
-// Adds the time of a scope to `*seconds`.
+// Adds the time that a scope takes to `seconds`.
 class StageTimer {
  public:
   explicit StageTimer(double& seconds) : seconds_(seconds), start_(Clock::now()) {}
@@ -31,7 +31,7 @@ class StageTimer {
   Clock::time_point start_;
 };
 
-// Empty text functions are not called when nobody listens.
+// The text is made only if somebody listens.
 template <class Text>
 void dump(const Options& options, const char* stage, Text&& text) {
   if (options.dump) options.dump(stage, text());
@@ -77,7 +77,7 @@ void bind_symbols(const graph::Graph& graph, plan::Function& function) {
   }
 }
 
-// The floats of the call among the inputs, whose slots are numbered as they are.
+// Numbers the inputs that are floats of the call, in order.
 void number_inputs(const graph::Graph& graph, plan::Function& function) {
   int32_t count = 0;
   for (size_t i = 0; i < graph.inputs().size(); ++i)
@@ -136,7 +136,8 @@ class ModuleBuilder {
     return number;
   }
 
-  // Of the graph as it was given.
+  // Copies what the graph says of its inputs and outputs, its constants and its conditions. To be
+  // called with the graph as it was given: passes may change these.
   void take_signature(const graph::Graph& graph) {
     module_.target = target::to_string(options_.target);
     for (const graph::Input& input : graph.inputs()) {
@@ -167,7 +168,7 @@ class ModuleBuilder {
     DistinctKernels kernels;
   };
 
-  // Empty where it waits for code.
+  // The function of a graph without control flow; an empty one where it waits for code.
   plan::Function straight_function(graph::Graph& graph, int32_t number) {
     const bool functional =
         options_.backend != Backend::kEager && run_passes(graph, options_, timings_);

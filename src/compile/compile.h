@@ -37,11 +37,11 @@ struct Timings {  // seconds
   double passes = 0, lower = 0, schedule = 0, codegen = 0;
 };
 
-// A module of one function; of more where the graph reads numbers from data or has control flow
-// (control_function.h). That of a symbolic graph is symbolic: for all values of the symbols within
-// their ranges. What the passes cannot make functional (random in-place ops, say) gets the function
-// of kEager, whatever the backend; a graph with values on several devices beside the CPU, or a part
-// with kernels that there is no code for, gets that of kAten.
+// Gives a module of one function, or of several where the graph reads numbers from data or has
+// control flow (control_function.h). The module of a symbolic graph is symbolic: it holds for all
+// values of the symbols within their ranges. A graph that the passes cannot make functional (random
+// in-place ops, say) is compiled as with kEager, whatever the backend; a graph with values on
+// several GPUs, or a part whose kernels there is no code for, as with kAten.
 plan::Module compile(graph::Graph graph, const Options& options, Timings* timings = nullptr,
                      const graph::DataSymbols& data = {});
 

@@ -100,7 +100,7 @@ class Builder {
     add_assertions();
   }
 
-  // Those whose symbols have all got their values.
+  // Adds the assertions all of whose symbols have their values now.
   void add_assertions() {
     for (size_t i = 0; i < data_.assertions.size(); ++i) {
       bool known = !asserted_[i];

@@ -20,7 +20,7 @@ std::string why_no_code(std::span<const loop::Kernel> kernels, const target::Tar
 std::vector<KernelCode> generate_code(std::span<const loop::Kernel> kernels,
                                       const target::Target& target, plan::Module& module);
 
-// Where kernels for the target run: on that device of the graph's.
+// The device of the graph that kernels for the target run on.
 graph::Device kernel_device(const graph::Graph& graph, const target::Target& target);
 
 }  // namespace braze::compile

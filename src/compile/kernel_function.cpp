@@ -133,7 +133,8 @@ class Builder {
     BRAZE_UNREACHABLE("buffer ", buffer, " is used but has no memory");
   }
 
-  // With symbolic sizes there are no offsets yet.
+  // With symbolic sizes offsets are not known yet: the slot of the buffer whose place this one
+  // takes over stands for one. -1: it has a place of its own, or offsets are known.
   plan::SlotId place_of(int buffer) {
     const int place = memory_.place[buffer];
     return program_.arena == nullptr || place == buffer ? -1 : slot(place);

@@ -10,8 +10,8 @@
 
 namespace braze::compile {
 
-// The kernels of a program, each different one once. Kernels are the same when they are the same
-// but for their names and program buffers (repeated layers).
+// The kernels of a program, each different one once. Kernels that differ in nothing but their names
+// and the buffers of the program that they take are the same (repeated layers).
 struct DistinctKernels {
   std::vector<loop::Kernel> kernels;
   std::vector<int> of_item;  // by item; -1: an extern call
@@ -20,14 +20,14 @@ DistinctKernels distinct_kernels(const loop::Program& program);
 
 // What was generated for a kernel.
 struct KernelCode {
-  std::string name;  // in its code object
-  int32_t code = 0;  // the module's code object
+  std::string name;  // its symbol in the code object
+  int32_t code = 0;  // index into Module::code
   plan::Launch launch;
   std::vector<sym::Int> sizes;   // what a call gives it
   std::vector<sym::Int> limits;  // must fit 32 bits, or the function does not hold
 };
 
-// `code`: of the kernels, in order. `device`: theirs.
+// `code`: of the kernels, in order. `device`: where the kernels run.
 plan::Function kernel_function(const loop::Program& program, const schedule::MemoryPlan& memory,
                                const DistinctKernels& kernels, std::span<const KernelCode> code,
                                graph::Device device);

@@ -1,4 +1,4 @@
-// Helpers shared by what makes functions of a module.
+// Helpers shared by the builders of plan functions: slots in the arguments of steps.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace braze::compile {
 
-// The argument with what stands for each tensor replaced: `map(From) -> To`.
+// A copy of the argument in which `map(From) -> To` has replaced what stands for each tensor.
 template <class To, class From, class Map>
 graph::BasicArgument<To> map_argument(const graph::BasicArgument<From>& argument, Map&& map) {
   return std::visit(

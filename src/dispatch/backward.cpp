@@ -17,7 +17,8 @@ using graph::InputKind;
 using graph::OpKind;
 using graph::Value;
 
-// Another way in which tangents come is brought into the layout that was traced, by a copy.
+// Where there are as many variants as this, tangents in other layouts are copied into the traced
+// one.
 constexpr size_t kMostVariants = 8;
 // Sets of sizes for which a variant remembers its specialization.
 constexpr size_t kMostSizes = 64;
@@ -47,8 +48,8 @@ bool same_places(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b)
   return true;
 }
 
-// The value of `input` in the dense layout of `type`: of no copy, as the kernels that read it take
-// the elements from where they lie.
+// The value of `input` in the dense layout of `type`. No copy comes of it: the kernels that read it
+// take the elements from where they lie.
 Value* in_layout(Graph& graph, Value* input, const graph::TensorType& type) {
   std::vector<int64_t> order(type.sizes.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);

@@ -35,9 +35,9 @@ class Backward {
 
   // The gradients, by output of the graph. `saved` is unpacked where these tangents need it: of
   // that alone, as in eager, it matters whether it was changed. An undefined tangent counts as
-  // zeros, and what depends on such alone is undefined: an optimizer tells a parameter without a
-  // gradient from one whose gradient is zero. With the GIL or without. Throws c10::Error,
-  // InternalError, what unpacking throws.
+  // zeros, and a gradient that depends on nothing but such is undefined, as an optimizer tells a
+  // parameter without a gradient from one whose gradient is zero. With the GIL or without. Throws
+  // c10::Error, InternalError, and what unpacking throws.
   std::vector<at::Tensor> run(const Saved& saved, std::vector<at::Tensor> tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers);
 
@@ -52,11 +52,11 @@ class Backward {
   using Form = std::vector<int64_t>;
   struct Variant {
     Form form;
-    std::vector<bool> absent;  // by gradient: autograd is told that there is none
-    std::vector<bool> takes;   // by number in kept_
+    std::vector<bool> absent;  // by gradient: whether it is undefined
+    std::vector<bool> takes;   // by number in kept_: whether it is an input
     std::unique_ptr<Specializations> specializations;
-    std::unique_ptr<Specializations> aten;  // where the compiled code does not hold
-    ForkMutex mutex;                        // of what follows
+    std::unique_ptr<Specializations> aten;  // run where the compiled code fails
+    ForkMutex mutex;                        // guards what follows
     std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<Specialization>>> by_symbols;
   };
 

@@ -43,8 +43,8 @@ struct Pending {
 // One of several results that no other result is computed from.
 struct Asked {
   c10::weak_intrusive_ptr<c10::TensorImpl> result;
-  bool is_given = false;  // its tangent has come
-  bool is_spent = false;  // and the graph was not to be kept
+  bool is_given = false;  // its tangent has arrived
+  bool is_spent = false;  // its tangent has arrived in a run that does not retain the graph
 };
 
 // What a call keeps for its nodes.
@@ -65,8 +65,8 @@ class BackwardNode final : public Node {
  public:
   std::string name() const override { return "BrazeBackward"; }
 
-  // Those in front of the last node leave their tangents to it. A result whose gradient has not
-  // been asked for yet, but may be, has nodes of its own in eager, which are not released with
+  // Only the last node releases: those in front of it leave their tangents to it. In eager, a
+  // result whose gradient may still be asked for has nodes of its own, which are not released with
   // those of others.
   void release_variables() override {
     if (!is_last()) return;
@@ -134,7 +134,8 @@ class BackwardNode final : public Node {
     }
   }
 
-  // What has come in this run, of which the last node takes leave.
+  // Adds what this node was given to the tangents of the run and returns them; the last node takes
+  // them away.
   Pending add(int run, variable_list given) {
     std::lock_guard lock(kept->mutex);
     auto [place, is_first] = kept->pending.try_emplace(run);
@@ -152,7 +153,8 @@ class BackwardNode final : public Node {
     return all;
   }
 
-  // At what flows to a later node, or the run does not get to it.
+  // Whether somebody looks at what flows to a later node (a hook, a gradient that is asked for), or
+  // the run does not reach that node.
   bool somebody_looks() const {
     const auto* plan = torch::autograd::get_current_graph_task_exec_info();
     for (size_t i = 0; i < later(); ++i) {
@@ -187,7 +189,8 @@ class BackwardNode final : public Node {
       Backward& parts = *kept->code->parts;
       gradients = parts.run(saved([] { return false; }), given, kept->symbols, numbers_of(parts));
     }
-    // Behind the inputs' come those of all inner results; a node has edges to the later ones first.
+    // The gradients of inputs come first, then those of all inner results; among the edges of a
+    // node those to later nodes come first.
     const size_t of_inputs = kept->code->joint.gradient_of.size();
     for (size_t i = 0; i < later(); ++i) found[i] = std::move(gradients[of_inputs + number + i]);
     std::move(gradients.begin(), gradients.begin() + of_inputs, found.begin() + later());
@@ -215,7 +218,7 @@ class BackwardNode final : public Node {
     return tensors;
   }
 
-  // Those of later nodes; nothing that this node's results are computed from is an earlier one's.
+  // The inner results of later nodes, in their places; this node's results depend on no others.
   variable_list unpacked_inner() {
     std::lock_guard lock(kept->mutex);
     variable_list tensors(number);
@@ -232,7 +235,7 @@ at::Tensor without_base(const at::Tensor& tensor) {
                                                  /*allow_tensor_metadata_change=*/true));
 }
 
-// What is kept may be a result as well: held with its history, it would hold itself.
+// A kept tensor may be a result as well, whose history would then hold itself.
 at::Tensor without_history(const at::Tensor& tensor) {
   return tensor.requires_grad() ? without_base(tensor) : tensor;
 }

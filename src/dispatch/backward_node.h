@@ -26,8 +26,9 @@ namespace braze::dispatch {
 struct Differentiated {
   graph::Joint joint;
   std::unique_ptr<Backward> whole;
-  // By tangents of which each is all that flows to its result: the gradients, and behind them what
-  // flows to the inner results. Null without such.
+  // The backward in parts: each tangent is all that flows to its result, and the outputs are the
+  // gradients and, behind them, what flows to the inner results. Null if there are no inner
+  // results.
   std::unique_ptr<Backward> parts;
   std::unique_ptr<const SecondBackward> second;
 };

@@ -120,7 +120,7 @@ std::string reason_of_miss(const State& state, PyFunctionObject* function, PyObj
   return reason_of_miss(std::span(state.entries), bound, parameter_names_of(function));
 }
 
-// Once, on stderr: from here on the user loses what was asked for.
+// Says on stderr, once, that the limit of recompiles is reached: later misses run in eager.
 void tell_limit(State& state, PyFunctionObject* function, PyObject* const* bound) {
   if (std::exchange(state.limit_told, true)) return;
   log::warning(describe(function) +
@@ -238,7 +238,7 @@ PyObject* compile_and_run(CompiledFunction* self, PyObject* const* bound,
   if (!entry) return nullptr;
   if (entry->reason && state.settings.fullgraph && !runs_eagerly_under_fullgraph(*entry->reason)) {
     if (entry->reason->kind == capture::BreakKind::kException) {
-      // The user's own error, if eager has it too.
+      // If eager raises too, the error is the user's own.
       Ref result = Ref::steal(run_original(self, call));
       if (!result) return nullptr;
     }

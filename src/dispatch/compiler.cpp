@@ -181,7 +181,7 @@ Ref held_function(PyFunctionObject* function, const capture::Options& segment) {
   return plain;
 }
 
-// With symbols where sizes vary; without, if the code can then be captured further.
+// Captures with symbols where sizes vary, or with numbers if the capture gets further with those.
 std::unique_ptr<capture::Draft> capture_entry(PyFunctionObject* function, PyObject* const* bound,
                                               const Settings& settings,
                                               const capture::Options& segment,

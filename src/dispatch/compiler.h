@@ -21,15 +21,15 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
 // Set while this thread captures: compiled functions that are called then run their original.
 bool capturing();
 
-// The user's word for a function in messages: "forward (model.py:12)".
+// What messages call a function: "forward (model.py:12)".
 std::string describe(PyFunctionObject* function);
 
 // Tells of a defect of Braze, on stderr: what it means for `function`, and what went wrong.
 void report_defect(PyFunctionObject* function, const char* consequence, const std::string& why);
-// The same for what `entry` has compiled, which is not run again.
+// Reports a defect in what `entry` has compiled, and makes it an eager entry.
 void retire(Entry& entry, PyFunctionObject* function, const std::string& why);
-// The same for guards that do not hold right after their capture, unless there are other threads,
-// which may have changed meanwhile what was read.
+// Reports guards that do not hold right after their capture; not if there are other threads, which
+// may have changed what was read.
 void report_unheld_guards(PyFunctionObject* function, const std::string& why);
 
 }  // namespace braze::dispatch

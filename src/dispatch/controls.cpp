@@ -58,7 +58,7 @@ PyObject* stances(PyObject*, PyObject*) {
 
 PyObject* is_compiling(PyObject*, PyObject*) { return PyBool_FromLong(capturing()); }
 
-// Its effect is that of its rule, in a capture.
+// Does nothing outside of captures; in one, its rule breaks the graph.
 PyObject* graph_break(PyObject*, PyObject* args, PyObject* kwargs) {
   static char name[] = "msg";
   static char* names[] = {name, nullptr};
@@ -67,10 +67,10 @@ PyObject* graph_break(PyObject*, PyObject* args, PyObject* kwargs) {
   Py_RETURN_NONE;
 }
 
-// In a capture, what its rule says.
+// Outside of captures it returns its argument; in one, its rule says what it does.
 PyObject* expect(PyObject*, PyObject* condition) { return Py_NewRef(condition); }
 
-// In a capture, what its rule says.
+// Only for captures, where its rule says what it does.
 PyObject* control_flow(PyObject*, PyObject*) {
   PyErr_SetString(PyExc_RuntimeError, "for functions that stand for those of PyTorch in captures");
   return nullptr;

@@ -20,7 +20,7 @@ enum class Stance : uint8_t {
 #undef X
 };
 
-// Of this thread: its own if it has one, else the process's. Two loads.
+// The stance of this thread: its own if it has one, else the process's.
 Stance stance();
 
 // Adds `stances`, `set_process_stance`, `set_thread_stance`, `is_compiling` and `graph_break`.

@@ -14,7 +14,7 @@ namespace braze::dispatch {
 constexpr int kMaximalDepth = 100;  // of driven frames: each takes some of the C stack
 extern thread_local int driven_frames;
 
-// Drives the frames of functions that driven code calls, as their marks say.
+// What drives the frames of functions that driven code calls: `how` is what their marks say.
 cpython::Driver driver_for(capture::Drive how);
 
 class FrameDriver {
@@ -78,7 +78,7 @@ class FrameDriver {
   PyObject* call_out(PyObject* callable, PyObject* const* args, size_t count, PyObject* kwnames);
   bool finish_call(const cpython::Instruction& in, int operands, PyObject* value);
   cpython::Ref callee_to_drive(PyObject* callable, capture::Drive* how) const;
-  // CPython must carry out the next instruction, and the frame be left with it.
+  // Whether the next instruction leaves the frame, which CPython must do.
   bool has_to_finish() const {
     const int at = index();
     return frame_.is_at_exit() ||

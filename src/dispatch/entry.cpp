@@ -12,8 +12,8 @@ namespace {
 
 using cpython::Ref;
 
-// Runs compiled code; what failed by itself is told from the user's errors (an index out of range,
-// no memory), which eager raises where they belong.
+// Runs compiled code and tells defects of Braze from the user's errors (an index out of range, no
+// memory), which eager raises where they belong.
 template <class Run>
 Entry::Outcome outcome_of(bool halfway, std::string* why, Run&& run) {
   try {
@@ -167,7 +167,7 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
     std::vector<at::Tensor> tensors;
     c10::SmallVector<double, 8> numbers;
     for (int number : floats) numbers.push_back(guards->floats()[number]);
-    // The node of the backward is made of them when the GIL has been free.
+    // The backward's node is made from the inputs after the run, during which the GIL may be free.
     const std::vector<at::Tensor> held = training ? hold(inputs) : std::vector<at::Tensor>();
     std::shared_ptr<const pytorch::GeneratorState> drawn_from;
     if (training && training->draws())

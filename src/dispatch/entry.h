@@ -46,15 +46,15 @@ struct Entry {
   RollbackNeeds rollback;                      // kPlan
   std::unique_ptr<Training> training;          // kPlan; where results require grad
   recipe::Recipe recipe;
-  // The segment: where in which code it begins.
+  // The code and the offset at which the segment begins.
   PyCodeObject* code = nullptr;  // held by the guards
   int offset = 0;
-  cpython::Ref names;  // of what the guards' argument sources count
-  // Exit kBreak: where CPython, when it takes the frame to the break, hands it back (the breaking
-  // instruction, recipe.offset, among them). Made when first needed; null where the segment begins
-  // with the break.
+  cpython::Ref names;  // of what kArgument sources count, for messages
+  // Exit kBreak: the offsets at which CPython hands the frame back when it takes it to the break,
+  // recipe.offset (the breaking instruction) among them.
   std::vector<int> leaves;
-  std::unique_ptr<cpython::StopCode> path;
+  std::unique_ptr<cpython::StopCode> path;  // made when first needed
+  // Null where the segment begins with the break.
   const cpython::StopCode* path_to_break();
   capture::ExitKind exit = capture::ExitKind::kGiveUp;
   bool only_python_follows = false;
@@ -96,7 +96,8 @@ struct Entry {
   Outcome run_tensors(c10::TensorImpl* const* inputs, std::vector<at::Tensor>& outputs,
                       std::span<int64_t> symbols, std::span<const double> numbers,
                       std::shared_ptr<Specialization>& specialization, std::string* why);
-  // Another thread may drop its last reference to an input once the GIL is free.
+  // Keeps the inputs alive: another thread may drop its last reference to one while the GIL is
+  // free.
   std::vector<at::Tensor> hold(c10::TensorImpl* const* inputs) const;
   std::shared_ptr<Specialization> add_specialization(std::span<const int64_t> symbols,
                                                      std::string* why);

@@ -77,7 +77,7 @@ PyObject* FrameDriver::resume() {
       result_ = frame_.leave_to_cpython();
       return;
     }
-    // By its RESUME, if at all: a `yield from` leaves them to its delegate.
+    // Its RESUME checks for signals, if anything does: a `yield from` leaves that to its delegate.
     signals_checked_ = true;
     go_through_segments();
     state_->idle_resumptions = worked_ ? 0 : state_->idle_resumptions + 1;

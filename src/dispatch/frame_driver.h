@@ -11,11 +11,13 @@
 // A frame is left to CPython for good:
 // * where a trace or profile function watches the thread;
 // * where a segment could not be captured at all, or the limit of recompiles at one offset is
-//   reached and the newest segment there is no break to go on behind;
-// * after kMaximalIdleSteps instructions carried out for real without a tensor operation between;
-// and a function, for all its later frames, when kUselessSegments segments of it were captured and
-// none had a tensor operation, or its generators were resumed kMaximalIdleResumptions times in turn
-// without one.
+//   reached and the newest segment there does not end in a break, behind which the frame could go
+//   on;
+// * after kMaximalIdleSteps instructions that were carried out for real with no tensor operation
+//   between them.
+// A function is left to CPython for all its later frames when kUselessSegments segments of it were
+// captured and none had a tensor operation, or when its generators were resumed
+// kMaximalIdleResumptions times in turn without one.
 #pragma once
 
 #include <memory>

@@ -30,7 +30,7 @@ FunctionState* make_state(Settings settings);
 void destroy(FunctionState* state);
 // Drops all that is compiled. What it held may run finalisers, which may call the function again.
 void drop_entries(FunctionState& state);
-// The same, and what was learnt: as newly made.
+// Drops all that is compiled and all that was learnt from calls.
 void reset(FunctionState& state);
 // A list of one dict for each entry, oldest first; null with an exception set.
 PyObject* reports(const FunctionState& state);

@@ -5,11 +5,12 @@ namespace {
 
 using graph::Value;
 
-// The running statistics that training changes are no outputs in its schema, so autograd, which
-// keeps the counters, does not see it.
+// The schema of batch norm does not say that it writes to the running statistics, so autograd,
+// which keeps the counters, does not see that.
 bool is_counted(const graph::Node& node) { return !node.op().has(graph::kRunningStatistics); }
 
-// The tensor whose counter `value`, a view of it or what an op in place gave back, shares.
+// The tensor that `value`, a view of it or the result of an in-place op on it, shares a counter
+// with.
 const Value* counted_with(const Value* value) {
   while (const graph::Node* node = value->producer()) {
     const int position = node->op().effects.aliased_argument(value->result_index());

@@ -12,8 +12,8 @@
 namespace braze::dispatch {
 
 struct InputWrites {
-  int input;  // of the graph
-  int count;  // of eager's writes to it and to its views
+  int input;  // which input of the graph
+  int count;  // how often eager writes to it and to its views
 };
 
 // Of a graph as traced.
@@ -22,7 +22,8 @@ std::vector<InputWrites> count_writes(const graph::Graph& graph);
 // The inputs of such a graph that it writes to, running statistics among them.
 std::vector<int> written_inputs(const graph::Graph& graph);
 
-// Counts them. Constants, whose place in `inputs` is null, and inference tensors have no counter.
+// Adds the writes to the counters of the inputs. Constants, which are null in `inputs`, and
+// inference tensors have no counter.
 void add_versions(std::span<const InputWrites> writes, c10::TensorImpl* const* inputs);
 
 }  // namespace braze::dispatch

@@ -85,7 +85,7 @@ void take_state(at::Tensor& output, const OutputState& state,
   if (!output.is_view()) return;
   auto* view = torch::autograd::impl::get_view_autograd_meta(output);
   if (!state.is_view) {
-    // `detach` of what somebody else holds; else a tensor that was changed in place (`t_`).
+    // It is either detached from a tensor that somebody else holds, or was changed in place (`t_`).
     const bool base_is_held = view->get_backward_view().base_.use_count() > 1;
     output = base_is_held ? at::detach(output) : over_same_memory(output, false);
     return;

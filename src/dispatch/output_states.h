@@ -10,7 +10,7 @@
 
 namespace braze::dispatch {
 
-// Of a tensor that the traced code made.
+// The state of a tensor that the traced code made.
 graph::OutputState state_of(const at::Tensor& traced);
 
 // A module makes its outputs in the mode of the call. Where the code made one in another mode, the

@@ -1,4 +1,4 @@
-// Why a call fits nothing that is compiled, in one line.
+// Why a call fits no entry, and what follows for the next capture.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace braze::dispatch {
 std::string reason_of_miss(std::span<const std::shared_ptr<Entry>> entries, PyObject* const* bound,
                            PyObject* names);
 
-// What keeps the newest entry that differs in nothing else from fitting this call will be symbols
-// from now on.
+// Finds the newest entry that only sizes, integers and floats keep from fitting this call, and
+// makes those symbols from now on.
 void learn_what_varies(capture::DynamicSizes& dynamic,
                        std::span<const std::shared_ptr<Entry>> entries, PyObject* const* bound,
                        PyObject* names);

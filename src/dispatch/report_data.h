@@ -1,3 +1,4 @@
+// Texts and times of one compile, for `explain` and logs.
 #pragma once
 
 #include <cstdint>
@@ -5,7 +6,7 @@
 
 namespace braze::dispatch {
 
-struct Report {  // texts and times of one compile, for explain and logs
+struct Report {
   std::string graph, schedule, plan, code;
   double capture = 0, trace = 0, passes = 0, lower = 0, schedule_time = 0, codegen = 0, build = 0,
          total = 0;

@@ -11,8 +11,8 @@
 namespace braze::dispatch {
 namespace {
 
-// Without the dimensions along which a tensor says the same element again and again: what has
-// several places for one element may not be written to.
+// The tensor, narrowed to one index along dimensions of stride 0: PyTorch does not write to a
+// tensor in which several indices share a place.
 at::Tensor each_once(at::Tensor tensor) {
   for (int64_t dim = 0; dim < tensor.dim(); ++dim)
     if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) tensor = tensor.narrow(dim, 0, 1);

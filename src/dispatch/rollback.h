@@ -1,9 +1,10 @@
-// What compiled code has done to the outside by the time it gives up (an index out of range):
-// undone, so that the call runs again in eager as if nothing had been.
+// Undoes what compiled code has done to the outside by the time it gives up (an index out of
+// range), so that the call runs again in eager as if nothing had happened.
 //
-// What makes a step fail is either data, which graph/data_errors.h knows of, or what its operands
-// are (sizes, dtypes, numbers): then it fails the first time that the code runs for such sizes, if
-// ever. So inputs that are written to early are kept where data may be refused, and on first runs.
+// A step fails either because of data, which graph/data_errors.h knows of, or because of what its
+// operands are (sizes, dtypes, numbers), and then the first time that the code runs for such sizes,
+// if ever. So inputs that are written to early are kept where data may be refused, and on first
+// runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,7 +39,7 @@ class Rollback {
     if (writes_early && complete_) keep(needs, inputs);
   }
 
-  // All that the call may have done until it failed.
+  // Whether undo() undoes all that the call may have done until it failed.
   bool is_complete() const { return complete_; }
   void undo();
 
@@ -46,7 +47,7 @@ class Rollback {
   void keep(const RollbackNeeds& needs, c10::TensorImpl* const* inputs);
 
   std::optional<pytorch::GeneratorState> drawn_from_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> inputs_;  // their elements, and what these were
+  std::vector<std::pair<at::Tensor, at::Tensor>> inputs_;  // an input and a copy of its contents
   bool complete_;
 };
 

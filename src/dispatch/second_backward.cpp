@@ -32,8 +32,9 @@ SecondBackward::SecondBackward(graph::Graph forward, graph::Joint joint,
   }
 }
 
-// By input. Gradients are taken with respect to aliases, as those of the inputs themselves would
-// run the inputs' hooks, which run when the gradients arrive there.
+// Aliases of the inputs, in order. Gradients are taken with respect to these: with respect to the
+// inputs themselves they would run the inputs' hooks, which are to run when the gradients arrive
+// there.
 std::vector<at::Tensor> SecondBackward::aliases(const std::vector<at::Tensor>& inputs,
                                                 std::span<const double> numbers) const {
   std::vector<at::Tensor> given = constants_;

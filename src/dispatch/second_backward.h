@@ -19,15 +19,15 @@ namespace braze::dispatch {
 
 class SecondBackward {
  public:
-  // `forward`: functional, its outputs the user's. `constants`: by input.
+  // `forward`: functional, its first outputs the user's. `constants`: by input.
   SecondBackward(graph::Graph forward, graph::Joint joint, std::vector<at::Tensor> constants);
 
   // The inputs that a call has to keep for this.
   const std::vector<int>& needed() const { return needed_; }
 
   // The gradients, by Joint::gradient_of. `inputs`: those that are needed, in order; `numbers`: all
-  // floats of the call; `drawn_from`: null where nothing random is drawn. Throws where the user's
-  // own formulas are part of it, or the forward writes to what it needs.
+  // floats of the call; `drawn_from`: null where nothing random is drawn. Throws where a
+  // torch.autograd.Function of the user's is part of the forward, or it writes to what it needs.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs,
                               const std::vector<at::Tensor>& tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers,

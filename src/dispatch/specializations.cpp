@@ -125,7 +125,8 @@ plan::Module make_module(const graph::Graph& graph, const graph::DataSymbols& da
   return module;
 }
 
-// In the handler of what was thrown when generated code was built.
+// To be called in the handler of what was thrown when generated code was built: goes on with ATen,
+// or throws again.
 void choose_aten(compile::Options& options, const std::string& name, const char* why) {
   if (options.backend != compile::Backend::kKernels || braze::options().strict) throw;
   std::fprintf(stderr, "braze: generated code of %s could not be built, running through ATen: %s\n",
@@ -133,9 +134,9 @@ void choose_aten(compile::Options& options, const std::string& name, const char*
   options.backend = compile::Backend::kAten;
 }
 
-// More would not pay: each needs the host compiler.
+// How many sets of sizes get kernels. More would not pay, as each needs the host compiler.
 constexpr size_t kWithKernels = 4;
-// What is kept; beyond that all are made again.
+// How many sets of sizes are kept; beyond that all are dropped and made again.
 constexpr size_t kMost = 256;
 
 // Grains of work of the kernels, none for a launch on a GPU, 2 for a step of any other kind.

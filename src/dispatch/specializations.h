@@ -38,15 +38,15 @@ class Specializations {
   // The specialization for these values of the graph's symbols; null if there is none yet. With the
   // GIL.
   std::shared_ptr<Specialization> find(std::span<const int64_t> symbols) const;
-  // Makes it. Without the GIL for as long as it takes; `report` (may be null) is filled. Without a
-  // symbolic module the first few sets of sizes get kernels of their own, later ones run through
-  // ATen, which needs no compiler. InternalError if it cannot be made.
+  // Compiles it, and gives back the GIL for as long as that takes. `report` (may be null) is
+  // filled. Without a symbolic module the first few sets of sizes get kernels of their own; later
+  // ones run through ATen, which needs no compiler. Throws InternalError if it cannot be made.
   std::shared_ptr<Specialization> add(std::span<const int64_t> symbols, Report* report);
 
  private:
   std::shared_ptr<Specialization> build(const graph::Graph& graph, bool kernels,
                                         Report& report) const;
-  // A module that reads sizes from data cannot be made for single sizes.
+  // Whether there can only be one for all sizes: the graph reads some of them from data.
   bool only_symbolic() const { return !data_.numbers.empty(); }
   std::shared_ptr<Specialization> build_symbolic(Report& report);
 

@@ -14,7 +14,7 @@ PyObject* wrap(at::Tensor tensor);
 at::Tensor unwrap(PyObject* object);
 bool is_tensor(PyObject* object);
 
-// Holds what was borrowed.
+// A new reference to a tensor that was borrowed.
 at::Tensor borrow(c10::TensorImpl* impl);
 
 }  // namespace braze::dispatch

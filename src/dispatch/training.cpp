@@ -22,7 +22,7 @@ void set_gradients(Graph& graph, std::vector<Value*> gradients) {
   passes::eliminate_dead_code(graph);
 }
 
-// Of the backward with what joint.inner tells behind the gradients: the gradients alone.
+// The backward without the outputs that stand behind the gradients for inner results.
 Graph whole(const Graph& backward, const graph::Joint& joint) {
   Graph graph = backward.clone();
   const std::vector<Value*> outputs(graph.outputs());
@@ -81,7 +81,7 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   auto code = std::make_shared<Differentiated>();
   code->joint = joint;
   code->second = std::make_unique<SecondBackward>(cut.forward.clone(), joint, constants);
-  // Among the inputs of the forward.
+  // By input of the forward: which float of the call it is.
   std::vector<int> number_of_input;
   int numbers = 0;
   for (const graph::Input& input : cut.forward.inputs())

@@ -7,8 +7,8 @@
 
 namespace braze::loop {
 
-// What makes checks wherever `expr` is evaluated, each once: kCheckIndex nodes, and kMasked nodes
-// with a check below their condition, which is made where that holds.
+// The parts of `expr` that make checks wherever it is evaluated, each once: kCheckIndex nodes, and
+// kMasked nodes over a check, which is made where their condition holds.
 std::vector<ExprRef> checks_in(ExprRef expr);
 
 }  // namespace braze::loop

@@ -22,14 +22,15 @@
 //     only where cond holds.
 //   * kRandom(key, offset, subsequence, word): word `word & 3` of Philox 4x32-10 for that key and
 //     the counter whose low half is `offset` and whose high half is `subsequence` (base/philox.h),
-//     as an i32 with the word's bits. Operands are i64. What curand gives a thread is said so: its
-//     seed, a quarter of how many words it has drawn, its number, the rest.
+//     as an i32 with the word's bits. Operands are i64. A word that cuRAND gives a thread is the
+//     one for its seed, a quarter of the number of words it has drawn (the remainder is `word`),
+//     and its number.
 //   * f16 and bf16 values occur only as loads, constants and casts to and from f32: arithmetic on
 //     them is in f32.
 //   * kCheckIndex(index, size): the index if 0 <= index < size; otherwise the kernel stops, returns
 //     non-zero, and the caller runs the whole call in eager, which raises the user's exception.
-//   * kAfter(check, value): the value, once `check` has been evaluated, of whatever dtype, for the
-//     index checks in it. It stands where a value does not depend on an index that was checked.
+//   * kAfter(check, value): the value, after `check` (of any dtype) has been evaluated for the
+//     index checks in it. It stands where the value does not depend on an index that is checked.
 #pragma once
 
 #include <cstdint>
@@ -142,9 +143,9 @@ class ExprPool {
 };
 
 std::string_view to_string(ExprKind kind);  // "add"; leaves: "const", "axis", ...
-int arity(ExprKind kind);                   // -1 for kConst, kAxis, kReduced, kScanned
+int arity(ExprKind kind);                   // -1 for what has no operands
 bool is_comparison(ExprKind kind);          // result is bool whatever the operands are
-int cost_of(ExprKind kind);                 // as in the lists above
+int cost_of(ExprKind kind);                 // as listed in ops.h
 // A value of at least this cost is kept rather than worked out a second time.
 constexpr int kExpensive = 15;
 

@@ -18,7 +18,7 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 32;
 }
 
-// The same in every pool: by the text of a symbolic size.
+// A symbolic size is hashed by its text, which is the same in every pool.
 uint64_t hash_of(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325ull;
   for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ull;

@@ -10,7 +10,8 @@ namespace {
 
 struct IndexError {};
 
-// Partial result of one reduction. Of a scan: what it was at the point before, and is at this one.
+// The partial result of a reduction. Of a scan, `value` is what it was at the point before and
+// `position` what it is at this one.
 struct Accumulator {
   Scalar value, position;
   double mean = 0, m2 = 0;

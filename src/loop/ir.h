@@ -92,7 +92,7 @@ uint64_t hash_of(const Statement& statement);  // the same in every pool
 struct BufferParam {
   DType dtype = DType::kFloat32;
   bool written = false;
-  bool by_value = false;  // it is its only element, on the CPU, that a kernel of a GPU is given
+  bool by_value = false;  // on the CPU: a kernel of a GPU is given its only element by value
   // Buffer number in the surrounding program (program.h); not part of the kernel's identity.
   int buffer = -1;
 };
@@ -108,7 +108,7 @@ struct Kernel {
 
 std::string_view to_string(ReduceOp op);
 std::string_view to_string(StoreOp op);  // "store", "store_add"
-ExprKind combination(StoreOp op);        // of what is there and the value
+ExprKind combination(StoreOp op);        // the op that combines what is there with the value
 // The dtype of kReduced for a reduction that accumulates in `accumulate`: the position of an argmax
 // (component 0) is i64.
 DType reduced_dtype(ReduceOp op, DType accumulate, int component);

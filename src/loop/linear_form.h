@@ -1,5 +1,6 @@
-// An i64 expression as a sum over sizes: `terms` of one form in a fixed order, so that equal
-// indices are equal pointers and an index can be asked for its strides and its bounds.
+// The canonical form of an i64 expression: a sum of terms in a fixed order, with constants and
+// sizes as coefficients. By it equal indices are equal pointers, and an index can be asked for its
+// strides and its bounds.
 //
 //   (o0*64 + o1) + o0*64  ->  o0*128 + o1
 #pragma once
@@ -48,13 +49,13 @@ Bounds bounds_of(ExprRef expr);
 // Whether 0 <= expr < size is known.
 bool lies_within(ExprRef expr, sym::Int size);
 
-// What is exact in index arithmetic stays below: a few such numbers can be added up in i64.
+// Numbers of index arithmetic stay below this: a few of them can be added up exactly in i64.
 constexpr int64_t kBound = int64_t{1} << 60;
 // Whether an i64 expression is known to stay far enough from the ends of i64 for sums of a few
 // such expressions to be exact.
 bool is_bounded(Range range);
 
-// What the access pattern of an index is with respect to an axis.
+// How an index depends on an axis.
 struct IndexInfo {
   explicit IndexInfo(ExprRef index) : index_(index) {}
 

@@ -1,9 +1,9 @@
-// The kinds of expressions of the loop-level IR (ir.h), each once, by class: id, text, arity (-1:
-// not made of expressions), is_comparison (the result is bool), cost (rough time of a vector of it,
-// in vector additions).
+// The kinds of expressions of the loop-level IR (expr.h), each once, by class: id, text, arity (-1:
+// no operands), is_comparison (the result is bool), cost (rough time of a vector of it, in vector
+// additions).
 #pragma once
 
-// Not operations: `make` has functions of their own for them.
+// Terms, which are no operations on numbers.
 #define BRAZE_LOOP_TERMS(X)           \
   X(Const, "const", -1, false, 0)     \
   X(Axis, "axis", -1, false, 0)       \

@@ -18,7 +18,8 @@ ExprRef operand_of(ExprRef expr, ExprKind kind, int64_t constant) {
 
 }  // namespace
 
-// Bit operations, which no simplification of indices takes apart: element_of_random finds them.
+// Made of bit operations, which no simplification of indices takes apart, so that element_of_random
+// recognises them.
 ExprRef random_word(ExprPool& pool, ExprRef key, ExprRef offset, ExprRef element) {
   const auto shifted = [&](int64_t bits) {
     return pool.binary(K::kShr, element, pool.integer(bits));

@@ -15,8 +15,8 @@ Range clamp_to(DType dtype, Wide lo, Wide hi) {
   return {static_cast<int64_t>(lo), static_cast<int64_t>(hi)};
 }
 
-// Of index arithmetic over sizes, which never overflows: a range that only the ranges of the sizes
-// make too wide is cut off.
+// The range of index arithmetic over sizes. It never overflows, so where the ranges of the sizes
+// make the range too wide it is cut off.
 Range range_over_sizes(std::span<const ExprRef> args, DType dtype, Wide lo, Wide hi) {
   const bool symbolic =
       dtype == DType::kInt64 &&

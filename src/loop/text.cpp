@@ -38,7 +38,8 @@ class Printer {
     for (ExprRef arg : e->args) count(arg);
   }
 
-  // Definitions of shared subexpressions that are not yet out, then the expression.
+  // Appends the definitions of shared subexpressions that are not yet printed, and returns the text
+  // of the expression.
   std::string print(ExprRef e, std::string& definitions, std::string_view indent,
                     std::string_view end) {
     define(e, definitions, indent, end);

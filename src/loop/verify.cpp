@@ -54,7 +54,7 @@ class Verifier {
     scan_ = s.reduced;
   }
 
-  // What a scan loads stays as it is.
+  // Notes what a scan loads: no later statement may store to it.
   void note_loads(ExprRef e) {
     if (!noted_.insert(e).second) return;
     if (e->kind == ExprKind::kLoad) scanned_buffers_.insert(static_cast<int>(e->ival));
@@ -174,7 +174,7 @@ class Verifier {
   const Kernel& kernel_;
   std::unordered_set<ExprRef> seen_[2];
   std::unordered_map<int, const Statement*> results_;
-  int scan_ = -1;  // whose value is looked at
+  int scan_ = -1;  // the scan whose value is being checked
   std::unordered_set<ExprRef> noted_;
   std::unordered_set<int> touched_, scanned_buffers_;  // loaded or overwritten; loaded by a scan
   std::unordered_map<int, StoreOp> accumulated_;

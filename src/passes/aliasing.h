@@ -2,7 +2,7 @@
 //
 // In a functionalised graph an output that eager would return as an alias is one: it is an input,
 // or a view of an input or of another output. A view of a mutated input is a view of the input
-// value itself, because the epilogue writes the new data into that memory.
+// value itself, because the new data is written into that memory at the end (Graph::mutations).
 #pragma once
 
 #include <vector>
@@ -38,7 +38,8 @@ class Aliasing {
  public:
   explicit Aliasing(const graph::Graph& graph);
 
-  // `to` has the values and the type of `from` and is defined before its uses.
+  // Whether `to` may take the place of `from`, whose values and type it has, and before whose uses
+  // it is defined.
   bool replaceable(const graph::Value* from, const graph::Value* to) const;
   // Whether a graph output lies in the memory of the value.
   bool reaches_output(const graph::Value* value) const;

@@ -43,7 +43,7 @@ class Streams {
     }
   }
 
-  // In front of the first operator that asks.
+  // The seed of a device. It is drawn in front of the first operator that asks for it.
   Value* seed(Emitter& emit, graph::Device device) {
     for (Value* seed : seeds_)
       if (graph::same_device(seed->type().device, device)) return seed;
@@ -59,8 +59,8 @@ class Streams {
   int64_t next_ = 0;
 };
 
-// One operator that is written anew. Formulas ask for numbers once they have looked at all of their
-// arguments: what has asked is replaced.
+// An operator that is to be replaced. A formula looks at all of its arguments before it asks for
+// numbers: an operator for which it has asked is replaced.
 class Draw {
  public:
   Draw(Streams& streams, Emitter& emit, const Node& node)
@@ -70,7 +70,7 @@ class Draw {
   Emitter& emit;
   const TensorType& type;  // of the first result
 
-  // Floats are computed in this: in double for what double alone holds.
+  // The dtype that floats are computed in: double for results that float32 cannot hold.
   DType precision() const {
     return type.dtype == DType::kFloat64 || graph::is_integral(type.dtype, true) ? DType::kFloat64
                                                                                  : DType::kFloat32;
@@ -83,7 +83,7 @@ class Draw {
     return emit(OpKind::kbraze_random, {seed, Int(offset), type.sizes, dtype});
   }
 
-  // In (0, 1], exactly what is left to 1.
+  // 1 - numbers(dtype), exact, in (0, 1].
   Value* complement(DType dtype) { return emit.add(emit.unary(OpKind::kneg, numbers(dtype)), 1.0); }
 
   // Box, Muller, "A note on the generation of random normal deviates", 1958: of the two the sine,
@@ -197,7 +197,7 @@ Replacement integers(Draw& draw, int64_t low, int64_t high) {
   return {emit.add(emit(OpKind::kremainder_Scalar, {bits, Int(count)}), Int(low))};
 }
 
-// Below a number, or from one to below another, at these places.
+// Integers from the argument at `low_place` (0 if negative) to below that at `high_place`.
 Replacement integers_at(Draw& draw, int low_place, int high_place) {
   const std::optional<int64_t> low = low_place < 0 ? 0 : integer_at(draw, low_place);
   const std::optional<int64_t> high = integer_at(draw, high_place);
@@ -318,7 +318,7 @@ Replacement uniform(Draw& draw) {
   return {draw.emit.add(draw.emit.mul(numbers, *to - *from), *from)};
 }
 
-// self, lambda. Never 0, whose logarithm is asked for often.
+// Arguments: self, lambda. Never 0, as programs often take the logarithm.
 Replacement exponential(Draw& draw) {
   const std::optional<double> rate = number_at(draw, 1);
   if (!rate || !(*rate > 0) || !std::isfinite(*rate) || !graph::is_float(draw.type.dtype))

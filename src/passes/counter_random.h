@@ -15,7 +15,7 @@
 // tensor, and, of a graph with a backward, in front of the partition, so that the seed crosses and
 // not what is made of it.
 //
-// Written so: rand, randn, rand_like, randn_like, randint, randint_like, bernoulli, native_dropout,
+// It writes rand, randn, rand_like, randn_like, randint, randint_like, bernoulli, native_dropout,
 // normal (but with a tensor of standard deviations), and in place uniform_, normal_, exponential_,
 // cauchy_, geometric_, log_normal_, random_. The others draw as in eager (randperm, multinomial,
 // poisson, gamma, binomial, rrelu), and so do those with a generator of the user's, with arguments

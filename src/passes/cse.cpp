@@ -19,7 +19,7 @@ void mix(size_t& hash, size_t value) {
   hash ^= value + 0x9e3779b97f4a7c15 + (hash << 6) + (hash >> 2);
 }
 
-// A hash of what matters most: op, operands, integers.
+// A hash of what tells nodes apart most often: op, operands, numbers.
 size_t hash_of(const Node& node) {
   size_t hash = std::hash<const void*>()(&node.op());
   for (const Argument& argument : node.args()) {

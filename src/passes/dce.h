@@ -1,4 +1,4 @@
-// Dead code elimination: nodes without effects whose results nothing uses go.
+// Dead code elimination: removes nodes without effects whose results nothing uses.
 //
 //   before                                  after
 //   %1: f32[4] = aten.exp(%0)               %2: f32[4] = aten.neg(%0)

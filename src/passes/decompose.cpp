@@ -55,7 +55,7 @@ bool decompose_node(Graph& graph, std::list<std::unique_ptr<Node>>::const_iterat
     Value* result = node->results()[i];
     if (!result || !graph.has_uses(result)) continue;
     Value* made = replacement[i];
-    // A view must stay one, so that no copy can give it other strides.
+    // A view must stay one, so no copy may give it its strides.
     const bool exact = made && made->type().sizes == result->type().sizes &&
                        made->type().strides == result->type().strides;
     if (made && !(node->op().view && exact))

@@ -1,4 +1,4 @@
-// Writes composite ops out in the core set that loop lowering knows.
+// Replaces composite ops by simpler ones, which loop lowering knows.
 //
 // Needs and keeps a functional graph. Values keep their types: sizes, strides and dtype are those
 // of the op that is gone, and the numbers are eager's within rounding (each rule names eager's
@@ -10,13 +10,13 @@
 //                                            %4: f32[8] = aten.add.Scalar(%3, 1.0, 1)
 //                                            %5: f32[8] = aten.div.Tensor(%0, %4)
 //
-// Written out: activations (gelu, silu, hardswish, ...), addcmul, addcdiv, lerp, square; layer,
-// group, RMS norm and batch norm at inference, std; linear; t, transpose (-> permute), split,
-// unbind (-> slice, select), stack (-> cat); full_like, zeros, ... (-> full), copy, fill. What
-// these do no lowering knows. Strides that the parts do not give are given by a copy in the end:
-// clone, or prims.copy_strided. Softmax, var_mean, matrix products, convolution, pooling and
-// attention stay, and so do complex numbers in strides of no memory format and tensors that overlap
-// themselves.
+// Replaced are activations (gelu, silu, hardswish, ...), addcmul, addcdiv, lerp, square; layer,
+// group and RMS norm, batch norm at inference, std; gradients of activations, dropout,
+// layer norm and softmax, the nll loss; linear; t, transpose (-> permute), split, unbind (-> slice,
+// select), stack (-> cat); full_like, zeros, ... (-> full), copy, fill. None of them has a
+// lowering. Where the new ops give other strides a copy at the end gives the right ones: clone, or
+// prims.copy_strided. Softmax, var_mean, matrix products, convolution, pooling and attention stay,
+// and so do complex numbers in strides of no memory format and tensors that overlap themselves.
 #pragma once
 
 #include "graph/graph.h"

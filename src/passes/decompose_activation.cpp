@@ -106,9 +106,8 @@ Replacement log_sigmoid(Emitter& emit, const Node& node) {
   return {emit.sub(low, emit.unary(OpKind::klog1p, decay)), nullptr};
 }
 
-// self + value * a * b, or / b; the products group as value * a first.
-// Integers are left to ATen, which converts the factor to one, and so are complex numbers, whose
-// division by zero it does in its own way.
+// self + (value * a) * b, or self + (value * a) / b. Integers are left to ATen, which converts the
+// factor to an integer, and so are complex numbers, which it divides by zero in its own way.
 Replacement addc(Emitter& emit, const Node& node, bool divide) {
   const DType dtype = node.result()->type().dtype;
   if (!graph::is_float(dtype)) return {};
@@ -140,8 +139,8 @@ Replacement lerp(Emitter& emit, const Node& node) {
   return {emit.where(small, from_self, from_end)};
 }
 
-// x <= limit ? value : x. Integers are left to ATen where the numbers are none of their dtype, to
-// which it converts them.
+// x <= limit ? value : x. Integers are left to ATen unless their dtype holds the numbers, which
+// ATen converts to it.
 Replacement threshold(Emitter& emit, const Node& node) {
   Value* x = graph::tensor_arg(node, 0);
   const DType dtype = x->type().dtype;

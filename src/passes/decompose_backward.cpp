@@ -1,4 +1,5 @@
-// Gradients of elementwise functions, softmax, layer norm and losses, by eager's formulas.
+// Gradients of activations, dropout, softmax, layer norm, slice and select, and the nll loss
+// itself, by eager's formulas.
 #include <cmath>
 #include <numbers>
 
@@ -227,8 +228,8 @@ Replacement layer_norm(Emitter& emit, const Node& node) {
 
 constexpr int64_t kMean = 1;
 
-// -x[i, target[i]] * weight[target[i]], zero where the target is to be ignored; reduction 0: none.
-// Halves are added up by eager in half precision, which is left to it.
+// -x[i, target[i]] * weight[target[i]], zero where the target is to be ignored; with reduction 0
+// that is the result. Eager adds up halves in half precision, so they are left to it.
 Replacement nll_loss(Emitter& emit, const Node& node) {
   Value* x = graph::tensor_arg(node, 0);
   Value* target = graph::tensor_arg(node, 1);

@@ -25,7 +25,8 @@ struct Moments {
   Value* reciprocal_deviation;  // 1 / sqrt(variance + eps)
 };
 
-// Over `dims`, which are kept with size 1; the variance is biased and by Welford's method.
+// Mean and deviation over `dims`, which are kept with size 1. The variance is biased, by Welford's
+// method.
 Moments moments(Emitter& emit, Value* x, Dims dims, double eps) {
   Node* node = emit.node(OpKind::kvar_mean_correction, {x, std::move(dims), Int(0), true});
   Value* shifted = emit.add(node->result(0), eps);
@@ -65,7 +66,7 @@ Value* per_channel(Emitter& emit, Value* value, int64_t rank) {
   return emit.reshape(value, std::move(sizes));
 }
 
-// Of other layouts eager refuses group norm.
+// Whether the layout is one that eager's group norm takes.
 bool is_plain(const TensorType& type) {
   return type.is_contiguous() ||
          (type.rank() == 4 &&

@@ -25,7 +25,7 @@ inline graph::Value* in_compute_dtype(graph::Emitter& emit, graph::Value* x) {
 // memory format gives them and elements would share a place or are complex.
 graph::Value* emit_copy(graph::Emitter& emit, graph::Value* value, const sym::Dims& strides);
 
-// `value` with the dtype and strides of `wanted`, null as of emit_copy.
+// `value` with the dtype and strides of `wanted`; null where emit_copy gives null.
 graph::Value* with_type(graph::Emitter& emit, graph::Value* value, const graph::TensorType& wanted);
 
 Replacement decompose_activation(graph::Emitter& emit, const graph::Node& node);

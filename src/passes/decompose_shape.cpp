@@ -44,7 +44,7 @@ Replacement stack(Emitter& emit, const Node& node) {
   return {emit(OpKind::kcat, {std::move(rows), Int(dim)})};
 }
 
-// A tensor of one number.
+// A tensor filled with one number.
 Replacement filled(Emitter& emit, const Node& node, const Argument& value) {
   const TensorType& type = node.result()->type();
   if (graph::scalar_kind(value) == graph::DTypeKind::kComplex) return {};

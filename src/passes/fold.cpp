@@ -65,15 +65,15 @@ bool offset_matters(const Value* value) {
   });
 }
 
-// For a view: the same type in the same memory is the same tensor, whatever the op. For the others
-// the values are those of the operand, and the type must say so.
+// Whether the node's result is the operand. A view of the same type in the same memory is the same
+// tensor, whatever the op. Other ops return the operand's values, and the type must be the same.
 bool is_identity(const Node& node, const Value* operand) {
   graph::TensorType type = operand->type();
   if (!node.op().view && !offset_matters(node.result())) type.offset = node.result()->type().offset;
   return node.result()->type() == type;
 }
 
-// The value whose memory the views that `value` is made by look into.
+// The value that owns the memory that `value` is a view of; `value` itself where it is no view.
 const Value* memory_of(const Value* value) {
   while (const Node* node = value->producer()) {
     const int position = node->op().effects.aliased_argument(value->result_index());
@@ -131,8 +131,8 @@ class Folder {
            replace(node, operand);
   }
 
-  // A result that the user sees begins where its memory does and fills it, which the operand, a
-  // part of another tensor, need not.
+  // Whether the user sees the result, which begins where its memory does and fills it, while the
+  // operand is a part of another tensor's memory.
   bool is_seen_in_less_memory(const Node& node, const Value* operand) const {
     if (node.op().view || !aliasing_.reaches_output(node.result())) return false;
     const Value* whole = memory_of(operand);

@@ -1,4 +1,4 @@
-// Removes what computes nothing.
+// Folding: removes ops that change nothing, and computes those on tensors that one number fills.
 //
 // Needs and keeps a functional graph. Only what is exact for every value of the dtype is folded,
 // and only where outputs keep memory of their own (aliasing.h).

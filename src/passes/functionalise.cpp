@@ -243,8 +243,9 @@ class Functionaliser {
                           "its result does not fit the dtype that it is written to");
       return emit.raw(*twin, args, types->at(0));
     }
-    // Without a rule: in place keeps dtype and sizes, out of place does too when nothing promotes.
-    // Of a contiguous tensor every such op makes a contiguous one; of others some keep the strides.
+    // Without a rule for its metadata: the op keeps dtype and sizes in place, and also out of place
+    // if nothing promotes. From a contiguous tensor every such op makes a contiguous one; from
+    // others some keep the strides.
     TensorType result = type;
     result.offset = 0;
     result.strides = sym::contiguous_strides(type.sizes);

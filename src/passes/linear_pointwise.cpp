@@ -16,7 +16,7 @@ namespace {
 
 // Elements of the weight below which ATen's cheaper call wins over oneDNN's.
 constexpr int64_t kLargeWeight = 1 << 19;
-// The own kernel loses by storing the result where there is less to multiply.
+// Below these sizes Braze's own kernel loses, because storing the result takes too large a part.
 constexpr int64_t kPanelWeight = 1 << 18, kPanelInner = 384;
 
 struct Product {
@@ -63,7 +63,7 @@ bool is_view_of_sizes(const Node& node) {
   return node.op().kind == OpKind::kview || node.op().kind == OpKind::k_unsafe_view;
 }
 
-// The gelu that alone uses the product, directly or through one change of sizes.
+// The gelu that is the only user of the product, directly or through one change of sizes.
 Node* gelu_after(const graph::Graph& graph, Value* value) {
   auto only_user = [&](const Value* of) -> Node* {
     if (of->users().size() != 1) return nullptr;
@@ -93,7 +93,7 @@ bool fuse_products(graph::Graph& graph, bool (*wanted)(const Product&), Fused fu
     graph::Emitter emit(graph, node);
     graph.replace_all_uses(node->result(), fused_product(emit, *product, gelu, *node->result()));
     if (gelu) {
-      // Its operand has its sizes and now its values.
+      // The operand of gelu has its sizes and now its values.
       graph.replace_all_uses(gelu->result(), graph::tensor_arg(*gelu, 0));
       if (it != graph.nodes().end() && it->get() == gelu) ++it;
       graph.erase(gelu);

@@ -1,18 +1,20 @@
-// Large fp32 matrix products leave ATen, with the activation that follows inside.
+// Two passes that replace ATen's large fp32 matrix products, together with the activation that
+// follows.
 //
-// Those with a large inner size go to Braze's own kernel (kernels/kernels.h), which computes into
-// memory of the plan and whose threads take their parts one by one. It chooses how by the number of
-// rows of the call. On two Zen 4 cores it takes 0.8 to 1.05 of oneDNN's time for many rows and 0.3
-// to 1.0 of it for up to 16; on Xeon cores with AVX-512 0.8 to 1.1 (two) and 0.5 to 1.15 (sixteen)
-// of MKL's for many, while fewer than 64 stay with MKL. `braze.mm_pointwise(x, weight, bias,
-// activation)` is activation(x @ weight + bias).
+// use_panel_products: products with a large inner size go to Braze's own kernel
+// (kernels/kernels.h), which computes into memory of the plan, whose threads take their parts one
+// by one, and which chooses its way by the number of rows of the call. On two Zen 4 cores it takes
+// 0.8 to 1.05 of oneDNN's time for many rows and 0.3 to 1.0 of it for up to 16; on Xeon cores with
+// AVX-512 it takes 0.8 to 1.1 (two cores) and 0.5 to 1.15 (sixteen) of MKL's time for many rows,
+// while fewer than 64 stay with MKL. `braze.mm_pointwise(x, weight, bias, activation)` is
+// activation(x @ weight + bias).
 //
-// The others go to oneDNN. On processors that are not Intel's, its product is 10 to 20 % faster
-// than the one that ATen's mm and addmm call, and twice as fast where few rows meet a large matrix;
-// small products lose by its call's cost. `mkldnn._linear_pointwise(x, weight, bias, activation,
-// [], variant)` is x @ weight^T + bias and takes a weight of any strides.
+// use_linear_pointwise: the others go to oneDNN. On processors that are not Intel's, its product is
+// 10 to 20 % faster than the one that ATen's mm and addmm call, and twice as fast where few rows
+// meet a large matrix; small products lose by the cost of its call. `mkldnn._linear_pointwise(x,
+// weight, bias, activation, [], variant)` is x @ weight^T + bias and takes a weight of any strides.
 //
-// Needs and keeps a functional graph. Before decompose, which writes activations out.
+// Both need and keep a functional graph, and stand before decompose, which replaces activations.
 //
 //   before                                             after
 //   %3: f32[768, 3072]{1, 768} = aten.t(%2)            %6: f32[3072, 768] = aten.t(%3)
@@ -20,7 +22,7 @@
 //   %5: f32[512, 3072] = aten.gelu(%4, "none")           mkldnn._linear_pointwise(%0, %6, %1,
 //   "gelu", ...)
 //
-// Only gelu goes inside: oneDNN's relu does not keep a NaN.
+// Of the activations only gelu is included: oneDNN's relu does not keep a NaN.
 #pragma once
 
 #include "graph/graph.h"

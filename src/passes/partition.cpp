@@ -24,7 +24,7 @@ using graph::OutputRole;
 using graph::Value;
 using BackwardInput = Partition::BackwardInput;
 
-// More than its results can be seen of it, or it can end the call.
+// Whether the user can see more of the node than its results, or it can end the call.
 bool is_seen(const Node& node) {
   const graph::Effects& effects = node.op().effects;
   return effects.random || effects.opaque || effects.inplace_view ||
@@ -78,8 +78,8 @@ class Cut {
   }
 
  private:
-  // Tangents reach what they reach; of the rest, what the user can see of the call belongs to the
-  // forward, with all that it takes.
+  // What depends on no tangent and can be seen by the user belongs to the forward, with all that it
+  // needs.
   void find_forward() {
     for (const Input& input : joint_.inputs())
       needs_tangent_[input.value->id()] = input.kind == InputKind::kTangent;
@@ -113,7 +113,7 @@ class Cut {
                        [&](const Value* result) { return result && in_forward_[result->id()]; });
   }
 
-  // In the backward, of what the forward computes.
+  // Whether the backward makes the node's results again, though the forward computes them.
   bool is_made_again(const Node& node) const {
     if (is_free(node)) return true;
     return !node.results().empty() &&

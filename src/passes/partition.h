@@ -13,10 +13,10 @@
 //   }                                                      %2 = aten.mul.Tensor(%1, %0)
 //                                                          return %2 gradient
 //                                                        }
-// What the backward needs and the forward computes anyway is kept for it, as in eager; a view of
-// such a value, and what is made of nothing (zeros), is made again there, and so is what is made of
-// random numbers of a counter alone (counter_random.h), a dropout's mask: its seed is kept. What
-// only the backward needs is computed there.
+// What the backward needs and the forward computes anyway is kept for it, as in eager. Some of it
+// is made again in the backward instead: views of what is kept, tensors that are made of nothing
+// (zeros), and what is made of nothing but random numbers of a counter (counter_random.h), such as
+// a dropout's mask, of which the seed is kept. What only the backward needs is computed there.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The passes of a graph without backward, in order.
+// The passes that a graph goes through when it is compiled, in order.
 #pragma once
 
 #include "passes/pass_manager.h"

@@ -14,7 +14,7 @@ const graph::Op* functional_twin(const graph::Op& op);
 // "aten.bernoulli.p". Null: there is none, or it is not known.
 const graph::Op* drawing_twin(const graph::Op& op);
 
-// Writes its result to an argument that is not one of its inputs ("aten.add.out").
+// Whether the op writes its result to an argument that is no operand ("aten.add.out").
 bool is_out_variant(const graph::Op& op);
 
 }  // namespace braze::passes

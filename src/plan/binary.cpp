@@ -129,7 +129,7 @@ class Reader {
     (get(values), ...);
   }
   bool at_end() const { return bytes_.empty(); }
-  // Symbols that expressions read from now on are over.
+  // The symbols of the expressions that follow are those of `arena`.
   void set_arena(sym::ExprArena* arena) {
     arena_ = arena;
     exprs_.clear();
@@ -378,7 +378,7 @@ template <class A>
 void fields(A& a, Is<graph::OutputRole> auto& x) {
   a(x.kind, x.state);
 }
-// Behind its symbols.
+// A function's symbols are written before these.
 template <class A>
 void fields(A& a, Is<Function> auto& x) {
   a(x.on_failure, x.slots, x.input_count, x.device, x.arena_bytes, x.steps, x.outputs, x.kernels,

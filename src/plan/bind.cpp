@@ -125,7 +125,7 @@ Binder::Place Binder::place(Int value) const {
 void Binder::find_types() {
   std::map<std::vector<Place>, int32_t> known;
   for (const Slot& slot : function_.slots) {
-    // A function of numbers has byte offsets.
+    // A function without symbols has its offsets in bytes.
     const bool symbolic = function_.is_symbolic();
     offset_.push_back(symbolic ? place(slot.type.offset) : Place{.constant = slot.byte_offset});
     std::vector<Place> dims;

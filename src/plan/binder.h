@@ -1,4 +1,4 @@
-// The numbers of a function with symbols, for the values that a call brings.
+// Binds a function with symbols to the values of a call: works out all sizes, strides and places.
 #pragma once
 
 #include <array>
@@ -45,8 +45,8 @@ struct Numbers {
   std::shared_ptr<const Layout> layout;
 };
 
-// Works out the numbers of a function, which it refers to. One of numbers has its own. Safe to use
-// from many threads.
+// Works out the numbers of a function, to which it keeps a reference. A function without symbols
+// has its numbers worked out in the same way. Safe to use from many threads.
 class Binder {
  public:
   explicit Binder(const Function& function);
@@ -56,7 +56,7 @@ class Binder {
   // sizes a quarter larger if `room`. Throws Unbindable.
   Numbers numbers(std::span<const int64_t> symbols, std::shared_ptr<const Layout> known = nullptr,
                   bool room = false) const;
-  // An expression of the function.
+  // The value of an expression of the function.
   int64_t number(sym::Int value, const Numbers& numbers) const;
 
   // A number, or the place of an expression in Numbers::values.
@@ -74,14 +74,14 @@ class Binder {
   size_t first_dim(int32_t type) const { return first_dim_[type]; }
   size_t rank(int32_t type) const { return rank_[type]; }
   size_t first_kernel_size(int32_t kernel) const { return first_kernel_size_[kernel]; }
-  // Of a kView, from its base, in units that are the same for all slots of a type.
+  // The offset of a kView slot from its base, in units that are the same for all slots of a type.
   const Place& view_offset(SlotId slot) const { return offset_[slot]; }
   int64_t view_bytes(SlotId slot, const Numbers& numbers) const {
     return offset_[slot].in(numbers)*offset_unit_[type_of_[slot]];
   }
 
-  // The same slots, steps and kernels with all expressions evaluated; without source, compiler
-  // flags and origins. Throws Unbindable.
+  // The same function with all expressions evaluated, and so without symbols and conditions;
+  // origins are left out. Throws Unbindable.
   Function bind(std::span<const int64_t> symbols) const;
 
  private:

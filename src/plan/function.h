@@ -1,6 +1,6 @@
 // One function of a compiled module (module.h) as plain data: slots, and steps that work on them.
 //
-// Slots [0, inputs.size()) are the function's inputs, bound by the caller on each call. The other
+// Slots [0, input_count) are the function's inputs, bound by the caller on each call. The other
 // slots are defined by steps. Step order is execution order.
 //
 // A function of control steps runs others of its module (module.h): the parts of a graph between
@@ -29,7 +29,7 @@ namespace braze::plan {
 
 enum class SlotKind : uint8_t {
   kInput,   // the caller's tensor
-  kArena,   // [byte_offset, byte_offset + bytes) of the executable's arena; reused by liveness
+  kArena,   // [byte_offset, byte_offset + bytes) of the function's arena; reused by liveness
   kOutput,  // memory of its own, freshly allocated by the runtime on each call, on the device of
             // its type: handed to the user, or freed by a step (steps write to it)
   kExtern,  // defined by an ExternStep that allocates its own result
@@ -45,8 +45,8 @@ struct Slot {
   // kArena with symbols: the slot whose place this one takes over; -1: it has its own. A kView's
   // place is then its type's offset.
   SlotId place = -1;
-  // kInput: the float of the call that it is, by number, f64[]; -1: a tensor. The caller gives it
-  // by value.
+  // kInput: which float of the call it is, of type f64[], which the caller gives by value; -1: a
+  // tensor.
   int32_t number = -1;
 };
 
@@ -90,8 +90,8 @@ struct Function {
   std::vector<Symbol> symbols;            // symbol i of the arena; empty: all sizes are numbers
   std::shared_ptr<sym::ExprArena> arena;  // of the expressions
   std::vector<sym::Int> limits;           // must fit 32 bits, or the function does not hold
-  // Of a module's first function: what was taken to hold for the symbols of a call, beside their
-  // ranges, when it was compiled. For others the module must not run.
+  // Of a module's first function: conditions on the symbols of a call, beside their ranges, that
+  // the compiled code relies on. Where one does not hold the module must not run.
   std::vector<sym::Condition> conditions;
 
   bool is_symbolic() const { return !symbols.empty(); }
@@ -108,7 +108,7 @@ struct Function {
 //   }
 std::string to_string(const Function& function);
 
-// By symbol: whether a slot, a kernel or a step is an expression of it.
+// By symbol: whether an expression of a slot, a kernel or a step names it.
 std::vector<bool> used_symbols(const Function& function);
 // The slot whose memory a kView slot shares; any other slot is its own root.
 SlotId root_of(const Function& function, SlotId slot);
@@ -122,8 +122,8 @@ SlotId root_of(const Function& function, SlotId slot);
 //     floats and outputs are not freed;
 //   * a kOutput slot is allocated once at most, before it is used;
 //   * arena slots that are live at the same time do not overlap (a view keeps its base alive).
-//   Slots of one kernel call may start
-//     at the same byte when one dies there and the other is born there (in-place reuse);
+//     Slots of one kernel call may start at the same byte when one dies there and the other is born
+//     there (in-place reuse);
 //   * outputs are not in the arena, and neither is what they are views of;
 //   * kernel calls have one argument per parameter, on the function's device, and the launch that
 //     it takes; copies go to inputs, origins exist.

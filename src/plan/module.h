@@ -29,13 +29,14 @@ struct Constant {
 
 struct Input {
   graph::InputKind kind = graph::InputKind::kUser;
-  // kConstant: which of the module's it is; -1: a tensor that whoever loads the module binds for
-  // good, as it is the program's own, or large.
+  // kConstant: index into Module::constants; -1: a tensor that whoever loads the module binds for
+  // good, as it is large or the program's own.
   int32_t constant = -1;
 };
 
-// All that the run time needs, but for tensors of the program. The functions have the same symbols,
-// or none. What a function computes from symbols is known when it is entered.
+// All that the run time needs, but for tensors of the program. A function has the symbols of the
+// first one, or none. Those that it uses have their values when it is entered or, in a function of
+// control steps, by the step that uses them.
 struct Module {
   std::string target;               // what it was compiled for, as target::to_string names it
   std::vector<Function> functions;  // the first one is what a call runs
@@ -60,11 +61,15 @@ std::string to_string(const Module& module);
 std::string serialize(const Module& module);
 Module deserialize(std::string_view bytes, std::string_view target);
 
-// Throws InternalError unless there is a function, all functions are right (function.h), kernels
-// and code objects come together (each kernel has one, in the language of its function's device,
-// each of them has a kernel), each function but the first is called in one place, by one before it,
-// with as many tensors as it takes and gives, symbols have their values where they are used, inputs
-// and outputs are those of the first function, and each constant is one input, of its type.
+// Throws InternalError unless:
+//   * there is a function, and each passes its own check (function.h);
+//   * each kernel has a code object, in the language of its function's device, and each code object
+//     has a kernel;
+//   * each function but the first is called in one place, by one before it, with as many tensors as
+//     it takes and gives;
+//   * symbols have their values where they are used;
+//   * inputs and outputs are those of the first function, and each constant is one input, of its
+//     type.
 void verify(const Module& module);
 
 }  // namespace braze::plan

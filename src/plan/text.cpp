@@ -206,7 +206,7 @@ std::string input_text(const Input& input) {
   return input.constant < 0 ? text : text + " " + constant_text(input.constant);
 }
 
-// Whether the traced code made an output can be seen but where it is not what it seems.
+// "outside" stands for a result that the traced code did not make.
 std::string role_text(const graph::OutputRole& role) {
   std::string text(graph::to_string(role.kind));
   if (text.empty()) text = role.state.is_made ? "user" : "outside";

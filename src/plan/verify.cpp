@@ -44,7 +44,7 @@ std::vector<SlotId> slots_of(const Argument& argument) {
 
 class Verifier {
  public:
-  // `bound`: made by a Binder, without source.
+  // `bound`: made by Binder::bind, without origins.
   Verifier(const Function& function, bool bound)
       : function_(function),
         bound_(bound),

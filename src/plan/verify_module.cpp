@@ -1,4 +1,4 @@
-// What functions of a module are to each other.
+// Verifies a module: what must hold between its functions, code objects, constants and signature.
 #include <algorithm>
 
 #include "base/error.h"

@@ -51,7 +51,8 @@ void for_each_linear_form(const loop::Kernel& kernel, Visit&& visit) {
     visit(form);
     for (const loop::LinearForm::Term& term : form.terms) {
       if (term.atom->kind == ExprKind::kAxis) continue;
-      // An atom is not a sum, so its operands are new ground (a product of two atoms, a division).
+      // An atom is no sum but, say, a product of two atoms or a division: its operands hold other
+      // sums.
       stack.insert(stack.end(), term.atom->args.begin(), term.atom->args.end());
     }
   }

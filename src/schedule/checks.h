@@ -1,4 +1,4 @@
-// Statements that nothing reads, but whose index checks count.
+// Index checks of statements: a statement that nothing uses is still needed for its checks.
 #pragma once
 
 #include <vector>

@@ -20,7 +20,7 @@ namespace {
 
 // Kernels that share an input are looked at when no more items than this lie between them.
 constexpr int kHorizontalReach = 64;
-// Readers of one buffer that are paired with a kernel, the nearest first.
+// The most readers of one buffer that are paired with a kernel.
 constexpr size_t kPairsPerBuffer = 6;
 constexpr int64_t kNoLimit = INT64_MAX;
 
@@ -91,7 +91,7 @@ class Fuser {
            version_[c.first] == c.first_version && version_[c.second] == c.second_version;
   }
 
-  // Bytes that one kernel moves less than two.
+  // The bytes of memory traffic that fusing the two saves.
   int64_t saved_bytes(int first, int second) {
     int64_t saved = 0;
     for (int root : accesses_[second].reads) {
@@ -176,8 +176,8 @@ class Fuser {
            schedule::points(wide.outer) >= costs_.parallel_points;
   }
 
-  // What a scan or an accumulating store does point by point would have to be done so for an exp
-  // beside it too.
+  // Whether something expensive would come to stand beside a scan or an accumulating store, which
+  // go point by point: an exp in the same loop would not be computed in vectors.
   static bool loses_lanes(const loop::Kernel& a, const loop::Kernel& b) {
     if (loop::walks_once(a) == loop::walks_once(b)) return false;
     const loop::Kernel& other = loop::walks_once(a) ? b : a;

@@ -37,8 +37,8 @@ int operation_count(const Kernel& kernel) {
   return count;
 }
 
-// A kernel that stores one value at every point, at an index that tells the point: strides are such
-// that each axis can be read off the index.
+// A kernel that stores one value at every point, at an index from which the point can be told: the
+// strides are those of a dense tensor.
 class Producer {
  public:
   static std::optional<Producer> of(const Kernel& kernel, int most_nodes) {
@@ -133,7 +133,7 @@ bool makes_checks(const Kernel& consumer, const Kernel& merged, const Producer& 
   return false;
 }
 
-// Points at which code that hoists what it can computes an expression of this index.
+// How often an expression of this index is computed by code that hoists out of loops what it can.
 int64_t evaluations(const Kernel& kernel, ExprRef index) {
   sym::Dims all = extents(kernel.outer), inner = extents(kernel.inner);
   all.insert(all.end(), inner.begin(), inner.end());
@@ -268,7 +268,7 @@ class Inliner {
     return true;
   }
 
-  // The buffer is a parameter itself, and not by way of a view too.
+  // Whether the kernel only loads the buffer, and only as itself, not through a view.
   bool loads_only(const Kernel& consumer, int buffer) const {
     return std::all_of(consumer.params.begin(), consumer.params.end(),
                        [&](const loop::BufferParam& param) {

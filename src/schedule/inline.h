@@ -1,4 +1,4 @@
-// Kernels that disappear into their consumers.
+// Inlining of kernels into the kernels that load their results.
 #pragma once
 
 #include "loop/program.h"

@@ -41,7 +41,7 @@ class ItemGraph {
   void add_edge(int from, int to);
   // Marks the descendants of `first` that come before `second`, and gives them.
   std::vector<int> descendants_before(int first, int second, bool* reaches_second);
-  // What stands between the two and themselves, in the order after merging: what does not depend on
+  // The two and what stands between them, in the order after merging: first what does not depend on
   // `first`, then `first`, then what does.
   std::vector<int> merged_window(int first, int second);
 

@@ -93,7 +93,7 @@ void for_each_expr(const loop::Kernel& kernel, const std::function<void(ExprRef)
   std::unordered_set<ExprRef> seen;
   std::vector<ExprRef> stack;
   for (const Statement& statement : kernel.body) {
-    // Operands of earlier statements come first: the order of a reader of the text.
+    // Operands of earlier statements come first, as in the text form.
     if (statement.index != nullptr) stack.push_back(statement.index);
     stack.push_back(statement.value);
     while (!stack.empty()) {

@@ -26,13 +26,13 @@ class Rewriter {
   // Index, value and buffer of a store; value of a reduction or scan, whose own number is not
   // touched.
   loop::Statement operator()(const loop::Statement& statement);
-  // For replacements that depend on the statement (`forward`).
+  // To be called where the replacements change, as `forward` may from statement to statement.
   void forget() { memo_.clear(); }
 
  private:
   loop::ExprRef rebuild(loop::ExprRef expr);
-  // What stands for an operand may decide a condition, and what then goes may make index checks:
-  // the value makes those of `before` all the same.
+  // A replaced operand may decide a condition, and what goes with it may contain index checks.
+  // Makes the rebuilt value make those of `before` all the same.
   void keep_checks(loop::ExprRef before, loop::Statement& after);
   int param(int64_t number) const {
     return static_cast<int>(params.empty() ? number : params[number]);

@@ -17,8 +17,9 @@ using loop::Kernel;
 using loop::Statement;
 using Extents = sym::Dims;
 
-// The coarsest list of which both lists are products of neighbours, without ones; empty optional if
-// there is none: [4, 128, 768] and [512, 768] -> [4, 128, 768]; [4, 6] and [6, 4] -> none.
+// The coarsest list, without ones, such that the numbers of both lists are products of neighbours
+// in it: [4, 128, 768] for [4, 128, 768] and [512, 768]. Nothing if there is none, as for [4, 6]
+// and [6, 4].
 std::optional<Extents> refine(const Extents& a, const Extents& b) {
   Extents fine;
   size_t i = 0, j = 0;
@@ -174,7 +175,7 @@ class Merger {
           add_result(std::move(moved), rewriter.reduced);
           break;
         case Statement::Kind::kStore:
-          // What is accumulated is complete after the last point: nobody is told of it.
+          // What a store accumulates is complete only after the last point: nothing is forwarded.
           if (moved.overwrites())
             stored.push_back({{moved.buffer, moved.index}, {moved.value, moved.inner}});
           result_.body.push_back(std::move(moved));
@@ -258,7 +259,7 @@ class Merger {
     add_result(std::move(statement), reduced);
   }
 
-  // A number of its own.
+  // Gives a reduction or scan a number of its own in the merged kernel.
   void number(const Statement& statement, std::vector<int>& reduced) {
     const auto old_number = static_cast<size_t>(statement.reduced);
     if (old_number >= reduced.size()) reduced.resize(old_number + 1, -1);

@@ -1,4 +1,4 @@
-// Two kernels as one.
+// Merging of two kernels into one.
 #pragma once
 
 #include <optional>

@@ -8,11 +8,12 @@
 
 namespace braze::schedule {
 
-// Fuses kernels by the bytes of memory traffic that a fusion saves (vertical: the producer's loads
-// disappear; horizontal: shared inputs are read once), never against data dependences, never
-// raising the peak of live bytes above that of running one op at a time, never kernels of two
-// devices. Removes stores that no one reads any more, merges axes, and orders items so that buffers
-// die early. Long reductions of few rows are cut into parts (split_reductions.h).
+// Fuses kernels by the bytes of memory traffic that a fusion saves. Vertical: the consumer's loads
+// of what the producer stored disappear. Horizontal: inputs that both read are read once. A fusion
+// never goes against data dependences, never joins kernels of two devices, and the peak of live
+// bytes never rises above that of running one op at a time. Stores that no one reads any more are
+// removed, axes merged, items ordered so that buffers die early, and long reductions of few rows
+// cut into parts (split_reductions.h).
 void fuse(loop::Program& program, const target::Target& target);
 
 // Where a buffer's memory is.

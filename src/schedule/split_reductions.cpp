@@ -32,7 +32,8 @@ bool can_be_split(ReduceOp op) {
   return false;
 }
 
-// One walk over the inner points, and nothing stored in it or read that the kernel stores.
+// Whether the kernel walks its inner points once, stores nothing in that walk and reads nothing
+// that it stores.
 bool is_one_sweep(const Kernel& kernel) {
   std::vector<bool> stored(kernel.params.size());
   bool reduces = false, fits = true;

@@ -1,8 +1,8 @@
 // Long reductions of few rows, cut into parts that threads can share.
 //
 // Needs fused kernels. A kernel whose outer axes have few points and whose reductions run over many
-// becomes two or three: one reduces parts of the longest inner axis, a second one what is left when
-// that is cut into equal parts, the last one reduces the results of the parts and does the rest:
+// becomes two or three: one reduces equal parts of the longest inner axis, a second one what is
+// left of the axis, and the last one reduces the results of the parts and does all else:
 //
 //   outer() inner(i0 < 1000000) { r0 = sum(load(b0, i0)) inner; store(b1, 0, r0) }
 //   =>
@@ -19,7 +19,7 @@
 namespace braze::schedule {
 
 void split_reductions(loop::Program& program, const target::SplitCosts& costs);
-// Would it be split, as it is?
+// Whether split_reductions splits the kernel as it is.
 bool will_be_split(const loop::Kernel& kernel, const target::SplitCosts& costs);
 
 }  // namespace braze::schedule

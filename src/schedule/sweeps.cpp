@@ -27,7 +27,7 @@ bool contains(ExprRef expr, ExprRef part) {
   return found;
 }
 
-// Whether a load stands below a mask: computing such an expression everywhere could read outside.
+// Whether `part` stands below a mask in `value`: computed everywhere it could read out of bounds.
 bool is_guarded(ExprRef value, ExprRef part) {
   bool guarded = false;
   std::unordered_map<ExprRef, bool> seen;

@@ -23,7 +23,7 @@ constexpr size_t kLongestInline = 60;
 Operand lane_of(const Operand& value, DType dtype) {
   const std::string text = value.text + "[l]";
   if (dtype == DType::kBool) return {text + " != 0", false, false};
-  // Lanes of index arithmetic may be narrower than what is done with them.
+  // Index arithmetic in lanes may be narrower than i64, in which scalars are computed.
   return {dtype == DType::kInt64 ? "i64(" + text + ")" : text, false, true};
 }
 
@@ -109,7 +109,7 @@ std::string ExpressionWriter::size(sym::Int value) {
   return name;
 }
 
-// One that is not known when the kernel is compiled is made once a call.
+// A mask whose number of lanes is unknown while compiling is computed once a call.
 std::string ExpressionWriter::active_mask(const std::string& type) {
   prelude_.need("first_lanes");
   const std::string text = "first_lanes<" + type + ">(" + active_ + ")";
@@ -330,7 +330,7 @@ Operand ExpressionWriter::build(ExprRef expr, int depth) {
       for (int l = 0; l < nest_.lanes; ++l) iota += (l ? ", " : "") + std::to_string(l);
       iota += "} + " + element + "(" + axis_text_[expr->ival] + ")";
       if (nest_.vectors == 0) return {iota, true, false};
-      // Positions are constants here.
+      // Positions are constants here; GCC 12 fails on some comparisons with such (see `opaque`).
       prelude_.need("opaque");
       return call("opaque(" + prelude_.vector(element, nest_.lanes) + "(" + iota + "))", true);
     }
@@ -402,7 +402,8 @@ Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
   const Operand other = emit_as(expr->args[2], expr->dtype, depth);
   const bool vector = varies(expr);
   const std::string name = fresh("x_masked");
-  // What loads nothing may stand outside of the guard around it, where its mask is not known.
+  // An expression that loads nothing may be written outside of the guard around it, where the
+  // guard's mask is not defined.
   const std::string around = guard_mask_;
   const std::string outer_mask = facts(expr).reads ? around : "";
   const int outer_depth = guard_depth_;

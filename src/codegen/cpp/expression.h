@@ -23,7 +23,7 @@ struct Operand {
   std::string text;
   bool vector = false;
   bool atom = true;    // needs no parentheses
-  std::string stored;  // a half as it is in memory, where that is at hand
+  std::string stored;  // of a half: its bits as they are in memory, if they are at hand
 };
 
 inline std::string paren(const Operand& value) {
@@ -79,7 +79,7 @@ class ExpressionWriter {
   const std::string& active() const { return active_; }
   // Those lanes as a mask of that type.
   std::string active_mask(const std::string& type);
-  // Are there some, in a number that is known now?
+  // Whether only some lanes are active and their number is known while compiling.
   bool is_active_known() const {
     return !active_.empty() && active_[0] >= '0' && active_[0] <= '9';
   }
@@ -95,7 +95,7 @@ class ExpressionWriter {
   Operand emit(loop::ExprRef expr);
   void store(const loop::Statement& statement);
 
-  // `value` as a vector (a mask for bool) and converted between dtypes.
+  // `value` as a vector (a mask for bool); `value` converted between dtypes.
   std::string as_vector(const Operand& value, graph::DType dtype);
   Operand cast(const Operand& value, graph::DType from, graph::DType to);
   std::string type_of(graph::DType dtype, bool vector);
@@ -186,7 +186,7 @@ class ExpressionWriter {
   std::string active_;      // empty: all
   std::string tile_rows_;   // empty: as many as lanes
   std::vector<sym::Int>& sizes_;
-  std::set<size_t> declared_sizes_;  // of them: numbers that have a name in this function
+  std::set<size_t> declared_sizes_;  // indices of sizes_ that have a name in this function
   std::vector<std::string> clean_up_;
 };
 

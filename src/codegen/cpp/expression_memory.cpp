@@ -258,7 +258,7 @@ void ExpressionWriter::store(const Statement& statement) {
   const ExprRef source = is_rounded_here ? rounded->args[0] : rounded;
   Operand value = cast(emit(source), dtype_of(source), dtype);
   const bool lanes_differ = opaque_in_lanes(index);
-  // What is stored at each lane, be it the same, is accumulated at each.
+  // A value that is the same in all lanes is still accumulated once for each lane.
   const bool each_lane = statement.accumulates() && statement.inner && nest_.vector_is_inner();
   const bool vector = nest_.vector_axis >= 0 &&
                       (value.vector || lanes_differ || each_lane ||

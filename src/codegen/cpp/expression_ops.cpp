@@ -263,7 +263,7 @@ Operand ExpressionWriter::build_integer_division(ExprRef expr, const Operand& a,
       BRAZE_UNREACHABLE("integer ", loop::to_string(expr->kind));
   }
   const std::string type = scalar_type(dtype);
-  // By a number that is no more than the width, vectors shift at once.
+  // A shift by a number less than the width is one operator on vectors.
   const ExprRef by = expr->args[1];
   if (expr->kind == ExprKind::kShr && a.vector && by->is_constant() && by->ival >= 0 &&
       by->ival < 8 * compute_bytes(dtype))

@@ -21,7 +21,7 @@ GeneratedCode generate(std::span<const loop::Kernel> kernels, const target::Cpu&
     nest.code.name = name;
     nest.code.sizes = std::move(kernel.sizes);
     nest.code.limits = nest.limits;
-    // Axes that no access depends on are gone from the nest, an empty one among them too.
+    // An axis that no access depends on is not in the nest, even if it is empty.
     for (const loop::Axis& axis : kernels[i].outer)
       if (axis.extent == sym::Int(0)) nest.code.extent = 0;
     generated.kernels.push_back(nest.code);

@@ -1,4 +1,4 @@
-// Writes one kernel: its loops, reductions and stores.
+// Writes the functions of one kernel: its own and those of its short versions.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace braze::codegen::cpp {
 
 struct KernelText {
-  std::string text;             // of the function
+  std::string text;             // of the functions
   std::vector<sym::Int> sizes;  // what it takes as `sizes`
 };
 

@@ -39,7 +39,7 @@ class Leveller {
           break;
       }
     }
-    for (const Scan& scan : scans_)  // one that is there for its index checks
+    for (const Scan& scan : scans_)  // a scan that is needed for its index checks alone
       if (scan.levels.empty()) place({Sweep::Role::kScan, scan.statement});
     return std::move(levels_);
   }

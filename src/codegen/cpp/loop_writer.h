@@ -1,5 +1,5 @@
-// Inside of codegen: the loops of one function over the axes of a nest. outer_loops.cpp walks work
-// items, outer lanes and tiles; inner_loops.cpp the loops of reductions and of rows.
+// Inside of codegen: writes the loops of one function over the axes of a nest. outer_loops.cpp has
+// the loops over work items, outer lanes and tiles, inner_loops.cpp those over inner axes.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ class LoopWriter {
   LoopWriter(const Nest& nest, Prelude& prelude, std::vector<sym::Int>& sizes)
       : nest_(nest), writer_(nest, prelude, sizes) {}
 
-  // The lines of a function of (args, sizes, begin, end). For the nest's short versions there are
-  // functions of the given names, with the same parameters, that it calls where they fit.
+  // The lines of a function of (args, sizes, begin, end). Where a short version of the nest fits,
+  // it calls the function of that name in `short_versions`, which has the same parameters.
   std::vector<std::string> write(const std::vector<std::string>& short_versions);
 
  private:
@@ -50,15 +50,16 @@ class LoopWriter {
   void write_outer_vectors(sym::Int length, const std::string& first, const std::string& last,
                            bool is_part);
   void write_levels();
-  // The rows of a tile; those of the last one overlap with the tile before. Where the axis may be
-  // shorter than a tile, that is another case.
+  // The rows of a tile; those of the last one overlap with the tile before. A tile that may be cut
+  // short has a case of its own.
   void write_tile(const Level& level);
   void write_rows(const Level& level, const std::string& rows);
   // The same for each of the vectors or rows of outer points that are walked side by side.
   void for_each_column(const std::function<void(int)>& body);
 
   void write_inner(const Level& level);
-  // Sums of one loop of unknown length, which is mostly short.
+  // Whether sums keep a total beside their accumulators: those of one loop of unknown length, which
+  // is mostly short.
   bool has_total(sym::Int points) const;
   // Independent accumulators hide the latency of the reduction; long bodies do that by themselves.
   int unroll_of(const Level& level) const;
@@ -74,15 +75,16 @@ class LoopWriter {
   };
   void write_copies(const Level& level, std::vector<Reduction>& reductions, int axis,
                     const Walk& walk);
-  // Where the axis may be shorter than a vector, that is another case.
+  // Vectors of which the last starts early. An axis that is shorter than a vector has a case of its
+  // own.
   void write_overlapping(const Level& level, std::vector<Reduction>& reductions, int axis);
   void write_inner_body(const Level& level, std::vector<Reduction>& reductions, int copy);
   // Variables for the running values of a level's scans, by column and scan.
   void declare_scans(const Level& level);
-  // At the start of a point; the running values are those of the point before.
+  // At the start of a point: notes the running values of the point before.
   void begin_scans(const Level& level, int column);
   void write_scan(const loop::Statement& scan, int column);
-  // At its end: they become those of this point.
+  // At the end of a point: its running values become those of the point before.
   void end_scans(const Level& level, int column);
   // Calls `body` for the position of each vector of an axis of few vectors, in a scope of its own;
   // the last vector may be a part, or begins early where some elements may be done twice.

@@ -69,7 +69,7 @@ Survey survey(const Kernel& kernel, const sym::Dims& extent) {
       result.operations += loop::cost_of(expr->kind);
     }
     if (ExprRef element = loop::element_of_random(expr)) {
-      // No lane is as wide as what says which words are taken.
+      // The operands say which word is taken; no lane needs their width.
       result.elements.push_back(affine_of(element, extent));
       for (ExprRef arg : {expr->args[0], expr->args[1], element}) visit(arg, true, inner, guarded);
       return;
@@ -124,7 +124,7 @@ bool can_merge(const Survey& facts, const sym::Dims& extent, int a, int b) {
          std::ranges::all_of(facts.elements, fits);
 }
 
-// Lanes are chosen so that the widest value fits one register.
+// The bytes of the widest value, which has to fit a lane.
 int widest_value(const Kernel& kernel, const Survey& facts, const sym::Dims& extent,
                  Limits& limits) {
   int widest = 1;
@@ -204,8 +204,8 @@ int lanes_for(int widest, sym::Int length, Isa isa) {
   return lanes > extent && extent < 3 ? 1 : lanes;
 }
 
-// A scan has no lanes along what it walks; what is accumulated in places of its own for each point
-// is done so one by one, and that is faster without lanes to take apart.
+// A scan has no lanes along the axes that it walks. An accumulating store handles points one by
+// one, which is faster if no lanes have to be taken apart.
 bool may_be_lanes(const Nest& nest, int axis) {
   return axis < nest.outer_count || !loop::walks_once(*nest.kernel);
 }
@@ -280,8 +280,8 @@ int rows_of(const Nest& nest, const Survey& facts) {
   return nest.extent[nest.parallel.back()].hint() >= kRows ? kRows : 1;
 }
 
-// Items that take long enough to wake a thread for, when one is so many outer points, each of which
-// takes `fixed` nanoseconds and `per_inner` for each inner point.
+// How many work items it pays to wake a thread for. An item is `points` outer points, each of which
+// takes `fixed` nanoseconds and `per_inner` more for each inner point.
 sym::Int grain_of(const Nest& nest, double fixed, double per_inner, sym::Int points,
                   sym::Int items) {
   sym::Int inner = 1;
@@ -333,7 +333,8 @@ void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
     const auto wanted = static_cast<int64_t>(2000 / std::max(per_point, 0.01));
     int64_t block = std::max<int64_t>(unit, wanted / unit * unit);
     if (length.is_constant() && block * 2 > length.constant()) block = length.constant();
-    // Of a symbolic axis there may be more than one block any time, at some cost for short ones.
+    // A symbolic axis may have several blocks in another call; that costs a little where it is
+    // short.
     const bool whole =
         !length.is_constant() && length.hint() <= block && items.hint() >= kManyItems;
     nest.block = whole ? 0 : block;

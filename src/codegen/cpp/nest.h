@@ -16,7 +16,8 @@ namespace braze::codegen::cpp {
 constexpr int64_t kLongestRow = 4096;
 
 // One thing done at each point of a loop. Welford is two sweeps: the mean, then the sum of squares
-// around it, which is both more accurate and easier on the pipeline than the running form.
+// around it, which is both more accurate and easier on the pipeline than the running form. Sweeps
+// may share a walk over the points: a Level is what schedule/sweeps.h counts as one sweep.
 struct Sweep {
   enum class Role : uint8_t { kStore, kScan, kReduce, kMean, kSquares };
   Role role = Role::kStore;
@@ -51,10 +52,10 @@ struct Nest {
   // Expensive values that several walks over a row need: the first walk (number of its level) keeps
   // them in an array; on the stack but for long rows of symbolic extent.
   std::unordered_map<loop::ExprRef, int> kept_rows;
-  // Of a version for short axes: vectors along the vector axis, all full but the last, which may be
-  // a part; 0: there may be any number.
+  // In a version for short axes: the number of vectors along the vector axis, all full but perhaps
+  // the last one. 0: any number.
   int vectors = 0;
-  // Of a version for axes of moderate length: the longest; 0: there is no limit.
+  // In a version for axes of moderate length: the greatest length. 0: no limit.
   int64_t longest = 0;
   // Where the vector axis is of symbolic length: the same nest for some frequent lengths, for few
   // vectors, shortest first, and for a moderate length. What few vectors hold stays in registers,
@@ -66,7 +67,7 @@ struct Nest {
 
   bool vector_is_outer() const { return vector_axis >= 0 && vector_axis < outer_count; }
   bool vector_is_inner() const { return vector_axis >= outer_count; }
-  // Of a version: elements of the vector axis that it is right for, or up to which it is.
+  // In a version: the number of elements of the vector axis that it is for, or the greatest one.
   int64_t most_elements() const {
     if (extent[vector_axis].is_constant()) return extent[vector_axis].constant();
     return vectors > 0 ? static_cast<int64_t>(vectors) * lanes : longest;
@@ -75,7 +76,7 @@ struct Nest {
   sym::Int blocks() const;  // work items along an outer vector axis
 };
 
-// Whether what a scan becomes at a point is a new value or the one before.
+// Whether a scan takes, at each point, either a new value or the one before.
 bool chooses(const loop::Statement& scan);
 
 // Merges neighbouring axes (outer with outer, inner with inner) that every access walks as one:

@@ -22,7 +22,7 @@ class Prelude {
 
   // "f32x16"; lanes 1 gives the element itself.
   std::string vector(std::string_view element, int lanes);
-  // A helper of the table in prelude.cpp, with what it needs.
+  // Asks for a helper of helper_table() (helpers.h), with those that it needs.
   void need(std::string_view helper);
   // The function for a unary or binary float op: "exp_f32x16", or "expf" for scalars.
   std::string math(loop::ExprKind kind, graph::DType dtype, int lanes);

@@ -30,8 +30,8 @@ template <class V, class W> INLINE V random_lanes(W key, W offset, W subsequence
 )";
 }
 
-// Words are computed in lanes of 64 bits, whose high halves are left as they come: the products
-// take the low halves alone. GCC takes the product of two vectors of 64 bits for three.
+// Words are computed in lanes of 64 bits, whose high halves may hold anything: the products take
+// only the low halves. GCC makes three products of a product of two vectors of 64 bits.
 std::string_view random_run_text() {
   return R"(
 #if defined(__AVX512F__)

@@ -22,8 +22,8 @@ class Reduction {
   // A second level of accumulators for a part of a long loop, so that rounding errors of a sum grow
   // with the root of its length only. `end_part` adds them up.
   bool has_parts() const;
-  // The other way, for one loop of unknown length: what the accumulators hold is moved to a total
-  // from time to time. To be said before `declare`.
+  // The alternative for one loop of unknown length: from time to time the accumulators are moved to
+  // a total. To be called before `declare`.
   void keep_total() { has_total_ = true; }
   void move_to_total();
   void set_part(bool in_part) { in_part_ = in_part; }

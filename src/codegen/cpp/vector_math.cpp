@@ -370,7 +370,7 @@ INLINE $F pow_$N($F x, $F y) {
   return functions;
 }
 
-// Names of the compiler's builtins: by register width, "ps" or "pd".
+// The end of the name of a compiler's builtin: the register's width and "ps" or "pd".
 std::string register_suffix(std::string_view element, int lanes) {
   const int bits = (element == "f32" ? 32 : 64) * lanes;
   const std::string kind = element == "f32" ? "ps" : "pd";

@@ -21,8 +21,8 @@ struct MathFunction {
 // and libm is called for each lane. The text is for at least four lanes of f32.
 const MathFunction* find_math(std::string_view name);
 
-// What the hardware has an instruction for: "fma", "round", "floor", "ceil", "trunc", "sqrt",
-// "scale" (x * 2^n). Empty where another name of the list has to do.
+// The text of a function for which processors have an instruction: "fma", "round", "floor", "ceil",
+// "trunc", "sqrt", "scale" (x * 2^n).
 std::string primitive(std::string_view name, std::string_view element, int lanes, Isa isa);
 bool is_primitive(std::string_view name);
 

@@ -29,12 +29,11 @@ std::string why_unsupported(const loop::Kernel& kernel);
 
 // Each kernel becomes
 //   extern "C" __global__ void <name>(T0* p0, T1* p1, ..., long long s0, ...);
-// (T p of a parameter by value)
-// to be launched as the plan has it (plan/function.h), unless there are no blocks. A kernel without
-// inner axes has a thread for each outer point, or for some that lie one behind the other. One with
-// inner axes has a block, a warp or a part of one for each outer point, whose threads share the
-// inner points. Reductions have a fixed order, which follows from the sizes seen when traced. Loads
-// and stores may be unaligned.
+// (`T p` for a parameter by value), to be launched as plan/function.h says, unless there are no
+// blocks. A kernel without inner axes has a thread for each outer point, or for several
+// neighbouring ones. One with inner axes has a block, a warp or a part of a warp for each outer
+// point, whose threads share the inner points. Reductions have a fixed order, which follows from
+// the sizes seen when traced. Loads and stores may be unaligned.
 std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cuda& cuda);
 
 }  // namespace braze::codegen::cuda

@@ -179,7 +179,7 @@ std::string ExpressionWriter::build_arithmetic(ExprRef expr) {
   return operation(expr->kind, expr->args[0]->dtype, "i64", args);
 }
 
-// What fits does not wrap.
+// Index arithmetic that fits its type never wraps, so plain operators do.
 std::string ExpressionWriter::build_index(ExprRef expr, const std::vector<std::string>& args) {
   const auto infix = [&](const char* op) { return args[0] + op + args[1]; };
   const bool natural =

@@ -29,14 +29,14 @@ class ExpressionWriter {
   // Adds `body`, one level deeper, between "{" after `header` and "}".
   void block(const std::string& header, const std::vector<std::string>& body);
 
-  // A variable of the integers that an axis needs, `text`, in the scope that is open.
+  // Declares a variable with the value `text` for an axis, in the scope that is open.
   void bind_axis(int axis, const std::string& text);
   // The vector axis at the first point of a pack.
   void bind_base(const std::string& text);
   const std::string& base() const { return base_text_; }
-  // Of a reduction: its accumulator, merged.
+  // Binds the result of a reduction: its accumulator, merged over the threads.
   void bind_result(const loop::Statement& reduction, std::string accumulator);
-  // A store that is not inner: what is loaded from there is that value.
+  // Notes a store that is not inner: loads from there become the stored value.
   void note_stored(const loop::Statement& store);
 
   // A name or a literal.
@@ -66,8 +66,8 @@ class ExpressionWriter {
     return nest_.shape == Shape::kPoints ? Level::kFunction : Level::kWalk;
   }
   const std::string* find(loop::ExprRef expr);
-  // Runs `body` with the scopes that are deeper than `level`, as far as no mask guards them, set
-  // aside, so that what it writes lands there.
+  // Runs `body` with the scopes deeper than `level` set aside, up to one that a mask guards, so
+  // that what it writes lands there.
   void at_level(Level level, const std::function<void()>& body);
   std::string build(loop::ExprRef expr);
   std::string build_arithmetic(loop::ExprRef expr);

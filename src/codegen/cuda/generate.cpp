@@ -41,8 +41,8 @@ std::string why_unsupported(const loop::Kernel& kernel) {
 }
 
 std::vector<std::string> compiler_flags(const target::Cuda& cuda) {
-  // Eager rounds after each op; what its own kernels contract within one op differs in the last
-  // place.
+  // Nothing is contracted, as eager rounds after each op. Where eager's own kernels contract within
+  // an op, results differ in the last place.
   return {"--gpu-architecture=sm_" + std::to_string(cuda.sm), "--std=c++17", "--fmad=false",
           "--device-as-default-execution-space"};
 }

@@ -223,8 +223,8 @@ class KernelWriter {
     write_steps(packs, wide, writer_.close());
   }
 
-  // Each thread takes every so many-th pack. Where that is a few times, the loop is no loop: what a
-  // thread has loaded it keeps in registers.
+  // The threads that share an outer point take its packs in turn. Where each takes a few, the loop
+  // is unrolled, so that a thread keeps in registers what it has loaded.
   void write_steps(sym::Int packs, bool wide, const std::vector<std::string>& body) {
     constexpr int64_t kMostElements = 32;  // of a thread, so that they stay in registers
     const std::string type = wide ? "u64" : "u32", end = number(packs, wide);
@@ -265,7 +265,7 @@ class KernelWriter {
   std::string pack_name(const Statement& s) const {
     return "out" + std::to_string(&s - nest_.kernel->body.data());
   }
-  // Gives what stores it.
+  // Declares the pack that a store fills, and returns the line that stores it.
   std::string declare_pack(const Statement& s) {
     const std::string lanes = std::to_string(nest_.lanes), name = pack_name(s);
     writer_.use_pack(s.buffer);

@@ -157,9 +157,9 @@ int power_of_two(int64_t least, int64_t most) {
       std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(least * 2 - 1, 1, most))));
 }
 
-// Of a block of kColumns, each of whose threads has its partial results there.
+// The most sharers whose partial results fit the shared memory of a block of kColumns.
 int most_in_shared_memory(const Nest& nest) {
-  constexpr int64_t kSharedBytes = 46 * 1024;  // of what every device has without being asked
+  constexpr int64_t kSharedBytes = 46 * 1024;  // less than what every device gives unasked
   constexpr int64_t kLargestResult = 24;       // Welford's in f64
   const int64_t reductions = std::ranges::count_if(nest.kernel->body, &Statement::is_reduction);
   const int64_t bytes = kLargestResult * kColumnsOfBlock * std::max<int64_t>(reductions, 1);
@@ -167,8 +167,8 @@ int most_in_shared_memory(const Nest& nest) {
       std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(kSharedBytes / bytes, 1))));
 }
 
-// A thread takes a few packs, so that it can keep a row's in registers: a warp serves short rows,
-// longer ones, and few, get a block.
+// How many threads share an outer point. Each takes a few packs, so that it can keep them in
+// registers: short rows get a warp or a part of one, longer rows and few ones a block.
 int sharers_of(const Nest& nest, const target::Cuda& cuda) {
   const int64_t rows = std::max<int64_t>(nest.outer_points().hint(), 1);
   const int64_t packs = std::max<int64_t>(nest.packs(nest.inner_points()).hint(), 1);

@@ -12,7 +12,7 @@
 
 namespace braze::codegen::cuda {
 
-// Index expressions are the same in all languages.
+// The analysis of index expressions is the same for all languages.
 using cpp::Affine;
 using cpp::affine_of;
 using cpp::Limits;
@@ -32,20 +32,20 @@ struct Nest {
   Shape shape = Shape::kPoints;
   sym::Dims extent;     // by axis
   int outer_count = 0;  // axes
-  // A thread takes `lanes` points along the last axis at a time (`vector_axis`, -1: where one).
+  // A thread takes a pack of `lanes` points along `vector_axis` at a time; -1 where it takes one.
   int vector_axis = -1;
   int lanes = 1;
-  bool has_tail = false;  // the last ones may be fewer
-  int sharers = 1;        // threads of an outer point, a power of two
+  bool has_tail = false;  // the last pack may have fewer
+  int sharers = 1;        // threads that share an outer point, a power of two
   // Statements that run in one walk over the inner points; one that is not inner stands alone.
   std::vector<std::vector<const loop::Statement*>> groups;
   mutable Limits limits;
 
   sym::Int outer_points() const;
   sym::Int inner_points() const;
-  // Along the axes that the threads of a kernel count: packs of `lanes` count once.
+  // The number of packs that `points` points along the axes that threads walk make.
   sym::Int packs(sym::Int points) const;
-  int rows_of_block() const { return kThreadsOfBlock / sharers; }  // of kRows, where several
+  int rows_of_block() const { return kThreadsOfBlock / sharers; }  // kRows: outer points of a block
 };
 
 Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda);

@@ -128,7 +128,7 @@ bool lower_pow_number(Lowering& lowering, const Node& node) {
   // Eager has the exponent in double precision, where a very small one is not zero.
   if (exponent != 0 && static_cast<float>(exponent) == 0 && compute_dtype(dtype) == DType::kFloat32)
     return false;
-  // Where eager rounds between the steps of a half, one step only.
+  // Eager rounds halves after each step: formulas of one step alone give the same.
   const bool one_step = exponent == 2 || exponent == 1 || exponent == -1;
   if (dtype != compute_dtype(dtype) && !one_step) return false;
   const bool special =

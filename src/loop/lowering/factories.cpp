@@ -14,7 +14,7 @@ bool define_constant(Lowering& lowering, const Node& node, ExprRef value) {
   return true;
 }
 
-// A number in the result's dtype, as a fill writes it.
+// Defines a result that is filled with a number, converted as a fill converts it.
 bool define_fill(Lowering& lowering, const Node& node, const graph::Argument& number) {
   const DType dtype = node.result()->type().dtype;
   ExprPool& pool = lowering.pool();

@@ -14,7 +14,7 @@ using K = ExprKind;
 
 ExprRef as_index(ExprPool& pool, ExprRef value) { return pool.cast(value, DType::kInt64); }
 
-// Python's negative indices, then the check.
+// Makes a negative index count from the end, then checks it.
 ExprRef wrapped(Lowering& lowering, ExprRef index, sym::Int size) {
   ExprPool& pool = lowering.pool();
   ExprRef from_end = pool.add(index, pool.index(size));
@@ -74,7 +74,7 @@ bool lower_index(Lowering& lowering, const Node& node) {
   if (indices.empty()) return false;
   const bool adjacent = last - first + 1 == indices.size();
   const size_t place = adjacent ? first : 0;
-  if (!never_empty(sizes)) return false;  // what eager refuses there has its own rules
+  if (!never_empty(sizes)) return false;  // eager has other rules for what it refuses there
   lowering.define(node, 0, gathered(lowering, node, self, indices),
                   [&lowering, self, listed, sizes, place, rank](IndexView index) {
                     ExprPool& pool = lowering.pool();

@@ -96,7 +96,7 @@ void KernelBuilder::store(int buffer, std::span<const sym::Int> strides, IndexVi
   kernel_.body.push_back(s);
 }
 
-// Checks that none of the statements makes become part of one.
+// Puts the checks that no statement makes into one of them.
 void KernelBuilder::keep_checks() {
   std::vector<ExprRef>& asked = lowering_.checks_;
   if (asked.size() == first_check_) return;

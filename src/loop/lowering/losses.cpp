@@ -1,4 +1,4 @@
-// Losses that pick elements by index.
+// The gradient of the negative log likelihood loss.
 #include "loop/lowering/pointwise.h"
 
 namespace braze::loop::lowering {

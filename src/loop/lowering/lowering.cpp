@@ -199,7 +199,7 @@ bool Lowering::has_checks(const Value* value) const {
   return known->buffer < 0 && known->traits.checked;
 }
 
-// Operands whose elements are not read where the result is empty.
+// Realises operands with index checks whose elements nobody reads where the result is empty.
 void Lowering::realise_unread(const Node& node) {
   for (Value* operand : node.operands()) {
     if (!has_checks(operand)) continue;
@@ -215,7 +215,7 @@ ExprRef Lowering::checked(ExprRef index, sym::Int size) {
   return result;
 }
 
-// `value`, which makes the checks asked for since the first.
+// `value`, extended by the checks that were asked for since number `first`.
 ExprRef Lowering::keep_checks(ExprRef value, size_t first) {
   for (size_t i = first; i < checks_.size(); ++i) value = pool().after(checks_[i], value);
   checks_.resize(first);
@@ -255,8 +255,8 @@ ExprRef Lowering::broadcast_element(Value* value, IndexView index) {
   return element(value, own);
 }
 
-// Stand-ins with the narrow range let the simplifier undo flattened indices, then the index itself
-// is put in.
+// Placeholder axes with the narrow range let the simplifier undo flattened indices; then the index
+// itself takes their place.
 ExprRef Lowering::element_within(Value* value, IndexView index, std::span<const sym::Int> extents) {
   Index narrow(index.begin(), index.end());
   Substitution memo;
@@ -264,7 +264,7 @@ ExprRef Lowering::element_within(Value* value, IndexView index, std::span<const 
   for (size_t i = 0; i < narrow.size(); ++i) {
     if (lies_within(narrow[i], extents[i])) continue;
     narrow[i] = pool().axis(kPlaceholder + placeholders_++, extents[i]);
-    if (!narrow[i]->is_constant()) memo.emplace(narrow[i], index[i]);  // one place: it is there
+    if (!narrow[i]->is_constant()) memo.emplace(narrow[i], index[i]);  // constant: no other place
   }
   const size_t first_check = checks_.size();
   ExprRef result = keep_checks(element(value, narrow), first_check);  // under the mask
@@ -432,8 +432,8 @@ void Lowering::finish_outputs() {
   }
 }
 
-// The copies at the end run one after another: what lies in the memory of an input that is itself
-// overwritten is saved first.
+// The buffer from which a mutation copies. The copies at the end run one after another, so a source
+// that lies in the memory of an input that is itself overwritten is saved first.
 int Lowering::mutation_source(Value* source, Value* target) {
   const int buffer = buffer_of(source);
   const Buffer& memory = program_.buffers[buffer];

@@ -2,9 +2,9 @@
 //
 // A value is known in one of three ways: by a buffer that holds it, as a view of another value, or
 // only by a function from index to element expression. Handlers (one per op) define results from
-// operands; a handler that returns false has defined nothing, and the node becomes an extern call,
-// which is always right. So does a handler that needs a number where the graph has a symbol
-// (sym::NotConstant).
+// operands. A handler that returns false has defined nothing, and neither has one that needs a
+// number where the graph has a symbol (sym::NotConstant): the node becomes an extern call, which is
+// always right.
 #pragma once
 
 #include <functional>
@@ -70,11 +70,13 @@ class Lowering {
   int add_buffer(Buffer buffer);
   // A buffer with just the value's sizes and strides.
   int buffer_of(Value* value);
-  // Makes the value's memory the source of its elements unless they are single loads.
+  // Realises a value whose elements take more than a load.
   void realise_math(Value* value);
-  // Before an op that may leave elements unread: index checks must happen all the same.
+  // Realises a value with index checks, before an op that may leave some of its elements unread:
+  // the checks must be made all the same.
   void realise_checked(Value* value);
-  // Before an op that evaluates elements several times.
+  // Realises a value that is expensive to compute, before an op that evaluates elements several
+  // times.
   void realise_heavy(Value* value);
 
   int uses(const Value* value) const { return uses_[value->id()]; }
@@ -91,7 +93,7 @@ class Lowering {
     const Node* node = nullptr;
     Index last_index;  // the elements asked for last: x * x asks twice
     ExprRef last = nullptr;
-    std::vector<ExprRef> last_checks;  // those that `last` comes with
+    std::vector<ExprRef> last_checks;  // the checks that `last` needs
     bool evaluated = false;            // some kernel has asked for all elements
     bool on_host = false;              // is_host_number
   };
@@ -120,7 +122,7 @@ class Lowering {
   std::vector<Known> known_;      // by value id
   std::vector<int> uses_;         // by value id, counted through views and copies
   int placeholders_ = 0;          // in use by element_within
-  std::vector<ExprRef> checks_;   // of the elements asked for, but those under a mask
+  std::vector<ExprRef> checks_;   // of the elements asked for, but for checks under a mask
   std::vector<Value*> refusing_;  // results of nodes that may refuse data, known by their elements
 };
 
@@ -136,8 +138,8 @@ class KernelBuilder {
   // The value is cast to what `op` accumulates in; the result is component 0.
   ExprRef reduce(ReduceOp op, ExprRef value);
   ExprRef component(ExprRef reduced, int number);
-  // A running value over the inner points: `initial`, a constant, before the first; `next` gives
-  // what it becomes at a point from what it was at the one before. The result is what it is there.
+  // A running value over the inner points: it begins with `initial`, a constant, and at each point
+  // becomes what `next` makes of the value before. The result is its value at the point.
   ExprRef scan(ExprRef initial, const std::function<ExprRef(ExprRef before)>& next);
   // Stores the elements of a result, which is then realised. `value` is cast to its dtype.
   void store(Value* result, IndexView index, ExprRef value, bool inner = false);

@@ -17,8 +17,8 @@ ExprRef high_bits(ExprPool& pool, ExprRef word, int count) {
   return pool.binary(K::kAnd, shifted, pool.integer((int64_t{1} << count) - 1, DType::kInt32));
 }
 
-// What the words of an element make of a dtype: floats in [0, 1), in steps of the last place that
-// numbers in [0.5, 1) have; integers of any value.
+// The random number of an element, from its words: a float in [0, 1), a multiple of the last place
+// of the numbers in [0.5, 1), or an integer of any value. Null for other dtypes.
 ExprRef number_from(ExprPool& pool, DType dtype, ExprRef first, ExprRef second) {
   const auto single = [&](int bits) {
     return pool.binary(K::kMul, pool.cast(high_bits(pool, first, bits), DType::kFloat32),

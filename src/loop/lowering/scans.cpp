@@ -35,7 +35,8 @@ class ScanKernel {
   }
 
  private:
-  // What is expensive is worked out in lanes, before it is walked one by one.
+  // The name of the kernel. An operand that is expensive is realised here, before the kernel is
+  // begun: its own kernel computes it in vectors, while a scan goes element by element.
   static std::string label_of(Lowering& lowering, const Node& node) {
     Value* operands[] = {graph::tensor_arg(node, 0)};
     std::string label = "fused_" + lowering.traits_over(node, operands, 1).label;
@@ -90,7 +91,7 @@ bool lower_cumulative(Lowering& lowering, const Node& node) {
   return true;
 }
 
-// (values, indices): of equal ones the last; the first NaN stays until the next.
+// Results: values and indices. Of equal values the last one counts; a NaN stays until the next NaN.
 template <bool up>
 bool lower_cumulative_extremum(Lowering& lowering, const Node& node) {
   const DType dtype = graph::tensor_arg(node, 0)->type().dtype, running = compute_dtype(dtype);

@@ -34,7 +34,7 @@ void copy(Lowering& lowering, const Node& node) {
   kernel.finish();
 }
 
-// The same in memory of its own, in f32: its buffer.
+// Stores the operand in memory of its own, in f32, and returns its buffer.
 int copy_in_single(Lowering& lowering, const Node& node) {
   Value* self = graph::tensor_arg(node, 0);
   graph::TensorType type = node.result()->type();
@@ -47,7 +47,7 @@ int copy_in_single(Lowering& lowering, const Node& node) {
   return buffer;
 }
 
-// The result from what has been added up in f32.
+// Defines the result by rounding what has been accumulated in f32.
 void define_rounded(Lowering& lowering, const Node& node, int single) {
   const DType dtype = node.result()->type().dtype;
   lowering.define(node, 0, {.size = 1, .loads = true},
@@ -78,7 +78,7 @@ bool repeats_along_rows(const Value* value) {
 
 struct Scatter {
   StoreOp op = StoreOp::kAdd;
-  bool in_single = false;  // in memory in f32, rounded when all is complete
+  bool in_single = false;  // accumulates in f32 and rounds when all is complete
   int64_t dim = 0;
   sym::Dims sizes;  // of what is scattered
   // The place along the dim, before it is checked, and the element.
@@ -109,7 +109,7 @@ bool accumulate(Lowering& lowering, const Node& node, const Scatter& scatter) {
   return true;
 }
 
-// Whether eager adds rows of halves up in f32; of other tensors it rounds at each step.
+// Whether eager adds up rows of halves in f32. Otherwise it rounds after each addition.
 bool adds_rows(const Value* self, const Value* source, int64_t dim) {
   return self->type().rank() == 2 && dim == 0 && self->type().is_contiguous() &&
          source->type().is_contiguous();
@@ -198,8 +198,9 @@ bool lower_scatter_reduce(Lowering& lowering, const Node& node) {
   return lower_scatter(lowering, node, *op);
 }
 
-// self, indices, values, accumulate: the leading dims by indices of one dim, from the end where
-// they are negative. More dims of places eager walks in an order of its own.
+// Arguments: self, indices, values, accumulate. Indices of one dim for the leading dims are
+// lowered; negative ones count from the end. Indices of more dims are left to eager, which walks
+// them in an order of its own.
 bool lower_index_put(Lowering& lowering, const Node& node) {
   Value* self = graph::tensor_arg(node, 0);
   const std::vector<Value*> places = graph::tensor_list_arg(node, 1);
@@ -235,9 +236,9 @@ bool lower_index_put(Lowering& lowering, const Node& node) {
   return true;
 }
 
-// grad, indices, rows of the table, row that gets none, whether by frequency: the rows of `grad`
-// are added up by index. Eager passes by what is no row of the table: nothing is added for it, and
-// adding -0 changes nothing.
+// Arguments: grad, indices, rows of the table, row that gets no gradient, whether to scale by
+// frequency. The rows of `grad` are added up by index. Eager skips an index that is no row of the
+// table; here -0 is added for it, which changes nothing.
 bool lower_embedding_backward(Lowering& lowering, const Node& node) {
   Value* grad = graph::tensor_arg(node, 0);
   Value* places = graph::tensor_arg(node, 1);

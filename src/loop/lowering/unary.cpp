@@ -1,4 +1,4 @@
-// Functions of one operand.
+// Pointwise functions of one operand.
 #include <cmath>
 #include <limits>
 
@@ -80,7 +80,7 @@ bool lower_logical_not(Lowering& lowering, const Node& node) {
   });
 }
 
-// What stands for an infinity that was not given: the ends of the tensor's dtype.
+// What nan_to_num puts in place of an infinity by default: the largest number of the dtype.
 double largest(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:

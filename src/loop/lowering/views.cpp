@@ -35,7 +35,7 @@ bool lower_view(Lowering& lowering, const Node& node) {
   if (from == to) return lower_alias(lowering, node);
   sym::Dims from_strides = sym::contiguous_strides(from), to_strides = sym::contiguous_strides(to);
   const bool empty = count_of(from) == sym::Int(0);
-  if (!empty && !never_empty(from)) return false;  // what may be zero divides nothing
+  if (!empty && !never_empty(from)) return false;  // a size that may be zero cannot be a divisor
   return define_mapped(
       lowering, node, base, 0,
       [from, from_strides, to_strides, empty](ExprPool& pool, IndexView index) {
@@ -131,8 +131,8 @@ bool lower_squeeze(Lowering& lowering, const Node& node) {
   });
 }
 
-// Memory by strides: only over what is in memory. An offset counts from the start of the storage,
-// which for an input is known to the caller's tensor alone.
+// as_strided: only over what is in memory. Its offset counts from the start of the storage, which
+// for an input is known to the caller's tensor alone.
 bool lower_as_strided(Lowering& lowering, const Node& node) {
   Value* base = graph::tensor_arg(node, 0);
   const sym::Int base_offset = base->type().offset;

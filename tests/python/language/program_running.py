@@ -126,6 +126,9 @@ class Run:
         for seed in (torch.manual_seed, random.seed, numpy.random.seed):
             seed(number)
         printed = io.StringIO()
+        # What only cycles hold goes behind the call, and not whenever the collector comes by: what
+        # has outlived one of its rounds would be left to a later one.
+        gc.disable()
         with contextlib.redirect_stdout(printed), torch.no_grad():
             try:
                 result = self.f(*given)
@@ -135,8 +138,8 @@ class Run:
                     result = drive_async(result, number)
             except Exception as error:
                 result = without_frames(error)
-        # What only cycles hold goes now, and not whenever the collector comes by.
         gc.collect(1)
+        gc.enable()
         state = [self.space[name] for name in ("LOG", "TOTAL", "SCALE")]
         state += [self.space[name] for name in STATE if name in self.space]
         drawn = [torch.rand(1), random.random(), numpy.random.rand()]
