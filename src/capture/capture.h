@@ -85,6 +85,9 @@ struct Options {
   int stack_size = 0;
   // A segment without tensor operations is left to CPython.
   bool thrifty = false;
+  // Of the frames that are driven now and have led to this one: what they make is made anew in each
+  // of their calls.
+  std::vector<PyFunctionObject*> callers = {};
   const DynamicSizes* dynamic = nullptr;  // null: every size is a number
   bool capture_scalars = false;           // integers read from data are symbols, no breaks
   bool capture_sizes = false;             // so are sizes that depend on data

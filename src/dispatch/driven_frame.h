@@ -25,10 +25,15 @@ class FrameDriver {
       : context_(context),
         how_(how),
         frame_(thread, view, suspension),
-        function_(reinterpret_cast<PyFunctionObject*>(view.function())) {
+        function_(reinterpret_cast<PyFunctionObject*>(view.function())),
+        outer_(innermost_) {
     ++driven_frames;
+    innermost_ = this;
   }
-  ~FrameDriver() { --driven_frames; }
+  ~FrameDriver() {
+    --driven_frames;
+    innermost_ = outer_;
+  }
   FrameDriver(const FrameDriver&) = delete;
 
   // The frame begins with an entry that has run already, if it was traced.
@@ -63,6 +68,7 @@ class FrameDriver {
   std::shared_ptr<Entry> find(std::vector<c10::TensorImpl*>& inputs);
   bool limit_reached() const;
   std::shared_ptr<Entry> compile(std::vector<c10::TensorImpl*>& inputs);
+  std::vector<PyFunctionObject*> callers() const;
   void note_capture(Entry& entry);
   bool run(const std::shared_ptr<Entry>& entry, c10::TensorImpl* const* inputs);
   bool go_on_behind(const Entry& entry, std::vector<cpython::Ref> values);
@@ -91,6 +97,8 @@ class FrameDriver {
   const capture::Drive how_;
   cpython::LiveFrame frame_;
   PyFunctionObject* function_;  // held by the frame
+  FrameDriver* const outer_;    // of this thread; null: none
+  static thread_local FrameDriver* innermost_;
   std::shared_ptr<CodeState> state_;
   PyObject* result_ = nullptr;
   int idle_steps_ = 0, steps_ = 0;

@@ -20,6 +20,7 @@ using cpython::LiveFrame;
 using cpython::Ref;
 
 thread_local int driven_frames = 0;
+thread_local FrameDriver* FrameDriver::innermost_ = nullptr;
 
 namespace {
 
@@ -145,6 +146,13 @@ bool FrameDriver::limit_reached() const {
          static_cast<int64_t>(known->second.size()) >= context_.settings.recompile_limit;
 }
 
+std::vector<PyFunctionObject*> FrameDriver::callers() const {
+  std::vector<PyFunctionObject*> functions;
+  for (const FrameDriver* driver = outer_; driver; driver = driver->outer_)
+    functions.push_back(driver->function_);
+  return functions;
+}
+
 std::shared_ptr<Entry> FrameDriver::compile(std::vector<c10::TensorImpl*>& inputs) {
   const int offset = frame_.offset();
   auto* function = reinterpret_cast<PyObject*>(function_);
@@ -170,7 +178,8 @@ std::shared_ptr<Entry> FrameDriver::compile(std::vector<c10::TensorImpl*>& input
   if (!known.empty()) learn_what_varies(dynamic, known, frame_.slots(), known.back()->names.get());
   std::shared_ptr<Entry> entry = compile_entry(
       function_, frame_.slots(), context_.settings,
-      {.offset = offset, .stack_size = frame_.stack_size(), .thrifty = true}, &dynamic);
+      {.offset = offset, .stack_size = frame_.stack_size(), .thrifty = true, .callers = callers()},
+      &dynamic);
   lock.unlock();
   if (!entry) return nullptr;
   note_capture(*entry);

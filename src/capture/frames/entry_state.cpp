@@ -145,24 +145,29 @@ void begin_segment(TraceContext& trace, Frame& frame, PyObject* const* entry) {
   }
 }
 
-// Of a class whose statement stands in the function under capture. It is another class at each
-// call: a segment that is guarded for it is kept, the class and what its methods refer to with it,
-// and never used again.
 static bool is_of_own_class(const TraceContext& trace, PyObject* object) {
+  if (PyMethod_Check(object)) object = PyMethod_GET_SELF(object);
   PyTypeObject* type =
       PyType_Check(object) ? reinterpret_cast<PyTypeObject*>(object) : Py_TYPE(object);
   if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
   const std::string_view name =
       cpython::utf8_of(reinterpret_cast<PyHeapTypeObject*>(type)->ht_qualname);
-  const std::string_view function = cpython::utf8_of(trace.root->func_qualname);
-  return name.starts_with(function) && name.substr(function.size()).starts_with(".<locals>.");
+  const auto made_by = [&](PyFunctionObject* maker) {
+    const std::string_view function = cpython::utf8_of(maker->func_qualname);
+    return name.starts_with(function) && name.substr(function.size()).starts_with(".<locals>.");
+  };
+  return made_by(trace.root) || std::ranges::any_of(trace.options.callers, made_by);
+}
+
+bool may_guard_class_of(TraceContext& trace, PyObject* object) {
+  if (!is_of_own_class(trace, object)) return true;
+  return trace.breaks.refuse(BreakKind::kClassStatement,
+                             "an object of a class that this function makes at each call");
 }
 
 bool force(TraceContext& trace, Tracked& tracked) {
   if (!tracked.unread) return true;
-  if (tracked && is_of_own_class(trace, tracked.get()))
-    return trace.breaks.refuse(BreakKind::kClassStatement,
-                               "an object of a class that this function makes at each call");
+  if (tracked && !may_guard_class_of(trace, tracked.get())) return false;
   const Source* source = tracked.source;
   tracked.unread = false;
   if (!tracked) {

@@ -17,6 +17,10 @@ struct EntryState {
 
 // Puts the frame into the state that the segment finds: all locals and behind them the value stack.
 void begin_segment(TraceContext& trace, Frame& frame, PyObject* const* entry);
+// Refuses an object from outside of a class whose statement stands in the function under capture,
+// or in one that is driven and has called it. It is another class at each call: a segment that is
+// guarded for it is kept, the class and what its methods refer to with it, and never used again.
+bool may_guard_class_of(TraceContext& trace, PyObject* object);
 // Reads and guards a value of the entry state, if nothing has yet.
 bool force(TraceContext& trace, Tracked& tracked);
 // Values of the entry state are guarded when an instruction looks at them, not where they are moved

@@ -1,5 +1,6 @@
 #include "capture/objects/variables.h"
 
+#include "capture/frames/entry_state.h"
 #include "capture/known.h"
 #include "capture/trace_context.h"
 #include "cpython/watch.h"
@@ -104,6 +105,7 @@ Tracked read_cell(TraceContext& trace, PyObject* cell) {
       source = nullptr;
     }
   }
+  if (value && source && !may_guard_class_of(trace, value)) return {};
   if (value) return source ? trace.world.read(value, source) : trace.world.wrap(value);
   if (source) trace.guards.add(GuardKind::kAbsent, source);
   return {};

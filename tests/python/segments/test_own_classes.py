@@ -1,5 +1,6 @@
 """Objects of classes that a function makes at each call, behind a break."""
 
+import collections
 import gc
 import weakref
 
@@ -48,3 +49,46 @@ def test_no_class_is_kept(dynamic, backend):
     gc.collect()
     assert not any(reference() is not None for reference in ALIVE)
     assert any("makes at each call" in reason for reason in reasons(compiled)), reasons(compiled)
+
+
+def names_itself(x, n):
+    y = x + n
+
+    class Pair(collections.namedtuple("Pair", "a b")):
+        def __add__(self, other):
+            return Pair(self.a + other, self.b)
+
+        def kept(self):
+            return y
+
+    ALIVE.append(weakref.ref(Pair))
+    return (Pair(y, 1) + 2).a
+
+
+def is_called_by_its_maker(x, n):
+    y = x + n
+
+    class Pair(collections.namedtuple("Pair", "a b")):
+        def __add__(self, other):
+            return type(self)(self.a + other, self.b)
+
+        @classmethod
+        def of(cls, a):
+            return cls(a, a)
+
+        def kept(self):
+            return y
+
+    ALIVE.append(weakref.ref(Pair))
+    return (Pair.of(y) + 2).a
+
+
+@pytest.mark.parametrize("function", [names_itself, is_called_by_its_maker])
+def test_a_class_is_not_kept_by_what_is_compiled_of_its_methods(function):
+    ALIVE.clear()
+    compiled = braze.compile(function)
+    for n in range(4):
+        x = torch.arange(3.0)
+        assert torch.equal(compiled(x, n), x + n + 2)
+    gc.collect()
+    assert [reference() for reference in ALIVE] == [None] * 4
