@@ -1,5 +1,7 @@
 """Messages of AttributeErrors, and who asked for what."""
 
+import sys
+
 import braze
 import pytest
 import torch
@@ -43,6 +45,14 @@ CASES = {
 }
 
 
+def is_told(case, got, wanted):
+    """From 3.12 on, CPython notes name and object of what a property raises only as long as the
+    instruction has not been specialised: in eager that hangs on how often the line has run."""
+    if case == "a property" and sys.version_info >= (3, 12):
+        return got[0] == wanted[0] and got[1:] in ((None, "NoneType"), ("refuses", "Plain"))
+    return got == wanted
+
+
 @pytest.mark.parametrize("caught", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_name_and_object(case, caught):
@@ -62,6 +72,6 @@ def test_name_and_object(case, caught):
 
     x = torch.ones(2)
     if caught:
-        assert braze.compile(inside)(x) == inside(x)
+        assert is_told(case, braze.compile(inside)(x), inside(x))
     else:
-        assert outside(braze.compile(CASES[case]), x) == outside(CASES[case], x)
+        assert is_told(case, outside(braze.compile(CASES[case]), x), outside(CASES[case], x))
