@@ -309,9 +309,10 @@ std::vector<at::Tensor> Backward::run(const Saved& saved, std::vector<at::Tensor
   try {
     run(*specialization->executable);
   } catch (const runtime::NeedsEager&) {
-    const auto is_there = [&](size_t i) { return !inputs[i] || taken[i].defined(); };
+    // What is freed by now cannot be had back.
     for (size_t i = 0; i < inputs.size(); ++i)
-      TORCH_CHECK_INDEX(is_there(i), "index out of range in the backward of ", name_);
+      TORCH_CHECK_INDEX(!inputs[i] || taken[i].defined(), "index out of range in the backward of ",
+                        name_);
     // PyTorch's operators know what is wrong, if anything is.
     gradients.clear();
     {

@@ -12,14 +12,6 @@ struct Report {
          total = 0;
   bool from_cache = false;
   int64_t bytecodes = 0, nodes = 0, guard_count = 0;
-
-  // Of a stage of the graph.
-  void add(const Report& stage) {
-    schedule += stage.schedule, plan += stage.plan, code += stage.code;
-    passes += stage.passes, lower += stage.lower, schedule_time += stage.schedule_time;
-    codegen += stage.codegen, build += stage.build;
-    from_cache = stage.from_cache;
-  }
 };
 
 }  // namespace braze::dispatch

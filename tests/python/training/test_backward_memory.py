@@ -34,7 +34,7 @@ PEAK = textwrap.dedent("""
 """)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status; Linux lifts it")
 def test_the_peak_is_below_eagers():
     def peak(how):
         run = subprocess.run(

@@ -322,6 +322,7 @@ def observe(program, wrap):
     function = wrap(names["f"])
     shown = []
     for number in range(3):
+        raised = False
         leaves, given = tensors(program, number)
         calls = []
         handles = []
@@ -344,9 +345,12 @@ def observe(program, wrap):
                 shown.append((word, value))
         except Exception as error:
             torch.set_grad_enabled(True)
+            raised = True
             shown.append(("raised", (type(error).__name__, str(error).split("\n")[0][:60])))
         for name in NAMES:
-            shown.append((f"gradient of {name}", leaves[name].grad))
+            # What has been accumulated before a backward raises hangs on the order of its nodes.
+            if not raised:
+                shown.append((f"gradient of {name}", leaves[name].grad))
             shown.append((f"value of {name}", leaves[name].detach().clone()))
         shown.append(("grad mode", torch.is_grad_enabled()))
         shown.append(("drawn", torch.rand(1)))
