@@ -1,10 +1,12 @@
 """What a call of a compiled function of CUDA tensors costs: `python -m bench.gpu_calls`.
 
 Prints, for each function: the time of a call on the CPU until the kernel is on its stream, beside
-eager's; the first call of a fresh process, without and with what earlier processes have compiled;
-the time on the GPU of large tensors, as bytes read and written in a second.
+eager's, and beside what the driver alone takes of it, which is cuLaunchKernel; the first call of a
+fresh process, without and with what earlier processes have compiled; the time on the GPU of large
+tensors, as bytes read and written in a second.
 """
 
+import ctypes
 import json
 import os
 import statistics
@@ -42,6 +44,33 @@ def call_time(function, x):
         times.append((time.perf_counter() - start) / CALLS * 1e6)
     torch.cuda.synchronize()
     return statistics.median(times)
+
+
+EMPTY_KERNEL = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry empty(.param .u64 first, .param .u64 second) { ret; }
+"""
+
+
+def launch_time():
+    """Microseconds that the driver's cuLaunchKernel takes for a kernel that does nothing."""
+    driver = ctypes.CDLL("libcuda.so.1")
+
+    def call(name, *arguments):
+        if error := getattr(driver, name)(*arguments):
+            raise RuntimeError(f"{name}: CUDA error {error}")
+
+    module, kernel, argument = (ctypes.c_void_p() for _ in range(3))
+    call("cuModuleLoadData", ctypes.byref(module), EMPTY_KERNEL)
+    call("cuModuleGetFunction", ctypes.byref(kernel), module, b"empty")
+    arguments = (ctypes.c_void_p * 2)(*[ctypes.addressof(argument)] * 2)
+    launch = driver.cuLaunchKernel
+    sizes = [ctypes.c_uint(n) for n in (64, 1, 1, 256, 1, 1, 0)]
+    # One that is refused at once costs what ctypes does.
+    refused = call_time(lambda f: launch(f, *sizes, None, arguments, None), ctypes.c_void_p())
+    return call_time(lambda f: launch(f, *sizes, None, arguments, None), kernel) - refused
 
 
 def gpu_time(function, x, calls=20):
@@ -94,6 +123,8 @@ def main():
     import torch
 
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
+    torch.empty(1, device="cuda")
+    print(f"the driver's own launch {launch_time():.2f} us")
     with torch.no_grad():
         small = torch.randn(64, 768, device="cuda")
         for name, function in functions().items():

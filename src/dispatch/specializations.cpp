@@ -139,7 +139,8 @@ constexpr size_t kWithKernels = 4;
 // How many sets of sizes are kept; beyond that all are dropped and made again.
 constexpr size_t kMost = 256;
 
-// Grains of work of the kernels, none for a launch on a GPU, 2 for a step of any other kind.
+// Grains of work of the kernels, 2 for a step of any other kind. A launch on a GPU is one: it waits
+// where the stream's queue is full, perhaps for a function of the user's that needs the GIL.
 int64_t work_of(const plan::Module& module) {
   int64_t work = 0;
   for (const plan::Function& function : module.functions)
@@ -148,7 +149,7 @@ int64_t work_of(const plan::Module& module) {
       auto* chunks = kernel ? std::get_if<plan::Chunks>(&kernel->launch) : nullptr;
       if (chunks)
         work += chunks->extent.hint() / std::max<int64_t>(chunks->grain.hint(), 1);
-      else if (!kernel)
+      else
         work += 2;
     }
   return work;

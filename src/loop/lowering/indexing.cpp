@@ -1,7 +1,8 @@
 // Ops that read elements at computed places.
 //
 // kCheckIndex stands exactly where eager raises. What is gathered from must not be recomputed for
-// each place, so math is realised first.
+// each place, so math is realised first. What has no elements is left to PyTorch: a kernel has no
+// work there and checks nothing, where eager does.
 #include <algorithm>
 
 #include "loop/lowering/lowering.h"
@@ -38,7 +39,7 @@ Traits gathered(Lowering& lowering, const Node& node, Value* source,
 bool lower_embedding(Lowering& lowering, const Node& node) {
   Value* table = graph::tensor_arg(node, 0);
   Value* rows = graph::tensor_arg(node, 1);
-  if (!is_index(rows) || table->type().rank() != 2) return false;
+  if (!is_index(rows) || table->type().rank() != 2 || !never_empty(sizes_of(table))) return false;
   const sym::Int count = sizes_of(table)[0];
   Value* indices[] = {rows};
   lowering.define(node, 0, gathered(lowering, node, table, indices),
@@ -74,7 +75,7 @@ bool lower_index(Lowering& lowering, const Node& node) {
   if (indices.empty()) return false;
   const bool adjacent = last - first + 1 == indices.size();
   const size_t place = adjacent ? first : 0;
-  if (!never_empty(sizes)) return false;  // eager has other rules for what it refuses there
+  if (!never_empty(sizes)) return false;
   lowering.define(node, 0, gathered(lowering, node, self, indices),
                   [&lowering, self, listed, sizes, place, rank](IndexView index) {
                     ExprPool& pool = lowering.pool();
@@ -100,7 +101,9 @@ bool lower_index(Lowering& lowering, const Node& node) {
 bool lower_index_select(Lowering& lowering, const Node& node) {
   Value* self = graph::tensor_arg(node, 0);
   Value* places = graph::tensor_arg(node, 2);
-  if (self->type().rank() == 0 || places->type().rank() != 1 || !is_index(places)) return false;
+  if (self->type().rank() == 0 || places->type().rank() != 1 || !is_index(places) ||
+      !never_empty(sizes_of(self)))
+    return false;
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), self->type().rank());
   const sym::Int size = sizes_of(self)[dim];
   Value* indices[] = {places};
@@ -119,7 +122,9 @@ bool lower_gather(Lowering& lowering, const Node& node) {
   Value* self = graph::tensor_arg(node, 0);
   Value* places = graph::tensor_arg(node, 2);
   const int64_t rank = self->type().rank();
-  if (rank == 0 || places->type().rank() != rank || !is_index(places)) return false;
+  if (rank == 0 || places->type().rank() != rank || !is_index(places) ||
+      !never_empty(sizes_of(self)))
+    return false;
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
   const sym::Int size = sizes_of(self)[dim];
   Value* indices[] = {places};

@@ -32,6 +32,10 @@ OPERATORS = {
     "places compared": (lambda x, i: torch.arange(3).gather(0, i) < 3, GOOD, PAST),
     "index_select": (lambda x, i: x.index_select(0, i), GOOD, PAST),
     "index_select of ones": (lambda x, i: torch.ones(3, 2).index_select(0, i), GOOD, BELOW),
+    "index_select of no columns": (lambda x, i: x[:, :0].index_select(0, i), GOOD, PAST),
+    "embedding of no columns": (lambda x, i: F.embedding(i, x[:, :0].contiguous()), GOOD, PAST),
+    "embedding of no columns, joined": (
+        lambda x, i: torch.cat([F.embedding(i[:3], torch.ones(3, 0)), x], 1), GOOD, PAST),
     "index": (lambda x, i: x[i], GOOD, PAST),
     "index below": (lambda x, i: x[i], BELOW, i64(1, -4, 2, 1)),
     "index of a constant": (lambda x, i: torch.full((3, 4), 2.0)[i], GOOD, PAST),
@@ -273,3 +277,13 @@ def test_random_numbers_of_a_call_that_runs_again():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compare(lambda: f, [lambda i=i: (X.clone(), i) for i in (GOOD, PAST, GOOD)])
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_gather_along_a_dim_of_no_elements(dynamic):
+    places = torch.zeros(2, 33, dtype=torch.long)
+    compare(
+        lambda: lambda x, i: x.gather(1, i) + 1,
+        [lambda: (torch.ones(2, 0), places)],
+        dynamic=dynamic,
+    )
