@@ -73,6 +73,7 @@ enum OpFact : uint8_t {
   kRunningStatistics = 1 << 5,
   // Integers become i64 unless argument 2, a dtype, says other; not so in place.
   kWidensIntegers = 1 << 6,
+  kFillsGiven = 1 << 7,  // writes into given memory as fast as into its own
 };
 
 struct Op {

@@ -15,13 +15,13 @@ namespace braze::runtime {
 
 class BoundFunction {
  public:
-  // symbols: the values of the plan's symbols. layout: one that is taken where there is room
-  // enough in it, or null. Throws plan::Unbindable. Refers to `plan`.
+  // symbols: the values of the function's symbols. layout: one that is taken where there is room
+  // enough in it, or null. Throws plan::Unbindable. Refers to `prepared`.
   BoundFunction(const PreparedFunction& prepared, std::span<const int64_t> symbols,
                 std::shared_ptr<const plan::Layout> layout);
   BoundFunction(const BoundFunction&) = delete;
 
-  // As Executable::run, in a context that is attached to this plan.
+  // As Executable::run, in a context that is attached to this function.
   void run(RunContext& context, std::span<c10::TensorImpl* const> inputs,
            std::span<const double> numbers, std::vector<at::Tensor>& outputs);
 
@@ -32,7 +32,7 @@ class BoundFunction {
   int64_t bytes(plan::SlotId slot) const {
     return numbers_.type_bytes[prepared_.binder.type_of(slot)];
   }
-  uint64_t serial() const { return serial_; }  // no other bound plan has it
+  uint64_t serial() const { return serial_; }  // no other bound function has it
 
  private:
   void bind_inputs(RunContext& context, std::span<c10::TensorImpl* const> inputs) const;

@@ -3,6 +3,7 @@
 
 #include "base/arena_layout.h"
 #include "base/error.h"
+#include "graph/op.h"
 #include "loop/effects.h"
 #include "schedule/aliases.h"
 #include "schedule/kernel_edit.h"
@@ -130,8 +131,8 @@ class MemoryPlanner {
   }
 
   bool has_placed_result(const loop::ExternCall& call) const {
-    if (call.results.size() != 1 || std::ranges::count(costs_.placed_ops, call.op) == 0)
-      return false;
+    const graph::Op& op = graph::find_or_add_op(call.op, call.effects);
+    if (call.results.size() != 1 || !op.has(graph::kFillsGiven)) return false;
     const graph::TensorType& type = program_.buffers[call.results[0]].type;
     return type.device.type == device_ && is_dense(type);
   }

@@ -29,7 +29,7 @@ enum class Home : uint8_t {
 
 // Homes and offsets in one arena, by liveness over the item order. Results of extern calls on the
 // target's device live where computed buffers do if the op writes into given memory well
-// (target::Costs::placed_ops). A buffer that a graph output shares memory with is never in the
+// (graph::kFillsGiven). A buffer that a graph output shares memory with is never in the
 // arena. The result of a kernel without inner axes whose extents are multiples of
 // target::Costs::in_place_multiple may take the place of an operand that dies there, where each
 // point reads only what it overwrites. With symbolic sizes the offsets are those of the sizes seen

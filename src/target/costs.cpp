@@ -3,10 +3,6 @@
 namespace braze::target {
 namespace {
 
-constexpr std::string_view kPlacedOnCpu[] = {
-    "aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "braze.mm_pointwise", "braze.attention"};
-constexpr std::string_view kPlacedOnCuda[] = {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm"};
-
 Costs costs(const Cpu& cpu) {
   return {.launch_bytes = 4096,
           .workers = cpu.threads,
@@ -17,8 +13,7 @@ Costs costs(const Cpu& cpu) {
                     .most_parts = 32,
                     .part_multiple = 64},
           // The most lanes of any vector.
-          .in_place_multiple = 64,
-          .placed_ops = kPlacedOnCpu};
+          .in_place_multiple = 64};
 }
 
 // Estimates: none has been measured.
@@ -37,8 +32,7 @@ Costs costs(const Cuda& cuda) {
                     .most_parts = blocks,
                     .part_multiple = 64},
           // Each point is computed once, by a thread of its own.
-          .in_place_multiple = 1,
-          .placed_ops = kPlacedOnCuda};
+          .in_place_multiple = 1};
 }
 
 }  // namespace

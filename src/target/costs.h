@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string_view>
 
 #include "target/target.h"
 
@@ -44,8 +42,6 @@ struct Costs {
   // A kernel may overwrite an operand with its result where the extents of its axes are multiples
   // of this: others are computed in part twice.
   int64_t in_place_multiple;
-  // External ops that write into given memory as fast as into their own.
-  std::span<const std::string_view> placed_ops;
 };
 
 Costs costs_of(const Target& target);

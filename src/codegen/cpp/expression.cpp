@@ -283,7 +283,7 @@ Operand ExpressionWriter::emit(ExprRef expr, int user_depth) {
 
   const int depth = depth_of(expr);
   const std::string* row = kept_row(expr);
-  const bool is_kept = row && nest_.kept_rows.at(expr) < level_;
+  const bool is_kept = row && nest_.kept_rows.at(expr) < sweep_;
   const std::string place = row ? *row + " + " + axis_text_[nest_.vector_axis] : std::string();
   if (is_kept) prelude_.need("load");
   Operand value = is_kept ? call("load<" + type_of(expr->dtype, true) + ">(" + place + ")", true)

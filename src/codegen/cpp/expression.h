@@ -67,7 +67,7 @@ class ExpressionWriter {
   void rebind(int axis, Binding to);
   // The result of a reduction, or the running value of a scan, for the current scope.
   void bind_reduced(int number, int component, Operand value);
-  void set_level(int level) { level_ = level; }
+  void set_sweep(int sweep) { sweep_ = sweep; }
   // Inside the loop over the rows of a tile: `row` is the loop's variable, `first` the text of the
   // tile axis at its start. Empty: not in a tile.
   void set_tile(std::string row, std::string first);
@@ -174,7 +174,7 @@ class ExpressionWriter {
   size_t column_ = 0;
   std::string tile_row_, tile_first_;
   int tile_depth_ = 0;  // of the scope around the loop over rows
-  int level_ = 0;
+  int sweep_ = 0;
   std::unordered_map<loop::ExprRef, std::string> rows_;  // arrays of the nest's kept rows
   std::unordered_map<loop::ExprRef, Facts> facts_;
   std::unordered_map<loop::ExprRef, int> uses_;

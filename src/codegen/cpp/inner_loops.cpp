@@ -15,17 +15,17 @@ sym::Int whole_parts(sym::Int length, int64_t part) { return sym::floordiv(lengt
 
 }  // namespace
 
-void LoopWriter::write_inner(const Level& level) {
+void LoopWriter::write_inner(const Sweep& sweep) {
   std::vector<Reduction> reductions;
   for (int column = 0; column < columns_; ++column)
-    for (const Sweep& sweep : level.inner)
-      if (sweep.is_reduction())
-        reductions.emplace_back(nest_, sweep, columns_ > 1 ? column : -1, writer_);
+    for (const Task& task : sweep.inner)
+      if (task.is_reduction())
+        reductions.emplace_back(nest_, task, columns_ > 1 ? column : -1, writer_);
   sym::Int points = 1;
   for (size_t axis = nest_.outer_count; axis < nest_.extent.size(); ++axis)
     points = points * nest_.extent[axis];
   const bool empty = points == sym::Int(0);
-  const int unroll = !empty && columns_ == 1 ? unroll_of(level) : 1;
+  const int unroll = !empty && columns_ == 1 ? unroll_of(sweep) : 1;
   const int64_t step = (nest_.vector_is_inner() ? nest_.lanes : 1) * unroll;
   in_parts_ = nest_.longest == 0 && nest_.vectors == 0 &&
               (!points.is_constant() || points.constant() / step > 512) &&
@@ -35,8 +35,8 @@ void LoopWriter::write_inner(const Level& level) {
     if (has_total(points) && r.has_parts()) r.keep_total();
     r.declare(unroll);
   }
-  declare_scans(level);
-  if (!empty) write_inner_loop(level, reductions, 0, unroll);
+  declare_scans(sweep);
+  if (!empty) write_inner_loop(sweep, reductions, 0, unroll);
   for (size_t i = 0; i < reductions.size(); ++i) {
     writer_.set_column(static_cast<int>(i * columns_ / reductions.size()));
     reductions[i].finish();
@@ -48,19 +48,19 @@ bool LoopWriter::has_total(sym::Int points) const {
   return in_parts_ && !points.is_constant() && nest_.inner.size() == 1;
 }
 
-int LoopWriter::unroll_of(const Level& level) const {
+int LoopWriter::unroll_of(const Sweep& sweep) const {
   std::unordered_set<ExprRef> seen;
   std::function<void(ExprRef)> visit = [&](ExprRef expr) {
     if (seen.insert(expr).second)
       for (ExprRef arg : expr->args) visit(arg);
   };
   bool reduces = false;
-  for (const Sweep& sweep : level.inner) {
-    if (sweep.role == Sweep::Role::kReduce && !Reduction::can_unroll(sweep)) return 1;
+  for (const Task& task : sweep.inner) {
+    if (task.role == Task::Role::kReduce && !Reduction::can_unroll(task)) return 1;
     // The points of a scan stay in their order; several in one iteration save the loop's own work.
-    reduces |= sweep.role != Sweep::Role::kStore &&
-               !(sweep.role == Sweep::Role::kScan && chooses(*sweep.statement));
-    visit(sweep.statement->value);
+    reduces |= task.role != Task::Role::kStore &&
+               !(task.role == Task::Role::kScan && chooses(*task.statement));
+    visit(task.statement->value);
   }
   if (!reduces || nest_.inner.empty()) return 1;
   const int axis = nest_.inner.back();
@@ -73,16 +73,16 @@ int LoopWriter::unroll_of(const Level& level) const {
   return 1;
 }
 
-void LoopWriter::write_inner_loop(const Level& level, std::vector<Reduction>& reductions,
+void LoopWriter::write_inner_loop(const Sweep& sweep, std::vector<Reduction>& reductions,
                                   size_t position, int unroll) {
-  if (position == nest_.inner.size()) return write_inner_body(level, reductions, 0);
+  if (position == nest_.inner.size()) return write_inner_body(sweep, reductions, 0);
   const int axis = nest_.inner[position];
   const sym::Int length = nest_.extent[axis];
   const std::string name = axis_name(nest_, axis);
   if (position + 1 < nest_.inner.size()) {
     writer_.open();
     writer_.bind_axis(axis, name);
-    write_inner_loop(level, reductions, position + 1, unroll);
+    write_inner_loop(sweep, reductions, position + 1, unroll);
     const std::vector<std::string> body = writer_.close();
     writer_.block("for (i64 " + name + " = 0; " + name + " < " + size(length) + "; ++" + name + ")",
                   body);
@@ -90,36 +90,36 @@ void LoopWriter::write_inner_loop(const Level& level, std::vector<Reduction>& re
   }
   if (nest_.vectors > 0) {
     for_each_vector(reductions.empty(),
-                    [&](int vector) { write_inner_body(level, reductions, vector % unroll); });
+                    [&](int vector) { write_inner_body(sweep, reductions, vector % unroll); });
     return;
   }
   const int step = axis == nest_.vector_axis ? nest_.lanes : 1;
   if (reductions.empty() && !divides(length, step) && may_overlap() &&
       !sym::known_less(length, step))
-    return write_overlapping(level, reductions, axis);
+    return write_overlapping(sweep, reductions, axis);
   sym::Int done = 0;
   for (int copies : {unroll, 1}) {
     const sym::Int end = whole_parts(length, static_cast<int64_t>(step) * copies);
     if (sym::known_at_most(end, done)) continue;
-    write_copies(level, reductions, axis, {done, end, step, copies, copies == unroll});
+    write_copies(sweep, reductions, axis, {done, end, step, copies, copies == unroll});
     done = end;
   }
-  if (done != length) write_rest(level, reductions, axis, done);
+  if (done != length) write_rest(sweep, reductions, axis, done);
 }
 
-void LoopWriter::write_rest(const Level& level, std::vector<Reduction>& reductions, int axis,
+void LoopWriter::write_rest(const Sweep& sweep, std::vector<Reduction>& reductions, int axis,
                             sym::Int done) {
   const sym::Int rest = nest_.extent[axis] - done;
   writer_.set_active(size(rest));
   writer_.open();
   writer_.bind_axis(axis, size(done));
-  write_inner_body(level, reductions, 0);
+  write_inner_body(sweep, reductions, 0);
   const std::vector<std::string> body = writer_.close();
   writer_.block(rest.is_constant() ? "" : "if (" + size(rest) + " > 0)", body);
   writer_.set_active("");
 }
 
-void LoopWriter::write_copies(const Level& level, std::vector<Reduction>& reductions, int axis,
+void LoopWriter::write_copies(const Sweep& sweep, std::vector<Reduction>& reductions, int axis,
                               const Walk& walk) {
   const std::string name = axis_name(nest_, axis);
   const sym::Int length = walk.end - walk.first;
@@ -138,7 +138,7 @@ void LoopWriter::write_copies(const Level& level, std::vector<Reduction>& reduct
                                     : name;
     writer_.open();
     writer_.bind_axis(axis, position);
-    write_inner_body(level, reductions, copy);
+    write_inner_body(sweep, reductions, copy);
     const std::vector<std::string> body = writer_.close();
     if (walk.copies > 1)
       writer_.block("", body);
@@ -178,7 +178,7 @@ void LoopWriter::write_copies(const Level& level, std::vector<Reduction>& reduct
                 lines);
 }
 
-void LoopWriter::write_overlapping(const Level& level, std::vector<Reduction>& reductions,
+void LoopWriter::write_overlapping(const Sweep& sweep, std::vector<Reduction>& reductions,
                                    int axis) {
   const std::string name = axis_name(nest_, axis);
   const std::string at = writer_.fresh("at");
@@ -189,7 +189,7 @@ void LoopWriter::write_overlapping(const Level& level, std::vector<Reduction>& r
   writer_.line("const i64 " + name + " = " + at + " < " + latest + " ? " + at + " : " + latest +
                ";");
   writer_.bind_axis(axis, name);
-  write_inner_body(level, reductions, 0);
+  write_inner_body(sweep, reductions, 0);
   const std::vector<std::string> body = writer_.close();
   const std::string loop =
       "for (i64 " + at + " = 0; " + at + " < " + size(length) + "; " + at + " += " + lanes + ")";
@@ -201,44 +201,44 @@ void LoopWriter::write_overlapping(const Level& level, std::vector<Reduction>& r
   writer_.set_active(size(length));
   writer_.open();
   writer_.bind_axis(axis, "0");
-  write_inner_body(level, reductions, 0);
+  write_inner_body(sweep, reductions, 0);
   const std::vector<std::string> rest = writer_.close();
   writer_.block("else", rest);
   writer_.set_active("");
 }
 
-void LoopWriter::write_inner_body(const Level& level, std::vector<Reduction>& reductions,
+void LoopWriter::write_inner_body(const Sweep& sweep, std::vector<Reduction>& reductions,
                                   int copy) {
   const size_t each = reductions.size() / columns_;
   for_each_column([&](int column) {
     size_t next = column * each;
-    begin_scans(level, column);
-    for (const Sweep& sweep : level.inner) {
-      switch (sweep.role) {
-        case Sweep::Role::kStore:
-          writer_.store(*sweep.statement);
+    begin_scans(sweep, column);
+    for (const Task& task : sweep.inner) {
+      switch (task.role) {
+        case Task::Role::kStore:
+          writer_.store(*task.statement);
           break;
-        case Sweep::Role::kScan:
-          write_scan(*sweep.statement, column);
+        case Task::Role::kScan:
+          write_scan(*task.statement, column);
           break;
-        case Sweep::Role::kReduce:
-        case Sweep::Role::kMean:
-        case Sweep::Role::kSquares:
+        case Task::Role::kReduce:
+        case Task::Role::kMean:
+        case Task::Role::kSquares:
           reductions[next++].accumulate(copy);
           break;
       }
     }
-    end_scans(level, column);
+    end_scans(sweep, column);
   });
 }
 
-void LoopWriter::declare_scans(const Level& level) {
+void LoopWriter::declare_scans(const Sweep& sweep) {
   running_.clear();
   const bool lanes = nest_.vector_axis >= 0;
   for (int column = 0; column < columns_; ++column)
-    for (const Sweep& sweep : level.inner) {
-      if (sweep.role != Sweep::Role::kScan) continue;
-      const loop::Statement& scan = *sweep.statement;
+    for (const Task& task : sweep.inner) {
+      if (task.role != Task::Role::kScan) continue;
+      const loop::Statement& scan = *task.statement;
       const std::string stem = "r" + std::to_string(scan.reduced);
       Running& running = running_[{column, scan.reduced}];
       running = {writer_.fresh(stem + "_before"), writer_.fresh(stem + "_now")};
@@ -248,11 +248,11 @@ void LoopWriter::declare_scans(const Level& level) {
     }
 }
 
-void LoopWriter::begin_scans(const Level& level, int column) {
+void LoopWriter::begin_scans(const Sweep& sweep, int column) {
   const bool lanes = nest_.vector_axis >= 0;
-  for (const Sweep& sweep : level.inner) {
-    if (sweep.role != Sweep::Role::kScan) continue;
-    const int number = sweep.statement->reduced;
+  for (const Task& task : sweep.inner) {
+    if (task.role != Task::Role::kScan) continue;
+    const int number = task.statement->reduced;
     const Running& running = running_.at({column, number});
     writer_.bind_reduced(number, 0, {running.now, lanes, true});
     writer_.bind_reduced(number, 1, {running.before, lanes, true});
@@ -268,10 +268,10 @@ void LoopWriter::write_scan(const loop::Statement& scan, int column) {
                (lanes ? writer_.as_vector(value, dtype) : value.text) + ";");
 }
 
-void LoopWriter::end_scans(const Level& level, int column) {
-  for (const Sweep& sweep : level.inner) {
-    if (sweep.role != Sweep::Role::kScan) continue;
-    const Running& running = running_.at({column, sweep.statement->reduced});
+void LoopWriter::end_scans(const Sweep& sweep, int column) {
+  for (const Task& task : sweep.inner) {
+    if (task.role != Task::Role::kScan) continue;
+    const Running& running = running_.at({column, task.statement->reduced});
     writer_.line(running.before + " = " + running.now + ";");
   }
 }

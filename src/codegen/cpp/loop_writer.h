@@ -49,43 +49,43 @@ class LoopWriter {
   // One vector at a time from `first` to `last`, a part of the axis.
   void write_outer_vectors(sym::Int length, const std::string& first, const std::string& last,
                            bool is_part);
-  void write_levels();
+  void write_sweeps();
   // The rows of a tile; those of the last one overlap with the tile before. A tile that may be cut
   // short has a case of its own.
-  void write_tile(const Level& level);
-  void write_rows(const Level& level, const std::string& rows);
+  void write_tile(const Sweep& sweep);
+  void write_rows(const Sweep& sweep, const std::string& rows);
   // The same for each of the vectors or rows of outer points that are walked side by side.
   void for_each_column(const std::function<void(int)>& body);
 
-  void write_inner(const Level& level);
+  void write_inner(const Sweep& sweep);
   // Whether sums keep a total beside their accumulators: those of one loop of unknown length, which
   // is mostly short.
   bool has_total(sym::Int points) const;
   // Independent accumulators hide the latency of the reduction; long bodies do that by themselves.
-  int unroll_of(const Level& level) const;
-  void write_inner_loop(const Level& level, std::vector<Reduction>& reductions, size_t position,
+  int unroll_of(const Sweep& sweep) const;
+  void write_inner_loop(const Sweep& sweep, std::vector<Reduction>& reductions, size_t position,
                         int unroll);
   // The elements from `done` on, fewer than lanes.
-  void write_rest(const Level& level, std::vector<Reduction>& reductions, int axis, sym::Int done);
+  void write_rest(const Sweep& sweep, std::vector<Reduction>& reductions, int axis, sym::Int done);
   // axis = first, first + step * copies, ... : `copies` points or vectors in one iteration.
   struct Walk {
     sym::Int first, end;
     int step, copies;
     bool main;  // what comes after it is short
   };
-  void write_copies(const Level& level, std::vector<Reduction>& reductions, int axis,
+  void write_copies(const Sweep& sweep, std::vector<Reduction>& reductions, int axis,
                     const Walk& walk);
   // Vectors of which the last starts early. An axis that is shorter than a vector has a case of its
   // own.
-  void write_overlapping(const Level& level, std::vector<Reduction>& reductions, int axis);
-  void write_inner_body(const Level& level, std::vector<Reduction>& reductions, int copy);
-  // Variables for the running values of a level's scans, by column and scan.
-  void declare_scans(const Level& level);
+  void write_overlapping(const Sweep& sweep, std::vector<Reduction>& reductions, int axis);
+  void write_inner_body(const Sweep& sweep, std::vector<Reduction>& reductions, int copy);
+  // Variables for the running values of a sweep's scans, by column and scan.
+  void declare_scans(const Sweep& sweep);
   // At the start of a point: notes the running values of the point before.
-  void begin_scans(const Level& level, int column);
+  void begin_scans(const Sweep& sweep, int column);
   void write_scan(const loop::Statement& scan, int column);
   // At the end of a point: its running values become those of the point before.
-  void end_scans(const Level& level, int column);
+  void end_scans(const Sweep& sweep, int column);
   // Calls `body` for the position of each vector of an axis of few vectors, in a scope of its own;
   // the last vector may be a part, or begins early where some elements may be done twice.
   void for_each_vector(bool may_repeat, const std::function<void(int)>& body);
@@ -95,7 +95,7 @@ class LoopWriter {
   struct Running {
     std::string before, now;
   };
-  std::map<std::pair<int, int>, Running> running_;  // by column and number, of the current level
+  std::map<std::pair<int, int>, Running> running_;  // by column and number, of the current sweep
   int columns_ = 1;
   bool is_tile_cut_ = false;  // the tile axis may be shorter than a tile
   bool in_parts_ = false;     // of the inner loops being written: sums have a second level

@@ -345,11 +345,11 @@ void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
   nest.code.grain = grain_of(nest, outer_bytes / 10, per_inner, points, items);
 }
 
-// Values of a level outside of index position and of guards, mapped to the first level they are in.
-void note_values(ExprRef expr, int level, std::unordered_map<ExprRef, int>& first) {
+// Values of a sweep outside of index position and of guards, mapped to the first sweep they are in.
+void note_values(ExprRef expr, int sweep, std::unordered_map<ExprRef, int>& first) {
   if (expr->kind == ExprKind::kLoad || expr->kind == ExprKind::kMasked) return;
-  if (!first.emplace(expr, level).second) return;
-  for (ExprRef arg : expr->args) note_values(arg, level, first);
+  if (!first.emplace(expr, sweep).second) return;
+  for (ExprRef arg : expr->args) note_values(arg, sweep, first);
 }
 
 bool mentions_axis(ExprRef expr, int axis) {
@@ -367,23 +367,23 @@ void plan_kept_rows(Nest& nest) {
     return;
   std::unordered_map<ExprRef, int> first;
   std::unordered_set<ExprRef> seen;
-  std::function<void(ExprRef, int)> visit = [&](ExprRef expr, int level) {
+  std::function<void(ExprRef, int)> visit = [&](ExprRef expr, int sweep) {
     const auto known = first.find(expr);
     if (known == first.end() || !seen.insert(expr).second) return;
-    if (known->second < level && loop::cost_of(expr->kind) >= loop::kExpensive &&
+    if (known->second < sweep && loop::cost_of(expr->kind) >= loop::kExpensive &&
         expr->dtype == DType::kFloat32 && mentions_axis(expr, nest.vector_axis) &&
         nest.kept_rows.size() < kMostRows) {
       nest.kept_rows[expr] = known->second;
       return;
     }
-    for (ExprRef arg : expr->args) visit(arg, level);
+    for (ExprRef arg : expr->args) visit(arg, sweep);
   };
-  for (size_t level = 0; level < nest.levels.size(); ++level) {
-    for (const Sweep& sweep : nest.levels[level].inner)
-      note_values(sweep.statement->value, static_cast<int>(level), first);
+  for (size_t sweep = 0; sweep < nest.sweeps.size(); ++sweep) {
+    for (const Task& task : nest.sweeps[sweep].inner)
+      note_values(task.statement->value, static_cast<int>(sweep), first);
     seen.clear();
-    for (const Sweep& sweep : nest.levels[level].inner)
-      visit(sweep.statement->value, static_cast<int>(level));
+    for (const Task& task : nest.sweeps[sweep].inner)
+      visit(task.statement->value, static_cast<int>(sweep));
   }
 }
 
@@ -464,9 +464,9 @@ Nest plan_nest(const Kernel& kernel, Isa isa) {
     if (!access.store && stored[access.buffer]) nest.rereads_stores = true;
   nest.tile_axis = tile_axis_of(nest, facts);
   plan_parallel(nest, facts, isa);
-  nest.levels = plan_levels(kernel);
+  nest.sweeps = plan_sweeps(kernel);
   nest.row_by_row = nest.vector_is_outer() && !nest.inner.empty() && nest.tile_axis < 0 &&
-                    nest.levels.size() == 1 && only_accumulates(kernel);
+                    nest.sweeps.size() == 1 && only_accumulates(kernel);
   plan_kept_rows(nest);
   nest.short_versions =
       plan_short_versions(nest, facts.operations + static_cast<int64_t>(facts.accesses.size()));

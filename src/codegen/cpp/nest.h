@@ -15,10 +15,9 @@ namespace braze::codegen::cpp {
 // Elements of a kept row that have room on the stack.
 constexpr int64_t kLongestRow = 4096;
 
-// One thing done at each point of a loop. Welford is two sweeps: the mean, then the sum of squares
-// around it, which is both more accurate and easier on the pipeline than the running form. Sweeps
-// may share a walk over the points: a Level is what schedule/sweeps.h counts as one sweep.
-struct Sweep {
+// One thing done at each point of a loop. Welford is two tasks: the mean, then the sum of squares
+// around it, which is both more accurate and easier on the pipeline than the running form.
+struct Task {
   enum class Role : uint8_t { kStore, kScan, kReduce, kMean, kSquares };
   Role role = Role::kStore;
   const loop::Statement* statement = nullptr;
@@ -26,10 +25,11 @@ struct Sweep {
   bool is_reduction() const { return role != Role::kStore && role != Role::kScan; }
 };
 
-// Inner sweeps that share one walk over the inner axes, then the sweeps after it.
-struct Level {
-  std::vector<Sweep> inner;
-  std::vector<Sweep> outer;
+// One walk over the inner axes, as schedule/sweeps.h counts them: the tasks that share it, then those
+// after it.
+struct Sweep {
+  std::vector<Task> inner;
+  std::vector<Task> outer;
 };
 
 struct Nest {
@@ -48,8 +48,8 @@ struct Nest {
   // of it are loaded row by row and transposed in registers. -1: none.
   int tile_axis = -1;
   std::vector<int> inner;  // inner axes in loop order, vector axis last
-  std::vector<Level> levels;
-  // Expensive values that several walks over a row need: the first walk (number of its level) keeps
+  std::vector<Sweep> sweeps;
+  // Expensive values that several walks over a row need: the first walk (number of its sweep) keeps
   // them in an array; on the stack but for long rows of symbolic extent.
   std::unordered_map<loop::ExprRef, int> kept_rows;
   // In a version for short axes: the number of vectors along the vector axis, all full but perhaps
@@ -83,10 +83,10 @@ bool chooses(const loop::Statement& scan);
 // returns the extent by axis, where the first axis of a merged pair gets extent 1.
 sym::Dims collapse_axes(const loop::Kernel& kernel);
 
-// Order of the sweeps: a sweep comes after the reductions that it uses, after stores to what it
-// loads, and after loads of what it stores; otherwise as early as possible, so that sweeps meet in
-// one loop. A scan is done in each level that sees it, before the first sweep that does.
-std::vector<Level> plan_levels(const loop::Kernel& kernel);
+// Order of the tasks: a task comes after the reductions that it uses, after stores to what it
+// loads, and after loads of what it stores; otherwise as early as possible, so that tasks meet in
+// one loop. A scan is done in each sweep that sees it, before the first task that does.
+std::vector<Sweep> plan_sweeps(const loop::Kernel& kernel);
 
 Nest plan_nest(const loop::Kernel& kernel, Isa isa);
 // weight: of the work for one vector, in operations.

@@ -110,7 +110,7 @@ std::vector<std::string> LoopWriter::write_item(int rows) {
   if (nest_.vector_is_outer())
     write_outer_lanes();
   else
-    write_levels();
+    write_sweeps();
   columns_ = 1;
   return writer_.close();
 }
@@ -138,14 +138,14 @@ void LoopWriter::write_outer_body(const std::string& header, const std::string& 
     text = name;
   }
   writer_.bind_axis(axis, text);
-  write_levels();
+  write_sweeps();
   const std::vector<std::string> lines = writer_.close();
   writer_.block(header, lines);
 }
 
 void LoopWriter::write_outer_lanes() {
   if (nest_.vectors > 0) {
-    for_each_vector(true, [&](int) { write_levels(); });
+    for_each_vector(true, [&](int) { write_sweeps(); });
     return;
   }
   const sym::Int length = nest_.extent[nest_.vector_axis];
@@ -266,30 +266,30 @@ void LoopWriter::for_each_vector(bool may_repeat, const std::function<void(int)>
   writer_.set_active("");
 }
 
-void LoopWriter::write_levels() {
-  for (const Level& level : nest_.levels) {
-    writer_.set_level(static_cast<int>(&level - nest_.levels.data()));
+void LoopWriter::write_sweeps() {
+  for (const Sweep& sweep : nest_.sweeps) {
+    writer_.set_sweep(static_cast<int>(&sweep - nest_.sweeps.data()));
     if (nest_.row_by_row) {
       std::vector<Reduction> none;
-      write_inner_body(level, none, 0);
+      write_inner_body(sweep, none, 0);
       continue;
     }
-    if (!level.inner.empty()) write_inner(level);
+    if (!sweep.inner.empty()) write_inner(sweep);
     if (nest_.tile_axis >= 0)
-      write_tile(level);
+      write_tile(sweep);
     else
       for_each_column([&](int) {
-        for (const Sweep& sweep : level.outer) writer_.store(*sweep.statement);
+        for (const Task& task : sweep.outer) writer_.store(*task.statement);
       });
   }
 }
 
-void LoopWriter::write_tile(const Level& level) {
-  if (!is_tile_cut_) return write_rows(level, std::to_string(nest_.lanes));
+void LoopWriter::write_tile(const Sweep& sweep) {
+  if (!is_tile_cut_) return write_rows(sweep, std::to_string(nest_.lanes));
   const std::string rows = size(sym::min(nest_.extent[nest_.tile_axis], nest_.lanes));
   const auto part = [&](const std::string& header, const std::string& count) {
     writer_.open();
-    write_rows(level, count);
+    write_rows(sweep, count);
     const std::vector<std::string> lines = writer_.close();
     writer_.block(header, lines);
   };
@@ -299,14 +299,14 @@ void LoopWriter::write_tile(const Level& level) {
   writer_.set_tile_rows("");
 }
 
-void LoopWriter::write_rows(const Level& level, const std::string& rows) {
+void LoopWriter::write_rows(const Sweep& sweep, const std::string& rows) {
   const int axis = nest_.tile_axis;
   const std::string name = axis_name(nest_, axis);
   writer_.open();
   writer_.line("const i64 " + name + " = " + name + "_first + row;");
   writer_.bind_axis(axis, name);
   writer_.set_tile("row", name + "_first");
-  for (const Sweep& sweep : level.outer) writer_.store(*sweep.statement);
+  for (const Task& task : sweep.outer) writer_.store(*task.statement);
   writer_.set_tile("", "");
   const std::vector<std::string> body = writer_.close();
   writer_.block("for (int row = 0; row < " + rows + "; ++row)", body);

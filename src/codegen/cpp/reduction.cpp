@@ -33,8 +33,8 @@ std::string lowest(DType dtype, bool highest) {
 
 }  // namespace
 
-Reduction::Reduction(const Nest& nest, Sweep sweep, int column, ExpressionWriter& writer)
-    : nest_(nest), sweep_(sweep), statement_(*sweep.statement), writer_(writer) {
+Reduction::Reduction(const Nest& nest, Task task, int column, ExpressionWriter& writer)
+    : nest_(nest), task_(task), statement_(*task.statement), writer_(writer) {
   dtype_ = is_arg() ? statement_.value->dtype : statement_.accumulate;
   if (statement_.op == ReduceOp::kAny || statement_.op == ReduceOp::kAll) dtype_ = DType::kBool;
   index_type_ = "i64";
@@ -48,12 +48,12 @@ Reduction::Reduction(const Nest& nest, Sweep sweep, int column, ExpressionWriter
   base_ = "r" + std::to_string(statement_.reduced);
   if (column >= 0) base_ += "_c" + std::to_string(column);
   stem_ = base_;
-  if (sweep.role == Sweep::Role::kMean) stem_ += "_mean";
-  if (sweep.role == Sweep::Role::kSquares) stem_ += "_squares";
+  if (task.role == Task::Role::kMean) stem_ += "_mean";
+  if (task.role == Task::Role::kSquares) stem_ += "_squares";
 }
 
-bool Reduction::can_unroll(const Sweep& sweep) {
-  return sweep.statement->op != ReduceOp::kArgMax && sweep.statement->op != ReduceOp::kArgMin;
+bool Reduction::can_unroll(const Task& task) {
+  return task.statement->op != ReduceOp::kArgMax && task.statement->op != ReduceOp::kArgMin;
 }
 
 sym::Int Reduction::points() const {
@@ -209,7 +209,7 @@ void Reduction::accumulate(int copy) {
   std::string text = lanes()      ? writer_.as_vector(value, dtype_)
                      : value.atom ? value.text
                                   : "(" + value.text + ")";
-  if (sweep_.role == Sweep::Role::kSquares) {
+  if (task_.role == Task::Role::kSquares) {
     const std::string delta = writer_.fresh("delta");
     writer_.line("const " + writer_.type_of(dtype_, lanes()) + " " + delta + " = " + text + " - " +
                  base_ + "_mean;");
@@ -330,15 +330,15 @@ void Reduction::finish() {
       text = std::string(fold) + "(" + type + "(" + text + "))";
     }
   }
-  if (sweep_.role == Sweep::Role::kMean) text = text + " / " + count();
+  if (task_.role == Task::Role::kMean) text = text + " / " + count();
   const std::string type = writer_.type_of(dtype_, vector);
   writer_.line("const " + type + " " + stem_ + " = " + text + ";");
   const Operand result{stem_, vector, true};
-  if (sweep_.role == Sweep::Role::kReduce) {
+  if (task_.role == Task::Role::kReduce) {
     writer_.bind_reduced(statement_.reduced, 0, result);
     return;
   }
-  writer_.bind_reduced(statement_.reduced, sweep_.role == Sweep::Role::kMean ? 0 : 1, result);
+  writer_.bind_reduced(statement_.reduced, task_.role == Task::Role::kMean ? 0 : 1, result);
   writer_.bind_reduced(statement_.reduced, 2, {count(), false, true});
 }
 

@@ -12,10 +12,10 @@ class Reduction {
  public:
   // `column` is added to the names where several vectors of outer points are reduced side by side;
   // negative: there is one.
-  Reduction(const Nest& nest, Sweep sweep, int column, ExpressionWriter& writer);
+  Reduction(const Nest& nest, Task task, int column, ExpressionWriter& writer);
 
   // Argmax and argmin keep one accumulator: a second would have to carry its positions.
-  static bool can_unroll(const Sweep& sweep);
+  static bool can_unroll(const Task& task);
 
   void declare(int copies);
   void accumulate(int copy);
@@ -47,7 +47,7 @@ class Reduction {
   void finish_arg();
 
   const Nest& nest_;
-  Sweep sweep_;
+  Task task_;
   const loop::Statement& statement_;
   ExpressionWriter& writer_;
   graph::DType dtype_;      // of the accumulator

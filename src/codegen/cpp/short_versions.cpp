@@ -16,9 +16,9 @@ constexpr int64_t kLightWeight = 24;
 // An axis that was longer when traced is hardly ever short.
 constexpr int64_t kLongestHint = 512;
 
-bool has_inner_sweeps(const Nest& nest) {
-  return std::any_of(nest.levels.begin(), nest.levels.end(),
-                     [](const Level& level) { return !level.inner.empty(); });
+bool has_inner_tasks(const Nest& nest) {
+  return std::any_of(nest.sweeps.begin(), nest.sweeps.end(),
+                     [](const Sweep& sweep) { return !sweep.inner.empty(); });
 }
 
 // Is the vector axis walked anew for each of many points?
@@ -26,7 +26,7 @@ bool walks_rows(const Nest& nest) {
   if (nest.parallel.empty()) return false;
   if (nest.vector_is_inner()) return true;
   const bool one_block = nest.block == 0 || nest.block >= kMostVectors * nest.lanes;
-  return !has_inner_sweeps(nest) && nest.tile_axis < 0 && nest.columns == 1 && one_block;
+  return !has_inner_tasks(nest) && nest.tile_axis < 0 && nest.columns == 1 && one_block;
 }
 
 Nest version_of(const Nest& nest, int lanes, int vectors) {

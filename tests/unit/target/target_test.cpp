@@ -59,9 +59,6 @@ TEST(Costs, FollowFromTheMachine) {
   EXPECT_LT(small.workers, large.workers);
   EXPECT_LT(small.launch_bytes, large.launch_bytes);
   EXPECT_LT(small.parallel_points, large.parallel_points);
-  // An operator over CPU kernels of Braze's own.
-  EXPECT_EQ(std::ranges::count(costs_of(Cpu{}).placed_ops, "braze.attention"), 1);
-  EXPECT_EQ(std::ranges::count(large.placed_ops, "braze.attention"), 0);
 }
 
 }  // namespace

@@ -16,38 +16,38 @@ using loop::Statement;
 
 namespace {
 
-class Leveller {
+class SweepPlanner {
  public:
-  explicit Leveller(const Kernel& kernel) : kernel_(kernel) {}
+  explicit SweepPlanner(const Kernel& kernel) : kernel_(kernel) {}
 
-  std::vector<Level> run() {
+  std::vector<Sweep> run() {
     for (const Statement& s : kernel_.body) {
       switch (s.kind) {
         case Statement::Kind::kStore:
-          place({Sweep::Role::kStore, &s});
+          place({Task::Role::kStore, &s});
           break;
         case Statement::Kind::kScan:
           scans_.push_back({&s, {}});
           break;
         case Statement::Kind::kReduce:
           if (s.op == ReduceOp::kWelford) {
-            place({Sweep::Role::kMean, &s});
-            place({Sweep::Role::kSquares, &s});
+            place({Task::Role::kMean, &s});
+            place({Task::Role::kSquares, &s});
           } else {
-            place({Sweep::Role::kReduce, &s});
+            place({Task::Role::kReduce, &s});
           }
           break;
       }
     }
     for (const Scan& scan : scans_)  // a scan that is needed for its index checks alone
-      if (scan.levels.empty()) place({Sweep::Role::kScan, scan.statement});
-    return std::move(levels_);
+      if (scan.sweeps.empty()) place({Task::Role::kScan, scan.statement});
+    return std::move(sweeps_);
   }
 
  private:
-  // A position in time: level, and whether in its loop (0) or after it (1).
+  // A position in time: sweep, and whether in its loop (0) or after it (1).
   struct Time {
-    size_t level = 0;
+    size_t sweep = 0;
     int after = 0;
     friend auto operator<=>(const Time&, const Time&) = default;
   };
@@ -57,17 +57,17 @@ class Leveller {
   };
   struct Scan {
     const Statement* statement = nullptr;
-    std::set<size_t> levels;  // that it is done in
+    std::set<size_t> sweeps;  // that it is done in
   };
 
-  void place(Sweep sweep) {
-    const Statement& s = *sweep.statement;
+  void place(Task task) {
+    const Statement& s = *task.statement;
     std::unordered_set<ExprRef> seen;
     std::vector<int> loads;
     std::set<int> used;  // scans
     Time earliest{0, s.inner ? 0 : 1};
     const auto not_before = [&](Time t) {
-      if (s.inner && t.after == 1) t = {t.level + 1, 0};
+      if (s.inner && t.after == 1) t = {t.sweep + 1, 0};
       if (!s.inner) t.after = 1;
       earliest = std::max(earliest, t);
     };
@@ -86,24 +86,24 @@ class Leveller {
     };
     visit(s.value);
     if (s.index) visit(s.index);
-    if (sweep.role == Sweep::Role::kSquares) not_before({ready_.at(s.reduced), 1});
+    if (task.role == Task::Role::kSquares) not_before({ready_.at(s.reduced), 1});
     for (int buffer : loads)
       if (buffers_[buffer].is_stored) not_before(buffers_[buffer].stored);
-    if (sweep.role == Sweep::Role::kStore) {
+    if (task.role == Task::Role::kStore) {
       const Buffer& target = buffers_[s.buffer];
       if (target.is_loaded) not_before(target.loaded);
       if (target.is_stored) not_before(target.stored);
     }
-    if (levels_.size() <= earliest.level) levels_.resize(earliest.level + 1);
-    Level& level = levels_[earliest.level];
-    if (sweep.role == Sweep::Role::kScan) used.insert(s.reduced);
+    if (sweeps_.size() <= earliest.sweep) sweeps_.resize(earliest.sweep + 1);
+    Sweep& sweep = sweeps_[earliest.sweep];
+    if (task.role == Task::Role::kScan) used.insert(s.reduced);
     for (Scan& scan : scans_)
-      if (used.contains(scan.statement->reduced) && scan.levels.insert(earliest.level).second)
-        level.inner.push_back({Sweep::Role::kScan, scan.statement});
-    if (sweep.role != Sweep::Role::kScan) (s.inner ? level.inner : level.outer).push_back(sweep);
-    if (sweep.is_reduction()) ready_[s.reduced] = earliest.level;
+      if (used.contains(scan.statement->reduced) && scan.sweeps.insert(earliest.sweep).second)
+        sweep.inner.push_back({Task::Role::kScan, scan.statement});
+    if (task.role != Task::Role::kScan) (s.inner ? sweep.inner : sweep.outer).push_back(task);
+    if (task.is_reduction()) ready_[s.reduced] = earliest.sweep;
     for (int buffer : loads) note(buffers_[buffer].is_loaded, buffers_[buffer].loaded, earliest);
-    if (sweep.role == Sweep::Role::kStore)
+    if (task.role == Task::Role::kStore)
       note(buffers_[s.buffer].is_stored, buffers_[s.buffer].stored, earliest);
   }
 
@@ -118,7 +118,7 @@ class Leveller {
   }
 
   const Kernel& kernel_;
-  std::vector<Level> levels_;
+  std::vector<Sweep> sweeps_;
   std::vector<Scan> scans_;
   std::unordered_map<int64_t, size_t> ready_;
   std::unordered_map<int, Buffer> buffers_;
@@ -126,6 +126,6 @@ class Leveller {
 
 }  // namespace
 
-std::vector<Level> plan_levels(const Kernel& kernel) { return Leveller(kernel).run(); }
+std::vector<Sweep> plan_sweeps(const Kernel& kernel) { return SweepPlanner(kernel).run(); }
 
 }  // namespace braze::codegen::cpp
