@@ -200,10 +200,12 @@ Tracked call_print(TraceContext& trace, const Tracked& callable, Tracked* args, 
 bool handles_warnings(TraceContext& trace) {
   if (!trace.world.has_writes()) return false;
   static PyObject* dict = PyModule_GetDict(PyImport_ImportModule("warnings"));
-  for (const char* name : {"filters", "showwarning", "_showwarnmsg_impl"}) {
-    const Ref key = Ref::steal(PyUnicode_InternFromString(name));
-    const Write* write = trace.world.log().written(dict, key.get());
-    if (write && write->value.get() != PyDict_GetItemWithError(dict, key.get())) return true;
+  static PyObject* const keys[] = {PyUnicode_InternFromString("filters"),
+                                   PyUnicode_InternFromString("showwarning"),
+                                   PyUnicode_InternFromString("_showwarnmsg_impl")};
+  for (PyObject* key : keys) {
+    const Write* write = trace.world.log().written(dict, key);
+    if (write && write->value.get() != PyDict_GetItemWithError(dict, key)) return true;
   }
   return false;
 }
