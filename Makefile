@@ -10,6 +10,9 @@ BUILD = $(firstword $(wildcard build/$(shell $(RUN) -c "import sys; print('cp%d%
 # A newer compiler's new warning does not stop a build; .ci/run sets it.
 WERROR ?= OFF
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# Each takes two to four gigabytes of memory.
+TEST_JOBS ?= $(shell expr $(JOBS) '>' 8 > /dev/null && echo 8 || echo $(JOBS))
+PYTEST = $(RUN) -m pytest -q -n $(TEST_JOBS)
 CPP_SOURCES = $(shell git ls-files -co --exclude-standard 'src/*.cpp' 'src/*.h' 'tests/unit/*.cpp' 'tests/unit/*.h' 'tests/hooks/*.cpp' 'tests/hooks/*.h')
 INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python tests/hooks -type f -not -name '*.py' -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
 
@@ -49,8 +52,8 @@ demo: build
 	$(RUN) examples/demo.py
 
 test: check ruff test-cpp
-	$(RUN) -m pytest tests/tools tests/python -q
-	$(RUN) -m pytest tests/operators -q
+	$(PYTEST) --dist loadfile tests/tools tests/python
+	$(PYTEST) tests/operators
 	$(RUN) tests/public/run.py --quick -j $(JOBS)
 	$(MAKE) test-cpython
 
@@ -67,7 +70,7 @@ test-cpp: test-cpp-build
 	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --progress
 
 test-python: build
-	$(RUN) -m pytest tests/python -q
+	$(PYTEST) --dist loadfile tests/python
 
 # CPython's own tests of lists, generators, exceptions, classes ..., their functions compiled.
 test-cpython: build
@@ -82,7 +85,7 @@ $(VENV)/.requirements-public: requirements-public.txt $(VENV)/.requirements
 test-public: build $(VENV)/.requirements-public
 	$(RUN) tests/public/run.py -j $(JOBS) --report docs/fidelity.md
 	$(RUN) tools/operator_coverage.py --check
-	OPERATORS_EVERY=1 $(RUN) -m pytest tests/operators -q
+	OPERATORS_EVERY=1 $(PYTEST) tests/operators
 
 # How each operator of PyTorch's database runs; docs/coverage.md anew.
 coverage: build

@@ -5,8 +5,9 @@ import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
-# Tests neither use nor fill the user's cache.
-os.environ.setdefault("BRAZE_CACHE_DIR", tempfile.mkdtemp(prefix="braze-test-cache-"))
+# Tests neither use nor fill the user's cache, nor that of the process that started this one.
+if "BRAZE_CACHE_DIR" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["BRAZE_CACHE_DIR"] = tempfile.mkdtemp(prefix="braze-test-cache-")
 sys.path.insert(0, os.path.dirname(__file__))
 
 import pytest
