@@ -1,4 +1,4 @@
-// `quantile` and `nanquantile` from PyTorch 2.15 on. Their composite kernel sorted; now, on the
+// `quantile` and `nanquantile` from PyTorch 2.14 on. Their composite kernel sorted; now, on the
 // CPU, it looks for the elements of the asked ranks in memory, which fakes do not have. So the
 // operator is recorded as it is. Which of equal elements it finds decides where a gradient flows,
 // so that with one it is left to eager.
@@ -17,7 +17,7 @@ namespace braze::trace {
 namespace {
 
 constexpr bool kLooksIntoMemory = TORCH_VERSION_MAJOR > 2 ||
-                                  (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15);
+                                  (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 14);
 
 // self, q (a tensor or a number), dim, keepdim, interpolation
 constexpr int kArguments = 5;

@@ -31,14 +31,20 @@ def test_quantiles(function, interpolation):
                     assert torch.equal(fast(x).signbit(), f(x).signbit())
 
 
-@pytest.mark.parametrize("q", (0.3, torch.tensor([0.1, 0.75])))
-def test_it_is_part_of_the_graph(q):
+# Before PyTorch 2.14 it is traced, and what it asks of a tensor of ranks is a break.
+SERVED = (0.3, torch.tensor([0.1, 0.75])) if torch.__version__ >= "2.14" else (0.3,)
+
+
+@pytest.mark.parametrize("mode", (torch.no_grad, torch.inference_mode))
+@pytest.mark.parametrize("q", SERVED)
+def test_it_is_part_of_the_graph(q, mode):
     def f(x):
         return torch.quantile(x * 2, q, 1) + 1
 
     fast = braze.compile(f, fullgraph=True)
-    for x in (torch.randn(4, 6), torch.randn(7, 5)):
-        assert torch.equal(fast(x), f(x))
+    with mode():
+        for x in (torch.randn(4, 6), torch.randn(7, 5)):
+            assert torch.equal(fast(x), f(x))
     assert not braze.explain(f)(torch.randn(4, 6)).breaks
 
 
