@@ -24,6 +24,14 @@ bool look_up_type(const char* module, const char* attribute, PyTypeObject*& into
   return type != nullptr;
 }
 
+// A method of C that a class has, for its class; null if it is none.
+PyObject* class_method_of(PyObject* type, const char* name) {
+  const Ref key = Ref::steal(PyUnicode_FromString(name));
+  PyObject* found =
+      key ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(type), key.get()) : nullptr;
+  return found && Py_IS_TYPE(found, &PyClassMethodDescr_Type) ? Py_NewRef(found) : nullptr;
+}
+
 PyObject* substitutes = nullptr;
 PyObject* float_substitutes = nullptr;
 
@@ -87,6 +95,8 @@ bool initialize_known() {
   k.atom_types[4] = reinterpret_cast<PyObject*>(Py_TYPE(Py_NotImplemented));
   k.atom_types[5] = reinterpret_cast<PyObject*>(&PyComplex_Type);
   k.module_getattr = PyObject_GetAttr(reinterpret_cast<PyObject*>(k.module), k.names.getattr);
+  if (const Ref base = Ref::steal(look_up("torch._C", "_FunctionBase")))
+    k.function_apply = class_method_of(base.get(), "apply");
   k.object_getattribute = _PyType_Lookup(&PyBaseObject_Type, k.names.getattribute);
   k.is_compiling = look_up("torch.compiler", "is_compiling");
   k.gc_get_objects = look_up("gc", "get_objects");

@@ -86,6 +86,7 @@ struct Known {
       *torch_function_mode, *sym_int, *sym_bool, *sym_float, *text, *pattern, *script_function,
       *abc_meta;
   PyObject* module_getattr;  // torch.nn.Module.__getattr__
+  PyObject* function_apply;  // what torch.autograd.Function inherits from C
   PyObject* object_getattribute;
   PyObject* is_compiling;  // torch.compiler.is_compiling
   PyObject* gc_get_objects;

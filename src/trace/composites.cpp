@@ -123,6 +123,7 @@ std::string register_composites() {
       *new torch::Library(torch::Library::IMPL, "aten", kCompositeKey, __FILE__, __LINE__);
   operators.impl("matmul", matmul);
   register_recurrent(operators);
+  register_quantiles(operators);
   return "";
 }
 

@@ -1,6 +1,6 @@
 // Composite operators that are not left to PyTorch's own kernels where sizes are symbols: those
 // would make numbers of them. `matmul` is decomposed here; recurrent layers are recorded as they
-// are.
+// are. So are quantiles, whose kernel looks into memory in some versions of PyTorch.
 #pragma once
 
 #include <c10/core/DispatchKey.h>
@@ -18,5 +18,7 @@ std::string register_composites();
 
 // recurrent.cpp
 void register_recurrent(torch::Library& operators);
+// quantiles.cpp
+void register_quantiles(torch::Library& operators);
 
 }  // namespace braze::trace

@@ -23,6 +23,27 @@ struct StorageVisible {
   const bool previous = thread_state.storage_visible;
 };
 
+// Kernels of PyTorch that make a view of a fake let it be on the device that the fake stands for,
+// in versions that have a use for kFakeKey of their own; but all else in a kernel for metadata is
+// on meta. A fake says so too.
+at::Tensor held_on_meta(const at::Tensor& view) {
+  if (!view.defined() || as_fake(view)) return view;
+  c10::TensorImpl& impl = *view.unsafeGetTensorImpl();
+  if (!impl.key_set().has(kFakeKey) || view.device().is_meta()) return view;
+  return make_fake(impl.unsafe_storage(), impl, view.device());
+}
+
+void hold_views_on_meta(torch::jit::Stack& stack, size_t begin) {
+  for (size_t i = begin; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) {
+      stack[i] = held_on_meta(stack[i].toTensor());
+    } else if (stack[i].isTensorList()) {
+      auto views = stack[i].toTensorList();
+      for (size_t j = 0; j < views.size(); ++j) views.set(j, held_on_meta(views.get(j)));
+    }
+  }
+}
+
 // A kernel for metadata calls another operator: metadata only.
 void nested_call(const OperatorInfo& info, torch::jit::Stack& stack) {
   const size_t begin = stack.size() - info.arguments.size();
@@ -35,6 +56,7 @@ void nested_call(const OperatorInfo& info, torch::jit::Stack& stack) {
   if (info.rules.metadata && info.rules.metadata(ShapeCall{info, stack, begin})) return;
   if (info.infer_always && infer_nested(info, stack)) return;
   compute_results(info, stack);
+  hold_views_on_meta(stack, begin);
 }
 
 void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {

@@ -342,9 +342,34 @@ Tracked call_unpacked(TraceContext& trace, const Tracked& callable, const Tracke
 // --- Functions and methods of C
 // -------------------------------------------------------------------
 
+// `C.apply` of an autograd.Function, where that is a method of C bound to the class (from PyTorch
+// 2.15 on; before, a function of Python that is given the class).
+static bool is_apply(const PyCFunctionObject* f) {
+  PyObject* apply = known().function_apply;
+  return apply && f->m_self && PyType_Check(f->m_self) &&
+         reinterpret_cast<PyMethodDescrObject*>(apply)->d_method == f->m_ml;
+}
+
+static Tracked call_apply(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
+                          PyObject* kwnames) {
+  PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable.get())->m_self;
+  Tracked type = trace.world.wrap(self);
+  const Source* source = trace.world.source_of(callable);
+  if (!type.source && source && trace.world.is_outside(self)) {
+    type =
+        trace.world.read(self, trace.guards.source(SourceKind::kAttribute, source, names().self));
+    if (!type) return {};
+  }
+  std::vector<Tracked> all = {type};
+  all.insert(all.end(), args, args + count);
+  return call_torch(trace, trace.world.wrap(known().function_apply), "torch.autograd.function",
+                    "apply", all.data(), all.size(), kwnames);
+}
+
 static Tracked call_builtin(TraceContext& trace, const Tracked& callable, Tracked* args,
                             size_t count, PyObject* kwnames) {
   auto* f = reinterpret_cast<PyCFunctionObject*>(callable.get());
+  if (is_apply(f)) return call_apply(trace, callable, args, count, kwnames);
   const char* name = f->m_ml->ml_name;
   PyObject* self = f->m_self;
   if (PyObject* substitute = substitute_for(callable.get()))

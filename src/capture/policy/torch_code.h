@@ -82,6 +82,8 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.accelerator", "", kNative, "what the machine has")                                    \
   X("torch._dynamo.mutation_guard", "", kEvaluated, "wraps Module.__init__")                     \
   X("torch._dynamo.mutation_guard", "GenerationTracker.tag", kNative, "is read by torch.export") \
+  X("torch._dynamo.mutation_guard", "_GenerationTracker.tag", kNative,                           \
+    "the same from PyTorch 2.15 on")                                                             \
   X("torch.utils.hooks", "RemovableHandle.__init__", kRefused, "counts handles in its class")    \
   /* Of nothing here would a part be compiled. */                                                \
   X("torch.backends", "ContextProp", kRefused, "a switch of PyTorch that no guard covers")       \

@@ -1,9 +1,13 @@
 // What PyTorch's kernels refuse that its functions for metadata let pass (trace/rules/rules.h).
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/fft_rfft.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/is_one_of.h"
+#include "trace/constants.h"
 #include "trace/rules/rules.h"
 #include "trace/shapes/common.h"
 
@@ -80,9 +84,23 @@ std::string refusals::batch_norm(const ShapeCall& call) {
   return "";
 }
 
-// Windows and transforms.
+// Windows.
 std::string refusals::of_nothing(const ShapeCall& call) {
   return is_empty(call.tensor(0)) ? kEmpty : "";
+}
+
+// The library has no transform of nothing. Some versions of PyTorch ask it for one.
+std::string refusals::transform(const ShapeCall& call) {
+  static const bool refused = [] {
+    const RealCallScope scope;
+    try {
+      at::fft_rfft(at::empty({0, 2}));
+      return false;
+    } catch (const c10::Error&) {
+      return true;
+    }
+  }();
+  return refused ? refusals::of_nothing(call) : "";
 }
 
 // self; those with a dimension have a function of PyTorch's that looks at it

@@ -87,6 +87,9 @@ CASES = {
     "meshgrid, whose words hold elements": (lambda x: torch.meshgrid(x[0], indexing="ij"), CUBE),
 }
 
+# From PyTorch 2.15 on a transform of nothing is nothing.
+SERVED = {"fft of nothing"} if torch.__version__ >= "2.15" else set()
+
 
 @pytest.mark.parametrize("dynamic", (None, True))
 @pytest.mark.parametrize("case", CASES)
@@ -106,5 +109,5 @@ def test_refused(case, dynamic, capfd):
         log = []
         told.append((function(x.clone(), log).tolist(), log))
     assert told[0] == told[1]
-    assert len(told[0][1]) == 2  # it was refused
+    assert len(told[0][1]) == (1 if case in SERVED else 2)  # with the error, where it was refused
     assert "Please report" not in capfd.readouterr().err
