@@ -77,23 +77,23 @@ std::unique_ptr<RunContext> FunctionRunner::take_context(const BoundFunction& bo
   }
   if (context == nullptr) context = std::make_unique<RunContext>(*prepared_);
   const int64_t bytes = bound.numbers().layout->arena_bytes;
+  if (fixed_ && context->arena) return context;  // it stays there
   // Memory of a GPU belongs to the stream of the call, and to its allocator between calls, which
   // gives the same piece again as long as nobody else takes it.
   if (prepared_->on_gpu())
     context->attach(bound, std::make_unique<Arena>(bytes, prepared_->device));
-  else if (!fixed_)
-    context->attach(bound, arenas_.take(bytes));
-  else if (!context->arena)  // it stays there
-    context->attach(bound, std::make_unique<Arena>(bytes));
+  else
+    context->attach(bound, fixed_ ? std::make_unique<Arena>(bytes) : arenas_.take(bytes));
   return context;
 }
 
 void FunctionRunner::return_context(std::unique_ptr<RunContext> context) {
   context->forget_call();
-  if (prepared_->on_gpu())
-    context->arena = nullptr;
-  else if (!fixed_)
+  if (prepared_->on_gpu()) {
+    if (!fixed_ || context->arena->bytes() > 0) context->arena = nullptr;
+  } else if (!fixed_) {
     arenas_.give(std::move(context->arena));
+  }
   // The one that was there, if any, is the colder one.
   context.reset(spare_.exchange(context.release(), std::memory_order_acq_rel));
   if (context == nullptr) return;

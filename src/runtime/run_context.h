@@ -27,7 +27,8 @@ class RunContext {
   void forget_call();
 
   const PreparedFunction& prepared;
-  std::unique_ptr<Arena> arena;     // null while the context of a symbolic or GPU's plan is idle
+  // Null while the context is idle, if it is of symbolic sizes or holds memory of a GPU.
+  std::unique_ptr<Arena> arena;
   std::vector<at::Tensor> tensors;  // by slot
   std::vector<void*> pointers;      // by slot
   std::vector<void*> kernel_args;

@@ -103,7 +103,7 @@ def test_facts_of_calls_are_asked():
 def test_facts_are_asked():
     facts = set(re.findall(r"^  (k\w+) = 1 <<", (SOURCES / "graph/op.h").read_text(), re.M))
     lines = (SOURCES / "graph/op_list.inc").read_text()
-    asked = "".join(sources("graph", "passes", "loop/lowering", "dispatch").values())
+    asked = "".join(sources("graph", "passes", "loop/lowering", "schedule", "dispatch").values())
     assert len(facts) > 4
     for fact in facts:
         assert re.search(rf"^X\(.*\b{fact}\b", lines, re.M), f"no operator is {fact}"

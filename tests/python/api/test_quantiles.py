@@ -44,7 +44,8 @@ def test_it_is_part_of_the_graph(q, mode):
     fast = braze.compile(f, fullgraph=True)
     with mode():
         for x in (torch.randn(4, 6), torch.randn(7, 5)):
-            assert torch.equal(fast(x), f(x))
+            # What is between two ranks is rounded as the kernel of its own rounds.
+            torch.testing.assert_close(fast(x), f(x), rtol=1e-6, atol=1e-6)
     assert not braze.explain(f)(torch.randn(4, 6)).breaks
 
 
