@@ -210,7 +210,13 @@ bool is_about_dtypes(std::string_view message) {
   return false;
 }
 
-std::string refusal_of(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
+// An error's words; empty: none.
+struct Refusal {
+  std::string words;
+  bool not_implemented = false;  // a NotImplementedError to Python
+};
+
+Refusal refusal_of(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
   RealCallScope scope;
   for (const bool one : {true, false}) {
     try {
@@ -219,7 +225,8 @@ std::string refusal_of(const OperatorInfo& info, const torch::jit::Stack& stack,
       return {};
     } catch (const c10::Error& error) {
       std::string message = error.what_without_backtrace();
-      if (is_about_dtypes(message)) return message;
+      const bool not_implemented = dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr;
+      if (is_about_dtypes(message)) return {std::move(message), not_implemented};
     } catch (const std::exception&) {
       // Of sizes that do not fit each other.
     }
@@ -233,7 +240,7 @@ void refuse_dtypes(const OperatorInfo& info, const torch::jit::Stack& stack, siz
   if (!info.may_refuse_dtypes || is_plain(info, stack, begin)) return;
   struct Outcomes {
     SmallCall call;
-    std::unordered_map<std::string, std::string, ViewHash, std::equal_to<>> by_key;  // the error
+    std::unordered_map<std::string, Refusal, ViewHash, std::equal_to<>> by_key;
   };
   thread_local Outcomes outcomes;
   const std::string_view key = outcomes.call.key(info, stack, begin);
@@ -242,10 +249,12 @@ void refuse_dtypes(const OperatorInfo& info, const torch::jit::Stack& stack, siz
   if (known == outcomes.by_key.end()) {
     if (outcomes.by_key.size() >= kMostOutcomes) outcomes.by_key.clear();
     std::string kept(key);  // the call that is tried may come here too
-    std::string refusal = refusal_of(info, stack, begin);
+    Refusal refusal = refusal_of(info, stack, begin);
     known = outcomes.by_key.try_emplace(std::move(kept), std::move(refusal)).first;
   }
-  TORCH_CHECK(known->second.empty(), known->second);
+  const Refusal& refusal = known->second;
+  TORCH_CHECK_NOT_IMPLEMENTED(!refusal.not_implemented, refusal.words);
+  TORCH_CHECK(refusal.words.empty(), refusal.words);
 }
 
 }  // namespace braze::trace
