@@ -1,8 +1,9 @@
 #include "graph/op.h"
 
-#include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -32,6 +33,8 @@ class OpTable {
  public:
   OpTable() {
     by_kind_.resize(static_cast<size_t>(OpKind::kCount));
+    ops_.reserve(2 * by_kind_.size());
+    by_name_.reserve(2 * by_kind_.size());
 #define X(id, name, op_class, ...) \
   add_known(OpKind::k##id, name, k##op_class __VA_OPT__(, ) __VA_ARGS__);
 #include "graph/op_list.inc"
@@ -75,7 +78,7 @@ class OpTable {
   ForkMutex mutex_;
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<const Op*> by_kind_;
-  std::map<std::string, std::vector<const Op*>, std::less<>> by_name_;
+  std::unordered_map<std::string_view, std::vector<const Op*>> by_name_;  // keys of ops_
 };
 
 OpTable& table() {
