@@ -187,6 +187,14 @@ TEST(LowerIndexing, ChecksHappenForElementsThatNobodyReads) {
   EXPECT_FALSE(try_run(text, {{0, 1, 2, 3, 4, 5}, {1, 7}}));
 }
 
+TEST(LowerIndexing, WhatHasNoElementsIsLeftToEager) {
+  EXPECT_TRUE(is_extern("%0: f32[3, 0], %1: i64[2]", "f32[2, 0]",
+                        "aten.embedding(%0, %1, -1, false, false)"));
+  EXPECT_TRUE(is_extern("%0: f32[0, 3], %1: i64[2]", "f32[0, 2]", "aten.index_select(%0, 1, %1)"));
+  EXPECT_TRUE(
+      is_extern("%0: f32[2, 0], %1: i64[2, 1]", "f32[2, 1]", "aten.gather(%0, 1, %1, false)"));
+}
+
 TEST(LowerIndexing, IndexTensorWrapsNegatives) {
   const std::string text =
       one("%0: f32[3, 2], %1: i64[2]", "f32[2, 2]", "aten.index.Tensor(%0, ?[%1])");
