@@ -66,11 +66,13 @@ def launch_time():
     call("cuModuleLoadData", ctypes.byref(module), EMPTY_KERNEL)
     call("cuModuleGetFunction", ctypes.byref(kernel), module, b"empty")
     arguments = (ctypes.c_void_p * 2)(*[ctypes.addressof(argument)] * 2)
-    launch = driver.cuLaunchKernel
     sizes = [ctypes.c_uint(n) for n in (64, 1, 1, 256, 1, 1, 0)]
+
+    def launch(function):
+        driver.cuLaunchKernel(function, *sizes, None, arguments, None)
+
     # One that is refused at once costs what ctypes does.
-    refused = call_time(lambda f: launch(f, *sizes, None, arguments, None), ctypes.c_void_p())
-    return call_time(lambda f: launch(f, *sizes, None, arguments, None), kernel) - refused
+    return call_time(launch, kernel) - call_time(launch, ctypes.c_void_p())
 
 
 def gpu_time(function, x, calls=20):

@@ -139,8 +139,8 @@ constexpr size_t kWithKernels = 4;
 // How many sets of sizes are kept; beyond that all are dropped and made again.
 constexpr size_t kMost = 256;
 
-// Grains of work of the kernels, 2 for a step of any other kind. A launch on a GPU is one: it waits
-// where the stream's queue is full, perhaps for a function of the user's that needs the GIL.
+// Grains of work of the kernels, 2 for a step of any other kind, also for a launch on a GPU: that
+// waits where the stream's queue is full, perhaps for a function of the user's that needs the GIL.
 int64_t work_of(const plan::Module& module) {
   int64_t work = 0;
   for (const plan::Function& function : module.functions)

@@ -131,8 +131,9 @@ class MemoryPlanner {
   }
 
   bool has_placed_result(const loop::ExternCall& call) const {
-    const graph::Op& op = graph::find_or_add_op(call.op, call.effects);
-    if (call.results.size() != 1 || !op.has(graph::kFillsGiven)) return false;
+    if (call.results.size() != 1 ||
+        !graph::find_or_add_op(call.op, call.effects).has(graph::kFillsGiven))
+      return false;
     const graph::TensorType& type = program_.buffers[call.results[0]].type;
     return type.device.type == device_ && is_dense(type);
   }

@@ -26,20 +26,24 @@ struct StorageVisible {
 // Kernels of PyTorch that make a view of a fake let it be on the device that the fake stands for,
 // in versions that have a use for kFakeKey of their own; but all else in a kernel for metadata is
 // on meta. A fake says so too.
-at::Tensor held_on_meta(const at::Tensor& view) {
-  if (!view.defined() || as_fake(view)) return view;
+bool is_off_meta(const at::Tensor& view) {
+  return view.defined() && view.key_set().has(kFakeKey) && !view.device().is_meta() &&
+         !as_fake(view);
+}
+
+at::Tensor on_meta(const at::Tensor& view) {
   c10::TensorImpl& impl = *view.unsafeGetTensorImpl();
-  if (!impl.key_set().has(kFakeKey) || view.device().is_meta()) return view;
   return make_fake(impl.unsafe_storage(), impl, view.device());
 }
 
 void hold_views_on_meta(torch::jit::Stack& stack, size_t begin) {
   for (size_t i = begin; i < stack.size(); ++i) {
     if (stack[i].isTensor()) {
-      stack[i] = held_on_meta(stack[i].toTensor());
+      if (is_off_meta(stack[i].toTensor())) stack[i] = on_meta(stack[i].toTensor());
     } else if (stack[i].isTensorList()) {
       auto views = stack[i].toTensorList();
-      for (size_t j = 0; j < views.size(); ++j) views.set(j, held_on_meta(views.get(j)));
+      for (size_t j = 0; j < views.size(); ++j)
+        if (is_off_meta(views.get(j))) views.set(j, on_meta(views.get(j)));
     }
   }
 }

@@ -342,8 +342,17 @@ Tracked call_unpacked(TraceContext& trace, const Tracked& callable, const Tracke
 // --- Functions and methods of C
 // -------------------------------------------------------------------
 
+// What a function of C is bound to, read through the function. Empty with a break or an exception.
+static Tracked owner_of(TraceContext& trace, const Tracked& callable) {
+  PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable.get())->m_self;
+  Tracked owner = trace.world.wrap(self);
+  const Source* source = trace.world.source_of(callable);
+  if (owner.source || !source || !trace.world.is_outside(self)) return owner;
+  return trace.world.read(self, trace.guards.source(SourceKind::kAttribute, source, names().self));
+}
+
 // `C.apply` of an autograd.Function, where that is a method of C bound to the class (from PyTorch
-// 2.15 on; before, a function of Python that is given the class).
+// 2.14 on; before, a function of Python that is given the class).
 static bool is_apply(const PyCFunctionObject* f) {
   PyObject* apply = known().function_apply;
   return apply && f->m_self && PyType_Check(f->m_self) &&
@@ -352,15 +361,8 @@ static bool is_apply(const PyCFunctionObject* f) {
 
 static Tracked call_apply(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
                           PyObject* kwnames) {
-  PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable.get())->m_self;
-  Tracked type = trace.world.wrap(self);
-  const Source* source = trace.world.source_of(callable);
-  if (!type.source && source && trace.world.is_outside(self)) {
-    type =
-        trace.world.read(self, trace.guards.source(SourceKind::kAttribute, source, names().self));
-    if (!type) return {};
-  }
-  std::vector<Tracked> all = {type};
+  std::vector<Tracked> all = {owner_of(trace, callable)};
+  if (!all[0]) return {};
   all.insert(all.end(), args, args + count);
   return call_torch(trace, trace.world.wrap(known().function_apply), "torch.autograd.function",
                     "apply", all.data(), all.size(), kwnames);
@@ -388,13 +390,8 @@ static Tracked call_builtin(TraceContext& trace, const Tracked& callable, Tracke
                       kwnames);
   }
   if (is_bound_to_object(self) && !(module && PyUnicode_Check(module))) {
-    Tracked owner = trace.world.wrap(self);
-    const Source* source = trace.world.source_of(callable);
-    if (!owner.source && source && trace.world.is_outside(self)) {
-      owner =
-          trace.world.read(self, trace.guards.source(SourceKind::kAttribute, source, names().self));
-      if (!owner) return {};
-    }
+    const Tracked owner = owner_of(trace, callable);
+    if (!owner) return {};
     return call_method_of(trace, callable.get(), name, owner, args, count, kwnames, false);
   }
   std::string_view module_name = module_text(module);

@@ -49,7 +49,7 @@ def test_break(name):
     check_break(BREAKS[name][0], BREAKS[name][1], X.clone())
 
 
-@pytest.mark.skipif(torch.__version__ < "2.14", reason="a break before PyTorch 2.14, see above")
+@pytest.mark.skipif(torch.__version__ < "2.14", reason="a break, see above; PyTorch 2.14 lifts it")
 def test_the_text_of_a_fake_has_no_elements():
     texts = []
     trace(lambda x: (texts.append(repr(x + 1)), x)[1], X.clone())
