@@ -52,10 +52,10 @@ struct TraceContext {
   // The trace is over: generators that it leaves end without their handlers.
   void end();
 
-  std::nullptr_t raise_break(BreakKind kind, std::string what) {
+  [[gnu::cold]] std::nullptr_t raise_break(BreakKind kind, std::string what) {
     return breaks.raise(kind, std::move(what));
   }
-  Tracked refuse(BreakKind kind, std::string what) {
+  [[gnu::cold]] Tracked refuse(BreakKind kind, std::string what) {
     breaks.raise(kind, std::move(what));
     return {};
   }

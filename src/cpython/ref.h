@@ -6,6 +6,14 @@
 
 #include <utility>
 
+// What leads to these is kept out of the way of what is run: a capture is bound by how much code it
+// goes through once.
+extern "C" {
+[[gnu::cold]] PyObject* PyErr_Format(PyObject* exception, const char* format, ...);
+[[gnu::cold]] void PyErr_SetString(PyObject* exception, const char* text);
+[[gnu::cold]] void PyErr_SetObject(PyObject* exception, PyObject* value);
+}
+
 namespace braze::cpython {
 
 class Ref {

@@ -13,7 +13,7 @@ inline constexpr const char* kReadsData =
 inline constexpr const char* kMoveOut =
     "call it outside the compiled function, or wrap that part with braze.disable";
 
-[[noreturn]] void raise_break(TraceBreak reason);
+[[noreturn, gnu::cold]] void raise_break(TraceBreak reason);
 
 // Creates `_C.TraceBreak`. False with a Python exception pending.
 bool create_break_type(PyObject* module);

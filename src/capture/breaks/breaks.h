@@ -20,9 +20,9 @@ class Breaks {
 
   // Records the first break of a trace and makes it the pending exception. Always null, so that a
   // function which returns a pointer can end with it.
-  std::nullptr_t raise(BreakKind kind, std::string what);
+  [[gnu::cold]] std::nullptr_t raise(BreakKind kind, std::string what);
   // The same as a false.
-  bool refuse(BreakKind kind, std::string what) {
+  [[gnu::cold]] bool refuse(BreakKind kind, std::string what) {
     raise(kind, std::move(what));
     return false;
   }

@@ -133,14 +133,17 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Tracked& resul
       trace.progress.path[static_cast<size_t>(frame.current())] = true;
     }
     const bool lazy = trace.entry.lazy && is_root;
-    if (lazy || trace.recording.has_symbols()) {
+    if (may_make_text(in) && (lazy || trace.recording.has_symbols())) {
       bool done = false;
-      if (!make_text(trace, frame, in, done) ||
-          (lazy && !done && !force_operands(trace, frame, in))) {
+      if (!make_text(trace, frame, in, done)) {
         raised = true;
         continue;
       }
       if (done) continue;
+    }
+    if (lazy && !force_operands(trace, frame, in)) {
+      raised = true;
+      continue;
     }
     if ((++trace.statistics.bytecodes & 0xFFFF) == 0) {
       std::chrono::duration<double> spent = std::chrono::steady_clock::now() - trace.started;

@@ -41,7 +41,14 @@ bool may_be_in_text(const Tracked& tracked);
 const VaryingText& text_behind(TraceContext& trace, PyObject* object);
 // The str itself.
 Ref settle_text(TraceContext& trace, PyObject* object);
-// Carries out the instruction if it makes such text: `done`. False: an exception is pending.
+// Whether the instruction is of a kind that makes text. Asked at each.
+inline bool may_make_text(const cpython::Instruction& in) {
+  using cpython::Opcode;
+  return in.op == Opcode::kFormatValue || in.op == Opcode::kBuildString ||
+         in.op == Opcode::kBinaryOp || in.op == Opcode::kCall;
+}
+// Carries out such an instruction if it makes text that varies: `done`. False: an exception is
+// pending.
 bool make_text(TraceContext& trace, Frame& frame, const cpython::Instruction& in, bool& done);
 
 }  // namespace braze::capture
