@@ -26,15 +26,17 @@ void add_memory_guards(World& world, const graph::Graph& graph,
                        const std::vector<DraftInput>& inputs) {
   const std::vector<bool> written = written_storages(graph);
   if (written.empty()) return;
+  const auto storage_of = [&](size_t input) { return graph.inputs()[input].value->storage(); };
+  const auto is_written = [&](size_t input) {
+    const auto storage = static_cast<size_t>(storage_of(input));
+    return inputs[input].source && storage < written.size() && written[storage];
+  };
+  size_t first_written = 0;
+  while (first_written < inputs.size() && !is_written(first_written)) ++first_written;
+  if (first_written == inputs.size()) return;
   std::map<int, std::vector<const DraftInput*>> memories[2];  // by storage number: written, others
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].source) continue;
-    const int storage = graph.inputs()[i].value->storage();
-    const bool is_written =
-        static_cast<size_t>(storage) < written.size() && written[static_cast<size_t>(storage)];
-    memories[is_written ? 0 : 1][storage].push_back(&inputs[i]);
-  }
-  if (memories[0].empty()) return;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].source) memories[is_written(i) ? 0 : 1][storage_of(i)].push_back(&inputs[i]);
   auto details = std::make_unique<guard::GuardDetails>();
   details->written = memories[0].size();
   int number = 0;

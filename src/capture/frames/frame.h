@@ -1,6 +1,7 @@
 // A frame under evaluation.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "capture/policy/policy.h"
@@ -14,9 +15,11 @@ struct CodeInfo {
   const cpython::DecodedCode* decoded;
   CodePolicy policy;
   const LibraryBreak* library_break;
+  std::string file, function;      // the function's qualified name
   mutable std::vector<int> lines;  // by instruction, where it has been asked for; else 0
 
   PyCodeObject* code() const { return decoded->code; }
+  bool knows_line(int instruction) const { return lines[static_cast<size_t>(instruction)] != 0; }
   int line(int instruction) const {
     int& known = lines[static_cast<size_t>(instruction)];
     if (known == 0) known = decoded->line(instruction);

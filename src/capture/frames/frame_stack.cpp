@@ -17,9 +17,13 @@ const CodeInfo& code_info(PyCodeObject* code, PyObject* globals) {
   CodeInfo*& info = memo[code];
   if (!info) {
     const cpython::DecodedCode& decoded = cpython::decode(code);
-    info = new CodeInfo{&decoded, code_policy(code, globals),
-                        library_break(globals, cpython::utf8_of(code->co_qualname)),
-                        std::vector<int>(decoded.instructions.size())};
+    std::string function = cpython::utf8_of(code->co_qualname);
+    info = new CodeInfo{.decoded = &decoded,
+                        .policy = code_policy(code, globals),
+                        .library_break = library_break(globals, function),
+                        .file = cpython::utf8_of(code->co_filename),
+                        .function = std::move(function),
+                        .lines = std::vector<int>(decoded.instructions.size())};
   }
   return *info;
 }

@@ -8,6 +8,11 @@ namespace braze::capture {
 
 namespace {
 
+struct Gil {
+  PyGILState_STATE state = PyGILState_Ensure();
+  ~Gil() { PyGILState_Release(state); }
+};
+
 bool is_user_frame(const Frame& frame) { return !frame.info->policy.is_torch; }
 
 std::string text_of(PyObject* unicode) {
@@ -15,9 +20,7 @@ std::string text_of(PyObject* unicode) {
 }
 
 StackEntry entry_of(const Frame& frame) {
-  return {.file = text_of(frame.code()->co_filename),
-          .line = frame.line(),
-          .function = text_of(frame.code()->co_qualname)};
+  return {.file = frame.info->file, .line = frame.line(), .function = frame.info->function};
 }
 
 // With the expression, which takes CPython a walk through the code's position table.
@@ -101,11 +104,7 @@ void locate(TraceContext& trace, BreakReason& reason) {
 }
 
 std::string user_place(TraceContext& trace) {
-  // Guards are recorded inside of operators, too, where PyTorch has given the GIL up.
-  struct Gil {
-    PyGILState_STATE state = PyGILState_Ensure();
-    ~Gil() { PyGILState_Release(state); }
-  } gil;
+  const Gil gil;  // guards are recorded inside of operators, too, where PyTorch has given it up
   const Frame* frame = trace.frames.top();
   while (frame && !is_user_frame(*frame) && frame->back) frame = frame->back;
   if (!frame) return "";
@@ -131,11 +130,6 @@ size_t OriginTracker::KeyHash::operator()(const Key& key) const {
 }
 
 graph::OriginId OriginTracker::origin(graph::Graph& graph) {
-  // PyTorch's bindings give the GIL up around an operator.
-  struct Gil {
-    PyGILState_STATE state = PyGILState_Ensure();
-    ~Gil() { PyGILState_Release(state); }
-  };
   ++recorded_nodes_;
   const Frame* frame = trace_.frames.top();
   while (frame && !is_user_frame(*frame) && frame->back) frame = frame->back;
@@ -143,6 +137,7 @@ graph::OriginId OriginTracker::origin(graph::Graph& graph) {
   Key key{frame->info, frame->current(), trace_.native.module, trace_.native.callee};
   if (trace_.native.callee && PyCFunction_Check(trace_.native.callee))
     key.callee = reinterpret_cast<PyCFunctionObject*>(trace_.native.callee)->m_ml;
+  // PyTorch's bindings give the GIL up around an operator: it is taken for what is new only.
   std::optional<Gil> gil;
   if (trace_.native.frame != trace_.frames.top()) {
     gil.emplace();
@@ -150,11 +145,12 @@ graph::OriginId OriginTracker::origin(graph::Graph& graph) {
   }
   auto [place, fresh] = origins_.try_emplace(key, -1);
   if (!fresh) return place->second;
-  if (!gil) gil.emplace();
-  StackEntry entry = entry_of(*frame);
-  place->second = graph.add_origin({.file = std::move(entry.file),
-                                    .line = entry.line,
-                                    .function = std::move(entry.function),
+  if (!gil && !(frame->info->knows_line(key.at) && module_paths_.contains(key.module) &&
+                callee_names_.contains(key.callee)))
+    gil.emplace();
+  place->second = graph.add_origin({.file = frame->info->file,
+                                    .line = frame->line(),
+                                    .function = frame->info->function,
                                     .module_path = module_path(key.module),
                                     .call = callee_name(key.callee)});
   return place->second;

@@ -136,6 +136,17 @@ Tracked World::read(PyObject* value, const Source* source, bool alone) {
   return Tracked::borrow(value, *before);
 }
 
+const World::ObjectKind& World::kind_of(PyObject* object) {
+  ObjectKind& kind = kinds_[Py_TYPE(object)];
+  if (kind.known) return kind;
+  hold(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))));
+  kind = {.known = true,
+          .is_fixed = is_structure(object) || is_frozen(object) || is_number_or_text(object) ||
+                      is_typing_form(object),
+          .is_immutable = is_immutable(object)};
+  return kind;
+}
+
 Tracked World::read_new(PyObject* value, const Source* source) {
   if (is_tensor(value) && !read_tensor(value, source)) return {};
   origin_[value] = PyCell_Check(value) ? guards_.source(SourceKind::kContents, source) : source;
@@ -151,15 +162,14 @@ Tracked World::read_new(PyObject* value, const Source* source) {
       guards_.add(GuardKind::kIdentity, source, value);
       rely_on(function);
     }
-  } else if (is_structure(value) || is_frozen(value) || is_number_or_text(value) ||
-             is_typing_form(value)) {
+  } else if (kind_of(value).is_fixed) {
     guards_.add(GuardKind::kIdentity, source, value);
   } else if (!is_tensor(value) &&
              !(source->kind == SourceKind::kInstanceDict && PyDict_CheckExact(value))) {
     guards_.add(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(value)));
     if ((PyRange_Check(value) || PySlice_Check(value)) && !read_bounds(value, source)) return {};
   }
-  if (!is_tensor(value) && !is_immutable(value)) changeable_.push_back(value);
+  if (!is_tensor(value) && !kind_of(value).is_immutable) changeable_.push_back(value);
   return Tracked::borrow(value, source);
 }
 

@@ -194,6 +194,14 @@ class World {
   std::vector<KnownLookup> lookups_ = std::vector<KnownLookup>(kLookups);
   IdentityMap<bool> created_;
   IdentityMap<bool> specials_;  // classes whose special methods are guarded
+  // What the class of an object decides of it.
+  struct ObjectKind {
+    bool known = false;
+    bool is_fixed = false;  // guarded by identity
+    bool is_immutable = false;
+  };
+  const ObjectKind& kind_of(PyObject* object);
+  IdentityMap<ObjectKind> kinds_;  // by class, held
   IdentityMap<bool> all_read_;
   IdentityMap<Ref> shadows_;
   IdentityMap<PyObject*> originals_;  // shadow -> original
