@@ -33,6 +33,7 @@ constexpr Line kLines[] = {
 
 std::unordered_map<std::string_view, CallFacts> lines_of(Scope scope) {
   std::unordered_map<std::string_view, CallFacts> lines;
+  lines.reserve(std::size(kLines));
   for (const Line& line : kLines)
     if (line.scope == scope)
       BRAZE_CHECK(lines.emplace(line.name, line.facts).second, "two lines for ", line.name,

@@ -326,6 +326,8 @@ class OperatorTable : public c10::OpRegistrationListener {
 
 }  // namespace
 
+void watch_operators() { OperatorTable::instance(); }
+
 const OperatorInfo& operator_info(const c10::OperatorHandle& handle) {
   thread_local std::unordered_map<const c10::FunctionSchema*, const OperatorInfo*> seen;
   thread_local uint64_t filled = 0;

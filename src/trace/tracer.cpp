@@ -198,6 +198,7 @@ std::string initialize(PyObject* module) {
   static auto& library =
       *new torch::Library(torch::Library::IMPL, "_", kFakeKey, __FILE__, __LINE__);
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  watch_operators();
   registered = true;
   return register_composites();
 }

@@ -32,6 +32,9 @@ std::span<const std::span<const InferEntry>> infer_families() {
 const InferEntry* find_infer_entry(std::string_view name) {
   static const auto entries = [] {
     std::unordered_map<std::string_view, const InferEntry*> by_name;
+    size_t count = 0;
+    for (const auto family : infer_families()) count += family.size();
+    by_name.reserve(count);
     for (const auto family : infer_families())
       for (const InferEntry& entry : family)
         BRAZE_CHECK(by_name.emplace(entry.name, &entry).second, "two rules for ", entry.name);
