@@ -21,6 +21,10 @@ struct Convolution {
   c10::SymInt groups;
 };
 
+c10::SymInt input_channels(const Convolution& conv) {
+  return conv.transposed ? conv.weight.sym_size(0) : conv.weight.sym_size(1) * conv.groups;
+}
+
 c10::SymInt output_channels(const Convolution& conv) {
   return conv.transposed ? conv.weight.sym_size(1) * conv.groups : conv.weight.sym_size(0);
 }
@@ -62,6 +66,11 @@ std::optional<at::MemoryFormat> format_of_any_backend(const Convolution& conv) {
   return std::nullopt;
 }
 
+bool is_on_cpu(const at::Tensor& tensor) {
+  const FakeTensorImpl* fake = as_fake(tensor);
+  return (fake ? fake->fake_device() : tensor.device()).is_cpu();
+}
+
 struct Backend {
   at::native::ConvBackend kind;
   at::MemoryFormat format;  // in which it makes what it makes
@@ -85,7 +94,7 @@ Backend backend_of(const Convolution& conv, at::OptionalSymIntArrayRef bias_size
       conv.output_padding, conv.groups, bias_sizes);
   return {.kind = backend,
           .format = at::native::_determine_backend_memory_format(conv.input, conv.weight, backend),
-          .on_cpu = conv.input.device().is_cpu()};
+          .on_cpu = is_on_cpu(conv.input)};
 }
 
 at::Tensor with_extra_dim(const at::Tensor& tensor) {
@@ -124,9 +133,7 @@ bool has_own_order(const Dims& sizes) {
 bool prepare(Convolution& conv) {
   const at::Tensor& input = conv.input;
   if (input.dim() < 3 || input.dim() > 5 || conv.weight.dim() != input.dim() ||
-      equal(input.sym_numel(), 0) ||
-      !equal(input.sym_size(1),
-             conv.transposed ? conv.weight.sym_size(0) : conv.weight.sym_size(1) * conv.groups) ||
+      equal(input.sym_numel(), 0) || !equal(input.sym_size(1), input_channels(conv)) ||
       input.scalar_type() != conv.weight.scalar_type())
     return false;
   const size_t spatial = input.dim() - 2;
@@ -150,17 +157,37 @@ struct GradientLayout {
   bool gives_weight;
 };
 
+// Whether oneDNN computes it for all sizes of the batch and of the space: PyTorch picks it from
+// some size on, so that the smallest call tells.
+bool is_always_onednn(const Convolution& conv, at::OptionalSymIntArrayRef bias_sizes) {
+  Convolution smallest = conv;
+  Dims sizes = sizes_of(conv.input);
+  sizes[0] = 1;
+  sizes[1] = input_channels(conv);
+  for (size_t i = 2; i < sizes.size(); ++i) {
+    const c10::SymInt reach = conv.dilation[i - 2] * (conv.weight.sym_size(i) - 1) + 1;
+    const c10::SymInt least = conv.transposed ? 1 : reach - conv.padding[i - 2] * 2;
+    if (least.is_heap_allocated()) return false;
+    sizes[i] = std::max<int64_t>(least.expect_int(), 1);
+  }
+  if (!is_on_cpu(conv.input)) return false;
+  smallest.input = fresh(sizes, conv.input.scalar_type());
+  return !is_symbolic(smallest) && backend_of(smallest, bias_sizes).is_onednn();
+}
+
 std::optional<GradientLayout> gradient_layout(const Convolution& conv,
                                               at::OptionalSymIntArrayRef bias_sizes,
                                               const std::array<bool, 3>& asked_for) {
   const Dims input = sizes_of(conv.input), weight = sizes_of(conv.weight);
   if (is_symbolic(conv)) {
-    // oneDNN gives the weight's with the bias's.
-    if (!plain_format(conv.input) || (asked_for[2] && !asked_for[1])) return std::nullopt;
     const auto format = format_of_any_backend(conv);
-    if (!format || (*format != kRowMajor && (!has_own_order(input) || !has_own_order(weight))))
-      return std::nullopt;
-    return GradientLayout{*format, *format, asked_for[1]};
+    if (!format || !plain_format(conv.input)) return std::nullopt;
+    const bool is_ambiguous =
+        *format != kRowMajor && (!has_own_order(input) || !has_own_order(weight));
+    const bool weight_with_bias = asked_for[2] && !asked_for[1];
+    if (!is_ambiguous && !weight_with_bias) return GradientLayout{*format, *format, asked_for[1]};
+    if (!is_always_onednn(conv, bias_sizes)) return std::nullopt;
+    return GradientLayout{*format, *format, asked_for[1] || asked_for[2]};
   }
   const Backend backend = backend_of(conv, bias_sizes);
   GradientLayout layout{backend.format, backend.format, asked_for[1]};

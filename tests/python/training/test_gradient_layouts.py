@@ -121,6 +121,10 @@ def test_no_kernel_runs_for_a_training_capture(layout, dtype, training):
 
 def test_no_kernel_runs_for_sizes_that_vary():
     assert probes_of(Block(), torch.randn(4, 3, 32, 32), dynamic=True) == 0
+    depthwise = nn.Conv2d(6, 6, 7, padding=3, groups=6).to(memory_format=torch.channels_last)
+    x = torch.randn(4, 6, 9, 8)
+    for x in (x, x.to(memory_format=torch.channels_last)):
+        assert probes_of(depthwise, x, dynamic=True) == 0
 
 
 def test_no_kernel_runs_for_a_transformer():
