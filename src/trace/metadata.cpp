@@ -74,10 +74,18 @@ graph::DType default_dtype() {
 
 void put_results(const OperatorInfo& info, torch::jit::Stack& stack, size_t begin,
                  std::span<const graph::Inferred> results) {
-  const at::Tensor base = stack[begin].isTensor() ? stack[begin].toTensor() : at::Tensor();
-  const bool writes = !info.mutates.empty() && info.mutates[0] == 0;
+  const auto tensor_at = [&](size_t i) {
+    return stack[begin + i].isTensor() ? stack[begin + i].toTensor() : at::Tensor();
+  };
+  const at::Tensor base = tensor_at(0);
+  // The result is the argument that is written to: the first of in-place ops, `out` of others.
+  const bool writes =
+      !info.mutates.empty() &&
+      (info.mutates[0] == 0 || (info.mutates.size() == 1 && info.result_count == 1));
+  const at::Tensor written = writes ? tensor_at(info.mutates[0]) : at::Tensor();
   const auto made = [&](const graph::Inferred& result) {
-    if (writes) return base;
+    if (result.undefined) return at::Tensor();
+    if (writes) return written;
     at::Tensor fake = info.op->view ? make_fake_view(base, result.type)
                                     : make_fake(result.type, result.row_major);
     if (info.op->view && result.row_major) as_fake(fake)->assume_row_major();

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <atomic>
 #include <unordered_map>
 
 #include "trace/constants.h"
@@ -13,6 +14,8 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{256} << 20;
 
+std::atomic<int64_t> kernels_run = 0;
+
 class Probe {
  public:
   Probe(const OperatorInfo& info, torch::jit::Stack& stack)
@@ -22,6 +25,7 @@ class Probe {
     torch::jit::Stack call;
     if (!make_arguments(call)) return false;
     try {
+      ++kernels_run;
       RealCallScope scope;
       info_.handle.callBoxed(call);
     } catch (const c10::Error&) {
@@ -149,5 +153,7 @@ bool probe(const OperatorInfo& info, torch::jit::Stack& stack) {
   if (info.random || !info.returns_tensor) return false;
   return Probe(info, stack).run();
 }
+
+int64_t probe_count() { return kernels_run; }
 
 }  // namespace braze::trace

@@ -14,4 +14,8 @@ namespace braze::trace {
 // that do not take zeros.
 bool probe(const OperatorInfo& info, torch::jit::Stack& stack);
 
+// How many kernels have been run so in this process. What is common has a rule and is not among
+// them, which tests assert.
+int64_t probe_count();
+
 }  // namespace braze::trace

@@ -10,6 +10,7 @@
 #include "cpython/frame.h"
 #include "hooks.h"
 #include "torch_python/objects.h"
+#include "trace/probe.h"
 
 namespace braze::capture {
 
@@ -22,6 +23,7 @@ struct Captured {
   Ref function;
   std::vector<PyObject*> bound;
   std::vector<Ref> held;  // what `bound` points to
+  int64_t probes = 0;
 };
 
 constexpr const char* kCapsule = "braze.captured";
@@ -155,6 +157,7 @@ PyObject* describe(std::unique_ptr<Captured> captured) {
               set(dict.get(), "calls",
                   draft.torch_calls ? Ref(draft.torch_calls).release() : PyList_New(0)) &&
               set(dict.get(), "nodes", PyLong_FromLongLong(draft.statistics.nodes)) &&
+              set(dict.get(), "probes", PyLong_FromLongLong(captured->probes)) &&
               set(dict.get(), "bytecodes", PyLong_FromLongLong(draft.statistics.bytecodes)) &&
               set(dict.get(), "seconds", PyFloat_FromDouble(draft.statistics.total_seconds));
   if (!done) return nullptr;
@@ -203,6 +206,7 @@ PyObject* capture_call(PyObject*, PyObject* arguments, PyObject* keywords) {
       return PyObject_Call(function, args, kwargs);  // raises CPython's message
     for (PyObject* value : captured->bound) captured->held.push_back(Ref::borrow(value));
     const DynamicSizes always{.mode = DynamicSizes::Mode::kAlways};
+    const int64_t probes = trace::probe_count();
     const auto start = std::chrono::steady_clock::now();
     captured->draft =
         capture(f, captured->bound.data(),
@@ -210,6 +214,7 @@ PyObject* capture_call(PyObject*, PyObject* arguments, PyObject* keywords) {
     if (!captured->draft) return nullptr;
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     captured->draft->statistics.total_seconds = spent.count();
+    captured->probes = trace::probe_count() - probes;
     return describe(std::move(captured));
   });
 }

@@ -28,8 +28,9 @@ std::vector<at::Tensor> replay_as_traced(const graph::Graph& graph,
 // A dict: "graph" (text), "inputs" (list of (tensor, kind, name)), "outputs" (the fakes or outside
 // tensors), "types" (text of the output types), "rules" (the nodes whose types differ from those of
 // the rules in graph/infer/), "needs_autograd", "guards", "nodes",
-// "replay" (a callable of no arguments: runs the graph on the inputs, gives the outputs),
-// "seconds" (of the call of `fn` alone). Raises what `fn` raises, TraceBreak included.
+// "probes" (the kernels that ran for real to see what they give), "replay" (a callable of no
+// arguments: runs the graph on the inputs, gives the outputs), "seconds" (of the call of `fn`
+// alone). Raises what `fn` raises, TraceBreak included.
 bool add_hooks(PyObject* module);
 
 }  // namespace braze::trace
@@ -43,9 +44,10 @@ namespace braze::capture {
 // gives a dict:
 //   "exit" ("return", "break", "raise" or "give up"), "offset", "graph", "recipe", "reason"
 //   (texts), "kind" (of the reason), "guards" (texts), "inputs" (texts of the sources), "calls"
-//   (the torch-level calls), "nodes", "bytecodes", "seconds", "run": a callable of no arguments
-//   that does what compiled code would: runs the graph, makes the results and side effects, goes on
-//   in the function where capture gave up; gives its result.
+//   (the torch-level calls), "nodes", "bytecodes", "seconds", "probes" (the kernels that ran for
+//   real to see what they give), "run": a callable of no arguments that does what compiled code
+//   would: runs the graph, makes the results and side effects, goes on in the function where
+//   capture gave up; gives its result.
 bool add_hooks(PyObject* module);
 
 }  // namespace braze::capture

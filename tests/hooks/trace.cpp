@@ -7,6 +7,7 @@
 #include "hooks.h"
 #include "torch_python/errors.h"
 #include "torch_python/objects.h"
+#include "trace/probe.h"
 #include "trace/replay.h"
 #include "trace/tracer.h"
 
@@ -185,6 +186,7 @@ PyObject* trace_function(PyObject* fn, PyObject* args, PyObject* options) {
   }
   Object actual_args(PyList_AsTuple(actual));
 
+  const int64_t probes = probe_count();
   const auto start = std::chrono::steady_clock::now();
   PyObject* result = nullptr;
   {
@@ -197,6 +199,7 @@ PyObject* trace_function(PyObject* fn, PyObject* args, PyObject* options) {
   auto trace = std::make_unique<Trace>(tracer->finish(outputs));
   graph::verify(trace->graph);
   PyObject* dict = describe(std::move(trace), *tracer, outputs);
+  set(dict, "probes", PyLong_FromLongLong(probe_count() - probes));
   set(dict, "seconds", PyFloat_FromDouble(seconds.count()));
   set(dict, "tracer", PyCapsule_New(tracer.release(), nullptr, [](PyObject* object) {
         delete static_cast<Tracer*>(PyCapsule_GetPointer(object, nullptr));

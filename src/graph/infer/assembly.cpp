@@ -84,6 +84,8 @@ bool repeat(const InferCall& call) {
   const TensorType& self = call.tensor(0);
   const std::span<const Int> repeats = call.dims(1);
   if (repeats.size() < self.sizes.size()) return false;
+  for (const Int& count : repeats)
+    if (call.ask.less(count, 0)) return false;  // an error
   sym::Dims sizes(repeats.begin(), repeats.end());
   const size_t first = sizes.size() - self.sizes.size();
   for (size_t i = 0; i < self.sizes.size(); ++i)
@@ -109,7 +111,7 @@ bool constant_pad(const InferCall& call) {
 constexpr InferEntry kRules[] = {
     {"aten.cat", cat},
     {"aten.stack", stack},
-    {"aten.repeat", repeat},
+    {"aten.repeat", repeat, InferUse::kAlways},
     {"aten.constant_pad_nd", constant_pad},
 };
 

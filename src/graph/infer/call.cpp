@@ -20,6 +20,12 @@ std::span<const sym::Int> InferCall::dims(int i) const {
   return {};
 }
 
+const std::vector<bool>& InferCall::bools(int i) const {
+  const auto* values = std::get_if<std::vector<bool>>(&list()[i]);
+  BRAZE_CHECK(values, "argument ", i, " is no list of bools");
+  return *values;
+}
+
 std::optional<int64_t> InferCall::dim(int i, int64_t rank) const {
   const int64_t dim = int_arg(args, i), range = std::max<int64_t>(rank, 1);
   if (dim < -range || dim >= range) return std::nullopt;

@@ -13,6 +13,7 @@ namespace braze::graph {
 struct Inferred {
   TensorType type;
   bool row_major = false;  // surely, dimensions of size 1 included
+  bool undefined = false;  // no tensor: a gradient that the call does not ask for
 };
 
 class InferCall {
@@ -46,6 +47,7 @@ class InferCall {
   }
   std::span<Value* const> tensors(int i) const;
   std::span<const sym::Int> dims(int i) const;  // of integers; absent: none
+  const std::vector<bool>& bools(int i) const;  // absent is an internal error
   // A dimension of a tensor of this rank; empty optional: it has none of the name.
   std::optional<int64_t> dim(int i, int64_t rank) const;
   DType dtype_or(int i, DType otherwise) const {
@@ -55,6 +57,10 @@ class InferCall {
   // Results in order; true, for rules to return.
   bool give(TensorType type, bool row_major = false) const {
     results_.push_back({std::move(type), row_major});
+    return true;
+  }
+  bool give_undefined() const {
+    results_.push_back({.undefined = true});
     return true;
   }
   bool give_fresh(sym::Dims sizes, DType dtype, Device device) const {
@@ -98,10 +104,12 @@ const InferEntry* find_infer_entry(std::string_view name);
 std::span<const std::span<const InferEntry>> infer_families();
 
 // By family of operators.
+std::span<const InferEntry> infer_activations();
 std::span<const InferEntry> infer_attention();
 std::span<const InferEntry> infer_assembly();
 std::span<const InferEntry> infer_factories();
 std::span<const InferEntry> infer_indexing();
+std::span<const InferEntry> infer_losses();
 std::span<const InferEntry> infer_matrix();
 std::span<const InferEntry> infer_normalisation();
 std::span<const InferEntry> infer_ordering();

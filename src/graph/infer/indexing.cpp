@@ -43,6 +43,24 @@ bool embedding(const InferCall& call) {
   return call.give_fresh(std::move(sizes), weight.dtype, weight.device);
 }
 
+// grad_output, indices, num_weights, ...
+bool embedding_backward(const InferCall& call) {
+  const TensorType &grad = call.tensor(0), &indices = call.tensor(1);
+  if (!is_index(indices) || grad.rank() != indices.rank() + 1 ||
+      !call.ask.all_fit(std::span(grad.sizes).first(indices.sizes.size()), indices.sizes) ||
+      call.ask.less(sym_arg(call.list(), 2), 0))
+    return false;  // an error
+  return call.give_fresh({sym_arg(call.list(), 2), grad.sizes.back()}, grad.dtype, grad.device);
+}
+
+// grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq,
+// mode, sparse, ...
+bool embedding_bag_backward(const InferCall& call) {
+  const TensorType& grad = call.tensor(0);
+  if (bool_arg(call.list(), 9) || grad.rank() != 2) return false;
+  return call.give_fresh({sym_arg(call.list(), 6), grad.sizes[1]}, grad.dtype, grad.device);
+}
+
 // self, dim, index
 bool index_select(const InferCall& call) {
   const TensorType &self = call.tensor(0), &index = call.tensor(2);
@@ -126,6 +144,8 @@ bool triangle(const InferCall& call) {
 
 constexpr InferEntry kRules[] = {
     {"aten.embedding", embedding, InferUse::kAlways},
+    {"aten.embedding_dense_backward", embedding_backward, InferUse::kAlways},
+    {"aten._embedding_bag_backward", embedding_bag_backward, InferUse::kAlways},
     {"aten.index_select", index_select, InferUse::kAlways},
     {"aten.flip", flip, InferUse::kAlways},
     {"aten.gather", gather},

@@ -21,11 +21,11 @@ const InferEntry* entry_of(OpKind kind) {
 }  // namespace
 
 std::span<const std::span<const InferEntry>> infer_families() {
-  static const std::array families = {infer_attention(), infer_assembly(),   infer_factories(),
-                                      infer_indexing(),  infer_matrix(),     infer_ordering(),
-                                      infer_pointwise(), infer_pooling(),    infer_normalisation(),
-                                      infer_random(),    infer_reductions(), infer_scatter(),
-                                      infer_views()};
+  static const std::array families = {infer_activations(), infer_attention(),     infer_assembly(),
+                                      infer_factories(),   infer_indexing(),      infer_losses(),
+                                      infer_matrix(),      infer_ordering(),      infer_pointwise(),
+                                      infer_pooling(),     infer_normalisation(), infer_random(),
+                                      infer_reductions(),  infer_scatter(),       infer_views()};
   return families;
 }
 
@@ -51,7 +51,10 @@ std::optional<std::vector<TensorType>> infer_types(const Op& op, std::span<const
   if (!entry || !entry->rule(InferCall(args, results))) return std::nullopt;
   std::vector<TensorType> types;
   types.reserve(results.size());
-  for (Inferred& result : results) types.push_back(std::move(result.type));
+  for (Inferred& result : results) {
+    if (result.undefined) return std::nullopt;
+    types.push_back(std::move(result.type));
+  }
   return types;
 }
 

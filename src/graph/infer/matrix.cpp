@@ -98,7 +98,47 @@ bool grouped_mm(const InferCall& call) {
   return call.give(std::move(type));
 }
 
+// Whether these are batches of points of the same space.
+bool are_points(const InferCall& call, const TensorType& a, const TensorType& b) {
+  return a.rank() >= 2 && b.rank() >= 2 && is_float(a.dtype) && a.dtype == b.dtype &&
+         call.ask.fit(a.sizes.back(), b.sizes.back());
+}
+
+// x1, x2, ...: distances of all pairs of points.
+bool distances(const InferCall& call) {
+  const TensorType &a = call.tensor(0), &b = call.tensor(1);
+  if (!are_points(call, a, b)) return false;
+  TensorType batch_of_a, batch_of_b;
+  batch_of_a.sizes.assign(a.sizes.begin(), a.sizes.end() - 2);
+  batch_of_b.sizes.assign(b.sizes.begin(), b.sizes.end() - 2);
+  const TensorType* batches[] = {&batch_of_a, &batch_of_b};
+  auto sizes = try_broadcast(batches, call.ask);
+  if (!sizes) return false;
+  sizes->push_back(a.sizes[a.sizes.size() - 2]);
+  sizes->push_back(b.sizes[b.sizes.size() - 2]);
+  return call.give_fresh(std::move(*sizes), a.dtype, a.device);
+}
+
+// grad, x1, x2, p, cdist: of points that are not broadcast along batches.
+bool distances_backward(const InferCall& call) {
+  const TensorType &grad = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2);
+  if (!are_points(call, a, b) || a.rank() != b.rank() || grad.rank() != a.rank() ||
+      grad.dtype != a.dtype)
+    return false;
+  const size_t batches = a.sizes.size() - 2;
+  const auto batch_of = [&](const TensorType& type) {
+    return std::span(type.sizes).first(batches);
+  };
+  return call.ask.all_fit(batch_of(grad), batch_of(a)) &&
+         call.ask.all_fit(batch_of(grad), batch_of(b)) &&
+         call.ask.fit(grad.sizes[batches], a.sizes[batches]) &&
+         call.ask.fit(grad.sizes.back(), b.sizes[batches]) &&
+         call.give_fresh(a.sizes, a.dtype, a.device);
+}
+
 constexpr InferEntry kRules[] = {
+    {"aten._cdist_forward", distances, InferUse::kAlways},
+    {"aten._cdist_backward", distances_backward, InferUse::kAlways},
     {"aten._grouped_mm", grouped_mm, InferUse::kAlways},
     {"aten.mm", mm},
     {"aten.mv", mv},

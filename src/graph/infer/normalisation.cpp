@@ -94,7 +94,113 @@ bool group_norm(const InferCall& call) {
          call.give_fresh({images, groups}, dtype, input.device);
 }
 
+// Whether the parameters that are given are of one dtype that kernels take for an input of this
+// dtype.
+bool have_common_dtype(const InferCall& call, std::initializer_list<int> parameters) {
+  const DType dtype = call.tensor(1).dtype;
+  std::optional<DType> common;
+  for (const int i : parameters) {
+    const TensorType* parameter = call.optional(i);
+    if (!parameter) continue;
+    if (common.value_or(parameter->dtype) != parameter->dtype) return false;
+    common = parameter->dtype;
+  }
+  return !common || common == dtype || (is_half(dtype) && common == DType::kFloat32);
+}
+
+// The gradients of weight and bias, fresh and of the weight's dtype. Without a weight nothing asks
+// for them.
+bool give_parameter_gradients(const InferCall& call, const TensorType* weight,
+                              std::span<const Int> sizes, const std::vector<bool>& asked_for) {
+  for (const int i : {1, 2}) {
+    if (!asked_for.at(i)) {
+      call.give_undefined();
+    } else {
+      if (!weight) return false;
+      call.give_fresh({sizes.begin(), sizes.end()}, weight->dtype, weight->device);
+    }
+  }
+  return true;
+}
+
+// Gradient and input, arguments 0 and 1.
+bool are_gradient_and_input(const InferCall& call) {
+  const TensorType &grad = call.tensor(0), &input = call.tensor(1);
+  return grad.dtype == input.dtype && is_float(input.dtype) &&
+         call.ask.all_fit(grad.sizes, input.sizes) && !call.ask.equal(input.numel(), 0);
+}
+
+bool is_of_channels(const InferCall& call, const TensorType* parameter, const Int& channels) {
+  return !parameter || (parameter->rank() == 1 && call.ask.fit(parameter->sizes[0], channels));
+}
+
+// grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask
+bool layer_norm_backward(const InferCall& call) {
+  const TensorType& input = call.tensor(1);
+  const std::span<const Int> normalized = call.dims(2);
+  const std::vector<bool>& asked_for = call.bools(7);
+  if (!are_gradient_and_input(call) || normalized.empty() ||
+      normalized.size() > input.sizes.size() || !have_common_dtype(call, {5, 6}) ||
+      !call.ask.all_fit(std::span(input.sizes).last(normalized.size()), normalized))
+    return false;
+  for (const int i : {5, 6})
+    if (const TensorType* parameter = call.optional(i))
+      if (!call.ask.all_fit(parameter->sizes, normalized)) return false;
+  if (asked_for.at(0))
+    call.give_fresh(input.sizes, input.dtype, input.device);
+  else
+    call.give_undefined();
+  return give_parameter_gradients(call, call.optional(5), normalized, asked_for);
+}
+
+// grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
+// output_mask
+bool batch_norm_backward(const InferCall& call) {
+  const TensorType& input = call.tensor(1);
+  const std::vector<bool>& asked_for = call.bools(9);
+  if (input.rank() < 2 || !are_gradient_and_input(call) || !have_common_dtype(call, {2, 3, 4}))
+    return false;
+  for (const int i : {2, 3, 4})
+    if (!is_of_channels(call, call.optional(i), input.sizes[1])) return false;
+  // What is dense in no format is copied to the one that its strides suggest. What is in several,
+  // or in one that they do not show, becomes this or that.
+  auto format = plain_format(input, call.ask);
+  if (!format) {
+    for (const MemoryFormat dense :
+         {MemoryFormat::kContiguous, MemoryFormat::kChannelsLast, MemoryFormat::kChannelsLast3d})
+      if (is_dense_in_format(input, dense, call.ask)) return false;
+    format = suggested_format(input, call.ask);
+  }
+  if (asked_for.at(0))
+    call.give_in_format(input.sizes, *format, input.dtype, input.device);
+  else
+    call.give_undefined();
+  return give_parameter_gradients(call, call.optional(2), {&input.sizes[1], 1}, asked_for);
+}
+
+// grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask
+bool group_norm_backward(const InferCall& call) {
+  const TensorType& input = call.tensor(1);
+  const std::vector<bool>& asked_for = call.bools(9);
+  const auto format = plain_format(input, call.ask);
+  if (input.rank() < 2 || !format || !are_gradient_and_input(call) ||
+      !have_common_dtype(call, {4}) ||
+      plain_format(call.tensor(0), call.ask) != format ||  // an error
+      !call.ask.fit(input.sizes[0], sym_arg(call.list(), 5)) ||
+      !call.ask.fit(input.sizes[1], sym_arg(call.list(), 6)) ||
+      !is_of_channels(call, call.optional(4), input.sizes[1]))
+    return false;
+  if (asked_for.at(0))
+    call.give_in_format(input.sizes, *format, input.dtype, input.device);
+  else
+    call.give_undefined();
+  return give_parameter_gradients(call, call.optional(4), {&input.sizes[1], 1}, asked_for);
+}
+
 constexpr InferEntry kRules[] = {
+    {"aten.native_layer_norm_backward", layer_norm_backward, InferUse::kAlways},
+    {"aten.native_batch_norm_backward", batch_norm_backward, InferUse::kAlways},
+    {"aten.native_group_norm_backward", group_norm_backward, InferUse::kAlways},
     {"aten.native_layer_norm", layer_norm, InferUse::kAlways},
     {"aten.native_batch_norm", batch_norm, InferUse::kAlways},
     {"aten._native_batch_norm_legit", batch_norm, InferUse::kAlways},

@@ -184,6 +184,25 @@ bool where(const InferCall& call) {
   return call.give_elementwise(operands.list(), dtype);
 }
 
+// condition, self, other, out. Where an operand shares memory with `out` and is not `out` itself,
+// PyTorch's kernel decides.
+bool where_into(const InferCall& call) {
+  const TensorType& out = call.tensor(3);
+  if (call.tensor(0).dtype != DType::kBool || may_overlap_itself(out) ||
+      result_type(call.args.subspan(1, 2), call.default_dtype) != out.dtype)
+    return false;
+  Operands operands;
+  for (int i : {0, 1, 2}) {
+    const TensorType* type = call.optional(i);
+    operands.push(type ? type : &number_operand());
+    const int storage = call.value(3)->storage();  // less than 0: of a kernel's own call
+    const bool shares = type && storage >= 0 && call.value(i)->storage() == storage;
+    if (shares && *type != out) return false;
+  }
+  const auto sizes = try_broadcast(operands.list(), call.ask);
+  return sizes && call.ask.all_equal(*sizes, out.sizes) && call.give(out);
+}
+
 // Of the real parts and the imaginary ones, or of lengths and angles.
 bool complex_of_parts(const InferCall& call) {
   const TensorType &a = call.tensor(0), &b = call.tensor(1);
@@ -247,6 +266,7 @@ constexpr InferEntry kRules[] = {
     {"aten.relu", relu, kAlways},
     {"aten.abs", absolute, kAlways},
     {"aten.where.self", where, kAlways},
+    {"aten.where.self_out", where_into, kAlways},
     {"aten.floor_divide", binary<Rule::kPromote>, kAlways},
     {"aten.complex", complex_of_parts, kAlways},
     {"aten.polar", complex_of_parts, kAlways},
@@ -350,11 +370,9 @@ constexpr InferEntry kRules[] = {
     {"aten.leaky_relu", elementwise<Rule::kSelf>, kPasses},
     {"aten.elu", elementwise<Rule::kSelf>, kPasses},
     {"aten.hardsigmoid", elementwise<Rule::kSelf>, kPasses},
-    {"aten.hardswish", elementwise<Rule::kSelf>, kPasses},
     {"aten.softplus", elementwise<Rule::kSelf>, kPasses},
     {"aten.mish", elementwise<Rule::kSelf>, kPasses},
     {"aten.threshold", elementwise<Rule::kSelf>, kPasses},
-    {"aten.hardtanh", like_self, kPasses},
     {"aten.nan_to_num", like_self, kPasses},
     {"aten.masked_fill.Scalar", row_major<Rule::kSelf>, kPasses},
     {"aten.masked_fill.Tensor", row_major<Rule::kSelf>, kPasses},

@@ -282,6 +282,20 @@ MemoryFormat suggested_format(const TensorType& type, SizeQuestions& ask) {
   return MemoryFormat::kContiguous;
 }
 
+bool is_dense_in_format(const TensorType& type, MemoryFormat format, SizeQuestions& ask) {
+  switch (format) {
+    case MemoryFormat::kContiguous:
+      return is_contiguous(type, ask);
+    case MemoryFormat::kChannelsLast:
+      return type.rank() == 4 && is_channels_last(type, ask);
+    case MemoryFormat::kChannelsLast3d:
+      return type.rank() == 5 && is_dense_in(type, kChannelsLast3dOrder, ask);
+    case MemoryFormat::kPreserve:
+      break;
+  }
+  BRAZE_UNREACHABLE("dense in no format");
+}
+
 std::optional<MemoryFormat> plain_format(const TensorType& type, SizeQuestions& ask) {
   if (const auto format = obvious_format(type, ask)) return format;
   const MemoryFormat suggested = suggested_format(type, ask);

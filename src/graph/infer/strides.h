@@ -42,6 +42,9 @@ bool may_overlap_itself(const TensorType& type);
 
 // The memory format that at::Tensor::suggest_memory_format() reads from sizes and strides.
 MemoryFormat suggested_format(const TensorType& type, SizeQuestions& ask = traced_sizes());
+// at::Tensor::is_contiguous(format): a dimension of size 1 may have any stride, so that a tensor
+// may be dense in several formats. False for formats of other ranks.
+bool is_dense_in_format(const TensorType& type, MemoryFormat format, SizeQuestions& ask);
 // The memory format of a tensor that is dense in exactly one; of others kernels make different
 // things.
 std::optional<MemoryFormat> plain_format(const TensorType& type, SizeQuestions& ask);

@@ -63,6 +63,57 @@ TEST(Infer, StatisticsOfHalvesFollowTheParameters) {
             "bf16[2, 3], f32[2, 1], f32[2, 1]");
 }
 
+TEST(Infer, GradientsOfNormsLieLikeTheInput) {
+  EXPECT_EQ(inferred(R"(graph(%0 dy: bf16[2, 3, 4, 5], %1 x: bf16[2, 3, 4, 5]{60, 1, 15, 3},
+                              %2 w: f32[3], %3 s: f32[3]) {
+    %4: bf16[2, 3, 4, 5]{60, 1, 15, 3}, %5: f32[3], %6: f32[3] =
+        aten.native_batch_norm_backward(%0, %1, %2, %3, %3, %3, %3, true, 1e-5, [true, true, true])
+    return %4
+  })"),
+            "bf16[2, 3, 4, 5]{60, 1, 15, 3}, f32[3], f32[3]");
+  // Dense in two formats: eager makes this or that.
+  EXPECT_EQ(
+      inferred(R"(graph(%0 dy: f32[2, 1, 4, 5], %1 x: f32[2, 1, 4, 5]{20, 1, 5, 1}, %2 w: f32[1]) {
+    %3: f32[2, 1, 4, 5], %4: f32[1], %5: f32[1] =
+        aten.native_batch_norm_backward(%0, %1, %2, %2, %2, %2, %2, true, 1e-5, [true, true, true])
+    return %3
+  })"),
+      "no rule");
+  EXPECT_EQ(
+      inferred(R"(graph(%0 dy: f32[2, 3], %1 x: f32[2, 3]{1, 2}, %2 s: f32[2, 1], %3 w: f32[3]) {
+    %4: f32[2, 3], %5: f32[3], %6: f32[3] =
+        aten.native_layer_norm_backward(%0, %1, [3], %2, %2, %3, %3, [true, true, true])
+    return %4
+  })"),
+      "f32[2, 3], f32[3], f32[3]");
+}
+
+TEST(Infer, GradientsOfPaddedImagesKeepTheFormat) {
+  EXPECT_EQ(inferred(R"(graph(%0 dy: f32[2, 3, 6, 7], %1 x: f32[2, 3, 4, 5]{60, 1, 15, 3}) {
+    %2: f32[2, 3, 4, 5]{60, 1, 15, 3} = aten.reflection_pad2d_backward(%0, %1, [1, 1, 1, 1])
+    return %2
+  })"),
+            "f32[2, 3, 4, 5]{60, 1, 15, 3}");
+  EXPECT_EQ(inferred(R"(graph(%0 dy: f32[2, 3, 6, 7], %1 x: f32[2, 3, 1, 5]) {
+    %2: f32[2, 3, 1, 5] = aten.reflection_pad2d_backward(%0, %1, [1, 1, 1, 1])
+    return %2
+  })"),
+            "no rule");  // an error: it reflects more than there is
+}
+
+TEST(Infer, LossesAreNumbersUnlessAskedForEach) {
+  EXPECT_EQ(inferred(R"(graph(%0 x: f32[2, 3]{1, 2}, %1 t: f32[2, 3]) {
+    %2: f32[2, 3]{1, 2} = aten.huber_loss(%0, %1, 0, 1)
+    return %2
+  })"),
+            "f32[2, 3]{1, 2}");
+  EXPECT_EQ(inferred(R"(graph(%0 x: f32[2, 3]{1, 2}, %1 t: f32[2, 3]) {
+    %2: f32[] = aten.huber_loss(%0, %1, 1, 1)
+    return %2
+  })"),
+            "f32[]");
+}
+
 TEST(Infer, IndexingKeepsTheOrderOfTheTensor) {
   EXPECT_EQ(inferred(R"(graph(%0 x: f32[8, 2, 3]{6, 1, 2}, %1 i: i64[4]) {
     %2: f32[4, 2, 3]{6, 1, 2} = aten.index.Tensor(%0, [%1])
