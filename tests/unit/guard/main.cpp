@@ -9,6 +9,8 @@ static bool start_python() {
   PyConfig config;
   PyConfig_InitPythonConfig(&config);
   config.install_signal_handlers = 0;
+  config.use_hash_seed = 1;  // where hashes meet, a set and its copy have different orders
+  config.hash_seed = 0;
   PyStatus status = PyConfig_SetBytesString(&config, &config.executable, BRAZE_PYTHON);
   if (!PyStatus_Exception(status))
     status = PyConfig_SetBytesString(&config, &config.program_name, BRAZE_PYTHON);
