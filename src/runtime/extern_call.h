@@ -23,8 +23,9 @@ class ExternCall {
   std::vector<c10::IValue> symbolic_arguments(const Shapes& shapes) const;
 
   // tensors: by slot; results are written there. Into a slot that has memory of its own (arena,
-  // output) the result is computed by the out= overload, or copied. With `check`, throws
-  // InternalError unless every result has the dtype, sizes and strides of its slot.
+  // output) the result is computed by the out= overload, or copied; what has another layout than its
+  // slot is copied, too. With `check`, throws InternalError unless every result has the dtype and
+  // sizes of its slot, and a view its strides.
   void run(std::vector<at::Tensor>& tensors, std::span<const c10::IValue> symbolic_arguments,
            const Shapes& shapes, bool check) const;
 
@@ -47,7 +48,10 @@ class ExternCall {
   void store(const at::Tensor& result, plan::SlotId slot, std::vector<at::Tensor>& tensors,
              const Shapes& shapes, bool check) const;
   bool is_operand(const at::Tensor& result, const std::vector<at::Tensor>& tensors) const;
+  // Of what has the sizes of the slot.
+  bool has_layout(const at::Tensor& result, plan::SlotId slot, const Shapes& shapes) const;
   void check_result(const at::Tensor& result, plan::SlotId slot, const Shapes& shapes) const;
+  at::Tensor as_traced(const at::Tensor& result, plan::SlotId slot, const Shapes& shapes) const;
 
   const plan::Function* function_;
   const plan::ExternStep* step_;

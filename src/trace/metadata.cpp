@@ -78,10 +78,11 @@ void put_results(const OperatorInfo& info, torch::jit::Stack& stack, size_t begi
     return stack[begin + i].isTensor() ? stack[begin + i].toTensor() : at::Tensor();
   };
   const at::Tensor base = tensor_at(0);
-  // The result is the argument that is written to: the first of in-place ops, `out` of others.
-  const bool writes =
-      !info.mutates.empty() &&
-      (info.mutates[0] == 0 || (info.mutates.size() == 1 && info.result_count == 1));
+  // The result is the argument that is written to: the first of in-place ops, `out` of others; what
+  // rrelu writes to is its noise, which it does not return.
+  const std::vector<int>& alias = info.op->effects.results_alias;
+  const bool writes = !info.mutates.empty() &&
+                      (info.mutates[0] == 0 || (!alias.empty() && alias[0] == info.mutates[0]));
   const at::Tensor written = writes ? tensor_at(info.mutates[0]) : at::Tensor();
   const auto made = [&](const graph::Inferred& result) {
     if (result.undefined) return at::Tensor();

@@ -122,6 +122,25 @@ TEST(Executable, IntegersAndArgumentsOfTheCall) {
   EXPECT_THROW(call(*executable, {at::randn({4, 6})}, {101}), NeedsEager);
 }
 
+// A library of a GPU picks the layout of some results by what a trace does not see.
+TEST(Executable, ResultsOfAnotherLayoutThanTheTraces) {
+  auto executable = make(
+      R"(graph(%0 x: f32[3, 4]) {
+  %1: f32[3, 4]{1, 3}, %2: i64[3, 4]{1, 3} = aten.sort(%0, 1, false)
+  %3: f32[3, 4]{1, 3} = aten.mul.Scalar(%1, 2)
+  return %3, %2
+}
+)");
+  const at::Tensor x = at::randn({3, 4});
+  const auto [values, indices] = at::sort(x, 1);
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<at::Tensor> got = call(*executable, {x});
+    EXPECT_TRUE(at::equal(got[0], values * 2));
+    EXPECT_TRUE(at::equal(got[1], indices));
+    EXPECT_EQ(got[1].strides(), (std::vector<int64_t>{1, 3}));
+  }
+}
+
 constexpr std::string_view kNumbers =
     "graph(%0 s: f64[] number, %1 x: f32[4], %2 t: f64[] number) {\n"
     "  %3: f32[4] = aten.mul.Tensor(%1, %0)\n"
