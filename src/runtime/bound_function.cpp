@@ -82,7 +82,7 @@ void BoundFunction::run_extern(size_t step, const ExternCall& call, RunContext& 
   std::span<const c10::IValue> numbers;
   if (const int sized = prepared_.sized_call[step]; sized >= 0)
     numbers = symbolic_arguments_[sized];
-  call.run(context.tensors, numbers, shapes(), check);
+  call.run(context.tensors, numbers, shapes(), check ? ResultCheck::kAll : ResultCheck::kLayout);
   for (SlotId result : call.results()) {
     if (result < 0 || prepared_.function.slots[result].kind != SlotKind::kExtern) continue;
     const at::Tensor& tensor = context.tensors[result];

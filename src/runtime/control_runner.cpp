@@ -97,7 +97,7 @@ class ControlRunner::Run {
       arguments = call.symbolic_arguments(shapes);
     }
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    call.run(slots_, arguments, shapes, /*check=*/false);
+    call.run(slots_, arguments, shapes, ResultCheck::kNone);
   }
 
   void run(const plan::FreeStep& step, size_t) { slots_[step.slot].reset(); }

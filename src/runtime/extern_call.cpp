@@ -112,7 +112,7 @@ c10::IValue ExternCall::converted(const plan::Argument& argument, int position,
 
 void ExternCall::run(std::vector<at::Tensor>& tensors,
                      std::span<const c10::IValue> symbolic_arguments, const Shapes& shapes,
-                     bool check) const {
+                     ResultCheck check) const {
   torch::jit::Stack stack;
   stack.reserve(template_.size() + 1);
   for (const c10::IValue& value : template_) {
@@ -138,7 +138,8 @@ void ExternCall::run(std::vector<at::Tensor>& tensors,
   if (uses_out_) stack.emplace_back(tensors[step_->results[0]]);
   op_.callBoxed(stack);
   if (uses_out_) {
-    if (check) store(stack[0].toTensor(), step_->results[0], tensors, shapes, true);
+    if (check == ResultCheck::kAll)
+      store(stack[0].toTensor(), step_->results[0], tensors, shapes, check);
     return;
   }
   size_t next = 0;
@@ -207,8 +208,8 @@ bool ExternCall::is_operand(const at::Tensor& result,
 }
 
 void ExternCall::store(const at::Tensor& result, SlotId slot, std::vector<at::Tensor>& tensors,
-                       const Shapes& shapes, bool check) const {
-  if (check) check_result(result, slot, shapes);
+                       const Shapes& shapes, ResultCheck check) const {
+  if (check == ResultCheck::kAll) check_result(result, slot, shapes);
   switch (function_->slots[slot].kind) {
     case plan::SlotKind::kArena:
     case plan::SlotKind::kOutput:
@@ -219,7 +220,7 @@ void ExternCall::store(const at::Tensor& result, SlotId slot, std::vector<at::Te
     case plan::SlotKind::kExtern:
       // Some operators give their operand back and do not say so, such as `conj_physical` of real
       // numbers; the plan may write to the operand's memory while the result is still read.
-      if (!has_layout(result, slot, shapes))
+      if (check != ResultCheck::kNone && !has_layout(result, slot, shapes))
         tensors[slot] = as_traced(result, slot, shapes);
       else if (!gives_views_ && is_operand(result, tensors))
         tensors[slot] = at::_ops::clone::call(result, {});

@@ -13,6 +13,10 @@
 
 namespace braze::runtime {
 
+// What of a result is held against its slot: nothing, since the sizes are not known before; the
+// layout; or all, where another dtype or size, or a view of other strides, is an InternalError.
+enum class ResultCheck : uint8_t { kNone, kLayout, kAll };
+
 class ExternCall {
  public:
   // Throws UserError if the running PyTorch has no such operator. Refers to `function` and `step`.
@@ -23,11 +27,10 @@ class ExternCall {
   std::vector<c10::IValue> symbolic_arguments(const Shapes& shapes) const;
 
   // tensors: by slot; results are written there. Into a slot that has memory of its own (arena,
-  // output) the result is computed by the out= overload, or copied; what has another layout than its
-  // slot is copied, too. With `check`, throws InternalError unless every result has the dtype and
-  // sizes of its slot, and a view its strides.
+  // output) the result is computed by the out= overload, or copied; what has another layout than
+  // its slot is copied, too.
   void run(std::vector<at::Tensor>& tensors, std::span<const c10::IValue> symbolic_arguments,
-           const Shapes& shapes, bool check) const;
+           const Shapes& shapes, ResultCheck check) const;
 
   const std::string& name() const { return step_->op; }
   // Slots of arguments that the op writes to (in-place ops of graphs that were not functionalised).
@@ -46,7 +49,7 @@ class ExternCall {
   using NumberOf = std::function<int64_t(sym::Int)>;
   c10::IValue converted(const plan::Argument& argument, int position, const NumberOf& number) const;
   void store(const at::Tensor& result, plan::SlotId slot, std::vector<at::Tensor>& tensors,
-             const Shapes& shapes, bool check) const;
+             const Shapes& shapes, ResultCheck check) const;
   bool is_operand(const at::Tensor& result, const std::vector<at::Tensor>& tensors) const;
   // Of what has the sizes of the slot.
   bool has_layout(const at::Tensor& result, plan::SlotId slot, const Shapes& shapes) const;
