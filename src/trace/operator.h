@@ -98,8 +98,8 @@ struct OperatorInfo {
 using pytorch::graph_name;
 
 const OperatorInfo& operator_info(const c10::OperatorHandle& handle);
-// Hears of operators that go, from now on. Once a process, with its import: PyTorch goes through all
-// of its operators for it, as it does for a fallback.
+// Hears of operators that go, from now on. Once a process, with its import: PyTorch goes through
+// all of its operators for it, as it does for a fallback.
 void watch_operators();
 
 // hidden_kernels.cpp
