@@ -18,7 +18,7 @@ LAYER.weight.data = torch.eye(3) * 0.5
 LAYER.bias.data = torch.ones(3)
 LAYER.requires_grad_(False)
 # Of equal rows, a small eps makes more of rounding than a comparison allows.
-NORM = nn.BatchNorm1d(3, eps=0.1).requires_grad_(False)
+NORM = nn.BatchNorm1d(3, eps=10.0).requires_grad_(False)
 DROP = nn.Dropout(0.5)
 WEIGHTS = nn.Parameter(torch.ones(3), requires_grad=False)
 OPTIMIZER = torch.optim.SGD([WEIGHTS], 0.1, momentum=0.9)
