@@ -168,11 +168,13 @@ bool ExternCall::has_layout(const at::Tensor& result, SlotId slot, const Shapes&
 
 void ExternCall::check_result(const at::Tensor& result, SlotId slot, const Shapes& shapes) const {
   const graph::TensorType& type = function_->slots[slot].type;
-  // Another layout than the trace's is put right, but where the house looks at itself.
+  // Another layout than the trace's is put right, but of what shares memory, and where the house
+  // looks at itself.
 #ifdef BRAZE_CHECKS
   const bool forgives = false;
 #else
-  const bool forgives = function_->slots[slot].kind == plan::SlotKind::kExtern && !options().verify;
+  const bool forgives =
+      function_->slots[slot].kind == plan::SlotKind::kExtern && !gives_views_ && !options().verify;
 #endif
   if (result.defined() && result.scalar_type() == pytorch::scalar_type_of(type.dtype) &&
       result.sizes() == shapes.sizes(slot) && result.device() == pytorch::device_of(type.device) &&
@@ -220,12 +222,12 @@ void ExternCall::store(const at::Tensor& result, SlotId slot, std::vector<at::Te
     case plan::SlotKind::kExtern:
       // Some operators give their operand back and do not say so, such as `conj_physical` of real
       // numbers; the plan may write to the operand's memory while the result is still read.
+      tensors[slot] = result;
+      if (gives_views_) break;
       if (check != ResultCheck::kNone && !has_layout(result, slot, shapes))
         tensors[slot] = as_traced(result, slot, shapes);
-      else if (!gives_views_ && is_operand(result, tensors))
+      else if (is_operand(result, tensors))
         tensors[slot] = at::_ops::clone::call(result, {});
-      else
-        tensors[slot] = result;
       break;
     case plan::SlotKind::kView:
       tensors[slot] = result;

@@ -136,15 +136,14 @@ Tracked World::read(PyObject* value, const Source* source, bool alone) {
   return Tracked::borrow(value, *before);
 }
 
-const World::ObjectKind& World::kind_of(PyObject* object) {
-  ObjectKind& kind = kinds_[Py_TYPE(object)];
-  if (kind.known) return kind;
-  hold(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))));
-  kind = {.known = true,
-          .is_fixed = is_structure(object) || is_frozen(object) || is_number_or_text(object) ||
-                      is_typing_form(object),
-          .is_immutable = is_immutable(object)};
-  return kind;
+World::ObjectKind World::kind_of(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (const ObjectKind* known = kinds_.find(type)) return *known;
+  const ObjectKind kind{.is_fixed = is_structure(object) || is_frozen(object) ||
+                                    is_number_or_text(object) || is_typing_form(object),
+                        .is_immutable = is_immutable(object)};
+  hold(Ref::borrow(reinterpret_cast<PyObject*>(type)));
+  return kinds_[type] = kind;
 }
 
 Tracked World::read_new(PyObject* value, const Source* source) {

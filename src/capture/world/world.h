@@ -196,11 +196,10 @@ class World {
   IdentityMap<bool> specials_;  // classes whose special methods are guarded
   // What the class of an object decides of it.
   struct ObjectKind {
-    bool known = false;
     bool is_fixed = false;  // guarded by identity
     bool is_immutable = false;
   };
-  const ObjectKind& kind_of(PyObject* object);
+  ObjectKind kind_of(PyObject* object);
   IdentityMap<ObjectKind> kinds_;  // by class, held
   IdentityMap<bool> all_read_;
   IdentityMap<Ref> shadows_;
