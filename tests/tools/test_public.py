@@ -86,6 +86,7 @@ def planted():
     return {
         "equal": subject(plus),
         "equal too": subject(raising("a")),
+        "a set": subject(lambda x, held: set(x[0]), lambda x, held: set(reversed(x[0].unbind()))),
         "value": subject(plus, lambda x, held: x + 2),
         "dtype": subject(plus, lambda x, held: (x + 1).double()),
         "strides": subject(plus, lambda x, held: (x + 1).t().contiguous().t()),
@@ -107,6 +108,7 @@ def planted():
 EXPECTED = {
     "equal": ("equal", ""),
     "equal too": ("equal", ""),
+    "a set": ("equal", ""),
     "value": ("differs", "call 0, result values of tensor 0: 6 of 6 elements, first 2.0 for 1.0"),
     "dtype": ("differs", "torch.float64"),
     "strides": ("differs", "call 0, result"),
@@ -168,9 +170,9 @@ def test_counts(lane):
     counts = report.count(results.values(), [])
     assert counts["found"] == len(EXPECTED)
     assert counts["tried"] == len(EXPECTED) - 1  # what varies is not tried
-    assert counts["equal"] == 3
+    assert counts["equal"] == 4
     assert counts["listed"] == 1  # what asks whether it is compiled
-    assert counts["unlisted"] == counts["tried"] - 4
+    assert counts["unlisted"] == counts["tried"] - 5
     assert "13 DIFFERENT" in report.in_words(counts)
 
 
