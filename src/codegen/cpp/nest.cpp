@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "codegen/cpp/work_items.h"
 #include "loop/effects.h"
-#include "loop/random.h"
 #include "sym/facts.h"
 
 namespace braze::codegen::cpp {
@@ -20,82 +20,6 @@ using loop::ReduceOp;
 using loop::Statement;
 
 namespace {
-
-constexpr int64_t kChunkNanoseconds = 15000;
-constexpr int64_t kManyItems = 16;  // enough for all threads, most of the time
-
-// One load or store of the kernel.
-struct Access {
-  int buffer = -1;
-  bool store = false;
-  bool inner = false;  // happens at inner points
-  bool guarded = false;
-  Affine index;
-};
-
-struct Survey {
-  std::vector<Access> accesses;
-  std::vector<Affine> elements;     // whose random numbers are taken
-  std::vector<ExprRef> values;      // distinct expressions outside of index position
-  std::vector<bool> used_as_value;  // by axis
-  int64_t operations = 0;           // weighted arithmetic for one inner point
-};
-
-// Axes that `expr` mentions; those inside the index of a load only where asked.
-void note_axes(ExprRef expr, bool through_loads, std::vector<bool>& axes) {
-  if (expr->kind == ExprKind::kAxis) axes[expr->ival] = true;
-  if (expr->kind == ExprKind::kLoad && !through_loads) return;
-  for (ExprRef arg : expr->args) note_axes(arg, through_loads, axes);
-}
-
-Survey survey(const Kernel& kernel, const sym::Dims& extent) {
-  Survey result;
-  result.used_as_value.resize(extent.size());
-  std::unordered_set<ExprRef> seen;
-  std::unordered_set<ExprRef> seen_index;
-  std::function<void(ExprRef, bool, bool, bool)> visit = [&](ExprRef expr, bool as_index,
-                                                             bool inner, bool guarded) {
-    if (!(as_index ? seen_index : seen).insert(expr).second) return;
-    if (expr->kind == ExprKind::kLoad) {
-      result.accesses.push_back(
-          {static_cast<int>(expr->ival), false, inner, guarded, affine_of(expr->args[0], extent)});
-      if (!as_index) result.values.push_back(expr);
-      visit(expr->args[0], true, inner, guarded);
-      return;
-    }
-    if (!as_index) {
-      result.values.push_back(expr);
-      if (expr->kind == ExprKind::kAxis) result.used_as_value[expr->ival] = true;
-      result.operations += loop::cost_of(expr->kind);
-    }
-    if (ExprRef element = loop::element_of_random(expr)) {
-      // The operands say which word is taken; no lane needs their width.
-      result.elements.push_back(affine_of(element, extent));
-      for (ExprRef arg : {expr->args[0], expr->args[1], element}) visit(arg, true, inner, guarded);
-      return;
-    }
-    for (ExprRef arg : expr->args)
-      visit(arg, as_index || (expr->kind == ExprKind::kAfter && arg == expr->args[0]), inner,
-            guarded || expr->kind == ExprKind::kMasked);
-  };
-  for (const Statement& s : kernel.body) {
-    switch (s.kind) {
-      case Statement::Kind::kStore:
-        result.accesses.push_back({s.buffer, true, s.inner, false, affine_of(s.index, extent)});
-        if (s.accumulates())
-          result.accesses.push_back({s.buffer, false, s.inner, false, affine_of(s.index, extent)});
-        visit(s.index, true, s.inner, false);
-        break;
-      case Statement::Kind::kReduce:
-        result.operations += s.op == ReduceOp::kWelford ? 3 : 1;
-        break;
-      case Statement::Kind::kScan:
-        break;
-    }
-    visit(s.value, false, s.inner, false);
-  }
-  return result;
-}
 
 sym::Dims extents_of(const Kernel& kernel) {
   sym::Dims extent;
@@ -135,22 +59,6 @@ int widest_value(const Kernel& kernel, const Survey& facts, const sym::Dims& ext
   for (const Statement& s : kernel.body)
     if (!s.is_store()) widest = std::max(widest, compute_bytes(s.accumulate));
   return widest;
-}
-
-bool opaque_along(const Affine& index, int axis, size_t axes) {
-  for (const auto& [term, factor] : index.terms) {
-    std::vector<bool> used(axes);
-    note_axes(term, true, used);
-    if (used[axis]) return true;
-  }
-  return false;
-}
-
-// Points of some axes for the sizes seen when traced.
-int64_t product(const sym::Dims& extent, int first, int last) {
-  int64_t result = 1;
-  for (int a = first; a < last; ++a) result *= extent[a].hint();
-  return result;
 }
 
 // Rough time of the whole kernel, in vector operations, when `axis` becomes `lanes` lanes.
@@ -246,103 +154,6 @@ int tile_axis_of(const Nest& nest, const Survey& facts) {
         return axis;
   }
   return -1;
-}
-
-// Reductions, scans and accumulating stores over an axis of large stride use each row of memory
-// better, and hide the latency of the sums, when several vectors of neighbouring outer points share
-// one walk.
-int columns_of(const Nest& nest, const Survey& facts, int64_t other_items, Isa isa) {
-  int reductions = 0;
-  for (const Statement& s : nest.kernel->body)
-    reductions += s.is_reduction() || s.is_scan() || (s.inner && s.accumulates());
-  if (!nest.vector_is_outer() || reductions == 0 || facts.operations > 16) return 1;
-  const int registers = isa == Isa::kAvx512 ? 16 : 8;
-  for (int columns : {8, 4, 2}) {
-    const int64_t items = nest.extent[nest.vector_axis].hint() / (nest.lanes * columns);
-    if (items >= 1 && items * other_items >= 4 && columns * reductions <= registers) return columns;
-  }
-  return 1;
-}
-
-// Scans of several rows at once do not wait for each other. One that chooses between a new value
-// and the one before does not wait either: the processor guesses which it will be.
-int rows_of(const Nest& nest, const Survey& facts) {
-  constexpr int kRows = 4;
-  constexpr int64_t kMostOperations = 24;
-  const std::vector<Statement>& body = nest.kernel->body;
-  const bool scans =
-      std::ranges::any_of(body, [](const Statement& s) { return s.is_scan() && !chooses(s); });
-  const bool reduces =
-      std::ranges::any_of(body, [](const Statement& s) { return s.is_reduction(); });
-  if (nest.vector_axis >= 0 || nest.parallel.empty() || nest.inner.empty() || !scans || reduces ||
-      facts.operations > kMostOperations)
-    return 1;
-  return nest.extent[nest.parallel.back()].hint() >= kRows ? kRows : 1;
-}
-
-// How many work items it pays to wake a thread for. An item is `points` outer points, each of which
-// takes `fixed` nanoseconds and `per_inner` more for each inner point.
-sym::Int grain_of(const Nest& nest, double fixed, double per_inner, sym::Int points,
-                  sym::Int items) {
-  sym::Int inner = 1;
-  for (size_t axis = nest.outer_count; axis < nest.extent.size(); ++axis)
-    inner = inner * nest.extent[axis];
-  const auto chunk = static_cast<double>(kChunkNanoseconds);
-  if (inner.is_constant() && points.is_constant()) {
-    const double item = (fixed + per_inner * static_cast<double>(inner.constant())) *
-                        static_cast<double>(points.constant());
-    const auto grain = static_cast<int64_t>(chunk / std::max(item, 0.01));
-    if (!items.is_constant()) return std::max<int64_t>(grain, 1);
-    return std::clamp<int64_t>(grain, 1, std::max<int64_t>(items.constant(), 1));
-  }
-  const auto picoseconds = [](double time) { return static_cast<int64_t>(time * 1000) + 1; };
-  const sym::Int item =
-      (sym::Int(picoseconds(fixed)) + sym::Int(picoseconds(per_inner)) * inner) * points;
-  return sym::max(sym::floordiv(picoseconds(chunk), item), 1);
-}
-
-void plan_parallel(Nest& nest, const Survey& facts, Isa isa) {
-  for (int axis = 0; axis < nest.outer_count; ++axis)
-    if (!is_trivial(nest.extent[axis]) && axis != nest.vector_axis && axis != nest.tile_axis)
-      nest.parallel.push_back(axis);
-  for (int axis = nest.outer_count; axis < static_cast<int>(nest.extent.size()); ++axis)
-    if (!is_trivial(nest.extent[axis]) && axis != nest.vector_axis) nest.inner.push_back(axis);
-  if (nest.vector_is_inner()) nest.inner.push_back(nest.vector_axis);
-
-  nest.rows = rows_of(nest, facts);
-
-  sym::Int items = 1;
-  for (int axis : nest.parallel) items = items * nest.extent[axis];
-  items = items * nest.tiles();
-  const int axes = static_cast<int>(nest.extent.size());
-  const int64_t inner_points = product(nest.extent, nest.outer_count, axes);
-  // Time of one outer point: memory at about 10 bytes a nanosecond, arithmetic in lanes.
-  double outer_bytes = 0, inner_bytes = 0;
-  for (const Access& access : facts.accesses)
-    (access.inner ? inner_bytes : outer_bytes) +=
-        static_cast<double>(graph::size_of(nest.kernel->params[access.buffer].dtype));
-  const double per_inner =
-      inner_bytes / 10 + static_cast<double>(facts.operations) / nest.lanes * 0.5;
-  const double per_point = outer_bytes / 10 + per_inner * static_cast<double>(inner_points);
-  sym::Int points = 1;  // of an item
-  if (nest.vector_is_outer()) {
-    const sym::Int length = nest.extent[nest.vector_axis];
-    nest.columns = columns_of(nest, facts, items.hint(), isa);
-    const int64_t unit = nest.columns > 1 ? nest.columns * nest.lanes : 4 * nest.lanes;
-    // Blocks long enough that the loop around them costs nothing, short enough to share out.
-    const auto wanted = static_cast<int64_t>(2000 / std::max(per_point, 0.01));
-    int64_t block = std::max<int64_t>(unit, wanted / unit * unit);
-    if (length.is_constant() && block * 2 > length.constant()) block = length.constant();
-    // A symbolic axis may have several blocks in another call; that costs a little where it is
-    // short.
-    const bool whole =
-        !length.is_constant() && length.hint() <= block && items.hint() >= kManyItems;
-    nest.block = whole ? 0 : block;
-    points = (whole ? length : sym::Int(block)) * (nest.tile_axis >= 0 ? nest.lanes : 1);
-    items = items * nest.blocks();
-  }
-  nest.code.extent = items;
-  nest.code.grain = grain_of(nest, outer_bytes / 10, per_inner, points, items);
 }
 
 // Values of a sweep outside of index position and of guards, mapped to the first sweep they are in.
@@ -463,10 +274,11 @@ Nest plan_nest(const Kernel& kernel, Isa isa) {
   for (const Access& access : facts.accesses)
     if (!access.store && stored[access.buffer]) nest.rereads_stores = true;
   nest.tile_axis = tile_axis_of(nest, facts);
-  plan_parallel(nest, facts, isa);
+  plan_work_items(nest, facts, isa);
   nest.sweeps = plan_sweeps(kernel);
   nest.row_by_row = nest.vector_is_outer() && !nest.inner.empty() && nest.tile_axis < 0 &&
                     nest.sweeps.size() == 1 && only_accumulates(kernel);
+  share_out_places(nest, facts);
   plan_kept_rows(nest);
   nest.short_versions =
       plan_short_versions(nest, facts.operations + static_cast<int64_t>(facts.accesses.size()));

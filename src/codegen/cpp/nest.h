@@ -25,8 +25,8 @@ struct Task {
   bool is_reduction() const { return role != Role::kStore && role != Role::kScan; }
 };
 
-// One walk over the inner axes, as schedule/sweeps.h counts them: the tasks that share it, then those
-// after it.
+// One walk over the inner axes, as schedule/sweeps.h counts them: the tasks that share it, then
+// those after it.
 struct Sweep {
   std::vector<Task> inner;
   std::vector<Task> outer;
@@ -43,7 +43,10 @@ struct Nest {
   int columns = 1;            // outer vector axis: vectors that share one walk of the inner axes
   int rows = 1;               // without lanes: points of the last of `parallel` that share one walk
   bool row_by_row = false;    // outer vector axis: walked within the inner axes, not around them
-  int64_t block = 0;          // outer vector axis: elements of it in one work item; 0: all
+  // row_by_row: work items are values of this expression, the row that all stores go to, and each
+  // thread skips the rows of the others. Null: work items are blocks of the rows.
+  loop::ExprRef place = nullptr;
+  int64_t block = 0;  // outer vector axis: elements of it in one work item; 0: all
   // Outer axis along which some load is contiguous that is not along the vector axis: square tiles
   // of it are loaded row by row and transposed in registers. -1: none.
   int tile_axis = -1;

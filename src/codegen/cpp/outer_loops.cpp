@@ -75,7 +75,7 @@ void LoopWriter::write_items() {
     writer_.bind_axis(nest_.parallel.back(), counters.back().name);
     rest = write_item(1);
   }
-  const bool at_once = nest_.row_by_row && !is_trivial(nest_.blocks());
+  const bool at_once = nest_.place || (nest_.row_by_row && !is_trivial(nest_.blocks()));
   const auto loop = [&](const std::string& start, const std::string& name, const std::string& end) {
     if (at_once) return writer_.block("", body);
     if (nest_.rows == 1)
@@ -164,7 +164,13 @@ void LoopWriter::write_outer_lanes() {
                  ";");
   }
   if (!nest_.row_by_row) return write_outer_range(first, last, blocks);
-  write_within_inner(0, [&] { write_outer_range(first, last, blocks); });
+  write_within_inner(0, [&] {
+    if (nest_.place) {
+      const std::string place = writer_.emit(nest_.place).text;
+      writer_.line("if (" + place + " < begin || " + place + " >= end) continue;");
+    }
+    write_outer_range(first, last, blocks);
+  });
 }
 
 std::pair<std::string, std::string> LoopWriter::own_blocks() const {

@@ -1,4 +1,5 @@
 // Scans and accumulating stores against the interpreter.
+#include "codegen/cpp/nest.h"
 #include "codegen/run_kernels.h"
 
 namespace braze::codegen::cpp {
@@ -153,6 +154,55 @@ TEST(AccumulatingStore, RowsLongEnoughForSeveralBlocks) {
        " store_add(b2, check_index(load(b0, i0*257 + o0), 10)*257 + o0, load(b1, i0*257 + o0))"
        " inner\n}"},
       {.elements = 1 << 16, .tolerance = 0, .magnitude = 0});
+}
+
+TEST(AccumulatingStore, ThreadsShareOutPlacesOfRows) {
+  const std::string head = "kernel k(b0: i64 in, b1: f32 in, b2: f32 out) ";
+  const std::string place = "check_index(mul(load(b0, i0), 11), 100)";
+  const std::string clamped = "min(max(mul(load(b0, i0), 11), 0), 80)";
+  const std::vector<std::string> shared = {
+      head + "outer(o0 < 50) inner(i0 < 90) {\n store_add(b2, " + place +
+          "*50 + o0, load(b1, i0*50 + o0)) inner\n}",
+      // Rows with room between them, an offset, two stores.
+      "kernel k(b0: i64 in, b1: f32 in, b2: f32 out, b3: f32 out) "
+      "outer(o0 < 37) inner(i0 < 90) {\n store_add(b2, " +
+          place + "*40 + o0 + 3, load(b1, i0*37 + o0)) inner\n store_max(b3, " + place +
+          "*64 + o0, load(b1, i0*37 + o0)) inner\n}",
+      head + "outer(o0 < 300) inner(i0 < 40) {\n store_last(b2, " + clamped +
+          "*300 + o0, load(b1, i0*300 + o0)) inner\n}",
+      head + "outer(o0 < 32) inner(i0 < 9, i1 < 12) {\n store_mul(b2, " + place +
+          "*32 + o0, load(b1, i0*384 + i1*32 + o0)) inner\n}"};
+  const std::vector<std::string> own = {
+      // Rows that lie on each other, few places, an index that may be below zero.
+      head + "outer(o0 < 50) inner(i0 < 90) {\n store_add(b2, " + place +
+          "*49 + o0, load(b1, i0*50 + o0)) inner\n}",
+      head +
+          "outer(o0 < 50) inner(i0 < 90) {\n store_add(b2, check_index(load(b0, i0), 10)*50 + "
+          "o0, load(b1, i0*50 + o0)) inner\n}",
+      head +
+          "outer(o0 < 50) inner(i0 < 90) {\n store_add(b2, min(max(load(b0, i0), -5), 80)*50 + "
+          "o0 + 250, load(b1, i0*50 + o0)) inner\n}",
+      // Places of different rows differ, or a row is added to a part of its place.
+      head + "outer(o0 < 50) inner(i0 < 90) {\n store_add(b2, " + place +
+          "*50 + o0 + i0*50, load(b1, i0*50 + o0)) inner\n}"};
+  const auto is_shared = [](const std::string& text) {
+    loop::ExprPool pool;
+    const loop::Kernel kernel = loop::parse_kernel(text, pool);
+    const Nest nest = plan_nest(kernel, target::host_isa());
+    return nest.place != nullptr;
+  };
+  for (const std::string& text : shared) EXPECT_TRUE(is_shared(text)) << text;
+  for (const std::string& text : own) EXPECT_FALSE(is_shared(text)) << text;
+  for (const int chunks : {1, 3, 100}) {
+    check_kernels(shared, {.elements = 1 << 15, .tolerance = 0, .magnitude = 0, .chunks = chunks});
+    check_kernels(own, {.elements = 1 << 15, .tolerance = 0, .magnitude = 0, .chunks = chunks});
+  }
+  check_kernels(
+      {"kernel k(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < {s0}) inner(i0 < {s1}) {\n"
+       " store_add(b2, check_index(mul(load(b0, i0), 11), {s2})*{s0} + o0, load(b1, i0*{s0} + o0)) "
+       "inner\n}"},
+      {.elements = 1 << 17, .tolerance = 0, .magnitude = 0}, {64, 90, 100},
+      {{64, 90, 100}, {1000, 33, 110}, {3, 64, 128}, {17, 2, 400}});
 }
 
 TEST(AccumulatingStore, OrderIsThatOfThePoints) {
