@@ -147,7 +147,16 @@ def sub(input, other, *, alpha=1, out=None):
     return input - scaled
 
 
+def _as(input, other):
+    """In the dtype that PyTorch computes in, if that is the one of `input`."""
+    if not isinstance(other, torch.Tensor) or other.dtype is input.dtype:
+        return other
+    promoted = torch.promote_types(input.dtype, other.dtype)
+    return other.to(promoted) if promoted is input.dtype and other.dim() > 0 else other
+
+
 def add_(input, other, *, alpha=1):
+    other = _as(input, other)
     scaled = _scaled(alpha, other, (input,))
     if scaled is None:
         return input.add_(_number(other), alpha=_number(alpha))
@@ -155,6 +164,7 @@ def add_(input, other, *, alpha=1):
 
 
 def sub_(input, other, *, alpha=1):
+    other = _as(input, other)
     scaled = _scaled(alpha, other, (input,))
     if scaled is None:
         return input.sub_(_number(other), alpha=_number(alpha))
@@ -187,6 +197,58 @@ def addcdiv_(input, tensor1, tensor2, *, value=1):
     if scaled is None:
         return input.addcdiv_(tensor1, tensor2, value=_number(value))
     return input.add_(scaled / tensor2)
+
+
+def _at(other, i):
+    return other[i] if isinstance(other, list | tuple) else other
+
+
+def _foreach(name):
+    """The substitutes of torch._foreach_<name>_ and torch._foreach_<name>: calls of the method of
+    tensors for each place of the lists, where what is no list is one for all."""
+    method = getattr(torch.Tensor, name + "_")
+
+    def in_place(self, other, *, alpha=None):
+        for i, tensor in enumerate(self):
+            if alpha is None:
+                method(tensor, _at(other, i))
+            else:
+                method(tensor, _at(other, i), alpha=alpha)
+
+    def call(self, other, *, alpha=None):
+        results = [tensor.clone() for tensor in self]
+        in_place(results, other, alpha=alpha)
+        return results
+
+    return in_place, call
+
+
+def _three(function):
+    """Of `addcmul_` and `addcdiv_`, whose factor may come by position."""
+
+    def call(self, tensor1, tensor2, scalars=1, *, value=None):
+        factors = scalars if value is None else value
+        for i, tensor in enumerate(self):
+            function(tensor, tensor1[i], tensor2[i], value=_at(factors, i))
+
+    return call
+
+
+def _lerp_each(self, tensors1, weight):
+    for i, tensor in enumerate(self):
+        tensor.lerp_(tensors1[i], _at(weight, i))
+
+
+def _rate(lr):
+    """A learning rate for a fused optimizer, which takes a tensor as well."""
+    return _C.operand(lr, torch.empty((), dtype=torch.float64))
+
+
+def _fused(function):
+    def call(*lists, lr, **options):
+        function(*lists, lr=_rate(lr), **options)
+
+    return call
 
 
 _BOTH = {
@@ -223,6 +285,16 @@ _METHODS = {
     "addcdiv_": addcdiv_,
 }
 SUBSTITUTES = {torch.where: where, torch.full: full}
+for _name in ("add", "sub", "mul", "div", "clamp_min", "clamp_max", "pow"):
+    _in_place, _new = _foreach(_name)
+    SUBSTITUTES[getattr(torch, f"_foreach_{_name}_")] = _in_place
+    SUBSTITUTES[getattr(torch, f"_foreach_{_name}")] = _new
+SUBSTITUTES[torch._foreach_lerp_] = _lerp_each
+SUBSTITUTES[torch._foreach_addcmul_] = _three(torch.Tensor.addcmul_)
+SUBSTITUTES[torch._foreach_addcdiv_] = _three(torch.Tensor.addcdiv_)
+for _name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"):
+    if hasattr(torch, _name) and "tensor_lr" in getattr(torch.ops.aten, _name).overloads():
+        SUBSTITUTES[getattr(torch, _name)] = _fused(getattr(torch.ops.aten, _name).tensor_lr)
 for _name, _function in _BOTH.items():
     SUBSTITUTES[getattr(torch, _name)] = _function
 for _name, _function in (*_BOTH.items(), *_METHODS.items()):

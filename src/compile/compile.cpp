@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -13,6 +14,7 @@
 #include "graph/devices.h"
 #include "loop/program.h"
 #include "passes/pipeline.h"
+#include "schedule/in_place.h"
 #include "schedule/schedule.h"
 
 namespace braze::compile {
@@ -96,6 +98,16 @@ std::vector<bool> handed_over(const graph::Graph& graph) {
     result.push_back(input.kind == graph::InputKind::kSaved ||
                      input.kind == graph::InputKind::kTangent);
   return std::ranges::find(result, true) == result.end() ? std::vector<bool>() : result;
+}
+
+// By input: whether no other was seen to share its memory.
+std::vector<bool> inputs_alone(const graph::Graph& graph) {
+  std::map<int, int> count;
+  for (const graph::Input& input : graph.inputs()) ++count[input.value->storage()];
+  std::vector<bool> alone;
+  for (const graph::Input& input : graph.inputs())
+    alone.push_back(input.value->storage() < 0 || count[input.value->storage()] == 1);
+  return alone;
 }
 
 void finish_inputs(const graph::Graph& graph, plan::Function& function) {
@@ -190,6 +202,9 @@ class ModuleBuilder {
       StageTimer timer(timings_.schedule);
       schedule::fuse(waiting.program, target);
       const bool dies = !handed_over(graph).empty();
+      // A call that fails in a later function runs again from the inputs as they were.
+      if (!dies && number == 0)
+        schedule::write_inputs_in_place(waiting.program, target, inputs_alone(graph));
       waiting.memory = schedule::plan_memory(waiting.program, target,
                                              dies ? std::optional(kOwnAbove) : std::nullopt);
       waiting.kernels = distinct_kernels(waiting.program);

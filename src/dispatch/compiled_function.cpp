@@ -171,13 +171,42 @@ bool goes_on_behind_break(CompiledFunction* self, const Entry& entry) {
          entry.kind != EntryKind::kEager;
 }
 
+// Much of what a first call does is done once (state of optimizers, caches, lazy layers), so that the
+// second may do without the break that the first began with. Empty where it cannot, or with an
+// exception pending.
+std::shared_ptr<Entry> capture_again(CompiledFunction* self, const std::shared_ptr<Entry>& first,
+                                     PyObject* const* bound,
+                                     std::vector<c10::TensorImpl*>& inputs) {
+  State& state = *self->state;
+  if (stance() != Stance::kDefault || state.settings.fullgraph ||
+      static_cast<int64_t>(state.entries.size()) >= state.settings.recompile_limit)
+    return nullptr;
+  std::unique_lock lock(compile_mutex(), std::try_to_lock);
+  if (!lock || capturing()) return nullptr;
+  auto* function = reinterpret_cast<PyFunctionObject*>(self->function);
+  std::shared_ptr<Entry> entry = compile_entry(function, bound, state.settings, {}, &state.dynamic);
+  lock.unlock();
+  if (!entry || entry->kind == EntryKind::kEager) return nullptr;
+  // The first would take whatever call the new one does not fit.
+  std::erase(state.entries, first);
+  publish(state.entries, entry);
+  state.most_inputs = std::max(state.most_inputs, entry->input_count);
+  inputs.assign(entry->input_count + 1, nullptr);
+  return entry->guards->check(bound, inputs.data()) ? entry : nullptr;
+}
+
 PyObject* run_entry(CompiledFunction* self, const std::shared_ptr<Entry>& hold,
                     PyObject* const* bound, const CallArguments& call,
                     c10::TensorImpl* const* inputs) {
   Entry& entry = *hold;
   const bool goes_on = goes_on_behind_break(self, entry);
   if (goes_on && entry.kind == EntryKind::kEager) {
-    ++entry.calls;
+    if (++entry.calls == 2 && entry.exit == capture::ExitKind::kBreak) {
+      std::vector<c10::TensorImpl*> own_inputs;
+      const std::shared_ptr<Entry> better = capture_again(self, hold, bound, own_inputs);
+      if (better) return run_entry(self, better, bound, call, own_inputs.data());
+      if (PyErr_Occurred()) return nullptr;
+    }
     return run_behind_break(self, hold, call, {});
   }
   if (goes_on_in_frame(entry.exit) && !goes_on) return run_original(self, call);

@@ -39,6 +39,7 @@ enum CallFact : uint32_t {
   kSeedOnCpu = 1 << 22,         // results from 2 on are seed and offset, on the CPU
   kKeepsUnknownSize = 1 << 23,  // only its library knows the size of what it keeps for a backward
   kGivesLayout = 1 << 24,       // PyTorch's composites call it for another layout of argument 0
+  kAddsInPlace = 1 << 25,       // argument 1, times argument 2, is added to argument 0
 };
 
 struct CallFacts {

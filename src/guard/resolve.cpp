@@ -62,19 +62,30 @@ Ref item(PyObject* object, PyObject* key) {
   return {};
 }
 
-Ref computed(PyObject* number, PyObject* key) {
-  if (!PyFloat_CheckExact(number) && !PyLong_CheckExact(number)) return {};
+bool is_number(PyObject* object) { return PyFloat_CheckExact(object) || PyLong_CheckExact(object); }
+
+// Empty, with nothing pending, for a call that fails.
+Ref call_of(PyObject* function, const std::vector<PyObject*>& arguments) {
   const cpython::SavedException pending;
-  std::vector<PyObject*> arguments;
-  const Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(key, 1));
-  if (place < 0) arguments.push_back(number);
-  for (Py_ssize_t i = 2; i < PyTuple_GET_SIZE(key); ++i)
-    arguments.push_back(PyTuple_GET_ITEM(key, i));
-  arguments.insert(arguments.begin() + std::max<Py_ssize_t>(place, 0), number);
-  Ref result = Ref::steal(
-      PyObject_Vectorcall(PyTuple_GET_ITEM(key, 0), arguments.data(), arguments.size(), nullptr));
+  Ref result =
+      Ref::steal(PyObject_Vectorcall(function, arguments.data(), arguments.size(), nullptr));
   if (!result) PyErr_Clear();
   return result;
+}
+
+// Of a number, or what a method written in C (`Tensor.item`) gives for its object.
+Ref computed(PyObject* base, PyObject* key) {
+  PyObject* function = PyTuple_GET_ITEM(key, 0);
+  const bool is_method =
+      Py_IS_TYPE(function, &PyMethodDescr_Type) && PyObject_TypeCheck(base, PyDescr_TYPE(function));
+  if (!is_method && !is_number(base)) return {};
+  std::vector<PyObject*> arguments;
+  const Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(key, 1));
+  if (place < 0) arguments.push_back(base);
+  for (Py_ssize_t i = 2; i < PyTuple_GET_SIZE(key); ++i)
+    arguments.push_back(PyTuple_GET_ITEM(key, i));
+  arguments.insert(arguments.begin() + std::max<Py_ssize_t>(place, 0), base);
+  return call_of(function, arguments);
 }
 
 }  // namespace
@@ -152,10 +163,18 @@ Ref resolve_step(const Source* source, PyObject* base) {
   BRAZE_UNREACHABLE("source has no base");
 }
 
+Ref resolve_step(const Source* source, PyObject* base, PyObject* function, PyObject* const* args) {
+  if (!source->other) return resolve_step(source, base);
+  const Ref other = resolve(source->other, function, args);
+  return other && is_number(base) && is_number(other.get())
+             ? call_of(PyTuple_GET_ITEM(source->key.get(), 0), {base, other.get()})
+             : Ref();
+}
+
 Ref resolve(const Source* source, PyObject* function, PyObject* const* args) {
   if (source->base == nullptr) return resolve_root(source, function, args);
   const Ref base = resolve(source->base, function, args);
-  return base ? resolve_step(source, base.get()) : Ref();
+  return base ? resolve_step(source, base.get(), function, args) : Ref();
 }
 
 }  // namespace braze::guard

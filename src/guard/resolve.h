@@ -8,8 +8,11 @@ namespace braze::guard {
 
 // Of a source without base.
 cpython::Ref resolve_root(const Source* source, PyObject* function, PyObject* const* args);
-// Of a source whose base is `base`.
+// Of a source whose base is `base`, and which has no other.
 cpython::Ref resolve_step(const Source* source, PyObject* base);
+// Of a source whose base is `base`; another one that it has is read again from its root.
+cpython::Ref resolve_step(const Source* source, PyObject* base, PyObject* function,
+                          PyObject* const* args);
 
 // Exactly collections.deque, which has no C API of its own.
 bool is_deque(PyObject* object);

@@ -43,13 +43,15 @@ struct SourceArena::Impl {
   std::deque<Source> sources;                         // by id
   std::vector<Slot> slots = std::vector<Slot>(1024);  // a power of two, at most three quarters full
 
-  Slot& find(uint32_t hash, SourceKind kind, const Source* base, PyObject* key) {
+  Slot& find(uint32_t hash, SourceKind kind, const Source* base, PyObject* key,
+             const Source* other) {
     for (size_t i = hash;; ++i) {
       Slot& slot = slots[i & (slots.size() - 1)];
       if (slot.number == 0) return slot;
       if (slot.hash != hash) continue;
       const Source& source = sources[slot.number - 1];
-      if (source.kind == kind && source.base == base && same_key(source.key.get(), key))
+      if (source.kind == kind && source.base == base && source.other == other &&
+          same_key(source.key.get(), key))
         return slot;
     }
   }
@@ -69,19 +71,20 @@ struct SourceArena::Impl {
 SourceArena::SourceArena() : impl_(std::make_unique<Impl>()) {}
 SourceArena::~SourceArena() = default;
 
-const Source* SourceArena::get(SourceKind kind, const Source* base, PyObject* key) {
+const Source* SourceArena::get(SourceKind kind, const Source* base, PyObject* key,
+                               const Source* other) {
   std::deque<Source>& sources = impl_->sources;
   const auto hash = static_cast<uint32_t>(
       mix(mix(static_cast<uint64_t>(kind), reinterpret_cast<uintptr_t>(base)), hash_key(key)));
-  Impl::Slot* slot = &impl_->find(hash, kind, base, key);
+  Impl::Slot* slot = &impl_->find(hash, kind, base, key, other);
   if (slot->number != 0) return &sources[slot->number - 1];
   if (4 * sources.size() >= 3 * impl_->slots.size()) {
     impl_->grow();
-    slot = &impl_->find(hash, kind, base, key);
+    slot = &impl_->find(hash, kind, base, key, other);
   }
   const int id = size();
   *slot = {hash, static_cast<uint32_t>(id) + 1};
-  return &sources.emplace_back(Source{kind, id, base, cpython::Ref::borrow(key)});
+  return &sources.emplace_back(Source{kind, id, base, cpython::Ref::borrow(key), other});
 }
 
 int SourceArena::size() const { return static_cast<int>(impl_->sources.size()); }

@@ -34,9 +34,11 @@ namespace braze::guard {
   X(InstanceDict, "dict")              /* base: any: its __dict__ */                               \
   X(Contents, "contents")              /* base: a cell: what it holds */                           \
   X(Item, "item")         /* base: dict, list, tuple or deque; key: the key or int index */        \
-  X(Computed, "computed") /* base: a float or int; key: tuple (callable, place, constants ...):    \
+  X(Computed, "computed") /* base: a float or int, or what a method written in C is of; key: tuple \
+                             (callable, place, constants ...):                                     \
                              what the callable, a pure function of numbers, gives for the          \
-                             constants with the base at that place among them; -1: of it twice */  \
+                             constants with the base at that place among them; -1: of it twice;    \
+                             -2: of the base and of `other` */                                                                     \
   X(Native, "native") /* result of a C function that depends on nothing else: key: the callable;   \
                          re-called to check */
 
@@ -51,6 +53,7 @@ struct Source {
   int id = 0;
   const Source* base = nullptr;
   cpython::Ref key;
+  const Source* other = nullptr;  // kComputed of two
 };
 
 // Owns the sources of one capture (and then of its entry).
@@ -58,7 +61,8 @@ class SourceArena {
  public:
   SourceArena();
   ~SourceArena();
-  const Source* get(SourceKind kind, const Source* base = nullptr, PyObject* key = nullptr);
+  const Source* get(SourceKind kind, const Source* base = nullptr, PyObject* key = nullptr,
+                    const Source* other = nullptr);
   int size() const;
 
  private:

@@ -3,6 +3,7 @@
 
 #include "cpython/exception.h"
 #include "cpython/lookup.h"
+#include "cpython/text.h"
 #include "guard/source.h"
 #include "guard/value.h"
 
@@ -157,12 +158,17 @@ class Printer {
   void computed(const Source* source) {
     PyObject* key = source->key.get();
     const Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(key, 1));
+    if (Py_IS_TYPE(PyTuple_GET_ITEM(key, 0), &PyMethodDescr_Type)) {
+      print(source->base);
+      text += std::string(".") + cpython::utf8_of(PyDescr_NAME(PyTuple_GET_ITEM(key, 0))) + "()";
+      return;
+    }
     const Py_ssize_t count = place < 0 ? 2 : PyTuple_GET_SIZE(key) - 1;
     text += object_name(PyTuple_GET_ITEM(key, 0)) + "(";
     for (Py_ssize_t i = 0; i < count; ++i) {
       if (i > 0) text += ", ";
       if (i == place || place < 0)
-        print(source->base);
+        print(i == 1 && source->other ? source->other : source->base);
       else
         text += value_text(PyTuple_GET_ITEM(key, i < place ? i + 2 : i + 1));
     }

@@ -151,7 +151,7 @@ bool Tree::resolve(int begin, int end, PyObject* function, PyObject* const* args
     } else {
       PyObject* base =
           node.parent >= begin ? fresh[node.parent - begin].get() : nodes[node.parent].object;
-      fresh.push_back(base != nullptr ? resolve_step(node.source, base) : Ref());
+      fresh.push_back(base != nullptr ? resolve_step(node.source, base, function, args) : Ref());
     }
     if (check && !guards_hold(node, fresh.back().get())) return false;
   }

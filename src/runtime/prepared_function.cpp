@@ -71,6 +71,10 @@ void PreparedFunction::prepare_steps(const std::vector<void*>& functions) {
   first_outputs = output_slots;
   for (const plan::Step& step : function.steps) {
     if (auto* kernel = std::get_if<plan::KernelStep>(&step)) {
+      for (size_t i = 0; i < kernel->args.size(); ++i)
+        if (function.kernels[kernel->kernel].written[i] &&
+            root[kernel->args[i]] < function.input_count)
+          written[root[kernel->args[i]]] = 1;
       prepare_kernel(*kernel, functions.at(kernel->kernel), launches);
     } else if (auto* call = std::get_if<plan::ExternStep>(&step)) {
       has_externs = true;
@@ -141,6 +145,15 @@ bool PreparedFunction::writes_inputs_early() const {
   // Memory from outside: inputs, and what operators give that are views of them.
   std::vector<char> outside(root.size(), 0);
   std::fill_n(outside.begin(), function.input_count, 1);
+  bool written_by_kernel = false;  // which cannot fail themselves
+  for (const plan::Step& step : function.steps) {
+    if (std::holds_alternative<plan::ExternStep>(step) && written_by_kernel) return true;
+    const auto* launch = std::get_if<plan::KernelStep>(&step);
+    if (!launch) continue;
+    const std::vector<bool>& stores = function.kernels[launch->kernel].written;
+    for (size_t i = 0; i < launch->args.size(); ++i)
+      written_by_kernel |= stores[i] && root[launch->args[i]] < function.input_count;
+  }
   for (const Step& step : steps) {
     auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step);
     if (!call) continue;

@@ -6,6 +6,7 @@
 #include "graph/op.h"
 #include "loop/effects.h"
 #include "schedule/aliases.h"
+#include "schedule/in_place.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/liveness.h"
 #include "schedule/schedule.h"
@@ -14,57 +15,6 @@
 
 namespace braze::schedule {
 namespace {
-
-using loop::Statement;
-
-// Every byte of the extent belongs to one element.
-bool is_dense(const graph::TensorType& type) {
-  const sym::Int elements = type.numel();
-  if (elements == sym::Int(0)) return true;
-  sym::Int last = 0;
-  for (size_t i = 0; i < type.sizes.size(); ++i) {
-    last = last + (type.sizes[i] - sym::Int(1)) * type.strides[i];
-  }
-  return last + sym::Int(1) == elements;
-}
-
-// The index at which the kernel touches parameter `param`, if it is always the same one and no load
-// comes after statement `*store`; null otherwise. For the parameter that is stored, `*store`
-// becomes the first statement that does.
-loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, size_t* store) {
-  loop::ExprRef index = nullptr;
-  bool same = true;
-  auto touch = [&](loop::ExprRef at) {
-    if (index == nullptr) index = at;
-    same &= index == at;
-  };
-  for (size_t i = 0; i < kernel.body.size(); ++i) {
-    const Statement& statement = kernel.body[i];
-    loop::Kernel one;
-    one.body = {statement};
-    for_each_expr(one, [&](loop::ExprRef expr) {
-      if (expr->kind != loop::ExprKind::kLoad || expr->ival != param) return;
-      touch(expr->args[0]);
-      if (stored || i > *store) same = false;
-    });
-    if (statement.is_store() && statement.buffer == param) {
-      touch(statement.index);
-      *store = std::min(*store, i);
-    }
-  }
-  return same ? index : nullptr;
-}
-
-// A code generator may walk a kernel's statements in several sweeps, where one overwrites what a
-// later one reads, and it may compute the elements at the end of an axis twice when the axis is no
-// multiple of `multiple`; both go wrong in place. One sweep over whole multiples does not.
-bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple) {
-  const sym::Dims outer = extents(kernel.outer);
-  return kernel.inner.empty() && !loop::walks_once(kernel) &&
-         std::all_of(outer.begin(), outer.end(), [&](sym::Int extent) {
-           return sym::divide_exactly(extent, multiple).has_value();
-         });
-}
 
 class MemoryPlanner {
  public:

@@ -39,6 +39,7 @@ class TraceState {
                             std::span<const DynamicDim> dims);
   at::Tensor stand_in(const at::Tensor& real, graph::InputKind kind, std::string name);
   sym::Int symbolic_integer(int64_t value);
+  std::optional<std::vector<double>> added_to(const at::Tensor& real);
   // A symbol whose value the compiled code reads from data as it runs.
   sym::Int data_symbol(sym::Range range);
   // Whether a call may end here and run again in eager: nothing outside has been written so far,

@@ -148,6 +148,10 @@ at::Tensor Tracer::symbolic_input(const at::Tensor& real, graph::InputKind kind,
   return impl_->state.symbolic_input(real, kind, std::move(name), dims);
 }
 
+std::optional<std::vector<double>> Tracer::added_to(const at::Tensor& real) {
+  return impl_->state.added_to(real);
+}
+
 at::Tensor Tracer::stand_in(const at::Tensor& real, std::string name) {
   return impl_->state.stand_in(real, graph::InputKind::kUser, std::move(name));
 }

@@ -30,13 +30,15 @@ Py_ssize_t find_parameter(PyCodeObject* code, PyObject* name) {
   return -1;
 }
 
-// What torch.compiler.is_compiling() says while tracing: true, which is what code asks it for. Only
-// nn.Module's own call keeps eager's answer: there it would skip hooks that run always.
+// What torch.compiler.is_compiling() says while tracing: true, which is what code asks it for. Two
+// keep eager's answer: nn.Module's own call, which would skip hooks that run always, and
+// optimizers, which would leave out checks and keep counts of steps as tensors.
 bool says_compiling(const Frame* asking) {
   if (!asking) return true;
-  PyObject* module = PyDict_GetItemWithError(asking->globals.get(), names().name);
-  return !module || !PyUnicode_Check(module) ||
-         PyUnicode_CompareWithASCIIString(module, "torch.nn.modules.module") != 0;
+  PyObject* name = PyDict_GetItemWithError(asking->globals.get(), names().name);
+  if (!name || !PyUnicode_Check(name)) return true;
+  const std::string_view module = cpython::utf8_of(name);
+  return module != "torch.nn.modules.module" && !module.starts_with("torch.optim.");
 }
 
 }  // namespace
@@ -129,6 +131,10 @@ Tracked call_function(TraceContext& trace, const Tracked& callable, Tracked* arg
   if (callable.get() == known().is_compiling && count == 0)
     return Tracked::borrow(says_compiling(trace.frames.top()) ? Py_True : Py_False);
   const CodeInfo& info = code_info(code, function->func_globals);
+  if (PyObject* original = own_function_that_torch_disables(function)) {
+    trace.world.guard_identity_of_function(callable.get());
+    return call_function(trace, Tracked::borrow(original), args, count, kwnames);
+  }
   if (PyObject* mark = disable_mark(function))
     return trace.refuse(
         BreakKind::kDisabled,

@@ -7,6 +7,7 @@
 #include "capture/symbols/integers.h"
 #include "capture/trace_context.h"
 #include "cpython/frame.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 
@@ -56,6 +57,19 @@ PyObject* disable_mark(PyFunctionObject* function) {
   for (PyObject* mark : {names().disable_mark, names().torch_disable_mark})
     if (PyDict_GetItemWithError(function->func_dict, mark) == Py_True) return mark;
   return nullptr;
+}
+
+PyObject* own_function_that_torch_disables(PyFunctionObject* function) {
+  if (disable_mark(function) != names().torch_disable_mark) return nullptr;
+  static PyObject* const key = PyUnicode_InternFromString("_torchdynamo_orig_callable");
+  PyObject* original = PyDict_GetItemWithError(function->func_dict, key);
+  if (!original || !PyFunction_Check(original)) return nullptr;
+  PyObject* globals = reinterpret_cast<PyFunctionObject*>(original)->func_globals;
+  PyObject* module = PyDict_GetItemWithError(globals, names().name);
+  return module && PyUnicode_Check(module) &&
+                 std::string_view(cpython::utf8_of(module)).starts_with("torch.optim.")
+             ? original
+             : nullptr;
 }
 
 Tracked call_marked(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,

@@ -19,6 +19,9 @@ using ConstantResults = std::vector<ConstantResult>;
 
 // The attribute that says that the function stays in eager; null without one.
 PyObject* disable_mark(PyFunctionObject* function);
+// What PyTorch's compiler has put a disabled function in the place of, where both are of an
+// optimizer: that it cannot trace it is no wish of the user's. Null for all others.
+PyObject* own_function_that_torch_disables(PyFunctionObject* function);
 // `done` is false for a function that is called like any other.
 Tracked call_marked(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
                     PyObject* kwnames, bool& done);

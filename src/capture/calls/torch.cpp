@@ -83,6 +83,8 @@ Tracked call_tensor_method(TraceContext& trace, const Tracked& callable, const c
                           : trace.recording.size_of(self.get(), args[0].get());
     if (size) return Tracked(std::move(size));
   }
+  if (std::string_view(name) == "item" && count == 0 && !kwnames)
+    if (Tracked item = item_of_counter(trace, self); item || PyErr_Occurred()) return item;
   if (const char* why = tensor_method_break(name)) {
     if (std::string_view(name) == "tolist" && count == 0)
       if (Tracked list = list_of_tensor(trace, self); list || PyErr_Occurred()) return list;

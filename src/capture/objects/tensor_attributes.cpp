@@ -45,10 +45,23 @@ Tracked tensor_attribute_of(TraceContext& trace, const Tracked& tensor, PyObject
       return method ? call(trace, method, nullptr, 0, nullptr) : Tracked();
     }
     case TensorAttribute::kGradient:
-      if (requires_grad(obj))
+      // Of a tensor from outside it is an attribute like others: what sets it is a break.
+      if (!trace.world.source_of(tensor)) {
+        if (!requires_grad(obj)) return Tracked::borrow(Py_None);
         return trace.refuse(BreakKind::kTensorInternals,
-                            "Tensor.grad is read where autograd may set it");
-      if (!trace.world.source_of(tensor)) return Tracked::borrow(Py_None);
+                            "Tensor.grad is read of what the traced code computes");
+      }
+      if (PyObject* real = trace.world.real_of(obj); requires_grad(real)) {
+        // Eager warns of others.
+        for (const char* has_one : {"is_leaf", "retains_grad"}) {
+          const Ref answer = Ref::steal(PyObject_GetAttrString(real, has_one));
+          if (!answer) return {};
+          if (answer.get() == Py_True) break;
+          if (std::string_view(has_one) == "retains_grad")
+            return trace.refuse(BreakKind::kTensorInternals,
+                                "Tensor.grad is read of what has a history");
+        }
+      }
       return generic_getattr(
           trace, Tracked::borrow(trace.world.real_of(obj), trace.world.source_of(tensor)), name,
           self, false);

@@ -112,7 +112,12 @@ FramePolicy frame_policy(PyObject* globals) {
 
 CodePolicy code_policy(PyCodeObject* code, PyObject* globals) {
   std::string_view module = text(globals, names().name);
-  if (!is_in_package(module, "torch")) return {frame_policy(globals)};
+  if (!is_in_package(module, "torch")) {
+    // Gives back what it is given, whatever the type is.
+    if (module == "typing" && std::string_view(cpython::utf8_of(code->co_qualname)) == "cast")
+      return {FramePolicy::kInline};
+    return {frame_policy(globals)};
+  }
   CodePolicy policy{FramePolicy::kInline, true};
   const TorchCodeEntry* listed = torch_code(module, cpython::utf8_of(code->co_qualname));
   if (!listed || listed->what == TorchCode::kEvaluated) return policy;

@@ -48,7 +48,6 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch", "_as_tensor_fullprec", kNative, "a function of its arguments")                      \
   X("torch", "_assert", kNative, "an assertion")                                                 \
   X("torch", "__getattr__", kNative, "finds modules")                                            \
-  X("torch", "is_tensor", kNative, "asks for the class of its argument")                         \
   X("torch._ops", "", kNative, "finds and calls operators")                                      \
   X("torch._library", "", kNative, "finds and calls operators")                                  \
   X("torch._library.custom_ops", "CustomOpDef.register", kRefused, "registers a kernel")         \
@@ -121,8 +120,8 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.utils.weak", "", kRefused, "keeps objects by their addresses")                        \
   X("torch.utils", "swap_tensors", kRefused, "exchanges what two tensors are")                   \
   X("torch.storage", "", kRefused, "hands out the tensor's memory")                              \
-  X("torch.optim", "", kRefused, "is not traced")                                                \
-  X("torch.optim.swa_utils", "", kEvaluated, "averaged models are called like others")           \
+  X("torch.optim.lr_scheduler", "", kRefused, "is not traced")                                   \
+  X("torch.optim.lbfgs", "", kRefused, "is not traced")                                          \
   X("torch.amp.grad_scaler", "", kRefused, "reads the tensors' data")                            \
   X("torch.cuda.amp.grad_scaler", "", kRefused, "reads the tensors' data")                       \
   X("torch.cpu.amp.grad_scaler", "", kRefused, "reads the tensors' data")                        \

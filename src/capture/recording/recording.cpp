@@ -223,6 +223,17 @@ Recording::SymbolicFloat Recording::symbolic_float(double value, std::string nam
   return made;
 }
 
+std::optional<Recording::Counter> Recording::counter(PyObject* tensor) {
+  const at::Tensor& real = tensor_of(tensor);
+  if (trace::Tracer::is_fake(real) || real.dim() != 0 || !real.device().is_cpu()) return std::nullopt;
+  const bool single = real.scalar_type() == at::kFloat;
+  if (!single && real.scalar_type() != at::kDouble) return std::nullopt;
+  auto added = impl_->tracer.added_to(real);
+  if (!added || added->empty()) return std::nullopt;
+  trace::Tracer::Pause pause;
+  return Counter{real.item<double>(), std::move(*added), single};
+}
+
 Ref Recording::float_operand(PyObject* fake, PyObject* tensor) {
   at::ScalarType dtype = tensor_of(tensor).scalar_type();
   if (c10::isIntegralType(dtype, /*includeBool=*/true))

@@ -91,6 +91,14 @@ class Recording {
   };
   SymbolicFloat symbolic_float(double value, std::string name);
   bool has_floats() const { return has_floats_; }
+  // A tensor from outside, of one float on the CPU, that counts: the traced code has but added
+  // constants to it, in this order.
+  struct Counter {
+    double value = 0;  // before the call
+    std::vector<double> added;
+    bool single = true;  // precision
+  };
+  std::optional<Counter> counter(PyObject* tensor);
   // Such a fake as an operand beside `tensor`, cast to what a Python float is computed in there;
   // empty where that is not known.
   Ref float_operand(PyObject* fake, PyObject* tensor);

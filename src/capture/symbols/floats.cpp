@@ -123,6 +123,9 @@ Tracked binary_of_floats(TraceContext& trace, int op, const Tracked& a, const Tr
       if (other == object)
         host =
             trace.world.floats().computed_source(operator_of(plain), symbol.host, kBothPlaces, {});
+      else if (is_float_symbol(other) && i == 0 && trace.world.floats().of(other).host)
+        host = trace.world.floats().computed_source(operator_of(plain), symbol.host, 0, {},
+                                                    trace.world.floats().of(other).host);
       else if (!is_float_symbol(other))
         host = trace.world.floats().computed_source(operator_of(plain), symbol.host,
                                                     static_cast<size_t>(i), {other});
@@ -170,6 +173,12 @@ static Tracked apply_operator(TraceContext& trace, int op, const Tracked& a, con
 // Computed from the one float that varies, beside constants, whenever the compiled code is called.
 static Tracked apply_to_float(TraceContext& trace, PyObject* function, const Tracked* args,
                               size_t count, bool& done) {
+  if (count == 2 && args[0].get() != args[1].get() && is_float_symbol(args[0].get()) &&
+      is_float_symbol(args[1].get())) {
+    Tracked result = trace.world.floats().apply_to_two(function, args[0].get(), args[1].get());
+    done = bool(result);
+    return result;
+  }
   PyObject* symbol = nullptr;
   size_t place = 0;
   std::vector<PyObject*> constants;
@@ -231,7 +240,8 @@ Tracked call_for_floats(TraceContext& trace, PyObject* function, Tracked* args, 
   PyObject* substitute = function ? substitute_for_floats(function) : nullptr;
   if (!substitute) return {};
   bool any = false;
-  for (size_t i = 0; i < count && !any; ++i) any = is_float_symbol(args[i].get());
+  for (size_t i = 0; i < count && !any; ++i)
+    any = holds_float(trace.world.effective(args[i].get()));
   if (!any) return {};
   done = true;
   return call(trace, trace.world.wrap(substitute), args, count, kwnames);
@@ -250,6 +260,14 @@ Tracked operand_of_float(TraceContext& trace, const Tracked& value, const Tracke
   if (PyErr_Occurred()) return {};
   make_concrete(trace, number);
   return number;
+}
+
+Tracked item_of_counter(TraceContext& trace, const Tracked& tensor) {
+  const Source* source = trace.world.source_of(tensor);
+  if (!source || trace.torch_calls) return {};
+  PyObject* real = trace.world.real_of(tensor.get());
+  const auto counter = trace.recording.counter(real);
+  return counter ? trace.world.floats().item(source, *counter) : Tracked();
 }
 
 Tracked unary_of_float(TraceContext& trace, cpython::Opcode op, const Tracked& a) {

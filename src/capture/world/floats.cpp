@@ -5,19 +5,27 @@
 
 #include "base/error.h"
 #include "capture/known.h"
+#include "capture/objects/operators.h"
 #include "capture/world/world.h"
 #include "guard/value.h"
 
 namespace braze::capture {
 
+// Of an optimizer's group: what is scheduled is not waited for to change.
+static bool is_learning_rate(const Source* source) {
+  return source->kind == SourceKind::kItem && PyUnicode_Check(source->key.get()) &&
+         PyUnicode_CompareWithASCIIString(source->key.get(), "lr") == 0;
+}
+
 Tracked VaryingFloats::read(PyObject* value, const Source* source) {
+  if (dynamic_->floats.empty() && !is_learning_rate(source)) return {};
   for (const VaryingFloat& known : floats_)
     if (known.real && known.sources[0] == source) return Tracked(known.object, source);
   if (guards_.has(GuardKind::kValue, source)) return {};
   const std::string name = guards_.text_of(source);
   auto found = dynamic_->floats.find(name);
-  if (found == dynamic_->floats.end() || !found->second) return {};
-  return make(value, source);
+  const bool varies = found == dynamic_->floats.end() ? is_learning_rate(source) : found->second;
+  return varies ? make(value, source) : Tracked();
 }
 
 Tracked VaryingFloats::make(PyObject* value, const Source* source) {
@@ -30,16 +38,19 @@ Tracked VaryingFloats::make(PyObject* value, const Source* source) {
 }
 
 const Source* VaryingFloats::computed_source(PyObject* function, const Source* base, size_t place,
-                                             const std::vector<PyObject*>& constants) {
+                                             const std::vector<PyObject*>& constants,
+                                             const Source* other) {
   if (!base) return nullptr;
   Ref key = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(constants.size() + 2)));
   PyTuple_SET_ITEM(key.get(), 0, Py_NewRef(function));
-  PyTuple_SET_ITEM(key.get(), 1, PyLong_FromSsize_t(static_cast<Py_ssize_t>(place)));
+  PyTuple_SET_ITEM(key.get(), 1, PyLong_FromSsize_t(other ? -2 : static_cast<Py_ssize_t>(place)));
   for (size_t i = 0; i < constants.size(); ++i)
     PyTuple_SET_ITEM(key.get(), static_cast<Py_ssize_t>(i + 2), Py_NewRef(constants[i]));
   for (const Source* known : computed_sources_)
-    if (known->base == base && guard::same_value(known->key.get(), key.get())) return known;
-  computed_sources_.push_back(guards_.source(SourceKind::kComputed, base, key.get()));
+    if (known->base == base && known->other == other &&
+        guard::same_value(known->key.get(), key.get()))
+      return known;
+  computed_sources_.push_back(guards_.source(SourceKind::kComputed, base, key.get(), other));
   return computed_sources_.back();
 }
 
@@ -55,12 +66,63 @@ Tracked VaryingFloats::apply(PyObject* function, PyObject* object, size_t place,
   if (!value || !(PyFloat_CheckExact(value.get()) || PyLong_CheckExact(value.get()))) return {};
   const Source* source = computed_source(function, base, place, constants);
   if (!PyFloat_CheckExact(value.get())) return world_.read(value.get(), source);
-  for (const VaryingFloat& known : floats_)
-    if (known.real && known.sources[0] == source) return Tracked(known.object, source);
-  auto found = dynamic_->floats.find(guards_.text_of(source));
-  if (found == dynamic_->floats.end() || found->second) return make(value.get(), source);
+  if (Tracked symbol = make_again(value.get(), source)) return symbol;
   guards_.add(GuardKind::kValue, source, value.get());
   return Tracked(std::move(value), source);
+}
+
+Tracked VaryingFloats::apply_to_two(PyObject* function, PyObject* a, PyObject* b) {
+  const VaryingFloat &first = of(a), &second = of(b);
+  if (!first.host || !second.host) return {};
+  PyObject* arguments[] = {first.number.get(), second.number.get()};
+  const Ref value = Ref::steal(PyObject_Vectorcall(function, arguments, 2, nullptr));
+  if (!value) PyErr_Clear();  // Python says so of the numbers themselves
+  if (!value || !PyFloat_CheckExact(value.get())) return {};
+  return make_again(value.get(), computed_source(function, first.host, 0, {}, second.host));
+}
+
+Tracked VaryingFloats::make_again(PyObject* value, const Source* source) {
+  for (const VaryingFloat& known : floats_)
+    if (known.real && known.sources[0] == source) return Tracked(known.object, source);
+  const auto found = dynamic_->floats.find(guards_.text_of(source));
+  return found == dynamic_->floats.end() || found->second ? make(value, source) : Tracked();
+}
+
+namespace {
+
+// The sum as a tensor of float32 has it.
+PyObject* add_float32(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2 || !PyFloat_Check(args[0]) || !PyFloat_Check(args[1])) {
+    PyErr_SetString(PyExc_TypeError, "two floats are added");
+    return nullptr;
+  }
+  return PyFloat_FromDouble(static_cast<float>(PyFloat_AS_DOUBLE(args[0])) +
+                            static_cast<float>(PyFloat_AS_DOUBLE(args[1])));
+}
+
+PyObject* float32_adder() {
+  static PyMethodDef definition = {
+      "add_float32", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&add_float32)),
+      METH_FASTCALL, nullptr};
+  static PyObject* const function = PyCFunction_New(&definition, nullptr);
+  return function;
+}
+
+}  // namespace
+
+Tracked VaryingFloats::item(const Source* tensor, const Recording::Counter& counter) {
+  if (!dynamic_ || dynamic_->mode == DynamicSizes::Mode::kNever) return {};
+  static PyObject* const read =
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(known().tensor), "item");
+  const Source* source = computed_source(read, tensor, 0, {});
+  double value = counter.value;
+  for (const double each : counter.added) {
+    value = counter.single ? static_cast<float>(value) + static_cast<float>(each) : value + each;
+    PyObject* add = counter.single ? float32_adder() : operator_callable("add");
+    const Ref constant = Ref::steal(PyFloat_FromDouble(each));
+    source = computed_source(add, source, 0, {constant.get()});
+  }
+  return make_again(Ref::steal(PyFloat_FromDouble(value)).get(), source);
 }
 
 bool VaryingFloats::fits_float32(PyObject* object) {

@@ -46,7 +46,13 @@ class VaryingFloats {
   Tracked apply(PyObject* function, PyObject* object, size_t place,
                 const std::vector<PyObject*>& constants);
   const Source* computed_source(PyObject* function, const Source* base, size_t place,
-                                const std::vector<PyObject*>& constants);
+                                const std::vector<PyObject*>& constants,
+                                const Source* other = nullptr);
+  // The same of two floats that vary.
+  Tracked apply_to_two(PyObject* function, PyObject* a, PyObject* b);
+  // What a tensor that counts has after the traced code's additions, as a float that varies. Empty
+  // where that cannot be.
+  Tracked item(const Source* tensor, const Recording::Counter& counter);
   // Whether a tensor of float32 can hold it as it is: a guard.
   bool fits_float32(PyObject* object);
   // The number itself: the code works for this one only.
@@ -58,6 +64,8 @@ class VaryingFloats {
 
  private:
   Tracked make(PyObject* value, const Source* source);
+  // As `make`, where calls before have not shown that the code needs the number.
+  Tracked make_again(PyObject* value, const Source* source);
 
   World& world_;
   Recording& recording_;

@@ -22,8 +22,9 @@ class TraceGuards {
   TraceGuards(const TraceGuards&) = delete;
 
   // --- Sources.
-  const Source* source(SourceKind kind, const Source* base = nullptr, PyObject* key = nullptr) {
-    return arena_->get(kind, base, key);
+  const Source* source(SourceKind kind, const Source* base = nullptr, PyObject* key = nullptr,
+                       const Source* other = nullptr) {
+    return arena_->get(kind, base, key, other);
   }
   // The object itself, held: for types, modules and functions that a guard of identity covers.
   const Source* pinned(PyObject* object) { return source(SourceKind::kPinned, nullptr, object); }

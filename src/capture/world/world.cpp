@@ -113,7 +113,8 @@ Tracked World::read(PyObject* value, const Source* source, bool alone) {
   if (is_atom(value)) {
     if (alone && dynamic_ && !dynamic_->integers.empty() && PyLong_CheckExact(value))
       if (Tracked symbol = read_integer(value, source)) return symbol;
-    if (alone && dynamic_ && !dynamic_->floats.empty() && PyFloat_CheckExact(value))
+    if (alone && dynamic_ && dynamic_->mode != DynamicSizes::Mode::kNever &&
+        PyFloat_CheckExact(value))
       if (Tracked symbol = floats_.read(value, source)) return symbol;
     guards_.add(GuardKind::kValue, source, value);
     return Tracked::borrow(value, source);

@@ -1,0 +1,169 @@
+#include "schedule/in_place.h"
+
+#include <algorithm>
+
+#include "graph/data_errors.h"
+#include "loop/effects.h"
+#include "schedule/aliases.h"
+#include "schedule/kernel_edit.h"
+#include "sym/facts.h"
+#include "target/costs.h"
+
+namespace braze::schedule {
+
+using loop::Statement;
+
+bool is_dense(const graph::TensorType& type) {
+  const sym::Int elements = type.numel();
+  if (elements == sym::Int(0)) return true;
+  sym::Int last = 0;
+  for (size_t i = 0; i < type.sizes.size(); ++i) {
+    last = last + (type.sizes[i] - sym::Int(1)) * type.strides[i];
+  }
+  return last + sym::Int(1) == elements;
+}
+
+loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, size_t* store) {
+  loop::ExprRef index = nullptr;
+  bool same = true;
+  auto touch = [&](loop::ExprRef at) {
+    if (index == nullptr) index = at;
+    same &= index == at;
+  };
+  for (size_t i = 0; i < kernel.body.size(); ++i) {
+    const Statement& statement = kernel.body[i];
+    loop::Kernel one;
+    one.body = {statement};
+    for_each_expr(one, [&](loop::ExprRef expr) {
+      if (expr->kind != loop::ExprKind::kLoad || expr->ival != param) return;
+      touch(expr->args[0]);
+      if (stored || i > *store) same = false;
+    });
+    if (statement.is_store() && statement.buffer == param) {
+      touch(statement.index);
+      *store = std::min(*store, i);
+    }
+  }
+  return same ? index : nullptr;
+}
+
+bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple) {
+  const sym::Dims outer = extents(kernel.outer);
+  return kernel.inner.empty() && !loop::walks_once(kernel) &&
+         std::all_of(outer.begin(), outer.end(), [&](sym::Int extent) {
+           return sym::divide_exactly(extent, multiple).has_value();
+         });
+}
+
+namespace {
+
+class InputWriter {
+ public:
+  InputWriter(loop::Program& program, const target::Target& target)
+      : program_(program),
+        multiple_(target::costs_of(target).in_place_multiple),
+        aliases_(program),
+        writers_(program.buffers.size()),
+        last_read_(program.buffers.size(), -1),
+        ends_(program.buffers.size(), 0) {
+    for (size_t i = 0; i < program.items.size(); ++i) {
+      const Access access = access_of(program.items[i], aliases_);
+      for (int root : access.reads) last_read_[root] = static_cast<int>(i);
+      for (int root : access.writes) writers_[root].push_back(static_cast<int>(i));
+    }
+    for (int output : program.outputs) ++ends_[aliases_.root(output)];
+    for (const auto& [target, source] : program.mutations) {
+      ++ends_[aliases_.root(source)];
+      ++ends_[aliases_.root(target)];
+    }
+  }
+
+  // Whether the kernel that computes `source` stores it into `input` from now on.
+  bool write(int input, int source) {
+    const loop::Buffer &from = program_.buffers[source], &to = program_.buffers[input];
+    if (from.kind != loop::Buffer::Kind::kComputed || aliases_.root(source) != source ||
+        ends_[source] != 1 || ends_[input] != 1 || writers_[source].size() != 1 ||
+        last_read_[source] >= 0 || !writers_[input].empty() || from.type != to.type ||
+        !is_dense(to.type))
+      return false;
+    const int at = writers_[source][0];
+    auto* scheduled = std::get_if<loop::ScheduledKernel>(&program_.items[at]);
+    if (!scheduled || last_read_[input] > at) return false;
+    loop::Kernel& kernel = scheduled->kernel;
+    if (!may_run_in_place(kernel, multiple_)) return false;
+    const auto out = std::ranges::find(kernel.params, source, &loop::BufferParam::buffer);
+    const auto stored = static_cast<int>(out - kernel.params.begin());
+    const std::vector<Statement> before = kernel.body;
+    if (!store_last(kernel, stored) || !overwrites_what_it_reads(kernel, stored, input)) {
+      kernel.body = before;
+      return false;
+    }
+    out->buffer = input;
+    return true;
+  }
+
+ private:
+  // Moves the one store to that parameter behind all other statements; false where one of them
+  // stores what it loads.
+  bool store_last(loop::Kernel& kernel, int stored) const {
+    const auto is_it = [&](const Statement& s) { return s.is_store() && s.buffer == stored; };
+    const auto store = std::ranges::find_if(kernel.body, is_it);
+    if (std::count_if(kernel.body.begin(), kernel.body.end(), is_it) != 1) return false;
+    loop::Kernel alone;
+    alone.body = {*store};
+    bool moves = true;
+    for_each_expr(alone, [&](loop::ExprRef expr) {
+      if (expr->kind != loop::ExprKind::kLoad) return;
+      const int loaded = kernel.params[expr->ival].buffer;
+      for (auto later = store + 1; later != kernel.body.end(); ++later)
+        moves &= !later->is_store() || kernel.params[later->buffer].buffer != loaded;
+    });
+    if (moves) std::rotate(store, store + 1, kernel.body.end());
+    return moves;
+  }
+
+  bool overwrites_what_it_reads(const loop::Kernel& kernel, int stored, int input) const {
+    size_t store = kernel.body.size();
+    const loop::ExprRef index = only_index(kernel, stored, true, &store);
+    if (!index) return false;
+    for (size_t in = 0; in < kernel.params.size(); ++in) {
+      if (aliases_.root(kernel.params[in].buffer) != input) continue;
+      if (kernel.params[in].buffer != input || kernel.params[in].by_value ||
+          only_index(kernel, static_cast<int>(in), false, &store) != index)
+        return false;
+    }
+    return true;
+  }
+
+  loop::Program& program_;
+  const int64_t multiple_;
+  const Aliases aliases_;
+  std::vector<std::vector<int>> writers_;  // by root: items
+  std::vector<int> last_read_;             // by root: item
+  std::vector<int> ends_;                  // by root: outputs, and mutations on either side
+};
+
+// An item that refuses its data makes the call run again in eager, from its inputs as they were.
+bool may_refuse_data(const loop::Item& item) {
+  if (const auto* call = std::get_if<loop::ExternCall>(&item))
+    return graph::may_refuse_data(graph::find_or_add_op(call->op, call->effects));
+  bool checks = false;
+  for_each_expr(std::get<loop::ScheduledKernel>(item).kernel,
+                [&](loop::ExprRef expr) { checks |= expr->kind == loop::ExprKind::kCheckIndex; });
+  return checks;
+}
+
+}  // namespace
+
+void write_inputs_in_place(loop::Program& program, const target::Target& target,
+                           const std::vector<bool>& alone) {
+  if (program.mutations.empty() || std::ranges::any_of(program.items, may_refuse_data)) return;
+  InputWriter writer(program, target);
+  std::erase_if(program.mutations, [&](const std::pair<int, int>& mutation) {
+    const int input = program.buffers[mutation.first].input;
+    return program.buffers[mutation.first].kind == loop::Buffer::Kind::kInput && alone[input] &&
+           writer.write(mutation.first, mutation.second);
+  });
+}
+
+}  // namespace braze::schedule

@@ -1,0 +1,31 @@
+// Kernels that write to memory that they read.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "loop/program.h"
+#include "target/target.h"
+
+namespace braze::schedule {
+
+// Every byte of the extent belongs to one element.
+bool is_dense(const graph::TensorType& type);
+
+// The index at which the kernel touches parameter `param`, if it is always the same one and no load
+// comes after statement `*store`; null otherwise. For the parameter that is stored, `*store`
+// becomes the first statement that does.
+loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, size_t* store);
+
+// A code generator may walk a kernel's statements in several sweeps, where one overwrites what a
+// later one reads, and it may compute the elements at the end of an axis twice when the axis is no
+// multiple of `multiple`; both go wrong in place. One sweep over whole multiples does not.
+bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple);
+
+// Kernels store what an input is to become into the input itself, in place of a copy at the end,
+// where all else that reads the input has run by then and each point reads of it only what it
+// overwrites. `alone`, by input: whether it shares memory with no other.
+void write_inputs_in_place(loop::Program& program, const target::Target& target,
+                           const std::vector<bool>& alone);
+
+}  // namespace braze::schedule
