@@ -171,8 +171,8 @@ bool goes_on_behind_break(CompiledFunction* self, const Entry& entry) {
          entry.kind != EntryKind::kEager;
 }
 
-// Much of what a first call does is done once (state of optimizers, caches, lazy layers), so that the
-// second may do without the break that the first began with. Empty where it cannot, or with an
+// Much of what a first call does is done once (state of optimizers, caches, lazy layers), so that
+// the second may do without the break that the first began with. Empty where it cannot, or with an
 // exception pending.
 std::shared_ptr<Entry> capture_again(CompiledFunction* self, const std::shared_ptr<Entry>& first,
                                      PyObject* const* bound,

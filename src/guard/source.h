@@ -38,7 +38,7 @@ namespace braze::guard {
                              (callable, place, constants ...):                                     \
                              what the callable, a pure function of numbers, gives for the          \
                              constants with the base at that place among them; -1: of it twice;    \
-                             -2: of the base and of `other` */                                                                     \
+                             -2: of the base and of `other` */                                     \
   X(Native, "native") /* result of a C function that depends on nothing else: key: the callable;   \
                          re-called to check */
 

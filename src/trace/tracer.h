@@ -127,8 +127,8 @@ class Tracer {
   // A Python integer that varies.
   c10::SymInt symbolic_integer(int64_t value);
 
-  // The constants that the traced code has added to an outside tensor of one float, in order; nothing
-  // where it has done anything else to it, or nothing at all with it.
+  // The constants that the traced code has added to an outside tensor of one float, in order;
+  // nothing where it has done anything else to it, or nothing at all with it.
   std::optional<std::vector<double>> added_to(const at::Tensor& real);
 
   void set_data_capture(DataCapture capture);

@@ -1,8 +1,8 @@
 // Code that asks who calls it.
 #include <string_view>
 
-#include "base/is_one_of.h"
 #include "base/identity_map.h"
+#include "base/is_one_of.h"
 #include "capture/policy/policy.h"
 #include "cpython/text.h"
 

@@ -225,7 +225,8 @@ Recording::SymbolicFloat Recording::symbolic_float(double value, std::string nam
 
 std::optional<Recording::Counter> Recording::counter(PyObject* tensor) {
   const at::Tensor& real = tensor_of(tensor);
-  if (trace::Tracer::is_fake(real) || real.dim() != 0 || !real.device().is_cpu()) return std::nullopt;
+  if (trace::Tracer::is_fake(real) || real.dim() != 0 || !real.device().is_cpu())
+    return std::nullopt;
   const bool single = real.scalar_type() == at::kFloat;
   if (!single && real.scalar_type() != at::kDouble) return std::nullopt;
   auto added = impl_->tracer.added_to(real);

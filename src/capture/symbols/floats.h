@@ -23,8 +23,8 @@ Tracked unary_of_float(TraceContext& trace, cpython::Opcode op, const Tracked& a
 Tracked compare_floats(TraceContext& trace, const Tracked& a, const Tracked& b, int op, bool& done);
 // braze._C.operand(value, tensor): see policy.h.
 Tracked operand_of_float(TraceContext& trace, const Tracked& value, const Tracked& tensor);
-// `tensor.item()` of a tensor from outside that counts the calls, as optimizers have them: it is read
-// by the guards of each call. Empty, with nothing pending, for all others.
+// `tensor.item()` of a tensor from outside that counts the calls, as optimizers have them: it is
+// read by the guards of each call. Empty, with nothing pending, for all others.
 Tracked item_of_counter(TraceContext& trace, const Tracked& tensor);
 // A function of numbers.
 Tracked number_of_floats(TraceContext& trace, PyObject* function, const Tracked* args, size_t count,

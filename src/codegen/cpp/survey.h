@@ -20,10 +20,10 @@ struct Access {
 
 struct Survey {
   std::vector<Access> accesses;
-  std::vector<Affine> elements;     // whose random numbers are taken
-  std::vector<loop::ExprRef> values;      // distinct expressions outside of index position
-  std::vector<bool> used_as_value;  // by axis
-  int64_t operations = 0;           // weighted arithmetic for one inner point
+  std::vector<Affine> elements;       // whose random numbers are taken
+  std::vector<loop::ExprRef> values;  // distinct expressions outside of index position
+  std::vector<bool> used_as_value;    // by axis
+  int64_t operations = 0;             // weighted arithmetic for one inner point
 };
 
 Survey survey(const loop::Kernel& kernel, const sym::Dims& extent);

@@ -37,8 +37,8 @@ TEST(Control, ANumberFromDataIsASymbolBehindIt) {
   EXPECT_TRUE(executable.has_control());
   const at::Tensor x = at::arange(4, at::kFloat);
   for (int64_t n : {2, 0, 8})
-    EXPECT_TRUE(at::equal(run(executable, {x, at::scalar_tensor(n, at::kLong)}, {7}).at(0),
-                          x * (n + 1)));
+    EXPECT_TRUE(
+        at::equal(run(executable, {x, at::scalar_tensor(n, at::kLong)}, {7}).at(0), x * (n + 1)));
 }
 
 TEST(Control, ANumberOutOfItsRangeIsAFailure) {
@@ -52,12 +52,12 @@ TEST(Control, ANumberOutOfItsRangeIsAFailure) {
 }
 
 TEST(Control, KernelsFailByThePolicyOfTheirFunction) {
-  plan::Module module =
-      module_of("graph(%0 x: f32[3], %1 i: i64[2]) {\n"
-                "  %2: f32[2] = aten.index_select(%0, 0, %1)\n"
-                "  %3: f32[2] = aten.exp(%2)\n"
-                "  return %3\n"
-                "}\n");
+  plan::Module module = module_of(
+      "graph(%0 x: f32[3], %1 i: i64[2]) {\n"
+      "  %2: f32[2] = aten.index_select(%0, 0, %1)\n"
+      "  %3: f32[2] = aten.exp(%2)\n"
+      "  return %3\n"
+      "}\n");
   const Tensors inputs = {at::ones(3), at::full({2}, 3, at::kLong)};
   Executable again(module, {});
   EXPECT_THROW(run(again, inputs), NeedsEager);
