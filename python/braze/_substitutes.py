@@ -189,8 +189,11 @@ _exit_in_eager = types.FunctionType(
 )
 
 
-# From PyTorch 2.13 on.
-_HAS_MONITOR_ID = "_cupti_monitor_external_id" in _record_function.__init__.__code__.co_names
+# What a label has besides, which differs by PyTorch's version: numbers of other profilers.
+_LABEL = {"name", "args", "run_callbacks_on_exit", "record"}
+_OTHER_ATTRIBUTES = tuple(
+    item for item in vars(_record_function("")).items() if item[0] not in _LABEL
+)
 
 
 def make_label(label, name, args=None):
@@ -198,8 +201,8 @@ def make_label(label, name, args=None):
     label.args = args
     label.run_callbacks_on_exit = True
     label.record = None
-    if _HAS_MONITOR_ID:
-        label._cupti_monitor_external_id = None
+    for attribute, value in _OTHER_ATTRIBUTES:
+        setattr(label, attribute, value)
 
 
 def enter_label(label):
