@@ -206,21 +206,22 @@ def _at(other, i):
 def _foreach(name):
     """The substitutes of torch._foreach_<name>_ and torch._foreach_<name>: calls of the method of
     tensors for each place of the lists, where what is no list is one for all."""
-    method = getattr(torch.Tensor, name + "_")
 
-    def in_place(self, other, *, alpha=None):
-        for i, tensor in enumerate(self):
+    def substitute(method):
+        def call(self, *others, alpha=None, **named):
+            (other,) = (*others, *named.values())
             if alpha is None:
-                method(tensor, _at(other, i))
-            else:
-                method(tensor, _at(other, i), alpha=alpha)
+                return [method(tensor, _at(other, i)) for i, tensor in enumerate(self)]
+            return [method(tensor, _at(other, i), alpha=alpha) for i, tensor in enumerate(self)]
 
-    def call(self, other, *, alpha=None):
-        results = [tensor.clone() for tensor in self]
-        in_place(results, other, alpha=alpha)
-        return results
+        return call
 
-    return in_place, call
+    in_place = substitute(getattr(torch.Tensor, name + "_"))
+
+    def without_result(self, *others, **named):
+        in_place(self, *others, **named)
+
+    return without_result, substitute(getattr(torch.Tensor, name))
 
 
 def _three(function):
@@ -234,7 +235,8 @@ def _three(function):
     return call
 
 
-def _lerp_each(self, tensors1, weight):
+def _lerp_each(self, tensors1, *others, **named):
+    (weight,) = (*others, *named.values())
     for i, tensor in enumerate(self):
         tensor.lerp_(tensors1[i], _at(weight, i))
 

@@ -296,6 +296,31 @@ def test_gradients_of_what_has_a_history():
 
 
 @torch.no_grad()
+def test_lists_and_a_float_that_varies():
+    def function(xs, ys, whole, s):
+        torch._foreach_add_(xs, ys, alpha=s)
+        torch._foreach_mul_(xs, scalar=s)
+        torch._foreach_lerp_(xs, ys, weight=s)
+        torch._foreach_addcmul_(xs, ys, ys, value=s)
+        return (
+            torch._foreach_mul(whole, s),
+            torch._foreach_div(xs, [s, 2 * s]),
+            torch._foreach_clamp_min(xs, scalars=[s, -s]),
+        )
+
+    compiled = braze.compile(function, fullgraph=True)
+    for s in (0.5, 0.25, 0.75, 0.125, 0.3):
+        arguments = [torch.randn(4), torch.randn(5)], [torch.randn(4), torch.randn(5)]
+        whole = [torch.arange(3), torch.arange(4)]
+        copies = copy.deepcopy(arguments)
+        actual, expected = compiled(*arguments, whole, s), function(*copies, whole, s)
+        for ours, theirs in zip((*actual, arguments[0]), (*expected, copies[0]), strict=True):
+            for a, e in zip(ours, theirs, strict=True):
+                torch.testing.assert_close(a, e)
+    assert len(entries(compiled)) == 2
+
+
+@torch.no_grad()
 def test_counters():
     def function(x, count):
         count += 1
