@@ -1,5 +1,6 @@
 // Compiled with AVX2 and FMA instructions (CMakeLists.txt).
 #include <immintrin.h>
+#include <sched.h>
 
 #include "kernels/jobs.h"
 

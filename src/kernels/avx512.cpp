@@ -1,5 +1,6 @@
 // Compiled with AVX-512 instructions (CMakeLists.txt).
 #include <immintrin.h>
+#include <sched.h>
 
 #include "kernels/jobs.h"
 

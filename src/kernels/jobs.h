@@ -11,12 +11,15 @@ enum class Activation : uint8_t { kNone, kGelu, kGeluTanh };
 
 // c = activation(a @ b + bias), all f32. Strides in elements.
 struct Product {
-  const float* a = nullptr;     // [rows, inner], elements of a row side by side
+  const float* a = nullptr;     // [rows, inner], see a_transposed
   const float* b = nullptr;     // [inner, columns], see b_transposed
   const float* bias = nullptr;  // [columns], or null
   float* c = nullptr;           // [rows, columns], elements of a row side by side
   int64_t rows = 0, inner = 0, columns = 0;
   int64_t a_stride = 0, c_stride = 0;  // from row to row
+  // Elements of a column of a lie side by side, as in the gradient of a weight, and a_stride is
+  // from column to column; else those of a row.
+  bool a_transposed = false;
   // Plain: from row to row of b, whose rows lie side by side. Transposed (`weight.t()` of a linear
   // layer): from column to column, the elements of a column lie side by side.
   int64_t b_stride = 0;
@@ -24,13 +27,23 @@ struct Product {
   Activation activation = Activation::kNone;
 };
 
+// How far a block of rows is; atomic.
+struct RowBlockProgress {
+  int64_t packed = 0;      // tasks that pack it
+  int64_t multiplied = 0;  // panels
+};
+
 // A product cut into tasks: some columns, a panel of them where there are many rows, over a block
-// of rows. The threads take one after the other.
+// of rows. The threads take one after the other. Before the panels of a block of a transposed a
+// come tasks that pack it, row by row; two blocks in turn are in memory.
 struct ProductJob {
   Product product;
   int64_t width = 0;                                  // columns of a task
   int64_t row_block = 0, row_blocks = 0, panels = 0;  // panels: tasks a block of rows
   int64_t inner_block = 0;
+  int64_t packs = 0, packed_rows = 0;    // tasks that pack a block of rows, rows of one
+  float* packed = nullptr;               // [2, row_block, inner]
+  RowBlockProgress* progress = nullptr;  // [row_blocks], where there are packs
   int64_t threads = 1;
   int64_t next = 0;  // the first task that nobody has taken; atomic
 };

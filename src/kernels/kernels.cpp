@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 namespace braze::kernels {
 namespace {
@@ -18,6 +19,10 @@ constexpr int64_t kLeastRows = 48;
 constexpr int64_t kFewRows = 48, kFewRowsTransposed = 12;
 // Of such a product in a task: 2 KiB of each row of b.
 constexpr int64_t kMostColumns = 512;
+// Of a transposed a, in floats: 4 MiB for each of two blocks of rows.
+constexpr int64_t kMostPacked = int64_t{1} << 20;
+// In a task that packs: 4 lines of each column.
+constexpr int64_t kPackedRows = 64;
 // So that a thread that was held up costs the others little.
 constexpr int64_t kTasksPerThread = 3;
 // 64 KiB of scores in panels of 64 columns.
@@ -47,6 +52,7 @@ class Scratch {
   size_t count_ = 0;
 };
 thread_local Scratch scratch;
+thread_local Scratch packed;  // what the thread that asks for a product packs for all
 
 void multiply_few_rows(const Variant& variant, const Product& product, int threads,
                        const OnThreads& run) {
@@ -74,6 +80,10 @@ const Variant* variant_for(target::Isa isa) {
   return nullptr;
 }
 
+bool packs_rows(int64_t rows, int64_t inner) {
+  return rows > kFewRows && inner > 0 && inner * kLeastRows <= kMostPacked;
+}
+
 void multiply(const Variant& variant, const Product& product, int threads, const OnThreads& run) {
   if (product.rows == 0 || product.columns == 0) return;
   if (product.rows <= (product.b_transposed ? kFewRowsTransposed : kFewRows))
@@ -81,15 +91,25 @@ void multiply(const Variant& variant, const Product& product, int threads, const
   ProductJob job{.product = product, .width = variant.panel};
   job.panels = ceil_div(product.columns, job.width);
   const int64_t wanted = threads == 1 ? 1 : ceil_div(kTasksPerThread * threads, job.panels);
+  const int64_t most_rows =
+      product.a_transposed ? std::min(kMostRows, kMostPacked / product.inner) : kMostRows;
+  const int64_t least_blocks = ceil_div(product.rows, most_rows);
   const int64_t blocks =
-      std::clamp(wanted, ceil_div(product.rows, kMostRows),
-                 std::max(ceil_div(product.rows, kMostRows), product.rows / kLeastRows));
+      std::clamp(wanted, least_blocks, std::max(least_blocks, product.rows / kLeastRows));
   job.row_block = ceil_div(ceil_div(product.rows, blocks), variant.tile_rows) * variant.tile_rows;
   job.row_blocks = ceil_div(product.rows, job.row_block);
   const int64_t inner_blocks = std::max<int64_t>(1, ceil_div(product.inner, kInnerBlock));
   job.inner_block = ceil_div(ceil_div(product.inner, inner_blocks), 16) * 16;
   const size_t count = std::max<int64_t>(job.inner_block, 1) * variant.panel;
   job.threads = std::min<int64_t>(threads, job.panels * job.row_blocks);
+  std::vector<RowBlockProgress> progress;
+  if (product.a_transposed) {
+    progress.resize(job.row_blocks);
+    job.progress = progress.data();
+    job.packed_rows = kPackedRows;
+    job.packs = ceil_div(job.row_block, kPackedRows);
+    job.packed = packed.of(2 * job.row_block * product.inner);
+  }
   run(static_cast<int>(job.threads), [&] { variant.multiply(job, scratch.of(count)); });
 }
 

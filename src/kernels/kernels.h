@@ -21,6 +21,9 @@ const Variant* variant_for(target::Isa isa);
 // call: a panel of b is packed by the thread that uses it, and its successor is fetched meanwhile.
 void multiply(const Variant& variant, const Product& product, int threads, const OnThreads& run);
 
+// Whether a product of these sizes may have a transposed a.
+bool packs_rows(int64_t rows, int64_t inner);
+
 // Vectors lie along queries: a block of them is a panel with which the rows of the keys, as they
 // lie in memory, are multiplied; then softmax needs no sum across a vector. Keys come in blocks,
 // after which sums and results are put right by the new maximum: T. Dao et al., FlashAttention

@@ -63,7 +63,8 @@ at::Tensor& mm_pointwise_out(const at::Tensor& self, const at::Tensor& mat2,
                 "mm_pointwise: a bias of sizes ", bias->sizes());
   const kernels::Activation wanted = activation_named(activation);
   if (aten_multiplies_faster(rows)) return aten_product(self, mat2, bias, wanted, out);
-  const at::Tensor a = with_whole_rows(self);
+  const bool packs = self.stride(1) != 1 && self.stride(0) == 1 && kernels::packs_rows(rows, inner);
+  const at::Tensor a = packs ? self : with_whole_rows(self);
   const bool transposed = mat2.stride(1) != 1 && columns > 1 && (mat2.stride(0) == 1 || inner <= 1);
   const at::Tensor b = transposed ? mat2 : with_whole_rows(mat2);
   const at::Tensor bias_row = bias ? bias->contiguous() : at::Tensor();
@@ -75,8 +76,9 @@ at::Tensor& mm_pointwise_out(const at::Tensor& self, const at::Tensor& mat2,
       .rows = rows,
       .inner = inner,
       .columns = columns,
-      .a_stride = a.stride(0),
+      .a_stride = a.stride(packs ? 1 : 0),
       .c_stride = out.stride(0),
+      .a_transposed = packs,
       .b_stride = b.stride(transposed ? 1 : 0),
       .b_transposed = transposed,
       .activation = wanted};

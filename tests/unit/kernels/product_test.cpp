@@ -17,6 +17,7 @@ struct Case {
   bool transposed = false, bias = false;
   Activation activation = Activation::kNone;
   int64_t gap = 0;  // between rows
+  bool a_transposed = false;
 };
 
 std::vector<float> random_floats(size_t count, int seed) {
@@ -42,9 +43,10 @@ double activated(double x, Activation activation) {
 constexpr float kUntouched = -777;
 
 std::vector<float> multiplied(const Variant& variant, const Case& c, int threads) {
-  const int64_t a_stride = c.inner + c.gap, c_stride = c.columns + c.gap;
+  const int64_t a_stride = (c.a_transposed ? c.rows : c.inner) + c.gap;
+  const int64_t c_stride = c.columns + c.gap;
   const int64_t b_stride = (c.transposed ? c.inner : c.columns) + c.gap;
-  const auto a = random_floats(c.rows * a_stride, 1);
+  const auto a = random_floats((c.a_transposed ? c.inner : c.rows) * a_stride, 1);
   const auto b = random_floats((c.transposed ? c.columns : c.inner) * b_stride, 2);
   const auto bias = random_floats(c.columns, 3);
   std::vector<float> out(c.rows * c_stride, kUntouched);
@@ -58,6 +60,7 @@ std::vector<float> multiplied(const Variant& variant, const Case& c, int threads
             .columns = c.columns,
             .a_stride = a_stride,
             .c_stride = c_stride,
+            .a_transposed = c.a_transposed,
             .b_stride = b_stride,
             .b_transposed = c.transposed,
             .activation = c.activation},
@@ -66,7 +69,7 @@ std::vector<float> multiplied(const Variant& variant, const Case& c, int threads
     for (int64_t j = 0; j < c.columns; ++j) {
       double sum = 0, size = 0;
       for (int64_t k = 0; k < c.inner; ++k) {
-        const double x = a[i * a_stride + k];
+        const double x = c.a_transposed ? a[k * a_stride + i] : a[i * a_stride + k];
         const double y = c.transposed ? b[j * b_stride + k] : b[k * b_stride + j];
         sum += x * y;
         size += std::abs(x * y);
@@ -139,6 +142,34 @@ TEST_P(ProductTest, ThreadsShareTheRowsOfFewPanels) {
   const Case few{700, 64, 70, true, true, Activation::kGelu};
   const auto alone = multiplied(*variant_, few, 1);
   for (int threads : {2, 5, 16}) EXPECT_EQ(multiplied(*variant_, few, threads), alone);
+}
+
+TEST_P(ProductTest, TransposedRowsArePacked) {
+  for (int64_t rows : {49, 64, 600})
+    for (int64_t inner : {1, 50})
+      for (int64_t columns : {1, 130})
+        for (bool transposed : {false, true}) {
+          Case c{rows, inner, columns, transposed, true, Activation::kGelu, 3};
+          c.a_transposed = true;
+          ASSERT_TRUE(packs_rows(rows, inner));
+          const auto alone = multiplied(*variant_, c, 1);
+          for (int threads : {2, 5, 16}) EXPECT_EQ(multiplied(*variant_, c, threads), alone);
+        }
+}
+
+// Its inner extent leaves room for few rows at a time, so that memory of blocks is used again.
+TEST_P(ProductTest, ManyBlocksOfTransposedRows) {
+  Case c{300, 9000, 10};
+  c.a_transposed = true;
+  const auto alone = multiplied(*variant_, c, 1);
+  for (int threads : {2, 7}) EXPECT_EQ(multiplied(*variant_, c, threads), alone);
+}
+
+TEST_P(ProductTest, FewOrVeryLongRowsAreNotPacked) {
+  EXPECT_FALSE(packs_rows(48, 100));
+  EXPECT_FALSE(packs_rows(1000, 0));
+  EXPECT_FALSE(packs_rows(1000, 1 << 20));
+  EXPECT_TRUE(packs_rows(1000, 20'000));
 }
 
 TEST_P(ProductTest, ThreadsChangeNothingForFewRows) {
