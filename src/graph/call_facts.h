@@ -40,6 +40,7 @@ enum CallFact : uint32_t {
   kKeepsUnknownSize = 1 << 23,  // only its library knows the size of what it keeps for a backward
   kGivesLayout = 1 << 24,       // PyTorch's composites call it for another layout of argument 0
   kAddsInPlace = 1 << 25,       // argument 1, times argument 2, is added to argument 0
+  kTrustsSizes = 1 << 26,       // with tensors of other sizes than it gets, its kernel may crash
 };
 
 struct CallFacts {

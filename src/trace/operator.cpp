@@ -272,7 +272,7 @@ OperatorInfo::OperatorInfo(const c10::OperatorHandle& operator_handle) : handle(
   infer_always = infer && infer->use == graph::InferUse::kAlways;
   may_refuse_data = graph::may_refuse_data(*op);
   may_refuse_dtypes = !is_custom && probe_allowed && !random && returns_tensor && !inplace_view &&
-                      !op->view &&
+                      !op->view && !has(graph::kTrustsSizes) &&
                       (treatment == Treatment::kRecord || treatment == Treatment::kBatchNorm) &&
                       op->op_class != graph::OpClass::kFactory;
   const auto functional = functional_op(name);

@@ -64,8 +64,6 @@ void Recorder::run() {
     const int size = info_.handle.schema().argumentIndexWithName("output_size").value_or(-1);
     if (size < 0 || argument(size).isNone()) return evaluate();
   }
-  if (info_.has(graph::kKeepsUnknownSize) && requires_grad_ && at::GradMode::is_enabled())
-    fail("only its library knows the size of what it keeps for a backward", kMoveOut);
   take_devices();
   check_writes();
   if (std::string why = refused_by_kernel(info_, stack_.data() + begin_); !why.empty())
@@ -146,6 +144,10 @@ void Recorder::compute_metadata() {
     return false;
   };
   KernelScope scope;
+  if (info_.has(graph::kKeepsUnknownSize) && requires_grad_ && at::GradMode::is_enabled()) {
+    if (!symbolic_ && probe(info_, stack_)) return;
+    fail("only its library knows the size of what it keeps for a backward", kMoveOut);
+  }
   for (int position : info_.mutates)
     for (const Operand& operand : operands_)
       if (symbolic_ && operand.argument == position && may_overlap(operand)) {

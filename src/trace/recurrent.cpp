@@ -3,11 +3,13 @@
 // PyTorch's composite kernels take one step of time after the other in C++, so that a trace of them
 // holds as many copies of the cell as this call's sequence has steps. With a symbolic size the
 // operator is recorded as it is, and runs as in eager. With numbers for sizes the kernel is traced:
-// then its steps can be fused.
+// then its steps can be fused. Where a gradient is wanted and the length varies, it is a break: a
+// trace for each length would cost more than it gains.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
 #include "pytorch/aten.h"
+#include "trace/break.h"
 #include "trace/composites.h"
 #include "trace/fake_tensor.h"
 #include "trace/recorder.h"
@@ -90,6 +92,18 @@ bool fit_params(const Layer& layer) {
   return true;
 }
 
+bool needs_gradient(const Layer& layer) {
+  if (!at::GradMode::is_enabled()) return false;
+  auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
+  return layer.input.requires_grad() || std::ranges::any_of(layer.states, requires_grad) ||
+         std::ranges::any_of(layer.params, requires_grad);
+}
+
+bool has_varying_length(const Layer& layer) {
+  const int64_t dim = layer.batch_first && layer.input.dim() == 3 ? 1 : 0;
+  return layer.input.dim() > 1 && layer.input.sym_size(dim).is_symbolic();
+}
+
 // Where anything is unusual PyTorch's kernel is asked, which raises or specialises.
 bool is_recorded_whole(const Layer& layer) try {
   if (!is_symbolic(layer.input) || layer.input.dim() != 3 || layer.drops) return false;
@@ -98,11 +112,7 @@ bool is_recorded_whole(const Layer& layer) try {
   if (dtype != at::kFloat && dtype != at::kDouble) return false;
   for (const at::Tensor& state : layer.states)
     if (!fits_state(layer, state)) return false;
-  if (layer.params.empty() || !fit_params(layer)) return false;
-  if (!at::GradMode::is_enabled()) return true;
-  auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
-  return !layer.input.requires_grad() && std::ranges::none_of(layer.states, requires_grad) &&
-         std::ranges::none_of(layer.params, requires_grad);
+  return !layer.params.empty() && fit_params(layer) && !needs_gradient(layer);
 } catch (const sym::Undecidable&) {
   return false;  // unusual as well: a size that comes from data
 }
@@ -112,6 +122,10 @@ template <int64_t gates>
 void recurrent(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard below(kCompositeKey);
   const Layer layer(&*(stack->end() - kArguments), gates);
+  if (needs_gradient(layer) && has_varying_length(layer))
+    raise_break({graph_name(handle.operator_name()),
+                 "with a gradient, it is compiled for one length of its sequences alone",
+                 kMoveOut});
   if (!is_recorded_whole(layer))
     return handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   // An LSTM's output is a view where the batch comes first.
@@ -140,6 +154,16 @@ bool metadata::recurrent_layer(const ShapeCall& call) {
   for (const at::Tensor& state : layer.states) states.push_back(fresh(state.sym_sizes(), dtype));
   if (states.size() == 1) return call.give(output, states[0]);
   return call.give(output, states[0], states[1]);
+}
+
+// Gradients of the input, of weights and biases and of both states.
+bool metadata::recurrent_layer_backward(const ShapeCall& call) {
+  const auto gradient = [&](int argument) {
+    const at::Tensor& of = call.stack[call.begin + argument].toTensor();
+    return fresh(of.sym_sizes(), of.scalar_type());
+  };
+  return call.give(gradient(0), gradient(1), gradient(2), gradient(3), gradient(4), gradient(5),
+                   gradient(6));
 }
 
 void register_recurrent(torch::Library& operators) {

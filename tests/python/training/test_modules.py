@@ -1,5 +1,7 @@
 """Modules trained compiled and in eager: losses, gradients, parameters and buffers."""
 
+import copy
+
 import braze
 import pytest
 import torch
@@ -144,3 +146,46 @@ def test_halves_under_autocast():
     braze.compile(lambda x, t: loss(twin, x, t))(x, target).backward()
     for p, q in zip(module.parameters(), twin.parameters()):
         assert_same(q.grad, p.grad, rtol=2e-2, atol=2e-3)
+
+
+LAYERS = {
+    "two directions": dict(num_layers=2, bidirectional=True),
+    "no bias": dict(bias=False, batch_first=True),
+    "dropout": dict(num_layers=2, dropout=0.5),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_lstm_is_captured_as_a_whole(layer):
+    module = nn.LSTM(4, 6, **LAYERS[layer])
+    twin = copy.deepcopy(module)
+    fast = braze.compile(twin, fullgraph=True)
+    for step in range(3):
+        x = torch.randn(5, 3, 4)
+        results = []
+        for call in (module, fast):
+            torch.manual_seed(step)
+            leaf = x.clone().requires_grad_()
+            outputs, (h, c) = call(leaf)
+            # Not all of its results have a gradient in each step.
+            (
+                (outputs.square().sum() if step != 1 else 0) + h.sum() * (step > 0) + c.sum()
+            ).backward()
+            results.append((outputs.detach(), h.detach(), c.detach(), leaf.grad))
+        for got, wanted in zip(results[1], results[0]):
+            assert_same(got, wanted)
+        for p, q in zip(module.parameters(), twin.parameters()):
+            assert_same(q.grad, p.grad)
+
+
+@pytest.mark.filterwarnings("error")  # those of PyTorch's tracing would be ours
+def test_lstm_over_sequences_of_many_lengths():
+    module = nn.LSTM(4, 6)
+    twin = copy.deepcopy(module)
+    fast = braze.compile(twin)
+    for length in (3, 5, 2, 7, 3, 5):
+        x = torch.randn(length, 3, 4)
+        for call in (module, fast):
+            call(x)[0].square().sum().backward()
+    for p, q in zip(module.parameters(), twin.parameters()):
+        assert_same(q.grad, p.grad, rtol=1e-4, atol=1e-5)
