@@ -17,6 +17,7 @@
 #include "capture/objects/iteration.h"
 #include "capture/symbols/calls.h"
 #include "capture/trace_context.h"
+#include "cpython/code.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -142,9 +143,27 @@ static Tracked wrapped_function(TraceContext& trace, const Tracked& wrapper) {
   return inner;
 }
 
+// A Python function none of whose returns gives anything: what it was called with tells nothing.
+static bool gives_only_none(PyObject* function) {
+  if (!PyFunction_Check(function)) return false;
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  const auto& instructions = cpython::decode(code).instructions;
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const auto goes_here = [i](const cpython::Instruction& jump) {
+      return jump.target == static_cast<int32_t>(i);
+    };
+    if (instructions[i].op != cpython::Opcode::kReturnValue) continue;
+    const bool none = i > 0 && instructions[i - 1].op == cpython::Opcode::kLoadConst &&
+                      PyTuple_GET_ITEM(code->co_consts, instructions[i - 1].arg) == Py_None;
+    if (!none || std::ranges::any_of(instructions, goes_here)) return false;
+  }
+  return true;
+}
+
 // An lru_cache from outside is left as it is. What the call would give is worked out by its
-// function, if that has no effects and gives a value whose identity nobody can tell; the call
-// itself is made when the compiled code runs, so that the cache then holds what it would.
+// function, if that writes nothing and gives a value whose identity nobody can tell; the call
+// itself is made when the compiled code runs, so that the cache then holds what it would, and what
+// is to be said once is said once.
 static Tracked call_cached(TraceContext& trace, const Tracked& callable, Tracked* args,
                            size_t count, PyObject* kwnames) {
   if (trace.world.made_function(callable.get())) {
@@ -166,16 +185,14 @@ static Tracked call_cached(TraceContext& trace, const Tracked& callable, Tracked
   const auto reads_data = [](const guard::Guard& guard) {
     return guard.kind == GuardKind::kValue && guard.source->kind != SourceKind::kArgument;
   };
-  if (!is_installed && std::any_of(trace.guards.all().begin() + static_cast<std::ptrdiff_t>(guards),
-                                   trace.guards.all().end(), reads_data))
+  const auto first = trace.guards.all().begin() + static_cast<std::ptrdiff_t>(guards);
+  if (!is_installed && !gives_only_none(inner.get()) &&
+      std::any_of(first, trace.guards.all().end(), reads_data))
     return trace.refuse(BreakKind::kNativeObject,
                         "a cached function (lru_cache) reads what may change");
-  // Cached functions that this one calls are called by it again, if need be, when it is replayed.
-  const bool only_cached = std::all_of(
-      trace.deferred.begin() + static_cast<std::ptrdiff_t>(deferred), trace.deferred.end(),
-      [](const DeferredCall& nested) { return is_lru_cache(nested.callable.get()); });
-  if (only_cached) trace.deferred.resize(deferred);
-  if (trace.world.write_count() != writes || !only_cached)
+  // What it calls, prints or logs it does again, if need be, when it is replayed.
+  trace.deferred.resize(deferred);
+  if (trace.world.write_count() != writes)
     return trace.refuse(BreakKind::kSideEffect, "a cached function (lru_cache) has side effects");
   if (!is_immutable(result.get()) && !is_atom(result.get()))
     return trace.refuse(BreakKind::kNativeCall,

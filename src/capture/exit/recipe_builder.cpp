@@ -141,8 +141,7 @@ int RecipeBuilder::make(const Tracked& tracked) {
     return outside(object, tracked.source);
   }
   // What it holds would be there on the next call as well.
-  if (is_lru_cache(object) && world_.is_created(object))
-    return refuse(object, "a cache that the traced code made");
+  if (is_lru_cache(object) && made_here) return refuse(object, "a cache that the traced code made");
   if (is_tensor(object)) return tensor(object);
   if (PyTuple_Check(object)) return tuple(object);
   if (PyFunction_Check(object) && made_here) return function(object);

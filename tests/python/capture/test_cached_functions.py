@@ -1,6 +1,7 @@
 """functools.lru_cache: a cached result stays, whatever becomes of what it was computed from."""
 
 import functools
+import logging
 
 import braze
 import pytest
@@ -74,3 +75,67 @@ def seen(name, compiled):
 @pytest.mark.parametrize("name", make())
 def test_results_and_the_cache(name):
     assert seen(name, True) == seen(name, False)
+
+
+def test_what_is_said_once_is_said_once(capsys):
+    def make():
+        @functools.lru_cache(None)
+        def say_once(*words):
+            print(*words)
+
+        class Speaker:
+            once = say_once
+
+            def __repr__(self):
+                return "speaker"
+
+        speaker = Speaker()
+
+        def speak(x):
+            say_once("first", x.dim())
+            speaker.once("second")
+            say_once("first", x.dim())
+            return x * 2
+
+        return speak
+
+    said = []
+    for wrap in (lambda f: f, lambda f: braze.compile(f, fullgraph=True)):
+        function = wrap(make())
+        for _ in range(3):
+            torch.testing.assert_close(function(X), X * 2)
+        said.append(capsys.readouterr().out.splitlines())
+    assert said[0] == said[1] == ["first 1", "speaker second"]
+
+
+def test_a_logger_that_warns_once():
+    records = []
+
+    def make():
+        logger = logging.Logger("once")
+
+        @functools.lru_cache(None)
+        def warn_once(text):
+            logger.warning(text)
+
+        handler = logging.Handler()
+        handler.emit = records.append
+        logger.addHandler(handler)
+
+        class Warns:
+            @property
+            def factor(self):
+                warn_once(f"of {type(self).__name__}")
+                return 2
+
+        warns = Warns()
+        return lambda x: x * warns.factor
+
+    counts = []
+    for wrap in (lambda f: f, lambda f: braze.compile(f, fullgraph=True)):
+        function = wrap(make())
+        for _ in range(3):
+            torch.testing.assert_close(function(X), X * 2)
+        counts.append([r.getMessage() for r in records])
+        records.clear()
+    assert counts == [["of Warns"], ["of Warns"]]
