@@ -8,6 +8,7 @@ from pathlib import Path
 from bench import processes, report, suites
 from bench.compilers import COMPILERS
 from bench.models import CAPTURED, MODELS
+from bench.training import TRAINED
 
 SUITES = ("models", "overhead", "compile_time", "sizes", "capture", "scans", "draws")
 
@@ -19,7 +20,10 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, help="write every record there")
     parser.add_argument("--markdown", type=Path, help="write the tables there, not to stdout")
-    parser.add_argument("--models", nargs="+", default=None, choices={**MODELS, **CAPTURED})
+    parser.add_argument(
+        "--models", nargs="+", default=None, choices={**MODELS, **CAPTURED, **TRAINED}
+    )
+    parser.add_argument("--mode", default="infer", choices=("infer", "train"), help="of the models")
     parser.add_argument("--compilers", nargs="+", default=["inductor", "braze"], choices=COMPILERS)
     parser.add_argument("--samples", type=int, default=30, help="of each timing")
     parser.add_argument("--quick", action="store_true", help="5 samples, one process per model")
@@ -33,10 +37,14 @@ def main() -> int:
     machine.pop("stderr")
     results = {}
     for suite in dict.fromkeys(arguments.suites):
-        known = CAPTURED if suite == "capture" else MODELS
+        if suite == "models" and arguments.mode == "train":
+            suite = "training"
+        known = {"capture": CAPTURED, "training": TRAINED}.get(suite, MODELS)
         names = [name for name in arguments.models or known if name in known]
         if suite == "models":
             records = suites.models(names, arguments.compilers, samples, arguments.quick)
+        elif suite == "training":
+            records = suites.training(names, arguments.compilers, samples, arguments.quick)
         elif suite == "overhead":
             records = suites.overhead(arguments.compilers, samples)
         elif suite == "sizes":

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from bench.compilers import COMPILERS
 from bench.models import CAPTURED, MODELS
+from bench.training import TRAINED
 
 # Timers of torch.compile that are shown beside ours; they nest, so they are not summed.
 TORCH_PHASES = {
@@ -19,6 +20,8 @@ def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
     parts = [_introduction(machine)]
     if "models" in results:
         parts.append(_models(results["models"]))
+    if "training" in results:
+        parts.append(_training(results["training"]))
     if "overhead" in results:
         parts.append(_overhead(results["overhead"]))
     if "compile_time" in results:
@@ -102,6 +105,38 @@ def _models(records: list[dict]) -> str:
         "rmse(compiled, fp64) <= k rmse(eager, fp64) + 1e-5, k = 2 (3 below 1000 elements), for "
         "the first call and a later one.\n\n"
         + _table(header, records, lambda record: MODELS[record["model"]].title, cells)
+    )
+
+
+def _training(records: list[dict]) -> str:
+    header = [
+        "model", "compiler", "eager ms", "compiled ms", "speed-up", "of the best",
+        "first step, cold", "first step, warm", "imports", "peak memory", "eager's", "ratio",
+        "gradients",
+    ]  # fmt: skip
+
+    def cells(record: dict) -> list[str]:
+        return [
+            number(record["eager_ms"]),
+            number(record["compiled_ms"]),
+            number(record["speedup"], 2, "x"),
+            number(record["speedup_of_best"], 2, "x"),
+            number(record["cold_first_step_s"], 2, " s"),
+            number(record["warm_first_step_s"], 2, " s"),
+            number(record["imports_s"], 2, " s"),
+            number(record["peak_mb"], 0, " MB"),
+            number(record["eager_peak_mb"], 0, " MB"),
+            number(record["peak_mb"] / record["eager_peak_mb"]),
+            "ok" if record["accuracy"]["ok"] else "WRONG",
+        ]
+
+    return (
+        "## Training\n\n"
+        "A step: forward, backward, gradients; fp32, random weights, no dropout, no optimizer. "
+        "Times are medians (`of the best`: the least) of steps in turn with eager's in the "
+        "same process. Peak memory: what a third step has at most beyond the module and the "
+        "imports, in a process of its own. Gradients: each by the rule of accuracy above.\n\n"
+        + _table(header, records, lambda record: TRAINED[record["model"]].title, cells)
     )
 
 

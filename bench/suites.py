@@ -68,6 +68,44 @@ def _measure_model(name: str, compiler: str, samples: int, quick: bool) -> dict:
     }
 
 
+def training(names: list[str], compilers: list[str], samples: int, quick: bool) -> list[dict]:
+    """One record for each (model, compiler): a step's time, first and later, and its memory."""
+    records = []
+    for name in names:
+        eager = processes.run("peak_of_step", {}, model=name, compiler="eager")["peak_mb"]
+        for compiler in compilers:
+            say(f"training: {name}, {COMPILERS[compiler].title}")
+            record = {"model": name, "compiler": compiler, "eager_peak_mb": eager}
+            try:
+                record.update(_measure_training(name, compiler, samples, quick))
+            except ChildError as error:
+                record["error"] = str(error)
+            records.append(record)
+    return records
+
+
+def _measure_training(name: str, compiler: str, samples: int, quick: bool) -> dict:
+    given = {"model": name, "compiler": compiler}
+    with empty_caches() as caches:
+        cold = processes.run("steady_steps", caches, samples=samples, **given)
+        warm = [] if quick else [processes.run("first_step", caches, **given) for _ in range(3)]
+        peak = processes.run("peak_of_step", caches, **given)
+    eager, compiled = measure.median(cold["eager_s"]), measure.median(cold["compiled_s"])
+    return {
+        "imports_s": cold["imports_s"],
+        "cold_first_step_s": cold["first_step_s"],
+        "warm_first_step_s": measure.median([w["first_step_s"] for w in warm]) if warm else None,
+        "eager_ms": eager * 1e3,
+        "compiled_ms": compiled * 1e3,
+        "speedup": eager / compiled,
+        "speedup_of_best": min(cold["eager_s"]) / min(cold["compiled_s"]),
+        "peak_mb": peak["peak_mb"],
+        "accuracy": cold["accuracy"],
+        "eager_ms_all": [seconds * 1e3 for seconds in cold["eager_s"]],
+        "compiled_ms_all": [seconds * 1e3 for seconds in cold["compiled_s"]],
+    }
+
+
 def overhead(compilers: list[str], samples: int) -> list[dict]:
     """One record for each (size, compiler), eager's time from the same process beside it."""
     records = []

@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from bench import compilers, draws, measure, models, scans, sizes, zoo
+from bench import compilers, draws, measure, models, scans, sizes, training, zoo
 from bench.processes import MARK
 
 
@@ -50,6 +50,60 @@ def steady(model: str, compiler: str, samples: int, check: bool = True) -> dict:
         later = models.tensors(compiled(*arguments))
         result["accuracy_later"] = measure.accuracy(exact, eager, later)
     return result
+
+
+def _compiled_step(model: str, compiler: str):
+    module, arguments = training.build(model)
+    begin = time.perf_counter()
+    compile_with = compilers.load(compiler)
+    imported = time.perf_counter()
+    forward = compile_with(module)
+    training.step(module, forward, arguments)
+    result = {
+        "imports_s": imported - begin,
+        "first_step_s": time.perf_counter() - imported,
+    }
+    return (module, forward, arguments), result
+
+
+@torch.enable_grad()
+def first_step(model: str, compiler: str) -> dict:
+    return _compiled_step(model, compiler)[1]
+
+
+@torch.enable_grad()
+def peak_of_step(model: str, compiler: str) -> dict:
+    """The most that a later step has in memory beyond the module and the imports, in MiB."""
+    module, arguments = training.build(model)
+    forward = compilers.load(compiler)(module)
+    return {"peak_mb": training.peak_mb(module, forward, arguments)}
+
+
+@torch.enable_grad()
+def steady_steps(model: str, compiler: str, samples: int) -> dict:
+    """A first step, then timings of steps in turn with eager's, and the gradients' accuracy."""
+    (module, forward, arguments), result = _compiled_step(model, compiler)
+
+    def run(function):
+        loss = training.step(module, function, arguments)
+        return {"loss": loss, **training.gradients(module)}
+
+    compiled, eager = run(forward), run(module)
+    exact_module = copy.deepcopy(module).double()
+    exact = {n: t.double() if t.is_floating_point() else t for n, t in arguments.items()}
+    loss = training.step(exact_module, exact_module, exact)
+    reference = {"loss": loss, **training.gradients(exact_module)}
+    del exact_module
+    result["accuracy"] = measure.accuracy(
+        list(reference.values()), list(eager.values()), [compiled.get(n) for n in reference]
+    )
+    del reference, compiled, eager
+    steps = {
+        name: functools.partial(training.step, module, function, arguments)
+        for name, function in (("eager", module), ("compiled", forward))
+    }
+    times = measure.interleaved(steps, (), samples)
+    return {**result, **{f"{name}_s": seconds for name, seconds in times.items()}}
 
 
 def small_function(x):
@@ -276,6 +330,9 @@ TASKS = {
         eager_baseline,
         first_call,
         steady,
+        first_step,
+        steady_steps,
+        peak_of_step,
         overhead,
         symbolic_kernel,
         symbolic_model,
