@@ -1,9 +1,12 @@
 #include "passes/partition.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
+#include <unordered_map>
 
+#include "graph/arguments.h"
 #include "graph/data_errors.h"
 #include "graph/emitter.h"
 #include "graph/infer/strides.h"
@@ -60,10 +63,42 @@ std::vector<bool> made_of_seeds(const Graph& graph) {
   return made;
 }
 
+// By value: another that is the same, made of the node's argument and its other results.
+using Instead = std::unordered_map<const Value*, const Value*>;
+
+// Of layer norms, (x - mean) * rstd * weight + bias with its statistics, as they are decomposed.
+Instead normalised_again(Graph& joint) {
+  Instead instead;
+  for (auto place = joint.nodes().begin(); place != joint.nodes().end(); ++place) {
+    const Node& node = **place;
+    if (node.op().kind != graph::OpKind::knative_layer_norm) continue;
+    const auto& results = node.results();
+    if (results.size() != 3 || !results[0] || !results[1] || !results[2]) continue;
+    Value* x = graph::tensor_arg(node, 0);
+    const graph::DType dtype = x->type().dtype;
+    Value* weight = graph::optional_tensor_arg(node, 2);
+    Value* bias = graph::optional_tensor_arg(node, 3);
+    const auto is_other = [&](const Value* value) { return value && value->type().dtype != dtype; };
+    if (is_other(results[0]) || is_other(results[1]) || is_other(weight) || is_other(bias))
+      continue;
+    const auto next = std::next(place);
+    graph::Emitter emit(joint, next == joint.nodes().end() ? nullptr : next->get());
+    Value* out = emit.mul(emit.sub(x, results[1]), results[2]);
+    if (weight) out = emit.mul(out, weight);
+    if (bias) out = emit.add(out, bias);
+    if (out->type() == results[0]->type()) instead.emplace(results[0], out);
+  }
+  return instead;
+}
+
+// Of which a value that is made again may be made, at most.
+constexpr size_t kMostAgain = 16;
+
 class Cut {
  public:
-  explicit Cut(const Graph& joint)
+  Cut(const Graph& joint, Instead instead)
       : joint_(joint),
+        instead_(std::move(instead)),
         needs_tangent_(joint.value_count()),
         in_forward_(joint.value_count()),
         of_seeds_(made_of_seeds(joint)),
@@ -72,6 +107,7 @@ class Cut {
 
   Partition run() {
     find_forward();
+    choose_again();
     build_forward();
     build_backward();
     return std::move(partition_);
@@ -115,10 +151,84 @@ class Cut {
 
   // Whether the backward makes the node's results again, though the forward computes them.
   bool is_made_again(const Node& node) const {
-    if (is_free(node)) return true;
+    if (is_free(node) || again_.contains(&node)) return true;
     return !node.results().empty() &&
            std::all_of(node.results().begin(), node.results().end(),
                        [&](const Value* result) { return result && of_seeds_[result->id()]; });
+  }
+
+  // What is pointwise, or a norm's result, of what is kept anyway need not be kept.
+  void choose_again() {
+    std::set<int> visible;  // storages
+    for (size_t i = 0; i < joint_.outputs().size(); ++i)
+      if (joint_.output_roles()[i].kind == OutputKind::kUser)
+        visible.insert(joint_.outputs()[i]->storage());
+    for (const graph::Mutation& mutation : joint_.mutations()) {
+      visible.insert(mutation.target->storage());
+      visible.insert(mutation.source->storage());
+    }
+    find_taken(visible);
+    const auto is_taken = [&](const Value* value) { return taken_.contains(value); };
+    for (const auto& node : joint_.nodes()) {
+      for (const Value* result : node->results()) {
+        if (!result || !taken_.contains(result) || visible.contains(result->storage())) continue;
+        if (const auto other = instead_.find(result); other != instead_.end()) {
+          if (std::ranges::all_of(node->operands(), is_taken)) used_instead_.insert(*other);
+          continue;
+        }
+        std::set<const Node*> chain;
+        bool of_kept = false;
+        if (is_cheap(*node) && can_be_made(*node, chain, of_kept) && of_kept)
+          again_.insert(chain.begin(), chain.end());
+      }
+    }
+  }
+
+  // What the backward takes of the forward, and of the inputs, if nothing more is made again.
+  void find_taken(const std::set<int>& visible) {
+    const std::vector<const Node*> nodes = nodes_of_backward();
+    const std::set<const Node*> made(nodes.begin(), nodes.end());
+    const auto add = [&](const Value* value) {
+      if (value->producer() && made.contains(value->producer())) return;
+      if (value->producer() || !visible.contains(value->storage())) taken_.insert(value);
+    };
+    for (const Node* node : nodes)
+      for (const Value* operand : node->operands()) add(operand);
+    for (size_t i = 0; i < joint_.outputs().size(); ++i)
+      if (joint_.output_roles()[i].kind == OutputKind::kGradient) add(joint_.outputs()[i]);
+    for (const Input& input : joint_.inputs()) {
+      if (input.kind == InputKind::kTangent) taken_.erase(input.value);
+      if (input.kind == InputKind::kNumber) bound_.insert(input.value);
+    }
+  }
+
+  static bool is_cheap(const Node& node) {
+    return node.op().pointwise && node.results().size() == 1 && !is_seen(node);
+  }
+
+  // Collects the nodes that make the node's result of what is taken anyway: of nothing else, as
+  // the user may change the rest between the forward and the backward. `of_kept`: some of it is
+  // made by the forward.
+  bool can_be_made(const Node& node, std::set<const Node*>& chain, bool& of_kept) const {
+    if (chain.contains(&node)) return true;
+    if (chain.size() >= kMostAgain) return false;
+    chain.insert(&node);
+    for (const Value* operand : node.operands()) {
+      if (taken_.contains(operand)) {
+        of_kept |= operand->producer() != nullptr;
+        continue;
+      }
+      if (bound_.contains(operand)) continue;
+      const Node* producer = operand->producer();
+      if (!producer || (!is_cheap(*producer) && !is_free(*producer))) return false;
+      if (!can_be_made(*producer, chain, of_kept)) return false;
+    }
+    return true;
+  }
+
+  const Value* chosen(const Value* value) const {
+    const auto other = used_instead_.find(value);
+    return other == used_instead_.end() ? value : other->second;
   }
 
   void build_forward() {
@@ -159,7 +269,14 @@ class Cut {
       backward_.add_input(input);
       partition_.backward_inputs.push_back({BackwardInput::Kind::kTangent, tangent++});
     }
-    for (const Node* node : nodes) backward_.add(*node);
+    std::unordered_map<const Value*, const Value*> replaced;  // by what stands for them
+    for (const auto& [value, other] : used_instead_) replaced.emplace(other, value);
+    for (const Node* node : nodes) {
+      backward_.add(*node);
+      for (const Value* result : node->results())
+        if (const auto value = replaced.find(result); value != replaced.end())
+          backward_.set(value->second, backward_.at(result));
+    }
     std::vector<Value*> gradients;
     for (size_t i = 0; i < joint_.outputs().size(); ++i)
       if (joint_.output_roles()[i].kind == OutputKind::kGradient)
@@ -188,7 +305,7 @@ class Cut {
       if (joint_.output_roles()[i].kind == OutputKind::kGradient)
         open.push_back(joint_.outputs()[i]);
     while (!open.empty()) {
-      const Node* node = open.back()->producer();
+      const Node* node = chosen(open.back())->producer();
       open.pop_back();
       if (!node || needed.contains(node)) continue;
       if (is_in_forward(*node) && !is_made_again(*node)) continue;
@@ -203,7 +320,8 @@ class Cut {
 
   // Makes an input of the backward of what it does not make itself.
   void take(const Value* value, const std::set<const Node*>& made) {
-    if (backward_.has(value) || (value->producer() && made.contains(value->producer()))) return;
+    const Node* producer = chosen(value)->producer();
+    if (backward_.has(value) || (producer && made.contains(producer))) return;
     const auto input = std::find(inputs_.begin(), inputs_.end(), value);
     if (input == inputs_.end() && !value->producer()) return;  // a tangent
     if (input == inputs_.end()) return keep(value, forward_.at(value));
@@ -241,6 +359,11 @@ class Cut {
   }
 
   const Graph& joint_;
+  const Instead instead_;                         // what could be made otherwise
+  Instead used_instead_;                          // what is, in the backward
+  std::set<const Node*> again_;                   // done again in the backward
+  std::set<const Value*> taken_;                  // find_taken
+  std::set<const Value*> bound_;                  // inputs that live as long as the code
   std::vector<bool> needs_tangent_, in_forward_;  // by value
   const std::vector<bool> of_seeds_;              // made_of_seeds
   std::set<const Node*> seen_;                    // that belong to the forward for their effects
@@ -252,6 +375,9 @@ class Cut {
 
 }  // namespace
 
-Partition partition(const Graph& joint) { return Cut(joint).run(); }
+Partition partition(Graph& joint) {
+  Instead instead = normalised_again(joint);
+  return Cut(joint, std::move(instead)).run();
+}
 
 }  // namespace braze::passes

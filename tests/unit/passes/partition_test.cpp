@@ -125,6 +125,81 @@ TEST(Partition, AnInputThatIsWrittenToIsKeptAsItWas) {
                Unsupported);
 }
 
+TEST(Partition, WhatIsPointwiseOfWhatIsKeptIsMadeAgain) {
+  // %6 is of %3 and of %1, both of which %9 and %10 take anyway.
+  const Partition parts = cut(R"(graph(%0 x: f32[4], %1 w: f32[4] parameter, %2 t: f32[4] tangent) {
+    %3: f32[4] = aten.cumsum(%0, 0, None)
+    %4: f32[4] = aten.neg(%3)
+    %5: f32[4] = aten.exp(%4)
+    %6: f32[4] = aten.mul.Tensor(%5, %1)
+    %7: f32[4] = aten.cumsum(%6, 0, None)
+    %8: f32[4] = aten.mul.Tensor(%2, %6)
+    %9: f32[4] = aten.mul.Tensor(%8, %3)
+    %10: f32[4] = aten.mul.Tensor(%9, %1)
+    return %7, %10 gradient
+  })");
+  EXPECT_EQ(graph::canonical(parts.backward),
+            R"(graph(%0: f32[4] saved, %1: f32[4] saved, %2: f32[4] tangent) {
+  %3: f32[4] = aten.neg(%0)
+  %4: f32[4] = aten.exp(%3)
+  %5: f32[4] = aten.mul.Tensor(%4, %1)
+  %6: f32[4] = aten.mul.Tensor(%2, %5)
+  %7: f32[4] = aten.mul.Tensor(%6, %0)
+  %8: f32[4] = aten.mul.Tensor(%7, %1)
+  return %8 gradient
+}
+)");
+}
+
+// The user may change it before the backward, which eager does not mind: its sum does not keep it.
+TEST(Partition, NothingIsMadeOfAnInputThatIsNotKept) {
+  const Partition parts = cut(R"(graph(%0 x: f32[4], %1 b: f32[4] parameter, %2 t: f32[4] tangent) {
+    %3: f32[4] = aten.cumsum(%0, 0, None)
+    %4: f32[4] = aten.add.Tensor(%3, %1, 1)
+    %5: f32[4] = aten.cumsum(%4, 0, None)
+    %6: f32[4] = aten.mul.Tensor(%2, %4)
+    %7: f32[4] = aten.mul.Tensor(%6, %3)
+    return %5, %7 gradient
+  })");
+  EXPECT_EQ(parts.forward.outputs().size(), 3u);
+  EXPECT_EQ(parts.backward.nodes().size(), 2u);
+}
+
+TEST(Partition, WhatTheUserGetsOrWhatNothingIsKeptOfIsKept) {
+  const Partition seen = cut(R"(graph(%0 x: f32[4], %1 t: f32[4] tangent) {
+    %2: f32[4] = aten.cumsum(%0, 0, None)
+    %3: f32[4] = aten.exp(%2)
+    %4: f32[4] = aten.mul.Tensor(%1, %3)
+    %5: f32[4] = aten.mul.Tensor(%4, %2)
+    return %3, %5 gradient
+  })");
+  EXPECT_EQ(seen.forward.outputs().size(), 3u);
+  EXPECT_EQ(seen.backward.nodes().size(), 2u);
+  // A weight in another dtype is made once.
+  const Partition cast = cut(R"(graph(%0 w: f32[4] parameter, %1 t: bf16[4] tangent) {
+    %2: bf16[4] = aten._to_copy(%0, bf16, None, None, None, false, None)
+    %3: bf16[4] = aten.cumsum(%2, 0, None)
+    %4: bf16[4] = aten.mul.Tensor(%1, %2)
+    return %3, %4 gradient
+  })");
+  EXPECT_EQ(cast.backward.nodes().size(), 1u);
+}
+
+TEST(Partition, TheResultOfALayerNormIsMadeOfItsStatistics) {
+  const Partition parts = cut(
+      R"(graph(%0 x: f32[2, 4], %1 w: f32[4] parameter, %2 b: f32[4] parameter, %3 t: f32[2, 4] tangent) {
+    %4: f32[2, 4] = aten.cumsum(%0, 0, None)
+    %5: f32[2, 4], %6: f32[2, 1], %7: f32[2, 1] = aten.native_layer_norm(%4, [4], %1, %2, 1e-05)
+    %8: f32[2, 4] = aten.cumsum(%5, 0, None)
+    %9: f32[2, 4] = aten.mul.Tensor(%3, %5)
+    %10: f32[2, 4], %11: f32[4], %12: f32[4] = aten.native_layer_norm_backward(%9, %4, [4], %6, %7, %1, %2, [true, true, true])
+    return %8, %10 gradient, %9 gradient
+  })");
+  EXPECT_EQ(parts.forward.outputs().size(), 4u);  // the result, %4, %6 and %7
+  for (const auto& node : parts.backward.nodes())
+    EXPECT_NE(node->op().kind, graph::OpKind::knative_layer_norm);
+}
+
 TEST(Partition, SymbolsComeAsScalarsOverAnArenaOfTheirOwn) {
   const Partition parts =
       cut(R"(graph(s0 = size(%0, 0) hint 4, %0 x: f32[s0], %1 t: f32[s0] tangent) {
