@@ -214,8 +214,11 @@ def _compile_module(module, settings):
     call = base.__call__
     if call is torch.nn.Module.__call__:
         call = base._call_impl
-    if isinstance(call, _C.CompiledFunction):  # of a compiled class
+    if isinstance(call, _C.CompiledFunction):  # of a compiled class, or a subclass of a made one
         call = call.__wrapped__
+        if isinstance(call, torch.nn.Module):
+            plain = type(call).__call__ is torch.nn.Module.__call__
+            call = base._call_impl if plain else type(call).__call__
     compiled = _C.CompiledFunction(call, module, module, settings)
     _compiled.add(compiled)
     return _module_class(base, compiled, settings)(module)

@@ -177,6 +177,10 @@ Tracked call_torch(TraceContext& trace, const Tracked& callable, const char* mod
     return trace.refuse(
         BreakKind::kUntraceableOp,
         std::string("the end of a '") + Py_TYPE(args[0].get())->tp_name + "' object from outside");
+  if (count > 0 && is_method_of_native_object(callable.get(), args[0].get(), name))
+    return trace.refuse(BreakKind::kNativeObject, std::string("method ") +
+                                                      Py_TYPE(args[0].get())->tp_name + "." + name +
+                                                      " of PyTorch's native code");
   const TorchFunctionPolicy policy = torch_function_policy(module, name);
   const char* why = policy.refused;
   const auto has_tensor = [](const Tracked& arg) { return holds_tensor(arg.get()); };

@@ -121,6 +121,10 @@ MethodEffect container_method(const char* name);
 // A method of a C type that is no container, called on an object from outside.
 bool is_reading_method(PyTypeObject* type, const char* name);
 
+// Whether a function of PyTorch's native code is a method of the object, and that has state: a
+// future, a store, a piece of communication. Enumerations and sets of dispatch keys are values.
+bool is_method_of_native_object(PyObject* function, PyObject* self, const char* name);
+
 // --- torch
 // Attributes of a tensor that are metadata (shape, dtype, ...), views, or stand alone.
 enum class TensorAttribute : uint8_t { kMetadata, kTensor, kData, kGradient, kBreak, kOther };

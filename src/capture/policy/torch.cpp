@@ -292,6 +292,25 @@ bool takes_objects(std::string_view m, std::string_view n) {
 
 }  // namespace
 
+// pybind11 makes a class of each that it binds, and a builtin of each function, which holds a
+// record of its overloads.
+bool is_method_of_native_object(PyObject* function, PyObject* self, const char* name) {
+  const auto is_named = [](PyTypeObject* type, std::string_view word) {
+    return std::string_view(type->tp_name).find(word) != std::string_view::npos;
+  };
+  if (!is_named(Py_TYPE(Py_TYPE(self)), "pybind11_type")) return false;
+  if (!PyCFunction_Check(function)) return false;
+  PyObject* record = PyCFunction_GET_SELF(function);
+  if (!record || (!PyCapsule_CheckExact(record) &&
+                  !is_named(Py_TYPE(record), "pybind11_detail_function_record")))
+    return false;
+  static PyObject* const members = PyUnicode_InternFromString("__members__");
+  if (_PyType_Lookup(Py_TYPE(self), members) || is_named(Py_TYPE(self), "DispatchKeySet"))
+    return false;
+  static const Set constant = {"rank", "size", "name"};  // of a group of processes
+  return !(is_named(Py_TYPE(self), "ProcessGroup") && constant.contains(name));
+}
+
 TorchFunctionPolicy torch_function_policy(const char* module, const char* name) {
   static auto& known = *new Remembered<TorchFunctionPolicy>;
   return known.get(module, name, [](const char* module, const char* name) {
