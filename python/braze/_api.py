@@ -221,7 +221,17 @@ def _compile_module(module, settings):
             call = base._call_impl if plain else type(call).__call__
     compiled = _C.CompiledFunction(call, module, module, settings)
     _compiled.add(compiled)
-    return _module_class(base, compiled, settings)(module)
+    made = _module_class(base, compiled, settings)(module)
+    _share_states(module, made)
+    return made
+
+
+def _share_states(module, made):
+    """`fully_shard` and the like keep what they know of a module by its identity."""
+    states = sys.modules.get("torch.distributed._composable_state")
+    table = getattr(states, "_module_state_mapping", None)
+    if table is not None and module in table:
+        table[made] = table[module]
 
 
 def _module_class(base, compiled, settings):

@@ -68,25 +68,18 @@ def test_shards(where, world, first):
         assert compiled == eager
 
 
-# `fully_shard` knows what it has sharded by the module's identity.
-ANOTHER_MODULE = pytest.mark.xfail(
-    strict=True, reason="what braze.compile returns is not the module that was sharded"
-)
-
-
 @pytest.mark.parametrize(
     "where",
     [
         "blocks",
-        pytest.param("outside", marks=ANOTHER_MODULE),
-        pytest.param("blocks of what is sharded", marks=ANOTHER_MODULE),
+        "outside",
+        "blocks of what is sharded",
     ],
 )
 def test_shards_whose_gradients_add_up(where):
     together(workers.accumulated_shards, 2, where=where)
 
 
-@ANOTHER_MODULE
 def test_blocks_compiled_behind_their_sharding():
     for eager, compiled in together(workers.shards, 2, where="sharded blocks", first=False):
         assert compiled == eager
