@@ -307,6 +307,9 @@ bool is_method_of_native_object(PyObject* function, PyObject* self, const char* 
   static PyObject* const members = PyUnicode_InternFromString("__members__");
   if (_PyType_Lookup(Py_TYPE(self), members) || is_named(Py_TYPE(self), "DispatchKeySet"))
     return false;
+  // Contexts are those of PyTorch's own state, which a trace keeps track of.
+  static const Set context = {"__init__", "__enter__", "__exit__"};
+  if (context.contains(name)) return false;
   static const Set constant = {"rank", "size", "name"};  // of a group of processes
   return !(is_named(Py_TYPE(self), "ProcessGroup") && constant.contains(name));
 }
