@@ -22,7 +22,8 @@ multiprocessing.set_forkserver_preload(["braze", "torch._dynamo", "torch.distrib
 def _serve(pipe, work, rank, world, store, timeout, log, environment, settings):
     if log:
         os.dup2(os.open(log / str(rank), os.O_WRONLY | os.O_CREAT), 2)
-    os.environ.update(environment, GLOO_SOCKET_IFNAME="lo")
+    # Theirs are tensors of the CPU, whatever the machine has.
+    os.environ.update(environment, GLOO_SOCKET_IFNAME="lo", CUDA_VISIBLE_DEVICES="")
     braze._C.reload_options()
     torch.set_num_threads(1)
     try:
