@@ -10,7 +10,7 @@ are the model with its loss, their backward with them, and the step of the optim
 around them is as it was. The two are trained by turns, so that what else runs on the machine slows
 both.
 
-Expect about a minute, two columns of losses that agree in all digits shown, and a text that the
+Expect about a minute, two columns of losses that agree but for rounding, and a text that the
 compiled model writes one character after the other: the length of its input grows, and is a symbol
 after one more compile. The first step compiles; another run finds its kernels in the cache on disk.
 In a long run, rounding grows from step to step and the columns part at last, as those of eager with

@@ -271,6 +271,11 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
                        "a torch function or dispatch mode is active (torch.set_default_device, "
                        "`with torch.device(...)`, FakeTensorMode, ...)",
                        segment);
+  if (state.saved_tensor_hooks)
+    return eager_entry(function, state, capture::BreakKind::kTorchMode,
+                       "hooks for saved tensors are in force (torch.utils.checkpoint, "
+                       "save_on_cpu)",
+                       segment);
   const capture::LeakCheck leak_check;
   std::unique_ptr<capture::Draft> draft;
   try {

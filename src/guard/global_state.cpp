@@ -1,6 +1,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -71,6 +72,9 @@ GlobalState GlobalState::current() {
   // A dispatch mode includes the Python key as long as it is on.
   if (keys.included_.has(c10::DispatchKey::Python)) [[unlikely]]
     state.torch_dispatch_modes = static_cast<int32_t>(c10::impl::TorchDispatchModeTLS::stack_len());
+  if (state.grad_mode != 0)
+    state.saved_tensor_hooks =
+        static_cast<int32_t>(at::SavedTensorDefaultHooks::get_tls_state().stack.size());
   state.threads = at::get_num_threads();
   return state;
 }
@@ -97,6 +101,8 @@ std::string GlobalState::difference(const GlobalState& now) const {
   if (default_device != now.default_device)
     return "the torch function modes (torch.set_default_device is one) are others";
   if (torch_function != now.torch_function) return "__torch_function__ was enabled differently";
+  if (saved_tensor_hooks != now.saved_tensor_hooks)
+    return changed("number of hooks for saved tensors", saved_tensor_hooks, now.saved_tensor_hooks);
   if (torch_dispatch_modes != now.torch_dispatch_modes)
     return changed("number of torch dispatch modes", torch_dispatch_modes,
                    now.torch_dispatch_modes);

@@ -92,7 +92,8 @@ struct GlobalState {
   uint8_t grad_mode = 0, inference_mode = 0, deterministic = 0, deterministic_warn = 0;
   uint8_t default_dtype = 0, autocast_enabled = 0, autocast_dtype = 0, torch_function = 0;
   int32_t torch_function_modes = 0, torch_dispatch_modes = 0;
-  int32_t default_device = 0;  // 1: a torch.set_default_device mode is on
+  int32_t saved_tensor_hooks = 0;  // in grad mode: how many pairs are in force
+  int32_t default_device = 0;      // 1: a torch.set_default_device mode is on
   int32_t threads = 0;
   static GlobalState current();
   friend bool operator==(const GlobalState&, const GlobalState&) = default;

@@ -21,6 +21,16 @@ void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype) {
 bool is_autocast_cache_enabled() { return at::autocast::is_autocast_cache_enabled(); }
 
 void set_autocast_cache_enabled(bool enabled) { at::autocast::set_autocast_cache_enabled(enabled); }
+void clear_autocast_cache() { at::autocast::clear_cache(); }
+int autocast_nesting() {
+  at::autocast::increment_nesting();
+  return at::autocast::decrement_nesting();
+}
+void set_autocast_nesting(int count) {
+  int now = autocast_nesting();
+  while (now < count) now = at::autocast::increment_nesting();
+  while (now > count) now = at::autocast::decrement_nesting();
+}
 
 std::vector<c10::SymInt> broadcast_sizes(c10::SymIntArrayRef a, c10::SymIntArrayRef b) {
   const auto sizes = at::infer_size_symint(a, b);

@@ -16,6 +16,9 @@ at::ScalarType autocast_dtype(at::DeviceType device);
 void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype);
 bool is_autocast_cache_enabled();
 void set_autocast_cache_enabled(bool enabled);
+void clear_autocast_cache();
+int autocast_nesting();  // contexts that are open
+void set_autocast_nesting(int count);
 
 // The sizes to which both broadcast. Throws c10::Error where they do not.
 std::vector<c10::SymInt> broadcast_sizes(c10::SymIntArrayRef a, c10::SymIntArrayRef b);

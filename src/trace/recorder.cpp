@@ -145,7 +145,9 @@ void Recorder::compute_metadata() {
   };
   KernelScope scope;
   if (info_.has(graph::kKeepsUnknownSize) && requires_grad_ && at::GradMode::is_enabled()) {
-    if (!symbolic_ && probe(info_, stack_)) return;
+    // Of halves its kernel gives gradients of another dtype.
+    const bool is_f32 = argument(0).toTensor().scalar_type() == at::kFloat;
+    if (!symbolic_ && is_f32 && probe(info_, stack_)) return;
     fail("only its library knows the size of what it keeps for a backward", kMoveOut);
   }
   for (int position : info_.mutates)

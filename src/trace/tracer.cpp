@@ -122,6 +122,8 @@ Tracer::Scope::~Scope() {
   include_keys(false);
   at::enableRecordFunction(observed_);
   previous_->impl_->state.restore_versions();
+  // A context that the traced code entered has switched it on again.
+  if (pytorch::is_autocast_cache_enabled()) pytorch::clear_autocast_cache();
   pytorch::set_autocast_cache_enabled(previous_->impl_->autocast_cache);
   thread_state.state = nullptr;
 }

@@ -76,6 +76,7 @@ struct Recording::Impl {
   std::optional<at::ThreadLocalState> thread_state;
   at::ScalarType autocast_dtype = at::kFloat, autocast_gpu_dtype = at::kFloat;
   bool autocast_cache = true;
+  int autocast_nesting = 0;
   guard::GlobalState state;
   std::vector<guard::GlobalState> region_states;
   // What the Python objects of symbolic integers hold.
@@ -94,13 +95,16 @@ void Recording::start() {
   impl_->autocast_dtype = pytorch::autocast_dtype(at::kCPU);
   impl_->autocast_gpu_dtype = pytorch::autocast_dtype(at::kCUDA);
   impl_->autocast_cache = pytorch::is_autocast_cache_enabled();
+  impl_->autocast_nesting = pytorch::autocast_nesting();
   impl_->scope.emplace(impl_->tracer);
 }
 
 bool Recording::stop(std::vector<Ref> guards) {
   impl_->scope.reset();
   guard::GlobalState now = guard::GlobalState::current();
-  bool unchanged = now == impl_->state;
+  // An autocast context that switches off what is off already is open nevertheless.
+  const bool same_contexts = pytorch::autocast_nesting() == impl_->autocast_nesting;
+  bool unchanged = same_contexts && now == impl_->state;
   const bool closed = !guards.empty();
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -116,12 +120,13 @@ bool Recording::stop(std::vector<Ref> guards) {
     pytorch::set_autocast_dtype(at::kCPU, impl_->autocast_dtype);
     pytorch::set_autocast_dtype(at::kCUDA, impl_->autocast_gpu_dtype);
     pytorch::set_autocast_cache_enabled(impl_->autocast_cache);
+    pytorch::set_autocast_nesting(impl_->autocast_nesting);
   }
   impl_->thread_state.reset();
   if (unchanged) return true;
   const bool grad_mode = now.grad_mode != 0;
   now.grad_mode = impl_->state.grad_mode;
-  if (now == impl_->state) left_grad_mode_ = grad_mode;
+  if (same_contexts && now == impl_->state) left_grad_mode_ = grad_mode;
   return left_grad_mode_.has_value();
 }
 
