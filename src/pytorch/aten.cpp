@@ -21,15 +21,22 @@ void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype) {
 bool is_autocast_cache_enabled() { return at::autocast::is_autocast_cache_enabled(); }
 
 void set_autocast_cache_enabled(bool enabled) { at::autocast::set_autocast_cache_enabled(enabled); }
+
 void clear_autocast_cache() { at::autocast::clear_cache(); }
-int autocast_nesting() {
+
+AutocastState autocast_state() {
   at::autocast::increment_nesting();
-  return at::autocast::decrement_nesting();
+  return {autocast_dtype(at::kCPU), autocast_dtype(at::kCUDA), is_autocast_cache_enabled(),
+          at::autocast::decrement_nesting()};
 }
-void set_autocast_nesting(int count) {
-  int now = autocast_nesting();
-  while (now < count) now = at::autocast::increment_nesting();
-  while (now > count) now = at::autocast::decrement_nesting();
+
+void set_autocast_state(const AutocastState& state) {
+  set_autocast_dtype(at::kCPU, state.cpu);
+  set_autocast_dtype(at::kCUDA, state.cuda);
+  set_autocast_cache_enabled(state.cache);
+  int now = autocast_state().nesting;
+  while (now < state.nesting) now = at::autocast::increment_nesting();
+  while (now > state.nesting) now = at::autocast::decrement_nesting();
 }
 
 std::vector<c10::SymInt> broadcast_sizes(c10::SymIntArrayRef a, c10::SymIntArrayRef b) {

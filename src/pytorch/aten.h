@@ -17,8 +17,14 @@ void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype);
 bool is_autocast_cache_enabled();
 void set_autocast_cache_enabled(bool enabled);
 void clear_autocast_cache();
-int autocast_nesting();  // contexts that are open
-void set_autocast_nesting(int count);
+// Beside whether it is on, which is one of the thread's dispatch keys.
+struct AutocastState {
+  at::ScalarType cpu = at::kFloat, cuda = at::kFloat;
+  bool cache = true;
+  int nesting = 0;  // contexts that are open
+};
+AutocastState autocast_state();
+void set_autocast_state(const AutocastState& state);
 
 // The sizes to which both broadcast. Throws c10::Error where they do not.
 std::vector<c10::SymInt> broadcast_sizes(c10::SymIntArrayRef a, c10::SymIntArrayRef b);

@@ -74,9 +74,7 @@ struct Recording::Impl {
   trace::Tracer tracer;
   std::optional<trace::Tracer::Scope> scope;
   std::optional<at::ThreadLocalState> thread_state;
-  at::ScalarType autocast_dtype = at::kFloat, autocast_gpu_dtype = at::kFloat;
-  bool autocast_cache = true;
-  int autocast_nesting = 0;
+  pytorch::AutocastState autocast;
   guard::GlobalState state;
   std::vector<guard::GlobalState> region_states;
   // What the Python objects of symbolic integers hold.
@@ -92,10 +90,7 @@ Recording::~Recording() {
 void Recording::start() {
   impl_->state = guard::GlobalState::current();
   impl_->thread_state.emplace();
-  impl_->autocast_dtype = pytorch::autocast_dtype(at::kCPU);
-  impl_->autocast_gpu_dtype = pytorch::autocast_dtype(at::kCUDA);
-  impl_->autocast_cache = pytorch::is_autocast_cache_enabled();
-  impl_->autocast_nesting = pytorch::autocast_nesting();
+  impl_->autocast = pytorch::autocast_state();
   impl_->scope.emplace(impl_->tracer);
 }
 
@@ -103,8 +98,8 @@ bool Recording::stop(std::vector<Ref> guards) {
   impl_->scope.reset();
   guard::GlobalState now = guard::GlobalState::current();
   // An autocast context that switches off what is off already is open nevertheless.
-  const bool same_contexts = pytorch::autocast_nesting() == impl_->autocast_nesting;
-  bool unchanged = same_contexts && now == impl_->state;
+  const bool same_contexts = pytorch::autocast_state().nesting == impl_->autocast.nesting;
+  const bool unchanged = same_contexts && now == impl_->state;
   const bool closed = !guards.empty();
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -117,10 +112,7 @@ bool Recording::stop(std::vector<Ref> guards) {
   PyErr_Restore(type, value, traceback);
   if (!unchanged || closed) {
     at::ThreadLocalState::setThreadLocalState(*impl_->thread_state);
-    pytorch::set_autocast_dtype(at::kCPU, impl_->autocast_dtype);
-    pytorch::set_autocast_dtype(at::kCUDA, impl_->autocast_gpu_dtype);
-    pytorch::set_autocast_cache_enabled(impl_->autocast_cache);
-    pytorch::set_autocast_nesting(impl_->autocast_nesting);
+    pytorch::set_autocast_state(impl_->autocast);
   }
   impl_->thread_state.reset();
   if (unchanged) return true;
