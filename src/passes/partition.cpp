@@ -363,7 +363,7 @@ class Cut {
   Instead used_instead_;                          // what is, in the backward
   std::set<const Node*> again_;                   // done again in the backward
   std::set<const Value*> taken_;                  // find_taken
-  std::set<const Value*> bound_;                  // inputs that live as long as the code
+  std::set<const Value*> bound_;                  // numbers of the call
   std::vector<bool> needs_tangent_, in_forward_;  // by value
   const std::vector<bool> of_seeds_;              // made_of_seeds
   std::set<const Node*> seen_;                    // that belong to the forward for their effects

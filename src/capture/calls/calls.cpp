@@ -246,11 +246,11 @@ static Tracked call_instance(TraceContext& trace, const Tracked& callable, Track
     if (Ref source = source_of_script(f))
       return call(trace, trace.world.wrap(std::move(source)), args, count, kwnames);
   const char* module = module_text(module_of(type));
-  if (at::GradMode::is_enabled() &&
-      std::string_view(type->tp_name).find("Script") != std::string_view::npos)
-    return trace.refuse(BreakKind::kNativeCall,
-                        "what torch.jit has compiled, where gradients may be asked for");
   if (is_torch_module_name(module_of(type))) {
+    const bool scripted = std::string_view(type->tp_name).find("Script") != std::string_view::npos;
+    if (scripted && at::GradMode::is_enabled())
+      return trace.refuse(BreakKind::kNativeCall,
+                          "what torch.jit has compiled, where gradients may be asked for");
     Ref name = Ref::steal(PyObject_GetAttr(f, names().name));
     if (!name) PyErr_Clear();
     return call_torch(trace, callable, module,
