@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 import pytest
 import torch
+from support import autocast_nesting
 
 # A shell that starts the tests in the background has them ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -23,3 +24,5 @@ def _inference():
     torch.manual_seed(0)
     with torch.no_grad():
         yield
+    # Left open it would keep casts of weights for the tests that follow.
+    assert autocast_nesting() == 0, "the test left an autocast context open"

@@ -62,6 +62,12 @@ def same(a, b, path="result", rtol=1e-5, atol=1e-6):
         assert a == b, f"{path}: {a!r} is not {b!r}"
 
 
+def autocast_nesting():
+    """How many autocast contexts of this thread are open."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
 def aliasing(value, args):
     """Which tensors of result and arguments share memory, and which are the same object."""
     tensors, seen = [], set()

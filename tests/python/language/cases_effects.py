@@ -30,6 +30,7 @@ slotted = Slotted(5)
 namespace = types.SimpleNamespace(level=0)
 ring = collections.deque([1, 2, 3])
 names = {"a", "b"}
+numbers = {1, 2}  # The order of strings would vary with the process.
 ordered = collections.OrderedDict(a=1, b=2, c=3)
 groups = collections.defaultdict(list)
 tally = collections.Counter("aab")
@@ -125,11 +126,11 @@ def set_methods(x):
 
 @case
 def set_operators(x):
-    global names
-    names |= {"q"}
-    names &= {"q", "a", "b"}
-    names -= {"b"}
-    return x + len(names)
+    global numbers
+    numbers |= {5}
+    numbers &= {1, 2, 5}
+    numbers -= {2}
+    return x + len(numbers)
 
 
 @case

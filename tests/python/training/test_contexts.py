@@ -4,14 +4,10 @@ import braze
 import pytest
 import torch
 import torch.nn as nn
+from support import autocast_nesting
 from torch.utils.checkpoint import checkpoint
 
 X = torch.ones(3, 4)
-
-
-def nesting():
-    torch.autocast_increment_nesting()
-    return torch.autocast_decrement_nesting()
 
 
 def test_function_that_autocast_decorates():
@@ -56,7 +52,7 @@ def test_autocast_around_a_break(options, how):
                 f(X)
         else:
             f(X)
-        assert nesting() == 0
+        assert autocast_nesting() == 0
     eager(X)
     with torch.no_grad():
         w.zero_()

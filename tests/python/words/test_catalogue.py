@@ -9,7 +9,7 @@ import braze
 import pytest
 import torch
 from braze import _words
-from support import entries
+from support import autocast_nesting, entries
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BREAKS = [words for words in braze._C.break_catalogue() if words["example"]]
@@ -29,6 +29,9 @@ def quiet(monkeypatch):
     sys.setrecursionlimit(limit)
     torch.set_grad_enabled(grad)
     torch.set_autocast_enabled("cpu", False)
+    torch.clear_autocast_cache()
+    if autocast_nesting():
+        torch.autocast_decrement_nesting()
 
 
 @pytest.mark.parametrize("words", BREAKS, ids=lambda words: words["number"])
