@@ -9,6 +9,7 @@
 #include "graph/arguments.h"
 #include "graph/devices.h"
 #include "graph/infer/strides.h"
+#include "passes/aliasing.h"
 #include "passes/decompose_rules.h"
 
 namespace braze::passes {
@@ -433,6 +434,7 @@ bool use_counter_random(Graph& graph) {
     Node* node = (place++)->get();
     changed |= rewrite(graph, streams, node);
   }
+  if (changed) recompute_storages(graph);  // Views of what was drawn are views of what is computed.
   return changed;
 }
 

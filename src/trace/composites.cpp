@@ -124,6 +124,7 @@ std::string register_composites() {
   operators.impl("matmul", matmul);
   register_recurrent(operators);
   register_quantiles(operators);
+  register_draws(operators);
   return "";
 }
 

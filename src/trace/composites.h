@@ -1,6 +1,7 @@
 // Composite operators that are not left to PyTorch's own kernels where sizes are symbols: those
 // would make numbers of them. `matmul` is decomposed here; recurrent layers are recorded as they
-// are. So are quantiles, whose kernel looks into memory in some versions of PyTorch.
+// are. So are quantiles, whose kernel looks into memory in some versions of PyTorch. Draws into a
+// tensor that is not contiguous become draws into one that is.
 #pragma once
 
 #include <c10/core/DispatchKey.h>
@@ -20,5 +21,7 @@ std::string register_composites();
 void register_recurrent(torch::Library& operators);
 // quantiles.cpp
 void register_quantiles(torch::Library& operators);
+// draws.cpp
+void register_draws(torch::Library& operators);
 
 }  // namespace braze::trace

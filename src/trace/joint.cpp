@@ -12,12 +12,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <typeinfo>
 #include <unordered_map>
 #include <utility>
 
+#include "trace/gradients.h"
 #include "trace/trace_state.h"
 
 namespace braze::trace {
@@ -161,7 +163,8 @@ class Walk {
     state_.backward_of(node.sequence_nr());
     State& state = nodes_.at(&node);
     add_tangents(node, state);
-    variable_list results = node(std::move(state.inputs));
+    std::optional<variable_list> known = gradient_without_data(node, state.inputs);
+    variable_list results = known ? std::move(*known) : node(std::move(state.inputs));
     const edge_list& edges = node.next_edges();
     torch::autograd::validate_outputs(edges, results, [&](const std::string& message) {
       return "Function " + node.name() + " returned an " + message;

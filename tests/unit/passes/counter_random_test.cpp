@@ -47,6 +47,16 @@ TEST(CounterRandom, BernoulliComparesWithAUniformNumber) {
 )");
 }
 
+TEST(CounterRandom, ViewsOfWhatWasDrawnAreViewsOfWhatIsComputed) {
+  graph::Graph graph = graph::parse(R"(graph(%0: f32[8, 4]) {
+    %1: f32[8, 4] = aten.bernoulli.p(%0, 0.9, None)
+    %2: f32[4, 8]{1, 4} #%1 = aten.permute(%1, [1, 0])
+    return %2
+  })");
+  EXPECT_TRUE(use_counter_random(graph));
+  graph::verify_functional(graph);
+}
+
 TEST(CounterRandom, ProbabilitiesFromATensorAreChecked) {
   const std::string text = after(R"(graph(%0: f32[8]) {
     %1: f32[8] = aten.bernoulli(%0, None)

@@ -1,0 +1,103 @@
+"""Gradients for which PyTorch looks at the data first: products with zeros, the greatest of equals."""
+
+import braze
+import pytest
+import torch
+
+FUNCTIONS = {
+    "cumprod": lambda x: x.cumprod(0),
+    "cumprod of the last dim": lambda x: x.cumprod(-1),
+    "cumprod in double": lambda x: x.cumprod(1, dtype=torch.double),
+    "prod": lambda x: x.prod(),
+    "prod of a dim": lambda x: x.prod(1),
+    "prod of a dim that stays": lambda x: x.prod(-1, keepdim=True),
+    "prod in double": lambda x: x.prod(0, dtype=torch.double),
+    "max": lambda x: x.max(),
+    "min": lambda x: x.min(),
+    "median": lambda x: x.median(),
+    "nanmedian": lambda x: x.nanmedian(),
+    "of a number": lambda x: x[0, 0, 0].cumprod(0) * x[0, 0, 0].prod(0),
+}
+
+
+def none(x):
+    return x
+
+
+def few(x):
+    x.view(-1)[::17] = 0
+    return x
+
+
+def many(x):
+    x.view(-1)[::3] = 0
+    return x
+
+
+def rows(x):
+    x[:, 1] = 0
+    x[-1] = 1
+    return x
+
+
+def all_of_them(x):
+    return x.zero_()
+
+
+def a_nan(x):
+    x.view(-1)[7] = torch.nan
+    return x
+
+
+def gradient(f, x):
+    x = x.clone().requires_grad_()
+    result = f(x)
+    weights = torch.arange(1.0, result.numel() + 1).reshape(result.shape)
+    return torch.autograd.grad((result * weights).sum(), x)[0]
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["auto", "dynamic"])
+@pytest.mark.parametrize("zeros", [none, few, many, rows, all_of_them, a_nan])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradient(name, zeros, dynamic):
+    f = FUNCTIONS[name]
+    compiled = braze.compile(f, dynamic=dynamic, fullgraph=True)
+    with torch.enable_grad():
+        for size in (3, 3, 4, 7):
+            x = zeros(torch.randn(size, 4, 5))
+            found, expected = gradient(compiled, x), gradient(f, x)
+            torch.testing.assert_close(found, expected, equal_nan=True)
+            assert found.stride() == expected.stride()
+
+
+def test_rays_of_a_volume():
+    """Weights of the samples along a ray are the light that comes so far times what they take."""
+
+    def render(density, color, distance):
+        alpha = 1 - (-density.relu() * distance).exp()
+        through = torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha + 1e-10], -1).cumprod(-1)
+        return ((alpha * through[:, :-1])[..., None] * color).sum(-2)
+
+    compiled = braze.compile(render, fullgraph=True)
+    with torch.enable_grad():
+        leaves = [torch.randn(64, 32), torch.rand(64, 32, 3), torch.rand(64, 32)]
+        leaves[2][5] = 1e4  # opaque: nothing comes through
+        found, expected = [], []
+        for f, gradients in ((compiled, found), (render, expected)):
+            inputs = [leaf.clone().requires_grad_() for leaf in leaves]
+            gradients += torch.autograd.grad(f(*inputs).square().mean(), inputs)
+        torch.testing.assert_close(found, expected)
+
+
+def test_double_backward():
+    def f(x):
+        return (x.cumprod(-1) * x.prod(0, keepdim=True)).sin().sum() + x.max()
+
+    def second(f, x):
+        x = x.clone().requires_grad_()
+        first = torch.autograd.grad(f(x), x, create_graph=True)[0]
+        return torch.autograd.grad(first.square().sum(), x)[0]
+
+    with torch.enable_grad():
+        x = torch.rand(3, 5) + 0.5
+        torch.testing.assert_close(second(braze.compile(f), x), second(f, x))
