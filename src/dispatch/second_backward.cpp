@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "passes/dce.h"
@@ -13,6 +14,55 @@ namespace braze::dispatch {
 
 using graph::InputKind;
 
+namespace {
+
+// A batch norm that trains reads running statistics for the new ones alone: where nobody asks for
+// those, it is one without.
+void drop_running_statistics(graph::Graph& graph) {
+  for (auto place = graph.nodes().begin(); place != graph.nodes().end();) {
+    graph::Node* node = (place++)->get();
+    constexpr size_t kOfBatch = 3, kResults = 5;  // the result, mean and inverse deviation
+    constexpr int kTrains = 5;
+    if (node->op().kind != graph::OpKind::k_native_batch_norm_legit_functional ||
+        !std::get<bool>(node->args().at(kTrains)))
+      continue;
+    const auto is_asked_for = [&](size_t i) {
+      return node->results().at(i) && graph.has_uses(node->results()[i]);
+    };
+    bool keeps_statistics = false;
+    for (size_t i = kOfBatch; i < kResults; ++i) keeps_statistics |= is_asked_for(i);
+    if (keeps_statistics || node->results()[0] == nullptr) continue;
+    std::vector<graph::Argument> args = node->args();
+    args.erase(args.begin() + 3, args.begin() + kTrains);
+    std::vector<graph::TensorType> types;
+    for (size_t i = 0; i < kOfBatch; ++i) types.push_back(node->results()[i]->type());
+    const graph::Node* made =
+        graph.add_node(graph::op_of(graph::OpKind::k_native_batch_norm_legit_no_stats),
+                       std::move(args), std::move(types), node->origin(), node);
+    for (size_t i = 0; i < kOfBatch; ++i)
+      graph.replace_all_uses(node->results()[i], made->results()[i]);
+    graph.erase(node);
+  }
+}
+
+// Whether gradients flow from the value to one of the inputs.
+bool has_history(const graph::Value* value, const std::set<const graph::Value*>& inputs) {
+  std::set<const graph::Value*> seen;
+  std::vector<const graph::Value*> open = {value};
+  while (!open.empty()) {
+    const graph::Value* next = open.back();
+    open.pop_back();
+    if (!seen.insert(next).second) continue;
+    if (inputs.contains(next)) return true;
+    const graph::Node* node = next->producer();
+    if (!node || node->op().kind == graph::OpKind::kdetach) continue;
+    for (const graph::Value* operand : node->operands()) open.push_back(operand);
+  }
+  return false;
+}
+
+}  // namespace
+
 SecondBackward::SecondBackward(graph::Graph forward, graph::Joint joint,
                                std::vector<at::Tensor> constants)
     : forward_(std::move(forward)), joint_(std::move(joint)), constants_(std::move(constants)) {
@@ -21,15 +71,39 @@ SecondBackward::SecondBackward(graph::Graph forward, graph::Joint joint,
   forward_.set_outputs(std::move(outputs));
   const std::vector<graph::Mutation> mutations = forward_.mutations();
   forward_.set_mutations({});
+  const size_t count = forward_.inputs().size();
+  const std::vector<int> written = take_what_was_written(mutations);
+  passes::eliminate_dead_code(forward_);
+  drop_running_statistics(forward_);
   passes::eliminate_dead_code(forward_);
   for (size_t i = 0; i < forward_.inputs().size(); ++i) {
     const graph::Input& input = forward_.inputs()[i];
     const bool is_tensor = input.kind == InputKind::kUser || input.kind == InputKind::kParameter;
     if (!is_tensor || !forward_.has_uses(input.value)) continue;
-    needed_.push_back(static_cast<int>(i));
+    places_.push_back(static_cast<int>(i));
+    needed_.push_back(i < count ? places_.back() : written[i - count]);
     for (const graph::Mutation& mutation : mutations)
       writes_what_it_needs_ = writes_what_it_needs_ || mutation.target == input.value;
   }
+}
+
+// What the call has written to an input, without a history, is there when it is over: the vectors
+// of a spectral norm. It becomes an input behind all others; gives which input each is written to.
+std::vector<int> SecondBackward::take_what_was_written(
+    const std::vector<graph::Mutation>& mutations) {
+  std::set<const graph::Value*> differentiated;
+  for (const int input : joint_.gradient_of) differentiated.insert(forward_.inputs()[input].value);
+  std::vector<int> written;
+  for (const graph::Mutation& mutation : mutations) {
+    if (mutation.source->type() != mutation.target->type()) continue;
+    if (differentiated.contains(mutation.target) || has_history(mutation.source, differentiated))
+      continue;
+    const auto target = std::ranges::find(forward_.inputs(), mutation.target, &graph::Input::value);
+    written.push_back(static_cast<int>(target - forward_.inputs().begin()));
+    graph::Value* after = forward_.add_input(mutation.source->type(), InputKind::kUser, "");
+    forward_.replace_all_uses(mutation.source, after);
+  }
+  return written;
 }
 
 // Aliases of the inputs, in order. Gradients are taken with respect to these: with respect to the
@@ -40,7 +114,7 @@ std::vector<at::Tensor> SecondBackward::aliases(const std::vector<at::Tensor>& i
   std::vector<at::Tensor> given = constants_;
   given.resize(forward_.inputs().size());
   for (size_t i = 0; i < needed_.size(); ++i)
-    given[needed_[i]] = inputs[i].requires_grad() ? inputs[i].view_as(inputs[i]) : inputs[i];
+    given[places_[i]] = inputs[i].requires_grad() ? inputs[i].view_as(inputs[i]) : inputs[i];
   size_t number = 0;
   for (size_t i = 0; i < given.size(); ++i)
     if (forward_.inputs()[i].kind == InputKind::kNumber)

@@ -42,6 +42,7 @@ class SecondBackward {
                                    const pytorch::GeneratorState* drawn_from) const;
 
  private:
+  std::vector<int> take_what_was_written(const std::vector<graph::Mutation>& mutations);
   std::vector<at::Tensor> aliases(const std::vector<at::Tensor>& inputs,
                                   std::span<const double> numbers) const;
   std::vector<at::Tensor> gradients(const graph::Graph& forward,
@@ -55,6 +56,7 @@ class SecondBackward {
   graph::Joint joint_;
   std::vector<at::Tensor> constants_;
   std::vector<int> needed_;
+  std::vector<int> places_;  // of these, among the inputs of forward_
   bool writes_what_it_needs_ = false;
 };
 
