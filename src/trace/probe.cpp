@@ -48,15 +48,16 @@ class Probe {
   }
 
  private:
-  // The kernel trusts the last offset to say where the last bag ends, if it is told that there is
-  // such an offset.
+  // A kernel that is told of an offset for the end trusts it.
   void end_bags(torch::jit::Stack& call) const {
-    constexpr size_t kIndices = 1, kOffsets = 2, kIncludesLast = 7;
-    if (!info_.handle.operator_name().name.starts_with("aten::_embedding_bag")) return;
-    if (call.size() <= kIncludesLast || !call[kIncludesLast].isBool()) return;
-    const at::Tensor offsets = call[kOffsets].toTensor();
-    if (!call[kIncludesLast].toBool() || offsets.numel() == 0) return;
-    offsets.select(0, -1).fill_(call[kIndices].toTensor().numel());
+    const c10::FunctionSchema& schema = info_.handle.schema();
+    const auto has_end = schema.argumentIndexWithName("include_last_offset");
+    if (!has_end || !call[*has_end].toBool()) return;
+    const auto tensor = [&](const char* name) {
+      return call[schema.argumentIndexWithName(name).value()].toTensor();
+    };
+    if (const at::Tensor offsets = tensor("offsets"); offsets.numel() > 0)
+      offsets.select(0, -1).fill_(tensor("indices").numel());
   }
 
   bool make_arguments(torch::jit::Stack& call) {
