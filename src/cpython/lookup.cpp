@@ -1,9 +1,11 @@
 #include "cpython/lookup.h"
 
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "cpython/exception.h"
+#include "cpython/watch.h"
 
 namespace braze::cpython {
 
@@ -62,6 +64,26 @@ PyObject* type_lookup(PyTypeObject* type, PyObject* name) {
   return undisturbed([&] { return _PyType_Lookup(type, name); });
 }
 
+// Of those in the class's own dict. Kept by the class's version.
+static const std::vector<Ref>& special_names(PyTypeObject* type) {
+  struct Known {
+    unsigned version = 0;
+    std::vector<Ref> names;
+  };
+  static std::unordered_map<PyTypeObject*, Known> classes;  // under the GIL
+  constexpr size_t kKept = 4096;
+  if (classes.size() > kKept) classes.clear();
+  const unsigned version = current_type_version(type);
+  Known& known = classes[type];
+  if (version != 0 && known.version == version) return known.names;
+  known = {.version = version};
+  Py_ssize_t position = 0;
+  PyObject *name, *value;
+  while (PyDict_Next(type->tp_dict, &position, &name, &value) != 0)
+    if (is_special_name(name) && !is_data(value)) known.names.push_back(Ref::borrow(name));
+  return known.names;
+}
+
 Ref special_methods(PyTypeObject* type) {
   std::vector<PyObject*> found;
   PyObject* mro = type->tp_mro;  // null while its mro() is under way
@@ -70,10 +92,9 @@ Ref special_methods(PyTypeObject* type) {
   for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
     auto base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
     if (!is_changeable_class(base)) continue;
-    Py_ssize_t position = 0;
-    PyObject *name, *value;
-    while (PyDict_Next(base->tp_dict, &position, &name, &value) != 0)
-      if (is_special_name(name) && !is_data(value)) found.insert(found.end(), {name, value});
+    for (const Ref& name : special_names(base))
+      if (PyObject* value = dict_get(base->tp_dict, name.get()))
+        found.insert(found.end(), {name.get(), value});
   }
   return undisturbed([&] {
     Ref result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(found.size())));

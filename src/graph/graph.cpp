@@ -182,7 +182,7 @@ void Graph::erase(Node* node) {
 OriginId Graph::add_origin(Origin origin) {
   const auto hash_of = [](const Origin& of) {
     const std::hash<std::string> hash;
-    return hash(of.module_path) ^ (hash(of.call) << 1) ^ static_cast<size_t>(of.line);
+    return hash(of.module_path.str()) ^ (hash(of.call.str()) << 1) ^ static_cast<size_t>(of.line);
   };
   // A clone's index is empty.
   for (size_t i = origin_index_.size(); i < origins_.size(); ++i)

@@ -23,6 +23,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/shared_text.h"
 #include "graph/argument.h"
 #include "graph/op.h"
 #include "graph/signature.h"
@@ -39,11 +40,11 @@ using Argument = BasicArgument<Value*>;
 
 // Where a node comes from, for messages and generated code.
 struct Origin {
-  std::string file;         // the user's file
-  int line = 0;             // 1-based; 0 unknown
-  std::string function;     // qualified name
-  std::string module_path;  // "layers.3.attention", empty outside modules
-  std::string call;         // Python-level call: "torch.sin", "F.linear"
+  SharedText file;         // the user's file
+  int line = 0;            // 1-based; 0 unknown
+  SharedText function;     // qualified name
+  SharedText module_path;  // "layers.3.attention", empty outside modules
+  SharedText call;         // Python-level call: "torch.sin", "F.linear"
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 using OriginId = int32_t;  // index into Graph::origins(), -1: none

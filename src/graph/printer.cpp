@@ -314,7 +314,7 @@ class Printer {
     auto part = [&](const std::string& text, const char* separator) {
       if (!text.empty()) note += (note.empty() ? "" : separator) + text;
     };
-    if (!from->file.empty()) part(from->file + ":" + std::to_string(from->line), "");
+    if (!from->file.empty()) part(from->file.str() + ":" + std::to_string(from->line), "");
     part(from->function, " ");
     part(from->module_path, ", ");
     part(from->call, ", ");

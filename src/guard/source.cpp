@@ -41,12 +41,13 @@ struct SourceArena::Impl {
   };
 
   std::deque<Source> sources;                         // by id
-  std::vector<Slot> slots = std::vector<Slot>(1024);  // a power of two, at most three quarters full
+  std::vector<Slot> slots = std::vector<Slot>(2048);  // a power of two, at most half full
 
   Slot& find(uint32_t hash, SourceKind kind, const Source* base, PyObject* key,
              const Source* other) {
+    const size_t mask = slots.size() - 1;
     for (size_t i = hash;; ++i) {
-      Slot& slot = slots[i & (slots.size() - 1)];
+      Slot& slot = slots[i & mask];
       if (slot.number == 0) return slot;
       if (slot.hash != hash) continue;
       const Source& source = sources[slot.number - 1];
@@ -78,7 +79,7 @@ const Source* SourceArena::get(SourceKind kind, const Source* base, PyObject* ke
       mix(mix(static_cast<uint64_t>(kind), reinterpret_cast<uintptr_t>(base)), hash_key(key)));
   Impl::Slot* slot = &impl_->find(hash, kind, base, key, other);
   if (slot->number != 0) return &sources[slot->number - 1];
-  if (4 * sources.size() >= 3 * impl_->slots.size()) {
+  if (2 * sources.size() >= impl_->slots.size()) {
     impl_->grow();
     slot = &impl_->find(hash, kind, base, key, other);
   }

@@ -66,6 +66,7 @@ class Writer {
     word(value.size());
     bytes_ += value;
   }
+  void put(const SharedText& value) { put(value.str()); }
   // An expression is written where it is met first, its operands before it; then by its number.
   void put(const sym::Int& value) {
     if (value.is_constant()) {
@@ -186,6 +187,7 @@ class Reader {
     }
   }
   void get(std::string& value) { value = take(length()); }
+  void get(SharedText& value) { value = std::string(take(length())); }
   void get(sym::Int& value) {
     switch (byte()) {
       case kConstant:

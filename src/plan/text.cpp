@@ -155,8 +155,8 @@ struct StepText {
       if (!part.empty()) text += (text.empty() ? "" : ", ") + part;
     };
     if (!origin.file.empty()) {
-      add(origin.file + ":" + std::to_string(origin.line) +
-          (origin.function.empty() ? "" : " " + origin.function));
+      add(origin.file.str() + ":" + std::to_string(origin.line) +
+          (origin.function.empty() ? "" : " " + origin.function.str()));
     }
     add(origin.module_path);
     add(origin.call);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shared_text.h"
 #include "capture/policy/policy.h"
 #include "capture/world/tracked.h"
 #include "cpython/code.h"
@@ -15,7 +16,7 @@ struct CodeInfo {
   const cpython::DecodedCode* decoded;
   CodePolicy policy;
   const LibraryBreak* library_break;
-  std::string file, function;      // the function's qualified name
+  SharedText file, function;       // the function's qualified name
   mutable std::vector<int> lines;  // by instruction, where it has been asked for; else 0
 
   PyCodeObject* code() const { return decoded->code; }

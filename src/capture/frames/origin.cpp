@@ -157,7 +157,7 @@ graph::OriginId OriginTracker::origin(graph::Graph& graph) {
 }
 
 // Of the native callee under way, which has this key.
-const std::string& OriginTracker::callee_name(const void* key) {
+const SharedText& OriginTracker::callee_name(const void* key) {
   auto [place, fresh] = callee_names_.try_emplace(key);
   if (fresh && trace_.native.callee) {
     place->second = name_of_callable(trace_.native.callee);
@@ -167,9 +167,9 @@ const std::string& OriginTracker::callee_name(const void* key) {
 }
 
 // "encoder.layer.3.attention": the modules between the outermost one and this.
-const std::string& OriginTracker::module_path(const Source* module) {
+const SharedText& OriginTracker::module_path(const Source* module) {
   if (auto known = module_paths_.find(module); known != module_paths_.end()) return known->second;
-  std::string path = make_module_path(module);
+  SharedText path = make_module_path(module);
   return module_paths_[module] = std::move(path);
 }
 

@@ -43,14 +43,14 @@ class OriginTracker {
   struct KeyHash {
     size_t operator()(const Key& key) const;
   };
-  const std::string& callee_name(const void* key);
-  const std::string& module_path(const Source* module);
+  const SharedText& callee_name(const void* key);
+  const SharedText& module_path(const Source* module);
   std::string make_module_path(const Source* module);
 
   TraceContext& trace_;
   std::unordered_map<Key, graph::OriginId, KeyHash> origins_;
-  std::unordered_map<const Source*, std::string> module_paths_;
-  std::unordered_map<const void*, std::string> callee_names_;
+  std::unordered_map<const Source*, SharedText> module_paths_;
+  std::unordered_map<const void*, SharedText> callee_names_;
   int64_t recorded_nodes_ = 0;
 };
 

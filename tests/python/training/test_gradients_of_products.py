@@ -56,6 +56,12 @@ def gradient(f, x):
     return torch.autograd.grad((result * weights).sum(), x)[0]
 
 
+def eager_gradient(name, x):
+    if name == "cumprod in double":  # with zeros, PyTorch 2.11 mixes the dtypes in its formula
+        return gradient(lambda x: x.double().cumprod(1), x)
+    return gradient(FUNCTIONS[name], x)
+
+
 @pytest.mark.parametrize("dynamic", [None, True], ids=["auto", "dynamic"])
 @pytest.mark.parametrize("zeros", [none, few, many, rows, all_of_them, a_nan])
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -65,7 +71,7 @@ def test_gradient(name, zeros, dynamic):
     with torch.enable_grad():
         for size in (3, 3, 4, 7):
             x = zeros(torch.randn(size, 4, 5))
-            found, expected = gradient(compiled, x), gradient(f, x)
+            found, expected = gradient(compiled, x), eager_gradient(name, x)
             torch.testing.assert_close(found, expected, equal_nan=True)
             assert found.stride() == expected.stride()
 
