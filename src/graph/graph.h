@@ -4,8 +4,7 @@
 // and defines its results as values. Until functionalisation, a node may write to argument values
 // (`Op::effects.mutates`), and a result may be the same tensor as an argument (`x.add_(1)` has
 // `x`'s storage): every value has a `storage` number, equal for all values that share memory.
-// After functionalisation no node mutates, and what must be written back to inputs stands in
-// `Graph::mutations`.
+// After functionalisation no node mutates; what is written back to inputs stands in `mutations()`.
 //
 // Metadata (sizes, strides, dtype) of values is that of eager PyTorch, and the memory that a
 // compiled graph hands to extern calls and to the user has just those strides.

@@ -223,6 +223,7 @@ void LoopWriter::write_inner_body(const Sweep& sweep, std::vector<Reduction>& re
           break;
         case Task::Role::kReduce:
         case Task::Role::kMean:
+        case Task::Role::kCorrection:
         case Task::Role::kSquares:
           reductions[next++].accumulate(copy);
           break;

@@ -49,6 +49,7 @@ Reduction::Reduction(const Nest& nest, Task task, int column, ExpressionWriter& 
   if (column >= 0) base_ += "_c" + std::to_string(column);
   stem_ = base_;
   if (task.role == Task::Role::kMean) stem_ += "_mean";
+  if (task.role == Task::Role::kCorrection) stem_ += "_corrected";
   if (task.role == Task::Role::kSquares) stem_ += "_squares";
 }
 
@@ -209,11 +210,11 @@ void Reduction::accumulate(int copy) {
   std::string text = lanes()      ? writer_.as_vector(value, dtype_)
                      : value.atom ? value.text
                                   : "(" + value.text + ")";
-  if (task_.role == Task::Role::kSquares) {
+  if (task_.role == Task::Role::kCorrection || task_.role == Task::Role::kSquares) {
     const std::string delta = writer_.fresh("delta");
     writer_.line("const " + writer_.type_of(dtype_, lanes()) + " " + delta + " = " + text + " - " +
-                 base_ + "_mean;");
-    text = delta + " * " + delta;
+                 base_ + (task_.corrected ? "_corrected;" : "_mean;"));
+    text = task_.role == Task::Role::kSquares ? delta + " * " + delta : delta;
   }
   if (!writer_.active().empty() && folds_lanes()) {
     const std::string element = dtype_ == DType::kBool ? std::to_string(8 * nest_.mask_bytes)
@@ -331,6 +332,7 @@ void Reduction::finish() {
     }
   }
   if (task_.role == Task::Role::kMean) text = text + " / " + count();
+  if (task_.role == Task::Role::kCorrection) text = base_ + "_mean + " + text + " / " + count();
   const std::string type = writer_.type_of(dtype_, vector);
   writer_.line("const " + type + " " + stem_ + " = " + text + ";");
   const Operand result{stem_, vector, true};
@@ -338,7 +340,7 @@ void Reduction::finish() {
     writer_.bind_reduced(statement_.reduced, 0, result);
     return;
   }
-  writer_.bind_reduced(statement_.reduced, task_.role == Task::Role::kMean ? 0 : 1, result);
+  writer_.bind_reduced(statement_.reduced, task_.role == Task::Role::kSquares ? 1 : 0, result);
   writer_.bind_reduced(statement_.reduced, 2, {count(), false, true});
 }
 

@@ -32,7 +32,9 @@ class SweepPlanner {
         case Statement::Kind::kReduce:
           if (s.op == ReduceOp::kWelford) {
             place({Task::Role::kMean, &s});
-            place({Task::Role::kSquares, &s});
+            const bool corrected = !is_regularised(s);
+            if (corrected) place({Task::Role::kCorrection, &s});
+            place({Task::Role::kSquares, &s, corrected});
           } else {
             place({Task::Role::kReduce, &s});
           }
@@ -60,6 +62,25 @@ class SweepPlanner {
     std::set<size_t> sweeps;  // that it is done in
   };
 
+  // Whether something is added to the variance, as norms do: what is far below that may be lost.
+  bool is_regularised(const Statement& welford) const {
+    const auto is_variance = [&](ExprRef expr) {
+      return expr->kind == ExprKind::kDiv && expr->args[0]->kind == ExprKind::kReduced &&
+             expr->args[0]->ival == welford.reduced && expr->args[0]->component == 1;
+    };
+    std::unordered_set<ExprRef> seen;
+    std::function<bool(ExprRef)> in = [&](ExprRef expr) {
+      if (!seen.insert(expr).second) return false;
+      if (expr->kind == ExprKind::kAdd &&
+          ((is_variance(expr->args[0]) && expr->args[1]->is_constant()) ||
+           (is_variance(expr->args[1]) && expr->args[0]->is_constant())))
+        return true;
+      return std::any_of(expr->args.begin(), expr->args.end(), in);
+    };
+    return std::any_of(kernel_.body.begin(), kernel_.body.end(),
+                       [&](const Statement& s) { return in(s.value); });
+  }
+
   void place(Task task) {
     const Statement& s = *task.statement;
     std::unordered_set<ExprRef> seen;
@@ -86,7 +107,8 @@ class SweepPlanner {
     };
     visit(s.value);
     if (s.index) visit(s.index);
-    if (task.role == Task::Role::kSquares) not_before({ready_.at(s.reduced), 1});
+    if (task.role == Task::Role::kCorrection || task.role == Task::Role::kSquares)
+      not_before({ready_.at(s.reduced), 1});
     for (int buffer : loads)
       if (buffers_[buffer].is_stored) not_before(buffers_[buffer].stored);
     if (task.role == Task::Role::kStore) {
