@@ -141,6 +141,18 @@ void leave_whole() {
   if (--t_whole == 0) g_threads_whole.fetch_sub(1);
 }
 
+NotWhole::NotWhole() : stretches_(t_whole) {
+  if (stretches_ == 0) return;
+  t_whole = 1;
+  leave_whole();
+}
+
+NotWhole::~NotWhole() {
+  if (stretches_ == 0) return;
+  enter_whole();
+  t_whole = stretches_;
+}
+
 int fork_depth() { return g_fork_depth.load(std::memory_order_relaxed); }
 
 }  // namespace braze

@@ -35,6 +35,24 @@ class ForkMutex {
 void enter_whole();
 void leave_whole();
 
+class Whole {
+ public:
+  Whole() { enter_whole(); }
+  ~Whole() { leave_whole(); }
+  Whole(const Whole&) = delete;
+};
+
+// Inside of such stretches: the thread waits for another thread or process, and fork() does not.
+class NotWhole {
+ public:
+  NotWhole();
+  ~NotWhole();
+  NotWhole(const NotWhole&) = delete;
+
+ private:
+  const int stretches_;
+};
+
 // How many calls of fork() lie between the first process and this one: for what belongs to a
 // process, threads of its own above all.
 int fork_depth();

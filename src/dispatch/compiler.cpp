@@ -18,6 +18,7 @@
 #include "capture/exit/leaks.h"
 #include "cpython/text.h"
 #include "dispatch/break_log.h"
+#include "dispatch/fork_gate.h"
 #include "dispatch/gil.h"
 #include "dispatch/output_states.h"
 #include "dispatch/tensors.h"
@@ -186,6 +187,7 @@ std::unique_ptr<capture::Draft> capture_entry(PyFunctionObject* function, PyObje
                                               const Settings& settings,
                                               const capture::Options& segment,
                                               capture::DynamicSizes* dynamic) {
+  const CaptureStretch stretch;
   capture::Options asked = segment;
   asked.record_torch_calls = bool(settings.custom_backend);
   if (!settings.custom_backend) {

@@ -7,6 +7,7 @@
 
 #include "dispatch/compiled_function.h"
 #include "dispatch/controls.h"
+#include "dispatch/fork_gate.h"
 #include "dispatch/function_object.h"
 
 namespace braze::dispatch {
@@ -197,7 +198,8 @@ bool initialize(PyObject* module) {
   if (!graph_break_error_type) return false;
   Py_INCREF(graph_break_error_type);
   if (PyModule_AddObject(module, "GraphBreakError", graph_break_error_type)) return false;
-  return PyModule_AddFunctions(module, functions) == 0 && initialize_controls(module);
+  return PyModule_AddFunctions(module, functions) == 0 && initialize_controls(module) &&
+         initialize_fork_gate();
 }
 
 }  // namespace braze::dispatch

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/fork_mutex.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "dispatch/gil.h"
@@ -240,6 +241,7 @@ std::shared_ptr<Specialization> Specializations::add(std::span<const int64_t> sy
   bool numbers = false;
   {
     GilRelease gil(true);  // nothing here touches Python
+    const Whole stretch;   // but PyTorch, whose static variables are initialised
     if (whole)
       specialization = graph_.is_symbolic() ? build_symbolic(out) : build(graph_, true, out);
     if (!specialization && only_symbolic()) specialization = build(graph_, /*kernels=*/false, out);

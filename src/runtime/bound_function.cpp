@@ -7,7 +7,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstring>
+#include <optional>
 
+#include "base/fork_mutex.h"
 #include "base/options.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/failure.h"
@@ -184,16 +186,18 @@ void BoundFunction::run_steps(RunContext& context, bool check) const {
 
 void BoundFunction::run(RunContext& context, std::span<c10::TensorImpl* const> inputs,
                         std::span<const double> numbers, std::vector<at::Tensor>& outputs) {
+  // The first time static variables of PyTorch are initialised.
+  std::optional<Whole> first;
+  if (!has_run_.load(std::memory_order_relaxed)) first.emplace();
   bind_inputs(context, inputs);
   bind_numbers(context, numbers);
-  bool check =
-      prepared_.has_externs && (!checked_.load(std::memory_order_relaxed) || options().verify);
+  bool check = prepared_.has_externs && (first || options().verify);
 #ifdef BRAZE_CHECKS
   check = prepared_.has_externs;
 #endif
   run_steps(context, check);
-  if (check) checked_ = true;
   for (SlotId slot : prepared_.function.outputs) outputs.push_back(make_output(slot, context));
+  if (first) has_run_ = true;
 }
 
 at::Tensor BoundFunction::make_output(SlotId slot, const RunContext& context) const {

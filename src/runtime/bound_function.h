@@ -52,7 +52,7 @@ class BoundFunction {
   const plan::Numbers numbers_;
   const uint64_t serial_;
   std::vector<std::vector<c10::IValue>> symbolic_arguments_;  // by PreparedFunction::sized_calls
-  std::atomic<bool> checked_{false};  // extern results compared with the trace once
+  std::atomic<bool> has_run_{false};  // extern results are compared with the trace once
 };
 
 }  // namespace braze::runtime

@@ -5,7 +5,9 @@
 #include <ATen/ops/empty_strided_ops.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "base/fork_mutex.h"
 #include "base/options.h"
 #include "pytorch/boxed_arguments.h"
 #include "pytorch/operators.h"
@@ -53,6 +55,7 @@ ExternCall::ExternCall(const plan::Function& function, const plan::ExternStep& s
         return *found;
       }()) {
   schema_ = &op_.schema();
+  is_pytorchs_ = step.op.starts_with("aten.");
   gives_views_ = std::ranges::any_of(schema_->returns(), [](const c10::Argument& result) {
     return result.alias_info() != nullptr;
   });
@@ -136,7 +139,11 @@ void ExternCall::run(std::vector<at::Tensor>& tensors,
       value.toOptionalTensorList().set(position.element, tensor);
   }
   if (uses_out_) stack.emplace_back(tensors[step_->results[0]]);
-  op_.callBoxed(stack);
+  {
+    std::optional<NotWhole> python;  // which may be what waits for the GIL
+    if (check == ResultCheck::kAll && !is_pytorchs_) python.emplace();
+    op_.callBoxed(stack);
+  }
   if (uses_out_) {
     if (check == ResultCheck::kAll)
       store(stack[0].toTensor(), step_->results[0], tensors, shapes, check);

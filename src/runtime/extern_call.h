@@ -61,6 +61,7 @@ class ExternCall {
   c10::OperatorHandle op_;
   bool uses_out_ = false;
   bool gives_views_ = false;
+  bool is_pytorchs_ = false;
   std::vector<plan::SlotId> written_;
   const c10::FunctionSchema* schema_;  // as the step names it, which op_ may be the out= form of
   // Arguments in schema order; tensors and what depends on sizes are missing.

@@ -156,7 +156,11 @@ const Compiler& required_compiler() {
 
 }  // namespace
 
-Library::~Library() { ::dlclose(handle_); }
+// The loader's lock, and its lists, are not the child's of a fork to mend.
+Library::~Library() {
+  const Whole whole;
+  ::dlclose(handle_);
+}
 
 bool Library::has(const std::string& name) const { return ::dlsym(handle_, name.c_str()); }
 
@@ -169,6 +173,7 @@ void* Library::symbol(const std::string& name) const {
 std::shared_ptr<Library> load(const std::string& path) {
   if (const std::string damage = damage_of(path); !damage.empty())
     fail("cannot load " + path + ": " + damage);
+  const Whole whole;
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* why = ::dlerror();

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/fork_mutex.h"
 
 extern char** environ;
 
@@ -172,6 +173,7 @@ RunResult run(const std::vector<std::string>& arguments, const std::string& outp
     return result;
   }
   result.started = true;
+  const NotWhole waiting;
   if (limit > milliseconds(0) && !ends_within(child, limit)) {
     result.timed_out = true;
     ::kill(-child, SIGKILL);

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/fork_mutex.h"
+
 namespace braze::toolchain {
 
 void side_by_side(size_t count, const std::function<void(size_t)>& work) {
@@ -22,6 +24,7 @@ void side_by_side(size_t count, const std::function<void(size_t)>& work) {
     }
   };
   {
+    const NotWhole waiting;  // for threads of which each is by itself
     std::vector<std::jthread> helpers;
     const size_t at_once = std::max(1u, std::thread::hardware_concurrency());
     try {

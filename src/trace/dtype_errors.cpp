@@ -1,6 +1,7 @@
 #include "trace/dtype_errors.h"
 
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <string>
@@ -210,6 +211,17 @@ bool is_about_dtypes(std::string_view message) {
   return false;
 }
 
+// Warnings about the size that is not the call's own are nobody's; others come once in a process.
+class OfOtherSizes : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    if (warning.msg().find("degrees of freedom") == std::string::npos) outer_->process(warning);
+  }
+
+ private:
+  c10::WarningHandler* const outer_ = c10::WarningUtils::get_warning_handler();
+};
+
 // An error's words; empty: none.
 struct Refusal {
   std::string words;
@@ -218,6 +230,8 @@ struct Refusal {
 
 Refusal refusal_of(const OperatorInfo& info, const torch::jit::Stack& stack, size_t begin) {
   RealCallScope scope;
+  OfOtherSizes warnings;
+  const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
   for (const bool one : {true, false}) {
     try {
       torch::jit::Stack call = SmallCall::arguments(info, stack, begin, one);

@@ -75,7 +75,7 @@ class SweepPlanner {
           ((is_variance(expr->args[0]) && expr->args[1]->is_constant()) ||
            (is_variance(expr->args[1]) && expr->args[0]->is_constant())))
         return true;
-      return std::any_of(expr->args.begin(), expr->args.end(), in);
+      return std::any_of(expr->args.begin(), expr->args.end(), std::ref(in));
     };
     return std::any_of(kernel_.body.begin(), kernel_.body.end(),
                        [&](const Statement& s) { return in(s.value); });

@@ -1,5 +1,9 @@
 """Equal values vary by nothing: `std[std == 0] = 1` relies on it."""
 
+import os
+import subprocess
+import sys
+
 import braze
 import pytest
 import torch
@@ -79,3 +83,25 @@ def test_layer_norm_takes_two_walks():
     assert not any("corrected" in entry["code"] for entry in explanation.entries)
     explanation = braze.explain(lambda x: x.std(1))(torch.randn(8, 64))
     assert any("corrected" in entry["code"] for entry in explanation.entries)
+
+
+def test_nothing_is_said_about_degrees_of_freedom(tmp_path):
+    """A dtype that may be refused is tried on one element, of which PyTorch warns."""
+    source = """
+import warnings
+warnings.simplefilter("error")
+import braze
+import torch
+x = torch.randn(6, 5)
+for function in (torch.std, torch.var, torch.std_mean, torch.var_mean):
+    for dtype in (torch.bfloat16, torch.complex64):
+        braze.compile(lambda x: function(x))(x.to(dtype))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "BRAZE_CACHE_DIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr

@@ -281,6 +281,46 @@ PROGRAMS = {
         assert [len(batch) for batch in loader] == [4] * 4
         stop = True
     """,
+    # Nobody is in the midst of PyTorch's code, which a capture runs without the GIL.
+    "waits_for_the_end_of_a_capture": """
+        inside, done = threading.Event(), []
+        def in_capture():
+            inside.set()
+            time.sleep(0.3)
+            done.append(True)
+        fast = braze.compile(f)
+        thread = threading.Thread(target=lambda: same(fast(X), W))
+        when_capturing(thread, in_capture)
+        thread.start()
+        assert inside.wait(30)
+        def use():
+            assert done
+            same(fast(X), W)
+        reap([child(use)])
+        thread.join()
+    """,
+    "and_none_begins_behind_the_wait": """
+        begin, captured = threading.Event(), []
+        fast = braze.compile(f)
+        def work():
+            begin.wait()
+            same(fast(X), W)
+        def lets_others_run():
+            begin.set()
+            time.sleep(0.3)
+        thread = threading.Thread(target=work)
+        when_capturing(thread, lambda: captured.append(True))
+        thread.start()
+        HANDLERS.append(lets_others_run)
+        def use():
+            assert not captured
+            same(fast(X), W)
+        pids = [child(use)]
+        HANDLERS.clear()
+        reap(pids)
+        thread.join()
+        assert captured
+    """,
     "with_a_subprocess": """
         fast = braze.compile(f)
         fast(X)

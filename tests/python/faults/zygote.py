@@ -4,6 +4,7 @@ A line of JSON in: {"source", "environment", "limit"}. One out: {"verdict", "tex
 "SIGSEGV", "hangs"; what the program printed. Programs end as any does: the interpreter is taken apart.
 """
 
+import gc
 import json
 import os
 import random
@@ -16,8 +17,12 @@ import threading
 import time
 import warnings
 
-import braze
-import torch
+# Handlers of a fork that come behind those of what is imported below, and let other threads run.
+HANDLERS = []
+os.register_at_fork(before=lambda: [handler() for handler in HANDLERS])
+
+import braze  # noqa: E402
+import torch  # noqa: E402
 
 torch.set_num_threads(1)
 torch.set_grad_enabled(False)
@@ -57,6 +62,18 @@ def once(function=f, x=X):
     same(fast(x), want)
     same(fast(x), want)
     return [entry["kind"] for entry in fast._entries()]
+
+
+def when_capturing(thread, function):
+    """Calls `function` in the midst of the first capture of `thread`: all collect garbage."""
+
+    def collected(phase, info):
+        if threading.current_thread() is thread and phase == "start":
+            gc.callbacks.remove(collected)
+            function()
+
+    gc.disable()  # of its own accord
+    gc.callbacks.append(collected)
 
 
 def child(work, limit=20):

@@ -118,6 +118,43 @@ TEST(ForkMutex, WhatMustStayWholeIsWaitedFor) {
   stop = true;
 }
 
+TEST(ForkMutex, WhoWaitsInsideOfAStretchIsNotWaitedFor) {
+  std::atomic<bool> waits = false, stop = false;
+  std::jthread thread([&] {
+    const Whole outer, inner;
+    const NotWhole waiting;
+    const NotWhole still_waiting;
+    waits = true;
+    while (!stop) std::this_thread::yield();
+  });
+  while (!waits) std::this_thread::yield();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(in_child([] {
+              const Whole whole;
+              return true;
+            }),
+            0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(900));
+  stop = true;
+}
+
+TEST(ForkMutex, BehindTheWaitItIsWholeAgain) {
+  int a = 0, b = 0;
+  std::atomic<bool> stop = false;
+  std::jthread thread([&] {
+    while (!stop) {
+      const Whole whole;
+      const Whole nested;
+      { const NotWhole waiting; }
+      ++a;
+      std::this_thread::yield();
+      ++b;
+    }
+  });
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(in_child([&] { return a == b; }), 0);
+  stop = true;
+}
+
 TEST(ForkMutex, DepthGrowsInChildren) {
   const int here = fork_depth();
   EXPECT_EQ(in_child([&] {
