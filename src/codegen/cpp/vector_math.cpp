@@ -106,7 +106,8 @@ INLINE $F erf_$N($F x) {
     const $F c = $L == 16 ? __builtin_shuffle(low, part) : __builtin_shuffle(low, high, part);
     ratio = fma_$N(ratio, r, c);
   }
-  return a >= 4.0f ? bits<$F>(bits<$I>($F{} + 1.0f) | sign) : x * ratio;
+  // From 3.93 on 1 is the nearest number, and the polynomial may give the one above it.
+  return a >= 3.93f ? bits<$F>(bits<$I>($F{} + 1.0f) | sign) : x * ratio;
 #endif
   const $F s = x * x;
   $F q = fma_$N(s, $F{} - 0.000596379524f, $F{} + 0.00498791439f);

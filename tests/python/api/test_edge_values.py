@@ -35,6 +35,14 @@ def test_gelu_of_huge_values(count):
         same(braze.compile(F.gelu)(torch.full((count,), value)), single.expand(count).clone())
 
 
+def test_gelu_keeps_the_sign():
+    """`gelu(x) > 0` selects what `x > 0` does: erf is never beyond -1."""
+    x = torch.linspace(-8, 8, 400_001)
+    y = braze.compile(F.gelu)(x)
+    assert not (y[x < 0] > 0).any() and not (y[x > 0] < 0).any()
+    assert braze.compile(torch.erf)(x).abs().max() == 1
+
+
 def shift_rows(x):
     x[1:].copy_(x[:-1])
     return x

@@ -115,6 +115,35 @@ TEST(VectorMath, WithinTwoUlp) {
   }
 }
 
+// Every number of [1, 8): 1 + erf(x) is compared with 0, sqrt(1 - sin(x)^2) taken.
+TEST(VectorMath, NothingBeyondOne) {
+  constexpr const char* kNames[] = {"erf", "tanh", "sigmoid", "sin", "cos"};
+  loop::ExprPool pool;
+  std::vector<loop::Kernel> kernels;
+  for (const char* name : kNames)
+    kernels.push_back(loop::parse_kernel(
+        "kernel " + std::string(name) + "(b0: f32 in, b1: f32 out) outer(o0 < " +
+            std::to_string(kCount) + ") {\n store(b1, o0, " + name + "(load(b0, o0)))\n}",
+        pool));
+  for (Isa isa : tested_isas()) {
+    const GeneratedCode generated = generate(kernels, {.isa = isa});
+    const auto library = toolchain::build(generated.text, compiler_flags(isa));
+    std::vector<float> in(kCount), out(kCount);
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      const auto run = reinterpret_cast<KernelFunction>(library->symbol(generated.kernels[k].name));
+      void* args[] = {in.data(), out.data()};
+      const auto end = std::bit_cast<uint32_t>(8.0f);
+      for (auto first = std::bit_cast<uint32_t>(1.0f); first < end; first += kCount) {
+        for (uint32_t i = 0; i < kCount; ++i) in[i] = std::bit_cast<float>(first + i);
+        run(args, nullptr, 0, generated.kernels[k].extent.constant());
+        for (int64_t i = 0; i < kCount; ++i)
+          ASSERT_LE(std::fabs(out[i]), 1.0f)
+              << target::to_string(isa) << " " << kNames[k] << "(" << in[i] << ")";
+      }
+    }
+  }
+}
+
 TEST(VectorMath, FunctionsOfTwoArguments) {
   const std::vector<float> special = {
       0.0f, -0.0f,  1.0f,  -1.0f,  2.0f,     -2.0f,     3.0f, -3.0f,       0.5f, -0.5f,
