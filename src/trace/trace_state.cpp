@@ -7,6 +7,7 @@
 #include <atomic>
 #include <utility>
 
+#include "graph/infer/strides.h"
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
 #include "trace/shapes/common.h"
@@ -228,11 +229,16 @@ void TraceState::backward_of(std::optional<uint64_t> sequence_number) {
 // In the layout of the output where that is dense, as PyTorch's formulas give it then, else
 // contiguous.
 at::Tensor TraceState::add_tangent(const at::Tensor& output, std::string name) {
-  const bool keeps_layout = !output.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
-                            output.is_non_overlapping_and_dense();
-  at::Tensor tangent =
-      keeps_layout ? make_fake(output.sym_sizes(), output.sym_strides(), output.scalar_type())
-                   : fresh(output.sym_sizes(), output.scalar_type());
+  graph::TensorType type = type_of(output);
+  bool is_static = true;
+  for (sym::Dims* dims : {&type.sizes, &type.strides})
+    for (sym::Int& dim : *dims) {
+      dim = shapes.normal(dim);
+      is_static &= dim.is_constant();
+    }
+  at::Tensor tangent = is_static && graph::is_dense(type)
+                           ? make_fake(type)
+                           : fresh(output.sym_sizes(), output.scalar_type());
   FakeTensorImpl* fake = as_fake(tangent);
   fake->set_fake_device(as_fake(output)->fake_device());
   const int storage = known_storage(fake->unsafe_storage()).number;

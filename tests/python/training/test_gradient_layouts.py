@@ -133,3 +133,27 @@ def test_no_kernel_runs_for_a_transformer():
     tokens = torch.randint(0, 10, (2, 6))
     for dynamic in (False, True):
         assert probes_of(model, tokens, dynamic=dynamic) == 0
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda y, z: y + z.t(),
+        lambda y, z: (y.short() + z.t()) * 1,
+        lambda y, z: (y.repeat(2)[: z.shape[0]] + z.t()).t(),
+    ],
+    ids=["broadcast", "promoted", "turned"],
+)
+def test_sizes_that_turn_out_to_be_equal(fn, dynamic):
+    """A size that another one fixes leaves the layout of the result, and of its tangent, known."""
+    outcomes = []
+    for f in (fn, braze.compile(fn, dynamic=dynamic)):
+        y, z = torch.arange(6.0), torch.ones(6, 4).requires_grad_()
+        result = f(y, z)
+        (gradient,) = torch.autograd.grad(result, z, torch.full_like(result, 0.5))
+        outcomes.append((result.detach(), result.stride(), gradient, gradient.stride()))
+    wanted, got = outcomes
+    torch.testing.assert_close(got[0], wanted[0])
+    torch.testing.assert_close(got[2], wanted[2])
+    assert got[1] == wanted[1] and got[3] == wanted[3]
