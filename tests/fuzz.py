@@ -14,6 +14,7 @@ import argparse
 import concurrent.futures
 import os
 import secrets
+import shlex
 import subprocess
 import sys
 import time
@@ -43,7 +44,9 @@ def run(command, **environment):
         errors="replace",
         env={**os.environ, **environment},
     )
-    return None if ended.returncode == 0 else ended.stdout[-4000:]
+    if ended.returncode == 0:
+        return None
+    return f"{shlex.join(map(str, command))} ended with {ended.returncode}\n{ended.stdout[-4000:]}"
 
 
 def language(first):
