@@ -1,4 +1,4 @@
-// os.fork() and captures: neither begins while another thread is in the other.
+// os.fork() and captures: either waits, a second at most, while another thread is in the other.
 //
 // PyTorch's functions release the GIL, so a thread that forks may catch another one in the midst of
 // PyTorch's code: while it initialises a static variable, or registers a destructor, both of which
