@@ -118,6 +118,10 @@ def program(seed, in_place=False, dtypes=DTYPES, places=False):
     for number in range(rng.randint(2, 8) if places else rng.randint(3, 14)):
         for _ in range(20):
             name, line = random_line(rng, f"t{number}", live, values, in_place, places)
+            if "attention" in line and any(
+                values[used].numel() == 0 for used in live if used in line
+            ):
+                continue  # eager divides by zero and ends the process (PyTorch 2.11)
             trial = {k: v.clone() for k, v in values.items()}
             try:
                 exec(line, ENVIRONMENT, trial)
