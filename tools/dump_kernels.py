@@ -9,8 +9,9 @@ the user's code. What is generated depends on the number of threads (`--threads`
 instruction set (BRAZE_ISA), so both folders are to be made with the same. `--only` takes patterns
 of names (`functions.*`, `zoo.bert*`).
 
-A comparison names each file that differs or stands in one folder alone, and exits with 1 if there
-is any.
+A comparison names each file that differs or stands in one folder alone, then each kernel of BEFORE
+that AFTER does not have to the letter (but for its number), and how many it has. It exits with 1
+if any file differs.
 """
 
 import argparse
@@ -18,12 +19,14 @@ import fnmatch
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNEL = re.compile(r'^extern "C"', re.M)
+NUMBERED = re.compile(r"\bk\d+_")
 ORIGIN = re.compile(r"\s+// .*$", re.M)
 
 
@@ -221,6 +224,30 @@ def compare(before: Path, after: Path) -> list[str]:
     return sorted(findings)
 
 
+def kernels_of(source: str) -> list[str]:
+    """The kernels of a plan's source, without their numbers; not the functions that they share."""
+    starts = [match.start() for match in KERNEL.finditer(source)] + [len(source)]
+    # Between two kernels stands the comment of the second, which says the same in the loop IR.
+    texts = [source[begin:end] for begin, end in zip(starts, starts[1:])]
+    return [NUMBERED.sub("", text.partition("\n}\n")[0]) for text in texts]
+
+
+def changed_kernels(before: Path, after: Path) -> tuple[list[str], int]:
+    """A line for each kernel that `after` has not, and how many kernels `before` has."""
+    findings, count = [], 0
+    for path in sorted(before.glob("*.cpp")):
+        other = after / path.name
+        left = Counter(kernels_of(other.read_text()) if other.exists() else [])
+        for kernel in kernels_of(path.read_text()):
+            count += 1
+            if left[kernel]:
+                left[kernel] -= 1
+            else:
+                name = kernel.partition("(")[0].rpartition(" ")[2]
+                findings.append(f"{path.stem}: {name} is another")
+    return findings, count
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -232,9 +259,10 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.after:
         findings = compare(arguments.folder, arguments.after)
-        sources = list(arguments.folder.glob("*.cpp"))
-        kernels = sum(len(KERNEL.findall(path.read_text())) for path in sources)
-        print("\n".join(findings) if findings else f"{len(sources)} plans, {kernels} kernels: same")
+        changed, kernels = changed_kernels(arguments.folder, arguments.after)
+        plans = len(list(arguments.folder.glob("*.cpp")))
+        same = kernels - len(changed)
+        print(*findings, *changed, f"{plans} plans, {same} of {kernels} kernels the same", sep="\n")
         return 1 if findings else 0
     os.environ.setdefault("BRAZE_CACHE", "0")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

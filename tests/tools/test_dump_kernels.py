@@ -63,8 +63,42 @@ def test_a_dump_holds_sources_and_plans_without_places(tmp_path):
     assert all(name in plan for name in kernels)
     assert "dump_kernels.py" not in plan
     same = run(tmp_path / "before", tmp_path / "after")
-    assert (same.returncode, same.stdout) == (0, f"1 plans, {len(kernels)} kernels: same\n")
+    count = len(kernels)
+    assert same.returncode == 0
+    assert same.stdout == f"1 plans, {count} of {count} kernels the same\n"
     (tmp_path / "after" / f"{pattern}.0.cpp").write_text(source + "\n")
     assert run(tmp_path / "before", tmp_path / "after").returncode == 1
     again = run(tmp_path / "before", "--only", pattern)
     assert again.returncode != 0 and "is not empty" in again.stderr
+
+
+SOURCE = """INLINE f32 helper(f32 x) {{
+  return x * {factor};
+}}
+
+// kernel scaled
+extern "C" i64 k{number}_scaled(void* const* args) {{
+  return 0;
+}}
+
+// kernel added
+extern "C" i64 k{next}_added(void* const* args) {{
+  return {term};
+}}
+"""
+
+
+def test_kernels_are_compared_one_by_one(dump_kernels, tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    for folder in (before, after):
+        folder.mkdir()
+    (before / "f.0.cpp").write_text(SOURCE.format(factor=2, number=0, next=1, term=3))
+    assert dump_kernels.changed_kernels(before, after) == (
+        ["f.0: scaled is another", "f.0: added is another"],
+        2,
+    )
+    # Another number or another function beside them is no other kernel.
+    (after / "f.0.cpp").write_text(SOURCE.format(factor=5, number=4, next=5, term=3))
+    assert dump_kernels.changed_kernels(before, after) == ([], 2)
+    (after / "f.0.cpp").write_text(SOURCE.format(factor=2, number=0, next=1, term=4))
+    assert dump_kernels.changed_kernels(before, after) == (["f.0: added is another"], 2)
