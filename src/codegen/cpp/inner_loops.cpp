@@ -42,6 +42,31 @@ void LoopWriter::write_inner(const Sweep& sweep) {
     reductions[i].finish();
   }
   writer_.set_column(0);
+  correct_variances(sweep, reductions);
+}
+
+void LoopWriter::correct_variances(const Sweep& sweep, std::vector<Reduction>& reductions) {
+  Sweep correction, again;
+  for (const Task& task : sweep.inner) {
+    if (task.role == Task::Role::kScan) {  // what is added up may read it
+      correction.inner.push_back(task);
+      again.inner.push_back(task);
+    }
+    if (task.role != Task::Role::kSquares || !task.may_be_corrected) continue;
+    correction.inner.push_back({Task::Role::kCorrection, task.statement});
+    again.inner.push_back({Task::Role::kSquaresAgain, task.statement});
+  }
+  std::string any;
+  for (Reduction& r : reductions)
+    if (r.may_be_corrected()) any += (any.empty() ? "" : " || ") + r.write_whether_corrected();
+  if (any.empty()) return;
+  writer_.open();
+  write_inner(correction);
+  write_inner(again);
+  for (Reduction& r : reductions)
+    if (r.may_be_corrected()) r.write_corrected();
+  const std::vector<std::string> lines = writer_.close();
+  writer_.block("if (" + any + ")", lines);
 }
 
 bool LoopWriter::has_total(sym::Int points) const {
@@ -223,8 +248,9 @@ void LoopWriter::write_inner_body(const Sweep& sweep, std::vector<Reduction>& re
           break;
         case Task::Role::kReduce:
         case Task::Role::kMean:
-        case Task::Role::kCorrection:
         case Task::Role::kSquares:
+        case Task::Role::kCorrection:
+        case Task::Role::kSquaresAgain:
           reductions[next++].accumulate(copy);
           break;
       }

@@ -58,6 +58,9 @@ class LoopWriter {
   void for_each_column(const std::function<void(int)>& body);
 
   void write_inner(const Sweep& sweep);
+  // Behind the loops of a sweep that adds up squares: where they are next to nothing, the mean is
+  // corrected and they are added up again.
+  void correct_variances(const Sweep& sweep, std::vector<Reduction>& reductions);
   // Whether sums keep a total beside their accumulators: those of one loop of unknown length, which
   // is mostly short.
   bool has_total(sym::Int points) const;

@@ -16,14 +16,16 @@ namespace braze::codegen::cpp {
 constexpr int64_t kLongestRow = 4096;
 
 // One thing done at each point of a loop. Welford is two tasks: the mean, then the sum of squares
-// around it, which is both more accurate and easier on the pipeline than the running form. The
-// variance of equal values is 0 then as it is in the running form if the mean is corrected by the
-// mean of what is left (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983).
+// around it, which is both more accurate and easier on the pipeline than the running form. Where
+// the values differ so little that the rounding of the mean would be seen, two more follow: the
+// mean is corrected by the mean of what is left (Chan, Golub, LeVeque: Algorithms for computing the
+// sample variance, 1983), and the squares are added up again, so that equal values vary by nothing,
+// as in the running form.
 struct Task {
-  enum class Role : uint8_t { kStore, kScan, kReduce, kMean, kCorrection, kSquares };
+  enum class Role : uint8_t { kStore, kScan, kReduce, kMean, kSquares, kCorrection, kSquaresAgain };
   Role role = Role::kStore;
   const loop::Statement* statement = nullptr;
-  bool corrected = false;  // kSquares: the mean is
+  bool may_be_corrected = false;  // kMean, kSquares
 
   bool is_reduction() const { return role != Role::kStore && role != Role::kScan; }
 };

@@ -49,8 +49,9 @@ Reduction::Reduction(const Nest& nest, Task task, int column, ExpressionWriter& 
   if (column >= 0) base_ += "_c" + std::to_string(column);
   stem_ = base_;
   if (task.role == Task::Role::kMean) stem_ += "_mean";
-  if (task.role == Task::Role::kCorrection) stem_ += "_corrected";
   if (task.role == Task::Role::kSquares) stem_ += "_squares";
+  if (task.role == Task::Role::kCorrection) stem_ += "_corrected";
+  if (task.role == Task::Role::kSquaresAgain) stem_ += "_squares_again";
 }
 
 bool Reduction::can_unroll(const Task& task) {
@@ -210,11 +211,13 @@ void Reduction::accumulate(int copy) {
   std::string text = lanes()      ? writer_.as_vector(value, dtype_)
                      : value.atom ? value.text
                                   : "(" + value.text + ")";
-  if (task_.role == Task::Role::kCorrection || task_.role == Task::Role::kSquares) {
+  const bool is_again = task_.role == Task::Role::kSquaresAgain;
+  const bool is_correction = task_.role == Task::Role::kCorrection;
+  if (is_correction || is_again || task_.role == Task::Role::kSquares) {
     const std::string delta = writer_.fresh("delta");
     writer_.line("const " + writer_.type_of(dtype_, lanes()) + " " + delta + " = " + text + " - " +
-                 base_ + (task_.corrected ? "_corrected;" : "_mean;"));
-    text = task_.role == Task::Role::kSquares ? delta + " * " + delta : delta;
+                 base_ + (is_again ? "_corrected;" : "_mean;"));
+    text = is_correction ? delta : delta + " * " + delta;
   }
   if (!writer_.active().empty() && folds_lanes()) {
     const std::string element = dtype_ == DType::kBool ? std::to_string(8 * nest_.mask_bytes)
@@ -332,16 +335,54 @@ void Reduction::finish() {
     }
   }
   if (task_.role == Task::Role::kMean) text = text + " / " + count();
-  if (task_.role == Task::Role::kCorrection) text = base_ + "_mean + " + text + " / " + count();
-  const std::string type = writer_.type_of(dtype_, vector);
-  writer_.line("const " + type + " " + stem_ + " = " + text + ";");
+  if (task_.role == Task::Role::kCorrection) {
+    writer_.line("const " + writer_.type_of(dtype_, vector) + " " + base_ + "_left = " + text +
+                 " / " + count() + ";");
+    text = base_ + "_mean + " + base_ + "_left";
+  }
+  const char* constant = task_.may_be_corrected ? "" : "const ";
+  writer_.line(constant + writer_.type_of(dtype_, vector) + " " + stem_ + " = " + text + ";");
   const Operand result{stem_, vector, true};
   if (task_.role == Task::Role::kReduce) {
     writer_.bind_reduced(statement_.reduced, 0, result);
-    return;
+  } else if (task_.role == Task::Role::kMean || task_.role == Task::Role::kSquares) {
+    writer_.bind_reduced(statement_.reduced, task_.role == Task::Role::kSquares ? 1 : 0, result);
+    writer_.bind_reduced(statement_.reduced, 2, {count(), false, true});
   }
-  writer_.bind_reduced(statement_.reduced, task_.role == Task::Role::kSquares ? 1 : 0, result);
-  writer_.bind_reduced(statement_.reduced, 2, {count(), false, true});
+}
+
+bool Reduction::may_be_corrected() const {
+  return task_.role == Task::Role::kSquares && task_.may_be_corrected;
+}
+
+std::string Reduction::write_whether_corrected() {
+  // The error of a mean is some roundings of it, 1e-6 for floats. Its square is beneath the
+  // rounding of a variance of more than this part of the mean's square. Where one of them is not a
+  // number, neither is the corrected mean, as in the running form.
+  const std::string part = literal(dtype_, 1e-5);
+  const std::string enough =
+      stem_ + " >= " + base_ + "_mean * " + base_ + "_mean * (" + count() + " * " + part + ")";
+  const bool vector = lanes() && !folds_lanes();
+  if (!vector) return "!(" + enough + ")";
+  const std::string mask =
+      writer_.prelude().vector("i" + std::to_string(8 * compute_bytes(dtype_)), nest_.lanes);
+  writer_.line("const " + mask + " " + base_ + "_little = ~(" + enough + ");");
+  writer_.prelude().need("any");
+  return "any(" + base_ + "_little)";
+}
+
+void Reduction::write_corrected() {
+  const bool vector = lanes() && !folds_lanes();
+  const std::string where = vector ? base_ + "_little ? " : "";
+  const auto write = [&](const std::string& name, const std::string& instead) {
+    writer_.line(name + " = " + where + instead + (vector ? " : " + name : "") + ";");
+  };
+  // What the corrected mean lacks for being rounded is no part of the sum of squares.
+  const std::string rest = base_ + "_rest";
+  writer_.line("const " + writer_.type_of(dtype_, vector) + " " + rest + " = " + base_ +
+               "_left - (" + base_ + "_corrected - " + base_ + "_mean);");
+  write(base_ + "_mean", base_ + "_corrected");
+  write(stem_, stem_ + "_again - " + rest + " * " + rest + " * " + count());
 }
 
 }  // namespace braze::codegen::cpp

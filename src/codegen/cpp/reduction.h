@@ -31,6 +31,11 @@ class Reduction {
   void end_part();
   // Folds copies and lanes and binds the result for later statements.
   void finish();
+  // Sums of squares whose mean may be corrected, finished: writes where it is, and gives the
+  // condition that it is anywhere; writes what is instead there.
+  bool may_be_corrected() const;
+  std::string write_whether_corrected();
+  void write_corrected();
 
  private:
   sym::Int points() const;

@@ -31,10 +31,9 @@ class SweepPlanner {
           break;
         case Statement::Kind::kReduce:
           if (s.op == ReduceOp::kWelford) {
-            place({Task::Role::kMean, &s});
-            const bool corrected = !is_regularised(s);
-            if (corrected) place({Task::Role::kCorrection, &s});
-            place({Task::Role::kSquares, &s, corrected});
+            const bool may_be_corrected = !is_regularised(s);
+            place({Task::Role::kMean, &s, may_be_corrected});
+            place({Task::Role::kSquares, &s, may_be_corrected});
           } else {
             place({Task::Role::kReduce, &s});
           }
@@ -107,8 +106,7 @@ class SweepPlanner {
     };
     visit(s.value);
     if (s.index) visit(s.index);
-    if (task.role == Task::Role::kCorrection || task.role == Task::Role::kSquares)
-      not_before({ready_.at(s.reduced), 1});
+    if (task.role == Task::Role::kSquares) not_before({ready_.at(s.reduced), 1});
     for (int buffer : loads)
       if (buffers_[buffer].is_stored) not_before(buffers_[buffer].stored);
     if (task.role == Task::Role::kStore) {

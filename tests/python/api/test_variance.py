@@ -105,3 +105,26 @@ for function in (torch.std, torch.var, torch.std_mean, torch.var_mean):
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("shape", [(70, 70), (6, 300), (300, 6)])
+def test_nearly_equal_values(shape, dim):
+    f = braze.compile(lambda x: torch.var_mean(x, dim))
+    for spread in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
+        x = 1 + torch.randn(shape) * spread
+        exact = torch.var_mean(x.double(), dim)
+        for found, eager, right in zip(f(x), torch.var_mean(x, dim), exact, strict=True):
+            error, allowed = ((t.double() - right).abs().max() for t in (found, eager))
+            assert error <= 2 * allowed + 2e-7 * right.abs().max()
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_neighbours_change_no_bit(dim):
+    f = braze.compile(lambda x: torch.var_mean(x, dim))
+    x = torch.randn(70, 70)
+    beside = x.clone()
+    beside.select(1 - dim, 3).fill_(0.3)  # the only one whose mean is corrected
+    for found, other in zip(f(x), f(beside), strict=True):
+        others = torch.arange(70) != 3
+        assert torch.equal(found[others], other[others])
