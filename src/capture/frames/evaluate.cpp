@@ -1,6 +1,7 @@
 #include "capture/frames/evaluate.h"
 
 #include "capture/calls/calls.h"
+#include "capture/frames/assertions.h"
 #include "capture/frames/entry_state.h"
 #include "capture/frames/exceptions.h"
 #include "capture/frames/instructions.h"
@@ -285,7 +286,7 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Tracked& resul
       case Opcode::kJumpIfTrueOrPop: {
         bool wanted = in.op == Opcode::kPopJumpIfTrue || in.op == Opcode::kJumpIfTrueOrPop;
         bool keeps = in.op == Opcode::kJumpIfFalseOrPop || in.op == Opcode::kJumpIfTrueOrPop;
-        int value = truth(trace, stack.back());
+        int value = truth_for_jump(trace, frame, stack.back(), frame.current());
         if (value < 0) {
           raised = true;
           break;

@@ -2,6 +2,7 @@
 
 #include "capture/calls/calls.h"
 #include "capture/calls/functions.h"
+#include "capture/frames/assertions.h"
 #include "capture/frames/exceptions.h"
 #include "capture/frames/generators.h"
 #include "capture/objects/attribute_writes.h"
@@ -130,7 +131,7 @@ bool run_instruction(TraceContext& trace, Frame& frame, const Instruction& in) {
       return push_bool(frame, value < 0 ? -1 : !value);
     }
     case Opcode::kToBool:
-      return push_bool(frame, truth(trace, frame.pop()));
+      return push_bool(frame, truth_for_jump(trace, frame, frame.pop(), frame.pc));
     case Opcode::kUnaryNegative:
     case Opcode::kUnaryPositive:
     case Opcode::kUnaryInvert:
