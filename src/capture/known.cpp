@@ -101,7 +101,6 @@ bool initialize_known() {
   k.is_compiling = look_up("torch.compiler", "is_compiling");
   k.assert_async = look_up("torch", "_assert_async");
   k.logical_not = look_up("torch", "logical_not");
-  k.torch_bool = look_up("torch", "bool");
   k.gc_get_objects = look_up("gc", "get_objects");
   k.gc_collect = look_up("gc", "collect");
   k.abc_cache_token = look_up("abc", "get_cache_token");
@@ -113,7 +112,7 @@ bool initialize_known() {
   k.slotnames_code = PyFunction_GET_CODE(slotnames.get());  // lives as long as its module
   if (!k.is_compiling || !PyFunction_Check(k.is_compiling)) return false;
   if (!k.module_getattr || !k.gc_get_objects || !k.gc_collect || !k.abc_cache_token ||
-      !k.sys_modules || !k.assert_async || !k.logical_not || !k.torch_bool)
+      !k.sys_modules || !k.assert_async || !k.logical_not)
     return false;
   k.break_type = PyErr_NewException("braze._C.Break", PyExc_BaseException, nullptr);
   return k.break_type != nullptr;

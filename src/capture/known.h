@@ -90,7 +90,6 @@ struct Known {
   PyObject* object_getattribute;
   PyObject* is_compiling;                // torch.compiler.is_compiling
   PyObject *assert_async, *logical_not;  // torch._assert_async, torch.logical_not
-  PyObject* torch_bool;
   PyObject* gc_get_objects;
   PyObject* gc_collect;
   PyObject* abc_cache_token;  // abc.get_cache_token

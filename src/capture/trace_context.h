@@ -83,6 +83,7 @@ struct TraceContext {
   CurrentSubject subject;
   NativeCode native;
   int importing = 0;         // imports under way
+  int assertions = 0;        // branches that are (assertions.h)
   bool interrupted = false;  // KeyboardInterrupt or the like is pending: passed through
   bool made_class = false;
   // Generators that the trace made, by the address of the frame inside. Not held: one that nobody

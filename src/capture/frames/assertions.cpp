@@ -1,12 +1,15 @@
 #include "capture/frames/assertions.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "capture/calls/torch.h"
 #include "capture/known.h"
 #include "capture/objects/operators.h"
 #include "capture/recording/recording.h"
 #include "capture/trace_context.h"
+#include "cpython/text.h"
 
 namespace braze::capture {
 namespace {
@@ -14,8 +17,16 @@ namespace {
 using cpython::Instruction;
 using cpython::Opcode;
 
+// What the interpreter and builtins catch: the end of an iteration, an attribute that is not there.
+bool is_a_sign(PyObject* name) {
+  constexpr std::string_view kSigns[] = {"StopIteration",  "StopAsyncIteration", "GeneratorExit",
+                                         "AttributeError", "IndexError",         "KeyError"};
+  return std::ranges::find(kSigns, cpython::utf8_of(name)) != std::end(kSigns);
+}
+
 // Whether the instructions from `at` on make an exception and raise it.
-bool only_raises(const std::vector<Instruction>& instructions, size_t at) {
+bool only_raises(const cpython::DecodedCode& decoded, size_t at) {
+  const std::vector<Instruction>& instructions = decoded.instructions;
   constexpr size_t kMost = 100;  // for a message of some length
   for (const size_t end = std::min(instructions.size(), at + kMost); at < end; ++at) {
     switch (instructions[at].op) {
@@ -24,7 +35,6 @@ bool only_raises(const std::vector<Instruction>& instructions, size_t at) {
       case Opcode::kLoadConst:
       case Opcode::kLoadFast:
       case Opcode::kLoadDeref:
-      case Opcode::kLoadGlobal:
       case Opcode::kLoadAttr:
       case Opcode::kLoadMethod:
       case Opcode::kLoadAssertionError:
@@ -38,6 +48,10 @@ bool only_raises(const std::vector<Instruction>& instructions, size_t at) {
       case Opcode::kCall:
       case Opcode::kCallKw:
         continue;
+      case Opcode::kLoadGlobal:
+        if (is_a_sign(PyTuple_GET_ITEM(decoded.code->co_names, instructions[at].arg >> 1)))
+          return false;
+        continue;
       case Opcode::kRaiseVarargs:
         return true;
       default:
@@ -47,20 +61,38 @@ bool only_raises(const std::vector<Instruction>& instructions, size_t at) {
   return false;
 }
 
-// A tensor of dtype bool without dimensions, which has a truth value whatever its data; of the CPU,
-// as a kernel on a GPU that asserts ends all that the process does there.
-bool is_condition(PyObject* object) {
-  if (!is_tensor(object)) return false;
-  const Ref dtype = Ref::steal(PyObject_GetAttrString(object, "dtype"));
-  const Ref rank = Ref::steal(PyObject_GetAttrString(object, "ndim"));
-  const Ref on_cpu = Ref::steal(PyObject_GetAttrString(object, "is_cpu"));
-  if (!dtype || !rank || !on_cpu) {
-    PyErr_Clear();
-    return false;
-  }
-  return dtype.get() == known().torch_bool && on_cpu.get() == Py_True &&
-         PyLong_AsLong(rank.get()) == 0;
+// The __exit__ of a context manager of PyTorch's, none of which takes an exception away.
+bool is_exit_of_torch(PyObject* exit) {
+  if (!PyMethod_Check(exit)) return false;
+  const Ref module = Ref::steal(PyObject_GetAttrString(
+      reinterpret_cast<PyObject*>(Py_TYPE(PyMethod_GET_SELF(exit))), "__module__"));
+  if (!module) PyErr_Clear();
+  return module && PyUnicode_Check(module.get()) &&
+         std::string_view(cpython::utf8_of(module.get())).starts_with("torch.");
 }
+
+// Whether what is raised at the frame's instruction or at those that it is called from may be
+// caught in the code that is captured: then the branch is a way on, as the end of a loop is.
+bool may_be_caught(const Frame& innermost, int at) {
+  for (const Frame* frame = &innermost; frame;
+       frame = frame->back, at = frame ? frame->current() : 0) {
+    const cpython::DecodedCode& decoded = *frame->info->decoded;
+    for (const auto* handler = decoded.handler(at); handler;
+         handler = decoded.handler(handler->target)) {
+      const auto target = static_cast<size_t>(handler->target);
+      if (decoded.instructions[target].op != Opcode::kPushExcInfo) continue;  // it puts things back
+      const bool is_with = decoded.instructions[target + 1].op == Opcode::kWithExceptStart;
+      const auto depth = static_cast<size_t>(handler->depth);
+      if (!is_with || depth == 0 || depth > frame->stack.size() ||
+          !is_exit_of_torch(frame->stack[depth - 1].get()))
+        return true;
+    }
+  }
+  return false;
+}
+
+// In a trace. A loop that an exception ends, in a way that is not seen here, would have no end.
+constexpr int kMostAssertions = 1000;
 
 bool record_assertion(TraceContext& trace, Tracked condition, bool expected) {
   if (!expected) {
@@ -79,13 +111,14 @@ bool record_assertion(TraceContext& trace, Tracked condition, bool expected) {
 int truth_for_jump(TraceContext& trace, const Frame& frame, const Tracked& condition, int at) {
   // A user's backend cannot run a call again.
   if (!is_condition(condition.get()) || trace.torch_calls) return truth(trace, condition);
-  const std::vector<Instruction>& instructions = frame.info->decoded->instructions;
-  const Instruction& jump = instructions[static_cast<size_t>(at)];
+  const cpython::DecodedCode& decoded = *frame.info->decoded;
+  const Instruction& jump = decoded.instructions[static_cast<size_t>(at)];
   if (jump.op != Opcode::kPopJumpIfTrue && jump.op != Opcode::kPopJumpIfFalse)
     return truth(trace, condition);
-  const bool there = only_raises(instructions, static_cast<size_t>(jump.target));
-  const bool here = only_raises(instructions, static_cast<size_t>(at) + 1);
-  if (there == here) return truth(trace, condition);
+  const bool there = only_raises(decoded, static_cast<size_t>(jump.target));
+  const bool here = only_raises(decoded, static_cast<size_t>(at) + 1);
+  if (there == here || may_be_caught(frame, at)) return truth(trace, condition);
+  if (++trace.assertions > kMostAssertions) return truth(trace, condition);
   const bool expected = (jump.op == Opcode::kPopJumpIfTrue) == here;
   return record_assertion(trace, condition, expected) ? expected : -1;
 }

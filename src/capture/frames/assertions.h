@@ -1,7 +1,8 @@
 // Branches on data of which one way does nothing but raise: `if not mask.any(): raise ...`.
 //
 // The capture goes the other way and has the compiled code assert that it is the right one. Where
-// it is not, the call runs again in eager, which raises what the user wrote.
+// it is not, the call runs again in eager, which raises what the user wrote. Branches that raise
+// what the captured code, or the interpreter, may catch are breaks as others are: they are ways on.
 #pragma once
 
 #include "capture/frames/frame.h"

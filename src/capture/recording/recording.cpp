@@ -34,6 +34,17 @@ bool is_fake(PyObject* object) {
   return is_tensor(object) && trace::Tracer::is_fake(tensor_of(object));
 }
 
+// A fake whose methods nobody overrides: no subclass, no mode.
+static bool is_plain(PyObject* tensor) {
+  return Py_TYPE(tensor) == known().tensor && !at::impl::torch_function_mode_enabled() &&
+         is_fake(tensor);
+}
+
+bool is_condition(PyObject* object) {
+  return is_plain(object) && tensor_of(object).scalar_type() == at::kBool &&
+         tensor_of(object).dim() == 0 && tensor_of(object).is_cpu();
+}
+
 bool requires_grad(PyObject* tensor) { return tensor_of(tensor).requires_grad(); }
 
 bool holds_integers(PyObject* tensor) {
@@ -339,18 +350,8 @@ Ref Recording::object_of(sym::Int value) {
   return object;
 }
 
-namespace {
-
-// A fake whose sizes nobody overrides: no subclass, no mode.
-bool has_plain_sizes(PyObject* tensor) {
-  return Py_TYPE(tensor) == known().tensor && !at::impl::torch_function_mode_enabled() &&
-         trace::Tracer::is_fake(tensor_of(tensor));
-}
-
-}  // namespace
-
 Ref Recording::shape_of(PyObject* tensor) {
-  if (!has_plain_sizes(tensor)) return {};
+  if (!is_plain(tensor)) return {};
   const c10::SymIntArrayRef sizes = tensor_of(tensor).sym_sizes();
   PyTypeObject* type = known().size;
   Ref shape = Ref::steal(type->tp_alloc(type, static_cast<Py_ssize_t>(sizes.size())));
@@ -362,7 +363,7 @@ Ref Recording::shape_of(PyObject* tensor) {
 }
 
 Ref Recording::size_of(PyObject* tensor, PyObject* dim) {
-  if (!PyLong_CheckExact(dim) || !has_plain_sizes(tensor)) return {};
+  if (!PyLong_CheckExact(dim) || !is_plain(tensor)) return {};
   const c10::SymIntArrayRef sizes = tensor_of(tensor).sym_sizes();
   int overflow = 0;
   int64_t number = PyLong_AsLongLongAndOverflow(dim, &overflow);

@@ -23,6 +23,9 @@ bool is_tensor_type(PyTypeObject* type);
 inline bool is_tensor(PyObject* object) { return is_tensor_type(Py_TYPE(object)); }
 // `object` is a tensor without data: a result of the trace.
 bool is_fake(PyObject* object);
+// A result of the trace on the CPU that is true or false, and whose truth means nothing else: no
+// subclass, no mode.
+bool is_condition(PyObject* object);
 bool requires_grad(PyObject* tensor);
 bool holds_integers(PyObject* tensor);
 std::vector<int64_t> sizes_of(PyObject* tensor);

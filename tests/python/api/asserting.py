@@ -1,7 +1,10 @@
 """Functions that raise by what tensors hold; not in a test, whose assert statements pytest rewrites."""
 
+import contextlib
+
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 
 def asserts(x):
@@ -96,3 +99,125 @@ class Checked(nn.Module):
         if not torch.isfinite(y).all():
             raise ValueError("diverged")
         return y.tanh()
+
+
+# --- Exceptions that are caught: ways on ---
+
+
+class Growing:
+    def __init__(self, x):
+        self.x = x
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.x.sum() > 10:
+            raise StopIteration
+        self.x = self.x + 1
+        return self.x
+
+    def __getattr__(self, name):
+        if self.x.sum() > 0:
+            raise AttributeError(name)
+        return 5
+
+
+def check_sum(x):
+    if not x.sum() <= 10:
+        raise ValueError("large")
+
+
+def iterated(x):
+    total = 0
+    for value in Growing(x.abs().nan_to_num(1)):
+        total = total + value
+    return total
+
+
+def looked_up(x):
+    return x * getattr(Growing(x), "scale", 3)
+
+
+def loop_that_an_exception_ends(x):
+    x = x.abs()
+    while True:
+        try:
+            check_sum(x)
+        except ValueError:
+            break
+        x = x + 1
+    return x
+
+
+def suppressed(x):
+    x = x.abs().nan_to_num(1)
+    while True:
+        with contextlib.suppress(ValueError):
+            if x.sum() < 10:
+                raise ValueError
+            return x
+        x = x + 1
+
+
+def caught_in_a_loop(x):
+    times = 0
+    for _ in range(5):
+        try:
+            check_sum(x)
+            times += 1
+        except ValueError:
+            pass
+        x = x * 2
+    return x + times
+
+
+# --- Conditions whose truth is something else ---
+
+
+class AlwaysFalse(torch.Tensor):
+    def __bool__(self):
+        return False
+
+
+class Inverting(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return not result if getattr(func, "__name__", "") == "__bool__" else result
+
+
+def of_a_subclass(x):
+    if not (x == x).as_subclass(AlwaysFalse).any():
+        raise ValueError("false")
+    return x + 1
+
+
+def under_a_mode(x):
+    with Inverting():
+        if (x > 0).all():
+            raise ValueError("inverted")
+        return x + 1
+
+
+def under_vmap(x):
+    def row(y):
+        assert y > 0
+        return y * 2
+
+    return torch.vmap(row)(x)
+
+
+def in_a_branch(x):
+    def checked(y):
+        if (y < 0).any():
+            raise ValueError("negative")
+        return y.sqrt()
+
+    return torch.cond(x.sum() > 0, checked, lambda y: y - 1, (x,))
+
+
+def without_grad(x):
+    with torch.no_grad():
+        if not (x > 0).all():
+            raise ValueError("negative")
+        return x.log()
