@@ -207,15 +207,6 @@ def under_vmap(x):
     return torch.vmap(row)(x)
 
 
-def in_a_branch(x):
-    def checked(y):
-        if (y < 0).any():
-            raise ValueError("negative")
-        return y.sqrt()
-
-    return torch.cond(x.sum() > 0, checked, lambda y: y - 1, (x,))
-
-
 def without_grad(x):
     with torch.no_grad():
         if not (x > 0).all():

@@ -29,7 +29,6 @@ OTHERS = [
     asserting.of_a_subclass,
     asserting.under_a_mode,
     asserting.under_vmap,
-    asserting.in_a_branch,
 ]
 
 
