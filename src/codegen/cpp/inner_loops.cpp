@@ -10,6 +10,10 @@ using loop::ExprRef;
 
 namespace {
 
+// Iterations of a loop around the innermost one whose sums are added up before they are added to
+// those of the iterations before.
+constexpr int64_t kBlock = 64;
+
 // length less what is left when it is cut into parts.
 sym::Int whole_parts(sym::Int length, int64_t part) { return sym::floordiv(length, part) * part; }
 
@@ -27,12 +31,12 @@ void LoopWriter::write_inner(const Sweep& sweep) {
   const bool empty = points == sym::Int(0);
   const int unroll = !empty && columns_ == 1 ? unroll_of(sweep) : 1;
   const int64_t step = (nest_.vector_is_inner() ? nest_.lanes : 1) * unroll;
-  in_parts_ = nest_.longest == 0 && nest_.vectors == 0 &&
+  in_parts_ = nest_.longest == 0 && (nest_.vectors == 0 || nest_.inner.size() > 1) &&
               (!points.is_constant() || points.constant() / step > 512) &&
               std::any_of(reductions.begin(), reductions.end(),
                           [](const Reduction& r) { return r.has_parts(); });
   for (Reduction& r : reductions) {
-    if (has_total(points) && r.has_parts()) r.keep_total();
+    if (has_total(points) && r.has_parts()) r.keep_totals(nest_.inner.size() == 1 ? 1 : 2);
     r.declare(unroll);
   }
   declare_scans(sweep);
@@ -70,7 +74,13 @@ void LoopWriter::correct_variances(const Sweep& sweep, std::vector<Reduction>& r
 }
 
 bool LoopWriter::has_total(sym::Int points) const {
-  return in_parts_ && !points.is_constant() && nest_.inner.size() == 1;
+  if (nest_.inner.size() == 1) return in_parts_ && !points.is_constant();
+  return std::any_of(nest_.inner.begin(), nest_.inner.end() - !nest_.inner.empty(),
+                     [&](int axis) { return is_summed_in_blocks(axis); });
+}
+
+bool LoopWriter::is_summed_in_blocks(int axis) const {
+  return in_parts_ && axis != nest_.inner.back() && !sym::known_at_most(nest_.extent[axis], kBlock);
 }
 
 int LoopWriter::unroll_of(const Sweep& sweep) const {
@@ -108,6 +118,7 @@ void LoopWriter::write_inner_loop(const Sweep& sweep, std::vector<Reduction>& re
     writer_.open();
     writer_.bind_axis(axis, name);
     write_inner_loop(sweep, reductions, position + 1, unroll);
+    if (is_summed_in_blocks(axis)) write_end_of_block(reductions, name);
     const std::vector<std::string> body = writer_.close();
     writer_.block("for (i64 " + name + " = 0; " + name + " < " + size(length) + "; ++" + name + ")",
                   body);
@@ -132,6 +143,23 @@ void LoopWriter::write_inner_loop(const Sweep& sweep, std::vector<Reduction>& re
   if (done != length) write_rest(sweep, reductions, axis, done);
 }
 
+void LoopWriter::write_end_of_block(std::vector<Reduction>& reductions, const std::string& name) {
+  const auto last_of = [&](int64_t length) {
+    return "if (" + name + " % " + std::to_string(length) + " == " + std::to_string(length - 1) +
+           ")";
+  };
+  writer_.open();
+  for (Reduction& r : reductions)
+    if (r.has_parts()) r.move_to_total(0);
+  writer_.open();
+  for (Reduction& r : reductions)
+    if (r.has_parts()) r.move_to_total(1);
+  const std::vector<std::string> inner = writer_.close();
+  writer_.block(last_of(kBlock * kBlock), inner);
+  const std::vector<std::string> lines = writer_.close();
+  writer_.block(last_of(kBlock), lines);
+}
+
 void LoopWriter::write_rest(const Sweep& sweep, std::vector<Reduction>& reductions, int axis,
                             sym::Int done) {
   const sym::Int rest = nest_.extent[axis] - done;
@@ -152,7 +180,7 @@ void LoopWriter::write_copies(const Sweep& sweep, std::vector<Reduction>& reduct
   const bool once = sym::known_at_most(length, stride) && length.is_constant();
   const bool parts =
       in_parts_ && (length.is_constant() ? length.constant() >= 16 * stride : walk.main);
-  const bool totals = parts && has_total(nest_.extent[axis]);
+  const bool totals = parts && nest_.inner.size() == 1 && has_total(nest_.extent[axis]);
   for (Reduction& r : reductions)
     if (parts && !totals && r.has_parts()) r.set_part(true);
   writer_.open();
@@ -190,7 +218,7 @@ void LoopWriter::write_copies(const Sweep& sweep, std::vector<Reduction>& reduct
   if (totals) {
     writer_.open();
     for (Reduction& r : reductions)
-      if (r.has_parts()) r.move_to_total();
+      if (r.has_parts()) r.move_to_total(0);
     const std::vector<std::string> more = writer_.close();
     writer_.block("if (" + next + " < " + end + ")", more);
   } else {

@@ -62,8 +62,10 @@ class LoopWriter {
   // corrected and they are added up again.
   void correct_variances(const Sweep& sweep, std::vector<Reduction>& reductions);
   // Whether sums keep a total beside their accumulators: those of one loop of unknown length, which
-  // is mostly short.
+  // is mostly short, and those of several loops, an outer one of which may be long.
   bool has_total(sym::Int points) const;
+  bool is_summed_in_blocks(int axis) const;
+  void write_end_of_block(std::vector<Reduction>& reductions, const std::string& name);
   // Independent accumulators hide the latency of the reduction; long bodies do that by themselves.
   int unroll_of(const Sweep& sweep) const;
   void write_inner_loop(const Sweep& sweep, std::vector<Reduction>& reductions, size_t position,

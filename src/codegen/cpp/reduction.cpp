@@ -128,7 +128,8 @@ void Reduction::declare(int copies) {
   const std::string text = lanes() ? writer_.as_vector(start, dtype_) : start.text;
   for (int copy = 0; copy < copies; ++copy)
     writer_.line(type + " " + name(copy) + " = " + text + ";");
-  if (has_total_) writer_.line(type + " " + stem_ + "_total = " + text + ";");
+  for (int level = 0; level < totals_; ++level)
+    writer_.line(type + " " + total(level) + " = " + text + ";");
   if (!is_arg()) return;
   // Positions start at the first element that a lane sees: if nothing beats the start value, that
   // is the answer.
@@ -266,12 +267,13 @@ std::string Reduction::sum_of_copies() {
   return parts[0];
 }
 
-void Reduction::move_to_total() {
-  writer_.line(stem_ + "_total = " + combine(stem_ + "_total", sum_of_copies()) + ";");
+void Reduction::move_to_total(int level) {
+  const std::string sum = level == 0 ? sum_of_copies() : total(level - 1);
+  writer_.line(total(level) + " = " + combine(total(level), sum) + ";");
   const std::string zero = literal(dtype_, 0);
-  for (int copy = 0; copy < copies_; ++copy)
-    writer_.line(name(copy) + " = " +
-                 (lanes() ? writer_.as_vector({zero, false, true}, dtype_) : zero) + ";");
+  const std::string start = lanes() ? writer_.as_vector({zero, false, true}, dtype_) : zero;
+  if (level > 0) return writer_.line(total(level - 1) + " = " + start + ";");
+  for (int copy = 0; copy < copies_; ++copy) writer_.line(name(copy) + " = " + start + ";");
 }
 
 void Reduction::finish_arg() {
@@ -316,7 +318,7 @@ std::string Reduction::count() {
 void Reduction::finish() {
   if (is_arg()) return finish_arg();
   std::string text = sum_of_copies();
-  if (has_total_) text = "(" + combine(stem_ + "_total", text) + ")";
+  for (int level = 0; level < totals_; ++level) text = "(" + combine(total(level), text) + ")";
   const bool vector = lanes() && !folds_lanes();
   if (folds_lanes()) {
     const std::string type = writer_.type_of(dtype_, true);

@@ -23,9 +23,10 @@ class Reduction {
   // with the root of its length only. `end_part` adds them up.
   bool has_parts() const;
   // The alternative for one loop of unknown length: from time to time the accumulators are moved to
-  // a total. To be called before `declare`.
-  void keep_total() { has_total_ = true; }
-  void move_to_total();
+  // a total; with loops around the innermost one, that one to a second. To be called before
+  // `declare`.
+  void keep_totals(int totals) { totals_ = totals; }
+  void move_to_total(int level);
   void set_part(bool in_part) { in_part_ = in_part; }
   void begin_part();
   void end_part();
@@ -41,6 +42,7 @@ class Reduction {
   sym::Int points() const;
   std::string count();
   std::string sum_of_copies();
+  std::string total(int level) const { return stem_ + (level == 0 ? "_total" : "_whole"); }
   bool is_arg() const;
   bool folds_lanes() const { return nest_.vector_is_inner(); }
   bool lanes() const { return nest_.vector_axis >= 0; }
@@ -59,7 +61,7 @@ class Reduction {
   std::string index_type_;  // element of the positions of argmax and argmin
   int copies_ = 1;
   bool in_part_ = false;
-  bool has_total_ = false;
+  int totals_ = 0;
   std::string base_;  // "r0"
   std::string stem_;
 };
