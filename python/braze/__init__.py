@@ -44,12 +44,14 @@ if WHY_EAGER is None:
     from ._explain import Explanation, explain
     from ._marks import allow_in_graph, assume_constant_result, disable
     from ._stance import set_stance
-    from ._substitutes import SUBSTITUTES
+    from ._substitutes import SUBSTITUTES, call_checkpointed
 
     is_compiling = _C.is_compiling
     graph_break = _C.graph_break
     GraphBreakError = _C.GraphBreakError
-    _C.set_substitutes({**SUBSTITUTES, **_control_flow.SUBSTITUTES}, _float_calls.SUBSTITUTES)
+    _C.set_substitutes(
+        {**SUBSTITUTES, **_control_flow.SUBSTITUTES}, _float_calls.SUBSTITUTES, call_checkpointed
+    )
 else:
     from . import _eager
 

@@ -8,8 +8,10 @@ import types
 
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch._higher_order_ops.associative_scan import associative_scan as _associative_scan
 from torch.utils import _pytree
+from torch.utils.checkpoint import noop_context_fn
 
 from . import _C
 
@@ -215,6 +217,55 @@ def exit_label(label, exc_type, exc_value, traceback):
         _exit_in_eager(label, exc_type, exc_value, traceback)
 
 
+# Under another identity, so that it is not replaced.
+_checkpoint = torch.utils.checkpoint.checkpoint
+_checkpoint_in_eager = types.FunctionType(
+    _checkpoint.__code__,
+    _checkpoint.__globals__,
+    "checkpoint",
+    _checkpoint.__defaults__,
+    _checkpoint.__closure__,
+)
+
+
+def call_checkpointed(function, args, kwargs):
+    """What is recorded within is made again in the backward, not kept for it."""
+    return function(*args, **kwargs)
+
+
+def checkpoint(
+    function,
+    *args,
+    use_reentrant=None,
+    context_fn=noop_context_fn,
+    determinism_check="default",
+    debug=False,
+    preserve_rng_state=True,
+    **kwargs,
+):
+    """Without hooks: the partition makes again what the call computes, with the random numbers that
+    the forward drew, which eager draws anew without `preserve_rng_state`."""
+    if (
+        use_reentrant is not False
+        or not preserve_rng_state
+        or context_fn is not noop_context_fn
+        or determinism_check not in ("default", "none")
+        or debug
+    ):
+        return _checkpoint_in_eager(
+            function,
+            *args,
+            use_reentrant=use_reentrant,
+            context_fn=context_fn,
+            determinism_check=determinism_check,
+            debug=debug,
+            preserve_rng_state=preserve_rng_state,
+            **kwargs,
+        )
+    kwargs.pop("early_stop", True)
+    return call_checkpointed(function, args, kwargs)
+
+
 SUBSTITUTES = {
     _associative_scan: associative_scan,
     F.interpolate: interpolate,
@@ -228,4 +279,5 @@ SUBSTITUTES = {
     _record_function.__init__: make_label,
     _record_function.__enter__: enter_label,
     _record_function.__exit__: exit_label,
+    _checkpoint: checkpoint,
 }

@@ -96,10 +96,12 @@ PYBIND11_MODULE(_C, module) {
       "Removes every entry of the disk cache.");
   module.def(
       "set_substitutes",
-      [](py::dict functions, py::dict for_floats) {
-        braze::capture::set_substitutes(functions.ptr(), for_floats.ptr());
+      [](py::dict functions, py::dict for_floats, py::function checkpointed) {
+        braze::capture::set_substitutes(functions.ptr(), for_floats.ptr(), checkpointed.ptr());
       },
-      "Python functions that a capture evaluates in the place of others.");
+      "Python functions that a capture evaluates in the place of others; the one that calls what "
+      "is "
+      "checkpointed.");
   module.def("break_catalogue", &breaks, "Every kind of break, a dict for each.");
   module.def("error_catalogue", &errors, "Every error of use, a dict for each.");
   module.def("release_memory", &braze::runtime::release_pooled_memory,

@@ -110,7 +110,8 @@ cpython::Ref entry_names(PyCodeObject* code, const Options& options);
 bool initialize();
 
 // Python functions that are evaluated in the place of others: dicts, kept and only read.
-// `for_floats`: only where an argument is a float that varies.
-void set_substitutes(PyObject* functions, PyObject* for_floats);
+// `for_floats`: only where an argument is a float that varies. `checkpointed`: what it calls is
+// made again in the backward.
+void set_substitutes(PyObject* functions, PyObject* for_floats, PyObject* checkpointed);
 
 }  // namespace braze::capture

@@ -34,12 +34,14 @@ PyObject* class_method_of(PyObject* type, const char* name) {
 
 PyObject* substitutes = nullptr;
 PyObject* float_substitutes = nullptr;
+PyObject* checkpointed_call = nullptr;
 
 }  // namespace
 
-void set_substitutes(PyObject* functions, PyObject* for_floats) {
+void set_substitutes(PyObject* functions, PyObject* for_floats, PyObject* checkpointed) {
   Py_XSETREF(substitutes, Py_NewRef(functions));
   Py_XSETREF(float_substitutes, Py_NewRef(for_floats));
+  Py_XSETREF(checkpointed_call, Py_NewRef(checkpointed));
 }
 
 bool is_lru_cache(PyObject* object) {
@@ -51,6 +53,8 @@ bool is_lru_cache(PyObject* object) {
 PyObject* substitute_for(PyObject* function) {
   return substitutes ? PyDict_GetItemWithError(substitutes, function) : nullptr;
 }
+
+bool is_checkpointed_call(PyObject* function) { return function == checkpointed_call; }
 
 PyObject* substitute_for_floats(PyObject* function) {
   return float_substitutes ? PyDict_GetItemWithError(float_substitutes, function) : nullptr;

@@ -109,6 +109,7 @@ inline const Names& names() { return known().names; }
 // A wrapper of functools.lru_cache, also of a second copy of the module.
 bool is_lru_cache(PyObject* object);
 PyObject* substitute_for(PyObject* function);
+bool is_checkpointed_call(PyObject* function);  // the one that calls what is checkpointed
 // The same where one of its arguments is a float that varies.
 PyObject* substitute_for_floats(PyObject* function);
 

@@ -167,6 +167,7 @@ class Cut {
       visible.insert(mutation.target->storage());
       visible.insert(mutation.source->storage());
     }
+    find_checkpointed(visible);
     find_taken(visible);
     const auto is_taken = [&](const Value* value) { return taken_.contains(value); };
     for (const auto& node : joint_.nodes()) {
@@ -181,6 +182,33 @@ class Cut {
         if (is_cheap(*node) && can_be_made(*node, chain, of_kept) && of_kept)
           again_.insert(chain.begin(), chain.end());
       }
+    }
+  }
+
+  // What the forward computes within checkpointed calls is made again, but for what they give to
+  // the rest of the forward, from which the next of them begins.
+  void find_checkpointed(const std::set<int>& visible) {
+    const auto call_of = [&](const Node& node) {
+      const graph::Origin* origin = joint_.origin(node.origin());
+      return origin ? origin->checkpoint : 0;
+    };
+    std::set<const Value*> given;  // outside of their call, at once or as a view
+    for (auto place = joint_.nodes().rbegin(); place != joint_.nodes().rend(); ++place) {
+      const Node& node = **place;
+      if (!is_in_forward(node)) continue;
+      const int call = call_of(node);
+      bool is_given = false, is_visible = false;
+      for (const Value* result : node.results()) {
+        if (!result) continue;
+        is_given |= given.contains(result);
+        is_visible |= visible.contains(result->storage());
+      }
+      for (const Value* operand : node.operands()) {
+        const Node* producer = operand->producer();
+        if (producer && (call_of(*producer) != call || (is_given && is_free(node))))
+          given.insert(operand);
+      }
+      if (call > 0 && !is_given && !is_visible && !is_seen(node)) again_.insert(&node);
     }
   }
 
@@ -296,8 +324,8 @@ class Cut {
     partition_.forward.set_outputs(outputs_, std::move(roles));
   }
 
-  // In their order: what the gradients take that the forward does not compute, and what of the
-  // forward is done again.
+  // What the gradients take that the forward does not compute, in its order, and what of the
+  // forward is done again, each part as late as it is needed.
   std::vector<const Node*> nodes_of_backward() const {
     std::set<const Node*> needed;
     std::vector<const Value*> open;
@@ -313,9 +341,35 @@ class Cut {
       for (const Value* operand : node->operands()) open.push_back(operand);
     }
     std::vector<const Node*> nodes;
-    for (const auto& node : joint_.nodes())
-      if (needed.contains(node.get())) nodes.push_back(node.get());
+    for (const bool flows : {true, false})
+      for (const auto& node : joint_.nodes())
+        if (needed.contains(node.get()) && is_reached(*node) == flows)
+          place_behind_operands(node.get(), needed, nodes);
     return nodes;
+  }
+
+  // Whether it depends on a tangent.
+  bool is_reached(const Node& node) const {
+    return std::ranges::any_of(node.results(), [&](const Value* result) {
+      return result && needs_tangent_[result->id()];
+    });
+  }
+
+  // Moves the node, and before it those of `open` that it needs, from there to the end of `nodes`.
+  void place_behind_operands(const Node* last, std::set<const Node*>& open,
+                             std::vector<const Node*>& nodes) const {
+    std::vector<const Node*> path{last};
+    while (!path.empty()) {
+      const Node* node = path.back();
+      const size_t before = path.size();
+      for (const Value* operand : node->operands()) {
+        const Node* producer = chosen(operand)->producer();
+        if (producer && open.contains(producer)) path.push_back(producer);
+      }
+      if (path.size() > before) continue;
+      path.pop_back();
+      if (open.erase(node)) nodes.push_back(node);
+    }
   }
 
   // Makes an input of the backward of what it does not make itself.

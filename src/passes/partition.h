@@ -15,11 +15,12 @@
 //                                                        }
 // What the backward needs and the forward computes anyway is kept for it, as in eager. Some of it
 // is made again in the backward instead: views of what is kept, tensors that are made of nothing
-// (zeros), what is made of nothing but random numbers of a counter (counter_random.h), such as a
-// dropout's mask, of which the seed is kept, and what a few pointwise operators or a layer norm
-// make of what is kept anyway, such as an activation of its argument: less is held from one to the
-// other then, and the kernel that reads it makes it on the way. Results that the user gets are
-// kept, so that a change of theirs is noticed. What only the backward needs is computed there.
+// (zeros), what a checkpointed call (graph::Origin) computes for itself, what is made of nothing
+// but random numbers of a counter (counter_random.h), such as a dropout's mask, of which the seed
+// is kept, and what a few pointwise operators or a layer norm make of what is kept anyway, such as
+// an activation of its argument: less is held from one to the other then, and the kernel that reads
+// it makes it on the way. Results that the user gets are kept, so that a change of theirs is
+// noticed. What only the backward needs is computed there.
 #pragma once
 
 #include <vector>

@@ -91,6 +91,8 @@ void FunctionRunner::return_context(std::unique_ptr<RunContext> context) {
   context->forget_call();
   if (prepared_->on_gpu()) {
     if (!fixed_ || context->arena->bytes() > 0) context->arena = nullptr;
+  } else if (context->arena->bytes() >= kLargeArena) {
+    context->arena = nullptr;
   } else if (!fixed_) {
     arenas_.give(std::move(context->arena));
   }

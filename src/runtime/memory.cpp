@@ -3,14 +3,15 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/TensorImpl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <list>
-#include <mutex>
 #include <new>
-#include <unordered_map>
 #include <vector>
+
+#include "runtime/regions.h"
 
 namespace braze::runtime {
 namespace {
@@ -18,19 +19,15 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHeader = 64;  // keeps the payload aligned
 constexpr int64_t kSmallest = 64;
-constexpr int kSmallClasses = 15;                 // payloads of 64 B .. 1 MiB in powers of two
-constexpr int kSmallKept = 64;                    // blocks of one class that a thread keeps
-constexpr int64_t kLargeKeptBytes = 256ll << 20;  // idle large blocks kept in all
-// Of these, a block of a new size replaces what is above this: the peak is that of the blocks in
-// use and not of all sizes that ever were, as those of activations and of gradients.
-constexpr int64_t kLargeStaysBytes = 16ll << 20;
+constexpr int kSmallClasses = 11;            // payloads of 64 B .. 64 KiB in powers of two
+constexpr int kSmallKept = 64;               // blocks of one class that a thread keeps
+constexpr int64_t kLeastIdle = 256ll << 20;  // of large blocks
+constexpr int kIdleShare = 4;                // of the machine's memory they are at most this part
 
 struct Header {
   int64_t payload;  // bytes behind the header
   int size_class;   // -1: large
   Header* next;     // of a list of small blocks
-  // Of idle large blocks by the time of their release, and of those of one size.
-  std::list<Header*>::iterator in_all, in_size;
 };
 static_assert(sizeof(Header) <= kHeader);
 
@@ -61,62 +58,12 @@ struct SmallBlocks {
 };
 thread_local SmallBlocks small_blocks;
 
-// Large blocks are reused for exactly their size: the outputs of one compiled function.
-class LargeBlocks {
- public:
-  // Null if there is none of this size: then as many idle bytes as a new one takes are given back
-  // to the system, those first that have been idle for longest.
-  Header* take(int64_t bytes) {
-    std::vector<Header*> replaced;
-    {
-      std::lock_guard lock(mutex_);
-      const auto found = by_size_.find(bytes);
-      if (found != by_size_.end() && !found->second.empty()) return remove(*found->second.back());
-      int64_t freed = 0;
-      while (freed < bytes && idle_bytes_ > kLargeStaysBytes) {
-        replaced.push_back(remove(*all_.front()));
-        freed += replaced.back()->payload;
-      }
-    }
-    for (Header* block : replaced) std::free(block);
-    return nullptr;
-  }
-
-  // False: there are enough.
-  bool give(Header& block) {
-    std::lock_guard lock(mutex_);
-    if (idle_bytes_ + block.payload > kLargeKeptBytes) return false;
-    std::list<Header*>& same = by_size_[block.payload];
-    block.in_all = all_.insert(all_.end(), &block);
-    block.in_size = same.insert(same.end(), &block);
-    idle_bytes_ += block.payload;
-    return true;
-  }
-
-  int64_t release_all() {
-    std::lock_guard lock(mutex_);
-    const int64_t released = idle_bytes_;
-    while (!all_.empty()) std::free(remove(*all_.front()));
-    by_size_.clear();
-    return released;
-  }
-
- private:
-  Header* remove(Header& block) {
-    all_.erase(block.in_all);
-    by_size_.at(block.payload).erase(block.in_size);
-    idle_bytes_ -= block.payload;
-    return &block;
-  }
-
-  ForkMutex mutex_;
-  std::list<Header*> all_;  // the one released last at the end, as in those below
-  std::unordered_map<int64_t, std::list<Header*>> by_size_;
-  int64_t idle_bytes_ = 0;
-};
-LargeBlocks& large_blocks() {
-  static auto* blocks = new LargeBlocks;  // outlives tensors that die at exit
-  return *blocks;
+Regions& regions() {
+  static auto* regions = [] {
+    const int64_t memory = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    return new Regions(kLeastIdle, std::max(kLeastIdle, memory / kIdleShare));
+  }();  // outlives tensors that die at exit
+  return *regions;
 }
 
 // glibc maps a block above its threshold (128 KiB at first) anew and unmaps it when it is freed,
@@ -151,8 +98,7 @@ void* allocate(int64_t bytes) {
     }
     return payload_of(new_block(kSmallest << size_class, size_class));
   }
-  Header* known = large_blocks().take(bytes);
-  return payload_of(known ? known : new_block(bytes, -1));
+  return payload_of(new (regions().take(bytes + kHeader)) Header{bytes, -1, nullptr});
 }
 
 void release(void* payload) {
@@ -165,10 +111,10 @@ void release(void* payload) {
       ++blocks.count[header->size_class];
       return;
     }
-  } else if (large_blocks().give(*header)) {
-    return;
+    std::free(header);
+  } else {
+    regions().give(reinterpret_cast<char*>(header), header->payload + kHeader);
   }
-  std::free(header);
 }
 
 at::Tensor make_tensor(c10::DataPtr data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
@@ -222,9 +168,7 @@ at::Tensor borrow_tensor(void* data, c10::Device device, c10::IntArrayRef sizes,
 
 Arena::Arena(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  void* memory = nullptr;
-  if (posix_memalign(&memory, kAlignment, bytes) != 0) throw std::bad_alloc();
-  data_ = static_cast<char*>(memory);
+  data_ = static_cast<char*>(allocate(bytes));
   constexpr int64_t kLarge = 2 << 20;
   if (bytes >= kLarge) raise_mmap_threshold();
 }
@@ -234,7 +178,7 @@ Arena::Arena(int64_t bytes, c10::Device device) : bytes_(bytes) {
   data_ = static_cast<char*>(on_device_.get());
 }
 Arena::~Arena() {
-  if (!on_device_) std::free(data_);
+  if (!on_device_ && data_) release(data_);
 }
 
 std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
@@ -254,6 +198,6 @@ void ArenaPool::give(std::unique_ptr<Arena> arena) {
   idle_.push_back(std::move(arena));
 }
 
-int64_t release_pooled_memory() { return large_blocks().release_all(); }
+int64_t release_pooled_memory() { return regions().release_idle(); }
 
 }  // namespace braze::runtime

@@ -14,9 +14,9 @@
 namespace braze::runtime {
 
 // A new CPU tensor, uninitialised, with these sizes and strides (elements) over `bytes` of memory.
-// Its memory comes from a list of freed blocks of the same size class where there is one (glibc
-// maps and faults in large blocks anew each time, which costs more than small kernels do), and goes
-// back there when the last tensor that uses it dies.
+// Its memory comes from a list of freed blocks of the same size class where it is small, else from
+// `Regions` (glibc maps and faults in large blocks anew each time, which costs more than small
+// kernels do), and goes back there when the last tensor that uses it dies.
 at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
                            int64_t bytes);
 
@@ -50,6 +50,9 @@ class Arena {
   int64_t bytes_ = 0;
   c10::DataPtr on_device_;  // owns it there
 };
+
+// From so many bytes on an arena is not kept between runs: its memory may serve others.
+constexpr int64_t kLargeArena = 1 << 20;
 
 // Arenas that runs of different sizes share. Thread-safe.
 class ArenaPool {

@@ -237,6 +237,8 @@ Tracked call_unmarked(TraceContext& trace, const Tracked& callable, Tracked* arg
   }
   if (!bind_defaults(trace, *frame, function))
     return PyErr_Occurred() ? Tracked() : bind_failure(trace, function, args, count, kwnames);
+  std::optional<OriginTracker::Checkpointed> checkpointed;
+  if (is_checkpointed_call(callable.get())) checkpointed.emplace(trace.origins);
   return start_frame(trace, std::move(frame));
 }
 

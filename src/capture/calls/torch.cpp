@@ -85,6 +85,11 @@ Tracked call_tensor_method(TraceContext& trace, const Tracked& callable, const c
   }
   if (std::string_view(name) == "item" && count == 0 && !kwnames)
     if (Tracked item = item_of_counter(trace, self); item || PyErr_Occurred()) return item;
+  // What requires grad already is as it was.
+  if (std::string_view(name) == "requires_grad_" && is_fake(self.get()) &&
+      requires_grad(self.get()) &&
+      (count == 0 || (count == 1 && !kwnames && args[0].get() == Py_True)))
+    return self;
   if (const char* why = tensor_method_break(name)) {
     if (std::string_view(name) == "tolist" && count == 0)
       if (Tracked list = list_of_tensor(trace, self); list || PyErr_Occurred()) return list;

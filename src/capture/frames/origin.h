@@ -31,6 +31,21 @@ class OriginTracker {
   graph::OriginId origin(graph::Graph& graph);
   int64_t recorded_nodes() const { return recorded_nodes_; }
 
+  // While it lives, what is recorded is part of a checkpointed call: of the outermost one.
+  class Checkpointed {
+   public:
+    explicit Checkpointed(OriginTracker& origins)
+        : origins_(origins), before_(origins.checkpoint_) {
+      if (before_ == 0) origins.checkpoint_ = ++origins.checkpoints_;
+    }
+    ~Checkpointed() { origins_.checkpoint_ = before_; }
+    Checkpointed(const Checkpointed&) = delete;
+
+   private:
+    OriginTracker& origins_;
+    const int before_;
+  };
+
  private:
   // What the origin of a node is made of.
   struct Key {
@@ -38,6 +53,7 @@ class OriginTracker {
     int at;  // the instruction
     const Source* module;
     const void* callee;
+    int checkpoint;
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct KeyHash {
@@ -52,6 +68,7 @@ class OriginTracker {
   std::unordered_map<const Source*, SharedText> module_paths_;
   std::unordered_map<const void*, SharedText> callee_names_;
   int64_t recorded_nodes_ = 0;
+  int checkpoint_ = 0, checkpoints_ = 0;  // the one under way, those so far
 };
 
 }  // namespace braze::capture

@@ -117,6 +117,7 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.utils.benchmark", "", kRefused, "measures time")                                      \
   X("torch.utils.cpp_extension", "", kRefused, "compiles")                                       \
   X("torch.utils.checkpoint", "", kRefused, "recomputes in the backward pass")                   \
+  X("torch.utils.checkpoint", "checkpoint_sequential", kEvaluated, "calls checkpoint")           \
   X("torch.utils.weak", "", kRefused, "keeps objects by their addresses")                        \
   X("torch.utils", "swap_tensors", kRefused, "exchanges what two tensors are")                   \
   X("torch.storage", "", kRefused, "hands out the tensor's memory")                              \

@@ -1,9 +1,8 @@
 """Sums over several dims of unknown sizes, compiled for short ones, lose no digits in long ones."""
 
+import braze
 import pytest
 import torch
-
-import braze
 
 SUMS = {
     "sum": lambda x: (x * 1.1).sum((0, 2)),

@@ -66,10 +66,43 @@ TEST(Partition, ViewsAndWhatIsMadeOfNothingAreMadeAgain) {
   })");
   EXPECT_EQ(graph::canonical(parts.backward), R"(graph(%0: f32[2, 4] saved, %1: f32[4, 2] tangent) {
   %2: f32[4, 2]{1, 4} #%0 = aten.t(%0)
-  %3: f32[4, 2] = aten.zeros([4, 2], f32, None, cpu, None)
-  %4: f32[4, 2] = aten.mul.Tensor(%1, %2)
-  %5: f32[4, 2] = aten.add.Tensor(%4, %3, 1)
+  %3: f32[4, 2] = aten.mul.Tensor(%1, %2)
+  %4: f32[4, 2] = aten.zeros([4, 2], f32, None, cpu, None)
+  %5: f32[4, 2] = aten.add.Tensor(%3, %4, 1)
   return %5 gradient
+}
+)");
+}
+
+TEST(Partition, CheckpointedCallsAreMadeAgainAsLateAsNeeded) {
+  graph::Graph joint = graph::parse(R"(graph(%0 x: f32[4, 4], %1 t: f32[4, 4] tangent) {
+    %2: f32[4, 4] = aten.mm(%0, %0)
+    %3: f32[4, 4] = aten.exp(%2)
+    %4: f32[4, 4] = aten.mm(%3, %0)
+    %5: f32[4, 4] = aten.mm(%4, %0)
+    %6: f32[4, 4] = aten.exp(%5)
+    %7: f32[4, 4] = aten.mm(%6, %0)
+    %8: f32[4, 4] = aten.mul.Tensor(%1, %6)
+    %9: f32[4, 4] = aten.mul.Tensor(%8, %3)
+    return %7, %9 gradient
+  })");
+  int place = 0;
+  for (const auto& node : joint.nodes()) {
+    const int call = place < 6 ? 1 + place / 3 : 0;
+    node->set_origin(joint.add_origin({.checkpoint = call}));
+    ++place;
+  }
+  const Partition parts = partition(joint);
+  graph::verify_functional(parts.backward);
+  EXPECT_EQ(graph::canonical(parts.backward),
+            R"(graph(%0: f32[4, 4] saved, %1: f32[4, 4] saved, %2: f32[4, 4] tangent) {
+  %3: f32[4, 4] = aten.mm(%0, %1)
+  %4: f32[4, 4] = aten.exp(%3)
+  %5: f32[4, 4] = aten.mul.Tensor(%2, %4)
+  %6: f32[4, 4] = aten.mm(%1, %1)
+  %7: f32[4, 4] = aten.exp(%6)
+  %8: f32[4, 4] = aten.mul.Tensor(%5, %7)
+  return %8 gradient
 }
 )");
 }
@@ -272,6 +305,13 @@ TEST(Partition, TheForwardAndThenTheBackwardAreTheJointGraph) {
     std::vector<graph::Value*> outputs = user;
     outputs.insert(outputs.end(), gradients.begin(), gradients.end());
     source.set_outputs(outputs, roles);
+    if (seed % 2) {  // runs of nodes are checkpointed calls
+      int place = 0;
+      for (const auto& node : source.nodes()) {
+        const int call = place++ / (2 + seed % 5);
+        node->set_origin(source.add_origin({.checkpoint = call % 3 ? call + 1 : 0}));
+      }
+    }
     ++tried;
 
     Partition parts;

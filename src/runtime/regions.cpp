@@ -1,0 +1,123 @@
+#include "runtime/regions.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+
+namespace braze::runtime {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kPage = 4096;
+constexpr int64_t kSmallestRegion = 64ll << 20;
+
+int64_t rounded_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+
+// The whole pages of that memory, to the system. False: there are none, or it does not take them.
+bool give_back(char* memory, int64_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
+  const uintptr_t last = (begin + bytes) / kPage * kPage;
+  return first < last && madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) == 0;
+}
+
+}  // namespace
+
+char* Regions::take(int64_t bytes) {
+  const int64_t size = std::max(rounded_up(bytes, kAlignment), kAlignment);
+  std::lock_guard lock(mutex_);
+  for (bool has_mapped = false;; has_mapped = true) {
+    for (auto range = free_.rbegin(); range != free_.rend(); ++range) {
+      Range& free = range->second;
+      if (free.bytes < size) continue;
+      char* piece = range->first + (free.bytes - size);
+      const int64_t resident = std::min(free.resident, size);
+      free.bytes -= size;
+      free.resident -= resident;
+      idle_ -= resident;
+      if (free.bytes == 0) free_.erase(range->first);
+      count_use(size);
+      return piece;
+    }
+    if (has_mapped) throw std::bad_alloc();
+    map(size);
+  }
+}
+
+void Regions::give(char* piece, int64_t bytes) {
+  const int64_t size = std::max(rounded_up(bytes, kAlignment), kAlignment);
+  std::lock_guard lock(mutex_);
+  used_ -= size;
+  const bool stays = idle_ + size <= may_stay_idle() || !give_back(piece, size);
+  if (stays) idle_ += size;
+  insert(piece, {size, stays ? size : 0});
+}
+
+int64_t Regions::release_idle() {
+  std::lock_guard lock(mutex_);
+  const int64_t before = idle_;
+  release_idle_above(0);
+  return before - idle_;
+}
+
+void Regions::release_idle_above(int64_t idle) {
+  for (auto& [begin, range] : free_) {
+    if (idle_ <= idle) return;
+    if (range.resident == 0 || !give_back(begin, range.bytes)) continue;
+    idle_ -= range.resident;
+    range.resident = 0;
+  }
+}
+
+int64_t Regions::may_stay_idle() const {
+  return std::clamp(std::max(peak_, peak_before_), least_idle_, most_idle_);
+}
+
+void Regions::count_use(int64_t bytes) {
+  used_ += bytes;
+  peak_ = std::max(peak_, used_);
+  if (++taken_ % kRecent != 0) return;
+  peak_before_ = peak_;
+  peak_ = used_;
+  release_idle_above(may_stay_idle());
+}
+
+int64_t Regions::idle_bytes() const {
+  std::lock_guard lock(mutex_);
+  return idle_;
+}
+
+int64_t Regions::mapped_bytes() const {
+  std::lock_guard lock(mutex_);
+  return mapped_;
+}
+
+void Regions::map(int64_t bytes) {
+  const int64_t size = rounded_up(std::max(bytes, kSmallestRegion), kPage);
+  void* region = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (region == MAP_FAILED) throw std::bad_alloc();
+  mapped_ += size;
+  insert(static_cast<char*>(region), {size, 0});
+}
+
+Regions::Ranges::iterator Regions::insert(char* begin, Range range) {
+  auto after = free_.lower_bound(begin);
+  if (after != free_.end() && begin + range.bytes == after->first) {
+    range.bytes += after->second.bytes;
+    range.resident += after->second.resident;
+    after = free_.erase(after);
+  }
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second.bytes == begin) {
+      before->second.bytes += range.bytes;
+      before->second.resident += range.resident;
+      return before;
+    }
+  }
+  return free_.emplace_hint(after, begin, range);
+}
+
+}  // namespace braze::runtime
