@@ -6,8 +6,9 @@
 The seed is printed; with `--seed` the same cases come again. What fails is made small and put into
 the corpus that the normal tests repeat. Lanes: programs of the language, of tensors of all dtypes
 (with products and attention large enough for their own kernels), of running values and computed
-places, and, with a build folder, random graphs and kernels through the C++ compiler. Exit status 1
-if anything differs.
+places, of functions that are trained (views, writes in place, hooks, several results, double
+backward; every tenth through generated code, the rest through PyTorch's operators), and, with a build
+folder, random graphs and kernels through the C++ compiler. Exit status 1 if anything differs.
 """
 
 import argparse
@@ -65,6 +66,28 @@ def places(first):
     return run([sys.executable, __file__, "--tensors", str(first), "--lane", "places"])
 
 
+def training(first):
+    return run([sys.executable, __file__, "--tensors", str(first), "--lane", "training"])
+
+
+def run_training(first):
+    """In a process of its own: the seeds whose gradients differ, and each made small."""
+    sys.path[:0] = [str(PYTHON / "training"), str(PYTHON), str(ROOT)]
+    import torch
+    import trained_programs
+
+    failed = 0
+    torch.set_num_threads(1)
+    for seed in range(first, first + TENSORS):
+        backend = "braze" if seed % 10 == 0 else "aten"
+        found = trained_programs.difference(trained_programs.generate(seed), backend)
+        if found is None:
+            continue
+        failed += 1
+        say(f"training, {backend}, {trained_programs.show(seed, found)}")
+    return failed > 0
+
+
 def run_tensors(first, places):
     """In a process of its own: the seeds that differ, made small into the corpus."""
     sys.path[:0] = [str(PYTHON / "api"), str(PYTHON), str(ROOT)]
@@ -107,12 +130,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--cases", type=int, help="of each lane, however long they take")
-    parser.add_argument("--lane", choices=("language", "tensors", "places", "cpp"))
+    parser.add_argument("--lane", choices=("language", "tensors", "places", "training", "cpp"))
     parser.add_argument("--seed", type=int)
     parser.add_argument("-j", dest="jobs", type=int, default=os.cpu_count())
     parser.add_argument("--cpp", type=Path, help="a build folder with the C++ tests")
     parser.add_argument("--tensors", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.tensors is not None and options.lane == "training":
+        return run_training(options.tensors)
     if options.tensors is not None:
         return run_tensors(options.tensors, options.lane == "places")
     seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
@@ -121,6 +146,7 @@ def main():
         "language": (language, LANGUAGE),
         "tensors": (tensors, TENSORS),
         "places": (places, TENSORS),
+        "training": (training, TENSORS),
     }
     if options.cpp:
         lanes["cpp"] = (lambda first: cpp(options.cpp, first), GRAPHS)

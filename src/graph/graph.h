@@ -37,16 +37,13 @@ class Graph;
 class Value;
 using Argument = BasicArgument<Value*>;
 
-// Where a node comes from, for messages and generated code.
-struct Origin {
+struct Origin {            // where a node comes from, for messages and generated code
   SharedText file;         // the user's file
   int line = 0;            // 1-based; 0 unknown
   SharedText function;     // qualified name
   SharedText module_path;  // "layers.3.attention", empty outside modules
   SharedText call;         // Python-level call: "torch.sin", "F.linear"
-  // Of which of the graph's checkpointed calls (torch.utils.checkpoint) it is a part, from 1 on:
-  // what such a call computes is not kept for the backward, but made again there. 0: of none.
-  int32_t checkpoint = 0;
+  int32_t checkpoint = 0;  // the torch.utils.checkpoint call that it is part of, from 1 on; 0: none
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 using OriginId = int32_t;  // index into Graph::origins(), -1: none
