@@ -7,8 +7,8 @@ The seed is printed; with `--seed` the same cases come again. What fails is made
 the corpus that the normal tests repeat. Lanes: programs of the language, of tensors of all dtypes
 (with products and attention large enough for their own kernels), of running values and computed
 places, of functions that are trained (views, writes in place, hooks, several results, double
-backward; every tenth through generated code, the rest through PyTorch's operators), and, with a build
-folder, random graphs and kernels through the C++ compiler. Exit status 1 if anything differs.
+backward; every tenth through generated code, the rest through PyTorch's operators), and, with a
+build folder, random graphs and kernels through the C++ compiler. Exit status 1 if anything differs.
 """
 
 import argparse

@@ -170,6 +170,15 @@ struct Backward::Flow {
   std::vector<bool> absent, needed;  // by value
 };
 
+std::vector<bool> Backward::reached_by(size_t tangent) const {
+  Form form(tangents_.size(), -1);
+  form[tangent] = 0;
+  const Flow flow(graph_, tangents_, form);
+  std::vector<bool> reached;
+  for (const Value* output : graph_.outputs()) reached.push_back(!flow.absent[output->id()]);
+  return reached;
+}
+
 std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) const {
   const Flow flow(graph_, tangents_, form);
   auto variant = std::make_unique<Variant>();

@@ -41,6 +41,9 @@ class Backward {
   std::vector<at::Tensor> run(const Saved& saved, std::vector<at::Tensor> tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers);
 
+  // By gradient: whether it depends on this tangent, or on none.
+  std::vector<bool> reached_by(size_t tangent) const;
+
   // Of the inputs that are kept from the forward, in order.
   const std::vector<BackwardInput>& kept() const { return kept_; }
   // Which floats of the call the backward takes, in the order of its inputs.

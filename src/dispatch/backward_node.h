@@ -9,6 +9,13 @@
 //
 // As long as nobody looks, the tangents are handed along the chain, and the last node runs the one
 // backward of the whole call. Where somebody does, each node runs its part.
+//
+// Several results that no other is computed from have nodes of their own, too, and so have results
+// that depend on different inputs: hooks of a result that is not used, or of an input that only
+// such a one depends on, are not to be called. Behind them stand ports, one for all inputs that the
+// same results depend on, the first of which runs the one backward of all tangents that have come:
+//
+//     result 1 -> ports 1, 2      result 2 -> ports 2, 3      port 1 -> inputs a, b
 #pragma once
 
 #include <memory>
@@ -31,6 +38,12 @@ struct Differentiated {
   // results.
   std::unique_ptr<Backward> parts;
   std::unique_ptr<const SecondBackward> second;
+  // By port, its gradients; empty: there are none, and results are in a chain.
+  std::vector<std::vector<int>> ports;
+  // By tangent, the ports that it reaches.
+  std::vector<std::vector<int>> reached;
+  // The inner results, by number in joint.inner, that the result is computed from.
+  std::vector<std::vector<int>> inner_of;
 };
 
 // A call, as its nodes get it. All tensors that it takes are kept with eager's checks.

@@ -109,10 +109,15 @@ void set_output_states(capture::Draft& draft) {
   std::vector<graph::OutputRole> roles = draft.graph.output_roles();
   // Gradients stand behind the user's.
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(draft.outputs.get()); ++i)
-    if (values[i]->producer())
-      roles[i].state = state_of(unwrap(PyList_GET_ITEM(draft.outputs.get(), i)));
+    if (const graph::Node* node = values[i]->producer()) {
+      graph::OutputState& state = roles[i].state;
+      state = state_of(unwrap(PyList_GET_ITEM(draft.outputs.get(), i)));
+      state.is_alias = !state.is_view && !state.is_inference &&
+                       node->op().effects.aliased_argument(values[i]->result_index()) >= 0;
+    }
   // What has a history of its own is no view.
-  for (const int output : draft.joint.tangent_of) roles[output].state.is_view = false;
+  for (const int output : draft.joint.tangent_of)
+    roles[output].state.is_view = roles[output].state.is_alias = false;
   draft.graph.set_outputs(values, std::move(roles));
 }
 

@@ -1,5 +1,7 @@
 #include "dispatch/input_versions.h"
 
+#include "graph/in_place.h"
+
 namespace braze::dispatch {
 namespace {
 
@@ -9,25 +11,13 @@ using graph::Value;
 // which keeps the counters, does not see that.
 bool is_counted(const graph::Node& node) { return !node.op().has(graph::kRunningStatistics); }
 
-// The tensor that `value`, a view of it or the result of an in-place op on it, shares a counter
-// with.
-const Value* counted_with(const Value* value) {
-  while (const graph::Node* node = value->producer()) {
-    const int position = node->op().effects.aliased_argument(value->result_index());
-    auto* base = position < 0 ? nullptr : std::get_if<Value*>(&node->args()[position]);
-    if (!base) break;
-    value = *base;
-  }
-  return value;
-}
-
 // By input.
 template <class Counts>
 std::vector<int> writes_by_input(const graph::Graph& graph, Counts&& is_counted) {
   std::vector<int> counts(graph.value_count());
   for (const auto& node : graph.nodes()) {
     if (!is_counted(*node)) continue;
-    const auto count = [&](const Value* value) { ++counts[counted_with(value)->id()]; };
+    const auto count = [&](const Value* value) { ++counts[graph::counted_with(value)->id()]; };
     for (int position : node->mutated_arguments())
       graph::for_each_value(node->args()[position], count);
     if (node->op().effects.inplace_view) graph::for_each_value(node->args()[0], count);
@@ -42,7 +32,8 @@ std::vector<int> writes_by_input(const graph::Graph& graph, Counts&& is_counted)
 std::vector<InputWrites> count_writes(const graph::Graph& graph) {
   std::vector<InputWrites> writes;
   int input = 0;
-  for (const int count : writes_by_input(graph, is_counted)) {
+  for (int count : writes_by_input(graph, is_counted)) {
+    count += graph.inputs()[input].reshapes;
     if (count) writes.push_back({input, count});
     ++input;
   }

@@ -64,8 +64,9 @@ at::Tensor normal_view(const at::Tensor& tensor, const std::vector<at::Tensor>& 
   c10::InferenceMode mode(false);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (const OutputState& state = roles[i].state;
-        state.is_made && !state.is_inference && !state.is_view && outputs[i].is_alias_of(tensor) &&
-        outputs[i].dtype() == tensor.dtype() && !outputs[i].is_inference())
+        state.is_made && !state.is_inference && !state.is_view && !state.is_alias &&
+        outputs[i].is_alias_of(tensor) && outputs[i].dtype() == tensor.dtype() &&
+        !outputs[i].is_inference())
       return at::as_strided(outputs[i], tensor.sizes(), tensor.strides(), tensor.storage_offset());
   at::Tensor base = over_same_memory(tensor, false);
   const auto count = static_cast<int64_t>(tensor.storage().nbytes() / tensor.itemsize());
@@ -82,14 +83,14 @@ void take_state(at::Tensor& output, const OutputState& state,
   if (state.is_inference) return;
   // Where the graph's operators run without autograd.
   if (state.is_view && !output.is_view()) output = normal_view(output, outputs, roles);
-  if (!output.is_view()) return;
-  auto* view = torch::autograd::impl::get_view_autograd_meta(output);
   if (!state.is_view) {
-    // It is either detached from a tensor that somebody else holds, or was changed in place (`t_`).
-    const bool base_is_held = view->get_backward_view().base_.use_count() > 1;
-    output = base_is_held ? at::detach(output) : over_same_memory(output, false);
+    // It is either detached from a tensor that somebody else holds, whose counter of versions it
+    // shares, or was changed in place (`t_`).
+    if (output.is_view() || state.is_alias) output = at::detach(output);
     return;
   }
+  if (!output.is_view()) return;
+  auto* view = torch::autograd::impl::get_view_autograd_meta(output);
   const CreationMeta creation = creation_of(state.view);
   if (view->get_creation_meta() != creation) view->set_creation_meta(creation);
 }

@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "passes/dce.h"
+#include "graph/in_place.h"
 #include "trace/replay.h"
 
 namespace braze::dispatch {
@@ -56,16 +56,81 @@ bool has_history(const graph::Value* value, const std::set<const graph::Value*>&
     if (inputs.contains(next)) return true;
     const graph::Node* node = next->producer();
     if (!node || node->op().kind == graph::OpKind::kdetach) continue;
+    if (node->op().name == graph::kWithHistory) {
+      open.push_back(node->operands()[1]);
+      continue;
+    }
     for (const graph::Value* operand : node->operands()) open.push_back(operand);
   }
   return false;
 }
 
+// Removes what the outputs do not need. Checks of data have been made when the forward ran, and the
+// generator is put back behind the replay: only what is drawn before something that is needed has
+// to be drawn.
+void keep_what_is_needed(graph::Graph& graph) {
+  std::set<const graph::Value*> needed(graph.outputs().begin(), graph.outputs().end());
+  bool draws = false;
+  for (auto place = graph.nodes().end(); place != graph.nodes().begin();) {
+    const auto current = std::prev(place);
+    graph::Node& node = **current;
+    const graph::Effects& effects = node.op().effects;
+    const bool is_needed = effects.opaque || (effects.random && draws) ||
+                           std::ranges::any_of(node.results(), [&](const graph::Value* result) {
+                             return needed.contains(result);
+                           });
+    if (!is_needed) {
+      graph.erase(&node);
+      continue;
+    }
+    draws |= effects.random;
+    for (const graph::Value* operand : node.operands()) needed.insert(operand);
+    place = current;
+  }
+}
+
+// What the backward takes from the forward, and all that it is computed from.
+std::set<const graph::Value*> decisive_values(
+    const graph::Graph& forward, const std::vector<passes::Partition::BackwardInput>& taken) {
+  using Kind = passes::Partition::BackwardInput::Kind;
+  std::vector<const graph::Value*> open;
+  for (const auto& input : taken) {
+    if (input.kind == Kind::kOutput) open.push_back(forward.outputs()[input.index]);
+    if (input.kind != Kind::kInput) continue;
+    open.push_back(forward.inputs()[input.index].value);
+    for (const graph::Mutation& mutation : forward.mutations())
+      if (mutation.target == open.back()) open.push_back(mutation.source);
+  }
+  std::set<const graph::Value*> decisive;
+  while (!open.empty()) {
+    const graph::Value* value = open.back();
+    open.pop_back();
+    if (!decisive.insert(value).second || !value->producer()) continue;
+    for (const graph::Value* operand : value->producer()->operands()) open.push_back(operand);
+  }
+  return decisive;
+}
+
+// The outputs with a tangent become the graph's; gives the tangents of these.
+std::vector<at::Tensor> keep_results_of(graph::Graph& graph,
+                                        const std::vector<at::Tensor>& tangents) {
+  std::vector<graph::Value*> outputs;
+  std::vector<at::Tensor> defined;
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    if (!tangents[i].defined()) continue;
+    outputs.push_back(graph.outputs()[i]);
+    defined.push_back(tangents[i]);
+  }
+  graph.set_outputs(std::move(outputs));
+  return defined;
+}
+
 }  // namespace
 
-SecondBackward::SecondBackward(graph::Graph forward, graph::Joint joint,
+SecondBackward::SecondBackward(passes::Partition cut, graph::Joint joint,
                                std::vector<at::Tensor> constants)
-    : forward_(std::move(forward)), joint_(std::move(joint)), constants_(std::move(constants)) {
+    : forward_(std::move(cut.forward)), joint_(std::move(joint)), constants_(std::move(constants)) {
+  const std::set<const graph::Value*> decisive = decisive_values(forward_, cut.backward_inputs);
   std::vector<graph::Value*> outputs;
   for (const int output : joint_.tangent_of) outputs.push_back(forward_.outputs()[output]);
   forward_.set_outputs(std::move(outputs));
@@ -73,17 +138,20 @@ SecondBackward::SecondBackward(graph::Graph forward, graph::Joint joint,
   forward_.set_mutations({});
   const size_t count = forward_.inputs().size();
   const std::vector<int> written = take_what_was_written(mutations);
-  passes::eliminate_dead_code(forward_);
+  keep_what_is_needed(forward_);
   drop_running_statistics(forward_);
-  passes::eliminate_dead_code(forward_);
+  keep_what_is_needed(forward_);
   for (size_t i = 0; i < forward_.inputs().size(); ++i) {
     const graph::Input& input = forward_.inputs()[i];
     const bool is_tensor = input.kind == InputKind::kUser || input.kind == InputKind::kParameter;
     if (!is_tensor || !forward_.has_uses(input.value)) continue;
     places_.push_back(static_cast<int>(i));
-    needed_.push_back(i < count ? places_.back() : written[i - count]);
-    for (const graph::Mutation& mutation : mutations)
-      writes_what_it_needs_ = writes_what_it_needs_ || mutation.target == input.value;
+    needed_.push_back({i < count ? places_.back() : written[i - count]});
+    needed_.back().for_history = i < count && !decisive.contains(input.value);
+    needed_.back().before = !needed_.back().for_history &&
+                            std::ranges::any_of(mutations, [&](const graph::Mutation& m) {
+                              return m.target == input.value;
+                            });
   }
 }
 
@@ -109,12 +177,15 @@ std::vector<int> SecondBackward::take_what_was_written(
 // Aliases of the inputs, in order. Gradients are taken with respect to these: with respect to the
 // inputs themselves they would run the inputs' hooks, which are to run when the gradients arrive
 // there.
-std::vector<at::Tensor> SecondBackward::aliases(const std::vector<at::Tensor>& inputs,
+std::vector<at::Tensor> SecondBackward::aliases(const graph::Graph& forward, const Unpack& unpack,
                                                 std::span<const double> numbers) const {
   std::vector<at::Tensor> given = constants_;
   given.resize(forward_.inputs().size());
-  for (size_t i = 0; i < needed_.size(); ++i)
-    given[places_[i]] = inputs[i].requires_grad() ? inputs[i].view_as(inputs[i]) : inputs[i];
+  for (size_t i = 0; i < needed_.size(); ++i) {
+    if (!forward.has_uses(forward.inputs()[places_[i]].value)) continue;
+    const at::Tensor input = unpack(i);
+    given[places_[i]] = input.requires_grad() ? input.view_as(input) : input;
+  }
   size_t number = 0;
   for (size_t i = 0; i < given.size(); ++i)
     if (forward_.inputs()[i].kind == InputKind::kNumber)
@@ -135,11 +206,6 @@ std::vector<at::Tensor> SecondBackward::gradients(const graph::Graph& forward,
         "compiled "
         "code, whose formula is not known to be differentiable there; call the Function in a "
         "function under braze.disable, which leaves it to eager");
-  if (writes_what_it_needs_)
-    throw std::runtime_error(
-        "gradients of gradients (create_graph=True) are asked of compiled code that has written to "
-        "its inputs, whose values from before are gone; write to a copy, or call it in a function "
-        "under braze.disable, which leaves it to eager");
   std::vector<at::Tensor> results;
   if (drawn_from) {
     const pytorch::GeneratorState now;
@@ -151,7 +217,7 @@ std::vector<at::Tensor> SecondBackward::gradients(const graph::Graph& forward,
   }
   std::vector<at::Tensor> roots, gradients_of_roots, taken;
   for (size_t i = 0; i < results.size(); ++i)
-    if (tangents[i].defined() && results[i].requires_grad()) {
+    if (results[i].requires_grad()) {
       roots.push_back(results[i]);
       gradients_of_roots.push_back(tangents[i]);
     }
@@ -170,43 +236,48 @@ std::vector<at::Tensor> SecondBackward::gradients(const graph::Graph& forward,
   return gradients;
 }
 
-std::vector<at::Tensor> SecondBackward::run(const std::vector<at::Tensor>& inputs,
+std::vector<at::Tensor> SecondBackward::run(const Unpack& unpack,
                                             const std::vector<at::Tensor>& tangents,
                                             std::span<const int64_t> symbols,
                                             std::span<const double> numbers,
                                             const pytorch::GeneratorState* drawn_from) const {
-  return gradients(forward_, aliases(inputs, numbers), joint_.gradient_of, tangents, symbols,
+  const auto is_defined = [](const at::Tensor& tangent) { return tangent.defined(); };
+  if (std::ranges::all_of(tangents, is_defined))
+    return gradients(forward_, aliases(forward_, unpack, numbers), joint_.gradient_of, tangents,
+                     symbols, drawn_from);
+  graph::Graph forward = forward_.clone();
+  const std::vector<at::Tensor> defined = keep_results_of(forward, tangents);
+  keep_what_is_needed(forward);
+  return gradients(forward, aliases(forward, unpack, numbers), joint_.gradient_of, defined, symbols,
                    drawn_from);
 }
 
-std::vector<at::Tensor> SecondBackward::run_part(const std::vector<at::Tensor>& inputs,
+std::vector<at::Tensor> SecondBackward::run_part(const Unpack& unpack,
                                                  const std::vector<at::Tensor>& inner,
                                                  const std::vector<at::Tensor>& tangents,
                                                  std::span<const int64_t> symbols,
                                                  std::span<const double> numbers,
                                                  const pytorch::GeneratorState* drawn_from) const {
   graph::Graph forward = forward_.clone();
-  std::vector<graph::Value*> outputs;
-  std::vector<at::Tensor> of_outputs;
-  for (size_t i = 0; i < tangents.size(); ++i) {
-    if (!tangents[i].defined()) continue;
-    outputs.push_back(forward.outputs()[i]);
-    of_outputs.push_back(tangents[i]);
+  const std::vector<graph::Value*> results(forward.outputs());
+  const std::vector<at::Tensor> defined = keep_results_of(forward, tangents);
+  const std::vector<graph::Value*> outputs(forward.outputs());
+  forward.set_outputs({});  // they stay what they are where inner ones become inputs
+  std::vector<graph::Value*> inputs;
+  for (const int number : joint_.inner) {
+    graph::Value* result = results[number];
+    inputs.push_back(forward.add_input(result->type(), InputKind::kUser, ""));
+    forward.replace_all_uses(result, inputs.back());
   }
-  std::vector<graph::Value*> results(forward.outputs());
-  forward.set_outputs({});
-  std::vector<at::Tensor> given = aliases(inputs, numbers);
+  forward.set_outputs(outputs);
+  keep_what_is_needed(forward);
+  std::vector<at::Tensor> given = aliases(forward, unpack, numbers);
   std::vector<int> leaves = joint_.gradient_of;
-  for (size_t i = 0; i < joint_.inner.size(); ++i) {
-    graph::Value* result = results[joint_.inner[i]];
+  for (const at::Tensor& result : inner) {
     leaves.push_back(static_cast<int>(given.size()));
-    given.push_back(inner[i].defined() ? inner[i].view_as(inner[i]) : inner[i]);
-    graph::Value* input = forward.add_input(result->type(), InputKind::kUser, "");
-    forward.replace_all_uses(result, input);
+    given.push_back(result.defined() ? result.view_as(result) : result);
   }
-  forward.set_outputs(std::move(outputs));
-  passes::eliminate_dead_code(forward);
-  return gradients(forward, given, leaves, of_outputs, symbols, drawn_from);
+  return gradients(forward, given, leaves, defined, symbols, drawn_from);
 }
 
 }  // namespace braze::dispatch

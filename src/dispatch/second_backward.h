@@ -8,34 +8,45 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "graph/graph.h"
 #include "graph/joint.h"
+#include "passes/partition.h"
 #include "pytorch/random.h"
 
 namespace braze::dispatch {
 
 class SecondBackward {
  public:
-  // `forward`: functional, its first outputs the user's. `constants`: by input.
-  SecondBackward(graph::Graph forward, graph::Joint joint, std::vector<at::Tensor> constants);
+  // `cut`: with its histories (passes/functionalise.h). `constants`: by input of the forward.
+  SecondBackward(passes::Partition cut, graph::Joint joint, std::vector<at::Tensor> constants);
 
-  // The inputs that a call has to keep for this.
-  const std::vector<int>& needed() const { return needed_; }
+  // What a call has to keep for this: inputs of the forward.
+  struct Needed {
+    int input = 0;
+    bool before = false;  // as it is before the call writes to it
+    // What it holds does not matter, as nothing that the backward keeps depends on that: it may be
+    // written to.
+    bool for_history = false;
+  };
+  const std::vector<Needed>& needed() const { return needed_; }
 
-  // The gradients, by Joint::gradient_of. `inputs`: those that are needed, in order; `numbers`: all
-  // floats of the call; `drawn_from`: null where nothing random is drawn. Throws where a
-  // torch.autograd.Function of the user's is part of the forward, or it writes to what it needs.
-  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs,
-                              const std::vector<at::Tensor>& tangents,
+  // Gives what is kept, by number in `needed()`, with eager's checks: of what these tangents need
+  // alone.
+  using Unpack = std::function<at::Tensor(size_t)>;
+
+  // The gradients, by Joint::gradient_of. `numbers`: all floats of the call; `drawn_from`: null
+  // where nothing random is drawn. Throws what `unpack` throws, and where a torch.autograd.Function
+  // of the user's is part of the forward.
+  std::vector<at::Tensor> run(const Unpack& unpack, const std::vector<at::Tensor>& tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers,
                               const pytorch::GeneratorState* drawn_from) const;
   // As if the inner results (Joint::inner), in order, were inputs too: their gradients come behind
   // the others. `inner`: those that the results with a tangent are computed from.
-  std::vector<at::Tensor> run_part(const std::vector<at::Tensor>& inputs,
-                                   const std::vector<at::Tensor>& inner,
+  std::vector<at::Tensor> run_part(const Unpack& unpack, const std::vector<at::Tensor>& inner,
                                    const std::vector<at::Tensor>& tangents,
                                    std::span<const int64_t> symbols,
                                    std::span<const double> numbers,
@@ -43,7 +54,7 @@ class SecondBackward {
 
  private:
   std::vector<int> take_what_was_written(const std::vector<graph::Mutation>& mutations);
-  std::vector<at::Tensor> aliases(const std::vector<at::Tensor>& inputs,
+  std::vector<at::Tensor> aliases(const graph::Graph& forward, const Unpack& unpack,
                                   std::span<const double> numbers) const;
   std::vector<at::Tensor> gradients(const graph::Graph& forward,
                                     const std::vector<at::Tensor>& given,
@@ -55,9 +66,8 @@ class SecondBackward {
   graph::Graph forward_;  // its outputs: those that require grad
   graph::Joint joint_;
   std::vector<at::Tensor> constants_;
-  std::vector<int> needed_;
+  std::vector<Needed> needed_;
   std::vector<int> places_;  // of these, among the inputs of forward_
-  bool writes_what_it_needs_ = false;
 };
 
 }  // namespace braze::dispatch

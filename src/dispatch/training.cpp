@@ -1,8 +1,10 @@
 #include "dispatch/training.h"
 
 #include <algorithm>
+#include <map>
 
 #include "dispatch/backward_node.h"
+#include "graph/emitter.h"
 #include "passes/counter_random.h"
 #include "passes/dce.h"
 #include "passes/functionalise.h"
@@ -60,6 +62,68 @@ Graph parts(const Graph& backward, const graph::Joint& joint) {
   return graph;
 }
 
+std::vector<int> numbers_of(const std::vector<bool>& chosen, size_t begin, size_t end) {
+  std::vector<int> numbers;
+  for (size_t i = begin; i < end; ++i)
+    if (chosen[i]) numbers.push_back(static_cast<int>(i - begin));
+  return numbers;
+}
+
+// Which gradients depend on which tangents.
+void find_ports(Differentiated& code) {
+  const size_t gradients = code.joint.gradient_of.size(), tangents = code.joint.tangent_of.size();
+  for (size_t i = 0; i < tangents; ++i) {
+    std::vector<int>& inner = code.inner_of.emplace_back();
+    if (code.parts)
+      inner = numbers_of(code.parts->reached_by(i), gradients, gradients + code.joint.inner.size());
+    // A result is none of those that it is computed from.
+    std::erase_if(inner,
+                  [&](int number) { return code.joint.inner[number] == static_cast<int>(i); });
+  }
+  std::vector<std::vector<bool>> reached;
+  for (size_t i = 0; i < tangents; ++i) reached.push_back(code.whole->reached_by(i));
+  std::map<std::vector<bool>, int> ports;  // by whether a tangent reaches it
+  for (size_t gradient = 0; gradient < gradients; ++gradient) {
+    std::vector<bool> by;
+    for (size_t i = 0; i < tangents; ++i) by.push_back(reached[i][gradient]);
+    const auto [port, is_new] = ports.try_emplace(by, static_cast<int>(ports.size()));
+    if (is_new) code.ports.emplace_back();
+    code.ports[port->second].push_back(static_cast<int>(gradient));
+  }
+  code.reached.resize(tangents);
+  bool is_all = true;
+  for (const auto& [by, port] : ports)
+    for (size_t i = 0; i < tangents; ++i) {
+      if (by[i]) code.reached[i].push_back(port);
+      is_all &= by[i];
+    }
+  if (is_all && tangents == code.joint.inner.size() + 1) code.ports.clear();
+}
+
+// Adds an output for each input that the second backward needs as it is before the call.
+void keep_from_before(Graph& forward, const std::vector<SecondBackward::Needed>& needed) {
+  std::vector<Value*> outputs = forward.outputs();
+  std::vector<OutputRole> roles = forward.output_roles();
+  graph::Emitter emit(forward, forward.nodes().empty() ? nullptr : forward.nodes().front().get());
+  for (const SecondBackward::Needed& kept : needed) {
+    if (!kept.before) continue;
+    outputs.push_back(
+        emit(graph::OpKind::kclone, {forward.inputs()[kept.input].value, graph::None{}}));
+    roles.push_back({OutputKind::kSaved, {}});
+  }
+  forward.set_outputs(std::move(outputs), std::move(roles));
+}
+
+passes::Partition cut_functional(const Graph& traced, const Settings& settings,
+                                 bool (*functionalise)(Graph&)) {
+  Graph functional = traced.clone();
+  functionalise(functional);
+  if (settings.counter_random && settings.backend != compile::Backend::kEager)
+    passes::use_counter_random(functional);
+  passes::eliminate_dead_code(functional);
+  return passes::partition(functional);
+}
+
 }  // namespace
 
 Training::~Training() = default;
@@ -68,19 +132,19 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
                                          const Settings& settings,
                                          const std::vector<at::Tensor>& constants,
                                          const std::string& name) {
-  graph::Graph functional = graph.clone();
-  passes::functionalise(functional);
-  if (settings.counter_random && settings.backend != compile::Backend::kEager)
-    passes::use_counter_random(functional);
-  passes::eliminate_dead_code(functional);
-  passes::Partition cut = passes::partition(functional);
+  passes::Partition cut = cut_functional(graph, settings, passes::functionalise);
   std::unique_ptr<Training> training(new Training());
   training->user_outputs_ = static_cast<size_t>(std::ranges::count(
       cut.forward.output_roles(), graph::OutputKind::kUser, &graph::OutputRole::kind));
   for (const auto& node : cut.forward.nodes()) training->draws_ |= node->op().effects.random;
   auto code = std::make_shared<Differentiated>();
   code->joint = joint;
-  code->second = std::make_unique<SecondBackward>(cut.forward.clone(), joint, constants);
+  code->second = std::make_unique<SecondBackward>(
+      passes::hides_histories(graph)
+          ? cut_functional(graph, settings, passes::functionalise_with_histories)
+          : passes::Partition{cut.forward.clone(), {}, cut.backward_inputs},
+      joint, constants);
+  keep_from_before(cut.forward, code->second->needed());
   // By input of the forward: which float of the call it is.
   std::vector<int> number_of_input;
   int numbers = 0;
@@ -96,6 +160,7 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   }
   code->whole = std::make_unique<Backward>(std::move(cut.backward), std::move(cut.backward_inputs),
                                            settings, constants, name);
+  find_ports(*code);
   training->code_ = std::move(code);
   graph = std::move(cut.forward);
   return training;

@@ -215,6 +215,7 @@ Graph Graph::clone() const {
   for (const Input& input : inputs_) {
     builder.input(add_value(input.value), input.kind, input.name);
     copy.inputs_.back().contents = input.contents;
+    copy.inputs_.back().reshapes = input.reshapes;
   }
   for (const auto& node : nodes_) {
     std::vector<Argument> args = node->args_;

@@ -22,9 +22,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/shared_text.h"
 #include "graph/argument.h"
 #include "graph/op.h"
+#include "graph/origin.h"
 #include "graph/signature.h"
 #include "graph/types.h"
 #include "sym/condition.h"
@@ -36,17 +36,6 @@ class Node;
 class Graph;
 class Value;
 using Argument = BasicArgument<Value*>;
-
-struct Origin {            // where a node comes from, for messages and generated code
-  SharedText file;         // the user's file
-  int line = 0;            // 1-based; 0 unknown
-  SharedText function;     // qualified name
-  SharedText module_path;  // "layers.3.attention", empty outside modules
-  SharedText call;         // Python-level call: "torch.sin", "F.linear"
-  int32_t checkpoint = 0;  // the torch.utils.checkpoint call that it is part of, from 1 on; 0: none
-  friend bool operator==(const Origin&, const Origin&) = default;
-};
-using OriginId = int32_t;  // index into Graph::origins(), -1: none
 
 class Value {
  public:
@@ -106,6 +95,9 @@ struct Input {
   // kConstant: the bytes from element 0 to the end of the last one, as they lie in memory; null:
   // whoever calls the graph has the tensor.
   std::shared_ptr<const std::string> contents;
+  // How often the traced code changes the shape of a view of it in place (`x[0].t_()`), which is a
+  // new view to the graph and a write to eager's counter of versions.
+  int reshapes = 0;
 };
 
 // Where the value of a symbol comes from when the graph is called.
@@ -136,6 +128,7 @@ class Graph {
 
   Value* add_input(TensorType type, InputKind kind, std::string name, int storage = -1);
   void set_input_kind(int input, InputKind kind) { inputs_[input].kind = kind; }
+  void count_reshape(int input) { ++inputs_[input].reshapes; }
   void set_input_contents(const Value* input, std::shared_ptr<const std::string> contents);
   void move_inputs_to_end(InputKind kind);  // in their order, behind the others in theirs
   // Appends (or inserts before `before`) a node. Each result gets a value of the given type;

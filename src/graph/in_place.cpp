@@ -53,4 +53,14 @@ std::string_view drawing_name(std::string_view name) {
   return found == draws.end() ? std::string_view() : found->second;
 }
 
+const Value* counted_with(const Value* value) {
+  while (const Node* node = value->producer()) {
+    const int position = node->op().effects.aliased_argument(value->result_index());
+    auto* base = position < 0 ? nullptr : std::get_if<Value*>(&node->args()[position]);
+    if (!base) break;
+    value = *base;
+  }
+  return value;
+}
+
 }  // namespace braze::graph

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "graph/graph.h"
+
 namespace braze::graph {
 
 // The op that gives in a new tensor what an in-place op writes: "aten.add.Tensor" of
@@ -12,5 +14,12 @@ std::string functional_name(std::string_view name);
 // The op that draws for a new tensor what an in-place op draws: "aten.uniform" of "aten.uniform_".
 // Empty: there is none, or it draws nothing.
 std::string_view drawing_name(std::string_view name);
+
+// The op (value, history): the value, whose gradient flows to where that of `history` comes from.
+inline constexpr std::string_view kWithHistory = "braze.with_history";
+
+// The tensor that `value`, a view of it or the result of an in-place op on it, shares eager's
+// counter of versions with.
+const Value* counted_with(const Value* value);
 
 }  // namespace braze::graph

@@ -302,23 +302,23 @@ class Parser {
 
   OutputRole role(bool is_made) {  // " saved view(no_grad)" behind an output
     OutputRole role{.state = {.is_made = is_made}};
+    OutputState& state = role.state;
     if (const auto kind = parse_output_kind(peek_name()))  // no word: the user's
       role.kind = *kind, position_ += peek_name().size();
-    role.state.is_inference = accept_word("inference");
-    role.state.is_view = !role.state.is_inference && accept_word("view");
-    if (!role.state.is_view || !accept("(")) return role;
+    if (!(state.is_inference = accept_word("inference")) && !(state.is_view = accept_word("view")))
+      state.is_alias = accept_word("alias");
+    if (!state.is_view || !accept("(")) return role;
     const auto origin = parse_view_origin(name("how a view came to be"));
     if (!origin) fail("unknown origin of a view");
-    role.state.view = *origin;
+    state.view = *origin;
     expect(")");
     return role;
   }
 
   Value* use() {
     const int id = number();
-    auto found = values_.find(id);
-    if (found == values_.end()) fail("%" + std::to_string(id) + " is not defined here");
-    return found->second;
+    if (auto found = values_.find(id); found != values_.end()) return found->second;
+    fail("%" + std::to_string(id) + " is not defined here");
   }
 
   void node() {

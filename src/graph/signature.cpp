@@ -26,7 +26,7 @@ std::string_view to_string(ViewOrigin origin) { return kViewWords[static_cast<si
 
 std::string to_string(const OutputState& state) {
   if (state.is_inference) return "inference";
-  if (!state.is_view) return "";
+  if (!state.is_view) return state.is_alias ? "alias" : "";
   if (state.view == ViewOrigin::kPlain) return "view";
   return "view(" + std::string(to_string(state.view)) + ")";
 }

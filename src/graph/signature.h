@@ -53,10 +53,11 @@ struct OutputState {
   bool is_inference = false;  // made in inference mode, or a view of such a tensor
   bool is_view = false;       // to autograd
   ViewOrigin view = ViewOrigin::kPlain;
+  bool is_alias = false;  // none of these, but of memory that another tensor made: `detach`
   friend bool operator==(const OutputState&, const OutputState&) = default;
 };
 
-// "inference", "view", "view(no_grad)"; empty for an ordinary tensor.
+// "inference", "view", "view(no_grad)", "alias"; empty for an ordinary tensor.
 std::string to_string(const OutputState& state);
 
 struct OutputRole {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "graph/arguments.h"
+#include "graph/in_place.h"
 #include "graph/infer/infer.h"
 #include "graph/infer/promotion.h"
 #include "graph/infer/strides.h"
@@ -27,7 +28,8 @@ using graph::Value;
 
 class Functionaliser {
  public:
-  explicit Functionaliser(Graph& graph) : graph_(graph) {}
+  Functionaliser(Graph& graph, bool keeps_histories)
+      : graph_(graph), keeps_histories_(keeps_histories) {}
 
   void run() {
     find_memories();
@@ -227,8 +229,11 @@ class Functionaliser {
     if (node.op().effects.random) return drawn_result(node, std::move(args), type, emit);
     const Op* twin = functional_twin(node.op());
     if (!twin) throw Unsupported(node.op().name, "it has no form that does not mutate");
-    if (twin->kind == OpKind::kzeros_like) return emit.full(type, sym::Int(0));
-    if (twin->kind == OpKind::kfill_Scalar) return emit.full(type, args.at(1));
+    if (twin->kind == OpKind::kzeros_like || twin->kind == OpKind::kfill_Scalar) {
+      Argument filled = twin->kind == OpKind::kzeros_like ? Argument(sym::Int(0)) : args.at(1);
+      if (!keeps_histories_) return emit.full(type, std::move(filled));
+      return emit(OpKind::kfill_Scalar, {args.at(0), std::move(filled)});
+    }
     constexpr size_t kIndexPutArguments = 4;  // _index_put_impl_ has one more: whether to check
     if (twin->kind == OpKind::kindex_put && args.size() > kIndexPutArguments)
       args.resize(kIndexPutArguments);
@@ -293,11 +298,16 @@ class Functionaliser {
       throw Unsupported(op.name, "its result has another size than the tensor it is written to");
     Memory& memory = *memory_of(target);
     Value* contents = emit.cast(written, target->type().dtype);
+    bool is_hidden = false;
     for (Value* value = target; value != memory.root;) {
       const ViewLink& link = link_of(value);
+      is_hidden |= link.op && link.op->kind == OpKind::kdetach;
       contents = emit_inverse(emit, link, latest(link.parent, emit), contents);
       value = link.parent;
     }
+    if (is_hidden && keeps_histories_)
+      contents = emit.raw(graph::find_or_add_op(graph::kWithHistory), {contents, memory.current},
+                          contents->type());
     memory.current = with_layout(contents, memory, emit, op);
     ++memory.version;
   }
@@ -374,6 +384,7 @@ class Functionaliser {
   }
 
   Graph& graph_;
+  const bool keeps_histories_;
   std::unordered_map<int, Memory> memories_;
   std::unordered_map<const Value*, ViewLink> links_;
   std::unordered_map<const Value*, Latest> latest_;
@@ -387,14 +398,39 @@ bool mutates(const Graph& graph) {
   });
 }
 
-}  // namespace
-
-bool functionalise(Graph& graph) {
+bool functionalise(Graph& graph, bool keeps_histories) {
   if (!mutates(graph)) return false;
   Graph copy = graph.clone();
-  Functionaliser(copy).run();
+  Functionaliser(copy, keeps_histories).run();
   graph = std::move(copy);
   return true;
 }
+
+}  // namespace
+
+bool hides_histories(const Graph& graph) {
+  const auto is_detached = [](const Value* value) {
+    for (const Node* node = value->producer(); node; node = value->producer()) {
+      if (node->op().kind == OpKind::kdetach) return true;
+      const int position = node->op().effects.aliased_argument(value->result_index());
+      auto* base = position < 0 ? nullptr : std::get_if<Value*>(&node->args()[position]);
+      if (!base) return false;
+      value = *base;
+    }
+    return false;
+  };
+  return std::ranges::any_of(graph.nodes(), [&](const auto& node) {
+    const std::vector<int> mutated = node->mutated_arguments();
+    if (mutated.size() != 1 || node->op().has(graph::kRunningStatistics)) return false;
+    const Op* twin = functional_twin(node->op());
+    if (twin && (twin->kind == OpKind::kzeros_like || twin->kind == OpKind::kfill_Scalar))
+      return true;
+    const auto* target = std::get_if<Value*>(&node->args()[mutated[0]]);
+    return target && is_detached(*target);
+  });
+}
+
+bool functionalise(Graph& graph) { return functionalise(graph, false); }
+bool functionalise_with_histories(Graph& graph) { return functionalise(graph, true); }
 
 }  // namespace braze::passes

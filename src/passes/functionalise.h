@@ -28,5 +28,11 @@ namespace braze::passes {
 // form here: random numbers drawn into a tensor that is not contiguous, resizing, writes through
 // views without an inverse.
 bool functionalise(graph::Graph& graph);
+// The same for a graph that PyTorch's operators run with autograd on: as in eager, a write through
+// a detached alias leaves the history as it was (graph::kWithHistory), and one of a constant gives
+// zeros to what was there.
+bool functionalise_with_histories(graph::Graph& graph);
+// Whether the two may differ.
+bool hides_histories(const graph::Graph& graph);
 
 }  // namespace braze::passes

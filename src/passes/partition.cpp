@@ -378,7 +378,10 @@ class Cut {
     if (backward_.has(value) || (producer && made.contains(producer))) return;
     const auto input = std::find(inputs_.begin(), inputs_.end(), value);
     if (input == inputs_.end() && !value->producer()) return;  // a tangent
-    if (input == inputs_.end()) return keep(value, forward_.at(value));
+    if (input == inputs_.end()) {
+      if (const Value* target = written_with(value)) return keep_input(target, value);
+      return keep(value, forward_.at(value));
+    }
     const auto number = static_cast<size_t>(input - inputs_.begin());
     const bool is_written = std::any_of(joint_.mutations().begin(), joint_.mutations().end(),
                                         [&](const graph::Mutation& mutation) {
@@ -393,6 +396,26 @@ class Cut {
     else
       backward_.add_input(value, InputKind::kSaved, of_joint.name);
     partition_.backward_inputs.push_back({BackwardInput::Kind::kInput, static_cast<int>(number)});
+  }
+
+  // The input that holds just this when the forward is over. Null: there is none.
+  const Value* written_with(const Value* value) const {
+    const Value* target = nullptr;
+    for (const graph::Mutation& mutation : joint_.mutations())
+      if (mutation.source == value && mutation.target->type() == value->type())
+        target = mutation.target;
+    const auto is_of_it = [&](const graph::Mutation& mutation) {
+      return mutation.target->storage() == target->storage();
+    };
+    return target && std::ranges::count_if(joint_.mutations(), is_of_it) == 1 ? target : nullptr;
+  }
+
+  // The input as the forward leaves it: as in eager, it may not be written to any more.
+  void keep_input(const Value* input, const Value* value) {
+    const auto place = std::ranges::find(inputs_, input);
+    backward_.add_input(value, InputKind::kSaved, "saved" + std::to_string(value->id()));
+    partition_.backward_inputs.push_back(
+        {BackwardInput::Kind::kInput, static_cast<int>(place - inputs_.begin())});
   }
 
   void keep(const Value* value, Value* in_forward) {

@@ -35,7 +35,7 @@ struct Partition {
   // What an input of the backward is.
   struct BackwardInput {
     enum class Kind : uint8_t {
-      kInput,    // input `index` of the forward, which does not write to it
+      kInput,    // input `index` of the forward, as that leaves it
       kOutput,   // output `index` of the forward
       kTangent,  // tangent `index`
     };

@@ -374,7 +374,7 @@ void fields(A& a, Is<Input> auto& x) {
 }
 template <class A>
 void fields(A& a, Is<graph::OutputState> auto& x) {
-  a(x.is_made, x.is_inference, x.is_view, x.view);
+  a(x.is_made, x.is_inference, x.is_view, x.view, x.is_alias);
 }
 template <class A>
 void fields(A& a, Is<graph::OutputRole> auto& x) {

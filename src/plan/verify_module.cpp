@@ -112,8 +112,8 @@ void check_signature(const Module& module) {
         "input ", i, " is a number to either the module or the function alone");
   for (size_t i = 0; i < module.outputs.size(); ++i) {
     const graph::OutputState& state = module.outputs[i].state;
-    BRAZE_CHECK(!state.is_view || !state.is_inference, "output ", i,
-                " is an inference tensor and a view to autograd");
+    BRAZE_CHECK(state.is_view + state.is_inference + state.is_alias <= 1, "output ", i,
+                " is two of an inference tensor, a view to autograd and an alias");
   }
   for (size_t i = 1; i < module.functions.size(); ++i)
     BRAZE_CHECK(module.functions[i].conditions.empty(), "function ", i,

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/in_place.h"
 #include "torch_python/errors.h"
 #include "trace/break.h"
 #include "trace/dtype_errors.h"
@@ -257,9 +258,18 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
   return result;
 }
 
+// In the graph it makes another view of the input, if it is one.
+void Recorder::count_reshape(const graph::Value* view) {
+  const graph::Value* counted = graph::counted_with(view);
+  const std::vector<graph::Input>& inputs = state_.graph_.inputs();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].value == counted) state_.graph_.count_reshape(static_cast<int>(i));
+}
+
 // An argument comes back: in-place ops and out=.
 at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl& fake) {
   fake.forget_row_major();
+  if (info_.inplace_view) count_reshape(fake.value);
   Result result{true, type_of(tensor), state_.storage_number(fake.unsafe_storage()), nullptr};
   if (fake.specialised_from) {
     if (!same_hints(result.type.sizes, fake.value->type().sizes))

@@ -66,6 +66,7 @@ class Recorder {
 
   void take_results();
   at::Tensor take_result(const at::Tensor& tensor);
+  void count_reshape(const graph::Value* view);
   at::Tensor take_known_result(const at::Tensor& tensor, FakeTensorImpl& fake);
   void append_node();
   void note_constants(const graph::Node& node);

@@ -4,7 +4,9 @@
 
 #include <unordered_map>
 
+#include "graph/in_place.h"
 #include "pytorch/boxed_arguments.h"
+#include "pytorch/nodes.h"
 #include "pytorch/operators.h"
 #include "trace/tracer.h"
 
@@ -29,6 +31,11 @@ void run_node(const graph::Node& node, Values& values, std::span<const int64_t> 
   if (node.op().kind == graph::OpKind::kcopy) {  // autograd knows the in-place op alone
     const auto operand = [&](int i) { return values.at(node.operands()[i]); };
     values[node.result()] = at::empty_like(operand(0)).copy_(operand(1));
+    return;
+  }
+  if (node.op().name == graph::kWithHistory) {
+    const auto operands = node.operands();
+    values[node.result()] = pytorch::with_history(values.at(operands[0]), values.at(operands[1]));
     return;
   }
   const auto handle = pytorch::find_operator(node.op().name);

@@ -254,7 +254,11 @@ void TraceState::detach_what_has_no_history() {
   for (auto place = graph_.nodes().begin(); place != graph_.nodes().end();) {
     graph::Node* node = place->get();
     graph::Node* next = ++place == graph_.nodes().end() ? nullptr : place->get();
-    if (!nodes.contains(node) || !node->mutated_arguments().empty()) continue;
+    if (!nodes.contains(node)) continue;
+    if (!node->mutated_arguments().empty()) {
+      write_to_detached(node);
+      continue;
+    }
     for (graph::Value* result : node->results()) {
       if (!result) continue;
       graph::Node* made = graph_.add_node(detach, {graph::None{}}, {result->type()}, node->origin(),
@@ -262,6 +266,19 @@ void TraceState::detach_what_has_no_history() {
       graph_.replace_all_uses(result, made->result());
       made->set_arg(0, result);
     }
+  }
+}
+
+// What is written keeps the history that it had.
+void TraceState::write_to_detached(graph::Node* node) {
+  for (const int position : node->mutated_arguments()) {
+    auto* target = std::get_if<graph::Value*>(&node->args()[position]);
+    if (!target) continue;
+    graph::Value* written = *target;
+    graph::Node* made =
+        graph_.add_node(graph::op_of(graph::OpKind::kdetach), {written}, {written->type()},
+                        node->origin(), node, {written->storage()});
+    node->set_arg(position, made->result());
   }
 }
 

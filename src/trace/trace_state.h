@@ -122,6 +122,7 @@ class TraceState {
   void note_forward(graph::OriginId origin);
   // Puts `detach` behind the nodes of the forward to whose results autograd gave no history.
   void detach_what_has_no_history();
+  void write_to_detached(graph::Node* node);
   // Results to which autograd is about to give a history, or not.
   void watch_autograd(std::vector<at::Tensor> results);
 

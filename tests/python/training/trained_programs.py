@@ -118,13 +118,14 @@ STATEMENTS = (
     "with torch.enable_grad():\n    {z} = {x}.sin() * 2",
     "if {x}.requires_grad:\n    {z} = {x} * 3\nelse:\n    {z} = {x}.cos()",
     "{z} = {x}.detach().requires_grad_() * 2",
-    "if {x}.requires_grad:\n    {x}.register_hook(lambda g: g * 2)\n{z} = {x} * 2",
-    "{z} = {x} if {x}.sum().item() > 0 else -{x}",
-    "if {x}.sum() > 0:\n    {z} = {x}.sin()\nelse:\n    {z} = {x}.cos()",
+    # Not on {x}: PyTorch ends the process where that is a view whose base has been written to.
+    "{z} = {x} * 2\nif {z}.requires_grad:\n    {z}.register_hook(lambda g: g * 2)",
+    "{z} = {x} if {x}.abs().sum().item() > 3 else -{x}",
+    "if {x}.abs().sum() > 3:\n    {z} = {x}.sin()\nelse:\n    {z} = {x}.cos()",
     "os.getpid()\n{z} = {x} + 1",
     "{z} = Halved.apply({x}, {s})",
     "{z}, {z}b = Pair.apply({x}, {x} + 1)\n{z} = {z} + {z}b",
-    "{z}, {z}i = {x}.max(-1)\n{z} = {z} * {z}i",
+    "{z}, {z}i = {x}.max(-1)\n{z} = {z} * ({z}i + 1).sign()",
     "{z} = {x}\nfor part in {x}.unbind(0):\n    {z} = {z} + part",
     "{z} = {x}.to(torch.complex128).abs().to({x}.dtype)",
     "with torch.set_grad_enabled(not {x}.requires_grad):\n    {z} = {x} * 2",
@@ -229,6 +230,8 @@ def generate(seed):
             line, made = r.choice(statements).format(**words), z
         else:
             line, made = f"{z} = " + r.choice(r.choice(kinds)).format(**words), z
+        if "attention" in line and not scope[words["x"]].numel():
+            continue  # PyTorch 2.11 divides by the number of queries
         before = {n: t.detach().clone() for n, t in scope.items() if isinstance(t, torch.Tensor)}
         attempt = dict(scope)
         try:
@@ -383,6 +386,9 @@ def difference(program, backend="aten"):
         braze.reset()
     for number, ((word, a), (other, e)) in enumerate(zip(got, wanted)):
         if word != other or not same(a, e):
+            # The compiled code needs less than eager's formulas, or has a copy of it.
+            if other == "raised" != word and "needed for gradient" in str(e):
+                return None
             again = observe(program, lambda f: f)
             if not all(same(x, y) for (_, x), (_, y) in zip(again, wanted)):
                 return None

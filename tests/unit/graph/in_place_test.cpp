@@ -27,5 +27,17 @@ TEST(InPlace, OpsThatDraw) {
   EXPECT_EQ(drawing_name("aten.add_.Tensor"), "");
 }
 
+TEST(CountedWith, ViewsAndWritesLeadToTheTensorThatTheyAreOf) {
+  const Graph graph = parse(R"(graph(%0 x: f32[2, 4]) {
+    %1: f32[2, 4] #%0 = aten.detach(%0)
+    %2: f32[4] #%0 = aten.select.int(%1, 0, 0)
+    %3: f32[4] #%0 = aten.mul_.Scalar(%2, 2)
+    %4: f32[4] = aten.exp(%3)
+    return %3, %4
+  })");
+  EXPECT_EQ(counted_with(graph.outputs()[0]), graph.inputs()[0].value);
+  EXPECT_EQ(counted_with(graph.outputs()[1]), graph.outputs()[1]);
+}
+
 }  // namespace
 }  // namespace braze::graph

@@ -51,6 +51,35 @@ TEST(Functionalise, InputThroughAView) {
 )");
 }
 
+TEST(Functionalise, HistoriesAreKeptForAutograd) {
+  const std::string_view text = R"(graph(%0 x: f32[4]) {
+    %1: f32[4] = aten.neg(%0)
+    %2: f32[4] #%1 = aten.detach(%1)
+    %3: f32[4] #%1 = aten.mul_.Scalar(%2, 2)
+    %4: f32[4] = aten.exp(%1)
+    %5: f32[4] #%1 = aten.zero_(%1)
+    %6: f32[4] = aten.add.Tensor(%4, %1, 1)
+    return %6
+  })";
+  EXPECT_TRUE(hides_histories(parse(text)));
+  EXPECT_EQ(rewritten(functionalise_with_histories, text), R"(graph(%0: f32[4]) {
+  %1: f32[4] = aten.neg(%0)
+  %2: f32[4] #%1 = aten.detach(%1)
+  %3: f32[4] = aten.mul.Scalar(%2, 2)
+  %4: f32[4] = braze.with_history(%3, %1)
+  %5: f32[4] = aten.exp(%4)
+  %6: f32[4] = aten.fill.Scalar(%4, 0)
+  %7: f32[4] = aten.add.Tensor(%5, %6, 1)
+  return %7
+}
+)");
+  EXPECT_FALSE(hides_histories(parse(R"(graph(%0 x: f32[4]) {
+    %1: f32[4] = aten.neg(%0)
+    %2: f32[4] #%1 = aten.mul_.Scalar(%1, 2)
+    return %2
+  })")));
+}
+
 TEST(Functionalise, ViewTakenBeforeSeesTheWrite) {
   EXPECT_EQ(after(R"(graph(%0 x: f32[6]) {
     %1: f32[6] = aten.neg(%0)

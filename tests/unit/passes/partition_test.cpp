@@ -158,6 +158,25 @@ TEST(Partition, AnInputThatIsWrittenToIsKeptAsItWas) {
                Unsupported);
 }
 
+TEST(Partition, WhatAnInputHoldsInTheEndIsKeptThere) {
+  const Partition parts = cut(R"(graph(%0 x: f32[4], %1 s: f32[4], %2 t: f32[4] tangent) {
+    %3: f32[4] = aten.cumsum(%1, 0, None)
+    %4: f32[4] = aten.mul.Tensor(%0, %3)
+    %5: f32[4] = aten.mul.Tensor(%2, %3)
+    return %4, %5 gradient
+    mutate %1 <- %3
+  })");
+  EXPECT_EQ(graph::canonical(parts.forward), R"(graph(%0: f32[4], %1: f32[4]) {
+  %2: f32[4] = aten.cumsum(%1, 0, None)
+  %3: f32[4] = aten.mul.Tensor(%0, %2)
+  return %3
+  mutate %1 <- %2
+}
+)");
+  EXPECT_EQ(parts.backward_inputs[0].kind, Kind::kInput);
+  EXPECT_EQ(parts.backward_inputs[0].index, 1);
+}
+
 TEST(Partition, WhatIsPointwiseOfWhatIsKeptIsMadeAgain) {
   // %6 is of %3 and of %1, both of which %9 and %10 take anyway.
   const Partition parts = cut(R"(graph(%0 x: f32[4], %1 w: f32[4] parameter, %2 t: f32[4] tangent) {

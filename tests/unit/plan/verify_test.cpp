@@ -328,7 +328,8 @@ TEST(ModuleVerify, TheSignatureIsThatOfTheFirstFunction) {
   expect_rejected(module, "input 0 is a number to either the module or the function alone");
   module = small_module();
   module.outputs[1].state.is_inference = module.outputs[1].state.is_view = true;
-  expect_rejected(module, "output 1 is an inference tensor and a view to autograd");
+  expect_rejected(module,
+                  "output 1 is two of an inference tensor, a view to autograd and an alias");
 }
 
 TEST(ModuleVerify, Constants) {

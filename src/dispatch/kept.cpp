@@ -1,0 +1,89 @@
+#include "dispatch/kept.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <stdexcept>
+
+namespace braze::dispatch {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+void Kept::release() {
+  std::lock_guard lock(mutex);
+  for (Asked& result : asked) result.is_spent |= result.is_given;
+  if (is_over()) reset();
+}
+
+// Releases early what is released behind this run in any case. What a user's Function computes
+// may fail on its data, and is to be run again then.
+bool Kept::let_go() {
+  if (torch::autograd::get_current_graph_task_keep_graph()) return false;
+  if (code->joint.has_user_functions) return false;
+  std::lock_guard lock(mutex);
+  if (!is_over()) return false;
+  reset();
+  return true;
+}
+
+void Kept::reset() {
+  for (SavedVariable& variable : saved) variable.reset_data();
+  for (SavedVariable& variable : inputs) variable.reset_data();
+  for (SavedVariable& variable : inner) variable.reset_data();
+}
+
+void Kept::note(Asked& result) {
+  if (result.is_spent) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+  result.is_given = true;
+}
+
+variable_list Kept::run_whole(const NodePtr& asking, variable_list tangents) {
+  if (at::GradMode::is_enabled())  // create_graph=True
+    return code->second->run(unpack(asking, inputs), tangents, symbols, numbers, drawn_from.get());
+  return code->whole->run({unpack(asking, saved), [this] { return let_go(); }}, std::move(tangents),
+                          symbols, numbers_of(*code->whole));
+}
+
+variable_list Kept::run_part(const NodePtr& asking, const variable_list& tangents,
+                             const variable_list& inner_results) {
+  if (at::GradMode::is_enabled())
+    return code->second->run_part(unpack(asking, inputs), inner_results, tangents, symbols, numbers,
+                                  drawn_from.get());
+  return code->parts->run({unpack(asking, saved), [] { return false; }}, tangents, symbols,
+                          numbers_of(*code->parts));
+}
+
+std::function<at::Tensor(size_t)> Kept::unpack(const NodePtr& asking,
+                                               const std::vector<SavedVariable>& variables) {
+  return [this, asking, &variables](size_t i) {
+    std::lock_guard lock(mutex);
+    return variables[i].unpack(asking);
+  };
+}
+
+std::vector<double> Kept::numbers_of(const Backward& backward) const {
+  std::vector<double> taken;
+  for (const int number : backward.numbers()) taken.push_back(numbers[number]);
+  return taken;
+}
+
+bool has_hooks(torch::autograd::Node& node) {
+  return !node.pre_hooks().empty() || !node.tensor_pre_hooks().empty() ||
+         !node.post_hooks().empty() || !node.retains_grad_hooks().empty();
+}
+
+at::Tensor without_base(const at::Tensor& tensor) {
+  c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  return at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(),
+                                                 /*allow_tensor_metadata_change=*/true));
+}
+
+void set_history(at::Tensor& result, const NodePtr& node) {
+  if (result.is_view()) result = without_base(result);
+  torch::autograd::set_history(result, node);
+}
+
+}  // namespace braze::dispatch

@@ -1,0 +1,30 @@
+#include "pytorch/nodes.h"
+
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace braze::pytorch {
+namespace {
+
+class Identity final : public torch::autograd::Node {
+ public:
+  std::string name() const override { return "BrazeIdentity"; }
+
+ protected:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& given) override {
+    return std::move(given);
+  }
+};
+
+}  // namespace
+
+at::Tensor with_history(const at::Tensor& value, const at::Tensor& history) {
+  at::Tensor result = value.detach();
+  if (!history.requires_grad()) return result;
+  NodePtr node = make_node<Identity>();
+  node->set_next_edges({torch::autograd::impl::gradient_edge(history)});
+  torch::autograd::set_history(result, node);
+  return result;
+}
+
+}  // namespace braze::pytorch

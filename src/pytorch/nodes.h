@@ -1,0 +1,30 @@
+// Nodes of autograd: PyTorch's pointers to them, and one that hands gradients on.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <memory>
+#include <type_traits>
+
+namespace braze::pytorch {
+
+// A shared_ptr, or, from PyTorch 2.13 on, an intrusive_ptr.
+using NodePtr = decltype(torch::autograd::Edge::function);
+inline constexpr bool kNodesAreShared =
+    std::is_same_v<NodePtr, std::shared_ptr<torch::autograd::Node>>;
+using WeakNodePtr = std::conditional_t<kNodesAreShared, std::weak_ptr<torch::autograd::Node>,
+                                       c10::weak_intrusive_ptr<torch::autograd::Node>>;
+
+template <class T>
+auto make_node() {
+  if constexpr (kNodesAreShared)
+    return std::make_shared<T>();
+  else
+    return c10::make_intrusive<T>();
+}
+
+// A tensor over the memory of `value` whose gradient is that of `history`; without one if that does
+// not require grad.
+at::Tensor with_history(const at::Tensor& value, const at::Tensor& history);
+
+}  // namespace braze::pytorch
