@@ -160,6 +160,10 @@ void Recorder::check_filling() {
 void Recorder::note_write(const Operand& written) {
   const int storage = written.value->storage();
   state_.note_write(storage);
+  if (const graph::Origin* origin = state_.graph_.origin(state_.origin());
+      origin && origin->checkpoint > 0)
+    fail("in a checkpointed call it changes a tensor from outside, once more in the backward",
+         "change it outside of the checkpointed function");
   check_memory(written);
   if (state_.sharing_of_written(storage) == OutsideMemory::Sharing::kNone) return;
   // In one storage PyTorch refuses what overlaps in part; here the order of the kernel's reads and

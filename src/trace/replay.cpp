@@ -30,7 +30,10 @@ void run_node(const graph::Node& node, Values& values, std::span<const int64_t> 
               bool check) {
   if (node.op().kind == graph::OpKind::kcopy) {  // autograd knows the in-place op alone
     const auto operand = [&](int i) { return values.at(node.operands()[i]); };
-    values[node.result()] = at::empty_like(operand(0)).copy_(operand(1));
+    const at::Tensor target = operand(0);
+    // What is overwritten has a gradient of zeros.
+    const at::Tensor made = target.requires_grad() ? target.clone() : at::empty_like(target);
+    values[node.result()] = made.copy_(operand(1));
     return;
   }
   if (node.op().name == graph::kWithHistory) {

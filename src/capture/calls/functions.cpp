@@ -1,5 +1,7 @@
 #include "capture/calls/functions.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "capture/calls/calls.h"
 #include "capture/calls/marks.h"
 #include "capture/calls/native.h"
@@ -149,6 +151,20 @@ Tracked call_function(TraceContext& trace, const Tracked& callable, Tracked* arg
   return call_unmarked(trace, callable, args, count, kwnames);
 }
 
+// What it computes is made again in the backward. In eager the function itself is called again
+// there, and so does again what it does beside.
+static Tracked call_checkpointed(TraceContext& trace, std::unique_ptr<Frame> frame) {
+  const OriginTracker::Checkpointed checkpointed(trace.origins);
+  const auto effects = [&] { return trace.world.write_count() + trace.deferred.size(); };
+  const size_t before = effects();
+  Tracked result = start_frame(trace, std::move(frame));
+  if (!result || effects() == before) return result;
+  trace.breaks.raise(BreakKind::kSideEffect,
+                     "a checkpointed function changes an object from outside, once more in the "
+                     "backward");
+  return {};
+}
+
 Tracked call_unmarked(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
                       PyObject* kwnames) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
@@ -237,8 +253,8 @@ Tracked call_unmarked(TraceContext& trace, const Tracked& callable, Tracked* arg
   }
   if (!bind_defaults(trace, *frame, function))
     return PyErr_Occurred() ? Tracked() : bind_failure(trace, function, args, count, kwnames);
-  std::optional<OriginTracker::Checkpointed> checkpointed;
-  if (is_checkpointed_call(callable.get())) checkpointed.emplace(trace.origins);
+  if (is_checkpointed_call(callable.get()) && at::GradMode::is_enabled())
+    return call_checkpointed(trace, std::move(frame));
   return start_frame(trace, std::move(frame));
 }
 

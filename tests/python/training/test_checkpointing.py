@@ -226,3 +226,52 @@ def test_double_backward():
         (slope,) = torch.autograd.grad(forward(x).sum(), x, create_graph=True)
         found.append(torch.autograd.grad(slope.square().sum(), module.blocks[0].wide.weight)[0])
     same(found[1], found[0], rtol=1e-4, atol=1e-6)
+
+
+class Writing(nn.Module):
+    """What it writes to is written twice in eager."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+        self.linear = nn.Linear(16, 16)
+        self.norm = nn.BatchNorm1d(16)
+        self.register_buffer("seen", torch.zeros(()))
+        self.calls, self.shapes = 0, []
+
+    def inner(self, x):
+        if self.how == "norm":
+            return self.norm(self.linear(x))
+        if self.how == "buffer":
+            with torch.no_grad():
+                self.seen += 1
+        if self.how == "attribute":
+            self.calls += 1
+        if self.how == "list":
+            self.shapes.append(x.shape)
+        return self.linear(x).relu()
+
+    def forward(self, x):
+        return checkpoint(self.inner, x * 2, use_reentrant=False).sin()
+
+
+@pytest.mark.parametrize("how", ["norm", "buffer", "attribute", "list"])
+@pytest.mark.parametrize("trained", [True, False])
+def test_what_a_checkpointed_function_writes_to(how, trained):
+    found = []
+    for wrap in (lambda m: m, braze.compile):
+        torch.manual_seed(0)
+        module = Writing(how)
+        call = wrap(module)
+        for _ in range(3):
+            with torch.set_grad_enabled(trained):
+                loss = call(torch.randn(4, 16)).sum()
+            if trained:
+                loss.backward()
+        buffers = {name: b.clone() for name, b in module.named_buffers()}
+        found.append((buffers, module.calls, module.shapes, loss.detach()))
+    (buffers, *rest, loss), (got, *other, got_loss) = found
+    assert rest == other
+    same(got_loss, loss, rtol=1e-4, atol=1e-5)
+    for name, buffer in buffers.items():
+        same(got[name], buffer, rtol=1e-4, atol=1e-6)

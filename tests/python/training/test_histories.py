@@ -50,7 +50,22 @@ def a_buffer(x, w):
     return (x * scale).exp() * w
 
 
-FUNCTIONS = under_no_grad, detached, of_data, filled, partly_filled, of_a_leaf, a_buffer
+def copied_over(x, w):
+    h = x * w
+    h.view_as(h).copy_(torch.ones(3))
+    return h * w.sin()
+
+
+FUNCTIONS = (
+    copied_over,
+    under_no_grad,
+    detached,
+    of_data,
+    filled,
+    partly_filled,
+    of_a_leaf,
+    a_buffer,
+)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -357,7 +357,8 @@ def observe(program, wrap):
             shown.append((f"value of {name}", leaves[name].detach().clone()))
         shown.append(("grad mode", torch.is_grad_enabled()))
         shown.append(("drawn", torch.rand(1)))
-        shown.append(("gradients in hooks", list(calls)))
+        if not raised:
+            shown.append(("gradients in hooks", list(calls)))
     return shown
 
 
