@@ -23,6 +23,13 @@ class ResultNode final : public Node {
     if (is_gone) *is_gone = true;
   }
   std::string name() const override { return "BrazeBackward"; }
+  // An override from PyTorch 2.13 on, where a node with weak references, those in `kept`, lives on
+  // when it has no others; called then.
+  void release_resources() {
+    if (is_gone) *is_gone = true;
+    next_edges().clear();
+    kept.reset();
+  }
 
   std::shared_ptr<Kept> kept;
   int tangent = 0;

@@ -1,5 +1,8 @@
 """What the code writes to, and what of the history of a tensor a write leaves as it was."""
 
+import gc
+import weakref
+
 import braze
 import pytest
 import torch
@@ -178,6 +181,28 @@ def test_results_are_released_one_by_one():
             x.sum().backward()
         y.sum().backward()
         assert a.grad is not None and b.grad is not None
+
+
+@pytest.mark.parametrize("function", [two_results, with_a_hidden_one])
+@pytest.mark.parametrize("used", [[], [0], [1], [0, 1], [-1]])
+@pytest.mark.parametrize("how", ["backward", "grad", "retained", "create_graph"])
+def test_nothing_is_kept_when_the_results_are_gone(function, used, how):
+    fast = braze.compile(function)
+    a, b = leaf(3), leaf(3)
+    gone = [weakref.ref(a), weakref.ref(b)]
+    results = fast(a, b)
+    if used:
+        loss = sum(results[i].square().sum() for i in used)
+        if how == "backward":
+            loss.backward()
+        elif how == "retained":
+            loss.backward(retain_graph=True)
+        else:
+            torch.autograd.grad(loss, (a, b), create_graph=how == "create_graph", allow_unused=True)
+        del loss
+    del a, b, results
+    gc.collect()
+    assert [ref() for ref in gone] == [None, None]
 
 
 # Versions.
