@@ -53,13 +53,15 @@ std::string_view drawing_name(std::string_view name) {
   return found == draws.end() ? std::string_view() : found->second;
 }
 
+const Value* aliased_by(const Value* value) {
+  const Node* node = value->producer();
+  const int position = node ? node->op().effects.aliased_argument(value->result_index()) : -1;
+  auto* base = position < 0 ? nullptr : std::get_if<Value*>(&node->args()[position]);
+  return base ? *base : nullptr;
+}
+
 const Value* counted_with(const Value* value) {
-  while (const Node* node = value->producer()) {
-    const int position = node->op().effects.aliased_argument(value->result_index());
-    auto* base = position < 0 ? nullptr : std::get_if<Value*>(&node->args()[position]);
-    if (!base) break;
-    value = *base;
-  }
+  while (const Value* base = aliased_by(value)) value = base;
   return value;
 }
 

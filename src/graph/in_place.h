@@ -18,6 +18,9 @@ std::string_view drawing_name(std::string_view name);
 // The op (value, history): the value, whose gradient flows to where that of `history` comes from.
 inline constexpr std::string_view kWithHistory = "braze.with_history";
 
+// The argument that `value`, its node's result, is a view of or the same tensor as. Null: it is a
+// tensor of its own.
+const Value* aliased_by(const Value* value);
 // The tensor that `value`, a view of it or the result of an in-place op on it, shares eager's
 // counter of versions with.
 const Value* counted_with(const Value* value);

@@ -410,13 +410,8 @@ bool functionalise(Graph& graph, bool keeps_histories) {
 
 bool hides_histories(const Graph& graph) {
   const auto is_detached = [](const Value* value) {
-    for (const Node* node = value->producer(); node; node = value->producer()) {
-      if (node->op().kind == OpKind::kdetach) return true;
-      const int position = node->op().effects.aliased_argument(value->result_index());
-      auto* base = position < 0 ? nullptr : std::get_if<Value*>(&node->args()[position]);
-      if (!base) return false;
-      value = *base;
-    }
+    for (const Value* base; (base = graph::aliased_by(value)); value = base)
+      if (value->producer()->op().kind == OpKind::kdetach) return true;
     return false;
   };
   return std::ranges::any_of(graph.nodes(), [&](const auto& node) {

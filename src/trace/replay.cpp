@@ -41,6 +41,23 @@ void run_node(const graph::Node& node, Values& values, std::span<const int64_t> 
     values[node.result()] = pytorch::with_history(values.at(operands[0]), values.at(operands[1]));
     return;
   }
+  if (node.op().kind == graph::OpKind::kas_strided_scatter &&
+      values.at(node.operands()[0]).is_non_overlapping_and_dense()) {
+    // PyTorch's formula for the gradient of what is written to gives the written part of it.
+    const auto ints = [&](int i) {
+      std::vector<int64_t> values_of;
+      for (const sym::Int& dim : std::get<sym::Dims>(node.args()[i]))
+        values_of.push_back(sym::evaluate(dim, symbols));
+      return values_of;
+    };
+    constexpr int kSizes = 2, kStrides = 3, kOffset = 4;
+    const auto* offset = std::get_if<sym::Int>(&node.args()[kOffset]);
+    const at::Tensor made = values.at(node.operands()[0]).clone();
+    made.as_strided(ints(kSizes), ints(kStrides), offset ? sym::evaluate(*offset, symbols) : 0)
+        .copy_(values.at(node.operands()[1]));
+    values[node.result()] = made;
+    return;
+  }
   const auto handle = pytorch::find_operator(node.op().name);
   TORCH_CHECK(handle, "this PyTorch has no operator ", node.op().name);
   const auto tensor_of = [&](const graph::Value* value) { return values.at(value); };

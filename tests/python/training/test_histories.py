@@ -59,7 +59,15 @@ def copied_over(x, w):
     return h * w.sin()
 
 
+def strided(x, w):
+    h = x * w
+    h.fill_diagonal_(1.5)
+    h.as_strided((2,), (1,), 1).mul_(2)
+    return (h * w).sin()
+
+
 FUNCTIONS = (
+    strided,
     copied_over,
     under_no_grad,
     detached,
