@@ -100,6 +100,20 @@ std::vector<bool> handed_over(const graph::Graph& graph) {
   return std::ranges::find(result, true) == result.end() ? std::vector<bool>() : result;
 }
 
+// Forward and backward in one, with large gradients among the outputs: like a backward, it takes
+// memory as it goes.
+bool is_large_step(const graph::Graph& graph) {
+  const bool has_backward = std::ranges::any_of(graph.nodes(), [&](const auto& node) {
+    const graph::Origin* origin = graph.origin(node->origin());
+    return origin && origin->is_backward;
+  });
+  if (!has_backward) return false;
+  int64_t bytes = 0;
+  for (const graph::Value* output : graph.outputs())
+    bytes += output->type().numel().hint() * graph::size_of(output->type().dtype);
+  return bytes > kOwnAbove;
+}
+
 // By input: whether no other was seen to share its memory.
 std::vector<bool> inputs_alone(const graph::Graph& graph) {
   std::map<int, int> count;
@@ -113,7 +127,8 @@ std::vector<bool> inputs_alone(const graph::Graph& graph) {
 void finish_inputs(const graph::Graph& graph, plan::Function& function) {
   number_inputs(graph, function);
   const std::vector<bool> given = handed_over(graph);
-  if (!given.empty() && !function.has_control()) allocate_by_need(function, given);
+  if ((!given.empty() || is_large_step(graph)) && !function.has_control())
+    allocate_by_need(function, given);
 }
 
 // The functions of a module, one for each part of the graph. Code is generated once all are there.
@@ -205,8 +220,9 @@ class ModuleBuilder {
       // A call that fails in a later function runs again from the inputs as they were.
       if (!dies && number == 0)
         schedule::write_inputs_in_place(waiting.program, target, inputs_alone(graph));
+      const bool goes = dies || is_large_step(graph);  // takes memory as it goes
       waiting.memory = schedule::plan_memory(waiting.program, target,
-                                             dies ? std::optional(kOwnAbove) : std::nullopt);
+                                             goes ? std::optional(kOwnAbove) : std::nullopt);
       waiting.kernels = distinct_kernels(waiting.program);
     }
     dump(options_, "schedule", [&] { return loop::to_string(waiting.program); });

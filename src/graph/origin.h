@@ -16,6 +16,8 @@ struct Origin {
   // Of which of the graph's checkpointed calls (torch.utils.checkpoint) it is a part, from 1 on:
   // what such a call computes is not kept for the backward, but made again there. 0: of none.
   int32_t checkpoint = 0;
+  // Of a backward in the traced code: of the forward at that place.
+  bool is_backward = false;
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 using OriginId = int32_t;  // index into Graph::origins(), -1: none

@@ -7,11 +7,11 @@
 #include <unordered_map>
 
 #include "graph/arguments.h"
-#include "graph/data_errors.h"
 #include "graph/emitter.h"
 #include "graph/infer/strides.h"
 #include "graph/node_copier.h"
 #include "graph/substitute.h"
+#include "passes/again.h"
 #include "passes/unsupported.h"
 
 namespace braze::passes {
@@ -26,42 +26,6 @@ using graph::OutputKind;
 using graph::OutputRole;
 using graph::Value;
 using BackwardInput = Partition::BackwardInput;
-
-// Whether the user can see more of the node than its results, or it can end the call.
-bool is_seen(const Node& node) {
-  const graph::Effects& effects = node.op().effects;
-  return effects.random || effects.opaque || effects.inplace_view ||
-         !node.mutated_arguments().empty() || graph::may_refuse_data(node);
-}
-
-// Costs nothing to do again: a view, or what is made without any tensor.
-bool is_free(const Node& node) {
-  if (is_seen(node)) return false;
-  if (node.op().op_class == graph::OpClass::kView) return true;
-  return node.op().op_class == graph::OpClass::kFactory && node.operands().empty();
-}
-
-// Which values are made of random numbers of a counter and of nothing else than that and constants:
-// the seed is all that it takes to make them again.
-std::vector<bool> made_of_seeds(const Graph& graph) {
-  std::vector<bool> made(graph.value_count());
-  for (const auto& node : graph.nodes()) {
-    if (is_seen(*node)) continue;
-    const std::vector<Value*> operands = node->operands();
-    const bool again = node->op().pointwise || node->op().view || is_free(*node);
-    bool all = again, any = false;
-    for (const Value* operand : operands) {
-      const Node* producer = operand->producer();
-      const bool constant = producer && producer->operands().empty() && is_free(*producer);
-      all &= made[operand->id()] || constant;
-      any |= made[operand->id()];
-    }
-    const bool is_source = node->op().kind == graph::OpKind::kbraze_random;
-    for (const Value* result : node->results())
-      if (result) made[result->id()] = is_source || (all && any);
-  }
-  return made;
-}
 
 // By value: another that is the same, made of the node's argument and its other results.
 using Instead = std::unordered_map<const Value*, const Value*>;
@@ -90,9 +54,6 @@ Instead normalised_again(Graph& joint) {
   }
   return instead;
 }
-
-// Of which a value that is made again may be made, at most.
-constexpr size_t kMostAgain = 16;
 
 class Cut {
  public:
@@ -167,7 +128,7 @@ class Cut {
       visible.insert(mutation.target->storage());
       visible.insert(mutation.source->storage());
     }
-    find_checkpointed(visible);
+    again_ = checkpointed(joint_, visible, [&](const Node& node) { return is_in_forward(node); });
     find_taken(visible);
     const auto is_taken = [&](const Value* value) { return taken_.contains(value); };
     for (const auto& node : joint_.nodes()) {
@@ -182,33 +143,6 @@ class Cut {
         if (is_cheap(*node) && can_be_made(*node, chain, of_kept) && of_kept)
           again_.insert(chain.begin(), chain.end());
       }
-    }
-  }
-
-  // What the forward computes within checkpointed calls is made again, but for what they give to
-  // the rest of the forward, from which the next of them begins.
-  void find_checkpointed(const std::set<int>& visible) {
-    const auto call_of = [&](const Node& node) {
-      const graph::Origin* origin = joint_.origin(node.origin());
-      return origin ? origin->checkpoint : 0;
-    };
-    std::set<const Value*> given;  // outside of their call, at once or as a view
-    for (auto place = joint_.nodes().rbegin(); place != joint_.nodes().rend(); ++place) {
-      const Node& node = **place;
-      if (!is_in_forward(node)) continue;
-      const int call = call_of(node);
-      bool is_given = false, is_visible = false;
-      for (const Value* result : node.results()) {
-        if (!result) continue;
-        is_given |= given.contains(result);
-        is_visible |= visible.contains(result->storage());
-      }
-      for (const Value* operand : node.operands()) {
-        const Node* producer = operand->producer();
-        if (producer && (call_of(*producer) != call || (is_given && is_free(node))))
-          given.insert(operand);
-      }
-      if (call > 0 && !is_given && !is_visible && !is_seen(node)) again_.insert(&node);
     }
   }
 
@@ -228,10 +162,6 @@ class Cut {
       if (input.kind == InputKind::kTangent) taken_.erase(input.value);
       if (input.kind == InputKind::kNumber) bound_.insert(input.value);
     }
-  }
-
-  static bool is_cheap(const Node& node) {
-    return node.op().pointwise && node.results().size() == 1 && !is_seen(node);
   }
 
   // Collects the nodes that make the node's result of what is taken anyway: of nothing else, as

@@ -8,6 +8,7 @@
 #include "passes/functionalise.h"
 #include "passes/fused_attention.h"
 #include "passes/linear_pointwise.h"
+#include "passes/rematerialise.h"
 
 namespace braze::passes {
 
@@ -21,6 +22,7 @@ const std::vector<Pass>& inference_passes() {
       {"decompose", decompose},
       {"fold", fold},
       {"cse", eliminate_common_subexpressions},
+      {"rematerialise", rematerialise},
       {"dce", eliminate_dead_code},
   };
   return passes;
