@@ -3,9 +3,12 @@
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/detach.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "base/error.h"
+#include "pytorch/nodes.h"
 
 namespace braze::dispatch {
 namespace {
@@ -46,6 +49,17 @@ CreationMeta creation_of(ViewOrigin origin) {
   }
   BRAZE_UNREACHABLE("origin of a view");
 }
+
+// What a backward in the compiled code has been through.
+class UsedUpNode final : public torch::autograd::Node {
+ public:
+  std::string name() const override { return "BrazeBackward"; }
+
+ protected:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    TORCH_CHECK(false, torch::autograd::ERR_BACKWARD_TWICE);
+  }
+};
 
 at::Tensor over_same_memory(const at::Tensor& tensor, bool inference) {
   c10::InferenceMode mode(inference);
@@ -95,10 +109,22 @@ void take_state(at::Tensor& output, const OutputState& state,
   if (view->get_creation_meta() != creation) view->set_creation_meta(creation);
 }
 
+void take_history(at::Tensor& output, graph::History history) {
+  if (history == graph::History::kLeaf) output.requires_grad_();
+  if (history == graph::History::kUsedUp)
+    torch::autograd::set_history(output, pytorch::make_node<UsedUpNode>());
+}
+
+graph::History history_of(const at::Tensor& traced) {
+  if (!traced.requires_grad()) return graph::History::kNone;
+  return traced.is_leaf() ? graph::History::kLeaf : graph::History::kUsedUp;
+}
+
 }  // namespace
 
 graph::OutputState state_of(const at::Tensor& traced) {
-  OutputState state{.is_made = true, .is_inference = traced.is_inference()};
+  OutputState state{
+      .is_made = true, .is_inference = traced.is_inference(), .history = history_of(traced)};
   if (state.is_inference || !traced.is_view()) return state;
   state.is_view = true;
   state.view =
@@ -113,6 +139,7 @@ void take_states(std::vector<at::Tensor>& outputs, std::span<const OutputRole> r
     for (size_t i = 0; i < outputs.size(); ++i)
       if (const OutputState& state = roles[i].state; state.is_made && state.is_view == views)
         take_state(outputs[i], state, outputs, roles);
+  for (size_t i = 0; i < outputs.size(); ++i) take_history(outputs[i], roles[i].state.history);
 }
 
 }  // namespace braze::dispatch

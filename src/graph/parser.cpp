@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <unordered_map>
@@ -67,17 +68,10 @@ class Parser {
   }
 
   void skip_space() {
-    while (position_ < text_.size()) {
-      const char c = text_[position_];
-      if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
-        ++position_;
-      } else if (text_.substr(position_, 2) == "//") {
-        const size_t end = text_.find('\n', position_);
-        position_ = end == std::string_view::npos ? text_.size() : end;
-      } else {
-        return;
-      }
-    }
+    position_ = std::min(text_.find_first_not_of(" \n\t\r", position_), text_.size());
+    if (text_.substr(position_, 2) != "//") return;
+    position_ = std::min(text_.find('\n', position_), text_.size());
+    skip_space();
   }
 
   // The next character that is not space; '\0' at the end.
@@ -307,11 +301,14 @@ class Parser {
       role.kind = *kind, position_ += peek_name().size();
     if (!(state.is_inference = accept_word("inference")) && !(state.is_view = accept_word("view")))
       state.is_alias = accept_word("alias");
-    if (!state.is_view || !accept("(")) return role;
-    const auto origin = parse_view_origin(name("how a view came to be"));
-    if (!origin) fail("unknown origin of a view");
-    state.view = *origin;
-    expect(")");
+    if (state.is_view && accept("(")) {
+      const auto origin = parse_view_origin(name("how a view came to be"));
+      if (!origin) fail("unknown origin of a view");
+      state.view = *origin;
+      expect(")");
+    }
+    state.history = parse_history(peek_name()).value_or(History::kNone);
+    position_ += to_string(state.history).size();
     return role;
   }
 

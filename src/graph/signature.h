@@ -33,18 +33,27 @@ namespace braze::graph {
   X(NoGrad, "no_grad")             /* with autograd off */                                 \
   X(InferenceMode, "in_inference") /* in inference mode, of a tensor made outside of it */
 
+// What an output that requires grad, without a gradient of the compiled code's, has for a history.
+#define BRAZE_HISTORIES(X)                                                                 \
+  X(None, "")          /* none, or one that the compiled code gives it */                  \
+  X(UsedUp, "used_up") /* one that a backward in the code has been through and given up */ \
+  X(Leaf, "leaf")      /* a leaf */
+
 #define X(name, word) k##name,
 enum class InputKind : uint8_t { BRAZE_INPUT_KINDS(X) };
 enum class OutputKind : uint8_t { BRAZE_OUTPUT_KINDS(X) };
 enum class ViewOrigin : uint8_t { BRAZE_VIEW_ORIGINS(X) };
+enum class History : uint8_t { BRAZE_HISTORIES(X) };
 #undef X
 
 std::string_view to_string(InputKind kind);  // empty: kUser
 std::string_view to_string(OutputKind kind);
 std::string_view to_string(ViewOrigin origin);
+std::string_view to_string(History history);
 std::optional<InputKind> parse_input_kind(std::string_view word);
 std::optional<OutputKind> parse_output_kind(std::string_view word);
 std::optional<ViewOrigin> parse_view_origin(std::string_view word);
+std::optional<History> parse_history(std::string_view word);
 
 // What PyTorch knows of an output besides its contents and layout, as the traced code made it. A
 // tensor from outside is that very tensor and has no such state.
@@ -54,10 +63,11 @@ struct OutputState {
   bool is_view = false;       // to autograd
   ViewOrigin view = ViewOrigin::kPlain;
   bool is_alias = false;  // none of these, but of memory that another tensor made: `detach`
+  History history = History::kNone;
   friend bool operator==(const OutputState&, const OutputState&) = default;
 };
 
-// "inference", "view", "view(no_grad)", "alias"; empty for an ordinary tensor.
+// "inference", "view", "view(no_grad)", "alias leaf"; empty for an ordinary tensor.
 std::string to_string(const OutputState& state);
 
 struct OutputRole {

@@ -15,7 +15,7 @@ namespace braze::plan {
 namespace {
 
 constexpr std::string_view kMagic = "BRAZEMOD";
-constexpr int64_t kVersion = 7;
+constexpr int64_t kVersion = 8;
 constexpr size_t kHashDigits = 32;
 enum IntTag : uint8_t { kConstant, kKnownExpr, kNewExpr };
 
@@ -116,6 +116,7 @@ constexpr int count_of(graph::Layout) { return 1; }
 constexpr int count_of(graph::InputKind) { return BRAZE_INPUT_KINDS(X); }
 constexpr int count_of(graph::OutputKind) { return BRAZE_OUTPUT_KINDS(X); }
 constexpr int count_of(graph::ViewOrigin) { return BRAZE_VIEW_ORIGINS(X); }
+constexpr int count_of(graph::History) { return BRAZE_HISTORIES(X); }
 #undef X
 constexpr int count_of(Language) { return static_cast<int>(Language::kCuda) + 1; }
 constexpr int count_of(OnFailure) { return static_cast<int>(OnFailure::kRaise) + 1; }
@@ -374,7 +375,7 @@ void fields(A& a, Is<Input> auto& x) {
 }
 template <class A>
 void fields(A& a, Is<graph::OutputState> auto& x) {
-  a(x.is_made, x.is_inference, x.is_view, x.view, x.is_alias);
+  a(x.is_made, x.is_inference, x.is_view, x.view, x.is_alias, x.history);
 }
 template <class A>
 void fields(A& a, Is<graph::OutputRole> auto& x) {

@@ -49,7 +49,7 @@ constexpr std::string_view kSignature =
     R"(graph(s0 = size(%0, 0) hint 8, %0 x: f32[s0], %1 c: f32[2] constant "0000803f00000080", %2 d: f32[0] constant "", %3 e: i64[] constant, %4 t: f32[s0] tangent) {
   %5: f32[s0] = aten.exp(%0)
   %6: f32[s0] #%5 = aten.view(%5, [s0])
-  return %0, %5, %6 view, %6 view(no_grad), %5 inference, %5 saved, %6 alias, %4 gradient
+  return %0, %5, %6 view, %6 view(no_grad), %5 inference, %5 saved, %6 alias, %5 used_up, %6 view leaf, %4 gradient
   where s0 % 8 == 0
   where s0 > 3
   where s0 <= 640
@@ -70,7 +70,10 @@ TEST(Text, ContentsStatesAndConditionsAreAPartOfIt) {
             (OutputState{.is_made = true, .is_view = true, .view = ViewOrigin::kNoGrad}));
   EXPECT_TRUE(roles[4].state.is_inference);
   EXPECT_TRUE(roles[6].state.is_alias);
-  EXPECT_EQ(roles[7].kind, OutputKind::kGradient);
+  EXPECT_EQ(roles[7].state.history, History::kUsedUp);
+  EXPECT_TRUE(roles[8].state.is_view);
+  EXPECT_EQ(roles[8].state.history, History::kLeaf);
+  EXPECT_EQ(roles[9].kind, OutputKind::kGradient);
   ASSERT_EQ(graph.conditions().size(), 3u);
   EXPECT_TRUE(sym::holds(graph.conditions()[1], std::array<int64_t, 1>{4}));
   EXPECT_FALSE(sym::holds(graph.conditions()[1], std::array<int64_t, 1>{3}));
