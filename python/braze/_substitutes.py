@@ -266,7 +266,154 @@ def checkpoint(
     return call_checkpointed(function, args, kwargs)
 
 
+# Under other identities, so that they are not replaced.
+def _in_eager(function):
+    return types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__
+    )
+
+
+_backward_in_eager = _in_eager(torch.autograd.backward)
+_grad_in_eager = _in_eager(torch.autograd.grad)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _tangents(tensors, given):
+    """For each tensor the gradient that it starts with; None: eager is to refuse the call."""
+    if given is None:
+        given = (None,) * len(tensors)
+    elif isinstance(given, torch.Tensor):
+        given = (given,)
+    if len(given) != len(tensors):
+        return None
+    tangents = []
+    for tensor, tangent in zip(tensors, given, strict=True):
+        if type(tensor) not in _PLAIN or not tensor.requires_grad:
+            return None
+        if tangent is None:
+            if tensor.numel() != 1 or not tensor.dtype.is_floating_point:
+                return None
+            tangent = torch.ones_like(tensor)
+        else:
+            if type(tangent) is not torch.Tensor or tangent.shape != tensor.shape:
+                return None
+            if tangent.dtype.is_complex != tensor.dtype.is_complex:
+                return None
+        tangents.append(tangent)
+    return tuple(tangents)
+
+
+def _as_tuple(tensors):
+    if isinstance(tensors, torch.Tensor):
+        return (tensors,)
+    return tuple(tensors) if isinstance(tensors, (tuple, list)) else ()
+
+
+def _are_plain(inputs):
+    return all(type(tensor) in _PLAIN and tensor.requires_grad for tensor in inputs)
+
+
+def backward(
+    tensors,
+    grad_tensors=None,
+    retain_graph=None,
+    create_graph=False,
+    grad_variables=None,
+    inputs=None,
+):
+    """`torch.autograd.backward` within the graph. What eager refuses is left to it."""
+    roots = _as_tuple(tensors)
+    leaves = () if inputs is None else _as_tuple(inputs)
+    tangents = _tangents(roots, grad_tensors) if roots else None
+    if (
+        tangents is None
+        or grad_variables is not None
+        or (inputs is not None and not (leaves and _are_plain(leaves)))
+    ):
+        return _backward_in_eager(
+            tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs
+        )
+    keeps_graph = create_graph if retain_graph is None else retain_graph
+    _C.run_backward(roots, tangents, leaves, bool(keeps_graph), bool(create_graph), True)
+
+
+def tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
+    materialize_grads=False,
+):
+    """`torch.autograd.grad` within the graph. What eager refuses is left to it."""
+    roots, wanted = _as_tuple(outputs), _as_tuple(inputs)
+    tangents = _tangents(roots, grad_outputs) if roots else None
+    gradients = None
+    usual = (
+        only_inputs and not is_grads_batched and not (materialize_grads and allow_unused is False)
+    )
+    if usual and tangents is not None and wanted and _are_plain(wanted):
+        keeps_graph = create_graph if retain_graph is None else retain_graph
+        gradients = _C.run_backward(
+            roots, tangents, wanted, bool(keeps_graph), bool(create_graph), False
+        )
+    unused = gradients is not None and any(gradient is None for gradient in gradients)
+    if gradients is None or (unused and not allow_unused and not materialize_grads):
+        return _grad_in_eager(
+            outputs,
+            inputs,
+            grad_outputs,
+            retain_graph,
+            create_graph,
+            only_inputs,
+            allow_unused,
+            is_grads_batched,
+            materialize_grads,
+        )
+    if unused and materialize_grads:
+        gradients = tuple(
+            torch.zeros_like(tensor, requires_grad=create_graph) if gradient is None else gradient
+            for gradient, tensor in zip(gradients, wanted, strict=True)
+        )
+    return gradients
+
+
+# What the decorator wraps that keeps torch.compile away.
+_zero_gradients = torch.optim.Optimizer.zero_grad.__wrapped__
+_zero_gradients_of_module = _in_eager(torch.nn.Module.zero_grad)
+
+
+def zero_grad(self, set_to_none=True):
+    """Without a look at the gradients, which may be there or not."""
+    if set_to_none is not True or not hasattr(self, "_zero_grad_profile_name"):
+        return _zero_gradients(self, set_to_none)
+    for group in self.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
+
+
+def zero_grad_of_module(self, set_to_none=True):
+    if set_to_none is not True or getattr(self, "_is_replica", False):
+        return _zero_gradients_of_module(self, set_to_none)
+    for parameter in self.parameters():
+        parameter.grad = None
+
+
 SUBSTITUTES = {
+    torch.optim.Optimizer.zero_grad: zero_grad,
+    torch.nn.Module.zero_grad: zero_grad_of_module,
+    torch.autograd.backward: backward,
+    torch.autograd.grad: grad,
+    torch.Tensor.backward: tensor_backward,
     _associative_scan: associative_scan,
     F.interpolate: interpolate,
     F.one_hot: one_hot,

@@ -321,6 +321,8 @@ class Capture {
     World& world = trace.world;
     for (Ref& tensor : recorded.inputs) {
       const Source* source = world.source_of(tensor.get());
+      if (trace.gradients_dropped_early.contains(tensor.get()))
+        draft.dropped_gradients.push_back(static_cast<int>(draft.inputs.size()));
       draft.inputs.push_back({source, std::move(tensor)});
     }
     for (const VaryingFloat& symbol : world.floats().all())

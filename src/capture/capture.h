@@ -37,7 +37,8 @@ struct DraftInput {
 struct Draft {
   graph::Graph graph;
   graph::Joint joint;  // where results require grad, the backward is a part of the graph
-  std::vector<DraftInput> inputs;  // by graph input, less the tangents
+  std::vector<DraftInput> inputs;      // by graph input, less the tangents
+  std::vector<int> dropped_gradients;  // of these inputs: None before the graph runs
   std::shared_ptr<guard::SourceArena> sources;
   guard::Guards guards;
   guard::ShapeGuards shapes;  // with a symbolic graph

@@ -16,6 +16,7 @@ namespace braze::capture {
   X(delitem, "__delitem__")                                 \
   X(contains, "__contains__")                               \
   X(get, "get")                                             \
+  X(grad, "grad")                                           \
   X(missing, "__missing__")                                 \
   X(call, "__call__")                                       \
   X(dict, "__dict__")                                       \

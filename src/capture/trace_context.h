@@ -97,6 +97,9 @@ struct TraceContext {
   size_t container_changes = 0;
   std::vector<Ref> addresses;  // results of id() and hash(): must not leave the trace
   std::vector<VaryingText> texts;
+  // Tensors from outside to whose `.grad` the code gave None before all else, so that the gradient
+  // can go before the compiled code runs, as it would in eager.
+  IdentityMap<bool> gradients_dropped_early;
 
   // --- Calls
   std::vector<DeferredCall> deferred;

@@ -115,9 +115,14 @@ void set_output_states(capture::Draft& draft) {
       state.is_alias = !state.is_view && !state.is_inference &&
                        node->op().effects.aliased_argument(values[i]->result_index()) >= 0;
     }
+  for (const int output : draft.joint.tangent_of)
+    roles[output].state.history = graph::History::kNone;
   // What has a history of its own is no view.
   for (const int output : draft.joint.tangent_of)
     roles[output].state.is_view = roles[output].state.is_alias = false;
+  for (graph::OutputRole& role : roles)
+    if (role.state.history == graph::History::kUsedUp)
+      role.state.is_view = role.state.is_alias = false;
   draft.graph.set_outputs(values, std::move(roles));
 }
 
@@ -306,6 +311,7 @@ std::shared_ptr<Entry> compile_entry(PyFunctionObject* function, PyObject* const
       log::write(log::Component::kGraph, name + "\n" + graph::to_string(draft->graph));
     if (draft->traced) {
       entry->input_count = draft->inputs.size();
+      entry->dropped_gradients = std::move(draft->dropped_gradients);
       if (settings.custom_backend) {
         entry->kind = EntryKind::kPython;
         if (!build_python_entry(*draft, settings, *entry)) return nullptr;

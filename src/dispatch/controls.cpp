@@ -90,6 +90,9 @@ PyMethodDef functions[] = {
      "The condition itself; in a capture one on numbers that come from data is asserted."},
     {"operand", control_flow, METH_VARARGS,
      "operand(value, tensor): a float that varies as a tensor beside that one; else the number."},
+    {"run_backward", control_flow, METH_VARARGS,
+     "run_backward(tensors, tangents, inputs, keeps_graph, creates_graph, accumulates): "
+     "gradients."},
 #define X(id, name, text) {name, control_flow, METH_VARARGS, text},
     BRAZE_CONTROL_FLOW_CALLS(X)
 #undef X
@@ -117,7 +120,8 @@ bool initialize_controls(PyObject* module) {
       {"is_compiling", capture::Callee::kReadOnly},
       {"graph_break", capture::Callee::kGraphBreak},
       {"expect", capture::Callee::kExpect},
-      {"operand", capture::Callee::kOperand}};
+      {"operand", capture::Callee::kOperand},
+      {"run_backward", capture::Callee::kBackward}};
   for (const auto& [name, callee] : rules) {
     Ref function = Ref::steal(PyObject_GetAttrString(module, name));
     if (!function) return false;

@@ -172,6 +172,8 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
     std::shared_ptr<const pytorch::GeneratorState> drawn_from;
     if (training && training->draws())
       drawn_from = std::make_shared<const pytorch::GeneratorState>();
+    for (const int input : dropped_gradients)
+      if (inputs[input]->grad().defined()) inputs[input]->mutable_grad().reset();
     std::shared_ptr<Specialization> specialization;
     const Outcome outcome = run_tensors(inputs, tensors, symbols, numbers, specialization, why);
     if (outcome != Outcome::kDone || PyErr_Occurred()) return outcome;

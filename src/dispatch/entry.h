@@ -37,6 +37,7 @@ struct Entry {
   EntryKind kind = EntryKind::kEager;
   std::unique_ptr<guard::GuardSet> guards;
   size_t input_count = 0;
+  std::vector<int> dropped_gradients;  // kPlan; of these inputs: gone before it runs
   std::unique_ptr<Specializations> specializations;
   std::vector<int> floats;  // by number that the compiled code takes: which of the guards' floats
   cpython::Ref python;

@@ -66,6 +66,7 @@ enum class GuardKind : uint8_t {
 struct GuardDetails {
   // kTensor: dimensions whose size or stride may be any, by bit; ShapeGuards tell which.
   uint64_t free_sizes = 0, free_strides = 0;
+  bool no_hooks = false;             // kTensor: neither on the tensor nor on its accumulation
   std::vector<const Source*> group;  // kDistinct, kDisjointMemory
   size_t written = 0;                // kDistinct, kDisjointMemory
   std::vector<int> memories;         // kDisjointMemory: by member of the group

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "pytorch/memory.h"
+#include "pytorch/nodes.h"
 #include "torch_python/objects.h"
 
 namespace braze::guard {
@@ -85,8 +86,8 @@ bool lie_apart(PyObject* a, PyObject* b, int64_t bytes, bool one_storage) {
          pytorch::address_of(*y) - pytorch::address_of(*x) == static_cast<uintptr_t>(bytes);
 }
 
-TensorSpec::TensorSpec(PyObject* tensor, uint64_t free_sizes, uint64_t free_strides)
-    : free_sizes_(free_sizes), free_strides_(free_strides) {
+TensorSpec::TensorSpec(PyObject* tensor, uint64_t free_sizes, uint64_t free_strides, bool no_hooks)
+    : free_sizes_(free_sizes), free_strides_(free_strides), no_hooks_(no_hooks) {
   const c10::TensorImpl* impl = tensor_of(tensor);
   BRAZE_CHECK(impl != nullptr, "a tensor guard expects a ", Py_TYPE(tensor)->tp_name);
   type_ = Py_TYPE(tensor);
@@ -107,6 +108,10 @@ TensorSpec::TensorSpec(PyObject* tensor, uint64_t free_sizes, uint64_t free_stri
   std::copy_n(impl->strides().data(), dim_, out + dim_);
 }
 
+inline bool TensorSpec::fits_history(const c10::TensorImpl& impl) const {
+  return requires_grad(impl) == requires_grad_ && (!no_hooks_ || !pytorch::has_hooks(impl));
+}
+
 inline bool TensorSpec::fits_but_shape(const c10::TensorImpl& impl) const {
   // The keys say that sizes and strides are the plain ones, so nothing virtual is called.
   if (impl.key_set().raw_repr() != keys_ || !plain_) return false;
@@ -122,13 +127,12 @@ bool TensorSpec::matches_free(const c10::TensorImpl& impl) const {
     if (!(free_sizes_ >> i & 1) && sizes[i] != expected[i]) return false;
     if (!(free_strides_ >> i & 1) && strides[i] != expected[dim_ + i]) return false;
   }
-  return requires_grad(impl) == requires_grad_;
+  return fits_history(impl);
 }
 
 std::optional<uint64_t> TensorSpec::varying_sizes(PyObject* object) const {
   const c10::TensorImpl* impl = tensor_of(object);
-  if (impl == nullptr || Py_TYPE(object) != type_ || !fits_but_shape(*impl) ||
-      requires_grad(*impl) != requires_grad_)
+  if (impl == nullptr || Py_TYPE(object) != type_ || !fits_but_shape(*impl) || !fits_history(*impl))
     return std::nullopt;
   uint64_t bits = 0;
   for (int i = 0; i < dim_; ++i)
@@ -152,7 +156,7 @@ inline bool TensorSpec::matches(const c10::TensorImpl& impl) const {
   bool same = true;
   for (int i = 0; i < dim_; ++i)
     same &= (sizes[i] == expected[i]) & (strides[i] == expected[dim_ + i]);
-  return same && requires_grad(impl) == requires_grad_;
+  return same && fits_history(impl);
 }
 
 bool TensorSpec::matches(PyObject* object, c10::TensorImpl** impl) const {
@@ -198,6 +202,7 @@ std::string TensorSpec::difference(const std::string& source, PyObject* object) 
   }
   if (requires_grad(*impl) != requires_grad_)
     return changed("requires_grad", flag(requires_grad_), flag(!requires_grad_));
+  if (no_hooks_ && pytorch::has_hooks(*impl)) return source + " has got a hook";
   return changed("dispatch keys", c10::toString(c10::DispatchKeySet::from_raw_repr(keys_)),
                  c10::toString(impl->key_set()));
 }

@@ -16,11 +16,13 @@ namespace braze::guard {
 class TensorSpec {
  public:
   // As `tensor` (a torch.Tensor object) is now. Nothing of it is kept alive.
-  // Dimensions given by bit may have any size or stride.
-  explicit TensorSpec(PyObject* tensor, uint64_t free_sizes = 0, uint64_t free_strides = 0);
+  // Dimensions given by bit may have any size or stride. `no_hooks`: a gradient for it has none to
+  // call.
+  explicit TensorSpec(PyObject* tensor, uint64_t free_sizes = 0, uint64_t free_strides = 0,
+                      bool no_hooks = false);
 
-  // Python type, key set, dtype, device, sizes, strides, requires_grad. No Python code runs. On
-  // success `impl` is the tensor.
+  // Python type, key set, dtype, device, sizes, strides, requires_grad, no hooks. No Python code
+  // runs. On success `impl` is the tensor.
   bool matches(PyObject* object, c10::TensorImpl** impl) const;
 
   // What of `object`, which was read from `source`, is other than this: "x.size(0): 4 -> 8".
@@ -36,6 +38,7 @@ class TensorSpec {
   bool matches(const c10::TensorImpl& impl) const;
   bool matches_free(const c10::TensorImpl& impl) const;
   bool fits_but_shape(const c10::TensorImpl& impl) const;
+  bool fits_history(const c10::TensorImpl& impl) const;
   std::string shape_text(const int64_t* values, uint64_t free) const;
 
   PyTypeObject* type_;  // kept alive by `type_ref_`
@@ -48,6 +51,7 @@ class TensorSpec {
   static constexpr int kInline = 5;
   int64_t inline_[2 * kInline];
   uint64_t free_sizes_, free_strides_;
+  bool no_hooks_;
   std::vector<int64_t> more_;  // sizes then strides, where they do not fit
   cpython::Ref type_ref_;
 

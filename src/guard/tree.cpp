@@ -23,7 +23,8 @@ bool is_about_one_source(const Guard& guard) {
 
 TensorSpec spec_of(const Guard& guard) {
   if (guard.details == nullptr) return TensorSpec(guard.expected.get());
-  return TensorSpec(guard.expected.get(), guard.details->free_sizes, guard.details->free_strides);
+  return TensorSpec(guard.expected.get(), guard.details->free_sizes, guard.details->free_strides,
+                    guard.details->no_hooks);
 }
 
 }  // namespace

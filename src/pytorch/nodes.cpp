@@ -18,6 +18,16 @@ class Identity final : public torch::autograd::Node {
 
 }  // namespace
 
+bool has_hooks(const c10::TensorImpl& leaf) {
+  using torch::autograd::AutogradMeta;
+  const auto* meta =
+      static_cast<const AutogradMeta*>(const_cast<c10::TensorImpl&>(leaf).autograd_meta());
+  if (meta == nullptr) return false;
+  if (!meta->hooks_.empty() || meta->post_acc_grad_hooks_) return true;
+  const NodePtr accumulator = meta->grad_accumulator_.lock();
+  return accumulator && (!accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty());
+}
+
 at::Tensor with_history(const at::Tensor& value, const at::Tensor& history) {
   at::Tensor result = value.detach();
   if (!history.requires_grad()) return result;

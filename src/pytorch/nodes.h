@@ -23,6 +23,9 @@ auto make_node() {
     return c10::make_intrusive<T>();
 }
 
+// Of a leaf: whether anything is called when a gradient is accumulated into it.
+bool has_hooks(const c10::TensorImpl& leaf);
+
 // A tensor over the memory of `value` whose gradient is that of `history`; without one if that does
 // not require grad.
 at::Tensor with_history(const at::Tensor& value, const at::Tensor& history);

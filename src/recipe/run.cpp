@@ -158,11 +158,13 @@ bool Runner::fill_deque(PyObject* target, const std::vector<int>& items) const {
   return bool(Ref::steal(PyObject_CallMethodOneArg(target, extend, packed.get())));
 }
 
-// Into the instance dict or a slot, past properties and __setattr__ of the class. Null: deleted.
+// Into the instance dict, a slot or an attribute of C (Tensor.grad), past properties and
+// __setattr__ of the class. Null: deleted.
 bool Runner::set_attribute(PyObject* target, PyObject* name, PyObject* value) const {
   PyObject* descriptor = PyModule_Check(target) ? nullptr : _PyType_Lookup(Py_TYPE(target), name);
   bool bypass = descriptor && Py_TYPE(descriptor)->tp_descr_set &&
-                !Py_IS_TYPE(descriptor, &PyMemberDescr_Type);
+                !Py_IS_TYPE(descriptor, &PyMemberDescr_Type) &&
+                !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type);
   if (!bypass) return PyObject_GenericSetAttr(target, name, value) == 0;
   Ref dict = Ref::steal(PyObject_GenericGetDict(target, nullptr));
   if (!dict) return false;

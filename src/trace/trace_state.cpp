@@ -214,16 +214,23 @@ graph::OriginId TraceState::origin() {
 
 // Autograd makes its node before it calls what is below.
 void TraceState::note_forward(graph::OriginId origin) {
-  forward_origins_.emplace_back(at::sequence_number::peek() - 1, origin);
+  const uint64_t last = at::sequence_number::peek() - 1;
+  if (forward_origins_.empty() || forward_origins_.back().first != last)
+    forward_origins_.emplace_back(last, origin);
 }
 
-void TraceState::backward_of(std::optional<uint64_t> sequence_number) {
+void TraceState::backward_of(std::optional<uint64_t> sequence_number, bool in_code) {
   backward_origin_.reset();
   if (!sequence_number) return;
   const auto behind =
       std::upper_bound(forward_origins_.begin(), forward_origins_.end(), *sequence_number,
                        [](uint64_t number, const auto& forward) { return number < forward.first; });
   backward_origin_ = behind == forward_origins_.begin() ? -1 : std::prev(behind)->second;
+  if (!in_code) return;
+  const graph::Origin* forward = graph_.origin(*backward_origin_);
+  graph::Origin origin = forward ? *forward : graph::Origin();
+  origin.is_backward = true;
+  backward_origin_ = graph_.add_origin(std::move(origin));
 }
 
 // In the layout of the output where that is dense, as PyTorch's formulas give it then, else
@@ -286,6 +293,14 @@ std::string TraceState::differentiate(const std::vector<at::Tensor>& outputs) {
   detach_what_has_no_history();
   take_up_versions();
   return trace::differentiate(*this, outputs, first_sequence_number_, gradients_, joint_);
+}
+
+std::string TraceState::run_backward(const BackwardCall& call, BackwardResult& result) {
+  return trace::run_backward(*this, call, first_sequence_number_, result);
+}
+
+void TraceState::note_used_up(torch::autograd::Node& node) {
+  used_up_.emplace(&node, node.getptr());
 }
 
 void TraceState::watch_autograd(std::vector<at::Tensor> results) {

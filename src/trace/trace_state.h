@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/identity_map.h"
+#include "pytorch/nodes.h"
+#include "trace/backward.h"
 #include "trace/constants.h"
 #include "trace/control_flow.h"
 #include "trace/fake_tensor.h"
@@ -53,6 +55,12 @@ class TraceState {
   void settle_autograd();
   // Recorded writes count as writes to autograd; at the end of the trace nothing has been written.
   void restore_versions();
+  // `backward()` and `torch.autograd.grad()` (trace/backward.h).
+  std::string run_backward(const BackwardCall& call, BackwardResult& result);
+  // What the node has saved is given up.
+  void note_used_up(torch::autograd::Node& node);
+  bool has_used_up() const { return !used_up_.empty(); }
+  bool is_used_up(const torch::autograd::Node& node) const { return used_up_.contains(&node); }
   // Before `finish`: the backward of outputs that require grad becomes a part of the graph. A text
   // that is not empty says what cannot be.
   std::string differentiate(const std::vector<at::Tensor>& outputs);
@@ -64,7 +72,8 @@ class TraceState {
   // tensor.
   at::Tensor add_tangent(const at::Tensor& output, std::string name);
   // Nodes to come stem from the backward of what this autograd node recorded; none: from the code.
-  void backward_of(std::optional<uint64_t> sequence_number);
+  // `in_code`: of a backward in the code.
+  void backward_of(std::optional<uint64_t> sequence_number, bool in_code = false);
 
   const std::shared_ptr<sym::ShapeEnv> shapes_owner = std::make_shared<sym::ShapeEnv>();
   sym::ShapeEnv& shapes = *shapes_owner;
@@ -150,6 +159,8 @@ class TraceState {
   std::vector<std::pair<uint64_t, graph::OriginId>> forward_origins_;
   std::optional<graph::OriginId> backward_origin_;
   std::vector<graph::Node*> without_history_;  // took what requires grad while autograd was off
+  // Nodes of autograd that a backward in the traced code has used up, held by their addresses.
+  std::unordered_map<const torch::autograd::Node*, pytorch::NodePtr> used_up_;
   std::vector<at::Tensor> gradients_;
   graph::Joint joint_;
   std::map<std::pair<int64_t, int64_t>, sym::Int> ducks_;

@@ -176,6 +176,10 @@ const std::optional<TraceBreak>& Tracer::last_break() const { return impl_->stat
 
 bool Tracer::needs_autograd() const { return impl_->state.needs_autograd(); }
 
+std::string Tracer::run_backward(const BackwardCall& call, BackwardResult& result) {
+  return impl_->state.run_backward(call, result);
+}
+
 std::string Tracer::differentiate(const std::vector<at::Tensor>& outputs) {
   const Scope scope(*this);
   return impl_->state.differentiate(outputs);

@@ -79,6 +79,8 @@ struct Trace {
 };
 
 class ControlFlow;
+struct BackwardCall;
+struct BackwardResult;
 
 class Tracer {
  public:
@@ -147,6 +149,10 @@ class Tracer {
   // Whether autograd would have recorded something: some op ran in grad mode on a tensor that
   // requires grad.
   bool needs_autograd() const;
+
+  // Within its scope: `backward()` and `torch.autograd.grad()` in the traced code
+  // (trace/backward.h).
+  std::string run_backward(const BackwardCall& call, BackwardResult& result);
 
   // Before the end of the trace, outside of its scope: records the backward of those of `outputs`
   // that require grad (trace/joint.h). A text that is not empty says what cannot be.

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "capture/calls/backward.h"
 #include "capture/calls/control_flow.h"
 #include "capture/calls/native.h"
 #include "capture/calls/output.h"
@@ -133,6 +134,9 @@ Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& 
     case Callee::kOperand:
       if (done = done && count == 2; !done) return {};
       return operand_of_float(trace, args[0], args[1]);
+    case Callee::kBackward:
+      done = true;
+      return call_backward(trace, args, count);
     case Callee::kControlFlow:
       done = true;
       return call_control_flow(trace, static_cast<ControlFlowCall>(rule.op), args, count);

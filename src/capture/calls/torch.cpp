@@ -74,6 +74,13 @@ bool only_rearranges(std::string_view module, std::string_view name) {
 
 static bool may_copy_data(TraceContext& trace, const char* name, const Tracked* args, size_t count);
 
+// `requires_grad_()` of what the traced code has made.
+static bool makes_leaf(TraceContext& trace, std::string_view name, const Tracked& self,
+                       const Tracked* args, size_t count, PyObject* kwnames) {
+  return name == "requires_grad_" && is_fake(self.get()) && !trace.world.source_of(self) &&
+         !trace.torch_calls && !kwnames && (count == 0 || (count == 1 && args[0].get() == Py_True));
+}
+
 Tracked call_tensor_method(TraceContext& trace, const Tracked& callable, const char* name,
                            const Tracked& self, Tracked* args, size_t count, PyObject* kwnames,
                            bool unbound) {
@@ -85,12 +92,14 @@ Tracked call_tensor_method(TraceContext& trace, const Tracked& callable, const c
   }
   if (std::string_view(name) == "item" && count == 0 && !kwnames)
     if (Tracked item = item_of_counter(trace, self); item || PyErr_Occurred()) return item;
-  // What requires grad already is as it was.
-  if (std::string_view(name) == "requires_grad_" && is_fake(self.get()) &&
-      requires_grad(self.get()) &&
-      (count == 0 || (count == 1 && !kwnames && args[0].get() == Py_True)))
+  // What requires grad already, or does not, is as it was.
+  if (std::string_view(name) == "requires_grad_" && !kwnames && count <= 1 &&
+      (count == 0 || PyBool_Check(args[0].get())) &&
+      requires_grad(self.get()) == (count == 0 || args[0].get() == Py_True))
     return self;
-  if (const char* why = tensor_method_break(name)) {
+  const char* why =
+      makes_leaf(trace, name, self, args, count, kwnames) ? nullptr : tensor_method_break(name);
+  if (why) {
     if (std::string_view(name) == "tolist" && count == 0)
       if (Tracked list = list_of_tensor(trace, self); list || PyErr_Occurred()) return list;
     std::string text = std::string("Tensor.") + name + "(): " + why;

@@ -13,7 +13,9 @@ struct Gil {
   ~Gil() { PyGILState_Release(state); }
 };
 
-bool is_user_frame(const Frame& frame) { return !frame.info->policy.is_torch; }
+bool is_user_frame(const Frame& frame) {
+  return !frame.info->policy.is_torch && !frame.info->policy.is_stand_in;
+}
 
 std::string text_of(PyObject* unicode) {
   return unicode && PyUnicode_Check(unicode) ? cpython::utf8_of(unicode) : "";

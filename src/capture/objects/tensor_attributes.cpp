@@ -45,9 +45,10 @@ Tracked tensor_attribute_of(TraceContext& trace, const Tracked& tensor, PyObject
       return method ? call(trace, method, nullptr, 0, nullptr) : Tracked();
     }
     case TensorAttribute::kGradient:
-      // Of a tensor from outside it is an attribute like others: what sets it is a break.
+      // Of a tensor from outside it is an attribute like others.
       if (!trace.world.source_of(tensor)) {
         if (!requires_grad(obj)) return Tracked::borrow(Py_None);
+        if (is_leaf(obj)) return trace.world.wrap(Ref::steal(PyObject_GetAttr(obj, name)));
         return trace.refuse(BreakKind::kTensorInternals,
                             "Tensor.grad is read of what the traced code computes");
       }
@@ -76,6 +77,20 @@ Tracked tensor_attribute_of(TraceContext& trace, const Tracked& tensor, PyObject
   return value ? trace.world.wrap(std::move(value)) : Tracked();
 }
 
+// What eager would refuse is left to it.
+static bool set_gradient(TraceContext& trace, const Tracked& tensor, const Tracked& value) {
+  const bool is_none = value.get() == Py_None;
+  const bool fits = is_none || (is_fake(value.get()) && may_be_gradient(tensor.get(), value.get()));
+  if (!fits || value.get() == tensor.get())
+    return trace.breaks.refuse(BreakKind::kTensorInternals, "Tensor.grad is set");
+  const Source* source = trace.world.source_of(tensor);
+  if (!source) return PyObject_SetAttr(tensor.get(), names().grad, value.get()) == 0;
+  const Source* gradient = trace.guards.source(SourceKind::kAttribute, source, names().grad);
+  if (is_none && trace.origins.recorded_nodes() == 0 && !trace.guards.is_guarded(gradient))
+    trace.gradients_dropped_early[tensor.get()] = true;
+  return trace.world.write_attribute(tensor.get(), names().grad, value.get());
+}
+
 bool set_tensor_attribute(TraceContext& trace, const Tracked& tensor, PyObject* name,
                           const Tracked& value) {
   PyObject* obj = tensor.get();
@@ -84,6 +99,8 @@ bool set_tensor_attribute(TraceContext& trace, const Tracked& tensor, PyObject* 
   const bool own = plain && PyUnicode_Check(name) && PyUnicode_GET_LENGTH(name) > 0 &&
                    PyUnicode_READ_CHAR(name, 0) != '_' && !_PyType_Lookup(type, name);
   const bool stands_for_another = trace.world.real_of(obj) != obj;
+  if (plain && !stands_for_another && name == names().grad && value)
+    return set_gradient(trace, tensor, value);
   if (!own || stands_for_another)
     return trace.breaks.refuse(BreakKind::kTensorInternals,
                                std::string("Tensor.") + cpython::utf8_of(name) + " is set");

@@ -116,9 +116,9 @@ CodePolicy code_policy(PyCodeObject* code, PyObject* globals) {
     // Gives back what it is given, whatever the type is.
     if (module == "typing" && std::string_view(cpython::utf8_of(code->co_qualname)) == "cast")
       return {FramePolicy::kInline};
-    return {frame_policy(globals)};
+    return {.frame = frame_policy(globals), .is_stand_in = module.starts_with("braze._")};
   }
-  CodePolicy policy{FramePolicy::kInline, true};
+  CodePolicy policy{.frame = FramePolicy::kInline, .is_torch = true};
   const TorchCodeEntry* listed = torch_code(module, cpython::utf8_of(code->co_qualname));
   if (!listed || listed->what == TorchCode::kEvaluated) return policy;
   policy.frame = FramePolicy::kNative;

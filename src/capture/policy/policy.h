@@ -21,6 +21,7 @@ FramePolicy frame_policy(PyObject* globals);
 struct CodePolicy {
   FramePolicy frame;
   bool is_torch = false;
+  bool is_stand_in = false;       // of Braze, evaluated in the place of a function of torch
   bool may_warn = false;          // a function of torch that is native but for its warnings
   const char* refused = nullptr;  // of torch: why it is not called in a trace
   bool is_random = false;         // of torch.random: not even by other code of torch
@@ -60,6 +61,7 @@ enum class Callee : uint8_t {
   kGraphBreak,   // braze.graph_break(msg)
   kExpect,       // braze._C.expect(condition)
   kOperand,      // braze._C.operand(value, tensor)
+  kBackward,     // braze._C.run_backward
   kControlFlow,  // braze._C.branch and its companions: `CalleeRule::op` is a ControlFlowCall
   // Builtins that the evaluation carries out itself.
   kGetattr,

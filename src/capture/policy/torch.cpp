@@ -126,7 +126,6 @@ const char* listed_method_break(std::string_view name) {
       {"retain_grad", kAutograd},
       {"register_hook", kAutograd},
       {"register_post_accumulate_grad_hook", kAutograd},
-      {"backward", kAutograd},
       {"detach_", kAutograd},
       {"set_", kMetadata},
       {"resize_", kMetadata},

@@ -1,7 +1,6 @@
 #include "capture/recording/recording.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
-#include <ATen/ThreadLocalState.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
@@ -9,20 +8,16 @@
 
 #include <unordered_map>
 
-#include "base/error.h"
-#include "base/identity_map.h"
 #include "capture/known.h"
+#include "capture/recording/impl.h"
 #include "guard/guard.h"
 #include "pytorch/aten.h"
 #include "pytorch/memory.h"
 #include "torch_python/objects.h"
-#include "trace/control_flow.h"
 #include "trace/sym_node.h"
 #include "trace/tracer.h"
 
 namespace braze::capture {
-
-using torch_python::tensor_of;
 
 bool is_tensor_type(PyTypeObject* type) {
   if (type == known().tensor || type == known().parameter) return true;
@@ -43,6 +38,14 @@ static bool is_plain(PyObject* tensor) {
 bool is_condition(PyObject* object) {
   return is_plain(object) && tensor_of(object).scalar_type() == at::kBool &&
          tensor_of(object).dim() == 0 && tensor_of(object).is_cpu();
+}
+
+bool is_leaf(PyObject* tensor) { return tensor_of(tensor).is_leaf(); }
+
+bool may_be_gradient(PyObject* tensor, PyObject* gradient) {
+  const at::Tensor &of = tensor_of(tensor), &given = tensor_of(gradient);
+  return of.sym_sizes() == given.sym_sizes() && of.scalar_type() == given.scalar_type() &&
+         of.device() == given.device();
 }
 
 bool requires_grad(PyObject* tensor) { return tensor_of(tensor).requires_grad(); }
@@ -80,18 +83,6 @@ Ref plain_like(PyObject* symbol) {
   if (Py_TYPE(symbol) == known().sym_float) return Ref::steal(PyFloat_FromDouble(0));
   return Ref::steal(PyLong_FromLong(0));
 }
-
-struct Recording::Impl {
-  trace::Tracer tracer;
-  std::optional<trace::Tracer::Scope> scope;
-  std::optional<at::ThreadLocalState> thread_state;
-  pytorch::AutocastState autocast;
-  guard::GlobalState state;
-  std::vector<guard::GlobalState> region_states;
-  // What the Python objects of symbolic integers hold.
-  std::vector<Ref> nodes;          // by expression
-  IdentityMap<sym::Int> integers;  // by node
-};
 
 Recording::Recording() : impl_(std::make_unique<Impl>()) {}
 Recording::~Recording() {
@@ -370,81 +361,6 @@ Ref Recording::size_of(PyObject* tensor, PyObject* dim) {
   const auto rank = static_cast<int64_t>(sizes.size());
   if (overflow || number < -rank || number >= rank) return {};
   return object_of(trace::from_symint(sizes[number < 0 ? number + rank : number]));
-}
-
-namespace {
-
-std::vector<at::Tensor> unpack(const std::vector<PyObject*>& objects) {
-  std::vector<at::Tensor> tensors;
-  for (PyObject* object : objects) tensors.push_back(tensor_of(object));
-  return tensors;
-}
-
-// What PyTorch or the tracer throws becomes a text.
-template <class F>
-auto explained(std::string* why, F&& f) -> decltype(f()) {
-  try {
-    return f();
-  } catch (const InternalError&) {
-    throw;
-  } catch (const std::exception& error) {
-    PyErr_Clear();
-    *why = error.what();
-    return {};
-  }
-}
-
-std::vector<Ref> wrap(const std::vector<at::Tensor>& tensors) {
-  std::vector<Ref> objects;
-  for (const at::Tensor& tensor : tensors)
-    objects.push_back(Ref::steal(torch_python::wrap(tensor)));
-  return objects;
-}
-
-}  // namespace
-
-std::string Recording::begin_region(int* number) {
-  trace::ControlFlow& control = impl_->tracer.control_flow();
-  if (std::string why = control.why_not(); !why.empty()) return why;
-  impl_->region_states.push_back(guard::GlobalState::current());
-  *number = control.begin();
-  return "";
-}
-
-std::string Recording::end_region(int number, const std::vector<PyObject*>& outputs) {
-  const bool same = impl_->region_states.back() == guard::GlobalState::current();
-  impl_->region_states.pop_back();
-  if (!same) return "a branch changes a switch of PyTorch";
-  std::string why;
-  std::string known =
-      explained(&why, [&] { return impl_->tracer.control_flow().end(number, unpack(outputs)); });
-  return why.empty() ? known : why;
-}
-
-Ref Recording::loop_parameter(PyObject* like, int number) {
-  return Ref::steal(
-      torch_python::wrap(impl_->tracer.control_flow().parameter(tensor_of(like), number)));
-}
-
-std::vector<Ref> Recording::cond(PyObject* predicate, int yes, int no, std::string* why) {
-  return explained(why, [&] {
-    return wrap(impl_->tracer.control_flow().cond(tensor_of(predicate), yes, no, why));
-  });
-}
-
-std::vector<Ref> Recording::loop(int condition, int body, const std::vector<PyObject*>& carried,
-                                 std::string* why) {
-  return explained(why, [&] {
-    return wrap(impl_->tracer.control_flow().loop(condition, body, unpack(carried), why));
-  });
-}
-
-bool Recording::needs_autograd() const { return impl_->tracer.needs_autograd(); }
-
-std::string Recording::differentiate(const std::vector<PyObject*>& outputs) {
-  std::string why;
-  std::string known = explained(&why, [&] { return impl_->tracer.differentiate(unpack(outputs)); });
-  return why.empty() ? known : why;
 }
 
 namespace {

@@ -27,6 +27,9 @@ bool is_fake(PyObject* object);
 // subclass, no mode.
 bool is_condition(PyObject* object);
 bool requires_grad(PyObject* tensor);
+bool is_leaf(PyObject* tensor);
+// Of the same sizes, dtype and device.
+bool may_be_gradient(PyObject* tensor, PyObject* gradient);
 bool holds_integers(PyObject* tensor);
 std::vector<int64_t> sizes_of(PyObject* tensor);
 // May stand in a trace with symbolic sizes: a plain dense torch.Tensor, no part of autograd.
@@ -126,6 +129,18 @@ class Recording {
   Ref size_of(PyObject* tensor, PyObject* dim);
 
   bool needs_autograd() const;
+  // `backward()` and `torch.autograd.grad()` in the traced code: trace/backward.h. None for a
+  // gradient that there is not.
+  struct BackwardCall {
+    std::vector<PyObject*> roots, tangents;  // None for a tangent: a root that needs none
+    std::vector<PyObject*> inputs;
+    bool keeps_graph = false, creates_graph = false, accumulates = false;
+  };
+  // The leaves; without `accumulates` the gradients.
+  std::vector<Ref> run_backward(const BackwardCall& call, std::string* why);
+  // Once for each of these leaves: what its `.grad` becomes that is `before`, a tensor or None.
+  // Empty: no gradient has come.
+  Ref accumulated(size_t leaf, PyObject* before, bool creates_graph);
   // The backward of those of the outputs that require grad becomes a part of the graph. A text that
   // is not empty says what cannot be.
   std::string differentiate(const std::vector<PyObject*>& outputs);

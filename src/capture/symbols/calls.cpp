@@ -213,6 +213,7 @@ static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Trac
       case Callee::kVars:
       case Callee::kExpect:
       case Callee::kOperand:
+      case Callee::kBackward:
       case Callee::kControlFlow:
       case Callee::kPrint:
         return true;

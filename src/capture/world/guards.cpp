@@ -94,4 +94,12 @@ void TraceGuards::free_sizes(const Source* source, uint64_t sizes, uint64_t stri
           guard::GuardDetails{.free_sizes = sizes, .free_strides = strides});
 }
 
+void TraceGuards::add_no_hooks(const Source* source) {
+  for (guard::Guard& guard : guards_) {
+    if (guard.kind != GuardKind::kTensor || guard.source != source) continue;
+    if (!guard.details) guard.details = std::make_unique<guard::GuardDetails>();
+    guard.details->no_hooks = true;
+  }
+}
+
 }  // namespace braze::capture

@@ -64,6 +64,12 @@ class TraceGuards {
     const auto id = static_cast<size_t>(source->id);
     return id < guarded_.size() && (guarded_[id] & bit(kind)) != 0;
   }
+  // The tensor at `source`, which is guarded, has no hooks that a gradient would call.
+  void add_no_hooks(const Source* source);
+  bool is_guarded(const Source* source) const {
+    const auto id = static_cast<size_t>(source->id);
+    return id < guarded_.size() && guarded_[id] != 0;
+  }
   // As if there were one.
   void note(GuardKind kind, const Source* source);
 

@@ -34,7 +34,7 @@ REASONS = [
     ("Tensor.set_()", "TensorInternals", lambda x: x.set_()),
     ("Tensor.requires_grad_()", "TensorInternals", lambda x: x.requires_grad_()),
     ("Tensor.untyped_storage()", "TensorInternals", lambda x: x.untyped_storage()),
-    ("Tensor.grad is set", "TensorInternals", lambda x: setattr(x, "grad", None)),
+    ("Tensor.grad is set", "TensorInternals", lambda x: setattr(x, "grad", x)),
     ("Tensor._foo is set", "TensorInternals", lambda x: setattr(x, "_foo", 1)),
     ("'Parameter' tensor is made", "UnsupportedTensor", lambda x: torch.nn.Parameter(x)),
     ("torch.random.manual_seed()", "UntraceableOp", lambda x: torch.manual_seed(0)),

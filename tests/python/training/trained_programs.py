@@ -155,6 +155,7 @@ class Program:
     use: str
     dynamic: bool | None
     hooks: bool
+    whole: bool = False  # what asks for gradients is a part of the compiled function
 
     def text(self):
         body = [part for line in self.lines for part in line.split("\n")]
@@ -166,7 +167,7 @@ class Program:
             f"{n}{list(s)}{' trained' * (n in self.trained)}{' history' * (n in self.histories)}"
             for n, s in self.shapes.items()
         )
-        settings = f"use={self.use!r} dynamic={self.dynamic} hooks={self.hooks}"
+        settings = f"use={self.use!r} dynamic={self.dynamic} hooks={self.hooks} whole={self.whole}"
         return f"{self.text()}\n# {given}\n# {settings}"
 
 
@@ -257,6 +258,7 @@ def generate(seed):
     program.result = results[0] if count == 1 else "(" + ", ".join(results) + ")"
     if r.random() < 0.1:
         program.result = "{'first': " + results[0] + "}"
+    program.whole = r.random() < 0.4
     return program
 
 
@@ -266,7 +268,7 @@ def results_of(value):
     return list(value) if isinstance(value, tuple) else [value]
 
 
-def use(program, results, leaves, number):
+def use(program, results, leaves):
     """Asks for gradients; what to compare beside the leaves' own."""
     chosen = [t for t in results if t.requires_grad and t.is_floating_point()]
     wanted = [leaves[n] for n in program.trained]
@@ -322,7 +324,13 @@ def observe(program, wrap):
     """What three calls and their backwards show, as (word, value)."""
     names = environment()
     exec(program.text(), names)
-    function = wrap(names["f"])
+    f = names["f"] if program.whole else wrap(names["f"])
+
+    def step(given, leaves):
+        results = results_of(f(*given))
+        return results, use(program, results, leaves)
+
+    step = wrap(step) if program.whole else step
     shown = []
     for number in range(3):
         raised = False
@@ -335,17 +343,15 @@ def observe(program, wrap):
             handles.append(first.register_hook(lambda g: g * 2))
         torch.manual_seed(number)
         try:
-            results = results_of(function(*given))
+            results, asked = step(given, leaves)
             for t in results:
                 shown.append(("result", t.detach().clone()))
                 shown.append(("strides", (t.shape, t.stride(), t.dtype)))
                 shown.append(("requires_grad, is_leaf", (t.requires_grad, t.is_leaf)))
                 shown.append(("has grad_fn", t.grad_fn is not None))
             shown.append(("versions", [t._version for t in given]))
-            for word, value in zip(
-                ("gradient asked for",) * 9, use(program, results, leaves, number)
-            ):
-                shown.append((word, value))
+            for value in asked:
+                shown.append(("gradient asked for", value))
         except Exception as error:
             torch.set_grad_enabled(True)
             raised = True
