@@ -14,6 +14,8 @@ class Compiler:
     modules: tuple[str, ...]
     cache_variables: tuple[str, ...]
     compile: Callable
+    # In training: the function that has the backward in it is compiled, not the module.
+    whole_steps: bool = False
 
 
 def _torch_compile(function):
@@ -44,6 +46,14 @@ COMPILERS = {
             _torch_compile,
         ),
         Compiler("braze", "Braze", ("braze",), ("BRAZE_CACHE_DIR",), _braze_compile),
+        Compiler(
+            "braze_steps",
+            "Braze, whole steps",
+            ("braze",),
+            ("BRAZE_CACHE_DIR",),
+            _braze_compile,
+            whole_steps=True,
+        ),
     )
 }
 

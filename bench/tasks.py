@@ -57,13 +57,19 @@ def _compiled_step(model: str, compiler: str):
     begin = time.perf_counter()
     compile_with = compilers.load(compiler)
     imported = time.perf_counter()
-    forward = compile_with(module)
-    training.step(module, forward, arguments)
+    step = _step(module, compiler, compile_with, arguments)
+    step()
     result = {
         "imports_s": imported - begin,
         "first_step_s": time.perf_counter() - imported,
     }
-    return (module, forward, arguments), result
+    return (module, step, arguments), result
+
+
+def _step(module, compiler: str, compile_with, arguments: dict):
+    if compilers.COMPILERS[compiler].whole_steps:
+        return functools.partial(compile_with(training.step), module, module, arguments)
+    return functools.partial(training.step, module, compile_with(module), arguments)
 
 
 @torch.enable_grad()
@@ -75,20 +81,20 @@ def first_step(model: str, compiler: str) -> dict:
 def peak_of_step(model: str, compiler: str) -> dict:
     """The most that a later step has in memory beyond the module and the imports, in MiB."""
     module, arguments = training.build(model)
-    forward = compilers.load(compiler)(module)
-    return {"peak_mb": training.peak_mb(module, forward, arguments)}
+    step = _step(module, compiler, compilers.load(compiler), arguments)
+    return {"peak_mb": training.peak_mb(step)}
 
 
 @torch.enable_grad()
 def steady_steps(model: str, compiler: str, samples: int) -> dict:
     """A first step, then timings of steps in turn with eager's, and the gradients' accuracy."""
-    (module, forward, arguments), result = _compiled_step(model, compiler)
+    (module, step, arguments), result = _compiled_step(model, compiler)
+    eager_step = functools.partial(training.step, module, module, arguments)
 
-    def run(function):
-        loss = training.step(module, function, arguments)
-        return {"loss": loss, **training.gradients(module)}
+    def run(step):
+        return {"loss": step(), **training.gradients(module)}
 
-    compiled, eager = run(forward), run(module)
+    compiled, eager = run(step), run(eager_step)
     try:
         exact_module = copy.deepcopy(module).double()
         exact = {n: t.double() if t.is_floating_point() else t for n, t in arguments.items()}
@@ -100,11 +106,7 @@ def steady_steps(model: str, compiler: str, samples: int) -> dict:
         list(reference.values()), list(eager.values()), [compiled.get(n) for n in reference]
     )
     del exact_module, reference, compiled, eager
-    steps = {
-        name: functools.partial(training.step, module, function, arguments)
-        for name, function in (("eager", module), ("compiled", forward))
-    }
-    times = measure.interleaved(steps, (), samples)
+    times = measure.interleaved({"eager": eager_step, "compiled": step}, (), samples)
     return {**result, **{f"{name}_s": seconds for name, seconds in times.items()}}
 
 

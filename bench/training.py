@@ -47,7 +47,7 @@ def gradients(module: nn.Module) -> dict[str, torch.Tensor]:
     }
 
 
-def peak_mb(module: nn.Module, forward: Callable, arguments: dict, steps: int = 3) -> float:
+def peak_mb(step: Callable[[], object], steps: int = 3) -> float:
     """The most memory that the last of some steps had, beyond what the process held before all.
 
     In MiB, of what is resident: with what compiled code keeps from step to step.
@@ -58,7 +58,7 @@ def peak_mb(module: nn.Module, forward: Callable, arguments: dict, steps: int = 
     before = measure.peak_rss_mb()
     for _ in range(steps):
         _forget_peak()
-        step(module, forward, arguments)
+        step()
     return measure.peak_rss_mb() - before
 
 
