@@ -57,6 +57,16 @@ bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple) {
 
 namespace {
 
+// An item that refuses its data makes the call run again in eager, from its inputs as they were.
+bool may_refuse_data(const loop::Item& item) {
+  if (const auto* call = std::get_if<loop::ExternCall>(&item))
+    return graph::may_refuse_data(graph::find_or_add_op(call->op, call->effects));
+  bool checks = false;
+  for_each_expr(std::get<loop::ScheduledKernel>(item).kernel,
+                [&](loop::ExprRef expr) { checks |= expr->kind == loop::ExprKind::kCheckIndex; });
+  return checks;
+}
+
 class InputWriter {
  public:
   InputWriter(loop::Program& program, const target::Target& target)
@@ -67,6 +77,7 @@ class InputWriter {
         last_read_(program.buffers.size(), -1),
         ends_(program.buffers.size(), 0) {
     for (size_t i = 0; i < program.items.size(); ++i) {
+      if (may_refuse_data(program.items[i])) last_refusal_ = static_cast<int>(i);
       const Access access = access_of(program.items[i], aliases_);
       for (int root : access.reads) last_read_[root] = static_cast<int>(i);
       for (int root : access.writes) writers_[root].push_back(static_cast<int>(i));
@@ -88,7 +99,7 @@ class InputWriter {
       return false;
     const int at = writers_[source][0];
     auto* scheduled = std::get_if<loop::ScheduledKernel>(&program_.items[at]);
-    if (!scheduled || last_read_[input] > at) return false;
+    if (!scheduled || last_read_[input] > at || last_refusal_ >= at) return false;
     loop::Kernel& kernel = scheduled->kernel;
     if (!may_run_in_place(kernel, multiple_)) return false;
     const auto out = std::ranges::find(kernel.params, source, &loop::BufferParam::buffer);
@@ -141,23 +152,14 @@ class InputWriter {
   std::vector<std::vector<int>> writers_;  // by root: items
   std::vector<int> last_read_;             // by root: item
   std::vector<int> ends_;                  // by root: outputs, and mutations on either side
+  int last_refusal_ = -1;                  // item
 };
-
-// An item that refuses its data makes the call run again in eager, from its inputs as they were.
-bool may_refuse_data(const loop::Item& item) {
-  if (const auto* call = std::get_if<loop::ExternCall>(&item))
-    return graph::may_refuse_data(graph::find_or_add_op(call->op, call->effects));
-  bool checks = false;
-  for_each_expr(std::get<loop::ScheduledKernel>(item).kernel,
-                [&](loop::ExprRef expr) { checks |= expr->kind == loop::ExprKind::kCheckIndex; });
-  return checks;
-}
 
 }  // namespace
 
 void write_inputs_in_place(loop::Program& program, const target::Target& target,
                            const std::vector<bool>& alone) {
-  if (program.mutations.empty() || std::ranges::any_of(program.items, may_refuse_data)) return;
+  if (program.mutations.empty()) return;
   InputWriter writer(program, target);
   std::erase_if(program.mutations, [&](const std::pair<int, int>& mutation) {
     const int input = program.buffers[mutation.first].input;

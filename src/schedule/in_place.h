@@ -23,8 +23,9 @@ loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, siz
 bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple);
 
 // Kernels store what an input is to become into the input itself, in place of a copy at the end,
-// where all else that reads the input has run by then and each point reads of it only what it
-// overwrites. `alone`, by input: whether it shares memory with no other.
+// where all else that reads the input has run by then, and all that may refuse its data, and each
+// point reads of it only what it overwrites. `alone`, by input: whether it shares memory with no
+// other.
 void write_inputs_in_place(loop::Program& program, const target::Target& target,
                            const std::vector<bool>& alone);
 

@@ -145,6 +145,12 @@ TEST(InPlace, ACallThatMayRefuseItsDataRunsAgainFromTheInputsAsTheyWere) {
   refuses.program.outputs = {refuses.call("aten.cholesky", {q}, {64, 64})};
   refuses.program.mutations = {{p, f}};
   EXPECT_EQ(left(refuses).size(), 1);
+
+  ProgramBuilder behind;
+  const int r = behind.input({64}), s = behind.input({64, 64});
+  behind.program.outputs = {behind.call("aten.cholesky", {s}, {64, 64})};
+  behind.program.mutations = {{r, behind.unary({64}, r, ExprKind::kExp)}};
+  EXPECT_EQ(left(behind).size(), 0) << "what it refuses, it has refused by then";
 }
 
 // As an optimizer has it: each new value is stored, and what is stored last reads all old ones.
