@@ -7,19 +7,23 @@ import torch
 
 from . import _api, _words
 
+_MOST_SEGMENTS = 12  # of the short text
+_MOST_KEPT = 5
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
 class Explanation(str):
-    """The text, with the facts behind it as attributes.
+    """What a call was compiled to, on a screen, with the facts behind it as attributes.
 
     Attributes:
+        details: str, with guards, graphs, schedules and plans as well.
         entries: list of dicts, one per compiled entry (kind, graph, guards, code, reason, ...).
         breaks: list of dicts, one per break: number ("B501", see docs/breaks.md), what, file, line,
             text (all that is shown of it).
         result: what the call returned.
     """
 
+    details: str
     entries: list
     breaks: list
     result: object
@@ -57,7 +61,8 @@ def explain(function, *, dynamic=None, backend=None, mode=None, options=None, re
         result = fresh(*args, **kwargs)
         seconds = time.perf_counter() - start
         entries = _api.compiled_function_of(fresh)._entries()
-        text = Explanation(_text(target, entries, seconds, result))
+        text = Explanation(_text(target, entries, seconds, result, details=False))
+        text.details = _text(target, entries, seconds, result, details=True)
         text.entries = entries
         text.breaks = [_break_of(entry) for entry in entries if entry["reason"]]
         text.result = result
@@ -82,7 +87,7 @@ def _break_of(entry):
     }
 
 
-def _text(target, entries, seconds, result):
+def _text(target, entries, seconds, result, details):
     lines = [f"braze.explain({_name(target)})"]
     if not entries and isinstance(result, _SUSPENDED):
         lines.append("  nothing has run yet: what was made is compiled when it is resumed")
@@ -94,8 +99,13 @@ def _text(target, entries, seconds, result):
         lines.append(
             f"  this call: {compiling * 1e3:.1f} ms compiling, {running * 1e3:.1f} ms running"
         )
-    for entry in entries:
-        lines += _entry_lines(entry)
+    shown = entries if details else entries[:_MOST_SEGMENTS]
+    for entry in shown:
+        lines += _entry_lines(entry, details)
+    if len(shown) < len(entries):
+        lines.append(f"  ... and {len(entries) - len(shown)} more segments")
+    if entries and not details:
+        lines.append("  guards, graphs, schedules and plans: .details of this")
     return "\n".join(lines) + "\n"
 
 
@@ -106,20 +116,22 @@ _COSTS = {
 }
 
 
-def _entry_lines(entry):
+def _entry_lines(entry, details):
     lines = [f"  {entry['function']}, line {entry['line']}:"]
     if entry["kind"] == "eager":
         lines.append("  runs in eager" + (" up to a break" if entry["exit"] == "break" else ""))
     elif entry["exit"] == "return":
         lines.append(
-            f"  captured as a whole: {entry['nodes']} operators, {entry['bytecodes']} bytecodes"
+            f"  captured as a whole: {_counted(entry['nodes'], 'operator')}, "
+            f"{_counted(entry['bytecodes'], 'bytecode')}"
         )
     elif entry["exit"] == "raise":
         lines.append(
-            f"  captured up to line {entry['break_line']}, which raises: {entry['nodes']} operators"
+            f"  captured up to line {entry['break_line']}, which raises: "
+            f"{_counted(entry['nodes'], 'operator')}"
         )
     else:
-        lines.append(f"  captured up to a break: {entry['nodes']} operators")
+        lines.append(f"  captured up to a break: {_counted(entry['nodes'], 'operator')}")
     if entry["reason"]:
         lines.append("  break:")
         lines += ["    " + line for line in entry["reason"].splitlines()]
@@ -131,9 +143,59 @@ def _entry_lines(entry):
         "  compile time: "
         + ", ".join(f"{name} {times[name] * 1e3:.1f} ms" for name in times if times[name] > 5e-5)
     )
+    lines += _run_lines(entry) + _training_lines(entry, details)
     lines.append(f"  guards: {len(entry['guards'])}")
+    return lines + _detail_lines(entry) if details else lines
+
+
+def _run_lines(entry):
+    if not entry["plan"]:
+        return []
+    counts = sorted(entry["operators"].items(), key=lambda item: (-item[1], item[0]))
+    calls = sum(count for _, count in counts)
+    line = f"  runs: {_counted(entry['kernels'], 'kernel')}"
+    if calls:
+        named = ", ".join(f"{count} {name}" for name, count in counts[:4])
+        line += f", {_counted(calls, 'operator')} ({named}{', ...' if len(counts) > 4 else ''})"
+    if entry["arena_bytes"]:
+        line += f", intermediates in {_size(entry['arena_bytes'])}"
+    return [line]
+
+
+def _training_lines(entry, details):
+    """What the backward is, and which tensors are kept for it."""
+    if not entry["backward_nodes"]:
+        return []
+    own = [kept for kept in entry["kept"] if kept["bytes"]]
+    total = sum(kept["bytes"] for kept in own)
+    others = len(entry["kept"]) - len(own)
+    beside = f", beside {_counted(others, 'result')}" if others else ""
+    lines = [
+        f"  backward: {_counted(entry['backward_nodes'], 'operator')}, compiled when it first runs",
+        f"  kept for it: {_size(total)} in {_counted(len(own), 'tensor')}{beside}",
+    ]
+    shown = own if details else own[:_MOST_KEPT]
+    lines += [f"    {_size(kept['bytes'])}  {kept['what']}  {kept['place']}" for kept in shown]
+    if len(own) > len(shown):
+        lines.append(f"    ... and {len(own) - len(shown)} more")
+    return lines
+
+
+def _counted(count, what):
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def _size(count):
+    for unit in ("B", "kB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} MB" if count < 1000 else f"{count / 1000:.3g} GB"
+
+
+def _detail_lines(entry):
     shown = entry["guards"][:20]
-    lines += ["    " + guard for guard in shown]
+    lines = ["    " + guard for guard in shown]
     if len(entry["guards"]) > len(shown):
         lines.append(f"    ... and {len(entry['guards']) - len(shown)} more")
     for title in ("graph", "schedule", "plan"):

@@ -21,6 +21,7 @@
 #include "dispatch/fork_gate.h"
 #include "dispatch/gil.h"
 #include "dispatch/output_states.h"
+#include "dispatch/report.h"
 #include "dispatch/tensors.h"
 #include "passes/unsupported.h"
 
@@ -142,8 +143,12 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
   entry.input_writes = count_writes(draft.graph);
   set_output_states(draft);
   entry.rollback = RollbackNeeds::of(draft.graph);
-  if (!draft.joint.empty())
+  if (!draft.joint.empty()) {
+    const auto nodes = static_cast<int64_t>(draft.graph.nodes().size());
     entry.training = Training::make(draft.graph, draft.joint, settings, constants, name);
+    entry.report.backward_nodes = nodes - static_cast<int64_t>(draft.graph.nodes().size());
+    if (settings.keep_report) entry.report.kept = kept_by(draft.graph);
+  }
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);

@@ -1,5 +1,8 @@
 #include "dispatch/report.h"
 
+#include <algorithm>
+#include <set>
+
 #include "cpython/code.h"
 
 namespace braze::dispatch {
@@ -49,7 +52,71 @@ int line_of(const Entry& entry, int offset) {
   return line;
 }
 
+PyObject* list_of(const std::vector<KeptTensor>& kept) {
+  Ref list = Ref::steal(PyList_New(0));
+  for (const KeptTensor& one : kept) {
+    Ref item = Ref::steal(Py_BuildValue("{s:L,s:s,s:s}", "bytes", static_cast<long long>(one.bytes),
+                                        "what", one.what.c_str(), "place", one.place.c_str()));
+    if (!list || !item || PyList_Append(list.get(), item.get())) return nullptr;
+  }
+  return list.release();
+}
+
+PyObject* dict_of(const std::map<std::string, int64_t>& counts) {
+  Ref dict = Ref::steal(PyDict_New());
+  for (const auto& [name, count] : counts)
+    if (!dict || !put(dict.get(), name.c_str(), PyLong_FromLongLong(count))) return nullptr;
+  return dict.release();
+}
+
+KeptTensor describe(const graph::Graph& graph, const graph::Value& value) {
+  KeptTensor kept;
+  const std::string type = graph::to_string(value.type());
+  const graph::Node* producer = value.producer();
+  if (!producer) {
+    for (const graph::Input& input : graph.inputs())
+      if (input.value == &value) kept.what = input.name + " " + type;
+    return kept;
+  }
+  const graph::Origin* origin = graph.origin(producer->origin());
+  const bool called = origin && !origin->call.str().empty();
+  kept.what = (called ? origin->call.str() : producer->op().name) + " " + type;
+  if (origin) {
+    kept.place = origin->file.str() + ":" + std::to_string(origin->line);
+    if (!origin->module_path.str().empty()) kept.place += ", " + origin->module_path.str();
+  }
+  kept.bytes = value.type().numel().hint() * graph::size_of(value.type().dtype);
+  return kept;
+}
+
 }  // namespace
+
+std::vector<KeptTensor> kept_by(const graph::Graph& forward) {
+  std::set<int> alive;  // storages: of inputs and of results
+  for (const graph::Input& input : forward.inputs()) alive.insert(input.value->storage());
+  for (size_t i = 0; i < forward.outputs().size(); ++i)
+    if (forward.output_roles()[i].kind != graph::OutputKind::kSaved)
+      alive.insert(forward.outputs()[i]->storage());
+  std::vector<KeptTensor> kept;
+  for (size_t i = 0; i < forward.outputs().size(); ++i) {
+    if (forward.output_roles()[i].kind != graph::OutputKind::kSaved) continue;
+    KeptTensor one = describe(forward, *forward.outputs()[i]);
+    if (!alive.insert(forward.outputs()[i]->storage()).second) one.bytes = 0;
+    kept.push_back(std::move(one));
+  }
+  std::ranges::stable_sort(kept, std::greater(), &KeptTensor::bytes);
+  return kept;
+}
+
+void note_steps(const plan::Module& module, Report& report) {
+  for (const plan::Function& function : module.functions) {
+    report.arena_bytes = std::max(report.arena_bytes, function.arena_bytes);
+    for (const plan::Step& step : function.steps) {
+      report.launches += std::holds_alternative<plan::KernelStep>(step);
+      if (const auto* call = std::get_if<plan::ExternStep>(&step)) ++report.operators[call->op];
+    }
+  }
+}
 
 PyObject* report_of(const Entry& entry) {
   Ref dict = Ref::steal(PyDict_New());
@@ -61,23 +128,27 @@ PyObject* report_of(const Entry& entry) {
     Ref line = Ref::steal(text(guard));
     if (!line || PyList_Append(guards.get(), line.get())) return nullptr;
   }
-  bool ok = put(d, "kind", text(name_of(entry.kind))) &&
-            put(d, "exit", text(name_of(entry.exit))) &&
-            put(d, "function", Py_NewRef(entry.code->co_qualname)) &&
-            put(d, "file", Py_NewRef(entry.code->co_filename)) &&
-            put(d, "first_line", PyLong_FromLong(entry.code->co_firstlineno)) &&
-            put(d, "offset", PyLong_FromLong(entry.offset)) &&
-            put(d, "line", PyLong_FromLong(line_of(entry, entry.offset))) &&
-            put(d, "break_offset", PyLong_FromLong(entry.recipe.offset)) &&
-            put(d, "break_line",
-                PyLong_FromLong(goes_on_in_frame(entry.exit) ? line_of(entry, entry.recipe.offset)
-                                                             : 0)) &&
-            put(d, "guards", guards.release()) &&
-            put(d, "calls", PyLong_FromLongLong(entry.calls)) && put(d, "graph", text(r.graph)) &&
-            put(d, "schedule", text(r.schedule)) && put(d, "plan", text(r.plan)) &&
-            put(d, "code", text(r.code)) && put(d, "nodes", PyLong_FromLongLong(r.nodes)) &&
-            put(d, "bytecodes", PyLong_FromLongLong(r.bytecodes)) &&
-            put(d, "from_cache", PyBool_FromLong(r.from_cache));
+  bool ok =
+      put(d, "kind", text(name_of(entry.kind))) && put(d, "exit", text(name_of(entry.exit))) &&
+      put(d, "function", Py_NewRef(entry.code->co_qualname)) &&
+      put(d, "file", Py_NewRef(entry.code->co_filename)) &&
+      put(d, "first_line", PyLong_FromLong(entry.code->co_firstlineno)) &&
+      put(d, "offset", PyLong_FromLong(entry.offset)) &&
+      put(d, "line", PyLong_FromLong(line_of(entry, entry.offset))) &&
+      put(d, "break_offset", PyLong_FromLong(entry.recipe.offset)) &&
+      put(d, "break_line",
+          PyLong_FromLong(goes_on_in_frame(entry.exit) ? line_of(entry, entry.recipe.offset)
+                                                       : 0)) &&
+      put(d, "guards", guards.release()) && put(d, "calls", PyLong_FromLongLong(entry.calls)) &&
+      put(d, "graph", text(r.graph)) && put(d, "schedule", text(r.schedule)) &&
+      put(d, "plan", text(r.plan)) && put(d, "code", text(r.code)) &&
+      put(d, "nodes", PyLong_FromLongLong(r.nodes)) &&
+      put(d, "bytecodes", PyLong_FromLongLong(r.bytecodes)) && put(d, "kept", list_of(r.kept)) &&
+      put(d, "backward_nodes", PyLong_FromLongLong(r.backward_nodes)) &&
+      put(d, "kernels", PyLong_FromLongLong(r.launches)) &&
+      put(d, "operators", dict_of(r.operators)) &&
+      put(d, "arena_bytes", PyLong_FromLongLong(r.arena_bytes)) &&
+      put(d, "from_cache", PyBool_FromLong(r.from_cache));
   if (ok && entry.reason) {
     ok = put(d, "reason", text(capture::to_string(*entry.reason))) &&
          put(d, "reason_number", text(capture::number_of(entry.reason->kind))) &&

@@ -10,4 +10,9 @@ namespace braze::dispatch {
 // begins with), how it ends ("exit": return, break, raise, give up) and where ("break_offset").
 PyObject* report_of(const Entry& entry);
 
+// What a forward, cut from its backward, keeps for it; the largest first.
+std::vector<KeptTensor> kept_by(const graph::Graph& forward);
+// Counts what the module runs.
+void note_steps(const plan::Module& module, Report& report);
+
 }  // namespace braze::dispatch

@@ -2,9 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 namespace braze::dispatch {
+
+// A tensor that is kept between forward and backward.
+struct KeptTensor {
+  std::string what, place;  // "torch.gelu f32[32, 256]", "model.py:17, layers.3"
+  int64_t bytes = 0;        // 0: it lives anyway, as a result does
+};
 
 struct Report {
   std::string graph, schedule, plan, code;
@@ -12,6 +20,12 @@ struct Report {
          total = 0;
   bool from_cache = false;
   int64_t bytecodes = 0, nodes = 0, guard_count = 0;
+  // Where it is kept:
+  std::vector<KeptTensor> kept;
+  int64_t backward_nodes = 0;
+  int64_t launches = 0;                      // of kernels
+  std::map<std::string, int64_t> operators;  // calls of PyTorch's, and of Braze's own
+  int64_t arena_bytes = 0;
 };
 
 }  // namespace braze::dispatch

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "dispatch/gil.h"
+#include "dispatch/report.h"
 #include "graph/devices.h"
 #include "graph/substitute.h"
 #include "kernels/kernels.h"
@@ -224,6 +225,7 @@ std::shared_ptr<Specialization> Specializations::build(const graph::Graph& graph
   specialization->releases_gil = work_of(module) > 1;
   if (settings_.keep_report) {
     report.plan = plan::to_string(module);
+    note_steps(module, report);
     for (const plan::Code& code : module.code) report.code += code.text;
   }
   if (log::enabled(log::Component::kCode))

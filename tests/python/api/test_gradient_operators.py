@@ -31,7 +31,7 @@ EXACT = ("threshold", "relu", "leaky_relu", "hardtanh", "dropout")
 def calls_of(function, *args):
     """The library calls of the plan."""
     with torch.no_grad():
-        plan = str(braze.explain(function)(*args)).split("plan:")[-1]
+        plan = braze.explain(function)(*args).entries[0]["plan"]
     return [line for line in plan.splitlines() if "aten." in line]
 
 

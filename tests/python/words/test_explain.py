@@ -35,7 +35,7 @@ def test_explanation(case, capfd):
     explanation = braze.explain(case)(x)
     same(explanation.result, case(x))
     path = GOLDEN / f"explain_{case.__name__}.txt"
-    text = normalised(explanation)
+    text = normalised(explanation.details)
     if os.environ.get("BRAZE_UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
@@ -48,6 +48,30 @@ def test_facts_behind_the_text():
     assert first["number"] == "B101" and first["file"].endswith("explain_cases.py")
     assert "if y.sum() > 0:" in first["text"] and first["text"] in explanation.entries[0]["reason"]
     assert braze.explain(explain_cases.whole)(torch.ones(3)).breaks == []
+
+
+def test_a_screen_says_what_matters():
+    source = "def many_breaks(x):\n" + "    x = x * x.sum().item()\n" * 20 + "    return x\n"
+    scope = {}
+    exec(source, scope)
+    explanation = braze.explain(scope["many_breaks"])(torch.ones(3))
+    assert len(explanation.breaks) == 20 and "... and 9 more segments" in explanation
+    assert "graph(" not in explanation and "graph(" in explanation.details
+
+
+def test_of_training():
+    module = torch.nn.Sequential(
+        torch.nn.Linear(8, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 4)
+    )
+    with torch.enable_grad():
+        explanation = braze.explain(module)(torch.ones(32, 8))
+    (entry,) = explanation.entries
+    kept = {tensor["what"]: tensor["bytes"] for tensor in entry["kept"]}
+    assert kept["torch.linear f32[32, 64]"] == 32 * 64 * 4
+    assert {tensor["place"].split(", ")[-1] for tensor in entry["kept"]} == {"0", "2"}
+    assert "kept for it: 8.45 kB in 3 tensors\n    8.19 kB  torch.linear" in explanation
+    assert entry["backward_nodes"] > 5 and "compiled when it first runs" in explanation
+    assert not any(line.startswith("    graph(") for line in explanation.splitlines())
 
 
 def test_what_the_call_raises_is_raised():
