@@ -340,7 +340,7 @@ def backward(
 
 
 def tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+    torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def grad(
@@ -392,20 +392,31 @@ _zero_gradients = torch.optim.Optimizer.zero_grad.__wrapped__
 _zero_gradients_of_module = _in_eager(torch.nn.Module.zero_grad)
 
 
+def _forget_gradient(parameter, set_to_none):
+    if set_to_none:
+        parameter.grad = None
+        return
+    gradient = parameter.grad
+    if gradient is not None:
+        if gradient.requires_grad:
+            gradient.detach_()
+        gradient.zero_()
+
+
 def zero_grad(self, set_to_none=True):
     """Without a look at the gradients, which may be there or not."""
-    if set_to_none is not True or not hasattr(self, "_zero_grad_profile_name"):
+    if not hasattr(self, "_zero_grad_profile_name"):
         return _zero_gradients(self, set_to_none)
     for group in self.param_groups:
         for parameter in group["params"]:
-            parameter.grad = None
+            _forget_gradient(parameter, set_to_none)
 
 
 def zero_grad_of_module(self, set_to_none=True):
-    if set_to_none is not True or getattr(self, "_is_replica", False):
+    if getattr(self, "_is_replica", False):
         return _zero_gradients_of_module(self, set_to_none)
     for parameter in self.parameters():
-        parameter.grad = None
+        _forget_gradient(parameter, set_to_none)
 
 
 SUBSTITUTES = {

@@ -99,7 +99,7 @@ class BackwardNode final : public Node {
   variable_list run_part(const variable_list& given) {
     variable_list found(num_outputs());
     if (std::ranges::none_of(given, [](const at::Tensor& t) { return t.defined(); })) return found;
-    variable_list gradients = kept->run_part(getptr(), given, unpacked_inner());
+    variable_list gradients = kept->run_part(getptr(), given, unpacked_inner(given));
     // The gradients of inputs come first, then those of all inner results; among the edges of a
     // node those to later nodes come first.
     const size_t of_inputs = kept->code->joint.gradient_of.size();
@@ -109,8 +109,8 @@ class BackwardNode final : public Node {
   }
 
   // The inner results of later nodes, in their places; this node's results depend on no others.
-  variable_list unpacked_inner() {
-    if (!at::GradMode::is_enabled()) return {};
+  variable_list unpacked_inner(const variable_list& given) {
+    if (!at::GradMode::is_enabled() && !are_batched(given)) return {};
     std::lock_guard lock(kept->mutex);
     variable_list tensors(number);
     for (size_t i = 0; i < later(); ++i)

@@ -179,7 +179,7 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
     if (outcome != Outcome::kDone || PyErr_Occurred()) return outcome;
     std::vector<at::Tensor> kept;
     if (training) kept = training->take_kept(tensors);
-    take_states(tensors, specialization->executable->outputs());
+    take_states(tensors, specialization->executable->outputs(), {inputs, input_count});
     if (training)
       training->give_history(inputs, tensors, std::move(kept), symbols, numbers,
                              std::move(drawn_from));

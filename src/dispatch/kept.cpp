@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace braze::dispatch {
@@ -40,8 +41,16 @@ void Kept::note(Asked& result) {
   result.is_given = true;
 }
 
+bool are_batched(const variable_list& tangents) {
+  constexpr c10::DispatchKeySet batched{c10::DispatchKey::FuncTorchBatched,
+                                        c10::DispatchKey::Batched};
+  return std::ranges::any_of(tangents, [&](const at::Tensor& tangent) {
+    return tangent.defined() && tangent.key_set().has_any(batched);
+  });
+}
+
 variable_list Kept::run_whole(const NodePtr& asking, variable_list tangents) {
-  if (at::GradMode::is_enabled())  // create_graph=True
+  if (at::GradMode::is_enabled() || are_batched(tangents))  // create_graph=True
     return code->second->run(unpack(asking, inputs), tangents, symbols, numbers, drawn_from.get());
   return code->whole->run({unpack(asking, saved), [this] { return let_go(); }}, std::move(tangents),
                           symbols, numbers_of(*code->whole));
@@ -49,7 +58,7 @@ variable_list Kept::run_whole(const NodePtr& asking, variable_list tangents) {
 
 variable_list Kept::run_part(const NodePtr& asking, const variable_list& tangents,
                              const variable_list& inner_results) {
-  if (at::GradMode::is_enabled())
+  if (at::GradMode::is_enabled() || are_batched(tangents))
     return code->second->run_part(unpack(asking, inputs), inner_results, tangents, symbols, numbers,
                                   drawn_from.get());
   return code->parts->run({unpack(asking, saved), [] { return false; }}, tangents, symbols,

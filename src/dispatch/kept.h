@@ -80,6 +80,9 @@ struct Kept {
   std::vector<double> numbers_of(const Backward& backward) const;
 };
 
+// Of `vmap` over gradients (is_grads_batched): only PyTorch's operators take these.
+bool are_batched(const torch::autograd::variable_list& tangents);
+
 // Whether anybody sees what flows into the node.
 bool has_hooks(torch::autograd::Node& node);
 

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "base/error.h"
+#include "dispatch/tensors.h"
 #include "pytorch/nodes.h"
 
 namespace braze::dispatch {
@@ -53,6 +54,7 @@ CreationMeta creation_of(ViewOrigin origin) {
 // What a backward in the compiled code has been through.
 class UsedUpNode final : public torch::autograd::Node {
  public:
+  using Node::Node;
   std::string name() const override { return "BrazeBackward"; }
 
  protected:
@@ -109,10 +111,15 @@ void take_state(at::Tensor& output, const OutputState& state,
   if (view->get_creation_meta() != creation) view->set_creation_meta(creation);
 }
 
-void take_history(at::Tensor& output, graph::History history) {
+void take_history(at::Tensor& output, graph::History history,
+                  std::span<c10::TensorImpl* const> inputs) {
   if (history == graph::History::kLeaf) output.requires_grad_();
-  if (history == graph::History::kUsedUp)
-    torch::autograd::set_history(output, pytorch::make_node<UsedUpNode>());
+  if (history != graph::History::kUsedUp) return;
+  torch::autograd::edge_list edges;
+  for (c10::TensorImpl* input : inputs)
+    if (input && input->requires_grad())
+      edges.push_back(torch::autograd::impl::gradient_edge(borrow(input)));
+  torch::autograd::set_history(output, pytorch::make_node<UsedUpNode>(std::move(edges)));
 }
 
 graph::History history_of(const at::Tensor& traced) {
@@ -132,14 +139,16 @@ graph::OutputState state_of(const at::Tensor& traced) {
   return state;
 }
 
-void take_states(std::vector<at::Tensor>& outputs, std::span<const OutputRole> roles) {
+void take_states(std::vector<at::Tensor>& outputs, std::span<const OutputRole> roles,
+                 std::span<c10::TensorImpl* const> inputs) {
   BRAZE_CHECK(roles.size() >= outputs.size(), "outputs without a role");
   // Bases first.
   for (const bool views : {false, true})
     for (size_t i = 0; i < outputs.size(); ++i)
       if (const OutputState& state = roles[i].state; state.is_made && state.is_view == views)
         take_state(outputs[i], state, outputs, roles);
-  for (size_t i = 0; i < outputs.size(); ++i) take_history(outputs[i], roles[i].state.history);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    take_history(outputs[i], roles[i].state.history, inputs);
 }
 
 }  // namespace braze::dispatch

@@ -17,6 +17,8 @@ graph::OutputState state_of(const at::Tensor& traced);
 // output is exchanged for a tensor over the same memory that is, or is not, an inference tensor or
 // a view, and views get the state in which they may be written to later. `roles`: by output; there
 // may be more of them, of outputs that have been taken away.
-void take_states(std::vector<at::Tensor>& outputs, std::span<const graph::OutputRole> roles);
+// `inputs`, null where they are none of this call's, are what a used-up history leads to.
+void take_states(std::vector<at::Tensor>& outputs, std::span<const graph::OutputRole> roles,
+                 std::span<c10::TensorImpl* const> inputs);
 
 }  // namespace braze::dispatch

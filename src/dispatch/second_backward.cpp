@@ -1,5 +1,6 @@
 #include "dispatch/second_backward.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -179,6 +180,7 @@ std::vector<int> SecondBackward::take_what_was_written(
 // there.
 std::vector<at::Tensor> SecondBackward::aliases(const graph::Graph& forward, const Unpack& unpack,
                                                 std::span<const double> numbers) const {
+  const at::AutoGradMode mode(true);
   std::vector<at::Tensor> given = constants_;
   given.resize(forward_.inputs().size());
   for (size_t i = 0; i < needed_.size(); ++i) {
@@ -200,6 +202,8 @@ std::vector<at::Tensor> SecondBackward::gradients(const graph::Graph& forward,
                                                   const std::vector<at::Tensor>& tangents,
                                                   std::span<const int64_t> symbols,
                                                   const pytorch::GeneratorState* drawn_from) const {
+  const bool with_history = at::GradMode::is_enabled();
+  const at::AutoGradMode mode(true);
   if (joint_.has_user_functions)
     throw std::runtime_error(
         "gradients of gradients (create_graph=True) go through a torch.autograd.Function in "
@@ -229,9 +233,8 @@ std::vector<at::Tensor> SecondBackward::gradients(const graph::Graph& forward,
       places.push_back(i);
     }
   if (roots.empty() || taken.empty()) return gradients;
-  std::vector<at::Tensor> found =
-      torch::autograd::grad(roots, taken, gradients_of_roots, /*retain_graph=*/true,
-                            /*create_graph=*/true, /*allow_unused=*/true);
+  std::vector<at::Tensor> found = torch::autograd::grad(
+      roots, taken, gradients_of_roots, /*retain_graph=*/true, with_history, /*allow_unused=*/true);
   for (size_t i = 0; i < found.size(); ++i) gradients[places[i]] = std::move(found[i]);
   return gradients;
 }
@@ -274,6 +277,7 @@ std::vector<at::Tensor> SecondBackward::run_part(const Unpack& unpack,
   std::vector<at::Tensor> given = aliases(forward, unpack, numbers);
   std::vector<int> leaves = joint_.gradient_of;
   for (const at::Tensor& result : inner) {
+    const at::AutoGradMode mode(true);
     leaves.push_back(static_cast<int>(given.size()));
     given.push_back(result.defined() ? result.view_as(result) : result);
   }

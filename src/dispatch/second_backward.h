@@ -41,6 +41,7 @@ class SecondBackward {
   // The gradients, by Joint::gradient_of. `numbers`: all floats of the call; `drawn_from`: null
   // where nothing random is drawn. Throws what `unpack` throws, and where a torch.autograd.Function
   // of the user's is part of the forward.
+  // With grad mode off they have no history, but may be asked for in batches (vmap).
   std::vector<at::Tensor> run(const Unpack& unpack, const std::vector<at::Tensor>& tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers,
                               const pytorch::GeneratorState* drawn_from) const;

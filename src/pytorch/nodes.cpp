@@ -23,6 +23,7 @@ bool has_hooks(const c10::TensorImpl& leaf) {
   const auto* meta =
       static_cast<const AutogradMeta*>(const_cast<c10::TensorImpl&>(leaf).autograd_meta());
   if (meta == nullptr) return false;
+  if (meta->retains_grad_) return true;  // a hook of its own
   if (!meta->hooks_.empty() || meta->post_acc_grad_hooks_) return true;
   const NodePtr accumulator = meta->grad_accumulator_.lock();
   return accumulator && (!accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty());

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 namespace braze::pytorch {
 
@@ -15,12 +16,12 @@ inline constexpr bool kNodesAreShared =
 using WeakNodePtr = std::conditional_t<kNodesAreShared, std::weak_ptr<torch::autograd::Node>,
                                        c10::weak_intrusive_ptr<torch::autograd::Node>>;
 
-template <class T>
-auto make_node() {
+template <class T, class... Args>
+auto make_node(Args&&... args) {
   if constexpr (kNodesAreShared)
-    return std::make_shared<T>();
+    return std::make_shared<T>(std::forward<Args>(args)...);
   else
-    return c10::make_intrusive<T>();
+    return c10::make_intrusive<T>(std::forward<Args>(args)...);
 }
 
 // Of a leaf: whether anything is called when a gradient is accumulated into it.

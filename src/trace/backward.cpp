@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <set>
 #include <utility>
 
 #include "trace/trace_state.h"
@@ -17,6 +18,7 @@ namespace braze::trace {
 namespace {
 
 using torch::autograd::Edge;
+using torch::autograd::Node;
 
 std::string why_no_inputs(const BackwardCall& call) {
   for (const at::Tensor& input : call.inputs) {
@@ -26,6 +28,28 @@ std::string why_no_inputs(const BackwardCall& call) {
   return "";
 }
 
+// Whether the history of one of the tensors from outside leads to another: a walk ends at each.
+bool leads_on(const std::vector<at::Tensor>& inputs, uint64_t begin) {
+  if (inputs.size() < 2) return false;
+  std::set<Node*> wanted, known;
+  std::vector<Node*> open;
+  for (const at::Tensor& input : inputs) {
+    Node* node = torch::autograd::impl::gradient_edge(input).function.get();
+    wanted.insert(node);
+    if (node->sequence_nr() < begin) open.push_back(node);
+  }
+  while (!open.empty()) {
+    Node* node = open.back();
+    open.pop_back();
+    for (const Edge& edge : node->next_edges()) {
+      if (!edge.is_valid()) continue;
+      if (wanted.contains(edge.function.get())) return true;
+      if (known.insert(edge.function.get()).second) open.push_back(edge.function.get());
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string run_backward(TraceState& state, const BackwardCall& call, uint64_t begin,
@@ -33,6 +57,8 @@ std::string run_backward(TraceState& state, const BackwardCall& call, uint64_t b
   if (state.control_flow.is_used()) return "a branch or a loop on data in grad mode";
   if (torch::autograd::AnomalyMode::is_enabled()) return "anomaly mode is on";
   if (std::string why = why_no_inputs(call); !why.empty()) return why;
+  if (leads_on(call.inputs, begin))
+    return "gradients of a tensor from outside and of what it was computed from";
   torch::autograd::edge_list roots;
   for (const at::Tensor& root : call.roots) {
     if (!root.requires_grad()) return "a tensor that does not require grad is differentiated";

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <exception>
 #include <optional>
 #include <string_view>
 
@@ -52,7 +53,7 @@ bool is_used_up(TraceState& state, const Edge& root, const at::Tensor& output, u
   try {
     const at::AutoGradMode no_grad(false);
     walk.run({root}, {at::ones_like(output)});
-  } catch (const c10::Error& error) {
+  } catch (const std::exception& error) {  // a Function of the user's raises a Python exception
     return std::string_view(error.what()).find("a second time") != std::string_view::npos;
   }
   return false;

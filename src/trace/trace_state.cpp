@@ -41,7 +41,9 @@ void mark(std::vector<bool>& set, int storage) {
 TraceState* current_state() { return static_cast<TraceState*>(thread_state.state); }
 
 TraceState::TraceState()
-    : serial_(next_serial()), first_sequence_number_(at::sequence_number::peek()) {}
+    : serial_(next_serial()),
+      first_sequence_number_(at::sequence_number::peek()),
+      cycles_(first_sequence_number_) {}
 
 bool TraceState::declare(const at::Tensor& real, graph::InputKind kind, std::string name,
                          std::string* why) {
@@ -304,12 +306,18 @@ void TraceState::note_used_up(torch::autograd::Node& node) {
 }
 
 void TraceState::watch_autograd(std::vector<at::Tensor> results) {
-  if (!needs_autograd_) autograd_candidates_ = std::move(results);
+  settle_autograd();
+  const auto is_view = [](const at::Tensor& result) { return result.is_view(); };
+  if (!needs_autograd_ || std::ranges::any_of(results, is_view))
+    autograd_candidates_ = std::move(results);
 }
 
 // Autograd marks the results after the fallback has returned them.
 void TraceState::settle_autograd() {
-  for (const at::Tensor& tensor : autograd_candidates_) needs_autograd_ |= tensor.requires_grad();
+  for (const at::Tensor& tensor : autograd_candidates_) {
+    needs_autograd_ |= tensor.requires_grad();
+    cycles_.note(tensor);
+  }
   autograd_candidates_.clear();
 }
 

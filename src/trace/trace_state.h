@@ -16,6 +16,7 @@
 #include "trace/backward.h"
 #include "trace/constants.h"
 #include "trace/control_flow.h"
+#include "trace/cycles.h"
 #include "trace/fake_tensor.h"
 #include "trace/joint.h"
 #include "trace/operator.h"
@@ -158,6 +159,7 @@ class TraceState {
   const uint64_t first_sequence_number_;
   std::vector<std::pair<uint64_t, graph::OriginId>> forward_origins_;
   std::optional<graph::OriginId> backward_origin_;
+  HistoryCycles cycles_;
   std::vector<graph::Node*> without_history_;  // took what requires grad while autograd was off
   // Nodes of autograd that a backward in the traced code has used up, held by their addresses.
   std::unordered_map<const torch::autograd::Node*, pytorch::NodePtr> used_up_;

@@ -155,6 +155,10 @@ void Walk::add_tangents(Node& node, State& state) {
   for (Inner& inner : waiting->second) {
     at::Tensor& input = state.inputs.at(edges_of_roots_[inner.root].input_nr);
     const at::Tensor tangent = inner.total;
+    if (in_code_) {  // in any layout, as the engine adds them up
+      input = sum_of(tangent, input);
+      continue;
+    }
     inner.flow = std::exchange(input, sum_of(input, tangent));
     if (!inner.flow.defined()) continue;
     if (!same_layout(input, tangent)) input = at::empty_like(tangent).copy_(input);

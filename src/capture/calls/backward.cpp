@@ -34,10 +34,12 @@ bool accumulate(TraceContext& trace, size_t number, PyObject* leaf, bool creates
   Tracked before = tensor_attribute_of(trace, Tracked::borrow(leaf, source), names().grad, nullptr);
   if (!before) return false;
   Ref stored;
+  std::string why;
   {
     const NativeScope scope(trace, true, nullptr);
-    stored = trace.recording.accumulated(number, before.get(), creates_graph);
+    stored = trace.recording.accumulated(number, before.get(), creates_graph, &why);
   }
+  if (!why.empty()) return bool(decline(trace, why));
   if (source) trace.guards.add_no_hooks(source);
   if (!stored || stored.get() == before.get()) return true;
   if (is_made) return PyObject_SetAttr(leaf, names().grad, stored.get()) == 0;

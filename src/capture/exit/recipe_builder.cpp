@@ -61,6 +61,14 @@ int RecipeBuilder::tensor(PyObject* object) {
   outputs.push_back(object);
   const int action = emit({.kind = Kind::kOutput, .index = static_cast<int>(outputs.size()) - 1});
   index_[object] = action + 1;
+  if (const Ref gradient = Recording::gradient_of(object)) {
+    const int item = value(gradient.get());
+    if (item < 0) return -1;
+    emit({.kind = Kind::kSetAttr,
+          .target = action,
+          .object = Ref::borrow(names().grad),
+          .items = {item}});
+  }
   PyObject** dict = _PyObject_GetDictPtr(object);
   return !dict || !*dict || attribute_dict(action, *dict) ? action : -1;
 }

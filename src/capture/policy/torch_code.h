@@ -121,7 +121,12 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.utils.weak", "", kRefused, "keeps objects by their addresses")                        \
   X("torch.utils", "swap_tensors", kRefused, "exchanges what two tensors are")                   \
   X("torch.storage", "", kRefused, "hands out the tensor's memory")                              \
-  X("torch.optim.lr_scheduler", "", kRefused, "is not traced")                                   \
+  X("torch.optim.lr_scheduler", "LRScheduler", kRefused, "is not traced")                        \
+  X("torch.optim.lr_scheduler", "LRScheduler.__init__.<locals>", kEvaluated,                     \
+    "wraps Optimizer.step")                                                                      \
+  X("torch.optim.lr_scheduler", "ReduceLROnPlateau", kRefused, "is not traced")                  \
+  X("torch.optim.lr_scheduler", "SequentialLR", kRefused, "is not traced")                       \
+  X("torch.optim.lr_scheduler", "ChainedScheduler", kRefused, "is not traced")                   \
   X("torch.optim.lbfgs", "", kRefused, "is not traced")                                          \
   X("torch.amp.grad_scaler", "", kRefused, "reads the tensors' data")                            \
   X("torch.cuda.amp.grad_scaler", "", kRefused, "reads the tensors' data")                       \

@@ -37,12 +37,20 @@ std::vector<Ref> Recording::run_backward(const BackwardCall& asked, std::string*
   return gradients;
 }
 
-Ref Recording::accumulated(size_t leaf, PyObject* before, bool creates_graph) {
+Ref Recording::accumulated(size_t leaf, PyObject* before, bool creates_graph, std::string* why) {
   trace::BackwardResult& result = impl_->backward;
   at::Tensor gradient = std::move(result.gradients[leaf]);
   if (!gradient.defined()) return {};
-  return wrap_or_none(trace::accumulated(result.leaves[leaf], tensor_or_undefined(before),
-                                         std::move(gradient), creates_graph));
+  return explained(why, [&] {
+    return wrap_or_none(trace::accumulated(result.leaves[leaf], tensor_or_undefined(before),
+                                           std::move(gradient), creates_graph));
+  });
+}
+
+Ref Recording::gradient_of(PyObject* tensor) {
+  const at::Tensor& gradient =
+      tensor_of(tensor).unsafeGetTensorImpl()->grad();  // without a warning
+  return gradient.defined() ? Ref::steal(torch_python::wrap(gradient)) : Ref();
 }
 
 std::string Recording::differentiate(const std::vector<PyObject*>& outputs) {

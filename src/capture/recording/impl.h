@@ -47,6 +47,10 @@ auto explained(std::string* why, F&& f) -> decltype(f()) {
     return f();
   } catch (const InternalError&) {
     throw;
+  } catch (const c10::Error& error) {
+    PyErr_Clear();
+    *why = error.what_without_backtrace();
+    return {};
   } catch (const std::exception& error) {
     PyErr_Clear();
     *why = error.what();

@@ -140,7 +140,9 @@ class Recording {
   std::vector<Ref> run_backward(const BackwardCall& call, std::string* why);
   // Once for each of these leaves: what its `.grad` becomes that is `before`, a tensor or None.
   // Empty: no gradient has come.
-  Ref accumulated(size_t leaf, PyObject* before, bool creates_graph);
+  Ref accumulated(size_t leaf, PyObject* before, bool creates_graph, std::string* why);
+  // Its `.grad`, if it has one.
+  static Ref gradient_of(PyObject* tensor);
   // The backward of those of the outputs that require grad becomes a part of the graph. A text that
   // is not empty says what cannot be.
   std::string differentiate(const std::vector<PyObject*>& outputs);
