@@ -48,8 +48,9 @@ def test_large_tensors_are_told_apart_by_their_strides(shift, captured):
     x = torch.arange(1000.0 * 1300).reshape(1000, 1300)
     explained = braze.explain(large)(x.clone(), shift)
     assert (not explained.breaks) == captured, explained
-    compiled = braze.compile(large)
-    assert torch.equal(compiled(x.clone(), shift), large(x.clone(), shift))
+    if captured:  # what eager gives otherwise depends on its threads
+        compiled = braze.compile(large)
+        assert torch.equal(compiled(x.clone(), shift), large(x.clone(), shift))
 
 
 def put(x, index, value, accumulate=False):
