@@ -404,7 +404,7 @@ def _forget_gradient(parameter, set_to_none):
 
 
 def zero_grad(self, set_to_none=True):
-    """Without a look at the gradients, which may be there or not."""
+    """Without a look at gradients that go, which may be there or not."""
     if not hasattr(self, "_zero_grad_profile_name"):
         return _zero_gradients(self, set_to_none)
     for group in self.param_groups:

@@ -55,9 +55,11 @@ int line_of(const Entry& entry, int offset) {
 PyObject* list_of(const std::vector<KeptTensor>& kept) {
   Ref list = Ref::steal(PyList_New(0));
   for (const KeptTensor& one : kept) {
-    Ref item = Ref::steal(Py_BuildValue("{s:L,s:s,s:s}", "bytes", static_cast<long long>(one.bytes),
-                                        "what", one.what.c_str(), "place", one.place.c_str()));
-    if (!list || !item || PyList_Append(list.get(), item.get())) return nullptr;
+    Ref item = Ref::steal(PyDict_New());
+    const bool ok = list && item && put(item.get(), "bytes", PyLong_FromLongLong(one.bytes)) &&
+                    put(item.get(), "what", text(one.what)) &&
+                    put(item.get(), "place", text(one.place));
+    if (!ok || PyList_Append(list.get(), item.get())) return nullptr;
   }
   return list.release();
 }

@@ -74,6 +74,14 @@ def test_of_training():
     assert not any(line.startswith("    graph(") for line in explanation.splitlines())
 
 
+def test_of_training_in_a_file_whose_name_is_no_text():
+    scope = {}
+    exec(compile("def f(x):\n    return (x @ x).exp().sum()\n", "caf\udce9.py", "exec"), scope)
+    with torch.enable_grad():
+        explanation = braze.explain(scope["f"])(torch.ones(3, 3, requires_grad=True))
+    assert explanation.entries[0]["kept"] and "kept for it" in explanation
+
+
 def test_what_the_call_raises_is_raised():
     def f(x):
         raise ValueError("no")
