@@ -215,11 +215,12 @@ class ModuleBuilder {
     dump(options_, "loops", [&] { return loop::to_string(waiting.program); });
     {
       StageTimer timer(timings_.schedule);
-      schedule::fuse(waiting.program, target);
       const bool dies = !handed_over(graph).empty();
       // A call that fails in a later function runs again from the inputs as they were.
-      if (!dies && number == 0)
-        schedule::write_inputs_in_place(waiting.program, target, inputs_alone(graph));
+      const bool in_place = !dies && number == 0;
+      const std::vector<bool> alone = in_place ? inputs_alone(graph) : std::vector<bool>();
+      schedule::fuse(waiting.program, target, alone);
+      if (in_place) schedule::write_inputs_in_place(waiting.program, target, alone);
       const bool goes = dies || is_large_step(graph);  // takes memory as it goes
       waiting.memory = schedule::plan_memory(waiting.program, target,
                                              goes ? std::optional(kOwnAbove) : std::nullopt);

@@ -6,6 +6,7 @@
 #include "loop/effects.h"
 #include "schedule/checks.h"
 #include "schedule/inline.h"
+#include "schedule/input_writes.h"
 #include "schedule/item_graph.h"
 #include "schedule/kernel_edit.h"
 #include "schedule/liveness.h"
@@ -20,6 +21,8 @@ namespace {
 
 // Kernels that share an input are looked at when no more items than this lie between them.
 constexpr int kHorizontalReach = 64;
+// A kernel that waits for one that is more items away keeps alive what it reads for long.
+constexpr int kLongestWait = 64;
 // The most readers of one buffer that are paired with a kernel.
 constexpr size_t kPairsPerBuffer = 6;
 constexpr int64_t kNoLimit = INT64_MAX;
@@ -40,16 +43,17 @@ struct Candidate {
 class Fuser {
  public:
   // No merge raises the peak of live bytes above `limit`.
-  Fuser(loop::Program& program, const Aliases& aliases, const target::Costs& costs, int64_t limit)
+  Fuser(loop::Program& program, const Aliases& aliases, const InputWrites& writes,
+        const target::Costs& costs, int64_t limit)
       : program_(program),
         aliases_(aliases),
         costs_(costs),
         limit_(limit),
         accesses_(accesses_of(program, aliases)),
-        graph_(accesses_, program.buffers.size()),
+        graph_(accesses_, program.buffers.size(), writes.constraints(program, aliases)),
         needed_at_end_(needed_at_end(program, aliases)),
         bytes_(program.buffers.size()),
-        allocated_(allocated_bytes(program)),
+        allocated_(writes.allocated_bytes(program)),
         users_(program.buffers.size()),
         version_(program.items.size(), 0) {
     for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = bytes_of(program.buffers[i]);
@@ -133,6 +137,7 @@ class Fuser {
     if (saved == 0 || starves_workers(kernel(a)->kernel, kernel(b)->kernel)) return;
     if (!on_one_device(program_, kernel(a)->kernel, kernel(b)->kernel)) return;
     if (loses_lanes(kernel(a)->kernel, kernel(b)->kernel)) return;
+    if (distance > kLongestWait && keeps_alive(a, b) > saved) return;
     queue_.push({.saved = saved + costs_.launch_bytes,
                  .distance = distance,
                  .first = a,
@@ -164,6 +169,19 @@ class Fuser {
     std::sort(partners.begin(), partners.end());
     partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
     for (int partner : partners) add_candidate(item, partner);
+  }
+
+  // Bytes that live until the later kernel runs, where the earlier one runs with it.
+  int64_t keeps_alive(int first, int second) const {
+    int64_t kept = 0;
+    for (int root : accesses_[first].reads) {
+      const bool lives = needed_at_end_[root] || std::ranges::any_of(users_[root], [&](int user) {
+                           return user != first && graph_.alive(user) &&
+                                  graph_.position(user) >= graph_.position(second);
+                         });
+      if (!lives) kept += allocated_[root];
+    }
+    return kept;
   }
 
   // A long pointwise loop inside a reduction with few rows would keep few workers busy, if the
@@ -275,26 +293,27 @@ void for_each_kernel(loop::Program& program, Change&& change) {
 
 // Almost always the best fusion needs less memory than none. Where it does not, it is done again
 // with a look at the peak before every step.
-void fuse_within(loop::Program& program, const Aliases& aliases, const target::Costs& costs) {
-  const int64_t peak = peak_live_bytes(program, aliases);
+void fuse_within(loop::Program& program, const Aliases& aliases, const InputWrites& writes,
+                 const target::Costs& costs) {
+  const int64_t peak = peak_live_bytes(program, aliases, writes);
   const std::vector<loop::Item> unfused = program.items;
   for (int64_t limit : {kNoLimit, peak}) {
     program.items = unfused;
-    Fuser(program, aliases, costs, limit).run();
+    Fuser(program, aliases, writes, costs, limit).run();
     remove_dead_stores(program, aliases);
-    order_items(program, aliases);
-    if (peak_live_bytes(program, aliases) <= peak) break;
+    order_items(program, aliases, writes);
+    if (peak_live_bytes(program, aliases, writes) <= peak) break;
   }
   std::vector<loop::Item> fused = program.items;
   if (!inline_cheap_kernels(program, aliases, costs)) return;
   remove_dead_stores(program, aliases);
   // Operands of what was inlined live longer.
-  if (peak_live_bytes(program, aliases) > peak) program.items = std::move(fused);
+  if (peak_live_bytes(program, aliases, writes) > peak) program.items = std::move(fused);
 }
 
 }  // namespace
 
-void fuse(loop::Program& program, const target::Target& target) {
+void fuse(loop::Program& program, const target::Target& target, const std::vector<bool>& alone) {
   const target::Costs costs = target::costs_of(target);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
     resolve_views(kernel, program, program.pool);
@@ -302,7 +321,7 @@ void fuse(loop::Program& program, const target::Target& target) {
   });
   Aliases aliases(program);
   size_t before = program.items.size();
-  fuse_within(program, aliases, costs);
+  fuse_within(program, aliases, InputWrites(program, aliases, alone), costs);
   split_reductions(program, costs.split);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
     keep_between_sweeps(kernel, program.pool);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "graph/data_errors.h"
 #include "loop/effects.h"
 #include "schedule/aliases.h"
 #include "schedule/kernel_edit.h"
+#include "schedule/refusals.h"
 #include "sym/facts.h"
 #include "target/costs.h"
 
@@ -57,16 +57,6 @@ bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple) {
 
 namespace {
 
-// An item that refuses its data makes the call run again in eager, from its inputs as they were.
-bool may_refuse_data(const loop::Item& item) {
-  if (const auto* call = std::get_if<loop::ExternCall>(&item))
-    return graph::may_refuse_data(graph::find_or_add_op(call->op, call->effects));
-  bool checks = false;
-  for_each_expr(std::get<loop::ScheduledKernel>(item).kernel,
-                [&](loop::ExprRef expr) { checks |= expr->kind == loop::ExprKind::kCheckIndex; });
-  return checks;
-}
-
 class InputWriter {
  public:
   InputWriter(loop::Program& program, const target::Target& target)
@@ -76,8 +66,9 @@ class InputWriter {
         writers_(program.buffers.size()),
         last_read_(program.buffers.size(), -1),
         ends_(program.buffers.size(), 0) {
+    const std::vector<bool> refuses = refusals(program, aliases_);
     for (size_t i = 0; i < program.items.size(); ++i) {
-      if (may_refuse_data(program.items[i])) last_refusal_ = static_cast<int>(i);
+      if (refuses[i]) last_refusal_ = static_cast<int>(i);
       const Access access = access_of(program.items[i], aliases_);
       for (int root : access.reads) last_read_[root] = static_cast<int>(i);
       for (int root : access.writes) writers_[root].push_back(static_cast<int>(i));

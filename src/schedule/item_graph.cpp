@@ -1,6 +1,7 @@
 #include "schedule/item_graph.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace braze::schedule {
 namespace {
@@ -16,13 +17,22 @@ void replace(std::vector<int>& list, int from, int to) {
 
 }  // namespace
 
-ItemGraph::ItemGraph(const std::vector<Access>& accesses, size_t root_count)
-    : nodes_(accesses.size()), order_(accesses.size()) {
+ItemGraph::ItemGraph(const std::vector<Access>& accesses, size_t root_count,
+                     const Constraints& constraints)
+    : items_(static_cast<int>(accesses.size())),
+      nodes_(accesses.size() + constraints.barriers.size()) {
+  const std::vector<Barrier>& barriers = constraints.barriers;
   std::vector<std::vector<int>> writers(root_count), readers(root_count);
   int last_ordered = -1;
-  for (int item = 0; item < static_cast<int>(accesses.size()); ++item) {
-    nodes_[item].position = item;
-    order_[item] = item;
+  size_t barrier = 0;
+  auto place = [&](int node) {
+    nodes_[node].position = static_cast<int>(order_.size());
+    order_.push_back(node);
+  };
+  for (int item = 0; item < items_; ++item) {
+    for (; barrier < barriers.size() && barriers[barrier].item == item; ++barrier)
+      place(items_ + static_cast<int>(barrier));
+    place(item);
     const Access& access = accesses[item];
     for (int root : access.reads) {
       for (int writer : writers[root]) add_edge(writer, item);
@@ -42,6 +52,13 @@ ItemGraph::ItemGraph(const std::vector<Access>& accesses, size_t root_count)
       last_ordered = item;
     }
   }
+  for (const auto& [before, after] : constraints.edges) add_edge(before, after);
+  for (size_t i = 0; i < barriers.size(); ++i) {
+    const int node = items_ + static_cast<int>(i);
+    if (i > 0) add_edge(node - 1, node);
+    for (int item : barriers[i].before) add_edge(item, node);
+    for (int item : barriers[i].after) add_edge(node, item);
+  }
 }
 
 void ItemGraph::add_edge(int from, int to) {
@@ -53,7 +70,7 @@ void ItemGraph::add_edge(int from, int to) {
 std::vector<int> ItemGraph::order() const {
   std::vector<int> result;
   for (int node : order_) {
-    if (node >= 0) result.push_back(node);
+    if (node >= 0 && is_item(node)) result.push_back(node);
   }
   return result;
 }
@@ -101,9 +118,9 @@ std::vector<int> ItemGraph::order_if_merged(int first, int second) {
   std::vector<int> result;
   for (size_t position = 0; position < order_.size(); ++position) {
     if (static_cast<int>(position) == nodes_[first].position) {
-      result.insert(result.end(), window.begin(), window.end());
+      std::ranges::copy_if(window, std::back_inserter(result), [&](int n) { return is_item(n); });
       position = nodes_[second].position;
-    } else if (order_[position] >= 0) {
+    } else if (order_[position] >= 0 && is_item(order_[position])) {
       result.push_back(order_[position]);
     }
   }

@@ -1,6 +1,7 @@
 // Dependences between the items of a program, kept while items are merged.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "loop/program.h"
@@ -13,13 +14,29 @@ namespace braze::schedule {
 // `order` is a topological order at all times.
 class ItemGraph {
  public:
-  ItemGraph(const std::vector<Access>& accesses, size_t root_count);
+  // Stands between items: comes after all of `before`, whose numbers are smaller than `item`, and
+  // before all of `after`, which are not smaller.
+  struct Barrier {
+    int item = 0;
+    std::vector<int> before, after;
+  };
+
+  struct Constraints {
+    std::vector<std::pair<int, int>> edges;  // the first has the smaller number
+    std::vector<Barrier> barriers;           // in the order of their items
+  };
+
+  // The nodes of barriers are numbered behind those of all items.
+  ItemGraph(const std::vector<Access>& accesses, size_t root_count,
+            const Constraints& constraints = {});
 
   const std::vector<int>& successors(int node) const { return nodes_[node].successors; }
   const std::vector<int>& predecessors(int node) const { return nodes_[node].predecessors; }
   int position(int node) const { return nodes_[node].position; }
   bool alive(int node) const { return nodes_[node].alive; }
-  // Nodes in execution order.
+  size_t size() const { return nodes_.size(); }
+  bool is_item(int node) const { return node < items_; }
+  // Items in execution order.
   std::vector<int> order() const;
 
   // Whether `first` and `second` (which comes later) can be one node: no path leads from one to the
@@ -45,6 +62,7 @@ class ItemGraph {
   // `first`, then `first`, then what does.
   std::vector<int> merged_window(int first, int second);
 
+  int items_ = 0;
   std::vector<Node> nodes_;
   std::vector<int> order_;  // by position; -1: was merged away
 };

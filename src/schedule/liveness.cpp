@@ -27,31 +27,32 @@ std::vector<Access> accesses_of(const loop::Program& program, const Aliases& ali
 // Takes ready items one by one and follows how many bytes are live.
 class ListScheduler {
  public:
-  ListScheduler(const loop::Program& program, const Aliases& aliases)
+  ListScheduler(const loop::Program& program, const Aliases& aliases, const InputWrites& writes)
       : accesses_(accesses_of(program, aliases)),
-        graph_(accesses_, program.buffers.size()),
-        bytes_(program.buffers.size(), 0),
+        graph_(accesses_, program.buffers.size(), writes.constraints(program, aliases)),
+        bytes_(writes.allocated_bytes(program)),
         uses_(program.buffers.size(), 0),
         live_(program.buffers.size(), false),
-        waits_for_(accesses_.size(), 0) {
-    std::vector<bool> kept = needed_at_end(program, aliases);
+        waits_for_(graph_.size(), 0) {
+    const std::vector<bool> kept = needed_at_end(program, aliases);
     for (size_t i = 0; i < program.buffers.size(); ++i) {
-      if (is_allocated(program.buffers[i])) bytes_[i] = bytes_of(program.buffers[i]);
       if (kept[i]) uses_[i] = 1;
     }
     for (size_t item = 0; item < accesses_.size(); ++item) {
       for_each_root(static_cast<int>(item), [&](int root) { ++uses_[root]; });
-      waits_for_[item] = static_cast<int>(graph_.predecessors(static_cast<int>(item)).size());
-      if (waits_for_[item] == 0) ready_.insert(static_cast<int>(item));
+    }
+    for (size_t node = 0; node < waits_for_.size(); ++node) {
+      waits_for_[node] = static_cast<int>(graph_.predecessors(static_cast<int>(node)).size());
+      if (waits_for_[node] == 0) ready_.insert(static_cast<int>(node));
     }
   }
 
   std::vector<int> run() {
     std::vector<int> order;
     while (!ready_.empty()) {
-      int item = pick();
-      take(item);
-      order.push_back(item);
+      const int node = pick();
+      take(node);
+      if (graph_.is_item(node)) order.push_back(node);
     }
     return order;
   }
@@ -69,6 +70,7 @@ class ListScheduler {
   }
 
   int64_t growth(int item) const {
+    if (!graph_.is_item(item)) return 0;
     int64_t bytes = 0;
     for (int root : accesses_[item].writes) {
       if (!live_[root]) bytes += bytes_[root];
@@ -90,8 +92,10 @@ class ListScheduler {
 
   void take(int item) {
     ready_.erase(item);
-    for (int root : accesses_[item].writes) live_[root] = true;
-    for_each_root(item, [&](int root) { --uses_[root]; });
+    if (graph_.is_item(item)) {
+      for (int root : accesses_[item].writes) live_[root] = true;
+      for_each_root(item, [&](int root) { --uses_[root]; });
+    }
     for (int next : graph_.successors(item)) {
       if (--waits_for_[next] == 0) ready_.insert(next);
     }
@@ -199,20 +203,22 @@ int64_t peak_live_bytes(const std::vector<const Access*>& accesses,
   return peak;
 }
 
-int64_t peak_live_bytes(const loop::Program& program, const Aliases& aliases) {
+int64_t peak_live_bytes(const loop::Program& program, const Aliases& aliases,
+                        const InputWrites& writes) {
   std::vector<Access> accesses = accesses_of(program, aliases);
   std::vector<const Access*> pointers;
   for (const Access& access : accesses) pointers.push_back(&access);
-  return peak_live_bytes(pointers, allocated_bytes(program), needed_at_end(program, aliases));
+  return peak_live_bytes(pointers, writes.allocated_bytes(program),
+                         needed_at_end(program, aliases));
 }
 
-void order_items(loop::Program& program, const Aliases& aliases) {
-  std::vector<int> order = ListScheduler(program, aliases).run();
-  int64_t before = peak_live_bytes(program, aliases);
+void order_items(loop::Program& program, const Aliases& aliases, const InputWrites& writes) {
+  std::vector<int> order = ListScheduler(program, aliases, writes).run();
+  int64_t before = peak_live_bytes(program, aliases, writes);
   std::vector<loop::Item> old = std::move(program.items);
   program.items.clear();
   for (int item : order) program.items.push_back(std::move(old[item]));
-  if (peak_live_bytes(program, aliases) < before) return;
+  if (peak_live_bytes(program, aliases, writes) < before) return;
   for (size_t i = 0; i < order.size(); ++i) old[order[i]] = std::move(program.items[i]);
   program.items = std::move(old);
 }

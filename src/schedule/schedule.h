@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "loop/program.h"
 #include "target/target.h"
@@ -13,8 +14,10 @@ namespace braze::schedule {
 // never goes against data dependences, never joins kernels of two devices, and the peak of live
 // bytes never rises above that of running one op at a time. Stores that no one reads any more are
 // removed, axes merged, items ordered so that buffers die early, and long reductions of few rows
-// cut into parts (split_reductions.h).
-void fuse(loop::Program& program, const target::Target& target);
+// cut into parts (split_reductions.h). `alone`, by input: whether write_inputs_in_place
+// (in_place.h) is going to be told that it shares memory with no other; none is without.
+void fuse(loop::Program& program, const target::Target& target,
+          const std::vector<bool>& alone = {});
 
 // Where a buffer's memory is.
 enum class Home : uint8_t {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "schedule/liveness.h"
 #include "schedule/programs.h"
 
 namespace braze::schedule {
@@ -151,6 +152,78 @@ TEST(InPlace, ACallThatMayRefuseItsDataRunsAgainFromTheInputsAsTheyWere) {
   behind.program.outputs = {behind.call("aten.cholesky", {s}, {64, 64})};
   behind.program.mutations = {{r, behind.unary({64}, r, ExprKind::kExp)}};
   EXPECT_EQ(left(behind).size(), 0) << "what it refuses, it has refused by then";
+}
+
+// row = table[i % 4], where a buffer gives the index: a gather with a check.
+int gather(ProgramBuilder& b, int table, int index) {
+  auto k = b.draft("gather", {64});
+  const ExprRef at = b.pool().cast(k.load(index, k.all_axes()), graph::DType::kInt64);
+  const ExprRef checked = b.pool().binary(ExprKind::kCheckIndex, at, b.pool().integer(4));
+  const int result = b.buffer(loop::Buffer::Kind::kComputed, {64});
+  const ExprRef value = b.pool().load(k.param(table, false), graph::DType::kFloat32, checked);
+  k.store(result, k.all_axes(), value, false);
+  k.finish();
+  return result;
+}
+
+TEST(InPlace, AnIndexThatHasBeenCheckedIsNotRefused) {
+  ProgramBuilder b;
+  const int x = b.input({64}), index = b.input({64}), table = b.input({4});
+  const int before = gather(b, table, index);
+  b.program.mutations = {{x, b.add({64}, x, before)}};
+  b.program.outputs = {gather(b, x, index)};  // of the old x, so that it is a copy below
+  EXPECT_EQ(left(b).size(), 1);
+
+  ProgramBuilder again;
+  const int y = again.input({64}), same = again.input({64}), rows = again.input({4});
+  again.program.mutations = {{y, again.add({64}, y, gather(again, rows, same))}};
+  again.program.outputs = {gather(again, rows, same)};
+  EXPECT_EQ(left(again).size(), 0);
+
+  ProgramBuilder other;
+  const int z = other.input({64}), first = other.input({64}), second = other.input({64});
+  const int lines = other.input({4});
+  other.program.mutations = {{z, other.add({64}, z, gather(other, lines, first))}};
+  other.program.outputs = {gather(other, lines, second)};
+  EXPECT_EQ(left(other).size(), 1);
+}
+
+// A long pointwise chain ends in a sum for each of three inputs, which an update takes away from
+// it. What is summed dies where it is summed, and every input is written in place behind the
+// products.
+TEST(InPlace, UpdatesComeLastAndKeepNothingAlive) {
+  constexpr int kLayers = 3, kBetween = 80;
+  ProgramBuilder b;
+  const int x = b.input({64, 4096});
+  int h = x;
+  std::vector<int> biases, sums;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    biases.push_back(b.input({64}));
+    h = b.call("aten.mm", {h, h}, {64, 4096});
+    const int sum = b.reduce({64, 4096}, 1, h, loop::ReduceOp::kSum);
+    sums.push_back(b.view(sum, {64}, 0));
+    int small = biases.back();
+    for (int i = 0; i < kBetween; ++i) small = b.call("aten.mm", {small, small}, {64});
+    b.program.outputs.push_back(small);
+  }
+  for (int layer = 0; layer < kLayers; ++layer)
+    b.program.mutations.emplace_back(biases[layer], b.sub({64}, biases[layer], sums[layer]));
+  const std::vector<bool> alone(kLayers + 1, true);
+  fuse(b.program, {}, alone);
+  loop::verify(b.program);
+  EXPECT_LE(peak_live_bytes(b.program, Aliases(b.program)), 64 * 4096 * 4 * 2 + 64 * 4 * 250);
+  write_inputs_in_place(b.program, {}, alone);
+  EXPECT_EQ(b.program.mutations, Mutations());
+  const auto last_call =
+      std::find_if(b.program.items.rbegin(), b.program.items.rend(),
+                   [](auto& i) { return std::holds_alternative<loop::ExternCall>(i); });
+  for (auto item = b.program.items.begin(); item != last_call.base(); ++item) {
+    const auto* scheduled = std::get_if<loop::ScheduledKernel>(&*item);
+    for (int bias : biases)
+      EXPECT_TRUE(!scheduled || std::ranges::none_of(scheduled->kernel.params, [&](auto& param) {
+        return param.buffer == bias && param.written;
+      }));
+  }
 }
 
 // As an optimizer has it: each new value is stored, and what is stored last reads all old ones.
