@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kPage = 4096;
 constexpr int64_t kSmallestRegion = 64ll << 20;
+// Beyond the peak of use an eighth of it stays in memory, for what does not fit where it is free.
+constexpr int64_t kSlack = 8;
 
 int64_t rounded_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -29,21 +31,31 @@ char* Regions::take(int64_t bytes) {
   const int64_t size = std::max(rounded_up(bytes, kAlignment), kAlignment);
   std::lock_guard lock(mutex_);
   for (bool has_mapped = false;; has_mapped = true) {
-    for (auto range = free_.rbegin(); range != free_.rend(); ++range) {
+    if (const auto range = best_fit(size); range != free_.end()) {
       Range& free = range->second;
-      if (free.bytes < size) continue;
       char* piece = range->first + (free.bytes - size);
       const int64_t resident = std::min(free.resident, size);
       free.bytes -= size;
       free.resident -= resident;
       idle_ -= resident;
-      if (free.bytes == 0) free_.erase(range->first);
+      if (free.bytes == 0) free_.erase(range);
       count_use(size);
+      if (resident < size) release_idle_above(may_stay_idle());
       return piece;
     }
     if (has_mapped) throw std::bad_alloc();
     map(size);
   }
+}
+
+// The smallest free range that has room, of those the one of the highest address.
+Regions::Ranges::iterator Regions::best_fit(int64_t bytes) {
+  auto best = free_.end();
+  for (auto range = free_.begin(); range != free_.end(); ++range)
+    if (range->second.bytes >= bytes &&
+        (best == free_.end() || range->second.bytes <= best->second.bytes))
+      best = range;
+  return best;
 }
 
 void Regions::give(char* piece, int64_t bytes) {
@@ -63,16 +75,28 @@ int64_t Regions::release_idle() {
 }
 
 void Regions::release_idle_above(int64_t idle) {
-  for (auto& [begin, range] : free_) {
-    if (idle_ <= idle) return;
-    if (range.resident == 0 || !give_back(begin, range.bytes)) continue;
-    idle_ -= range.resident;
-    range.resident = 0;
+  while (idle_ > idle) {
+    // The smallest range that is enough, else the largest.
+    auto chosen = free_.end();
+    const auto better = [&](const Range& range) {
+      const int64_t missing = idle_ - idle, best = chosen->second.resident;
+      return best >= missing ? range.resident >= missing && range.resident < best
+                             : range.resident > best;
+    };
+    for (auto range = free_.begin(); range != free_.end(); ++range)
+      if (range->second.resident > 0 && (chosen == free_.end() || better(range->second)))
+        chosen = range;
+    if (chosen == free_.end()) return;
+    // Less than a page stays as it is.
+    give_back(chosen->first, chosen->second.bytes);
+    idle_ -= chosen->second.resident;
+    chosen->second.resident = 0;
   }
 }
 
 int64_t Regions::may_stay_idle() const {
-  return std::clamp(std::max(peak_, peak_before_), least_idle_, most_idle_);
+  const int64_t peak = std::max(peak_, peak_before_);
+  return std::clamp(peak + peak / kSlack - used_, least_idle_, most_idle_);
 }
 
 void Regions::count_use(int64_t bytes) {

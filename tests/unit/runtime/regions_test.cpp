@@ -99,6 +99,33 @@ TEST(Regions, WhatWasInUseOfLateStaysInMemory) {
   EXPECT_LE(regions.idle_bytes(), 8 * kMiB);
 }
 
+TEST(Regions, WhatIsInUseAndIdleIsNotMuchMoreThanWasInUseAtOnce) {
+  Regions regions(kMiB, 1024 * kMiB);
+  std::vector<char*> small;
+  for (int i = 0; i < 160; ++i) small.push_back(regions.take(kMiB));
+  for (int i = 0; i < 160; i += 2) regions.give(small[i], kMiB);
+  EXPECT_EQ(regions.idle_bytes(), 80 * kMiB);
+  char* large = regions.take(80 * kMiB);  // does not fit between them
+  EXPECT_LE(regions.idle_bytes(), 20 * kMiB);
+  EXPECT_GE(regions.idle_bytes(), 10 * kMiB);
+  regions.give(large, 80 * kMiB);
+  for (int i = 1; i < 160; i += 2) regions.give(small[i], kMiB);
+}
+
+TEST(Regions, TheSmallestRangeThatHasRoomIsTaken) {
+  Regions regions(1024 * kMiB, 1024 * kMiB);
+  char* large = regions.take(8 * kMiB);
+  char* between = regions.take(kMiB);
+  char* small = regions.take(3 * kMiB);
+  char* after = regions.take(kMiB);
+  regions.give(large, 8 * kMiB);
+  regions.give(small, 3 * kMiB);
+  EXPECT_EQ(regions.take(2 * kMiB), small + kMiB);
+  EXPECT_EQ(regions.take(8 * kMiB), large);
+  regions.give(between, kMiB);
+  regions.give(after, kMiB);
+}
+
 TEST(Regions, MoreThanTheMachineHasIsRefused) {
   Regions regions(8 * kMiB, 8 * kMiB);
   EXPECT_THROW(regions.take(int64_t{1} << 46), std::bad_alloc);
