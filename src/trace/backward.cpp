@@ -33,8 +33,10 @@ bool leads_on(const std::vector<at::Tensor>& inputs, uint64_t begin) {
   if (inputs.size() < 2) return false;
   std::set<Node*> wanted, known;
   std::vector<Node*> open;
+  torch::autograd::edge_list edges;  // nobody else may hold the node of a leaf
   for (const at::Tensor& input : inputs) {
-    Node* node = torch::autograd::impl::gradient_edge(input).function.get();
+    edges.push_back(torch::autograd::impl::gradient_edge(input));
+    Node* node = edges.back().function.get();
     wanted.insert(node);
     if (node->sequence_nr() < begin) open.push_back(node);
   }

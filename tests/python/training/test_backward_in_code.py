@@ -105,6 +105,21 @@ def test_gradients_that_are_asked_for():
     compare(make)
 
 
+def test_leaves_that_lead_nowhere():
+    """Nobody else holds their nodes of autograd."""
+    x, w = torch.randn(3), torch.randn(3, requires_grad=True)
+    others = [torch.randn(2, requires_grad=True) for _ in range(3)]
+
+    @braze.compile
+    def step(x):
+        return torch.autograd.grad((x * w).sum(), [*others, w], allow_unused=True)
+
+    for _ in range(2):
+        *nothing, of_w = step(x)
+        assert nothing == [None] * 3
+        torch.testing.assert_close(of_w, x)
+
+
 def test_backward_of_some_inputs():
     def make(module):
         def step(x, y):
