@@ -3,7 +3,7 @@
 `SUBSTITUTES` maps each to a function with the same result, which capture evaluates in its place
 where an argument is such a float. `_C.operand(value, tensor)` is that float as a tensor of no
 dimension, which takes part in type promotion beside `tensor` as the float would; or the number
-itself, with a guard on its value, where that cannot be (half precision, numbers beyond float32).
+itself, with a guard on its value, where that cannot be (some of half precision, numbers beyond float32).
 """
 
 import torch
@@ -114,13 +114,30 @@ def index_fill_(input, dim, index, value):
     return input.index_fill_(dim, index, _fill_value(value, input))
 
 
+_HALVES = (torch.bfloat16, torch.float16)
+
+
+def _in_single(*tensors):
+    """Halves of one dtype in single precision, in which PyTorch computes with them; else None."""
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or tensor.dtype is not tensors[0].dtype:
+            return None
+    if tensors[0].dtype not in _HALVES or tensors[0].dim() == 0:
+        return None
+    return [tensor.float() for tensor in tensors]
+
+
 def lerp(input, end, weight, *, out=None):
     if out is not None:
         return torch.lerp(input, end, _number(weight), out=out)
+    if single := _in_single(input, end):
+        return torch.lerp(*single, _C.operand(weight, single[0])).to(input.dtype)
     return torch.lerp(input, end, _fill_value(weight, input))
 
 
 def lerp_(input, end, weight):
+    if single := _in_single(input, end):
+        return input.copy_(torch.lerp(*single, _C.operand(weight, single[0])))
     return input.lerp_(end, _fill_value(weight, input))
 
 
@@ -133,7 +150,21 @@ def _scaled(factor, tensor, others):
     return tensor * factor if isinstance(factor, torch.Tensor) else None
 
 
+def _plus_scaled(input, other, alpha, negative=False):
+    """The sum, where both are halves and PyTorch computes it in single precision; else None. On the
+    CPU the factor is rounded to one of them."""
+    single = _in_single(input, other)
+    if single is None:
+        return None
+    factor = _C.operand(alpha, single[1])
+    if isinstance(factor, torch.Tensor) and not input.is_cuda:
+        factor = factor.to(input.dtype).float()
+    return single[0] - single[1] * factor if negative else single[0] + single[1] * factor
+
+
 def add(input, other, *, alpha=1, out=None):
+    if out is None and (result := _plus_scaled(input, other, alpha)) is not None:
+        return result.to(input.dtype)
     scaled = None if out is not None else _scaled(alpha, other, (input,))
     if scaled is None:
         return torch.add(_number(input), _number(other), alpha=_number(alpha), out=out)
@@ -141,6 +172,8 @@ def add(input, other, *, alpha=1, out=None):
 
 
 def sub(input, other, *, alpha=1, out=None):
+    if out is None and (result := _plus_scaled(input, other, alpha, True)) is not None:
+        return result.to(input.dtype)
     scaled = None if out is not None else _scaled(alpha, other, (input,))
     if scaled is None:
         return torch.sub(_number(input), _number(other), alpha=_number(alpha), out=out)
@@ -156,6 +189,8 @@ def _as(input, other):
 
 
 def add_(input, other, *, alpha=1):
+    if (result := _plus_scaled(input, other, alpha)) is not None:
+        return input.copy_(result)
     other = _as(input, other)
     scaled = _scaled(alpha, other, (input,))
     if scaled is None:
@@ -164,6 +199,8 @@ def add_(input, other, *, alpha=1):
 
 
 def sub_(input, other, *, alpha=1):
+    if (result := _plus_scaled(input, other, alpha, True)) is not None:
+        return input.copy_(result)
     other = _as(input, other)
     scaled = _scaled(alpha, other, (input,))
     if scaled is None:
@@ -178,7 +215,17 @@ def addcmul(input, tensor1, tensor2, *, value=1, out=None):
     return input + scaled * tensor2
 
 
+def _plus_quotient(input, tensor1, tensor2, value):
+    """The same of addcdiv."""
+    single = _in_single(input, tensor1, tensor2)
+    if single is None:
+        return None
+    return single[0] + single[1] * _C.operand(value, single[1]) / single[2]
+
+
 def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
+    if out is None and (result := _plus_quotient(input, tensor1, tensor2, value)) is not None:
+        return result.to(input.dtype)
     scaled = None if out is not None else _scaled(value, tensor1, (input, tensor2))
     if scaled is None:
         return torch.addcdiv(input, tensor1, tensor2, value=_number(value), out=out)
@@ -193,6 +240,8 @@ def addcmul_(input, tensor1, tensor2, *, value=1):
 
 
 def addcdiv_(input, tensor1, tensor2, *, value=1):
+    if (result := _plus_quotient(input, tensor1, tensor2, value)) is not None:
+        return input.copy_(result)
     scaled = _scaled(value, tensor1, (input, tensor2))
     if scaled is None:
         return input.addcdiv_(tensor1, tensor2, value=_number(value))

@@ -234,8 +234,15 @@ std::optional<Recording::Counter> Recording::counter(PyObject* tensor) {
   return Counter{real.item<double>(), std::move(*added), single};
 }
 
-Ref Recording::float_operand(PyObject* fake, PyObject* tensor) {
-  at::ScalarType dtype = tensor_of(tensor).scalar_type();
+Ref Recording::float_operand(PyObject* fake, PyObject* tensor, FloatUse use) {
+  const at::Tensor& beside = tensor_of(tensor);
+  at::ScalarType dtype = beside.scalar_type();
+  if (dtype == at::kHalf || dtype == at::kBFloat16) {
+    // Two operands without dimensions would be promoted together.
+    if (use == FloatUse::kOther || beside.dim() == 0) return {};
+    const bool rounds = use == FloatUse::kTerm && beside.device().is_cpu();
+    return Ref::steal(torch_python::wrap(tensor_of(fake).to(rounds ? dtype : at::kFloat)));
+  }
   if (c10::isIntegralType(dtype, /*includeBool=*/true))
     dtype = c10::typeMetaToScalarType(c10::get_default_dtype());
   if (dtype == at::kDouble) return Ref::borrow(fake);

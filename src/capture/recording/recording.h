@@ -105,9 +105,12 @@ class Recording {
     bool single = true;  // precision
   };
   std::optional<Counter> counter(PyObject* tensor);
+  // What is done with a float beside a tensor.
+  enum class FloatUse { kFactor, kTerm, kOther };
   // Such a fake as an operand beside `tensor`, cast to what a Python float is computed in there;
-  // empty where that is not known.
-  Ref float_operand(PyObject* fake, PyObject* tensor);
+  // empty where that is not known. Halves are multiplied by a float in single precision; it is
+  // rounded to one of them, on the CPU, where it is added.
+  Ref float_operand(PyObject* fake, PyObject* tensor, FloatUse use);
   // Whether there are objects in this trace at all that stand for numbers or for text.
   bool has_symbols() const { return has_symbols_ || has_text_; }
   bool has_numbers_as_symbols() const { return has_symbols_; }

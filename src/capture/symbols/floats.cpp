@@ -75,11 +75,23 @@ bool is_plain_operator(std::string_view name) {
   return false;
 }
 
-static Tracked float_beside(TraceContext& trace, const Tracked& number, const Tracked& tensor) {
+using FloatUse = Recording::FloatUse;
+
+static Tracked float_beside(TraceContext& trace, const Tracked& number, const Tracked& tensor,
+                            FloatUse use = FloatUse::kOther) {
   if (!is_float_symbol(number.get())) return number;
   NativeScope scope(trace, true, nullptr);
   return Tracked(trace.recording.float_operand(trace.world.floats().of(number.get()).tensor.get(),
-                                               tensor.get()));
+                                               tensor.get(), use));
+}
+
+// Of a function or method of two operands.
+static FloatUse use_in(std::string_view name) {
+  for (const char* known : {"mul", "mul_", "multiply", "div", "div_", "divide", "true_divide"})
+    if (name == known) return FloatUse::kFactor;
+  for (const char* known : {"add", "add_", "sub", "sub_", "subtract"})
+    if (name == known) return FloatUse::kTerm;
+  return FloatUse::kOther;
 }
 
 Tracked binary_of_floats(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
@@ -93,7 +105,10 @@ Tracked binary_of_floats(TraceContext& trace, int op, const Tracked& a, const Tr
     if (!divides) return has_tensor ? Tracked() : apply_operator(trace, plain, a, b, done);
   }
   if (has_tensor) {
-    Tracked x = float_beside(trace, a, b), y = float_beside(trace, b, a);
+    const FloatUse use = plain == NB_MULTIPLY || plain == NB_TRUE_DIVIDE ? FloatUse::kFactor
+                         : plain == NB_ADD || plain == NB_SUBTRACT       ? FloatUse::kTerm
+                                                                         : FloatUse::kOther;
+    Tracked x = float_beside(trace, a, b, use), y = float_beside(trace, b, a, use);
     if (!x || !y) return {};
     done = true;
     if (tensor_first) return binary_operation(trace, op, std::move(x), std::move(y));
@@ -327,7 +342,8 @@ void settle_floats(TraceContext& trace, PyObject* callable, Tracked* args, size_
     if (is_tensor(tensor.get()))
       for (size_t i = 0; i < count; ++i) {
         if (!is_float_symbol(args[i].get()) || (!owner && i == 0)) continue;
-        if (Tracked operand = float_beside(trace, args[i], tensor)) args[i] = std::move(operand);
+        if (Tracked operand = float_beside(trace, args[i], tensor, use_in(text)))
+          args[i] = std::move(operand);
       }
   }
   for (size_t i = 0; i < count; ++i)

@@ -6,6 +6,7 @@ import braze
 import pytest
 import torch
 from support import entries, reasons, same
+from torch.utils._pytree import tree_leaves
 
 VALUES = [0.5, 0.7, 0.9, -0.0, 0.0, 1.0, float("inf"), -float("inf"), float("nan"), 1e-300, 3e38]
 
@@ -71,9 +72,82 @@ def test_promotion(dtype, shape):
     serve(fn, lambda s: (torch.tensor(1.5, dtype=torch.float32), s), [0.5, 0.7, 0.1, 2.5])
 
 
+HALF_FUNCTIONS = {
+    "multiply": lambda x, y, s: (x * s, s * x, x.mul(s), torch.mul(x, 1 - s)),
+    "divide": lambda x, y, s: (x / s, s / x, x.div(s), torch.div(x, s * 3)),
+    "add": lambda x, y, s: (x + s, s + x, x.add(s), torch.add(x, 0.1 / (2 + s * s))),
+    "subtract": lambda x, y, s: (x - s, s - x, x.sub(s), torch.sub(x, s * 0.3)),
+    "in place": lambda x, y, s: x.clone().mul_(s).add_(s).div_(s).sub_(s),
+    "add a multiple": lambda x, y, s: (x.add(y, alpha=s), torch.sub(x, y, alpha=-s)),
+    "add a multiple in place": lambda x, y, s: x.clone().add_(y, alpha=-s).sub_(y, alpha=s),
+    "add a quotient": lambda x, y, s: torch.addcdiv(x, x, y.abs() + 1, value=-s),
+    "add a quotient in place": lambda x, y, s: x.clone().addcdiv_(x, y.abs() + 1, value=-s),
+    "between": lambda x, y, s: (x.lerp(y, s), torch.lerp(x, y, 1 - s), x.clone().lerp_(y, s)),
+    "lists": lambda x, y, s: (
+        torch._foreach_mul([x, y], s),
+        torch._foreach_div([x, y], [s, 2 * s]),
+        torch._foreach_add([x, y], [y, x], alpha=s),
+    ),
+    "broadcast": lambda x, y, s: (x[:1].lerp(y, s), x.add(y[0], alpha=s), x[0] * s + y),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", HALF_FUNCTIONS)
+def test_halves(name, dtype):
+    """To the last bit where there is one rounding; eager's loops have several, and others at their
+    ends."""
+    generator = torch.Generator().manual_seed(3)
+    x, y = (torch.randn(16, 32, generator=generator).to(dtype) for _ in range(2))
+    values = [0.5, 0.7, 0.9, -0.0123, 123.456, 0.3337, -0.0, 3e-5]
+    if name in ("multiply", "divide", "add", "subtract", "in place"):
+        values += [float("nan"), float("inf"), 1e-300]
+        serve(HALF_FUNCTIONS[name], lambda s: (x, y, s), values)
+        return
+    fast = braze.compile(HALF_FUNCTIONS[name])
+    unit = torch.finfo(dtype).eps
+    for s in values:
+        ours, eagers = fast(x, y, s), HALF_FUNCTIONS[name](x, y, s)
+        for a, b in zip(tree_leaves(ours), tree_leaves(eagers), strict=True):
+            assert a.dtype is b.dtype is dtype
+            torch.testing.assert_close(a, b, rtol=unit, atol=unit * (1 + abs(s)))
+    assert len(entries(fast)) == 2
+
+
+@torch.enable_grad()
+def test_halves_with_gradients():
+    fn = lambda x, y, s: x * s + (y / s).add(x, alpha=s).lerp(y, s)
+    fast = braze.compile(fn)
+    for s in (0.5, 0.7, 0.9, 0.3):
+        results = []
+        for call in (fast, fn):
+            generator = torch.Generator().manual_seed(3)
+            x, y = (torch.randn(8, 5, generator=generator).bfloat16() for _ in range(2))
+            result = call(x.requires_grad_(), y.requires_grad_(), s)
+            result.float().square().sum().backward()
+            results.append((result, x.grad, y.grad))
+        for ours, eagers in zip(*results):
+            assert ours.dtype is eagers.dtype
+            torch.testing.assert_close(ours, eagers, rtol=2e-2, atol=2e-2)
+    assert len(entries(fast)) == 2
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (3,)])
+def test_halves_that_do_not_fit_raise_as_in_eager(shape):
+    fn = lambda x, y, s: x.add_(y, alpha=s)
+    fast = braze.compile(fn)
+    for s in (0.5, 0.7, 0.9):
+        messages = []
+        for call in (fast, fn):
+            with pytest.raises(RuntimeError) as caught:
+                call(torch.ones(2, dtype=torch.float16)[:1], torch.ones(shape).half(), s)
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
 def test_dtypes_that_keep_the_number(dtype):
-    x = torch.randn(4).to(dtype)
+    x = torch.randn(4).to(dtype)[0]  # without dimensions
     fast = braze.compile(lambda x, s: x * s)
     for s in (0.5, 0.7, 0.1):
         same(fast(x, s), x * s)

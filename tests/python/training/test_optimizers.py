@@ -72,6 +72,38 @@ def halved(optimizer, step):
             group["lr"] *= 0.5
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["sgd with momentum", "sgd by lists", "adamw", "adamw by lists"])
+def test_halves_in_one_step(name, dtype):
+    """Rates and counts vary from step to step; nothing is compiled for them."""
+    results = []
+    for compiled in (False, True):
+        model = nn.Linear(24, 16, dtype=dtype)
+        with torch.no_grad():
+            for i, p in enumerate(model.parameters()):
+                p.copy_(torch.linspace(-1, 1 + i, p.numel()).view_as(p))
+        optimizer = WHOLE[name](list(model.parameters()))
+        x = torch.linspace(-1, 1, 8 * 24).reshape(8, 24).to(dtype)
+
+        def step():
+            optimizer.zero_grad()
+            loss = model(x).float().square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step()
+        call = braze.compile(step) if compiled else step
+        losses = []
+        for i in range(12):
+            halved(optimizer, i)
+            losses.append(call())
+        results.append((losses, [p.detach() for p in model.parameters()]))
+    assert len(entries(call)) <= 2
+    for ours, eagers in zip(*results):
+        torch.testing.assert_close(ours, eagers, rtol=2e-2, atol=1e-2)
+
+
 def distance(a, b):
     return max(((x.double() - y.double()).abs().max().item() for x, y in zip(a, b)), default=0)
 
