@@ -3,7 +3,7 @@
 `SUBSTITUTES` maps each to a function with the same result, which capture evaluates in its place
 where an argument is such a float. `_C.operand(value, tensor)` is that float as a tensor of no
 dimension, which takes part in type promotion beside `tensor` as the float would; or the number
-itself, with a guard on its value, where that cannot be (some of half precision, numbers beyond float32).
+itself, with a guard on its value, where that cannot be (beside halves, numbers beyond float32).
 """
 
 import torch
