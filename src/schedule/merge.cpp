@@ -295,13 +295,12 @@ std::string merged_name(const std::string& first, const std::string& second) {
 }  // namespace
 
 bool on_one_device(const loop::Program& program, const Kernel& first, const Kernel& second) {
-  auto device_of = [&](const loop::BufferParam& param) {
-    return program.buffers[param.buffer].type.device;
-  };
-  if (first.params.empty()) return true;
-  const graph::Device device = device_of(first.params[0]);
+  const graph::Device* device = nullptr;
   auto same = [&](const loop::BufferParam& param) {
-    return graph::same_device(device_of(param), device);
+    if (param.by_value) return true;
+    const graph::Device& its = program.buffers[param.buffer].type.device;
+    if (!device) device = &its;
+    return graph::same_device(its, *device);
   };
   return std::ranges::all_of(first.params, same) && std::ranges::all_of(second.params, same);
 }

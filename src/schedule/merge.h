@@ -14,7 +14,7 @@ struct MergeLimits {
   int nodes = 400;
 };
 
-// Whether all buffers of both are on one device.
+// Whether all buffers of both are on one device, but for those that are given by value.
 bool on_one_device(const loop::Program& program, const loop::Kernel& first,
                    const loop::Kernel& second);
 

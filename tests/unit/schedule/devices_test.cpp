@@ -42,6 +42,24 @@ TEST(FuseDevices, GraphsOfTwoDevicesKeepTwoKernels) {
   EXPECT_EQ(kernels_after_fusion(text("cpu"), target::Cpu{}), 1);
 }
 
+// A number of the CPU that kernels of a GPU are given by value keeps none apart.
+TEST(FuseDevices, ANumberByValueIsOnNoDevice) {
+  for (const bool by_value : {true, false}) {
+    ProgramBuilder b;
+    const int x = b.input({64}), s = b.input({});
+    const int e = b.unary({64}, x, ExprKind::kExp);
+    const int out = b.mul({64}, e, s);
+    put(b, kCuda0, {x, e, out});
+    auto& scales = std::get<loop::ScheduledKernel>(b.program.items.back()).kernel;
+    for (loop::BufferParam& param : scales.params)
+      if (param.buffer == s) param.by_value = b.program.buffers[s].by_value = by_value;
+    b.program.outputs = {e, out};
+    fuse(b.program, kCuda);
+    loop::verify(b.program);
+    EXPECT_EQ(kernel_count(b.program), by_value ? 1 : 2);
+  }
+}
+
 // Kernels as no lowering makes them: one that reaches the memory of two devices is joined to none.
 TEST(FuseDevices, KernelsThatShareABufferStayApart) {
   for (graph::Device device : {kCuda0, kCuda1}) {
