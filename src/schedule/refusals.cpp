@@ -1,6 +1,7 @@
 #include "schedule/refusals.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
 #include <string>
@@ -54,7 +55,8 @@ class CheckText {
         text_ += sym::to_string(expr->size);
         break;
       case ExprKind::kConst:
-        text_ += std::to_string(expr->ival) + ' ' + std::to_string(expr->fval);
+        text_ +=
+            std::to_string(expr->ival) + ' ' + std::to_string(std::bit_cast<uint64_t>(expr->fval));
         break;
       case ExprKind::kLoad: {
         const int buffer = kernel_.params[expr->ival].buffer;

@@ -154,10 +154,12 @@ TEST(InPlace, ACallThatMayRefuseItsDataRunsAgainFromTheInputsAsTheyWere) {
   EXPECT_EQ(left(behind).size(), 0) << "what it refuses, it has refused by then";
 }
 
-// row = table[i % 4], where a buffer gives the index: a gather with a check.
-int gather(ProgramBuilder& b, int table, int index) {
+// table[index * scale], where a buffer gives the index: a gather with a check.
+int gather(ProgramBuilder& b, int table, int index, double scale = 2) {
   auto k = b.draft("gather", {64});
-  const ExprRef at = b.pool().cast(k.load(index, k.all_axes()), graph::DType::kInt64);
+  const ExprRef factor = b.pool().constant(graph::DType::kFloat32, scale);
+  const ExprRef at = b.pool().cast(
+      b.pool().binary(ExprKind::kMul, k.load(index, k.all_axes()), factor), graph::DType::kInt64);
   const ExprRef checked = b.pool().binary(ExprKind::kCheckIndex, at, b.pool().integer(4));
   const int result = b.buffer(loop::Buffer::Kind::kComputed, {64});
   const ExprRef value = b.pool().load(k.param(table, false), graph::DType::kFloat32, checked);
@@ -179,6 +181,13 @@ TEST(InPlace, AnIndexThatHasBeenCheckedIsNotRefused) {
   again.program.mutations = {{y, again.add({64}, y, gather(again, rows, same))}};
   again.program.outputs = {gather(again, rows, same)};
   EXPECT_EQ(left(again).size(), 0);
+
+  ProgramBuilder scaled;  // by numbers that are equal to six digits
+  const int v = scaled.input({64}), same_too = scaled.input({64}), table_too = scaled.input({4});
+  const int once = gather(scaled, table_too, same_too, 1e-8);
+  scaled.program.mutations = {{v, scaled.add({64}, v, once)}};
+  scaled.program.outputs = {gather(scaled, table_too, same_too, 2e-8)};
+  EXPECT_EQ(left(scaled).size(), 1);
 
   ProgramBuilder other;
   const int z = other.input({64}), first = other.input({64}), second = other.input({64});
