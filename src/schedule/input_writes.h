@@ -17,7 +17,6 @@ class InputWrites {
   // `alone`, by input: whether it may be written in place at all.
   InputWrites(const loop::Program& program, const Aliases& aliases, const std::vector<bool>& alone);
 
-  bool empty() const { return pairs_.empty(); }
   // What must come before what, of the items of the program in the order that it has.
   ItemGraph::Constraints constraints(const loop::Program& program, const Aliases& aliases) const;
   // By root: the bytes that it takes; 0 for what is not allocated or goes into an input.
