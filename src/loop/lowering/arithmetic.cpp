@@ -10,6 +10,12 @@ namespace {
 using graph::OpKind;
 using K = ExprKind;
 
+// What eager makes of a number that is added or subtracted. PyTorch's kernels for the CPU convert
+// it to the dtype of the tensor, those for GPUs to the one that they compute in.
+BesideHalves term(const Lowering& lowering) {
+  return lowering.on_gpu() ? BesideHalves::kSingle : BesideHalves::kRounded;
+}
+
 // a + alpha*b, a - alpha*b, b - alpha*a.
 enum class Sum { kAdd, kSubtract, kSubtractFrom };
 template <Sum sum>
@@ -17,10 +23,14 @@ bool lower_sum(Lowering& lowering, const Node& node) {
   const DType dtype = result_dtype(node);
   const bool plain = graph::is_none(node, 2) || graph::is_number(node.args()[2], 1);
   if (dtype == DType::kBool && (!plain || sum != Sum::kAdd)) return false;
-  Operand a = operand_arg(node, 0), b = operand_arg(node, 1);
+  const BesideHalves halves = plain ? term(lowering) : BesideHalves::kUnknown;
+  Operand a = operand_arg(node, 0, halves), b = operand_arg(node, 1, halves);
   if (sum == Sum::kSubtractFrom) std::swap(a, b);
   ExprRef alpha = nullptr;
-  if (!plain && !(alpha = number_as(lowering.pool(), node.args()[2], dtype))) return false;
+  if (!plain &&
+      !(alpha = number_as(lowering.pool(), node.args()[2], dtype,
+                          lowering.on_gpu() ? BesideHalves::kSingle : BesideHalves::kUnknown)))
+    return false;
   return define_pointwise(lowering, node, {a, b}, dtype, {plain ? 1 : 2, false},
                           [alpha](ExprPool& pool, std::span<const ExprRef> x) {
                             if (x[0]->dtype == DType::kBool) return pool.binary(K::kOr, x[0], x[1]);
@@ -30,13 +40,27 @@ bool lower_sum(Lowering& lowering, const Node& node) {
 }
 
 bool lower_mul(Lowering& lowering, const Node& node) {
-  return lower_binary(lowering, node, result_dtype(node), [](ExprPool& pool, ExprRef a, ExprRef b) {
-    return pool.binary(a->dtype == DType::kBool ? K::kAnd : K::kMul, a, b);
-  });
+  return lower_binary(
+      lowering, node, result_dtype(node),
+      [](ExprPool& pool, ExprRef a, ExprRef b) {
+        return pool.binary(a->dtype == DType::kBool ? K::kAnd : K::kMul, a, b);
+      },
+      /*heavy=*/false, BesideHalves::kSingle);
 }
 
 bool lower_true_div(Lowering& lowering, const Node& node) {
-  return lower_binary(lowering, node, result_dtype(node), binary<K::kDiv>);
+  const DType dtype = result_dtype(node);
+  if (lowering.on_gpu() && graph::is_float(dtype) && !operand_arg(node, 1).value) {
+    // PyTorch's kernel for GPUs multiplies by the number's inverse.
+    return lower_binary(
+        lowering, node, dtype,
+        [](ExprPool& pool, ExprRef a, ExprRef b) {
+          return pool.mul(a, pool.binary(K::kDiv, pool.constant(b->dtype, 1), b));
+        },
+        /*heavy=*/false, BesideHalves::kSingle);
+  }
+  return lower_binary(lowering, node, dtype, binary<K::kDiv>, /*heavy=*/false,
+                      BesideHalves::kSingle);
 }
 
 // Whether argument 1 is an integer other than zero, so that nothing can be divided by zero.

@@ -14,11 +14,13 @@ DType common_dtype(const Node& node, int count) {
 
 template <K kind>
 bool comparison(Lowering& lowering, const Node& node) {
-  return lower_binary(lowering, node, common_dtype(node, 2), binary<kind>);
+  return lower_binary(lowering, node, common_dtype(node, 2), binary<kind>, /*heavy=*/false,
+                      BesideHalves::kRounded);
 }
 template <K kind>
 bool swapped_comparison(Lowering& lowering, const Node& node) {
-  return lower_binary(lowering, node, common_dtype(node, 2), swapped<kind>);
+  return lower_binary(lowering, node, common_dtype(node, 2), swapped<kind>, /*heavy=*/false,
+                      BesideHalves::kRounded);
 }
 // Eager refuses floats: the extern call raises its error.
 template <K kind>
@@ -63,8 +65,8 @@ bool lower_clamp(Lowering& lowering, const Node& node) {
   const int hi_at = bounds == Bounds::kBoth ? 2 : 1;
   const bool has_hi = bounds != Bounds::kLow && !graph::is_none(node, hi_at);
   std::vector<Operand> operands = {operand_arg(node, 0)};
-  if (has_lo) operands.push_back(operand_arg(node, 1));
-  if (has_hi) operands.push_back(operand_arg(node, hi_at));
+  if (has_lo) operands.push_back(operand_arg(node, 1, BesideHalves::kRounded));
+  if (has_hi) operands.push_back(operand_arg(node, hi_at, BesideHalves::kRounded));
   return define_pointwise(lowering, node, operands, result_dtype(node), {2, false},
                           [has_lo, has_hi](ExprPool& pool, std::span<const ExprRef> x) {
                             return clamp(pool, x[0], has_lo ? x[1] : nullptr,
@@ -81,7 +83,7 @@ bool lower_select(Lowering& lowering, const Node& node, Value* condition, Operan
     const Operand& operand = i == 0 ? yes : no;
     if (operand.value) {
       values.push_back(operand.value);
-    } else if (!(numbers[i] = number_as(lowering.pool(), operand.number, result_dtype(node)))) {
+    } else if (!(numbers[i] = number_as(lowering.pool(), operand, result_dtype(node)))) {
       return false;
     }
   }
@@ -100,12 +102,13 @@ bool lower_select(Lowering& lowering, const Node& node, Value* condition, Operan
 }
 
 bool lower_where(Lowering& lowering, const Node& node) {
-  return lower_select(lowering, node, graph::tensor_arg(node, 0), operand_arg(node, 1),
-                      operand_arg(node, 2));
+  return lower_select(lowering, node, graph::tensor_arg(node, 0),
+                      operand_arg(node, 1, BesideHalves::kRounded),
+                      operand_arg(node, 2, BesideHalves::kRounded));
 }
 bool lower_masked_fill(Lowering& lowering, const Node& node) {
-  return lower_select(lowering, node, graph::tensor_arg(node, 1), operand_arg(node, 2),
-                      operand_arg(node, 0));
+  return lower_select(lowering, node, graph::tensor_arg(node, 1),
+                      operand_arg(node, 2, BesideHalves::kRounded), operand_arg(node, 0));
 }
 
 }  // namespace

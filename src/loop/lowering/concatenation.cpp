@@ -76,7 +76,7 @@ bool lower_constant_pad(Lowering& lowering, const Node& node) {
   const DType dtype = node.result()->type().dtype;
   graph::Argument number = sym::Int(0);
   if (!graph::is_none(node, 2)) number = node.args()[2];
-  ExprRef fill = number_as(lowering.pool(), number, dtype);
+  ExprRef fill = number_as(lowering.pool(), number, dtype, BesideHalves::kRounded);
   if (!fill || pad.size() > 2 * sizes.size() || pad.size() % 2 != 0) return false;
   sym::Dims before(sizes.size(), 0);
   for (size_t i = 0; i * 2 < pad.size(); ++i) before[sizes.size() - 1 - i] = pad[2 * i];

@@ -111,7 +111,7 @@ int Lowering::add_buffer(Buffer buffer) {
 
 // A GPU does not read where the caller holds a number.
 bool Lowering::takes_by_value(const graph::Input& input) const {
-  return device_ == graph::Device::Type::kCUDA && input.kind == graph::InputKind::kNumber;
+  return on_gpu() && input.kind == graph::InputKind::kNumber;
 }
 
 void Lowering::add_inputs() {
@@ -133,8 +133,7 @@ bool Lowering::is_host_number(const Value* value) const {
 }
 
 bool Lowering::is_host_arithmetic(const Node& node) const {
-  if (device_ != graph::Device::Type::kCUDA || !node.op().pointwise || node.results().size() != 1)
-    return false;
+  if (!on_gpu() || !node.op().pointwise || node.results().size() != 1) return false;
   const std::vector<Value*> operands = node.operands();
   const graph::TensorType& type = node.result()->type();
   return !operands.empty() && type.rank() == 0 && type.device.type == graph::Device::Type::kCPU &&
@@ -152,8 +151,7 @@ void Lowering::define_on_host(const Node& node, Known& known) {
 // index checks, keep no running values and store once to an element.
 bool Lowering::is_supported(const Node& node) const {
   const graph::OpKind kind = node.op().kind;
-  if (device_ == graph::Device::Type::kCUDA &&
-      (graph::may_refuse_data(node) || scan_handler(kind) || scatter_handler(kind)))
+  if (on_gpu() && (graph::may_refuse_data(node) || scan_handler(kind) || scatter_handler(kind)))
     return false;
   if (is_host_arithmetic(node)) return true;
   const Value* first = nullptr;

@@ -45,6 +45,7 @@ class Lowering {
   ExprPool& pool() { return program_.pool; }
   Program& program() { return program_; }
   const target::Costs& costs() const { return costs_; }
+  bool on_gpu() const { return device_ == graph::Device::Type::kCUDA; }
 
   // The element at an index, an expression of the value's dtype.
   ExprRef element(Value* value, IndexView index);

@@ -8,21 +8,36 @@ namespace braze::loop::lowering {
 
 using K = ExprKind;
 
-Operand operand_arg(const Node& node, int i) {
+Operand operand_arg(const Node& node, int i, BesideHalves beside_halves) {
   const graph::Argument& argument = node.args().at(i);
-  if (auto* value = std::get_if<Value*>(&argument)) return {*value, {}};
-  return {nullptr, argument};
+  if (auto* value = std::get_if<Value*>(&argument)) return {*value, {}, beside_halves};
+  return {nullptr, argument, beside_halves};
 }
 
-ExprRef number_as(ExprPool& pool, const graph::Argument& number, DType dtype) {
+namespace {
+
+// A float, or an integer beside floats.
+ExprRef float_number(ExprPool& pool, double value, DType dtype, BesideHalves beside_halves) {
+  const DType compute = compute_dtype(dtype);
+  const double rounded = round_to(dtype, value);
+  if (dtype != compute && rounded != value && !std::isnan(value)) {
+    if (beside_halves == BesideHalves::kUnknown) return nullptr;
+    if (beside_halves == BesideHalves::kSingle)
+      return pool.constant(compute, round_to(compute, value));
+    if (std::isinf(rounded)) return nullptr;  // eager refuses some of these
+  }
+  return pool.constant(compute, rounded);
+}
+
+}  // namespace
+
+ExprRef number_as(ExprPool& pool, const graph::Argument& number, DType dtype,
+                  BesideHalves beside_halves) {
   if (auto* integer = std::get_if<sym::Int>(&number); integer && integer->is_constant()) {
     int64_t value = integer->constant();
     if (!graph::is_float(dtype))
       return wrap(dtype, value) == value ? pool.integer(value, dtype) : nullptr;
-    // Halves are computed in f32, where eager may or may not round a number first.
-    double rounded = round_to(dtype, static_cast<double>(value));
-    if (dtype != compute_dtype(dtype) && rounded != static_cast<double>(value)) return nullptr;
-    return pool.constant(compute_dtype(dtype), rounded);
+    return float_number(pool, static_cast<double>(value), dtype, beside_halves);
   }
   if (auto* symbol = std::get_if<sym::Int>(&number)) {
     const bool exact =
@@ -32,9 +47,7 @@ ExprRef number_as(ExprPool& pool, const graph::Argument& number, DType dtype) {
   if (auto* flag = std::get_if<bool>(&number)) return pool.number(compute_dtype(dtype), *flag);
   auto* value = std::get_if<double>(&number);
   if (!value || !graph::is_float(dtype)) return nullptr;
-  double rounded = round_to(dtype, *value);
-  if (dtype != compute_dtype(dtype) && rounded != *value && !std::isnan(*value)) return nullptr;
-  return pool.constant(compute_dtype(dtype), rounded);
+  return float_number(pool, *value, dtype, beside_halves);
 }
 
 bool define_pointwise(Lowering& lowering, const Node& node, std::vector<Operand> operands,
@@ -45,7 +58,7 @@ bool define_pointwise(Lowering& lowering, const Node& node, std::vector<Operand>
     ExprRef number = nullptr;
     if (operand.value) {
       values.push_back(operand.value);
-    } else if (!(number = number_as(lowering.pool(), operand.number, dtype))) {
+    } else if (!(number = number_as(lowering.pool(), operand, dtype))) {
       return false;
     }
     numbers.push_back(number);
@@ -79,9 +92,11 @@ bool lower_unary(Lowering& lowering, const Node& node, Unary formula, bool heavy
       [formula](ExprPool& pool, std::span<const ExprRef> x) { return formula(pool, x[0]); });
 }
 
-bool lower_binary(Lowering& lowering, const Node& node, DType dtype, Binary formula, bool heavy) {
+bool lower_binary(Lowering& lowering, const Node& node, DType dtype, Binary formula, bool heavy,
+                  BesideHalves beside_halves) {
   return define_pointwise(
-      lowering, node, {operand_arg(node, 0), operand_arg(node, 1)}, dtype, {1, heavy},
+      lowering, node, {operand_arg(node, 0, beside_halves), operand_arg(node, 1, beside_halves)},
+      dtype, {1, heavy},
       [formula](ExprPool& pool, std::span<const ExprRef> x) { return formula(pool, x[0], x[1]); });
 }
 

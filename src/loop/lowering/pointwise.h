@@ -6,15 +6,24 @@
 
 namespace braze::loop::lowering {
 
+// What eager makes of a number that a half cannot hold, beside halves, which are computed in single
+// precision: what an operator's kernels do, and what is the same whichever they do.
+enum class BesideHalves { kUnknown, kRounded, kSingle };
+
 // A tensor or a number argument.
 struct Operand {
   Value* value = nullptr;
   graph::Argument number;
+  BesideHalves beside_halves = BesideHalves::kUnknown;
 };
-Operand operand_arg(const Node& node, int i);
+Operand operand_arg(const Node& node, int i, BesideHalves beside_halves = BesideHalves::kUnknown);
 
 // A number as a constant of `dtype`; null where the dtype cannot hold it as eager would.
-ExprRef number_as(ExprPool& pool, const graph::Argument& number, DType dtype);
+ExprRef number_as(ExprPool& pool, const graph::Argument& number, DType dtype,
+                  BesideHalves beside_halves = BesideHalves::kUnknown);
+inline ExprRef number_as(ExprPool& pool, const Operand& operand, DType dtype) {
+  return number_as(pool, operand.number, dtype, operand.beside_halves);
+}
 
 // x, y, ... of one dtype (compute_dtype of the dtype asked for) to the result, of any dtype.
 using Formula = std::function<ExprRef(ExprPool& pool, std::span<const ExprRef> x)>;
@@ -33,7 +42,7 @@ using Unary = ExprRef (*)(ExprPool& pool, ExprRef x);
 using Binary = ExprRef (*)(ExprPool& pool, ExprRef a, ExprRef b);
 bool lower_unary(Lowering& lowering, const Node& node, Unary formula, bool heavy = false);
 bool lower_binary(Lowering& lowering, const Node& node, DType dtype, Binary formula,
-                  bool heavy = false);
+                  bool heavy = false, BesideHalves beside_halves = BesideHalves::kUnknown);
 
 inline DType result_dtype(const Node& node) { return node.result()->type().dtype; }
 

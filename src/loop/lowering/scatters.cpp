@@ -155,7 +155,7 @@ bool lower_scatter(Lowering& lowering, const Node& node, StoreOp op) {
   if (rank == 0 || places->type().rank() != rank || !is_index(places) || !is_supported(op, dtype))
     return false;
   if (source && (source->type().rank() != rank || source->type().dtype != dtype)) return false;
-  const ExprRef number = source ? nullptr : number_as(lowering.pool(), operand.number, dtype);
+  const ExprRef number = source ? nullptr : number_as(lowering.pool(), operand, dtype);
   if (!source && !number) return false;
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
   const sym::Dims sizes = sizes_of(places);

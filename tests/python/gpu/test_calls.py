@@ -4,7 +4,10 @@ import braze
 import pytest
 import torch
 import torch.nn.functional as F
-from support import entries, reasons
+from half_numbers import DTYPES as HALVES
+from half_numbers import OPERATORS as WITH_NUMBERS
+from half_numbers import halves, over_all
+from support import entries, reasons, same
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(),
@@ -323,3 +326,11 @@ def test_threads_call_at_once():
     for thread in threads:
         thread.join()
     assert not errors, errors[0]
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("operator", WITH_NUMBERS)
+def test_halves_and_numbers_that_they_cannot_hold(operator, dtype):
+    tensors = halves(dtype, "cuda")
+    assert "aten." not in plan_of(over_all, operator, tensors)
+    same(braze.compile(over_all)(operator, tensors), over_all(operator, tensors), rtol=0, atol=0)
