@@ -224,6 +224,7 @@ class ModuleBuilder {
       const bool goes = dies || is_large_step(graph);  // takes memory as it goes
       waiting.memory = schedule::plan_memory(waiting.program, target,
                                              goes ? std::optional(kOwnAbove) : std::nullopt);
+      schedule::remove_copies_in_place(waiting.program, waiting.memory);
       waiting.kernels = distinct_kernels(waiting.program);
     }
     dump(options_, "schedule", [&] { return loop::to_string(waiting.program); });

@@ -119,6 +119,8 @@ class Builder {
       case schedule::Home::kOwn:
         if (const int owner = memory_.place[buffer]; owner >= 0 && owner != buffer) {
           const plan::SlotId base = slot(owner);
+          if (program_.buffers[owner].type == program_.buffers[buffer].type)
+            return slot_of_[buffer] = base;
           return add_slot(buffer, {.kind = plan::SlotKind::kView, .base = base});
         }
         return add_slot(buffer, {.kind = plan::SlotKind::kOutput, .bytes = bytes});

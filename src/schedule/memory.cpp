@@ -120,7 +120,7 @@ class MemoryPlanner {
       for (size_t in = 0; in < kernel.params.size(); ++in) {
         int operand = kernel.params[in].buffer;
         if (kernel.params[in].written || taken[in]) continue;
-        if (is_output ? !may_become_output(operand) : plan_.home[operand] != home) continue;
+        if (is_output ? !may_become_output(operand, result) : plan_.home[operand] != home) continue;
         if (ranges_[block(operand)].end != at || ranges_[operand].end != at) continue;
         if (size_in_bytes(program_.buffers[operand].type) !=
                 size_in_bytes(program_.buffers[result].type) ||
@@ -139,11 +139,13 @@ class MemoryPlanner {
     }
   }
 
-  // A call gives its result memory of its own, which is no part of an output's.
-  bool may_become_output(int operand) const {
+  // What a call writes to is a tensor of its own: the output is the same one, so of the same type.
+  bool may_become_output(int operand, int output) const {
     if (plan_.home[operand] != Home::kOwn) return false;
     for (size_t i = 0; i < block_.size(); ++i)
-      if (is_called_[i] && block(static_cast<int>(i)) == block(operand)) return false;
+      if (is_called_[i] && block(static_cast<int>(i)) == block(operand) &&
+          program_.buffers[i].type != program_.buffers[output].type)
+        return false;
     return true;
   }
 
@@ -187,7 +189,26 @@ class MemoryPlanner {
   MemoryPlan plan_;
 };
 
+// Whether all that the kernel does is to store what it loads to the place where that is.
+bool is_copy_in_place(const loop::Kernel& kernel, const MemoryPlan& plan) {
+  if (kernel.body.size() != 1 || !kernel.inner.empty() || !kernel.body[0].overwrites())
+    return false;
+  const loop::Statement& store = kernel.body[0];
+  const loop::ExprRef value = store.value;
+  if (value->kind != loop::ExprKind::kLoad || value->args[0] != store.index) return false;
+  const loop::BufferParam &to = kernel.params[store.buffer], &from = kernel.params[value->ival];
+  return to.dtype == from.dtype && plan.place[to.buffer] >= 0 &&
+         plan.place[to.buffer] == plan.place[from.buffer];
+}
+
 }  // namespace
+
+void remove_copies_in_place(loop::Program& program, const MemoryPlan& plan) {
+  std::erase_if(program.items, [&](const loop::Item& item) {
+    const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
+    return scheduled && is_copy_in_place(scheduled->kernel, plan);
+  });
+}
 
 MemoryPlan plan_memory(const loop::Program& program, const target::Target& target,
                        std::optional<int64_t> own_above) {

@@ -52,4 +52,7 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const loop::Program& program, const target::Target& target,
                        std::optional<int64_t> own_above = {});
 
+// Removes the kernels that would copy a buffer onto itself by the plan.
+void remove_copies_in_place(loop::Program& program, const MemoryPlan& plan);
+
 }  // namespace braze::schedule

@@ -180,7 +180,11 @@ void Lowering::lower(const Node& node) {
     Handler handler = handler_for(node.op().kind);
     try {
       if (handler && handler(*this, node)) {
-        if (checked) refusing_.push_back(checked);
+        // What nobody reads is computed here, where its operands are at hand.
+        if (checked && !used && known_[checked->id()].at)
+          realise(checked);
+        else if (checked)
+          refusing_.push_back(checked);
         return;
       }
     } catch (const sym::NotConstant&) {

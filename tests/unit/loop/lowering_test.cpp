@@ -72,7 +72,15 @@ TEST(LowerPointwise, DivisionThatMayFailIsLeftToEager) {
   EXPECT_TRUE(is_extern("%0: c64[2]", "c64[2]", "aten.neg(%0)"));
   EXPECT_TRUE(is_extern("%0: f32[2]@cuda:0", "f32[2]@cuda:0", "aten.neg(%0)"));
   EXPECT_TRUE(is_extern("%0: u8[2]", "u8[2]", "aten.clamp(%0, -1, 3)"));
-  EXPECT_TRUE(is_extern("%0: f16[2]", "f16[2]", "aten.add.Tensor(%0, 0.1, 1)"));
+}
+
+TEST(LowerPointwise, NumbersThatHalvesCannotHold) {
+  // In bf16, 257 is 256 and 1.1 is 1.1015625. Terms are rounded on a CPU, factors are not.
+  EXPECT_EQ(run_one("%0: bf16[1]", "bf16[1]", "aten.add.Tensor(%0, 257, 1)", {{-256}}), Numbers{0});
+  EXPECT_EQ(run_one("%0: bf16[1]", "bf16[1]", "aten.mul.Tensor(%0, 1.1)", {{100}}), Numbers{110});
+  EXPECT_EQ(run_one("%0: bf16[1]", "bool[1]", "aten.eq.Scalar(%0, 257)", {{256}}), Numbers{1});
+  EXPECT_TRUE(is_extern("%0: bf16[1]", "bf16[1]", "aten.add.Tensor(%0, %0, 1.1)"));
+  EXPECT_TRUE(is_extern("%0: f16[1]", "f16[1]", "aten.add.Tensor(%0, 1000000.0, 1)"));
 }
 
 TEST(LowerPointwise, NanAndSelection) {

@@ -34,7 +34,7 @@ TEST(MemoryPlan, ByNeedLargeBuffersHaveMemoryOfTheirOwn) {
   int m = b.call("aten.mm", {x, x}, {64, 128});
   int e = b.unary({64, 128}, m, ExprKind::kExp);  // in the memory of m
   int n = b.call("aten.mm", {e, small}, {64, 128});
-  int f = b.unary({64, 128}, e, ExprKind::kAbs);  // a call's memory is no part of an output
+  int f = b.unary({64, 128}, e, ExprKind::kAbs);  // of the type of what the call has made
   int g = b.unary({64, 128}, x, ExprKind::kAbs);
   int h = b.unary({64, 128}, g, ExprKind::kExp);  // g is a part of h, which is handed out
   b.program.outputs = {b.call("aten.mm", {n, n}, {64, 128}), f, h};
@@ -43,13 +43,38 @@ TEST(MemoryPlan, ByNeedLargeBuffersHaveMemoryOfTheirOwn) {
   EXPECT_EQ(plan.arena_bytes, 64);
   for (const int buffer : {m, e, n, g}) EXPECT_EQ(plan.home[buffer], Home::kOwn) << buffer;
   for (const int buffer : {f, h}) EXPECT_EQ(plan.home[buffer], Home::kOutput) << buffer;
-  EXPECT_EQ(plan.place[m], m);
-  EXPECT_EQ(plan.place[e], m);
+  EXPECT_EQ(plan.place[m], f);
+  EXPECT_EQ(plan.place[e], f);
   EXPECT_EQ(plan.place[n], n);
   EXPECT_EQ(plan.place[f], f);
   EXPECT_EQ(plan.place[g], h);
   EXPECT_EQ(plan.place[h], h);
   EXPECT_EQ(plan.offset[m], -1);
+}
+
+TEST(MemoryPlan, ACallsMemoryIsNoPartOfAnOutputOfAnotherType) {
+  ProgramBuilder b;
+  int x = b.input({64, 128});
+  int m = b.call("aten.mm", {x, x}, {64, 128});
+  int e = b.unary({1, 64, 128}, m, ExprKind::kExp);
+  b.program.outputs = {e};
+  const MemoryPlan plan = plan_memory(b.program, {}, /*own_above=*/1024);
+  EXPECT_EQ(plan.place[m], m);
+  EXPECT_EQ(plan.place[e], e);
+}
+
+TEST(MemoryPlan, CopiesOfABufferOntoItselfGo) {
+  for (const bool dies : {true, false}) {
+    ProgramBuilder b;
+    int x = b.input({64, 128});
+    int m = b.call("aten.mm", {x, x}, {64, 128});
+    int copy = b.copy({64, 128}, m);
+    b.program.outputs = {b.call("aten.mm", {copy, dies ? x : m}, {64, 128})};
+    const MemoryPlan plan = plan_memory(b.program, {});
+    const size_t items = b.program.items.size();
+    remove_copies_in_place(b.program, plan);
+    EXPECT_EQ(b.program.items.size(), items - (dies ? 1 : 0));
+  }
 }
 
 TEST(MemoryPlan, AnOutputThatIsAViewKeepsItsBaseOutOfTheArena) {

@@ -161,6 +161,15 @@ class ProgramBuilder {
     return pointwise(std::string(loop::to_string(op)), sizes, {a}, op);
   }
 
+  int copy(const Shape& sizes, int a) {
+    KernelDraft k = draft("copy", sizes);
+    const int result = buffer(loop::Buffer::Kind::kComputed, sizes);
+    const ExprRef value = k.load(a, k.all_axes());
+    k.store(result, k.all_axes(), value, false);
+    k.finish();
+    return result;
+  }
+
   // Reduces the axes from `first` on; keeps them with size 1.
   int reduce(const Shape& sizes, size_t first, int operand, loop::ReduceOp op) {
     Shape outer(sizes.begin(), sizes.begin() + first), inner(sizes.begin() + first, sizes.end());
