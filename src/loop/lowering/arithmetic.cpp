@@ -1,5 +1,6 @@
 // Arithmetic of two operands, powers.
 #include <cmath>
+#include <optional>
 
 #include "loop/lowering/pointwise.h"
 #include "loop/scalar.h"
@@ -48,16 +49,24 @@ bool lower_mul(Lowering& lowering, const Node& node) {
       /*heavy=*/false, BesideHalves::kSingle);
 }
 
+// The inverse of a number that PyTorch's kernels for GPUs multiply by where they are to divide by
+// the number: of its double, rounded to what they compute in.
+std::optional<double> inverse_on_gpu(const Lowering& lowering, const Node& node) {
+  const graph::Argument& divisor = node.args().at(1);
+  if (!lowering.on_gpu() || !graph::is_float(result_dtype(node))) return std::nullopt;
+  if (auto* number = std::get_if<double>(&divisor)) return 1 / *number;
+  auto* integer = std::get_if<sym::Int>(&divisor);
+  if (!integer || !integer->is_constant()) return std::nullopt;
+  return 1 / static_cast<double>(integer->constant());
+}
+
 bool lower_true_div(Lowering& lowering, const Node& node) {
   const DType dtype = result_dtype(node);
-  if (lowering.on_gpu() && graph::is_float(dtype) && !operand_arg(node, 1).value) {
-    // PyTorch's kernel for GPUs multiplies by the number's inverse.
-    return lower_binary(
-        lowering, node, dtype,
-        [](ExprPool& pool, ExprRef a, ExprRef b) {
-          return pool.mul(a, pool.binary(K::kDiv, pool.constant(b->dtype, 1), b));
-        },
-        /*heavy=*/false, BesideHalves::kSingle);
+  if (const auto inverse = inverse_on_gpu(lowering, node)) {
+    const Operand factor{nullptr, graph::Argument(*inverse), BesideHalves::kSingle};
+    return define_pointwise(
+        lowering, node, {operand_arg(node, 0), factor}, dtype, {1, false},
+        [](ExprPool& pool, std::span<const ExprRef> x) { return pool.mul(x[0], x[1]); });
   }
   return lower_binary(lowering, node, dtype, binary<K::kDiv>, /*heavy=*/false,
                       BesideHalves::kSingle);

@@ -334,3 +334,12 @@ def test_halves_and_numbers_that_they_cannot_hold(operator, dtype):
     tensors = halves(dtype, "cuda")
     assert "aten." not in plan_of(over_all, operator, tensors)
     same(braze.compile(over_all)(operator, tensors), over_all(operator, tensors), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_division_by_a_number_has_eagers_bits(dtype):
+    def divided(x):
+        return [x / n for n in (0.001, 1 / 3, 7, 2049, -1e-8)]
+
+    x = torch.linspace(-1000, 1000, 100_001, dtype=dtype, device="cuda")
+    same(braze.compile(divided)(x), divided(x), rtol=0, atol=0)
