@@ -12,6 +12,7 @@
 #include "pytorch/boxed_arguments.h"
 #include "pytorch/operators.h"
 #include "runtime/memory.h"
+#include "runtime/operator_memory.h"
 
 namespace braze::runtime {
 namespace {
@@ -142,6 +143,8 @@ void ExternCall::run(std::vector<at::Tensor>& tensors,
   {
     std::optional<NotWhole> python;  // which may be what waits for the GIL
     if (check == ResultCheck::kAll && !is_pytorchs_) python.emplace();
+    std::optional<OperatorMemory> memory;
+    if (is_pytorchs_) memory.emplace();
     op_.callBoxed(stack);
   }
   if (uses_out_) {

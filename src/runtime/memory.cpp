@@ -144,11 +144,23 @@ at::Tensor make_tensor_on(c10::Device device, c10::DataPtr data, c10::IntArrayRe
 
 }  // namespace
 
+c10::DataPtr allocate_data(int64_t bytes) {
+  void* memory = allocate(bytes);
+  return {memory, memory, &release, c10::Device(c10::kCPU)};
+}
+
+bool release_data(void* data) {
+  if (!kPools || !regions().owns(data)) return false;
+  release(data);
+  return true;
+}
+
+bool is_pooled_size(int64_t bytes) { return kPools && size_class_of(bytes) < 0; }
+
 at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
                            int64_t bytes) {
-  void* memory = allocate(bytes);
-  return make_tensor(c10::DataPtr(memory, memory, &release, c10::Device(c10::kCPU)), sizes, strides,
-                     dtype, bytes, c10::DispatchKey::CPU, c10::GetCPUAllocator());
+  return make_tensor(allocate_data(bytes), sizes, strides, dtype, bytes, c10::DispatchKey::CPU,
+                     c10::GetCPUAllocator());
 }
 
 at::Tensor number_tensor(double value) {

@@ -20,6 +20,12 @@ namespace braze::runtime {
 at::Tensor allocate_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
                            int64_t bytes);
 
+// So much of that memory, to be owned; and whether that comes from `Regions`.
+c10::DataPtr allocate_data(int64_t bytes);
+bool is_pooled_size(int64_t bytes);
+// Frees what `allocate_data` gave for such a size. False: it is none of that.
+bool release_data(void* data);
+
 // f64[] with this value.
 at::Tensor number_tensor(double value);
 

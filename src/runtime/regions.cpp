@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <new>
 
@@ -108,6 +109,14 @@ void Regions::count_use(int64_t bytes) {
   release_idle_above(may_stay_idle());
 }
 
+bool Regions::owns(const void* address) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(regions_, [&](std::span<char> region) {
+    return std::less_equal<>()(region.data(), address) &&
+           std::less<>()(address, region.data() + region.size());
+  });
+}
+
 int64_t Regions::idle_bytes() const {
   std::lock_guard lock(mutex_);
   return idle_;
@@ -123,6 +132,7 @@ void Regions::map(int64_t bytes) {
   void* region = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (region == MAP_FAILED) throw std::bad_alloc();
   mapped_ += size;
+  regions_.emplace_back(static_cast<char*>(region), size);
   insert(static_cast<char*>(region), {size, 0});
 }
 

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
+#include <vector>
 
 #include "base/fork_mutex.h"
 
@@ -32,6 +34,8 @@ class Regions {
   // So many pieces taken later a peak of use is forgotten.
   static constexpr int64_t kRecent = 4096;
 
+  // Whether that is in one of the regions.
+  bool owns(const void* address) const;
   int64_t idle_bytes() const;    // that are in memory, about
   int64_t mapped_bytes() const;  // in all
 
@@ -53,6 +57,7 @@ class Regions {
   const int64_t least_idle_, most_idle_;
   mutable ForkMutex mutex_;
   Ranges free_;  // by address; no two touch
+  std::vector<std::span<char>> regions_;
   int64_t idle_ = 0, mapped_ = 0, used_ = 0;
   int64_t taken_ = 0;                   // pieces, of which kRecent are a period
   int64_t peak_ = 0, peak_before_ = 0;  // of use, in this period and the one before

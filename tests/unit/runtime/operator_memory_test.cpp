@@ -1,0 +1,76 @@
+#include "runtime/operator_memory.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "runtime/memory.h"
+
+namespace braze::runtime {
+namespace {
+
+constexpr int64_t kLarge = 1 << 20;
+
+// What a tensor of that size takes is the pool's exactly where an operator takes it.
+bool is_pools(const at::Tensor& tensor) {
+  return tensor.storage().data_ptr().get_deleter() != c10::GetDefaultCPUAllocator()->raw_deleter();
+}
+
+at::Tensor bytes(int64_t count) { return at::detail::empty_cpu({count}, at::kByte); }
+
+TEST(OperatorMemory, LargeBlocksOfThisThreadAreThePools) {
+  if (!is_pooled_size(kLarge)) GTEST_SKIP() << "a build without pools";
+  EXPECT_FALSE(is_pools(bytes(kLarge)));
+  {
+    OperatorMemory pooled;
+    EXPECT_TRUE(is_pools(bytes(kLarge)));
+    EXPECT_FALSE(is_pools(bytes(100)));
+    {
+      OperatorMemory nested;
+      EXPECT_TRUE(is_pools(bytes(kLarge)));
+    }
+    EXPECT_TRUE(is_pools(bytes(kLarge)));
+    bool others = true;
+    std::thread([&] { others = is_pools(bytes(kLarge)); }).join();
+    EXPECT_FALSE(others);
+  }
+  EXPECT_FALSE(is_pools(bytes(kLarge)));
+}
+
+TEST(OperatorMemory, RawMemoryIsFreedByWhomItIsFrom) {
+  c10::Allocator* allocator = nullptr;
+  void *inside = nullptr, *outside = nullptr;
+  {
+    OperatorMemory pooled;
+    allocator = c10::GetCPUAllocator();
+    inside = allocator->raw_allocate(kLarge);
+  }
+  outside = allocator->raw_allocate(kLarge);
+  std::memset(inside, 1, kLarge);
+  std::memset(outside, 1, kLarge);
+  {
+    OperatorMemory pooled;
+    allocator->raw_deallocate(outside);
+  }
+  allocator->raw_deallocate(inside);
+  allocator->raw_deallocate(nullptr);
+}
+
+TEST(OperatorMemory, WhatATensorHoldsStaysWhenItGrows) {
+  at::Tensor tensor;
+  {
+    OperatorMemory pooled;
+    tensor = bytes(kLarge);
+  }
+  std::memset(tensor.data_ptr(), 7, kLarge);
+  c10::Storage storage = tensor.storage();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % 64, 0u);
+  const c10::DataPtr copy = storage.allocator()->clone(tensor.data_ptr(), kLarge);
+  EXPECT_EQ(std::memcmp(copy.get(), tensor.data_ptr(), kLarge), 0);
+}
+
+}  // namespace
+}  // namespace braze::runtime
