@@ -229,18 +229,12 @@ Replacement layer_norm(Emitter& emit, const Node& node) {
 
 constexpr int64_t kMean = 1;
 
-// a + b or a - b of two tensors, with no factor.
-bool is_plain_sum(const Node& node, OpKind kind) {
-  return node.op().kind == kind && graph::is_number(node.args().at(2), 1) &&
-         std::holds_alternative<Value*>(node.args()[0]) &&
-         std::holds_alternative<Value*>(node.args()[1]);
-}
-
 // x[i, column[i]], [n, c] and [n, 1] to [n]. Of a difference to a number of each row, such as the
 // logarithm of a softmax, only the elements that are picked are computed.
 Value* picked(Emitter& emit, Value* x, Value* column) {
   const Node* from = x->producer();
-  if (from && is_plain_sum(*from, OpKind::ksub_Tensor)) {
+  if (from && from->op().kind == OpKind::ksub_Tensor && graph::is_number(from->args().at(2), 1) &&
+      from->operands().size() == 2) {
     Value *left = graph::tensor_arg(*from, 0), *right = graph::tensor_arg(*from, 1);
     if (left->type().sizes == x->type().sizes && right->type().rank() == 2 &&
         right->type().sizes[1] == Int(1) && right->type().sizes[0] == x->type().sizes[0])
@@ -287,42 +281,6 @@ Replacement nll_loss(Emitter& emit, const Node& node) {
   return {out, total};
 }
 
-// a + embedding_dense_backward(grad, indices, rows, padding, false): the rows of `grad` are added
-// to those of `a`, so that the gradient of a table that is used twice is not made apart. Rows that
-// the operator skips are added as -0, which changes nothing. On GPUs PyTorch's operator sorts the
-// indices.
-Replacement added_embedding(Emitter& emit, const Node& node) {
-  if (!is_plain_sum(node, OpKind::kadd_Tensor)) return {};
-  for (int i : {1, 0}) {
-    Value* made = graph::tensor_arg(node, i);
-    Value* a = graph::tensor_arg(node, 1 - i);
-    const Node* from = made->producer();
-    const graph::TensorType& type = made->type();
-    const bool is_output =
-        std::ranges::find(emit.graph().outputs(), made) != emit.graph().outputs().end();
-    if (!from || is_output || from->op().kind != OpKind::kembedding_dense_backward ||
-        made->users().size() != 1 || graph::bool_arg(*from, 4) ||
-        type.device.type != graph::Device::Type::kCPU || a->type().sizes != type.sizes ||
-        a->type().dtype != type.dtype || graph::compute_dtype(type.dtype) != type.dtype)
-      continue;
-    Value *grad = graph::tensor_arg(*from, 0), *indices = graph::tensor_arg(*from, 1);
-    const Int rows = graph::sym_arg(*from, 2), count = indices->type().numel();
-    if (indices->type().dtype != DType::kInt64 || !sym::known_positive(count) ||
-        !sym::known_positive(rows) || !sym::known_positive(type.sizes[1]))
-      continue;
-    Value* place = emit.reshape(indices, {count});
-    Value* row = emit(OpKind::kclamp, {place, Int(0), rows - Int(1)});
-    Value* counts =
-        emit(OpKind::klogical_and, {emit(OpKind::keq_Tensor, {place, row}),
-                                    emit(OpKind::kne_Scalar, {place, graph::sym_arg(*from, 3)})});
-    Value* source = emit.where(emit(OpKind::kunsqueeze, {counts, Int(1)}),
-                               emit.reshape(grad, {count, type.sizes[1]}),
-                               emit.full(graph::make_type(type.dtype, {}, type.device), -0.0));
-    return {emit(OpKind::kindex_add, {a, Int(0), row, source, Int(1)})};
-  }
-  return {};
-}
-
 Value* zeros(Emitter& emit, const Node& node) {
   Value* dy = graph::tensor_arg(node, 0);
   return emit.full(graph::make_type(dy->type().dtype, graph::dims_arg(node, 1), dy->type().device),
@@ -362,8 +320,6 @@ Replacement decompose_backward(Emitter& emit, const Node& node) {
       return softmax(emit, node, true);
     case OpKind::knative_layer_norm_backward:
       return layer_norm(emit, node);
-    case OpKind::kadd_Tensor:
-      return added_embedding(emit, node);
     case OpKind::knll_loss_forward:
       return nll_loss(emit, node);
     case OpKind::kslice_backward:  // dim, start, end, step

@@ -5,7 +5,6 @@
 
 #include "graph/arguments.h"
 #include "passes/decompose_rules.h"
-#include "sym/facts.h"
 
 namespace braze::passes {
 
@@ -110,26 +109,6 @@ Value* cross_entropy_of_logits(Emitter& emit, const Node& node) {
   return weight ? emit.mul(loss, weight) : loss;
 }
 
-// x, dim, half_to_float. Of the logarithms of a softmax that classes are picked from, those that are
-// picked follow from two numbers of each row: nothing as large as x is kept in memory for them.
-Replacement log_softmax_of_classes(Emitter& emit, const Node& node) {
-  Value* x = graph::tensor_arg(node, 0);
-  const std::vector<Node*>& users = node.result()->users();
-  const int64_t rank = x->type().rank();
-  const bool is_picked_from = std::ranges::any_of(
-      users, [](const Node* user) { return user->op().kind == OpKind::knll_loss_forward; });
-  if (!is_picked_from || rank != 2 || graph::normalize_dim(graph::int_arg(node, 1), rank) != 1 ||
-      !graph::is_float(x->type().dtype) || graph::is_half(node.result()->type().dtype) ||
-      !sym::known_positive(x->type().sizes[1]))
-    return {};
-  x = emit.cast(x, node.result()->type().dtype);
-  const sym::Dims row{Int(1)};
-  Value* shifted = emit.sub(x, emit(OpKind::kamax, {x, row, true}));
-  Value* exps = emit.unary(OpKind::kexp, shifted);
-  Value* sum = emit(OpKind::ksum_dim_IntList, {exps, row, true, None{}});
-  return {emit.sub(shifted, emit.unary(OpKind::klog, sum))};
-}
-
 bool weighs_alike(const Node& node) {
   for (int i : {2, 3}) {
     const Value* weight = graph::optional_tensor_arg(node, i);
@@ -142,8 +121,6 @@ bool weighs_alike(const Node& node) {
 
 Replacement decompose_loss(Emitter& emit, const Node& node) {
   switch (node.op().kind) {
-    case OpKind::k_log_softmax:
-      return log_softmax_of_classes(emit, node);
     case OpKind::kmse_loss:
       if (!are_floats(node, {0, 1})) return {};
       return reduced(emit, squared_error(emit, node), graph::int_arg(node, 2));

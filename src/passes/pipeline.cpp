@@ -4,6 +4,7 @@
 #include "passes/cse.h"
 #include "passes/dce.h"
 #include "passes/decompose.h"
+#include "passes/few_rows.h"
 #include "passes/fold.h"
 #include "passes/functionalise.h"
 #include "passes/fused_attention.h"
@@ -19,6 +20,7 @@ const std::vector<Pass>& inference_passes() {
       {"panel_products", use_panel_products},
       {"fused_attention", use_fused_attention},
       {"linear_pointwise", use_linear_pointwise},
+      {"few_rows", touch_few_rows},
       {"decompose", decompose},
       {"fold", fold},
       {"cse", eliminate_common_subexpressions},

@@ -266,43 +266,5 @@ TEST(DecomposeBackward, RowsOfNothingAreEagers) {
   })");
 }
 
-// The rows are added to what they would be added to, here with -1 to be skipped.
-TEST(DecomposeBackward, GradientsOfATableAreAddedToOthers) {
-  EXPECT_EQ(after(R"(graph(%0: f32[9, 4], %1: f32[2, 3, 4], %2: i64[2, 3]) {
-    %3: f32[9, 4] = aten.embedding_dense_backward(%1, %2, 9, -1, false)
-    %4: f32[9, 4] = aten.add.Tensor(%0, %3, 1)
-    return %4
-  })"),
-            R"(graph(%0: f32[9, 4], %1: f32[2, 3, 4], %2: i64[2, 3]) {
-  %3: f32[9, 4] = aten.embedding_dense_backward(%1, %2, 9, -1, false)
-  %4: i64[6] #%2 = aten.view(%2, [6])
-  %5: i64[6] = aten.clamp(%4, 0, 8)
-  %6: bool[6] = aten.eq.Tensor(%4, %5)
-  %7: bool[6] = aten.ne.Scalar(%4, -1)
-  %8: bool[6] = aten.logical_and(%6, %7)
-  %9: f32[] = aten.full([], -0.0, f32, None, None, None)
-  %10: f32[6, 4] #%1 = aten.view(%1, [6, 4])
-  %11: bool[6, 1] #%8 = aten.unsqueeze(%8, 1)
-  %12: f32[6, 4] = aten.where.self(%11, %10, %9)
-  %13: f32[9, 4] = aten.index_add(%0, 0, %5, %12, 1)
-  return %13
-}
-)");
-}
-
-// A table's gradient that something else reads, and one whose rows are divided by their number.
-TEST(DecomposeBackward, GradientsOfATableThatStandAlone) {
-  expect_unchanged_by(decompose, R"(graph(%0: f32[9, 4], %1: f32[2, 4], %2: i64[2]) {
-    %3: f32[9, 4] = aten.embedding_dense_backward(%1, %2, 9, -1, false)
-    %4: f32[9, 4] = aten.add.Tensor(%0, %3, 1)
-    return %4, %3
-  })");
-  expect_unchanged_by(decompose, R"(graph(%0: f32[9, 4], %1: f32[2, 4], %2: i64[2]) {
-    %3: f32[9, 4] = aten.embedding_dense_backward(%1, %2, 9, -1, true)
-    %4: f32[9, 4] = aten.add.Tensor(%0, %3, 1)
-    return %4
-  })");
-}
-
 }  // namespace
 }  // namespace braze::passes
