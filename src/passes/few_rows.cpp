@@ -4,8 +4,8 @@
 
 #include "graph/arguments.h"
 #include "graph/emitter.h"
-#include "graph/infer/strides.h"
 #include "graph/infer/promotion.h"
+#include "graph/infer/strides.h"
 #include "passes/aliasing.h"
 #include "sym/facts.h"
 

@@ -6,12 +6,11 @@
 namespace braze::passes {
 
 // Rewrites these patterns so that nothing else as large is made for them:
-// * a logarithm of a softmax that a loss picks classes from is a difference to two numbers of each
-//   row, which the loss's decomposition takes for the elements that it picks alone;
-// * on a CPU, `a + embedding_dense_backward(grad, indices, ...)` adds the rows of `grad` to those
-// of
-//   `a`. Rows that the operator skips are added as -0, which changes nothing. (PyTorch's operator
-//   for GPUs sorts the indices.)
+// * A logarithm of a softmax that a loss picks classes from becomes a difference to two numbers of
+//   each row, which the loss's decomposition takes for the elements that it picks alone.
+// * On a CPU, `a + embedding_dense_backward(grad, indices, ...)` adds the rows of `grad` to those
+//   of `a`. Rows that the operator skips are added as -0, which changes nothing. (For GPUs
+//   PyTorch's operator sorts the indices.)
 bool touch_few_rows(graph::Graph& graph);
 
 }  // namespace braze::passes
