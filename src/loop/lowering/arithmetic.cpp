@@ -11,10 +11,16 @@ namespace {
 using graph::OpKind;
 using K = ExprKind;
 
+// By the node's own device: kernels for a GPU stand beside arithmetic of the call's numbers on the
+// CPU, which is as Python's.
+bool is_on_gpu(const Node& node) {
+  return node.result()->type().device.type == graph::Device::Type::kCUDA;
+}
+
 // What eager makes of a number that is added or subtracted. PyTorch's kernels for the CPU convert
 // it to the dtype of the tensor, those for GPUs to the one that they compute in.
-BesideHalves term(const Lowering& lowering) {
-  return lowering.on_gpu() ? BesideHalves::kSingle : BesideHalves::kRounded;
+BesideHalves term(const Node& node) {
+  return is_on_gpu(node) ? BesideHalves::kSingle : BesideHalves::kRounded;
 }
 
 // a + alpha*b, a - alpha*b, b - alpha*a.
@@ -24,13 +30,13 @@ bool lower_sum(Lowering& lowering, const Node& node) {
   const DType dtype = result_dtype(node);
   const bool plain = graph::is_none(node, 2) || graph::is_number(node.args()[2], 1);
   if (dtype == DType::kBool && (!plain || sum != Sum::kAdd)) return false;
-  const BesideHalves halves = plain ? term(lowering) : BesideHalves::kUnknown;
+  const BesideHalves halves = plain ? term(node) : BesideHalves::kUnknown;
   Operand a = operand_arg(node, 0, halves), b = operand_arg(node, 1, halves);
   if (sum == Sum::kSubtractFrom) std::swap(a, b);
   ExprRef alpha = nullptr;
   if (!plain &&
       !(alpha = number_as(lowering.pool(), node.args()[2], dtype,
-                          lowering.on_gpu() ? BesideHalves::kSingle : BesideHalves::kUnknown)))
+                          is_on_gpu(node) ? BesideHalves::kSingle : BesideHalves::kUnknown)))
     return false;
   return define_pointwise(lowering, node, {a, b}, dtype, {plain ? 1 : 2, false},
                           [alpha](ExprPool& pool, std::span<const ExprRef> x) {
@@ -51,9 +57,9 @@ bool lower_mul(Lowering& lowering, const Node& node) {
 
 // The inverse of a number that PyTorch's kernels for GPUs multiply by where they are to divide by
 // the number: of its double, rounded to what they compute in.
-std::optional<double> inverse_on_gpu(const Lowering& lowering, const Node& node) {
+std::optional<double> inverse_on_gpu(const Node& node) {
   const graph::Argument& divisor = node.args().at(1);
-  if (!lowering.on_gpu() || !graph::is_float(result_dtype(node))) return std::nullopt;
+  if (!is_on_gpu(node) || !graph::is_float(result_dtype(node))) return std::nullopt;
   if (auto* number = std::get_if<double>(&divisor)) return 1 / *number;
   auto* integer = std::get_if<sym::Int>(&divisor);
   if (!integer || !integer->is_constant()) return std::nullopt;
@@ -62,7 +68,7 @@ std::optional<double> inverse_on_gpu(const Lowering& lowering, const Node& node)
 
 bool lower_true_div(Lowering& lowering, const Node& node) {
   const DType dtype = result_dtype(node);
-  if (const auto inverse = inverse_on_gpu(lowering, node)) {
+  if (const auto inverse = inverse_on_gpu(node)) {
     const Operand factor{nullptr, graph::Argument(*inverse), BesideHalves::kSingle};
     return define_pointwise(
         lowering, node, {operand_arg(node, 0), factor}, dtype, {1, false},

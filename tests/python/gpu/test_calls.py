@@ -343,3 +343,15 @@ def test_division_by_a_number_has_eagers_bits(dtype):
 
     x = torch.linspace(-1000, 1000, 100_001, dtype=dtype, device="cuda")
     same(braze.compile(divided)(x), divided(x), rtol=0, atol=0)
+
+
+def test_numbers_of_the_call_are_divided_as_in_python():
+    def scaled(x, rate):
+        return x * (rate / 3) + x * (rate / 0.7)
+
+    x = torch.linspace(-3, 3, 1001, dtype=torch.float64, device="cuda")
+    fast = braze.compile(scaled)
+    for i in range(40):
+        rate = 0.1 + i * 0.0137
+        same(fast(x, rate), scaled(x, rate), rtol=0, atol=0)
+    assert len(entries(fast)) <= 2

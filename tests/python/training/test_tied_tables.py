@@ -83,6 +83,21 @@ def test_no_words():
     check(tied, tables, indices(0, 7), indices(0, 7), {"reduction": "sum"})
 
 
+def test_sizes_that_vary():
+    def whole(table, words, labels):
+        table.grad = None
+        loss = tied(table, words, labels, {}, padding=5)
+        loss.backward()
+        return loss.detach()
+
+    expected, got, fast = tables(), tables(), braze.compile(whole)
+    for rows, length in ((2, 7), (3, 5), (1, 9), (4, 16), (1, 1), (2, 7)):
+        words, labels = indices(rows, length), indices(rows, length)
+        wanted = whole(expected, words, labels)
+        torch.testing.assert_close(fast(got, words, labels), wanted)
+        torch.testing.assert_close(got.grad, expected.grad)
+
+
 def test_one_class():
     check(tied, lambda: torch.ones(1, 4, requires_grad=True), indices(5) * 0, indices(5) * 0, {})
 
