@@ -95,7 +95,13 @@ struct TraceContext {
   // --- Objects
   ReadCaches caches;
   size_t container_changes = 0;
-  std::vector<Ref> addresses;  // results of id() and hash(): must not leave the trace
+  // Results of id() and hash(). Only id() of what was there before may leave the trace: it is asked
+  // for again.
+  struct Address {
+    Ref value, object;
+    bool is_id;
+  };
+  std::vector<Address> addresses;
   std::vector<VaryingText> texts;
   // Tensors from outside to whose `.grad` the code gave None before all else, so that the gradient
   // can go before the compiled code runs, as it would in eager.

@@ -227,7 +227,7 @@ Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& 
       Tracked value = call_native(trace, callable.get(), args, count, kwnames, false);
       trace.world.guard_as_key(args[0].get());
       if (value && !is_atom(args[0].get()))
-        trace.world.hold(args[0].object), trace.addresses.push_back(value.object);
+        trace.addresses.push_back({value.object, args[0].object, rule.text == "id()"});
       return value;
     }
     case Callee::kReadItem:

@@ -38,10 +38,24 @@ int RecipeBuilder::refuse(PyObject* object, const char* why) {
 
 int RecipeBuilder::constant(PyObject* object) {
   if (PyLong_CheckExact(object))
-    for (const Ref& address : trace_.addresses)
-      if (address.get() == object || PyObject_RichCompareBool(address.get(), object, Py_EQ) == 1)
-        return refuse(object, "it is the result of id() or hash()");
+    for (const TraceContext::Address& address : trace_.addresses)
+      if (PyObject_RichCompareBool(address.value.get(), object, Py_EQ) == 1)
+        return this->address(object, address);
   return emit({.kind = Kind::kConstant, .object = Ref::borrow(object)});
+}
+
+int RecipeBuilder::address(PyObject* number, const TraceContext::Address& address) {
+  if (!address.is_id || !world_.source_of(address.object.get()))
+    return refuse(number, "it is the result of id() or hash()");
+  static PyObject* const id = [] {
+    const Ref builtins = Ref::steal(PyImport_ImportModule("builtins"));
+    return PyObject_GetAttrString(builtins.get(), "id");
+  }();
+  const int function = emit({.kind = Kind::kConstant, .object = Ref::borrow(id)});
+  const int of = value(address.object.get());
+  if (of < 0) return -1;
+  const int packed = emit({.kind = Kind::kTuple, .items = {of}});
+  return emit({.kind = Kind::kGeneric, .items = {function, packed}});
 }
 
 int RecipeBuilder::outside(PyObject* object, const Source* source) {

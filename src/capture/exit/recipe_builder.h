@@ -40,6 +40,7 @@ class RecipeBuilder {
   int make(const Tracked& tracked);
   int refuse(PyObject* object, const char* why);
   int constant(PyObject* object);
+  int address(PyObject* number, const TraceContext::Address& address);
   int outside(PyObject* object, const Source* source);
   int tensor(PyObject* object);
   int tuple(PyObject* object);

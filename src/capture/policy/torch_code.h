@@ -128,9 +128,6 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.optim.lr_scheduler", "SequentialLR", kRefused, "is not traced")                       \
   X("torch.optim.lr_scheduler", "ChainedScheduler", kRefused, "is not traced")                   \
   X("torch.optim.lbfgs", "", kRefused, "is not traced")                                          \
-  X("torch.amp.grad_scaler", "", kRefused, "reads the tensors' data")                            \
-  X("torch.cuda.amp.grad_scaler", "", kRefused, "reads the tensors' data")                       \
-  X("torch.cpu.amp.grad_scaler", "", kRefused, "reads the tensors' data")                        \
   X("torch.autograd", "backward", kRefused, "changes what autograd records")                     \
   X("torch.autograd", "grad", kRefused, "changes what autograd records")                         \
   X("torch.autograd.function", "", kNative, "calls what the user has written")                   \

@@ -105,3 +105,26 @@ def test_a_write_before_an_index_that_is_out_of_range(write):
             drawn.append(torch.rand(1))
         torch.testing.assert_close(written[1], written[0])
         assert torch.equal(*drawn)
+
+
+def test_keys_that_are_addresses():
+    """Each call asks for the address of the object that it is given."""
+
+    class Node:
+        pass
+
+    seen = {}
+
+    def f(x, node):
+        seen[id(node)] = x * 2
+        return id(node)
+
+    fast = braze.compile(f)
+    nodes = [Node() for _ in range(3)]
+    for _ in range(2):
+        for number, node in enumerate(nodes):
+            x = torch.full((3,), float(number))
+            assert fast(x, node) == id(node)
+            torch.testing.assert_close(seen[id(node)], x * 2)
+    assert list(seen) == [id(node) for node in nodes]
+    assert "captured as a whole" in braze.explain(f)(torch.ones(3), nodes[0])
