@@ -213,7 +213,6 @@ const char* torch_function_break(std::string_view m, std::string_view n) {
       {"set_anomaly_enabled", kAutograd},
       {"checkpoint", "recomputes in the backward pass"},
       {"_make_subclass", kMetadata},
-      {"functional_call", "replaces parameters of a module"},
       {"synchronize", kProcess},
       {"load_state_dict", kMetadata},
       {"vmap", "is not supported"},

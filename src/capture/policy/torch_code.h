@@ -95,6 +95,7 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch._dynamo", "", kRefused, "is not traced")                                              \
   X("torch._inductor", "", kRefused, "is not traced")                                            \
   X("torch._functorch", "", kRefused, "is not traced")                                           \
+  X("torch._functorch.functional_call", "", kEvaluated, "exchanges parameters of a module")      \
   X("torch._higher_order_ops", "", kRefused, "is not traced")                                    \
   X("torch.func", "", kRefused, "is not traced")                                                 \
   X("torch.fx", "", kRefused, "is not traced")                                                   \
