@@ -25,6 +25,23 @@ bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAG
 
 static bool may_index_tensor(TraceContext& trace, PyObject* object);
 
+// `used[key]` of a defaultdict of the trace, or the shadow of one, that lacks the key. Empty, with
+// nothing pending, for all others.
+static Tracked missing_item(TraceContext& trace, const Tracked& object, PyObject* used,
+                            const Tracked& key) {
+  if (Py_TYPE(used) != known().defaultdict) return {};
+  const int found = PyDict_Contains(used, key.get());
+  if (found != 0) return {};
+  static PyObject* const name = PyUnicode_InternFromString("default_factory");
+  Ref factory = Ref::steal(PyObject_GetAttr(used, name));
+  if (!factory || factory.get() == Py_None) return {};
+  Tracked made = trace.world.wrap(std::move(factory));
+  if (const Source* source = trace.world.source_of(object))
+    made = trace.world.read(made.get(), trace.guards.source(SourceKind::kAttribute, source, name));
+  if (made) made = call(trace, made, nullptr, 0, nullptr);
+  return made && setitem(trace, object, key, made) ? made : Tracked();
+}
+
 Tracked getitem(TraceContext& trace, const Tracked& object, const Tracked& given) {
   if (Py_TYPE(object.get()) == known().text)
     return getitem(trace, Tracked(settle_text(trace, object.get())), given);
@@ -81,6 +98,8 @@ Tracked getitem(TraceContext& trace, const Tracked& object, const Tracked& given
       return call(trace, Tracked::borrow(method), args, 2, nullptr);
     }
   }
+  Tracked missing = missing_item(trace, object, used, key);
+  if (missing || PyErr_Occurred()) return missing;
   bool torch = is_tensor(used);
   if (source && !torch && !PyType_Check(used)) {
     if (is_container(used)) {

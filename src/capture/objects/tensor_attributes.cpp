@@ -99,8 +99,8 @@ bool set_tensor_attribute(TraceContext& trace, const Tracked& tensor, PyObject* 
   const bool own = plain && PyUnicode_Check(name) && PyUnicode_GET_LENGTH(name) > 0 &&
                    PyUnicode_READ_CHAR(name, 0) != '_' && !_PyType_Lookup(type, name);
   const bool stands_for_another = trace.world.real_of(obj) != obj;
-  if (plain && !stands_for_another && name == names().grad && value)
-    return set_gradient(trace, tensor, value);
+  if (plain && !stands_for_another && name == names().grad)
+    return set_gradient(trace, tensor, value ? value : Tracked::borrow(Py_None));
   if (!own || stands_for_another)
     return trace.breaks.refuse(BreakKind::kTensorInternals,
                                std::string("Tensor.") + cpython::utf8_of(name) + " is set");

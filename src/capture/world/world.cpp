@@ -287,8 +287,9 @@ bool World::read_all(PyObject* container) {
     Py_ssize_t position = 0;
     PyObject *key, *value;
     while (PyDict_Next(container, &position, &key, &value)) {
-      if (is_tensor(key))
+      if (is_tensor(key) && !source_of(key))
         return breaks_.refuse(BreakKind::kUnsupported, "a dict with tensors as keys");
+      if (is_tensor(key)) guard_as_key(key);
       items.emplace_back(Ref::borrow(key), Ref::borrow(value));
     }
     Ref list = own_items(container);

@@ -1,6 +1,7 @@
 """Methods that a subclass of a container has: only those are asked that CPython asks."""
 
 import copy
+from collections import defaultdict
 
 import braze
 import pytest
@@ -90,3 +91,58 @@ def test_methods_of_subclasses(number):
                 (result.tolist(), shown, list(CALLS), str(type(own).__base__.__repr__(own)))
             )
         assert seen[0] == seen[1]
+
+
+def test_items_that_a_defaultdict_makes():
+    """In one from outside, in one of the trace, of any factory."""
+    calls = []
+
+    def factory():
+        calls.append(len(calls))
+        return [len(calls)]
+
+    outside = {kind: defaultdict(kind) for kind in (dict, list, int, factory)}
+    outside[None] = defaultdict()
+
+    def f(x, kind):
+        table = outside[kind]
+        own = defaultdict(dict)
+        own["a"]["b"] = x
+        table["new"], table["other"]
+        if kind is dict:
+            table["new"]["x"] = x + 1
+        if kind in (list, factory):
+            table["new"].append(x * 2)
+        if kind is int:
+            table["new"] += 3
+        return own["a"]["b"] + len(table), own
+
+    fast = braze.compile(f)
+    for kind in (dict, list, int, factory):
+        kept = []
+        for call in (f, fast, fast):
+            outside[kind].clear()
+            calls.clear()
+            x = torch.arange(3.0)
+            result, own = call(x, kind)
+            assert type(own) is defaultdict and own.default_factory is dict
+            kept.append((result, dict(own), dict(outside[kind]), list(calls)))
+            assert outside[kind]["new"] is outside[kind]["new"] and len(outside[kind]) == 2
+        for got in kept[1:]:
+            torch.testing.assert_close(got, kept[0])
+    with pytest.raises(KeyError, match="new"):
+        fast(torch.ones(3), None)
+    assert "captured as a whole" in braze.explain(f)(torch.ones(3), dict)
+
+
+def test_a_factory_that_is_exchanged():
+    table = defaultdict(list)
+
+    def f(x, key):
+        return x + len(table[key])
+
+    fast = braze.compile(f)
+    assert fast(torch.zeros(1), 5).item() == 0 and table == {5: []}
+    table.clear()
+    table.default_factory = lambda: (1, 2)
+    assert fast(torch.zeros(1), 5).item() == 2 and table == {5: (1, 2)}

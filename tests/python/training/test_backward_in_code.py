@@ -252,3 +252,19 @@ def test_functions_of_the_users():
         return step
 
     compare(make)
+
+
+def test_gradients_that_are_deleted():
+    """As if None were set."""
+
+    def make(module):
+        def step(x, y):
+            for p in module.parameters():
+                del p.grad
+            assert module[0].weight.grad is None
+            loss_of(module, x, y).backward()
+            del module[0].bias.grad
+
+        return step
+
+    compare(make)

@@ -159,6 +159,54 @@ def test_one_entry_for_all_steps_and_learning_rates(name):
     assert len(explained.entries) == 1
 
 
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_first_step_is_one_entry(name):
+    ps = parameters()
+    gradients(ps, 0)
+    explained = braze.explain(WHOLE[name](ps).step)()
+    assert explained.breaks == []
+    assert len(explained.entries) == 1
+
+
+@pytest.mark.parametrize("name", ["sgd with momentum", "adamw", "rprop", "radam"])
+def test_state_that_one_entry_makes_for_several(name):
+    """Each optimizer has tensors of its own, and each parameter."""
+    step = braze.compile(lambda optimizer: optimizer.step())
+    made = []
+    for seed in range(3):
+        ps, qs = parameters(seed=seed)[:6], parameters(seed=seed)[:6]
+        ours, theirs = WHOLE[name](ps), WHOLE[name](qs)
+        for i in range(3):
+            gradients(ps, i), gradients(qs, i)
+            step(ours), theirs.step()
+            assert distance(ps, qs) < 1e-5
+        assert [list(s) for s in ours.state.values()] == [list(s) for s in theirs.state.values()]
+        assert all(a is b for a, b in zip(ours.state, ps, strict=True))
+        made += [t for s in ours.state.values() for t in s.values() if isinstance(t, torch.Tensor)]
+    assert len({t.data_ptr() for t in made}) == len(made)
+    assert not any(t.requires_grad for t in made)
+
+
+def test_parameters_that_join_later():
+    """Some have a state when others get theirs."""
+    results = []
+    for compiled in (False, True):
+        ps = parameters()
+        optimizer = optim.Adam(ps, 1e-2)
+        step = braze.compile(optimizer.step) if compiled else optimizer.step
+        for i in range(4):
+            gradients(ps, i)
+            for p in ps[2 + i :]:
+                p.grad = None
+            step()
+        results.append((ps, optimizer.state_dict()["state"]))
+        order = [next(i for i, p in enumerate(ps) if p is q) for q in optimizer.state]
+        assert order == sorted(order)
+    torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-4, atol=1e-5)
+    assert distance(results[1][0], results[0][0]) < 1e-5
+    assert not reasons(step)
+
+
 def test_what_torch_compile_does_to_them():
     """It puts disabled functions in the place of some of theirs."""
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
