@@ -80,6 +80,9 @@ std::string differentiate(TraceState& state, const std::vector<at::Tensor>& outp
     roots.push_back(root);
   }
   if (roots.empty()) return "";
+  // The history of the outputs is made from the inputs as they are before the changes.
+  if (state.changed_leaves.any())
+    return "requires_grad of a tensor is changed, and a result requires grad";
   Walk walk(state, begin);
   end_at_inputs(walk, state);
   if (std::string why = walk.prepare(roots); !why.empty()) return why;

@@ -14,6 +14,7 @@
 #include "base/identity_map.h"
 #include "pytorch/nodes.h"
 #include "trace/backward.h"
+#include "trace/changed_leaves.h"
 #include "trace/constants.h"
 #include "trace/control_flow.h"
 #include "trace/cycles.h"
@@ -86,6 +87,7 @@ class TraceState {
   std::function<graph::OriginId(graph::Graph&)> origin_provider;
   DataCapture data_capture;
   ControlFlow control_flow{*this};
+  ChangedLeaves changed_leaves;
 
  private:
   void take_up_versions();

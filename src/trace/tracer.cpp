@@ -192,6 +192,7 @@ Trace Tracer::finish(const std::vector<at::Tensor>& outputs) {
 sym::ShapeEnv& Tracer::shapes() { return impl_->state.shapes; }
 
 ControlFlow& Tracer::control_flow() { return impl_->state.control_flow; }
+ChangedLeaves& Tracer::changed_leaves() { return impl_->state.changed_leaves; }
 
 std::string initialize(PyObject* module) {
   if (!create_break_type(module)) {

@@ -78,6 +78,7 @@ struct Trace {
   std::vector<sym::Int> values;
 };
 
+class ChangedLeaves;
 class ControlFlow;
 struct BackwardCall;
 struct BackwardResult;
@@ -163,6 +164,7 @@ class Tracer {
 
   sym::ShapeEnv& shapes();
   ControlFlow& control_flow();
+  ChangedLeaves& changed_leaves();
 
  private:
   friend class Scope;

@@ -14,6 +14,7 @@
 #include "capture/known.h"
 #include "capture/objects/attributes.h"
 #include "capture/objects/operators.h"
+#include "capture/objects/tensor_attributes.h"
 #include "capture/symbols/calls.h"
 #include "capture/symbols/floats.h"
 #include "capture/symbols/integers.h"
@@ -92,11 +93,14 @@ Tracked call_tensor_method(TraceContext& trace, const Tracked& callable, const c
   }
   if (std::string_view(name) == "item" && count == 0 && !kwnames)
     if (Tracked item = item_of_counter(trace, self); item || PyErr_Occurred()) return item;
-  // What requires grad already, or does not, is as it was.
-  if (std::string_view(name) == "requires_grad_" && !kwnames && count <= 1 &&
+  if (std::string_view(name) == "requires_grad_" && count <= 1 && (count == 1 || !kwnames) &&
       (count == 0 || PyBool_Check(args[0].get())) &&
-      requires_grad(self.get()) == (count == 0 || args[0].get() == Py_True))
-    return self;
+      (change_requires_grad(trace, self, count == 0 || args[0].get() == Py_True) ||
+       PyErr_Occurred()))
+    return PyErr_Occurred() ? Tracked() : self;
+  if (std::string_view(name) == "detach_" && count == 0 &&
+      (detach_in_place(trace, self) || PyErr_Occurred()))
+    return PyErr_Occurred() ? Tracked() : self;
   const char* why =
       makes_leaf(trace, name, self, args, count, kwnames) ? nullptr : tensor_method_break(name);
   if (why) {

@@ -91,6 +91,34 @@ static bool set_gradient(TraceContext& trace, const Tracked& tensor, const Track
   return trace.world.write_attribute(tensor.get(), names().grad, value.get());
 }
 
+static bool is_plain_tensor(PyObject* object) {
+  return Py_TYPE(object) == known().tensor || Py_TYPE(object) == known().parameter;
+}
+
+bool change_requires_grad(TraceContext& trace, const Tracked& tensor, bool value) {
+  PyObject* obj = tensor.get();
+  if (requires_grad(obj) == value) return true;
+  if (!is_plain_tensor(obj) || is_fake(obj) || !trace.world.source_of(tensor) ||
+      trace.torch_calls || !may_require_grad(obj))
+    return false;
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  if (!trace.world.write_attribute(obj, name, value ? Py_True : Py_False)) return false;
+  trace.recording.set_requires_grad(obj, value);
+  return true;
+}
+
+bool detach_in_place(TraceContext& trace, const Tracked& tensor) {
+  PyObject* obj = tensor.get();
+  if (!is_plain_tensor(obj) || trace.torch_calls || is_view(obj)) return false;
+  if (trace.world.source_of(tensor))
+    return is_leaf(obj) && change_requires_grad(trace, tensor, false);
+  if (!is_fake(obj)) return false;
+  std::string why;
+  const NativeScope scope(trace, true, nullptr);
+  trace.recording.detach_in_place(obj, &why);
+  return why.empty();
+}
+
 bool set_tensor_attribute(TraceContext& trace, const Tracked& tensor, PyObject* name,
                           const Tracked& value) {
   PyObject* obj = tensor.get();
@@ -101,6 +129,10 @@ bool set_tensor_attribute(TraceContext& trace, const Tracked& tensor, PyObject* 
   const bool stands_for_another = trace.world.real_of(obj) != obj;
   if (plain && !stands_for_another && name == names().grad)
     return set_gradient(trace, tensor, value ? value : Tracked::borrow(Py_None));
+  if (plain && value && PyBool_Check(value.get()) &&
+      PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 &&
+      (change_requires_grad(trace, tensor, value.get() == Py_True) || PyErr_Occurred()))
+    return !PyErr_Occurred();
   if (!own || stands_for_another)
     return trace.breaks.refuse(BreakKind::kTensorInternals,
                                std::string("Tensor.") + cpython::utf8_of(name) + " is set");

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "capture/recording/impl.h"
+#include "trace/changed_leaves.h"
 
 namespace braze::capture {
 
@@ -44,6 +45,18 @@ Ref Recording::accumulated(size_t leaf, PyObject* before, bool creates_graph, st
   return explained(why, [&] {
     return wrap_or_none(trace::accumulated(result.leaves[leaf], tensor_or_undefined(before),
                                            std::move(gradient), creates_graph));
+  });
+}
+
+void Recording::set_requires_grad(PyObject* leaf, bool value) {
+  impl_->tracer.changed_leaves().set_requires_grad(tensor_of(leaf), value);
+}
+
+void Recording::detach_in_place(PyObject* tensor, std::string* why) {
+  impl_->tracer.changed_leaves().note_detached();
+  explained(why, [&] {
+    at::Tensor detached = tensor_of(tensor);
+    return detached.detach_().defined();
   });
 }
 

@@ -41,6 +41,13 @@ bool is_condition(PyObject* object) {
 }
 
 bool is_leaf(PyObject* tensor) { return tensor_of(tensor).is_leaf(); }
+bool is_view(PyObject* tensor) { return tensor_of(tensor).is_view(); }
+
+bool may_require_grad(PyObject* object) {
+  const at::Tensor& tensor = tensor_of(object);
+  return tensor.is_leaf() && !tensor.is_inference() && !tensor.is_view() &&
+         (tensor.is_floating_point() || tensor.is_complex());
+}
 
 bool may_be_gradient(PyObject* tensor, PyObject* gradient) {
   const at::Tensor &of = tensor_of(tensor), &given = tensor_of(gradient);

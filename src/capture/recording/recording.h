@@ -28,6 +28,9 @@ bool is_fake(PyObject* object);
 bool is_condition(PyObject* object);
 bool requires_grad(PyObject* tensor);
 bool is_leaf(PyObject* tensor);
+bool is_view(PyObject* tensor);
+// A leaf of which it can be said whether it requires grad: no view, of floating point or complex.
+bool may_require_grad(PyObject* tensor);
 // Of the same sizes, dtype and device.
 bool may_be_gradient(PyObject* tensor, PyObject* gradient);
 bool holds_integers(PyObject* tensor);
@@ -144,6 +147,10 @@ class Recording {
   // Once for each of these leaves: what its `.grad` becomes that is `before`, a tensor or None.
   // Empty: no gradient has come.
   Ref accumulated(size_t leaf, PyObject* before, bool creates_graph, std::string* why);
+  // Until the end of the trace; of what `may_require_grad`.
+  void set_requires_grad(PyObject* leaf, bool value);
+  // `detach_()` of a result of the trace that is no view; with `why` not empty it has raised.
+  void detach_in_place(PyObject* tensor, std::string* why);
   // Its `.grad`, if it has one.
   static Ref gradient_of(PyObject* tensor);
   // The backward of those of the outputs that require grad becomes a part of the graph. A text that
