@@ -32,7 +32,7 @@ REASONS = [
     ("Tensor.grad_fn is read", "TensorInternals", lambda x: x.grad_fn),
     ("Tensor._version is read", "TensorInternals", lambda x: x._version),
     ("Tensor.set_()", "TensorInternals", lambda x: x.set_()),
-    ("Tensor.share_memory_()", "TensorInternals", lambda x: x.share_memory_()),
+    ("Tensor.is_set_to()", "TensorInternals", lambda x: x.is_set_to(x)),
     ("Tensor.untyped_storage()", "TensorInternals", lambda x: x.untyped_storage()),
     ("Tensor.grad is set", "TensorInternals", lambda x: setattr(x, "grad", x)),
     ("Tensor._foo is set", "TensorInternals", lambda x: setattr(x, "_foo", 1)),
