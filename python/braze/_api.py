@@ -54,6 +54,13 @@ def compile(
                 a decision that does not is a break.
             "capture_dynamic_output_shape_ops": so do the sizes of what nonzero, masked_select,
                 unique, bincount, repeat_interleave and indexing by a mask give.
+            "activation_memory": the most bytes that a backward may hold at a time, beside
+                parameters, inputs and gradients; none by default. Where it would hold more, parts
+                of the forward are computed again in the backward instead of being kept, those
+                first that cost least time for their bytes (a minimum cut, as
+                `torch.utils.checkpoint` placed by hand), never random numbers. A budget that no
+                choice can meet gives the least peak. What is held is an estimate of the graph,
+                before fusion.
             "rng": where random numbers come from. "eager": PyTorch's generators, so the numbers are
                 eager's own. "counter": a call draws one number, its seed, from the default
                 generator of the device, and kernels compute all others from it (Philox 4x32-10)
@@ -125,8 +132,17 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         raise _words.error(
             "E116", f"rng must be one of {', '.join(map(repr, RNG_SOURCES))}, not {rng!r}"
         )
+    activation_memory = options.pop("activation_memory", None)
+    is_bytes = isinstance(activation_memory, int) and not isinstance(activation_memory, bool)
+    if activation_memory is not None and (not is_bytes or activation_memory < 0):
+        raise _words.error(
+            "E117",
+            "activation_memory must be a number of bytes, an integer of 0 or more, not "
+            f"{activation_memory!r}",
+        )
     if options:
-        known = ", ".join(map(repr, ("recompile_limit", *CAPTURE_OPTIONS, "rng")))
+        names = ("recompile_limit", "activation_memory", *CAPTURE_OPTIONS, "rng")
+        known = ", ".join(map(repr, names))
         raise _words.error(
             "E105", f"unknown option {next(iter(options))!r}: the options are {known}"
         )
@@ -145,6 +161,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         "backend": backend,
         "recompile_limit": min(recompile_limit, sys.maxsize),
         **capture,
+        "activation_memory": activation_memory and min(activation_memory, sys.maxsize),
         "rng": rng,
     }
 

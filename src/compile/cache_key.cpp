@@ -10,6 +10,8 @@ std::string cache_key(const graph::Graph& graph, const Options& options,
   text += "\nbackend " + std::to_string(static_cast<int>(options.backend));
   text += "\ntarget " + target::to_string(options.target);
   if (options.counter_random) text += "\ncounter random";
+  if (options.activation_memory)
+    text += "\nactivation memory " + std::to_string(*options.activation_memory);
   if (options.panel_products) text += "\npanel products";
   if (options.fused_attention) text += "\nfused attention";
   text += options.linear_pointwise ? "\nlinear pointwise\n" : "\n";

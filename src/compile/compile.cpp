@@ -48,6 +48,7 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   passes::PipelineOptions pass_options;
   pass_options.check_each = options.check_passes;
   pass_options.counter_random = options.counter_random;
+  pass_options.activation_memory = options.activation_memory;
   pass_options.panel_products = options.panel_products && kernels;
   pass_options.fused_attention = options.fused_attention && kernels;
   pass_options.linear_pointwise = options.linear_pointwise && kernels;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "graph/graph.h"
@@ -22,6 +23,7 @@ struct Options {
   Backend backend = Backend::kKernels;
   target::Target target;
   bool counter_random = false;    // random numbers of a counter (passes/counter_random.h)
+  std::optional<int64_t> activation_memory;  // bytes (passes/activation_budget.h)
   bool panel_products = false;    // large products of many rows through kernels/
   bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)

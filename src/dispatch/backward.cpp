@@ -63,13 +63,19 @@ Value* in_layout(Graph& graph, Value* input, const graph::TensorType& type) {
   return emit.permute(dense, back);
 }
 
+// The partition has seen to the activations.
+Settings without_budget(Settings settings) {
+  settings.activation_memory.reset();
+  return settings;
+}
+
 }  // namespace
 
 Backward::Backward(Graph graph, std::vector<BackwardInput> inputs, const Settings& settings,
                    const std::vector<at::Tensor>& constants, std::string name)
     : graph_(std::move(graph)),
       inputs_(std::move(inputs)),
-      settings_(settings),
+      settings_(without_budget(settings)),
       constants_(constants),
       name_(std::move(name)) {
   for (size_t i = 0; i < inputs_.size(); ++i) {

@@ -29,6 +29,8 @@ bool read_settings(PyObject* given, Settings& out) {
   flag("capture_dynamic_output_shape_ops", out.capture_sizes);
   if (PyObject* source = PyDict_GetItemString(given, "rng"))
     out.counter_random = PyUnicode_CompareWithASCIIString(source, "counter") == 0;
+  if (PyObject* bytes = PyDict_GetItemString(given, "activation_memory"); bytes && bytes != Py_None)
+    out.activation_memory = PyLong_AsLongLong(bytes);
   if (PyObject* dynamic = PyDict_GetItemString(given, "dynamic"); dynamic && dynamic != Py_None)
     out.dynamic = dynamic == Py_True ? capture::DynamicSizes::Mode::kAlways
                                      : capture::DynamicSizes::Mode::kNever;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "capture/dynamic.h"
 #include "compile/compile.h"
@@ -18,6 +19,7 @@ struct Settings {
   bool capture_scalars = false;  // see capture::Options
   bool capture_sizes = false;
   bool counter_random = false;  // see compile::Options
+  std::optional<int64_t> activation_memory;
   capture::DynamicSizes::Mode dynamic = capture::DynamicSizes::Mode::kAuto;
 };
 

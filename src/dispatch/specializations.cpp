@@ -79,6 +79,7 @@ compile::Options compile_options(const Settings& settings, const graph::Graph& g
   compile::Options out;
   out.backend = settings.backend;
   out.counter_random = settings.counter_random;
+  out.activation_memory = settings.activation_memory;
   const std::vector<graph::Device> gpus = graph::accelerators(graph);
   if (gpus.empty() || out.backend != compile::Backend::kKernels) {
     choose_cpu(out);

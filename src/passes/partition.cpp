@@ -11,6 +11,7 @@
 #include "graph/infer/strides.h"
 #include "graph/node_copier.h"
 #include "graph/substitute.h"
+#include "passes/activation_budget.h"
 #include "passes/again.h"
 #include "passes/unsupported.h"
 
@@ -57,8 +58,9 @@ Instead normalised_again(Graph& joint) {
 
 class Cut {
  public:
-  Cut(const Graph& joint, Instead instead)
+  Cut(const Graph& joint, Instead instead, std::optional<int64_t> activation_memory)
       : joint_(joint),
+        activation_memory_(activation_memory),
         instead_(std::move(instead)),
         needs_tangent_(joint.value_count()),
         in_forward_(joint.value_count()),
@@ -69,6 +71,7 @@ class Cut {
   Partition run() {
     find_forward();
     choose_again();
+    if (activation_memory_) keep_within(*activation_memory_);
     build_forward();
     build_backward();
     return std::move(partition_);
@@ -118,9 +121,8 @@ class Cut {
                        [&](const Value* result) { return result && of_seeds_[result->id()]; });
   }
 
-  // What is pointwise, or a norm's result, of what is kept anyway need not be kept.
-  void choose_again() {
-    std::set<int> visible;  // storages
+  std::set<int> visible_storages() const {
+    std::set<int> visible;
     for (size_t i = 0; i < joint_.outputs().size(); ++i)
       if (joint_.output_roles()[i].kind == OutputKind::kUser)
         visible.insert(joint_.outputs()[i]->storage());
@@ -128,6 +130,24 @@ class Cut {
       visible.insert(mutation.target->storage());
       visible.insert(mutation.source->storage());
     }
+    return visible;
+  }
+
+  void keep_within(int64_t bytes) {
+    Passage passage{joint_,
+                    [&](const Node& node) { return is_in_forward(node); },
+                    [&](const Node& node) { return is_made_again(node); },
+                    [&](const Value* value) { return chosen(value); },
+                    visible_storages(),
+                    {}};
+    for (const graph::Mutation& mutation : joint_.mutations())
+      passage.written.insert(mutation.target->storage());
+    again_.merge(made_again_within(bytes, passage));
+  }
+
+  // What is pointwise, or a norm's result, of what is kept anyway need not be kept.
+  void choose_again() {
+    const std::set<int> visible = visible_storages();
     again_ = checkpointed(joint_, visible, [&](const Node& node) { return is_in_forward(node); });
     find_taken(visible);
     const auto is_taken = [&](const Value* value) { return taken_.contains(value); };
@@ -366,6 +386,7 @@ class Cut {
   }
 
   const Graph& joint_;
+  const std::optional<int64_t> activation_memory_;
   const Instead instead_;                         // what could be made otherwise
   Instead used_instead_;                          // what is, in the backward
   std::set<const Node*> again_;                   // done again in the backward
@@ -382,9 +403,9 @@ class Cut {
 
 }  // namespace
 
-Partition partition(Graph& joint) {
+Partition partition(Graph& joint, std::optional<int64_t> activation_memory) {
   Instead instead = normalised_again(joint);
-  return Cut(joint, std::move(instead)).run();
+  return Cut(joint, std::move(instead), activation_memory).run();
 }
 
 }  // namespace braze::passes

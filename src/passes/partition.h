@@ -23,6 +23,8 @@
 // noticed. What only the backward needs is computed there.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "graph/graph.h"
@@ -45,7 +47,9 @@ struct Partition {
   std::vector<BackwardInput> backward_inputs;  // in order
 };
 
-// Adds nodes to `joint` that nothing in it uses.
-Partition partition(graph::Graph& joint);
+// Adds nodes to `joint` that nothing in it uses. `activation_memory`: the most bytes that the
+// backward may hold at a time, beside inputs and gradients (activation_budget.h); more is made
+// again then. None: no bound.
+Partition partition(graph::Graph& joint, std::optional<int64_t> activation_memory = {});
 
 }  // namespace braze::passes

@@ -13,7 +13,7 @@ namespace braze::passes {
 
 struct Pass {
   std::string_view name;
-  bool (*run)(graph::Graph&);  // whether it changed the graph
+  std::function<bool(graph::Graph&)> run;  // whether it changed the graph
   bool functional = true;      // no node mutates after it
 };
 

@@ -36,7 +36,14 @@ void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options)
   if (!options.panel_products) pass_options.skip.push_back("panel_products");
   if (!options.fused_attention) pass_options.skip.push_back("fused_attention");
   if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");
-  run_passes(graph, inference_passes(), pass_options);
+  if (!options.activation_memory) return run_passes(graph, inference_passes(), pass_options);
+  std::vector<Pass> passes = inference_passes();
+  for (Pass& pass : passes)
+    if (pass.name == "rematerialise")
+      pass.run = [bytes = *options.activation_memory](graph::Graph& given) {
+        return rematerialise_within(given, bytes);
+      };
+  run_passes(graph, passes, pass_options);
 }
 
 }  // namespace braze::passes

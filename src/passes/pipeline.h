@@ -1,16 +1,20 @@
 // The passes that a graph goes through when it is compiled, in order.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "passes/pass_manager.h"
 #include "passes/unsupported.h"
 
 namespace braze::passes {
 
 struct PipelineOptions : PassOptions {
-  bool counter_random = false;    // random numbers of a counter (counter_random.h)
-  bool panel_products = false;    // large products of many rows through kernels/
-  bool fused_attention = false;   // attention through kernels/ (fused_attention.h)
-  bool linear_pointwise = false;  // large products through oneDNN (linear_pointwise.h)
+  bool counter_random = false;               // random numbers of a counter (counter_random.h)
+  std::optional<int64_t> activation_memory;  // bytes (activation_budget.h); none: no bound
+  bool panel_products = false;               // large products of many rows through kernels/
+  bool fused_attention = false;              // attention through kernels/ (fused_attention.h)
+  bool linear_pointwise = false;             // large products through oneDNN (linear_pointwise.h)
 };
 
 const std::vector<Pass>& inference_passes();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/arguments.h"
+#include "passes/activation_budget.h"
 #include "passes/again.h"
 
 namespace braze::passes {
@@ -17,13 +18,17 @@ using graph::Value;
 
 class Rematerialisation {
  public:
-  explicit Rematerialisation(Graph& graph)
-      : graph_(graph), of_seeds_(made_of_seeds(graph)), is_late_(graph.value_count()) {}
+  Rematerialisation(Graph& graph, std::optional<int64_t> activation_memory)
+      : graph_(graph),
+        activation_memory_(activation_memory),
+        of_seeds_(made_of_seeds(graph)),
+        is_late_(graph.value_count()) {}
 
   bool run() {
     if (!find_late()) return false;
     find_visible();
     choose();
+    if (activation_memory_) keep_within(*activation_memory_);
     if (again_.empty()) return false;
     for (Node* node : late_) {
       take_copies(node, node);
@@ -75,6 +80,16 @@ class Rematerialisation {
       if (can_be_made(*node, chain, of_forward) && of_forward)
         again_.insert(chain.begin(), chain.end());
     }
+  }
+
+  void keep_within(int64_t bytes) {
+    const Passage passage{graph_,
+                          [&](const Node& node) { return !is_late(node); },
+                          [&](const Node& node) { return again_.contains(&node); },
+                          [](const Value* value) { return value; },
+                          visible_,
+                          {}};
+    again_.merge(made_again_within(bytes, passage));
   }
 
   // Memory that the user sees, which what is made again would not share.
@@ -168,6 +183,7 @@ class Rematerialisation {
   }
 
   Graph& graph_;
+  const std::optional<int64_t> activation_memory_;
   const std::vector<bool> of_seeds_;
   std::vector<bool> is_late_;    // by value of the graph as it was
   std::vector<Node*> late_;      // in order
@@ -179,6 +195,10 @@ class Rematerialisation {
 
 }  // namespace
 
-bool rematerialise(Graph& graph) { return Rematerialisation(graph).run(); }
+bool rematerialise(Graph& graph) { return Rematerialisation(graph, {}).run(); }
+
+bool rematerialise_within(Graph& graph, int64_t activation_memory) {
+  return Rematerialisation(graph, activation_memory).run();
+}
 
 }  // namespace braze::passes

@@ -18,11 +18,16 @@
 // torch.utils.checkpoint wraps; each as late as it is needed.
 #pragma once
 
+#include <cstdint>
+
 #include "graph/graph.h"
 
 namespace braze::passes {
 
 // Whether the graph changed.
 bool rematerialise(graph::Graph& graph);
+
+// Makes more again where the backward would hold more bytes than that (activation_budget.h).
+bool rematerialise_within(graph::Graph& graph, int64_t activation_memory);
 
 }  // namespace braze::passes
