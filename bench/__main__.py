@@ -10,7 +10,7 @@ from bench.compilers import COMPILERS
 from bench.models import CAPTURED, MODELS
 from bench.training import TRAINED
 
-SUITES = ("models", "overhead", "compile_time", "sizes", "capture", "scans", "draws")
+SUITES = ("models", "overhead", "compile_time", "sizes", "capture", "scans", "draws", "optimizers")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -53,6 +53,8 @@ def main() -> int:
             records = suites.scans(samples)
         elif suite == "draws":
             records = suites.draws(samples)
+        elif suite == "optimizers":
+            records = suites.optimizers(arguments.compilers, samples)
         elif suite == "capture":
             records = suites.capture(names, samples)
         else:

@@ -34,6 +34,8 @@ def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
         parts.append(_scans(results["scans"]))
     if "draws" in results:
         parts.append(_draws(results["draws"]))
+    if "optimizers" in results:
+        parts.append(_optimizers(results["optimizers"]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -132,7 +134,8 @@ def _training(records: list[dict]) -> str:
 
     return (
         "## Training\n\n"
-        "A step: forward, backward, gradients; fp32, random weights, no dropout, no optimizer. "
+        "A step: forward, backward, gradients; fp32, random weights, no dropout, no optimizer but "
+        "in programs, whose steps have theirs. "
         "Times are medians (`of the best`: the least) of steps in turn with eager's in the "
         "same process. Peak memory: what a third step has at most beyond the module and the "
         "imports, in a process of its own. Gradients: each by the rule of accuracy above.\n\n"
@@ -290,6 +293,30 @@ def _draws(records: list[dict]) -> str:
             "times of eager, and of eager's numbers compiled, divided by that of the counter's.",
             table([*header, "to eager", "to rng eager"], rows),
             *(f"{r['case']}: {_reason(r)}" for r in records if "error" in r),
+        ]
+    )
+
+
+def _optimizers(records: list[dict]) -> str:
+    done = [record for record in records if "error" not in record]
+    names = list(done[0]["times"]) if done else []
+    rows = [
+        [
+            str(record["width"]),
+            *(number(record["times"][name] * 1e3, 2, " ms") for name in names),
+            ", ".join(number(seconds, 2, " s") for seconds in record["first_s"]),
+            str(record["compiles"]),
+        ]
+        for record in done
+    ]
+    return "\n\n".join(
+        [
+            "## Optimizers\n\n"
+            "A step of AdamW over 200 parameters by their width: medians of steps in turn; Braze's "
+            "first two steps, the first of which makes the state; its compiles for 20 changes of "
+            "the learning rate.",
+            table(["width", *names, "first steps", "compiles"], rows),
+            *(f"{r['width']}: {_reason(r)}" for r in records if "error" in r),
         ]
     )
 

@@ -6,6 +6,7 @@ import sys
 
 from bench import draws as drawing
 from bench import measure, processes
+from bench import optimizers as updates
 from bench import scans as operators
 from bench import sizes as cases
 from bench.compilers import COMPILERS
@@ -215,6 +216,30 @@ def draws(samples: int) -> list[dict]:
             record = {"case": name, "size": size}
             record.update({f"{key}_us": seconds * 1e6 for key, seconds in times.items()})
             records.append(record)
+    return records
+
+
+def optimizers(compilers: list[str], samples: int) -> list[dict]:
+    """One record for each width of the parameters: Braze beside PyTorch's own steps."""
+    records = []
+    for width in updates.WIDTHS:
+        say(f"optimizers: width {width}")
+        record = {"width": width}
+        try:
+            with empty_caches() as caches:
+                record.update(
+                    processes.run(
+                        "optimizer",
+                        caches,
+                        width=width,
+                        samples=samples,
+                        inductor="inductor" in compilers,
+                    )
+                )
+            record.pop("stderr")
+        except ChildError as error:
+            record["error"] = str(error)
+        records.append(record)
     return records
 
 

@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from bench import compilers, draws, measure, models, scans, sizes, training, zoo
+from bench import compilers, draws, measure, models, optimizers, scans, sizes, training, zoo
 from bench.processes import MARK
 
 
@@ -68,8 +68,10 @@ def _compiled_step(model: str, compiler: str):
 
 def _step(module, compiler: str, compile_with, arguments: dict):
     if compilers.COMPILERS[compiler].whole_steps:
-        return functools.partial(compile_with(training.step), module, module, arguments)
-    return functools.partial(training.step, module, compile_with(module), arguments)
+        forward = training.forward_of(module)
+        return functools.partial(compile_with(training.step), module, forward, arguments)
+    forward = training.forward_of(module, compile_with)
+    return functools.partial(training.step, module, forward, arguments)
 
 
 @torch.enable_grad()
@@ -89,25 +91,33 @@ def peak_of_step(model: str, compiler: str) -> dict:
 def steady_steps(model: str, compiler: str, samples: int) -> dict:
     """A first step, then timings of steps in turn with eager's, and the gradients' accuracy."""
     (module, step, arguments), result = _compiled_step(model, compiler)
-    eager_step = functools.partial(training.step, module, module, arguments)
+    forward = training.forward_of(module)
+    eager_step = functools.partial(training.step, module, forward, arguments)
+    result["accuracy"] = _accuracy(module, step, eager_step, arguments)
+    times = measure.interleaved({"eager": eager_step, "compiled": step}, (), samples)
+    return {**result, **{f"{name}_s": seconds for name, seconds in times.items()}}
+
+
+def _accuracy(module, step, eager_step, arguments: dict) -> dict:
+    """Of the loss and all gradients of one step, the same for both."""
+    state = training.State(module)
 
     def run(step):
+        state.restore()
         return {"loss": step(), **training.gradients(module)}
 
     compiled, eager = run(step), run(eager_step)
     try:
-        exact_module = copy.deepcopy(module).double()
+        state.restore()
+        exact_module = training.in_double(module)
         exact = {n: t.double() if t.is_floating_point() else t for n, t in arguments.items()}
-        loss = training.step(exact_module, exact_module, exact)
+        loss = training.step(exact_module, training.forward_of(exact_module), exact)
         reference = {"loss": loss, **training.gradients(exact_module)}
     except RuntimeError:  # it has operators that are not there for doubles
         reference = eager
-    result["accuracy"] = measure.accuracy(
+    return measure.accuracy(
         list(reference.values()), list(eager.values()), [compiled.get(n) for n in reference]
     )
-    del exact_module, reference, compiled, eager
-    times = measure.interleaved({"eager": eager_step, "compiled": step}, (), samples)
-    return {**result, **{f"{name}_s": seconds for name, seconds in times.items()}}
 
 
 def small_function(x):
@@ -299,6 +309,11 @@ def draw(case: str, samples: int) -> dict:
     return {"times": times}
 
 
+@torch.enable_grad()
+def optimizer(width: int, samples: int, inductor: bool) -> dict:
+    return optimizers.figures(width, samples, inductor)
+
+
 def _best(function, arguments) -> float:
     return min(measure.seconds_of(function, arguments, 1000) for _ in range(20))
 
@@ -343,6 +358,7 @@ TASKS = {
         capture,
         scan,
         draw,
+        optimizer,
     )
 }
 

@@ -1,9 +1,12 @@
 """Models as they are trained: published configurations, random weights, a loss; dropout at will.
 
-A step is a forward and a backward, without an optimizer (`bench.optimizers` has these).
+A step is a forward and a backward, without an optimizer (`bench.optimizers` has these); that of a
+program (`bench.programs`) is what its step is, with its optimizers.
 """
 
+import copy
 import ctypes
+import functools
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ import torch
 from torch import nn
 
 from bench import measure
+from bench.programs import PROGRAMS, Program
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,16 @@ def build(name: str, dropout: float = 0.0, seed: int = 0) -> tuple[nn.Module, di
     return module.train(), arguments
 
 
-def step(module: nn.Module, forward: Callable, arguments: dict) -> torch.Tensor:
-    """Fresh gradients of the module's parameters for `forward`, the module or a compiled one."""
+def forward_of(module: nn.Module, compile_with: Callable = lambda function: function):
+    """What a step calls, compiled: the module, or the parts of a program."""
+    is_program = isinstance(module, Program)
+    return module.calls(compile_with) if is_program else compile_with(module)
+
+
+def step(module: nn.Module, forward, arguments: dict) -> torch.Tensor:
+    """Fresh gradients of the module's parameters for `forward`, which is of `forward_of`."""
+    if isinstance(module, Program):
+        return sum(module.step(forward, **arguments).values())
     module.zero_grad(set_to_none=True)
     result = forward(**arguments)
     loss = result.loss if hasattr(result, "loss") else result[0]
@@ -45,6 +57,35 @@ def gradients(module: nn.Module) -> dict[str, torch.Tensor]:
         for name, parameter in module.named_parameters()
         if parameter.grad is not None
     }
+
+
+class State:
+    """All that a step changes, to be put back in place; the random numbers that it draws follow."""
+
+    def __init__(self, module: nn.Module):
+        tensors = [*module.parameters(), *module.buffers(), *_of_optimizers(module)]
+        self._kept = [(tensor, tensor.detach().clone()) for tensor in tensors]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        torch.manual_seed(0)
+        for tensor, kept in self._kept:
+            tensor.copy_(kept)
+
+
+def in_double(module: nn.Module) -> nn.Module:
+    """A twin in double precision."""
+    twin = copy.deepcopy(module).double()
+    for tensor in _of_optimizers(twin):
+        if tensor.dim():
+            tensor.data = tensor.double()
+    return twin
+
+
+def _of_optimizers(module: nn.Module) -> list[torch.Tensor]:
+    optimizers = module.optimizers if isinstance(module, Program) else []
+    states = [state for optimizer in optimizers for state in optimizer.state.values()]
+    return [tensor for state in states for tensor in state.values()]
 
 
 def peak_mb(step: Callable[[], object], steps: int = 3) -> float:
@@ -239,5 +280,9 @@ TRAINED: dict[str, Trained] = {
         Trained("whisper_tiny", "Whisper-tiny, 3000 frames and 64 tokens", _whisper_tiny),
         Trained("lstm", "LSTM, 2 layers of 256, 8x64 tokens", _lstm),
         Trained("unet", "U-Net, 3 levels, 2x3x96x96", _unet),
+        *(
+            Trained(made.name, made.title, functools.partial(made.make, small=False))
+            for made in PROGRAMS.values()
+        ),
     )
 }

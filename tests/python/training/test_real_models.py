@@ -13,6 +13,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from real_models import EXAMPLES, Molecules, molecules
+from same_training import (
+    ROUNDINGS,
+    assert_same_training,
+    change_last_bits,
+    distance,
+    layout,
+    one_thread,
+    wide,
+)
 from torch import nn, optim
 
 STEPS = 20
@@ -22,16 +31,12 @@ OPTIMIZERS = {
     # A gradient that is nothing but rounding makes no step as large as that of any other.
     "adamw": lambda parameters: optim.AdamW(parameters, 1e-3, eps=1e-4),
 }
-ROUNDINGS = [f"rounded {number}" for number in range(3)]
 
 
 @pytest.fixture(autouse=True)
 def _one_thread_and_no_internal_error(capfd):
-    """For tensors this small, several threads wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    with one_thread():
+        yield
     assert "internal error" not in capfd.readouterr().err
 
 
@@ -100,14 +105,6 @@ class Training:
         return state
 
 
-def layout(gradient):
-    """Strides of dims with one element say nothing."""
-    if gradient is None:
-        return None
-    strides = [s for s, size in zip(gradient.stride(), gradient.shape) if size > 1]
-    return gradient.dtype, gradient.shape, strides
-
-
 def step_by_step(training, batches):
     for number, batch in enumerate(batches):
         torch.manual_seed(number)
@@ -133,48 +130,6 @@ def train(name, dropout=0.0, optimizer="adamw", practice=step_by_step, how="modu
         practice(training, data)
         runs[run] = training
     return runs
-
-
-def change_last_bits(module, seed):
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.mul_(1 + (torch.randint(3, parameter.shape) - 1) * 2**-23)
-
-
-def wide(batch):
-    return {k: t.double() if t.is_floating_point() else t for k, t in batch.items()}
-
-
-def assert_same_training(runs, factor=2, slack=2e-6):
-    eager, compiled = runs["eager"], runs["compiled"]
-    assert compiled.draws == eager.draws
-    assert compiled.layouts == eager.layouts
-    assert len(compiled.losses) == len(eager.losses)
-    reference = runs.get("exact", eager)
-    others = [run for name, run in runs.items() if name not in ("compiled", "exact")]
-    far = 0.0
-    for step, wanted in enumerate(reference.losses):
-        far = max(far, *(abs(run.losses[step] - wanted) for run in others))
-        off = abs(compiled.losses[step] - wanted)
-        allowed = factor * far + slack * (step + 1) * max(1, abs(wanted))
-        assert off <= allowed, f"loss {step}: {wanted} {eager.losses[step]} {compiled.losses[step]}"
-    ours, theirs, exact = (run.state() for run in (compiled, eager, reference))
-    assert ours.keys() == theirs.keys()
-    for name, wanted in exact.items():
-        assert (ours[name].dtype, ours[name].shape) == (theirs[name].dtype, theirs[name].shape)
-        if not wanted.is_floating_point():
-            assert torch.equal(ours[name], wanted), name
-            continue
-        far = max(distance(run.state()[name], wanted) for run in others)
-        off = distance(ours[name], wanted)
-        size = wanted.abs().max().item() if wanted.numel() else 0
-        assert off <= 1.5 * factor * far + slack * (0.01 + size), f"{name}: {off}, eager's {far}"
-
-
-def distance(a, b):
-    """The root of the mean square."""
-    return (a.double() - b).square().mean().sqrt().item() if a.numel() else 0.0
 
 
 CASES = [
