@@ -42,7 +42,8 @@ def explain(function, *, dynamic=None, backend=None, mode=None, options=None, re
         result = function(*args, **kwargs)
         name = getattr(function, "__qualname__", type(function).__name__)
         text = Explanation(f"braze.explain({name})\n  everything runs in eager: {WHY_EAGER}\n")
-        text.details, text.entries, text.breaks, text.result = str(text), [], [], result
+        text.details, text.entries, text.breaks = str(text), [], []
+        text.memory, text.result = {}, result
         return text
 
     return run

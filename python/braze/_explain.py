@@ -5,7 +5,7 @@ import types
 
 import torch
 
-from . import _api, _words
+from . import _C, _api, _words
 
 _MOST_SEGMENTS = 12  # of the short text
 _MOST_KEPT = 5
@@ -20,12 +20,16 @@ class Explanation(str):
         entries: list of dicts, one per compiled entry (kind, graph, guards, code, reason, ...).
         breaks: list of dicts, one per break: number ("B501", see docs/breaks.md), what, file, line,
             text (all that is shown of it).
+        memory: dict of bytes: "peak", what tensors took at most in this call, and "held", what they
+            hold after it, its result among them; for a call with a backward to come, "eager_peak"
+            and "eager_held", where it could be made in eager as well without anybody noticing.
         result: what the call returned.
     """
 
     details: str
     entries: list
     breaks: list
+    memory: dict
     result: object
 
 
@@ -33,6 +37,7 @@ def explain(function, *, dynamic=None, backend=None, mode=None, options=None, re
     """`explain(f)(*args)` compiles `f` afresh for these arguments, runs it, tells what happened.
 
     Returns a callable; its result is an `Explanation`, a string. What the call raises is raised.
+    A call with a backward to come that changes nothing is made in eager too, for its memory.
 
     Args:
         function: what `compile` takes, but no class; or what it has returned.
@@ -58,17 +63,43 @@ def explain(function, *, dynamic=None, backend=None, mode=None, options=None, re
     def run(*args, **kwargs):
         fresh = _api._compile(target, settings)
         start = time.perf_counter()
-        result = fresh(*args, **kwargs)
+        drawn_from = _random_state()
+        result, peak, held = _C.measure_memory(lambda: fresh(*args, **kwargs))
         seconds = time.perf_counter() - start
         entries = _api.compiled_function_of(fresh)._entries()
-        text = Explanation(_text(target, entries, seconds, result, details=False))
-        text.details = _text(target, entries, seconds, result, details=True)
-        text.entries = entries
+        memory = {"peak": peak, "held": held}
+        if len(entries) == 1 and entries[0]["backward_nodes"] and entries[0]["repeatable"]:
+            memory |= _memory_in_eager(lambda: target(*args, **kwargs), drawn_from)
+        text = Explanation(_text(target, entries, seconds, memory, result, details=False))
+        text.details = _text(target, entries, seconds, memory, result, details=True)
+        text.entries, text.memory = entries, memory
         text.breaks = [_break_of(entry) for entry in entries if entry["reason"]]
         text.result = result
         return text
 
     return run
+
+
+def _memory_in_eager(call, drawn_from):
+    """Of a call that does nothing to the outside but draw random numbers: those of before."""
+    drawn_to = _random_state()
+    _set_random_state(drawn_from)
+    try:
+        _, peak, held = _C.measure_memory(call)
+    finally:
+        _set_random_state(drawn_to)
+    return {"eager_peak": peak, "eager_held": held}
+
+
+def _random_state():
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return torch.get_rng_state(), on_gpus
+
+
+def _set_random_state(state):
+    torch.set_rng_state(state[0])
+    if state[1]:
+        torch.cuda.set_rng_state_all(state[1])
 
 
 def _name(target):
@@ -87,7 +118,7 @@ def _break_of(entry):
     }
 
 
-def _text(target, entries, seconds, result, details):
+def _text(target, entries, seconds, memory, result, details):
     lines = [f"braze.explain({_name(target)})"]
     if not entries and isinstance(result, _SUSPENDED):
         lines.append("  nothing has run yet: what was made is compiled when it is resumed")
@@ -99,6 +130,7 @@ def _text(target, entries, seconds, result, details):
         lines.append(
             f"  this call: {compiling * 1e3:.1f} ms compiling, {running * 1e3:.1f} ms running"
         )
+        lines.append("  " + _memory_text(memory))
     shown = entries if details else entries[:_MOST_SEGMENTS]
     for entry in shown:
         lines += _entry_lines(entry, details)
@@ -107,6 +139,14 @@ def _text(target, entries, seconds, result, details):
     if entries and not details:
         lines.append("  guards, graphs, schedules and plans: .details of this")
     return "\n".join(lines) + "\n"
+
+
+def _memory_text(memory):
+    line = f"memory: {_size(memory['peak'])} at most in this call, {_size(memory['held'])} after it"
+    if "eager_peak" in memory:
+        peak, held = _size(memory["eager_peak"]), _size(memory["eager_held"])
+        line += f"; in eager {peak} and {held}"
+    return line
 
 
 # What a break costs, by how the compiled code before it ends.
@@ -159,7 +199,7 @@ def _run_lines(entry):
         line += f", {_counted(calls, 'operator')} ({named}{', ...' if len(counts) > 4 else ''})"
     if entry["arena_bytes"]:
         line += f", intermediates in {_size(entry['arena_bytes'])}"
-    return [line]
+    return [line, f"  memory by the plan: {_size(entry['peak_bytes'])} at most"]
 
 
 def _training_lines(entry, details):
@@ -170,8 +210,10 @@ def _training_lines(entry, details):
     total = sum(kept["bytes"] for kept in own)
     others = len(entry["kept"]) - len(own)
     beside = f", beside {_counted(others, 'result')}" if others else ""
+    peak = _size(entry["backward_peak_bytes"])
     lines = [
         f"  backward: {_counted(entry['backward_nodes'], 'operator')}, compiled when it first runs",
+        f"  memory of it by the plan: {peak} at most, with what is kept",
         f"  kept for it: {_size(total)} in {_counted(len(own), 'tensor')}{beside}",
     ]
     shown = own if details else own[:_MOST_KEPT]

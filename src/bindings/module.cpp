@@ -8,6 +8,7 @@
 #include "runtime/attention_operator.h"
 #include "runtime/dense_operators.h"
 #include "runtime/memory.h"
+#include "runtime/memory_meter.h"
 #include "runtime/random_operator.h"
 #include "target/isa.h"
 #include "toolchain/toolchain.h"
@@ -104,6 +105,14 @@ PYBIND11_MODULE(_C, module) {
       "checkpointed.");
   module.def("break_catalogue", &breaks, "Every kind of break, a dict for each.");
   module.def("error_catalogue", &errors, "Every error of use, a dict for each.");
+  module.def(
+      "measure_memory",
+      [](const py::function& function) {
+        const braze::runtime::MemoryMeter meter;
+        py::object result = function();
+        return py::make_tuple(result, meter.peak(), meter.held());
+      },
+      "(result of the call, bytes that tensors took at most, bytes that they hold after it).");
   module.def("release_memory", &braze::runtime::release_pooled_memory,
              "Gives idle pooled output memory back to the system; bytes.");
 }

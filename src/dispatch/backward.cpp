@@ -8,6 +8,7 @@
 #include "graph/emitter.h"
 #include "graph/node_copier.h"
 #include "graph/substitute.h"
+#include "plan/memory_use.h"
 
 namespace braze::dispatch {
 namespace {
@@ -287,6 +288,23 @@ std::shared_ptr<Specialization> Backward::specialization_for(Variant& variant,
   variant.by_symbols.emplace_back(std::vector<int64_t>(symbols.begin(), symbols.end()),
                                   specialization);
   return specialization;
+}
+
+int64_t Backward::planned_peak(const std::vector<int64_t>& kept_bytes) const {
+  const std::unique_ptr<Variant> variant = make_variant(Form(tangents_.size(), 0));
+  int64_t beside = 0;  // kept, but not for this variant
+  std::vector<bool> handed_over;
+  size_t next = 0;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const bool is_saved = graph_.inputs()[i].kind == InputKind::kSaved;
+    const int64_t bytes =
+        inputs_[i].kind == BackwardInput::Kind::kOutput ? kept_bytes[inputs_[i].index] : 0;
+    if (is_saved && !variant->takes[next++])
+      beside += bytes;
+    else
+      handed_over.push_back(is_saved && bytes > 0);
+  }
+  return beside + plan::memory_use(variant->specializations->plan(), handed_over).peak;
 }
 
 std::vector<at::Tensor> Backward::run(const Saved& saved, std::vector<at::Tensor> tangents,

@@ -41,6 +41,9 @@ class Backward {
   std::vector<at::Tensor> run(const Saved& saved, std::vector<at::Tensor> tangents,
                               std::span<const int64_t> symbols, std::span<const double> numbers);
 
+  // See Training::backward_peak. With the GIL.
+  int64_t planned_peak(const std::vector<int64_t>& kept_bytes) const;
+
   // By gradient: whether it depends on this tangent, or on none.
   std::vector<bool> reached_by(size_t tangent) const;
 

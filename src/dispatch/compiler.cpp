@@ -147,8 +147,13 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
     const auto nodes = static_cast<int64_t>(draft.graph.nodes().size());
     entry.training = Training::make(draft.graph, draft.joint, settings, constants, name);
     entry.report.backward_nodes = nodes - static_cast<int64_t>(draft.graph.nodes().size());
-    if (settings.keep_report) entry.report.kept = kept_by(draft.graph);
+    if (settings.keep_report) {
+      entry.report.kept = kept_by(draft.graph);
+      entry.report.backward_peak_bytes = entry.training->backward_peak(kept_bytes(draft.graph));
+    }
   }
+  entry.report.is_opaque = std::ranges::any_of(
+      draft.graph.nodes(), [](const auto& node) { return node->op().effects.opaque; });
   std::vector<int64_t> hints;
   for (size_t i = 0; i < draft.graph.symbols().size(); ++i)
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "cpython/code.h"
+#include "plan/memory_use.h"
 
 namespace braze::dispatch {
 namespace {
@@ -87,24 +88,80 @@ KeptTensor describe(const graph::Graph& graph, const graph::Value& value) {
     kept.place = origin->file.str() + ":" + std::to_string(origin->line);
     if (!origin->module_path.str().empty()) kept.place += ", " + origin->module_path.str();
   }
-  kept.bytes = value.type().numel().hint() * graph::size_of(value.type().dtype);
   return kept;
+}
+
+// Whether an action changes what was there before the call.
+bool changes_outside(const recipe::Recipe& recipe, const recipe::Recipe::Action& action) {
+  using Kind = recipe::Recipe::Kind;
+  switch (action.kind) {
+    case Kind::kListFill:
+    case Kind::kDictFill:
+    case Kind::kSetFill:
+    case Kind::kDequeFill:
+    case Kind::kSetAttr:
+    case Kind::kDelAttr:
+    case Kind::kSetCell:
+    case Kind::kSetState:
+    case Kind::kAdvance:
+      return recipe.actions[action.target].kind == Kind::kOutside;
+    case Kind::kSetGlobal:
+    case Kind::kCall:
+    case Kind::kGeneric:
+      return true;
+    case Kind::kOutput:
+    case Kind::kConstant:
+    case Kind::kNumber:
+    case Kind::kFloat:
+    case Kind::kOutside:
+    case Kind::kTuple:
+    case Kind::kNewTuple:
+    case Kind::kNew:
+    case Kind::kNewCell:
+    case Kind::kFunction:
+    case Kind::kMethod:
+    case Kind::kSlice:
+    case Kind::kIterator:
+      return false;
+  }
+  return true;
+}
+
+// Whether the function can run again without a trace, but for random numbers that it draws.
+bool is_repeatable(const Entry& entry) {
+  const auto& actions = entry.recipe.actions;
+  return entry.kind == EntryKind::kPlan && entry.exit == capture::ExitKind::kReturn &&
+         entry.rollback.inputs.empty() && entry.dropped_gradients.empty() &&
+         !entry.report.is_opaque && std::ranges::none_of(actions, [&](const auto& action) {
+           return changes_outside(entry.recipe, action);
+         });
 }
 
 }  // namespace
 
-std::vector<KeptTensor> kept_by(const graph::Graph& forward) {
+std::vector<int64_t> kept_bytes(const graph::Graph& forward) {
   std::set<int> alive;  // storages: of inputs and of results
   for (const graph::Input& input : forward.inputs()) alive.insert(input.value->storage());
   for (size_t i = 0; i < forward.outputs().size(); ++i)
     if (forward.output_roles()[i].kind != graph::OutputKind::kSaved)
       alive.insert(forward.outputs()[i]->storage());
+  std::vector<int64_t> bytes(forward.outputs().size());
+  for (size_t i = 0; i < forward.outputs().size(); ++i) {
+    const graph::Value& value = *forward.outputs()[i];
+    const bool is_kept = forward.output_roles()[i].kind == graph::OutputKind::kSaved;
+    if (is_kept && value.producer() && alive.insert(value.storage()).second)
+      bytes[i] = value.type().numel().hint() * graph::size_of(value.type().dtype);
+  }
+  return bytes;
+}
+
+std::vector<KeptTensor> kept_by(const graph::Graph& forward) {
+  const std::vector<int64_t> bytes = kept_bytes(forward);
   std::vector<KeptTensor> kept;
   for (size_t i = 0; i < forward.outputs().size(); ++i) {
     if (forward.output_roles()[i].kind != graph::OutputKind::kSaved) continue;
-    KeptTensor one = describe(forward, *forward.outputs()[i]);
-    if (!alive.insert(forward.outputs()[i]->storage()).second) one.bytes = 0;
-    kept.push_back(std::move(one));
+    kept.push_back(describe(forward, *forward.outputs()[i]));
+    kept.back().bytes = bytes[i];
   }
   std::ranges::stable_sort(kept, std::greater(), &KeptTensor::bytes);
   return kept;
@@ -118,6 +175,7 @@ void note_steps(const plan::Module& module, Report& report) {
       if (const auto* call = std::get_if<plan::ExternStep>(&step)) ++report.operators[call->op];
     }
   }
+  report.peak_bytes = plan::memory_use(module).peak;
 }
 
 PyObject* report_of(const Entry& entry) {
@@ -150,6 +208,9 @@ PyObject* report_of(const Entry& entry) {
       put(d, "kernels", PyLong_FromLongLong(r.launches)) &&
       put(d, "operators", dict_of(r.operators)) &&
       put(d, "arena_bytes", PyLong_FromLongLong(r.arena_bytes)) &&
+      put(d, "peak_bytes", PyLong_FromLongLong(r.peak_bytes)) &&
+      put(d, "backward_peak_bytes", PyLong_FromLongLong(r.backward_peak_bytes)) &&
+      put(d, "repeatable", PyBool_FromLong(is_repeatable(entry))) &&
       put(d, "from_cache", PyBool_FromLong(r.from_cache));
   if (ok && entry.reason) {
     ok = put(d, "reason", text(capture::to_string(*entry.reason))) &&

@@ -12,6 +12,8 @@ PyObject* report_of(const Entry& entry);
 
 // What a forward, cut from its backward, keeps for it; the largest first.
 std::vector<KeptTensor> kept_by(const graph::Graph& forward);
+// The bytes of it by output of the forward; 0: not kept, or it lives anyway.
+std::vector<int64_t> kept_bytes(const graph::Graph& forward);
 // Counts what the module runs.
 void note_steps(const plan::Module& module, Report& report);
 

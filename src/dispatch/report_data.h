@@ -26,6 +26,9 @@ struct Report {
   int64_t launches = 0;                      // of kernels
   std::map<std::string, int64_t> operators;  // calls of PyTorch's, and of Braze's own
   int64_t arena_bytes = 0;
+  // By the plan, in use at one time; of a backward with what is kept for it. 0: there is none.
+  int64_t peak_bytes = 0, backward_peak_bytes = 0;
+  bool is_opaque = false;  // an operator may do what is not known
 };
 
 }  // namespace braze::dispatch

@@ -234,6 +234,13 @@ std::shared_ptr<Specialization> Specializations::build(const graph::Graph& graph
   return specialization;
 }
 
+plan::Module Specializations::plan() const {
+  Report unused;
+  const GilRelease gil(true);
+  return make_module(graph_, data_, compile_options(settings_, graph_), /*keep_report=*/false,
+                     unused);
+}
+
 std::shared_ptr<Specialization> Specializations::add(std::span<const int64_t> symbols,
                                                      Report* report) {
   Report unused;

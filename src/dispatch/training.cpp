@@ -171,6 +171,10 @@ bool Training::has_history(size_t output) const {
          code_->joint.tangent_of.end();
 }
 
+int64_t Training::backward_peak(const std::vector<int64_t>& kept_bytes) const {
+  return code_->whole->planned_peak(kept_bytes);
+}
+
 std::vector<at::Tensor> Training::take_kept(std::vector<at::Tensor>& outputs) const {
   std::vector<at::Tensor> kept(std::make_move_iterator(outputs.begin() + user_outputs_),
                                std::make_move_iterator(outputs.end()));

@@ -40,6 +40,10 @@ class Training {
                     std::shared_ptr<const pytorch::GeneratorState> drawn_from) const;
   bool draws() const { return draws_; }
 
+  // What the backward takes at one time, by its plan, for tangents as they were traced, in bytes;
+  // with what is kept for it, given by output of the forward.
+  int64_t backward_peak(const std::vector<int64_t>& kept_bytes) const;
+
   // Whether an output gets a history, so that it is no view of another tensor.
   bool has_history(size_t output) const;
 

@@ -11,6 +11,7 @@
 #include <new>
 #include <vector>
 
+#include "runtime/memory_meter.h"
 #include "runtime/regions.h"
 
 namespace braze::runtime {
@@ -92,7 +93,7 @@ int size_class_of(int64_t bytes) {
   return size_class < kSmallClasses ? size_class : -1;
 }
 
-void* allocate(int64_t bytes) {
+void* take_block(int64_t bytes) {
   if (!kPools) return payload_of(new_block(bytes, 0));
   int size_class = size_class_of(bytes);
   if (size_class >= 0) {
@@ -107,8 +108,15 @@ void* allocate(int64_t bytes) {
   return payload_of(new (regions().take(bytes + kHeader)) Header{bytes, -1, nullptr});
 }
 
+void* allocate(int64_t bytes) {
+  void* const payload = take_block(bytes);
+  MemoryMeter::note(header_of(payload)->payload);
+  return payload;
+}
+
 void release(void* payload) {
   Header* header = header_of(payload);
+  MemoryMeter::note(-header->payload);
   if (!kPools) return std::free(header);
   if (header->size_class >= 0) {
     SmallBlocks& blocks = small_blocks;

@@ -14,8 +14,10 @@ GOLDEN = pathlib.Path(__file__).parent / "golden"
 
 
 def normalised(text):
-    """Without times, paths, and the stages of the compiler, which have tests of their own."""
+    """Without times, paths, what was measured of memory, and the stages of the compiler, which have
+    tests of their own."""
     text = re.sub(r"\d+\.\d+ ms", "N ms", text)
+    text = re.sub(r"memory: \S+ k?B (.*), \S+ k?B after", r"memory: N B \1, N B after", text)
     text = re.sub(r"compile time: .*", "compile time: N ms", text)
     text = re.sub(r"\S*/(\w+\.py:\d+)", r"\1", text)
     lines, skipping = [], False
@@ -94,3 +96,86 @@ def test_what_is_compiled_is_explained_as_it_was_compiled():
     fast = braze.compile(lambda x: x + 1, dynamic=True, fullgraph=True)
     assert "s0 = size(" in braze.explain(fast)(torch.ones(3)).entries[0]["graph"]
     assert "s0 = size(" not in braze.explain(fast, dynamic=False)(torch.ones(3)).entries[0]["graph"]
+
+
+def training_module(dropout=0.0):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Linear(256, 1024),
+        torch.nn.GELU(),
+        torch.nn.Dropout(dropout),
+        torch.nn.LayerNorm(1024),
+        torch.nn.Linear(1024, 256),
+    )
+
+
+def test_memory_of_training():
+    x, megabyte = torch.ones(256, 256), 2**20
+    with torch.enable_grad():
+        explanation = braze.explain(training_module())(x)
+    (entry,) = explanation.entries
+    memory, kept = explanation.memory, sum(tensor["bytes"] for tensor in entry["kept"])
+    assert kept >= megabyte
+    # Its result is f32[256, 256].
+    assert memory["held"] == pytest.approx(kept + megabyte // 4, rel=0.02)
+    assert memory["peak"] == pytest.approx(entry["peak_bytes"], rel=0.02)
+    # Eager keeps the linear layer's, the GELU's and the layer norm's results.
+    assert memory["eager_held"] == pytest.approx(3.25 * megabyte, rel=0.02)
+    assert memory["eager_peak"] >= memory["eager_held"] > memory["held"]
+    # The backward makes gradients of both weights, of 1 MB each.
+    assert entry["backward_peak_bytes"] >= kept + 2 * megabyte
+    for text in ("at most in this call", "in eager", "memory by the plan", "with what is kept"):
+        assert text in explanation
+    assert len(explanation.splitlines()) < 25
+
+
+def test_the_backward_takes_what_its_plan_says():
+    x = torch.ones(256, 256)
+    with torch.enable_grad():
+        explanation = braze.explain(training_module())(x)
+        tangent = torch.ones(256, 256)
+        _, peak, _ = braze._C.measure_memory(lambda: explanation.result.backward(tangent))
+    (entry,) = explanation.entries
+    kept = sum(tensor["bytes"] for tensor in entry["kept"])
+    assert kept + peak == pytest.approx(entry["backward_peak_bytes"], rel=0.05)
+
+
+def test_memory_of_random_numbers():
+    """Eager draws the same again, and nothing is drawn twice."""
+    module, x = training_module(0.5), torch.ones(256, 256)
+    with torch.enable_grad():
+        torch.manual_seed(1)
+        module(x)
+        drawn_to = torch.get_rng_state()
+        torch.manual_seed(1)
+        explanation = braze.explain(module)(x)
+    assert "eager_peak" in explanation.memory
+    assert torch.equal(torch.get_rng_state(), drawn_to)
+
+
+def test_what_a_call_changes_is_changed_once():
+    calls, count = [], torch.zeros(())
+    weight = torch.ones(64, 64, requires_grad=True)
+
+    def appends(x):
+        calls.append(1)
+        return (x @ weight).exp()
+
+    def counts(x):
+        count.add_(1)
+        return (x @ weight).exp()
+
+    def steps(x):
+        weight.grad = None
+        (x @ weight).exp().sum().backward()
+
+    def breaks(x):
+        calls.append(print())
+        return (x @ weight).exp()
+
+    for function in (appends, counts, steps, breaks):
+        with torch.enable_grad():
+            explanation = braze.explain(function)(torch.ones(64, 64))
+        assert explanation.memory["peak"] >= explanation.memory["held"] > 0, function
+        assert "eager_peak" not in explanation.memory and "in eager " not in explanation
+    assert (calls, count.item()) == ([1, None], 1)

@@ -1,0 +1,46 @@
+#include "runtime/memory_meter.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <algorithm>
+
+namespace braze::runtime {
+namespace {
+
+// PyTorch's allocators tell the profiler of the thread of each block.
+struct Counter final : c10::MemoryReportingInfoBase {
+  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override { add(bytes); }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  void add(int64_t bytes) {
+    now += bytes;
+    peak = std::max(peak, now);
+  }
+
+  int64_t now = 0, peak = 0;
+};
+
+}  // namespace
+
+constinit thread_local MemoryMeter* MemoryMeter::current = nullptr;
+
+struct MemoryMeter::Impl {
+  std::shared_ptr<Counter> counter = std::make_shared<Counter>();
+  c10::DebugInfoGuard profiler{c10::DebugInfoKind::PROFILER_STATE, counter};
+  MemoryMeter* before = nullptr;
+};
+
+MemoryMeter::MemoryMeter() : impl_(std::make_unique<Impl>()) {
+  impl_->before = current;
+  current = this;
+}
+
+MemoryMeter::~MemoryMeter() { current = impl_->before; }
+
+int64_t MemoryMeter::peak() const { return impl_->counter->peak; }
+int64_t MemoryMeter::held() const { return impl_->counter->now; }
+
+void MemoryMeter::note_in(MemoryMeter& meter, int64_t bytes) { meter.impl_->counter->add(bytes); }
+
+}  // namespace braze::runtime
