@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "base/arena_layout.h"
 #include "base/error.h"
@@ -15,6 +16,9 @@
 
 namespace braze::schedule {
 namespace {
+
+// Of this call the given memory may be that of argument 0, where they are the same tensor.
+constexpr std::string_view kAddsInPlace = "aten.addmm";
 
 class MemoryPlanner {
  public:
@@ -100,6 +104,8 @@ class MemoryPlanner {
     for (size_t i = 0; i < program_.items.size(); ++i) {
       if (const auto* scheduled = std::get_if<loop::ScheduledKernel>(&program_.items[i])) {
         join_in_place(scheduled->kernel, static_cast<int>(i));
+      } else {
+        join_in_place(std::get<loop::ExternCall>(program_.items[i]), static_cast<int>(i));
       }
     }
   }
@@ -130,13 +136,33 @@ class MemoryPlanner {
         if (has_other_way_to(kernel, operand, in)) continue;
         if (only_index(kernel, static_cast<int>(in), false, &store) != stored_at) continue;
         taken[in] = true;
-        int joined = block(operand);
-        block_[result] = joined;
-        ranges_[joined].end = ranges_[result].end;
-        if (is_output) owner_[joined] = result;
+        take_place(result, operand);
         break;
       }
     }
+  }
+
+  // A sum that grows by products is one tensor.
+  void join_in_place(const loop::ExternCall& call, int at) {
+    if (!own_above_ || !has_placed_result(call) || call.op != kAddsInPlace) return;
+    const int operand = std::get<int>(call.args[0]), result = call.results[0];
+    const Home home = plan_.home[result];
+    if (home != Home::kOwn && home != Home::kOutput) return;
+    if (plan_.home[operand] != Home::kOwn || ranges_[operand].end != at ||
+        ranges_[block(operand)].end != at ||
+        program_.buffers[operand].type != program_.buffers[result].type)
+      return;
+    for (size_t i = 1; i < call.args.size(); ++i)
+      if (const int* other = std::get_if<int>(&call.args[i]))
+        if (aliases_.root(*other) == operand) return;
+    take_place(result, operand);
+  }
+
+  void take_place(int result, int operand) {
+    const int joined = block(operand);
+    block_[result] = joined;
+    ranges_[joined].end = ranges_[result].end;
+    if (plan_.home[result] == Home::kOutput) owner_[joined] = result;
   }
 
   // What a call writes to is a tensor of its own: the output is the same one, so of the same type.

@@ -35,7 +35,8 @@ enum class Home : uint8_t {
 // (graph::kFillsGiven). A buffer that a graph output shares memory with is never in the
 // arena. The result of a kernel without inner axes whose extents are multiples of
 // target::Costs::in_place_multiple may take the place of an operand that dies there, where each
-// point reads only what it overwrites. With symbolic sizes the offsets are those of the sizes seen
+// point reads only what it overwrites; with `own_above` so may that of a call that adds to it
+// (aten.addmm). With symbolic sizes the offsets are those of the sizes seen
 // when traced, and `place` holds for all sizes.
 //
 // An arena is there from the first item to the last. With `own_above`, for a program whose inputs

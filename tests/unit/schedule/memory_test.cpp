@@ -52,6 +52,28 @@ TEST(MemoryPlan, ByNeedLargeBuffersHaveMemoryOfTheirOwn) {
   EXPECT_EQ(plan.offset[m], -1);
 }
 
+TEST(MemoryPlan, ByNeedASumThatGrowsByProductsIsOneTensor) {
+  ProgramBuilder b;
+  int x = b.input({64, 64});
+  int first = b.call("aten.mm", {x, x}, {64, 64});
+  int second = b.call("aten.addmm", {first, x, x}, {64, 64});
+  int third = b.call("aten.addmm", {second, x, x}, {64, 64});
+  int own = b.call("aten.mm", {x, x}, {64, 64});
+  int of_itself = b.call("aten.addmm", {own, own, x}, {64, 64});
+  int read = b.call("aten.mm", {x, x}, {64, 64});
+  int beside = b.call("aten.addmm", {read, x, x}, {64, 64});
+  int sum = b.call("aten.addmm", {beside, read, x}, {64, 64});
+  b.program.outputs = {third, of_itself, b.call("aten.mm", {sum, sum}, {64, 64})};
+  const MemoryPlan plan = plan_memory(b.program, {}, /*own_above=*/1024);
+  for (const int part : {first, second, third}) EXPECT_EQ(plan.place[part], third) << part;
+  EXPECT_NE(plan.place[of_itself], plan.place[own]);
+  EXPECT_NE(plan.place[beside], plan.place[read]);
+  EXPECT_EQ(plan.place[sum], plan.place[beside]);
+  // In an arena each has a place of its own.
+  const MemoryPlan arena = plan_memory(b.program, {});
+  EXPECT_NE(arena.offset[beside], arena.offset[sum]);
+}
+
 TEST(MemoryPlan, ACallsMemoryIsNoPartOfAnOutputOfAnotherType) {
   ProgramBuilder b;
   int x = b.input({64, 128});
