@@ -121,7 +121,7 @@ passes::Partition cut_functional(const Graph& traced, const Settings& settings,
   if (settings.counter_random && settings.backend != compile::Backend::kEager)
     passes::use_counter_random(functional);
   passes::eliminate_dead_code(functional);
-  return passes::partition(functional, settings.activation_memory);
+  return passes::partition(functional, {.activation_memory = settings.activation_memory});
 }
 
 }  // namespace

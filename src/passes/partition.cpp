@@ -58,9 +58,9 @@ Instead normalised_again(Graph& joint) {
 
 class Cut {
  public:
-  Cut(const Graph& joint, Instead instead, std::optional<int64_t> activation_memory)
+  Cut(const Graph& joint, const PartitionOptions& options, Instead instead)
       : joint_(joint),
-        activation_memory_(activation_memory),
+        options_(options),
         instead_(std::move(instead)),
         needs_tangent_(joint.value_count()),
         in_forward_(joint.value_count()),
@@ -71,7 +71,7 @@ class Cut {
   Partition run() {
     find_forward();
     choose_again();
-    if (activation_memory_) keep_within(*activation_memory_);
+    if (options_.activation_memory) keep_within(*options_.activation_memory);
     build_forward();
     build_backward();
     return std::move(partition_);
@@ -83,7 +83,7 @@ class Cut {
   void find_forward() {
     for (const Input& input : joint_.inputs())
       needs_tangent_[input.value->id()] = input.kind == InputKind::kTangent;
-    std::vector<const Value*> open;
+    std::vector<const Value*> open(options_.early.begin(), options_.early.end());
     for (const auto& node : joint_.nodes()) {
       bool reached = false;
       for (const Value* operand : node->operands()) reached |= needs_tangent_[operand->id()];
@@ -386,7 +386,7 @@ class Cut {
   }
 
   const Graph& joint_;
-  const std::optional<int64_t> activation_memory_;
+  const PartitionOptions& options_;
   const Instead instead_;                         // what could be made otherwise
   Instead used_instead_;                          // what is, in the backward
   std::set<const Node*> again_;                   // done again in the backward
@@ -403,9 +403,9 @@ class Cut {
 
 }  // namespace
 
-Partition partition(Graph& joint, std::optional<int64_t> activation_memory) {
+Partition partition(Graph& joint, const PartitionOptions& options) {
   Instead instead = normalised_again(joint);
-  return Cut(joint, std::move(instead), activation_memory).run();
+  return Cut(joint, options, std::move(instead)).run();
 }
 
 }  // namespace braze::passes

@@ -47,9 +47,16 @@ struct Partition {
   std::vector<BackwardInput> backward_inputs;  // in order
 };
 
-// Adds nodes to `joint` that nothing in it uses. `activation_memory`: the most bytes that the
-// backward may hold at a time, beside inputs and gradients (activation_budget.h); more is made
-// again then. None: no bound.
-Partition partition(graph::Graph& joint, std::optional<int64_t> activation_memory = {});
+struct PartitionOptions {
+  // The most bytes that the backward may hold at a time, beside inputs and gradients
+  // (activation_budget.h); more is made again then. None: no bound.
+  std::optional<int64_t> activation_memory;
+  // Values that depend on no tangent and are computed in the forward, even where only the backward
+  // needs them.
+  std::vector<graph::Value*> early;
+};
+
+// Adds nodes to `joint` that nothing in it uses.
+Partition partition(graph::Graph& joint, const PartitionOptions& options = {});
 
 }  // namespace braze::passes

@@ -51,7 +51,7 @@ int products(const graph::Graph& graph) {
 
 TEST(ActivationBudget, KeepsAllWhereItFits) {
   graph::Graph joint = layers(8);
-  const Partition parts = partition(joint, 100 * kValue);
+  const Partition parts = partition(joint, {.activation_memory = 100 * kValue});
   EXPECT_EQ(kept(parts), 8);
   EXPECT_EQ(products(parts.backward), 8);
 }
@@ -60,7 +60,7 @@ TEST(ActivationBudget, SmallerOnesKeepLessForMoreWork) {
   int before = 8, work = 8;
   for (const int64_t budget : {9, 8, 7, 6, 5}) {
     graph::Graph joint = layers(8);
-    const Partition parts = partition(joint, budget * kValue);
+    const Partition parts = partition(joint, {.activation_memory = budget * kValue});
     graph::verify_functional(parts.forward);
     graph::verify_functional(parts.backward);
     EXPECT_LE(kept(parts), before) << budget;
@@ -74,7 +74,7 @@ TEST(ActivationBudget, SmallerOnesKeepLessForMoreWork) {
 
 TEST(ActivationBudget, TheFirstOfEqualLayersAreMadeAgain) {
   graph::Graph joint = layers(8);
-  const Partition parts = partition(joint, 8 * kValue);
+  const Partition parts = partition(joint, {.activation_memory = 8 * kValue});
   ASSERT_LT(kept(parts), 8);
   // The last one's result, which the backward takes first, is kept.
   const graph::Node& first = *parts.backward.nodes().front();
@@ -89,7 +89,7 @@ TEST(ActivationBudget, RandomNumbersAreKept) {
     %4: f32[256, 256] = aten.mm(%1, %2)
     return %3, %4 gradient
   })");
-  const Partition parts = partition(joint, 0);
+  const Partition parts = partition(joint, {.activation_memory = 0});
   EXPECT_EQ(kept(parts), 1);
   EXPECT_EQ(products(parts.backward), 1);
 }

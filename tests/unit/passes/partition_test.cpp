@@ -53,6 +53,29 @@ TEST(Partition, KeepsWhatTheForwardComputesAnyway) {
   EXPECT_EQ(parts.backward_inputs[2].kind, Kind::kTangent);
 }
 
+TEST(Partition, WhatIsToBeEarlyIsComputedInTheForward) {
+  graph::Graph joint = graph::parse(R"(graph(%0 x: f32[4, 4], %1 t: f32[4, 4] tangent) {
+    %2: f32[4, 4] = aten.exp(%0)
+    %3: f32[4, 4] = aten.mm(%0, %0)
+    %4: f32[4, 4] = aten.mul.Tensor(%3, %1)
+    return %2, %4 gradient
+  })");
+  const auto product = std::ranges::find_if(
+      joint.nodes(), [](const auto& node) { return node->op().name == "aten.mm"; });
+  const Partition parts = partition(joint, {.early = {(*product)->result()}});
+  EXPECT_EQ(graph::canonical(parts.forward), R"(graph(%0: f32[4, 4]) {
+  %1: f32[4, 4] = aten.exp(%0)
+  %2: f32[4, 4] = aten.mm(%0, %0)
+  return %1, %2 saved
+}
+)");
+  EXPECT_EQ(graph::canonical(parts.backward), R"(graph(%0: f32[4, 4] saved, %1: f32[4, 4] tangent) {
+  %2: f32[4, 4] = aten.mul.Tensor(%0, %1)
+  return %2 gradient
+}
+)");
+}
+
 TEST(Partition, ViewsAndWhatIsMadeOfNothingAreMadeAgain) {
   const Partition parts = cut(R"(graph(%0 x: f32[2, 4], %1 t: f32[4, 2] tangent) {
     %2: f32[2, 4] = aten.exp(%0)
@@ -336,7 +359,7 @@ TEST(Partition, TheForwardAndThenTheBackwardAreTheJointGraph) {
     Partition parts;
     try {
       constexpr std::optional<int64_t> kBudgets[] = {{}, 0, 64, 512};
-      parts = partition(source, kBudgets[seed / 2 % 4]);
+      parts = partition(source, {.activation_memory = kBudgets[seed / 2 % 4]});
     } catch (const Unsupported&) {
       continue;
     }
