@@ -1,5 +1,6 @@
 #include "passes/pipeline.h"
 
+#include "passes/chunked_loss.h"
 #include "passes/counter_random.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
@@ -17,6 +18,7 @@ const std::vector<Pass>& inference_passes() {
   static const std::vector<Pass> passes = {
       {"functionalise", functionalise},
       {"counter_random", use_counter_random},
+      {"chunked_loss", chunk_losses},
       {"panel_products", use_panel_products},
       {"fused_attention", use_fused_attention},
       {"linear_pointwise", use_linear_pointwise},

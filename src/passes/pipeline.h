@@ -19,8 +19,9 @@ struct PipelineOptions : PassOptions {
 
 const std::vector<Pass>& inference_passes();
 
-// functionalise, counter_random, panel_products, fused_attention, linear_pointwise, decompose,
-// fold, cse, dce. Throws Unsupported, the graph unchanged, when the graph has to run in eager.
+// functionalise, counter_random, chunked_loss, panel_products, fused_attention, linear_pointwise,
+// few_rows, decompose, fold, cse, rematerialise, dce. Throws Unsupported, the graph unchanged, when
+// the graph has to run in eager.
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options);
 
 }  // namespace braze::passes
