@@ -5,6 +5,7 @@
 
 #include "dispatch/backward_node.h"
 #include "graph/emitter.h"
+#include "passes/chunked_loss.h"
 #include "passes/counter_random.h"
 #include "passes/dce.h"
 #include "passes/functionalise.h"
@@ -114,14 +115,21 @@ void keep_from_before(Graph& forward, const std::vector<SecondBackward::Needed>&
   forward.set_outputs(std::move(outputs), std::move(roles));
 }
 
+// `chunks`: takes losses apart (chunked_loss.h), and says whether there were any.
 passes::Partition cut_functional(const Graph& traced, const Settings& settings,
-                                 bool (*functionalise)(Graph&)) {
+                                 bool (*functionalise)(Graph&), bool* chunks = nullptr) {
   Graph functional = traced.clone();
   functionalise(functional);
   if (settings.counter_random && settings.backend != compile::Backend::kEager)
     passes::use_counter_random(functional);
   passes::eliminate_dead_code(functional);
-  return passes::partition(functional, {.activation_memory = settings.activation_memory});
+  passes::PartitionOptions options;
+  options.activation_memory = settings.activation_memory;
+  if (chunks && settings.backend != compile::Backend::kEager) {
+    options.early = passes::chunk_losses_of_joint(functional);
+    *chunks = !options.early.empty();
+  }
+  return passes::partition(functional, options);
 }
 
 }  // namespace
@@ -132,7 +140,8 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
                                          const Settings& settings,
                                          const std::vector<at::Tensor>& constants,
                                          const std::string& name) {
-  passes::Partition cut = cut_functional(graph, settings, passes::functionalise);
+  bool chunks = false;
+  passes::Partition cut = cut_functional(graph, settings, passes::functionalise, &chunks);
   std::unique_ptr<Training> training(new Training());
   training->user_outputs_ = static_cast<size_t>(std::ranges::count(
       cut.forward.output_roles(), graph::OutputKind::kUser, &graph::OutputRole::kind));
@@ -142,7 +151,8 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   code->second = std::make_unique<SecondBackward>(
       passes::hides_histories(graph)
           ? cut_functional(graph, settings, passes::functionalise_with_histories)
-          : passes::Partition{cut.forward.clone(), {}, cut.backward_inputs},
+      : chunks ? cut_functional(graph, settings, passes::functionalise)
+               : passes::Partition{cut.forward.clone(), {}, cut.backward_inputs},
       joint, constants);
   keep_from_before(cut.forward, code->second->needed());
   // By input of the forward: which float of the call it is.
