@@ -86,6 +86,8 @@ def _memory_in_eager(call, drawn_from):
     _set_random_state(drawn_from)
     try:
         _, peak, held = _C.measure_memory(call)
+    except RuntimeError:  # out of memory, which the compiled call was not
+        return {}
     finally:
         _set_random_state(drawn_to)
     return {"eager_peak": peak, "eager_held": held}

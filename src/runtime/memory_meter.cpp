@@ -1,6 +1,7 @@
 #include "runtime/memory_meter.h"
 
 #include <c10/core/Allocator.h>
+#include <c10/util/Logging.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <algorithm>
@@ -21,6 +22,22 @@ struct Counter final : c10::MemoryReportingInfoBase {
   int64_t now = 0, peak = 0;
 };
 
+// PyTorch's CPU allocator warns of the first block that it frees without having seen it come, and
+// of each thousandth after that, which is in order here.
+constexpr int kLogErrors = 2;  // glog's level, and that of what stands for it
+
+class QuietLog {
+ public:
+  QuietLog() : before_(FLAGS_caffe2_log_level) {
+    FLAGS_caffe2_log_level = std::max(before_, kLogErrors);
+  }
+  ~QuietLog() { FLAGS_caffe2_log_level = before_; }
+  QuietLog(const QuietLog&) = delete;
+
+ private:
+  const int before_;
+};
+
 }  // namespace
 
 constinit thread_local MemoryMeter* MemoryMeter::current = nullptr;
@@ -28,6 +45,7 @@ constinit thread_local MemoryMeter* MemoryMeter::current = nullptr;
 struct MemoryMeter::Impl {
   std::shared_ptr<Counter> counter = std::make_shared<Counter>();
   c10::DebugInfoGuard profiler{c10::DebugInfoKind::PROFILER_STATE, counter};
+  QuietLog quiet;
   MemoryMeter* before = nullptr;
 };
 

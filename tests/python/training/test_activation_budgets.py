@@ -42,12 +42,14 @@ PEAK = BLOCKS + textwrap.dedent("""
         gc.collect()
         before = field("VmRSS")
         call = braze.compile(model, options={"activation_memory": budget * 2**20})
-        for _ in range(3):
+        peaks = []
+        for _ in range(5):
             with open("/proc/self/clear_refs", "w") as file:
                 file.write("5")
             model.zero_grad()
             call(x).square().mean().backward()
-        return field("VmHWM") - before
+            peaks.append(field("VmHWM") - before)
+        return min(peaks[2:])
 
     # Each in a process of its own, as memory that compiled code keeps would hide the next one's.
     for budget in range(130, 19, -11):
