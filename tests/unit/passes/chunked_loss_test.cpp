@@ -166,7 +166,7 @@ TEST(ChunkedLoss, OfAJointGraphTheForwardMakesTheGradients) {
   const std::vector<graph::Value*> kept = chunk_losses_of_joint(joint);
   graph::verify_functional(joint);
   ASSERT_EQ(kept.size(), 2u);
-  const Partition parts = partition(joint, kept);
+  const Partition parts = partition(joint, {.early = kept});
   graph::verify_functional(parts.forward);
   graph::verify_functional(parts.backward);
   EXPECT_EQ(graph::canonical(parts.backward),
