@@ -20,9 +20,10 @@ class Explanation(str):
         entries: list of dicts, one per compiled entry (kind, graph, guards, code, reason, ...).
         breaks: list of dicts, one per break: number ("B501", see docs/breaks.md), what, file, line,
             text (all that is shown of it).
-        memory: dict of bytes: "peak", what tensors took at most in this call, and "held", what they
-            hold after it, its result among them; for a call with a backward to come, "eager_peak"
-            and "eager_held", where it could be made in eager as well without anybody noticing.
+        memory: dict of bytes: "peak", what tensors take at most in such a call, and "held", what
+            they hold after it, its result among them; for a call with a backward to come,
+            "eager_peak" and "eager_held" as well. Empty where the call cannot be made again
+            without anybody noticing: it changes something outside, or has breaks.
         result: what the call returned.
     """
 
@@ -64,12 +65,14 @@ def explain(function, *, dynamic=None, backend=None, mode=None, options=None, re
         fresh = _api._compile(target, settings)
         start = time.perf_counter()
         drawn_from = _random_state()
-        result, peak, held = _C.measure_memory(lambda: fresh(*args, **kwargs))
+        result = fresh(*args, **kwargs)
         seconds = time.perf_counter() - start
         entries = _api.compiled_function_of(fresh)._entries()
-        memory = {"peak": peak, "held": held}
-        if len(entries) == 1 and entries[0]["backward_nodes"] and entries[0]["repeatable"]:
-            memory |= _memory_in_eager(lambda: target(*args, **kwargs), drawn_from)
+        memory = {}
+        if len(entries) == 1 and entries[0]["repeatable"]:
+            memory |= _measured("", lambda: fresh(*args, **kwargs), drawn_from)
+            if entries[0]["backward_nodes"]:
+                memory |= _measured("eager_", lambda: target(*args, **kwargs), drawn_from)
         text = Explanation(_text(target, entries, seconds, memory, result, details=False))
         text.details = _text(target, entries, seconds, memory, result, details=True)
         text.entries, text.memory = entries, memory
@@ -80,17 +83,20 @@ def explain(function, *, dynamic=None, backend=None, mode=None, options=None, re
     return run
 
 
-def _memory_in_eager(call, drawn_from):
-    """Of a call that does nothing to the outside but draw random numbers: those of before."""
+def _measured(prefix, call, drawn_from):
+    """Of a call that does nothing to the outside but draw random numbers: those of before.
+
+    What is measured is made a second time, as the measuring may be seen: by a profiler, say.
+    """
     drawn_to = _random_state()
     _set_random_state(drawn_from)
     try:
         _, peak, held = _C.measure_memory(call)
-    except RuntimeError:  # out of memory, which the compiled call was not
+    except RuntimeError:  # out of memory, which the first call was not
         return {}
     finally:
         _set_random_state(drawn_to)
-    return {"eager_peak": peak, "eager_held": held}
+    return {f"{prefix}peak": peak, f"{prefix}held": held}
 
 
 def _random_state():
@@ -132,7 +138,8 @@ def _text(target, entries, seconds, memory, result, details):
         lines.append(
             f"  this call: {compiling * 1e3:.1f} ms compiling, {running * 1e3:.1f} ms running"
         )
-        lines.append("  " + _memory_text(memory))
+        if "peak" in memory:
+            lines.append("  " + _memory_text(memory))
     shown = entries if details else entries[:_MOST_SEGMENTS]
     for entry in shown:
         lines += _entry_lines(entry, details)
@@ -144,7 +151,9 @@ def _text(target, entries, seconds, memory, result, details):
 
 
 def _memory_text(memory):
-    line = f"memory: {_size(memory['peak'])} at most in this call, {_size(memory['held'])} after it"
+    line = (
+        f"memory: {_size(memory['peak'])} at most in such a call, {_size(memory['held'])} after it"
+    )
     if "eager_peak" in memory:
         peak, held = _size(memory["eager_peak"]), _size(memory["eager_held"])
         line += f"; in eager {peak} and {held}"

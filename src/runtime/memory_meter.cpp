@@ -3,14 +3,27 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/Logging.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace braze::runtime {
 namespace {
 
-// PyTorch's allocators tell the profiler of the thread of each block.
-struct Counter final : c10::MemoryReportingInfoBase {
+namespace profiler = torch::profiler::impl;
+
+// PyTorch's allocators tell the profiler of the thread of each block. Others ask it for its
+// configuration (a torch.autograd.Function does), so it is one, of a kind that records nothing.
+struct Counter final : profiler::ProfilerStateBase {
+  Counter()
+      : ProfilerStateBase(profiler::ProfilerConfig(profiler::ProfilerState::Disabled,
+                                                   /*report_input_shapes=*/false,
+                                                   /*profile_memory=*/true)) {}
+
+  profiler::ActiveProfilerType profilerType() override {
+    return profiler::ActiveProfilerType::NONE;
+  }
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override { add(bytes); }
   bool memoryProfilingEnabled() const override { return true; }
 
@@ -44,12 +57,17 @@ constinit thread_local MemoryMeter* MemoryMeter::current = nullptr;
 
 struct MemoryMeter::Impl {
   std::shared_ptr<Counter> counter = std::make_shared<Counter>();
-  c10::DebugInfoGuard profiler{c10::DebugInfoKind::PROFILER_STATE, counter};
+  std::optional<c10::DebugInfoGuard> guard;
   QuietLog quiet;
   MemoryMeter* before = nullptr;
 };
 
 MemoryMeter::MemoryMeter() : impl_(std::make_unique<Impl>()) {
+  // A profiler of the user's expects to find itself.
+  const auto kind = c10::DebugInfoKind::PROFILER_STATE;
+  const c10::DebugInfoBase* there = c10::ThreadLocalDebugInfo::get(kind);
+  if (!there || (current && there == current->impl_->counter.get()))
+    impl_->guard.emplace(kind, impl_->counter);
   impl_->before = current;
   current = this;
 }

@@ -8,7 +8,8 @@ namespace braze::runtime {
 
 // While it lives, counts what is allocated and freed on this thread by compiled code and by
 // PyTorch's allocators, in bytes on all devices together. Of what was there before, PyTorch's
-// blocks are not seen to go. The innermost of several counts.
+// blocks are not seen to go. The innermost of several counts. Under a profiler of the user's what
+// PyTorch's allocators do is not counted.
 class MemoryMeter {
  public:
   MemoryMeter();

@@ -124,7 +124,7 @@ def test_memory_of_training():
     assert memory["eager_peak"] >= memory["eager_held"] > memory["held"]
     # The backward makes gradients of both weights, of 1 MB each.
     assert entry["backward_peak_bytes"] >= kept + 2 * megabyte
-    for text in ("at most in this call", "in eager", "memory by the plan", "with what is kept"):
+    for text in ("at most in such a call", "in eager", "memory by the plan", "with what is kept"):
         assert text in explanation
     assert len(explanation.splitlines()) < 25
 
@@ -176,6 +176,46 @@ def test_what_a_call_changes_is_changed_once():
     for function in (appends, counts, steps, breaks):
         with torch.enable_grad():
             explanation = braze.explain(function)(torch.ones(64, 64))
-        assert explanation.memory["peak"] >= explanation.memory["held"] > 0, function
-        assert "eager_peak" not in explanation.memory and "in eager " not in explanation
+        assert explanation.memory == {} and "in such a call" not in explanation, function
     assert (calls, count.item()) == ([1, None], 1)
+
+
+def test_a_profiler_of_the_users_goes_on():
+    from torch.profiler import ProfilerActivity, profile
+
+    def model(x):
+        return torch.linalg.inv(x @ x + 3 * torch.eye(8))
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        explained = braze.explain(model)(torch.eye(8))
+        torch.ones(3).sin()
+    torch.testing.assert_close(explained.result, model(torch.eye(8)))
+    assert "aten::sin" in {event.key for event in profiler.key_averages()}
+
+    def profiled(x):
+        with profile(activities=[ProfilerActivity.CPU]):
+            return x.cos()
+
+    x = torch.ones(3)
+    torch.testing.assert_close(braze.explain(profiled)(x).result, x.cos())
+
+
+def test_functions_of_the_users_are_measured():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    def model(x):
+        return Doubled.apply(x * x).sum()
+
+    x = torch.ones(3, requires_grad=True)
+    with torch.enable_grad():
+        explained = braze.explain(model)(x)
+    assert explained.memory["eager_peak"] > 0
+    explained.result.backward()
+    torch.testing.assert_close(x.grad, torch.full((3,), 4.0))
