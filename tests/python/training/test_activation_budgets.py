@@ -1,9 +1,5 @@
 """options={"activation_memory": bytes}: less is kept for a backward, and made again."""
 
-import subprocess
-import sys
-import textwrap
-
 import braze
 import pytest
 import torch
@@ -11,70 +7,44 @@ from torch import nn
 
 MIB = 2**20
 
-BLOCKS = textwrap.dedent("""
-    import torch
-    from torch import nn
 
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm = nn.LayerNorm(256)
-            self.up = nn.Linear(256, 1024)
-            self.down = nn.Linear(1024, 256)
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(256)
+        self.up = nn.Linear(256, 1024)
+        self.down = nn.Linear(1024, 256)
 
-        def forward(self, x):
-            return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
-
-    def build():
-        torch.manual_seed(0)
-        return nn.Sequential(*(Block() for _ in range(8)))
-""")
-
-PEAK = BLOCKS + textwrap.dedent("""
-    import gc, os, sys, braze
-
-    def field(name):
-        lines = open("/proc/self/status").read().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith(name)))
-
-    def peak(budget):
-        model, x = build(), torch.randn(2048, 256)
-        gc.collect()
-        before = field("VmRSS")
-        call = braze.compile(model, options={"activation_memory": budget * 2**20})
-        peaks = []
-        for _ in range(5):
-            with open("/proc/self/clear_refs", "w") as file:
-                file.write("5")
-            model.zero_grad()
-            call(x).square().mean().backward()
-            peaks.append(field("VmHWM") - before)
-        return min(peaks[2:])
-
-    # Each in a process of its own, as memory that compiled code keeps would hide the next one's.
-    for budget in range(130, 19, -11):
-        child = os.fork()
-        if child == 0:
-            print(peak(budget), flush=True)
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-""")
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status; Linux lifts it")
+def blocks():
+    torch.manual_seed(0)
+    return nn.Sequential(*(Block() for _ in range(8)))
+
+
+def peak_of_a_step(model, x, budget):
+    """Of tensors, in bytes: the call and its backward, with the gradients that it makes."""
+    compiled = braze.compile(model, options={"activation_memory": budget})
+
+    def step():
+        compiled(x).square().mean().backward()
+
+    step()
+    model.zero_grad()
+    _, peak, _ = braze._C.measure_memory(step)
+    model.zero_grad()
+    return peak
+
+
 def test_peaks_fall_with_the_budget():
-    run = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
-    peaks = [int(line) for line in run.stdout.split()]
+    model, x = blocks(), torch.randn(2048, 256)
+    peaks = [peak_of_a_step(model, x, budget * MIB) for budget in range(130, 19, -11)]
     assert len(peaks) == 11
     for higher, lower in zip(peaks, peaks[1:], strict=False):
         assert lower <= 1.02 * higher, peaks
     assert peaks[-1] < 0.8 * peaks[0], peaks
-
-
-def blocks():
-    names = {}
-    exec(BLOCKS, names)
-    return names["build"]()
 
 
 def gradients(model, call, x):
