@@ -194,7 +194,7 @@ Argument Recorder::take_argument(int i) {
       return value.toBool();
     case ArgumentKind::kScalar: {
       Argument number = number_of(value.toScalar());
-      if (auto* integer = std::get_if<sym::Int>(&number)) symbolic_ |= !integer->is_constant();
+      note_number(number);
       return number;
     }
     case ArgumentKind::kString:
@@ -228,6 +228,14 @@ Argument Recorder::take_argument(int i) {
   BRAZE_UNREACHABLE("argument kind");
 }
 
+// A symbol is another number in the next call: what is computed with it is no constant.
+void Recorder::note_number(const Argument& number) {
+  const auto* integer = std::get_if<sym::Int>(&number);
+  if (!integer || integer->is_constant()) return;
+  symbolic_ = true;
+  constant_ = false;
+}
+
 Argument Recorder::take_list(int i) {
   const c10::IValue& value = argument(i);
   if (value.isSymIntList()) {
@@ -256,6 +264,7 @@ Argument Recorder::take_list(int i) {
   const auto list = value.toList();
   for (size_t j = 0; j < list.size(); ++j) {
     const Argument number = number_of(list.get(j).toScalar());
+    note_number(number);
     if (auto* integer = std::get_if<sym::Int>(&number))
       ints.push_back(*integer);
     else if (auto* real = std::get_if<double>(&number))
@@ -273,7 +282,7 @@ Argument Recorder::take_tensor(int i) {
   if (!tensor.defined()) return graph::None{};
   if (is_number(tensor)) {
     Argument number = number_in(tensor);
-    if (auto* integer = std::get_if<sym::Int>(&number)) symbolic_ |= !integer->is_constant();
+    note_number(number);
     return number;
   }
   argument(i) = take_operand(tensor, i, -1);

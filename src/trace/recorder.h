@@ -29,6 +29,7 @@ class Recorder {
   graph::Argument take_tensors(int i);
   graph::Argument take_optional_tensors(int i);
   graph::Argument take_list(int i);
+  void note_number(const graph::Argument& number);
   at::Tensor take_operand(const at::Tensor& tensor, int position, int element);
   // devices.cpp
   graph::Argument take_device(int i);
