@@ -122,6 +122,7 @@ std::string register_composites() {
   static auto& operators =
       *new torch::Library(torch::Library::IMPL, "aten", kCompositeKey, __FILE__, __LINE__);
   operators.impl("matmul", matmul);
+  register_attention(operators);
   register_recurrent(operators);
   register_quantiles(operators);
   register_draws(operators);

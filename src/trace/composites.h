@@ -1,7 +1,8 @@
 // Composite operators that are not left to PyTorch's own kernels where sizes are symbols: those
-// would make numbers of them. `matmul` is decomposed here; recurrent layers are recorded as they
-// are. So are quantiles, whose kernel looks into memory in some versions of PyTorch. Draws into a
-// tensor that is not contiguous become draws into one that is.
+// would make numbers of them. Attention loses a mask that hides nothing. `matmul` is decomposed
+// here; recurrent layers are recorded as they are. So are quantiles, whose kernel looks into memory
+// in some versions of PyTorch. Draws into a tensor that is not contiguous become draws into one
+// that is.
 #pragma once
 
 #include <c10/core/DispatchKey.h>
@@ -17,6 +18,8 @@ inline constexpr c10::DispatchKey kCompositeKey = c10::DispatchKey::TESTING_ONLY
 // Once per process; empty, or why it failed.
 std::string register_composites();
 
+// attention.cpp
+void register_attention(torch::Library& operators);
 // recurrent.cpp
 void register_recurrent(torch::Library& operators);
 // quantiles.cpp

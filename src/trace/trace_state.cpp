@@ -189,6 +189,13 @@ at::Tensor TraceState::literal(const at::Tensor& real) {
   return result;
 }
 
+at::Tensor TraceState::constant(const at::Tensor& tensor) {
+  const FakeTensorImpl* fake = as_fake(tensor);
+  if (!fake || fake->serial != serial_ || !fake->value || !constants_.contains(fake->value))
+    return {};
+  return constants_.evaluate(fake->value);
+}
+
 bool TraceState::evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack) {
   const size_t begin = stack.size() - info.arguments.size();
   for (size_t i = begin; i < stack.size(); ++i) {

@@ -53,6 +53,8 @@ class TraceState {
   // A data-dependent op that a metadata kernel calls (nonzero of an index mask): if its operands
   // are constants of the trace, puts fakes of the real results on the stack.
   bool evaluate_nested(const OperatorInfo& info, torch::jit::Stack& stack);
+  // What the tensor of a trace holds if that depends on nothing outside, else undefined.
+  at::Tensor constant(const at::Tensor& tensor);
   // Notes whether autograd gave the last results a history.
   void settle_autograd();
   // Recorded writes count as writes to autograd; at the end of the trace nothing has been written.
