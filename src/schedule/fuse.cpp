@@ -185,13 +185,17 @@ class Fuser {
   }
 
   // A long pointwise loop inside a reduction with few rows would keep few workers busy, if the
-  // reduction is not one that is split.
-  bool starves_workers(const loop::Kernel& a, const loop::Kernel& b) const {
-    if (costs_.workers <= 1 || a.inner.empty() == b.inner.empty()) return false;
-    const loop::Kernel& rows = a.inner.empty() ? b : a;
-    const loop::Kernel& wide = a.inner.empty() ? a : b;
-    return !will_be_split(rows, costs_.split) && schedule::points(rows.outer) < costs_.workers &&
-           schedule::points(wide.outer) >= costs_.parallel_points;
+  // reduction is not one that is split; with what comes behind it in its loop it is not.
+  bool starves_workers(const loop::Kernel& first, const loop::Kernel& second) const {
+    if (costs_.workers <= 1 || first.inner.empty() == second.inner.empty()) return false;
+    const bool behind = second.inner.empty();
+    const loop::Kernel& rows = behind ? first : second;
+    const loop::Kernel& wide = behind ? second : first;
+    if (schedule::points(wide.outer) < costs_.parallel_points) return false;
+    const int64_t count = schedule::points(rows.outer);
+    if (!will_be_split(rows, costs_.split)) return count < costs_.workers;
+    return behind && count < costs_.rows_at_once &&
+           schedule::points(rows.inner) > costs_.kept_points;
   }
 
   // Whether something expensive would come to stand beside a scan or an accumulating store, which

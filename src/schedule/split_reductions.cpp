@@ -1,6 +1,8 @@
 #include "schedule/split_reductions.h"
 
 #include <algorithm>
+#include <array>
+#include <unordered_map>
 
 #include "loop/effects.h"
 #include "schedule/kernel_edit.h"
@@ -23,10 +25,10 @@ bool can_be_split(ReduceOp op) {
     case ReduceOp::kMin:
     case ReduceOp::kAny:
     case ReduceOp::kAll:
+    case ReduceOp::kWelford:
       return true;
     case ReduceOp::kArgMax:
     case ReduceOp::kArgMin:
-    case ReduceOp::kWelford:
       return false;
   }
   return false;
@@ -84,6 +86,7 @@ class Splitter {
     part_length_ = sym::floordiv(length, parts_ * unit) * sym::Int(unit);
     rest_ = length - part_length_ * sym::Int(parts_);
     for (const loop::Axis& axis : kernel().outer) rows_ = rows_ * axis.extent;
+    for (const Statement& s : kernel().body) fresh_ = std::max(fresh_, s.reduced + 1);
     add_buffers();
   }
 
@@ -100,17 +103,22 @@ class Splitter {
   bool has_rest() const { return rest_ != sym::Int(0); }
   int64_t results() const { return parts_ + (has_rest() ? 1 : 0); }
 
-  // One result of each part for each reduction: [parts, rows].
+  // What a part gives for a reduction. The counts of Welford's are known.
+  static int components(const Statement& s) { return s.op == ReduceOp::kWelford ? 2 : 1; }
+
+  // Each component of each reduction, for each part: [parts, rows].
   void add_buffers() {
     for (const Statement& s : kernel().body) {
       if (!s.is_reduction()) continue;
-      loop::Buffer buffer;
-      buffer.type.dtype = loop::reduced_dtype(s.op, s.accumulate, 0);
-      buffer.type.device = program_.buffers[kernel().params[0].buffer].type.device;
-      buffer.type.sizes = {results(), rows_};
-      buffer.type.strides = sym::contiguous_strides(buffer.type.sizes);
-      buffers_.push_back(static_cast<int>(program_.buffers.size()));
-      program_.buffers.push_back(std::move(buffer));
+      for (int component = 0; component < components(s); ++component) {
+        loop::Buffer buffer;
+        buffer.type.dtype = loop::reduced_dtype(s.op, s.accumulate, component);
+        buffer.type.device = program_.buffers[kernel().params[0].buffer].type.device;
+        buffer.type.sizes = {results(), rows_};
+        buffer.type.strides = sym::contiguous_strides(buffer.type.sizes);
+        buffers_.push_back(static_cast<int>(program_.buffers.size()));
+        program_.buffers.push_back(std::move(buffer));
+      }
     }
   }
 
@@ -132,14 +140,19 @@ class Splitter {
     for (const Statement& s : kernel().body)
       if (s.is_reduction()) target.body.push_back(rewriter(s));
     const size_t reductions = target.body.size();
+    size_t next = 0;
     for (size_t i = 0; i < reductions; ++i) {
-      const graph::DType dtype = program_.buffers[buffers_[i]].type.dtype;
-      const auto param = static_cast<int>(target.params.size());
-      target.params.push_back({.dtype = dtype, .written = true, .buffer = buffers_[i]});
-      target.body.push_back({.kind = Statement::Kind::kStore,
-                             .buffer = param,
-                             .index = index,
-                             .value = pool_.reduced(target.body[i].reduced, dtype)});
+      const int number = target.body[i].reduced;
+      for (int component = 0, end = components(target.body[i]); component < end; ++component) {
+        const int buffer = buffers_[next++];
+        const graph::DType dtype = program_.buffers[buffer].type.dtype;
+        const auto param = static_cast<int>(target.params.size());
+        target.params.push_back({.dtype = dtype, .written = true, .buffer = buffer});
+        target.body.push_back({.kind = Statement::Kind::kStore,
+                               .buffer = param,
+                               .index = index,
+                               .value = pool_.reduced(number, dtype, component)});
+      }
     }
     return {std::move(target), whole_.origin};
   }
@@ -182,17 +195,72 @@ class Splitter {
                   .params = kernel().params,
                   .outer = kernel().outer,
                   .inner = {{results()}}};
-    const ExprRef index = result_index(pool_.axis(outer_count(), results()), 0);
+    const ExprRef part = pool_.axis(outer_count(), results());
+    const ExprRef index = result_index(part, 0);
     size_t next = 0;
-    for (const Statement& s : kernel().body) {
-      target.body.push_back(s);
-      if (!s.is_reduction()) continue;
+    const auto result_of_part = [&] {
       const int buffer = buffers_[next++];
       const graph::DType dtype = program_.buffers[buffer].type.dtype;
-      target.body.back().value = pool_.load(static_cast<int>(target.params.size()), dtype, index);
       target.params.push_back({.dtype = dtype, .buffer = buffer});
+      return pool_.load(static_cast<int>(target.params.size()) - 1, dtype, index);
+    };
+    // By Welford reduction, its components.
+    std::unordered_map<int64_t, std::array<ExprRef, 3>> moments;
+    loop::Substitution memo;
+    const auto by_moments = [&](ExprRef expr) -> ExprRef {
+      if (expr->kind != ExprKind::kReduced || !moments.contains(expr->ival)) return nullptr;
+      return moments.at(expr->ival).at(expr->component);
+    };
+    for (const Statement& s : kernel().body) {
+      if (s.op == ReduceOp::kWelford && s.is_reduction()) {
+        const ExprRef mean = result_of_part(), squares = result_of_part();
+        moments[s.reduced] = join_moments(s, mean, squares, part, target);
+        continue;
+      }
+      target.body.push_back(s);
+      Statement& last = target.body.back();
+      if (s.is_reduction())
+        last.value = result_of_part();
+      else
+        last.value = loop::rewrite(pool_, s.value, memo, by_moments);
     }
     return {std::move(target), whole_.origin};
+  }
+
+  // Mean, sum of squared distances from it and count of what parts with these means and squares
+  // have (Chan, Golub, LeVeque: Updating Formulae and a Pairwise Algorithm for Computing Sample
+  // Variances, 1979):
+  //   mean = sum(n_i * mean_i) / n, squares = sum(squares_i + n_i * (mean_i - mean)^2)
+  std::array<ExprRef, 3> join_moments(const Statement& whole, ExprRef mean, ExprRef squares,
+                                      ExprRef part, Kernel& target) {
+    const graph::DType dtype = whole.accumulate;
+    const auto number = [&](const sym::Int& count) {
+      return count.is_constant() ? pool_.constant(dtype, static_cast<double>(count.constant()))
+                                 : pool_.cast(pool_.index(count), dtype);
+    };
+    sym::Int beside = 1;  // points of the inner axes that are not split
+    for (size_t a = 0; a < kernel().inner.size(); ++a)
+      if (static_cast<int>(a) != axis_) beside = beside * kernel().inner[a].extent;
+    ExprRef count = number(part_length_ * beside);
+    if (has_rest()) {
+      const ExprRef is_part = pool_.binary(ExprKind::kLt, part, pool_.integer(parts_));
+      count = pool_.where(is_part, count, number(rest_ * beside));
+    }
+    const auto sum = [&](int reduced, ExprRef value) {
+      target.body.push_back({.kind = Statement::Kind::kReduce,
+                             .inner = true,
+                             .op = ReduceOp::kSum,
+                             .reduced = reduced,
+                             .accumulate = dtype,
+                             .value = value});
+      return pool_.reduced(reduced, dtype);
+    };
+    const ExprRef all = number(kernel().inner[axis_].extent * beside);
+    const ExprRef joined =
+        pool_.binary(ExprKind::kDiv, sum(whole.reduced, pool_.mul(count, mean)), all);
+    const ExprRef distance = pool_.binary(ExprKind::kSub, mean, joined);
+    const ExprRef moved = pool_.mul(count, pool_.mul(distance, distance));
+    return {joined, sum(fresh_++, pool_.add(squares, moved)), all};
   }
 
   loop::Program& program_;
@@ -201,7 +269,8 @@ class Splitter {
   const int64_t parts_;
   int axis_ = 0;  // of the inner axes: the one that is split
   sym::Int part_length_ = 0, rest_ = 0, rows_ = 1;
-  std::vector<int> buffers_;  // by reduction, in order
+  int fresh_ = 0;             // the first number that no reduction has
+  std::vector<int> buffers_;  // by reduction and component, in order
 };
 
 }  // namespace

@@ -10,7 +10,8 @@
 //   outer() inner(i0 < 1600) { r0 = sum(load(b0, 998400 + i0)) inner; store(p, 30, r0) }
 //   outer() inner(i0 < 31) { r0 = sum(load(p, i0)) inner; store(b1, 0, r0) }
 //
-// The parts follow from the sizes alone, so that results do not depend on the number of threads.
+// Means and variances are joined from those of the parts. The parts follow from the sizes alone, so
+// that results do not depend on the number of threads.
 #pragma once
 
 #include "loop/program.h"

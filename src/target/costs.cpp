@@ -7,6 +7,8 @@ Costs costs(const Cpu& cpu) {
   return {.launch_bytes = 4096,
           .workers = cpu.threads,
           .parallel_points = 32768,
+          .kept_points = 16384,
+          .rows_at_once = cpu.threads,
           .split = {.most_rows = 64,
                     .part_points = 32768,
                     .fewest_of_a_row = 1024,
@@ -26,6 +28,8 @@ Costs costs(const Cuda& cuda) {
   return {.launch_bytes = kLaunchMicroseconds * cuda.bandwidth,
           .workers = cuda.processors,
           .parallel_points = int64_t{cuda.processors} * cuda.resident_threads,
+          .kept_points = 65536,  // the registers of a processor
+          .rows_at_once = blocks,
           .split = {.most_rows = blocks,
                     .part_points = 8192,
                     .fewest_of_a_row = 1024,

@@ -25,6 +25,11 @@ struct Costs {
   int64_t workers;
   // Points of a kernel from which on it should not lose its workers to a small outer loop.
   int64_t parallel_points;
+  // A reduction that could be split is not joined with what comes behind it in its loop where rows
+  // are longer than what is at hand still when it is walked again, and fewer than are walked at one
+  // time.
+  int64_t kept_points;
+  int64_t rows_at_once;
   SplitCosts split;
 
   // Computing an element anew against storing and loading it: of no target in particular yet. In

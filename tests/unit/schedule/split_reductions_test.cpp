@@ -81,6 +81,19 @@ TEST(SplitReductions, RowsAndSeveralAxes) {
       {157605, 15}, 3);
 }
 
+TEST(SplitReductions, MomentsAreJoined) {
+  check(
+      "kernel moments(b0: f32 in, b1: f32 out, b2: f32 out) inner(i0 < 100000) {\n"
+      " r0 = welford(add(load(b0, i0), 100:f32)) inner\n r1 = sum(load(b0, i0)) inner\n"
+      " store(b1, 0, div(r0.1, r0.2))\n store(b2, 0, add(r0, r1))\n}",
+      {100000, 1, 1}, 3);
+  // Without a rest, by rows, with an axis beside the one that is split.
+  check(
+      "kernel rows(b0: f32 in, b1: f32 out) outer(o0 < 3) inner(i0 < 32768, i1 < 4) {\n"
+      " r0 = welford(load(b0, i0*12 + o0*4 + i1)) inner\n store(b1, o0, r0.1)\n}",
+      {393216, 3}, 2);
+}
+
 TEST(SplitReductions, OnlyLongOnesOfOneSweep) {
   check(
       "kernel few(b0: f32 in, b1: f32 out) inner(i0 < 1000) {\n"
