@@ -59,13 +59,6 @@ Replacement layer_norm(Emitter& emit, const Node& node) {
   return {out, mean, rstd};
 }
 
-// [C] as [C, 1, 1, ...], to stand under [N, C, ...].
-Value* per_channel(Emitter& emit, Value* value, int64_t rank) {
-  Dims sizes(rank - 1, 1);
-  sizes[0] = value->type().numel();
-  return emit.reshape(value, std::move(sizes));
-}
-
 // Whether the layout is one that eager's group norm takes.
 bool is_plain(const TensorType& type) {
   return type.is_contiguous() ||
@@ -103,39 +96,6 @@ Replacement group_norm(Emitter& emit, const Node& node) {
           is_used(emit, node, 2) ? statistic(rstd) : nullptr};
 }
 
-// x * alpha + beta with alpha = weight / sqrt(var + eps), beta = bias - mean * alpha.
-Replacement batch_norm_inference(Emitter& emit, const Node& node, double eps) {
-  Value* input = graph::tensor_arg(node, 0);
-  Value* mean = graph::optional_tensor_arg(node, 3);
-  Value* variance = graph::optional_tensor_arg(node, 4);
-  const bool real =
-      input->type().dtype == DType::kFloat32 || input->type().dtype == DType::kFloat64;
-  if (!real || !mean || !variance || mean->type().dtype != input->type().dtype ||
-      input->type().rank() < 2)
-    return {};
-  Value* weight = graph::optional_tensor_arg(node, 1);
-  Value* bias = graph::optional_tensor_arg(node, 2);
-  Value* rstd = emit.unary(OpKind::krsqrt, emit.add(variance, eps));
-  Value* alpha = weight ? emit.mul(rstd, weight) : rstd;
-  Value* shift = emit.mul(mean, alpha);
-  Value* beta = bias ? emit.sub(bias, shift) : emit.unary(OpKind::kneg, shift);
-  const int64_t rank = input->type().rank();
-  Value* out =
-      emit.add(emit.mul(input, per_channel(emit, alpha, rank)), per_channel(emit, beta, rank));
-  // At inference the saved statistics are empty on the CPU, and those that were given on a GPU.
-  auto saved = [&](size_t i, auto value) -> Value* {
-    if (!is_used(emit, node, i)) return nullptr;
-    const TensorType& type = node.results()[i]->type();
-    return type.numel() == Int(0) ? emit.full(type, 0.0) : value();
-  };
-  return {out,
-          saved(1,
-                [&] {
-                  return emit(OpKind::kclone, {mean, MemoryFormat::kContiguous});
-                }),
-          saved(2, [&] { return emit.cast(rstd, node.results()[2]->type().dtype); })};
-}
-
 // x * rsqrt(mean(x * x) + eps) * weight over the last dimensions; the second result is the factor.
 Replacement rms_norm(Emitter& emit, const Node& node) {
   Value* input = graph::tensor_arg(node, 0);
@@ -166,12 +126,6 @@ Replacement decompose_norm(Emitter& emit, const Node& node) {
       return layer_norm(emit, node);
     case OpKind::knative_group_norm:
       return group_norm(emit, node);
-    case OpKind::knative_batch_norm:
-    case OpKind::k_native_batch_norm_legit:
-      if (graph::bool_arg(node, 5)) return {};
-      return batch_norm_inference(emit, node, graph::double_arg(node, 7));
-    case OpKind::k_native_batch_norm_legit_no_training:
-      return batch_norm_inference(emit, node, graph::double_arg(node, 6));
     case OpKind::k_fused_rms_norm:
     case OpKind::krms_norm:
       return rms_norm(emit, node);

@@ -29,6 +29,7 @@ graph::Value* emit_copy(graph::Emitter& emit, graph::Value* value, const sym::Di
 graph::Value* with_type(graph::Emitter& emit, graph::Value* value, const graph::TensorType& wanted);
 
 Replacement decompose_activation(graph::Emitter& emit, const graph::Node& node);
+Replacement decompose_batch_norm(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_backward(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_loss(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_norm(graph::Emitter& emit, const graph::Node& node);

@@ -323,18 +323,22 @@ class Functionaliser {
     return emit(OpKind::kcopy, {memory.current, contents, false});
   }
 
-  // Batch norm that trains: the new running statistics are results of its functional form.
+  // Batch norm that trains: the new running statistics are results of its functional form. cuDNN's
+  // has PyTorch's form from here on, and its reserve, which is for its own backward, is empty.
   void visit_batch_norm(Node* node, Emitter& emit) {
     std::vector<Argument> args = latest_args(*node, emit);
     if (graph::is_none(*node, 3) || graph::is_none(*node, 4))
       throw Unsupported(node->op().name, "it trains with one running statistic only");
     Node* functional = emit.node(OpKind::k_native_batch_norm_legit_functional, std::move(args));
+    constexpr size_t kReserve = 3;
     for (size_t i = 0; i < node->results().size(); ++i) {
       Value* result = node->results()[i];
       if (!result) continue;
-      functional->results()[i]->set_type(result->type());
-      graph_.replace_all_uses(result, functional->results()[i]);
-      if (memory_of(result)) renamed_root(result, functional->results()[i]);
+      Value* stands_for =
+          i == kReserve ? emit.full(result->type(), sym::Int(0)) : functional->results()[i];
+      stands_for->set_type(result->type());
+      graph_.replace_all_uses(result, stands_for);
+      if (memory_of(result)) renamed_root(result, stands_for);
     }
     if (memory_of(graph::tensor_arg(*node, 3)) == memory_of(graph::tensor_arg(*node, 4)))
       throw Unsupported(node->op().name, "both running statistics are in one memory");

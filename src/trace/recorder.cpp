@@ -394,19 +394,23 @@ bool Recorder::resize() {
   return true;
 }
 
-// native_batch_norm writes to running_mean and running_var in training without saying so. PyTorch
-// has the same kernel under names whose schemas say what happens.
+// native_batch_norm and cudnn_batch_norm write to running_mean and running_var in training without
+// saying so. PyTorch has the former under names whose schemas say what happens.
 void Recorder::batch_norm() {
   using graph::OpKind;
   constexpr int kRunningMean = 3, kTraining = 5;
-  if (!std::get<bool>(arguments_[kTraining])) {
+  const bool trains = std::get<bool>(arguments_[kTraining]);
+  if (trains && std::holds_alternative<graph::Value*>(arguments_[kRunningMean]))
+    for (const Operand& operand : operands_)
+      if (operand.argument == kRunningMean || operand.argument == kRunningMean + 1)
+        if (state_.is_outside_storage(operand.value->storage())) note_write(operand);
+  if (info_.op->kind == OpKind::kcudnn_batch_norm)
+    return;  // functionalise makes it one of the others
+  if (!trains) {
     op_ = &graph::op_of(OpKind::k_native_batch_norm_legit_no_training);
     arguments_.erase(arguments_.begin() + kTraining);
   } else if (std::holds_alternative<graph::Value*>(arguments_[kRunningMean])) {
     op_ = &graph::op_of(OpKind::k_native_batch_norm_legit);
-    for (const Operand& operand : operands_)
-      if (operand.argument == kRunningMean || operand.argument == kRunningMean + 1)
-        if (state_.is_outside_storage(operand.value->storage())) note_write(operand);
   } else {
     op_ = &graph::op_of(OpKind::k_native_batch_norm_legit_no_stats);
     arguments_.erase(arguments_.begin() + kRunningMean, arguments_.begin() + kRunningMean + 2);
