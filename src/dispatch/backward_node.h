@@ -37,7 +37,7 @@ struct Differentiated {
   // gradients and, behind them, what flows to the inner results. Null if there are no inner
   // results.
   std::unique_ptr<Backward> parts;
-  std::unique_ptr<const SecondBackward> second;
+  std::unique_ptr<SecondBackward> second;
   // By port, its gradients; empty: there are none, and results are in a chain.
   std::vector<std::vector<int>> ports;
   // By tangent, the ports that it reaches.

@@ -51,7 +51,7 @@ bool are_batched(const variable_list& tangents) {
 
 variable_list Kept::run_whole(const NodePtr& asking, variable_list tangents) {
   if (at::GradMode::is_enabled() || are_batched(tangents))  // create_graph=True
-    return code->second->run(unpack(asking, inputs), tangents, symbols, numbers, drawn_from.get());
+    return code->second->run(second_call(asking), tangents);
   return code->whole->run({unpack(asking, saved), [this] { return let_go(); }}, std::move(tangents),
                           symbols, numbers_of(*code->whole));
 }
@@ -59,8 +59,7 @@ variable_list Kept::run_whole(const NodePtr& asking, variable_list tangents) {
 variable_list Kept::run_part(const NodePtr& asking, const variable_list& tangents,
                              const variable_list& inner_results) {
   if (at::GradMode::is_enabled() || are_batched(tangents))
-    return code->second->run_part(unpack(asking, inputs), inner_results, tangents, symbols, numbers,
-                                  drawn_from.get());
+    return code->second->run_part(second_call(asking), inner_results, tangents);
   return code->parts->run({unpack(asking, saved), [] { return false; }}, tangents, symbols,
                           numbers_of(*code->parts));
 }
@@ -71,6 +70,10 @@ std::function<at::Tensor(size_t)> Kept::unpack(const NodePtr& asking,
     std::lock_guard lock(mutex);
     return variables[i].unpack(asking);
   };
+}
+
+SecondBackward::Call Kept::second_call(const NodePtr& asking) {
+  return {unpack(asking, inputs), unpack(asking, saved), symbols, numbers, drawn_from};
 }
 
 std::vector<double> Kept::numbers_of(const Backward& backward) const {

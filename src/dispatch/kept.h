@@ -77,6 +77,7 @@ struct Kept {
   void reset();
   std::function<at::Tensor(size_t)> unpack(const NodePtr& asking,
                                            const std::vector<torch::autograd::SavedVariable>& from);
+  SecondBackward::Call second_call(const NodePtr& asking);
   std::vector<double> numbers_of(const Backward& backward) const;
 };
 

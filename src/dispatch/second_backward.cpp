@@ -5,8 +5,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "graph/in_place.h"
 #include "trace/replay.h"
@@ -16,6 +20,9 @@ namespace braze::dispatch {
 using graph::InputKind;
 
 namespace {
+
+// How many sets of tangents are remembered.
+constexpr size_t kMostParts = 8;
 
 // A batch norm that trains reads running statistics for the new ones alone: where nobody asks for
 // those, it is one without.
@@ -112,28 +119,99 @@ std::set<const graph::Value*> decisive_values(
   return decisive;
 }
 
-// The outputs with a tangent become the graph's; gives the tangents of these.
-std::vector<at::Tensor> keep_results_of(graph::Graph& graph,
-                                        const std::vector<at::Tensor>& tangents) {
-  std::vector<graph::Value*> outputs;
-  std::vector<at::Tensor> defined;
-  for (size_t i = 0; i < tangents.size(); ++i) {
-    if (!tangents[i].defined()) continue;
-    outputs.push_back(graph.outputs()[i]);
-    defined.push_back(tangents[i]);
+// As eager would: by PyTorch's operators, with autograd on. `given`: by input.
+std::vector<at::Tensor> run_forward(const GradientFunctions::Forward& forward,
+                                    const std::vector<at::Tensor>& given,
+                                    const SecondBackward::Call& call) {
+  if (!call.drawn_from) return trace::replay(forward.graph, given, call.symbols, /*check=*/false);
+  const pytorch::GeneratorState now;
+  call.drawn_from->restore();
+  std::vector<at::Tensor> results =
+      trace::replay(forward.graph, given, call.symbols, /*check=*/false);
+  now.restore();
+  return results;
+}
+
+// Gradients are taken with respect to aliases of the inputs: with respect to the inputs themselves
+// they would run the inputs' hooks, which are to run when the gradients arrive there.
+std::vector<at::Tensor> aliases(const GradientFunctions::Forward& forward,
+                                const std::vector<at::Tensor>& inputs,
+                                std::span<const double> numbers) {
+  const at::AutoGradMode mode(true);
+  std::vector<at::Tensor> given = forward.constants;
+  given.resize(inputs.size());
+  size_t number = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (forward.graph.inputs()[i].kind == InputKind::kNumber)
+      given[i] = at::scalar_tensor(numbers[number++], at::TensorOptions(at::kDouble));
+    else if (inputs[i].defined())
+      given[i] = inputs[i].requires_grad() ? inputs[i].view_as(inputs[i]) : inputs[i];
   }
-  graph.set_outputs(std::move(outputs));
-  return defined;
+  return given;
+}
+
+// By PyTorch's operators. `tangents`: by output.
+std::vector<at::Tensor> gradients(const GradientFunctions::Forward& forward,
+                                  const std::vector<at::Tensor>& given,
+                                  const std::vector<at::Tensor>& tangents,
+                                  const SecondBackward::Call& call) {
+  const bool with_history = at::GradMode::is_enabled();
+  const at::AutoGradMode mode(true);
+  const std::vector<at::Tensor> results = run_forward(forward, given, call);
+  std::vector<at::Tensor> roots, gradients_of_roots, taken;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i].requires_grad()) {
+      roots.push_back(results[i]);
+      gradients_of_roots.push_back(tangents[i]);
+    }
+  std::vector<at::Tensor> gradients(forward.leaves.size());
+  std::vector<size_t> places;
+  for (size_t i = 0; i < forward.leaves.size(); ++i)
+    if (const at::Tensor& leaf = given[forward.leaves[i]]; leaf.defined() && leaf.requires_grad()) {
+      taken.push_back(leaf);
+      places.push_back(i);
+    }
+  if (roots.empty() || taken.empty()) return gradients;
+  std::vector<at::Tensor> found = torch::autograd::grad(
+      roots, taken, gradients_of_roots, /*retain_graph=*/true, with_history, /*allow_unused=*/true);
+  for (size_t i = 0; i < found.size(); ++i) gradients[places[i]] = std::move(found[i]);
+  return gradients;
+}
+
+std::map<int, graph::Value*> results_by_id(const graph::Graph& graph) {
+  std::map<int, graph::Value*> results;
+  for (const auto& node : graph.nodes())
+    for (graph::Value* result : node->results())
+      if (result) results[result->id()] = result;
+  return results;
+}
+
+// Those that are there still. `ids`: of the values, which may be gone.
+std::vector<GradientFunctions::Forward::Kept> remaining(
+    const graph::Graph& graph, const std::vector<std::pair<int, size_t>>& ids) {
+  const std::map<int, graph::Value*> results = results_by_id(graph);
+  std::vector<GradientFunctions::Forward::Kept> kept;
+  for (const auto& [id, number] : ids)
+    if (const auto found = results.find(id); found != results.end())
+      kept.push_back({found->second, number});
+  return kept;
 }
 
 }  // namespace
 
-SecondBackward::SecondBackward(passes::Partition cut, graph::Joint joint,
-                               std::vector<at::Tensor> constants)
-    : forward_(std::move(cut.forward)), joint_(std::move(joint)), constants_(std::move(constants)) {
-  const std::set<const graph::Value*> decisive = decisive_values(forward_, cut.backward_inputs);
+SecondBackward::SecondBackward(Differentiable forward, const Settings& settings, std::string name)
+    : forward_(std::move(forward.cut.forward)),
+      joint_(std::move(forward.joint)),
+      constants_(std::move(forward.constants)),
+      settings_(settings),
+      name_(std::move(name)) {
+  const std::set<const graph::Value*> decisive =
+      decisive_values(forward_, forward.cut.backward_inputs);
   std::vector<graph::Value*> outputs;
   for (const int output : joint_.tangent_of) outputs.push_back(forward_.outputs()[output]);
+  // What is kept is followed through what changes here.
+  for (const Differentiable::Kept& kept : forward.kept)
+    outputs.push_back(forward_.outputs()[kept.output]);
   forward_.set_outputs(std::move(outputs));
   const std::vector<graph::Mutation> mutations = forward_.mutations();
   forward_.set_mutations({});
@@ -141,7 +219,14 @@ SecondBackward::SecondBackward(passes::Partition cut, graph::Joint joint,
   const std::vector<int> written = take_what_was_written(mutations);
   keep_what_is_needed(forward_);
   drop_running_statistics(forward_);
+  outputs = forward_.outputs();
+  std::vector<std::pair<int, size_t>> kept;
+  for (size_t i = 0; i < forward.kept.size(); ++i)
+    kept.emplace_back(outputs[joint_.tangent_of.size() + i]->id(), forward.kept[i].number);
+  outputs.resize(joint_.tangent_of.size());
+  forward_.set_outputs(std::move(outputs));
   keep_what_is_needed(forward_);
+  kept_ = remaining(forward_, kept);
   for (size_t i = 0; i < forward_.inputs().size(); ++i) {
     const graph::Input& input = forward_.inputs()[i];
     const bool is_tensor = input.kind == InputKind::kUser || input.kind == InputKind::kParameter;
@@ -175,113 +260,86 @@ std::vector<int> SecondBackward::take_what_was_written(
   return written;
 }
 
-// Aliases of the inputs, in order. Gradients are taken with respect to these: with respect to the
-// inputs themselves they would run the inputs' hooks, which are to run when the gradients arrive
-// there.
-std::vector<at::Tensor> SecondBackward::aliases(const graph::Graph& forward, const Unpack& unpack,
-                                                std::span<const double> numbers) const {
-  const at::AutoGradMode mode(true);
-  std::vector<at::Tensor> given = constants_;
-  given.resize(forward_.inputs().size());
-  for (size_t i = 0; i < needed_.size(); ++i) {
-    if (!forward.has_uses(forward.inputs()[places_[i]].value)) continue;
-    const at::Tensor input = unpack(i);
-    given[places_[i]] = input.requires_grad() ? input.view_as(input) : input;
+std::shared_ptr<SecondBackward::Part> SecondBackward::make_part(std::vector<bool> asked,
+                                                                bool has_inner) const {
+  GradientFunctions::Forward part{forward_.clone(), joint_.gradient_of, constants_, {}};
+  graph::Graph& graph = part.graph;
+  const std::vector<graph::Value*> results(graph.outputs());
+  std::vector<graph::Value*> outputs;
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (asked[i]) outputs.push_back(results[i]);
+  if (has_inner) {
+    graph.set_outputs({});  // they stay what they are where inner ones become inputs
+    for (const int number : joint_.inner) {
+      part.leaves.push_back(static_cast<int>(graph.inputs().size()));
+      graph::Value* input = graph.add_input(results[number]->type(), InputKind::kUser, "");
+      graph.replace_all_uses(results[number], input);
+    }
   }
-  size_t number = 0;
-  for (size_t i = 0; i < given.size(); ++i)
-    if (forward_.inputs()[i].kind == InputKind::kNumber)
-      given[i] = at::scalar_tensor(numbers[number++], at::TensorOptions(at::kDouble));
-  return given;
+  graph.set_outputs(std::move(outputs));
+  keep_what_is_needed(graph);
+  std::vector<std::pair<int, size_t>> kept;
+  for (const auto& [value, number] : kept_) kept.emplace_back(value->id(), number);
+  part.kept = remaining(graph, kept);
+  auto made = std::make_shared<Part>();
+  made->has_inner = has_inner;
+  made->asked = std::move(asked);
+  made->functions = std::make_unique<GradientFunctions>(std::move(part), settings_, name_);
+  return made;
 }
 
-// With respect to the inputs `leaves` of `forward`. `tangents`: by output.
-std::vector<at::Tensor> SecondBackward::gradients(const graph::Graph& forward,
-                                                  const std::vector<at::Tensor>& given,
-                                                  const std::vector<int>& leaves,
-                                                  const std::vector<at::Tensor>& tangents,
-                                                  std::span<const int64_t> symbols,
-                                                  const pytorch::GeneratorState* drawn_from) const {
-  const bool with_history = at::GradMode::is_enabled();
-  const at::AutoGradMode mode(true);
+std::shared_ptr<SecondBackward::Part> SecondBackward::part_for(
+    const std::vector<at::Tensor>& tangents, bool has_inner) {
+  std::vector<bool> asked;
+  for (const at::Tensor& tangent : tangents) asked.push_back(tangent.defined());
+  const auto find = [&]() -> std::shared_ptr<Part> {
+    for (const auto& part : parts_)
+      if (part->has_inner == has_inner && part->asked == asked) return part;
+    return nullptr;
+  };
+  {
+    std::lock_guard lock(mutex_);
+    if (std::shared_ptr<Part> known = find()) return known;
+  }
+  std::shared_ptr<Part> made = make_part(asked, has_inner);
+  std::lock_guard lock(mutex_);
+  if (std::shared_ptr<Part> known = find()) return known;  // of another thread
+  if (parts_.size() < kMostParts) parts_.push_back(made);
+  return made;
+}
+
+std::vector<at::Tensor> SecondBackward::run(const Call& call, const Part& part,
+                                            const std::vector<at::Tensor>& inner,
+                                            const std::vector<at::Tensor>& tangents) const {
+  const GradientFunctions::Forward& forward = part.functions->forward();
+  std::vector<at::Tensor> inputs(forward.graph.inputs().size()), asked;
+  for (size_t i = 0; i < needed_.size(); ++i)
+    if (forward.graph.has_uses(forward.graph.inputs()[places_[i]].value))
+      inputs[places_[i]] = call.unpack(i);
+  std::ranges::copy(inner, inputs.end() - static_cast<std::ptrdiff_t>(inner.size()));
+  std::ranges::copy_if(tangents, std::back_inserter(asked),
+                       [](const at::Tensor& tangent) { return tangent.defined(); });
   if (joint_.has_user_functions)
     throw std::runtime_error(
         "gradients of gradients (create_graph=True) go through a torch.autograd.Function in "
         "compiled "
         "code, whose formula is not known to be differentiable there; call the Function in a "
         "function under braze.disable, which leaves it to eager");
-  std::vector<at::Tensor> results;
-  if (drawn_from) {
-    const pytorch::GeneratorState now;
-    drawn_from->restore();
-    results = trace::replay(forward, given, symbols, /*check=*/false);
-    now.restore();
-  } else {
-    results = trace::replay(forward, given, symbols, /*check=*/false);
-  }
-  std::vector<at::Tensor> roots, gradients_of_roots, taken;
-  for (size_t i = 0; i < results.size(); ++i)
-    if (results[i].requires_grad()) {
-      roots.push_back(results[i]);
-      gradients_of_roots.push_back(tangents[i]);
-    }
-  std::vector<at::Tensor> gradients(leaves.size());
-  std::vector<size_t> places;
-  for (size_t i = 0; i < leaves.size(); ++i)
-    if (const at::Tensor& leaf = given[leaves[i]]; leaf.defined() && leaf.requires_grad()) {
-      taken.push_back(leaf);
-      places.push_back(i);
-    }
-  if (roots.empty() || taken.empty()) return gradients;
-  std::vector<at::Tensor> found = torch::autograd::grad(
-      roots, taken, gradients_of_roots, /*retain_graph=*/true, with_history, /*allow_unused=*/true);
-  for (size_t i = 0; i < found.size(); ++i) gradients[places[i]] = std::move(found[i]);
-  return gradients;
+  std::optional<std::vector<at::Tensor>> found = part.functions->run(
+      {inputs, asked, call.symbols, call.numbers, call.unpack_kept, call.drawn_from});
+  if (found) return std::move(*found);
+  return gradients(forward, aliases(forward, inputs, call.numbers), asked, call);
 }
 
-std::vector<at::Tensor> SecondBackward::run(const Unpack& unpack,
-                                            const std::vector<at::Tensor>& tangents,
-                                            std::span<const int64_t> symbols,
-                                            std::span<const double> numbers,
-                                            const pytorch::GeneratorState* drawn_from) const {
-  const auto is_defined = [](const at::Tensor& tangent) { return tangent.defined(); };
-  if (std::ranges::all_of(tangents, is_defined))
-    return gradients(forward_, aliases(forward_, unpack, numbers), joint_.gradient_of, tangents,
-                     symbols, drawn_from);
-  graph::Graph forward = forward_.clone();
-  const std::vector<at::Tensor> defined = keep_results_of(forward, tangents);
-  keep_what_is_needed(forward);
-  return gradients(forward, aliases(forward, unpack, numbers), joint_.gradient_of, defined, symbols,
-                   drawn_from);
+std::vector<at::Tensor> SecondBackward::run(const Call& call,
+                                            const std::vector<at::Tensor>& tangents) {
+  return run(call, *part_for(tangents, /*has_inner=*/false), {}, tangents);
 }
 
-std::vector<at::Tensor> SecondBackward::run_part(const Unpack& unpack,
+std::vector<at::Tensor> SecondBackward::run_part(const Call& call,
                                                  const std::vector<at::Tensor>& inner,
-                                                 const std::vector<at::Tensor>& tangents,
-                                                 std::span<const int64_t> symbols,
-                                                 std::span<const double> numbers,
-                                                 const pytorch::GeneratorState* drawn_from) const {
-  graph::Graph forward = forward_.clone();
-  const std::vector<graph::Value*> results(forward.outputs());
-  const std::vector<at::Tensor> defined = keep_results_of(forward, tangents);
-  const std::vector<graph::Value*> outputs(forward.outputs());
-  forward.set_outputs({});  // they stay what they are where inner ones become inputs
-  std::vector<graph::Value*> inputs;
-  for (const int number : joint_.inner) {
-    graph::Value* result = results[number];
-    inputs.push_back(forward.add_input(result->type(), InputKind::kUser, ""));
-    forward.replace_all_uses(result, inputs.back());
-  }
-  forward.set_outputs(outputs);
-  keep_what_is_needed(forward);
-  std::vector<at::Tensor> given = aliases(forward, unpack, numbers);
-  std::vector<int> leaves = joint_.gradient_of;
-  for (const at::Tensor& result : inner) {
-    const at::AutoGradMode mode(true);
-    leaves.push_back(static_cast<int>(given.size()));
-    given.push_back(result.defined() ? result.view_as(result) : result);
-  }
-  return gradients(forward, given, leaves, defined, symbols, drawn_from);
+                                                 const std::vector<at::Tensor>& tangents) {
+  return run(call, *part_for(tangents, /*has_inner=*/true), inner, tangents);
 }
 
 }  // namespace braze::dispatch

@@ -1,17 +1,22 @@
 // Gradients that have a history themselves (`create_graph=True`): gradient penalties, forces of a
 // potential, Hessian-vector products.
 //
-// The forward is run again by PyTorch's operators with autograd on, from the inputs of the call,
-// and differentiated by autograd itself; so the gradients depend on the inputs and on the tangents
-// as eager's do, to any order.
+// The forward is run again with autograd on, from the inputs of the call, and differentiated by
+// autograd itself; so the gradients depend on the inputs and on the tangents as eager's do, to any
+// order. All that is traced once and compiled (gradient_functions.h); what cannot be is run by
+// PyTorch's operators.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/fork_mutex.h"
+#include "dispatch/gradient_functions.h"
 #include "graph/graph.h"
 #include "graph/joint.h"
 #include "passes/partition.h"
@@ -21,8 +26,19 @@ namespace braze::dispatch {
 
 class SecondBackward {
  public:
-  // `cut`: with its histories (passes/functionalise.h). `constants`: by input of the forward.
-  SecondBackward(passes::Partition cut, graph::Joint joint, std::vector<at::Tensor> constants);
+  struct Differentiable {
+    passes::Partition cut;  // with its histories (passes/functionalise.h)
+    graph::Joint joint;
+    std::vector<at::Tensor> constants;  // by input of the forward
+    // Outputs of `cut.forward` that are kept for the backward and nobody else can see, with the
+    // number by which a call has them.
+    struct Kept {
+      int output = 0;
+      size_t number = 0;
+    };
+    std::vector<Kept> kept;
+  };
+  SecondBackward(Differentiable forward, const Settings& settings, std::string name);
 
   // What a call has to keep for this: inputs of the forward.
   struct Needed {
@@ -34,41 +50,51 @@ class SecondBackward {
   };
   const std::vector<Needed>& needed() const { return needed_; }
 
-  // Gives what is kept, by number in `needed()`, with eager's checks: of what these tangents need
-  // alone.
   using Unpack = std::function<at::Tensor(size_t)>;
+  struct Call {
+    // Gives what is kept, by number in `needed()`, with eager's checks: of what these tangents
+    // need alone.
+    Unpack unpack;
+    Unpack unpack_kept;  // by Kept::number
+    std::span<const int64_t> symbols;
+    std::span<const double> numbers;                            // all floats of the call
+    std::shared_ptr<const pytorch::GeneratorState> drawn_from;  // null: nothing random is drawn
+  };
 
-  // The gradients, by Joint::gradient_of. `numbers`: all floats of the call; `drawn_from`: null
-  // where nothing random is drawn. Throws what `unpack` throws, and where a torch.autograd.Function
-  // of the user's is part of the forward.
+  // The gradients, by Joint::gradient_of. Throws what `unpack` throws, and where a
+  // torch.autograd.Function of the user's is part of the forward.
   // With grad mode off they have no history, but may be asked for in batches (vmap).
-  std::vector<at::Tensor> run(const Unpack& unpack, const std::vector<at::Tensor>& tangents,
-                              std::span<const int64_t> symbols, std::span<const double> numbers,
-                              const pytorch::GeneratorState* drawn_from) const;
+  std::vector<at::Tensor> run(const Call& call, const std::vector<at::Tensor>& tangents);
   // As if the inner results (Joint::inner), in order, were inputs too: their gradients come behind
   // the others. `inner`: those that the results with a tangent are computed from.
-  std::vector<at::Tensor> run_part(const Unpack& unpack, const std::vector<at::Tensor>& inner,
-                                   const std::vector<at::Tensor>& tangents,
-                                   std::span<const int64_t> symbols,
-                                   std::span<const double> numbers,
-                                   const pytorch::GeneratorState* drawn_from) const;
+  std::vector<at::Tensor> run_part(const Call& call, const std::vector<at::Tensor>& inner,
+                                   const std::vector<at::Tensor>& tangents);
 
  private:
+  // What of the forward is differentiated where these tangents are there.
+  struct Part {
+    bool has_inner = false;   // inner results are inputs, behind all others
+    std::vector<bool> asked;  // by tangent
+    std::unique_ptr<GradientFunctions> functions;
+  };
+
   std::vector<int> take_what_was_written(const std::vector<graph::Mutation>& mutations);
-  std::vector<at::Tensor> aliases(const graph::Graph& forward, const Unpack& unpack,
-                                  std::span<const double> numbers) const;
-  std::vector<at::Tensor> gradients(const graph::Graph& forward,
-                                    const std::vector<at::Tensor>& given,
-                                    const std::vector<int>& leaves,
-                                    const std::vector<at::Tensor>& tangents,
-                                    std::span<const int64_t> symbols,
-                                    const pytorch::GeneratorState* drawn_from) const;
+  std::shared_ptr<Part> part_for(const std::vector<at::Tensor>& tangents, bool has_inner);
+  std::shared_ptr<Part> make_part(std::vector<bool> asked, bool has_inner) const;
+  std::vector<at::Tensor> run(const Call& call, const Part& part,
+                              const std::vector<at::Tensor>& inner,
+                              const std::vector<at::Tensor>& tangents) const;
 
   graph::Graph forward_;  // its outputs: those that require grad
   graph::Joint joint_;
   std::vector<at::Tensor> constants_;
+  std::vector<GradientFunctions::Forward::Kept> kept_;
   std::vector<Needed> needed_;
   std::vector<int> places_;  // of these, among the inputs of forward_
+  const Settings settings_;
+  const std::string name_;
+  ForkMutex mutex_;  // guards what follows
+  std::vector<std::shared_ptr<Part>> parts_;
 };
 
 }  // namespace braze::dispatch

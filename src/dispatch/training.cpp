@@ -132,6 +132,32 @@ passes::Partition cut_functional(const Graph& traced, const Settings& settings,
   return passes::partition(functional, options);
 }
 
+// What the second backward runs again. `graph`: as traced; `is_cut`: `cut` is of that, and computes
+// as autograd is to see it.
+SecondBackward::Differentiable differentiable(const Graph& graph, const passes::Partition& cut,
+                                              bool is_cut, const graph::Joint& joint,
+                                              const std::vector<at::Tensor>& constants,
+                                              const Settings& settings) {
+  using Kind = passes::Partition::BackwardInput::Kind;
+  if (!is_cut)
+    return {cut_functional(graph, settings,
+                           passes::hides_histories(graph) ? passes::functionalise_with_histories
+                                                          : passes::functionalise),
+            joint,
+            constants,
+            {}};
+  std::vector<SecondBackward::Differentiable::Kept> kept;
+  size_t number = 0;
+  for (size_t i = 0; i < cut.backward_inputs.size(); ++i) {
+    if (cut.backward.inputs()[i].kind != graph::InputKind::kSaved) continue;
+    const auto& [kind, index] = cut.backward_inputs[i];
+    if (kind == Kind::kOutput && cut.forward.output_roles()[index].kind == OutputKind::kSaved)
+      kept.push_back({index, number});
+    ++number;
+  }
+  return {{cut.forward.clone(), {}, cut.backward_inputs}, joint, constants, std::move(kept)};
+}
+
 }  // namespace
 
 Training::~Training() = default;
@@ -139,7 +165,7 @@ Training::~Training() = default;
 std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint& joint,
                                          const Settings& settings,
                                          const std::vector<at::Tensor>& constants,
-                                         const std::string& name) {
+                                         const std::string& name, const graph::Graph* complete) {
   bool chunks = false;
   passes::Partition cut = cut_functional(graph, settings, passes::functionalise, &chunks);
   std::unique_ptr<Training> training(new Training());
@@ -149,11 +175,10 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   auto code = std::make_shared<Differentiated>();
   code->joint = joint;
   code->second = std::make_unique<SecondBackward>(
-      passes::hides_histories(graph)
-          ? cut_functional(graph, settings, passes::functionalise_with_histories)
-      : chunks ? cut_functional(graph, settings, passes::functionalise)
-               : passes::Partition{cut.forward.clone(), {}, cut.backward_inputs},
-      joint, constants);
+      differentiable(complete ? *complete : graph, cut,
+                     /*is_cut=*/!complete && !chunks && !passes::hides_histories(graph), joint,
+                     constants, settings),
+      settings, name);
   keep_from_before(cut.forward, code->second->needed());
   // By input of the forward: which float of the call it is.
   std::vector<int> number_of_input;

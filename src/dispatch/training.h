@@ -19,13 +19,16 @@ struct Differentiated;
 
 class Training {
  public:
-  // Cuts the joint graph of a capture; `graph` becomes the forward. Throws passes::Unsupported, the
-  // graph unchanged, where there is no cut.
+  // Cuts a joint graph; `graph` becomes the forward. Throws passes::Unsupported, the graph
+  // unchanged, where there is no cut. `complete`: the same graph, where inputs of `graph` behind
+  // all of its own stand for what it computes itself, so that gradients of gradients do not end
+  // there; null where there are none such.
   ~Training();
   static std::unique_ptr<Training> make(graph::Graph& graph, const graph::Joint& joint,
                                         const Settings& settings,
                                         const std::vector<at::Tensor>& constants,
-                                        const std::string& name);
+                                        const std::string& name,
+                                        const graph::Graph* complete = nullptr);
 
   // Takes what the forward gives for the backward from the end of its outputs.
   std::vector<at::Tensor> take_kept(std::vector<at::Tensor>& outputs) const;

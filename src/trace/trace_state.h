@@ -72,6 +72,7 @@ class TraceState {
 
   const graph::Graph& graph() const { return graph_; }
   const std::vector<GraphInput>& inputs() const { return inputs_; }
+  bool is_outside_storage(int storage) const;
   // A fake with the metadata of `output` for its gradient, an input of the graph without a real
   // tensor.
   at::Tensor add_tangent(const at::Tensor& output, std::string name);
@@ -126,7 +127,6 @@ class TraceState {
   OutsideMemory::Sharing sharing_of_written(int storage) const;
   // From here on the storage counts as another one: its memory has been allocated anew.
   int renew_storage_number(const c10::Storage& storage);
-  bool is_outside_storage(int storage) const;
   void note_write(int storage);  // to an outside tensor
   c10::Storage storage_of_real(const at::Tensor& real);
 

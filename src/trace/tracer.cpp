@@ -174,6 +174,10 @@ bool Tracer::is_fake(const at::Tensor& tensor) {
 
 const std::optional<TraceBreak>& Tracer::last_break() const { return impl_->state.last_break; }
 
+bool Tracer::is_outside_memory(const at::Tensor& fake) const {
+  return impl_->state.is_outside_storage(as_fake(fake)->value->storage());
+}
+
 bool Tracer::needs_autograd() const { return impl_->state.needs_autograd(); }
 
 std::string Tracer::run_backward(const BackwardCall& call, BackwardResult& result) {

@@ -147,6 +147,9 @@ class Tracer {
   // exception type is `trace_break_type()`.
   const std::optional<TraceBreak>& last_break() const;
 
+  // Whether a fake lies in the memory of a tensor from outside.
+  bool is_outside_memory(const at::Tensor& fake) const;
+
   // Whether autograd would have recorded something: some op ran in grad mode on a tensor that
   // requires grad.
   bool needs_autograd() const;
