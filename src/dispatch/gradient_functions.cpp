@@ -7,11 +7,13 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <mutex>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "cpython/ref.h"
 #include "dispatch/break_log.h"
@@ -174,6 +176,7 @@ class GradientFunctions::Function {
           break;
         case Gradient::Kind::kOutput:
           found.push_back(outputs[gradient.index]);
+          if (!gradient.expanded.empty()) found.back() = found.back().expand(gradient.expanded);
           break;
         case Gradient::Kind::kTangent:
           found.push_back(call.tangents[gradient.index]);
@@ -247,6 +250,7 @@ std::shared_ptr<GradientFunctions::Function> GradientFunctions::make(const Call&
   std::unique_lock lock(compile_mutex(), std::try_to_lock);
   if (!lock || capturing()) return nullptr;
   if (const auto known = find(signature)) return *known;
+  const auto start = std::chrono::steady_clock::now();
   std::shared_ptr<Function> function;
   std::string why;
   try {
@@ -283,8 +287,17 @@ std::shared_ptr<GradientFunctions::Function> GradientFunctions::make(const Call&
                  "operators. Please report this: %s\n",
                  name_.c_str(), error.what());
     why = std::string("internal error: ") + error.what();
-  } catch (const std::exception& error) {  // what cannot be traced, cut, or differentiated
+  } catch (const c10::Error& error) {  // what cannot be traced or differentiated
+    why = error.what_without_backtrace();
+  } catch (const std::exception& error) {  // nor cut
     why = error.what();
+  }
+  if (log::enabled(log::Component::kTiming)) {
+    const std::chrono::duration<double, std::milli> taken =
+        std::chrono::steady_clock::now() - start;
+    char text[32];
+    std::snprintf(text, sizeof text, ": total %.1f ms", taken.count());
+    log::write(log::Component::kTiming, "gradients of " + name_ + text);
   }
   if (!function)
     log_break(name_, {capture::BreakKind::kAutograd,

@@ -129,6 +129,12 @@ at::Tensor random_elsewhere(const at::Tensor& seed, int64_t offset, at::IntArray
   return result.to(dtype).reshape(size);
 }
 
+// For a trace of a graph that has it.
+at::Tensor random_meta(const at::Tensor& seed, int64_t, at::IntArrayRef size,
+                       at::ScalarType dtype) {
+  return at::empty(size, seed.options().dtype(dtype));
+}
+
 }  // namespace
 
 void register_random_operator() {
@@ -138,6 +144,7 @@ void register_random_operator() {
     library.def("random(Tensor seed, int offset, SymInt[] size, ScalarType dtype) -> Tensor");
     library.impl("random", torch::dispatch(c10::DispatchKey::CPU, random_cpu));
     library.impl("random", torch::dispatch(c10::DispatchKey::CUDA, random_elsewhere));
+    library.impl("random", torch::dispatch(c10::DispatchKey::Meta, random_meta));
     return true;
   }();
   (void)done;

@@ -115,15 +115,28 @@ class GradientTracer {
     }
     const auto known = std::ranges::find_if(
         outputs, [&](const at::Tensor& output) { return output.is_same(gradient); });
-    place = {Gradient::Kind::kOutput, static_cast<int>(known - outputs.begin())};
+    place.kind = Gradient::Kind::kOutput;
+    place.index = static_cast<int>(known - outputs.begin());
     if (known != outputs.end()) return "";
     if (shares_memory(gradient, outputs)) {
+      gradient = without_expansion(gradient, place.expanded);
       if (!graph::is_dense(as_fake(gradient)->value->type()))
-        return "a gradient is an expanded view of a tangent";
+        return "a gradient is a view of a tangent whose elements lie apart";
       gradient = at::clone(gradient);
     }
     outputs.push_back(std::move(gradient));
     return "";
+  }
+
+  // One element of each dimension that has one element alone in memory.
+  static at::Tensor without_expansion(at::Tensor gradient, std::vector<int64_t>& sizes) {
+    const std::vector<int64_t> all = gradient.sizes().vec();
+    for (int64_t dim = 0; dim < gradient.dim(); ++dim) {
+      if (gradient.stride(dim) != 0 || gradient.size(dim) < 2) continue;
+      gradient = gradient.narrow(dim, 0, 1);
+      sizes = all;
+    }
+    return gradient;
   }
 
   bool shares_memory(const at::Tensor& gradient, const std::vector<at::Tensor>& outputs) const {

@@ -46,6 +46,7 @@ struct GradientTrace {
   struct Gradient {
     enum class Kind : uint8_t { kUndefined, kOutput, kTangent, kInput } kind = Kind::kUndefined;
     int index = 0;
+    std::vector<int64_t> expanded;  // an output is to be expanded to these sizes; empty: as it is
   };
   std::vector<Gradient> gradients;        // by leaf
   std::vector<graph::Value*> looked_for;  // in the trace's graph; null where there is none

@@ -10,7 +10,8 @@
 namespace braze::trace {
 
 // What the node gives for `gradients`; nothing if its own formula reads no data, or is not known
-// here. prod, cumprod; max, min, median and nanmedian of a whole tensor.
+// here. prod, cumprod; max, min, median and nanmedian of a whole tensor; sgn, whose formula makes
+// zeros without memory.
 std::optional<torch::autograd::variable_list> gradient_without_data(
     torch::autograd::Node& node, const torch::autograd::variable_list& gradients);
 
