@@ -35,8 +35,9 @@ using graph::Value;
 using Source = trace::GradientTrace::Input;
 using Gradient = trace::GradientTrace::Gradient;
 
-// What comes in more ways than this is left to PyTorch's operators.
-constexpr size_t kMostVariants = 8;
+// What comes in more ways than this is left to PyTorch's operators. Of code for all sizes there is
+// one function for each set of sizes: that would go on and on.
+constexpr size_t kMostVariants = 8, kMostSizes = 4;
 
 class Gil {
  public:
@@ -232,8 +233,19 @@ std::optional<std::shared_ptr<GradientFunctions::Function>> GradientFunctions::f
   std::lock_guard lock(mutex_);
   for (const Variant& variant : variants_)
     if (variant.signature == signature) return variant.function;
-  if (variants_.size() >= kMostVariants) return nullptr;
   return std::nullopt;
+}
+
+bool GradientFunctions::is_full() {
+  std::lock_guard lock(mutex_);
+  return variants_.size() >= (forward_.graph.is_symbolic() ? kMostSizes : kMostVariants);
+}
+
+// With the GIL.
+void GradientFunctions::tell(const std::string& why) const {
+  log_break(name_, {capture::BreakKind::kAutograd,
+                    "gradients with create_graph=True run through PyTorch's operators: " + why,
+                    {}});
 }
 
 void GradientFunctions::refuse(const Signature& signature) {
@@ -250,6 +262,10 @@ std::shared_ptr<GradientFunctions::Function> GradientFunctions::make(const Call&
   std::unique_lock lock(compile_mutex(), std::try_to_lock);
   if (!lock || capturing()) return nullptr;
   if (const auto known = find(signature)) return *known;
+  if (is_full()) {
+    tell("they are asked for in too many ways (sizes, layouts of tangents)");
+    return nullptr;
+  }
   const auto start = std::chrono::steady_clock::now();
   std::shared_ptr<Function> function;
   std::string why;
@@ -299,10 +315,7 @@ std::shared_ptr<GradientFunctions::Function> GradientFunctions::make(const Call&
     std::snprintf(text, sizeof text, ": total %.1f ms", taken.count());
     log::write(log::Component::kTiming, "gradients of " + name_ + text);
   }
-  if (!function)
-    log_break(name_, {capture::BreakKind::kAutograd,
-                      "gradients with create_graph=True run through PyTorch's operators: " + why,
-                      {}});
+  if (!function) tell(why);
   std::lock_guard guard(mutex_);
   variants_.push_back({signature, function});
   return function;
@@ -315,6 +328,7 @@ std::optional<std::vector<at::Tensor>> GradientFunctions::run(const Call& call) 
   if (!is_plain_thread() || std::ranges::any_of(call.tangents, is_wrapped)) return std::nullopt;
   const Signature signature = signature_of(call);
   const auto known = find(signature);
+  if (!known && is_full() && !log::enabled(log::Component::kBreaks)) return std::nullopt;
   const std::shared_ptr<Function> function = known ? *known : make(call, signature);
   if (!function) return std::nullopt;
   try {

@@ -71,6 +71,8 @@ class GradientFunctions {
   std::optional<std::shared_ptr<Function>> find(const Signature& signature);
   std::shared_ptr<Function> make(const Call& call, const Signature& signature);
   void refuse(const Signature& signature);
+  bool is_full();
+  void tell(const std::string& why) const;
 
   const Forward forward_;
   const Settings settings_;

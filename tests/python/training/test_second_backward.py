@@ -3,7 +3,9 @@ compiled, with gradients of their own to any order, and what cannot be is as in 
 same."""
 
 import copy
+import gc
 import threading
+import weakref
 
 import braze
 import pytest
@@ -364,6 +366,51 @@ def test_many_sizes_are_right():
             values.append((value.detach(), module[0].weight.grad.clone()))
         for a, b in zip(*values):
             assert_same(b, a)
+
+
+def test_too_many_ways_are_told(log):
+    fast = braze.compile(lambda x: x.sin() * x)
+    lines = log("breaks")
+    x = leaf(3, 4)
+    ways = []
+    for step in range(1, 13):  # of the tangent, in memory
+        tangent = tangent_of(torch.ones(3, 4 * step))[:, ::step]
+        (g,) = torch.autograd.grad(fast(x), x, tangent, create_graph=True)
+        assert_same(g.detach(), (tangent * (x.cos() * x + x.sin())).detach(), layout=False)
+        ways.append(compiled(g))
+    assert ways == [True] * 8 + [False] * 4
+    assert lines().count("in too many ways") == 1
+
+
+def test_the_forward_is_not_computed_again():
+    fast = braze.compile(lambda x, w: F.conv2d(F.conv2d(x, w).tanh(), w).tanh().sum())
+    inputs = leaf(2, 3, 12, 12), leaf(3, 3, 3, 3)
+    for _ in range(2):
+        total = fast(*inputs)
+        with torch.profiler.profile() as profile:
+            gradients = torch.autograd.grad(total, inputs, create_graph=True)
+    assert compiled(*gradients)
+    names = [event.name for event in profile.events()]
+    assert names.count("aten::convolution_backward") == 2
+    assert not {"aten::convolution", "aten::_convolution", "aten::tanh"} & set(names)
+
+
+def test_nothing_is_left_behind():
+    module = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1))
+    fast = braze.compile(module)
+
+    def step():
+        x = leaf(3, 4)
+        held = weakref.ref(x)
+        penalty(fast, x).backward()
+        return held
+
+    step()
+    gc.collect()
+    before = len(gc.get_objects())
+    assert all(step()() is None for _ in range(100))
+    gc.collect()
+    assert len(gc.get_objects()) - before < 50
 
 
 def test_what_runs_through_pytorchs_operators_says_why(log):
