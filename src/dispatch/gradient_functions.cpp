@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -103,6 +105,29 @@ bool take_from_outside(Graph& graph, Value* value, const std::string& name) {
   return true;
 }
 
+// Removes what only values are made of that have become inputs. What is drawn before something that
+// is still needed has to be drawn.
+void drop_unneeded_draws(Graph& graph) {
+  std::set<const Value*> needed(graph.outputs().begin(), graph.outputs().end());
+  bool draws = false;
+  for (auto place = graph.nodes().end(); place != graph.nodes().begin();) {
+    const auto current = std::prev(place);
+    graph::Node& node = **current;
+    const graph::Effects& effects = node.op().effects;
+    const bool is_needed =
+        effects.opaque || !node.mutated_arguments().empty() || (effects.random && draws) ||
+        std::ranges::any_of(node.results(),
+                            [&](const Value* result) { return needed.contains(result); });
+    if (!is_needed) {
+      graph.erase(&node);
+      continue;
+    }
+    draws |= effects.random;
+    for (const Value* operand : node.operands()) needed.insert(operand);
+    place = current;
+  }
+}
+
 }  // namespace
 
 // One compiled function.
@@ -131,6 +156,7 @@ class GradientFunctions::Function {
       constants.emplace_back();
     }
     graph.move_inputs_to_end(InputKind::kTangent);
+    drop_unneeded_draws(graph);
     if (!traced.trace.joint.empty())
       training_ = Training::make(graph, traced.trace.joint, settings, constants, name, &complete);
     draws_ = std::ranges::any_of(graph.nodes(),
@@ -167,7 +193,7 @@ class GradientFunctions::Function {
     if (training_) {
       std::vector<at::Tensor> for_backward = training_->take_kept(outputs);
       training_->give_history(inputs.data(), outputs, std::move(for_backward), {}, numbers,
-                              draws_ ? call.drawn_from : nullptr);
+                              call.drawn_from);
     }
     std::vector<at::Tensor> found;
     for (const Gradient& gradient : gradients_) {
