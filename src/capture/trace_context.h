@@ -16,6 +16,7 @@
 
 #include "capture/breaks/breaks.h"
 #include "capture/calls/context_variables.h"
+#include "capture/calls/late_calls.h"
 #include "capture/calls/marks.h"
 #include "capture/calls/output.h"
 #include "capture/capture.h"
@@ -109,6 +110,7 @@ struct TraceContext {
 
   // --- Calls
   std::vector<DeferredCall> deferred;
+  LateCalls late_calls;  // those of them that change what the traced code could read
   ContextVariables context_variables;
   // Objects of torch made by the traced code that put torch's state back when they end.
   std::vector<Ref> state_guards;

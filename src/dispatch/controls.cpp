@@ -93,6 +93,9 @@ PyMethodDef functions[] = {
     {"run_backward", control_flow, METH_VARARGS,
      "run_backward(tensors, tangents, inputs, keeps_graph, creates_graph, accumulates): "
      "gradients."},
+    {"call_later", control_flow, METH_VARARGS,
+     "call_later(look, function, object): puts function(object) off; see "
+     "python/braze/_schedulers.py."},
 #define X(id, name, text) {name, control_flow, METH_VARARGS, text},
     BRAZE_CONTROL_FLOW_CALLS(X)
 #undef X
@@ -117,11 +120,9 @@ static bool add_control_flow(PyObject* module, const char* name, capture::Contro
 bool initialize_controls(PyObject* module) {
   if (PyModule_AddFunctions(module, functions)) return false;
   const std::pair<const char*, capture::Callee> rules[] = {
-      {"is_compiling", capture::Callee::kReadOnly},
-      {"graph_break", capture::Callee::kGraphBreak},
-      {"expect", capture::Callee::kExpect},
-      {"operand", capture::Callee::kOperand},
-      {"run_backward", capture::Callee::kBackward}};
+      {"is_compiling", capture::Callee::kReadOnly}, {"graph_break", capture::Callee::kGraphBreak},
+      {"expect", capture::Callee::kExpect},         {"operand", capture::Callee::kOperand},
+      {"run_backward", capture::Callee::kBackward}, {"call_later", capture::Callee::kLate}};
   for (const auto& [name, callee] : rules) {
     Ref function = Ref::steal(PyObject_GetAttrString(module, name));
     if (!function) return false;

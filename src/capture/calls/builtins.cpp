@@ -4,6 +4,7 @@
 
 #include "capture/calls/backward.h"
 #include "capture/calls/control_flow.h"
+#include "capture/calls/late_calls.h"
 #include "capture/calls/native.h"
 #include "capture/calls/output.h"
 #include "capture/known.h"
@@ -137,6 +138,9 @@ Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& 
     case Callee::kBackward:
       done = true;
       return call_backward(trace, args, count);
+    case Callee::kLate:
+      done = true;
+      return call_later(trace, args, count);
     case Callee::kControlFlow:
       done = true;
       return call_control_flow(trace, static_cast<ControlFlowCall>(rule.op), args, count);

@@ -122,8 +122,7 @@ static void put_off(TraceContext& trace, DeferredCall call) {
   trace.world.note_output();
 }
 
-// A warning may be turned into an exception at any time, which flies from where it stands.
-static bool some_warning_raises(TraceContext& trace) {
+bool some_warning_raises(TraceContext& trace) {
   static PyObject* asks = PyCFunction_NewEx(&g_warnings_raise, nullptr, nullptr);
   Ref answer = Ref::steal(PyObject_CallNoArgs(asks));
   return !answer ||

@@ -29,5 +29,7 @@ Tracked defer_call(TraceContext& trace, const Tracked& callable, Tracked* args, 
                    PyObject* kwnames);
 // The traced code has set what becomes of warnings, which native code cannot see.
 bool handles_warnings(TraceContext& trace);
+// A warning may be turned into an exception, which flies from where it stands. Guarded.
+bool some_warning_raises(TraceContext& trace);
 
 }  // namespace braze::capture

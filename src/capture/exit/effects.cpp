@@ -73,6 +73,7 @@ bool RecipeBuilder::side_effects() {
     if (target < 0) return false;
     if (!note_fill(target, shadow.copy.get())) return false;
   }
+  for (const Ref& changed : trace_.late_calls.changed()) written.push_back(changed.get());
   world_.guard_distinct(written);
   for (Action& action : places_) effects_.push_back(std::move(action));
   places_.clear();

@@ -133,6 +133,10 @@ static Status run_instructions(TraceContext& trace, Frame& frame, Tracked& resul
     if (is_root) {
       trace.progress.path[static_cast<size_t>(frame.current())] = true;
     }
+    if (trace.late_calls.any() && !may_come_before_late_calls(trace, frame, in)) [[unlikely]] {
+      raised = true;
+      continue;
+    }
     const bool lazy = trace.entry.lazy && is_root;
     if (may_make_text(in) && (lazy || trace.recording.has_symbols())) {
       bool done = false;

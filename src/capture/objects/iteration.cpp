@@ -118,6 +118,20 @@ bool unpack(TraceContext& trace, Frame& frame, int before, int after, bool starr
     PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", type->tp_name);
     return false;
   }
+  if (const Source* source = trace.world.source_of(iterable);
+      source && !starred && PyTuple_CheckExact(iterable.get()) &&
+      PyTuple_GET_SIZE(iterable.get()) == before) {
+    // One by one, as by index: numbers may vary.
+    trace.guards.add_length(source, before);
+    for (Py_ssize_t i = before; i--;) {
+      const Ref index = Ref::steal(PyLong_FromSsize_t(i));
+      if (!frame.push(
+              trace.world.read(PyTuple_GET_ITEM(iterable.get(), i),
+                               trace.guards.source(SourceKind::kItem, source, index.get()))))
+        return false;
+    }
+    return true;
+  }
   Ref list;
   if (starred || PyList_CheckExact(iterable.get()) || PyTuple_CheckExact(iterable.get())) {
     list = to_list(trace, iterable);

@@ -62,6 +62,7 @@ enum class Callee : uint8_t {
   kExpect,       // braze._C.expect(condition)
   kOperand,      // braze._C.operand(value, tensor)
   kBackward,     // braze._C.run_backward
+  kLate,         // braze._C.call_later
   kControlFlow,  // braze._C.branch and its companions: `CalleeRule::op` is a ControlFlowCall
   // Builtins that the evaluation carries out itself.
   kGetattr,

@@ -125,6 +125,8 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.optim.lr_scheduler", "LRScheduler", kRefused, "is not traced")                        \
   X("torch.optim.lr_scheduler", "LRScheduler.__init__.<locals>", kEvaluated,                     \
     "wraps Optimizer.step")                                                                      \
+  X("torch.optim.lr_scheduler", "LRScheduler.get_last_lr", kEvaluated, "reads an attribute")     \
+  X("torch.optim.lr_scheduler", "CosineAnnealingWarmRestarts", kRefused, "is not traced")        \
   X("torch.optim.lr_scheduler", "ReduceLROnPlateau", kRefused, "is not traced")                  \
   X("torch.optim.lr_scheduler", "SequentialLR", kRefused, "is not traced")                       \
   X("torch.optim.lr_scheduler", "ChainedScheduler", kRefused, "is not traced")                   \

@@ -214,6 +214,7 @@ static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Trac
       case Callee::kExpect:
       case Callee::kOperand:
       case Callee::kBackward:
+      case Callee::kLate:
       case Callee::kControlFlow:
       case Callee::kPrint:
         return true;
