@@ -8,6 +8,8 @@ import torch
 from torch import optim
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
+from . import _C
+
 _GradScaler = torch.amp.GradScaler
 
 # Their steps write to parameters and to the tensors of their state, and to nothing else.
@@ -21,6 +23,9 @@ _WRITE_TENSORS_ALONE = (
     optim.Adamax,
     optim.RAdam,
     optim.Rprop,
+    optim.NAdam,
+    optim.ASGD,
+    optim.Adafactor,
 )
 
 
@@ -69,9 +74,7 @@ _maybe_step = types.FunctionType(
 
 def _is_stepped_as_its_class_says(optimizer):
     own = optimizer.__dict__.get("step")
-    if own is not None and not (
-        hasattr(own, "_wrapped_by_lr_sched") and getattr(optimizer, "_opt_called", False)
-    ):
+    if own is not None and not hasattr(own, "_wrapped_by_lr_sched"):
         return False
     hooks = (
         optimizer._optimizer_step_pre_hooks,
@@ -83,10 +86,11 @@ def _is_stepped_as_its_class_says(optimizer):
 
 
 def _written_by(optimizer, device):
-    """The tensors that a step writes to; None where it may do more than that."""
+    """The tensors that a step writes to and the parameters whose state it makes; None where it may
+    do more than that."""
     if type(optimizer) not in _WRITE_TENSORS_ALONE or not _is_stepped_as_its_class_says(optimizer):
         return None
-    written = []
+    written, stateless = [], []
     for group in optimizer.param_groups:
         if group.get("capturable") or group.get("differentiable") or group.get("fused"):
             return None
@@ -99,13 +103,32 @@ def _written_by(optimizer, device):
             written.append(parameter)
             if has_no_state:
                 continue
-            state = optimizer.state.get(parameter, {})
+            state = optimizer.state.get(parameter)
+            if state is None:
+                stateless.append(parameter)
+                continue
             tensors = [value for value in state.values() if isinstance(value, torch.Tensor)]
-            # The first step makes the state, or a part of it.
+            # The step makes a part of it.
             if not tensors or len(tensors) < len(state):
                 return None
             written.extend(tensors)
-    return written
+    return written, stateless
+
+
+def _look_at_first_step(optimizer):
+    """For `_C.call_later`; see _schedulers.py."""
+    changed = ((optimizer.state, None), (optimizer, ("_opt_called",)))
+    return None, False, "", None, changed, ()
+
+
+def _forget_if_skipped(optimizer, found, parameters, was_called):
+    """In eager a step that is skipped has made no state, nor has a scheduler seen it."""
+    if found.item() == 0:
+        return
+    for parameter in parameters:
+        del optimizer.state[parameter]
+    if not was_called:
+        vars(optimizer).pop("_opt_called", None)
 
 
 def maybe_step(self, optimizer, optimizer_state, *args, **kwargs):
@@ -116,12 +139,20 @@ def maybe_step(self, optimizer, optimizer_state, *args, **kwargs):
         written = _written_by(optimizer, found[0].device)
     if written is None:
         return _maybe_step(self, optimizer, optimizer_state, *args, **kwargs)
+    tensors, stateless = written
     skipped = found[0] != 0
+    was_called = hasattr(optimizer, "_opt_called") or "step" not in vars(optimizer)
     with torch.no_grad():
-        before = [tensor.clone() for tensor in written]
+        before = [tensor.clone() for tensor in tensors]
         optimizer.step()
-        for tensor, old in zip(written, before, strict=True):
+        for tensor, old in zip(tensors, before, strict=True):
             tensor.copy_(torch.where(skipped, old, tensor))
+    if stateless or not was_called:
+        _C.call_later(
+            _look_at_first_step,
+            _forget_if_skipped,
+            (optimizer, found[0], tuple(stateless), was_called),
+        )
     return None
 
 

@@ -354,7 +354,7 @@ def _substitute(original):
         if epoch is not None:
             return in_eager(self, epoch)
         _read_groups(self)
-        return _C.call_later(_look_at, original, self)
+        return _C.call_later(_look_at, original, (self,))
 
     return step
 

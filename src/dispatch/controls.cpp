@@ -94,7 +94,7 @@ PyMethodDef functions[] = {
      "run_backward(tensors, tangents, inputs, keeps_graph, creates_graph, accumulates): "
      "gradients."},
     {"call_later", control_flow, METH_VARARGS,
-     "call_later(look, function, object): puts function(object) off; see "
+     "call_later(look, function, arguments): puts function(*arguments) off; see "
      "python/braze/_schedulers.py."},
 #define X(id, name, text) {name, control_flow, METH_VARARGS, text},
     BRAZE_CONTROL_FLOW_CALLS(X)

@@ -82,7 +82,6 @@ bool may_be_given(const LateCalls& calls, PyObject* callable, PyObject* const* a
   if (const CalleeRule* rule = callee_rule(callable)) {
     switch (rule->callee) {
       case Callee::kIsinstance:
-      case Callee::kLen:
       case Callee::kLate:
         return true;
       case Callee::kGetattr:
@@ -91,6 +90,7 @@ bool may_be_given(const LateCalls& calls, PyObject* callable, PyObject* const* a
       case Callee::kReadItem:
         return count < 2 || reads(args[0], args[1]);
       case Callee::kReadOnly:
+      case Callee::kLen:
       case Callee::kIter:
       case Callee::kNext:
         return all_read();
@@ -109,6 +109,13 @@ bool may_be_given(const LateCalls& calls, PyObject* callable, PyObject* const* a
                      [&](PyObject* arg) { return !arg || calls.may_write(arg); });
 }
 
+// python/braze/_schedulers.py, which knows what they do.
+bool puts_calls_off(const Frame& frame) {
+  if (!frame.info->policy.is_stand_in) return false;
+  PyObject* module = PyDict_GetItemWithError(frame.globals.get(), names().name);
+  return module && std::string_view(cpython::utf8_of(module)) == "braze._schedulers";
+}
+
 bool may_be_called(const TraceContext& trace, const Frame& frame, size_t first) {
   std::vector<PyObject*> parts;
   for (size_t i = first; i < frame.stack.size(); ++i)
@@ -121,8 +128,7 @@ bool may_be_called(const TraceContext& trace, const Frame& frame, size_t first) 
 }  // namespace
 
 bool may_come_before_late_calls(TraceContext& trace, const Frame& frame, const Instruction& in) {
-  // The code that puts them off, which knows what they do.
-  if (frame.info->policy.is_stand_in) return true;
+  if (puts_calls_off(frame)) return true;
   const LateCalls& calls = trace.late_calls;
   const auto at = [&](size_t from_top) { return frame.stack[frame.stack.size() - from_top].get(); };
   const auto name = [&](int index) { return PyTuple_GET_ITEM(frame.code()->co_names, index); };
@@ -156,6 +162,13 @@ bool may_come_before_late_calls(TraceContext& trace, const Frame& frame, const I
     case Opcode::kContainsOp:
       may = calls.may_read(object = at(1), at(2));
       break;
+    case Opcode::kPopJumpIfFalse:
+    case Opcode::kPopJumpIfTrue:
+    case Opcode::kJumpIfFalseOrPop:
+    case Opcode::kJumpIfTrueOrPop:
+    case Opcode::kUnaryNot:
+    case Opcode::kToBool:
+    case Opcode::kGetLen:
     case Opcode::kGetIter:
     case Opcode::kForIter:
     case Opcode::kGetYieldFromIter:
@@ -203,8 +216,8 @@ bool may_come_before_late_calls(TraceContext& trace, const Frame& frame, const I
   const char* type = object ? Py_TYPE(object)->tp_name : "";
   return trace.breaks.refuse(
       BreakKind::kPendingChange,
-      object ? std::string("a '") + type + "' object that scheduler.step() reads or changes"
-             : "native code is given an object that scheduler.step() reads or changes");
+      object ? std::string("a '") + type + "' object that a call that is put off reads or changes"
+             : "native code is given an object that a call that is put off reads or changes");
 }
 
 // --- Putting them off ----------------------------------------------------------------------------
@@ -231,30 +244,20 @@ bool some_handler_covers(const Frame* frame) {
   return false;
 }
 
-bool add_all(LateCalls& calls, PyObject* pairs, bool changed) {
+void add_all(LateCalls& calls, PyObject* pairs, bool changed) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); ++i) {
     PyObject* pair = PyTuple_GET_ITEM(pairs, i);
     calls.add(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), changed);
   }
-  return true;
 }
 
 }  // namespace
 
-Tracked call_later(TraceContext& trace, Tracked* args, size_t count) {
-  BRAZE_CHECK(count == 3, "call_later() takes three arguments");
-  PyObject* object = args[2].get();
-  const Source* source = trace.world.source_of(args[2]);
-  if (!source || trace.native.depth > 0 || trace.torch_calls)
-    return trace.refuse(BreakKind::kUntraceableOp,
-                        "scheduler.step() of one that the traced code made, or in native code");
-  // (why not, may raise, fingerprint, a callable that gives it again, changed, read)
-  const Ref look = Ref::steal(cpython::call_unhooked(args[0].get(), &object, 1, nullptr));
-  if (!look) return {};
-  const auto part = [&](Py_ssize_t i) { return PyTuple_GET_ITEM(look.get(), i); };
-  if (part(0) != Py_None)
-    return trace.refuse(BreakKind::kUntraceableOp,
-                        std::string("scheduler.step(): ") + cpython::utf8_of(part(0)));
+// That what was seen of the object is so on later calls, too, and the function that calls in the
+// place of the traced code.
+static Tracked stand_where_called(TraceContext& trace, const Tracked& object, PyObject* look) {
+  const auto part = [&](Py_ssize_t i) { return PyTuple_GET_ITEM(look, i); };
+  const Source* source = trace.world.source_of(object);
   const Frame* frame = trace.frames.top();
   if (part(1) == Py_True && some_handler_covers(frame))
     return trace.refuse(BreakKind::kUntraceableOp,
@@ -265,14 +268,39 @@ Tracked call_later(TraceContext& trace, Tracked* args, size_t count) {
   BRAZE_CHECK(frame, "the code that puts a call off is called by some other");
   const Ref caller = caller_at(frame->function.get(), frame->line());
   if (!caller) return {};
-  trace.guards.add(GuardKind::kIdentity, source, object);
-  if (!trace.world.read(part(2), trace.guards.source(SourceKind::kNative, nullptr, part(3))) ||
-      !trace.world.read(caller.get(), trace.guards.pinned(caller.get())))
+  trace.guards.add(GuardKind::kIdentity, source, object.get());
+  if (!trace.world.read(part(2), trace.guards.source(SourceKind::kNative, nullptr, part(3))))
     return {};
+  trace.world.note_output();
+  return trace.world.read(caller.get(), trace.guards.pinned(caller.get()));
+}
+
+Tracked call_later(TraceContext& trace, Tracked* args, size_t count) {
+  BRAZE_CHECK(count == 3 && PyTuple_CheckExact(args[2].get()),
+              "call_later() takes three arguments");
+  std::vector<Tracked> given;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[2].get()); ++i)
+    given.push_back(trace.world.wrap(PyTuple_GET_ITEM(args[2].get(), i)));
+  BRAZE_CHECK(!given.empty(), "call_later() is given an object");
+  if (!trace.world.source_of(given[0]) || trace.native.depth > 0 || trace.torch_calls)
+    return trace.refuse(BreakKind::kUntraceableOp,
+                        "a call that is put off is about an object that the traced code made");
+  PyObject* object = given[0].get();
+  const Ref look = Ref::steal(cpython::call_unhooked(args[0].get(), &object, 1, nullptr));
+  if (!look) return {};
+  const auto part = [&](Py_ssize_t i) { return PyTuple_GET_ITEM(look.get(), i); };
+  if (part(0) != Py_None)
+    return trace.refuse(BreakKind::kUntraceableOp,
+                        std::string("scheduler.step(): ") + cpython::utf8_of(part(0)));
+  Tracked callable = args[1];
+  if (part(3) != Py_None) {
+    callable = stand_where_called(trace, given[0], look.get());
+    if (!callable) return {};
+    given.insert(given.begin(), args[1]);
+  }
   add_all(trace.late_calls, part(4), true);
   add_all(trace.late_calls, part(5), false);
-  trace.deferred.push_back({Tracked::borrow(caller.get()), {args[1], args[2]}, Ref()});
-  trace.world.note_output();
+  trace.deferred.push_back({std::move(callable), std::move(given), Ref()});
   return Tracked::borrow(Py_None);
 }
 

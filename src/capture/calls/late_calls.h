@@ -1,6 +1,6 @@
-// Calls of Python code that works on Python's own objects, not on tensors, such as the step of a
-// scheduler of learning rates. They are made when the compiled code has run, so that the counters
-// and rates which they work on are neither guarded nor compiled into it.
+// Calls of Python code that works on Python's own objects, such as the step of a scheduler of
+// learning rates. They are made when the compiled code has run, so that the counters and rates
+// which they work on are neither guarded nor compiled into it, and may look at its tensors.
 //
 // From there on the traced code may neither read what such a call changes nor change what it reads.
 // The first instruction that would is a break, behind which the call has been made.
@@ -42,8 +42,8 @@ class LateCalls {
 bool may_come_before_late_calls(TraceContext& trace, const Frame& frame,
                                 const cpython::Instruction& in);
 
-// braze._C.call_later(look, function, object), as python/braze/_schedulers.py calls it: puts off
-// `function(object)`. `look(object)` tells what that is about, see there.
+// braze._C.call_later(look, function, arguments): puts off `function(*arguments)`. `look`, given
+// the first argument, tells what that is about: see `_look_at` in python/braze/_schedulers.py.
 Tracked call_later(TraceContext& trace, Tracked* args, size_t count);
 
 }  // namespace braze::capture

@@ -1,6 +1,7 @@
 """Steps of training with `torch.amp.GradScaler`, compiled as a whole: those that it skips, too."""
 
 import copy
+import warnings
 
 import braze
 import pytest
@@ -21,6 +22,9 @@ OPTIMIZERS = {
     "adadelta": lambda p: torch.optim.Adadelta(p),
     "adamax": lambda p: torch.optim.Adamax(p, lr=0.01),
     "radam": lambda p: torch.optim.RAdam(p, lr=0.01),
+    "nadam": lambda p: torch.optim.NAdam(p, lr=0.01),
+    "asgd": lambda p: torch.optim.ASGD(p, lr=0.01, t0=2.0),
+    "adafactor": lambda p: torch.optim.Adafactor(p),
     "rprop": lambda p: torch.optim.Rprop(p, lr=0.01),
 }
 INFINITE = (3, 4, 7)
@@ -120,10 +124,8 @@ def test_steps_that_are_made_and_steps_that_are_skipped(name):
 
 def test_one_entry_serves_both():
     fast = compare(OPTIMIZERS["adamw"], clipped, init_scale=8.0, growth_interval=2)
-    own = [e for e in entries(fast.step) if e["function"] == fast.plain.__qualname__]
-    # The first step makes the optimizer's state, behind a break.
-    (whole,) = (e for e in own if e["exit"] == "return" and e["nodes"] > 100)
-    assert whole["reason"] is None
+    # The first step makes the optimizer's state.
+    assert [e["exit"] for e in entries(fast.step)] == ["return", "return"]
     before = len(entries(fast.step))
     for batch in data():
         fast.step(*batch)
@@ -288,3 +290,82 @@ def test_optimizers_of_the_users_and_hooks_are_asked():
     for make in (lambda p: Counting(p, lr=0.1), hooked):
         fast = compare(make, clipped, init_scale=8.0)
         assert fast.optimizer.steps == STEPS - len(INFINITE)
+
+
+@pytest.mark.parametrize("name", ("sgd with momentum", "adamw", "nadam"))
+@pytest.mark.parametrize("skipped", ((0,), (0, 1, 2), (1,)))
+def test_first_steps_that_are_skipped(name, skipped):
+    """They make no state."""
+    pairs = batches(6)
+    for number in skipped:
+        pairs[number][0][0, 0] = float("inf")
+    fast = compare(OPTIMIZERS[name], clipped, pairs, init_scale=8.0, growth_interval=2)
+    assert all(e["exit"] == "return" for e in entries(fast.step))
+
+
+def scheduled(training):
+    before = clipped(training)
+    training.scheduler = torch.optim.lr_scheduler.ExponentialLR(training.optimizer, 0.9)
+
+    def step(x, y):
+        answer = before(x, y)
+        training.scheduler.step()
+        return answer
+
+    return step
+
+
+@pytest.mark.parametrize("skipped", ((), (0,), (0, 1)))
+def test_a_scheduler_hears_of_the_first_step_that_is_made(skipped):
+    pairs = batches(6)
+    for number in skipped:
+        pairs[number][0][0, 0] = float("inf")
+    seen = []
+    for compiled in (False, True):
+        training = Training(OPTIMIZERS["adamw"], scheduled, compiled, init_scale=8.0)
+        given = []
+        for number, batch in enumerate(pairs):
+            torch.manual_seed(number)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                training.step(*batch)
+            given.append([(str(w.message), w.filename, w.lineno) for w in caught])
+        scheduler = training.scheduler.state_dict()
+        seen.append((given, scheduler, hasattr(training.optimizer, "_opt_called")))
+    assert seen[0] == seen[1]
+    assert bool(seen[0][0][0]) == (0 in skipped)
+    explained = braze.explain(training.plain)(*batches()[0])
+    assert explained.breaks == [] and len(explained.entries) == 1
+
+
+@pytest.mark.parametrize("skipped", (False, True))
+def test_what_follows_the_first_step(skipped):
+    def step_of(training):
+        before = clipped(training)
+        optimizer, scaler, module = training.optimizer, training.scaler, training.module
+
+        def step(x, y):
+            answer = before(x, y)
+            made = len(optimizer.state) if optimizer.state else "none"
+            loss_of(module, torch.zeros_like(x), y).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return (*answer, made, len(optimizer.state), len(optimizer.state_dict()["state"]))
+
+        return step
+
+    pairs = batches(4)
+    if skipped:
+        pairs[0][0][0, 0] = float("inf")
+    eager, fast = (
+        Training(OPTIMIZERS["adamw"], step_of, compiled, init_scale=8.0)
+        for compiled in (False, True)
+    )
+    for number, batch in enumerate(pairs):
+        answers = []
+        for training in (eager, fast):
+            torch.manual_seed(number)
+            answers.append(training.step(*batch))
+        assert answers[0][2:] == answers[1][2:]
+        assert_same_state(eager.module, fast.module, rtol=1e-4, atol=1e-5)
+        assert_same_optimizers(eager.optimizer, fast.optimizer, rtol=1e-4, atol=1e-5)
