@@ -12,12 +12,12 @@ using graph::Value;
 bool is_counted(const graph::Node& node) { return !node.op().has(graph::kRunningStatistics); }
 
 // By input.
-template <class Counts>
-std::vector<int> writes_by_input(const graph::Graph& graph, Counts&& is_counted) {
+template <class Counts, class Place>
+std::vector<int> writes_by_input(const graph::Graph& graph, Counts&& is_counted, Place&& place_of) {
   std::vector<int> counts(graph.value_count());
   for (const auto& node : graph.nodes()) {
     if (!is_counted(*node)) continue;
-    const auto count = [&](const Value* value) { ++counts[graph::counted_with(value)->id()]; };
+    const auto count = [&](const Value* value) { ++counts[place_of(value)->id()]; };
     for (int position : node->mutated_arguments())
       graph::for_each_value(node->args()[position], count);
     if (node->op().effects.inplace_view) graph::for_each_value(node->args()[0], count);
@@ -31,8 +31,9 @@ std::vector<int> writes_by_input(const graph::Graph& graph, Counts&& is_counted)
 
 std::vector<InputWrites> count_writes(const graph::Graph& graph) {
   std::vector<InputWrites> writes;
+  const auto counted = [&](const Value* value) { return graph::counted_with(graph, value); };
   int input = 0;
-  for (int count : writes_by_input(graph, is_counted)) {
+  for (int count : writes_by_input(graph, is_counted, counted)) {
     count += graph.inputs()[input].reshapes;
     if (count) writes.push_back({input, count});
     ++input;
@@ -43,7 +44,12 @@ std::vector<InputWrites> count_writes(const graph::Graph& graph) {
 std::vector<int> written_inputs(const graph::Graph& graph) {
   std::vector<int> written;
   int input = 0;
-  for (const int count : writes_by_input(graph, [](const graph::Node&) { return true; })) {
+  const auto all = [](const graph::Node&) { return true; };
+  const auto base = [](const Value* value) {
+    while (const Value* of = graph::aliased_by(value)) value = of;
+    return value;
+  };
+  for (const int count : writes_by_input(graph, all, base)) {
     if (count) written.push_back(input);
     ++input;
   }

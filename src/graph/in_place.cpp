@@ -60,8 +60,12 @@ const Value* aliased_by(const Value* value) {
   return base ? *base : nullptr;
 }
 
-const Value* counted_with(const Value* value) {
-  while (const Value* base = aliased_by(value)) value = base;
+const Value* counted_with(const Graph& graph, const Value* value) {
+  while (const Value* base = aliased_by(value)) {
+    const OriginId origin = value->producer()->origin();
+    if (origin >= 0 && graph.origins()[static_cast<size_t>(origin)].is_data) break;
+    value = base;
+  }
   return value;
 }
 

@@ -23,6 +23,6 @@ inline constexpr std::string_view kWithHistory = "braze.with_history";
 const Value* aliased_by(const Value* value);
 // The tensor that `value`, a view of it or the result of an in-place op on it, shares eager's
 // counter of versions with.
-const Value* counted_with(const Value* value);
+const Value* counted_with(const Graph& graph, const Value* value);
 
 }  // namespace braze::graph

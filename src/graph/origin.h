@@ -18,6 +18,8 @@ struct Origin {
   int32_t checkpoint = 0;
   // Of a backward in the traced code: of the forward at that place.
   bool is_backward = false;
+  // It makes `Tensor.data` of its operand, which shares no counter of versions with it.
+  bool is_data = false;
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 using OriginId = int32_t;  // index into Graph::origins(), -1: none

@@ -260,7 +260,7 @@ at::Tensor Recorder::take_result(const at::Tensor& tensor) {
 
 // In the graph it makes another view of the input, if it is one.
 void Recorder::count_reshape(const graph::Value* view) {
-  const graph::Value* counted = graph::counted_with(view);
+  const graph::Value* counted = graph::counted_with(state_.graph_, view);
   const std::vector<graph::Input>& inputs = state_.graph_.inputs();
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].value == counted) state_.graph_.count_reshape(static_cast<int>(i));

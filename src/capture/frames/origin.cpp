@@ -128,7 +128,7 @@ size_t OriginTracker::KeyHash::operator()(const Key& key) const {
   size_t hash = reinterpret_cast<size_t>(key.code) >> 4;
   hash = hash * 1000003u ^ reinterpret_cast<size_t>(key.module) >> 4;
   hash = hash * 1000003u ^ reinterpret_cast<size_t>(key.callee) >> 4;
-  hash = hash * 1000003u ^ static_cast<size_t>(key.checkpoint);
+  hash = hash * 1000003u ^ static_cast<size_t>(2 * key.checkpoint + key.is_data);
   return hash * 1000003u ^ static_cast<size_t>(key.at);
 }
 
@@ -137,7 +137,8 @@ graph::OriginId OriginTracker::origin(graph::Graph& graph) {
   const Frame* frame = trace_.frames.top();
   while (frame && !is_user_frame(*frame) && frame->back) frame = frame->back;
   if (!frame) return graph.add_origin({});
-  Key key{frame->info, frame->current(), trace_.native.module, trace_.native.callee, checkpoint_};
+  Key key{frame->info,          frame->current(), trace_.native.module,
+          trace_.native.callee, checkpoint_,      is_data_};
   if (trace_.native.callee && PyCFunction_Check(trace_.native.callee))
     key.callee = reinterpret_cast<PyCFunctionObject*>(trace_.native.callee)->m_ml;
   // PyTorch's bindings give the GIL up around an operator: it is taken for what is new only.
@@ -156,7 +157,8 @@ graph::OriginId OriginTracker::origin(graph::Graph& graph) {
                                     .function = frame->info->function,
                                     .module_path = module_path(key.module),
                                     .call = callee_name(key.callee),
-                                    .checkpoint = key.checkpoint});
+                                    .checkpoint = key.checkpoint,
+                                    .is_data = key.is_data});
   return place->second;
 }
 

@@ -46,6 +46,17 @@ class OriginTracker {
     const int before_;
   };
 
+  // While it lives, what is recorded makes `Tensor.data`.
+  class Data {
+   public:
+    explicit Data(OriginTracker& origins) : origins_(origins) { origins.is_data_ = true; }
+    ~Data() { origins_.is_data_ = false; }
+    Data(const Data&) = delete;
+
+   private:
+    OriginTracker& origins_;
+  };
+
  private:
   // What the origin of a node is made of.
   struct Key {
@@ -54,6 +65,7 @@ class OriginTracker {
     const Source* module;
     const void* callee;
     int checkpoint;
+    bool is_data;
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct KeyHash {
@@ -69,6 +81,7 @@ class OriginTracker {
   std::unordered_map<const void*, SharedText> callee_names_;
   int64_t recorded_nodes_ = 0;
   int checkpoint_ = 0, checkpoints_ = 0;  // the one under way, those so far
+  bool is_data_ = false;
 };
 
 }  // namespace braze::capture

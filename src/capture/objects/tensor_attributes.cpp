@@ -39,10 +39,13 @@ Tracked tensor_attribute_of(TraceContext& trace, const Tracked& tensor, PyObject
       return trace.world.wrap(std::move(value));
     }
     case TensorAttribute::kData: {
-      // Apart from autograd's counter of versions, which no graph has.
       static PyObject* detach = PyUnicode_InternFromString("detach");
       Tracked method = getattr(trace, tensor, detach);
-      return method ? call(trace, method, nullptr, 0, nullptr) : Tracked();
+      if (!method) return {};
+      const OriginTracker::Data data(trace.origins);
+      Tracked made = call(trace, method, nullptr, 0, nullptr);
+      if (made) trace.recording.count_apart(made.get());
+      return made;
     }
     case TensorAttribute::kGradient:
       // Of a tensor from outside it is an attribute like others.

@@ -60,6 +60,11 @@ void Recording::detach_in_place(PyObject* tensor, std::string* why) {
   });
 }
 
+void Recording::count_apart(PyObject* tensor) {
+  c10::TensorImpl* impl = tensor_of(tensor).unsafeGetTensorImpl();
+  if (!impl->is_inference()) impl->set_version_counter(c10::VariableVersion(/*version=*/0));
+}
+
 Ref Recording::gradient_of(PyObject* tensor) {
   const at::Tensor& gradient =
       tensor_of(tensor).unsafeGetTensorImpl()->grad();  // without a warning

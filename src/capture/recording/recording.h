@@ -151,6 +151,8 @@ class Recording {
   void set_requires_grad(PyObject* leaf, bool value);
   // `detach_()` of a result of the trace that is no view; with `why` not empty it has raised.
   void detach_in_place(PyObject* tensor, std::string* why);
+  // Gives a result of the trace a counter of versions of its own.
+  static void count_apart(PyObject* tensor);
   // Its `.grad`, if it has one.
   static Ref gradient_of(PyObject* tensor);
   // The backward of those of the outputs that require grad becomes a part of the graph. A text that
