@@ -35,8 +35,8 @@ TEST(CountedWith, ViewsAndWritesLeadToTheTensorThatTheyAreOf) {
     %4: f32[4] = aten.exp(%3)
     return %3, %4
   })");
-  EXPECT_EQ(counted_with(graph.outputs()[0]), graph.inputs()[0].value);
-  EXPECT_EQ(counted_with(graph.outputs()[1]), graph.outputs()[1]);
+  EXPECT_EQ(counted_with(graph, graph.outputs()[0]), graph.inputs()[0].value);
+  EXPECT_EQ(counted_with(graph, graph.outputs()[1]), graph.outputs()[1]);
 }
 
 }  // namespace
