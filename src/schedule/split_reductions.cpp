@@ -255,6 +255,13 @@ class Splitter {
                              .value = value});
       return pool_.reduced(reduced, dtype);
     };
+    if (!(part_length_ * beside).is_constant() || !(rest_ * beside).is_constant()) {
+      // Of no points there is no mean, and sizes that vary may leave a part empty.
+      const ExprRef zero = pool_.constant(dtype, 0);
+      const ExprRef has_points = pool_.binary(ExprKind::kLt, zero, count);
+      mean = pool_.where(has_points, mean, zero);
+      squares = pool_.where(has_points, squares, zero);
+    }
     const ExprRef all = number(kernel().inner[axis_].extent * beside);
     const ExprRef joined =
         pool_.binary(ExprKind::kDiv, sum(whole.reduced, pool_.mul(count, mean)), all);
