@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cpython/ref.h"
+#include "dispatch/gil.h"
 #include "graph/emitter.h"
 #include "graph/node_copier.h"
 #include "graph/substitute.h"
@@ -23,17 +24,6 @@ using graph::Value;
 constexpr size_t kMostVariants = 8;
 // Sets of sizes for which a variant remembers its specialization.
 constexpr size_t kMostSizes = 64;
-
-// Specializations are found and added with the GIL, which `add` gives back while it compiles.
-class Gil {
- public:
-  Gil() : state_(PyGILState_Ensure()) {}
-  ~Gil() { PyGILState_Release(state_); }
-  Gil(const Gil&) = delete;
-
- private:
-  PyGILState_STATE state_;
-};
 
 std::vector<int64_t> evaluated(const sym::Dims& dims, std::span<const int64_t> symbols) {
   std::vector<int64_t> values;

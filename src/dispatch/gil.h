@@ -1,9 +1,20 @@
-// Letting other Python threads run while this one is in C++.
+// Taking the GIL, and letting other Python threads run while this one is in C++.
 #pragma once
 
 #include "cpython/ref.h"
 
 namespace braze::dispatch {
+
+// Held while it lives, by whoever may hold it already.
+class Gil {
+ public:
+  Gil() : state_(PyGILState_Ensure()) {}
+  ~Gil() { PyGILState_Release(state_); }
+  Gil(const Gil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
 
 class GilRelease {
  public:

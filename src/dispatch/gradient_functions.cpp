@@ -22,6 +22,7 @@
 #include "dispatch/compile_mutex.h"
 #include "dispatch/compiler.h"
 #include "dispatch/fork_gate.h"
+#include "dispatch/gil.h"
 #include "dispatch/specializations.h"
 #include "dispatch/training.h"
 #include "passes/unsupported.h"
@@ -40,16 +41,6 @@ using Gradient = trace::GradientTrace::Gradient;
 // What comes in more ways than this is left to PyTorch's operators. Of code for all sizes there is
 // one function for each set of sizes: that would go on and on.
 constexpr size_t kMostVariants = 8, kMostSizes = 4;
-
-class Gil {
- public:
-  Gil() : state_(PyGILState_Ensure()) {}
-  ~Gil() { PyGILState_Release(state_); }
-  Gil(const Gil&) = delete;
-
- private:
-  PyGILState_STATE state_;
-};
 
 // Tensors that only PyTorch's operators take, and wrappers that are to see every operator.
 constexpr c10::DispatchKeySet kWrapped({DispatchKey::Python, DispatchKey::FuncTorchBatched,

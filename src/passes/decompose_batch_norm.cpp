@@ -31,10 +31,6 @@ Value* per_channel(Emitter& emit, Value* value, int64_t rank) {
   return emit.reshape(value, std::move(sizes));
 }
 
-Value* cast_optional(Emitter& emit, Value* value, DType dtype) {
-  return value ? emit.cast(value, dtype) : nullptr;
-}
-
 // All dimensions but the channels.
 Dims without_channels(const TensorType& type) {
   Dims dims = {0};

@@ -39,10 +39,6 @@ Value* affine(Emitter& emit, Value* x, Value* weight, Value* bias) {
   return x;
 }
 
-Value* cast_optional(Emitter& emit, Value* value, DType dtype) {
-  return value ? emit.cast(value, dtype) : nullptr;
-}
-
 // (x - mean) * rstd * weight + bias over the last dimensions.
 Replacement layer_norm(Emitter& emit, const Node& node) {
   Value* input = graph::tensor_arg(node, 0);

@@ -17,6 +17,10 @@ inline bool is_used(const graph::Emitter& emit, const graph::Node& node, size_t 
   return i < node.results().size() && node.results()[i] && emit.graph().has_uses(node.results()[i]);
 }
 
+inline graph::Value* cast_optional(graph::Emitter& emit, graph::Value* value, graph::DType dtype) {
+  return value ? emit.cast(value, dtype) : nullptr;
+}
+
 inline graph::Value* in_compute_dtype(graph::Emitter& emit, graph::Value* x) {
   return emit.cast(x, graph::compute_dtype(x->type().dtype));
 }
