@@ -67,19 +67,24 @@ class KernelWriter {
     return (wide ? "(u64)" : "(u32)") + writer_.size(value, true);
   }
 
-  std::string axis_count(int axis, bool wide) {
+  sym::Int steps_along(int axis) const {
     const sym::Int extent = nest_.extent[axis];
-    return number(axis == nest_.vector_axis ? nest_.packs(extent) : extent, wide);
+    return axis == nest_.vector_axis ? nest_.packs(extent) : extent;
   }
+  std::string axis_count(int axis, bool wide) { return number(steps_along(axis), wide); }
   void bind(int axis, const std::string& text) {
     if (axis == nest_.vector_axis)
       writer_.bind_base(text + " * " + std::to_string(nest_.lanes));
     else
       writer_.bind_axis(axis, text);
   }
-  // The axes [begin, end) of a point, or of a pack, by its number in row-major order.
+  // The axes [begin, end) of a point, or of a pack, by its number in row-major order; those of a
+  // tile are left out.
   void bind_axes(int begin, int end, std::string point, bool wide) {
-    const auto trivial = [&](int axis) { return cpp::is_trivial(nest_.extent[axis]); };
+    const auto trivial = [&](int axis) {
+      return cpp::is_trivial(nest_.extent[axis]) ||
+             (nest_.tile.axis >= 0 && (axis == nest_.tile.axis || axis == nest_.tile.last));
+    };
     while (begin < end && trivial(begin)) ++begin;
     for (int axis = end - 1; axis > begin; --axis) {
       if (trivial(axis)) continue;
@@ -93,7 +98,37 @@ class KernelWriter {
     if (begin < end) bind(begin, point);
   }
 
+  void begin_tiles() {
+    const Tile& tile = nest_.tile;
+    const bool wide = is_wide(nest_.packs(nest_.outer_points()));
+    const std::string type = wide ? "const u64 " : "const u32 ";
+    const sym::Int across = blocks_of(steps_along(tile.axis), tile.width);
+    const sym::Int along = blocks_of(steps_along(tile.last), tile.packs());
+    code_.threads[0] = kThreadsOfBlock;
+    code_.blocks[0] = across * along;
+    for (int axis = 0; axis < nest_.outer_count; ++axis)
+      if (axis != tile.axis && axis != tile.last)
+        code_.blocks[0] = code_.blocks[0] * nest_.extent[axis];
+    // A warp is `side` points wide, and four of them are as wide as the tile.
+    const std::string side = std::to_string(tile.width / 4) + "u";
+    const std::string high = std::to_string(4 * kThreadsOfWarp / tile.width) + "u";
+    const std::string in_row = number(along, wide), in_column = number(across, wide);
+    writer_.line("const u32 in_warp = threadIdx.x % 32u, warp = threadIdx.x / 32u;");
+    writer_.line(type + "tile = blockIdx.x, row = tile / " + in_row + ";");
+    writer_.line(type + "across = row % " + in_column + " * " + std::to_string(tile.width) +
+                 "u + warp % 4u * " + side + " + in_warp % " + side + ";");
+    writer_.line(type + "along = tile % " + in_row + " * " + std::to_string(tile.packs()) +
+                 "u + warp / 4u * " + high + " + in_warp / " + side + ";");
+    writer_.line("if (across >= " + axis_count(tile.axis, wide) +
+                 " || along >= " + axis_count(tile.last, wide) + ") return;");
+    writer_.line(type + "others = row / " + in_column + ";");
+    bind_axes(0, nest_.outer_count, "others", wide);
+    bind(tile.axis, "across");
+    bind(tile.last, "along");
+  }
+
   void begin_points() {
+    if (nest_.tile.axis >= 0) return begin_tiles();
     const sym::Int packs = nest_.packs(nest_.outer_points());
     const bool wide = is_wide(packs);
     code_.threads[0] = kThreadsOfBlock;

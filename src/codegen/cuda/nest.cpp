@@ -152,6 +152,24 @@ void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda
   nest.has_tail = sym::mod(nest.extent[axis], lanes) != sym::Int(0);
 }
 
+void choose_tile(Nest& nest, const Accesses& accesses) {
+  constexpr int kTileBytes = 128;
+  constexpr int64_t kLeastPoints = 1 << 16;  // fewer are in the caches anyway
+  const int last = last_axis(nest, 0, nest.outer_count);
+  if (nest.shape != Shape::kPoints || last < 0 || nest.outer_points().hint() < kLeastPoints) return;
+  for (const Access& access : accesses.all) {
+    for (int axis = 0; axis < last; ++axis) {
+      if (!steps_by_one(access, axis) || access.index.stride(last) == sym::Int(0)) continue;
+      const Tile tile{axis, last, kTileBytes / static_cast<int>(access.bytes)};
+      const sym::Int along = nest.extent[last];
+      const int64_t packs = (last == nest.vector_axis ? nest.packs(along) : along).hint();
+      if (nest.extent[axis].hint() * 2 < tile.width || packs * 2 < tile.packs()) continue;
+      nest.tile = tile;
+      return;
+    }
+  }
+}
+
 int power_of_two(int64_t least, int64_t most) {
   return static_cast<int>(
       std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(least * 2 - 1, 1, most))));
@@ -219,6 +237,7 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda) {
   const Accesses accesses(nest);
   nest.shape = shape_of(nest, accesses);
   choose_lanes(nest, accesses, cuda);
+  choose_tile(nest, accesses);
   if (nest.shape != Shape::kPoints) nest.sharers = sharers_of(nest, cuda);
   return nest;
 }

@@ -27,6 +27,17 @@ constexpr int kColumnsOfBlock = 32;
 constexpr int kThreadsOfBlock = 256;
 constexpr int kThreadsOfWarp = 32;
 
+// How kPoints that read or write along another axis than the last one, as a transpose does, are
+// spread over the threads of a block: over a tile of `width` points along that axis, 128 bytes of
+// them, and as many packs along the last one as there are threads. The threads of a warp are
+// neighbours along both, 32 bytes of memory each, so that all that the memory hands out is used.
+struct Tile {
+  int axis = -1;  // none
+  int last = -1;
+  int width = 0;
+  int packs() const { return kThreadsOfBlock / width; }
+};
+
 struct Nest {
   const loop::Kernel* kernel = nullptr;
   Shape shape = Shape::kPoints;
@@ -36,6 +47,7 @@ struct Nest {
   int vector_axis = -1;
   int lanes = 1;
   bool has_tail = false;  // the last pack may have fewer
+  Tile tile;              // kPoints
   int sharers = 1;        // threads that share an outer point, a power of two
   // Statements that run in one walk over the inner points; one that is not inner stands alone.
   std::vector<std::vector<const loop::Statement*>> groups;

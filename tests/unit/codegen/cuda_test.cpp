@@ -44,6 +44,13 @@ std::string layer_norm(const std::string& type, int64_t rows, int64_t columns) {
          (half ? type + "(" + y + ")" : y) + ") inner\n}";
 }
 
+std::string text_of(const std::string& kernel, const target::Cuda& gpu = tested_gpu()) {
+  sym::ExprArena arena;
+  loop::ExprPool pool;
+  const std::vector<KernelCode> code = generate(parse_kernels({kernel}, pool, arena), gpu);
+  return code[0].text.substr(prelude().size());
+}
+
 TEST(CudaPoints, EachTypeAndLength) {
   std::vector<std::string> texts;
   for (const std::string type : {"f32", "f16", "bf16"})
@@ -86,6 +93,25 @@ TEST(CudaPoints, BroadcastStridesAndOffsets) {
   };
   check_emulated(texts);
   check_emulated(texts, {.special = true}, {}, {{}}, small_gpu());
+}
+
+TEST(CudaPoints, Transposes) {
+  std::vector<std::string> texts;
+  for (const auto& [rows, columns] : {std::pair{256, 260}, {1000, 72}, {65, 1024}})
+    for (const std::string type : {"f16", "f32", "f64", "i8"})
+      texts.push_back("kernel transpose(b0: " + type + " in, b1: " + type + " out) outer(o0 < " +
+                      number(rows) + ", o1 < " + number(columns) + ") {\n store(b1, o0*" +
+                      number(columns) + " + o1, load(b0, o1*" + number(rows) + " + o0))\n}");
+  texts.push_back(
+      "kernel between(b0: f32 in, b1: f32 in, b2: f32 out) outer(o0 < 3, o1 < 130, o2 < 2, o3 < "
+      "100) {\n store(b2, o0*26000 + o1*200 + o2*100 + o3, add(load(b0, o0*26000 + o2*13000 + "
+      "o3*130 + o1), load(b1, o3)))\n}");
+  texts.push_back(
+      "kernel stored_across(b0: f16 in, b1: f16 out) outer(o0 < 300, o1 < 256) {\n"
+      " store(b1, o1*300 + o0, load(b0, o0*256 + o1))\n}");
+  check_emulated(texts, {.elements = 1 << 17});
+  for (const std::string& text : texts)
+    EXPECT_NE(text_of(text).find("tile = blockIdx.x"), std::string::npos) << text;
 }
 
 TEST(CudaPoints, IndicesFromMemory) {
@@ -231,13 +257,6 @@ TEST(CudaSymbolic, SizesOfTheCall) {
   const RunOptions options = {.elements = 1 << 16, .tolerance = 1e-4, .magnitude = 1e-2};
   check_emulated(texts, options, {64, 128}, values);
   check_emulated(texts, options, {64, 128}, values, small_gpu());
-}
-
-std::string text_of(const std::string& kernel, const target::Cuda& gpu = tested_gpu()) {
-  sym::ExprArena arena;
-  loop::ExprPool pool;
-  const std::vector<KernelCode> code = generate(parse_kernels({kernel}, pool, arena), gpu);
-  return code[0].text.substr(prelude().size());
 }
 
 TEST(CudaText, PacksWhereThereIsWorkEnough) {
