@@ -23,3 +23,4 @@ _hooks = _load()
 capture = _hooks.capture
 trace = _hooks.trace
 torch_code_list = _hooks.torch_code_list
+repeat_on_cpu = _hooks.repeat_on_cpu

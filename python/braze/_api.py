@@ -9,10 +9,10 @@ import weakref
 
 import torch
 
-from . import _C, _words
+from . import _C, _cuda_graphs, _words
 
 BACKENDS = ("braze", "aten", "eager")
-MODES = (None, "default")
+MODES = (None, "default", "reduce-overhead")
 CAPTURE_OPTIONS = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 RNG_SOURCES = ("eager", "counter")
 
@@ -45,7 +45,7 @@ def compile(
             operators), "eager" (the captured graph as it is), or a callable
             `(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> callable` that returns a
             tuple of tensors.
-        mode: None or "default".
+        mode: None, "default", or "reduce-overhead": the option "cuda_graphs".
         options: a dict of
             "recompile_limit": see below.
             "capture_scalar_outputs": integers that `.item()`, `int()` and `.tolist()` read from
@@ -61,6 +61,15 @@ def compile(
                 `torch.utils.checkpoint` placed by hand), never random numbers. A budget that no
                 choice can meet gives the least peak. What is held is an estimate of the graph,
                 before fusion.
+            "cuda_graphs": calls on a GPU are recorded as CUDA graphs, each of which is one launch
+                from then on, so that the time of small kernels is no longer the CPU's. A graph
+                stands for one set of sizes and of places in memory: parameters, and whatever else
+                comes at the same place again, are read where they are, other tensors are copied
+                before each launch. Results are as without: none is written over as long as anybody
+                has it, random numbers and writes to inputs are eager's, and what cannot be recorded
+                (data that is read on the CPU, operators of other libraries) runs step by step,
+                which `explain` and BRAZE_LOG=cuda_graphs tell. It costs memory: what is in use
+                within graphs, and their results, stay taken.
             "rng": where random numbers come from. "eager": PyTorch's generators, so the numbers are
                 eager's own. "counter": a call draws one number, its seed, from the default
                 generator of the device, and kernels compute all others from it (Philox 4x32-10)
@@ -127,6 +136,8 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
     capture = {name: options.pop(name, False) for name in CAPTURE_OPTIONS}
     for name, value in capture.items():
         _check_switch(name, value)
+    cuda_graphs = options.pop("cuda_graphs", mode == "reduce-overhead")
+    _check_switch("cuda_graphs", cuda_graphs)
     rng = options.pop("rng", "eager")
     if not isinstance(rng, str) or rng not in RNG_SOURCES:
         raise _words.error(
@@ -141,11 +152,13 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
             f"{activation_memory!r}",
         )
     if options:
-        names = ("recompile_limit", "activation_memory", *CAPTURE_OPTIONS, "rng")
+        names = ("recompile_limit", "activation_memory", *CAPTURE_OPTIONS, "cuda_graphs", "rng")
         known = ", ".join(map(repr, names))
         raise _words.error(
             "E105", f"unknown option {next(iter(options))!r}: the options are {known}"
         )
+    if cuda_graphs:
+        _cuda_graphs.install()
     if recompile_limit is None:
         recompile_limit = limit
     if recompile_limit is None:
@@ -163,6 +176,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         **capture,
         "activation_memory": activation_memory and min(activation_memory, sys.maxsize),
         "rng": rng,
+        "cuda_graphs": cuda_graphs,
     }
 
 

@@ -210,7 +210,10 @@ def _run_lines(entry):
         line += f", {_counted(calls, 'operator')} ({named}{', ...' if len(counts) > 4 else ''})"
     if entry["arena_bytes"]:
         line += f", intermediates in {_size(entry['arena_bytes'])}"
-    return [line, f"  memory by the plan: {_size(entry['peak_bytes'])} at most"]
+    lines = [line, f"  memory by the plan: {_size(entry['peak_bytes'])} at most"]
+    if entry["cuda_graphs"]:
+        lines.append(f"  CUDA graphs: {entry['cuda_graphs']}")
+    return lines
 
 
 def _training_lines(entry, details):

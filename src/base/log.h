@@ -13,7 +13,8 @@ namespace braze::log {
   X(Recompiles, "recompiles")   \
   X(Code, "code")               \
   X(Timing, "timing")           \
-  X(Schedule, "schedule")
+  X(Schedule, "schedule")       \
+  X(Graphs, "cuda_graphs")
 
 enum class Component {
 #define X(id, name) k##id,

@@ -280,6 +280,16 @@ std::shared_ptr<Specialization> Backward::specialization_for(Variant& variant,
   return specialization;
 }
 
+std::string Backward::cuda_graphs() {
+  std::lock_guard lock(mutex_);
+  std::string text;
+  for (const auto& variant : variants_) {
+    const std::string graphs = variant->specializations->cuda_graphs();
+    if (!graphs.empty()) text += (text.empty() ? "" : "; ") + graphs;
+  }
+  return text;
+}
+
 int64_t Backward::planned_peak(const std::vector<int64_t>& kept_bytes) const {
   const std::unique_ptr<Variant> variant = make_variant(Form(tangents_.size(), 0));
   int64_t beside = 0;  // kept, but not for this variant

@@ -44,6 +44,9 @@ class Backward {
   // See Training::backward_peak. With the GIL.
   int64_t planned_peak(const std::vector<int64_t>& kept_bytes) const;
 
+  // See runtime::Executable::graphs; of all ways in which tangents have come. With the GIL.
+  std::string cuda_graphs();
+
   // By gradient: whether it depends on this tangent, or on none.
   std::vector<bool> reached_by(size_t tangent) const;
 

@@ -9,6 +9,7 @@
 #include "dispatch/controls.h"
 #include "dispatch/fork_gate.h"
 #include "dispatch/function_object.h"
+#include "dispatch/graph_recorder.h"
 
 namespace braze::dispatch {
 namespace {
@@ -27,6 +28,7 @@ bool read_settings(PyObject* given, Settings& out) {
   flag("keep_report", out.keep_report);
   flag("capture_scalar_outputs", out.capture_scalars);
   flag("capture_dynamic_output_shape_ops", out.capture_sizes);
+  flag("cuda_graphs", out.cuda_graphs);
   if (PyObject* source = PyDict_GetItemString(given, "rng"))
     out.counter_random = PyUnicode_CompareWithASCIIString(source, "counter") == 0;
   if (PyObject* bytes = PyDict_GetItemString(given, "activation_memory"); bytes && bytes != Py_None)
@@ -201,7 +203,7 @@ bool initialize(PyObject* module) {
   Py_INCREF(graph_break_error_type);
   if (PyModule_AddObject(module, "GraphBreakError", graph_break_error_type)) return false;
   return PyModule_AddFunctions(module, functions) == 0 && initialize_controls(module) &&
-         initialize_fork_gate();
+         initialize_graph_recorder(module) && initialize_fork_gate();
 }
 
 }  // namespace braze::dispatch

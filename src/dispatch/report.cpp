@@ -210,6 +210,10 @@ PyObject* report_of(const Entry& entry) {
       put(d, "arena_bytes", PyLong_FromLongLong(r.arena_bytes)) &&
       put(d, "peak_bytes", PyLong_FromLongLong(r.peak_bytes)) &&
       put(d, "backward_peak_bytes", PyLong_FromLongLong(r.backward_peak_bytes)) &&
+      put(d, "cuda_graphs",
+          text(entry.specializations ? entry.specializations->cuda_graphs() : "")) &&
+      put(d, "backward_cuda_graphs",
+          text(entry.training ? entry.training->backward_cuda_graphs() : "")) &&
       put(d, "repeatable", PyBool_FromLong(is_repeatable(entry))) &&
       put(d, "from_cache", PyBool_FromLong(r.from_cache));
   if (ok && entry.reason) {

@@ -19,6 +19,7 @@ struct Settings {
   bool capture_scalars = false;  // see capture::Options
   bool capture_sizes = false;
   bool counter_random = false;  // see compile::Options
+  bool cuda_graphs = false;     // see runtime::Executable
   std::optional<int64_t> activation_memory;
   capture::DynamicSizes::Mode dynamic = capture::DynamicSizes::Mode::kAuto;
 };

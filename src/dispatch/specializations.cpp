@@ -212,8 +212,8 @@ std::shared_ptr<Specialization> Specializations::build(const graph::Graph& graph
     module = make_module(graph, data_, options, settings_.keep_report, report);
     start = Clock::now();
     try {
-      specialization->executable =
-          std::make_unique<runtime::Executable>(module, constants_, check_signals);
+      specialization->executable = std::make_unique<runtime::Executable>(
+          module, constants_, check_signals, settings_.cuda_graphs);
       break;
     } catch (const InternalError& error) {
       choose_aten(options, name_, error.what());
@@ -232,6 +232,17 @@ std::shared_ptr<Specialization> Specializations::build(const graph::Graph& graph
   if (log::enabled(log::Component::kCode))
     for (const plan::Code& code : module.code) log::write(log::Component::kCode, code.text);
   return specialization;
+}
+
+std::string Specializations::cuda_graphs() const {
+  std::string text;
+  const auto add = [&](const std::shared_ptr<Specialization>& specialization) {
+    const std::string graphs = specialization ? specialization->executable->graphs() : "";
+    if (!graphs.empty()) text += (text.empty() ? "" : "; ") + graphs;
+  };
+  add(only_);
+  for (const auto& [symbols, specialization] : by_symbols_) add(specialization);
+  return text;
 }
 
 plan::Module Specializations::plan() const {

@@ -42,6 +42,8 @@ class Specializations {
   // filled. Without a symbolic module the first few sets of sizes get kernels of their own; later
   // ones run through ATen, which needs no compiler. Throws InternalError if it cannot be made.
   std::shared_ptr<Specialization> add(std::span<const int64_t> symbols, Report* report);
+  // See runtime::Executable::graphs; of all that there are. With the GIL.
+  std::string cuda_graphs() const;
   // What would be run, but that nothing is built.
   plan::Module plan() const;
 

@@ -210,6 +210,8 @@ int64_t Training::backward_peak(const std::vector<int64_t>& kept_bytes) const {
   return code_->whole->planned_peak(kept_bytes);
 }
 
+std::string Training::backward_cuda_graphs() const { return code_->whole->cuda_graphs(); }
+
 std::vector<at::Tensor> Training::take_kept(std::vector<at::Tensor>& outputs) const {
   std::vector<at::Tensor> kept(std::make_move_iterator(outputs.begin() + user_outputs_),
                                std::make_move_iterator(outputs.end()));

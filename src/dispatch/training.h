@@ -47,6 +47,8 @@ class Training {
   // with what is kept for it, given by output of the forward.
   int64_t backward_peak(const std::vector<int64_t>& kept_bytes) const;
 
+  std::string backward_cuda_graphs() const;  // Backward::cuda_graphs
+
   // Whether an output gets a history, so that it is no view of another tensor.
   bool has_history(size_t output) const;
 

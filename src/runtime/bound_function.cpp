@@ -6,6 +6,7 @@
 #include <ATen/ops/detach_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -69,14 +70,34 @@ void BoundFunction::run_kernel(const PreparedFunction::GpuLaunch& launch,
                                RunContext& context) const {
   const plan::Numbers::Launch& grid = numbers_.launches[launch.number];
   if (grid.blocks[0] == 0 || grid.blocks[1] == 0 || grid.blocks[2] == 0) return;
+  set_arguments(launch, context);
+  const cuda::Launch prepared{launch.function, grid.blocks, grid.threads, grid.shared_bytes,
+                              context.kernel_args.data()};
+  cuda::launch(prepared, context.stream);
+  const auto takes_number = [](const auto& argument) { return argument.by_value; };
+  if (context.recorded && std::ranges::any_of(launch.args, takes_number))
+    context.recorded->push_back({&launch, cuda::last_node(context.stream)});
+}
+
+void BoundFunction::set_arguments(const PreparedFunction::GpuLaunch& launch,
+                                  RunContext& context) const {
   auto& args = context.kernel_args;
   args.clear();
   for (const auto& [slot, by_value] : launch.args)
     args.push_back(by_value ? context.pointers[slot] : &context.pointers[slot]);
   const int64_t* sizes = numbers_.kernel_sizes.data() + launch.first_size;
   for (size_t i = 0; i < launch.size_count; ++i) args.push_back(const_cast<int64_t*>(sizes + i));
-  cuda::launch(launch.function, grid.blocks, grid.threads, grid.shared_bytes, context.stream,
-               args.data());
+}
+
+void BoundFunction::set_numbers(void* graph, const RecordedLaunch& recorded, RunContext& context,
+                                std::span<const double> numbers) const {
+  bind_numbers(context, numbers);
+  const PreparedFunction::GpuLaunch& launch = *recorded.launch;
+  const plan::Numbers::Launch& grid = numbers_.launches[launch.number];
+  set_arguments(launch, context);
+  cuda::set_arguments(
+      graph, recorded.node,
+      {launch.function, grid.blocks, grid.threads, grid.shared_bytes, context.kernel_args.data()});
 }
 
 void BoundFunction::run_extern(size_t step, const ExternCall& call, RunContext& context,

@@ -25,6 +25,12 @@ class BoundFunction {
   void run(RunContext& context, std::span<c10::TensorImpl* const> inputs,
            std::span<const double> numbers, std::vector<at::Tensor>& outputs);
 
+  // An output as the caller gets it, from the tensors and addresses of the context.
+  at::Tensor make_output(plan::SlotId slot, const RunContext& context) const;
+  // The launch of a recorded call that has run in `context` takes other numbers from now on.
+  void set_numbers(void* graph, const RecordedLaunch& launch, RunContext& context,
+                   std::span<const double> numbers) const;
+
   const PreparedFunction& prepared() const { return prepared_; }
   const plan::Numbers& numbers() const { return numbers_; }
   Shapes shapes() const { return {prepared_.binder, numbers_}; }
@@ -46,7 +52,7 @@ class BoundFunction {
   void run_extern(size_t step, const ExternCall& call, RunContext& context, bool check) const;
   void run_copy(const PreparedFunction::Copy& copy, RunContext& context) const;
   bool is_plain(const PreparedFunction::Copy& copy) const;
-  at::Tensor make_output(plan::SlotId slot, const RunContext& context) const;
+  void set_arguments(const PreparedFunction::GpuLaunch& launch, RunContext& context) const;
 
   const PreparedFunction& prepared_;
   const plan::Numbers numbers_;

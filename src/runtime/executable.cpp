@@ -1,6 +1,7 @@
 #include "runtime/executable.h"
 
 #include <algorithm>
+#include <optional>
 #include <variant>
 
 #include "runtime/constants.h"
@@ -17,6 +18,20 @@ std::vector<at::Tensor> constants_of(const plan::Callee& callee,
   for (plan::SlotId slot : callee.args)
     own.push_back(static_cast<size_t>(slot) < constants.size() ? constants[slot] : at::Tensor());
   return own;
+}
+
+// For CUDA graphs. Other functions than the first get tensors of the call and what others give.
+std::vector<InputPlace> places_of_inputs(const plan::Module& module, size_t function) {
+  std::vector<InputPlace> places(module.functions[function].input_count, InputPlace::kVaries);
+  if (function > 0) return places;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const graph::InputKind kind = module.inputs[i].kind;
+    if (kind == graph::InputKind::kSaved)
+      places[i] = InputPlace::kKept;
+    else if (kind != graph::InputKind::kUser && kind != graph::InputKind::kTangent)
+      places[i] = InputPlace::kStays;
+  }
+  return places;
 }
 
 }  // namespace
@@ -39,14 +54,15 @@ struct Executable::Impl {
       std::get<ControlRunner>(runner).run(inputs, outputs, symbols, numbers);
   }
 
+  using Places = std::optional<std::vector<InputPlace>>;  // as of FunctionRunner
   std::unique_ptr<Runner> runner_of(plan::Function function, std::vector<at::Tensor> constants,
                                     const std::vector<void*>& loaded,
-                                    const std::function<void()>& poll);
+                                    const std::function<void()>& poll, Places graph_inputs);
 };
 
 std::unique_ptr<Executable::Impl::Runner> Executable::Impl::runner_of(
     plan::Function function, std::vector<at::Tensor> constants, const std::vector<void*>& loaded,
-    const std::function<void()>& poll) {
+    const std::function<void()>& poll, Places graph_inputs) {
   if (function.has_control()) {
     const auto call = [this](int32_t number, std::span<c10::TensorImpl* const> inputs,
                              std::vector<at::Tensor>& outputs, std::span<int64_t> symbols) {
@@ -56,11 +72,11 @@ std::unique_ptr<Executable::Impl::Runner> Executable::Impl::runner_of(
                                     std::move(constants), call, poll);
   }
   return std::make_unique<Runner>(std::in_place_type<FunctionRunner>, std::move(function),
-                                  std::move(constants), loaded);
+                                  std::move(constants), loaded, std::move(graph_inputs));
 }
 
 Executable::Executable(plan::Module module, std::vector<at::Tensor> bound,
-                       std::function<void()> poll)
+                       std::function<void()> poll, bool cuda_graphs)
     : impl_(std::make_unique<Impl>()) {
   impl_->kernels = load_kernels(module);
   impl_->outputs = module.outputs;
@@ -71,9 +87,13 @@ Executable::Executable(plan::Module module, std::vector<at::Tensor> bound,
     if (const auto* call = std::get_if<plan::CallStep>(&step))
       own[call->callee.function] = constants_of(call->callee, constants);
   own[0] = std::move(constants);
-  for (size_t i = 0; i < module.functions.size(); ++i)
+  for (size_t i = 0; i < module.functions.size(); ++i) {
+    Impl::Places places;
+    if (cuda_graphs) places = places_of_inputs(module, i);
     impl_->runners.push_back(impl_->runner_of(std::move(module.functions[i]), std::move(own[i]),
-                                              impl_->kernels.functions[i], poll));
+                                              impl_->kernels.functions[i], poll,
+                                              std::move(places)));
+  }
   const Impl::Runner& first = *impl_->runners[0];
   impl_->first = std::holds_alternative<ControlRunner>(first)
                      ? &std::get<ControlRunner>(first).function()
@@ -93,6 +113,23 @@ bool Executable::writes_inputs_early() const {
     const auto* straight = std::get_if<FunctionRunner>(runner.get());
     return straight && straight->prepared().writes_inputs_early();
   });
+}
+
+std::string Executable::graphs() const {
+  std::string text;
+  for (const auto& runner : impl_->runners) {
+    const auto* straight = std::get_if<FunctionRunner>(runner.get());
+    if (!straight || !straight->graphs()) continue;
+    const GraphedFunction& graphs = *straight->graphs();
+    if (!text.empty()) text += "; ";
+    if (const std::string why = graphs.why_not(); !why.empty())
+      text += "none, as " + why;
+    else if (graphs.recorded() == 0)
+      text += "none yet, calls that come again are recorded";
+    else
+      text += detail::concat(graphs.recorded(), " recorded, ", graphs.launched(), " launches");
+  }
+  return text;
 }
 
 bool Executable::has_control() const {

@@ -28,9 +28,11 @@ class Executable {
  public:
   // `bound`: the constants that the module does not hold itself, by input; others are not looked
   // at. Makes those that it holds, and builds or loads its kernels. `poll` is called in each round
-  // of a loop on data, which it may end with an exception. Internal error where a tensor to be
+  // of a loop on data, which it may end with an exception. `cuda_graphs`: calls are recorded and
+  // launched as a whole where that can be (graphed_function.h). InternalError where a tensor to be
   // bound is missing or of another type.
-  Executable(plan::Module module, std::vector<at::Tensor> bound, std::function<void()> poll = {});
+  Executable(plan::Module module, std::vector<at::Tensor> bound, std::function<void()> poll = {},
+             bool cuda_graphs = false);
   ~Executable();
   Executable(const Executable&) = delete;
 
@@ -49,6 +51,9 @@ class Executable {
   // Whether a step before the closing copies may change an input: after such a step has run, a
   // failing call cannot be run again in eager.
   bool writes_inputs_early() const;
+
+  // For people, of CUDA graphs: how many there are, or why there are none. Empty: none are wanted.
+  std::string graphs() const;
 
   // Whether a call may take other ways than the one before it, by its data.
   bool has_control() const;

@@ -1,5 +1,6 @@
 #include "runtime/extern_call.h"
 
+#include <ATen/core/enum_tag.h>
 #include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
@@ -208,6 +209,22 @@ at::Tensor ExternCall::as_traced(const at::Tensor& result, SlotId slot,
       c10::fromIntArrayRefSlow(shapes.sizes(slot)), c10::fromIntArrayRefSlow(shapes.strides(slot)),
       result.scalar_type(), std::nullopt, result.device(), std::nullopt);
   return at::_ops::copy_::call(traced, result, false);
+}
+
+std::optional<double> ExternCall::number_named(std::string_view name) const {
+  const auto& arguments = schema_->arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() != name) continue;
+    if (i < template_.size())
+      return template_[i].isDouble() ? std::optional(template_[i].toDouble()) : std::nullopt;
+    if (const auto& value = arguments[i].default_value(); value && value->isDouble())
+      return value->toDouble();
+  }
+  return std::nullopt;
+}
+
+bool ExternCall::depends_on_data() const {
+  return op_.hasTag(at::Tag::data_dependent_output) || op_.hasTag(at::Tag::dynamic_output_shape);
 }
 
 bool ExternCall::is_operand(const at::Tensor& result,

@@ -5,7 +5,9 @@
 #include <ATen/core/stack.h>
 
 #include <functional>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "plan/function.h"
@@ -32,11 +34,16 @@ class ExternCall {
   void run(std::vector<at::Tensor>& tensors, std::span<const c10::IValue> symbolic_arguments,
            const Shapes& shapes, ResultCheck check) const;
 
+  // The float argument of that name, or its default. Nothing: there is none.
+  std::optional<double> number_named(std::string_view name) const;
+
   const std::string& name() const { return step_->op; }
   // Slots of arguments that the op writes to (in-place ops of graphs that were not functionalised).
   const std::vector<plan::SlotId>& written() const { return written_; }
   // Whether a result shares memory with an argument, by the schema.
   bool gives_views() const { return gives_views_; }
+  // Whether PyTorch says that what it gives, or the size of that, is known with the data alone.
+  bool depends_on_data() const;
   const std::vector<plan::SlotId>& results() const { return step_->results; }
 
  private:

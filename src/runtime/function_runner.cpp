@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/stream.h"
@@ -16,7 +17,8 @@ constexpr size_t kMostBound = 32;
 }  // namespace
 
 FunctionRunner::FunctionRunner(plan::Function function, std::vector<at::Tensor> constants,
-                               const std::vector<void*>& kernels)
+                               const std::vector<void*>& kernels,
+                               std::optional<std::vector<InputPlace>> graph_inputs)
     : prepared_(
           std::make_unique<PreparedFunction>(std::move(function), std::move(constants), kernels)) {
   const std::vector<int64_t> hints = plan::hints(prepared_->function);
@@ -26,6 +28,10 @@ FunctionRunner::FunctionRunner(plan::Function function, std::vector<at::Tensor> 
     fixed_ = std::move(first);
   else if (plan::conditions_hold(prepared_->function, hints))
     recent_.push_back({hints, std::move(first)});
+  if (!graph_inputs) return;
+  graphs_ = std::make_unique<GraphedFunction>(
+      *prepared_, std::move(*graph_inputs),
+      [this](auto&&... given) { return run_apart(std::forward<decltype(given)>(given)...); });
 }
 
 FunctionRunner::~FunctionRunner() { delete spare_.load(); }
@@ -123,11 +129,31 @@ void FunctionRunner::run_bound(BoundFunction& bound, std::span<c10::TensorImpl* 
   return_context(std::move(context));
 }
 
+std::unique_ptr<RunContext> FunctionRunner::run_apart(BoundFunction& bound,
+                                                      std::span<c10::TensorImpl* const> inputs,
+                                                      std::span<const double> numbers,
+                                                      std::vector<RecordedLaunch>* launches,
+                                                      std::vector<at::Tensor>& outputs) const {
+  std::optional<cuda::CurrentContext> current;
+  if (prepared_->on_gpu()) current.emplace(prepared_->context);
+  auto context = std::make_unique<RunContext>(*prepared_);
+  const int64_t bytes = bound.numbers().layout->arena_bytes;
+  context->attach(bound, prepared_->on_gpu() ? std::make_unique<Arena>(bytes, prepared_->device)
+                                             : std::make_unique<Arena>(bytes));
+  if (prepared_->on_gpu()) context->stream = cuda::current_stream(prepared_->device);
+  context->recorded = launches;
+  bound.run(*context, inputs, numbers, outputs);
+  context->recorded = nullptr;
+  return context;
+}
+
 void FunctionRunner::run(std::span<c10::TensorImpl* const> inputs, std::vector<at::Tensor>& outputs,
                          std::span<const int64_t> symbols, std::span<const double> numbers,
                          std::span<at::Tensor> handed_over) {
-  if (fixed_) return run_bound(*fixed_, inputs, numbers, handed_over, outputs);
-  run_bound(*bound_to(symbols), inputs, numbers, handed_over, outputs);
+  if (fixed_ && !graphs_) return run_bound(*fixed_, inputs, numbers, handed_over, outputs);
+  const std::shared_ptr<BoundFunction> bound = fixed_ ? fixed_ : bound_to(symbols);
+  if (graphs_ && graphs_->run(bound, inputs, numbers, handed_over, outputs)) return;
+  run_bound(*bound, inputs, numbers, handed_over, outputs);
 }
 
 }  // namespace braze::runtime

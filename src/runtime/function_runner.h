@@ -5,11 +5,13 @@
 #include <atomic>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/fork_mutex.h"
 #include "runtime/bound_function.h"
+#include "runtime/graphed_function.h"
 
 namespace braze::runtime {
 
@@ -17,9 +19,10 @@ namespace braze::runtime {
 // those used last are kept.
 class FunctionRunner {
  public:
-  // As PreparedFunction.
+  // As PreparedFunction. graph_inputs: as of GraphedFunction; nothing: no CUDA graphs.
   FunctionRunner(plan::Function function, std::vector<at::Tensor> constants,
-                 const std::vector<void*>& kernels);
+                 const std::vector<void*>& kernels,
+                 std::optional<std::vector<InputPlace>> graph_inputs = std::nullopt);
   ~FunctionRunner();
 
   // As Executable::run.
@@ -28,6 +31,7 @@ class FunctionRunner {
            std::span<at::Tensor> handed_over);
 
   const PreparedFunction& prepared() const { return *prepared_; }
+  const GraphedFunction* graphs() const { return graphs_.get(); }  // null: none are wanted
 
  private:
   struct Binding {
@@ -42,7 +46,15 @@ class FunctionRunner {
                  std::span<const double> numbers, std::span<at::Tensor> handed_over,
                  std::vector<at::Tensor>& outputs);
 
+  // In a context of its own.
+  std::unique_ptr<RunContext> run_apart(BoundFunction& bound,
+                                        std::span<c10::TensorImpl* const> inputs,
+                                        std::span<const double> numbers,
+                                        std::vector<RecordedLaunch>* launches,
+                                        std::vector<at::Tensor>& outputs) const;
+
   std::unique_ptr<PreparedFunction> prepared_;
+  std::unique_ptr<GraphedFunction> graphs_;
   ArenaPool arenas_;
   std::shared_ptr<BoundFunction> fixed_;  // of a static function
   ForkMutex mutex_;

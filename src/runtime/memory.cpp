@@ -193,6 +193,18 @@ at::Tensor borrow_tensor(void* data, c10::Device device, c10::IntArrayRef sizes,
                      c10::GetCPUAllocator());
 }
 
+at::Tensor tensor_like(const at::Tensor& tensor, c10::DataPtr data) {
+  const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), tensor.storage().allocator(),
+      /*resizable=*/true);
+  auto made = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)),
+                                                   tensor.key_set(), tensor.dtype());
+  made->set_storage_offset(tensor.storage_offset());
+  made->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+  return at::Tensor(std::move(made));
+}
+
 Arena::Arena(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   data_ = static_cast<char*>(allocate(bytes));

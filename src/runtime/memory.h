@@ -37,6 +37,9 @@ at::Tensor allocate_tensor_on(c10::Device device, c10::IntArrayRef sizes, c10::I
 at::Tensor borrow_tensor(void* data, c10::Device device, c10::IntArrayRef sizes,
                          c10::IntArrayRef strides, at::ScalarType dtype, int64_t bytes);
 
+// One with the layout and dtype of `tensor` over `data`, which is as large as its memory.
+at::Tensor tensor_like(const at::Tensor& tensor, c10::DataPtr data);
+
 // 64-byte aligned; null for 0 bytes. On the CPU, huge pages are not asked for: no model here ran
 // faster with them, and on a virtual machine whose host takes idle memory back the first touch of
 // one costs several milliseconds, that of as many small pages, which the system has at hand, a

@@ -117,6 +117,14 @@ void RunContext::bind_view(SlotId slot, const BoundFunction& bound) {
     tensors[slot] = make_tensor(slot, bound);
 }
 
+void RunContext::keep_addresses() {
+  forget_call();
+  cells_.clear();
+  serial_ = 0;
+  for (SlotId slot : prepared.context_slots) tensors[slot].reset();
+  arena = nullptr;
+}
+
 void RunContext::forget_call() {
   handed_over = {};
   for (SlotId slot : prepared.extern_inputs) tensors[slot].reset();

@@ -14,6 +14,12 @@ namespace braze::runtime {
 
 class BoundFunction;
 
+// A launch in a CUDA graph of a kernel that takes numbers of the call.
+struct RecordedLaunch {
+  const PreparedFunction::GpuLaunch* launch;
+  void* node;  // CUgraphNode
+};
+
 class RunContext {
  public:
   explicit RunContext(const PreparedFunction& prepared);
@@ -25,6 +31,8 @@ class RunContext {
   void bind_view(plan::SlotId slot, const BoundFunction& bound);
   // Drops what belongs to the caller.
   void forget_call();
+  // Drops all memory. Addresses stay.
+  void keep_addresses();
 
   const PreparedFunction& prepared;
   // Null while the context is idle, if it is of symbolic sizes or holds memory of a GPU.
@@ -34,6 +42,7 @@ class RunContext {
   std::vector<void*> kernel_args;
   void* stream = nullptr;             // of a GPU, during a run: the user's current one
   std::span<at::Tensor> handed_over;  // during a run: as Executable::run
+  std::vector<RecordedLaunch>* recorded = nullptr;  // during a run that is recorded
 
  private:
   // A tensor of memory that is there for all calls. Slots of one type at one place share it:

@@ -51,3 +51,11 @@ namespace braze::capture {
 bool add_hooks(PyObject* module);
 
 }  // namespace braze::capture
+
+namespace braze::runtime {
+
+// Adds `repeat_on_cpu()` to the module: from now on functions under "cuda_graphs" on a CPU use
+// memory as they would on a GPU, and run step by step where a graph would be launched.
+bool add_hooks(PyObject* module);
+
+}  // namespace braze::runtime

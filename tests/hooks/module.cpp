@@ -6,7 +6,9 @@ PyMODINIT_FUNC PyInit__test_hooks() {
                                    .m_doc = "What the tests see of a trace and of a capture.",
                                    .m_size = -1};
   PyObject* module = PyModule_Create(&definition);
-  if (module && braze::trace::add_hooks(module) && braze::capture::add_hooks(module)) return module;
+  if (module && braze::trace::add_hooks(module) && braze::capture::add_hooks(module) &&
+      braze::runtime::add_hooks(module))
+    return module;
   Py_XDECREF(module);
   return nullptr;
 }

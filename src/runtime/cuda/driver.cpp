@@ -12,24 +12,38 @@
 namespace braze::runtime::cuda {
 namespace {
 
+// CUDA_KERNEL_NODE_PARAMS_v1
+struct KernelNode {
+  void* kernel;
+  unsigned blocks[3], threads[3];
+  unsigned shared_bytes;
+  void** arguments;
+  void** extra;
+};
+
 // NVIDIA, CUDA Driver API. Results are CUresult, 0 for success; devices are numbers, contexts,
 // modules, functions and streams addresses.
-#define BRAZE_DRIVER_FUNCTIONS(X)                                                               \
-  X(init, "cuInit", int (*)(unsigned))                                                          \
-  X(device_count, "cuDeviceGetCount", int (*)(int*))                                            \
-  X(device_get, "cuDeviceGet", int (*)(int*, int))                                              \
-  X(device_attribute, "cuDeviceGetAttribute", int (*)(int*, int, int))                          \
-  X(retain_context, "cuDevicePrimaryCtxRetain", int (*)(void**, int))                           \
-  X(current_context, "cuCtxGetCurrent", int (*)(void**))                                        \
-  X(push_context, "cuCtxPushCurrent_v2", int (*)(void*))                                        \
-  X(pop_context, "cuCtxPopCurrent_v2", int (*)(void**))                                         \
-  X(capture_mode, "cuThreadExchangeStreamCaptureMode", int (*)(int*))                           \
-  X(load_module, "cuModuleLoadData", int (*)(void**, const void*))                              \
-  X(unload_module, "cuModuleUnload", int (*)(void*))                                            \
-  X(get_function, "cuModuleGetFunction", int (*)(void**, void*, const char*))                   \
-  X(error_text, "cuGetErrorString", int (*)(int, const char**))                                 \
-  X(launch_kernel, "cuLaunchKernel",                                                            \
-    int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, \
+#define BRAZE_DRIVER_FUNCTIONS(X)                                                                \
+  X(init, "cuInit", int (*)(unsigned))                                                           \
+  X(device_count, "cuDeviceGetCount", int (*)(int*))                                             \
+  X(device_get, "cuDeviceGet", int (*)(int*, int))                                               \
+  X(device_attribute, "cuDeviceGetAttribute", int (*)(int*, int, int))                           \
+  X(retain_context, "cuDevicePrimaryCtxRetain", int (*)(void**, int))                            \
+  X(current_context, "cuCtxGetCurrent", int (*)(void**))                                         \
+  X(push_context, "cuCtxPushCurrent_v2", int (*)(void*))                                         \
+  X(pop_context, "cuCtxPopCurrent_v2", int (*)(void**))                                          \
+  X(capture_mode, "cuThreadExchangeStreamCaptureMode", int (*)(int*))                            \
+  X(load_module, "cuModuleLoadData", int (*)(void**, const void*))                               \
+  X(unload_module, "cuModuleUnload", int (*)(void*))                                             \
+  X(get_function, "cuModuleGetFunction", int (*)(void**, void*, const char*))                    \
+  X(error_text, "cuGetErrorString", int (*)(int, const char**))                                  \
+  X(copy, "cuMemcpyDtoDAsync_v2", int (*)(uint64_t, uint64_t, size_t, void*))                    \
+  X(is_capturing, "cuStreamIsCapturing", int (*)(void*, int*))                                   \
+  X(capture_info, "cuStreamGetCaptureInfo_v2",                                                   \
+    int (*)(void*, int*, uint64_t*, void**, void* const**, size_t*))                             \
+  X(set_kernel_node, "cuGraphExecKernelNodeSetParams", int (*)(void*, void*, const KernelNode*)) \
+  X(launch_kernel, "cuLaunchKernel",                                                             \
+    int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,  \
             void**, void**))
 
 enum Attribute : int {
@@ -172,13 +186,51 @@ void* LoadedCode::kernel(const std::string& name) const {
   return kernel;
 }
 
-void launch(void* kernel, const std::array<uint32_t, 3>& blocks,
-            const std::array<uint32_t, 3>& threads, uint32_t shared_bytes, void* stream,
-            void** arguments) {
+void launch(const Launch& launch, void* stream) {
   const Driver& d = driver_or_why();
+  const auto& [kernel, blocks, threads, shared_bytes, arguments] = launch;
   d.check(d.launch_kernel(kernel, blocks[0], blocks[1], blocks[2], threads[0], threads[1],
                           threads[2], shared_bytes, stream, arguments, nullptr),
           "cuLaunchKernel");
+}
+
+void copy(void* target, const void* source, int64_t bytes, void* stream) {
+  if (bytes == 0) return;
+  const Driver& d = driver_or_why();
+  d.check(d.copy(reinterpret_cast<uint64_t>(target), reinterpret_cast<uint64_t>(source),
+                 static_cast<size_t>(bytes), stream),
+          "cuMemcpyDtoDAsync");
+}
+
+bool is_recording(void* stream) {
+  int status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+  const Driver& d = driver_or_why();
+  return d.is_capturing(stream, &status) != 0 || status != 0;
+}
+
+void* last_node(void* stream) {
+  const Driver& d = driver_or_why();
+  int status = 0;
+  uint64_t id = 0;
+  void* graph = nullptr;
+  void* const* nodes = nullptr;
+  size_t count = 0;
+  d.check(d.capture_info(stream, &status, &id, &graph, &nodes, &count), "cuStreamGetCaptureInfo");
+  BRAZE_CHECK(status == 1 && count == 1, "a stream that is recorded, status ", status, ", ", count,
+              " nodes");
+  return nodes[0];
+}
+
+void set_arguments(void* graph, void* node, const Launch& launch) {
+  const Driver& d = driver_or_why();
+  const auto& [kernel, blocks, threads, shared_bytes, arguments] = launch;
+  const KernelNode changed{kernel,
+                           {blocks[0], blocks[1], blocks[2]},
+                           {threads[0], threads[1], threads[2]},
+                           shared_bytes,
+                           arguments,
+                           nullptr};
+  d.check(d.set_kernel_node(graph, node, &changed), "cuGraphExecKernelNodeSetParams");
 }
 
 }  // namespace braze::runtime::cuda

@@ -44,10 +44,25 @@ class LoadedCode {
   void* module_ = nullptr;
 };
 
-// Puts a kernel on a stream of the current device. `arguments`: addresses of what it takes, in
-// order. InternalError with the driver's word.
-void launch(void* kernel, const std::array<uint32_t, 3>& blocks,
-            const std::array<uint32_t, 3>& threads, uint32_t shared_bytes, void* stream,
-            void** arguments);
+// A kernel and all that it takes.
+struct Launch {
+  void* kernel;
+  std::array<uint32_t, 3> blocks, threads;
+  uint32_t shared_bytes;
+  void** arguments;  // addresses of what it takes, in order
+};
+
+// Puts a kernel on a stream of the current device. InternalError with the driver's word, as of
+// those below.
+void launch(const Launch& launch, void* stream);
+// Copies within the device, behind what the stream has to do.
+void copy(void* target, const void* source, int64_t bytes, void* stream);
+
+// Whether what the stream is given is recorded.
+bool is_recording(void* stream);
+// The node of a graph under recording (CUgraphNode) that the stream has got last.
+void* last_node(void* stream);
+// `node` of an executable graph (CUgraphExec): the same kernel with other arguments.
+void set_arguments(void* graph, void* node, const Launch& launch);
 
 }  // namespace braze::runtime::cuda
