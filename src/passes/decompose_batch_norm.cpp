@@ -1,10 +1,12 @@
+#include <algorithm>
+
 #include "graph/arguments.h"
 #include "graph/infer/strides.h"
 #include "passes/decompose_rules.h"
 
-// On a GPU all of batch norm is Braze's own kernels: there PyTorch's are one or three reads of the
-// input more than what stands around them needs, and cuDNN's take single precision alone. On a CPU
-// training is PyTorch's.
+// Batch norm is Braze's own kernels. On a GPU PyTorch's are one or three reads of the input more
+// than what stands around them needs, and cuDNN's take single precision alone. On a CPU PyTorch's
+// forward adds up in double precision, one element at a time, and takes three times as long.
 namespace braze::passes {
 
 using graph::Argument;
@@ -22,6 +24,19 @@ namespace {
 
 bool is_on_gpu(const Value* value) {
   return value->type().device.type == graph::Device::Type::kCUDA;
+}
+
+// Whether the training of `input` is kernels, with these parameters and moments. On a CPU PyTorch
+// computes with halves beside single precision in ways of its own, and refuses other mixtures.
+bool has_kernels(const Node& node, const Value* input, std::initializer_list<int> beside) {
+  const TensorType& type = input->type();
+  if (type.rank() < 2) return false;
+  if (is_on_gpu(input)) return graph::is_float(type.dtype);
+  if (type.dtype != DType::kFloat32 && type.dtype != DType::kFloat64) return false;
+  return std::all_of(beside.begin(), beside.end(), [&](int argument) {
+    const Value* value = graph::optional_tensor_arg(node, argument);
+    return !value || value->type().dtype == type.dtype;
+  });
 }
 
 // [C] as [C, 1, 1, ...], to stand under [N, C, ...].
@@ -90,7 +105,8 @@ Replacement training(Emitter& emit, const Node& node, bool has_running, double m
                      double eps) {
   Value* input = graph::tensor_arg(node, 0);
   const TensorType& type = input->type();
-  if (!is_on_gpu(input) || !graph::is_float(type.dtype) || type.rank() < 2) return {};
+  if (!(has_running ? has_kernels(node, input, {1, 2, 3, 4}) : has_kernels(node, input, {1, 2})))
+    return {};
   const DType dtype = graph::compute_dtype(type.dtype);
   Value* x = emit.cast(input, dtype);
   Node* moments =
@@ -163,8 +179,7 @@ Replacement native_backward(Emitter& emit, const Node& node) {
               .rstd = graph::optional_tensor_arg(node, 6),
               .by_batch = graph::bool_arg(node, 7)};
   const TensorType& type = given.input->type();
-  if (!is_on_gpu(given.input) || !graph::is_float(type.dtype) || type.rank() < 2 ||
-      given.dy->type().sizes != type.sizes)
+  if (!has_kernels(node, given.input, {0, 2, 3, 4, 5, 6}) || given.dy->type().sizes != type.sizes)
     return {};
   if (!given.by_batch) {
     given.mean = graph::optional_tensor_arg(node, 3);
