@@ -19,7 +19,7 @@ using graph::Value;
 
 Replacement apply_rules(Emitter& emit, const Node& node) {
   for (auto rule : {decompose_activation, decompose_backward, decompose_batch_norm, decompose_loss,
-                    decompose_norm, decompose_shape}) {
+                    decompose_norm, decompose_pooling, decompose_shape}) {
     Replacement replacement = rule(emit, node);
     if (!replacement.empty()) return replacement;
   }

@@ -37,6 +37,7 @@ Replacement decompose_batch_norm(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_backward(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_loss(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_norm(graph::Emitter& emit, const graph::Node& node);
+Replacement decompose_pooling(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_shape(graph::Emitter& emit, const graph::Node& node);
 
 }  // namespace braze::passes

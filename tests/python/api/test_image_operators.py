@@ -95,3 +95,58 @@ def test_halves_stay_with_pytorch():
     for weight in (channels(3), channels(3, torch.bfloat16)):
         torch.testing.assert_close(braze.compile(function)(x, weight), function(x, weight))
     assert len(calls_of(function, x, channels(3))) == 1
+
+
+def windows(x, *args):
+    return F.max_pool2d(x, *args, return_indices=True)
+
+
+# kernel, stride, padding, dilation, ceil_mode
+@pytest.mark.parametrize(
+    "arguments",
+    [(2,), (3, 2, 1), (3, 1, 1), ((1, 3), (2, 1)), ((3, 2), 2, (1, 0)), (3, 2, 1, 1, True),
+     (2, 3, 0, 1, True), (3, 3)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_maxima_of_windows(arguments, dtype):
+    few = torch.randint(4, (2, 3, 20, 37)).to(dtype)  # many equal ones
+    special = torch.randn(3, 20, 37, dtype=dtype)
+    special[torch.rand(3, 20, 37) < 0.2] = NAN
+    special[:, :6, :6] = -INF
+    special[:, 14:, 30:] = INF
+    compiled = braze.compile(windows)
+    for x in (few, special, torch.randn(1, 2, 7, 5, dtype=dtype)):
+        for a, b in zip(compiled(x, *arguments), windows(x, *arguments), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+            assert a.stride() == b.stride()
+    assert not calls_of(windows, few, *arguments)
+    alone = F.max_pool2d(special, *arguments)
+    pool = braze.compile(lambda x: F.max_pool2d(x, *arguments))
+    torch.testing.assert_close(pool(special), alone, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [(3, 1, 1, 2), (5, 1, 2), (13, 1, 6)], ids=["dilated", "25 points", "169 points"]
+)
+def test_other_windows_are_pytorchs(arguments):
+    x = torch.randn(2, 3, 20, 37)
+    for a, b in zip(braze.compile(windows)(x, *arguments), windows(x, *arguments), strict=True):
+        assert torch.equal(a, b)
+    assert len(calls_of(windows, x, *arguments)) == 1
+
+
+def test_maxima_of_channels_last_are_pytorchs():
+    for shape in ((2, 3, 20, 37), (2, 1, 20, 37), (1, 4, 3, 1)):
+        x = torch.randn(shape).to(memory_format=LAST)
+        for a, b in zip(braze.compile(windows)(x, 3, 2, 1), windows(x, 3, 2, 1), strict=True):
+            assert torch.equal(a, b) and a.stride() == b.stride()
+
+
+def test_a_maximum_over_its_gradient():
+    with torch.enable_grad():
+        x = torch.randint(4, (2, 3, 12, 13)).float().requires_grad_()
+        twin = x.detach().clone().requires_grad_()
+        F.max_pool2d(x.relu(), 3, 2, 1).pow(2).sum().backward()
+        braze.compile(lambda x: F.max_pool2d(x.relu(), 3, 2, 1).pow(2).sum())(twin).backward()
+    assert torch.equal(twin.grad, x.grad)

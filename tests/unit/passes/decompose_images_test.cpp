@@ -45,5 +45,74 @@ TEST(DecomposeImages, BatchNormOfHalvesStays) {
   })");
 }
 
+TEST(DecomposeImages, MaximaOfWindows) {
+  EXPECT_EQ(after(R"(graph(%0: f32[1, 3, 4, 6]) {
+    %1: f32[1, 3, 4, 3], %2: i64[1, 3, 4, 3] = aten.max_pool2d_with_indices(%0, [1, 2], [1, 2])
+    return %1, %2
+  })"),
+            R"(graph(%0: f32[1, 3, 4, 6]) {
+  %1: f32[] = aten.full([], -inf, f32, None, None, None)
+  %2: i64[3] = aten.arange.start_step(0, 6, 2, i64, None, None, None)
+  %3: i64[3] = aten.clamp_min(%2, 0)
+  %4: i64[4] = aten.arange.start_step(0, 24, 6, i64, None, None, None)
+  %5: i64[4] = aten.clamp_min(%4, 0)
+  %6: i64[4, 1] #%5 = aten.view(%5, [4, 1])
+  %7: i64[4, 3] = aten.add.Tensor(%6, %3, 1)
+  %8: f32[1, 3, 4, 6] #%0 = aten.slice.Tensor(%0, 2, 0, 4, 1)
+  %9: i64[4] = aten.arange.start_step(0, 24, 6, i64, None, None, None)
+  %10: f32[1, 3, 4, 3]{72, 24, 6, 2} #%0 = aten.slice.Tensor(%8, 3, 0, 5, 2)
+  %11: bool[1, 3, 4, 3] = aten.gt.Tensor(%10, %1)
+  %12: bool[1, 3, 4, 3] = aten.isnan(%10)
+  %13: bool[1, 3, 4, 3] = aten.bitwise_or.Tensor(%11, %12)
+  %14: f32[1, 3, 4, 3] = aten.where.self(%13, %10, %1)
+  %15: i64[3] = aten.arange.start_step(0, 6, 2, i64, None, None, None)
+  %16: i64[4, 1] #%9 = aten.view(%9, [4, 1])
+  %17: i64[4, 3] = aten.add.Tensor(%16, %15, 1)
+  %18: i64[1, 3, 4, 3] = aten.where.self(%13, %17, %7)
+  %19: f32[1, 3, 4, 3]{72, 24, 6, 2}+1 #%0 = aten.slice.Tensor(%8, 3, 1, 6, 2)
+  %20: bool[1, 3, 4, 3] = aten.gt.Tensor(%19, %14)
+  %21: bool[1, 3, 4, 3] = aten.isnan(%19)
+  %22: bool[1, 3, 4, 3] = aten.bitwise_or.Tensor(%20, %21)
+  %23: f32[1, 3, 4, 3] = aten.where.self(%22, %19, %14)
+  %24: i64[3] = aten.arange.start_step(1, 7, 2, i64, None, None, None)
+  %25: i64[4, 1] #%9 = aten.view(%9, [4, 1])
+  %26: i64[4, 3] = aten.add.Tensor(%25, %24, 1)
+  %27: i64[1, 3, 4, 3] = aten.where.self(%22, %26, %18)
+  return %23, %27
+}
+)");
+}
+
+TEST(DecomposeImages, MaximaAlone) {
+  EXPECT_EQ(after(R"(graph(%0: f32[1, 3, 4, 5]) {
+    %1: f32[1, 3, 4, 3], %2: i64[1, 3, 4, 3] = aten.max_pool2d_with_indices(%0, [1, 2], [1, 2], [0, 1])
+    return %1
+  })"),
+            R"(graph(%0: f32[1, 3, 4, 5]) {
+  %1: f32[1, 3, 4, 6] = aten.constant_pad_nd(%0, [1, 0, 0, 0], -inf)
+  %2: f32[] = aten.full([], -inf, f32, None, None, None)
+  %3: f32[1, 3, 4, 6] #%1 = aten.slice.Tensor(%1, 2, 0, 4, 1)
+  %4: f32[1, 3, 4, 3]{72, 24, 6, 2} #%1 = aten.slice.Tensor(%3, 3, 0, 5, 2)
+  %5: bool[1, 3, 4, 3] = aten.gt.Tensor(%4, %2)
+  %6: bool[1, 3, 4, 3] = aten.isnan(%4)
+  %7: bool[1, 3, 4, 3] = aten.bitwise_or.Tensor(%5, %6)
+  %8: f32[1, 3, 4, 3] = aten.where.self(%7, %4, %2)
+  %9: f32[1, 3, 4, 3]{72, 24, 6, 2}+1 #%1 = aten.slice.Tensor(%3, 3, 1, 6, 2)
+  %10: bool[1, 3, 4, 3] = aten.gt.Tensor(%9, %8)
+  %11: bool[1, 3, 4, 3] = aten.isnan(%9)
+  %12: bool[1, 3, 4, 3] = aten.bitwise_or.Tensor(%10, %11)
+  %13: f32[1, 3, 4, 3] = aten.where.self(%12, %9, %8)
+  return %13
+}
+)");
+}
+
+TEST(DecomposeImages, LargeWindowsStay) {
+  expect_unchanged_by(decompose, R"(graph(%0: f32[1, 3, 8, 8]) {
+    %1: f32[1, 3, 4, 4], %2: i64[1, 3, 4, 4] = aten.max_pool2d_with_indices(%0, [5, 5], [1, 1])
+    return %1
+  })");
+}
+
 }  // namespace
 }  // namespace braze::passes
