@@ -34,6 +34,7 @@ graph::Value* with_type(graph::Emitter& emit, graph::Value* value, const graph::
 
 Replacement decompose_activation(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_batch_norm(graph::Emitter& emit, const graph::Node& node);
+Replacement decompose_convolution(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_backward(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_loss(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_norm(graph::Emitter& emit, const graph::Node& node);

@@ -150,3 +150,60 @@ def test_a_maximum_over_its_gradient():
         F.max_pool2d(x.relu(), 3, 2, 1).pow(2).sum().backward()
         braze.compile(lambda x: F.max_pool2d(x.relu(), 3, 2, 1).pow(2).sum())(twin).backward()
     assert torch.equal(twin.grad, x.grad)
+
+
+def depthwise(stride, padding, mask):
+    def function(dy, x, weight):
+        made = aten.convolution_backward(
+            dy, x, weight, [x.shape[1]], stride, padding, [1, 1], False, [0, 0], x.shape[1], mask
+        )
+        return [gradient for gradient in made if gradient is not None]
+
+    return function
+
+
+@pytest.mark.parametrize("format", [PLAIN, LAST], ids=str)
+@pytest.mark.parametrize(
+    "size, window, stride, padding",
+    [
+        ((2, 6, 14, 15), (7, 7), (1, 1), (3, 3)),
+        ((2, 40, 7, 7), (7, 7), (1, 1), (3, 3)),
+        ((2, 6, 1, 1), (7, 7), (1, 1), (3, 3)),
+        ((1, 1, 4, 1), (5, 5), (1, 1), (2, 2)),
+        ((1, 3, 33, 40), (5, 7), (2, 1), (0, 3)),
+        ((2, 5, 30, 29), (5, 5), (2, 2), (2, 2)),
+        ((2, 5, 4, 31), (3, 9), (1, 1), (1, 0)),
+    ],
+)
+def test_gradients_of_a_depthwise_convolution(size, window, stride, padding, format):
+    x = torch.randn(size).to(memory_format=format)
+    weight = torch.randn(size[1], 1, *window)
+    y = F.conv2d(x, weight, None, stride, padding, groups=size[1])
+    dy = torch.randn(y.shape).to(memory_format=format)
+    for mask in ([True, True, True], [False, True, False], [True, True, False]):
+        function = depthwise(stride, padding, mask)
+        check(function, dy, x, weight, floor=1e-5)
+        # What is left is the gradient of the input.
+        assert len(calls_of(function, dy, x, weight)) == mask[0]
+
+
+def test_small_windows_are_pytorchs():
+    x, weight = torch.randn(2, 5, 30, 30), torch.randn(5, 1, 3, 3)
+    dy = torch.randn(2, 5, 30, 30)
+    function = depthwise((1, 1), (1, 1), [False, True, True])
+    check(function, dy, x, weight, floor=1e-5)
+    assert any("convolution_backward" in line for line in calls_of(function, dy, x, weight))
+
+
+def test_training_with_a_depthwise_convolution():
+    convolution = torch.nn.Conv2d(6, 6, 7, padding=3, groups=6)
+    x = torch.randn(2, 6, 32, 32)
+    wanted, got = [], []
+    for call, seen in ((convolution, wanted), (braze.compile(convolution), got)):
+        with torch.enable_grad():
+            convolution.zero_grad()
+            y = call(x)
+            y.pow(2).sum().backward()
+        seen += [y.detach()] + [p.grad.clone() for p in convolution.parameters()]
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-3)

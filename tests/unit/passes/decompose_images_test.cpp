@@ -114,5 +114,39 @@ TEST(DecomposeImages, LargeWindowsStay) {
   })");
 }
 
+TEST(DecomposeImages, GradientOfADepthwiseWeight) {
+  EXPECT_EQ(after(R"(graph(%0: f32[2, 3, 8, 8], %1: f32[2, 3, 8, 8], %2: f32[3, 1, 5, 5]) {
+    %3: f32[2, 3, 8, 8], %4: f32[3, 1, 5, 5], %5: f32[3] = aten.convolution_backward(%0, %1, %2, [3], [1, 1], [2, 2], [1, 1], false, [0, 0], 3, [true, true, true])
+    return %3, %4, %5
+  })"),
+            R"(graph(%0: f32[2, 3, 8, 8], %1: f32[2, 3, 8, 8], %2: f32[3, 1, 5, 5]) {
+  %3: f32[3] = aten.sum.dim_IntList(%0, [0, 2, 3], false, None)
+  %4: f32[2, 3, 8, 8], _, _ = aten.convolution_backward(%0, %1, %2, [3], [1, 1], [2, 2], [1, 1], false, [0, 0], 3, [true, false, false])
+  %5: f32[2, 3, 12, 12] = aten.constant_pad_nd(%1, [2, 2, 2, 2], 0)
+  %6: f32[2, 3, 8, 12, 5]{432, 144, 12, 1, 12} #%5 = aten.unfold(%5, 2, 5, 1)
+  %7: f32[2, 3, 8, 8, 5, 5]{432, 144, 12, 1, 12, 1} #%5 = aten.unfold(%6, 3, 5, 1)
+  %8: f32[2, 3, 8, 8, 1] #%0 = aten.unsqueeze(%0, -1)
+  %9: f32[2, 3, 8, 8, 1, 1] #%0 = aten.unsqueeze(%8, -1)
+  %10: f32[2, 3, 8, 8, 5, 5]{4800, 1600, 200, 5, 40, 1} = aten.mul.Tensor(%7, %9)
+  %11: f32[3, 5, 5] = aten.sum.dim_IntList(%10, [0, 2, 3], false, None)
+  %12: f32[3, 1, 5, 5] #%11 = aten.unsqueeze(%11, 1)
+  return %4, %12, %3
+}
+)");
+}
+
+TEST(DecomposeImages, GradientsOfOtherConvolutionsStay) {
+  expect_unchanged_by(decompose,
+                      R"(graph(%0: f32[2, 3, 8, 8], %1: f32[2, 3, 8, 8], %2: f32[3, 1, 3, 3]) {
+    %3: f32[2, 3, 8, 8], %4: f32[3, 1, 3, 3], %5: f32[3] = aten.convolution_backward(%0, %1, %2, [3], [1, 1], [1, 1], [1, 1], false, [0, 0], 3, [true, true, true])
+    return %4
+  })");
+  expect_unchanged_by(decompose,
+                      R"(graph(%0: f32[2, 3, 8, 8], %1: f32[2, 3, 8, 8], %2: f32[3, 3, 5, 5]) {
+    %3: f32[2, 3, 8, 8], %4: f32[3, 3, 5, 5], %5: f32[3] = aten.convolution_backward(%0, %1, %2, [3], [1, 1], [2, 2], [1, 1], false, [0, 0], 1, [true, true, true])
+    return %4
+  })");
+}
+
 }  // namespace
 }  // namespace braze::passes
