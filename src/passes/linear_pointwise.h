@@ -5,9 +5,10 @@
 // (kernels/kernels.h), which computes into memory of the plan, whose threads take their parts one
 // by one, and which chooses its way by the number of rows of the call. On two Zen 4 cores it takes
 // 0.8 to 1.05 of oneDNN's time for many rows and 0.3 to 1.0 of it for up to 16; on Xeon cores with
-// AVX-512 it takes 0.8 to 1.1 (two cores) and 0.5 to 1.15 (sixteen) of MKL's time for many rows,
-// while fewer than 64 stay with MKL. `braze.mm_pointwise(x, weight, bias, activation)` is
-// activation(x @ weight + bias).
+// AVX-512 it takes 0.8 to 1.1 (two cores) and 0.5 to 1.15 (sixteen) of MKL's time for many rows
+// against a transposed weight, while fewer than 64 stay with MKL, and so do the products of
+// gradients, for which it takes 1.1 to 1.4 (one core).
+// `braze.mm_pointwise(x, weight, bias, activation)` is activation(x @ weight + bias).
 //
 // use_linear_pointwise: the others go to oneDNN. On processors that are not Intel's, its product is
 // 10 to 20 % faster than the one that ATen's mm and addmm call, and twice as fast where few rows

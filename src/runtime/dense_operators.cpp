@@ -25,10 +25,14 @@ bool is_f32_matrix(const at::Tensor& tensor) {
          tensor.layout() == at::kStrided;
 }
 
-// Where MKL knows the processor, it is the faster one for fewer rows.
+// Where MKL knows the processor, it is the faster one for fewer rows, and for operands in another
+// order than that of a linear layer, which a gradient has: it reads all orders at the same rate.
 constexpr int64_t kRowsOverMkl = 64;
 
-bool aten_multiplies_faster(int64_t rows) { return rows < kRowsOverMkl && mkl_knows_processor(); }
+bool aten_multiplies_faster(int64_t rows, bool as_in_linear, kernels::Activation activation) {
+  const bool other_order = !as_in_linear && activation == kernels::Activation::kNone;
+  return (rows < kRowsOverMkl || other_order) && mkl_knows_processor();
+}
 
 at::Tensor& aten_product(const at::Tensor& self, const at::Tensor& mat2,
                          const std::optional<at::Tensor>& bias, kernels::Activation activation,
@@ -62,10 +66,11 @@ at::Tensor& mm_pointwise_out(const at::Tensor& self, const at::Tensor& mat2,
     TORCH_CHECK(bias->dim() == 1 && bias->size(0) == columns && bias->scalar_type() == at::kFloat,
                 "mm_pointwise: a bias of sizes ", bias->sizes());
   const kernels::Activation wanted = activation_named(activation);
-  if (aten_multiplies_faster(rows)) return aten_product(self, mat2, bias, wanted, out);
+  const bool transposed = mat2.stride(1) != 1 && columns > 1 && (mat2.stride(0) == 1 || inner <= 1);
+  if (aten_multiplies_faster(rows, transposed && self.stride(1) == 1, wanted))
+    return aten_product(self, mat2, bias, wanted, out);
   const bool packs = self.stride(1) != 1 && self.stride(0) == 1 && kernels::packs_rows(rows, inner);
   const at::Tensor a = packs ? self : with_whole_rows(self);
-  const bool transposed = mat2.stride(1) != 1 && columns > 1 && (mat2.stride(0) == 1 || inner <= 1);
   const at::Tensor b = transposed ? mat2 : with_whole_rows(mat2);
   const at::Tensor bias_row = bias ? bias->contiguous() : at::Tensor();
   const kernels::Product product{

@@ -99,7 +99,7 @@ def test_special_values_stay_where_eager_has_them():
 
 
 def mkl_knows_the_processor():
-    """There, few rows are its, and its sums depend on the number of threads."""
+    """There, few rows and gradients are its, and its sums depend on the number of threads."""
     return "GenuineIntel" in Path("/proc/cpuinfo").read_text()
 
 
@@ -119,6 +119,19 @@ def test_threads_do_not_change_a_bit():
                 torch.set_num_threads(threads)
         assert torch.equal(results[0], results[1])
         assert torch.equal(results[0], results[2])
+
+
+@needs_vectors
+def test_products_of_gradients():
+    """Both factors in the other order; MKL's, bit by bit, on the processors that it knows."""
+    torch.manual_seed(5)
+    x, weight, dy = torch.randn(300, 768), torch.randn(1024, 768), torch.randn(300, 1024)
+    product = torch.ops.braze.mm_pointwise
+    for a, b in ((dy, weight), (dy.t(), x), (x.t(), dy), (weight.t(), dy.t())):
+        got, expected = product(a, b, None, "none"), a @ b
+        close(got, expected, a.shape[1])
+        assert not mkl_knows_the_processor() or torch.equal(got, expected)
+        close(product(a, b, None, "gelu"), torch.nn.functional.gelu(expected), a.shape[1])
 
 
 def test_sizes_that_vary():
