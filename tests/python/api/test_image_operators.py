@@ -63,6 +63,15 @@ def test_batch_norm_of_rows_without_parameters():
         assert not calls_of(function, torch.randn(shape))
 
 
+def test_instance_norm():
+    def function(x, weight, bias):
+        return (F.instance_norm(x, None, None, weight, bias),)
+
+    args = 3 + torch.randn(3, 5, 20, 17), channels(5), channels(5)
+    check(function, *args)
+    assert not calls_of(function, *args)
+
+
 def test_batch_norm_of_values_far_from_zero():
     def function(x):
         return (F.batch_norm(x, None, None, None, None, True, 0.1, 1e-5),)
