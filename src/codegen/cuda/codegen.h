@@ -1,5 +1,6 @@
 // Loop IR to CUDA C++ without a single #include, for NVRTC: a source for each kernel, so that they
-// compile side by side and are kept apart in caches.
+// are kept apart in caches. Sources may stand behind each other in one program: kernels that differ
+// differ in name.
 #pragma once
 
 #include <array>

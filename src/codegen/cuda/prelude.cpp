@@ -5,6 +5,15 @@
 namespace braze::codegen::cuda {
 namespace {
 
+// Once, where several sources stand behind each other in one program.
+constexpr std::string_view kBegin = R"(
+#ifndef BRAZE_PRELUDE
+#define BRAZE_PRELUDE
+)";
+constexpr std::string_view kEnd = R"(
+#endif
+)";
+
 constexpr std::string_view kTypes = R"(
 typedef signed char i8;
 typedef unsigned char u8;
@@ -261,11 +270,13 @@ template <int count, class A> D A over_columns(A a, A* shared) {
 }  // namespace
 
 std::string_view prelude() {
-  static const std::string text = std::string(kTypes)
+  static const std::string text = std::string(kBegin)
+                                      .append(kTypes)
                                       .append(kRandom)
                                       .append(kArithmetic)
                                       .append(kAccumulators)
-                                      .append(kThreads);
+                                      .append(kThreads)
+                                      .append(kEnd);
   return text;
 }
 

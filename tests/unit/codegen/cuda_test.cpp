@@ -1,3 +1,5 @@
+#include <set>
+
 #include "codegen/cuda_emulator.h"
 #include "toolchain/nvrtc.h"
 
@@ -278,6 +280,27 @@ TEST(CudaText, ThreadsOfARow) {
   EXPECT_EQ(threads(softmax(100000, 128)).first, 256);
   EXPECT_EQ(threads(softmax(8192, 4096)), std::pair(int64_t{256}, int64_t{8192}));
   EXPECT_EQ(threads(softmax(1, 100000)), std::pair(int64_t{1024}, int64_t{1}));
+}
+
+// Sources of any graphs may stand behind each other in one program.
+TEST(CudaText, KernelsThatDifferDifferInName) {
+  sym::ExprArena arena;
+  loop::ExprPool pool;
+  const auto code =
+      generate(parse_kernels({relu("f32", "1000"), relu("f32", "1000"), relu("f32", "1001"),
+                              relu("f16", "1000"), softmax(100, 64), softmax(100, 65)},
+                             pool, arena),
+               tested_gpu());
+  EXPECT_EQ(code[0].text, code[1].text);
+  std::set<std::string> names;
+  for (const KernelCode& kernel : code) {
+    names.insert(kernel.name);
+    EXPECT_NE(kernel.text.find(" " + kernel.name + "("), std::string::npos) << kernel.text;
+  }
+  EXPECT_EQ(names.size(), 5u);
+  const std::string_view shared = prelude();
+  EXPECT_EQ(shared.find("#ifndef BRAZE_PRELUDE\n#define BRAZE_PRELUDE\n"), 1u);
+  EXPECT_TRUE(shared.ends_with("\n#endif\n"));
 }
 
 TEST(CudaText, WhatThereIsNoCodeFor) {
