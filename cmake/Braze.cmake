@@ -95,6 +95,20 @@ function(braze_kernel_variant name)
     SKIP_PRECOMPILE_HEADERS ON OBJECT_DEPENDS ${output})
 endfunction()
 
+# A program that the extension starts; it lies beside it, as braze_<name>.
+function(braze_program name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  add_executable(braze_${name} ${sources})
+  target_compile_options(braze_${name} PRIVATE ${BRAZE_WARNINGS})
+  foreach(dependency ${ARG_DEPENDS})
+    target_link_libraries(braze_${name} PRIVATE braze_${dependency})
+  endforeach()
+  # The process that starts it may have brought a libstdc++ that the loader does not find by itself.
+  target_link_options(braze_${name} PRIVATE -static-libstdc++ -static-libgcc)
+  install(TARGETS braze_${name} RUNTIME DESTINATION braze)
+endfunction()
+
 function(braze_module name)
   cmake_parse_arguments(ARG "" "FOLDER" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${ARG_FOLDER}/*.cpp)

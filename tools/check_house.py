@@ -37,7 +37,9 @@ def allowed_folders() -> dict[str, set[str]]:
     """For each folder of src/, the folders that its CMake target may use, itself among them."""
     text = (ROOT / "CMakeLists.txt").read_text()
     direct = {}
-    for name, rest in re.findall(r"^\s*braze_(?:library|module)\((\w+)([^)]*)\)", text, re.M):
+    for name, rest in re.findall(
+        r"^\s*braze_(?:library|module|program)\((\w+)([^)]*)\)", text, re.M
+    ):
         folder = re.search(r"FOLDER (\w+)", rest)
         depends = re.search(r"DEPENDS ([a-z_ ]+)", rest)
         direct[folder.group(1) if folder else name] = set(

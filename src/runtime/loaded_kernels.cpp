@@ -1,6 +1,8 @@
 #include "runtime/loaded_kernels.h"
 
+#include <map>
 #include <string>
+#include <utility>
 
 #include "toolchain/nvrtc.h"
 
@@ -42,10 +44,14 @@ void load_on_gpu(const plan::Module& module, const std::vector<Use>& uses, Loade
     objects.push_back(i);
   }
   if (sources.empty()) return;
-  const std::vector<std::string> cubins = toolchain::cubins(sources);
-  for (size_t i = 0; i < cubins.size(); ++i)
-    loaded.on_device[objects[i]] =
-        std::make_unique<cuda::LoadedCode>(uses[objects[i]].device, cubins[i]);
+  const toolchain::Cubins cubins = toolchain::cubins(sources);
+  std::map<std::pair<size_t, int>, std::shared_ptr<cuda::LoadedCode>> codes;  // each on its device
+  for (size_t i = 0; i < objects.size(); ++i) {
+    const std::pair place(cubins.of_source[i], uses[objects[i]].device);
+    std::shared_ptr<cuda::LoadedCode>& code = codes[place];
+    if (!code) code = std::make_shared<cuda::LoadedCode>(place.second, cubins.code[place.first]);
+    loaded.on_device[objects[i]] = code;
+  }
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ namespace braze::runtime {
 
 struct LoadedKernels {
   std::vector<std::vector<void*>> functions;  // by function of the module and kernel of it
-  // Own them, by code object; null where it is in another language.
+  // Own them, by code object; null where it is in another language. Several may share one.
   std::vector<std::shared_ptr<toolchain::Library>> libraries;
-  std::vector<std::unique_ptr<cuda::LoadedCode>> on_device;
+  std::vector<std::shared_ptr<cuda::LoadedCode>> on_device;
 };
 
 // Builds or loads the code of a module. InternalError with the compiler's or the driver's words;

@@ -1,220 +1,175 @@
 #include "toolchain/nvrtc.h"
 
-#include <dlfcn.h>
-#include <link.h>
-
+#include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <memory>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <optional>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
-#include "base/options.h"
+#include "toolchain/nvrtc_pool.h"
+#include "toolchain/nvrtc_search.h"
 #include "toolchain/side_by_side.h"
 
 namespace braze::toolchain {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view kKind = "cubins";
-constexpr size_t kMostMessages = 8000;  // characters of them that an error shows
-
-// NVIDIA, NVRTC documentation. Results are nvrtcResult, 0 for success.
-#define BRAZE_NVRTC_FUNCTIONS(X)                                                            \
-  X(Version, int (*)(int*, int*))                                                           \
-  X(CreateProgram,                                                                          \
-    int (*)(void**, const char*, const char*, int, const char* const*, const char* const*)) \
-  X(CompileProgram, int (*)(void*, int, const char* const*))                                \
-  X(GetProgramLogSize, int (*)(void*, size_t*))                                             \
-  X(GetProgramLog, int (*)(void*, char*))                                                   \
-  X(GetCUBINSize, int (*)(void*, size_t*))                                                  \
-  X(GetCUBIN, int (*)(void*, char*))                                                        \
-  X(DestroyProgram, int (*)(void**))                                                        \
-  X(GetErrorString, const char* (*)(int))
-
-struct Nvrtc {
-#define X(name, type) std::type_identity_t<type> name = nullptr;
-  BRAZE_NVRTC_FUNCTIONS(X)
-#undef X
-  std::string version;
-  std::string why;  // there is none
-
-  bool take_functions(void* library) {
-#define X(name, type) \
-  if (!(name = reinterpret_cast<type>(dlsym(library, "nvrtc" #name)))) return false;
-    BRAZE_NVRTC_FUNCTIONS(X)
-#undef X
-    int major = 0, minor = 0;
-    if (Version(&major, &minor) != 0) return false;
-    version = std::to_string(major) + "." + std::to_string(minor);
-    return true;
-  }
-};
-
-// The folder of the package that the process has loaded this library of; empty: it has not.
-std::string folder_of_loaded(std::string_view library) {
-  struct Search {
-    std::string_view library;
-    std::string folder;
-  } search{library, {}};
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* data) {
-        auto& search = *static_cast<Search*>(data);
-        const fs::path path = info->dlpi_name;
-        if (path.filename() != search.library) return 0;
-        search.folder = path.parent_path();
-        return 1;
-      },
-      &search);
-  return search.folder;
-}
-
-void add_libraries_in(const fs::path& folder, std::vector<std::string>& found) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    const bool helper = name.find("builtins") != name.npos || name.find(".alt.") != name.npos;
-    if (name.starts_with("libnvrtc") && name.find(".so") != name.npos && !helper)
-      found.push_back(entry.path());
-  }
-}
-
-// Beside torch/lib there are nvidia/cu13/lib, and with CUDA 12 nvidia/cuda_nvrtc/lib.
-std::vector<std::string> candidates() {
-  if (!options().nvrtc.empty()) return {options().nvrtc};
-  std::vector<std::string> found;
-  if (const fs::path torch = folder_of_loaded("libc10.so"); !torch.empty()) {
-    std::error_code error;
-    const fs::path packages = torch.parent_path().parent_path() / "nvidia";
-    for (const fs::directory_entry& package : fs::directory_iterator(packages, error))
-      add_libraries_in(package.path() / "lib", found);
-    add_libraries_in(torch, found);
-  }
-  for (const char* beside : {"libcudart.so.13", "libcudart.so.12"})
-    if (const fs::path folder = folder_of_loaded(beside); !folder.empty())
-      add_libraries_in(folder, found);
-  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"})
-    found.emplace_back(name);
-  return found;
-}
-
-// NVRTC opens its companion by name, which the loader knows once it is there.
-void open_companion(const fs::path& library) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(library.parent_path(), error)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("libnvrtc-builtins.so")) dlopen(entry.path().c_str(), RTLD_NOW);
-  }
-}
-
-Nvrtc open_nvrtc() {
-  Nvrtc nvrtc;
-  for (const std::string& path : candidates()) {
-    if (path.starts_with('/')) open_companion(path);
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library && nvrtc.take_functions(library)) return nvrtc;
-    const char* why = library ? "it lacks functions of NVRTC" : dlerror();
-    nvrtc.why = "NVRTC cannot be opened (" + path + ": " + (why ? why : "") +
-                "); install the package nvidia-cuda-nvrtc, or name the library in BRAZE_NVRTC";
-  }
-  return nvrtc;
-}
-
-// Never closed: threads may still compile while the process ends.
-const Nvrtc& nvrtc_or_why() {
-  static const Nvrtc& nvrtc = *std::make_unique<Nvrtc>(open_nvrtc()).release();
-  return nvrtc;
-}
-
-const Nvrtc& nvrtc() {
-  const Nvrtc& found = nvrtc_or_why();
-  if (!found.version.empty()) return found;
-  throw UserError(found.why);
-}
+constexpr std::string_view kCode = "cubins";
+// Under a source's key: the key of the code that has its kernels.
+constexpr std::string_view kPlaces = "cubins-of-sources";
 
 // Every part with its length, so that no two lists of parts give the same text.
-std::string cache_key(const Nvrtc& nvrtc, const CudaSource& source) {
-  std::string key = "nvrtc " + nvrtc.version + "\n";
+std::string cache_key(const NvrtcLibrary& nvrtc, const CudaSource& source) {
+  std::string key = "nvrtc " + nvrtc.version() + "\n";
   for (const std::string& flag : source.flags) key += std::to_string(flag.size()) + ":" + flag;
   return key + "\n" + source.text;
 }
 
-class Program {
- public:
-  Program(const Nvrtc& nvrtc, const CudaSource& source) : nvrtc_(nvrtc) {
-    check(nvrtc.CreateProgram(&program_, source.text.c_str(), "kernel.cu", 0, nullptr, nullptr));
-  }
-  Program(const Program&) = delete;
-  ~Program() { nvrtc_.DestroyProgram(&program_); }
+[[noreturn]] void fail(const std::string& what) { throw InternalError(__FILE__, __LINE__, what); }
 
-  std::string compile(const std::vector<std::string>& flags) {
-    std::vector<const char*> arguments;
-    for (const std::string& flag : flags) arguments.push_back(flag.c_str());
-    const int result =
-        nvrtc_.CompileProgram(program_, static_cast<int>(arguments.size()), arguments.data());
-    if (result != 0)
-      throw InternalError(__FILE__, __LINE__,
-                          detail::concat("NVRTC ", nvrtc_.version, " failed (",
-                                         nvrtc_.GetErrorString(result), "): ", messages()));
-    size_t size = 0;
-    check(nvrtc_.GetCUBINSize(program_, &size));
-    std::string code(size, '\0');
-    check(nvrtc_.GetCUBIN(program_, code.data()));
-    return code;
+// Sources that are compiled as one program.
+struct Bundle {
+  std::vector<size_t> sources;
+  size_t size = 0;
+};
+
+// At most `count` bundles of about the same size, the largest first: the largest of what is left
+// joins the smallest.
+std::vector<Bundle> divided(std::span<const CudaSource> sources, std::vector<size_t> which,
+                            size_t count) {
+  std::ranges::stable_sort(which, std::greater(), [&](size_t i) { return sources[i].text.size(); });
+  std::vector<Bundle> bundles(std::min(count, which.size()));
+  for (size_t i : which) {
+    Bundle& smallest = *std::ranges::min_element(bundles, {}, &Bundle::size);
+    smallest.sources.push_back(i);
+    smallest.size += sources[i].text.size();
+  }
+  for (Bundle& bundle : bundles) std::ranges::sort(bundle.sources);
+  std::ranges::stable_sort(bundles, std::greater(), &Bundle::size);
+  return bundles;
+}
+
+class Build {
+ public:
+  Build(std::span<const CudaSource> sources, DiskCache& cache, const NvrtcSetup& setup)
+      : sources_(sources), cache_(cache), setup_(setup), place_(sources.size()) {}
+
+  Cubins run() {
+    number_keys();
+    look_up();
+    compile(missing());
+    Cubins cubins;
+    std::map<std::string, size_t> number;  // of the code with this key
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      const std::string& place = place_[first_[i]];
+      const auto [at, is_new] = number.try_emplace(place, cubins.code.size());
+      if (is_new) cubins.code.push_back(std::move(code_.at(place)));
+      cubins.of_source.push_back(at->second);
+    }
+    return cubins;
   }
 
  private:
-  void check(int result) const {
-    if (result != 0)
-      throw InternalError(__FILE__, __LINE__,
-                          detail::concat("NVRTC: ", nvrtc_.GetErrorString(result)));
-  }
-  std::string messages() const {
-    size_t size = 0;
-    if (nvrtc_.GetProgramLogSize(program_, &size) != 0) return "";
-    std::string text(size, '\0');
-    if (nvrtc_.GetProgramLog(program_, text.data()) != 0) return "";
-    return text.substr(0, kMostMessages);
+  // Of sources that are the same the first stands for all.
+  void number_keys() {
+    std::map<std::string_view, size_t> first;
+    keys_.reserve(sources_.size());
+    for (const CudaSource& source : sources_) {
+      keys_.push_back(cache_key(setup_.library, source));
+      first_.push_back(first.try_emplace(keys_.back(), first_.size()).first->second);
+    }
   }
 
-  const Nvrtc& nvrtc_;
-  void* program_ = nullptr;
+  void look_up() {
+    std::vector<std::optional<std::string>> found(sources_.size());
+    side_by_side(sources_.size(), [&](size_t i) {
+      if (first_[i] == i) found[i] = cache_.get(kPlaces, keys_[i]);
+    });
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (!found[i]) continue;
+      std::optional<std::string>& code = looked_up_[*found[i]];
+      if (!code) code = cache_.get(kCode, *found[i]);
+      if (!code) continue;
+      place_[i] = *found[i];
+      code_.try_emplace(place_[i], *code);
+    }
+  }
+
+  std::vector<size_t> missing() const {
+    std::vector<size_t> missing;
+    for (size_t i = 0; i < sources_.size(); ++i)
+      if (first_[i] == i && place_[i].empty()) missing.push_back(i);
+    return missing;
+  }
+
+  void compile(const std::vector<size_t>& missing) {
+    if (missing.empty()) return;
+    std::map<std::vector<std::string>, std::vector<size_t>> by_flags;
+    for (size_t i : missing) by_flags[sources_[i].flags].push_back(i);
+    std::vector<Bundle> bundles;
+    for (auto& [flags, which] : by_flags)
+      std::ranges::move(
+          divided(sources_, std::move(which), std::max<size_t>(setup_.most_processes, 1)),
+          std::back_inserter(bundles));
+    NvrtcPool pool(setup_, bundles.size());
+    std::vector<std::string> code(bundles.size());
+    side_by_side(bundles.size(), [&](size_t i) { code[i] = compile(bundles[i], pool); });
+    for (size_t i = 0; i < bundles.size(); ++i) keep(bundles[i], std::move(code[i]));
+  }
+
+  std::string compile(const Bundle& bundle, NvrtcPool& pool) {
+    CudaSource program{.flags = sources_[bundle.sources[0]].flags};
+    for (size_t i : bundle.sources) program.text += sources_[i].text;
+    const auto begin = std::chrono::steady_clock::now();
+    NvrtcResult result = pool.compile(program);
+    if (!result.compiled)
+      fail(detail::concat("NVRTC ", setup_.library.version(), " failed (", result.text, ")"));
+    if (log::enabled(log::Component::kTiming)) {
+      const std::chrono::duration<double, std::milli> spent =
+          std::chrono::steady_clock::now() - begin;
+      log::write(log::Component::kTiming,
+                 detail::concat("NVRTC ", spent.count(), " ms, ", program.text.size(),
+                                " bytes of source, ", bundle.sources.size(), " kernels"));
+    }
+    return std::move(result.text);
+  }
+
+  void keep(const Bundle& bundle, std::string code) {
+    std::string keys;
+    for (size_t i : bundle.sources) keys += content_hash(keys_[i]);
+    const std::string place = content_hash(keys);
+    cache_.put(kCode, place, code);
+    for (size_t i : bundle.sources) {
+      cache_.put(kPlaces, keys_[i], place);
+      place_[i] = place;
+    }
+    code_[place] = std::move(code);
+  }
+
+  std::span<const CudaSource> sources_;
+  DiskCache& cache_;
+  const NvrtcSetup& setup_;
+  std::vector<std::string> keys_;   // by source
+  std::vector<size_t> first_;       // by source: the first that is the same
+  std::vector<std::string> place_;  // by source: the key of its code; empty: there is none yet
+  std::map<std::string, std::optional<std::string>> looked_up_;
+  std::map<std::string, std::string> code_;  // by key
 };
-
-std::string cubin(const CudaSource& source, const Nvrtc& nvrtc, DiskCache& cache) {
-  const std::string key = cache_key(nvrtc, source);
-  if (std::optional<std::string> known = cache.get(kKind, key)) return *std::move(known);
-  const auto begin = std::chrono::steady_clock::now();
-  std::string code = Program(nvrtc, source).compile(source.flags);
-  if (log::enabled(log::Component::kTiming)) {
-    const std::chrono::duration<double, std::milli> spent =
-        std::chrono::steady_clock::now() - begin;
-    log::write(log::Component::kTiming, detail::concat("NVRTC ", spent.count(), " ms, ",
-                                                       source.text.size(), " bytes of source"));
-  }
-  cache.put(kKind, key, code);
-  return code;
-}
 
 }  // namespace
 
-const std::string& why_no_nvrtc() {
-  static const std::string none;
-  const Nvrtc& found = nvrtc_or_why();
-  return found.version.empty() ? found.why : none;
+Cubins cubins(std::span<const CudaSource> sources, DiskCache& cache, const NvrtcSetup& setup) {
+  return Build(sources, cache, setup).run();
 }
 
-std::string nvrtc_version() { return nvrtc().version; }
-
-std::vector<std::string> cubins(std::span<const CudaSource> sources, DiskCache& cache) {
-  const Nvrtc& compiler = nvrtc();
-  std::vector<std::string> code(sources.size());
-  side_by_side(sources.size(), [&](size_t i) { code[i] = cubin(sources[i], compiler, cache); });
-  return code;
+Cubins cubins(std::span<const CudaSource> sources, DiskCache& cache) {
+  return cubins(sources, cache, usual_setup());
 }
 
-std::vector<std::string> cubins(std::span<const CudaSource> sources) {
+Cubins cubins(std::span<const CudaSource> sources) {
   return cubins(sources, DiskCache::instance());
 }
 

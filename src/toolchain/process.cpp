@@ -74,6 +74,29 @@ int exit_code_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// The process; 0, with `error`: it could not be started.
+pid_t spawn(const std::vector<std::string>& arguments, SpawnActions& actions, std::string& error) {
+  std::vector<char*> pointers;
+  for (const std::string& argument : arguments)
+    pointers.push_back(const_cast<char*>(argument.c_str()));
+  pointers.push_back(nullptr);
+  sigset_t none, defaults;
+  sigemptyset(&none);
+  sigemptyset(&defaults);
+  for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD}) sigaddset(&defaults, signal);
+  posix_spawnattr_setsigmask(&actions.attributes, &none);
+  posix_spawnattr_setsigdefault(&actions.attributes, &defaults);
+  posix_spawnattr_setpgroup(&actions.attributes, 0);
+  posix_spawnattr_setflags(&actions.attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  pid_t child = 0;
+  const int failure = ::posix_spawnp(&child, pointers[0], &actions.files, &actions.attributes,
+                                     pointers.data(), environ);
+  if (failure == 0) return child;
+  error = std::strerror(failure);
+  return 0;
+}
+
 }  // namespace
 
 File::~File() { close(); }
@@ -145,33 +168,14 @@ std::string TemporaryFolder::file(std::string_view name) const {
 
 RunResult run(const std::vector<std::string>& arguments, const std::string& output,
               milliseconds limit) {
-  std::vector<char*> pointers;
-  for (const std::string& argument : arguments)
-    pointers.push_back(const_cast<char*>(argument.c_str()));
-  pointers.push_back(nullptr);
-
   SpawnActions actions;
   posix_spawn_file_actions_addopen(&actions.files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions.files, STDOUT_FILENO, output.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions.files, STDOUT_FILENO, STDERR_FILENO);
-  sigset_t none, defaults;
-  sigemptyset(&none);
-  sigemptyset(&defaults);
-  for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD}) sigaddset(&defaults, signal);
-  posix_spawnattr_setsigmask(&actions.attributes, &none);
-  posix_spawnattr_setsigdefault(&actions.attributes, &defaults);
-  posix_spawnattr_setpgroup(&actions.attributes, 0);
-  posix_spawnattr_setflags(&actions.attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   RunResult result;
-  pid_t child = 0;
-  const int error = ::posix_spawnp(&child, pointers[0], &actions.files, &actions.attributes,
-                                   pointers.data(), environ);
-  if (error != 0) {
-    result.error = std::strerror(error);
-    return result;
-  }
+  const pid_t child = spawn(arguments, actions, result.error);
+  if (child == 0) return result;
   result.started = true;
   const NotWhole waiting;
   if (limit > milliseconds(0) && !ends_within(child, limit)) {
@@ -180,6 +184,20 @@ RunResult run(const std::vector<std::string>& arguments, const std::string& outp
   }
   result.exit_code = exit_code_of(child);
   return result;
+}
+
+pid_t start(const std::vector<std::string>& arguments, int input, std::string& error) {
+  SpawnActions actions;
+  posix_spawn_file_actions_adddup2(&actions.files, input, STDIN_FILENO);
+  posix_spawn_file_actions_addopen(&actions.files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions.files, STDOUT_FILENO, STDERR_FILENO);
+  return spawn(arguments, actions, error);
+}
+
+void end(pid_t child, milliseconds limit) {
+  const NotWhole waiting;
+  if (!ends_within(child, limit)) ::kill(-child, SIGKILL);
+  exit_code_of(child);
 }
 
 }  // namespace braze::toolchain

@@ -1,6 +1,8 @@
 // Small tools for running a program and for files, private to this folder.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -53,5 +55,12 @@ struct RunResult {
 // What has not ended after `limit` (0: there is none) is killed with its process group.
 RunResult run(const std::vector<std::string>& arguments, const std::string& output,
               std::chrono::milliseconds limit);
+
+// Starts arguments[0] as `run` does, but goes on beside it: its standard input is the socket
+// `input`, what it prints is dropped. The process, to be given to `end`; 0, with `error`: it could
+// not be started.
+pid_t start(const std::vector<std::string>& arguments, int input, std::string& error);
+// Waits until it has ended; what has not after `limit` is killed.
+void end(pid_t child, std::chrono::milliseconds limit);
 
 }  // namespace braze::toolchain

@@ -342,7 +342,9 @@ TEST(CudaNvrtc, CompilesWhatIsGenerated) {
   for (const KernelCode& code : generate(parse_kernels(texts, pool, arena, {64}), tested_gpu()))
     sources.push_back({code.text, compiler_flags(tested_gpu())});
   toolchain::DiskCache none("", 0);
-  for (const std::string& cubin : toolchain::cubins(sources, none))
+  const toolchain::Cubins cubins = toolchain::cubins(sources, none);
+  EXPECT_EQ(cubins.of_source.size(), sources.size());
+  for (const std::string& cubin : cubins.code)
     EXPECT_TRUE(
         cubin.starts_with("\x7f"
                           "ELF"));
