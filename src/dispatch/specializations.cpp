@@ -91,8 +91,19 @@ compile::Options compile_options(const Settings& settings, const graph::Graph& g
   return out;
 }
 
+// What compiles for a GPU beside this process is there when the code is.
+using Ahead = std::optional<toolchain::NvrtcAhead>;
+
+void start_ahead(const graph::Graph& graph, const compile::Options& options, Ahead* ahead) {
+  constexpr size_t kNodesOfKernel = 32;  // about so many become one, forward and backward
+  if (ahead && options.backend == compile::Backend::kKernels &&
+      std::holds_alternative<target::Cuda>(options.target))
+    ahead->emplace(graph.nodes().size() / kNodesOfKernel);
+}
+
 plan::Module make_module(const graph::Graph& graph, const graph::DataSymbols& data,
-                         compile::Options options, bool keep_report, Report& report) {
+                         compile::Options options, bool keep_report, Report& report,
+                         Ahead* ahead = nullptr) {
   bool cacheable = options.backend == compile::Backend::kKernels && braze::options().cache;
   std::string key;
   if (cacheable && !keep_report && !log::enabled(log::Component::kSchedule)) {
@@ -107,6 +118,7 @@ plan::Module make_module(const graph::Graph& graph, const graph::DataSymbols& da
       }
     }
   }
+  start_ahead(graph, options, ahead);
   options.dump = [&](const char* stage, const std::string& text) {
     std::string_view name = stage;
     if (name == "schedule") {
@@ -209,7 +221,8 @@ std::shared_ptr<Specialization> Specializations::build(const graph::Graph& graph
   auto start = Clock::now();
   plan::Module module;
   for (;;) {
-    module = make_module(graph, data_, options, settings_.keep_report, report);
+    Ahead ahead;
+    module = make_module(graph, data_, options, settings_.keep_report, report, &ahead);
     start = Clock::now();
     try {
       specialization->executable = std::make_unique<runtime::Executable>(
