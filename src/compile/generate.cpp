@@ -1,5 +1,7 @@
 #include "compile/generate.h"
 
+#include <algorithm>
+
 #include "codegen/cpp/codegen.h"
 #include "codegen/cuda/codegen.h"
 #include "graph/devices.h"
@@ -7,18 +9,57 @@
 namespace braze::compile {
 namespace {
 
-std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu,
-                                 plan::Module& module) {
-  codegen::cpp::GeneratedCode generated = codegen::cpp::generate(kernels, cpu);
-  module.code.push_back({.language = plan::Language::kCpp,
-                         .text = std::move(generated.text),
-                         .flags = codegen::cpp::compiler_flags(cpu.isa)});
-  std::vector<KernelCode> code;
+// Kernels of one source.
+struct Part {
+  size_t begin, end;
+};
+
+// Neighbouring kernels, about as many characters in each part. 16 KiB take the compiler 150 ms, of
+// which another start and the types and functions that all share cost it 30.
+std::vector<Part> parts_of(std::span<const codegen::cpp::KernelCode> kernels, int threads) {
+  constexpr size_t kCharacters = 16 << 10, kMost = 8;
+  size_t all = 0;
+  for (const codegen::cpp::KernelCode& kernel : kernels) all += kernel.characters;
+  const size_t most = threads > 1 ? std::min<size_t>(2 * threads, kMost) : 1;
+  const size_t count = std::clamp<size_t>((all + kCharacters / 2) / kCharacters, 1, most);
+  std::vector<Part> parts = {{0, 0}};
+  size_t before = 0;
+  for (const codegen::cpp::KernelCode& kernel : kernels) {
+    const size_t middle = before + kernel.characters / 2;
+    if (middle * count >= all * parts.size() && parts.back().end > parts.back().begin)
+      parts.push_back({parts.back().end, parts.back().end});
+    ++parts.back().end;
+    before += kernel.characters;
+  }
+  return parts;
+}
+
+void add_code(codegen::cpp::GeneratedCode generated, const target::Cpu& cpu, plan::Module& module,
+              std::vector<KernelCode>& code) {
   for (codegen::cpp::KernelCode& kernel : generated.kernels)
     code.push_back({.name = std::move(kernel.name),
+                    .code = static_cast<int32_t>(module.code.size()),
                     .launch = plan::Chunks{.extent = kernel.extent, .grain = kernel.grain},
                     .sizes = std::move(kernel.sizes),
                     .limits = std::move(kernel.limits)});
+  module.code.push_back({.language = plan::Language::kCpp,
+                         .text = std::move(generated.text),
+                         .flags = codegen::cpp::compiler_flags(cpu.isa)});
+}
+
+std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu,
+                                 plan::Module& module) {
+  std::vector<KernelCode> code;
+  codegen::cpp::GeneratedCode whole = codegen::cpp::generate(kernels, cpu);
+  const std::vector<Part> parts = parts_of(whole.kernels, cpu.threads);
+  if (parts.size() == 1) {
+    add_code(std::move(whole), cpu, module, code);
+    return code;
+  }
+  for (const Part& part : parts)
+    add_code(
+        codegen::cpp::generate(kernels.subspan(part.begin, part.end - part.begin), cpu, part.begin),
+        cpu, module, code);
   return code;
 }
 

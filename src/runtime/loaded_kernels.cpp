@@ -26,11 +26,16 @@ std::vector<Use> uses_of(const plan::Module& module) {
 }
 
 void load_on_cpu(const plan::Module& module, const std::vector<Use>& uses, LoadedKernels& loaded) {
+  std::vector<toolchain::LibrarySource> sources;
+  std::vector<size_t> objects;
   for (size_t i = 0; i < module.code.size(); ++i) {
     const plan::Code& code = module.code[i];
-    if (code.language == plan::Language::kCpp)
-      loaded.libraries[i] = toolchain::build(code.text, code.flags, uses[i].names);
+    if (code.language != plan::Language::kCpp) continue;
+    sources.push_back({.text = code.text, .flags = code.flags, .symbols = uses[i].names});
+    objects.push_back(i);
   }
+  const auto libraries = toolchain::build_all(sources);
+  for (size_t i = 0; i < objects.size(); ++i) loaded.libraries[objects[i]] = libraries[i];
 }
 
 // All at once: they compile side by side.

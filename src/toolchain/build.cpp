@@ -207,18 +207,18 @@ std::shared_ptr<Library> build(const std::string& source, const std::vector<std:
   return build(source, flags, required_compiler(), DiskCache::instance(), symbols);
 }
 
-std::vector<std::shared_ptr<Library>> build_all(std::span<const std::string> sources,
-                                                const std::vector<std::string>& flags,
+std::vector<std::shared_ptr<Library>> build_all(std::span<const LibrarySource> sources,
                                                 const Compiler& compiler, DiskCache& cache) {
   std::vector<std::shared_ptr<Library>> libraries(sources.size());
-  side_by_side(sources.size(),
-               [&](size_t i) { libraries[i] = build(sources[i], flags, compiler, cache); });
+  side_by_side(sources.size(), [&](size_t i) {
+    libraries[i] = build(sources[i].text, sources[i].flags, compiler, cache, sources[i].symbols);
+  });
   return libraries;
 }
 
-std::vector<std::shared_ptr<Library>> build_all(std::span<const std::string> sources,
-                                                const std::vector<std::string>& flags) {
-  return build_all(sources, flags, required_compiler(), DiskCache::instance());
+std::vector<std::shared_ptr<Library>> build_all(std::span<const LibrarySource> sources) {
+  if (sources.empty()) return {};
+  return build_all(sources, required_compiler(), DiskCache::instance());
 }
 
 }  // namespace braze::toolchain

@@ -54,12 +54,14 @@ std::shared_ptr<Library> build(const std::string& source, const std::vector<std:
                                const Compiler& compiler, DiskCache& cache,
                                std::span<const std::string> symbols = {});
 
+struct LibrarySource {
+  std::string text;
+  std::vector<std::string> flags, symbols;
+};
 // The same for several sources, as many compilers at once as the machine has threads. result[i]
 // belongs to sources[i]. All are tried; then the first failure in order is thrown.
-std::vector<std::shared_ptr<Library>> build_all(std::span<const std::string> sources,
-                                                const std::vector<std::string>& flags);
-std::vector<std::shared_ptr<Library>> build_all(std::span<const std::string> sources,
-                                                const std::vector<std::string>& flags,
+std::vector<std::shared_ptr<Library>> build_all(std::span<const LibrarySource> sources);
+std::vector<std::shared_ptr<Library>> build_all(std::span<const LibrarySource> sources,
                                                 const Compiler& compiler, DiskCache& cache);
 
 }  // namespace braze::toolchain

@@ -7,18 +7,20 @@
 
 namespace braze::codegen::cpp {
 
-GeneratedCode generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu) {
+GeneratedCode generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu,
+                       size_t first) {
   GeneratedCode generated;
   Prelude prelude(cpu.isa);
   std::string functions;
   for (size_t i = 0; i < kernels.size(); ++i) {
     Nest nest = plan_nest(kernels[i], cpu.isa);
     // Names are descriptive, not unique, and may hold anything.
-    std::string name = "k" + std::to_string(i) + "_";
+    std::string name = "k" + std::to_string(first + i) + "_";
     for (char c : kernels[i].name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
     KernelText kernel = write_kernel(nest, name, prelude);
     functions += kernel.text;
     nest.code.name = name;
+    nest.code.characters = kernel.text.size();
     nest.code.sizes = std::move(kernel.sizes);
     nest.code.limits = nest.limits;
     // An axis that no access depends on is not in the nest, even if it is empty.

@@ -21,7 +21,8 @@ class FunctionRunner {
  public:
   FunctionRunner(plan::Function function, const std::vector<plan::Code>& code)
       : function_(std::move(function)) {
-    if (!code.empty()) library_ = toolchain::build(code.at(0).text, code[0].flags);
+    for (const plan::Code& object : code)
+      libraries_.push_back(toolchain::build(object.text, object.flags));
   }
 
   // False when a kernel asks for eager.
@@ -79,8 +80,8 @@ class FunctionRunner {
 
   bool run_kernel(const plan::KernelStep& step) {
     using Function = int64_t (*)(void* const*, const int64_t*, int64_t, int64_t);
-    auto function =
-        reinterpret_cast<Function>(library_->symbol(function_.kernels[step.kernel].name));
+    const plan::KernelSignature& kernel = function_.kernels[step.kernel];
+    auto function = reinterpret_cast<Function>(libraries_.at(kernel.code)->symbol(kernel.name));
     const auto& chunks = std::get<plan::Chunks>(step.launch);
     if (chunks.extent == 0) return true;
     std::vector<void*> args;
@@ -141,7 +142,7 @@ class FunctionRunner {
   }
 
   plan::Function function_;
-  std::shared_ptr<toolchain::Library> library_;
+  std::vector<std::shared_ptr<toolchain::Library>> libraries_;
   std::shared_ptr<std::vector<std::byte>> arena_;
   std::vector<graph::Tensor> tensors_;
 };

@@ -260,15 +260,28 @@ TEST(Build, WorksWhereChildrenAreNotWaitedFor) {
   ::signal(SIGCHLD, before);
 }
 
+std::vector<LibrarySource> sources_of(const std::vector<std::string>& texts) {
+  std::vector<LibrarySource> sources;
+  for (const std::string& text : texts) sources.push_back({.text = text, .flags = {"-O1"}});
+  return sources;
+}
+
 TEST(BuildAll, KeepsTheOrder) {
   Scratch scratch;
   DiskCache cache(scratch.path(), kPlenty);
-  std::vector<std::string> sources;
-  for (int i = 0; i < 6; ++i) sources.push_back(returning(i % 4));
-  const auto libraries = build_all(sources, {"-O1"}, *host_compiler(), cache);
+  std::vector<std::string> texts;
+  for (int i = 0; i < 6; ++i) texts.push_back(returning(i % 4));
+  const auto libraries = build_all(sources_of(texts), *host_compiler(), cache);
   ASSERT_EQ(libraries.size(), 6u);
   for (int i = 0; i < 6; ++i) EXPECT_EQ(call(libraries[i]), i % 4);
-  EXPECT_TRUE(build_all({}, {}, *host_compiler(), cache).empty());
+  EXPECT_TRUE(build_all({}, *host_compiler(), cache).empty());
+}
+
+TEST(BuildAll, ALibraryThatLacksASymbolIsAFailure) {
+  DiskCache off("", kPlenty);
+  std::vector<LibrarySource> sources = sources_of({returning(1), returning(2)});
+  sources[1].symbols = {"question"};
+  EXPECT_THROW(build_all(sources, *host_compiler(), off), InternalError);
 }
 
 TEST(BuildAll, RunsCompilersAtOnce) {
@@ -281,16 +294,16 @@ TEST(BuildAll, RunsCompilersAtOnce) {
                                       here + ") -ge 2 ] && break; sleep 0.05; done\n[ $(wc -l < " +
                                       here + ") -ge 2 ] || exit 1");
   DiskCache off("", kPlenty);
-  const std::vector<std::string> sources = {returning(1), returning(2)};
-  EXPECT_EQ(build_all(sources, {}, meeting.compiler, off).size(), 2u);
+  const auto sources = sources_of({returning(1), returning(2)});
+  EXPECT_EQ(build_all(sources, meeting.compiler, off).size(), 2u);
 }
 
 TEST(BuildAll, ThrowsTheFirstFailureInOrderAndKeepsTheRest) {
   Scratch scratch;
   DiskCache cache(scratch.path(), kPlenty);
-  const std::vector<std::string> sources = {returning(1), "bad_one", "bad_two", returning(2)};
+  const auto sources = sources_of({returning(1), "bad_one", "bad_two", returning(2)});
   try {
-    build_all(sources, {}, *host_compiler(), cache);
+    build_all(sources, *host_compiler(), cache);
     FAIL();
   } catch (const InternalError& error) {
     EXPECT_NE(std::string(error.what()).find("bad_one"), std::string::npos);
