@@ -14,10 +14,10 @@ struct Part {
   size_t begin, end;
 };
 
-// Neighbouring kernels, about as many characters in each part. 16 KiB take the compiler 150 ms, of
-// which another start and the types and functions that all share cost it 30.
+// Neighbouring kernels, about as many characters in each part. 12 KiB take the compiler 130 ms;
+// another start, and the types and functions that all share, cost it 35.
 std::vector<Part> parts_of(std::span<const codegen::cpp::KernelCode> kernels, int threads) {
-  constexpr size_t kCharacters = 16 << 10, kMost = 8;
+  constexpr size_t kCharacters = 12 << 10, kMost = 8;
   size_t all = 0;
   for (const codegen::cpp::KernelCode& kernel : kernels) all += kernel.characters;
   const size_t most = threads > 1 ? std::min<size_t>(2 * threads, kMost) : 1;
