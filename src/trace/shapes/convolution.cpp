@@ -197,9 +197,10 @@ std::optional<GradientLayout> gradient_layout(const Convolution& conv,
   if (backend.is_onednn()) {
     layout.gives_weight |= asked_for[2];
   } else if (backend.format != kRowMajor) {
-    // What is in more than one format, these backends take as they find it.
+    // What is in more than one format, these backends take as they find it; those of a GPU make it
+    // in theirs.
     const bool is_ambiguous = !has_own_order(weight) || !has_own_order(input);
-    if (is_ambiguous && (conv.groups != 1 || !backend.on_cpu)) return std::nullopt;
+    if (is_ambiguous && conv.groups != 1 && backend.on_cpu) return std::nullopt;
     // They look at the weight again, once it is channels-last.
     const bool looks_again = backend.kind == at::native::ConvBackend::Slow2d ||
                              backend.kind == at::native::ConvBackend::SlowTranspose2d;
@@ -230,7 +231,8 @@ bool metadata::convolution(const ShapeCall& call) {
     if (less(size, 1)) return false;  // an error or an empty result
   const auto format =
       is_symbolic(conv) ? format_of_any_backend(conv) : std::optional(backend_of(conv).format);
-  if (!format || (*format != kRowMajor && !has_own_order(sizes))) return false;
+  if (!format) return false;
+  if (*format != kRowMajor && !has_own_order(sizes) && is_on_cpu(conv.input)) return false;
   const at::Tensor output = fresh_in_format(sizes, *format, conv.input.scalar_type());
   return call.give(one_dimensional ? without_extra_dim(output) : output);
 }

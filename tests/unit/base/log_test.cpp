@@ -39,7 +39,7 @@ TEST(Log, UnknownComponentsAreNamedOnceWithTheValidOnes) {
   EXPECT_FALSE(log::enabled(Component::kGraph));
   EXPECT_EQ(GetCapturedStderr(),
             "[braze] warning: BRAZE_LOG: unknown component graf, breks; there are graph, guards, "
-            "breaks, recompiles, code, timing, schedule, all\n");
+            "breaks, recompiles, code, timing, schedule, cuda_graphs, all\n");
 }
 
 TEST(Log, PrefixesEachLine) {
