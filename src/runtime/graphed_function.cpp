@@ -116,8 +116,9 @@ void GraphedFunction::sort_inputs(std::vector<InputPlace> inputs) {
   for (const PreparedFunction::Step& step : prepared_.steps)
     if (const auto* call = std::get_if<std::unique_ptr<ExternCall>>(&step))
       for (SlotId slot : (*call)->written())
-        if (const SlotId root = prepared_.root[slot]; root < function.input_count)
-          places_[root] = InputPlace::kStays;
+        // What is written op by op may be read through another input that shares its memory.
+        if (prepared_.root[slot] < function.input_count)
+          std::ranges::fill(places_, InputPlace::kStays);
   for (SlotId slot : function.outputs) {
     if (std::ranges::find(roots_, prepared_.root[slot]) == roots_.end())
       roots_.push_back(prepared_.root[slot]);

@@ -130,6 +130,25 @@ def test_inputs_that_are_written_to():
         torch.testing.assert_close(other, other_twin)
 
 
+@pytest.mark.parametrize("backend", ["braze", "aten", "eager"])
+def test_inputs_that_share_memory(backend):
+    def shared(state, part, x):
+        state.add_(x)
+        return part * 2, (state @ x).relu() @ x
+
+    call = fast(shared, backend=backend)
+    kept = []
+    with torch.no_grad():
+        for seed in range(8):
+            x = tensor(4, 4, seed=seed)
+            state, twin = tensor(4, 4), tensor(4, 4)
+            kept.append((state, x))
+            got = call(state, state[1:], x)
+            for a, b in zip(got, shared(twin, twin[1:], x), strict=True):
+                torch.testing.assert_close(a, b)
+            torch.testing.assert_close(state, twin)
+
+
 def test_a_written_input_that_is_another_one_each_time():
     call = fast(count_up)
     kept = []
