@@ -2,15 +2,23 @@
 
 import argparse
 import json
+import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from bench import processes, report, suites
 from bench.compilers import COMPILERS
+from bench.kernels import KERNELS
 from bench.models import CAPTURED, MODELS
 from bench.training import TRAINED
 
-SUITES = ("models", "overhead", "compile_time", "sizes", "capture", "scans", "draws", "optimizers")
+SUITES = (
+    "models", "kernels", "overhead", "compile_time", "sizes", "capture", "scans", "draws",
+    "optimizers",
+)  # fmt: skip
+ON_CUDA = ("kernels",)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -18,60 +26,111 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES)
     )
-    parser.add_argument("--json", type=Path, help="write every record there")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--json", type=Path, help="write every record there, as it comes")
     parser.add_argument("--markdown", type=Path, help="write the tables there, not to stdout")
     parser.add_argument(
         "--models", nargs="+", default=None, choices={**MODELS, **CAPTURED, **TRAINED}
+    )
+    parser.add_argument(
+        "--kernels", nargs="+", default=[""], help="those whose names have one of these in them"
     )
     parser.add_argument("--mode", default="infer", choices=("infer", "train"), help="of the models")
     parser.add_argument("--compilers", nargs="+", default=["inductor", "braze"], choices=COMPILERS)
     parser.add_argument("--samples", type=int, default=30, help="of each timing")
     parser.add_argument("--quick", action="store_true", help="5 samples, one process per model")
-    return parser.parse_args()
+    parser.add_argument(
+        "--resume", action="store_true", help="kernels that --json has figures of stay as they are"
+    )
+    arguments = parser.parse_args()
+    if arguments.device == "cuda" and (cpu := set(arguments.suites) - set(ON_CUDA)):
+        parser.error(f"only on a CPU: {', '.join(sorted(cpu))}")
+    if arguments.resume and not arguments.json:
+        parser.error("--resume needs --json")
+    return arguments
+
+
+def records(suite: str, arguments: argparse.Namespace, kept: list[dict]) -> Iterator[dict]:
+    """The suite's, as they come, without those of what is `kept`."""
+    samples = 5 if arguments.quick else arguments.samples
+    compilers = arguments.compilers
+    known = {"capture": CAPTURED, "training": TRAINED}.get(suite, MODELS)
+    names = [name for name in arguments.models or known if name in known]
+    if suite == "models":
+        return suites.models(names, compilers, samples, arguments.quick)
+    if suite == "training":
+        return suites.training(names, compilers, samples, arguments.quick)
+    if suite == "kernels":
+        done = {record["kernel"] for record in kept}
+        asked = [name for name in KERNELS if any(part in name for part in arguments.kernels)]
+        left = [name for name in asked if name not in done]
+        return suites.kernels(left, arguments.device, compilers, samples, arguments.quick)
+    if suite == "overhead":
+        return suites.overhead(compilers, samples)
+    if suite == "sizes":
+        return suites.sizes(samples)
+    if suite == "scans":
+        return suites.scans(samples)
+    if suite == "draws":
+        return suites.draws(samples)
+    if suite == "optimizers":
+        return suites.optimizers(compilers, samples)
+    if suite == "capture":
+        return suites.capture(names, samples)
+    return suites.compile_time(names, compilers)
+
+
+def write(path: Path, text: str) -> None:
+    """At once: whoever is ended while writing leaves what was there before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    os.replace(fresh, path)
+
+
+def collect(arguments: argparse.Namespace, machine: dict, results: dict[str, list[dict]]) -> None:
+    """Fills `results` suite by suite; behind each record all of them are written."""
+    for suite in dict.fromkeys(arguments.suites):
+        if suite == "models" and arguments.mode == "train":
+            suite = "training"
+        kept = results.setdefault(suite, [])
+        for record in records(suite, arguments, list(kept)):
+            kept.append(record)
+            if arguments.json:
+                text = json.dumps({"machine": machine, **results}, indent=1)
+                write(arguments.json, text + "\n")
+        if arguments.markdown:
+            write(arguments.markdown, report.markdown(machine, results))
+
+
+def _interrupt(*_) -> None:
+    raise KeyboardInterrupt
 
 
 def main() -> int:
     arguments = parse_arguments()
-    samples = 5 if arguments.quick else arguments.samples
-    machine = processes.run("machine", {})
+    machine = processes.run("machine", {}, device=arguments.device)
     machine.pop("stderr")
-    results = {}
-    for suite in dict.fromkeys(arguments.suites):
-        if suite == "models" and arguments.mode == "train":
-            suite = "training"
-        known = {"capture": CAPTURED, "training": TRAINED}.get(suite, MODELS)
-        names = [name for name in arguments.models or known if name in known]
-        if suite == "models":
-            records = suites.models(names, arguments.compilers, samples, arguments.quick)
-        elif suite == "training":
-            records = suites.training(names, arguments.compilers, samples, arguments.quick)
-        elif suite == "overhead":
-            records = suites.overhead(arguments.compilers, samples)
-        elif suite == "sizes":
-            records = suites.sizes(samples)
-        elif suite == "scans":
-            records = suites.scans(samples)
-        elif suite == "draws":
-            records = suites.draws(samples)
-        elif suite == "optimizers":
-            records = suites.optimizers(arguments.compilers, samples)
-        elif suite == "capture":
-            records = suites.capture(names, samples)
-        else:
-            records = suites.compile_time(names, arguments.compilers)
-        results[suite] = records
-        # Behind each suite: the whole takes minutes, and may be interrupted.
-        if arguments.json:
-            arguments.json.write_text(json.dumps({"machine": machine, **results}, indent=1) + "\n")
-        if arguments.markdown:
-            arguments.markdown.parent.mkdir(parents=True, exist_ok=True)
-            arguments.markdown.write_text(report.markdown(machine, results))
-    if not arguments.markdown:
+    results: dict[str, list[dict]] = {}
+    if arguments.resume and arguments.json.exists():
+        results = json.loads(arguments.json.read_text())
+        results.pop("machine")
+    # What a time limit ends (as timeout does) still shows what it has measured.
+    signal.signal(signal.SIGTERM, _interrupt)
+    complete = True
+    try:
+        collect(arguments, machine, results)
+    except KeyboardInterrupt:
+        suites.say("interrupted: what follows is what was measured")
+        complete = False
+    if arguments.markdown:
+        write(arguments.markdown, report.markdown(machine, results))
+    else:
         print(report.markdown(machine, results), end="")
     failed = [record for records in results.values() for record in records if "error" in record]
     for record in failed:
         suites.say(record["error"])
-    return 1 if failed else 0
+    return 1 if failed or not complete else 0
 
 
 if __name__ == "__main__":

@@ -18,19 +18,19 @@ class Compiler:
     whole_steps: bool = False
 
 
-def _torch_compile(function):
+def _torch_compile(function, **options):
     import torch
 
-    return torch.compile(function, fullgraph=True)
+    return torch.compile(function, fullgraph=True, **options)
 
 
-def _braze_compile(function):
+def _braze_compile(function, **options):
     import braze
 
-    return braze.compile(function, fullgraph=True)
+    return braze.compile(function, fullgraph=True, **options)
 
 
-def _identity(function):
+def _identity(function, **options):
     return function
 
 
@@ -64,6 +64,13 @@ def load(name: str) -> Callable:
     for module in compiler.modules:
         importlib.import_module(module)
     return compiler.compile
+
+
+def keep_graphs() -> None:
+    """Lets a backward of torch.compile run more than once: by default it takes over the memory that
+    was kept for it."""
+    config = importlib.import_module("torch._functorch.config")
+    config.donated_buffer = False
 
 
 def guard_check(compiled, arguments) -> Callable[[], bool] | None:

@@ -4,11 +4,12 @@ import os
 import platform
 
 
-def describe() -> dict:
+def describe(device: str = "cpu") -> dict:
     import torch
 
     return {
-        "cpu": _cpu_model(),
+        "device": cpu_model() if device == "cpu" else torch.cuda.get_device_name(),
+        "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "isa": torch.backends.cpu.get_cpu_capability(),
@@ -19,7 +20,7 @@ def describe() -> dict:
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     with open("/proc/cpuinfo") as info:
         for line in info:
             if line.startswith("model name"):

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from bench.compilers import COMPILERS
@@ -42,5 +44,44 @@ def run(task: str, environment: dict, timeout: float = 900, **parameters) -> dic
     for line in process.stdout.splitlines():
         if line.startswith(MARK):
             return {**json.loads(line.removeprefix(MARK)), "stderr": process.stderr}
-    words = process.stderr.strip().splitlines()[-12:]
-    raise ChildError(f"{task} {parameters}: exit code {process.returncode}\n" + "\n".join(words))
+    raise _failure(task, parameters, process.returncode, process.stderr)
+
+
+def stream(task: str, environment: dict, timeout: float = 600, **parameters) -> Iterator[dict]:
+    """What the task gives, each as it comes; `timeout`: of the wait for a next one."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.tasks", task, json.dumps(parameters)],
+            cwd=ROOT,
+            env={"HF_HUB_OFFLINE": "1", **os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        try:
+            while line := _line(process, timeout):
+                if line.startswith(MARK):
+                    yield json.loads(line.removeprefix(MARK))
+            code = process.wait()
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        if code:
+            errors.seek(0)
+            raise _failure(task, parameters, code, errors.read())
+
+
+def _line(process: subprocess.Popen, timeout: float) -> str:
+    """The next line; none where the process has ended, or is ended because it took too long."""
+    timer = threading.Timer(timeout, process.kill)
+    timer.start()
+    try:
+        return process.stdout.readline()
+    finally:
+        timer.cancel()
+
+
+def _failure(task: str, parameters: dict, code: int, stderr: str) -> ChildError:
+    words = "\n".join(stderr.strip().splitlines()[-12:])
+    return ChildError(f"{task} {parameters}: exit code {code}\n{words}")

@@ -1,10 +1,11 @@
 """Records to Markdown."""
 
-import math
 from collections.abc import Callable
 
 from bench.compilers import COMPILERS
+from bench.kernel_tables import geometric_mean, kernels
 from bench.models import CAPTURED, MODELS
+from bench.tables import number, reason, table
 from bench.training import TRAINED
 
 # Timers of torch.compile that are shown beside ours; they nest, so they are not summed.
@@ -16,12 +17,26 @@ TORCH_PHASES = {
 }
 
 
+RUNNING = """\
+`python -m bench SUITE ...` measures; `--json` keeps every record as it comes, so that a run that is
+cut short keeps what it has, and `--resume` goes on with the kernels that are left. `kernels` takes
+`--device cuda`, `--kernels` for those whose names have one of some parts in them, `--compilers` for
+what stands beside eager, and `--quick` for few samples, on a CPU also for small inputs:
+
+```sh
+python -m bench kernels --device cuda --compilers braze --json kernels.json
+python -m bench kernels --quick --kernels softmax layer_norm
+```"""
+
+
 def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
     parts = [_introduction(machine)]
     if "models" in results:
         parts.append(_models(results["models"]))
     if "training" in results:
         parts.append(_training(results["training"]))
+    if "kernels" in results:
+        parts.append(kernels(machine, results["kernels"]))
     if "overhead" in results:
         parts.append(_overhead(results["overhead"]))
     if "compile_time" in results:
@@ -39,27 +54,21 @@ def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def number(value, digits: int = 2, unit: str = "") -> str:
-    return "-" if value is None else f"{value:,.{digits}f}{unit}"
-
-
 def _introduction(machine: dict) -> str:
     return (
         "# Benchmarks\n\n"
         "Made by `python -m bench` (`make bench`); not edited by hand.\n\n"
-        f"Machine: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
-        f"{machine['isa']}; {machine['threads']} threads. Python {machine['python']}, PyTorch "
-        f"{machine['torch']}. Load before the run: {machine['load']}."
+        f"Machine: {_device(machine)}{machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_gib']} GiB, {machine['isa']}; {machine['threads']} threads. "
+        f"Python {machine['python']}, PyTorch {machine['torch']}. "
+        f"Load before the run: {machine['load']}.\n\n{RUNNING}"
     )
 
 
-def _reason(record: dict) -> str:
-    return "failed: " + record["error"].strip().splitlines()[-1].replace("|", "\\|")[:160]
+def _device(machine: dict) -> str:
+    """The GPU, where it is one that was measured."""
+    device = machine.get("device", machine["cpu"])
+    return "" if device == machine["cpu"] else f"{device}; "
 
 
 def _table(header: list[str], records: list[dict], title: Callable, cells: Callable) -> str:
@@ -67,7 +76,7 @@ def _table(header: list[str], records: list[dict], title: Callable, cells: Calla
     rows = []
     for record in records:
         failed = "error" in record
-        rest = [_reason(record)] if failed else cells(record)
+        rest = [reason(record)] if failed else cells(record)
         row = [title(record), COMPILERS[record["compiler"]].title, *rest]
         rows.append(row + [""] * (len(header) - len(row)))
     return table(header, rows)
@@ -232,7 +241,7 @@ def _sizes(records: list[dict]) -> str:
             rows.append(row + [number(cells[0].get(f"{c}_us"), 1) for c in ("fresh", "known")])
         header = ["batch x length or side", "", "", "", "never seen us", "seen before us"]
         tables.append(table(header, _filled(rows, len(header))))
-    failed = [f"{record['case']}: {_reason(record)}" for record in records if "error" in record]
+    failed = [f"{record['case']}: {reason(record)}" for record in records if "error" in record]
     return "\n\n".join(
         [
             "## Sizes that vary\n\n"
@@ -262,9 +271,9 @@ def _scans(records: list[dict]) -> str:
         ratios = [record["ratio"] for record in chosen if "error" not in record]
         width = max(map(len, rows), default=2)
         parts += [
-            f"Threads: {threads}. Geometric mean: {number(_geometric_mean(ratios))}.",
+            f"Threads: {threads}. Geometric mean: {number(geometric_mean(ratios))}.",
             table(["operator", *[""] * (width - 1)], _filled(rows, width)),
-            *(f"{r['case']}: {_reason(r)}" for r in chosen if "error" in r),
+            *(f"{r['case']}: {reason(r)}" for r in chosen if "error" in r),
         ]
     return "\n\n".join(parts)
 
@@ -292,7 +301,7 @@ def _draws(records: list[dict]) -> str:
             "interleaved runs on one thread, in seconds of the processor. The last columns are the "
             "times of eager, and of eager's numbers compiled, divided by that of the counter's.",
             table([*header, "to eager", "to rng eager"], rows),
-            *(f"{r['case']}: {_reason(r)}" for r in records if "error" in r),
+            *(f"{r['case']}: {reason(r)}" for r in records if "error" in r),
         ]
     )
 
@@ -316,13 +325,9 @@ def _optimizers(records: list[dict]) -> str:
             "first two steps, the first of which makes the state; its compiles for 20 changes of "
             "the learning rate.",
             table(["width", *names, "first steps", "compiles"], rows),
-            *(f"{r['width']}: {_reason(r)}" for r in records if "error" in r),
+            *(f"{r['width']}: {reason(r)}" for r in records if "error" in r),
         ]
     )
-
-
-def _geometric_mean(values: list[float]) -> float | None:
-    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else None
 
 
 def _by_case(records: list[dict]) -> dict[str, list[dict]]:

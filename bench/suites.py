@@ -1,8 +1,9 @@
-"""The suites. Each gives a list of records (dicts) that report.py turns into tables."""
+"""The suites. Each gives records (dicts), as they come, that report.py turns into tables."""
 
 import itertools
 import re
 import sys
+from collections.abc import Iterator
 
 from bench import draws as drawing
 from bench import measure, processes
@@ -23,9 +24,8 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def models(names: list[str], compilers: list[str], samples: int, quick: bool) -> list[dict]:
+def models(names: list[str], compilers: list[str], samples: int, quick: bool) -> Iterator[dict]:
     """One record for each (model, compiler)."""
-    records = []
     for name in names:
         eager = {} if quick else processes.run("eager_baseline", {}, model=name)
         for compiler in compilers:
@@ -37,8 +37,7 @@ def models(names: list[str], compilers: list[str], samples: int, quick: bool) ->
                 record.update(_measure_model(name, compiler, samples, quick))
             except ChildError as error:
                 record["error"] = str(error)
-            records.append(record)
-    return records
+            yield record
 
 
 def _measure_model(name: str, compiler: str, samples: int, quick: bool) -> dict:
@@ -69,9 +68,8 @@ def _measure_model(name: str, compiler: str, samples: int, quick: bool) -> dict:
     }
 
 
-def training(names: list[str], compilers: list[str], samples: int, quick: bool) -> list[dict]:
+def training(names: list[str], compilers: list[str], samples: int, quick: bool) -> Iterator[dict]:
     """One record for each (model, compiler): a step's time, first and later, and its memory."""
-    records = []
     for name in names:
         eager = processes.run("peak_of_step", {}, model=name, compiler="eager")["peak_mb"]
         for compiler in compilers:
@@ -81,8 +79,7 @@ def training(names: list[str], compilers: list[str], samples: int, quick: bool) 
                 record.update(_measure_training(name, compiler, samples, quick))
             except ChildError as error:
                 record["error"] = str(error)
-            records.append(record)
-    return records
+            yield record
 
 
 def _measure_training(name: str, compiler: str, samples: int, quick: bool) -> dict:
@@ -107,9 +104,8 @@ def _measure_training(name: str, compiler: str, samples: int, quick: bool) -> di
     }
 
 
-def overhead(compilers: list[str], samples: int) -> list[dict]:
+def overhead(compilers: list[str], samples: int) -> Iterator[dict]:
     """One record for each (size, compiler), eager's time from the same process beside it."""
-    records = []
     for size in SIZES:
         for compiler in compilers:
             say(f"overhead: {size} floats, {COMPILERS[compiler].title}")
@@ -123,13 +119,11 @@ def overhead(compilers: list[str], samples: int) -> list[dict]:
                 record.update({f"{key}_ns": value * 1e9 for key, value in times.items()})
             except ChildError as error:
                 record["error"] = str(error)
-            records.append(record)
-    return records
+            yield record
 
 
-def compile_time(names: list[str], compilers: list[str]) -> list[dict]:
+def compile_time(names: list[str], compilers: list[str]) -> Iterator[dict]:
     """One record for each (model, compiler): where the first call's time goes, cold and warm."""
-    records = []
     for name in names:
         for compiler in compilers:
             say(f"compile_time: {name}, {COMPILERS[compiler].title}")
@@ -149,16 +143,14 @@ def compile_time(names: list[str], compilers: list[str]) -> list[dict]:
                         record["phases_s"] = phases
                     except ChildError as error:
                         record["error"] = str(error)
-                    records.append(record)
-    return records
+                    yield record
 
 
-def sizes(samples: int) -> list[dict]:
+def sizes(samples: int) -> Iterator[dict]:
     """One record for each (case, size): Braze with numbers for sizes, and with symbols."""
     tasks = [("kernel", name) for name in cases.KERNELS] + [
         ("model", name) for name in cases.MODELS
     ]
-    records = []
     for kind, name in tasks:
         say(f"sizes: {name}")
         try:
@@ -167,7 +159,7 @@ def sizes(samples: int) -> list[dict]:
                     f"symbolic_{kind}", caches, **{kind: name, "samples": samples}
                 )
         except ChildError as error:
-            records.append({"case": name, "kind": kind, "error": str(error)})
+            yield {"case": name, "kind": kind, "error": str(error)}
             continue
         for size, times in result["times"].items():
             record = {"case": name, "kind": kind, "size": size}
@@ -176,13 +168,11 @@ def sizes(samples: int) -> list[dict]:
             for change in ("fresh", "known"):
                 if change in result:
                     record[f"{change}_us"] = result[change] * 1e6
-            records.append(record)
-    return records
+            yield record
 
 
-def scans(samples: int) -> list[dict]:
+def scans(samples: int) -> Iterator[dict]:
     """One record for each (operator, threads, size): Braze beside eager."""
-    records = []
     for name, threads in itertools.product(operators.OPERATORS, operators.THREADS):
         say(f"scans: {name}, threads: {threads}")
         case = {"case": name, "threads": threads}
@@ -192,36 +182,32 @@ def scans(samples: int) -> list[dict]:
                     "scan", caches, operator=name, samples=samples, threads=threads
                 )
         except ChildError as error:
-            records.append({**case, "error": str(error)})
+            yield {**case, "error": str(error)}
             continue
         for size, times in result["times"].items():
             record = {**case, "size": size, "ratio": times["eager"] / times["compiled"]}
             record.update({f"{key}_us": seconds * 1e6 for key, seconds in times.items()})
-            records.append(record)
-    return records
+            yield record
 
 
-def draws(samples: int) -> list[dict]:
+def draws(samples: int) -> Iterator[dict]:
     """One record for each (case, size): eager, and Braze with either source of random numbers."""
-    records = []
     for name in drawing.CASES:
         say(f"draws: {name}")
         try:
             with empty_caches() as caches:
                 result = processes.run("draw", caches, case=name, samples=samples)
         except ChildError as error:
-            records.append({"case": name, "error": str(error)})
+            yield {"case": name, "error": str(error)}
             continue
         for size, times in result["times"].items():
             record = {"case": name, "size": size}
             record.update({f"{key}_us": seconds * 1e6 for key, seconds in times.items()})
-            records.append(record)
-    return records
+            yield record
 
 
-def optimizers(compilers: list[str], samples: int) -> list[dict]:
+def optimizers(compilers: list[str], samples: int) -> Iterator[dict]:
     """One record for each width of the parameters: Braze beside PyTorch's own steps."""
-    records = []
     for width in updates.WIDTHS:
         say(f"optimizers: width {width}")
         record = {"width": width}
@@ -239,13 +225,38 @@ def optimizers(compilers: list[str], samples: int) -> list[dict]:
             record.pop("stderr")
         except ChildError as error:
             record["error"] = str(error)
-        records.append(record)
-    return records
+        yield record
 
 
-def capture(names: list[str], samples: int) -> list[dict]:
+def kernels(
+    names: list[str], device: str, compilers: list[str], samples: int, quick: bool
+) -> Iterator[dict]:
+    """One record for each (kernel, direction). All in a process, which begins anew behind a kernel
+    that ends it."""
+    names = list(names)
+    with empty_caches() as caches:
+        while names:
+            begun = None
+            given = {"names": names, "device": device, "chosen": compilers}
+            try:
+                for record in processes.stream(
+                    "kernel_set", caches, **given, samples=samples, quick=quick
+                ):
+                    if "begun" in record:
+                        begun = record["begun"]
+                        say(f"kernels: {begun}")
+                    else:
+                        yield record
+                return
+            except ChildError as error:
+                if begun is None:
+                    raise
+                yield {"kernel": begun, "error": str(error)}
+            names = names[names.index(begun) + 1 :]
+
+
+def capture(names: list[str], samples: int) -> Iterator[dict]:
     """One record for each model: Braze's capture alone, with sizes as numbers and as symbols."""
-    records = []
     for name in names:
         say(f"capture: {name}")
         record = {"model": name, "compiler": "braze"}
@@ -254,8 +265,7 @@ def capture(names: list[str], samples: int) -> list[dict]:
             record.pop("stderr")
         except ChildError as error:
             record["error"] = str(error)
-        records.append(record)
-    return records
+        yield record
 
 
 def braze_phases(log: str) -> dict[str, float]:

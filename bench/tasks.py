@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 
 import torch
 
@@ -13,10 +14,10 @@ from bench import compilers, draws, measure, models, optimizers, scans, sizes, t
 from bench.processes import MARK
 
 
-def machine() -> dict:
+def machine(device: str) -> dict:
     from bench import machine
 
-    return machine.describe()
+    return machine.describe(device)
 
 
 def eager_baseline(model: str) -> dict:
@@ -309,6 +310,33 @@ def draw(case: str, samples: int) -> dict:
     return {"times": times}
 
 
+def kernel_set(
+    names: list[str], device: str, chosen: list[str], samples: int, quick: bool
+) -> Iterator[dict]:
+    """For each kernel that it begins a record with its name alone, then those of its figures."""
+    from bench import devices, kernel_runs
+    from bench.kernels import KERNELS
+
+    made = devices.DEVICES[device]()
+    compile_with = {name: compilers.load(name) for name in chosen}
+    if "inductor" in chosen:
+        compilers.keep_graphs()
+    rate = made.copy_rate(samples)
+    made.forget()
+    for name in names:
+        yield {"begun": name}
+        kernel = KERNELS[name]
+        try:
+            yield from kernel_runs.records(
+                kernel, made, made.kernel_bytes(quick), compile_with, samples, rate
+            )
+        except Exception as error:
+            made.synchronize()  # fails where the device is broken: a new process goes on
+            yield {"kernel": name, "error": f"{type(error).__name__}: {error}"}
+        torch.compiler.reset()
+        made.forget()
+
+
 @torch.enable_grad()
 def optimizer(width: int, samples: int, inductor: bool) -> dict:
     return optimizers.figures(width, samples, inductor)
@@ -359,6 +387,7 @@ TASKS = {
         scan,
         draw,
         optimizer,
+        kernel_set,
     )
 }
 
@@ -367,7 +396,8 @@ def main() -> None:
     name, parameters = sys.argv[1], json.loads(sys.argv[2])
     with torch.no_grad():
         result = TASKS[name](**parameters)
-    print(MARK + json.dumps(result), flush=True)
+        for record in [result] if isinstance(result, dict) else result:
+            print(MARK + json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,16 @@
 """The arithmetic of the benchmarks: what they report must be right before it can be believed."""
 
+import json
+import os
+import signal
+import sys
+import time
+
+import pytest
 import torch
 
-from bench import measure, models, report, suites
+from bench import __main__ as command_line
+from bench import measure, models, processes, report, suites
 
 
 def test_accuracy_allows_what_eager_allows_itself():
@@ -78,3 +86,69 @@ def test_report_names_failures():
     assert "failed: it \\| broke" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+
+
+MACHINE = {
+    "device": "a GPU", "cpu": "x", "cores": 2, "memory_gib": 1.0, "isa": "AVX2", "threads": 2,
+    "python": "3.11", "torch": "2.13", "load": 0.1,
+}  # fmt: skip
+
+
+def _run(monkeypatch, capsys, *words):
+    """The exit code and what was printed."""
+    monkeypatch.setattr(sys, "argv", ["bench", *map(str, words)])
+    monkeypatch.setattr(processes, "run", lambda *_, **__: {**MACHINE, "stderr": ""})
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        code = command_line.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return code, capsys.readouterr().out
+
+
+def test_a_run_that_is_cut_short_keeps_what_it_has(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "records.json"
+
+    def overhead(compilers, samples):
+        yield {"size": 8, "compiler": "braze", "eager_ns": 2.0, "compiled_ns": 1.0}
+        assert len(json.loads(path.read_text())["overhead"]) == 1  # written before the next one
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+    monkeypatch.setattr(suites, "overhead", overhead)
+    code, text = _run(monkeypatch, capsys, "overhead", "--json", path)
+    assert code == 1
+    assert "| 8 | Braze | 2 | 1 |" in text
+    kept = json.loads(path.read_text())
+    assert kept["machine"] == MACHINE
+    assert [record["compiled_ns"] for record in kept["overhead"]] == [1.0]
+    assert os.listdir(tmp_path) == ["records.json"]
+
+
+def test_a_run_goes_on_with_the_kernels_that_are_left(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "records.json"
+    asked = []
+
+    def kernels(names, device, compilers, samples, quick):
+        asked.append((list(names), device))
+        for name in names:
+            yield {"kernel": name, "skipped": "nothing to run it on"}
+            if name == "reglu_4096":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(suites, "kernels", kernels)
+    words = ("kernels", "--kernels", "glu_", "--device", "cuda", "--json", path)
+    assert _run(monkeypatch, capsys, *words)[0] == 1
+    code, text = _run(monkeypatch, capsys, *words, "--resume")
+    assert code == 0
+    assert asked[0] == (["swiglu_11008", "geglu_10240", "reglu_4096"], "cuda")
+    assert asked[1] == ([], "cuda")
+    assert len(json.loads(path.read_text())["kernels"]) == 3
+    assert "Machine: a GPU; x, 2 cores" in text
+
+
+def test_suites_of_cpus_refuse_a_gpu(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bench", "sizes", "--device", "cuda"])
+    with pytest.raises(SystemExit):
+        command_line.main()
+    assert "only on a CPU: sizes" in capsys.readouterr().err

@@ -1,0 +1,110 @@
+"""What differs between benchmarks on a CPU and on a GPU: the clock, caches, memory, sizes."""
+
+import gc
+import time
+from collections.abc import Callable
+
+import torch
+
+from bench import measure
+
+MIB = 1 << 20
+
+
+class Cpu:
+    name = "cpu"
+    copy_bytes = 64 * MIB
+    flushed_bytes = 64 * MIB
+
+    def __init__(self):
+        self._flushed = None
+
+    def title(self) -> str:
+        from bench import machine
+
+        return machine.cpu_model()
+
+    def kernel_bytes(self, quick: bool) -> int:
+        """Of the largest input of a kernel, so that all it moves is twice that or more, mostly."""
+        return MIB // 2 if quick else 16 * MIB
+
+    def synchronize(self) -> None:
+        """Until all is done that was asked for."""
+
+    def forget(self) -> None:
+        """Gives back the memory of what nobody has any more."""
+        gc.collect()
+
+    def flush(self) -> None:
+        """Leaves nothing of a kernel's inputs in the caches."""
+        if self._flushed is None:
+            self._flushed = torch.empty(self.flushed_bytes, dtype=torch.uint8, device=self.name)
+        self._flushed.zero_()
+
+    def seconds(self, function: Callable) -> float:
+        """Of one call, with caches that hold nothing of its inputs."""
+        self.flush()
+        begin = time.perf_counter()
+        function()
+        return time.perf_counter() - begin
+
+    def copy_rate(self, samples: int) -> float:
+        """Bytes a second that a copy of a large tensor moves, reads and writes counted."""
+        source = torch.zeros(self.copy_bytes, dtype=torch.uint8, device=self.name)
+        target = torch.ones_like(source)
+
+        def copy():
+            target.copy_(source)
+
+        for _ in range(3):
+            copy()
+        taken = [self.seconds(copy) for _ in range(max(samples, 10))]
+        return 2 * self.copy_bytes / measure.median(taken)
+
+
+class Cuda(Cpu):
+    name = "cuda"
+    copy_bytes = 1024 * MIB
+    # Ten times an L2 cache. While it is written, for a tenth of a millisecond and more, the CPU
+    # launches what is measured, so that the time of launches is not in that of kernels.
+    flushed_bytes = 512 * MIB
+
+    def title(self) -> str:
+        return torch.cuda.get_device_name()
+
+    def kernel_bytes(self, quick: bool) -> int:
+        """The same when quick: smaller ones would be measured in the L2 cache, of 50 MB."""
+        return 128 * MIB
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
+    def forget(self) -> None:
+        gc.collect()
+        torch.cuda.empty_cache()
+
+    def seconds(self, function: Callable) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.flush()
+        begin.record()
+        function()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3
+
+
+DEVICES: dict[str, Callable[[], Cpu]] = {"cpu": Cpu, "cuda": Cuda}
+
+
+def interleaved(device: Cpu, functions: dict[str, Callable], samples: int) -> dict[str, float]:
+    """Median seconds of one call of each, taken in turn and in alternating order."""
+    for function in functions.values():
+        for _ in range(2):
+            function()
+    device.synchronize()
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    order = list(functions)
+    for i in range(samples):
+        for name in order if i % 2 else reversed(order):
+            times[name].append(device.seconds(functions[name]))
+    return {name: measure.median(taken) for name, taken in times.items()}
