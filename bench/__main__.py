@@ -18,7 +18,7 @@ SUITES = (
     "models", "kernels", "overhead", "compile_time", "sizes", "capture", "scans", "draws",
     "optimizers",
 )  # fmt: skip
-ON_CUDA = ("kernels",)
+ON_CUDA = ("kernels", "overhead")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -66,7 +66,7 @@ def records(suite: str, arguments: argparse.Namespace, kept: list[dict]) -> Iter
         left = [name for name in asked if name not in done]
         return suites.kernels(left, arguments.device, compilers, samples, arguments.quick)
     if suite == "overhead":
-        return suites.overhead(compilers, samples)
+        return suites.overhead(compilers, samples, arguments.device)
     if suite == "sizes":
         return suites.sizes(samples)
     if suite == "scans":

@@ -46,6 +46,21 @@ COMPILERS = {
             _torch_compile,
         ),
         Compiler("braze", "Braze", ("braze",), ("BRAZE_CACHE_DIR",), _braze_compile),
+        # Calls on a GPU are CUDA graphs.
+        Compiler(
+            "inductor_graphs",
+            "torch.compile, reduce-overhead",
+            ("torch._dynamo", "torch._inductor.compile_fx"),
+            ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
+            functools.partial(_torch_compile, mode="reduce-overhead"),
+        ),
+        Compiler(
+            "braze_graphs",
+            "Braze, reduce-overhead",
+            ("braze",),
+            ("BRAZE_CACHE_DIR",),
+            functools.partial(_braze_compile, mode="reduce-overhead"),
+        ),
         Compiler(
             "braze_steps",
             "Braze, whole steps",

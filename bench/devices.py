@@ -15,6 +15,7 @@ class Cpu:
     name = "cpu"
     copy_bytes = 64 * MIB
     flushed_bytes = 64 * MIB
+    most_calls = 10_000  # one behind the other
 
     def __init__(self):
         self._flushed = None
@@ -68,6 +69,7 @@ class Cuda(Cpu):
     # Ten times an L2 cache. While it is written, for a tenth of a millisecond and more, the CPU
     # launches what is measured, so that the time of launches is not in that of kernels.
     flushed_bytes = 512 * MIB
+    most_calls = 200  # so that the queue of launches is never full, for which a call would wait
 
     def title(self) -> str:
         return torch.cuda.get_device_name()

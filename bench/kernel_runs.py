@@ -119,15 +119,19 @@ def _backward(kernel: Kernel, arguments: tuple, function: Callable, double=False
     if not outputs:
         raise RuntimeError("no output has a gradient")
     torch.manual_seed(2)
-    # Numbers of the kernel's dtype, which are the same for the reference in double.
-    given = [
-        torch.randn(out.shape, device=out.device).to(kernel.dtype).to(out.dtype) for out in outputs
-    ]
+    given = [_tangent(out, kernel.dtype) for out in outputs]
 
     def call():
         return torch.autograd.grad(outputs, wanted, given, retain_graph=True)
 
     return Prepared(call, lambda: list(call()))
+
+
+def _tangent(output: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """In the layout of the output; numbers of `dtype`, so that the reference in double has the
+    same ones."""
+    drawn = torch.randn(output.shape, device=output.device).to(dtype)
+    return torch.empty_like(output, requires_grad=False).copy_(drawn)
 
 
 def _leaf(argument):

@@ -8,19 +8,18 @@ from bench.tables import number, reason, table
 SLOWER = 1.02  # times; below it is noise
 
 
-def kernels(machine: dict, records: list[dict]) -> str:
+def kernels(records: list[dict]) -> str:
     done = [record for record in records if "times_s" in record]
     rates = [record["copy_bytes_a_second"] for record in done]
     copy = f"{number(sorted(rates)[len(rates) // 2] / 1e9, 0)} GB/s" if rates else "not measured"
     names = list(dict.fromkeys(name for record in done for name in record["times_s"]))
     parts = [
         "## Kernels\n\n"
-        f"{machine['device']}, PyTorch {machine['torch']}. What a kernel has to move at least "
-        "(inputs read once, outputs written once), divided by its time, as a share of the "
-        f"bandwidth of a large copy in the same run: {copy}. Medians of runs in turn, the caches "
-        "written over before each; on a GPU between two events. The backward computes the "
-        "gradients alone, of a graph that is kept. Results: errors against the same function in "
-        "double precision are at most twice eager's and a small floor.",
+        "What a kernel has to move at least (inputs read once, outputs written once), divided by "
+        f"its time, as a share of the bandwidth of a large copy in the same run: {copy}. Medians "
+        "of runs in turn, the caches written over before each; on a GPU between two events. The "
+        "backward computes the gradients alone, of a graph that is kept. Results: errors against "
+        "the same function in double precision are at most twice eager's and a small floor.",
         _summary(done, names),
     ]
     for direction in ("forward", "backward"):

@@ -19,21 +19,28 @@ def seconds_of(function: Callable, arguments, calls: int = 1, clock=time.perf_co
 
 
 def interleaved(
-    functions: dict[str, Callable], arguments, samples: int, clock=time.perf_counter
+    functions: dict[str, Callable],
+    arguments,
+    samples: int,
+    clock=time.perf_counter,
+    settle: Callable[[], object] = lambda: None,
+    most_calls: int = 10_000,
 ) -> dict[str, list[float]]:
     """Seconds a call, `samples` times for each function, taken in turn and in alternating order.
 
     Whatever slows the machine for a while slows all of them. `clock`: `time.thread_time` for what
-    runs on one thread leaves out what other processes take.
+    runs on one thread leaves out what other processes take. `settle` is called before each sample;
+    `most_calls`: of a sample.
     """
     longest = max(seconds_of(function, arguments) for function in functions.values())
-    calls = max(1, min(10_000, int(SAMPLE_SECONDS / max(longest, 1e-7))))
+    calls = max(1, min(most_calls, int(SAMPLE_SECONDS / max(longest, 1e-7))))
     for function in functions.values():
         seconds_of(function, arguments, calls)
     times = {name: [] for name in functions}
     order = list(functions)
     for i in range(samples):
         for name in order if i % 2 else reversed(order):
+            settle()
             times[name].append(seconds_of(functions[name], arguments, calls, clock))
     return times
 

@@ -30,28 +30,19 @@ python -m bench kernels --quick --kernels softmax layer_norm
 
 
 def markdown(machine: dict, results: dict[str, list[dict]]) -> str:
-    parts = [_introduction(machine)]
-    if "models" in results:
-        parts.append(_models(results["models"]))
-    if "training" in results:
-        parts.append(_training(results["training"]))
-    if "kernels" in results:
-        parts.append(kernels(machine, results["kernels"]))
-    if "overhead" in results:
-        parts.append(_overhead(results["overhead"]))
-    if "compile_time" in results:
-        parts.append(_compile_time(results["compile_time"]))
-    if "sizes" in results:
-        parts.append(_sizes(results["sizes"]))
-    if "capture" in results:
-        parts.append(_capture(results["capture"]))
-    if "scans" in results:
-        parts.append(_scans(results["scans"]))
-    if "draws" in results:
-        parts.append(_draws(results["draws"]))
-    if "optimizers" in results:
-        parts.append(_optimizers(results["optimizers"]))
-    return "\n\n".join(parts) + "\n"
+    parts = [
+        _with_device(machine, tables(results[suite]))
+        for suite, tables in SECTIONS.items()
+        if suite in results
+    ]
+    return "\n\n".join([_introduction(machine), *parts]) + "\n"
+
+
+def _with_device(machine: dict, section: str) -> str:
+    """Its first paragraph begins with what was measured."""
+    title, _, rest = section.partition("\n\n")
+    device = machine.get("device", machine["cpu"])
+    return f"{title}\n\n{device}, PyTorch {machine['torch']}. {rest}"
 
 
 def _introduction(machine: dict) -> str:
@@ -166,7 +157,8 @@ def _overhead(records: list[dict]) -> str:
     return (
         "## Overhead of a call\n\n"
         "`f(x) = relu(x + 1) * 2`: one call in nanoseconds, with its work and the allocation of "
-        "its output.\n\n" + _table(header, records, lambda record: str(record["size"]), cells)
+        "its output; on a GPU until it is launched.\n\n"
+        + _table(header, records, lambda record: str(record["size"]), cells)
     )
 
 
@@ -340,3 +332,17 @@ def _by_case(records: list[dict]) -> dict[str, list[dict]]:
 
 def _filled(rows: list[list[str]], width: int) -> list[list[str]]:
     return [row + [""] * (width - len(row)) for row in rows]
+
+
+SECTIONS: dict[str, Callable[[list[dict]], str]] = {
+    "models": _models,
+    "training": _training,
+    "kernels": kernels,
+    "overhead": _overhead,
+    "compile_time": _compile_time,
+    "sizes": _sizes,
+    "capture": _capture,
+    "scans": _scans,
+    "draws": _draws,
+    "optimizers": _optimizers,
+}

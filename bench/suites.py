@@ -104,7 +104,7 @@ def _measure_training(name: str, compiler: str, samples: int, quick: bool) -> di
     }
 
 
-def overhead(compilers: list[str], samples: int) -> Iterator[dict]:
+def overhead(compilers: list[str], samples: int, device: str) -> Iterator[dict]:
     """One record for each (size, compiler), eager's time from the same process beside it."""
     for size in SIZES:
         for compiler in compilers:
@@ -113,7 +113,12 @@ def overhead(compilers: list[str], samples: int) -> Iterator[dict]:
             try:
                 with empty_caches() as caches:
                     times = processes.run(
-                        "overhead", caches, compiler=compiler, size=size, samples=samples
+                        "overhead",
+                        caches,
+                        compiler=compiler,
+                        size=size,
+                        samples=samples,
+                        device=device,
                     )
                 times.pop("stderr")
                 record.update({f"{key}_ns": value * 1e9 for key, value in times.items()})

@@ -10,7 +10,18 @@ from collections.abc import Iterator
 
 import torch
 
-from bench import compilers, draws, measure, models, optimizers, scans, sizes, training, zoo
+from bench import (
+    compilers,
+    devices,
+    draws,
+    measure,
+    models,
+    optimizers,
+    scans,
+    sizes,
+    training,
+    zoo,
+)
 from bench.processes import MARK
 
 
@@ -172,20 +183,25 @@ def _seconds_a_break(arguments) -> float:
     return (broken - whole) / 10 - _best(os.getpid, ())
 
 
-def overhead(compiler: str, size: int, samples: int) -> dict:
-    """Seconds a call of a function that does next to nothing."""
+def overhead(compiler: str, size: int, samples: int, device: str) -> dict:
+    """Seconds a call of a function that does next to nothing; on a GPU until it is launched."""
+    made = devices.DEVICES[device]()
     compiled = compilers.load(compiler)(small_function)
-    arguments = (torch.randn(size),)
+    arguments = (torch.randn(size, device=device),)
     for _ in range(5):
         compiled(*arguments)
     assert torch.equal(compiled(*arguments), small_function(*arguments))
     functions = {"eager": small_function, "compiled": compiled}
-    times = measure.interleaved(functions, arguments, samples)
+    times = measure.interleaved(
+        functions, arguments, samples, settle=made.synchronize, most_calls=made.most_calls
+    )
     result = {name: measure.median(values) for name, values in times.items()}
-    guards = compilers.guard_check(compiled, arguments) if compiler == "braze" else None
+    is_braze = compiler in ("braze", "braze_graphs")
+    guards = compilers.guard_check(compiled, arguments) if is_braze else None
     if guards:
         result["guard_check"] = _best(guards, ())
-        result["break"] = _seconds_a_break(arguments)
+        if device == "cpu":
+            result["break"] = _seconds_a_break(arguments)
     return result
 
 
@@ -314,7 +330,7 @@ def kernel_set(
     names: list[str], device: str, chosen: list[str], samples: int, quick: bool
 ) -> Iterator[dict]:
     """For each kernel that it begins a record with its name alone, then those of its figures."""
-    from bench import devices, kernel_runs
+    from bench import kernel_runs
     from bench.kernels import KERNELS
 
     made = devices.DEVICES[device]()

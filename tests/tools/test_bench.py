@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bench import __main__ as command_line
-from bench import measure, models, processes, report, suites
+from bench import measure, models, processes, report, suites, tasks
 
 
 def test_accuracy_allows_what_eager_allows_itself():
@@ -109,7 +109,7 @@ def _run(monkeypatch, capsys, *words):
 def test_a_run_that_is_cut_short_keeps_what_it_has(monkeypatch, capsys, tmp_path):
     path = tmp_path / "records.json"
 
-    def overhead(compilers, samples):
+    def overhead(compilers, samples, device):
         yield {"size": 8, "compiler": "braze", "eager_ns": 2.0, "compiled_ns": 1.0}
         assert len(json.loads(path.read_text())["overhead"]) == 1  # written before the next one
         os.kill(os.getpid(), signal.SIGTERM)
@@ -152,3 +152,17 @@ def test_suites_of_cpus_refuse_a_gpu(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         command_line.main()
     assert "only on a CPU: sizes" in capsys.readouterr().err
+
+
+def test_every_section_names_the_device_and_pytorch():
+    empty = report.markdown(MACHINE, {suite: [] for suite in report.SECTIONS})
+    sections = empty.split("\n## ")[1:]
+    assert len(sections) == len(report.SECTIONS)
+    for section in sections:
+        assert section.partition("\n\n")[2].startswith("a GPU, PyTorch 2.13. "), section
+
+
+def test_overhead_is_measured_on_the_device():
+    times = tasks.overhead("braze", size=8, samples=1, device="cpu")
+    assert 0 < times["guard_check"] < times["compiled"]
+    assert times["eager"] > 0

@@ -11,7 +11,6 @@ from bench.kernels import FAMILIES, KERNELS
 from bench.kernels.case import Draw, Kernel, outputs_of, traffic
 
 TINY = 1 << 14  # bytes of the largest input
-MACHINE = {"device": "a device", "torch": "2.x"}
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +143,7 @@ def test_a_compiler_that_fails_leaves_the_others_their_figures():
         assert record["errors"] == {"inductor": "ValueError: no such operator"}
         assert set(record["times_s"]) == {"eager", "braze"}
     assert not records[0]["accuracy"]["braze"]["ok"]
-    text = kernel_tables.kernels(MACHINE, records)
+    text = kernel_tables.kernels(records)
     assert "WRONG: Braze" in text
     assert "silu, backward, torch.compile: failed: ValueError: no such operator" in text
 
@@ -153,7 +152,7 @@ def test_what_a_device_lacks_is_told():
     kernel = dataclasses.replace(KERNELS["silu"], lacking=lambda device: f"nothing for a {device}")
     records = _records(kernel, {})
     assert [record["skipped"] for record in records] == ["nothing for a cpu"]
-    assert "silu: not run: nothing for a cpu" in kernel_tables.kernels(MACHINE, records)
+    assert "silu: not run: nothing for a cpu" in kernel_tables.kernels(records)
 
 
 def _figures(kernel, direction, **seconds):
@@ -172,8 +171,7 @@ def test_the_summary_is_of_what_all_have_run():
         _figures("c", "forward", eager=1.0, braze=100.0),
         _figures("a", "backward", eager=2.0, inductor=2.0, braze=2.01),
     ]
-    text = kernel_tables.kernels(MACHINE, records)
-    assert "a device, PyTorch 2.x" in text
+    text = kernel_tables.kernels(records)
     assert "| forward | eager | 0.125 | 2 of 3 | 0 | 0 |" in text
     assert "| forward | torch.compile | 0.500 | 2 of 3 | 1 | 0 |" in text
     assert "| forward | Braze | 0.500 | 2 of 3 | 0 | 0 |" in text
