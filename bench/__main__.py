@@ -10,15 +10,16 @@ from pathlib import Path
 
 from bench import processes, report, suites
 from bench.compilers import COMPILERS
+from bench.device_models import DEVICE_MODELS
 from bench.kernels import KERNELS
 from bench.models import CAPTURED, MODELS
 from bench.training import TRAINED
 
 SUITES = (
     "models", "kernels", "overhead", "compile_time", "sizes", "capture", "scans", "draws",
-    "optimizers",
+    "optimizers", "memory",
 )  # fmt: skip
-ON_CUDA = ("kernels", "overhead")
+ON_CUDA = ("models", "kernels", "overhead", "memory")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -30,7 +31,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write every record there, as it comes")
     parser.add_argument("--markdown", type=Path, help="write the tables there, not to stdout")
     parser.add_argument(
-        "--models", nargs="+", default=None, choices={**MODELS, **CAPTURED, **TRAINED}
+        "--models",
+        nargs="+",
+        default=None,
+        choices={**MODELS, **CAPTURED, **TRAINED, **DEVICE_MODELS},
+        help="on a GPU those of bench/device_models.py, which say themselves whether they train",
     )
     parser.add_argument(
         "--kernels", nargs="+", default=[""], help="those whose names have one of these in them"
@@ -50,16 +55,32 @@ def parse_arguments() -> argparse.Namespace:
     return arguments
 
 
+def suite_of_models(arguments: argparse.Namespace) -> str:
+    """Models of a GPU can be asked for on a CPU as well, by name."""
+    asked = set(arguments.models or ())
+    if arguments.device == "cuda" or (asked and asked <= set(DEVICE_MODELS)):
+        return "device_models"
+    return "training" if arguments.mode == "train" else "models"
+
+
 def records(suite: str, arguments: argparse.Namespace, kept: list[dict]) -> Iterator[dict]:
     """The suite's, as they come, without those of what is `kept`."""
     samples = 5 if arguments.quick else arguments.samples
     compilers = arguments.compilers
-    known = {"capture": CAPTURED, "training": TRAINED}.get(suite, MODELS)
+    known = {"capture": CAPTURED, "training": TRAINED, "memory": TRAINED}.get(suite, MODELS)
+    if arguments.device == "cuda" or suite == "device_models":
+        known = DEVICE_MODELS
+    elif suite == "memory":
+        known = {**known, **(DEVICE_MODELS if arguments.models else {})}
     names = [name for name in arguments.models or known if name in known]
     if suite == "models":
         return suites.models(names, compilers, samples, arguments.quick)
     if suite == "training":
         return suites.training(names, compilers, samples, arguments.quick)
+    if suite == "device_models":
+        return suites.device_models(names, arguments.device, compilers, samples, arguments.quick)
+    if suite == "memory":
+        return suites.memory(names, arguments.device, compilers)
     if suite == "kernels":
         done = {record["kernel"] for record in kept}
         asked = [name for name in KERNELS if any(part in name for part in arguments.kernels)]
@@ -91,8 +112,8 @@ def write(path: Path, text: str) -> None:
 def collect(arguments: argparse.Namespace, machine: dict, results: dict[str, list[dict]]) -> None:
     """Fills `results` suite by suite; behind each record all of them are written."""
     for suite in dict.fromkeys(arguments.suites):
-        if suite == "models" and arguments.mode == "train":
-            suite = "training"
+        if suite == "models":
+            suite = suite_of_models(arguments)
         kept = results.setdefault(suite, [])
         for record in records(suite, arguments, list(kept)):
             kept.append(record)

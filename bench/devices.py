@@ -29,6 +29,9 @@ class Cpu:
         """Of the largest input of a kernel, so that all it moves is twice that or more, mostly."""
         return MIB // 2 if quick else 16 * MIB
 
+    def prepare_for_models(self) -> None:
+        """Sets what models are usually run with."""
+
     def synchronize(self) -> None:
         """Until all is done that was asked for."""
 
@@ -48,6 +51,19 @@ class Cpu:
         begin = time.perf_counter()
         function()
         return time.perf_counter() - begin
+
+    def step_seconds(self, function: Callable) -> float:
+        """Of one call as it comes in a loop of them."""
+        begin = time.perf_counter()
+        function()
+        return time.perf_counter() - begin
+
+    def peak_mb(self, function: Callable) -> dict[str, float]:
+        """In MiB, the most memory that a later call has beyond what was there before all
+        (`peak_mb`)."""
+        from bench import training
+
+        return {"peak_mb": training.peak_mb(function)}
 
     def copy_rate(self, samples: int) -> float:
         """Bytes a second that a copy of a large tensor moves, reads and writes counted."""
@@ -78,6 +94,9 @@ class Cuda(Cpu):
         """The same when quick: smaller ones would be measured in the L2 cache, of 50 MB."""
         return 128 * MIB
 
+    def prepare_for_models(self) -> None:
+        torch.set_float32_matmul_precision("high")  # TF32, for eager as for compilers
+
     def synchronize(self) -> None:
         torch.cuda.synchronize()
 
@@ -85,9 +104,30 @@ class Cuda(Cpu):
         gc.collect()
         torch.cuda.empty_cache()
 
+    def peak_mb(self, function: Callable) -> dict[str, float]:
+        """In MiB, the most memory that tensors have during a later call, the module's and the
+        inputs' among them (`peak_mb`), and that PyTorch has from the GPU from the first call on,
+        with the memory of CUDA graphs (`reserved_mb`)."""
+        self.forget()
+        torch.cuda.reset_peak_memory_stats()
+        for _ in range(3):
+            function()
+        self.synchronize()
+        reserved = torch.cuda.max_memory_reserved()
+        torch.cuda.reset_peak_memory_stats()
+        function()
+        self.synchronize()
+        return {
+            "peak_mb": torch.cuda.max_memory_allocated() / MIB,
+            "reserved_mb": reserved / MIB,
+        }
+
     def seconds(self, function: Callable) -> float:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self.flush()
+        return self.step_seconds(function)
+
+    def step_seconds(self, function: Callable) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         function()
         end.record()
@@ -98,8 +138,12 @@ class Cuda(Cpu):
 DEVICES: dict[str, Callable[[], Cpu]] = {"cpu": Cpu, "cuda": Cuda}
 
 
-def interleaved(device: Cpu, functions: dict[str, Callable], samples: int) -> dict[str, float]:
-    """Median seconds of one call of each, taken in turn and in alternating order."""
+def interleaved(
+    device: Cpu, functions: dict[str, Callable], samples: int, seconds: Callable | None = None
+) -> dict[str, float]:
+    """Median seconds of one call of each, taken in turn and in alternating order; by `seconds`,
+    which is `device.seconds` by default."""
+    seconds = seconds or device.seconds
     for function in functions.values():
         for _ in range(2):
             function()
@@ -108,5 +152,5 @@ def interleaved(device: Cpu, functions: dict[str, Callable], samples: int) -> di
     order = list(functions)
     for i in range(samples):
         for name in order if i % 2 else reversed(order):
-            times[name].append(device.seconds(functions[name]))
+            times[name].append(seconds(functions[name]))
     return {name: measure.median(taken) for name, taken in times.items()}

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from bench.compilers import COMPILERS
+from bench.device_models import DEVICE_MODELS
 from bench.kernel_tables import geometric_mean, kernels
 from bench.models import CAPTURED, MODELS
 from bench.tables import number, reason, table
@@ -25,6 +26,7 @@ what stands beside eager, and `--quick` for few samples, on a CPU also for small
 
 ```sh
 python -m bench kernels --device cuda --compilers braze --json kernels.json
+python -m bench models overhead memory --device cuda --compilers inductor braze braze_graphs
 python -m bench kernels --quick --kernels softmax layer_norm
 ```"""
 
@@ -140,6 +142,76 @@ def _training(records: list[dict]) -> str:
         "same process. Peak memory: what a third step has at most beyond the module and the "
         "imports, in a process of its own. Gradients: each by the rule of accuracy above.\n\n"
         + _table(header, records, lambda record: TRAINED[record["model"]].title, cells)
+    )
+
+
+def _device_models(records: list[dict]) -> str:
+    header = [
+        "model", "compiler", "eager ms", "compiled ms", "speed-up", "first call", "peak memory",
+        "eager's", "reserved", "eager's", "accuracy",
+    ]  # fmt: skip
+
+    def cells(record: dict) -> list[str]:
+        judged = record["accuracies"]
+        right = "ok" if all(accuracy["ok"] for accuracy in judged) else "WRONG"
+        return [
+            number(record["eager_ms"]),
+            number(record["compiled_ms"]),
+            number(record["eager_ms"] / record["compiled_ms"], 2, "x"),
+            number(record["first_call_s"], 2, " s"),
+            *_memory_cells(record),
+            right if judged else "no fp64",
+        ]
+
+    ratios = {
+        title: geometric_mean([r["eager_ms"] / r["compiled_ms"] for r in chosen])
+        for title, chosen in _by_compiler(records).items()
+    }
+    means = ", ".join(f"{title} {number(mean, 2, 'x')}" for title, mean in ratios.items())
+    return (
+        "## Models\n\n"
+        "Random weights; a step of training is a forward and a backward of the mean square of the "
+        "first result. Times are medians of steps in turn with eager's in the same process, on a "
+        "GPU between two events. First call: all of it, with empty caches. Peak memory: of the "
+        "tensors of a later step, and what PyTorch has reserved from the GPU. Accuracy: results "
+        "and gradients by the rule rmse(compiled, fp64) <= k rmse(eager, fp64) + 1e-5, k = 2 (3 "
+        "below 1000 elements), of the first call and a later one; models with dropout without it; "
+        "`no fp64`: the model cannot be run in double precision."
+        f"\n\nGeometric means of speed-ups: {means or '-'}.\n\n"
+        + _table(header, records, lambda record: DEVICE_MODELS[record["model"]].title, cells)
+    )
+
+
+def _memory_cells(record: dict) -> list[str]:
+    keys = ("peak_mb", "eager_peak_mb", "reserved_mb", "eager_reserved_mb")
+    return [number(record.get(key), 0, " MB") for key in keys]
+
+
+def _by_compiler(records: list[dict]) -> dict[str, list[dict]]:
+    """Those that did not fail, by the title of the compiler."""
+    found: dict[str, list[dict]] = {}
+    for record in records:
+        if "error" not in record:
+            found.setdefault(COMPILERS[record["compiler"]].title, []).append(record)
+    return found
+
+
+def _memory(records: list[dict]) -> str:
+    header = [
+        "model", "compiler", "peak memory", "eager's", "reserved", "eager's", "peak / eager's",
+    ]  # fmt: skip
+
+    def cells(record: dict) -> list[str]:
+        eager = record.get("eager_peak_mb")
+        return [*_memory_cells(record), number(eager and record["peak_mb"] / eager)]
+
+    known = {**TRAINED, **DEVICE_MODELS}
+    return (
+        "## Memory\n\n"
+        "The most memory of a later step, in a process of its own. On a CPU what is resident "
+        "beyond the module and the imports; on a GPU that of all tensors, and what PyTorch has "
+        "reserved since the first step, which CUDA graphs keep.\n\n"
+        + _table(header, records, lambda record: known[record["model"]].title, cells)
     )
 
 
@@ -336,6 +408,7 @@ def _filled(rows: list[list[str]], width: int) -> list[list[str]]:
 
 SECTIONS: dict[str, Callable[[list[dict]], str]] = {
     "models": _models,
+    "device_models": _device_models,
     "training": _training,
     "kernels": kernels,
     "overhead": _overhead,
@@ -345,4 +418,5 @@ SECTIONS: dict[str, Callable[[list[dict]], str]] = {
     "scans": _scans,
     "draws": _draws,
     "optimizers": _optimizers,
+    "memory": _memory,
 }

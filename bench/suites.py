@@ -11,6 +11,7 @@ from bench import optimizers as updates
 from bench import scans as operators
 from bench import sizes as cases
 from bench.compilers import COMPILERS
+from bench.device_models import DEVICE_MODELS
 from bench.processes import ChildError, empty_caches
 
 SIZES = (8, 1024)  # of the overhead suite, in floats
@@ -66,6 +67,60 @@ def _measure_model(name: str, compiler: str, samples: int, quick: bool) -> dict:
         "eager_ms_all": warm["eager_ms"],
         "compiled_ms_all": warm["compiled_ms"],
     }
+
+
+def device_models(
+    names: list[str], device: str, compilers: list[str], samples: int, quick: bool
+) -> Iterator[dict]:
+    """One record for each (model of bench.device_models, compiler), with peak memory."""
+    for name in names:
+        eager = _peak(name, "eager", device) if not quick else {}
+        for compiler in compilers:
+            say(f"models: {name}, {COMPILERS[compiler].title}")
+            record = {"model": name, "compiler": compiler, "samples": samples}
+            record |= {f"eager_{key}": value for key, value in eager.items() if key != "error"}
+            try:
+                with empty_caches() as caches:
+                    record |= processes.run(
+                        "device_model",
+                        caches,
+                        model=name,
+                        compiler=compiler,
+                        samples=samples,
+                        device=device,
+                    )
+                    record |= _peak(name, compiler, device, caches) if not quick else {}
+                record.pop("stderr", None)
+            except ChildError as error:
+                record["error"] = str(error)
+            yield record
+
+
+def memory(names: list[str], device: str, compilers: list[str]) -> Iterator[dict]:
+    """One record for each (model, compiler): the most memory of a later step, beside eager's."""
+    for name in names:
+        eager = _peak(name, "eager", device)
+        for compiler in compilers:
+            say(f"memory: {name}, {COMPILERS[compiler].title}")
+            record = {"model": name, "compiler": compiler}
+            record |= {f"eager_{key}": value for key, value in eager.items() if key != "error"}
+            with empty_caches() as caches:
+                yield {**record, **_peak(name, compiler, device, caches)}
+
+
+def _peak(name: str, compiler: str, device: str, caches: dict | None = None) -> dict:
+    """Of a process of its own; "error" where it fails."""
+    try:
+        if name in DEVICE_MODELS:
+            found = processes.run(
+                "device_peak", caches or {}, model=name, compiler=compiler, device=device
+            )
+        else:
+            found = processes.run("peak_of_step", caches or {}, model=name, compiler=compiler)
+    except ChildError as error:
+        return {"error": str(error)}
+    found.pop("stderr")
+    return found
 
 
 def training(names: list[str], compilers: list[str], samples: int, quick: bool) -> Iterator[dict]:

@@ -12,6 +12,7 @@ import torch
 
 from bench import (
     compilers,
+    device_models,
     devices,
     draws,
     measure,
@@ -326,6 +327,65 @@ def draw(case: str, samples: int) -> dict:
     return {"times": times}
 
 
+def device_model(model: str, compiler: str, samples: int, device: str) -> dict:
+    """A first call, then steps in turn with eager's, and accuracy, of a model of its device."""
+    made = devices.DEVICES[device]()
+    made.prepare_for_models()
+    described = device_models.DEVICE_MODELS[model]
+    built = device_models.build(described, device)
+    compile_with = compilers.load(compiler)
+    made.synchronize()
+    begin = time.perf_counter()
+    compiled = compile_with(built.module)
+    output = built.results(compiled)
+    made.synchronize()
+    first = time.perf_counter() - begin
+    judged, calls = built, compiled
+    if described.train and described.has_dropout:
+        # Random numbers keep the results from being compared: once more, without them.
+        judged = built.without_dropout()
+        calls = compile_with(judged.module)
+        output = judged.results(calls)
+    eager = judged.results(judged.module)
+    exact = _exact_results(judged)
+    later = judged.results(calls)
+    accuracy = [measure.accuracy(exact, eager, found) for found in (output, later)] if exact else []
+    del judged, calls, output, eager, exact, later
+    made.forget()
+    steps = {
+        "eager": functools.partial(built.step, built.module),
+        "compiled": functools.partial(built.step, compiled),
+    }
+    for step in steps.values():
+        for _ in range(3):
+            step()
+    times = devices.interleaved(made, steps, samples, made.step_seconds)
+    return {
+        "first_call_s": first,
+        "eager_ms": times["eager"] * 1e3,
+        "compiled_ms": times["compiled"] * 1e3,
+        "accuracies": accuracy,
+    }
+
+
+def _exact_results(built) -> list[torch.Tensor]:
+    """In double precision; none where the model has operators that are not there for doubles."""
+    try:
+        exact = built.in_double()
+        return exact.results(exact.module)
+    except RuntimeError:
+        return []
+
+
+def device_peak(model: str, compiler: str, device: str) -> dict:
+    """The most memory that steps of such a model take."""
+    made = devices.DEVICES[device]()
+    made.prepare_for_models()
+    built = device_models.build(device_models.DEVICE_MODELS[model], device)
+    forward = compilers.load(compiler)(built.module)
+    return made.peak_mb(functools.partial(built.step, forward))
+
+
 def kernel_set(
     names: list[str], device: str, chosen: list[str], samples: int, quick: bool
 ) -> Iterator[dict]:
@@ -404,6 +464,8 @@ TASKS = {
         draw,
         optimizer,
         kernel_set,
+        device_model,
+        device_peak,
     )
 }
 
