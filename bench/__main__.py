@@ -101,6 +101,21 @@ def records(suite: str, arguments: argparse.Namespace, kept: list[dict]) -> Iter
     return suites.compile_time(names, compilers)
 
 
+def without_unfinished(kept: list[dict]) -> list[dict]:
+    """Records of kernels that have all their figures, or that the device cannot run."""
+    by_kernel: dict[str, list[dict]] = {}
+    for record in kept:
+        by_kernel.setdefault(record["kernel"], []).append(record)
+    finished = []
+    for name, found in by_kernel.items():
+        directions = {record.get("direction") for record in found}
+        kernel = KERNELS.get(name)
+        wanted = {way for way in ("forward", "backward") if kernel and getattr(kernel, way)}
+        if wanted <= directions or "skipped" in found[0]:
+            finished += found
+    return finished
+
+
 def write(path: Path, text: str) -> None:
     """At once: whoever is ended while writing leaves what was there before."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,6 +151,8 @@ def main() -> int:
     if arguments.resume and arguments.json.exists():
         results = json.loads(arguments.json.read_text())
         results.pop("machine")
+        if "kernels" in results:
+            results["kernels"] = without_unfinished(results["kernels"])
     # What a time limit ends (as timeout does) still shows what it has measured.
     signal.signal(signal.SIGTERM, _interrupt)
     complete = True

@@ -33,18 +33,26 @@ def empty_caches():
 
 def run(task: str, environment: dict, timeout: float = 900, **parameters) -> dict:
     """The task's result, a dict, with what the process wrote on stderr under "stderr"."""
-    process = subprocess.run(
-        [sys.executable, "-m", "bench.tasks", task, json.dumps(parameters)],
+    command = [sys.executable, "-m", "bench.tasks", task, json.dumps(parameters)]
+    try:
+        process = _finished(command, environment, timeout)
+    except subprocess.TimeoutExpired as error:
+        raise ChildError(f"{task} {parameters}: longer than {timeout} s") from error
+    for line in process.stdout.splitlines():
+        if line.startswith(MARK):
+            return {**json.loads(line.removeprefix(MARK)), "stderr": process.stderr}
+    raise _failure(task, parameters, process.returncode, process.stderr)
+
+
+def _finished(command: list[str], environment: dict, timeout: float):
+    return subprocess.run(
+        command,
         cwd=ROOT,
         env={"HF_HUB_OFFLINE": "1", **os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=timeout,
     )
-    for line in process.stdout.splitlines():
-        if line.startswith(MARK):
-            return {**json.loads(line.removeprefix(MARK)), "stderr": process.stderr}
-    raise _failure(task, parameters, process.returncode, process.stderr)
 
 
 def stream(task: str, environment: dict, timeout: float = 600, **parameters) -> Iterator[dict]:

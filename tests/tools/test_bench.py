@@ -147,6 +147,21 @@ def test_a_run_goes_on_with_the_kernels_that_are_left(monkeypatch, capsys, tmp_p
     assert "Machine: a GPU; x, 2 cores" in text
 
 
+def test_what_is_unfinished_is_measured_again():
+    done = {"kernel": "silu", "direction": "forward"}, {"kernel": "silu", "direction": "backward"}
+    forward_only = {"kernel": "bincount_1024", "direction": "forward"}
+    skipped = {"kernel": "quantize_float8_rows_4096", "skipped": "no such numbers"}
+    cut = {"kernel": "gelu", "direction": "forward"}
+    failed = {"kernel": "mish", "error": "exit code -15"}
+    kept = command_line.without_unfinished([*done, forward_only, skipped, cut, failed])
+    assert kept == [*done, forward_only, skipped]
+
+
+def test_a_process_that_takes_too_long_is_an_error():
+    with pytest.raises(processes.ChildError, match="longer than 0.01 s"):
+        processes.run("machine", {}, timeout=0.01, device="cpu")
+
+
 def test_suites_of_cpus_refuse_a_gpu(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["bench", "sizes", "--device", "cuda"])
     with pytest.raises(SystemExit):

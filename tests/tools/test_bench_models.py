@@ -132,5 +132,45 @@ def test_models_of_a_gpu_are_asked_for_by_the_device_or_by_name(monkeypatch):
     assert suite("--models", "resnet50") == "models"
 
 
+class _Event:
+    """Of a clock that every call moves on."""
+
+    log = []
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        self.at = len(self.log)
+        self.log.append("record")
+
+    def synchronize(self):
+        self.log.append("synchronize")
+
+    def elapsed_time(self, end):
+        return (end.at - self.at) * 1e3
+
+
+def test_a_gpu_is_timed_between_events_behind_a_flush(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "Event", _Event)
+    monkeypatch.setattr(_Event, "log", [])
+    made = devices.Cuda()
+    monkeypatch.setattr(made, "flush", lambda: _Event.log.append("flush"))
+    assert made.seconds(lambda: _Event.log.append("call")) == 2.0
+    assert _Event.log == ["flush", "record", "call", "record", "synchronize"]
+
+
+def test_the_peak_of_a_gpu_is_that_of_a_later_step(monkeypatch):
+    log = []
+    for name in ("reset_peak_memory_stats", "synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda name=name: log.append(name))
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: (len(log), 3 << 20)[1])
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: log.count("step") << 20)
+    found = devices.Cuda().peak_mb(lambda: log.append("step"))
+    assert found == {"peak_mb": 4.0, "reserved_mb": 3.0}
+    last = len(log) - log[::-1].index("reset_peak_memory_stats")
+    assert log[last:] == ["step", "synchronize"]
+
+
 def test_a_gpu_has_what_a_cpu_has():
     assert set(dir(devices.Cuda)) == set(dir(devices.Cpu))
