@@ -119,7 +119,7 @@ def _backward(kernel: Kernel, arguments: tuple, function: Callable, double=False
     if not outputs:
         raise RuntimeError("no output has a gradient")
     torch.manual_seed(2)
-    given = [_tangent(out, kernel.dtype) for out in outputs]
+    given = [_tangent(out, kernel) for out in outputs]
 
     def call():
         return torch.autograd.grad(outputs, wanted, given, retain_graph=True)
@@ -127,11 +127,11 @@ def _backward(kernel: Kernel, arguments: tuple, function: Callable, double=False
     return Prepared(call, lambda: list(call()))
 
 
-def _tangent(output: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """In the layout of the output; numbers of `dtype`, so that the reference in double has the
-    same ones."""
-    drawn = torch.randn(output.shape, device=output.device).to(dtype)
-    return torch.empty_like(output, requires_grad=False).copy_(drawn)
+def _tangent(output: torch.Tensor, kernel: Kernel) -> torch.Tensor:
+    """In the layout of the output; numbers of the kernel's dtype, so that the reference in double
+    has the same ones."""
+    drawn = torch.randn(output.shape, device=output.device).to(kernel.dtype).double()
+    return torch.empty_like(output, requires_grad=False).copy_(drawn * kernel.tangent_scale)
 
 
 def _leaf(argument):

@@ -73,6 +73,7 @@ class Kernel:
     backward: str = ""
     updates: tuple[str, ...] = ()  # parameters that are written to: they are the outputs
     random: bool = False  # draws numbers: the outputs are compared by their moments
+    tangent_scale: float = 1.0  # of a loss, so that its gradients in half precision are not zero
     lacking: Callable[[str], str] = lambda device: ""  # what the device lacks to run it
 
     @property

@@ -109,13 +109,15 @@ def _zeros_and_ones(width):
 
 
 _CLASSES = ("x target y", "dy x target dx")
+LOSS_SCALE = 2.0**16  # the first of torch.amp.GradScaler
 
 KERNELS = (
-    Kernel("cross_entropy_50304", float16, cross_entropy, _classes(50304), *_CLASSES),
+    Kernel("cross_entropy_50304", float16, cross_entropy, _classes(50304), *_CLASSES,
+           tangent_scale=LOSS_SCALE),
     Kernel("cross_entropy_50257", float32, cross_entropy, _classes(50257), *_CLASSES),
     Kernel("cross_entropy_131072", bfloat16, cross_entropy, _classes(131072), *_CLASSES),
     Kernel("cross_entropy_smoothed_50304", float16, cross_entropy_smoothed, _classes(50304),
-           *_CLASSES),
+           *_CLASSES, tangent_scale=LOSS_SCALE),
     Kernel("cross_entropy_ignoring_128256", bfloat16, cross_entropy_ignoring,
            _some_ignored(128256), *_CLASSES),
     Kernel("cross_entropy_weighted_1000", float32, cross_entropy_weighted, _weighted(1000),
@@ -128,7 +130,7 @@ KERNELS = (
     Kernel("kl_divergence_65536", float32, kl_divergence, _distributions(65536), "x target y",
            "dy x target dx"),
     Kernel("bce_with_logits", float16, bce_with_logits, _zeros_and_ones(4096), "x target y",
-           "dy x target dx"),
+           "dy x target dx", tangent_scale=LOSS_SCALE),
     Kernel("mse", bfloat16, mse, _pair(4096), "x target y", "dy x target dx"),
     Kernel("smooth_l1", float32, smooth_l1, _pair(4096), "x target y", "dy x target dx"),
     Kernel("huber_rows_512", float32, huber_rows, _pair(512), "x target y", "dy x target dx"),

@@ -223,3 +223,14 @@ def test_a_process_that_fails_or_hangs_is_an_error():
         )  # fmt: skip
     with pytest.raises(processes.ChildError, match="exit code -9"):
         list(processes.stream("kernel_set", {}, timeout=0.01, names=[]))
+
+
+def test_gradients_of_losses_in_half_precision_are_not_zero():
+    scaled = [kernel for kernel in KERNELS.values() if kernel.tangent_scale != 1]
+    assert {kernel.dtype for kernel in scaled} == {torch.float16}
+    for kernel in scaled:
+        arguments = kernel.inputs(Draw("cpu", kernel.dtype, 1 << 18))
+        ready = kernel_runs._backward(kernel, arguments, kernel.function)
+        gradient = ready.fresh()[0]
+        assert gradient.isfinite().all()
+        assert gradient.count_nonzero() > 0.9 * gradient.numel()
