@@ -73,7 +73,8 @@ std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const ta
                                          .threads = kernel.threads,
                                          .shared_bytes = kernel.shared_bytes},
                     .sizes = std::move(kernel.sizes),
-                    .limits = std::move(kernel.limits)});
+                    .limits = std::move(kernel.limits),
+                    .alignment = std::move(kernel.alignment)});
     module.code.push_back({.language = plan::Language::kCuda,
                            .text = std::move(kernel.text),
                            .flags = codegen::cuda::compiler_flags(cuda)});

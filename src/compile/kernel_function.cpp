@@ -53,8 +53,10 @@ class Builder {
     function_.origins = program_.origins;
     add_inputs();
     for (size_t i = 0; i < kernels_.kernels.size(); ++i) {
-      plan::KernelSignature signature{
-          .name = code[i].name, .code = code[i].code, .sizes = code[i].sizes};
+      plan::KernelSignature signature{.name = code[i].name,
+                                      .code = code[i].code,
+                                      .sizes = code[i].sizes,
+                                      .alignment = code[i].alignment};
       for (sym::Int limit : code[i].limits)
         if (std::ranges::find(function_.limits, limit) == function_.limits.end())
           function_.limits.push_back(limit);

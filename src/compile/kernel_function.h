@@ -23,8 +23,9 @@ struct KernelCode {
   std::string name;  // its symbol in the code object
   int32_t code = 0;  // index into Module::code
   plan::Launch launch;
-  std::vector<sym::Int> sizes;   // what a call gives it
-  std::vector<sym::Int> limits;  // must fit 32 bits, or the function does not hold
+  std::vector<sym::Int> sizes;          // what a call gives it
+  std::vector<sym::Int> limits;         // must fit 32 bits, or the function does not hold
+  std::vector<int32_t> alignment = {};  // as plan::KernelSignature
 };
 
 // `code`: of the kernels, in order. `device`: where the kernels run.

@@ -355,7 +355,7 @@ void fields(A& a, Is<sym::Condition> auto& x) {
 }
 template <class A>
 void fields(A& a, Is<KernelSignature> auto& x) {
-  a(x.name, x.code, x.written, x.sizes);
+  a(x.name, x.code, x.written, x.sizes, x.alignment);
 }
 template <class A>
 void fields(A& a, Is<Symbol> auto& x) {

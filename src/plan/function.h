@@ -67,12 +67,15 @@ struct KernelSignature {
   int32_t code = 0;             // index into Module::code
   std::vector<bool> written;    // by parameter: whether the kernel stores to it
   std::vector<sym::Int> sizes;  // what it is given as `sizes`
+  // By parameter: bytes of which its address is to be a multiple; empty: any addresses are good.
+  std::vector<int32_t> alignment;
 };
 
 // What a failure of a step means. The compiler asks for the call to be run again, in eager, which
 // raises the user's exception at its place, or by PyTorch's operators (a backward): nothing that
 // the user sees has changed by then, or it is put back. kRaise is for who runs a module where there
-// is nothing to run again. Kernels of a GPU do not fail: they check nothing.
+// is nothing to run again. Kernels of a GPU do not fail: an index that they refuse ends the
+// program's work on the device, as in eager.
 enum class OnFailure : uint8_t { kRunEager, kRaise };
 
 struct Function {

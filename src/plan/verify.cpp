@@ -186,6 +186,8 @@ class Verifier {
     const KernelSignature& kernel = function_.kernels[step.kernel];
     BRAZE_CHECK(kernel.written.size() == step.args.size(), where(), "kernel ", kernel.name,
                 " takes ", kernel.written.size(), " arguments, not ", step.args.size());
+    BRAZE_CHECK(kernel.alignment.empty() || kernel.alignment.size() == step.args.size(), where(),
+                "kernel ", kernel.name, " has ", kernel.alignment.size(), " alignments");
     for (size_t i = 0; i < step.args.size(); ++i) {
       check_number(step.args[i]);
       check_device(step.args[i]);

@@ -12,6 +12,7 @@
 
 #include "base/fork_mutex.h"
 #include "base/options.h"
+#include "runtime/aligned_copies.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/failure.h"
 #include "runtime/torch_threads.h"
@@ -71,20 +72,29 @@ void BoundFunction::run_kernel(const PreparedFunction::GpuLaunch& launch,
   const plan::Numbers::Launch& grid = numbers_.launches[launch.number];
   if (grid.blocks[0] == 0 || grid.blocks[1] == 0 || grid.blocks[2] == 0) return;
   set_arguments(launch, context);
+  std::optional<AlignedCopies> copies;
+  if (!std::ranges::all_of(launch.args, [&](const auto& argument) {
+        return argument.is_aligned(context.pointers[argument.slot]);
+      }))
+    copies.emplace(*this, launch, context);
   const cuda::Launch prepared{launch.function, grid.blocks, grid.threads, grid.shared_bytes,
                               context.kernel_args.data()};
   cuda::launch(prepared, context.stream);
+  if (copies) copies->put_back(context);
   const auto takes_number = [](const auto& argument) { return argument.by_value; };
-  if (context.recorded && std::ranges::any_of(launch.args, takes_number))
-    context.recorded->push_back({&launch, cuda::last_node(context.stream)});
+  if (!context.recorded || !std::ranges::any_of(launch.args, takes_number)) return;
+  if (copies) throw UserError("a kernel that takes numbers is given memory that is not aligned");
+  context.recorded->push_back({&launch, cuda::last_node(context.stream)});
 }
 
 void BoundFunction::set_arguments(const PreparedFunction::GpuLaunch& launch,
                                   RunContext& context) const {
   auto& args = context.kernel_args;
   args.clear();
-  for (const auto& [slot, by_value] : launch.args)
-    args.push_back(by_value ? context.pointers[slot] : &context.pointers[slot]);
+  for (const auto& argument : launch.args) {
+    void*& pointer = context.pointers[argument.slot];
+    args.push_back(argument.by_value ? pointer : &pointer);
+  }
   const int64_t* sizes = numbers_.kernel_sizes.data() + launch.first_size;
   for (size_t i = 0; i < launch.size_count; ++i) args.push_back(const_cast<int64_t*>(sizes + i));
 }

@@ -60,8 +60,15 @@ void PreparedFunction::prepare_kernel(const plan::KernelStep& step, void* code, 
     steps.push_back(CpuLaunch{reinterpret_cast<KernelFunction>(code), step.args, first_size});
     return;
   }
-  GpuLaunch launch{code, {}, first_size, function.kernels[step.kernel].sizes.size(), launches++};
-  for (SlotId slot : step.args) launch.args.push_back({slot, function.slots[slot].number >= 0});
+  const plan::KernelSignature& kernel = function.kernels[step.kernel];
+  GpuLaunch launch{code, {}, first_size, kernel.sizes.size(), launches++};
+  for (size_t i = 0; i < step.args.size(); ++i) {
+    const SlotId slot = step.args[i];
+    const bool by_value = function.slots[slot].number >= 0;
+    const bool any = by_value || kernel.alignment.empty();
+    launch.args.push_back(
+        {slot, by_value, kernel.written[i], any ? 1 : static_cast<uint32_t>(kernel.alignment[i])});
+  }
   steps.push_back(std::move(launch));
 }
 

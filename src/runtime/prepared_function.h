@@ -34,6 +34,11 @@ struct PreparedFunction {
     struct Argument {
       plan::SlotId slot;
       bool by_value;  // what its pointer points to, on the CPU
+      bool written;
+      uint32_t alignment;  // bytes of which its address is to be a multiple
+      bool is_aligned(const void* data) const {
+        return (reinterpret_cast<uintptr_t>(data) & (alignment - 1)) == 0;
+      }
     };
     void* function;
     std::vector<Argument> args;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "loop/effects.h"
 #include "schedule/checks.h"
+#include "schedule/directions.h"
 #include "schedule/inline.h"
 #include "schedule/input_writes.h"
 #include "schedule/item_graph.h"
@@ -198,6 +199,13 @@ class Fuser {
            schedule::points(rows.inner) > costs_.kept_points;
   }
 
+  // Whether rows would be walked beside columns, by threads that lie along one of both.
+  bool mixes_directions(const loop::Kernel& merged, int first, int second) {
+    return !merged.inner.empty() && directions_of(merged).both() &&
+           !directions_of(kernel(first)->kernel).both() &&
+           !directions_of(kernel(second)->kernel).both();
+  }
+
   // Whether something expensive would come to stand beside a scan or an accumulating store, which
   // go point by point: an exp in the same loop would not be computed in vectors.
   static bool loses_lanes(const loop::Kernel& a, const loop::Kernel& b) {
@@ -214,6 +222,7 @@ class Fuser {
     std::optional<loop::Kernel> merged = merge_kernels(
         program_.pool, kernel(first)->kernel, kernel(second)->kernel, aliases_, MergeLimits{});
     if (!merged) return;
+    if (costs_.one_direction && mixes_directions(*merged, first, second)) return;
     drop_private_stores(*merged, first, second);
     if (raises_peak(*merged, first, second)) return;
     normalise_axes(*merged, program_.pool);

@@ -96,7 +96,8 @@ class InputWriter {
     const auto out = std::ranges::find(kernel.params, source, &loop::BufferParam::buffer);
     const auto stored = static_cast<int>(out - kernel.params.begin());
     const std::vector<Statement> before = kernel.body;
-    if (!store_last(kernel, stored) || !overwrites_what_it_reads(kernel, stored, input)) {
+    if (!overwrites_what_it_reads(kernel, stored, input) &&
+        (!store_last(kernel, stored) || !overwrites_what_it_reads(kernel, stored, input))) {
       kernel.body = before;
       return false;
     }

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "loop/effects.h"
+#include "schedule/directions.h"
 #include "schedule/kernel_edit.h"
 #include "sym/facts.h"
 
@@ -60,11 +61,30 @@ bool is_one_sweep(const Kernel& kernel) {
   return fits && reduces;
 }
 
+// Of elements that are reduced, those of neighbouring outer points lie side by side.
+bool reduces_columns(const Kernel& kernel) {
+  const Directions directions = directions_of(kernel);
+  return directions.columns && !directions.rows;
+}
+
 int64_t parts_of(const Kernel& kernel, const target::SplitCosts& costs) {
   const int64_t rows = points(kernel.outer), inner = points(kernel.inner);
-  if (kernel.inner.empty() || rows < 1 || rows > costs.most_rows) return 1;
+  if (kernel.inner.empty() || rows < 1) return 1;
+  if (costs.columns_together > 0 && reduces_columns(kernel)) {
+    const int64_t blocks = std::max<int64_t>(rows / costs.columns_together, 1);
+    return std::min(costs.most_parts / (2 * blocks), inner / costs.fewest_of_a_column);
+  }
+  if (rows > costs.most_rows) return 1;
   return std::min(
       {costs.most_parts, rows * inner / costs.part_points, inner / costs.fewest_of_a_row});
+}
+
+// So many parts, or somewhat fewer that are equal and a multiple of `unit` long.
+int64_t equal_parts(sym::Int length, int64_t parts, int64_t unit) {
+  if (!length.is_constant()) return parts;
+  for (int64_t fewer = parts; 2 * fewer > parts && fewer > 1; --fewer)
+    if (length.constant() % (fewer * unit) == 0) return fewer;
+  return parts;
 }
 
 class Splitter {
@@ -81,8 +101,14 @@ class Splitter {
         [](const auto& a, const auto& b) { return a.extent.hint() < b.extent.hint(); });
     axis_ = static_cast<int>(longest - inner.begin());
     const sym::Int length = longest->extent;
+    if (costs.equal_parts) {
+      constexpr int64_t kPack = 8;  // elements
+      parts_ = equal_parts(length, parts_, reduces_columns(kernel()) ? 1 : kPack);
+    }
     const int64_t multiple = costs.part_multiple;
-    const int64_t unit = length.hint() >= 8 * parts_ * multiple ? multiple : 1;
+    const bool has_units = length.hint() >= 8 * parts_ * multiple &&
+                           !(costs.equal_parts && length == parts_ * sym::floordiv(length, parts_));
+    const int64_t unit = has_units ? multiple : 1;
     part_length_ = sym::floordiv(length, parts_ * unit) * sym::Int(unit);
     rest_ = length - part_length_ * sym::Int(parts_);
     for (const loop::Axis& axis : kernel().outer) rows_ = rows_ * axis.extent;
@@ -273,7 +299,7 @@ class Splitter {
   loop::Program& program_;
   loop::ExprPool& pool_;
   const loop::ScheduledKernel whole_;
-  const int64_t parts_;
+  int64_t parts_;
   int axis_ = 0;  // of the inner axes: the one that is split
   sym::Int part_length_ = 0, rest_ = 0, rows_ = 1;
   int fresh_ = 0;             // the first number that no reduction has

@@ -34,7 +34,11 @@ Costs costs(const Cuda& cuda) {
                     .part_points = 8192,
                     .fewest_of_a_row = 1024,
                     .most_parts = blocks,
-                    .part_multiple = 64},
+                    .part_multiple = 64,
+                    .columns_together = 256,
+                    .fewest_of_a_column = 64,
+                    .equal_parts = true},
+          .one_direction = true,
           // Each point is computed once, by a thread of its own.
           .in_place_multiple = 1};
 }

@@ -16,6 +16,12 @@ struct SplitCosts {
   int64_t fewest_of_a_row;  // points of one row in a part
   int64_t most_parts;
   int64_t part_multiple;  // points: whole vectors, where the axis is long enough
+  // Where what is reduced lies side by side along the outer axes, so many of these are worked on
+  // together, and few points along the inner ones are enough for a part; 0: this makes no
+  // difference.
+  int64_t columns_together = 0;
+  int64_t fewest_of_a_column = 0;
+  bool equal_parts = false;  // another number of parts is worth a launch less for what is left
 };
 
 struct Costs {
@@ -31,6 +37,8 @@ struct Costs {
   int64_t kept_points;
   int64_t rows_at_once;
   SplitCosts split;
+  // Rows and columns are not walked in one kernel: threads are neighbours along one of both.
+  bool one_direction = false;
 
   // Computing an element anew against storing and loading it: of no target in particular yet. In
   // loop/lowering/:

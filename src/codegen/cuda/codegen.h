@@ -23,6 +23,8 @@ struct KernelCode {
   sym::Int shared_bytes = 0;                    // beside what the kernel declares itself
   std::vector<sym::Int> sizes;                  // what it takes behind its parameters
   std::vector<sym::Int> limits;  // values that must fit 32 bits, or the kernel must not be launched
+  // By parameter: bytes of which its address is to be a multiple; 1 where any address is good.
+  std::vector<int32_t> alignment;
 };
 
 // What of this kernel there is no code for yet; empty: nothing.
@@ -34,7 +36,7 @@ std::string why_unsupported(const loop::Kernel& kernel);
 // blocks. A kernel without inner axes has a thread for each outer point, or for several
 // neighbouring ones. One with inner axes has a block, a warp or a part of a warp for each outer
 // point, whose threads share the inner points. Reductions have a fixed order, which follows from
-// the sizes seen when traced. Loads and stores may be unaligned.
+// the sizes seen when traced.
 std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cuda& cuda);
 
 }  // namespace braze::codegen::cuda

@@ -1,6 +1,7 @@
 #include "codegen/cuda/expression.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "codegen/cuda/operators.h"
@@ -11,8 +12,40 @@ using graph::DType;
 using loop::ExprKind;
 using loop::ExprRef;
 
+namespace {
+
+// Whether an expression may be evaluated anywhere: it reads and checks nothing.
+bool is_of_axes(ExprRef expr) {
+  switch (expr->kind) {
+    case ExprKind::kLoad:
+    case ExprKind::kReduced:
+    case ExprKind::kRandom:
+    case ExprKind::kCheckIndex:
+    case ExprKind::kAfter:
+      return false;
+    default:
+      return std::ranges::all_of(expr->args, is_of_axes);
+  }
+}
+
+// Whether a half holds the number, and not as one of its smallest.
+bool is_exact_in(DType half, double number) {
+  const bool brain = half == DType::kBFloat16;
+  int exponent = 0;
+  const double digits = std::ldexp(std::frexp(number, &exponent), brain ? 8 : 11);
+  if (number == 0) return !std::signbit(number);
+  return std::isfinite(number) && digits == std::trunc(digits) &&
+         (brain ? exponent > -125 && exponent <= 128 : exponent > -13 && exponent <= 16);
+}
+
+}  // namespace
+
 ExpressionWriter::ExpressionWriter(const Nest& nest, std::vector<sym::Int>& sizes)
-    : nest_(nest), sizes_(sizes), axis_text_(nest.extent.size(), "0") {}
+    : nest_(nest),
+      sizes_(sizes),
+      axis_text_(nest.extent.size(), "0"),
+      // Each lane of columns has results of its own.
+      axes_of_(nest.has_packed_columns() ? uint64_t{1} << nest.vector_axis : 0) {}
 
 void ExpressionWriter::open(Level level) { scopes_.push_back({.level = level}); }
 
@@ -72,7 +105,7 @@ bool ExpressionWriter::depends_on_vector(ExprRef expr) {
 
 Level ExpressionWriter::level_of(ExprRef expr) {
   const uint64_t axes = axes_of_(expr);
-  if (depends_on_vector(expr)) return at_base_ ? pack_level() : Level::kLanes;
+  if (depends_on_vector(expr)) return at_base_ ? pack_level(expr) : Level::kLanes;
   return axes >> nest_.outer_count ? Level::kWalk : Level::kFunction;
 }
 
@@ -85,9 +118,9 @@ const std::string* ExpressionWriter::find(ExprRef expr) {
   return nullptr;
 }
 
-void ExpressionWriter::at_level(Level level, const std::function<void()>& body) {
+void ExpressionWriter::at_level(Level level, const std::function<void()>& body, bool unmasked) {
   std::vector<Scope> aside;
-  while (scopes_.size() > 1 && scopes_.back().level > level && !scopes_.back().guarded) {
+  while (scopes_.size() > 1 && (scopes_.back().guarded ? unmasked : scopes_.back().level > level)) {
     aside.push_back(std::move(scopes_.back()));
     scopes_.pop_back();
   }
@@ -153,6 +186,7 @@ std::string ExpressionWriter::build(ExprRef expr) {
     case ExprKind::kMasked:
       return build_masked(expr);
     case ExprKind::kCast:
+      if (std::string rounded = build_half(expr); !rounded.empty()) return declare(expr, rounded);
       return declare(expr, cast(emit(expr->args[0]), expr->args[0]->dtype, expr->dtype));
     case ExprKind::kBitcast:
       return declare(expr,
@@ -162,6 +196,12 @@ std::string ExpressionWriter::build(ExprRef expr) {
       for (ExprRef arg : expr->args) list += (list.empty() ? "" : ", ") + emit(arg);
       return declare(expr, "random_word(" + list + ")");
     }
+    case ExprKind::kCheckIndex:
+      return declare(expr, "(" + type_of(expr) + ")check_index(" + emit(expr->args[0]) + ", " +
+                               emit(expr->args[1]) + ")");
+    case ExprKind::kAfter:
+      emit(expr->args[0]);
+      return emit(expr->args[1]);
     case ExprKind::kWhere: {
       const std::string condition = emit(expr->args[0]);
       const std::string yes = emit(expr->args[1]), no = emit(expr->args[2]);
@@ -170,6 +210,46 @@ std::string ExpressionWriter::build(ExprRef expr) {
     default:
       return declare(expr, build_arithmetic(expr));
   }
+}
+
+// What is computed for one rounding to a half takes fewer instructions.
+std::string ExpressionWriter::build_half(ExprRef cast) {
+  const DType half = cast->dtype;
+  const ExprRef value = cast->args[0];
+  if (!graph::is_half(half) || value->dtype != DType::kFloat32) return "";
+  if (value->kind == ExprKind::kDiv && nest_.shape == Shape::kRows &&
+      level_of(value->args[1]) == Level::kFunction && level_of(value) != Level::kFunction) {
+    const std::string by = divisor(value->args[1]);
+    return cuda::cast("divide(" + emit(value->args[0]) + ", " + by + ")", DType::kFloat32, half);
+  }
+  const char* name = value->kind == ExprKind::kAdd   ? "add_"
+                     : value->kind == ExprKind::kSub ? "sub_"
+                     : value->kind == ExprKind::kMul ? "mul_"
+                                                     : nullptr;
+  if (!name) return "";
+  const auto is_exact = [&](ExprRef arg) {
+    return arg->kind == ExprKind::kCast ? arg->args[0]->dtype == half
+                                        : arg->is_constant() && is_exact_in(half, arg->fval);
+  };
+  if (!std::ranges::all_of(value->args, is_exact)) return "";
+  const auto narrow = [&](ExprRef arg) {
+    return arg->kind == ExprKind::kCast ? emit(arg->args[0])
+                                        : cuda::cast(literal(arg), DType::kFloat32, half);
+  };
+  const std::string a = narrow(value->args[0]), b = narrow(value->args[1]);
+  return name + std::string(graph::to_string(half)) + "(" + a + ", " + b + ")";
+}
+
+std::string ExpressionWriter::divisor(ExprRef expr) {
+  if (auto known = divisors_.find(expr); known != divisors_.end()) return known->second;
+  const std::string name = fresh("by");
+  at_level(Level::kFunction, [&] {
+    const std::string value = emit(expr);
+    line("const Divisor " + name + " = divisor(" + value + ");");
+  });
+  const bool everywhere = std::ranges::none_of(scopes_, [](const Scope& s) { return s.guarded; });
+  if (everywhere) divisors_[expr] = name;
+  return name;
 }
 
 std::string ExpressionWriter::build_arithmetic(ExprRef expr) {
@@ -208,21 +288,52 @@ bool ExpressionWriter::is_packed(ExprRef index) const {
 }
 
 std::string ExpressionWriter::pack_of(ExprRef load) {
+  // What must hold for the load to be made, of all lanes alike.
+  std::string condition;
+  for (const Scope& scope : scopes_) {
+    if (!scope.guarded) continue;
+    if (scope.pack_guard.empty()) return "";
+    condition += (condition.empty() ? "" : " && ") + scope.pack_guard;
+  }
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
-    if (auto known = scope->packs.find(load); known != scope->packs.end()) return known->second;
-  const bool guarded = std::ranges::any_of(scopes_, [](const Scope& s) { return s.guarded; });
-  if (guarded || at_base_ || !is_packed(load->args[0])) return "";
+    for (const std::string& guard : {condition, std::string()})
+      if (auto known = scope->packs.find({load, guard}); known != scope->packs.end())
+        return known->second;
+  if (at_base_ || !is_packed(load->args[0])) return "";
+  if (!condition.empty() && !is_of_axes(load->args[0])) return "";
   std::string name;
-  at_level(pack_level(), [&] {
-    const std::string index = emit_at_base(load->args[0]);
-    name = fresh("q");
-    const std::string buffer = std::to_string(load->ival);
-    line("const auto " + name + " = load_pack<" + std::to_string(nest_.lanes) + ">(p" + buffer +
-         " + " + index + ", aligned, count);");
-    scopes_.back().packs.emplace(load, name);
-  });
+  at_level(
+      pack_level(load),
+      [&] {
+        const std::string index = emit_at_base(load->args[0]);
+        name = fresh("q");
+        const std::string lanes = std::to_string(nest_.lanes);
+        const std::string loaded = "load_pack<" + lanes + ">(p" + std::to_string(load->ival) +
+                                   " + " + index + (nest_.has_tail ? ", count)" : ")");
+        const std::string type = "Pack<" + storage_type_of(load->dtype) + ", " + lanes + ">";
+        line("const " + type + " " + name + " = " +
+             (condition.empty() ? loaded : condition + " ? " + loaded + " : " + type + "{}") + ";");
+        scopes_.back().packs.emplace(std::pair(load, condition), name);
+      },
+      /*unmasked=*/true);
   use_pack(static_cast<int>(load->ival));
   return name;
+}
+
+// Whether the truth of a condition on the axes is the same for all lanes of a pack: it compares
+// places along the axis of packs with ends of packs, or does not name that axis.
+bool ExpressionWriter::is_same_in_pack(ExprRef condition) {
+  if (!depends_on_vector(condition)) return true;
+  const ExprKind kind = condition->kind;
+  if (kind == ExprKind::kAnd || kind == ExprKind::kOr)
+    return std::ranges::all_of(condition->args, [&](ExprRef arg) { return is_same_in_pack(arg); });
+  const bool less = kind == ExprKind::kLt, at_most = kind == ExprKind::kLe;
+  if ((!less && !at_most) || condition->args[0]->dtype != DType::kInt64) return false;
+  // `at < end` and `end <= at`, where `at - end` is a whole number of packs for the first lane.
+  const Affine at = affine_of(condition->args[less ? 0 : 1], nest_.extent);
+  const Affine end = affine_of(condition->args[less ? 1 : 0], nest_.extent);
+  return is_pack(at, nest_.vector_axis, nest_.lanes) &&
+         end.stride(nest_.vector_axis) == sym::Int(0) && is_whole(end, nest_.lanes);
 }
 
 std::string ExpressionWriter::build_load(ExprRef expr) {
@@ -237,11 +348,16 @@ std::string ExpressionWriter::build_load(ExprRef expr) {
 }
 
 std::string ExpressionWriter::build_masked(ExprRef expr) {
-  const std::string condition = emit(expr->args[0]);
+  std::string pack_guard;
+  if (nest_.lanes > 1 && !at_base_ && is_of_axes(expr->args[0]) && is_same_in_pack(expr->args[0]))
+    at_level(
+        pack_level(expr->args[0]), [&] { pack_guard = emit_at_base(expr->args[0]); },
+        /*unmasked=*/true);
+  const std::string condition = pack_guard.empty() ? emit(expr->args[0]) : pack_guard;
   const std::string other = emit(expr->args[2]);
   const std::string name = fresh("m");
   line(type_of(expr) + " " + name + " = " + other + ";");
-  scopes_.push_back({.level = scopes_.back().level, .guarded = true});
+  scopes_.push_back({.level = scopes_.back().level, .guarded = true, .pack_guard = pack_guard});
   const std::string value = emit(expr->args[1]);
   line(name + " = " + value + ";");
   const std::vector<std::string> body = close();

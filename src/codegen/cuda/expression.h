@@ -55,26 +55,32 @@ class ExpressionWriter {
  private:
   struct Scope {
     Level level;
-    bool guarded = false;  // what is in it runs only where a mask holds
-    std::vector<std::string> lines;
-    std::unordered_map<loop::ExprRef, std::string> values, at_base, packs;
+    bool guarded = false;    // what is in it runs only where a mask holds
+    std::string pack_guard;  // the mask, if it holds for all lanes of a pack or for none
+    std::vector<std::string> lines = {};
+    std::unordered_map<loop::ExprRef, std::string> values = {}, at_base = {};
+    // By load and the masks that it is made under.
+    std::map<std::pair<loop::ExprRef, std::string>, std::string> packs = {};
   };
 
   bool depends_on_vector(loop::ExprRef expr);
   Level level_of(loop::ExprRef expr);
-  Level pack_level() const {
-    return nest_.shape == Shape::kPoints ? Level::kFunction : Level::kWalk;
+  Level pack_level(loop::ExprRef expr) {
+    return axes_of_(expr) >> nest_.outer_count ? Level::kWalk : Level::kFunction;
   }
   const std::string* find(loop::ExprRef expr);
-  // Runs `body` with the scopes deeper than `level` set aside, up to one that a mask guards, so
-  // that what it writes lands there.
-  void at_level(Level level, const std::function<void()>& body);
+  // Runs `body` with the scopes deeper than `level` set aside, so that what it writes lands there:
+  // up to one that a mask guards, or, `unmasked`, without regard to masks.
+  void at_level(Level level, const std::function<void()>& body, bool unmasked = false);
   std::string build(loop::ExprRef expr);
+  std::string build_half(loop::ExprRef cast);  // empty: as any other
+  std::string divisor(loop::ExprRef expr);
   std::string build_arithmetic(loop::ExprRef expr);
   std::string build_index(loop::ExprRef expr, const std::vector<std::string>& args);
   std::string build_load(loop::ExprRef expr);
   std::string build_masked(loop::ExprRef expr);
   std::string pack_of(loop::ExprRef load);
+  bool is_same_in_pack(loop::ExprRef condition);
   std::string declare(loop::ExprRef expr, const std::string& text);
   // "i32" for index arithmetic that fits.
   std::string type_of(loop::ExprRef expr);
@@ -93,6 +99,7 @@ class ExpressionWriter {
   std::map<int64_t, Result> results_;
   std::map<std::pair<int64_t, loop::ExprRef>, loop::ExprRef> stored_;  // by buffer and index
   std::unordered_map<loop::ExprRef, bool> narrow_;
+  std::unordered_map<loop::ExprRef, std::string> divisors_;
   AxesOf axes_of_;
   std::set<int> packed_;
   std::map<std::string, int> names_;

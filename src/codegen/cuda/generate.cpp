@@ -1,24 +1,11 @@
 #include <algorithm>
 #include <cctype>
-#include <unordered_set>
 
 #include "codegen/cuda/codegen.h"
 #include "codegen/cuda/kernel_writer.h"
 
 namespace braze::codegen::cuda {
 namespace {
-
-using loop::ExprKind;
-using loop::ExprRef;
-
-std::string unsupported_in(ExprRef expr, std::unordered_set<ExprRef>& seen) {
-  if (!expr || !seen.insert(expr).second) return "";
-  if (expr->kind == ExprKind::kCheckIndex || expr->kind == ExprKind::kAfter)
-    return "it checks an index that comes from data";
-  for (ExprRef arg : expr->args)
-    if (std::string why = unsupported_in(arg, seen); !why.empty()) return why;
-  return "";
-}
 
 // Names are descriptive, and may hold anything.
 std::string symbol_of(const std::string& name) {
@@ -30,12 +17,9 @@ std::string symbol_of(const std::string& name) {
 }  // namespace
 
 std::string why_unsupported(const loop::Kernel& kernel) {
-  std::unordered_set<ExprRef> seen;
   for (const loop::Statement& statement : kernel.body) {
     if (statement.is_scan()) return "it keeps a running value along an axis";
     if (statement.accumulates()) return "several points store to one element";
-    for (ExprRef expr : {statement.value, statement.index})
-      if (std::string why = unsupported_in(expr, seen); !why.empty()) return why;
   }
   return "";
 }

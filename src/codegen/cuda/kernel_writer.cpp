@@ -52,7 +52,9 @@ class KernelWriter {
       write_points();
     else
       for (const auto& group : nest_.groups) write_group(group);
-    return function(beginning, writer_.close());
+    const std::string text = function(beginning, writer_.close());
+    note_alignment();
+    return text;
   }
 
  private:
@@ -145,7 +147,8 @@ class KernelWriter {
   // `per_block` outer points of a block; those of the last one that are too many do the last point
   // again, and store nothing.
   void begin_shared(int per_block, const std::string& within) {
-    const sym::Int points = nest_.outer_points();
+    const sym::Int points =
+        nest_.has_packed_columns() ? nest_.packs(nest_.outer_points()) : nest_.outer_points();
     const bool wide = is_wide(points);
     const std::string type = wide ? "u64" : "u32";
     code_.blocks[0] = blocks_of(points, per_block);
@@ -189,7 +192,7 @@ class KernelWriter {
     for (const Statement& statement : nest_.kernel->body) statements.push_back(&statement);
     for (const Statement* statement : statements) writer_.note_stored(*statement);
     if (nest_.lanes > 1) {
-      writer_.line("const i32 count = " + lane_count() + ";");
+      if (nest_.has_tail) writer_.line("const i32 count = " + lane_count() + ";");
       return write_lanes(statements);
     }
     for (const Statement* statement : statements) store(*statement);
@@ -197,7 +200,6 @@ class KernelWriter {
 
   std::string lane_count() {
     const std::string lanes = std::to_string(nest_.lanes);
-    if (!nest_.has_tail) return lanes;
     const std::string rest =
         writer_.size(nest_.extent[nest_.vector_axis], true) + " - " + writer_.base();
     return rest + " < " + lanes + " ? (i32)(" + rest + ") : " + lanes;
@@ -206,7 +208,10 @@ class KernelWriter {
   void write_group(const std::vector<const Statement*>& group) {
     if (!group[0]->inner) {
       guards_.push_back("lane == 0");
-      store(*group[0]);
+      if (nest_.has_packed_columns())
+        write_lanes(group);
+      else
+        store(*group[0]);
       guards_.pop_back();
       writer_.note_stored(*group[0]);
       return;
@@ -221,14 +226,40 @@ class KernelWriter {
   std::string accumulator(const Statement& reduction) const {
     return "a" + std::to_string(reduction.reduced);
   }
+  std::string type_of_accumulator(const Statement& s) const {
+    if (!nest_.is_soft_maximum(s)) return accumulator_of(s);
+    const bool of_halves =
+        s.value->kind == loop::ExprKind::kCast && graph::is_half(s.value->args[0]->dtype);
+    return "SoftSum<" + type_of(s.accumulate) + (of_halves ? ", true>" : ", false>");
+  }
+  // Whether the accumulator is given a pack at a time.
+  bool takes_packs(const Statement& s) const {
+    return s.is_reduction() && nest_.shape == Shape::kRows && nest_.lanes > 1 &&
+           (s.op == loop::ReduceOp::kWelford || nest_.is_soft_maximum(s));
+  }
   void begin_reduction(const Statement& s) {
-    const std::string type = accumulator_of(s);
-    writer_.line(type + " " + accumulator(s) + " = " + type + "::none();");
+    if (nest_.soft_sums.contains(&s)) return;
+    const std::string type = type_of_accumulator(s), name = accumulator(s);
+    if (!nest_.has_packed_columns()) {
+      writer_.line(type + " " + name + " = " + type + "::none();");
+      return;
+    }
+    const std::string lanes = std::to_string(nest_.lanes);
+    writer_.line(type + " " + name + "[" + lanes + "];");
+    writer_.line("#pragma unroll");
+    writer_.line("for (i32 v = 0; v < " + lanes + "; ++v) " + name + "[v] = " + type + "::none();");
   }
   void end_reduction(const Statement& s) {
-    const std::string name = accumulator(s), type = accumulator_of(s);
+    if (const auto joined = nest_.soft_sums.find(&s); joined != nest_.soft_sums.end()) {
+      const std::string both = accumulator(*joined->second);
+      writer_.line(both + ".finish();");
+      writer_.bind_result(s, both + ".sum");
+      return;
+    }
+    const std::string name = accumulator(s), type = type_of_accumulator(s);
     const std::string sharers = std::to_string(nest_.sharers);
-    writer_.bind_result(s, name);
+    const bool packed = nest_.has_packed_columns();
+    writer_.bind_result(s, name + (packed ? "[v]" : nest_.is_soft_maximum(s) ? ".top" : ""));
     if (nest_.sharers == 1) return;
     if (nest_.shape == Shape::kRows && nest_.sharers <= kThreadsOfWarp) {
       writer_.line(name + " = over_lanes<" + sharers + ">(" + name + ");");
@@ -236,9 +267,14 @@ class KernelWriter {
     }
     const bool rows = nest_.shape == Shape::kRows;
     const int warps = nest_.sharers / kThreadsOfWarp;
-    const int count = rows ? warps : nest_.sharers * kColumnsOfBlock;
+    const int count = rows ? warps : nest_.sharers * kColumnsOfBlock * nest_.lanes;
     const std::string shared = "shared" + std::to_string(s.reduced);
     writer_.line("__shared__ " + type + " " + shared + "[" + std::to_string(count) + "];");
+    if (packed) {
+      writer_.line("over_columns<" + sharers + ", " + std::to_string(nest_.lanes) + ">(" + name +
+                   ", " + shared + ");");
+      return;
+    }
     writer_.line(name + " = " +
                  (rows ? "over_block<" + std::to_string(warps) : "over_columns<" + sharers) + ">(" +
                  name + ", " + shared + ");");
@@ -246,53 +282,63 @@ class KernelWriter {
 
   // All inner points of this thread.
   void write_walk(const std::vector<const Statement*>& group) {
-    const sym::Int packs = nest_.packs(nest_.inner_points());
+    const sym::Int packs = nest_.inner_steps();
     const bool wide = is_wide(packs);
-    const std::string type = wide ? "u64" : "u32";
     writer_.open(Level::kWalk);
     bind_axes(nest_.outer_count, static_cast<int>(nest_.extent.size()), "step", wide);
     if (nest_.lanes > 1) {
-      writer_.line("const i32 count = " + std::to_string(nest_.lanes) + ";");
       write_lanes(group);
     } else {
       for (const Statement* statement : group) run(*statement, "step");
     }
-    write_steps(packs, wide, writer_.close());
+    std::vector<std::string> body = writer_.close();
+    const auto loads = std::ranges::count_if(
+        body, [](const std::string& line) { return line.find("load_pack") != std::string::npos; });
+    write_steps(packs, wide, body, nest_.lanes > 1 && loads > 1 ? 2 : 4);
   }
 
   // The threads that share an outer point take its packs in turn. Where each takes a few, the loop
-  // is unrolled, so that a thread keeps in registers what it has loaded.
-  void write_steps(sym::Int packs, bool wide, const std::vector<std::string>& body) {
-    constexpr int64_t kMostElements = 32;  // of a thread, so that they stay in registers
+  // is unrolled; what only some of them have at its end stands apart, so that nothing else waits
+  // for a branch.
+  void write_steps(sym::Int packs, bool wide, const std::vector<std::string>& body, int unrolled) {
     const std::string type = wide ? "u64" : "u32", end = number(packs, wide);
     const std::string sharers = std::to_string(nest_.sharers);
-    const int64_t rounds =
-        packs.is_constant() ? (packs.constant() + nest_.sharers - 1) / nest_.sharers : INT64_MAX;
-    if (rounds > kMostElements / nest_.lanes) {
-      writer_.line(nest_.lanes > 1 ? "#pragma unroll 2" : "#pragma unroll 4");
+    if (nest_.rounds == 0) {
+      writer_.line("#pragma unroll " + std::to_string(unrolled));
       writer_.block("for (" + type + " step = lane; step < " + end + "; step += " + sharers + ")",
                     body);
       return;
     }
-    writer_.open(Level::kWalk);
-    writer_.line("const u32 step = round * " + sharers + "u + lane;");
-    const bool exact = packs.constant() % nest_.sharers == 0;
-    writer_.block(exact ? "" : "if (step < " + end + ")", body);
-    const std::vector<std::string> round = writer_.close();
-    writer_.line("#pragma unroll");
-    writer_.block("for (u32 round = 0; round < " + std::to_string(rounds) + "; ++round)", round);
+    const int64_t whole = packs.constant() / nest_.sharers;
+    std::vector<std::string> round = {"const u32 step = round * " + sharers + "u + lane;"};
+    round.insert(round.end(), body.begin(), body.end());
+    if (whole > 0) {
+      writer_.line("#pragma unroll");
+      writer_.block("for (u32 round = 0; round < " + std::to_string(whole) + "; ++round)", round);
+    }
+    if (whole == nest_.rounds) return;
+    writer_.block("if (const u32 step = " + std::to_string(whole) + " * " + sharers +
+                      "u + lane; step < " + end + ")",
+                  body);
   }
 
   // The points of a pack.
   void write_lanes(const std::vector<const Statement*>& statements) {
     const std::string lanes = std::to_string(nest_.lanes);
     std::vector<std::string> after;
-    for (const Statement* s : statements)
+    for (const Statement* s : statements) {
       if (s->is_store() && writer_.is_packed(s->index)) after.push_back(declare_pack(*s));
+      if (!takes_packs(*s)) continue;
+      const std::string pack = writer_.fresh("x");
+      packs_of_reductions_[s] = pack;
+      writer_.line(type_of_accumulator(*s) + "::element " + pack + "[" + lanes + "];");
+      after.push_back(accumulator(*s) + ".add_pack(" + pack + ");");
+    }
     writer_.open(Level::kLanes);
     if (nest_.has_tail) writer_.line("if (v >= count) break;");
     writer_.bind_axis(nest_.vector_axis, writer_.base() + " + v");
-    for (const Statement* s : statements) run(*s, "step * " + lanes + " + v");
+    const std::string place = nest_.has_packed_columns() ? "step" : "step * " + lanes + " + v";
+    for (const Statement* s : statements) run(*s, place);
     const std::vector<std::string> body = writer_.close();
     writer_.line("#pragma unroll");
     writer_.block("for (i32 v = 0; v < " + lanes + "; ++v)", body);
@@ -308,20 +354,23 @@ class KernelWriter {
     writer_.use_pack(s.buffer);
     writer_.line("Pack<" + storage_type_of(s.value->dtype) + ", " + lanes + "> " + name + ";");
     return guarded("store_pack<" + lanes + ">(p" + std::to_string(s.buffer) + " + " +
-                   writer_.emit_at_base(s.index) + ", " + name + ", aligned, count);");
+                   writer_.emit_at_base(s.index) + ", " + name +
+                   (nest_.has_tail ? ", count);" : ");"));
   }
 
   // `position`: of an inner point, in row-major order.
   void run(const Statement& s, const std::string& position) {
     if (s.is_store()) return store(s);
+    if (nest_.soft_sums.contains(&s)) return;  // with its maximum
     const std::string value = writer_.emit(s.value);
-    writer_.line(accumulator(s) + ".add(" + value + ", " + position + ");");
+    if (takes_packs(s)) return writer_.line(packs_of_reductions_[&s] + "[v] = " + value + ";");
+    writer_.line(accumulator(s) + (nest_.has_packed_columns() ? "[v]" : "") + ".add(" + value +
+                 ", " + position + ");");
   }
 
   void store(const Statement& s) {
     const std::string value = writer_.emit(s.value);
-    if (nest_.lanes > 1 && (nest_.shape == Shape::kPoints || s.inner) &&
-        writer_.is_packed(s.index)) {
+    if (nest_.lanes > 1 && (nest_.shape != Shape::kRows || s.inner) && writer_.is_packed(s.index)) {
       writer_.line(pack_name(s) + ".v[v] = " + value + ";");
       return;
     }
@@ -340,17 +389,15 @@ class KernelWriter {
                        const std::vector<std::string>& body) {
     std::string text = "(" + parameters() + ") {\n";
     for (const std::string& line : beginning) text += "  " + line + "\n";
-    text += aligned();
     for (const std::string& line : body) text += "  " + line + "\n";
     return text + "}\n";
   }
 
-  std::string aligned() const {
-    std::string text;
+  void note_alignment() {
+    code_.alignment.assign(nest_.kernel->params.size(), 1);
     for (int buffer : writer_.packed())
-      text += (text.empty() ? "" : " && ") + ("is_aligned(p" + std::to_string(buffer)) + ", " +
-              std::to_string(nest_.lanes) + ")";
-    return text.empty() ? "" : "  const bool aligned = " + text + ";\n";
+      code_.alignment[buffer] = static_cast<int32_t>(std::min<int64_t>(
+          kPackBytes, graph::size_of(nest_.kernel->params[buffer].dtype) * nest_.lanes));
   }
 
   // A kernel without inner axes may overwrite what it reads (schedule/schedule.h).
@@ -372,6 +419,7 @@ class KernelWriter {
   KernelCode& code_;
   ExpressionWriter writer_;
   std::vector<std::string> guards_;  // what must hold for this thread to store
+  std::unordered_map<const Statement*, std::string> packs_of_reductions_;
 };
 
 }  // namespace

@@ -14,7 +14,6 @@ using loop::ExprRef;
 using loop::Statement;
 
 constexpr int kMostLanes = 8;
-constexpr int64_t kPackBytes = 16;      // of one instruction
 constexpr int64_t kMostPackBytes = 32;  // of a pack, in several
 constexpr int64_t kMostSharers = 1024;
 
@@ -104,16 +103,28 @@ int last_axis(const Nest& nest, int begin, int end) {
   return -1;
 }
 
+bool depends_on(const Affine& index, int axis) {
+  if (index.stride(axis) != sym::Int(0)) return true;
+  AxesOf axes_of;
+  return std::ranges::any_of(index.terms,
+                             [&](const auto& term) { return axes_of(term.first) >> axis & 1; });
+}
+
 Shape shape_of(const Nest& nest, const Accesses& accesses) {
   if (nest.kernel->inner.empty()) return Shape::kPoints;
   const int outer = last_axis(nest, 0, nest.outer_count);
   const int inner = last_axis(nest, nest.outer_count, static_cast<int>(nest.extent.size()));
-  bool along_outer = false;
+  // What neighbours along both axes read alike does not count: the numbers of each row beside the
+  // columns of a matrix.
+  bool along_inner = false, along_outer = false;
   for (const Access& access : accesses.all) {
-    if (steps_by_one(access, inner)) return Shape::kRows;
-    along_outer |= access.inner && steps_by_one(access, outer);
+    if (!access.inner || outer < 0 || inner < 0 || !depends_on(access.index, outer) ||
+        !depends_on(access.index, inner))
+      continue;
+    along_inner |= steps_by_one(access, inner);
+    along_outer |= steps_by_one(access, outer);
   }
-  return along_outer ? Shape::kColumns : Shape::kRows;
+  return along_outer && !along_inner ? Shape::kColumns : Shape::kRows;
 }
 
 // Points along the axis at a time: as many as one instruction loads of the smallest elements.
@@ -136,16 +147,16 @@ int lanes_along(const Nest& nest, const Accesses& accesses, int axis, bool tail)
 }
 
 void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda) {
-  if (nest.shape == Shape::kColumns) return;
-  const bool points = nest.shape == Shape::kPoints;
-  const int begin = points ? 0 : nest.outer_count;
-  const int axis = last_axis(nest, begin, static_cast<int>(nest.extent.size()));
+  const bool points = nest.shape == Shape::kPoints, rows = nest.shape == Shape::kRows;
+  const int begin = rows ? nest.outer_count : 0;
+  const int end = rows ? static_cast<int>(nest.extent.size()) : nest.outer_count;
+  const int axis = last_axis(nest, begin, end);
   if (axis < 0) return;
   const bool alone = last_axis(nest, begin, axis) < 0;
   int lanes = lanes_along(nest, accesses, axis, points && alone);
   // Many threads hide what each waits for, rather than few that do more.
-  const int64_t busy = int64_t{cuda.processors} * kThreadsOfBlock;
-  while (points && lanes > 1 && nest.outer_points().hint() / lanes < busy) lanes /= 2;
+  const int64_t busy = cuda.processors * int64_t{points ? kThreadsOfBlock : kColumnsOfBlock};
+  while (!rows && lanes > 1 && nest.outer_points().hint() / lanes < busy) lanes /= 2;
   if (lanes < 2) return;
   nest.lanes = lanes;
   nest.vector_axis = axis;
@@ -175,12 +186,26 @@ int power_of_two(int64_t least, int64_t most) {
       std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(least * 2 - 1, 1, most))));
 }
 
+// Of a partial result: at most three numbers, or one and its place.
+int64_t bytes_of_result(const Statement& reduction) {
+  const int64_t number = std::max<int64_t>(graph::size_of(reduction.accumulate), 4);
+  switch (reduction.op) {
+    case loop::ReduceOp::kWelford:
+      return 3 * number;
+    case loop::ReduceOp::kArgMax:
+    case loop::ReduceOp::kArgMin:
+      return 16;
+    default:
+      return number;
+  }
+}
+
 // The most sharers whose partial results fit the shared memory of a block of kColumns.
 int most_in_shared_memory(const Nest& nest) {
   constexpr int64_t kSharedBytes = 46 * 1024;  // less than what every device gives unasked
-  constexpr int64_t kLargestResult = 24;       // Welford's in f64
-  const int64_t reductions = std::ranges::count_if(nest.kernel->body, &Statement::is_reduction);
-  const int64_t bytes = kLargestResult * kColumnsOfBlock * std::max<int64_t>(reductions, 1);
+  int64_t bytes = 1;
+  for (const Statement& s : nest.kernel->body)
+    if (s.is_reduction()) bytes += bytes_of_result(s) * kColumnsOfBlock * nest.lanes;
   return static_cast<int>(
       std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(kSharedBytes / bytes, 1))));
 }
@@ -189,10 +214,12 @@ int most_in_shared_memory(const Nest& nest) {
 // registers: short rows get a warp or a part of one, longer rows and few ones a block.
 int sharers_of(const Nest& nest, const target::Cuda& cuda) {
   const int64_t rows = std::max<int64_t>(nest.outer_points().hint(), 1);
-  const int64_t packs = std::max<int64_t>(nest.packs(nest.inner_points()).hint(), 1);
-  if (nest.shape == Shape::kColumns)
-    return std::min(power_of_two((packs + 3) / 4, kMostSharers / kColumnsOfBlock),
-                    most_in_shared_memory(nest));
+  const int64_t packs = std::max<int64_t>(nest.inner_steps().hint(), 1);
+  if (nest.shape == Shape::kColumns) {
+    // A thread with packs of columns has more to remember.
+    const int64_t most = kMostSharers / kColumnsOfBlock / (nest.lanes > 1 ? 2 : 1);
+    return std::min(power_of_two((packs + 3) / 4, most), most_in_shared_memory(nest));
+  }
   constexpr int64_t kPacksOfThread = 4;
   constexpr int64_t kPacksOfWarp = kPacksOfThread * kThreadsOfWarp;
   const bool idle = rows * kThreadsOfWarp < int64_t{cuda.processors} * kThreadsOfBlock;
@@ -200,6 +227,98 @@ int sharers_of(const Nest& nest, const target::Cuda& cuda) {
     return power_of_two((packs + 1) / 2, kThreadsOfWarp);
   const int64_t wanted = idle ? packs : packs / kPacksOfThread;
   return power_of_two(std::max<int64_t>(wanted, 2 * kThreadsOfWarp), kMostSharers);
+}
+
+// The maximum of X, for a sum of exp(X - maximum) in single or double precision.
+const Statement* maximum_under(const Nest& nest, const Statement& sum) {
+  const ExprRef exponential = sum.value;
+  if (!sum.is_reduction() || sum.op != loop::ReduceOp::kSum || !sum.inner ||
+      exponential->kind != ExprKind::kExp || exponential->args[0]->kind != ExprKind::kSub)
+    return nullptr;
+  const ExprRef distance = exponential->args[0], top = distance->args[1];
+  if (top->kind != ExprKind::kReduced) return nullptr;
+  for (const Statement& s : nest.kernel->body)
+    if (s.is_reduction() && s.inner && s.reduced == top->ival)
+      return s.op == loop::ReduceOp::kMax && s.value == distance->args[0] &&
+                     s.accumulate == sum.accumulate && !graph::is_half(s.accumulate)
+                 ? &s
+                 : nullptr;
+  return nullptr;
+}
+
+bool occurs_in(ExprRef part, ExprRef expr, std::unordered_set<ExprRef>& seen) {
+  if (expr == part) return true;
+  if (!expr || !seen.insert(expr).second) return false;
+  return std::ranges::any_of(expr->args, [&](ExprRef arg) { return occurs_in(part, arg, seen); });
+}
+
+// Joins sums of exponentials with the maximum that they need. Rows whose exponentials are asked for
+// once more, by a thread that has them, are better off with two walks.
+void join_soft_sums(Nest& nest) {
+  for (auto group = nest.groups.begin(); group != nest.groups.end(); ++group) {
+    if (group->size() != 1) continue;
+    const Statement* sum = group->front();
+    const Statement* top = maximum_under(nest, *sum);
+    if (!top) continue;
+    const bool asked_again = std::ranges::any_of(nest.kernel->body, [&](const Statement& s) {
+      std::unordered_set<ExprRef> seen;
+      return &s != sum && s.inner && occurs_in(sum->value, s.value, seen);
+    });
+    if (asked_again && nest.rounds > 0) continue;
+    for (auto earlier = nest.groups.begin(); earlier != group; ++earlier)
+      if (std::ranges::find(*earlier, top) != earlier->end()) earlier->push_back(sum);
+    nest.soft_sums[sum] = top;
+    group->clear();
+  }
+  std::erase_if(nest.groups, [](const auto& group) { return group.empty(); });
+}
+
+// Inner loads of a statement, whether they are made in any case or not.
+void collect_loads(ExprRef expr, std::unordered_set<ExprRef>& loads,
+                   std::unordered_set<ExprRef>& seen) {
+  if (!expr || !seen.insert(expr).second) return;
+  if (expr->kind == ExprKind::kLoad) loads.insert(expr);
+  for (ExprRef arg : expr->args) collect_loads(arg, loads, seen);
+}
+
+// Bytes of a pack's loads that a later walk makes again.
+int64_t bytes_loaded_again(const Nest& nest) {
+  std::unordered_set<ExprRef> before, again;
+  AxesOf axes_of;
+  for (const auto& group : nest.groups) {
+    std::unordered_set<ExprRef> loads, seen;
+    for (const Statement* s : group)
+      if (s->inner) collect_loads(s->value, loads, seen);
+    for (ExprRef load : loads)
+      if (axes_of(load) >> nest.outer_count && !before.insert(load).second) again.insert(load);
+  }
+  int64_t bytes = 0;
+  for (ExprRef load : again) bytes += graph::size_of(load->dtype) * nest.lanes;
+  return bytes;
+}
+
+// Longer rows get more threads than they would for their work, so that each keeps what it has.
+void choose_rounds(Nest& nest, const target::Cuda& cuda) {
+  constexpr int64_t kKeptBytes = 128;  // half the registers of a thread of the largest block
+  constexpr int64_t kMostElements = 64, kMostAlone = 32;
+  const sym::Int packs = nest.inner_steps();
+  if (!packs.is_constant()) return;
+  const int64_t again = bytes_loaded_again(nest);
+  const int64_t most =
+      again ? std::min(kKeptBytes / again, kMostElements / nest.lanes) : kMostAlone / nest.lanes;
+  const auto rounds = [&](int sharers) { return (packs.constant() + sharers - 1) / sharers; };
+  int sharers = nest.sharers;
+  if (nest.shape == Shape::kRows && again)
+    while (rounds(sharers) > most && sharers < kMostSharers) sharers *= 2;
+  if (rounds(sharers) > most) {
+    // Two blocks of a processor: while one comes to its end the other one loads.
+    constexpr int kSharersOfLongRows = 512;
+    if (nest.shape == Shape::kRows && nest.outer_points().hint() > 2 * cuda.processors)
+      nest.sharers = std::min(nest.sharers, kSharersOfLongRows);
+    return;
+  }
+  nest.sharers = sharers;
+  nest.rounds = static_cast<int>(rounds(sharers));
 }
 
 }  // namespace
@@ -210,20 +329,33 @@ sym::Int Nest::packs(sym::Int points) const {
   return lanes == 1 ? points : sym::floordiv(points + sym::Int(lanes - 1), lanes);
 }
 
+bool Nest::is_soft_maximum(const Statement& statement) const {
+  return std::ranges::any_of(soft_sums,
+                             [&](const auto& joined) { return joined.second == &statement; });
+}
+
 bool is_pack(const Affine& index, int axis, int lanes) {
   const auto whole = [&](sym::Int value) { return sym::mod(value, lanes) == sym::Int(0); };
   if (index.stride(axis) != sym::Int(1) || !whole(index.constant)) return false;
   for (int other = 0; other < static_cast<int>(index.coefficient.size()); ++other)
     if (other != axis && !whole(index.stride(other))) return false;
-  AxesOf axes_of;
+  AxesOf axes_of(/*reduced=*/~uint64_t{0});
   return std::ranges::all_of(index.terms, [&](const auto& term) {
     return whole(term.second) && !(axes_of(term.first) >> axis & 1);
   });
 }
 
+bool is_whole(const Affine& index, int lanes) {
+  const auto whole = [&](sym::Int value) { return sym::mod(value, lanes) == sym::Int(0); };
+  return whole(index.constant) && std::ranges::all_of(index.coefficient, whole) &&
+         std::ranges::all_of(index.terms, [&](const auto& term) { return whole(term.second); });
+}
+
 uint64_t AxesOf::operator()(ExprRef expr) {
   if (auto found = known_.find(expr); found != known_.end()) return found->second;
-  uint64_t axes = expr->kind == ExprKind::kAxis ? uint64_t{1} << expr->ival : 0;
+  uint64_t axes = expr->kind == ExprKind::kAxis      ? uint64_t{1} << expr->ival
+                  : expr->kind == ExprKind::kReduced ? reduced_
+                                                     : 0;
   for (ExprRef arg : expr->args) axes |= (*this)(arg);
   return known_[expr] = axes;
 }
@@ -238,7 +370,16 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda) {
   nest.shape = shape_of(nest, accesses);
   choose_lanes(nest, accesses, cuda);
   choose_tile(nest, accesses);
-  if (nest.shape != Shape::kPoints) nest.sharers = sharers_of(nest, cuda);
+  if (nest.shape == Shape::kPoints) return nest;
+  const int sharers = sharers_of(nest, cuda);
+  nest.sharers = sharers;
+  choose_rounds(nest, cuda);
+  if (nest.shape != Shape::kRows) return nest;
+  join_soft_sums(nest);
+  if (nest.soft_sums.empty()) return nest;
+  nest.sharers = sharers;
+  nest.rounds = 0;
+  choose_rounds(nest, cuda);
   return nest;
 }
 

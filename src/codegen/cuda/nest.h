@@ -22,10 +22,11 @@ using cpp::Limits;
 // on neighbouring outer points.
 enum class Shape : uint8_t { kPoints, kRows, kColumns };
 
-// Outer points of a block of kColumns.
+// Outer points, or packs of them, of a block of kColumns.
 constexpr int kColumnsOfBlock = 32;
 constexpr int kThreadsOfBlock = 256;
 constexpr int kThreadsOfWarp = 32;
+constexpr int64_t kPackBytes = 16;  // that one instruction loads or stores, aligned
 
 // How kPoints that read or write along another axis than the last one, as a transpose does, are
 // spread over the threads of a block: over a tile of `width` points along that axis, 128 bytes of
@@ -44,18 +45,31 @@ struct Nest {
   sym::Dims extent;     // by axis
   int outer_count = 0;  // axes
   // A thread takes a pack of `lanes` points along `vector_axis` at a time; -1 where it takes one.
+  // An inner axis of kRows, an outer one of kColumns.
   int vector_axis = -1;
   int lanes = 1;
   bool has_tail = false;  // the last pack may have fewer
   Tile tile;              // kPoints
   int sharers = 1;        // threads that share an outer point, a power of two
+  // Packs that each sharer takes, of numbers that are known and so few that what it has loaded
+  // stays in its registers from one walk to the next; 0: any number.
+  int rounds = 0;
+  // Sums of exponentials of distances from a maximum of the same walk, with that: as SoftSum.
+  std::unordered_map<const loop::Statement*, const loop::Statement*> soft_sums;
+  // The other way round.
+  bool is_soft_maximum(const loop::Statement& statement) const;
   // Statements that run in one walk over the inner points; one that is not inner stands alone.
   std::vector<std::vector<const loop::Statement*>> groups;
   mutable Limits limits;
 
   sym::Int outer_points() const;
   sym::Int inner_points() const;
-  // The number of packs that `points` points along the axes that threads walk make.
+  // Steps of the walk over the inner points.
+  sym::Int inner_steps() const {
+    return shape == Shape::kRows ? packs(inner_points()) : inner_points();
+  }
+  bool has_packed_columns() const { return shape == Shape::kColumns && lanes > 1; }
+  // The number of packs that `points` points along the axis of packs and others make.
   sym::Int packs(sym::Int points) const;
   int rows_of_block() const { return kThreadsOfBlock / sharers; }  // kRows: outer points of a block
 };
@@ -65,13 +79,18 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda);
 // Whether elements at `index` of `lanes` neighbours along the axis are one aligned piece of memory
 // behind an aligned address.
 bool is_pack(const Affine& index, int axis, int lanes);
+// Whether all coefficients of an index, and what it adds, are multiples of `lanes`.
+bool is_whole(const Affine& index, int lanes);
 
 // Axes that an expression depends on, as bits.
 class AxesOf {
  public:
+  // reduced: those that the results of reductions depend on.
+  explicit AxesOf(uint64_t reduced = 0) : reduced_(reduced) {}
   uint64_t operator()(loop::ExprRef expr);
 
  private:
+  uint64_t reduced_;
   std::unordered_map<loop::ExprRef, uint64_t> known_;
 };
 

@@ -56,6 +56,16 @@ unsigned short to_bf16(float f) {
   unsigned bits = bits_of<unsigned>(f);
   return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+float maximum(float a, float b) { return a != a ? a : b != b ? b : b < a ? a : b; }
+float minimum(float a, float b) { return a != a ? a : b != b ? b : b < a ? b : a; }
+float exp_near(float x) { return exp2f(x * 1.44269504f); }
+#define HALF(op, sign) \
+  unsigned short op##_f16(unsigned short a, unsigned short b) { return to_f16(from_f16(a) sign from_f16(b)); } \
+  unsigned short op##_bf16(unsigned short a, unsigned short b) { return to_bf16(from_bf16(a) sign from_bf16(b)); }
+HALF(add, +) HALF(sub, -) HALF(mul, *)
+static long long refused = 0;
+void refuse_index() { ++refused; }
+extern "C" long long refused_indices() { return refused; }
 static void (*body)(void);
 static void start() {
   body();
@@ -192,6 +202,29 @@ inline void check_emulated(const std::vector<std::string>& texts, const RunOptio
       if (testing::Test::HasFatalFailure()) return;
     }
   }
+}
+
+// How often kernels that run one after the other find an index out of range.
+inline int64_t refused_indices(const std::vector<std::string>& texts,
+                               const target::Cuda& gpu = tested_gpu()) {
+  sym::ExprArena arena;
+  loop::ExprPool pool;
+  const std::vector<loop::Kernel> kernels = parse_kernels(texts, pool, arena);
+  const std::vector<KernelCode> code = generate(kernels, gpu);
+  std::string source = kMachine + portable_prelude();
+  for (size_t k = 0; k < kernels.size(); ++k) source += emulated_kernel(kernels[k], code[k], k);
+  const auto library = toolchain::build(source, {"-O1", "-fno-strict-aliasing", "-w", "-mf16c"});
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    Buffers buffers = cpp::random_buffers(kernels[k], {});
+    uint32_t blocks[3], threads[3];
+    for (int i = 0; i < 3; ++i) {
+      blocks[i] = static_cast<uint32_t>(code[k].blocks[i].constant());
+      threads[i] = static_cast<uint32_t>(code[k].threads[i].constant());
+    }
+    reinterpret_cast<Emulated>(library->symbol("run_kernel" + std::to_string(k)))(
+        cpp::addresses(buffers).data(), nullptr, blocks, threads);
+  }
+  return reinterpret_cast<long long (*)()>(library->symbol("refused_indices"))();
 }
 
 }  // namespace braze::codegen::cuda

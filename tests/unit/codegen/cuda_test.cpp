@@ -122,6 +122,46 @@ TEST(CudaPoints, IndicesFromMemory) {
                  {}, {}, {{}}, small_gpu());
 }
 
+// What is checked is what lies in b0: numbers from 0 to 7 are in range, all of them are not.
+TEST(CudaPoints, CheckedIndices) {
+  const auto take = [](const std::string& size) {
+    return "kernel take(b0: i64 in, b1: f16 in, b2: f16 out) outer(o0 < 100, o1 < 16) {\n"
+           " store(b2, o0*16 + o1, load(b1, check_index(and(load(b0, o0), 7), " +
+           size + ")*16 + o1))\n}";
+  };
+  const std::string after =
+      "kernel after(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 100) {\n"
+      " store(b2, o0, after(check_index(and(load(b0, o0), 7), 8), load(b1, o0)))\n}";
+  check_emulated({take("8"), after}, {}, {}, {{}}, small_gpu());
+  EXPECT_NE(text_of(take("8"), small_gpu()).find("load_pack<8>(p1 + "), std::string::npos);
+  const std::string masked =
+      "kernel masked(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 100) {\n"
+      " store(b2, o0, masked(lt(o0, 50), load(b1, check_index(add(o0, 50), 100)), 0:f32))\n}";
+  check_emulated({masked}, {}, {}, {{}}, small_gpu());
+  EXPECT_EQ(refused_indices({take("8"), after, masked}), 0);
+  EXPECT_GT(refused_indices({take("7")}), 0);
+}
+
+// Halves side by side that change places, as in rotary embeddings: no pack has elements of both.
+TEST(CudaPoints, MasksOfWholePacks) {
+  const auto rotated = [](const std::string& half, const std::string& all) {
+    return "kernel rotate(b0: f16 in, b1: f16 out) outer(o0 < 64, o1 < " + all +
+           ") {\n store(b1, o0*" + all + " + o1, f16(add(f32(load(b0, o0*" + all +
+           " + o1)), masked(lt(o1, " + half + "), f32(load(b0, o0*" + all + " + o1 + " + half +
+           ")), masked(le(" + half + ", o1), f32(load(b0, o0*" + all + " + o1 + -" + half +
+           ")), 0:f32)))))\n}";
+  };
+  const std::string whole = rotated("64", "128"), cut = rotated("60", "120");
+  const std::string rows =
+      "kernel rows(b0: f32 in, b1: f32 out) outer(o0 < 20) inner(i0 < 64) {\n"
+      " r0 = sum(masked(and(le(8, i0), lt(i0, 40)), load(b0, o0*64 + i0 + -8), 1:f32)) inner\n"
+      " store(b1, o0*64 + i0, masked(lt(i0, 32), load(b0, o0*64 + i0 + 32), r0)) inner\n}";
+  check_emulated({whole, cut, rows}, {.tolerance = 1e-5, .magnitude = 1e-2}, {}, {{}}, small_gpu());
+  const std::string text = text_of(whole, small_gpu());
+  EXPECT_NE(text.find("? load_pack<8>(p0 + "), std::string::npos) << text;
+  EXPECT_EQ(text.find("= p0["), std::string::npos) << text;
+}
+
 TEST(CudaPoints, IntegerOps) {
   std::vector<std::string> texts;
   for (const std::string type : {"u8", "i8", "i16", "i32", "i64"}) {
@@ -206,12 +246,83 @@ TEST(CudaRows, AllReductions) {
   check_emulated(texts, {.tolerance = 1e-4, .magnitude = 1, .special = true});
 }
 
+TEST(CudaColumns, InPacks) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"f16", "f32"})
+    for (const auto& [rows, columns] : {std::pair{3, 64}, {40, 256}, {17, 520}, {200, 72}}) {
+      const std::string x = "load(b0, i0*" + number(columns) + " + o0)";
+      const std::string value = type == "f16" ? "f32(" + x + ")" : x;
+      const std::string begin = "(b0: " + type + " in, b1: f32 out, b2: f32 out) outer(o0 < " +
+                                number(columns) + ") inner(i0 < " + number(rows) + ") {\n";
+      texts.push_back("kernel sums" + begin + " r0 = sum(" + value + ") inner\n r1 = max(" + value +
+                      ") inner\n store(b1, o0, add(r0, f32(o0)))\n store(b2, o0, mul(r0, r1))\n}");
+      texts.push_back("kernel norm" + begin + " r0 = welford(" + value +
+                      ") inner\n store(b1, o0, r0.1)\n store(b2, i0*" + number(columns) +
+                      " + o0, sub(" + value + ", r0)) inner\n}");
+      texts.push_back("kernel places(b0: " + type + " in, b1: i64 out) outer(o0 < " +
+                      number(columns) + ") inner(i0 < " + number(rows) + ") {\n r0 = argmax(" +
+                      value + ") inner\n store(b1, o0, r0.1)\n}");
+    }
+  // As for the weight of a layer norm, with numbers of each row beside the columns.
+  texts.push_back(
+      "kernel beside(b0: f16 in, b1: f32 in, b2: f32 out) outer(o0 < 256) inner(i0 < 60) {\n"
+      " r0 = sum(mul(f32(load(b0, i0*256 + o0)), load(b1, i0))) inner\n store(b2, o0, r0)\n}");
+  texts.push_back(
+      "kernel parts(b0: f16 in, b1: f32 in, b2: f32 out) outer(o0 < 4, o1 < 256) inner(i0 < 15) {\n"
+      " r0 = sum(mul(f32(load(b0, o0*3840 + i0*256 + o1)), load(b1, o0*15 + i0))) inner\n"
+      " store(b2, o0*256 + o1, r0)\n}");
+  check_emulated(texts, {.tolerance = 1e-4, .magnitude = 1e-2}, {}, {{}}, small_gpu());
+  for (const std::string& text : {texts[3], texts[texts.size() - 2], texts.back()})
+    EXPECT_NE(text_of(text, small_gpu()).find("load_pack<8>(p0"), std::string::npos);
+}
+
 TEST(CudaRows, Softmax) {
   std::vector<std::string> texts;
   for (int64_t columns : {1, 3, 32, 33, 100, 1024, 1025, 4096, 12000})
     texts.push_back(softmax(std::max<int64_t>(1, std::min<int64_t>(40, 16000 / columns)), columns));
   check_emulated(texts, {.tolerance = 1e-5, .magnitude = 1e-6});
   check_emulated(texts, {.tolerance = 1e-5, .magnitude = 1e-6}, {}, {{}}, small_gpu());
+}
+
+// Of rows that are read once: with elements at infinity and rows of nothing else.
+TEST(CudaRows, SumsOfExponentialsWithTheirMaximum) {
+  const auto kernel = [](const std::string& type, int64_t rows, int64_t columns) {
+    const std::string load = "load(b0, o0*" + number(columns) + " + i0)";
+    const std::string x = type == "f16" ? "f32(" + load + ")" : load;
+    return "kernel lse(b0: " + type + " in, b1: f32 out, b2: f32 out) outer(o0 < " + number(rows) +
+           ") inner(i0 < " + number(columns) + ") {\n r0 = max(" + x +
+           ") inner\n store(b1, o0, r0)\n r1 = sum(exp(sub(" + x +
+           ", r0))) inner\n store(b2, o0, log(r1))\n}";
+  };
+  std::vector<std::string> texts;
+  for (const std::string type : {"f16", "f32"})
+    for (int64_t columns : {7, 64, 1000, 12000})
+      texts.push_back(kernel(type, std::min<int64_t>(20, 16000 / columns), columns));
+  check_emulated(texts, {.tolerance = 1e-5, .magnitude = 1e-3});
+  check_emulated(texts, {.tolerance = 1e-5, .magnitude = 1e-3, .special = true});
+  EXPECT_NE(text_of(texts[2]).find(".add_pack("), std::string::npos);
+  EXPECT_EQ(text_of(softmax(100, 1024)).find("SoftSum"), std::string::npos);
+  EXPECT_NE(text_of(softmax(8192, 65536)).find("SoftSum"), std::string::npos);
+}
+
+TEST(CudaRows, SumsAndQuotientsOfHalves) {
+  const std::string x = "load(b0, o0*64 + i0)", y = "load(b1, o0*64 + i0)";
+  std::vector<std::string> texts;
+  for (const std::string type : {"f16", "bf16"})
+    for (const std::string op :
+         {"add(f32(" + x + "), f32(" + y + "))", "sub(f32(" + x + "), 0.5:f32)",
+          "mul(0.1:f32, f32(" + y + "))", "mul(f32(" + x + "), f32(" + y + "))"})
+      texts.push_back("kernel halves(b0: " + type + " in, b1: " + type + " in, b2: " + type +
+                      " out) outer(o0 < 32) inner(i0 < 64) {\n t0 = f32(" + type + "(" + op +
+                      "))\n r0 = sum(mul(t0, t0)) inner\n store(b2, o0*64 + i0, " + type +
+                      "(div(t0, r0))) inner\n}");
+  check_emulated(texts, {.tolerance = 1e-5, .magnitude = 1e-2});
+  check_emulated(texts, {.tolerance = 1e-5, .magnitude = 1e-2, .special = true});
+  EXPECT_NE(text_of(texts[0]).find("add_f16("), std::string::npos);
+  EXPECT_NE(text_of(texts[1]).find("sub_f16("), std::string::npos);
+  EXPECT_EQ(text_of(texts[2]).find("mul_f16("), std::string::npos);  // no half is 0.1
+  EXPECT_NE(text_of(texts[4]).find("add_bf16("), std::string::npos);
+  EXPECT_NE(text_of(texts[0]).find("divide("), std::string::npos);
 }
 
 TEST(CudaRows, LayerNorm) {
@@ -269,6 +380,20 @@ TEST(CudaText, PacksWhereThereIsWorkEnough) {
   EXPECT_NE(text_of(relu("f32", "1000001")).find("if (v >= count)"), std::string::npos);
 }
 
+TEST(CudaText, AddressesThatPacksNeed) {
+  const auto alignment = [](const std::string& kernel) {
+    sym::ExprArena arena;
+    loop::ExprPool pool;
+    return generate(parse_kernels({kernel}, pool, arena), tested_gpu())[0].alignment;
+  };
+  EXPECT_EQ(alignment(relu("f32", "1000000")), (std::vector<int32_t>{16, 16}));
+  EXPECT_EQ(alignment(relu("f16", "100000")), (std::vector<int32_t>{4, 4}));
+  EXPECT_EQ(alignment(relu("f32", "100")), (std::vector<int32_t>{1, 1}));
+  EXPECT_EQ(alignment("kernel shifted(b0: f32 in, b1: f32 out) outer(o0 < 4000000) {\n"
+                      " store(b1, o0, load(b0, o0 + 1))\n}"),
+            (std::vector<int32_t>{1, 16}));
+}
+
 TEST(CudaText, ThreadsOfARow) {
   const auto threads = [](const std::string& kernel) {
     sym::ExprArena arena;
@@ -280,6 +405,9 @@ TEST(CudaText, ThreadsOfARow) {
   EXPECT_EQ(threads(softmax(100000, 128)).first, 256);
   EXPECT_EQ(threads(softmax(8192, 4096)), std::pair(int64_t{256}, int64_t{8192}));
   EXPECT_EQ(threads(softmax(1, 100000)), std::pair(int64_t{1024}, int64_t{1}));
+  // So that a thread keeps its part of a row in registers.
+  EXPECT_EQ(threads(softmax(8192, 16384)).first, 512);
+  EXPECT_EQ(threads(softmax(8192, 32768)).first, 1024);
 }
 
 // Sources of any graphs may stand behind each other in one program.
@@ -315,9 +443,6 @@ TEST(CudaText, WhatThereIsNoCodeFor) {
   EXPECT_EQ(why("kernel add(b0: i64 in, b1: f32 out) outer(o0 < 5) inner(i0 < 9) {\n"
                 " store_add(b1, o0*9 + load(b0, i0), 1:f32) inner\n}"),
             "several points store to one element");
-  EXPECT_EQ(why("kernel take(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 5) {\n"
-                " store(b2, o0, load(b1, check_index(load(b0, o0), 7)))\n}"),
-            "it checks an index that comes from data");
 }
 
 TEST(CudaNvrtc, CompilesWhatIsGenerated) {

@@ -235,8 +235,11 @@ TEST(InPlace, UpdatesComeLastAndKeepNothingAlive) {
   }
 }
 
-// As an optimizer has it: each new value is stored, and what is stored last reads all old ones.
-TEST(InPlace, StoresAreBroughtIntoAnOrderThatReadsBeforeItWrites) {
+// As an optimizer has it: each new value is stored, and what is stored last reads all old ones;
+// whichever input is looked at first.
+class UpdatesOfTwo : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(InPlace, UpdatesOfTwo, testing::Bool());
+TEST_P(UpdatesOfTwo, AreBroughtIntoAnOrderThatReadsBeforeItWrites) {
   ProgramBuilder b;
   const int p = b.input({64}), m = b.input({64}), g = b.input({64});
   auto k = b.draft("step", {64});
@@ -249,6 +252,7 @@ TEST(InPlace, StoresAreBroughtIntoAnOrderThatReadsBeforeItWrites) {
           false);
   k.finish();
   b.program.mutations = {{p, new_p}, {m, new_m}};
+  if (GetParam()) std::ranges::reverse(b.program.mutations);
   EXPECT_EQ(left(b), Mutations());
   const loop::Kernel& made = kernel(b, 0);
   EXPECT_EQ(made.params[made.body[0].buffer].buffer, p);
