@@ -238,9 +238,10 @@ static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Trac
     result = extremum_of_symbols(trace, name == "max", args, count);
     return bool(result);
   }
-  if (name == "sum" && count == 1 &&
-      (PyList_Check(args[0].get()) || PyTuple_Check(args[0].get()))) {
-    result = sum_of_symbols(trace, args[0].get());
+  if (name == "sum" && count == 1) {
+    PyObject* sequence = trace.world.effective(args[0].get());
+    if (!PyList_Check(sequence) && !PyTuple_Check(sequence)) return false;
+    result = sum_of_symbols(trace, sequence);
     return bool(result);
   }
   if (name == "abs" && count == 1 && Py_TYPE(args[0].get()) == known().sym_int) {

@@ -58,3 +58,14 @@ def test_tensors_of_sizes_keep_symbols(make, dtype):
         x = torch.randn(size)
         same(fast(x), f(x))
     assert len(entries(fast)) == 2
+
+
+def test_a_size_that_was_put_into_a_list_from_outside_is_summed():
+    def fn(x, sizes):
+        sizes.append(x.shape[0])
+        return x * sum(sizes)
+
+    fast = braze.compile(fn, dynamic=True)
+    for rows in (3, 4, 5):
+        x = torch.ones(rows, 2)
+        same(fast(x, [1, 2]), fn(x, [1, 2]))
