@@ -121,7 +121,8 @@ Tracked binary_operation(TraceContext& trace, int op, Tracked a, Tracked b) {
       !is_tensor(a.get()) && !is_tensor(b.get())) {
     bool done = false;
     Tracked result = binary_of_symbols(trace, op, a, b, done);
-    if (done) return result;
+    if (!done) result = float_of_integers(trace, op, a, b, done);
+    if (done || PyErr_Occurred()) return result;
     const bool sequences = is_container(a.get()) && is_container(b.get());  // (1, s) + (2,)
     if (!sequences) make_concrete(trace, a), make_concrete(trace, b);
   }

@@ -107,7 +107,7 @@ bool call_with_symbols(TraceContext& trace, const Tracked& callable, Tracked* ar
   PyObject* self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : nullptr;
   const bool container_self = self && (PyList_Check(self) || PyTuple_Check(self));
   if (!any && !container_self) return false;
-  if (any && !kwnames && trace.recording.has_floats()) {
+  if (any && !kwnames) {
     bool done = false;
     result = number_of_floats(trace, f, args, count, done);
     if (done) return true;

@@ -63,6 +63,8 @@ static Tracked apply_operator(TraceContext& trace, int op, const Tracked& a, con
                               bool& done);
 static Tracked apply_to_float(TraceContext& trace, PyObject* function, const Tracked* args,
                               size_t count, bool& done);
+static Tracked apply_to_integer(TraceContext& trace, PyObject* function, const Tracked* args,
+                                size_t count, bool& done);
 
 bool is_plain_operator(std::string_view name) {
   for (const char* known :
@@ -97,6 +99,15 @@ static FloatUse use_in(std::string_view name) {
 Tracked binary_of_floats(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
                          bool& done) {
   done = false;
+  for (const Tracked* integer : {&a, &b}) {
+    if (Py_TYPE(integer->get()) != known().sym_int) continue;
+    // Python computes with the float that is equal to it.
+    auto* type = reinterpret_cast<PyObject*>(&PyFloat_Type);
+    const Tracked number = apply_to_integer(trace, type, integer, 1, done);
+    if (!done) return {};
+    return integer == &a ? binary_of_floats(trace, op, number, b, done)
+                         : binary_of_floats(trace, op, a, number, done);
+  }
   const int plain = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
   const bool tensor_first = is_tensor(a.get()), has_tensor = tensor_first || is_tensor(b.get());
   if (plain == NB_POWER && has_tensor) return power_of_floats(trace, op, a, b, done);
@@ -215,6 +226,54 @@ static Tracked apply_to_float(TraceContext& trace, PyObject* function, const Tra
   return result;
 }
 
+// Of a number read from outside, and of what an addition of a constant makes of one.
+static VaryingFloats::Integer integer_from_outside(TraceContext& trace, PyObject* symbol) {
+  const sym::Int value = trace.recording.value_of(symbol);
+  for (const World::SymbolicInteger& known : trace.world.symbolic_integers()) {
+    const sym::Int added = value - trace.recording.value_of(known.object.get());
+    if (!added.is_constant()) continue;
+    Ref number = Ref::steal(PyLong_FromLongLong(known.number));
+    return trace.world.floats().sum({known.source, std::move(number)}, added.constant());
+  }
+  return {};
+}
+
+// A float of one integer that varies among constants, or of two.
+static Tracked apply_to_integer(TraceContext& trace, PyObject* function, const Tracked* args,
+                                size_t count, bool& done) {
+  std::vector<VaryingFloats::Integer> integers;
+  size_t place = 0;
+  std::vector<PyObject*> constants;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* object = args[i].get();
+    if (Py_TYPE(object) == known().sym_int) {
+      integers.push_back(integer_from_outside(trace, object));
+      if (!integers.back().source) return {};
+      place = i;
+    } else if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) {
+      constants.push_back(object);
+    } else {
+      return {};
+    }
+  }
+  VaryingFloats& floats = trace.world.floats();
+  Tracked result;
+  if (integers.size() == 1)
+    result = floats.apply_to_integer(function, integers[0], place, constants);
+  else if (integers.size() == 2 && constants.empty())
+    result = floats.apply_to_integers(function, integers[0], integers[1]);
+  done = bool(result);
+  return result;
+}
+
+Tracked float_of_integers(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
+                          bool& done) {
+  done = false;
+  PyObject* function = operator_of(op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op);
+  const Tracked operands[2] = {a, b};
+  return function ? apply_to_integer(trace, function, operands, 2, done) : Tracked();
+}
+
 static bool is_function_of_numbers(PyObject* function) {
   if (function == reinterpret_cast<PyObject*>(&PyLong_Type)) return true;
   if (!PyCFunction_Check(function)) return false;
@@ -243,7 +302,12 @@ static Tracked extremum_of_floats(TraceContext& trace, bool largest, const Track
 
 Tracked number_of_floats(TraceContext& trace, PyObject* function, const Tracked* args, size_t count,
                          bool& done) {
-  if (is_function_of_numbers(function)) return apply_to_float(trace, function, args, count, done);
+  if (is_function_of_numbers(function)) {
+    Tracked result = apply_to_float(trace, function, args, count, done);
+    return done ? result : apply_to_integer(trace, function, args, count, done);
+  }
+  if (function == reinterpret_cast<PyObject*>(&PyFloat_Type))
+    return apply_to_integer(trace, function, args, count, done);
   if (!PyCFunction_Check(function) || count < 2) return {};
   const CalleeRule* rule = callee_rule(function);
   if (!rule || (rule->text != "max()" && rule->text != "min()")) return {};

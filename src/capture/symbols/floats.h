@@ -19,6 +19,10 @@ bool is_plain_operator(std::string_view name);
 
 Tracked binary_of_floats(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
                          bool& done);
+// The float that Python makes of an integer that varies and a number, or of two such integers:
+// beta ** step, step / 10.
+Tracked float_of_integers(TraceContext& trace, int op, const Tracked& a, const Tracked& b,
+                          bool& done);
 Tracked unary_of_float(TraceContext& trace, cpython::Opcode op, const Tracked& a);
 Tracked compare_floats(TraceContext& trace, const Tracked& a, const Tracked& b, int op, bool& done);
 // braze._C.operand(value, tensor): see policy.h.

@@ -54,15 +54,43 @@ const Source* VaryingFloats::computed_source(PyObject* function, const Source* b
   return computed_sources_.back();
 }
 
+// Empty where Python raises, which says so of the number itself.
+static Ref result_of(PyObject* function, PyObject* number, size_t place,
+                     const std::vector<PyObject*>& constants) {
+  std::vector<PyObject*> arguments = constants;
+  arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(place), number);
+  Ref value =
+      Ref::steal(PyObject_Vectorcall(function, arguments.data(), arguments.size(), nullptr));
+  if (!value) PyErr_Clear();
+  return value;
+}
+
+VaryingFloats::Integer VaryingFloats::sum(const Integer& integer, int64_t added) {
+  if (added == 0) return integer;
+  const Ref constant = Ref::steal(PyLong_FromLongLong(added));
+  PyObject* add = operator_callable("add");
+  return {computed_source(add, integer.source, 0, {constant.get()}),
+          Ref::steal(PyNumber_Add(integer.number.get(), constant.get()))};
+}
+
+Tracked VaryingFloats::apply_to_integer(PyObject* function, const Integer& integer, size_t place,
+                                        const std::vector<PyObject*>& constants) {
+  const Ref value = result_of(function, integer.number.get(), place, constants);
+  if (!value || !PyFloat_CheckExact(value.get())) return {};
+  return make_again(value.get(), computed_source(function, integer.source, place, constants));
+}
+
+Tracked VaryingFloats::apply_to_integers(PyObject* function, const Integer& a, const Integer& b) {
+  const Ref value = result_of(function, a.number.get(), 0, {b.number.get()});
+  if (!value || !PyFloat_CheckExact(value.get())) return {};
+  return make_again(value.get(), computed_source(function, a.source, 0, {}, b.source));
+}
+
 Tracked VaryingFloats::apply(PyObject* function, PyObject* object, size_t place,
                              const std::vector<PyObject*>& constants) {
   const Source* base = of(object).host;
   if (!base) return {};
-  std::vector<PyObject*> arguments = constants;
-  arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(place), of(object).number.get());
-  Ref value =
-      Ref::steal(PyObject_Vectorcall(function, arguments.data(), arguments.size(), nullptr));
-  if (!value) PyErr_Clear();  // Python says so of the number itself
+  Ref value = result_of(function, of(object).number.get(), place, constants);
   if (!value || !(PyFloat_CheckExact(value.get()) || PyLong_CheckExact(value.get()))) return {};
   const Source* source = computed_source(function, base, place, constants);
   if (!PyFloat_CheckExact(value.get())) return world_.read(value.get(), source);

@@ -45,6 +45,16 @@ class VaryingFloats {
   // cannot be.
   Tracked apply(PyObject* function, PyObject* object, size_t place,
                 const std::vector<PyObject*>& constants);
+  // An integer that varies: where it comes from, and what it is in this call.
+  struct Integer {
+    const Source* source = nullptr;
+    Ref number;
+  };
+  Integer sum(const Integer& integer, int64_t added);
+  // What a function gives for it, or for two, if that is a float that varies.
+  Tracked apply_to_integer(PyObject* function, const Integer& integer, size_t place,
+                           const std::vector<PyObject*>& constants);
+  Tracked apply_to_integers(PyObject* function, const Integer& a, const Integer& b);
   const Source* computed_source(PyObject* function, const Source* base, size_t place,
                                 const std::vector<PyObject*>& constants,
                                 const Source* other = nullptr);

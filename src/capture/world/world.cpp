@@ -246,7 +246,7 @@ Tracked World::read_integer(PyObject* value, const Source* source) {
   const int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
   if (overflow || number == 0 || number == 1 || number > kLargest || number < -kLargest) return {};
   guards_.add(GuardKind::kType, source, reinterpret_cast<PyObject*>(&PyLong_Type));
-  symbolic_integers_.push_back({recording_.symbolic_integer(number), source});
+  symbolic_integers_.push_back({recording_.symbolic_integer(number), source, number});
   return Tracked(symbolic_integers_.back().object, source);
 }
 
@@ -278,10 +278,17 @@ const Source* World::item_source(PyObject* container, const Source* s, PyObject*
   return guards_.source(SourceKind::kItem, s, key);
 }
 
-bool World::read_all(PyObject* container) {
+bool World::read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symbols) {
   const Source* s = source_of(container);
   if (!s || shadows_.contains(container) || all_read_.contains(container)) return true;
   all_read_[container] = true;
+  if (!PyDict_CheckExact(container) && !PyList_CheckExact(container)) symbols = nullptr;
+  const auto read_item = [&](PyObject* key, PyObject* value, const Source* source) {
+    Tracked item = read(value, source, symbols != nullptr);
+    if (item && symbols && is_symbolic(item.get()))
+      symbols->emplace_back(Ref::borrow(key), item.object);
+    return bool(item);
+  };
   if (PyDict_Check(container)) {
     std::vector<std::pair<Ref, Ref>> items;
     Py_ssize_t position = 0;
@@ -297,7 +304,7 @@ bool World::read_all(PyObject* container) {
     if (!keys) return false;
     guards_.add(GuardKind::kKeys, s, keys.get());
     for (auto& [k, v] : items)
-      if (!read(v.get(), item_source(container, s, k.get()), false)) return false;
+      if (!read_item(k.get(), v.get(), item_source(container, s, k.get()))) return false;
     return true;
   }
   if (PyList_Check(container) || PyTuple_Check(container)) {
@@ -305,8 +312,8 @@ bool World::read_all(PyObject* container) {
     guards_.add_length(s, n);
     for (Py_ssize_t i = 0; i < n; ++i) {
       Ref index = Ref::steal(PyLong_FromSsize_t(i));
-      if (!read(PySequence_Fast_GET_ITEM(container, i),
-                guards_.source(SourceKind::kItem, s, index.get()), false))
+      if (!read_item(index.get(), PySequence_Fast_GET_ITEM(container, i),
+                     guards_.source(SourceKind::kItem, s, index.get())))
         return false;
     }
     return true;

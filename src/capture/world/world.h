@@ -68,8 +68,9 @@ class World {
   // Guards the function's identity and code; nothing for functions that the trace made.
   void rely_on(PyFunctionObject* function);
   const Source* item_source(PyObject* container, const Source* source, PyObject* key);
-  // Reads every item of an outside container (of its types, see `is_container`), and theirs.
-  bool read_all(PyObject* container);
+  // Reads every item of an outside container (of its types, see `is_container`), and theirs, as
+  // numbers. Where `symbols` is given, those of a plain list or dict that vary are symbols, by key.
+  bool read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symbols = nullptr);
   // What native code does with instances of the class, and what the class is asked for itself:
   // guards its special methods, which it has and which it lacks. For a class that the trace made:
   // those of its bases from outside.
@@ -147,6 +148,7 @@ class World {
   struct SymbolicInteger {
     Ref object;  // the torch.SymInt
     const Source* source;
+    int64_t number;  // in this call
   };
   const std::vector<SymbolicTensor>& symbolic_tensors() const { return symbolic_tensors_; }
   const std::vector<SymbolicInteger>& symbolic_integers() const { return symbolic_integers_; }

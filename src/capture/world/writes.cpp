@@ -129,7 +129,8 @@ PyObject* World::shadow(PyObject* container) {
                                                      "' object that native code gave");
   if (PyDict_CheckExact(container) && PyDict_GetItemString(container, "__builtins__"))
     return breaks_.raise(BreakKind::kSideEffect, "a module's globals are used as a dict");
-  if (!read_all(container)) return nullptr;
+  std::vector<std::pair<Ref, Ref>> symbols;
+  if (!read_all(container, &symbols)) return nullptr;
   Ref copy = copy_container(container);
   if (!copy) {
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
@@ -138,6 +139,8 @@ PyObject* World::shadow(PyObject* container) {
         BreakKind::kSideEffect,
         std::string("a change of a '") + Py_TYPE(container)->tp_name + "' object from outside");
   }
+  for (const auto& [key, symbol] : symbols)
+    if (PyObject_SetItem(copy.get(), key.get(), symbol.get()) < 0) return nullptr;
   if (PyObject* owner = owner_of_dict(container))
     if (!log_.move_into(copy.get(), owner)) return nullptr;
   PyObject* result = copy.get();
