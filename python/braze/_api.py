@@ -61,6 +61,11 @@ def compile(
                 `torch.utils.checkpoint` placed by hand), never random numbers. A budget that no
                 choice can meet gives the least peak. What is held is an estimate of the graph,
                 before fusion.
+            "channels_last": whether convolutions of images compute with channels innermost, and
+                what stands between them with them. None, the default: where that is known to be
+                faster, which is on GPUs, for float16 and bfloat16, and for float32 where TF32 is
+                allowed, unless too much would have to be copied. True: all of them, False: none.
+                Results, and what the traced code can see of them, have eager's strides anyway.
             "cuda_graphs": calls on a GPU are recorded as CUDA graphs, each of which is one launch
                 from then on, so that the time of small kernels is no longer the CPU's. A graph
                 stands for one set of sizes and of places in memory: parameters, and whatever else
@@ -151,8 +156,18 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
             "activation_memory must be a number of bytes, an integer of 0 or more, not "
             f"{activation_memory!r}",
         )
+    channels_last = options.pop("channels_last", None)
+    if channels_last is not None:
+        _check_switch("channels_last", channels_last)
     if options:
-        names = ("recompile_limit", "activation_memory", *CAPTURE_OPTIONS, "cuda_graphs", "rng")
+        names = (
+            "recompile_limit",
+            "activation_memory",
+            *CAPTURE_OPTIONS,
+            "channels_last",
+            "cuda_graphs",
+            "rng",
+        )
         known = ", ".join(map(repr, names))
         raise _words.error(
             "E105", f"unknown option {next(iter(options))!r}: the options are {known}"
@@ -175,6 +190,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         "recompile_limit": min(recompile_limit, sys.maxsize),
         **capture,
         "activation_memory": activation_memory and min(activation_memory, sys.maxsize),
+        "channels_last": channels_last,
         "rng": rng,
         "cuda_graphs": cuda_graphs,
     }

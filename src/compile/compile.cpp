@@ -47,6 +47,7 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
       options.backend == Backend::kKernels && std::holds_alternative<target::Cpu>(options.target);
   passes::PipelineOptions pass_options;
   pass_options.check_each = options.check_passes;
+  pass_options.channels_last = options.channels_last;
   pass_options.counter_random = options.counter_random;
   pass_options.activation_memory = options.activation_memory;
   pass_options.panel_products = options.panel_products && kernels;

@@ -8,6 +8,7 @@
 
 #include "graph/graph.h"
 #include "graph/stages.h"
+#include "passes/channels_last.h"
 #include "plan/module.h"
 #include "target/target.h"
 
@@ -22,9 +23,10 @@ enum class Backend : uint8_t {
 struct Options {
   Backend backend = Backend::kKernels;
   target::Target target;
-  bool counter_random = false;    // random numbers of a counter (passes/counter_random.h)
+  passes::ChannelsLast channels_last = passes::ChannelsLast::kNone;
+  bool counter_random = false;  // random numbers of a counter (passes/counter_random.h)
   std::optional<int64_t> activation_memory;  // bytes (passes/activation_budget.h)
-  bool panel_products = false;    // large products of many rows through kernels/
+  bool panel_products = false;               // large products of many rows through kernels/
   bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)
   bool check_passes =

@@ -20,6 +20,7 @@
 #include "dispatch/break_log.h"
 #include "dispatch/fork_gate.h"
 #include "dispatch/gil.h"
+#include "dispatch/layouts.h"
 #include "dispatch/output_states.h"
 #include "dispatch/report.h"
 #include "dispatch/tensors.h"
@@ -159,8 +160,8 @@ void build_plan_entry(capture::Draft& draft, const Settings& settings, Entry& en
     hints.push_back(draft.graph.arena()->symbol_expr(static_cast<int>(i))->hint);
   entry.specializations = std::make_unique<Specializations>(
       std::move(draft.graph),
-      graph::DataSymbols{std::move(draft.data_symbols), std::move(draft.assertions)}, settings,
-      std::move(constants), name);
+      graph::DataSymbols{std::move(draft.data_symbols), std::move(draft.assertions)},
+      entry.training ? with_layouts_as_they_are(settings) : settings, std::move(constants), name);
   entry.specializations->add(hints, &entry.report);
 }
 

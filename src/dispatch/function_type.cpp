@@ -33,6 +33,8 @@ bool read_settings(PyObject* given, Settings& out) {
     out.counter_random = PyUnicode_CompareWithASCIIString(source, "counter") == 0;
   if (PyObject* bytes = PyDict_GetItemString(given, "activation_memory"); bytes && bytes != Py_None)
     out.activation_memory = PyLong_AsLongLong(bytes);
+  if (PyObject* last = PyDict_GetItemString(given, "channels_last"); last && last != Py_None)
+    out.channels_last = last == Py_True;
   if (PyObject* dynamic = PyDict_GetItemString(given, "dynamic"); dynamic && dynamic != Py_None)
     out.dynamic = dynamic == Py_True ? capture::DynamicSizes::Mode::kAlways
                                      : capture::DynamicSizes::Mode::kNever;

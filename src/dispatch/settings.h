@@ -21,6 +21,7 @@ struct Settings {
   bool counter_random = false;  // see compile::Options
   bool cuda_graphs = false;     // see runtime::Executable
   std::optional<int64_t> activation_memory;
+  std::optional<bool> channels_last;  // layouts.h
   capture::DynamicSizes::Mode dynamic = capture::DynamicSizes::Mode::kAuto;
 };
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "dispatch/gil.h"
+#include "dispatch/layouts.h"
 #include "dispatch/report.h"
 #include "graph/devices.h"
 #include "graph/substitute.h"
@@ -80,6 +81,7 @@ compile::Options compile_options(const Settings& settings, const graph::Graph& g
   out.backend = settings.backend;
   out.counter_random = settings.counter_random;
   out.activation_memory = settings.activation_memory;
+  out.channels_last = channels_last_for(settings, graph);
   const std::vector<graph::Device> gpus = graph::accelerators(graph);
   if (gpus.empty() || out.backend != compile::Backend::kKernels) {
     choose_cpu(out);

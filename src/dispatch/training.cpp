@@ -4,6 +4,7 @@
 #include <map>
 
 #include "dispatch/backward_node.h"
+#include "dispatch/layouts.h"
 #include "graph/emitter.h"
 #include "passes/chunked_loss.h"
 #include "passes/counter_random.h"
@@ -115,9 +116,10 @@ void keep_from_before(Graph& forward, const std::vector<SecondBackward::Needed>&
   forward.set_outputs(std::move(outputs), std::move(roles));
 }
 
-// `chunks`: takes losses apart (chunked_loss.h), and says whether there were any.
+// `rewritten`: takes losses apart (chunked_loss.h) and turns images (channels_last.h), and says
+// whether there was any of that.
 passes::Partition cut_functional(const Graph& traced, const Settings& settings,
-                                 bool (*functionalise)(Graph&), bool* chunks = nullptr) {
+                                 bool (*functionalise)(Graph&), bool* rewritten = nullptr) {
   Graph functional = traced.clone();
   functionalise(functional);
   if (settings.counter_random && settings.backend != compile::Backend::kEager)
@@ -125,9 +127,11 @@ passes::Partition cut_functional(const Graph& traced, const Settings& settings,
   passes::eliminate_dead_code(functional);
   passes::PartitionOptions options;
   options.activation_memory = settings.activation_memory;
-  if (chunks && settings.backend != compile::Backend::kEager) {
+  if (rewritten && settings.backend != compile::Backend::kEager) {
+    const bool turned =
+        passes::use_channels_last(functional, channels_last_for(settings, functional));
     options.early = passes::chunk_losses_of_joint(functional);
-    *chunks = !options.early.empty();
+    *rewritten = turned || !options.early.empty();
   }
   return passes::partition(functional, options);
 }
@@ -163,11 +167,12 @@ SecondBackward::Differentiable differentiable(const Graph& graph, const passes::
 Training::~Training() = default;
 
 std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint& joint,
-                                         const Settings& settings,
+                                         const Settings& given,
                                          const std::vector<at::Tensor>& constants,
                                          const std::string& name, const graph::Graph* complete) {
-  bool chunks = false;
-  passes::Partition cut = cut_functional(graph, settings, passes::functionalise, &chunks);
+  bool rewritten = false;
+  passes::Partition cut = cut_functional(graph, given, passes::functionalise, &rewritten);
+  const Settings settings = with_layouts_as_they_are(given);
   std::unique_ptr<Training> training(new Training());
   training->user_outputs_ = static_cast<size_t>(std::ranges::count(
       cut.forward.output_roles(), graph::OutputKind::kUser, &graph::OutputRole::kind));
@@ -176,7 +181,7 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   code->joint = joint;
   code->second = std::make_unique<SecondBackward>(
       differentiable(complete ? *complete : graph, cut,
-                     /*is_cut=*/!complete && !chunks && !passes::hides_histories(graph), joint,
+                     /*is_cut=*/!complete && !rewritten && !passes::hides_histories(graph), joint,
                      constants, settings),
       settings, name);
   keep_from_before(cut.forward, code->second->needed());

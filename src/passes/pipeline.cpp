@@ -18,6 +18,8 @@ const std::vector<Pass>& inference_passes() {
   static const std::vector<Pass> passes = {
       {"functionalise", functionalise},
       {"counter_random", use_counter_random},
+      {"channels_last",
+       [](graph::Graph& graph) { return use_channels_last(graph, ChannelsLast::kAll); }},
       {"chunked_loss", chunk_losses},
       {"panel_products", use_panel_products},
       {"fused_attention", use_fused_attention},
@@ -35,16 +37,21 @@ const std::vector<Pass>& inference_passes() {
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options) {
   PassOptions pass_options = options;
   if (!options.counter_random) pass_options.skip.push_back("counter_random");
+  if (options.channels_last == ChannelsLast::kNone) pass_options.skip.push_back("channels_last");
   if (!options.panel_products) pass_options.skip.push_back("panel_products");
   if (!options.fused_attention) pass_options.skip.push_back("fused_attention");
   if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");
-  if (!options.activation_memory) return run_passes(graph, inference_passes(), pass_options);
   std::vector<Pass> passes = inference_passes();
-  for (Pass& pass : passes)
-    if (pass.name == "rematerialise")
+  for (Pass& pass : passes) {
+    if (pass.name == "channels_last")
+      pass.run = [which = options.channels_last](graph::Graph& given) {
+        return use_channels_last(given, which);
+      };
+    if (pass.name == "rematerialise" && options.activation_memory)
       pass.run = [bytes = *options.activation_memory](graph::Graph& given) {
         return rematerialise_within(given, bytes);
       };
+  }
   run_passes(graph, passes, pass_options);
 }
 

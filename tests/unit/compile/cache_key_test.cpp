@@ -104,6 +104,12 @@ TEST(CacheKey, DifferentForOtherOptions) {
     options.target = target;
     EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
   }
+  for (const passes::ChannelsLast which :
+       {passes::ChannelsLast::kHalves, passes::ChannelsLast::kSingles,
+        passes::ChannelsLast::kAll}) {
+    options.channels_last = which;
+    EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
+  }
 }
 
 TEST(CacheKey, HoldsTheCompilersVersion) { EXPECT_EQ(compiler_version().size(), 64u); }

@@ -14,9 +14,12 @@ struct Compiled {
   const plan::Function& function() const { return module.functions.at(0); }
 };
 
-Compiled compile_for_gpu(std::string_view text) {
+Compiled compile_for_gpu(std::string_view text,
+                         passes::ChannelsLast channels_last = passes::ChannelsLast::kNone) {
   Compiled result;
-  Options options{.target = target::cuda(90, 132, 3350000), .check_passes = true};
+  Options options{.target = target::cuda(90, 132, 3350000),
+                  .channels_last = channels_last,
+                  .check_passes = true};
   options.dump = [&](const char* stage, const std::string& what) {
     if (std::string_view(stage) == "unsupported") result.unsupported = what;
   };
@@ -151,6 +154,34 @@ TEST(CompileForGpu, PartsOfControlFlowHaveTheirKernels) {
     EXPECT_EQ(part.device, (graph::Device{graph::Device::Type::kCUDA, 1}));
     ASSERT_EQ(part.kernels.size(), 1u);
     EXPECT_EQ(part.kernels[0].code, i - 1);
+  }
+}
+
+// A batch norm at inference between two convolutions.
+TEST(CompileForGpu, ChannelsThatAreInnermostAreReadInPacks) {
+  const std::string image = "f16[64, 64, 56, 56]@cuda:0", weight = "f16[64, 64, 3, 3]@cuda:0";
+  const std::string how = ", None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)\n";
+  const std::string text =
+      "graph(%0 x: " + image + ", %1 w: " + weight +
+      ", %2 m: f32[64]@cuda:0, %3 v: f32[64]@cuda:0) {\n  %4: " + image +
+      " = aten.convolution(%0, %1" + how + "  %5: " + image +
+      ", %6: f32[64]@cuda:0, %7: f32[64]@cuda:0 = aten._native_batch_norm_legit_no_training(%4, "
+      "None, None, %2, %3, 0.1, 1e-05)\n  %8: " +
+      image + " = aten.relu(%5)\n  %9: " + image + " = aten.convolution(%8, %1" + how +
+      "  %10: f16[64, 64]@cuda:0 = aten.mean.dim(%9, [2, 3], false, None)\n  return %10\n}\n";
+  for (const auto which : {passes::ChannelsLast::kNone, passes::ChannelsLast::kHalves}) {
+    const Compiled compiled = compile_for_gpu(text, which);
+    EXPECT_EQ(compiled.unsupported, "");
+    const bool last = which == passes::ChannelsLast::kHalves;
+    std::vector<std::string> packed;
+    for (const plan::Code& code : compiled.module.code)
+      if (code.text.find("load_pack<8>") != std::string::npos) packed.push_back(code.text);
+    EXPECT_FALSE(packed.empty());
+    for (const plan::ExternStep* step : steps<plan::ExternStep>(compiled.function())) {
+      const plan::Slot& result = compiled.function().slots[step->results.at(0)];
+      EXPECT_EQ(result.type.strides[1], sym::Int(last ? 1 : 56 * 56));
+    }
+    EXPECT_EQ(steps<plan::KernelStep>(compiled.function()).size(), last ? 4u : 2u);
   }
 }
 
