@@ -150,13 +150,8 @@ bool goes_on(const Node& node) {
     case OpClass::kPointwise:
     case OpClass::kFactory:
     case OpClass::kIndexing:
+    case OpClass::kReduction:
       return true;
-    case OpClass::kReduction: {
-      // PyTorch's group norm on a GPU takes rows alone.
-      const Value* input = graph::optional_tensor_arg(node, 0);
-      return op.kind != OpKind::knative_group_norm ||
-             input->type().device.type == graph::Device::Type::kCPU;
-    }
     case OpClass::kView:  // these say where elements lie
       return op.kind != OpKind::kas_strided && op.kind != OpKind::k_reshape_alias;
     case OpClass::kUnknown:

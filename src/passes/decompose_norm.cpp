@@ -72,8 +72,21 @@ Replacement group_norm(Emitter& emit, const Node& node) {
   const Int area = graph::sym_arg(node, 5), groups = graph::sym_arg(node, 6);
   const Int group_channels = sym::floordiv(channels, groups);
   Value* x = emit.cast(input, dtype);
-  Value* rows = emit.reshape(emit.contiguous(x), {batch, groups, group_channels * area});
-  const auto [mean, rstd] = moments(emit, rows, {Int(2)}, graph::double_arg(node, 7));
+  const double eps = graph::double_arg(node, 7);
+  const Dims by_group_and_channel = {batch, groups, group_channels, area};
+  // On a GPU a group with channels innermost is added up where it lies. On a CPU rows, which are
+  // gathered for that, make longer vectors than the channels of a group do.
+  const bool in_rows = x->type().is_contiguous() ||
+                       x->type().device.type == graph::Device::Type::kCPU ||
+                       !graph::view_strides(x->type(), by_group_and_channel);
+  Value* split = in_rows ? emit.reshape(emit.contiguous(x), {batch, groups, group_channels * area})
+                         : emit.reshape(x, by_group_and_channel);
+  auto [mean, rstd] = in_rows
+                          ? moments(emit, split, {Int(2)}, eps)
+                          : moments(emit, emit.permute(split, {0, 1, 3, 2}), {Int(2), Int(3)}, eps);
+  mean = emit.reshape(mean, {batch, groups, Int(1)});
+  rstd = emit.reshape(rstd, {batch, groups, Int(1)});
+  split = emit.reshape(split, by_group_and_channel);
   auto by_group = [&](Value* parameter) {
     return emit.reshape(emit.cast(parameter, dtype), {Int(1), groups, group_channels});
   };
@@ -84,7 +97,6 @@ Replacement group_norm(Emitter& emit, const Node& node) {
   if (bias) shift = emit.add(shift, by_group(bias));
   // [N, G, C/G] or [N, G, 1] under [N, G, C/G, area].
   auto by_channel = [&](Value* value) { return emit(OpKind::kunsqueeze, {value, Int(-1)}); };
-  Value* split = emit.reshape(rows, {batch, groups, group_channels, area});
   Value* out = emit.add(emit.mul(split, by_channel(scale)), by_channel(shift));
   auto statistic = [&](Value* value) { return emit.reshape(value, {batch, groups}); };
   return {emit.reshape(out, input->type().sizes),

@@ -54,6 +54,18 @@ TEST(ChannelsLast, GoesOnFromConvolutionToConvolution) {
   EXPECT_NE(text.find("f16[2, 8, 4, 4]{128, 1, 32, 8} = aten.add.Tensor"), text.npos) << text;
 }
 
+TEST(ChannelsLast, GoesOnThroughGroupNormOnAGpu) {
+  const std::string text = after(R"(graph(%0: f16[2, 8, 8, 8]@cuda:0, %1: f16[8, 8, 3, 3]@cuda:0) {
+  %2: f16[2, 8, 8, 8]@cuda:0 = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+  %3: f16[2, 8, 8, 8]@cuda:0, %4: f16[2, 2]@cuda:0, %5: f16[2, 2]@cuda:0 = aten.native_group_norm(%2, None, None, 2, 8, 64, 2, 1e-05)
+  %6: f16[2, 8, 8, 8]@cuda:0 = aten.silu(%3)
+  %7: f16[2, 8, 8, 8]@cuda:0 = aten.convolution(%6, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+  %8: f16[]@cuda:0 = aten.sum(%7, None)
+  return %8
+})");
+  EXPECT_EQ(count(text, "aten.clone"), 2) << text;
+}
+
 TEST(ChannelsLast, RowsBesideThemAreCopiedOnce) {
   const std::string text = after(R"(graph(%0: f16[2, 8, 8, 8], %1: f16[8, 8, 3, 3]) {
   %2: f16[2, 8, 8, 8] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)

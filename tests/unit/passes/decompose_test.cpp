@@ -86,6 +86,20 @@ TEST(Decompose, ChannelsLastStays) {
       << text;
 }
 
+TEST(Decompose, GroupNormOnAGpuMovesNothing) {
+  const std::string text = after(R"(graph(%0: f32[2, 4, 3, 3]{36, 1, 12, 4}@cuda:0) {
+    %1: f32[2, 4, 3, 3]{36, 1, 12, 4}@cuda:0, %2: f32[2, 2]@cuda:0, %3: f32[2, 2]@cuda:0 = aten.native_group_norm(%0, None, None, 2, 4, 9, 2, 1e-05)
+    return %1
+  })");
+  EXPECT_EQ(text.find("aten.clone"), std::string::npos) << text;
+  EXPECT_NE(text.find("%2: f32[2, 2, 9, 2]{36, 2, 4, 1}@cuda:0 #%0 = aten.permute(%1"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("%15: f32[2, 4, 3, 3]{36, 1, 12, 4}@cuda:0 #%14 = aten.view(%14"),
+            std::string::npos)
+      << text;
+}
+
 TEST(Decompose, LayoutsThatGroupNormRefusesAreLeftToIt) {
   expect_unchanged_by(decompose, R"(graph(%0: f32[2, 4, 9]{1, 18, 2}) {
     %1: f32[2, 4, 9]{1, 18, 2}, %2: f32[2, 2], %3: f32[2, 2] = aten.native_group_norm(%0, None, None, 2, 4, 9, 2, 1e-05)
