@@ -317,11 +317,14 @@ void fuse_within(loop::Program& program, const Aliases& aliases, const InputWrit
     order_items(program, aliases, writes);
     if (peak_live_bytes(program, aliases, writes) <= peak) break;
   }
-  std::vector<loop::Item> fused = program.items;
-  if (!inline_cheap_kernels(program, aliases, costs)) return;
-  remove_dead_stores(program, aliases);
-  // Operands of what was inlined live longer.
-  if (peak_live_bytes(program, aliases, writes) > peak) program.items = std::move(fused);
+  const std::vector<loop::Item> fused = program.items;
+  for (const bool shrinking : {false, true}) {
+    if (!inline_cheap_kernels(program, aliases, costs, shrinking)) return;
+    remove_dead_stores(program, aliases);
+    // Operands of what was inlined live longer.
+    if (peak_live_bytes(program, aliases, writes) <= peak) return;
+    program.items = fused;
+  }
 }
 
 }  // namespace

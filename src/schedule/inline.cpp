@@ -197,10 +197,12 @@ std::optional<Kernel> inlined(loop::ExprPool& pool, const Kernel& consumer,
 
 class Inliner {
  public:
-  Inliner(loop::Program& program, const Aliases& aliases, const target::Costs& costs)
+  Inliner(loop::Program& program, const Aliases& aliases, const target::Costs& costs,
+          bool shrinking)
       : program_(program),
         aliases_(aliases),
         costs_(costs),
+        shrinking_(shrinking),
         needed_(needed_at_end(program, aliases)),
         users_(program.buffers.size()) {
     for (size_t i = 0; i < program.items.size(); ++i) note_users(static_cast<int>(i));
@@ -241,9 +243,13 @@ class Inliner {
     bool checks_stay = !checked;
     int64_t bytes = bytes_of(program_.buffers[buffer]);
     int64_t saved = bytes + costs_.launch_bytes;
+    int64_t held = 0;
     for (const loop::BufferParam& param : producer.kernel().params) {
-      if (!param.written) saved += bytes_of(program_.buffers[param.buffer]);
+      if (param.written) continue;
+      saved += bytes_of(program_.buffers[param.buffer]);
+      held += bytes_of(program_.buffers[aliases_.root(param.buffer)]);
     }
+    if (shrinking_ && held > bytes) return false;
     for (int user : users_[buffer]) {
       if (user == item) continue;
       Kernel* consumer = kernel(user);
@@ -288,6 +294,7 @@ class Inliner {
   loop::Program& program_;
   const Aliases& aliases_;
   const target::Costs& costs_;
+  const bool shrinking_;
   std::vector<bool> needed_;             // by root
   std::vector<std::vector<int>> users_;  // by root: items that read or write it
 };
@@ -295,8 +302,8 @@ class Inliner {
 }  // namespace
 
 bool inline_cheap_kernels(loop::Program& program, const Aliases& aliases,
-                          const target::Costs& costs) {
-  return Inliner(program, aliases, costs).run();
+                          const target::Costs& costs, bool shrinking) {
+  return Inliner(program, aliases, costs, shrinking).run();
 }
 
 }  // namespace braze::schedule

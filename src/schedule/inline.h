@@ -14,8 +14,10 @@ namespace braze::schedule {
 //   s = rsqrt(var + eps) over [64];  y = x * load(s, o0) over [64, 1024]
 //     -> y = x * rsqrt(load(var, o0) + eps)
 //
-// True if something changed; the stores that are dead now are left to remove_dead_stores.
+// Operands live longer for it, but the result takes no memory: `shrinking` leaves alone kernels
+// whose operands are larger than their result, so that no more is live at any time. True if
+// something changed; the stores that are dead now are left to remove_dead_stores.
 bool inline_cheap_kernels(loop::Program& program, const Aliases& aliases,
-                          const target::Costs& costs);
+                          const target::Costs& costs, bool shrinking = false);
 
 }  // namespace braze::schedule

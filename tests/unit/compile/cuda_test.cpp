@@ -185,6 +185,35 @@ TEST(CompileForGpu, ChannelsThatAreInnermostAreReadInPacks) {
   }
 }
 
+// Though not all that is cheap can be computed where it is read without holding more than eager.
+TEST(CompileForGpu, TheCentredInputOfABatchNormIsNotStored) {
+  const std::string image = "f16[64, 64, 56, 56]@cuda:0", weight = "f16[64, 64, 3, 3]@cuda:0";
+  const std::string channels = "f32[64]@cuda:0", how = "[1, 1], [1, 1], [1, 1], false, [0, 0], 1";
+  const std::string text =
+      "graph(%0 x: " + image + ", %1 w: " + weight + ", %2 g: " + channels + ", %3 t: " + image +
+      " tangent) {\n  %4: " + image + " = aten.convolution(%0, %1, None, " + how +
+      ")\n  %5: " + image + ", %6: " + channels + ", %7: " + channels +
+      ", %8: u8[0]@cuda:0 = aten.cudnn_batch_norm(%4, %2, %2, None, None, true, 0.1, 1e-05)\n  "
+      "%9: " +
+      image + " = aten.relu(%5)\n  %10: " + image + " = aten.convolution(%9, %1, None, " + how +
+      ")\n  %11: " + image + ", _, _ = aten.convolution_backward(%3, %9, %1, None, " + how +
+      ", [true, false, false])\n  %12: " + image +
+      " = aten.threshold_backward(%11, %9, 0)\n  %13: " + image + ", %14: " + channels +
+      ", %15: " + channels +
+      " = aten.cudnn_batch_norm_backward(%4, %12, %2, None, None, %6, %7, 1e-05, %8)\n  %16: " +
+      image + ", %17: " + weight + ", _ = aten.convolution_backward(%13, %0, %1, None, " + how +
+      ", [true, true, false])\n  return %10, %14 gradient, %15 gradient, %16 gradient, %17 "
+      "gradient\n}\n";
+  for (const auto which : {passes::ChannelsLast::kNone, passes::ChannelsLast::kAll}) {
+    const Compiled compiled = compile_for_gpu(text, which);
+    EXPECT_EQ(compiled.unsupported, "");
+    for (const plan::Slot& slot : compiled.function().slots)
+      EXPECT_FALSE(slot.type.dtype == graph::DType::kFloat32 && slot.type.rank() == 4 &&
+                   slot.type.numel() == sym::Int(64 * 64 * 56 * 56))
+          << to_string(slot.type);
+  }
+}
+
 TEST(CompileForGpu, SeveralGpusRunThroughAten) {
   const Compiled compiled = compile_for_gpu(
       "graph(%0 x: f32[64]@cuda:0, %1 y: f32[64]@cuda:1) {\n"
