@@ -131,7 +131,7 @@ bool takes_any_layout(const graph::Op& op) {
 // argument does, the others as they did.
 int argument_followed(const graph::Op& op) {
   if (is_one_of(op.name,
-                {"aten.cudnn_batch_norm", "aten.cudnn_batch_norm_backward",
+                {"aten.constant_pad_nd", "aten.cudnn_batch_norm", "aten.cudnn_batch_norm_backward",
                  "aten._native_batch_norm_legit_no_training",
                  "aten._native_batch_norm_legit.no_stats", "aten.upsample_nearest2d_backward",
                  "aten._upsample_nearest_exact2d_backward", "aten.upsample_bilinear2d_backward"}))
@@ -148,7 +148,6 @@ bool goes_on(const Node& node) {
   if (op.effects.random || op.effects.opaque || !node.mutated_arguments().empty()) return false;
   switch (op.op_class) {
     case OpClass::kPointwise:
-    case OpClass::kFactory:
     case OpClass::kIndexing:
     case OpClass::kReduction:
       return true;
@@ -157,6 +156,7 @@ bool goes_on(const Node& node) {
     case OpClass::kUnknown:
     case OpClass::kExtern:
       return takes_any_layout(op);
+    case OpClass::kFactory:  // these look at metadata, which a copy that is never made has too
     case OpClass::kRandom:
       return false;
   }
@@ -197,11 +197,23 @@ class Relayout {
   bool pays() const {
     int64_t copied = 0;
     for (const auto& node : graph_.nodes())
-      if (copies_.contains(node.get())) copied += bytes_of(node->result()->type());
+      if (copies_.contains(node.get()) && is_made(*node))
+        copied += bytes_of(node->result()->type());
     return copied * kSparedPerCopied <= spared_;
   }
 
  private:
+  // Whether a copy moves anything: not where what computes its elements can as well write them in
+  // its order, or where nothing reads them.
+  static bool is_made(const Node& copy) {
+    const Value* source = graph::tensor_arg(copy, 0);
+    if (source->producer() && source->producer()->op().pointwise && source->users().size() == 1)
+      return false;
+    return !std::ranges::all_of(copy.result()->users(), [](const Node* user) {
+      return user->op().op_class == OpClass::kFactory;
+    }) || copy.result()->users().empty();
+  }
+
   // The value in the layout that comes, if that is another than its own.
   Value* as_it_comes(Value* value) const {
     const auto found = last_.find(value);

@@ -140,6 +140,8 @@ MODELS = {
     "pools": lambda: nn.Sequential(
         conv(), nn.AdaptiveAvgPool2d(7), nn.AdaptiveMaxPool2d(5), nn.AvgPool2d(2), conv(8, 4, 1)
     ),
+    "padded": lambda: Fn(conv(), lambda x: F.pad(x, (0, 1, -1, 2)), conv(8)),
+    "like": lambda: Fn(conv(), lambda x: torch.full_like(x, 2) - x + torch.zeros_like(x), conv(8)),
     "bicubic": lambda: nn.Sequential(conv(), nn.Upsample(scale_factor=2, mode="bicubic"), conv(8)),
     "shuffle": lambda: nn.Sequential(conv(), nn.PixelShuffle(2), conv(2), nn.PixelUnshuffle(2)),
     "contiguous": lambda: Fn(conv(), lambda x: x.contiguous().view(x.shape[0], 2, -1).sum(2)),

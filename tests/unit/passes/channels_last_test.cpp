@@ -66,6 +66,34 @@ TEST(ChannelsLast, GoesOnThroughGroupNormOnAGpu) {
   EXPECT_EQ(count(text, "aten.clone"), 2) << text;
 }
 
+TEST(ChannelsLast, GoesOnThroughPadding) {
+  const std::string text = after(R"(graph(%0: f16[2, 8, 8, 8], %1: f16[8, 8, 3, 3]) {
+  %2: f16[2, 8, 8, 8] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+  %3: f16[2, 8, 9, 9] = aten.constant_pad_nd(%2, [0, 1, 0, 1], 0)
+  %4: f16[2, 8, 7, 7] = aten.convolution(%3, %1, None, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+  %5: f16[] = aten.sum(%4, None)
+  return %5
+})");
+  EXPECT_EQ(count(text, "aten.clone"), 2) << text;
+  EXPECT_NE(text.find("f16[2, 8, 9, 9]{648, 1, 72, 8} = aten.constant_pad_nd"), text.npos) << text;
+}
+
+// What is drawn in the order of rows needs memory in rows, and no elements.
+TEST(ChannelsLast, MemoryLikeAnotherCountsAsNoCopy) {
+  const std::string text =
+      rewritten(halves, R"(graph(%0: f16[8, 64, 28, 28], %1: f16[64, 64, 3, 3]) {
+  %2: f16[8, 64, 28, 28] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+  %3: f16[8, 64, 28, 28] = aten.empty_like(%2, None, None, None, None, None)
+  %4: f16[8, 64, 28, 28] = aten.bernoulli.p(%3, 0.5)
+  %5: f16[8, 64, 28, 28] = aten.mul.Tensor(%2, %4)
+  %6: f16[8, 64, 28, 28] = aten.convolution(%5, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+  %7: f16[] = aten.sum(%6, None)
+  return %7
+})");
+  EXPECT_NE(text.find("f16[8, 64, 28, 28] = aten.bernoulli.p"), text.npos) << text;
+  EXPECT_NE(text.find("{50176, 1, 1792, 64} = aten.mul.Tensor"), text.npos) << text;
+}
+
 TEST(ChannelsLast, RowsBesideThemAreCopiedOnce) {
   const std::string text = after(R"(graph(%0: f16[2, 8, 8, 8], %1: f16[8, 8, 3, 3]) {
   %2: f16[2, 8, 8, 8] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
