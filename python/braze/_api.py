@@ -63,8 +63,9 @@ def compile(
                 before fusion.
             "channels_last": whether convolutions of images compute with channels innermost, and
                 what stands between them with them. None, the default: where that is known to be
-                faster, which is on GPUs, for float16 and bfloat16, and for float32 where TF32 is
-                allowed, unless too much would have to be copied. True: all of them, False: none.
+                faster, which is on GPUs, for float16 and bfloat16, unless too much would have to
+                be copied. True: all of them, also in float32, for which cuDNN takes TF32 then where
+                `torch.backends.cudnn.allow_tf32` lets it. False: none.
                 Results, and what the traced code can see of them, have eager's strides anyway.
             "cuda_graphs": calls on a GPU are recorded as CUDA graphs, each of which is one launch
                 from then on, so that the time of small kernels is no longer the CPU's. A graph

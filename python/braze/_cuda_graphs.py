@@ -24,14 +24,20 @@ def _recording_stream(device):
 class _Recording:
     def __init__(self, device):
         self._device = device
-        self._pool = torch.cuda.graph_pool_handle()
-        self._before = torch.cuda.current_stream(device)
-        # What cuBLAS has for the recording's stream has to be of this graph's memory.
-        torch._C._cuda_clearCublasWorkspaces()
-        self._graph = torch.cuda.CUDAGraph(keep_graph=True)
-        # The seed that graphs read is written there as well.
-        self._stream = _recording_stream(device)
-        self._stream.wait_stream(self._before)
+        self._before = None
+        try:
+            self._pool = torch.cuda.graph_pool_handle()
+            before = torch.cuda.current_stream(device)
+            # What cuBLAS has for the recording's stream has to be of this graph's memory.
+            torch._C._cuda_clearCublasWorkspaces()
+            self._graph = torch.cuda.CUDAGraph(keep_graph=True)
+            # The seed that graphs read is written there as well.
+            self._stream = _recording_stream(device)
+            self._stream.wait_stream(before)
+        except BaseException:
+            _recording.release()  # nothing has begun
+            raise
+        self._before = before
         torch.cuda.set_stream(self._stream)
         try:
             # Other threads may go on using the GPU.

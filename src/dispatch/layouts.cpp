@@ -16,8 +16,9 @@ ChannelsLast channels_last_for(const Settings& settings, const graph::Graph& gra
   if (settings.backend != compile::Backend::kKernels || graph::accelerators(graph).empty() ||
       !context.userEnabledCuDNN() || !at::Context::hasCuDNN())
     return ChannelsLast::kNone;
-  return context.allowTF32CuDNN(at::Float32Op::CONV) ? ChannelsLast::kSingles
-                                                     : ChannelsLast::kHalves;
+  // For float32 cuDNN would take TF32's tensor cores, which PyTorch allows unasked, where for rows
+  // it computes in float32: three digits of eager's results would go.
+  return ChannelsLast::kHalves;
 }
 
 Settings with_layouts_as_they_are(Settings settings) {

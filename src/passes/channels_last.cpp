@@ -85,7 +85,7 @@ std::optional<Convolution> convolution_of(const Node& node) {
 bool is_wanted(const Node& node, const Convolution& conv, ChannelsLast which) {
   const TensorType &input = conv.input->type(), &weight = conv.weight->type();
   const DType dtype = input.dtype;
-  if (!graph::is_half(dtype) && (dtype != DType::kFloat32 || which == ChannelsLast::kHalves))
+  if (!graph::is_half(dtype) && (dtype != DType::kFloat32 || which != ChannelsLast::kAll))
     return false;
   if (input.rank() != 4 || weight.rank() != 4 || weight.dtype != dtype ||
       (conv.gradient && conv.gradient->type().dtype != dtype))

@@ -41,9 +41,8 @@ namespace braze::passes {
 // Which convolutions.
 enum class ChannelsLast : uint8_t {
   kNone,
-  kHalves,   // of float16 and bfloat16, where it pays
-  kSingles,  // of float32 too
-  kAll,      // of these three dtypes, whether it pays or not
+  kHalves,  // of float16 and bfloat16, where it pays
+  kAll,     // of float32 too, and whether it pays or not
 };
 
 // Whether the graph changed.

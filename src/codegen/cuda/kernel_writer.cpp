@@ -232,9 +232,9 @@ class KernelWriter {
         s.value->kind == loop::ExprKind::kCast && graph::is_half(s.value->args[0]->dtype);
     return "SoftSum<" + type_of(s.accumulate) + (of_halves ? ", true>" : ", false>");
   }
-  // Whether the accumulator is given a pack at a time.
+  // Whether the accumulator is given several elements at a time: a pack, or those of some steps.
   bool takes_packs(const Statement& s) const {
-    return s.is_reduction() && nest_.shape == Shape::kRows && nest_.lanes > 1 &&
+    return s.is_reduction() && nest_.shape == Shape::kRows &&
            (s.op == loop::ReduceOp::kWelford || nest_.is_soft_maximum(s));
   }
   void begin_reduction(const Statement& s) {
@@ -284,17 +284,57 @@ class KernelWriter {
   void write_walk(const std::vector<const Statement*>& group) {
     const sym::Int packs = nest_.inner_steps();
     const bool wide = is_wide(packs);
-    writer_.open(Level::kWalk);
-    bind_axes(nest_.outer_count, static_cast<int>(nest_.extent.size()), "step", wide);
-    if (nest_.lanes > 1) {
-      write_lanes(group);
-    } else {
-      for (const Statement* statement : group) run(*statement, "step");
+    const auto step = [&](const char* element) {
+      writer_.open(Level::kWalk);
+      bind_axes(nest_.outer_count, static_cast<int>(nest_.extent.size()), "step", wide);
+      if (nest_.lanes > 1) {
+        write_lanes(group);
+      } else {
+        for (const Statement* statement : group) run(*statement, "step", element);
+      }
+      return writer_.close();
+    };
+    const std::vector<std::string> body = step("");
+    if (nest_.lanes == 1 && std::ranges::any_of(group, [&](auto* s) { return takes_packs(*s); })) {
+      const int64_t whole = packs.is_constant() ? packs.constant() / nest_.sharers : 0;
+      constexpr int64_t kTogether = 8;
+      const int64_t count = nest_.rounds == 0 ? kTogether : whole;
+      if (count > 1) return write_steps_together(group, packs, wide, body, step("round"), count);
     }
-    std::vector<std::string> body = writer_.close();
     const auto loads = std::ranges::count_if(
         body, [](const std::string& line) { return line.find("load_pack") != std::string::npos; });
     write_steps(packs, wide, body, nest_.lanes > 1 && loads > 1 ? 2 : 4);
+  }
+
+  // Steps of one element each, `count` at a time for reductions that take several, and what is left
+  // one by one. `gathered`: a step that is number `round` of these.
+  void write_steps_together(const std::vector<const Statement*>& group, sym::Int steps, bool wide,
+                            const std::vector<std::string>& body,
+                            const std::vector<std::string>& gathered, int64_t count) {
+    const std::string type = wide ? "u64" : "u32", end = number(steps, wide);
+    const std::string sharers = std::to_string(nest_.sharers) + "u", first = writer_.fresh("first");
+    writer_.line(type + " " + first + " = lane;");
+    std::vector<std::string> together;
+    for (const Statement* s : group)
+      if (takes_packs(*s))
+        together.push_back(type_of_accumulator(*s) + "::element " + packs_of_reductions_[s] + "[" +
+                           std::to_string(count) + "];");
+    together.push_back("#pragma unroll");
+    together.push_back("for (u32 round = 0; round < " + std::to_string(count) + "; ++round) {");
+    together.push_back("  const " + type + " step = " + first + " + round * " + sharers + ";");
+    for (const std::string& line : gathered) together.push_back("  " + line);
+    together.push_back("}");
+    for (const Statement* s : group)
+      if (takes_packs(*s))
+        together.push_back(accumulator(*s) + ".add_pack(" + packs_of_reductions_[s] + ");");
+    together.push_back(first + " += " + std::to_string(count) + "u * " + sharers + ";");
+    writer_.block(nest_.rounds > 0 ? ""
+                                   : "while (" + first + " + " + std::to_string(count - 1) +
+                                         "u * " + sharers + " < " + end + ")",
+                  together);
+    writer_.block(
+        "for (" + type + " step = " + first + "; step < " + end + "; step += " + sharers + ")",
+        body);
   }
 
   // The threads that share an outer point take its packs in turn. Where each takes a few, the loop
@@ -329,8 +369,7 @@ class KernelWriter {
     for (const Statement* s : statements) {
       if (s->is_store() && writer_.is_packed(s->index)) after.push_back(declare_pack(*s));
       if (!takes_packs(*s)) continue;
-      const std::string pack = writer_.fresh("x");
-      packs_of_reductions_[s] = pack;
+      const std::string pack = name_pack(*s);
       writer_.line(type_of_accumulator(*s) + "::element " + pack + "[" + lanes + "];");
       after.push_back(accumulator(*s) + ".add_pack(" + pack + ");");
     }
@@ -338,13 +377,18 @@ class KernelWriter {
     if (nest_.has_tail) writer_.line("if (v >= count) break;");
     writer_.bind_axis(nest_.vector_axis, writer_.base() + " + v");
     const std::string place = nest_.has_packed_columns() ? "step" : "step * " + lanes + " + v";
-    for (const Statement* s : statements) run(*s, place);
+    for (const Statement* s : statements) run(*s, place, "v");
     const std::vector<std::string> body = writer_.close();
     writer_.line("#pragma unroll");
     writer_.block("for (i32 v = 0; v < " + lanes + "; ++v)", body);
     for (const std::string& line : after) writer_.line(line);
   }
 
+  const std::string& name_pack(const Statement& reduction) {
+    std::string& name = packs_of_reductions_[&reduction];
+    if (name.empty()) name = writer_.fresh("x");
+    return name;
+  }
   std::string pack_name(const Statement& s) const {
     return "out" + std::to_string(&s - nest_.kernel->body.data());
   }
@@ -359,11 +403,13 @@ class KernelWriter {
   }
 
   // `position`: of an inner point, in row-major order.
-  void run(const Statement& s, const std::string& position) {
+  // `element`: its place among those that a reduction takes together; empty: it is alone.
+  void run(const Statement& s, const std::string& position, const std::string& element) {
     if (s.is_store()) return store(s);
     if (nest_.soft_sums.contains(&s)) return;  // with its maximum
     const std::string value = writer_.emit(s.value);
-    if (takes_packs(s)) return writer_.line(packs_of_reductions_[&s] + "[v] = " + value + ";");
+    if (takes_packs(s) && !element.empty())
+      return writer_.line(name_pack(s) + "[" + element + "] = " + value + ";");
     writer_.line(accumulator(s) + (nest_.has_packed_columns() ? "[v]" : "") + ".add(" + value +
                  ", " + position + ");");
   }

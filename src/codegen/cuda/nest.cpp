@@ -220,12 +220,12 @@ int sharers_of(const Nest& nest, const target::Cuda& cuda) {
     const int64_t most = kMostSharers / kColumnsOfBlock / (nest.lanes > 1 ? 2 : 1);
     return std::min(power_of_two((packs + 3) / 4, most), most_in_shared_memory(nest));
   }
-  constexpr int64_t kPacksOfThread = 4;
-  constexpr int64_t kPacksOfWarp = kPacksOfThread * kThreadsOfWarp;
+  const int64_t packs_of_thread = nest.lanes > 1 ? 4 : 16;
+  constexpr int64_t kPacksOfWarp = 4 * kThreadsOfWarp;
   const bool idle = rows * kThreadsOfWarp < int64_t{cuda.processors} * kThreadsOfBlock;
   if (packs <= kThreadsOfWarp || (packs <= kPacksOfWarp && !idle))
     return power_of_two((packs + 1) / 2, kThreadsOfWarp);
-  const int64_t wanted = idle ? packs : packs / kPacksOfThread;
+  const int64_t wanted = idle ? packs : packs / packs_of_thread;
   return power_of_two(std::max<int64_t>(wanted, 2 * kThreadsOfWarp), kMostSharers);
 }
 
@@ -304,8 +304,8 @@ void choose_rounds(Nest& nest, const target::Cuda& cuda) {
   const sym::Int packs = nest.inner_steps();
   if (!packs.is_constant()) return;
   const int64_t again = bytes_loaded_again(nest);
-  const int64_t most =
-      again ? std::min(kKeptBytes / again, kMostElements / nest.lanes) : kMostAlone / nest.lanes;
+  const int64_t elements = again && nest.lanes > 1 ? kMostElements : kMostAlone;
+  const int64_t most = std::min(again ? kKeptBytes / again : elements, elements / nest.lanes);
   const auto rounds = [&](int sharers) { return (packs.constant() + sharers - 1) / sharers; };
   int sharers = nest.sharers;
   if (nest.shape == Shape::kRows && again)

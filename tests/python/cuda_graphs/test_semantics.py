@@ -361,3 +361,23 @@ def test_words():
         for _ in range(3):
             off(x, w)
     assert counts(off) == (0, 0)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs an NVIDIA GPU; a machine with one lifts it")
+def test_a_recording_that_never_begins(monkeypatch):
+    def nothing():
+        raise RuntimeError("no pool")
+
+    def fn(x, w):
+        return torch.relu(x @ w).mul(2) @ w
+
+    first, second = fast(fn), fast(lambda x, w: fn(x, w) + 1)
+    x, w = tensor(8, 16), tensor(16, 16, seed=1)
+    with torch.no_grad():
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "graph_pool_handle", nothing)
+            for _ in range(3):
+                torch.testing.assert_close(first(x, w), fn(x, w))
+        for _ in range(3):
+            torch.testing.assert_close(second(x, w), fn(x, w) + 1)
+    assert counts(first) == (0, 0) and counts(second)[0] == 1

@@ -284,6 +284,19 @@ TEST(CudaRows, Softmax) {
   check_emulated(texts, {.tolerance = 1e-5, .magnitude = 1e-6}, {}, {{}}, small_gpu());
 }
 
+// Rows of no whole packs, whose elements are taken one by one.
+TEST(CudaRows, OddWidths) {
+  std::vector<std::string> texts;
+  for (int64_t columns : {65, 515, 1023, 4097, 33001, 40001}) {
+    const int64_t rows = std::max<int64_t>(1, 80000 / columns);
+    texts.push_back(softmax(rows, columns));
+    texts.push_back(layer_norm("f16", rows, columns));
+  }
+  check_emulated(texts, {.elements = 1 << 17, .tolerance = 1e-4, .magnitude = 1e-2});
+  EXPECT_NE(text_of(layer_norm("f16", 1000, 1023)).find(".add_pack("), std::string::npos);
+  EXPECT_NE(text_of(layer_norm("f16", 1000, 40001)).find("while (first0"), std::string::npos);
+}
+
 // Of rows that are read once: with elements at infinity and rows of nothing else.
 TEST(CudaRows, SumsOfExponentialsWithTheirMaximum) {
   const auto kernel = [](const std::string& type, int64_t rows, int64_t columns) {

@@ -105,8 +105,7 @@ TEST(CacheKey, DifferentForOtherOptions) {
     EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
   }
   for (const passes::ChannelsLast which :
-       {passes::ChannelsLast::kHalves, passes::ChannelsLast::kSingles,
-        passes::ChannelsLast::kAll}) {
+       {passes::ChannelsLast::kHalves, passes::ChannelsLast::kAll}) {
     options.channels_last = which;
     EXPECT_TRUE(keys.insert(key(kGraph, options)).second);
   }
