@@ -1,5 +1,6 @@
 #include "codegen/cpp/helpers.h"
 
+#include "codegen/cpp/halves.h"
 #include "codegen/cpp/random.h"
 
 namespace braze::codegen::cpp {
@@ -396,61 +397,11 @@ template <class T> INLINE T floordiv_float(T a, T b) {
   return q - floor > T(0.5) ? floor + 1 : floor;
 }
 )"},
-      {"f32_of_bf16", {"bits", "convert"}, R"(
-template <class F, class U, class H> INLINE F f32_of_bf16(H h) { return bits<F>(convert<U>(h) << 16); }
-INLINE f32 f32_of_bf16(u16 h) { return bits<f32>((u32)h << 16); }
-)"},
-      {"bf16_of_f32", {"bits", "convert"}, R"(
-// Half to even; NaN stays NaN.
-template <class H, class U, class F> INLINE H bf16_of_f32(F x) {
-  const U u = bits<U>(x);
-  const U rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-  return convert<H>(x != x ? U{} + 0x7fc0u : rounded);
-}
-INLINE u16 bf16_of_f32(f32 x) {
-  const u32 u = bits<u32>(x);
-  return x != x ? 0x7fc0 : (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-}
-)"},
-      {"f32_of_f16", {"bits", "convert"}, R"(
-// Shifts the fields in place and lets a float multiplication by 2^112 rebias (and normalise) them.
-template <class F, class U, class H> INLINE F f32_of_f16(H h) {
-  const U u = convert<U>(h);
-  const U magnitude = (u & 0x7fffu) << 13;
-  const F scaled = bits<F>(magnitude) * 0x1p112f;
-  const U special = bits<U>(scaled) | 0x7f800000u;
-  return bits<F>((scaled >= 65536.0f ? special : bits<U>(scaled)) | (u & 0x8000u) << 16);
-}
-INLINE f32 f32_of_f16(u16 h) {
-  const u32 u = h;
-  const f32 scaled = bits<f32>((u & 0x7fffu) << 13) * 0x1p112f;
-  const u32 special = scaled >= 65536.0f ? 0x7f800000u : 0;
-  return bits<f32>((bits<u32>(scaled) | special) | (u & 0x8000u) << 16);
-}
-)"},
-      {"f16_of_f32", {"bits", "convert"}, R"(
-// Half to even. Subnormal results come out of a float addition that aligns the mantissa.
-template <class H, class U, class F> INLINE H f16_of_f32(F x) {
-  const U u = bits<U>(x);
-  const U magnitude = u & 0x7fffffffu;
-  const U small = bits<U>(bits<F>(magnitude) + 0.5f) - 0x3f000000u;
-  const U normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-  U h = magnitude < 0x38800000u ? small : normal;
-  h = magnitude >= 0x47800000u ? U{} + 0x7c00u : h;
-  h = magnitude > 0x7f800000u ? U{} + 0x7e00u : h;
-  return convert<H>(h | (u >> 16 & 0x8000u));
-}
-INLINE u16 f16_of_f32(f32 x) {
-  const u32 u = bits<u32>(x);
-  const u32 magnitude = u & 0x7fffffffu;
-  u32 h;
-  if (magnitude > 0x7f800000u) h = 0x7e00u;
-  else if (magnitude >= 0x47800000u) h = 0x7c00u;
-  else if (magnitude < 0x38800000u) h = bits<u32>(bits<f32>(magnitude) + 0.5f) - 0x3f000000u;
-  else h = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-  return h | (u >> 16 & 0x8000u);
-}
-)"},
+      {"f32_of_bf16", {"bits", "convert"}, f32_of_bf16_text()},
+      {"bf16_of_f32", {"bits", "convert"}, bf16_of_f32_text()},
+      {"f16_moves", {"bits"}, f16_moves_text()},
+      {"f32_of_f16", {"f16_moves", "convert"}, f32_of_f16_text()},
+      {"f16_of_f32", {"f16_moves", "convert"}, f16_of_f32_text()},
       {"in_double", {"half", "convert"}, R"(
 // A function of f64 vectors D on an f32 vector V of twice the lanes (two halves H).
 template <class V, class H> INLINE V join(H low, H high) {
