@@ -422,12 +422,21 @@ Operand ExpressionWriter::build_masked(ExprRef expr, int depth) {
       if (!active_.empty()) text += " & " + active_mask(mask_type());
       line(text + ";");
       guard_mask_ = mask;
-      const Operand value =
-          emit_as(expr->args[1], expr->dtype, static_cast<int>(scopes_.size()) - 1);
+      const bool skips = is_worth_a_branch(nest_, expr->args[0]);
+      if (skips) {
+        open();
+        ++guard_depth_;
+      }
+      const Operand value = emit_as(expr->args[1], expr->dtype, guard_depth_);
       line(name + " = " +
            mask_as(mask,
                    expr->dtype == DType::kBool ? nest_.mask_bytes : compute_bytes(expr->dtype)) +
            " ? " + as_vector(value, expr->dtype) + " : " + name + ";");
+      if (skips) {
+        prelude_.need("any");
+        const std::vector<std::string> body = close();
+        block("if (any(" + mask + "))", body);
+      }
     } else {
       const Operand value =
           emit_as(expr->args[1], expr->dtype, static_cast<int>(scopes_.size()) - 1);

@@ -204,7 +204,29 @@ bool only_accumulates(const Kernel& kernel) {
                              [](const Statement& s) { return s.inner && s.accumulates(); });
 }
 
+// Whether a condition is made of comparisons of what is linear along the lanes' axis: each of them
+// changes once or twice in a row.
+bool changes_rarely(const Nest& nest, ExprRef condition) {
+  if (!mentions_axis(condition, nest.vector_axis)) return true;
+  const auto& args = condition->args;
+  if (condition->kind == ExprKind::kAnd || condition->kind == ExprKind::kOr ||
+      condition->kind == ExprKind::kNot)
+    return std::ranges::all_of(args, [&](ExprRef arg) { return changes_rarely(nest, arg); });
+  return loop::is_comparison(condition->kind) && std::ranges::all_of(args, [&](ExprRef arg) {
+           return arg->dtype == DType::kInt64 &&
+                  !opaque_along(affine_of(arg, nest.extent), nest.vector_axis, nest.extent.size());
+         });
+}
+
 }  // namespace
+
+bool is_worth_a_branch(const Nest& nest, ExprRef condition) {
+  constexpr int64_t kLongRow = 8;  // vectors
+  // A look at all lanes is one instruction where their masks have 32 bits.
+  return nest.mask_bytes == 4 && nest.lanes >= 8 && nest.vectors == 0 &&
+         nest.extent[nest.vector_axis].hint() >= kLongRow * nest.lanes &&
+         changes_rarely(nest, condition);
+}
 
 bool chooses(const Statement& scan) {
   if (scan.value->kind != ExprKind::kWhere) return false;

@@ -87,6 +87,11 @@ struct Nest {
 // Whether a scan takes, at each point, either a new value or the one before.
 bool chooses(const loop::Statement& scan);
 
+// Whether what a condition of lanes guards is skipped where no lane needs it: most vectors of a
+// long row lie outside of a piece of it (of a concatenation, say), and a branch that rarely changes
+// is foreseen.
+bool is_worth_a_branch(const Nest& nest, loop::ExprRef condition);
+
 // Merges neighbouring axes (outer with outer, inner with inner) that every access walks as one:
 // returns the extent by axis, where the first axis of a merged pair gets extent 1.
 sym::Dims collapse_axes(const loop::Kernel& kernel);

@@ -1,3 +1,5 @@
+#include <array>
+
 #include "codegen/run_kernels.h"
 
 namespace braze::codegen::cpp {
@@ -166,6 +168,39 @@ TEST(Pointwise, MaskedAndGather) {
       "kernel checked_value(b0: i64 in, b1: i64 out) outer(o0 < 50) {\n"
       " store(b1, o0, check_index(load(b0, o0), 10))\n}",
   });
+}
+
+// Rows of many vectors, where what a piece of a concatenation needs is skipped outside of it.
+TEST(Pointwise, PiecesOfLongRows) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"f32", "f16", "bf16", "i32"}) {
+    const std::string two = type == "i32" ? "2:i32" : "2:f32";
+    const auto wide = [&](const std::string& load) {
+      return type.ends_with("f16") ? "f32(" + load + ")" : load;
+    };
+    const auto stored = [&](const std::string& value) {
+      return type.ends_with("f16") ? type + "(" + value + ")" : value;
+    };
+    for (const auto& [first, second, width] :
+         std::vector<std::array<int, 3>>{{256, 512, 768}, {250, 251, 777}, {16, 300, 301}}) {
+      const std::string a = std::to_string(first), b = std::to_string(second),
+                        c = std::to_string(width);
+      texts.push_back("kernel joined(b0: " + type + " in, b1: " + type + " in, b2: " + type +
+                      " in, b3: " + type + " out) outer(o0 < 3, o1 < " + c + ") {\n store(b3, o0*" +
+                      c + " + o1, " +
+                      stored("masked(lt(o1, " + a + "), " + wide("load(b0, o0*" + a + " + o1)") +
+                             ", masked(and(le(" + a + ", o1), lt(o1, " + b + ")), mul(" +
+                             wide("load(b1, o0*900 + o1 + -" + a + ")") + ", " + two + "), " +
+                             wide("load(b2, o0*900 + o1)") + "))") +
+                      ")\n}");
+    }
+  }
+  texts.push_back(
+      "kernel summed(b0: f32 in, b1: f32 out) outer(o0 < 3) inner(i0 < 500) {\n"
+      " r0 = sum(masked(lt(i0, 130), masked(le(70, i0), load(b0, o0*500 + i0), 1:f32), "
+      "masked(lt(490, i0), load(b0, i0), 0.5:f32))) inner\n"
+      " store(b1, o0, r0)\n}");
+  check_kernels(texts);
 }
 
 TEST(Pointwise, FailingIndexIsReported) {
