@@ -230,7 +230,8 @@ std::string ExpressionWriter::lane_header() {
          "; ++l)" + (guard_mask_.empty() ? "" : " if (" + guard_mask_ + "[l])");
 }
 
-std::vector<std::string> ExpressionWriter::lane_loop(const std::function<void()>& body) {
+std::vector<std::string> ExpressionWriter::lane_loop(const std::function<void()>& body,
+                                                     const std::string& lane) {
   const int axis = nest_.vector_axis;
   const Binding outside = binding(axis);
   const std::string mask = std::exchange(guard_mask_, "");
@@ -240,7 +241,7 @@ std::vector<std::string> ExpressionWriter::lane_loop(const std::function<void()>
   const std::string name =
       fresh(axis < nest_.outer_count ? "o" + std::to_string(axis) + "_lane"
                                      : "i" + std::to_string(axis - nest_.outer_count) + "_lane");
-  line("const i64 " + name + " = " + outside.text + " + l;");
+  line("const i64 " + name + " = " + outside.text + lane + ";");
   bind_axis(axis, name);
   lane_mode_ = true;
   body();

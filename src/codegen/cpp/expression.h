@@ -162,7 +162,9 @@ class ExpressionWriter {
   // Runs `body` with the scopes deeper than `depth` set aside, so that what it writes lands there.
   void at_depth(int depth, const std::function<void()>& body);
   // Opens a loop over the lanes, with the vector axis a scalar; returns its lines, unwrapped.
-  std::vector<std::string> lane_loop(const std::function<void()>& body);
+  // `lane` is what is added to the position of the first one.
+  std::vector<std::string> lane_loop(const std::function<void()>& body,
+                                     const std::string& lane = " + l");
   std::string lane_header();
 
   const Nest& nest_;

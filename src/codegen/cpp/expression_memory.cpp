@@ -162,7 +162,11 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
   }
   const std::string storage = prelude_.vector(storage_type(expr->dtype), nest_.lanes);
   const std::string lanes = active_.empty() ? std::to_string(nest_.lanes) : active_;
-  if (opaque_in_lanes(index)) {
+  const sym::Int one = 1;
+  // What an index under a guard divides may be loaded, which the guard forbids.
+  const bool opaque = opaque_in_lanes(index);
+  const bool run = opaque && guard_mask_.empty() && stride_in_vectors(nest_, index) == one;
+  if (opaque && !run) {
     const std::string name = fresh("v" + std::to_string(buffer));
     at_depth(depth, [&] {
       const std::string header = lane_header();
@@ -172,13 +176,28 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
     });
     return from_storage(name, expr->dtype, true);
   }
-  const sym::Int stride = index.stride(nest_.vector_axis), one = 1;
+  // The place of the first lane of a run.
+  const auto begin_of_run = [&] {
+    const std::string base = "b" + std::to_string(buffer), name = fresh(base + "_run");
+    at_depth(depth, [&] {
+      line("const " + storage_type(expr->dtype) + "* " + name + ";");
+      const std::vector<std::string> body = lane_loop(
+          [&] {
+            int unused = 0;
+            line(name + " = " + base + " + " + linear(index, true, unused) + ";");
+          },
+          "");
+      block("", body);
+    });
+    return name;
+  };
+  const sym::Int stride = run ? one : index.stride(nest_.vector_axis);
   if (!tile_row_.empty() && !lane_mode_ && guard_depth_ == 0 && stride != one &&
       index.stride(nest_.tile_axis) == one &&
       std::none_of(index.terms.begin(), index.terms.end(),
                    [&](const auto& term) { return facts(term.first).axes >> nest_.tile_axis & 1; }))
     return from_storage(tile_load(buffer, index, storage), expr->dtype, true);
-  const std::string pointer = address(buffer, index);
+  const std::string pointer = run ? begin_of_run() : address(buffer, index);
   std::string text;
   if (!guard_mask_.empty()) {
     const std::string name = stride == one ? "load_masked" : "load_masked_strided";

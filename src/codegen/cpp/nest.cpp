@@ -218,7 +218,63 @@ bool changes_rarely(const Nest& nest, ExprRef condition) {
          });
 }
 
+// An index within one vector: how it changes from lane to lane, and whether it begins at a multiple
+// of the number of lanes.
+struct InVector {
+  sym::Int stride = 0;
+  bool aligned = false;
+};
+
+bool is_multiple(sym::Int value, int64_t of) {
+  return value.is_constant() && value.constant() % of == 0;
+}
+
+std::optional<InVector> in_vector(const Nest& nest, const Affine& index);
+
+// Lanes that are outer points have reductions and scans of their own.
+bool mentions_reduced(ExprRef expr) {
+  return expr->kind == ExprKind::kReduced || expr->kind == ExprKind::kScanned ||
+         std::ranges::any_of(expr->args, mentions_reduced);
+}
+
+std::optional<InVector> term_in_vector(const Nest& nest, ExprRef term) {
+  if (mentions_reduced(term)) return std::nullopt;
+  if (!mentions_axis(term, nest.vector_axis)) return InVector{};
+  if (term->kind != ExprKind::kFloorDiv && term->kind != ExprKind::kMod) return std::nullopt;
+  const ExprRef divisor = term->args[1];
+  if (!divisor->is_constant() || divisor->ival <= 0) return std::nullopt;
+  const auto of = in_vector(nest, affine_of(term->args[0], nest.extent));
+  if (!of) return std::nullopt;
+  const bool whole = of->aligned && divisor->ival % nest.lanes == 0;  // vectors in the divisor
+  const bool remains = term->kind == ExprKind::kMod;
+  if (of->stride == sym::Int(0)) return InVector{0, remains && whole};
+  if (of->stride != sym::Int(1) || !whole) return std::nullopt;
+  return InVector{remains ? 1 : 0, remains};
+}
+
+std::optional<InVector> in_vector(const Nest& nest, const Affine& index) {
+  InVector result{index.stride(nest.vector_axis), is_multiple(index.constant, nest.lanes)};
+  for (size_t axis = 0; axis < index.coefficient.size(); ++axis)
+    if (static_cast<int>(axis) != nest.vector_axis)
+      result.aligned &= is_multiple(index.coefficient[axis], nest.lanes);
+  for (const auto& [term, factor] : index.terms) {
+    const auto part = term_in_vector(nest, term);
+    if (!part) return std::nullopt;
+    result.stride = result.stride + factor * part->stride;
+    result.aligned &= part->aligned || is_multiple(factor, nest.lanes);
+  }
+  return result;
+}
+
 }  // namespace
+
+std::optional<sym::Int> stride_in_vectors(const Nest& nest, const Affine& index) {
+  // Neither a last vector that overlaps the one before nor a block begins elsewhere.
+  if (!is_multiple(nest.extent[nest.vector_axis], nest.lanes) || nest.block % nest.lanes != 0)
+    return std::nullopt;
+  const auto walk = in_vector(nest, index);
+  return walk ? std::optional(walk->stride) : std::nullopt;
+}
 
 bool is_worth_a_branch(const Nest& nest, ExprRef condition) {
   constexpr int64_t kLongRow = 8;  // vectors

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -91,6 +92,12 @@ bool chooses(const loop::Statement& scan);
 // long row lie outside of a piece of it (of a concatenation, say), and a branch that rarely changes
 // is foreseen.
 bool is_worth_a_branch(const Nest& nest, loop::ExprRef condition);
+
+// How far apart the elements of neighbouring lanes are within one vector, though the index is not
+// linear along the whole axis: where each vector begins at a multiple of the number of lanes,
+// quotients by multiples of it are constant in a vector, and remainders count up. Nothing where
+// that is not known.
+std::optional<sym::Int> stride_in_vectors(const Nest& nest, const Affine& index);
 
 // Merges neighbouring axes (outer with outer, inner with inner) that every access walks as one:
 // returns the extent by axis, where the first axis of a merged pair gets extent 1.

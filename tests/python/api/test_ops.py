@@ -195,3 +195,25 @@ def test_gelu_of_extremes():
     x = torch.tensor(EXTREMES * 4)
     got, exact = braze.compile(lambda x: F.gelu(x))(x), F.gelu(x.double())
     torch.testing.assert_close(got, exact.float(), rtol=1e-5, atol=1e-7)
+
+
+def _merged_heads(x, r):
+    n, heads, length, width = x.shape
+    return x.transpose(1, 2).reshape(n, length, heads * width) + r
+
+
+def _joined(x, r):
+    flat = x.flatten(1)
+    return torch.cat((flat, r.flatten(1) * 2, flat * flat), -1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("width", [64, 48, 24, 7])
+@pytest.mark.parametrize("function", [_merged_heads, _joined])
+def test_pieces_of_long_rows(function, width, dtype):
+    """Rows whose pieces lie apart, of whole vectors and of others: eager's bits."""
+    x = torch.randn(2, 12, 5, width).to(dtype)
+    r = torch.randn(2, 5, 12 * width).to(dtype)
+    text = braze.explain(function)(x, r)
+    assert not text.breaks and "aten." not in text.entries[0]["plan"], text
+    same(braze.compile(function)(x, r), function(x, r), rtol=0, atol=0)

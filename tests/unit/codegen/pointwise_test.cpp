@@ -203,6 +203,39 @@ TEST(Pointwise, PiecesOfLongRows) {
   check_kernels(texts);
 }
 
+// Quotients and remainders along the lanes: by multiples of the lanes, where vectors are loaded
+// whole, and by other numbers.
+TEST(Pointwise, RunsWithinMergedAxes) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"f32", "bf16", "i64", "u8"}) {
+    const auto add = [&](const std::string& name, int length, const std::string& index) {
+      texts.push_back("kernel " + name + "(b0: " + type + " in, b1: " + type +
+                      " out) outer(o0 < 3, o1 < " + std::to_string(length) + ") {\n store(b1, o0*" +
+                      std::to_string(length) + " + o1, load(b0, " + index + "))\n}");
+    };
+    add("heads", 256, "o0*64 + o1%64 + o1//64*256");
+    add("shifted", 256, "o0*64 + (o1 + 64)%128 + (o1 + 64)//128*256 + 5");
+    add("unaligned_shift", 256, "o0*64 + (o1 + 3)%64 + (o1 + 3)//64*256");
+    add("uneven", 240, "o0*24 + o1%24 + o1//24*256");
+    add("overlapping", 200, "o0*64 + o1%64 + o1//64*256");
+    add("nested", 1024, "o0*64 + o1%64 + o1//64%4*512 + o1//256*2048");
+    add("twice", 256, "o0*64 + o1%64 + o1");
+    add("of_rows", 256, "(o0*64 + o1)%128 + (o0*64 + o1)//128*256");
+    add("of_uneven_rows", 256, "(o0*24 + o1)%128 + (o0*24 + o1)//128*256");
+  }
+  texts.push_back(
+      "kernel sums(b0: f16 in, b1: f32 out) outer(o0 < 5) inner(i0 < 512) {\n"
+      " r0 = sum(f32(load(b0, o0*64 + i0%64 + i0//64*640))) inner\n store(b1, o0, r0)\n}");
+  texts.push_back(
+      "kernel of_reduced(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 64) inner(i0 < 3) {\n"
+      " r0 = max(load(b0, i0*64 + o0)) inner\n"
+      " store(b2, o0, add(load(b1, r0*64 + o0), load(b1, r0*64 + o0%32 + o0//32*256)))\n}");
+  texts.push_back(
+      "kernel guarded(b0: f32 in, b1: f32 out) outer(o0 < 3, o1 < 512) {\n store(b1, o0*512 + o1, "
+      "masked(lt(o1, 300), load(b0, o0*64 + o1%64 + o1//64*256), 1:f32))\n}");
+  check_kernels(texts);
+}
+
 TEST(Pointwise, FailingIndexIsReported) {
   loop::ExprPool pool;
   const std::string head = "(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 4, o1 < 32) {\n";
