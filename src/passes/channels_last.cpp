@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
-#include "base/is_one_of.h"
 #include "graph/arguments.h"
 #include "graph/emitter.h"
 #include "graph/infer/infer.h"
@@ -99,47 +100,28 @@ bool is_wanted(const Node& node, const Convolution& conv, ChannelsLast which) {
   return which == ChannelsLast::kAll || !is_grouped;
 }
 
-// Operators that PyTorch runs, or that have no class, and that take any layout.
 bool takes_any_layout(const graph::Op& op) {
-  return is_one_of(op.name, {"aten.mm",
-                             "aten.bmm",
-                             "aten.addmm",
-                             "aten.baddbmm",
-                             "aten.linear",
-                             "aten.max_pool2d_with_indices",
-                             "aten.max_pool2d_with_indices_backward",
-                             "aten.avg_pool2d",
-                             "aten.avg_pool2d_backward",
-                             "aten._adaptive_avg_pool2d",
-                             "aten._adaptive_avg_pool2d_backward",
-                             "aten._upsample_nearest_exact2d",
-                             "aten.upsample_bilinear2d",
-                             "aten.upsample_nearest2d_backward",
-                             "aten._upsample_nearest_exact2d_backward",
-                             "aten.upsample_bilinear2d_backward",
-                             "aten.replication_pad2d",
-                             "aten._prelu_kernel",
-                             "aten._prelu_kernel_backward",
-                             "aten.hardswish_backward",
-                             "aten.hardsigmoid_backward",
-                             "aten.log_sigmoid_backward",
-                             "aten.glu",
-                             "aten.glu_backward"});
+  static const std::unordered_set<std::string_view> names = {
+#define ANY(name) name,
+#define LIKE(name, argument)
+#include "graph/layout_facts.inc"
+#undef LIKE
+#undef ANY
+  };
+  return names.contains(op.name);
 }
 
-// Operators without a rule in graph/infer/ for all of their results: the first lies as this
-// argument does, the others as they did.
+// The argument as which the first result lies; -1: a rule of graph/infer/ tells.
 int argument_followed(const graph::Op& op) {
-  if (is_one_of(op.name,
-                {"aten.constant_pad_nd", "aten.cudnn_batch_norm", "aten.cudnn_batch_norm_backward",
-                 "aten._native_batch_norm_legit_no_training",
-                 "aten._native_batch_norm_legit.no_stats", "aten.upsample_nearest2d_backward",
-                 "aten._upsample_nearest_exact2d_backward", "aten.upsample_bilinear2d_backward"}))
-    return 0;
-  if (is_one_of(op.name, {"aten.native_batch_norm_backward",
-                          "aten.max_pool2d_with_indices_backward", "aten.avg_pool2d_backward"}))
-    return 1;
-  return -1;
+  static const std::unordered_map<std::string_view, int> followed = {
+#define ANY(name)
+#define LIKE(name, argument) {name, argument},
+#include "graph/layout_facts.inc"
+#undef LIKE
+#undef ANY
+  };
+  const auto found = followed.find(op.name);
+  return found == followed.end() ? -1 : found->second;
 }
 
 // Whether the operator computes the same for operands in another layout.
