@@ -290,9 +290,11 @@ bool ExpressionWriter::is_packed(ExprRef index) const {
 std::string ExpressionWriter::pack_of(ExprRef load) {
   // What must hold for the load to be made, of all lanes alike.
   std::string condition;
+  Level level = pack_level(load);
   for (const Scope& scope : scopes_) {
     if (!scope.guarded) continue;
     if (scope.pack_guard.empty()) return "";
+    level = std::max(level, scope.guard_level);
     condition += (condition.empty() ? "" : " && ") + scope.pack_guard;
   }
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
@@ -303,7 +305,7 @@ std::string ExpressionWriter::pack_of(ExprRef load) {
   if (!condition.empty() && !is_of_axes(load->args[0])) return "";
   std::string name;
   at_level(
-      pack_level(load),
+      level,
       [&] {
         const std::string index = emit_at_base(load->args[0]);
         name = fresh("q");
@@ -349,15 +351,18 @@ std::string ExpressionWriter::build_load(ExprRef expr) {
 
 std::string ExpressionWriter::build_masked(ExprRef expr) {
   std::string pack_guard;
+  const Level guard_level = pack_level(expr->args[0]);
   if (nest_.lanes > 1 && !at_base_ && is_of_axes(expr->args[0]) && is_same_in_pack(expr->args[0]))
     at_level(
-        pack_level(expr->args[0]), [&] { pack_guard = emit_at_base(expr->args[0]); },
-        /*unmasked=*/true);
+        guard_level, [&] { pack_guard = emit_at_base(expr->args[0]); }, /*unmasked=*/true);
   const std::string condition = pack_guard.empty() ? emit(expr->args[0]) : pack_guard;
   const std::string other = emit(expr->args[2]);
   const std::string name = fresh("m");
   line(type_of(expr) + " " + name + " = " + other + ";");
-  scopes_.push_back({.level = scopes_.back().level, .guarded = true, .pack_guard = pack_guard});
+  scopes_.push_back({.level = scopes_.back().level,
+                     .guarded = true,
+                     .pack_guard = pack_guard,
+                     .guard_level = guard_level});
   const std::string value = emit(expr->args[1]);
   line(name + " = " + value + ";");
   const std::vector<std::string> body = close();

@@ -57,6 +57,7 @@ class ExpressionWriter {
     Level level;
     bool guarded = false;    // what is in it runs only where a mask holds
     std::string pack_guard;  // the mask, if it holds for all lanes of a pack or for none
+    Level guard_level = Level::kFunction;  // where that stands
     std::vector<std::string> lines = {};
     std::unordered_map<loop::ExprRef, std::string> values = {}, at_base = {};
     // By load and the masks that it is made under.

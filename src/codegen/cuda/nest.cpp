@@ -255,11 +255,15 @@ bool occurs_in(ExprRef part, ExprRef expr, std::unordered_set<ExprRef>& seen) {
 // Joins sums of exponentials with the maximum that they need. Rows whose exponentials are asked for
 // once more, by a thread that has them, are better off with two walks.
 void join_soft_sums(Nest& nest) {
+  std::unordered_set<int64_t> stored;
+  for (const Statement& s : nest.kernel->body)
+    if (s.is_store()) stored.insert(s.buffer);
   for (auto group = nest.groups.begin(); group != nest.groups.end(); ++group) {
     if (group->size() != 1) continue;
     const Statement* sum = group->front();
     const Statement* top = maximum_under(nest, *sum);
-    if (!top) continue;
+    std::unordered_set<ExprRef> seen_loads;
+    if (!top || loads_from(sum->value, stored, seen_loads)) continue;
     const bool asked_again = std::ranges::any_of(nest.kernel->body, [&](const Statement& s) {
       std::unordered_set<ExprRef> seen;
       return &s != sum && s.inner && occurs_in(sum->value, s.value, seen);
