@@ -9,11 +9,6 @@ from half_numbers import OPERATORS as WITH_NUMBERS
 from half_numbers import halves, over_all
 from support import entries, reasons, same
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(),
-    reason="needs an NVIDIA GPU that PyTorch can use; a machine with one lifts it",
-)
-
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 SHAPES = [
     (1, 1),

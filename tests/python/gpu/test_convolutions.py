@@ -7,11 +7,6 @@ import pytest
 import torch
 import torch.nn as nn
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(),
-    reason="needs an NVIDIA GPU that PyTorch can use; a machine with one lifts it",
-)
-
 
 @pytest.fixture(autouse=True)
 def _gradients():

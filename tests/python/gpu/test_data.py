@@ -6,11 +6,6 @@ import torch
 from support import entries, reasons
 from torch._higher_order_ops import while_loop
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(),
-    reason="needs an NVIDIA GPU that PyTorch can use; a machine with one lifts it",
-)
-
 
 def check(fn, calls, eager=None, **settings):
     compiled = braze.compile(fn, **settings)

@@ -9,11 +9,6 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(),
-    reason="needs an NVIDIA GPU that PyTorch can use; a machine with one lifts it",
-)
-
 
 @pytest.fixture(autouse=True)
 def _gradients():

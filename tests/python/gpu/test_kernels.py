@@ -9,11 +9,6 @@ import torch
 import torch.nn.functional as F
 from support import entries, reasons
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(),
-    reason="needs an NVIDIA GPU that PyTorch can use; a machine with one lifts it",
-)
-
 LARGE = 1 << 20  # elements, enough for packs of eight
 
 
