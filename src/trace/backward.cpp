@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "pytorch/nodes.h"
 #include "trace/trace_state.h"
 #include "trace/walk.h"
 

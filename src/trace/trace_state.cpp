@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/infer/strides.h"
+#include "pytorch/nodes.h"
 #include "trace/break.h"
 #include "trace/kernel_scope.h"
 #include "trace/shapes/common.h"
@@ -309,7 +310,7 @@ std::string TraceState::run_backward(const BackwardCall& call, BackwardResult& r
 }
 
 void TraceState::note_used_up(torch::autograd::Node& node) {
-  used_up_.emplace(&node, node.getptr());
+  used_up_.emplace(&node, std::make_shared<pytorch::NodePtr>(node.getptr()));
 }
 
 void TraceState::watch_autograd(std::vector<at::Tensor> results) {

@@ -6,13 +6,13 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/identity_map.h"
-#include "pytorch/nodes.h"
 #include "trace/backward.h"
 #include "trace/changed_leaves.h"
 #include "trace/constants.h"
@@ -23,6 +23,10 @@
 #include "trace/operator.h"
 #include "trace/outside_memory.h"
 #include "trace/tracer.h"
+
+namespace torch::autograd {
+struct Node;  // its header takes as long to parse as all others
+}
 
 namespace braze::trace {
 
@@ -166,7 +170,7 @@ class TraceState {
   HistoryCycles cycles_;
   std::vector<graph::Node*> without_history_;  // took what requires grad while autograd was off
   // Nodes of autograd that a backward in the traced code has used up, held by their addresses.
-  std::unordered_map<const torch::autograd::Node*, pytorch::NodePtr> used_up_;
+  std::unordered_map<const torch::autograd::Node*, std::shared_ptr<void>> used_up_;
   std::vector<at::Tensor> gradients_;
   graph::Joint joint_;
   std::map<std::pair<int64_t, int64_t>, sym::Int> ducks_;
