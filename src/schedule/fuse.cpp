@@ -199,7 +199,7 @@ class Fuser {
            schedule::points(rows.inner) > costs_.kept_points;
   }
 
-  // Whether rows would be walked beside columns, by threads that lie along one of both.
+  // Whether rows would be walked beside columns, by lanes or threads that lie along one of both.
   bool mixes_directions(const loop::Kernel& merged, int first, int second) {
     return !merged.inner.empty() && directions_of(merged).both() &&
            !directions_of(kernel(first)->kernel).both() &&
@@ -222,7 +222,7 @@ class Fuser {
     std::optional<loop::Kernel> merged = merge_kernels(
         program_.pool, kernel(first)->kernel, kernel(second)->kernel, aliases_, MergeLimits{});
     if (!merged) return;
-    if (costs_.one_direction && mixes_directions(*merged, first, second)) return;
+    if (mixes_directions(*merged, first, second)) return;
     drop_private_stores(*merged, first, second);
     if (raises_peak(*merged, first, second)) return;
     normalise_axes(*merged, program_.pool);

@@ -38,7 +38,6 @@ Costs costs(const Cuda& cuda) {
                     .columns_together = 256,
                     .fewest_of_a_column = 64,
                     .equal_parts = true},
-          .one_direction = true,
           // Each point is computed once, by a thread of its own.
           .in_place_multiple = 1};
 }

@@ -37,8 +37,6 @@ struct Costs {
   int64_t kept_points;
   int64_t rows_at_once;
   SplitCosts split;
-  // Rows and columns are not walked in one kernel: threads are neighbours along one of both.
-  bool one_direction = false;
 
   // Computing an element anew against storing and loading it: of no target in particular yet. In
   // loop/lowering/:
