@@ -229,6 +229,9 @@ static Look look_of(PyTypeObject* type, PyObject* first) {
   for (PyTypeObject* keeps : {&PySuper_Type, &PyProperty_Type, &PyMethod_Type, &PyStaticMethod_Type,
                               &PyClassMethod_Type, &PyType_Type})
     if (type == keeps) return Look::kKeeps;
+  for (PyTypeObject* holds : {&PyList_Type, &PyTuple_Type, &PySet_Type, &PyFrozenSet_Type,
+                              &PyZip_Type, &PyEnum_Type, &PyReversed_Type, known().deque})
+    if (type == holds) return Look::kHoldsItems;
   const bool text = type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyByteArray_Type;
   const bool pairs = PyType_IsSubtype(type, &PyDict_Type) && first && !PyDict_Check(first);
   return text || pairs ? Look::kDeep : Look::kItems;

@@ -228,8 +228,9 @@ static Tracked call_container_method(TraceContext& trace, PyObject* callable, co
   const bool compares =
       looks_at_items(text) && !(hashes && is_one_of(text, {"__contains__", "remove"}));
   if (compares && !read_deeply(trace, object, Look::kDeep)) return {};
-  const Look look =
-      is_one_of(text, {"extend", "extendleft", "__iadd__", "__add__"}) ? Look::kItems : Look::kDeep;
+  const Look look = is_one_of(text, {"extend", "extendleft", "__iadd__", "__add__"})
+                        ? Look::kHoldsItems
+                        : Look::kDeep;
   if ((compares || !stores_arguments(text)) &&
       !check_native_arguments(trace, name, args, count, true, look))
     return {};

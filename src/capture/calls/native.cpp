@@ -49,6 +49,11 @@ bool hands_out_only(PyTypeObject* type) {
   return false;
 }
 
+// Has no hash: what only hands on the items of a container does not look inside such an item.
+bool is_opaque_item(PyObject* item) {
+  return PyList_CheckExact(item) || PyDict_CheckExact(item) || PySet_CheckExact(item);
+}
+
 std::vector<PyObject*> referents(PyObject* object);
 
 // map(float, ...), accumulate(...): native code is given what they iterate over.
@@ -164,8 +169,10 @@ static bool read_reachable(TraceContext& trace, PyObject* object, Look look,
                                                               Py_TYPE(object)->tp_name +
                                                               "' object inside its argument");
   if (container && !trace.world.read_all(object)) return false;
-  for (PyObject* reached : referents(trace.world.effective(object)))
+  for (PyObject* reached : referents(trace.world.effective(object))) {
+    if (container && look == Look::kHoldsItems && is_opaque_item(reached)) continue;
     if (!read_reachable(trace, reached, look, seen, depth + 1)) return false;
+  }
   return true;
 }
 

@@ -11,10 +11,10 @@ namespace braze::capture {
 
 struct TraceContext;
 
-// What native code does with its arguments: keeps them for later, iterates over them and calls
-// what it is given, gives what containers hold at any depth to others, or looks at it itself
-// (comparison, text).
-enum class Look : uint8_t { kKeeps, kItems, kHandsOn, kDeep };
+// What native code does with its arguments: keeps them for later, hashes their items at most and
+// keeps those, iterates over them and calls what it is given, gives what containers hold at any
+// depth to others, or looks at it itself (comparison, text).
+enum class Look : uint8_t { kKeeps, kHoldsItems, kItems, kHandsOn, kDeep };
 
 // `torch`: native code of torch, whose frames are not the user's.
 Tracked call_native(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,

@@ -129,7 +129,8 @@ Tracked binary_operation(TraceContext& trace, int op, Tracked a, Tracked b) {
   // Containers are joined without a look at their items, but for text (%) and pairs (|=).
   const bool deep = op == NB_REMAINDER || op == NB_INPLACE_REMAINDER ||
                     (op == NB_INPLACE_OR && !PyDict_Check(b.get()) && !PyAnySet_Check(b.get()));
-  const Look look = deep ? Look::kDeep : Look::kItems;
+  const bool joined = is_container(a.get()) && is_container(b.get());
+  const Look look = deep ? Look::kDeep : joined ? Look::kHoldsItems : Look::kItems;
   if (!read_operand(trace, a, "an operator", look) || !read_operand(trace, b, "an operator", look))
     return {};
   PyObject* x = a.get();
