@@ -116,7 +116,7 @@ def test_nearly_equal_values(shape, dim):
         exact = torch.var_mean(x.double(), dim)
         for found, eager, right in zip(f(x), torch.var_mean(x, dim), exact, strict=True):
             error, allowed = ((t.double() - right).abs().max() for t in (found, eager))
-            assert error <= 2 * allowed + 2e-7 * right.abs().max()
+            assert error <= 2 * allowed + 6e-7 * right.abs().max()
 
 
 @pytest.mark.parametrize("dim", [0, 1])

@@ -140,7 +140,7 @@ def test_weights_of_results():
 
         return step
 
-    compare(make)
+    compare(make, rtol=1e-5, atol=1e-5)
 
 
 def test_a_leaf_that_the_code_makes():

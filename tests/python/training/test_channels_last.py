@@ -355,6 +355,8 @@ def test_other_dtypes(dtype):
     twin = copy.deepcopy(module)
     module(x).float().sum().backward()
     compiled(twin)(x).float().sum().backward()
+    if dtype == torch.bfloat16:  # a last bit decides which of two equal values is a maximum
+        tolerance["atol"] = 0.1
     assert_same_state(module, twin, **tolerance)
 
 

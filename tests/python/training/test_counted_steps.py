@@ -1,8 +1,10 @@
 """Steps that are compiled as a whole and count themselves in plain Python."""
 
 import copy
+import math
 
 import braze
+import pytest
 import torch
 import torch.nn.functional as F
 from comparing import assert_same, assert_same_state
@@ -114,3 +116,52 @@ def test_a_decay_that_follows_from_the_count():
 
     fast = compare(make, steps=20)
     assert len(entries(fast)) <= 4
+
+
+class GroupScheduler:
+    """A scheduler that is no `LRScheduler` and writes to the optimizer's groups, as timm's do."""
+
+    def __init__(self, optimizer, warmup, total, field="lr"):
+        self.optimizer, self.warmup, self.total, self.field = optimizer, warmup, total, field
+        self.base_values = [group[field] for group in optimizer.param_groups]
+        self.metric = None
+
+    def values_at(self, t):
+        if t < self.warmup:
+            return [1e-4 + t * (base - 1e-4) / self.warmup for base in self.base_values]
+        return [
+            1e-4 + 0.5 * (base - 1e-4) * (1 + math.cos(math.pi * t / self.total))
+            for base in self.base_values
+        ]
+
+    def step_update(self, t, metric=None):
+        self.metric = metric
+        values = self.values_at(t)
+        for group, value in zip(self.optimizer.param_groups, values):
+            group[self.field] = value * group["lr_scale"] if "lr_scale" in group else value
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_scheduler_that_writes_to_groups(groups):
+    def make(module):
+        parameters = list(module.parameters())
+        given = [{"params": parameters[k::groups], "lr": 0.1 / (k + 1)} for k in range(groups)]
+        if groups == 2:
+            given[1]["lr_scale"] = 0.5
+        optimizer = torch.optim.SGD(given, lr=0.1, momentum=0.9)
+        scheduler = GroupScheduler(optimizer, warmup=5, total=24)
+        updates = [0]
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = loss_of(module, x, y)
+            loss.backward()
+            optimizer.step()
+            updates[0] += 1
+            scheduler.step_update(updates[0])
+            return loss.detach() * optimizer.param_groups[-1]["lr"]
+
+        return step
+
+    fast = compare(make, steps=24)
+    assert len(entries(fast)) <= 6
