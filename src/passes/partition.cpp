@@ -8,6 +8,7 @@
 
 #include "graph/arguments.h"
 #include "graph/emitter.h"
+#include "graph/infer/promotion.h"
 #include "graph/infer/strides.h"
 #include "graph/node_copier.h"
 #include "graph/substitute.h"
@@ -31,7 +32,8 @@ using BackwardInput = Partition::BackwardInput;
 // By value: another that is the same, made of the node's argument and its other results.
 using Instead = std::unordered_map<const Value*, const Value*>;
 
-// Of layer norms, (x - mean) * rstd * weight + bias with its statistics, as they are decomposed.
+// Of layer norms, (x - mean) * rstd * weight + bias with its statistics, as they are decomposed:
+// halves are rounded once, at the end.
 Instead normalised_again(Graph& joint) {
   Instead instead;
   for (auto place = joint.nodes().begin(); place != joint.nodes().end(); ++place) {
@@ -40,17 +42,15 @@ Instead normalised_again(Graph& joint) {
     const auto& results = node.results();
     if (results.size() != 3 || !results[0] || !results[1] || !results[2]) continue;
     Value* x = graph::tensor_arg(node, 0);
-    const graph::DType dtype = x->type().dtype;
-    Value* weight = graph::optional_tensor_arg(node, 2);
-    Value* bias = graph::optional_tensor_arg(node, 3);
-    const auto is_other = [&](const Value* value) { return value && value->type().dtype != dtype; };
-    if (is_other(results[0]) || is_other(results[1]) || is_other(weight) || is_other(bias))
-      continue;
+    if (!graph::is_float(x->type().dtype)) continue;
+    const graph::DType dtype = graph::compute_dtype(x->type().dtype);
     const auto next = std::next(place);
     graph::Emitter emit(joint, next == joint.nodes().end() ? nullptr : next->get());
-    Value* out = emit.mul(emit.sub(x, results[1]), results[2]);
-    if (weight) out = emit.mul(out, weight);
-    if (bias) out = emit.add(out, bias);
+    const auto wide = [&](Value* value) { return emit.cast(value, dtype); };
+    Value* out = emit.mul(emit.sub(wide(x), wide(results[1])), wide(results[2]));
+    if (Value* weight = graph::optional_tensor_arg(node, 2)) out = emit.mul(out, wide(weight));
+    if (Value* bias = graph::optional_tensor_arg(node, 3)) out = emit.add(out, wide(bias));
+    out = emit.cast(out, results[0]->type().dtype);
     if (out->type() == results[0]->type()) instead.emplace(results[0], out);
   }
   return instead;
