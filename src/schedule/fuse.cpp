@@ -12,6 +12,7 @@
 #include "schedule/kernel_edit.h"
 #include "schedule/liveness.h"
 #include "schedule/merge.h"
+#include "schedule/narrow.h"
 #include "schedule/schedule.h"
 #include "schedule/split_reductions.h"
 #include "schedule/sweeps.h"
@@ -338,6 +339,7 @@ void fuse(loop::Program& program, const target::Target& target, const std::vecto
   Aliases aliases(program);
   size_t before = program.items.size();
   fuse_within(program, aliases, InputWrites(program, aliases, alone), costs);
+  narrow_stores(program, aliases);
   split_reductions(program, costs.split);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
     keep_between_sweeps(kernel, program.pool);
