@@ -25,6 +25,9 @@ def _one_thread():
 class SmallCpu(devices.Cpu):
     flushed_bytes = copy_bytes = 1 << 12
 
+    def forget(self):
+        """There is little, and a collection takes longer than the kernels."""
+
 
 def _records(kernel, compile_functions, size_bytes=TINY):
     with torch.no_grad():
