@@ -1,5 +1,6 @@
 #include "schedule/narrow.h"
 
+#include <functional>
 #include <optional>
 
 #include "schedule/kernel_edit.h"
@@ -80,15 +81,19 @@ class Narrower {
 
   void rewrite(Kernel& kernel) {
     loop::Substitution memo;
-    const auto replace = [&](ExprRef expr) -> ExprRef {
+    const std::function<ExprRef(ExprRef)> replace = [&](ExprRef expr) -> ExprRef {
       if (expr->kind != ExprKind::kCast) return nullptr;
       const ExprRef load = expr->args[0];
       if (load->kind != ExprKind::kLoad || !is_narrowed(kernel, load->ival)) return nullptr;
-      return program_.pool.load(static_cast<int>(load->ival), expr->dtype, load->args[0]);
+      loop::Substitution of_index;
+      const ExprRef index = loop::rewrite(program_.pool, load->args[0], of_index, replace);
+      return program_.pool.load(static_cast<int>(load->ival), expr->dtype, index);
     };
     for (Statement& statement : kernel.body) {
       statement.value = loop::rewrite(program_.pool, statement.value, memo, replace);
-      if (!statement.is_store() || !is_narrowed(kernel, statement.buffer)) continue;
+      if (!statement.is_store()) continue;
+      statement.index = loop::rewrite(program_.pool, statement.index, memo, replace);
+      if (!is_narrowed(kernel, statement.buffer)) continue;
       const DType dtype = *dtype_[kernel.params[statement.buffer].buffer];
       statement.value = program_.pool.cast(statement.value, dtype);
     }

@@ -59,6 +59,13 @@ TEST(NarrowStores, WhatAllLoadsRound) {
                 false));
 }
 
+TEST(NarrowStores, WhereAnIndexIsReadFromIt) {
+  const std::string place = "i64(f32(bf16(load(b0, o0))))";
+  Handed handed(kStores,
+                " store(b1, " + place + ", 2:f32)\n store(b2, o0, bf16(load(b0, " + place + ")))");
+  EXPECT_EQ(handed.narrowed(), DType::kBFloat16);
+}
+
 TEST(NarrowStores, NotWhatIsReadAsItIs) {
   for (const char* reads : {
            // one load that is not rounded
