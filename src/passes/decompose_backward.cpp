@@ -156,14 +156,45 @@ Replacement dropout(Emitter& emit, const Node& node) {
   return {emit.mul(kept, graph::double_arg(node, 2))};
 }
 
+constexpr int64_t kMean = 1;
+
+// Of the nll loss's gradient, which is zero but at the target of each row, the sums of the rows,
+// [n, 1]: to the bit what adding up gives. Null: it is another node, or sums of halves round.
+Value* sums_of_nll_backward(Emitter& emit, const Node* node) {
+  if (!node || node->op().kind != OpKind::knll_loss_backward) return nullptr;
+  const TensorType& type = node->result()->type();
+  Value* grad = graph::tensor_arg(*node, 0);
+  Value* target = graph::tensor_arg(*node, 2);
+  Value* weight = graph::optional_tensor_arg(*node, 3);
+  Value* total = graph::tensor_arg(*node, 6);
+  const int64_t reduction = graph::int_arg(*node, 4);
+  const auto is_alike = [&](const Value* value) { return value->type().dtype == type.dtype; };
+  if (type.rank() != 2 || target->type().rank() != 1 || target->type().dtype != DType::kInt64 ||
+      type.dtype != graph::compute_dtype(type.dtype) || !is_alike(grad) || !is_alike(total) ||
+      (weight && !is_alike(weight)))
+    return nullptr;
+  Value* ignored = emit(OpKind::keq_Scalar, {target, node->args().at(5)});
+  if (reduction == kMean) grad = emit.div(grad, total);
+  grad = negated(emit, grad);
+  if (weight) {
+    Value* first = emit.full(graph::make_type(DType::kInt64, {}, type.device), Int(0));
+    Value* place = emit.where(ignored, first, target);
+    grad = emit.mul(grad, emit(OpKind::kindex_select, {weight, Int(0), place}));
+  }
+  Value* none = emit.full(graph::make_type(type.dtype, {}, type.device), 0.0);
+  return emit(OpKind::kunsqueeze, {emit.where(ignored, none, grad), Int(1)});
+}
+
 // y * (dy - sum(dy * y)), of log-softmax dy - exp(y) * sum(dy)
 Replacement softmax(Emitter& emit, const Node& node, bool log) {
   if (!are_alike(node, {0, 1}) || node.result()->type().rank() == 0) return {};
   Value* dy = in_compute_dtype(emit, graph::tensor_arg(node, 0));
   Value* y = in_compute_dtype(emit, graph::tensor_arg(node, 1));
   Value* part = log ? dy : emit.mul(dy, y);
-  Value* sum =
-      emit(OpKind::ksum_dim_IntList, {part, Dims{Int(graph::int_arg(node, 2))}, true, None{}});
+  const int64_t dim = graph::int_arg(node, 2);
+  const bool of_rows = graph::normalize_dim(dim, node.result()->type().rank()) == 1;
+  Value* sum = log && of_rows ? sums_of_nll_backward(emit, dy->producer()) : nullptr;
+  if (!sum) sum = emit(OpKind::ksum_dim_IntList, {part, Dims{Int(dim)}, true, None{}});
   if (log) return {emit.sub(dy, emit.mul(emit.unary(OpKind::kexp, y), sum))};
   return {emit.mul(emit.sub(dy, sum), y)};
 }
@@ -226,8 +257,6 @@ Replacement layer_norm(Emitter& emit, const Node& node) {
   if (is_used(emit, node, 2)) results[2] = over_batch(norm.dy);
   return results;
 }
-
-constexpr int64_t kMean = 1;
 
 // x[i, column[i]], [n, c] and [n, 1] to [n]. Of a difference to a number of each row, such as the
 // logarithm of a softmax, only the elements that are picked are computed.

@@ -22,26 +22,6 @@ using graph::TensorType;
 using graph::Value;
 using sym::Int;
 
-// x, dim, half_to_float. Null: the node stays.
-Value* logarithms_of_classes(Emitter& emit, const Node& node) {
-  Value* x = graph::tensor_arg(node, 0);
-  const TensorType& type = node.result()->type();
-  const int64_t rank = x->type().rank();
-  const bool is_picked_from = std::ranges::any_of(node.result()->users(), [](const Node* user) {
-    return user->op().kind == OpKind::knll_loss_forward;
-  });
-  if (!is_picked_from || rank != 2 || graph::normalize_dim(graph::int_arg(node, 1), rank) != 1 ||
-      !graph::is_float(x->type().dtype) || graph::is_half(type.dtype) ||
-      x->type().strides != type.strides || !sym::known_positive(type.sizes[1]))
-    return nullptr;
-  x = emit.cast(x, type.dtype);
-  const sym::Dims row{Int(1)};
-  Value* shifted = emit.sub(x, emit(OpKind::kamax, {x, row, true}));
-  Value* exps = emit.unary(OpKind::kexp, shifted);
-  Value* sum = emit(OpKind::ksum_dim_IntList, {exps, row, true, None{}});
-  return emit.sub(shifted, emit.unary(OpKind::klog, sum));
-}
-
 bool is_added(const Graph& graph, Value* made, Value* to) {
   const Node* from = made->producer();
   const TensorType& type = made->type();
@@ -84,6 +64,28 @@ Value* added_embedding(Emitter& emit, const Node& node) {
 
 }  // namespace
 
+std::optional<ClassLogarithms> logarithms_of_classes(Emitter& emit, const Node& node) {
+  if (node.op().kind != OpKind::k_log_softmax) return {};
+  Value* x = graph::tensor_arg(node, 0);
+  const TensorType& type = node.result()->type();
+  const int64_t rank = x->type().rank();
+  const bool is_picked_from = std::ranges::any_of(node.result()->users(), [](const Node* user) {
+    return user->op().kind == OpKind::knll_loss_forward;
+  });
+  if (!is_picked_from || rank != 2 || graph::normalize_dim(graph::int_arg(node, 1), rank) != 1 ||
+      !graph::is_float(x->type().dtype) || graph::is_half(type.dtype) ||
+      x->type().strides != type.strides || !sym::known_positive(type.sizes[1]))
+    return {};
+  x = emit.cast(x, type.dtype);
+  const sym::Dims row{Int(1)};
+  Value* max = emit(OpKind::kamax, {x, row, true});
+  Value* shifted = emit.sub(x, max);
+  Value* exps = emit.unary(OpKind::kexp, shifted);
+  Value* sum = emit(OpKind::ksum_dim_IntList, {exps, row, true, None{}});
+  Value* log = emit.unary(OpKind::klog, sum);
+  return ClassLogarithms{emit.sub(shifted, log), max, log};
+}
+
 bool touch_few_rows(Graph& graph) {
   bool changed = false;
   for (auto place = graph.nodes().begin(); place != graph.nodes().end();) {
@@ -92,8 +94,11 @@ bool touch_few_rows(Graph& graph) {
     const OpKind kind = node->op().kind;
     if (kind != OpKind::k_log_softmax && kind != OpKind::kadd_Tensor) continue;
     Emitter emit(graph, node);
-    Value* made = kind == OpKind::kadd_Tensor ? added_embedding(emit, *node)
-                                              : logarithms_of_classes(emit, *node);
+    Value* made = nullptr;
+    if (kind == OpKind::kadd_Tensor)
+      made = added_embedding(emit, *node);
+    else if (const auto logarithms = logarithms_of_classes(emit, *node))
+      made = logarithms->result;
     if (!made) continue;
     graph.replace_all_uses(node->result(), made);
     graph.erase(node);

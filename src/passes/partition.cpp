@@ -1,19 +1,18 @@
 #include "passes/partition.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <string>
 #include <unordered_map>
 
 #include "graph/arguments.h"
 #include "graph/emitter.h"
-#include "graph/infer/promotion.h"
 #include "graph/infer/strides.h"
 #include "graph/node_copier.h"
 #include "graph/substitute.h"
 #include "passes/activation_budget.h"
 #include "passes/again.h"
+#include "passes/made_otherwise.h"
 #include "passes/unsupported.h"
 
 namespace braze::passes {
@@ -29,36 +28,9 @@ using graph::OutputRole;
 using graph::Value;
 using BackwardInput = Partition::BackwardInput;
 
-// By value: another that is the same, made of the node's argument and its other results.
-using Instead = std::unordered_map<const Value*, const Value*>;
-
-// Of layer norms, (x - mean) * rstd * weight + bias with its statistics, as they are decomposed:
-// halves are rounded once, at the end.
-Instead normalised_again(Graph& joint) {
-  Instead instead;
-  for (auto place = joint.nodes().begin(); place != joint.nodes().end(); ++place) {
-    const Node& node = **place;
-    if (node.op().kind != graph::OpKind::knative_layer_norm) continue;
-    const auto& results = node.results();
-    if (results.size() != 3 || !results[0] || !results[1] || !results[2]) continue;
-    Value* x = graph::tensor_arg(node, 0);
-    if (!graph::is_float(x->type().dtype)) continue;
-    const graph::DType dtype = graph::compute_dtype(x->type().dtype);
-    const auto next = std::next(place);
-    graph::Emitter emit(joint, next == joint.nodes().end() ? nullptr : next->get());
-    const auto wide = [&](Value* value) { return emit.cast(value, dtype); };
-    Value* out = emit.mul(emit.sub(wide(x), wide(results[1])), wide(results[2]));
-    if (Value* weight = graph::optional_tensor_arg(node, 2)) out = emit.mul(out, wide(weight));
-    if (Value* bias = graph::optional_tensor_arg(node, 3)) out = emit.add(out, wide(bias));
-    out = emit.cast(out, results[0]->type().dtype);
-    if (out->type() == results[0]->type()) instead.emplace(results[0], out);
-  }
-  return instead;
-}
-
 class Cut {
  public:
-  Cut(const Graph& joint, const PartitionOptions& options, Instead instead)
+  Cut(const Graph& joint, const PartitionOptions& options, MadeOtherwise instead)
       : joint_(joint),
         options_(options),
         instead_(std::move(instead)),
@@ -96,6 +68,11 @@ class Cut {
     for (size_t i = 0; i < joint_.outputs().size(); ++i)
       if (joint_.output_roles()[i].kind == OutputKind::kUser) open.push_back(joint_.outputs()[i]);
     for (const graph::Mutation& mutation : joint_.mutations()) open.push_back(mutation.source);
+    add_to_forward(std::move(open));
+  }
+
+  // Them, and all that they are made of.
+  void add_to_forward(std::vector<const Value*> open) {
     while (!open.empty()) {
       const Value* value = open.back();
       open.pop_back();
@@ -154,14 +131,15 @@ class Cut {
     for (const auto& node : joint_.nodes()) {
       for (const Value* result : node->results()) {
         if (!result || !taken_.contains(result) || visible.contains(result->storage())) continue;
-        if (const auto other = instead_.find(result); other != instead_.end()) {
-          if (std::ranges::all_of(node->operands(), is_taken)) used_instead_.insert(*other);
-          continue;
-        }
+        const auto other = instead_.find(result);
         std::set<const Node*> chain;
-        bool of_kept = false;
-        if (is_cheap(*node) && can_be_made(*node, chain, of_kept) && of_kept)
+        bool of_kept = other != instead_.end() && other->second.taken.empty();
+        if (is_cheap(*node) && can_be_made(*node, chain, of_kept) && of_kept) {
           again_.insert(chain.begin(), chain.end());
+        } else if (other != instead_.end() && std::ranges::all_of(other->second.taken, is_taken)) {
+          used_instead_.emplace(result, other->second.value);
+          add_to_forward(other->second.kept);
+        }
       }
     }
   }
@@ -387,16 +365,16 @@ class Cut {
 
   const Graph& joint_;
   const PartitionOptions& options_;
-  const Instead instead_;                         // what could be made otherwise
-  Instead used_instead_;                          // what is, in the backward
-  std::set<const Node*> again_;                   // done again in the backward
-  std::set<const Value*> taken_;                  // find_taken
-  std::set<const Value*> bound_;                  // numbers of the call
-  std::vector<bool> needs_tangent_, in_forward_;  // by value
-  const std::vector<bool> of_seeds_;              // made_of_seeds
-  std::set<const Node*> seen_;                    // that belong to the forward for their effects
-  std::vector<const Value*> inputs_;              // of the forward, in the joint graph
-  std::vector<Value*> outputs_;                   // of the forward
+  const MadeOtherwise instead_;                                  // what could be made otherwise
+  std::unordered_map<const Value*, const Value*> used_instead_;  // what is, in the backward
+  std::set<const Node*> again_;                                  // done again in the backward
+  std::set<const Value*> taken_;                                 // find_taken
+  std::set<const Value*> bound_;                                 // numbers of the call
+  std::vector<bool> needs_tangent_, in_forward_;                 // by value
+  const std::vector<bool> of_seeds_;                             // made_of_seeds
+  std::set<const Node*> seen_;        // that belong to the forward for their effects
+  std::vector<const Value*> inputs_;  // of the forward, in the joint graph
+  std::vector<Value*> outputs_;       // of the forward
   Partition partition_;
   NodeCopier forward_, backward_;
 };
@@ -404,7 +382,7 @@ class Cut {
 }  // namespace
 
 Partition partition(Graph& joint, const PartitionOptions& options) {
-  Instead instead = normalised_again(joint);
+  MadeOtherwise instead = made_otherwise(joint);
   return Cut(joint, options, std::move(instead)).run();
 }
 

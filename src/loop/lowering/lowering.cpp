@@ -151,7 +151,8 @@ void Lowering::define_on_host(const Node& node, Known& known) {
 // no data but indices, keep no running values and store once to an element.
 bool Lowering::is_supported(const Node& node) const {
   const graph::OpKind kind = node.op().kind;
-  const bool refuses = graph::may_refuse_data(node) && !indexing_handler(kind);
+  const bool refuses =
+      graph::may_refuse_data(node) && !indexing_handler(kind) && !loss_handler(kind);
   if (on_gpu() && (refuses || scan_handler(kind) || scatter_handler(kind))) return false;
   if (is_host_arithmetic(node)) return true;
   const Value* first = nullptr;

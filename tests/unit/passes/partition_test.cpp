@@ -275,6 +275,59 @@ TEST(Partition, TheResultOfALayerNormIsMadeOfItsStatistics) {
     EXPECT_NE(node->op().kind, graph::OpKind::knative_layer_norm);
 }
 
+// What the user may change in the meantime is kept as a copy, of halves.
+TEST(Partition, LogarithmsOfClassesAreMadeOfTwoNumbersOfEachRow) {
+  const auto loss = [](const std::string& logits) {
+    return cut("graph(%0 x: bf16[2, 4], %1 c: i64[2], %2 t: f32[] tangent) {\n" + logits + R"(
+    %6: f32[2, 4] = aten._log_softmax(%5, 1, false)
+    %7: f32[], %8: f32[] = aten.nll_loss_forward(%6, %1, None, 1, -100)
+    %9: f32[2, 4] = aten.nll_loss_backward(%2, %6, %1, None, 1, -100, %8)
+    %10: f32[2, 4] = aten._log_softmax_backward_data(%9, %6, 1, f32)
+    return %7, %10 gradient
+  })");
+  };
+  const auto kept = [](const Partition& parts) {
+    std::vector<std::string> types;
+    for (size_t i = 1; i < parts.forward.outputs().size(); ++i)
+      types.push_back(graph::to_string(parts.forward.outputs()[i]->type()));
+    std::ranges::sort(types);
+    return types;
+  };
+  using Types = std::vector<std::string>;
+  const Partition own = loss(R"(    %4: bf16[2, 4] = aten.cumsum(%0, 1, None)
+    %5: f32[2, 4] = aten._to_copy(%4, f32, None, None, None, false, None))");
+  EXPECT_EQ(kept(own), (Types{"bf16[2, 4]", "f32[2, 1]", "f32[2, 1]", "f32[]"}));
+  const Partition given =
+      loss("    %5: f32[2, 4] = aten._to_copy(%0, f32, None, None, None, false, None)");
+  EXPECT_EQ(kept(given), (Types{"bf16[2, 4]", "f32[2, 1]", "f32[2, 1]", "f32[]"}));
+  EXPECT_EQ(given.forward.outputs().back()->storage() == given.forward.inputs()[0].value->storage(),
+            false);
+}
+
+TEST(Partition, HalvesAreKeptInPlaceOfWhatTheyAreConvertedTo) {
+  const Partition parts = cut(R"(graph(%0 x: bf16[4], %1 t: f32[4] tangent) {
+    %2: bf16[4] = aten.cumsum(%0, 0, None)
+    %3: f32[4] = aten._to_copy(%2, f32, None, None, None, false, None)
+    %4: f32[4] = aten.cumsum(%3, 0, None)
+    %5: f32[4] = aten.mul.Tensor(%1, %3)
+    return %4, %5 gradient
+  })");
+  ASSERT_EQ(parts.forward.outputs().size(), 2u);
+  EXPECT_EQ(parts.forward.outputs()[1]->producer()->op().kind, graph::OpKind::kcumsum);
+  // A column alone keeps no more than itself.
+  const Partition column = cut(R"(graph(%0 x: bf16[4, 6], %1 t: f32[4] tangent) {
+    %2: bf16[4, 6] = aten.cumsum(%0, 0, None)
+    %3: bf16[4]{6} #%2 = aten.select.int(%2, 1, 0)
+    %4: f32[4] = aten._to_copy(%3, f32, None, None, None, false, None)
+    %5: f32[4] = aten.cumsum(%4, 0, None)
+    %6: f32[4] = aten.mul.Tensor(%1, %4)
+    return %5, %6 gradient
+  })");
+  ASSERT_EQ(column.forward.outputs().size(), 2u);
+  EXPECT_EQ(graph::to_string(column.forward.outputs()[1]->type()), "bf16[4]");
+  EXPECT_EQ(column.forward.outputs()[1]->producer()->op().kind, graph::OpKind::kclone);
+}
+
 TEST(Partition, SymbolsComeAsScalarsOverAnArenaOfTheirOwn) {
   const Partition parts =
       cut(R"(graph(s0 = size(%0, 0) hint 4, %0 x: f32[s0], %1 t: f32[s0] tangent) {
