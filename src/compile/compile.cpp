@@ -16,6 +16,7 @@
 #include "passes/pipeline.h"
 #include "schedule/in_place.h"
 #include "schedule/schedule.h"
+#include "schedule/together.h"
 
 namespace braze::compile {
 namespace {
@@ -227,14 +228,15 @@ class ModuleBuilder {
       waiting.memory = schedule::plan_memory(waiting.program, target,
                                              goes ? std::optional(kOwnAbove) : std::nullopt);
       schedule::remove_copies_in_place(waiting.program, waiting.memory);
-      waiting.kernels = distinct_kernels(waiting.program);
+      waiting.kernels = distinct_kernels(
+          waiting.program, schedule::launched_together(waiting.program, waiting.memory, target));
     }
     dump(options_, "schedule", [&] { return loop::to_string(waiting.program); });
     if (const std::string why = why_no_code(waiting.kernels.kernels, target); !why.empty()) {
       dump(options_, "unsupported", [&] { return why; });
       return false;
     }
-    for (const loop::Kernel& kernel : waiting.kernels.kernels) kernels_.push_back(kernel);
+    for (const LaunchedKernel& kernel : waiting.kernels.kernels) kernels_.push_back(kernel);
     waiting_.push_back(std::move(waiting));
     return true;
   }
@@ -269,7 +271,7 @@ class ModuleBuilder {
   bool kernels_wanted_;
   plan::Module module_;
   std::vector<Waiting> waiting_;
-  std::vector<loop::Kernel> kernels_;
+  std::vector<LaunchedKernel> kernels_;
   std::vector<sym::Condition> conditions_;
 };
 

@@ -47,8 +47,11 @@ void add_code(codegen::cpp::GeneratedCode generated, const target::Cpu& cpu, pla
                          .flags = codegen::cpp::compiler_flags(cpu.isa)});
 }
 
-std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cpu& cpu,
+std::vector<KernelCode> generate(std::span<const LaunchedKernel> launched, const target::Cpu& cpu,
                                  plan::Module& module) {
+  std::vector<loop::Kernel> all;
+  for (const LaunchedKernel& one : launched) all.push_back(one.kernel);
+  const std::span<const loop::Kernel> kernels = all;
   std::vector<KernelCode> code;
   codegen::cpp::GeneratedCode whole = codegen::cpp::generate(kernels, cpu);
   const std::vector<Part> parts = parts_of(whole.kernels, cpu.threads);
@@ -63,10 +66,14 @@ std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const ta
   return code;
 }
 
-std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cuda& cuda,
+std::vector<KernelCode> generate(std::span<const LaunchedKernel> kernels, const target::Cuda& cuda,
                                  plan::Module& module) {
   std::vector<KernelCode> code;
-  for (codegen::cuda::KernelCode& kernel : codegen::cuda::generate(kernels, cuda)) {
+  for (const LaunchedKernel& launched : kernels) {
+    codegen::cuda::KernelCode kernel =
+        launched.extents.empty() ? codegen::cuda::generate(launched.kernel, cuda)
+                                 : codegen::cuda::generate_several(
+                                       launched.kernel, launched.extents, launched.common, cuda);
     code.push_back({.name = std::move(kernel.name),
                     .code = static_cast<int32_t>(module.code.size()),
                     .launch = plan::Grid{.blocks = kernel.blocks,
@@ -84,15 +91,15 @@ std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const ta
 
 }  // namespace
 
-std::string why_no_code(std::span<const loop::Kernel> kernels, const target::Target& target) {
+std::string why_no_code(std::span<const LaunchedKernel> kernels, const target::Target& target) {
   if (!std::holds_alternative<target::Cuda>(target)) return "";
-  for (const loop::Kernel& kernel : kernels)
+  for (const auto& [kernel, extents, common] : kernels)
     if (const std::string why = codegen::cuda::why_unsupported(kernel); !why.empty())
       return "no code for " + kernel.name + " on a GPU: " + why;
   return "";
 }
 
-std::vector<KernelCode> generate_code(std::span<const loop::Kernel> kernels,
+std::vector<KernelCode> generate_code(std::span<const LaunchedKernel> kernels,
                                       const target::Target& target, plan::Module& module) {
   if (kernels.empty()) return {};
   return std::visit([&](const auto& kind) { return generate(kernels, kind, module); }, target);

@@ -13,12 +13,12 @@
 namespace braze::compile {
 
 // Why there is no code for one of the kernels; empty: there is for all.
-std::string why_no_code(std::span<const loop::Kernel> kernels, const target::Target& target);
+std::string why_no_code(std::span<const LaunchedKernel> kernels, const target::Target& target);
 
 // Adds the code of the kernels to the module, if there are any: on a CPU one source, or several of
 // which each is worth another start of the compiler, if there are threads to compile them side by
 // side; on a GPU one for each kernel.
-std::vector<KernelCode> generate_code(std::span<const loop::Kernel> kernels,
+std::vector<KernelCode> generate_code(std::span<const LaunchedKernel> kernels,
                                       const target::Target& target, plan::Module& module);
 
 // The device of the graph that kernels for the target run on.

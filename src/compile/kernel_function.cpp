@@ -38,6 +38,10 @@ struct KernelIdentity {
   }
 };
 
+const Kernel& kernel_of(const loop::Program& program, int item) {
+  return std::get<loop::ScheduledKernel>(program.items[item]).kernel;
+}
+
 class Builder {
  public:
   Builder(const loop::Program& program, const schedule::MemoryPlan& memory,
@@ -60,15 +64,15 @@ class Builder {
       for (sym::Int limit : code[i].limits)
         if (std::ranges::find(function_.limits, limit) == function_.limits.end())
           function_.limits.push_back(limit);
-      for (const loop::BufferParam& param : kernels_.kernels[i].params) {
+      for_each_argument(kernels_.kernels[i], [&](size_t, const loop::BufferParam& param) {
         signature.written.push_back(param.written);
-      }
+      });
       function_.kernels.push_back(std::move(signature));
     }
     for (size_t i = 0; i < program_.items.size(); ++i) {
       if (const auto* scheduled = std::get_if<loop::ScheduledKernel>(&program_.items[i])) {
-        int number = kernels_.of_item[i];
-        add_kernel(*scheduled, number, code[number]);
+        const int number = kernels_.of_item[i];
+        if (number >= 0) add_kernel(*scheduled, i, code[number]);
       } else {
         add_call(std::get<loop::ExternCall>(program_.items[i]));
       }
@@ -153,11 +157,27 @@ class Builder {
                              .base = base});
   }
 
-  void add_kernel(const loop::ScheduledKernel& scheduled, int number, const KernelCode& code) {
+  // Calls visit(i, parameter) for what a launch of the kernel is given: of several, what each has
+  // alone, in their order (i), and behind that what all have.
+  template <class Visit>
+  static void for_each_argument(const LaunchedKernel& launched, Visit visit) {
+    const std::vector<loop::BufferParam>& params = launched.kernel.params;
+    for (size_t i = 0; i < launched.extents.size(); ++i)
+      for (size_t p = 0; p < params.size(); ++p)
+        if (!launched.common[p]) visit(i, params[p]);
+    for (size_t p = 0; p < params.size(); ++p)
+      if (launched.extents.empty() || launched.common[p]) visit(0, params[p]);
+  }
+
+  void add_kernel(const loop::ScheduledKernel& scheduled, size_t item, const KernelCode& code) {
+    const int number = kernels_.of_item[item];
     plan::KernelStep step{.kernel = number, .launch = code.launch, .origin = scheduled.origin};
-    for (const loop::BufferParam& param : scheduled.kernel.params) {
-      step.args.push_back(slot(param.buffer));
-    }
+    const LaunchedKernel& launched = kernels_.kernels[number];
+    const std::vector<int>& with = kernels_.launched_with[item];
+    for_each_argument(launched, [&](size_t i, const loop::BufferParam& param) {
+      const Kernel& own = with.empty() ? scheduled.kernel : kernel_of(program_, with[i]);
+      step.args.push_back(slot(own.params[&param - launched.kernel.params.data()].buffer));
+    });
     function_.steps.emplace_back(std::move(step));
   }
 
@@ -196,19 +216,47 @@ class Builder {
   std::vector<plan::SlotId> slot_of_;  // by buffer
 };
 
+LaunchedKernel several(const loop::Program& program, const std::vector<int>& items) {
+  const auto extent = [&](int item) { return kernel_of(program, item).outer[0].extent.constant(); };
+  // The largest: what is known of the values of its indices holds for all.
+  const int largest = *std::ranges::max_element(items, {}, extent);
+  LaunchedKernel launched{kernel_of(program, largest), {}, {}};
+  launched.common.assign(launched.kernel.params.size(), true);
+  for (const int item : items) {
+    const Kernel& kernel = kernel_of(program, item);
+    launched.extents.push_back(extent(item));
+    for (size_t p = 0; p < kernel.params.size(); ++p)
+      if (kernel.params[p].buffer != launched.kernel.params[p].buffer) launched.common[p] = false;
+  }
+  return launched;
+}
+
 }  // namespace
 
-DistinctKernels distinct_kernels(const loop::Program& program) {
+DistinctKernels distinct_kernels(const loop::Program& program, const std::vector<int>& first) {
   DistinctKernels result;
+  result.launched_with.resize(program.items.size());
+  for (size_t i = 0; i < first.size(); ++i) {
+    const auto leader = static_cast<size_t>(first[i]);
+    if (leader == i) continue;
+    if (result.launched_with[leader].empty()) result.launched_with[leader].push_back(first[i]);
+    result.launched_with[leader].push_back(static_cast<int>(i));
+  }
   std::unordered_map<const Kernel*, int, KernelIdentity, KernelIdentity> numbers;
-  for (const loop::Item& item : program.items) {
-    const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
-    if (scheduled == nullptr) {
+  for (size_t i = 0; i < program.items.size(); ++i) {
+    const auto* scheduled = std::get_if<loop::ScheduledKernel>(&program.items[i]);
+    if (scheduled == nullptr || first[i] != static_cast<int>(i)) {
       result.of_item.push_back(-1);
       continue;
     }
-    auto [found, fresh] = numbers.emplace(&scheduled->kernel, static_cast<int>(numbers.size()));
-    if (fresh) result.kernels.push_back(scheduled->kernel);
+    const auto next = static_cast<int>(result.kernels.size());
+    if (!result.launched_with[i].empty()) {
+      result.kernels.push_back(several(program, result.launched_with[i]));
+      result.of_item.push_back(next);
+      continue;
+    }
+    auto [found, fresh] = numbers.emplace(&scheduled->kernel, next);
+    if (fresh) result.kernels.push_back({scheduled->kernel, {}, {}});
     result.of_item.push_back(found->second);
   }
   return result;

@@ -10,13 +10,23 @@
 
 namespace braze::compile {
 
+// A kernel, or several in one launch that differ from it in the extent of their one axis.
+struct LaunchedKernel {
+  loop::Kernel kernel;
+  std::vector<int64_t> extents;  // of each of several
+  std::vector<bool> common;      // by parameter, of several: whether all are given the same
+};
+
 // The kernels of a program, each different one once. Kernels that differ in nothing but their names
 // and the buffers of the program that they take are the same (repeated layers).
 struct DistinctKernels {
-  std::vector<loop::Kernel> kernels;
-  std::vector<int> of_item;  // by item; -1: an extern call
+  std::vector<LaunchedKernel> kernels;
+  std::vector<int> of_item;  // by item; -1: an extern call, or launched with an earlier kernel
+  // By item: the kernels that it is launched with, itself first; empty where it is alone.
+  std::vector<std::vector<int>> launched_with;
 };
-DistinctKernels distinct_kernels(const loop::Program& program);
+// `first`: as schedule::launched_together gives it.
+DistinctKernels distinct_kernels(const loop::Program& program, const std::vector<int>& first);
 
 // What was generated for a kernel.
 struct KernelCode {

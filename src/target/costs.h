@@ -37,6 +37,9 @@ struct Costs {
   int64_t kept_points;
   int64_t rows_at_once;
   SplitCosts split;
+  // Of a kernel that may be done by one launch with others (schedule/together.h): in more bytes of
+  // memory traffic the time of a launch is lost; 0: there is no such launch.
+  int64_t bytes_launched_together = 0;
 
   // Computing an element anew against storing and loading it: of no target in particular yet. In
   // loop/lowering/:

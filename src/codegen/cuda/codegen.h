@@ -37,6 +37,14 @@ std::string why_unsupported(const loop::Kernel& kernel);
 // neighbouring ones. One with inner axes has a block, a warp or a part of a warp for each outer
 // point, whose threads share the inner points. Reductions have a fixed order, which follows from
 // the sizes seen when traced.
+KernelCode generate(const loop::Kernel& kernel, const target::Cuda& cuda);
 std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cuda& cuda);
+
+// Several kernels in one launch, each with blocks of its own: this one, which has one outer axis
+// and no inner one, with each of the extents. It takes the parameters of the first that are not
+// `common` to all, then those of the second, ..., and those that are behind them. The extents, and
+// where the blocks of each begin, are part of the code.
+KernelCode generate_several(const loop::Kernel& kernel, std::span<const int64_t> extents,
+                            const std::vector<bool>& common, const target::Cuda& cuda);
 
 }  // namespace braze::codegen::cuda

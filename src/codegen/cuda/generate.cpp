@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 
+#include "base/error.h"
 #include "codegen/cuda/codegen.h"
 #include "codegen/cuda/kernel_writer.h"
 
@@ -31,13 +33,26 @@ std::vector<std::string> compiler_flags(const target::Cuda& cuda) {
           "--device-as-default-execution-space"};
 }
 
+KernelCode generate(const loop::Kernel& kernel, const target::Cuda& cuda) {
+  return write_kernel(plan_nest(kernel, cuda), symbol_of(kernel.name));
+}
+
 std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cuda& cuda) {
   std::vector<KernelCode> code;
-  for (const loop::Kernel& kernel : kernels) {
-    const Nest nest = plan_nest(kernel, cuda);
-    code.push_back(write_kernel(nest, symbol_of(kernel.name)));
-  }
+  for (const loop::Kernel& kernel : kernels) code.push_back(generate(kernel, cuda));
   return code;
+}
+
+// Its extent is a symbol, which is all of them together for what is decided by it.
+KernelCode generate_several(const loop::Kernel& kernel, std::span<const int64_t> extents,
+                            const std::vector<bool>& common, const target::Cuda& cuda) {
+  BRAZE_CHECK(kernel.outer.size() == 1 && kernel.inner.empty(), "one axis");
+  sym::ExprArena arena;
+  const int64_t all = std::accumulate(extents.begin(), extents.end(), int64_t{0});
+  loop::Kernel any = kernel;
+  any.outer[0].extent = sym::Int(arena.symbol("n", all, {1, all}));
+  return write_kernels(plan_nest(any, cuda), extents, common,
+                       symbol_of(kernel.name) + "_of_" + std::to_string(extents.size()));
 }
 
 }  // namespace braze::codegen::cuda

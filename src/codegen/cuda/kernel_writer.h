@@ -8,4 +8,15 @@ namespace braze::codegen::cuda {
 
 KernelCode write_kernel(const Nest& nest, const std::string& name);
 
+// What it does, line by line, with the block's number under that name. Fills in what the launch is.
+std::vector<std::string> kernel_lines(const Nest& nest, KernelCode& code, const std::string& block);
+
+// `function`: from its parameters on. What it does becomes part of its name, so that sources with
+// kernels that differ may stand in one program, whatever graphs they are from.
+KernelCode finished(const Nest& nest, KernelCode code, const std::string& function);
+
+// As codegen.h has it of several kernels; the nest's extent is a symbol.
+KernelCode write_kernels(const Nest& nest, std::span<const int64_t> extents,
+                         const std::vector<bool>& common, const std::string& name);
+
 }  // namespace braze::codegen::cuda

@@ -236,6 +236,10 @@ std::string type_of(DType dtype) {
 
 std::string storage_type_of(DType dtype) { return dtype == DType::kBool ? "u8" : type_of(dtype); }
 
+std::string parameter_type(const loop::BufferParam& param) {
+  return (param.written ? "" : "const ") + storage_type_of(param.dtype);
+}
+
 std::string literal(loop::ExprRef constant) {
   const DType dtype = constant->dtype;
   if (graph::is_half(dtype))

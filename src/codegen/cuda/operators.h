@@ -12,6 +12,8 @@ namespace braze::codegen::cuda {
 std::string type_of(graph::DType dtype);
 // As it lies in memory: a bool is a u8.
 std::string storage_type_of(graph::DType dtype);
+// Of a parameter, or of what it points to.
+std::string parameter_type(const loop::BufferParam& param);
 
 std::string literal(loop::ExprRef constant);
 std::string cast(const std::string& value, graph::DType from, graph::DType to);

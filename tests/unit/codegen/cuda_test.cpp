@@ -341,5 +341,50 @@ TEST(CudaSymbolic, SizesOfTheCall) {
   check_emulated(texts, options, {64, 128}, values, small_gpu());
 }
 
+// Each block does a part of one of them.
+TEST(CudaEmulated, SeveralKernelsInOneLaunch) {
+  sym::ExprArena arena;
+  loop::ExprPool pool;
+  const std::vector<int64_t> extents = {3, 700, 256, 1, 2049, 64};
+  const auto text = [](int64_t extent) {
+    return "kernel update(b0: f32 in, b1: f32 out, b2: f64 value, b3: f16 out) outer(o0 < " +
+           number(extent) +
+           ") {\n store(b1, o0, mul(load(b0, o0), f32(load(b2, 0))))\n"
+           " store(b3, o0, f16(load(b0, o0)))\n}";
+  };
+  std::vector<std::string> texts;
+  for (const int64_t extent : extents) texts.push_back(text(extent));
+  const std::vector<loop::Kernel> kernels = parse_kernels(texts, pool, arena);
+  target::Cuda small = tested_gpu();
+  small.processors = 1;  // packs
+  for (const target::Cuda& gpu : {tested_gpu(), small}) {
+    const std::vector<bool> common = {false, false, true, false};
+    const KernelCode code = generate_several(kernels[0], extents, common, gpu);
+    EXPECT_EQ(code.text.find("= load_pack<") != std::string::npos, gpu.processors == 1);
+    EXPECT_EQ(code.alignment.size(), 6u * 3 + 1);
+    EXPECT_TRUE(code.sizes.empty());
+    loop::Kernel all = kernels[0];  // its parameters are those of all, in order
+    all.params.clear();
+    for (size_t k = 0; k < extents.size(); ++k)
+      for (const int p : {0, 1, 3}) all.params.push_back(kernels[k].params[p]);
+    all.params.push_back(kernels[0].params[2]);
+    const auto library =
+        toolchain::build(kMachine + portable_prelude() + emulated_kernel(all, code, 0),
+                         {"-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-mf16c"});
+    const Buffers before = cpp::random_buffers(all, {});
+    Buffers got = before, want = before;
+    for (size_t k = 0; k < extents.size(); ++k) {
+      const std::vector<void*> own = {want[3 * k].data(), want[3 * k + 1].data(),
+                                      want.back().data(), want[3 * k + 2].data()};
+      ASSERT_TRUE(loop::interpret(kernels[k], own));
+    }
+    const uint32_t blocks[3] = {static_cast<uint32_t>(code.blocks[0].constant()), 1, 1};
+    const uint32_t threads[3] = {static_cast<uint32_t>(code.threads[0].constant()), 1, 1};
+    reinterpret_cast<Emulated>(library->symbol("run_kernel0"))(cpp::addresses(got).data(), nullptr,
+                                                               blocks, threads);
+    EXPECT_EQ(got, want);
+  }
+}
+
 }  // namespace
 }  // namespace braze::codegen::cuda

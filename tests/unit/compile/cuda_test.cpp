@@ -235,5 +235,68 @@ TEST(CompileForGpu, KernelsOfACpuStaySo) {
       steps<plan::KernelStep>(module.functions[0]).at(0)->launch));
 }
 
+std::string updates(const std::vector<std::pair<int, std::string>>& extents_and_ops) {
+  std::string inputs, body, outputs;
+  const size_t count = extents_and_ops.size();
+  for (size_t i = 0; i < count; ++i) {
+    const auto& [extent, op] = extents_and_ops[i];
+    const std::string type = ": f32[" + std::to_string(extent) + "]@cuda:0";
+    const std::string x = "%" + std::to_string(i), y = "%" + std::to_string(count + i);
+    inputs += (i ? ", " : "") + x + type;
+    body += "  " + y + type + " = " + op + "(" + x + ")\n";
+    outputs += (i ? ", " : "") + y;
+  }
+  return "graph(" + inputs + ") {\n" + body + "  return " + outputs + "\n}\n";
+}
+
+TEST(CompileForGpu, UpdatesOfManyTensorsAreOneLaunch) {
+  const std::string neg = "aten.neg", abs = "aten.abs";
+  const Compiled compiled =
+      compile_for_gpu(updates({{1000, neg}, {7, neg}, {50, abs}, {3000, neg}, {51, abs}}));
+  const auto kernels = steps<plan::KernelStep>(compiled.function());
+  ASSERT_EQ(kernels.size(), 2u);
+  using Slots = std::vector<plan::SlotId>;
+  const auto inputs = [&](const plan::KernelStep& step) {
+    Slots slots;
+    for (size_t i = 0; i < step.args.size(); i += 2) slots.push_back(step.args[i]);
+    return slots;
+  };
+  EXPECT_EQ(inputs(*kernels[0]), (Slots{0, 1, 3}));
+  EXPECT_EQ(inputs(*kernels[1]), (Slots{2, 4}));
+  EXPECT_EQ(std::get<plan::Grid>(kernels[0]->launch).blocks[0], sym::Int(4 + 1 + 12));
+  EXPECT_EQ(compiled.module.code.size(), 2u);
+}
+
+TEST(CompileForGpu, WhatNeedsAnotherKernelIsLaunchedBehindIt) {
+  // A product between them, a result of one for the other, and what takes longer than a launch.
+  const Compiled between = compile_for_gpu(
+      "graph(%0 x: f32[64, 64]@cuda:0, %1 y: f32[64]@cuda:0) {\n"
+      "  %2: f32[64, 64]@cuda:0 = aten.neg(%0)\n"
+      "  %3: f32[64, 64]@cuda:0 = aten.mm(%2, %0)\n"
+      "  %4: f32[64, 64]@cuda:0 = aten.neg(%3)\n"
+      "  return %2, %4\n}\n");
+  EXPECT_EQ(steps<plan::KernelStep>(between.function()).size(), 2u);
+  const Compiled needed = compile_for_gpu(
+      "graph(%0 x: f32[64]@cuda:0) {\n"
+      "  %1: f32[64]@cuda:0 = aten.flip(%0, [0])\n"
+      "  %2: f32[64]@cuda:0 = aten.cumsum(%1, 0, None)\n"
+      "  %3: f32[64]@cuda:0 = aten.flip(%2, [0])\n"
+      "  return %3\n}\n");
+  EXPECT_EQ(steps<plan::KernelStep>(needed.function()).size(), 2u);
+  const Compiled large =
+      compile_for_gpu(updates({{20'000'000, "aten.neg"}, {20'000'000, "aten.neg"}}));
+  EXPECT_EQ(steps<plan::KernelStep>(large.function()).size(), 2u);
+}
+
+TEST(CompileForGpu, ALaunchTakesNoMoreThanItsParametersHold) {
+  std::vector<std::pair<int, std::string>> many;
+  for (int i = 0; i < 300; ++i) many.emplace_back(100 + i, "aten.neg");
+  const Compiled compiled = compile_for_gpu(updates(many));
+  const auto kernels = steps<plan::KernelStep>(compiled.function());
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(kernels[0]->args.size(), 480u);
+  EXPECT_EQ(kernels[1]->args.size(), 120u);
+}
+
 }  // namespace
 }  // namespace braze::compile
