@@ -224,9 +224,10 @@ class ModuleBuilder {
       const std::vector<bool> alone = in_place ? inputs_alone(graph) : std::vector<bool>();
       schedule::fuse(waiting.program, target, alone);
       if (in_place) schedule::write_inputs_in_place(waiting.program, target, alone);
+      const auto launches = schedule::bring_together(waiting.program, target);
       const bool goes = dies || is_large_step(graph);  // takes memory as it goes
-      waiting.memory = schedule::plan_memory(waiting.program, target,
-                                             goes ? std::optional(kOwnAbove) : std::nullopt);
+      waiting.memory = schedule::plan_memory(
+          waiting.program, target, goes ? std::optional(kOwnAbove) : std::nullopt, launches);
       schedule::remove_copies_in_place(waiting.program, waiting.memory);
       waiting.kernels = distinct_kernels(
           waiting.program, schedule::launched_together(waiting.program, waiting.memory, target));

@@ -217,7 +217,10 @@ class Builder {
 };
 
 LaunchedKernel several(const loop::Program& program, const std::vector<int>& items) {
-  const auto extent = [&](int item) { return kernel_of(program, item).outer[0].extent.constant(); };
+  const auto extent = [&](int item) {
+    const std::vector<loop::Axis>& outer = kernel_of(program, item).outer;
+    return outer.empty() ? 1 : outer[0].extent.constant();
+  };
   // The largest: what is known of the values of its indices holds for all.
   const int largest = *std::ranges::max_element(items, {}, extent);
   LaunchedKernel launched{kernel_of(program, largest), {}, {}};

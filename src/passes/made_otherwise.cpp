@@ -96,8 +96,10 @@ class Finder {
     return fits && !seen_.contains(value->storage()) ? value : nullptr;
   }
 
-  Value* copy_of(Emitter& emit, Value* value) const {
-    return emit(OpKind::kclone, {value, graph::None{}});
+  Value* copy_of(Emitter& emit, Value* value) {
+    Value*& copy = copies_[value];
+    if (!copy) copy = emit(OpKind::kclone, {value, graph::None{}});
+    return copy;
   }
 
   void conversion(Emitter& emit, const Node& node) {
@@ -141,6 +143,7 @@ class Finder {
 
   Graph& joint_;
   std::set<int> seen_;  // storages of the caller's memory, and of what the call gives
+  std::unordered_map<const Value*, Value*> copies_;
   MadeOtherwise found_;
 };
 

@@ -112,7 +112,10 @@ class Fuser {
     // Horizontal: inputs that both load. Too little in common is not worth longer lives of buffers.
     int64_t shared = shared_input_bytes(first, second);
     int64_t smaller = std::min(traffic(first), traffic(second));
-    return shared * 8 >= smaller || smaller <= costs_.launch_bytes * 4 ? shared : 0;
+    // One launch can do both without that, and others with them (together.h).
+    const bool are_launched = smaller <= costs_.bytes_launched_together;
+    return shared * 8 >= smaller || (smaller <= costs_.launch_bytes * 4 && !are_launched) ? shared
+                                                                                          : 0;
   }
 
   int64_t shared_input_bytes(int first, int second) {

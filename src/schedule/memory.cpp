@@ -23,8 +23,9 @@ constexpr std::string_view kAddsInPlace = "aten.addmm";
 class MemoryPlanner {
  public:
   MemoryPlanner(const loop::Program& program, const target::Target& target,
-                std::optional<int64_t> own_above)
+                std::optional<int64_t> own_above, const std::vector<std::pair<int, int>>& launches)
       : program_(program),
+        launches_(launches),
         own_above_(own_above),
         device_(loop::device_type(target)),
         costs_(target::costs_of(target)),
@@ -182,6 +183,15 @@ class MemoryPlanner {
     return false;
   }
 
+  LiveRange through_launches(LiveRange range, int64_t bytes) const {
+    constexpr int64_t kSmall = 64 << 10;
+    const auto count = static_cast<int>(launches_.size());
+    if (bytes > kSmall) return range;
+    if (range.begin >= 0 && range.begin < count) range.begin = launches_[range.begin].first;
+    if (range.end >= 0 && range.end < count) range.end = launches_[range.end].second;
+    return range;
+  }
+
   void place_blocks() {
     std::vector<int> buffers;
     std::vector<ArenaBlock> blocks;
@@ -195,7 +205,8 @@ class MemoryPlanner {
       plan_.place[i] = block(buffer);
       if (block_[i] != buffer) continue;
       buffers.push_back(buffer);
-      blocks.push_back({.bytes = bytes(buffer), .begin = ranges_[i].begin, .end = ranges_[i].end});
+      const LiveRange range = through_launches(ranges_[i], bytes(buffer));
+      blocks.push_back({.bytes = bytes(buffer), .begin = range.begin, .end = range.end});
     }
     plan_.arena_bytes = lay_out(blocks);
     for (size_t i = 0; i < buffers.size(); ++i) plan_.offset[buffers[i]] = blocks[i].offset;
@@ -204,6 +215,7 @@ class MemoryPlanner {
   }
 
   const loop::Program& program_;
+  const std::vector<std::pair<int, int>>& launches_;
   const std::optional<int64_t> own_above_;
   const graph::Device::Type device_;  // of the arena
   const target::Costs costs_;
@@ -237,8 +249,9 @@ void remove_copies_in_place(loop::Program& program, const MemoryPlan& plan) {
 }
 
 MemoryPlan plan_memory(const loop::Program& program, const target::Target& target,
-                       std::optional<int64_t> own_above) {
-  return MemoryPlanner(program, target, own_above).run();
+                       std::optional<int64_t> own_above,
+                       const std::vector<std::pair<int, int>>& launches) {
+  return MemoryPlanner(program, target, own_above, launches).run();
 }
 
 }  // namespace braze::schedule

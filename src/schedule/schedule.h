@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "loop/program.h"
@@ -50,8 +51,12 @@ struct MemoryPlan {
   std::vector<int> place;
   int64_t arena_bytes = 0;
 };
+//
+// `launches`: as bring_together (together.h) gives it. What is small keeps its place until the end
+// of a launch, so that nothing stands in the way of that.
 MemoryPlan plan_memory(const loop::Program& program, const target::Target& target,
-                       std::optional<int64_t> own_above = {});
+                       std::optional<int64_t> own_above = {},
+                       const std::vector<std::pair<int, int>>& launches = {});
 
 // Removes the kernels that would copy a buffer onto itself by the plan.
 void remove_copies_in_place(loop::Program& program, const MemoryPlan& plan);

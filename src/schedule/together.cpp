@@ -1,10 +1,12 @@
 #include "schedule/together.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include "schedule/aliases.h"
+#include "schedule/kernel_edit.h"
 #include "target/costs.h"
 
 namespace braze::schedule {
@@ -51,116 +53,211 @@ class SameButExtents {
   std::set<std::pair<loop::ExprRef, loop::ExprRef>> known_;
 };
 
+bool has_one_axis(const Kernel& kernel) { return kernel.outer.size() == 1 && kernel.inner.empty(); }
+
+bool same_extents(const std::vector<loop::Axis>& a, const std::vector<loop::Axis>& b) {
+  return std::ranges::equal(a, b, {}, &loop::Axis::extent, &loop::Axis::extent);
+}
+
 bool are_alike(const Kernel& a, const Kernel& b) {
   const auto same = [](const loop::BufferParam& x, const loop::BufferParam& y) {
     return x.dtype == y.dtype && x.written == y.written && x.by_value == y.by_value;
   };
-  return std::ranges::equal(a.params, b.params, same) &&
-         std::ranges::equal(a.body, b.body, SameButExtents());
+  if (!std::ranges::equal(a.params, b.params, same)) return false;
+  if (has_one_axis(a) && has_one_axis(b))
+    return std::ranges::equal(a.body, b.body, SameButExtents());
+  return same_extents(a.outer, b.outer) && same_extents(a.inner, b.inner) && a.body == b.body;
 }
 
+// The launches of a stretch of kernels, in order. `touches` gives what a kernel reads and writes,
+// `fresh` the bytes that are taken for it when it is launched.
+template <class Touches, class Fresh>
 class Launches {
  public:
-  Launches(const loop::Program& program, const MemoryPlan& memory, const target::Target& target)
-      : program_(program),
-        memory_(memory),
-        aliases_(program),
-        most_bytes_(target::costs_of(target).bytes_launched_together) {}
+  Launches(const target::Costs& costs, int64_t most_fresh, Touches touches, Fresh fresh)
+      : costs_(costs),
+        most_fresh_(most_fresh),
+        touches_(std::move(touches)),
+        fresh_(std::move(fresh)) {}
 
-  std::vector<int> run() {
-    std::vector<int> first(program_.items.size());
-    for (size_t i = 0; i < first.size(); ++i) {
-      first[i] = static_cast<int>(i);
-      const auto* scheduled = std::get_if<loop::ScheduledKernel>(&program_.items[i]);
-      if (!scheduled) {
-        open_.clear();
-        continue;
+  void add(const Kernel& kernel, int item) {
+    const std::vector<Touch> touches = touches_(kernel);
+    if (can_join(kernel)) {
+      const int64_t fresh = fresh_(kernel);
+      const auto same = std::ranges::find_if(launches_, [&](const Launch& launch) {
+        return launch.is_open && are_alike(*launch.kernel, kernel);
+      });
+      if (same != launches_.end()) {
+        if (same->parameters + kernel.params.size() <= kMostParameters &&
+            same->fresh + fresh <= most_fresh_ && is_free(same, touches))
+          return same->add(kernel, item, fresh, touches);
+        same->is_open = false;
       }
-      first[i] = place(scheduled->kernel, first[i]);
+      launches_.push_back({.kernel = &kernel, .is_open = true});
+      return launches_.back().add(kernel, item, fresh, touches);
     }
-    return first;
+    launches_.push_back({.kernel = &kernel});
+    launches_.back().add(kernel, item, 0, touches);
+  }
+
+  // Calls visit(items) for each, and begins anew.
+  template <class Visit>
+  void end(Visit visit) {
+    for (const Launch& launch : launches_) visit(launch.items);
+    launches_.clear();
   }
 
  private:
   struct Launch {
     const Kernel* kernel;
-    int item;
-    size_t parameters;
-    std::vector<Touch> touched;  // by it and all that stands behind
+    bool is_open = false;  // others may join
+    std::vector<int> items = {};
+    size_t parameters = 0;
+    int64_t fresh = 0;
+    std::vector<Touch> touched = {};
+
+    void add(const Kernel& own, int item, int64_t bytes, const std::vector<Touch>& touches) {
+      items.push_back(item);
+      parameters += own.params.size();
+      fresh += bytes;
+      touched.insert(touched.end(), touches.begin(), touches.end());
+    }
   };
 
-  int place(const Kernel& kernel, int item) {
-    if (most_bytes_ == 0) return item;
-    const std::vector<Touch> touches = touches_of(kernel);
-    int first = item;
-    if (can_join(kernel)) {
-      const auto same = std::ranges::find_if(
-          open_, [&](const Launch& launch) { return are_alike(*launch.kernel, kernel); });
-      if (same != open_.end() && fits(*same, kernel, touches)) {
-        same->parameters += kernel.params.size();
-        first = same->item;
-      } else {
-        if (same != open_.end()) open_.erase(same);
-        open_.push_back({&kernel, item, kernel.params.size(), {}});
-      }
-    }
-    for (Launch& launch : open_)
-      launch.touched.insert(launch.touched.end(), touches.begin(), touches.end());
-    return first;
-  }
-
-  static bool fits(const Launch& launch, const Kernel& kernel, const std::vector<Touch>& touches) {
-    if (launch.parameters + kernel.params.size() > kMostParameters) return false;
-    return std::ranges::none_of(touches, [&](const Touch& own) {
-      return std::ranges::any_of(launch.touched,
-                                 [&](const Touch& other) { return collide(own, other); });
-    });
-  }
-
   bool can_join(const Kernel& kernel) const {
-    if (kernel.outer.size() != 1 || !kernel.inner.empty()) return false;
-    const sym::Int extent = kernel.outer[0].extent;
-    if (!extent.is_constant() || extent.constant() == 0) return false;
+    const auto is_number = [](const loop::Axis& axis) {
+      return axis.extent.is_constant() && axis.extent.constant() > 0;
+    };
+    if (!std::ranges::all_of(kernel.outer, is_number) ||
+        !std::ranges::all_of(kernel.inner, is_number))
+      return false;
+    const int64_t points = schedule::points(kernel.outer) * schedule::points(kernel.inner);
     int64_t bytes = 0;
     for (const loop::BufferParam& param : kernel.params)
-      if (!param.by_value) bytes += extent.constant() * graph::size_of(param.dtype);
-    return bytes <= most_bytes_ &&
-           std::ranges::none_of(kernel.body, [](const auto& s) { return s.accumulates(); });
+      if (!param.by_value) bytes += points * graph::size_of(param.dtype);
+    return bytes <= costs_.bytes_launched_together;
   }
 
-  std::vector<Touch> touches_of(const Kernel& kernel) const {
-    std::vector<Touch> touches;
-    for (const loop::BufferParam& param : kernel.params) {
-      if (param.by_value) continue;
-      const int root = aliases_.root(param.buffer);
-      Touch touch{root, 0, 1, param.written};
-      if (memory_.home[root] == Home::kArena) {
-        touch.place = -1;
-        // With symbolic sizes the offsets are others in each call.
-        if (!program_.arena) {
-          touch.begin = memory_.offset[root];
-          touch.end = touch.begin + std::max<int64_t>(bytes_of(program_.buffers[root]), 1);
-        }
-      } else if (memory_.place[root] >= 0) {
-        touch.place = memory_.place[root];
-      }
-      touches.push_back(touch);
-    }
-    return touches;
+  // Whether nothing from `launch` on stands in the way.
+  bool is_free(typename std::vector<Launch>::iterator launch,
+               const std::vector<Touch>& touches) const {
+    for (auto later = launch; later != launches_.end(); ++later)
+      for (const Touch& own : touches)
+        if (std::ranges::any_of(later->touched,
+                                [&](const Touch& other) { return collide(own, other); }))
+          return false;
+    return true;
   }
 
-  const loop::Program& program_;
-  const MemoryPlan& memory_;
-  const Aliases aliases_;
-  const int64_t most_bytes_;
-  std::vector<Launch> open_;  // that a kernel may join
+  const target::Costs& costs_;
+  const int64_t most_fresh_;
+  const Touches touches_;
+  const Fresh fresh_;
+  std::vector<Launch> launches_;
 };
+
+const Kernel* kernel_of(const loop::Item& item) {
+  const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
+  return scheduled ? &scheduled->kernel : nullptr;
+}
+
+// Bytes of memory that is neither the caller's nor handed to the caller.
+int64_t own_bytes(const loop::Program& program, const Aliases& aliases,
+                  const std::vector<bool>& stays, const Kernel& kernel) {
+  int64_t bytes = 0;
+  for (const loop::BufferParam& param : kernel.params) {
+    const int root = aliases.root(param.buffer);
+    if (param.written && program.buffers[root].kind != loop::Buffer::Kind::kInput && !stays[root])
+      bytes += bytes_of(program.buffers[root]);
+  }
+  return bytes;
+}
 
 }  // namespace
 
+std::vector<std::pair<int, int>> bring_together(loop::Program& program,
+                                                const target::Target& target) {
+  constexpr int64_t kMostMoved = 1 << 20;
+  const target::Costs costs = target::costs_of(target);
+  if (costs.bytes_launched_together == 0) return {};
+  const Aliases aliases(program);
+  const std::vector<bool> stays = needed_at_end(program, aliases);
+  Launches launches(
+      costs, kMostMoved,
+      [&](const Kernel& kernel) {
+        std::vector<Touch> touches;
+        for (const loop::BufferParam& param : kernel.params)
+          if (!param.by_value) touches.push_back({aliases.root(param.buffer), 0, 1, param.written});
+        return touches;
+      },
+      [&](const Kernel& kernel) { return own_bytes(program, aliases, stays, kernel); });
+  std::vector<int> order;
+  std::vector<std::pair<int, int>> ranges;
+  const auto place = [&](const std::vector<int>& items) {
+    const auto begin = static_cast<int>(order.size());
+    order.insert(order.end(), items.begin(), items.end());
+    ranges.resize(order.size(), {begin, static_cast<int>(order.size()) - 1});
+  };
+  for (size_t i = 0; i < program.items.size(); ++i) {
+    if (const Kernel* kernel = kernel_of(program.items[i])) {
+      launches.add(*kernel, static_cast<int>(i));
+      continue;
+    }
+    launches.end(place);
+    place({static_cast<int>(i)});
+  }
+  launches.end(place);
+  std::vector<loop::Item> items;
+  for (const int item : order) items.push_back(std::move(program.items[item]));
+  program.items = std::move(items);
+  return ranges;
+}
+
 std::vector<int> launched_together(const loop::Program& program, const MemoryPlan& memory,
                                    const target::Target& target) {
-  return Launches(program, memory, target).run();
+  constexpr int64_t kMostFresh = 16 << 20;  // what dies in a launch is there until its end
+  const target::Costs costs = target::costs_of(target);
+  const Aliases aliases(program);
+  std::vector<bool> stays(program.buffers.size());
+  for (size_t i = 0; i < stays.size(); ++i)
+    stays[i] = memory.home[i] == Home::kArena || memory.home[i] == Home::kOutput;
+  Launches launches(
+      costs, kMostFresh,
+      [&](const Kernel& kernel) {
+        std::vector<Touch> touches;
+        for (const loop::BufferParam& param : kernel.params) {
+          if (param.by_value) continue;
+          const int root = aliases.root(param.buffer);
+          Touch touch{root, 0, 1, param.written};
+          if (memory.home[root] == Home::kArena) {
+            touch.place = -1;
+            // With symbolic sizes the offsets are others in each call.
+            if (!program.arena) {
+              touch.begin = memory.offset[root];
+              touch.end = touch.begin + std::max<int64_t>(bytes_of(program.buffers[root]), 1);
+            }
+          } else if (memory.place[root] >= 0) {
+            touch.place = memory.place[root];
+          }
+          touches.push_back(touch);
+        }
+        return touches;
+      },
+      [&](const Kernel& kernel) { return own_bytes(program, aliases, stays, kernel); });
+  std::vector<int> first(program.items.size());
+  std::iota(first.begin(), first.end(), 0);
+  if (costs.bytes_launched_together == 0) return first;
+  const auto note = [&](const std::vector<int>& items) {
+    for (const int item : items) first[item] = items[0];
+  };
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (const Kernel* kernel = kernel_of(program.items[i]))
+      launches.add(*kernel, static_cast<int>(i));
+    else
+      launches.end(note);
+  }
+  launches.end(note);
+  return first;
 }
 
 }  // namespace braze::schedule

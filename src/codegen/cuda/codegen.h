@@ -40,10 +40,10 @@ std::string why_unsupported(const loop::Kernel& kernel);
 KernelCode generate(const loop::Kernel& kernel, const target::Cuda& cuda);
 std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cuda& cuda);
 
-// Several kernels in one launch, each with blocks of its own: this one, which has one outer axis
-// and no inner one, with each of the extents. It takes the parameters of the first that are not
-// `common` to all, then those of the second, ..., and those that are behind them. The extents, and
-// where the blocks of each begin, are part of the code.
+// Several kernels in one launch, each with blocks of its own: this one with each of these extents
+// of its first outer axis, if any, which may differ where that is the only axis. It takes the
+// parameters of the first that are not `common` to all, then those of the second, ..., and those
+// that are behind them. The extents, and where the blocks of each begin, are part of the code.
 KernelCode generate_several(const loop::Kernel& kernel, std::span<const int64_t> extents,
                             const std::vector<bool>& common, const target::Cuda& cuda);
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <numeric>
 
 #include "base/error.h"
@@ -43,16 +44,22 @@ std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const ta
   return code;
 }
 
-// Its extent is a symbol, which is all of them together for what is decided by it.
+// The extent of one axis is a symbol, which is all of them together for what is decided by it.
 KernelCode generate_several(const loop::Kernel& kernel, std::span<const int64_t> extents,
                             const std::vector<bool>& common, const target::Cuda& cuda) {
-  BRAZE_CHECK(kernel.outer.size() == 1 && kernel.inner.empty(), "one axis");
+  const std::string name = symbol_of(kernel.name) + "_of_" + std::to_string(extents.size());
+  if (kernel.outer.size() != 1 || !kernel.inner.empty()) {
+    BRAZE_CHECK(std::ranges::adjacent_find(extents, std::not_equal_to()) == extents.end(),
+                "extents of several axes differ");
+    target::Cuda share = cuda;  // of the device
+    share.processors = std::max(cuda.processors / static_cast<int>(extents.size()), 1);
+    return write_kernels(plan_nest(kernel, share), extents, common, name);
+  }
   sym::ExprArena arena;
   const int64_t all = std::accumulate(extents.begin(), extents.end(), int64_t{0});
   loop::Kernel any = kernel;
   any.outer[0].extent = sym::Int(arena.symbol("n", all, {1, all}));
-  return write_kernels(plan_nest(any, cuda), extents, common,
-                       symbol_of(kernel.name) + "_of_" + std::to_string(extents.size()));
+  return write_kernels(plan_nest(any, cuda), extents, common, name);
 }
 
 }  // namespace braze::codegen::cuda

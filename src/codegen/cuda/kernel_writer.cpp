@@ -127,7 +127,7 @@ class KernelWriter {
     const std::string high = std::to_string(4 * kThreadsOfWarp / tile.width) + "u";
     const std::string in_row = number(along, wide), in_column = number(across, wide);
     writer_.line("const u32 in_warp = threadIdx.x % 32u, warp = threadIdx.x / 32u;");
-    writer_.line(type + "tile = blockIdx.x, row = tile / " + in_row + ";");
+    writer_.line(type + "tile = " + block_ + ", row = tile / " + in_row + ";");
     writer_.line(type + "across = row % " + in_column + " * " + std::to_string(tile.width) +
                  "u + warp % 4u * " + side + " + in_warp % " + side + ";");
     writer_.line(type + "along = tile % " + in_row + " * " + std::to_string(tile.packs()) +
@@ -162,7 +162,7 @@ class KernelWriter {
     const std::string type = wide ? "u64" : "u32";
     code_.blocks[0] = blocks_of(points, per_block);
     const bool exact = sym::mod(points, per_block) == sym::Int(0);
-    writer_.line("const " + type + " place = (" + type + ")blockIdx.x * " +
+    writer_.line("const " + type + " place = (" + type + ")" + block_ + " * " +
                  std::to_string(per_block) + "u + " + within + ";");
     if (exact) {
       bind_axes(0, nest_.outer_count, "place", wide);

@@ -341,49 +341,88 @@ TEST(CudaSymbolic, SizesOfTheCall) {
   check_emulated(texts, options, {64, 128}, values, small_gpu());
 }
 
-// Each block does a part of one of them.
-TEST(CudaEmulated, SeveralKernelsInOneLaunch) {
+// Kernels whose parameters p are common[p], or of their own, against each of them by itself.
+void check_several(const std::vector<std::string>& texts, const std::vector<int64_t>& extents,
+                   const std::vector<bool>& common, const target::Cuda& gpu) {
   sym::ExprArena arena;
   loop::ExprPool pool;
-  const std::vector<int64_t> extents = {3, 700, 256, 1, 2049, 64};
-  const auto text = [](int64_t extent) {
-    return "kernel update(b0: f32 in, b1: f32 out, b2: f64 value, b3: f16 out) outer(o0 < " +
-           number(extent) +
-           ") {\n store(b1, o0, mul(load(b0, o0), f32(load(b2, 0))))\n"
-           " store(b3, o0, f16(load(b0, o0)))\n}";
-  };
-  std::vector<std::string> texts;
-  for (const int64_t extent : extents) texts.push_back(text(extent));
   const std::vector<loop::Kernel> kernels = parse_kernels(texts, pool, arena);
+  const KernelCode code = generate_several(kernels[0], extents, common, gpu);
+  EXPECT_TRUE(code.sizes.empty());
+  loop::Kernel all = kernels[0];  // with the parameters of all, in order
+  all.params.clear();
+  std::vector<std::vector<size_t>> places(kernels.size(), std::vector<size_t>(common.size()));
+  for (const bool shared : {false, true})
+    for (size_t k = 0; k < (shared ? 1 : kernels.size()); ++k)
+      for (size_t p = 0; p < common.size(); ++p) {
+        if (common[p] != shared) continue;
+        for (size_t to = k; to < (shared ? kernels.size() : k + 1); ++to)
+          places[to][p] = all.params.size();
+        all.params.push_back(kernels[k].params[p]);
+      }
+  EXPECT_EQ(code.alignment.size(), all.params.size());
+  const auto library =
+      toolchain::build(kMachine + portable_prelude() + emulated_kernel(all, code, 0),
+                       {"-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-mf16c"});
+  const RunOptions options{.magnitude = 1};  // sums cancel
+  Buffers got = cpp::random_buffers(all, options), want = got;
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    std::vector<void*> own;
+    for (const size_t place : places[k]) own.push_back(want[place].data());
+    ASSERT_TRUE(loop::interpret(kernels[k], own));
+  }
+  uint32_t blocks[3], threads[3];
+  for (int i = 0; i < 3; ++i) {
+    blocks[i] = static_cast<uint32_t>(code.blocks[i].constant());
+    threads[i] = static_cast<uint32_t>(code.threads[i].constant());
+  }
+  reinterpret_cast<Emulated>(library->symbol("run_kernel0"))(cpp::addresses(got).data(), nullptr,
+                                                             blocks, threads);
+  for (size_t p = 0; p < all.params.size(); ++p) {
+    const graph::DType dtype = all.params[p].dtype;
+    for (int64_t i = 0; i < options.elements; ++i) {
+      const loop::Scalar a = loop::load(dtype, got[p].data(), i);
+      const loop::Scalar b = loop::load(dtype, want[p].data(), i);
+      ASSERT_TRUE(cpp::close(dtype, a, b, options)) << "b" << p << "[" << i << "]";
+    }
+  }
+}
+
+// Each block does a part of one of them.
+TEST(CudaEmulated, SeveralKernelsInOneLaunch) {
+  const std::vector<int64_t> extents = {3, 700, 256, 1, 2049, 64};
+  std::vector<std::string> texts;
+  for (const int64_t extent : extents)
+    texts.push_back(
+        "kernel update(b0: f32 in, b1: f32 out, b2: f64 value, b3: f16 out) outer(o0 < " +
+        number(extent) +
+        ") {\n store(b1, o0, mul(load(b0, o0), f32(load(b2, 0))))\n"
+        " store(b3, o0, f16(load(b0, o0)))\n}");
   target::Cuda small = tested_gpu();
   small.processors = 1;  // packs
-  for (const target::Cuda& gpu : {tested_gpu(), small}) {
-    const std::vector<bool> common = {false, false, true, false};
-    const KernelCode code = generate_several(kernels[0], extents, common, gpu);
-    EXPECT_EQ(code.text.find("= load_pack<") != std::string::npos, gpu.processors == 1);
-    EXPECT_EQ(code.alignment.size(), 6u * 3 + 1);
-    EXPECT_TRUE(code.sizes.empty());
-    loop::Kernel all = kernels[0];  // its parameters are those of all, in order
-    all.params.clear();
-    for (size_t k = 0; k < extents.size(); ++k)
-      for (const int p : {0, 1, 3}) all.params.push_back(kernels[k].params[p]);
-    all.params.push_back(kernels[0].params[2]);
-    const auto library =
-        toolchain::build(kMachine + portable_prelude() + emulated_kernel(all, code, 0),
-                         {"-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-mf16c"});
-    const Buffers before = cpp::random_buffers(all, {});
-    Buffers got = before, want = before;
-    for (size_t k = 0; k < extents.size(); ++k) {
-      const std::vector<void*> own = {want[3 * k].data(), want[3 * k + 1].data(),
-                                      want.back().data(), want[3 * k + 2].data()};
-      ASSERT_TRUE(loop::interpret(kernels[k], own));
-    }
-    const uint32_t blocks[3] = {static_cast<uint32_t>(code.blocks[0].constant()), 1, 1};
-    const uint32_t threads[3] = {static_cast<uint32_t>(code.threads[0].constant()), 1, 1};
-    reinterpret_cast<Emulated>(library->symbol("run_kernel0"))(cpp::addresses(got).data(), nullptr,
-                                                               blocks, threads);
-    EXPECT_EQ(got, want);
-  }
+  for (const target::Cuda& gpu : {tested_gpu(), small})
+    check_several(texts, extents, {false, false, true, false}, gpu);
+}
+
+TEST(CudaEmulated, SeveralRowsAndTilesInOneLaunch) {
+  const auto same = [](const std::string& text, int count, const std::vector<bool>& common) {
+    check_several(std::vector<std::string>(count, text), std::vector<int64_t>(count, 1), common,
+                  tested_gpu());
+  };
+  same(softmax(3, 100), 4, {false, false});
+  same(softmax(2, 5000), 3, {false, false});
+  same(
+      "kernel norm(b0: f32 in, b1: f32 out) inner(i0 < 3000) {\n"
+      " r0 = sum(mul(load(b0, i0), load(b0, i0))) inner\n store(b1, 0, sqrt(r0))\n}",
+      5, {false, false});
+  same(
+      "kernel columns(b0: f32 in, b1: f32 out) outer(o0 < 70) inner(i0 < 90) {\n"
+      " r0 = sum(load(b0, i0*70 + o0)) inner\n store(b1, o0, r0)\n}",
+      3, {false, false});
+  same(
+      "kernel turned(b0: f32 in, b1: f32 out) outer(o0 < 70, o1 < 90) {\n"
+      " store(b1, o0*90 + o1, load(b0, o1*70 + o0))\n}",
+      3, {true, false});
 }
 
 }  // namespace

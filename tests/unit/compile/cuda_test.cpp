@@ -267,6 +267,27 @@ TEST(CompileForGpu, UpdatesOfManyTensorsAreOneLaunch) {
   EXPECT_EQ(compiled.module.code.size(), 2u);
 }
 
+// As of gradients that are clipped: parts of sums, sums of parts, and products with a number.
+TEST(CompileForGpu, ReductionsOfManyTensorsAreAFewLaunches) {
+  constexpr int kTensors = 12;
+  std::string inputs, norms, list, products, outputs;
+  for (int i = 0; i < kTensors; ++i) {
+    const std::string n = std::to_string(i), type = ": f32[300, 300]@cuda:0";
+    inputs += (i ? ", %" : "%") + n + type;
+    norms += "  %" + std::to_string(100 + i) + ": f32[]@cuda:0 = aten.linalg_vector_norm(%" + n +
+             ", 2, None, false, None)\n";
+    list += (i ? ", %" : "%") + std::to_string(100 + i);
+    products += "  %" + std::to_string(200 + i) + type + " = aten.mul.Tensor(%" + n + ", %301)\n";
+    outputs += (i ? ", %" : "%") + std::to_string(200 + i);
+  }
+  const Compiled compiled = compile_for_gpu(
+      "graph(" + inputs + ") {\n" + norms + "  %300: f32[12]@cuda:0 = aten.stack([" + list +
+      "], 0)\n  %301: f32[]@cuda:0 = aten.linalg_vector_norm(%300, 2, None, false, None)\n" +
+      products + "  return " + outputs + "\n}\n");
+  // Parts and sums of them, what the parts leave, the norm of the norms, the products.
+  EXPECT_LE(steps<plan::KernelStep>(compiled.function()).size(), 5u);
+}
+
 TEST(CompileForGpu, WhatNeedsAnotherKernelIsLaunchedBehindIt) {
   // A product between them, a result of one for the other, and what takes longer than a launch.
   const Compiled between = compile_for_gpu(
