@@ -185,6 +185,30 @@ Value* sums_of_nll_backward(Emitter& emit, const Node* node) {
   return emit(OpKind::kunsqueeze, {emit.where(ignored, none, grad), Int(1)});
 }
 
+// The sums of the rows of a loss's gradient, [n, 1], where they follow from fewer numbers: of what
+// the nll loss gives, of one number for all of a row, and of sums of these. Null: they do not.
+Value* sums_of_rows(Emitter& emit, Value* x) {
+  const Node* node = x->producer();
+  if (!node || x->type().rank() != 2 || !graph::is_float(x->type().dtype) ||
+      graph::is_half(x->type().dtype))
+    return nullptr;
+  if (node->op().kind == OpKind::kexpand) {
+    Value* of = graph::tensor_arg(*node, 0);
+    const bool is_one = of->type().rank() == 2 && of->type().sizes[1] == Int(1) &&
+                        of->type().sizes[0] == x->type().sizes[0];
+    const Int count = x->type().sizes[1];
+    return is_one && count.is_constant() ? emit.mul(of, static_cast<double>(count.constant()))
+                                         : nullptr;
+  }
+  if (node->op().kind == OpKind::kadd_Tensor && node->operands().size() == 2 &&
+      graph::is_number(node->args().at(2), 1) && are_alike(*node, {0, 1})) {
+    Value* left = sums_of_rows(emit, graph::tensor_arg(*node, 0));
+    Value* right = left ? sums_of_rows(emit, graph::tensor_arg(*node, 1)) : nullptr;
+    return right ? emit.add(left, right) : nullptr;
+  }
+  return sums_of_nll_backward(emit, node);
+}
+
 // y * (dy - sum(dy * y)), of log-softmax dy - exp(y) * sum(dy)
 Replacement softmax(Emitter& emit, const Node& node, bool log) {
   if (!are_alike(node, {0, 1}) || node.result()->type().rank() == 0) return {};
@@ -193,7 +217,7 @@ Replacement softmax(Emitter& emit, const Node& node, bool log) {
   Value* part = log ? dy : emit.mul(dy, y);
   const int64_t dim = graph::int_arg(node, 2);
   const bool of_rows = graph::normalize_dim(dim, node.result()->type().rank()) == 1;
-  Value* sum = log && of_rows ? sums_of_nll_backward(emit, dy->producer()) : nullptr;
+  Value* sum = log && of_rows ? sums_of_rows(emit, dy) : nullptr;
   if (!sum) sum = emit(OpKind::ksum_dim_IntList, {part, Dims{Int(dim)}, true, None{}});
   if (log) return {emit.sub(dy, emit.mul(emit.unary(OpKind::kexp, y), sum))};
   return {emit.mul(emit.sub(dy, sum), y)};

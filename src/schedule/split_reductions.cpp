@@ -35,8 +35,7 @@ bool can_be_split(ReduceOp op) {
   return false;
 }
 
-// Whether the kernel walks its inner points once, stores nothing in that walk and reads nothing
-// that it stores.
+// Whether the kernel walks its inner points once and reads nothing that it stores.
 bool is_one_sweep(const Kernel& kernel) {
   std::vector<bool> stored(kernel.params.size());
   bool reduces = false, fits = true;
@@ -51,7 +50,7 @@ bool is_one_sweep(const Kernel& kernel) {
         fits = false;
         break;
       case Statement::Kind::kStore:
-        fits = fits && !s.inner && s.overwrites();
+        fits = fits && s.overwrites() && (!s.inner || effects.results.empty());
         stored[s.buffer] = true;
         break;
     }
@@ -160,14 +159,15 @@ class Splitter {
     return pool_.add(pool_.mul(part, rows_), row(first));
   }
 
-  // The reductions of the kernel, with other axes, and a store of each result.
+  // What the kernel does in its walk, with other axes, and a store of each result.
   loop::ScheduledKernel reduce_into(Kernel target, Rewriter& rewriter, ExprRef index) {
     target.params = kernel().params;
     for (const Statement& s : kernel().body)
-      if (s.is_reduction()) target.body.push_back(rewriter(s));
-    const size_t reductions = target.body.size();
+      if (s.inner) target.body.push_back(rewriter(s));
+    const size_t inner = target.body.size();
     size_t next = 0;
-    for (size_t i = 0; i < reductions; ++i) {
+    for (size_t i = 0; i < inner; ++i) {
+      if (!target.body[i].is_reduction()) continue;
       const int number = target.body[i].reduced;
       for (int component = 0, end = components(target.body[i]); component < end; ++component) {
         const int buffer = buffers_[next++];
@@ -243,6 +243,7 @@ class Splitter {
         moments[s.reduced] = join_moments(s, mean, squares, part, target);
         continue;
       }
+      if (s.inner && s.is_store()) continue;
       target.body.push_back(s);
       Statement& last = target.body.back();
       if (s.is_reduction())

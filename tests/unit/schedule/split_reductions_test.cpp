@@ -94,6 +94,15 @@ TEST(SplitReductions, MomentsAreJoined) {
       {524288, 4}, 2);
 }
 
+// Each part stores its own.
+TEST(SplitReductions, WhatIsStoredInTheWalk) {
+  check(
+      "kernel k(b0: f32 in, b1: f32 out, b2: f32 out) inner(i0 < 200000) {\n"
+      " store(b1, i0, mul(load(b0, i0), 0.5:f32)) inner\n"
+      " r0 = sum(mul(load(b0, i0), 0.5:f32)) inner\n store(b2, 0, r0)\n}",
+      {200000, 200000, 1}, 3);
+}
+
 TEST(SplitReductions, OnlyLongOnesOfOneSweep) {
   check(
       "kernel few(b0: f32 in, b1: f32 out) inner(i0 < 1000) {\n"
