@@ -345,7 +345,7 @@ void fuse(loop::Program& program, const target::Target& target, const std::vecto
   narrow_stores(program, aliases);
   split_reductions(program, costs.split);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
-    keep_between_sweeps(kernel, program.pool);
+    if (costs.keeps_between_sweeps) keep_between_sweeps(kernel, program.pool);
     renumber(kernel, program.pool);
   });
   if (log::enabled(log::Component::kSchedule)) {

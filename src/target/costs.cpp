@@ -38,7 +38,8 @@ Costs costs(const Cuda& cuda) {
                     .columns_together = 256,
                     .fewest_of_a_column = 64,
                     .equal_parts = true},
-          .bytes_launched_together = 16 * kLaunchMicroseconds * cuda.bandwidth / 4,
+          .bytes_launched_together = 4 * kLaunchMicroseconds * cuda.bandwidth,
+          .keeps_between_sweeps = false,
           // Each point is computed once, by a thread of its own.
           .in_place_multiple = 1};
 }

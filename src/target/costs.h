@@ -41,6 +41,10 @@ struct Costs {
   // memory traffic the time of a launch is lost; 0: there is no such launch.
   int64_t bytes_launched_together = 0;
 
+  // Whether memory that is written anyway keeps exponentials and the like from one walk over a row
+  // to the next (schedule/sweeps.h): where they cost more than to store and load them.
+  bool keeps_between_sweeps = true;
+
   // Computing an element anew against storing and loading it: of no target in particular yet. In
   // loop/lowering/:
   int repeated_nodes = 16;    // most nodes that each pass of a kernel evaluates anew

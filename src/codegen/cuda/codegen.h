@@ -20,6 +20,7 @@ struct KernelCode {
   std::string text;  // of the source
   std::array<sym::Int, 3> blocks = {1, 1, 1};
   std::array<sym::Int, 3> threads = {1, 1, 1};  // of a block
+  int cluster = 1;                              // blocks that a cluster has, which is in the text
   sym::Int shared_bytes = 0;                    // beside what the kernel declares itself
   std::vector<sym::Int> sizes;                  // what it takes behind its parameters
   std::vector<sym::Int> limits;  // values that must fit 32 bits, or the kernel must not be launched

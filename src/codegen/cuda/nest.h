@@ -51,6 +51,9 @@ struct Nest {
   bool has_tail = false;  // the last pack may have fewer
   Tile tile;              // kPoints
   int sharers = 1;        // threads that share an outer point, a power of two
+  // kRows: neighbouring blocks, a cluster, that share an outer point; each has `sharers` /
+  // `cluster` threads and its own part of the accumulators' shared memory.
+  int cluster = 1;
   // Packs that each sharer takes, of numbers that are known and so few that what it has loaded
   // stays in its registers from one walk to the next; 0: any number.
   int rounds = 0;

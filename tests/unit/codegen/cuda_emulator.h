@@ -26,13 +26,16 @@ constexpr const char* kMachine = R"(
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(n)
+#define __cluster_dims__(x, y, z)
+#define __CUDA_ARCH__ 900
 #define __shared__ static
 struct Index { unsigned x, y, z; };
 Index threadIdx, blockIdx;
-static ucontext_t scheduler, fibers[1024];
-static Index index_of[1024];
-static bool ended[1024];
-static unsigned exchanged[1024];
+enum { kFibers = 8192 };  // of the blocks of a cluster, which run side by side
+static ucontext_t scheduler, fibers[kFibers];
+static Index index_of[kFibers];
+static bool ended[kFibers];
+static unsigned exchanged[kFibers], block_size;
 static int current;
 void yield() { swapcontext(&fibers[current], &scheduler); }
 void __syncthreads() { yield(); }
@@ -43,6 +46,9 @@ unsigned __shfl_xor_sync(unsigned, unsigned value, int offset) {
   yield();
   return other;
 }
+unsigned rank_of_block() { return current / block_size; }
+void sync_cluster() { yield(); }
+template <class A> A from_block(const A* shared, unsigned) { return *shared; }
 template <class To, class From> To bits_of(From x) { To to; __builtin_memcpy(&to, &x, sizeof to); return to; }
 float __int_as_float(int x) { return bits_of<float>(x); }
 double __longlong_as_double(long long x) { return bits_of<double>(x); }
@@ -72,10 +78,11 @@ static void start() {
   ended[current] = true;
   swapcontext(&fibers[current], &scheduler);
 }
-// All threads of a block, in turns, until all have ended.
-static void run_block(const unsigned* threads) {
-  static char* stacks = (char*)malloc(1024 * 65536ll);
-  const int count = threads[0] * threads[1] * threads[2];
+// All threads of a block, or of those of a cluster, in turns, until all have ended.
+static void run_block(const unsigned* threads, int cluster) {
+  static char* stacks = (char*)malloc(kFibers * 65536ll);
+  block_size = threads[0] * threads[1] * threads[2];
+  const int count = block_size * cluster, first = blockIdx.x;
   for (int t = 0; t < count; ++t) {
     index_of[t] = {t % threads[0], t / threads[0] % threads[1], t / threads[0] / threads[1]};
     ended[t] = false;
@@ -90,9 +97,11 @@ static void run_block(const unsigned* threads) {
       if (ended[t]) continue;
       current = t;
       threadIdx = index_of[t];
+      blockIdx.x = first + t / block_size;
       swapcontext(&scheduler, &fibers[t]);
       left -= ended[t];
     }
+  blockIdx.x = first;
 }
 )";
 
@@ -124,8 +133,9 @@ inline std::string emulated_kernel(const loop::Kernel& kernel, const KernelCode&
          "); };\n"
          "  for (blockIdx.z = 0; blockIdx.z < blocks[2]; ++blockIdx.z)\n"
          "    for (blockIdx.y = 0; blockIdx.y < blocks[1]; ++blockIdx.y)\n"
-         "      for (blockIdx.x = 0; blockIdx.x < blocks[0]; ++blockIdx.x) "
-         "run_block(threads);\n}\n";
+         "      for (blockIdx.x = 0; blockIdx.x < blocks[0]; blockIdx.x += " +
+         std::to_string(code.cluster) + ") run_block(threads, " + std::to_string(code.cluster) +
+         ");\n}\n";
 }
 
 inline std::vector<int64_t> values_of(const std::vector<sym::Int>& sizes,

@@ -38,7 +38,7 @@ TEST(CudaText, ThreadsOfARow) {
   EXPECT_EQ(threads(softmax(100000, 4)), std::pair(int64_t{256}, int64_t{391}));
   EXPECT_EQ(threads(softmax(100000, 128)).first, 256);
   EXPECT_EQ(threads(softmax(8192, 4096)), std::pair(int64_t{256}, int64_t{8192}));
-  EXPECT_EQ(threads(softmax(1, 100000)), std::pair(int64_t{1024}, int64_t{1}));
+  EXPECT_EQ(threads(softmax(1, 100000)), std::pair(int64_t{512}, int64_t{8}));  // a cluster
   // So that a thread keeps its part of a row in registers.
   EXPECT_EQ(threads(softmax(8192, 32768)).first, 1024);
 }
@@ -108,6 +108,13 @@ TEST(CudaNvrtc, CompilesWhatIsGenerated) {
   std::vector<toolchain::CudaSource> sources;
   for (const KernelCode& code : generate(parse_kernels(texts, pool, arena, {64}), tested_gpu()))
     sources.push_back({code.text, compiler_flags(tested_gpu())});
+  const std::vector<loop::Kernel> several =
+      parse_kernels({relu("f16", "4096"), softmax(3, 50257)}, pool, arena);
+  for (const loop::Kernel& kernel : several) {
+    const std::vector<int64_t> extents(5, kernel.outer[0].extent.constant());
+    const KernelCode code = generate_several(kernel, extents, {false, false}, tested_gpu());
+    sources.push_back({code.text, compiler_flags(tested_gpu())});
+  }
   toolchain::DiskCache none("", 0);
   const toolchain::Cubins cubins = toolchain::cubins(sources, none);
   EXPECT_EQ(cubins.of_source.size(), sources.size());
