@@ -2,7 +2,8 @@
 //
 // Needs fused kernels. A kernel whose outer axes have few points and whose reductions run over many
 // becomes two or three: one reduces equal parts of the longest inner axis, a second one what is
-// left of the axis, and the last one reduces the results of the parts and does all else:
+// left of the axis, and the last one reduces the results of the parts and does all else; what the
+// walk stores of each point, the parts store:
 //
 //   outer() inner(i0 < 1000000) { r0 = sum(load(b0, i0)) inner; store(b1, 0, r0) }
 //   =>

@@ -99,6 +99,28 @@ def test_losses_over_many_classes(dtype, classes):
     check(lambda x: (x.float() - x.float().amax(-1, True)).exp().sum(-1), (logits,), (nothing,))
 
 
+LONG_ROWS = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "log_softmax": lambda x: torch.log_softmax(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "extremes": lambda x: x.amax(-1) - x.amin(-1),
+}
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 50257), (700, 50304), (40, 131072), (5, 262144), (2, 400001)]
+)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("name", LONG_ROWS)
+def test_rows_of_several_blocks(name, dtype, shape):
+    x = torch.randn(shape, device="cuda").to(dtype)
+    close = {"rtol": 1e-2, "atol": 1e-3} if dtype == torch.float16 else {"rtol": 1e-5, "atol": 1e-5}
+    fn = LONG_ROWS[name]
+    compiled = check(fn, (x,), close=close)
+    assert torch.equal(compiled(x), compiled(x))  # in the same order each time
+
+
 def test_sums_over_columns():
     x = torch.randn(5000, 4096, device="cuda", dtype=torch.float16)
     weight = torch.randn(5000, 1, device="cuda")
