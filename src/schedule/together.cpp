@@ -131,6 +131,9 @@ class Launches {
     if (!std::ranges::all_of(kernel.outer, is_number) ||
         !std::ranges::all_of(kernel.inner, is_number))
       return false;
+    bool varies = false;  // with the call: the code of a launch takes no sizes
+    for_each_expr(kernel, [&](loop::ExprRef e) { varies |= e->kind == loop::ExprKind::kSize; });
+    if (varies) return false;
     const int64_t points = schedule::points(kernel.outer) * schedule::points(kernel.inner);
     int64_t bytes = 0;
     for (const loop::BufferParam& param : kernel.params)

@@ -10,7 +10,7 @@ namespace braze::schedule {
 
 // A kernel can be launched with an earlier one
 // * that it is equal to, but for its buffers, and, if it has one axis that is not reduced, for the
-//   extent of that, where extents are numbers;
+//   extent of that, where extents, and all sizes in it, are numbers;
 // * if it is as small as target::Costs::bytes_launched_together;
 // * if it needs nothing of what is launched from that one on, nor stores to what is read or stored
 //   there: the blocks of a launch run in any order;

@@ -309,6 +309,20 @@ TEST(CompileForGpu, WhatNeedsAnotherKernelIsLaunchedBehindIt) {
   EXPECT_EQ(steps<plan::KernelStep>(large.function()).size(), 2u);
 }
 
+TEST(CompileForGpu, SizesOfTheCallAreTakenByLaunchesOfTheirOwn) {
+  const Compiled compiled = compile_for_gpu(
+      "graph(s0 = size(%0, 0) hint 64 range [2, 1000], %0 x: f32[s0]@cuda:0, "
+      "%1 a: f32[10]@cuda:0, %2 b: f32[20]@cuda:0) {\n"
+      "  %3: f32[10]@cuda:0 = aten.mul.Tensor(%1, s0)\n"
+      "  %4: f32[20]@cuda:0 = aten.mul.Tensor(%2, s0)\n"
+      "  return %3, %4\n}\n");
+  EXPECT_EQ(compiled.unsupported, "");
+  const auto kernels = steps<plan::KernelStep>(compiled.function());
+  ASSERT_EQ(kernels.size(), 2u);
+  for (const plan::KernelStep* step : kernels)
+    EXPECT_EQ(compiled.function().kernels[step->kernel].sizes.size(), 1u);
+}
+
 TEST(CompileForGpu, ALaunchTakesNoMoreThanItsParametersHold) {
   std::vector<std::pair<int, std::string>> many;
   for (int i = 0; i < 300; ++i) many.emplace_back(100 + i, "aten.neg");
