@@ -24,7 +24,10 @@ namespace avx2 {
 }  // namespace
 
 const Variant kAvx2 = {.panel = avx2::kPanel,
+                       .panels = avx2::kPanels,
                        .tile_rows = avx2::kTileRows,
+                       .inner_block = avx2::kInnerBlock,
+                       .packs_rows = avx2::kPacksRows,
                        .multiply = avx2::multiply,
                        .multiply_few_rows = avx2::multiply_few_rows,
                        .lanes = avx2::kLanes,

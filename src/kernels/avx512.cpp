@@ -24,7 +24,10 @@ namespace avx512 {
 }  // namespace
 
 const Variant kAvx512 = {.panel = avx512::kPanel,
+                         .panels = avx512::kPanels,
                          .tile_rows = avx512::kTileRows,
+                         .inner_block = avx512::kInnerBlock,
+                         .packs_rows = avx512::kPacksRows,
                          .multiply = avx512::multiply,
                          .multiply_few_rows = avx512::multiply_few_rows,
                          .lanes = avx512::kLanes,

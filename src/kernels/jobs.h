@@ -34,8 +34,8 @@ struct RowBlockProgress {
 };
 
 // A product cut into tasks: some columns, a panel of them where there are many rows, over a block
-// of rows. The threads take one after the other. Before the panels of a block of a transposed a
-// come tasks that pack it, row by row; two blocks in turn are in memory.
+// of rows. The threads take one after the other. Before the panels of a block of rows come, where a
+// is transposed or the variant packs all, tasks that pack it; two blocks in turn are in memory.
 struct ProductJob {
   Product product;
   int64_t width = 0;                                  // columns of a task
@@ -75,8 +75,11 @@ struct AttentionJob {
 };
 
 struct Variant {
-  int64_t panel = 0;  // columns of a panel
+  int64_t panel = 0;   // columns of a panel
+  int64_t panels = 1;  // of a task
   int64_t tile_rows = 0;
+  int64_t inner_block = 0;  // elements of a column of b in a packed panel, at most
+  bool packs_rows = false;  // also where the elements of a row of a lie side by side
   // Takes tasks until none is left. `scratch`, 64-byte aligned: inner_block x panel floats.
   void (*multiply)(ProductJob& job, float* scratch) = nullptr;
   // The same for few rows, `scratch`: rows x width floats.

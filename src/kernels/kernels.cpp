@@ -8,9 +8,6 @@
 namespace braze::kernels {
 namespace {
 
-// Elements of a column of b in a packed panel: 256 KiB with 64 columns, which half of a
-// second-level cache holds.
-constexpr int64_t kInnerBlock = 1024;
 // Rows that are multiplied with all panels before the next ones: 1.5 MiB of a with inner 768.
 constexpr int64_t kMostRows = 512;
 // Fewer rows do not pay for packing the panel again.
@@ -19,10 +16,14 @@ constexpr int64_t kLeastRows = 48;
 constexpr int64_t kFewRows = 48, kFewRowsTransposed = 12;
 // Of such a product in a task: 2 KiB of each row of b.
 constexpr int64_t kMostColumns = 512;
-// Of a transposed a, in floats: 4 MiB for each of two blocks of rows.
+// Of a packed a, in floats: 4 MiB for each of two blocks of rows.
 constexpr int64_t kMostPacked = int64_t{1} << 20;
-// In a task that packs: 4 lines of each column.
-constexpr int64_t kPackedRows = 64;
+// In a task that packs: 8 tiles, 3 lines of each column.
+constexpr int64_t kPackedRows = 48;
+// Fewer columns do not pay for packing an a whose rows lie side by side.
+constexpr int64_t kLeastColumns = 128;
+// Floats between rows that meet in the same lines of a first-level cache.
+constexpr int64_t kAliasing = 1024;
 // So that a thread that was held up costs the others little.
 constexpr int64_t kTasksPerThread = 3;
 // 64 KiB of scores in panels of 64 columns.
@@ -88,22 +89,24 @@ void multiply(const Variant& variant, const Product& product, int threads, const
   if (product.rows == 0 || product.columns == 0) return;
   if (product.rows <= (product.b_transposed ? kFewRowsTransposed : kFewRows))
     return multiply_few_rows(variant, product, threads, run);
-  ProductJob job{.product = product, .width = variant.panel};
+  ProductJob job{.product = product, .width = variant.panels * variant.panel};
   job.panels = ceil_div(product.columns, job.width);
   const int64_t wanted = threads == 1 ? 1 : ceil_div(kTasksPerThread * threads, job.panels);
-  const int64_t most_rows =
-      product.a_transposed ? std::min(kMostRows, kMostPacked / product.inner) : kMostRows;
+  const bool packs = product.a_transposed ||
+                     (variant.packs_rows && product.a_stride % kAliasing == 0 &&
+                      product.columns >= kLeastColumns && packs_rows(product.rows, product.inner));
+  const int64_t most_rows = packs ? std::min(kMostRows, kMostPacked / product.inner) : kMostRows;
   const int64_t least_blocks = ceil_div(product.rows, most_rows);
   const int64_t blocks =
       std::clamp(wanted, least_blocks, std::max(least_blocks, product.rows / kLeastRows));
   job.row_block = ceil_div(ceil_div(product.rows, blocks), variant.tile_rows) * variant.tile_rows;
   job.row_blocks = ceil_div(product.rows, job.row_block);
-  const int64_t inner_blocks = std::max<int64_t>(1, ceil_div(product.inner, kInnerBlock));
+  const int64_t inner_blocks = std::max<int64_t>(1, ceil_div(product.inner, variant.inner_block));
   job.inner_block = ceil_div(ceil_div(product.inner, inner_blocks), 16) * 16;
-  const size_t count = std::max<int64_t>(job.inner_block, 1) * variant.panel;
+  const size_t count = std::max<int64_t>(job.inner_block, 1) * job.width;
   job.threads = std::min<int64_t>(threads, job.panels * job.row_blocks);
   std::vector<RowBlockProgress> progress;
-  if (product.a_transposed) {
+  if (packs) {
     progress.resize(job.row_blocks);
     job.progress = progress.data();
     job.packed_rows = kPackedRows;

@@ -157,6 +157,17 @@ TEST_P(ProductTest, TransposedRowsArePacked) {
         }
 }
 
+TEST_P(ProductTest, RowsThatMeetInACacheArePacked) {
+  for (int64_t rows : {49, 64, 600})
+    for (int64_t inner : {1, 7, 8, 16, 23, 400, 1000})
+      for (int64_t columns : {128, 203})
+        for (bool transposed : {false, true}) {
+          const Case c{rows, inner, columns, transposed, true, Activation::kGelu, 1024 - inner};
+          const auto alone = multiplied(*variant_, c, 1);
+          for (int threads : {2, 5}) EXPECT_EQ(multiplied(*variant_, c, threads), alone);
+        }
+}
+
 // Its inner extent leaves room for few rows at a time, so that memory of blocks is used again.
 TEST_P(ProductTest, ManyBlocksOfTransposedRows) {
   Case c{300, 9000, 10};
