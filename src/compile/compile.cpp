@@ -14,6 +14,7 @@
 #include "graph/devices.h"
 #include "loop/program.h"
 #include "passes/pipeline.h"
+#include "schedule/beside.h"
 #include "schedule/in_place.h"
 #include "schedule/schedule.h"
 #include "schedule/together.h"
@@ -229,8 +230,13 @@ class ModuleBuilder {
       waiting.memory = schedule::plan_memory(
           waiting.program, target, goes ? std::optional(kOwnAbove) : std::nullopt, launches);
       schedule::remove_copies_in_place(waiting.program, waiting.memory);
-      waiting.kernels = distinct_kernels(
-          waiting.program, schedule::launched_together(waiting.program, waiting.memory, target));
+      const auto first = schedule::launched_together(waiting.program, waiting.memory, target);
+      const auto partner =
+          schedule::sharing_launches(waiting.program, waiting.memory, first, target,
+                                     [&](const auto& rows, const auto& columns) {
+                                       return share_launch(rows, columns, target);
+                                     });
+      waiting.kernels = distinct_kernels(waiting.program, first, partner);
     }
     dump(options_, "schedule", [&] { return loop::to_string(waiting.program); });
     if (const std::string why = why_no_code(waiting.kernels.kernels, target); !why.empty()) {

@@ -66,14 +66,18 @@ std::vector<KernelCode> generate(std::span<const LaunchedKernel> launched, const
   return code;
 }
 
+codegen::cuda::KernelCode code_of(const LaunchedKernel& launched, const target::Cuda& cuda) {
+  if (launched.columns)
+    return codegen::cuda::generate_beside(launched.kernel, *launched.columns, cuda);
+  if (launched.extents.empty()) return codegen::cuda::generate(launched.kernel, cuda);
+  return codegen::cuda::generate_several(launched.kernel, launched.extents, launched.common, cuda);
+}
+
 std::vector<KernelCode> generate(std::span<const LaunchedKernel> kernels, const target::Cuda& cuda,
                                  plan::Module& module) {
   std::vector<KernelCode> code;
   for (const LaunchedKernel& launched : kernels) {
-    codegen::cuda::KernelCode kernel =
-        launched.extents.empty() ? codegen::cuda::generate(launched.kernel, cuda)
-                                 : codegen::cuda::generate_several(
-                                       launched.kernel, launched.extents, launched.common, cuda);
+    codegen::cuda::KernelCode kernel = code_of(launched, cuda);
     code.push_back({.name = std::move(kernel.name),
                     .code = static_cast<int32_t>(module.code.size()),
                     .launch = plan::Grid{.blocks = kernel.blocks,
@@ -93,10 +97,16 @@ std::vector<KernelCode> generate(std::span<const LaunchedKernel> kernels, const 
 
 std::string why_no_code(std::span<const LaunchedKernel> kernels, const target::Target& target) {
   if (!std::holds_alternative<target::Cuda>(target)) return "";
-  for (const auto& [kernel, extents, common] : kernels)
-    if (const std::string why = codegen::cuda::why_unsupported(kernel); !why.empty())
-      return "no code for " + kernel.name + " on a GPU: " + why;
+  for (const LaunchedKernel& launched : kernels)
+    if (const std::string why = codegen::cuda::why_unsupported(launched.kernel); !why.empty())
+      return "no code for " + launched.kernel.name + " on a GPU: " + why;
   return "";
+}
+
+bool share_launch(const loop::Kernel& rows, const loop::Kernel& columns,
+                  const target::Target& target) {
+  const auto* cuda = std::get_if<target::Cuda>(&target);
+  return cuda && codegen::cuda::share_launch(rows, columns, *cuda);
 }
 
 std::vector<KernelCode> generate_code(std::span<const LaunchedKernel> kernels,

@@ -15,6 +15,10 @@ namespace braze::compile {
 // Why there is no code for one of the kernels; empty: there is for all.
 std::string why_no_code(std::span<const LaunchedKernel> kernels, const target::Target& target);
 
+// Whether there is code for a kernel of rows and one of columns in one launch.
+bool share_launch(const loop::Kernel& rows, const loop::Kernel& columns,
+                  const target::Target& target);
+
 // Adds the code of the kernels to the module, if there are any: on a CPU one source, or several of
 // which each is worth another start of the compiler, if there are threads to compile them side by
 // side; on a GPU one for each kernel.

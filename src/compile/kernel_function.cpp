@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "compile/slots.h"
 #include "schedule/aliases.h"
+#include "schedule/directions.h"
 
 namespace braze::compile {
 namespace {
@@ -38,6 +40,22 @@ struct KernelIdentity {
   }
 };
 
+// A kernel, and the one of columns that shares its launch, if any.
+using Launched = std::pair<const Kernel*, const Kernel*>;
+
+struct LaunchedIdentity {
+  size_t operator()(const Launched& launched) const {
+    const KernelIdentity identity;
+    const size_t hash = identity(launched.first);
+    return launched.second ? KernelIdentity::mix(hash, identity(launched.second)) : hash;
+  }
+  bool operator()(const Launched& a, const Launched& b) const {
+    const KernelIdentity identity;
+    return !a.second == !b.second && identity(a.first, b.first) &&
+           (!a.second || identity(a.second, b.second));
+  }
+};
+
 const Kernel& kernel_of(const loop::Program& program, int item) {
   return std::get<loop::ScheduledKernel>(program.items[item]).kernel;
 }
@@ -64,8 +82,10 @@ class Builder {
       for (sym::Int limit : code[i].limits)
         if (std::ranges::find(function_.limits, limit) == function_.limits.end())
           function_.limits.push_back(limit);
-      for_each_argument(kernels_.kernels[i], [&](size_t, const loop::BufferParam& param) {
-        signature.written.push_back(param.written);
+      const LaunchedKernel& launched = kernels_.kernels[i];
+      for_each_argument(launched, [&](size_t of, size_t p) {
+        const Kernel& kernel = launched.columns && of == 1 ? *launched.columns : launched.kernel;
+        signature.written.push_back(kernel.params[p].written);
       });
       function_.kernels.push_back(std::move(signature));
     }
@@ -157,16 +177,18 @@ class Builder {
                              .base = base});
   }
 
-  // Calls visit(i, parameter) for what a launch of the kernel is given: of several, what each has
-  // alone, in their order (i), and behind that what all have.
+  // Calls visit(i, p) for what a launch of the kernel is given, parameter p of the i-th of its
+  // kernels: of several, what each has alone, in their order, and behind that what all have.
   template <class Visit>
   static void for_each_argument(const LaunchedKernel& launched, Visit visit) {
-    const std::vector<loop::BufferParam>& params = launched.kernel.params;
+    const size_t count = launched.kernel.params.size();
     for (size_t i = 0; i < launched.extents.size(); ++i)
-      for (size_t p = 0; p < params.size(); ++p)
-        if (!launched.common[p]) visit(i, params[p]);
-    for (size_t p = 0; p < params.size(); ++p)
-      if (launched.extents.empty() || launched.common[p]) visit(0, params[p]);
+      for (size_t p = 0; p < count; ++p)
+        if (!launched.common[p]) visit(i, p);
+    for (size_t p = 0; p < count; ++p)
+      if (launched.extents.empty() || launched.common[p]) visit(0, p);
+    if (launched.columns)
+      for (size_t p = 0; p < launched.columns->params.size(); ++p) visit(1, p);
   }
 
   void add_kernel(const loop::ScheduledKernel& scheduled, size_t item, const KernelCode& code) {
@@ -174,9 +196,9 @@ class Builder {
     plan::KernelStep step{.kernel = number, .launch = code.launch, .origin = scheduled.origin};
     const LaunchedKernel& launched = kernels_.kernels[number];
     const std::vector<int>& with = kernels_.launched_with[item];
-    for_each_argument(launched, [&](size_t i, const loop::BufferParam& param) {
+    for_each_argument(launched, [&](size_t i, size_t p) {
       const Kernel& own = with.empty() ? scheduled.kernel : kernel_of(program_, with[i]);
-      step.args.push_back(slot(own.params[&param - launched.kernel.params.data()].buffer));
+      step.args.push_back(slot(own.params[p].buffer));
     });
     function_.steps.emplace_back(std::move(step));
   }
@@ -223,7 +245,7 @@ LaunchedKernel several(const loop::Program& program, const std::vector<int>& ite
   };
   // The largest: what is known of the values of its indices holds for all.
   const int largest = *std::ranges::max_element(items, {}, extent);
-  LaunchedKernel launched{kernel_of(program, largest), {}, {}};
+  LaunchedKernel launched{.kernel = kernel_of(program, largest)};
   launched.common.assign(launched.kernel.params.size(), true);
   for (const int item : items) {
     const Kernel& kernel = kernel_of(program, item);
@@ -236,7 +258,8 @@ LaunchedKernel several(const loop::Program& program, const std::vector<int>& ite
 
 }  // namespace
 
-DistinctKernels distinct_kernels(const loop::Program& program, const std::vector<int>& first) {
+DistinctKernels distinct_kernels(const loop::Program& program, const std::vector<int>& first,
+                                 const std::vector<int>& partner) {
   DistinctKernels result;
   result.launched_with.resize(program.items.size());
   for (size_t i = 0; i < first.size(); ++i) {
@@ -245,10 +268,12 @@ DistinctKernels distinct_kernels(const loop::Program& program, const std::vector
     if (result.launched_with[leader].empty()) result.launched_with[leader].push_back(first[i]);
     result.launched_with[leader].push_back(static_cast<int>(i));
   }
-  std::unordered_map<const Kernel*, int, KernelIdentity, KernelIdentity> numbers;
+  std::unordered_map<Launched, int, LaunchedIdentity, LaunchedIdentity> numbers;
   for (size_t i = 0; i < program.items.size(); ++i) {
     const auto* scheduled = std::get_if<loop::ScheduledKernel>(&program.items[i]);
-    if (scheduled == nullptr || first[i] != static_cast<int>(i)) {
+    const int other = partner[i];
+    if (scheduled == nullptr || first[i] != static_cast<int>(i) ||
+        (other >= 0 && other < static_cast<int>(i))) {
       result.of_item.push_back(-1);
       continue;
     }
@@ -258,8 +283,20 @@ DistinctKernels distinct_kernels(const loop::Program& program, const std::vector
       result.of_item.push_back(next);
       continue;
     }
-    auto [found, fresh] = numbers.emplace(&scheduled->kernel, next);
-    if (fresh) result.kernels.push_back({scheduled->kernel, {}, {}});
+    Launched launched{&scheduled->kernel, nullptr};
+    if (other >= 0) {
+      launched.second = &kernel_of(program, other);
+      result.launched_with[i] = {static_cast<int>(i), other};
+      if (!schedule::directions_of(scheduled->kernel).rows) {
+        std::swap(launched.first, launched.second);
+        result.launched_with[i] = {other, static_cast<int>(i)};
+      }
+    }
+    auto [found, fresh] = numbers.emplace(launched, next);
+    if (fresh) {
+      result.kernels.push_back({.kernel = *launched.first});
+      if (launched.second) result.kernels.back().columns = *launched.second;
+    }
     result.of_item.push_back(found->second);
   }
   return result;

@@ -1,6 +1,7 @@
 // From a fused program to a function of a module.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,11 +11,13 @@
 
 namespace braze::compile {
 
-// A kernel, or several in one launch that differ from it in the extent of their one axis.
+// A kernel, or several in one launch that differ from it in the extent of their one axis, or a
+// kernel of rows with one of columns (schedule/beside.h).
 struct LaunchedKernel {
   loop::Kernel kernel;
-  std::vector<int64_t> extents;  // of each of several
-  std::vector<bool> common;      // by parameter, of several: whether all are given the same
+  std::vector<int64_t> extents = {};  // of each of several
+  std::vector<bool> common = {};      // by parameter, of several: whether all are given the same
+  std::optional<loop::Kernel> columns = {};  // its parameters come behind those of the rows
 };
 
 // The kernels of a program, each different one once. Kernels that differ in nothing but their names
@@ -22,11 +25,13 @@ struct LaunchedKernel {
 struct DistinctKernels {
   std::vector<LaunchedKernel> kernels;
   std::vector<int> of_item;  // by item; -1: an extern call, or launched with an earlier kernel
-  // By item: the kernels that it is launched with, itself first; empty where it is alone.
+  // By item: the kernels that it is launched with, itself first, or that of rows; empty where it is
+  // alone.
   std::vector<std::vector<int>> launched_with;
 };
-// `first`: as schedule::launched_together gives it.
-DistinctKernels distinct_kernels(const loop::Program& program, const std::vector<int>& first);
+// `first`: as schedule::launched_together gives it; `partner`: as schedule::sharing_launches does.
+DistinctKernels distinct_kernels(const loop::Program& program, const std::vector<int>& first,
+                                 const std::vector<int>& partner);
 
 // What was generated for a kernel.
 struct KernelCode {

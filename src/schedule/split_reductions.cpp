@@ -66,12 +66,17 @@ bool reduces_columns(const Kernel& kernel) {
   return directions.columns && !directions.rows;
 }
 
-int64_t parts_of(const Kernel& kernel, const target::SplitCosts& costs) {
+// `reads_rows_of_others`: what other kernels walk row by row.
+int64_t parts_of(const Kernel& kernel, const target::SplitCosts& costs,
+                 bool reads_rows_of_others = false) {
   const int64_t rows = points(kernel.outer), inner = points(kernel.inner);
   if (kernel.inner.empty() || rows < 1) return 1;
   if (costs.columns_together > 0 && reduces_columns(kernel)) {
     const int64_t blocks = std::max<int64_t>(rows / costs.columns_together, 1);
-    return std::min(costs.most_parts / (2 * blocks), inner / costs.fewest_of_a_column);
+    int64_t parts = costs.most_parts / (2 * blocks);
+    if (costs.points_read_beside > 0 && reads_rows_of_others)
+      parts = std::max(parts, rows * inner / costs.points_read_beside);
+    return std::min(parts, inner / costs.fewest_of_a_column);
   }
   if (rows > costs.most_rows) return 1;
   return std::min(
@@ -89,11 +94,11 @@ int64_t equal_parts(sym::Int length, int64_t parts, int64_t unit) {
 class Splitter {
  public:
   Splitter(loop::Program& program, const loop::ScheduledKernel& scheduled,
-           const target::SplitCosts& costs)
+           const target::SplitCosts& costs, bool reads_rows_of_others)
       : program_(program),
         pool_(program.pool),
         whole_(scheduled),
-        parts_(parts_of(scheduled.kernel, costs)) {
+        parts_(parts_of(scheduled.kernel, costs, reads_rows_of_others)) {
     const std::vector<loop::Axis>& inner = kernel().inner;
     const auto longest = std::max_element(
         inner.begin(), inner.end(),
@@ -313,7 +318,26 @@ bool will_be_split(const Kernel& kernel, const target::SplitCosts& costs) {
   return parts_of(kernel, costs) >= 2 && is_one_sweep(kernel);
 }
 
+namespace {
+
+// By buffer: whether a kernel walks its rows.
+std::vector<bool> read_by_rows(const loop::Program& program) {
+  std::vector<bool> result(program.buffers.size());
+  for (const loop::Item& item : program.items) {
+    const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
+    if (!scheduled || scheduled->kernel.inner.empty()) continue;
+    const Directions directions = directions_of(scheduled->kernel);
+    if (!directions.rows || directions.columns) continue;
+    for (const loop::BufferParam& param : scheduled->kernel.params)
+      if (!param.written) result[param.buffer] = true;
+  }
+  return result;
+}
+
+}  // namespace
+
 void split_reductions(loop::Program& program, const target::SplitCosts& costs) {
+  const std::vector<bool> by_rows = read_by_rows(program);
   std::vector<loop::Item> items;
   for (loop::Item& item : program.items) {
     const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
@@ -321,7 +345,9 @@ void split_reductions(loop::Program& program, const target::SplitCosts& costs) {
       items.push_back(std::move(item));
       continue;
     }
-    for (loop::Item& part : Splitter(program, *scheduled, costs).run())
+    const bool reads_rows = std::ranges::any_of(
+        scheduled->kernel.params, [&](const auto& p) { return !p.written && by_rows[p.buffer]; });
+    for (loop::Item& part : Splitter(program, *scheduled, costs, reads_rows).run())
       items.push_back(std::move(part));
   }
   program.items = std::move(items);

@@ -7,6 +7,7 @@
 
 #include "schedule/aliases.h"
 #include "schedule/kernel_edit.h"
+#include "schedule/touches.h"
 #include "target/costs.h"
 
 namespace braze::schedule {
@@ -17,17 +18,6 @@ using loop::Kernel;
 // The parameters of a launch are at most 4 KiB (CUDA C++ Programming Guide, section on kernel
 // parameters; newer drivers take more).
 constexpr size_t kMostParameters = 480;
-
-// Memory that a kernel reads or writes: a part of the arena, or all of a place of its own.
-struct Touch {
-  int place;  // -1: the arena
-  int64_t begin, end;
-  bool written;
-};
-
-bool collide(const Touch& a, const Touch& b) {
-  return a.place == b.place && (a.written || b.written) && a.begin < b.end && b.begin < a.end;
-}
 
 // Whether expressions of one pool are the same but for the extents of axes.
 class SameButExtents {
@@ -142,14 +132,10 @@ class Launches {
   }
 
   // Whether nothing from `launch` on stands in the way.
-  bool is_free(typename std::vector<Launch>::iterator launch,
+  bool is_free(typename std::vector<Launch>::const_iterator launch,
                const std::vector<Touch>& touches) const {
-    for (auto later = launch; later != launches_.end(); ++later)
-      for (const Touch& own : touches)
-        if (std::ranges::any_of(later->touched,
-                                [&](const Touch& other) { return collide(own, other); }))
-          return false;
-    return true;
+    return std::none_of(launch, launches_.end(),
+                        [&](const Launch& later) { return collide(later.touched, touches); });
   }
 
   const target::Costs& costs_;
@@ -226,26 +212,7 @@ std::vector<int> launched_together(const loop::Program& program, const MemoryPla
     stays[i] = memory.home[i] == Home::kArena || memory.home[i] == Home::kOutput;
   Launches launches(
       costs, kMostFresh,
-      [&](const Kernel& kernel) {
-        std::vector<Touch> touches;
-        for (const loop::BufferParam& param : kernel.params) {
-          if (param.by_value) continue;
-          const int root = aliases.root(param.buffer);
-          Touch touch{root, 0, 1, param.written};
-          if (memory.home[root] == Home::kArena) {
-            touch.place = -1;
-            // With symbolic sizes the offsets are others in each call.
-            if (!program.arena) {
-              touch.begin = memory.offset[root];
-              touch.end = touch.begin + std::max<int64_t>(bytes_of(program.buffers[root]), 1);
-            }
-          } else if (memory.place[root] >= 0) {
-            touch.place = memory.place[root];
-          }
-          touches.push_back(touch);
-        }
-        return touches;
-      },
+      [&](const Kernel& kernel) { return touches_of(kernel, program, aliases, memory); },
       [&](const Kernel& kernel) { return own_bytes(program, aliases, stays, kernel); });
   std::vector<int> first(program.items.size());
   std::iota(first.begin(), first.end(), 0);

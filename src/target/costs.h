@@ -21,6 +21,9 @@ struct SplitCosts {
   // difference.
   int64_t columns_together = 0;
   int64_t fewest_of_a_column = 0;
+  // At most, in a part of columns of a matrix whose rows another kernel reads, which may share a
+  // launch (schedule/beside.h): a cache holds them until then. 0: no matter.
+  int64_t points_read_beside = 0;
   bool equal_parts = false;  // another number of parts is worth a launch less for what is left
 };
 
@@ -40,6 +43,9 @@ struct Costs {
   // Of a kernel that may be done by one launch with others (schedule/together.h): in more bytes of
   // memory traffic the time of a launch is lost; 0: there is no such launch.
   int64_t bytes_launched_together = 0;
+  // Kernels of rows and of columns that both read so many bytes share a launch
+  // (schedule/beside.h); 0: there is no such launch.
+  int64_t bytes_read_beside = 0;
 
   // Whether memory that is written anyway keeps exponentials and the like from one walk over a row
   // to the next (schedule/sweeps.h): where they cost more than to store and load them.

@@ -48,4 +48,11 @@ std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const ta
 KernelCode generate_several(const loop::Kernel& kernel, std::span<const int64_t> extents,
                             const std::vector<bool>& common, const target::Cuda& cuda);
 
+// A kernel of rows and one of columns in parts, whose blocks take turns (schedule/beside.h), with
+// the parameters of both; and whether their threads make blocks of one size. Columns that are not
+// loaded in packs take longer than what they find in a cache saves.
+KernelCode generate_beside(const loop::Kernel& rows, const loop::Kernel& columns,
+                           const target::Cuda& cuda);
+bool share_launch(const loop::Kernel& rows, const loop::Kernel& columns, const target::Cuda& cuda);
+
 }  // namespace braze::codegen::cuda

@@ -44,6 +44,11 @@ std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const ta
   return code;
 }
 
+KernelCode generate_beside(const loop::Kernel& rows, const loop::Kernel& columns,
+                           const target::Cuda& cuda) {
+  return write_beside(rows, columns, cuda, symbol_of(rows.name) + "_beside");
+}
+
 // The extent of one axis is a symbol, which is all of them together for what is decided by it.
 KernelCode generate_several(const loop::Kernel& kernel, std::span<const int64_t> extents,
                             const std::vector<bool>& common, const target::Cuda& cuda) {

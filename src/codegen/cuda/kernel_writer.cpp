@@ -162,7 +162,7 @@ class KernelWriter {
   void begin_rows() {
     const bool several = nest_.sharers <= kThreadsOfWarp;
     const std::string sharers = std::to_string(nest_.sharers) + "u";
-    code_.threads[0] = several ? kThreadsOfBlock : nest_.sharers / nest_.cluster;
+    code_.threads[0] = nest_.threads_of_block();
     if (nest_.cluster > 1) return begin_clusters();
     if (several)
       begin_shared(nest_.rows_of_block(), "threadIdx.x / " + sharers);
@@ -182,9 +182,9 @@ class KernelWriter {
   }
 
   void begin_columns() {
-    code_.threads = {kColumnsOfBlock, nest_.sharers, 1};
-    begin_shared(kColumnsOfBlock, "threadIdx.x");
-    writer_.line("const u32 lane = threadIdx.y;");
+    code_.threads[0] = nest_.threads_of_block();
+    begin_shared(kColumnsOfBlock, "threadIdx.x % 32u");
+    writer_.line("const u32 lane = threadIdx.x / 32u;");
   }
 
   static sym::Int blocks_of(sym::Int points, int per_block) {

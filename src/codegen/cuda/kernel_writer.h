@@ -15,6 +15,10 @@ std::vector<std::string> kernel_lines(const Nest& nest, KernelCode& code, const 
 // kernels that differ may stand in one program, whatever graphs they are from.
 KernelCode finished(const Nest& nest, KernelCode code, const std::string& function);
 
+// As codegen.h has it of a kernel of rows and one of columns.
+KernelCode write_beside(const loop::Kernel& rows, const loop::Kernel& columns,
+                        const target::Cuda& cuda, const std::string& name);
+
 // As codegen.h has it of several kernels; where extents differ, the nest's is a symbol.
 KernelCode write_kernels(const Nest& nest, std::span<const int64_t> extents,
                          const std::vector<bool>& common, const std::string& name);

@@ -200,16 +200,6 @@ int64_t bytes_of_result(const Statement& reduction) {
   }
 }
 
-// The most sharers whose partial results fit the shared memory of a block of kColumns.
-int most_in_shared_memory(const Nest& nest) {
-  constexpr int64_t kSharedBytes = 46 * 1024;  // less than what every device gives unasked
-  int64_t bytes = 1;
-  for (const Statement& s : nest.kernel->body)
-    if (s.is_reduction()) bytes += bytes_of_result(s) * kColumnsOfBlock * nest.lanes;
-  return static_cast<int>(
-      std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(kSharedBytes / bytes, 1))));
-}
-
 // How many threads share an outer point. Each takes a few packs, so that it can keep them in
 // registers: short rows get a warp or a part of one, longer rows and few ones a block.
 int sharers_of(const Nest& nest, const target::Cuda& cuda) {
@@ -218,7 +208,7 @@ int sharers_of(const Nest& nest, const target::Cuda& cuda) {
   if (nest.shape == Shape::kColumns) {
     // A thread with packs of columns has more to remember.
     const int64_t most = kMostSharers / kColumnsOfBlock / (nest.lanes > 1 ? 2 : 1);
-    return std::min(power_of_two((packs + 3) / 4, most), most_in_shared_memory(nest));
+    return std::min(power_of_two((packs + 3) / 4, most), most_sharers(nest));
   }
   const int64_t packs_of_thread = nest.lanes > 1 ? 4 : 16;
   constexpr int64_t kPacksOfWarp = 4 * kThreadsOfWarp;
@@ -385,6 +375,15 @@ bool Nest::is_soft_maximum(const Statement& statement) const {
                              [&](const auto& joined) { return joined.second == &statement; });
 }
 
+int most_sharers(const Nest& nest) {
+  constexpr int64_t kSharedBytes = 46 * 1024;  // less than what every device gives unasked
+  int64_t bytes = 1;
+  for (const Statement& s : nest.kernel->body)
+    if (s.is_reduction()) bytes += bytes_of_result(s) * kColumnsOfBlock * nest.lanes;
+  return static_cast<int>(
+      std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(kSharedBytes / bytes, 1))));
+}
+
 bool is_pack(const Affine& index, int axis, int lanes) {
   const auto whole = [&](sym::Int value) { return sym::mod(value, lanes) == sym::Int(0); };
   if (index.stride(axis) != sym::Int(1) || !whole(index.constant)) return false;
@@ -411,7 +410,7 @@ uint64_t AxesOf::operator()(ExprRef expr) {
   return known_[expr] = axes;
 }
 
-Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda) {
+Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, int wanted) {
   Nest nest{.kernel = &kernel};
   for (const loop::Axis& axis : kernel.outer) nest.extent.push_back(axis.extent);
   nest.outer_count = static_cast<int>(kernel.outer.size());
@@ -422,7 +421,7 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda) {
   choose_lanes(nest, accesses, cuda);
   choose_tile(nest, accesses);
   if (nest.shape == Shape::kPoints) return nest;
-  const int sharers = sharers_of(nest, cuda);
+  const int sharers = wanted > 0 ? wanted : sharers_of(nest, cuda);
   nest.sharers = sharers;
   choose_rounds(nest, cuda);
   if (nest.shape != Shape::kRows) return nest;

@@ -75,9 +75,18 @@ struct Nest {
   // The number of packs that `points` points along the axis of packs and others make.
   sym::Int packs(sym::Int points) const;
   int rows_of_block() const { return kThreadsOfBlock / sharers; }  // kRows: outer points of a block
+  int threads_of_block() const {
+    if (shape == Shape::kPoints) return kThreadsOfBlock;
+    if (shape == Shape::kColumns) return kColumnsOfBlock * sharers;
+    return sharers <= kThreadsOfWarp ? kThreadsOfBlock : sharers / cluster;
+  }
 };
 
-Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda);
+// `sharers`: as many as these, of a kernel of columns; 0: as many as are good for it.
+Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, int sharers = 0);
+
+// The most sharers whose partial results fit the shared memory of a block of kColumns.
+int most_sharers(const Nest& nest);
 
 // Whether elements at `index` of `lanes` neighbours along the axis are one aligned piece of memory
 // behind an aligned address.

@@ -375,32 +375,32 @@ template <int warps, int blocks, class A> D A over_cluster(A a, A* shared) {
   return a;
 }
 #endif
-// Of the threads with the same threadIdx.x.
+// Of the threads with the same place in their warps.
 template <int count, class A> D A over_columns(A a, A* shared) {
   __syncthreads();
-  A* mine = shared + threadIdx.y * 32 + threadIdx.x;
+  A* mine = shared + threadIdx.x;
   *mine = a;
 #pragma unroll
   for (int half = count / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (threadIdx.y < half) {
+    if (threadIdx.x / 32 < half) {
       a.merge(mine[half * 32]);
       *mine = a;
     }
   }
   __syncthreads();
-  return shared[threadIdx.x];
+  return shared[threadIdx.x % 32];
 }
 // The same of `lanes` results of each thread.
 template <int count, int lanes, class A> D void over_columns(A (&a)[lanes], A* shared) {
   __syncthreads();
-  A* mine = shared + threadIdx.y * 32 + threadIdx.x;
+  A* mine = shared + threadIdx.x;
 #pragma unroll
   for (int v = 0; v < lanes; ++v) mine[v * count * 32] = a[v];
 #pragma unroll
   for (int half = count / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (threadIdx.y >= half) continue;
+    if (threadIdx.x / 32 >= half) continue;
 #pragma unroll
     for (int v = 0; v < lanes; ++v) {
       a[v].merge(mine[v * count * 32 + half * 32]);
@@ -409,7 +409,7 @@ template <int count, int lanes, class A> D void over_columns(A (&a)[lanes], A* s
   }
   __syncthreads();
 #pragma unroll
-  for (int v = 0; v < lanes; ++v) a[v] = shared[v * count * 32 + threadIdx.x];
+  for (int v = 0; v < lanes; ++v) a[v] = shared[v * count * 32 + threadIdx.x % 32];
 }
 )";
 

@@ -54,4 +54,31 @@ inline std::string text_of(const std::string& kernel, const target::Cuda& gpu = 
   return code[0].text.substr(prelude().size());
 }
 
+// Runs the code of a launch, whose parameters are those of `all`, against `interpret(buffers)`.
+template <class Interpret>
+void check_launch(const loop::Kernel& all, const KernelCode& code, Interpret interpret,
+                  int64_t elements = RunOptions().elements) {
+  const auto library =
+      toolchain::build(kMachine + portable_prelude() + emulated_kernel(all, code, 0),
+                       {"-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-mf16c"});
+  const RunOptions options{.elements = elements, .tolerance = 1e-4, .magnitude = 1};
+  Buffers got = cpp::random_buffers(all, options), want = got;
+  interpret(want);
+  uint32_t blocks[3], threads[3];
+  for (int i = 0; i < 3; ++i) {
+    blocks[i] = static_cast<uint32_t>(code.blocks[i].constant());
+    threads[i] = static_cast<uint32_t>(code.threads[i].constant());
+  }
+  reinterpret_cast<Emulated>(library->symbol("run_kernel0"))(cpp::addresses(got).data(), nullptr,
+                                                             blocks, threads);
+  for (size_t p = 0; p < all.params.size(); ++p) {
+    const graph::DType dtype = all.params[p].dtype;
+    for (int64_t i = 0; i < options.elements; ++i) {
+      const loop::Scalar a = loop::load(dtype, got[p].data(), i);
+      const loop::Scalar b = loop::load(dtype, want[p].data(), i);
+      ASSERT_TRUE(cpp::close(dtype, a, b, options)) << "b" << p << "[" << i << "]";
+    }
+  }
+}
+
 }  // namespace braze::codegen::cuda

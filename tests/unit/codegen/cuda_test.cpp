@@ -390,31 +390,13 @@ void check_several(const std::vector<std::string>& texts, const std::vector<int6
         all.params.push_back(kernels[k].params[p]);
       }
   EXPECT_EQ(code.alignment.size(), all.params.size());
-  const auto library =
-      toolchain::build(kMachine + portable_prelude() + emulated_kernel(all, code, 0),
-                       {"-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-mf16c"});
-  const RunOptions options{.tolerance = 1e-4, .magnitude = 1};
-  Buffers got = cpp::random_buffers(all, options), want = got;
-  for (size_t k = 0; k < kernels.size(); ++k) {
-    std::vector<void*> own;
-    for (const size_t place : places[k]) own.push_back(want[place].data());
-    ASSERT_TRUE(loop::interpret(kernels[k], own));
-  }
-  uint32_t blocks[3], threads[3];
-  for (int i = 0; i < 3; ++i) {
-    blocks[i] = static_cast<uint32_t>(code.blocks[i].constant());
-    threads[i] = static_cast<uint32_t>(code.threads[i].constant());
-  }
-  reinterpret_cast<Emulated>(library->symbol("run_kernel0"))(cpp::addresses(got).data(), nullptr,
-                                                             blocks, threads);
-  for (size_t p = 0; p < all.params.size(); ++p) {
-    const graph::DType dtype = all.params[p].dtype;
-    for (int64_t i = 0; i < options.elements; ++i) {
-      const loop::Scalar a = loop::load(dtype, got[p].data(), i);
-      const loop::Scalar b = loop::load(dtype, want[p].data(), i);
-      ASSERT_TRUE(cpp::close(dtype, a, b, options)) << "b" << p << "[" << i << "]";
+  check_launch(all, code, [&](Buffers& want) {
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      std::vector<void*> own;
+      for (const size_t place : places[k]) own.push_back(want[place].data());
+      ASSERT_TRUE(loop::interpret(kernels[k], own));
     }
-  }
+  });
 }
 
 // Each block does a part of one of them.
