@@ -58,7 +58,8 @@ enum class ExprKind : uint8_t {
   kReduced,  // result of a reduction: `ival` = its number, `component` (Welford: 0 mean, 1 M2, 2
              // count; argmax: 0 index, 1 value)
   kScanned,  // running value of a scan: `ival` = its number, `component`: 0 at this inner point, 1
-             // at the one before (at the first one: what the scan begins with)
+             // at the one before (at the first one: what the scan begins with; of recurrences), 2
+             // the number of the point that the value is from, in row-major order (kMax, kMin)
   kCast,     // args[0] converted to dtype as C++ static_cast does (float -> bool: != 0)
   kBitcast,
 #define X(id, text, arity, is_comparison, cost) k##id,
@@ -120,6 +121,7 @@ class ExprPool {
   ExprRef reduced(int number, DType dtype, int component = 0);
   ExprRef scanned(int number, DType dtype);
   ExprRef scanned_before(int number, DType dtype);
+  ExprRef scanned_place(int number);
   ExprRef cast(ExprRef value, DType dtype);  // the value itself when the dtype is the same
   // The same expression over other operands (and the same pointer when they are the same).
   ExprRef with_args(ExprRef expr, std::span<const ExprRef> args);

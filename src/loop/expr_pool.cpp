@@ -300,6 +300,10 @@ ExprRef ExprPool::scanned_before(int number, DType dtype) {
   return impl_->intern(scanned_expr(number, dtype, 1));
 }
 
+ExprRef ExprPool::scanned_place(int number) {
+  return impl_->intern(scanned_expr(number, DType::kInt64, 2));
+}
+
 ExprRef ExprPool::cast(ExprRef value, DType dtype) {
   if (value->dtype == dtype) return value;
   if (value->is_constant() && !graph::is_half(value->dtype)) {
@@ -403,6 +407,12 @@ std::string_view to_string(ReduceOp op) {
   BRAZE_UNREACHABLE("reduction ", static_cast<int>(op));
 }
 
+std::string_view to_string(ScanOp op) {
+  constexpr std::string_view kNames[] = {"scan",     "scan_sum", "scan_prod",
+                                         "scan_max", "scan_min", "scan_logsumexp"};
+  return kNames[static_cast<int>(op)];
+}
+
 std::string_view to_string(StoreOp op) {
   switch (op) {
     case StoreOp::kSet:
@@ -440,11 +450,11 @@ ExprKind combination(StoreOp op) {
 
 uint64_t hash_of(const Statement& statement) {
   // All fields by name: one that is added does not build until it stands here.
-  const auto& [kind, inner, op, reduced, accumulate, initial, store, buffer, index, value] =
+  const auto& [kind, inner, op, reduced, accumulate, scan, initial, store, buffer, index, value] =
       statement;
   uint64_t hash = mix(static_cast<uint64_t>(kind) << 1 | static_cast<uint64_t>(inner), 0x3c6e);
-  hash = mix(hash, static_cast<uint64_t>(op) << 16 | static_cast<uint64_t>(accumulate) << 8 |
-                       static_cast<uint64_t>(store));
+  hash = mix(hash, static_cast<uint64_t>(scan) << 24 | static_cast<uint64_t>(op) << 16 |
+                       static_cast<uint64_t>(accumulate) << 8 | static_cast<uint64_t>(store));
   hash = mix(hash, static_cast<uint64_t>(reduced));
   hash = mix(hash, static_cast<uint64_t>(buffer));
   for (ExprRef expr : {initial, index, value}) hash = mix(hash, expr ? expr->hash : 0);

@@ -10,8 +10,8 @@ namespace {
 
 struct IndexError {};
 
-// The partial result of a reduction. Of a scan, `value` is what it was at the point before and
-// `position` what it is at this one.
+// The partial result of a reduction. Of a scan, `value` is what it was at the point before,
+// `position` what it is at this one, and `count` the place of that.
 struct Accumulator {
   Scalar value, position;
   double mean = 0, m2 = 0;
@@ -91,16 +91,46 @@ class Interpreter {
   template <class Body>
   void for_each_inner_point(const Statement& s, const Body& body) {
     for (const Statement& other : kernel_.body)
-      if (other.is_scan())
+      if (other.is_recurrence())
         results_[other.reduced].value = {other.initial->ival, other.initial->fval};
+    int64_t number = 0;
     for_each_point(kernel_.outer.size(), extents_.size(), [&] {
       ++time_;
       for (const Statement* scan = kernel_.body.data(); scan != &s; ++scan)
-        if (scan->is_scan()) results_[scan->reduced].position = evaluate(scan->value);
+        if (scan->is_scan()) advance(*scan, results_[scan->reduced], number);
+      ++number;
       body();
       for (const Statement* scan = kernel_.body.data(); scan != &s; ++scan)
         if (scan->is_scan()) results_[scan->reduced].value = results_[scan->reduced].position;
     });
+  }
+
+  // A scan at point `number`.
+  void advance(const Statement& s, Accumulator& acc, int64_t number) {
+    const Scalar x = evaluate(s.value), before = acc.value;
+    acc.position = x;
+    if (s.is_recurrence()) return;
+    if (number > 0 && s.finds_place()) {
+      const Scalar ordered[] = {s.scan == ScanOp::kMax ? before : x,
+                                s.scan == ScanOp::kMax ? x : before};
+      if (!std::isnan(x.f) && !apply(ExprKind::kLe, s.accumulate, ordered).i) {
+        acc.position = before;
+        return;
+      }
+    } else if (number > 0) {
+      acc.position = combined(s, before, x);
+    }
+    acc.count = number;
+  }
+
+  static Scalar combined(const Statement& s, Scalar before, Scalar x) {
+    const Scalar both[] = {before, x};
+    if (s.scan == ScanOp::kSum) return apply(ExprKind::kAdd, s.accumulate, both);
+    if (s.scan == ScanOp::kProd) return apply(ExprKind::kMul, s.accumulate, both);
+    const double low = apply(ExprKind::kMin, s.accumulate, both).f;
+    const double high = apply(ExprKind::kMax, s.accumulate, both).f;
+    if (low == high && std::isinf(low)) return x;
+    return {0, round_to(s.accumulate, high + std::log1p(std::exp(low - high)))};
   }
 
   void reduce(const Statement& s) {
@@ -214,6 +244,7 @@ class Interpreter {
       case ExprKind::kReduced:
         return reduced(e);
       case ExprKind::kScanned:
+        if (e->component == 2) return {results_[e->ival].count, 0};
         return e->component == 0 ? results_[e->ival].position : results_[e->ival].value;
       case ExprKind::kLoad:
         return load(e->dtype, params_[e->ival], evaluate(e->args[0]).i);

@@ -9,6 +9,8 @@
 // A scan is an inner statement too: it keeps a running value over the inner points in row-major
 // order. Inner statements see it as it is at their point (kScanned) and as it was at the point
 // before; a scan's own value is an expression of the latter, so that it may be any recurrence.
+// Or it has an associative operation (ScanOp), which combines the running value with `value`, and
+// may be done in parts; its order of combination is free, as that of a reduction.
 //
 //   the running sum and its share of the whole, for each row of f32[512, 128]:
 //     kernel share(b0: f32 in, b1: f32 out) outer(o0 < 512) inner(i0 < 128) {
@@ -50,6 +52,10 @@ namespace braze::loop {
 
 enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kAll, kWelford };
 
+// What a scan makes of the running value and the next one. kMax and kMin keep the last of equal
+// values, and of NaNs, and know its place. kLogSumExp: the logarithm of the sum of exponentials.
+enum class ScanOp : uint8_t { kRecurrence, kSum, kProd, kMax, kMin, kLogSumExp };
+
 struct Axis {
   sym::Int extent = 1;
 };
@@ -67,8 +73,10 @@ struct Statement {
   ReduceOp op = ReduceOp::kSum;
   int reduced = -1;  // kReduce, kScan: number that kReduced or kScanned refers to
   DType accumulate = DType::kFloat32;
-  // kScan: what the running value, of dtype `accumulate`, is before the first inner point (a
-  // constant); `value` is what it becomes at each.
+  // kScan of kRecurrence: what the running value, of dtype `accumulate`, is before the first inner
+  // point (a constant); `value` is what it becomes at each. Of other operations: null; `value`, of
+  // dtype `accumulate`, is what each point adds.
+  ScanOp scan = ScanOp::kRecurrence;
   ExprRef initial = nullptr;
   // kStore; min and max propagate NaN, as kMin and kMax do.
   StoreOp store = StoreOp::kSet;
@@ -81,6 +89,8 @@ struct Statement {
 
   bool is_reduction() const { return kind == Kind::kReduce; }
   bool is_scan() const { return kind == Kind::kScan; }
+  bool is_recurrence() const { return is_scan() && scan == ScanOp::kRecurrence; }
+  bool finds_place() const { return is_scan() && (scan == ScanOp::kMax || scan == ScanOp::kMin); }
   bool is_store() const { return kind == Kind::kStore; }
   bool accumulates() const { return is_store() && store != StoreOp::kSet; }
   bool overwrites() const { return is_store() && store == StoreOp::kSet; }
@@ -107,6 +117,7 @@ struct Kernel {
 };
 
 std::string_view to_string(ReduceOp op);
+std::string_view to_string(ScanOp op);   // "scan", "scan_sum"
 std::string_view to_string(StoreOp op);  // "store", "store_add"
 ExprKind combination(StoreOp op);        // the op that combines what is there with the value
 // The dtype of kReduced for a reduction that accumulates in `accumulate`: the position of an argmax

@@ -24,6 +24,12 @@ std::optional<ReduceOp> reduce_op(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<ScanOp> scan_op(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(ScanOp::kLogSumExp); ++i)
+    if (to_string(static_cast<ScanOp>(i)) == name) return static_cast<ScanOp>(i);
+  return std::nullopt;
+}
+
 constexpr StoreOp kStoreOps[] = {StoreOp::kSet, StoreOp::kAdd, StoreOp::kMul,
                                  StoreOp::kMin, StoreOp::kMax, StoreOp::kLast};
 
@@ -156,11 +162,11 @@ class Parser {
     Statement s;
     s.inner = true;
     s.reduced = std::stoi(name.substr(1));
-    if (accept("scan")) {
-      scan(s);
-    } else {
-      reduction(s);
-    }
+    const std::string op = word();
+    if (const auto known = scan_op(op))
+      scan(s, *known);
+    else
+      reduction(s, op);
     expect("inner");
     kernel_.body.push_back(s);
   }
@@ -179,9 +185,8 @@ class Parser {
     kernel_.body.push_back(s);
   }
 
-  void reduction(Statement& s) {
+  void reduction(Statement& s, const std::string& op) {
     s.kind = Statement::Kind::kReduce;
-    std::string op = word();
     auto known = reduce_op(op);
     if (!known) fail("unknown reduction " + op);
     s.op = *known;
@@ -192,10 +197,17 @@ class Parser {
     reductions_[s.reduced] = s;
   }
 
-  // Its own value refers to it.
-  void scan(Statement& s) {
+  // The value of a recurrence refers to it.
+  void scan(Statement& s, ScanOp op) {
     s.kind = Statement::Kind::kScan;
+    s.scan = op;
     expect("(");
+    if (op != ScanOp::kRecurrence) {
+      s.value = expression();
+      s.accumulate = s.value->dtype;
+      reductions_[s.reduced] = s;
+      return expect(")");
+    }
     s.initial = expression();
     s.accumulate = s.initial->dtype;
     reductions_[s.reduced] = s;
@@ -293,6 +305,7 @@ class Parser {
         auto known = reductions_.find(static_cast<int>(number));
         if (known == reductions_.end()) fail("undefined " + name);
         const Statement& s = known->second;
+        if (s.is_scan() && accept(".place")) return pool_.scanned_place(s.reduced);
         if (s.is_scan())
           return accept(".before") ? pool_.scanned_before(s.reduced, s.accumulate)
                                    : pool_.scanned(s.reduced, s.accumulate);

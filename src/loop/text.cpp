@@ -99,7 +99,10 @@ class Printer {
       return "r" + std::to_string(e->ival) +
              (e->component ? "." + std::to_string(e->component) : "");
     if (e->kind == ExprKind::kScanned)
-      return "r" + std::to_string(e->ival) + (e->component ? ".before" : "");
+      return "r" + std::to_string(e->ival) +
+             (e->component == 0   ? ""
+              : e->component == 1 ? ".before"
+                                  : ".place");
     if (e->kind == ExprKind::kLoad)
       return "load(b" + std::to_string(e->ival) + ", " + text(e->args[0]) + ")";
     std::string dtype(graph::to_string(e->dtype));
@@ -169,9 +172,9 @@ std::string to_string(const Kernel& kernel, bool with_name) {
                printer.print(s.value, out, "  ", "\n") + ")";
         break;
       case Statement::Kind::kScan:
-        line = "  r" + std::to_string(s.reduced) + " = scan(" +
-               printer.print(s.initial, out, "  ", "\n") + ", " +
-               printer.print(s.value, out, "  ", "\n") + ")";
+        line = "  r" + std::to_string(s.reduced) + " = " + std::string(to_string(s.scan)) + "(";
+        if (s.is_recurrence()) line += printer.print(s.initial, out, "  ", "\n") + ", ";
+        line += printer.print(s.value, out, "  ", "\n") + ")";
         break;
       case Statement::Kind::kStore:
         line = "  " + std::string(to_string(s.store)) + "(b" + std::to_string(s.buffer) + ", " +

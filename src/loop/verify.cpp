@@ -45,10 +45,14 @@ class Verifier {
 
   void scan(const Statement& s) {
     BRAZE_CHECK(s.inner, where(), "a scan runs over the inner axes");
-    BRAZE_CHECK(s.initial && s.initial->is_constant() && s.initial->dtype == s.accumulate &&
-                    s.value->dtype == s.accumulate && !graph::is_half(s.accumulate),
-                where(), "r", s.reduced, " scans ", graph::to_string(s.value->dtype), " in ",
+    const bool begins = s.is_recurrence() ? s.initial && s.initial->is_constant() &&
+                                                s.initial->dtype == s.accumulate
+                                          : !s.initial && s.accumulate != DType::kBool;
+    BRAZE_CHECK(begins && s.value->dtype == s.accumulate && !graph::is_half(s.accumulate), where(),
+                "r", s.reduced, " scans ", graph::to_string(s.value->dtype), " in ",
                 graph::to_string(s.accumulate));
+    BRAZE_CHECK(s.scan != ScanOp::kLogSumExp || graph::is_float(s.accumulate), where(),
+                to_string(s.scan), " of ", graph::to_string(s.accumulate));
     BRAZE_CHECK(results_.emplace(s.reduced, &s).second, where(), "r", s.reduced,
                 " is defined twice");
     scan_ = s.reduced;
@@ -153,10 +157,13 @@ class Verifier {
 
   void running(const Expr& e, bool inner) const {
     const Statement& s = definition(e);
-    BRAZE_CHECK(s.is_scan() && e.dtype == s.accumulate, where(), "r", e.ival, " as ",
+    const DType dtype = e.component == 2 ? DType::kInt64 : s.accumulate;
+    BRAZE_CHECK(s.is_scan() && e.dtype == dtype, where(), "r", e.ival, " as ",
                 graph::to_string(e.dtype));
     BRAZE_CHECK(inner, where(), "the running r", e.ival, " in an outer statement");
-    BRAZE_CHECK(e.component == 1 || (e.component == 0 && e.ival != scan_), where(), "r", e.ival,
+    BRAZE_CHECK(e.component == 0 || (e.component == 1 ? s.is_recurrence() : s.finds_place()),
+                where(), "no such part of r", e.ival);
+    BRAZE_CHECK(e.component == 1 || e.ival != scan_, where(), "r", e.ival,
                 " is used before its definition");
   }
 

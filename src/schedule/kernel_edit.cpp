@@ -33,6 +33,7 @@ ExprRef Rewriter::rebuild(ExprRef expr) {
     case ExprKind::kScanned: {
       if (reduced.empty()) return expr;
       const int number = reduced.at(expr->ival);
+      if (expr->component == 2) return pool_.scanned_place(number);
       return expr->component == 0 ? pool_.scanned(number, expr->dtype)
                                   : pool_.scanned_before(number, expr->dtype);
     }

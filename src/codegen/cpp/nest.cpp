@@ -344,6 +344,8 @@ Nest plan_nest(const Kernel& kernel, Isa isa) {
   nest.kernel = &kernel;
   nest.outer_count = static_cast<int>(kernel.outer.size());
   nest.extent = collapse_axes(kernel);
+  for (const Statement& s : kernel.body)
+    BRAZE_CHECK(!s.is_scan() || s.is_recurrence(), loop::to_string(s.scan), " on a CPU");
   const Survey facts = survey(kernel, nest.extent);
   choose_vector_axis(nest, facts, isa);
   std::vector<bool> stored(kernel.params.size());

@@ -1,6 +1,7 @@
 // Scans and accumulating stores: text, checks, the interpreter's values, effects.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "loop/effects.h"
@@ -18,6 +19,15 @@ constexpr const char* kShare =
 }
 )";
 
+constexpr const char* kTop =
+    R"(kernel top(b0: f32 in, b1: f32 out, b2: i64 out) outer(o0 < 2) inner(i0 < 3) {
+  r0 = scan_max(load(b0, o0*3 + i0)) inner
+  r1 = scan_sum(r0) inner
+  store(b1, o0*3 + i0, r1) inner
+  store(b2, o0*3 + i0, r0.place) inner
+}
+)";
+
 constexpr const char* kHistogram =
     R"(kernel histogram(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 2) inner(i0 < 4) {
   store_add(b2, o0*3 + check_index(load(b0, i0), 3), load(b1, o0*4 + i0)) inner
@@ -25,7 +35,7 @@ constexpr const char* kHistogram =
 )";
 
 TEST(Scan, RoundTrip) {
-  for (std::string text : {kShare, kHistogram}) {
+  for (std::string text : {kShare, kTop, kHistogram}) {
     ExprPool pool;
     const Kernel kernel = parse_kernel(text, pool);
     verify(kernel);
@@ -56,6 +66,16 @@ TEST(Scan, Errors) {
       "store to b0, which a scan has loaded");
 }
 
+TEST(Scan, ErrorsOfOperations) {
+  const std::string begin = "kernel k(b0: f32 in, b1: f32 out) inner(i0 < 4) {\n";
+  const std::string sum = "r0 = scan_sum(load(b0, i0)) inner ";
+  expect_message(begin + sum + "store(b1, i0, r0.before) inner }", "no such part of r0");
+  expect_message(begin + sum + "store(b1, i0, f32(r0.place)) inner }", "no such part of r0");
+  expect_message(begin + "r0 = scan_logsumexp(i0) inner }", "scan_logsumexp of i64");
+  expect_message(begin + "r0 = scan_max(true) inner }", "r0 scans bool in bool");
+  expect_message(begin + sum + "store(b1, 0, r0) }", "the running r0 in an outer statement");
+}
+
 TEST(AccumulatingStore, Errors) {
   expect_message("kernel k(b0: f32 out) outer(o0 < 4) { store_add(b0, 0, 1:f32) }",
                  "all o0 accumulate into the same elements of b0");
@@ -78,6 +98,30 @@ TEST(Interpret, ScanIsSeenAtItsPoint) {
   ASSERT_TRUE(interpret(kernel, params));
   const float expected[6] = {1.0f / 8, 3.0f / 8, 1, 1, 0.5f, 1};
   for (int i = 0; i < 6; ++i) EXPECT_EQ(out[i], expected[i]) << i;
+}
+
+TEST(Interpret, ScansWithAnOperation) {
+  ExprPool pool;
+  const Kernel kernel = parse_kernel(kTop, pool);
+  verify(kernel);
+  float in[6] = {1, 2, 2, NAN, 3, NAN}, sums[6];
+  int64_t places[6];
+  void* params[] = {in, sums, places};
+  ASSERT_TRUE(interpret(kernel, params));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(sums[i], (std::array{1, 3, 5})[i]);
+    EXPECT_TRUE(std::isnan(sums[3 + i]));
+  }
+  EXPECT_EQ(std::vector<int64_t>(places, places + 6), (std::vector<int64_t>{0, 1, 2, 0, 0, 2}));
+  const Kernel logs = parse_kernel(
+      "kernel k(b0: f32 in, b1: f32 out) inner(i0 < 6) {\n"
+      "  r0 = scan_logsumexp(load(b0, i0)) inner\n  store(b1, i0, r0) inner\n}\n",
+      pool);
+  float numbers[6] = {-INFINITY, -INFINITY, 0, 0, INFINITY, INFINITY}, out[6];
+  void* both[] = {numbers, out};
+  ASSERT_TRUE(interpret(logs, both));
+  EXPECT_EQ(std::vector<float>(out, out + 6),
+            (std::vector<float>{-INFINITY, -INFINITY, 0, std::log(2.0f), INFINITY, INFINITY}));
 }
 
 TEST(Interpret, ScanRunsInRowMajorOrder) {
@@ -168,7 +212,7 @@ TEST(Statement, EveryFieldCounts) {
   ExprPool pool;
   const ExprRef one = pool.constant(DType::kFloat32, 1), two = pool.constant(DType::kFloat32, 2);
   const Statement plain{.initial = one, .index = pool.integer(1), .value = one};
-  std::vector<Statement> others(9, plain);
+  std::vector<Statement> others(10, plain);
   others[0].kind = Statement::Kind::kScan;
   others[1].inner = true;
   others[2].op = ReduceOp::kProd;
@@ -178,6 +222,7 @@ TEST(Statement, EveryFieldCounts) {
   others[6].store = StoreOp::kAdd;
   others[7].buffer = 1;
   others[8].index = pool.integer(2);
+  others[9].scan = ScanOp::kSum;
   others.push_back(plain);
   others.back().value = two;
   for (const Statement& other : others) {
