@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "loop/effects.h"
 #include "schedule/checks.h"
 #include "schedule/directions.h"
 #include "schedule/inline.h"
@@ -210,11 +209,15 @@ class Fuser {
            !directions_of(kernel(second)->kernel).both();
   }
 
-  // Whether something expensive would come to stand beside a scan or an accumulating store, which
-  // go point by point: an exp in the same loop would not be computed in vectors.
+  // Whether something expensive would come to stand beside a recurrence or an accumulating store,
+  // which go point by point: an exp in the same loop would not be computed in vectors.
   static bool loses_lanes(const loop::Kernel& a, const loop::Kernel& b) {
-    if (loop::walks_once(a) == loop::walks_once(b)) return false;
-    const loop::Kernel& other = loop::walks_once(a) ? b : a;
+    const auto goes_by_point = [](const loop::Kernel& kernel) {
+      return std::ranges::any_of(
+          kernel.body, [](const auto& s) { return s.is_recurrence() || s.accumulates(); });
+    };
+    if (goes_by_point(a) == goes_by_point(b)) return false;
+    const loop::Kernel& other = goes_by_point(a) ? b : a;
     return std::ranges::any_of(other.body,
                                [](const auto& statement) { return is_expensive(statement.value); });
   }

@@ -19,6 +19,7 @@ bool is_of_axes(ExprRef expr) {
   switch (expr->kind) {
     case ExprKind::kLoad:
     case ExprKind::kReduced:
+    case ExprKind::kScanned:
     case ExprKind::kRandom:
     case ExprKind::kCheckIndex:
     case ExprKind::kAfter:
@@ -181,6 +182,9 @@ std::string ExpressionWriter::build(ExprRef expr) {
       const Result& result = results_.at(expr->ival);
       return declare(expr, result_of(*result.reduction, expr->component, result.accumulator));
     }
+    case ExprKind::kScanned:
+      return declare(expr, "(" + type_of(expr) + ")" + scanned_.at(expr->ival) +
+                               (expr->component == 2 ? ".place" : ".value"));
     case ExprKind::kLoad:
       return build_load(expr);
     case ExprKind::kMasked:

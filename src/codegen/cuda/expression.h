@@ -36,6 +36,10 @@ class ExpressionWriter {
   const std::string& base() const { return base_text_; }
   // Binds the result of a reduction: its accumulator, merged over the threads.
   void bind_result(const loop::Statement& reduction, std::string accumulator);
+  // Binds what a scan has at the point that is written next.
+  void bind_scan(const loop::Statement& scan, std::string running) {
+    scanned_[scan.reduced] = std::move(running);
+  }
   // Notes a store that is not inner: loads from there become the stored value.
   void note_stored(const loop::Statement& store);
 
@@ -98,6 +102,7 @@ class ExpressionWriter {
     std::string accumulator;
   };
   std::map<int64_t, Result> results_;
+  std::map<int64_t, std::string> scanned_;
   std::map<std::pair<int64_t, loop::ExprRef>, loop::ExprRef> stored_;  // by buffer and index
   std::unordered_map<loop::ExprRef, bool> narrow_;
   std::unordered_map<loop::ExprRef, std::string> divisors_;

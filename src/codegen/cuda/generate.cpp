@@ -21,7 +21,7 @@ std::string symbol_of(const std::string& name) {
 
 std::string why_unsupported(const loop::Kernel& kernel) {
   for (const loop::Statement& statement : kernel.body) {
-    if (statement.is_scan()) return "it keeps a running value along an axis";
+    if (statement.is_recurrence()) return "it keeps a running value that has no parts";
     if (statement.accumulates()) return "several points store to one element";
   }
   return "";

@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/expression.h"
 #include "codegen/cuda/operators.h"
+#include "codegen/cuda/scans.h"
 
 namespace braze::codegen::cuda {
 namespace {
@@ -19,7 +20,7 @@ class KernelWriter {
   // The function behind its name.
   std::string write() {
     const std::vector<std::string> body = lines();
-    std::string text = "(" + parameters() + ") {\n";
+    std::string text = "(" + parameters_of(nest_, code_.sizes) + ") {\n";
     for (const std::string& line : body) text += "  " + line + "\n";
     return text + "}\n";
   }
@@ -43,7 +44,7 @@ class KernelWriter {
     if (nest_.shape == Shape::kPoints)
       write_points();
     else
-      for (const auto& group : nest_.groups) write_group(group);
+      write_groups();
     if (nest_.cluster > 1) writer_.line("sync_cluster();");  // others read what this block shares
     for (std::string& line : writer_.close()) text.push_back(std::move(line));
     note_alignment();
@@ -182,9 +183,10 @@ class KernelWriter {
   }
 
   void begin_columns() {
+    const std::string width = std::to_string(nest_.width) + "u";
     code_.threads[0] = nest_.threads_of_block();
-    begin_shared(kColumnsOfBlock, "threadIdx.x % 32u");
-    writer_.line("const u32 lane = threadIdx.x / 32u;");
+    begin_shared(nest_.width, "threadIdx.x % " + width);
+    writer_.line("const u32 lane = threadIdx.x / " + width + ";");
   }
 
   static sym::Int blocks_of(sym::Int points, int per_block) {
@@ -207,6 +209,15 @@ class KernelWriter {
     const std::string rest =
         writer_.size(nest_.extent[nest_.vector_axis], true) + " - " + writer_.base();
     return rest + " < " + lanes + " ? (i32)(" + rest + ") : " + lanes;
+  }
+
+  // With scans, the threads of a column take other points from one walk to the next.
+  void write_groups() {
+    for (const auto& group : nest_.groups) {
+      const bool waits = nest_.scan_rounds > 0 && nest_.shape == Shape::kColumns;
+      if (waits && group != nest_.groups.front()) writer_.line("__syncthreads();");
+      write_group(group);
+    }
   }
 
   void write_group(const std::vector<const Statement*>& group) {
@@ -295,14 +306,12 @@ class KernelWriter {
   void write_walk(const std::vector<const Statement*>& group) {
     const sym::Int packs = nest_.inner_steps();
     const bool wide = is_wide(packs);
+    if (const auto scans = scans_of(*nest_.kernel, group); !scans.empty())
+      return write_walk_of_scans(group, scans);
     const auto step = [&](const char* element) {
       writer_.open(Level::kWalk);
-      bind_axes(nest_.outer_count, static_cast<int>(nest_.extent.size()), "step", wide);
-      if (nest_.lanes > 1) {
-        write_lanes(group);
-      } else {
-        for (const Statement* statement : group) run(*statement, "step", element);
-      }
+      bind_inner(wide);
+      write_step(group, element);
       return writer_.close();
     };
     const std::vector<std::string> body = step("");
@@ -315,6 +324,21 @@ class KernelWriter {
     const auto loads = std::ranges::count_if(
         body, [](const std::string& line) { return line.find("load_pack") != std::string::npos; });
     write_steps(packs, wide, body, nest_.lanes > 1 && loads > 1 ? 2 : 4);
+  }
+
+  void write_walk_of_scans(const std::vector<const Statement*>& group,
+                           const std::vector<const Statement*>& scans) {
+    const bool wide = is_wide(nest_.inner_points());
+    write_scans({nest_, writer_, wide ? "u64" : "u32", number(nest_.inner_steps(), wide),
+                 [&] { bind_inner(wide); }, [&] { write_step(group, ""); }},
+                scans);
+  }
+  void bind_inner(bool wide) {
+    bind_axes(nest_.outer_count, static_cast<int>(nest_.extent.size()), "step", wide);
+  }
+  void write_step(const std::vector<const Statement*>& group, const std::string& element) {
+    if (nest_.lanes > 1) return write_lanes(group);
+    for (const Statement* statement : group) run(*statement, "step", element);
   }
 
   // Steps of one element each, `count` at a time for reductions that take several, and what is left
@@ -446,18 +470,6 @@ class KernelWriter {
     for (int buffer : writer_.packed())
       code_.alignment[buffer] = static_cast<int32_t>(std::min<int64_t>(
           kPackBytes, graph::size_of(nest_.kernel->params[buffer].dtype) * nest_.lanes));
-  }
-
-  // A kernel without inner axes may overwrite what it reads (schedule/schedule.h).
-  std::string parameters() const {
-    std::string text;
-    const char* alone = nest_.shape == Shape::kPoints ? "* p" : "* __restrict__ p";
-    const std::vector<loop::BufferParam>& params = nest_.kernel->params;
-    for (size_t i = 0; i < params.size(); ++i)
-      text += (i ? ", " : "") + parameter_type(params[i]) + (params[i].by_value ? " p" : alone) +
-              std::to_string(i);
-    for (size_t i = 0; i < code_.sizes.size(); ++i) text += ", const i64 s" + std::to_string(i);
-    return text;
   }
 
   static constexpr int kMostThreads = 1024;

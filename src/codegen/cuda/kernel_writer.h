@@ -11,6 +11,9 @@ KernelCode write_kernel(const Nest& nest, const std::string& name);
 // What it does, line by line, with the block's number under that name. Fills in what the launch is.
 std::vector<std::string> kernel_lines(const Nest& nest, KernelCode& code, const std::string& block);
 
+// What the kernel takes; `sizes` come behind its parameters.
+std::string parameters_of(const Nest& nest, const std::vector<sym::Int>& sizes);
+
 // `function`: from its parameters on. What it does becomes part of its name, so that sources with
 // kernels that differ may stand in one program, whatever graphs they are from.
 KernelCode finished(const Nest& nest, KernelCode code, const std::string& function);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <unordered_set>
 
+#include "codegen/cuda/scans.h"
 #include "sym/facts.h"
 
 namespace braze::codegen::cuda {
@@ -60,20 +61,20 @@ bool steps_by_one(const Access& access, int axis) {
   return axis >= 0 && access.index.stride(axis) == sym::Int(1);
 }
 
-bool uses_result(ExprRef expr, const std::unordered_set<int64_t>& results,
-                 std::unordered_set<ExprRef>& seen) {
-  if (!seen.insert(expr).second) return false;
-  if (expr->kind == ExprKind::kReduced && results.contains(expr->ival)) return true;
-  return std::ranges::any_of(expr->args,
-                             [&](ExprRef arg) { return uses_result(arg, results, seen); });
+bool uses_result(const Nest& nest, ExprRef expr, const std::unordered_set<int64_t>& results) {
+  bool uses = false;
+  for_each_below(*nest.kernel, expr, [&](ExprRef e) {
+    uses |= e->kind == ExprKind::kReduced && results.contains(e->ival);
+  });
+  return uses;
 }
 
-bool loads_from(ExprRef expr, const std::unordered_set<int64_t>& buffers,
-                std::unordered_set<ExprRef>& seen) {
-  if (!seen.insert(expr).second) return false;
-  if (expr->kind == ExprKind::kLoad && buffers.contains(expr->ival)) return true;
-  return std::ranges::any_of(expr->args,
-                             [&](ExprRef arg) { return loads_from(arg, buffers, seen); });
+bool loads_from(const Nest& nest, ExprRef expr, const std::unordered_set<int64_t>& buffers) {
+  bool loads = false;
+  for_each_below(*nest.kernel, expr, [&](ExprRef e) {
+    loads |= e->kind == ExprKind::kLoad && buffers.contains(e->ival);
+  });
+  return loads;
 }
 
 // Statements that need no result or store of each other.
@@ -81,10 +82,10 @@ void group_statements(Nest& nest) {
   std::unordered_set<int64_t> results, stored;
   const Statement* last = nullptr;
   for (const Statement& statement : nest.kernel->body) {
-    std::unordered_set<ExprRef> seen_results, seen_loads;
+    if (statement.is_scan()) continue;
     const bool joins = last && last->inner && statement.inner &&
-                       !uses_result(statement.value, results, seen_results) &&
-                       !loads_from(statement.value, stored, seen_loads);
+                       !uses_result(nest, statement.value, results) &&
+                       !loads_from(nest, statement.value, stored);
     if (!joins) {
       nest.groups.emplace_back();
       results.clear();
@@ -148,6 +149,7 @@ int lanes_along(const Nest& nest, const Accesses& accesses, int axis, bool tail)
 
 void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda) {
   const bool points = nest.shape == Shape::kPoints, rows = nest.shape == Shape::kRows;
+  if (nest.shape == Shape::kColumns && has_scans(*nest.kernel)) return;
   const int begin = rows ? nest.outer_count : 0;
   const int end = rows ? static_cast<int>(nest.extent.size()) : nest.outer_count;
   const int axis = last_axis(nest, begin, end);
@@ -252,8 +254,7 @@ void join_soft_sums(Nest& nest) {
     if (group->size() != 1) continue;
     const Statement* sum = group->front();
     const Statement* top = maximum_under(nest, *sum);
-    std::unordered_set<ExprRef> seen_loads;
-    if (!top || loads_from(sum->value, stored, seen_loads)) continue;
+    if (!top || loads_from(nest, sum->value, stored)) continue;
     const bool asked_again = std::ranges::any_of(nest.kernel->body, [&](const Statement& s) {
       std::unordered_set<ExprRef> seen;
       return &s != sum && s.inner && occurs_in(sum->value, s.value, seen);
@@ -405,6 +406,7 @@ uint64_t AxesOf::operator()(ExprRef expr) {
   if (auto found = known_.find(expr); found != known_.end()) return found->second;
   uint64_t axes = expr->kind == ExprKind::kAxis      ? uint64_t{1} << expr->ival
                   : expr->kind == ExprKind::kReduced ? reduced_
+                  : expr->kind == ExprKind::kScanned ? ~uint64_t{0}
                                                      : 0;
   for (ExprRef arg : expr->args) axes |= (*this)(arg);
   return known_[expr] = axes;
@@ -421,6 +423,10 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, int wanted)
   choose_lanes(nest, accesses, cuda);
   choose_tile(nest, accesses);
   if (nest.shape == Shape::kPoints) return nest;
+  if (has_scans(kernel)) {
+    plan_scans(nest, cuda);
+    return nest;
+  }
   const int sharers = wanted > 0 ? wanted : sharers_of(nest, cuda);
   nest.sharers = sharers;
   choose_rounds(nest, cuda);

@@ -57,11 +57,17 @@ struct Nest {
   // Packs that each sharer takes, of numbers that are known and so few that what it has loaded
   // stays in its registers from one walk to the next; 0: any number.
   int rounds = 0;
+  // Of kernels with scans (scans.h): packs that a thread takes at a time; of kColumns also the
+  // outer points of a block, and how many threads' parts are combined first.
+  int scan_rounds = 0;
+  int width = kColumnsOfBlock;
+  int scan_group = 1;
   // Sums of exponentials of distances from a maximum of the same walk, with that: as SoftSum.
   std::unordered_map<const loop::Statement*, const loop::Statement*> soft_sums;
   // The other way round.
   bool is_soft_maximum(const loop::Statement& statement) const;
   // Statements that run in one walk over the inner points; one that is not inner stands alone.
+  // Scans are done in each walk whose statements see them.
   std::vector<std::vector<const loop::Statement*>> groups;
   mutable Limits limits;
 
@@ -77,7 +83,7 @@ struct Nest {
   int rows_of_block() const { return kThreadsOfBlock / sharers; }  // kRows: outer points of a block
   int threads_of_block() const {
     if (shape == Shape::kPoints) return kThreadsOfBlock;
-    if (shape == Shape::kColumns) return kColumnsOfBlock * sharers;
+    if (shape == Shape::kColumns) return width * sharers;
     return sharers <= kThreadsOfWarp ? kThreadsOfBlock : sharers / cluster;
   }
 };
@@ -97,7 +103,7 @@ bool is_whole(const Affine& index, int lanes);
 // Axes that an expression depends on, as bits.
 class AxesOf {
  public:
-  // reduced: those that the results of reductions depend on.
+  // reduced: those that the results of reductions depend on. What a scan has depends on all.
   explicit AxesOf(uint64_t reduced = 0) : reduced_(reduced) {}
   uint64_t operator()(loop::ExprRef expr);
 

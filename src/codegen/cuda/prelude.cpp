@@ -423,6 +423,7 @@ std::string_view prelude() {
                                       .append(kArithmetic)
                                       .append(kAccumulators)
                                       .append(kThreads)
+                                      .append(prelude_of_scans())
                                       .append(kEnd);
   return text;
 }

@@ -1,5 +1,5 @@
 // What every generated source begins with: types, conversions, arithmetic as eager has it, and
-// reductions over the threads of a block.
+// reductions and scans over the threads of a block.
 #pragma once
 
 #include <string_view>
@@ -7,5 +7,6 @@
 namespace braze::codegen::cuda {
 
 std::string_view prelude();
+std::string_view prelude_of_scans();  // a part of it
 
 }  // namespace braze::codegen::cuda

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "codegen/cuda/kernel_writer.h"
+#include "codegen/cuda/operators.h"
 #include "codegen/cuda/prelude.h"
 
 namespace braze::codegen::cuda {
@@ -23,6 +24,18 @@ std::string description(const loop::Kernel& kernel) {
 }
 
 }  // namespace
+
+// A kernel without inner axes may overwrite what it reads (schedule/schedule.h).
+std::string parameters_of(const Nest& nest, const std::vector<sym::Int>& sizes) {
+  std::string text;
+  const char* alone = nest.shape == Shape::kPoints ? "* p" : "* __restrict__ p";
+  const std::vector<loop::BufferParam>& params = nest.kernel->params;
+  for (size_t i = 0; i < params.size(); ++i)
+    text += (i ? ", " : "") + parameter_type(params[i]) + (params[i].by_value ? " p" : alone) +
+            std::to_string(i);
+  for (size_t i = 0; i < sizes.size(); ++i) text += ", const i64 s" + std::to_string(i);
+  return text;
+}
 
 KernelCode finished(const Nest& nest, KernelCode code, const std::string& function) {
   constexpr size_t kDigits = 16;

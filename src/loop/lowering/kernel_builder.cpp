@@ -67,6 +67,18 @@ ExprRef KernelBuilder::scan(ExprRef initial, const std::function<ExprRef(ExprRef
   return pool.scanned(s.reduced, s.accumulate);
 }
 
+ExprRef KernelBuilder::scan(ScanOp op, ExprRef value) {
+  Statement s;
+  s.kind = Statement::Kind::kScan;
+  s.inner = true;
+  s.reduced = results();
+  s.accumulate = value->dtype;
+  s.scan = op;
+  s.value = value;
+  kernel_.body.push_back(s);
+  return lowering_.pool().scanned(s.reduced, s.accumulate);
+}
+
 void KernelBuilder::accumulate(StoreOp op, Value* result, IndexView index, ExprRef value) {
   const int buffer = lowering_.known_[result->id()].buffer;
   BRAZE_CHECK(buffer >= 0, "%", result->id(), " is accumulated into before it is stored");

@@ -148,12 +148,12 @@ void Lowering::define_on_host(const Node& node, Known& known) {
 }
 
 // A kernel reaches the memory of one device, and what it is given by value. Those of a GPU refuse
-// no data but indices, keep no running values and store once to an element.
+// no data but indices, and store once to an element.
 bool Lowering::is_supported(const Node& node) const {
   const graph::OpKind kind = node.op().kind;
   const bool refuses =
       graph::may_refuse_data(node) && !indexing_handler(kind) && !loss_handler(kind);
-  if (on_gpu() && (refuses || scan_handler(kind) || scatter_handler(kind))) return false;
+  if (on_gpu() && (refuses || scatter_handler(kind))) return false;
   if (is_host_arithmetic(node)) return true;
   const Value* first = nullptr;
   auto fits = [&](const Value* value) {

@@ -142,6 +142,8 @@ class KernelBuilder {
   // A running value over the inner points: it begins with `initial`, a constant, and at each point
   // becomes what `next` makes of the value before. The result is its value at the point.
   ExprRef scan(ExprRef initial, const std::function<ExprRef(ExprRef before)>& next);
+  // The running combination of the values of the inner points by an associative operation.
+  ExprRef scan(ScanOp op, ExprRef value);
   // Stores the elements of a result, which is then realised. `value` is cast to its dtype.
   void store(Value* result, IndexView index, ExprRef value, bool inner = false);
   // The same into a buffer of the program with these strides.

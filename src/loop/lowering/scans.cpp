@@ -1,5 +1,7 @@
-// Running sums, products, extrema: one scan along a dim, in the order and the precision of eager's
-// serial kernels, so that results are the same bit by bit.
+// Running sums, products, extrema: one scan along a dim. On a CPU a recurrence, in the order and
+// the precision of eager's serial kernels, so that results are the same bit by bit; on a GPU an
+// associative operation in the dtype that is computed in, of which threads have parts.
+#include <algorithm>
 #include <limits>
 
 #include "loop/lowering/lowering.h"
@@ -33,14 +35,20 @@ class ScanKernel {
     if (!result || lowering_.uses(result) == 0) return;
     kernel_.store(result, index_, value, /*inner=*/true);
   }
+  // The last one of them.
+  bool finish(Value* result, ExprRef value) {
+    store(result, value);
+    kernel_.finish();
+    return true;
+  }
 
  private:
   // The name of the kernel. An operand that is expensive is realised here, before the kernel is
-  // begun: its own kernel computes it in vectors, while a scan goes element by element.
+  // begun: on a CPU its own kernel computes it in vectors, while a scan goes element by element.
   static std::string label_of(Lowering& lowering, const Node& node) {
     Value* operands[] = {graph::tensor_arg(node, 0)};
     std::string label = "fused_" + lowering.traits_over(node, operands, 1).label;
-    lowering.realise_heavy(operands[0]);
+    if (!lowering.on_gpu()) lowering.realise_heavy(operands[0]);
     return label;
   }
   sym::Dims outer_sizes() const {
@@ -65,9 +73,21 @@ DType running_dtype(DType dtype) {
   return dtype == DType::kFloat32 ? DType::kFloat64 : compute_dtype(dtype);
 }
 
-// One by one, converting halves takes longer than eager's kernels do.
-bool is_slow(const Node& node) {
+// On a GPU a row is one block's: of a single long one all others would be idle, while PyTorch's
+// operator shares it out.
+bool is_single_row(const graph::TensorType& type) {
+  constexpr int64_t kLongest = 1 << 15;
+  const int64_t count = type.numel().hint();
+  return count > kLongest && std::ranges::any_of(type.sizes, [&](const sym::Int& size) {
+           return size.hint() == count;
+         });
+}
+
+// Whether PyTorch's operator is faster. On a CPU, converting halves one by one takes longer than
+// eager's kernels do.
+bool is_slow(const Lowering& lowering, const Node& node) {
   const graph::TensorType& type = graph::tensor_arg(node, 0)->type();
+  if (lowering.on_gpu()) return is_single_row(type);
   bool halves = type.dtype != compute_dtype(type.dtype);
   for (const Value* result : node.results())
     halves |= result && result->type().dtype != compute_dtype(result->type().dtype);
@@ -78,27 +98,35 @@ bool is_slow(const Node& node) {
 // Sum and product: the elements are first converted to the result's dtype.
 template <ExprKind op>
 bool lower_cumulative(Lowering& lowering, const Node& node) {
-  const DType dtype = node.result()->type().dtype, running = running_dtype(dtype);
-  if (dtype == DType::kBool || is_slow(node)) return false;
+  const DType dtype = node.result()->type().dtype;
+  if (dtype == DType::kBool || is_slow(lowering, node)) return false;
+  const DType running = lowering.on_gpu() ? compute_dtype(dtype) : running_dtype(dtype);
   ExprPool& pool = lowering.pool();
   ScanKernel kernel(lowering, node);
   ExprRef element = pool.cast(pool.cast(kernel.element(), dtype), running);
+  if (lowering.on_gpu()) {
+    constexpr ScanOp associative = op == K::kMul ? ScanOp::kProd : ScanOp::kSum;
+    return kernel.finish(node.result(), kernel.builder().scan(associative, element));
+  }
   ExprRef initial = pool.number(running, op == K::kMul ? 1 : 0);
   ExprRef result = kernel.builder().scan(
       initial, [&](ExprRef before) { return pool.binary(op, before, element); });
-  kernel.store(node.result(), result);
-  kernel.builder().finish();
-  return true;
+  return kernel.finish(node.result(), result);
 }
 
 // Results: values and indices. Of equal values the last one counts; a NaN stays until the next NaN.
 template <bool up>
 bool lower_cumulative_extremum(Lowering& lowering, const Node& node) {
   const DType dtype = graph::tensor_arg(node, 0)->type().dtype, running = compute_dtype(dtype);
-  if (dtype == DType::kBool || is_slow(node)) return false;
+  if (dtype == DType::kBool || is_slow(lowering, node)) return false;
   ExprPool& pool = lowering.pool();
   ScanKernel kernel(lowering, node);
   ExprRef element = pool.cast(kernel.element(), running);
+  if (lowering.on_gpu()) {
+    ExprRef value = kernel.builder().scan(up ? ScanOp::kMax : ScanOp::kMin, element);
+    kernel.store(node.result(0), value);
+    return kernel.finish(node.result(1), pool.scanned_place(static_cast<int>(value->ival)));
+  }
   ExprRef initial;
   if (graph::is_float(running)) {
     const double infinity = std::numeric_limits<double>::infinity();
@@ -123,11 +151,15 @@ bool lower_cumulative_extremum(Lowering& lowering, const Node& node) {
 
 // log(exp(before) + exp(element)) without overflow; what is infinite stays so.
 bool lower_logcumsumexp(Lowering& lowering, const Node& node) {
-  const DType dtype = node.result()->type().dtype, running = running_dtype(dtype);
+  const DType dtype = node.result()->type().dtype;
   if (!graph::is_float(dtype) || graph::tensor_arg(node, 0)->type().dtype != dtype) return false;
+  if (lowering.on_gpu() && is_slow(lowering, node)) return false;
+  const DType running = lowering.on_gpu() ? compute_dtype(dtype) : running_dtype(dtype);
   ExprPool& pool = lowering.pool();
   ScanKernel kernel(lowering, node);
   ExprRef element = pool.cast(kernel.element(), running);
+  if (lowering.on_gpu())
+    return kernel.finish(node.result(), kernel.builder().scan(ScanOp::kLogSumExp, element));
   ExprRef initial = pool.constant(running, -std::numeric_limits<double>::infinity());
   ExprRef result = kernel.builder().scan(initial, [&](ExprRef before) {
     ExprRef low = pool.binary(K::kMin, element, before);
@@ -138,9 +170,7 @@ bool lower_logcumsumexp(Lowering& lowering, const Node& node) {
         pool.binary(K::kAnd, pool.binary(K::kEq, low, high), pool.unary(K::kIsInf, low));
     return pool.where(infinite, element, sum);
   });
-  kernel.store(node.result(), result);
-  kernel.builder().finish();
-  return true;
+  return kernel.finish(node.result(), result);
 }
 
 }  // namespace

@@ -39,12 +39,19 @@ static unsigned exchanged[kFibers], block_size;
 static int current;
 void yield() { swapcontext(&fibers[current], &scheduler); }
 void __syncthreads() { yield(); }
-unsigned __shfl_xor_sync(unsigned, unsigned value, int offset) {
+unsigned exchange(unsigned value, int from) {
   exchanged[current] = value;
   yield();
-  const unsigned other = exchanged[current ^ offset];
+  const unsigned other = exchanged[from];
   yield();
   return other;
+}
+unsigned __shfl_xor_sync(unsigned, unsigned value, int offset) { return exchange(value, current ^ offset); }
+unsigned __shfl_up_sync(unsigned, unsigned value, int offset, int count) {
+  return exchange(value, current % count < offset ? current : current - offset);
+}
+unsigned __shfl_sync(unsigned, unsigned value, int lane, int count) {
+  return exchange(value, current - current % count + lane % count);
 }
 unsigned rank_of_block() { return current / block_size; }
 void sync_cluster() { yield(); }

@@ -72,7 +72,7 @@ TEST(CudaText, WhatThereIsNoCodeFor) {
   EXPECT_EQ(why("kernel scan(b0: f32 in, b1: f32 out) outer(o0 < 5) inner(i0 < 9) {\n"
                 " r0 = scan(0:f32, add(r0.before, load(b0, o0*9 + i0))) inner\n"
                 " store(b1, o0*9 + i0, r0) inner\n}"),
-            "it keeps a running value along an axis");
+            "it keeps a running value that has no parts");
   EXPECT_EQ(why("kernel add(b0: i64 in, b1: f32 out) outer(o0 < 5) inner(i0 < 9) {\n"
                 " store_add(b1, o0*9 + load(b0, i0), 1:f32) inner\n}"),
             "several points store to one element");

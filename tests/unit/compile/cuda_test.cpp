@@ -86,12 +86,34 @@ TEST(CompileForGpu, WhatKernelsCannotHoldIsLeftToTheLibrary) {
   const Compiled compiled = compile_for_gpu(
       "graph(%0 w: f32[50, 8]@cuda:0, %1 i: i64[7]@cuda:0, %2 x: f32[7, 8]@cuda:0) {\n"
       "  %3: f32[7, 8]@cuda:0 = aten.embedding(%0, %1)\n"
-      "  %4: f32[7, 8]@cuda:0 = aten.cumsum(%2, 0)\n"
+      "  %4: f32[7, 8]@cuda:0 = aten.index_add(%2, 0, %1, %3, 1)\n"
       "  %5: f32[7, 8]@cuda:0 = aten.add.Tensor(%3, %4, 1)\n"
       "  return %5\n}\n");
   EXPECT_EQ(compiled.unsupported, "");
-  EXPECT_EQ(steps<plan::ExternStep>(compiled.function()).size(), 1u);  // the running sum
-  EXPECT_EQ(steps<plan::KernelStep>(compiled.function()).size(), 1u);
+  EXPECT_EQ(steps<plan::ExternStep>(compiled.function()).size(), 1u);  // the scatter
+  EXPECT_EQ(steps<plan::KernelStep>(compiled.function()).size(), 2u);
+}
+
+TEST(CompileForGpu, ScansAreKernelsWithWhatIsAroundThem) {
+  const auto kernels = [](const std::string& sizes, const std::string& call,
+                          const std::string& dtype = "f32") {
+    const std::string type = dtype + "[" + sizes + "]@cuda:0";
+    const Compiled compiled = compile_for_gpu(
+        "graph(%0 x: " + type + ") {\n  %1: " + type + " = aten.exp(%0)\n  %2: " + type + " = " +
+        call + "\n  %3: " + type + " = aten.mul.Tensor(%2, %0)\n  return %3\n}\n");
+    EXPECT_EQ(compiled.unsupported, "");
+    return std::pair(steps<plan::KernelStep>(compiled.function()).size(),
+                     steps<plan::ExternStep>(compiled.function()).size());
+  };
+  const std::pair<size_t, size_t> one{1, 0}, beside{2, 1};
+  for (const std::string dtype : {"f32", "f16", "f64"})
+    for (const std::string dim : {"1"})
+      for (const std::string op : {"cumsum", "cumprod"})
+        EXPECT_EQ(kernels("512, 512", "aten." + op + "(%1, " + dim + ", None)", dtype), one);
+  EXPECT_EQ(kernels("512, 512", "aten.logcumsumexp(%1, 1)"), one);
+  EXPECT_EQ(kernels("4096", "aten.cumsum(%1, 0, None)"), one);
+  // One long row is PyTorch's, whose operator shares it out.
+  EXPECT_EQ(kernels("10000000", "aten.cumsum(%1, 0, None)"), beside);
 }
 
 TEST(CompileForGpu, NumbersFromTheCpu) {
