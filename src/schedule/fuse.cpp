@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "schedule/checks.h"
 #include "schedule/directions.h"
+#include "schedule/follow.h"
 #include "schedule/inline.h"
 #include "schedule/input_writes.h"
 #include "schedule/item_graph.h"
@@ -136,7 +137,9 @@ class Fuser {
   void add_candidate(int a, int b) {
     if (graph_.position(a) > graph_.position(b)) std::swap(a, b);
     int distance = graph_.position(b) - graph_.position(a);
-    if (!domains_match(kernel(a)->kernel, kernel(b)->kernel)) return;
+    if (!domains_match(kernel(a)->kernel, kernel(b)->kernel) &&
+        !may_follow(kernel(a)->kernel, kernel(b)->kernel))
+      return;
     int64_t saved = saved_bytes(a, b);
     if (saved == 0 || starves_workers(kernel(a)->kernel, kernel(b)->kernel)) return;
     if (!on_one_device(program_, kernel(a)->kernel, kernel(b)->kernel)) return;
@@ -222,12 +225,22 @@ class Fuser {
                                [](const auto& statement) { return is_expensive(statement.value); });
   }
 
+  std::optional<loop::Kernel> merge(const loop::Kernel& first, const loop::Kernel& second) {
+    loop::ExprPool& pool = program_.pool;
+    auto merged = merge_kernels(pool, first, second, aliases_, MergeLimits{});
+    if (merged || !may_follow(first, second)) return merged;
+    const bool behind = second.inner.empty();
+    const auto points = behind ? following(pool, first, second) : following(pool, second, first);
+    if (!points) return std::nullopt;
+    return merge_kernels(pool, behind ? first : *points, behind ? *points : second, aliases_,
+                         MergeLimits{});
+  }
+
   void try_merge(int first, int second) {
     // Merges since may have put two that do not depend on each other in another order.
     if (graph_.position(first) > graph_.position(second)) std::swap(first, second);
     if (!graph_.can_merge(first, second)) return;
-    std::optional<loop::Kernel> merged = merge_kernels(
-        program_.pool, kernel(first)->kernel, kernel(second)->kernel, aliases_, MergeLimits{});
+    std::optional<loop::Kernel> merged = merge(kernel(first)->kernel, kernel(second)->kernel);
     if (!merged) return;
     if (mixes_directions(*merged, first, second)) return;
     drop_private_stores(*merged, first, second);

@@ -122,7 +122,7 @@ Shape shape_of(const Nest& nest, const Accesses& accesses) {
     if (!access.inner || outer < 0 || inner < 0 || !depends_on(access.index, outer) ||
         !depends_on(access.index, inner))
       continue;
-    along_inner |= steps_by_one(access, inner);
+    along_inner |= steps_by_one(access, inner) || access.index.stride(inner) == sym::Int(-1);
     along_outer |= steps_by_one(access, outer);
   }
   return along_outer && !along_inner ? Shape::kColumns : Shape::kRows;

@@ -69,11 +69,13 @@ int64_t words_of(const loop::Kernel& kernel) {
 constexpr int64_t kWordsOfThread = 16;  // of the elements that a thread has at a time
 constexpr int kMostThreads = 512;
 
+// Short rows are taken in one piece by neighbouring threads of a warp.
 void plan_rows(Nest& nest, int64_t steps, int64_t words) {
   const int64_t most = nest.lanes > 1 ? 4 : 8;
-  const int64_t rounds = std::clamp<int64_t>(kWordsOfThread / (words * nest.lanes), 1, most);
-  nest.scan_rounds = static_cast<int>(std::min<int64_t>(rounds, power_of_two(steps)));
-  nest.scan_rounds = static_cast<int>(std::bit_floor(static_cast<uint32_t>(nest.scan_rounds)));
+  const auto rounds =
+      static_cast<uint64_t>(std::clamp<int64_t>(kWordsOfThread / (words * nest.lanes), 1, most));
+  nest.scan_rounds = std::min(static_cast<int>(std::bit_floor(rounds)),
+                              power_of_two((steps + kThreadsOfWarp - 1) / kThreadsOfWarp));
   const int sharers = power_of_two((steps + nest.scan_rounds - 1) / nest.scan_rounds);
   nest.sharers = std::min(sharers, kMostThreads);
 }
@@ -99,10 +101,14 @@ void plan_columns(Nest& nest, const target::Cuda& cuda, int64_t steps, int64_t w
   const bool alone = words == 1 && columns / nest.width <= cuda.processors;
   const int most = (alone && !reduces ? 2 * kMostThreads : kMostThreads) / nest.width;
   nest.sharers = std::min(power_of_two((steps + nest.scan_rounds - 1) / nest.scan_rounds), most);
-  if (nest.width == kColumnsOfBlock)
-    nest.scan_group = std::min(nest.scan_group, nest.sharers);
-  else
+  if (nest.width < kColumnsOfBlock) {
     nest.sharers = std::max(nest.sharers, nest.scan_group);
+    return;
+  }
+  nest.scan_group = std::min(nest.scan_group, nest.sharers);
+  while (!reduces && nest.width * nest.sharers < kThreadsOfBlock &&
+         columns / (2 * nest.width) >= kManyBlocks * cuda.processors)
+    nest.width *= 2;  // short columns
 }
 
 class Writer {

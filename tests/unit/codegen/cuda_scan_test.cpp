@@ -215,6 +215,14 @@ TEST(CudaScans, ResultsOfALineAreItsOwn) {
             std::string::npos);
 }
 
+TEST(CudaScans, ShortColumnsInWideBlocks) {
+  const std::vector<std::string> texts = {scan(kOps[0], false, 1500, 8),
+                                          scan(kOps[1], false, 999, 16),
+                                          extremum("scan_min", "f32", false, 1100, 9)};
+  check_emulated(texts, kClose, {}, {{}}, small_gpu());
+  EXPECT_NE(text_of(texts[0], small_gpu()).find("scan_column<256, 1,"), std::string::npos);
+}
+
 // What is left of a launch that has no points.
 TEST(CudaScans, OfNoElements) {
   check_emulated(

@@ -107,11 +107,30 @@ TEST(CompileForGpu, ScansAreKernelsWithWhatIsAroundThem) {
   };
   const std::pair<size_t, size_t> one{1, 0}, beside{2, 1};
   for (const std::string dtype : {"f32", "f16", "f64"})
-    for (const std::string dim : {"1"})
+    for (const std::string dim : {"0", "1"})
       for (const std::string op : {"cumsum", "cumprod"})
         EXPECT_EQ(kernels("512, 512", "aten." + op + "(%1, " + dim + ", None)", dtype), one);
   EXPECT_EQ(kernels("512, 512", "aten.logcumsumexp(%1, 1)"), one);
+  for (const std::string dim : {"0", "1", "2"})
+    EXPECT_EQ(kernels("12, 100, 80", "aten.cumsum(%1, " + dim + ", None)"), one);
   EXPECT_EQ(kernels("4096", "aten.cumsum(%1, 0, None)"), one);
+  for (const std::string dim : {"0", "1"}) {  // the gradient of a running sum
+    const Compiled backwards = compile_for_gpu(
+        "graph(%0 x: f32[100, 96]@cuda:0) {\n"
+        "  %1: f32[100, 96]@cuda:0 = aten.flip(%0, [" +
+        dim +
+        "])\n"
+        "  %2: f32[100, 96]@cuda:0 = aten.cumsum(%1, " +
+        dim +
+        ", None)\n"
+        "  %3: f32[100, 96]@cuda:0 = aten.flip(%2, [" +
+        dim +
+        "])\n"
+        "  %4: f32[100, 96]@cuda:0 = aten.mul.Tensor(%3, %0)\n"
+        "  return %4\n}\n");
+    EXPECT_EQ(steps<plan::KernelStep>(backwards.function()).size(), 1u);
+    EXPECT_TRUE(steps<plan::ExternStep>(backwards.function()).empty());
+  }
   // One long row is PyTorch's, whose operator shares it out.
   EXPECT_EQ(kernels("10000000", "aten.cumsum(%1, 0, None)"), beside);
 }
@@ -320,11 +339,10 @@ TEST(CompileForGpu, WhatNeedsAnotherKernelIsLaunchedBehindIt) {
       "  return %2, %4\n}\n");
   EXPECT_EQ(steps<plan::KernelStep>(between.function()).size(), 2u);
   const Compiled needed = compile_for_gpu(
-      "graph(%0 x: f32[64]@cuda:0) {\n"
-      "  %1: f32[64]@cuda:0 = aten.flip(%0, [0])\n"
-      "  %2: f32[64]@cuda:0 = aten.cumsum(%1, 0, None)\n"
-      "  %3: f32[64]@cuda:0 = aten.flip(%2, [0])\n"
-      "  return %3\n}\n");
+      "graph(%0 x: f32[64, 64]@cuda:0) {\n"
+      "  %1: f32[64, 64]@cuda:0 = aten.cumsum(%0, 0, None)\n"
+      "  %2: f32[64, 64]@cuda:0 = aten.cumsum(%1, 1, None)\n"
+      "  return %2\n}\n");
   EXPECT_EQ(steps<plan::KernelStep>(needed.function()).size(), 2u);
   const Compiled large =
       compile_for_gpu(updates({{20'000'000, "aten.neg"}, {20'000'000, "aten.neg"}}));

@@ -2,6 +2,7 @@
 // and fusion never raises the peak.
 #include <gtest/gtest.h>
 
+#include "codegen/cuda/codegen.h"
 #include "exhaustive.h"
 #include "schedule/liveness.h"
 #include "schedule/programs.h"
@@ -13,7 +14,8 @@ using loop::ReduceOp;
 
 class RandomProgram {
  public:
-  explicit RandomProgram(uint32_t seed) : random_(seed) {}
+  // `gpu`: scans have parts, and nothing is scattered.
+  explicit RandomProgram(uint32_t seed, bool gpu = false) : random_(seed), gpu_(gpu) {}
 
   void make(ProgramBuilder& b) {
     for (const Shape& shape : kShapes) {
@@ -71,9 +73,9 @@ class RandomProgram {
       case 5:
         return view(b);
       case 6:
-        return scan(b);
+        return gpu_ ? scan_along(b) : scan(b);
       case 7:
-        return scatter(b);
+        return gpu_ ? flip(b) : scatter(b);
       default:
         return pointwise(b);
     }
@@ -108,6 +110,24 @@ class RandomProgram {
     if (a.shape.empty()) return;
     add(b.scan(a.shape, static_cast<size_t>(below(static_cast<int>(a.shape.size()))), a.buffer),
         a.shape);
+  }
+
+  void scan_along(ProgramBuilder& b) {
+    Value a = any();
+    if (a.shape.empty()) return;
+    const auto dim = static_cast<size_t>(below(static_cast<int>(a.shape.size())));
+    const loop::ScanOp ops[] = {loop::ScanOp::kSum, loop::ScanOp::kMin, loop::ScanOp::kLogSumExp};
+    const bool from_end = below(2) == 0;
+    int operand = from_end ? b.flip(a.shape, dim, a.buffer) : a.buffer;
+    int result = b.scan_along(a.shape, dim, operand, ops[below(3)]);
+    add(from_end ? b.flip(a.shape, dim, result) : result, a.shape);
+  }
+
+  void flip(ProgramBuilder& b) {
+    Value a = any();
+    if (a.shape.empty()) return;
+    const auto dim = static_cast<size_t>(below(static_cast<int>(a.shape.size())));
+    add(b.flip(a.shape, dim, a.buffer), a.shape);
   }
 
   void scatter(ProgramBuilder& b) {
@@ -196,6 +216,7 @@ class RandomProgram {
   }
 
   std::mt19937 random_;
+  const bool gpu_;
   std::vector<Value> values_;
 };
 
@@ -211,6 +232,24 @@ TEST_P(FuseFuzz, SameValuesNoHigherPeak) {
     fuse_and_compare(b.program, target::Cpu{.threads = 1 + static_cast<int>(seed % 2) * 7}, seed);
     if (HasFatalFailure()) return;
     ASSERT_LE(peak_live_bytes(b.program, Aliases(b.program)), before);
+  }
+}
+
+TEST_P(FuseFuzz, OfAGpuHasCodeForItsKernels) {
+  const uint32_t seeds = exhaustive() ? 20000 : 200;
+  const target::Cuda gpu = target::cuda(90, 132, 3350000);
+  for (uint32_t seed = GetParam() * seeds; seed < (GetParam() + 1) * seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ProgramBuilder b;
+    RandomProgram(seed, /*gpu=*/true).make(b);
+    fuse_and_compare(b.program, gpu, seed);
+    if (HasFatalFailure()) return;
+    for (const loop::Item& item : b.program.items) {
+      const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
+      if (!scheduled) continue;
+      ASSERT_EQ(codegen::cuda::why_unsupported(scheduled->kernel), "");
+      EXPECT_FALSE(codegen::cuda::generate(scheduled->kernel, gpu).text.empty());
+    }
   }
 }
 

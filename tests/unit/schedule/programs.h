@@ -112,6 +112,17 @@ class ProgramBuilder {
                              .value = builder.pool().add(before, value)});
       return builder.pool().scanned(number, graph::DType::kFloat32);
     }
+    ExprRef scan(loop::ScanOp op, ExprRef value) {
+      int number = 0;
+      for (const auto& s : kernel.body) number += !s.is_store();
+      kernel.body.push_back({.kind = loop::Statement::Kind::kScan,
+                             .inner = true,
+                             .reduced = number,
+                             .accumulate = value->dtype,
+                             .scan = op,
+                             .value = value});
+      return builder.pool().scanned(number, value->dtype);
+    }
     std::vector<ExprRef> outer_axes() {
       std::vector<ExprRef> axes;
       for (size_t i = 0; i < kernel.outer.size(); ++i) axes.push_back(axis(static_cast<int>(i)));
@@ -190,6 +201,31 @@ class ProgramBuilder {
     ExprRef running = k.scan(k.load(operand, k.all_axes()));
     int result = buffer(loop::Buffer::Kind::kComputed, sizes);
     k.store(result, k.all_axes(), running, true);
+    k.finish();
+    return result;
+  }
+
+  // Along one dim, by an operation with parts.
+  int scan_along(const Shape& sizes, size_t dim, int operand, loop::ScanOp op) {
+    Shape outer = sizes;
+    outer.erase(outer.begin() + static_cast<ptrdiff_t>(dim));
+    KernelDraft k = draft("scan", outer, {sizes[dim]});
+    std::vector<ExprRef> index = k.outer_axes();
+    index.insert(index.begin() + static_cast<ptrdiff_t>(dim),
+                 k.axis(static_cast<int>(outer.size())));
+    ExprRef running = k.scan(op, k.load(operand, index));
+    int result = buffer(loop::Buffer::Kind::kComputed, sizes);
+    k.store(result, index, running, true);
+    k.finish();
+    return result;
+  }
+
+  int flip(const Shape& sizes, size_t dim, int operand) {
+    KernelDraft k = draft("flip", sizes);
+    std::vector<ExprRef> index = k.all_axes();
+    index[dim] = pool().add(pool().mul(index[dim], sym::Int(-1)), pool().integer(sizes[dim] - 1));
+    int result = buffer(loop::Buffer::Kind::kComputed, sizes);
+    k.store(result, k.all_axes(), k.load(operand, index), false);
     k.finish();
     return result;
   }
