@@ -430,6 +430,12 @@ TEST(CudaEmulated, SeveralRowsAndTilesInOneLaunch) {
       "kernel columns(b0: f32 in, b1: f32 out) outer(o0 < 70) inner(i0 < 90) {\n"
       " r0 = sum(load(b0, i0*70 + o0)) inner\n store(b1, o0, r0)\n}",
       3, {false, false});
+  for (const std::string at : {"o0*300 + i0", "i0*20 + o0"})
+    same(
+        "kernel scan(b0: f32 in, b1: f32 out) outer(o0 < 20) inner(i0 < 300) {\n r0 = "
+        "scan_max(load(b0, " +
+            at + ")) inner\n store(b1, " + at + ", r0) inner\n}",
+        3, {false, false});
   same(
       "kernel turned(b0: f32 in, b1: f32 out) outer(o0 < 70, o1 < 90) {\n"
       " store(b1, o0*90 + o1, load(b0, o1*70 + o0))\n}",
