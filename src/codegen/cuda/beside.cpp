@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "codegen/cuda/kernel_writer.h"
 #include "codegen/cuda/operators.h"
+#include "codegen/cuda/scans.h"
 
 namespace braze::codegen::cuda {
 namespace {
@@ -14,6 +15,7 @@ struct Pair {
 
 std::optional<Pair> nests_of(const loop::Kernel& rows, const loop::Kernel& columns,
                              const target::Cuda& cuda) {
+  if (has_scans(rows) || has_scans(columns)) return std::nullopt;
   Pair pair{plan_nest(rows, cuda), plan_nest(columns, cuda)};
   if (pair.rows.shape != Shape::kRows || pair.rows.cluster > 1 ||
       !pair.columns.has_packed_columns())
