@@ -16,6 +16,7 @@
 #include "schedule/schedule.h"
 #include "schedule/split_reductions.h"
 #include "schedule/sweeps.h"
+#include "schedule/twins.h"
 #include "target/costs.h"
 
 namespace braze::schedule {
@@ -359,6 +360,7 @@ void fuse(loop::Program& program, const target::Target& target, const std::vecto
   size_t before = program.items.size();
   fuse_within(program, aliases, InputWrites(program, aliases, alone), costs);
   narrow_stores(program, aliases);
+  store_once(program, aliases);
   split_reductions(program, costs.split);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
     if (costs.keeps_between_sweeps) keep_between_sweeps(kernel, program.pool);

@@ -320,6 +320,14 @@ bool will_be_split(const Kernel& kernel, const target::SplitCosts& costs) {
 
 namespace {
 
+// Of columns that are loaded several at a time (beside.h).
+bool may_share_a_launch(const Kernel& kernel) {
+  constexpr int64_t kPack = 8;  // elements, the most
+  return !kernel.outer.empty() && sym::mod(kernel.outer.back().extent, kPack) == sym::Int(0) &&
+         std::ranges::none_of(kernel.body,
+                              [](const Statement& s) { return s.inner && s.is_store(); });
+}
+
 // By buffer: whether a kernel walks its rows.
 std::vector<bool> read_by_rows(const loop::Program& program) {
   std::vector<bool> result(program.buffers.size());
@@ -345,8 +353,10 @@ void split_reductions(loop::Program& program, const target::SplitCosts& costs) {
       items.push_back(std::move(item));
       continue;
     }
-    const bool reads_rows = std::ranges::any_of(
-        scheduled->kernel.params, [&](const auto& p) { return !p.written && by_rows[p.buffer]; });
+    const bool reads_rows = may_share_a_launch(scheduled->kernel) &&
+                            std::ranges::any_of(scheduled->kernel.params, [&](const auto& p) {
+                              return !p.written && by_rows[p.buffer];
+                            });
     for (loop::Item& part : Splitter(program, *scheduled, costs, reads_rows).run())
       items.push_back(std::move(part));
   }
