@@ -138,12 +138,18 @@ std::optional<sym::Dims> padded_sizes(const TensorType& self, std::span<const In
   return sizes;
 }
 
-// self, padding. Channels that are innermost stay so, which PyTorch's own metadata does not say.
+// Channels that are innermost stay so on CPUs alone, which PyTorch's own metadata does not say.
+MemoryFormat format_of_padded(const TensorType& self, SizeQuestions& ask) {
+  return self.device.type == Device::Type::kCPU ? suggested_format(self, ask)
+                                                : MemoryFormat::kContiguous;
+}
+
+// self, padding
 template <bool reflects>
 bool pad_with_edge(const InferCall& call) {
   const TensorType& self = call.tensor(0);
   auto sizes = padded_sizes(self, call.dims(1), reflects, call.ask);
-  return sizes && call.give_in_format(std::move(*sizes), suggested_format(self, call.ask),
+  return sizes && call.give_in_format(std::move(*sizes), format_of_padded(self, call.ask),
                                       self.dtype, self.device);
 }
 
@@ -153,7 +159,7 @@ bool pad_with_edge_backward(const InferCall& call) {
   const TensorType &grad = call.tensor(0), &self = call.tensor(1);
   const auto sizes = padded_sizes(self, call.dims(2), reflects, call.ask);
   return sizes && grad.dtype == self.dtype && call.ask.all_fit(grad.sizes, *sizes) &&
-         call.give_in_format(self.sizes, suggested_format(self, call.ask), self.dtype, self.device);
+         call.give_in_format(self.sizes, format_of_padded(self, call.ask), self.dtype, self.device);
 }
 
 // self, kernel_size, stride, padding, dilation, ceil_mode

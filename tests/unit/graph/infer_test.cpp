@@ -88,6 +88,16 @@ TEST(Infer, GradientsOfNormsLieLikeTheInput) {
       "f32[2, 3], f32[3], f32[3]");
 }
 
+TEST(Infer, ImagesPaddedByReflectionKeepTheFormatOnCpusAlone) {
+  const auto padded = [](const std::string& device) {
+    return inferred("graph(%0 x: f32[2, 3, 4, 5]{60, 1, 15, 3}" + device +
+                    ") {\n  %1: f32[2, 3, 6, 7]" + device +
+                    " = aten.reflection_pad2d(%0, [1, 1, 1, 1])\n  return %1\n}\n");
+  };
+  EXPECT_EQ(padded(""), "f32[2, 3, 6, 7]{126, 1, 21, 3}");
+  EXPECT_EQ(padded("@cuda:0"), "f32[2, 3, 6, 7]@cuda:0");
+}
+
 TEST(Infer, GradientsOfPaddedImagesKeepTheFormat) {
   EXPECT_EQ(inferred(R"(graph(%0 dy: f32[2, 3, 6, 7], %1 x: f32[2, 3, 4, 5]{60, 1, 15, 3}) {
     %2: f32[2, 3, 4, 5]{60, 1, 15, 3} = aten.reflection_pad2d_backward(%0, %1, [1, 1, 1, 1])
