@@ -4,6 +4,7 @@
 #include <bit>
 #include <unordered_set>
 
+#include "codegen/cuda/accesses.h"
 #include "codegen/cuda/scans.h"
 #include "sym/facts.h"
 
@@ -17,49 +18,6 @@ using loop::Statement;
 constexpr int kMostLanes = 8;
 constexpr int64_t kMostPackBytes = 32;  // of a pack, in several
 constexpr int64_t kMostSharers = 1024;
-
-struct Access {
-  Affine index;
-  int64_t bytes = 1;  // of an element
-  bool inner = false;
-};
-
-// Loads that are made in any case, and stores.
-class Accesses {
- public:
-  explicit Accesses(const Nest& nest) : nest_(nest) {
-    for (const Statement& statement : nest.kernel->body) {
-      inner_ = statement.inner;
-      collect(statement.value);
-      if (statement.index) collect(statement.index);
-      if (statement.is_store()) add(statement.index, statement.value->dtype);
-    }
-  }
-  std::vector<Access> all;
-
- private:
-  void add(ExprRef index, graph::DType dtype) {
-    all.push_back({affine_of(index, nest_.extent), graph::size_of(dtype), inner_});
-  }
-  void collect(ExprRef expr) {
-    if (!seen_.insert(expr).second) return;
-    if (expr->kind == ExprKind::kLoad) add(expr->args[0], expr->dtype);
-    if (expr->kind == ExprKind::kMasked) {
-      collect(expr->args[0]);
-      collect(expr->args[2]);
-      return;
-    }
-    for (ExprRef arg : expr->args) collect(arg);
-  }
-
-  const Nest& nest_;
-  bool inner_ = false;
-  std::unordered_set<ExprRef> seen_;
-};
-
-bool steps_by_one(const Access& access, int axis) {
-  return axis >= 0 && access.index.stride(axis) == sym::Int(1);
-}
 
 bool uses_result(const Nest& nest, ExprRef expr, const std::unordered_set<int64_t>& results) {
   bool uses = false;
@@ -156,6 +114,7 @@ void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda
   if (axis < 0) return;
   const bool alone = last_axis(nest, begin, axis) < 0;
   int lanes = lanes_along(nest, accesses, axis, points && alone);
+  if (points) lanes = lanes_of_windows(accesses, axis, lanes);
   // Many threads hide what each waits for, rather than few that do more.
   const int64_t busy = cuda.processors * int64_t{points ? kThreadsOfBlock : kColumnsOfBlock};
   while (!rows && lanes > 1 && nest.outer_points().hint() / lanes < busy) lanes /= 2;

@@ -66,6 +66,28 @@ TEST(CudaPoints, Transposes) {
     EXPECT_NE(text_of(text).find("tile = blockIdx.x"), std::string::npos) << text;
 }
 
+// Threads whose loads lie apart take few points, so that a warp reads few lines of the cache.
+TEST(CudaPoints, Windows) {
+  const auto sum = [](const std::string& place, const std::string& type) {
+    std::string text;
+    for (int i = 0; i < 4; ++i) {
+      const std::string load = "load(b0, o0*512 + " + place + " + " + number(i) + ")";
+      const std::string term = type == "f16" ? "f32(" + load + ")" : load;
+      text = i == 0 ? term : "add(" + text + ", " + term + ")";
+    }
+    return "kernel windows(b0: " + type + " in, b1: " + type +
+           " out) outer(o0 < 64, o1 < 128) {\n store(b1, o0*128 + o1, " +
+           (type == "f16" ? "f16(" + text + ")" : text) + ")\n}";
+  };
+  const std::string far = sum("o1*2", "f16"), farther = sum("max(o1*4 + -1, 0)", "f32");
+  const std::string near = sum("o1//2", "f32");
+  check_emulated({far, farther, near}, {.elements = 1 << 16, .tolerance = 1e-3, .magnitude = 1e-2},
+                 {}, {{}}, small_gpu());
+  EXPECT_NE(text_of(far, small_gpu()).find("store_pack<2>"), std::string::npos);
+  EXPECT_EQ(text_of(farther, small_gpu()).find("store_pack"), std::string::npos);
+  EXPECT_NE(text_of(near, small_gpu()).find("store_pack<4>"), std::string::npos);
+}
+
 TEST(CudaPoints, IndicesFromMemory) {
   check_emulated({"kernel gather(b0: i64 in, b1: f32 in, b2: f32 out) outer(o0 < 100, o1 < 16) {\n"
                   " store(b2, o0*16 + o1, load(b1, load(b0, o0)*16 + o1))\n}"},
