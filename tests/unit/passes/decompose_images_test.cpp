@@ -1,5 +1,5 @@
-// Operators over images that are decomposed on CPUs: batch norm in training, maxima of windows,
-// depthwise convolutions' gradients.
+// Operators over images that are decomposed: batch norm in training, maxima of windows, depthwise
+// convolutions' gradients.
 #include <gtest/gtest.h>
 
 #include "passes/decompose.h"
@@ -110,6 +110,64 @@ TEST(DecomposeImages, MaximaAlone) {
 TEST(DecomposeImages, LargeWindowsStay) {
   expect_unchanged_by(decompose, R"(graph(%0: f32[1, 3, 8, 8]) {
     %1: f32[1, 3, 4, 4], %2: i64[1, 3, 4, 4] = aten.max_pool2d_with_indices(%0, [5, 5], [1, 1])
+    return %1
+  })");
+}
+
+TEST(DecomposeImages, MaximaOnAGpuAreReadAtClampedPlaces) {
+  EXPECT_EQ(after(R"(graph(%0: f16[1, 3, 5, 4]@cuda:0) {
+    %1: f16[1, 3, 5, 3]@cuda:0, %2: i64[1, 3, 5, 3]@cuda:0 = aten.max_pool2d_with_indices(%0, [1, 2], [1, 2], [0, 1])
+    return %1
+  })"),
+            R"(graph(%0: f16[1, 3, 5, 4]@cuda:0) {
+  %1: f32[]@cuda:0 = aten.full([], -inf, f32, None, cuda:0, None)
+  %2: i64[5]@cuda:0 = aten.arange.start_step(0, 5, 1, i64, None, cuda:0, None)
+  %3: i64[5, 1]@cuda:0 #%2 = aten.view(%2, [5, 1])
+  %4: i64[3]@cuda:0 = aten.arange.start_step(-1, 5, 2, i64, None, cuda:0, None)
+  %5: i64[3]@cuda:0 = aten.clamp(%4, 0, 3)
+  %6: f16[1, 3, 5, 3]@cuda:0 = aten.index.Tensor(%0, ?[None, None, %3, %5])
+  %7: f32[1, 3, 5, 3]@cuda:0 = aten._to_copy(%6, f32, None, None, None, false, None)
+  %8: bool[1, 3, 5, 3]@cuda:0 = aten.gt.Tensor(%7, %1)
+  %9: bool[1, 3, 5, 3]@cuda:0 = aten.isnan(%7)
+  %10: bool[1, 3, 5, 3]@cuda:0 = aten.bitwise_or.Tensor(%8, %9)
+  %11: f32[1, 3, 5, 3]@cuda:0 = aten.where.self(%10, %7, %1)
+  %12: i64[5]@cuda:0 = aten.arange.start_step(0, 5, 1, i64, None, cuda:0, None)
+  %13: i64[5, 1]@cuda:0 #%12 = aten.view(%12, [5, 1])
+  %14: i64[3]@cuda:0 = aten.arange.start_step(0, 6, 2, i64, None, cuda:0, None)
+  %15: i64[3]@cuda:0 = aten.clamp(%14, 0, 3)
+  %16: f16[1, 3, 5, 3]@cuda:0 = aten.index.Tensor(%0, ?[None, None, %13, %15])
+  %17: f32[1, 3, 5, 3]@cuda:0 = aten._to_copy(%16, f32, None, None, None, false, None)
+  %18: bool[1, 3, 5, 3]@cuda:0 = aten.gt.Tensor(%17, %11)
+  %19: bool[1, 3, 5, 3]@cuda:0 = aten.isnan(%17)
+  %20: bool[1, 3, 5, 3]@cuda:0 = aten.bitwise_or.Tensor(%18, %19)
+  %21: f32[1, 3, 5, 3]@cuda:0 = aten.where.self(%20, %17, %11)
+  %22: f16[1, 3, 5, 3]@cuda:0 = aten._to_copy(%21, f16, None, None, None, false, None)
+  return %22
+}
+)");
+}
+
+TEST(DecomposeImages, MaximaOfWholeWindowsOnAGpuAreOfSlices) {
+  const std::string text = after(R"(graph(%0: f32[2, 3, 4, 6]@cuda:0) {
+    %1: f32[2, 3, 2, 3]@cuda:0, %2: i64[2, 3, 2, 3]@cuda:0 = aten.max_pool2d_with_indices(%0, [2, 2])
+    return %1, %2
+  })");
+  EXPECT_EQ(text.find("aten.index"), std::string::npos) << text;
+  EXPECT_EQ(text.find("aten.constant_pad_nd"), std::string::npos) << text;
+}
+
+TEST(DecomposeImages, MaximaWithChannelsLastOnAGpuAreComputedSo) {
+  const std::string text = after(R"(graph(%0: f32[2, 3, 4, 6]{72, 1, 18, 3}@cuda:0) {
+    %1: f32[2, 3, 2, 3]{18, 1, 9, 3}@cuda:0, %2: i64[2, 3, 2, 3]{18, 1, 9, 3}@cuda:0 = aten.max_pool2d_with_indices(%0, [3, 3], [2, 2], [1, 1])
+    return %1, %2
+  })");
+  EXPECT_EQ(text.find("aten.clone"), std::string::npos) << text;
+  EXPECT_NE(text.find("f32[2, 3, 2, 3]{18, 1, 9, 3}@cuda:0 #"), std::string::npos) << text;
+}
+
+TEST(DecomposeImages, VeryLargeWindowsOnAGpuStay) {
+  expect_unchanged_by(decompose, R"(graph(%0: f32[1, 3, 8, 8]@cuda:0) {
+    %1: f32[1, 3, 3, 3]@cuda:0, %2: i64[1, 3, 3, 3]@cuda:0 = aten.max_pool2d_with_indices(%0, [6, 6], [1, 1])
     return %1
   })");
 }
