@@ -21,7 +21,7 @@ Handler handler_for(graph::OpKind kind) {
   for (auto family :
        {unary_handler, arithmetic_handler, comparison_handler, factory_handler, random_handler,
         view_handler, indexing_handler, concatenation_handler, reduction_handler, scan_handler,
-        scatter_handler, normalization_handler, loss_handler})
+        scatter_handler, normalization_handler, loss_handler, pooling_handler, resampling_handler})
     if (Handler handler = family(kind)) return handler;
   return nullptr;
 }

@@ -199,5 +199,7 @@ Handler scan_handler(graph::OpKind kind);
 Handler scatter_handler(graph::OpKind kind);
 Handler normalization_handler(graph::OpKind kind);
 Handler loss_handler(graph::OpKind kind);
+Handler pooling_handler(graph::OpKind kind);
+Handler resampling_handler(graph::OpKind kind);
 
 }  // namespace braze::loop::lowering

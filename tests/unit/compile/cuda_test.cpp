@@ -349,6 +349,30 @@ TEST(CompileForGpu, WhatNeedsAnotherKernelIsLaunchedBehindIt) {
   EXPECT_EQ(steps<plan::KernelStep>(large.function()).size(), 2u);
 }
 
+TEST(CompileForGpu, PoolingIsOneKernelEachWay) {
+  const std::string x = "%0 x: f16[8, 64, 56, 56]", places = "i64[8, 64, 28, 28]";
+  const std::string pooled = "f16[8, 64, 28, 28]", image = "f16[8, 64, 56, 56]";
+  const std::string strides = "{200704, 1, 3584, 64}", strides_of_result = "{50176, 1, 1792, 64}";
+  for (const bool channels_last : {false, true}) {
+    const std::string of = (channels_last ? strides : "") + "@cuda:0";
+    const std::string to = (channels_last ? strides_of_result : "") + "@cuda:0";
+    const std::string window = "[3, 3], [2, 2], [1, 1]";
+    const Compiled forward = compile_for_gpu(
+        "graph(" + x + of + ") {\n  %1: " + image + of + " = aten.relu(%0)\n  %2: " + pooled + to +
+        ", %3: " + places + to + " = aten.max_pool2d_with_indices(%1, " + window +
+        ")\n  return %2, %3\n}\n");
+    EXPECT_TRUE(steps<plan::ExternStep>(forward.function()).empty());
+    EXPECT_EQ(steps<plan::KernelStep>(forward.function()).size(), 1u);
+    const Compiled backward = compile_for_gpu(
+        "graph(" + x + of + ", %1: " + pooled + to + ", %2: " + places + to +
+        ") {\n  %3: " + image + of + " = aten.max_pool2d_with_indices_backward(%1, %0, " + window +
+        ", [1, 1], false, %2)\n  %4: " + image + of +
+        " = aten.threshold_backward(%3, %0, 0)\n  return %4\n}\n");
+    EXPECT_TRUE(steps<plan::ExternStep>(backward.function()).empty());
+    EXPECT_EQ(steps<plan::KernelStep>(backward.function()).size(), 1u);
+  }
+}
+
 TEST(CompileForGpu, SizesOfTheCallAreTakenByLaunchesOfTheirOwn) {
   const Compiled compiled = compile_for_gpu(
       "graph(s0 = size(%0, 0) hint 64 range [2, 1000], %0 x: f32[s0]@cuda:0, "
