@@ -15,9 +15,9 @@
 // layer norm and softmax; losses (nll, mse, huber, logits); linear; t, transpose (-> permute),
 // split, unbind (-> slice, select), stack (-> cat); full_like, zeros, ... (-> full), copy, fill.
 // None of them has a lowering. Where the new ops give other strides a copy at the end gives the
-// right ones: clone, or prims.copy_strided. Softmax, var_mean, matrix products, convolution, means of
-// windows and attention stay, and so do complex numbers in strides of no memory format and tensors
-// that overlap themselves.
+// right ones: clone, or prims.copy_strided. Softmax, var_mean, matrix products, convolution, means
+// of windows and attention stay, and so do complex numbers in strides of no memory format and
+// tensors that overlap themselves.
 #pragma once
 
 #include "graph/graph.h"
