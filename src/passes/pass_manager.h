@@ -14,7 +14,7 @@ namespace braze::passes {
 struct Pass {
   std::string_view name;
   std::function<bool(graph::Graph&)> run;  // whether it changed the graph
-  bool functional = true;      // no node mutates after it
+  bool functional = true;                  // no node mutates after it
 };
 
 struct PassOptions {

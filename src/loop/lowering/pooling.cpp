@@ -300,6 +300,10 @@ bool lower_avg_pool_backward(Lowering& lowering, const Node& node) {
   Value* image = graph::tensor_arg(node, 1);
   if (!are_images(lowering, image)) return false;
   const Pooling pooling = pooling_of(node, 2, image, graph::tensor_arg(node, 0));
+  // PyTorch's kernel for channels last takes windows as if there were no padding (2.11): its result
+  // is not the gradient, but what eager gives.
+  if ((pooling.rows.padding != 0 || pooling.columns.padding != 0) && !image->type().is_contiguous())
+    return false;
   return define_shares(lowering, node, pooling, divisor_of(node, 6));
 }
 
