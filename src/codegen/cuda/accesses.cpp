@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 namespace braze::codegen::cuda {
 
@@ -10,9 +11,25 @@ using loop::ExprRef;
 
 namespace {
 
-// About how far an integer expression moves for a step along the axis.
-double speed_along(ExprRef expr, int axis) {
-  const auto of = [axis](ExprRef arg) { return speed_along(arg, axis); };
+// About how far integer expressions move for a step along an axis; each is looked at once.
+class SpeedAlong {
+ public:
+  explicit SpeedAlong(int axis) : axis_(axis) {}
+  double operator()(ExprRef expr) {
+    if (const auto found = known_.find(expr); found != known_.end()) return found->second;
+    const double speed = work_out(expr);
+    return known_[expr] = speed;
+  }
+
+ private:
+  double work_out(ExprRef expr);
+
+  const int axis_;
+  std::unordered_map<ExprRef, double> known_;
+};
+
+double SpeedAlong::work_out(ExprRef expr) {
+  const auto of = [this](ExprRef arg) { return (*this)(arg); };
   const auto constant = [](ExprRef arg) {
     return arg->is_constant() && !graph::is_float(arg->dtype) ? static_cast<double>(arg->ival)
            : arg->is_constant()                               ? arg->fval
@@ -20,7 +37,7 @@ double speed_along(ExprRef expr, int axis) {
   };
   switch (expr->kind) {
     case ExprKind::kAxis:
-      return expr->ival == axis ? 1 : 0;
+      return expr->ival == axis_ ? 1 : 0;
     case ExprKind::kMul:
       return of(expr->args[0]) * constant(expr->args[1]) +
              of(expr->args[1]) * constant(expr->args[0]);
@@ -79,13 +96,13 @@ int lanes_of_windows(const Accesses& accesses, int axis, int lanes) {
   constexpr double kMostBytesApart = 8;
   int64_t loads = 0;
   double fastest = 0;
+  SpeedAlong speed_of(axis);
   const auto look_at = [&](const Access& access) {
     double speed = access.index.stride(axis).is_constant()
                        ? static_cast<double>(access.index.stride(axis).constant())
                        : 1;
     for (const auto& [term, factor] : access.index.terms)
-      if (factor.is_constant())
-        speed += speed_along(term, axis) * static_cast<double>(factor.constant());
+      if (factor.is_constant()) speed += speed_of(term) * static_cast<double>(factor.constant());
     if (speed == 0 || is_pack(access.index, axis, lanes)) return;
     ++loads;
     fastest = std::max(fastest, std::abs(speed) * static_cast<double>(access.bytes));
