@@ -12,6 +12,10 @@ std::string cache_key(const graph::Graph& graph, const Options& options,
   if (options.channels_last != passes::ChannelsLast::kNone)
     text += "\nchannels last " + std::to_string(static_cast<int>(options.channels_last));
   if (options.counter_random) text += "\ncounter random";
+  if (options.dropout_mapping)
+    text += "\ndropout " + std::to_string(options.dropout_mapping->most_threads) + " " +
+            std::to_string(options.dropout_mapping->half_pack) + " " +
+            std::to_string(options.dropout_mapping->single_pack);
   if (options.activation_memory)
     text += "\nactivation memory " + std::to_string(*options.activation_memory);
   if (options.panel_products) text += "\npanel products";

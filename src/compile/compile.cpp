@@ -51,6 +51,7 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   pass_options.check_each = options.check_passes;
   pass_options.channels_last = options.channels_last;
   pass_options.counter_random = options.counter_random;
+  pass_options.dropout_mapping = options.dropout_mapping;
   pass_options.activation_memory = options.activation_memory;
   pass_options.panel_products = options.panel_products && kernels;
   pass_options.fused_attention = options.fused_attention && kernels;

@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "graph/stages.h"
 #include "passes/channels_last.h"
+#include "passes/dropout_masks.h"
 #include "plan/module.h"
 #include "target/target.h"
 
@@ -25,8 +26,9 @@ struct Options {
   target::Target target;
   passes::ChannelsLast channels_last = passes::ChannelsLast::kNone;
   bool counter_random = false;  // random numbers of a counter (passes/counter_random.h)
-  std::optional<int64_t> activation_memory;  // bytes (passes/activation_budget.h)
-  bool panel_products = false;               // large products of many rows through kernels/
+  std::optional<passes::DropoutMapping> dropout_mapping;  // none: masks are PyTorch's operator's
+  std::optional<int64_t> activation_memory;               // bytes (passes/activation_budget.h)
+  bool panel_products = false;    // large products of many rows through kernels/
   bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)
   bool check_passes =

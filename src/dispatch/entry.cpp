@@ -171,7 +171,7 @@ Entry::Outcome Entry::run(PyFunctionObject* function, PyObject* const* bound,
     const std::vector<at::Tensor> held = training ? hold(inputs) : std::vector<at::Tensor>();
     std::shared_ptr<const pytorch::GeneratorState> drawn_from;
     if (training && training->draws())
-      drawn_from = std::make_shared<const pytorch::GeneratorState>();
+      drawn_from = std::make_shared<const pytorch::GeneratorState>(training->gpu());
     for (const int input : dropped_gradients)
       if (inputs[input]->grad().defined()) inputs[input]->mutable_grad().reset();
     std::shared_ptr<Specialization> specialization;

@@ -174,7 +174,7 @@ class GradientFunctions::Function {
     for (const int number : numbers_) numbers.push_back(call.numbers[number]);
     std::vector<at::Tensor> outputs;
     if (draws_) {
-      const pytorch::GeneratorState now;
+      const pytorch::GeneratorState now(call.drawn_from->gpu());
       call.drawn_from->restore();
       code_->executable->run(inputs, outputs, {}, numbers);
       now.restore();

@@ -7,6 +7,7 @@
 #include "dispatch/input_versions.h"
 #include "dispatch/tensors.h"
 #include "graph/data_errors.h"
+#include "graph/devices.h"
 
 namespace braze::dispatch {
 namespace {
@@ -26,6 +27,8 @@ RollbackNeeds RollbackNeeds::of(const graph::Graph& graph) {
   const auto any = [&](auto&& holds) { return std::ranges::any_of(graph.nodes(), holds); };
   needs.refuses = any([](const auto& node) { return graph::may_refuse_data(*node); });
   needs.random_numbers = any([](const auto& node) { return node->op().effects.random; });
+  const std::vector<graph::Device> gpus = graph::accelerators(graph);
+  if (!gpus.empty() && gpus[0].type == graph::Device::Type::kCUDA) needs.gpu = gpus[0].index;
   needs.inputs = written_inputs(graph);
   return needs;
 }

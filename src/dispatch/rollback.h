@@ -22,6 +22,7 @@ namespace braze::dispatch {
 struct RollbackNeeds {
   bool refuses = false;         // some step may refuse its data
   bool random_numbers = false;  // some are drawn
+  int gpu = -1;                 // the number of the one that there are values on
   std::vector<int> inputs;      // graph inputs that are written to
 
   // Of a graph as traced.
@@ -35,7 +36,7 @@ class Rollback {
   Rollback(const RollbackNeeds& needs, c10::TensorImpl* const* inputs, bool writes_early,
            bool first)
       : complete_(!writes_early || needs.refuses || first || needs.inputs.empty()) {
-    if (needs.random_numbers) drawn_from_.emplace();
+    if (needs.random_numbers) drawn_from_.emplace(needs.gpu);
     if (writes_early && complete_) keep(needs, inputs);
   }
 

@@ -124,7 +124,7 @@ std::vector<at::Tensor> run_forward(const GradientFunctions::Forward& forward,
                                     const std::vector<at::Tensor>& given,
                                     const SecondBackward::Call& call) {
   if (!call.drawn_from) return trace::replay(forward.graph, given, call.symbols, /*check=*/false);
-  const pytorch::GeneratorState now;
+  const pytorch::GeneratorState now(call.drawn_from->gpu());
   call.drawn_from->restore();
   std::vector<at::Tensor> results =
       trace::replay(forward.graph, given, call.symbols, /*check=*/false);

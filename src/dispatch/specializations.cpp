@@ -11,6 +11,7 @@
 #include "base/fork_mutex.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "dispatch/dropout_mapping.h"
 #include "dispatch/gil.h"
 #include "dispatch/layouts.h"
 #include "dispatch/report.h"
@@ -82,6 +83,7 @@ compile::Options compile_options(const Settings& settings, const graph::Graph& g
   out.counter_random = settings.counter_random;
   out.activation_memory = settings.activation_memory;
   out.channels_last = channels_last_for(settings, graph);
+  out.dropout_mapping = dropout_mapping_for(settings, graph);
   const std::vector<graph::Device> gpus = graph::accelerators(graph);
   if (gpus.empty() || out.backend != compile::Backend::kKernels) {
     choose_cpu(out);

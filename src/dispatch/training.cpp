@@ -4,7 +4,9 @@
 #include <map>
 
 #include "dispatch/backward_node.h"
+#include "dispatch/dropout_mapping.h"
 #include "dispatch/layouts.h"
+#include "graph/devices.h"
 #include "graph/emitter.h"
 #include "passes/chunked_loss.h"
 #include "passes/counter_random.h"
@@ -124,6 +126,8 @@ passes::Partition cut_functional(const Graph& traced, const Settings& settings,
   functionalise(functional);
   if (settings.counter_random && settings.backend != compile::Backend::kEager)
     passes::use_counter_random(functional);
+  if (const auto mapping = dropout_mapping_for(settings, functional))
+    passes::use_dropout_masks(functional, *mapping);
   passes::eliminate_dead_code(functional);
   passes::PartitionOptions options;
   options.activation_memory = settings.activation_memory;
@@ -177,6 +181,8 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   training->user_outputs_ = static_cast<size_t>(std::ranges::count(
       cut.forward.output_roles(), graph::OutputKind::kUser, &graph::OutputRole::kind));
   for (const auto& node : cut.forward.nodes()) training->draws_ |= node->op().effects.random;
+  const std::vector<graph::Device> gpus = graph::accelerators(cut.forward);
+  if (!gpus.empty() && gpus[0].type == graph::Device::Type::kCUDA) training->gpu_ = gpus[0].index;
   auto code = std::make_shared<Differentiated>();
   code->joint = joint;
   code->second = std::make_unique<SecondBackward>(

@@ -42,6 +42,7 @@ class Training {
                     std::span<const double> numbers,
                     std::shared_ptr<const pytorch::GeneratorState> drawn_from) const;
   bool draws() const { return draws_; }
+  int gpu() const { return gpu_; }  // that it has values on; -1: none
 
   // What the backward takes at one time, by its plan, for tangents as they were traced, in bytes;
   // with what is kept for it, given by output of the forward.
@@ -58,6 +59,7 @@ class Training {
   std::shared_ptr<Differentiated> code_;
   size_t user_outputs_ = 0;
   bool draws_ = false;  // random numbers
+  int gpu_ = -1;
 };
 
 }  // namespace braze::dispatch

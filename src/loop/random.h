@@ -20,4 +20,23 @@ ExprRef random_word(ExprPool& pool, ExprRef key, ExprRef offset, ExprRef element
 // number.
 ExprRef element_of_random(ExprRef random);
 
+// How PyTorch's dropout draws on a GPU (passes/dropout_masks.h): a thread takes `pack` elements
+// side by side, of as many words of counters that follow each other, then those `threads * pack`
+// further on. Its subsequence is its number.
+struct MaskDraw {
+  int64_t first;    // counters that draws before it take of the same state
+  int64_t threads;  // in all
+  int64_t pack;     // 4 or 8
+  bool one_round;   // no thread takes more than one pack
+};
+
+// The word of an element (an i64 from 0 to 2^31 - 1), of the generator's seed and offset, as a
+// kRandom.
+ExprRef mask_word(ExprPool& pool, ExprRef seed, ExprRef offset, ExprRef element,
+                  const MaskDraw& draw);
+
+// The element of a kRandom that mask_word has made; null: it is another, or the element is a
+// number.
+ExprRef element_of_mask(ExprRef random);
+
 }  // namespace braze::loop

@@ -1,5 +1,6 @@
 #include "passes/again.h"
 
+#include "graph/arguments.h"
 #include "graph/data_errors.h"
 
 namespace braze::passes {
@@ -24,6 +25,19 @@ bool is_cheap(const Node& node) {
   return node.op().pointwise && node.results().size() == 1 && !is_seen(node);
 }
 
+namespace {
+
+// Whether a dropout's mask is made again. Kernels of halves have little time for an element, and
+// the words of four take as long as it takes to load their masks twice; those of single precision
+// wait for memory anyway.
+bool is_mask_again(const Node& node) {
+  constexpr int64_t kPackOfHalves = 8;
+  return node.op().kind == graph::OpKind::kbraze_philox_mask &&
+         graph::int_arg(node, 5) < kPackOfHalves;
+}
+
+}  // namespace
+
 std::vector<bool> made_of_seeds(const Graph& graph) {
   std::vector<bool> made(graph.value_count());
   for (const auto& node : graph.nodes()) {
@@ -37,7 +51,7 @@ std::vector<bool> made_of_seeds(const Graph& graph) {
       all &= made[operand->id()] || constant;
       any |= made[operand->id()];
     }
-    const bool is_source = node->op().kind == graph::OpKind::kbraze_random;
+    const bool is_source = node->op().kind == graph::OpKind::kbraze_random || is_mask_again(*node);
     for (const Value* result : node->results())
       if (result) made[result->id()] = is_source || (all && any);
   }

@@ -18,6 +18,7 @@ const std::vector<Pass>& inference_passes() {
   static const std::vector<Pass> passes = {
       {"functionalise", functionalise},
       {"counter_random", use_counter_random},
+      {"dropout_masks", [](graph::Graph& graph) { return use_dropout_masks(graph, {}); }},
       {"channels_last",
        [](graph::Graph& graph) { return use_channels_last(graph, ChannelsLast::kAll); }},
       {"chunked_loss", chunk_losses},
@@ -37,6 +38,7 @@ const std::vector<Pass>& inference_passes() {
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options) {
   PassOptions pass_options = options;
   if (!options.counter_random) pass_options.skip.push_back("counter_random");
+  if (!options.dropout_mapping) pass_options.skip.push_back("dropout_masks");
   if (options.channels_last == ChannelsLast::kNone) pass_options.skip.push_back("channels_last");
   if (!options.panel_products) pass_options.skip.push_back("panel_products");
   if (!options.fused_attention) pass_options.skip.push_back("fused_attention");
@@ -46,6 +48,10 @@ void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options)
     if (pass.name == "channels_last")
       pass.run = [which = options.channels_last](graph::Graph& given) {
         return use_channels_last(given, which);
+      };
+    if (pass.name == "dropout_masks" && options.dropout_mapping)
+      pass.run = [mapping = *options.dropout_mapping](graph::Graph& given) {
+        return use_dropout_masks(given, mapping);
       };
     if (pass.name == "rematerialise" && options.activation_memory)
       pass.run = [bytes = *options.activation_memory](graph::Graph& given) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "passes/channels_last.h"
+#include "passes/dropout_masks.h"
 #include "passes/pass_manager.h"
 #include "passes/unsupported.h"
 
@@ -12,18 +13,19 @@ namespace braze::passes {
 
 struct PipelineOptions : PassOptions {
   ChannelsLast channels_last = ChannelsLast::kNone;
-  bool counter_random = false;               // random numbers of a counter (counter_random.h)
-  std::optional<int64_t> activation_memory;  // bytes (activation_budget.h); none: no bound
-  bool panel_products = false;               // large products of many rows through kernels/
-  bool fused_attention = false;              // attention through kernels/ (fused_attention.h)
-  bool linear_pointwise = false;             // large products through oneDNN (linear_pointwise.h)
+  bool counter_random = false;                    // random numbers of a counter (counter_random.h)
+  std::optional<DropoutMapping> dropout_mapping;  // none: masks are drawn by PyTorch's operator
+  std::optional<int64_t> activation_memory;       // bytes (activation_budget.h); none: no bound
+  bool panel_products = false;                    // large products of many rows through kernels/
+  bool fused_attention = false;                   // attention through kernels/ (fused_attention.h)
+  bool linear_pointwise = false;  // large products through oneDNN (linear_pointwise.h)
 };
 
 const std::vector<Pass>& inference_passes();
 
-// functionalise, counter_random, channels_last, chunked_loss, panel_products, fused_attention,
-// linear_pointwise, few_rows, decompose, fold, cse, rematerialise, dce. Throws Unsupported, the
-// graph unchanged, when the graph has to run in eager.
+// functionalise, counter_random, dropout_masks, channels_last, chunked_loss, panel_products,
+// fused_attention, linear_pointwise, few_rows, decompose, fold, cse, rematerialise, dce. Throws
+// Unsupported, the graph unchanged, when the graph has to run in eager.
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options);
 
 }  // namespace braze::passes

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "base/philox.h"
+#include "runtime/cuda/generator.h"
 
 namespace braze::runtime {
 namespace {
@@ -86,12 +87,12 @@ at::Tensor high_half(const at::Tensor& product) {
   return product.bitwise_right_shift(32).bitwise_and(kLow);
 }
 
-at::Tensor words(const at::Tensor& seed, int64_t offset, const at::Tensor& element) {
-  const at::Tensor counter = element.bitwise_right_shift(6).mul(16).add(element.bitwise_and(15));
-  std::array<at::Tensor, 4> word = {at::full_like(counter, offset & kLow),
-                                    at::full_like(counter, offset >> 32 & kLow),
-                                    counter.bitwise_and(kLow), high_half(counter)};
-  at::Tensor key0 = seed.bitwise_and(kLow), key1 = high_half(seed);
+// Word `chosen` (0 to 3) of a counter.
+at::Tensor philox_words(const at::Tensor& key, const at::Tensor& offset,
+                        const at::Tensor& subsequence, const at::Tensor& chosen) {
+  std::array<at::Tensor, 4> word = {offset.bitwise_and(kLow), high_half(offset),
+                                    subsequence.bitwise_and(kLow), high_half(subsequence)};
+  at::Tensor key0 = key.bitwise_and(kLow), key1 = high_half(key);
   for (int round = 0; round < 10; ++round) {
     const at::Tensor first = word[0].mul(int64_t{0xd2511f53});
     const at::Tensor second = word[2].mul(int64_t{0xcd9e8d57});
@@ -100,10 +101,15 @@ at::Tensor words(const at::Tensor& seed, int64_t offset, const at::Tensor& eleme
     key0 = key0.add(int64_t{0x9e3779b9}).bitwise_and(kLow);
     key1 = key1.add(int64_t{0xbb67ae85}).bitwise_and(kLow);
   }
-  const at::Tensor chosen = element.bitwise_right_shift(4).bitwise_and(3);
   at::Tensor result = word[3];
   for (int i = 2; i >= 0; --i) result = at::where(chosen.eq(i), word[i], result);
   return result;
+}
+
+at::Tensor words(const at::Tensor& seed, int64_t offset, const at::Tensor& element) {
+  const at::Tensor counter = element.bitwise_right_shift(6).mul(16).add(element.bitwise_and(15));
+  return philox_words(seed, at::full_like(counter, offset), counter,
+                      element.bitwise_right_shift(4).bitwise_and(3));
 }
 
 at::Tensor random_elsewhere(const at::Tensor& seed, int64_t offset, at::IntArrayRef size,
@@ -135,6 +141,61 @@ at::Tensor random_meta(const at::Tensor& seed, int64_t, at::IntArrayRef size,
   return at::empty(size, seed.options().dtype(dtype));
 }
 
+void check_mask(const at::Tensor& state, int64_t threads, int64_t pack) {
+  TORCH_CHECK(state.dim() == 1 && state.size(0) == 2 && state.scalar_type() == at::kLong,
+              "braze::philox_mask: the state is an int64 tensor of seed and offset");
+  TORCH_CHECK(threads > 0 && (pack == 4 || pack == 8),
+              "braze::philox_mask: packs of 4 or 8 elements, of one thread and more");
+}
+
+// As loop::mask_word.
+at::Tensor mask_cpu(const at::Tensor& state, int64_t first, at::IntArrayRef size, int64_t threshold,
+                    int64_t threads, int64_t pack) {
+  check_mask(state, threads, pack);
+  const at::Tensor both = state.contiguous();
+  const auto key = static_cast<uint64_t>(both.const_data_ptr<int64_t>()[0]);
+  const int64_t offset = both.const_data_ptr<int64_t>()[1] / 4 + first;
+  at::Tensor result = at::empty(size, at::TensorOptions(at::kBool));
+  bool* data = result.mutable_data_ptr<bool>();
+  for (int64_t i = 0; i < result.numel(); ++i) {
+    const int64_t thread = i / pack % threads, round = i / pack / threads;
+    const int64_t counter = offset + round * (pack / 4) + i % pack / 4;
+    const uint32_t word =
+        philox(key, static_cast<uint64_t>(counter), static_cast<uint64_t>(thread))[i % 4];
+    data[i] = word < static_cast<uint64_t>(threshold);
+  }
+  return result;
+}
+
+at::Tensor mask_elsewhere(const at::Tensor& state, int64_t first, at::IntArrayRef size,
+                          int64_t threshold, int64_t threads, int64_t pack) {
+  check_mask(state, threads, pack);
+  const at::Tensor element = at::arange(c10::multiply_integers(size), state.options());
+  const at::Tensor group = element.floor_divide(pack);
+  const at::Tensor counter = state[1]
+                                 .bitwise_right_shift(2)
+                                 .add(first)
+                                 .add(group.floor_divide(threads).mul(pack / 4))
+                                 .add(element.remainder(pack).floor_divide(4));
+  return philox_words(state[0], counter, group.remainder(threads), element.remainder(4))
+      .lt(threshold)
+      .reshape(size);
+}
+
+at::Tensor mask_meta(const at::Tensor& state, int64_t, at::IntArrayRef size, int64_t, int64_t,
+                     int64_t) {
+  return at::empty(size, state.options().dtype(at::kBool));
+}
+
+// The message is seen where the call does not run again in eager: with BRAZE_LOG.
+void refuse_unaligned(at::TensorList tensors) {
+  constexpr uintptr_t kBytes = 16;
+  for (const at::Tensor& tensor : tensors)
+    TORCH_CHECK(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % kBytes == 0,
+                "dropout of a tensor that does not begin at a multiple of 16 bytes draws in "
+                "another order");
+}
+
 }  // namespace
 
 void register_random_operator() {
@@ -145,6 +206,18 @@ void register_random_operator() {
     library.impl("random", torch::dispatch(c10::DispatchKey::CPU, random_cpu));
     library.impl("random", torch::dispatch(c10::DispatchKey::CUDA, random_elsewhere));
     library.impl("random", torch::dispatch(c10::DispatchKey::Meta, random_meta));
+    library.def("philox_state(int increment, Device device) -> Tensor");
+    library.impl("philox_state", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                                 cuda::advance_generator));
+    library.def(
+        "philox_mask(Tensor state, int first, SymInt[] size, int threshold, int threads, int pack) "
+        "-> Tensor");
+    library.impl("philox_mask", torch::dispatch(c10::DispatchKey::CPU, mask_cpu));
+    library.impl("philox_mask", torch::dispatch(c10::DispatchKey::CUDA, mask_elsewhere));
+    library.impl("philox_mask", torch::dispatch(c10::DispatchKey::Meta, mask_meta));
+    library.def("refuse_unaligned(Tensor[] tensors) -> ()");
+    library.impl("refuse_unaligned", torch::dispatch(c10::DispatchKey::CPU, refuse_unaligned));
+    library.impl("refuse_unaligned", torch::dispatch(c10::DispatchKey::CUDA, refuse_unaligned));
     return true;
   }();
   (void)done;

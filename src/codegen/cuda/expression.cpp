@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "codegen/cuda/operators.h"
+#include "loop/random.h"
 
 namespace braze::codegen::cuda {
 
@@ -195,11 +196,8 @@ std::string ExpressionWriter::build(ExprRef expr) {
     case ExprKind::kBitcast:
       return declare(expr,
                      "bits_as<" + cuda::type_of(expr->dtype) + ">(" + emit(expr->args[0]) + ")");
-    case ExprKind::kRandom: {
-      std::string list;
-      for (ExprRef arg : expr->args) list += (list.empty() ? "" : ", ") + emit(arg);
-      return declare(expr, "random_word(" + list + ")");
-    }
+    case ExprKind::kRandom:
+      return build_random(expr);
     case ExprKind::kCheckIndex:
       return declare(expr, "(" + type_of(expr) + ")check_index(" + emit(expr->args[0]) + ", " +
                                emit(expr->args[1]) + ")");
@@ -351,6 +349,34 @@ std::string ExpressionWriter::build_load(ExprRef expr) {
     return declare(expr, pack + ".v[v]" + truth);
   const std::string index = emit(expr->args[0]);
   return declare(expr, "p" + std::to_string(expr->ival) + "[" + index + "]" + truth);
+}
+
+// Whether the lanes of a pack take the words of counters in order, each time four of one.
+bool ExpressionWriter::shares_counters(ExprRef random) {
+  const ExprRef element = loop::element_of_mask(random);
+  if (!element || at_base_ || !depends_on_vector(random) || nest_.lanes % 4 != 0) return false;
+  // Not where some lanes of a pack are left out.
+  if (std::ranges::any_of(
+          scopes_, [](const Scope& scope) { return scope.guarded && scope.pack_guard.empty(); }))
+    return false;
+  return is_pack(affine_of(element, nest_.extent), nest_.vector_axis, 4);
+}
+
+std::string ExpressionWriter::build_random(ExprRef expr) {
+  std::vector<std::string> args;
+  for (ExprRef arg : expr->args) args.push_back(emit(arg));
+  const std::string counter = args[0] + ", " + args[1] + ", " + args[2];
+  if (!shares_counters(expr)) return declare(expr, "random_word(" + counter + ", " + args[3] + ")");
+  std::string words;
+  at_level(
+      pack_level(expr),
+      [&] {
+        words = fresh("w");
+        line("Words " + words + ";");
+      },
+      /*unmasked=*/true);
+  line("if (v % 4 == 0) " + words + " = random_words(" + counter + ");");
+  return declare(expr, words + ".w[v % 4]");
 }
 
 std::string ExpressionWriter::build_masked(ExprRef expr) {

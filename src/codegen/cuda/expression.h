@@ -84,6 +84,8 @@ class ExpressionWriter {
   std::string build_index(loop::ExprRef expr, const std::vector<std::string>& args);
   std::string build_load(loop::ExprRef expr);
   std::string build_masked(loop::ExprRef expr);
+  std::string build_random(loop::ExprRef expr);
+  bool shares_counters(loop::ExprRef random);
   std::string pack_of(loop::ExprRef load);
   bool is_same_in_pack(loop::ExprRef condition);
   std::string declare(loop::ExprRef expr, const std::string& text);

@@ -42,6 +42,18 @@ bool random_by_counter(const InferCall& call) {
                          call.tensor(0).device);
 }
 
+// increment, device: seed and offset of a generator
+bool philox_state(const InferCall& call) {
+  const auto* device = std::get_if<Device>(&call[1]);
+  return device && call.give_fresh({sym::Int(2)}, DType::kInt64, *device);
+}
+
+// state, first, size, threshold, threads, pack: of a counter, it draws nothing
+bool mask_by_counter(const InferCall& call) {
+  const std::span<const sym::Int> sizes = call.dims(2);
+  return call.give_fresh({sizes.begin(), sizes.end()}, DType::kBool, call.tensor(0).device);
+}
+
 constexpr InferEntry kRules[] = {
     {"aten.normal.Tensor_float", normal_around},
     {"aten.normal.float_Tensor", normal_with},
@@ -50,6 +62,8 @@ constexpr InferEntry kRules[] = {
     {"aten._standard_gamma", sample_of_each},
     {"aten.native_dropout", native_dropout},
     {"braze.random", random_by_counter, InferUse::kPasses},
+    {"braze.philox_state", philox_state, InferUse::kPasses},
+    {"braze.philox_mask", mask_by_counter, InferUse::kPasses},
     // Computed on a contiguous copy, whatever PyTorch's own metadata has.
     {"aten.rrelu_with_noise", sample_of_each, InferUse::kAlways},
 };

@@ -1,6 +1,7 @@
 // Random numbers of a counter.
 #include "loop/random.h"
 
+#include <array>
 #include <cmath>
 
 #include "loop/lowering/pointwise.h"
@@ -57,6 +58,13 @@ ExprRef number_from(ExprPool& pool, DType dtype, ExprRef first, ExprRef second) 
   return nullptr;
 }
 
+// Whether a word, as a number without a sign, is below a number from 0 to 2^32.
+ExprRef unsigned_below(ExprPool& pool, ExprRef word, int64_t threshold) {
+  if (threshold > 0xffffffff) return pool.integer(1, DType::kBool);
+  ExprRef number = pool.binary(K::kXor, word, pool.integer(INT32_MIN, DType::kInt32));
+  return pool.binary(K::kLt, number, pool.integer(threshold + INT32_MIN, DType::kInt32));
+}
+
 // seed, offset, size, dtype
 bool lower_random(Lowering& lowering, const Node& node) {
   Value* seed = graph::tensor_arg(node, 0);
@@ -86,10 +94,35 @@ bool lower_random(Lowering& lowering, const Node& node) {
   return true;
 }
 
+// state, first, size, threshold, threads, pack
+bool lower_mask(Lowering& lowering, const Node& node) {
+  Value* state = graph::tensor_arg(node, 0);
+  const graph::TensorType& type = node.result()->type();
+  const MaskDraw draw{
+      .first = graph::int_arg(node, 1),
+      .threads = graph::int_arg(node, 4),
+      .pack = graph::int_arg(node, 5),
+      .one_round = type.numel().is_constant() &&
+                   type.numel().constant() <= graph::int_arg(node, 4) * graph::int_arg(node, 5)};
+  const int64_t threshold = graph::int_arg(node, 3);
+  const sym::Dims strides = sym::contiguous_strides(type.sizes);
+  Traits traits{.size = 15, .math = true, .loads = true, .heavy = true, .label = "mask"};
+  lowering.define(node, 0, std::move(traits),
+                  [&lowering, state, threshold, draw, strides](IndexView index) {
+                    ExprPool& pool = lowering.pool();
+                    ExprRef seed = lowering.element(state, std::array{pool.integer(0)});
+                    ExprRef offset = lowering.element(state, std::array{pool.integer(1)});
+                    ExprRef word = mask_word(pool, seed, offset, dot(pool, index, strides), draw);
+                    return unsigned_below(pool, word, threshold);
+                  });
+  return true;
+}
+
 }  // namespace
 
 Handler random_handler(OpKind kind) {
-  return kind == OpKind::kbraze_random ? &lower_random : nullptr;
+  if (kind == OpKind::kbraze_random) return &lower_random;
+  return kind == OpKind::kbraze_philox_mask ? &lower_mask : nullptr;
 }
 
 }  // namespace braze::loop::lowering

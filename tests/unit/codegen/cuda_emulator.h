@@ -59,6 +59,7 @@ template <class A> A from_block(const A* shared, unsigned) { return *shared; }
 template <class To, class From> To bits_of(From x) { To to; __builtin_memcpy(&to, &x, sizeof to); return to; }
 float __int_as_float(int x) { return bits_of<float>(x); }
 double __longlong_as_double(long long x) { return bits_of<double>(x); }
+unsigned long long wide_product(unsigned a, unsigned b) { return (unsigned long long)a * b; }
 float rsqrtf(float x) { return 1 / sqrtf(x); }
 double rsqrt(double x) { return 1 / sqrt(x); }
 float from_f16(unsigned short h) { return (float)bits_of<_Float16>(h); }

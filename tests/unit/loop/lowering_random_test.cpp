@@ -40,6 +40,43 @@ TEST(LowerRandom, IntegersTakeAllBits) {
     EXPECT_EQ(numbers[i], static_cast<int32_t>(word_at(3, i)));
 }
 
+// As PyTorch's kernel: a thread's packs one after the other.
+std::vector<bool> drawn(int64_t numel, int64_t threads, int64_t pack, uint64_t offset,
+                        uint64_t threshold) {
+  std::vector<bool> mask(static_cast<size_t>(numel));
+  for (int64_t thread = 0; thread < threads; ++thread) {
+    uint64_t counter = offset / 4;
+    for (int64_t begin = thread * pack; begin < numel; begin += threads * pack)
+      for (int64_t four = begin; four < begin + pack; four += 4, ++counter) {
+        const auto words = philox(987654321987, counter, static_cast<uint64_t>(thread));
+        for (int i = 0; i < 4; ++i)
+          mask[static_cast<size_t>(four + i)] = words[static_cast<size_t>(i)] < threshold;
+      }
+  }
+  return mask;
+}
+
+TEST(LowerRandom, MasksAreThoseOfPyTorchsThreads) {
+  struct Case {
+    int64_t rows, threads, pack, threshold;
+  };
+  for (const auto& [rows, threads, pack, threshold] :
+       {Case{1, 256, 8, 1 << 30}, Case{20, 256, 4, 3'000'000'000}, Case{41, 256, 8, 2'147'483'648},
+        Case{128, 256, 4, 4'294'967'296}, Case{100, 512, 8, 0}}) {
+    const std::string sizes = "[" + std::to_string(rows) + ", 72]";
+    const Numbers numbers =
+        run_one("%0: i64[2]", "bool" + sizes,
+                "braze.philox_mask(%0, 5, " + sizes + ", " + std::to_string(threshold) + ", " +
+                    std::to_string(threads) + ", " + std::to_string(pack) + ")",
+                {{987654321987, 48}});
+    const std::vector<bool> expected =
+        drawn(rows * 72, threads, pack, 48 + 5 * 4, static_cast<uint64_t>(threshold));
+    ASSERT_EQ(numbers.size(), expected.size());
+    for (size_t i = 0; i < numbers.size(); ++i)
+      ASSERT_EQ(numbers[i] != 0, expected[i]) << sizes << " at " << i;
+  }
+}
+
 TEST(LowerRandom, IsOneKernelWithWhatUsesIt) {
   const Program program = lower(graph::parse(R"(graph(%0 x: f32[8, 32], %1 seed: i64[]) {
     %2: f32[8, 32] = braze.random(%1, 0, [8, 32], f32)
