@@ -12,7 +12,7 @@ import torch
 from . import _C, _cuda_graphs, _words
 
 BACKENDS = ("braze", "aten", "eager")
-MODES = (None, "default", "reduce-overhead")
+MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CAPTURE_OPTIONS = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 RNG_SOURCES = ("eager", "counter")
 
@@ -45,7 +45,8 @@ def compile(
             operators), "eager" (the captured graph as it is), or a callable
             `(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> callable` that returns a
             tuple of tensors.
-        mode: None, "default", or "reduce-overhead": the option "cuda_graphs".
+        mode: None, "default"; "reduce-overhead": the option "cuda_graphs";
+            "max-autotune-no-cudagraphs": the option "autotune"; "max-autotune": both.
         options: a dict of
             "recompile_limit": see below.
             "capture_scalar_outputs": integers that `.item()`, `int()` and `.tolist()` read from
@@ -76,6 +77,12 @@ def compile(
                 (data that is read on the CPU, operators of other libraries) runs step by step,
                 which `explain` and BRAZE_LOG=cuda_graphs tell. It costs memory: what is in use
                 within graphs, and their results, stay taken.
+            "autotune": on a GPU, where sizes are numbers, each kernel is run in several ways (threads
+                of a row or column, elements of a thread) when it is compiled, over memory that holds
+                zeros, and the fastest is kept, in the disk cache, too. It takes up to 20 seconds
+                a function and the memory of a kernel's tensors. Sums may differ in the last places
+                from those without, but not from run to run once the choice is in the cache.
+                BRAZE_LOG=timing tells the times. On a CPU it changes nothing.
             "rng": where random numbers come from. "eager": PyTorch's generators, so the numbers are
                 eager's own. "counter": a call draws one number, its seed, from the default
                 generator of the device, and kernels compute all others from it (Philox 4x32-10)
@@ -142,8 +149,10 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
     capture = {name: options.pop(name, False) for name in CAPTURE_OPTIONS}
     for name, value in capture.items():
         _check_switch(name, value)
-    cuda_graphs = options.pop("cuda_graphs", mode == "reduce-overhead")
+    cuda_graphs = options.pop("cuda_graphs", mode in ("reduce-overhead", "max-autotune"))
     _check_switch("cuda_graphs", cuda_graphs)
+    autotune = options.pop("autotune", mode in ("max-autotune", "max-autotune-no-cudagraphs"))
+    _check_switch("autotune", autotune)
     rng = options.pop("rng", "eager")
     if not isinstance(rng, str) or rng not in RNG_SOURCES:
         raise _words.error(
@@ -165,6 +174,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
             "recompile_limit",
             "activation_memory",
             *CAPTURE_OPTIONS,
+            "autotune",
             "channels_last",
             "cuda_graphs",
             "rng",
@@ -193,6 +203,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         "activation_memory": activation_memory and min(activation_memory, sys.maxsize),
         "channels_last": channels_last,
         "rng": rng,
+        "autotune": autotune,
         "cuda_graphs": cuda_graphs,
     }
 

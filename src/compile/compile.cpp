@@ -238,6 +238,7 @@ class ModuleBuilder {
                                        return share_launch(rows, columns, target);
                                      });
       waiting.kernels = distinct_kernels(waiting.program, first, partner);
+      if (options_.tuner) note_parameters(waiting.program, waiting.kernels.kernels);
     }
     dump(options_, "schedule", [&] { return loop::to_string(waiting.program); });
     if (const std::string why = why_no_code(waiting.kernels.kernels, target); !why.empty()) {
@@ -254,7 +255,7 @@ class ModuleBuilder {
     std::vector<KernelCode> code;
     {
       StageTimer timer(timings_.codegen);
-      code = generate_code(kernels_, options_.target, module_);
+      code = generate_code(kernels_, options_.target, options_.tuner, module_);
     }
     dump(options_, "code", [&] {
       std::string text;

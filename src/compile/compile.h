@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "compile/candidates.h"
 #include "graph/graph.h"
 #include "graph/stages.h"
 #include "passes/channels_last.h"
@@ -31,6 +32,8 @@ struct Options {
   bool panel_products = false;    // large products of many rows through kernels/
   bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)
+  // Chooses between ways to spread kernels over a GPU; none: the model of the device does.
+  Tuner tuner;
   bool check_passes =
       false;  // verify the graph after each pass, and each pass's claim of "changed"
   // Called with ("graph", text) after the passes, ("loops", text), ("schedule", text), ("code",

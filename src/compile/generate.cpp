@@ -48,7 +48,7 @@ void add_code(codegen::cpp::GeneratedCode generated, const target::Cpu& cpu, pla
 }
 
 std::vector<KernelCode> generate(std::span<const LaunchedKernel> launched, const target::Cpu& cpu,
-                                 plan::Module& module) {
+                                 const Tuner&, plan::Module& module) {
   std::vector<loop::Kernel> all;
   for (const LaunchedKernel& one : launched) all.push_back(one.kernel);
   const std::span<const loop::Kernel> kernels = all;
@@ -73,11 +73,62 @@ codegen::cuda::KernelCode code_of(const LaunchedKernel& launched, const target::
   return codegen::cuda::generate_several(launched.kernel, launched.extents, launched.common, cuda);
 }
 
+bool is_constant(const std::array<sym::Int, 3>& numbers) {
+  return std::ranges::all_of(numbers,
+                             [](sym::Int n) { return n.is_constant() && n.constant() > 0; });
+}
+
+Candidate candidate_of(const codegen::cuda::KernelCode& way, const target::Cuda& cuda) {
+  Candidate candidate{.name = way.name,
+                      .text = way.text,
+                      .flags = codegen::cuda::compiler_flags(cuda),
+                      .blocks = {},
+                      .threads = {},
+                      .shared_bytes = way.shared_bytes.constant()};
+  for (size_t i = 0; i < 3; ++i) {
+    candidate.blocks[i] = way.blocks[i].constant();
+    candidate.threads[i] = way.threads[i].constant();
+  }
+  return candidate;
+}
+
+// Of each kernel the way that the tuner takes; no code for those that it has no choice of.
+std::vector<std::optional<codegen::cuda::KernelCode>> tuned(std::span<const LaunchedKernel> kernels,
+                                                            const target::Cuda& cuda,
+                                                            const Tuner& tuner) {
+  std::vector<std::optional<codegen::cuda::KernelCode>> code(kernels.size());
+  std::vector<std::vector<codegen::cuda::KernelCode>> all;
+  std::vector<Candidates> choices;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].parameters.empty()) continue;
+    std::vector<codegen::cuda::KernelCode> ways =
+        codegen::cuda::candidates(kernels[i].kernel, cuda);
+    std::erase_if(ways, [](const codegen::cuda::KernelCode& way) {
+      return !is_constant(way.blocks) || !is_constant(way.threads) ||
+             !way.shared_bytes.is_constant() || !way.sizes.empty();
+    });
+    if (ways.size() < 2) continue;
+    Candidates& choice = choices.emplace_back();
+    choice.parameters = kernels[i].parameters;
+    for (const codegen::cuda::KernelCode& way : ways)
+      choice.ways.push_back(candidate_of(way, cuda));
+    all.push_back(std::move(ways));
+    places.push_back(i);
+  }
+  if (choices.empty()) return code;
+  const std::vector<size_t> chosen = tuner(choices);
+  for (size_t i = 0; i < places.size(); ++i) code[places[i]] = std::move(all[i].at(chosen[i]));
+  return code;
+}
+
 std::vector<KernelCode> generate(std::span<const LaunchedKernel> kernels, const target::Cuda& cuda,
-                                 plan::Module& module) {
+                                 const Tuner& tuner, plan::Module& module) {
   std::vector<KernelCode> code;
-  for (const LaunchedKernel& launched : kernels) {
-    codegen::cuda::KernelCode kernel = code_of(launched, cuda);
+  std::vector<std::optional<codegen::cuda::KernelCode>> known(kernels.size());
+  if (tuner) known = tuned(kernels, cuda, tuner);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    codegen::cuda::KernelCode kernel = known[i] ? std::move(*known[i]) : code_of(kernels[i], cuda);
     code.push_back({.name = std::move(kernel.name),
                     .code = static_cast<int32_t>(module.code.size()),
                     .launch = plan::Grid{.blocks = kernel.blocks,
@@ -109,10 +160,28 @@ bool share_launch(const loop::Kernel& rows, const loop::Kernel& columns,
   return cuda && codegen::cuda::share_launch(rows, columns, *cuda);
 }
 
+void note_parameters(const loop::Program& program, std::vector<LaunchedKernel>& kernels) {
+  for (LaunchedKernel& launched : kernels) {
+    if (launched.columns || !launched.extents.empty()) continue;
+    std::vector<CandidateParameter> parameters;
+    for (const loop::BufferParam& param : launched.kernel.params) {
+      const graph::TensorType& type = program.buffers[param.buffer].type;
+      if (!type.numel().is_constant() ||
+          !std::ranges::all_of(type.strides, [](sym::Int s) { return s.is_constant(); }))
+        break;
+      parameters.push_back({graph::extent_bytes(type), param.by_value});
+    }
+    if (parameters.size() == launched.kernel.params.size())
+      launched.parameters = std::move(parameters);
+  }
+}
+
 std::vector<KernelCode> generate_code(std::span<const LaunchedKernel> kernels,
-                                      const target::Target& target, plan::Module& module) {
+                                      const target::Target& target, const Tuner& tuner,
+                                      plan::Module& module) {
   if (kernels.empty()) return {};
-  return std::visit([&](const auto& kind) { return generate(kernels, kind, module); }, target);
+  return std::visit([&](const auto& kind) { return generate(kernels, kind, tuner, module); },
+                    target);
 }
 
 graph::Device kernel_device(const graph::Graph& graph, const target::Target& target) {

@@ -19,11 +19,16 @@ std::string why_no_code(std::span<const LaunchedKernel> kernels, const target::T
 bool share_launch(const loop::Kernel& rows, const loop::Kernel& columns,
                   const target::Target& target);
 
+// Fills in what the kernels are given, so that ways to spread them can be tried; not of those that
+// share a launch or whose sizes are symbols.
+void note_parameters(const loop::Program& program, std::vector<LaunchedKernel>& kernels);
+
 // Adds the code of the kernels to the module, if there are any: on a CPU one source, or several of
 // which each is worth another start of the compiler, if there are threads to compile them side by
-// side; on a GPU one for each kernel.
+// side; on a GPU one for each kernel, spread as the tuner says, if there is one.
 std::vector<KernelCode> generate_code(std::span<const LaunchedKernel> kernels,
-                                      const target::Target& target, plan::Module& module);
+                                      const target::Target& target, const Tuner& tuner,
+                                      plan::Module& module);
 
 // The device of the graph that kernels for the target run on.
 graph::Device kernel_device(const graph::Graph& graph, const target::Target& target);

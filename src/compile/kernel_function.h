@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "compile/candidates.h"
 #include "loop/program.h"
 #include "plan/function.h"
 #include "schedule/schedule.h"
@@ -17,7 +18,8 @@ struct LaunchedKernel {
   loop::Kernel kernel;
   std::vector<int64_t> extents = {};  // of each of several
   std::vector<bool> common = {};      // by parameter, of several: whether all are given the same
-  std::optional<loop::Kernel> columns = {};  // its parameters come behind those of the rows
+  std::optional<loop::Kernel> columns = {};         // its parameters come behind those of the rows
+  std::vector<CandidateParameter> parameters = {};  // where ways to spread it may be tried
 };
 
 // The kernels of a program, each different one once. Kernels that differ in nothing but their names

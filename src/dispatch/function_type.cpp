@@ -29,6 +29,7 @@ bool read_settings(PyObject* given, Settings& out) {
   flag("capture_scalar_outputs", out.capture_scalars);
   flag("capture_dynamic_output_shape_ops", out.capture_sizes);
   flag("cuda_graphs", out.cuda_graphs);
+  flag("autotune", out.autotune);
   if (PyObject* source = PyDict_GetItemString(given, "rng"))
     out.counter_random = PyUnicode_CompareWithASCIIString(source, "counter") == 0;
   if (PyObject* bytes = PyDict_GetItemString(given, "activation_memory"); bytes && bytes != Py_None)

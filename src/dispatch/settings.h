@@ -20,6 +20,7 @@ struct Settings {
   bool capture_sizes = false;
   bool counter_random = false;  // see compile::Options
   bool cuda_graphs = false;     // see runtime::Executable
+  bool autotune = false;        // autotune.h
   std::optional<int64_t> activation_memory;
   std::optional<bool> channels_last;  // layouts.h
   capture::DynamicSizes::Mode dynamic = capture::DynamicSizes::Mode::kAuto;

@@ -11,6 +11,7 @@
 #include "base/fork_mutex.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "dispatch/autotune.h"
 #include "dispatch/dropout_mapping.h"
 #include "dispatch/gil.h"
 #include "dispatch/layouts.h"
@@ -89,6 +90,7 @@ compile::Options compile_options(const Settings& settings, const graph::Graph& g
     choose_cpu(out);
   } else if (const std::optional<target::Cuda> gpu = describe_gpu(gpus[0])) {
     out.target = *gpu;
+    if (settings.autotune) out.tuner = tuner(gpus[0]);
   } else {
     out.backend = compile::Backend::kAten;
   }

@@ -22,7 +22,7 @@ std::optional<Pair> nests_of(const loop::Kernel& rows, const loop::Kernel& colum
     return std::nullopt;
   const int sharers = pair.rows.threads_of_block() / kColumnsOfBlock;
   if (sharers < 1 || sharers > most_sharers(pair.columns)) return std::nullopt;
-  pair.columns = plan_nest(columns, cuda, sharers);
+  pair.columns = plan_nest(columns, cuda, {.sharers = sharers});
   return pair;
 }
 

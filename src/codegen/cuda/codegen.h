@@ -41,6 +41,10 @@ std::string why_unsupported(const loop::Kernel& kernel);
 KernelCode generate(const loop::Kernel& kernel, const target::Cuda& cuda);
 std::vector<KernelCode> generate(std::span<const loop::Kernel> kernels, const target::Cuda& cuda);
 
+// Ways to spread the kernel over the device that differ in their text, of which the first is
+// `generate`'s. Results of reductions may differ in the last places, as their order does.
+std::vector<KernelCode> candidates(const loop::Kernel& kernel, const target::Cuda& cuda);
+
 // Several kernels in one launch, each with blocks of its own: this one with each of these extents
 // of its first outer axis, if any, which may differ where that is the only axis. It takes the
 // parameters of the first that are not `common` to all, then those of the second, ..., and those

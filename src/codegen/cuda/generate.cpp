@@ -49,6 +49,28 @@ KernelCode generate_beside(const loop::Kernel& rows, const loop::Kernel& columns
   return write_beside(rows, columns, cuda, symbol_of(rows.name) + "_beside");
 }
 
+std::vector<KernelCode> candidates(const loop::Kernel& kernel, const target::Cuda& cuda) {
+  constexpr int kMostSharers = 1024;
+  const Nest model = plan_nest(kernel, cuda);
+  std::vector<Wanted> wanted;
+  for (int lanes = model.lanes / 2; lanes > 0; lanes /= 2) wanted.push_back({.most_lanes = lanes});
+  if (model.shape != Shape::kPoints && model.scan_rounds == 0) {
+    const bool rows = model.shape == Shape::kRows;
+    const int own = model.sharers / model.cluster;
+    const int most =
+        rows ? kMostSharers : std::min(most_sharers(model), kMostSharers / model.width);
+    for (int sharers = std::max(own / 4, 1); sharers <= std::min(4 * own, most); sharers *= 2)
+      wanted.push_back({.sharers = sharers, .cluster = rows ? 1 : 0});
+  }
+  std::vector<KernelCode> ways = {write_kernel(model, symbol_of(kernel.name))};
+  for (const Wanted& one : wanted) {
+    KernelCode way = write_kernel(plan_nest(kernel, cuda, one), symbol_of(kernel.name));
+    if (std::ranges::find(ways, way.text, &KernelCode::text) == ways.end())
+      ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
 // The extent of one axis is a symbol, which is all of them together for what is decided by it.
 KernelCode generate_several(const loop::Kernel& kernel, std::span<const int64_t> extents,
                             const std::vector<bool>& common, const target::Cuda& cuda) {

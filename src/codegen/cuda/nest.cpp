@@ -105,7 +105,7 @@ int lanes_along(const Nest& nest, const Accesses& accesses, int axis, bool tail)
   return static_cast<int>(lanes);
 }
 
-void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda) {
+void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda, int most) {
   const bool points = nest.shape == Shape::kPoints, rows = nest.shape == Shape::kRows;
   if (nest.shape == Shape::kColumns && has_scans(*nest.kernel)) return;
   const int begin = rows ? nest.outer_count : 0;
@@ -118,6 +118,7 @@ void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda
   // Many threads hide what each waits for, rather than few that do more.
   const int64_t busy = cuda.processors * int64_t{points ? kThreadsOfBlock : kColumnsOfBlock};
   while (!rows && lanes > 1 && nest.outer_points().hint() / lanes < busy) lanes /= 2;
+  while (most > 0 && lanes > most) lanes /= 2;
   if (lanes < 2) return;
   nest.lanes = lanes;
   nest.vector_axis = axis;
@@ -371,7 +372,7 @@ uint64_t AxesOf::operator()(ExprRef expr) {
   return known_[expr] = axes;
 }
 
-Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, int wanted) {
+Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wanted& wanted) {
   Nest nest{.kernel = &kernel};
   for (const loop::Axis& axis : kernel.outer) nest.extent.push_back(axis.extent);
   nest.outer_count = static_cast<int>(kernel.outer.size());
@@ -379,14 +380,14 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, int wanted)
   group_statements(nest);
   const Accesses accesses(nest);
   nest.shape = shape_of(nest, accesses);
-  choose_lanes(nest, accesses, cuda);
+  choose_lanes(nest, accesses, cuda, wanted.most_lanes);
   choose_tile(nest, accesses);
   if (nest.shape == Shape::kPoints) return nest;
   if (has_scans(kernel)) {
     plan_scans(nest, cuda);
     return nest;
   }
-  const int sharers = wanted > 0 ? wanted : sharers_of(nest, cuda);
+  const int sharers = wanted.sharers > 0 ? wanted.sharers : sharers_of(nest, cuda);
   nest.sharers = sharers;
   choose_rounds(nest, cuda);
   if (nest.shape != Shape::kRows) return nest;
@@ -396,7 +397,7 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, int wanted)
     nest.rounds = 0;
     choose_rounds(nest, cuda);
   }
-  choose_cluster(nest, cuda);
+  if (wanted.cluster != 1) choose_cluster(nest, cuda);
   return nest;
 }
 

@@ -88,8 +88,13 @@ struct Nest {
   }
 };
 
-// `sharers`: as many as these, of a kernel of columns; 0: as many as are good for it.
-Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, int sharers = 0);
+// What a kernel is to have; 0: what is good for it by the model of the device.
+struct Wanted {
+  int sharers = 0;
+  int most_lanes = 0;
+  int cluster = 0;  // 1: none
+};
+Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wanted& wanted = {});
 
 // The most sharers whose partial results fit the shared memory of a block of kColumns.
 int most_sharers(const Nest& nest);

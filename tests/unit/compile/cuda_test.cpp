@@ -444,5 +444,53 @@ TEST(CompileForGpu, EqualPairsOfRowsAndColumnsAreGeneratedOnce) {
   EXPECT_EQ(twice.function().kernels.size(), 2u);
 }
 
+constexpr std::string_view kNormAndSum =
+    "graph(%0 x: f16[4096, 1024]@cuda:0, %1 y: f16[64, 100]@cuda:0) {\n"
+    "  %2: f16[4096, 1024]@cuda:0 = aten._softmax(%0, 1, false)\n"
+    "  %3: f16[64, 100]@cuda:0 = aten.relu(%1)\n"
+    "  return %2, %3\n}\n";
+
+TEST(CompileForGpu, ATunerChoosesBetweenWays) {
+  const target::Target target = target::cuda(90, 132, 3350000);
+  size_t asked = 0;
+  std::vector<std::string> expected;
+  Options options{.target = target};
+  options.tuner = [&](std::span<const Candidates> all) {
+    ++asked;
+    std::vector<size_t> chosen;
+    for (const Candidates& one : all) {
+      EXPECT_GE(one.ways.size(), 2u);
+      EXPECT_EQ(one.parameters.size(), 2u);
+      EXPECT_GE(one.parameters[0].bytes, 64 * 100 * 2);
+      chosen.push_back(one.ways.size() - 1);
+      expected.push_back(one.ways.back().text);
+    }
+    return chosen;
+  };
+  const plan::Module module = compile(graph::parse(kNormAndSum), options);
+  EXPECT_EQ(asked, 1u);
+  ASSERT_FALSE(expected.empty());
+  for (const std::string& text : expected)
+    EXPECT_TRUE(std::ranges::any_of(module.code,
+                                    [&](const plan::Code& code) { return code.text == text; }));
+  EXPECT_NE(cache_key(graph::parse(kNormAndSum), options, {}),
+            cache_key(graph::parse(kNormAndSum), {.target = target}, {}));
+}
+
+TEST(CompileForGpu, SizesOfTheCallAreNotTuned) {
+  Options options{.target = target::cuda(90, 132, 3350000)};
+  options.tuner = [](std::span<const Candidates>) -> std::vector<size_t> {
+    ADD_FAILURE() << "nothing is to be chosen";
+    return {};
+  };
+  const plan::Module module = compile(
+      graph::parse(
+          "graph(s0 = size(%0, 0) hint 4096 range [2, 100000], %0 x: f32[s0, 1000]@cuda:0) {\n"
+          "  %1: f32[s0, 1000]@cuda:0 = aten._softmax(%0, 1, false)\n"
+          "  return %1\n}\n"),
+      options);
+  EXPECT_EQ(module.code.size(), 1u);
+}
+
 }  // namespace
 }  // namespace braze::compile
