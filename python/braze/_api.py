@@ -77,11 +77,11 @@ def compile(
                 (data that is read on the CPU, operators of other libraries) runs step by step,
                 which `explain` and BRAZE_LOG=cuda_graphs tell. It costs memory: what is in use
                 within graphs, and their results, stay taken.
-            "autotune": on a GPU, where sizes are numbers, each kernel is run in several ways (threads
-                of a row or column, elements of a thread) when it is compiled, over memory that holds
-                zeros, and the fastest is kept, in the disk cache, too. It takes up to 20 seconds
-                a function and the memory of a kernel's tensors. Sums may differ in the last places
-                from those without, but not from run to run once the choice is in the cache.
+            "autotune": on a GPU, where sizes are numbers, each kernel is run in several ways
+                (threads of a row or column, elements of a thread) when it is compiled, over memory
+                that holds zeros, and the fastest is kept, in the disk cache, too. It takes up to 20
+                seconds a function and the memory of a kernel's tensors. Sums may differ in the last
+                places from those without, but not from run to run once the choice is in the cache.
                 BRAZE_LOG=timing tells the times. On a CPU it changes nothing.
             "rng": where random numbers come from. "eager": PyTorch's generators, so the numbers are
                 eager's own. "counter": a call draws one number, its seed, from the default
