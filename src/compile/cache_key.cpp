@@ -17,6 +17,7 @@ std::string cache_key(const graph::Graph& graph, const Options& options,
             std::to_string(options.dropout_mapping->half_pack) + " " +
             std::to_string(options.dropout_mapping->single_pack);
   if (options.tuner) text += "\ntuned";
+  if (options.deterministic) text += "\ndeterministic";
   if (options.activation_memory)
     text += "\nactivation memory " + std::to_string(*options.activation_memory);
   if (options.panel_products) text += "\npanel products";

@@ -215,7 +215,7 @@ class ModuleBuilder {
     Waiting waiting{.function = number, .first = kernels_.size()};
     {
       StageTimer timer(timings_.lower);
-      waiting.program = loop::lower(graph, target);
+      waiting.program = loop::lower(graph, target, options_.deterministic);
     }
     dump(options_, "loops", [&] { return loop::to_string(waiting.program); });
     {

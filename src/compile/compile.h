@@ -27,6 +27,7 @@ struct Options {
   target::Target target;
   passes::ChannelsLast channels_last = passes::ChannelsLast::kNone;
   bool counter_random = false;  // random numbers of a counter (passes/counter_random.h)
+  bool deterministic = false;   // torch.use_deterministic_algorithms: see loop::lower
   std::optional<passes::DropoutMapping> dropout_mapping;  // none: masks are PyTorch's operator's
   std::optional<int64_t> activation_memory;               // bytes (passes/activation_budget.h)
   bool panel_products = false;    // large products of many rows through kernels/

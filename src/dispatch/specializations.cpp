@@ -86,6 +86,7 @@ compile::Options compile_options(const Settings& settings, const graph::Graph& g
   out.channels_last = channels_last_for(settings, graph);
   out.dropout_mapping = dropout_mapping_for(settings, graph);
   const std::vector<graph::Device> gpus = graph::accelerators(graph);
+  out.deterministic = !gpus.empty() && at::globalContext().deterministicAlgorithms();
   if (gpus.empty() || out.backend != compile::Backend::kKernels) {
     choose_cpu(out);
   } else if (const std::optional<target::Cuda> gpu = describe_gpu(gpus[0])) {

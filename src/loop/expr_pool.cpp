@@ -450,11 +450,12 @@ ExprKind combination(StoreOp op) {
 
 uint64_t hash_of(const Statement& statement) {
   // All fields by name: one that is added does not build until it stands here.
-  const auto& [kind, inner, op, reduced, accumulate, scan, initial, store, buffer, index, value] =
-      statement;
+  const auto& [kind, inner, op, reduced, accumulate, scan, initial, store, unordered, buffer, index,
+               value] = statement;
   uint64_t hash = mix(static_cast<uint64_t>(kind) << 1 | static_cast<uint64_t>(inner), 0x3c6e);
-  hash = mix(hash, static_cast<uint64_t>(scan) << 24 | static_cast<uint64_t>(op) << 16 |
-                       static_cast<uint64_t>(accumulate) << 8 | static_cast<uint64_t>(store));
+  hash = mix(hash, static_cast<uint64_t>(unordered) << 32 | static_cast<uint64_t>(scan) << 24 |
+                       static_cast<uint64_t>(op) << 16 | static_cast<uint64_t>(accumulate) << 8 |
+                       static_cast<uint64_t>(store));
   hash = mix(hash, static_cast<uint64_t>(reduced));
   hash = mix(hash, static_cast<uint64_t>(buffer));
   for (ExprRef expr : {initial, index, value}) hash = mix(hash, expr ? expr->hash : 0);

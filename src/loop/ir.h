@@ -28,6 +28,9 @@
 // combined in f32, and each result is rounded. What a kernel accumulates into it touches in no
 // other way; an earlier kernel has stored what is there at first.
 //
+// An `unordered` one, which kernels of GPUs have, may meet others in one element at any points, and
+// combines with them in any order; instead of the last of them any one stays.
+//
 //   softmax over the last axis of f32[512, 128]:
 //     kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < 512) inner(i0 < 128) {
 //       r0 = max(load(b0, o0*128 + i0))                               inner
@@ -80,6 +83,7 @@ struct Statement {
   ExprRef initial = nullptr;
   // kStore; min and max propagate NaN, as kMin and kMax do.
   StoreOp store = StoreOp::kSet;
+  bool unordered = false;  // accumulates at points in any order
   int buffer = -1;
   ExprRef index = nullptr;
   ExprRef value = nullptr;
@@ -94,6 +98,7 @@ struct Statement {
   bool is_store() const { return kind == Kind::kStore; }
   bool accumulates() const { return is_store() && store != StoreOp::kSet; }
   bool overwrites() const { return is_store() && store == StoreOp::kSet; }
+  bool accumulates_in_order() const { return accumulates() && !unordered; }
   // Whether what it stores depends on what is there.
   bool combines() const { return accumulates() && store != StoreOp::kLast; }
 };

@@ -182,6 +182,7 @@ class Parser {
     s.value = expression();
     expect(")");
     s.inner = accept("inner");
+    s.unordered = accept("unordered");
     kernel_.body.push_back(s);
   }
 

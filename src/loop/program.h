@@ -57,7 +57,10 @@ std::string to_string(const Program& program);
 //
 // Sizes may be symbolic: kernels are then right for all values of the symbols. What is not known of
 // them (whether a size is zero, say) makes an op an ExternCall.
-Program lower(const graph::Graph& graph, const target::Target& target);
+//
+// `deterministic`: what is added up in computed places on a GPU is an ExternCall, which adds up in
+// a fixed order or raises (torch.use_deterministic_algorithms).
+Program lower(const graph::Graph& graph, const target::Target& target, bool deterministic = false);
 
 // The type of the devices that kernels for this target run on.
 graph::Device::Type device_type(const target::Target& target);

@@ -182,7 +182,7 @@ std::string to_string(const Kernel& kernel, bool with_name) {
         line += printer.print(s.value, out, "  ", "\n") + ")";
         break;
     }
-    out += line + (s.inner ? " inner\n" : "\n");
+    out += line + (s.inner ? " inner" : "") + (s.unordered ? " unordered\n" : "\n");
   }
   return out + "}\n";
 }

@@ -76,6 +76,7 @@ class Verifier {
                 graph::to_string(param.dtype));
     BRAZE_CHECK(!scanned_buffers_.contains(s.buffer), where(), "store to b", s.buffer,
                 ", which a scan has loaded");
+    BRAZE_CHECK(!s.unordered || s.accumulates(), where(), "store to b", s.buffer, " in no order");
     check(s.index, s.inner);
     if (s.accumulates()) return accumulation(s);
     BRAZE_CHECK(!accumulated_.contains(s.buffer), where(), "store to b", s.buffer,
@@ -93,6 +94,7 @@ class Verifier {
     const auto [known, fresh] = accumulated_.emplace(s.buffer, s.store);
     BRAZE_CHECK(fresh || known->second == s.store, where(), "b", s.buffer,
                 " is accumulated into in two ways");
+    if (s.unordered) return;
     const LinearForm index = linear_form(s.index);
     for (size_t axis = 0; axis < kernel_.outer.size(); ++axis) {
       const sym::Int extent = kernel_.outer[axis].extent;

@@ -199,6 +199,10 @@ class Fuser {
     const bool behind = second.inner.empty();
     const loop::Kernel& rows = behind ? first : second;
     const loop::Kernel& wide = behind ? second : first;
+    // Beside accumulating stores no reduction is split.
+    if (std::ranges::any_of(wide.body, &loop::Statement::unordered) &&
+        will_be_split(rows, costs_.split))
+      return true;
     if (schedule::points(wide.outer) < costs_.parallel_points) return false;
     const int64_t count = schedule::points(rows.outer);
     if (!will_be_split(rows, costs_.split)) return count < costs_.workers;
@@ -218,7 +222,7 @@ class Fuser {
   static bool loses_lanes(const loop::Kernel& a, const loop::Kernel& b) {
     const auto goes_by_point = [](const loop::Kernel& kernel) {
       return std::ranges::any_of(
-          kernel.body, [](const auto& s) { return s.is_recurrence() || s.accumulates(); });
+          kernel.body, [](const auto& s) { return s.is_recurrence() || s.accumulates_in_order(); });
     };
     if (goes_by_point(a) == goes_by_point(b)) return false;
     const loop::Kernel& other = goes_by_point(a) ? b : a;

@@ -10,6 +10,8 @@
 namespace braze::codegen::cuda {
 namespace {
 
+constexpr int64_t kLeastAtomicBytes = 4;
+
 // Names are descriptive, and may hold anything.
 std::string symbol_of(const std::string& name) {
   std::string symbol = "k_";
@@ -22,7 +24,9 @@ std::string symbol_of(const std::string& name) {
 std::string why_unsupported(const loop::Kernel& kernel) {
   for (const loop::Statement& statement : kernel.body) {
     if (statement.is_recurrence()) return "it keeps a running value that has no parts";
-    if (statement.accumulates()) return "several points store to one element";
+    if (statement.accumulates_in_order()) return "points combine what they store in an order";
+    if (statement.combines() && graph::size_of(statement.value->dtype) < kLeastAtomicBytes)
+      return "several points combine elements of less than 32 bits";
   }
   return "";
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/accumulate.h"
 #include "codegen/cuda/expression.h"
 #include "codegen/cuda/operators.h"
+#include "codegen/cuda/points.h"
 #include "codegen/cuda/scans.h"
 
 namespace braze::codegen::cuda {
@@ -15,7 +17,10 @@ class KernelWriter {
  public:
   // `block`: the name of the block's number.
   KernelWriter(const Nest& nest, KernelCode& code, std::string block = "blockIdx.x")
-      : nest_(nest), code_(code), block_(std::move(block)), writer_(nest, code.sizes) {}
+      : nest_(nest),
+        code_(code),
+        writer_(nest, code.sizes),
+        points_(nest, code, writer_, std::move(block)) {}
 
   // The function behind its name.
   std::string write() {
@@ -28,17 +33,8 @@ class KernelWriter {
   // What it does.
   std::vector<std::string> lines() {
     writer_.open(Level::kFunction);
-    switch (nest_.shape) {
-      case Shape::kPoints:
-        begin_points();
-        break;
-      case Shape::kRows:
-        begin_rows();
-        break;
-      case Shape::kColumns:
-        begin_columns();
-        break;
-    }
+    points_.begin();
+    if (!points_.guard().empty()) guards_.push_back(points_.guard());
     std::vector<std::string> text = writer_.close();
     writer_.open(Level::kFunction);
     if (nest_.shape == Shape::kPoints)
@@ -48,151 +44,10 @@ class KernelWriter {
     if (nest_.cluster > 1) writer_.line("sync_cluster();");  // others read what this block shares
     for (std::string& line : writer_.close()) text.push_back(std::move(line));
     note_alignment();
-    return text;
+    return nest_.own_parts.empty() ? text : with_own_parts(nest_, points_.loop(), text);
   }
 
  private:
-  // Numbers of threads, packs or points: in 32 bits where they sufficed when traced.
-  bool is_wide(sym::Int count) const {
-    const sym::Int end = count + sym::Int(kMostThreads);
-    if (end.hint() > INT32_MAX) return true;
-    if (!end.is_constant() && std::ranges::find(nest_.limits, end) == nest_.limits.end())
-      nest_.limits.push_back(end);
-    return false;
-  }
-  std::string number(sym::Int value, bool wide) {
-    if (value.is_constant()) return std::to_string(value.constant()) + (wide ? "ull" : "u");
-    return (wide ? "(u64)" : "(u32)") + writer_.size(value, true);
-  }
-
-  sym::Int steps_along(int axis) const {
-    const sym::Int extent = nest_.extent[axis];
-    return axis == nest_.vector_axis ? nest_.packs(extent) : extent;
-  }
-  std::string axis_count(int axis, bool wide) { return number(steps_along(axis), wide); }
-  void bind(int axis, const std::string& text) {
-    if (axis == nest_.vector_axis)
-      writer_.bind_base(text + " * " + std::to_string(nest_.lanes));
-    else
-      writer_.bind_axis(axis, text);
-  }
-  // The axes [begin, end) of a point, or of a pack, by its number in row-major order; those of a
-  // tile are left out.
-  void bind_axes(int begin, int end, std::string point, bool wide) {
-    const auto trivial = [&](int axis) {
-      return cpp::is_trivial(nest_.extent[axis]) ||
-             (nest_.tile.axis >= 0 && (axis == nest_.tile.axis || axis == nest_.tile.last));
-    };
-    while (begin < end && trivial(begin)) ++begin;
-    for (int axis = end - 1; axis > begin; --axis) {
-      if (trivial(axis)) continue;
-      const std::string count = axis_count(axis, wide);
-      bind(axis, "(" + point + " % " + count + ")");
-      const std::string rest = writer_.fresh("rest");
-      writer_.line(std::string("const ") + (wide ? "u64 " : "u32 ") + rest + " = " + point + " / " +
-                   count + ";");
-      point = rest;
-    }
-    if (begin < end) bind(begin, point);
-  }
-
-  void begin_tiles() {
-    const Tile& tile = nest_.tile;
-    const bool wide = is_wide(nest_.packs(nest_.outer_points()));
-    const std::string type = wide ? "const u64 " : "const u32 ";
-    const sym::Int across = blocks_of(steps_along(tile.axis), tile.width);
-    const sym::Int along = blocks_of(steps_along(tile.last), tile.packs());
-    code_.threads[0] = kThreadsOfBlock;
-    code_.blocks[0] = across * along;
-    for (int axis = 0; axis < nest_.outer_count; ++axis)
-      if (axis != tile.axis && axis != tile.last)
-        code_.blocks[0] = code_.blocks[0] * nest_.extent[axis];
-    // A warp is `side` points wide, and four of them are as wide as the tile.
-    const std::string side = std::to_string(tile.width / 4) + "u";
-    const std::string high = std::to_string(4 * kThreadsOfWarp / tile.width) + "u";
-    const std::string in_row = number(along, wide), in_column = number(across, wide);
-    writer_.line("const u32 in_warp = threadIdx.x % 32u, warp = threadIdx.x / 32u;");
-    writer_.line(type + "tile = " + block_ + ", row = tile / " + in_row + ";");
-    writer_.line(type + "across = row % " + in_column + " * " + std::to_string(tile.width) +
-                 "u + warp % 4u * " + side + " + in_warp % " + side + ";");
-    writer_.line(type + "along = tile % " + in_row + " * " + std::to_string(tile.packs()) +
-                 "u + warp / 4u * " + high + " + in_warp / " + side + ";");
-    writer_.line("if (across >= " + axis_count(tile.axis, wide) +
-                 " || along >= " + axis_count(tile.last, wide) + ") return;");
-    writer_.line(type + "others = row / " + in_column + ";");
-    bind_axes(0, nest_.outer_count, "others", wide);
-    bind(tile.axis, "across");
-    bind(tile.last, "along");
-  }
-
-  void begin_points() {
-    if (nest_.tile.axis >= 0) return begin_tiles();
-    const sym::Int packs = nest_.packs(nest_.outer_points());
-    const bool wide = is_wide(packs);
-    code_.threads[0] = kThreadsOfBlock;
-    code_.blocks[0] = blocks_of(packs, kThreadsOfBlock);
-    const std::string type = wide ? "u64" : "u32";
-    writer_.line("const " + type + " point = (" + type + ")" + block_ + " * " +
-                 std::to_string(kThreadsOfBlock) + "u + threadIdx.x;");
-    writer_.line("if (point >= " + number(packs, wide) + ") return;");
-    bind_axes(0, nest_.outer_count, "point", wide);
-  }
-
-  // `per_block` outer points of a block; those of the last one that are too many do the last point
-  // again, and store nothing.
-  void begin_shared(int per_block, const std::string& within) {
-    const sym::Int points =
-        nest_.has_packed_columns() ? nest_.packs(nest_.outer_points()) : nest_.outer_points();
-    const bool wide = is_wide(points);
-    const std::string type = wide ? "u64" : "u32";
-    code_.blocks[0] = blocks_of(points, per_block);
-    const bool exact = sym::mod(points, per_block) == sym::Int(0);
-    writer_.line("const " + type + " place = (" + type + ")" + block_ + " * " +
-                 std::to_string(per_block) + "u + " + within + ";");
-    if (exact) {
-      bind_axes(0, nest_.outer_count, "place", wide);
-      return;
-    }
-    guards_.push_back("active");
-    const std::string count = number(points, wide);
-    writer_.line("const bool active = place < " + count + ";");
-    writer_.line("const " + type + " point = active ? place : " + count + " - 1;");
-    bind_axes(0, nest_.outer_count, "point", wide);
-  }
-
-  void begin_rows() {
-    const bool several = nest_.sharers <= kThreadsOfWarp;
-    const std::string sharers = std::to_string(nest_.sharers) + "u";
-    code_.threads[0] = nest_.threads_of_block();
-    if (nest_.cluster > 1) return begin_clusters();
-    if (several)
-      begin_shared(nest_.rows_of_block(), "threadIdx.x / " + sharers);
-    else
-      begin_shared(1, "0");
-    writer_.line("const u32 lane = threadIdx.x" + (several ? " % " + sharers : "") + ";");
-  }
-
-  void begin_clusters() {
-    const std::string blocks = std::to_string(nest_.cluster) + "u";
-    block_ = "(" + block_ + " / " + blocks + ")";
-    begin_shared(1, "0");
-    code_.blocks[0] = code_.blocks[0] * sym::Int(nest_.cluster);
-    code_.cluster = nest_.cluster;
-    writer_.line("const u32 lane = rank_of_block() * " +
-                 std::to_string(nest_.sharers / nest_.cluster) + "u + threadIdx.x;");
-  }
-
-  void begin_columns() {
-    const std::string width = std::to_string(nest_.width) + "u";
-    code_.threads[0] = nest_.threads_of_block();
-    begin_shared(nest_.width, "threadIdx.x % " + width);
-    writer_.line("const u32 lane = threadIdx.x / " + width + ";");
-  }
-
-  static sym::Int blocks_of(sym::Int points, int per_block) {
-    return sym::floordiv(points + sym::Int(per_block - 1), per_block);
-  }
-
   void write_points() {
     std::vector<const Statement*> statements;
     for (const Statement& statement : nest_.kernel->body) statements.push_back(&statement);
@@ -305,12 +160,12 @@ class KernelWriter {
   // All inner points of this thread.
   void write_walk(const std::vector<const Statement*>& group) {
     const sym::Int packs = nest_.inner_steps();
-    const bool wide = is_wide(packs);
+    const bool wide = points_.is_wide(packs);
     if (const auto scans = scans_of(*nest_.kernel, group); !scans.empty())
       return write_walk_of_scans(group, scans);
     const auto step = [&](const char* element) {
       writer_.open(Level::kWalk);
-      bind_inner(wide);
+      points_.bind_inner(wide);
       write_step(group, element);
       return writer_.close();
     };
@@ -328,13 +183,10 @@ class KernelWriter {
 
   void write_walk_of_scans(const std::vector<const Statement*>& group,
                            const std::vector<const Statement*>& scans) {
-    const bool wide = is_wide(nest_.inner_points());
-    write_scans({nest_, writer_, wide ? "u64" : "u32", number(nest_.inner_steps(), wide),
-                 [&] { bind_inner(wide); }, [&] { write_step(group, ""); }},
+    const bool wide = points_.is_wide(nest_.inner_points());
+    write_scans({nest_, writer_, wide ? "u64" : "u32", points_.number(nest_.inner_steps(), wide),
+                 [&] { points_.bind_inner(wide); }, [&] { write_step(group, ""); }},
                 scans);
-  }
-  void bind_inner(bool wide) {
-    bind_axes(nest_.outer_count, static_cast<int>(nest_.extent.size()), "step", wide);
   }
   void write_step(const std::vector<const Statement*>& group, const std::string& element) {
     if (nest_.lanes > 1) return write_lanes(group);
@@ -346,7 +198,7 @@ class KernelWriter {
   void write_steps_together(const std::vector<const Statement*>& group, sym::Int steps, bool wide,
                             const std::vector<std::string>& body,
                             const std::vector<std::string>& gathered, int64_t count) {
-    const std::string type = wide ? "u64" : "u32", end = number(steps, wide);
+    const std::string type = wide ? "u64" : "u32", end = points_.number(steps, wide);
     const std::string sharers = std::to_string(nest_.sharers) + "u", first = writer_.fresh("first");
     writer_.line(type + " " + first + " = lane;");
     std::vector<std::string> together;
@@ -376,7 +228,7 @@ class KernelWriter {
   // is unrolled; what only some of them have at its end stands apart, so that nothing else waits
   // for a branch.
   void write_steps(sym::Int packs, bool wide, const std::vector<std::string>& body, int unrolled) {
-    const std::string type = wide ? "u64" : "u32", end = number(packs, wide);
+    const std::string type = wide ? "u64" : "u32", end = points_.number(packs, wide);
     const std::string sharers = std::to_string(nest_.sharers);
     if (nest_.rounds == 0) {
       writer_.line("#pragma unroll " + std::to_string(unrolled));
@@ -402,7 +254,9 @@ class KernelWriter {
     const std::string lanes = std::to_string(nest_.lanes);
     std::vector<std::string> after;
     for (const Statement* s : statements) {
-      if (s->is_store() && writer_.is_packed(s->index)) after.push_back(declare_pack(*s));
+      if (s->combines() ? s->store == loop::StoreOp::kAdd
+                        : s->is_store() && writer_.is_packed(s->index))
+        after.push_back(s->combines() ? declare_sums(*s) : declare_pack(*s));
       if (!takes_packs(*s)) continue;
       const std::string pack = name_pack(*s);
       writer_.line(type_of_accumulator(*s) + "::element " + pack + "[" + lanes + "];");
@@ -437,6 +291,27 @@ class KernelWriter {
                    (nest_.has_tail ? ", count);" : ");"));
   }
 
+  // The same of sums.
+  std::string declare_sums(const Statement& s) {
+    const std::string out = pack_name(s), places = out + "_at";
+    for (const std::string& line : arrays_of_sums(nest_, s, out, places)) writer_.line(line);
+    const bool packs = adds_packs(nest_, s);
+    if (packs) writer_.use_pack(s.buffer);
+    return guarded(sums_of_lanes(nest_, s, out, places, packs ? writer_.emit_at_base(s.index) : "",
+                                 nest_.has_tail ? ", count" : ""));
+  }
+
+  void accumulate(const Statement& s, const std::string& value) {
+    const bool of_lanes = nest_.lanes > 1 && (nest_.shape != Shape::kRows || s.inner);
+    if (of_lanes && s.store == loop::StoreOp::kAdd) {
+      writer_.line(pack_name(s) + "[v] = " + value + ";");
+      if (!adds_packs(nest_, s))
+        writer_.line(pack_name(s) + "_at[v] = " + writer_.emit(s.index) + ";");
+      return;
+    }
+    writer_.line(guarded(accumulation(nest_, s, writer_.emit(s.index), value)));
+  }
+
   // `position`: of an inner point, in row-major order.
   // `element`: its place among those that a reduction takes together; empty: it is alone.
   void run(const Statement& s, const std::string& position, const std::string& element) {
@@ -451,6 +326,7 @@ class KernelWriter {
 
   void store(const Statement& s) {
     const std::string value = writer_.emit(s.value);
+    if (s.combines()) return accumulate(s, value);
     if (nest_.lanes > 1 && (nest_.shape != Shape::kRows || s.inner) && writer_.is_packed(s.index)) {
       writer_.line(pack_name(s) + ".v[v] = " + value + ";");
       return;
@@ -472,12 +348,10 @@ class KernelWriter {
           kPackBytes, graph::size_of(nest_.kernel->params[buffer].dtype) * nest_.lanes));
   }
 
-  static constexpr int kMostThreads = 1024;
-
   const Nest& nest_;
   KernelCode& code_;
-  std::string block_;
   ExpressionWriter writer_;
+  PointWriter points_;
   std::vector<std::string> guards_;  // what must hold for this thread to store
   std::unordered_map<const Statement*, std::string> packs_of_reductions_;
 };

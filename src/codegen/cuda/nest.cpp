@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "codegen/cuda/accesses.h"
+#include "codegen/cuda/accumulate.h"
 #include "codegen/cuda/scans.h"
 #include "sym/facts.h"
 
@@ -15,6 +16,7 @@ using loop::ExprKind;
 using loop::ExprRef;
 using loop::Statement;
 
+constexpr int kFirstWithAddedPacks = 90;
 constexpr int kMostLanes = 8;
 constexpr int64_t kMostPackBytes = 32;  // of a pack, in several
 constexpr int64_t kMostSharers = 1024;
@@ -115,6 +117,7 @@ void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda
   const bool alone = last_axis(nest, begin, axis) < 0;
   int lanes = lanes_along(nest, accesses, axis, points && alone);
   if (points) lanes = lanes_of_windows(accesses, axis, lanes);
+  lanes = lanes_of_sums(nest, axis, lanes);
   // Many threads hide what each waits for, rather than few that do more.
   const int64_t busy = cuda.processors * int64_t{points ? kThreadsOfBlock : kColumnsOfBlock};
   while (!rows && lanes > 1 && nest.outer_points().hint() / lanes < busy) lanes /= 2;
@@ -129,7 +132,9 @@ void choose_tile(Nest& nest, const Accesses& accesses) {
   constexpr int kTileBytes = 128;
   constexpr int64_t kLeastPoints = 1 << 16;  // fewer are in the caches anyway
   const int last = last_axis(nest, 0, nest.outer_count);
-  if (nest.shape != Shape::kPoints || last < 0 || nest.outer_points().hint() < kLeastPoints) return;
+  if (nest.shape != Shape::kPoints || last < 0 || !nest.own_parts.empty() ||
+      nest.outer_points().hint() < kLeastPoints)
+    return;
   for (const Access& access : accesses.all) {
     for (int axis = 0; axis < last; ++axis) {
       if (!steps_by_one(access, axis) || access.index.stride(last) == sym::Int(0)) continue;
@@ -380,6 +385,8 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wante
   group_statements(nest);
   const Accesses accesses(nest);
   nest.shape = shape_of(nest, accesses);
+  nest.adds_packs = cuda.sm >= kFirstWithAddedPacks;
+  plan_own_parts(nest, cuda);
   choose_lanes(nest, accesses, cuda, wanted.most_lanes);
   choose_tile(nest, accesses);
   if (nest.shape == Shape::kPoints) return nest;

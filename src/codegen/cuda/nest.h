@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -39,6 +40,13 @@ struct Tile {
   int packs() const { return kThreadsOfBlock / width; }
 };
 
+// Elements of a parameter that each block of kPoints has a copy of, to add to (accumulate.h).
+struct OwnPart {
+  int buffer = -1;
+  int64_t elements = 0;
+  std::string type;  // of an element of the copy
+};
+
 struct Nest {
   const loop::Kernel* kernel = nullptr;
   Shape shape = Shape::kPoints;
@@ -48,9 +56,12 @@ struct Nest {
   // An inner axis of kRows, an outer one of kColumns.
   int vector_axis = -1;
   int lanes = 1;
-  bool has_tail = false;  // the last pack may have fewer
-  Tile tile;              // kPoints
-  int sharers = 1;        // threads that share an outer point, a power of two
+  bool has_tail = false;           // the last pack may have fewer
+  Tile tile;                       // kPoints
+  std::vector<OwnPart> own_parts;  // kPoints; with some, a block loops over points
+  int64_t most_blocks = 0;         // of such a kernel
+  bool adds_packs = false;  // whether the device adds several floats to memory by one instruction
+  int sharers = 1;          // threads that share an outer point, a power of two
   // kRows: neighbouring blocks, a cluster, that share an outer point; each has `sharers` /
   // `cluster` threads and its own part of the accumulators' shared memory.
   int cluster = 1;

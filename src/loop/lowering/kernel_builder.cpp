@@ -89,6 +89,7 @@ void KernelBuilder::accumulate(StoreOp op, int buffer, std::span<const sym::Int>
                                IndexView index, ExprRef value) {
   store(buffer, strides, index, value, kernel_.inner.size() > 0);
   kernel_.body.back().store = op;
+  kernel_.body.back().unordered = lowering_.on_gpu();
 }
 
 void KernelBuilder::store(Value* result, IndexView index, ExprRef value, bool inner) {

@@ -66,9 +66,10 @@ std::string short_name(const graph::Op& op) {
   return op.name.substr(begin, end == std::string::npos ? end : end - begin);
 }
 
-Lowering::Lowering(const graph::Graph& graph, const target::Target& target)
+Lowering::Lowering(const graph::Graph& graph, const target::Target& target, bool deterministic)
     : graph_(graph),
       device_(device_type(target)),
+      deterministic_(deterministic),
       costs_(target::costs_of(target)),
       known_(graph.value_count()),
       uses_(graph.value_count()) {
@@ -148,12 +149,13 @@ void Lowering::define_on_host(const Node& node, Known& known) {
 }
 
 // A kernel reaches the memory of one device, and what it is given by value. Those of a GPU refuse
-// no data but indices, and store once to an element.
+// no data but indices, and accumulate in no order.
 bool Lowering::is_supported(const Node& node) const {
   const graph::OpKind kind = node.op().kind;
+  const bool scatters = scatter_handler(kind) != nullptr;
   const bool refuses =
-      graph::may_refuse_data(node) && !indexing_handler(kind) && !loss_handler(kind);
-  if (on_gpu() && (refuses || scatter_handler(kind))) return false;
+      graph::may_refuse_data(node) && !indexing_handler(kind) && !loss_handler(kind) && !scatters;
+  if (on_gpu() && (refuses || (scatters && deterministic_))) return false;
   if (is_host_arithmetic(node)) return true;
   const Value* first = nullptr;
   auto fits = [&](const Value* value) {
@@ -461,8 +463,8 @@ int Lowering::mutation_source(Value* source, Value* target) {
 
 namespace braze::loop {
 
-Program lower(const graph::Graph& graph, const target::Target& target) {
-  return lowering::Lowering(graph, target).run();
+Program lower(const graph::Graph& graph, const target::Target& target, bool deterministic) {
+  return lowering::Lowering(graph, target, deterministic).run();
 }
 
 graph::Device::Type device_type(const target::Target& target) {

@@ -39,7 +39,7 @@ struct Traits {
 
 class Lowering {
  public:
-  Lowering(const graph::Graph& graph, const target::Target& target);
+  Lowering(const graph::Graph& graph, const target::Target& target, bool deterministic);
   Program run();
 
   ExprPool& pool() { return program_.pool; }
@@ -118,6 +118,7 @@ class Lowering {
 
   const graph::Graph& graph_;
   const graph::Device::Type device_;  // of kernels
+  const bool deterministic_;          // see loop::lower
   const target::Costs costs_;
   Program program_;
   std::vector<Known> known_;      // by value id

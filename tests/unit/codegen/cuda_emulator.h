@@ -37,8 +37,23 @@ static Index index_of[kFibers];
 static bool ended[kFibers];
 static unsigned exchanged[kFibers], block_size;
 static int current;
+static unsigned turn;  // of all threads
+static unsigned living[kFibers], waiting[kFibers], barriers[kFibers], passed[kFibers];  // by block
 void yield() { swapcontext(&fibers[current], &scheduler); }
-void __syncthreads() { yield(); }
+// Threads of other warps may have exchanged more or less than this one's.
+static void pass_barrier(int block) {
+  if (waiting[block] == 0 || waiting[block] < living[block]) return;
+  waiting[block] = 0;
+  ++barriers[block];
+  passed[block] = turn;
+}
+void __syncthreads() {
+  const int block = current / block_size;
+  const unsigned barrier = barriers[block];
+  ++waiting[block];
+  pass_barrier(block);
+  while (barriers[block] == barrier || passed[block] == turn) yield();  // all go on in one turn
+}
 unsigned exchange(unsigned value, int from) {
   exchanged[current] = value;
   yield();
@@ -52,6 +67,46 @@ unsigned __shfl_up_sync(unsigned, unsigned value, int offset, int count) {
 }
 unsigned __shfl_sync(unsigned, unsigned value, int lane, int count) {
   return exchange(value, current - current % count + lane % count);
+}
+static unsigned reached[kFibers];  // the turn in which a thread asked which are with it
+unsigned __activemask() {
+  const unsigned mine = reached[current] = turn;
+  yield();
+  unsigned mask = 0;
+  const int first = current - current % 32;
+  for (int lane = 0; lane < 32; ++lane) mask |= (unsigned)(reached[first + lane] == mine) << lane;
+  yield();
+  reached[current] = 0;
+  return mask;
+}
+unsigned __ballot_sync(unsigned mask, int truth) {
+  exchanged[current] = truth;
+  yield();
+  unsigned votes = 0;
+  const int first = current - current % 32;
+  for (int lane = 0; lane < 32; ++lane)
+    if (mask >> lane & 1) votes |= (unsigned)(exchanged[first + lane] != 0) << lane;
+  yield();
+  return votes;
+}
+int __popc(unsigned bits) { return __builtin_popcount(bits); }
+template <class T> T add_atomically(T* p, T x) { const T old = *p; *p = old + x; return old; }
+float atomicAdd(float* p, float x) { return add_atomically(p, x); }
+double atomicAdd(double* p, double x) { return add_atomically(p, x); }
+unsigned atomicAdd(unsigned* p, unsigned x) { return add_atomically(p, x); }
+unsigned long long atomicAdd(unsigned long long* p, unsigned long long x) { return add_atomically(p, x); }
+template <class T> T atomicCAS(T* p, T expected, T next) {
+  const T old = *p;
+  if (old == expected) *p = next;
+  return old;
+}
+void add_two(float* p, float a, float b) {
+  if ((size_t)p % 8) abort();
+  p[0] += a, p[1] += b;
+}
+void add_four(float* p, float a, float b, float c, float d) {
+  if ((size_t)p % 16) abort();
+  p[0] += a, p[1] += b, p[2] += c, p[3] += d;
 }
 unsigned rank_of_block() { return current / block_size; }
 void sync_cluster() { yield(); }
@@ -84,11 +139,15 @@ static void (*body)(void);
 static void start() {
   body();
   ended[current] = true;
+  const int block = current / block_size;
+  --living[block];
+  pass_barrier(block);
   swapcontext(&fibers[current], &scheduler);
 }
 // All threads of a block, or of those of a cluster, in turns, until all have ended.
 static void run_block(const unsigned* threads, int cluster) {
   static char* stacks = (char*)malloc(kFibers * 65536ll);
+  turn = 1;
   block_size = threads[0] * threads[1] * threads[2];
   const int count = block_size * cluster, first = blockIdx.x;
   for (int t = 0; t < count; ++t) {
@@ -100,7 +159,8 @@ static void run_block(const unsigned* threads, int cluster) {
     fibers[t].uc_link = 0;
     makecontext(&fibers[t], start, 0);
   }
-  for (int left = count; left > 0;)
+  for (int block = 0; block < cluster; ++block) living[block] = block_size, waiting[block] = 0;
+  for (int left = count; left > 0; ++turn)
     for (int t = 0; t < count; ++t) {
       if (ended[t]) continue;
       current = t;

@@ -75,7 +75,10 @@ TEST(CudaText, WhatThereIsNoCodeFor) {
             "it keeps a running value that has no parts");
   EXPECT_EQ(why("kernel add(b0: i64 in, b1: f32 out) outer(o0 < 5) inner(i0 < 9) {\n"
                 " store_add(b1, o0*9 + load(b0, i0), 1:f32) inner\n}"),
-            "several points store to one element");
+            "points combine what they store in an order");
+  EXPECT_EQ(why("kernel add(b0: i64 in, b1: f16 out) outer(o0 < 5) {\n"
+                " store_add(b1, load(b0, o0), 1:f16) unordered\n}"),
+            "several points combine elements of less than 32 bits");
 }
 
 TEST(CudaNvrtc, CompilesWhatIsGenerated) {

@@ -15,10 +15,12 @@ struct Compiled {
 };
 
 Compiled compile_for_gpu(std::string_view text,
-                         passes::ChannelsLast channels_last = passes::ChannelsLast::kNone) {
+                         passes::ChannelsLast channels_last = passes::ChannelsLast::kNone,
+                         bool deterministic = false) {
   Compiled result;
   Options options{.target = target::cuda(90, 132, 3350000),
                   .channels_last = channels_last,
+                  .deterministic = deterministic,
                   .check_passes = true};
   options.dump = [&](const char* stage, const std::string& what) {
     if (std::string_view(stage) == "unsupported") result.unsupported = what;
@@ -86,12 +88,84 @@ TEST(CompileForGpu, WhatKernelsCannotHoldIsLeftToTheLibrary) {
   const Compiled compiled = compile_for_gpu(
       "graph(%0 w: f32[50, 8]@cuda:0, %1 i: i64[7]@cuda:0, %2 x: f32[7, 8]@cuda:0) {\n"
       "  %3: f32[7, 8]@cuda:0 = aten.embedding(%0, %1)\n"
-      "  %4: f32[7, 8]@cuda:0 = aten.index_add(%2, 0, %1, %3, 1)\n"
-      "  %5: f32[7, 8]@cuda:0 = aten.add.Tensor(%3, %4, 1)\n"
-      "  return %5\n}\n");
+      "  %4: f32[7, 8]@cuda:0 = aten.add.Tensor(%3, %2, 1)\n"
+      "  %5: f32[50, 8]@cuda:0 = aten.embedding_dense_backward(%4, %1, 50, -1, false)\n"
+      "  %6: f32[50, 8]@cuda:0 = aten.add.Tensor(%0, %5, 1)\n"
+      "  return %6\n}\n");
   EXPECT_EQ(compiled.unsupported, "");
-  EXPECT_EQ(steps<plan::ExternStep>(compiled.function()).size(), 1u);  // the scatter
+  EXPECT_EQ(steps<plan::ExternStep>(compiled.function()).size(), 1u);  // the sorted sums
   EXPECT_EQ(steps<plan::KernelStep>(compiled.function()).size(), 2u);
+}
+
+// How many kernels and how many calls of operators a function has.
+using Counts = std::pair<size_t, size_t>;
+Counts counts(const Compiled& compiled) {
+  EXPECT_EQ(compiled.unsupported, "");
+  return {steps<plan::KernelStep>(compiled.function()).size(),
+          steps<plan::ExternStep>(compiled.function()).size()};
+}
+
+// What is there at first, and what is computed and added: as many launches, in that order.
+TEST(CompileForGpu, ScattersAreKernelsWithWhatTheyAdd) {
+  const std::string text =
+      "graph(%0 w: f32[50, 64]@cuda:0, %1 i: i64[700]@cuda:0, %2 x: f32[700, 64]@cuda:0) {\n"
+      "  %3: f32[700, 64]@cuda:0 = aten.mul.Tensor(%2, 2)\n"
+      "  %4: f32[700, 64]@cuda:0 = aten.exp(%3)\n"
+      "  %5: f32[50, 64]@cuda:0 = aten.index_add(%0, 0, %1, %4, 1)\n"
+      "  return %5\n}\n";
+  const Compiled compiled = compile_for_gpu(text);
+  EXPECT_EQ(counts(compiled), Counts(2, 0));
+  const auto adds_packs = [&](size_t kernel) {
+    const std::string& text = compiled.module.code.at(kernel).text;
+    return text.find("add_pack(p", text.find("__global__")) != std::string::npos;
+  };
+  EXPECT_FALSE(adds_packs(0));
+  EXPECT_TRUE(adds_packs(1));
+  const Compiled ordered =
+      compile_for_gpu(text, passes::ChannelsLast::kNone, /*deterministic=*/true);
+  EXPECT_EQ(counts(ordered), Counts(1, 1));
+  EXPECT_NE(cache_key(graph::parse(text), {.deterministic = true}),
+            cache_key(graph::parse(text), {}));
+}
+
+TEST(CompileForGpu, ScattersOfEachKind) {
+  const auto scatter = [](const std::string& dtype, const std::string& call) {
+    const std::string y = dtype + "[50, 64]@cuda:0", x = dtype + "[700, 64]@cuda:0";
+    return counts(compile_for_gpu("graph(%0 y: " + y + ", %1 i: i64[700, 64]@cuda:0, %2 x: " + x +
+                                  ", %3 j: i64[700]@cuda:0) {\n  %4: " + y + " = " + call +
+                                  "\n  return %4\n}\n"));
+  };
+  for (const std::string dtype : {"f32", "f64", "i32", "i64"}) {
+    EXPECT_EQ(scatter(dtype, "aten.scatter_add(%0, 0, %1, %2)"), Counts(2, 0)) << dtype;
+    EXPECT_EQ(scatter(dtype, "aten.scatter.src(%0, 0, %1, %2)"), Counts(2, 0)) << dtype;
+    for (const std::string op : {"sum", "prod", "amax", "amin"})
+      EXPECT_EQ(scatter(dtype, "aten.scatter_reduce.two(%0, 0, %1, %2, \"" + op + "\", true)"),
+                Counts(2, 0))
+          << dtype << op;
+  }
+  // In single precision, or in words, and rounded at the end.
+  for (const std::string dtype : {"f16", "bf16", "u8", "i16"})
+    EXPECT_EQ(scatter(dtype, "aten.scatter_add(%0, 0, %1, %2)"), Counts(3, 0)) << dtype;
+  for (const std::string op : {"sum", "prod", "mean", "amax", "amin"})
+    EXPECT_EQ(
+        scatter("f32", "aten.scatter_reduce.two(%0, 0, %1, %2, \"" + op + "\", false)").second, 0u)
+        << op;
+  // Eager adds up floats in a fixed order there; whole numbers are the same in any.
+  EXPECT_EQ(scatter("f32", "aten.index_put(%0, [%3], %2, true)"), Counts(0, 1));
+  EXPECT_EQ(scatter("i64", "aten.index_put(%0, [%3], %2, true)"), Counts(2, 0));
+  EXPECT_EQ(scatter("f16", "aten.index_put(%0, [%3], %2, false)"), Counts(2, 0));
+}
+
+TEST(CompileForGpu, HistogramsAreCountedByBlocks) {
+  const auto histogram = [](const std::string& dtype, const std::string& limits) {
+    return compile_for_gpu("graph(%0 x: " + dtype + "[100000, 640]@cuda:0) {\n  %1: " + dtype +
+                           "[256]@cuda:0 = aten.histc(%0, 256" + limits + ")\n  return %1\n}\n");
+  };
+  const Compiled counted = histogram("f32", ", -4.0, 4.0");
+  EXPECT_EQ(counts(counted), Counts(3, 0));
+  EXPECT_NE(counted.module.code.at(1).text.find("__shared__ u32 part"), std::string::npos);
+  EXPECT_EQ(counts(histogram("f32", "")), Counts(0, 1));
+  EXPECT_EQ(counts(histogram("f16", ", -4.0, 4.0")), Counts(0, 1));
 }
 
 TEST(CompileForGpu, ScansAreKernelsWithWhatIsAroundThem) {
