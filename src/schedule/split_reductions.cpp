@@ -18,21 +18,26 @@ using loop::Kernel;
 using loop::ReduceOp;
 using loop::Statement;
 
-bool can_be_split(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kProd:
-    case ReduceOp::kMax:
-    case ReduceOp::kMin:
-    case ReduceOp::kAny:
-    case ReduceOp::kAll:
-    case ReduceOp::kWelford:
-      return true;
-    case ReduceOp::kArgMax:
-    case ReduceOp::kArgMin:
-      return false;
-  }
-  return false;
+bool finds_place(const Statement& s) {
+  return s.is_reduction() && (s.op == ReduceOp::kArgMax || s.op == ReduceOp::kArgMin);
+}
+
+// The number of the inner axis that is split.
+int longest_axis(const std::vector<loop::Axis>& inner) {
+  const auto longest = std::max_element(
+      inner.begin(), inner.end(),
+      [](const auto& a, const auto& b) { return a.extent.hint() < b.extent.hint(); });
+  return static_cast<int>(longest - inner.begin());
+}
+
+// Whether the places of parts are places of the whole, but for where a part begins, and no part is
+// empty.
+bool keeps_places(const Kernel& kernel) {
+  const auto split = kernel.inner.begin() + longest_axis(kernel.inner);
+  return std::all_of(kernel.inner.begin(), split,
+                     [](const auto& axis) { return axis.extent == sym::Int(1); }) &&
+         std::ranges::all_of(kernel.inner,
+                             [](const auto& axis) { return axis.extent.is_constant(); });
 }
 
 // Whether the kernel walks its inner points once and reads nothing that it stores.
@@ -44,7 +49,7 @@ bool is_one_sweep(const Kernel& kernel) {
     switch (s.kind) {
       case Statement::Kind::kReduce:
         reduces = true;
-        fits = fits && can_be_split(s.op) && effects.results.empty();
+        fits = fits && effects.results.empty();
         break;
       case Statement::Kind::kScan:
         fits = false;
@@ -99,12 +104,8 @@ class Splitter {
         pool_(program.pool),
         whole_(scheduled),
         parts_(parts_of(scheduled.kernel, costs, reads_rows_of_others)) {
-    const std::vector<loop::Axis>& inner = kernel().inner;
-    const auto longest = std::max_element(
-        inner.begin(), inner.end(),
-        [](const auto& a, const auto& b) { return a.extent.hint() < b.extent.hint(); });
-    axis_ = static_cast<int>(longest - inner.begin());
-    const sym::Int length = longest->extent;
+    axis_ = longest_axis(kernel().inner);
+    const sym::Int length = kernel().inner[axis_].extent;
     if (costs.equal_parts) {
       constexpr int64_t kPack = 8;  // elements
       parts_ = equal_parts(length, parts_, reduces_columns(kernel()) ? 1 : kPack);
@@ -134,7 +135,9 @@ class Splitter {
   int64_t results() const { return parts_ + (has_rest() ? 1 : 0); }
 
   // What a part gives for a reduction. The counts of Welford's are known.
-  static int components(const Statement& s) { return s.op == ReduceOp::kWelford ? 2 : 1; }
+  static int components(const Statement& s) {
+    return s.op == ReduceOp::kWelford || finds_place(s) ? 2 : 1;
+  }
 
   // Each component of each reduction, for each part: [parts, rows].
   void add_buffers() {
@@ -150,6 +153,14 @@ class Splitter {
         program_.buffers.push_back(std::move(buffer));
       }
     }
+  }
+
+  // Points of the inner axes that are not split.
+  sym::Int beside() const {
+    sym::Int points = 1;
+    for (size_t a = 0; a < kernel().inner.size(); ++a)
+      if (static_cast<int>(a) != axis_) points = points * kernel().inner[a].extent;
+    return points;
   }
 
   // The kernel's row as a number; its outer axes are numbered from `first`.
@@ -227,19 +238,24 @@ class Splitter {
                   .outer = kernel().outer,
                   .inner = {{results()}}};
     const ExprRef part = pool_.axis(outer_count(), results());
-    const ExprRef index = result_index(part, 0);
     size_t next = 0;
-    const auto result_of_part = [&] {
+    const auto result_of = [&](ExprRef of_part) {
       const int buffer = buffers_[next++];
       const graph::DType dtype = program_.buffers[buffer].type.dtype;
       target.params.push_back({.dtype = dtype, .buffer = buffer});
-      return pool_.load(static_cast<int>(target.params.size()) - 1, dtype, index);
+      return pool_.load(static_cast<int>(target.params.size()) - 1, dtype,
+                        result_index(of_part, 0));
     };
+    const auto result_of_part = [&] { return result_of(part); };
+    // By reduction that finds a place, that place: in the part that the last kernel finds.
+    std::unordered_map<int64_t, ExprRef> places;
     // By Welford reduction, its components.
     std::unordered_map<int64_t, std::array<ExprRef, 3>> moments;
     loop::Substitution memo;
     const auto by_moments = [&](ExprRef expr) -> ExprRef {
-      if (expr->kind != ExprKind::kReduced || !moments.contains(expr->ival)) return nullptr;
+      if (expr->kind != ExprKind::kReduced) return nullptr;
+      if (expr->component == 0 && places.contains(expr->ival)) return places.at(expr->ival);
+      if (!moments.contains(expr->ival)) return nullptr;
       return moments.at(expr->ival).at(expr->component);
     };
     for (const Statement& s : kernel().body) {
@@ -251,6 +267,11 @@ class Splitter {
       if (s.inner && s.is_store()) continue;
       target.body.push_back(s);
       Statement& last = target.body.back();
+      if (finds_place(s)) {
+        const ExprRef found = pool_.reduced(s.reduced, graph::DType::kInt64);
+        const ExprRef begin = pool_.mul(found, part_length_ * beside());
+        places[s.reduced] = pool_.add(begin, result_of(found));
+      }
       if (s.is_reduction())
         last.value = result_of_part();
       else
@@ -270,9 +291,7 @@ class Splitter {
       return count.is_constant() ? pool_.constant(dtype, static_cast<double>(count.constant()))
                                  : pool_.cast(pool_.index(count), dtype);
     };
-    sym::Int beside = 1;  // points of the inner axes that are not split
-    for (size_t a = 0; a < kernel().inner.size(); ++a)
-      if (static_cast<int>(a) != axis_) beside = beside * kernel().inner[a].extent;
+    const sym::Int beside = this->beside();
     ExprRef count = number(part_length_ * beside);
     if (has_rest()) {
       const ExprRef is_part = pool_.binary(ExprKind::kLt, part, pool_.integer(parts_));
@@ -315,7 +334,8 @@ class Splitter {
 }  // namespace
 
 bool will_be_split(const Kernel& kernel, const target::SplitCosts& costs) {
-  return parts_of(kernel, costs) >= 2 && is_one_sweep(kernel);
+  if (parts_of(kernel, costs) < 2 || !is_one_sweep(kernel)) return false;
+  return std::ranges::none_of(kernel.body, finds_place) || (costs.places && keeps_places(kernel));
 }
 
 namespace {

@@ -38,11 +38,13 @@ Costs costs(const Cuda& cuda) {
                     .columns_together = 256,
                     .fewest_of_a_column = 64,
                     .points_read_beside = 1 << 17,
+                    .places = true,
                     .equal_parts = true},
           .bytes_launched_together = 4 * kLaunchMicroseconds * cuda.bandwidth,
           // What a cache holds is found there at any rate.
           .bytes_read_beside = 16 << 20,
           .keeps_between_sweeps = false,
+          .in_place_beside_reductions = true,
           // Each point is computed once, by a thread of its own.
           .in_place_multiple = 1};
 }

@@ -24,6 +24,7 @@ struct SplitCosts {
   // At most, in a part of columns of a matrix whose rows another kernel reads, which may share a
   // launch (schedule/beside.h): a cache holds them until then. 0: no matter.
   int64_t points_read_beside = 0;
+  bool places = false;       // whether reductions that find a place are cut as well
   bool equal_parts = false;  // another number of parts is worth a launch less for what is left
 };
 
@@ -62,6 +63,10 @@ struct Costs {
   int64_t repeats = 4;   // how often each of its elements may be, unless the loop around it
   int64_t points_per_repeat = 8;  // has so many points for each time
   int free_operations = 3;        // most that cost nothing beside the load that they stand for
+
+  // Whether a thread has the same inner points in each walk, and reads no others, so that a store to
+  // all of them may be in place beside reductions.
+  bool in_place_beside_reductions = false;
 
   // A kernel may overwrite an operand with its result where the extents of its axes are multiples
   // of this: others are computed in part twice.

@@ -96,8 +96,12 @@ class KernelWriter {
   std::string accumulator(const Statement& reduction) const {
     return "a" + std::to_string(reduction.reduced);
   }
+  static bool finds_place(const Statement& s) {
+    return s.op == loop::ReduceOp::kArgMax || s.op == loop::ReduceOp::kArgMin;
+  }
   std::string type_of_accumulator(const Statement& s) const {
-    if (!nest_.is_soft_maximum(s)) return accumulator_of(s);
+    const bool narrow = finds_place(s) && !points_.is_wide(nest_.inner_points());
+    if (!nest_.is_soft_maximum(s)) return accumulator_of(s, narrow ? "i32" : "i64");
     const bool of_halves =
         s.value->kind == loop::ExprKind::kCast && graph::is_half(s.value->args[0]->dtype);
     return "SoftSum<" + type_of(s.accumulate) + (of_halves ? ", true>" : ", false>");
@@ -105,7 +109,13 @@ class KernelWriter {
   // Whether the accumulator is given several elements at a time: a pack, or those of some steps.
   bool takes_packs(const Statement& s) const {
     return s.is_reduction() && nest_.shape == Shape::kRows &&
-           (s.op == loop::ReduceOp::kWelford || nest_.is_soft_maximum(s));
+           (s.op == loop::ReduceOp::kWelford || finds_place(s) || nest_.is_soft_maximum(s));
+  }
+  // Gives it those that have been gathered, of which the first has this place, and the next ones
+  // are `step` further each.
+  std::string add_pack(const Statement& s, const std::string& first, const std::string& step) {
+    return accumulator(s) + ".add_pack(" + packs_of_reductions_[&s] +
+           (finds_place(s) ? ", " + first + ", " + step : "") + ");";
   }
   void begin_reduction(const Statement& s) {
     if (nest_.soft_sums.contains(&s)) return;
@@ -212,8 +222,7 @@ class KernelWriter {
     for (const std::string& line : gathered) together.push_back("  " + line);
     together.push_back("}");
     for (const Statement* s : group)
-      if (takes_packs(*s))
-        together.push_back(accumulator(*s) + ".add_pack(" + packs_of_reductions_[s] + ");");
+      if (takes_packs(*s)) together.push_back(add_pack(*s, first, sharers));
     together.push_back(first + " += " + std::to_string(count) + "u * " + sharers + ";");
     writer_.block(nest_.rounds > 0 ? ""
                                    : "while (" + first + " + " + std::to_string(count - 1) +
@@ -260,7 +269,7 @@ class KernelWriter {
       if (!takes_packs(*s)) continue;
       const std::string pack = name_pack(*s);
       writer_.line(type_of_accumulator(*s) + "::element " + pack + "[" + lanes + "];");
-      after.push_back(accumulator(*s) + ".add_pack(" + pack + ");");
+      after.push_back(add_pack(*s, "step * " + lanes, "1"));
     }
     writer_.open(Level::kLanes);
     if (nest_.has_tail) writer_.line("if (v >= count) break;");

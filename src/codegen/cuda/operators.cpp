@@ -273,7 +273,7 @@ std::string operation(ExprKind kind, DType operand, const std::string& type,
   return integer_operation(kind, type, args);
 }
 
-std::string accumulator_of(const loop::Statement& s) {
+std::string accumulator_of(const loop::Statement& s, const std::string& place) {
   const std::string type = accumulated_type(s);
   switch (s.op) {
     case ReduceOp::kSum:
@@ -285,9 +285,9 @@ std::string accumulator_of(const loop::Statement& s) {
     case ReduceOp::kMin:
       return "Min<" + type + ">";
     case ReduceOp::kArgMax:
-      return "ArgMax<" + type + ">";
+      return "ArgMax<" + type + ", " + place + ">";
     case ReduceOp::kArgMin:
-      return "ArgMin<" + type + ">";
+      return "ArgMin<" + type + ", " + place + ">";
     case ReduceOp::kAny:
       return "Any<i32>";
     case ReduceOp::kAll:
@@ -307,7 +307,7 @@ std::string result_of(const loop::Statement& s, int component, const std::string
   if (s.op == ReduceOp::kWelford)
     return typed(component == 0 ? ".mean" : component == 1 ? ".m2" : ".count");
   if ((s.op == ReduceOp::kArgMax || s.op == ReduceOp::kArgMin) && component == 0)
-    return typed(".index");
+    return typed(".place()");
   return typed(".value");
 }
 

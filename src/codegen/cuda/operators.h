@@ -22,8 +22,9 @@ std::string cast(const std::string& value, graph::DType from, graph::DType to);
 std::string operation(loop::ExprKind kind, graph::DType operand, const std::string& type,
                       std::span<const std::string> args);
 
-// "Sum<f32>" and so on: the partial result of a reduction.
-std::string accumulator_of(const loop::Statement& reduction);
+// "Sum<f32>" and so on: the partial result of a reduction. `place`: the type of an inner point's
+// number.
+std::string accumulator_of(const loop::Statement& reduction, const std::string& place);
 // The value of a kReduced: a component of the accumulator `name`.
 std::string result_of(const loop::Statement& reduction, int component, const std::string& name);
 

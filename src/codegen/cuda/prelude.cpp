@@ -252,22 +252,38 @@ template <class T> struct All {
   D void add(T x, i64) { value &= x; }
   D void merge(All b) { value &= b.value; }
 };
-template <class T, bool up> struct Arg {
+// Elements come in the order of their places, so that the first of equal ones stays. One that is
+// less than all has no place until its end.
+template <class T, class I, bool up> struct Arg {
+  typedef T element;
   T value;
-  i64 index;
-  D void add(T x, i64 at) {
-    const bool better = x != x ? value == value : up ? x > value : x < value;
-    const bool equal = x == value || (x != x && value != value);
-    if (better || (equal && at < index)) value = x, index = at;
+  I index;
+  // One that is not a number is better than all that are.
+  D bool yields(T x) const { return up ? !(x <= value) && value == value : !(x >= value) && value == value; }
+  D void add(T x, I at) {
+    if (yields(x)) value = x, index = at;
   }
+  // Elements at `at`, `at + step` and so on.
+  template <int N> D void add_pack(const T (&x)[N], I at, I step) {
+    T best = x[0];
+#pragma unroll
+    for (int i = 1; i < N; ++i) best = up ? maximum(best, x[i]) : minimum(best, x[i]);
+    if (!yields(best)) return;
+#pragma unroll
+    for (int i = N - 1; i >= 0; --i)
+      if (x[i] == best || x[i] != x[i]) value = x[i], index = at + i * step;
+  }
+  D void merge(Arg b) {
+    const bool equal = b.value == value || (b.value != b.value && value != value);
+    if (yields(b.value) || (equal && b.index < index)) *this = b;
+  }
+  D i64 place() const { return index == most<I>() ? 0 : (i64)index; }
 };
-template <class T> struct ArgMax : Arg<T, true> {
-  static D ArgMax none() { ArgMax a; a.value = least<T>(); a.index = most<i64>(); return a; }
-  D void merge(ArgMax b) { this->add(b.value, b.index); }
+template <class T, class I> struct ArgMax : Arg<T, I, true> {
+  static D ArgMax none() { ArgMax a; a.value = least<T>(); a.index = most<I>(); return a; }
 };
-template <class T> struct ArgMin : Arg<T, false> {
-  static D ArgMin none() { ArgMin a; a.value = most<T>(); a.index = most<i64>(); return a; }
-  D void merge(ArgMin b) { this->add(b.value, b.index); }
+template <class T, class I> struct ArgMin : Arg<T, I, false> {
+  static D ArgMin none() { ArgMin a; a.value = most<T>(); a.index = most<I>(); return a; }
 };
 // Chan, Golub, LeVeque (1979): mean and squared deviations of two parts together.
 template <class T> struct Welford {

@@ -107,7 +107,9 @@ TEST(CudaNvrtc, CompilesWhatIsGenerated) {
       "kernel columns(b0: f64 in, b1: f64 out) outer(o0 < 500) inner(i0 < 100) {\n"
       " r0 = welford(load(b0, i0*500 + o0)) inner\n store(b1, o0, r0.1)\n}",
       "kernel arg(b0: f32 in, b1: i64 out) outer(o0 < 500) inner(i0 < 100) {\n"
-      " r0 = argmax(load(b0, o0*100 + i0)) inner\n store(b1, o0, r0)\n}"};
+      " r0 = argmax(load(b0, o0*100 + i0)) inner\n store(b1, o0, r0)\n}",
+      "kernel arg(b0: f16 in, b1: i64 out) outer(o0 < 4096) inner(i0 < 32000) {\n"
+      " r0 = argmin(f32(load(b0, o0*32000 + i0))) inner\n store(b1, o0, r0)\n}"};
   std::vector<toolchain::CudaSource> sources;
   for (const KernelCode& code : generate(parse_kernels(texts, pool, arena, {64}), tested_gpu()))
     sources.push_back({code.text, compiler_flags(tested_gpu())});

@@ -33,7 +33,8 @@ std::vector<std::vector<float>> run(loop::Program& program) {
   std::mt19937 random(1);
   std::vector<std::vector<float>> memory;
   for (const loop::Buffer& buffer : program.buffers) {
-    memory.emplace_back(buffer.type.numel().constant());
+    const int64_t words = std::max<int64_t>(graph::size_of(buffer.type.dtype) / 4, 1);
+    memory.emplace_back(buffer.type.numel().constant() * words);
     for (float& value : memory.back()) value = std::uniform_real_distribution<float>(-1, 1)(random);
   }
   for (loop::Item& item : program.items) {
@@ -48,9 +49,10 @@ std::vector<std::vector<float>> run(loop::Program& program) {
   return memory;
 }
 
-void check(const std::string& text, const std::vector<int64_t>& sizes, size_t items) {
+void check(const std::string& text, const std::vector<int64_t>& sizes, size_t items,
+           const target::Target& target = {}) {
   loop::Program whole = program_of(text, sizes), split = program_of(text, sizes);
-  split_reductions(split, target::costs_of({}).split);
+  split_reductions(split, target::costs_of(target).split);
   EXPECT_EQ(split.items.size(), items) << loop::to_string(split);
   loop::verify(split);
   const auto expected = run(whole), got = run(split);
@@ -65,6 +67,27 @@ TEST(SplitReductions, PartsRestAndLast) {
       " r0 = sum(load(b0, i0)) inner\n r1 = max(load(b0, i0)) inner\n"
       " store(b1, 0, mul(r0, 0.5:f32))\n store(b2, 0, add(r0, r1))\n}",
       {100000, 1, 1}, 3);
+}
+
+// On GPUs: what a part finds is a place in it.
+TEST(SplitReductions, Places) {
+  const target::Target gpu = target::cuda(90, 132, 3350000);
+  const auto extremes = [](const std::string& inner, const std::string& index) {
+    return "kernel extremes(b0: f32 in, b1: f32 out, b2: f32 out, b3: f32 out) inner(" + inner +
+           ") {\n r0 = argmax(" + index + ") inner\n r1 = argmin(" + index +
+           ") inner\n store(b1, 0, f32(r0))\n store(b2, 0, r0.1)\n store(b3, 0, f32(r1))\n}";
+  };
+  const std::string one = extremes("i0 < 100001", "load(b0, i0)");
+  check(one, {100001, 1, 1, 1}, 3, gpu);
+  check(one, {100001, 1, 1, 1}, 1);
+  // The first of equal ones, which lie in several parts.
+  check(extremes("i0 < 131072", "floor(mul(load(b0, i0), 3:f32))"), {131072, 1, 1, 1}, 2, gpu);
+  check(extremes("i0 < 20000, i1 < 7", "load(b0, i0*7 + i1)"), {140000, 1, 1, 1}, 2, gpu);
+  check(extremes("i0 < 7, i1 < 20000", "load(b0, i0*20000 + i1)"), {140000, 1, 1, 1}, 1, gpu);
+  check(
+      "kernel columns(b0: f32 in, b1: f32 out) outer(o0 < 64) inner(i0 < 5000) {\n"
+      " r0 = argmax(load(b0, i0*64 + o0)) inner\n store(b1, o0, f32(r0))\n}",
+      {320000, 64}, 2, gpu);
 }
 
 TEST(SplitReductions, NothingIsLeft) {
