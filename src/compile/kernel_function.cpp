@@ -32,7 +32,8 @@ struct KernelIdentity {
   bool operator()(const Kernel* a, const Kernel* b) const {
     auto same_axis = [](const loop::Axis& x, const loop::Axis& y) { return x.extent == y.extent; };
     auto same_param = [](const loop::BufferParam& x, const loop::BufferParam& y) {
-      return x.dtype == y.dtype && x.written == y.written && x.by_value == y.by_value;
+      return x.dtype == y.dtype && x.written == y.written && x.by_value == y.by_value &&
+             x.aliased == y.aliased;
     };
     return std::ranges::equal(a->outer, b->outer, same_axis) &&
            std::ranges::equal(a->inner, b->inner, same_axis) &&

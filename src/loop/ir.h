@@ -108,6 +108,7 @@ struct BufferParam {
   DType dtype = DType::kFloat32;
   bool written = false;
   bool by_value = false;  // on the CPU: a kernel of a GPU is given its only element by value
+  bool aliased = false;   // another parameter has the same memory (schedule/in_place.h)
   // Buffer number in the surrounding program (program.h); not part of the kernel's identity.
   int buffer = -1;
 };

@@ -136,6 +136,7 @@ class Parser {
     param.written = accept("out");
     param.by_value = !param.written && accept("value");
     if (!param.written && !param.by_value) expect("in");
+    param.aliased = accept("aliased");
     kernel_.params.push_back(param);
   }
 

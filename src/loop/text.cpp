@@ -155,7 +155,8 @@ std::string to_string(const Kernel& kernel, bool with_name) {
     out += "b" + std::to_string(i) + ": " + std::string(graph::to_string(param.dtype)) +
            (param.written    ? " out"
             : param.by_value ? " value"
-                             : " in");
+                             : " in") +
+           (param.aliased ? " aliased" : "");
   }
   out +=
       ")" + axes_text("outer", 'o', kernel.outer) + axes_text("inner", 'i', kernel.inner) + " {\n";

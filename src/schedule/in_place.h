@@ -22,10 +22,17 @@ loop::ExprRef only_index(const loop::Kernel& kernel, int param, bool stored, siz
 // multiple of `multiple`; both go wrong in place. One sweep over whole multiples does not.
 bool may_run_in_place(const loop::Kernel& kernel, int64_t multiple);
 
+// The same of a store to `stored` beside reductions, where a thread takes the same inner points in
+// each walk over them (target::Costs), and each inner point stores to an element of its own: that
+// is to be known. Scans share out points otherwise. Threads that are too many do others' points
+// once more, with what is there then, and store nothing: so no place may depend on what is in
+// memory.
+bool may_run_in_place_beside_reductions(const loop::Kernel& kernel, int stored);
+
 // Kernels store what an input is to become into the input itself, in place of a copy at the end,
 // where all else that reads the input has run by then, and all that may refuse its data, and each
-// point reads of it only what it overwrites. `alone`, by input: whether it shares memory with no
-// other.
+// point reads of it only what it overwrites. Several kernels may, each a part of it. `alone`, by
+// input: whether it shares memory with no other.
 void write_inputs_in_place(loop::Program& program, const target::Target& target,
                            const std::vector<bool>& alone);
 

@@ -135,6 +135,7 @@ void resolve_views(loop::Kernel& kernel, const loop::Program& program, loop::Exp
       params.push_back({.dtype = param.dtype,
                         .written = param.written,
                         .by_value = param.by_value,
+                        .aliased = param.aliased,
                         .buffer = buffer});
     } else {
       params[found->second].written |= param.written;

@@ -51,7 +51,8 @@ bool same_extents(const std::vector<loop::Axis>& a, const std::vector<loop::Axis
 
 bool are_alike(const Kernel& a, const Kernel& b) {
   const auto same = [](const loop::BufferParam& x, const loop::BufferParam& y) {
-    return x.dtype == y.dtype && x.written == y.written && x.by_value == y.by_value;
+    return x.dtype == y.dtype && x.written == y.written && x.by_value == y.by_value &&
+           x.aliased == y.aliased;
   };
   if (!std::ranges::equal(a.params, b.params, same)) return false;
   if (has_one_axis(a) && has_one_axis(b))

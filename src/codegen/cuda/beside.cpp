@@ -30,7 +30,10 @@ std::string declared(const loop::Kernel& kernel, const std::string& prefix) {
   std::string text;
   for (size_t p = 0; p < kernel.params.size(); ++p)
     text += (p ? ", " : "") + parameter_type(kernel.params[p]) +
-            (kernel.params[p].by_value ? " " : "* __restrict__ ") + prefix + std::to_string(p);
+            (kernel.params[p].by_value  ? " "
+             : kernel.params[p].aliased ? "* "
+                                        : "* __restrict__ ") +
+            prefix + std::to_string(p);
   return text;
 }
 

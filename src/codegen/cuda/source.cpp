@@ -28,11 +28,13 @@ std::string description(const loop::Kernel& kernel) {
 // A kernel without inner axes may overwrite what it reads (schedule/schedule.h).
 std::string parameters_of(const Nest& nest, const std::vector<sym::Int>& sizes) {
   std::string text;
-  const char* alone = nest.shape == Shape::kPoints ? "* p" : "* __restrict__ p";
+  const auto pointer = [&](const loop::BufferParam& param) {
+    return nest.shape == Shape::kPoints || param.aliased ? "* p" : "* __restrict__ p";
+  };
   const std::vector<loop::BufferParam>& params = nest.kernel->params;
   for (size_t i = 0; i < params.size(); ++i)
-    text += (i ? ", " : "") + parameter_type(params[i]) + (params[i].by_value ? " p" : alone) +
-            std::to_string(i);
+    text += (i ? ", " : "") + parameter_type(params[i]) +
+            (params[i].by_value ? " p" : pointer(params[i])) + std::to_string(i);
   for (size_t i = 0; i < sizes.size(); ++i) text += ", const i64 s" + std::to_string(i);
   return text;
 }

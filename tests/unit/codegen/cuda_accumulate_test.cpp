@@ -54,10 +54,11 @@ TEST(CudaAccumulates, EachOperation) {
 }
 
 TEST(CudaAccumulates, AnyOfThoseThatSetAnElement) {
-  check_emulated({"kernel set(b0: i64 in, b1: f16 in, b2: f16 out) outer(o0 < 40, o1 < 64) {\n"
-                  " store_last(b2, check_index(o0*-1 + 39 + load(b0, o0)//16, 40)*64 + o1, load(b1, "
-                  "o0*64 + o1)) unordered\n}"},
-                 {}, {}, {{}}, small_gpu());
+  check_emulated(
+      {"kernel set(b0: i64 in, b1: f16 in, b2: f16 out) outer(o0 < 40, o1 < 64) {\n"
+       " store_last(b2, check_index(o0*-1 + 39 + load(b0, o0)//16, 40)*64 + o1, load(b1, "
+       "o0*64 + o1)) unordered\n}"},
+      {}, {}, {{}}, small_gpu());
 }
 
 // Blocks add up few elements by themselves.

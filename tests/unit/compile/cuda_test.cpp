@@ -108,9 +108,9 @@ Counts counts(const Compiled& compiled) {
 // What is there at first, and what is computed and added: as many launches, in that order.
 TEST(CompileForGpu, ScattersAreKernelsWithWhatTheyAdd) {
   const std::string text =
-      "graph(%0 w: f32[50, 64]@cuda:0, %1 i: i64[700]@cuda:0, %2 x: f32[700, 64]@cuda:0) {\n"
-      "  %3: f32[700, 64]@cuda:0 = aten.mul.Tensor(%2, 2)\n"
-      "  %4: f32[700, 64]@cuda:0 = aten.exp(%3)\n"
+      "graph(%0 w: f32[50, 64]@cuda:0, %1 i: i64[7000]@cuda:0, %2 x: f32[7000, 64]@cuda:0) {\n"
+      "  %3: f32[7000, 64]@cuda:0 = aten.mul.Tensor(%2, 2)\n"
+      "  %4: f32[7000, 64]@cuda:0 = aten.exp(%3)\n"
       "  %5: f32[50, 64]@cuda:0 = aten.index_add(%0, 0, %1, %4, 1)\n"
       "  return %5\n}\n";
   const Compiled compiled = compile_for_gpu(text);
@@ -166,6 +166,20 @@ TEST(CompileForGpu, HistogramsAreCountedByBlocks) {
   EXPECT_NE(counted.module.code.at(1).text.find("__shared__ u32 part"), std::string::npos);
   EXPECT_EQ(counts(histogram("f32", "")), Counts(0, 1));
   EXPECT_EQ(counts(histogram("f16", ", -4.0, 4.0")), Counts(0, 1));
+}
+
+// As of loss scaling: the parts of a tensor, and what is left of it, are written where they are.
+TEST(CompileForGpu, InputsAreWrittenInPlaceBesideReductions) {
+  for (const std::string size : {"100", "65536", "670761", "3000000"}) {
+    const std::string x = "f16[" + size + "]@cuda:0";
+    const Compiled compiled = compile_for_gpu(
+        "graph(%0 x: " + x + ") {\n  %1: " + x + " = aten.mul_.Tensor(%0, 0.0078125)\n  %2: bool[" +
+        size +
+        "]@cuda:0 = aten.isfinite(%0)\n  %3: bool[]@cuda:0 = aten.all(%2)\n  return %3\n}\n");
+    EXPECT_EQ(compiled.unsupported, "");
+    EXPECT_EQ(steps<plan::CopyStep>(compiled.function()).size(), 0u) << size;
+    EXPECT_EQ(steps<plan::ExternStep>(compiled.function()).size(), 0u) << size;
+  }
 }
 
 TEST(CompileForGpu, ScansAreKernelsWithWhatIsAroundThem) {

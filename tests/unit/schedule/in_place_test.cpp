@@ -11,10 +11,11 @@ namespace {
 using Mutations = std::vector<std::pair<int, int>>;
 
 // What is left to be copied at the end.
-Mutations left(ProgramBuilder& b, const std::vector<bool>& alone = {}) {
+Mutations left(ProgramBuilder& b, const std::vector<bool>& alone = {},
+               const target::Target& target = {}) {
   const size_t inputs =
       std::ranges::count(b.program.buffers, loop::Buffer::Kind::kInput, &loop::Buffer::kind);
-  write_inputs_in_place(b.program, {}, alone.empty() ? std::vector<bool>(inputs, true) : alone);
+  write_inputs_in_place(b.program, target, alone.empty() ? std::vector<bool>(inputs, true) : alone);
   return b.program.mutations;
 }
 
@@ -130,6 +131,53 @@ TEST(InPlace, OtherLayoutsAndOtherIndicesAreCopied) {
   k.finish();
   turned.program.mutations = {{y, t}};
   EXPECT_EQ(left(turned).size(), 1);
+}
+
+// On GPUs, where a thread has its points to itself.
+TEST(InPlace, BesideReductionsOnGpus) {
+  const target::Target gpu = target::cuda(90, 132, 3350000);
+  const auto rows = [](const std::function<void(ProgramBuilder::KernelDraft&, int x, int y)>& fill,
+                       const target::Target& target) {
+    ProgramBuilder b;
+    const int x = b.input({64, 128});
+    const int y = b.buffer(loop::Buffer::Kind::kComputed, {64, 128});
+    const int sums = b.buffer(loop::Buffer::Kind::kComputed, {64});
+    auto k = b.draft("rows", {64}, {128});
+    fill(k, x, y);
+    k.store(sums, {k.axis(0)}, b.pool().reduced(0, graph::DType::kFloat32), false);
+    k.finish();
+    b.program.outputs = {sums};
+    b.program.mutations = {{x, y}};
+    const size_t copies = left(b, {}, target).size();
+    const auto& params = kernel(b, 0).params;
+    if (copies == 0) EXPECT_EQ(std::ranges::count(params, true, &loop::BufferParam::aliased), 2);
+    return copies;
+  };
+  const auto normalise = [](ProgramBuilder::KernelDraft& k, int x, int y) {
+    ExprRef value = k.load(x, k.all_axes());
+    ExprRef sum = k.reduce(loop::ReduceOp::kSum, value);
+    k.store(y, k.all_axes(), k.builder.pool().binary(ExprKind::kDiv, value, sum), true);
+  };
+  EXPECT_EQ(rows(normalise, gpu), 0u);
+  EXPECT_EQ(rows(normalise, {}), 1u);
+  const auto neighbours = [](ProgramBuilder::KernelDraft& k, int x, int y) {
+    ExprRef value = k.load(x, {k.axis(0), k.builder.pool().integer(0)});
+    ExprRef sum = k.reduce(loop::ReduceOp::kSum, k.load(x, k.all_axes()));
+    k.store(y, k.all_axes(), k.builder.pool().binary(ExprKind::kDiv, value, sum), true);
+  };
+  EXPECT_EQ(rows(neighbours, gpu), 1u);
+  const auto read_again = [](ProgramBuilder::KernelDraft& k, int x, int y) {
+    ExprRef value = k.load(x, k.all_axes());
+    k.store(y, k.all_axes(), k.builder.pool().unary(ExprKind::kExp, value), true);
+    k.reduce(loop::ReduceOp::kSum, value);
+  };
+  EXPECT_EQ(rows(read_again, gpu), 0u);  // the store comes last then
+  const auto scanned = [](ProgramBuilder::KernelDraft& k, int x, int y) {
+    ExprRef value = k.load(x, k.all_axes());
+    k.reduce(loop::ReduceOp::kSum, value);
+    k.store(y, k.all_axes(), k.scan(loop::ScanOp::kSum, value), true);
+  };
+  EXPECT_EQ(rows(scanned, gpu), 1u);
 }
 
 TEST(InPlace, ACallThatMayRefuseItsDataRunsAgainFromTheInputsAsTheyWere) {
