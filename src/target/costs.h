@@ -64,8 +64,8 @@ struct Costs {
   int64_t points_per_repeat = 8;  // has so many points for each time
   int free_operations = 3;        // most that cost nothing beside the load that they stand for
 
-  // Whether a thread has the same inner points in each walk, and reads no others, so that a store to
-  // all of them may be in place beside reductions.
+  // Whether a thread has the same inner points in each walk, and reads no others, so that a store
+  // to all of them may be in place beside reductions.
   bool in_place_beside_reductions = false;
 
   // A kernel may overwrite an operand with its result where the extents of its axes are multiples
