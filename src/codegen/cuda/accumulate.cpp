@@ -53,6 +53,12 @@ std::string type_of_part(const Statement& s, bool counts_in_words) {
   return counts && counts_in_words ? "u32" : type_of(dtype);
 }
 
+// Whether a block counts in words.
+bool is_count(const Nest& nest, const Statement& s) {
+  const OwnPart* part = own_part(nest, s.buffer);
+  return part && part->type == "u32";
+}
+
 // Whether threads of a warp may meet: neighbours that add to neighbours do not.
 bool may_meet(const Nest& nest, const Statement& s) {
   if (nest.shape != Shape::kPoints) return false;
@@ -149,12 +155,18 @@ bool adds_packs(const Nest& nest, const Statement& s) {
          is_pack(affine_of(s.index, nest.extent), nest.vector_axis, nest.lanes);
 }
 
+bool adds_lanes(const Nest& nest, const Statement& s) {
+  return s.store == StoreOp::kAdd && !is_count(nest, s);
+}
+
 std::string accumulation(const Nest& nest, const Statement& s, const std::string& index,
                          const std::string& value) {
   const std::string memory = name_of(nest, s), type = type_added(nest, s);
-  // The hardware counts what is known to be one.
-  const bool is_count = own_part(nest, s.buffer) && s.value->is_constant();
-  if (s.store == StoreOp::kAdd && may_meet(nest, s) && !is_count)
+  if (is_count(nest, s)) {
+    const std::string one = "add_to(" + memory + " + " + index + ", 1u);";
+    return s.value->is_constant() && s.value->ival == 1 ? one : "if (" + value + " != 0) " + one;
+  }
+  if (s.store == StoreOp::kAdd && may_meet(nest, s))
     return "add_together(" + memory + ", " + index + ", (" + type + ")" + value + ");";
   return std::string(function_of(s.store)) + "(" + memory + " + " + index + ", (" + type + ")" +
          value + ");";

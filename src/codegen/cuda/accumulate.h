@@ -24,6 +24,10 @@ int lanes_of_sums(const Nest& nest, int axis, int lanes);
 // Whether the sums of a pack are one operation, which lies where `index` does.
 bool adds_packs(const Nest& nest, const loop::Statement& statement);
 
+// Whether the sums of the lanes of a thread are made together. Counts of a block are not: the
+// hardware adds up those of a warp that are in one place.
+bool adds_lanes(const Nest& nest, const loop::Statement& statement);
+
 // The statement that a thread does at one point.
 std::string accumulation(const Nest& nest, const loop::Statement& statement,
                          const std::string& index, const std::string& value);

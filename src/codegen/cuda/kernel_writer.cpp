@@ -263,8 +263,7 @@ class KernelWriter {
     const std::string lanes = std::to_string(nest_.lanes);
     std::vector<std::string> after;
     for (const Statement* s : statements) {
-      if (s->combines() ? s->store == loop::StoreOp::kAdd
-                        : s->is_store() && writer_.is_packed(s->index))
+      if (s->combines() ? adds_lanes(nest_, *s) : s->is_store() && writer_.is_packed(s->index))
         after.push_back(s->combines() ? declare_sums(*s) : declare_pack(*s));
       if (!takes_packs(*s)) continue;
       const std::string pack = name_pack(*s);
@@ -312,7 +311,7 @@ class KernelWriter {
 
   void accumulate(const Statement& s, const std::string& value) {
     const bool of_lanes = nest_.lanes > 1 && (nest_.shape != Shape::kRows || s.inner);
-    if (of_lanes && s.store == loop::StoreOp::kAdd) {
+    if (of_lanes && adds_lanes(nest_, s)) {
       writer_.line(pack_name(s) + "[v] = " + value + ";");
       if (!adds_packs(nest_, s))
         writer_.line(pack_name(s) + "_at[v] = " + writer_.emit(s.index) + ";");

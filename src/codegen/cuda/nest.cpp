@@ -183,7 +183,12 @@ int sharers_of(const Nest& nest, const target::Cuda& cuda) {
   if (packs <= kThreadsOfWarp || (packs <= kPacksOfWarp && !idle))
     return power_of_two((packs + 1) / 2, kThreadsOfWarp);
   const int64_t wanted = idle ? packs : packs / packs_of_thread;
-  return power_of_two(std::max<int64_t>(wanted, 2 * kThreadsOfWarp), kMostSharers);
+  // Places take longer to bring together: another block of the processor loads meanwhile.
+  const bool finds_place = std::ranges::any_of(nest.kernel->body, [](const Statement& s) {
+    return s.is_reduction() && (s.op == loop::ReduceOp::kArgMax || s.op == loop::ReduceOp::kArgMin);
+  });
+  const int64_t most = finds_place && rows > 2 * cuda.processors ? kMostSharers / 2 : kMostSharers;
+  return power_of_two(std::max<int64_t>(wanted, 2 * kThreadsOfWarp), most);
 }
 
 // The maximum of X, for a sum of exp(X - maximum) in single or double precision.

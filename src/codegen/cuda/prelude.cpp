@@ -263,15 +263,17 @@ template <class T, class I, bool up> struct Arg {
   D void add(T x, I at) {
     if (yields(x)) value = x, index = at;
   }
-  // Elements at `at`, `at + step` and so on.
+  // Elements at `at`, `at + step` and so on; without branches, so that nothing waits for one.
   template <int N> D void add_pack(const T (&x)[N], I at, I step) {
     T best = x[0];
 #pragma unroll
     for (int i = 1; i < N; ++i) best = up ? maximum(best, x[i]) : minimum(best, x[i]);
-    if (!yields(best)) return;
+    I place = 0;
 #pragma unroll
-    for (int i = N - 1; i >= 0; --i)
-      if (x[i] == best || x[i] != x[i]) value = x[i], index = at + i * step;
+    for (int i = N - 1; i >= 0; --i) place = x[i] == best || x[i] != x[i] ? i : place;
+    const bool better = yields(best);
+    value = better ? best : value;
+    index = better ? at + place * step : index;
   }
   D void merge(Arg b) {
     const bool equal = b.value == value || (b.value != b.value && value != value);

@@ -402,7 +402,8 @@ bool lower_histogram(Lowering& lowering, const Node& node) {
   const int64_t bins = graph::int_arg(node, 1);
   const double low = graph::double_arg_or(node, 2, 0), high = graph::double_arg_or(node, 3, 0);
   const sym::Dims sizes = sizes_of(self);
-  if (!(low < high) || !std::isfinite(high - low) || !never_empty(sizes)) return false;
+  if (bins > INT32_MAX || !(low < high) || !std::isfinite(high - low) || !never_empty(sizes))
+    return false;
   const int counts = store_as(lowering, node, DType::kInt64, "fused_zeros",
                               [&](IndexView) { return lowering.pool().integer(0, DType::kInt64); });
   ExprPool& pool = lowering.pool();
@@ -415,8 +416,9 @@ bool lower_histogram(Lowering& lowering, const Node& node) {
   ExprRef place = pool.binary(
       K::kDiv, pool.binary(K::kMul, distance, pool.constant(dtype, static_cast<double>(bins))),
       pool.binary(K::kSub, most, least));
-  place = pool.cast(pool.where(inside, place, pool.constant(dtype, 0)), DType::kInt64);
-  const ExprRef target[] = {clamp(pool, place, pool.integer(0), pool.integer(bins - 1))};
+  place = pool.cast(pool.where(inside, place, pool.constant(dtype, 0)), DType::kInt32);
+  const auto word = [&](int64_t number) { return pool.integer(number, DType::kInt32); };
+  const ExprRef target[] = {pool.cast(clamp(pool, place, word(0), word(bins - 1)), DType::kInt64)};
   kernel.accumulate(StoreOp::kAdd, counts, strides_of(node.result()), target,
                     pool.where(inside, pool.integer(1), pool.integer(0)));
   kernel.finish();
