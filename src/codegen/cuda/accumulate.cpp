@@ -1,6 +1,7 @@
 #include "codegen/cuda/accumulate.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 #include "codegen/cuda/operators.h"
@@ -59,14 +60,17 @@ bool is_count(const Nest& nest, const Statement& s) {
   return part && part->type == "u32";
 }
 
-// Whether threads of a warp may meet: neighbours that add to neighbours do not.
-bool may_meet(const Nest& nest, const Statement& s) {
-  if (nest.shape != Shape::kPoints) return false;
+// How many neighbours lie side by side before the next ones may add to the same places; 0: as many
+// as a warp has, so that none of its threads meet.
+int columns_of(const Nest& nest, const Statement& s) {
+  if (nest.shape != Shape::kPoints) return 0;
   const int axis = last_axis(nest);
-  if (axis < 0) return false;
+  if (axis < 0) return 0;
+  if (!adds_rows(nest, s, axis)) return 1;
   const sym::Int extent = nest.extent[axis];
-  const sym::Int steps = axis == nest.vector_axis ? nest.packs(extent) : extent;
-  return steps.hint() < kThreadsOfWarp || !adds_rows(nest, s, axis);
+  const int64_t steps = (axis == nest.vector_axis ? nest.packs(extent) : extent).hint();
+  if (steps >= kThreadsOfWarp) return 0;
+  return std::has_single_bit(static_cast<uint64_t>(steps)) ? static_cast<int>(steps) : 1;
 }
 
 std::string name_of(const Nest& nest, const Statement& s) {
@@ -166,8 +170,10 @@ std::string accumulation(const Nest& nest, const Statement& s, const std::string
     const std::string one = "add_to(" + memory + " + " + index + ", 1u);";
     return s.value->is_constant() && s.value->ival == 1 ? one : "if (" + value + " != 0) " + one;
   }
-  if (s.store == StoreOp::kAdd && may_meet(nest, s))
-    return "add_together(" + memory + ", " + index + ", (" + type + ")" + value + ");";
+  const int columns = columns_of(nest, s);
+  if (s.store == StoreOp::kAdd && columns > 0)
+    return "add_together<" + std::to_string(columns) + ">(" + memory + ", " + index + ", (" + type +
+           ")" + value + ");";
   return std::string(function_of(s.store)) + "(" + memory + " + " + index + ", (" + type + ")" +
          value + ");";
 }
@@ -184,7 +190,12 @@ std::string sums_of_lanes(const Nest& nest, const Statement& s, const std::strin
                           const std::string& places, const std::string& base,
                           const std::string& count) {
   const std::string memory = name_of(nest, s);
-  if (adds_packs(nest, s)) return "add_pack(" + memory + " + " + base + ", " + out + count + ");";
+  if (adds_packs(nest, s)) {
+    const int columns = columns_of(nest, s);
+    const std::string function =
+        columns > 0 ? "add_pack_together<" + std::to_string(columns) + ">(" : "add_pack(";
+    return function + memory + " + " + base + ", " + out + count + ");";
+  }
   const std::string function = own_part(nest, s.buffer) ? "add_all<false>(" : "add_all<true>(";
   return function + memory + ", " + places + ", " + out + count + ");";
 }

@@ -28,27 +28,47 @@ template <int N> D void add_pack(f32* p, const f32 (&x)[N], int count = N) {
   for (int i = 0; i < N; ++i)
     if (i < count) add_to(p + i, x[i]);
 }
-template <class I> D I from_first_lane(I place) {
+template <class I> D I of_lane(I place, int lane) {
   static_assert(sizeof(I) % 4 == 0, "whole words");
-  union Words { I place; u32 w[sizeof(I) / 4]; } mine, first;
+  union Words { I place; u32 w[sizeof(I) / 4]; } mine, other;
   mine.place = place;
 #pragma unroll
-  for (int i = 0; i < (int)(sizeof(I) / 4); ++i) first.w[i] = __shfl_sync(0xffffffffu, mine.w[i], 0, 32);
-  return first.place;
+  for (int i = 0; i < (int)(sizeof(I) / 4); ++i) other.w[i] = __shfl_sync(0xffffffffu, mine.w[i], lane, 32);
+  return other.place;
 }
-// Where many threads of a warp add to the place of its first one, that adds for them all.
-template <class T, class I> D void add_together(T* p, I place, T x) {
-  constexpr int kMany = 8;
-  if (__activemask() == 0xffffffffu) {
-    const I first = from_first_lane(place);
-    if (__popc(__ballot_sync(0xffffffffu, place == first)) >= kMany) {
-      Sum<T> sum = {place == first ? x : (T)0};
-      sum = over_lanes<32>(sum);
-      if (threadIdx.x % 32 == 0) add_to(p + first, sum.value);
-      if (place == first) return;
-    }
+// Whether so many threads of a warp are to add where one of the first `columns` does that those add
+// for them. `same`: whether this one is among them.
+template <int columns, class I> D bool are_many(I place, bool& same) {
+  same = place == of_lane(place, threadIdx.x % columns);
+  return __popc(__ballot_sync(0xffffffffu, same)) >= (columns > 4 ? 2 * columns : 8);
+}
+// The sum of the threads with the same place among `columns`.
+template <int columns, class T> D T over_rows(T x) {
+  Sum<T> sum = {x};
+#pragma unroll
+  for (int offset = columns; offset < 32; offset *= 2) sum.merge(from_lane(sum, offset));
+  return sum.value;
+}
+// Sums of neighbours that may be in one place, as rows of `columns` elements are.
+template <int columns = 1, class T, class I> D void add_together(T* p, I place, T x) {
+  bool same;
+  if (__activemask() == 0xffffffffu && are_many<columns>(place, same)) {
+    const T sum = over_rows<columns>(same ? x : (T)0);
+    if (threadIdx.x % 32 < columns) add_to(p + place, sum);
+    if (same) return;
   }
   add_to(p + place, x);
+}
+template <int columns, int N> D void add_pack_together(f32* p, const f32 (&x)[N], int count = N) {
+  bool same;
+  if (__activemask() == 0xffffffffu && are_many<columns>((u64)p, same)) {
+    f32 sum[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum[i] = over_rows<columns>(same && i < count ? x[i] : 0.0f);
+    if (threadIdx.x % 32 < columns) add_pack(p, sum, count);
+    if (same) return;
+  }
+  add_pack(p, x, count);
 }
 // The sums of several lanes of a thread, of which the first `count` are made. `packs`: where places
 // lie side by side they are a pack.

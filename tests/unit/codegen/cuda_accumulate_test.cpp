@@ -91,13 +91,18 @@ TEST(CudaAccumulates, RowsInPacks) {
   std::vector<std::string> texts;
   for (const int64_t width : {1, 2, 3, 8, 100, 129, 512})
     for (const std::string type : {"f32", "f64", "i64"})
-      texts.push_back(rows_of("store_add", type, "load(b0, o0)", 10, 8000 / width, width));
+      texts.push_back(rows_of("store_add", type, width == 8 ? "load(b0, o0)//16" : "load(b0, o0)",
+                              10, 8000 / width, width));
+  for (const int64_t width : {4, 16, 64})
+    texts.push_back(rows_of("store_add", "f32", "load(b0, o0)//8", 10, 8000 / width, width));
   check_emulated(texts, kSums, {}, {{}}, small_gpu());
   check_emulated(texts, kSums);
   const std::string row = rows_of("store_add", "f32", "load(b0, o0)", 10, 100, 64);
-  EXPECT_NE(text_of(row, small_gpu()).find("add_pack(p2 + "), std::string::npos);
+  EXPECT_NE(text_of(row, small_gpu()).find("add_pack_together<16>(p2 + "), std::string::npos);
+  const std::string wide = rows_of("store_add", "f32", "load(b0, o0)", 10, 100, 128);
+  EXPECT_NE(text_of(wide, small_gpu()).find("add_pack(p2 + "), std::string::npos);
   target::Cuda older = target::cuda(80, 1, 3350000);
-  EXPECT_EQ(text_of(row, older).find("add_pack(p2 + "), std::string::npos);
+  EXPECT_EQ(text_of(row, older).find("add_pack"), std::string::npos);
   check_emulated(texts, kSums, {}, {{}}, older);
 }
 
