@@ -33,6 +33,10 @@ foreach(folder base target sym graph passes loop schedule codegen toolchain plan
                      ${CMAKE_SOURCE_DIR}/tests/unit/passes/fuzz_support_test.cpp)
     endif()
     target_include_directories(braze_${folder}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
+    if(folder STREQUAL codegen)  # Triton's interpreter
+      target_compile_definitions(braze_codegen_test PRIVATE BRAZE_PYTHON="${Python_EXECUTABLE}"
+                                 BRAZE_TEST_SOURCES="${CMAKE_SOURCE_DIR}/tests/unit")
+    endif()
     braze_compile_quickly(braze_${folder}_test)
     # `ctest -L core`: the compiler, without what is compiled ahead (kernels).
     set(label core)

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "codegen/cuda/operators.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/run_kernels.h"
+#include "codegen/triton_interpreter.h"
 
 namespace braze::codegen::cuda {
 
@@ -255,7 +257,8 @@ inline const target::Cuda& tested_gpu() {
   return gpu;
 }
 
-// Each kernel for each of the lists of values of symbols s0, s1, ... with these hints.
+// Each kernel for each of the lists of values of symbols s0, s1, ... with these hints; as Triton
+// too, if that is there and has the kernel.
 inline void check_emulated(const std::vector<std::string>& texts, const RunOptions& options = {},
                            const std::vector<int64_t>& hints = {},
                            const std::vector<std::vector<int64_t>>& values = {{}},
@@ -268,7 +271,11 @@ inline void check_emulated(const std::vector<std::string>& texts, const RunOptio
   for (size_t k = 0; k < kernels.size(); ++k) source += emulated_kernel(kernels[k], code[k], k);
   const auto library = toolchain::build(
       source, {"-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-mf16c"});
+  triton::Interpreter interpreted;
   for (size_t k = 0; k < kernels.size(); ++k) {
+    std::optional<triton::KernelCode> in_triton;
+    if (triton::has_triton() && triton::why_unsupported(kernels[k], gpu).empty())
+      in_triton = triton::generate(kernels[k], gpu);
     const Buffers before = cpp::random_buffers(kernels[k], options);
     const auto run = reinterpret_cast<Emulated>(library->symbol("run_kernel" + std::to_string(k)));
     for (const std::vector<int64_t>& symbols : values) {
@@ -278,8 +285,10 @@ inline void check_emulated(const std::vector<std::string>& texts, const RunOptio
       ASSERT_TRUE(loop::interpret(kernels[k], cpp::addresses(want), symbols));
       expect_result(kernels[k], code[k], run, with_symbols, before, want);
       if (testing::Test::HasFatalFailure()) return;
+      if (in_triton) interpreted.add(kernels[k], *in_triton, with_symbols, before, std::move(want));
     }
   }
+  interpreted.expect_results();
 }
 
 // How often kernels that run one after the other find an index out of range.
