@@ -9,12 +9,13 @@ import weakref
 
 import torch
 
-from . import _C, _cuda_graphs, _words
+from . import _C, _cuda_graphs, _triton, _words
 
 BACKENDS = ("braze", "aten", "eager")
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CAPTURE_OPTIONS = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 RNG_SOURCES = ("eager", "counter")
+GPU_CODEGENS = ("cuda", "triton")
 
 _compiled = weakref.WeakSet()
 
@@ -83,6 +84,12 @@ def compile(
                 seconds a function and the memory of a kernel's tensors. Sums may differ in the last
                 places from those without, but not from run to run once the choice is in the cache.
                 BRAZE_LOG=timing tells the times. On a CPU it changes nothing.
+            "gpu_codegen": the language of kernels on GPUs. "cuda", the default: CUDA C++, compiled by
+                NVRTC. "triton": Triton, which the package triton compiles; what it has no kernel
+                for, or a slower one (running values, several kernels in one launch, rows that
+                several blocks share, random numbers of "counter"), is CUDA C++ anyway, with the
+                reason in its first line and under BRAZE_LOG=schedule. Results are the same but for
+                the order of sums. BRAZE_LOG=code shows the sources.
             "rng": where random numbers come from. "eager": PyTorch's generators, so the numbers are
                 eager's own. "counter": a call draws one number, its seed, from the default
                 generator of the device, and kernels compute all others from it (Philox 4x32-10)
@@ -158,6 +165,12 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         raise _words.error(
             "E116", f"rng must be one of {', '.join(map(repr, RNG_SOURCES))}, not {rng!r}"
         )
+    gpu_codegen = options.pop("gpu_codegen", "cuda")
+    if not isinstance(gpu_codegen, str) or gpu_codegen not in GPU_CODEGENS:
+        raise _words.error(
+            "E118",
+            f"gpu_codegen must be one of {', '.join(map(repr, GPU_CODEGENS))}, not {gpu_codegen!r}",
+        )
     activation_memory = options.pop("activation_memory", None)
     is_bytes = isinstance(activation_memory, int) and not isinstance(activation_memory, bool)
     if activation_memory is not None and (not is_bytes or activation_memory < 0):
@@ -177,6 +190,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
             "autotune",
             "channels_last",
             "cuda_graphs",
+            "gpu_codegen",
             "rng",
         )
         known = ", ".join(map(repr, names))
@@ -185,6 +199,8 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         )
     if cuda_graphs:
         _cuda_graphs.install()
+    if gpu_codegen == "triton" and not _triton.install():
+        gpu_codegen = "cuda"
     if recompile_limit is None:
         recompile_limit = limit
     if recompile_limit is None:
@@ -202,6 +218,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         **capture,
         "activation_memory": activation_memory and min(activation_memory, sys.maxsize),
         "channels_last": channels_last,
+        "gpu_codegen": gpu_codegen,
         "rng": rng,
         "autotune": autotune,
         "cuda_graphs": cuda_graphs,

@@ -9,6 +9,7 @@ std::string cache_key(const graph::Graph& graph, const Options& options,
   std::string text(compiler_version());
   text += "\nbackend " + std::to_string(static_cast<int>(options.backend));
   text += "\ntarget " + target::to_string(options.target);
+  if (options.gpu_codegen == GpuCodegen::kTriton) text += "\ntriton";
   if (options.channels_last != passes::ChannelsLast::kNone)
     text += "\nchannels last " + std::to_string(static_cast<int>(options.channels_last));
   if (options.counter_random) text += "\ncounter random";

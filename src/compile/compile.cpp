@@ -255,7 +255,7 @@ class ModuleBuilder {
     std::vector<KernelCode> code;
     {
       StageTimer timer(timings_.codegen);
-      code = generate_code(kernels_, options_.target, options_.tuner, module_);
+      code = generate_code(kernels_, options_, module_);
     }
     dump(options_, "code", [&] {
       std::string text;

@@ -22,9 +22,14 @@ enum class Backend : uint8_t {
   kEager,    // the graph as traced, every op an extern call, in-place ops as they are
 };
 
+// In which language kernels of GPUs are written. Those that Triton has no code for, or slower code,
+// are CUDA C++ anyway (compile/generate.h).
+enum class GpuCodegen : uint8_t { kCuda, kTriton };
+
 struct Options {
   Backend backend = Backend::kKernels;
   target::Target target;
+  GpuCodegen gpu_codegen = GpuCodegen::kCuda;
   passes::ChannelsLast channels_last = passes::ChannelsLast::kNone;
   bool counter_random = false;  // random numbers of a counter (passes/counter_random.h)
   bool deterministic = false;   // torch.use_deterministic_algorithms: see loop::lower

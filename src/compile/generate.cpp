@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "codegen/cpp/codegen.h"
 #include "codegen/cuda/codegen.h"
+#include "codegen/triton/codegen.h"
 #include "graph/devices.h"
 
 namespace braze::compile {
@@ -48,7 +50,7 @@ void add_code(codegen::cpp::GeneratedCode generated, const target::Cpu& cpu, pla
 }
 
 std::vector<KernelCode> generate(std::span<const LaunchedKernel> launched, const target::Cpu& cpu,
-                                 const Tuner&, plan::Module& module) {
+                                 const Options&, plan::Module& module) {
   std::vector<loop::Kernel> all;
   for (const LaunchedKernel& one : launched) all.push_back(one.kernel);
   const std::span<const loop::Kernel> kernels = all;
@@ -122,13 +124,46 @@ std::vector<std::optional<codegen::cuda::KernelCode>> tuned(std::span<const Laun
   return code;
 }
 
+std::string why_not_triton(const LaunchedKernel& launched, const target::Cuda& cuda) {
+  if (launched.columns || !launched.extents.empty()) return "several kernels share its launch";
+  return codegen::triton::why_unsupported(launched.kernel, cuda);
+}
+
+KernelCode add_triton(const loop::Kernel& kernel, const target::Cuda& cuda, plan::Module& module) {
+  codegen::triton::KernelCode code = codegen::triton::generate(kernel, cuda);
+  const auto number = static_cast<int32_t>(module.code.size());
+  module.code.push_back({.language = plan::Language::kTriton,
+                         .text = std::move(code.text),
+                         .flags = std::move(code.flags)});
+  return {.name = std::move(code.name),
+          .code = number,
+          .launch = plan::Grid{.blocks = code.blocks, .threads = code.threads},
+          .sizes = std::move(code.sizes),
+          .limits = std::move(code.limits),
+          .alignment = std::move(code.alignment)};
+}
+
 std::vector<KernelCode> generate(std::span<const LaunchedKernel> kernels, const target::Cuda& cuda,
-                                 const Tuner& tuner, plan::Module& module) {
+                                 const Options& options, plan::Module& module) {
   std::vector<KernelCode> code;
+  const bool is_triton = options.gpu_codegen == GpuCodegen::kTriton;
   std::vector<std::optional<codegen::cuda::KernelCode>> known(kernels.size());
-  if (tuner) known = tuned(kernels, cuda, tuner);
+  if (options.tuner && !is_triton) known = tuned(kernels, cuda, options.tuner);
   for (size_t i = 0; i < kernels.size(); ++i) {
-    codegen::cuda::KernelCode kernel = known[i] ? std::move(*known[i]) : code_of(kernels[i], cuda);
+    const LaunchedKernel& launched = kernels[i];
+    std::string why;
+    if (is_triton) {
+      why = why_not_triton(launched, cuda);
+      if (why.empty()) {
+        code.push_back(add_triton(launched.kernel, cuda, module));
+        continue;
+      }
+      if (log::enabled(log::Component::kSchedule))
+        log::write(log::Component::kSchedule,
+                   launched.kernel.name + " is CUDA C++ and not Triton: " + why);
+    }
+    codegen::cuda::KernelCode kernel = known[i] ? std::move(*known[i]) : code_of(launched, cuda);
+    if (!why.empty()) kernel.text = "// Not Triton: " + why + ".\n" + kernel.text;
     code.push_back({.name = std::move(kernel.name),
                     .code = static_cast<int32_t>(module.code.size()),
                     .launch = plan::Grid{.blocks = kernel.blocks,
@@ -177,11 +212,10 @@ void note_parameters(const loop::Program& program, std::vector<LaunchedKernel>& 
 }
 
 std::vector<KernelCode> generate_code(std::span<const LaunchedKernel> kernels,
-                                      const target::Target& target, const Tuner& tuner,
-                                      plan::Module& module) {
+                                      const Options& options, plan::Module& module) {
   if (kernels.empty()) return {};
-  return std::visit([&](const auto& kind) { return generate(kernels, kind, tuner, module); },
-                    target);
+  return std::visit([&](const auto& kind) { return generate(kernels, kind, options, module); },
+                    options.target);
 }
 
 graph::Device kernel_device(const graph::Graph& graph, const target::Target& target) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/compile.h"
 #include "compile/kernel_function.h"
 #include "graph/graph.h"
 #include "plan/module.h"
@@ -25,10 +26,11 @@ void note_parameters(const loop::Program& program, std::vector<LaunchedKernel>& 
 
 // Adds the code of the kernels to the module, if there are any: on a CPU one source, or several of
 // which each is worth another start of the compiler, if there are threads to compile them side by
-// side; on a GPU one for each kernel, spread as the tuner says, if there is one.
+// side; on a GPU one for each kernel, in the language that is asked for. What Triton is not for is
+// CUDA C++, which begins with the reason; BRAZE_LOG=schedule tells it. CUDA C++ alone is spread as
+// the tuner says, if there is one.
 std::vector<KernelCode> generate_code(std::span<const LaunchedKernel> kernels,
-                                      const target::Target& target, const Tuner& tuner,
-                                      plan::Module& module);
+                                      const Options& options, plan::Module& module);
 
 // The device of the graph that kernels for the target run on.
 graph::Device kernel_device(const graph::Graph& graph, const target::Target& target);

@@ -10,6 +10,7 @@
 #include "dispatch/fork_gate.h"
 #include "dispatch/function_object.h"
 #include "dispatch/graph_recorder.h"
+#include "dispatch/triton_compiler.h"
 
 namespace braze::dispatch {
 namespace {
@@ -32,6 +33,9 @@ bool read_settings(PyObject* given, Settings& out) {
   flag("autotune", out.autotune);
   if (PyObject* source = PyDict_GetItemString(given, "rng"))
     out.counter_random = PyUnicode_CompareWithASCIIString(source, "counter") == 0;
+  if (PyObject* codegen = PyDict_GetItemString(given, "gpu_codegen");
+      codegen && PyUnicode_CompareWithASCIIString(codegen, "triton") == 0)
+    out.gpu_codegen = compile::GpuCodegen::kTriton;
   if (PyObject* bytes = PyDict_GetItemString(given, "activation_memory"); bytes && bytes != Py_None)
     out.activation_memory = PyLong_AsLongLong(bytes);
   if (PyObject* last = PyDict_GetItemString(given, "channels_last"); last && last != Py_None)
@@ -206,7 +210,8 @@ bool initialize(PyObject* module) {
   Py_INCREF(graph_break_error_type);
   if (PyModule_AddObject(module, "GraphBreakError", graph_break_error_type)) return false;
   return PyModule_AddFunctions(module, functions) == 0 && initialize_controls(module) &&
-         initialize_graph_recorder(module) && initialize_fork_gate();
+         initialize_graph_recorder(module) && initialize_triton_compiler(module) &&
+         initialize_fork_gate();
 }
 
 }  // namespace braze::dispatch

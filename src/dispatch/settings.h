@@ -14,6 +14,7 @@ struct Settings {
   bool fullgraph = false;
   bool keep_report = false;  // keep texts of every stage, for explain
   compile::Backend backend = compile::Backend::kKernels;
+  compile::GpuCodegen gpu_codegen = compile::GpuCodegen::kCuda;
   cpython::Ref custom_backend;  // callable (gm, example_inputs) -> callable
   int64_t recompile_limit = 8;
   bool capture_scalars = false;  // see capture::Options

@@ -92,6 +92,7 @@ compile::Options compile_options(const Settings& settings, const graph::Graph& g
   } else if (const std::optional<target::Cuda> gpu = describe_gpu(gpus[0])) {
     out.target = *gpu;
     if (settings.autotune) out.tuner = tuner(gpus[0]);
+    out.gpu_codegen = settings.gpu_codegen;
   } else {
     out.backend = compile::Backend::kAten;
   }
@@ -147,10 +148,16 @@ plan::Module make_module(const graph::Graph& graph, const graph::DataSymbols& da
   return module;
 }
 
-// To be called in the handler of what was thrown when generated code was built: goes on with ATen,
-// or throws again.
-void choose_aten(compile::Options& options, const std::string& name, const char* why) {
+// To be called in the handler of what was thrown when generated code was built: goes on with CUDA
+// C++ in place of Triton, with ATen, or throws again.
+void choose_other(compile::Options& options, const std::string& name, const char* why) {
   if (options.backend != compile::Backend::kKernels || braze::options().strict) throw;
+  if (options.gpu_codegen == compile::GpuCodegen::kTriton) {
+    std::fprintf(stderr, "braze: Triton kernels of %s could not be built, CUDA C++ instead: %s\n",
+                 name.c_str(), why);
+    options.gpu_codegen = compile::GpuCodegen::kCuda;
+    return;
+  }
   std::fprintf(stderr, "braze: generated code of %s could not be built, running through ATen: %s\n",
                name.c_str(), why);
   options.backend = compile::Backend::kAten;
@@ -236,9 +243,9 @@ std::shared_ptr<Specialization> Specializations::build(const graph::Graph& graph
           module, constants_, check_signals, settings_.cuda_graphs);
       break;
     } catch (const InternalError& error) {
-      choose_aten(options, name_, error.what());
+      choose_other(options, name_, error.what());
     } catch (const UserError& error) {  // no place for temporary files
-      choose_aten(options, name_, error.what());
+      choose_other(options, name_, error.what());
     }
   }
   report.build = seconds_since(start);

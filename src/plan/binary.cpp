@@ -118,7 +118,7 @@ constexpr int count_of(graph::OutputKind) { return BRAZE_OUTPUT_KINDS(X); }
 constexpr int count_of(graph::ViewOrigin) { return BRAZE_VIEW_ORIGINS(X); }
 constexpr int count_of(graph::History) { return BRAZE_HISTORIES(X); }
 #undef X
-constexpr int count_of(Language) { return static_cast<int>(Language::kCuda) + 1; }
+constexpr int count_of(Language) { return static_cast<int>(Language::kTriton) + 1; }
 constexpr int count_of(OnFailure) { return static_cast<int>(OnFailure::kRaise) + 1; }
 constexpr int count_of(sym::Relation) { return static_cast<int>(sym::Relation::kNotLess) + 1; }
 constexpr int count_of(Symbol::Kind) { return static_cast<int>(Symbol::Kind::kScalar) + 1; }

@@ -10,14 +10,16 @@
 
 namespace braze::plan {
 
-enum class Language : uint8_t { kCpp, kCuda };
+enum class Language : uint8_t { kCpp, kCuda, kTriton };
+bool is_of_gpus(Language language);
 std::string_view to_string(Language language);
 
 // One translation unit, with the kernels of any number of functions.
 struct Code {
   Language language = Language::kCpp;
   std::string text;
-  std::vector<std::string> flags;  // of the compiler
+  // Of the compiler; of kTriton what codegen/triton/codegen.h has it told.
+  std::vector<std::string> flags;
 };
 
 // A tensor that the traced code made, the same for all calls. The run time makes it once, when it
@@ -63,7 +65,7 @@ Module deserialize(std::string_view bytes, std::string_view target);
 
 // Throws InternalError unless:
 //   * there is a function, and each passes its own check (function.h);
-//   * each kernel has a code object, in the language of its function's device, and each code object
+//   * each kernel has a code object, in a language of its function's device, and each code object
 //     has a kernel;
 //   * each function but the first is called in one place, by one before it, with as many tensors as
 //     it takes and gives;

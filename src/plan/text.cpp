@@ -252,8 +252,21 @@ std::string_view to_string(Language language) {
       return "cpp";
     case Language::kCuda:
       return "cuda";
+    case Language::kTriton:
+      return "triton";
   }
   return "?";
+}
+
+bool is_of_gpus(Language language) {
+  switch (language) {
+    case Language::kCpp:
+      return false;
+    case Language::kCuda:
+    case Language::kTriton:
+      return true;
+  }
+  return false;
 }
 
 std::string to_string(const Module& module) {

@@ -15,8 +15,8 @@ void check_code(const Module& module) {
       BRAZE_CHECK(kernel.code >= 0 && kernel.code < static_cast<int64_t>(used.size()), "kernel ",
                   kernel.name, ": code object ", kernel.code, " does not exist");
       const bool on_gpu = function.device.type == graph::Device::Type::kCUDA;
-      BRAZE_CHECK(module.code[kernel.code].language == (on_gpu ? Language::kCuda : Language::kCpp),
-                  "kernel ", kernel.name, ": code in another language than its device's");
+      BRAZE_CHECK(is_of_gpus(module.code[kernel.code].language) == on_gpu, "kernel ", kernel.name,
+                  ": code in another language than its device's");
       used[kernel.code] = true;
     }
   }

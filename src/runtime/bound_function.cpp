@@ -77,7 +77,8 @@ void BoundFunction::run_kernel(const PreparedFunction::GpuLaunch& launch,
         return argument.is_aligned(context.pointers[argument.slot]);
       }))
     copies.emplace(*this, launch, context);
-  const cuda::Launch prepared{launch.function, grid.blocks, grid.threads, grid.shared_bytes,
+  const cuda::Launch prepared{launch.kernel.function, grid.blocks, grid.threads,
+                              grid.shared_bytes + launch.kernel.shared_bytes,
                               context.kernel_args.data()};
   cuda::launch(prepared, context.stream);
   if (copies) copies->put_back(context);
@@ -97,6 +98,8 @@ void BoundFunction::set_arguments(const PreparedFunction::GpuLaunch& launch,
   }
   const int64_t* sizes = numbers_.kernel_sizes.data() + launch.first_size;
   for (size_t i = 0; i < launch.size_count; ++i) args.push_back(const_cast<int64_t*>(sizes + i));
+  static void* nothing = nullptr;
+  for (int i = 0; i < launch.kernel.more_pointers; ++i) args.push_back(&nothing);
 }
 
 void BoundFunction::set_numbers(void* graph, const RecordedLaunch& recorded, RunContext& context,
@@ -105,9 +108,9 @@ void BoundFunction::set_numbers(void* graph, const RecordedLaunch& recorded, Run
   const PreparedFunction::GpuLaunch& launch = *recorded.launch;
   const plan::Numbers::Launch& grid = numbers_.launches[launch.number];
   set_arguments(launch, context);
-  cuda::set_arguments(
-      graph, recorded.node,
-      {launch.function, grid.blocks, grid.threads, grid.shared_bytes, context.kernel_args.data()});
+  cuda::set_arguments(graph, recorded.node,
+                      {launch.kernel.function, grid.blocks, grid.threads,
+                       grid.shared_bytes + launch.kernel.shared_bytes, context.kernel_args.data()});
 }
 
 void BoundFunction::run_extern(size_t step, const ExternCall& call, RunContext& context,

@@ -56,13 +56,14 @@ struct Executable::Impl {
 
   using Places = std::optional<std::vector<InputPlace>>;  // as of FunctionRunner
   std::unique_ptr<Runner> runner_of(plan::Function function, std::vector<at::Tensor> constants,
-                                    const std::vector<void*>& loaded,
+                                    const std::vector<LoadedKernel>& loaded,
                                     const std::function<void()>& poll, Places graph_inputs);
 };
 
 std::unique_ptr<Executable::Impl::Runner> Executable::Impl::runner_of(
-    plan::Function function, std::vector<at::Tensor> constants, const std::vector<void*>& loaded,
-    const std::function<void()>& poll, Places graph_inputs) {
+    plan::Function function, std::vector<at::Tensor> constants,
+    const std::vector<LoadedKernel>& loaded, const std::function<void()>& poll,
+    Places graph_inputs) {
   if (function.has_control()) {
     const auto call = [this](int32_t number, std::span<c10::TensorImpl* const> inputs,
                              std::vector<at::Tensor>& outputs, std::span<int64_t> symbols) {

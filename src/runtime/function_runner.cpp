@@ -17,7 +17,7 @@ constexpr size_t kMostBound = 32;
 }  // namespace
 
 FunctionRunner::FunctionRunner(plan::Function function, std::vector<at::Tensor> constants,
-                               const std::vector<void*>& kernels,
+                               const std::vector<LoadedKernel>& kernels,
                                std::optional<std::vector<InputPlace>> graph_inputs)
     : prepared_(
           std::make_unique<PreparedFunction>(std::move(function), std::move(constants), kernels)) {

@@ -21,7 +21,7 @@ class FunctionRunner {
  public:
   // As PreparedFunction. graph_inputs: as of GraphedFunction; nothing: no CUDA graphs.
   FunctionRunner(plan::Function function, std::vector<at::Tensor> constants,
-                 const std::vector<void*>& kernels,
+                 const std::vector<LoadedKernel>& kernels,
                  std::optional<std::vector<InputPlace>> graph_inputs = std::nullopt);
   ~FunctionRunner();
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/cuda/triton.h"
 #include "toolchain/nvrtc.h"
 
 namespace braze::runtime {
@@ -59,6 +60,34 @@ void load_on_gpu(const plan::Module& module, const std::vector<Use>& uses, Loade
   }
 }
 
+// What a kernel takes beside what the plan says is known once it is compiled.
+std::vector<cuda::TritonBinary> load_triton(const plan::Module& module,
+                                            const std::vector<Use>& uses, LoadedKernels& loaded) {
+  std::vector<cuda::TritonSource> sources;
+  std::vector<size_t> objects;
+  for (size_t i = 0; i < module.code.size(); ++i) {
+    const plan::Code& code = module.code[i];
+    if (code.language != plan::Language::kTriton) continue;
+    sources.push_back({uses[i].names.front(), code.text, code.flags});
+    objects.push_back(i);
+  }
+  std::vector<cuda::TritonBinary> by_object(module.code.size());
+  std::vector<cuda::TritonBinary> binaries = cuda::triton_binaries(sources);
+  for (size_t i = 0; i < objects.size(); ++i) {
+    loaded.on_device[objects[i]] =
+        std::make_shared<cuda::LoadedCode>(uses[objects[i]].device, binaries[i].cubin);
+    by_object[objects[i]] = std::move(binaries[i]);
+  }
+  return by_object;
+}
+
+LoadedKernel on_gpu(const cuda::LoadedCode& code, const std::string& name, int device,
+                    const cuda::TritonBinary& made) {
+  const LoadedKernel kernel{code.kernel(name), made.shared_bytes, made.more_pointers};
+  cuda::allow_shared(device, kernel.function, kernel.shared_bytes);
+  return kernel;
+}
+
 }  // namespace
 
 LoadedKernels load_kernels(const plan::Module& module) {
@@ -68,12 +97,15 @@ LoadedKernels load_kernels(const plan::Module& module) {
   const std::vector<Use> uses = uses_of(module);
   load_on_cpu(module, uses, loaded);
   load_on_gpu(module, uses, loaded);
+  const std::vector<cuda::TritonBinary> of_triton = load_triton(module, uses, loaded);
   for (const plan::Function& function : module.functions) {
-    std::vector<void*>& found = loaded.functions.emplace_back();
+    std::vector<LoadedKernel>& found = loaded.functions.emplace_back();
     for (const plan::KernelSignature& kernel : function.kernels) {
-      const auto& library = loaded.libraries[kernel.code];
-      found.push_back(library ? library->symbol(kernel.name)
-                              : loaded.on_device[kernel.code]->kernel(kernel.name));
+      if (const auto& library = loaded.libraries[kernel.code])
+        found.push_back({library->symbol(kernel.name)});
+      else
+        found.push_back(on_gpu(*loaded.on_device[kernel.code], kernel.name,
+                               uses[kernel.code].device, of_triton[kernel.code]));
     }
   }
   return loaded;

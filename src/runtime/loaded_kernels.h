@@ -10,8 +10,16 @@
 
 namespace braze::runtime {
 
+struct LoadedKernel {
+  void* function = nullptr;
+  // What Triton's compiler has made of it, beside what the plan says: shared memory of a block, and
+  // pointers behind the arguments, which are null as the kernel has nothing to keep there.
+  uint32_t shared_bytes = 0;
+  int more_pointers = 0;
+};
+
 struct LoadedKernels {
-  std::vector<std::vector<void*>> functions;  // by function of the module and kernel of it
+  std::vector<std::vector<LoadedKernel>> functions;  // by function of the module and kernel of it
   // Own them, by code object; null where it is in another language. Several may share one.
   std::vector<std::shared_ptr<toolchain::Library>> libraries;
   std::vector<std::shared_ptr<cuda::LoadedCode>> on_device;

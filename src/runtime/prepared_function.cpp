@@ -12,7 +12,7 @@ using plan::SlotId;
 using plan::SlotKind;
 
 PreparedFunction::PreparedFunction(plan::Function given, std::vector<at::Tensor> constants,
-                                   const std::vector<void*>& functions)
+                                   const std::vector<LoadedKernel>& functions)
     : function(std::move(given)),
       binder(function),
       device(pytorch::device_of(function.device)),
@@ -54,10 +54,12 @@ void PreparedFunction::sort_slots() {
   }
 }
 
-void PreparedFunction::prepare_kernel(const plan::KernelStep& step, void* code, size_t& launches) {
+void PreparedFunction::prepare_kernel(const plan::KernelStep& step, const LoadedKernel& code,
+                                      size_t& launches) {
   const size_t first_size = binder.first_kernel_size(step.kernel);
   if (!on_gpu()) {
-    steps.push_back(CpuLaunch{reinterpret_cast<KernelFunction>(code), step.args, first_size});
+    steps.push_back(
+        CpuLaunch{reinterpret_cast<KernelFunction>(code.function), step.args, first_size});
     return;
   }
   const plan::KernelSignature& kernel = function.kernels[step.kernel];
@@ -72,7 +74,7 @@ void PreparedFunction::prepare_kernel(const plan::KernelStep& step, void* code, 
   steps.push_back(std::move(launch));
 }
 
-void PreparedFunction::prepare_steps(const std::vector<void*>& functions) {
+void PreparedFunction::prepare_steps(const std::vector<LoadedKernel>& functions) {
   size_t launches = 0;
   written.assign(function.input_count, 0);
   first_outputs = output_slots;

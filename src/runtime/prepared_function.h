@@ -10,6 +10,7 @@
 
 #include "plan/binder.h"
 #include "runtime/extern_call.h"
+#include "runtime/loaded_kernels.h"
 
 namespace braze::runtime {
 
@@ -20,7 +21,7 @@ struct PreparedFunction {
   // functions: by kernel, what its code object has under its name. constants: by input, undefined
   // where it is not one.
   PreparedFunction(plan::Function function, std::vector<at::Tensor> constants,
-                   const std::vector<void*>& functions);
+                   const std::vector<LoadedKernel>& functions);
   PreparedFunction(const PreparedFunction&) = delete;
 
   bool writes_inputs_early() const;
@@ -40,7 +41,7 @@ struct PreparedFunction {
         return (reinterpret_cast<uintptr_t>(data) & (alignment - 1)) == 0;
       }
     };
-    void* function;
+    LoadedKernel kernel;
     std::vector<Argument> args;
     size_t first_size, size_count;  // into Numbers::kernel_sizes
     size_t number;                  // into Numbers::launches
@@ -84,8 +85,8 @@ struct PreparedFunction {
 
  private:
   void sort_slots();
-  void prepare_steps(const std::vector<void*>& functions);
-  void prepare_kernel(const plan::KernelStep& step, void* code, size_t& launches);
+  void prepare_steps(const std::vector<LoadedKernel>& functions);
+  void prepare_kernel(const plan::KernelStep& step, const LoadedKernel& code, size_t& launches);
   void find_tensors();
   void need(plan::SlotId slot);
 };

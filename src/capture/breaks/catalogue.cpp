@@ -435,6 +435,10 @@ braze.compile(torch.rand, options={"rng": "philox"})
      "give an integer of 0 or more, or leave the option out", R"(
 braze.compile(torch.relu, options={"activation_memory": 0.5})
 )"},
+    {"E118", "ValueError", "kernels on GPUs are not written in such a language",
+     "use one of the words that the message lists", R"(
+braze.compile(torch.relu, options={"gpu_codegen": "ptx"})
+)"},
 };
 
 }  // namespace

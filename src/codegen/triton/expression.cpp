@@ -231,7 +231,7 @@ std::string ExpressionWriter::emit(ExprRef expr) {
     text = build(expr);
     (guarded ? guards_.back().values : blocks_.back().values)[expr] = text;
   };
-  if (guarded || is_inner(expr))
+  if (guarded || stays(expr))
     build_here();
   else
     in_front(build_here);

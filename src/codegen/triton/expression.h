@@ -32,7 +32,7 @@ class ExpressionWriter {
 
   void line(const std::string& text) { blocks_.back().lines.push_back(text); }
   std::string fresh(const std::string& stem) { return stem + std::to_string(names_[stem]++); }
-  // What is written until the loop closes is its body.
+  // What is written until it closes is the body of a loop, or a branch.
   void open_loop() { blocks_.emplace_back(); }
   std::vector<std::string> close();
 
@@ -84,6 +84,8 @@ class ExpressionWriter {
   // Runs `body` with the loop set aside, if there is one.
   void in_front(const std::function<void()>& body);
   bool is_inner(loop::ExprRef expr) { return lanes_of(expr) & kInnerLanes; }
+  // Within a loop, or a branch, of points of a line.
+  bool stays(loop::ExprRef expr) { return is_inner(expr) || tile_.form == Form::kLine; }
   bool touches_memory(loop::ExprRef expr);
   bool is_narrow(loop::ExprRef expr);
   std::string axis(int axis);

@@ -94,13 +94,30 @@ class KernelWriter {
     constant("BLOCK", tile_.outer);
     writer_.line("point = " + program(wide) + " * BLOCK + tl.arange(0, BLOCK)");
     writer_.bind_points(0, nest_.outer_count, "point", wide);
+    for (const Statement& s : nest_.kernel->body) writer_.note_stored(s);
+    if (nest_.has_tail) return write_branches(points, wide);
     mask("inside", "point", tile_.outer, points, wide, kOuterLanes);
     write_points();
   }
 
+  // Where the number of points is no multiple of packs, a block that has them all does without a
+  // mask, which would take its packs apart.
+  void write_branches(sym::Int points, bool wide) {
+    const std::string count = writer_.size(points, wide);
+    const auto branch = [&](const std::string& head, bool masked) {
+      writer_.open_loop();
+      if (masked) mask("inside", "point", tile_.outer, points, wide, kOuterLanes);
+      write_points();
+      const std::vector<std::string> body = writer_.close();
+      writer_.line(head);
+      for (const std::string& line : body) writer_.line("    " + line);
+    };
+    branch("if " + program(wide) + " * BLOCK + BLOCK <= " + count + ":", false);
+    branch("else:", true);
+  }
+
   // All values, then all stores: a kernel may write over what it reads.
   void write_points() {
-    for (const Statement& s : nest_.kernel->body) writer_.note_stored(s);
     for (const Statement& s : nest_.kernel->body) writer_.emit(s.value);
     if (may_overwrite_across_threads()) writer_.line("tl.debug_barrier()");
     for (const Statement& s : nest_.kernel->body) writer_.store(s);
@@ -146,6 +163,7 @@ class KernelWriter {
     writer_.bind_points(last, last + 1, "column", wide);
     mask("in_rows", "row", tile_.outer, across, wide, kOuterLanes);
     mask("in_columns", "column", tile_.inner, along, wide, kInnerLanes);
+    for (const Statement& s : nest_.kernel->body) writer_.note_stored(s);
     write_points();
   }
 

@@ -13,13 +13,15 @@ using loop::ExprKind;
 
 bool is_small(DType dtype) { return graph::is_integral(dtype, false) && graph::size_of(dtype) < 4; }
 
-std::string number(double value) {
+// `wide`: a double, else the number in single precision next to it is meant.
+std::string number(double value, bool wide) {
   if (std::isnan(value)) return "float(\"nan\")";
   if (std::isinf(value)) return value < 0 ? "float(\"-inf\")" : "float(\"inf\")";
   char text[40];
   for (const int digits : {6, 9, 17}) {
     std::snprintf(text, sizeof text, "%.*g", digits, value);
-    if (std::strtod(text, nullptr) == value) break;
+    const double read = std::strtod(text, nullptr);
+    if (wide ? read == value : static_cast<float>(read) == static_cast<float>(value)) break;
   }
   std::string result = text;
   if (result.find_first_of(".e") == std::string::npos) result += ".0";
@@ -302,7 +304,7 @@ std::string literal(loop::ExprRef constant) {
   const DType dtype = constant->dtype;
   if (dtype == DType::kBool || dtype == DType::kFloat64 || graph::is_half(dtype))
     return typed(constant);
-  if (graph::is_float(dtype)) return number(constant->fval);
+  if (graph::is_float(dtype)) return number(constant->fval, false);
   const std::string digits = std::to_string(constant->ival);
   return constant->ival < 0 ? "(" + digits + ")" : digits;
 }
@@ -311,7 +313,7 @@ std::string typed(loop::ExprRef constant) {
   const DType dtype = constant->dtype;
   std::string value;
   if (graph::is_float(dtype))
-    value = number(constant->fval);
+    value = number(constant->fval, dtype == DType::kFloat64);
   else if (dtype == DType::kBool)
     value = constant->ival ? "True" : "False";
   else

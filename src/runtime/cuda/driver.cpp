@@ -36,6 +36,7 @@ struct KernelNode {
   X(load_module, "cuModuleLoadData", int (*)(void**, const void*))                               \
   X(unload_module, "cuModuleUnload", int (*)(void*))                                             \
   X(get_function, "cuModuleGetFunction", int (*)(void**, void*, const char*))                    \
+  X(set_attribute, "cuFuncSetAttribute", int (*)(void*, int, int))                               \
   X(error_text, "cuGetErrorString", int (*)(int, const char**))                                  \
   X(copy, "cuMemcpyDtoDAsync_v2", int (*)(uint64_t, uint64_t, size_t, void*))                    \
   X(is_capturing, "cuStreamIsCapturing", int (*)(void*, int*))                                   \
@@ -184,6 +185,15 @@ void* LoadedCode::kernel(const std::string& name) const {
   void* kernel = nullptr;
   driver().check(driver().get_function(&kernel, module_, name.c_str()), "cuModuleGetFunction");
   return kernel;
+}
+
+void allow_shared(int device, void* kernel, uint32_t bytes) {
+  constexpr uint32_t kUnasked = 48 << 10;
+  constexpr int kMostShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+  if (bytes <= kUnasked) return;
+  const CurrentContext current(primary_context(device));
+  driver().check(driver().set_attribute(kernel, kMostShared, static_cast<int>(bytes)),
+                 "cuFuncSetAttribute");
 }
 
 void launch(const Launch& launch, void* stream) {

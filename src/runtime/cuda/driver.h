@@ -44,6 +44,9 @@ class LoadedCode {
   void* module_ = nullptr;
 };
 
+// Launches of the kernel may have so many bytes of shared memory beside what it declares itself.
+void allow_shared(int device, void* kernel, uint32_t bytes);
+
 // A kernel and all that it takes.
 struct Launch {
   void* kernel;
