@@ -19,11 +19,12 @@ INSTALLED_FROM = pyproject.toml CMakeLists.txt $(shell find cmake src python tes
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help build demo test test-cpp test-cpp-build test-python fuzz test-cpython test-public coverage bench format lint check ruff clean
+.PHONY: help build triton demo test test-cpp test-cpp-build test-python fuzz test-cpython test-public coverage bench format lint check ruff clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make build    the extension, installed in editable form into .venv"
+	@echo "make triton   Triton, for the tests of kernels in it, which are skipped without"
 	@echo "make demo     four models, eager against Braze"
 	@echo "make test     C++ and Python tests, CPython's own tests and a part of PyTorch's Python code compiled, ruff, the checks of the house"
 	@echo "make test-public  public functions of PyTorch and libraries, eager against compiled; docs/fidelity.md"
@@ -48,10 +49,17 @@ $(VENV)/.installed: $(VENV)/.requirements $(INSTALLED_FROM)
 
 build: $(VENV)/.installed
 
+# Beside the environment, as PyTorch asks whether it is there.
+$(VENV)/triton/.installed: requirements-triton.txt $(VENV)/.requirements
+	$(RUN) -m pip install --quiet --no-deps --upgrade --target $(VENV)/triton -r requirements-triton.txt
+	@touch $@
+
+triton: $(VENV)/triton/.installed
+
 demo: build
 	$(RUN) examples/demo.py
 
-test: check ruff test-cpp
+test: check ruff triton test-cpp
 	$(PYTEST) --dist loadfile tests/tools tests/python
 	$(PYTEST) tests/operators
 	$(RUN) tests/public/run.py --quick -j $(JOBS)

@@ -84,12 +84,12 @@ def compile(
                 seconds a function and the memory of a kernel's tensors. Sums may differ in the last
                 places from those without, but not from run to run once the choice is in the cache.
                 BRAZE_LOG=timing tells the times. On a CPU it changes nothing.
-            "gpu_codegen": the language of kernels on GPUs. "cuda", the default: CUDA C++, compiled by
-                NVRTC. "triton": Triton, which the package triton compiles; what it has no kernel
-                for, or a slower one (running values, several kernels in one launch, rows that
-                several blocks share, random numbers of "counter"), is CUDA C++ anyway, with the
-                reason in its first line and under BRAZE_LOG=schedule. Results are the same but for
-                the order of sums. BRAZE_LOG=code shows the sources.
+            "gpu_codegen": the language of kernels on GPUs. "cuda", the default: CUDA C++, compiled
+                by NVRTC. "triton": Triton, which the package triton (3.5 or later) compiles; what
+                it has no kernel for, or a slower one (running values, several kernels in one
+                launch, rows that several blocks share, random numbers of "counter"), is CUDA C++
+                anyway, with the reason in its first line and under BRAZE_LOG=schedule. Results are
+                the same but for the order of sums. BRAZE_LOG=code shows the sources.
             "rng": where random numbers come from. "eager": PyTorch's generators, so the numbers are
                 eager's own. "counter": a call draws one number, its seed, from the default
                 generator of the device, and kernels compute all others from it (Philox 4x32-10)

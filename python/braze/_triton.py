@@ -1,7 +1,7 @@
 """Compiling of Triton for the run time (`src/runtime/cuda/triton.h`), by Triton's own compiler.
 
-It runs in processes of its own (`_triton_process.py`), several side by side, as it holds the GIL for
-most of the tenths of a second that a kernel takes it; this process never imports Triton.
+It runs in processes of its own (`_triton_process.py`), several side by side, as it holds the GIL
+for most of the tenths of a second that a kernel takes it; this process never imports Triton.
 """
 
 import base64

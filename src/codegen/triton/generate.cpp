@@ -22,6 +22,7 @@ std::string why_unsupported(const loop::Kernel& kernel, const target::Cuda& cuda
   std::unordered_set<loop::ExprRef> seen;
   for (const loop::Statement& s : kernel.body) {
     if (s.is_scan()) return "it keeps running values";
+    if (s.accumulates()) return "several points store to one element";
     if (draws(s.value, seen) || draws(s.index, seen)) return "it draws random numbers";
   }
   for (const loop::BufferParam& param : kernel.params)

@@ -23,7 +23,7 @@ Tile tile_of_points(const Nest& nest) {
 }
 
 Tile tile_of_rows(const Nest& nest) {
-  constexpr int64_t kMostInRegisters = 1 << 14;  // elements of a row
+  constexpr int64_t kMostInRegisters = 1 << 15;  // elements of a row
   constexpr int kPacksOfStep = 2;
   const bool several = nest.sharers <= kThreadsOfWarp;
   const int threads = several ? kThreadsOfBlock : nest.sharers;

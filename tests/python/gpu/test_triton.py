@@ -1,16 +1,17 @@
 """Kernels in Triton (`options={"gpu_codegen": "triton"}`), against eager on the same device."""
 
 import importlib.util
+import subprocess
+import sys
 
 import braze
 import pytest
 import torch
 import torch.nn.functional as F
-from support import entries
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None,
-    reason="needs the package triton: pip install triton lifts it",
+    reason="needs the package triton; installing it (pip install triton) lifts it",
 )
 HALVES = (torch.float16, torch.bfloat16)
 CLOSE = {
@@ -44,8 +45,13 @@ def check(fn, *calls, close=None, **settings):
             assert got.dtype == expected.dtype and got.stride() == expected.stride()
             limits = close or CLOSE.get(expected.dtype, {"rtol": 0, "atol": 0})
             torch.testing.assert_close(got, expected, equal_nan=True, **limits)
-    assert "@triton.jit" in "".join(entry["code"] for entry in entries(compiled))
+    assert "@triton.jit" in code_of(fn, *calls[0])
     return compiled
+
+
+def code_of(fn, *args):
+    explained = braze.explain(fn, options={"gpu_codegen": "triton"})(*args)
+    return "".join(entry["code"] for entry in explained.entries)
 
 
 def random(*shape, dtype=torch.float32, grad=False):
@@ -192,9 +198,6 @@ def test_results_are_the_same_each_time():
 
 
 def test_an_index_out_of_range_ends_the_program():
-    import subprocess
-    import sys
-
     program = (
         "import braze, torch\n"
         "f = braze.compile(lambda x, i: x[i] * 2, options={'gpu_codegen': 'triton'})\n"
@@ -247,4 +250,4 @@ def test_what_is_not_triton_is_cuda():
     compiled = triton(lambda x: torch.cumsum(x, 1) * 2)
     x = random(64, 100)
     torch.testing.assert_close(compiled(x), torch.cumsum(x, 1) * 2, rtol=1e-4, atol=1e-4)
-    assert "// Not Triton: " in "".join(entry["code"] for entry in entries(compiled))
+    assert "// Not Triton: " in code_of(lambda x: torch.cumsum(x, 1) * 2, x)

@@ -18,16 +18,20 @@ namespace braze::codegen::triton {
 using cpp::Buffers;
 using cpp::RunOptions;
 
-// The Python that has Triton: $BRAZE_TRITON_PYTHON, else the one that the build was made with.
+// The Python that the build was made with, for a shell; Triton is in $BRAZE_TRITON, else where
+// `make triton` puts it, apart from the environment, as PyTorch asks whether it is there.
 inline std::string python() {
-  const char* named = std::getenv("BRAZE_TRITON_PYTHON");
-  return named ? named : BRAZE_PYTHON;
+  const char* named = std::getenv("BRAZE_TRITON");
+  const std::string folder = named ? named : BRAZE_TEST_SOURCES "/../../.venv/triton";
+  return "PYTHONPATH=\"" + folder +
+         ":" BRAZE_TEST_SOURCES "/../../python/braze:$PYTHONPATH\" '" BRAZE_PYTHON "'";
 }
 inline bool has_triton() {
   static const bool has =
-      std::system(("'" + python() + "' -c 'import triton, numpy' > /dev/null 2>&1").c_str()) == 0;
+      std::system((python() + " -c 'import triton, numpy' > /dev/null 2>&1").c_str()) == 0;
   return has;
 }
+constexpr const char* kLiftsSkips = "there is no Triton; `make triton` lifts it";
 
 // Kernels are added one by one, with what is expected of them, and run together.
 class Interpreter {
@@ -53,8 +57,8 @@ class Interpreter {
   // Whether Python ran through; what it said is in `said`.
   bool run() {
     test::spill(folder_ / "list", list_);
-    const std::string command = "'" + python() +
-                                "' '" BRAZE_TEST_SOURCES "/codegen/triton_interpreter.py' '" +
+    const std::string command = python() +
+                                " '" BRAZE_TEST_SOURCES "/codegen/triton_interpreter.py' '" +
                                 folder_.path() + "/list' > '" + folder_.path() + "/said' 2>&1";
     const bool good = std::system(command.c_str()) == 0;
     said = test::slurp(folder_ / "said");

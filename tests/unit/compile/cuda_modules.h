@@ -23,6 +23,7 @@ inline Compiled compile_for_gpu(std::string_view text,
                                 bool deterministic = false) {
   Compiled result;
   Options options{.target = target::cuda(90, 132, 3350000),
+                  .gpu_codegen = gpu_codegen,
                   .channels_last = channels_last,
                   .deterministic = deterministic,
                   .check_passes = true};

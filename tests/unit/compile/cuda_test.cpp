@@ -1,6 +1,8 @@
 // Graphs of values on a GPU: their modules, without running them.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "compile/cuda_modules.h"
 #include "plan/binder.h"
 
@@ -24,6 +26,31 @@ TEST(CompileForGpu, PointwiseIsOneKernel) {
   ASSERT_EQ(compiled.module.code.size(), 1u);
   EXPECT_EQ(compiled.module.code[0].language, plan::Language::kCuda);
   EXPECT_EQ(compiled.module.code[0].flags[0], "--gpu-architecture=sm_90");
+}
+
+// What Triton has no kernel for is CUDA C++, in the same module.
+TEST(CompileForGpu, KernelsInTriton) {
+  const auto compiled = [](GpuCodegen gpu_codegen) {
+    return compile_for_gpu(
+        "graph(%0 x: f32[4096, 1000]@cuda:0, %1 y: f32[64, 500]@cuda:0) {\n"
+        "  %2: f32[4096, 1000]@cuda:0 = aten._softmax(%0, 1, false)\n"
+        "  %3: f32[64, 500]@cuda:0 = aten.cumsum(%1, 1)\n"
+        "  return %2, %3\n}\n",
+        passes::ChannelsLast::kNone, gpu_codegen);
+  };
+  const plan::Module module = compiled(GpuCodegen::kTriton).module;
+  std::set<plan::Language> languages;
+  for (const plan::Code& code : module.code) {
+    languages.insert(code.language);
+    if (code.language == plan::Language::kCuda)
+      EXPECT_TRUE(code.text.starts_with("// Not Triton: it keeps running values.\n")) << code.text;
+    else
+      EXPECT_NE(code.text.find("@triton.jit"), std::string::npos) << code.text;
+  }
+  EXPECT_EQ(languages, (std::set{plan::Language::kCuda, plan::Language::kTriton}));
+  const Compiled without = compiled(GpuCodegen::kCuda);
+  for (const plan::Code& code : without.module.code)
+    EXPECT_EQ(code.language, plan::Language::kCuda);
 }
 
 TEST(CompileForGpu, SoftmaxIsOneKernelForAllSizes) {

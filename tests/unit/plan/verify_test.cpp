@@ -227,8 +227,10 @@ TEST(ModuleVerify, KernelsAndCodeComeTogether) {
   expect_rejected(module, "kernel fused_mul: code object 1 does not exist");
   module.code.push_back(module.code[0]);
   EXPECT_NO_THROW(verify(module));
-  module.code[1].language = Language::kCuda;
-  expect_rejected(module, "kernel fused_mul: code in another language than its device's");
+  for (const Language language : {Language::kCuda, Language::kTriton}) {
+    module.code[1].language = language;
+    expect_rejected(module, "kernel fused_mul: code in another language than its device's");
+  }
   module.functions[0].kernels[1].code = 0;
   expect_rejected(module, "code object 1 has no kernel");
   expect_rejected(Module{}, "a module without functions");
