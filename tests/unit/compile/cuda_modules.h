@@ -20,7 +20,8 @@ struct Compiled {
 
 inline Compiled compile_for_gpu(std::string_view text,
                                 passes::ChannelsLast channels_last = passes::ChannelsLast::kNone,
-                                bool deterministic = false) {
+                                bool deterministic = false,
+                                GpuCodegen gpu_codegen = GpuCodegen::kCuda) {
   Compiled result;
   Options options{.target = target::cuda(90, 132, 3350000),
                   .gpu_codegen = gpu_codegen,
