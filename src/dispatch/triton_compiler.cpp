@@ -44,12 +44,10 @@ Ref source_of(const TritonSource& source) {
 TritonBinary binary_of(PyObject* given) {
   TritonBinary binary;
   unsigned shared = 0;
-  const char* bytes = nullptr;
-  Py_ssize_t count = 0;
-  if (!PyArg_ParseTuple(given, "Iiy#", &shared, &binary.more_pointers, &bytes, &count))
-    raise_pending();
+  PyObject* cubin = nullptr;
+  if (!PyArg_ParseTuple(given, "IiS", &shared, &binary.more_pointers, &cubin)) raise_pending();
   binary.shared_bytes = shared;
-  binary.cubin.assign(bytes, static_cast<size_t>(count));
+  binary.cubin.assign(PyBytes_AS_STRING(cubin), static_cast<size_t>(PyBytes_GET_SIZE(cubin)));
   return binary;
 }
 
