@@ -345,8 +345,11 @@ std::string ExpressionWriter::build_half_quotient(ExprRef cast) {
 }
 
 std::string ExpressionWriter::build_arithmetic(ExprRef expr) {
+  // Of numbers of Python's alone nothing would have a dtype.
+  const bool constant = std::ranges::all_of(expr->args, [](ExprRef a) { return a->is_constant(); });
   std::vector<Operand> args;
-  for (ExprRef arg : expr->args) args.push_back({emit(arg), is_number(arg)});
+  for (ExprRef arg : expr->args)
+    args.push_back(constant ? Operand{typed(arg)} : Operand{emit(arg), is_number(arg)});
   const DType operand = expr->args[0]->dtype;
   const bool wide =
       operand == DType::kInt64 && !loop::is_comparison(expr->kind) && !is_narrow(expr);

@@ -112,6 +112,13 @@ def patch_tensor(tensor, scope):
     scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
 
+def splat(self, kind, scalar):
+    """The result of a comparison has the dtype of its operands, though not its data."""
+    data = scalar.data.reshape(-1)[0]
+    full = np.full(kind.shape, data, dtype=data.dtype)
+    return interpreter.TensorHandle(full, scalar.dtype.scalar)
+
+
 convert_otherwise = interpreter._convert_float
 patch_tensor_otherwise = interpreter._patch_lang_tensor
 
@@ -164,6 +171,7 @@ def main(path):
     interpreter.ReduceOps.generic_reduce = reduce_by_halves
     interpreter.ReduceOps.sum = add_by_halves
     interpreter._convert_float = convert_bfloat16
+    interpreter.InterpreterBuilder.create_splat = splat
     interpreter._patch_lang_tensor = patch_tensor
     head, arguments = None, []
     with open(path) as lines:

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "codegen/cuda_kernels.h"
+#include "codegen/random_kernels.h"
 #include "codegen/triton/tile.h"
 
 namespace braze::codegen::triton {
@@ -155,6 +156,53 @@ TEST(TritonText, WhatIsCudaAnyway) {
             "it draws random numbers");
 }
 
+// Against the interpreter of loops. A failure prints the kernel and its seed.
+void fuzz(const std::vector<int64_t>& hints, const cpp::Values& values, int kernels) {
+  const char* wanted = std::getenv("BRAZE_FUZZ_SEED");
+  const char* rounds = std::getenv("BRAZE_FUZZ_ROUNDS");
+  const unsigned first = wanted ? std::strtoul(wanted, nullptr, 10) : 1;
+  const unsigned last = first + (rounds ? std::strtoul(rounds, nullptr, 10) : 1);
+  for (unsigned seed = first; seed < last; ++seed) {
+    SCOPED_TRACE("BRAZE_FUZZ_SEED=" + std::to_string(seed));
+    cpp::RandomKernels generator(seed, values);
+    std::vector<std::string> texts;
+    for (int i = 0; i < kernels; ++i) {
+      std::string text = generator.kernel();
+      if (text.find("random(") == std::string::npos && text.find("store_") == std::string::npos &&
+          text.find("scan(") == std::string::npos)
+        texts.push_back(std::move(text));
+    }
+    sym::ExprArena arena;
+    loop::ExprPool pool;
+    const std::vector<loop::Kernel> parsed = parse_kernels(texts, pool, arena, hints);
+    Interpreter interpreted;
+    RunOptions options{.elements = 1 << 14, .tolerance = 1e-3, .magnitude = 100, .seed = seed};
+    for (const loop::Kernel& kernel : parsed) {
+      if (!why_unsupported(kernel, tested_gpu()).empty()) continue;
+      const KernelCode code = generate(kernel, tested_gpu());
+      for (const std::vector<int64_t>& symbols : values) {
+        options.symbols = symbols;
+        const Buffers before = cpp::random_buffers(kernel, options);
+        Buffers want = before;
+        ASSERT_TRUE(loop::interpret(kernel, cpp::addresses(want), symbols));
+        interpreted.add(kernel, code, options, before, std::move(want));
+      }
+    }
+    interpreted.expect_results();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(TritonFuzz, RandomKernels) {
+  if (!has_triton()) GTEST_SKIP() << kLiftsSkips;
+  fuzz({}, {{}}, exhaustive() ? 60 : 30);
+}
+
+TEST(TritonFuzz, RandomKernelsOfSymbolicSizes) {
+  if (!has_triton()) GTEST_SKIP() << kLiftsSkips;
+  fuzz({16, 7}, {{2, 3}, {16, 7}, {17, 8}, {40, 5}}, exhaustive() ? 40 : 20);
+}
+
 struct Compiled {
   std::string ptx;
   bool loads_packs() const { return ptx.find("ld.global.v4.b32") != std::string::npos; }
@@ -216,8 +264,8 @@ TEST(TritonCompiler, CompilesWhatIsGenerated) {
        "kernel product(b0: f32 in, b1: f32 in, b2: f32 in, b3: f32 out) outer(o0 < 4096) {\n"
        " store(b3, o0, exp(add(mul(load(b0, o0), load(b1, o0)), load(b2, o0))))\n}"});
   for (const Compiled& one : compiled) EXPECT_TRUE(one.ptx.starts_with("shared="));
-  expect_in(compiled.back().ptx, "mul.f32");
-  expect_in(compiled.back().ptx, "add.f32");
+  expect_in(compiled.back().ptx, "mul.rn.f32");
+  expect_in(compiled.back().ptx, "add.rn.f32");
 }
 
 }  // namespace
