@@ -62,6 +62,13 @@ COMPILERS = {
             functools.partial(_braze_compile, mode="reduce-overhead"),
         ),
         Compiler(
+            "braze_triton",
+            "Braze, kernels in Triton",
+            ("braze",),
+            ("BRAZE_CACHE_DIR", "TRITON_CACHE_DIR"),
+            functools.partial(_braze_compile, options={"gpu_codegen": "triton"}),
+        ),
+        Compiler(
             "braze_steps",
             "Braze, whole steps",
             ("braze",),

@@ -197,7 +197,7 @@ def overhead(compiler: str, size: int, samples: int, device: str) -> dict:
         functions, arguments, samples, settle=made.synchronize, most_calls=made.most_calls
     )
     result = {name: measure.median(values) for name, values in times.items()}
-    is_braze = compiler in ("braze", "braze_graphs")
+    is_braze = compiler in ("braze", "braze_graphs", "braze_triton")
     guards = compilers.guard_check(compiled, arguments) if is_braze else None
     if guards:
         result["guard_check"] = _best(guards, ())
