@@ -120,6 +120,10 @@ def shr_int(a, b, BITS: tl.constexpr):
 def product(a, b):
     return a * b
 )"},
+    {"sums_of", R"(
+def sums_of(a, b, other_a, other_b):
+    return a + other_a, b + other_b
+)"},
     {"argmax_of", R"(
 def argmax_of(a, i, b, j):
     # The first of the largest; what is not a number is larger than all.

@@ -133,21 +133,22 @@ void ReductionWriter::bind_welford(const Statement& s, const std::string& mean,
 void ReductionWriter::write_moments(const Statement& s) {
   const std::string name = result(s), x = name + "_x", near = name + "_near", d = name + "_d";
   const std::string count = std::to_string(nest_.inner_points().constant()) + ".0";
-  const auto mean_of = [&](const std::string& values) {
-    const std::string sum = over("tl.sum", values);
+  const auto quotient = [&](const std::string& sum) {
     return s.accumulate == DType::kFloat64 ? sum + " / " + count
                                            : "tl.div_rn(" + sum + ", " + count + ")";
   };
   writer_.line(x + " = " + masked(s, "0.0"));
-  writer_.line(near + " = " + mean_of(x));
+  writer_.line(near + " = " + quotient(over("tl.sum", x)));
   const std::string mask = writer_.mask_of(kInnerLanes);
   const std::string distance = x + " - " + near;
   writer_.line(d + " = " +
                (mask.empty() ? distance : "tl.where(" + mask + ", " + distance + ", 0.0)"));
-  writer_.line(name + "_more = " + mean_of(d));
+  helpers_.insert("sums_of");
+  writer_.line(name + "_more, " + name +
+               "_m2 = " + over("tl.reduce", "(" + d + ", " + d + " * " + d + ")", "sums_of"));
+  writer_.line(name + "_more = " + quotient(name + "_more"));
   writer_.line(name + "_mean = " + near + " + " + name + "_more");
-  writer_.line(name + "_m2 = " + over("tl.sum", d + " * " + d) + " - " + name + "_more * " + name +
-               "_more * " + count);
+  writer_.line(name + "_m2 = " + name + "_m2 - " + name + "_more * " + name + "_more * " + count);
   writer_.line(name + "_m2 = tl.where(" + name + "_m2 < 0, 0.0, " + name + "_m2)");
   bind_welford(s, name + "_mean", name + "_m2",
                "tl.full([], " + count + ", " + type_of(s.accumulate) + ")");
