@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "base/hash.h"
-#include "codegen/cuda/accesses.h"
 #include "codegen/triton/expression.h"
 #include "codegen/triton/helpers.h"
 #include "codegen/triton/reductions.h"
