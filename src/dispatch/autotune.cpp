@@ -168,6 +168,9 @@ std::vector<size_t> choose(std::span<const Candidates> all, graph::Device device
       first += all[kernel].ways.size();
     }
   } catch (const c10::Error&) {  // no memory
+  } catch (const InternalError& error) {
+    if (log::enabled(log::Component::kTiming))
+      log::write(log::Component::kTiming, std::string("autotune: ") + error.what());
   }
   return chosen;
 }

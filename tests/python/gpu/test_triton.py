@@ -22,6 +22,12 @@ CLOSE = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _gradients():
+    with torch.enable_grad():
+        yield
+
+
 def triton(fn, **settings):
     return braze.compile(fn, options={"gpu_codegen": "triton"}, **settings)
 

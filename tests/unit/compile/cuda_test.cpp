@@ -36,7 +36,7 @@ TEST(CompileForGpu, KernelsInTriton) {
         "  %2: f32[4096, 1000]@cuda:0 = aten._softmax(%0, 1, false)\n"
         "  %3: f32[64, 500]@cuda:0 = aten.cumsum(%1, 1)\n"
         "  return %2, %3\n}\n",
-        passes::ChannelsLast::kNone, gpu_codegen);
+        passes::ChannelsLast::kNone, /*deterministic=*/false, gpu_codegen);
   };
   const plan::Module module = compiled(GpuCodegen::kTriton).module;
   std::set<plan::Language> languages;
