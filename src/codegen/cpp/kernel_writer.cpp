@@ -1,26 +1,12 @@
 #include "codegen/cpp/kernel_writer.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "codegen/cpp/loop_writer.h"
+#include "codegen/kernel_text.h"
 
 namespace braze::codegen::cpp {
 namespace {
-
-// The kernel as text, as a comment; very long lines are cut.
-std::string description(const loop::Kernel& kernel) {
-  constexpr size_t kWidth = 160;
-  constexpr int kLines = 16;
-  std::istringstream text(loop::to_string(kernel));
-  std::string result, line;
-  for (int n = 0; std::getline(text, line); ++n) {
-    if (n == kLines) return result + "// ...\n";
-    if (line.size() > kWidth) line = line.substr(0, kWidth) + " ...";
-    result += "// " + line + "\n";
-  }
-  return result;
-}
 
 std::string function(const std::string& linkage, const std::string& name,
                      const std::vector<std::string>& lines) {
@@ -33,7 +19,7 @@ std::string function(const std::string& linkage, const std::string& name,
 }  // namespace
 
 KernelText write_kernel(const Nest& nest, const std::string& symbol, Prelude& prelude) {
-  KernelText result{"\n" + description(*nest.kernel), {}};
+  KernelText result{"\n" + description(loop::to_string(*nest.kernel), "//"), {}};
   std::vector<std::string> short_versions;
   for (const Nest& version : nest.short_versions) {
     const bool exact = version.extent[version.vector_axis].is_constant();

@@ -1,23 +1,16 @@
 #include <algorithm>
-#include <cctype>
 #include <functional>
 #include <numeric>
 
 #include "base/error.h"
 #include "codegen/cuda/codegen.h"
 #include "codegen/cuda/kernel_writer.h"
+#include "codegen/kernel_text.h"
 
 namespace braze::codegen::cuda {
 namespace {
 
 constexpr int64_t kLeastAtomicBytes = 4;
-
-// Names are descriptive, and may hold anything.
-std::string symbol_of(const std::string& name) {
-  std::string symbol = "k_";
-  for (char c : name) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return symbol;
-}
 
 }  // namespace
 

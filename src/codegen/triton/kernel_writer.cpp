@@ -1,10 +1,9 @@
 #include "codegen/triton/kernel_writer.h"
 
 #include <algorithm>
-#include <cctype>
-#include <sstream>
 
 #include "base/hash.h"
+#include "codegen/kernel_text.h"
 #include "codegen/triton/expression.h"
 #include "codegen/triton/helpers.h"
 #include "codegen/triton/reductions.h"
@@ -13,26 +12,6 @@ namespace braze::codegen::triton {
 namespace {
 
 using loop::Statement;
-
-std::string symbol_of(const std::string& name) {
-  std::string symbol = "k_";
-  for (char c : name) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return symbol;
-}
-
-// The kernel as text, as comments; very long lines are cut.
-std::string description(const loop::Kernel& kernel) {
-  constexpr size_t kWidth = 160;
-  constexpr int kLines = 16;
-  std::istringstream text(loop::to_string(kernel, /*with_name=*/false));
-  std::string result, line;
-  for (int n = 0; std::getline(text, line); ++n) {
-    if (n == kLines) return result + "# ...\n";
-    if (line.size() > kWidth) line = line.substr(0, kWidth) + " ...";
-    result += "# " + line + "\n";
-  }
-  return result;
-}
 
 sym::Int blocks_of(sym::Int points, int per_block) {
   return sym::floordiv(points + sym::Int(per_block - 1), per_block);
@@ -336,7 +315,8 @@ KernelCode write_kernel(const cuda::Nest& nest, const Tile& tile, const target::
     parameters += (parameters.empty() ? "s" : ", s") + std::to_string(i);
   const std::string function = "(" + parameters + "):\n" + body;
   const std::string before = source_of_helpers(writer.helpers()) + "\n\n" +
-                             description(*nest.kernel) + "@triton.jit\ndef ";
+                             description(loop::to_string(*nest.kernel, /*with_name=*/false), "#") +
+                             "@triton.jit\ndef ";
   code.name = symbol_of(nest.kernel->name);
   code.flags = {"sm=" + std::to_string(cuda.sm), "warps=" + std::to_string(tile.warps),
                 "signature=" + signature_of(nest, code)};
