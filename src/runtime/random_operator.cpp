@@ -8,7 +8,9 @@
 
 #include <array>
 #include <cmath>
+#include <string>
 
+#include "base/log.h"
 #include "base/philox.h"
 #include "runtime/cuda/generator.h"
 
@@ -187,13 +189,17 @@ at::Tensor mask_meta(const at::Tensor& state, int64_t, at::IntArrayRef size, int
   return at::empty(size, state.options().dtype(at::kBool));
 }
 
-// The message is seen where the call does not run again in eager: with BRAZE_LOG.
+// The call runs again in eager then, which only a log can tell.
 void refuse_unaligned(at::TensorList tensors) {
   constexpr uintptr_t kBytes = 16;
-  for (const at::Tensor& tensor : tensors)
-    TORCH_CHECK(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % kBytes == 0,
-                "dropout of a tensor that does not begin at a multiple of 16 bytes draws in "
-                "another order");
+  constexpr const char* kWhy =
+      "dropout of a tensor that does not begin at a multiple of 16 bytes draws in another order";
+  for (const at::Tensor& tensor : tensors) {
+    if (reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % kBytes == 0) continue;
+    if (log::enabled(log::Component::kBreaks))
+      log::write(log::Component::kBreaks, std::string("this call runs in eager: ") + kWhy);
+    TORCH_CHECK(false, kWhy);
+  }
 }
 
 }  // namespace
