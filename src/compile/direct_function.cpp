@@ -4,6 +4,7 @@
 
 #include "compile/slots.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 
 namespace braze::compile {
 namespace {

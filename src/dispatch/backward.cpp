@@ -8,6 +8,7 @@
 #include "dispatch/gil.h"
 #include "graph/emitter.h"
 #include "graph/node_copier.h"
+#include "graph/op_kind.h"
 #include "graph/substitute.h"
 #include "plan/memory_use.h"
 

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/philox.h"
 #include "graph/devices.h"
+#include "graph/op_kind.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/generator.h"
 #include "runtime/cuda/stream.h"

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "graph/in_place.h"
+#include "graph/op_kind.h"
 #include "trace/replay.h"
 
 namespace braze::dispatch {

@@ -8,6 +8,7 @@
 #include "dispatch/layouts.h"
 #include "graph/devices.h"
 #include "graph/emitter.h"
+#include "graph/op_kind.h"
 #include "passes/chunked_loss.h"
 #include "passes/counter_random.h"
 #include "passes/dce.h"

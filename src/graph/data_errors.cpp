@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "graph/arguments.h"
+#include "graph/op_kind.h"
 #include "graph/op_name.h"
 #include "sym/facts.h"
 

@@ -4,6 +4,7 @@
 #include "graph/devices.h"
 #include "graph/infer/infer.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 
 namespace braze::graph {
 

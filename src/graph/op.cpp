@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fork_mutex.h"
+#include "graph/op_kind.h"
 #include "graph/op_name.h"
 
 namespace braze::graph {

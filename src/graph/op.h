@@ -14,13 +14,7 @@
 
 namespace braze::graph {
 
-enum class OpKind : uint16_t {
-  kUnknown,
-#define X(id, name, ...) k##id,
-#include "graph/op_list.inc"
-#undef X
-  kCount,
-};
+enum class OpKind : uint16_t;  // graph/op_kind.h; 0: not one that the compiler knows
 
 // The members of `Effects` with their words in the text form.
 #define BRAZE_GRAPH_EFFECTS(X)    \
@@ -77,7 +71,7 @@ enum OpFact : uint8_t {
 };
 
 struct Op {
-  OpKind kind = OpKind::kUnknown;
+  OpKind kind{};
   std::string name;  // "aten.add.Tensor"
   Effects effects;
   OpClass op_class = OpClass::kUnknown;

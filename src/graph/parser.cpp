@@ -5,6 +5,7 @@
 
 #include "graph/builder.h"
 #include "graph/graph.h"
+#include "graph/op_kind.h"
 #include "graph/text.h"
 #include "sym/parse.h"
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "graph/graph.h"
+#include "graph/op_kind.h"
 #include "graph/text.h"
 
 namespace braze::graph {

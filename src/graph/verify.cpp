@@ -2,6 +2,7 @@
 #include <unordered_set>
 
 #include "graph/graph.h"
+#include "graph/op_kind.h"
 
 namespace braze::graph {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "graph/arguments.h"
 #include "graph/data_errors.h"
+#include "graph/op_kind.h"
 
 namespace braze::passes {
 

@@ -1,5 +1,7 @@
 #include "passes/aliasing.h"
 
+#include "graph/op_kind.h"
+
 namespace braze::passes {
 
 using graph::Graph;

@@ -11,6 +11,7 @@
 #include "graph/emitter.h"
 #include "graph/infer/infer.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/aliasing.h"
 #include "passes/dce.h"
 #include "passes/decompose_rules.h"

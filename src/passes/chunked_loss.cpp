@@ -12,6 +12,7 @@
 #include "graph/emitter.h"
 #include "graph/infer/promotion.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/again.h"
 #include "passes/aliasing.h"
 #include "passes/loss_region.h"

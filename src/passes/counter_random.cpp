@@ -9,6 +9,7 @@
 #include "graph/arguments.h"
 #include "graph/devices.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/aliasing.h"
 #include "passes/decompose_rules.h"
 

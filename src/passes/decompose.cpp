@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/aliasing.h"
 #include "passes/decompose_rules.h"
 

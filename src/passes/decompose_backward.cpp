@@ -6,6 +6,7 @@
 
 #include "graph/arguments.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/decompose_rules.h"
 #include "sym/facts.h"
 

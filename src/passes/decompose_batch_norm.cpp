@@ -2,6 +2,7 @@
 
 #include "graph/arguments.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/decompose_rules.h"
 
 // Batch norm is Braze's own kernels. On a GPU PyTorch's are one or three reads of the input more

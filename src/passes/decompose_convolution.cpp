@@ -2,6 +2,7 @@
 
 #include "graph/arguments.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/decompose_rules.h"
 
 // The gradient of a depthwise convolution's weight. PyTorch's kernels on a CPU have none that fits:

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "graph/arguments.h"
+#include "graph/op_kind.h"
 #include "passes/decompose_rules.h"
 
 namespace braze::passes {

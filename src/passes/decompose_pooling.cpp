@@ -4,6 +4,7 @@
 
 #include "graph/arguments.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/decompose_rules.h"
 
 // PyTorch's maximum of windows on a CPU compares one element at a time unless channels lie side by

@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "graph/arguments.h"
+#include "graph/op_kind.h"
 #include "passes/decompose_rules.h"
 #include "passes/unsupported.h"
 #include "passes/view_chain.h"

@@ -8,6 +8,7 @@
 
 #include "graph/arguments.h"
 #include "graph/devices.h"
+#include "graph/op_kind.h"
 #include "passes/aliasing.h"
 #include "passes/decompose_rules.h"
 

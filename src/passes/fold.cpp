@@ -6,6 +6,7 @@
 #include "graph/arguments.h"
 #include "graph/emitter.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/aliasing.h"
 #include "passes/uniform.h"
 

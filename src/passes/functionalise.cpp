@@ -8,6 +8,7 @@
 #include "graph/infer/infer.h"
 #include "graph/infer/promotion.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/aliasing.h"
 #include "passes/twins.h"
 #include "passes/view_chain.h"

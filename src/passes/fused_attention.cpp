@@ -4,6 +4,7 @@
 
 #include "graph/arguments.h"
 #include "graph/emitter.h"
+#include "graph/op_kind.h"
 
 namespace braze::passes {
 

@@ -2,6 +2,7 @@
 
 #include "graph/arguments.h"
 #include "graph/emitter.h"
+#include "graph/op_kind.h"
 
 namespace braze::passes {
 

@@ -4,6 +4,7 @@
 
 #include "graph/arguments.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/again.h"
 
 namespace braze::passes {

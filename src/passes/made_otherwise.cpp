@@ -7,6 +7,7 @@
 #include "graph/arguments.h"
 #include "graph/emitter.h"
 #include "graph/infer/promotion.h"
+#include "graph/op_kind.h"
 #include "passes/few_rows.h"
 
 namespace braze::passes {

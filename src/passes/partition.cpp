@@ -9,6 +9,7 @@
 #include "graph/emitter.h"
 #include "graph/infer/strides.h"
 #include "graph/node_copier.h"
+#include "graph/op_kind.h"
 #include "graph/substitute.h"
 #include "passes/activation_budget.h"
 #include "passes/again.h"

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "graph/in_place.h"
+#include "graph/op_kind.h"
 
 namespace braze::passes {
 

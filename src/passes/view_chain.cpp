@@ -3,6 +3,7 @@
 #include "graph/arguments.h"
 #include "graph/infer/infer.h"
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "passes/unsupported.h"
 
 namespace braze::passes {

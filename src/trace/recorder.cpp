@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/in_place.h"
+#include "graph/op_kind.h"
 #include "torch_python/errors.h"
 #include "trace/break.h"
 #include "trace/dtype_errors.h"

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "graph/in_place.h"
+#include "graph/op_kind.h"
 #include "pytorch/boxed_arguments.h"
 #include "pytorch/nodes.h"
 #include "pytorch/operators.h"

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/infer/strides.h"
+#include "graph/op_kind.h"
 #include "pytorch/nodes.h"
 #include "trace/break.h"
 #include "trace/kernel_scope.h"

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "graph/infer/call.h"
+#include "graph/op_kind.h"
 
 namespace braze::graph {
 namespace {

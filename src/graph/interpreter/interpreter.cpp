@@ -4,6 +4,7 @@
 
 #include "graph/arguments.h"
 #include "graph/infer/infer.h"
+#include "graph/op_kind.h"
 
 namespace braze::graph {
 namespace interpreter {

@@ -1,4 +1,5 @@
 #include "graph/interpreter/interpreter.h"
+#include "graph/op_kind.h"
 
 namespace braze::graph::interpreter {
 namespace {

@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "graph/interpreter/interpreter.h"
+#include "graph/op_kind.h"
 
 namespace braze::graph::interpreter {
 namespace {

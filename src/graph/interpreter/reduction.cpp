@@ -5,6 +5,7 @@
 
 #include "graph/arguments.h"
 #include "graph/interpreter/interpreter.h"
+#include "graph/op_kind.h"
 
 namespace braze::graph::interpreter {
 namespace {

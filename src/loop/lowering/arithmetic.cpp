@@ -2,6 +2,7 @@
 #include <cmath>
 #include <optional>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/pointwise.h"
 #include "loop/scalar.h"
 

@@ -1,4 +1,5 @@
 // Comparisons, logic, extrema and selection.
+#include "graph/op_kind.h"
 #include "loop/lowering/pointwise.h"
 
 namespace braze::loop::lowering {

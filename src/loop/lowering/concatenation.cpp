@@ -1,6 +1,7 @@
 // Results put together from parts: an element comes from the part whose range holds its index.
 #include <algorithm>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/pointwise.h"
 
 namespace braze::loop::lowering {

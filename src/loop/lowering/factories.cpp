@@ -1,6 +1,7 @@
 // Constants, ranges and copies.
 #include <cmath>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/pointwise.h"
 
 namespace braze::loop::lowering {

@@ -5,6 +5,7 @@
 // work there and checks nothing, where eager does.
 #include <algorithm>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/lowering.h"
 
 namespace braze::loop::lowering {

@@ -1,4 +1,5 @@
 // The gradient of the negative log likelihood loss.
+#include "graph/op_kind.h"
 #include "loop/lowering/pointwise.h"
 
 namespace braze::loop::lowering {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/pointwise.h"
 #include "loop/lowering/reduce.h"
 

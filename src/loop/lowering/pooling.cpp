@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/lowering.h"
 
 namespace braze::loop::lowering {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/pointwise.h"
 
 namespace braze::loop::lowering {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/reduce.h"
 
 namespace braze::loop::lowering {

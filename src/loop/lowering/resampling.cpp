@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/lowering.h"
 
 namespace braze::loop::lowering {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/lowering.h"
 #include "loop/scalar.h"
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/lowering.h"
 #include "loop/lowering/pointwise.h"
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/pointwise.h"
 
 namespace braze::loop::lowering {

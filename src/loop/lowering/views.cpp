@@ -1,6 +1,7 @@
 // Views: each is a map from its indices to those of its base.
 #include <algorithm>
 
+#include "graph/op_kind.h"
 #include "loop/lowering/lowering.h"
 
 namespace braze::loop::lowering {

@@ -4,6 +4,7 @@
 #include "compile/function_runner.h"
 #include "exhaustive.h"
 #include "graph/emitter.h"
+#include "graph/op_kind.h"
 #include "graph/substitute.h"
 #include "plan/binder.h"
 #include "plan/round_trip.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/op_kind.h"
+
 namespace braze::graph {
 namespace {
 

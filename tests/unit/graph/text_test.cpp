@@ -3,6 +3,7 @@
 #include <array>
 
 #include "graph/graph.h"
+#include "graph/op_kind.h"
 #include "graph/substitute.h"
 
 namespace braze::graph {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "graph/emitter.h"
+#include "graph/op_kind.h"
 #include "loop/run_program.h"
 
 namespace braze::loop {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "graph/op_kind.h"
 #include "passes/partition.h"
 
 namespace braze::passes {

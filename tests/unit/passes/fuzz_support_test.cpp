@@ -7,6 +7,7 @@
 #include "graph/infer/infer.h"
 #include "graph/infer/strides.h"
 #include "graph/interpreter/interpreter.h"
+#include "graph/op_kind.h"
 #include "passes/fuzz.h"
 #include "passes/unsupported.h"
 

@@ -6,6 +6,7 @@
 
 #include "fuzz.h"
 #include "graph/interpreter/interpreter.h"
+#include "graph/op_kind.h"
 #include "passes/dce.h"
 #include "passes/functionalise.h"
 #include "passes/unsupported.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/op_kind.h"
 #include "passes/pipeline.h"
 
 namespace braze::passes {
