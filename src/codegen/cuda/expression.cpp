@@ -286,6 +286,9 @@ std::string ExpressionWriter::build_index(ExprRef expr, const std::vector<std::s
 }
 
 bool ExpressionWriter::is_packed(ExprRef index) const {
+  if (nest_.shift)
+    return shift_of(affine_of(index, nest_.extent), nest_.vector_axis, nest_.outer_count,
+                    nest_.lanes) == nest_.shift;
   return nest_.lanes > 1 && is_pack(affine_of(index, nest_.extent), nest_.vector_axis, nest_.lanes);
 }
 
@@ -328,6 +331,7 @@ std::string ExpressionWriter::pack_of(ExprRef load) {
 // places along the axis of packs with ends of packs, or does not name that axis.
 bool ExpressionWriter::is_same_in_pack(ExprRef condition) {
   if (!depends_on_vector(condition)) return true;
+  if (nest_.shift) return false;
   const ExprKind kind = condition->kind;
   if (kind == ExprKind::kAnd || kind == ExprKind::kOr)
     return std::ranges::all_of(condition->args, [&](ExprRef arg) { return is_same_in_pack(arg); });
@@ -354,7 +358,8 @@ std::string ExpressionWriter::build_load(ExprRef expr) {
 // Whether the lanes of a pack take the words of counters in order, each time four of one.
 bool ExpressionWriter::shares_counters(ExprRef random) {
   const ExprRef element = loop::element_of_mask(random);
-  if (!element || at_base_ || !depends_on_vector(random) || nest_.lanes % 4 != 0) return false;
+  if (!element || at_base_ || !depends_on_vector(random) || nest_.lanes % 4 != 0 || nest_.shift)
+    return false;
   // Not where some lanes of a pack are left out.
   if (std::ranges::any_of(
           scopes_, [](const Scope& scope) { return scope.guarded && scope.pack_guard.empty(); }))

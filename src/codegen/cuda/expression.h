@@ -34,6 +34,7 @@ class ExpressionWriter {
   // The vector axis at the first point of a pack.
   void bind_base(const std::string& text);
   const std::string& base() const { return base_text_; }
+  const std::string& axis(int axis) const { return axis_text_[axis]; }
   // Binds the result of a reduction: its accumulator, merged over the threads.
   void bind_result(const loop::Statement& reduction, std::string accumulator);
   // Binds what a scan has at the point that is written next.

@@ -237,7 +237,7 @@ class KernelWriter {
   // is unrolled; what only some of them have at its end stands apart, so that nothing else waits
   // for a branch.
   void write_steps(sym::Int packs, bool wide, const std::vector<std::string>& body, int unrolled) {
-    const std::string type = wide ? "u64" : "u32", end = points_.number(packs, wide);
+    const std::string type = wide ? "u64" : "u32", end = points_.end_of_steps(wide);
     const std::string sharers = std::to_string(nest_.sharers);
     if (nest_.rounds == 0) {
       writer_.line("#pragma unroll " + std::to_string(unrolled));
@@ -245,7 +245,9 @@ class KernelWriter {
                     body);
       return;
     }
-    const int64_t whole = packs.constant() / nest_.sharers;
+    // Of shifted rows the least that one takes.
+    const int64_t least = nest_.packs(nest_.inner_points()).constant();
+    const int64_t whole = (nest_.shift ? least : packs.constant()) / nest_.sharers;
     std::vector<std::string> round = {"const u32 step = round * " + sharers + "u + lane;"};
     round.insert(round.end(), body.begin(), body.end());
     if (whole > 0) {
@@ -268,12 +270,20 @@ class KernelWriter {
       if (!takes_packs(*s)) continue;
       const std::string pack = name_pack(*s);
       writer_.line(type_of_accumulator(*s) + "::element " + pack + "[" + lanes + "];");
-      after.push_back(add_pack(*s, "step * " + lanes, "1"));
+      if (nest_.shift)
+        add_shifted(*s, after);
+      else
+        after.push_back(add_pack(*s, "step * " + lanes, "1"));
     }
     writer_.open(Level::kLanes);
     if (nest_.has_tail) writer_.line("if (v >= count) break;");
     writer_.bind_axis(nest_.vector_axis, writer_.base() + " + v");
-    const std::string place = nest_.has_packed_columns() ? "step" : "step * " + lanes + " + v";
+    if (nest_.shift)
+      writer_.line("if ((u32)" + writer_.axis(nest_.vector_axis) + " >= " + row_length() +
+                   "u) continue;");
+    const std::string place = nest_.has_packed_columns() ? "step"
+                              : nest_.shift              ? writer_.axis(nest_.vector_axis)
+                                                         : "step * " + lanes + " + v";
     for (const Statement* s : statements) run(*s, place, "v");
     const std::vector<std::string> body = writer_.close();
     writer_.line("#pragma unroll");
@@ -296,7 +306,28 @@ class KernelWriter {
     writer_.line("Pack<" + storage_type_of(s.value->dtype) + ", " + lanes + "> " + name + ";");
     return guarded("store_pack<" + lanes + ">(p" + std::to_string(s.buffer) + " + " +
                    writer_.emit_at_base(s.index) + ", " + name +
-                   (nest_.has_tail ? ", count);" : ");"));
+                   (nest_.has_tail ? ", count);"
+                    : nest_.shift  ? ", -" + writer_.base() + ", " + row_length() + " - " +
+                                        writer_.base() + ");"
+                                  : ");"));
+  }
+
+  // Points of a shifted row.
+  std::string row_length() const {
+    return std::to_string(nest_.extent[nest_.vector_axis].constant());
+  }
+  // Of the first and the last pack of a shifted row those that are points of it.
+  void add_shifted(const Statement& s, std::vector<std::string>& lines) {
+    const std::string base = writer_.base(), lanes = std::to_string(nest_.lanes);
+    lines.push_back("if (" + base + " >= 0 && " + base + " + " + lanes + " <= " + row_length() +
+                    ") {");
+    lines.push_back("  " + add_pack(s, base, "1"));
+    lines.push_back("} else {");
+    lines.push_back("#pragma unroll");
+    lines.push_back("  for (i32 v = 0; v < " + lanes + "; ++v)");
+    lines.push_back("    if ((u32)(" + base + " + v) < " + row_length() + "u) " + accumulator(s) +
+                    ".add(" + packs_of_reductions_[&s] + "[v], " + base + " + v);");
+    lines.push_back("}");
   }
 
   // The same of sums.

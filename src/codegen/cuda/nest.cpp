@@ -128,6 +128,42 @@ void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda
   nest.has_tail = sym::mod(nest.extent[axis], lanes) != sym::Int(0);
 }
 
+// Rows that begin between packs are read from a boundary of packs before them. All that are read
+// and written in packs begin equally far behind one; what lies otherwise is done by elements.
+void choose_shift(Nest& nest, const Accesses& accesses, int most) {
+  constexpr int64_t kWideEnough = 8;  // bytes that an access has anyway
+  constexpr int64_t kLeastPacks = 4;
+  const int axis = last_axis(nest, nest.outer_count, static_cast<int>(nest.extent.size()));
+  if (nest.shape != Shape::kRows || axis < 0 || has_scans(*nest.kernel) ||
+      last_axis(nest, nest.outer_count, axis) >= 0 || !nest.extent[axis].is_constant() ||
+      std::ranges::any_of(nest.kernel->body, [](const Statement& s) { return s.combines(); }))
+    return;
+  int64_t smallest = kPackBytes, largest = 1;
+  const auto is_of_rows = [&](const Access& access) {
+    return access.inner && shift_of(access.index, axis, nest.outer_count, 2);
+  };
+  for (const Access& access : accesses.all) {
+    if (!is_of_rows(access)) continue;
+    smallest = std::min(smallest, access.bytes);
+    largest = std::max(largest, access.bytes);
+  }
+  const int lanes = static_cast<int>(
+      std::min({kPackBytes / smallest, kMostPackBytes / largest, int64_t{kMostLanes}}));
+  if (lanes < 2 || (most > 0 && lanes > most) || nest.lanes * smallest >= kWideEnough ||
+      nest.extent[axis].constant() < kLeastPacks * lanes)
+    return;
+  for (const Access& access : accesses.all) {
+    if (!is_of_rows(access)) continue;
+    const std::optional<Shift> shift = shift_of(access.index, axis, nest.outer_count, lanes);
+    if (*shift == Shift{0, std::vector<int64_t>(nest.outer_count)}) continue;
+    nest.shift = shift;
+    nest.lanes = lanes;
+    nest.vector_axis = axis;
+    nest.has_tail = false;
+    return;
+  }
+}
+
 void choose_tile(Nest& nest, const Accesses& accesses) {
   constexpr int kTileBytes = 128;
   constexpr int64_t kLeastPoints = 1 << 16;  // fewer are in the caches anyway
@@ -366,6 +402,18 @@ bool is_pack(const Affine& index, int axis, int lanes) {
   });
 }
 
+std::optional<Shift> shift_of(const Affine& index, int axis, int outer_count, int lanes) {
+  if (index.stride(axis) != sym::Int(1) || !index.terms.empty() || !index.constant.is_constant())
+    return std::nullopt;
+  const auto within = [&](const sym::Int& value) { return value.constant() & (lanes - 1); };
+  Shift shift{.constant = within(index.constant)};
+  for (int outer = 0; outer < outer_count; ++outer) {
+    if (!index.stride(outer).is_constant()) return std::nullopt;
+    shift.coefficient.push_back(within(index.stride(outer)));
+  }
+  return shift;
+}
+
 bool is_whole(const Affine& index, int lanes) {
   const auto whole = [&](sym::Int value) { return sym::mod(value, lanes) == sym::Int(0); };
   return whole(index.constant) && std::ranges::all_of(index.coefficient, whole) &&
@@ -393,6 +441,7 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wante
   nest.adds_packs = cuda.sm >= kFirstWithAddedPacks;
   plan_own_parts(nest, cuda);
   choose_lanes(nest, accesses, cuda, wanted.most_lanes);
+  if (wanted.shifts) choose_shift(nest, accesses, wanted.most_lanes);
   choose_tile(nest, accesses);
   if (nest.shape == Shape::kPoints) return nest;
   if (has_scans(kernel)) {

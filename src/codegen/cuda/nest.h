@@ -47,6 +47,16 @@ struct OwnPart {
   std::string type;  // of an element of the copy
 };
 
+// Where rows of kRows begin that are no whole number of packs long: so many elements behind a
+// boundary of packs, modulo lanes, as the place `constant` + sum of `coefficient` times an outer
+// axis is. Packs lie between boundaries then, and the first and the last of a row have lanes that
+// are none of its points.
+struct Shift {
+  int64_t constant = 0;
+  std::vector<int64_t> coefficient;  // by outer axis
+  friend bool operator==(const Shift&, const Shift&) = default;
+};
+
 struct Nest {
   const loop::Kernel* kernel = nullptr;
   Shape shape = Shape::kPoints;
@@ -56,7 +66,8 @@ struct Nest {
   // An inner axis of kRows, an outer one of kColumns.
   int vector_axis = -1;
   int lanes = 1;
-  bool has_tail = false;           // the last pack may have fewer
+  bool has_tail = false;  // the last pack may have fewer
+  std::optional<Shift> shift;
   Tile tile;                       // kPoints
   std::vector<OwnPart> own_parts;  // kPoints; with some, a block loops over points
   int64_t most_blocks = 0;         // of such a kernel
@@ -84,8 +95,9 @@ struct Nest {
 
   sym::Int outer_points() const;
   sym::Int inner_points() const;
-  // Steps of the walk over the inner points.
+  // Steps of the walk over the inner points, of shifted rows the most that one takes.
   sym::Int inner_steps() const {
+    if (shift) return packs(inner_points() + sym::Int(lanes - 1));
     return shape == Shape::kRows ? packs(inner_points()) : inner_points();
   }
   bool has_packed_columns() const { return shape == Shape::kColumns && lanes > 1; }
@@ -104,6 +116,7 @@ struct Wanted {
   int sharers = 0;
   int most_lanes = 0;
   int cluster = 0;  // 1: none
+  bool shifts = true;
 };
 Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wanted& wanted = {});
 
@@ -113,6 +126,8 @@ int most_sharers(const Nest& nest);
 // Whether elements at `index` of `lanes` neighbours along the axis are one aligned piece of memory
 // behind an aligned address.
 bool is_pack(const Affine& index, int axis, int lanes);
+// The shift of rows that the elements at `index` along the axis lie in; nothing: in none.
+std::optional<Shift> shift_of(const Affine& index, int axis, int outer_count, int lanes);
 // Whether all coefficients of an index, and what it adds, are multiples of `lanes`.
 bool is_whole(const Affine& index, int lanes);
 

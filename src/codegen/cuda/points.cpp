@@ -51,7 +51,7 @@ sym::Int PointWriter::steps_along(int axis) const {
 
 void PointWriter::bind(int axis, const std::string& text) {
   if (axis == nest_.vector_axis)
-    writer_.bind_base(text + " * " + std::to_string(nest_.lanes));
+    writer_.bind_base(text + " * " + std::to_string(nest_.lanes) + (nest_.shift ? " - shift" : ""));
   else
     writer_.bind_axis(axis, text);
 }
@@ -157,6 +157,23 @@ void PointWriter::begin_rows() {
   else
     begin_shared(1, "0");
   writer_.line("const u32 lane = threadIdx.x" + (several ? " % " + sharers : "") + ";");
+  bind_shift();
+}
+
+void PointWriter::bind_shift() {
+  if (!nest_.shift) return;
+  std::string start = std::to_string(nest_.shift->constant) + "u";
+  for (int axis = 0; axis < nest_.outer_count; ++axis)
+    if (const int64_t factor = nest_.shift->coefficient[axis];
+        factor && !cpp::is_trivial(nest_.extent[axis]))
+      start += " + (u32)" + writer_.axis(axis) + " * " + std::to_string(factor) + "u";
+  writer_.line("const u32 shift = (" + start + ") % " + std::to_string(nest_.lanes) + "u;");
+}
+
+std::string PointWriter::end_of_steps(bool wide) {
+  if (!nest_.shift) return number(nest_.inner_steps(), wide);
+  return "(" + number(nest_.inner_points() + sym::Int(nest_.lanes - 1), wide) + " + shift) / " +
+         std::to_string(nest_.lanes) + "u";
 }
 
 void PointWriter::begin_clusters() {
@@ -167,6 +184,7 @@ void PointWriter::begin_clusters() {
   code_.cluster = nest_.cluster;
   writer_.line("const u32 lane = rank_of_block() * " +
                std::to_string(nest_.sharers / nest_.cluster) + "u + threadIdx.x;");
+  bind_shift();
 }
 
 void PointWriter::begin_columns() {

@@ -29,6 +29,8 @@ class PointWriter {
   // Numbers of threads, packs or points: in 32 bits where they sufficed when traced.
   bool is_wide(sym::Int count) const;
   std::string number(sym::Int value, bool wide);
+  // Of the walk over the inner points.
+  std::string end_of_steps(bool wide);
 
  private:
   sym::Int steps_along(int axis) const;
@@ -41,6 +43,7 @@ class PointWriter {
   void begin_rows();
   void begin_clusters();
   void begin_columns();
+  void bind_shift();
 
   const Nest& nest_;
   KernelCode& code_;

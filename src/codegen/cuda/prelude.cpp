@@ -116,6 +116,13 @@ template <int N, class T> D void store_pack(T* p, Pack<T, N> pack, int count) {
   for (int i = 0; i < N; ++i)
     if (i < count) p[i] = pack.v[i];
 }
+// Those of [first, end).
+template <int N, class T> D void store_pack(T* p, Pack<T, N> pack, int first, int end) {
+  if (first <= 0 && end >= N) return store_pack<N>(p, pack);
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    if (i >= first && i < end) p[i] = pack.v[i];
+}
 )";
 
 constexpr std::string_view kIndices = R"(

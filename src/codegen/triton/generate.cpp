@@ -15,6 +15,11 @@ bool draws(loop::ExprRef expr, std::unordered_set<loop::ExprRef>& seen) {
   return false;
 }
 
+// Triton's masks need no packs that begin at boundaries.
+cuda::Nest nest_of(const loop::Kernel& kernel, const target::Cuda& cuda) {
+  return cuda::plan_nest(kernel, cuda, {.shifts = false});
+}
+
 }  // namespace
 
 std::string why_unsupported(const loop::Kernel& kernel, const target::Cuda& cuda) {
@@ -28,12 +33,12 @@ std::string why_unsupported(const loop::Kernel& kernel, const target::Cuda& cuda
   for (const loop::BufferParam& param : kernel.params)
     if (param.by_value && graph::size_of(param.dtype) < 4)
       return "it takes a short number by value";
-  if (cuda::plan_nest(kernel, cuda).cluster > 1) return "blocks of a cluster share its rows";
+  if (nest_of(kernel, cuda).cluster > 1) return "blocks of a cluster share its rows";
   return "";
 }
 
 KernelCode generate(const loop::Kernel& kernel, const target::Cuda& cuda) {
-  const cuda::Nest nest = cuda::plan_nest(kernel, cuda);
+  const cuda::Nest nest = nest_of(kernel, cuda);
   return write_kernel(nest, plan_tile(nest), cuda);
 }
 

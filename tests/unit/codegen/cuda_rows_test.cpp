@@ -1,4 +1,7 @@
 // Rows and columns: places of extremes, and results in the memory of operands.
+#include <array>
+
+#include "codegen/cuda/nest.h"
 #include "codegen/cuda_kernels.h"
 
 namespace braze::codegen::cuda {
@@ -80,6 +83,65 @@ TEST(CudaEmulated, InPlaceBesideReductions) {
     ASSERT_TRUE(std::equal(apart[1].begin(), apart[1].begin() + bytes, together[0].begin()));
     ASSERT_EQ(apart[2], together[2]);
   }
+}
+
+// Rows of odd widths, which begin between packs: sums, places, deviations, softmax and what is
+// stored, of several widths, dtypes and beginnings, with a row of weights that begins at a
+// boundary.
+TEST(CudaRows, ThatBeginBetweenPacks) {
+  std::vector<std::string> texts;
+  const auto add = [&](const std::string& type, int64_t rows, int64_t n, int64_t begin) {
+    const std::string width = number(n), count = number(rows);
+    const std::string place = "o0*" + width + " + i0";
+    const auto single = [&](const std::string& x) { return type == "f32" ? x : "f32(" + x + ")"; };
+    const auto stored = [&](const std::string& x) {
+      return type == "f32" ? x : type + "(" + x + ")";
+    };
+    const std::string x = single("load(b0, " + place + (begin ? " + " + number(begin) : "") + ")");
+    texts.push_back("kernel norm(b0: " + type + " in, b1: " + type + " in, b2: " + type +
+                    " out, b3: f32 out) outer(o0 < " + count + ") inner(i0 < " + width +
+                    ") {\n t0 = " + x + "\n r0 = welford(t0) inner\n r1 = max(t0) inner\n" +
+                    " store(b2, " + place + ", " +
+                    stored("mul(sub(t0, r0.0), " + single("load(b1, i0)") + ")") +
+                    ") inner\n store(b3, o0, add(r0.1, r1))\n}");
+    texts.push_back("kernel softmax(b0: " + type + " in, b1: f32 out) outer(o0 < " + count +
+                    ") inner(i0 < " + width + ") {\n t0 = " + x +
+                    "\n r0 = max(t0) inner\n r1 = sum(exp(sub(t0, r0))) inner\n store(b1, o0, "
+                    "add(r0, log(r1)))\n}");
+    texts.push_back("kernel place(b0: " + type + " in, b1: i64 out, b2: f32 out) outer(o0 < " +
+                    count + ") inner(i0 < " + width + ") {\n t0 = " + x +
+                    "\n r0 = argmax(t0) inner\n store(b1, o0, r0)\n store(b2, o0, r0.1)\n}");
+  };
+  for (const std::string type : {"f16", "bf16", "f32"})
+    for (const auto& [rows, width, begin] :
+         {std::array<int64_t, 3>{9, 33, 0}, {5, 333, 0}, {3, 1001, 2}, {2, 4095, 5}, {3, 5001, 0}})
+      add(type, rows, width, begin);
+  check_emulated(texts, {.tolerance = 1e-4, .magnitude = 1e-2});
+  check_emulated(texts, {.tolerance = 1e-4, .magnitude = 1e-2, .special = true});
+  loop::ExprPool pool;
+  sym::ExprArena arena;
+  for (const loop::Kernel& kernel : parse_kernels(texts, pool, arena))
+    EXPECT_TRUE(plan_nest(kernel, tested_gpu()).shift) << to_string(kernel);
+}
+
+// Where rows of two kinds begin differently far behind boundaries, those of one are done by packs;
+// widths of whole packs, few points and sums in places of memory are not shifted.
+TEST(CudaRows, ThatAreNotShifted) {
+  loop::ExprPool pool;
+  sym::ExprArena arena;
+  const auto shift_of_rows = [&](const std::string& width, const std::string& second) {
+    const std::vector<std::string> texts = {
+        "kernel sums(b0: f16 in, b1: f16 in, b2: f32 out) outer(o0 < 15) inner(i0 < " + width +
+        ") {\n r0 = sum(mul(f32(load(b0, o0*" + width + " + i0)), f32(load(b1, " + second +
+        ")))) inner\n store(b2, o0, r0)\n}"};
+    check_emulated(texts);
+    return plan_nest(parse_kernels(texts, pool, arena)[0], tested_gpu()).shift;
+  };
+  EXPECT_TRUE(shift_of_rows("1001", "o0*1001 + i0 + 3"));
+  EXPECT_TRUE(shift_of_rows("1001", "o0*1003 + i0"));
+  EXPECT_FALSE(shift_of_rows("1000", "o0*1000 + i0"));
+  EXPECT_FALSE(shift_of_rows("31", "o0*31 + i0"));
+  EXPECT_FALSE(shift_of_rows("1004", "o0*1004 + i0"));
 }
 
 }  // namespace
