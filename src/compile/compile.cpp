@@ -16,6 +16,7 @@
 #include "passes/pipeline.h"
 #include "schedule/beside.h"
 #include "schedule/in_place.h"
+#include "schedule/put_off.h"
 #include "schedule/schedule.h"
 #include "schedule/together.h"
 
@@ -227,6 +228,7 @@ class ModuleBuilder {
       const std::vector<bool> alone = in_place ? inputs_alone(graph) : std::vector<bool>();
       schedule::fuse(waiting.program, target, alone);
       if (in_place) schedule::write_inputs_in_place(waiting.program, target, alone);
+      schedule::put_off(waiting.program, target);
       const auto launches = schedule::bring_together(waiting.program, target);
       const bool goes = dies || is_large_step(graph);  // takes memory as it goes
       waiting.memory = schedule::plan_memory(
