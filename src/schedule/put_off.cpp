@@ -11,7 +11,7 @@
 namespace braze::schedule {
 namespace {
 
-constexpr int64_t kShareOfResults = 16;
+constexpr int64_t kShareOfResults = 8;
 
 // Roots of outputs that nothing is written back from.
 std::vector<bool> results_of(const loop::Program& program, const Aliases& aliases) {

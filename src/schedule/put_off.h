@@ -7,7 +7,7 @@
 
 namespace braze::schedule {
 
-// What these kernels read is there until the end, a sixteenth of the bytes of all results at most.
+// What these kernels read is there until the end, an eighth of the bytes of all results at most.
 // Runs after fusion and before memory is planned.
 void put_off(loop::Program& program, const target::Target& target);
 
