@@ -87,6 +87,11 @@ Value* with_type(Emitter& emit, Value* value, const TensorType& wanted) {
   return value->type().strides == wanted.strides ? value : emit_copy(emit, value, wanted.strides);
 }
 
+Value* row_major(Emitter& emit, Value* x) {
+  if (x->type().strides == graph::make_type(x->type().dtype, x->type().sizes).strides) return x;
+  return emit(OpKind::kclone, {x, MemoryFormat::kContiguous});
+}
+
 Value* emit_copy(Emitter& emit, Value* value, const sym::Dims& strides) {
   TensorType type = value->type();
   for (MemoryFormat format :

@@ -8,6 +8,10 @@
 // The gradient of a depthwise convolution's weight. PyTorch's kernels on a CPU have none that fits:
 // oneDNN's takes ten times as long as its gradient of the input, more for larger windows. As a sum
 // over the windows of the input it is one kernel, whose vectors lie along a row or along channels.
+//
+// On a GPU the bias, apart from its convolution. cuDNN's convolutions have none: PyTorch reads and
+// writes the result once more to add it, where a kernel that reads the result can add it as it
+// goes. The bias's gradient is a sum of its own there, too.
 namespace braze::passes {
 
 using graph::Argument;
@@ -16,6 +20,7 @@ using graph::Emitter;
 using graph::MemoryFormat;
 using graph::Node;
 using graph::None;
+using graph::OpClass;
 using graph::OpKind;
 using graph::TensorType;
 using graph::Value;
@@ -61,12 +66,6 @@ bool pays(const Backward& backward) {
   return window[2].constant() * window[3].constant() >= kLargeWindow;
 }
 
-// Strides of dimensions of one element count, too.
-Value* row_major(Emitter& emit, Value* x) {
-  if (x->type().strides == graph::make_type(x->type().dtype, x->type().sizes).strides) return x;
-  return emit(OpKind::kclone, {x, MemoryFormat::kContiguous});
-}
-
 // The images with a border of zeros, in the order that they lie in.
 Value* padded(Emitter& emit, Value* x, const Dims& padding) {
   if (all_are(padding, 0)) return x;
@@ -91,18 +90,28 @@ Value* weight_gradient(Emitter& emit, const Backward& backward) {
   return emit(OpKind::kunsqueeze, {sum, Int(1)});
 }
 
-// PyTorch's gradient of the input alone.
-Value* input_gradient(Emitter& emit, const Node& node) {
+// PyTorch's gradients of the input and of the weight, those of them that are wanted.
+Replacement own_gradients(Emitter& emit, const Node& node, std::vector<bool> wanted) {
   std::vector<Argument> args = node.args();
-  args[10] = std::vector<bool>{true, false, false};
-  std::vector<TensorType> types(node.results().size(), node.results()[0]->type());
+  wanted.resize(3);
+  args[10] = wanted;
+  std::vector<TensorType> types;
+  for (const size_t i : {0, 1, 2})
+    types.push_back(node.results()[wanted[i] ? i : (wanted[0] ? 0 : 1)]->type());
   Node* made = emit.graph().add_node(node.op(), std::move(args), std::move(types), node.origin(),
                                      emit.before());
-  for (int i : {1, 2}) emit.graph().set_result_undefined(made, i);
-  return made->result(0);
+  for (int i = 0; i < 3; ++i)
+    if (!wanted[i]) emit.graph().set_result_undefined(made, i);
+  return made->results();
 }
 
-Replacement convolution_backward(Emitter& emit, const Node& node) {
+Value* bias_gradient(Emitter& emit, Value* dy) {
+  Dims others = {0};
+  for (int64_t dim = 2; dim < dy->type().rank(); ++dim) others.push_back(dim);
+  return emit(OpKind::ksum_dim_IntList, {dy, std::move(others), false, None{}});
+}
+
+Replacement depthwise_backward(Emitter& emit, const Node& node) {
   if (!is_used(emit, node, 1)) return {};
   const Backward backward{.dy = graph::tensor_arg(node, 0),
                           .input = graph::tensor_arg(node, 1),
@@ -110,18 +119,74 @@ Replacement convolution_backward(Emitter& emit, const Node& node) {
                           .stride = graph::dims_arg(node, 4),
                           .padding = graph::dims_arg(node, 5)};
   if (!is_depthwise(node, backward) || !pays(backward)) return {};
-  Value* of_bias = nullptr;
-  if (is_used(emit, node, 2))
-    of_bias = emit(OpKind::ksum_dim_IntList, {backward.dy, Dims{0, 2, 3}, false, None{}});
-  return {is_used(emit, node, 0) ? input_gradient(emit, node) : nullptr,
-          weight_gradient(emit, backward), of_bias};
+  Value* of_bias = is_used(emit, node, 2) ? bias_gradient(emit, backward.dy) : nullptr;
+  Value* of_input = is_used(emit, node, 0) ? own_gradients(emit, node, {true, false})[0] : nullptr;
+  return {of_input, weight_gradient(emit, backward), of_bias};
+}
+
+// Whether these are tensors of float32 or of halves on a GPU, the first a batch of channels.
+bool are_on_gpu(std::initializer_list<const Value*> values) {
+  const TensorType& first = (*values.begin())->type();
+  return first.device.type == graph::Device::Type::kCUDA && first.rank() >= 3 &&
+         (first.dtype == DType::kFloat32 || graph::is_half(first.dtype)) &&
+         std::ranges::all_of(values, [&](const Value* value) {
+           return value->type().dtype == first.dtype && value->type().device == first.device;
+         });
+}
+
+// PyTorch's own kernels of depthwise convolutions take a bias along. cuDNN's, for channels last,
+// do not.
+bool takes_bias_along(const Node& node) {
+  const TensorType& weight = graph::tensor_arg(node, 1)->type();
+  return !graph::bool_arg(node, 6) && graph::sym_arg(node, 8) != Int(1) &&
+         weight.sizes[1] == Int(1) && node.result()->type().is_contiguous();
+}
+
+// Whether a kernel of Braze's may read the value.
+bool is_read_by_kernels(const Value* value) {
+  return std::ranges::any_of(value->users(), [](const Node* user) {
+    return user->op().op_class != OpClass::kExtern && user->op().op_class != OpClass::kUnknown;
+  });
+}
+
+// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups. Halves are
+// rounded before the bias is added, as PyTorch's are.
+Replacement convolution(Emitter& emit, const Node& node) {
+  Value* bias = graph::optional_tensor_arg(node, 2);
+  Value* result = node.result();
+  if (!bias || bias->type().rank() != 1 ||
+      !are_on_gpu({result, graph::tensor_arg(node, 0), graph::tensor_arg(node, 1), bias}) ||
+      takes_bias_along(node) || !is_read_by_kernels(result))
+    return {};
+  std::vector<Argument> args = node.args();
+  args[2] = None{};
+  Value* product = emit.raw(node.op(), std::move(args), result->type());
+  Dims sizes(result->type().rank(), 1);
+  sizes[1] = bias->type().sizes[0];
+  return {emit.add(product, emit.reshape(bias, std::move(sizes)))};
+}
+
+// PyTorch sums as it does for any tensor, in a kernel that nothing else is fused with.
+Replacement gradients_on_gpu(Emitter& emit, const Node& node) {
+  const auto& wanted = std::get<std::vector<bool>>(node.args().at(10));
+  if (!wanted[2] || !are_on_gpu({graph::tensor_arg(node, 0), graph::tensor_arg(node, 1),
+                                 graph::tensor_arg(node, 2)}))
+    return {};
+  Replacement results(3);
+  const std::vector<bool> own = {is_used(emit, node, 0), is_used(emit, node, 1)};
+  if (own[0] || own[1]) results = own_gradients(emit, node, own);
+  if (is_used(emit, node, 2)) results[2] = bias_gradient(emit, graph::tensor_arg(node, 0));
+  return results;
 }
 
 }  // namespace
 
 Replacement decompose_convolution(Emitter& emit, const Node& node) {
   static const graph::Op& backward = graph::find_or_add_op("aten.convolution_backward");
-  return &node.op() == &backward ? convolution_backward(emit, node) : Replacement{};
+  if (node.op().kind == OpKind::kconvolution) return convolution(emit, node);
+  if (&node.op() != &backward) return {};
+  Replacement gradients = depthwise_backward(emit, node);
+  return gradients.empty() ? gradients_on_gpu(emit, node) : gradients;
 }
 
 }  // namespace braze::passes

@@ -29,6 +29,9 @@ inline graph::Value* in_compute_dtype(graph::Emitter& emit, graph::Value* x) {
 // memory format gives them and elements would share a place or are complex.
 graph::Value* emit_copy(graph::Emitter& emit, graph::Value* value, const sym::Dims& strides);
 
+// `x`, in fresh memory where it is not row-major; strides of dimensions of one element count, too.
+graph::Value* row_major(graph::Emitter& emit, graph::Value* x);
+
 // `value` with the dtype and strides of `wanted`; null where emit_copy gives null.
 graph::Value* with_type(graph::Emitter& emit, graph::Value* value, const graph::TensorType& wanted);
 

@@ -206,5 +206,130 @@ TEST(DecomposeImages, GradientsOfOtherConvolutionsStay) {
   })");
 }
 
+TEST(DecomposeImages, BiasOnAGpuIsAddedByWhatReadsTheConvolution) {
+  EXPECT_EQ(
+      after(
+          R"(graph(%0: f16[2, 3, 8, 8]{192, 1, 24, 3}@cuda:0, %1: f16[4, 3, 3, 3]{27, 1, 9, 3}@cuda:0, %2: f16[4]@cuda:0) {
+    %3: f16[2, 4, 8, 8]{256, 1, 32, 4}@cuda:0 = aten.convolution(%0, %1, %2, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+    %4: f16[2, 4, 8, 8]{256, 1, 32, 4}@cuda:0 = aten.relu(%3)
+    return %4
+  })"),
+      R"(graph(%0: f16[2, 3, 8, 8]{192, 1, 24, 3}@cuda:0, %1: f16[4, 3, 3, 3]{27, 1, 9, 3}@cuda:0, %2: f16[4]@cuda:0) {
+  %3: f16[2, 4, 8, 8]{256, 1, 32, 4}@cuda:0 = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+  %4: f16[1, 4, 1, 1]@cuda:0 #%2 = aten.view(%2, [1, 4, 1, 1])
+  %5: f16[2, 4, 8, 8]{256, 1, 32, 4}@cuda:0 = aten.add.Tensor(%3, %4, 1)
+  %6: f16[2, 4, 8, 8]{256, 1, 32, 4}@cuda:0 = aten.relu(%5)
+  return %6
+}
+)");
+}
+
+TEST(DecomposeImages, BiasOfATransposedConvolutionInThreeDimensions) {
+  EXPECT_EQ(
+      after(
+          R"(graph(%0: f32[2, 4, 3, 3, 3]@cuda:0, %1: f32[4, 3, 2, 2, 2]@cuda:0, %2: f32[6]@cuda:0) {
+    %3: f32[2, 6, 6, 6, 6]@cuda:0 = aten.convolution(%0, %1, %2, [2, 2, 2], [0, 0, 0], [1, 1, 1], true, [0, 0, 0], 2)
+    %4: f32[2, 6, 6, 6, 6]@cuda:0 = aten.relu(%3)
+    return %4
+  })"),
+      R"(graph(%0: f32[2, 4, 3, 3, 3]@cuda:0, %1: f32[4, 3, 2, 2, 2]@cuda:0, %2: f32[6]@cuda:0) {
+  %3: f32[2, 6, 6, 6, 6]@cuda:0 = aten.convolution(%0, %1, None, [2, 2, 2], [0, 0, 0], [1, 1, 1], true, [0, 0, 0], 2)
+  %4: f32[1, 6, 1, 1, 1]@cuda:0 #%2 = aten.view(%2, [1, 6, 1, 1, 1])
+  %5: f32[2, 6, 6, 6, 6]@cuda:0 = aten.add.Tensor(%3, %4, 1)
+  %6: f32[2, 6, 6, 6, 6]@cuda:0 = aten.relu(%5)
+  return %6
+}
+)");
+}
+
+TEST(DecomposeImages, BiasOfABatchThatVaries) {
+  EXPECT_EQ(
+      after(
+          R"(graph(s0 = size(%0, 0) hint 4, %0: bf16[s0, 3, 8]@cuda:0, %1: bf16[4, 3, 3]@cuda:0, %2: bf16[4]@cuda:0) {
+    %3: bf16[s0, 4, 6]@cuda:0 = aten.convolution(%0, %1, %2, [1], [0], [1], false, [0], 1)
+    %4: bf16[s0, 4, 6]@cuda:0 = aten.relu(%3)
+    return %4
+  })"),
+      R"(graph(s0 = size(%0, 0) hint 4, %0: bf16[s0, 3, 8]@cuda:0, %1: bf16[4, 3, 3]@cuda:0, %2: bf16[4]@cuda:0) {
+  %3: bf16[s0, 4, 6]@cuda:0 = aten.convolution(%0, %1, None, [1], [0], [1], false, [0], 1)
+  %4: bf16[1, 4, 1]@cuda:0 #%2 = aten.view(%2, [1, 4, 1])
+  %5: bf16[s0, 4, 6]@cuda:0 = aten.add.Tensor(%3, %4, 1)
+  %6: bf16[s0, 4, 6]@cuda:0 = aten.relu(%5)
+  return %6
+}
+)");
+}
+
+TEST(DecomposeImages, BiasStaysWithItsConvolution) {
+  // On a CPU, of doubles, where PyTorch's kernel of depthwise convolutions adds it, and where only
+  // another operator of PyTorch's reads the result.
+  for (const std::string_view text :
+       {R"(graph(%0: f32[2, 3, 8, 8], %1: f32[4, 3, 3, 3], %2: f32[4]) {
+    %3: f32[2, 4, 6, 6] = aten.convolution(%0, %1, %2, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    %4: f32[2, 4, 6, 6] = aten.relu(%3)
+    return %4
+  })",
+        R"(graph(%0: f64[2, 3, 8, 8]@cuda:0, %1: f64[4, 3, 3, 3]@cuda:0, %2: f64[4]@cuda:0) {
+    %3: f64[2, 4, 6, 6]@cuda:0 = aten.convolution(%0, %1, %2, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    %4: f64[2, 4, 6, 6]@cuda:0 = aten.relu(%3)
+    return %4
+  })",
+        R"(graph(%0: f32[2, 4, 8, 8]@cuda:0, %1: f32[4, 1, 3, 3]@cuda:0, %2: f32[4]@cuda:0) {
+    %3: f32[2, 4, 6, 6]@cuda:0 = aten.convolution(%0, %1, %2, [1, 1], [0, 0], [1, 1], false, [0, 0], 4)
+    %4: f32[2, 4, 6, 6]@cuda:0 = aten.relu(%3)
+    return %4
+  })",
+        R"(graph(%0: f32[2, 4, 8, 8]@cuda:0, %1: f32[4, 4, 1, 1]@cuda:0, %2: f32[4]@cuda:0) {
+    %3: f32[2, 4, 8, 8]@cuda:0 = aten.convolution(%0, %1, %2, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    %4: f32[2, 4, 8, 8]@cuda:0 = aten.convolution(%3, %1, None, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+    return %4
+  })"})
+    expect_unchanged_by(decompose, text);
+}
+
+TEST(DecomposeImages, GradientOfABiasOnAGpuIsASum) {
+  EXPECT_EQ(
+      after(
+          R"(graph(%0: f16[2, 4, 8, 8]@cuda:0, %1: f16[2, 3, 8, 8]@cuda:0, %2: f16[4, 3, 3, 3]@cuda:0) {
+    %3: f16[2, 3, 8, 8]@cuda:0, %4: f16[4, 3, 3, 3]@cuda:0, %5: f16[4]@cuda:0 = aten.convolution_backward(%0, %1, %2, [4], [1, 1], [1, 1], [1, 1], false, [0, 0], 1, [true, true, true])
+    return %3, %4, %5
+  })"),
+      R"(graph(%0: f16[2, 4, 8, 8]@cuda:0, %1: f16[2, 3, 8, 8]@cuda:0, %2: f16[4, 3, 3, 3]@cuda:0) {
+  %3: f16[2, 3, 8, 8]@cuda:0, %4: f16[4, 3, 3, 3]@cuda:0, _ = aten.convolution_backward(%0, %1, %2, [4], [1, 1], [1, 1], [1, 1], false, [0, 0], 1, [true, true, false])
+  %5: f16[4]@cuda:0 = aten.sum.dim_IntList(%0, [0, 2, 3], false, None)
+  return %3, %4, %5
+}
+)");
+}
+
+TEST(DecomposeImages, GradientOfABiasAloneNeedsNoConvolution) {
+  EXPECT_EQ(
+      after(R"(graph(%0: f32[2, 4, 8]@cuda:0, %1: f32[2, 3, 8]@cuda:0, %2: f32[4, 3, 1]@cuda:0) {
+    _, _, %3: f32[4]@cuda:0 = aten.convolution_backward(%0, %1, %2, [4], [1], [0], [1], false, [0], 1, [false, false, true])
+    return %3
+  })"),
+      R"(graph(%0: f32[2, 4, 8]@cuda:0, %1: f32[2, 3, 8]@cuda:0, %2: f32[4, 3, 1]@cuda:0) {
+  %3: f32[4]@cuda:0 = aten.sum.dim_IntList(%0, [0, 2], false, None)
+  return %3
+}
+)");
+}
+
+TEST(DecomposeImages, GradientsOfADepthwiseConvolutionOnAGpu) {
+  // Of the weight alone: the gradient of the input is not wanted.
+  EXPECT_EQ(
+      after(
+          R"(graph(%0: f32[2, 4, 8, 8]@cuda:0, %1: f32[2, 4, 8, 8]@cuda:0, %2: f32[4, 1, 5, 5]@cuda:0) {
+    _, %3: f32[4, 1, 5, 5]@cuda:0, %4: f32[4]@cuda:0 = aten.convolution_backward(%0, %1, %2, [4], [1, 1], [2, 2], [1, 1], false, [0, 0], 4, [false, true, true])
+    return %3, %4
+  })"),
+      R"(graph(%0: f32[2, 4, 8, 8]@cuda:0, %1: f32[2, 4, 8, 8]@cuda:0, %2: f32[4, 1, 5, 5]@cuda:0) {
+  _, %3: f32[4, 1, 5, 5]@cuda:0, _ = aten.convolution_backward(%0, %1, %2, [4], [1, 1], [2, 2], [1, 1], false, [0, 0], 4, [false, true, false])
+  %4: f32[4]@cuda:0 = aten.sum.dim_IntList(%0, [0, 2, 3], false, None)
+  return %3, %4
+}
+)");
+}
+
 }  // namespace
 }  // namespace braze::passes
