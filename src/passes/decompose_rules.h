@@ -42,6 +42,7 @@ Replacement decompose_backward(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_loss(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_norm(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_pooling(graph::Emitter& emit, const graph::Node& node);
+Replacement decompose_rearrangement(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_shape(graph::Emitter& emit, const graph::Node& node);
 
 }  // namespace braze::passes

@@ -139,7 +139,7 @@ std::optional<sym::Dims> padded_sizes(const TensorType& self, std::span<const In
 }
 
 // Channels that are innermost stay so on CPUs alone, which PyTorch's own metadata does not say.
-MemoryFormat format_of_padded(const TensorType& self, SizeQuestions& ask) {
+MemoryFormat format_of_moved(const TensorType& self, SizeQuestions& ask) {
   return self.device.type == Device::Type::kCPU ? suggested_format(self, ask)
                                                 : MemoryFormat::kContiguous;
 }
@@ -149,7 +149,7 @@ template <bool reflects>
 bool pad_with_edge(const InferCall& call) {
   const TensorType& self = call.tensor(0);
   auto sizes = padded_sizes(self, call.dims(1), reflects, call.ask);
-  return sizes && call.give_in_format(std::move(*sizes), format_of_padded(self, call.ask),
+  return sizes && call.give_in_format(std::move(*sizes), format_of_moved(self, call.ask),
                                       self.dtype, self.device);
 }
 
@@ -159,7 +159,7 @@ bool pad_with_edge_backward(const InferCall& call) {
   const TensorType &grad = call.tensor(0), &self = call.tensor(1);
   const auto sizes = padded_sizes(self, call.dims(2), reflects, call.ask);
   return sizes && grad.dtype == self.dtype && call.ask.all_fit(grad.sizes, *sizes) &&
-         call.give_in_format(self.sizes, format_of_padded(self, call.ask), self.dtype, self.device);
+         call.give_in_format(self.sizes, format_of_moved(self, call.ask), self.dtype, self.device);
 }
 
 // self, kernel_size, stride, padding, dilation, ceil_mode
@@ -322,7 +322,7 @@ bool pixel_shuffle(const InferCall& call) {
   sym::Dims sizes = self.sizes;
   sizes[rank - 3] = sym::floordiv(sizes[rank - 3], factor * factor);
   for (const size_t i : {rank - 2, rank - 1}) sizes[i] = sizes[i] * factor;
-  return call.give_in_format(std::move(sizes), suggested_format(self, call.ask), self.dtype,
+  return call.give_in_format(std::move(sizes), format_of_moved(self, call.ask), self.dtype,
                              self.device);
 }
 
@@ -339,7 +339,7 @@ bool pixel_unshuffle(const InferCall& call) {
     sizes[i] = sym::floordiv(sizes[i], factor);
   }
   sizes[rank - 3] = sizes[rank - 3] * factor * factor;
-  return call.give_in_format(std::move(sizes), suggested_format(self, call.ask), self.dtype,
+  return call.give_in_format(std::move(sizes), format_of_moved(self, call.ask), self.dtype,
                              self.device);
 }
 
@@ -349,7 +349,7 @@ bool channel_shuffle(const InferCall& call) {
   const Int groups = sym_arg(call.list(), 1);
   return self.rank() >= 3 && self.rank() <= 5 && !call.ask.less(groups, 1) &&
          !has_nothing(self, call.ask) && call.ask.fit(sym::mod(self.sizes[1], groups), 0) &&
-         call.give_in_format(self.sizes, suggested_format(self, call.ask), self.dtype, self.device);
+         call.give_in_format(self.sizes, format_of_moved(self, call.ask), self.dtype, self.device);
 }
 
 constexpr InferEntry kRules[] = {

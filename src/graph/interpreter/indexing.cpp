@@ -41,6 +41,23 @@ void fetch(Call& call, F&& place) {
   });
 }
 
+void pad(Call& call) {
+  const std::vector<int64_t> pad = call.integers(1);  // last dim first: before, after
+  const Number fill = Number::of(call.number(2, 0));
+  const Tensor& self = call.tensor(0);
+  Tensor& result = call.results[0];
+  for_each_index(result.type.sizes, [&](std::span<const int64_t> index) {
+    Index own = vec(index);
+    bool inside = true;
+    for (size_t i = 0; i < own.size(); ++i) {
+      const size_t from_the_end = own.size() - 1 - i;
+      if (2 * from_the_end < pad.size()) own[i] -= pad[2 * from_the_end];
+      inside &= own[i] >= 0 && own[i] < self.type.sizes[i].constant();
+    }
+    result.set(index, inside ? self.get(own) : convert(fill, result.type.dtype));
+  });
+}
+
 void slice_scatter(Call& call) {
   const int64_t dim = normalize_dim(call.integer(2, 0), call.tensor(0).type.rank());
   const int64_t size = size_of_dim(call.tensor(0), dim);
@@ -175,6 +192,9 @@ bool run_indexing(Call& call) {
       return true;
     case OpKind::kstack:
       stack(call);
+      return true;
+    case OpKind::kconstant_pad_nd:
+      pad(call);
       return true;
     case OpKind::kembedding:
       fetch(call, [&](const Index& index) {

@@ -133,6 +133,11 @@ Number power(Number a, Number b) {
   return Number::of(static_cast<int64_t>(result));
 }
 
+int64_t floor_divided(int64_t a, int64_t b) {
+  const int64_t quotient = a / b;
+  return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
 // One element from the elements of the arguments, which are in the compute dtype.
 Number apply(const Call& call, const Numbers& x, DType dtype, bool& known) {
   auto scaled = [&](int i) {
@@ -181,6 +186,10 @@ Number apply(const Call& call, const Numbers& x, DType dtype, bool& known) {
     case OpKind::kdiv_Tensor:
     case OpKind::kdiv_Scalar:
       return real(x[0].f / x[1].f);
+    case OpKind::kfloor_divide:
+    case OpKind::kfloor_divide_Scalar:
+      known = !x[0].real && x[1].i != 0;
+      return Number::of(known ? floor_divided(x[0].i, x[1].i) : 0);
     case OpKind::kpow_Scalar:
     case OpKind::kpow_Tensor_Scalar:
     case OpKind::kpow_Tensor_Tensor:

@@ -38,5 +38,37 @@ TEST(CompileImagesForGpu, TheSumOfABiasGradientIsAKernel) {
   EXPECT_LE(kernels_of(compiled), 2u);  // parts of sums, sums of parts
 }
 
+TEST(CompileImagesForGpu, RearrangedImagesAreOneKernel) {
+  const std::string rows = "f16[8, 64, 28, 28]@cuda:0";
+  const std::string last = "f16[8, 64, 28, 28]{50176, 1, 1792, 64}@cuda:0";
+  for (const std::string& image : {rows, last}) {
+    for (const std::string& call : {
+             "f16[8, 16, 56, 56]@cuda:0 = aten.pixel_shuffle(%0, 2)",
+             "f16[8, 256, 14, 14]@cuda:0 = aten.pixel_unshuffle(%0, 2)",
+             "f16[8, 64, 28, 28]@cuda:0 = aten.channel_shuffle(%0, 4)",
+             "f16[8, 576, 784]@cuda:0 = aten.im2col(%0, [3, 3], [1, 1], [1, 1], [1, 1])",
+             "f16[8, 256, 196]@cuda:0 = aten.im2col(%0, [2, 2], [1, 1], [0, 0], [2, 2])",
+         }) {
+      const Compiled compiled =
+          compile_for_gpu("graph(%0 x: " + image + ") {\n  %1: " + call + "\n  return %1\n}\n");
+      EXPECT_EQ(kernels_of(compiled), 1u) << image << " " << call;
+      EXPECT_TRUE(steps<plan::ExternStep>(compiled.function()).empty()) << image << " " << call;
+    }
+  }
+}
+
+TEST(CompileImagesForGpu, SumsOfColumnsAreOneKernel) {
+  for (const std::string& text : {
+           "graph(%0 x: f16[8, 576, 784]@cuda:0) {\n  %1: f16[8, 64, 28, 28]@cuda:0 = "
+           "aten.col2im(%0, [28, 28], [3, 3], [1, 1], [1, 1], [1, 1])\n  return %1\n}\n",
+           "graph(%0 x: f32[8, 576, 196]@cuda:0) {\n  %1: f32[8, 64, 28, 28]@cuda:0 = "
+           "aten.col2im(%0, [28, 28], [3, 3], [1, 1], [1, 1], [2, 2])\n  return %1\n}\n",
+       }) {
+    const Compiled compiled = compile_for_gpu(text);
+    EXPECT_EQ(kernels_of(compiled), 1u) << text;
+    EXPECT_TRUE(steps<plan::ExternStep>(compiled.function()).empty()) << text;
+  }
+}
+
 }  // namespace
 }  // namespace braze::compile

@@ -63,6 +63,20 @@ TEST(Infer, StatisticsOfHalvesFollowTheParameters) {
             "bf16[2, 3], f32[2, 1], f32[2, 1]");
 }
 
+// PyTorch has kernels of their own for shuffles on CPUs, and composes them elsewhere.
+TEST(Infer, ShufflesKeepChannelsInnermostOnCpusAlone) {
+  const auto shuffled = [](const std::string& device, const std::string& call) {
+    return inferred("graph(%0 x: f32[2, 8, 4, 6]{192, 1, 48, 8}" + device + ") {\n  %1: f32[]" +
+                    device + " = " + call + "\n  return %1\n}");
+  };
+  EXPECT_EQ(shuffled("", "aten.pixel_shuffle(%0, 2)"), "f32[2, 2, 8, 12]{192, 1, 24, 2}");
+  EXPECT_EQ(shuffled("", "aten.pixel_unshuffle(%0, 2)"), "f32[2, 32, 2, 3]{192, 1, 96, 32}");
+  EXPECT_EQ(shuffled("", "aten.channel_shuffle(%0, 4)"), "f32[2, 8, 4, 6]{192, 1, 48, 8}");
+  EXPECT_EQ(shuffled("@cuda:0", "aten.pixel_shuffle(%0, 2)"), "f32[2, 2, 8, 12]@cuda:0");
+  EXPECT_EQ(shuffled("@cuda:0", "aten.pixel_unshuffle(%0, 2)"), "f32[2, 32, 2, 3]@cuda:0");
+  EXPECT_EQ(shuffled("@cuda:0", "aten.channel_shuffle(%0, 4)"), "f32[2, 8, 4, 6]@cuda:0");
+}
+
 TEST(Infer, GradientsOfNormsLieLikeTheInput) {
   EXPECT_EQ(inferred(R"(graph(%0 dy: bf16[2, 3, 4, 5], %1 x: bf16[2, 3, 4, 5]{60, 1, 15, 3},
                               %2 w: f32[3], %3 s: f32[3]) {

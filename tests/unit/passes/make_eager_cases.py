@@ -301,3 +301,16 @@ case(aten.bmm.default, r(2, 2, 3), r(2, 3, 4))
 case(aten.addmm.default, r(4), r(2, 3), r(3, 4), beta=0.5, alpha=2)
 case(aten.pow.Tensor_Scalar, x, 3)
 case(aten.pow.Scalar, 2.0, col)
+
+# Images rearranged.
+for image in [r(2, 4, 3, 5), cl, r(4, 3, 5)]:
+    case(aten.pixel_shuffle.default, image, 2)
+    case(aten.im2col.default, image, [2, 3], [1, 2], [1, 0], [2, 1])
+    case(aten.im2col.default, image, [1, 2], [1, 1], [0, 0], [1, 3])
+for image in [r(2, 3, 4, 6), r(2, 3, 4, 6).contiguous(memory_format=torch.channels_last)]:
+    case(aten.pixel_unshuffle.default, image, 2)
+for image in [r(2, 6, 3), r(2, 6, 3, 2).contiguous(memory_format=torch.channels_last)]:
+    case(aten.channel_shuffle.default, image, 3)
+case(aten.col2im.default, r(2, 12, 16), [3, 6], [2, 3], [1, 1], [1, 0], [1, 1])
+case(aten.col2im.default, r(4, 15), [5, 4], [1, 2], [1, 1], [0, 0], [1, 1])
+case(aten.col2im.default, r(2, 8, 16), [4, 5], [2, 2], [2, 1], [1, 0], [1, 1])
