@@ -11,15 +11,14 @@
 //                                            %5: f32[8] = aten.div.Tensor(%0, %4)
 //
 // Replaced are activations (gelu, silu, hardswish, ...), addcmul, addcdiv, lerp, square; layer,
-// group and RMS norm, batch norm at inference, std; gradients of activations, dropout,
-// layer norm and softmax; losses (nll, mse, huber, logits); linear; t, transpose (-> permute),
+// group and RMS norm, batch norm at inference, std; gradients of activations, dropout, layer and
+// group norm and softmax; losses (nll, mse, huber, logits); linear; t, transpose (-> permute),
 // split, unbind (-> slice, select), stack (-> cat); full_like, zeros, ... (-> full), copy, fill;
 // pixel and channel shuffles, windows as columns and back; on GPUs a convolution's bias and its
-// gradient.
-// None of them has a lowering. Where the new ops give other strides a copy at the end gives the
-// right ones: clone, or prims.copy_strided. Softmax, var_mean, matrix products, convolution, means
-// of windows and attention stay, and so do complex numbers in strides of no memory format and
-// tensors that overlap themselves.
+// gradient. None of them has a lowering. Where the new ops give other strides a copy at the end
+// gives the right ones: clone, or prims.copy_strided. Softmax, var_mean, matrix products,
+// convolution, means of windows and attention stay, and so do complex numbers in strides of no
+// memory format and tensors that overlap themselves.
 #pragma once
 
 #include "graph/graph.h"

@@ -4,6 +4,7 @@
 #include "graph/infer/strides.h"
 #include "graph/op_kind.h"
 #include "passes/decompose_rules.h"
+#include "sym/facts.h"
 
 namespace braze::passes {
 
@@ -105,6 +106,61 @@ Replacement group_norm(Emitter& emit, const Node& node) {
           is_used(emit, node, 2) ? statistic(rstd) : nullptr};
 }
 
+// grad_out, input, mean, rstd, weight, batch, channels, area, groups, which are wanted. With
+// sums over the pixels of each channel, db = sum(dy) and ds = sum(dy * x), and db_g, ds_g, those of
+// a group's channels times their weights:
+//   b = (db_g * mean - ds_g) * rstd^3 / count, c = -b * mean - db_g * rstd / count
+//   dx = dy * rstd * weight + b * x + c
+//   dweight = sum((ds - db * mean) * rstd), dbias = sum(db) over the batch
+// so that what is large is read twice.
+Replacement group_norm_backward(Emitter& emit, const Node& node) {
+  Value* input = graph::tensor_arg(node, 1);
+  const TensorType& type = input->type();
+  if (!is_float(type.dtype) || type.rank() < 2 || !is_plain(type) ||
+      graph::tensor_arg(node, 0)->type().dtype != type.dtype)
+    return {};
+  const DType dtype = graph::compute_dtype(type.dtype);
+  const Int batch = graph::sym_arg(node, 5), channels = graph::sym_arg(node, 6);
+  const Int area = graph::sym_arg(node, 7), groups = graph::sym_arg(node, 8);
+  const Int group_channels = sym::floordiv(channels, groups), count = group_channels * area;
+  if (!sym::known_positive(count)) return {};
+  const auto as = [&](int argument, Dims sizes) {
+    return emit.reshape(emit.cast(graph::tensor_arg(node, argument), dtype), std::move(sizes));
+  };
+  const auto sum = [&](Value* value, int64_t dim, bool keep) {
+    return emit(OpKind::ksum_dim_IntList, {value, Dims{Int(dim)}, keep, None{}});
+  };
+  const auto share = [&](Value* value) {
+    if (count.is_constant()) return emit.mul(value, 1.0 / static_cast<double>(count.constant()));
+    return emit.div(value, count);
+  };
+  const auto by_pixel = [&](Value* value) { return emit(OpKind::kunsqueeze, {value, Int(-1)}); };
+  const Dims by_channel = {batch, groups, group_channels, area};
+  Value *dy = as(0, by_channel), *x = as(1, by_channel);
+  Value *mean = as(2, {batch, groups, Int(1)}), *rstd = as(3, {batch, groups, Int(1)});
+  Value *db = sum(dy, 3, false), *ds = sum(emit.mul(dy, x), 3, false);
+  Replacement results(3);
+  if (is_used(emit, node, 0)) {
+    Value* weight = nullptr;
+    if (graph::optional_tensor_arg(node, 4)) weight = as(4, {Int(1), groups, group_channels});
+    const auto weighted = [&](Value* value) { return weight ? emit.mul(value, weight) : value; };
+    Value *db_group = sum(weighted(db), 2, true), *ds_group = sum(weighted(ds), 2, true);
+    Value* cube = emit.mul(emit.mul(rstd, rstd), rstd);
+    Value* b = share(emit.mul(emit.sub(emit.mul(db_group, mean), ds_group), cube));
+    Value* c =
+        emit.sub(emit.unary(OpKind::kneg, emit.mul(b, mean)), share(emit.mul(db_group, rstd)));
+    Value* dx = emit.add(emit.mul(dy, by_pixel(weighted(rstd))), emit.mul(x, by_pixel(b)));
+    results[0] = emit.reshape(emit.add(dx, by_pixel(c)), type.sizes);
+  }
+  const auto over_batch = [&](Value* value) {
+    return emit.reshape(sum(value, 0, false), {channels});
+  };
+  if (is_used(emit, node, 1))
+    results[1] = over_batch(emit.mul(emit.sub(ds, emit.mul(db, mean)), rstd));
+  if (is_used(emit, node, 2)) results[2] = over_batch(db);
+  return results;
+}
+
 // x * rsqrt(mean(x * x) + eps) * weight over the last dimensions; the second result is the factor.
 Replacement rms_norm(Emitter& emit, const Node& node) {
   Value* input = graph::tensor_arg(node, 0);
@@ -135,6 +191,8 @@ Replacement decompose_norm(Emitter& emit, const Node& node) {
       return layer_norm(emit, node);
     case OpKind::knative_group_norm:
       return group_norm(emit, node);
+    case OpKind::knative_group_norm_backward:
+      return group_norm_backward(emit, node);
     case OpKind::k_fused_rms_norm:
     case OpKind::krms_norm:
       return rms_norm(emit, node);

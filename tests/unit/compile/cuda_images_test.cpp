@@ -1,6 +1,8 @@
 // What operators over images become on a GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "compile/cuda_modules.h"
 
 namespace braze::compile {
@@ -67,6 +69,29 @@ TEST(CompileImagesForGpu, SumsOfColumnsAreOneKernel) {
     const Compiled compiled = compile_for_gpu(text);
     EXPECT_EQ(kernels_of(compiled), 1u) << text;
     EXPECT_TRUE(steps<plan::ExternStep>(compiled.function()).empty()) << text;
+  }
+}
+
+// The sums over each channel's pixels, those of groups, the gradient of the input; and the sums
+// over the batch.
+TEST(CompileImagesForGpu, GradientsOfAGroupNormReadTheImageTwice) {
+  const std::string rows = "f16[32, 256, 56, 56]@cuda:0";
+  const std::string last = "f16[32, 256, 56, 56]{802816, 1, 14336, 256}@cuda:0";
+  for (const std::string& image : {rows, last}) {
+    const Compiled compiled = compile_for_gpu(
+        "graph(%0 dy: " + image + ", %1 x: " + image +
+        ", %2 mean: f16[32, 32]@cuda:0, %3 rstd: f16[32, 32]@cuda:0, %4 w: f16[256]@cuda:0) {\n"
+        "  %5: " +
+        image +
+        ", %6: f16[256]@cuda:0, %7: f16[256]@cuda:0 = "
+        "aten.native_group_norm_backward(%0, %1, %2, %3, %4, 32, 256, 3136, 32, "
+        "[true, true, true])\n  return %5, %6, %7\n}\n");
+    EXPECT_TRUE(steps<plan::ExternStep>(compiled.function()).empty());
+    int readers = 0;
+    for (const plan::KernelStep* step : steps<plan::KernelStep>(compiled.function()))
+      readers += std::ranges::find(step->args, 1) != step->args.end();
+    EXPECT_EQ(readers, 2) << image;
+    EXPECT_LE(kernels_of(compiled), 5u) << image;
   }
 }
 

@@ -314,3 +314,10 @@ for image in [r(2, 6, 3), r(2, 6, 3, 2).contiguous(memory_format=torch.channels_
 case(aten.col2im.default, r(2, 12, 16), [3, 6], [2, 3], [1, 1], [1, 0], [1, 1])
 case(aten.col2im.default, r(4, 15), [5, 4], [1, 2], [1, 1], [0, 0], [1, 1])
 case(aten.col2im.default, r(2, 8, 16), [4, 5], [2, 2], [2, 1], [1, 0], [1, 1])
+
+# Gradients of norms.
+for image in [r(2, 4, 3, 5), cl]:
+    sizes, weight = (2, 4, 15, 2), r(4)
+    _, mean, rstd = aten.native_group_norm(image, weight, None, *sizes, 1e-5)
+    given = (torch.empty_like(image).normal_(), image, mean, rstd, weight, *sizes)
+    case(aten.native_group_norm_backward.default, *given, [True, True, True])
