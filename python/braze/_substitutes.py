@@ -13,7 +13,7 @@ from torch._higher_order_ops.associative_scan import associative_scan as _associ
 from torch.utils import _pytree
 from torch.utils.checkpoint import noop_context_fn
 
-from . import _C, _grad_scaler, _optimizers, _schedulers
+from . import _C, _flex_attention, _grad_scaler, _optimizers, _schedulers
 
 
 def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
@@ -420,6 +420,7 @@ def zero_grad_of_module(self, set_to_none=True):
 
 
 SUBSTITUTES = {
+    **_flex_attention.SUBSTITUTES,
     **_grad_scaler.SUBSTITUTES,
     **_optimizers.SUBSTITUTES,
     **_schedulers.SUBSTITUTES,

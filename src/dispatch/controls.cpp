@@ -93,6 +93,9 @@ PyMethodDef functions[] = {
     {"run_backward", control_flow, METH_VARARGS,
      "run_backward(tensors, tangents, inputs, keeps_graph, creates_graph, accumulates): "
      "gradients."},
+    {"elementwise", control_flow, METH_VARARGS,
+     "elementwise(function, tensors): what it gives for numbers, of which these are many; see "
+     "python/braze/_flex_attention.py."},
     {"call_later", control_flow, METH_VARARGS,
      "call_later(look, function, arguments): puts function(*arguments) off; see "
      "python/braze/_schedulers.py."},
@@ -120,9 +123,10 @@ static bool add_control_flow(PyObject* module, const char* name, capture::Contro
 bool initialize_controls(PyObject* module) {
   if (PyModule_AddFunctions(module, functions)) return false;
   const std::pair<const char*, capture::Callee> rules[] = {
-      {"is_compiling", capture::Callee::kReadOnly}, {"graph_break", capture::Callee::kGraphBreak},
-      {"expect", capture::Callee::kExpect},         {"operand", capture::Callee::kOperand},
-      {"run_backward", capture::Callee::kBackward}, {"call_later", capture::Callee::kLate}};
+      {"is_compiling", capture::Callee::kReadOnly},  {"graph_break", capture::Callee::kGraphBreak},
+      {"expect", capture::Callee::kExpect},          {"operand", capture::Callee::kOperand},
+      {"run_backward", capture::Callee::kBackward},  {"call_later", capture::Callee::kLate},
+      {"elementwise", capture::Callee::kElementwise}};
   for (const auto& [name, callee] : rules) {
     Ref function = Ref::steal(PyObject_GetAttrString(module, name));
     if (!function) return false;

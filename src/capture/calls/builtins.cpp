@@ -4,6 +4,7 @@
 
 #include "capture/calls/backward.h"
 #include "capture/calls/control_flow.h"
+#include "capture/calls/elements.h"
 #include "capture/calls/late_calls.h"
 #include "capture/calls/native.h"
 #include "capture/calls/output.h"
@@ -144,6 +145,9 @@ Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& 
     case Callee::kControlFlow:
       done = true;
       return call_control_flow(trace, static_cast<ControlFlowCall>(rule.op), args, count);
+    case Callee::kElementwise:
+      if (done = done && count == 2 && PyTuple_CheckExact(args[1].get()); !done) return {};
+      return call_elementwise(trace, args[0], args[1]);
     case Callee::kReadOnly:
       done = true;
       if (count > 0 && (rule.text == "repr()" || rule.text == "ascii()") &&

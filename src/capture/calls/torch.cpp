@@ -5,6 +5,7 @@
 #include "base/is_one_of.h"
 #include "capture/calls/builtins.h"
 #include "capture/calls/calls.h"
+#include "capture/calls/elements.h"
 #include "capture/calls/exported_memory.h"
 #include "capture/calls/native.h"
 #include "capture/calls/torch_failures.h"
@@ -86,6 +87,7 @@ Tracked call_tensor_method(TraceContext& trace, const Tracked& callable, const c
                            const Tracked& self, Tracked* args, size_t count, PyObject* kwnames,
                            bool unbound) {
   const Subject subject(trace, self);
+  if (!may_show_sizes(trace, self.get(), name)) return {};
   if (std::string_view(name) == "size" && count <= 1 && !kwnames && !trace.torch_calls) {
     Ref size = count == 0 ? trace.recording.shape_of(self.get())
                           : trace.recording.size_of(self.get(), args[0].get());
@@ -209,6 +211,8 @@ Tracked call_torch(TraceContext& trace, const Tracked& callable, const char* mod
     return asked_break(trace, "torch._dynamo.graph_break()", args, count);
   if (why)
     return trace.refuse(BreakKind::kUntraceableOp, std::string(module) + "." + name + "(): " + why);
+  if (count == 1 && is_tensor(args[0].get()) && !may_show_sizes(trace, args[0].get(), name))
+    return {};
   if (!may_copy_data(trace, name, args, count)) return {};
   if (count == 0 && trace.native.depth == 0 && policy.reads_a_switch) {
     // Each call asks again.

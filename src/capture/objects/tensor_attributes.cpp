@@ -1,6 +1,7 @@
 #include "capture/objects/tensor_attributes.h"
 
 #include "capture/calls/calls.h"
+#include "capture/calls/elements.h"
 #include "capture/calls/native_scope.h"
 #include "capture/calls/torch_failures.h"
 #include "capture/known.h"
@@ -31,6 +32,7 @@ Tracked tensor_attribute_of(TraceContext& trace, const Tracked& tensor, PyObject
     case TensorAttribute::kTensor: {
       if (std::string_view(text) == "is_leaf" && requires_grad(obj))
         return trace.refuse(BreakKind::kTensorInternals, "Tensor.is_leaf is read");
+      if (!may_show_sizes(trace, obj, text)) return {};
       if (name == names().shape)
         if (Ref shape = trace.recording.shape_of(obj)) return Tracked(std::move(shape));
       NativeScope scope(trace, true, descriptor);

@@ -83,7 +83,8 @@ enum class Callee : uint8_t {
   kBuildClass,
   kPrint,
   kWarn,
-  kIdentity,  // id(), hash(): the result depends on addresses
+  kIdentity,     // id(), hash(): the result depends on addresses
+  kElementwise,  // braze._C.elementwise
 };
 
 // What torch.cond and torch.while_loop are made of in a capture (python/braze/_control_flow.py).

@@ -216,6 +216,7 @@ static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Trac
       case Callee::kBackward:
       case Callee::kLate:
       case Callee::kControlFlow:
+      case Callee::kElementwise:
       case Callee::kPrint:
         return true;
       case Callee::kUnlisted:
