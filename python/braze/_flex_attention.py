@@ -147,7 +147,10 @@ def _scores(query, key, score_mod, block_mask, scale):
     key = _for_each_query(key, query)
     scores = query.to(dtype) @ key.to(dtype).transpose(-2, -1)
     scores = (scores * scale).to(dtype)
-    positions = _positions(scores.shape, scores.device)
+    # Which a capture would know: data that the functions read, as if there were one position, is a
+    # break.
+    unknown = scores.new_zeros((), dtype=torch.int64)
+    positions = tuple(index + unknown for index in _positions(scores.shape, scores.device))
     changed = scores
     if score_mod is not None:
         changed = _C.elementwise(score_mod, (scores, *positions))

@@ -427,6 +427,10 @@ def gives_a_number(score, b, h, q_idx, kv_idx):
     return 1.0
 
 
+def asks_which_head(score, b, h, q_idx, kv_idx):
+    return score * 2 if h == 0 else score
+
+
 def looks_up_by_a_mask(score, b, h, q_idx, kv_idx):
     return score + SIGNS[h > 2, 0]
 
@@ -459,6 +463,9 @@ def bad_calls():
     }
     for function in (adds_a_row, draws, gives_a_number, looks_up_by_a_mask):
         calls[function.__name__] = (inputs(), {"score_mod": function})
+    # The only one, which a capture could know.
+    one = tuple(tensor[:1, :1] for tensor in inputs())
+    calls["asks which head"] = (one, {"score_mod": asks_which_head})
     return calls
 
 
