@@ -79,13 +79,15 @@ class Cpu:
         return 2 * self.copy_bytes / measure.median(taken)
 
 
+# Half a millisecond of a busy GPU, in which the CPU launches what is measured, so that the time of
+# launches, of a node of autograd's above all, is not in that of kernels.
+LEAD_CYCLES = 1_000_000
+
+
 class Cuda(Cpu):
     name = "cuda"
     copy_bytes = 1024 * MIB
     flushed_bytes = 512 * MIB  # ten times an L2 cache
-    # Half a millisecond of a busy GPU, in which the CPU launches what is measured, so that the time
-    # of launches, of a node of autograd's above all, is not in that of kernels.
-    lead_cycles = 1_000_000
     most_calls = 200  # so that the queue of launches is never full, for which a call would wait
 
     def title(self) -> str:
@@ -125,7 +127,7 @@ class Cuda(Cpu):
 
     def seconds(self, function: Callable) -> float:
         self.flush()
-        torch.cuda._sleep(self.lead_cycles)
+        torch.cuda._sleep(LEAD_CYCLES)
         return self.step_seconds(function)
 
     def step_seconds(self, function: Callable) -> float:

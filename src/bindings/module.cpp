@@ -7,7 +7,6 @@
 #include "dispatch/compiled_function.h"
 #include "runtime/attention_operator.h"
 #include "runtime/dense_operators.h"
-#include "runtime/matmul_operator.h"
 #include "runtime/memory.h"
 #include "runtime/memory_meter.h"
 #include "runtime/random_operator.h"
@@ -68,7 +67,6 @@ PYBIND11_MODULE(_C, module) {
   braze::runtime::register_dense_operators();
   braze::runtime::register_attention_operator();
   braze::runtime::register_random_operator();
-  braze::runtime::register_matmul_operator();
   if (!braze::capture::initialize()) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();
 

@@ -23,7 +23,6 @@ std::string cache_key(const graph::Graph& graph, const Options& options,
     text += "\nactivation memory " + std::to_string(*options.activation_memory);
   if (options.panel_products) text += "\npanel products";
   if (options.fused_attention) text += "\nfused attention";
-  if (options.cublaslt) text += "\ncublaslt";
   text += options.linear_pointwise ? "\nlinear pointwise\n" : "\n";
   for (int symbol : data.numbers) text += "data symbol " + std::to_string(symbol) + "\n";
   for (const sym::Condition& assertion : data.assertions)

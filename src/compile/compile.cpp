@@ -57,7 +57,6 @@ bool run_passes(graph::Graph& graph, const Options& options, Timings& timings) {
   pass_options.panel_products = options.panel_products && kernels;
   pass_options.fused_attention = options.fused_attention && kernels;
   pass_options.linear_pointwise = options.linear_pointwise && kernels;
-  pass_options.cublaslt = options.cublaslt;
   try {
     passes::run_inference_pipeline(graph, pass_options);
     return true;

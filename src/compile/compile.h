@@ -38,7 +38,6 @@ struct Options {
   bool panel_products = false;    // large products of many rows through kernels/
   bool fused_attention = false;   // attention through kernels/ (passes/fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (passes/linear_pointwise.h)
-  bool cublaslt = false;          // products through cuBLASLt (passes/cublaslt_products.h)
   // Chooses between ways to spread kernels over a GPU; none: the model of the device does.
   Tuner tuner;
   bool check_passes =

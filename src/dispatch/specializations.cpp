@@ -19,7 +19,6 @@
 #include "graph/devices.h"
 #include "graph/substitute.h"
 #include "kernels/kernels.h"
-#include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/dense_operators.h"
 #include "target/target.h"
@@ -94,7 +93,6 @@ compile::Options compile_options(const Settings& settings, const graph::Graph& g
     out.target = *gpu;
     if (settings.autotune) out.tuner = tuner(gpus[0]);
     out.gpu_codegen = settings.gpu_codegen;
-    out.cublaslt = runtime::cuda::knows_cublaslt();
   } else {
     out.backend = compile::Backend::kAten;
   }

@@ -1,9 +1,9 @@
 #include "passes/pipeline.h"
 
+#include "passes/aligned_products.h"
 #include "passes/chunked_loss.h"
 #include "passes/counter_random.h"
 #include "passes/cse.h"
-#include "passes/cublaslt_products.h"
 #include "passes/dce.h"
 #include "passes/decompose.h"
 #include "passes/few_rows.h"
@@ -28,7 +28,7 @@ const std::vector<Pass>& inference_passes() {
       {"linear_pointwise", use_linear_pointwise},
       {"few_rows", touch_few_rows},
       {"decompose", decompose},
-      {"cublaslt", use_cublaslt},
+      {"aligned_products", align_products},
       {"fold", fold},
       {"cse", eliminate_common_subexpressions},
       {"rematerialise", rematerialise},
@@ -45,7 +45,6 @@ void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options)
   if (!options.panel_products) pass_options.skip.push_back("panel_products");
   if (!options.fused_attention) pass_options.skip.push_back("fused_attention");
   if (!options.linear_pointwise) pass_options.skip.push_back("linear_pointwise");
-  if (!options.cublaslt) pass_options.skip.push_back("cublaslt");
   std::vector<Pass> passes = inference_passes();
   for (Pass& pass : passes) {
     if (pass.name == "channels_last")

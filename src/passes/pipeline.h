@@ -19,14 +19,13 @@ struct PipelineOptions : PassOptions {
   bool panel_products = false;                    // large products of many rows through kernels/
   bool fused_attention = false;                   // attention through kernels/ (fused_attention.h)
   bool linear_pointwise = false;  // large products through oneDNN (linear_pointwise.h)
-  bool cublaslt = false;          // products of GPUs through cuBLASLt (cublaslt_products.h)
 };
 
 const std::vector<Pass>& inference_passes();
 
 // functionalise, counter_random, dropout_masks, channels_last, chunked_loss, panel_products,
-// fused_attention, linear_pointwise, few_rows, decompose, cublaslt, fold, cse, rematerialise, dce.
-// Throws Unsupported, the graph unchanged, when the graph has to run in eager.
+// fused_attention, linear_pointwise, few_rows, decompose, aligned_products, fold, cse,
+// rematerialise, dce. Throws Unsupported, the graph unchanged, when the graph has to run in eager.
 void run_inference_pipeline(graph::Graph& graph, const PipelineOptions& options);
 
 }  // namespace braze::passes

@@ -156,8 +156,9 @@ def test_a_gpu_is_timed_between_events_behind_a_flush(monkeypatch):
     monkeypatch.setattr(_Event, "log", [])
     made = devices.Cuda()
     monkeypatch.setattr(made, "flush", lambda: _Event.log.append("flush"))
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: _Event.log.append("sleep"))
     assert made.seconds(lambda: _Event.log.append("call")) == 2.0
-    assert _Event.log == ["flush", "record", "call", "record", "synchronize"]
+    assert _Event.log == ["flush", "sleep", "record", "call", "record", "synchronize"]
 
 
 def test_the_peak_of_a_gpu_is_that_of_a_later_step(monkeypatch):

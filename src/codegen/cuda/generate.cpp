@@ -51,6 +51,8 @@ std::vector<KernelCode> candidates(const loop::Kernel& kernel, const target::Cud
   const Nest model = plan_nest(kernel, cuda);
   std::vector<Wanted> wanted;
   for (int lanes = model.lanes / 2; lanes > 0; lanes /= 2) wanted.push_back({.most_lanes = lanes});
+  if (model.shape == Shape::kRows && !model.shift)
+    wanted.push_back({.shifts = Shifts::kWherePossible});
   if (model.shape != Shape::kPoints && model.scan_rounds == 0) {
     const bool rows = model.shape == Shape::kRows;
     const int own = model.sharers / model.cluster;

@@ -111,12 +111,16 @@ struct Nest {
   }
 };
 
+// Whether rows of odd widths are taken in packs that begin at boundaries (Shift): what the first
+// and the last of a row need beside is more, for many kernels, than wider accesses save.
+enum class Shifts : uint8_t { kNone, kWherePays, kWherePossible };
+
 // What a kernel is to have; 0: what is good for it by the model of the device.
 struct Wanted {
   int sharers = 0;
   int most_lanes = 0;
   int cluster = 0;  // 1: none
-  bool shifts = true;
+  Shifts shifts = Shifts::kWherePays;
 };
 Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wanted& wanted = {});
 

@@ -1,4 +1,4 @@
-"""Products of matrices on GPUs, which are cuBLASLt's by Braze's own operator."""
+"""Products of matrices on GPUs: large ones of odd sizes are made in whole packs."""
 
 import itertools
 

@@ -271,14 +271,8 @@ TEST(CudaRows, OddWidths) {
     texts.push_back(layer_norm("f16", rows, columns));
   }
   check_emulated(texts, {.elements = 1 << 17, .tolerance = 1e-4, .magnitude = 1e-2});
-  EXPECT_NE(text_of(layer_norm("f16", 9000, 1023)).find("- shift"), std::string::npos);
-  // Elements of eight bytes are taken one by one.
-  const auto place = [](const std::string& columns) {
-    return "kernel place(b0: f64 in, b1: i64 out) outer(o0 < 9000) inner(i0 < " + columns +
-           ") {\n r0 = argmax(load(b0, o0*" + columns + " + i0)) inner\n store(b1, o0, r0)\n}";
-  };
-  EXPECT_NE(text_of(place("1023")).find(".add_pack("), std::string::npos);
-  EXPECT_NE(text_of(place("400001")).find("while (first0"), std::string::npos);
+  EXPECT_NE(text_of(layer_norm("f16", 9000, 1023)).find(".add_pack("), std::string::npos);
+  EXPECT_NE(text_of(layer_norm("f16", 9000, 400001)).find("while (first0"), std::string::npos);
 }
 
 // Of rows that are read once: with elements at infinity and rows of nothing else.
