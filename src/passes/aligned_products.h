@@ -1,8 +1,8 @@
 // Large products of halves on GPUs in sizes that their library multiplies fast. Rows of 50,257
 // halves, as those of a vocabulary, begin between multiples of 16 bytes, and the kernels that take
-// such operands have a quarter of the rate of others. Zeros at the ends of rows make them whole: the
-// copies that take them fuse with what makes the operands, and that of the result, without what is
-// too much, with what reads it.
+// such operands have a quarter of the rate of others. Zeros at the ends of rows make them whole:
+// the copies that take them fuse with what makes the operands, and that of the result, without what
+// is too much, with what reads it.
 //
 // Needs and keeps a functional graph, and stands behind decompose, which makes products of linear
 // layers, and before cse, by which products of one operand share its copy.
