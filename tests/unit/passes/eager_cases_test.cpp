@@ -116,6 +116,22 @@ TEST(EagerCases, NothingDropsTheDevice) {
   EXPECT_GT(inferred_cases, 200);
 }
 
+// Whether the interpreter knows the graph, whose outputs have eager's numbers then.
+bool gives_eagers_numbers(const Graph& graph, const Case& one) {
+  std::vector<Tensor> inputs, outputs;
+  for (size_t i = 0; i < one.inputs.size(); ++i)
+    inputs.push_back(tensor_of(graph.inputs()[i].value->type(), one.inputs[i]));
+  try {
+    outputs = graph::interpret(graph, inputs);
+  } catch (const InternalError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("the interpreter does not know"), std::string::npos) << what;
+    return false;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) expect_numbers(outputs[i], one.outputs[i]);
+  return true;
+}
+
 // Some operators are taken apart on GPUs alone, or otherwise there.
 TEST(EagerCases, DecompositionsOnAGpuKeepEagersNumbers) {
   int known = 0;
@@ -123,18 +139,7 @@ TEST(EagerCases, DecompositionsOnAGpuKeepEagersNumbers) {
     Graph graph = graph::parse(moved(one.text));
     if (!decompose(graph)) continue;
     SCOPED_TRACE(to_string(graph));
-    std::vector<Tensor> inputs, outputs;
-    for (size_t i = 0; i < one.inputs.size(); ++i)
-      inputs.push_back(tensor_of(graph.inputs()[i].value->type(), one.inputs[i]));
-    try {
-      outputs = graph::interpret(graph, inputs);
-    } catch (const InternalError& error) {
-      const std::string what = error.what();
-      ASSERT_NE(what.find("the interpreter does not know"), std::string::npos) << what;
-      continue;
-    }
-    ++known;
-    for (size_t i = 0; i < outputs.size(); ++i) expect_numbers(outputs[i], one.outputs[i]);
+    known += gives_eagers_numbers(graph, one);
   }
   EXPECT_GT(known, 80);
 }
@@ -144,20 +149,7 @@ TEST(EagerCases, InterpreterGivesEagersNumbers) {
   int known = 0;
   for (const Case& one : read_cases()) {
     SCOPED_TRACE(one.text);
-    const Graph graph = graph::parse(one.text);
-    std::vector<Tensor> inputs;
-    for (size_t i = 0; i < one.inputs.size(); ++i)
-      inputs.push_back(tensor_of(graph.inputs()[i].value->type(), one.inputs[i]));
-    std::vector<Tensor> outputs;
-    try {
-      outputs = graph::interpret(graph, inputs);
-    } catch (const InternalError& error) {
-      const std::string what = error.what();
-      ASSERT_NE(what.find("the interpreter does not know"), std::string::npos) << what;
-      continue;
-    }
-    ++known;
-    for (size_t i = 0; i < outputs.size(); ++i) expect_numbers(outputs[i], one.outputs[i]);
+    known += gives_eagers_numbers(graph::parse(one.text), one);
   }
   EXPECT_GT(known, 300);
 }
