@@ -439,7 +439,8 @@ TEST(CompileForGpu, RowsAndColumnsOfLargeMatricesShareALaunch) {
 
 TEST(CompileForGpu, EqualPairsOfRowsAndColumnsAreGeneratedOnce) {
   const Compiled twice = compile_for_gpu(layer_norm_backwards(16384, 2));
-  EXPECT_EQ(steps<plan::KernelStep>(twice.function()).size(), 4u);
+  // The last additions of both come at the end, in one launch.
+  EXPECT_EQ(steps<plan::KernelStep>(twice.function()).size(), 3u);
   EXPECT_EQ(twice.function().kernels.size(), 2u);
 }
 
