@@ -17,7 +17,8 @@ def kernels(records: list[dict]) -> str:
         "## Kernels\n\n"
         "What a kernel has to move at least (inputs read once, outputs written once), divided by "
         f"its time, as a share of the bandwidth of a large copy in the same run: {copy}. Medians "
-        "of runs in turn, the caches written over before each; on a GPU between two events. The "
+        "of runs in turn, the caches written over before each; on a GPU between two events, behind "
+        "half a millisecond of other work. The "
         "backward computes the gradients alone, of a graph that is kept. Results: errors against "
         "the same function in double precision are at most twice eager's and a small floor.",
         _summary(done, names),

@@ -24,8 +24,24 @@ _operator = importlib.import_module("torch._higher_order_ops.flex_attention")
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _BACKENDS = ("AUTO", "TRITON", "TRITON_DECODE")
-# Versions of PyTorch differ.
-_LAST_IS_INNERMOST = "remove" in _operator._permute_strides.__code__.co_names
+# Private names of PyTorch's may be gone in another version, where its own function runs then.
+_NAMES = (
+    "AuxOutput",
+    "AuxRequest",
+    "BlockMask",
+    "create_mask",
+    "noop_mask",
+    "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG",
+    "_LARGE_SPARSE_BLOCK_SIZE",
+    "_ModificationType",
+    "_apply_kernel_options",
+    "_dense_to_ordered",
+    "_get_mod_type",
+    "_ordered_to_dense",
+    "_validate_device",
+)
+_IS_KNOWN = all(hasattr(_flex, name) for name in _NAMES) and hasattr(_operator, "_permute_strides")
+_LAST_IS_INNERMOST = _IS_KNOWN and "remove" in _operator._permute_strides.__code__.co_names
 _TAKES_AUTOCAST = hasattr(_operator, "_flex_attention_autocast_impl")
 
 
@@ -229,7 +245,7 @@ def _dense_strides(sizes, order):
     return tuple(strides)
 
 
-_DEFAULT_DEVICE = _flex.create_mask.__defaults__[-1]
+_DEFAULT_DEVICE = _flex.create_mask.__defaults__[-1] if _IS_KNOWN else None
 
 
 def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=_DEFAULT_DEVICE):
@@ -268,9 +284,11 @@ def dense_to_ordered(dense_mask):
     )
 
 
-SUBSTITUTES = {
-    _flex.flex_attention: flex_attention,
-    _flex.create_mask: create_mask,
-    _flex._ordered_to_dense: ordered_to_dense,
-    _flex._dense_to_ordered: dense_to_ordered,
-}
+SUBSTITUTES = {}
+if _IS_KNOWN:
+    SUBSTITUTES = {
+        _flex.flex_attention: flex_attention,
+        _flex.create_mask: create_mask,
+        _flex._ordered_to_dense: ordered_to_dense,
+        _flex._dense_to_ordered: dense_to_ordered,
+    }

@@ -1,6 +1,5 @@
 #include "passes/pipeline.h"
 
-#include "passes/aligned_products.h"
 #include "passes/chunked_loss.h"
 #include "passes/counter_random.h"
 #include "passes/cse.h"
@@ -28,7 +27,6 @@ const std::vector<Pass>& inference_passes() {
       {"linear_pointwise", use_linear_pointwise},
       {"few_rows", touch_few_rows},
       {"decompose", decompose},
-      {"aligned_products", align_products},
       {"fold", fold},
       {"cse", eliminate_common_subexpressions},
       {"rematerialise", rematerialise},

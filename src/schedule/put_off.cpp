@@ -11,8 +11,6 @@
 namespace braze::schedule {
 namespace {
 
-constexpr int64_t kShareOfResults = 8;
-
 // Roots of outputs that nothing is written back from.
 std::vector<bool> results_of(const loop::Program& program, const Aliases& aliases) {
   std::vector<bool> results(program.buffers.size());
@@ -36,7 +34,7 @@ bool is_small(const loop::Item& item, int64_t most_bytes) {
 
 }  // namespace
 
-void put_off(loop::Program& program, const target::Target& target) {
+void put_off(loop::Program& program, const target::Target& target, int64_t share) {
   const int64_t small = target::costs_of(target).bytes_launched_together;
   if (small == 0) return;
   const Aliases aliases(program);
@@ -44,7 +42,7 @@ void put_off(loop::Program& program, const target::Target& target) {
   int64_t room = 0;
   for (size_t root = 0; root < results.size(); ++root)
     if (results[root]) room += bytes_of(program.buffers[root]);
-  room /= kShareOfResults;
+  room /= share;
   // By root: what items that stay, behind the one that is looked at, read and write, and what those
   // that are put off keep.
   std::vector<bool> read(results.size()), written(results.size()), kept(results.size());

@@ -7,8 +7,8 @@
 
 namespace braze::schedule {
 
-// What these kernels read is there until the end, an eighth of the bytes of all results at most.
-// Runs after fusion and before memory is planned.
-void put_off(loop::Program& program, const target::Target& target);
+// What these kernels read is there until the end: at most one part in `share` of the bytes of all
+// results. Runs after fusion and before memory is planned.
+void put_off(loop::Program& program, const target::Target& target, int64_t share = 8);
 
 }  // namespace braze::schedule

@@ -128,13 +128,11 @@ void choose_lanes(Nest& nest, const Accesses& accesses, const target::Cuda& cuda
   nest.has_tail = sym::mod(nest.extent[axis], lanes) != sym::Int(0);
 }
 
-// Rows that begin between packs are read from a boundary of packs before them. All that are read
-// and written in packs begin equally far behind one; what lies otherwise is done by elements.
-//
-// On an H200 the backward of a softmax of 2,047 halves took 98 us so and 122 us by elements, that
-// of a log-softmax of 50,257 144 and 160; but a softmax of 2,047 133 and 91, a layer norm of 1,023
-// 159 and 117, the backward of an RMS norm of 65,535 404 and 314: kernels with more to do for each
-// element than for what they load, or with loads that are by elements anyway.
+// On an H200 the backward of a softmax of 2,047 halves took 98 us with packs from boundaries on and
+// 122 us by elements, that of a log-softmax of 50,257 144 and 160; but a softmax of 2,047 133 and
+// 91, a layer norm of 1,023 159 and 117, the backward of an RMS norm of 65,535 404 and 314: kernels
+// with more to do for each element than for what they load, or with loads that are by elements
+// anyway.
 bool shifts_pay(const Nest& nest, const Accesses& accesses, int axis) {
   constexpr int64_t kLeastWidth = 1024;
   int loads = 0, others = 0;
@@ -152,6 +150,8 @@ bool shifts_pay(const Nest& nest, const Accesses& accesses, int axis) {
          nest.extent[axis].constant() >= kLeastWidth;
 }
 
+// Rows that begin between packs are read from a boundary of packs before them. All that are read
+// and written in packs begin equally far behind one; what lies otherwise is done by elements.
 void choose_shift(Nest& nest, const Accesses& accesses, const Wanted& wanted) {
   constexpr int64_t kWideEnough = 8;  // bytes that an access has anyway
   constexpr int64_t kLeastPacks = 4;

@@ -1,4 +1,4 @@
-"""Products of matrices on GPUs: large ones of odd sizes are made in whole packs."""
+"""Products of matrices on GPUs: orders, sizes, settings, streams and threads."""
 
 import itertools
 
@@ -91,7 +91,7 @@ def test_broadcast_operands_and_empty_ones_are_pytorchs():
 
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
 def test_large_vocabularies(dtype):
-    """Rows of an odd number of halves are spread out, forward and backward."""
+    """Rows of an odd number of halves, forward and backward."""
     torch.manual_seed(0)
     head = nn.Linear(256, 50257, bias=False, device="cuda", dtype=dtype)
     hidden = torch.randn(1024, 256, device="cuda", dtype=dtype, requires_grad=True)

@@ -6,6 +6,8 @@
 #include "exhaustive.h"
 #include "schedule/liveness.h"
 #include "schedule/programs.h"
+#include "schedule/put_off.h"
+#include "schedule/together.h"
 
 namespace braze::schedule {
 namespace {
@@ -251,6 +253,26 @@ TEST_P(FuseFuzz, OfAGpuHasCodeForItsKernels) {
       EXPECT_FALSE(codegen::cuda::generate(scheduled->kernel, gpu).text.empty());
     }
   }
+}
+
+// Kernels of one operation, of which many may wait.
+TEST_P(FuseFuzz, WhatIsPutOffGivesTheSameValues) {
+  const uint32_t seeds = exhaustive() ? 20000 : 400;
+  const target::Cuda gpu = target::cuda(90, 132, 3350000);
+  int moved = 0;
+  for (uint32_t seed = GetParam() * seeds; seed < (GetParam() + 1) * seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ProgramBuilder b;
+    RandomProgram(seed, /*gpu=*/true).make(b);
+    const std::string before = loop::to_string(b.program);
+    compare(b.program, gpu, seed, [&] {
+      put_off(b.program, gpu, /*share=*/1);
+      moved += loop::to_string(b.program) != before;
+      bring_together(b.program, gpu);
+    });
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(moved, static_cast<int>(seeds / 20));
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, FuseFuzz, testing::Range(0u, 5u));

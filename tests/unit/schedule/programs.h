@@ -369,11 +369,12 @@ class Runner {
 };
 
 // Fuses, and checks against the unfused program, with memory of its own and in the planned arena.
-inline void fuse_and_compare(loop::Program& program, const target::Target& target = {},
-                             uint32_t seed = 1) {
+// The values of the program are the same before and after `change`.
+template <class Change>
+void compare(loop::Program& program, const target::Target& target, uint32_t seed, Change change) {
   Snapshot before(program);
   std::vector<float> expected = Runner(program, before, nullptr).run(seed);
-  fuse(program, target);
+  change();
   loop::verify(program);
   Snapshot after(program);
   const MemoryPlan memory = plan_memory(program, target);
@@ -393,6 +394,11 @@ inline void fuse_and_compare(loop::Program& program, const target::Target& targe
           << loop::to_string(program);
     }
   }
+}
+
+inline void fuse_and_compare(loop::Program& program, const target::Target& target = {},
+                             uint32_t seed = 1) {
+  compare(program, target, seed, [&] { fuse(program, target); });
 }
 
 }  // namespace braze::schedule
