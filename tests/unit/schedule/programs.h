@@ -368,8 +368,8 @@ class Runner {
   std::vector<unsigned char> arena_;
 };
 
-// Fuses, and checks against the unfused program, with memory of its own and in the planned arena.
-// The values of the program are the same before and after `change`.
+// The values of the program are the same before and after `change`, with memory of its own and in
+// the planned arena.
 template <class Change>
 void compare(loop::Program& program, const target::Target& target, uint32_t seed, Change change) {
   Snapshot before(program);
