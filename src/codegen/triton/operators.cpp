@@ -318,6 +318,8 @@ std::string typed(loop::ExprRef constant) {
     value = constant->ival ? "True" : "False";
   else
     value = std::to_string(constant->ival);
+  // Triton makes a bfloat16 of a text with six decimals.
+  if (dtype == DType::kBFloat16) return "tl.full([], " + value + ", tl.float32).to(tl.bfloat16)";
   return "tl.full([], " + value + ", " + type_of(dtype) + ")";
 }
 

@@ -56,6 +56,13 @@ TEST(TritonText, Points) {
             "    tl.store(p1 + point, t5)\n");
 }
 
+// Triton's own constants of bfloat16 have six decimals.
+TEST(TritonText, SmallNumbersOfBfloat16) {
+  expect_in(body_of("kernel k(b0: bf16 in, b1: bf16 out) outer(o0 < 64) {\n"
+                    "  store(b1, o0, bf16(add(f32(load(b0, o0)), f32(1.00117177e-08:bf16))))\n}"),
+            "tl.full([], 1.00117177e-08, tl.float32).to(tl.bfloat16).to(tl.float32)");
+}
+
 // A block that has all its points loads packs.
 TEST(TritonText, PointsOfNoWholePacks) {
   const std::string text = body_of(relu("f32", "1000001"));
