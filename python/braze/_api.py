@@ -15,6 +15,7 @@ BACKENDS = ("braze", "aten", "eager")
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CAPTURE_OPTIONS = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 RNG_SOURCES = ("eager", "counter")
+STAGE_BYTES = 25 << 20  # of gradients, as a bucket of DistributedDataParallel
 GPU_CODEGENS = ("cuda", "triton")
 
 _compiled = weakref.WeakSet()
@@ -69,6 +70,11 @@ def compile(
                 be copied. True: all of them, also in float32, for which cuDNN takes TF32 then where
                 `torch.backends.cudnn.allow_tf32` lets it. False: none.
                 Results, and what the traced code can see of them, have eager's strides anyway.
+            "gradient_stage_bytes": where parameters have hooks behind the accumulation of their
+                gradients (DistributedDataParallel's, `register_post_accumulate_grad_hook`), a
+                backward runs in stages of about so many bytes of gradients, so that these are taken
+                while others are computed; 25 MiB by default, as the buckets of
+                DistributedDataParallel. 0: all gradients come at the end.
             "cuda_graphs": calls on a GPU are recorded as CUDA graphs, each of which is one launch
                 from then on, so that the time of small kernels is no longer the CPU's. A graph
                 stands for one set of sizes and of places in memory: parameters, and whatever else
@@ -172,13 +178,10 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
             f"gpu_codegen must be one of {', '.join(map(repr, GPU_CODEGENS))}, not {gpu_codegen!r}",
         )
     activation_memory = options.pop("activation_memory", None)
-    is_bytes = isinstance(activation_memory, int) and not isinstance(activation_memory, bool)
-    if activation_memory is not None and (not is_bytes or activation_memory < 0):
-        raise _words.error(
-            "E117",
-            "activation_memory must be a number of bytes, an integer of 0 or more, not "
-            f"{activation_memory!r}",
-        )
+    if activation_memory is not None:
+        _check_bytes("activation_memory", activation_memory)
+    stage_bytes = options.pop("gradient_stage_bytes", STAGE_BYTES)
+    _check_bytes("gradient_stage_bytes", stage_bytes)
     channels_last = options.pop("channels_last", None)
     if channels_last is not None:
         _check_switch("channels_last", channels_last)
@@ -191,6 +194,7 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
             "channels_last",
             "cuda_graphs",
             "gpu_codegen",
+            "gradient_stage_bytes",
             "rng",
         )
         known = ", ".join(map(repr, names))
@@ -218,11 +222,19 @@ def _check_settings(fullgraph, dynamic, backend, mode, options, recompile_limit)
         **capture,
         "activation_memory": activation_memory and min(activation_memory, sys.maxsize),
         "channels_last": channels_last,
+        "gradient_stage_bytes": min(stage_bytes, sys.maxsize),
         "gpu_codegen": gpu_codegen,
         "rng": rng,
         "autotune": autotune,
         "cuda_graphs": cuda_graphs,
     }
+
+
+def _check_bytes(name, value):
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise _words.error(
+            "E117", f"{name} must be a number of bytes, an integer of 0 or more, not {value!r}"
+        )
 
 
 def _check_switch(name, value):

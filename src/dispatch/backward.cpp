@@ -78,6 +78,27 @@ Backward::Backward(Graph graph, std::vector<BackwardInput> inputs, const Setting
   }
 }
 
+std::unique_ptr<Backward> Backward::stage(Graph graph, const std::vector<int>& inputs,
+                                          std::vector<size_t>& kept) const {
+  std::vector<BackwardInput> taken;
+  int tangents = 0;
+  auto next = inputs.begin();
+  for (const graph::Input& input : graph.inputs()) {
+    if (input.kind == InputKind::kTangent) {
+      taken.push_back({BackwardInput::Kind::kTangent, tangents++});
+      continue;
+    }
+    const auto place = graph_.inputs().begin() + *next;
+    if (input.kind == InputKind::kSaved)
+      kept.push_back(static_cast<size_t>(std::count_if(
+          graph_.inputs().begin(), place,
+          [](const graph::Input& before) { return before.kind == InputKind::kSaved; })));
+    taken.push_back(inputs_[*next++]);
+  }
+  return std::make_unique<Backward>(std::move(graph), std::move(taken), settings_, constants_,
+                                    name_);
+}
+
 const graph::TensorType& Backward::tangent_type(size_t tangent) const {
   return graph_.inputs()[tangents_[tangent]].value->type();
 }

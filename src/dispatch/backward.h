@@ -50,6 +50,14 @@ class Backward {
   // By gradient: whether it depends on this tangent, or on none.
   std::vector<bool> reached_by(size_t tangent) const;
 
+  // One of its stages (passes/stages.h). `graph`: the stage's; `inputs`: by input of it that is no
+  // tangent, the input of this one's graph; `kept`: set to the number in kept() of each that the
+  // stage takes.
+  std::unique_ptr<Backward> stage(graph::Graph graph, const std::vector<int>& inputs,
+                                  std::vector<size_t>& kept) const;
+
+  const graph::Graph& graph() const { return graph_; }
+  const std::vector<BackwardInput>& inputs() const { return inputs_; }  // of the graph
   // Of the inputs that are kept from the forward, in order.
   const std::vector<BackwardInput>& kept() const { return kept_; }
   // Which floats of the call the backward takes, in the order of its inputs.

@@ -9,9 +9,13 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "dispatch/kept.h"
 #include "dispatch/result_nodes.h"
+#include "dispatch/stage_nodes.h"
+#include "dispatch/staged_backward.h"
 #include "dispatch/tensors.h"
 
 namespace braze::dispatch {
@@ -28,7 +32,7 @@ class BackwardNode final : public Node {
 
   // Only the last node releases: those in front of it leave their tangents to it.
   void release_variables() override {
-    if (is_last()) kept->release();
+    if (is_last()) kept->release(kept->stages ? std::optional<size_t>(0) : std::nullopt);
   }
 
   std::shared_ptr<Kept> kept;
@@ -41,7 +45,7 @@ class BackwardNode final : public Node {
       if (std::ranges::none_of(given, [](const at::Tensor& t) { return t.defined(); }))
         return variable_list(num_outputs());
       note(given);
-      return kept->run_whole(getptr(), std::move(given));
+      return run_whole(std::move(given));
     }
     const int run = torch::autograd::get_current_graph_task_id();
     note(given);
@@ -49,7 +53,7 @@ class BackwardNode final : public Node {
     if (pending.in_parts) return run_part(pending.tangents);
     variable_list gradients(num_outputs());
     if (!is_last()) return gradients;
-    return kept->run_whole(getptr(), std::move(pending.tangents));
+    return run_whole(std::move(pending.tangents));
   }
 
  private:
@@ -96,6 +100,22 @@ class BackwardNode final : public Node {
     return false;
   }
 
+  // The gradients of inputs, and behind them what the first stage hands on.
+  variable_list run_whole(variable_list all) {
+    if (!kept->runs_in_stages(all)) {
+      variable_list gradients = kept->run_whole(getptr(), std::move(all));
+      gradients.resize(num_outputs());
+      return gradients;
+    }
+    variable_list given = kept->run_stage(getptr(), 0, std::move(all));
+    variable_list found(num_outputs());
+    const std::vector<int>& gradients = kept->stages->stages()[0].gradients;
+    for (size_t i = 0; i < gradients.size(); ++i) found[gradients[i]] = std::move(given[i]);
+    std::move(given.begin() + gradients.size(), given.end(),
+              found.begin() + kept->code->joint.gradient_of.size());
+    return found;
+  }
+
   variable_list run_part(const variable_list& given) {
     variable_list found(num_outputs());
     if (std::ranges::none_of(given, [](const at::Tensor& t) { return t.defined(); })) return found;
@@ -126,6 +146,23 @@ at::Tensor without_history(const at::Tensor& tensor) {
 
 }  // namespace
 
+Differentiated::Differentiated() = default;
+Differentiated::~Differentiated() = default;
+
+const StagedBackward* Differentiated::stages() {
+  std::lock_guard lock(mutex_);
+  if (stage_bytes > 0 && !std::exchange(is_cut_, true)) {
+    auto staged = std::make_unique<StagedBackward>(*whole, joint, stage_bytes);
+    if (!staged->stages().empty()) stages_ = std::move(staged);
+  }
+  return stages_.get();
+}
+
+const StagedBackward* Differentiated::stages_if_cut() {
+  std::lock_guard lock(mutex_);
+  return stages_.get();
+}
+
 void give_history(const DifferentiatedCall& call) {
   const graph::Joint& joint = call.code->joint;
   auto kept = std::make_shared<Kept>();
@@ -145,6 +182,9 @@ void give_history(const DifferentiatedCall& call) {
   };
   const bool has_ports = !call.code->ports.empty() && std::ranges::all_of(call.outputs, is_on_cpu);
   if (has_ports) add_results_and_ports(call, kept, to_inputs);
+  torch::autograd::edge_list of_last = to_inputs;
+  if (!has_ports && is_awaited(to_inputs)) kept->stages = call.code->stages();
+  if (kept->stages) of_last = add_stages(call, kept, to_inputs);
   // The last node first, as those in front of it lead to it.
   std::vector<NodePtr> nodes(has_ports ? 0 : joint.inner.size() + 1);
   for (size_t number = nodes.size(); number-- > 0;) {
@@ -152,7 +192,8 @@ void give_history(const DifferentiatedCall& call) {
     torch::autograd::edge_list edges;
     for (size_t later = number + 1; later < nodes.size(); ++later)
       edges.emplace_back(nodes[later], 0);
-    edges.insert(edges.end(), to_inputs.begin(), to_inputs.end());
+    const auto& behind = number + 1 == nodes.size() ? of_last : to_inputs;
+    edges.insert(edges.end(), behind.begin(), behind.end());
     node->set_next_edges(std::move(edges));
     node->kept = kept;
     node->number = number;

@@ -16,12 +16,17 @@
 // same results depend on, the first of which runs the one backward of all tangents that have come:
 //
 //     result 1 -> ports 1, 2      result 2 -> ports 2, 3      port 1 -> inputs a, b
+//
+// Where gradients are taken as they come (hooks behind their accumulation), and there are no ports,
+// the last node of the chain runs a part of the backward alone, and nodes behind it the rest
+// (stage_nodes.h).
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "dispatch/backward.h"
 #include "dispatch/second_backward.h"
 #include "graph/joint.h"
@@ -29,8 +34,12 @@
 
 namespace braze::dispatch {
 
+class StagedBackward;
+
 // What is made of a joint graph once, for all calls.
 struct Differentiated {
+  Differentiated();
+  ~Differentiated();
   graph::Joint joint;
   std::unique_ptr<Backward> whole;
   // The backward in parts: each tangent is all that flows to its result, and the outputs are the
@@ -44,6 +53,16 @@ struct Differentiated {
   std::vector<std::vector<int>> reached;
   // The inner results, by number in joint.inner, that the result is computed from.
   std::vector<std::vector<int>> inner_of;
+  int64_t stage_bytes = 0;  // see Settings
+
+  // The whole backward in stages, cut when it is first asked for; null: there is one stage.
+  const StagedBackward* stages();
+  const StagedBackward* stages_if_cut();  // null also before that
+
+ private:
+  ForkMutex mutex_;
+  bool is_cut_ = false;
+  std::unique_ptr<StagedBackward> stages_;
 };
 
 // A call, as its nodes get it. All tensors that it takes are kept with eager's checks.

@@ -38,6 +38,8 @@ bool read_settings(PyObject* given, Settings& out) {
     out.gpu_codegen = compile::GpuCodegen::kTriton;
   if (PyObject* bytes = PyDict_GetItemString(given, "activation_memory"); bytes && bytes != Py_None)
     out.activation_memory = PyLong_AsLongLong(bytes);
+  if (PyObject* bytes = PyDict_GetItemString(given, "gradient_stage_bytes"))
+    out.stage_bytes = PyLong_AsLongLong(bytes);
   if (PyObject* last = PyDict_GetItemString(given, "channels_last"); last && last != Py_None)
     out.channels_last = last == Py_True;
   if (PyObject* dynamic = PyDict_GetItemString(given, "dynamic"); dynamic && dynamic != Py_None)

@@ -8,29 +8,35 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "dispatch/staged_backward.h"
+
 namespace braze::dispatch {
 
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-void Kept::release() {
+void Kept::release(std::optional<size_t> stage) {
   std::lock_guard lock(mutex);
   for (Asked& result : asked) result.is_spent |= result.is_given;
-  if (is_over()) reset();
+  if (is_over()) reset(stage);
 }
 
 // Releases early what is released behind this run in any case. What a user's Function computes
 // may fail on its data, and is to be run again then.
-bool Kept::let_go() {
+bool Kept::let_go(std::optional<size_t> stage) {
   if (torch::autograd::get_current_graph_task_keep_graph()) return false;
   if (code->joint.has_user_functions) return false;
   std::lock_guard lock(mutex);
   if (!is_over()) return false;
-  reset();
+  reset(stage);
   return true;
 }
 
-void Kept::reset() {
+void Kept::reset(std::optional<size_t> stage) {
+  if (stage && *stage + 1 < stages->stages().size()) {
+    for (const size_t number : stages->stages()[*stage].freed) saved[number].reset_data();
+    return;
+  }
   for (SavedVariable& variable : saved) variable.reset_data();
   for (SavedVariable& variable : inputs) variable.reset_data();
   for (SavedVariable& variable : inner) variable.reset_data();
@@ -52,8 +58,18 @@ bool are_batched(const variable_list& tangents) {
 variable_list Kept::run_whole(const NodePtr& asking, variable_list tangents) {
   if (at::GradMode::is_enabled() || are_batched(tangents))  // create_graph=True
     return code->second->run(second_call(asking), tangents);
-  return code->whole->run({unpack(asking, saved), [this] { return let_go(); }}, std::move(tangents),
-                          symbols, numbers_of(*code->whole));
+  return code->whole->run({unpack(asking, saved), [this] { return let_go({}); }},
+                          std::move(tangents), symbols, numbers_of(*code->whole));
+}
+
+bool Kept::runs_in_stages(const variable_list& tangents) const {
+  return stages && !at::GradMode::is_enabled() && !are_batched(tangents) &&
+         std::ranges::all_of(tangents, [](const at::Tensor& t) { return t.defined(); });
+}
+
+variable_list Kept::run_stage(const NodePtr& asking, size_t stage, variable_list tangents) {
+  return stages->run(stage, {unpack(asking, saved), [this, stage] { return let_go(stage); }},
+                     std::move(tangents), symbols, numbers);
 }
 
 variable_list Kept::run_part(const NodePtr& asking, const variable_list& tangents,

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -55,17 +56,24 @@ struct Kept {
   std::mutex mutex;
   std::map<int, Pending> pending;                    // by run of the engine
   std::vector<pytorch::WeakNodePtr> nodes_of_inner;  // with ports
-  std::vector<Asked> asked;  // by tangent of the first node; empty: it has one
+  std::vector<Asked> asked;                // by tangent of the first node; empty: it has one
+  const StagedBackward* stages = nullptr;  // where there are nodes of stages
 
   // No result's gradient can be asked for any more. With the mutex.
   bool is_over() const { return std::ranges::all_of(asked, &Asked::is_over); }
   // In eager, a result whose gradient may still be asked for has nodes of its own, which are not
   // released with those of others.
-  void release();
+  // `stage`: only what no stage behind this one needs.
+  void release(std::optional<size_t> stage = {});
   // A tangent of a result has arrived. With the mutex.
   void note(Asked& result);
   // The gradients of all inputs. `asking`: the node that does.
   torch::autograd::variable_list run_whole(const NodePtr& asking,
+                                           torch::autograd::variable_list tangents);
+  // Whether such a run is of the first stage alone.
+  bool runs_in_stages(const torch::autograd::variable_list& tangents) const;
+  // The gradients that a stage gives and, behind them, what it hands on.
+  torch::autograd::variable_list run_stage(const NodePtr& asking, size_t stage,
                                            torch::autograd::variable_list tangents);
   // The gradients of all inputs and, behind them, of all inner results.
   torch::autograd::variable_list run_part(const NodePtr& asking,
@@ -73,8 +81,8 @@ struct Kept {
                                           const torch::autograd::variable_list& inner_results);
 
  private:
-  bool let_go();
-  void reset();
+  bool let_go(std::optional<size_t> stage);
+  void reset(std::optional<size_t> stage);
   std::function<at::Tensor(size_t)> unpack(const NodePtr& asking,
                                            const std::vector<torch::autograd::SavedVariable>& from);
   SecondBackward::Call second_call(const NodePtr& asking);

@@ -6,6 +6,7 @@
 #include "dispatch/backward_node.h"
 #include "dispatch/dropout_mapping.h"
 #include "dispatch/layouts.h"
+#include "dispatch/staged_backward.h"
 #include "graph/devices.h"
 #include "graph/emitter.h"
 #include "graph/op_kind.h"
@@ -186,6 +187,7 @@ std::unique_ptr<Training> Training::make(graph::Graph& graph, const graph::Joint
   if (!gpus.empty() && gpus[0].type == graph::Device::Type::kCUDA) training->gpu_ = gpus[0].index;
   auto code = std::make_shared<Differentiated>();
   code->joint = joint;
+  if (!settings.custom_backend) code->stage_bytes = settings.stage_bytes;
   code->second = std::make_unique<SecondBackward>(
       differentiable(complete ? *complete : graph, cut,
                      /*is_cut=*/!complete && !rewritten && !passes::hides_histories(graph), joint,
@@ -222,7 +224,15 @@ int64_t Training::backward_peak(const std::vector<int64_t>& kept_bytes) const {
   return code_->whole->planned_peak(kept_bytes);
 }
 
-std::string Training::backward_cuda_graphs() const { return code_->whole->cuda_graphs(); }
+std::string Training::backward_cuda_graphs() const {
+  std::string text = code_->whole->cuda_graphs();
+  if (const StagedBackward* stages = code_->stages_if_cut())
+    for (const StagedBackward::Stage& stage : stages->stages()) {
+      const std::string graphs = stage.backward->cuda_graphs();
+      if (!graphs.empty()) text += (text.empty() ? "" : "; ") + graphs;
+    }
+  return text;
+}
 
 std::vector<at::Tensor> Training::take_kept(std::vector<at::Tensor>& outputs) const {
   std::vector<at::Tensor> kept(std::make_move_iterator(outputs.begin() + user_outputs_),

@@ -431,7 +431,7 @@ braze.compile(f, backend=lambda gm, example_inputs: lambda x: x * 2)(torch.ones(
      "use one of the words that the message lists", R"(
 braze.compile(torch.rand, options={"rng": "philox"})
 )"},
-    {"E117", "ValueError", "a budget for activations is no number of bytes",
+    {"E117", "ValueError", "an option that is a number of bytes is something else",
      "give an integer of 0 or more, or leave the option out", R"(
 braze.compile(torch.relu, options={"activation_memory": 0.5})
 )"},

@@ -24,6 +24,11 @@ COPIES = {
     "micro batches": dict(micro_batches=2),
     "micro batches into buckets": dict(micro_batches=2, options=dict(gradient_as_bucket_view=True)),
     "a hook": dict(hook="allreduce"),
+    "stages": dict(options=dict(stage_bytes=512, bucket_cap_mb=5e-4)),
+    "stages into buckets": dict(options=dict(stage_bytes=512, gradient_as_bucket_view=True)),
+    "stages and an unused part": dict(
+        options=dict(stage_bytes=512, find_unused_parameters=True), unused=[2]
+    ),
 }
 
 

@@ -21,16 +21,17 @@ def assert_compiled(functions):
         assert "plan" in [entry["kind"] for entry in entries(function)]
 
 
-def copied(where, **options):
+def copied(where, stage_bytes=25 << 20, **options):
     """A model in DistributedDataParallel, and what is compiled of it: nothing, the model inside or the
     whole from outside."""
     module = model()
+    compiling = {"options": {"gradient_stage_bytes": stage_bytes}}
     if where == "inside":
-        module = braze.compile(module)
+        module = braze.compile(module, **compiling)
         functions = [compiled_function_of(module)]
     module = DistributedDataParallel(module, **options)
     if where == "outside":
-        module = braze.compile(module)
+        module = braze.compile(module, **compiling)
         functions = [compiled_function_of(module)]
     return module, [] if where == "eager" else functions
 
