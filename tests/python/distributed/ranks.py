@@ -1,4 +1,4 @@
-"""Processes that work together through gloo."""
+"""Processes that work together through gloo, or, each with a GPU of its own, through NCCL."""
 
 import contextlib
 import multiprocessing
@@ -19,15 +19,18 @@ LIMIT = 100  # seconds; a machine under load is slow
 multiprocessing.set_forkserver_preload(["braze", "torch._dynamo", "torch.distributed.fsdp"])
 
 
-def _serve(pipe, work, rank, world, store, timeout, log, environment, settings):
+def _serve(pipe, work, rank, world, store, timeout, log, environment, backend, settings):
     if log:
         os.dup2(os.open(log / str(rank), os.O_WRONLY | os.O_CREAT), 2)
-    # Theirs are tensors of the CPU, whatever the machine has.
-    os.environ.update(environment, GLOO_SOCKET_IFNAME="lo", CUDA_VISIBLE_DEVICES="")
+    os.environ.update(environment, GLOO_SOCKET_IFNAME="lo")
+    if backend == "gloo":  # theirs are tensors of the CPU, whatever the machine has
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    else:
+        torch.cuda.set_device(rank)
     braze._C.reload_options()
     torch.set_num_threads(1)
     try:
-        dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+        dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=world)
         dist.distributed_c10d._set_pg_timeout(timedelta(seconds=timeout))
         answer = "returned", work(rank, world, **settings)
     except BaseException:
@@ -38,7 +41,16 @@ def _serve(pipe, work, rank, world, store, timeout, log, environment, settings):
             pipe.recv()  # The others may still need this one's connections.
 
 
-def outcomes(work, world, timeout=60, log=None, environment={}, method="forkserver", **settings):
+def outcomes(
+    work,
+    world,
+    timeout=60,
+    log=None,
+    environment={},
+    method="forkserver",
+    backend="gloo",
+    **settings,
+):
     """What `work(rank, world, **settings)` came to in each of `world` processes: ("returned", value),
     ("raised", traceback), ("ended", exit code) or ("hangs", None).
 
@@ -52,7 +64,7 @@ def outcomes(work, world, timeout=60, log=None, environment={}, method="forkserv
     with tempfile.TemporaryDirectory() as folder:
         for rank in range(world):
             pipe, other_end = context.Pipe()
-            common = world, f"{folder}/store", timeout, log, environment, settings
+            common = world, f"{folder}/store", timeout, log, environment, backend, settings
             process = context.Process(target=_serve, args=(other_end, work, rank, *common))
             process.start()
             other_end.close()

@@ -45,15 +45,20 @@ class Model(nn.Module):
         return self.head(x)
 
 
+def device():
+    """Where this process has its tensors."""
+    return "cuda" if dist.get_backend() == "nccl" else "cpu"
+
+
 def model():
     torch.manual_seed(0)
-    return Model()
+    return Model().to(device())
 
 
 def batch(step, rank, world):
     """Tokens and what is wanted of them: the part of `rank`; of None the whole."""
     made = torch.Generator().manual_seed(step)
-    whole = torch.randint(SYMBOLS, (2, world * ROWS, LENGTH), generator=made)
+    whole = torch.randint(SYMBOLS, (2, world * ROWS, LENGTH), generator=made).to(device())
     return whole if rank is None else whole[:, rank * ROWS : (rank + 1) * ROWS]
 
 
@@ -74,7 +79,7 @@ def train(module, rank, world, steps=5, micro_batches=1, unused=()):
         unused: the steps that leave `Model.extra` alone.
     """
     optimizer = torch.optim.SGD(module.parameters(), 0.1)
-    losses = torch.zeros(steps)
+    losses = torch.zeros(steps, device=device())
     for step in range(steps):
         optimizer.zero_grad()
         for micro in range(micro_batches):

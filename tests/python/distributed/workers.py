@@ -8,7 +8,15 @@ import braze
 import torch
 import torch.distributed as dist
 from braze._api import compiled_function_of
-from small_model import assert_same, assert_trains_as_one_process, batch, loss_of, model, train
+from small_model import (
+    assert_same,
+    assert_trains_as_one_process,
+    batch,
+    device,
+    loss_of,
+    model,
+    train,
+)
 from support import entries
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.device_mesh import init_device_mesh
@@ -95,7 +103,7 @@ def sharded(where, before=lambda module: None):
     before they are sharded, or behind them, or behind the whole."""
     module = model()
     before(module)
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh(device(), (dist.get_world_size(),))
     blocks, functions = module.blocks, []
 
     def compile_blocks():
