@@ -44,9 +44,9 @@ StagedBackward::StagedBackward(const Backward& whole, const graph::Joint& joint,
           stage.handed_on.push_back({source, static_cast<int>(later), static_cast<int>(tangent)});
       }
     for (const graph::TensorType& type : stage.tangents)
-      stage.like.push_back(at::empty({1}, at::TensorOptions()
-                                              .dtype(pytorch::scalar_type_of(type.dtype))
-                                              .device(pytorch::device_of(type.device))));
+      stage.like.push_back(at::empty({}, at::TensorOptions()
+                                             .dtype(pytorch::scalar_type_of(type.dtype))
+                                             .device(pytorch::device_of(type.device))));
     stage.backward = whole.stage(std::move(cut[i].graph), cut[i].inputs, stage.kept);
   }
   for (size_t number = 0; number < whole.kept().size(); ++number) {

@@ -220,6 +220,21 @@ def test_results_that_others_are_computed_from(asks):
     assert_same_state(model, twin)
 
 
+def test_a_scalar_that_all_stages_take():
+    """A penalty on each weight is the loss's tangent times that weight."""
+    torch.manual_seed(0)
+    models = Layers(), Layers()
+    models[1].load_state_dict(models[0].state_dict())
+
+    def loss(module, x):
+        return module(x).square().mean() + sum(p.square().sum() for p in module.parameters()) / 100
+
+    for module, call in zip(models, (loss, in_stages(loss)), strict=True):
+        hooked(module, lambda p: None)
+        call(module, batch()).backward()
+    assert_same_state(*models)
+
+
 def test_sizes_that_vary():
     model, twin = pair()
     fast = in_stages(twin)
