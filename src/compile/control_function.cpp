@@ -11,10 +11,10 @@ namespace {
 
 using plan::SlotId;
 
-class Builder {
+class ControlBuilder {
  public:
-  Builder(const graph::Graph& graph, const graph::DataSymbols& data,
-          const std::function<int32_t(graph::Graph)>& add)
+  ControlBuilder(const graph::Graph& graph, const graph::DataSymbols& data,
+                 const std::function<int32_t(graph::Graph)>& add)
       : data_(data),
         add_(add),
         staged_(graph::split_at_data(graph, data.numbers)),
@@ -143,7 +143,7 @@ class Builder {
 
 plan::Function control_function(const graph::Graph& graph, const graph::DataSymbols& data,
                                 const std::function<int32_t(graph::Graph)>& add) {
-  return Builder(graph, data, add).build();
+  return ControlBuilder(graph, data, add).build();
 }
 
 }  // namespace braze::compile

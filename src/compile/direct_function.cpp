@@ -11,9 +11,9 @@ namespace {
 
 using graph::Value;
 
-class Builder {
+class DirectBuilder {
  public:
-  explicit Builder(const graph::Graph& graph)
+  explicit DirectBuilder(const graph::Graph& graph)
       : graph_(graph), slot_of_(graph.value_count(), plan::SlotId{-1}) {}
 
   plan::Function build() {
@@ -115,6 +115,6 @@ class Builder {
 
 }  // namespace
 
-plan::Function direct_function(const graph::Graph& graph) { return Builder(graph).build(); }
+plan::Function direct_function(const graph::Graph& graph) { return DirectBuilder(graph).build(); }
 
 }  // namespace braze::compile

@@ -61,10 +61,10 @@ const Kernel& kernel_of(const loop::Program& program, int item) {
   return std::get<loop::ScheduledKernel>(program.items[item]).kernel;
 }
 
-class Builder {
+class KernelBuilder {
  public:
-  Builder(const loop::Program& program, const schedule::MemoryPlan& memory,
-          const DistinctKernels& kernels)
+  KernelBuilder(const loop::Program& program, const schedule::MemoryPlan& memory,
+                const DistinctKernels& kernels)
       : program_(program),
         memory_(memory),
         kernels_(kernels),
@@ -306,7 +306,7 @@ DistinctKernels distinct_kernels(const loop::Program& program, const std::vector
 plan::Function kernel_function(const loop::Program& program, const schedule::MemoryPlan& memory,
                                const DistinctKernels& kernels, std::span<const KernelCode> code,
                                graph::Device device) {
-  return Builder(program, memory, kernels).build(code, device);
+  return KernelBuilder(program, memory, kernels).build(code, device);
 }
 
 }  // namespace braze::compile

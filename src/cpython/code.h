@@ -9,6 +9,8 @@
 
 namespace braze::cpython {
 
+inline constexpr size_t kBytesPerUnit = 2;  // of co_code
+
 struct Instruction {
   Opcode op = Opcode::kNop;
   uint8_t raw = 0;  // CPython's opcode number, for messages

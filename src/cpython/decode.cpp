@@ -27,8 +27,6 @@ void Emitter::jump(Opcode op, int target_unit, int arg) { emit(op, arg).target =
 
 namespace {
 
-constexpr int kBytesPerUnit = 2;
-
 std::vector<internal::RawInstruction> raw_instructions(const uint8_t* bytes, int units) {
   std::vector<internal::RawInstruction> result;
   result.reserve(units);
@@ -137,7 +135,8 @@ const ExceptionHandler* DecodedCode::handler(int instruction) const {
 }
 
 int DecodedCode::line(int instruction) const {
-  return PyCode_Addr2Line(code, instructions.at(instruction).offset * kBytesPerUnit);
+  const auto unit = static_cast<size_t>(instructions.at(instruction).offset);
+  return PyCode_Addr2Line(code, static_cast<int>(unit * kBytesPerUnit));
 }
 
 int DecodedCode::index_of_offset(int code_units) const {

@@ -15,8 +15,6 @@ namespace braze::cpython {
 
 namespace {
 
-constexpr size_t kBytesPerUnit = 2;
-
 constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
 
 std::string units_of(PyCodeObject* code) {

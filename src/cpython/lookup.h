@@ -11,10 +11,16 @@ namespace braze::cpython {
 // What the look-up along the MRO finds for `name` (a str), unbound; null if nothing. Borrowed.
 PyObject* type_lookup(PyTypeObject* type, PyObject* name);
 
+inline PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+
+// Whether the class was made while the program runs, not compiled into a module.
+inline bool is_heap_type(const PyTypeObject* type) {
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
+}
+
 // Whether Python code can change the class: made by a class statement or like one.
 inline bool is_changeable_class(const PyTypeObject* type) {
-  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
-         (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) == 0;
+  return is_heap_type(type) && (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) == 0;
 }
 
 // Made by a class statement, not by C.

@@ -13,7 +13,6 @@ namespace braze::cpython {
 
 namespace {
 
-constexpr size_t kBytesPerUnit = 2;
 #if PY_VERSION_HEX < 0x030C0000
 constexpr int kCallCaches = 4;
 #else

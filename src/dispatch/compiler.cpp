@@ -34,10 +34,6 @@ using Clock = std::chrono::steady_clock;
 
 thread_local bool capturing_now = false;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 // Tells the user on stderr when a compile takes longer than two seconds; nothing where no thread is
 // to be had.
 class ProgressLine {

@@ -76,7 +76,7 @@ PyObject* control_flow(PyObject*, PyObject*) {
   return nullptr;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef kControlMethods[] = {
     {"stances", stances, METH_NOARGS, "The names of all stances."},
     {"set_process_stance", set_process_stance, METH_O, "Sets it; the one before."},
     {"set_thread_stance", set_thread_stance, METH_O,
@@ -121,7 +121,7 @@ static bool add_control_flow(PyObject* module, const char* name, capture::Contro
 }
 
 bool initialize_controls(PyObject* module) {
-  if (PyModule_AddFunctions(module, functions)) return false;
+  if (PyModule_AddFunctions(module, kControlMethods)) return false;
   const std::pair<const char*, capture::Callee> rules[] = {
       {"is_compiling", capture::Callee::kReadOnly},  {"graph_break", capture::Callee::kGraphBreak},
       {"expect", capture::Callee::kExpect},          {"operand", capture::Callee::kOperand},

@@ -191,7 +191,7 @@ PyObject* check_only(PyObject*, PyObject* const* args, Py_ssize_t count, PyObjec
   return PyBool_FromLong(
       has_entry_for(cast(args[0]), args + 1, static_cast<size_t>(count - 1), kwnames));
 }
-PyMethodDef functions[] = {
+PyMethodDef kFunctionMethods[] = {
     {"check_only", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(check_only)),
      METH_FASTCALL | METH_KEYWORDS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
@@ -211,7 +211,7 @@ bool initialize(PyObject* module) {
   if (!graph_break_error_type) return false;
   Py_INCREF(graph_break_error_type);
   if (PyModule_AddObject(module, "GraphBreakError", graph_break_error_type)) return false;
-  return PyModule_AddFunctions(module, functions) == 0 && initialize_controls(module) &&
+  return PyModule_AddFunctions(module, kFunctionMethods) == 0 && initialize_controls(module) &&
          initialize_graph_recorder(module) && initialize_triton_compiler(module) &&
          initialize_fork_gate();
 }

@@ -40,7 +40,7 @@ using Gradient = trace::GradientTrace::Gradient;
 
 // What comes in more ways than this is left to PyTorch's operators. Of code for all sizes there is
 // one function for each set of sizes: that would go on and on.
-constexpr size_t kMostVariants = 8, kMostSizes = 4;
+constexpr size_t kMostFunctionVariants = 8, kMostSymbolicVariants = 4;
 
 // Tensors that only PyTorch's operators take, and wrappers that are to see every operator.
 constexpr c10::DispatchKeySet kWrapped({DispatchKey::Python, DispatchKey::FuncTorchBatched,
@@ -255,7 +255,8 @@ std::optional<std::shared_ptr<GradientFunctions::Function>> GradientFunctions::f
 
 bool GradientFunctions::is_full() {
   std::lock_guard lock(mutex_);
-  return variants_.size() >= (forward_.graph.is_symbolic() ? kMostSizes : kMostVariants);
+  return variants_.size() >=
+         (forward_.graph.is_symbolic() ? kMostSymbolicVariants : kMostFunctionVariants);
 }
 
 // With the GIL.

@@ -15,7 +15,7 @@ namespace {
 using cpython::Ref;
 
 // The pending Python exception as PyTorch's, in words.
-[[noreturn]] void raise_pending() {
+[[noreturn]] void raise_recording_failure() {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   const Ref own_type = Ref::steal(type), own_value = Ref::steal(value),
@@ -45,10 +45,10 @@ class PythonRecording : public runtime::cuda::Recording {
     const Gil gil;
     const Ref made = Ref::steal(
         PyObject_CallMethod(object_.get(), "finish", "O", has_numbers ? Py_True : Py_False));
-    if (!made) raise_pending();
+    if (!made) raise_recording_failure();
     executable_ = PyLong_AsVoidPtr(made.get());
     replay_ = Ref::steal(PyObject_GetAttrString(object_.get(), "replay"));
-    if (!replay_) raise_pending();
+    if (!replay_) raise_recording_failure();
   }
 
   void abandon() noexcept override {
@@ -59,7 +59,8 @@ class PythonRecording : public runtime::cuda::Recording {
 
   void launch() override {
     const Gil gil;
-    if (const Ref done = Ref::steal(PyObject_CallNoArgs(replay_.get())); !done) raise_pending();
+    if (const Ref done = Ref::steal(PyObject_CallNoArgs(replay_.get())); !done)
+      raise_recording_failure();
   }
 
   void* executable() const override { return executable_; }
@@ -79,7 +80,7 @@ class PythonRecorder : public runtime::cuda::Recorder {
                                                   std::function<void()>) override {
     const Gil gil;
     Ref object = Ref::steal(PyObject_CallFunction(begin_.get(), "i", int{device.index()}));
-    if (!object) raise_pending();
+    if (!object) raise_recording_failure();
     if (object.get() == Py_None) return nullptr;
     return std::make_unique<PythonRecording>(std::move(object));
   }
@@ -99,7 +100,7 @@ PyObject* record_cuda_graphs(PyObject*, PyObject* begin) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef kMethods[] = {
+PyMethodDef kRecorderMethods[] = {
     {"record_cuda_graphs", record_cuda_graphs, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -107,7 +108,7 @@ PyMethodDef kMethods[] = {
 }  // namespace
 
 bool initialize_graph_recorder(PyObject* module) {
-  return PyModule_AddFunctions(module, kMethods) == 0;
+  return PyModule_AddFunctions(module, kRecorderMethods) == 0;
 }
 
 }  // namespace braze::dispatch

@@ -1,10 +1,16 @@
 // An entry as a Python dict, for `explain` and tests.
 #pragma once
 
+#include <chrono>
+
 #include "cpython/ref.h"
 #include "dispatch/entry.h"
 
 namespace braze::dispatch {
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 // Besides what was compiled: where the segment is ("file", "function", "line", "offset": what it
 // begins with), how it ends ("exit": return, break, raise, give up) and where ("break_offset").

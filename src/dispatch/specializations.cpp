@@ -30,10 +30,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 bool onednn_multiplies_faster() {
   return !runtime::mkl_knows_processor() && __builtin_cpu_supports("avx2") && at::hasMKLDNN() &&
          at::globalContext().userEnabledMkldnn();

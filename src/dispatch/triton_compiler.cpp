@@ -15,7 +15,7 @@ using cpython::Ref;
 using runtime::cuda::TritonBinary;
 using runtime::cuda::TritonSource;
 
-[[noreturn]] void raise_pending() {
+[[noreturn]] void raise_triton_failure() {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   const Ref own_type = Ref::steal(type), own_value = Ref::steal(value),
@@ -28,7 +28,7 @@ using runtime::cuda::TritonSource;
 }
 
 Ref checked(PyObject* made) {
-  if (!made) raise_pending();
+  if (!made) raise_triton_failure();
   return Ref::steal(made);
 }
 
@@ -36,7 +36,7 @@ Ref source_of(const TritonSource& source) {
   const Ref flags = checked(PyList_New(0));
   for (const std::string& flag : source.flags) {
     const Ref text = checked(PyUnicode_FromString(flag.c_str()));
-    if (PyList_Append(flags.get(), text.get()) < 0) raise_pending();
+    if (PyList_Append(flags.get(), text.get()) < 0) raise_triton_failure();
   }
   return checked(Py_BuildValue("(ssO)", source.name.c_str(), source.text.c_str(), flags.get()));
 }
@@ -45,7 +45,8 @@ TritonBinary binary_of(PyObject* given) {
   TritonBinary binary;
   unsigned shared = 0;
   PyObject* cubin = nullptr;
-  if (!PyArg_ParseTuple(given, "IiS", &shared, &binary.more_pointers, &cubin)) raise_pending();
+  if (!PyArg_ParseTuple(given, "IiS", &shared, &binary.more_pointers, &cubin))
+    raise_triton_failure();
   binary.shared_bytes = shared;
   binary.cubin.assign(PyBytes_AS_STRING(cubin), static_cast<size_t>(PyBytes_GET_SIZE(cubin)));
   return binary;
@@ -63,7 +64,7 @@ class PythonCompiler : public runtime::cuda::TritonCompiler {
     const Gil gil;
     const Ref list = checked(PyList_New(0));
     for (const TritonSource& source : sources)
-      if (PyList_Append(list.get(), source_of(source).get()) < 0) raise_pending();
+      if (PyList_Append(list.get(), source_of(source).get()) < 0) raise_triton_failure();
     const Ref made =
         checked(PyObject_CallFunction(compile_.get(), "Os", list.get(), folder.c_str()));
     const Ref items = checked(PySequence_List(made.get()));
@@ -86,7 +87,7 @@ PyObject* compile_triton(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef kMethods[] = {
+PyMethodDef kTritonMethods[] = {
     {"compile_triton", compile_triton, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -94,7 +95,7 @@ PyMethodDef kMethods[] = {
 }  // namespace
 
 bool initialize_triton_compiler(PyObject* module) {
-  return PyModule_AddFunctions(module, kMethods) == 0;
+  return PyModule_AddFunctions(module, kTritonMethods) == 0;
 }
 
 }  // namespace braze::dispatch

@@ -10,14 +10,14 @@ namespace {
 
 enum class Scope : uint8_t { kOne, kAll, kPart, kSame };
 
-struct Line {
+struct CallLine {
   Scope scope;
   std::string_view name;
   CallFacts facts;
   std::string_view other;  // kSame
 };
 
-constexpr Line kLines[] = {
+constexpr CallLine kCallLines[] = {
 #define ONE(name, facts) {Scope::kOne, name, {facts}, {}},
 #define ALL(name, facts) {Scope::kAll, name, {facts}, {}},
 #define PART(text, facts) {Scope::kPart, text, {facts}, {}},
@@ -33,8 +33,8 @@ constexpr Line kLines[] = {
 
 std::unordered_map<std::string_view, CallFacts> lines_of(Scope scope) {
   std::unordered_map<std::string_view, CallFacts> lines;
-  lines.reserve(std::size(kLines));
-  for (const Line& line : kLines)
+  lines.reserve(std::size(kCallLines));
+  for (const CallLine& line : kCallLines)
     if (line.scope == scope)
       BRAZE_CHECK(lines.emplace(line.name, line.facts).second, "two lines for ", line.name,
                   " in call_facts.inc");
@@ -49,14 +49,14 @@ CallFacts find_call_facts(std::string_view name) {
   if (const auto line = one.find(name); line != one.end()) found = line->second;
   if (const auto line = all.find(OpName(name).functional_base()); line != all.end())
     found.facts |= line->second.facts;
-  for (const Line& line : kLines)
+  for (const CallLine& line : kCallLines)
     if (line.scope == Scope::kPart && name.find(line.name) != name.npos)
       found.facts |= line.facts.facts;
   return found;
 }
 
 std::string_view op_with_honest_schema(std::string_view name) {
-  for (const Line& line : kLines)
+  for (const CallLine& line : kCallLines)
     if (line.scope == Scope::kSame && line.name == name) return line.other;
   return {};
 }

@@ -10,12 +10,12 @@ namespace {
 
 enum class Twin : uint8_t { kNone, kOther, kDraws };
 
-struct Line {
+struct TwinLine {
   Twin twin;
   std::string_view name, functional;
 };
 
-constexpr Line kLines[] = {
+constexpr TwinLine kTwinLines[] = {
 #define NONE(name) {Twin::kNone, "aten." name, {}},
 #define OTHER(name, functional) {Twin::kOther, name, functional},
 #define DRAWS(name, functional) {Twin::kDraws, name, functional},
@@ -29,7 +29,7 @@ using Names = std::unordered_map<std::string_view, std::string_view>;
 
 Names lines_of(Twin twin) {
   Names names;
-  for (const Line& line : kLines)
+  for (const TwinLine& line : kTwinLines)
     if (line.twin == twin) names.emplace(line.name, line.functional);
   return names;
 }

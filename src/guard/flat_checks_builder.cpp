@@ -9,11 +9,10 @@
 
 namespace braze::guard {
 
+using cpython::is_heap_type;
 using cpython::Ref;
 
 namespace {
-
-bool is_heap_type(const PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
 
 // A field of a C struct that Python code cannot set (`__func__` of a staticmethod).
 bool is_constant_member(PyObject* descriptor) {

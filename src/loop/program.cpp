@@ -83,9 +83,9 @@ std::string item_text(const ScheduledKernel& item) {
   return out + ") " + to_string(item.kernel);
 }
 
-class Verifier {
+class ProgramVerifier {
  public:
-  explicit Verifier(const Program& program)
+  explicit ProgramVerifier(const Program& program)
       : program_(program), defined_(program.buffers.size(), false) {}
 
   void run() {
@@ -165,6 +165,6 @@ std::string to_string(const Program& program) {
   return out;
 }
 
-void verify(const Program& program) { Verifier(program).run(); }
+void verify(const Program& program) { ProgramVerifier(program).run(); }
 
 }  // namespace braze::loop

@@ -8,9 +8,9 @@
 namespace braze::loop {
 namespace {
 
-class Verifier {
+class KernelVerifier {
  public:
-  explicit Verifier(const Kernel& kernel) : kernel_(kernel) {}
+  explicit KernelVerifier(const Kernel& kernel) : kernel_(kernel) {}
 
   void run() {
     for (const BufferParam& param : kernel_.params)
@@ -192,6 +192,6 @@ class Verifier {
 
 }  // namespace
 
-void verify(const Kernel& kernel) { Verifier(kernel).run(); }
+void verify(const Kernel& kernel) { KernelVerifier(kernel).run(); }
 
 }  // namespace braze::loop

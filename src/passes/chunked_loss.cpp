@@ -15,6 +15,7 @@
 #include "graph/op_kind.h"
 #include "passes/again.h"
 #include "passes/aliasing.h"
+#include "passes/loss_reduction.h"
 #include "passes/loss_region.h"
 
 namespace braze::passes {
@@ -32,7 +33,6 @@ using graph::Value;
 using sym::Int;
 
 constexpr int64_t kMostChunks = 8;
-constexpr int64_t kEach = 0, kMean = 1;  // reductions
 
 // Which values stand for others at an earlier place.
 class Earlier {

@@ -8,6 +8,7 @@
 #include "graph/infer/strides.h"
 #include "graph/op_kind.h"
 #include "passes/decompose_rules.h"
+#include "passes/loss_reduction.h"
 #include "sym/facts.h"
 
 namespace braze::passes {
@@ -130,7 +131,7 @@ Value* activation(Emitter& emit, const Node& node, Value* dy, Value* x) {
 }
 
 // x <= threshold ? 0 : dy, for integers too
-Replacement threshold(Emitter& emit, const Node& node) {
+Replacement threshold_backward(Emitter& emit, const Node& node) {
   const TensorType& type = node.result()->type();
   for (const int i : {0, 1})
     if (graph::tensor_arg(node, i)->type().dtype != type.dtype ||
@@ -156,8 +157,6 @@ Replacement dropout(Emitter& emit, const Node& node) {
       emit.mul(in_compute_dtype(emit, dy), emit.cast(mask, graph::compute_dtype(dy->type().dtype)));
   return {emit.mul(kept, graph::double_arg(node, 2))};
 }
-
-constexpr int64_t kMean = 1;
 
 // Of the nll loss's gradient, which is zero but at the target of each row, the sums of the rows,
 // [n, 1]: to the bit what adding up gives. Null: it is another node, or sums of halves round.
@@ -253,7 +252,7 @@ Value* layer_norm_input(Emitter& emit, const LayerNorm& norm) {
 }
 
 // dy, x, normalised sizes, mean, rstd, weight, bias, which are wanted
-Replacement layer_norm(Emitter& emit, const Node& node) {
+Replacement layer_norm_backward(Emitter& emit, const Node& node) {
   Value* input = graph::tensor_arg(node, 1);
   if (!graph::is_float(input->type().dtype) ||
       graph::tensor_arg(node, 0)->type().dtype != input->type().dtype)
@@ -365,7 +364,7 @@ Replacement decompose_backward(Emitter& emit, const Node& node) {
       return {sigmoid(emit, dy, y)};
     }
     case OpKind::kthreshold_backward:
-      return threshold(emit, node);
+      return threshold_backward(emit, node);
     case OpKind::knative_dropout_backward:
       return dropout(emit, node);
     case OpKind::k_softmax_backward_data:
@@ -373,7 +372,7 @@ Replacement decompose_backward(Emitter& emit, const Node& node) {
     case OpKind::k_log_softmax_backward_data:
       return softmax(emit, node, true);
     case OpKind::knative_layer_norm_backward:
-      return layer_norm(emit, node);
+      return layer_norm_backward(emit, node);
     case OpKind::knll_loss_forward:
       return nll_loss(emit, node);
     case OpKind::kslice_backward:  // dim, start, end, step

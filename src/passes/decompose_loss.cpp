@@ -6,6 +6,7 @@
 #include "graph/arguments.h"
 #include "graph/op_kind.h"
 #include "passes/decompose_rules.h"
+#include "passes/loss_reduction.h"
 
 namespace braze::passes {
 
@@ -18,8 +19,6 @@ using graph::Value;
 using sym::Int;
 
 namespace {
-
-enum Reduction : int64_t { kEach, kMean, kSum };
 
 // Eager rounds each loss of halves before it adds them up, so they are left to it.
 bool are_floats(const Node& node, std::initializer_list<int> operands) {

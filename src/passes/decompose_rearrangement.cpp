@@ -27,7 +27,7 @@ using sym::Int;
 namespace {
 
 // Each point of a window is an operand of an expression.
-constexpr int64_t kMostPoints = 25;
+constexpr int64_t kMostWindowPoints = 25;
 
 using Groups = std::vector<std::vector<int64_t>>;
 
@@ -116,7 +116,7 @@ Replacement channel_shuffle(Emitter& emit, const Node& node) {
 }
 
 // Windows of an image, by dimension.
-struct Windows {
+struct ImageWindows {
   int64_t size, count;  // of the image; how many windows
   int64_t kernel, dilation, padding, stride;
 
@@ -124,16 +124,16 @@ struct Windows {
 };
 
 // kernel_size, dilation, padding, stride from argument `first` on.
-std::optional<std::array<Windows, 2>> windows_of(const Node& node, int first,
-                                                 std::span<const Int> image) {
+std::optional<std::array<ImageWindows, 2>> windows_of(const Node& node, int first,
+                                                      std::span<const Int> image) {
   if (image.size() != 2 || !are_constant(image)) return std::nullopt;
-  std::array<Windows, 2> windows;
+  std::array<ImageWindows, 2> windows;
   for (int argument = first; argument < first + 4; ++argument) {
     const Dims given = graph::dims_arg(node, argument);
     if (given.size() != 2 || !are_constant(given)) return std::nullopt;
     for (int i = 0; i < 2; ++i) {
-      int64_t Windows::*const members[] = {&Windows::kernel, &Windows::dilation, &Windows::padding,
-                                           &Windows::stride};
+      int64_t ImageWindows::*const members[] = {&ImageWindows::kernel, &ImageWindows::dilation,
+                                                &ImageWindows::padding, &ImageWindows::stride};
       windows[i].*members[argument - first] = given[i].constant();
     }
   }
@@ -174,7 +174,7 @@ Replacement columns_of_image(Emitter& emit, const Node& node) {
 class ImageOfColumns {
  public:
   // `points`: [..., kernel, kernel, windows, windows]
-  ImageOfColumns(Emitter& emit, Value* points, const std::array<Windows, 2>& windows)
+  ImageOfColumns(Emitter& emit, Value* points, const std::array<ImageWindows, 2>& windows)
       : emit_(emit), points_(points), rows_(windows[0]), columns_(windows[1]) {}
 
   Value* sum() {
@@ -221,12 +221,12 @@ class ImageOfColumns {
                        emit_.full(number, 0.0));
   }
 
-  static std::pair<Int, Int> border(const Windows& windows, int64_t offset) {
+  static std::pair<Int, Int> border(const ImageWindows& windows, int64_t offset) {
     const int64_t before = offset * windows.dilation - windows.padding;
     return {Int(before), Int(windows.size - windows.count - before)};
   }
 
-  Places places(const Windows& windows, int64_t offset) {
+  Places places(const ImageWindows& windows, int64_t offset) {
     const graph::Device device = points_->type().device;
     const int64_t begin = windows.padding - offset * windows.dilation;
     const graph::Argument where = is_on_cpu(points_->type()) ? graph::Argument(None{}) : device;
@@ -239,7 +239,7 @@ class ImageOfColumns {
 
   Emitter& emit_;
   Value* points_;
-  const Windows rows_, columns_;
+  const ImageWindows rows_, columns_;
 };
 
 // self, output_size, kernel_size, dilation, padding, stride: [n, c * kernel, windows] to [n, c, h,
@@ -251,7 +251,7 @@ Replacement image_of_columns(Emitter& emit, const Node& node) {
   const auto windows = windows_of(node, 2, std::span(result.sizes).last(2));
   if (!windows || (rank != 2 && rank != 3) || !graph::is_float(result.dtype)) return {};
   const auto& [rows, columns] = *windows;
-  if (rows.kernel * columns.kernel > kMostPoints ||
+  if (rows.kernel * columns.kernel > kMostWindowPoints ||
       x->type().sizes.back() != Int(rows.count * columns.count))
     return {};
   const bool is_dense = rows.stride == 1 && columns.stride == 1;

@@ -47,7 +47,7 @@ int64_t words_below(float p) {
 }
 
 // A dropout that can be written.
-struct Draw {
+struct MaskDraw {
   Node* node;
   double kept;  // probability
   int64_t numel, threads;
@@ -66,16 +66,16 @@ class DropoutMasks {
 
   bool run() {
     // Draws of one state, in order.
-    std::vector<std::vector<Draw>> groups(1);
+    std::vector<std::vector<MaskDraw>> groups(1);
     for (const auto& node : graph_.nodes()) {
-      if (std::optional<Draw> draw = draw_of(*node))
+      if (std::optional<MaskDraw> draw = draw_of(*node))
         groups.back().push_back(*draw);
       else if (draws_there(*node) && !groups.back().empty())
         groups.emplace_back();
     }
     if (groups.front().empty()) return false;
     refuse_unaligned();
-    for (const std::vector<Draw>& group : groups) write(group);
+    for (const std::vector<MaskDraw>& group : groups) write(group);
     recompute_storages(graph_);  // Views of what was drawn are views of what is computed.
     return true;
   }
@@ -101,7 +101,7 @@ class DropoutMasks {
   }
 
   // input, p, train
-  std::optional<Draw> draw_of(Node& node) {
+  std::optional<MaskDraw> draw_of(Node& node) {
     if (node.op().kind != OpKind::knative_dropout) return std::nullopt;
     Value* input = graph::tensor_arg(node, 0);
     const TensorType& type = input->type();
@@ -117,7 +117,7 @@ class DropoutMasks {
     const int pack = pack_of(type.dtype, count);
     if (pack < kWords || !begins_at_a_pack(*input)) return std::nullopt;
     const int64_t threads = std::min(mapping_.most_threads, (count + kBlock - 1) / kBlock * kBlock);
-    return Draw{&node, kept, count, threads, pack};
+    return MaskDraw{&node, kept, count, threads, pack};
   }
 
   // Where the memory is made by the graph, it begins at a multiple of 16 bytes in eager, too.
@@ -151,20 +151,20 @@ class DropoutMasks {
                     first);
   }
 
-  void write(const std::vector<Draw>& group) {
+  void write(const std::vector<MaskDraw>& group) {
     if (group.empty()) return;
     int64_t increment = 0;
-    for (const Draw& draw : group) increment += draw.increment();
+    for (const MaskDraw& draw : group) increment += draw.increment();
     Emitter before_all(graph_, group.front().node);
     Value* state = before_all(OpKind::kbraze_philox_state, {Int(increment), mapping_.device});
     int64_t first = 0;
-    for (const Draw& draw : group) {
+    for (const MaskDraw& draw : group) {
       write(draw, state, first);
       first += draw.increment() / kWords;
     }
   }
 
-  void write(const Draw& draw, Value* state, int64_t first) {
+  void write(const MaskDraw& draw, Value* state, int64_t first) {
     Node* node = draw.node;
     Emitter emit(graph_, node);
     Value* input = graph::tensor_arg(*node, 0);

@@ -403,7 +403,7 @@ bool mutates(const Graph& graph) {
   });
 }
 
-bool functionalise(Graph& graph, bool keeps_histories) {
+bool made_functional(Graph& graph, bool keeps_histories) {
   if (!mutates(graph)) return false;
   Graph copy = graph.clone();
   Functionaliser(copy, keeps_histories).run();
@@ -430,7 +430,7 @@ bool hides_histories(const Graph& graph) {
   });
 }
 
-bool functionalise(Graph& graph) { return functionalise(graph, false); }
-bool functionalise_with_histories(Graph& graph) { return functionalise(graph, true); }
+bool functionalise(Graph& graph) { return made_functional(graph, false); }
+bool functionalise_with_histories(Graph& graph) { return made_functional(graph, true); }
 
 }  // namespace braze::passes

@@ -6,6 +6,7 @@
 #include "graph/infer/strides.h"
 #include "graph/op_kind.h"
 #include "passes/again.h"
+#include "passes/loss_reduction.h"
 
 namespace braze::passes {
 namespace {
@@ -20,7 +21,6 @@ using graph::Value;
 using sym::Int;
 
 constexpr int64_t kLeastBytes = 16 << 20;  // of logits; fewer stay in caches
-constexpr int64_t kEach = 0, kMean = 1;    // reductions
 
 class Search {
  public:

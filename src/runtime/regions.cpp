@@ -10,7 +10,7 @@
 namespace braze::runtime {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kRegionAlignment = 64;
 constexpr int64_t kPage = 4096;
 constexpr int64_t kSmallestRegion = 64ll << 20;
 // Beyond the peak of use an eighth of it stays in memory, for what does not fit where it is free.
@@ -29,7 +29,7 @@ bool give_back(char* memory, int64_t bytes) {
 }  // namespace
 
 char* Regions::take(int64_t bytes) {
-  const int64_t size = std::max(rounded_up(bytes, kAlignment), kAlignment);
+  const int64_t size = std::max(rounded_up(bytes, kRegionAlignment), kRegionAlignment);
   std::lock_guard lock(mutex_);
   for (bool has_mapped = false;; has_mapped = true) {
     if (const auto range = best_fit(size); range != free_.end()) {
@@ -60,7 +60,7 @@ Regions::Ranges::iterator Regions::best_fit(int64_t bytes) {
 }
 
 void Regions::give(char* piece, int64_t bytes) {
-  const int64_t size = std::max(rounded_up(bytes, kAlignment), kAlignment);
+  const int64_t size = std::max(rounded_up(bytes, kRegionAlignment), kRegionAlignment);
   std::lock_guard lock(mutex_);
   used_ -= size;
   const bool stays = idle_ + size <= may_stay_idle() || !give_back(piece, size);

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMark = "BRAZE-1\n";
+constexpr std::string_view kFileMark = "BRAZE-1\n";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr size_t kTrailerSize = 32;
 constexpr time_t kTemporaryMaxAge = 3600;  // seconds; what a killed process has left
@@ -36,7 +36,7 @@ constexpr time_t kTemporaryMaxAge = 3600;  // seconds; what a killed process has
 std::string trailer_of(std::string_view bytes) {
   const Hash128 hash = siphash128(bytes, 0x6b73'6964, 0x6568'6361'63);
   const uint64_t words[3] = {bytes.size(), hash.low, hash.high};
-  std::string trailer(kMark);
+  std::string trailer(kFileMark);
   trailer.append(reinterpret_cast<const char*>(words), sizeof words);
   return trailer;
 }

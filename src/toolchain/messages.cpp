@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr uint64_t kMark = 0x316772756d7a7262;  // so that what is no message is noticed
+constexpr uint64_t kMessageMark = 0x316772756d7a7262;  // so that what is no message is noticed
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 
 void append(std::string& bytes, uint64_t number) {
@@ -96,7 +96,7 @@ Exchange send_message(int socket, const Message& message, milliseconds limit) {
     body += text;
   }
   std::string head;
-  append(head, kMark);
+  append(head, kMessageMark);
   append(head, body.size());
   return send_all(socket, head + body, end_of(limit));
 }
@@ -106,7 +106,7 @@ Exchange receive_message(int socket, Message& message, milliseconds limit) {
   uint64_t head[2];  // mark, size
   Exchange done = receive_all(socket, reinterpret_cast<char*>(head), sizeof head, end);
   if (done != Exchange::kDone) return done;
-  if (head[0] != kMark || head[1] > kMostBytes) return Exchange::kGarbage;
+  if (head[0] != kMessageMark || head[1] > kMostBytes) return Exchange::kGarbage;
   std::string body(head[1], '\0');
   done = receive_all(socket, body.data(), body.size(), end);
   if (done != Exchange::kDone) return done;

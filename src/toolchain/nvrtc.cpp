@@ -28,8 +28,6 @@ std::string cache_key(const NvrtcLibrary& nvrtc, const CudaSource& source) {
   return key + "\n" + source.text;
 }
 
-[[noreturn]] void fail(const std::string& what) { throw InternalError(__FILE__, __LINE__, what); }
-
 // Sources that are compiled as one program.
 struct Bundle {
   std::vector<size_t> sources;
@@ -126,7 +124,9 @@ class Build {
     const auto begin = std::chrono::steady_clock::now();
     NvrtcResult result = pool.compile(program);
     if (!result.compiled)
-      fail(detail::concat("NVRTC ", setup_.library.version(), " failed (", result.text, ")"));
+      throw InternalError(
+          __FILE__, __LINE__,
+          detail::concat("NVRTC ", setup_.library.version(), " failed (", result.text, ")"));
     if (log::enabled(log::Component::kTiming)) {
       const std::chrono::duration<double, std::milli> spent =
           std::chrono::steady_clock::now() - begin;

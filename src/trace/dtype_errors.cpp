@@ -16,7 +16,7 @@
 namespace braze::trace {
 namespace {
 
-constexpr int64_t kMostElements = 4096;  // of a tensor that the call is tried with or makes
+constexpr int64_t kMostElementsTried = 4096;  // of a tensor that the call is tried with or makes
 
 constexpr size_t kMostOutcomes = 10'000;  // kept
 
@@ -124,7 +124,7 @@ class SmallCall {
                value.isSymBool()) {
       return false;
     } else if (value.isInt()) {
-      if (value.toInt() > kMostElements) return false;
+      if (value.toInt() > kMostElementsTried) return false;
       put('i', value.toInt());  // a dtype, or which dimension
     } else if (value.isBool()) {
       add(value.toBool() ? 'y' : 'n');
@@ -167,8 +167,9 @@ class SmallCall {
     int64_t count = 1;
     for (int64_t& size : sizes) {
       if (one) size = std::min<int64_t>(size, 1);
-      TORCH_CHECK(size <= kMostElements && (count *= std::max<int64_t>(size, 1)) <= kMostElements,
-                  "too large to be tried");
+      TORCH_CHECK(
+          size <= kMostElementsTried && (count *= std::max<int64_t>(size, 1)) <= kMostElementsTried,
+          "too large to be tried");
     }
     if (value.isInt() || value.isSymInt()) return sizes[0];
     return sizes;
@@ -186,9 +187,9 @@ class SmallCall {
     int64_t count = 1;
     for (int64_t d = 0; d < tensor.dim(); ++d) {
       if (one && !is_empty_along(tensor, d)) continue;
-      sizes[d] = std::min(from_symint(tensor.sym_size(d)).hint(), kMostElements);
+      sizes[d] = std::min(from_symint(tensor.sym_size(d)).hint(), kMostElementsTried);
       count *= std::max<int64_t>(sizes[d], 1);
-      TORCH_CHECK(count <= kMostElements, "too large to be tried");
+      TORCH_CHECK(count <= kMostElementsTried, "too large to be tried");
     }
     return at::zeros(sizes, at::TensorOptions(tensor.scalar_type()));
   }

@@ -13,7 +13,7 @@ namespace braze::trace {
 namespace {
 
 constexpr int64_t kRank = 4;
-using Values = std::unordered_set<const graph::Value*>;
+using ValueSet = std::unordered_set<const graph::Value*>;
 
 std::string tensor_of_rank(int64_t rank) {
   return "a tensor of " + std::to_string(rank) + (rank == 1 ? " dimension" : " dimensions");
@@ -38,7 +38,7 @@ int category_of(const graph::Value* value) {
 
 // Numbers have no dimensions, so that the widest dtype of a category decides. A real tensor without
 // dimensions counts less than tensors of four.
-bool promotes_otherwise(const graph::Node& node, const Values& numbers) {
+bool promotes_otherwise(const graph::Node& node, const ValueSet& numbers) {
   std::vector<graph::DType> dtypes;
   int category = 1;
   for (const graph::Value* operand : node.operands())
@@ -57,7 +57,7 @@ bool promotes_otherwise(const graph::Node& node, const Values& numbers) {
   return false;
 }
 
-std::string looks_up_otherwise(const graph::Node& node, const Values& numbers) {
+std::string looks_up_otherwise(const graph::Node& node, const ValueSet& numbers) {
   const auto* table = std::get_if<graph::Value*>(&node.args()[0]);
   const auto* indices = std::get_if<graph::OptionalRefs<graph::Value*>>(&node.args()[1]);
   if (!table || !indices || numbers.contains(*table)) return "it indexes what a table gives";
@@ -73,7 +73,7 @@ std::string looks_up_otherwise(const graph::Node& node, const Values& numbers) {
 }
 
 // Of a node that is given numbers.
-std::string computes_otherwise(const graph::Node& node, const Values& numbers) {
+std::string computes_otherwise(const graph::Node& node, const ValueSet& numbers) {
   const graph::Op& op = node.op();
   if (op.kind == graph::OpKind::kindex_Tensor) return looks_up_otherwise(node, numbers);
   if (op.kind == graph::OpKind::kdetach || op.kind == graph::OpKind::kalias) return "";
@@ -113,7 +113,7 @@ std::string Elements::why_not(const at::Tensor& result) const {
     nodes.push_back(it->get());
   }
   std::reverse(nodes.begin(), nodes.end());
-  Values numbers = arguments_;
+  ValueSet numbers = arguments_;
   for (const graph::Node* node : nodes) {
     const graph::Op& op = node->op();
     if (op.effects.random) return op.name + " draws random numbers";

@@ -8,7 +8,7 @@
 namespace braze::trace {
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 18;  // of a tensor that is looked through
+constexpr int64_t kMostElementsSeen = int64_t{1} << 18;  // of a tensor that is looked through
 
 // In bytes.
 struct Layout {
@@ -70,7 +70,7 @@ Overlap overlap_of(const graph::TensorType& a, const graph::TensorType& b) {
   if (one.item == other.item && one.begin == other.begin && one.sizes == other.sizes &&
       one.strides == other.strides)
     return Overlap::kFull;
-  if (std::max(one.count, other.count) > kMostElements)
+  if (std::max(one.count, other.count) > kMostElementsSeen)
     return one.item == other.item && one.strides == other.strides &&
                    meet(one, other, other.begin - one.begin, 0)
                ? Overlap::kPartial

@@ -20,7 +20,7 @@ constexpr bool kLooksIntoMemory = TORCH_VERSION_MAJOR > 2 ||
                                   (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 14);
 
 // self, q (a tensor or a number), dim, keepdim, interpolation
-constexpr int kArguments = 5;
+constexpr int kQuantileArguments = 5;
 
 void quantile(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard below(kCompositeKey);
@@ -30,7 +30,7 @@ void quantile(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit
   const auto requires_grad = [](const c10::IValue& value) {
     return value.isTensor() && value.toTensor().requires_grad();
   };
-  const auto arguments = stack->end() - kArguments;
+  const auto arguments = stack->end() - kQuantileArguments;
   if (thread_state.in_kernel || !is_on_cpu(*arguments))
     return handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   if (at::GradMode::is_enabled() && std::any_of(arguments, stack->end(), requires_grad))

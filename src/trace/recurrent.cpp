@@ -21,7 +21,7 @@ namespace {
 
 // input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first. `hx` is
 // one tensor, or for an LSTM a list of two.
-constexpr int kArguments = 9;
+constexpr int kLayerArguments = 9;
 enum Position { kInput, kState, kParams, kBiases, kLayers, kDropout, kTrain, kBidirectional };
 
 struct Layer {
@@ -35,7 +35,7 @@ struct Layer {
         directions(arguments[kBidirectional].toBool() ? 2 : 1),
         cells(arguments[kLayers].toInt() * directions),
         drops(arguments[kTrain].toBool() && arguments[kDropout].toDouble() != 0),
-        batch_first(arguments[kArguments - 1].toBool()),
+        batch_first(arguments[kLayerArguments - 1].toBool()),
         gates(gates) {}
 
   at::Tensor input;
@@ -49,7 +49,7 @@ struct Layer {
   c10::SymInt length() const { return input.sym_size(batch_first ? 1 : 0); }
 };
 
-bool is_symbolic(const at::Tensor& tensor) {
+bool has_symbolic_sizes(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
@@ -74,7 +74,8 @@ bool fit_params(const Layer& layer) {
   const int64_t rows = layer.gates * hidden;
   for (size_t i = 0; i < layer.params.size(); ++i) {
     const at::Tensor& param = layer.params[i];
-    if (!param.defined() || is_symbolic(param) || param.scalar_type() != layer.input.scalar_type())
+    if (!param.defined() || has_symbolic_sizes(param) ||
+        param.scalar_type() != layer.input.scalar_type())
       return false;
     const int64_t kind = static_cast<int64_t>(i) % of_cell;
     const int64_t cell = static_cast<int64_t>(i) / of_cell;
@@ -106,7 +107,7 @@ bool has_varying_length(const Layer& layer) {
 
 // Where anything is unusual PyTorch's kernel is asked, which raises or specialises.
 bool is_recorded_whole(const Layer& layer) try {
-  if (!is_symbolic(layer.input) || layer.input.dim() != 3 || layer.drops) return false;
+  if (!has_symbolic_sizes(layer.input) || layer.input.dim() != 3 || layer.drops) return false;
   if (pytorch::is_autocast_enabled(at::kCPU) || thread_state.in_kernel) return false;
   const at::ScalarType dtype = layer.input.scalar_type();
   if (dtype != at::kFloat && dtype != at::kDouble) return false;
@@ -121,7 +122,7 @@ bool is_recorded_whole(const Layer& layer) try {
 template <int64_t gates>
 void recurrent(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard below(kCompositeKey);
-  const Layer layer(&*(stack->end() - kArguments), gates);
+  const Layer layer(&*(stack->end() - kLayerArguments), gates);
   if (needs_gradient(layer) && has_varying_length(layer))
     raise_break({graph_name(handle.operator_name()),
                  "with a gradient, it is compiled for one length of its sequences alone",
@@ -131,7 +132,7 @@ void recurrent(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::ji
   // An LSTM's output is a view where the batch comes first.
   const bool transposes = layer.batch_first && layer.states.size() == 2;
   if (transposes) {
-    *(stack->end() - kArguments) = layer.input.transpose(0, 1);
+    *(stack->end() - kLayerArguments) = layer.input.transpose(0, 1);
     stack->back() = false;
   }
   record_call(operator_info(handle), *stack);

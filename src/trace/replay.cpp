@@ -15,7 +15,7 @@ namespace braze::trace {
 
 namespace {
 
-using Values = std::unordered_map<const graph::Value*, at::Tensor>;
+using ValueTensors = std::unordered_map<const graph::Value*, at::Tensor>;
 
 void check_metadata(const graph::Node& node, const graph::TensorType& traced,
                     const at::Tensor& tensor, std::span<const int64_t> symbols) {
@@ -27,7 +27,7 @@ void check_metadata(const graph::Node& node, const graph::TensorType& traced,
               graph::to_string(got));
 }
 
-void run_node(const graph::Node& node, Values& values, std::span<const int64_t> symbols,
+void run_node(const graph::Node& node, ValueTensors& values, std::span<const int64_t> symbols,
               bool check) {
   if (node.op().kind == graph::OpKind::kcopy) {  // autograd knows the in-place op alone
     const auto operand = [&](int i) { return values.at(node.operands()[i]); };
@@ -86,7 +86,7 @@ void run_node(const graph::Node& node, Values& values, std::span<const int64_t> 
 
 std::vector<at::Tensor> replay(const graph::Graph& graph, std::span<const at::Tensor> inputs,
                                std::span<const int64_t> symbols, bool check) {
-  Values values;
+  ValueTensors values;
   for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs()[i].value] = inputs[i];
   for (const auto& node : graph.nodes()) run_node(*node, values, symbols, check);
   std::vector<at::Tensor> outputs;

@@ -9,7 +9,7 @@ namespace braze::capture {
 
 namespace {
 
-Tracked decline(TraceContext& trace, const std::string& why) {
+Tracked decline_backward(TraceContext& trace, const std::string& why) {
   return trace.refuse(BreakKind::kAutograd, "a backward that cannot be compiled: " + why);
 }
 
@@ -31,7 +31,8 @@ bool accumulate(TraceContext& trace, size_t number, PyObject* leaf, bool creates
   const Source* source = trace.world.source_of(leaf);
   const bool is_made = is_fake(leaf);
   if ((!source && !is_made) || !is_plain_leaf(leaf))
-    return bool(decline(trace, "a gradient of a tensor from outside that no input leads to"));
+    return bool(
+        decline_backward(trace, "a gradient of a tensor from outside that no input leads to"));
   Tracked before = tensor_attribute_of(trace, Tracked::borrow(leaf, source), names().grad, nullptr);
   if (!before) return false;
   Ref stored;
@@ -40,7 +41,7 @@ bool accumulate(TraceContext& trace, size_t number, PyObject* leaf, bool creates
     const NativeScope scope(trace, true, nullptr);
     stored = trace.recording.accumulated(number, before.get(), creates_graph, &why);
   }
-  if (!why.empty()) return bool(decline(trace, why));
+  if (!why.empty()) return bool(decline_backward(trace, why));
   if (source) trace.guards.add_no_hooks(source);
   if (!stored || stored.get() == before.get()) return true;
   if (is_made) return PyObject_SetAttr(leaf, names().grad, stored.get()) == 0;
@@ -51,7 +52,7 @@ bool accumulate(TraceContext& trace, size_t number, PyObject* leaf, bool creates
 
 Tracked call_backward(TraceContext& trace, Tracked* args, size_t count) {
   BRAZE_CHECK(count == 6, "run_backward() takes six arguments");
-  if (trace.torch_calls) return decline(trace, "a backend of the user's takes none");
+  if (trace.torch_calls) return decline_backward(trace, "a backend of the user's takes none");
   const Recording::BackwardCall call{.roots = items_of(args[0].get()),
                                      .tangents = items_of(args[1].get()),
                                      .inputs = items_of(args[2].get()),
@@ -64,7 +65,7 @@ Tracked call_backward(TraceContext& trace, Tracked* args, size_t count) {
     const NativeScope scope(trace, true, nullptr);
     given = trace.recording.run_backward(call, &why);
   }
-  if (!why.empty()) return decline(trace, why);
+  if (!why.empty()) return decline_backward(trace, why);
   if (call.accumulates) {
     for (size_t i = 0; i < given.size(); ++i)
       if (!accumulate(trace, i, given[i].get(), call.creates_graph)) return {};

@@ -43,10 +43,6 @@ bool is_of_library(PyObject* function) {
 // torch.tensor, torch.as_tensor
 bool makes_tensors(std::string_view name) { return name == "tensor" || name == "as_tensor"; }
 
-bool is_bound_to_object(PyObject* self) {
-  return self && !PyModule_Check(self) && !PyType_Check(self);
-}
-
 // The Python function that torch.jit.script was given; null for what torch.jit.trace made, which
 // holds the decisions of one call.
 Ref source_of_script(PyObject* script) {

@@ -101,7 +101,7 @@ class Snapshot {
 
 static bool tensors_in(const Tracked& list, std::vector<PyObject*>& tensors);
 
-static Tracked decline(TraceContext& trace, std::string why) {
+static Tracked decline_control_flow(TraceContext& trace, std::string why) {
   return trace.refuse(BreakKind::kControlFlow,
                       "a control flow operator that cannot be captured: " + std::move(why));
 }
@@ -109,29 +109,30 @@ static Tracked decline(TraceContext& trace, std::string why) {
 // (number, what the function gave), which has to be a pair of a list of tensors and anything.
 static Tracked trace_branch(TraceContext& trace, const Tracked& function,
                             const Tracked& arguments) {
-  if (trace.torch_calls) return decline(trace, "a backend of the user's takes no branches");
+  if (trace.torch_calls)
+    return decline_control_flow(trace, "a backend of the user's takes no branches");
   const Snapshot before(trace.world);
   const size_t writes = trace.world.log().count(), deferred = trace.deferred.size(),
                context_writes = trace.context_variables.writes.size();
   int number = 0;
   if (std::string why = trace.recording.begin_region(&number); !why.empty())
-    return decline(trace, why);
+    return decline_control_flow(trace, why);
   Tracked given = call_ex(trace, function, arguments.get(), nullptr);
   if (!given) {
     if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_Exception)) return {};
     const Ref exception = take_exception();
-    return decline(trace, "a branch raises " + describe_exception(exception.get()));
+    return decline_control_flow(trace, "a branch raises " + describe_exception(exception.get()));
   }
   if (trace.world.log().count() != writes || trace.deferred.size() != deferred ||
       trace.context_variables.writes.size() != context_writes || !before.unchanged())
-    return decline(trace, "a branch changes an object that was there before it");
+    return decline_control_flow(trace, "a branch changes an object that was there before it");
   if (!PyTuple_CheckExact(given.get()) || PyTuple_GET_SIZE(given.get()) != 2)
-    return decline(trace, "a branch gives no tensors");
+    return decline_control_flow(trace, "a branch gives no tensors");
   std::vector<PyObject*> outputs;
   if (!tensors_in(Tracked::borrow(PyTuple_GET_ITEM(given.get(), 0)), outputs))
-    return decline(trace, "a branch gives something else than tensors");
+    return decline_control_flow(trace, "a branch gives something else than tensors");
   if (std::string why = trace.recording.end_region(number, outputs); !why.empty())
-    return decline(trace, why);
+    return decline_control_flow(trace, why);
   return Tracked(Ref::steal(Py_BuildValue("(iO)", number, given.get())));
 }
 
@@ -145,7 +146,7 @@ static bool tensors_in(const Tracked& list, std::vector<PyObject*>& tensors) {
 }
 
 static Tracked list_of(TraceContext& trace, std::vector<Ref> tensors, const std::string& why) {
-  if (!why.empty()) return decline(trace, why);
+  if (!why.empty()) return decline_control_flow(trace, why);
   Ref list = Ref::steal(PyList_New(static_cast<Py_ssize_t>(tensors.size())));
   for (size_t i = 0; i < tensors.size(); ++i)
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), tensors[i].release());
@@ -175,7 +176,7 @@ Tracked call_control_flow(TraceContext& trace, ControlFlowCall call, Tracked* ar
       return list_of(trace, trace.recording.loop(number(0), number(1), tensors, &why), why);
     case ControlFlowCall::kDecline:
       BRAZE_CHECK(count == 1 && PyUnicode_Check(args[0].get()), "decline(why)");
-      return decline(trace, cpython::utf8_of(args[0].get()));
+      return decline_control_flow(trace, cpython::utf8_of(args[0].get()));
   }
   BRAZE_UNREACHABLE("control flow call");
 }

@@ -22,7 +22,7 @@ class Scope {
   const Elements* previous_;
 };
 
-Tracked decline(TraceContext& trace, const std::string& why) {
+Tracked decline_elements(TraceContext& trace, const std::string& why) {
   return trace.refuse(BreakKind::kUntraceableOp,
                       "a function of single scores and positions: " + why);
 }
@@ -44,17 +44,18 @@ Tracked call_elementwise(TraceContext& trace, const Tracked& function, const Tra
   if (!given) {
     if (trace.breaks.under_way() || !PyErr_ExceptionMatches(PyExc_Exception)) return {};
     const Ref exception = take_exception();
-    return decline(trace, "it raises " + describe_exception(exception.get()));
+    return decline_elements(trace, "it raises " + describe_exception(exception.get()));
   }
-  if (!is_tensor(given.get())) return decline(trace, "it gives no tensor");
-  if (std::string why = elements.why_not(given.get()); !why.empty()) return decline(trace, why);
+  if (!is_tensor(given.get())) return decline_elements(trace, "it gives no tensor");
+  if (std::string why = elements.why_not(given.get()); !why.empty())
+    return decline_elements(trace, why);
   return given;
 }
 
 bool may_show_sizes(TraceContext& trace, PyObject* tensor, std::string_view name) {
   const Elements* elements = elements_under_way;
   if (!elements || !shows_sizes(name) || !elements->may_hold(tensor)) return true;
-  return bool(decline(trace, "it asks for Tensor." + std::string(name)));
+  return bool(decline_elements(trace, "it asks for Tensor." + std::string(name)));
 }
 
 }  // namespace braze::capture

@@ -15,14 +15,6 @@
 
 namespace braze::capture {
 
-namespace {
-
-PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
-
-bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
-
-}  // namespace
-
 static bool name_module(TraceContext& trace, Tracked* args, size_t count);
 static Tracked instantiate(TraceContext& trace, const Tracked& callable, Tracked* args,
                            size_t count, PyObject* kwnames);

@@ -22,10 +22,6 @@ namespace braze::capture {
 
 namespace {
 
-bool is_bound_to_object(PyObject* self) {
-  return self && !PyModule_Check(self) && !PyType_Check(self);
-}
-
 // An object made in C that hands out what it holds: an iterator, a view, a partial, a bound method.
 bool is_carrier(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);

@@ -16,6 +16,11 @@ struct TraceContext;
 // depth to others, or looks at it itself (comparison, text).
 enum class Look : uint8_t { kKeeps, kHoldsItems, kItems, kHandsOn, kDeep };
 
+// Whether the `__self__` of a built-in function is an object that it is a method of.
+inline bool is_bound_to_object(PyObject* self) {
+  return self && !PyModule_Check(self) && !PyType_Check(self);
+}
+
 // `torch`: native code of torch, whose frames are not the user's.
 Tracked call_native(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
                     PyObject* kwnames, bool torch);

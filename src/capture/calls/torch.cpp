@@ -26,20 +26,21 @@ namespace braze::capture {
 namespace {
 
 // Tensors, sizes and atoms, none of a class that overrides torch's functions.
-bool is_plain(PyObject* object, bool alone = true) {
+bool is_plain_argument(PyObject* object, bool alone = true) {
   if (Py_TYPE(object) == known().tensor || Py_TYPE(object) == known().sym_int || is_atom(object))
     return true;
   const bool list =
       PyTuple_CheckExact(object) || PyList_CheckExact(object) || Py_TYPE(object) == known().size;
   if (!list || !alone) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
-    if (!is_plain(PySequence_Fast_GET_ITEM(object, i), false)) return false;
+    if (!is_plain_argument(PySequence_Fast_GET_ITEM(object, i), false)) return false;
   return true;
 }
 
 bool are_plain(const Tracked& self, const Tracked* args, size_t count) {
   return Py_TYPE(self.get()) == known().tensor &&
-         std::all_of(args, args + count, [](const Tracked& arg) { return is_plain(arg.get()); });
+         std::all_of(args, args + count,
+                     [](const Tracked& arg) { return is_plain_argument(arg.get()); });
 }
 
 // The arguments of Tensor.new_tensor: numbers, and options by name.

@@ -31,10 +31,6 @@ bool changes_as_it_runs(PyObject* name) {
          PyUnicode_CompareWithASCIIString(name, "f_locals") == 0;
 }
 
-bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
-
-PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
-
 // The exception is an AttributeError; clears it then.
 bool clear_attribute_error() {
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;

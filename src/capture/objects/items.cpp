@@ -17,12 +17,6 @@
 
 namespace braze::capture {
 
-namespace {
-
-bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
-
-}  // namespace
-
 static bool may_index_tensor(TraceContext& trace, PyObject* object);
 
 // `used[key]` of a defaultdict of the trace, or the shadow of one, that lacks the key. Empty, with

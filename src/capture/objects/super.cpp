@@ -9,14 +9,6 @@
 
 namespace braze::capture {
 
-namespace {
-
-PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
-
-bool is_heap_type(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE); }
-
-}  // namespace
-
 Tracked super_attribute(TraceContext& trace, const Tracked& cls, const Tracked& self,
                         PyObject* name, Tracked* method_self) {
   PyObject* obj = self.get();

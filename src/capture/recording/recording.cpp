@@ -30,13 +30,13 @@ bool is_fake(PyObject* object) {
 }
 
 // A fake whose methods nobody overrides: no subclass, no mode.
-static bool is_plain(PyObject* tensor) {
+static bool is_plain_fake(PyObject* tensor) {
   return Py_TYPE(tensor) == known().tensor && !at::impl::torch_function_mode_enabled() &&
          is_fake(tensor);
 }
 
 bool is_condition(PyObject* object) {
-  return is_plain(object) && tensor_of(object).scalar_type() == at::kBool &&
+  return is_plain_fake(object) && tensor_of(object).scalar_type() == at::kBool &&
          tensor_of(object).dim() == 0 && tensor_of(object).is_cpu();
 }
 
@@ -356,7 +356,7 @@ Ref Recording::object_of(sym::Int value) {
 }
 
 Ref Recording::shape_of(PyObject* tensor) {
-  if (!is_plain(tensor)) return {};
+  if (!is_plain_fake(tensor)) return {};
   const c10::SymIntArrayRef sizes = tensor_of(tensor).sym_sizes();
   PyTypeObject* type = known().size;
   Ref shape = Ref::steal(type->tp_alloc(type, static_cast<Py_ssize_t>(sizes.size())));
@@ -368,7 +368,7 @@ Ref Recording::shape_of(PyObject* tensor) {
 }
 
 Ref Recording::size_of(PyObject* tensor, PyObject* dim) {
-  if (!PyLong_CheckExact(dim) || !is_plain(tensor)) return {};
+  if (!PyLong_CheckExact(dim) || !is_plain_fake(tensor)) return {};
   const c10::SymIntArrayRef sizes = tensor_of(tensor).sym_sizes();
   int overflow = 0;
   int64_t number = PyLong_AsLongLongAndOverflow(dim, &overflow);

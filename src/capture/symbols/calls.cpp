@@ -15,10 +15,6 @@ using sym::Int;
 
 namespace {
 
-bool is_integer(PyObject* object) {
-  return PyLong_Check(object) || Py_TYPE(object) == known().sym_int;
-}
-
 bool is_random_generator(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "torch._C.Generator";
 }

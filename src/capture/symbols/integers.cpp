@@ -16,10 +16,6 @@ namespace {
 
 constexpr int kDepth = kContainerDepth;
 
-bool is_integer(PyObject* object) {
-  return PyLong_Check(object) || Py_TYPE(object) == known().sym_int;
-}
-
 bool holds_symbol(PyObject* object, int depth = kDepth) {
   return any_inside(object, is_symbolic, depth);
 }

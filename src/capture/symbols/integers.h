@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "capture/known.h"
 #include "capture/world/tracked.h"
 #include "cpython/code.h"
 #include "sym/int.h"
@@ -19,6 +20,11 @@ struct TraceContext;
 // Whether an object, or one in it, to that depth of containers, is `wanted`.
 constexpr int kContainerDepth = 4;
 bool any_inside(PyObject* object, bool (*wanted)(PyObject*), int depth = kContainerDepth);
+
+// An int, or a symbol in place of one.
+inline bool is_integer(PyObject* object) {
+  return PyLong_Check(object) || Py_TYPE(object) == known().sym_int;
+}
 
 bool has_symbol(TraceContext& trace, const Tracked& tracked);
 // Containers from outside hold none; what has been put into one is in its shadow.

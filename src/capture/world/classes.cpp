@@ -6,12 +6,6 @@
 
 namespace braze::capture {
 
-namespace {
-
-PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
-
-}  // namespace
-
 void World::rely_on_specials(PyTypeObject* type) {
   if (!cpython::is_changeable_class(type) || specials_.contains(type)) return;
   if (PyType_IsSubtype(type, known().tensor)) return;  // tensors are looked at by PyTorch alone

@@ -7,12 +7,6 @@
 
 namespace braze::capture {
 
-namespace {
-
-bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
-
-}  // namespace
-
 // Guarded by identity wherever it is read: program structure that nobody changes in place.
 bool is_structure(PyObject* object) {
   return PyFunction_Check(object) || PyType_Check(object) || PyModule_Check(object) ||

@@ -7,8 +7,13 @@
 
 namespace braze::capture {
 
+using cpython::as_object;
+using cpython::is_heap_type;
 using cpython::is_python_class;
 using cpython::Ref;
+
+// Of this very type, not of one derived from it.
+inline bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
 
 // None, numbers, strings, dtypes: immutable and guarded by value.
 inline bool is_atom(PyObject* object) {

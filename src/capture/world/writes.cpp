@@ -10,8 +10,6 @@ namespace braze::capture {
 
 namespace {
 
-bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
-
 // An empty object of the class, made and filled without the class's own methods.
 Ref copy_subclass(PyObject* original, PyTypeObject* base) {
   Ref none = Ref::steal(PyTuple_New(0));

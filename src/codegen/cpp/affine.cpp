@@ -157,7 +157,7 @@ bool would_overflow(const Range& a, const Range& b) {
   return false;
 }
 
-std::optional<Range> product(const Range& a, const Range& b) {
+std::optional<Range> range_product(const Range& a, const Range& b) {
   if (would_overflow(a, b)) return std::nullopt;
   if (sym::known_at_least(a.low, 0) && sym::known_at_least(b.low, 0))
     return checked(a.low * b.low, a.high * b.high);
@@ -198,7 +198,7 @@ std::optional<Range> range_of(ExprRef expr, std::span<const sym::Int> extent) {
         return checked(sym::min(a->low, b->low), sym::min(a->high, b->high));
       if (expr->kind == ExprKind::kMax)
         return checked(sym::max(a->low, b->low), sym::max(a->high, b->high));
-      return product(*a, *b);
+      return range_product(*a, *b);
     }
     case ExprKind::kFloorDiv:
     case ExprKind::kMod: {

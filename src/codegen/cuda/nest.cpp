@@ -64,7 +64,7 @@ int last_axis(const Nest& nest, int begin, int end) {
   return -1;
 }
 
-bool depends_on(const Affine& index, int axis) {
+bool moves_along(const Affine& index, int axis) {
   if (index.stride(axis) != sym::Int(0)) return true;
   AxesOf axes_of;
   return std::ranges::any_of(index.terms,
@@ -79,8 +79,8 @@ Shape shape_of(const Nest& nest, const Accesses& accesses) {
   // columns of a matrix.
   bool along_inner = false, along_outer = false;
   for (const Access& access : accesses.all) {
-    if (!access.inner || outer < 0 || inner < 0 || !depends_on(access.index, outer) ||
-        !depends_on(access.index, inner))
+    if (!access.inner || outer < 0 || inner < 0 || !moves_along(access.index, outer) ||
+        !moves_along(access.index, inner))
       continue;
     along_inner |= steps_by_one(access, inner) || access.index.stride(inner) == sym::Int(-1);
     along_outer |= steps_by_one(access, outer);
@@ -137,7 +137,7 @@ bool shifts_pay(const Nest& nest, const Accesses& accesses, int axis) {
   constexpr int64_t kLeastWidth = 1024;
   int loads = 0, others = 0;
   for (const Access& access : accesses.all) {
-    if (!access.inner || !depends_on(access.index, axis)) continue;
+    if (!access.inner || !moves_along(access.index, axis)) continue;
     const auto shift = shift_of(access.index, axis, nest.outer_count, kMostLanes);
     const bool is_row = shift && *shift != Shift{0, std::vector<int64_t>(nest.outer_count)};
     ++(is_row ? loads : others);

@@ -67,7 +67,7 @@ int64_t words_of(const loop::Kernel& kernel) {
 }
 
 constexpr int64_t kWordsOfThread = 16;  // of the elements that a thread has at a time
-constexpr int kMostThreads = 512;
+constexpr int kMostScanThreads = 512;
 
 // Short rows are taken in one piece by neighbouring threads of a warp.
 void plan_rows(Nest& nest, int64_t steps, int64_t words) {
@@ -77,7 +77,7 @@ void plan_rows(Nest& nest, int64_t steps, int64_t words) {
   nest.scan_rounds = std::min(static_cast<int>(std::bit_floor(rounds)),
                               power_of_two((steps + kThreadsOfWarp - 1) / kThreadsOfWarp));
   const int sharers = power_of_two((steps + nest.scan_rounds - 1) / nest.scan_rounds);
-  nest.sharers = std::min(sharers, kMostThreads);
+  nest.sharers = std::min(sharers, kMostScanThreads);
 }
 
 // Blocks are wide where there are columns enough, and else as narrow as 32 bytes of memory, so that
@@ -99,7 +99,7 @@ void plan_columns(Nest& nest, const target::Cuda& cuda, int64_t steps, int64_t w
   const bool wide = reduces || columns / kColumnsOfBlock >= kManyBlocks * cuda.processors;
   nest.width = wide ? kColumnsOfBlock : narrow;
   const bool alone = words == 1 && columns / nest.width <= cuda.processors;
-  const int most = (alone && !reduces ? 2 * kMostThreads : kMostThreads) / nest.width;
+  const int most = (alone && !reduces ? 2 * kMostScanThreads : kMostScanThreads) / nest.width;
   nest.sharers = std::min(power_of_two((steps + nest.scan_rounds - 1) / nest.scan_rounds), most);
   if (nest.width < kColumnsOfBlock) {
     nest.sharers = std::max(nest.sharers, nest.scan_group);

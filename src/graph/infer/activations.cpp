@@ -5,10 +5,6 @@ namespace braze::graph {
 namespace {
 
 // Allocated by empty_like.
-bool like_self(const InferCall& call) {
-  return call.give_like(call.tensor(0), call.tensor(0).dtype);
-}
-
 // grad_output, self, dim
 bool glu_backward(const InferCall& call) {
   const TensorType &grad = call.tensor(0), &self = call.tensor(1);
@@ -73,7 +69,7 @@ bool prelu_backward(const InferCall& call) {
          call.give_elementwise(operands, self.dtype) && call.give_elementwise(operands, self.dtype);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kActivationsRules[] = {
     {"aten.glu_backward", glu_backward, InferUse::kAlways},
     {"aten.hardtanh", hardtanh, InferUse::kAlways},
     {"aten.hardtanh_backward", elementwise_backward, InferUse::kAlways},
@@ -87,6 +83,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_activations() { return kRules; }
+std::span<const InferEntry> infer_activations() { return kActivationsRules; }
 
 }  // namespace braze::graph

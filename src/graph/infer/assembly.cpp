@@ -108,7 +108,7 @@ bool constant_pad(const InferCall& call) {
   return call.give_fresh(std::move(sizes), self.dtype, self.device);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kAssemblyRules[] = {
     {"aten.cat", cat},
     {"aten.stack", stack},
     {"aten.repeat", repeat, InferUse::kAlways},
@@ -117,6 +117,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_assembly() { return kRules; }
+std::span<const InferEntry> infer_assembly() { return kAssemblyRules; }
 
 }  // namespace braze::graph

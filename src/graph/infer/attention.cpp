@@ -11,12 +11,12 @@ bool encoder_layer(const InferCall& call) {
   return call.give_fresh(src.sizes, src.dtype, src.device);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kAttentionRules[] = {
     {"aten._transformer_encoder_layer_fwd", encoder_layer, InferUse::kAlways},
 };
 
 }  // namespace
 
-std::span<const InferEntry> infer_attention() { return kRules; }
+std::span<const InferEntry> infer_attention() { return kAttentionRules; }
 
 }  // namespace braze::graph

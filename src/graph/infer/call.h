@@ -93,6 +93,11 @@ enum class InferUse : uint8_t {
   kAlways,   // a trace always
 };
 
+// As the first argument, a tensor.
+inline bool like_self(const InferCall& call) {
+  return call.give_like(call.tensor(0), call.tensor(0).dtype);
+}
+
 struct InferEntry {
   const char* name;  // as in op.h: "aten.add.Tensor"
   InferRule rule;

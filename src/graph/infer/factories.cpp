@@ -126,7 +126,7 @@ bool replaced(const InferCall& call) {
   return call.give_like(call.tensor(0), call.tensor(0).dtype);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kFactoriesRules[] = {
     {"aten.arange", arange<1>},
     {"aten.arange.start", arange<2>},
     {"aten.arange.start_step", arange<3>},
@@ -159,6 +159,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_factories() { return kRules; }
+std::span<const InferEntry> infer_factories() { return kFactoriesRules; }
 
 }  // namespace braze::graph

@@ -142,7 +142,7 @@ bool triangle(const InferCall& call) {
   return call.give_fresh(self.sizes, self.dtype, self.device);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kIndexingRules[] = {
     {"aten.embedding", embedding, InferUse::kAlways},
     {"aten.embedding_dense_backward", embedding_backward, InferUse::kAlways},
     {"aten._embedding_bag_backward", embedding_bag_backward, InferUse::kAlways},
@@ -156,6 +156,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_indexing() { return kRules; }
+std::span<const InferEntry> infer_indexing() { return kIndexingRules; }
 
 }  // namespace braze::graph

@@ -95,7 +95,7 @@ bool nll_loss2d_backward(const InferCall& call) {
   return call.give_like(self, self.dtype);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kLossesRules[] = {
     {"aten.mse_loss_backward", row_major_gradient, InferUse::kAlways},
     {"aten.smooth_l1_loss_backward", row_major_gradient, InferUse::kAlways},
     {"aten.huber_loss_backward", row_major_gradient, InferUse::kAlways},
@@ -108,6 +108,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_losses() { return kRules; }
+std::span<const InferEntry> infer_losses() { return kLossesRules; }
 
 }  // namespace braze::graph

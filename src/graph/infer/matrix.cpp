@@ -136,7 +136,7 @@ bool distances_backward(const InferCall& call) {
          call.give_fresh(a.sizes, a.dtype, a.device);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kMatrixRules[] = {
     {"aten._cdist_forward", distances, InferUse::kAlways},
     {"aten._cdist_backward", distances_backward, InferUse::kAlways},
     {"aten._grouped_mm", grouped_mm, InferUse::kAlways},
@@ -152,6 +152,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_matrix() { return kRules; }
+std::span<const InferEntry> infer_matrix() { return kMatrixRules; }
 
 }  // namespace braze::graph

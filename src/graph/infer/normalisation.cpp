@@ -197,7 +197,7 @@ bool group_norm_backward(const InferCall& call) {
   return give_parameter_gradients(call, call.optional(4), {&input.sizes[1], 1}, asked_for);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kNormalisationRules[] = {
     {"aten.native_layer_norm_backward", layer_norm_backward, InferUse::kAlways},
     {"aten.native_batch_norm_backward", batch_norm_backward, InferUse::kAlways},
     {"aten.native_group_norm_backward", group_norm_backward, InferUse::kAlways},
@@ -210,6 +210,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_normalisation() { return kRules; }
+std::span<const InferEntry> infer_normalisation() { return kNormalisationRules; }
 
 }  // namespace braze::graph

@@ -120,7 +120,7 @@ bool shuffle_channels(const InferCall& call) {
   return call.give_in_format(self.sizes, format, self.dtype, self.device);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kOrderingRules[] = {
     {"aten.isin.Scalar_Tensor", is_number_in, InferUse::kAlways},
     {"aten.sort", sort},
     {"aten.sort.stable", sort},
@@ -142,6 +142,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_ordering() { return kRules; }
+std::span<const InferEntry> infer_ordering() { return kOrderingRules; }
 
 }  // namespace braze::graph

@@ -117,10 +117,6 @@ bool row_major(const InferCall& call) {
 }
 
 // Allocated by empty_like.
-bool like_self(const InferCall& call) {
-  return call.give_like(call.tensor(0), call.tensor(0).dtype);
-}
-
 bool relu(const InferCall& call) {
   if (call.tensor(0).dtype == DType::kBool) return false;  // an error
   return elementwise<Rule::kSelf>(call);
@@ -262,7 +258,7 @@ bool glu(const InferCall& call) {
 
 constexpr InferUse kAlways = InferUse::kAlways, kPasses = InferUse::kPasses;
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kPointwiseRules[] = {
     {"aten.relu", relu, kAlways},
     {"aten.abs", absolute, kAlways},
     {"aten.where.self", where, kAlways},
@@ -390,6 +386,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_pointwise() { return kRules; }
+std::span<const InferEntry> infer_pointwise() { return kPointwiseRules; }
 
 }  // namespace braze::graph

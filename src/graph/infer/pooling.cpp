@@ -352,7 +352,7 @@ bool channel_shuffle(const InferCall& call) {
          call.give_in_format(self.sizes, format_of_moved(self, call.ask), self.dtype, self.device);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kPoolingRules[] = {
     {"aten.reflection_pad2d", pad_with_edge<true>, InferUse::kAlways},
     {"aten.reflection_pad3d", pad_with_edge<true>, InferUse::kAlways},
     {"aten.replication_pad1d", pad_with_edge<false>, InferUse::kAlways},
@@ -393,6 +393,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_pooling() { return kRules; }
+std::span<const InferEntry> infer_pooling() { return kPoolingRules; }
 
 }  // namespace braze::graph

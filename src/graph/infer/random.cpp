@@ -54,7 +54,7 @@ bool mask_by_counter(const InferCall& call) {
   return call.give_fresh({sizes.begin(), sizes.end()}, DType::kBool, call.tensor(0).device);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kRandomRules[] = {
     {"aten.normal.Tensor_float", normal_around},
     {"aten.normal.float_Tensor", normal_with},
     {"aten.normal.Tensor_Tensor", normal_of_two},
@@ -70,6 +70,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_random() { return kRules; }
+std::span<const InferEntry> infer_random() { return kRandomRules; }
 
 }  // namespace braze::graph

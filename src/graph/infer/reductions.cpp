@@ -184,7 +184,7 @@ bool nll_loss(const InferCall& call) {
          call.give_fresh({}, self.dtype, self.device);
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kReductionsRules[] = {
     {"aten.argmax", arg_extreme},
     {"aten.argmin", arg_extreme},
     {"aten.amax", extreme_dims},
@@ -217,6 +217,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_reductions() { return kRules; }
+std::span<const InferEntry> infer_reductions() { return kReductionsRules; }
 
 }  // namespace braze::graph

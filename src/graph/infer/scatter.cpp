@@ -106,7 +106,7 @@ bool scattered_view(const InferCall& call) {
   return call.give(std::move(type));
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kScatterRules[] = {
     {"aten.scatter.src", scatter},
     {"aten.scatter.value", scatter},
     {"aten.scatter_add", scatter},
@@ -131,6 +131,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_scatter() { return kRules; }
+std::span<const InferEntry> infer_scatter() { return kScatterRules; }
 
 }  // namespace braze::graph

@@ -21,10 +21,6 @@ bool is_symbolic(const TensorType& type) {
   return !are_constants(type.sizes) || !are_constants(type.strides) || !type.offset.is_constant();
 }
 
-bool is_empty(std::span<const Int> sizes) {
-  return std::ranges::find(sizes, Int(0)) != sizes.end();
-}
-
 // Dense when dimensions are walked in this order; those of size 1 may have any stride.
 bool is_dense_in(const TensorType& type, std::span<const int> order, SizeQuestions& ask) {
   Int expected = 1;
@@ -165,6 +161,10 @@ bool is_dense(const TensorType& type, SizeQuestions& ask) {
 }
 
 }  // namespace
+
+bool is_empty(std::span<const Int> sizes) {
+  return std::ranges::find(sizes, Int(0)) != sizes.end();
+}
 
 std::optional<sym::Dims> try_broadcast(std::span<const TensorType* const> operands,
                                        SizeQuestions& ask) {

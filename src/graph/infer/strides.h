@@ -10,6 +10,9 @@
 
 namespace braze::graph {
 
+// Whether one of the sizes is the number 0.
+bool is_empty(std::span<const sym::Int> sizes);
+
 // The common size of operands by NumPy's broadcasting rule; empty optional: they do not fit.
 std::optional<sym::Dims> try_broadcast(std::span<const TensorType* const> operands,
                                        SizeQuestions& ask);

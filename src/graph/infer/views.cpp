@@ -8,10 +8,6 @@ namespace {
 
 using sym::Int;
 
-bool is_empty(std::span<const Int> sizes) {
-  return std::ranges::find(sizes, Int(0)) != sizes.end();
-}
-
 TensorType without_dim(TensorType type, int64_t dim) {
   type.sizes.erase(type.sizes.begin() + dim);
   type.strides.erase(type.strides.begin() + dim);
@@ -319,7 +315,7 @@ bool unbind(const InferCall& call) {
   return true;
 }
 
-constexpr InferEntry kRules[] = {
+constexpr InferEntry kViewsRules[] = {
     {"aten.t", t, InferUse::kAlways},
     {"aten.transpose.int", transpose, InferUse::kAlways},
     {"aten.permute", permute},
@@ -346,6 +342,6 @@ constexpr InferEntry kRules[] = {
 
 }  // namespace
 
-std::span<const InferEntry> infer_views() { return kRules; }
+std::span<const InferEntry> infer_views() { return kViewsRules; }
 
 }  // namespace braze::graph

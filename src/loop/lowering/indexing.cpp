@@ -24,10 +24,6 @@ ExprRef wrapped(Lowering& lowering, ExprRef index, sym::Int size) {
   return lowering.checked(pool.where(negative, from_end, index), size);
 }
 
-bool is_index(const Value* value) {
-  return value->type().dtype == DType::kInt64 || value->type().dtype == DType::kInt32;
-}
-
 Traits gathered(Lowering& lowering, const Node& node, Value* source,
                 std::span<Value* const> indices) {
   lowering.realise_math(source);

@@ -39,6 +39,10 @@ bool never_empty(std::span<const sym::Int> sizes) {
   return std::ranges::all_of(sizes, [](sym::Int size) { return sym::known_positive(size); });
 }
 
+bool is_index(const Value* value) {
+  return value->type().dtype == DType::kInt64 || value->type().dtype == DType::kInt32;
+}
+
 ExprRef number_of(ExprPool& pool, sym::Int count, DType dtype) {
   if (count.is_constant()) return pool.constant(dtype, static_cast<double>(count.constant()));
   return pool.cast(pool.index(count), dtype);

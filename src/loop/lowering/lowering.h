@@ -175,6 +175,8 @@ sym::Dims strides_of(const Value* value);
 sym::Int count_of(std::span<const sym::Int> sizes);
 // Whether there is an element for all values of the symbols.
 bool never_empty(std::span<const sym::Int> sizes);
+// Whether its elements may name places.
+bool is_index(const Value* value);
 // A count as a number of a float dtype.
 ExprRef number_of(ExprPool& pool, sym::Int count, DType dtype);
 // sum of index * stride

@@ -23,10 +23,6 @@ bool is_supported(StoreOp op, DType dtype) {
   return !graph::is_complex(dtype) && (op == StoreOp::kLast || dtype != DType::kBool);
 }
 
-bool is_index(const Value* value) {
-  return value->type().dtype == DType::kInt64 || value->type().dtype == DType::kInt32;
-}
-
 sym::Dims joined(sym::Dims sizes, const sym::Dims& more) {
   sizes.insert(sizes.end(), more.begin(), more.end());
   return sizes;

@@ -3,8 +3,6 @@
 namespace braze::codegen::cpp {
 namespace {
 
-std::string number(int64_t n) { return std::to_string(n); }
-
 TEST(Reduction, AllOpsOverRowsAndColumns) {
   std::vector<std::string> texts;
   const int lengths[] = {1, 5, 16, 70};

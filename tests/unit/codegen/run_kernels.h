@@ -17,6 +17,8 @@
 
 namespace braze::codegen::cpp {
 
+inline std::string number(int64_t n) { return std::to_string(n); }
+
 using KernelFunction = int64_t (*)(void* const*, const int64_t*, int64_t, int64_t);
 
 // The host's own; all that it runs in the exhaustive tier.

@@ -5,8 +5,6 @@
 namespace braze::codegen::cpp {
 namespace {
 
-std::string number(int64_t n) { return std::to_string(n); }
-
 // `value` with the running value as R and the element as X.
 std::string filled(std::string text, const std::string& element) {
   for (size_t at; (at = text.find('R')) != std::string::npos;) text.replace(at, 1, "r0.before");

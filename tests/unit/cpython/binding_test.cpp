@@ -39,7 +39,7 @@ std::string bind(PyObject* function, const Call& call) {
 }
 
 // What CPython binds: each function returns its locals in order.
-std::string call(PyObject* function, const Call& call) {
+std::string bound_call(PyObject* function, const Call& call) {
   const std::vector<PyObject*> args = call.raw();
   const Ref result =
       Ref::steal(PyObject_Vectorcall(function, args.data(), call.positional, call.names.get()));
@@ -96,7 +96,7 @@ for po, pos, kwo in itertools.product(range(3), range(3), range(3)):
                            random() % 2 ? PyUnicode_InternFromString(keywords[k])
                                         : PyUnicode_FromString(keywords[k]));
       }
-      const std::string expected = call(function, c);
+      const std::string expected = bound_call(function, c);
       ASSERT_EQ(bind(function, c), expected)
           << repr(reinterpret_cast<PyObject*>(code_of(function)));
       fits += expected != "no fit";

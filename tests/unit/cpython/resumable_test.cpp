@@ -19,8 +19,8 @@ struct Driven {
 };
 
 // CPython carries out everything up to the next yield.
-PyObject* drive(void* context, PyThreadState* thread, FrameView view,
-                const Suspension& suspension) {
+PyObject* drive_steps(void* context, PyThreadState* thread, FrameView view,
+                      const Suspension& suspension) {
   auto* driven = static_cast<Driven*>(context);
   LiveFrame frame(thread, view, &suspension);
   if (++driven->resumptions >= driven->keep_from) return frame.leave_to_cpython();
@@ -56,7 +56,7 @@ class ResumableTest : public ::testing::Test {
     if (!Resumable::is_possible())
       GTEST_SKIP() << "generators are not driven on this CPython; 3.11 and 3.12 lift it";
     code = code_of(program.get("steps"));
-    resumable = std::make_unique<Resumable>(code, drive, driven);
+    resumable = std::make_unique<Resumable>(code, drive_steps, driven);
   }
   // `steps(n)`, taken over, is `made`.
   void make(const char* expression) {
@@ -94,7 +94,7 @@ TEST_F(ResumableTest, CPythonKeepsIt) {
 }
 
 TEST_F(ResumableTest, DelegatesAreResumedThrough) {
-  resumable = std::make_unique<Resumable>(code_of(program.get("delegating")), drive, driven);
+  resumable = std::make_unique<Resumable>(code_of(program.get("delegating")), drive_steps, driven);
   make("delegating(4)");
   EXPECT_EQ(repr(program.eval("use(made)").get()), repr(program.eval("use(delegating(4))").get()));
   EXPECT_EQ(driven->resumptions, 6);

@@ -18,7 +18,7 @@ constexpr float kUntouched = -777;
 
 enum class Mask { kNone, kRandom, kHoles, kAllHidden };
 
-struct Case {
+struct AttentionCase {
   int64_t batch = 1, heads = 1, key_heads = 1, queries = 1, keys = 1, depth = 1;
   bool causal = false;
   Mask mask = Mask::kNone;
@@ -38,7 +38,7 @@ struct Tensor {
   }
 };
 
-Tensor tensor(const Case& c, int64_t heads, int64_t rows, int seed) {
+Tensor tensor(const AttentionCase& c, int64_t heads, int64_t rows, int seed) {
   Tensor result;
   const int64_t row = c.depth + c.gap;
   result.strides[0] = heads * rows * row;
@@ -56,7 +56,7 @@ Tensor tensor(const Case& c, int64_t heads, int64_t rows, int seed) {
   return result;
 }
 
-Tensor mask_of(const Case& c) {
+Tensor mask_of(const AttentionCase& c) {
   const int64_t all[4] = {c.batch, c.heads, c.queries, c.keys};
   const int order[4] = {c.mask_keys_first ? 2 : 3, c.mask_keys_first ? 3 : 2, 1, 0};
   Tensor result;
@@ -77,7 +77,7 @@ Tensor mask_of(const Case& c) {
 }
 
 // What one query gets.
-std::vector<double> expected(const Case& c, Tensor& q, Tensor& k, Tensor& v, Tensor& mask,
+std::vector<double> expected(const AttentionCase& c, Tensor& q, Tensor& k, Tensor& v, Tensor& mask,
                              int64_t b, int64_t h, int64_t i) {
   const int64_t key_head = h / (c.heads / c.key_heads);
   std::vector<double> scores(c.keys), result(c.depth);
@@ -105,7 +105,7 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
     variant_ = variant_for(GetParam());
   }
 
-  std::vector<float> attended(const Case& c, int threads) const {
+  std::vector<float> attended(const AttentionCase& c, int threads) const {
     Tensor q = tensor(c, c.heads, c.queries, 1), k = tensor(c, c.key_heads, c.keys, 2);
     Tensor v = tensor(c, c.key_heads, c.keys, 3), out = tensor(c, c.heads, c.queries, 0);
     Tensor mask = mask_of(c);
@@ -163,7 +163,7 @@ TEST_P(AttentionTest, KeysInSeveralBlocks) {
     for (int64_t keys : {256, 257, 700})
       for (bool causal : {false, true})
         for (Mask mask : {Mask::kNone, Mask::kHoles}) {
-          Case c{.queries = queries, .keys = keys, .depth = 8, .causal = causal};
+          AttentionCase c{.queries = queries, .keys = keys, .depth = 8, .causal = causal};
           c.mask = mask;
           attended(c, 1);
         }
@@ -195,7 +195,8 @@ TEST_P(AttentionTest, MasksOfAllBroadcasts) {
   for (int varies = 0; varies < 16; ++varies)
     for (bool keys_first : {false, true})
       for (Mask mask : {Mask::kRandom, Mask::kHoles}) {
-        Case c{.batch = 2, .heads = 3, .key_heads = 3, .queries = 35, .keys = 29, .depth = 5};
+        AttentionCase c{
+            .batch = 2, .heads = 3, .key_heads = 3, .queries = 35, .keys = 29, .depth = 5};
         c.mask = mask;
         c.mask_keys_first = keys_first;
         for (int dim = 0; dim < 4; ++dim) c.mask_varies[dim] = varies >> dim & 1;
@@ -208,7 +209,7 @@ TEST_P(AttentionTest, RowsThatSeeNothingGiveZeros) {
     for (int64_t keys : {5, 600})
       attended({.queries = queries, .keys = keys, .depth = 8, .mask = Mask::kAllHidden}, 1);
   // A first block that is hidden, a second one that is not.
-  Case c{.queries = 18, .keys = 600, .depth = 8, .mask = Mask::kHoles};
+  AttentionCase c{.queries = 18, .keys = 600, .depth = 8, .mask = Mask::kHoles};
   c.mask_varies[3] = false;
   attended(c, 1);
 }
@@ -245,7 +246,7 @@ TEST_P(AttentionTest, ANanReachesItsRowAndNoOther) {
 
 TEST_P(AttentionTest, ThreadsChangeNothing) {
   for (bool causal : {false, true}) {
-    const Case c{
+    const AttentionCase c{
         .heads = 2, .key_heads = 2, .queries = 146, .keys = 520, .depth = 20, .causal = causal};
     const auto alone = attended(c, 1);
     for (int threads : {2, 5, 16, 64}) EXPECT_EQ(attended(c, threads), alone);

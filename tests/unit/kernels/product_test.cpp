@@ -12,7 +12,7 @@ namespace {
 
 using target::Isa;
 
-struct Case {
+struct ProductCase {
   int64_t rows, inner, columns;
   bool transposed = false, bias = false;
   Activation activation = Activation::kNone;
@@ -40,16 +40,16 @@ double activated(double x, Activation activation) {
   return NAN;
 }
 
-constexpr float kUntouched = -777;
+constexpr float kUnwritten = -777;
 
-std::vector<float> multiplied(const Variant& variant, const Case& c, int threads) {
+std::vector<float> multiplied(const Variant& variant, const ProductCase& c, int threads) {
   const int64_t a_stride = (c.a_transposed ? c.rows : c.inner) + c.gap;
   const int64_t c_stride = c.columns + c.gap;
   const int64_t b_stride = (c.transposed ? c.inner : c.columns) + c.gap;
   const auto a = random_floats((c.a_transposed ? c.inner : c.rows) * a_stride, 1);
   const auto b = random_floats((c.transposed ? c.columns : c.inner) * b_stride, 2);
   const auto bias = random_floats(c.columns, 3);
-  std::vector<float> out(c.rows * c_stride, kUntouched);
+  std::vector<float> out(c.rows * c_stride, kUnwritten);
   multiply(variant,
            {.a = a.data(),
             .b = b.data(),
@@ -82,7 +82,7 @@ std::vector<float> multiplied(const Variant& variant, const Case& c, int threads
     }
   for (int64_t i = 0; i < c.rows; ++i)
     for (int64_t j = c.columns; j < c_stride; ++j)
-      EXPECT_EQ(out[i * c_stride + j], kUntouched) << "a gap was written";
+      EXPECT_EQ(out[i * c_stride + j], kUnwritten) << "a gap was written";
   return out;
 }
 
@@ -139,7 +139,7 @@ TEST_P(ProductTest, ActivationsAndGaps) {
 }
 
 TEST_P(ProductTest, ThreadsShareTheRowsOfFewPanels) {
-  const Case few{700, 64, 70, true, true, Activation::kGelu};
+  const ProductCase few{700, 64, 70, true, true, Activation::kGelu};
   const auto alone = multiplied(*variant_, few, 1);
   for (int threads : {2, 5, 16}) EXPECT_EQ(multiplied(*variant_, few, threads), alone);
 }
@@ -149,7 +149,7 @@ TEST_P(ProductTest, TransposedRowsArePacked) {
     for (int64_t inner : {1, 50})
       for (int64_t columns : {1, 130})
         for (bool transposed : {false, true}) {
-          Case c{rows, inner, columns, transposed, true, Activation::kGelu, 3};
+          ProductCase c{rows, inner, columns, transposed, true, Activation::kGelu, 3};
           c.a_transposed = true;
           ASSERT_TRUE(packs_rows(rows, inner));
           const auto alone = multiplied(*variant_, c, 1);
@@ -162,7 +162,8 @@ TEST_P(ProductTest, RowsThatMeetInACacheArePacked) {
     for (int64_t inner : {1, 7, 8, 16, 23, 400, 1000})
       for (int64_t columns : {128, 203})
         for (bool transposed : {false, true}) {
-          const Case c{rows, inner, columns, transposed, true, Activation::kGelu, 1024 - inner};
+          const ProductCase c{rows,        inner, columns, transposed, true, Activation::kGelu,
+                              1024 - inner};
           const auto alone = multiplied(*variant_, c, 1);
           for (int threads : {2, 5}) EXPECT_EQ(multiplied(*variant_, c, threads), alone);
         }
@@ -170,7 +171,7 @@ TEST_P(ProductTest, RowsThatMeetInACacheArePacked) {
 
 // Its inner extent leaves room for few rows at a time, so that memory of blocks is used again.
 TEST_P(ProductTest, ManyBlocksOfTransposedRows) {
-  Case c{300, 9000, 10};
+  ProductCase c{300, 9000, 10};
   c.a_transposed = true;
   const auto alone = multiplied(*variant_, c, 1);
   for (int threads : {2, 7}) EXPECT_EQ(multiplied(*variant_, c, threads), alone);
@@ -186,7 +187,7 @@ TEST_P(ProductTest, FewOrVeryLongRowsAreNotPacked) {
 TEST_P(ProductTest, ThreadsChangeNothingForFewRows) {
   for (bool transposed : {false, true})
     for (int64_t rows : {1, 7}) {
-      const Case few{rows, 300, 700, transposed, true, Activation::kGelu};
+      const ProductCase few{rows, 300, 700, transposed, true, Activation::kGelu};
       const auto alone = multiplied(*variant_, few, 1);
       for (int threads : {2, 5, 64}) EXPECT_EQ(multiplied(*variant_, few, threads), alone);
     }

@@ -9,7 +9,6 @@ namespace braze::loop {
 namespace {
 
 constexpr double kNan = NAN;
-constexpr double kInf = INFINITY;
 
 bool refuses(const std::string& text, const std::vector<Numbers>& values) {
   const graph::Graph graph = graph::parse(text);

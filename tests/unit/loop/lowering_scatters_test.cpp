@@ -1,7 +1,6 @@
 // Scatters on GPUs, against sums by hand. The interpreter adds up in the order of the points, which
 // is one of those that are allowed.
 #include <cmath>
-#include <limits>
 
 #include "loop/run_program.h"
 
@@ -33,8 +32,6 @@ Numbers run_on_gpu(const std::string& inputs, const std::string& result, const s
   EXPECT_TRUE(outputs) << call;
   return outputs ? outputs->at(0) : Numbers();
 }
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 const std::string kRows = "%0: TYPE[2, 2], %1: i64[3], %2: TYPE[3, 2]";
 const std::string kPlaces = "%0: TYPE[2, 3], %1: i64[2, 2], %2: TYPE[2, 2]";

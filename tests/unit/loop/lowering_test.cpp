@@ -7,8 +7,6 @@
 namespace braze::loop {
 namespace {
 
-constexpr double kInf = INFINITY;
-
 void expect_near(const Numbers& actual, const Numbers& expected, double tolerance = 1e-6) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@
 namespace braze::loop {
 
 using Numbers = std::vector<double>;
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 class ProgramRunner {
  public:

@@ -11,7 +11,7 @@ namespace {
 bool all(graph::Graph& graph) { return use_channels_last(graph, ChannelsLast::kAll); }
 bool halves(graph::Graph& graph) { return use_channels_last(graph, ChannelsLast::kHalves); }
 
-std::string after(std::string_view text) { return rewritten(all, text); }
+std::string in_channels_last(std::string_view text) { return rewritten(all, text); }
 
 int count(std::string_view text, std::string_view word) {
   int found = 0;
@@ -20,7 +20,7 @@ int count(std::string_view text, std::string_view word) {
 }
 
 TEST(ChannelsLast, CopiesWhatComesAndWhatGoes) {
-  EXPECT_EQ(after(R"(graph(%0: f16[2, 8, 5, 5], %1: f16[16, 8, 3, 3] parameter) {
+  EXPECT_EQ(in_channels_last(R"(graph(%0: f16[2, 8, 5, 5], %1: f16[16, 8, 3, 3] parameter) {
   %2: f16[2, 16, 5, 5] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
   %3: f16[2, 16, 5, 5] = aten.relu(%2)
   return %3
@@ -37,7 +37,7 @@ TEST(ChannelsLast, CopiesWhatComesAndWhatGoes) {
 }
 
 TEST(ChannelsLast, GoesOnFromConvolutionToConvolution) {
-  const std::string text = after(
+  const std::string text = in_channels_last(
       R"(graph(%0: f16[2, 8, 8, 8], %1: f16[8, 8, 3, 3], %2: f16[8, 8, 1, 1], %3: f16[8], %4: f16[8]) {
   %5: f16[2, 8, 8, 8] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
   %6: f16[2, 8, 8, 8], %7: f16[0], %8: f16[0] = aten._native_batch_norm_legit_no_training(%5, None, None, %3, %4, 0.1, 1e-05)
@@ -54,7 +54,8 @@ TEST(ChannelsLast, GoesOnFromConvolutionToConvolution) {
 }
 
 TEST(ChannelsLast, GoesOnThroughGroupNormOnAGpu) {
-  const std::string text = after(R"(graph(%0: f16[2, 8, 8, 8]@cuda:0, %1: f16[8, 8, 3, 3]@cuda:0) {
+  const std::string text =
+      in_channels_last(R"(graph(%0: f16[2, 8, 8, 8]@cuda:0, %1: f16[8, 8, 3, 3]@cuda:0) {
   %2: f16[2, 8, 8, 8]@cuda:0 = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
   %3: f16[2, 8, 8, 8]@cuda:0, %4: f16[2, 2]@cuda:0, %5: f16[2, 2]@cuda:0 = aten.native_group_norm(%2, None, None, 2, 8, 64, 2, 1e-05)
   %6: f16[2, 8, 8, 8]@cuda:0 = aten.silu(%3)
@@ -66,7 +67,7 @@ TEST(ChannelsLast, GoesOnThroughGroupNormOnAGpu) {
 }
 
 TEST(ChannelsLast, GoesOnThroughPadding) {
-  const std::string text = after(R"(graph(%0: f16[2, 8, 8, 8], %1: f16[8, 8, 3, 3]) {
+  const std::string text = in_channels_last(R"(graph(%0: f16[2, 8, 8, 8], %1: f16[8, 8, 3, 3]) {
   %2: f16[2, 8, 8, 8] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
   %3: f16[2, 8, 9, 9] = aten.constant_pad_nd(%2, [0, 1, 0, 1], 0)
   %4: f16[2, 8, 7, 7] = aten.convolution(%3, %1, None, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
@@ -94,7 +95,7 @@ TEST(ChannelsLast, MemoryLikeAnotherCountsAsNoCopy) {
 }
 
 TEST(ChannelsLast, RowsBesideThemAreCopiedOnce) {
-  const std::string text = after(R"(graph(%0: f16[2, 8, 8, 8], %1: f16[8, 8, 3, 3]) {
+  const std::string text = in_channels_last(R"(graph(%0: f16[2, 8, 8, 8], %1: f16[8, 8, 3, 3]) {
   %2: f16[2, 8, 8, 8] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
   %3: f16[2, 8, 8, 8] = aten.add.Tensor(%0, %2, 1)
   %4: f16[2, 8, 8, 8] = aten.convolution(%3, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
@@ -107,7 +108,7 @@ TEST(ChannelsLast, RowsBesideThemAreCopiedOnce) {
 }
 
 TEST(ChannelsLast, ViewsThatTheLayoutHas) {
-  const std::string text = after(R"(graph(%0: f32[2, 8, 6, 4], %1: f32[8, 8, 3, 3]) {
+  const std::string text = in_channels_last(R"(graph(%0: f32[2, 8, 6, 4], %1: f32[8, 8, 3, 3]) {
   %2: f32[2, 8, 6, 4] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
   %3: f32[2, 6, 4, 8]{192, 4, 1, 24} #%2 = aten.permute(%2, [0, 2, 3, 1])
   %4: f32[2, 6, 4, 8], %5: f32[2, 6, 4, 1], %6: f32[2, 6, 4, 1] = aten.native_layer_norm(%3, [8], None, None, 1e-05)
@@ -126,7 +127,7 @@ TEST(ChannelsLast, ViewsThatTheLayoutHas) {
 }
 
 TEST(ChannelsLast, OutputsAreViewsAsTheyWere) {
-  const std::string text = after(R"(graph(%0: f32[2, 8, 6, 4], %1: f32[8, 8, 3, 3]) {
+  const std::string text = in_channels_last(R"(graph(%0: f32[2, 8, 6, 4], %1: f32[8, 8, 3, 3]) {
   %2: f32[2, 8, 6, 4] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
   %3: f32[2, 6, 4, 8]{192, 4, 1, 24} #%2 = aten.permute(%2, [0, 2, 3, 1])
   return %2, %3
@@ -138,7 +139,7 @@ TEST(ChannelsLast, OutputsAreViewsAsTheyWere) {
 }
 
 TEST(ChannelsLast, ARandomMaskIsDrawnInRows) {
-  const std::string text = after(R"(graph(%0: f32[2, 8, 6, 4], %1: f32[8, 8, 3, 3]) {
+  const std::string text = in_channels_last(R"(graph(%0: f32[2, 8, 6, 4], %1: f32[8, 8, 3, 3]) {
   %2: f32[2, 8, 6, 4] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
   %3: f32[2, 8, 6, 4], %4: bool[2, 8, 6, 4] = aten.native_dropout(%2, 0.5, true)
   return %3, %4
@@ -149,8 +150,8 @@ TEST(ChannelsLast, ARandomMaskIsDrawnInRows) {
 }
 
 TEST(ChannelsLast, Gradients) {
-  const std::string text =
-      after(R"(graph(%0: f16[2, 8, 4, 4], %1: f16[16, 8, 3, 3], %2: f16[2, 16, 4, 4] tangent) {
+  const std::string text = in_channels_last(
+      R"(graph(%0: f16[2, 8, 4, 4], %1: f16[16, 8, 3, 3], %2: f16[2, 16, 4, 4] tangent) {
   %3: f16[2, 16, 4, 4] = aten.convolution(%0, %1, None, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
   %4: f16[2, 16, 4, 4] = aten.relu(%3)
   %5: f16[2, 16, 4, 4] = aten.threshold_backward(%2, %4, 0)
@@ -165,7 +166,7 @@ TEST(ChannelsLast, Gradients) {
 }
 
 TEST(ChannelsLast, ADimensionOfOneHasItsStridesWhereItIsSeen) {
-  const std::string text = after(R"(graph(%0: f16[2, 8, 4, 4], %1: f16[16, 8, 4, 4]) {
+  const std::string text = in_channels_last(R"(graph(%0: f16[2, 8, 4, 4], %1: f16[16, 8, 4, 4]) {
   %2: f16[2, 16, 1, 1] = aten.convolution(%0, %1, None, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
   %3: f16[2, 16, 1, 1] = aten.convolution(%0, %1, None, [2, 2], [0, 0], [1, 1], false, [0, 0], 1)
   %4: f16[2, 16, 1, 1] = aten.relu(%3)
@@ -236,7 +237,7 @@ TEST(ChannelsLast, NotWhereAsMuchIsCopied) {
 }
 
 TEST(ChannelsLast, SizesThatVary) {
-  const std::string text = after(
+  const std::string text = in_channels_last(
       R"(graph(s0 = size(%0, 0) hint 4, s1 = size(%0, 2) hint 9, %0: f16[s0, 8, s1, s1], %1: f16[16, 8, 1, 1]) {
   %2: f16[s0, 16, s1, s1] = aten.convolution(%0, %1, None, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
   %3: f16[s0, 16, s1, s1] = aten.relu(%2)

@@ -11,12 +11,12 @@
 namespace braze::passes {
 namespace {
 
-std::string after(std::string_view text) { return rewritten(use_counter_random, text); }
-
-void expect_unchanged(std::string_view text) { expect_unchanged_by(use_counter_random, text); }
+std::string with_counter_random(std::string_view text) {
+  return rewritten(use_counter_random, text);
+}
 
 TEST(CounterRandom, OneSeedForAllOperatorsAndOffsetsForEach) {
-  EXPECT_EQ(after(R"(graph(%0: f64[4]) {
+  EXPECT_EQ(with_counter_random(R"(graph(%0: f64[4]) {
     %1: f32[8] = aten.rand([8], f32, None, cpu, false)
     %2: f64[4] = aten.rand_like(%0, None, None, None, false, None)
     %3: f16[2, 3] = aten.rand([2, 3], f16, None, cpu, false)
@@ -33,7 +33,7 @@ TEST(CounterRandom, OneSeedForAllOperatorsAndOffsetsForEach) {
 }
 
 TEST(CounterRandom, BernoulliComparesWithAUniformNumber) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8]) {
+  EXPECT_EQ(with_counter_random(R"(graph(%0: f32[8]) {
     %1: f32[8] = aten.bernoulli.p(%0, 0.9, None)
     return %1
   })"),
@@ -58,7 +58,7 @@ TEST(CounterRandom, ViewsOfWhatWasDrawnAreViewsOfWhatIsComputed) {
 }
 
 TEST(CounterRandom, ProbabilitiesFromATensorAreChecked) {
-  const std::string text = after(R"(graph(%0: f32[8]) {
+  const std::string text = with_counter_random(R"(graph(%0: f32[8]) {
     %1: f32[8] = aten.bernoulli(%0, None)
     return %1
   })");
@@ -67,7 +67,7 @@ TEST(CounterRandom, ProbabilitiesFromATensorAreChecked) {
 }
 
 TEST(CounterRandom, ResultsKeepTheirStrides) {
-  const std::string text = after(R"(graph(%0: f32[4, 8]{1, 4}) {
+  const std::string text = with_counter_random(R"(graph(%0: f32[4, 8]{1, 4}) {
     %1: f32[4, 8]{1, 4} = aten.randn_like(%0, None, None, None, false, None)
     return %1
   })");
@@ -76,7 +76,7 @@ TEST(CounterRandom, ResultsKeepTheirStrides) {
 }
 
 TEST(CounterRandom, GoesOnWhereItEnded) {
-  const std::string text = after(R"(graph() {
+  const std::string text = with_counter_random(R"(graph() {
     %0: i64[] = aten.randint.low(0, 9223372036854775807, [], i64, None, cpu, false)
     %1: f64[8] = braze.random(%0, 4, [8], f64)
     %2: f32[8] = aten.rand([8], f32, None, cpu, false)
@@ -86,23 +86,23 @@ TEST(CounterRandom, GoesOnWhereItEnded) {
 }
 
 TEST(CounterRandom, LeavesWhatHasNoFormula) {
-  expect_unchanged(R"(graph() {
+  expect_unchanged_by(use_counter_random, R"(graph() {
     %0: i64[8] = aten.randperm(8, i64, None, cpu, false)
     return %0
   })");
-  expect_unchanged(R"(graph(%0: f32[8]) {
+  expect_unchanged_by(use_counter_random, R"(graph(%0: f32[8]) {
     %1: f32[8] = aten.bernoulli.p(%0, 1.5, None)
     return %1
   })");
-  expect_unchanged(R"(graph() {
+  expect_unchanged_by(use_counter_random, R"(graph() {
     %0: c64[8] = aten.randn([8], c64, None, cpu, false)
     return %0
   })");
-  expect_unchanged(R"(graph() {
+  expect_unchanged_by(use_counter_random, R"(graph() {
     %0: i64[8] = aten.randint.low(3, 3, [8], i64, None, cpu, false)
     return %0
   })");
-  expect_unchanged(R"(graph(%0: u8[8]) {
+  expect_unchanged_by(use_counter_random, R"(graph(%0: u8[8]) {
     %1: u8[8] = aten.randint_like(%0, 300, None, None, None, false, None) !random
     return %1
   })");

@@ -7,7 +7,7 @@ namespace {
 
 using graph::Graph;
 
-std::string after(std::string_view text, bool expect_change = true) {
+std::string without_repetition(std::string_view text, bool expect_change = true) {
   Graph graph = graph::parse(text);
   graph::verify(graph);
   EXPECT_EQ(eliminate_common_subexpressions(graph), expect_change);
@@ -17,7 +17,7 @@ std::string after(std::string_view text, bool expect_change = true) {
 }
 
 TEST(Cse, EqualNodesBecomeOne) {
-  EXPECT_EQ(after(R"(graph(%0: f32[4]) {
+  EXPECT_EQ(without_repetition(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.exp(%0)
     %2: f32[4] = aten.exp(%0)
     %3: f32[2, 2] #%2 = aten.view(%2, [2, 2])
@@ -35,7 +35,7 @@ TEST(Cse, EqualNodesBecomeOne) {
 }
 
 TEST(Cse, ArgumentsMustBeEqual) {
-  after(R"(graph(%0: f32[4]) {
+  without_repetition(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.mul.Tensor(%0, 0.0)
     %2: f32[4] = aten.mul.Tensor(%0, -0.0)
     %3: f32[4] = aten.mul.Tensor(%0, 0)
@@ -43,11 +43,11 @@ TEST(Cse, ArgumentsMustBeEqual) {
     %5: f32[4] = aten.add.Tensor(%0, %1, 2)
     return %1, %2, %3, %4, %5
   })",
-        false);
+                     false);
 }
 
 TEST(Cse, RandomAndOpaqueOpsStay) {
-  after(R"(graph(%0: f32[4]) {
+  without_repetition(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.bernoulli(%0, None)
     %2: f32[4] = aten.bernoulli(%0, None)
     %3: f32[4] = my.print(%0) !opaque
@@ -55,25 +55,25 @@ TEST(Cse, RandomAndOpaqueOpsStay) {
     %5: f32[4] = aten.cat([%1, %2, %3, %4], 0)
     return %5
   })",
-        false);
+                     false);
 }
 
 TEST(Cse, TwoOutputsStayTwoTensors) {
-  after(R"(graph(%0: f32[4]) {
+  without_repetition(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.exp(%0)
     %2: f32[4] = aten.exp(%0)
     return %1, %2
   })",
-        false);
-  after(R"(graph(%0: f32[4]) {
+                     false);
+  without_repetition(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.exp(%0)
     %2: f32[4] = aten.exp(%0)
     %3: f32[2, 2] #%1 = aten.view(%1, [2, 2])
     %4: f32[2]+2 #%2 = aten.slice.Tensor(%2, 0, 2, 4, 1)
     return %3, %4
   })",
-        false);
-  EXPECT_EQ(after(R"(graph(%0: f32[4]) {
+                     false);
+  EXPECT_EQ(without_repetition(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.exp(%0)
     %2: f32[4] = aten.exp(%0)
     %3: f32[4] = aten.neg(%1)

@@ -4,11 +4,9 @@
 namespace braze::passes {
 namespace {
 
-std::string after(std::string_view text) { return rewritten(decompose, text); }
-
 // dy * (cdf + x * pdf).
 TEST(DecomposeBackward, Gelu) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.gelu_backward(%0, %1, "none")
     return %2
   })"),
@@ -30,7 +28,7 @@ TEST(DecomposeBackward, Gelu) {
 }
 
 TEST(DecomposeBackward, GeluByTanh) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.gelu_backward(%0, %1, "tanh")
     return %2
   })"),
@@ -60,7 +58,7 @@ TEST(DecomposeBackward, GeluByTanh) {
 }
 
 TEST(DecomposeBackward, Silu) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.silu_backward(%0, %1)
     return %2
   })"),
@@ -82,7 +80,7 @@ TEST(DecomposeBackward, Silu) {
 
 // Computed in f32 and rounded once.
 TEST(DecomposeBackward, SiluOfHalves) {
-  EXPECT_EQ(after(R"(graph(%0: f16[8], %1: f16[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f16[8], %1: f16[8]) {
     %2: f16[8] = aten.silu_backward(%0, %1)
     return %2
   })"),
@@ -106,7 +104,7 @@ TEST(DecomposeBackward, SiluOfHalves) {
 }
 
 TEST(DecomposeBackward, Tanh) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.tanh_backward(%0, %1)
     return %2
   })"),
@@ -122,7 +120,7 @@ TEST(DecomposeBackward, Tanh) {
 }
 
 TEST(DecomposeBackward, LeakyRelu) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.leaky_relu_backward(%0, %1, 0.1, false)
     return %2
   })"),
@@ -137,7 +135,7 @@ TEST(DecomposeBackward, LeakyRelu) {
 
 // Zero outside of the bounds and on them.
 TEST(DecomposeBackward, Hardtanh) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.hardtanh_backward(%0, %1, -1.0, 2.0)
     return %2
   })"),
@@ -153,7 +151,7 @@ TEST(DecomposeBackward, Hardtanh) {
 }
 
 TEST(DecomposeBackward, EluOfItsArgument) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.elu_backward(%0, 1.5, 1.0, 2.0, false, %1)
     return %2
   })"),
@@ -173,7 +171,7 @@ TEST(DecomposeBackward, EluOfItsArgument) {
 
 // The slope of the curve follows from its result.
 TEST(DecomposeBackward, EluOfItsResult) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.elu_backward(%0, 1.5, 1.0, 2.0, true, %1)
     return %2
   })"),
@@ -190,7 +188,7 @@ TEST(DecomposeBackward, EluOfItsResult) {
 }
 
 TEST(DecomposeBackward, Sigmoid) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.sigmoid_backward(%0, %1)
     return %2
   })"),
@@ -206,7 +204,7 @@ TEST(DecomposeBackward, Sigmoid) {
 
 // Eager rounds it at each step, but bf16 only in the end.
 TEST(DecomposeBackward, SigmoidOfFloat16) {
-  EXPECT_EQ(after(R"(graph(%0: f16[8], %1: f16[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f16[8], %1: f16[8]) {
     %2: f16[8] = aten.sigmoid_backward(%0, %1)
     return %2
   })"),
@@ -221,7 +219,7 @@ TEST(DecomposeBackward, SigmoidOfFloat16) {
 }
 
 TEST(DecomposeBackward, SigmoidOfBFloat16) {
-  EXPECT_EQ(after(R"(graph(%0: bf16[8], %1: bf16[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: bf16[8], %1: bf16[8]) {
     %2: bf16[8] = aten.sigmoid_backward(%0, %1)
     return %2
   })"),
@@ -239,7 +237,7 @@ TEST(DecomposeBackward, SigmoidOfBFloat16) {
 }
 
 TEST(DecomposeBackward, Threshold) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.threshold_backward(%0, %1, 0)
     return %2
   })"),
@@ -253,7 +251,7 @@ TEST(DecomposeBackward, Threshold) {
 }
 
 TEST(DecomposeBackward, ThresholdOfIntegers) {
-  EXPECT_EQ(after(R"(graph(%0: i64[8], %1: i64[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: i64[8], %1: i64[8]) {
     %2: i64[8] = aten.threshold_backward(%0, %1, 2)
     return %2
   })"),
@@ -267,7 +265,7 @@ TEST(DecomposeBackward, ThresholdOfIntegers) {
 }
 
 TEST(DecomposeBackward, Dropout) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: bool[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[8], %1: bool[8]) {
     %2: f32[8] = aten.native_dropout_backward(%0, %1, 2.0)
     return %2
   })"),
@@ -281,7 +279,7 @@ TEST(DecomposeBackward, Dropout) {
 }
 
 TEST(DecomposeBackward, DropoutOfHalves) {
-  EXPECT_EQ(after(R"(graph(%0: bf16[8], %1: bool[8]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: bf16[8], %1: bool[8]) {
     %2: bf16[8] = aten.native_dropout_backward(%0, %1, 2.0)
     return %2
   })"),

@@ -8,10 +8,8 @@
 namespace braze::passes {
 namespace {
 
-std::string after(std::string_view text) { return rewritten(decompose, text); }
-
 TEST(DecomposeImages, BatchNormInTraining) {
-  EXPECT_EQ(after(R"(graph(%0: f32[2, 3, 4, 4], %1: f32[3], %2: f32[3]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[2, 3, 4, 4], %1: f32[3], %2: f32[3]) {
     %3: f32[2, 3, 4, 4], %4: f32[3], %5: f32[3], %6: f32[3], %7: f32[3] = aten._native_batch_norm_legit_functional(%0, None, None, %1, %2, true, 0.1, 1e-05)
     return %3, %6, %7
   })"),
@@ -46,7 +44,7 @@ TEST(DecomposeImages, BatchNormOfHalvesStays) {
 }
 
 TEST(DecomposeImages, MaximaOfWindows) {
-  EXPECT_EQ(after(R"(graph(%0: f32[1, 3, 4, 6]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[1, 3, 4, 6]) {
     %1: f32[1, 3, 4, 3], %2: i64[1, 3, 4, 3] = aten.max_pool2d_with_indices(%0, [1, 2], [1, 2])
     return %1, %2
   })"),
@@ -84,7 +82,7 @@ TEST(DecomposeImages, MaximaOfWindows) {
 }
 
 TEST(DecomposeImages, MaximaAlone) {
-  EXPECT_EQ(after(R"(graph(%0: f32[1, 3, 4, 5]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[1, 3, 4, 5]) {
     %1: f32[1, 3, 4, 3], %2: i64[1, 3, 4, 3] = aten.max_pool2d_with_indices(%0, [1, 2], [1, 2], [0, 1])
     return %1
   })"),
@@ -115,7 +113,7 @@ TEST(DecomposeImages, LargeWindowsStay) {
 }
 
 TEST(DecomposeImages, MaximaOnAGpuAreReadAtClampedPlaces) {
-  EXPECT_EQ(after(R"(graph(%0: f16[1, 3, 5, 4]@cuda:0) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f16[1, 3, 5, 4]@cuda:0) {
     %1: f16[1, 3, 5, 3]@cuda:0, %2: i64[1, 3, 5, 3]@cuda:0 = aten.max_pool2d_with_indices(%0, [1, 2], [1, 2], [0, 1])
     return %1
   })"),
@@ -148,7 +146,7 @@ TEST(DecomposeImages, MaximaOnAGpuAreReadAtClampedPlaces) {
 }
 
 TEST(DecomposeImages, MaximaOfWholeWindowsOnAGpuAreOfSlices) {
-  const std::string text = after(R"(graph(%0: f32[2, 3, 4, 6]@cuda:0) {
+  const std::string text = decomposed(R"(graph(%0: f32[2, 3, 4, 6]@cuda:0) {
     %1: f32[2, 3, 2, 3]@cuda:0, %2: i64[2, 3, 2, 3]@cuda:0 = aten.max_pool2d_with_indices(%0, [2, 2])
     return %1, %2
   })");
@@ -157,7 +155,7 @@ TEST(DecomposeImages, MaximaOfWholeWindowsOnAGpuAreOfSlices) {
 }
 
 TEST(DecomposeImages, MaximaWithChannelsLastOnAGpuAreComputedSo) {
-  const std::string text = after(R"(graph(%0: f32[2, 3, 4, 6]{72, 1, 18, 3}@cuda:0) {
+  const std::string text = decomposed(R"(graph(%0: f32[2, 3, 4, 6]{72, 1, 18, 3}@cuda:0) {
     %1: f32[2, 3, 2, 3]{18, 1, 9, 3}@cuda:0, %2: i64[2, 3, 2, 3]{18, 1, 9, 3}@cuda:0 = aten.max_pool2d_with_indices(%0, [3, 3], [2, 2], [1, 1])
     return %1, %2
   })");
@@ -173,7 +171,7 @@ TEST(DecomposeImages, VeryLargeWindowsOnAGpuStay) {
 }
 
 TEST(DecomposeImages, GradientOfADepthwiseWeight) {
-  EXPECT_EQ(after(R"(graph(%0: f32[2, 3, 8, 8], %1: f32[2, 3, 8, 8], %2: f32[3, 1, 5, 5]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[2, 3, 8, 8], %1: f32[2, 3, 8, 8], %2: f32[3, 1, 5, 5]) {
     %3: f32[2, 3, 8, 8], %4: f32[3, 1, 5, 5], %5: f32[3] = aten.convolution_backward(%0, %1, %2, [3], [1, 1], [2, 2], [1, 1], false, [0, 0], 3, [true, true, true])
     return %3, %4, %5
   })"),
@@ -208,7 +206,7 @@ TEST(DecomposeImages, GradientsOfOtherConvolutionsStay) {
 
 TEST(DecomposeImages, BiasOnAGpuIsAddedByWhatReadsTheConvolution) {
   EXPECT_EQ(
-      after(
+      decomposed(
           R"(graph(%0: f16[2, 3, 8, 8]{192, 1, 24, 3}@cuda:0, %1: f16[4, 3, 3, 3]{27, 1, 9, 3}@cuda:0, %2: f16[4]@cuda:0) {
     %3: f16[2, 4, 8, 8]{256, 1, 32, 4}@cuda:0 = aten.convolution(%0, %1, %2, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
     %4: f16[2, 4, 8, 8]{256, 1, 32, 4}@cuda:0 = aten.relu(%3)
@@ -226,7 +224,7 @@ TEST(DecomposeImages, BiasOnAGpuIsAddedByWhatReadsTheConvolution) {
 
 TEST(DecomposeImages, BiasOfATransposedConvolutionInThreeDimensions) {
   EXPECT_EQ(
-      after(
+      decomposed(
           R"(graph(%0: f32[2, 4, 3, 3, 3]@cuda:0, %1: f32[4, 3, 2, 2, 2]@cuda:0, %2: f32[6]@cuda:0) {
     %3: f32[2, 6, 6, 6, 6]@cuda:0 = aten.convolution(%0, %1, %2, [2, 2, 2], [0, 0, 0], [1, 1, 1], true, [0, 0, 0], 2)
     %4: f32[2, 6, 6, 6, 6]@cuda:0 = aten.relu(%3)
@@ -244,7 +242,7 @@ TEST(DecomposeImages, BiasOfATransposedConvolutionInThreeDimensions) {
 
 TEST(DecomposeImages, BiasOfABatchThatVaries) {
   EXPECT_EQ(
-      after(
+      decomposed(
           R"(graph(s0 = size(%0, 0) hint 4, %0: bf16[s0, 3, 8]@cuda:0, %1: bf16[4, 3, 3]@cuda:0, %2: bf16[4]@cuda:0) {
     %3: bf16[s0, 4, 6]@cuda:0 = aten.convolution(%0, %1, %2, [1], [0], [1], false, [0], 1)
     %4: bf16[s0, 4, 6]@cuda:0 = aten.relu(%3)
@@ -289,7 +287,7 @@ TEST(DecomposeImages, BiasStaysWithItsConvolution) {
 
 TEST(DecomposeImages, GradientOfABiasOnAGpuIsASum) {
   EXPECT_EQ(
-      after(
+      decomposed(
           R"(graph(%0: f16[2, 4, 8, 8]@cuda:0, %1: f16[2, 3, 8, 8]@cuda:0, %2: f16[4, 3, 3, 3]@cuda:0) {
     %3: f16[2, 3, 8, 8]@cuda:0, %4: f16[4, 3, 3, 3]@cuda:0, %5: f16[4]@cuda:0 = aten.convolution_backward(%0, %1, %2, [4], [1, 1], [1, 1], [1, 1], false, [0, 0], 1, [true, true, true])
     return %3, %4, %5
@@ -304,7 +302,8 @@ TEST(DecomposeImages, GradientOfABiasOnAGpuIsASum) {
 
 TEST(DecomposeImages, GradientOfABiasAloneNeedsNoConvolution) {
   EXPECT_EQ(
-      after(R"(graph(%0: f32[2, 4, 8]@cuda:0, %1: f32[2, 3, 8]@cuda:0, %2: f32[4, 3, 1]@cuda:0) {
+      decomposed(
+          R"(graph(%0: f32[2, 4, 8]@cuda:0, %1: f32[2, 3, 8]@cuda:0, %2: f32[4, 3, 1]@cuda:0) {
     _, _, %3: f32[4]@cuda:0 = aten.convolution_backward(%0, %1, %2, [4], [1], [0], [1], false, [0], 1, [false, false, true])
     return %3
   })"),
@@ -318,7 +317,7 @@ TEST(DecomposeImages, GradientOfABiasAloneNeedsNoConvolution) {
 TEST(DecomposeImages, GradientsOfADepthwiseConvolutionOnAGpu) {
   // Of the weight alone: the gradient of the input is not wanted.
   EXPECT_EQ(
-      after(
+      decomposed(
           R"(graph(%0: f32[2, 4, 8, 8]@cuda:0, %1: f32[2, 4, 8, 8]@cuda:0, %2: f32[4, 1, 5, 5]@cuda:0) {
     _, %3: f32[4, 1, 5, 5]@cuda:0, %4: f32[4]@cuda:0 = aten.convolution_backward(%0, %1, %2, [4], [1, 1], [2, 2], [1, 1], false, [0, 0], 4, [false, true, true])
     return %3, %4

@@ -6,7 +6,7 @@
 namespace braze::passes {
 namespace {
 
-std::string after(std::string_view text) {
+std::string with_losses_decomposed(std::string_view text) {
   graph::Graph graph = graph::parse(text);
   decompose(graph);
   graph::verify_functional(graph);
@@ -14,7 +14,7 @@ std::string after(std::string_view text) {
 }
 
 TEST(DecomposeLoss, MeanOfSquares) {
-  EXPECT_EQ(after(R"(graph(%0: f32[4, 8], %1: f32[4, 8]) {
+  EXPECT_EQ(with_losses_decomposed(R"(graph(%0: f32[4, 8], %1: f32[4, 8]) {
     %2: f32[] = aten.mse_loss(%0, %1, 1)
     return %2
   })"),
@@ -28,7 +28,7 @@ TEST(DecomposeLoss, MeanOfSquares) {
 }
 
 TEST(DecomposeLoss, GradientOfTheMeanOfSquares) {
-  EXPECT_EQ(after(R"(graph(%0: f32[], %1: f32[4, 8], %2: f32[4, 8]) {
+  EXPECT_EQ(with_losses_decomposed(R"(graph(%0: f32[], %1: f32[4, 8], %2: f32[4, 8]) {
     %3: f32[4, 8] = aten.mse_loss_backward(%0, %1, %2, 1)
     return %3
   })"),
@@ -42,7 +42,8 @@ TEST(DecomposeLoss, GradientOfTheMeanOfSquares) {
 }
 
 TEST(DecomposeLoss, OverSizesThatVary) {
-  EXPECT_EQ(after(R"(graph(s0 = size(%1, 0) hint 4, %0: f32[], %1: f32[s0], %2: f32[s0]) {
+  EXPECT_EQ(with_losses_decomposed(
+                R"(graph(s0 = size(%1, 0) hint 4, %0: f32[], %1: f32[s0], %2: f32[s0]) {
     %3: f32[s0] = aten.huber_loss_backward(%0, %1, %2, 1, 2.0)
     return %3
   })"),
@@ -57,7 +58,7 @@ TEST(DecomposeLoss, OverSizesThatVary) {
 }
 
 TEST(DecomposeLoss, Huber) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(with_losses_decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[8] = aten.smooth_l1_loss(%0, %1, 0, 2.0)
     return %2
   })"),
@@ -76,7 +77,7 @@ TEST(DecomposeLoss, Huber) {
 }
 
 TEST(DecomposeLoss, LogitsWithoutWeights) {
-  EXPECT_EQ(after(R"(graph(%0: f32[8], %1: f32[8]) {
+  EXPECT_EQ(with_losses_decomposed(R"(graph(%0: f32[8], %1: f32[8]) {
     %2: f32[] = aten.binary_cross_entropy_with_logits(%0, %1, None, None, 2)
     return %2
   })"),
@@ -105,18 +106,19 @@ TEST(DecomposeLoss, WhatIsLeftToEager) {
        }) {
     const std::string text =
         std::string("graph(%0: bf16[8], %1: bf16[8]) {\n  ") + call + "\n  return %2\n}\n";
-    EXPECT_EQ(after(text), text);
+    EXPECT_EQ(with_losses_decomposed(text), text);
   }
   constexpr auto absolute =
       "graph(%0: f32[8], %1: f32[8]) {\n"
       "  %2: f32[8] = aten.smooth_l1_loss(%0, %1, 0, 0.0)\n"
       "  return %2\n}\n";
-  EXPECT_EQ(after(absolute), absolute);
+  EXPECT_EQ(with_losses_decomposed(absolute), absolute);
 }
 
 // Of a difference to a number of each row only the elements that are picked are computed.
 TEST(DecomposeLoss, ClassesArePickedFromTheScores) {
-  const std::string text = after(R"(graph(%0: f32[4, 8], %1: i64[4], %2: f32[4, 1]) {
+  const std::string text =
+      with_losses_decomposed(R"(graph(%0: f32[4, 8], %1: i64[4], %2: f32[4, 1]) {
     %3: f32[4, 8] = aten.sub.Tensor(%0, %2, 1)
     %4: f32[4], %5: f32[] = aten.nll_loss_forward(%3, %1, None, 0, -100)
     return %4, %3

@@ -8,10 +8,8 @@
 namespace braze::passes {
 namespace {
 
-std::string after(std::string_view text) { return rewritten(decompose, text); }
-
 TEST(DecomposeRearrangement, PixelShuffle) {
-  EXPECT_EQ(after(R"(graph(%0: f32[2, 8, 3, 5]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[2, 8, 3, 5]) {
     %1: f32[2, 2, 6, 10] = aten.pixel_shuffle(%0, 2)
     return %1
   })"),
@@ -26,7 +24,7 @@ TEST(DecomposeRearrangement, PixelShuffle) {
 }
 
 TEST(DecomposeRearrangement, PixelShuffleWithChannelsInnermost) {
-  EXPECT_EQ(after(R"(graph(%0: f32[2, 8, 3, 5]{120, 1, 40, 8}) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[2, 8, 3, 5]{120, 1, 40, 8}) {
     %1: f32[2, 2, 6, 10]{120, 1, 20, 2} = aten.pixel_shuffle(%0, 2)
     return %1
   })"),
@@ -42,7 +40,7 @@ TEST(DecomposeRearrangement, PixelShuffleWithChannelsInnermost) {
 }
 
 TEST(DecomposeRearrangement, PixelUnshuffle) {
-  EXPECT_EQ(after(R"(graph(%0: f16[2, 4, 6]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f16[2, 4, 6]) {
     %1: f16[8, 2, 3] = aten.pixel_unshuffle(%0, 2)
     return %1
   })"),
@@ -57,7 +55,7 @@ TEST(DecomposeRearrangement, PixelUnshuffle) {
 }
 
 TEST(DecomposeRearrangement, ChannelShuffleOfABatchThatVaries) {
-  EXPECT_EQ(after(R"(graph(s0 = size(%0, 0) hint 4, %0: f32[s0, 6, 5]) {
+  EXPECT_EQ(decomposed(R"(graph(s0 = size(%0, 0) hint 4, %0: f32[s0, 6, 5]) {
     %1: f32[s0, 6, 5] = aten.channel_shuffle(%0, 3)
     return %1
   })"),
@@ -72,7 +70,7 @@ TEST(DecomposeRearrangement, ChannelShuffleOfABatchThatVaries) {
 }
 
 TEST(DecomposeRearrangement, WindowsAsColumns) {
-  EXPECT_EQ(after(R"(graph(%0: f32[2, 3, 6, 7]{126, 1, 21, 3}) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[2, 3, 6, 7]{126, 1, 21, 3}) {
     %1: f32[2, 18, 18] = aten.im2col(%0, [2, 3], [2, 1], [1, 0], [1, 2])
     return %1
   })"),
@@ -91,7 +89,7 @@ TEST(DecomposeRearrangement, WindowsAsColumns) {
 }
 
 TEST(DecomposeRearrangement, ColumnsAddedUpToAnImage) {
-  EXPECT_EQ(after(R"(graph(%0: f32[2, 6, 15]) {
+  EXPECT_EQ(decomposed(R"(graph(%0: f32[2, 6, 15]) {
     %1: f32[2, 3, 3, 4] = aten.col2im(%0, [3, 4], [1, 2], [1, 1], [0, 1], [1, 1])
     return %1
   })"),

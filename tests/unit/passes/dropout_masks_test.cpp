@@ -16,12 +16,10 @@ constexpr DropoutMapping kMapping{.device = {graph::Device::Type::kCUDA, 0},
 
 bool use(graph::Graph& graph) { return use_dropout_masks(graph, kMapping); }
 
-std::string after(std::string_view text) { return rewritten(use, text); }
-
-void expect_unchanged(std::string_view text) { expect_unchanged_by(use, text); }
+std::string with_masks(std::string_view text) { return rewritten(use, text); }
 
 TEST(DropoutMasks, AMaskIsAFunctionOfTheGeneratorsState) {
-  EXPECT_EQ(after(R"(graph(%0: f16[16, 512]@cuda:0) {
+  EXPECT_EQ(with_masks(R"(graph(%0: f16[16, 512]@cuda:0) {
     %1: f16[16, 512]@cuda:0 = aten.relu(%0)
     %2: f16[16, 512]@cuda:0, %3: bool[16, 512]@cuda:0 = aten.native_dropout(%1, 0.5, true)
     return %2, %3
@@ -41,7 +39,7 @@ TEST(DropoutMasks, AMaskIsAFunctionOfTheGeneratorsState) {
 }
 
 TEST(DropoutMasks, DrawsInARowShareAState) {
-  const std::string text = after(R"(graph(%0: f32[4096, 1024]@cuda:0) {
+  const std::string text = with_masks(R"(graph(%0: f32[4096, 1024]@cuda:0) {
     %1: f32[4096, 1024]@cuda:0 = aten.relu(%0)
     %2: f32[4096, 1024]@cuda:0, %3: bool[4096, 1024]@cuda:0 = aten.native_dropout(%1, 0.5, true)
     %4: f32[4096, 1024]@cuda:0, %5: bool[4096, 1024]@cuda:0 = aten.native_dropout(%2, 0.5, true)
@@ -58,7 +56,7 @@ TEST(DropoutMasks, DrawsInARowShareAState) {
 }
 
 TEST(DropoutMasks, TensorsFromOutsideHaveToBeginAtAPack) {
-  const std::string text = after(R"(graph(%0: f32[4, 8]@cuda:0, %1: f32[64]@cuda:0) {
+  const std::string text = with_masks(R"(graph(%0: f32[4, 8]@cuda:0, %1: f32[64]@cuda:0) {
     %2: f32[64]@cuda:0 = aten.relu(%1)
     %3: f32[32]@cuda:0 #%0 = aten.view(%0, [32])
     %4: f32[32]@cuda:0, %5: bool[32]@cuda:0 = aten.native_dropout(%3, 0.5, true)
@@ -72,8 +70,9 @@ TEST(DropoutMasks, LeavesWhatPyTorchDrawsOtherwise) {
   const std::string dropout = "aten.native_dropout(%1, 0.5, true)";
   const auto expect_left = [&](const std::string& type, const std::string& given) {
     const std::string mask = "bool" + type.substr(type.find('['));
-    expect_unchanged("graph(%0: " + type + ") {\n  %1: " + type + " = aten.relu(%0)\n  %2: " +
-                     type + ", %3: " + mask + " = " + given + "\n  return %2\n}\n");
+    expect_unchanged_by(use, "graph(%0: " + type + ") {\n  %1: " + type +
+                                 " = aten.relu(%0)\n  %2: " + type + ", %3: " + mask + " = " +
+                                 given + "\n  return %2\n}\n");
   };
   expect_left("f32[5, 7]@cuda:0", dropout);        // no packs
   expect_left("f32[2, 9]@cuda:0", dropout);        // packs of two
@@ -114,7 +113,7 @@ TEST(DropoutMasks, OfSinglePrecisionTheStateIsKeptForTheBackward) {
 }
 
 TEST(DropoutMasks, LeavesPartsThatBeginBetweenPacks) {
-  expect_unchanged(R"(graph(%0: f32[4, 8]@cuda:0) {
+  expect_unchanged_by(use, R"(graph(%0: f32[4, 8]@cuda:0) {
     %1: f32[4, 8]@cuda:0 = aten.relu(%0)
     %2: f32[32]@cuda:0 #%1 = aten.view(%1, [32])
     %3: f32[28]+2@cuda:0 #%1 = aten.slice.Tensor(%2, 0, 2, 30, 1)

@@ -11,16 +11,14 @@ namespace {
 using graph::Graph;
 
 // After folding and removing what is left over.
-std::string after(std::string_view text) {
+std::string folded(std::string_view text) {
   graph::Graph graph = graph::parse(rewritten(fold, text));
   eliminate_dead_code(graph);
   return graph::canonical(graph);
 }
 
-void expect_unchanged(std::string_view text) { expect_unchanged_by(fold, text); }
-
 TEST(Fold, Identities) {
-  EXPECT_EQ(after(R"(graph(%0: f32[4]) {
+  EXPECT_EQ(folded(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.mul.Tensor(%0, 1)
     %2: f32[4] = aten.clone(%1, None)
     %3: f32[4] = aten.sub.Tensor(%2, 0.0, 1)
@@ -34,18 +32,18 @@ TEST(Fold, Identities) {
 }
 
 TEST(Fold, AddingZeroIsExactForIntegersOnly) {
-  EXPECT_EQ(after(R"(graph(%0: i64[4]) {
+  EXPECT_EQ(folded(R"(graph(%0: i64[4]) {
     %1: i64[4] = aten.add.Tensor(%0, 0, 1)
     %2: i64[4] = aten.neg(%1)
     return %2
   })"),
             "graph(%0: i64[4]) {\n  %1: i64[4] = aten.neg(%0)\n  return %1\n}\n");
-  expect_unchanged(R"(graph(%0: f32[4]) {
+  expect_unchanged_by(fold, R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.add.Tensor(%0, 0, 1)
     %2: f32[4] = aten.neg(%1)
     return %2
   })");
-  expect_unchanged(R"(graph(%0: f32[4]) {
+  expect_unchanged_by(fold, R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.sub.Tensor(%0, -0.0, 1)
     %2: f32[4] = aten.neg(%1)
     return %2
@@ -53,7 +51,7 @@ TEST(Fold, AddingZeroIsExactForIntegersOnly) {
 }
 
 TEST(Fold, WhatChangesTheTypeStays) {
-  expect_unchanged(R"(graph(%0: f32[4], %1: f32[2, 3]{1, 2}) {
+  expect_unchanged_by(fold, R"(graph(%0: f32[4], %1: f32[2, 3]{1, 2}) {
     %2: f64[4] = aten._to_copy(%0, f64, None, None, None, false, None)
     %3: f32[2, 3] = aten.clone(%1, contiguous_format)
     %4: f32[2, 3] = aten.neg(%3)
@@ -62,24 +60,24 @@ TEST(Fold, WhatChangesTheTypeStays) {
 }
 
 TEST(Fold, OutputsKeepMemoryOfTheirOwn) {
-  expect_unchanged("graph(%0: f32[4]) { %1: f32[4] = aten.clone(%0, None) return %1 }");
-  expect_unchanged(R"(graph(%0: f32[4]) {
+  expect_unchanged_by(fold, "graph(%0: f32[4]) { %1: f32[4] = aten.clone(%0, None) return %1 }");
+  expect_unchanged_by(fold, R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.neg(%0)
     %2: f32[4] = aten.clone(%1, None)
     return %1, %2
   })");
-  expect_unchanged("graph(%0: f32[4]) { %1: f32[4] #%0 = aten.detach(%0) return %1 }");
+  expect_unchanged_by(fold, "graph(%0: f32[4]) { %1: f32[4] #%0 = aten.detach(%0) return %1 }");
 }
 
 TEST(Fold, MutationsDoNotReadWhatTheyOverwrite) {
-  expect_unchanged(R"(graph(%0: f32[4], %1: f32[4]) {
+  expect_unchanged_by(fold, R"(graph(%0: f32[4], %1: f32[4]) {
     %2: f32[4] = aten.clone(%1, None)
     %3: f32[4] = aten.neg(%1)
     return
     mutate %0 <- %2
     mutate %1 <- %3
   })");
-  EXPECT_EQ(after(R"(graph(%0: f32[4], %1: f32[4]) {
+  EXPECT_EQ(folded(R"(graph(%0: f32[4], %1: f32[4]) {
     %2: f32[4] = aten.clone(%1, None)
     return
     mutate %0 <- %2
@@ -88,7 +86,7 @@ TEST(Fold, MutationsDoNotReadWhatTheyOverwrite) {
 }
 
 TEST(Fold, ViewsOfViews) {
-  EXPECT_EQ(after(R"(graph(%0: f32[2, 3, 4]) {
+  EXPECT_EQ(folded(R"(graph(%0: f32[2, 3, 4]) {
     %1: f32[6, 4] #%0 = aten.view(%0, [6, 4])
     %2: f32[24] #%0 = aten.view(%1, [24])
     %3: f32[4, 2, 3]{1, 12, 4} #%0 = aten.permute(%0, [2, 0, 1])
@@ -107,7 +105,7 @@ TEST(Fold, ViewsOfViews) {
 }
 
 TEST(Fold, UniformTensors) {
-  EXPECT_EQ(after(R"(graph(%0: f32[2, 3]) {
+  EXPECT_EQ(folded(R"(graph(%0: f32[2, 3]) {
     %1: f32[3] = aten.full([3], 1, f32, None, None, None)
     %2: f32[3] = aten.sub.Tensor(%1, 3.5, 1)
     %3: f32[2, 3]{0, 1} #%2 = aten.expand(%2, [2, 3], false)
@@ -127,7 +125,7 @@ TEST(Fold, UniformTensors) {
 }
 
 TEST(Fold, UniformThroughViewsAndCopies) {
-  EXPECT_EQ(after(R"(graph(%0: f32[3]) {
+  EXPECT_EQ(folded(R"(graph(%0: f32[3]) {
     %1: f32[3, 3] = aten.full([3, 3], 1, f32, None, None, None)
     %2: f32[3]+3 #%1 = aten.select.int(%1, 0, 1)
     %3: f32[3] = prims.copy_strided(%2, [1])
@@ -147,7 +145,7 @@ TEST(Fold, UniformThroughViewsAndCopies) {
 }
 
 TEST(Fold, UniformArithmeticThatIsNotExactStays) {
-  expect_unchanged(R"(graph() {
+  expect_unchanged_by(fold, R"(graph() {
     %1: f32[3] = aten.full([3], 1, f32, None, None, None)
     %2: f32[3] = aten.exp(%1)
     %3: u8[3] = aten.full([3], 250, u8, None, None, None)

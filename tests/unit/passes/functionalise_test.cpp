@@ -12,7 +12,7 @@ using graph::Graph;
 using graph::parse;
 
 // The text after the pass, values renumbered.
-std::string after(std::string_view text) { return rewritten(functionalise, text); }
+std::string functionalised(std::string_view text) { return rewritten(functionalise, text); }
 
 TEST(Functionalise, FunctionalGraphIsLeftAlone) {
   Graph graph = parse("graph(%0: f32[2]) { %1: f32[2] = aten.relu(%0) return %1 }");
@@ -20,7 +20,7 @@ TEST(Functionalise, FunctionalGraphIsLeftAlone) {
 }
 
 TEST(Functionalise, FreshTensorInPlace) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[4]) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: f32[4]) {
     %1: f32[4] = aten.neg(%0)
     %2: f32[4] #%1 = aten.add_.Tensor(%1, 2, 1)
     return %2
@@ -34,7 +34,7 @@ TEST(Functionalise, FreshTensorInPlace) {
 }
 
 TEST(Functionalise, InputThroughAView) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[3, 4]) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: f32[3, 4]) {
     %1: f32[4]+4 #%0 = aten.select.int(%0, 0, 1)
     %2: f32[4]+4 #%0 = aten.relu_(%1)
     %3: f32[3, 4] = aten.neg(%0)
@@ -81,7 +81,7 @@ TEST(Functionalise, HistoriesAreKeptForAutograd) {
 }
 
 TEST(Functionalise, ViewTakenBeforeSeesTheWrite) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[6]) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: f32[6]) {
     %1: f32[6] = aten.neg(%0)
     %2: f32[2, 3] #%1 = aten.view(%1, [2, 3])
     %3: f32[3, 2]{1, 3} #%1 = aten.permute(%2, [1, 0])
@@ -103,7 +103,7 @@ TEST(Functionalise, ViewTakenBeforeSeesTheWrite) {
 }
 
 TEST(Functionalise, DtypeStaysThatOfTheTensor) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[4], %1 y: f64[4]) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: f32[4], %1 y: f64[4]) {
     %2: f32[4] = aten.clone(%0, None)
     %3: f32[4] #%2 = aten.add_.Tensor(%2, %1, 1)
     return %2
@@ -118,7 +118,7 @@ TEST(Functionalise, DtypeStaysThatOfTheTensor) {
 }
 
 TEST(Functionalise, WithoutARuleTheOperatorIsGivenContiguousContents) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[2, 3]{1, 2}) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: f32[2, 3]{1, 2}) {
     %1: f32[2, 3]{1, 2} #%0 = aten.erfinv_(%0)
     return %1
   })"),
@@ -133,7 +133,7 @@ TEST(Functionalise, WithoutARuleTheOperatorIsGivenContiguousContents) {
 }
 
 TEST(Functionalise, AScanOfIntegersInPlaceKeepsTheirDtype) {
-  EXPECT_EQ(after(R"(graph(%0 x: i32[4]) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: i32[4]) {
     %1: i32[4] #%0 = aten.cumsum_(%0, 0, None)
     return %1
   })"),
@@ -170,7 +170,7 @@ TEST(Functionalise, OutputsKeepTheirAliases) {
 }
 
 TEST(Functionalise, SplitPieces) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[5]) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: f32[5]) {
     %1: f32[5] = aten.neg(%0)
     %2: f32[2] #%1, %3: f32[2]+2 #%1, %4: f32[1]+4 #%1 = aten.split.Tensor(%1, 2, 0)
     %5: f32[2]+2 #%1 = aten.zero_(%3)
@@ -192,7 +192,7 @@ TEST(Functionalise, SplitPieces) {
 }
 
 TEST(Functionalise, CopyOutVariantAndTranspose) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[2], %1 y: f32[2]) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: f32[2], %1 y: f32[2]) {
     %2: f32[2] = aten.empty.memory_format([2], f32, None, None, None, None)
     %3: f32[2] #%2 = aten.add.out(%0, %1, 1, %2) !mutates[3] !results_alias[3]
     %4: f32[2] #%0 = aten.copy_(%0, %3, false)
@@ -209,7 +209,8 @@ TEST(Functionalise, CopyOutVariantAndTranspose) {
 }
 
 TEST(Functionalise, BatchNormThatTrains) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[2, 3], %1 mean: f32[3] parameter, %2 var: f32[3] parameter) {
+  EXPECT_EQ(functionalised(
+                R"(graph(%0 x: f32[2, 3], %1 mean: f32[3] parameter, %2 var: f32[3] parameter) {
     %3: f32[2, 3], %4: f32[3], %5: f32[3] = aten.native_batch_norm(%0, None, None, %1, %2, true, 0.1, 1e-05)
     %6: f32[3] = aten.neg(%1)
     return %3, %6
@@ -225,7 +226,7 @@ TEST(Functionalise, BatchNormThatTrains) {
 }
 
 TEST(Functionalise, InPlaceViews) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[2, 3]) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: f32[2, 3]) {
     %1: f32[2, 3] = aten.neg(%0)
     %2: f32[3, 2]{1, 3} #%1 = aten.t_(%1) !inplace_view !mutates[0] !results_alias[0]
     %3: f32[3, 2]{1, 3} #%1 = aten.exp_(%2)
@@ -243,7 +244,7 @@ TEST(Functionalise, InPlaceViews) {
 }
 
 TEST(Functionalise, InputsThatShareMemory) {
-  EXPECT_EQ(after(R"(graph(%0 x: f32[2], %1 y: f32[2] #%0) {
+  EXPECT_EQ(functionalised(R"(graph(%0 x: f32[2], %1 y: f32[2] #%0) {
     %2: f32[2] #%0 = aten.neg_(%1)
     %3: f32[2] = aten.exp(%0)
     return %3
@@ -258,7 +259,7 @@ TEST(Functionalise, InputsThatShareMemory) {
 }
 
 TEST(Functionalise, LiteralsOfTheTraceAreNotWrittenBack) {
-  EXPECT_EQ(after(R"(graph(%0 c: f32[2] constant) {
+  EXPECT_EQ(functionalised(R"(graph(%0 c: f32[2] constant) {
     %1: f32[2] #%0 = aten.neg_(%0)
     return %0
   })"),
@@ -270,7 +271,7 @@ TEST(Functionalise, LiteralsOfTheTraceAreNotWrittenBack) {
 }
 
 TEST(Functionalise, RandomNumbersDrawnIntoATensor) {
-  EXPECT_EQ(after(R"(graph(%0: f32[4]) {
+  EXPECT_EQ(functionalised(R"(graph(%0: f32[4]) {
     %1: f32[4] = aten.empty_like(%0, f32, None, cpu, None, None)
     %2: f32[4] #%1 = aten.bernoulli_.float(%1, 0.5, None) !random !mutates[0] !results_alias[0]
     %3: f32[4] #%1 = aten.div_.Scalar(%2, 0.5)

@@ -10,9 +10,9 @@ namespace {
 
 using graph::Graph;
 
-std::string after(std::string_view text) { return rewritten(use_fused_attention, text); }
-
-void expect_unchanged(std::string_view text) { expect_unchanged_by(use_fused_attention, text); }
+std::string with_fused_attention(std::string_view text) {
+  return rewritten(use_fused_attention, text);
+}
 
 // A graph whose types and arguments can be varied.
 struct Text {
@@ -32,7 +32,7 @@ struct Text {
 TEST(FusedAttention, KeepsTheStridesOfTheResult) {
   Text text;
   text.query = text.result = "f32[2, 4, 32, 16]{2048, 16, 64, 1}";
-  const std::string result = after(text.str());
+  const std::string result = with_fused_attention(text.str());
   EXPECT_NE(result.find("f32[2, 4, 32, 16]{2048, 16, 64, 1} = "
                         "braze.attention(%0, %1, %2, None, false, 0.25)"),
             std::string::npos)
@@ -46,7 +46,7 @@ TEST(FusedAttention, MaskCausalAndScale) {
   for (const char* mask : {"f32[2, 4, 32, 40]", "f32[1, 1, 32, 1]", "f32[32, 40]", "f32[1, 40]",
                            "f32[2, 4, 32, 40]{0, 0, 1, 32}"}) {
     text.mask = mask;
-    EXPECT_NE(after(text.str()).find("braze.attention(%0, %1, %2, %3, true, 0.5)"),
+    EXPECT_NE(with_fused_attention(text.str()).find("braze.attention(%0, %1, %2, %3, true, 0.5)"),
               std::string::npos);
   }
 }
@@ -54,16 +54,16 @@ TEST(FusedAttention, MaskCausalAndScale) {
 TEST(FusedAttention, HeadsThatShareKeys) {
   Text text;
   text.key = text.value = "f32[2, 2, 40, 16]";
-  EXPECT_NE(after(text.str()).find("braze.attention"), std::string::npos);
+  EXPECT_NE(with_fused_attention(text.str()).find("braze.attention"), std::string::npos);
   text.key = text.value = "f32[2, 3, 40, 16]";
-  expect_unchanged(text.str());
+  expect_unchanged_by(use_fused_attention, text.str());
 }
 
 TEST(FusedAttention, LeavesWhatTheKernelDoesNotDo) {
   auto unchanged = [](auto&& change) {
     Text text;
     change(text);
-    expect_unchanged(text.str());
+    expect_unchanged_by(use_fused_attention, text.str());
   };
   unchanged([](Text& t) { t.returned = "%4, %5"; });
   unchanged([](Text& t) { t.arguments = "0.5, false, None, None"; });
@@ -90,7 +90,7 @@ TEST(FusedAttention, SizesThatVary) {
   text.mask = "f32[1, 1, s0, s1]";
   text.sums = "f32[2, 4, s0]{4 * s0, 1, 4}";
   text.arguments = "0.0, false, %3, None";
-  EXPECT_NE(after(text.str()).find("braze.attention(%0, %1, %2, %3, false, 0.25)"),
+  EXPECT_NE(with_fused_attention(text.str()).find("braze.attention(%0, %1, %2, %3, false, 0.25)"),
             std::string::npos);
 }
 
@@ -99,9 +99,9 @@ TEST(FusedAttention, ADepthThatVariesNeedsAScale) {
   text.symbols = "s0 = size(%0, 3) hint 16, ";
   text.query = text.result = "f32[2, 4, 32, s0]";
   text.key = text.value = "f32[2, 4, 40, s0]";
-  expect_unchanged(text.str());
+  expect_unchanged_by(use_fused_attention, text.str());
   text.arguments = "0.0, false, None, 0.125";
-  EXPECT_NE(after(text.str()).find("None, false, 0.125)"), std::string::npos);
+  EXPECT_NE(with_fused_attention(text.str()).find("None, false, 0.125)"), std::string::npos);
 }
 
 TEST(FusedAttention, RunsInThePipelineOnlyWhenAsked) {

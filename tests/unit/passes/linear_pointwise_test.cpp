@@ -10,9 +10,9 @@ namespace {
 
 using graph::Graph;
 
-std::string after(std::string_view text) { return rewritten(use_linear_pointwise, text); }
-
-void expect_unchanged(std::string_view text) { expect_unchanged_by(use_linear_pointwise, text); }
+std::string with_linear_pointwise(std::string_view text) {
+  return rewritten(use_linear_pointwise, text);
+}
 
 constexpr std::string_view kLinearGelu =
     R"(graph(%0: f32[4, 8, 768], %1: f32[1024, 768] parameter, %2: f32[1024] parameter) {
@@ -25,7 +25,7 @@ constexpr std::string_view kLinearGelu =
 })";
 
 TEST(LinearPointwise, TakesTheGeluInside) {
-  std::string text = after(kLinearGelu);
+  std::string text = with_linear_pointwise(kLinearGelu);
   EXPECT_NE(text.find("mkldnn._linear_pointwise("), std::string::npos) << text;
   EXPECT_NE(text.find("\"gelu\", [], \"tanh\")"), std::string::npos) << text;
   EXPECT_EQ(text.find("aten.gelu"), std::string::npos) << text;
@@ -35,13 +35,13 @@ TEST(LinearPointwise, TakesTheGeluInside) {
 TEST(LinearPointwise, LeavesAGeluWhoseOperandIsUsedTwice) {
   std::string text(kLinearGelu);
   text.replace(text.find("return %7"), 9, "return %7, %6");
-  text = after(text);
+  text = with_linear_pointwise(text);
   EXPECT_NE(text.find("\"none\", [], \"\")"), std::string::npos) << text;
   EXPECT_NE(text.find("aten.gelu"), std::string::npos) << text;
 }
 
 TEST(LinearPointwise, PlainProductWithoutBias) {
-  std::string text = after(R"(graph(%0: f32[1, 1024], %1: f32[1024, 512]) {
+  std::string text = with_linear_pointwise(R"(graph(%0: f32[1, 1024], %1: f32[1024, 512]) {
   %2: f32[1, 512] = aten.mm(%0, %1)
   return %2
 })");
@@ -49,19 +49,21 @@ TEST(LinearPointwise, PlainProductWithoutBias) {
 }
 
 TEST(LinearPointwise, LeavesSmallScaledAndOtherProducts) {
-  expect_unchanged(R"(graph(%0: f32[64, 64], %1: f32[64, 64]) {
+  expect_unchanged_by(use_linear_pointwise, R"(graph(%0: f32[64, 64], %1: f32[64, 64]) {
   %2: f32[64, 64] = aten.mm(%0, %1)
   return %2
 })");
-  expect_unchanged(R"(graph(%0: f32[8, 1024], %1: f32[1024, 1024], %2: f32[1024]) {
+  expect_unchanged_by(use_linear_pointwise,
+                      R"(graph(%0: f32[8, 1024], %1: f32[1024, 1024], %2: f32[1024]) {
   %3: f32[8, 1024] = aten.addmm(%2, %0, %1, 2, 1)
   return %3
 })");
-  expect_unchanged(R"(graph(%0: f64[8, 1024], %1: f64[1024, 1024]) {
+  expect_unchanged_by(use_linear_pointwise, R"(graph(%0: f64[8, 1024], %1: f64[1024, 1024]) {
   %2: f64[8, 1024] = aten.mm(%0, %1)
   return %2
 })");
-  expect_unchanged(R"(graph(%0: f32[8, 1024], %1: f32[1024, 1024], %2: f32[8, 1024]) {
+  expect_unchanged_by(use_linear_pointwise,
+                      R"(graph(%0: f32[8, 1024], %1: f32[1024, 1024], %2: f32[8, 1024]) {
   %3: f32[8, 1024] = aten.addmm(%2, %0, %1, 1, 1)
   return %3
 })");

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "graph/graph.h"
+#include "passes/decompose.h"
 
 namespace braze::passes {
 
@@ -19,6 +20,8 @@ inline std::string rewritten(bool (*pass)(graph::Graph&), std::string_view text)
   EXPECT_FALSE(pass(graph));
   return graph::canonical(graph);
 }
+
+inline std::string decomposed(std::string_view text) { return rewritten(decompose, text); }
 
 inline void expect_unchanged_by(bool (*pass)(graph::Graph&), std::string_view text) {
   graph::Graph graph = graph::parse(text);

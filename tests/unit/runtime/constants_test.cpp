@@ -26,8 +26,8 @@ plan::Module stored(std::string_view text, compile::Backend backend = compile::B
   return plan::round_trip(compile::compile(graph::parse(text), options));
 }
 
-std::vector<at::Tensor> call(Executable& executable, const std::vector<at::Tensor>& inputs,
-                             std::vector<int64_t> symbols = {}) {
+std::vector<at::Tensor> results_of(Executable& executable, const std::vector<at::Tensor>& inputs,
+                                   std::vector<int64_t> symbols = {}) {
   std::vector<c10::TensorImpl*> impls;
   for (const at::Tensor& input : inputs)
     impls.push_back(input.defined() ? input.unsafeGetTensorImpl() : nullptr);
@@ -50,7 +50,7 @@ at::Tensor copied(const at::Tensor& constant, compile::Backend backend) {
                  " = aten.clone(%0, None)\n  return %1\n}\n",
              backend),
       {});
-  return call(executable, {at::Tensor()}).at(0);
+  return results_of(executable, {at::Tensor()}).at(0);
 }
 
 constexpr std::array kBackends = {compile::Backend::kKernels, compile::Backend::kAten,
@@ -106,8 +106,8 @@ TEST(Constants, OfEachModule) {
   Executable two(module("00000040"), {}), half(module("0000003f"), {});
   const at::Tensor x = at::arange(2, at::kFloat);
   for (int round = 0; round < 2; ++round) {
-    EXPECT_TRUE(at::equal(call(two, {x, at::Tensor()}).at(0), x * 2));
-    EXPECT_TRUE(at::equal(call(half, {x, at::Tensor()}).at(0), x * 0.5));
+    EXPECT_TRUE(at::equal(results_of(two, {x, at::Tensor()}).at(0), x * 2));
+    EXPECT_TRUE(at::equal(results_of(half, {x, at::Tensor()}).at(0), x * 0.5));
   }
 }
 
@@ -121,9 +121,9 @@ TEST(Constants, ThatTheModuleDoesNotHoldAreBound) {
   EXPECT_EQ(module.inputs.at(1).constant, -1);
   const at::Tensor x = at::arange(2, at::kFloat), own = at::full(2, 3, at::kFloat);
   Executable executable(module, {at::Tensor(), own});
-  EXPECT_TRUE(at::equal(call(executable, {x, at::Tensor()}).at(0), x * 3));
+  EXPECT_TRUE(at::equal(results_of(executable, {x, at::Tensor()}).at(0), x * 3));
   own.fill_(4);  // it is that very tensor
-  EXPECT_TRUE(at::equal(call(executable, {x, at::Tensor()}).at(0), x * 4));
+  EXPECT_TRUE(at::equal(results_of(executable, {x, at::Tensor()}).at(0), x * 4));
   EXPECT_THROW(Executable(module, {}), InternalError);
   EXPECT_THROW(Executable(module, {at::Tensor(), own.to(at::kDouble)}), InternalError);
   EXPECT_THROW(Executable(module, {at::Tensor(), at::zeros(3)}), InternalError);
@@ -144,9 +144,9 @@ TEST(Constants, ReachTheFunctionsThatAreCalled) {
   EXPECT_TRUE(executable.has_control());
   const at::Tensor x = at::ones(2);
   for (int64_t n : {3, 5})
-    EXPECT_TRUE(
-        at::equal(call(executable, {x, at::scalar_tensor(n, at::kLong), at::Tensor()}, {7}).at(0),
-                  x * n + at::arange(1, 3, at::kFloat)));
+    EXPECT_TRUE(at::equal(
+        results_of(executable, {x, at::scalar_tensor(n, at::kLong), at::Tensor()}, {7}).at(0),
+        x * n + at::arange(1, 3, at::kFloat)));
 }
 
 TEST(Signature, RolesAndStatesAreThoseOfTheGraph) {
@@ -181,9 +181,9 @@ TEST(Conditions, AreAskedBeforeAFunctionIsBound) {
   for (const compile::Backend backend : kBackends) {
     Executable executable(stored(kMultipleOfEight, backend), {});
     for (int64_t size : {16, 8, 64, 16})
-      EXPECT_EQ(call(executable, {at::ones(size)}, {size}).at(0).numel(), size);
+      EXPECT_EQ(results_of(executable, {at::ones(size)}, {size}).at(0).numel(), size);
     for (int64_t size : {12, 15, 12, 0})
-      EXPECT_THROW(call(executable, {at::ones(size)}, {size}), NeedsEager);
+      EXPECT_THROW(results_of(executable, {at::ones(size)}, {size}), NeedsEager);
   }
 }
 
@@ -200,8 +200,8 @@ TEST(Conditions, AreAskedBeforeControlSteps) {
   Executable executable(
       plan::round_trip(compile::compile(graph.clone(), options, nullptr, {.numbers = {1}})), {});
   const at::Tensor n = at::scalar_tensor(3, at::kLong);
-  EXPECT_TRUE(at::equal(call(executable, {at::ones(8), n}, {8, 7}).at(0), at::full(8, 3.0f)));
-  EXPECT_THROW(call(executable, {at::ones(9), n}, {9, 7}), NeedsEager);
+  EXPECT_TRUE(at::equal(results_of(executable, {at::ones(8), n}, {8, 7}).at(0), at::full(8, 3.0f)));
+  EXPECT_THROW(results_of(executable, {at::ones(9), n}, {9, 7}), NeedsEager);
 }
 
 }  // namespace

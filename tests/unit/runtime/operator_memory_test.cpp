@@ -12,7 +12,7 @@
 namespace braze::runtime {
 namespace {
 
-constexpr int64_t kLarge = 1 << 20;
+constexpr int64_t kLargeBlock = 1 << 20;
 
 // What a tensor of that size takes is the pool's exactly where an operator takes it.
 bool is_pools(const at::Tensor& tensor) {
@@ -22,23 +22,23 @@ bool is_pools(const at::Tensor& tensor) {
 at::Tensor bytes(int64_t count) { return at::detail::empty_cpu({count}, at::kByte); }
 
 TEST(OperatorMemory, LargeBlocksOfThisThreadAreThePools) {
-  if (!is_pooled_size(kLarge))
+  if (!is_pooled_size(kLargeBlock))
     GTEST_SKIP() << "a build without pools; one without sanitizers lifts it";
-  EXPECT_FALSE(is_pools(bytes(kLarge)));
+  EXPECT_FALSE(is_pools(bytes(kLargeBlock)));
   {
     OperatorMemory pooled;
-    EXPECT_TRUE(is_pools(bytes(kLarge)));
+    EXPECT_TRUE(is_pools(bytes(kLargeBlock)));
     EXPECT_FALSE(is_pools(bytes(100)));
     {
       OperatorMemory nested;
-      EXPECT_TRUE(is_pools(bytes(kLarge)));
+      EXPECT_TRUE(is_pools(bytes(kLargeBlock)));
     }
-    EXPECT_TRUE(is_pools(bytes(kLarge)));
+    EXPECT_TRUE(is_pools(bytes(kLargeBlock)));
     bool others = true;
-    std::thread([&] { others = is_pools(bytes(kLarge)); }).join();
+    std::thread([&] { others = is_pools(bytes(kLargeBlock)); }).join();
     EXPECT_FALSE(others);
   }
-  EXPECT_FALSE(is_pools(bytes(kLarge)));
+  EXPECT_FALSE(is_pools(bytes(kLargeBlock)));
 }
 
 TEST(OperatorMemory, RawMemoryIsFreedByWhomItIsFrom) {
@@ -47,11 +47,11 @@ TEST(OperatorMemory, RawMemoryIsFreedByWhomItIsFrom) {
   {
     OperatorMemory pooled;
     allocator = c10::GetCPUAllocator();
-    inside = allocator->raw_allocate(kLarge);
+    inside = allocator->raw_allocate(kLargeBlock);
   }
-  outside = allocator->raw_allocate(kLarge);
-  std::memset(inside, 1, kLarge);
-  std::memset(outside, 1, kLarge);
+  outside = allocator->raw_allocate(kLargeBlock);
+  std::memset(inside, 1, kLargeBlock);
+  std::memset(outside, 1, kLargeBlock);
   {
     OperatorMemory pooled;
     allocator->raw_deallocate(outside);
@@ -64,13 +64,13 @@ TEST(OperatorMemory, WhatATensorHoldsStaysWhenItGrows) {
   at::Tensor tensor;
   {
     OperatorMemory pooled;
-    tensor = bytes(kLarge);
+    tensor = bytes(kLargeBlock);
   }
-  std::memset(tensor.data_ptr(), 7, kLarge);
+  std::memset(tensor.data_ptr(), 7, kLargeBlock);
   c10::Storage storage = tensor.storage();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % 64, 0u);
-  const c10::DataPtr copy = storage.allocator()->clone(tensor.data_ptr(), kLarge);
-  EXPECT_EQ(std::memcmp(copy.get(), tensor.data_ptr(), kLarge), 0);
+  const c10::DataPtr copy = storage.allocator()->clone(tensor.data_ptr(), kLargeBlock);
+  EXPECT_EQ(std::memcmp(copy.get(), tensor.data_ptr(), kLargeBlock), 0);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "loop/program.h"
+#include "loop/run_program.h"
 #include "schedule/aliases.h"
 #include "schedule/schedule.h"
 
@@ -261,12 +262,7 @@ class ProgramBuilder {
   int inputs_ = 0;
 };
 
-inline int kernel_count(const loop::Program& program) {
-  int count = 0;
-  for (const auto& item : program.items)
-    count += std::holds_alternative<loop::ScheduledKernel>(item);
-  return count;
-}
+using loop::kernel_count;
 
 // A copy for running the unfused program later: buffers and items share the pool's expressions, so
 // `program` must outlive it.

@@ -11,7 +11,7 @@ namespace {
 
 using loop::ReduceOp;
 
-std::string text(const loop::Program& program) { return loop::to_string(program); }
+std::string text_of(const loop::Program& program) { return loop::to_string(program); }
 const loop::Kernel& kernel_of(const loop::Program& program, size_t item) {
   return std::get<loop::ScheduledKernel>(program.items[item]).kernel;
 }
@@ -23,7 +23,7 @@ TEST(Scan, FusesWithCheapOpsAroundIt) {
   int running = b.scan(sizes, 1, b.add(sizes, x, y));
   b.program.outputs = {b.mul(sizes, running, y)};
   fuse_and_compare(b.program);
-  EXPECT_EQ(kernel_count(b.program), 1) << text(b.program);
+  EXPECT_EQ(kernel_count(b.program), 1) << text_of(b.program);
   EXPECT_EQ(kernel_of(b.program, 0).body.size(), 2u);
 }
 
@@ -32,7 +32,7 @@ TEST(Scan, KeepsItsLanesFree) {
   const Shape sizes{4, 8};
   b.program.outputs = {b.scan(sizes, 1, b.unary(sizes, b.input(sizes), ExprKind::kExp))};
   fuse_and_compare(b.program);
-  EXPECT_EQ(kernel_count(b.program), 2) << text(b.program);
+  EXPECT_EQ(kernel_count(b.program), 2) << text_of(b.program);
 }
 
 TEST(Scan, IsNotDoneAgainForALaterSweep) {
@@ -42,13 +42,13 @@ TEST(Scan, IsNotDoneAgainForALaterSweep) {
   int total = b.reduce(sizes, 1, running, ReduceOp::kSum);
   b.program.outputs = {b.pointwise("div", sizes, {running, total}, ExprKind::kDiv)};
   fuse_and_compare(b.program);
-  ASSERT_EQ(kernel_count(b.program), 1) << text(b.program);
+  ASSERT_EQ(kernel_count(b.program), 1) << text_of(b.program);
   const loop::Kernel& kernel = kernel_of(b.program, 0);
   bool loads_back = false;
   for_each_expr(kernel, [&](ExprRef e) {
     loads_back |= e->kind == ExprKind::kLoad && kernel.params[e->ival].written;
   });
-  EXPECT_TRUE(loads_back) << text(b.program);
+  EXPECT_TRUE(loads_back) << text_of(b.program);
 }
 
 TEST(Scan, KeepsTheOrderOfItsAxes) {
@@ -86,7 +86,7 @@ TEST(Scan, TwoOfOneValueStayTwo) {
   int x = b.input(sizes);
   b.program.outputs = {b.scan(sizes, 1, x), b.scan(sizes, 1, x)};
   fuse_and_compare(b.program);
-  EXPECT_EQ(kernel_count(b.program), 1) << text(b.program);
+  EXPECT_EQ(kernel_count(b.program), 1) << text_of(b.program);
 }
 
 TEST(AccumulatingStore, StaysBehindWhatItAddsToAndBeforeItsReaders) {
@@ -95,7 +95,7 @@ TEST(AccumulatingStore, StaysBehindWhatItAddsToAndBeforeItsReaders) {
   int sum = b.scatter(target, b.input(target), source, b.input(source));
   b.program.outputs = {b.unary(target, sum, ExprKind::kNeg)};
   fuse_and_compare(b.program);
-  EXPECT_EQ(kernel_count(b.program), 3) << text(b.program);
+  EXPECT_EQ(kernel_count(b.program), 3) << text_of(b.program);
   const Access access = access_of(b.program.items[1], Aliases(b.program));
   EXPECT_EQ(access.writes.size(), 1u);
   EXPECT_TRUE(contains(access.reads, access.writes[0]));
@@ -107,7 +107,7 @@ TEST(AccumulatingStore, TakesItsSourceIn) {
   int doubled = b.add(source, b.input(source), b.input({8}));
   b.program.outputs = {b.scatter(target, b.input(target), source, doubled)};
   fuse_and_compare(b.program);
-  EXPECT_EQ(kernel_count(b.program), 2) << text(b.program);
+  EXPECT_EQ(kernel_count(b.program), 2) << text_of(b.program);
 }
 
 TEST(AccumulatingStore, GoesWithItsResult) {
@@ -117,7 +117,7 @@ TEST(AccumulatingStore, GoesWithItsResult) {
   b.scatter(target, x, source, y);
   b.program.outputs = {b.unary(target, x, ExprKind::kNeg)};
   fuse_and_compare(b.program);
-  EXPECT_EQ(kernel_count(b.program), 1) << text(b.program);
+  EXPECT_EQ(kernel_count(b.program), 1) << text_of(b.program);
 }
 
 TEST(Sweeps, AScanIsSeenInItsOwn) {

@@ -15,14 +15,13 @@ namespace braze::toolchain {
 namespace {
 
 using test::files_under;
+using test::kPlenty;
 using test::ScopedEnvironment;
 using test::Scratch;
 using test::slurp;
 using test::spill;
 using testing::internal::CaptureStderr;
 using testing::internal::GetCapturedStderr;
-
-constexpr int64_t kPlenty = 1 << 30;
 
 using Function = long (*)();
 

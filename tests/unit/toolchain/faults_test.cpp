@@ -17,12 +17,12 @@ namespace {
 
 using std::chrono::milliseconds;
 using test::files_under;
+using test::kPlenty;
 using test::ScopedEnvironment;
 using test::Scratch;
 using test::slurp;
 using test::spill;
 
-constexpr int64_t kPlenty = 1 << 30;
 constexpr const char* kSource = "extern \"C\" long answer() { return 42; }";
 
 Compiler scripted(const Scratch& scratch, const std::string& script) {

@@ -23,10 +23,10 @@ namespace braze::toolchain {
 namespace {
 
 using std::chrono::milliseconds;
+using test::kPlenty;
 using test::Scratch;
 using test::slurp;
 
-constexpr int64_t kPlenty = 1 << 30;
 using Clock = std::chrono::steady_clock;
 
 // The "machine code" is the process that made it and the source. Words of a source: fails: as for

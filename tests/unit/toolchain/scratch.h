@@ -1,6 +1,7 @@
 // A folder of a test's own.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,9 @@
 #include <vector>
 
 namespace braze::test {
+
+// Bytes that a cache may take and no test fills.
+inline constexpr int64_t kPlenty = 1 << 30;
 
 class Scratch {
  public:
