@@ -9,6 +9,8 @@ RUN := $(BIN)/python
 BUILD = $(firstword $(wildcard build/$(shell $(RUN) -c "import sys; print('cp%d%d' % sys.version_info[:2])")-*))
 # A newer compiler's new warning does not stop a build; .ci/run sets it.
 WERROR ?= OFF
+# OFF: each source is compiled alone, from this build on (the build folder remembers it).
+UNITY ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # Each takes two to four gigabytes of memory.
 TEST_JOBS ?= $(shell expr $(JOBS) '>' 8 > /dev/null && echo 8 || echo $(JOBS))
@@ -44,7 +46,8 @@ $(VENV)/.installed: $(VENV)/.requirements $(INSTALLED_FROM)
 	@echo "Compiling the extension; minutes the first time, then only what has changed."
 	$(RUN) -m pip install --quiet --no-build-isolation --no-deps --editable . \
 		--config-settings=cmake.define.BRAZE_WERROR=$(WERROR) \
-		--config-settings=cmake.define.BRAZE_TEST_HOOKS=ON
+		--config-settings=cmake.define.BRAZE_TEST_HOOKS=ON \
+		$(if $(UNITY),--config-settings=cmake.define.BRAZE_UNITY=$(UNITY))
 	@touch $@
 
 build: $(VENV)/.installed
@@ -115,10 +118,13 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only --quiet .
 
-lint: check ruff build
+# clang-tidy looks at sources one by one, so at the commands of a build without batches.
+lint: check ruff
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $(CPP_SOURCES)
-	$(RUN) tools/tidy.py $(BUILD)
+	$(BIN)/cmake -G Ninja -B build/lint -DPython_EXECUTABLE=$(RUN) -DBRAZE_EXTENSION=OFF -DBRAZE_UNITY=OFF \
+		-DBRAZE_WERROR=OFF > /dev/null
+	$(RUN) tools/tidy.py build/lint
 
 clean:
 	rm -rf build $(VENV)

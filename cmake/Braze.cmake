@@ -11,6 +11,24 @@ endif()
 # Lets ccache see what is behind a precompiled header.
 set(BRAZE_PRECOMPILE_OPTIONS $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 
+# Compiles the sources of a target in batches of at most 25, each as one: headers are parsed, and templates
+# that they leave to be instantiated are instantiated, once for all. So names in the anonymous namespaces
+# of a folder differ. A source with compiler options of its own is compiled alone.
+function(braze_batches name)
+  if(BRAZE_UNITY)
+    set(size 25)
+    get_target_property(sources ${name} SOURCES)
+    list(LENGTH sources count)
+    if(count GREATER size)  # batches of one size
+      math(EXPR batches "(${count} + ${size} - 1) / ${size}")
+      math(EXPR size "(${count} + ${batches} - 1) / ${batches}")
+    endif()
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+    # GCC takes a class in a batch for one of a header, where it may not use an anonymous namespace.
+    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # Headers under PRECOMPILE are parsed once for all sources of the target: those that most of them
 # need, and no more, since templates that a header leaves to be instantiated, as ATen's do, are
 # instantiated in each source. Without the word, the sources share what the target PRECOMPILED_BY has
@@ -33,6 +51,7 @@ function(braze_library name)
     else()
       target_precompile_headers(braze_${name} REUSE_FROM braze_base)
     endif()
+    braze_batches(braze_${name})
     if(BRAZE_CHECKS)
       target_compile_definitions(braze_${name} PUBLIC BRAZE_CHECKS=1)
     endif()
@@ -121,6 +140,7 @@ function(braze_module name)
   pybind11_add_module(${name} MODULE NO_EXTRAS ${sources})
   target_include_directories(${name} PRIVATE ${view})
   target_compile_options(${name} PRIVATE ${BRAZE_WARNINGS})
+  braze_batches(${name})
   foreach(dependency ${ARG_DEPENDS})
     target_link_libraries(${name} PRIVATE braze_${dependency})
   endforeach()

@@ -12,6 +12,7 @@ include(GoogleTest)
 # shipped, the tests themselves are not worth an optimiser's time.
 function(braze_compile_quickly name)
   target_compile_options(${name} PRIVATE -O1 $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  braze_batches(${name})
   if(name STREQUAL braze_base_test)
     target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <algorithm> <functional> <map> <memory>
                               <optional> <random> <span> <string> <unordered_map> <vector>)
@@ -58,6 +59,7 @@ if(sources)
   find_package(Python 3.11 COMPONENTS Interpreter Development.Embed REQUIRED)
   add_executable(braze_cpython_test ${sources})
   target_link_libraries(braze_cpython_test PRIVATE braze_cpython GTest::gtest Python::Python)
+  braze_compile_quickly(braze_cpython_test)
   add_test(NAME cpython COMMAND braze_cpython_test)
   # The interpreter keeps much until the process ends.
   set_tests_properties(cpython PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
@@ -71,6 +73,7 @@ if(BRAZE_EXTENSION)
       find_package(Python 3.11 COMPONENTS Interpreter Development.Embed REQUIRED)
       add_executable(braze_${folder}_test ${sources})
       target_link_libraries(braze_${folder}_test PRIVATE braze_${folder})
+      braze_compile_quickly(braze_${folder}_test)
       # The extension finds PyTorch's OpenMP in the process; a program names its own.
       target_link_options(braze_${folder}_test PRIVATE -fopenmp)
       if(folder STREQUAL runtime)  # without Python; plans from graphs
