@@ -7,6 +7,9 @@ execute_process(
 add_library(braze_torch INTERFACE)
 target_include_directories(braze_torch SYSTEM INTERFACE
   ${BRAZE_TORCH_DIR}/include ${BRAZE_TORCH_DIR}/include/torch/csrc/api/include)
+# PyTorch's headers include the operators that they use, not all there are: a quarter of what its autograd
+# headers take. It only says what they include.
+target_compile_definitions(braze_torch INTERFACE AT_PER_OPERATOR_HEADERS)
 foreach(library torch_cpu torch c10)
   target_link_libraries(braze_torch INTERFACE ${BRAZE_TORCH_DIR}/lib/lib${library}.so)
 endforeach()
