@@ -23,7 +23,7 @@ struct Settings {
   bool cuda_graphs = false;     // see runtime::Executable
   bool autotune = false;        // autotune.h
   std::optional<int64_t> activation_memory;
-  int64_t stage_bytes = 25 << 20;  // of gradients (passes/stages.h); 0: one stage
+  int64_t stage_bytes = 25 << 20;     // of gradients (passes/stages.h); 0: one stage
   std::optional<bool> channels_last;  // layouts.h
   capture::DynamicSizes::Mode dynamic = capture::DynamicSizes::Mode::kAuto;
 };
