@@ -76,14 +76,15 @@ Backward::Backward(Graph graph, std::vector<BackwardInput> inputs, const Setting
     if (kind == InputKind::kNumber) numbers_.push_back(inputs_[i].index);
     if (kind == InputKind::kTangent) tangents_.push_back(static_cast<int>(i));
   }
+  flows_.assign(tangents_.size(), true);
 }
 
-std::unique_ptr<Backward> Backward::stage(Graph graph, const std::vector<int>& inputs,
+std::unique_ptr<Backward> Backward::stage(passes::BackwardStage& stage,
                                           std::vector<size_t>& kept) const {
   std::vector<BackwardInput> taken;
   int tangents = 0;
-  auto next = inputs.begin();
-  for (const graph::Input& input : graph.inputs()) {
+  auto next = stage.inputs.begin();
+  for (const graph::Input& input : stage.graph.inputs()) {
     if (input.kind == InputKind::kTangent) {
       taken.push_back({BackwardInput::Kind::kTangent, tangents++});
       continue;
@@ -95,8 +96,10 @@ std::unique_ptr<Backward> Backward::stage(Graph graph, const std::vector<int>& i
           [](const graph::Input& before) { return before.kind == InputKind::kSaved; })));
     taken.push_back(inputs_[*next++]);
   }
-  return std::make_unique<Backward>(std::move(graph), std::move(taken), settings_, constants_,
-                                    name_);
+  auto made = std::make_unique<Backward>(std::move(stage.graph), std::move(taken), settings_,
+                                         constants_, name_);
+  for (size_t i = 0; i < stage.tangents.size(); ++i) made->flows_[i] = stage.tangents[i].flows;
+  return made;
 }
 
 const graph::TensorType& Backward::tangent_type(size_t tangent) const {
@@ -136,13 +139,14 @@ Backward::Form Backward::form_of(std::vector<at::Tensor>& tangents,
 // Which values a variant computes. A backward is linear in its tangents: what only absent ones flow
 // into is zero, is not computed, and is left out of sums.
 struct Backward::Flow {
-  Flow(const Graph& graph, const std::vector<int>& tangents, const Form& form)
+  Flow(const Graph& graph, const std::vector<int>& tangents, const std::vector<bool>& flows,
+       const Form& form)
       : absent(graph.value_count()), needed(graph.value_count()) {
     std::vector<bool> reached(graph.value_count());
     size_t place = 0;
-    for (const int input : tangents) {
-      const Value* tangent = graph.inputs()[input].value;
-      reached[tangent->id()] = true;
+    for (size_t i = 0; i < tangents.size(); ++i) {
+      const Value* tangent = graph.inputs()[tangents[i]].value;
+      reached[tangent->id()] = flows[i];
       absent[tangent->id()] = form[place] < 0;
       place += form[place] > 0 ? 1 + tangent->type().strides.size() : 1;
     }
@@ -192,14 +196,14 @@ struct Backward::Flow {
 std::vector<bool> Backward::reached_by(size_t tangent) const {
   Form form(tangents_.size(), -1);
   form[tangent] = 0;
-  const Flow flow(graph_, tangents_, form);
+  const Flow flow(graph_, tangents_, flows_, form);
   std::vector<bool> reached;
   for (const Value* output : graph_.outputs()) reached.push_back(!flow.absent[output->id()]);
   return reached;
 }
 
 std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) const {
-  const Flow flow(graph_, tangents_, form);
+  const Flow flow(graph_, tangents_, flows_, form);
   auto variant = std::make_unique<Variant>();
   variant->form = form;
   Graph graph;

@@ -14,6 +14,7 @@
 #include "base/fork_mutex.h"
 #include "dispatch/specializations.h"
 #include "passes/partition.h"
+#include "passes/stages.h"
 
 namespace braze::dispatch {
 
@@ -50,11 +51,9 @@ class Backward {
   // By gradient: whether it depends on this tangent, or on none.
   std::vector<bool> reached_by(size_t tangent) const;
 
-  // One of its stages (passes/stages.h). `graph`: the stage's; `inputs`: by input of it that is no
-  // tangent, the input of this one's graph; `kept`: set to the number in kept() of each that the
+  // One of its stages, whose graph is taken. `kept`: set to the number in kept() of each that the
   // stage takes.
-  std::unique_ptr<Backward> stage(graph::Graph graph, const std::vector<int>& inputs,
-                                  std::vector<size_t>& kept) const;
+  std::unique_ptr<Backward> stage(passes::BackwardStage& stage, std::vector<size_t>& kept) const;
 
   const graph::Graph& graph() const { return graph_; }
   const std::vector<BackwardInput>& inputs() const { return inputs_; }  // of the graph
@@ -93,6 +92,7 @@ class Backward {
   std::vector<BackwardInput> kept_;
   std::vector<int> numbers_;
   std::vector<int> tangents_;  // by tangent: which input it is
+  std::vector<bool> flows_;    // by tangent: see passes::BackwardStage::Source
   ForkMutex mutex_;
   std::vector<std::unique_ptr<Variant>> variants_;
 };

@@ -63,8 +63,7 @@ variable_list Kept::run_whole(const NodePtr& asking, variable_list tangents) {
 }
 
 bool Kept::runs_in_stages(const variable_list& tangents) const {
-  return stages && !at::GradMode::is_enabled() && !are_batched(tangents) &&
-         std::ranges::all_of(tangents, [](const at::Tensor& t) { return t.defined(); });
+  return stages && !at::GradMode::is_enabled() && !are_batched(tangents);
 }
 
 variable_list Kept::run_stage(const NodePtr& asking, size_t stage, variable_list tangents) {

@@ -21,8 +21,10 @@ class StageNode final : public Node {
 
  protected:
   variable_list apply(variable_list&& given) override {
-    if (std::ranges::none_of(given, [](const at::Tensor& t) { return t.defined(); }))
-      return variable_list(num_outputs());
+    const std::vector<bool>& flows = kept->stages->stages()[number].flows;
+    bool any = false;
+    for (size_t i = 0; i < given.size(); ++i) any |= flows[i] && given[i].defined();
+    if (!any) return variable_list(num_outputs());
     return kept->run_stage(getptr(), number, std::move(given));
   }
 };

@@ -47,7 +47,8 @@ StagedBackward::StagedBackward(const Backward& whole, const graph::Joint& joint,
       stage.like.push_back(at::empty({}, at::TensorOptions()
                                              .dtype(pytorch::scalar_type_of(type.dtype))
                                              .device(pytorch::device_of(type.device))));
-    stage.backward = whole.stage(std::move(cut[i].graph), cut[i].inputs, stage.kept);
+    for (const auto& source : cut[i].tangents) stage.flows.push_back(source.flows);
+    stage.backward = whole.stage(cut[i], stage.kept);
   }
   for (size_t number = 0; number < whole.kept().size(); ++number) {
     size_t last = 0;

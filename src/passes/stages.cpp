@@ -173,7 +173,7 @@ class Cutter {
       const int source = source_of(value);
       const auto index = source < 0 ? std::ranges::find(tangents_, value) - tangents_.begin()
                                     : place_in(handed_on(source), value) + given_in(source);
-      stage.tangents.push_back({source, static_cast<int>(index)});
+      stage.tangents.push_back({source, static_cast<int>(index), is_reached_[value->id()]});
     }
     stage.graph.set_symbols(backward_.arena(), backward_.symbols());
     stage.graph.set_conditions(backward_.conditions());

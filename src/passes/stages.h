@@ -30,6 +30,7 @@ struct BackwardStage {
   struct Source {
     int stage = -1;
     int index = 0;
+    bool flows = true;  // made of tangents, so that it is absent where these are
   };
   graph::Graph graph;  // has an arena of its own
   // By input that is no tangent, in order: which input of the backward it is.

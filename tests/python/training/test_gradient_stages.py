@@ -202,6 +202,24 @@ class WithLogits(Layers):
         return torch.nn.functional.cross_entropy(logits, labels), logits
 
 
+@pytest.mark.parametrize("asks", ["loss", "both", "logits"])
+def test_stages_run_one_after_the_other(asks):
+    """Whichever results gradients come from."""
+    torch.manual_seed(0)
+    model = WithLogits()
+    fast = in_stages(model)
+    given, taken = [], []
+    hooked(model, lambda p: taken.append(len(given)))
+    loss, logits = fast(batch(), torch.arange(8))
+    result = {"loss": loss, "both": loss + logits.mean(), "logits": logits.mean()}[asks]
+    stages = [node for node in nodes_behind(result) if node not in (loss.grad_fn, logits.grad_fn)]
+    for node in stages:
+        node.register_prehook(lambda grads: given.append(any(g is not None for g in grads)))
+    result.backward()
+    assert len(stages) == 4 and given == [True] * 4
+    assert [taken.count(n) for n in range(5)] == [2] * 5
+
+
 @pytest.mark.parametrize("asks", ["loss", "both", "logits", "hook"])
 def test_results_that_others_are_computed_from(asks):
     torch.manual_seed(0)
@@ -233,6 +251,38 @@ def test_a_scalar_that_all_stages_take():
         hooked(module, lambda p: None)
         call(module, batch()).backward()
     assert_same_state(*models)
+
+
+@pytest.mark.parametrize("asks", ["one", "two", "both"])
+def test_what_is_computed_again_where_a_gradient_is_absent(asks):
+    """What a checkpoint makes again is handed on to later stages, whoever's gradients come."""
+    from torch.utils.checkpoint import checkpoint
+
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, WIDTH)
+            self.other = torch.nn.Linear(WIDTH, WIDTH)
+
+        def block(self, x):
+            hidden = torch.tanh(self.first(x))
+            hidden = hidden @ hidden.T.softmax(-1) @ hidden
+            one = self.second(hidden).sin()
+            return one, self.other(one.exp() * hidden)
+
+        def forward(self, x):
+            return checkpoint(self.block, x, use_reentrant=False)
+
+    torch.manual_seed(0)
+    model = Two()
+    twin = copy.deepcopy(model)
+    fast = in_stages(twin, gradient_stage_bytes=1)
+    for module, call in ((model, model), (twin, fast)):
+        hooked(module, lambda p: None)
+        one, two = call(batch())
+        results = {"one": [one], "two": [two], "both": [one, two]}[asks]
+        sum(result.square().mean() for result in results).backward()
+    assert_same_state(model, twin)
 
 
 def test_sizes_that_vary():
