@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench import distributed as copies
 from bench import processes, report, suites
 from bench.compilers import COMPILERS
 from bench.device_models import DEVICE_MODELS
@@ -17,9 +18,9 @@ from bench.training import TRAINED
 
 SUITES = (
     "models", "kernels", "overhead", "compile_time", "sizes", "capture", "scans", "draws",
-    "optimizers", "memory",
+    "optimizers", "memory", "distributed",
 )  # fmt: skip
-ON_CUDA = ("models", "kernels", "overhead", "memory")
+ON_CUDA = ("models", "kernels", "overhead", "memory", "distributed")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -67,7 +68,8 @@ def records(suite: str, arguments: argparse.Namespace, kept: list[dict]) -> Iter
     """The suite's, as they come, without those of what is `kept`."""
     samples = 5 if arguments.quick else arguments.samples
     compilers = arguments.compilers
-    known = {"capture": CAPTURED, "training": TRAINED, "memory": TRAINED}.get(suite, MODELS)
+    trained = {"training": TRAINED, "memory": TRAINED, "distributed": TRAINED}
+    known = {"capture": CAPTURED, **trained}.get(suite, MODELS)
     if arguments.device == "cuda" or suite == "device_models":
         known = DEVICE_MODELS
     elif suite == "memory":
@@ -94,6 +96,9 @@ def records(suite: str, arguments: argparse.Namespace, kept: list[dict]) -> Iter
         return suites.scans(samples)
     if suite == "draws":
         return suites.draws(samples)
+    if suite == "distributed":
+        names = names if arguments.models else [copies.MODELS[arguments.device]]
+        return suites.distributed(names, arguments.device, compilers, samples)
     if suite == "optimizers":
         return suites.optimizers(compilers, samples)
     if suite == "capture":

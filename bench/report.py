@@ -394,6 +394,36 @@ def _optimizers(records: list[dict]) -> str:
     )
 
 
+def _distributed(records: list[dict]) -> str:
+    rows = []
+    for record in records:
+        if "error" in record:
+            continue
+        communication = record["communication_s"]
+        for way, step in record["step_s"].items():
+            alone = record["alone_s"][way]
+            hidden = (alone + communication - step) / communication
+            rows.append(
+                [
+                    f"{record['model']}, {way}",
+                    *(number(seconds * 1e3, 2, " ms") for seconds in (step, alone, communication)),
+                    number(step / max(alone, communication), 2),
+                    number(100 * min(1, max(0, hidden)), 0, " %"),
+                ]
+            )
+    header = ["copies of", "step", "alone", "communication", "to the larger", "hidden"]
+    return "\n\n".join(
+        [
+            "## DistributedDataParallel\n\n"
+            "Two processes with a copy of the model each: medians of a step, of one without "
+            "communication and of the communication alone; the step divided by the larger of these "
+            "two, and the part of the communication that computation hides.",
+            table(header, rows),
+            *(f"{r['model']}: {reason(r)}" for r in records if "error" in r),
+        ]
+    )
+
+
 def _by_case(records: list[dict]) -> dict[str, list[dict]]:
     cases: dict[str, list[dict]] = {}
     for record in records:
@@ -419,4 +449,5 @@ SECTIONS: dict[str, Callable[[list[dict]], str]] = {
     "draws": _draws,
     "optimizers": _optimizers,
     "memory": _memory,
+    "distributed": _distributed,
 }

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 
+from bench import distributed as copies
 from bench import draws as drawing
 from bench import measure, processes
 from bench import optimizers as updates
@@ -282,6 +283,24 @@ def optimizers(compilers: list[str], samples: int) -> Iterator[dict]:
                         inductor="inductor" in compilers,
                     )
                 )
+            record.pop("stderr")
+        except ChildError as error:
+            record["error"] = str(error)
+        yield record
+
+
+def distributed(
+    names: list[str], device: str, compilers: list[str], samples: int
+) -> Iterator[dict]:
+    """One record for each model: copies of it in two processes."""
+    ways = [way for way in copies.WAYS if way != "torch.compile" or "inductor" in compilers]
+    for model in names:
+        say(f"distributed: {model}")
+        record = {"model": model}
+        try:
+            with empty_caches() as caches:
+                settings = {"model": model, "device": device, "ways": ways, "samples": samples}
+                record.update(processes.run("copies", caches, **settings))
             record.pop("stderr")
         except ChildError as error:
             record["error"] = str(error)

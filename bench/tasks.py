@@ -14,6 +14,7 @@ from bench import (
     compilers,
     device_models,
     devices,
+    distributed,
     draws,
     measure,
     models,
@@ -418,6 +419,10 @@ def optimizer(width: int, samples: int, inductor: bool) -> dict:
     return optimizers.figures(width, samples, inductor)
 
 
+def copies(model: str, device: str, ways: list[str], samples: int) -> dict:
+    return distributed.run(model, device, ways, samples)
+
+
 def _best(function, arguments) -> float:
     return min(measure.seconds_of(function, arguments, 1000) for _ in range(20))
 
@@ -450,6 +455,7 @@ TASKS = {
     task.__name__: task
     for task in (
         machine,
+        copies,
         eager_baseline,
         first_call,
         steady,

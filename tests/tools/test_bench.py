@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bench import __main__ as command_line
-from bench import measure, models, processes, report, suites, tasks
+from bench import measure, models, processes, report, suites, tasks, training
 
 
 def test_accuracy_allows_what_eager_allows_itself():
@@ -181,3 +181,25 @@ def test_overhead_is_measured_on_the_device():
     times = tasks.overhead("braze", size=8, samples=1, device="cpu")
     assert 0 < times["guard_check"] < times["compiled"]
     assert times["eager"] > 0
+
+
+def test_communication_that_is_hidden():
+    record = {
+        "model": "m",
+        "step_s": {"eager": 0.014, "Braze": 0.011},
+        "alone_s": {"eager": 0.01, "Braze": 0.01},
+        "communication_s": 0.004,
+    }
+    text = report.SECTIONS["distributed"]([record, {"model": "n", "error": "one\nno GPUs"}])
+    assert "| m, eager | 14.00 ms | 10.00 ms | 4.00 ms | 1.40 | 0 % |" in text
+    assert "| m, Braze | 11.00 ms | 10.00 ms | 4.00 ms | 1.10 | 75 % |" in text
+    assert "n: failed: no GPUs" in text
+
+
+def test_copies_in_two_processes():
+    found = processes.run(
+        "copies", {}, model="lstm", device="cpu", ways=["Braze", "eager"], samples=1
+    )
+    assert list(found["step_s"]) == list(found["alone_s"]) == ["Braze", "eager"]
+    assert found["communication_s"] > 0
+    assert found["bytes"] == sum(4 * p.numel() for p in training.build("lstm")[0].parameters())
