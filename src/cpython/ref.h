@@ -1,7 +1,6 @@
 // Owning and borrowed references to Python objects. The GIL is held wherever these are used.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <utility>

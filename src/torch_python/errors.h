@@ -1,7 +1,6 @@
 // Exceptions on their way between Python and C++, as PyTorch's bindings take them.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <exception>

@@ -4,7 +4,6 @@
 // is declared in this folder, and only its sources include them.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
 #include <ATen/core/Tensor.h>
 #include <Python.h>
 #include <c10/core/SymInt.h>

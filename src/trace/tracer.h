@@ -7,7 +7,6 @@
 // ops on them are recorded and return the real object; their data and metadata do not change.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
 #include <ATen/core/Tensor.h>
 #include <Python.h>
 #include <c10/core/SymInt.h>
