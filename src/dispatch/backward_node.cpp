@@ -182,9 +182,9 @@ void give_history(const DifferentiatedCall& call) {
   };
   const bool has_ports = !call.code->ports.empty() && std::ranges::all_of(call.outputs, is_on_cpu);
   if (has_ports) add_results_and_ports(call, kept, to_inputs);
-  torch::autograd::edge_list of_last = to_inputs;
   if (!has_ports && is_awaited(to_inputs)) kept->stages = call.code->stages();
-  if (kept->stages) of_last = add_stages(call, kept, to_inputs);
+  torch::autograd::edge_list with_stages;
+  if (kept->stages) with_stages = add_stages(call, kept, to_inputs);
   // The last node first, as those in front of it lead to it.
   std::vector<NodePtr> nodes(has_ports ? 0 : joint.inner.size() + 1);
   for (size_t number = nodes.size(); number-- > 0;) {
@@ -192,7 +192,8 @@ void give_history(const DifferentiatedCall& call) {
     torch::autograd::edge_list edges;
     for (size_t later = number + 1; later < nodes.size(); ++later)
       edges.emplace_back(nodes[later], 0);
-    const auto& behind = number + 1 == nodes.size() ? of_last : to_inputs;
+    const bool leads_to_stages = kept->stages && number + 1 == nodes.size();
+    const auto& behind = leads_to_stages ? with_stages : to_inputs;
     edges.insert(edges.end(), behind.begin(), behind.end());
     node->set_next_edges(std::move(edges));
     node->kept = kept;

@@ -28,7 +28,7 @@ class StagedBackward {
     std::vector<int> gradients;  // of the whole backward: its first outputs
     std::vector<HandedOn> handed_on;
     std::vector<size_t> kept;   // by number in backward->kept(): in the whole backward's
-    std::vector<size_t> freed;  // numbers there that neither this stage's successors need
+    std::vector<size_t> freed;  // numbers there that no later stage needs
     std::vector<graph::TensorType> tangents;
     std::vector<bool> flows;       // by tangent: see passes::BackwardStage::Source
     std::vector<at::Tensor> like;  // by tangent: one element on its device

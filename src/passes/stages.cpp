@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/emitter.h"
+#include "graph/infer/strides.h"
 #include "graph/node_copier.h"
 #include "graph/op_kind.h"
 #include "graph/substitute.h"
@@ -179,23 +180,29 @@ class Cutter {
     stage.graph.set_conditions(backward_.conditions());
     for (const Node* node : nodes_)
       if (made_[number].contains(node)) copier.add(*node);
+    // Whoever takes a gradient may write to it; autograd copies those with gaps itself.
+    const auto copy = [&](Value* value) {
+      return graph::Emitter(stage.graph, nullptr)(graph::OpKind::kclone, {value, graph::None{}});
+    };
+    const Values taken_again = taken_again_behind(number);
     std::vector<Value*> outputs;
     Values given;
     for (size_t i = 0; i < given_at_.size(); ++i) {
       if (stage_of(given_at_[i]) != number) continue;
+      const Value* gradient = backward_.outputs()[i];
+      const bool is_shared = std::ranges::any_of(taken_again, [&](const Value* value) {
+        return graph::is_dense(gradient->type()) && gradient != value &&
+               gradient->storage() == value->storage();
+      });
       stage.gradients.push_back(static_cast<int>(i));
-      outputs.push_back(copier.at(backward_.outputs()[i]));
-      given.insert(backward_.outputs()[i]);
+      outputs.push_back(is_shared ? copy(copier.at(gradient)) : copier.at(gradient));
+      given.insert(gradient);
     }
-    // Whoever takes a gradient may write to it.
     for (const Value* value : handed_on(number)) {
       const bool is_shared = std::ranges::any_of(given, [&](const Value* gradient) {
         return gradient != value && gradient->storage() == value->storage();
       });
-      outputs.push_back(copier.at(value));
-      if (is_shared)
-        outputs.back() = graph::Emitter(stage.graph, nullptr)(graph::OpKind::kclone,
-                                                              {outputs.back(), graph::None{}});
+      outputs.push_back(is_shared ? copy(copier.at(value)) : copier.at(value));
     }
     std::vector<graph::OutputRole> roles(outputs.size(), {graph::OutputKind::kGradient, {}});
     stage.graph.set_outputs(std::move(outputs), std::move(roles));
@@ -214,6 +221,16 @@ class Cutter {
       for (const Value* value : taken_by(later))
         if (source_of(value) == stage) found.insert(value);
     return {found.begin(), found.end()};
+  }
+
+  // What the stage takes of others, and later ones take as well.
+  Values taken_again_behind(int stage) const {
+    const std::vector<const Value*> own = taken_by(stage);
+    Values found;
+    for (int later = stage + 1; later < count(); ++later)
+      for (const Value* value : taken_by(later))
+        if (std::ranges::find(own, value) != own.end()) found.insert(value);
+    return found;
   }
 
   static size_t place_in(const std::vector<const Value*>& values, const Value* value) {

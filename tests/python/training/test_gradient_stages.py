@@ -380,3 +380,29 @@ def test_bytes_that_are_no_number():
     for given in (1.5, True, -1, "25 MB"):
         with pytest.raises(ValueError, match="gradient_stage_bytes must be a number of bytes"):
             braze.compile(Layers(), options={"gradient_stage_bytes": given})
+
+
+def test_a_hook_that_writes_to_a_gradient_of_which_more_is_to_be_read():
+    """The gradient of what is added as a view is a view of what flows on."""
+
+    class Shifted(Layers):
+        def __init__(self):
+            super().__init__(count=3)
+            self.shift = torch.nn.Parameter(torch.randn(8 * WIDTH))
+
+        def forward(self, x):
+            return super().forward(x) + self.shift.view(8, WIDTH)
+
+    def clear(p):
+        p.grad.zero_()
+
+    torch.manual_seed(0)
+    model = Shifted()
+    twin = copy.deepcopy(model)
+    twin.shift.register_post_accumulate_grad_hook(clear)
+    fast = in_stages(twin, gradient_stage_bytes=1)
+    for call in (model, fast):
+        call(batch()).square().mean().backward()
+    assert not twin.shift.grad.any()
+    for p, q in zip(model.layers.parameters(), twin.layers.parameters(), strict=True):
+        assert_same(q.grad, p.grad)
