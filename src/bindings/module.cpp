@@ -9,6 +9,7 @@
 #include "runtime/dense_operators.h"
 #include "runtime/memory.h"
 #include "runtime/memory_meter.h"
+#include "runtime/place_sum_operator.h"
 #include "runtime/random_operator.h"
 #include "target/isa.h"
 #include "toolchain/toolchain.h"
@@ -66,6 +67,7 @@ PYBIND11_MODULE(_C, module) {
   if (!trouble.empty()) throw py::import_error(trouble);
   braze::runtime::register_dense_operators();
   braze::runtime::register_attention_operator();
+  braze::runtime::register_place_sum_operator();
   braze::runtime::register_random_operator();
   if (!braze::capture::initialize()) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();

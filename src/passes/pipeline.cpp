@@ -1,5 +1,6 @@
 #include "passes/pipeline.h"
 
+#include "passes/aligned_products.h"
 #include "passes/chunked_loss.h"
 #include "passes/counter_random.h"
 #include "passes/cse.h"
@@ -10,6 +11,7 @@
 #include "passes/functionalise.h"
 #include "passes/fused_attention.h"
 #include "passes/linear_pointwise.h"
+#include "passes/place_sums.h"
 #include "passes/rematerialise.h"
 
 namespace braze::passes {
@@ -27,6 +29,8 @@ const std::vector<Pass>& inference_passes() {
       {"linear_pointwise", use_linear_pointwise},
       {"few_rows", touch_few_rows},
       {"decompose", decompose},
+      {"aligned_products", align_products},
+      {"place_sums", use_place_sums},
       {"fold", fold},
       {"cse", eliminate_common_subexpressions},
       {"rematerialise", rematerialise},

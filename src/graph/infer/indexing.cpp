@@ -53,6 +53,14 @@ bool embedding_backward(const InferCall& call) {
   return call.give_fresh({sym_arg(call.list(), 2), grad.sizes.back()}, grad.dtype, grad.device);
 }
 
+// source, place, dim, rows, ...
+bool sum_by_place(const InferCall& call) {
+  const TensorType& source = call.tensor(0);
+  sym::Dims sizes = source.sizes;
+  sizes[int_arg(call.list(), 2)] = sym_arg(call.list(), 3);
+  return call.give_fresh(std::move(sizes), source.dtype, source.device);
+}
+
 // grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq,
 // mode, sparse, ...
 bool embedding_bag_backward(const InferCall& call) {
@@ -145,6 +153,7 @@ bool triangle(const InferCall& call) {
 constexpr InferEntry kIndexingRules[] = {
     {"aten.embedding", embedding, InferUse::kAlways},
     {"aten.embedding_dense_backward", embedding_backward, InferUse::kAlways},
+    {"braze.sum_by_place", sum_by_place, InferUse::kPasses},
     {"aten._embedding_bag_backward", embedding_bag_backward, InferUse::kAlways},
     {"aten.index_select", index_select, InferUse::kAlways},
     {"aten.flip", flip, InferUse::kAlways},
