@@ -20,8 +20,8 @@ using graph::Value;
 
 Replacement apply_rules(Emitter& emit, const Node& node) {
   for (auto rule : {decompose_activation, decompose_backward, decompose_batch_norm,
-                    decompose_convolution, decompose_loss, decompose_norm, decompose_pooling,
-                    decompose_rearrangement, decompose_shape}) {
+                    decompose_convolution, decompose_loss, decompose_norm, decompose_order,
+                    decompose_pooling, decompose_rearrangement, decompose_shape}) {
     Replacement replacement = rule(emit, node);
     if (!replacement.empty()) return replacement;
   }

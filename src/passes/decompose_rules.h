@@ -41,6 +41,7 @@ Replacement decompose_convolution(graph::Emitter& emit, const graph::Node& node)
 Replacement decompose_backward(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_loss(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_norm(graph::Emitter& emit, const graph::Node& node);
+Replacement decompose_order(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_pooling(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_rearrangement(graph::Emitter& emit, const graph::Node& node);
 Replacement decompose_shape(graph::Emitter& emit, const graph::Node& node);
