@@ -176,7 +176,64 @@ class AxisNormaliser {
   int outer_count_;
 };
 
+// What a load or store of a kernel does along its last two axes.
+enum class AlongRows : uint8_t { kWhole, kRowOrColumn, kElse };
+
+AlongRows along_rows(ExprRef index, int row, int column, sym::Int length) {
+  sym::Int by_row = 0, by_column = 0;
+  for (const loop::LinearForm::Term& term : loop::linear_form(index).terms) {
+    if (term.atom->kind != ExprKind::kAxis) return AlongRows::kElse;
+    if (term.atom->ival == row) by_row = term.coefficient;
+    if (term.atom->ival == column) by_column = term.coefficient;
+  }
+  if (by_column == sym::Int(1) && by_row == length) return AlongRows::kWhole;
+  const bool repeats = by_row == sym::Int(0) || by_column == sym::Int(0);
+  return repeats ? AlongRows::kRowOrColumn : AlongRows::kElse;
+}
+
+// The least bytes of an element that lies in one piece with its neighbours; 0: rows are to stay.
+int64_t least_element(const loop::Kernel& kernel, int row, int column, sym::Int length) {
+  int64_t least = 0;
+  bool fits = true;
+  const auto look_at = [&](ExprRef index, graph::DType dtype, bool is_store) {
+    const AlongRows along = along_rows(index, row, column, length);
+    const int64_t bytes = graph::size_of(dtype);
+    fits &= along == AlongRows::kWhole || (!is_store && along == AlongRows::kRowOrColumn);
+    if (along == AlongRows::kWhole) least = least == 0 ? bytes : std::min(least, bytes);
+  };
+  for (const Statement& statement : kernel.body) {
+    fits &= statement.is_store() && !statement.combines();
+    if (statement.is_store()) look_at(statement.index, kernel.params[statement.buffer].dtype, true);
+  }
+  for_each_expr(kernel, [&](ExprRef expr) {
+    if (expr->kind == ExprKind::kLoad)
+      look_at(expr->args[0], kernel.params[expr->ival].dtype, false);
+  });
+  return fits ? least : 0;
+}
+
 }  // namespace
+
+void flatten_rows(loop::Kernel& kernel, loop::ExprPool& pool, int64_t bytes) {
+  constexpr int64_t kLeastPoints = 1 << 16;
+  const int count = static_cast<int>(kernel.outer.size());
+  if (!kernel.inner.empty() || count < 2) return;
+  const int row = count - 2, column = count - 1;
+  const sym::Int length = kernel.outer[column].extent;
+  if (!length.is_constant() || points(kernel.outer) < kLeastPoints) return;
+  const int64_t element = least_element(kernel, row, column, length);
+  if (element == 0 || length.constant() * element % bytes == 0) return;
+  Rewriter rewriter(pool);
+  const sym::Int size = kernel.outer[row].extent * length;
+  for (int axis = 0; axis < row; ++axis)
+    rewriter.axes.push_back(pool.axis(axis, kernel.outer[axis].extent));
+  ExprRef place = pool.axis(row, size);
+  rewriter.axes.push_back(pool.binary(ExprKind::kFloorDiv, place, pool.index(length)));
+  rewriter.axes.push_back(pool.binary(ExprKind::kMod, place, pool.index(length)));
+  kernel.outer.pop_back();
+  kernel.outer.back().extent = size;
+  for (Statement& statement : kernel.body) statement = rewriter(statement);
+}
 
 void normalise_axes(loop::Kernel& kernel, loop::ExprPool& pool) {
   AxisNormaliser(kernel, pool).run();

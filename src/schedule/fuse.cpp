@@ -368,6 +368,7 @@ void fuse(loop::Program& program, const target::Target& target, const std::vecto
   split_reductions(program, costs.split);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
     if (costs.keeps_between_sweeps) keep_between_sweeps(kernel, program.pool);
+    if (costs.least_access > 0) flatten_rows(kernel, program.pool, costs.least_access);
     renumber(kernel, program.pool);
   });
   if (log::enabled(log::Component::kSchedule)) {

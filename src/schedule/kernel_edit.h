@@ -60,6 +60,12 @@ void for_each_expr(const loop::Kernel& kernel, const std::function<void(loop::Ex
 // kernel with reductions or scans keeps at least one inner axis.
 void normalise_axes(loop::Kernel& kernel, loop::ExprPool& pool);
 
+// Makes the last two axes of a kernel of points one, where rows are no whole number of accesses of
+// `bytes` long and so begin between them: what lies in one piece is read and written in packs
+// then, whatever the rows. Of what else is read, a number for each row or for each column, the
+// places are quotients and remainders.
+void flatten_rows(loop::Kernel& kernel, loop::ExprPool& pool, int64_t bytes);
+
 // Parameters that are views of computed buffers become the base with an offset, parameters of one
 // buffer become one, so that equal elements have equal loads.
 void resolve_views(loop::Kernel& kernel, const loop::Program& program, loop::ExprPool& pool);

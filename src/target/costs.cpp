@@ -44,6 +44,7 @@ Costs costs(const Cuda& cuda) {
           // What a cache holds is found there at any rate.
           .bytes_read_beside = 16 << 20,
           .keeps_between_sweeps = false,
+          .least_access = 8,
           .in_place_beside_reductions = true,
           // Each point is computed once, by a thread of its own.
           .in_place_multiple = 1};

@@ -52,6 +52,10 @@ struct Costs {
   // to the next (schedule/sweeps.h): where they cost more than to store and load them.
   bool keeps_between_sweeps = true;
 
+  // Bytes side by side that are read and written at a time where rows are whole numbers of them:
+  // what has others becomes one long row (schedule/kernel_edit.h); 0: rows stay.
+  int64_t least_access = 0;
+
   // Computing an element anew against storing and loading it: of no target in particular yet. In
   // loop/lowering/:
   int repeated_nodes = 16;    // most nodes that each pass of a kernel evaluates anew
