@@ -21,7 +21,8 @@ namespace {
 
 // The dtype that has a number below all of `dtype` but -infinity, and holds all of these.
 DType dtype_of_order(DType dtype) {
-  return graph::is_half(dtype) ? DType::kFloat32 : DType::kFloat64;
+  const DType computed = graph::compute_dtype(dtype);
+  return computed == dtype ? DType::kFloat64 : computed;
 }
 
 bool is_ordered(const TensorType& type) {
