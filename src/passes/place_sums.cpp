@@ -128,14 +128,23 @@ Value* indexed_sums(Emitter& emit, const Node& node) {
   return emit.reshape(sums, type.sizes);
 }
 
+// Whether it comes from outside or is what a library makes.
+bool is_in_memory(const Value* value) {
+  const Node* producer = value->producer();
+  while (producer && producer->op().view) {
+    value = graph::tensor_arg(*producer, 0);
+    producer = value->producer();
+  }
+  return !producer || producer->op().op_class == graph::OpClass::kExtern;
+}
+
 // Whether a kernel that adds by atomic operations, which makes its operand as it goes, would not do
 // as well: the operand is in memory, and large, with whole packs in its rows and lists that are
 // short.
 bool is_worth_lists(const Value* source, int64_t dim, const Int& rows) {
   constexpr int64_t kLeastBytes = 1 << 20, kPackBytes = 16, kShort = 32;
-  const Node* producer = source->producer();
   const TensorType& type = source->type();
-  if ((producer && producer->op().pointwise) || !type.is_contiguous()) return false;
+  if (!is_in_memory(source) || !type.is_contiguous()) return false;
   const int64_t bytes = graph::size_of(type.dtype);
   const auto behind = std::span(type.sizes).subspan(static_cast<size_t>(dim) + 1);
   return type.numel().hint() * bytes >= kLeastBytes &&

@@ -46,7 +46,8 @@ void check_place_sum(const at::Tensor& source, const at::Tensor& place, int64_t 
   if (!base) return;
   c10::SymDimVector sizes(source.sym_sizes());
   sizes[dim] = rows;
-  TORCH_CHECK(base->sym_sizes() == sizes && base->scalar_type() == source.scalar_type(),
+  TORCH_CHECK(base->sym_sizes() == c10::SymIntArrayRef(sizes) &&
+                  base->scalar_type() == source.scalar_type(),
               "braze::sum_by_place: the base is ", base->scalar_type(), base->sym_sizes(),
               " and not ", source.scalar_type(), c10::SymIntArrayRef(sizes));
 }

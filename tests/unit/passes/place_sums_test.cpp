@@ -108,6 +108,14 @@ TEST(PlaceSums, LargeRowsInMemory) {
 }
 
 TEST(PlaceSums, AKernelAddsWhatItMakesAsItGoesAndLongLists) {
+  // The messages of a graph network.
+  expect_unchanged_by(
+      use_place_sums,
+      R"(graph(%0: f32[9000, 64]@cuda:0, %1: i64[65536]@cuda:0, %2: i64[65536]@cuda:0, %3: f32[9000, 64]@cuda:0) {
+    %4: f32[65536, 64]@cuda:0 = aten.index_select(%0, 0, %2)
+    %5: f32[9000, 64]@cuda:0 = aten.index_add(%3, 0, %1, %4, 1)
+    return %5
+  })");
   expect_unchanged_by(
       use_place_sums,
       R"(graph(%0: f32[65536, 64]@cuda:0, %1: i64[65536]@cuda:0, %2: f32[9000, 64]@cuda:0) {
