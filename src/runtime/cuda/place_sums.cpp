@@ -97,9 +97,9 @@ void sum_by_place(const PlaceSum& sum, void* stream) {
   const auto count = static_cast<int>(sum.count), rows = static_cast<int>(sum.rows);
   const auto outer = static_cast<int>(sum.outer);
   const auto packs = static_cast<int>(sum.inner / sum.kind.pack);
-  // A warp for a row, or a part of one where rows are short.
+  // For a row as many threads as it has packs, up to a block.
   int log_threads = 0;
-  while (log_threads < 5 && (1 << log_threads) < packs) ++log_threads;
+  while ((1 << log_threads) < std::min(packs, kThreads)) ++log_threads;
   const int64_t items = ((sum.outer + sum.kind.outer - 1) / sum.kind.outer * sum.rows)
                         << log_threads;
   // Of so many rows there are at most so many long lists.

@@ -171,7 +171,9 @@ def test_indexed(name, dtype):
 ADDED = {
     "put": lambda x, i, s: x.index_put((i,), s, accumulate=True),
     "put_one": lambda x, i, s: x.index_put((i,), s[0], accumulate=True),
-    "put_columns": lambda x, i, s: x.t().contiguous().index_put((None, i), s.t(), accumulate=True),
+    "put_columns": lambda x, i, s: torch.ops.aten.index_put(
+        x.t().contiguous(), [None, i], s.t(), True
+    ),
     "rows": lambda x, i, s: x.index_add(0, i, s),
     "columns": lambda x, i, s: x.t().contiguous().index_add(1, i, s.t().contiguous()),
     "made": lambda x, i, s: x.index_add(0, i, s * 2 + 1),
