@@ -25,8 +25,10 @@ bool is_summed(const TensorType& type) {
   return type.device.type == graph::Device::Type::kCUDA && graph::is_float(type.dtype);
 }
 
+// Eager takes indices of a CPU for a tensor of a GPU as well.
 bool is_place(const TensorType& type) {
-  return type.dtype == DType::kInt64 || type.dtype == DType::kInt32;
+  return type.device.type == graph::Device::Type::kCUDA &&
+         (type.dtype == DType::kInt64 || type.dtype == DType::kInt32);
 }
 
 bool is_zeros(const Value* value) {
@@ -103,7 +105,7 @@ Value* indexed_sums(Emitter& emit, const Node& node) {
   const TensorType& type = node.result()->type();
   Value* values = graph::tensor_arg(node, 2);
   if (!graph::bool_arg_or(node, 3, false) || !is_summed(type) || !type.is_contiguous() ||
-      values->type().dtype != type.dtype)
+      values->type().dtype != type.dtype || values->type().device != type.device)
     return nullptr;
   const std::optional<IndexedDims> dims = indexed_dims(node);
   if (!dims || !all_positive(type.sizes) || !all_positive(dims->sizes)) return nullptr;

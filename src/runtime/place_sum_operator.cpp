@@ -38,6 +38,8 @@ void check_place_sum(const at::Tensor& source, const at::Tensor& place, int64_t 
               source.scalar_type());
   TORCH_CHECK(place.scalar_type() == at::kLong || place.scalar_type() == at::kInt,
               "braze::sum_by_place: places are of int64 or int32, got ", place.scalar_type());
+  TORCH_CHECK(place.device() == source.device(), "braze::sum_by_place: the source is on ",
+              source.device(), " and its places are on ", place.device());
   TORCH_CHECK(dim >= 0 && dim < source.dim() && place.dim() == 1 &&
                   place.sym_size(0) == source.sym_size(dim),
               "braze::sum_by_place: expected a place for each of the elements of ",
@@ -47,7 +49,7 @@ void check_place_sum(const at::Tensor& source, const at::Tensor& place, int64_t 
   c10::SymDimVector sizes(source.sym_sizes());
   sizes[dim] = rows;
   TORCH_CHECK(base->sym_sizes() == c10::SymIntArrayRef(sizes) &&
-                  base->scalar_type() == source.scalar_type(),
+                  base->scalar_type() == source.scalar_type() && base->device() == source.device(),
               "braze::sum_by_place: the base is ", base->scalar_type(), base->sym_sizes(),
               " and not ", source.scalar_type(), c10::SymIntArrayRef(sizes));
 }

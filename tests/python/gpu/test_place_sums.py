@@ -199,6 +199,17 @@ def test_added_to_what_is_there(name, dtype):
     assert not reasons(compiled)
 
 
+def test_indices_of_the_cpu():
+    x = torch.randn(20, 8, device="cuda", requires_grad=True)
+    i = torch.randint(0, 20, (100,))
+    compiled = braze.compile(lambda x, i: x[i] * 2)
+    for fn in (compiled, lambda x, i: x[i] * 2):
+        (gradient,) = torch.autograd.grad(fn(x, i).sum(), x)
+        torch.testing.assert_close(gradient.sum(), torch.tensor(1600.0, device="cuda"))
+    with pytest.raises(RuntimeError, match="its places are on cpu"):
+        torch.ops.braze.sum_by_place(x.detach(), torch.zeros(20, dtype=torch.int64), 0, 3)
+
+
 def test_in_place():
     def add(x, i, s):
         x[i] += s

@@ -148,6 +148,12 @@ TEST(PlaceSums, WhatIsLeftToPyTorch) {
     %2: f32[9, 4] = aten.embedding_dense_backward(%0, %1, 9, -1, false)
     return %2
   })");
+  // Indices of a CPU.
+  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[5, 2]@cuda:0, %1: i64[5]) {
+    %2: f32[3, 2]@cuda:0 = aten.full([3, 2], 0.0, f32, None, cuda:0, None)
+    %3: f32[3, 2]@cuda:0 = aten.index_put(%2, ?[%1], %0, true)
+    return %3
+  })");
   // Indices that are apart, integers.
   expect_unchanged_by(use_place_sums, R"(graph(%0: f32[5, 2]@cuda:0, %1: i64[5]@cuda:0) {
     %2: f32[3, 2, 4]@cuda:0 = aten.full([3, 2, 4], 0.0, f32, None, cuda:0, None)
