@@ -40,13 +40,21 @@ bool all_positive(std::span<const Int> sizes) {
   return std::ranges::all_of(sizes, [](const Int& size) { return sym::known_positive(size); });
 }
 
+// Whether lists, of three words for each place, are little beside what is summed there: `elements`
+// of the result. Of the elements of a wide matrix few are picked, and PyTorch sorts these.
+bool has_room_for_lists(const Int& elements, DType dtype) {
+  constexpr int64_t kLeastBytes = 4 * 3 * 4;
+  return elements.hint() * graph::size_of(dtype) >= kLeastBytes;
+}
+
 // grad, indices, rows, the row that gets no gradient, whether to scale by frequency
 Value* embedding_gradient(Emitter& emit, const Node& node) {
   Value *grad = graph::tensor_arg(node, 0), *indices = graph::tensor_arg(node, 1);
   const TensorType &type = node.result()->type(), &places = indices->type();
   if (!is_summed(type) || grad->type().dtype != type.dtype || !is_place(places) ||
       graph::bool_arg(node, 4) || grad->type().rank() != places.rank() + 1 ||
-      !type.is_contiguous() || !all_positive(grad->type().sizes) || !all_positive(type.sizes))
+      !type.is_contiguous() || !all_positive(grad->type().sizes) || !all_positive(type.sizes) ||
+      !has_room_for_lists(type.sizes[1], type.dtype))
     return nullptr;
   const Int count = places.numel();
   Value* source = emit.reshape(emit.contiguous(grad), {count, type.sizes[1]});
@@ -113,6 +121,7 @@ Value* indexed_sums(Emitter& emit, const Node& node) {
   const auto last = first + static_cast<std::ptrdiff_t>(dims->indices.size());
   const sym::Dims before(type.sizes.begin(), first), indexed(first, last);
   const sym::Dims behind(last, type.sizes.end());
+  if (!has_room_for_lists(product(before) * product(behind), type.dtype)) return nullptr;
   sym::Dims source = before;
   source.insert(source.end(), dims->sizes.begin(), dims->sizes.end());
   source.insert(source.end(), behind.begin(), behind.end());
@@ -166,7 +175,11 @@ Value* added_rows_by_place(Emitter& emit, const Node& node) {
       !all_positive(type.sizes) || !all_positive(source->type().sizes))
     return nullptr;
   const int64_t dim = graph::normalize_dim(graph::int_arg(node, 1), rank);
-  if (!is_worth_lists(source, dim, type.sizes[dim])) return nullptr;
+  sym::Dims others = type.sizes;
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(dim));
+  if (!has_room_for_lists(product(others), type.dtype) ||
+      !is_worth_lists(source, dim, type.sizes[dim]))
+    return nullptr;
   const graph::Argument base =
       is_zeros(self) ? graph::Argument(graph::None{}) : graph::Argument(emit.contiguous(self));
   return emit(OpKind::kbraze_sum_by_place,

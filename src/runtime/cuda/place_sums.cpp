@@ -41,11 +41,14 @@ Program load(const PlaceSumKind& kind, int device) {
 const Program& program_of(const PlaceSumKind& kind, int device) {
   static ForkMutex mutex;
   static auto& programs = *new std::map<std::pair<PlaceSumKind, int>, Program>;
-  const std::scoped_lock lock(mutex);
   const std::pair key(kind, device);
-  const auto found = programs.find(key);
-  return found != programs.end() ? found->second
-                                 : programs.emplace(key, load(kind, device)).first->second;
+  {
+    const std::scoped_lock lock(mutex);
+    if (const auto found = programs.find(key); found != programs.end()) return found->second;
+  }
+  Program fresh = load(kind, device);  // of two threads' the first one's stays
+  const std::scoped_lock lock(mutex);
+  return programs.try_emplace(key, std::move(fresh)).first->second;
 }
 
 uint32_t blocks_for(int64_t threads) {

@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) link_places(
   if (to != skipped) next[row] = atomicExch(heads + to, row + 1);
 }
 
-// longs: the places with long lists, in the memory of `order` behind its end backwards.
+// Places with long lists are noted from the end of `order` backwards.
 extern "C" __global__ void __launch_bounds__(kThreads) order_places(
     int rows, int count, int* heads, const int* next, Range* ranges, int* order) {
   const int place = blockIdx.x * kThreads + threadIdx.x;

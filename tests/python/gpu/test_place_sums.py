@@ -140,7 +140,7 @@ def check(fn, leaves, *others, mode=None):
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_tables(dtype, padding, mode):
     ids = places("few", 1000, 4 * 300).view(4, 300)
-    for width in (64, 7):
+    for width in (64, 25, 3):
         table = torch.randn(1000, width, device="cuda").to(dtype)
         check(lambda w, i: F.embedding(i, w, padding_idx=padding) * 2, [table], ids, mode=mode)
         check(lambda w, i: F.embedding(i.t(), w), [table], ids.int(), mode=mode)
@@ -151,6 +151,7 @@ INDEXED = {
     "columns": lambda x, i, j: x[:, i],
     "last": lambda x, i, j: x[..., i],
     "pairs": lambda x, i, j: x[i, j],
+    "elements": lambda x, i, j: x.view(20, -1)[i, j],
     "pairs_behind": lambda x, i, j: x[:, i, j],
     "from_the_end": lambda x, i, j: x[i - 20, j],
     "squares": lambda x, i, j: x[i.view(10, -1), j.view(10, -1)],
@@ -230,7 +231,7 @@ def test_in_place():
 
 def test_it_is_the_sum_that_runs():
     fn = braze.compile(lambda w, i: F.embedding(i, w))
-    table = torch.randn(100, 8, device="cuda", requires_grad=True)
+    table = torch.randn(100, 64, device="cuda", requires_grad=True)
     ids = torch.randint(0, 100, (40,), device="cuda")
     fn(table, ids).sum().backward()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -242,7 +243,7 @@ def test_it_is_the_sum_that_runs():
 
 REFUSED = """
 import braze, torch
-x = torch.randn(10, 10, 4, device="cuda", requires_grad=True)
+x = torch.randn(10, 10, 16, device="cuda", requires_grad=True)
 i = torch.zeros(5, dtype=torch.int64, device="cuda")
 def later(x, i, j):
     return torch.zeros_like(x).index_put((i, j), x[0, :5], accumulate=True)

@@ -6,33 +6,33 @@ namespace braze::passes {
 namespace {
 
 TEST(PlaceSums, GradientOfATable) {
-  EXPECT_EQ(rewritten(use_place_sums, R"(graph(%0: f32[2, 3, 4]@cuda:0, %1: i64[2, 3]@cuda:0) {
-    %2: f32[9, 4]@cuda:0 = aten.embedding_dense_backward(%0, %1, 9, 5, false)
+  EXPECT_EQ(rewritten(use_place_sums, R"(graph(%0: f32[2, 3, 16]@cuda:0, %1: i64[2, 3]@cuda:0) {
+    %2: f32[9, 16]@cuda:0 = aten.embedding_dense_backward(%0, %1, 9, 5, false)
     return %2
   })"),
-            R"(graph(%0: f32[2, 3, 4]@cuda:0, %1: i64[2, 3]@cuda:0) {
-  %2: f32[6, 4]@cuda:0 #%0 = aten.view(%0, [6, 4])
+            R"(graph(%0: f32[2, 3, 16]@cuda:0, %1: i64[2, 3]@cuda:0) {
+  %2: f32[6, 16]@cuda:0 #%0 = aten.view(%0, [6, 16])
   %3: i64[6]@cuda:0 #%1 = aten.view(%1, [6])
-  %4: f32[9, 4]@cuda:0 = braze.sum_by_place(%2, %3, 0, 9, 5, false, None)
+  %4: f32[9, 16]@cuda:0 = braze.sum_by_place(%2, %3, 0, 9, 5, false, None)
   return %4
 }
 )");
 }
 
 TEST(PlaceSums, GradientOfColumns) {
-  EXPECT_EQ(rewritten(use_place_sums, R"(graph(%0: f16[8, 5]@cuda:0, %1: i64[5]@cuda:0) {
-    %2: f16[8, 6]@cuda:0 = aten.full([8, 6], 0.0, f16, None, cuda:0, None)
-    %3: f16[8, 6]@cuda:0 = aten.index_put(%2, ?[None, %1], %0, true)
+  EXPECT_EQ(rewritten(use_place_sums, R"(graph(%0: f16[32, 5]@cuda:0, %1: i64[5]@cuda:0) {
+    %2: f16[32, 6]@cuda:0 = aten.full([32, 6], 0.0, f16, None, cuda:0, None)
+    %3: f16[32, 6]@cuda:0 = aten.index_put(%2, ?[None, %1], %0, true)
     return %3
   })"),
-            R"(graph(%0: f16[8, 5]@cuda:0, %1: i64[5]@cuda:0) {
-  %2: f16[8, 6]@cuda:0 = aten.full([8, 6], 0.0, f16, None, cuda:0, None)
-  %3: f16[8, 5, 1]@cuda:0 #%0 = aten.view(%0, [8, 5, 1])
+            R"(graph(%0: f16[32, 5]@cuda:0, %1: i64[5]@cuda:0) {
+  %2: f16[32, 6]@cuda:0 = aten.full([32, 6], 0.0, f16, None, cuda:0, None)
+  %3: f16[32, 5, 1]@cuda:0 #%0 = aten.view(%0, [32, 5, 1])
   %4: bool[5]@cuda:0 = aten.lt.Scalar(%1, 0)
   %5: i64[5]@cuda:0 = aten.add.Scalar(%1, 6, 1)
   %6: i64[5]@cuda:0 = aten.where.self(%4, %5, %1)
-  %7: f16[8, 6, 1]@cuda:0 = braze.sum_by_place(%3, %6, 1, 6, -1, true, None)
-  %8: f16[8, 6]@cuda:0 #%7 = aten.view(%7, [8, 6])
+  %7: f16[32, 6, 1]@cuda:0 = braze.sum_by_place(%3, %6, 1, 6, -1, true, None)
+  %8: f16[32, 6]@cuda:0 #%7 = aten.view(%7, [32, 6])
   return %8
 }
 )");
@@ -40,14 +40,14 @@ TEST(PlaceSums, GradientOfColumns) {
 
 TEST(PlaceSums, GradientOfPairsIsCheckedForEachIndex) {
   EXPECT_EQ(rewritten(use_place_sums,
-                      R"(graph(%0: f32[5, 2]@cuda:0, %1: i64[5]@cuda:0, %2: i32[5]@cuda:0) {
-    %3: f32[3, 4, 2]@cuda:0 = aten.full([3, 4, 2], 0.0, f32, None, cuda:0, None)
-    %4: f32[3, 4, 2]@cuda:0 = aten.index_put(%3, ?[%1, %2], %0, true)
+                      R"(graph(%0: f32[5, 16]@cuda:0, %1: i64[5]@cuda:0, %2: i32[5]@cuda:0) {
+    %3: f32[3, 4, 16]@cuda:0 = aten.full([3, 4, 16], 0.0, f32, None, cuda:0, None)
+    %4: f32[3, 4, 16]@cuda:0 = aten.index_put(%3, ?[%1, %2], %0, true)
     return %4
   })"),
-            R"(graph(%0: f32[5, 2]@cuda:0, %1: i64[5]@cuda:0, %2: i32[5]@cuda:0) {
-  %3: f32[3, 4, 2]@cuda:0 = aten.full([3, 4, 2], 0.0, f32, None, cuda:0, None)
-  %4: f32[1, 5, 2]@cuda:0 #%0 = aten.view(%0, [1, 5, 2])
+            R"(graph(%0: f32[5, 16]@cuda:0, %1: i64[5]@cuda:0, %2: i32[5]@cuda:0) {
+  %3: f32[3, 4, 16]@cuda:0 = aten.full([3, 4, 16], 0.0, f32, None, cuda:0, None)
+  %4: f32[1, 5, 16]@cuda:0 #%0 = aten.view(%0, [1, 5, 16])
   %5: bool[5]@cuda:0 = aten.lt.Scalar(%1, 0)
   %6: i64[5]@cuda:0 = aten.add.Scalar(%1, 3, 1)
   %7: i64[5]@cuda:0 = aten.where.self(%5, %6, %1)
@@ -66,8 +66,8 @@ TEST(PlaceSums, GradientOfPairsIsCheckedForEachIndex) {
   %20: i64[5]@cuda:0 = aten.add.Tensor(%19, %14, 1)
   %21: i64[]@cuda:0 = aten.full([], -1, i64, None, cuda:0, None)
   %22: i64[5]@cuda:0 = aten.where.self(%18, %20, %21)
-  %23: f32[1, 12, 2]@cuda:0 = braze.sum_by_place(%4, %22, 1, 12, -1, true, None)
-  %24: f32[3, 4, 2]@cuda:0 #%23 = aten.view(%23, [3, 4, 2])
+  %23: f32[1, 12, 16]@cuda:0 = braze.sum_by_place(%4, %22, 1, 12, -1, true, None)
+  %24: f32[3, 4, 16]@cuda:0 #%23 = aten.view(%23, [3, 4, 16])
   return %24
 }
 )");
@@ -75,18 +75,18 @@ TEST(PlaceSums, GradientOfPairsIsCheckedForEachIndex) {
 
 TEST(PlaceSums, RowsAreAddedToWhatIsThere) {
   EXPECT_EQ(rewritten(use_place_sums,
-                      R"(graph(%0: f32[5, 2]@cuda:0, %1: i64[5]@cuda:0, %2: f32[3, 2]@cuda:0) {
-    %3: f32[3, 2]@cuda:0 = aten.index_put(%2, ?[%1], %0, true)
+                      R"(graph(%0: f32[5, 16]@cuda:0, %1: i64[5]@cuda:0, %2: f32[3, 16]@cuda:0) {
+    %3: f32[3, 16]@cuda:0 = aten.index_put(%2, ?[%1], %0, true)
     return %3
   })"),
-            R"(graph(%0: f32[5, 2]@cuda:0, %1: i64[5]@cuda:0, %2: f32[3, 2]@cuda:0) {
-  %3: f32[1, 3, 2]@cuda:0 #%2 = aten.view(%2, [1, 3, 2])
-  %4: f32[1, 5, 2]@cuda:0 #%0 = aten.view(%0, [1, 5, 2])
+            R"(graph(%0: f32[5, 16]@cuda:0, %1: i64[5]@cuda:0, %2: f32[3, 16]@cuda:0) {
+  %3: f32[1, 3, 16]@cuda:0 #%2 = aten.view(%2, [1, 3, 16])
+  %4: f32[1, 5, 16]@cuda:0 #%0 = aten.view(%0, [1, 5, 16])
   %5: bool[5]@cuda:0 = aten.lt.Scalar(%1, 0)
   %6: i64[5]@cuda:0 = aten.add.Scalar(%1, 3, 1)
   %7: i64[5]@cuda:0 = aten.where.self(%5, %6, %1)
-  %8: f32[1, 3, 2]@cuda:0 = braze.sum_by_place(%4, %7, 1, 3, -1, true, %3)
-  %9: f32[3, 2]@cuda:0 #%8 = aten.view(%8, [3, 2])
+  %8: f32[1, 3, 16]@cuda:0 = braze.sum_by_place(%4, %7, 1, 3, -1, true, %3)
+  %9: f32[3, 16]@cuda:0 #%8 = aten.view(%8, [3, 16])
   return %9
 }
 )");
@@ -138,26 +138,32 @@ TEST(PlaceSums, AKernelAddsWhatItMakesAsItGoesAndLongLists) {
 }
 
 TEST(PlaceSums, WhatIsLeftToPyTorch) {
+  // An element of each of few rows: lists would be larger than the matrix.
+  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[5]@cuda:0, %1: i64[5]@cuda:0) {
+    %2: f32[3, 50257]@cuda:0 = aten.full([3, 50257], 0.0, f32, None, cuda:0, None)
+    %3: f32[3, 50257]@cuda:0 = aten.index_put(%2, ?[%1, %1], %0, true)
+    return %3
+  })");
   // Scaled by frequency.
-  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[6, 4]@cuda:0, %1: i64[6]@cuda:0) {
-    %2: f32[9, 4]@cuda:0 = aten.embedding_dense_backward(%0, %1, 9, -1, true)
+  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[6, 16]@cuda:0, %1: i64[6]@cuda:0) {
+    %2: f32[9, 16]@cuda:0 = aten.embedding_dense_backward(%0, %1, 9, -1, true)
     return %2
   })");
   // On a CPU there is a kernel.
-  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[6, 4], %1: i64[6]) {
-    %2: f32[9, 4] = aten.embedding_dense_backward(%0, %1, 9, -1, false)
+  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[6, 16], %1: i64[6]) {
+    %2: f32[9, 16] = aten.embedding_dense_backward(%0, %1, 9, -1, false)
     return %2
   })");
   // Indices of a CPU.
-  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[5, 2]@cuda:0, %1: i64[5]) {
-    %2: f32[3, 2]@cuda:0 = aten.full([3, 2], 0.0, f32, None, cuda:0, None)
-    %3: f32[3, 2]@cuda:0 = aten.index_put(%2, ?[%1], %0, true)
+  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[5, 16]@cuda:0, %1: i64[5]) {
+    %2: f32[3, 16]@cuda:0 = aten.full([3, 16], 0.0, f32, None, cuda:0, None)
+    %3: f32[3, 16]@cuda:0 = aten.index_put(%2, ?[%1], %0, true)
     return %3
   })");
   // Indices that are apart, integers.
-  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[5, 2]@cuda:0, %1: i64[5]@cuda:0) {
-    %2: f32[3, 2, 4]@cuda:0 = aten.full([3, 2, 4], 0.0, f32, None, cuda:0, None)
-    %3: f32[3, 2, 4]@cuda:0 = aten.index_put(%2, ?[%1, None, %1], %0, true)
+  expect_unchanged_by(use_place_sums, R"(graph(%0: f32[5, 16]@cuda:0, %1: i64[5]@cuda:0) {
+    %2: f32[3, 16, 4]@cuda:0 = aten.full([3, 16, 4], 0.0, f32, None, cuda:0, None)
+    %3: f32[3, 16, 4]@cuda:0 = aten.index_put(%2, ?[%1, None, %1], %0, true)
     return %3
   })");
   expect_unchanged_by(use_place_sums,
