@@ -36,7 +36,8 @@ Effects effects_of(const Statement& statement) {
       effects.defines = statement.reduced;
       break;
     case Statement::Kind::kStore:
-      (statement.accumulates() ? effects.accumulates : effects.overwrites) = statement.buffer;
+      (statement.accumulates() && !statement.is_part() ? effects.accumulates : effects.overwrites) =
+          statement.buffer;
       break;
   }
   return effects;
@@ -45,7 +46,7 @@ Effects effects_of(const Statement& statement) {
 std::vector<bool> accumulated_params(const Kernel& kernel) {
   std::vector<bool> result(kernel.params.size(), false);
   for (const Statement& s : kernel.body)
-    if (s.accumulates()) result[s.buffer] = true;
+    if (s.accumulates() && !s.is_part()) result[s.buffer] = true;
   return result;
 }
 

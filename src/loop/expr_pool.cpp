@@ -427,6 +427,8 @@ std::string_view to_string(StoreOp op) {
       return "store_max";
     case StoreOp::kLast:
       return "store_last";
+    case StoreOp::kPart:
+      return "store_part";
   }
   BRAZE_UNREACHABLE("store ", static_cast<int>(op));
 }
@@ -437,6 +439,7 @@ ExprKind combination(StoreOp op) {
     case StoreOp::kLast:
       break;
     case StoreOp::kAdd:
+    case StoreOp::kPart:
       return ExprKind::kAdd;
     case StoreOp::kMul:
       return ExprKind::kMul;
@@ -450,14 +453,15 @@ ExprKind combination(StoreOp op) {
 
 uint64_t hash_of(const Statement& statement) {
   // All fields by name: one that is added does not build until it stands here.
-  const auto& [kind, inner, op, reduced, accumulate, scan, initial, store, unordered, buffer, index,
-               value] = statement;
+  const auto& [kind, inner, op, reduced, accumulate, scan, initial, store, unordered, parts, buffer,
+               index, value] = statement;
   uint64_t hash = mix(static_cast<uint64_t>(kind) << 1 | static_cast<uint64_t>(inner), 0x3c6e);
   hash = mix(hash, static_cast<uint64_t>(unordered) << 32 | static_cast<uint64_t>(scan) << 24 |
                        static_cast<uint64_t>(op) << 16 | static_cast<uint64_t>(accumulate) << 8 |
                        static_cast<uint64_t>(store));
   hash = mix(hash, static_cast<uint64_t>(reduced));
   hash = mix(hash, static_cast<uint64_t>(buffer));
+  hash = mix(hash, static_cast<uint64_t>(parts));
   for (ExprRef expr : {initial, index, value}) hash = mix(hash, expr ? expr->hash : 0);
   return hash;
 }

@@ -35,6 +35,10 @@ class Interpreter {
   }
 
   void run() {
+    for (const Statement& s : kernel_.body)
+      if (s.is_part())
+        for (int64_t i = 0; i < s.parts * inner_points(); ++i)
+          store(s.value->dtype, params_[s.buffer], i, {});
     for_each_point(0, kernel_.outer.size(), [&] {
       for (const Statement& s : kernel_.body) run(s);
     });
@@ -49,6 +53,19 @@ class Interpreter {
   void collect(ExprRef e) {
     if (!e || !slots_.emplace(e, Slot{}).second) return;
     for (ExprRef arg : e->args) collect(arg);
+  }
+
+  int64_t inner_points() const {
+    int64_t points = 1;
+    for (size_t axis = kernel_.outer.size(); axis < extents_.size(); ++axis)
+      points *= extents_[axis];
+    return points;
+  }
+  int64_t outer_number() const {
+    int64_t number = 0;
+    for (size_t axis = 0; axis < kernel_.outer.size(); ++axis)
+      number = number * extents_[axis] + point_[axis];
+    return number;
   }
 
   template <class Body>
@@ -77,9 +94,10 @@ class Interpreter {
   void store_one(const Statement& s) {
     const DType dtype = kernel_.params[s.buffer].dtype;
     void* const base = params_[s.buffer];
-    const int64_t index = evaluate(s.index).i;
+    int64_t index = evaluate(s.index).i;
+    if (s.is_part()) index += outer_number() % s.parts * inner_points();
     Scalar value = evaluate(s.value);
-    if (s.combines()) {
+    if (s.combines() || s.is_part()) {
       const Scalar operands[] = {load(dtype, base, index), value};
       const DType compute = graph::compute_dtype(dtype);
       value = apply(combination(s.store), compute, operands);

@@ -31,6 +31,17 @@
 // An `unordered` one, which kernels of GPUs have, may meet others in one element at any points, and
 // combines with them in any order; instead of the last of them any one stays.
 //
+// A `store_part` adds up over the outer points, beside what the kernel does with each. Its buffer
+// is [parts, inner points]. Each outer point is given to one of the parts, by whoever runs the
+// kernel and always the same one, and adds its values at the places of its inner points. Nothing
+// has to be there at first, and what the parts have together is the sum over all outer points:
+//
+//   the sum of each column of f32[512, 128] beside the square of each element, in four parts:
+//     kernel squares(b0: f32 in, b1: f32 out, b2: f32 out) outer(o0 < 512) inner(i0 < 128) {
+//       store_part(b2, i0, load(b0, o0*128 + i0)) inner parts 4
+//       store(b1, o0*128 + i0, mul(load(b0, o0*128 + i0), load(b0, o0*128 + i0)))  inner
+//     }
+//
 //   softmax over the last axis of f32[512, 128]:
 //     kernel softmax(b0: f32 in, b1: f32 out) outer(o0 < 512) inner(i0 < 128) {
 //       r0 = max(load(b0, o0*128 + i0))                               inner
@@ -64,7 +75,7 @@ struct Axis {
 };
 
 // What a store makes of the element that is there.
-enum class StoreOp : uint8_t { kSet, kAdd, kMul, kMin, kMax, kLast };
+enum class StoreOp : uint8_t { kSet, kAdd, kMul, kMin, kMax, kLast, kPart };
 
 struct Statement {
   enum class Kind : uint8_t { kReduce, kScan, kStore };
@@ -84,8 +95,9 @@ struct Statement {
   // kStore; min and max propagate NaN, as kMin and kMax do.
   StoreOp store = StoreOp::kSet;
   bool unordered = false;  // accumulates at points in any order
+  int64_t parts = 0;       // kPart
   int buffer = -1;
-  ExprRef index = nullptr;
+  ExprRef index = nullptr;  // kPart: the number of the inner point, in row-major order
   ExprRef value = nullptr;
 
   // Of one pool: equal expressions are the same pointer.
@@ -98,9 +110,10 @@ struct Statement {
   bool is_store() const { return kind == Kind::kStore; }
   bool accumulates() const { return is_store() && store != StoreOp::kSet; }
   bool overwrites() const { return is_store() && store == StoreOp::kSet; }
-  bool accumulates_in_order() const { return accumulates() && !unordered; }
+  bool is_part() const { return is_store() && store == StoreOp::kPart; }
+  bool accumulates_in_order() const { return accumulates() && !unordered && !is_part(); }
   // Whether what it stores depends on what is there.
-  bool combines() const { return accumulates() && store != StoreOp::kLast; }
+  bool combines() const { return accumulates() && store != StoreOp::kLast && !is_part(); }
 };
 uint64_t hash_of(const Statement& statement);  // the same in every pool
 

@@ -30,8 +30,8 @@ std::optional<ScanOp> scan_op(std::string_view name) {
   return std::nullopt;
 }
 
-constexpr StoreOp kStoreOps[] = {StoreOp::kSet, StoreOp::kAdd, StoreOp::kMul,
-                                 StoreOp::kMin, StoreOp::kMax, StoreOp::kLast};
+constexpr StoreOp kStoreOps[] = {StoreOp::kSet, StoreOp::kAdd,  StoreOp::kMul, StoreOp::kMin,
+                                 StoreOp::kMax, StoreOp::kLast, StoreOp::kPart};
 
 class Parser {
  public:
@@ -184,6 +184,10 @@ class Parser {
     expect(")");
     s.inner = accept("inner");
     s.unordered = accept("unordered");
+    if (s.is_part()) {
+      expect("parts");
+      s.parts = integer();
+    }
     kernel_.body.push_back(s);
   }
 

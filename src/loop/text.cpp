@@ -183,7 +183,8 @@ std::string to_string(const Kernel& kernel, bool with_name) {
         line += printer.print(s.value, out, "  ", "\n") + ")";
         break;
     }
-    out += line + (s.inner ? " inner" : "") + (s.unordered ? " unordered\n" : "\n");
+    out += line + (s.inner ? " inner" : "") + (s.unordered ? " unordered" : "") +
+           (s.is_part() ? " parts " + std::to_string(s.parts) : "") + "\n";
   }
   return out + "}\n";
 }

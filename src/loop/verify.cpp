@@ -78,11 +78,36 @@ class KernelVerifier {
                 ", which a scan has loaded");
     BRAZE_CHECK(!s.unordered || s.accumulates(), where(), "store to b", s.buffer, " in no order");
     check(s.index, s.inner);
+    if (s.is_part()) return part(s);
     if (s.accumulates()) return accumulation(s);
     BRAZE_CHECK(!accumulated_.contains(s.buffer), where(), "store to b", s.buffer,
                 ", which is accumulated into");
     stored_.emplace(s.buffer, s.index);
     touched_.insert(s.buffer);
+  }
+
+  void part(const Statement& s) {
+    BRAZE_CHECK(s.inner && s.parts > 0 && graph::is_float(s.value->dtype) &&
+                    !graph::is_half(s.value->dtype),
+                where(), "parts of b", s.buffer);
+    const LinearForm index = linear_form(s.index);
+    sym::Int behind = 1;
+    for (size_t axis = kernel_.inner.size(); axis-- > 0;) {
+      const sym::Int extent = kernel_.inner[axis].extent;
+      const auto atom = [&](ExprRef e) {
+        return e->kind == ExprKind::kAxis &&
+               e->ival == static_cast<int64_t>(kernel_.outer.size() + axis);
+      };
+      const auto term = std::ranges::find_if(
+          index.terms, [&](const LinearForm::Term& t) { return atom(t.atom); });
+      const bool alone = extent == sym::Int(1);
+      BRAZE_CHECK(alone ? term == index.terms.end()
+                        : term != index.terms.end() && term->coefficient == behind,
+                  where(), "places of the parts of b", s.buffer);
+      behind = behind * extent;
+    }
+    BRAZE_CHECK(touched_.insert(s.buffer).second && accumulated_.emplace(s.buffer, s.store).second,
+                where(), "store to b", s.buffer, ", which has parts");
   }
 
   void accumulation(const Statement& s) {

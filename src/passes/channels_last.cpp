@@ -370,7 +370,7 @@ class Relayout {
       if (same_places(result->type(), old->type())) {
         const TensorType& type = old->type();
         graph_.replace_all_uses(
-            old, emit(OpKind::kas_strided, {result, type.sizes, type.strides, Int(0)}));
+            old, emit(OpKind::kas_strided, {result, type.sizes, type.strides, graph::None{}}));
         continue;
       }
       Value* copy = emit_copy(emit, result, old->type().strides);

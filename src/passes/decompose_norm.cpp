@@ -183,6 +183,47 @@ Replacement rms_norm(Emitter& emit, const Node& node) {
   return {out, factor};
 }
 
+// dy, x, normalised sizes, rstd, weight, which are wanted. With n elements of a row and y = x *
+// rstd:
+//   dx = rstd * (dy * weight - y * sum(dy * weight * y) / n), dweight = sum(dy * y) over the rows
+Replacement rms_norm_backward(Emitter& emit, const Node& node) {
+  const graph::TensorType& type = graph::tensor_arg(node, 1)->type();
+  const Value* weight = graph::optional_tensor_arg(node, 4);
+  const Dims normalized = graph::dims_arg(node, 2);
+  const Int size = sym::product(normalized);
+  if (!graph::is_float(type.dtype) || graph::tensor_arg(node, 0)->type().dtype != type.dtype ||
+      (weight && weight->type().dtype != type.dtype) || !sym::known_positive(size))
+    return {};
+  Dims rows, batch;
+  const int64_t first = type.rank() - static_cast<int64_t>(normalized.size());
+  for (int64_t i = 0; i < type.rank(); ++i) (i < first ? batch : rows).push_back(Int(i));
+  if (rows.empty()) return {};
+  const DType dtype = graph::compute_dtype(type.dtype);
+  const auto operand = [&](int i) { return emit.cast(graph::tensor_arg(node, i), dtype); };
+  const auto sum = [&](Value* value, const Dims& dims, bool keep) {
+    return emit(OpKind::ksum_dim_IntList, {value, dims, keep, None{}});
+  };
+  Value *dy = operand(0), *x = operand(1);
+  Dims row_sizes = type.sizes;
+  for (const Int& dim : rows) row_sizes[dim.constant()] = Int(1);
+  Value* rstd = emit.reshape(operand(3), row_sizes);
+  Replacement results(2);
+  if (is_used(emit, node, 0)) {
+    Value* weighted = weight ? emit.mul(dy, operand(4)) : dy;
+    Value* product = sum(emit.mul(weighted, x), rows, true);
+    Value* share = size.is_constant()
+                       ? emit.mul(product, 1.0 / static_cast<double>(size.constant()))
+                       : emit.div(product, size);
+    Value* factor = emit.mul(share, emit.mul(rstd, rstd));
+    results[0] = emit.mul(emit.sub(weighted, emit.mul(x, factor)), rstd);
+  }
+  if (weight && is_used(emit, node, 1)) {
+    results[1] = emit.mul(dy, emit.mul(x, rstd));
+    if (!batch.empty()) results[1] = sum(results[1], batch, false);
+  }
+  return results;
+}
+
 }  // namespace
 
 Replacement decompose_norm(Emitter& emit, const Node& node) {
@@ -196,6 +237,8 @@ Replacement decompose_norm(Emitter& emit, const Node& node) {
     case OpKind::k_fused_rms_norm:
     case OpKind::krms_norm:
       return rms_norm(emit, node);
+    case OpKind::k_fused_rms_norm_backward:
+      return rms_norm_backward(emit, node);
     case OpKind::kstd_correction: {
       std::vector<Argument> args = node.args();
       Value* x = graph::tensor_arg(node, 0);

@@ -14,6 +14,8 @@ class Aliases {
  public:
   explicit Aliases(const loop::Program& program);
   int root(int buffer) const { return root_[buffer]; }
+  // A further buffer, with memory of its own.
+  void add() { root_.push_back(static_cast<int>(root_.size())); }
 
  private:
   std::vector<int> root_;

@@ -15,14 +15,6 @@ namespace {
 
 using loop::Kernel;
 
-bool has_fixed_sizes(const Kernel& kernel) {
-  const auto is_number = [](const loop::Axis& axis) { return axis.extent.is_constant(); };
-  bool fixed =
-      std::ranges::all_of(kernel.outer, is_number) && std::ranges::all_of(kernel.inner, is_number);
-  for_each_expr(kernel, [&](loop::ExprRef e) { fixed &= e->kind != loop::ExprKind::kSize; });
-  return fixed;
-}
-
 // By buffer that is loaded in the order of the first outer axis: the elements that this walks over.
 std::unordered_map<int, sym::Int> walked_by(const Kernel& kernel, const Aliases& aliases) {
   std::unordered_map<int, sym::Int> walked;

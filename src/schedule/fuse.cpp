@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "schedule/checks.h"
+#include "schedule/column_sums.h"
 #include "schedule/directions.h"
 #include "schedule/follow.h"
 #include "schedule/inline.h"
@@ -362,9 +363,11 @@ void fuse(loop::Program& program, const target::Target& target, const std::vecto
   });
   Aliases aliases(program);
   size_t before = program.items.size();
-  fuse_within(program, aliases, InputWrites(program, aliases, alone), costs);
+  const InputWrites writes(program, aliases, alone);
+  fuse_within(program, aliases, writes, costs);
   narrow_stores(program, aliases);
   store_once(program, aliases);
+  sum_columns_beside_rows(program, aliases, writes, costs.parts);
   split_reductions(program, costs.split);
   for_each_kernel(program, [&](loop::Kernel& kernel) {
     if (costs.keeps_between_sweeps) keep_between_sweeps(kernel, program.pool);

@@ -107,6 +107,14 @@ void for_each_expr(const loop::Kernel& kernel, const std::function<void(ExprRef)
   }
 }
 
+bool has_fixed_sizes(const loop::Kernel& kernel) {
+  const auto is_number = [](const loop::Axis& axis) { return axis.extent.is_constant(); };
+  bool fixed =
+      std::ranges::all_of(kernel.outer, is_number) && std::ranges::all_of(kernel.inner, is_number);
+  for_each_expr(kernel, [&](loop::ExprRef e) { fixed &= e->kind != loop::ExprKind::kSize; });
+  return fixed;
+}
+
 int node_count(const loop::Kernel& kernel) {
   int count = 0;
   for_each_expr(kernel, [&](ExprRef) { ++count; });

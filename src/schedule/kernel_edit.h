@@ -49,6 +49,9 @@ sym::Dims extents(const std::vector<loop::Axis>& axes);
 // Their product for the sizes seen when traced: for estimates.
 int64_t points(const std::vector<loop::Axis>& axes);
 
+// Whether no size is a symbol.
+bool has_fixed_sizes(const loop::Kernel& kernel);
+
 // Expressions of the kernel, each once.
 int node_count(const loop::Kernel& kernel);
 // Calls `visit` for every expression of the kernel once, operands after the expression.

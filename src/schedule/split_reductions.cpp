@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "loop/effects.h"
+#include "schedule/column_sums.h"
 #include "schedule/directions.h"
 #include "schedule/kernel_edit.h"
 #include "sym/facts.h"
@@ -366,10 +367,15 @@ std::vector<bool> read_by_rows(const loop::Program& program) {
 
 void split_reductions(loop::Program& program, const target::SplitCosts& costs) {
   const std::vector<bool> by_rows = read_by_rows(program);
+  const std::vector<bool> parts = holding_parts(program);
+  const auto sums_parts = [&](const Kernel& kernel) {
+    return std::ranges::any_of(kernel.params,
+                               [&](const auto& p) { return !p.written && parts[p.buffer]; });
+  };
   std::vector<loop::Item> items;
   for (loop::Item& item : program.items) {
     const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
-    if (!scheduled || !will_be_split(scheduled->kernel, costs)) {
+    if (!scheduled || !will_be_split(scheduled->kernel, costs) || sums_parts(scheduled->kernel)) {
       items.push_back(std::move(item));
       continue;
     }

@@ -116,7 +116,7 @@ class Launches {
   };
 
   bool can_join(const Kernel& kernel) const {
-    if (std::ranges::any_of(kernel.body, &loop::Statement::unordered)) return false;
+    if (std::ranges::any_of(kernel.body, &loop::Statement::accumulates)) return false;
     const auto is_number = [](const loop::Axis& axis) {
       return axis.extent.is_constant() && axis.extent.constant() > 0;
     };

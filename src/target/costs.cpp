@@ -1,5 +1,8 @@
 #include "target/costs.h"
 
+#include <algorithm>
+#include <bit>
+
 namespace braze::target {
 namespace {
 
@@ -40,6 +43,12 @@ Costs costs(const Cuda& cuda) {
                     .points_read_beside = 1 << 17,
                     .places = true,
                     .equal_parts = true},
+          .parts = {.processors = cuda.processors,
+                    .least_bytes = 16 << 20,
+                    .most_sums = 16384,
+                    .many_sums = 16,
+                    .many_packs = 512,
+                    .bytes_per_byte_of_parts = 8},
           .bytes_launched_together = 4 * kLaunchMicroseconds * cuda.bandwidth,
           // What a cache holds is found there at any rate.
           .bytes_read_beside = 16 << 20,
@@ -51,6 +60,17 @@ Costs costs(const Cuda& cuda) {
 }
 
 }  // namespace
+
+// On an H200 the gradients of norms of 64 to 16,384 elements took at most a tenth longer so than
+// with the best of 20 other ways. More threads have too few registers for what they keep.
+SummedRow summed_row(int64_t packs) {
+  constexpr int64_t kWarp = 32, kMostThreads = 512, kSharedBlock = 256;
+  constexpr int64_t kResident = 1024, kKeptPacks = 2;
+  const auto wanted = static_cast<uint64_t>(std::max<int64_t>(packs, 1));
+  const int64_t threads = std::min(static_cast<int64_t>(std::bit_ceil(wanted)), kMostThreads);
+  const int64_t block = threads <= kWarp ? kSharedBlock : threads;
+  return {threads, (packs > kKeptPacks * threads ? kMostThreads : kResident) / block};
+}
 
 Costs costs_of(const Target& target) {
   return std::visit([](const auto& kind) { return costs(kind); }, target);

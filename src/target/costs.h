@@ -28,6 +28,26 @@ struct SplitCosts {
   bool equal_parts = false;  // another number of parts is worth a launch less for what is left
 };
 
+// How many threads of a GPU share a row of so many packs of 16 bytes whose elements they add up,
+// and how many blocks of theirs a processor works on at a time.
+struct SummedRow {
+  int64_t threads, blocks;
+};
+SummedRow summed_row(int64_t packs);
+
+// When a kernel that walks the rows of matrices adds up their columns on its way
+// (schedule/column_sums.h), and in how many parts.
+struct PartCosts {
+  int64_t processors = 0;   // 0: never
+  int64_t least_bytes = 0;  // that both would read: less is found in a cache
+  int64_t most_sums = 0;    // of a row's elements: each thread keeps a few
+  // Sums of a pack, and packs of a row, from which on together a launch of both pays more
+  // (beside.h).
+  int64_t many_sums = 0, many_packs = 0;
+  // Read in common for each byte of the parts, which are written and read once.
+  int64_t bytes_per_byte_of_parts = 1;
+};
+
 struct Costs {
   // What a launch costs besides its work, in bytes of memory traffic of the same time.
   int64_t launch_bytes;
@@ -41,6 +61,7 @@ struct Costs {
   int64_t kept_points;
   int64_t rows_at_once;
   SplitCosts split;
+  PartCosts parts = {};
   // Of a kernel that may be done by one launch with others (schedule/together.h): in more bytes of
   // memory traffic the time of a launch is lost; 0: there is no such launch.
   int64_t bytes_launched_together = 0;

@@ -231,6 +231,7 @@ std::string ExpressionWriter::combined(loop::StoreOp op, const std::string& old,
   switch (op) {
     case loop::StoreOp::kSet:
     case loop::StoreOp::kLast:
+    case loop::StoreOp::kPart:
       break;
     case loop::StoreOp::kAdd:
       return old + " + (" + value + ")";

@@ -94,6 +94,7 @@ std::string_view function_of(StoreOp op) {
       return "most_to";
     case StoreOp::kSet:
     case StoreOp::kLast:
+    case StoreOp::kPart:
       break;
   }
   BRAZE_UNREACHABLE(to_string(op), " combines nothing");

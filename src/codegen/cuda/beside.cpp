@@ -17,7 +17,7 @@ std::optional<Pair> nests_of(const loop::Kernel& rows, const loop::Kernel& colum
                              const target::Cuda& cuda) {
   if (has_scans(rows) || has_scans(columns)) return std::nullopt;
   Pair pair{plan_nest(rows, cuda), plan_nest(columns, cuda)};
-  if (pair.rows.shape != Shape::kRows || pair.rows.cluster > 1 ||
+  if (pair.rows.shape != Shape::kRows || pair.rows.cluster > 1 || pair.rows.parts > 0 ||
       !pair.columns.has_packed_columns())
     return std::nullopt;
   const int sharers = pair.rows.threads_of_block() / kColumnsOfBlock;

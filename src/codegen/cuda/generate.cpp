@@ -49,6 +49,7 @@ KernelCode generate_beside(const loop::Kernel& rows, const loop::Kernel& columns
 std::vector<KernelCode> candidates(const loop::Kernel& kernel, const target::Cuda& cuda) {
   constexpr int kMostSharers = 1024;
   const Nest model = plan_nest(kernel, cuda);
+  if (model.parts > 0) return {write_kernel(model, symbol_of(kernel.name))};
   std::vector<Wanted> wanted;
   for (int lanes = model.lanes / 2; lanes > 0; lanes /= 2) wanted.push_back({.most_lanes = lanes});
   if (model.shape == Shape::kRows && !model.shift)

@@ -5,6 +5,7 @@
 #include "codegen/cuda/accumulate.h"
 #include "codegen/cuda/expression.h"
 #include "codegen/cuda/operators.h"
+#include "codegen/cuda/parts.h"
 #include "codegen/cuda/points.h"
 #include "codegen/cuda/scans.h"
 
@@ -44,6 +45,7 @@ class KernelWriter {
     if (nest_.cluster > 1) writer_.line("sync_cluster();");  // others read what this block shares
     for (std::string& line : writer_.close()) text.push_back(std::move(line));
     note_alignment();
+    if (nest_.parts > 0) return with_parts(nest_, points_.loop(), text);
     return nest_.own_parts.empty() ? text : with_own_parts(nest_, points_.loop(), text);
   }
 
@@ -105,6 +107,12 @@ class KernelWriter {
     const bool of_halves =
         s.value->kind == loop::ExprKind::kCast && graph::is_half(s.value->args[0]->dtype);
     return "SoftSum<" + type_of(s.accumulate) + (of_halves ? ", true>" : ", false>");
+  }
+  // Products are rounded with the sum that they go into, whose order is free anyway.
+  static bool adds_product(const Statement& s) {
+    const bool sums = s.is_part() || (s.is_reduction() && s.op == loop::ReduceOp::kSum);
+    return sums && s.value->kind == loop::ExprKind::kMul &&
+           (s.value->dtype == graph::DType::kFloat32 || s.value->dtype == graph::DType::kFloat64);
   }
   // Whether the accumulator is given several elements at a time: a pack, or those of some steps.
   bool takes_packs(const Statement& s) const {
@@ -184,7 +192,8 @@ class KernelWriter {
       const int64_t whole = packs.is_constant() ? packs.constant() / nest_.sharers : 0;
       constexpr int64_t kTogether = 8;
       const int64_t count = nest_.rounds == 0 ? kTogether : whole;
-      if (count > 1) return write_steps_together(group, packs, wide, body, step("round"), count);
+      if (count > 1 && nest_.parts == 0)
+        return write_steps_together(group, packs, wide, body, step("round"), count);
     }
     const auto loads = std::ranges::count_if(
         body, [](const std::string& line) { return line.find("load_pack") != std::string::npos; });
@@ -255,9 +264,12 @@ class KernelWriter {
       writer_.block("for (u32 round = 0; round < " + std::to_string(whole) + "; ++round)", round);
     }
     if (whole == nest_.rounds) return;
+    std::vector<std::string> last;
+    if (nest_.parts > 0) last.push_back("constexpr u32 round = " + std::to_string(whole) + ";");
+    last.insert(last.end(), body.begin(), body.end());
     writer_.block("if (const u32 step = " + std::to_string(whole) + " * " + sharers +
                       "u + lane; step < " + end + ")",
-                  body);
+                  last);
   }
 
   // The points of a pack.
@@ -265,6 +277,7 @@ class KernelWriter {
     const std::string lanes = std::to_string(nest_.lanes);
     std::vector<std::string> after;
     for (const Statement* s : statements) {
+      if (s->is_part()) continue;
       if (s->combines() ? adds_lanes(nest_, *s) : s->is_store() && writer_.is_packed(s->index))
         after.push_back(s->combines() ? declare_sums(*s) : declare_pack(*s));
       if (!takes_packs(*s)) continue;
@@ -356,6 +369,10 @@ class KernelWriter {
   void run(const Statement& s, const std::string& position, const std::string& element) {
     if (s.is_store()) return store(s);
     if (nest_.soft_sums.contains(&s)) return;  // with its maximum
+    if (adds_product(s))
+      return writer_.line(accumulator(s) + (nest_.has_packed_columns() ? "[v]" : "") +
+                          ".add_product(" + writer_.emit(s.value->args[0]) + ", " +
+                          writer_.emit(s.value->args[1]) + ");");
     const std::string value = writer_.emit(s.value);
     if (takes_packs(s) && !element.empty())
       return writer_.line(name_pack(s) + "[" + element + "] = " + value + ";");
@@ -364,6 +381,14 @@ class KernelWriter {
   }
 
   void store(const Statement& s) {
+    if (s.is_part()) {
+      std::vector<std::string> factors;
+      if (adds_product(s))
+        for (loop::ExprRef factor : s.value->args) factors.push_back(writer_.emit(factor));
+      else
+        factors.push_back(writer_.emit(s.value));
+      return writer_.line(guarded(add_to_part(nest_, s, nest_.lanes > 1 ? "v" : "0", factors)));
+    }
     const std::string value = writer_.emit(s.value);
     if (s.combines()) return accumulate(s, value);
     if (nest_.lanes > 1 && (nest_.shape != Shape::kRows || s.inner) && writer_.is_packed(s.index)) {

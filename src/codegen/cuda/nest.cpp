@@ -6,6 +6,7 @@
 
 #include "codegen/cuda/accesses.h"
 #include "codegen/cuda/accumulate.h"
+#include "codegen/cuda/parts.h"
 #include "codegen/cuda/scans.h"
 #include "sym/facts.h"
 
@@ -73,6 +74,7 @@ bool moves_along(const Affine& index, int axis) {
 
 Shape shape_of(const Nest& nest, const Accesses& accesses) {
   if (nest.kernel->inner.empty()) return Shape::kPoints;
+  if (nest.parts > 0) return Shape::kRows;
   const int outer = last_axis(nest, 0, nest.outer_count);
   const int inner = last_axis(nest, nest.outer_count, static_cast<int>(nest.extent.size()));
   // What neighbours along both axes read alike does not count: the numbers of each row beside the
@@ -459,16 +461,23 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wante
   nest.outer_count = static_cast<int>(kernel.outer.size());
   for (const loop::Axis& axis : kernel.inner) nest.extent.push_back(axis.extent);
   group_statements(nest);
+  for (const Statement& s : kernel.body)
+    if (s.is_part()) nest.parts = s.parts;
   const Accesses accesses(nest);
   nest.shape = shape_of(nest, accesses);
   nest.adds_packs = cuda.sm >= kFirstWithAddedPacks;
   plan_own_parts(nest, cuda);
   choose_lanes(nest, accesses, cuda, wanted.most_lanes);
-  if (wanted.shifts != Shifts::kNone) choose_shift(nest, accesses, wanted);
+  if (wanted.shifts != Shifts::kNone && nest.parts == 0) choose_shift(nest, accesses, wanted);
   choose_tile(nest, accesses);
   if (nest.shape == Shape::kPoints) return nest;
   if (has_scans(kernel)) {
     plan_scans(nest, cuda);
+    return nest;
+  }
+  if (nest.parts > 0) {
+    spread_parts(nest, cuda);
+    join_soft_sums(nest);
     return nest;
   }
   const int sharers = wanted.sharers > 0 ? wanted.sharers : sharers_of(nest, cuda);

@@ -76,6 +76,10 @@ struct Nest {
   // kRows: neighbouring blocks, a cluster, that share an outer point; each has `sharers` /
   // `cluster` threads and its own part of the accumulators' shared memory.
   int cluster = 1;
+  // kRows: blocks, each of which takes outer points in turn and has its own part of the sums over
+  // them (loop::StoreOp::kPart); 0: a block has its outer points once.
+  int64_t parts = 0;
+  int blocks_at_once = 0;  // of such, on a processor; 0: any number
   // Packs that each sharer takes, of numbers that are known and so few that what it has loaded
   // stays in its registers from one walk to the next; 0: any number.
   int rounds = 0;

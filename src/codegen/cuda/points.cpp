@@ -133,6 +133,13 @@ void PointWriter::begin_shared(int per_block, const std::string& within) {
   const bool wide = is_wide(points);
   const std::string type = wide ? "u64" : "u32";
   code_.blocks[0] = blocks_of(points, per_block);
+  if (nest_.parts > 0) {
+    const std::string parts = std::to_string(nest_.parts) + "u";
+    loop_ = "for (" + type + " turn = " + block_ + "; turn < " + number(code_.blocks[0], wide) +
+            "; turn += " + parts + ")";
+    block_ = "turn";
+    code_.blocks[0] = nest_.parts;
+  }
   const bool exact = sym::mod(points, per_block) == sym::Int(0);
   writer_.line("const " + type + " place = (" + type + ")" + block_ + " * " +
                std::to_string(per_block) + "u + " + within + ";");

@@ -27,6 +27,8 @@ typedef float f32;
 typedef double f64;
 #define D __device__ __forceinline__
 
+// Brings memory into the cache of the device.
+D void fetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(__cvta_generic_to_global(p))); }
 D f32 from_f16(u16 h) { f32 f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
 D u16 to_f16(f32 f) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
 D f32 from_bf16(u16 h) { return __uint_as_float((u32)h << 16); }
@@ -223,10 +225,13 @@ template <> D f64 most<f64>() { return __longlong_as_double(0x7ff0000000000000);
 template <> D i32 most<i32>() { return 2147483647; }
 template <> D i64 most<i64>() { return 9223372036854775807ll; }
 
+D f32 fused(f32 x, f32 y, f32 z) { return fmaf(x, y, z); }
+D f64 fused(f64 x, f64 y, f64 z) { return fma(x, y, z); }
 template <class T> struct Sum {
   T value;
   static D Sum none() { return {0}; }
   D void add(T x, i64) { value += x; }
+  D void add_product(T x, T y) { value = fused(x, y, value); }
   D void merge(Sum b) { value += b.value; }
 };
 template <class T> struct Prod {

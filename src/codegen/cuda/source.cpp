@@ -27,7 +27,8 @@ KernelCode finished(const Nest& nest, KernelCode code, const std::string& functi
       "extern \"C\" __global__ void " +
       (code.cluster > 1 ? "__cluster_dims__(" + std::to_string(code.cluster) + ", 1, 1) " : "") +
       "__launch_bounds__(" +
-      std::to_string(code.threads[0].constant() * code.threads[1].constant()) + ") ";
+      std::to_string(code.threads[0].constant() * code.threads[1].constant()) +
+      (nest.blocks_at_once > 1 ? ", " + std::to_string(nest.blocks_at_once) : "") + ") ";
   const std::string text =
       description(loop::to_string(*nest.kernel, /*with_name=*/false), "//") + linkage;
   code.name += "_" + content_hash(text + code.name + function).substr(0, kDigits);

@@ -27,7 +27,7 @@ constexpr const char* kMachine = R"(
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __cluster_dims__(x, y, z)
 #define __CUDA_ARCH__ 900
 #define __shared__ static
@@ -119,6 +119,7 @@ double __longlong_as_double(long long x) { return bits_of<double>(x); }
 unsigned long long wide_product(unsigned a, unsigned b) { return (unsigned long long)a * b; }
 float rsqrtf(float x) { return 1 / sqrtf(x); }
 double rsqrt(double x) { return 1 / sqrt(x); }
+void fetch(const void* p) { volatile char there = *(const char*)p; }
 float from_f16(unsigned short h) { return (float)bits_of<_Float16>(h); }
 unsigned short to_f16(float f) { return bits_of<unsigned short>((_Float16)f); }
 float from_bf16(unsigned short h) { return bits_of<float>((unsigned)h << 16); }
@@ -181,7 +182,7 @@ using Emulated = void (*)(void* const* args, const int64_t* sizes, const uint32_
 // The prelude without what is written in PTX, which kMachine has.
 inline std::string portable_prelude() {
   std::string text(prelude());
-  const size_t begin = text.find("D f32 from_f16"), end = text.find("template <class To");
+  const size_t begin = text.find("D void fetch("), end = text.find("template <class To");
   return text.erase(begin, end - begin);
 }
 

@@ -1,6 +1,7 @@
 // Kernels that tests of CUDA C++ share.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "codegen/cuda_emulator.h"
@@ -54,10 +55,12 @@ inline std::string text_of(const std::string& kernel, const target::Cuda& gpu = 
   return code[0].text.substr(prelude().size());
 }
 
-// Runs the code of a launch, whose parameters are those of `all`, against `interpret(buffers)`.
+// Runs the code of a launch, whose parameters are those of `all`, against `interpret(buffers)`;
+// `settle` is done to the buffers of both before they are compared.
 template <class Interpret>
 void check_launch(const loop::Kernel& all, const KernelCode& code, Interpret interpret,
-                  int64_t elements = RunOptions().elements) {
+                  int64_t elements = RunOptions().elements,
+                  const std::function<void(Buffers&)>& settle = {}) {
   const auto library =
       toolchain::build(kMachine + portable_prelude() + emulated_kernel(all, code, 0),
                        {"-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-mf16c"});
@@ -71,6 +74,7 @@ void check_launch(const loop::Kernel& all, const KernelCode& code, Interpret int
   }
   reinterpret_cast<Emulated>(library->symbol("run_kernel0"))(cpp::addresses(got).data(), nullptr,
                                                              blocks, threads);
+  if (settle) settle(got), settle(want);
   for (size_t p = 0; p < all.params.size(); ++p) {
     const graph::DType dtype = all.params[p].dtype;
     for (int64_t i = 0; i < options.elements; ++i) {
