@@ -227,25 +227,63 @@ class MemoryPlanner {
   MemoryPlan plan_;
 };
 
-// Whether all that the kernel does is to store what it loads to the place where that is.
-bool is_copy_in_place(const loop::Kernel& kernel, const MemoryPlan& plan) {
+// Where all that a kernel does is to store what it loads to the place where that is: the buffers,
+// the one that it stores to first.
+std::optional<std::pair<int, int>> copied_in_place(const loop::Kernel& kernel,
+                                                   const MemoryPlan& plan) {
   if (kernel.body.size() != 1 || !kernel.inner.empty() || !kernel.body[0].overwrites())
-    return false;
+    return std::nullopt;
   const loop::Statement& store = kernel.body[0];
   const loop::ExprRef value = store.value;
-  if (value->kind != loop::ExprKind::kLoad || value->args[0] != store.index) return false;
+  if (value->kind != loop::ExprKind::kLoad || value->args[0] != store.index) return std::nullopt;
   const loop::BufferParam &to = kernel.params[store.buffer], &from = kernel.params[value->ival];
-  return to.dtype == from.dtype && plan.place[to.buffer] >= 0 &&
-         plan.place[to.buffer] == plan.place[from.buffer];
+  if (to.dtype != from.dtype || plan.place[to.buffer] < 0 ||
+      plan.place[to.buffer] != plan.place[from.buffer])
+    return std::nullopt;
+  return std::pair(to.buffer, from.buffer);
+}
+
+// Has all that reads the buffer `from` read `to`.
+void replace_reads(loop::Program& program, int from, int to) {
+  for (loop::Buffer& buffer : program.buffers)
+    if (buffer.kind == loop::Buffer::Kind::kView && buffer.base == from) buffer.base = to;
+  for (auto& [input, source] : program.mutations)
+    if (source == from) source = to;
+  for (loop::Item& item : program.items) {
+    if (auto* scheduled = std::get_if<loop::ScheduledKernel>(&item)) {
+      for (loop::BufferParam& param : scheduled->kernel.params)
+        if (param.buffer == from && !param.written) param.buffer = to;
+      continue;
+    }
+    for (auto& argument : std::get<loop::ExternCall>(item).args) {
+      if (int* one = std::get_if<int>(&argument))
+        *one = *one == from ? to : *one;
+      else if (auto* list = std::get_if<std::vector<int>>(&argument))
+        std::ranges::replace(*list, from, to);
+      else if (auto* some = std::get_if<graph::OptionalRefs<int>>(&argument))
+        for (auto& ref : some->refs)
+          if (ref == from) ref = to;
+    }
+  }
 }
 
 }  // namespace
 
 void remove_copies_in_place(loop::Program& program, const MemoryPlan& plan) {
+  std::vector<std::pair<int, int>> replaced;
   std::erase_if(program.items, [&](const loop::Item& item) {
     const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
-    return scheduled && is_copy_in_place(scheduled->kernel, plan);
+    const auto copy = scheduled ? copied_in_place(scheduled->kernel, plan) : std::nullopt;
+    if (!copy) return false;
+    // In the arena nothing else says that both are one.
+    if (plan.home[copy->first] != Home::kArena) return true;
+    if (program.buffers[copy->first].type != program.buffers[copy->second].type) return false;
+    replaced.push_back(*copy);
+    return true;
   });
+  // The last copies first: what they are copies of may be a copy, too.
+  for (auto copy = replaced.rbegin(); copy != replaced.rend(); ++copy)
+    replace_reads(program, copy->first, copy->second);
 }
 
 MemoryPlan plan_memory(const loop::Program& program, const target::Target& target,

@@ -184,6 +184,7 @@ Operand ExpressionWriter::build_load(ExprRef expr, int depth) {
       const std::vector<std::string> body = lane_loop(
           [&] {
             int unused = 0;
+            line("constexpr int l = 0;");  // of what is a vector already
             line(name + " = " + base + " + " + linear(index, true, unused) + ";");
           },
           "");

@@ -37,6 +37,16 @@ TEST(Pointwise, BroadcastStridesAndOffsets) {
   });
 }
 
+// The place in a row of a head decides a condition, in vectors, and where a table is loaded.
+TEST(Pointwise, RunsThatBeginAtARemainder) {
+  check_kernels({
+      "kernel turned(b0: f32 in, b1: f32 in, b2: f32 in, b3: f32 out) outer(o0 < 2, o1 < 12, o2 < "
+      "32) {\n store(b3, o0*384 + o1*32 + o2, mul(add(masked(lt(o2%16, 8), load(b0, o0*384 + "
+      "o1*32 + o2 + 8), masked(le(8, o2%16), neg(load(b0, o0*384 + o1*32 + o2 + -8)), 0:f32)), "
+      "mul(load(b1, o0*384 + o1*32 + o2), load(b2, o1*16 + o2%16))), 0.25:f32))\n}",
+  });
+}
+
 TEST(Pointwise, Transposes) {
   std::vector<std::string> texts;
   for (const std::string type : {"f32", "u8", "i64", "bf16"})

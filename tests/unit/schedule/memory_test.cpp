@@ -96,7 +96,25 @@ TEST(MemoryPlan, CopiesOfABufferOntoItselfGo) {
     const size_t items = b.program.items.size();
     remove_copies_in_place(b.program, plan);
     EXPECT_EQ(b.program.items.size(), items - (dies ? 1 : 0));
+    loop::verify(b.program);
+    // Who read the copy reads what it was a copy of.
+    const auto& last = std::get<loop::ExternCall>(b.program.items.back());
+    EXPECT_EQ(std::get<int>(last.args[0]), dies ? m : copy);
   }
+}
+
+TEST(MemoryPlan, ViewsOfCopiesThatGoAreViewsOfTheOriginal) {
+  ProgramBuilder b;
+  int x = b.input({64, 128});
+  int m = b.call("aten.mm", {x, x}, {64, 128});
+  int second = b.copy({64, 128}, b.copy({64, 128}, m));
+  int view = b.view(second, {128, 64}, 0);
+  b.program.outputs = {b.call("aten.mm", {view, x}, {64, 128})};
+  const MemoryPlan plan = plan_memory(b.program, {});
+  remove_copies_in_place(b.program, plan);
+  EXPECT_EQ(b.program.items.size(), 2u);
+  EXPECT_EQ(b.program.buffers[view].base, m);
+  loop::verify(b.program);
 }
 
 TEST(MemoryPlan, AnOutputThatIsAViewKeepsItsBaseOutOfTheArena) {
