@@ -172,6 +172,11 @@ static Tracked call_cached(TraceContext& trace, const Tracked& callable, Tracked
   Tracked inner = wrapped_function(trace, callable);
   if (!inner) return {};
   if (is_logging_function(inner.get())) return defer_call(trace, callable, args, count, kwnames);
+  if (PyFunction_Check(inner.get())) {
+    auto* function = reinterpret_cast<PyFunctionObject*>(inner.get());
+    if (gives_what_is_only_read(function->func_globals, cpython::utf8_of(function->func_name)))
+      return call(trace, inner, args, count, kwnames);
+  }
   // What the cache holds was computed when it was called first, perhaps from other data.
   const bool is_installed = is_of_library(inner.get());
   if (!is_installed && trace.world.has_pending_changes())
