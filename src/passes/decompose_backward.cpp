@@ -243,13 +243,13 @@ Value* layer_norm_input(Emitter& emit, const LayerNorm& norm) {
     if (size.is_constant()) return emit.mul(v, 1.0 / static_cast<double>(size.constant()));
     return emit.div(v, size);
   };
-  Value* scaled_dy = weighted(dy);
-  Value* ds = sum(emit.mul(scaled_dy, x));
-  Value* db = sum(scaled_dy);
+  // No value of the size of x is used twice: a matrix that has several readers may be stored.
+  Value* ds = sum(weighted(emit.mul(dy, x)));
+  Value* db = sum(weighted(dy));
   Value* cube = emit.mul(emit.mul(emit.mul(emit.sub(emit.mul(db, mean), ds), rstd), rstd), rstd);
   Value* b = scaled(cube);
   Value* c = emit.sub(emit.mul(negated(emit, b), mean), scaled(emit.mul(db, rstd)));
-  return emit.add(emit.add(emit.mul(rstd, scaled_dy), emit.mul(b, x)), c);
+  return emit.add(emit.add(weighted(emit.mul(rstd, dy)), emit.mul(b, x)), c);
 }
 
 // dy, x, normalised sizes, mean, rstd, weight, bias, which are wanted

@@ -186,6 +186,7 @@ Replacement rms_norm(Emitter& emit, const Node& node) {
 // dy, x, normalised sizes, rstd, weight, which are wanted. With n elements of a row and y = x *
 // rstd:
 //   dx = rstd * (dy * weight - y * sum(dy * weight * y) / n), dweight = sum(dy * y) over the rows
+// No value of the size of x is used twice, as in a layer norm's.
 Replacement rms_norm_backward(Emitter& emit, const Node& node) {
   const graph::TensorType& type = graph::tensor_arg(node, 1)->type();
   const Value* weight = graph::optional_tensor_arg(node, 4);
@@ -209,13 +210,14 @@ Replacement rms_norm_backward(Emitter& emit, const Node& node) {
   Value* rstd = emit.reshape(operand(3), row_sizes);
   Replacement results(2);
   if (is_used(emit, node, 0)) {
-    Value* weighted = weight ? emit.mul(dy, operand(4)) : dy;
-    Value* product = sum(emit.mul(weighted, x), rows, true);
+    const auto weighted = [&](Value* v) { return weight ? emit.mul(v, operand(4)) : v; };
+    Value* product = sum(weighted(emit.mul(dy, x)), rows, true);
     Value* share = size.is_constant()
                        ? emit.mul(product, 1.0 / static_cast<double>(size.constant()))
                        : emit.div(product, size);
-    Value* factor = emit.mul(share, emit.mul(rstd, rstd));
-    results[0] = emit.mul(emit.sub(weighted, emit.mul(x, factor)), rstd);
+    Value* factor = emit.mul(share, emit.mul(emit.mul(rstd, rstd), rstd));
+    Value* scaled = weighted(emit.mul(dy, rstd));
+    results[0] = emit.sub(scaled, emit.mul(x, factor));
   }
   if (weight && is_used(emit, node, 1)) {
     results[1] = emit.mul(dy, emit.mul(x, rstd));

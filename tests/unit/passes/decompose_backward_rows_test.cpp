@@ -45,50 +45,55 @@ TEST(DecomposeBackward, LayerNormInput) {
     return %6
   })"),
       R"(graph(%0: f32[2, 3, 4], %1: f32[2, 3, 4], %2: f32[2, 3, 1], %3: f32[2, 3, 1], %4: f32[4], %5: f32[4]) {
-  %6: f32[2, 3, 4] = aten.mul.Tensor(%0, %4)
-  %7: f32[2, 3, 4] = aten.mul.Tensor(%6, %1)
+  %6: f32[2, 3, 4] = aten.mul.Tensor(%0, %1)
+  %7: f32[2, 3, 4] = aten.mul.Tensor(%6, %4)
   %8: f32[2, 3, 1] = aten.sum.dim_IntList(%7, [2], true, None)
-  %9: f32[2, 3, 1] = aten.sum.dim_IntList(%6, [2], true, None)
-  %10: f32[2, 3, 1] = aten.mul.Tensor(%9, %2)
-  %11: f32[2, 3, 1] = aten.sub.Tensor(%10, %8, 1)
-  %12: f32[2, 3, 1] = aten.mul.Tensor(%11, %3)
+  %9: f32[2, 3, 4] = aten.mul.Tensor(%0, %4)
+  %10: f32[2, 3, 1] = aten.sum.dim_IntList(%9, [2], true, None)
+  %11: f32[2, 3, 1] = aten.mul.Tensor(%10, %2)
+  %12: f32[2, 3, 1] = aten.sub.Tensor(%11, %8, 1)
   %13: f32[2, 3, 1] = aten.mul.Tensor(%12, %3)
   %14: f32[2, 3, 1] = aten.mul.Tensor(%13, %3)
-  %15: f32[2, 3, 1] = aten.mul.Scalar(%14, 0.25)
-  %16: f32[2, 3, 1] = aten.mul.Tensor(%9, %3)
-  %17: f32[2, 3, 1] = aten.mul.Scalar(%16, 0.25)
-  %18: f32[2, 3, 1] = aten.neg(%15)
-  %19: f32[2, 3, 1] = aten.mul.Tensor(%18, %2)
-  %20: f32[2, 3, 1] = aten.sub.Tensor(%19, %17, 1)
-  %21: f32[2, 3, 4] = aten.mul.Tensor(%15, %1)
-  %22: f32[2, 3, 4] = aten.mul.Tensor(%3, %6)
-  %23: f32[2, 3, 4] = aten.add.Tensor(%22, %21, 1)
-  %24: f32[2, 3, 4] = aten.add.Tensor(%23, %20, 1)
-  return %24
+  %15: f32[2, 3, 1] = aten.mul.Tensor(%14, %3)
+  %16: f32[2, 3, 1] = aten.mul.Scalar(%15, 0.25)
+  %17: f32[2, 3, 1] = aten.mul.Tensor(%10, %3)
+  %18: f32[2, 3, 1] = aten.mul.Scalar(%17, 0.25)
+  %19: f32[2, 3, 1] = aten.neg(%16)
+  %20: f32[2, 3, 1] = aten.mul.Tensor(%19, %2)
+  %21: f32[2, 3, 1] = aten.sub.Tensor(%20, %18, 1)
+  %22: f32[2, 3, 4] = aten.mul.Tensor(%16, %1)
+  %23: f32[2, 3, 4] = aten.mul.Tensor(%3, %0)
+  %24: f32[2, 3, 4] = aten.mul.Tensor(%23, %4)
+  %25: f32[2, 3, 4] = aten.add.Tensor(%24, %22, 1)
+  %26: f32[2, 3, 4] = aten.add.Tensor(%25, %21, 1)
+  return %26
 }
 )");
 }
 
 TEST(DecomposeBackward, RmsNorm) {
-  EXPECT_EQ(decomposed(
-                R"(graph(%0: f32[2, 3, 4], %1: f32[2, 3, 4], %2: f32[2, 3, 1], %3: f32[4]) {
+  EXPECT_EQ(
+      decomposed(
+          R"(graph(%0: f32[2, 3, 4], %1: f32[2, 3, 4], %2: f32[2, 3, 1], %3: f32[4]) {
     %4: f32[2, 3, 4], %5: f32[4] = aten._fused_rms_norm_backward(%0, %1, [4], %2, %3, [true, true])
     return %4, %5
   })"),
-            R"(graph(%0: f32[2, 3, 4], %1: f32[2, 3, 4], %2: f32[2, 3, 1], %3: f32[4]) {
-  %4: f32[2, 3, 4] = aten.mul.Tensor(%0, %3)
-  %5: f32[2, 3, 4] = aten.mul.Tensor(%4, %1)
+      R"(graph(%0: f32[2, 3, 4], %1: f32[2, 3, 4], %2: f32[2, 3, 1], %3: f32[4]) {
+  %4: f32[2, 3, 4] = aten.mul.Tensor(%0, %1)
+  %5: f32[2, 3, 4] = aten.mul.Tensor(%4, %3)
   %6: f32[2, 3, 1] = aten.sum.dim_IntList(%5, [2], true, None)
   %7: f32[2, 3, 1] = aten.mul.Scalar(%6, 0.25)
   %8: f32[2, 3, 1] = aten.mul.Tensor(%2, %2)
-  %9: f32[2, 3, 1] = aten.mul.Tensor(%7, %8)
-  %10: f32[2, 3, 4] = aten.mul.Tensor(%1, %9)
-  %11: f32[2, 3, 4] = aten.sub.Tensor(%4, %10, 1)
-  %12: f32[2, 3, 4] = aten.mul.Tensor(%11, %2)
-  %13: f32[2, 3, 4] = aten.mul.Tensor(%1, %2)
-  %14: f32[2, 3, 4] = aten.mul.Tensor(%0, %13)
-  %15: f32[4] = aten.sum.dim_IntList(%14, [0, 1], false, None)
-  return %12, %15
+  %9: f32[2, 3, 1] = aten.mul.Tensor(%8, %2)
+  %10: f32[2, 3, 1] = aten.mul.Tensor(%7, %9)
+  %11: f32[2, 3, 4] = aten.mul.Tensor(%0, %2)
+  %12: f32[2, 3, 4] = aten.mul.Tensor(%11, %3)
+  %13: f32[2, 3, 4] = aten.mul.Tensor(%1, %10)
+  %14: f32[2, 3, 4] = aten.sub.Tensor(%12, %13, 1)
+  %15: f32[2, 3, 4] = aten.mul.Tensor(%1, %2)
+  %16: f32[2, 3, 4] = aten.mul.Tensor(%0, %15)
+  %17: f32[4] = aten.sum.dim_IntList(%16, [0, 1], false, None)
+  return %14, %17
 }
 )");
 }
