@@ -287,6 +287,15 @@ class Summer {
 void sum_columns_beside_rows(loop::Program& program, const Aliases& aliases,
                              const InputWrites& writes, const target::PartCosts& costs) {
   if (costs.processors == 0) return;
+  const auto is_worth_it = [&](const loop::Item& item) {
+    const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
+    if (!scheduled) return false;
+    int64_t bytes = 0;
+    for (const loop::BufferParam& param : scheduled->kernel.params)
+      if (!param.written) bytes += bytes_of(program.buffers[param.buffer]);
+    return bytes >= costs.least_bytes && sums_columns(scheduled->kernel);
+  };
+  if (std::ranges::none_of(program.items, is_worth_it)) return;
   const int64_t peak = peak_live_bytes(program, aliases, writes);
   const std::vector<loop::Item> before = program.items;
   const size_t buffers = program.buffers.size();
