@@ -101,7 +101,6 @@ bool initialize_known() {
   k.module_getattr = PyObject_GetAttr(reinterpret_cast<PyObject*>(k.module), k.names.getattr);
   if (const Ref base = Ref::steal(look_up("torch._C", "_FunctionBase")))
     k.function_apply = class_method_of(base.get(), "apply");
-  k.object_getattribute = _PyType_Lookup(&PyBaseObject_Type, k.names.getattribute);
   k.is_compiling = look_up("torch.compiler", "is_compiling");
   k.assert_async = look_up("torch", "_assert_async");
   k.logical_not = look_up("torch", "logical_not");

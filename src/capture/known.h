@@ -86,9 +86,8 @@ struct Known {
       *ordered_dict, *deque, *defaultdict, *enum_type, *context_var, *generator, *ndarray,
       *torch_function_mode, *sym_int, *sym_bool, *sym_float, *text, *pattern, *script_function,
       *abc_meta;
-  PyObject* module_getattr;  // torch.nn.Module.__getattr__
-  PyObject* function_apply;  // what torch.autograd.Function inherits from C
-  PyObject* object_getattribute;
+  PyObject* module_getattr;              // torch.nn.Module.__getattr__
+  PyObject* function_apply;              // what torch.autograd.Function inherits from C
   PyObject* is_compiling;                // torch.compiler.is_compiling
   PyObject *assert_async, *logical_not;  // torch._assert_async, torch.logical_not
   PyObject* gc_get_objects;

@@ -46,6 +46,9 @@ namespace braze::guard {
   X(NotSameObject, "is not") /* two sources that must differ */                                    \
   X(Distinct, "are distinct") /* the first `written` of `group` are objects of their own: each     \
                                  differs from all others of it; source: its first */               \
+  X(OwnDict,                                                                                       \
+    "has its own dict")       /* the first `written` of `group` share no `__dict__` with another   \
+                                 of it, which may be that dict itself; source: its first */        \
   X(FloatCompare, "compares") /* a float that compares as it did; expected: (Py_LT ..., number,    \
                                  outcome) */                                                       \
   X(SetValue, "set ==")       /* members, expected: a tuple of them in order */                    \
@@ -67,8 +70,8 @@ struct GuardDetails {
   // kTensor: dimensions whose size or stride may be any, by bit; ShapeGuards tell which.
   uint64_t free_sizes = 0, free_strides = 0;
   bool no_hooks = false;             // kTensor: neither on the tensor nor on its accumulation
-  std::vector<const Source*> group;  // kDistinct, kDisjointMemory
-  size_t written = 0;                // kDistinct, kDisjointMemory
+  std::vector<const Source*> group;  // kDistinct, kOwnDict, kDisjointMemory
+  size_t written = 0;                // the same
   std::vector<int> memories;         // kDisjointMemory: by member of the group
 };
 

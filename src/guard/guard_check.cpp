@@ -143,6 +143,7 @@ bool holds(const Guard& guard, PyObject* object) {
     case GuardKind::kSameObject:
     case GuardKind::kNotSameObject:
     case GuardKind::kDistinct:
+    case GuardKind::kOwnDict:
     case GuardKind::kDisjointMemory:
     case GuardKind::kSharedMemory:
       return true;
@@ -166,6 +167,36 @@ std::optional<std::pair<size_t, size_t>> same_member(std::span<PyObject* const> 
     if (i < written) places[at] = static_cast<uint32_t>(i + 1);
   }
   return std::nullopt;
+}
+
+bool may_share_dict(PyObject* object) {
+  if (object == nullptr) return false;
+  if (PyDict_Check(object)) return true;
+  PyObject* dict = cpython::existing_dict(object);
+  return dict != nullptr && Py_REFCNT(dict) > 1;
+}
+
+std::optional<std::pair<size_t, size_t>> shared_dict(std::span<PyObject* const> objects,
+                                                     size_t written) {
+  thread_local std::vector<PyObject*> dicts;
+  thread_local std::vector<size_t> owners;
+  dicts.clear();
+  owners.clear();
+  const auto add = [](PyObject* dict, size_t owner) {
+    dicts.push_back(dict);
+    owners.push_back(owner);
+  };
+  size_t written_dicts = 0;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    PyObject* object = objects[i];
+    PyObject* dict = object != nullptr ? cpython::existing_dict(object) : nullptr;
+    if (dict != nullptr) add(dict, i);
+    if (object != nullptr && object != dict && PyDict_Check(object)) add(object, i);
+    if (i < written) written_dicts = dicts.size();
+  }
+  const auto same = same_member(dicts, written_dicts);
+  if (!same) return std::nullopt;
+  return std::pair{owners[same->first], owners[same->second]};
 }
 
 bool pair_holds(const Guard& guard, PyObject* object, PyObject* other) {
@@ -216,6 +247,8 @@ std::string guard_text(const Guard& guard, const std::string& source, const std:
       return source + " is not " + other;
     case GuardKind::kDistinct:
       return source + " is distinct";
+    case GuardKind::kOwnDict:
+      return source + " has a dict of its own";
     case GuardKind::kDisjointMemory:
       return source + " shares no memory";
     case GuardKind::kSharedMemory:
@@ -261,6 +294,8 @@ std::string failure_text(const Guard& guard, const std::string& source, const st
       return source + ": expected another object than " + other;
     case GuardKind::kDistinct:
       return source + ": expected another object";
+    case GuardKind::kOwnDict:
+      return source + ": expected a dict of its own";
     case GuardKind::kDisjointMemory:
       return source + ": expected to share no memory";
     case GuardKind::kSharedMemory:

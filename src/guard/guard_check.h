@@ -15,6 +15,12 @@ bool holds(const Guard& guard, PyObject* object);
 // Both resolved; null if absent.
 bool pair_holds(const Guard& guard, PyObject* object, PyObject* other);
 
+// Something else refers to its `__dict__`, or could have it as one.
+bool may_share_dict(PyObject* object);
+// The first pair of which one is among the first `written` and the other has its `__dict__` too, or
+// is it.
+std::optional<std::pair<size_t, size_t>> shared_dict(std::span<PyObject* const> objects,
+                                                     size_t written);
 // The places of two that are the same object, one of them among the first `written`; absent ones
 // (null) are no object. Takes linear time.
 std::optional<std::pair<size_t, size_t>> same_member(std::span<PyObject* const> objects,

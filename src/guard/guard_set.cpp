@@ -77,12 +77,23 @@ struct GuardSet::Impl {
     return true;
   }
 
+  // What is written shares its dicts with nothing at all.
+  bool own_dicts(const GroupGuard& group) const {
+    for (size_t i = 0; i < group.guard->details->written; ++i)
+      if (may_share_dict(tree.nodes[group.nodes[i]].object)) return false;
+    return true;
+  }
+
   bool check_distinct() {
     for (const GroupGuard& group : tree.groups) {
-      if (group.guard->kind != GuardKind::kDistinct) continue;
+      if (group.guard->kind == GuardKind::kDisjointMemory) continue;
+      if (group.guard->kind == GuardKind::kOwnDict && own_dicts(group)) continue;
       members.clear();
       for (const int node : group.nodes) members.push_back(tree.nodes[node].object);
-      if (same_member(members, group.guard->details->written)) return false;
+      const size_t written = group.guard->details->written;
+      if (group.guard->kind == GuardKind::kOwnDict ? shared_dict(members, written)
+                                                   : same_member(members, written))
+        return false;
     }
     return true;
   }
@@ -135,9 +146,10 @@ struct GuardSet::Impl {
       found.push_back(objects[tree.node_of(source)].get());
       tensors.push_back(tensor_of(found.back()));
     }
-    const auto same = guard.kind == GuardKind::kDistinct
-                          ? same_member(found, guard.details->written)
-                          : MemoryCheck::overlapping(guard, tensors);
+    const auto same =
+        guard.kind == GuardKind::kDistinct  ? same_member(found, guard.details->written)
+        : guard.kind == GuardKind::kOwnDict ? shared_dict(found, guard.details->written)
+                                            : MemoryCheck::overlapping(guard, tensors);
     if (!same) return {};
     return {guard.details->group[same->first], guard.details->group[same->second]};
   }
@@ -212,9 +224,10 @@ std::vector<std::string> GuardSet::failures(PyObject* const* args, PyObject* par
                     function ? function : impl.function.get(), args, false, objects);
   for (const Guard& guard : impl.guards) {
     if (guard.has_group()) {
-      const char* const expected = guard.kind == GuardKind::kDistinct
-                                       ? ": expected another object than "
-                                       : ": expected to share no memory with ";
+      const char* const expected =
+          guard.kind == GuardKind::kDistinct  ? ": expected another object than "
+          : guard.kind == GuardKind::kOwnDict ? ": expected another __dict__ than that of "
+                                              : ": expected to share no memory with ";
       if (const auto [a, b] = impl.same_sources(guard, objects); a != nullptr)
         lines.push_back(impl.text(a, parameter_names) + expected + impl.text(b, parameter_names));
       continue;
@@ -298,8 +311,9 @@ std::vector<std::string> GuardSet::describe(PyObject* parameter_names) const {
   for (const Guard& guard : impl_->guards)
     lines.push_back(guard.has_group()
                         ? impl_->group_text(guard, parameter_names) +
-                              (guard.kind == GuardKind::kDistinct ? " are distinct objects"
-                                                                  : " share no memory")
+                              (guard.kind == GuardKind::kDistinct  ? " are distinct objects"
+                               : guard.kind == GuardKind::kOwnDict ? " have dicts of their own"
+                                                                   : " share no memory")
                         : guard_text(guard, impl_->text(guard.source, parameter_names),
                                      impl_->text(guard.other, parameter_names),
                                      impl_->spec(guard)));

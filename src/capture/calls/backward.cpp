@@ -45,7 +45,7 @@ bool accumulate(TraceContext& trace, size_t number, PyObject* leaf, bool creates
   if (source) trace.guards.add_no_hooks(source);
   if (!stored || stored.get() == before.get()) return true;
   if (is_made) return PyObject_SetAttr(leaf, names().grad, stored.get()) == 0;
-  return trace.world.write_attribute(leaf, names().grad, stored.get());
+  return trace.world.write_attribute(leaf, names().grad, stored.get(), true);
 }
 
 }  // namespace

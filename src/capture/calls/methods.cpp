@@ -100,7 +100,7 @@ Tracked call_method_of(TraceContext& trace, PyObject* callable, const char* name
     return trace.refuse(BreakKind::kNativeCall, "str." + std::string(text) +
                                                     "() with attributes or items of its arguments");
   const bool outside = trace.world.is_outside(object);
-  if (outside && !is_atom(object) && !PyTuple_Check(object)) {
+  if ((outside || outside_dict_of(trace, object)) && !is_atom(object) && !PyTuple_Check(object)) {
     if (text == "__setattr__" && count == 2)
       return generic_setattr(trace, self, args[0].get(), args[1]) ? Tracked::borrow(Py_None)
                                                                   : Tracked();
@@ -187,8 +187,9 @@ static Tracked call_container_method(TraceContext& trace, PyObject* callable, co
         return trace.refuse(BreakKind::kNativeCall, std::string("method ") + type->tp_name + "." +
                                                         name + " of an object from outside");
       case MethodEffect::kMutate:
-        if (PyObject* owner = trace.world.owner_of_dict(object);
-            owner && text == "__setitem__" && count == 2 && PyUnicode_CheckExact(args[0].get()))
+        if (PyObject* owner = text == "__setitem__" && count == 2
+                                  ? trace.world.dicts().owner_of_item(object, args[0].get())
+                                  : nullptr)
           return trace.world.write_attribute(owner, args[0].get(), args[1].get())
                      ? Tracked::borrow(Py_None)
                      : Tracked();
@@ -207,7 +208,7 @@ static Tracked call_container_method(TraceContext& trace, PyObject* callable, co
             return found < 0 ? Tracked() : Tracked::borrow(found ? Py_True : Py_False);
           }
         }
-        if (text == "__len__") {
+        if (text == "__len__" && trace.world.log().is_unwritten(object)) {
           trace.guards.add_length(source, PyObject_Size(object));
         } else if (is_one_of(text, {"keys", "values", "items", "__iter__", "__reversed__"}) &&
                    !PyFrozenSet_Check(object) && !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
@@ -247,9 +248,8 @@ static Tracked dict_get(TraceContext& trace, const Tracked& self, Tracked* args,
   if (found < 0) return {};
   if (!found) return count > 1 ? args[1] : Tracked::borrow(Py_None);
   PyObject* object = self.get();
-  if (PyObject* owner = trace.world.owner_of_dict(object))
-    if (const Write* write = trace.world.log().written(owner, args[0].get()))
-      return trace.world.wrap(write->value.get());
+  if (const Write* write = trace.world.dicts().written_item(object, args[0].get()))
+    return trace.world.wrap(write->value.get());
   PyObject* value = PyDict_GetItemWithError(object, args[0].get());
   if (!value) return {};
   return trace.world.read(

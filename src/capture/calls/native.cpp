@@ -160,7 +160,9 @@ static bool read_reachable(TraceContext& trace, PyObject* object, Look look,
   seen[object] = true;
   if (exception) return read_exception(trace, object, seen, depth);
   if (!container && !read_parts(trace, object)) return false;
-  if (depth > 0 && look >= Look::kHandsOn && trace.world.effective(object) != object)
+  const bool changed = trace.world.effective(object) != object ||
+                       (PyDict_Check(object) && !trace.world.log().is_unwritten(object));
+  if (depth > 0 && look >= Look::kHandsOn && changed)
     return trace.breaks.refuse(BreakKind::kPendingChange, std::string("it may look at a '") +
                                                               Py_TYPE(object)->tp_name +
                                                               "' object inside its argument");

@@ -68,7 +68,7 @@ bool RecipeBuilder::side_effects() {
   for (const World::Shadow& shadow : world_.shadows()) {
     if (!shadow_changed(shadow)) continue;
     written.push_back(shadow.original.get());
-    if (PyObject* owner = world_.owner_of_dict(shadow.original.get())) written.push_back(owner);
+    if (PyObject* owner = world_.dicts().owner_of(shadow.original.get())) written.push_back(owner);
     int target = value(shadow.original.get());
     if (target < 0) return false;
     if (!note_fill(target, shadow.copy.get())) return false;

@@ -368,7 +368,17 @@ bool RecipeBuilder::attribute_dict(int target, PyObject* dict) {
 
 // The instance dict, which types made in C may have as well (OrderedDict), and the slots.
 bool RecipeBuilder::attributes(int target, PyObject* object) {
-  if (PyObject* dict = instance_dict(object); dict && !attribute_dict(target, dict)) return false;
+  PyObject* dict = instance_dict(object);
+  if (dict && world_.source_of(dict)) {  // it stays one that others have as well
+    const int item = value(dict);
+    if (item < 0) return false;
+    emit({.kind = Kind::kSetAttr,
+          .target = target,
+          .object = Ref::borrow(names().dict),
+          .items = {item}});
+  } else if (dict && !attribute_dict(target, dict)) {
+    return false;
+  }
   PyObject* mro = Py_TYPE(object)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
     auto* cls = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));

@@ -5,9 +5,11 @@
 #include "capture/frames/subject.h"
 #include "capture/known.h"
 #include "capture/objects/attributes.h"
+#include "capture/objects/items.h"
 #include "capture/objects/super.h"
 #include "capture/objects/tensor_attributes.h"
 #include "capture/trace_context.h"
+#include "cpython/lookup.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -19,13 +21,20 @@ bool is_slot(PyObject* descriptor) {
   return Py_IS_TYPE(descriptor, &PyMemberDescr_Type) && is_python_class(PyDescr_TYPE(descriptor));
 }
 
-// A `__setattr__` or `__delattr__` made in C that does nothing of its own.
-bool stores_as_object_does(PyObject* method) {
-  return method && Py_IS_TYPE(method, &PyWrapperDescr_Type) &&
-         PyDescr_TYPE(method)->tp_setattro == PyObject_GenericSetAttr;
+bool set_item_of_dict(TraceContext& trace, PyObject* dict, PyObject* name, const Tracked& value) {
+  if (!PyDict_CheckExact(dict) || !PyUnicode_CheckExact(name))
+    return trace.breaks.refuse(BreakKind::kSideEffect,
+                               "an attribute that lies in a dict from outside is set");
+  return setitem(trace, trace.world.wrap(dict), Tracked::borrow(name), value);
 }
 
 }  // namespace
+
+PyObject* outside_dict_of(TraceContext& trace, PyObject* object) {
+  if (PyType_Check(object) || is_tensor(object) || trace.world.source_of(object)) return nullptr;
+  PyObject* dict = cpython::existing_dict(object);
+  return dict && trace.world.source_of(dict) ? dict : nullptr;
+}
 
 bool setattr(TraceContext& trace, const Tracked& object, PyObject* name, const Tracked& value) {
   const Subject subject(trace, object);
@@ -33,7 +42,8 @@ bool setattr(TraceContext& trace, const Tracked& object, PyObject* name, const T
   PyTypeObject* type = Py_TYPE(obj);
   if (is_tensor(obj)) return set_tensor_attribute(trace, object, name, value);
   if (PyFunction_Check(obj)) trace.world.guard_identity_of_function(obj);
-  if (!trace.world.is_outside(obj) && !PyType_Check(obj) && !PyFunction_Check(obj) &&
+  PyObject* shared = outside_dict_of(trace, obj);
+  if (!trace.world.is_outside(obj) && !shared && !PyType_Check(obj) && !PyFunction_Check(obj) &&
       (!PyModule_Check(obj) || trace.world.made_module(obj))) {
     // Made by the trace: CPython's own way, its Python parts come back through the hook.
     if (is_python_class(type)) {
@@ -60,7 +70,7 @@ bool setattr(TraceContext& trace, const Tracked& object, PyObject* name, const T
                                std::string("an attribute of a ") +
                                    (PyType_Check(obj) ? "class" : "function") +
                                    " from outside is set: " + cpython::utf8_of(name));
-  if (!PyModule_Check(obj) && !trace.world.source_of(object))
+  if (!PyModule_Check(obj) && !trace.world.source_of(object) && !shared)
     return trace.breaks.refuse(BreakKind::kSideEffect, std::string("an attribute is set on a '") +
                                                            type->tp_name +
                                                            "' object that native code gave");
@@ -70,7 +80,13 @@ bool setattr(TraceContext& trace, const Tracked& object, PyObject* name, const T
     Tracked args[3] = {object, Tracked::borrow(name), value};
     return bool(call(trace, Tracked::borrow(method), args, value ? 3 : 2, nullptr));
   }
-  if (!stores_as_object_does(method))
+  // `__setattr__ = dict.__setitem__`
+  if (method && is_method_of_c(method) && PyDict_Check(obj) &&
+      PyDescr_TYPE(method) == &PyDict_Type) {
+    Tracked args[3] = {object, Tracked::borrow(name), value};
+    return bool(call(trace, Tracked::borrow(method), args, value ? 3 : 2, nullptr));
+  }
+  if (!is_wrapper_of(method, PyObject_GenericSetAttr))
     return trace.breaks.refuse(
         BreakKind::kNativeObject,
         std::string("an attribute of a '") + type->tp_name + "' object from outside is set");
@@ -108,7 +124,8 @@ bool generic_setattr(TraceContext& trace, const Tracked& object, PyObject* name,
     Tracked args[2] = {object, value};
     return bound && call(trace, bound, args, value ? 2 : 1, nullptr);
   }
-  if (descriptor && Py_TYPE(descriptor)->tp_descr_set && !is_slot(descriptor))
+  if (descriptor && Py_TYPE(descriptor)->tp_descr_set && !is_slot(descriptor) &&
+      trace.world.source_of(object))
     return trace.breaks.refuse(BreakKind::kSideEffect,
                                std::string("attribute '") + cpython::utf8_of(name) + "' of a '" +
                                    type->tp_name + "' object from outside is set by a descriptor");
@@ -128,7 +145,13 @@ bool generic_setattr(TraceContext& trace, const Tracked& object, PyObject* name,
       return false;
     }
   }
-  return trace.world.write_attribute(obj, name, value.get());
+  if (PyObject* dict = outside_dict_of(trace, obj)) {
+    if (!descriptor || !Py_TYPE(descriptor)->tp_descr_set)
+      return set_item_of_dict(trace, dict, name, value);
+    return (value ? PyObject_GenericSetAttr(obj, name, value.get())
+                  : PyObject_GenericSetAttr(obj, name, nullptr)) == 0;
+  }
+  return trace.world.write_attribute(obj, name, value.get(), descriptor && is_slot(descriptor));
 }
 
 }  // namespace braze::capture

@@ -31,6 +31,14 @@ bool changes_as_it_runs(PyObject* name) {
          PyUnicode_CompareWithASCIIString(name, "f_locals") == 0;
 }
 
+// Of what lies in the instance dict, which an object that the trace made may have from outside.
+const Source* attribute_source(TraceContext& trace, const Source* owner, PyObject* dict,
+                               PyObject* name) {
+  if (owner) return trace.guards.source(SourceKind::kAttribute, owner, name);
+  const Source* source = trace.world.source_of(dict);
+  return source ? trace.world.item_source(dict, source, name) : nullptr;
+}
+
 // The exception is an AttributeError; clears it then.
 bool clear_attribute_error() {
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
@@ -114,7 +122,7 @@ Tracked generic_getattr(TraceContext& trace, const Tracked& object, PyObject* na
     if (is_heap_type(Py_TYPE(descriptor.get())) &&
         PyFunction_Check(_PyType_Lookup(Py_TYPE(descriptor.get()), get_dunder())))
       return call_descriptor(trace, Tracked::borrow(descriptor.get(), type_source), object);
-    if (const Write* write = source ? trace.world.log().written(obj, name) : nullptr) {
+    if (const Write* write = source ? trace.world.log().written_slot(obj, name) : nullptr) {
       if (write->value) return trace.world.wrap(write->value.get());
       PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type->tp_name,
                    name);
@@ -139,12 +147,7 @@ Tracked generic_getattr(TraceContext& trace, const Tracked& object, PyObject* na
     }
     if (!source) return attribute_of_created(trace, obj, name, std::move(value));
     if (name == names().dict) {
-      trace.world.set_owner_of_dict(value.get(), obj);
-      if (trace.world.has_writes() && trace.world.log().has_attributes_of(obj)) {
-        Tracked dict =
-            trace.world.read(value.get(), trace.guards.source(SourceKind::kInstanceDict, source));
-        return dict && trace.world.shadow(value.get()) ? dict : Tracked();
-      }
+      trace.world.dicts().note_owner(value.get(), obj);
       return trace.world.read(value.get(), trace.guards.source(SourceKind::kInstanceDict, source));
     }
     if (name == names().class_)
@@ -152,24 +155,21 @@ Tracked generic_getattr(TraceContext& trace, const Tracked& object, PyObject* na
     return trace.world.read(value.get(), trace.guards.source(SourceKind::kAttribute, source, name));
   }
 
-  if (source && trace.world.has_writes()) {
-    if (const Write* write = trace.world.log().written(obj, name)) {
-      if (write->value) return trace.world.wrap(write->value.get());
-      goto class_attribute;
-    }
-  }
   if (PyObject* dict =
           Py_IS_TYPE(obj, known().partial) ? cpython::existing_dict(obj) : instance_dict(obj)) {
-    PyObject* used = trace.world.effective(dict);
-    PyObject* value = PyDict_GetItemWithError(used, name);
-    if (value) {
-      if (!source || used != dict) return trace.world.wrap(value);
-      return trace.world.read(value, trace.guards.source(SourceKind::kAttribute, source, name));
+    if (!trace.world.log().is_unwritten(dict)) {
+      trace.world.dicts().note_owner(dict, obj);
+      if (const Write* write = trace.world.log().written(dict, name)) {
+        if (write->value) return trace.world.wrap(write->value.get());
+        goto class_attribute;
+      }
     }
+    PyObject* used = trace.world.effective(dict);
+    const Source* at = used == dict ? attribute_source(trace, source, dict, name) : nullptr;
+    if (PyObject* value = PyDict_GetItemWithError(used, name))
+      return at ? trace.world.read(value, at) : trace.world.wrap(value);
     if (PyErr_Occurred()) return {};
-    if (source && used == dict)
-      trace.guards.add(GuardKind::kAbsent,
-                       trace.guards.source(SourceKind::kAttribute, source, name));
+    if (at) trace.guards.add(GuardKind::kAbsent, at);
   } else if (source && Py_IS_TYPE(obj, known().partial)) {
     trace.guards.add(GuardKind::kAbsent, trace.guards.source(SourceKind::kAttribute, source, name));
   }
@@ -214,7 +214,8 @@ static Tracked attribute_of_created(TraceContext& trace, PyObject* object, PyObj
   if (!made) return result_of_native(trace, std::move(value));
   bool is_part = (PyFunction_Check(object) || Py_IS_TYPE(object, known().partial)) &&
                  PyDict_CheckExact(value.get());
-  if (name == names().dict || is_part) trace.world.mark_created(value.get());
+  if ((name == names().dict || is_part) && !trace.world.source_of(value.get()))
+    trace.world.mark_created(value.get());
   return trace.world.wrap(std::move(value));
 }
 
@@ -240,7 +241,7 @@ static AttributeTraits traits_of(TraceContext& trace, PyTypeObject* type) {
   PyObject* found = traits.heap ? _PyType_Lookup(type, names().getattribute) : nullptr;
   if (found && PyFunction_Check(found)) traits.getattribute = found;
   traits.native = type->tp_getattro != PyObject_GenericGetAttr && !traits.getattribute &&
-                  found != known().object_getattribute;
+                  !is_wrapper_of(found, PyObject_GenericGetAttr);
   traits.version = cpython::current_type_version(type);
   return trace.caches.traits[type] = traits;
 }
@@ -308,7 +309,7 @@ static Tracked find_attribute(TraceContext& trace, const Tracked& object, PyObje
   if (traits.heap)
     fallback = Ref::borrow(outside ? trace.world.type_lookup(type, names().getattr)
                                    : _PyType_Lookup(type, names().getattr));
-  if (fallback && !PyFunction_Check(fallback.get()))
+  if (fallback && !PyFunction_Check(fallback.get()) && !is_method_of_c(fallback.get()))
     return native_attribute_of(trace, object, name);
   Tracked value;
   if (traits.getattribute) {
@@ -358,11 +359,20 @@ static Tracked native_attribute_of(TraceContext& trace, const Tracked& object, P
 
 static Tracked module_attribute_of(TraceContext& trace, const Tracked& module, PyObject* name) {
   PyObject* dict = PyModule_GetDict(module.get());
-  const Source* source =
-      trace.guards.source(SourceKind::kAttribute, trace.guards.pinned(module.get()), name);
+  const Source* base = trace.guards.pinned(module.get());
+  if (name == names().dict) {
+    trace.world.dicts().note_owner(dict, module.get());
+    return trace.world.read(dict, trace.guards.source(SourceKind::kInstanceDict, base));
+  }
+  const Source* source = trace.guards.source(SourceKind::kAttribute, base, name);
+  if (!trace.world.log().is_unwritten(dict)) trace.world.dicts().note_owner(dict, module.get());
   if (const Write* write = trace.world.log().written(dict, name)) {
     if (write->value) return trace.world.wrap(write->value.get());
     return trace.refuse(BreakKind::kSideEffect, "a deleted module attribute is read");
+  }
+  if (PyObject* used = trace.world.effective(dict); used != dict) {
+    if (PyObject* value = PyDict_GetItemWithError(used, name)) return trace.world.wrap(value);
+    return trace.refuse(BreakKind::kSideEffect, "a module is changed through its dict");
   }
   if (PyObject* value = PyDict_GetItemWithError(dict, name)) return trace.world.read(value, source);
   if (PyErr_Occurred()) return {};

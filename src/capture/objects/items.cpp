@@ -67,12 +67,11 @@ Tracked getitem(TraceContext& trace, const Tracked& object, const Tracked& given
   if (source && PyDict_Check(used) &&
       type->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript) {
     if (!read_operand(trace, key, "a look-up")) return {};
-    if (PyObject* owner = trace.world.owner_of_dict(original))
-      if (const Write* write = trace.world.log().written(owner, key.get())) {
-        if (write->value) return trace.world.wrap(write->value.get());
-        PyErr_SetObject(PyExc_KeyError, key.get());
-        return {};
-      }
+    if (const Write* write = trace.world.dicts().written_item(original, key.get())) {
+      if (write->value) return trace.world.wrap(write->value.get());
+      PyErr_SetObject(PyExc_KeyError, key.get());
+      return {};
+    }
     if (PyObject* value = PyDict_GetItemWithError(used, key.get()))
       return trace.world.read(value, trace.world.item_source(original, source, key.get()));
     if (PyErr_Occurred()) return {};
@@ -98,6 +97,7 @@ Tracked getitem(TraceContext& trace, const Tracked& object, const Tracked& given
   if (source && !torch && !PyType_Check(used)) {
     if (is_container(used)) {
       if (!trace.world.read_all(used)) return {};
+      used = trace.world.effective(used);
     } else if (!read_operand(trace, object, "an item")) {
       return {};
     }
@@ -158,8 +158,8 @@ bool setitem(TraceContext& trace, const Tracked& object, const Tracked& given,
       Tracked args[3] = {object, key, value};
       return bool(call(trace, Tracked::borrow(method), args, value ? 3 : 2, nullptr));
     }
-    if (PyObject* owner = trace.world.owner_of_dict(obj);
-        owner && PyUnicode_CheckExact(key.get()) && value && trace.world.effective(obj) == obj)
+    if (PyObject* owner = trace.world.dicts().owner_of_item(obj, key.get());
+        owner && value && trace.world.effective(obj) == obj)
       return trace.world.write_attribute(owner, key.get(), value.get());
     if (!PyDict_Check(obj) && !PyList_Check(obj) && !PyByteArray_Check(obj) &&
         !PyObject_TypeCheck(obj, known().deque))

@@ -11,11 +11,12 @@ static ModuleParts* parts_of(TraceContext& trace, const Tracked& module) {
   PyObject* dict = instance_dict(module.get());
   if (!dict || trace.world.effective(dict) != dict) return nullptr;
   ModuleParts& parts = trace.caches.module_parts[module.get()];
+  if (!trace.world.log().is_unwritten(dict)) trace.world.dicts().note_owner(dict, module.get());
   const uint64_t version = cpython::dict_version(dict);
   if (parts.version == version && parts.write_count == trace.world.write_count()) return &parts;
   PyObject* const places[] = {names().parameters, names().buffers, names().modules};
   for (int i = 0; i < 3; ++i) {
-    if (trace.world.log().written(module.get(), places[i])) return nullptr;
+    if (trace.world.log().written(dict, places[i])) return nullptr;
     parts.dicts[i] = PyDict_GetItemWithError(dict, places[i]);
     parts.sources[i] = nullptr;
     if (!parts.dicts[i] || !PyDict_CheckExact(parts.dicts[i])) return parts.version = 0, nullptr;

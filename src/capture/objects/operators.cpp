@@ -256,7 +256,8 @@ int truth(TraceContext& trace, const Tracked& value) {
     if (result < 0) torch_failed(trace);
     return result;
   }
-  PyObject* used = trace.world.effective(object);
+  PyObject* used = trace.world.effective_whole(object);
+  if (!used) return -1;
   const Source* source = used == object ? trace.world.source_of(value) : nullptr;
   if (!is_container(object) && is_python_class(Py_TYPE(object)) && !exports_memory(object)) {
     if (!trace.world.type_lookup(Py_TYPE(object), names().bool_))
@@ -303,9 +304,8 @@ int contains(TraceContext& trace, const Tracked& container, const Tracked& given
     if (!is_atom(value.get()) && !is_immutable(value.get()) &&
         trace.world.is_outside(value.get()) && !read_operand(trace, value, "a look-up"))
       return -1;
-    if (PyObject* owner = trace.world.owner_of_dict(object))
-      if (const Write* write = trace.world.log().written(owner, value.get()))
-        return write->value ? 1 : 0;
+    if (const Write* write = trace.world.dicts().written_item(object, value.get()))
+      return write->value ? 1 : 0;
     int found = PyDict_Contains(object, value.get());
     if (found >= 0)
       trace.guards.add(found ? GuardKind::kPresent : GuardKind::kAbsent,
@@ -322,6 +322,7 @@ int contains(TraceContext& trace, const Tracked& container, const Tracked& given
     if (!compares && !read_by_advancing(trace, object)) return -1;
   } else if (source && is_container(object)) {
     if (!trace.world.read_all(object)) return -1;
+    used = trace.world.effective(object);
   } else if (!is_tensor(object) && is_python_class(Py_TYPE(object)) && !exports_memory(object)) {
     trace.world.type_lookup(Py_TYPE(object), names().contains);
   } else if (source && !read_operand(trace, container, "a membership test")) {
@@ -340,7 +341,8 @@ int contains(TraceContext& trace, const Tracked& container, const Tracked& given
 Tracked length_of(TraceContext& trace, const Tracked& object) {
   if (Py_TYPE(object.get()) == known().text)
     return length_of(trace, Tracked(settle_text(trace, object.get())));
-  PyObject* used = trace.world.effective(object.get());
+  PyObject* used = trace.world.effective_whole(object.get());
+  if (!used) return {};
   const Source* source = used == object.get() ? trace.world.source_of(object) : nullptr;
   if (source && is_container(used)) {
     Py_ssize_t n = PyObject_Size(used);

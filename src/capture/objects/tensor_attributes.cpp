@@ -93,7 +93,7 @@ static bool set_gradient(TraceContext& trace, const Tracked& tensor, const Track
   const Source* gradient = trace.guards.source(SourceKind::kAttribute, source, names().grad);
   if (is_none && trace.origins.recorded_nodes() == 0 && !trace.guards.is_guarded(gradient))
     trace.gradients_dropped_early[tensor.get()] = true;
-  return trace.world.write_attribute(tensor.get(), names().grad, value.get());
+  return trace.world.write_attribute(tensor.get(), names().grad, value.get(), true);
 }
 
 static bool is_plain_tensor(PyObject* object) {
@@ -107,7 +107,7 @@ bool change_requires_grad(TraceContext& trace, const Tracked& tensor, bool value
       trace.torch_calls || !may_require_grad(obj))
     return false;
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
-  if (!trace.world.write_attribute(obj, name, value ? Py_True : Py_False)) return false;
+  if (!trace.world.write_attribute(obj, name, value ? Py_True : Py_False, true)) return false;
   trace.recording.set_requires_grad(obj, value);
   return true;
 }

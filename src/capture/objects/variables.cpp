@@ -28,9 +28,11 @@ Tracked load_global(TraceContext& trace, Frame& frame, PyObject* name) {
 static Tracked read_global(TraceContext& trace, Frame& frame, PyObject* name) {
   PyObject* globals = frame.globals.get();
   const Source* base = trace.guards.globals_base(frame.function_object());
+  PyObject* used = trace.world.effective(globals);
   if (const Write* write = trace.world.log().written(globals, name)) {
     if (write->value) return trace.world.wrap(write->value.get());
-  } else if (PyObject* value = PyDict_GetItemWithError(globals, name)) {
+  } else if (PyObject* value = PyDict_GetItemWithError(used, name)) {
+    if (used != globals) return trace.world.wrap(value);
     return trace.world.read(value, trace.guards.source(SourceKind::kGlobal, base, name));
   }
   if (PyErr_Occurred()) return {};
@@ -50,7 +52,7 @@ bool store_global(TraceContext& trace, Frame& frame, PyObject* name, const Track
   const Source* base = trace.guards.globals_base(frame.function_object());
   PyObject* globals = frame.globals.get();
   const Write* write = trace.world.log().written(globals, name);
-  PyObject* outside = PyDict_GetItemWithError(globals, name);
+  PyObject* outside = PyDict_GetItemWithError(trace.world.effective(globals), name);
   if (!outside && PyErr_Occurred()) return false;
   // It would go to the end of the dict.
   if (value && write && !write->value && outside)

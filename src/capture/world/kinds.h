@@ -12,6 +12,19 @@ using cpython::is_heap_type;
 using cpython::is_python_class;
 using cpython::Ref;
 
+// A method of a class made in C, unbound: dict.get, dict.__getitem__.
+inline bool is_method_of_c(PyObject* object) {
+  return Py_IS_TYPE(object, &PyWrapperDescr_Type) || Py_IS_TYPE(object, &PyMethodDescr_Type);
+}
+// As which a type made in C has the function of one of its slots: dict.__getattribute__ is nothing
+// but PyObject_GenericGetAttr.
+template <typename Function>
+bool is_wrapper_of(PyObject* method, Function* function) {
+  return method && Py_IS_TYPE(method, &PyWrapperDescr_Type) &&
+         reinterpret_cast<PyWrapperDescrObject*>(method)->d_wrapped ==
+             reinterpret_cast<void*>(function);
+}
+
 // Of this very type, not of one derived from it.
 inline bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
 

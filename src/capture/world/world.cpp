@@ -13,6 +13,7 @@ World::World(Breaks& breaks, Recording& recording, TraceGuards& guards, const Dy
     : breaks_(breaks),
       recording_(recording),
       guards_(guards),
+      dicts_(*this),
       dynamic_(dynamic),
       floats_(*this, recording, guards, dynamic) {}
 
@@ -89,6 +90,7 @@ void World::guard_distinct(const std::vector<PyObject*>& written) {
                  .details = std::make_unique<guard::GuardDetails>(guard::GuardDetails{
                      .group = std::move(group.sources), .written = group.written})});
   }
+  dicts_.guard_own(written, changeable_);
 }
 
 void World::guard_identity_of_function(PyObject* object) {
@@ -270,9 +272,7 @@ void World::rely_on(PyFunctionObject* function) {
 
 const Source* World::item_source(PyObject* container, const Source* s, PyObject* key) {
   if (s->kind == SourceKind::kInstanceDict && PyUnicode_CheckExact(key)) {
-    PyObject* owner = owner_of_dict(container);
-    PyObject* descriptor = owner ? _PyType_Lookup(Py_TYPE(owner), key) : Py_None;
-    if (!descriptor || (descriptor != Py_None && !Py_TYPE(descriptor)->tp_descr_set))
+    if (dicts_.owner_of_item(container, key))
       return guards_.source(SourceKind::kAttribute, s->base, key);
   }
   return guards_.source(SourceKind::kItem, s, key);
@@ -280,7 +280,11 @@ const Source* World::item_source(PyObject* container, const Source* s, PyObject*
 
 bool World::read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symbols) {
   const Source* s = source_of(container);
-  if (!s || shadows_.contains(container) || all_read_.contains(container)) return true;
+  if (!s || shadows_.contains(container)) return true;
+  // `shadow` itself asks with `symbols`.
+  if (!symbols && PyDict_Check(container) && !log_.is_unwritten(container))
+    return shadow(container) != nullptr;
+  if (all_read_.contains(container)) return true;
   all_read_[container] = true;
   if (!PyDict_CheckExact(container) && !PyList_CheckExact(container)) symbols = nullptr;
   const auto read_item = [&](PyObject* key, PyObject* value, const Source* source) {

@@ -16,6 +16,7 @@
 #include "capture/breaks/breaks.h"
 #include "capture/known.h"
 #include "capture/recording/recording.h"
+#include "capture/world/dict_owners.h"
 #include "capture/world/floats.h"
 #include "capture/world/guards.h"
 #include "capture/world/kinds.h"
@@ -45,7 +46,7 @@ class World {
   void guard_identity_of_pair(const Tracked& a, const Tracked& b);
 
   // The trace writes to these objects from outside: no other that it reads may come to be the same
-  // as one of them.
+  // as one of them, or to share its `__dict__`.
   void guard_distinct(const std::vector<PyObject*>& written);
   // The cell, which has a source already, is found at this one as well.
   void guard_same_cell(PyObject* cell, const Source* source);
@@ -107,7 +108,8 @@ class World {
   bool has_writes() const { return !log_.empty() || !shadows_.empty(); }
   // Grows whenever something outside is written or handed out to be written.
   size_t write_count() const { return write_count_; }
-  bool write_attribute(PyObject* owner, PyObject* name, PyObject* value);
+  // `is_slot`: the object keeps it beside its dict, in a slot or as a part of a tensor.
+  bool write_attribute(PyObject* owner, PyObject* name, PyObject* value, bool is_slot = false);
   bool write_global(PyFunctionObject* function, PyObject* name, PyObject* value);
   void write_cell(PyObject* cell, PyObject* value);
   // Output of the traced code has been put off: what decides where it goes stays as it is.
@@ -120,9 +122,11 @@ class World {
   }
   // Makes one; null with a break pending if the container cannot be copied.
   PyObject* shadow(PyObject* container);
-  // The object whose instance dict this is, if the evaluation has seen it read; else null.
-  PyObject* owner_of_dict(PyObject* dict) const;
-  void set_owner_of_dict(PyObject* dict, PyObject* owner) { owners_[dict] = owner; }
+  // As `effective`, for what looks at all of a dict: what is logged of it goes into a shadow.
+  PyObject* effective_whole(PyObject* object) {
+    return PyDict_Check(object) && !log_.is_unwritten(object) ? shadow(object) : effective(object);
+  }
+  DictOwners& dicts() { return dicts_; }
 
   struct Shadow {
     Ref original, copy;
@@ -207,7 +211,7 @@ class World {
   IdentityMap<Ref> shadows_;
   IdentityMap<PyObject*> originals_;  // shadow -> original
   std::vector<Shadow> shadow_list_;
-  IdentityMap<PyObject*> owners_;
+  DictOwners dicts_;
   WriteLog log_;
   size_t write_count_ = 0;
   bool has_output_ = false;

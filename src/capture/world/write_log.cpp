@@ -12,50 +12,55 @@ Ref interned(PyObject* name) {
 
 }  // namespace
 
-const Write* WriteLog::written(PyObject* owner, PyObject* name) const {
-  if (is_unwritten(owner)) return nullptr;
-  auto it = index_.find({owner, name});
-  if (it == index_.end() && name && !PyUnicode_CHECK_INTERNED(name)) {
+const Write* WriteLog::find(Place place) const {
+  auto it = index_.find(place);
+  PyObject* name = place.name;
+  if (it == index_.end() && name && PyUnicode_CheckExact(name) && !PyUnicode_CHECK_INTERNED(name)) {
     Ref same = interned(name);
-    it = index_.find({owner, same.get()});
+    it = index_.find({place.home, same.get(), place.is_slot});
   }
   return it == index_.end() ? nullptr : &log_[it->second];
 }
 
-bool WriteLog::has_attributes_of(PyObject* owner) const {
-  for (const Write& write : log_)
-    if (write.owner.get() == owner) return true;
-  return false;
-}
-
-void WriteLog::write(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name,
+void WriteLog::write(Write::Kind kind, PyObject* owner, PyObject* home, PyObject* name,
                      PyObject* value) {
   ++count_;
   Ref key = name ? interned(name) : Ref();
-  auto [it, fresh] = index_.try_emplace({key_owner, key.get()}, log_.size());
+  const bool is_slot = kind == Write::Kind::kSlot;
+  auto [it, fresh] = index_.try_emplace({home, key.get(), is_slot}, log_.size());
   if (fresh) {
-    log_.push_back({kind, Ref::borrow(owner), key, Ref()});
-    written_owners_[key_owner] = true;
-    held_.push_back(Ref::borrow(key_owner));
+    log_.push_back({kind, Ref::borrow(owner), key, Ref(), Ref::borrow(home)});
+    if (is_slot) {
+      has_slots_ = true;
+      held_.push_back(Ref::borrow(owner));
+    } else {
+      note(home);
+    }
   }
   log_[it->second].value = Ref::borrow(value);
 }
 
-void WriteLog::forget(PyObject* key_owner, PyObject* name) {
-  index_.erase({key_owner, interned(name).get()});
+void WriteLog::note(PyObject* home) {
+  if (is_unwritten(home)) held_.push_back(Ref::borrow(home));
+  written_homes_[home] = true;
 }
 
-bool WriteLog::move_into(PyObject* dict_copy, PyObject* owner) {
+void WriteLog::forget(PyObject* home, PyObject* name) {
+  index_.erase({home, interned(name).get(), false});
+}
+
+bool WriteLog::move_into(PyObject* dict_copy, PyObject* dict) {
   for (Write& write : log_) {
-    if (write.owner.get() != owner || write.kind != Write::Kind::kAttribute) continue;
+    if (write.home.get() != dict || write.kind == Write::Kind::kSlot || !write.owner) continue;
     if (write.value) {
       if (PyDict_SetItem(dict_copy, write.name.get(), write.value.get()) < 0) return false;
     } else if (PyDict_DelItem(dict_copy, write.name.get()) < 0) {
       PyErr_Clear();
     }
-    index_.erase({PyModule_Check(owner) ? PyModule_GetDict(owner) : owner, write.name.get()});
+    index_.erase({dict, write.name.get(), false});
     write.owner = Ref();
   }
+  note(dict);
   return true;
 }
 

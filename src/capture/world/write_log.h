@@ -15,10 +15,11 @@ using cpython::Ref;
 
 // A logged write to an object from outside. An empty value: deleted.
 struct Write {
-  enum class Kind : uint8_t { kAttribute, kGlobal, kCell } kind;
+  enum class Kind : uint8_t { kAttribute, kSlot, kGlobal, kCell } kind;
   Ref owner;  // object, function whose globals are meant, cell
   Ref name;
   Ref value;
+  Ref home;  // what it lies in: the dict of attributes and globals; the owner of slots and cells
 };
 
 class WriteLog {
@@ -27,30 +28,44 @@ class WriteLog {
   bool empty() const { return log_.empty(); }
   // Grows whenever a write is logged.
   size_t count() const { return count_; }
-  // Nothing of it is in the log.
-  bool is_unwritten(PyObject* owner) const { return !written_owners_.contains(owner); }
-  // The logged write of an attribute, global (owner: the globals dict) or cell (name: null).
-  const Write* written(PyObject* owner, PyObject* name) const;
-  bool has_attributes_of(PyObject* owner) const;
+  // Nothing of it is in the log, and nothing was.
+  bool is_unwritten(PyObject* home) const { return !written_homes_.contains(home); }
+  // The logged write of an attribute or global (home: the dict that it lies in) or cell (name:
+  // null).
+  const Write* written(PyObject* home, PyObject* name) const {
+    return is_unwritten(home) ? nullptr : find({home, name, false});
+  }
+  const Write* written_slot(PyObject* owner, PyObject* name) const {
+    return has_slots_ ? find({owner, name, true}) : nullptr;
+  }
 
-  // `key_owner`: what `written` knows it by. An empty value: deleted.
-  void write(Write::Kind kind, PyObject* owner, PyObject* key_owner, PyObject* name,
-             PyObject* value);
+  // An empty value: deleted.
+  void write(Write::Kind kind, PyObject* owner, PyObject* home, PyObject* name, PyObject* value);
   // The next write of it goes behind the others.
-  void forget(PyObject* key_owner, PyObject* name);
-  // Moves the attributes of `owner` into the copy of its instance dict.
-  bool move_into(PyObject* dict_copy, PyObject* owner);
+  void forget(PyObject* home, PyObject* name);
+  // Moves what lies in `dict` into its copy; the dict counts as written from then on.
+  bool move_into(PyObject* dict_copy, PyObject* dict);
 
  private:
-  struct PairHash {
-    size_t operator()(const std::pair<PyObject*, PyObject*>& p) const {
-      return (reinterpret_cast<size_t>(p.first) >> 4) * 1000003u ^
-             (reinterpret_cast<size_t>(p.second) >> 4);
+  // An object with slots may be a dict that attributes lie in.
+  struct Place {
+    PyObject *home, *name;
+    bool is_slot;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  struct PlaceHash {
+    size_t operator()(const Place& p) const {
+      return (reinterpret_cast<size_t>(p.home) >> 4) * 1000003u ^
+             (reinterpret_cast<size_t>(p.name) >> 4);
     }
   };
-  std::unordered_map<std::pair<PyObject*, PyObject*>, size_t, PairHash> index_;
+  const Write* find(Place place) const;
+  void note(PyObject* home);
+
+  std::unordered_map<Place, size_t, PlaceHash> index_;
   std::vector<Write> log_;
-  IdentityMap<bool> written_owners_;  // of entries of the log, now or before
+  IdentityMap<bool> written_homes_;  // of entries of the log, now or before, held
+  bool has_slots_ = false;
   std::vector<Ref> held_;
   size_t count_ = 0;
 };

@@ -80,29 +80,38 @@ bool steers_output(PyObject* owner) {
 
 // --- Writing ------------------------------------------------------------------------------------
 
-bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
+bool World::write_attribute(PyObject* owner, PyObject* name, PyObject* value, bool is_slot) {
   if (!PyUnicode_CheckExact(name))
     return breaks_.refuse(BreakKind::kSideEffect, "an attribute whose name is not a plain string");
   if (has_output_ && steers_output(owner))
     return breaks_.refuse(BreakKind::kOutput, "what becomes of earlier output is changed");
   ++write_count_;
+  if (is_slot) {
+    log_.write(Write::Kind::kSlot, owner, owner, name, value);
+    return true;
+  }
   PyObject* dict = instance_dict(owner);
-  if (dict)
-    if (const Ref* shadow = shadows_.find(dict)) {
-      if (value) return PyDict_SetItem(shadow->get(), name, value) == 0;
-      return PyDict_DelItem(shadow->get(), name) == 0;
-    }
-  PyObject* key_owner = PyModule_Check(owner) ? dict : owner;
+  if (!dict)
+    return breaks_.refuse(BreakKind::kSideEffect, std::string("an attribute of a '") +
+                                                      Py_TYPE(owner)->tp_name + "' object is set");
+  dicts_.note_owner(dict, owner);
+  if (const Ref* shadow = shadows_.find(dict)) {
+    if (value) return PyDict_SetItem(shadow->get(), name, value) == 0;
+    return PyDict_DelItem(shadow->get(), name) == 0;
+  }
   // Set again after its deletion: it goes to the end of the instance dict.
-  if (const Write* write = log_.written(key_owner, name); value && write && !write->value)
-    log_.forget(key_owner, name);
-  ++write_count_;
-  log_.write(Write::Kind::kAttribute, owner, key_owner, name, value);
+  if (const Write* write = log_.written(dict, name); value && write && !write->value)
+    log_.forget(dict, name);
+  log_.write(Write::Kind::kAttribute, owner, dict, name, value);
   return true;
 }
 
 bool World::write_global(PyFunctionObject* function, PyObject* name, PyObject* value) {
   ++write_count_;
+  if (const Ref* shadow = shadows_.find(function->func_globals)) {
+    if (value) return PyDict_SetItem(shadow->get(), name, value) == 0;
+    return PyDict_DelItem(shadow->get(), name) == 0;
+  }
   log_.write(Write::Kind::kGlobal, reinterpret_cast<PyObject*>(function), function->func_globals,
              name, value);
   return true;
@@ -111,11 +120,6 @@ bool World::write_global(PyFunctionObject* function, PyObject* name, PyObject* v
 void World::write_cell(PyObject* cell, PyObject* value) {
   ++write_count_;
   log_.write(Write::Kind::kCell, cell, cell, nullptr, value);
-}
-
-PyObject* World::owner_of_dict(PyObject* dict) const {
-  PyObject* const* owner = owners_.find(dict);
-  return owner ? *owner : nullptr;
 }
 
 PyObject* World::shadow(PyObject* container) {
@@ -139,8 +143,7 @@ PyObject* World::shadow(PyObject* container) {
   }
   for (const auto& [key, symbol] : symbols)
     if (PyObject_SetItem(copy.get(), key.get(), symbol.get()) < 0) return nullptr;
-  if (PyObject* owner = owner_of_dict(container))
-    if (!log_.move_into(copy.get(), owner)) return nullptr;
+  if (!log_.move_into(copy.get(), container)) return nullptr;
   PyObject* result = copy.get();
   hold(Ref::borrow(container));
   originals_[result] = container;
