@@ -366,10 +366,23 @@ bool RecipeBuilder::attribute_dict(int target, PyObject* dict) {
   return true;
 }
 
+// It has to be the `__dict__` itself that the object gets, not its items one by one: others have it
+// too, or an item has the name of a slot.
+bool RecipeBuilder::is_dict_of_its_own(PyObject* dict, PyObject* object) const {
+  if (world_.source_of(dict) || dict == object || Py_REFCNT(dict) > 1) return false;
+  Py_ssize_t position = 0;
+  PyObject *name, *item;
+  while (PyDict_Next(dict, &position, &name, &item)) {
+    PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
+    if (found && Py_TYPE(found)->tp_descr_set) return false;
+  }
+  return true;
+}
+
 // The instance dict, which types made in C may have as well (OrderedDict), and the slots.
 bool RecipeBuilder::attributes(int target, PyObject* object) {
   PyObject* dict = instance_dict(object);
-  if (dict && world_.source_of(dict)) {  // it stays one that others have as well
+  if (dict && !is_dict_of_its_own(dict, object)) {
     const int item = value(dict);
     if (item < 0) return false;
     emit({.kind = Kind::kSetAttr,

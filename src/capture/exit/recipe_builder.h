@@ -60,6 +60,7 @@ class RecipeBuilder {
   bool keep_layout(Recipe::Action& action, PyObject* set);
   bool attribute_dict(int target, PyObject* dict);
   bool attributes(int target, PyObject* object);
+  bool is_dict_of_its_own(PyObject* dict, PyObject* object) const;
   bool is_constant(int action) const {
     return recipe.actions[action].kind == Recipe::Kind::kConstant;
   }

@@ -42,6 +42,7 @@ bool module_getattr(TraceContext& trace, const Tracked& module, PyObject* name, 
       read = tracked.source;
     }
     PyObject* used = trace.world.effective(entries);
+    if (used == entries && !trace.world.log().is_unwritten(entries)) return false;
     PyObject* value = PyDict_GetItemWithError(used, name);
     if (value) {
       result = used == entries
