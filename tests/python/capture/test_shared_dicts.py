@@ -134,10 +134,12 @@ def test_dicts_that_are_exchanged():
     assert results(of_globals) == results(braze.compile(of_globals))
 
 
-def test_no_guard_looks_through_the_objects_of_a_plain_model():
+def test_only_what_is_written_has_a_guard_of_its_dict():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
     captured = capture(lambda x, model: model(x), torch.ones(2), model)
-    assert not any("dicts of their own" in guard for guard in captured["guards"])
+    assert not any("own dict" in guard for guard in captured["guards"])
+    captured = capture(attribute_then_both, torch.ones(2), *arguments("", Plain, Plain))
+    assert sum("own dict" in guard for guard in captured["guards"]) == 1
 
 
 def made_dict_of_itself(x):
