@@ -340,8 +340,8 @@ Tracked call_unpacked(TraceContext& trace, const Tracked& callable, const Tracke
                       const Tracked& kwargs) {
   Ref positional;
   if (PyTuple_CheckExact(args.get())) {
-    if (trace.world.source_of(args) && !trace.world.read_all(args.get())) return {};
-    positional = args.object;
+    positional = read_items(trace.world, args.get());
+    if (!positional) return {};
   } else {
     Ref list = to_list(trace, args);
     if (!list) {
@@ -357,8 +357,8 @@ Tracked call_unpacked(TraceContext& trace, const Tracked& callable, const Tracke
   if (kwargs) {
     if (!PyDict_Check(kwargs.get()))
       return trace.refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
-    if (trace.world.source_of(kwargs) && !trace.world.read_all(kwargs.get())) return {};
-    keywords = Ref::borrow(trace.world.effective(kwargs.get()));
+    keywords = read_items(trace.world, kwargs.get());
+    if (!keywords) return {};
   }
   return call_ex(trace, callable, positional.get(), keywords.get());
 }

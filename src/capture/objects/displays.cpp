@@ -98,11 +98,11 @@ bool extend_display(TraceContext& trace, Frame& frame, const Instruction& in) {
                        Py_TYPE(value.get())->tp_name);
         if (!items) return false;
         value = Tracked(items);
-      } else if (trace.world.source_of(value) && !trace.world.read_all(value.get())) {
-        return false;
       }
+      const Ref items = read_items(trace.world, value.get());
+      if (!items) return false;
       Py_ssize_t end = PyList_GET_SIZE(target);
-      return PyList_SetSlice(target, end, end, trace.world.effective(value.get())) == 0;
+      return PyList_SetSlice(target, end, end, items.get()) == 0;
     }
     case Opcode::kSetUpdate: {
       make_concrete(trace, value);
@@ -127,8 +127,9 @@ bool extend_display(TraceContext& trace, Frame& frame, const Instruction& in) {
     default: {  // DictUpdate, DictMerge
       if (!PyDict_Check(value.get()) && trace.world.is_outside(value.get()))
         return trace.breaks.refuse(BreakKind::kMapping, "** of a mapping that is not a dict");
-      if (trace.world.source_of(value) && !trace.world.read_all(value.get())) return false;
-      PyObject* from = trace.world.effective(value.get());
+      const Ref items = read_items(trace.world, value.get());
+      if (!items) return false;
+      PyObject* from = items.get();
       if (in.op == Opcode::kDictUpdate) {
         if (PyDict_Update(target, from) == 0) return true;
         if (PyErr_ExceptionMatches(PyExc_AttributeError))

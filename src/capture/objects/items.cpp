@@ -94,10 +94,12 @@ Tracked getitem(TraceContext& trace, const Tracked& object, const Tracked& given
   Tracked missing = missing_item(trace, object, used, key);
   if (missing || PyErr_Occurred()) return missing;
   bool torch = is_tensor(used);
+  Ref items;  // a slice of a container
   if (source && !torch && !PyType_Check(used)) {
     if (is_container(used)) {
-      if (!trace.world.read_all(used)) return {};
-      used = trace.world.effective(used);
+      items = read_items(trace.world, used);
+      if (!items) return {};
+      used = items.get();
     } else if (!read_operand(trace, object, "an item")) {
       return {};
     }

@@ -29,6 +29,7 @@ Tracked get_iter(TraceContext& trace, const Tracked& iterable) {
     make_concrete(trace, number);
     return get_iter(trace, number);
   }
+  Ref items;  // in the place of a tuple
   if (trace.world.is_outside(object) && !is_tensor(object) && !PyTuple_Check(object)) {
     if (is_container(object)) {
       bool copied =
@@ -48,6 +49,9 @@ Tracked get_iter(TraceContext& trace, const Tracked& iterable) {
     } else if (!read_operand(trace, iterable, "iteration")) {
       return {};
     }
+  } else if (PyTuple_CheckExact(object)) {
+    items = read_items(trace.world, object);
+    if (!items) return {};
   } else if ((PyTuple_Check(object) || PyFrozenSet_Check(object)) &&
              trace.world.source_of(iterable) && !trace.world.read_all(object)) {
     return {};
@@ -56,7 +60,7 @@ Tracked get_iter(TraceContext& trace, const Tracked& iterable) {
   Ref iterator;
   {
     NativeScope scope(trace, torch, nullptr);
-    iterator = Ref::steal(PyObject_GetIter(trace.world.effective(object)));
+    iterator = Ref::steal(PyObject_GetIter(items ? items.get() : trace.world.effective(object)));
   }
   if (!iterator) return torch ? torch_failed(trace) : Tracked();
   if (iterator.get() == object) return iterable;
@@ -96,8 +100,8 @@ Tracked next_item(TraceContext& trace, const Tracked& iterator, bool& exhausted,
 Ref to_list(TraceContext& trace, const Tracked& iterable) {
   PyObject* object = iterable.get();
   if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
-    if (trace.world.source_of(iterable) && !trace.world.read_all(object)) return {};
-    return Ref::steal(PySequence_List(trace.world.effective(object)));
+    const Ref items = read_items(trace.world, object);
+    return items ? Ref::steal(PySequence_List(items.get())) : Ref();
   }
   Tracked iterator = get_iter(trace, iterable);
   if (!iterator) return {};

@@ -281,16 +281,21 @@ const Source* World::item_source(PyObject* container, const Source* s, PyObject*
 bool World::read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symbols) {
   const Source* s = source_of(container);
   if (!s || shadows_.contains(container)) return true;
-  // `shadow` itself asks with `symbols`.
+  // Who asks with `symbols` makes the shadow, or has made it.
   if (!symbols && PyDict_Check(container) && !log_.is_unwritten(container))
     return shadow(container) != nullptr;
-  if (all_read_.contains(container)) return true;
-  all_read_[container] = true;
-  if (!PyDict_CheckExact(container) && !PyList_CheckExact(container)) symbols = nullptr;
+  bool& is_read = all_read_[container];
+  if (is_read) return true;
+  is_read = true;
+  if (!PyDict_CheckExact(container) && !PyList_CheckExact(container) &&
+      !PyTuple_CheckExact(container))
+    symbols = nullptr;
   const auto read_item = [&](PyObject* key, PyObject* value, const Source* source) {
     Tracked item = read(value, source, symbols != nullptr);
-    if (item && symbols && is_symbolic(item.get()))
+    if (item && symbols && is_symbolic(item.get())) {
       symbols->emplace_back(Ref::borrow(key), item.object);
+      all_read_[container] = false;  // whoever looks at the container itself sees the number
+    }
     return bool(item);
   };
   if (PyDict_Check(container)) {
@@ -347,6 +352,20 @@ bool World::read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symb
     guards_.add(GuardKind::kSetValue, s, members.get());
   }
   return true;
+}
+
+Ref read_items(World& world, PyObject* container) {
+  if (PyDict_Check(container) && world.source_of(container) &&
+      !world.log().is_unwritten(container) && !world.shadow(container))
+    return {};
+  std::vector<std::pair<Ref, Ref>> symbols;
+  if (!world.read_all(container, &symbols)) return {};
+  if (symbols.empty()) return Ref::borrow(world.effective(container));
+  Ref copy = PyDict_CheckExact(container) ? Ref::steal(PyDict_Copy(container))
+                                          : Ref::steal(PySequence_List(container));
+  for (const auto& [key, symbol] : symbols)
+    if (!copy || PyObject_SetItem(copy.get(), key.get(), symbol.get()) < 0) return {};
+  return PyTuple_CheckExact(container) ? Ref::steal(PyList_AsTuple(copy.get())) : copy;
 }
 
 }  // namespace braze::capture

@@ -70,7 +70,8 @@ class World {
   void rely_on(PyFunctionObject* function);
   const Source* item_source(PyObject* container, const Source* source, PyObject* key);
   // Reads every item of an outside container (of its types, see `is_container`), and theirs, as
-  // numbers. Where `symbols` is given, those of a plain list or dict that vary are symbols, by key.
+  // numbers. Where `symbols` is given, those of a plain list, tuple or dict that vary are symbols,
+  // by key.
   bool read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symbols = nullptr);
   // What native code does with instances of the class, and what the class is asked for itself:
   // guards its special methods, which it has and which it lacks. For a class that the trace made:
@@ -227,5 +228,9 @@ class World {
   std::vector<Ref> finalisers_;       // weak references
   bool unwatched_finaliser_ = false;  // of an object that takes no weak reference
 };
+
+// Reads every item, for who takes them out and has no use for the container: what stands for it, or
+// a copy with symbols for those that vary. Null with a break pending.
+Ref read_items(World& world, PyObject* container);
 
 }  // namespace braze::capture
