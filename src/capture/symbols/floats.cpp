@@ -11,6 +11,7 @@
 #include "capture/symbols/integers.h"
 #include "capture/trace_context.h"
 #include "cpython/text.h"
+#include "sym/expr.h"
 
 namespace braze::capture {
 
@@ -226,28 +227,68 @@ static Tracked apply_to_float(TraceContext& trace, PyObject* function, const Tra
   return result;
 }
 
-// Of a number read from outside, and of what an addition of a constant makes of one.
-static VaryingFloats::Integer integer_from_outside(TraceContext& trace, PyObject* symbol) {
-  const sym::Int value = trace.recording.value_of(symbol);
+using Integer = VaryingFloats::Integer;
+
+static Integer constant_integer(int64_t value) {
+  return {nullptr, Ref::steal(PyLong_FromLongLong(value))};
+}
+
+// What arithmetic makes of numbers read from outside, as Python computes it. Without a number where
+// a size is among them.
+static Integer integer_from_outside(TraceContext& trace, sym::Int value) {
+  if (value.is_constant()) return constant_integer(value.constant());
+  VaryingFloats& floats = trace.world.floats();
+  auto sum = [&](const Integer& a, const Integer& b) {
+    return floats.combined(operator_callable("add"), a, b);
+  };
+  auto product = [&](const Integer& a, const Integer& b) {
+    return floats.combined(operator_callable("mul"), a, b);
+  };
   for (const World::SymbolicInteger& known : trace.world.symbolic_integers()) {
     const sym::Int added = value - trace.recording.value_of(known.object.get());
     if (!added.is_constant()) continue;
-    Ref number = Ref::steal(PyLong_FromLongLong(known.number));
-    return trace.world.floats().sum({known.source, std::move(number)}, added.constant());
+    const Integer read = {known.source, Ref::steal(PyLong_FromLongLong(known.number))};
+    return added == 0 ? read : sum(read, constant_integer(added.constant()));
   }
-  return {};
+  const sym::Expr& expr = *value.expr();
+  Integer result;
+  switch (expr.kind) {
+    case sym::ExprKind::kSum:
+      for (const auto& [term, coefficient] : expr.terms) {
+        Integer each = integer_from_outside(trace, sym::Int(term));
+        if (coefficient != 1) each = product(each, constant_integer(coefficient));
+        result = &term == &expr.terms.front().first ? each : sum(result, each);
+      }
+      return expr.constant == 0 ? result : sum(result, constant_integer(expr.constant));
+    case sym::ExprKind::kProduct:
+      for (const auto& [factor, ignored] : expr.terms) {
+        const Integer each = integer_from_outside(trace, sym::Int(factor));
+        result = &factor == &expr.terms.front().first ? each : product(result, each);
+      }
+      return result;
+    case sym::ExprKind::kFloorDiv:
+    case sym::ExprKind::kMod:
+      return floats.combined(
+          operator_callable(expr.kind == sym::ExprKind::kMod ? "mod" : "floordiv"),
+          integer_from_outside(trace, expr.a), integer_from_outside(trace, expr.b));
+    case sym::ExprKind::kSymbol:
+    case sym::ExprKind::kMin:
+    case sym::ExprKind::kMax:
+      return {};
+  }
+  BRAZE_UNREACHABLE("a kind of expression");
 }
 
 // A float of one integer that varies among constants, or of two.
 static Tracked apply_to_integer(TraceContext& trace, PyObject* function, const Tracked* args,
                                 size_t count, bool& done) {
-  std::vector<VaryingFloats::Integer> integers;
+  std::vector<Integer> integers;
   size_t place = 0;
   std::vector<PyObject*> constants;
   for (size_t i = 0; i < count; ++i) {
     PyObject* object = args[i].get();
     if (Py_TYPE(object) == known().sym_int) {
-      integers.push_back(integer_from_outside(trace, object));
+      integers.push_back(integer_from_outside(trace, trace.recording.value_of(object)));
       if (!integers.back().source) return {};
       place = i;
     } else if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) {

@@ -65,12 +65,19 @@ static Ref result_of(PyObject* function, PyObject* number, size_t place,
   return value;
 }
 
-VaryingFloats::Integer VaryingFloats::sum(const Integer& integer, int64_t added) {
-  if (added == 0) return integer;
-  const Ref constant = Ref::steal(PyLong_FromLongLong(added));
-  PyObject* add = operator_callable("add");
-  return {computed_source(add, integer.source, 0, {constant.get()}),
-          Ref::steal(PyNumber_Add(integer.number.get(), constant.get()))};
+VaryingFloats::Integer VaryingFloats::combined(PyObject* function, const Integer& a,
+                                               const Integer& b) {
+  if (!a.number || !b.number) return {};
+  Ref number = result_of(function, a.number.get(), 0, {b.number.get()});
+  if (!number) return {};
+  const Source* source = nullptr;
+  if (a.source && b.source)
+    source = computed_source(function, a.source, 0, {}, b.source);
+  else if (a.source)
+    source = computed_source(function, a.source, 0, {b.number.get()});
+  else if (b.source)
+    source = computed_source(function, b.source, 1, {a.number.get()});
+  return {source, std::move(number)};
 }
 
 Tracked VaryingFloats::apply_to_integer(PyObject* function, const Integer& integer, size_t place,

@@ -45,12 +45,13 @@ class VaryingFloats {
   // cannot be.
   Tracked apply(PyObject* function, PyObject* object, size_t place,
                 const std::vector<PyObject*>& constants);
-  // An integer that varies: where it comes from, and what it is in this call.
+  // An integer: where it comes from, null for a constant, and what it is in this call.
   struct Integer {
     const Source* source = nullptr;
     Ref number;
   };
-  Integer sum(const Integer& integer, int64_t added);
+  // What a function of two makes of them. Without a number where that raises, or one has none.
+  Integer combined(PyObject* function, const Integer& a, const Integer& b);
   // What a function gives for it, or for two, if that is a float that varies.
   Tracked apply_to_integer(PyObject* function, const Integer& integer, size_t place,
                            const std::vector<PyObject*>& constants);

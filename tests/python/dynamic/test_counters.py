@@ -180,6 +180,14 @@ FLOATS = {
     "made a float": lambda x, n: x * float(n),
     "divided": lambda x, n: x * (n // 0.7) + n % 0.3,
     "returned": lambda x, n: (x * 2, 0.9**n, n / 4),
+    "a factor": lambda x, n: x * (2 * n * 0.9**n),
+    "a factor alone": lambda x, n: x * (2 * n * 0.5),
+    "a factor in a function": lambda x, n: x * math.sqrt(2 * n - 1),
+    "a factor in an exponent": lambda x, n: x * 0.999 ** (3 * n),
+    "a factor over a sum": lambda x, n: x * (2 * n / (1 + n)),
+    "a square": lambda x, n: x * (n * n / 7) - 0.1 * (n**2 - 3 * n + 5),
+    "a remainder": lambda x, n: x * math.cos(n % 5 / 5) + 0.5 ** (n // 4),
+    "a difference": lambda x, n: (x * (0.5 * (10 - n)), -n / 3, (2 - 4 * n) / 3),
 }
 
 
@@ -198,6 +206,34 @@ def test_floats_of_an_attribute():
         return x * (0.5**state.n)
 
     serve(fn, Counted, 3, look=vars)
+
+
+def test_floats_of_two_counters():
+    def fn(x, state):
+        state[0] += 1
+        state[1] += 3
+        total = 2 * state[0] + state[1]
+        return x * (state[0] * state[1] / total) + 0.9 ** (total - 1), total / 3
+
+    serve(fn, lambda: [3, 5], 2)
+
+
+def test_floats_of_a_counter_and_a_size():
+    def fn(x, n):
+        return x * (2 * n * x.shape[0] / 3) - math.sqrt(x.shape[0] + n)
+
+    fast = braze.compile(fn)
+    for rows, n in ((2, 3), (4, 5), (5, 7), (5, 9), (6, 9)):
+        same(fast(torch.ones(rows, 2), n), fn(torch.ones(rows, 2), n))
+
+
+def test_a_remainder_by_zero_is_eagers():
+    fast = braze.compile(lambda x, n, m: x * (0.5 * (n % m)))
+    for n, m in ((5, 3), (7, 4), (8, 5), (9, 7)):
+        same(fast(X, n, m), X * (0.5 * (n % m)))
+    assert len(entries(fast)) <= 3
+    with pytest.raises(ZeroDivisionError):
+        fast(X, 7, 0)
 
 
 def test_with_a_float_that_varies():
