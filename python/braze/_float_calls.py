@@ -43,6 +43,14 @@ def clamp_max(input, max):
     return torch.clamp_max(input, _C.operand(max, input))
 
 
+def clamp_min_(input, min):
+    return input.clamp_min_(_C.operand(min, input))
+
+
+def clamp_max_(input, max):
+    return input.clamp_max_(_C.operand(max, input))
+
+
 def _exponent(value, tensor):
     """PyTorch takes square roots, which differ from powers at -0.0 and at infinity."""
     if value == 0.5 or value == -0.5:
@@ -253,8 +261,8 @@ def _at(other, i):
 
 
 def _foreach(name):
-    """The substitutes of torch._foreach_<name>_ and torch._foreach_<name>: calls of the method of
-    tensors for each place of the lists, where what is no list is one for all."""
+    """The substitutes of the `torch._foreach_` functions, in place and not, of what that method of
+    tensors does: its calls for each place of the lists, where what is no list is one for all."""
 
     def substitute(method):
         def call(self, *others, alpha=None, **named):
@@ -266,11 +274,16 @@ def _foreach(name):
         return call
 
     in_place = substitute(getattr(torch.Tensor, name + "_"))
+    new = substitute(getattr(torch.Tensor, name))
 
-    def without_result(self, *others, **named):
+    def given(self, *others, **named):
         in_place(self, *others, **named)
+        return self
 
-    return without_result, substitute(getattr(torch.Tensor, name))
+    def as_tuple(self, *others, **named):
+        return tuple(new(self, *others, **named))
+
+    return given, as_tuple
 
 
 def _three(function):
@@ -280,6 +293,7 @@ def _three(function):
         factors = scalars if value is None else value
         for i, tensor in enumerate(self):
             function(tensor, tensor1[i], tensor2[i], value=_at(factors, i))
+        return self
 
     return call
 
@@ -288,6 +302,7 @@ def _lerp_each(self, tensors1, *others, **named):
     (weight,) = (*others, *named.values())
     for i, tensor in enumerate(self):
         tensor.lerp_(tensors1[i], _at(weight, i))
+    return self
 
 
 def _rate(lr):
@@ -322,6 +337,8 @@ _BOTH = {
 _METHODS = {
     "clamp_": clamp_,
     "clip_": clamp_,
+    "clamp_min_": clamp_min_,
+    "clamp_max_": clamp_max_,
     "pow_": power_,
     "where": tensor_where,
     "new_full": new_full,
@@ -336,8 +353,11 @@ _METHODS = {
     "addcdiv_": addcdiv_,
 }
 SUBSTITUTES = {torch.where: where, torch.full: full}
-for _name in ("add", "sub", "mul", "div", "clamp_min", "clamp_max", "pow"):
-    _in_place, _new = _foreach(_name)
+_EACH = {name: name for name in ("add", "sub", "mul", "div", "clamp_min", "clamp_max", "pow")}
+# Of numbers, as PyTorch has them.
+_EACH |= {"minimum": "clamp_max", "maximum": "clamp_min"}
+for _name, _method in _EACH.items():
+    _in_place, _new = _foreach(_method)
     SUBSTITUTES[getattr(torch, f"_foreach_{_name}_")] = _in_place
     SUBSTITUTES[getattr(torch, f"_foreach_{_name}")] = _new
 SUBSTITUTES[torch._foreach_lerp_] = _lerp_each

@@ -38,6 +38,7 @@ TENSOR_FUNCTIONS = {
     "clamp": lambda x, s: (x.clamp(max=s), x.clamp(-s, s), torch.clamp(x, 0, s), x.clip(min=s)),
     "clamp one bound": lambda x, s: (torch.clamp_min(x, s), x.clamp_max(s)),
     "clamp in place": lambda x, s: x.clamp_(min=-s, max=s),
+    "clamp one bound in place": lambda x, s: x.clamp_min_(-s).clamp_max_(max=s),
     "power": lambda x, s: (x.abs() ** s, s**x, torch.pow(x.abs(), s), x.abs().pow(s)),
     "power in place": lambda x, s: x.abs_().pow_(s),
     "full": lambda x, s: (torch.full((2, 3), s), torch.full_like(x, s), x.new_full((2,), s)),
@@ -60,6 +61,47 @@ TENSOR_FUNCTIONS = {
 def test_functions_of_tensors(name):
     serve(TENSOR_FUNCTIONS[name], [X])
     serve(TENSOR_FUNCTIONS[name], [X.double()])
+
+
+EACH = ("add", "sub", "mul", "div", "minimum", "maximum", "clamp_min", "clamp_max")
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_functions_of_lists(name):
+    new, in_place = getattr(torch, f"_foreach_{name}"), getattr(torch, f"_foreach_{name}_")
+
+    def fn(x, y, s):
+        lists = new([x, y], s), new((x, y), [s, 2 * s]), new([x], 1.5)
+        return *lists, in_place([x, y], s), x, y
+
+    serve(fn, [X, Y.double()])
+    serve(fn, [X.flatten(), Y], [0.3, 0.7, 0.9, 1.7, 2.5, -0.5])
+
+
+def test_results_of_functions_of_lists():
+    def fn(x, y, s):
+        given = [x, y], (x, y), [x], [y]
+        results = (
+            torch._foreach_mul_(given[0], s),
+            torch._foreach_add_(given[1], [y, x], alpha=s),
+            torch._foreach_lerp_(given[2], [y], s),
+            torch._foreach_addcmul_(given[3], [x], [y], s),
+        )
+        return results, [a is b for a, b in zip(results, given)], x, y
+
+    serve(fn, [X, Y])
+
+
+@pytest.mark.parametrize("name", ["minimum", "maximum"])
+def test_extrema_of_lists(name):
+    new, in_place = getattr(torch, f"_foreach_{name}"), getattr(torch, f"_foreach_{name}_")
+    values = [0.3, 0.7, math.nan, math.inf, -math.inf, 2.5]
+    integers, halves = torch.arange(-3, 4), X.bfloat16()
+    serve(lambda x, y, s: (new([x, y], s), in_place([x], s), x), [X, Y], values, None)
+    serve(lambda x, s: new([x], s), [integers], values[:4], None)
+    serve(lambda x, s: in_place([x], s), [integers], values[:4], None)
+    serve(lambda x, s: (new([x], s), in_place([x], s), x), [halves], [0.3, 0.7, 0.9], None)
+    serve(lambda x, y, s: new([x, y * s], [y, x]), [X, Y], values[:2])
 
 
 NUMBER_FUNCTIONS = {
