@@ -115,6 +115,11 @@ Tracked result_of_native(TraceContext& trace, Ref result) {
 Tracked call_native(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
                     PyObject* kwnames, bool torch) {
   if (torch && trace.recording.has_floats()) settle_floats(trace, callable, args, count, kwnames);
+  return call_as_given(trace, callable, args, count, kwnames, torch);
+}
+
+Tracked call_as_given(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
+                      PyObject* kwnames, bool torch) {
   NativeScope scope(trace, torch, callable);
   Ref result = call_raw(trace, callable, args, count, kwnames);
   return result_of_native(trace, with_real_keys(trace, callable, args, count, std::move(result)));

@@ -24,6 +24,9 @@ inline bool is_bound_to_object(PyObject* self) {
 // `torch`: native code of torch, whose frames are not the user's.
 Tracked call_native(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
                     PyObject* kwnames, bool torch);
+// Of torch's, with floats that vary as they are.
+Tracked call_as_given(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
+                      PyObject* kwnames, bool torch = true);
 // Without a look at the result.
 Ref call_raw(TraceContext& trace, PyObject* callable, Tracked* args, size_t count,
              PyObject* kwnames);

@@ -189,6 +189,24 @@ static bool may_copy_data(TraceContext& trace, const char* name, const Tracked* 
   return true;
 }
 
+// C.apply(...) of an autograd.Function of the user's, which hands its arguments on to a function of
+// Python that is evaluated.
+static bool applies_users_function(TraceContext& trace, const char* module, const char* name,
+                                   const Tracked* args, size_t count) {
+  if (std::string_view(module) != "torch.autograd.function" || std::string_view(name) != "apply")
+    return false;
+  if (trace.torch_calls || count == 0 || !PyType_Check(args[0].get())) return false;
+  static PyObject* const forward_name = PyUnicode_InternFromString("forward");
+  PyObject* found = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(args[0].get()), forward_name);
+  if (!found || !Py_IS_TYPE(found, &PyStaticMethod_Type)) return false;
+  const Ref forward = Ref::steal(PyObject_GetAttrString(found, "__func__"));
+  if (!forward || !PyFunction_Check(forward.get())) return false;
+  auto* function = reinterpret_cast<PyFunctionObject*>(forward.get());
+  const CodePolicy policy =
+      code_policy(reinterpret_cast<PyCodeObject*>(function->func_code), function->func_globals);
+  return policy.frame == FramePolicy::kInline && !policy.is_torch;
+}
+
 Tracked call_torch(TraceContext& trace, const Tracked& callable, const char* module,
                    const char* name, Tracked* args, size_t count, PyObject* kwnames) {
   if (is_hint_function(module, name)) return Tracked::borrow(Py_None);
@@ -243,7 +261,9 @@ Tracked call_torch(TraceContext& trace, const Tracked& callable, const char* mod
   }
   int64_t recorded = trace.origins.recorded_nodes();
   const size_t effects = effects_so_far(trace);
-  Tracked result = call_native(trace, callable.get(), args, count, kwnames, true);
+  Tracked result = applies_users_function(trace, module, name, args, count)
+                       ? call_as_given(trace, callable.get(), args, count, kwnames)
+                       : call_native(trace, callable.get(), args, count, kwnames, true);
   if (!result) {
     // Without tensors the error is a fact about the environment (torch.cuda without CUDA).
     bool about_tensors = trace.origins.recorded_nodes() != recorded;
