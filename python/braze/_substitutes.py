@@ -182,6 +182,17 @@ def new_tensor(self, data, *, dtype=None, device=None):
     )
 
 
+def new(self, *given):
+    """Of sizes, or numbers in a list; only then in the place of the method."""
+    if len(given) == 1 and isinstance(given[0], (list, tuple)):
+        if not isinstance(given[0], torch.Size):
+            return new_tensor(self, given[0])
+        given = given[0]
+    elif not given:
+        given = (0,)
+    return self.new_empty(given)
+
+
 # Labels for a profiler: what is compiled shows none. Where a break lies within one, its other end
 # runs in eager: PyTorch's own ends this record, which nothing listens to.
 _record_function = torch.autograd.profiler.record_function
@@ -438,6 +449,7 @@ SUBSTITUTES = {
     torch._check_is_size: check_is_size,
     torch.Tensor.tolist: tolist,
     torch.Tensor.new_tensor: new_tensor,
+    torch.Tensor.new: new,
     _record_function.__init__: make_label,
     _record_function.__enter__: enter_label,
     _record_function.__exit__: exit_label,

@@ -60,6 +60,19 @@ bool is_data_of_numbers(const Tracked* args, size_t count, PyObject* kwnames) {
          !any_inside(args[0].get(), is_tensor);
 }
 
+// Of Tensor.new: sizes, nothing, or numbers in a list.
+bool is_sizes_or_data(const Tracked* args, size_t count, PyObject* kwnames) {
+  if (kwnames) return false;
+  const auto is_size = [](const Tracked& arg) {
+    return PyLong_CheckExact(arg.get()) || Py_TYPE(arg.get()) == known().sym_int;
+  };
+  if (std::all_of(args, args + count, is_size)) return true;
+  if (count != 1) return false;
+  return Py_TYPE(args[0].get()) == known().size ||
+         ((PyList_CheckExact(args[0].get()) || PyTuple_CheckExact(args[0].get())) &&
+          is_data_of_numbers(args, count, nullptr));
+}
+
 // Of a tensor method that bypasses the dispatcher.
 BreakKind kind_of_tensor_method(std::string_view name) {
   if (is_one_of(name, {"__repr__", "__str__", "__format__"})) return BreakKind::kTensorAsText;
@@ -119,8 +132,9 @@ Tracked call_tensor_method(TraceContext& trace, const Tracked& callable, const c
   Tracked result;
   std::vector<Tracked> all;
   // The method looks at the device of a tensor in a way that a fake has no answer to.
-  if (std::string_view(name) == "new_tensor" && is_fake(self.get()) &&
-      is_data_of_numbers(args, count, kwnames)) {
+  if (is_fake(self.get()) &&
+      ((std::string_view(name) == "new_tensor" && is_data_of_numbers(args, count, kwnames)) ||
+       (std::string_view(name) == "new" && is_sizes_or_data(args, count, kwnames)))) {
     if (PyObject* substitute = substitute_for(names_in_tensor(name))) {
       all.push_back(self);
       all.insert(all.end(), args, args + count);
