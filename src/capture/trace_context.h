@@ -114,6 +114,8 @@ struct TraceContext {
   ContextVariables context_variables;
   // Objects of torch made by the traced code that put torch's state back when they end.
   std::vector<Ref> state_guards;
+  // Of autocast, from outside, that the trace has entered, and the copies that stand for them.
+  std::vector<std::pair<PyObject*, Ref>> entered_contexts;
   // A list, where torch-level calls are recorded (Options::record_torch_calls).
   Ref torch_calls;
   // Those of this capture's traces so far, in the order of their calls; kept by the caller.

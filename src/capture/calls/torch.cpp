@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/is_one_of.h"
+#include "capture/calls/autocast.h"
 #include "capture/calls/builtins.h"
 #include "capture/calls/calls.h"
 #include "capture/calls/elements.h"
@@ -224,6 +225,9 @@ static bool applies_users_function(TraceContext& trace, const char* module, cons
 Tracked call_torch(TraceContext& trace, const Tracked& callable, const char* module,
                    const char* name, Tracked* args, size_t count, PyObject* kwnames) {
   if (is_hint_function(module, name)) return Tracked::borrow(Py_None);
+  bool of_autocast = false;
+  Tracked made = call_of_autocast(trace, callable, module, name, args, count, kwnames, of_autocast);
+  if (of_autocast || PyErr_Occurred()) return made;
   // What torch's state is to become at the end of such an object is known to nobody.
   if (count > 0 && std::string_view(name) == "__exit__" && trace.world.is_outside(args[0].get()) &&
       !trace.is_state_guard(args[0].get()))

@@ -69,6 +69,8 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.jit", "", kNative, "TorchScript's own code")                                          \
   /* State of the thread, which a trace follows, and of the machine, which stays. */             \
   X("torch.amp.autocast_mode", "", kNative, "a switch of the thread, which is guarded")          \
+  X("torch.amp.autocast_mode", "autocast_decorator.<locals>", kEvaluated,                        \
+    "calls what the user has written")                                                           \
   X("torch.cpu.amp.autocast_mode", "", kNative, "a switch of the thread, which is guarded")      \
   X("torch.cuda.amp.autocast_mode", "", kNative, "a switch of the thread, which is guarded")     \
   X("torch.autograd.profiler", "", kNative, "labels for a profiler")                             \

@@ -131,6 +131,14 @@ bool Recording::stop(std::vector<Ref> guards) {
   return left_grad_mode_.has_value();
 }
 
+PyObject* Recording::autocast_dtype_before(bool cuda) const {
+  return torch_python::dtype_object(cuda ? impl_->autocast.cuda : impl_->autocast.cpu);
+}
+bool Recording::autocast_cache_before() const { return impl_->autocast.cache; }
+bool Recording::is_within_autocast() const {
+  return pytorch::autocast_state().nesting != impl_->autocast.nesting;
+}
+
 struct Recording::Pause::Impl {
   trace::Tracer::Pause pause;
 };

@@ -57,6 +57,11 @@ class Recording {
   bool stop(std::vector<Ref> guards = {});
   // What the grad mode was at `stop`, if not what it was at `start`.
   std::optional<bool> left_grad_mode() const { return left_grad_mode_; }
+  // What autocast was at `start`: its dtype, borrowed, whether it keeps casts. Whether a context is
+  // open that was not then.
+  PyObject* autocast_dtype_before(bool cuda) const;
+  bool autocast_cache_before() const;
+  bool is_within_autocast() const;
 
   // While it lives, torch calls run for real and nothing is recorded.
   class Pause {
