@@ -50,10 +50,12 @@ Ref copy_of_context(PyObject* context) {
 static bool read_context(TraceContext& trace, const Tracked& context) {
   const Source* source = trace.world.source_of(context);
   if (!source || !is_torch_module_name(module_of(Py_TYPE(context.get())))) return false;
+  PyObject* dict = cpython::existing_dict(context.get());
+  if (dict && (!trace.world.log().is_unwritten(dict) || trace.world.effective(dict) != dict))
+    return false;
   std::vector<std::pair<Ref, const Source*>> settings;
   for (const char* setting : kSettings) {
     const Ref name = Ref::steal(PyUnicode_InternFromString(setting));
-    if (trace.world.log().written(context.get(), name.get())) return false;
     Ref value = cpython::stored_attribute(context.get(), name.get());
     if (!value || !is_atom(value.get())) return false;
     settings.emplace_back(std::move(value),

@@ -35,8 +35,8 @@ struct LibraryBreak {
 };
 const LibraryBreak* library_break(PyObject* globals, std::string_view qualname);
 
-// Whether a function of a library, which it calls through a cache, gives what is only read and depends
-// on its arguments alone: who has it from the cache and who works it out cannot tell.
+// Whether a function of a library, which it calls through a cache, gives what is only read and
+// depends on its arguments alone: who has it from the cache and who works it out cannot tell.
 bool gives_what_is_only_read(PyObject* globals, std::string_view name);
 
 // Asks the interpreter for the frame that called it, where a frame under evaluation is none.
