@@ -243,13 +243,26 @@ std::optional<std::pair<int, int>> copied_in_place(const loop::Kernel& kernel,
   return std::pair(to.buffer, from.buffer);
 }
 
-// Has all that reads the buffer `from` read `to`.
+bool writes_to(const loop::Item& item, int buffer) {
+  const auto* scheduled = std::get_if<loop::ScheduledKernel>(&item);
+  return scheduled && std::ranges::any_of(scheduled->kernel.params, [&](const auto& param) {
+           return param.buffer == buffer && param.written;
+         });
+}
+
+// Has all that reads the buffer `from` read `to`; from a kernel on that writes to it, as what
+// accumulates into a copy does, it is a buffer of its own.
 void replace_reads(loop::Program& program, int from, int to) {
-  for (loop::Buffer& buffer : program.buffers)
-    if (buffer.kind == loop::Buffer::Kind::kView && buffer.base == from) buffer.base = to;
-  for (auto& [input, source] : program.mutations)
-    if (source == from) source = to;
+  const bool is_written =
+      std::ranges::any_of(program.items, [&](const auto& item) { return writes_to(item, from); });
+  if (!is_written) {
+    for (loop::Buffer& buffer : program.buffers)
+      if (buffer.kind == loop::Buffer::Kind::kView && buffer.base == from) buffer.base = to;
+    for (auto& [input, source] : program.mutations)
+      if (source == from) source = to;
+  }
   for (loop::Item& item : program.items) {
+    if (writes_to(item, from)) return;
     if (auto* scheduled = std::get_if<loop::ScheduledKernel>(&item)) {
       for (loop::BufferParam& param : scheduled->kernel.params)
         if (param.buffer == from && !param.written) param.buffer = to;

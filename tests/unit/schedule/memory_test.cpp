@@ -103,6 +103,20 @@ TEST(MemoryPlan, CopiesOfABufferOntoItselfGo) {
   }
 }
 
+// A copy that is added to afterwards is a buffer of its own from there on.
+TEST(MemoryPlan, CopiesThatAreWrittenToStayWhatTheyAre) {
+  ProgramBuilder b;
+  int x = b.input({64, 128});
+  int m = b.call("aten.mm", {x, x}, {64, 128});
+  int sum = b.scatter({64, 128}, m, {32, 128}, b.input({32, 128}));
+  b.program.outputs = {b.call("aten.mm", {sum, x}, {64, 128})};
+  const MemoryPlan plan = plan_memory(b.program, {});
+  ASSERT_EQ(plan.place[sum], plan.place[m]);
+  remove_copies_in_place(b.program, plan);
+  EXPECT_EQ(b.program.items.size(), 3u);
+  EXPECT_EQ(std::get<int>(std::get<loop::ExternCall>(b.program.items.back()).args[0]), sum);
+}
+
 TEST(MemoryPlan, ViewsOfCopiesThatGoAreViewsOfTheOriginal) {
   ProgramBuilder b;
   int x = b.input({64, 128});
