@@ -255,7 +255,7 @@ class Summer {
            });
   }
 
-  // Moves parts to the first walk that has what they need, as what they load is loaded there.
+  // Moves parts into the first walk that has what they need, as what they load is loaded there.
   static void sum_early(Kernel& kernel) {
     std::vector<Statement> sums, others;
     for (const Statement& s : kernel.body) (s.is_part() ? sums : others).push_back(s);
@@ -269,6 +269,8 @@ class Summer {
             others[i].is_store() && std::ranges::count(effects.loads, others[i].buffer);
         if (gives || stores) place = i + 1;
       }
+      // What each row stores once would stand between them and their walk.
+      while (place < others.size() && !others[place].inner) ++place;
       others.insert(others.begin() + static_cast<std::ptrdiff_t>(place), sum);
     }
     kernel.body = std::move(others);

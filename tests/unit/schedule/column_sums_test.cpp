@@ -81,6 +81,29 @@ TEST(ColumnSums, AreMadeByTheKernelOfRows) {
   }
 }
 
+// They stand in one walk with what needs the same, behind what is stored once for a row.
+TEST(ColumnSums, ShareTheWalkThatTheyBelongTo) {
+  ProgramBuilder b;
+  const int x = b.input(kSummedMatrix), dy = b.input(kSummedMatrix);
+  auto k = b.draft("rows", {kSummedRows}, {kSummedColumns});
+  const ExprRef first = k.reduce(ReduceOp::kSum, k.load(x, k.all_axes()));
+  const ExprRef scaled = b.pool().mul(k.load(dy, k.all_axes()), first);
+  const int numbers = b.buffer(loop::Buffer::Kind::kComputed, {kSummedRows});
+  const int result = b.buffer(loop::Buffer::Kind::kComputed, kSummedMatrix);
+  k.store(numbers, k.outer_axes(), first, false);
+  k.store(result, k.all_axes(), scaled, true);
+  k.finish();
+  const auto [weight, bias] = columns_of(b, result, dy);
+  b.program.outputs = {numbers, result, weight, bias};
+  sum_and_compare(b.program, 2);
+  const auto& merged = std::get<loop::ScheduledKernel>(b.program.items[0]).kernel;
+  ASSERT_EQ(merged.body.size(), 5u);
+  EXPECT_TRUE(merged.body[0].is_part());  // of dy alone
+  EXPECT_TRUE(merged.body[1].is_reduction());
+  EXPECT_FALSE(merged.body[2].inner);
+  EXPECT_TRUE(merged.body[3].is_part() && merged.body[4].overwrites());
+}
+
 // A pointwise kernel goes through the rows then.
 TEST(ColumnSums, AreMadeByAKernelOfPoints) {
   ProgramBuilder b;
