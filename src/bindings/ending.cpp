@@ -8,7 +8,9 @@
 // * Our own frames: unwinding asks each frame's personality routine what is to be done there. It is
 //   wrapped when the module is linked (cmake/Braze.cmake), and does not come back.
 // * PyTorch's bindings release the GIL too, and their frames may come first: std::terminate, of the
-//   libstdc++ that PyTorch has loaded, also where this module is linked with one of its own.
+//   libstdc++ that PyTorch has loaded, also where this module is linked with one of its own. Not
+//   of threads that neither Python nor we are in, such as gloo's: they end the process as without
+//   us, as one that stayed may hold what the main thread is going to wait for.
 // * Objects with static storage are not destroyed at exit (same place), as a thread without the
 //   GIL may be compiling or running a kernel still. The module is never unloaded before.
 #include <Python.h>
@@ -40,9 +42,41 @@ std::terminate_handler (*g_set_terminate)(std::terminate_handler) noexcept = std
 std::exception_ptr (*g_current_exception)() noexcept = std::current_exception;
 std::terminate_handler g_outer_handler = nullptr;
 
+const void* library_of(const void* address) {
+  Dl_info info;
+  return ::dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
+}
+
+// The frames from the handler outwards.
+struct Walk {
+  const void* module;
+  const void* python;
+  enum { kHandler, kGilAsked, kCallers } stage = kHandler;
+  bool found = false;
+};
+
+// Whether Python, or this module, has called what has asked for the GIL.
+bool is_called_by_python_or_us() {
+  Walk walk{library_of(reinterpret_cast<const void*>(&is_ending)),
+            library_of(reinterpret_cast<const void*>(&PyEval_RestoreThread))};
+  ::_Unwind_Backtrace(
+      [](_Unwind_Context* context, void* data) {
+        Walk& walk = *static_cast<Walk*>(data);
+        const void* library = library_of(reinterpret_cast<const void*>(::_Unwind_GetIP(context)));
+        const bool python = library == walk.python;
+        if (walk.stage == Walk::kHandler && python) walk.stage = Walk::kGilAsked;
+        if (walk.stage == Walk::kGilAsked && !python) walk.stage = Walk::kCallers;
+        walk.found = walk.stage == Walk::kCallers && (python || library == walk.module);
+        return walk.found ? _URC_END_OF_STACK : _URC_NO_REASON;
+      },
+      &walk);
+  return walk.found;
+}
+
 [[noreturn]] void stay_or_terminate() {
   // Without an exception: unwinding by pthread_exit() has come to a frame that forbids it.
-  if (!g_current_exception() && !is_main_thread() && is_ending()) stay();
+  if (!g_current_exception() && !is_main_thread() && is_ending() && is_called_by_python_or_us())
+    stay();
   if (g_outer_handler) g_outer_handler();
   std::abort();
 }

@@ -1,5 +1,8 @@
 """The end of the interpreter, and of the process, while threads compile or run compiled code."""
 
+import subprocess
+import sys
+
 import pytest
 
 PROGRAMS = {
@@ -214,6 +217,52 @@ def test_terminate_still_ends_the_process(program):
         import ctypes
         signal.signal(signal.SIGABRT, signal.SIG_DFL)
         ctypes.CDLL("libstdc++.so.6")._ZSt9terminatev()
+        """,
+        verdict="SIGABRT",
+    )
+
+
+LATE_THREAD = """
+    #include <atomic>
+    #include <mutex>
+    #include <thread>
+    extern "C" int PyGILState_Ensure();
+    extern "C" int _Py_IsFinalizing();
+    static std::mutex mutex;
+    static std::atomic<bool> locked;
+    extern "C" void start() {
+      std::thread([]() noexcept {
+        std::lock_guard lock(mutex);
+        locked = true;
+        while (!_Py_IsFinalizing()) std::this_thread::yield();
+        PyGILState_Ensure();  // unwinds at the interpreter's end, and may not
+      }).detach();
+      while (!locked) std::this_thread::yield();
+    }
+    extern "C" void wait() { std::lock_guard lock(mutex); }
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no thread is ended: Python before 3.14")
+def test_threads_of_others_end_the_process_as_without_us(program, tmp_path):
+    """One that stayed would hold what the main thread is about to wait for."""
+    (tmp_path / "late.cpp").write_text(LATE_THREAD)
+    library = tmp_path / "late.so"
+    build = ["g++", "-std=c++20", "-shared", "-fPIC", "-o", library, tmp_path / "late.cpp"]
+    subprocess.run(build, check=True)
+    program(
+        f"""
+        import ctypes
+        signal.signal(signal.SIGABRT, signal.SIG_DFL)
+        fast = braze.compile(f)
+        fast(X)
+        late = ctypes.PyDLL({str(library)!r})
+        class Last:
+            wait = ctypes.CDLL({str(library)!r}).wait
+            def __del__(self):
+                self.wait()
+        sys.keep = Last()
+        late.start()
         """,
         verdict="SIGABRT",
     )
