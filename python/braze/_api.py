@@ -309,7 +309,10 @@ def _compile_module(module, settings):
             call = base._call_impl if plain else type(call).__call__
     compiled = _C.CompiledFunction(call, module, module, settings)
     _compiled.add(compiled)
-    made = _module_class(base, compiled, settings)(module)
+    # Not by a call of the class, which a metaclass may refuse, or count.
+    cls = _module_class(base, compiled, settings)
+    made = cls.__new__(cls, module)
+    cls.__init__(made, module)
     _share_states(module, made)
     return made
 
@@ -356,6 +359,9 @@ def _module_class(base, compiled, settings):
         "__doc__": base.__doc__,
         "_braze_compiled": compiled,
     }
+    if issubclass(base, getattr(sys.modules.get("torch.fx.graph_module"), "GraphModule", ())):
+        # It changes a class: the original's, whose code is what is compiled.
+        namespace["recompile"] = lambda self: compiled.__wrapped__.recompile()
     return type(base)(base.__name__, (base,), namespace)
 
 
