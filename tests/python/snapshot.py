@@ -52,7 +52,7 @@ class Snapshot:
             return ("module", o.__name__)
         if id(o) in self.seen and not isinstance(o, tuple):
             return ("same as", self.seen[id(o)])
-        self.seen[id(o)] = len(self.seen)
+        self.seen[id(o)] = len(self.kept)  # one more for a tuple that is met again
         self.kept.append(o)
         return self.contents(o)
 

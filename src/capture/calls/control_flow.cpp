@@ -112,6 +112,12 @@ static Tracked trace_branch(TraceContext& trace, const Tracked& function,
   if (trace.torch_calls)
     return decline_control_flow(trace, "a backend of the user's takes no branches");
   const Snapshot before(trace.world);
+  const auto grown = [&] {
+    size_t items = 0;
+    for (const World::GrownList& list : trace.world.grown()) items += list.items.size();
+    return items;
+  };
+  const size_t grown_before = grown();
   const size_t writes = trace.world.log().count(), deferred = trace.deferred.size(),
                context_writes = trace.context_variables.writes.size();
   int number = 0;
@@ -123,7 +129,8 @@ static Tracked trace_branch(TraceContext& trace, const Tracked& function,
     const Ref exception = take_exception();
     return decline_control_flow(trace, "a branch raises " + describe_exception(exception.get()));
   }
-  if (trace.world.log().count() != writes || trace.deferred.size() != deferred ||
+  if (trace.world.log().count() != writes || grown() != grown_before ||
+      trace.deferred.size() != deferred ||
       trace.context_variables.writes.size() != context_writes || !before.unchanged())
     return decline_control_flow(trace, "a branch changes an object that was there before it");
   if (!PyTuple_CheckExact(given.get()) || PyTuple_GET_SIZE(given.get()) != 2)

@@ -73,6 +73,10 @@ bool RecipeBuilder::side_effects() {
     if (target < 0) return false;
     if (!note_fill(target, shadow.copy.get())) return false;
   }
+  for (const World::GrownList& grown : world_.grown()) {
+    written.push_back(grown.list.get());
+    if (!note_growth(grown)) return false;
+  }
   for (const Ref& changed : trace_.late_calls.changed()) written.push_back(changed.get());
   world_.guard_distinct(written);
   for (Action& action : places_) effects_.push_back(std::move(action));
@@ -159,6 +163,23 @@ void RecipeBuilder::prune() {
   renumber(recipe.result);
   for (int& action : recipe.locals) renumber(action);
   for (int& action : recipe.stack) renumber(action);
+}
+
+// Of a list or deque from outside of which nothing was read.
+bool RecipeBuilder::note_growth(const World::GrownList& grown) {
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(grown.list.get()));
+  const Ref append = Ref::steal(PyObject_GetAttrString(type, "append"));
+  const int list = append ? value(grown.list.get()) : -1;
+  if (list < 0) return false;
+  for (const Ref& item : grown.items) {
+    const int appended = value(item.get());
+    if (appended < 0) return false;
+    const int args = emit({.kind = Kind::kTuple, .items = {list, appended}});
+    const int named = emit(
+        {.kind = Kind::kNew, .object = Ref::borrow(reinterpret_cast<PyObject*>(&PyDict_Type))});
+    effects_.push_back({.kind = Kind::kCall, .items = {constant(append.get()), args, named}});
+  }
+  return true;
 }
 
 // The contents of an outside container, replayed after everything has been read.

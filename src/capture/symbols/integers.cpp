@@ -183,7 +183,7 @@ static Ref real_keys_of(const World& world, Ref container) {
 Ref with_real_keys(TraceContext& trace, PyObject* callable, const Tracked* args, size_t count,
                    Ref result) {
   if (!result || !trace.recording.has_symbols()) return result;
-  const World& world = trace.world;
+  World& world = trace.world;
   if (PyCFunction_Check(callable))
     if (PyObject* self = PyCFunction_GET_SELF(callable))
       if (!real_keys_of(world, Ref::borrow(world.effective(self)))) return {};

@@ -281,6 +281,8 @@ const Source* World::item_source(PyObject* container, const Source* s, PyObject*
 bool World::read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symbols) {
   const Source* s = source_of(container);
   if (!s || shadows_.contains(container)) return true;
+  const auto is_it = [&](const GrownList& grown) { return grown.list.get() == container; };
+  if (std::ranges::any_of(grown_, is_it)) return shadow(container) != nullptr;
   // Who asks with `symbols` makes the shadow, or has made it.
   if (!symbols && PyDict_Check(container) && !log_.is_unwritten(container))
     return shadow(container) != nullptr;

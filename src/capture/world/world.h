@@ -106,7 +106,7 @@ class World {
   // --- Writing to what is outside.
   // Those of attributes, globals and cells.
   const WriteLog& log() const { return log_; }
-  bool has_writes() const { return !log_.empty() || !shadows_.empty(); }
+  bool has_writes() const { return !log_.empty() || !shadows_.empty() || !grown_.empty(); }
   // Grows whenever something outside is written or handed out to be written.
   size_t write_count() const { return write_count_; }
   // `is_slot`: the object keeps it beside its dict, in a slot or as a part of a tensor.
@@ -116,7 +116,8 @@ class World {
   // Output of the traced code has been put off: what decides where it goes stays as it is.
   void note_output() { has_output_ = true; }
   // What stands for `object` when its contents are used: its shadow if it has one.
-  PyObject* effective(PyObject* object) const {
+  PyObject* effective(PyObject* object) {
+    if (!grown_.empty()) read_grown(object);
     if (shadows_.empty()) return object;
     const Ref* shadow = shadows_.find(object);
     return shadow ? shadow->get() : object;
@@ -127,6 +128,14 @@ class World {
   PyObject* effective_whole(PyObject* object) {
     return PyDict_Check(object) && !log_.is_unwritten(object) ? shadow(object) : effective(object);
   }
+  // Puts the item at the end of a plain list or deque from outside, of which nothing needs to be
+  // known until something of it is read. False: it has a shadow, or came without a source.
+  bool append(PyObject* list, PyObject* item);
+  struct GrownList {
+    Ref list;
+    std::vector<Ref> items;
+  };
+  const std::vector<GrownList>& grown() const { return grown_; }
   DictOwners& dicts() { return dicts_; }
 
   struct Shadow {
@@ -180,6 +189,8 @@ class World {
   // An empty Tracked without a break: not a symbol.
   Tracked read_integer(PyObject* value, const Source* source);
   void watch_finaliser(PyObject* object);
+  void read_grown(PyObject* list);
+  PyObject* make_shadow(PyObject* container);
   PyObject* lookup_in_made(PyTypeObject* type, PyObject* name, const Source** found_at);
   void guard_lookup(const Source* source, PyObject* found);
 
@@ -212,6 +223,7 @@ class World {
   IdentityMap<Ref> shadows_;
   IdentityMap<PyObject*> originals_;  // shadow -> original
   std::vector<Shadow> shadow_list_;
+  std::vector<GrownList> grown_;
   DictOwners dicts_;
   WriteLog log_;
   size_t write_count_ = 0;
