@@ -322,6 +322,10 @@ def _as_tuple(tensors):
     return tuple(tensors) if isinstance(tensors, (tuple, list)) else ()
 
 
+# What is gone through once, or has no order of its own, as `module.parameters()`.
+_TAKEN_APART = (types.GeneratorType, type({}.values()), map, filter)
+
+
 def _are_plain(inputs):
     return all(type(tensor) in _PLAIN and tensor.requires_grad for tensor in inputs)
 
@@ -366,6 +370,10 @@ def grad(
     materialize_grads=False,
 ):
     """`torch.autograd.grad` within the graph. What eager refuses is left to it."""
+    if type(outputs) in _TAKEN_APART:
+        outputs = tuple(outputs)
+    if type(inputs) in _TAKEN_APART:
+        inputs = tuple(inputs)
     roots, wanted = _as_tuple(outputs), _as_tuple(inputs)
     tangents = _tangents(roots, grad_outputs) if roots else None
     gradients = None

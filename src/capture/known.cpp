@@ -93,6 +93,14 @@ bool initialize_known() {
       reinterpret_cast<PyObject*>(&PyType_Type), "s(){s()}", "Text", "__slots__"));
   if (!k.text) return false;
   if (!look_up_type("numpy", "ndarray", k.ndarray)) PyErr_Clear();
+  const char* numbers[] = {"bool_",     "int8",    "int16",   "int32",  "int64",
+                           "longlong",  "uint8",   "uint16",  "uint32", "uint64",
+                           "ulonglong", "float16", "float32", "float64"};
+  for (const char* number : numbers)
+    if (PyTypeObject* type = nullptr; k.ndarray && look_up_type("numpy", number, type))
+      k.numpy_numbers.push_back(type);
+    else
+      PyErr_Clear();
   const char* atoms[] = {"dtype", "device", "layout", "memory_format"};
   for (int i = 0; i < 4; ++i)
     if (!(k.atom_types[i] = look_up("torch", atoms[i]))) return false;

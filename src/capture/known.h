@@ -96,6 +96,7 @@ struct Known {
   PyObject* break_type;       // what a break travels as
   PyObject*
       atom_types[6];  // torch.dtype, device, layout, memory_format, NotImplementedType, complex
+  std::vector<PyTypeObject*> numpy_numbers;  // of numpy's scalars, numbers of up to 16 bytes
   PyObject* sys_modules;
   PyObject* slotnames_code;  // of copyreg._slotnames
   PyObject* scripted;        // torch's memory of what torch.jit.script made of a function

@@ -282,8 +282,10 @@ std::optional<std::vector<Variation>> GuardSet::variations(PyObject* const* args
         found.push_back({.source = impl.text(guard.source, parameter_names), .is_float = true});
         continue;
       }
-      if (guard.kind == GuardKind::kValue && object && PyFloat_CheckExact(object) &&
-          PyFloat_CheckExact(expected)) {
+      // Of numpy's scalars, too, which have buffers.
+      if (guard.kind == GuardKind::kValue && object && Py_TYPE(object) == Py_TYPE(expected) &&
+          (PyFloat_CheckExact(object) ||
+           (PyObject_CheckBuffer(object) && !PyBytes_Check(object)))) {
         found.push_back({.source = impl.text(guard.source, parameter_names), .is_float = true});
         continue;
       }

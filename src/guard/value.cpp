@@ -37,6 +37,13 @@ bool equal(PyObject* a, PyObject* b) {
   return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
+// Of scalars of numpy.
+bool same_bytes(PyObject* a, PyObject* b) {
+  const cpython::SavedException pending;
+  const Ref x = Ref::steal(PyBytes_FromObject(a)), y = Ref::steal(PyBytes_FromObject(b));
+  return x && y && equal(x.get(), y.get());
+}
+
 bool is_plain_scalar(PyObject* object) {
   return object == Py_None || object == Py_Ellipsis || PyBool_Check(object) ||
          PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyComplex_CheckExact(object) ||
@@ -128,7 +135,7 @@ bool same_value(PyObject* a, PyObject* b) {
   if (PyFrozenSet_CheckExact(a)) return same_set(a, b);
   if (THPDevice_Check(a))
     return reinterpret_cast<THPDevice*>(a)->device == reinterpret_cast<THPDevice*>(b)->device;
-  return false;
+  return PyObject_CheckBuffer(a) && same_bytes(a, b);
 }
 
 bool is_atom(PyObject* object) {

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 
+#include "base/is_one_of.h"
 #include "capture/calls/builtins.h"
 #include "capture/calls/functions.h"
 #include "capture/calls/instances.h"
 #include "capture/calls/methods.h"
 #include "capture/calls/native.h"
+#include "capture/calls/numpy.h"
 #include "capture/calls/output.h"
 #include "capture/calls/torch.h"
 #include "capture/frames/subject.h"
@@ -20,6 +22,7 @@
 #include "capture/symbols/calls.h"
 #include "capture/trace_context.h"
 #include "cpython/code.h"
+#include "cpython/frame.h"
 #include "cpython/text.h"
 
 namespace braze::capture {
@@ -278,6 +281,7 @@ static Tracked call_instance(TraceContext& trace, const Tracked& callable, Track
     Tracked value = call_getter(trace, callable, args[0], done);
     if (done) return value;
   }
+  if (!kwnames && is_numpy_arithmetic(f)) return call_numpy(trace, callable, args, count, kwnames);
   if (trace.world.is_outside(f) && !is_immutable(f) && !is_pure_c_module(module))
     return trace.refuse(
         is_numpy_module_name(module_of(type)) ? BreakKind::kNumpy : BreakKind::kNativeCall,
@@ -446,14 +450,6 @@ static Tracked call_builtin(TraceContext& trace, const Tracked& callable, Tracke
   return trace.refuse(BreakKind::kNativeCall,
                       std::string(module_name) + (module_name.empty() ? "" : ".") + name +
                           "(): native code that is not known to be safe to trace");
-}
-
-Tracked call_numpy(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
-                   PyObject* kwnames) {
-  for (size_t i = 0; i < count; ++i)
-    if (!is_atom(args[i].get()) && !PyTuple_Check(args[i].get()))
-      return trace.refuse(BreakKind::kNumpy, "a numpy function that is given more than numbers");
-  return call_native(trace, callable.get(), args, count, kwnames, true);
 }
 
 }  // namespace braze::capture

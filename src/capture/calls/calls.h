@@ -14,8 +14,6 @@ Tracked call_ex(TraceContext& trace, const Tracked& callable, PyObject* args, Py
 // callable(*args, **kwargs)
 Tracked call_unpacked(TraceContext& trace, const Tracked& callable, const Tracked& args,
                       const Tracked& kwargs);
-Tracked call_numpy(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
-                   PyObject* kwnames);
 // logger.warning and so on; not what asks for the logger's level.
 bool is_log_method(PyObject* self, PyObject* function);
 

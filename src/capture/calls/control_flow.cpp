@@ -112,12 +112,7 @@ static Tracked trace_branch(TraceContext& trace, const Tracked& function,
   if (trace.torch_calls)
     return decline_control_flow(trace, "a backend of the user's takes no branches");
   const Snapshot before(trace.world);
-  const auto grown = [&] {
-    size_t items = 0;
-    for (const World::GrownList& list : trace.world.grown()) items += list.items.size();
-    return items;
-  };
-  const size_t grown_before = grown();
+  const size_t grown = trace.world.grown.item_count();
   const size_t writes = trace.world.log().count(), deferred = trace.deferred.size(),
                context_writes = trace.context_variables.writes.size();
   int number = 0;
@@ -129,7 +124,7 @@ static Tracked trace_branch(TraceContext& trace, const Tracked& function,
     const Ref exception = take_exception();
     return decline_control_flow(trace, "a branch raises " + describe_exception(exception.get()));
   }
-  if (trace.world.log().count() != writes || grown() != grown_before ||
+  if (trace.world.log().count() != writes || trace.world.grown.item_count() != grown ||
       trace.deferred.size() != deferred ||
       trace.context_variables.writes.size() != context_writes || !before.unchanged())
     return decline_control_flow(trace, "a branch changes an object that was there before it");

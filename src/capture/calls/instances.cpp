@@ -1,9 +1,12 @@
 #include "capture/calls/instances.h"
 
+#include <algorithm>
+
 #include "capture/calls/builtins.h"
 #include "capture/calls/calls.h"
 #include "capture/calls/native.h"
 #include "capture/calls/native_scope.h"
+#include "capture/calls/numpy.h"
 #include "capture/calls/torch.h"
 #include "capture/known.h"
 #include "capture/objects/attributes.h"
@@ -87,10 +90,15 @@ Tracked call_type(TraceContext& trace, const Tracked& callable, Tracked* args, s
     Tracked result = call_listed(trace, *rule, callable, args, count, kwnames, done);
     if (done) return result;
   }
-  if (PyType_IsSubtype(type, known().tensor) && type != known().tensor) {
+  if (type == known().tensor)  // as torch.FloatTensor, of the default dtype
+    return call_torch(trace, callable, "torch", "Tensor", args, count, kwnames);
+  if (PyType_IsSubtype(type, known().tensor)) {
     return trace.refuse(BreakKind::kUnsupportedTensor,
                         std::string("a '") + type->tp_name + "' tensor is made");
   }
+  if (const auto& numbers = known().numpy_numbers;
+      !kwnames && std::ranges::find(numbers, type) != numbers.end())
+    return call_numpy(trace, callable, args, count, kwnames);
   bool torch = is_torch_module_name(module_of(type));
   bool own_call = Py_TYPE(callable.get())->tp_call != PyType_Type.tp_call;
   if (!is_heap_type(type) || (torch && type->tp_init != PyBaseObject_Type.tp_init &&

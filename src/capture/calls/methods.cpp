@@ -181,7 +181,8 @@ static Tracked call_container_method(TraceContext& trace, PyObject* callable, co
     return trace.refuse(BreakKind::kNativeCall, std::string("method ") + name + " of a '" +
                                                     type->tp_name +
                                                     "' object that native code gave");
-  if (text == "append" && count == 1 && !kwnames && trace.world.append(object, args[0].get()))
+  if (text == "append" && count == 1 && !kwnames &&
+      trace.world.grown.append(trace.world, object, args[0].get()))
     return Tracked::borrow(Py_None);
   if (source && trace.world.effective(object) == object && !(PyTuple_Check(object))) {
     switch (container_method(name)) {

@@ -73,7 +73,7 @@ bool RecipeBuilder::side_effects() {
     if (target < 0) return false;
     if (!note_fill(target, shadow.copy.get())) return false;
   }
-  for (const World::GrownList& grown : world_.grown()) {
+  for (const GrownLists::Grown& grown : world_.grown.all()) {
     written.push_back(grown.list.get());
     if (!note_growth(grown)) return false;
   }
@@ -166,7 +166,7 @@ void RecipeBuilder::prune() {
 }
 
 // Of a list or deque from outside of which nothing was read.
-bool RecipeBuilder::note_growth(const World::GrownList& grown) {
+bool RecipeBuilder::note_growth(const GrownLists::Grown& grown) {
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(grown.list.get()));
   const Ref append = Ref::steal(PyObject_GetAttrString(type, "append"));
   const int list = append ? value(grown.list.get()) : -1;

@@ -67,7 +67,7 @@ class RecipeBuilder {
   bool shadow_changed(const World::Shadow& shadow) const;
   bool is_resized(PyObject* dict) const;  // one from outside
   bool note_fill(int target, PyObject* container);
-  bool note_growth(const World::GrownList& grown);
+  bool note_growth(const GrownLists::Grown& grown);
 
   TraceContext& trace_;
   World& world_;

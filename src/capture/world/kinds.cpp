@@ -1,11 +1,30 @@
 #include "capture/world/kinds.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include "capture/recording/recording.h"
 
 namespace braze::capture {
+
+bool is_numpy_number(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) || !PyObject_CheckBuffer(object)) return false;
+  return std::ranges::find(known().numpy_numbers, type) != known().numpy_numbers.end();
+}
+
+static thread_local LooseNumbers* g_loose_numbers = nullptr;
+
+LooseNumbers::LooseNumbers() : outer_(std::exchange(g_loose_numbers, this)) {}
+LooseNumbers::~LooseNumbers() { g_loose_numbers = outer_; }
+
+bool LooseNumbers::contain(PyObject* number) {
+  const LooseNumbers* loose = g_loose_numbers;
+  return loose &&
+         std::ranges::any_of(loose->numbers_, [&](const Ref& one) { return one.get() == number; });
+}
 
 // Guarded by identity wherever it is read: program structure that nobody changes in place.
 bool is_structure(PyObject* object) {
@@ -46,7 +65,7 @@ Ref own_items(PyObject* container) {
 }
 
 bool exports_memory(PyObject* object) {
-  return PyObject_CheckBuffer(object) && !PyBytes_Check(object);
+  return PyObject_CheckBuffer(object) && !PyBytes_Check(object) && !is_atom(object);
 }
 
 bool is_frozen(PyObject* object) {

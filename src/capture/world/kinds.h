@@ -1,6 +1,8 @@
 // Kinds of Python objects, as far as a trace tells them apart.
 #pragma once
 
+#include <vector>
+
 #include "capture/known.h"
 #include "cpython/lookup.h"
 #include "cpython/ref.h"
@@ -28,6 +30,23 @@ bool is_wrapper_of(PyObject* method, Function* function) {
 // Of this very type, not of one derived from it.
 inline bool is_type_of(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
 
+// A scalar of numpy, whose value never changes.
+bool is_numpy_number(PyObject* object);
+// Those that vary are no atoms, so that a value in each call is no compile for each: what reads one
+// of these adds it, for as long as this lives, on this thread.
+class LooseNumbers {
+ public:
+  LooseNumbers();
+  ~LooseNumbers();
+  LooseNumbers(const LooseNumbers&) = delete;
+  void add(PyObject* number) { numbers_.push_back(Ref::borrow(number)); }
+  static bool contain(PyObject* number);
+
+ private:
+  std::vector<Ref> numbers_;
+  LooseNumbers* outer_;
+};
+
 // None, numbers, strings, dtypes: immutable and guarded by value.
 inline bool is_atom(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
@@ -36,7 +55,7 @@ inline bool is_atom(PyObject* object) {
     return true;
   for (PyObject* atom : known().atom_types)
     if (reinterpret_cast<PyObject*>(type) == atom) return true;
-  return false;
+  return is_numpy_number(object) && !LooseNumbers::contain(object);
 }
 // A list, tuple, dict, set, frozenset or deque, or of a subclass of one.
 bool is_container(PyObject* object);

@@ -112,6 +112,9 @@ void World::guard_as_key(PyObject* object) {
 // --- Reading ------------------------------------------------------------------------------------
 
 Tracked World::read(PyObject* value, const Source* source, bool alone) {
+  if (dynamic_ && !dynamic_->floats.empty() && is_numpy_number(value) &&
+      dynamic_->floats.contains(guards_.text_of(source)))
+    loose_numbers_.add(value);
   if (is_atom(value)) {
     if (alone && dynamic_ && !dynamic_->integers.empty() && PyLong_CheckExact(value))
       if (Tracked symbol = read_integer(value, source)) return symbol;
@@ -281,8 +284,7 @@ const Source* World::item_source(PyObject* container, const Source* s, PyObject*
 bool World::read_all(PyObject* container, std::vector<std::pair<Ref, Ref>>* symbols) {
   const Source* s = source_of(container);
   if (!s || shadows_.contains(container)) return true;
-  const auto is_it = [&](const GrownList& grown) { return grown.list.get() == container; };
-  if (std::ranges::any_of(grown_, is_it)) return shadow(container) != nullptr;
+  if (grown.contain(container)) return shadow(container) != nullptr;
   // Who asks with `symbols` makes the shadow, or has made it.
   if (!symbols && PyDict_Check(container) && !log_.is_unwritten(container))
     return shadow(container) != nullptr;

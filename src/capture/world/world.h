@@ -18,6 +18,7 @@
 #include "capture/recording/recording.h"
 #include "capture/world/dict_owners.h"
 #include "capture/world/floats.h"
+#include "capture/world/grown_lists.h"
 #include "capture/world/guards.h"
 #include "capture/world/kinds.h"
 #include "capture/world/tracked.h"
@@ -106,9 +107,9 @@ class World {
   // --- Writing to what is outside.
   // Those of attributes, globals and cells.
   const WriteLog& log() const { return log_; }
-  bool has_writes() const { return !log_.empty() || !shadows_.empty() || !grown_.empty(); }
+  bool has_writes() const { return !log_.empty() || !shadows_.empty() || grown.any(); }
   // Grows whenever something outside is written or handed out to be written.
-  size_t write_count() const { return write_count_; }
+  size_t write_count() const { return write_count_ + grown.appended(); }
   // `is_slot`: the object keeps it beside its dict, in a slot or as a part of a tensor.
   bool write_attribute(PyObject* owner, PyObject* name, PyObject* value, bool is_slot = false);
   bool write_global(PyFunctionObject* function, PyObject* name, PyObject* value);
@@ -117,7 +118,8 @@ class World {
   void note_output() { has_output_ = true; }
   // What stands for `object` when its contents are used: its shadow if it has one.
   PyObject* effective(PyObject* object) {
-    if (!grown_.empty()) read_grown(object);
+    // What cannot be read is a break, which the evaluation meets behind this instruction.
+    if (grown.any() && grown.contain(object) && !shadow(object)) PyErr_Clear();
     if (shadows_.empty()) return object;
     const Ref* shadow = shadows_.find(object);
     return shadow ? shadow->get() : object;
@@ -128,14 +130,7 @@ class World {
   PyObject* effective_whole(PyObject* object) {
     return PyDict_Check(object) && !log_.is_unwritten(object) ? shadow(object) : effective(object);
   }
-  // Puts the item at the end of a plain list or deque from outside, of which nothing needs to be
-  // known until something of it is read. False: it has a shadow, or came without a source.
-  bool append(PyObject* list, PyObject* item);
-  struct GrownList {
-    Ref list;
-    std::vector<Ref> items;
-  };
-  const std::vector<GrownList>& grown() const { return grown_; }
+  GrownLists grown;  // known by their ends alone
   DictOwners& dicts() { return dicts_; }
 
   struct Shadow {
@@ -189,8 +184,6 @@ class World {
   // An empty Tracked without a break: not a symbol.
   Tracked read_integer(PyObject* value, const Source* source);
   void watch_finaliser(PyObject* object);
-  void read_grown(PyObject* list);
-  PyObject* make_shadow(PyObject* container);
   PyObject* lookup_in_made(PyTypeObject* type, PyObject* name, const Source** found_at);
   void guard_lookup(const Source* source, PyObject* found);
 
@@ -223,7 +216,6 @@ class World {
   IdentityMap<Ref> shadows_;
   IdentityMap<PyObject*> originals_;  // shadow -> original
   std::vector<Shadow> shadow_list_;
-  std::vector<GrownList> grown_;
   DictOwners dicts_;
   WriteLog log_;
   size_t write_count_ = 0;
@@ -232,6 +224,7 @@ class World {
   std::vector<PyObject*> changeable_;  // read from outside: containers, instances, cells; held
   const DynamicSizes* dynamic_;
   VaryingFloats floats_;
+  LooseNumbers loose_numbers_;
   IdentityMap<Ref> stand_ins_;        // by real tensor
   IdentityMap<PyObject*> stood_for_;  // and back
   std::vector<SymbolicTensor> symbolic_tensors_;

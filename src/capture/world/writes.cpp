@@ -122,41 +122,11 @@ void World::write_cell(PyObject* cell, PyObject* value) {
   log_.write(Write::Kind::kCell, cell, cell, nullptr, value);
 }
 
-bool World::append(PyObject* list, PyObject* item) {
-  const bool grows = PyList_CheckExact(list) || is_type_of(list, known().deque);
-  if (!grows || !source_of(list) || shadows_.contains(list)) return false;
-  ++write_count_;
-  const auto is_it = [&](const GrownList& grown) { return grown.list.get() == list; };
-  auto grown = std::ranges::find_if(grown_, is_it);
-  if (grown == grown_.end()) grown = grown_.insert(grown, {Ref::borrow(list), {}});
-  grown->items.push_back(Ref::borrow(item));
-  return true;
-}
-
-// What cannot be read is a break, which the evaluation meets behind this instruction.
-void World::read_grown(PyObject* list) {
-  const auto is_it = [&](const GrownList& grown) { return grown.list.get() == list; };
-  if (std::ranges::any_of(grown_, is_it) && !shadow(list)) PyErr_Clear();
-}
-
 PyObject* World::shadow(PyObject* container) {
   ++write_count_;
   if (const Ref* made = shadows_.find(container)) return made->get();
-  const auto is_it = [&](const GrownList& grown) { return grown.list.get() == container; };
-  const auto found = std::ranges::find_if(grown_, is_it);
-  if (found == grown_.end()) return make_shadow(container);
   // What it was before is read now: nothing outside has changed since.
-  GrownList grown = std::move(*found);
-  grown_.erase(found);
-  PyObject* made = make_shadow(container);
-  static PyObject* append = PyUnicode_InternFromString("append");
-  for (size_t i = 0; made && i < grown.items.size(); ++i)
-    if (!Ref::steal(PyObject_CallMethodOneArg(made, append, grown.items[i].get()))) return nullptr;
-  if (!made) grown_.push_back(std::move(grown));
-  return made;
-}
-
-PyObject* World::make_shadow(PyObject* container) {
+  GrownLists::Taken taken(grown, container);
   if (!source_of(container))
     return breaks_.raise(BreakKind::kSideEffect, std::string("a change of a '") +
                                                      Py_TYPE(container)->tp_name +
@@ -181,7 +151,7 @@ PyObject* World::make_shadow(PyObject* container) {
   originals_[result] = container;
   shadow_list_.push_back({Ref::borrow(container), copy});
   shadows_[container] = std::move(copy);
-  return result;
+  return taken.append_to(result) ? result : nullptr;
 }
 
 bool World::has_pending_changes() const {
@@ -205,7 +175,7 @@ bool World::has_pending_changes() const {
     if (PyDict_CheckExact(a) && PyDict_CheckExact(b)) return !same_entries(a, b);
     return true;
   };
-  return !log_.empty() || !grown_.empty() ||
+  return !log_.empty() || grown.any() ||
          std::any_of(shadow_list_.begin(), shadow_list_.end(), changed);
 }
 

@@ -268,3 +268,28 @@ def test_gradients_that_are_deleted():
         return step
 
     compare(make)
+
+
+INPUTS = {
+    "values of a dict": lambda module, named: named.values(),
+    "parameters": lambda module, named: module.parameters(),
+    "a generator": lambda module, named: (tensor for tensor in named.values()),
+    "map": lambda module, named: map(lambda tensor: tensor, named.values()),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_inputs_that_are_gone_through_once(name):
+    module = torch.nn.Linear(3, 1)
+    x, y = torch.randn(4, 3), torch.randn(4, 1)
+
+    def gradients():
+        loss = (module(x) - y).square().mean()
+        named = dict(module.named_parameters())
+        found = torch.autograd.grad(loss, INPUTS[name](module, named), create_graph=True)
+        return [gradient * 2 for gradient in found]
+
+    with torch.enable_grad():
+        expected, got = gradients(), braze.compile(gradients, fullgraph=True)()
+    for a, b in zip(expected, got, strict=True):
+        torch.testing.assert_close(a, b)
