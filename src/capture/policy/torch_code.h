@@ -64,7 +64,8 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.overrides", "", kNative, "asks whether a class overrides functions")                   \
   X("torch.utils._python_dispatch", "", kNative, "modes of the dispatcher, which are guarded")    \
   X("torch.utils._pytree", "", kNative, "takes containers apart and puts them together")          \
-  X("torch.utils._pytree", "TreeSpec.", kEvaluated, "reads its attributes")                       \
+  X("torch.utils._pytree", "TreeSpec.child", kEvaluated, "reads an attribute")                    \
+  X("torch.utils._pytree", "TreeSpec.context", kEvaluated, "reads an attribute")                  \
   X("torch._subclasses", "", kNative, "metadata of operators")                                    \
   X("torch.fx.experimental.sym_node", "", kNative, "stands for a plain number")                   \
   X("torch.jit", "", kNative, "TorchScript's own code")                                           \
