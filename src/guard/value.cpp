@@ -37,7 +37,11 @@ bool equal(PyObject* a, PyObject* b) {
   return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
-// Of scalars of numpy.
+bool is_numpy_scalar(PyObject* object) {
+  const std::string_view type = Py_TYPE(object)->tp_name;
+  return type.starts_with("numpy.") && type != "numpy.ndarray" && PyObject_CheckBuffer(object);
+}
+
 bool same_bytes(PyObject* a, PyObject* b) {
   const cpython::SavedException pending;
   const Ref x = Ref::steal(PyBytes_FromObject(a)), y = Ref::steal(PyBytes_FromObject(b));
@@ -97,7 +101,7 @@ bool same_set(PyObject* a, PyObject* b) {
 }
 
 bool shown_as_is(PyObject* object, int depth = 0) {
-  if (is_plain_scalar(object) || is_torch_constant(object)) return true;
+  if (is_plain_scalar(object) || is_torch_constant(object) || is_numpy_scalar(object)) return true;
   const bool sequence = PyTuple_CheckExact(object) || PyList_CheckExact(object);
   if (!sequence || depth > 3) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
@@ -135,7 +139,7 @@ bool same_value(PyObject* a, PyObject* b) {
   if (PyFrozenSet_CheckExact(a)) return same_set(a, b);
   if (THPDevice_Check(a))
     return reinterpret_cast<THPDevice*>(a)->device == reinterpret_cast<THPDevice*>(b)->device;
-  return PyObject_CheckBuffer(a) && same_bytes(a, b);
+  return is_numpy_scalar(a) && same_bytes(a, b);
 }
 
 bool is_atom(PyObject* object) {

@@ -111,8 +111,10 @@ static Tracked trace_branch(TraceContext& trace, const Tracked& function,
                             const Tracked& arguments) {
   if (trace.torch_calls)
     return decline_control_flow(trace, "a backend of the user's takes no branches");
+  // A branch may read what has grown; that makes a shadow, as writing does.
+  while (trace.world.grown.any())
+    if (!trace.world.shadow(trace.world.grown.all().front().list.get())) return {};
   const Snapshot before(trace.world);
-  const size_t grown = trace.world.grown.item_count();
   const size_t writes = trace.world.log().count(), deferred = trace.deferred.size(),
                context_writes = trace.context_variables.writes.size();
   int number = 0;
@@ -124,7 +126,7 @@ static Tracked trace_branch(TraceContext& trace, const Tracked& function,
     const Ref exception = take_exception();
     return decline_control_flow(trace, "a branch raises " + describe_exception(exception.get()));
   }
-  if (trace.world.log().count() != writes || trace.world.grown.item_count() != grown ||
+  if (trace.world.log().count() != writes || trace.world.grown.any() ||
       trace.deferred.size() != deferred ||
       trace.context_variables.writes.size() != context_writes || !before.unchanged())
     return decline_control_flow(trace, "a branch changes an object that was there before it");

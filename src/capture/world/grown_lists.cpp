@@ -12,10 +12,11 @@ bool GrownLists::contain(PyObject* list) const {
   return std::ranges::any_of(grown_, [&](const Grown& one) { return one.list.get() == list; });
 }
 
-size_t GrownLists::item_count() const {
-  size_t count = 0;
-  for (const Grown& one : grown_) count += one.items.size();
-  return count;
+void GrownLists::read(World& world, PyObject* list) const {
+  if (!contain(list) || world.shadow(list)) return;
+  if (!world.breaks().begun())
+    world.breaks().raise(BreakKind::kSideEffect, "a list that is appended to cannot be copied");
+  PyErr_Clear();
 }
 
 bool GrownLists::append(const World& world, PyObject* list, PyObject* item) {

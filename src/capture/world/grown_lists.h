@@ -19,11 +19,13 @@ class GrownLists {
   const std::vector<Grown>& all() const { return grown_; }
   bool any() const { return !grown_.empty(); }
   bool contain(PyObject* list) const;
-  size_t item_count() const;
   // So far, whatever has become of the lists.
   size_t appended() const { return appended_; }
   // False: it has a shadow, came without a source, or is none of these.
   bool append(const World& world, PyObject* list, PyObject* item);
+  // Makes the shadow of one of them; else a break, which the evaluation meets behind this
+  // instruction.
+  void read(World& world, PyObject* list) const;
 
   // For as long as the list gets its shadow it is as it was before; so it stays if that got the
   // items, else they are put back.

@@ -118,8 +118,7 @@ class World {
   void note_output() { has_output_ = true; }
   // What stands for `object` when its contents are used: its shadow if it has one.
   PyObject* effective(PyObject* object) {
-    // What cannot be read is a break, which the evaluation meets behind this instruction.
-    if (grown.any() && grown.contain(object) && !shadow(object)) PyErr_Clear();
+    if (grown.any()) grown.read(*this, object);
     if (shadows_.empty()) return object;
     const Ref* shadow = shadows_.find(object);
     return shadow ? shadow->get() : object;

@@ -317,3 +317,33 @@ def test_a_list_of_results_in_a_loop_with_breaks():
     fast = braze.compile(f)
     for _ in range(3):
         same(fast(x), f(x))
+
+
+def test_a_branch_reads_what_has_grown():
+    rows = []
+
+    def f(x):
+        rows.append(x)
+        return torch.cond(x.sum() > 0, lambda y: y + len(rows), lambda y: y - 1, (x,))
+
+    fast = braze.compile(f, fullgraph=True)
+    for k in range(1, 4):
+        assert torch.equal(fast(torch.ones(3)), torch.ones(3) + k)
+        assert len(rows) == k
+
+
+def test_a_branch_that_reads_one_and_appends_to_another():
+    first, second = [], []
+
+    def branch(y):
+        second.append(len(first))
+        return y + 1
+
+    def f(x):
+        first.append(1)
+        return torch.cond(x.sum() > 0, branch, lambda y: y - 1, (x,))
+
+    reason = "a branch changes an object that was there before it"
+    with pytest.raises(braze.GraphBreakError, match=reason):
+        braze.compile(f, fullgraph=True)(torch.ones(3))
+    assert first == second == []

@@ -185,3 +185,53 @@ def test_numbers_that_vary_are_not_compiled_for_each():
     for k in range(12):
         torch.testing.assert_close(fast(X, k), X * float(betas[k]) + X.sin())
     assert len(entries(fast)) <= 8
+
+
+def test_the_function_changes():
+    class Applies(torch.nn.Module):
+        def forward(self, x):
+            return x * self.function(4.0), x * self.whole((2, 3))
+
+    module = Applies()
+    fast = braze.compile(module)
+    for module.function in (numpy.sqrt, numpy.square, numpy.cbrt, numpy.sqrt):
+        for module.whole in (numpy.prod, numpy.sum):
+            assert shown(fast, X) == shown(module, X)
+
+
+TUPLES = [(2, 3), (2, 4), (2, 4, 5), (numpy.int64(7),), ((1, 2), (3, 4)), ((1, 2), (3, 5))]
+
+
+@pytest.mark.parametrize("name", ["prod", "zeros"])
+def test_a_tuple_changes(name):
+    class Sizes(torch.nn.Module):
+        def forward(self, x):
+            made = numpy.prod(self.sizes) if name == "prod" else numpy.zeros(self.sizes).size
+            return x * float(made)
+
+    module = Sizes()
+    fast = braze.compile(module)
+    for module.sizes in TUPLES if name == "prod" else TUPLES[:3]:
+        assert shown(fast, X) == shown(module, X)
+
+
+@pytest.mark.parametrize("inner", [[2, 3], numpy.array([2, 3])], ids=["list", "array"])
+def test_what_lies_in_a_tuple_changes(inner):
+    class Sizes(torch.nn.Module):
+        sizes = (inner, inner)
+
+        def forward(self, x):
+            return x * float(numpy.prod(self.sizes))
+
+    module = Sizes()
+    fast = braze.compile(module)
+    for inner[0] in (2, 5, 7):
+        assert shown(fast, X) == shown(module, X)
+
+
+def test_a_number_of_another_class_or_sign():
+    module = Holder(lambda x, s: (torch.tensor(s), x / s), None)
+    fast = braze.compile(module)
+    two = [numpy.float64(2), 2.0, numpy.float32(2), numpy.int64(2), 2, numpy.uint8(2)]
+    for module.number in [*two, numpy.float64(-0.0), numpy.float64(0.0), numpy.bool_(True), True]:
+        assert shown(fast, X) == shown(module, X)
