@@ -28,7 +28,7 @@ class Snapshot {
     // Containers from outside that were iterated, or written.
     for (size_t i = shadows_; i < world_.shadows().size(); ++i) {
       const World::Shadow& shadow = world_.shadows()[i];
-      if (fingerprint(shadow.original.get()) != fingerprint(shadow.copy.get())) return false;
+      if (fingerprint(shadow.before.get()) != fingerprint(shadow.copy.get())) return false;
     }
     for (const auto& [object, before] : objects_)
       if (hides_state(object.get()) || fingerprint(object.get()) != before) return false;

@@ -10,7 +10,7 @@ using Action = Recipe::Action;
 // --- Side effects
 
 bool RecipeBuilder::shadow_changed(const World::Shadow& shadow) const {
-  PyObject *a = shadow.original.get(), *b = shadow.copy.get();
+  PyObject *a = shadow.before.get(), *b = shadow.copy.get();
   if (PyList_Check(a)) {
     Py_ssize_t n = PyList_GET_SIZE(a);
     if (n != PyList_GET_SIZE(b)) return true;

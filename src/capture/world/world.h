@@ -134,6 +134,7 @@ class World {
 
   struct Shadow {
     Ref original, copy;
+    Ref before;  // what the copy was at first: the original, with symbols for numbers that vary
   };
   const std::vector<Shadow>& shadows() const { return shadow_list_; }
   // Whether real code would see an object of the program differently from the trace.

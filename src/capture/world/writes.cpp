@@ -145,11 +145,13 @@ PyObject* World::shadow(PyObject* container) {
   }
   for (const auto& [key, symbol] : symbols)
     if (PyObject_SetItem(copy.get(), key.get(), symbol.get()) < 0) return nullptr;
+  Ref before = symbols.empty() ? Ref::borrow(container) : copy_container(copy.get());
+  if (!before) return nullptr;
   if (!log_.move_into(copy.get(), container)) return nullptr;
   PyObject* result = copy.get();
   hold(Ref::borrow(container));
   originals_[result] = container;
-  shadow_list_.push_back({Ref::borrow(container), copy});
+  shadow_list_.push_back({Ref::borrow(container), copy, std::move(before)});
   shadows_[container] = std::move(copy);
   return taken.append_to(result) ? result : nullptr;
 }
@@ -170,7 +172,7 @@ bool World::has_pending_changes() const {
     return true;
   };
   auto changed = [&](const Shadow& shadow) {
-    PyObject *a = shadow.original.get(), *b = shadow.copy.get();
+    PyObject *a = shadow.before.get(), *b = shadow.copy.get();
     if (PyList_CheckExact(a) && PyList_CheckExact(b)) return !same_items(a, b);
     if (PyDict_CheckExact(a) && PyDict_CheckExact(b)) return !same_entries(a, b);
     return true;
