@@ -1,8 +1,10 @@
 """PyTorch's flex_attention as a plain tensor program, for capture.
 
-It is the form that PyTorch calls its math form: the matrix of scores in float32 (float64 for such
-queries), what `score_mod` makes of it where `mask_mod` is true, a softmax, and a product with the
-values. The user's functions are of single numbers. PyTorch applies them with `vmap`; a capture
+On a GPU, for halves, that is an operator of Braze's own, which compiled graphs have kernels for
+(`src/trace/flex_attention.h`): the user's functions are programs that these compute for each score.
+Else it is the form that PyTorch calls its math form: the matrix of scores in float32 (float64 for
+such queries), what `score_mod` makes of it where `mask_mod` is true, a softmax, and a product with
+the values. The user's functions are of single numbers. PyTorch applies them with `vmap`; a capture
 evaluates them once, over the scores and over positions that broadcast to them. `_C.elementwise`
 makes a break of what would not be the same.
 
@@ -100,10 +102,8 @@ def flex_attention(
         dtype = torch.get_autocast_dtype(device)
         query, key, value = (_autocast(tensor, dtype) for tensor in (query, key, value))
         with torch.autocast(device, enabled=False):
-            scores = _scores(query, key, score_mod, block_mask, scale)
-            return _results(scores, query, value, return_lse, return_aux)
-    scores = _scores(query, key, score_mod, block_mask, scale)
-    return _results(scores, query, value, return_lse, return_aux)
+            return _attend(query, key, value, score_mod, block_mask, scale, return_lse, return_aux)
+    return _attend(query, key, value, score_mod, block_mask, scale, return_lse, return_aux)
 
 
 def _are_usual_tensors(query, key, value, enable_gqa):
@@ -157,30 +157,127 @@ def _autocast(tensor, dtype):
     return tensor if tensor.dtype is torch.float64 else tensor.to(dtype)
 
 
+def _attend(query, key, value, score_mod, block_mask, scale, return_lse, return_aux):
+    if return_aux is None or not return_aux.max_scores:
+        made = _by_kernels(query, key, value, score_mod, block_mask, scale)
+        if made is not None:
+            out, lse = made
+            if return_aux is not None:
+                return out, _flex.AuxOutput(lse=lse if return_aux.lse else None, max_scores=None)
+            return made if return_lse else out
+    scores = _scores(query, key, score_mod, block_mask, scale)
+    return _results(scores, query, value, return_lse, return_aux)
+
+
+# Devices that have kernels for it, and of what.
+_KERNEL_DEVICES = ("cuda",)
+_KERNEL_DTYPES = (torch.float16, torch.bfloat16)
+_MOST_DEPTH = 128
+
+
+def _by_kernels(query, key, value, score_mod, block_mask, scale):
+    """The result, and the logarithms of sums, of `braze.flex_attention`; None where it is not for
+    them."""
+    if query.device.type not in _KERNEL_DEVICES or query.dtype not in _KERNEL_DTYPES:
+        return None
+    for depth in (query.shape[3], value.shape[3]):
+        if depth > _MOST_DEPTH or depth % 8 != 0:
+            return None
+    sizes = (*query.shape[:3], key.shape[2])
+    # What stands for a score: never computed.
+    scores = torch.empty(sizes, dtype=torch.float32, device=query.device)
+    tangent = torch.empty(sizes, dtype=torch.float32, device=query.device)
+    positions = _unknown_positions(scores)
+    changed = _changed_scores(scores, positions, score_mod)
+    if changed.dtype is not torch.float32:
+        return None
+    gradient = tangent
+    if torch.is_grad_enabled():
+        if changed.requires_grad:  # what the function closes over has a gradient
+            return None
+        needs_gradient = query.requires_grad or key.requires_grad or value.requires_grad
+        if needs_gradient and score_mod is not None:
+            scores.requires_grad_()
+            changed = _changed_scores(scores, positions, score_mod)
+            gradient = None
+            if changed.requires_grad:
+                (gradient,) = torch.autograd.grad(changed, scores, tangent, allow_unused=True)
+            if gradient is None:
+                gradient = torch.zeros((), dtype=torch.float32, device=query.device)
+            gradient = gradient.detach()
+            changed = changed.detach()
+    outputs = (changed, gradient)
+    has_mask = block_mask is not None and block_mask.mask_mod is not _flex.noop_mask
+    if has_mask:
+        outputs = (changed, gradient, _mask(block_mask, positions))
+    made = _C.element_program((scores, tangent), positions, outputs)
+    if made is None:
+        return None
+    program, tables = made
+    block, key_blocks, query_blocks = (0, 0), [], []
+    whole = _flex._LARGE_SPARSE_BLOCK_SIZE
+    if has_mask and whole not in block_mask.BLOCK_SIZE:
+        block = block_mask.BLOCK_SIZE
+        key_blocks = _block_lists(block_mask, "kv")
+        if block_mask.q_indices is not None:
+            query_blocks = _block_lists(block_mask, "q")
+    if key.shape[0] != query.shape[0]:
+        key = key.expand(query.shape[0], *key.shape[1:])
+        value = value.expand(query.shape[0], *value.shape[1:])
+    strides = _wanted_strides((*query.shape[:3], value.shape[3]), query.stride())
+    return torch.ops.braze.flex_attention(
+        query, key, value, tables, key_blocks, query_blocks, program, scale, block, strides
+    )
+
+
+def _block_lists(block_mask, side):
+    names = (f"{side}_num_blocks", f"{side}_indices")
+    lists = [getattr(block_mask, name) for name in names]
+    for name in names:
+        whole = getattr(block_mask, f"full_{name}")
+        if whole is not None:
+            lists.append(whole)
+    return lists
+
+
+def _unknown_positions(scores):
+    """Which a capture would know: data that the functions read, as if there were one position, is a
+    break."""
+    unknown = scores.new_zeros((), dtype=torch.int64)
+    return tuple(index + unknown for index in _positions(scores.shape, scores.device))
+
+
+def _changed_scores(scores, positions, score_mod):
+    if score_mod is None:
+        return scores
+    changed = _C.elementwise(score_mod, (scores, *positions))
+    if changed.dtype.is_complex:
+        _C.decline("flex_attention: its score_mod gives complex numbers")
+    if changed.shape != scores.shape:
+        changed = changed.expand(scores.shape)
+    if not changed.is_floating_point():
+        changed = changed.to(scores.dtype)
+    return changed
+
+
+def _mask(block_mask, positions):
+    mask = _C.elementwise(block_mask.mask_mod, positions)
+    if mask.dtype is not torch.bool:
+        _C.decline(f"flex_attention: its mask_mod gives {mask.dtype}")
+    return mask
+
+
 def _scores(query, key, score_mod, block_mask, scale):
     """[B, Hq, Q, K], -inf where the mask is false."""
     dtype = torch.float64 if query.dtype is torch.float64 else torch.float32
     key = _for_each_query(key, query)
     scores = query.to(dtype) @ key.to(dtype).transpose(-2, -1)
     scores = (scores * scale).to(dtype)
-    # Which a capture would know: data that the functions read, as if there were one position, is a
-    # break.
-    unknown = scores.new_zeros((), dtype=torch.int64)
-    positions = tuple(index + unknown for index in _positions(scores.shape, scores.device))
-    changed = scores
-    if score_mod is not None:
-        changed = _C.elementwise(score_mod, (scores, *positions))
-        if changed.dtype.is_complex:
-            _C.decline("flex_attention: its score_mod gives complex numbers")
-        if changed.shape != scores.shape:
-            changed = changed.expand(scores.shape)
-        if not changed.is_floating_point():
-            changed = changed.to(dtype)
+    positions = _unknown_positions(scores)
+    changed = _changed_scores(scores, positions, score_mod)
     if block_mask is None or block_mask.mask_mod is _flex.noop_mask:
         return changed
-    mask = _C.elementwise(block_mask.mask_mod, positions)
-    if mask.dtype is not torch.bool:
-        _C.decline(f"flex_attention: its mask_mod gives {mask.dtype}")
+    mask = _mask(block_mask, positions)
     nothing = torch.full((), -math.inf, dtype=dtype, device=scores.device)
     return torch.where(mask, changed, nothing)
 
@@ -225,16 +322,21 @@ def _results(scores, query, value, return_lse, return_aux):
 
 def _laid_out_like(out, strides):
     """In the order of dimensions that the query has, but with the last one innermost."""
-    # Of equal strides the last dimension comes first.
-    order = sorted((0, 1, 2, 3), key=lambda dim: (strides[dim], -dim))
-    wanted = _dense_strides(out.shape, order)
-    if wanted[3] != 1 and _LAST_IS_INNERMOST:
-        order.remove(3)
-        wanted = _dense_strides(out.shape, [3, *order])
+    wanted = _wanted_strides(out.shape, strides)
     if out.stride() == wanted:
         return out
     laid_out = torch.empty_strided(out.shape, wanted, dtype=out.dtype, device=out.device)
     return laid_out.copy_(out)
+
+
+def _wanted_strides(sizes, strides):
+    # Of equal strides the last dimension comes first.
+    order = sorted((0, 1, 2, 3), key=lambda dim: (strides[dim], -dim))
+    wanted = _dense_strides(sizes, order)
+    if wanted[3] != 1 and _LAST_IS_INNERMOST:
+        order.remove(3)
+        wanted = _dense_strides(sizes, [3, *order])
+    return wanted
 
 
 def _dense_strides(sizes, order):

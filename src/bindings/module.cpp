@@ -7,12 +7,14 @@
 #include "dispatch/compiled_function.h"
 #include "runtime/attention_operator.h"
 #include "runtime/dense_operators.h"
+#include "runtime/flex_attention_operator.h"
 #include "runtime/memory.h"
 #include "runtime/memory_meter.h"
 #include "runtime/place_sum_operator.h"
 #include "runtime/random_operator.h"
 #include "target/isa.h"
 #include "toolchain/toolchain.h"
+#include "trace/flex_attention.h"
 #include "trace/tracer.h"
 
 namespace py = pybind11;
@@ -68,6 +70,8 @@ PYBIND11_MODULE(_C, module) {
   braze::runtime::register_dense_operators();
   braze::runtime::register_attention_operator();
   braze::runtime::register_place_sum_operator();
+  braze::runtime::register_flex_attention_kernels();
+  braze::trace::register_flex_attention_operators();
   braze::runtime::register_random_operator();
   if (!braze::capture::initialize()) throw py::error_already_set();
   if (!braze::dispatch::initialize(module.ptr())) throw py::error_already_set();

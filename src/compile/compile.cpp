@@ -8,6 +8,7 @@
 
 #include "compile/control_function.h"
 #include "compile/direct_function.h"
+#include "compile/flex_attention.h"
 #include "compile/generate.h"
 #include "compile/kernel_function.h"
 #include "compile/slots.h"
@@ -205,6 +206,7 @@ class ModuleBuilder {
   plan::Function straight_function(graph::Graph& graph, int32_t number) {
     const bool functional =
         options_.backend != Backend::kEager && run_passes(graph, options_, timings_);
+    if (functional && kernels_wanted_) use_flex_kernels(graph, options_.target);
     dump(options_, "graph", [&] { return graph::to_string(graph); });
     if (!functional || !kernels_wanted_ || !lower(graph, number)) return direct_function(graph);
     return {};

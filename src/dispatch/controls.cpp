@@ -96,6 +96,10 @@ PyMethodDef kControlMethods[] = {
     {"elementwise", control_flow, METH_VARARGS,
      "elementwise(function, tensors): what it gives for numbers, of which these are many; see "
      "python/braze/_flex_attention.py."},
+    {"element_program", control_flow, METH_VARARGS,
+     "element_program(numbers, positions, outputs): (text, tables) of what has been recorded "
+     "between "
+     "these, or None."},
     {"call_later", control_flow, METH_VARARGS,
      "call_later(look, function, arguments): puts function(*arguments) off; see "
      "python/braze/_schedulers.py."},
@@ -123,10 +127,14 @@ static bool add_control_flow(PyObject* module, const char* name, capture::Contro
 bool initialize_controls(PyObject* module) {
   if (PyModule_AddFunctions(module, kControlMethods)) return false;
   const std::pair<const char*, capture::Callee> rules[] = {
-      {"is_compiling", capture::Callee::kReadOnly},  {"graph_break", capture::Callee::kGraphBreak},
-      {"expect", capture::Callee::kExpect},          {"operand", capture::Callee::kOperand},
-      {"run_backward", capture::Callee::kBackward},  {"call_later", capture::Callee::kLate},
-      {"elementwise", capture::Callee::kElementwise}};
+      {"is_compiling", capture::Callee::kReadOnly},
+      {"graph_break", capture::Callee::kGraphBreak},
+      {"expect", capture::Callee::kExpect},
+      {"operand", capture::Callee::kOperand},
+      {"run_backward", capture::Callee::kBackward},
+      {"call_later", capture::Callee::kLate},
+      {"elementwise", capture::Callee::kElementwise},
+      {"element_program", capture::Callee::kElementProgram}};
   for (const auto& [name, callee] : rules) {
     Ref function = Ref::steal(PyObject_GetAttrString(module, name));
     if (!function) return false;

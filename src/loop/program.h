@@ -1,6 +1,7 @@
 // A lowered graph before and after fusion: buffers, kernels and extern calls in execution order.
 #pragma once
 
+#include <optional>
 #include <variant>
 
 #include "graph/graph.h"
@@ -61,6 +62,11 @@ std::string to_string(const Program& program);
 // `deterministic`: what is added up in computed places on a GPU is an ExternCall, which adds up in
 // a fixed order or raises (torch.use_deterministic_algorithms).
 Program lower(const graph::Graph& graph, const target::Target& target, bool deterministic = false);
+
+// A graph of elementwise ops as a single kernel over the sizes of its first input, to which all
+// outputs broadcast: a store for each output, in order, of an expression that stores nothing on the
+// way. Nothing where that cannot be.
+std::optional<Program> lower_elements(const graph::Graph& graph, const target::Target& target);
 
 // The type of the devices that kernels for this target run on.
 graph::Device::Type device_type(const target::Target& target);

@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "runtime/cuda/flex_attention.h"
 #include "runtime/cuda/triton.h"
+#include "runtime/flex_attention_operator.h"
 #include "toolchain/nvrtc.h"
 
 namespace braze::runtime {
@@ -49,6 +51,12 @@ void load_on_gpu(const plan::Module& module, const std::vector<Use>& uses, Loade
     sources.push_back({.text = code.text, .flags = code.flags});
     objects.push_back(i);
   }
+  // Loaded by the operators, at their first call.
+  for (const plan::Function& function : module.functions)
+    for (const plan::Step& step : function.steps)
+      if (const auto* called = std::get_if<plan::ExternStep>(&step))
+        for (std::string_view source : flex_sources(*called))
+          sources.push_back(cuda::flex_program(source, function.device.index));
   if (sources.empty()) return;
   const toolchain::Cubins cubins = toolchain::cubins(sources);
   std::map<std::pair<size_t, int>, std::shared_ptr<cuda::LoadedCode>> codes;  // each on its device

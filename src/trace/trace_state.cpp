@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ranges>
 #include <utility>
 
 #include "graph/infer/strides.h"
@@ -68,6 +69,13 @@ bool TraceState::is_declared(const at::Tensor& real) const {
 void TraceState::bind(FakeTensorImpl* fake, graph::Value* value) {
   fake->value = value;
   fake->serial = serial_;
+}
+
+at::Tensor TraceState::another_fake(graph::Value* value) {
+  at::Tensor fake = make_fake(value->type());
+  as_fake(fake)->set_fake_device(pytorch::device_of(value->type().device));
+  bind(as_fake(fake), value);
+  return fake;
 }
 
 TraceState::KnownStorage& TraceState::known_storage(const c10::Storage& storage) {
@@ -387,6 +395,25 @@ void TraceState::take_up_versions() {
   }
 }
 
+void TraceState::leave_stand_ins_out() {
+  if (stand_ins_.empty()) return;
+  const auto stands_in = [&](const graph::Value* value) {
+    return std::ranges::any_of(stand_ins_, [&](const auto& ids) {
+      return ids.first <= value->id() && value->id() < ids.second;
+    });
+  };
+  std::vector<graph::Node*> nodes;
+  for (const auto& node : graph_.nodes()) nodes.push_back(node.get());
+  for (graph::Node* node : std::views::reverse(nodes)) {
+    const auto is_unneeded = [&](const graph::Value* value) {
+      return !value || (stands_in(value) && !graph_.has_uses(value));
+    };
+    if (node->op().effects.pure() && !node->results().empty() &&
+        std::ranges::all_of(node->results(), is_unneeded))
+      graph_.erase(node);
+  }
+}
+
 Trace TraceState::finish(const std::vector<at::Tensor>& outputs) {
   settle_autograd();
   std::vector<graph::Value*> values;
@@ -404,6 +431,7 @@ Trace TraceState::finish(const std::vector<at::Tensor>& outputs) {
     roles.push_back({graph::OutputKind::kGradient, {}});
   }
   graph_.set_outputs(std::move(values), std::move(roles));
+  leave_stand_ins_out();
   graph_.move_inputs_to_end(graph::InputKind::kTangent);
   Trace trace{.graph = std::move(graph_), .inputs = std::move(inputs_), .joint = std::move(joint_)};
   settle_symbols(trace);

@@ -80,6 +80,13 @@ class TraceState {
   // A fake with the metadata of `output` for its gradient, an input of the graph without a real
   // tensor.
   at::Tensor add_tangent(const at::Tensor& output, std::string name);
+  // A fresh fake that stands for a value of the graph, without a history.
+  at::Tensor another_fake(graph::Value* value);
+  // What has been recorded from this value on, up to now, stands for something else: nodes whose
+  // results nobody uses in the end are left out, whatever they would refuse.
+  void stands_for_program(const graph::Value* first) {
+    stand_ins_.emplace_back(first->id(), graph_.value_count());
+  }
   // Nodes to come stem from the backward of what this autograd node recorded; none: from the code.
   // `in_code`: of a backward in the code.
   void backward_of(std::optional<uint64_t> sequence_number, bool in_code = false);
@@ -132,6 +139,7 @@ class TraceState {
   // From here on the storage counts as another one: its memory has been allocated anew.
   int renew_storage_number(const c10::Storage& storage);
   void note_write(int storage);  // to an outside tensor
+  void leave_stand_ins_out();
   c10::Storage storage_of_real(const at::Tensor& real);
 
   void bind(FakeTensorImpl* fake, graph::Value* value);
@@ -172,6 +180,7 @@ class TraceState {
   // Nodes of autograd that a backward in the traced code has used up, held by their addresses.
   std::unordered_map<const torch::autograd::Node*, std::shared_ptr<void>> used_up_;
   std::vector<at::Tensor> gradients_;
+  std::vector<std::pair<int, int>> stand_ins_;  // ids of values, [first, end)
   graph::Joint joint_;
   std::map<std::pair<int64_t, int64_t>, sym::Int> ducks_;
   std::vector<SymbolicInput> symbolic_inputs_;

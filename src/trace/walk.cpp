@@ -30,10 +30,11 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return as_fake(a)->value->type() == as_fake(b)->value->type();
 }
 
-// Of a class for the user's Functions, in Python or C++.
+// Of a class for the user's Functions, in Python or C++; Braze's own has a gradient itself.
 bool is_users(const Node& node) {
   const std::string_view name = typeid(node).name();
-  return name.find("PyNode") != name.npos || name.find("CppNode") != name.npos;
+  const bool is_own = name.find("5braze") != name.npos;
+  return name.find("PyNode") != name.npos || (name.find("CppNode") != name.npos && !is_own);
 }
 
 }  // namespace

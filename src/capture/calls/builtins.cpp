@@ -148,6 +148,9 @@ Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& 
     case Callee::kElementwise:
       if (done = done && count == 2 && PyTuple_CheckExact(args[1].get()); !done) return {};
       return call_elementwise(trace, args[0], args[1]);
+    case Callee::kElementProgram:
+      if (done = done && count == 3; !done) return {};
+      return call_element_program(trace, args);
     case Callee::kReadOnly:
       done = true;
       if (count > 0 && (rule.text == "repr()" || rule.text == "ascii()") &&

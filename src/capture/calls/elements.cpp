@@ -52,6 +52,15 @@ Tracked call_elementwise(TraceContext& trace, const Tracked& function, const Tra
   return given;
 }
 
+Tracked call_element_program(TraceContext& trace, const Tracked* arguments) {
+  if (trace.torch_calls) return Tracked::borrow(Py_None);  // operators of PyTorch alone
+  for (int i = 0; i < 3; ++i)
+    for (Py_ssize_t item = 0; item < PyTuple_GET_SIZE(arguments[i].get()); ++item)
+      if (!is_tensor(PyTuple_GET_ITEM(arguments[i].get(), item)))
+        return decline_elements(trace, "it is no tensor");
+  return Tracked(element_program(arguments[0].get(), arguments[1].get(), arguments[2].get()));
+}
+
 bool may_show_sizes(TraceContext& trace, PyObject* tensor, std::string_view name) {
   const Elements* elements = elements_under_way;
   if (!elements || !shows_sizes(name) || !elements->may_hold(tensor)) return true;

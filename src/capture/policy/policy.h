@@ -87,8 +87,9 @@ enum class Callee : uint8_t {
   kBuildClass,
   kPrint,
   kWarn,
-  kIdentity,     // id(), hash(): the result depends on addresses
-  kElementwise,  // braze._C.elementwise
+  kIdentity,        // id(), hash(): the result depends on addresses
+  kElementwise,     // braze._C.elementwise
+  kElementProgram,  // braze._C.element_program
 };
 
 // What torch.cond and torch.while_loop are made of in a capture (python/braze/_control_flow.py).

@@ -7,11 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "cpython/ref.h"
+
 namespace braze::trace {
 class Elements;
 }
 
 namespace braze::capture {
+
+using cpython::Ref;
 
 class Elements {
  public:
@@ -25,5 +29,8 @@ class Elements {
  private:
   std::unique_ptr<trace::Elements> elements_;
 };
+
+// (text, tables), or None; see trace/element_program.h. Null with an exception set.
+Ref element_program(PyObject* numbers, PyObject* positions, PyObject* outputs);
 
 }  // namespace braze::capture

@@ -213,6 +213,7 @@ static bool keeps_symbols(TraceContext& trace, PyObject* f, PyObject* self, Trac
       case Callee::kLate:
       case Callee::kControlFlow:
       case Callee::kElementwise:
+      case Callee::kElementProgram:
       case Callee::kPrint:
         return true;
       case Callee::kUnlisted:

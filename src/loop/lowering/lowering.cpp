@@ -319,6 +319,7 @@ void Lowering::define(const Node& node, int result, Traits traits, ElementFuncti
   known.traits = std::move(traits);
   known.node = &node;
   if (is_host_arithmetic(node)) return define_on_host(node, known);
+  if (inlines_) return;
   const bool shared = known.traits.math && uses_[value->id()] > 1;
   bool recomputed = false;
   if (known.traits.heavy && !shared)
@@ -377,17 +378,17 @@ int Lowering::buffer_of(Value* value) {
 }
 
 void Lowering::realise_math(Value* value) {
-  if (traits(value).math && !is_host_number(value)) buffer_of(value);
+  if (!inlines_ && traits(value).math && !is_host_number(value)) buffer_of(value);
 }
 
 void Lowering::realise_checked(Value* value) {
-  if (!traits(value).checked) return;
+  if (inlines_ || !traits(value).checked) return;
   while (known_[value->id()].base) value = known_[value->id()].base;
   buffer_of(value);
 }
 
 void Lowering::realise_heavy(Value* value) {
-  if (is_host_number(value)) return;
+  if (inlines_ || is_host_number(value)) return;
   Traits own = traits(value);
   if (!own.heavy && own.size <= costs_.repeated_nodes) return;
   while (known_[value->id()].base) value = known_[value->id()].base;

@@ -41,6 +41,8 @@ class Lowering {
  public:
   Lowering(const graph::Graph& graph, const target::Target& target, bool deterministic);
   Program run();
+  // See loop::lower_elements.
+  std::optional<Program> run_as_elements();
 
   ExprPool& pool() { return program_.pool; }
   Program& program() { return program_; }
@@ -119,6 +121,7 @@ class Lowering {
   const graph::Graph& graph_;
   const graph::Device::Type device_;  // of kernels
   const bool deterministic_;          // see loop::lower
+  bool inlines_ = false;              // no value is stored before another is computed
   const target::Costs costs_;
   Program program_;
   std::vector<Known> known_;      // by value id
