@@ -202,6 +202,15 @@ std::vector<bool> Backward::reached_by(size_t tangent) const {
   return reached;
 }
 
+bool Backward::takes_kept(size_t tangent) const {
+  Form form(tangents_.size(), -1);
+  form[tangent] = 0;
+  const Flow flow(graph_, tangents_, flows_, form);
+  return std::ranges::any_of(graph_.inputs(), [&](const graph::Input& input) {
+    return input.kind == InputKind::kSaved && flow.needed[input.value->id()];
+  });
+}
+
 std::unique_ptr<Backward::Variant> Backward::make_variant(const Form& form) const {
   const Flow flow(graph_, tangents_, flows_, form);
   auto variant = std::make_unique<Variant>();

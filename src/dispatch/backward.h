@@ -50,6 +50,8 @@ class Backward {
 
   // By gradient: whether it depends on this tangent, or on none.
   std::vector<bool> reached_by(size_t tangent) const;
+  // Whether what is made of this tangent takes something that is kept from the forward.
+  bool takes_kept(size_t tangent) const;
 
   // One of its stages, whose graph is taken. `kept`: set to the number in kept() of each that the
   // stage takes.

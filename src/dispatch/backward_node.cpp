@@ -64,7 +64,7 @@ class BackwardNode final : public Node {
     if (number > 0) return;
     std::lock_guard lock(kept->mutex);
     for (size_t i = 0; i < kept->asked.size(); ++i)
-      if (given[i].defined()) kept->note(kept->asked[i]);
+      if (given[i].defined()) kept->note(kept->asked[i], tangents[i]);
   }
 
   // Adds what this node was given to the tangents of the run and returns them; the last node takes

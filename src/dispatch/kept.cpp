@@ -42,8 +42,11 @@ void Kept::reset(std::optional<size_t> stage) {
   for (SavedVariable& variable : inner) variable.reset_data();
 }
 
-void Kept::note(Asked& result) {
-  if (result.is_spent) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+// In eager, nodes that have kept nothing run any number of times.
+void Kept::note(Asked& result, size_t tangent) {
+  const Backward& backward = code->parts ? *code->parts : *code->whole;
+  if (result.is_spent && backward.takes_kept(tangent))
+    throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
   result.is_given = true;
 }
 

@@ -65,8 +65,8 @@ struct Kept {
   // released with those of others.
   // `stage`: only what no stage behind this one needs.
   void release(std::optional<size_t> stage = {});
-  // A tangent of a result has arrived. With the mutex.
-  void note(Asked& result);
+  // A tangent of a result has arrived, the one of that number. With the mutex.
+  void note(Asked& result, size_t tangent);
   // The gradients of all inputs. `asking`: the node that does.
   torch::autograd::variable_list run_whole(const NodePtr& asking,
                                            torch::autograd::variable_list tangents);

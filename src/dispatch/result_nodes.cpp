@@ -69,7 +69,7 @@ class ResultNode final : public Node {
       if (runs(plan, *next_edge(edge).function)) pending.ports.insert(port);
       edge += kept->code->ports[port].size();
     }
-    kept->note(kept->asked[tangent]);
+    kept->note(kept->asked[tangent], tangent);
     if (!pending.in_parts) pending.tangents[tangent] = given;
     return pending.in_parts;
   }

@@ -31,6 +31,13 @@ bool requires_grad(const c10::TensorImpl& impl) {
   return meta != nullptr && (meta->requires_grad_ || static_cast<bool>(meta->grad_fn_));
 }
 
+// No compiled code is for such.
+bool carries_tangent(const c10::TensorImpl& impl) {
+  auto meta = static_cast<const torch::autograd::AutogradMeta*>(
+      const_cast<c10::TensorImpl&>(impl).autograd_meta());
+  return meta != nullptr && meta->fw_grad_ && pytorch::has_tangent(impl);
+}
+
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return std::tolower(c); });
@@ -109,7 +116,8 @@ TensorSpec::TensorSpec(PyObject* tensor, uint64_t free_sizes, uint64_t free_stri
 }
 
 inline bool TensorSpec::fits_history(const c10::TensorImpl& impl) const {
-  return requires_grad(impl) == requires_grad_ && (!no_hooks_ || !pytorch::has_hooks(impl));
+  return requires_grad(impl) == requires_grad_ && (!no_hooks_ || !pytorch::has_hooks(impl)) &&
+         !carries_tangent(impl);
 }
 
 inline bool TensorSpec::fits_but_shape(const c10::TensorImpl& impl) const {
@@ -203,6 +211,7 @@ std::string TensorSpec::difference(const std::string& source, PyObject* object) 
   if (requires_grad(*impl) != requires_grad_)
     return changed("requires_grad", flag(requires_grad_), flag(!requires_grad_));
   if (no_hooks_ && pytorch::has_hooks(*impl)) return source + " has got a hook";
+  if (carries_tangent(*impl)) return source + " carries a tangent of forward-mode differentiation";
   return changed("dispatch keys", c10::toString(c10::DispatchKeySet::from_raw_repr(keys_)),
                  c10::toString(impl->key_set()));
 }

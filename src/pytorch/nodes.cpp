@@ -1,5 +1,6 @@
 #include "pytorch/nodes.h"
 
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -27,6 +28,13 @@ bool has_hooks(const c10::TensorImpl& leaf) {
   if (!meta->hooks_.empty() || meta->post_acc_grad_hooks_) return true;
   const NodePtr accumulator = meta->grad_accumulator_.lock();
   return accumulator && (!accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty());
+}
+
+bool has_tangent(const c10::TensorImpl& tensor) {
+  using torch::autograd::AutogradMeta;
+  const auto* meta =
+      static_cast<const AutogradMeta*>(const_cast<c10::TensorImpl&>(tensor).autograd_meta());
+  return meta != nullptr && meta->fw_grad_ && !meta->fw_grad_->empty();
 }
 
 at::Tensor with_history(const at::Tensor& value, const at::Tensor& history) {

@@ -26,6 +26,8 @@ auto make_node(Args&&... args) {
 
 // Of a leaf: whether anything is called when a gradient is accumulated into it.
 bool has_hooks(const c10::TensorImpl& leaf);
+// Whether it carries a tangent of forward-mode differentiation.
+bool has_tangent(const c10::TensorImpl& tensor);
 
 // A tensor over the memory of `value` whose gradient is that of `history`; without one if that does
 // not require grad.

@@ -1,5 +1,6 @@
 #include "trace/supported.h"
 
+#include "pytorch/nodes.h"
 #include "torch_python/objects.h"
 #include "trace/fake_tensor.h"
 #include "trace/tracer.h"
@@ -41,6 +42,8 @@ std::string why_unsupported(const at::Tensor& tensor, bool check_type) {
            DispatchKey::Functionalize, DispatchKey::ZeroTensor, kFakeKey})))
     return "it is a tensor subclass or wrapper";
   if (!tensor.unsafeGetTensorImpl()->has_storage()) return "it has no storage";
+  if (pytorch::has_tangent(*tensor.unsafeGetTensorImpl()))
+    return "it carries a tangent of forward-mode differentiation";
   if (check_type) {
     PyObject* object = torch_python::wrap(tensor);
     PyTypeObject* type = Py_TYPE(object);
