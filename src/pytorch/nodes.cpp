@@ -37,12 +37,15 @@ bool has_tangent(const c10::TensorImpl& tensor) {
   return meta != nullptr && meta->fw_grad_ && !meta->fw_grad_->empty();
 }
 
-at::Tensor with_history(const at::Tensor& value, const at::Tensor& history) {
-  at::Tensor result = value.detach();
-  if (!history.requires_grad()) return result;
+void give_identity(const at::Tensor& tensor, const at::Tensor& history) {
   NodePtr node = make_node<Identity>();
   node->set_next_edges({torch::autograd::impl::gradient_edge(history)});
-  torch::autograd::set_history(result, node);
+  torch::autograd::set_history(tensor, node);
+}
+
+at::Tensor with_history(const at::Tensor& value, const at::Tensor& history) {
+  at::Tensor result = value.detach();
+  if (history.requires_grad()) give_identity(result, history);
   return result;
 }
 

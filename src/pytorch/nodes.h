@@ -26,6 +26,8 @@ auto make_node(Args&&... args) {
 
 // Of a leaf: whether anything is called when a gradient is accumulated into it.
 bool has_hooks(const c10::TensorImpl& leaf);
+// A history of its own for `tensor`, with its sizes, behind which is that of `history`.
+void give_identity(const at::Tensor& tensor, const at::Tensor& history);
 // Whether it carries a tangent of forward-mode differentiation.
 bool has_tangent(const c10::TensorImpl& tensor);
 

@@ -40,7 +40,7 @@ std::string why_no_history(const std::vector<at::Tensor>& outputs, size_t number
 void end_at_inputs(Walk& walk, const TraceState& state) {
   for (size_t i = 0; i < state.inputs().size(); ++i)
     if (const at::Tensor& real = state.inputs()[i].tensor; real.requires_grad())
-      walk.ends_at(torch::autograd::impl::gradient_edge(real), static_cast<int>(i));
+      walk.ends_at(state.gradient_edge(real), static_cast<int>(i));
 }
 
 // Whether a backward in the traced code has used up what that of this output needs. Nodes that have

@@ -1,7 +1,10 @@
 // Inputs with symbolic sizes, and what is left of the symbols when the trace is over.
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
 #include <numeric>
 
+#include "pytorch/nodes.h"
 #include "sym/symbols.h"
 #include "trace/sym_node.h"
 #include "trace/trace_state.h"
@@ -143,8 +146,27 @@ at::Tensor TraceState::symbolic_input(const at::Tensor& real, graph::InputKind k
                                     to_symints(input.strides, shapes), real.storage_offset(),
                                     real.scalar_type(), real.device());
   stand_for(fake, real, kind, std::move(name));
+  take_history(fake, real);
   symbolic_inputs_.push_back(std::move(input));
   return fake;
+}
+
+// A leaf, or a node of the fake's own, which has its symbolic sizes: autograd holds gradients
+// against them. Walks end there.
+void TraceState::take_history(const at::Tensor& fake, const at::Tensor& real) {
+  if (!real.requires_grad()) return;
+  if (real.is_leaf())
+    fake.set_requires_grad(true);
+  else
+    pytorch::give_identity(fake, real);
+}
+
+torch::autograd::Edge TraceState::gradient_edge(const at::Tensor& real) const {
+  const auto found = outside_.find(real.unsafeGetTensorImpl());
+  const bool stands_in = found != outside_.end() && found->second.fake.defined() &&
+                         as_fake(found->second.fake)->stands_for_input &&
+                         found->second.fake.requires_grad();
+  return torch::autograd::impl::gradient_edge(stands_in ? found->second.fake : real);
 }
 
 at::Tensor TraceState::stand_in(const at::Tensor& real, graph::InputKind kind, std::string name) {

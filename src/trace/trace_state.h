@@ -25,6 +25,7 @@
 #include "trace/tracer.h"
 
 namespace torch::autograd {
+struct Edge;
 struct Node;  // its header takes as long to parse as all others
 }
 
@@ -77,6 +78,8 @@ class TraceState {
   const graph::Graph& graph() const { return graph_; }
   const std::vector<GraphInput>& inputs() const { return inputs_; }
   bool is_outside_storage(int storage) const;
+  // Where gradients of a tensor from outside leave the trace.
+  torch::autograd::Edge gradient_edge(const at::Tensor& real) const;
   // A fake with the metadata of `output` for its gradient, an input of the graph without a real
   // tensor.
   at::Tensor add_tangent(const at::Tensor& output, std::string name);
@@ -121,6 +124,7 @@ class TraceState {
   void settle_symbols(Trace& trace);
   void stand_for(const at::Tensor& fake, const at::Tensor& real, graph::InputKind kind,
                  std::string name);
+  void take_history(const at::Tensor& fake, const at::Tensor& real);
   // A fresh fake with the contents of `real`, which was made while tracing.
   at::Tensor literal(const at::Tensor& real);
 

@@ -27,6 +27,7 @@ bool is_plain_leaf(PyObject* leaf) {
 }
 
 bool accumulate(TraceContext& trace, size_t number, PyObject* leaf, bool creates_graph) {
+  leaf = trace.world.real_of(leaf);
   if (!requires_grad(leaf)) return true;  // no longer, and eager drops the gradient
   const Source* source = trace.world.source_of(leaf);
   const bool is_made = is_fake(leaf);

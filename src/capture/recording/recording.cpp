@@ -74,7 +74,7 @@ std::vector<int64_t> sizes_of(PyObject* tensor) { return tensor_of(tensor).sizes
 bool may_be_symbolic(PyObject* object) {
   if (Py_TYPE(object) != known().tensor) return false;
   const at::Tensor& tensor = tensor_of(object);
-  return tensor.layout() == at::kStrided && !tensor.requires_grad() &&
+  return tensor.layout() == at::kStrided &&
          (tensor.device().is_cpu() || tensor.device().is_cuda()) && !trace::Tracer::is_fake(tensor);
 }
 
