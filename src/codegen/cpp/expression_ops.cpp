@@ -105,9 +105,13 @@ std::string ExpressionWriter::mask_as(const std::string& mask, int bytes) {
 }
 
 std::string ExpressionWriter::to_mask(const std::string& comparison, DType dtype) {
-  if (compute_bytes(dtype) == nest_.mask_bytes) return comparison;
-  prelude_.need("convert");
-  return "convert<" + mask_type() + ">(" + comparison + ")";
+  if (compute_bytes(dtype) != nest_.mask_bytes) {
+    prelude_.need("convert");
+    return "convert<" + mask_type() + ">(" + comparison + ")";
+  }
+  // Of 8 bytes comparisons give vectors of `long`, masks are of `long long`: not the same type,
+  // which a choice between two masks needs.
+  return nest_.mask_bytes == 8 ? mask_type() + "(" + comparison + ")" : comparison;
 }
 
 Operand ExpressionWriter::round_half(Operand value, DType dtype) {

@@ -37,6 +37,30 @@ TEST(Pointwise, BroadcastStridesAndOffsets) {
   });
 }
 
+// Where no element has more than 8 bytes, masks have 8 in each lane, as what has been compared.
+TEST(Pointwise, ComparisonsOfWideElements) {
+  std::vector<std::string> texts;
+  for (const std::string type : {"i64", "f64"}) {
+    const auto add = [&](const std::string& name, const std::string& value) {
+      texts.push_back("kernel " + name + "(b0: " + type + " in, b1: " + type +
+                      " in, b2: bool out) outer(o0 < 3, o1 < 38) {\n store(b2, o0*38 + o1, " +
+                      value + ")\n}");
+    };
+    const std::string zero = "0:" + type, a = "load(b0, o0*38 + o1)", b = "load(b1, o0*38 + o1)";
+    const std::string moved = "load(b0, o0*37 + o1 + -1)";
+    for (const std::string& condition : std::vector<std::string>{
+             "ne(" + moved + ", " + zero + ")", "lt(" + moved + ", load(b1, o1))",
+             "not(" + moved + ")", "bool(" + moved + ")", "isnan(" + moved + ")",
+             "isinf(" + moved + ")"})
+      add("padded", "masked(lt(0, o1), " + condition + ", 1:bool)");
+    add("chosen", "where(ne(" + a + ", " + zero + "), ne(abs(" + b + "), " + zero + "), lt(" + a +
+                      ", " + b + "))");
+    add("both", "and(ne(" + a + ", " + zero + "), where(lt(" + b + ", " + a + "), 1:bool, eq(" + a +
+                    ", " + b + ")))");
+  }
+  check_kernels(texts);
+}
+
 // The place in a row of a head decides a condition, in vectors, and where a table is loaded.
 TEST(Pointwise, RunsThatBeginAtARemainder) {
   check_kernels({
