@@ -29,6 +29,20 @@ bool elementwise_backward(const InferCall& call) {
   return are_of_one_kind(call) && call.give_elementwise(operands, operands[0]->dtype);
 }
 
+// grad_output, self, numbers: of two layouts that of `self` decides.
+bool backward_by_self(const InferCall& call) {
+  const TensorType* operands[] = {&call.tensor(1), &call.tensor(0)};
+  return are_of_one_kind(call) && call.give_elementwise(operands, operands[0]->dtype);
+}
+
+// grad_output, numbers, is_result, self or the result
+bool elu_backward(const InferCall& call) {
+  const TensorType* operands[] = {&call.tensor(0), &call.tensor(5)};
+  return operands[0]->dtype == operands[1]->dtype && is_float(operands[0]->dtype) &&
+         call.ask.all_fit(operands[0]->sizes, operands[1]->sizes) &&
+         call.give_elementwise(operands, operands[0]->dtype);
+}
+
 bool hardtanh(const InferCall& call) { return is_float(call.tensor(0).dtype) && like_self(call); }
 
 bool hardswish(const InferCall& call) {
@@ -75,6 +89,13 @@ constexpr InferEntry kActivationsRules[] = {
     {"aten.hardtanh_backward", elementwise_backward, InferUse::kAlways},
     {"aten.hardswish", hardswish, InferUse::kAlways},
     {"aten.hardswish_backward", elementwise_backward, InferUse::kAlways},
+    {"aten.elu_backward", elu_backward, InferUse::kAlways},
+    {"aten.hardshrink_backward", elementwise_backward, InferUse::kAlways},
+    {"aten.softshrink_backward", elementwise_backward, InferUse::kAlways},
+    {"aten.hardsigmoid_backward", elementwise_backward, InferUse::kAlways},
+    {"aten.leaky_relu_backward", backward_by_self, InferUse::kAlways},
+    {"aten.threshold_backward", backward_by_self, InferUse::kAlways},
+    {"aten.softplus_backward", elementwise_backward, InferUse::kAlways},
     {"aten.log_sigmoid_forward", log_sigmoid, InferUse::kAlways},
     {"aten.log_sigmoid_backward", log_sigmoid_backward, InferUse::kAlways},
     {"aten._prelu_kernel", prelu, InferUse::kAlways},

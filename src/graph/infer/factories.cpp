@@ -1,6 +1,7 @@
 // New tensors of given sizes, or of those of another one.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "graph/infer/call.h"
 
@@ -74,6 +75,10 @@ bool scalar_tensor(const InferCall& call) { return make(call, {}, 1, call.defaul
 
 // Of whole numbers the length is exact.
 std::optional<Int> whole_length(const InferCall& call, Int from, Int to, Int by) {
+  if (call.ask.less(by, 0)) {
+    std::swap(from, to);
+    by = Int(0) - by;
+  }
   const Int length = to - from;
   if (!call.ask.less(0, by) || !call.ask.expect_at_least(length, 0)) return std::nullopt;
   return by == Int(1) ? length : sym::floordiv(length + by - 1, by);

@@ -31,9 +31,48 @@ bool loss_like_self(const InferCall& call) {
                                                                   : give_scalar(call, self);
 }
 
+// self, target, then the reduction: a loss for each element, or one.
+bool elementwise_loss(const InferCall& call) {
+  const TensorType* operands[] = {&call.tensor(0), &call.tensor(1)};
+  const DType dtype = operands[0]->dtype;
+  if (!is_float(dtype) || operands[1]->dtype != dtype) return false;
+  if (int_arg(call.list(), 2) == kNoReduction) return call.give_elementwise(operands, dtype);
+  return try_broadcast(operands, call.ask) && give_scalar(call, *operands[0]);
+}
+
 // self, target, weight, reduction
 bool binary_cross_entropy(const InferCall& call) {
   return call.absent(2) && loss_like_self<3>(call);
+}
+
+// self, target, weight, pos_weight, reduction. It begins with ones like the target.
+bool binary_cross_entropy_of_logits(const InferCall& call) {
+  const TensorType& target = call.tensor(1);
+  if (!are_alike(call, 0, 1)) return false;
+  for (const int i : {2, 3}) {
+    const TensorType* weight = call.optional(i);
+    if (!weight) continue;
+    const TensorType* operands[] = {&target, weight};
+    const auto sizes = try_broadcast(operands, call.ask);
+    if (weight->dtype != target.dtype || !sizes || !call.ask.all_fit(*sizes, target.sizes))
+      return false;
+  }
+  return int_arg(call.list(), 4) == kNoReduction ? call.give_like(target, target.dtype)
+                                                 : give_scalar(call, target);
+}
+
+// self, target, reduction
+bool soft_margin_loss(const InferCall& call) {
+  return are_alike(call, 0, 1) && int_arg(call.list(), 2) != kNoReduction &&
+         give_scalar(call, call.tensor(0));
+}
+
+// grad_output, self, target, reduction. Others than row-major ones are laid out by turns.
+bool soft_margin_loss_backward(const InferCall& call) {
+  const TensorType &grad = call.tensor(0), &self = call.tensor(1), &target = call.tensor(2);
+  return grad.dtype == self.dtype && grad.rank() == 0 && are_alike(call, 1, 2) &&
+         is_row_major(self, call.ask) && is_row_major(target, call.ask) &&
+         call.give_fresh(self.sizes, self.dtype, self.device);
 }
 
 // grad_output, self, target, weight, reduction
@@ -50,6 +89,22 @@ bool row_major_gradient(const InferCall& call) {
   return grad.dtype == self.dtype && are_alike(call, 1, 2) &&
          is_gradient_of(call, grad, self.sizes, int_arg(call.list(), 3)) &&
          call.give_fresh(self.sizes, self.dtype, self.device);
+}
+
+// grad_output, self, target, weight, reduction, ignore_index, total_weight: of a sample or a batch.
+bool nll_loss_backward(const InferCall& call) {
+  const TensorType &grad = call.tensor(0), &self = call.tensor(1), &target = call.tensor(2);
+  const TensorType* weight = call.optional(3);
+  const int64_t rank = self.rank();
+  if ((rank != 1 && rank != 2) || target.rank() != rank - 1 || !is_float(self.dtype) ||
+      grad.dtype != self.dtype || call.tensor(6).rank() != 0 ||
+      !call.ask.all_fit(std::span(self.sizes).first(rank - 1), target.sizes) ||
+      !is_gradient_of(call, grad, target.sizes, int_arg(call.list(), 4)))
+    return false;
+  if (weight && (weight->dtype != self.dtype || weight->rank() != 1 ||
+                 !call.ask.fit(weight->sizes[0], self.sizes.back())))
+    return false;
+  return call.give_fresh(self.sizes, self.dtype, self.device);
 }
 
 // The sizes of a target of images, one class for each place; nothing for what is an error or empty.
@@ -96,12 +151,18 @@ bool nll_loss2d_backward(const InferCall& call) {
 }
 
 constexpr InferEntry kLossesRules[] = {
+    {"aten.mse_loss", elementwise_loss, InferUse::kAlways},
+    {"aten.smooth_l1_loss", elementwise_loss, InferUse::kAlways},
     {"aten.mse_loss_backward", row_major_gradient, InferUse::kAlways},
     {"aten.smooth_l1_loss_backward", row_major_gradient, InferUse::kAlways},
     {"aten.huber_loss_backward", row_major_gradient, InferUse::kAlways},
     {"aten.huber_loss", loss_like_self<2>, InferUse::kAlways},
     {"aten.binary_cross_entropy", binary_cross_entropy, InferUse::kAlways},
+    {"aten.binary_cross_entropy_with_logits", binary_cross_entropy_of_logits, InferUse::kAlways},
+    {"aten.soft_margin_loss", soft_margin_loss, InferUse::kAlways},
+    {"aten.soft_margin_loss_backward", soft_margin_loss_backward, InferUse::kAlways},
     {"aten.binary_cross_entropy_backward", binary_cross_entropy_backward, InferUse::kAlways},
+    {"aten.nll_loss_backward", nll_loss_backward, InferUse::kAlways},
     {"aten.nll_loss2d_forward", nll_loss2d, InferUse::kAlways},
     {"aten.nll_loss2d_backward", nll_loss2d_backward, InferUse::kAlways},
 };

@@ -56,7 +56,7 @@ std::optional<sym::Dims> pooled_sizes(const TensorType& input, const Window& win
 }
 
 std::optional<MemoryFormat> format_of_result(const TensorType& input, SizeQuestions& ask) {
-  return input.rank() == 4 ? plain_format(input, ask) : MemoryFormat::kContiguous;
+  return input.rank() > 3 ? plain_format(input, ask) : MemoryFormat::kContiguous;
 }
 
 // self, kernel_size, stride, padding, dilation, ceil_mode
@@ -71,17 +71,24 @@ bool max_pool2d(const InferCall& call) {
          call.give_in_format(*sizes, *format, DType::kInt64, input.device);
 }
 
-// self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+// Sizes of averages, by the arguments from `first` on: kernel_size, stride, padding, ceil_mode,
+// count_include_pad, divisor_override.
+std::optional<sym::Dims> averaged_sizes(const InferCall& call, const TensorType& input, int first) {
+  const sym::Dims kernel = spatial(call, first);
+  const Window window{kernel,
+                      spatial(call, first + 1, kernel),
+                      spatial(call, first + 2, {0, 0}),
+                      {1, 1},
+                      bool_arg_or(call.list(), first + 3, false)};
+  if (!call.absent(first + 5) && call.ask.equal(sym_arg(call.list(), first + 5), 0))
+    return std::nullopt;
+  return pooled_sizes(input, window, call.ask);
+}
+
+// self, kernel_size, ...
 bool avg_pool2d(const InferCall& call) {
   const TensorType& input = call.tensor(0);
-  const sym::Dims kernel = spatial(call, 1);
-  const Window window{kernel,
-                      spatial(call, 2, kernel),
-                      spatial(call, 3, {0, 0}),
-                      {1, 1},
-                      bool_arg_or(call.list(), 4, false)};
-  if (!call.absent(6) && call.ask.equal(sym_arg(call.list(), 6), 0)) return false;
-  const auto sizes = pooled_sizes(input, window, call.ask);
+  const auto sizes = averaged_sizes(call, input, 1);
   const auto format = format_of_result(input, call.ask);
   return sizes && format && call.give_in_format(*sizes, *format, input.dtype, input.device);
 }
@@ -107,7 +114,7 @@ bool upsample(const InferCall& call) {
   const TensorType& input = call.tensor(0);
   const std::span<const Int> output = call.dims(1);
   if (input.rank() < 3 || output.size() + 2 != input.sizes.size()) return false;
-  const auto format = plain_format(input, call.ask);
+  const auto format = format_of_result(input, call.ask);
   if (!format) return false;
   sym::Dims sizes{input.sizes[0], input.sizes[1]};
   sizes.insert(sizes.end(), output.begin(), output.end());
@@ -188,6 +195,46 @@ bool max_pool3d_backward(const InferCall& call) {
          call.give_in_format(self.sizes, *format, self.dtype, self.device);
 }
 
+bool give_gradient_of_image(const InferCall& call, const TensorType& image) {
+  return call.give_in_format(image.sizes, suggested_format(image, call.ask), image.dtype,
+                             image.device);
+}
+
+// grad_output, self, kernel_size, ...
+bool avg_pool2d_backward(const InferCall& call) {
+  const TensorType &grad = call.tensor(0), &self = call.tensor(1);
+  const auto sizes = averaged_sizes(call, self, 2);
+  return sizes && grad.dtype == self.dtype && call.ask.all_fit(grad.sizes, *sizes) &&
+         give_gradient_of_image(call, self);
+}
+
+// grad_output, self, ..., indices
+bool max_pool2d_backward(const InferCall& call) {
+  const TensorType &grad = call.tensor(0), &self = call.tensor(1), &indices = call.tensor(7);
+  return (self.rank() == 3 || self.rank() == 4) && grad.rank() == self.rank() &&
+         grad.dtype == self.dtype && indices.dtype == DType::kInt64 &&
+         call.ask.all_fit(grad.sizes, indices.sizes) && !has_nothing(grad, call.ask) &&
+         give_gradient_of_image(call, self);
+}
+
+// grad_output, output_size, input_size, ...
+template <bool keeps_format>
+bool upsample_backward(const InferCall& call) {
+  const TensorType& grad = call.tensor(0);
+  const std::span<const Int> output = call.dims(1), input = call.dims(2);
+  if (input.size() < 3 || output.size() + 2 != input.size() || has_nothing(grad, call.ask))
+    return false;
+  sym::Dims sizes{input[0], input[1]};
+  sizes.insert(sizes.end(), output.begin(), output.end());
+  if (!call.ask.all_fit(grad.sizes, sizes)) return false;
+  for (const Int& size : input)
+    if (call.ask.less(size, 1)) return false;
+  return call.give_in_format(
+      {input.begin(), input.end()},
+      keeps_format ? suggested_format(grad, call.ask) : MemoryFormat::kContiguous, grad.dtype,
+      grad.device);
+}
+
 // Whether the dimensions in front of the last `count` are the same, one or two of them, and there
 // is nothing empty.
 bool are_of_same_images(const InferCall& call, const TensorType& a, const TensorType& b,
@@ -204,8 +251,7 @@ bool are_of_same_images(const InferCall& call, const TensorType& a, const Tensor
 // grad_output, self
 bool adaptive_avg_pool2d_backward(const InferCall& call) {
   const TensorType& self = call.tensor(1);
-  return are_of_same_images(call, call.tensor(0), self, 2) &&
-         call.give_in_format(self.sizes, suggested_format(self, call.ask), self.dtype, self.device);
+  return are_of_same_images(call, call.tensor(0), self, 2) && give_gradient_of_image(call, self);
 }
 
 // self, output_size
@@ -353,6 +399,9 @@ bool channel_shuffle(const InferCall& call) {
 }
 
 constexpr InferEntry kPoolingRules[] = {
+    {"aten.reflection_pad1d", pad_with_edge<true>, InferUse::kAlways},
+    {"aten.reflection_pad1d_backward", pad_with_edge_backward<true>, InferUse::kAlways},
+    {"aten.replication_pad1d_backward", pad_with_edge_backward<false>, InferUse::kAlways},
     {"aten.reflection_pad2d", pad_with_edge<true>, InferUse::kAlways},
     {"aten.reflection_pad3d", pad_with_edge<true>, InferUse::kAlways},
     {"aten.replication_pad1d", pad_with_edge<false>, InferUse::kAlways},
@@ -378,6 +427,8 @@ constexpr InferEntry kPoolingRules[] = {
     {"aten.pixel_unshuffle", pixel_unshuffle, InferUse::kAlways},
     {"aten.channel_shuffle", channel_shuffle, InferUse::kAlways},
     {"aten.avg_pool2d", avg_pool2d},
+    {"aten.avg_pool2d_backward", avg_pool2d_backward, InferUse::kAlways},
+    {"aten.max_pool2d_with_indices_backward", max_pool2d_backward, InferUse::kAlways},
     {"aten._adaptive_avg_pool2d", adaptive_avg_pool2d, InferUse::kAlways},
     {"aten.upsample_nearest1d", upsample},
     {"aten.upsample_nearest2d", upsample},
@@ -389,6 +440,16 @@ constexpr InferEntry kPoolingRules[] = {
     {"aten.upsample_bilinear2d", upsample},
     {"aten.upsample_bicubic2d", upsample},
     {"aten.upsample_trilinear3d", upsample},
+    {"aten.upsample_nearest1d_backward", upsample_backward<false>, InferUse::kAlways},
+    {"aten.upsample_nearest2d_backward", upsample_backward<true>, InferUse::kAlways},
+    {"aten.upsample_nearest3d_backward", upsample_backward<false>, InferUse::kAlways},
+    {"aten._upsample_nearest_exact1d_backward", upsample_backward<false>, InferUse::kAlways},
+    {"aten._upsample_nearest_exact2d_backward", upsample_backward<true>, InferUse::kAlways},
+    {"aten._upsample_nearest_exact3d_backward", upsample_backward<false>, InferUse::kAlways},
+    {"aten.upsample_linear1d_backward", upsample_backward<false>, InferUse::kAlways},
+    {"aten.upsample_bilinear2d_backward", upsample_backward<true>, InferUse::kAlways},
+    {"aten.upsample_bicubic2d_backward", upsample_backward<false>, InferUse::kAlways},
+    {"aten.upsample_trilinear3d_backward", upsample_backward<true>, InferUse::kAlways},
 };
 
 }  // namespace

@@ -148,6 +148,17 @@ bool safe_softmax(const InferCall& call) {
   return call.give_fresh(self.sizes, dtype, self.device);
 }
 
+// grad_output, output, dim, input_dtype
+bool softmax_backward(const InferCall& call) {
+  const TensorType &grad = call.tensor(0), &output = call.tensor(1);
+  const DType dtype = call.dtype_or(3, grad.dtype);
+  const bool narrows =
+      grad.dtype == DType::kFloat32 && is_half(dtype) && grad.device.type == Device::Type::kCUDA;
+  return is_float(grad.dtype) && grad.dtype == output.dtype && (dtype == grad.dtype || narrows) &&
+         call.dim(2, grad.rank()) && call.ask.all_fit(grad.sizes, output.sizes) &&
+         call.give_fresh(grad.sizes, dtype, grad.device);
+}
+
 // self
 bool logical_all(const InferCall& call) {
   const TensorType& self = call.tensor(0);
@@ -169,6 +180,12 @@ bool logsumexp(const InferCall& call) {
 bool vector_norm(const InferCall& call) {
   const DType dtype = call.tensor(0).dtype;
   return is_float(dtype) && call.absent(4) && reduce(call, 2, 3, dtype);
+}
+
+// self, p, dim, keepdim
+bool norm_dims(const InferCall& call) {
+  const TensorType& self = call.tensor(0);
+  return is_float(self.dtype) && !is_empty(self.sizes) && reduce(call, 2, 3, self.dtype);
 }
 
 // self, target, weight, reduction, ignore_index: a loss for each sample, or one.
@@ -199,6 +216,7 @@ constexpr InferEntry kReductionsRules[] = {
     {"aten.prod.dim_int", sum_dims},
     {"aten.logsumexp", logsumexp},
     {"aten.linalg_vector_norm", vector_norm},
+    {"aten.norm.ScalarOpt_dim", norm_dims},
     {"aten.nll_loss_forward", nll_loss},
     {"aten.max", extreme_all, InferUse::kAlways},
     {"aten.min", extreme_all, InferUse::kAlways},
@@ -213,6 +231,8 @@ constexpr InferEntry kReductionsRules[] = {
     {"aten._softmax", softmax},
     {"aten._log_softmax", softmax},
     {"aten._safe_softmax", safe_softmax},
+    {"aten._softmax_backward_data", softmax_backward, InferUse::kAlways},
+    {"aten._log_softmax_backward_data", softmax_backward, InferUse::kAlways},
 };
 
 }  // namespace

@@ -135,6 +135,21 @@ Int clamped(Int index, const Int& size, SizeQuestions& ask) {
   return ask.less(size, index) ? size : index;
 }
 
+struct SliceEnds {
+  Int start, end;
+};
+
+SliceEnds slice_ends(SizeQuestions& ask, const Int& size, const Int& from, const Int& to) {
+  SliceEnds ends{clamped(from, size, ask), to == Int(INT64_MAX) ? size : clamped(to, size, ask)};
+  if (ask.less(ends.end, ends.start)) ends.end = ends.start;
+  return ends;
+}
+
+Int sliced_size(const SliceEnds& ends, const Int& step) {
+  const Int length = ends.end - ends.start;
+  return step == Int(1) ? length : sym::floordiv(length + step - 1, step);
+}
+
 // self, dim, start, end, step
 bool slice(const InferCall& call) {
   TensorType type = call.tensor(0);
@@ -143,14 +158,30 @@ bool slice(const InferCall& call) {
   const Int size = type.sizes[*dim], step = sym_arg_or(call.list(), 4, 1);
   const bool usual = step.is_constant() && step.constant() > 0;
   if (!usual && !call.checked) return false;
-  const Int from = sym_arg_or(call.list(), 2, 0), to = sym_arg_or(call.list(), 3, INT64_MAX);
-  const Int start = clamped(from, size, call.ask);
-  Int end = to == Int(INT64_MAX) ? size : clamped(to, size, call.ask);
-  if (call.ask.less(end, start)) end = start;
-  type.offset = type.offset + start * type.strides[*dim];
-  type.sizes[*dim] = step == Int(1) ? end - start : sym::floordiv(end - start + step - 1, step);
+  const SliceEnds ends = slice_ends(call.ask, size, sym_arg_or(call.list(), 2, 0),
+                                    sym_arg_or(call.list(), 3, INT64_MAX));
+  type.offset = type.offset + ends.start * type.strides[*dim];
+  type.sizes[*dim] = sliced_size(ends, step);
   type.strides[*dim] = type.strides[*dim] * step;
   return call.give(std::move(type));
+}
+
+// grad_output, input_sizes, dim, start, end, step
+bool slice_backward(const InferCall& call) {
+  const TensorType& grad = call.tensor(0);
+  const std::span<const Int> sizes = call.dims(1);
+  const auto dim = call.dim(2, grad.rank());
+  const Int step = sym_arg(call.list(), 5);
+  if (grad.rank() == 0 || !dim || sizes.size() != grad.sizes.size() || !step.is_constant() ||
+      step.constant() < 1)
+    return false;
+  const Int size = sizes[*dim];
+  sym::Dims sliced(sizes.begin(), sizes.end());
+  const SliceEnds ends =
+      slice_ends(call.ask, size, sym_arg(call.list(), 3), sym_arg(call.list(), 4));
+  sliced[*dim] = sliced_size(ends, step);
+  return call.ask.all_fit(grad.sizes, sliced) &&
+         call.give_fresh({sizes.begin(), sizes.end()}, grad.dtype, grad.device);
 }
 
 // self, dim, index
@@ -221,16 +252,50 @@ bool as_strided(const InferCall& call) {
   return call.give(std::move(type));
 }
 
+struct Diagonal {
+  int64_t offset, dim1, dim2;
+  Int size;
+};
+
+// Of a matrix among dimensions of these sizes, by the arguments from `first` on: offset, dim1,
+// dim2.
+std::optional<Diagonal> diagonal_of(const InferCall& call, int first, std::span<const Int> sizes) {
+  const auto rank = static_cast<int64_t>(sizes.size());
+  const int64_t offset = int_arg_or(call.list(), first, 0);
+  const int64_t dims[] = {int_arg_or(call.list(), first + 1, 0),
+                          int_arg_or(call.list(), first + 2, 1)};
+  for (const int64_t dim : dims)
+    if (dim < -rank || dim >= rank) return std::nullopt;
+  const int64_t dim1 = normalize_dim(dims[0], rank), dim2 = normalize_dim(dims[1], rank);
+  if (dim1 == dim2) return std::nullopt;
+  const Int rows = sizes[dim1] + std::min<int64_t>(offset, 0);
+  const Int columns = sizes[dim2] - std::max<int64_t>(offset, 0);
+  const Int shorter = call.ask.less(rows, columns) ? rows : columns;
+  return Diagonal{offset, dim1, dim2, call.ask.less(shorter, 1) ? Int(0) : shorter};
+}
+
+// grad_output, input_sizes, offset, dim1, dim2
+bool diagonal_backward(const InferCall& call) {
+  const TensorType& grad = call.tensor(0);
+  const std::span<const Int> sizes = call.dims(1);
+  const auto found = diagonal_of(call, 2, sizes);
+  if (!found) return false;
+  sym::Dims diagonals;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (static_cast<int64_t>(i) != found->dim1 && static_cast<int64_t>(i) != found->dim2)
+      diagonals.push_back(sizes[i]);
+  diagonals.push_back(found->size);
+  return call.ask.all_fit(grad.sizes, diagonals) &&
+         call.give_fresh({sizes.begin(), sizes.end()}, grad.dtype, grad.device);
+}
+
 // self, offset, dim1, dim2
 bool diagonal(const InferCall& call) {
   TensorType type = call.tensor(0);
-  const int64_t offset = int_arg_or(call.list(), 1, 0);
-  const int64_t dim1 = normalize_dim(int_arg_or(call.list(), 2, 0), type.rank());
-  const int64_t dim2 = normalize_dim(int_arg_or(call.list(), 3, 1), type.rank());
-  const int64_t rows = type.sizes[dim1].hint(), columns = type.sizes[dim2].hint();
-  const int64_t size = std::max<int64_t>(
-      offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns), 0);
-  if (size > 0)
+  const auto found = diagonal_of(call, 1, type.sizes);
+  if (!found) return false;
+  const auto& [offset, dim1, dim2, size] = *found;
+  if (size != Int(0))
     type.offset = type.offset + (offset >= 0 ? Int(offset) * type.strides[dim2]
                                              : Int(-offset) * type.strides[dim1]);
   const Int stride = type.strides[dim1] + type.strides[dim2];
@@ -245,6 +310,12 @@ bool unfold(const InferCall& call) {
   TensorType type = call.tensor(0);
   const Int size = sym_arg(call.list(), 2), step = sym_arg(call.list(), 3);
   Int stride = 1;
+  if (!call.checked) {
+    const auto dim = call.dim(1, type.rank());
+    if (type.rank() == 0 || !dim || call.ask.less(step, 1) || call.ask.less(size, 0) ||
+        !call.ask.at_most(size, type.sizes[*dim]))
+      return false;
+  }
   if (type.rank() > 0) {
     const int64_t dim = normalize_dim(int_arg(call.list(), 1), type.rank());
     stride = type.strides[dim];
@@ -254,6 +325,21 @@ bool unfold(const InferCall& call) {
   type.sizes.push_back(size);
   type.strides.push_back(stride);
   return call.give(std::move(type));
+}
+
+// grad_in, input_sizes, dim, size, step
+bool unfold_backward(const InferCall& call) {
+  const TensorType& grad = call.tensor(0);
+  const std::span<const Int> sizes = call.dims(1);
+  const Int size = sym_arg(call.list(), 3), step = sym_arg(call.list(), 4);
+  const auto rank = static_cast<int64_t>(sizes.size());
+  const auto dim = call.dim(2, rank);
+  if (rank == 0 || !dim || call.ask.less(step, 1)) return false;
+  sym::Dims unfolded(sizes.begin(), sizes.end());
+  unfolded[*dim] = sym::floordiv(sizes[*dim] - size, step) + 1;
+  unfolded.push_back(size);
+  return grad.rank() == rank + 1 && call.ask.all_fit(grad.sizes, unfolded) &&
+         call.give_fresh({sizes.begin(), sizes.end()}, grad.dtype, grad.device);
 }
 
 bool give_parts(const InferCall& call, std::span<const Int> lengths, int64_t dim) {
@@ -329,6 +415,7 @@ constexpr InferEntry kViewsRules[] = {
     {"aten.unsqueeze", unsqueeze, InferUse::kAlways},
     {"aten.select.int", select},
     {"aten.slice.Tensor", slice},
+    {"aten.slice_backward", slice_backward, InferUse::kAlways},
     {"aten.split.Tensor", split},
     {"aten.split_with_sizes", split_with_sizes},
     {"aten.unbind.int", unbind},
@@ -336,8 +423,10 @@ constexpr InferEntry kViewsRules[] = {
     {"aten.squeeze.dim", squeeze_dim},
     {"aten.squeeze.dims", squeeze_dims, InferUse::kPasses},
     {"aten.as_strided", as_strided, InferUse::kPasses},
-    {"aten.diagonal", diagonal, InferUse::kPasses},
-    {"aten.unfold", unfold, InferUse::kPasses},
+    {"aten.diagonal", diagonal},
+    {"aten.diagonal_backward", diagonal_backward, InferUse::kAlways},
+    {"aten.unfold", unfold},
+    {"aten.unfold_backward", unfold_backward, InferUse::kAlways},
 };
 
 }  // namespace
