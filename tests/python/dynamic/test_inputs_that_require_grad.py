@@ -6,8 +6,8 @@ import torch
 from sizes import count
 from torch import nn
 
-WEIGHT = torch.randn(6, requires_grad=True)
-LAYER = nn.Linear(6, 6)
+WEIGHT = torch.randn(6, dtype=torch.double, requires_grad=True)
+LAYER = nn.Linear(6, 6).double()
 SIZES = (5, 6, 7, 8, 9, 6)
 
 
@@ -19,7 +19,8 @@ def enable_grad():
 
 def given(size, is_leaf):
     """An input, and the leaf that it is or comes from."""
-    leaf = torch.randn(size, 6, generator=torch.Generator().manual_seed(size)).requires_grad_()
+    generator = torch.Generator().manual_seed(size)
+    leaf = torch.randn(size, 6, dtype=torch.double, generator=generator).requires_grad_()
     return (leaf if is_leaf else leaf * 1.5), leaf
 
 
@@ -61,7 +62,7 @@ def check(function, is_leaf, compiles=None, **options):
         if isinstance(expected, str):
             assert found == expected
         else:
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     if compiles is not None:
         assert count(compiled) <= compiles
 
