@@ -18,9 +18,9 @@ from bench.training import TRAINED
 
 SUITES = (
     "models", "kernels", "overhead", "compile_time", "sizes", "capture", "scans", "draws",
-    "optimizers", "memory", "distributed",
+    "optimizers", "memory", "distributed", "attention",
 )  # fmt: skip
-ON_CUDA = ("models", "kernels", "overhead", "memory", "distributed")
+ON_CUDA = ("models", "kernels", "overhead", "memory", "distributed", "attention")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -51,6 +51,8 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.device == "cuda" and (cpu := set(arguments.suites) - set(ON_CUDA)):
         parser.error(f"only on a CPU: {', '.join(sorted(cpu))}")
+    if arguments.device == "cpu" and "attention" in arguments.suites:
+        parser.error("only on a GPU: attention")
     if arguments.resume and not arguments.json:
         parser.error("--resume needs --json")
     return arguments
@@ -94,6 +96,8 @@ def records(suite: str, arguments: argparse.Namespace, kept: list[dict]) -> Iter
         return suites.sizes(samples)
     if suite == "scans":
         return suites.scans(samples)
+    if suite == "attention":
+        return suites.attention(compilers, arguments.device, samples)
     if suite == "draws":
         return suites.draws(samples)
     if suite == "distributed":

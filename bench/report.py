@@ -342,6 +342,36 @@ def _scans(records: list[dict]) -> str:
     return "\n\n".join(parts)
 
 
+def _attention(records: list[dict]) -> str:
+    """A row for each case and shape: milliseconds of each compiler."""
+    compilers = list(dict.fromkeys(record["compiler"] for record in records))
+    cells = {
+        (record["case"], record["shape"], record["compiler"]): record
+        for record in records
+        if "error" not in record
+    }
+    rows = []
+    for case, shape in dict.fromkeys((case, shape) for case, shape, _ in cells):
+        found = [cells.get((case, shape, compiler), {}) for compiler in compilers]
+        rows.append(
+            [case, shape]
+            + [
+                number(one[key]) if key in one else ""
+                for key in ("forward_ms", "step_ms")
+                for one in found
+            ]
+        )
+    titles = [COMPILERS[compiler].title for compiler in compilers]
+    header = ["case", "batch x heads x length x depth"]
+    header += [f"{way}, {title}" for way in ("forward", "forward and backward") for title in titles]
+    parts = [
+        "## flex_attention\n\nMilliseconds, medians; the forward alone is without gradients.",
+        table(header, rows),
+        *(f"{r['case']}, {r['compiler']}: {reason(r)}" for r in records if "error" in r),
+    ]
+    return "\n\n".join(parts)
+
+
 def _draws(records: list[dict]) -> str:
     """One row for each case and size."""
     done = [record for record in records if "error" not in record]
@@ -447,6 +477,7 @@ SECTIONS: dict[str, Callable[[list[dict]], str]] = {
     "capture": _capture,
     "scans": _scans,
     "draws": _draws,
+    "attention": _attention,
     "optimizers": _optimizers,
     "memory": _memory,
     "distributed": _distributed,

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 
+from bench import attention as attending
 from bench import distributed as copies
 from bench import draws as drawing
 from bench import measure, processes
@@ -249,6 +250,30 @@ def scans(samples: int) -> Iterator[dict]:
             record = {**case, "size": size, "ratio": times["eager"] / times["compiled"]}
             record.update({f"{key}_us": seconds * 1e6 for key, seconds in times.items()})
             yield record
+
+
+def attention(compilers: list[str], device: str, samples: int) -> Iterator[dict]:
+    """One record for each (case, compiler, shape)."""
+    for case, compiler in itertools.product(attending.CASES, compilers):
+        say(f"attention: {case}, {COMPILERS[compiler].title}")
+        record = {"case": case, "compiler": compiler}
+        try:
+            with empty_caches() as caches:
+                times = processes.run(
+                    "attention",
+                    caches,
+                    case=case,
+                    compiler=compiler,
+                    device=device,
+                    samples=samples,
+                )
+        except ChildError as error:
+            yield {**record, "error": str(error)}
+            continue
+        times.pop("stderr")
+        for shape, taken in times.items():
+            milliseconds = {f"{name}_ms": seconds * 1e3 for name, seconds in taken.items()}
+            yield {**record, "shape": shape, **milliseconds}
 
 
 def draws(samples: int) -> Iterator[dict]:

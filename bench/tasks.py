@@ -277,6 +277,12 @@ def _changes(dynamic, case) -> dict:
     return {"fresh": measure.median(fresh), "known": measure.median(known)}
 
 
+def attention(case: str, compiler: str, device: str, samples: int) -> dict:
+    from bench import attention
+
+    return attention.measured(case, compiler, device, samples)
+
+
 def scan(operator: str, samples: int, threads: int) -> dict:
     """Seconds a call by size, eager's and Braze's in turn: on one thread the median, of the
     processor; on several the least, of the clock, which other processes take least from."""
