@@ -461,6 +461,7 @@ TASKS = {
     task.__name__: task
     for task in (
         machine,
+        attention,
         copies,
         eager_baseline,
         first_call,

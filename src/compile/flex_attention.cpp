@@ -1,5 +1,6 @@
 #include "compile/flex_attention.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,8 +43,12 @@ std::optional<FlexAttention> sizes_of(const Node& node, const Positions& at) {
   const auto& query = graph::tensor_arg(node, at.query)->type();
   const auto& key = graph::tensor_arg(node, at.query + 1)->type();
   const auto& value = graph::tensor_arg(node, at.query + 2)->type();
-  for (sym::Int size : {query.sizes[2], query.sizes[3], key.sizes[2], value.sizes[3]})
+  constexpr int64_t kMostBlocks = 65535;  // of a launch, along its second and third axis
+  for (sym::Int size : {query.sizes[0], query.sizes[1], query.sizes[2], query.sizes[3],
+                        key.sizes[2], value.sizes[3]})
     if (!size.is_constant()) return std::nullopt;
+  if (std::max(query.sizes[0].constant(), query.sizes[1].constant()) > kMostBlocks)
+    return std::nullopt;
   FlexAttention attention{.dtype = query.dtype,
                           .depth = query.sizes[3].constant(),
                           .value_depth = value.sizes[3].constant(),
