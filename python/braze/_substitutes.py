@@ -90,7 +90,7 @@ def interpolate(
     recompute_scale_factor=None,
     antialias=False,
 ):
-    """With sizes that stay symbols where the factors are whole or one over a whole number."""
+    """With sizes that stay symbols where the factors are whole or a few halves, quarters ..."""
     dims = input.dim() - 2 if isinstance(input, torch.Tensor) else 0
     upsample = _UPSAMPLE.get((mode, dims))
     factors = [scale_factor] * dims if isinstance(scale_factor, (int, float)) else scale_factor
@@ -118,12 +118,10 @@ def _scaled(sizes, factors):
     for size, factor in zip(sizes, factors, strict=True):
         if type(factor) not in (int, float) or not 0 < factor < 1e6:
             return None
-        if int(factor) == factor:
-            scaled.append(size * int(factor))
-        elif factor in (0.5, 0.25, 0.125):
-            scaled.append(size // int(1 / factor))
-        else:
+        whole, parts = float(factor).as_integer_ratio()
+        if parts > 64:  # rounded, as 1.1 is
             return None
+        scaled.append(size * whole if parts == 1 else size * whole // parts)
     return scaled
 
 

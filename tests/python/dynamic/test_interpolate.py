@@ -10,7 +10,7 @@ MODES = {"nearest": 2, "nearest-exact": 2, "bilinear": 2, "bicubic": 2, "linear"
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("factor", [2, 3.0, 0.5, 1])
+@pytest.mark.parametrize("factor", [2, 3.0, 0.5, 1, 1.5, 0.75])
 def test_factors(mode, factor):
     def fn(x):
         return F.interpolate(x, scale_factor=factor, mode=mode) + 1
