@@ -125,6 +125,7 @@ std::string register_composites() {
   register_attention(operators);
   register_recurrent(operators);
   register_quantiles(operators);
+  register_symbolic_composites(operators);
   register_draws(operators);
   return "";
 }

@@ -1,7 +1,8 @@
 // Composite operators that are not left to PyTorch's own kernels where sizes are symbols: those
 // would make numbers of them. Attention loses a mask that hides nothing. `matmul` is decomposed
 // here; recurrent layers are recorded as they are. So are quantiles, whose kernel looks into memory
-// in some versions of PyTorch. Draws into a tensor that is not contiguous become draws into one
+// in some versions of PyTorch. A few that only ask for sizes as numbers are written with symbols
+// (symbolic_composites.cpp). Draws into a tensor that is not contiguous become draws into one
 // that is.
 #pragma once
 
@@ -24,6 +25,8 @@ void register_attention(torch::Library& operators);
 void register_recurrent(torch::Library& operators);
 // quantiles.cpp
 void register_quantiles(torch::Library& operators);
+// symbolic_composites.cpp
+void register_symbolic_composites(torch::Library& operators);
 // draws.cpp
 void register_draws(torch::Library& operators);
 

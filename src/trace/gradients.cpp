@@ -5,7 +5,10 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/generated/Functions.h>
 
+#include <algorithm>
+#include <cmath>
 #include <typeinfo>
+#include <vector>
 
 namespace braze::trace {
 namespace {
@@ -65,6 +68,73 @@ std::optional<Tensor> if_selection(Node& node, const Tensor& g) {
   return of_selection(g, selection.self_.unpack(), selection.result_.unpack(node.getptr()));
 }
 
+// What a variance goes over.
+struct Varied {
+  Tensor x;
+  std::vector<int64_t> dims;
+  c10::SymInt count = 1, freedom;
+  bool keeps_dims;
+
+  Tensor spread(Tensor t) const {
+    if (!keeps_dims)
+      for (const int64_t dim : dims) t = t.unsqueeze(dim);
+    return t;
+  }
+};
+
+// Nothing where sizes do not vary or PyTorch's formula has something special.
+template <class Variance>
+std::optional<Varied> varied(Variance& node) {
+  Varied result{.x = node.self_.unpack(), .keeps_dims = node.keepdim};
+  const int64_t rank = result.x.dim();
+  const at::Scalar correction = node.correction.value_or(1);
+  if (!result.x.unsafeGetTensorImpl()->has_symbolic_sizes_strides() || result.x.is_complex() ||
+      correction.toDouble() != std::floor(correction.toDouble()))
+    return std::nullopt;
+  if (node.dim.list && !node.dim.list->empty())
+    for (const int64_t dim : *node.dim.list) result.dims.push_back(dim < 0 ? dim + rank : dim);
+  else
+    for (int64_t dim = 0; dim < rank; ++dim) result.dims.push_back(dim);
+  std::ranges::sort(result.dims);
+  for (const int64_t dim : result.dims) result.count = result.count * result.x.sym_size(dim);
+  result.freedom = result.count - static_cast<int64_t>(correction.toDouble());
+  if (result.freedom <= 0) return std::nullopt;
+  return result;
+}
+
+Tensor of_variance(const Tensor& g, const Varied& v) {
+  return v.spread(g) / v.freedom * 2 * (v.x - v.x.mean(v.dims, /*keepdim=*/true));
+}
+
+Tensor of_deviation(const Tensor& g, const Tensor& deviation, const Varied& v) {
+  return of_variance((g / (deviation * 2)).masked_fill(deviation == 0, 0), v);
+}
+
+// Of the mean beside a variance or deviation whose gradient may be undefined.
+variable_list with_mean(Tensor found, const Tensor& g, const Varied& v) {
+  if (g.defined()) {
+    const Tensor of_mean = v.spread(g).expand_symint(v.x.sym_sizes()) / v.count;
+    found = found.defined() ? found + of_mean : of_mean;
+  }
+  return {std::move(found)};
+}
+
+std::optional<variable_list> gradient_of_spread(Node& node, const variable_list& g) {
+  if (typeid(node) == typeid(nodes::VarMeanBackward0)) {
+    const auto v = varied(static_cast<nodes::VarMeanBackward0&>(node));
+    if (!v) return std::nullopt;
+    return with_mean(g[0].defined() ? of_variance(g[0], *v) : Tensor(), g[1], *v);
+  }
+  if (typeid(node) == typeid(nodes::StdMeanBackward0)) {
+    auto& deviation = static_cast<nodes::StdMeanBackward0&>(node);
+    const auto v = varied(deviation);
+    if (!v) return std::nullopt;
+    const Tensor result = deviation.result0_.unpack(node.getptr());
+    return with_mean(g[0].defined() ? of_deviation(g[0], result, *v) : Tensor(), g[1], *v);
+  }
+  return std::nullopt;
+}
+
 std::optional<Tensor> gradient(Node& node, const Tensor& g) {
   if (typeid(node) == typeid(nodes::CumprodBackward0)) {
     auto& cumprod = static_cast<nodes::CumprodBackward0&>(node);
@@ -80,6 +150,16 @@ std::optional<Tensor> gradient(Node& node, const Tensor& g) {
     return of_prod(g, prod.self_.unpack(), prod.result_.unpack(node.getptr()), prod.dim,
                    prod.keepdim);
   }
+  if (typeid(node) == typeid(nodes::VarBackward0)) {
+    const auto v = varied(static_cast<nodes::VarBackward0&>(node));
+    return v ? std::optional(of_variance(g, *v)) : std::nullopt;
+  }
+  if (typeid(node) == typeid(nodes::StdBackward0)) {
+    auto& deviation = static_cast<nodes::StdBackward0&>(node);
+    const auto v = varied(deviation);
+    if (!v) return std::nullopt;
+    return of_deviation(g, deviation.result_.unpack(node.getptr()), *v);
+  }
   // PyTorch's zeros have no memory, which a trace does not have.
   if (typeid(node) == typeid(nodes::SgnBackward0)) return at::zeros_like(g);
   if (auto found = if_selection<nodes::MaxBackward1>(node, g)) return found;
@@ -91,6 +171,7 @@ std::optional<Tensor> gradient(Node& node, const Tensor& g) {
 }  // namespace
 
 std::optional<variable_list> gradient_without_data(Node& node, const variable_list& gradients) {
+  if (gradients.size() == 2) return gradient_of_spread(node, gradients);
   if (gradients.size() != 1 || !gradients[0].defined() || gradients[0].is_complex())
     return std::nullopt;
   std::optional<Tensor> found = gradient(node, gradients[0]);

@@ -1,0 +1,195 @@
+"""Operators and losses over a size that varies, with their gradients: one compile for the first size
+and one for all others."""
+
+import braze
+import pytest
+import torch
+import torch.nn.functional as F
+from support import entries, reasons, same
+
+
+def check(fn, call, lengths=range(5, 15), width=6, compiles=2):
+    """`fn(y, x)` with y = x * w, of sizes [2, length, width] for each length: values and the gradients
+    of w are eager's, under `compiles` entries."""
+    torch.manual_seed(0)
+    weight = torch.randn(width).requires_grad_()
+    fast = braze.compile(lambda x: fn(x * weight, x))
+    for length in lengths:
+        x = torch.randn(2, length, width)
+        results = []
+        for run in (fast, lambda x: fn(x * weight, x)):
+            y = run(x)
+            tangent = torch.linspace(-1, 2, y.numel()).reshape(y.shape)
+            (gradient,) = torch.autograd.grad(y, weight, tangent)
+            results.append((y, gradient))
+        same(*results, f"length {length}", rtol=1e-4, atol=1e-5)
+    assert not reasons(fast)
+    assert len(entries(fast)) == compiles
+
+
+def rotate_half(y, x):
+    return torch.cat([-y[..., 3:], y[..., :3]], -1)
+
+
+def rows(y):
+    return y.flatten(0, 1)
+
+
+def assigned(y, x):
+    z = torch.zeros_like(x)
+    z[:, 1:] = y[:, :-1]
+    return z
+
+
+OPERATORS = {
+    "slice_same": lambda y, x: y[:, 1:] * 2,
+    "slice_first": lambda y, x: y[:, :3] * 2,
+    "slice_last": lambda y, x: y[:, :-1] * 2,
+    "slice_from_end": lambda y, x: y[:, -3:] * 2,
+    "slice_steps": lambda y, x: y[:, ::2] * 2,
+    "slice_other": lambda y, x: y[..., :3] * 2,
+    "rotate_half": rotate_half,
+    "softmax": lambda y, x: y.softmax(-1),
+    "softmax_varying": lambda y, x: y.softmax(1),
+    "log_softmax": lambda y, x: y.log_softmax(-1),
+    "attention_by_hand": lambda y, x: (y @ y.mT).softmax(-1) @ x,
+    "sdpa": lambda y, x: F.scaled_dot_product_attention(y, x, x),
+    "sdpa_causal": lambda y, x: F.scaled_dot_product_attention(y, x, x, is_causal=True),
+    "sdpa_causal_heads": lambda y, x: F.scaled_dot_product_attention(
+        *(t.unflatten(-1, (2, 3)).transpose(1, 2) for t in (y, y, x)), is_causal=True
+    ),
+    "rms_norm": lambda y, x: F.rms_norm(y, (6,)),
+    "rms_norm_weight": lambda y, x: F.rms_norm(y, (6,), x[0, 0]),
+    "var": lambda y, x: y.var(1),
+    "var_all": lambda y, x: y.var(),
+    "var_last": lambda y, x: y.var(-1),
+    "std": lambda y, x: y.std(1, keepdim=True),
+    "var_population": lambda y, x: y.var(1, correction=0),
+    "var_mean": lambda y, x: torch.var_mean(y, 1)[0],
+    "softplus": lambda y, x: F.softplus(y),
+    "celu": lambda y, x: F.celu(y),
+    "elu": lambda y, x: F.elu(y),
+    "selu": lambda y, x: F.selu(y),
+    "hardsigmoid": lambda y, x: F.hardsigmoid(y),
+    "leaky_relu": lambda y, x: F.leaky_relu(y),
+    "hardshrink": lambda y, x: F.hardshrink(y),
+    "softshrink": lambda y, x: F.softshrink(y),
+    "mish": lambda y, x: F.mish(y),
+    "gelu": lambda y, x: F.gelu(y),
+    "logsigmoid": lambda y, x: F.logsigmoid(y),
+    "prelu": lambda y, x: F.prelu(y, torch.full((1,), 0.3)),
+    "avg_pool1d": lambda y, x: F.avg_pool1d(y.mT, 2),
+    "avg_pool2d": lambda y, x: F.avg_pool2d(y[:, None], 2),
+    "max_pool1d": lambda y, x: F.max_pool1d(y.mT, 2),
+    "max_pool2d": lambda y, x: F.max_pool2d(y[:, None], 2),
+    "adaptive_avg_pool1d": lambda y, x: F.adaptive_avg_pool1d(y.mT, 2),
+    "interpolate": lambda y, x: F.interpolate(y.mT, scale_factor=2),
+    "interpolate_linear": lambda y, x: F.interpolate(y.mT, scale_factor=2, mode="linear"),
+    "interpolate_size": lambda y, x: F.interpolate(y.mT, size=7),
+    "interpolate_bilinear": lambda y, x: F.interpolate(y[:, None], scale_factor=2, mode="bilinear"),
+    "interpolate_bicubic": lambda y, x: F.interpolate(y[:, None], scale_factor=2, mode="bicubic"),
+    "pad_reflect": lambda y, x: F.pad(y.mT, (2, 1), mode="reflect"),
+    "pad_replicate": lambda y, x: F.pad(y.mT, (2, 1), mode="replicate"),
+    "batch_norm": lambda y, x: F.batch_norm(y.mT.contiguous(), None, None, training=True),
+    "layer_norm": lambda y, x: F.layer_norm(y, (6,)),
+    "unfold": lambda y, x: y.unfold(1, 3, 1),
+    "diagonal": lambda y, x: (y @ x.mT).diagonal(1, 1, 2),
+    "split": lambda y, x: y.split(3, 2)[1],
+    "split_varying": lambda y, x: y.split([2, y.size(1) - 2], 1)[1],
+    "index_reversed": lambda y, x: y[:, torch.arange(y.size(1) - 1, -1, -1)],
+    "take_along_dim": lambda y, x: y.take_along_dim(x.argsort(1), 1),
+    "sort": lambda y, x: y.sort(1)[0],
+    "topk": lambda y, x: y.topk(2, 1)[0],
+    "cumsum": lambda y, x: y.cumsum(1),
+    "logsumexp": lambda y, x: y.logsumexp(1),
+    "norm": lambda y, x: y.norm(dim=1),
+    "normalize": lambda y, x: F.normalize(y, dim=-1),
+    "cosine": lambda y, x: F.cosine_similarity(y, x, dim=-1),
+    "pairwise_distance": lambda y, x: F.pairwise_distance(y, x),
+    "masked_fill": lambda y, x: y.masked_fill(x > 0, -1),
+    "relu_between_layouts": lambda y, x: F.lp_pool1d(y.mT, 2, 2),
+    "attention_mask": lambda y, x: F.scaled_dot_product_attention(
+        y, x, x, attn_mask=torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril()
+    ),
+    "assigned": assigned,
+    "embedding": lambda y, x: F.embedding(x.argmax(-1), y[0, :4].T),
+    "conv1d": lambda y, x: F.conv1d(y.mT, torch.ones(4, 6, 3)),
+    "scatter": lambda y, x: torch.zeros_like(x).scatter(1, x.argsort(1), y),
+    "median": lambda y, x: y.median(1)[0],
+    "columns": lambda y, x: F.unfold(y[:, None], 2),
+    "where": lambda y, x: torch.where(x > 0, y, 0),
+    "repeat_interleave": lambda y, x: y.repeat_interleave(2, 1),
+    "roll": lambda y, x: y.roll(1, 1),
+    "flip": lambda y, x: y.flip(1),
+    "tril": lambda y, x: (y @ x.mT).tril(),
+    "stack": lambda y, x: torch.stack([y, x], 1),
+    "max": lambda y, x: y.max(1)[0],
+    "amax": lambda y, x: y.amax(1),
+    "mean": lambda y, x: y.mean(1),
+    "prod": lambda y, x: y.prod(1),
+    "cdist": lambda y, x: torch.cdist(y, x + 1),
+    "einsum": lambda y, x: torch.einsum("bnd,bmd->bnm", y, x),
+}
+
+LOSSES = {
+    "mse": lambda y, x: F.mse_loss(y, x),
+    "mse_none": lambda y, x: F.mse_loss(y, x, reduction="none"),
+    "l1": lambda y, x: F.l1_loss(y, x),
+    "huber": lambda y, x: F.huber_loss(y, x),
+    "smooth_l1": lambda y, x: F.smooth_l1_loss(y, x),
+    "bce_with_logits": lambda y, x: F.binary_cross_entropy_with_logits(y, x.sigmoid()),
+    "bce": lambda y, x: F.binary_cross_entropy(y.sigmoid(), x.sigmoid()),
+    "kl": lambda y, x: F.kl_div(y, x.softmax(-1), reduction="batchmean"),
+    "kl_mean": lambda y, x: F.kl_div(y, x.softmax(-1), reduction="mean"),
+    "cross_entropy": lambda y, x: F.cross_entropy(rows(y), rows(x).argmax(1)),
+    "cross_entropy_ignore": lambda y, x: F.cross_entropy(
+        rows(y), rows(x).argmax(1), ignore_index=2
+    ),
+    "cross_entropy_smooth": lambda y, x: F.cross_entropy(
+        rows(y), rows(x).argmax(1), label_smoothing=0.1
+    ),
+    "cross_entropy_probabilities": lambda y, x: F.cross_entropy(rows(y), rows(x).softmax(1)),
+    "cross_entropy_sum": lambda y, x: F.cross_entropy(rows(y), rows(x).argmax(1), reduction="sum"),
+    "cross_entropy_sequence": lambda y, x: F.cross_entropy(y.mT, x.argmax(2)),
+    "nll_none": lambda y, x: F.nll_loss(rows(y), rows(x).argmax(1), reduction="none"),
+    "poisson": lambda y, x: F.poisson_nll_loss(y, x.exp()),
+    "soft_margin": lambda y, x: F.soft_margin_loss(y, x.sign()),
+    "cosine_embedding": lambda y, x: F.cosine_embedding_loss(
+        rows(y), rows(x), rows(x)[:, 0].sign()
+    ),
+    "hinge": lambda y, x: F.hinge_embedding_loss(y, x.sign()),
+    "multilabel": lambda y, x: F.multilabel_soft_margin_loss(rows(y), (rows(x) > 0).float()),
+    "triplet": lambda y, x: F.triplet_margin_loss(rows(y), rows(x), -rows(x)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators(name):
+    check(OPERATORS[name], name)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses(name):
+    check(LOSSES[name], name)
+
+
+def test_layers_of_transformers():
+    """Every parameter's gradient, also where attention gives its weights."""
+    layer = torch.nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True)
+    attention = torch.nn.MultiheadAttention(6, 2, batch_first=True)
+    parameters = [*layer.parameters(), *attention.parameters()]
+
+    def step(x):
+        y = layer(x)
+        y, weights = attention(y, y, y)
+        return F.cross_entropy(y[:, :-1].flatten(0, 1), x[:, 1:].argmax(-1).flatten()) + (
+            weights[..., 1:].square().mean()
+        )
+
+    fast = braze.compile(step)
+    for length in range(5, 15):
+        x = torch.randn(2, length, 6)
+        results = [(y := run(x), torch.autograd.grad(y, parameters)) for run in (fast, step)]
+        same(*results, f"length {length}", rtol=1e-4, atol=1e-5)
+    assert not reasons(fast)
+    assert len(entries(fast)) == 2
