@@ -32,7 +32,6 @@ MORE = {
     "mamba": "a scan over the length is unrolled",
     "transformer": "its fast path reads a mask's data",
     "cell_loop": "a loop over the length is unrolled",
-    "segformer": "interpolate() with a scale factor fixes sizes",
 }
 
 
