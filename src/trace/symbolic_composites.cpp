@@ -100,6 +100,12 @@ Tensor max_pool1d(const Tensor& self, at::IntArrayRef kernel, at::IntArrayRef st
   return keeps_places ? pooled.squeeze(-2) : pooled.squeeze(-2).contiguous();
 }
 
+// Of a size of 1 the layout may be one or the other; then PyTorch's kernel has to see it.
+bool is_wide(const Tensor& image) {
+  return std::ranges::all_of(image.sym_sizes().slice(2),
+                             [](const c10::SymInt& size) { return size > 1; });
+}
+
 // input, output_size, (align_corners,) scale_factors: to the overload that takes an output size.
 void upsample(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard below(kCompositeKey);
@@ -107,7 +113,7 @@ void upsample(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit
   const c10::IValue input = (*stack)[begin], sizes = (*stack)[begin + 1];
   const auto spatial = static_cast<size_t>(input.toTensor().dim() - 2);
   const bool is_usual = is_symbolic(input.toTensor()) && stack->back().isNone() &&
-                        (sizes.isIntList() || sizes.isSymIntList()) &&
+                        is_wide(input.toTensor()) && (sizes.isIntList() || sizes.isSymIntList()) &&
                         sizes.toListRef().size() == spatial;
   const std::optional<c10::OperatorHandle> sized =
       is_usual ? c10::Dispatcher::singleton().findSchema({handle.schema().name(), ""})

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <ranges>
 #include <utility>
 
@@ -254,6 +255,20 @@ void TraceState::backward_of(std::optional<uint64_t> sequence_number, bool in_co
 
 // In the layout of the output where that is dense, as PyTorch's formulas give it then, else
 // contiguous.
+// In some order of its dimensions, for all values of the symbols.
+static bool is_known_dense(const graph::TensorType& type) {
+  std::vector<size_t> order(type.sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t dim) { return type.strides[dim].hint(); });
+  sym::Int expected = 1;
+  for (const size_t dim : order) {
+    if (type.sizes[dim] == sym::Int(1)) continue;
+    if (type.strides[dim] != expected) return false;
+    expected = expected * type.sizes[dim];
+  }
+  return true;
+}
+
 at::Tensor TraceState::add_tangent(const at::Tensor& output, std::string name) {
   graph::TensorType type = type_of(output);
   bool is_static = true;
@@ -262,7 +277,7 @@ at::Tensor TraceState::add_tangent(const at::Tensor& output, std::string name) {
       dim = shapes.normal(dim);
       is_static &= dim.is_constant();
     }
-  at::Tensor tangent = is_static && graph::is_dense(type)
+  at::Tensor tangent = (is_static ? graph::is_dense(type) : is_known_dense(type))
                            ? make_fake(type)
                            : fresh(output.sym_sizes(), output.scalar_type());
   FakeTensorImpl* fake = as_fake(tangent);
