@@ -100,7 +100,8 @@ def measured(case: str, compiler: str, device: str, samples: int) -> dict:
                 compiled(*tensors)
 
         def step(compiled=compiled, tensors=tensors, tangent=tangent):
-            torch.autograd.grad(compiled(*tensors), tensors, tangent)
+            with torch.enable_grad():
+                torch.autograd.grad(compiled(*tensors), tensors, tangent)
 
         times = {}
         for name, body in (("forward", forward), ("step", step)):

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct DynamicSizes {
   // By source as text and dimension: the size that it had before. Dimensions of one size now and
   // before share a symbol.
   std::map<std::string, std::map<int, int64_t>> sizes;
+  // By source, dimensions whose stride has been seen to vary.
+  std::map<std::string, std::set<int>> strides;
   // Counts down from -1: numbers for dimensions that share no symbol with any other.
   int64_t histories = -1;
   // Sources of Python ints that vary, with the value before; without one: no symbol, the code needs

@@ -37,6 +37,10 @@ void learn_what_varies(capture::DynamicSizes& dynamic,
         dynamic.floats.try_emplace(variation.source, true);
         continue;
       }
+      if (variation.is_stride) {
+        dynamic.strides[variation.source].insert(variation.dim);
+        continue;
+      }
       if (variation.dim < 0) {
         dynamic.integers.try_emplace(variation.source, variation.before);
         continue;

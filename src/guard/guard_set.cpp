@@ -268,11 +268,15 @@ std::optional<std::vector<Variation>> GuardSet::variations(PyObject* const* args
     if (const TensorSpec* spec = impl.spec(guard)) {
       c10::TensorImpl* ignored;
       if (spec->matches(object, &ignored)) continue;
-      const std::optional<uint64_t> bits = spec->varying_sizes(object);
+      const std::optional<TensorSpec::Varying> bits = spec->varying(object);
       if (!bits) return std::nullopt;
-      for (int dim = 0; dim < 64; ++dim)
-        if (*bits >> dim & 1)
+      for (int dim = 0; dim < 64; ++dim) {
+        if (bits->sizes >> dim & 1)
           found.push_back({impl.text(guard.source, parameter_names), dim, spec->size(dim)});
+        if (bits->strides >> dim & 1)
+          found.push_back(
+              {.source = impl.text(guard.source, parameter_names), .dim = dim, .is_stride = true});
+      }
     } else if (guard.other != nullptr) {
       if (!pair_holds(guard, object, objects[impl.tree.node_of(guard.other)].get()))
         return std::nullopt;

@@ -37,12 +37,13 @@ struct ShapeGuards {
 
 // A size, integer or float that was another one when the entry was made.
 struct Variation {
-  std::string source;     // as text: "x", "self.cache.keys"
-  int dim = -1;           // of a tensor; -1: an int or float
-  int64_t before = 0;     // the value in the entry
-  bool related = false;   // not the value, a relation to another size was broken ("x.size(0) ==
-                          // y.size(0)"): `before` says nothing
-  bool is_float = false;  // as well
+  std::string source;      // as text: "x", "self.cache.keys"
+  int dim = -1;            // of a tensor; -1: an int or float
+  int64_t before = 0;      // the value in the entry
+  bool related = false;    // not the value, a relation to another size was broken ("x.size(0) ==
+                           // y.size(0)"): `before` says nothing
+  bool is_float = false;   // as well
+  bool is_stride = false;  // of a dimension: `before` says nothing
 };
 
 }  // namespace braze::guard

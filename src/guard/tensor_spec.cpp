@@ -138,13 +138,16 @@ bool TensorSpec::matches_free(const c10::TensorImpl& impl) const {
   return fits_history(impl);
 }
 
-std::optional<uint64_t> TensorSpec::varying_sizes(PyObject* object) const {
+std::optional<TensorSpec::Varying> TensorSpec::varying(PyObject* object) const {
   const c10::TensorImpl* impl = tensor_of(object);
   if (impl == nullptr || Py_TYPE(object) != type_ || !fits_but_shape(*impl) || !fits_history(*impl))
     return std::nullopt;
-  uint64_t bits = 0;
-  for (int i = 0; i < dim_; ++i)
-    if (!(free_sizes_ >> i & 1) && impl->sizes()[i] != shape()[i]) bits |= uint64_t{1} << i;
+  Varying bits;
+  for (int i = 0; i < dim_; ++i) {
+    const uint64_t bit = uint64_t{1} << i;
+    if (!(free_sizes_ & bit) && impl->sizes()[i] != shape()[i]) bits.sizes |= bit;
+    if (!(free_strides_ & bit) && impl->strides()[i] != shape()[dim_ + i]) bits.strides |= bit;
+  }
   return bits;
 }
 

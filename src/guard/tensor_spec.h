@@ -27,9 +27,12 @@ class TensorSpec {
 
   // What of `object`, which was read from `source`, is other than this: "x.size(0): 4 -> 8".
   std::string difference(const std::string& source, PyObject* object) const;
-  // If sizes and strides alone tell this from `object`: its dimensions of another size, as bits
-  // (0: only strides differ). Else nothing.
-  std::optional<uint64_t> varying_sizes(PyObject* object) const;
+  // Dimensions of another size, and of another stride, as bits.
+  struct Varying {
+    uint64_t sizes = 0, strides = 0;
+  };
+  // If sizes and strides alone tell this from `object`. Else nothing.
+  std::optional<Varying> varying(PyObject* object) const;
   int64_t size(int dim) const { return shape()[dim]; }
   // "float32[2, 3]", with * for sizes that may be any
   std::string text() const;

@@ -133,7 +133,8 @@ sym::Int TraceState::size_symbol(int64_t size, const DynamicDim& dim) {
 }
 
 at::Tensor TraceState::symbolic_input(const at::Tensor& real, graph::InputKind kind,
-                                      std::string name, std::span<const DynamicDim> dims) {
+                                      std::string name, std::span<const DynamicDim> dims,
+                                      const std::set<int>& strides) {
   SymbolicInput input{.tensor = real};
   for (int64_t size : real.sizes()) input.sizes.push_back(size);
   for (const DynamicDim& dim : dims)
@@ -142,6 +143,12 @@ at::Tensor TraceState::symbolic_input(const at::Tensor& real, graph::InputKind k
       std::any_of(dims.begin(), dims.end(), [](auto& dim) { return dim.unbacked; });
   input.strides = unbacked && real.is_contiguous() ? strides_without_sizes(input.sizes, shapes)
                                                    : strides_of(real, input.sizes, shapes);
+  for (const int dim : strides) {
+    Int& stride = input.strides[dim];
+    if (stride.is_constant() && stride.constant() >= 2)
+      stride = shapes.symbol("s" + std::to_string(shapes.symbol_count()), stride.constant(),
+                             sym::Range{2, INT64_MAX});
+  }
   at::Tensor fake = make_fake_input(storage_of_real(real), to_symints(input.sizes, shapes),
                                     to_symints(input.strides, shapes), real.storage_offset(),
                                     real.scalar_type(), real.device());

@@ -27,7 +27,7 @@
 namespace torch::autograd {
 struct Edge;
 struct Node;  // its header takes as long to parse as all others
-}
+}  // namespace torch::autograd
 
 namespace braze::trace {
 
@@ -45,7 +45,7 @@ class TraceState {
 
   bool declare(const at::Tensor& real, graph::InputKind kind, std::string name, std::string* why);
   at::Tensor symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
-                            std::span<const DynamicDim> dims);
+                            std::span<const DynamicDim> dims, const std::set<int>& strides);
   at::Tensor stand_in(const at::Tensor& real, graph::InputKind kind, std::string name);
   sym::Int symbolic_integer(int64_t value);
   std::optional<std::vector<double>> added_to(const at::Tensor& real);

@@ -146,8 +146,8 @@ bool Tracer::declare(const at::Tensor& real, graph::InputKind kind, std::string 
 }
 
 at::Tensor Tracer::symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
-                                  std::span<const DynamicDim> dims) {
-  return impl_->state.symbolic_input(real, kind, std::move(name), dims);
+                                  std::span<const DynamicDim> dims, const std::set<int>& strides) {
+  return impl_->state.symbolic_input(real, kind, std::move(name), dims, strides);
 }
 
 std::optional<std::vector<double>> Tracer::added_to(const at::Tensor& real) {

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -123,7 +124,7 @@ class Tracer {
   // sizes. Strides follow from the sizes where they can. Where native code meets `real` itself, its
   // symbols become numbers, with a guard. `real` can be traced (see `declare`).
   at::Tensor symbolic_input(const at::Tensor& real, graph::InputKind kind, std::string name,
-                            std::span<const DynamicDim> dims);
+                            std::span<const DynamicDim> dims, const std::set<int>& strides);
   // A fake that Python code is given in place of `real`, an input without symbols.
   at::Tensor stand_in(const at::Tensor& real, std::string name);
   // A Python integer that varies.

@@ -174,8 +174,8 @@ PyObject* trace_function(PyObject* fn, PyObject* args, PyObject* options) {
       // Each dimension with a history of its own: not duck-shaped.
       for (int64_t d = 0; d < tensor.dim(); ++d)
         dims.push_back({.dim = static_cast<int>(d), .previous = 100 * i + d});
-      Object fake(
-          torch_python::wrap(tracer->symbolic_input(tensor, graph::InputKind::kUser, name, dims)));
+      Object fake(torch_python::wrap(
+          tracer->symbolic_input(tensor, graph::InputKind::kUser, name, dims, {})));
       PyList_Append(actual, fake);
       continue;
     }

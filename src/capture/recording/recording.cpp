@@ -196,7 +196,8 @@ bool Recording::declare(PyObject* tensor, graph::InputKind kind, std::string nam
 
 Recording::StandIn Recording::symbolic_input(PyObject* tensor, graph::InputKind kind,
                                              std::string name,
-                                             const std::vector<DynamicDimension>& dims) {
+                                             const std::vector<DynamicDimension>& dims,
+                                             const std::set<int>& strides) {
   std::vector<trace::DynamicDim> symbols;
   for (const DynamicDimension& dim : dims)
     symbols.push_back({.dim = dim.mark.dim,
@@ -204,7 +205,7 @@ Recording::StandIn Recording::symbolic_input(PyObject* tensor, graph::InputKind 
                        .previous = dim.previous,
                        .unbacked = dim.mark.unbacked});
   const at::Tensor fake =
-      impl_->tracer.symbolic_input(tensor_of(tensor), kind, std::move(name), symbols);
+      impl_->tracer.symbolic_input(tensor_of(tensor), kind, std::move(name), symbols, strides);
   StandIn result;
   auto bits = [](c10::SymIntArrayRef values) {
     uint64_t symbolic = 0;

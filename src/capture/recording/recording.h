@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -96,8 +97,9 @@ class Recording {
     Ref tensor;
     uint64_t free_sizes = 0, free_strides = 0;  // by bit: those that are symbols
   };
+  // `strides`: dimensions whose stride becomes a symbol where no product of sizes is the same.
   StandIn symbolic_input(PyObject* tensor, graph::InputKind kind, std::string name,
-                         const std::vector<DynamicDimension>& dims);
+                         const std::vector<DynamicDimension>& dims, const std::set<int>& strides);
   Ref symbolic_integer(int64_t value);
   // A Python float that varies: the fake of f64[] that has it, in the place of a real tensor.
   struct SymbolicFloat {

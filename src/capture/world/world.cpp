@@ -228,7 +228,10 @@ bool World::read_tensor(PyObject* tensor, const Source* source) {
     return breaks_.refuse(BreakKind::kUnsupportedTensor, name + ": " + why);
   guards_.add(GuardKind::kTensor, source, tensor);
   if (!dims.empty()) {
-    Recording::StandIn made = recording_.symbolic_input(tensor, kind, std::move(name), dims);
+    const auto strides = dynamic_->strides.find(guards_.text_of(source));
+    Recording::StandIn made = recording_.symbolic_input(
+        tensor, kind, std::move(name), dims,
+        strides == dynamic_->strides.end() ? std::set<int>() : strides->second);
     guards_.free_sizes(source, made.free_sizes, made.free_strides);
     symbolic_tensors_.push_back(
         {Ref::borrow(tensor), source, made.free_sizes, made.free_strides, std::move(dims)});

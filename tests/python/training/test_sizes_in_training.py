@@ -163,14 +163,22 @@ LOSSES = {
 }
 
 
+# PyTorch's functions for these make numbers of sizes before 2.13.
+OF_LATER_VERSIONS = ("leaky_relu", "sdpa", "sdpa_causal", "attention_mask")
+OF_LATER_VERSIONS += ("cross_entropy_probabilities",)
+IS_EARLY = torch.__version__ < "2.13"
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators(name):
-    check(OPERATORS[name], name)
+    is_early = IS_EARLY and name in OF_LATER_VERSIONS
+    check(OPERATORS[name], name, compiles=8 if is_early else 2)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses(name):
-    check(LOSSES[name], name)
+    is_early = IS_EARLY and name in OF_LATER_VERSIONS
+    check(LOSSES[name], name, compiles=8 if is_early else 2)
 
 
 def test_layers_of_transformers():
