@@ -62,6 +62,27 @@ std::optional<FlexAttention> sizes_of(const Node& node, const Positions& at) {
   return attention;
 }
 
+// Whether a BlockMask's lists are of this call, so that each block of queries, or of keys, has one.
+bool has_lists(const Values& lists, const FlexAttention& attention, const graph::TensorType& query,
+               bool by_keys) {
+  const int64_t rows = by_keys ? attention.keys : attention.queries;
+  const int64_t block = attention.block[by_keys ? 1 : 0];
+  if (block == 0) return lists.empty();
+  if (lists.size() != 2 && lists.size() != 4) return false;
+  for (size_t i = 0; i < lists.size(); ++i) {
+    const bool counts = i % 2 == 0;  // and behind them columns
+    const sym::Dims &sizes = lists[i]->type().sizes, &first = lists[0]->type().sizes;
+    if (sizes.size() != (counts ? 3 : 4) ||
+        !std::ranges::all_of(sizes, [](sym::Int size) { return size.is_constant(); }))
+      return false;
+    for (int dim : {0, 1})
+      if (sizes[dim] != sym::Int(1) && sizes[dim] != query.sizes[dim]) return false;
+    if (!std::equal(first.begin(), first.end(), sizes.begin())) return false;
+    if (!counts && sizes[3] != lists[1]->type().sizes[3]) return false;
+  }
+  return lists[0]->type().sizes[2].constant() * block >= rows;
+}
+
 // What a score becomes, for all kernels of a node.
 struct Described {
   FlexAttention attention;
@@ -69,10 +90,14 @@ struct Described {
 };
 
 // Nothing where there is no code.
-std::optional<Described> described(const Node& node, const Positions& at,
+std::optional<Described> described(const Node& node, const Positions& at, bool is_backward,
                                    const target::Cuda& cuda) {
   std::optional<FlexAttention> attention = sizes_of(node, at);
   if (!attention || !codegen::cuda::why_unsupported(*attention, cuda).empty()) return std::nullopt;
+  const graph::TensorType& query = graph::tensor_arg(node, at.query)->type();
+  if (!has_lists(list(node, at.key_blocks), *attention, query, /*by_keys=*/false) ||
+      (is_backward && !has_lists(list(node, at.query_blocks), *attention, query, /*by_keys=*/true)))
+    return std::nullopt;
   const graph::Device device = node.result()->type().device;
   for (const Value* table : list(node, at.tables))
     if (!graph::same_device(table->type().device, device)) return std::nullopt;
@@ -129,7 +154,7 @@ void use_flex_kernels(graph::Graph& graph, const target::Target& target) {
     const bool is_backward = node->op().kind == OpKind::kbraze_flex_attention_backward;
     if (!is_backward && node->op().kind != OpKind::kbraze_flex_attention) continue;
     const Positions& at = is_backward ? kBackward : kForward;
-    std::optional<Described> made = described(*node, at, *cuda);
+    std::optional<Described> made = described(*node, at, is_backward, *cuda);
     if (!made) continue;
     const auto generate = [&](FlexKernel kernel) {
       return codegen::cuda::generate_flex(kernel, made->attention, made->program, *cuda);

@@ -98,8 +98,7 @@ PyMethodDef kControlMethods[] = {
      "python/braze/_flex_attention.py."},
     {"element_program", control_flow, METH_VARARGS,
      "element_program(numbers, positions, outputs): (text, tables) of what has been recorded "
-     "between "
-     "these, or None."},
+     "between these, or None."},
     {"call_later", control_flow, METH_VARARGS,
      "call_later(look, function, arguments): puts function(*arguments) off; see "
      "python/braze/_schedulers.py."},

@@ -79,8 +79,11 @@ TwoTensors flex_attention(const Tensor& given_query, const Tensor& given_key,
                           at::IntArrayRef strides, at::IntArrayRef launch) {
   const Tensor query = in_packs(given_query), key = in_packs(given_key),
                value = in_packs(given_value);
-  const Tensor out = at::empty_strided({query.size(0), query.size(1), query.size(2), value.size(3)},
-                                       strides, query.options());
+  const std::vector<int64_t> sizes = {query.size(0), query.size(1), query.size(2), value.size(3)};
+  // Kernels write rows.
+  const bool has_rows = strides[3] == 1;
+  const Tensor out = has_rows ? at::empty_strided(sizes, strides, query.options())
+                              : at::empty(sizes, query.options());
   const Tensor sums =
       at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
   std::vector<Tensor> kept;
@@ -101,6 +104,7 @@ TwoTensors flex_attention(const Tensor& given_query, const Tensor& given_key,
                       .keys = static_cast<int32_t>(key.size(2)),
                       .scale = static_cast<float>(scale)},
                      cuda::current_stream(query.device()));
+  if (!has_rows) return {at::empty_strided(sizes, strides, query.options()).copy_(out), sums};
   return {out, sums};
 }
 

@@ -144,6 +144,7 @@ at::Tensor TraceState::symbolic_input(const at::Tensor& real, graph::InputKind k
   input.strides = unbacked && real.is_contiguous() ? strides_without_sizes(input.sizes, shapes)
                                                    : strides_of(real, input.sizes, shapes);
   for (const int dim : strides) {
+    if (dim >= real.dim()) continue;  // seen of a tensor with more of them
     Int& stride = input.strides[dim];
     if (stride.is_constant() && stride.constant() >= 2)
       stride = shapes.symbol("s" + std::to_string(shapes.symbol_count()), stride.constant(),

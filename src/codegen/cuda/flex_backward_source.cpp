@@ -311,7 +311,7 @@ extern "C" __global__ void __launch_bounds__(WARPGROUPS * 128, 1) flex_key_gradi
     if (lane == 0) arrive_at(freed[(before + walk.steps - 1) % STAGES]);
     before += walk.steps;
   }
-  wait_for_copies<0>();
+  wait_for_copies();  // of keys and values, where no query looks at them
   const f32 factors[2] = {a.scale, a.scale}, ones[2] = {1, 1};
   store_rows(a.key_gradient + batch * a.key_out_rows.batch + key_head * a.key_out_rows.head, a.key_out_rows.row, of_keys, factors, first_row + group * 64, a.keys, DEPTH);
   store_rows(a.value_gradient + batch * a.value_out_rows.batch + key_head * a.value_out_rows.head, a.value_out_rows.row, of_values, ones, first_row + group * 64, a.keys, VALUE_DEPTH);

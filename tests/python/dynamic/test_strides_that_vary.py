@@ -105,3 +105,13 @@ def test_sizes_that_stay_and_strides_that_vary():
     """No size is a symbol: a compile for each stride, up to the limit."""
     for (x,) in parts(lambda x: x[:, :4]):
         same(braze.compile(FUNCTIONS["points"])(x), FUNCTIONS["points"](x))
+
+
+def test_fewer_dimensions_than_before():
+    compiled = braze.compile(FUNCTIONS["points"])
+    for size in SIZES:
+        x = torch.randn(2, 3, size)[..., :-1]
+        same(compiled(x), x * 2 + 1)
+    for size in SIZES:
+        x = torch.randn(size)
+        same(compiled(x), x * 2 + 1)

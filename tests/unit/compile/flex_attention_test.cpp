@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "graph/arguments.h"
 #include "graph/op_kind.h"
 #include "graph/text.h"
@@ -15,7 +17,8 @@ struct Case {
   std::string half = "f16";
   int64_t queries = 256, keys = 256, depth = 64, value_depth = 64, block = 128;
   double scale = 0.125;
-  std::string table_device = "cuda:0";
+  std::string table_device = "cuda:0", lists = "[1, 1";
+  int64_t rows = 0;  // of lists; 0: enough
   std::string change =
       "%9: f32[1, 4, Q, K] = aten.mul.Tensor(%8, %6)\n"
       "  %10: f32[2, 4, Q, K] = aten.add.Tensor(%0, %9, 1)\n";
@@ -69,12 +72,15 @@ graph::Graph graph_of(const Case& given) {
   const std::string lists = "[%4, %5], [%4, %5], " + program + ", " +
                             graph::number_text(given.scale) + ", [" + block + ", " + block + "]";
   const std::string row = std::to_string(given.value_depth);
+  const int64_t most = std::max(given.queries, given.keys);
+  const std::string rows =
+      std::to_string(given.rows ? given.rows : (most + given.block - 1) / given.block);
   return graph::parse("graph(%0: " + query + ", %1: " + key + ", %2: " + value + ", %3: f32[4]" +
-                      (given.table_device == "cpu" ? "" : "@" + given.table_device) +
-                      ", %4: i32[1, 1, 2]@cuda:0, %5: i32[1, 1, 2, 2]@cuda:0, %6: " + out +
-                      ", %7: " + sums + ") {\n  %8: " + out + ", %9: " + sums +
-                      " = braze.flex_attention(%0, %1, %2, [%3], " + lists + ", [" +
-                      std::to_string(4 * given.queries * given.value_depth) + ", " +
+                      (given.table_device == "cpu" ? "" : "@" + given.table_device) + ", %4: i32" +
+                      given.lists + ", " + rows + "]@cuda:0, %5: i32" + given.lists + ", " + rows +
+                      ", " + rows + "]@cuda:0, %6: " + out + ", %7: " + sums + ") {\n  %8: " + out +
+                      ", %9: " + sums + " = braze.flex_attention(%0, %1, %2, [%3], " + lists +
+                      ", [" + std::to_string(4 * given.queries * given.value_depth) + ", " +
                       std::to_string(given.queries * given.value_depth) + ", " + row +
                       ", 1])\n  %10: " + query + ", %11: " + key + ", %12: " + value +
                       " = braze.flex_attention_backward(%6, %7, %0, %1, %2, %9, [%3], " + lists +
@@ -162,6 +168,13 @@ TEST(FlexKernels, WhatStays) {
   EXPECT_FALSE(made_for({.value_depth = 136}).forward);
   EXPECT_FALSE(made_for({.block = 32}).forward);
   EXPECT_FALSE(made_for({.table_device = "cpu"}).forward);
+  // Lists of other batches, of fewer blocks.
+  EXPECT_TRUE(made_for({.lists = "[2, 4"}).forward);
+  EXPECT_FALSE(made_for({.lists = "[3, 1"}).forward);
+  EXPECT_FALSE(made_for({.lists = "[1, 2"}).forward);
+  EXPECT_FALSE(made_for({.rows = 1}).forward);
+  EXPECT_TRUE(made_for({.queries = 128, .rows = 1}).forward);
+  EXPECT_FALSE(made_for({.queries = 128, .rows = 1}).backward);
   graph::Graph graph = graph_of({});
   use_flex_kernels(graph, target::Cpu{});
   for (const auto& node : graph.nodes())
