@@ -42,6 +42,8 @@ class Built {
     for (const Candidates& one : all)
       for (const Candidate& way : one.ways) {
         kernels_.push_back(codes_[cubins.of_source[number]]->kernel(name(way, number)));
+        runtime::cuda::allow_shared(device, kernels_.back(),
+                                    static_cast<uint32_t>(way.shared_bytes));
         ++number;
       }
   }

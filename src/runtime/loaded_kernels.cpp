@@ -96,6 +96,19 @@ LoadedKernel on_gpu(const cuda::LoadedCode& code, const std::string& name, int d
   return kernel;
 }
 
+// What a plan's launches take of shared memory.
+void allow_planned(const plan::Function& function, const std::vector<Use>& uses,
+                   const std::vector<LoadedKernel>& kernels) {
+  for (const plan::Step& step : function.steps) {
+    const auto* run = std::get_if<plan::KernelStep>(&step);
+    const auto* grid = run ? std::get_if<plan::Grid>(&run->launch) : nullptr;
+    if (!grid || !grid->shared_bytes.is_constant()) continue;
+    const LoadedKernel& kernel = kernels[run->kernel];
+    const auto bytes = static_cast<uint32_t>(grid->shared_bytes.constant()) + kernel.shared_bytes;
+    cuda::allow_shared(uses[function.kernels[run->kernel].code].device, kernel.function, bytes);
+  }
+}
+
 }  // namespace
 
 LoadedKernels load_kernels(const plan::Module& module) {
@@ -115,6 +128,7 @@ LoadedKernels load_kernels(const plan::Module& module) {
         found.push_back(on_gpu(*loaded.on_device[kernel.code], kernel.name,
                                uses[kernel.code].device, of_triton[kernel.code]));
     }
+    allow_planned(function, uses, found);
   }
   return loaded;
 }

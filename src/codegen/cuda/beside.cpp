@@ -16,7 +16,7 @@ struct Pair {
 std::optional<Pair> nests_of(const loop::Kernel& rows, const loop::Kernel& columns,
                              const target::Cuda& cuda) {
   if (has_scans(rows) || has_scans(columns)) return std::nullopt;
-  Pair pair{plan_nest(rows, cuda), plan_nest(columns, cuda)};
+  Pair pair{plan_nest(rows, cuda, {.stages = false}), plan_nest(columns, cuda)};
   if (pair.rows.shape != Shape::kRows || pair.rows.cluster > 1 || pair.rows.parts > 0 ||
       !pair.columns.has_packed_columns())
     return std::nullopt;

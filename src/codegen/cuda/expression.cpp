@@ -214,6 +214,13 @@ std::string ExpressionWriter::build(ExprRef expr) {
   }
 }
 
+// An exponential that is rounded to a half in the end.
+std::string ExpressionWriter::emit_near(ExprRef expr) {
+  if (expr->kind != ExprKind::kExp || expr->dtype != DType::kFloat32 || find(expr))
+    return emit(expr);
+  return "exp_near(" + emit(expr->args[0]) + ")";
+}
+
 // What is computed for one rounding to a half takes fewer instructions.
 std::string ExpressionWriter::build_half(ExprRef cast) {
   const DType half = cast->dtype;
@@ -222,7 +229,8 @@ std::string ExpressionWriter::build_half(ExprRef cast) {
   if (value->kind == ExprKind::kDiv && nest_.shape == Shape::kRows &&
       level_of(value->args[1]) == Level::kFunction && level_of(value) != Level::kFunction) {
     const std::string by = divisor(value->args[1]);
-    return cuda::cast("divide(" + emit(value->args[0]) + ", " + by + ")", DType::kFloat32, half);
+    return cuda::cast("divide(" + emit_near(value->args[0]) + ", " + by + ")", DType::kFloat32,
+                      half);
   }
   const char* name = value->kind == ExprKind::kAdd   ? "add_"
                      : value->kind == ExprKind::kSub ? "sub_"
@@ -292,6 +300,22 @@ bool ExpressionWriter::is_packed(ExprRef index) const {
   return nest_.lanes > 1 && is_pack(affine_of(index, nest_.extent), nest_.vector_axis, nest_.lanes);
 }
 
+void ExpressionWriter::copy_ahead(ExprRef load, int64_t begin) {
+  const std::string lanes = std::to_string(nest_.lanes);
+  const std::string index = emit_at_base(load->args[0]);
+  line("copy_ahead(slot_of<" + storage_type_of(load->dtype) + ", " + lanes + ">(staged + " +
+       std::to_string(begin) + ", slot), p" + std::to_string(load->ival) + " + " + index + ");");
+  if (nest_.lanes > 1) use_pack(static_cast<int>(load->ival));
+}
+
+std::string ExpressionWriter::staged_pack(ExprRef load) {
+  for (const auto& [staged, begin] : nest_.staged)
+    if (staged == load)
+      return "*slot_of<" + storage_type_of(load->dtype) + ", " + std::to_string(nest_.lanes) +
+             ">(staged + " + std::to_string(begin) + ", slot)";
+  return "";
+}
+
 std::string ExpressionWriter::pack_of(ExprRef load) {
   // What must hold for the load to be made, of all lanes alike.
   std::string condition;
@@ -312,11 +336,12 @@ std::string ExpressionWriter::pack_of(ExprRef load) {
   at_level(
       level,
       [&] {
-        const std::string index = emit_at_base(load->args[0]);
-        name = fresh("q");
         const std::string lanes = std::to_string(nest_.lanes);
-        const std::string loaded = "load_pack<" + lanes + ">(p" + std::to_string(load->ival) +
-                                   " + " + index + (nest_.has_tail ? ", count)" : ")");
+        std::string loaded = staged_pack(load);
+        if (loaded.empty())
+          loaded = "load_pack<" + lanes + ">(p" + std::to_string(load->ival) + " + " +
+                   emit_at_base(load->args[0]) + (nest_.has_tail ? ", count)" : ")");
+        name = fresh("q");
         const std::string type = "Pack<" + storage_type_of(load->dtype) + ", " + lanes + ">";
         line("const " + type + " " + name + " = " +
              (condition.empty() ? loaded : condition + " ? " + loaded + " : " + type + "{}") + ";");
@@ -351,6 +376,8 @@ std::string ExpressionWriter::build_load(ExprRef expr) {
   const std::string truth = expr->dtype == DType::kBool ? " != 0" : "";
   if (const std::string pack = pack_of(expr); !pack.empty())
     return declare(expr, pack + ".v[v]" + truth);
+  if (const std::string pack = nest_.lanes == 1 ? staged_pack(expr) : ""; !pack.empty())
+    return declare(expr, "(" + pack + ").v[0]" + truth);
   const std::string index = emit(expr->args[0]);
   return declare(expr, "p" + std::to_string(expr->ival) + "[" + index + "]" + truth);
 }

@@ -53,6 +53,8 @@ class ExpressionWriter {
   // A number, or what comes with the call, as an i32 or i64.
   std::string size(sym::Int value, bool wide);
   std::string fresh(const std::string& stem);
+  // Copies a pack that is loaded later to the shared memory of the block, behind `begin` bytes.
+  void copy_ahead(loop::ExprRef load, int64_t begin);
   // Parameters that are loaded or stored in packs.
   void use_pack(int buffer) { packed_.insert(buffer); }
   const std::set<int>& packed() const { return packed_; }
@@ -80,6 +82,7 @@ class ExpressionWriter {
   void at_level(Level level, const std::function<void()>& body, bool unmasked = false);
   std::string build(loop::ExprRef expr);
   std::string build_half(loop::ExprRef cast);  // empty: as any other
+  std::string emit_near(loop::ExprRef expr);
   std::string divisor(loop::ExprRef expr);
   std::string build_arithmetic(loop::ExprRef expr);
   std::string build_index(loop::ExprRef expr, const std::vector<std::string>& args);
@@ -88,6 +91,7 @@ class ExpressionWriter {
   std::string build_random(loop::ExprRef expr);
   bool shares_counters(loop::ExprRef random);
   std::string pack_of(loop::ExprRef load);
+  std::string staged_pack(loop::ExprRef load);  // empty: it is in memory
   bool is_same_in_pack(loop::ExprRef condition);
   std::string declare(loop::ExprRef expr, const std::string& text);
   // "i32" for index arithmetic that fits.

@@ -54,13 +54,14 @@ std::vector<KernelCode> candidates(const loop::Kernel& kernel, const target::Cud
   for (int lanes = model.lanes / 2; lanes > 0; lanes /= 2) wanted.push_back({.most_lanes = lanes});
   if (model.shape == Shape::kRows && !model.shift)
     wanted.push_back({.shifts = Shifts::kWherePossible});
+  if (!model.staged.empty()) wanted.push_back({.stages = false});
   if (model.shape != Shape::kPoints && model.scan_rounds == 0) {
     const bool rows = model.shape == Shape::kRows;
     const int own = model.sharers / model.cluster;
     const int most =
         rows ? kMostSharers : std::min(most_sharers(model), kMostSharers / model.width);
     for (int sharers = std::max(own / 4, 1); sharers <= std::min(4 * own, most); sharers *= 2)
-      wanted.push_back({.sharers = sharers, .cluster = rows ? 1 : 0});
+      wanted.push_back({.sharers = sharers, .cluster = rows ? 1 : 0, .stages = false});
   }
   std::vector<KernelCode> ways = {write_kernel(model, symbol_of(kernel.name))};
   for (const Wanted& one : wanted) {
@@ -80,13 +81,13 @@ KernelCode generate_several(const loop::Kernel& kernel, std::span<const int64_t>
                 "extents of several axes differ");
     target::Cuda share = cuda;  // of the device
     share.processors = std::max(cuda.processors / static_cast<int>(extents.size()), 1);
-    return write_kernels(plan_nest(kernel, share), extents, common, name);
+    return write_kernels(plan_nest(kernel, share, {.stages = false}), extents, common, name);
   }
   sym::ExprArena arena;
   const int64_t all = std::accumulate(extents.begin(), extents.end(), int64_t{0});
   loop::Kernel any = kernel;
   any.outer[0].extent = sym::Int(arena.symbol("n", all, {1, all}));
-  return write_kernels(plan_nest(any, cuda), extents, common, name);
+  return write_kernels(plan_nest(any, cuda, {.stages = false}), extents, common, name);
 }
 
 }  // namespace braze::codegen::cuda

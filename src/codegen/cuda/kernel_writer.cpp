@@ -42,6 +42,7 @@ class KernelWriter {
       write_points();
     else
       write_groups();
+    code_.shared_bytes = nest_.staged_bytes;
     if (nest_.cluster > 1) writer_.line("sync_cluster();");  // others read what this block shares
     for (std::string& line : writer_.close()) text.push_back(std::move(line));
     note_alignment();
@@ -70,6 +71,7 @@ class KernelWriter {
 
   // With scans, the threads of a column take other points from one walk to the next.
   void write_groups() {
+    if (!nest_.staged.empty()) write_copies();
     for (const auto& group : nest_.groups) {
       const bool waits = nest_.scan_rounds > 0 && nest_.shape == Shape::kColumns;
       if (waits && group != nest_.groups.front()) writer_.line("__syncthreads();");
@@ -175,6 +177,27 @@ class KernelWriter {
                  name + ", " + shared + ");");
   }
 
+  // A thread copies what it reads later, and waits for nobody else.
+  void write_copies() {
+    const sym::Int packs = nest_.inner_steps();
+    const bool wide = points_.is_wide(packs);
+    writer_.line("u8* const staged = shared_memory();");
+    writer_.open(Level::kWalk);
+    bind_step(wide);
+    for (const auto& [load, begin] : nest_.staged) writer_.copy_ahead(load, begin);
+    write_steps(packs, wide, writer_.close(), 4);
+    writer_.line("wait_for_copies();");
+  }
+
+  // The axes of a step, and its place among those of this thread's block.
+  void bind_step(bool wide) {
+    points_.bind_inner(wide);
+    if (nest_.staged.empty()) return;
+    const std::string threads = std::to_string(nest_.threads_of_block()) + "u";
+    writer_.line("const u32 slot = (u32)step / " + std::to_string(nest_.sharers) + "u * " +
+                 threads + " + threadIdx.x;");
+  }
+
   // All inner points of this thread.
   void write_walk(const std::vector<const Statement*>& group) {
     const sym::Int packs = nest_.inner_steps();
@@ -183,7 +206,7 @@ class KernelWriter {
       return write_walk_of_scans(group, scans);
     const auto step = [&](const char* element) {
       writer_.open(Level::kWalk);
-      points_.bind_inner(wide);
+      bind_step(wide);
       write_step(group, element);
       return writer_.close();
     };

@@ -6,6 +6,7 @@
 
 #include "codegen/cuda/accesses.h"
 #include "codegen/cuda/accumulate.h"
+#include "codegen/cuda/kept_rows.h"
 #include "codegen/cuda/parts.h"
 #include "codegen/cuda/scans.h"
 #include "sym/facts.h"
@@ -20,7 +21,6 @@ using loop::Statement;
 constexpr int kFirstWithAddedPacks = 90;
 constexpr int kMostLanes = 8;
 constexpr int64_t kMostPackBytes = 32;  // of a pack, in several
-constexpr int64_t kMostSharers = 1024;
 
 bool uses_result(const Nest& nest, ExprRef expr, const std::unordered_set<int64_t>& results) {
   bool uses = false;
@@ -299,101 +299,6 @@ void join_soft_sums(Nest& nest) {
   std::erase_if(nest.groups, [](const auto& group) { return group.empty(); });
 }
 
-// Inner loads of a statement, whether they are made in any case or not.
-void collect_loads(ExprRef expr, std::unordered_set<ExprRef>& loads,
-                   std::unordered_set<ExprRef>& seen) {
-  if (!expr || !seen.insert(expr).second) return;
-  if (expr->kind == ExprKind::kLoad) loads.insert(expr);
-  for (ExprRef arg : expr->args) collect_loads(arg, loads, seen);
-}
-
-// Bytes of a pack's loads that a later walk makes again.
-int64_t bytes_loaded_again(const Nest& nest) {
-  std::unordered_set<ExprRef> before, again;
-  AxesOf axes_of;
-  for (const auto& group : nest.groups) {
-    std::unordered_set<ExprRef> loads, seen;
-    for (const Statement* s : group)
-      if (s->inner) collect_loads(s->value, loads, seen);
-    for (ExprRef load : loads)
-      if (axes_of(load) >> nest.outer_count && !before.insert(load).second) again.insert(load);
-  }
-  int64_t bytes = 0;
-  for (ExprRef load : again) bytes += graph::size_of(load->dtype) * nest.lanes;
-  return bytes;
-}
-
-// Rounds whose packs a thread can keep, of which each loads so many bytes again.
-int64_t most_rounds(const Nest& nest, int64_t again) {
-  constexpr int64_t kKeptBytes = 128;  // half the registers of a thread of the largest block
-  constexpr int64_t kMostElements = 64, kMostAlone = 32;
-  const int64_t elements = again && nest.lanes > 1 ? kMostElements : kMostAlone;
-  return std::min(again ? kKeptBytes / again : elements, elements / nest.lanes);
-}
-
-// Longer rows get more threads than they would for their work, so that each keeps what it has.
-void choose_rounds(Nest& nest, const target::Cuda& cuda) {
-  const sym::Int packs = nest.inner_steps();
-  if (!packs.is_constant()) return;
-  const int64_t again = bytes_loaded_again(nest);
-  const int64_t most = most_rounds(nest, again);
-  const auto rounds = [&](int sharers) { return (packs.constant() + sharers - 1) / sharers; };
-  int sharers = nest.sharers;
-  if (nest.shape == Shape::kRows && again)
-    while (rounds(sharers) > most && sharers < kMostSharers) sharers *= 2;
-  if (rounds(sharers) > most) {
-    // Two blocks of a processor: while one comes to its end the other one loads.
-    constexpr int kSharersOfLongRows = 512;
-    if (nest.shape == Shape::kRows && nest.outer_points().hint() > 2 * cuda.processors)
-      nest.sharers = std::min(nest.sharers, kSharersOfLongRows);
-    return;
-  }
-  nest.sharers = sharers;
-  nest.rounds = static_cast<int>(rounds(sharers));
-}
-
-// Long rows whose parts stay in the registers of several blocks, or which are so few that blocks of
-// a whole row each would leave some processors idle at the end.
-void choose_cluster(Nest& nest, const target::Cuda& cuda) {
-  constexpr int kFirstWithClusters = 90, kMostBlocks = 8;  // that every device can run as one
-  constexpr int kLeastThreads = 512;
-  const sym::Int packs = nest.inner_steps();
-  if (cuda.sm < kFirstWithClusters || nest.shape != Shape::kRows || nest.rounds > 0 ||
-      nest.sharers < kLeastThreads || !packs.is_constant())
-    return;
-  const int64_t again = bytes_loaded_again(nest);
-  const auto rounds = [&](int64_t threads) { return (packs.constant() + threads - 1) / threads; };
-  if (again > 0) {
-    const int64_t most = most_rounds(nest, again);
-    for (const int threads : {kLeastThreads, 2 * kLeastThreads})
-      for (int blocks = 2; blocks <= kMostBlocks; blocks *= 2) {
-        if (rounds(int64_t{threads} * blocks) > most) continue;
-        nest.sharers = threads * blocks;
-        nest.cluster = blocks;
-        nest.rounds = static_cast<int>(rounds(nest.sharers));
-        return;
-      }
-    return;
-  }
-  // The share of the time in which all processors are busy.
-  const int64_t at_once = int64_t{cuda.processors} * (cuda.resident_threads / kLeastThreads);
-  const auto busy = [&](int64_t blocks) {
-    const int64_t all = nest.outer_points().hint() * blocks;
-    return static_cast<double>(all) / static_cast<double>((all + at_once - 1) / at_once * at_once);
-  };
-  constexpr double kEnough = 0.9, kWorth = 1.1;
-  constexpr int64_t kLeastRounds = 4;
-  if (nest.outer_points().hint() < cuda.processors || busy(1) >= kEnough) return;
-  int best = 1;
-  for (int blocks = 2; blocks <= kMostBlocks; blocks *= 2)
-    if (rounds(int64_t{kLeastThreads} * blocks) >= kLeastRounds && busy(best) < kEnough &&
-        busy(blocks) > busy(best) * kWorth)
-      best = blocks;
-  if (best == 1) return;
-  nest.sharers = kLeastThreads * best;
-  nest.cluster = best;
-}
-
 }  // namespace
 
 sym::Int Nest::outer_points() const { return sym::product(std::span(extent).first(outer_count)); }
@@ -484,6 +389,12 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wante
   nest.sharers = sharers;
   choose_rounds(nest, cuda);
   if (nest.shape != Shape::kRows) return nest;
+  if (wanted.stages) {
+    Nest staged = nest;
+    staged.rounds = 0;
+    join_soft_sums(staged);
+    if (stage_rows(staged, cuda)) return staged;
+  }
   join_soft_sums(nest);
   if (!nest.soft_sums.empty()) {
     nest.sharers = sharers;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "codegen/cpp/affine.h"
@@ -79,10 +80,14 @@ struct Nest {
   // kRows: blocks, each of which takes outer points in turn and has its own part of the sums over
   // them (loop::StoreOp::kPart); 0: a block has its outer points once.
   int64_t parts = 0;
-  int blocks_at_once = 0;  // of such, on a processor; 0: any number
+  int blocks_at_once = 0;  // of such, and of staged rows, on a processor; 0: any number
   // Packs that each sharer takes, of numbers that are known and so few that what it has loaded
   // stays in its registers from one walk to the next; 0: any number.
   int rounds = 0;
+  // kRows: loads that several walks make, whose packs a block copies to its shared memory before
+  // the first one, each thread its own; where there; and the bytes of all.
+  std::vector<std::pair<loop::ExprRef, int64_t>> staged;
+  int64_t staged_bytes = 0;
   // Of kernels with scans (scans.h): packs that a thread takes at a time; of kColumns also the
   // outer points of a block, and how many threads' parts are combined first.
   int scan_rounds = 0;
@@ -125,6 +130,7 @@ struct Wanted {
   int most_lanes = 0;
   int cluster = 0;  // 1: none
   Shifts shifts = Shifts::kWherePays;
+  bool stages = true;  // rows in shared memory, where that is good
 };
 Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wanted& wanted = {});
 

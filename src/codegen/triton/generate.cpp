@@ -17,7 +17,7 @@ bool draws(loop::ExprRef expr, std::unordered_set<loop::ExprRef>& seen) {
 
 // Triton's masks need no packs that begin at boundaries.
 cuda::Nest nest_of(const loop::Kernel& kernel, const target::Cuda& cuda) {
-  return cuda::plan_nest(kernel, cuda, {.shifts = cuda::Shifts::kNone});
+  return cuda::plan_nest(kernel, cuda, {.shifts = cuda::Shifts::kNone, .stages = false});
 }
 
 }  // namespace

@@ -119,6 +119,23 @@ double __longlong_as_double(long long x) { return bits_of<double>(x); }
 unsigned long long wide_product(unsigned a, unsigned b) { return (unsigned long long)a * b; }
 float rsqrtf(float x) { return 1 / sqrtf(x); }
 double rsqrt(double x) { return 1 / sqrt(x); }
+unsigned char* shared_memory() {
+  alignas(16) static unsigned char memory[8][228 << 10];  // by block of a cluster
+  return memory[current / block_size];
+}
+struct Copy { void* to; const void* from; int bytes; };
+static Copy copies[kFibers][64];  // of a thread, that it has not waited for
+static int copy_count[kFibers];
+template <int bytes> void copy_piece(void* shared, const void* p) {
+  if ((size_t)shared % bytes || (size_t)p % bytes) abort();
+  __builtin_memset(shared, 0x7f, bytes);
+  copies[current][copy_count[current]++] = {shared, p, bytes};
+}
+void wait_for_copies() {
+  for (int i = 0; i < copy_count[current]; ++i)
+    __builtin_memcpy(copies[current][i].to, copies[current][i].from, copies[current][i].bytes);
+  copy_count[current] = 0;
+}
 void fetch(const void* p) { volatile char there = *(const char*)p; }
 float from_f16(unsigned short h) { return (float)bits_of<_Float16>(h); }
 unsigned short to_f16(float f) { return bits_of<unsigned short>((_Float16)f); }

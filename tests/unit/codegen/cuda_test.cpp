@@ -373,8 +373,8 @@ TEST(CudaEmulated, LongRowsInClusters) {
   };
   const RunOptions long_rows{.elements = 300'000, .tolerance = 1e-4, .magnitude = 1};
   const std::string odd = softmax(3, 50'257), norm = layer_norm("f32", 2, 65'536);
-  EXPECT_EQ(cluster_of(odd, tested_gpu()), 4);
-  EXPECT_EQ(cluster_of(norm, tested_gpu()), 4);
+  EXPECT_EQ(cluster_of(odd, tested_gpu()), 8);
+  EXPECT_EQ(cluster_of(norm, tested_gpu()), 8);
   EXPECT_EQ(cluster_of(softmax(1, 262'144), tested_gpu()), 8);
   EXPECT_EQ(cluster_of(softmax(8192, 4096), tested_gpu()), 1);
   check_emulated({odd, norm}, long_rows);

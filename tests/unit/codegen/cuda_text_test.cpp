@@ -39,8 +39,9 @@ TEST(CudaText, ThreadsOfARow) {
   EXPECT_EQ(threads(softmax(100000, 128)).first, 256);
   EXPECT_EQ(threads(softmax(8192, 4096)), std::pair(int64_t{256}, int64_t{8192}));
   EXPECT_EQ(threads(softmax(1, 100000)), std::pair(int64_t{512}, int64_t{8}));  // a cluster
-  // So that a thread keeps its part of a row in registers.
-  EXPECT_EQ(threads(softmax(8192, 32768)).first, 1024);
+  // So that a thread keeps its part of a row in registers; behind that, two blocks of a processor.
+  EXPECT_EQ(threads(softmax(8192, 8192)).first, 512);
+  EXPECT_EQ(threads(softmax(8192, 16384)), std::pair(int64_t{512}, int64_t{8192}));
 }
 
 // Sources of any graphs may stand behind each other in one program.
