@@ -102,12 +102,20 @@ bool may_follow(const Kernel& first, const Kernel& second) {
          sym::product(all_extents(scans)) == sym::product(extents(points.outer));
 }
 
-std::optional<Kernel> following(loop::ExprPool& pool, const Kernel& scans, const Kernel& points) {
-  const sym::Dims ours = all_extents(scans), theirs = extents(points.outer);
-  for (const loop::BufferParam& own : scans.params)
+bool may_follow_sums(const Kernel& sums, const Kernel& points) {
+  return !sums.inner.empty() && points.inner.empty() && !loop::walks_once(points) &&
+         std::ranges::any_of(sums.body, &Statement::is_reduction) &&
+         std::ranges::none_of(sums.body, &Statement::is_scan) &&
+         sym::product(all_extents(sums)) == sym::product(extents(points.outer));
+}
+
+std::optional<Kernel> following(loop::ExprPool& pool, const Kernel& lines, const Kernel& points) {
+  const sym::Dims ours = all_extents(lines), theirs = extents(points.outer);
+  const bool scans = scans_in_parts(lines);
+  for (const loop::BufferParam& own : lines.params)
     for (const loop::BufferParam& other : points.params) {
-      if (own.buffer != other.buffer || own.written == other.written) continue;
-      const ExprRef index = index_of(scans, own.buffer, own.written);
+      if (own.buffer != other.buffer || (scans && own.written == other.written)) continue;
+      const ExprRef index = index_of(lines, own.buffer, own.written);
       const ExprRef counterpart = index_of(points, own.buffer, other.written);
       if (!index || !counterpart) continue;
       const auto axes = axes_over(pool, ours, index, theirs, counterpart);

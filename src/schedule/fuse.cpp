@@ -140,7 +140,8 @@ class Fuser {
     if (graph_.position(a) > graph_.position(b)) std::swap(a, b);
     int distance = graph_.position(b) - graph_.position(a);
     if (!domains_match(kernel(a)->kernel, kernel(b)->kernel) &&
-        !may_follow(kernel(a)->kernel, kernel(b)->kernel))
+        !may_follow(kernel(a)->kernel, kernel(b)->kernel) &&
+        !may_join_sums(kernel(a)->kernel, kernel(b)->kernel))
       return;
     int64_t saved = saved_bytes(a, b);
     if (saved == 0 || starves_workers(kernel(a)->kernel, kernel(b)->kernel)) return;
@@ -208,7 +209,24 @@ class Fuser {
     const int64_t count = schedule::points(rows.outer);
     if (!will_be_split(rows, costs_.split)) return count < costs_.workers;
     return behind && count < costs_.rows_at_once &&
-           schedule::points(rows.inner) > costs_.kept_points;
+           schedule::points(rows.inner) > costs_.kept_points && !keeps_together(rows);
+  }
+
+  // Points behind sums over other axes than theirs (follow.h): where their rows stay at hand.
+  bool may_join_sums(const loop::Kernel& sums, const loop::Kernel& points) const {
+    return may_follow_sums(sums, points) && keeps_together(sums) &&
+           !directions_of(sums).columns;
+  }
+
+  // Whether the rows of a kernel can be kept by several processors each, and keep all of them busy.
+  bool keeps_together(const loop::Kernel& rows) const {
+    const int64_t count = schedule::points(rows.outer), inner = schedule::points(rows.inner);
+    int64_t bytes = 0;
+    for (const loop::BufferParam& param : rows.params)
+      if (!param.written && bytes_[param.buffer] >= count * inner * graph::size_of(param.dtype))
+        bytes += inner * graph::size_of(param.dtype);
+    return bytes > 0 && bytes <= costs_.shared_row_bytes &&
+           count * costs_.row_sharers >= costs_.workers;
   }
 
   // Whether rows would be walked beside columns, by lanes or threads that lie along one of both.
@@ -234,7 +252,7 @@ class Fuser {
   std::optional<loop::Kernel> merge(const loop::Kernel& first, const loop::Kernel& second) {
     loop::ExprPool& pool = program_.pool;
     auto merged = merge_kernels(pool, first, second, aliases_, MergeLimits{});
-    if (merged || !may_follow(first, second)) return merged;
+    if (merged || (!may_follow(first, second) && !may_join_sums(first, second))) return merged;
     const bool behind = second.inner.empty();
     const auto points = behind ? following(pool, first, second) : following(pool, second, first);
     if (!points) return std::nullopt;

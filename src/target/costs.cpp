@@ -27,12 +27,18 @@ Costs costs(const Cuda& cuda) {
   constexpr int64_t kLaunchMicroseconds = 2;
   // Blocks that hide each other's waits.
   constexpr int64_t kBlocksPerProcessor = 4;
+  // Of a cluster, and what each keeps of a row (codegen/cuda/kept_rows.h).
+  constexpr int64_t kRowSharers = 8;
+  const int64_t shared_of_row = cuda.shared_bytes / 2 - (3 << 10);
+  const bool has_clusters = cuda.sm >= 90;
   const int64_t blocks = kBlocksPerProcessor * cuda.processors;
   return {.launch_bytes = kLaunchMicroseconds * cuda.bandwidth,
           .workers = cuda.processors,
           .parallel_points = int64_t{cuda.processors} * cuda.resident_threads,
           .kept_points = 65536,  // the registers of a processor
           .rows_at_once = blocks,
+          .shared_row_bytes = has_clusters ? kRowSharers * shared_of_row : 0,
+          .row_sharers = kRowSharers,
           .split = {.most_rows = blocks,
                     .part_points = 8192,
                     .fewest_of_a_row = 1024,

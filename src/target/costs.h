@@ -60,6 +60,10 @@ struct Costs {
   // time.
   int64_t kept_points;
   int64_t rows_at_once;
+  // Of a row that several processors keep together, so that it is read once; and how many these
+  // are. 0: none does.
+  int64_t shared_row_bytes = 0;
+  int64_t row_sharers = 1;
   SplitCosts split;
   PartCosts parts = {};
   // Of a kernel that may be done by one launch with others (schedule/together.h): in more bytes of

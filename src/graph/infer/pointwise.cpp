@@ -301,6 +301,7 @@ constexpr InferEntry kPointwiseRules[] = {
     {"aten.fmax", binary<Rule::kPromote>, kPasses},
     {"aten.fmin", binary<Rule::kPromote>, kPasses},
     {"aten.atan2", binary<Rule::kFloat>, kPasses},
+    {"aten.xlogy.Tensor", binary<Rule::kFloat>, kPasses},
 
     {"aten.eq.Tensor", binary<Rule::kCompare>},
     {"aten.eq.Scalar", binary<Rule::kCompare>},

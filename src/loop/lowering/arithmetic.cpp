@@ -1,5 +1,6 @@
 // Arithmetic of two operands, powers.
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "graph/op_kind.h"
@@ -184,6 +185,14 @@ bool lower_pow(Lowering& lowering, const Node& node) {
   return lower_binary(lowering, node, result_dtype(node), binary<K::kPow>, true);
 }
 
+// x log(y): 0 where x is 0, unless y is not a number.
+ExprRef x_log_y(ExprPool& pool, ExprRef x, ExprRef y) {
+  const auto number = [&](double value) { return pool.constant(x->dtype, value); };
+  const ExprRef product = pool.mul(x, pool.unary(K::kLog, y));
+  return pool.where(pool.unary(K::kIsNan, y), number(std::numeric_limits<double>::quiet_NaN()),
+                    pool.where(pool.binary(K::kEq, x, number(0)), number(0), product));
+}
+
 }  // namespace
 
 Handler arithmetic_handler(OpKind kind) {
@@ -223,6 +232,10 @@ Handler arithmetic_handler(OpKind kind) {
     case OpKind::katan2:
       return [](Lowering& lowering, const Node& node) {
         return lower_binary(lowering, node, result_dtype(node), binary<K::kAtan2>, true);
+      };
+    case OpKind::kxlogy_Tensor:
+      return [](Lowering& lowering, const Node& node) {
+        return lower_binary(lowering, node, result_dtype(node), x_log_y, true);
       };
     default:
       return nullptr;  // other families, or an extern call
