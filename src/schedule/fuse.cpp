@@ -214,8 +214,7 @@ class Fuser {
 
   // Points behind sums over other axes than theirs (follow.h): where their rows stay at hand.
   bool may_join_sums(const loop::Kernel& sums, const loop::Kernel& points) const {
-    return may_follow_sums(sums, points) && keeps_together(sums) &&
-           !directions_of(sums).columns;
+    return may_follow_sums(sums, points) && keeps_together(sums) && !directions_of(sums).columns;
   }
 
   // Whether the rows of a kernel can be kept by several processors each, and keep all of them busy.
@@ -348,6 +347,20 @@ void for_each_kernel(loop::Program& program, Change&& change) {
   }
 }
 
+// What stood between two kernels may have become a part of the second.
+void fuse_again(loop::Program& program, const Aliases& aliases, const InputWrites& writes,
+                const target::Costs& costs, int64_t peak) {
+  const std::vector<loop::Item> before = program.items;
+  Fuser(program, aliases, writes, costs, kNoLimit).run();
+  if (program.items.size() == before.size()) {
+    program.items = before;
+    return;
+  }
+  remove_dead_stores(program, aliases);
+  order_items(program, aliases, writes);
+  if (peak_live_bytes(program, aliases, writes) > peak) program.items = before;
+}
+
 // Almost always the best fusion needs less memory than none. Where it does not, it is done again
 // with a look at the peak before every step.
 void fuse_within(loop::Program& program, const Aliases& aliases, const InputWrites& writes,
@@ -366,7 +379,8 @@ void fuse_within(loop::Program& program, const Aliases& aliases, const InputWrit
     if (!inline_cheap_kernels(program, aliases, costs, shrinking)) return;
     remove_dead_stores(program, aliases);
     // Operands of what was inlined live longer.
-    if (peak_live_bytes(program, aliases, writes) <= peak) return;
+    if (peak_live_bytes(program, aliases, writes) <= peak)
+      return fuse_again(program, aliases, writes, costs, peak);
     program.items = fused;
   }
 }

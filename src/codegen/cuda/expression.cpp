@@ -214,7 +214,6 @@ std::string ExpressionWriter::build(ExprRef expr) {
   }
 }
 
-// An exponential that is rounded to a half in the end.
 std::string ExpressionWriter::emit_near(ExprRef expr) {
   if (expr->kind != ExprKind::kExp || expr->dtype != DType::kFloat32 || find(expr))
     return emit(expr);

@@ -46,6 +46,8 @@ class ExpressionWriter {
 
   // A name or a literal.
   std::string emit(loop::ExprRef expr);
+  // The same, or an exponential that is rounded to a half in the end.
+  std::string emit_near(loop::ExprRef expr);
   // The same of an index at the first point of a pack.
   std::string emit_at_base(loop::ExprRef index);
   bool is_packed(loop::ExprRef index) const;
@@ -82,7 +84,6 @@ class ExpressionWriter {
   void at_level(Level level, const std::function<void()>& body, bool unmasked = false);
   std::string build(loop::ExprRef expr);
   std::string build_half(loop::ExprRef cast);  // empty: as any other
-  std::string emit_near(loop::ExprRef expr);
   std::string divisor(loop::ExprRef expr);
   std::string build_arithmetic(loop::ExprRef expr);
   std::string build_index(loop::ExprRef expr, const std::vector<std::string>& args);

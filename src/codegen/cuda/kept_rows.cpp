@@ -72,6 +72,12 @@ bool is_of_axes(ExprRef expr) {
   }
 }
 
+bool lies_in_packs(const Nest& nest, const Affine& index) {
+  if (nest.lanes == 1) return true;
+  if (!nest.shift) return is_pack(index, nest.vector_axis, nest.lanes);
+  return shift_of(index, nest.vector_axis, nest.outer_count, nest.lanes) == nest.shift;
+}
+
 // Of the loads that are made again those of rows that lie as they do in memory, made in any case.
 std::vector<ExprRef> loads_to_stage(const Nest& nest) {
   constexpr int64_t kLeastBytes = 4;  // that one copy takes
@@ -88,8 +94,7 @@ std::vector<ExprRef> loads_to_stage(const Nest& nest) {
                                              [](sym::Int by) { return by != sym::Int(0); });
     if (of_rows && !nest.kernel->params[load->ival].by_value && !stored.contains(load->ival) &&
         std::ranges::find(certain, load) != certain.end() && is_of_axes(load->args[0]) &&
-        graph::size_of(load->dtype) * nest.lanes >= kLeastBytes &&
-        (nest.lanes == 1 || is_pack(index, nest.vector_axis, nest.lanes)))
+        graph::size_of(load->dtype) * nest.lanes >= kLeastBytes && lies_in_packs(nest, index))
       loads.push_back(load);
   }
   return loads;
@@ -159,15 +164,17 @@ void choose_cluster(Nest& nest, const target::Cuda& cuda) {
 }
 
 // On an H200 softmaxes of 25,088, 32,768, 50,304 and 131,072 halves and of 65,536 floats took 73,
-// 74, 75, 85 and 80 us so, and 75, 91, 81, 106 and 81 us in the best of all ways with registers.
+// 74, 75, 85 and 80 us so, and 75, 91, 81, 106 and 81 us in the best of all ways with registers; a
+// log-softmax of 50,257 halves 80 us, and 160 us by elements. Sums alone, which store nothing of a
+// row, and rows of two tensors that one block keeps in its registers are no faster.
 bool stage_rows(Nest& nest, const target::Cuda& cuda) {
   constexpr int kFirstWithCopies = 80, kFirstWithClusters = 90, kMostBlocks = 8, kThreads = 512;
   constexpr int64_t kKeptPacks = 2048;      // of a row, that registers keep
   constexpr int64_t kKeptBytes = 32 << 10;  // the same
   constexpr int64_t kOwnBytes = 3 << 10;    // of a block, beside what it stages
   const sym::Int packs = nest.inner_steps();
-  if (cuda.sm < kFirstWithCopies || nest.shift || nest.has_tail || nest.parts > 0 ||
-      !packs.is_constant() || packs.constant() <= kKeptPacks)
+  if (cuda.sm < kFirstWithCopies || nest.has_tail || nest.parts > 0 || !packs.is_constant() ||
+      packs.constant() <= kKeptPacks)
     return false;
   const std::vector<ExprRef> loads = loads_to_stage(nest);
   int64_t of_pack = 0;
@@ -182,6 +189,11 @@ bool stage_rows(Nest& nest, const target::Cuda& cuda) {
   const int most_blocks = cuda.sm < kFirstWithClusters ? 1 : kMostBlocks;
   while (bytes() > most && blocks < most_blocks) blocks *= 2;
   if (bytes() > most) return false;
+  const bool stores = std::ranges::any_of(
+      nest.kernel->body, [](const Statement& s) { return s.inner && s.is_store(); });
+  const bool is_kept =
+      packs.constant() <= kMostSharers * most_rounds(nest, bytes_loaded_again(nest));
+  if (blocks > 1 && (!stores || is_kept)) return false;
   // Few rows are no work for all processors.
   while (blocks < most_blocks && rounds(2 * blocks) > 1 &&
          nest.outer_points().hint() * blocks * 2 <= cuda.processors)

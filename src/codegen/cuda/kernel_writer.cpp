@@ -7,6 +7,7 @@
 #include "codegen/cuda/operators.h"
 #include "codegen/cuda/parts.h"
 #include "codegen/cuda/points.h"
+#include "codegen/cuda/reductions.h"
 #include "codegen/cuda/scans.h"
 
 namespace braze::codegen::cuda {
@@ -100,26 +101,8 @@ class KernelWriter {
   std::string accumulator(const Statement& reduction) const {
     return "a" + std::to_string(reduction.reduced);
   }
-  static bool finds_place(const Statement& s) {
-    return s.op == loop::ReduceOp::kArgMax || s.op == loop::ReduceOp::kArgMin;
-  }
-  std::string type_of_accumulator(const Statement& s) const {
-    const bool narrow = finds_place(s) && !points_.is_wide(nest_.inner_points());
-    if (!nest_.is_soft_maximum(s)) return accumulator_of(s, narrow ? "i32" : "i64");
-    const bool of_halves =
-        s.value->kind == loop::ExprKind::kCast && graph::is_half(s.value->args[0]->dtype);
-    return "SoftSum<" + type_of(s.accumulate) + (of_halves ? ", true>" : ", false>");
-  }
-  // Products are rounded with the sum that they go into, whose order is free anyway.
-  static bool adds_product(const Statement& s) {
-    const bool sums = s.is_part() || (s.is_reduction() && s.op == loop::ReduceOp::kSum);
-    return sums && s.value->kind == loop::ExprKind::kMul &&
-           (s.value->dtype == graph::DType::kFloat32 || s.value->dtype == graph::DType::kFloat64);
-  }
-  // Whether the accumulator is given several elements at a time: a pack, or those of some steps.
-  bool takes_packs(const Statement& s) const {
-    return s.is_reduction() && nest_.shape == Shape::kRows &&
-           (s.op == loop::ReduceOp::kWelford || finds_place(s) || nest_.is_soft_maximum(s));
+  std::string accumulator_type(const Statement& s) const {
+    return type_of_accumulator(nest_, s, finds_place(s) && !points_.is_wide(nest_.inner_points()));
   }
   // Gives it those that have been gathered, of which the first has this place, and the next ones
   // are `step` further each.
@@ -129,7 +112,7 @@ class KernelWriter {
   }
   void begin_reduction(const Statement& s) {
     if (nest_.soft_sums.contains(&s)) return;
-    const std::string type = type_of_accumulator(s), name = accumulator(s);
+    const std::string type = accumulator_type(s), name = accumulator(s);
     if (!nest_.has_packed_columns()) {
       writer_.line(type + " " + name + " = " + type + "::none();");
       return;
@@ -146,7 +129,7 @@ class KernelWriter {
       writer_.bind_result(s, both + ".sum");
       return;
     }
-    const std::string name = accumulator(s), type = type_of_accumulator(s);
+    const std::string name = accumulator(s), type = accumulator_type(s);
     const std::string sharers = std::to_string(nest_.sharers);
     const bool packed = nest_.has_packed_columns();
     writer_.bind_result(s, name + (packed ? "[v]" : nest_.is_soft_maximum(s) ? ".top" : ""));
@@ -211,16 +194,44 @@ class KernelWriter {
       return writer_.close();
     };
     const std::vector<std::string> body = step("");
-    if (nest_.lanes == 1 && std::ranges::any_of(group, [&](auto* s) { return takes_packs(*s); })) {
+    if (nest_.lanes == 1 &&
+        std::ranges::any_of(group, [&](auto* s) { return takes_packs(nest_, *s); })) {
       const int64_t whole = packs.is_constant() ? packs.constant() / nest_.sharers : 0;
       constexpr int64_t kTogether = 8;
       const int64_t count = nest_.rounds == 0 ? kTogether : whole;
       if (count > 1 && nest_.parts == 0)
         return write_steps_together(group, packs, wide, body, step("round"), count);
     }
+    if (const int64_t count = packs_together(group); count > 1)
+      return write_packs_together(group, packs, wide, body, count);
     const auto loads = std::ranges::count_if(
         body, [](const std::string& line) { return line.find("load_pack") != std::string::npos; });
     write_steps(packs, wide, body, nest_.lanes > 1 && loads > 1 ? 2 : 4);
+  }
+
+  // Packs that go to accumulators at once where a thread has any number of them: bringing a mean up
+  // to date takes a division, which 16 elements share.
+  int64_t packs_together(const std::vector<const Statement*>& group) const {
+    constexpr int64_t kElements = 16;
+    const bool have_means = std::ranges::any_of(
+        group, [](auto* s) { return s->is_reduction() && s->op == loop::ReduceOp::kWelford; });
+    const bool fit = std::ranges::none_of(group, [](auto* s) { return finds_place(*s); });
+    return have_means && fit && nest_.lanes > 1 && nest_.rounds == 0 && !nest_.shift &&
+                   !nest_.has_tail && nest_.parts == 0
+               ? kElements / nest_.lanes
+               : 1;
+  }
+
+  // `body`: a step of one pack.
+  void write_packs_together(const std::vector<const Statement*>& group, sym::Int packs, bool wide,
+                            const std::vector<std::string>& body, int64_t count) {
+    together_ = static_cast<int>(count);
+    writer_.open(Level::kWalk);
+    bind_step(wide);
+    write_step(group, "");
+    const std::vector<std::string> gathered = writer_.close();
+    together_ = 1;
+    write_steps_together(group, packs, wide, body, gathered, count);
   }
 
   void write_walk_of_scans(const std::vector<const Statement*>& group,
@@ -245,16 +256,16 @@ class KernelWriter {
     writer_.line(type + " " + first + " = lane;");
     std::vector<std::string> together;
     for (const Statement* s : group)
-      if (takes_packs(*s))
-        together.push_back(type_of_accumulator(*s) + "::element " + packs_of_reductions_[s] + "[" +
-                           std::to_string(count) + "];");
+      if (takes_packs(nest_, *s))
+        together.push_back(accumulator_type(*s) + "::element " + packs_of_reductions_[s] + "[" +
+                           std::to_string(count * nest_.lanes) + "];");
     together.push_back("#pragma unroll");
     together.push_back("for (u32 round = 0; round < " + std::to_string(count) + "; ++round) {");
     together.push_back("  const " + type + " step = " + first + " + round * " + sharers + ";");
     for (const std::string& line : gathered) together.push_back("  " + line);
     together.push_back("}");
     for (const Statement* s : group)
-      if (takes_packs(*s)) together.push_back(add_pack(*s, first, sharers));
+      if (takes_packs(nest_, *s)) together.push_back(add_pack(*s, first, sharers));
     together.push_back(first + " += " + std::to_string(count) + "u * " + sharers + ";");
     writer_.block(nest_.rounds > 0 ? ""
                                    : "while (" + first + " + " + std::to_string(count - 1) +
@@ -303,9 +314,9 @@ class KernelWriter {
       if (s->is_part()) continue;
       if (s->combines() ? adds_lanes(nest_, *s) : s->is_store() && writer_.is_packed(s->index))
         after.push_back(s->combines() ? declare_sums(*s) : declare_pack(*s));
-      if (!takes_packs(*s)) continue;
+      if (!takes_packs(nest_, *s) || together_ > 1) continue;
       const std::string pack = name_pack(*s);
-      writer_.line(type_of_accumulator(*s) + "::element " + pack + "[" + lanes + "];");
+      writer_.line(accumulator_type(*s) + "::element " + pack + "[" + lanes + "];");
       if (nest_.shift)
         add_shifted(*s, after);
       else
@@ -314,17 +325,36 @@ class KernelWriter {
     writer_.open(Level::kLanes);
     if (nest_.has_tail) writer_.line("if (v >= count) break;");
     writer_.bind_axis(nest_.vector_axis, writer_.base() + " + v");
-    if (nest_.shift)
-      writer_.line("if ((u32)" + writer_.axis(nest_.vector_axis) + " >= " + row_length() +
-                   "u) continue;");
+    const std::string guard = nest_.shift ? "if ((u32)" + writer_.axis(nest_.vector_axis) +
+                                                " >= " + row_length() + "u) continue;"
+                                          : "";
+    if (!guard.empty()) writer_.line(guard);
     const std::string place = nest_.has_packed_columns() ? "step"
                               : nest_.shift              ? writer_.axis(nest_.vector_axis)
                                                          : "step * " + lanes + " + v";
-    for (const Statement* s : statements) run(*s, place, "v");
-    const std::vector<std::string> body = writer_.close();
+    const std::string element = together_ > 1 ? "round * " + lanes + " + v" : "v";
+    for (const Statement* s : statements) run(*s, place, element);
+    std::vector<std::string> body = writer_.close();
+    if (!guard.empty() && is_harmless(statements, body)) std::erase(body, guard);
     writer_.line("#pragma unroll");
     writer_.block("for (i32 v = 0; v < " + lanes + "; ++v)", body);
     for (const std::string& line : after) writer_.line(line);
+  }
+
+  // Whether lanes that are no points of a shifted row may be computed, too: what is theirs goes to
+  // packs, whose ends are cut, and no element is read alone.
+  bool is_harmless(const std::vector<const Statement*>& statements,
+                   const std::vector<std::string>& body) const {
+    const bool in_packs = std::ranges::all_of(statements, [&](const Statement* s) {
+      return s->is_store() ? s->overwrites() && writer_.is_packed(s->index)
+                           : takes_packs(nest_, *s) || nest_.soft_sums.contains(s);
+    });
+    return in_packs && std::ranges::none_of(body, [&](const std::string& line) {
+             if (line.find("check_index(") != std::string::npos) return true;
+             for (size_t p = 0; p < nest_.kernel->params.size(); ++p)
+               if (line.find(" p" + std::to_string(p) + "[") != std::string::npos) return true;
+             return false;
+           });
   }
 
   const std::string& name_pack(const Statement& reduction) {
@@ -396,8 +426,9 @@ class KernelWriter {
       return writer_.line(accumulator(s) + (nest_.has_packed_columns() ? "[v]" : "") +
                           ".add_product(" + writer_.emit(s.value->args[0]) + ", " +
                           writer_.emit(s.value->args[1]) + ");");
-    const std::string value = writer_.emit(s.value);
-    if (takes_packs(s) && !element.empty())
+    const std::string value =
+        sums_exponentials_of_halves(s) ? writer_.emit_near(s.value) : writer_.emit(s.value);
+    if (takes_packs(nest_, s) && !element.empty())
       return writer_.line(name_pack(s) + "[" + element + "] = " + value + ";");
     writer_.line(accumulator(s) + (nest_.has_packed_columns() ? "[v]" : "") + ".add(" + value +
                  ", " + position + ");");
@@ -439,6 +470,7 @@ class KernelWriter {
   KernelCode& code_;
   ExpressionWriter writer_;
   PointWriter points_;
+  int together_ = 1;                 // packs that accumulators are given at once
   std::vector<std::string> guards_;  // what must hold for this thread to store
   std::unordered_map<const Statement*, std::string> packs_of_reductions_;
 };

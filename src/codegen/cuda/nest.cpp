@@ -252,16 +252,28 @@ int sharers_of(const Nest& nest, const target::Cuda& cuda) {
   return power_of_two(std::max<int64_t>(wanted, 2 * kThreadsOfWarp), most);
 }
 
+// The number of the result that a distance is measured from: that of a reduction, or of one whose
+// infinities count as 0, as a sum of exponentials has it whose logarithm is wanted. -1: neither.
+int64_t top_of(ExprRef top) {
+  if (top->kind == ExprKind::kReduced) return top->ival;
+  if (top->kind != ExprKind::kWhere || top->args[2]->kind != ExprKind::kReduced) return -1;
+  const ExprRef condition = top->args[0], zero = top->args[1];
+  const bool is_zero = zero->is_constant() && zero->fval == 0;
+  return condition->kind == ExprKind::kIsInf && condition->args[0] == top->args[2] && is_zero
+             ? top->args[2]->ival
+             : -1;
+}
+
 // The maximum of X, for a sum of exp(X - maximum) in single or double precision.
 const Statement* maximum_under(const Nest& nest, const Statement& sum) {
   const ExprRef exponential = sum.value;
   if (!sum.is_reduction() || sum.op != loop::ReduceOp::kSum || !sum.inner ||
       exponential->kind != ExprKind::kExp || exponential->args[0]->kind != ExprKind::kSub)
     return nullptr;
-  const ExprRef distance = exponential->args[0], top = distance->args[1];
-  if (top->kind != ExprKind::kReduced) return nullptr;
+  const ExprRef distance = exponential->args[0];
+  const int64_t top = top_of(distance->args[1]);
   for (const Statement& s : nest.kernel->body)
-    if (s.is_reduction() && s.inner && s.reduced == top->ival)
+    if (s.is_reduction() && s.inner && s.reduced == top)
       return s.op == loop::ReduceOp::kMax && s.value == distance->args[0] &&
                      s.accumulate == sum.accumulate && !graph::is_half(s.accumulate)
                  ? &s
@@ -277,7 +289,7 @@ bool occurs_in(ExprRef part, ExprRef expr, std::unordered_set<ExprRef>& seen) {
 
 // Joins sums of exponentials with the maximum that they need. Rows whose exponentials are asked for
 // once more, by a thread that has them, are better off with two walks.
-void join_soft_sums(Nest& nest) {
+void join_soft_sums(Nest& nest, const Wanted& wanted) {
   std::unordered_set<int64_t> stored;
   for (const Statement& s : nest.kernel->body)
     if (s.is_store()) stored.insert(s.buffer);
@@ -286,11 +298,13 @@ void join_soft_sums(Nest& nest) {
     const Statement* sum = group->front();
     const Statement* top = maximum_under(nest, *sum);
     if (!top || loads_from(nest, sum->value, stored)) continue;
+    if (!wanted.stages && sum->value->args[0]->args[1]->kind != ExprKind::kReduced) continue;
     const bool asked_again = std::ranges::any_of(nest.kernel->body, [&](const Statement& s) {
       std::unordered_set<ExprRef> seen;
       return &s != sum && s.inner && occurs_in(sum->value, s.value, seen);
     });
     if (asked_again && nest.rounds > 0) continue;
+    if (nest.is_soft_maximum(*top)) continue;
     for (auto earlier = nest.groups.begin(); earlier != group; ++earlier)
       if (std::ranges::find(*earlier, top) != earlier->end()) earlier->push_back(sum);
     nest.soft_sums[sum] = top;
@@ -382,20 +396,27 @@ Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wante
   }
   if (nest.parts > 0) {
     spread_parts(nest, cuda);
-    join_soft_sums(nest);
+    join_soft_sums(nest, wanted);
     return nest;
   }
   const int sharers = wanted.sharers > 0 ? wanted.sharers : sharers_of(nest, cuda);
   nest.sharers = sharers;
   choose_rounds(nest, cuda);
   if (nest.shape != Shape::kRows) return nest;
+  if (wanted.stages && !nest.shift && wanted.shifts == Shifts::kWherePays) {
+    // Copies of packs pay for rows that begin between packs, too.
+    Wanted shifted = wanted;
+    shifted.shifts = Shifts::kWherePossible;
+    Nest other = plan_nest(kernel, cuda, shifted);
+    if (other.shift && !other.staged.empty()) return other;
+  }
   if (wanted.stages) {
     Nest staged = nest;
     staged.rounds = 0;
-    join_soft_sums(staged);
+    join_soft_sums(staged, wanted);
     if (stage_rows(staged, cuda)) return staged;
   }
-  join_soft_sums(nest);
+  join_soft_sums(nest, wanted);
   if (!nest.soft_sums.empty()) {
     nest.sharers = sharers;
     nest.rounds = 0;

@@ -130,7 +130,9 @@ struct Wanted {
   int most_lanes = 0;
   int cluster = 0;  // 1: none
   Shifts shifts = Shifts::kWherePays;
-  bool stages = true;  // rows in shared memory, where that is good
+  // Rows in shared memory, where that is good, and sums whose infinite maximum counts as 0 in one
+  // walk with that, which Triton's code has not.
+  bool stages = true;
 };
 Nest plan_nest(const loop::Kernel& kernel, const target::Cuda& cuda, const Wanted& wanted = {});
 

@@ -356,8 +356,8 @@ template <class T> struct Welford {
 };
 // The largest element, and the sum of the exponentials of the distances from it (Milakov,
 // Gimelshein 2018: Online normalizer calculation for softmax). `near`: of elements that are halves,
-// beside whose own rounding that of exp_near is nothing.
-template <class T, bool near> struct SoftSum {
+// beside whose own rounding that of exp_near is nothing. `whole`: from 0 where it is infinite.
+template <class T, bool near, bool whole> struct SoftSum {
   typedef T element;
   struct { T value; } top, sum;
   static D SoftSum none() { return {{least<T>()}, {0}}; }
@@ -366,7 +366,7 @@ template <class T, bool near> struct SoftSum {
     if constexpr (near) return exp_near(x);
     else return exp_of(x);
   }
-  static D T finite(T top) { return top == least<T>() ? (T)0 : top; }
+  static D T finite(T top) { return top == least<T>() || (whole && top == most<T>()) ? (T)0 : top; }
   D void rise_to(T higher) {
     if (higher == top.value) return;
     sum.value *= exp(top.value - finite(higher));
@@ -387,7 +387,7 @@ template <class T, bool near> struct SoftSum {
   }
   // Behind all elements: where all are minus infinity, each distance is not a number.
   D void finish() {
-    if (top.value == least<T>()) sum.value = top.value - top.value;
+    if (!whole && top.value == least<T>()) sum.value = top.value - top.value;
   }
   D void merge(SoftSum b) {
     const T higher = maximum(top.value, b.top.value), base = finite(higher);

@@ -1,0 +1,21 @@
+// What the reductions of a kernel accumulate in.
+#pragma once
+
+#include <string>
+
+#include "codegen/cuda/nest.h"
+
+namespace braze::codegen::cuda {
+
+bool finds_place(const loop::Statement& reduction);
+// Products are rounded with the sum that they go into, whose order is free anyway.
+bool adds_product(const loop::Statement& statement);
+// Exponentials whose own arguments are rounded to halves, within what that means for a sum.
+bool sums_exponentials_of_halves(const loop::Statement& statement);
+// Whether the accumulator is given several elements at a time: a pack, or those of some steps.
+bool takes_packs(const Nest& nest, const loop::Statement& statement);
+
+// The type in the prelude. `narrow`: places of it fit 32 bits.
+std::string type_of_accumulator(const Nest& nest, const loop::Statement& reduction, bool narrow);
+
+}  // namespace braze::codegen::cuda
