@@ -22,7 +22,6 @@ D void copy_16(u32 to, const void* from, bool whole) {
 D void copy_4(u32 to, const void* from, bool whole) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(to), "l"(__cvta_generic_to_global(from)), "r"(whole ? 4 : 0) : "memory");
 }
-D void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 // Rows [first, first + ROWS) of a matrix with COLUMNS of PANELS * 64 columns; what is outside is 0.
 template <int ROWS, int PANELS, int COLUMNS, int THREADS> D void load_rows(u32 to, const u16* from, i64 stride, i32 first, i32 end) {
   constexpr i32 PIECES = PANELS * 8, STEP = THREADS / PIECES, COUNT = ROWS / STEP;
