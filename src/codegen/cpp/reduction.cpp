@@ -167,6 +167,15 @@ std::string Reduction::position() {
   return text.empty() ? "0" : text;
 }
 
+// Whether two elements are as good as each other.
+std::string Reduction::same_element(const std::string& a, const std::string& b) const {
+  if (lanes() && dtype_ == DType::kBool) return "~(" + a + " ^ " + b + ")";
+  const std::string equal = "(" + a + " == " + b + ")";
+  if (!graph::is_float(dtype_)) return equal;
+  const char *both = lanes() ? " & " : " && ", *either = lanes() ? " | " : " || ";
+  return equal + either + "((" + a + " != " + a + ")" + both + "(" + b + " != " + b + "))";
+}
+
 void Reduction::accumulate_arg(const Operand& operand) {
   const bool max = statement_.op == ReduceOp::kArgMax;
   const std::string type = writer_.type_of(dtype_, lanes());
@@ -185,23 +194,29 @@ void Reduction::accumulate_arg(const Operand& operand) {
     test = "(" + test + (lanes() ? ") | ((" : ") || ((") + value + " != " + value + ")" + both +
            "(" + best + " == " + best + "))";
   }
+  // Points that are not walked in their own order: of equal ones the first in that.
+  const bool in_order = std::ranges::is_sorted(nest_.inner);
+  const std::string same = same_element(value, best);
   if (!lanes()) {
+    if (!in_order) test = "(" + test + ") || ((" + same + ") && " + position() + " < " + at + ")";
     writer_.block("if (" + test + ")", {best + " = " + value + ";", at + " = " + position() + ";"});
     return;
   }
   const std::string width = "i" + std::to_string(8 * compute_bytes(dtype_));
-  const std::string mask = writer_.prelude().vector(
-      dtype_ == DType::kBool ? "i" + std::to_string(8 * nest_.mask_bytes) : width, nest_.lanes);
-  if (!writer_.active().empty() && folds_lanes()) {
-    test = "(" + test + ") & " + writer_.active_mask(mask);
-  }
-  writer_.line("const " + mask + " " + wins + " = " + test + ";");
-  writer_.line(best + " = " + wins + " ? " + value + " : " + best + ";");
   const std::string positions = writer_.prelude().vector(index_type_, nest_.lanes);
   writer_.prelude().need("convert");
   writer_.prelude().need("splat");
   const std::string here = "splat<" + positions + ">(" + index_type_ + "(" + position() + "))" +
                            (folds_lanes() ? " + " + stem_ + "_lane" : "");
+  const std::string mask = writer_.prelude().vector(
+      dtype_ == DType::kBool ? "i" + std::to_string(8 * nest_.mask_bytes) : width, nest_.lanes);
+  if (!in_order)
+    test = "(" + test + ") | ((" + same + ") & convert<" + mask + ">((" + here + ") < " + at + "))";
+  if (!writer_.active().empty() && folds_lanes()) {
+    test = "(" + test + ") & " + writer_.active_mask(mask);
+  }
+  writer_.line("const " + mask + " " + wins + " = " + test + ";");
+  writer_.line(best + " = " + wins + " ? " + value + " : " + best + ";");
   writer_.line(at + " = convert<" + positions + ">(" + wins + ") ? " + here + " : " + at + ";");
 }
 

@@ -50,6 +50,7 @@ class Reduction {
   std::string identity();
   std::string combine(const std::string& a, const std::string& b);
   std::string position();
+  std::string same_element(const std::string& a, const std::string& b) const;
   void accumulate_arg(const Operand& value);
   void finish_arg();
 

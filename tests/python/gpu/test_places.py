@@ -41,6 +41,7 @@ def test_first_of_equal_ones(shape, dtype):
         check(lambda x, d=dim: (x.argmax(d), x.argmin(d), *x.max(d), *x.min(d)), x)
     check(lambda x: (x.argmax(), x.argmin()), x)
     check(lambda x: (x.argmax(), x.argmin()), torch.where(x != x, 0, x))
+    check(lambda x: (x.T.argmax(), x.T.argmin()), torch.where(x != x, 0, x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)

@@ -57,6 +57,28 @@ TEST(Reduction, SeveralInnerAxes) {
   check_kernels(texts, {.tolerance = 1e-5, .magnitude = 1, .special = true});
 }
 
+// Of equal ones the first in the order of the axes, in whatever order they are walked.
+TEST(Reduction, PlacesOfEqualOnes) {
+  std::vector<std::string> texts;
+  for (const std::string op : {"argmax", "argmin"})
+    for (const std::string type : {"f32", "f16", "f64", "i64", "i32", "bool"}) {
+      const bool is_float = type.starts_with("f");
+      const auto element = [&](const std::string& at) {
+        const std::string load = "load(b0, " + at + ")";
+        return is_float ? "floor(" + (type == "f16" ? "f32(" + load + ")" : load) + ")" : load;
+      };
+      for (const std::string at : {"o0*2000 + i0 + i1*50", "o0*2000 + 39 + i0*40 + i1*-1"})
+        texts.push_back("kernel place(b0: " + type + " in, b1: i64 out) outer(o0 < 3) " +
+                        "inner(i0 < 50, i1 < 40) {\n r0 = " + op + "(" + element(at) +
+                        ") inner\n store(b1, o0, r0)\n}");
+      texts.push_back("kernel place(b0: " + type + " in, b1: i64 out) outer(o0 < 20) " +
+                      "inner(i0 < 7, i1 < 9) {\n r0 = " + op + "(" +
+                      element("o0 + i0*20 + i1*140") + ") inner\n store(b1, o0, r0)\n}");
+    }
+  check_kernels(texts, {.magnitude = 1});
+  check_kernels(texts, {.magnitude = 1, .special = true});
+}
+
 TEST(Reduction, EmptyAndFull) {
   check_kernels(
       {
