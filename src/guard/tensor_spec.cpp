@@ -79,6 +79,11 @@ c10::TensorImpl* tensor_of(PyObject* object) {
   return torch_python::tensor_of(object).unsafeGetTensorImpl();
 }
 
+bool has_other_owner(PyObject* object) {
+  c10::TensorImpl* impl = object ? tensor_of(object) : nullptr;
+  return impl && c10::raw::intrusive_ptr::use_count(impl) > 1;
+}
+
 void prefetch_tensor(PyObject* object, c10::TensorImpl* impl) {
   __builtin_prefetch(object);
   auto at = reinterpret_cast<const char*>(impl);

@@ -63,6 +63,8 @@ class TensorSpec {
 
 // The tensor behind a torch.Tensor object; null for any other object.
 c10::TensorImpl* tensor_of(PyObject* object);
+// Whether somebody beside the object keeps a tensor, as a parameter its gradient.
+bool has_other_owner(PyObject* object);
 
 // Hints the processor to load what `matches` will read. Never faults.
 void prefetch_tensor(PyObject* object, c10::TensorImpl* impl);

@@ -164,7 +164,11 @@ void Tree::commit(int begin, std::vector<Ref>& fresh, std::vector<Ref>& dropped)
     const int index = begin + static_cast<int>(i);
     set_object(index, fresh[i].get());
     if (nodes[index].held) dropped.push_back(std::move(nodes[index].held));
-    nodes[index].held = std::move(fresh[i]);
+    // A gradient is not kept from its parameter's `grad = None` until the next call.
+    if (has_other_owner(fresh[i].get()))
+      dropped.push_back(std::move(fresh[i]));
+    else
+      nodes[index].held = std::move(fresh[i]);
   }
   fresh.clear();
 }

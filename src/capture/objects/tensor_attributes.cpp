@@ -52,8 +52,8 @@ Tracked tensor_attribute_of(TraceContext& trace, const Tracked& tensor, PyObject
     case TensorAttribute::kGradient:
       // Of a tensor from outside it is an attribute like others.
       if (!trace.world.source_of(tensor)) {
-        if (!requires_grad(obj)) return Tracked::borrow(Py_None);
-        if (is_leaf(obj)) return trace.world.wrap(Ref::steal(PyObject_GetAttr(obj, name)));
+        if (!requires_grad(obj) || is_leaf(obj))
+          return trace.world.wrap(Ref::steal(PyObject_GetAttr(obj, name)));
         return trace.refuse(BreakKind::kTensorInternals,
                             "Tensor.grad is read of what the traced code computes");
       }

@@ -1,10 +1,9 @@
 """argmax and argmin without a dim: of equal elements the first one in logical order, as eager has it,
 however the tensor lies in memory."""
 
+import braze
 import pytest
 import torch
-
-import braze
 
 VIEWS = {
     "whole": lambda x: x,
