@@ -121,6 +121,30 @@ Replacement addc(Emitter& emit, const Node& node, bool divide) {
   return {emit.add(operand(0), product)};
 }
 
+// x > 0 ? x : weight * x
+Replacement prelu(Emitter& emit, const Node& node) {
+  Value* x = graph::tensor_arg(node, 0);
+  if (!is_float(x->type().dtype)) return {};
+  x = in_compute_dtype(emit, x);
+  Value* weight = in_compute_dtype(emit, graph::tensor_arg(node, 1));
+  return {emit.where(compare(emit, OpKind::kgt_Scalar, x, 0.0), x, emit.mul(weight, x))};
+}
+
+// a * 1 / (1 + exp(-b)) of the halves of x.
+Replacement glu(Emitter& emit, const Node& node) {
+  Value* x = graph::tensor_arg(node, 0);
+  const TensorType& type = node.result()->type();
+  if (!is_float(type.dtype) || x->type().dtype != type.dtype || type.rank() == 0) return {};
+  const int64_t dim = graph::normalize_dim(graph::int_arg_or(node, 1, -1), type.rank());
+  const Int half = type.sizes[dim];
+  const auto part = [&](Int from, Int to) {
+    return in_compute_dtype(emit, emit(OpKind::kslice_Tensor, {x, Int(dim), from, to, Int(1)}));
+  };
+  Value *a = part(0, half), *b = part(half, half + half);
+  Value* decay = emit.unary(OpKind::kexp, emit.unary(OpKind::kneg, b));
+  return {emit.mul(a, emit.unary(OpKind::kreciprocal, emit.add(decay, 1.0)))};
+}
+
 // |weight| < 0.5 ? self + weight * (end - self) : end - (end - self) * (1 - weight)
 Replacement lerp(Emitter& emit, const Node& node) {
   if (!graph::is_float(node.result()->type().dtype)) return {};
@@ -158,6 +182,10 @@ Replacement decompose_activation(Emitter& emit, const Node& node) {
   switch (node.op().kind) {
     case OpKind::klog_sigmoid_forward:
       return log_sigmoid(emit, node);
+    case OpKind::k_prelu_kernel:
+      return prelu(emit, node);
+    case OpKind::kglu:
+      return glu(emit, node);
     case OpKind::kaddcmul:
       return addc(emit, node, false);
     case OpKind::kaddcdiv:

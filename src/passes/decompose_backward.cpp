@@ -83,13 +83,78 @@ Value* leaky_relu(Emitter& emit, const Node& node, Value* dy, Value* x) {
                     emit.mul(dy, graph::double_arg(node, 2)));
 }
 
+Value* zero_like(Emitter& emit, Value* x) {
+  return emit.full(graph::make_type(x->type().dtype, {}, x->type().device), 0.0);
+}
+
+// Between bounds, neither of which is included: not NaN.
+Value* lies_inside(Emitter& emit, Value* x, double low, double high) {
+  return emit(OpKind::klogical_and,
+              {emit(OpKind::kgt_Scalar, {x, low}), emit(OpKind::klt_Scalar, {x, high})});
+}
+
 // Zero outside of the bounds, on them, and for NaN.
 Value* hardtanh(Emitter& emit, const Node& node, Value* dy, Value* x) {
-  Value* inside =
-      emit(OpKind::klogical_and, {emit(OpKind::kgt_Scalar, {x, graph::double_arg(node, 2)}),
-                                  emit(OpKind::klt_Scalar, {x, graph::double_arg(node, 3)})});
-  return emit.where(inside, dy,
-                    emit.full(graph::make_type(dy->type().dtype, {}, dy->type().device), 0.0));
+  Value* inside = lies_inside(emit, x, graph::double_arg(node, 2), graph::double_arg(node, 3));
+  return emit.where(inside, dy, zero_like(emit, dy));
+}
+
+// beta * x > threshold ? dy : dy * z / (z + 1) with z = exp(beta * x)
+Value* softplus(Emitter& emit, const Node& node, Value* dy, Value* x) {
+  Value* scaled = emit.mul(x, graph::double_arg(node, 2));
+  Value* z = emit.unary(OpKind::kexp, scaled);
+  return emit.where(emit(OpKind::kgt_Scalar, {scaled, graph::double_arg(node, 3)}), dy,
+                    emit.div(emit.mul(dy, z), emit.add(z, 1.0)));
+}
+
+// The bound as eager compares with it: a number of single precision where it computes so.
+double bound_of(const Value* x, double number) {
+  return x->type().dtype == DType::kFloat64 ? number
+                                            : static_cast<double>(static_cast<float>(number));
+}
+
+// dy outside of -lambda and lambda, and zero on them and for NaN, as eager's vectors have it.
+Value* shrink(Emitter& emit, const Node& node, Value* dy, Value* x) {
+  const double bound = bound_of(x, graph::double_arg(node, 2));
+  Value* outside = emit(OpKind::klogical_or, {emit(OpKind::klt_Scalar, {x, -bound}),
+                                              emit(OpKind::kgt_Scalar, {x, bound})});
+  return emit.where(outside, dy, zero_like(emit, dy));
+}
+
+Value* hardswish(Emitter& emit, Value* dy, Value* x) {
+  Value* slope = emit.mul(dy, emit.add(emit.div(x, 3.0), 0.5));
+  Value* upper = emit.where(emit(OpKind::klt_Scalar, {x, 3.0}), slope, dy);
+  return emit.where(emit(OpKind::kle_Scalar, {x, -3.0}), zero_like(emit, dy), upper);
+}
+
+// x > 0 ? (dy, 0) : (w * dy, x * dy)
+Replacement prelu_backward(Emitter& emit, const Node& node) {
+  if (!are_alike(node, {0, 1})) return {};
+  const auto operand = [&](int i) { return in_compute_dtype(emit, graph::tensor_arg(node, i)); };
+  Value *dy = operand(0), *x = operand(1), *weight = operand(2);
+  Value* positive = emit(OpKind::kgt_Scalar, {x, 0.0});
+  return {emit.where(positive, dy, emit.mul(weight, dy)),
+          emit.where(positive, zero_like(emit, dy), emit.mul(x, dy))};
+}
+
+// Of a * s(b): dy * s and dy * a * s * (1 - s), behind each other, with s = 1 / (1 + exp(-b)).
+Replacement glu_backward(Emitter& emit, const Node& node) {
+  const TensorType& type = node.result()->type();
+  Value *dy = graph::tensor_arg(node, 0), *x = graph::tensor_arg(node, 1);
+  if (!graph::is_float(type.dtype) || dy->type().dtype != type.dtype || type.rank() == 0) return {};
+  const int64_t dim = graph::normalize_dim(graph::int_arg(node, 2), type.rank());
+  const Int half = dy->type().sizes[dim];
+  const auto part = [&](Int from, Int to) {
+    return in_compute_dtype(emit, emit(OpKind::kslice_Tensor, {x, Int(dim), from, to, Int(1)}));
+  };
+  Value *a = part(0, half), *b = part(half, half + half);
+  dy = in_compute_dtype(emit, dy);
+  Value* s =
+      emit.unary(OpKind::kreciprocal, emit.add(emit.unary(OpKind::kexp, negated(emit, b)), 1.0));
+  Value* through = emit.mul(dy, s);
+  Value* of_gate = emit.mul(emit.mul(through, a), from(emit, 1, s));
+  std::vector<Value*> both = {emit.cast(through, type.dtype), emit.cast(of_gate, type.dtype)};
+  return {emit(OpKind::kcat, {std::move(both), Int(dim)})};
 }
 
 // x > 0: dy * scale; else the slope of the curve, from its argument or from its result.
@@ -125,6 +190,16 @@ Value* activation(Emitter& emit, const Node& node, Value* dy, Value* x) {
       return hardtanh(emit, node, dy, x);
     case OpKind::kelu_backward:
       return elu(emit, node, dy, x);
+    case OpKind::ksoftplus_backward:
+      return softplus(emit, node, dy, x);
+    case OpKind::khardswish_backward:
+      return hardswish(emit, dy, x);
+    case OpKind::khardsigmoid_backward:
+      return emit.where(lies_inside(emit, x, -3, 3), emit.mul(dy, double{1.0F / 6}),
+                        zero_like(emit, dy));
+    case OpKind::khardshrink_backward:
+    case OpKind::ksoftshrink_backward:
+      return shrink(emit, node, dy, x);
     default:
       return sigmoid(emit, dy, x);
   }
@@ -350,6 +425,11 @@ Replacement decompose_backward(Emitter& emit, const Node& node) {
     case OpKind::ktanh_backward:
     case OpKind::kleaky_relu_backward:
     case OpKind::khardtanh_backward:
+    case OpKind::ksoftplus_backward:
+    case OpKind::khardswish_backward:
+    case OpKind::khardsigmoid_backward:
+    case OpKind::khardshrink_backward:
+    case OpKind::ksoftshrink_backward:
       if (!are_alike(node, {0, 1})) return {};
       return {activation(emit, node, in_compute_dtype(emit, graph::tensor_arg(node, 0)),
                          in_compute_dtype(emit, graph::tensor_arg(node, 1)))};
@@ -364,6 +444,10 @@ Replacement decompose_backward(Emitter& emit, const Node& node) {
         return {sigmoid(emit, in_compute_dtype(emit, dy), in_compute_dtype(emit, y))};
       return {sigmoid(emit, dy, y)};
     }
+    case OpKind::k_prelu_kernel_backward:
+      return prelu_backward(emit, node);
+    case OpKind::kglu_backward:
+      return glu_backward(emit, node);
     case OpKind::kthreshold_backward:
       return threshold_backward(emit, node);
     case OpKind::knative_dropout_backward:

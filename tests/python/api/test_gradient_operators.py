@@ -23,9 +23,18 @@ ACTIVATIONS = {
     "hardtanh": lambda dy, x: aten.hardtanh_backward(dy, x, -0.5, 1),
     "elu": lambda dy, x: aten.elu_backward(dy, 1.3, 1.1, 0.7, False, x),
     "elu of its result": lambda dy, x: aten.elu_backward(dy, 1.3, 1.1, 1, True, aten.elu(x, 1.3, 1.1)),
+    "softplus": lambda dy, x: aten.softplus_backward(dy, x, 1.5, 2),
+    "hardswish": lambda dy, x: aten.hardswish_backward(dy, x * 2),
+    "hardsigmoid": lambda dy, x: aten.hardsigmoid_backward(dy, x * 2),
+    "hardshrink": lambda dy, x: aten.hardshrink_backward(dy, x, 0.3),
+    "softshrink": lambda dy, x: aten.softshrink_backward(dy, x, 0.5),
+    "prelu": lambda dy, x: torch._prelu_kernel(x, dy.new_full((1,) * dy.dim(), 0.3)),
+    "gradients of prelu": lambda dy, x: aten._prelu_kernel_backward(
+        dy, x, dy.new_full((1,) * dy.dim(), 0.3)
+    ),
     "dropout": lambda dy, x: aten.native_dropout_backward(dy, x > 0, 1.25),
 }  # fmt: skip
-EXACT = ("threshold", "relu", "leaky_relu", "hardtanh", "dropout")
+EXACT = ("threshold", "relu", "leaky_relu", "hardtanh", "hardshrink", "softshrink", "dropout")
 
 
 def calls_of(function, *args):
@@ -64,6 +73,21 @@ def test_activation_of_other_strides(name):
         (dy, x.transpose(0, 1).contiguous().transpose(0, 1)),
     ):
         compare(ACTIVATIONS[name], a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_glu(dtype):
+    torch.manual_seed(0)
+    for shape, dim in (((6, 8), -1), ((4, 10, 3), 1), ((2, 66), 1), ((34,), 0)):
+        x = (torch.randn(shape) * 2).to(dtype)
+        dy = torch.randn_like(torch.nn.functional.glu(x, dim))
+        for function in (
+            lambda dy, x, d=dim: torch.nn.functional.glu(x, d),
+            lambda dy, x, d=dim: aten.glu_backward(dy, x, d),
+        ):
+            bound = CLOSE[dtype]
+            compare(function, dy, x, rtol=8 * bound, atol=4 * bound)
+            assert not calls_of(function, dy, x)
 
 
 def test_special_values():
