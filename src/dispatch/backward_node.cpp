@@ -134,7 +134,7 @@ class BackwardNode final : public Node {
     std::lock_guard lock(kept->mutex);
     variable_list tensors(number);
     for (size_t i = 0; i < later(); ++i)
-      tensors.push_back(kept->inner[number + i].unpack(next_edge(i).function));
+      tensors.push_back(kept->inner_result(number + i, next_edge(i).function));
     return tensors;
   }
 };
@@ -142,6 +142,19 @@ class BackwardNode final : public Node {
 // A kept tensor may be a result as well, whose history would then hold itself.
 at::Tensor without_history(const at::Tensor& tensor) {
   return tensor.requires_grad() ? without_base(tensor) : tensor;
+}
+
+void keep_results(const DifferentiatedCall& call, Kept& kept) {
+  const graph::Joint& joint = call.code->joint;
+  for (size_t tangent = 0; tangent < joint.tangent_of.size(); ++tangent) {
+    const at::Tensor& output = call.outputs[joint.tangent_of[tangent]];
+    const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(output);
+    Kept::Result result{pytorch::WeakNodePtr(edge.function), edge.input_nr, {}};
+    if (call.code->second->uses_result(tangent) ||
+        std::ranges::find(joint.inner, static_cast<int>(tangent)) != joint.inner.end())
+      result.saved.emplace(output, /*is_output=*/true);
+    kept.results.push_back(std::move(result));
+  }
 }
 
 }  // namespace
@@ -239,8 +252,7 @@ void give_history(const DifferentiatedCall& call) {
       input = pytorch::with_history(input.variable_data(), input);
     kept->inputs.emplace_back(input, /*is_output=*/false);
   }
-  for (const int tangent : joint.inner)
-    kept->inner.emplace_back(call.outputs[joint.tangent_of[tangent]], /*is_output=*/true);
+  keep_results(call, *kept);
 }
 
 }  // namespace braze::dispatch

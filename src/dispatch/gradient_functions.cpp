@@ -127,6 +127,7 @@ class GradientFunctions::Function {
   Function(const Forward& forward, trace::GradientTrace traced, const Settings& settings,
            const std::string& name)
       : sources_(std::move(traced.inputs)), gradients_(std::move(traced.gradients)) {
+    for (const Forward::Result& result : forward.results) results_.push_back(result.number);
     Graph graph = std::move(traced.trace.graph);
     std::vector<at::Tensor> constants;
     const std::vector<int> numbers = number_of_inputs(forward.graph);
@@ -157,12 +158,19 @@ class GradientFunctions::Function {
     code_ = specializations.add({}, nullptr);
   }
 
-  std::vector<at::Tensor> run(const Call& call) const {
+  // Nothing where a result is not there.
+  std::optional<std::vector<at::Tensor>> run(const Call& call) const {
     std::vector<c10::TensorImpl*> inputs;
+    std::vector<at::Tensor> unpacked;
     for (const Source& source : sources_) {
       at::Tensor tensor;
       if (source.kind == Source::Kind::kInput) tensor = call.inputs[source.index];
       if (source.kind == Source::Kind::kTangent) tensor = call.tangents[source.index];
+      if (source.kind == Source::Kind::kResult) {
+        tensor = call.unpack_result(results_[source.index]);
+        if (!tensor.defined()) return std::nullopt;
+        unpacked.push_back(tensor);
+      }
       inputs.push_back(tensor.defined() ? tensor.unsafeGetTensorImpl() : nullptr);
     }
     std::vector<at::Tensor> kept;
@@ -219,6 +227,7 @@ class GradientFunctions::Function {
 
   std::vector<Source> sources_;         // of inputs, less those of what is kept
   std::vector<size_t> kept_;            // those behind
+  std::vector<size_t> results_;         // of the call, by number in the trace
   std::vector<Gradient> gradients_;     // by leaf
   std::vector<int> numbers_;            // which floats of the call it takes
   std::unique_ptr<Training> training_;  // null: no gradient has a history
@@ -296,6 +305,9 @@ std::shared_ptr<GradientFunctions::Function> GradientFunctions::make(const Call&
         if (result) by_id[result->id()] = result;
     for (const Forward::Kept& kept : forward_.kept) outputs.push_back(by_id.at(kept.of->id()));
     graph.set_outputs(std::move(outputs));
+    std::vector<int> outputs_of;
+    for (const Forward::Result& known : forward_.results) outputs_of.push_back(known.output);
+    const auto result = [&](size_t i) { return call.unpack_result(forward_.results[i].number); };
     std::vector<at::Tensor> inputs = call.inputs;
     size_t number = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -307,8 +319,9 @@ std::shared_ptr<GradientFunctions::Function> GradientFunctions::make(const Call&
     trace::GradientTrace traced;
     {
       const CaptureStretch stretch;
-      traced = trace::trace_gradients(
-          {graph, std::move(inputs), call.tangents, forward_.leaves, call.symbols});
+      traced =
+          trace::trace_gradients({graph, forward_.kept.size(), std::move(inputs), call.tangents,
+                                  forward_.leaves, call.symbols, outputs_of, result});
     }
     why = traced.why;
     if (why.empty())

@@ -29,7 +29,7 @@ namespace braze::dispatch {
 
 class GradientFunctions {
  public:
-  // What is differentiated. Its outputs are those with a tangent.
+  // What is differentiated. Its first outputs are those with a tangent.
   struct Forward {
     graph::Graph graph;
     std::vector<int> leaves;            // inputs whose gradients are asked for
@@ -40,6 +40,13 @@ class GradientFunctions {
       size_t number = 0;
     };
     std::vector<Kept> kept;
+    // Results of the call that the graph computes: which of its outputs they are. Some stand behind
+    // those with a tangent.
+    struct Result {
+      int output = 0;
+      size_t number = 0;  // by which a call has them
+    };
+    std::vector<Result> results;
   };
   GradientFunctions(Forward forward, Settings settings, std::string name);
   ~GradientFunctions();
@@ -48,15 +55,17 @@ class GradientFunctions {
 
   struct Call {
     std::vector<at::Tensor> inputs;    // by input; undefined where it is a number, or not used
-    std::vector<at::Tensor> tangents;  // by output
+    std::vector<at::Tensor> tangents;  // of the first outputs
     std::span<const int64_t> symbols;
     std::span<const double> numbers;  // all floats
     std::function<at::Tensor(size_t)> unpack_kept;
     // The state of the random generator before the forward ran; null where it draws nothing.
     std::shared_ptr<const pytorch::GeneratorState> drawn_from;
+    std::function<at::Tensor(size_t)> unpack_result;  // undefined if it is not kept
   };
   // The gradients, by leaf. Nothing where PyTorch's operators are to give them. With the GIL or
-  // without. Throws InternalError where options().strict is set, and what `unpack_kept` throws.
+  // without. Throws InternalError where options().strict is set, and what `unpack_kept` and
+  // `unpack_result` throw.
   std::optional<std::vector<at::Tensor>> run(const Call& call);
 
  private:

@@ -39,7 +39,8 @@ void Kept::reset(std::optional<size_t> stage) {
   }
   for (SavedVariable& variable : saved) variable.reset_data();
   for (SavedVariable& variable : inputs) variable.reset_data();
-  for (SavedVariable& variable : inner) variable.reset_data();
+  for (Result& result : results)
+    if (result.saved) result.saved->reset_data();
 }
 
 // In eager, nodes that have kept nothing run any number of times.
@@ -91,7 +92,33 @@ std::function<at::Tensor(size_t)> Kept::unpack(const NodePtr& asking,
 }
 
 SecondBackward::Call Kept::second_call(const NodePtr& asking) {
-  return {unpack(asking, inputs), unpack(asking, saved), symbols, numbers, drawn_from};
+  return {unpack(asking, inputs),
+          unpack(asking, saved),
+          symbols,
+          numbers,
+          drawn_from,
+          [this](size_t tangent) {
+            return torch::autograd::Edge(results[tangent].node.lock(), results[tangent].number);
+          },
+          [this](size_t tangent) { return result(tangent); }};
+}
+
+at::Tensor Kept::inner_result(size_t number, const NodePtr& node) {
+  return results[code->joint.inner[number]].saved->unpack(node);
+}
+
+// Undefined if it is not kept, or has been written to and eager would not look at it.
+at::Tensor Kept::result(size_t tangent) {
+  std::lock_guard lock(mutex);
+  const Result& result = results[tangent];
+  NodePtr node = result.node.lock();
+  if (!node || !result.saved) return {};
+  try {
+    return result.saved->unpack(std::move(node));
+  } catch (const c10::Error&) {
+    if (code->second->uses_result(tangent)) throw;
+    return {};
+  }
 }
 
 std::vector<double> Kept::numbers_of(const Backward& backward) const {

@@ -49,7 +49,14 @@ struct Kept {
   std::shared_ptr<Differentiated> code;
   std::vector<torch::autograd::SavedVariable> saved;   // for the backward
   std::vector<torch::autograd::SavedVariable> inputs;  // for the second backward
-  std::vector<torch::autograd::SavedVariable> inner;   // results, for the second backward in parts
+  // Results, for the second backward: what flows to one there is what flows to the user's.
+  struct Result {
+    pytorch::WeakNodePtr node;
+    uint32_t number = 0;  // among those of the node
+    // Of those that others are computed from, or whose formula uses them.
+    std::optional<torch::autograd::SavedVariable> saved;
+  };
+  std::vector<Result> results;  // by tangent
   std::vector<int64_t> symbols;
   std::vector<double> numbers;
   std::shared_ptr<const pytorch::GeneratorState> drawn_from;
@@ -79,6 +86,8 @@ struct Kept {
   torch::autograd::variable_list run_part(const NodePtr& asking,
                                           const torch::autograd::variable_list& tangents,
                                           const torch::autograd::variable_list& inner_results);
+  // An inner result, by its number in Joint::inner. With the mutex.
+  at::Tensor inner_result(size_t number, const NodePtr& node);
 
  private:
   bool let_go(std::optional<size_t> stage);
@@ -86,6 +95,7 @@ struct Kept {
   std::function<at::Tensor(size_t)> unpack(const NodePtr& asking,
                                            const std::vector<torch::autograd::SavedVariable>& from);
   SecondBackward::Call second_call(const NodePtr& asking);
+  at::Tensor result(size_t tangent);
   std::vector<double> numbers_of(const Backward& backward) const;
 };
 

@@ -101,7 +101,7 @@ class ResultNode final : public Node {
     if (!at::GradMode::is_enabled()) return tensors;
     std::lock_guard lock(kept->mutex);
     for (size_t i = 0; i < inner().size(); ++i)
-      tensors[inner()[i]] = kept->inner[inner()[i]].unpack(next_edge(i).function);
+      tensors[inner()[i]] = kept->inner_result(inner()[i], next_edge(i).function);
     return tensors;
   }
 };

@@ -1,5 +1,6 @@
 #include "dispatch/second_backward.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -14,11 +15,13 @@
 
 #include "graph/in_place.h"
 #include "graph/op_kind.h"
+#include "pytorch/nodes.h"
 #include "trace/replay.h"
 
 namespace braze::dispatch {
 
 using graph::InputKind;
+using torch::autograd::Edge;
 
 namespace {
 
@@ -135,9 +138,19 @@ std::vector<at::Tensor> run_forward(const GradientFunctions::Forward& forward,
 
 // Gradients are taken with respect to aliases of the inputs: with respect to the inputs themselves
 // they would run the inputs' hooks, which are to run when the gradients arrive there.
+// The engine takes it that the chain of nodes behind one is shorter than its own, also where what
+// comes of the aliases leads to `results`.
 std::vector<at::Tensor> aliases(const GradientFunctions::Forward& forward,
                                 const std::vector<at::Tensor>& inputs,
-                                std::span<const double> numbers) {
+                                std::span<const double> numbers, std::span<const Edge> results) {
+  uint64_t longest = 0;
+  for (const Edge& edge : results)
+    if (edge.is_valid()) longest = std::max(longest, edge.function->topological_nr());
+  const auto alias = [&](at::Tensor tensor) {
+    do tensor = tensor.view_as(tensor);
+    while (tensor.grad_fn()->topological_nr() < longest);
+    return tensor;
+  };
   const at::AutoGradMode mode(true);
   std::vector<at::Tensor> given = forward.constants;
   given.resize(inputs.size());
@@ -146,21 +159,41 @@ std::vector<at::Tensor> aliases(const GradientFunctions::Forward& forward,
     if (forward.graph.inputs()[i].kind == InputKind::kNumber)
       given[i] = at::scalar_tensor(numbers[number++], at::TensorOptions(at::kDouble));
     else if (inputs[i].defined())
-      given[i] = inputs[i].requires_grad() ? inputs[i].view_as(inputs[i]) : inputs[i];
+      given[i] = inputs[i].requires_grad() ? alias(inputs[i]) : inputs[i];
   }
   return given;
 }
 
-// By PyTorch's operators. `tangents`: by output.
+// What flows to a result of the forward flows to the user's. `edges`: by result.
+void lead_to_users(const GradientFunctions::Forward& forward, std::vector<at::Tensor>& gradients,
+                   const std::vector<at::Tensor>& outputs, std::span<const Edge> edges,
+                   uint64_t begin, const SecondBackward::Call& call) {
+  std::vector<Edge> own;
+  for (const auto& [output, number] : forward.results) {
+    const at::Tensor& tensor = outputs[output];
+    own.push_back(tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor) : Edge());
+  }
+  const auto found = pytorch::edges_to(own, gradients, begin);
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (!edges[i].is_valid()) continue;
+    // With eager's check of its version.
+    const at::Tensor kept =
+        found[i].empty() ? at::Tensor() : call.unpack_result(forward.results[i].number);
+    for (Edge* edge : found[i]) *edge = edges[i];
+  }
+}
+
+// By PyTorch's operators. `tangents`: of the first outputs; `edges`: of the user's results.
 std::vector<at::Tensor> gradients(const GradientFunctions::Forward& forward,
                                   const std::vector<at::Tensor>& given,
                                   const std::vector<at::Tensor>& tangents,
-                                  const SecondBackward::Call& call) {
+                                  std::span<const Edge> edges, const SecondBackward::Call& call) {
   const bool with_history = at::GradMode::is_enabled();
   const at::AutoGradMode mode(true);
+  const uint64_t begin = at::sequence_number::peek();
   const std::vector<at::Tensor> results = run_forward(forward, given, call);
   std::vector<at::Tensor> roots, gradients_of_roots, taken;
-  for (size_t i = 0; i < results.size(); ++i)
+  for (size_t i = 0; i < tangents.size(); ++i)
     if (results[i].requires_grad()) {
       roots.push_back(results[i]);
       gradients_of_roots.push_back(tangents[i]);
@@ -175,6 +208,7 @@ std::vector<at::Tensor> gradients(const GradientFunctions::Forward& forward,
   if (roots.empty() || taken.empty()) return gradients;
   std::vector<at::Tensor> found = torch::autograd::grad(
       roots, taken, gradients_of_roots, /*retain_graph=*/true, with_history, /*allow_unused=*/true);
+  if (with_history) lead_to_users(forward, found, results, edges, begin, call);
   for (size_t i = 0; i < found.size(); ++i) gradients[places[i]] = std::move(found[i]);
   return gradients;
 }
@@ -204,6 +238,7 @@ SecondBackward::SecondBackward(Differentiable forward, const Settings& settings,
     : forward_(std::move(forward.cut.forward)),
       joint_(std::move(forward.joint)),
       constants_(std::move(forward.constants)),
+      uses_result_(std::move(forward.uses_result)),
       settings_(settings),
       name_(std::move(name)) {
   const std::set<const graph::Value*> decisive =
@@ -263,9 +298,11 @@ std::vector<int> SecondBackward::take_what_was_written(
 
 std::shared_ptr<SecondBackward::Part> SecondBackward::make_part(std::vector<bool> asked,
                                                                 bool has_inner) const {
-  GradientFunctions::Forward part{forward_.clone(), joint_.gradient_of, constants_, {}};
+  GradientFunctions::Forward part{forward_.clone(), joint_.gradient_of, constants_, {}, {}};
   graph::Graph& graph = part.graph;
   const std::vector<graph::Value*> results(graph.outputs());
+  std::vector<int> ids;
+  for (const graph::Value* result : results) ids.push_back(result->id());
   std::vector<graph::Value*> outputs;
   for (size_t i = 0; i < asked.size(); ++i)
     if (asked[i]) outputs.push_back(results[i]);
@@ -282,6 +319,16 @@ std::shared_ptr<SecondBackward::Part> SecondBackward::make_part(std::vector<bool
   std::vector<std::pair<int, size_t>> kept;
   for (const auto& [value, number] : kept_) kept.emplace_back(value->id(), number);
   part.kept = remaining(graph, kept);
+  outputs = graph.outputs();
+  const std::map<int, graph::Value*> there = results_by_id(graph);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto result = there.find(ids[i]);
+    if (result == there.end()) continue;
+    auto place = std::ranges::find(outputs, result->second);
+    if (place == outputs.end()) place = outputs.insert(place, result->second);
+    part.results.push_back({static_cast<int>(place - outputs.begin()), i});
+  }
+  graph.set_outputs(std::move(outputs));
   auto made = std::make_shared<Part>();
   made->has_inner = has_inner;
   made->asked = std::move(asked);
@@ -326,10 +373,13 @@ std::vector<at::Tensor> SecondBackward::run(const Call& call, const Part& part,
         "compiled "
         "code, whose formula is not known to be differentiable there; call the Function in a "
         "function under braze.disable, which leaves it to eager");
-  std::optional<std::vector<at::Tensor>> found = part.functions->run(
-      {inputs, asked, call.symbols, call.numbers, call.unpack_kept, call.drawn_from});
+  std::optional<std::vector<at::Tensor>> found =
+      part.functions->run({inputs, asked, call.symbols, call.numbers, call.unpack_kept,
+                           call.drawn_from, call.unpack_result});
   if (found) return std::move(*found);
-  return gradients(forward, aliases(forward, inputs, call.numbers), asked, call);
+  std::vector<Edge> edges;
+  for (const auto& result : forward.results) edges.push_back(call.edge_of_result(result.number));
+  return gradients(forward, aliases(forward, inputs, call.numbers, edges), asked, edges, call);
 }
 
 std::vector<at::Tensor> SecondBackward::run(const Call& call,

@@ -4,7 +4,9 @@
 // The forward is run again with autograd on, from the inputs of the call, and differentiated by
 // autograd itself; so the gradients depend on the inputs and on the tangents as eager's do, to any
 // order. All that is traced once and compiled (gradient_functions.h); what cannot be is run by
-// PyTorch's operators.
+// PyTorch's operators. What the gradients depend on by way of a result (exp's formula uses what exp
+// gives, a later result is computed from it) they depend on by way of the user's: as in eager, its
+// hooks see what flows there in the next backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +24,10 @@
 #include "passes/partition.h"
 #include "pytorch/random.h"
 
+namespace torch::autograd {
+struct Edge;
+}
+
 namespace braze::dispatch {
 
 class SecondBackward {
@@ -37,6 +43,8 @@ class SecondBackward {
       size_t number = 0;
     };
     std::vector<Kept> kept;
+    std::vector<bool>
+        uses_result;  // by tangent: whether a formula may use what it is the gradient of
   };
   SecondBackward(Differentiable forward, const Settings& settings, std::string name);
 
@@ -49,6 +57,8 @@ class SecondBackward {
     bool for_history = false;
   };
   const std::vector<Needed>& needed() const { return needed_; }
+  // Whether a call has to keep the result with this tangent.
+  bool uses_result(size_t tangent) const { return uses_result_[tangent]; }
 
   using Unpack = std::function<at::Tensor(size_t)>;
   struct Call {
@@ -59,6 +69,10 @@ class SecondBackward {
     std::span<const int64_t> symbols;
     std::span<const double> numbers;                            // all floats of the call
     std::shared_ptr<const pytorch::GeneratorState> drawn_from;  // null: nothing random is drawn
+    // Of the result with a tangent: where its gradient flows to, and the result, undefined if it is
+    // not kept.
+    std::function<torch::autograd::Edge(size_t)> edge_of_result;
+    Unpack unpack_result;
   };
 
   // The gradients, by Joint::gradient_of. Throws what `unpack` throws, and where a
@@ -89,6 +103,7 @@ class SecondBackward {
   graph::Joint joint_;
   std::vector<at::Tensor> constants_;
   std::vector<GradientFunctions::Forward::Kept> kept_;
+  std::vector<bool> uses_result_;
   std::vector<Needed> needed_;
   std::vector<int> places_;  // of these, among the inputs of forward_
   const Settings settings_;

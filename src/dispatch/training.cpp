@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "dispatch/backward_node.h"
 #include "dispatch/dropout_mapping.h"
@@ -142,6 +143,27 @@ passes::Partition cut_functional(const Graph& traced, const Settings& settings,
   return passes::partition(functional, options);
 }
 
+// By tangent, whether the backward reads the result itself.
+std::vector<bool> results_in_formulas(const Graph& graph, const graph::Joint& joint) {
+  std::set<const graph::Node*> forward;
+  std::vector<const Value*> open;
+  for (size_t i = 0; i < graph.outputs().size(); ++i)
+    if (graph.output_roles()[i].kind == OutputKind::kUser) open.push_back(graph.outputs()[i]);
+  while (!open.empty()) {
+    const graph::Node* node = open.back()->producer();
+    open.pop_back();
+    if (!node || !forward.insert(node).second) continue;
+    for (const Value* operand : node->operands()) open.push_back(operand);
+  }
+  std::set<const Value*> read;
+  for (const auto& node : graph.nodes())
+    if (!forward.contains(node.get()))
+      for (const Value* operand : node->operands()) read.insert(operand);
+  std::vector<bool> used;
+  for (const int output : joint.tangent_of) used.push_back(read.contains(graph.outputs()[output]));
+  return used;
+}
+
 // What the second backward runs again. `graph`: as traced; `is_cut`: `cut` is of that, and computes
 // as autograd is to see it.
 SecondBackward::Differentiable differentiable(const Graph& graph, const passes::Partition& cut,
@@ -155,7 +177,8 @@ SecondBackward::Differentiable differentiable(const Graph& graph, const passes::
                                                           : passes::functionalise),
             joint,
             constants,
-            {}};
+            {},
+            results_in_formulas(graph, joint)};
   std::vector<SecondBackward::Differentiable::Kept> kept;
   size_t number = 0;
   for (size_t i = 0; i < cut.backward_inputs.size(); ++i) {
@@ -165,7 +188,11 @@ SecondBackward::Differentiable differentiable(const Graph& graph, const passes::
       kept.push_back({index, number});
     ++number;
   }
-  return {{cut.forward.clone(), {}, cut.backward_inputs}, joint, constants, std::move(kept)};
+  return {{cut.forward.clone(), {}, cut.backward_inputs},
+          joint,
+          constants,
+          std::move(kept),
+          results_in_formulas(graph, joint)};
 }
 
 }  // namespace

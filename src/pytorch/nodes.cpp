@@ -1,8 +1,15 @@
 #include "pytorch/nodes.h"
 
+// The second one has functions of the names of the first one's, which would find them.
+// clang-format off
+#include <ATen/functorch/BatchedTensorImpl.h>
+#include <ATen/LegacyBatchedTensorImpl.h>
+// clang-format on
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include <set>
 
 namespace braze::pytorch {
 namespace {
@@ -16,6 +23,18 @@ class Identity final : public torch::autograd::Node {
     return std::move(given);
   }
 };
+
+// Of vmap, the old one and the new one: what has the history.
+at::Tensor without_batches(at::Tensor tensor) {
+  while (true) {
+    if (const auto* batch = at::functorch::maybeGetBatchedImpl(tensor))
+      tensor = at::Tensor(batch->value());
+    else if (const auto* old = at::maybeGetBatchedImpl(tensor))
+      tensor = at::Tensor(old->value());
+    else
+      return tensor;
+  }
+}
 
 }  // namespace
 
@@ -41,6 +60,31 @@ void give_identity(const at::Tensor& tensor, const at::Tensor& history) {
   NodePtr node = make_node<Identity>();
   node->set_next_edges({torch::autograd::impl::gradient_edge(history)});
   torch::autograd::set_history(tensor, node);
+}
+
+std::vector<std::vector<torch::autograd::Edge*>> edges_to(
+    std::span<const torch::autograd::Edge> targets, std::span<const at::Tensor> tensors,
+    uint64_t begin) {
+  std::vector<std::vector<torch::autograd::Edge*>> found(targets.size());
+  std::vector<torch::autograd::Node*> open;
+  for (at::Tensor tensor : tensors) {
+    if (!tensor.defined()) continue;
+    tensor = without_batches(std::move(tensor));
+    if (tensor.grad_fn()) open.push_back(tensor.grad_fn().get());
+  }
+  std::set<const torch::autograd::Node*> seen;
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (node->sequence_nr() < begin || !seen.insert(node).second) continue;
+    for (torch::autograd::Edge& edge : node->next_edges()) {
+      if (!edge.is_valid()) continue;
+      for (size_t i = 0; i < targets.size(); ++i)
+        if (edge == targets[i]) found[i].push_back(&edge);
+      open.push_back(edge.function.get());
+    }
+  }
+  return found;
 }
 
 at::Tensor with_history(const at::Tensor& value, const at::Tensor& history) {

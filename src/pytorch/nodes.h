@@ -3,9 +3,12 @@
 
 #include <torch/csrc/autograd/function.h>
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace braze::pytorch {
 
@@ -30,6 +33,12 @@ bool has_hooks(const c10::TensorImpl& leaf);
 void give_identity(const at::Tensor& tensor, const at::Tensor& history);
 // Whether it carries a tangent of forward-mode differentiation.
 bool has_tangent(const c10::TensorImpl& tensor);
+
+// By target, the edges in the history of `tensors` that lead there: places in nodes, valid as long
+// as these are. `begin`: the thread's sequence number behind which the history is looked through.
+std::vector<std::vector<torch::autograd::Edge*>> edges_to(
+    std::span<const torch::autograd::Edge> targets, std::span<const at::Tensor> tensors,
+    uint64_t begin);
 
 // A tensor over the memory of `value` whose gradient is that of `history`; without one if that does
 // not require grad.

@@ -1,13 +1,17 @@
 #include "trace/gradient_trace.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/clone.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <exception>
+#include <set>
 #include <thread>
 
 #include "graph/infer/strides.h"
+#include "pytorch/nodes.h"
 #include "trace/backward.h"
 #include "trace/fake_tensor.h"
 #include "trace/replay.h"
@@ -47,6 +51,7 @@ class GradientTracer {
     }
     result.trace = tracer_.finish(outputs);
     if (!result.trace.data_symbols.empty()) result.why = "sizes depend on data";
+    take_results(result.trace);
     for (const GraphInput& input : result.trace.inputs)
       result.inputs.push_back(place_of(input.tensor));
     return result;
@@ -72,10 +77,13 @@ class GradientTracer {
   // Within the scope. `outputs`: the gradients that are results of the trace.
   std::string differentiate(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& looked_for,
                             std::vector<Gradient>& gradients) {
+    const uint64_t begin = at::sequence_number::peek();
     std::vector<at::Tensor> results =
         replay(request_.graph, inputs_, request_.symbols, /*check=*/false);
+    for (const int output : request_.results) computed_.push_back(results[output]);
     const size_t count = tangents_.size();
-    looked_for.assign(results.begin() + static_cast<std::ptrdiff_t>(count), results.end());
+    looked_for.assign(results.end() - static_cast<std::ptrdiff_t>(request_.looked_for),
+                      results.end());
     results.resize(count);
     BackwardCall call{.keeps_graph = true, .creates_graph = true};
     for (size_t i = 0; i < count; ++i) {
@@ -94,12 +102,65 @@ class GradientTracer {
     if (call.roots.empty() || call.inputs.empty()) return "";
     BackwardResult found;
     if (std::string why = tracer_.run_backward(call, found); !why.empty()) return why;
+    if (std::string why = lead_to_results(found.gradients, begin); !why.empty()) return why;
     for (size_t i = 0; i < places.size(); ++i) {
       if (!found.gradients[i].defined()) continue;
       std::string why = add(found.gradients[i], outputs, gradients[places[i]]);
       if (!why.empty()) return why;
     }
     return "";
+  }
+
+  // What flows to a result that the replay has computed flows to the user's, a leaf of the trace.
+  std::string lead_to_results(const std::vector<at::Tensor>& gradients, uint64_t begin) {
+    using torch::autograd::impl::gradient_edge;
+    std::vector<torch::autograd::Edge> own;
+    for (const at::Tensor& tensor : computed_)
+      own.push_back(tensor.requires_grad() ? gradient_edge(tensor) : torch::autograd::Edge());
+    const auto found = pytorch::edges_to(own, gradients, begin);
+    results_.resize(computed_.size());
+    for (size_t i = 0; i < computed_.size(); ++i) {
+      for (const at::Tensor& gradient : gradients)
+        if (own[i].is_valid() && gradient.defined() && gradient.is_same(computed_[i]))
+          return "a gradient is a result itself";
+      if (found[i].empty()) continue;
+      const at::Tensor real = request_.result(i);
+      if (!real.defined()) return "a result that the gradients depend on has not been kept";
+      if (type_of(real) != type_of(computed_[i])) return "a result lies in another layout";
+      results_[i] = leaf_like(real);
+      std::string why;
+      if (!tracer_.declare(results_[i], graph::InputKind::kUser, "result" + std::to_string(i),
+                           &why))
+        return why;
+      for (torch::autograd::Edge* edge : found[i]) *edge = gradient_edge(results_[i]);
+      const at::AutoGradMode off(false);
+      results_[i].detach();  // an operator that makes it an input
+    }
+    return "";
+  }
+
+  // The graph computes with the user's results.
+  void take_results(Trace& trace) const {
+    for (size_t i = 0; i < trace.inputs.size(); ++i) {
+      const auto result = std::ranges::find_if(results_, [&](const at::Tensor& tensor) {
+        return tensor.defined() && tensor.is_same(trace.inputs[i].tensor);
+      });
+      if (result == results_.end()) continue;
+      graph::Value* from = as_fake(computed_[result - results_.begin()])->value;
+      graph::Value* to = trace.graph.inputs()[i].value;
+      std::set<const graph::Value*> views = {from};
+      for (const auto& node : trace.graph.nodes())
+        for (graph::Value* view : node->results())
+          if (view && view->storage() == from->storage() &&
+              std::ranges::any_of(node->operands(), [&](const graph::Value* operand) {
+                return views.contains(operand);
+              }))
+            views.insert(view);
+      for (const auto& node : trace.graph.nodes())
+        for (graph::Value* view : node->results())
+          if (view != from && views.contains(view)) view->set_storage(to->storage());
+      trace.graph.replace_all_uses(from, to);
+    }
   }
 
   // One that is a tangent itself, or another gradient, is that very tensor, as in eager. What else
@@ -146,6 +207,11 @@ class GradientTracer {
                                [&](const at::Tensor& output) {
                                  return as_fake(output)->value->storage() == storage;
                                }) ||
+           std::ranges::any_of(computed_,
+                               [&](const at::Tensor& result) {
+                                 const FakeTensorImpl* fake = as_fake(result);
+                                 return fake && fake->value->storage() == storage;
+                               }) ||
            tracer_.is_outside_memory(gradient);
   }
 
@@ -156,6 +222,7 @@ class GradientTracer {
       return found == tensors.end() ? -1 : static_cast<int>(found - tensors.begin());
     };
     if (const int i = index_in(tangents_); i >= 0) return {Input::Kind::kTangent, i};
+    if (const int i = index_in(results_); i >= 0) return {Input::Kind::kResult, i};
     const int i = index_in(inputs_);
     const bool is_constant =
         i < 0 || request_.graph.inputs()[i].kind == graph::InputKind::kConstant;
@@ -164,6 +231,8 @@ class GradientTracer {
 
   const GradientRequest& request_;
   std::vector<at::Tensor> inputs_, tangents_;  // leaves of the trace
+  std::vector<at::Tensor> computed_;           // by result: of the replay
+  std::vector<at::Tensor> results_;            // leaves in their place; undefined: none is needed
   Tracer tracer_;
 };
 

@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,15 +23,20 @@
 namespace braze::trace {
 
 struct GradientRequest {
-  // A functional graph without writes; its outputs: what is differentiated, and behind these
-  // results of nodes that are only looked for.
+  // A functional graph without writes; its outputs: what is differentiated, results of the call,
+  // and behind these, as many as `looked_for`, results of nodes that are only looked for.
   const graph::Graph& graph;
+  size_t looked_for = 0;
   // By input of the graph: undefined where nothing uses it. Those that require grad are what the
   // trace has its own gradients for.
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> tangents;  // of the first outputs
   std::vector<int> leaves;           // inputs whose gradients are asked for
   std::span<const int64_t> symbols;  // sizes become numbers
+  // Outputs that are results of the call. What the gradients depend on by way of one of them they
+  // depend on by way of `result(i)`, the user's; undefined if it is not kept.
+  std::vector<int> results;
+  std::function<at::Tensor(size_t)> result;
 };
 
 struct GradientTrace {
@@ -38,7 +44,7 @@ struct GradientTrace {
   Trace trace;
   // What an input of the trace's graph is, tangents of the trace aside.
   struct Input {
-    enum class Kind : uint8_t { kInput, kTangent, kConstant } kind = Kind::kConstant;
+    enum class Kind : uint8_t { kInput, kTangent, kResult, kConstant } kind = Kind::kConstant;
     int index = 0;  // in the request
   };
   std::vector<Input> inputs;
