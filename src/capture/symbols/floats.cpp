@@ -427,6 +427,8 @@ Tracked compare_floats(TraceContext& trace, const Tracked& a, const Tracked& b, 
     outcome = trace.world.floats().compare(a.get(), b.get(), op);
   else if (is_float_symbol(b.get()) && !is_float_symbol(a.get()))
     outcome = trace.world.floats().compare(b.get(), a.get(), kSwapped[op]);
+  else if (is_float_symbol(a.get()) && is_float_symbol(b.get()))
+    outcome = trace.world.floats().compare_two(a.get(), b.get(), op);
   done = outcome.has_value();
   return done ? Tracked::borrow(*outcome ? Py_True : Py_False) : Tracked();
 }

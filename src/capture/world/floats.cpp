@@ -224,4 +224,20 @@ std::optional<bool> VaryingFloats::compare(PyObject* object, PyObject* number, i
   return outcome != 0;
 }
 
+std::optional<bool> VaryingFloats::compare_two(PyObject* a, PyObject* b, int op) {
+  constexpr const char* kNames[] = {"lt", "le", "eq", "ne", "gt", "ge"};
+  const VaryingFloat &first = of(a), &second = of(b);
+  if (!first.host || !second.host) return std::nullopt;
+  const int outcome = PyObject_RichCompareBool(first.number.get(), second.number.get(), op);
+  // RichCompareBool takes an object to be equal to itself, NaN as well.
+  if (outcome < 0 || a == b) return PyErr_Clear(), std::nullopt;
+  const double x = PyFloat_AS_DOUBLE(first.number.get()),
+               y = PyFloat_AS_DOUBLE(second.number.get());
+  if (x != x || y != y) return std::nullopt;
+  guards_.add(GuardKind::kValue,
+              computed_source(operator_callable(kNames[op]), first.host, 0, {}, second.host),
+              outcome ? Py_True : Py_False);
+  return outcome != 0;
+}
+
 }  // namespace braze::capture

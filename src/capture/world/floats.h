@@ -70,6 +70,8 @@ class VaryingFloats {
   Ref number_of(PyObject* object);
   // How the float compares with a number, as a guard; nothing where that cannot be a guard.
   std::optional<bool> compare(PyObject* object, PyObject* number, int op);
+  // The same of two floats that vary.
+  std::optional<bool> compare_two(PyObject* a, PyObject* b, int op);
   // Sources of floats that had to be numbers.
   std::vector<const Source*> fixed() const;
 
