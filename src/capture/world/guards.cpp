@@ -16,14 +16,21 @@ const Source* TraceGuards::globals_base(PyFunctionObject* function) {
 
 namespace {
 
-// A local of the frame, and what the closures and defaults of such functions hold: a nested
-// function stands there as often as the statement that defines it runs.
+// A local of the frame or what its function closes over, what containers and partials there hold,
+// and what the closures and defaults of such functions do: a nested function stands there as often
+// as the statement that defines it runs.
 bool is_of_frame(const Source* source) {
+  const auto is_part_of_partial = [](const Source* part) {
+    return part->kind == SourceKind::kAttribute &&
+           (part->key.get() == names().partial_func || part->key.get() == names().partial_args ||
+            part->key.get() == names().partial_keywords);
+  };
   for (; source->base; source = source->base)
     if (source->kind != SourceKind::kCell && source->kind != SourceKind::kContents &&
-        source->kind != SourceKind::kDefault && source->kind != SourceKind::kKwDefault)
+        source->kind != SourceKind::kDefault && source->kind != SourceKind::kKwDefault &&
+        source->kind != SourceKind::kItem && !is_part_of_partial(source))
       return false;
-  return source->kind == SourceKind::kArgument;
+  return source->kind == SourceKind::kArgument || source->kind == SourceKind::kFunction;
 }
 
 // Nested in another function, or a lambda.
