@@ -120,6 +120,12 @@ std::optional<bool> is_of_tensor_type(PyObject* tensor, PyObject* classes) {
   return same;
 }
 
+void rely_on_type(TraceContext& trace, const Tracked& object) {
+  const Source* source = trace.world.source_of(object);
+  if (source && !is_atom(object.get()) && !is_tensor(object.get()) && !is_immutable(object.get()))
+    trace.guards.add(GuardKind::kType, source, reinterpret_cast<PyObject*>(Py_TYPE(object.get())));
+}
+
 Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& callable,
                     Tracked* args, size_t count, PyObject* kwnames, bool& done) {
   done = !kwnames;
@@ -188,11 +194,7 @@ Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& 
                  : Tracked();
     }
     case Callee::kIsinstance: {
-      const Source* source = trace.world.source_of(args[0]);
-      if (count == 2 && source && !is_atom(args[0].get()) && !is_tensor(args[0].get()) &&
-          !is_immutable(args[0].get()))
-        trace.guards.add(GuardKind::kType, source,
-                         reinterpret_cast<PyObject*>(Py_TYPE(args[0].get())));
+      if (count == 2) rely_on_type(trace, args[0]);
       done = true;
       if (count == 2 &&
           (!read_arguments(trace, args + 1, 1) || !rely_on_registrations(trace, args[1].get())))

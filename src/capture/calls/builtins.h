@@ -8,6 +8,9 @@ namespace braze::capture {
 
 struct TraceContext;
 
+// isinstance(object, ...): what it says follows from the class.
+void rely_on_type(TraceContext& trace, const Tracked& object);
+
 // A callable with a rule (policy/policy.h). `done` is false where it is called like any other.
 Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& callable,
                     Tracked* args, size_t count, PyObject* kwnames, bool& done);

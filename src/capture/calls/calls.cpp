@@ -396,12 +396,23 @@ static Tracked call_apply(TraceContext& trace, const Tracked& callable, Tracked*
                     "apply", all.data(), all.size(), kwnames);
 }
 
+// What isinstance() asks a class whose metaclass says nothing else.
+static bool is_instance_check(const PyCFunctionObject* f) {
+  static PyObject* const check = PyDict_GetItemString(PyType_Type.tp_dict, "__instancecheck__");
+  return f->m_self && PyType_Check(f->m_self) && Py_IS_TYPE(check, &PyMethodDescr_Type) &&
+         reinterpret_cast<PyMethodDescrObject*>(check)->d_method == f->m_ml;
+}
+
 static Tracked call_builtin(TraceContext& trace, const Tracked& callable, Tracked* args,
                             size_t count, PyObject* kwnames) {
   auto* f = reinterpret_cast<PyCFunctionObject*>(callable.get());
   if (is_apply(f)) return call_apply(trace, callable, args, count, kwnames);
   const char* name = f->m_ml->ml_name;
   PyObject* self = f->m_self;
+  if (is_instance_check(f) && count == 1 && !kwnames && !is_tensor(args[0].get())) {
+    rely_on_type(trace, args[0]);
+    return call_native(trace, callable.get(), args, count, kwnames, false);
+  }
   if (PyObject* substitute = substitute_for(callable.get()))
     if (!makes_tensors(name) || is_data_of_symbols(trace, args, count, kwnames))
       return call(trace, trace.world.wrap(substitute), args, count, kwnames);

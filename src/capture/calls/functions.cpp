@@ -105,11 +105,20 @@ bool runs_natively(TraceContext& trace, const CodeInfo& info) {
   return info.policy.frame == FramePolicy::kNative && (!info.policy.may_warn || trace.torch_calls);
 }
 
-// What inspect.signature() says of a function depends on its code, defaults and annotations.
-static void rely_on_signatures(TraceContext& trace, Tracked* args, size_t count) {
+// What inspect.signature() says of a function depends on its code, defaults and annotations. A
+// signature and its parameters stay as they are; what is bound to one does not.
+static bool rely_on_signatures(TraceContext& trace, Tracked* args, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     PyObject* object = args[i].get();
     const Source* source = trace.world.source_of(args[i]);
+    PyObject* module = source ? module_of(Py_TYPE(object)) : nullptr;
+    if (module && PyUnicode_Check(module) &&
+        std::string_view(cpython::utf8_of(module)) == "inspect") {
+      if (std::string_view(Py_TYPE(object)->tp_name) == "BoundArguments")
+        return trace.breaks.refuse(BreakKind::kNativeCall,
+                                   "arguments from outside that are bound to a signature");
+      trace.world.guard_as_key(object);
+    }
     if (source && PyMethod_Check(object)) {
       object = PyMethod_GET_FUNCTION(object);
       source = trace.world.source_of(object);
@@ -124,6 +133,7 @@ static void rely_on_signatures(TraceContext& trace, Tracked* args, size_t count)
       if (value && trace.world.read(value, part)) trace.world.read_all(value);
     }
   }
+  return true;
 }
 
 Tracked call_function(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
@@ -187,7 +197,7 @@ Tracked call_unmarked(TraceContext& trace, const Tracked& callable, Tracked* arg
       return call_torch(trace, callable, place, name, args, count, kwnames);
     }
     if (info.library_break) return refuse_library(trace, info);
-    rely_on_signatures(trace, args, count);
+    if (!rely_on_signatures(trace, args, count)) return {};
     if (!check_native_arguments(trace, cpython::utf8_of(function->func_qualname), args, count,
                                 true))
       return {};

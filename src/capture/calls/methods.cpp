@@ -55,9 +55,20 @@ bool formats_plainly(PyObject* format, const Tracked* args, size_t count) {
   return true;
 }
 
+// Of an instance of a subclass of str, which has it from str: it looks at the characters alone.
+bool is_method_of_text(PyObject* object, const char* name) {
+  if (!PyUnicode_Check(object)) return false;
+  const Ref key = Ref::steal(PyUnicode_FromString(name));
+  PyObject* method = key ? _PyType_Lookup(&PyUnicode_Type, key.get()) : nullptr;
+  return method && Py_IS_TYPE(method, &PyMethodDescr_Type) &&
+         _PyType_Lookup(Py_TYPE(object), key.get()) == method;
+}
+
 }  // namespace
 
 static bool is_view_of_a_dict(TraceContext& trace, PyObject* object);
+static bool is_lasting(TraceContext& trace, const Tracked& object);
+static Tracked mapping_of_proxy(TraceContext& trace, const Tracked& proxy);
 static Tracked call_reduce(TraceContext& trace, PyObject* callable, const Tracked& self,
                            Tracked* args, size_t count, PyObject* kwnames, bool unbound);
 static Tracked call_container_method(TraceContext& trace, PyObject* callable, const char* name,
@@ -114,7 +125,16 @@ Tracked call_method_of(TraceContext& trace, PyObject* callable, const char* name
     return call_container_method(trace, callable, name, self, args, count, kwnames, unbound);
   if (text == "__reduce_ex__" || text == "__reduce__")
     return call_reduce(trace, callable, self, args, count, kwnames, unbound);
-  if (outside && !is_immutable(object)) {
+  if (outside && !kwnames)
+    if (const Tracked mapping = mapping_of_proxy(trace, self)) {
+      Ref bound = Ref::steal(PyObject_GetAttrString(mapping.get(), name));
+      return bound ? call_method_of(trace, bound.get(), name, mapping, args, count, kwnames, false)
+                   : Tracked();
+    }
+  if (outside && !is_immutable(object) && is_method_of_text(object, name) &&
+      is_lasting(trace, self)) {
+    trace.world.guard_as_key(object);
+  } else if (outside && !is_immutable(object)) {
     bool python_parts = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
     bool reads =
         !exports_memory(object) && !is_view_of_a_dict(trace, object) &&
@@ -148,6 +168,30 @@ static bool is_view_of_a_dict(TraceContext& trace, PyObject* object) {
   if (!Py_IS_TYPE(object, &PyDictProxy_Type)) return false;
   const Source* source = trace.world.source_of(object);
   return !source || source->kind != SourceKind::kAttribute || source->key.get() != names().dict;
+}
+
+// It is found in the program, and is no argument, which each call could bring a new one of.
+static bool is_lasting(TraceContext& trace, const Tracked& object) {
+  const Source* source = trace.world.source_of(object);
+  while (source && source->base) source = source->base;
+  return source && source->kind != SourceKind::kArgument;
+}
+
+// What a proxy shows for good: it is known by the proxy's identity. Empty where it is no plain
+// dict, or that of a class or object.
+static Tracked mapping_of_proxy(TraceContext& trace, const Tracked& proxy) {
+  if (!Py_IS_TYPE(proxy.get(), &PyDictProxy_Type) || !is_view_of_a_dict(trace, proxy.get()) ||
+      !is_lasting(trace, proxy))
+    return {};
+  PyObject* mapping = nullptr;
+  const auto take = [](PyObject* shown, void* found) {
+    *static_cast<PyObject**>(found) = shown;
+    return 0;
+  };
+  Py_TYPE(proxy.get())->tp_traverse(proxy.get(), take, &mapping);
+  if (!mapping || !(PyDict_CheckExact(mapping) || PyODict_CheckExact(mapping))) return {};
+  trace.world.guard_as_key(proxy.get());
+  return trace.world.read(mapping, trace.guards.pinned(mapping));
 }
 
 // object.__reduce_ex__ hands out the instance dict: it is read by the evaluation first.

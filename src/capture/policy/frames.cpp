@@ -132,10 +132,9 @@ bool gives_what_is_only_read(PyObject* globals, std::string_view name) {
   // What a pattern of einops says of tensors, and what it says of one of given sizes.
   constexpr std::string_view kOfEinops[] = {"_prepare_transformation_recipe",
                                             "_reconstruct_from_shape_uncached"};
-  PyObject* module = PyDict_GetItemWithError(globals, names().name);
-  return module && PyUnicode_Check(module) &&
-         std::string_view(cpython::utf8_of(module)) == "einops.einops" &&
-         std::ranges::find(kOfEinops, name) != std::end(kOfEinops);
+  const std::string_view module = text(globals, names().name);
+  if (module == "einops.packing") return name == "analyze_pattern";
+  return module == "einops.einops" && std::ranges::find(kOfEinops, name) != std::end(kOfEinops);
 }
 
 const LibraryBreak* library_break(PyObject* globals, std::string_view qualname) {

@@ -116,6 +116,10 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   X("torch.onnx", "", kRefused, "is not traced")                                                  \
   X("torch.onnx", "is_in_onnx_export", kNative, "false while anything is traced")                 \
   X("torch.distributed", "", kRefused, "is not traced")                                           \
+  X("torch.distributed", "is_available", kEvaluated, "asks what the build has")                   \
+  X("torch.distributed.distributed_c10d", "is_initialized", kEvaluated, "reads an attribute")     \
+  X("torch.distributed.distributed_c10d", "_WorldMeta.WORLD", kEvaluated, "reads an attribute")   \
+  X("torch.distributed.distributed_c10d", "_World.default_pg", kEvaluated, "reads an attribute")  \
   X("torch.multiprocessing", "", kRefused, "is not traced")                                       \
   X("torch.profiler", "", kRefused, "is not traced")                                              \
   X("torch.testing", "", kRefused, "compares the tensors' data")                                  \

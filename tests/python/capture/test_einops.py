@@ -48,6 +48,27 @@ def test_layers():
         torch.testing.assert_close(braze.compile(net, fullgraph=True)(x), net(x))
 
 
+def test_packs():
+    def f(x, y):
+        packed, shapes = pack([x, y], "* d")
+        return [part * 2 for part in unpack(packed + 1, shapes, "* d")], shapes
+
+    fast = braze.compile(f)
+    for n in (2, 2, 3, 4):
+        x, y = torch.randn(n, 4), torch.randn(2, n, 4)
+        (got, shapes), (wanted, theirs) = fast(x, y), f(x, y)
+        torch.testing.assert_close(got, wanted)
+        assert [tuple(shape) for shape in shapes] == [tuple(shape) for shape in theirs]
+    assert not braze.explain(f)(x, y).breaks
+
+
+def test_what_packs_refuse():
+    fast = braze.compile(lambda x: pack([x], "a a")[0])
+    for call in (fast, lambda x: pack([x], "a a")[0]):
+        with pytest.raises(Exception, match="Duplicates in axes names"):
+            call(torch.randn(2, 3))
+
+
 def test_what_einops_refuses():
     def split(x):
         return rearrange(x, "b n (h d) -> b h n d", h=3)
