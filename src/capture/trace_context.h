@@ -24,6 +24,7 @@
 #include "capture/frames/frame_stack.h"
 #include "capture/frames/origin.h"
 #include "capture/frames/root_progress.h"
+#include "capture/objects/named_tuples.h"
 #include "capture/objects/read_caches.h"
 #include "capture/recording/recording.h"
 #include "capture/symbols/text.h"
@@ -87,6 +88,7 @@ struct TraceContext {
   int assertions = 0;        // branches that are (assertions.h)
   bool interrupted = false;  // KeyboardInterrupt or the like is pending: passed through
   bool made_class = false;
+  std::vector<NamedTupleClass> named_tuples;
   // Generators that the trace made, by the address of the frame inside. Not held: one that nobody
   // refers to any more is closed at once, as it would be.
   IdentityMap<bool> generators;

@@ -11,6 +11,7 @@
 #include "capture/frames/evaluate.h"
 #include "capture/frames/generators.h"
 #include "capture/known.h"
+#include "capture/objects/named_tuples.h"
 #include "capture/trace_context.h"
 #include "cpython/text.h"
 
@@ -211,6 +212,8 @@ Tracked call_unmarked(TraceContext& trace, const Tracked& callable, Tracked* arg
     trace.importing -= imports;
     return result_of_library(trace, std::move(result));
   }
+  if (info.policy.frame == FramePolicy::kLibrary && is_namedtuple(function))
+    return make_named_tuple(trace, callable, args, count, kwnames);
   if (info.policy.frame == FramePolicy::kLibrary && count > 0 &&
       is_log_method(args[0].get(), callable.get()))
     return call_log(trace, args[0], callable.get(), args + 1, count - 1, kwnames);

@@ -100,6 +100,16 @@ int RecipeBuilder::tuple(PyObject* object) {
   std::vector<int> items;
   if (!values(object, items)) return -1;
   bool exact = PyTuple_CheckExact(object);
+  if (auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(object)); world_.made_function(cls)) {
+    if (!maker_of_class(trace_, cls)) return refuse(object, "its class was made by the trace");
+    static PyObject* const make =
+        PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__");
+    const int made = value(cls), function = constant(make);
+    if (made < 0) return -1;
+    const int packed = emit({.kind = Kind::kTuple, .items = std::move(items)});
+    const int arguments = emit({.kind = Kind::kTuple, .items = {made, packed}});
+    return emit({.kind = Kind::kGeneric, .items = {function, arguments}});
+  }
   bool fixed = exact || Py_TYPE(object) == known().size;
   for (int item : items) fixed = fixed && is_constant(item);
   if (fixed) return emit({.kind = Kind::kConstant, .object = Ref::borrow(object)});
@@ -185,6 +195,10 @@ int RecipeBuilder::make(const Tracked& tracked) {
     return refuse(object, "a bound method made in C");
   if (world_.made_module(object)) return refuse(object, "the traced code made it");
   if (PyType_Check(object) && made_here) {
+    if (PyObject* maker = maker_of_class(trace_, object)) {
+      const int function = constant(maker);
+      return emit({.kind = Kind::kGeneric, .items = {function, emit({.kind = Kind::kTuple})}});
+    }
     world_.breaks().raise(BreakKind::kClassStatement,
                           "a class that the traced code made would have to leave it");
     return -1;
