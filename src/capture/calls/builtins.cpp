@@ -83,7 +83,7 @@ bool rely_on_registrations(TraceContext& trace, PyObject* classes) {
   }
   if (asks_for_attributes(classes))
     return trace.breaks.refuse(BreakKind::kNativeCall,
-                               "isinstance() of a protocol, which looks for any attribute");
+                               "whether it is of a protocol, which looks for any attribute");
   if (!PyType_Check(classes) || !PyType_IsSubtype(Py_TYPE(classes), known().abc_meta)) return true;
   const Source* count = trace.guards.source(SourceKind::kNative, nullptr, known().abc_cache_token);
   Ref now = Ref::steal(PyObject_CallNoArgs(known().abc_cache_token));
@@ -159,6 +159,8 @@ Tracked call_listed(TraceContext& trace, const CalleeRule& rule, const Tracked& 
       return call_element_program(trace, args);
     case Callee::kReadOnly:
       done = true;
+      if (rule.text == "issubclass()" && count == 2 && !rely_on_registrations(trace, args[1].get()))
+        return {};
       if (count > 0 && (rule.text == "repr()" || rule.text == "ascii()") &&
           (names_its_address(args[0].get()) || holds_tensor(args[0].get())))
         return trace.refuse(BreakKind::kTensorAsText,

@@ -11,7 +11,10 @@
 #include "capture/frames/evaluate.h"
 #include "capture/frames/generators.h"
 #include "capture/known.h"
+#include "capture/objects/items.h"
 #include "capture/objects/named_tuples.h"
+#include "capture/objects/operators.h"
+#include "capture/objects/variables.h"
 #include "capture/trace_context.h"
 #include "cpython/text.h"
 
@@ -42,6 +45,16 @@ bool says_compiling(const Frame* asking) {
   if (!name || !PyUnicode_Check(name)) return true;
   const std::string_view module = cpython::utf8_of(name);
   return module != "torch.nn.modules.module" && !module.starts_with("torch.optim.");
+}
+
+// What functools.singledispatch calls `dispatch`.
+bool is_single_dispatch(PyFunctionObject* function) {
+  if (PyUnicode_CompareWithASCIIString(function->func_qualname,
+                                       "singledispatch.<locals>.dispatch") != 0)
+    return false;
+  PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
+  return function->func_closure && module && PyUnicode_Check(module) &&
+         PyUnicode_CompareWithASCIIString(module, "functools") == 0;
 }
 
 }  // namespace
@@ -176,6 +189,34 @@ static Tracked call_checkpointed(TraceContext& trace, std::unique_ptr<Frame> fra
   return {};
 }
 
+// The function for a class. What has been found before functools keeps by weak references to
+// classes; here it is looked for again, by the same rule. The call itself is made when the compiled
+// code runs, so that functools then keeps what it would.
+static Tracked choose_by_class(TraceContext& trace, const Tracked& callable, Tracked cls) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  if (!trace.world.made_function(callable.get())) {
+    trace.world.rely_on(function);
+    read_closure(trace, function);
+  }
+  Tracked registry;
+  const int first = code->co_nlocalsplus - code->co_nfreevars;
+  for (int i = 0; i < code->co_nfreevars; ++i)
+    if (PyUnicode_CompareWithASCIIString(parameter_name(code, first + i), "registry") == 0)
+      registry = read_cell(trace, PyTuple_GET_ITEM(function->func_closure, i));
+  if (!registry) return {};
+  const int found = contains(trace, registry, cls);
+  if (found < 0) return {};
+  static PyObject* const find = [] {
+    const Ref functools = Ref::steal(PyImport_ImportModule("functools"));
+    return PyObject_GetAttrString(functools.get(), "_find_impl");
+  }();
+  Tracked args[2] = {cls, registry};
+  Tracked chosen =
+      found ? getitem(trace, registry, cls) : call(trace, trace.world.wrap(find), args, 2, nullptr);
+  return chosen && defer_call(trace, callable, &cls, 1, nullptr) ? std::move(chosen) : Tracked();
+}
+
 Tracked call_unmarked(TraceContext& trace, const Tracked& callable, Tracked* args, size_t count,
                       PyObject* kwnames) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable.get());
@@ -212,6 +253,9 @@ Tracked call_unmarked(TraceContext& trace, const Tracked& callable, Tracked* arg
     trace.importing -= imports;
     return result_of_library(trace, std::move(result));
   }
+  if (info.policy.frame == FramePolicy::kLibrary && is_single_dispatch(function) && count == 1 &&
+      !kwnames && PyType_Check(args[0].get()))
+    return choose_by_class(trace, callable, args[0]);
   if (info.policy.frame == FramePolicy::kLibrary && is_namedtuple(function))
     return make_named_tuple(trace, callable, args, count, kwnames);
   if (info.policy.frame == FramePolicy::kLibrary && count > 0 &&
