@@ -219,6 +219,9 @@ class Fuser {
 
   // Whether the rows of a kernel can be kept by several processors each, and keep all of them busy.
   bool keeps_together(const loop::Kernel& rows) const {
+    const auto is_known = [](const loop::Axis& axis) { return axis.extent.is_constant(); };
+    if (!std::ranges::all_of(rows.outer, is_known) || !std::ranges::all_of(rows.inner, is_known))
+      return false;
     const int64_t count = schedule::points(rows.outer), inner = schedule::points(rows.inner);
     int64_t bytes = 0;
     for (const loop::BufferParam& param : rows.params)

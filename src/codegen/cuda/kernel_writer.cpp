@@ -427,7 +427,7 @@ class KernelWriter {
                           ".add_product(" + writer_.emit(s.value->args[0]) + ", " +
                           writer_.emit(s.value->args[1]) + ");");
     const std::string value =
-        sums_exponentials_of_halves(s) ? writer_.emit_near(s.value) : writer_.emit(s.value);
+        sums_exponentials_of_halves(nest_, s) ? writer_.emit_near(s.value) : writer_.emit(s.value);
     if (takes_packs(nest_, s) && !element.empty())
       return writer_.line(name_pack(s) + "[" + element + "] = " + value + ";");
     writer_.line(accumulator(s) + (nest_.has_packed_columns() ? "[v]" : "") + ".add(" + value +

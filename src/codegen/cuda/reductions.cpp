@@ -29,12 +29,16 @@ bool adds_product(const Statement& s) {
          (s.value->dtype == graph::DType::kFloat32 || s.value->dtype == graph::DType::kFloat64);
 }
 
-bool sums_exponentials_of_halves(const Statement& s) {
+bool sums_exponentials_of_halves(const Nest& nest, const Statement& s) {
   if (!s.is_reduction() || s.op != loop::ReduceOp::kSum || s.value->kind != ExprKind::kExp ||
       s.value->args[0]->kind != ExprKind::kSub)
     return false;
-  const ExprRef from = s.value->args[0]->args[0];
-  return !from->is_constant() && is_number_of_halves(from);
+  const ExprRef from = s.value->args[0]->args[0], top = s.value->args[0]->args[1];
+  return top->kind == ExprKind::kReduced && !from->is_constant() && is_number_of_halves(from) &&
+         std::ranges::any_of(nest.kernel->body, [&](const Statement& other) {
+           return other.is_reduction() && other.reduced == top->ival && other.value == from &&
+                  other.op == loop::ReduceOp::kMax;
+         });
 }
 
 bool takes_packs(const Nest& nest, const Statement& s) {
