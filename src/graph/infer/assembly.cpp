@@ -1,5 +1,7 @@
 // Joining, repeating and padding.
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "graph/infer/call.h"
 
@@ -16,15 +18,22 @@ DType common_dtype(const InferCall& call) {
 }
 
 // The order of channels that all of them have; what is joined keeps it.
-MemoryFormat common_format(std::span<Value* const> tensors, SizeQuestions& ask) {
+MemoryFormat common_format(std::span<const TensorType> tensors, SizeQuestions& ask) {
   std::optional<MemoryFormat> format;
-  for (const Value* tensor : tensors) {
-    const MemoryFormat own = suggested_format(tensor->type(), ask);
+  for (const TensorType& tensor : tensors) {
+    const MemoryFormat own = suggested_format(tensor, ask);
     if (own == MemoryFormat::kContiguous || (format && *format != own))
       return MemoryFormat::kContiguous;
     format = own;
   }
   return *format;
+}
+
+std::vector<TensorType> types_of(std::span<Value* const> tensors) {
+  std::vector<TensorType> types;
+  types.reserve(tensors.size());
+  for (const Value* tensor : tensors) types.push_back(tensor->type());
+  return types;
 }
 
 // tensors, dim
@@ -52,7 +61,7 @@ bool cat(const InferCall& call) {
         return false;
     }
   }
-  MemoryFormat format = common_format(tensors, call.ask);
+  MemoryFormat format = common_format(types_of(tensors), call.ask);
   const bool has_it = format != MemoryFormat::kChannelsLast || sizes.size() == 4;
   if (!has_it || (format == MemoryFormat::kChannelsLast3d && sizes.size() != 5))
     format = MemoryFormat::kContiguous;
@@ -68,15 +77,32 @@ bool stack(const InferCall& call) {
   if (!dim) return false;
   for (const Value* tensor : tensors)
     if (!call.ask.all_fit(tensor->type().sizes, shape.sizes)) return false;
+  const auto count = static_cast<int64_t>(tensors.size());
   sym::Dims sizes = shape.sizes;
-  sizes.insert(sizes.begin() + *dim, static_cast<int64_t>(tensors.size()));
-  if (sizes.size() == 4 || sizes.size() == 5) {
-    // Joined as tensors with the new dimension, which then may have the order of channels.
-    for (const Value* tensor : tensors)
-      if (!is_row_major(tensor->type(), call.ask)) return false;
-    if (*dim == 1 && sizes[1] == Int(1)) return false;
+  sizes.insert(sizes.begin() + *dim, count);
+  std::vector<TensorType> types = types_of(tensors);
+  // Eager joins them as they are and splits the dimension, or joins them with a last one of size 1.
+  const bool is_last = *dim == shape.rank();
+  for (TensorType& type : types) {
+    if (!is_last) break;
+    type.sizes.push_back(1);
+    type.strides.push_back(1);
   }
-  return call.give_fresh(std::move(sizes), common_dtype(call), shape.device);
+  const MemoryFormat format = common_format(types, call.ask);
+  if (format == MemoryFormat::kContiguous)
+    return call.give_fresh(std::move(sizes), common_dtype(call), shape.device);
+  if (is_last)
+    return call.give_in_format(std::move(sizes), format, common_dtype(call), shape.device);
+  TensorType joined = std::move(types.front());
+  joined.dtype = common_dtype(call);
+  joined.offset = 0;
+  joined.sizes[*dim] = joined.sizes[*dim] * count;
+  joined.strides = format_strides(joined.sizes, format, call.ask);
+  std::optional<sym::Dims> strides = view_strides(joined, sizes, call.ask);
+  if (!strides) return false;
+  joined.sizes = std::move(sizes);
+  joined.strides = std::move(*strides);
+  return call.give(std::move(joined));
 }
 
 // self, repeats
@@ -97,15 +123,24 @@ bool repeat(const InferCall& call) {
 bool constant_pad(const InferCall& call) {
   const TensorType& self = call.tensor(0);
   const std::span<const Int> pad = call.dims(1);
-  if (!is_row_major(self, call.ask)) return false;
   if (pad.size() % 2 != 0 || pad.size() > 2 * self.sizes.size()) return false;
-  sym::Dims sizes = self.sizes;
+  TensorType type = self;
+  type.offset = 0;
   for (size_t i = 0; i < pad.size() / 2; ++i) {
-    Int& size = sizes[sizes.size() - 1 - i];
+    Int& size = type.sizes[type.sizes.size() - 1 - i];
     size = size + pad[2 * i] + pad[2 * i + 1];
     if (call.ask.less(size, 1)) return false;
   }
-  return call.give_fresh(std::move(sizes), self.dtype, self.device);
+  const auto is_plainly_positive = [](const Int& count) {
+    return count.is_constant() && count.constant() > 0;
+  };
+  const bool adds =
+      std::ranges::any_of(pad, is_plainly_positive) ||
+      std::ranges::any_of(pad, [&](const Int& count) { return call.ask.less(0, count); });
+  // What only crops is a copy of a slice.
+  if (!adds) return call.give_like(type, self.dtype);
+  const MemoryFormat format = suggested_format(self, call.ask);
+  return call.give_in_format(std::move(type.sizes), format, self.dtype, self.device);
 }
 
 constexpr InferEntry kAssemblyRules[] = {

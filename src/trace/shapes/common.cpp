@@ -69,6 +69,14 @@ std::optional<at::MemoryFormat> plain_format(const at::Tensor& tensor) {
   return format ? std::optional(format_of(*format)) : std::nullopt;
 }
 
+bool is_sliced_row_major(const at::Tensor& tensor) {
+  GuardedSizes ask;
+  const graph::TensorType type = type_of(tensor);
+  constexpr auto kRowMajor = graph::MemoryFormat::kContiguous;
+  return !graph::is_dense_in_format(type, kRowMajor, ask) &&
+         graph::suggested_format(type, ask) == kRowMajor;
+}
+
 at::Tensor fresh_in_format(DimsRef sizes, at::MemoryFormat format, at::ScalarType dtype) {
   if (format == at::MemoryFormat::Contiguous) return fresh(sizes, dtype);
   GuardedSizes ask;

@@ -32,6 +32,8 @@ at::Tensor fresh_like(const at::Tensor& tensor, at::ScalarType dtype);
 // The memory format of a tensor that is dense in exactly one; of others kernels make different
 // things.
 std::optional<at::MemoryFormat> plain_format(const at::Tensor& tensor);
+// Whether it is not contiguous, and of no memory format that puts channels last.
+bool is_sliced_row_major(const at::Tensor& tensor);
 // A fresh fake in a memory format.
 at::Tensor fresh_in_format(DimsRef sizes, at::MemoryFormat format, at::ScalarType dtype);
 

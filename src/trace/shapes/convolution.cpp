@@ -54,11 +54,19 @@ bool is_symbolic(const Convolution& conv) {
          conv.groups.is_heap_allocated();
 }
 
+// The memory format in which kernels take the input: its own, or row-major where it lies in none
+// and does not look as if its channels were last, as a crop of an image: of that they make a copy.
+std::optional<at::MemoryFormat> format_taken(const Convolution& conv) {
+  const auto format = plain_format(conv.input);
+  if (format || !is_symbolic(conv)) return format;
+  return is_sliced_row_major(conv.input) ? std::optional(kRowMajor) : std::nullopt;
+}
+
 // The memory format of the output where it does not depend on the backend, which PyTorch picks by
 // sizes: row-major operands give a row-major output; channels that are innermost in one of them
 // stay so, but with doubles some backends do otherwise.
 std::optional<at::MemoryFormat> format_of_any_backend(const Convolution& conv) {
-  const auto input = plain_format(conv.input);
+  const auto input = format_taken(conv);
   const at::MemoryFormat weight = conv.weight.suggest_memory_format();
   if (input == kRowMajor && weight == kRowMajor) return kRowMajor;
   if (conv.input.dim() == 4 && conv.input.scalar_type() == at::kFloat)
@@ -181,7 +189,7 @@ std::optional<GradientLayout> gradient_layout(const Convolution& conv,
   const Dims input = sizes_of(conv.input), weight = sizes_of(conv.weight);
   if (is_symbolic(conv)) {
     const auto format = format_of_any_backend(conv);
-    if (!format || !plain_format(conv.input)) return std::nullopt;
+    if (!format || !format_taken(conv)) return std::nullopt;
     const bool is_ambiguous =
         *format != kRowMajor && (!has_own_order(input) || !has_own_order(weight));
     const bool weight_with_bias = asked_for[2] && !asked_for[1];
@@ -221,9 +229,9 @@ bool metadata::convolution(const ShapeCall& call) {
   if (!prepare(conv)) return false;
 
   // Where the layout is not plain, the kernel itself is asked.
-  if (!plain_format(conv.input)) return false;
+  if (!format_taken(conv)) return false;
   if ((one_dimensional || conv.transposed) &&
-      !(plain_format(conv.weight) == kRowMajor && plain_format(conv.input) == kRowMajor))
+      !(plain_format(conv.weight) == kRowMajor && format_taken(conv) == kRowMajor))
     return false;
 
   const Dims sizes = output_sizes(conv);

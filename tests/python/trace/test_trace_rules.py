@@ -213,3 +213,25 @@ def test_norms():
         return aten.norm.ScalarOpt_dim, x, p, [rng.randrange(-1, 1)], rng.random() < 0.5
 
     repeat(150, make)
+
+
+def test_stacks():
+    def make(rng):
+        shape, dtype = sizes(rng), rng.choice(FLOATS)
+        tensors = [tensor(rng, shape, dtype) for _ in range(rng.randrange(1, 4))]
+        dim = rng.randrange(-len(shape) - 1, len(shape) + 1)
+        return lambda *each: torch.stack(each[:-1], each[-1]), *tensors, dim
+
+    repeat(300, make)
+
+
+def test_constant_padding():
+    def make(rng):
+        shape = sizes(rng, rng.randrange(1, 6))
+        low = rng.choice([-1, 0])
+        pad = [
+            rng.randrange(low, rng.choice([1, 3])) for _ in range(2 * rng.randint(1, len(shape)))
+        ]
+        return aten.constant_pad_nd, tensor(rng, shape, rng.choice(FLOATS)), pad, 0.5
+
+    repeat(300, make)

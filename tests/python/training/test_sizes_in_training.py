@@ -201,3 +201,107 @@ def test_layers_of_transformers():
         same(*results, f"length {length}", rtol=1e-4, atol=1e-5)
     assert not reasons(fast)
     assert len(entries(fast)) == 2
+
+
+def interleaved(x, w):
+    x = w * x
+    even, odd = x[..., ::2], x[..., 1::2]
+    return torch.stack([even - odd, odd + even], -1).flatten(-2)
+
+
+LAYOUTS = {
+    "stack": (lambda x, w: torch.stack([w * x, x], 1), lambda b: torch.randn(b, b + 3, 6)),
+    "stack_slices": (
+        lambda x, w: torch.stack([(w * x)[..., ::2], (w * x)[..., 1::2]], -1),
+        lambda b: torch.randn(b, b + 3, 6),
+    ),
+    "stack_slices_flat": (interleaved, lambda b: torch.randn(b, b + 3, 6)),
+    "stack_heads": (
+        lambda x, w: torch.stack([(w * x)[..., ::2], x[..., 1::2]], -1),
+        lambda b: torch.randn(b, 2, b + 3, 6),
+    ),
+    "stack_channels_last": (
+        lambda x, w: torch.stack([w.view(6, 1, 1) * x, x], 1),
+        lambda b: torch.randn(b, 6, b + 3, b + 5).to(memory_format=torch.channels_last),
+    ),
+    "pad_of_crop": (
+        lambda x, w: F.pad((w.view(6, 1, 1) * x)[..., :-1, :], (0, 0, 0, 1)),
+        lambda b: torch.randn(b, 6, b + 3, b + 5),
+    ),
+    "pad_of_transposed": (
+        lambda x, w: F.pad((w * x).mT, (0, 1)),
+        lambda b: torch.randn(b, b + 3, 6),
+    ),
+    "pad_of_channels_last": (
+        lambda x, w: F.pad((w.view(6, 1, 1) * x)[..., 1:, :], (0, 0, 1, 0)),
+        lambda b: torch.randn(b, 6, b + 3, b + 5).to(memory_format=torch.channels_last),
+    ),
+    "crop_by_pad": (
+        lambda x, w: F.pad((w * x).mT, (-1, 0, 0, -1)),
+        lambda b: torch.randn(b, b + 3, 6),
+    ),
+}
+
+
+def same_at_all_sizes(fn, make, parameters, sizes=(4, 5, 6, 3, 7, 2, 8, 9)):
+    """Values, strides and gradients are eager's at each size, under two entries."""
+    fast = braze.compile(fn)
+    for size in sizes:
+        x = make(size)
+        results = []
+        for run in (fast, fn):
+            y = run(x)
+            tangent = torch.linspace(-1, 2, y.numel(), dtype=y.dtype).reshape(y.shape)
+            gradients = torch.autograd.grad(y, parameters, tangent)
+            results.append((y, gradients, y.stride(), [each.stride() for each in gradients]))
+        same(*results, f"size {size}", rtol=1e-4, atol=1e-4)
+    assert not reasons(fast)
+    assert len(entries(fast)) == 2, [entry["guards"] for entry in entries(fast)]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts_of_what_is_joined_and_padded(name):
+    fn, make = LAYOUTS[name]
+    torch.manual_seed(0)
+    weight = torch.randn(6).requires_grad_()
+    same_at_all_sizes(lambda x: fn(x, weight), make, [weight])
+
+
+CONVOLUTIONS = {
+    "conv2d": (lambda: torch.nn.Conv2d(6, 6, 3, padding=1), (20, 20), torch.float32),
+    "strided": (lambda: torch.nn.Conv2d(6, 4, 3, stride=2), (20, 20), torch.float32),
+    "grouped": (lambda: torch.nn.Conv2d(6, 6, 3, groups=6), (20, 20), torch.float32),
+    "without_bias": (lambda: torch.nn.Conv2d(6, 4, 3, bias=False), (20, 20), torch.float32),
+    "doubles": (lambda: torch.nn.Conv2d(6, 4, 3), (20, 20), torch.float64),
+    "conv1d": (lambda: torch.nn.Conv1d(6, 4, 3), (20,), torch.float32),
+    "conv3d": (lambda: torch.nn.Conv3d(6, 4, 3), (14, 14, 14), torch.float32),
+    "transposed": (lambda: torch.nn.ConvTranspose2d(6, 4, 3, stride=2), (20, 20), torch.float32),
+    "channels_last_weight": (
+        lambda: torch.nn.Conv2d(6, 4, 3).to(memory_format=torch.channels_last),
+        (20, 20),
+        torch.float32,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolution_of_a_crop(name):
+    """The strides of a crop are known, and no memory format has them."""
+    make, space, dtype = CONVOLUTIONS[name]
+    torch.manual_seed(0)
+    layer = make().to(dtype)
+    crop = (..., *[slice(1, 9)] * len(space))
+    same_at_all_sizes(
+        layer, lambda b: torch.randn(b, 6, *space, dtype=dtype)[crop], [*layer.parameters()]
+    )
+
+
+def test_convolution_of_a_crop_that_requires_grad():
+    """The input's gradient is row-major, as in eager."""
+    layer = torch.nn.Conv2d(6, 4, 3)
+    scale = torch.ones(1, requires_grad=True)
+
+    def step(x):
+        return layer((x * scale)[..., 1:9, 1:9])
+
+    same_at_all_sizes(step, lambda b: torch.randn(b, 6, 12, b + 12), [*layer.parameters(), scale])
