@@ -99,11 +99,13 @@ void settle(graph::Graph& graph, std::span<const Int> values) {
   }
 }
 
-// The graph input and dimension whose size or stride is this symbol.
+// The graph input and dimension whose size or stride is this symbol. Tangents come later than the
+// call.
 std::optional<graph::SymbolBinding> find_binding(const graph::Graph& graph, Int symbol) {
   using Kind = graph::SymbolBinding::Kind;
   for (const Kind kind : {Kind::kSize, Kind::kStride}) {
     for (const graph::Input& input : graph.inputs()) {
+      if (input.kind == graph::InputKind::kTangent) continue;
       const graph::TensorType& type = input.value->type();
       const sym::Dims& dims = kind == Kind::kSize ? type.sizes : type.strides;
       auto found = std::find(dims.begin(), dims.end(), symbol);

@@ -305,3 +305,56 @@ def test_convolution_of_a_crop_that_requires_grad():
         return layer((x * scale)[..., 1:9, 1:9])
 
     same_at_all_sizes(step, lambda b: torch.randn(b, 6, 12, b + 12), [*layer.parameters(), scale])
+
+
+def test_sizes_of_another_input():
+    """Only a result, and so its tangent, has the sizes of `x`, which is no input of the graph."""
+    weight = torch.randn(6, 6, requires_grad=True)
+
+    def step(x, y):
+        return (y.reshape(-1, 6) @ weight).view(x.size(0), x.size(1), 6)
+
+    fast = braze.compile(step, dynamic=True)
+    for rows, columns in [(6, 6), (5, 9), (4, 7), (9, 2), (3, 3)]:
+        args = torch.randn(rows, columns), torch.randn(rows, columns, 6)
+        results = [(y := run(*args), torch.autograd.grad(y.sum(), weight)) for run in (fast, step)]
+        same(*results, f"{rows} by {columns}", rtol=1e-4, atol=1e-5)
+    assert not reasons(fast)
+    assert len(entries(fast)) <= 3
+
+
+def test_output_size_of_a_transposed_convolution():
+    """Sizes of results that come from numbers."""
+    layer = torch.nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1)
+    x = torch.randn(2, 3, 6, 6)
+
+    def step(x, height, width):
+        return layer(x, output_size=(height, width))
+
+    fast = braze.compile(step)
+    for height in (11, 12):
+        for width in (11, 12):
+            results = []
+            for run in (fast, step):
+                y = run(x, height, width)
+                results.append((y, torch.autograd.grad(y.square().sum(), [*layer.parameters()])))
+            same(*results, f"{height} by {width}", rtol=1e-4, atol=1e-4)
+    assert not reasons(fast)
+
+
+def test_output_size_of_a_skip():
+    layer = torch.nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1)
+
+    def step(x, skip):
+        return layer(x, output_size=skip.size()) + skip
+
+    fast = braze.compile(step)
+    for size in (6, 7, 8, 9):
+        for less in (0, 1):
+            args = torch.randn(2, 3, size, size), torch.randn(2, 4, 2 * size - less, 2 * size - 1)
+            results = []
+            for run in (fast, step):
+                y = run(*args)
+                results.append((y, torch.autograd.grad(y.square().sum(), [*layer.parameters()])))
+            same(*results, f"{size}, {less} less", rtol=1e-4, atol=1e-4)
+    assert not reasons(fast)
