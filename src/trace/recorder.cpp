@@ -82,6 +82,7 @@ void Recorder::run() {
   check_sizes();
   if (info_.treatment == Treatment::kBatchNorm) batch_norm();
   complete_dtype();
+  complete_dim_of_nothing();
   append_node();
 }
 
@@ -308,6 +309,15 @@ at::Tensor Recorder::take_known_result(const at::Tensor& tensor, FakeTensorImpl&
   if (stands_for) return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(stands_for));
   if (requires_grad_) result_tensors_.push_back(tensor);
   return tensor;
+}
+
+// Tensors of size [0] join along any dimension, as eager allows it for old programs: there may be
+// no such dimension.
+void Recorder::complete_dim_of_nothing() {
+  constexpr int kDim = 1;
+  if (info_.op->kind != graph::OpKind::kcat || results_.size() != 1) return;
+  const sym::Dims& sizes = results_[0].type.sizes;
+  if (sizes.size() == 1 && sizes[0] == sym::Int(0)) arguments_[kDim] = sym::Int(0);
 }
 
 // The default dtype is part of the program as traced.

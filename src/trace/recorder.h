@@ -72,6 +72,7 @@ class Recorder {
   void append_node();
   void note_constants(const graph::Node& node);
   void complete_dtype();
+  void complete_dim_of_nothing();
 
   [[noreturn]] void fail(std::string what, const char* way_out,
                          NeedsData needs_data = NeedsData::kNo) const;

@@ -3,7 +3,7 @@
 import braze
 import pytest
 import torch
-from support import compare, entries, reasons
+from support import compare, entries, reasons, same
 
 
 def add_number(a, b):
@@ -92,3 +92,38 @@ def test_parameters_under_no_grad():
     assert update(torch.full((3,), 2.0)).item() == 0
     assert update(torch.full((3,), 2.0)).item() == -3
     assert weight.tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("dim", [-3, -1, 0, 1, 4])
+def test_joined_tensors_of_size_0(dim):
+    """They join along any dimension, whether they have it or not."""
+
+    def join(a, b, c):
+        return torch.cat([a, b], dim=dim), torch.cat([c], dim=dim), torch.cat([a * 2, a], dim) + 1
+
+    def gradient(a, b, c):
+        a = a.clone().requires_grad_()
+        joined = torch.cat([a * 2, b], dim=dim)
+        return joined, torch.autograd.grad(joined.sum(), a)
+
+    args = torch.empty(0), torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64)
+    for function in (join, gradient):
+        for dynamic in (None, True):
+            fast = braze.compile(function, dynamic=dynamic)
+            with torch.enable_grad():
+                same(fast(*args), function(*args))
+            assert not reasons(fast)
+            assert len(entries(fast)) == 1
+
+
+def test_joined_tensors_of_size_0_and_others():
+    def join(a, b):
+        return torch.cat([a, b, a], dim=1)
+
+    fast = braze.compile(join)
+    for count in (2, 3, 5):
+        args = torch.empty(0), torch.randn(2, count)
+        same(fast(*args), join(*args))
+    assert not reasons(fast)
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        fast(torch.empty(0), torch.randn(2))
