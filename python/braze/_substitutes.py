@@ -1,7 +1,8 @@
 """Functions of PyTorch as plain tensor programs, for capture.
 
-PyTorch's own run through its compiler or look at data only to check it. `SUBSTITUTES` maps each to
-a function with the same signature and result, which capture evaluates in its place.
+PyTorch's own run through its compiler, look at data only to check it, or are given numbers that may
+vary in a list. `SUBSTITUTES` maps each to a function with the same signature and result, which
+capture evaluates in its place.
 """
 
 import types
@@ -123,6 +124,13 @@ def _scaled(sizes, factors):
             return None
         scaled.append(size * whole if parts == 1 else size * whole // parts)
     return scaled
+
+
+def split_with_sizes(input, split_sizes, *dim, **named):
+    """Numbers in a list that native code is given are fixed; read by themselves they may vary."""
+    if type(split_sizes) in (list, tuple):
+        split_sizes = [split_sizes[i] for i in range(len(split_sizes))]
+    return input.split_with_sizes(split_sizes, *dim, **named)
 
 
 def one_hot(input, num_classes=-1):
@@ -449,6 +457,7 @@ SUBSTITUTES = {
     _associative_scan: associative_scan,
     F.interpolate: interpolate,
     F.one_hot: one_hot,
+    torch.split_with_sizes: split_with_sizes,
     torch.tensor: tensor,
     torch.as_tensor: tensor,
     torch._check: check,

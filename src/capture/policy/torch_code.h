@@ -25,8 +25,10 @@ enum class TorchCode : uint8_t { kEvaluated, kNative, kFunction, kRefused };
   /* Functions of tensors and numbers: they read their arguments and call operators. */           \
   X("torch.functional", "", kFunction, "functions of their arguments")                            \
   X("torch.functional", "einsum", kEvaluated, "reads switches of torch.backends.opt_einsum")      \
+  X("torch.functional", "split", kEvaluated, "reads a list that may have numbers that vary")      \
   X("torch.nn.functional", "", kFunction, "functions of their arguments")                         \
   X("torch._tensor", "", kNative, "methods of tensors")                                           \
+  X("torch._tensor", "Tensor.split", kEvaluated, "reads a list, as above")                        \
   X("torch._linalg_utils", "", kNative, "functions of their arguments")                           \
   X("torch._lowrank", "", kNative, "functions of their arguments")                                \
   X("torch.signal.windows", "", kNative, "functions of their arguments")                          \
