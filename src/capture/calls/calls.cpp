@@ -398,9 +398,14 @@ static Tracked call_apply(TraceContext& trace, const Tracked& callable, Tracked*
 
 // What isinstance() asks a class whose metaclass says nothing else.
 static bool is_instance_check(const PyCFunctionObject* f) {
-  static PyObject* const check = PyDict_GetItemString(PyType_Type.tp_dict, "__instancecheck__");
-  return f->m_self && PyType_Check(f->m_self) && Py_IS_TYPE(check, &PyMethodDescr_Type) &&
-         reinterpret_cast<PyMethodDescrObject*>(check)->d_method == f->m_ml;
+  static PyMethodDef* const check = [] {
+    const Ref bound = Ref::steal(
+        PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyType_Type), "__instancecheck__"));
+    return bound && PyCFunction_Check(bound.get())
+               ? reinterpret_cast<PyCFunctionObject*>(bound.get())->m_ml
+               : nullptr;
+  }();
+  return check && f->m_ml == check && f->m_self && PyType_Check(f->m_self);
 }
 
 static Tracked call_builtin(TraceContext& trace, const Tracked& callable, Tracked* args,
