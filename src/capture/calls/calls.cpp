@@ -399,10 +399,10 @@ static Tracked call_apply(TraceContext& trace, const Tracked& callable, Tracked*
 // What isinstance() asks a class whose metaclass says nothing else.
 static bool is_instance_check(const PyCFunctionObject* f) {
   static PyMethodDef* const check = [] {
-    const Ref bound = Ref::steal(
+    const Ref method = Ref::steal(
         PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyType_Type), "__instancecheck__"));
-    return bound && PyCFunction_Check(bound.get())
-               ? reinterpret_cast<PyCFunctionObject*>(bound.get())->m_ml
+    return method && Py_IS_TYPE(method.get(), &PyMethodDescr_Type)
+               ? reinterpret_cast<PyMethodDescrObject*>(method.get())->d_method
                : nullptr;
   }();
   return check && f->m_ml == check && f->m_self && PyType_Check(f->m_self);
