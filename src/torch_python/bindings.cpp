@@ -33,7 +33,11 @@ const ptrdiff_t detail::tensor_offset = [] {
          reinterpret_cast<const char*>(&object);
 }();
 
-bool is_tensor(PyObject* object) { return THPVariable_Check(object); }
+// By what it is: THPVariable_Check believes an object's __class__, which may be a property.
+bool is_tensor(PyObject* object) {
+  return THPVariableClass &&
+         PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass));
+}
 
 PyObject* wrap(at::Tensor tensor) { return THPVariable_Wrap(std::move(tensor)); }
 
