@@ -12,8 +12,7 @@
 
 namespace braze::torch_python {
 
-// torch.Tensor or a subclass of it. Throws PyTorch's own C++ exception where an object's
-// `__instancecheck__` or `__class__` raises.
+// torch.Tensor or a subclass of it, by the object's type alone.
 bool is_tensor(PyObject* object);
 
 namespace detail {
