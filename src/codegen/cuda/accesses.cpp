@@ -114,4 +114,18 @@ int lanes_of_windows(const Accesses& accesses, int axis, int lanes) {
   return lanes;
 }
 
+bool is_of_axes(ExprRef expr) {
+  switch (expr->kind) {
+    case ExprKind::kLoad:
+    case ExprKind::kReduced:
+    case ExprKind::kScanned:
+    case ExprKind::kRandom:
+    case ExprKind::kCheckIndex:
+    case ExprKind::kAfter:
+      return false;
+    default:
+      return std::ranges::all_of(expr->args, is_of_axes);
+  }
+}
+
 }  // namespace braze::codegen::cuda

@@ -35,6 +35,9 @@ inline bool steps_by_one(const Access& access, int axis) {
   return axis >= 0 && access.index.stride(axis) == sym::Int(1);
 }
 
+// Whether an expression may be evaluated anywhere: it reads and checks nothing.
+bool is_of_axes(loop::ExprRef expr);
+
 // Of so many lanes as many as pay where points read windows along the axis, which no packs are
 // loaded for: the places that neighbouring threads read at a time are so near that few lines of the
 // cache hold them.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "codegen/cuda/accesses.h"
 #include "codegen/cuda/operators.h"
 #include "loop/random.h"
 
@@ -14,21 +15,6 @@ using loop::ExprKind;
 using loop::ExprRef;
 
 namespace {
-
-// Whether an expression may be evaluated anywhere: it reads and checks nothing.
-bool is_of_axes(ExprRef expr) {
-  switch (expr->kind) {
-    case ExprKind::kLoad:
-    case ExprKind::kReduced:
-    case ExprKind::kScanned:
-    case ExprKind::kRandom:
-    case ExprKind::kCheckIndex:
-    case ExprKind::kAfter:
-      return false;
-    default:
-      return std::ranges::all_of(expr->args, is_of_axes);
-  }
-}
 
 // Whether a half holds the number, and not as one of its smallest.
 bool is_exact_in(DType half, double number) {

@@ -4,7 +4,7 @@
 #include <span>
 #include <unordered_set>
 
-#include "codegen/cuda/scans.h"
+#include "codegen/cuda/accesses.h"
 
 namespace braze::codegen::cuda {
 namespace {
@@ -54,22 +54,6 @@ int64_t most_rounds(const Nest& nest, int64_t again) {
   constexpr int64_t kMostElements = 64, kMostAlone = 32;
   const int64_t elements = again && nest.lanes > 1 ? kMostElements : kMostAlone;
   return std::min(again ? kKeptBytes / again : elements, elements / nest.lanes);
-}
-
-// Whether an expression can be computed before anything else.
-bool is_of_axes(ExprRef expr) {
-  switch (expr->kind) {
-    case ExprKind::kLoad:
-    case ExprKind::kReduced:
-    case ExprKind::kScanned:
-    case ExprKind::kRandom:
-    case ExprKind::kCheckIndex:
-    case ExprKind::kAfter:
-    case ExprKind::kMasked:
-      return false;
-    default:
-      return std::ranges::all_of(expr->args, is_of_axes);
-  }
 }
 
 bool lies_in_packs(const Nest& nest, const Affine& index) {
