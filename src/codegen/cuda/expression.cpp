@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "codegen/cuda/accesses.h"
 #include "codegen/cuda/operators.h"
+#include "codegen/cuda/reductions.h"
 #include "loop/random.h"
 
 namespace braze::codegen::cuda {
@@ -201,7 +202,7 @@ std::string ExpressionWriter::build(ExprRef expr) {
 }
 
 std::string ExpressionWriter::emit_near(ExprRef expr) {
-  if (expr->kind != ExprKind::kExp || expr->dtype != DType::kFloat32 || find(expr))
+  if (!is_of_distance_from_maximum(nest_, expr) || expr->dtype != DType::kFloat32 || find(expr))
     return emit(expr);
   return "exp_near(" + emit(expr->args[0]) + ")";
 }

@@ -46,7 +46,7 @@ class ExpressionWriter {
 
   // A name or a literal.
   std::string emit(loop::ExprRef expr);
-  // The same, or an exponential that is rounded to a half in the end.
+  // The same, or an exponential of a distance from a maximum that is rounded to a half in the end.
   std::string emit_near(loop::ExprRef expr);
   // The same of an index at the first point of a pack.
   std::string emit_at_base(loop::ExprRef index);

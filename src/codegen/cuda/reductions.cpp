@@ -29,16 +29,22 @@ bool adds_product(const Statement& s) {
          (s.value->dtype == graph::DType::kFloat32 || s.value->dtype == graph::DType::kFloat64);
 }
 
-bool sums_exponentials_of_halves(const Nest& nest, const Statement& s) {
-  if (!s.is_reduction() || s.op != loop::ReduceOp::kSum || s.value->kind != ExprKind::kExp ||
-      s.value->args[0]->kind != ExprKind::kSub)
-    return false;
-  const ExprRef from = s.value->args[0]->args[0], top = s.value->args[0]->args[1];
-  return top->kind == ExprKind::kReduced && !from->is_constant() && is_number_of_halves(from) &&
-         std::ranges::any_of(nest.kernel->body, [&](const Statement& other) {
-           return other.is_reduction() && other.reduced == top->ival && other.value == from &&
-                  other.op == loop::ReduceOp::kMax;
+bool is_of_distance_from_maximum(const Nest& nest, ExprRef expr) {
+  if (expr->kind != ExprKind::kExp || expr->args[0]->kind != ExprKind::kSub) return false;
+  const ExprRef from = expr->args[0]->args[0], top = expr->args[0]->args[1];
+  return top->kind == ExprKind::kReduced &&
+         std::ranges::any_of(nest.kernel->body, [&](const Statement& s) {
+           return s.is_reduction() && s.reduced == top->ival && s.value == from &&
+                  s.op == loop::ReduceOp::kMax;
          });
+}
+
+bool sums_exponentials_of_halves(const Nest& nest, const Statement& s) {
+  if (!s.is_reduction() || s.op != loop::ReduceOp::kSum ||
+      !is_of_distance_from_maximum(nest, s.value))
+    return false;
+  const ExprRef from = s.value->args[0]->args[0];
+  return !from->is_constant() && is_number_of_halves(from);
 }
 
 bool takes_packs(const Nest& nest, const Statement& s) {

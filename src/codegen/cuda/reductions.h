@@ -10,8 +10,10 @@ namespace braze::codegen::cuda {
 bool finds_place(const loop::Statement& reduction);
 // Products are rounded with the sum that they go into, whose order is free anyway.
 bool adds_product(const loop::Statement& statement);
-// Exponentials of the distances of halves from their maximum: where those are large, and the error
-// of exp_near with them, the exponentials are small beside that of the maximum.
+// exp(x - maximum), with a maximum that the kernel finds. Where the distance is large, and the
+// error of exp_near with it, the exponential is small beside that of the maximum.
+bool is_of_distance_from_maximum(const Nest& nest, loop::ExprRef expr);
+// Of halves from the maximum of the same ones.
 bool sums_exponentials_of_halves(const Nest& nest, const loop::Statement& statement);
 // Whether the accumulator is given several elements at a time: a pack, or those of some steps.
 bool takes_packs(const Nest& nest, const loop::Statement& statement);

@@ -81,6 +81,18 @@ TEST(CudaRows, SumsWholeRows) {
   check_emulated(texts, {.elements = 1 << 18, .tolerance = 1e-4, .special = true});
 }
 
+// Near exponentials are small ones: others may be as small as what they are divided by.
+TEST(CudaRows, NearExponentials) {
+  const auto softmax_of_halves = [](const std::string& top) {
+    const std::string x = "f32(load(b0, o0*256 + i0))";
+    return "kernel weights(b0: f16 in, b1: f16 out) outer(o0 < 64) inner(i0 < 256) {\n r0 = " +
+           top + "(" + x + ") inner\n t0 = exp(sub(" + x + ", r0))\n r1 = sum(t0) inner\n" +
+           " store(b1, o0*256 + i0, f16(div(t0, r1))) inner\n}";
+  };
+  EXPECT_NE(text_of(softmax_of_halves("max")).find("exp_near("), std::string::npos);
+  EXPECT_EQ(text_of(softmax_of_halves("min")).find("exp_near("), std::string::npos);
+}
+
 // Shared memory of the launch: what the threads' packs take, for two blocks of a processor.
 TEST(CudaStaging, Launch) {
   sym::ExprArena arena;
