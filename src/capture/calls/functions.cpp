@@ -47,14 +47,29 @@ bool says_compiling(const Frame* asking) {
   return module != "torch.nn.modules.module" && !module.starts_with("torch.optim.");
 }
 
-// What functools.singledispatch calls `dispatch`.
+bool is_named(PyObject* text, const char* name) {
+  return PyUnicode_CompareWithASCIIString(text, name) == 0;
+}
+
+// What functools.singledispatch calls `dispatch`, with a cache that nobody looks into.
 bool is_single_dispatch(PyFunctionObject* function) {
-  if (PyUnicode_CompareWithASCIIString(function->func_qualname,
-                                       "singledispatch.<locals>.dispatch") != 0)
-    return false;
+  if (!is_named(function->func_qualname, "singledispatch.<locals>.dispatch")) return false;
   PyObject* module = PyDict_GetItemWithError(function->func_globals, names().name);
-  return function->func_closure && module && PyUnicode_Check(module) &&
-         PyUnicode_CompareWithASCIIString(module, "functools") == 0;
+  if (!function->func_closure || !module || !PyUnicode_Check(module) ||
+      !is_named(module, "functools"))
+    return false;
+  static PyObject* const weak_keys = [] {
+    const Ref weakref = Ref::steal(PyImport_ImportModule("weakref"));
+    return PyObject_GetAttrString(weakref.get(), "WeakKeyDictionary");
+  }();
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  const int first = code->co_nlocalsplus - code->co_nfreevars;
+  for (int i = 0; i < code->co_nfreevars; ++i) {
+    if (!is_named(parameter_name(code, first + i), "dispatch_cache")) continue;
+    PyObject* cache = PyCell_GET(PyTuple_GET_ITEM(function->func_closure, i));
+    return cache && reinterpret_cast<PyObject*>(Py_TYPE(cache)) == weak_keys;
+  }
+  return false;
 }
 
 }  // namespace
@@ -202,7 +217,7 @@ static Tracked choose_by_class(TraceContext& trace, const Tracked& callable, Tra
   Tracked registry;
   const int first = code->co_nlocalsplus - code->co_nfreevars;
   for (int i = 0; i < code->co_nfreevars; ++i)
-    if (PyUnicode_CompareWithASCIIString(parameter_name(code, first + i), "registry") == 0)
+    if (is_named(parameter_name(code, first + i), "registry"))
       registry = read_cell(trace, PyTuple_GET_ITEM(function->func_closure, i));
   if (!registry) return {};
   const int found = contains(trace, registry, cls);

@@ -3,6 +3,7 @@
 import abc
 import collections
 import functools
+import weakref
 
 import braze
 import pytest
@@ -205,3 +206,39 @@ def test_a_subclass_that_is_registered_later():
     assert torch.equal(fast(X), X)
     Abstract.register(Concrete)
     assert torch.equal(fast(X), X * 2)
+
+
+class Swapped:
+    """weakref.WeakKeyDictionary makes what is given here."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def __enter__(self):
+        self.before = weakref.WeakKeyDictionary
+        weakref.WeakKeyDictionary = lambda: self.made
+
+    def __exit__(self, *exception):
+        weakref.WeakKeyDictionary = self.before
+
+
+def test_a_cache_that_the_caller_looks_into():
+    class Looked(collections.UserDict):
+        pass
+
+    def f(x):
+        kept = Looked()
+        with Swapped(kept):
+
+            @functools.singledispatch
+            def describe(value):
+                return value * 2
+
+        y = describe(x)
+        return y, len(kept), list(kept)
+
+    fast = braze.compile(f)
+    for _ in range(2):
+        y, count, keys = fast(X)
+        assert torch.equal(y, X * 2)
+        assert (count, keys) == (1, [torch.Tensor])
